@@ -1,0 +1,97 @@
+#ifndef SLUICE_COMMON_CORE_GENERATE_REQUEST_H_
+#define SLUICE_COMMON_CORE_GENERATE_REQUEST_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/core/ids.h"
+#include "common/core/sampling_params.h"
+
+namespace sluice {
+
+// What the engine is asked for. From here on text does not exist: stop
+// strings are matched by whoever reads the tokens, who then cancels.
+struct GenerateRequest {
+  std::string request_id;             // for logs and traces
+  std::vector<TokenId> prompt_tokens;  // at least one
+  SamplingParams sampling;             // seed resolved
+  int32_t max_tokens = 0;  // 0: only the prompt is computed (echo)
+  // Ends of generation, on top of sampling.stop_token_ids: the model's own
+  // eos ids; empty with ignore_eos.
+  std::vector<TokenId> eos_token_ids;
+  std::optional<TimePoint> deadline;
+  TimePoint arrival = Clock::now();
+};
+
+enum class FinishReason {
+  kStop,       // an end token was sampled
+  kLength,     // max_tokens or the context limit
+  kCancelled,  // the client went away, or its stop string matched
+  kError,      // see FinalEvent::status
+};
+
+const char* ToString(FinishReason reason);
+
+// A token with its log-probability under the raw distribution (before
+// temperature).
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0.0f;
+  int32_t rank = 0;  // 0: the most likely token
+  bool operator==(const TokenLogprob&) const = default;
+};
+
+// One generated token, or one position of the prompt.
+struct TokenResult {
+  TokenId token = 0;
+  std::optional<TokenLogprob> logprob;       // of `token`, if asked for
+  std::vector<TokenLogprob> top_logprobs;    // most likely first
+  bool operator==(const TokenResult&) const = default;
+};
+
+// Tokens of one sequence, in order. `prompt` comes before any `tokens`:
+// entry i tells of prompt token i+1 (the first has no logprob).
+struct TokenEvent {
+  std::vector<TokenResult> tokens;
+  std::vector<TokenResult> prompt;
+  // Raw logits rows of this step if SamplingParams::return_logits, each V
+  // floats, with the position of the first row.
+  std::vector<float> logits;
+  int32_t logits_position = 0;
+};
+
+// Timings and counts of a finished sequence.
+struct SequenceStats {
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;  // of the prompt, found in the prefix cache
+  int32_t completion_tokens = 0;
+  int32_t preemptions = 0;
+  Duration queue_time{};    // arrival to first schedule
+  Duration prefill_time{};  // first schedule to first token
+  Duration decode_time{};   // first token to last
+};
+
+struct FinalEvent {
+  FinishReason reason = FinishReason::kStop;
+  Status status;                        // not OK only with kError
+  std::optional<TokenId> stop_token;    // the end token, with kStop
+  SequenceStats stats;
+};
+
+// Where a sequence's tokens go. The engine thread calls OnTokens any number
+// of times and then OnEnd exactly once, also on refusal, cancel, shutdown and
+// crash of a stage. Neither may block: post and return. An end token is not
+// delivered as a token.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  virtual void OnTokens(TokenEvent event) = 0;
+  virtual void OnEnd(FinalEvent event) = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_CORE_GENERATE_REQUEST_H_

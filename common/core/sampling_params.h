@@ -1,0 +1,47 @@
+#ifndef SLUICE_COMMON_CORE_SAMPLING_PARAMS_H_
+#define SLUICE_COMMON_CORE_SAMPLING_PARAMS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/ids.h"
+
+namespace sluice {
+
+// Limits that hold for every request whatever the model.
+inline constexpr int kMaxTopLogprobs = 20;
+inline constexpr int kMaxStopTokenIds = 128;
+
+// How tokens are drawn. A value: the sampler is a pure function of
+// (logits, SamplingParams, position, token history).
+struct SamplingParams {
+  float temperature = 1.0f;  // 0: greedy
+  float top_p = 1.0f;        // (0, 1]
+  int32_t top_k = 0;         // 0: off
+  float min_p = 0.0f;        // [0, 1]
+  uint64_t seed = 0;         // resolved: drawn by the gateway if not given
+  uint32_t choice = 0;       // index among the n choices of a request
+
+  // Number of top logprobs per sampled token; -1: none, 0: the token's own.
+  int32_t logprobs = -1;
+  // The same for the prompt's tokens (echo); -1: none. Skips prefix hits.
+  int32_t prompt_logprobs = -1;
+  // The result also carries raw logits rows [.., V] of every position that
+  // has logits (a debugging aid of the command line; never on by default).
+  bool return_logits = false;
+
+  // While fewer than min_tokens were sampled, stop_token_ids have
+  // probability zero.
+  int32_t min_tokens = 0;
+  std::vector<TokenId> stop_token_ids;
+
+  bool operator==(const SamplingParams&) const = default;
+};
+
+// INVALID_ARGUMENT naming the field, its limit and its value.
+Status Validate(const SamplingParams& params, int vocab_size);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_CORE_SAMPLING_PARAMS_H_

@@ -1,0 +1,150 @@
+#include "common/core/step_plan.h"
+
+#include <ostream>
+#include <unordered_set>
+
+namespace sluice {
+namespace {
+
+Status CheckTokens(const char* what, SequenceId sequence,
+                   const std::vector<TokenId>& tokens, int vocab_size) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocab_size) {
+      return InvalidArgument(what, " of sequence ", sequence, ": token ", i,
+                             " is ", tokens[i], ", vocabulary size is ",
+                             vocab_size);
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckBlocks(SequenceId sequence,
+                   const std::vector<std::vector<BlockId>>& groups,
+                   const PlanLimits& limits) {
+  if (groups.size() > static_cast<size_t>(limits.num_kv_groups)) {
+    return InvalidArgument("sequence ", sequence, " has blocks for ",
+                           groups.size(), " KV groups, the model has ",
+                           limits.num_kv_groups);
+  }
+  const size_t max_blocks =
+      static_cast<size_t>(limits.max_context + kBlockTokens - 1) / kBlockTokens;
+  for (const auto& blocks : groups) {
+    if (blocks.size() > max_blocks) {
+      return InvalidArgument("sequence ", sequence, " has ", blocks.size(),
+                             " blocks in one step, limit ", max_blocks);
+    }
+    for (BlockId block : blocks) {
+      if (block.value() < 0 || block.value() >= limits.num_blocks) {
+        return InvalidArgument("sequence ", sequence, " names block ", block,
+                               ", blocks are [0, ", limits.num_blocks, ")");
+      }
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckChunk(const Chunk& chunk, const PlanLimits& limits) {
+  if (chunk.tokens.empty()) {
+    return InvalidArgument("chunk of sequence ", chunk.sequence,
+                           " has no tokens");
+  }
+  if (chunk.start < 0 ||
+      chunk.start > limits.max_context -
+                        static_cast<int64_t>(chunk.tokens.size())) {
+    return InvalidArgument("chunk of sequence ", chunk.sequence,
+                           " covers positions ", chunk.start, " to ",
+                           chunk.start + int64_t(chunk.tokens.size()),
+                           ", context limit ", limits.max_context);
+  }
+  if (chunk.num_draft_tokens != 0) {
+    return InvalidArgument("chunk of sequence ", chunk.sequence, " has ",
+                           chunk.num_draft_tokens,
+                           " draft tokens, this version takes 0");
+  }
+  if (chunk.samples && chunk.logits == LogitsWanted::kNone) {
+    return InvalidArgument("chunk of sequence ", chunk.sequence,
+                           " samples without logits");
+  }
+  SLUICE_RETURN_IF_ERROR(
+      CheckTokens("chunk", chunk.sequence, chunk.tokens, limits.vocab_size));
+  return CheckBlocks(chunk.sequence, chunk.new_blocks, limits);
+}
+
+Status CheckStarted(const StartedSequence& started, const PlanLimits& limits) {
+  if (started.tokens.empty() ||
+      started.tokens.size() > static_cast<size_t>(limits.max_context)) {
+    return InvalidArgument("started sequence ", started.sequence, " has ",
+                           started.tokens.size(), " tokens, limit [1, ",
+                           limits.max_context, "]");
+  }
+  if (started.num_prompt_tokens < 1 ||
+      started.num_prompt_tokens > static_cast<int64_t>(started.tokens.size())) {
+    return InvalidArgument("started sequence ", started.sequence, " has ",
+                           started.num_prompt_tokens, " prompt tokens of ",
+                           started.tokens.size());
+  }
+  SLUICE_RETURN_IF_ERROR(
+      Annotate(Validate(started.sampling, limits.vocab_size),
+               "started sequence ", started.sequence));
+  SLUICE_RETURN_IF_ERROR(CheckTokens("start", started.sequence, started.tokens,
+                                     limits.vocab_size));
+  return CheckBlocks(started.sequence, started.blocks, limits);
+}
+
+}  // namespace
+
+int32_t StepPlan::num_tokens() const {
+  size_t total = 0;
+  for (const Chunk& chunk : chunks) total += chunk.tokens.size();
+  return static_cast<int32_t>(total);
+}
+
+Status Validate(const StepPlan& plan, const PlanLimits& limits) {
+  const size_t max_sequences = static_cast<size_t>(limits.max_sequences);
+  if (plan.chunks.size() > max_sequences ||
+      plan.started.size() > max_sequences) {
+    return InvalidArgument("step ", plan.step_id, " has ", plan.chunks.size(),
+                           " chunks and ", plan.started.size(),
+                           " started sequences, limit ", max_sequences);
+  }
+  std::unordered_set<SequenceId> seen;
+  for (const StartedSequence& started : plan.started) {
+    if (!seen.insert(started.sequence).second) {
+      return InvalidArgument("step ", plan.step_id, " starts sequence ",
+                             started.sequence, " twice");
+    }
+    SLUICE_RETURN_IF_ERROR(CheckStarted(started, limits));
+  }
+  seen.clear();
+  int64_t tokens = 0;
+  for (const Chunk& chunk : plan.chunks) {
+    if (!seen.insert(chunk.sequence).second) {
+      return InvalidArgument("step ", plan.step_id, " has two chunks of ",
+                             "sequence ", chunk.sequence);
+    }
+    SLUICE_RETURN_IF_ERROR(CheckChunk(chunk, limits));
+    tokens += static_cast<int64_t>(chunk.tokens.size());
+  }
+  if (tokens > limits.max_step_tokens) {
+    return InvalidArgument("step ", plan.step_id, " has ", tokens,
+                           " tokens, limit ", limits.max_step_tokens);
+  }
+  return OkStatus();
+}
+
+std::ostream& operator<<(std::ostream& out, const StepPlan& plan) {
+  out << "step " << plan.step_id << " epoch " << plan.epoch << " ended [";
+  for (SequenceId id : plan.ended) out << ' ' << id;
+  out << " ] started [";
+  for (const auto& s : plan.started) {
+    out << ' ' << s.sequence << ":" << s.tokens.size();
+  }
+  out << " ] chunks [";
+  for (const auto& c : plan.chunks) {
+    out << ' ' << c.sequence << "@" << c.start << "+" << c.tokens.size()
+        << (c.samples ? "s" : "");
+  }
+  return out << " ]";
+}
+
+}  // namespace sluice

@@ -1,0 +1,98 @@
+#ifndef SLUICE_COMMON_CORE_STEP_PLAN_H_
+#define SLUICE_COMMON_CORE_STEP_PLAN_H_
+
+#include <cstdint>
+#include <iosfwd>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/generate_request.h"
+#include "common/core/ids.h"
+#include "common/core/sampling_params.h"
+
+namespace sluice {
+
+// Which positions of a chunk need logits.
+enum class LogitsWanted : uint8_t {
+  kNone,  // prefill that goes on
+  kLast,  // the last position, and a token is sampled from it
+  kAll,   // every position: prompt logprobs; samples from the last one only
+          // if `samples` is set
+};
+
+// Consecutive tokens of one sequence in one step.
+struct Chunk {
+  SequenceId sequence;
+  int32_t start = 0;             // position of tokens[0]
+  std::vector<TokenId> tokens;   // at least one
+  int32_t num_draft_tokens = 0;  // of them, at the end; speculation, later
+  LogitsWanted logits = LogitsWanted::kNone;
+  bool samples = false;  // a token is drawn from the last position's logits
+  // Blocks appended to the sequence's table by this step, per KV group.
+  std::vector<std::vector<BlockId>> new_blocks;
+  bool operator==(const Chunk&) const = default;
+};
+
+// A sequence's first appearance, also after a preemption. The last stage
+// keeps the token history, which sampling needs also where prefix hits skip
+// the compute.
+struct StartedSequence {
+  SequenceId sequence;
+  SamplingParams sampling;
+  int32_t num_prompt_tokens = 0;  // of `tokens`; the rest was sampled
+  std::vector<TokenId> tokens;    // prompt, then what was sampled so far
+  // Table as it stands: blocks of prefix hits, per KV group.
+  std::vector<std::vector<BlockId>> blocks;
+  bool operator==(const StartedSequence&) const = default;
+};
+
+// One forward pass over the whole pipeline. Pure data: it can be printed,
+// replayed and compared. Effects happen in the order ended, started, chunks.
+struct StepPlan {
+  ReplicaId replica;
+  Epoch epoch;
+  StepId step_id;
+  std::vector<SequenceId> ended;  // forget these
+  std::vector<StartedSequence> started;
+  std::vector<Chunk> chunks;  // at most one per sequence
+
+  int32_t num_tokens() const;
+  bool operator==(const StepPlan&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const StepPlan& plan);
+
+// What a plan must fit into; negotiated at the handshake.
+struct PlanLimits {
+  int32_t max_step_tokens = 0;  // tokens of all chunks of one plan
+  int32_t max_sequences = 0;    // sequences alive at once
+  int32_t max_context = 0;      // positions of one sequence
+  int32_t num_blocks = 0;       // of the KV cache, ids [0, num_blocks)
+  int32_t num_kv_groups = 1;
+  int32_t vocab_size = 0;
+};
+
+// Checks every field that can be checked without state: ranges, sizes,
+// duplicate sequences. INVALID_ARGUMENT names what, which, limit and value.
+Status Validate(const StepPlan& plan, const PlanLimits& limits);
+
+// One sequence's outcome of a step.
+struct SequenceResult {
+  SequenceId sequence;
+  Status status;  // not OK: this sequence failed, the step did not
+  std::vector<TokenResult> sampled;  // accepted ids, in order
+  std::vector<TokenResult> prompt;   // entry i: prompt token start+i+1
+  std::vector<float> logits;         // rows [.., V] if asked for
+};
+
+// What the last stage answers to a plan.
+struct StepResult {
+  ReplicaId replica;
+  Epoch epoch;
+  StepId step_id;
+  std::vector<SequenceResult> sequences;  // those with logits wanted, or failed
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_CORE_STEP_PLAN_H_
