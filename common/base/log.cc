@@ -38,10 +38,10 @@ void Log(LogLevel level, std::string_view message) {
   tm utc;
   gmtime_r(&now.tv_sec, &utc);
   char stamp[128];
-  std::snprintf(stamp, sizeof(stamp), "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %c ",
-                utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour,
-                utc.tm_min, utc.tm_sec, now.tv_nsec / 1000000,
-                "DIWE"[static_cast<int>(level)]);
+  std::snprintf(
+      stamp, sizeof(stamp), "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %c ",
+      utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+      utc.tm_sec, now.tv_nsec / 1000000, "DIWE"[static_cast<int>(level)]);
   std::string line = stamp;
   AppendEscaped(line, message);
   line.push_back('\n');

@@ -82,10 +82,10 @@ Status Annotate(const Status& status, const Parts&... context) {
 #define SLUICE_CONCAT_(a, b) SLUICE_CONCAT_INNER_(a, b)
 
 // Returns the status of `expr` from the enclosing function unless it is OK.
-#define SLUICE_RETURN_IF_ERROR(expr)                              \
-  do {                                                            \
+#define SLUICE_RETURN_IF_ERROR(expr)                                  \
+  do {                                                                \
     if (::absl::Status sluice_status_ = (expr); !sluice_status_.ok()) \
-      return sluice_status_;                                      \
+      return sluice_status_;                                          \
   } while (false)
 
 // SLUICE_ASSIGN_OR_RETURN(auto x, Make()): x, or the error is returned.

@@ -15,10 +15,10 @@ namespace sluice {
 // What the engine is asked for. From here on text does not exist: stop
 // strings are matched by whoever reads the tokens, who then cancels.
 struct GenerateRequest {
-  std::string request_id;             // for logs and traces
+  std::string request_id;              // for logs and traces
   std::vector<TokenId> prompt_tokens;  // at least one
   SamplingParams sampling;             // seed resolved
-  int32_t max_tokens = 0;  // 0: only the prompt is computed (echo)
+  int32_t max_tokens = 0;              // 0: only the prompt is computed (echo)
   // Ends of generation, on top of sampling.stop_token_ids: the model's own
   // eos ids; empty with ignore_eos.
   std::vector<TokenId> eos_token_ids;
@@ -47,8 +47,8 @@ struct TokenLogprob {
 // One generated token, or one position of the prompt.
 struct TokenResult {
   TokenId token = 0;
-  std::optional<TokenLogprob> logprob;       // of `token`, if asked for
-  std::vector<TokenLogprob> top_logprobs;    // most likely first
+  std::optional<TokenLogprob> logprob;     // of `token`, if asked for
+  std::vector<TokenLogprob> top_logprobs;  // most likely first
   bool operator==(const TokenResult&) const = default;
 };
 
@@ -76,8 +76,8 @@ struct SequenceStats {
 
 struct FinalEvent {
   FinishReason reason = FinishReason::kStop;
-  Status status;                        // not OK only with kError
-  std::optional<TokenId> stop_token;    // the end token, with kStop
+  Status status;                      // not OK only with kError
+  std::optional<TokenId> stop_token;  // the end token, with kStop
   SequenceStats stats;
 };
 

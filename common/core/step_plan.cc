@@ -49,8 +49,8 @@ Status CheckChunk(const Chunk& chunk, const PlanLimits& limits) {
                            " has no tokens");
   }
   if (chunk.start < 0 ||
-      chunk.start > limits.max_context -
-                        static_cast<int64_t>(chunk.tokens.size())) {
+      chunk.start >
+          limits.max_context - static_cast<int64_t>(chunk.tokens.size())) {
     return InvalidArgument("chunk of sequence ", chunk.sequence,
                            " covers positions ", chunk.start, " to ",
                            chunk.start + int64_t(chunk.tokens.size()),
@@ -83,9 +83,8 @@ Status CheckStarted(const StartedSequence& started, const PlanLimits& limits) {
                            started.num_prompt_tokens, " prompt tokens of ",
                            started.tokens.size());
   }
-  SLUICE_RETURN_IF_ERROR(
-      Annotate(Validate(started.sampling, limits.vocab_size),
-               "started sequence ", started.sequence));
+  SLUICE_RETURN_IF_ERROR(Annotate(Validate(started.sampling, limits.vocab_size),
+                                  "started sequence ", started.sequence));
   SLUICE_RETURN_IF_ERROR(CheckTokens("start", started.sequence, started.tokens,
                                      limits.vocab_size));
   return CheckBlocks(started.sequence, started.blocks, limits);

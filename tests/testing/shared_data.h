@@ -18,12 +18,12 @@ std::string ReadFileOrDie(const std::string& path);
 }  // namespace sluice::testing
 
 // First line of a test that needs `relative`: defines `path`, or skips.
-#define SLUICE_REQUIRE_SHARED(path, relative)                              \
-  const auto path##_found = ::sluice::testing::SharedData(relative);       \
-  if (!path##_found) {                                                     \
-    GTEST_SKIP() << "needs the shared test data: " << (relative)           \
-                 << " (set SLUICE_SHARED to the folder that holds it)";    \
-  }                                                                        \
+#define SLUICE_REQUIRE_SHARED(path, relative)                           \
+  const auto path##_found = ::sluice::testing::SharedData(relative);    \
+  if (!path##_found) {                                                  \
+    GTEST_SKIP() << "needs the shared test data: " << (relative)        \
+                 << " (set SLUICE_SHARED to the folder that holds it)"; \
+  }                                                                     \
   const std::string& path = *path##_found
 
 #endif  // SLUICE_TESTS_TESTING_SHARED_DATA_H_

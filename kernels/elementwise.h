@@ -1,0 +1,25 @@
+#ifndef SLUICE_KERNELS_ELEMENTWISE_H_
+#define SLUICE_KERNELS_ELEMENTWISE_H_
+
+#include <cstdint>
+
+#include "kernels/context.h"
+#include "kernels/views.h"
+
+namespace sluice::kernels {
+
+// y[t, i] = Silu(gate) * up with gate = x[t, i], up = x[t, i + F].
+// x [T, 2F] (gate columns first), y [T, F].
+// Silu(g) = g / (1 + Exp(-g)).
+void SiluMul(const Context& context, ConstMatrix x, Matrix y);
+
+// x[t, i] += y[t, i].
+void Add(const Context& context, ConstMatrix y, Matrix x);
+
+// y[t, :] = row ids[t] of table [V, H], widened to F32.
+void Embed(const Context& context, const WeightView& table, const int32_t* ids,
+           Matrix y);
+
+}  // namespace sluice::kernels
+
+#endif  // SLUICE_KERNELS_ELEMENTWISE_H_
