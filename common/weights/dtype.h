@@ -1,0 +1,59 @@
+#ifndef SLUICE_COMMON_WEIGHTS_DTYPE_H_
+#define SLUICE_COMMON_WEIGHTS_DTYPE_H_
+
+#include <bit>
+#include <cstdint>
+#include <ostream>
+#include <string_view>
+
+namespace sluice::weights {
+
+// How a tensor's elements are stored in its file. The names from kQ8_0 on
+// are GGUF's block formats.
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+};
+
+// A row is a whole number of blocks of `elements` in `bytes`. Plain types
+// have blocks of one element.
+struct BlockSize {
+  int64_t elements = 1;
+  int64_t bytes = 0;
+};
+BlockSize BlockSizeOf(DType dtype);
+
+// "F32", "BF16", "Q4_1", "Q6_K", ...
+std::string_view ToString(DType dtype);
+inline std::ostream& operator<<(std::ostream& out, DType dtype) {
+  return out << ToString(dtype);
+}
+
+// BF16 nearest to `value`, ties to even; a NaN stays a (quiet) NaN.
+inline uint16_t F32ToBf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) {
+    return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  }
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+inline float Bf16ToF32(uint16_t value) {
+  return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
+}
+
+// IEEE binary16, exact, subnormals included.
+float F16ToF32(uint16_t value);
+
+}  // namespace sluice::weights
+
+#endif  // SLUICE_COMMON_WEIGHTS_DTYPE_H_

@@ -1,0 +1,131 @@
+#ifndef SLUICE_COMMON_WEIGHTS_MODEL_FILE_H_
+#define SLUICE_COMMON_WEIGHTS_MODEL_FILE_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/json_fwd.h"
+#include "common/base/status.h"
+#include "common/weights/dtype.h"
+
+namespace sluice::weights {
+
+class GgufMetadata;
+struct ModelContents;
+
+// A tensor by the model's own (Hugging Face) name. Dimensions are slowest
+// first: a linear layer's weight is [out, in].
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+
+  // The tensor as a matrix: columns are the last dimension, rows all the
+  // others. A vector [n] is one row of n columns.
+  int64_t cols() const { return shape.empty() ? 1 : shape.back(); }
+  int64_t rows() const;
+  int64_t elements() const { return rows() * cols(); }
+  int64_t stored_bytes() const;
+  bool operator==(const TensorInfo&) const = default;
+};
+
+// "[32, 64]".
+std::string ShapeToString(const std::vector<int64_t>& shape);
+
+// Rows [row_begin, row_end) and columns [col_begin, col_end) of a tensor
+// taken as a matrix (see TensorInfo). Columns need not be multiples of a
+// quantised format's block, but reading is cheapest where they are.
+struct Slice {
+  int64_t row_begin = 0;
+  int64_t row_end = 0;
+  int64_t col_begin = 0;
+  int64_t col_end = 0;
+
+  static Slice All(const TensorInfo& tensor) {
+    return {0, tensor.rows(), 0, tensor.cols()};
+  }
+  static Slice Rows(const TensorInfo& tensor, int64_t begin, int64_t end) {
+    return {begin, end, 0, tensor.cols()};
+  }
+  static Slice Cols(const TensorInfo& tensor, int64_t begin, int64_t end) {
+    return {0, tensor.rows(), begin, end};
+  }
+  int64_t elements() const {
+    return (row_end - row_begin) * (col_end - col_begin);
+  }
+  bool operator==(const Slice&) const = default;
+};
+
+// One opened model: a Hugging Face folder (one safetensors file, or shards
+// with an index) or a GGUF (one file, or a split set). Headers are read and
+// checked when it is opened; tensor bytes are read, never mapped, when asked
+// for, so a file that is cut short later gives DATA_LOSS and no signal.
+// Const methods may be called from any thread at once.
+class ModelFile {
+ public:
+  explicit ModelFile(ModelContents contents);  // by OpenModel
+  ~ModelFile();
+  ModelFile(const ModelFile&) = delete;
+  ModelFile& operator=(const ModelFile&) = delete;
+
+  // What was given to OpenModel.
+  const std::string& path() const;
+  // Keys and meanings of config.json. Of a GGUF they are made from its
+  // metadata: model_type, hidden_size, num_hidden_layers, vocab_size, ...;
+  // its tensor of RoPE divisors stands as
+  // rope_scaling {"rope_type": "divisors", "divisors": [...]}.
+  const Json& config() const;
+  // generation_config.json; {} if there is none (GGUF).
+  const Json& generation_config() const;
+  // The GGUF's metadata (tokenizer, chat template); null for a folder.
+  const GgufMetadata* gguf() const;
+
+  // All tensors, sorted by name.
+  const std::vector<TensorInfo>& tensors() const;
+  // Null if there is none of that name.
+  const TensorInfo* Find(std::string_view name) const;
+
+  // Reads `slice` of tensor `name` into `out`: slice.elements() values,
+  // row-major, packed. Stored types are widened exactly to F32; ReadBf16
+  // rounds wider ones to nearest even and copies BF16 as it is. llama's q and
+  // k rows come in Hugging Face's order whatever the file's. NOT_FOUND for an
+  // unknown name, INVALID_ARGUMENT for a slice outside the tensor, DATA_LOSS
+  // if the file ends early.
+  Status ReadF32(std::string_view name, const Slice& slice, float* out) const;
+  Status ReadBf16(std::string_view name, const Slice& slice,
+                  uint16_t* out) const;
+  // The first min(limit, all) bytes of the tensor as they are stored.
+  StatusOr<std::string> ReadStoredPrefix(std::string_view name,
+                                         int64_t limit) const;
+
+  // Bytes of tensor data read so far, by all threads.
+  uint64_t bytes_read() const;
+
+ private:
+  std::unique_ptr<const ModelContents> contents_;
+};
+
+// Opens `path`: a model folder, a .gguf file (of a split set: its first
+// file), or a folder that holds one GGUF model and no safetensors. Every
+// header byte is untrusted: INVALID_ARGUMENT names file, tensor, limit and
+// value; NOT_FOUND names a missing file.
+StatusOr<std::unique_ptr<ModelFile>> OpenModel(const std::string& path);
+
+// What tells two models apart, compared at the handshake.
+struct ModelDigest {
+  std::array<uint8_t, 32> bytes{};
+  std::string Hex() const;
+  bool operator==(const ModelDigest&) const = default;
+};
+
+// SHA-256 over the config (keys sorted) and every tensor's name, dtype,
+// shape and first 4 KiB of stored bytes.
+StatusOr<ModelDigest> ComputeIdentity(const ModelFile& model);
+
+}  // namespace sluice::weights
+
+#endif  // SLUICE_COMMON_WEIGHTS_MODEL_FILE_H_
