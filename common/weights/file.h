@@ -1,0 +1,54 @@
+#ifndef SLUICE_COMMON_WEIGHTS_FILE_H_
+#define SLUICE_COMMON_WEIGHTS_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/base/status.h"
+
+namespace sluice::weights {
+
+// A regular file opened for reading by position. Not mapped: a file that is
+// cut short while we read gives DATA_LOSS, where a mapping gives SIGBUS.
+// Const methods may be called from any thread at once.
+class RandomAccessFile {
+ public:
+  // NOT_FOUND if there is no such file, INVALID_ARGUMENT for anything but a
+  // regular file.
+  static StatusOr<std::unique_ptr<RandomAccessFile>> Open(
+      const std::string& path);
+  ~RandomAccessFile();
+  RandomAccessFile(const RandomAccessFile&) = delete;
+  RandomAccessFile& operator=(const RandomAccessFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  // At the time of opening.
+  uint64_t size() const { return size_; }
+
+  // Fills `out` with the `size` bytes at `offset`, or fails.
+  Status ReadAt(uint64_t offset, size_t size, void* out) const;
+
+ private:
+  RandomAccessFile(std::string path, int fd, uint64_t size)
+      : path_(std::move(path)), fd_(fd), size_(size) {}
+
+  const std::string path_;
+  const int fd_;
+  const uint64_t size_;
+};
+
+// The whole of a small text file; INVALID_ARGUMENT where it is larger than
+// `max_bytes`.
+StatusOr<std::string> ReadSmallFile(const std::string& path,
+                                    uint64_t max_bytes);
+
+// `text` as it may stand in a message: control and non-ASCII bytes escaped,
+// cut after 100 bytes, in quotes.
+std::string Quoted(std::string_view text);
+
+}  // namespace sluice::weights
+
+#endif  // SLUICE_COMMON_WEIGHTS_FILE_H_
