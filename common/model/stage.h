@@ -1,0 +1,98 @@
+#ifndef SLUICE_COMMON_MODEL_STAGE_H_
+#define SLUICE_COMMON_MODEL_STAGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/step_plan.h"
+#include "common/tensor/hidden_states.h"
+
+namespace sluice {
+
+enum class WeightsMode { kAuto, kBf16, kF32 };
+
+struct StageOptions {
+  std::string model_path;
+  // Layers [first_layer, last_layer) of the model; last_layer -1: to the end.
+  int32_t first_layer = 0;
+  int32_t last_layer = -1;
+  int32_t ranks = 1;    // tensor-parallel ranks, each a team of threads
+  int32_t threads = 0;  // compute threads of the whole stage; 0: all cores
+  WeightsMode weights = WeightsMode::kAuto;
+  int32_t kv_blocks = 0;    // 0: from max_context and memory at hand
+  int32_t max_context = 0;  // 0: the model's, at most 8192
+  int32_t max_step_tokens = 512;
+  int32_t max_sequences = 256;
+  std::string isa = "auto";  // auto, avx512, avx2, portable
+  // Called while loading with bytes done and in all; may be empty.
+  std::function<void(uint64_t done, uint64_t total)> progress;
+};
+
+// What a stage is, for the handshake and for people.
+struct StageInfo {
+  std::string model_name;    // folder or file name without its path
+  std::string model_digest;  // hex SHA-256, weights::ComputeIdentity
+  // Which arithmetic: equal ids give equal bits. "f32-canonical-1".
+  std::string numerics;
+  std::string weights_dtype;  // "f32", "bf16": as computed with
+  int32_t first_layer = 0;
+  int32_t last_layer = 0;
+  int32_t num_layers = 0;  // of the whole model
+  int32_t hidden_size = 0;
+  int32_t ranks = 0;
+  int32_t threads = 0;
+  std::string isa;
+  PlanLimits limits;
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t bytes_read = 0;  // of tensor data, while loading
+  double load_seconds = 0;
+  bool is_first() const { return first_layer == 0; }
+  bool is_last() const { return last_layer == num_layers; }
+};
+
+class RankGroup;
+
+// One stage's weights, KV cache and ranks. Not thread-safe: one StageLoop
+// owns the calls to Run; info() is const after Load.
+class Stage {
+ public:
+  // Reads this stage's tensors and nothing else.
+  static StatusOr<std::unique_ptr<Stage>> Load(const StageOptions& options);
+  ~Stage();
+
+  const StageInfo& info() const { return info_; }
+
+  // One sequence's state on this stage, kept by StageLoop from plans.
+  struct SequenceState {
+    SamplingParams sampling;
+    int32_t num_prompt_tokens = 0;
+    std::vector<TokenId> tokens;               // history: prompt and sampled
+    std::vector<std::vector<BlockId>> blocks;  // per KV group
+  };
+  // A chunk with its sequence's state; the table covers the chunk.
+  struct ChunkInput {
+    const Chunk* chunk = nullptr;
+    const SequenceState* state = nullptr;
+  };
+
+  // Runs the stage's layers over `chunks`, whose tokens together are the rows
+  // of the step. First stage: embeds and `in` is empty. Last stage: fills
+  // `results`, one per chunk with logits wanted, and leaves `out` empty.
+  // Inputs were validated by StageLoop.
+  void Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
+           HiddenStates& out, std::vector<SequenceResult>& results);
+
+ private:
+  Stage();
+  StageInfo info_;
+  std::unique_ptr<RankGroup> ranks_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_MODEL_STAGE_H_

@@ -1,0 +1,60 @@
+#ifndef SLUICE_COMMON_TENSOR_BUFFER_H_
+#define SLUICE_COMMON_TENSOR_BUFFER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace sluice {
+
+// Bytes of host memory, aligned to 64, uninitialised, moved and never copied.
+class Buffer {
+ public:
+  static constexpr size_t kAlignment = 64;
+
+  Buffer() = default;
+  // Aborts when memory is exhausted: sizes from outside are checked against
+  // negotiated limits before they get here.
+  explicit Buffer(size_t bytes) : size_(bytes) {
+    if (bytes == 0) return;
+    const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    data_.reset(
+        static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+    SLUICE_CHECK(data_ != nullptr);
+  }
+  Buffer(Buffer&& other) noexcept
+      : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    data_ = std::move(other.data_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
+
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  std::byte* data() { return data_.get(); }
+  const std::byte* data() const { return data_.get(); }
+  template <typename T>
+  T* as() {
+    return reinterpret_cast<T*>(data_.get());
+  }
+  template <typename T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(data_.get());
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  size_t size_ = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_TENSOR_BUFFER_H_
