@@ -1,0 +1,57 @@
+#ifndef SLUICE_COMMON_ENGINE_ENGINE_STATS_H_
+#define SLUICE_COMMON_ENGINE_ENGINE_STATS_H_
+
+#include <cstdint>
+
+#include "common/base/clock.h"
+
+namespace sluice {
+
+// Counters of one engine. They never fall, also not across epochs.
+struct EngineCounters {
+  uint64_t submitted = 0;  // accepted requests
+  uint64_t refused_queue_full = 0;
+  uint64_t finished_stop = 0;  // submitted = the four finished_* + live
+  uint64_t finished_length = 0;
+  uint64_t finished_cancelled = 0;
+  uint64_t finished_error = 0;  // deadlines, lost pipelines, failed sequences
+  uint64_t prompt_tokens = 0;   // of started sequences, counted once each
+  uint64_t generation_tokens = 0;  // delivered to sinks
+  uint64_t computed_tokens = 0;    // in committed steps, recompute included
+  uint64_t preemptions = 0;
+  uint64_t prefix_query_tokens = 0;  // looked up in the prefix cache
+  uint64_t prefix_hit_tokens = 0;    // of them, found
+  uint64_t steps = 0;                // committed plans
+  uint64_t steps_with_several_sequences = 0;
+  uint64_t split_prefills = 0;   // prompts computed in more than one chunk
+  uint64_t stale_results = 0;    // dropped: of an older epoch
+  uint64_t refused_results = 0;  // results that did not answer their plan
+  Duration step_time{};          // sum over committed steps, submit to result
+};
+
+// What the gateway's metrics and readiness read. A copy, taken at one moment.
+struct EngineStats : EngineCounters {
+  int running = 0;  // sequences that hold blocks
+  int waiting = 0;  // accepted, not running; preempted ones included
+  int blocks_total = 0;
+  int blocks_used = 0;  // held by sequences; free cached blocks do not count
+  int plans_in_flight = 0;
+  int max_plans_in_flight_seen = 0;
+  Duration last_step_time{};  // submit to result of the latest step
+  double kv_usage() const {   // 0 to 1
+    return blocks_total == 0 ? 0.0 : double(blocks_used) / blocks_total;
+  }
+};
+
+// Whether the pipeline moves. With plans in flight and a large
+// `since_last_result` it is stuck; with none in flight it is merely idle.
+struct EngineProgress {
+  bool pipeline_up = false;
+  int plans_in_flight = 0;
+  Duration since_last_result{};  // or since the pipeline came up
+  Duration oldest_plan_age{};    // zero with no plan in flight
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_ENGINE_ENGINE_STATS_H_
