@@ -8,8 +8,8 @@
 
 namespace sluice::weights {
 
-// How a tensor's elements are stored in its file. The names from kQ8_0 on
-// are GGUF's block formats.
+// How a tensor's elements are stored in its file. kQ8_0 to kQ6K are GGUF's
+// block formats.
 enum class DType : uint8_t {
   kF32,
   kF16,
@@ -22,7 +22,21 @@ enum class DType : uint8_t {
   kQ4K,
   kQ5K,
   kQ6K,
+  // Stored types that no reader widens to F32: such tensors can be listed
+  // and told apart, but a model that needs them is refused.
+  kF64,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU8,
+  kBool,
+  kF8E4M3,
+  kF8E5M2,
 };
+
+// Whether ModelFile reads tensors of `dtype` as F32 and BF16.
+bool IsReadable(DType dtype);
 
 // A row is a whole number of blocks of `elements` in `bytes`. Plain types
 // have blocks of one element.
