@@ -1,0 +1,45 @@
+#include "common/base/json.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace sluice {
+namespace {
+
+TEST(JsonTest, KeepsTheOrderOfKeys) {
+  const auto json = ParseJson(R"({"b":1,"a":[true,null,"x"]})");
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ(DumpJson(*json), R"({"b":1,"a":[true,null,"x"]})");
+}
+
+TEST(JsonTest, RefusesNestingBeyondTheLimitAndNamesIt) {
+  const std::string deep(200000, '[');
+  const auto json = ParseJson(deep);
+  EXPECT_EQ(json.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(Message(json.status()).find("64"), std::string::npos);
+}
+
+TEST(JsonTest, BracketsInStringsAreNotNesting) {
+  EXPECT_TRUE(ParseJson("[\"" + std::string(1000, '[') + "\"]").ok());
+  EXPECT_TRUE(ParseJson(R"(["\"[[[["])", {.max_depth = 1}).ok());
+}
+
+TEST(JsonTest, RefusesMoreBytesThanTheLimit) {
+  const auto json = ParseJson("[1,2,3,4,5]", {.max_bytes = 5});
+  EXPECT_EQ(json.status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(JsonTest, RefusesWhatIsNotJson) {
+  for (const char* text : {"", "{", "nul", "NaN", "[1,]", "{\"a\":Infinity}",
+                           "1e999", "\"\xff\xfe\"", "[1] [2]", "'a'"}) {
+    EXPECT_FALSE(ParseJson(text).ok()) << text;
+  }
+}
+
+TEST(JsonTest, DumpReplacesInvalidUtf8) {
+  EXPECT_EQ(DumpJson(Json(std::string("a\xff"))), "\"a\xEF\xBF\xBD\"");
+}
+
+}  // namespace
+}  // namespace sluice

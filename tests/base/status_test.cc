@@ -1,0 +1,50 @@
+#include "common/base/status.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+namespace sluice {
+namespace {
+
+StatusOr<int> Half(int x) {
+  if (x % 2 != 0) return InvalidArgument("odd value ", x);
+  return x / 2;
+}
+
+StatusOr<int> Quarter(int x) {
+  SLUICE_ASSIGN_OR_RETURN(const int half, Half(x));
+  SLUICE_ASSIGN_OR_RETURN(const int quarter, Half(half));
+  return quarter;
+}
+
+Status CheckQuarter(int x) {
+  SLUICE_RETURN_IF_ERROR(Quarter(x).status());
+  return OkStatus();
+}
+
+TEST(StatusTest, AssignOrReturnPassesTheValueOn) {
+  ASSERT_TRUE(Quarter(8).ok());
+  EXPECT_EQ(*Quarter(8), 2);
+}
+
+TEST(StatusTest, TheFirstErrorIsReturned) {
+  EXPECT_EQ(Message(Quarter(6).status()), "odd value 3");
+  EXPECT_EQ(CheckQuarter(5).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(CheckQuarter(4).ok());
+}
+
+TEST(StatusTest, AnnotateKeepsTheCodeAndPutsContextFirst) {
+  const Status status = Annotate(NotFound("no file"), "model ", 3);
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_EQ(Message(status), "model 3: no file");
+  EXPECT_TRUE(Annotate(OkStatus(), "x").ok());
+}
+
+TEST(StatusTest, CatTakesStringViews) {
+  EXPECT_EQ(Cat("a", std::string_view("b"), 1, 'c', 2.5f), "ab1c2.5");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,88 @@
+#include "common/core/step_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+namespace sluice {
+namespace {
+
+constexpr PlanLimits kLimits = {.max_step_tokens = 8,
+                                .max_sequences = 2,
+                                .max_context = 64,
+                                .num_blocks = 10,
+                                .num_kv_groups = 1,
+                                .vocab_size = 100};
+
+StepPlan GoodPlan() {
+  StepPlan plan;
+  plan.step_id = StepId(3);
+  plan.started.push_back({.sequence = SequenceId(7),
+                          .sampling = {},
+                          .num_prompt_tokens = 2,
+                          .tokens = {1, 2, 3},
+                          .blocks = {}});
+  plan.chunks.push_back({.sequence = SequenceId(7),
+                         .start = 0,
+                         .tokens = {1, 2, 3},
+                         .logits = LogitsWanted::kLast,
+                         .samples = true,
+                         .new_blocks = {{BlockId(4)}}});
+  return plan;
+}
+
+TEST(StepPlanTest, AGoodPlanPasses) {
+  EXPECT_TRUE(Validate(GoodPlan(), kLimits).ok());
+}
+
+TEST(StepPlanTest, EachContradictionIsRefusedAndSaysWhich) {
+  const struct {
+    const char* says;
+    std::function<void(StepPlan&)> spoil;
+  } cases[] = {
+      {"no tokens", [](auto& p) { p.chunks[0].tokens.clear(); }},
+      {"positions", [](auto& p) { p.chunks[0].start = -1; }},
+      {"positions", [](auto& p) { p.chunks[0].start = 62; }},
+      {"positions",
+       [](auto& p) {
+         p.chunks[0].start = std::numeric_limits<int32_t>::max();
+       }},
+      {"vocabulary", [](auto& p) { p.chunks[0].tokens[1] = 100; }},
+      {"vocabulary", [](auto& p) { p.started[0].tokens[1] = -1; }},
+      {"names block",
+       [](auto& p) { p.chunks[0].new_blocks[0] = {BlockId(10)}; }},
+      {"names block", [](auto& p) { p.started[0].blocks = {{BlockId(-1)}}; }},
+      {"KV groups", [](auto& p) { p.chunks[0].new_blocks.resize(2); }},
+      {"blocks in one step",
+       [](auto& p) { p.chunks[0].new_blocks[0].assign(5, BlockId(1)); }},
+      {"draft", [](auto& p) { p.chunks[0].num_draft_tokens = 1; }},
+      {"without logits",
+       [](auto& p) { p.chunks[0].logits = LogitsWanted::kNone; }},
+      {"two chunks", [](auto& p) { p.chunks.push_back(p.chunks[0]); }},
+      {"twice", [](auto& p) { p.started.push_back(p.started[0]); }},
+      {"limit 8", [](auto& p) { p.chunks[0].tokens.assign(9, 1); }},
+      {"limit 2", [](auto& p) { p.chunks.assign(3, p.chunks[0]); }},
+      {"prompt tokens", [](auto& p) { p.started[0].num_prompt_tokens = 4; }},
+      {"prompt tokens", [](auto& p) { p.started[0].num_prompt_tokens = 0; }},
+      {"tokens, limit", [](auto& p) { p.started[0].tokens.clear(); }},
+      {"top_p", [](auto& p) { p.started[0].sampling.top_p = 2; }},
+  };
+  for (const auto& c : cases) {
+    StepPlan plan = GoodPlan();
+    c.spoil(plan);
+    const Status status = Validate(plan, kLimits);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << c.says;
+    EXPECT_NE(Message(status).find(c.says), std::string::npos)
+        << c.says << " in " << status;
+  }
+}
+
+TEST(StepPlanTest, PrintsOneLine) {
+  EXPECT_EQ(Cat(GoodPlan()),
+            "step 3 epoch 0 ended [ ] started [ 7:3 ] chunks [ 7@0+3s ]");
+}
+
+}  // namespace
+}  // namespace sluice
