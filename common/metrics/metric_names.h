@@ -1,0 +1,164 @@
+#ifndef SLUICE_COMMON_METRICS_METRIC_NAMES_H_
+#define SLUICE_COMMON_METRICS_METRIC_NAMES_H_
+
+#include <string_view>
+#include <vector>
+
+// Every metric name, once. Units are suffixes, `_total` stands on counters
+// only. Labels are named in the comments.
+namespace sluice::metrics::names {
+
+using Name = std::string_view;
+
+// Every process -------------------------------------------------------------
+inline constexpr Name kBuildInfo = "sluice_build_info";  // version service isa
+inline constexpr Name kProcessCpuSeconds = "process_cpu_seconds_total";
+inline constexpr Name kProcessResidentBytes = "process_resident_memory_bytes";
+inline constexpr Name kProcessVirtualBytes = "process_virtual_memory_bytes";
+inline constexpr Name kProcessOpenFds = "process_open_fds";
+inline constexpr Name kProcessMaxFds = "process_max_fds";
+inline constexpr Name kProcessStartTime = "process_start_time_seconds";
+
+// gRPC servers: grpc_service, grpc_method, grpc_type; handled: grpc_code.
+inline constexpr Name kGrpcStarted = "grpc_server_started_total";
+inline constexpr Name kGrpcHandled = "grpc_server_handled_total";
+inline constexpr Name kGrpcHandlingSeconds = "grpc_server_handling_seconds";
+inline constexpr Name kGrpcMsgReceived = "grpc_server_msg_received_total";
+inline constexpr Name kGrpcMsgSent = "grpc_server_msg_sent_total";
+
+// Gateway, by vLLM's names: model_name, engine. ------------------------------
+inline constexpr Name kVllmRunning = "vllm:num_requests_running";
+inline constexpr Name kVllmWaiting = "vllm:num_requests_waiting";
+inline constexpr Name kVllmKvUsage = "vllm:kv_cache_usage_perc";  // 0 to 1
+inline constexpr Name kVllmCacheConfig =
+    "vllm:cache_config_info";  // + block_size num_gpu_blocks
+                               //   enable_prefix_caching
+inline constexpr Name kVllmPromptTokens = "vllm:prompt_tokens_total";
+inline constexpr Name kVllmCachedTokens = "vllm:prompt_tokens_cached_total";
+inline constexpr Name kVllmGenerationTokens = "vllm:generation_tokens_total";
+inline constexpr Name kVllmPreemptions = "vllm:num_preemptions_total";
+inline constexpr Name kVllmSuccess =
+    "vllm:request_success_total";  // + finished_reason
+inline constexpr Name kVllmPrefixQueries = "vllm:prefix_cache_queries_total";
+inline constexpr Name kVllmPrefixHits = "vllm:prefix_cache_hits_total";
+inline constexpr Name kVllmTtft = "vllm:time_to_first_token_seconds";
+inline constexpr Name kVllmItl = "vllm:inter_token_latency_seconds";
+inline constexpr Name kVllmTimePerToken =
+    "vllm:time_per_output_token_seconds";  // older boards: the same as ITL
+inline constexpr Name kVllmRequestTpot =
+    "vllm:request_time_per_output_token_seconds";
+inline constexpr Name kVllmE2e = "vllm:e2e_request_latency_seconds";
+inline constexpr Name kVllmQueueTime = "vllm:request_queue_time_seconds";
+inline constexpr Name kVllmPrefillTime = "vllm:request_prefill_time_seconds";
+inline constexpr Name kVllmDecodeTime = "vllm:request_decode_time_seconds";
+inline constexpr Name kVllmInferenceTime =
+    "vllm:request_inference_time_seconds";
+inline constexpr Name kVllmRequestPromptTokens = "vllm:request_prompt_tokens";
+inline constexpr Name kVllmRequestGenerationTokens =
+    "vllm:request_generation_tokens";
+inline constexpr Name kVllmRequestMaxTokens = "vllm:request_params_max_tokens";
+inline constexpr Name kVllmRequestN = "vllm:request_params_n";
+
+// Gateway, HTTP: handler, method, status ("2xx"). ----------------------------
+inline constexpr Name kHttpRequests = "http_requests_total";
+inline constexpr Name kHttpDuration =
+    "http_request_duration_seconds";  // handler method
+
+// Gateway, our own -----------------------------------------------------------
+inline constexpr Name kGatewayRequests =
+    "sluice_gateway_requests_total";  // endpoint status_class error_type
+inline constexpr Name kGatewayInflight = "sluice_gateway_inflight_requests";
+inline constexpr Name kGatewayQueueDepth = "sluice_gateway_queue_depth";
+inline constexpr Name kGatewayRejections =
+    "sluice_gateway_rejections_total";  // reason
+inline constexpr Name kGatewayDisconnects =
+    "sluice_gateway_client_disconnects_total";  // reason
+inline constexpr Name kGatewayConnections = "sluice_gateway_connections";
+inline constexpr Name kGatewaySseBacklog = "sluice_gateway_sse_backlog_bytes";
+inline constexpr Name kGatewayTokenizeSeconds =
+    "sluice_gateway_tokenize_seconds";
+inline constexpr Name kGatewayReady = "sluice_gateway_ready";
+inline constexpr Name kGatewayEpoch = "sluice_gateway_epoch";
+inline constexpr Name kGatewayReplays =
+    "sluice_gateway_replays_total";  // reason
+inline constexpr Name kGatewaySteps = "sluice_gateway_steps_total";
+inline constexpr Name kGatewayStepSeconds =
+    "sluice_gateway_step_seconds_total";  // submit to result, summed
+inline constexpr Name kGatewayComputedTokens =
+    "sluice_gateway_computed_tokens_total";  // recompute included
+inline constexpr Name kGatewayPlansInFlight = "sluice_gateway_plans_in_flight";
+
+// Stage: stage, replica; tp_rank where it differs. ---------------------------
+inline constexpr Name kStageStepSeconds =
+    "sluice_stage_step_seconds";  // phase=prefill|decode|mixed
+inline constexpr Name kStageComputeSeconds = "sluice_stage_compute_seconds";
+inline constexpr Name kStageWaitSeconds =
+    "sluice_stage_wait_seconds";  // for=input|expert|collective|output_window
+inline constexpr Name kStageBusyRatio = "sluice_stage_busy_ratio";
+inline constexpr Name kStageQueueDepth = "sluice_stage_queue_depth";
+inline constexpr Name kStageBatchSequences = "sluice_stage_batch_sequences";
+inline constexpr Name kStageBatchTokens = "sluice_stage_batch_tokens";
+inline constexpr Name kStageKvBlocksUsed = "sluice_stage_kv_blocks_used";
+inline constexpr Name kStageKvBlocks = "sluice_stage_kv_blocks";
+inline constexpr Name kStageWireBytes =
+    "sluice_stage_wire_bytes_total";  // dir=in|out peer=previous|next|gateway
+inline constexpr Name kStageWireMessages =
+    "sluice_stage_wire_messages_total";  // dir peer
+inline constexpr Name kStageSerializeSeconds = "sluice_stage_serialize_seconds";
+inline constexpr Name kStageHopSeconds = "sluice_stage_hop_seconds";
+inline constexpr Name kStageCollectiveSeconds =
+    "sluice_stage_collective_seconds";  // op
+inline constexpr Name kStageWeightsBytes = "sluice_stage_weights_bytes";
+inline constexpr Name kStageKvBytes = "sluice_stage_kv_bytes";
+inline constexpr Name kStageLoadSeconds = "sluice_stage_load_seconds";
+inline constexpr Name kStageEpoch = "sluice_stage_epoch";
+inline constexpr Name kStageState =
+    "sluice_stage_state";  // state=loading|ready|draining|failed: 0 or 1
+inline constexpr Name kStageSteps = "sluice_stage_steps_total";
+inline constexpr Name kStageTokens = "sluice_stage_tokens_total";
+
+}  // namespace sluice::metrics::names
+
+// Upper bounds of histograms. Where vLLM has boundaries ours are a superset,
+// so that its dashboards' quantiles stay right.
+namespace sluice::metrics::buckets {
+
+using Bounds = std::vector<double>;
+
+inline Bounds Ttft() {
+  return {.001, .0025, .005, .01, .02, .04, .06, .08, .1,  .25, .5,  .75,
+          1,    2.5,   5,    7.5, 10,  20,  40,  80,  160, 640, 2560};
+}
+inline Bounds InterToken() {
+  return {.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3,
+          .4,   .5,    .75,  1,   2.5,  5,   7.5,  10, 20,  40, 80};
+}
+// Latencies of whole requests and of their parts.
+inline Bounds RequestLatency() {
+  return {.005, .01, .025, .05, .1, .2, .3, .5,  .8,  1,   1.5, 2,    2.5, 5,
+          10,   15,  20,   30,  40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+}
+// Parts of a step: 50 us to 10 s.
+inline Bounds StepPart() {
+  return {.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025,
+          .05,    .1,    .25,    .5,    1,    2.5,   5,    10};
+}
+// Sequences or tokens of one batch.
+inline Bounds BatchSize() {
+  return {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
+}
+// 1-2-5 series up to `limit`, its last bound included.
+inline Bounds TokenCount(int limit) {
+  Bounds bounds;
+  for (double decade = 1; decade < limit; decade *= 10) {
+    for (const double step : {1.0, 2.0, 5.0}) {
+      if (decade * step < limit) bounds.push_back(decade * step);
+    }
+  }
+  bounds.push_back(limit);
+  return bounds;
+}
+
+}  // namespace sluice::metrics::buckets
+
+#endif  // SLUICE_COMMON_METRICS_METRIC_NAMES_H_

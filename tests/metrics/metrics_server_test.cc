@@ -1,0 +1,128 @@
+#include "common/metrics/metrics_server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "common/metrics/metrics.h"
+
+namespace sluice::metrics {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+int Connect(int port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(
+      ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+std::string Exchange(int port, const std::string& request) {
+  const int fd = Connect(port);
+  EXPECT_EQ(::send(fd, request.data(), request.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char buffer[4096];
+  ssize_t n;
+  while ((n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0) {
+    answer.append(buffer, static_cast<size_t>(n));
+  }
+  ::close(fd);
+  return answer;
+}
+
+std::string Get(int port, const std::string& path) {
+  return Exchange(port, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+}
+
+class MetricsServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    registry_.AddGauge("answer", "help").Set(42);
+    MetricsServerOptions options;
+    options.registry = &registry_;
+    options.readiness = [this] { return readiness_; };
+    auto server = MetricsServer::Start(std::move(options));
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = std::move(*server);
+  }
+
+  Registry registry_;
+  Readiness readiness_{false, "{\"why\":\"loading\"}"};
+  std::unique_ptr<MetricsServer> server_;
+};
+
+TEST_F(MetricsServerTest, ServesTheRegistryAsText) {
+  const std::string answer = Get(server_->port(), "/metrics");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("text/plain; version=0.0.4"));
+  EXPECT_THAT(answer, HasSubstr("answer 42\n"));
+}
+
+TEST_F(MetricsServerTest, LivenessDoesNotWaitForReadiness) {
+  EXPECT_THAT(Get(server_->port(), "/livez"), StartsWith("HTTP/1.1 200 OK"));
+  const std::string answer = Get(server_->port(), "/readyz");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(answer, HasSubstr("{\"why\":\"loading\"}"));
+}
+
+TEST_F(MetricsServerTest, HeadGivesNoBody) {
+  const std::string answer =
+      Exchange(server_->port(), "HEAD /metrics HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK"));
+  EXPECT_THAT(answer, Not(HasSubstr("answer 42")));
+}
+
+TEST_F(MetricsServerTest, RefusesOtherPathsAndMethods) {
+  EXPECT_THAT(Get(server_->port(), "/x"), StartsWith("HTTP/1.1 404 "));
+  const std::string answer =
+      Exchange(server_->port(), "POST /metrics HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(answer, HasSubstr("Allow: GET, HEAD\r\n"));
+}
+
+TEST_F(MetricsServerTest, RefusesAnEndlessHeader) {
+  const std::string answer =
+      Exchange(server_->port(), std::string(9 << 10, 'a'));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 431 "));
+}
+
+TEST_F(MetricsServerTest, ASilentClientDelaysNobody) {
+  const int silent = Connect(server_->port());
+  EXPECT_THAT(Get(server_->port(), "/livez"), StartsWith("HTTP/1.1 200 OK"));
+  ::close(silent);
+}
+
+TEST(MetricsServerStartTest, RefusesAddressesItCannotUse) {
+  for (const char* listen : {"127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000",
+                             "no-such-host:1", "[::1:1"}) {
+    MetricsServerOptions options;
+    options.listen = listen;
+    const auto server = MetricsServer::Start(std::move(options));
+    ASSERT_FALSE(server.ok()) << listen;
+    EXPECT_EQ(server.status().code(), StatusCode::kInvalidArgument) << listen;
+  }
+}
+
+TEST(MetricsServerStartTest, SaysThatAnAddressIsTaken) {
+  auto first = MetricsServer::Start({});
+  ASSERT_TRUE(first.ok()) << first.status();
+  MetricsServerOptions options;
+  options.listen = "127.0.0.1:" + std::to_string((*first)->port());
+  const auto second = MetricsServer::Start(std::move(options));
+  EXPECT_EQ(second.status().code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace sluice::metrics

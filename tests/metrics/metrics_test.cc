@@ -1,0 +1,119 @@
+#include "common/metrics/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/metrics/metric_names.h"
+#include "common/metrics/process_metrics.h"
+
+namespace sluice::metrics {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(MetricsTest, SeriesAppearWithConstantAndOwnLabels) {
+  Registry registry({{"model_name", "m"}, {"engine", "0"}});
+  registry
+      .AddCounter(names::kVllmSuccess, "help", {{"finished_reason", "stop"}})
+      .Add(3);
+  const std::string text = registry.Text();
+  EXPECT_THAT(text, HasSubstr("# TYPE vllm:request_success_total counter"));
+  EXPECT_THAT(text, HasSubstr("engine=\"0\""));
+  EXPECT_THAT(text, HasSubstr("model_name=\"m\""));
+  EXPECT_THAT(text, HasSubstr("finished_reason=\"stop\""));
+  EXPECT_THAT(text, HasSubstr("} 3\n"));
+}
+
+TEST(MetricsTest, ACounterNeverFalls) {
+  Registry registry;
+  const Counter counter = registry.AddCounter("a_total", "help");
+  counter.AdvanceTo(5);
+  counter.AdvanceTo(4);
+  EXPECT_EQ(counter.value(), 5);
+  counter.AdvanceTo(7);
+  EXPECT_EQ(counter.value(), 7);
+}
+
+TEST(MetricsTest, TheSameNameAndLabelsGiveTheSameSeries) {
+  Registry registry;
+  registry.AddGauge("g", "help", {{"a", "1"}}).Set(2);
+  EXPECT_EQ(registry.AddGauge("g", "help", {{"a", "1"}}).value(), 2);
+  EXPECT_EQ(registry.AddGauge("g", "help", {{"a", "2"}}).value(), 0);
+}
+
+TEST(MetricsTest, AnEmptyHandleDropsWhatItIsTold) {
+  Counter().Add();
+  Gauge().Set(1);
+  Histogram().Observe(1);
+  EXPECT_EQ(Counter().value(), 0);
+}
+
+TEST(MetricsTest, HistogramsCountUpToTheirBounds) {
+  Registry registry;
+  const Histogram histogram =
+      registry.AddHistogram("h_seconds", "help", {0.1, 1.0});
+  histogram.Observe(0.05);
+  histogram.Observe(0.5);
+  histogram.Observe(5);
+  const std::string text = registry.Text();
+  EXPECT_THAT(text, HasSubstr("h_seconds_bucket{le=\"0.1\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("h_seconds_bucket{le=\"1\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("h_seconds_bucket{le=\"+Inf\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("h_seconds_count 3\n"));
+}
+
+TEST(MetricsTest, HooksRunBeforeEachScrape) {
+  Registry registry;
+  const Gauge gauge = registry.AddGauge("g", "help");
+  int scrapes = 0;
+  registry.OnScrape([&] { gauge.Set(++scrapes); });
+  EXPECT_THAT(registry.Text(), HasSubstr("g 1\n"));
+  EXPECT_THAT(registry.Text(), HasSubstr("g 2\n"));
+}
+
+TEST(MetricsTest, ProcessMetricsHaveValues) {
+  Registry registry;
+  AddProcessMetrics(registry, "test", "portable");
+  const std::string text = registry.Text();
+  EXPECT_THAT(text, HasSubstr("service=\"test\""));
+  EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes "));
+  EXPECT_THAT(text, Not(HasSubstr("process_resident_memory_bytes 0\n")));
+  EXPECT_THAT(text, Not(HasSubstr("process_start_time_seconds 0\n")));
+  EXPECT_THAT(text, Not(HasSubstr("process_open_fds 0\n")));
+}
+
+TEST(MetricsTest, BoundsRiseAndHoldVllmsBoundaries) {
+  const auto rising = [](const std::vector<double>& bounds) {
+    return std::adjacent_find(bounds.begin(), bounds.end(),
+                              std::greater_equal<>()) == bounds.end();
+  };
+  EXPECT_TRUE(rising(buckets::Ttft()));
+  EXPECT_TRUE(rising(buckets::InterToken()));
+  EXPECT_TRUE(rising(buckets::RequestLatency()));
+  EXPECT_TRUE(rising(buckets::StepPart()));
+  EXPECT_TRUE(rising(buckets::BatchSize()));
+  EXPECT_EQ(buckets::TokenCount(512),
+            (std::vector<double>{1, 2, 5, 10, 20, 50, 100, 200, 500, 512}));
+  const auto holds = [](const std::vector<double>& ours,
+                        const std::vector<double>& theirs) {
+    const std::set<double> set(ours.begin(), ours.end());
+    return std::all_of(theirs.begin(), theirs.end(),
+                       [&](double bound) { return set.contains(bound); });
+  };
+  EXPECT_TRUE(holds(buckets::Ttft(),
+                    {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                     1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560}));
+  EXPECT_TRUE(
+      holds(buckets::InterToken(), {.01, .025, .05, .075, .1, .15, .2, .3, .4,
+                                    .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}));
+  EXPECT_TRUE(holds(buckets::RequestLatency(),
+                    {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                     30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}));
+}
+
+}  // namespace
+}  // namespace sluice::metrics
