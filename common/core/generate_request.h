@@ -22,6 +22,8 @@ struct GenerateRequest {
   // Ends of generation, on top of sampling.stop_token_ids: the model's own
   // eos ids; empty with ignore_eos.
   std::vector<TokenId> eos_token_ids;
+  // KV blocks of equal prefixes are shared among requests of one salt only.
+  std::string cache_salt;
   std::optional<TimePoint> deadline;
   TimePoint arrival = Clock::now();
 };
