@@ -145,11 +145,10 @@ void Q6KBlock(const uint8_t* in, float* out) {
   }
 }
 
-template <void (*kBlock)(const uint8_t*, float*)>
-void EachBlock(DType dtype, const uint8_t* in, int64_t blocks, float* out) {
-  const BlockSize size = BlockSizeOf(dtype);
+template <int kElements, int kBytes, void (*kBlock)(const uint8_t*, float*)>
+void EachBlock(const uint8_t* in, int64_t blocks, float* out) {
   for (int64_t b = 0; b < blocks; ++b) {
-    kBlock(in + b * size.bytes, out + b * size.elements);
+    kBlock(in + b * kBytes, out + b * kElements);
   }
 }
 
@@ -159,27 +158,27 @@ void DequantizeToF32(DType dtype, const uint8_t* in, int64_t blocks,
                      float* out) {
   switch (dtype) {
     case DType::kF32:
-      return EachBlock<F32Block>(dtype, in, blocks, out);
+      return EachBlock<1, 4, F32Block>(in, blocks, out);
     case DType::kF16:
-      return EachBlock<F16Block>(dtype, in, blocks, out);
+      return EachBlock<1, 2, F16Block>(in, blocks, out);
     case DType::kBF16:
-      return EachBlock<Bf16Block>(dtype, in, blocks, out);
+      return EachBlock<1, 2, Bf16Block>(in, blocks, out);
     case DType::kQ8_0:
-      return EachBlock<Q80Block>(dtype, in, blocks, out);
+      return EachBlock<32, 34, Q80Block>(in, blocks, out);
     case DType::kQ4_0:
-      return EachBlock<Q40Block>(dtype, in, blocks, out);
+      return EachBlock<32, 18, Q40Block>(in, blocks, out);
     case DType::kQ4_1:
-      return EachBlock<Q41Block>(dtype, in, blocks, out);
+      return EachBlock<32, 20, Q41Block>(in, blocks, out);
     case DType::kQ5_0:
-      return EachBlock<Q50Block>(dtype, in, blocks, out);
+      return EachBlock<32, 22, Q50Block>(in, blocks, out);
     case DType::kQ5_1:
-      return EachBlock<Q51Block>(dtype, in, blocks, out);
+      return EachBlock<32, 24, Q51Block>(in, blocks, out);
     case DType::kQ4K:
-      return EachBlock<Q4KBlock>(dtype, in, blocks, out);
+      return EachBlock<256, 144, Q4KBlock>(in, blocks, out);
     case DType::kQ5K:
-      return EachBlock<Q5KBlock>(dtype, in, blocks, out);
+      return EachBlock<256, 176, Q5KBlock>(in, blocks, out);
     case DType::kQ6K:
-      return EachBlock<Q6KBlock>(dtype, in, blocks, out);
+      return EachBlock<256, 210, Q6KBlock>(in, blocks, out);
     default:
       SLUICE_CHECK(IsReadable(dtype));
   }

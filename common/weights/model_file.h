@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_WEIGHTS_MODEL_FILE_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -103,14 +104,20 @@ class ModelFile {
                                          int64_t limit) const;
 
   // Bytes of tensor data read so far, by all threads.
-  uint64_t bytes_read() const;
+  uint64_t bytes_read() const { return bytes_read_; }
 
  private:
-  std::unique_ptr<const ModelContents> contents_;
+  template <typename Out>
+  Status Read(std::string_view name, const Slice& slice, Out* out) const;
+
+  const std::unique_ptr<const ModelContents> contents_;
+  std::vector<TensorInfo> infos_;
+  mutable std::atomic<uint64_t> bytes_read_ = 0;
 };
 
 // Opens `path`: a model folder, a .gguf file (of a split set: its first
-// file), or a folder that holds one GGUF model and no safetensors. Every
+// file), a folder that holds one GGUF model and no config.json, or a lone
+// .safetensors file (its config() is {}). Every
 // header byte is untrusted: INVALID_ARGUMENT names file, tensor, limit and
 // value; NOT_FOUND names a missing file.
 StatusOr<std::unique_ptr<ModelFile>> OpenModel(const std::string& path);

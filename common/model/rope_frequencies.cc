@@ -1,0 +1,142 @@
+#include "common/model/rope_frequencies.h"
+
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "common/base/json.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kMaxFactor = 1e6;
+constexpr double kMaxPositions = 1e9;
+
+Status ReadPositive(const Json& scaling, const char* key, double limit,
+                    double& value) {
+  const auto found = scaling.find(key);
+  if (found == scaling.end() || !found->is_number()) {
+    return InvalidArgument("rope_scaling needs a number ", key);
+  }
+  value = found->get<double>();
+  if (!(value > 0.0 && value <= limit)) {
+    return InvalidArgument("rope_scaling.", key, " is ", value,
+                           ", limits 0 (excluded) and ", limit);
+  }
+  return OkStatus();
+}
+
+Status ReadDivisors(const Json& scaling, int head_dim,
+                    std::vector<double>& divisors) {
+  const auto found = scaling.find("divisors");
+  if (found == scaling.end() || !found->is_array() ||
+      found->size() != static_cast<size_t>(head_dim / 2)) {
+    return InvalidArgument("rope_scaling.divisors: expected ", head_dim / 2,
+                           " numbers, one for each pair of head_dim ",
+                           head_dim);
+  }
+  for (const Json& divisor : *found) {
+    const double value = divisor.is_number() ? divisor.get<double>() : 0.0;
+    if (!(value > 0.0 && value <= kMaxFactor)) {
+      return InvalidArgument("rope_scaling.divisors has ", DumpJson(divisor),
+                             ", limits 0 (excluded) and ", kMaxFactor);
+    }
+    divisors.push_back(value);
+  }
+  return OkStatus();
+}
+
+Status ReadLlama3(const Json& scaling, RopeScaling& parsed) {
+  SLUICE_RETURN_IF_ERROR(
+      ReadPositive(scaling, "factor", kMaxFactor, parsed.factor));
+  SLUICE_RETURN_IF_ERROR(ReadPositive(scaling, "low_freq_factor", kMaxFactor,
+                                      parsed.low_freq_factor));
+  SLUICE_RETURN_IF_ERROR(ReadPositive(scaling, "high_freq_factor", kMaxFactor,
+                                      parsed.high_freq_factor));
+  SLUICE_RETURN_IF_ERROR(
+      ReadPositive(scaling, "original_max_position_embeddings", kMaxPositions,
+                   parsed.original_max_position_embeddings));
+  if (parsed.high_freq_factor <= parsed.low_freq_factor) {
+    return InvalidArgument(
+        "rope_scaling.high_freq_factor ", parsed.high_freq_factor,
+        " is not above low_freq_factor ", parsed.low_freq_factor);
+  }
+  return OkStatus();
+}
+
+// llama3's rule: wavelengths up to original/high stay, those above
+// original/low are divided, between them the two are mixed linearly.
+double ScaleLlama3(double frequency, const RopeScaling& scaling) {
+  const double wavelength = 2.0 * std::numbers::pi / frequency;
+  const double original = scaling.original_max_position_embeddings;
+  if (wavelength < original / scaling.high_freq_factor) return frequency;
+  if (wavelength > original / scaling.low_freq_factor) {
+    return frequency / scaling.factor;
+  }
+  const double smooth = (original / wavelength - scaling.low_freq_factor) /
+                        (scaling.high_freq_factor - scaling.low_freq_factor);
+  return (1.0 - smooth) * frequency / scaling.factor + smooth * frequency;
+}
+
+}  // namespace
+
+StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int head_dim) {
+  RopeScaling parsed;
+  if (scaling.is_null()) return parsed;
+  if (!scaling.is_object()) {
+    return InvalidArgument("rope_scaling is ", scaling.type_name(),
+                           ", expected an object or null");
+  }
+  // "type" is what configs before 2024 have.
+  auto kind = scaling.find("rope_type");
+  if (kind == scaling.end()) kind = scaling.find("type");
+  if (kind == scaling.end()) {
+    // rope_parameters with nothing but a theta.
+    if (!scaling.contains("factor")) return parsed;
+    return InvalidArgument("rope_scaling has a factor but no rope_type");
+  }
+  const std::string name =
+      kind->is_string() ? kind->get<std::string>() : DumpJson(*kind);
+  if (name == "default") return parsed;
+  if (name == "llama3") {
+    parsed.kind = RopeScaling::Kind::kLlama3;
+    SLUICE_RETURN_IF_ERROR(ReadLlama3(scaling, parsed));
+  } else if (name == "linear") {
+    parsed.kind = RopeScaling::Kind::kLinear;
+    SLUICE_RETURN_IF_ERROR(
+        ReadPositive(scaling, "factor", kMaxFactor, parsed.factor));
+  } else if (name == "divisors") {
+    parsed.kind = RopeScaling::Kind::kDivisors;
+    SLUICE_RETURN_IF_ERROR(ReadDivisors(scaling, head_dim, parsed.divisors));
+  } else {
+    return InvalidArgument("rope_scaling.rope_type '", name,
+                           "' is not supported; supported are default, "
+                           "linear and llama3");
+  }
+  return parsed;
+}
+
+std::vector<double> RopeInvFreq(double theta, int head_dim,
+                                const RopeScaling& scaling) {
+  std::vector<double> inv_freq;
+  for (int i = 0; i < head_dim / 2; ++i) {
+    double frequency = std::pow(theta, -2.0 * i / head_dim);
+    switch (scaling.kind) {
+      case RopeScaling::Kind::kNone:
+        break;
+      case RopeScaling::Kind::kLinear:
+        frequency /= scaling.factor;
+        break;
+      case RopeScaling::Kind::kLlama3:
+        frequency = ScaleLlama3(frequency, scaling);
+        break;
+      case RopeScaling::Kind::kDivisors:
+        frequency /= scaling.divisors[static_cast<size_t>(i)];
+        break;
+    }
+    inv_freq.push_back(frequency);
+  }
+  return inv_freq;
+}
+
+}  // namespace sluice

@@ -1,0 +1,23 @@
+#ifndef SLUICE_COMMON_MODEL_ROPE_FREQUENCIES_H_
+#define SLUICE_COMMON_MODEL_ROPE_FREQUENCIES_H_
+
+#include <vector>
+
+#include "common/base/json_fwd.h"
+#include "common/base/status.h"
+#include "common/model/model_config.h"
+
+namespace sluice {
+
+// The rope_scaling (or rope_parameters) object of a config.json; null or
+// "default" is no scaling. INVALID_ARGUMENT for kinds that are not built,
+// for missing members, and for values outside their limits.
+StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int head_dim);
+
+// theta^(-2i/head_dim), scaled, in double precision [head_dim / 2].
+std::vector<double> RopeInvFreq(double theta, int head_dim,
+                                const RopeScaling& scaling);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_MODEL_ROPE_FREQUENCIES_H_

@@ -1,0 +1,62 @@
+#ifndef SLUICE_COMMON_WEIGHTS_MODEL_CONTENTS_H_
+#define SLUICE_COMMON_WEIGHTS_MODEL_CONTENTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/base/status.h"
+#include "common/weights/file.h"
+#include "common/weights/gguf_file.h"
+#include "common/weights/model_file.h"
+
+namespace sluice::weights {
+
+// Where a tensor's bytes lie, checked against the file's size.
+struct LocatedTensor {
+  TensorInfo info;
+  const RandomAccessFile* file = nullptr;  // owned by ModelContents
+  uint64_t offset = 0;
+  // Above 0: within each run of this many rows (a head) the file has row
+  // 2*j+h where the model has row h*(head_rows/2)+j, h in {0, 1}.
+  int64_t permuted_head_rows = 0;
+};
+
+// What the readers make of a model's headers: either format ends here.
+struct ModelContents {
+  std::string path;
+  Json config = Json::object();
+  Json generation_config = Json::object();
+  std::optional<GgufMetadata> gguf;
+  std::vector<std::unique_ptr<RandomAccessFile>> files;
+  std::vector<LocatedTensor> tensors;
+};
+
+// Tensors of one safetensors file, as its header tells, in the file's order
+// of names. Refuses what the format's reference implementation refuses:
+// headers that are too long or malformed, unknown dtypes, sizes that differ
+// from shape times dtype, overlaps, holes, bytes after the last tensor.
+StatusOr<std::vector<LocatedTensor>> ReadSafetensorsHeader(
+    const RandomAccessFile& file);
+
+// A Hugging Face folder: config.json, generation_config.json and
+// model.safetensors, or the shards that model.safetensors.index.json names.
+StatusOr<ModelContents> OpenHfFolder(const std::string& folder);
+
+// A GGUF file, or the first of a split set. Tensors of architecture `llama`
+// get their Hugging Face names; those of others keep their own.
+StatusOr<ModelContents> OpenGguf(const std::string& path);
+
+// config.json's keys out of the metadata of an opened GGUF.
+StatusOr<Json> LlamaConfigFromGguf(const ModelContents& contents);
+
+// The Hugging Face name of a tensor of GGUF architecture `llama`; the name
+// itself for a tensor that has none.
+std::string LlamaTensorName(const std::string& gguf_name);
+
+}  // namespace sluice::weights
+
+#endif  // SLUICE_COMMON_WEIGHTS_MODEL_CONTENTS_H_

@@ -1,0 +1,286 @@
+#include "common/weights/model_file.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/weights/dequantize.h"
+#include "common/weights/extent.h"
+#include "common/weights/gguf_file.h"
+#include "common/weights/model_contents.h"
+
+namespace sluice::weights {
+namespace {
+
+constexpr int64_t kReadBytes = 4 << 20;  // aim of one read
+
+// The run of whole blocks in every row that holds a slice's columns.
+struct BlockSpan {
+  BlockSpan(const TensorInfo& info, const Slice& slice)
+      : block(BlockSizeOf(info.dtype)),
+        first(slice.col_begin / block.elements),
+        count((slice.col_end + block.elements - 1) / block.elements - first),
+        row_bytes(info.cols() / block.elements * block.bytes) {}
+
+  int64_t bytes() const { return count * block.bytes; }
+  int64_t elements() const { return count * block.elements; }
+  bool whole_rows() const { return bytes() == row_bytes; }
+
+  const BlockSize block;
+  const int64_t first;      // block within the row
+  const int64_t count;      // blocks
+  const int64_t row_bytes;  // of the whole row
+};
+
+// The row of the file that holds row `row` of the model.
+int64_t StoredRow(const LocatedTensor& tensor, int64_t row) {
+  const int64_t head_rows = tensor.permuted_head_rows;
+  if (head_rows == 0) return row;
+  const int64_t in_head = row % head_rows;
+  const int64_t half = head_rows / 2;
+  return row - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+// Calls take(raw, row, rows) for consecutive runs of the slice's rows, `raw`
+// being the stored bytes of `rows` times the span, packed.
+template <typename Take>
+Status ForEachRun(const LocatedTensor& tensor, const Slice& slice,
+                  const BlockSpan& span, Take take) {
+  const bool single = tensor.permuted_head_rows > 0 || !span.whole_rows();
+  const int64_t run = single || span.bytes() == 0
+                          ? 1
+                          : std::max<int64_t>(1, kReadBytes / span.bytes());
+  const int64_t rows = slice.row_end - slice.row_begin;
+  const auto buffer_bytes =
+      static_cast<size_t>(std::min(run, rows) * span.bytes());
+  // Not a vector: the bytes need no zeros.
+  const std::unique_ptr<uint8_t[]> raw(new uint8_t[buffer_bytes]);
+  for (int64_t row = slice.row_begin; row < slice.row_end; row += run) {
+    const int64_t count = std::min(run, slice.row_end - row);
+    const int64_t offset =
+        StoredRow(tensor, row) * span.row_bytes + span.first * span.block.bytes;
+    SLUICE_RETURN_IF_ERROR(tensor.file->ReadAt(
+        tensor.offset + static_cast<uint64_t>(offset),
+        static_cast<size_t>(count * span.bytes()), raw.get()));
+    take(raw.get(), row - slice.row_begin, count);
+  }
+  return OkStatus();
+}
+
+void Store(const float* from, int64_t count, float* out) {
+  std::memcpy(out, from, static_cast<size_t>(count) * sizeof(float));
+}
+
+void Store(const float* from, int64_t count, uint16_t* out) {
+  std::transform(from, from + count, out, F32ToBf16);
+}
+
+template <typename Out>
+constexpr DType kSameType = DType::kF32;
+template <>
+constexpr DType kSameType<uint16_t> = DType::kBF16;
+
+// ReadF32 and ReadBf16 of a located tensor, the slice being checked.
+template <typename Out>
+Status ReadSlice(const LocatedTensor& tensor, const Slice& slice, Out* out) {
+  const BlockSpan span(tensor.info, slice);
+  const int64_t cols = slice.col_end - slice.col_begin;
+  const DType dtype = tensor.info.dtype;
+  if (dtype == kSameType<Out>) {
+    return ForEachRun(tensor, slice, span,
+                      [&](const uint8_t* raw, int64_t row, int64_t rows) {
+                        std::memcpy(out + row * cols, raw,
+                                    static_cast<size_t>(rows * span.bytes()));
+                      });
+  }
+  const int64_t skipped = slice.col_begin - span.first * span.block.elements;
+  const std::unique_ptr<float[]> wide(
+      new float[static_cast<size_t>(span.elements())]);
+  return ForEachRun(
+      tensor, slice, span, [&](const uint8_t* raw, int64_t row, int64_t rows) {
+        for (int64_t i = 0; i < rows; ++i) {
+          DequantizeToF32(dtype, raw + i * span.bytes(), span.count,
+                          wide.get());
+          Store(wide.get() + skipped, cols, out + (row + i) * cols);
+        }
+      });
+}
+
+Status CheckSlice(const TensorInfo& info, const Slice& slice) {
+  const bool fits = slice.row_begin >= 0 && slice.row_begin <= slice.row_end &&
+                    slice.row_end <= info.rows() && slice.col_begin >= 0 &&
+                    slice.col_begin <= slice.col_end &&
+                    slice.col_end <= info.cols();
+  if (fits) return OkStatus();
+  return InvalidArgument("rows [", slice.row_begin, ", ", slice.row_end,
+                         "), columns [", slice.col_begin, ", ", slice.col_end,
+                         ") are not within tensor ", Quoted(info.name),
+                         " of shape ", ShapeToString(info.shape));
+}
+
+const LocatedTensor* FindLocated(const ModelContents& contents,
+                                 std::string_view name) {
+  const auto& tensors = contents.tensors;
+  const auto at = std::lower_bound(
+      tensors.begin(), tensors.end(), name,
+      [](const LocatedTensor& tensor, std::string_view wanted) {
+        return tensor.info.name < wanted;
+      });
+  return at != tensors.end() && at->info.name == name ? &*at : nullptr;
+}
+
+// The only GGUF model in a folder: one file, or one split set's first.
+StatusOr<std::string> FindGguf(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()),
+                                                ::closedir);
+  if (dir == nullptr) return NotFound(folder, ": cannot be read");
+  while (const dirent* entry = ::readdir(dir.get())) {
+    const std::string name = entry->d_name;
+    const bool later_split = name.find("-of-") != std::string::npos &&
+                             name.find("-00001-of-") == std::string::npos;
+    if (name.ends_with(".gguf") && !later_split) names.push_back(name);
+  }
+  if (names.size() == 1) return Cat(folder, "/", names[0]);
+  return NotFound(folder, ": is no model: no config.json, and ", names.size(),
+                  " GGUF models where one is expected");
+}
+
+bool Exists(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+StatusOr<ModelContents> OpenContents(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return NotFound(path, ": no such file");
+  if (S_ISDIR(info.st_mode)) {
+    if (Exists(path + "/config.json")) return OpenHfFolder(path);
+    SLUICE_ASSIGN_OR_RETURN(const std::string gguf, FindGguf(path));
+    return OpenGguf(gguf);
+  }
+  if (!path.ends_with(".safetensors")) return OpenGguf(path);
+  ModelContents contents;
+  contents.path = path;
+  SLUICE_ASSIGN_OR_RETURN(auto file, RandomAccessFile::Open(path));
+  SLUICE_ASSIGN_OR_RETURN(contents.tensors, ReadSafetensorsHeader(*file));
+  contents.files.push_back(std::move(file));
+  return contents;
+}
+
+}  // namespace
+
+int64_t TensorInfo::rows() const {
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+  return rows;
+}
+
+int64_t TensorInfo::stored_bytes() const {
+  const BlockSize block = BlockSizeOf(dtype);
+  return elements() / block.elements * block.bytes;
+}
+
+std::string ShapeToString(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += Cat(i > 0 ? ", " : "", shape[i]);
+  }
+  return text + "]";
+}
+
+ModelFile::ModelFile(ModelContents contents)
+    : contents_(std::make_unique<ModelContents>(std::move(contents))) {
+  infos_.reserve(contents_->tensors.size());
+  for (const LocatedTensor& tensor : contents_->tensors) {
+    infos_.push_back(tensor.info);
+  }
+}
+ModelFile::~ModelFile() = default;
+
+const std::string& ModelFile::path() const { return contents_->path; }
+const Json& ModelFile::config() const { return contents_->config; }
+const Json& ModelFile::generation_config() const {
+  return contents_->generation_config;
+}
+const GgufMetadata* ModelFile::gguf() const {
+  return contents_->gguf ? &*contents_->gguf : nullptr;
+}
+const std::vector<TensorInfo>& ModelFile::tensors() const { return infos_; }
+
+const TensorInfo* ModelFile::Find(std::string_view name) const {
+  const LocatedTensor* tensor = FindLocated(*contents_, name);
+  return tensor != nullptr ? &tensor->info : nullptr;
+}
+
+template <typename Out>
+Status ModelFile::Read(std::string_view name, const Slice& slice,
+                       Out* out) const {
+  const LocatedTensor* tensor = FindLocated(*contents_, name);
+  if (tensor == nullptr) {
+    return NotFound(path(), ": has no tensor ", Quoted(name));
+  }
+  SLUICE_RETURN_IF_ERROR(
+      Annotate(CheckSlice(tensor->info, slice), tensor->file->path()));
+  if (!IsReadable(tensor->info.dtype)) {
+    return InvalidArgument(tensor->file->path(), ": tensor ", Quoted(name),
+                           " is stored as ", tensor->info.dtype,
+                           ", which is not supported");
+  }
+  if (slice.elements() == 0) return OkStatus();
+  SLUICE_RETURN_IF_ERROR(
+      Annotate(ReadSlice(*tensor, slice, out), "tensor ", Quoted(name)));
+  const BlockSpan span(tensor->info, slice);
+  bytes_read_ +=
+      static_cast<uint64_t>((slice.row_end - slice.row_begin) * span.bytes());
+  return OkStatus();
+}
+
+Status ModelFile::ReadF32(std::string_view name, const Slice& slice,
+                          float* out) const {
+  return Read(name, slice, out);
+}
+
+Status ModelFile::ReadBf16(std::string_view name, const Slice& slice,
+                           uint16_t* out) const {
+  return Read(name, slice, out);
+}
+
+StatusOr<std::string> ModelFile::ReadStoredPrefix(std::string_view name,
+                                                  int64_t limit) const {
+  const LocatedTensor* tensor = FindLocated(*contents_, name);
+  if (tensor == nullptr) {
+    return NotFound(path(), ": has no tensor ", Quoted(name));
+  }
+  const int64_t size = std::min(limit, tensor->info.stored_bytes());
+  std::string bytes(static_cast<size_t>(std::max<int64_t>(size, 0)), '\0');
+  SLUICE_RETURN_IF_ERROR(
+      tensor->file->ReadAt(tensor->offset, bytes.size(), bytes.data()));
+  bytes_read_ += bytes.size();
+  return bytes;
+}
+
+StatusOr<std::unique_ptr<ModelFile>> OpenModel(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(ModelContents contents, OpenContents(path));
+  contents.path = path;
+  auto& tensors = contents.tensors;
+  std::sort(tensors.begin(), tensors.end(),
+            [](const LocatedTensor& a, const LocatedTensor& b) {
+              return a.info.name < b.info.name;
+            });
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    if (tensors[i - 1].info.name == tensors[i].info.name) {
+      return InvalidArgument(path, ": tensor ", Quoted(tensors[i].info.name),
+                             " is in ", tensors[i - 1].file->path(), " and in ",
+                             tensors[i].file->path());
+    }
+  }
+  return std::make_unique<ModelFile>(std::move(contents));
+}
+
+}  // namespace sluice::weights
