@@ -1,0 +1,47 @@
+"""Entry of deploy/local/up and down: python3 deploy/local/cluster COMMAND.
+
+Standard library alone: it runs before anything is installed.
+"""
+
+import sys
+
+import commands
+import exits
+import model
+import options
+
+
+def main(arguments):
+    if not arguments:
+        print("usage: cluster up|check|down|supervise|fetch-model ...",
+              file=sys.stderr)
+        return exits.USAGE
+    command, rest = arguments[0], arguments[1:]
+    if command == "check":  # Only whether the options make sense.
+        options.up_parser("deploy/local/up").parse_args(rest)
+        return exits.OK
+    if command == "up":
+        return commands.up(
+            options.up_parser("deploy/local/up").parse_args(rest))
+    if command == "down":
+        return commands.down(options.run_dir_parser(
+            "deploy/local/down", "Drains and stops the cluster of a run "
+            "folder; does nothing if there is none.").parse_args(rest))
+    if command == "supervise":
+        return commands.supervise(options.run_dir_parser(
+            "supervise", "Restarts what dies.").parse_args(rest))
+    if command == "fetch-model":
+        print(model.fetch_default())
+        return exits.OK
+    print(f"unknown command {command}", file=sys.stderr)
+    return exits.USAGE
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except exits.Failure as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        sys.exit(failure.code)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,71 @@
+"""What a cluster consists of: the command line of every process."""
+
+import os
+import pathlib
+
+import exits
+import ports
+import process
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+
+
+def binary(service):
+    """Path of sluice-`service` in the build folder that is used."""
+    build = os.environ.get("SLUICE_BUILD_DIR") or REPOSITORY / "build/release"
+    path = pathlib.Path(build).absolute() / "services" / service / (
+        "sluice-" + service)
+    if not os.access(path, os.X_OK):
+        raise exits.Failure(exits.NOT_READY, f"{path} is not built")
+    return str(path)
+
+
+def make_processes(options, model, default_port):
+    """The processes that `options` ask for, addresses chosen."""
+    chosen = ports.choose(2 * options.stages)
+    stages = [_stage(options, model, index, chosen[2 * index],
+                     chosen[2 * index + 1])
+              for index in range(options.stages)]
+    port = ports.gateway_port(options.port, default_port)
+    return stages + [_gateway(options, model, stages, port)]
+
+
+def _stage(options, model, index, port, metrics_port):
+    run_dir = pathlib.Path(options.run_dir)
+    address = f"127.0.0.1:{port}"
+    metrics = f"127.0.0.1:{metrics_port}"
+    argv = [binary("stage"), "--listen", address, "--model", model,
+            "--layers", "auto", "--stage-index", str(index),
+            "--num-stages", str(options.stages),
+            "--ranks", str(options.ranks), "--threads", str(options.threads),
+            "--weights", options.weights, "--metrics-listen", metrics,
+            "--port-file", str(run_dir / f"stage-{index}.port")]
+    argv += _valued("--isa", options.isa)
+    argv += _valued("--kv-blocks", options.kv_blocks)
+    return process.Process(
+        role="stage", index=index, argv=argv,
+        environment=process.passed_environment(), addresses=[address],
+        metrics_address=metrics, log=str(run_dir / f"stage-{index}.log"))
+
+
+def _gateway(options, model, stages, port):
+    run_dir = pathlib.Path(options.run_dir)
+    address = f"127.0.0.1:{port}"
+    argv = [binary("gateway"), "--listen", address, "--stages",
+            ",".join(stage.addresses[0] for stage in stages),
+            "--model", model, "--debug-endpoints",
+            "--port-file", str(run_dir / "gateway.port")]
+    argv += _valued("--max-running", options.max_running)
+    argv += _valued("--max-queue", options.max_queue)
+    argv += _valued("--prefill-chunk", options.prefill_chunk)
+    argv += _valued("--kv-blocks", options.kv_blocks)
+    if options.no_prefix_cache:
+        argv.append("--no-prefix-cache")
+    return process.Process(
+        role="gateway", index=0, argv=argv,
+        environment=process.passed_environment(), addresses=[address],
+        metrics_address=address, log=str(run_dir / "gateway.log"))
+
+
+def _valued(flag, value):
+    return [] if value is None else [flag, str(value)]

