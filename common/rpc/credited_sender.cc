@@ -1,0 +1,74 @@
+#include "common/rpc/credited_sender.h"
+
+#include <utility>
+
+namespace sluice::rpc {
+
+std::shared_ptr<CreditedSender> CreditedSender::Open(
+    CreditedSenderOptions options, CreditedSenderEvents events) {
+  const grpc::ByteBuffer hello = options.hello;
+  auto sender =
+      std::make_shared<CreditedSender>(std::move(options), std::move(events));
+  sender->ClientStream::Open();
+  sender->Send(hello);
+  return sender;
+}
+
+CreditedSender::CreditedSender(CreditedSenderOptions options,
+                               CreditedSenderEvents events)
+    : ClientStream(std::move(options.channel), std::move(options.method),
+                   options.credits + 1),
+      max_waiting_(options.max_waiting),
+      events_(std::move(events)),
+      credits_(options.credits) {}
+
+Status CreditedSender::SendFrame(grpc::ByteBuffer frame) {
+  {
+    MutexLock lock(mutex_);
+    if (ended_) return Unavailable("the stream has ended");
+    if (waiting_.size() >= max_waiting_) {
+      return ResourceExhausted(
+          waiting_.size(), " frames wait for credits, limit ", max_waiting_);
+    }
+    waiting_.push_back(std::move(frame));
+    Advance();
+  }
+  Pump();
+  return OkStatus();
+}
+
+void CreditedSender::OnMessage(grpc::ByteBuffer& message) {
+  bool first = false;
+  {
+    MutexLock lock(mutex_);
+    first = !ready_;
+    ready_ = true;
+    if (!first) ++credits_;
+    Advance();
+  }
+  Pump();
+  if (first) {
+    events_.on_ready();
+  } else {
+    events_.on_ack(message);
+  }
+}
+
+void CreditedSender::OnEnd(const Status& status) {
+  {
+    MutexLock lock(mutex_);
+    ended_ = true;
+    waiting_.clear();
+  }
+  events_.on_end(status);
+}
+
+void CreditedSender::Advance() {
+  while (ready_ && credits_ > 0 && !waiting_.empty()) {
+    if (!Enqueue(std::move(waiting_.front()))) return;
+    waiting_.pop_front();
+    --credits_;
+  }
+}
+
+}  // namespace sluice::rpc

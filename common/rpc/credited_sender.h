@@ -1,0 +1,63 @@
+#ifndef SLUICE_COMMON_RPC_CREDITED_SENDER_H_
+#define SLUICE_COMMON_RPC_CREDITED_SENDER_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/rpc/client_stream.h"
+
+namespace sluice::rpc {
+
+struct CreditedSenderOptions {
+  std::shared_ptr<grpc::Channel> channel;
+  std::string method;
+  grpc::ByteBuffer hello;  // the first frame; its answer opens the stream
+  size_t credits = 1;      // frames that may be unanswered
+  size_t max_waiting = 1;  // frames that may wait for a credit
+};
+
+// Called from gRPC's threads; may not block. None is called after on_end.
+struct CreditedSenderEvents {
+  std::function<void()> on_ready;  // the hello was answered
+  std::function<void(const grpc::ByteBuffer&)> on_ack;  // of a frame
+  std::function<void(const Status&)> on_end;            // once
+};
+
+// The sending end of a stream on which every frame is answered by one ack:
+// acks are credits. Frames go out in the order of Send; those beyond the
+// credits wait here. Any thread.
+class CreditedSender : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  static std::shared_ptr<CreditedSender> Open(CreditedSenderOptions options,
+                                              CreditedSenderEvents events);
+  // Use Open.
+  CreditedSender(CreditedSenderOptions options, CreditedSenderEvents events);
+
+  // RESOURCE_EXHAUSTED if max_waiting frames wait already; UNAVAILABLE after
+  // the end.
+  Status SendFrame(grpc::ByteBuffer frame);
+
+ private:
+  void OnMessage(grpc::ByteBuffer& message) override;
+  void OnEnd(const Status& status) override;
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const size_t max_waiting_;
+  const CreditedSenderEvents events_;
+  Mutex mutex_;
+  std::deque<grpc::ByteBuffer> waiting_ ABSL_GUARDED_BY(mutex_);
+  size_t credits_ ABSL_GUARDED_BY(mutex_);
+  bool ready_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace sluice::rpc
+
+#endif  // SLUICE_COMMON_RPC_CREDITED_SENDER_H_

@@ -1,0 +1,81 @@
+#ifndef SLUICE_COMMON_RPC_SEND_QUEUE_H_
+#define SLUICE_COMMON_RPC_SEND_QUEUE_H_
+
+#include <cstddef>
+#include <deque>
+#include <utility>
+
+#include "common/base/mutex.h"
+
+namespace sluice::rpc {
+
+// The outgoing half of a stream: a bounded queue, at most one write under
+// way, and one end. Decide() is the only place that says what happens next;
+// whoever changed something calls it and does what it says. Any thread.
+template <typename Message>
+class SendQueue {
+ public:
+  enum class Next {
+    kNothing,
+    kWrite,  // start writing current(), then report Written
+    kEnd,    // once: nothing is being written and nothing will be
+  };
+
+  explicit SendQueue(size_t capacity) : capacity_(capacity) {}
+
+  // False, and the message is gone, if the queue is full or closed.
+  bool Push(Message message) {
+    MutexLock lock(mutex_);
+    if (closed_ || queue_.size() >= capacity_) return false;
+    queue_.push_back(std::move(message));
+    return true;
+  }
+  // No more messages; what is queued is still written.
+  void Close() {
+    MutexLock lock(mutex_);
+    closed_ = true;
+  }
+  // No more messages, and none of those that wait.
+  void Abort() {
+    MutexLock lock(mutex_);
+    closed_ = true;
+    queue_.clear();
+  }
+  // The write that Decide asked for has ended.
+  void Written(bool ok) {
+    MutexLock lock(mutex_);
+    writing_ = false;
+    current_ = Message();
+    if (ok) return;
+    closed_ = true;
+    queue_.clear();
+  }
+  Next Decide() {
+    MutexLock lock(mutex_);
+    if (writing_ || ended_) return Next::kNothing;
+    if (!queue_.empty()) {
+      current_ = std::move(queue_.front());
+      queue_.pop_front();
+      writing_ = true;
+      return Next::kWrite;
+    }
+    if (!closed_) return Next::kNothing;
+    ended_ = true;
+    return Next::kEnd;
+  }
+  // Stable from kWrite until Written.
+  const Message* current() const { return &current_; }
+
+ private:
+  const size_t capacity_;
+  mutable Mutex mutex_;
+  std::deque<Message> queue_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  Message current_;  // owned by the write under way
+};
+
+}  // namespace sluice::rpc
+
+#endif  // SLUICE_COMMON_RPC_SEND_QUEUE_H_

@@ -1,0 +1,158 @@
+#ifndef SLUICE_COMMON_RPC_SERVER_STREAM_H_
+#define SLUICE_COMMON_RPC_SERVER_STREAM_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/rpc/rpc_observer.h"
+#include "common/rpc/send_queue.h"
+#include "common/rpc/status.h"
+
+namespace sluice::rpc {
+
+// What a server's stream is called, who is told of its end, and how many
+// messages may wait to be written.
+struct ServerStreamOptions {
+  std::string method;
+  RpcObserver* observer = nullptr;  // may be null
+  size_t max_queued = 64;
+};
+
+// The server's end of a stream. The lifetime rule: a stream holds a reference
+// to itself from Open until gRPC's OnDone; Pump alone decides what is written
+// next; the first end wins. `Reactor` is gRPC's class for the shape of the
+// RPC. Make it with std::make_shared, call Open, return get() to gRPC.
+// Send and End may be called from any thread that holds a reference.
+template <typename Reactor, typename Out>
+class ServerStreamBase
+    : public Reactor,
+      public std::enable_shared_from_this<ServerStreamBase<Reactor, Out>> {
+ public:
+  explicit ServerStreamBase(ServerStreamOptions options)
+      : options_(std::move(options)), queue_(options_.max_queued) {}
+
+  void Open() { self_ = this->shared_from_this(); }
+
+  // Queues a message. False if the queue is full or the stream has ended.
+  bool Send(Out message) {
+    if (!queue_.Push(std::move(message))) return false;
+    Pump();
+    return true;
+  }
+  // Ends the stream with `status` after what was sent before.
+  void End(const Status& status) {
+    SetEnd(status);
+    queue_.Close();
+    Pump();
+  }
+
+ protected:
+  // The stream is over; called once, last, from gRPC's thread.
+  virtual void OnEnd(const Status& status) {}
+
+  bool has_ended() const {
+    MutexLock lock(mutex_);
+    return end_.has_value();
+  }
+
+ private:
+  void OnWriteDone(bool ok) final {
+    queue_.Written(ok);
+    Pump();
+  }
+  void OnCancel() final {
+    SetEnd(Cancelled(options_.method, ": the peer is gone"));
+    queue_.Abort();
+    Pump();
+  }
+  void OnDone() final {
+    const auto self = std::move(self_);
+    const Status status = end();
+    if (options_.observer != nullptr) {
+      options_.observer->OnHandled(options_.method, status.code(),
+                                   Clock::now() - opened_);
+    }
+    OnEnd(status);
+  }
+
+  void Pump() {
+    switch (queue_.Decide()) {
+      case SendQueue<Out>::Next::kNothing:
+        return;
+      case SendQueue<Out>::Next::kWrite:
+        this->StartWrite(queue_.current());
+        return;
+      case SendQueue<Out>::Next::kEnd:
+        this->Finish(ToGrpc(end()));
+        return;
+    }
+  }
+
+  void SetEnd(const Status& status) {
+    MutexLock lock(mutex_);
+    if (!end_.has_value()) end_ = status;
+  }
+  // A write can fail before gRPC tells why.
+  Status end() {
+    MutexLock lock(mutex_);
+    if (!end_.has_value()) {
+      end_ = Unavailable(options_.method, ": the connection broke");
+    }
+    return *end_;
+  }
+
+  const ServerStreamOptions options_;
+  const TimePoint opened_ = Clock::now();
+  SendQueue<Out> queue_;
+  mutable Mutex mutex_;
+  std::optional<Status> end_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<ServerStreamBase> self_;
+};
+
+// A stream that only writes.
+template <typename Out>
+using ServerWriter = ServerStreamBase<grpc::ServerWriteReactor<Out>, Out>;
+
+// A stream in both directions: one read at a time, the next one after
+// OnMessage has returned.
+template <typename In, typename Out>
+class ServerStream
+    : public ServerStreamBase<grpc::ServerBidiReactor<In, Out>, Out> {
+ public:
+  using Base = ServerStreamBase<grpc::ServerBidiReactor<In, Out>, Out>;
+  using Base::Base;
+
+  void Open() {
+    Base::Open();
+    this->StartRead(&in_);
+  }
+
+ protected:
+  // gRPC's thread: translate, enqueue, return. `message` may be moved from.
+  virtual void OnMessage(In& message) = 0;
+  // The peer sends nothing more.
+  virtual void OnHalfClose() { this->End(OkStatus()); }
+
+ private:
+  void OnReadDone(bool ok) final {
+    if (!ok) {
+      OnHalfClose();
+      return;
+    }
+    OnMessage(in_);
+    if (!this->has_ended()) this->StartRead(&in_);
+  }
+
+  In in_;
+};
+
+}  // namespace sluice::rpc
+
+#endif  // SLUICE_COMMON_RPC_SERVER_STREAM_H_

@@ -1,0 +1,168 @@
+#include "common/rpc/transport.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <utility>
+
+namespace sluice::rpc {
+namespace {
+
+constexpr int kMaxConcurrentStreams = 256;
+constexpr int64_t kMaxLookahead = int64_t{64} << 20;
+
+int Milliseconds(Duration d) {
+  return static_cast<int>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+}
+
+StatusOr<std::string> ReadPem(const char* flag, const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  if (!in || text.str().empty()) {
+    return NotFound(flag, " ", path, ": ", std::strerror(errno));
+  }
+  return std::move(text).str();
+}
+
+struct Pem {
+  std::string cert;
+  std::string key;
+  std::string ca;
+};
+
+StatusOr<Pem> ReadPems(const TransportOptions& options) {
+  Pem pem;
+  SLUICE_ASSIGN_OR_RETURN(pem.cert, ReadPem("--tls-cert", options.tls_cert));
+  SLUICE_ASSIGN_OR_RETURN(pem.key, ReadPem("--tls-key", options.tls_key));
+  SLUICE_ASSIGN_OR_RETURN(pem.ca, ReadPem("--tls-ca", options.tls_ca));
+  return pem;
+}
+
+// What both ends set. A silent peer is found within peer_timeout: half of it
+// until the ping, half for its answer. Both sides must allow such pings or
+// the server drops the connection ("too many pings").
+std::vector<std::pair<std::string, int>> CommonArguments(
+    const TransportOptions& options) {
+  const int half = std::max(50, Milliseconds(options.peer_timeout) / 2);
+  const int lookahead =
+      static_cast<int>(std::min(kMaxLookahead, 2 * options.max_message_bytes));
+  return {
+      {GRPC_ARG_KEEPALIVE_TIME_MS, half},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, half},
+      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+      {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, lookahead},
+      {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+      {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
+       static_cast<int>(options.max_message_bytes)},
+      {GRPC_ARG_MAX_SEND_MESSAGE_LENGTH,
+       static_cast<int>(options.max_message_bytes)},
+      {GRPC_COMPRESSION_CHANNEL_DEFAULT_ALGORITHM, GRPC_COMPRESS_NONE},
+  };
+}
+
+StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(
+    const TransportOptions& options) {
+  if (!options.tls()) return grpc::InsecureServerCredentials();
+  SLUICE_ASSIGN_OR_RETURN(Pem pem, ReadPems(options));
+  grpc::SslServerCredentialsOptions ssl(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  ssl.pem_root_certs = std::move(pem.ca);
+  ssl.pem_key_cert_pairs.push_back({std::move(pem.key), std::move(pem.cert)});
+  return grpc::SslServerCredentials(ssl);
+}
+
+StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
+    const TransportOptions& options) {
+  if (!options.tls()) return grpc::InsecureChannelCredentials();
+  SLUICE_ASSIGN_OR_RETURN(Pem pem, ReadPems(options));
+  grpc::SslCredentialsOptions ssl;
+  ssl.pem_root_certs = std::move(pem.ca);
+  ssl.pem_private_key = std::move(pem.key);
+  ssl.pem_cert_chain = std::move(pem.cert);
+  return grpc::SslCredentials(ssl);
+}
+
+std::string WithPort(const std::string& address, int port) {
+  if (address.starts_with("unix:")) return address;
+  return Cat(address.substr(0, address.rfind(':') + 1), port);
+}
+
+}  // namespace
+
+StatusOr<ListeningServer> Listen(const std::string& address,
+                                 const TransportOptions& options,
+                                 grpc::Service* service) {
+  SLUICE_RETURN_IF_ERROR(CheckAddress(address, options));
+  SLUICE_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(options));
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  for (const auto& [name, value] : CommonArguments(options)) {
+    builder.AddChannelArgument(name, value);
+  }
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             kMaxConcurrentStreams);
+  // A second process on the same port is an error, not a share of it.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Only reflection uses the sync API.
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
+  int port = 0;
+  builder.AddListeningPort(address, credentials, &port);
+  builder.RegisterService(service);
+  ListeningServer listening;
+  listening.server = builder.BuildAndStart();
+  if (listening.server == nullptr || port == 0) {
+    return Unavailable("cannot listen on ", address, ": the address is in use",
+                       options.tls() ? ", not ours, or the TLS files are bad"
+                                     : " or not ours");
+  }
+  listening.address = WithPort(address, port);
+  auto* health = listening.server->GetHealthCheckService();
+  health->SetServingStatus("liveness", true);
+  SetReady(*listening.server, false);
+  return listening;
+}
+
+void SetReady(grpc::Server& server, bool ready) {
+  auto* health = server.GetHealthCheckService();
+  health->SetServingStatus("startup", ready);
+  health->SetServingStatus("readiness", ready);
+}
+
+StatusOr<std::shared_ptr<grpc::Channel>> Connect(
+    const std::string& address, const TransportOptions& options) {
+  SLUICE_RETURN_IF_ERROR(CheckAddress(address, options));
+  SLUICE_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(options));
+  grpc::ChannelArguments arguments;
+  for (const auto& [name, value] : CommonArguments(options)) {
+    arguments.SetInt(name, value);
+  }
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // In gRPC this is how long one attempt to connect may take.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   std::max(1000, Milliseconds(options.peer_timeout) / 2));
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
+}
+
+}  // namespace sluice::rpc

@@ -1,0 +1,41 @@
+#ifndef SLUICE_COMMON_RPC_TRANSPORT_H_
+#define SLUICE_COMMON_RPC_TRANSPORT_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <memory>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/rpc/transport_options.h"
+
+namespace sluice::rpc {
+
+// A server with its port, its health service (names "", "startup",
+// "liveness", "readiness") and reflection. Services must outlive it.
+struct ListeningServer {
+  std::unique_ptr<grpc::Server> server;
+  std::string address;  // with the chosen port
+};
+
+// Binds `address` and serves `service`. Port 0: the system chooses. Errors:
+// INVALID_ARGUMENT as CheckAddress says, NOT_FOUND for a missing TLS file,
+// UNAVAILABLE if the address cannot be bound.
+StatusOr<ListeningServer> Listen(const std::string& address,
+                                 const TransportOptions& options,
+                                 grpc::Service* service);
+
+// "startup", "readiness": whether the process serves. "" and "liveness" are
+// SERVING as long as the server runs.
+void SetReady(grpc::Server& server, bool ready);
+
+// A connection of its own to `address`: no two channels share one. Connects
+// when first used, again after 100 ms to 2 s. Errors as Listen's.
+StatusOr<std::shared_ptr<grpc::Channel>> Connect(
+    const std::string& address, const TransportOptions& options);
+
+}  // namespace sluice::rpc
+
+#endif  // SLUICE_COMMON_RPC_TRANSPORT_H_

@@ -1,0 +1,86 @@
+#include "common/rpc/transport_options.h"
+
+#include <charconv>
+
+namespace sluice::rpc {
+
+Status Validate(const TransportOptions& options) {
+  const bool any = !options.tls_cert.empty() || !options.tls_key.empty() ||
+                   !options.tls_ca.empty();
+  const bool all = !options.tls_cert.empty() && !options.tls_key.empty() &&
+                   !options.tls_ca.empty();
+  if (any && !all) {
+    return InvalidArgument(
+        "--tls-cert, --tls-key and --tls-ca belong together; given are cert '",
+        options.tls_cert, "', key '", options.tls_key, "', ca '",
+        options.tls_ca, "'");
+  }
+  if (all && options.insecure) {
+    return InvalidArgument("--insecure contradicts --tls-cert ",
+                           options.tls_cert);
+  }
+  const double timeout = Seconds(options.peer_timeout);
+  if (!(timeout >= 0.1 && timeout <= 3600)) {
+    return InvalidArgument("peer timeout must be between 0.1 s and 3600 s, ",
+                           "got ", timeout, " s");
+  }
+  if (options.max_message_bytes < 1024 ||
+      options.max_message_bytes >= int64_t{1} << 31) {
+    return InvalidArgument("largest message must be between 1 KiB and 2 GiB, ",
+                           "got ", options.max_message_bytes, " bytes");
+  }
+  return OkStatus();
+}
+
+StatusOr<Address> ParseAddress(const std::string& address) {
+  if (address.starts_with("unix:")) {
+    if (address.size() > 5) return Address{address, 0};
+    return InvalidArgument("address '", address, "' names no socket file");
+  }
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == address.size()) {
+    return InvalidArgument("address must be host:port, got '", address, "'");
+  }
+  Address parsed;
+  parsed.host = address.substr(0, colon);
+  if (parsed.host.front() == '[' && parsed.host.back() == ']') {
+    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
+  } else if (parsed.host.find(':') != std::string::npos) {
+    return InvalidArgument("an IPv6 address needs brackets, [", parsed.host,
+                           "]:", address.substr(colon + 1), "; got '", address,
+                           "'");
+  }
+  const char* begin = address.data() + colon + 1;
+  const char* end = address.data() + address.size();
+  const auto [stop, error] = std::from_chars(begin, end, parsed.port);
+  if (error != std::errc() || stop != end || parsed.port < 0 ||
+      parsed.port > 65535 || parsed.host.empty()) {
+    return InvalidArgument("address must be host:port with a port between 0 ",
+                           "and 65535, got '", address, "'");
+  }
+  return parsed;
+}
+
+bool IsLoopback(const Address& address) {
+  const std::string& host = address.host;
+  if (host.starts_with("unix:") || host == "localhost" || host == "::1") {
+    return true;
+  }
+  // Digits and dots only: "127.example.com" is a name like any other.
+  return host.starts_with("127.") &&
+         host.find_first_not_of("0123456789.") == std::string::npos;
+}
+
+Status CheckAddress(const std::string& address,
+                    const TransportOptions& options) {
+  SLUICE_RETURN_IF_ERROR(Validate(options));
+  SLUICE_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
+  if (options.tls() || options.insecure || IsLoopback(parsed)) {
+    return OkStatus();
+  }
+  return InvalidArgument(
+      "address ", address, " is beyond loopback: give --tls-cert, --tls-key ",
+      "and --tls-ca, or --insecure to speak plain text on a trusted network");
+}
+
+}  // namespace sluice::rpc

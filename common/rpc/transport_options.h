@@ -1,0 +1,54 @@
+#ifndef SLUICE_COMMON_RPC_TRANSPORT_OPTIONS_H_
+#define SLUICE_COMMON_RPC_TRANSPORT_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+
+// How processes reach each other. This header is free of gRPC.
+namespace sluice::rpc {
+
+struct TransportOptions {
+  // PEM files: this process's certificate and key, and the authority that
+  // signs its peers. All three or none. With them both sides are checked.
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_ca;
+  // Plain text is allowed beyond loopback. Not together with TLS.
+  bool insecure = false;
+  // A peer that is silent for so long is lost; keepalive follows from it.
+  Duration peer_timeout = std::chrono::seconds(10);
+  // Bytes of the largest message in either direction.
+  int64_t max_message_bytes = int64_t{4} << 20;
+
+  bool tls() const { return !tls_cert.empty(); }
+};
+
+// INVALID_ARGUMENT for half a set of TLS files, TLS together with insecure, a
+// peer timeout below 100 ms or above an hour, a message limit outside
+// [1 KiB, 2 GiB).
+Status Validate(const TransportOptions& options);
+
+// "host:port", "[v6]:port" or "unix:path" taken apart.
+struct Address {
+  std::string host;  // "unix:path" for a socket file
+  int port = 0;
+};
+// INVALID_ARGUMENT unless the port is within [0, 65535] and a host is named.
+StatusOr<Address> ParseAddress(const std::string& address);
+
+// Whether nothing outside this machine can be meant: "localhost", 127.x.x.x,
+// ::1, or a socket file.
+bool IsLoopback(const Address& address);
+
+// Whether `address` may be used with `options`, by a server to listen on or
+// by a client to connect to: beyond loopback it needs TLS or `insecure`.
+// INVALID_ARGUMENT names the address and the flags.
+Status CheckAddress(const std::string& address,
+                    const TransportOptions& options);
+
+}  // namespace sluice::rpc
+
+#endif  // SLUICE_COMMON_RPC_TRANSPORT_OPTIONS_H_

@@ -1,0 +1,188 @@
+#include "common/wire/stage.h"
+
+#include "common/wire/types.h"
+
+namespace sluice::wire {
+namespace {
+
+constexpr size_t kMaxName = 256;
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+Status CheckRange(const char* what, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return OkStatus();
+  return InvalidArgument(what, " must be between ", low, " and ", high,
+                         ", got ", value);
+}
+
+Status CheckName(const char* what, const std::string& value) {
+  if (!value.empty() && value.size() <= kMaxName) return OkStatus();
+  return InvalidArgument(what, " has ", value.size(), " bytes, limit [1, ",
+                         kMaxName, "]");
+}
+
+}  // namespace
+
+v1::StageIdentity ToProto(const StageIdentity& identity) {
+  v1::StageIdentity proto;
+  proto.set_model_name(identity.model_name);
+  proto.set_model_digest(identity.model_digest);
+  proto.set_numerics(identity.numerics);
+  proto.set_weights_dtype(identity.weights_dtype);
+  proto.set_first_layer(identity.first_layer);
+  proto.set_last_layer(identity.last_layer);
+  proto.set_num_layers(identity.num_layers);
+  proto.set_hidden_size(identity.hidden_size);
+  proto.set_ranks(identity.ranks);
+  proto.set_threads(identity.threads);
+  proto.set_isa(identity.isa);
+  proto.set_weights_bytes(identity.weights_bytes);
+  proto.set_kv_bytes(identity.kv_bytes);
+  return proto;
+}
+
+StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto) {
+  SLUICE_RETURN_IF_ERROR(CheckName("model_name", proto.model_name()));
+  SLUICE_RETURN_IF_ERROR(CheckName("model_digest", proto.model_digest()));
+  SLUICE_RETURN_IF_ERROR(CheckName("numerics", proto.numerics()));
+  SLUICE_RETURN_IF_ERROR(CheckName("weights_dtype", proto.weights_dtype()));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("num_layers", proto.num_layers(), 1, 1 << 16));
+  SLUICE_RETURN_IF_ERROR(CheckRange("first_layer", proto.first_layer(), 0,
+                                    proto.num_layers() - 1));
+  SLUICE_RETURN_IF_ERROR(CheckRange("last_layer", proto.last_layer(),
+                                    proto.first_layer() + 1,
+                                    proto.num_layers()));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("hidden_size", proto.hidden_size(), 1, 1 << 20));
+  StageIdentity identity;
+  identity.model_name = proto.model_name();
+  identity.model_digest = proto.model_digest();
+  identity.numerics = proto.numerics();
+  identity.weights_dtype = proto.weights_dtype();
+  identity.first_layer = proto.first_layer();
+  identity.last_layer = proto.last_layer();
+  identity.num_layers = proto.num_layers();
+  identity.hidden_size = proto.hidden_size();
+  identity.ranks = proto.ranks();
+  identity.threads = proto.threads();
+  identity.isa = proto.isa().substr(0, kMaxName);
+  identity.weights_bytes = proto.weights_bytes();
+  identity.kv_bytes = proto.kv_bytes();
+  return identity;
+}
+
+v1::PipelineLimits ToProto(const PipelineLimits& limits) {
+  v1::PipelineLimits proto;
+  proto.set_max_step_tokens(limits.plan.max_step_tokens);
+  proto.set_max_sequences(limits.plan.max_sequences);
+  proto.set_max_context(limits.plan.max_context);
+  proto.set_num_blocks(limits.plan.num_blocks);
+  proto.set_num_kv_groups(limits.plan.num_kv_groups);
+  proto.set_vocab_size(limits.plan.vocab_size);
+  proto.set_block_tokens(limits.block_tokens);
+  proto.set_max_steps_in_flight(limits.max_steps_in_flight);
+  return proto;
+}
+
+StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto) {
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("max_step_tokens", proto.max_step_tokens(), 1, 1 << 20));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("max_sequences", proto.max_sequences(), 1, 1 << 16));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("max_context", proto.max_context(), 1, 1 << 24));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("num_blocks", proto.num_blocks(), 1, 1 << 28));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("num_kv_groups", proto.num_kv_groups(), 1, 16));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("vocab_size", proto.vocab_size(), 1, 1 << 24));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("block_tokens", proto.block_tokens(), 1, 1 << 16));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("max_steps_in_flight", proto.max_steps_in_flight(), 1, 1024));
+  PipelineLimits limits;
+  limits.plan.max_step_tokens = proto.max_step_tokens();
+  limits.plan.max_sequences = proto.max_sequences();
+  limits.plan.max_context = proto.max_context();
+  limits.plan.num_blocks = proto.num_blocks();
+  limits.plan.num_kv_groups = proto.num_kv_groups();
+  limits.plan.vocab_size = proto.vocab_size();
+  limits.block_tokens = proto.block_tokens();
+  limits.max_steps_in_flight = proto.max_steps_in_flight();
+  return limits;
+}
+
+v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns) {
+  v1::StepFrame frame;
+  v1::Step* step = frame.mutable_step();
+  *step->mutable_header() = ToProto(plan.replica, plan.epoch, plan.step_id);
+  *step->mutable_plan() = ToProto(plan);
+  step->set_sent_ns(sent_ns);
+  return frame;
+}
+
+StatusOr<HiddenStates> HiddenFromPayload(Buffer payload, int32_t tokens,
+                                         int32_t hidden_size) {
+  const size_t want = sizeof(float) * static_cast<size_t>(tokens) *
+                      static_cast<size_t>(hidden_size);
+  if (payload.size() != want) {
+    return InvalidArgument("hidden states have ", payload.size(),
+                           " bytes, a step of ", tokens, " tokens has ", want,
+                           " (hidden size ", hidden_size, ")");
+  }
+  HiddenStates hidden;
+  if (want == 0) return hidden;
+  hidden.rows = tokens;
+  hidden.cols = hidden_size;
+  hidden.data = std::move(payload);
+  return hidden;
+}
+
+v1::StepResult ToProto(const StepResult& result) {
+  v1::StepResult proto;
+  *proto.mutable_header() =
+      ToProto(result.replica, result.epoch, result.step_id);
+  for (const SequenceResult& sequence : result.sequences) {
+    *proto.add_sequences() = ToProto(sequence);
+  }
+  return proto;
+}
+
+StatusOr<StepResult> FromProto(const v1::StepResult& proto,
+                               const PlanLimits& limits) {
+  SLUICE_RETURN_IF_ERROR(CheckRange("number of results", proto.sequences_size(),
+                                    0, limits.max_sequences));
+  StepResult result;
+  result.replica = ReplicaId(proto.header().replica());
+  result.epoch = Epoch(proto.header().epoch());
+  result.step_id = StepId(proto.header().step_id());
+  result.sequences.reserve(static_cast<size_t>(proto.sequences_size()));
+  for (const v1::SequenceResult& sequence : proto.sequences()) {
+    auto value = FromProto(sequence, limits);
+    if (!value.ok()) {
+      return Annotate(value.status(), "result of sequence ",
+                      sequence.sequence());
+    }
+    result.sequences.push_back(*std::move(value));
+  }
+  return result;
+}
+
+int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size) {
+  // A token id is at most 5 bytes of varint here, a block id likewise.
+  const int64_t history =
+      int64_t{limits.max_sequences} * (6 * int64_t{limits.max_context} + 2048);
+  return kMiB + history +
+         int64_t{limits.max_step_tokens} * (8 + int64_t{hidden_size} * 4);
+}
+
+int64_t MaxResultBytes(const PlanLimits& limits) {
+  // A logprob is at most 20 bytes; per token its own and the top ones. Raw
+  // logits are rows of floats.
+  return kMiB + int64_t{limits.max_sequences} * 8192 +
+         int64_t{limits.max_step_tokens} *
+             (20 * (kMaxTopLogprobs + 2) + int64_t{limits.vocab_size} * 4);
+}
+
+}  // namespace sluice::wire

@@ -1,0 +1,73 @@
+#ifndef SLUICE_COMMON_WIRE_STAGE_H_
+#define SLUICE_COMMON_WIRE_STAGE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/core/step_plan.h"
+#include "common/tensor/hidden_states.h"
+#include "sluice/v1/stage.pb.h"
+
+// stage.proto as values. As in types.h, FromProto checks every field.
+namespace sluice::wire {
+
+// Of Hello, Welcome and StepsHello. Raised when older peers would misread a
+// message.
+inline constexpr uint32_t kProtocolVersion = 1;
+
+// Field number of StepFrame.hidden_states, which travels beside the rest.
+inline constexpr int kHiddenStatesField = 15;
+
+// What a stage serves, as its Welcome tells.
+struct StageIdentity {
+  std::string model_name;
+  std::string model_digest;
+  std::string numerics;
+  std::string weights_dtype;
+  int32_t first_layer = 0;
+  int32_t last_layer = 0;  // one past the last
+  int32_t num_layers = 0;  // of the whole model
+  int32_t hidden_size = 0;
+  int32_t ranks = 0;
+  int32_t threads = 0;
+  std::string isa;
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes = 0;
+  bool operator==(const StageIdentity&) const = default;
+};
+
+// What plans must fit into, and how many may be under way on one stream.
+struct PipelineLimits {
+  PlanLimits plan;
+  int32_t block_tokens = kBlockTokens;
+  int32_t max_steps_in_flight = 0;
+};
+
+v1::StageIdentity ToProto(const StageIdentity& identity);
+StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto);
+
+v1::PipelineLimits ToProto(const PipelineLimits& limits);
+StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto);
+
+// A frame of Steps without its hidden states.
+v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns);
+
+// The hidden states of a plan of `tokens` tokens, from a frame's payload.
+// INVALID_ARGUMENT unless it is [tokens, hidden_size] F32; hidden_size 0:
+// unless it is empty.
+StatusOr<HiddenStates> HiddenFromPayload(Buffer payload, int32_t tokens,
+                                         int32_t hidden_size);
+
+v1::StepResult ToProto(const StepResult& result);
+StatusOr<StepResult> FromProto(const v1::StepResult& proto,
+                               const PlanLimits& limits);
+
+// Bytes that no valid frame or result exceeds, for the channels' limits:
+// every sequence of a step started anew, and the payload beside it.
+int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size);
+int64_t MaxResultBytes(const PlanLimits& limits);
+
+}  // namespace sluice::wire
+
+#endif  // SLUICE_COMMON_WIRE_STAGE_H_

@@ -1,0 +1,36 @@
+#ifndef SLUICE_COMMON_WIRE_TYPES_H_
+#define SLUICE_COMMON_WIRE_TYPES_H_
+
+#include "common/base/status.h"
+#include "common/core/sampling_params.h"
+#include "common/core/step_plan.h"
+#include "sluice/v1/types.pb.h"
+
+// types.proto to common/core and back. FromProto trusts nothing: sizes are
+// checked before anything is copied, then the value as a whole by core's
+// Validate. Errors are INVALID_ARGUMENT naming what, which, limit and value.
+namespace sluice::wire {
+
+v1::StepHeader ToProto(ReplicaId replica, Epoch epoch, StepId step);
+
+v1::SamplingParams ToProto(const SamplingParams& params);
+StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto,
+                                   int vocab_size);
+
+// Without the header.
+v1::StepPlan ToProto(const StepPlan& plan);
+StatusOr<StepPlan> FromProto(const v1::StepHeader& header,
+                             const v1::StepPlan& proto,
+                             const PlanLimits& limits);
+
+v1::SequenceResult ToProto(const SequenceResult& result);
+StatusOr<SequenceResult> FromProto(const v1::SequenceResult& proto,
+                                   const PlanLimits& limits);
+
+// A status in two fields. An unknown code becomes UNKNOWN; of the message at
+// most 4 KiB are kept.
+Status StatusFromProto(int code, const std::string& message);
+
+}  // namespace sluice::wire
+
+#endif  // SLUICE_COMMON_WIRE_TYPES_H_
