@@ -1,0 +1,150 @@
+#include "common/concurrency/thread_team.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <climits>
+#include <utility>
+
+#include "common/base/check.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace sluice {
+namespace {
+
+// Longer than the serial stretches between two kernels of a decode step,
+// shorter than what another process on the same core would notice.
+constexpr std::chrono::microseconds kSpin{40};
+
+void Pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Denormals are computed: results must not depend on what another library
+// left in this thread's control register.
+void ComputeDenormals() {
+#if defined(__x86_64__)
+  constexpr unsigned kFlushBits = 0x8040;  // FTZ and DAZ
+  const unsigned state = _mm_getcsr();
+  if ((state & kFlushBits) != 0) _mm_setcsr(state & ~kFlushBits);
+#endif
+}
+
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
+
+// Sleeps while `word` is `value`; may return early.
+void FutexWait(const std::atomic<uint32_t>& word, uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+
+void FutexWakeAll(const std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// Returns the first value that differs from `old`: spins, then sleeps.
+// `sleepers` counts those asleep, so that the other side wakes only them: it
+// changes `word` and then reads `sleepers`, here it is the other way round,
+// all sequentially consistent, so one of the two sees the other.
+uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old,
+                     std::atomic<uint32_t>& sleepers) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      const uint32_t value = word.load(std::memory_order_acquire);
+      if (value != old) return value;
+      Pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  sleepers.fetch_add(1);
+  uint32_t value = word.load();
+  while (value == old) {
+    FutexWait(word, old);
+    value = word.load();
+  }
+  sleepers.fetch_sub(1);
+  return value;
+}
+
+}  // namespace
+
+ThreadTeam::ThreadTeam(ThreadTeamOptions options)
+    : options_(std::move(options)) {
+  SLUICE_CHECK(options_.num_threads >= 1);
+  workers_.reserve(static_cast<size_t>(options_.num_threads - 1));
+  for (int member = 1; member < options_.num_threads; ++member) {
+    workers_.emplace_back([this, member] { Work(member); });
+  }
+}
+
+ThreadTeam::~ThreadTeam() {
+  stop_ = true;
+  generation_.fetch_add(1);
+  FutexWakeAll(generation_);
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadTeam::Run(Task task, void* argument, int num_tasks) {
+  if (!caller_pinned_) {
+    Pin(0);
+    caller_pinned_ = true;
+  }
+  ComputeDenormals();
+  task_ = task;
+  argument_ = argument;
+  num_tasks_ = num_tasks;
+  const auto others = static_cast<uint32_t>(workers_.size());
+  if (others == 0) return RunShare(0);
+  unfinished_.store(others, std::memory_order_relaxed);
+  generation_.fetch_add(1);
+  if (sleeping_workers_.load() != 0) FutexWakeAll(generation_);
+  RunShare(0);
+  uint32_t left = unfinished_.load(std::memory_order_acquire);
+  while (left != 0) left = AwaitChange(unfinished_, left, caller_sleeps_);
+}
+
+void ThreadTeam::Work(int member) {
+  const std::string name = options_.name + "-" + std::to_string(member);
+  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+  Pin(member);
+  ComputeDenormals();
+  uint32_t seen = 0;
+  while (true) {
+    seen = AwaitChange(generation_, seen, sleeping_workers_);
+    if (stop_) return;
+    RunShare(member);
+    // The caller may go on at once, but not end before it saw the last one.
+    unfinished_.fetch_sub(1);
+    if (caller_sleeps_.load() != 0) FutexWakeAll(unfinished_);
+  }
+}
+
+void ThreadTeam::RunShare(int member) const {
+  const int64_t tasks = num_tasks_;
+  const int64_t end = tasks * (member + 1) / options_.num_threads;
+  for (int64_t i = tasks * member / options_.num_threads; i < end; ++i) {
+    task_(argument_, static_cast<int>(i));
+  }
+}
+
+void ThreadTeam::Pin(int member) const {
+  if (options_.cpus.empty()) return;
+  const auto index = static_cast<size_t>(member) % options_.cpus.size();
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(options_.cpus[index]), &set);
+  // A CPU that is not there or not ours: run wherever allowed.
+  pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+}
+
+}  // namespace sluice

@@ -1,0 +1,66 @@
+#ifndef SLUICE_COMMON_CONCURRENCY_THREAD_TEAM_H_
+#define SLUICE_COMMON_CONCURRENCY_THREAD_TEAM_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/context.h"
+
+namespace sluice {
+
+struct ThreadTeamOptions {
+  int num_threads = 1;  // the caller of Run is one of them
+  // Member i runs on CPU cpus[i % cpus.size()] alone; empty: anywhere. The
+  // caller is member 0 and is pinned by its first Run.
+  std::vector<int> cpus;
+  std::string name = "team";  // workers are called name-1, name-2 and so on
+};
+
+// A fork-join team for the kernels. One thread at a time may call Run, always
+// the same one if CPUs are given. Workers spin for some tens of microseconds
+// after a task, because the next one usually follows at once, and then sleep
+// without using the CPU. Denormals are computed, not flushed, in every member.
+// The destructor, called while no Run is in progress, joins the workers.
+class ThreadTeam final : public kernels::Executor {
+ public:
+  explicit ThreadTeam(ThreadTeamOptions options);
+  ~ThreadTeam() override;
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  int num_threads() const override { return options_.num_threads; }
+
+  // Member m runs tasks [n * m / T, n * (m + 1) / T), in rising order.
+  void Run(Task task, void* argument, int num_tasks) override;
+
+ private:
+  void Work(int member);
+  void RunShare(int member) const;
+  void Pin(int member) const;
+
+  const ThreadTeamOptions options_;
+  bool caller_pinned_ = false;
+
+  // The job at hand: written by the caller before generation_ rises, read by
+  // the workers after they saw it.
+  Task task_ = nullptr;
+  void* argument_ = nullptr;
+  int num_tasks_ = 0;
+  bool stop_ = false;
+
+  // Each on a cache line of its own: workers spin on the first, the caller on
+  // the second.
+  alignas(64) std::atomic<uint32_t> generation_ = 0;
+  std::atomic<uint32_t> sleeping_workers_ = 0;
+  alignas(64) std::atomic<uint32_t> unfinished_ = 0;
+  std::atomic<uint32_t> caller_sleeps_ = 0;
+
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_CONCURRENCY_THREAD_TEAM_H_

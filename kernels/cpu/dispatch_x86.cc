@@ -1,0 +1,33 @@
+#include "kernels/cpu/dispatch.h"
+
+namespace sluice::kernels {
+
+Isa DetectIsa() {
+  __builtin_cpu_init();
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (avx2 && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    return Isa::kAvx512;
+  }
+  return avx2 ? Isa::kAvx2 : Isa::kPortable;
+}
+
+namespace cpu {
+
+const Ops& OpsFor(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512:
+      return kAvx512Ops;
+    case Isa::kAvx2:
+      return kAvx2Ops;
+    case Isa::kPortable:
+      break;
+  }
+  return kPortableOps;
+}
+
+}  // namespace cpu
+}  // namespace sluice::kernels

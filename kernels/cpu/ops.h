@@ -1,0 +1,110 @@
+#ifndef SLUICE_KERNELS_CPU_OPS_H_
+#define SLUICE_KERNELS_CPU_OPS_H_
+
+#include <cstdint>
+
+namespace sluice::kernels::cpu {
+
+// What one instruction set offers the ops: plain structs and functions on
+// pointers, single-threaded. This header is compiled with every instruction
+// set's flags, so nothing in it, nor in what it includes, may be an inline
+// function or a template: the linker would be free to keep the copy that an
+// older CPU cannot run.
+
+// Positions per attention partial, as attention.h's kAttentionChunk.
+constexpr int kChunk = 256;
+// Query columns that share one walk over keys and values.
+constexpr int kMaxQueries = 24;
+// Shards of a product that one call can join.
+constexpr int kMaxShards = 64;
+
+// Rows [row_begin, row_end) of w times every token.
+struct MatMulArgs {
+  const float* x;
+  int64_t x_stride;
+  int64_t tokens;
+  const void* w;
+  bool bf16;
+  int64_t cols;
+  int64_t row_begin;
+  int64_t row_end;
+};
+
+struct MatMulOut {
+  float* y;
+  int64_t stride;
+};
+
+struct LeafRange {
+  int32_t begin;
+  int32_t end;
+};
+
+// shards of MatMulSharded; outputs[i] joins leaves nodes[i].
+struct ShardArgs {
+  const int32_t* bounds;  // [num_shards + 1]
+  int32_t num_shards;
+  int32_t num_outputs;
+  const LeafRange* nodes;
+  const MatMulOut* outputs;
+};
+
+// Queries of one kv head that walk the same block table.
+struct AttentionArgs {
+  const float* keys;     // of this kv head in block 0
+  const float* values;   // same
+  int64_t block_stride;  // elements from a block to the next
+  const int32_t* table;  // block ids of the sequence
+  int64_t block_tokens;  // divides kChunk
+  int64_t head_dim;
+  float scale;
+  int32_t num_queries;         // <= kMaxQueries
+  const float* queries;        // [num_queries, head_dim]
+  int32_t first[kMaxQueries];  // first visible position
+  int32_t last[kMaxQueries];   // last visible position
+};
+
+// Partials of one chunk: max and sum [num_queries], accumulators
+// [num_queries, head_dim]. `scores` is scratch [num_queries, kChunk].
+struct AttentionPartials {
+  float* max;
+  float* sum;
+  float* accumulators;
+  float* scores;
+};
+
+struct Ops {
+  void (*matmul)(const MatMulArgs& args, const float* bias, MatMulOut out);
+  void (*matmul_sharded)(const MatMulArgs& args, const ShardArgs& shards);
+  // The canonical dot product of matmul.h.
+  float (*dot)(const float* a, const float* b, int64_t n);
+  // y[i] = (x[i] * scale) * weight[i]
+  void (*scale_multiply)(const float* x, float scale, const float* weight,
+                         float* y, int64_t n);
+  // (a[i], b[i]) = (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)), elements
+  // `step` apart.
+  void (*rotate)(float* a, float* b, const float* cos, const float* sin,
+                 int64_t n, int64_t step);
+  // y[i] = Silu(gate[i]) * up[i]
+  void (*silu_multiply)(const float* gate, const float* up, float* y,
+                        int64_t n);
+  float (*exp)(float x);
+  // Largest element, NaN left out; -inf if there is none.
+  float (*max)(const float* x, int64_t n);
+  // Canonical lane sum of Exp(x[i] - max).
+  float (*sum_exp)(const float* x, float max, int64_t n);
+  // Fills the partials of chunk `chunk` for all queries that see any of it;
+  // those of others are left as they are.
+  void (*attention_chunk)(const AttentionArgs& args, int32_t chunk,
+                          const AttentionPartials& out);
+  // a[i] = fma(b[i], eb, a[i] * ea)
+  void (*join_scaled)(float* a, float ea, const float* b, float eb, int64_t n);
+};
+
+extern const Ops kPortableOps;
+extern const Ops kAvx2Ops;    // defined on x86-64 only
+extern const Ops kAvx512Ops;  // defined on x86-64 only
+
+}  // namespace sluice::kernels::cpu
+
+#endif  // SLUICE_KERNELS_CPU_OPS_H_

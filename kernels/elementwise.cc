@@ -1,0 +1,64 @@
+#include "kernels/elementwise.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/base/check.h"
+#include "kernels/cpu/dispatch.h"
+
+namespace sluice::kernels {
+
+void SiluMul(const Context& context, ConstMatrix x, Matrix y) {
+  SLUICE_CHECK(x.rows == y.rows && x.cols == 2 * y.cols);
+  const cpu::Ops& ops = cpu::OpsFor(context.isa);
+  // An exponential is worth about 16 multiply-adds.
+  const int64_t elements = y.rows * y.cols;
+  const int tasks = cpu::NumTasks(context, elements * 16);
+  ParallelFor(context, tasks, [&](int task) {
+    // Tasks cut the elements, not the tokens: one token is the common case.
+    const cpu::Range range = cpu::PartOf(elements, task, tasks, 64);
+    int64_t at = range.begin;
+    while (at < range.end) {
+      const int64_t t = at / y.cols;
+      const int64_t i = at % y.cols;
+      const int64_t n = std::min(y.cols - i, range.end - at);
+      ops.silu_multiply(x.row(t) + i, x.row(t) + y.cols + i, y.row(t) + i, n);
+      at += n;
+    }
+  });
+}
+
+void Add(const Context& context, ConstMatrix y, Matrix x) {
+  SLUICE_CHECK(x.rows == y.rows && x.cols == y.cols);
+  const int tasks = cpu::NumTasks(context, x.rows * x.cols);
+  ParallelFor(context, tasks, [&](int task) {
+    const cpu::Range tokens = cpu::PartOf(x.rows, task, tasks, 1);
+    for (int64_t t = tokens.begin; t < tokens.end; ++t) {
+      float* to = x.row(t);
+      const float* from = y.row(t);
+      for (int64_t i = 0; i < x.cols; ++i) to[i] += from[i];
+    }
+  });
+}
+
+void Embed(const Context&, const WeightView& table, const int32_t* ids,
+           Matrix y) {
+  SLUICE_CHECK(y.cols == table.cols);
+  for (int64_t t = 0; t < y.rows; ++t) {
+    SLUICE_CHECK(ids[t] >= 0 && ids[t] < table.rows);
+    const int64_t at = ids[t] * table.cols;
+    float* to = y.row(t);
+    if (table.type == WeightType::kF32) {
+      std::memcpy(to, static_cast<const float*>(table.data) + at,
+                  static_cast<size_t>(table.cols) * sizeof(float));
+      continue;
+    }
+    const auto* from = static_cast<const uint16_t*>(table.data) + at;
+    for (int64_t i = 0; i < table.cols; ++i) {
+      to[i] = std::bit_cast<float>(static_cast<uint32_t>(from[i]) << 16);
+    }
+  }
+}
+
+}  // namespace sluice::kernels
