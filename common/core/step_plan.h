@@ -70,6 +70,7 @@ struct PlanLimits {
   int32_t num_blocks = 0;       // of the KV cache, ids [0, num_blocks)
   int32_t num_kv_groups = 1;
   int32_t vocab_size = 0;
+  bool operator==(const PlanLimits&) const = default;
 };
 
 // Checks every field that can be checked without state: ranges, sizes,

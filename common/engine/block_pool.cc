@@ -1,0 +1,172 @@
+#include "common/engine/block_pool.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/check.h"
+
+namespace sluice {
+
+BlockPool::BlockPool(int num_blocks, const SipKey& key)
+    : key_(key), blocks_(static_cast<size_t>(std::max(num_blocks, 0))) {
+  // Pushed to the front one by one, so that block 0 is handed out first.
+  for (int32_t i = num_blocks - 1; i >= 0; --i) PushFree(i);
+}
+
+BlockPool::Block& BlockPool::at(BlockId block) {
+  return blocks_.at(static_cast<size_t>(block.value()));
+}
+
+std::optional<BlockId> BlockPool::Allocate() {
+  if (first_free_ < 0) return std::nullopt;
+  const int32_t index = first_free_;
+  RemoveFree(index);
+  Block& block = blocks_[static_cast<size_t>(index)];
+  if (block.findable) Forget(block);
+  block.references = 1;
+  return BlockId(index);
+}
+
+void BlockPool::Hold(BlockId id) {
+  Block& block = at(id);
+  if (block.references == 0) RemoveFree(id.value());
+  ++block.references;
+}
+
+void BlockPool::Release(BlockId id) {
+  Block& block = at(id);
+  SLUICE_CHECK(block.references > 0);
+  if (--block.references == 0) PushFree(id.value());
+}
+
+ChainPoint BlockPool::Root(std::span<const uint8_t> salt) const {
+  return {SipHash128(key_, salt), 0};
+}
+
+Hash128 BlockPool::Extend(const Hash128& hash, BlockTokens tokens) const {
+  std::array<uint8_t, sizeof(hash) + sizeof(TokenId) * kBlockTokens> bytes;
+  std::memcpy(bytes.data(), &hash, sizeof(hash));
+  std::memcpy(bytes.data() + sizeof(hash), tokens.data(), tokens.size_bytes());
+  return SipHash128(key_, bytes);
+}
+
+// By induction the whole prefix is compared, not just this block: equal
+// content numbers mean equal tokens up to there.
+bool BlockPool::Holds(const Block& block, const ChainPoint& point,
+                      BlockTokens tokens) const {
+  return block.parent == point.content &&
+         std::equal(tokens.begin(), tokens.end(), block.tokens.begin());
+}
+
+std::optional<BlockPool::Found> BlockPool::Find(const ChainPoint& point,
+                                                BlockTokens tokens) const {
+  const auto it = by_hash_.find(Extend(point.hash, tokens));
+  if (it == by_hash_.end()) return std::nullopt;
+  const Block& block = blocks_[static_cast<size_t>(it->second)];
+  if (!Holds(block, point, tokens)) return std::nullopt;
+  return Found{BlockId(it->second), block.point};
+}
+
+ChainPoint BlockPool::Publish(BlockId id, const ChainPoint& point,
+                              BlockTokens tokens) {
+  Block& block = at(id);
+  SLUICE_CHECK(block.references > 0 && !block.findable);
+  const Hash128 hash = Extend(point.hash, tokens);
+  const auto it = by_hash_.find(hash);
+  if (it != by_hash_.end()) {
+    Block& other = blocks_[static_cast<size_t>(it->second)];
+    if (Holds(other, point, tokens)) return other.point;
+    // Its parent was evicted and came back under another content number, so
+    // nobody can reach it any more.
+    Forget(other);
+  }
+  block.findable = true;
+  block.point = {hash, next_content_++};
+  block.parent = point.content;
+  std::copy(tokens.begin(), tokens.end(), block.tokens.begin());
+  by_hash_.emplace(hash, id.value());
+  return block.point;
+}
+
+void BlockPool::Forget(Block& block) {
+  by_hash_.erase(block.point.hash);
+  block.findable = false;
+}
+
+void BlockPool::PushFree(int32_t index) {
+  Block& block = blocks_[static_cast<size_t>(index)];
+  ++num_free_;
+  if (block.findable) {
+    block.previous = last_free_;
+    block.next = -1;
+  } else {
+    block.previous = -1;
+    block.next = first_free_;
+  }
+  int32_t& before = block.previous < 0
+                        ? first_free_
+                        : blocks_[static_cast<size_t>(block.previous)].next;
+  int32_t& after = block.next < 0
+                       ? last_free_
+                       : blocks_[static_cast<size_t>(block.next)].previous;
+  before = index;
+  after = index;
+}
+
+void BlockPool::RemoveFree(int32_t index) {
+  Block& block = blocks_[static_cast<size_t>(index)];
+  --num_free_;
+  int32_t& before = block.previous < 0
+                        ? first_free_
+                        : blocks_[static_cast<size_t>(block.previous)].next;
+  int32_t& after = block.next < 0
+                       ? last_free_
+                       : blocks_[static_cast<size_t>(block.next)].previous;
+  before = block.next;
+  after = block.previous;
+}
+
+Status BlockPool::CheckIntegrity(std::span<const int32_t> references) const {
+  if (references.size() != blocks_.size()) {
+    return Internal("references of ", references.size(), " blocks, pool has ",
+                    blocks_.size());
+  }
+  size_t held = 0, findable = 0;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Block& block = blocks_[i];
+    if (block.references != references[i]) {
+      return Internal("block ", i, " counts ", block.references,
+                      " references, tables have ", references[i]);
+    }
+    held += block.references > 0 ? 1 : 0;
+    if (!block.findable) continue;
+    ++findable;
+    const auto it = by_hash_.find(block.point.hash);
+    if (it == by_hash_.end() || it->second != static_cast<int32_t>(i)) {
+      return Internal("findable block ", i, " is not found by its hash");
+    }
+  }
+  if (findable != by_hash_.size()) {
+    return Internal(by_hash_.size(), " hashes for ", findable, " blocks");
+  }
+  // The free list: every free block once, walked forwards.
+  size_t listed = 0;
+  int32_t previous = -1;
+  for (int32_t i = first_free_; i >= 0 && listed <= blocks_.size();
+       i = blocks_[static_cast<size_t>(i)].next) {
+    const Block& block = blocks_[static_cast<size_t>(i)];
+    if (block.references != 0 || block.previous != previous) {
+      return Internal("free list is broken at block ", i);
+    }
+    previous = i;
+    ++listed;
+  }
+  if (previous != last_free_ || listed + held != blocks_.size() ||
+      listed != static_cast<size_t>(num_free_)) {
+    return Internal(listed, " blocks listed free and ", held, " held, of ",
+                    blocks_.size(), "; counted free: ", num_free_);
+  }
+  return OkStatus();
+}
+
+}  // namespace sluice

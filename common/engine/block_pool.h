@@ -1,0 +1,102 @@
+#ifndef SLUICE_COMMON_ENGINE_BLOCK_POOL_H_
+#define SLUICE_COMMON_ENGINE_BLOCK_POOL_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/ids.h"
+#include "common/engine/siphash.h"
+
+namespace sluice {
+
+// Where a chain of full blocks has come to: the hash over its salt and all
+// its tokens, and the number of that content. Two chains with one `content`
+// hold the same tokens.
+struct ChainPoint {
+  Hash128 hash;
+  uint64_t content = 0;  // 0: nothing but the salt
+  bool operator==(const ChainPoint&) const = default;
+};
+
+using BlockTokens = std::span<const TokenId, kBlockTokens>;
+
+// The blocks of one KV group: who holds them, and which full ones can be
+// found by their content. Not thread safe; owned by a BlockManager.
+//
+// A block is held (one reference per sequence), or free. A free block may
+// still be findable; it is handed out again only after every free block that
+// is not, least recently freed first. So the cache costs nobody a block.
+class BlockPool {
+ public:
+  BlockPool(int num_blocks, const SipKey& key);
+
+  // A block of one reference, in no chain; nothing if all are held.
+  std::optional<BlockId> Allocate();
+  // One more reference, e.g. for a prefix hit.
+  void Hold(BlockId block);
+  // One reference less.
+  void Release(BlockId block);
+
+  // Where chains of this salt begin.
+  ChainPoint Root(std::span<const uint8_t> salt) const;
+  // The block that continues the chain at `point` with `tokens`. Found by
+  // hash, then verified: the same tokens after the same content.
+  struct Found {
+    BlockId block;
+    ChainPoint point;  // behind the block
+  };
+  std::optional<Found> Find(const ChainPoint& point, BlockTokens tokens) const;
+  // Makes a held, full block findable and returns the point behind it. If
+  // its content is findable already, in another block, that one stays.
+  ChainPoint Publish(BlockId block, const ChainPoint& point,
+                     BlockTokens tokens);
+
+  int num_blocks() const { return static_cast<int>(blocks_.size()); }
+  int num_free() const { return num_free_; }
+  int num_findable() const { return static_cast<int>(by_hash_.size()); }
+
+  // INTERNAL naming the first contradiction: `references[b]` is how often
+  // block b stands in tables.
+  Status CheckIntegrity(std::span<const int32_t> references) const;
+
+ private:
+  struct Block {
+    int32_t references = 0;
+    bool findable = false;
+    // Neighbours in the list of free blocks; -1: none.
+    int32_t previous = -1;
+    int32_t next = -1;
+    // If findable: the point behind it, what came before, what it holds.
+    ChainPoint point;
+    uint64_t parent = 0;
+    std::array<TokenId, kBlockTokens> tokens{};
+  };
+  struct TakeLowBits {
+    size_t operator()(const Hash128& hash) const { return hash.low; }
+  };
+
+  Block& at(BlockId block);
+  Hash128 Extend(const Hash128& hash, BlockTokens tokens) const;
+  bool Holds(const Block& block, const ChainPoint& point,
+             BlockTokens tokens) const;
+  void PushFree(int32_t index);
+  void RemoveFree(int32_t index);
+  void Forget(Block& block);
+
+  const SipKey key_;
+  std::vector<Block> blocks_;
+  std::unordered_map<Hash128, int32_t, TakeLowBits> by_hash_;
+  int32_t first_free_ = -1;  // handed out next
+  int32_t last_free_ = -1;
+  int num_free_ = 0;
+  uint64_t next_content_ = 1;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_ENGINE_BLOCK_POOL_H_

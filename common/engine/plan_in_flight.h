@@ -1,0 +1,44 @@
+#ifndef SLUICE_COMMON_ENGINE_PLAN_IN_FLIGHT_H_
+#define SLUICE_COMMON_ENGINE_PLAN_IN_FLIGHT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/core/step_plan.h"
+#include "common/engine/journal.h"
+
+namespace sluice {
+
+// What a plan asked of one sequence, without its tokens.
+struct PlannedChunk {
+  SequenceId sequence;
+  int32_t start = 0;
+  int32_t count = 0;
+  LogitsWanted logits = LogitsWanted::kNone;
+  bool samples = false;
+
+  int32_t end() const { return start + count; }
+};
+
+// A plan that was handed out and not yet answered.
+struct PlanInFlight {
+  StepId step_id;
+  std::vector<PlannedChunk> chunks;
+  bool has_decodes = false;
+  TimePoint submitted;
+};
+
+// INTERNAL unless `result` can be the answer to `plan`: the step's number,
+// sequences that the plan has, each at most once.
+Status CheckAnswers(const PlanInFlight& plan, const StepResult& result);
+
+// INTERNAL unless `result` holds what `chunk` of the sequence asked for:
+// counts, token ids within the vocabulary, sizes. Its status is OK.
+Status CheckAnswers(const PlannedChunk& chunk, const JournalEntry& history,
+                    const SequenceResult& result, int32_t vocab_size);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_ENGINE_PLAN_IN_FLIGHT_H_

@@ -1,0 +1,47 @@
+#include "common/engine/request_check.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+Status CheckFits(int64_t num_prompt_tokens, int64_t max_tokens,
+                 const PlanLimits& limits) {
+  if (num_prompt_tokens + max_tokens > limits.max_context) {
+    return InvalidArgument("the prompt has ", num_prompt_tokens,
+                           " tokens and max_tokens is ", max_tokens,
+                           ", together ", num_prompt_tokens + max_tokens,
+                           "; the context limit is ", limits.max_context);
+  }
+  // The last token is sampled but never computed.
+  const int64_t positions =
+      num_prompt_tokens + std::max<int64_t>(max_tokens - 1, 0);
+  const int64_t pool = int64_t{limits.num_blocks} * kBlockTokens;
+  if (positions > pool) {
+    return InvalidArgument("the prompt has ", num_prompt_tokens,
+                           " tokens and max_tokens is ", max_tokens,
+                           "; the KV cache holds ", pool, " positions");
+  }
+  return OkStatus();
+}
+
+Status CheckRequest(const GenerateRequest& request, const PlanLimits& limits) {
+  if (request.prompt_tokens.empty()) {
+    return InvalidArgument("the prompt has no tokens");
+  }
+  if (request.max_tokens < 0) {
+    return InvalidArgument("max_tokens must not be negative, got ",
+                           request.max_tokens);
+  }
+  for (size_t i = 0; i < request.prompt_tokens.size(); ++i) {
+    const TokenId token = request.prompt_tokens[i];
+    if (token < 0 || token >= limits.vocab_size) {
+      return InvalidArgument("prompt token ", i, " is ", token,
+                             ", vocabulary size is ", limits.vocab_size);
+    }
+  }
+  SLUICE_RETURN_IF_ERROR(Validate(request.sampling, limits.vocab_size));
+  return CheckFits(static_cast<int64_t>(request.prompt_tokens.size()),
+                   request.max_tokens, limits);
+}
+
+}  // namespace sluice

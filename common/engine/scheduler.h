@@ -1,0 +1,147 @@
+#ifndef SLUICE_COMMON_ENGINE_SCHEDULER_H_
+#define SLUICE_COMMON_ENGINE_SCHEDULER_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/core/generate_request.h"
+#include "common/core/step_plan.h"
+#include "common/engine/block_manager.h"
+#include "common/engine/engine_stats.h"
+#include "common/engine/journal.h"
+#include "common/engine/plan_in_flight.h"
+#include "common/engine/sequence.h"
+
+namespace sluice {
+
+struct SchedulerOptions {
+  ReplicaId replica;
+  int max_running = 64;
+  int max_step_tokens = 512;
+  int prefill_chunk = 256;  // tokens of one prompt per plan; 0: no cap
+  bool prefix_cache = true;
+  int max_plans_in_flight = 0;  // 0: one per stage
+  // Decodes are spread over the plans in flight only from so many per plan
+  // on: a smaller batch costs a stage about as much as this one.
+  int min_decode_batch = 4;
+};
+
+// What happened to a sequence: tokens, or its end. After the end nothing.
+struct SequenceEvent {
+  SequenceId sequence;
+  std::variant<TokenEvent, FinalEvent> what;
+};
+using SequenceEvents = std::vector<SequenceEvent>;
+
+// Decides what each forward pass computes. A state machine: no thread, no
+// clock of its own, no I/O. The engine loop owns it and gives events to sinks.
+//
+// Sequences run in the order of Add (first come, first served): every running
+// one is older than every waiting one. A plan takes decodes first, then
+// prompt chunks of running sequences, then admits. When blocks run out, the
+// youngest running sequence goes back to waiting and is computed again later,
+// from the journal.
+//
+// Several plans may be in flight; every stage takes them in step order. So
+// chunks of one prompt may go out in consecutive plans, and freed blocks may
+// be handed out at once (see BlockManager). A sequence is in at most one plan
+// that samples, and a preempted one starts again only when no plan carries it.
+class Scheduler {
+ public:
+  // Counts into `counters`, which must outlive it. No pipeline yet.
+  Scheduler(const SchedulerOptions& options, EngineCounters* counters);
+
+  // Plans are for this pipeline from now on; its KV cache is empty. Live
+  // sequences go back to waiting, to be computed again; those that cannot
+  // fit any more end with UNAVAILABLE.
+  SequenceEvents Attach(Epoch epoch, const PlanLimits& limits, int num_stages);
+  // Ends everything with kError and `why`, forgets the pipeline.
+  SequenceEvents Detach(const Status& why);
+
+  // Queues a sequence. `id` is above all earlier ones, and
+  // CheckRequest(request, limits) is OK.
+  void Add(SequenceId id, GenerateRequest request);
+  // Ends a sequence; nothing if it is not live.
+  SequenceEvents End(SequenceId id, FinishReason reason, const Status& status);
+  // Ends those whose deadline has passed, with DEADLINE_EXCEEDED.
+  SequenceEvents Expire(TimePoint now);
+
+  // The next plan to submit. Nothing: as many as allowed are in flight, or
+  // there is nothing to do until a result comes.
+  std::optional<StepPlan> Plan(TimePoint now);
+
+  // Takes in the answer to the oldest plan in flight. A result of another
+  // epoch is counted and dropped. One that does not answer the plan changes
+  // nothing: INTERNAL, the pipeline is broken. What is wrong with a single
+  // sequence's part ends that sequence alone.
+  StatusOr<SequenceEvents> Commit(StepResult result, TimePoint now);
+
+  bool attached() const { return attached_; }
+  size_t num_live() const { return sequences_.size(); }
+  size_t num_running() const { return running_.size(); }
+  size_t num_waiting() const { return waiting_.size(); }
+  size_t plans_in_flight() const { return in_flight_.size(); }
+  // Whether the last Plan wanted to admit a sequence and could not.
+  bool admission_blocked() const { return admission_blocked_; }
+  TimePoint oldest_plan() const { return in_flight_.front().submitted; }
+  std::optional<TimePoint> next_deadline() const;
+  void FillStats(EngineStats& stats) const;
+
+  // INTERNAL naming the first contradiction. For tests.
+  Status CheckIntegrity() const;
+
+ private:
+  struct Draft;  // a plan being built
+
+  void PlanDecodes(Draft& draft);
+  void PlanPrefills(Draft& draft);
+  void Admit(Draft& draft);
+  bool Start(Draft& draft, Sequence& sequence);
+  int32_t NextChunkSize(const Sequence& sequence, int32_t budget) const;
+  bool AddChunk(Draft& draft, Sequence& sequence, int32_t count);
+  bool GrowTables(Draft& draft, Sequence& sequence, int32_t num_tokens);
+  void Preempt(Draft& draft, Sequence& victim);
+  StepPlan Finish(Draft draft);
+
+  void CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
+                   TimePoint now, SequenceEvents& events);
+  void Deliver(const PlannedChunk& chunk, Sequence& sequence,
+               SequenceResult& result, TimePoint now, SequenceEvents& events);
+
+  Sequence* Find(SequenceId id);
+  void BackToWaiting(Sequence& sequence);
+  void EndSequence(Sequence& sequence, FinalEvent event,
+                   SequenceEvents& events);
+  Status CheckSequence(const Sequence& sequence) const;
+
+  const SchedulerOptions options_;
+  EngineCounters* const counters_;
+
+  bool attached_ = false;
+  Epoch epoch_;
+  StepId next_step_;
+  PlanLimits limits_;
+  int max_plans_ = 1;
+
+  Journal journal_;
+  BlockManager blocks_;
+  std::map<SequenceId, Sequence> sequences_;  // oldest first; stable addresses
+  std::vector<Sequence*> running_;            // oldest first
+  std::deque<Sequence*> waiting_;             // oldest first
+  std::deque<PlanInFlight> in_flight_;
+  std::vector<SequenceId> pending_ended_;  // for the next plan
+  bool admission_blocked_ = false;
+  int max_plans_seen_ = 0;
+  Duration last_step_time_{};
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_ENGINE_SCHEDULER_H_
