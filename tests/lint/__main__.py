@@ -1,0 +1,40 @@
+"""python3 tests/lint includes|sizes|guards|words|readmes|format|report"""
+
+import sys
+
+import format_lint
+import include_lint
+import size_lint
+import text_lint
+
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+
+CHECKS = {
+    "includes": include_lint.check,
+    "sizes": size_lint.check,
+    "guards": text_lint.check_guards,
+    "words": text_lint.check_all_words,
+    "readmes": text_lint.check_readmes,
+    "format": format_lint.check,
+}
+
+
+def main(arguments):
+    if arguments == ["report"]:
+        print("\n".join(size_lint.report()))
+        return 0
+    if len(arguments) != 1 or arguments[0] not in CHECKS:
+        print(__doc__, file=sys.stderr)
+        return 2
+    if arguments[0] == "format" and not format_lint.available():
+        print("skipped: needs clang-format-14")
+        return SKIPPED
+    findings = CHECKS[arguments[0]]()
+    for finding in findings:
+        print(finding)
+    print(f"{len(findings)} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

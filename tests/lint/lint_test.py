@@ -1,0 +1,135 @@
+"""Tests of the lint itself: what it must catch, what it must let pass."""
+
+import unittest
+
+import include_lint
+import size_lint
+import text_lint
+
+
+def includes(name, *headers):
+    text = "".join(f"#include {header}\n" for header in headers)
+    return include_lint.check_file(name, text)
+
+
+class IncludeLintTest(unittest.TestCase):
+    def test_downward_includes_pass(self):
+        self.assertEqual(includes(
+            "common/model/stage.cc", '"common/model/stage.h"', "<vector>",
+            '"kernels/matmul.h"', '"common/core/step_plan.h"'), [])
+
+    def test_engine_and_model_never_meet(self):
+        self.assertEqual(
+            includes("common/engine/a.cc", "<map>",
+                     '"common/model/stage.h"'),
+            ["common/engine/a.cc:2: common/engine may not include "
+             "common/model (common/model/stage.h)"])
+        self.assertTrue(includes("common/model/a.h",
+                                 '"common/engine/journal.h"'))
+
+    def test_engine_includes_no_tensor(self):
+        self.assertTrue(includes("common/engine/a.h",
+                                 '"common/tensor/buffer.h"'))
+
+    def test_model_includes_no_grpc_and_no_proto(self):
+        self.assertTrue(includes("common/model/a.h", "<grpcpp/grpcpp.h>"))
+        self.assertTrue(includes("common/model/a.h",
+                                 '"sluice/v1/stage.pb.h"'))
+        self.assertTrue(includes("common/model/a.h",
+                                 "<google/protobuf/message.h>"))
+
+    def test_kernels_include_check_alone(self):
+        self.assertEqual(includes("kernels/cpu/a.cc", "<immintrin.h>",
+                                  '"common/base/check.h"'), [])
+        for header in ('"common/base/status.h"', '"absl/types/span.h"',
+                       "<nlohmann/json.hpp>", '"common/core/ids.h"'):
+            self.assertTrue(includes("kernels/a.h", header), header)
+
+    def test_services_never_include_one_another(self):
+        self.assertTrue(includes("services/gateway/a.cc",
+                                 '"services/stage/stage_server.h"'))
+        self.assertEqual(includes("services/gateway/a.cc",
+                                  '"services/gateway/b.h"'), [])
+
+    def test_a_servers_header_is_free_of_grpc(self):
+        self.assertTrue(includes("services/stage/stage_server.h",
+                                 "<grpcpp/server.h>"))
+        self.assertEqual(includes("services/stage/stage_server.cc",
+                                  "<grpcpp/server.h>"), [])
+
+    def test_json_stays_behind_its_header(self):
+        self.assertTrue(includes("common/weights/a.cc",
+                                 "<nlohmann/json.hpp>"))
+
+    def test_includes_are_relative_to_the_root(self):
+        self.assertTrue(includes("common/engine/a.cc", '"journal.h"'))
+
+    def test_an_unknown_room_is_told(self):
+        self.assertTrue(includes("common/engine/a.cc",
+                                 '"common/utils/all.h"'))
+
+    def test_a_commented_include_with_spaces_is_still_parsed(self):
+        self.assertTrue(include_lint.check_file(
+            "kernels/a.h", '#  include   "common/core/ids.h"\n'))
+
+
+class SizeLintTest(unittest.TestCase):
+    BODY = "  x();\n"
+
+    def test_functions_are_measured_from_signature_to_brace(self):
+        text = ("namespace a {\nint F(int a,\n      int b) {\n"
+                + self.BODY * 3 + "}\nclass C {\n  C() : v_{1} {}\n"
+                "  int v_ = 0;\n};\n}  // namespace a\n")
+        found = size_lint.functions("common/a.cc", text)
+        self.assertEqual([(f.name, f.line, f.lines, f.parameters)
+                          for f in found],
+                         [("F", 2, 6, 2), ("C", 9, 1, 0)])
+
+    def test_a_long_function_is_told(self):
+        text = "void F() {\n" + self.BODY * 120 + "}\n"
+        self.assertTrue(size_lint.check_file("common/a.cc", text))
+        self.assertEqual(size_lint.check_file("kernels/a.cc", text), [])
+
+    def test_braces_in_literals_do_not_count(self):
+        text = ('void F() {\n  a("}");  // {\n  b(\'{\');\n'
+                '  c(R"x(}})x");\n}\nvoid G() {}\n')
+        self.assertEqual([f.name for f in size_lint.functions("a.cc", text)],
+                         ["F", "G"])
+
+    def test_a_table_is_no_function(self):
+        text = "const int kTable[] = {\n" + "  1,\n" * 200 + "};\n"
+        self.assertEqual(size_lint.check_file("common/a.cc", text), [])
+
+    def test_long_files_are_told(self):
+        self.assertTrue(size_lint.check_file("a.h", "\n" * 401))
+        self.assertEqual(size_lint.check_file("a.cc", "\n" * 401), [])
+        self.assertTrue(size_lint.check_file("a.cc", "\n" * 601))
+
+    def test_many_parameters_are_told(self):
+        many = ", ".join(f"int p{i}" for i in range(9))
+        self.assertTrue(size_lint.check_file("a.cc", f"void F({many}) {{}}"))
+
+
+class TextLintTest(unittest.TestCase):
+    def test_the_guard_is_the_path(self):
+        good = ("#ifndef SLUICE_COMMON_BASE_A_H_\n"
+                "#define SLUICE_COMMON_BASE_A_H_\n")
+        self.assertEqual(text_lint.check_guard("common/base/a.h", good), [])
+        self.assertTrue(text_lint.check_guard("common/base/b.h", good))
+
+    def test_paths_of_one_machine_are_told(self):
+        self.assertTrue(text_lint.check_words("a.md", "see /" + "root/x"))
+        self.assertTrue(text_lint.check_words("a.md", "/" + "work/main/x"))
+        self.assertEqual(text_lint.check_words("a.md", "~/.cache/x"), [])
+
+    def test_unfinished_work_is_told(self):
+        self.assertTrue(text_lint.check_words("a.cc", "// TO" + "DO: x"))
+
+    def test_a_room_without_readme_is_told(self):
+        self.assertEqual(text_lint.folders_without_readme(
+            {"common/README.md", "common/a/x.cc", "common/b/x.cc",
+             "common/b/README.md"}), ["common/a"])
+
+
+if __name__ == "__main__":
+    unittest.main()

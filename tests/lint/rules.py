@@ -1,0 +1,82 @@
+"""Who may include whom: the layer table of common/README.md as data.
+
+A room is the longest prefix in ROOMS that a file's path has. It may include
+itself, the rooms named here, and the third-party families named here. What is
+not named is forbidden.
+"""
+
+import re
+
+# room -> (rooms it may include, third-party families it may include)
+_BASE = {"common/base"}
+_NOUNS = _BASE | {"common/core", "common/concurrency"}
+_TENSOR = _BASE | {"common/tensor", "kernels"}
+_EVERY_ROOM = _NOUNS | _TENSOR | {
+    "common/text", "common/engine", "common/collective", "common/weights",
+    "common/model", "common/wire", "common/rpc", "common/metrics"}
+_PLAIN = {"absl"}
+_EDGE = {"absl", "grpc", "protobuf", "generated"}
+
+ROOMS = {
+    # 0 and 1: ground and math.
+    "common/base": (set(), _PLAIN | {"nlohmann"}),
+    "kernels": (set(), set()),  # and common/base/check.h, see below
+    # 2: nouns.
+    "common/core": (_BASE, _PLAIN),
+    "common/concurrency": (_BASE | {"kernels"}, _PLAIN),
+    "common/tensor": (_TENSOR, _PLAIN),
+    "common/weights": (_TENSOR, _PLAIN | {"openssl"}),
+    # 3: doers. engine and model never meet.
+    "common/text": (_NOUNS | {"common/weights"}, _PLAIN),
+    "common/engine": (_NOUNS, _PLAIN),
+    "common/collective": (_NOUNS | _TENSOR, _PLAIN),
+    "common/model": (_NOUNS | _TENSOR |
+                     {"common/weights", "common/collective"}, _PLAIN),
+    # 4: edges.
+    "common/wire": (_NOUNS | _TENSOR, {"absl", "protobuf", "generated"}),
+    "common/rpc": (_BASE | {"common/concurrency", "common/tensor"},
+                   _EDGE | {"openssl"}),
+    "common/metrics": (_BASE | {"common/concurrency"},
+                       _PLAIN | {"prometheus"}),
+    # 5: shells. Never one another.
+    "services/gateway": (_EVERY_ROOM, _EDGE | {"boost", "openssl"}),
+    "services/stage": (_EVERY_ROOM, _EDGE | {"openssl"}),
+    "services/expert": (_EVERY_ROOM, _EDGE | {"openssl"}),
+    "services/cli": (_EVERY_ROOM - {"common/wire", "common/rpc"},
+                     _PLAIN | {"boost"}),
+    "tests": (None, None),  # anything
+}
+
+# Single headers allowed over and above the table.
+EXTRA = {("kernels", "common/base/check.h")}
+
+# Headers of a service's server class: whoever embeds one gets no gRPC.
+GRPC_FREE = re.compile(r"services/\w+/\w+_server\.h$")
+
+FAMILIES = [
+    ("absl", re.compile(r"absl/")),
+    ("grpc", re.compile(r"grpc(pp|\+\+)?/|grpc\w*\.h$")),
+    ("generated", re.compile(r"sluice/v1/.*\.pb\.h$")),
+    ("generated", re.compile(r"proto/.*\.pb\.h$")),
+    ("protobuf", re.compile(r"google/protobuf/")),
+    ("nlohmann", re.compile(r"nlohmann/")),
+    ("prometheus", re.compile(r"prometheus/")),
+    ("boost", re.compile(r"boost/")),
+    ("openssl", re.compile(r"openssl/")),
+    ("gtest", re.compile(r"g(test|mock)/")),
+]
+
+
+def room_of(path):
+    """The room a root-relative path is in, or None."""
+    names = [room for room in ROOMS if path.startswith(room + "/")]
+    return max(names, key=len) if names else None
+
+
+def family_of(header):
+    """The third-party family of an included header, or None (standard and
+    system headers)."""
+    for name, pattern in FAMILIES:
+        if pattern.match(header):
+            return name
+    return None
