@@ -117,7 +117,9 @@ StatusOr<ModelContents> OpenGguf(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(contents.gguf, AddFile(path, contents));
   SLUICE_RETURN_IF_ERROR(AddSplits(path, contents));
   auto architecture = contents.gguf->String("general.architecture");
-  if (!architecture.ok()) return Annotate(architecture.status(), path);
+  if (!architecture.ok()) {
+    return InvalidArgument(path, ": ", Message(architecture.status()));
+  }
   if (*architecture != "llama") {
     // Listed as it is; the model's config refuses it by name.
     contents.config["model_type"] = *architecture;

@@ -140,6 +140,9 @@ class HeaderSax : public nlohmann::json_sax<Json> {
     if (state_ == State::kStart) return "the top";
     const bool in_entry = state_ == State::kEntry || state_ == State::kShape ||
                           state_ == State::kOffsets;
+    if (state_ == State::kMetadata) {
+      return Cat("key ", Quoted(key_), " of __metadata__");
+    }
     if (!in_entry) return Cat("key ", Quoted(key_));
     return Cat("key ", Quoted(key_), " of tensor ",
                Quoted(entries.back().name));

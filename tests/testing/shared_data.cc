@@ -20,6 +20,23 @@ std::optional<std::string> SharedData(std::string_view relative) {
   return path.lexically_normal().string();
 }
 
+std::optional<std::string> SmolLm2Path() {
+  std::filesystem::path path;
+  if (const char* named = std::getenv("SLUICE_SMOLLM2")) {
+    path = named;
+  } else if (const char* cache = std::getenv("XDG_CACHE_HOME")) {
+    path = cache;
+  } else if (const char* home = std::getenv("HOME")) {
+    path = std::filesystem::path(home) / ".cache";
+  }
+  if (std::getenv("SLUICE_SMOLLM2") == nullptr) {
+    path /= "sluice/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  }
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  return path.string();
+}
+
 std::string ReadFileOrDie(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   SLUICE_CHECK(in.good());
