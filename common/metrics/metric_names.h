@@ -87,6 +87,12 @@ inline constexpr Name kGatewayStepSeconds =
 inline constexpr Name kGatewayComputedTokens =
     "sluice_gateway_computed_tokens_total";  // recompute included
 inline constexpr Name kGatewayPlansInFlight = "sluice_gateway_plans_in_flight";
+inline constexpr Name kGatewayPlansInFlightMax =
+    "sluice_gateway_plans_in_flight_max";  // the most so far
+inline constexpr Name kGatewaySharedSteps =
+    "sluice_gateway_shared_steps_total";  // with several sequences
+inline constexpr Name kGatewaySplitPrefills =
+    "sluice_gateway_split_prefills_total";  // prompts in several chunks
 
 // Stage: stage, replica; tp_rank where it differs. ---------------------------
 inline constexpr Name kStageStepSeconds =
