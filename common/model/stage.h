@@ -20,14 +20,18 @@ struct StageOptions {
   // Layers [first_layer, last_layer) of the model; last_layer -1: to the end.
   int32_t first_layer = 0;
   int32_t last_layer = -1;
-  int32_t ranks = 1;    // tensor-parallel ranks, each a team of threads
-  int32_t threads = 0;  // compute threads of the whole stage; 0: all cores
+  int32_t ranks = 1;  // tensor-parallel ranks, each a team of threads
+  // Compute threads of the whole stage, shared out evenly, at least one per
+  // rank; 0: as many as this process has cores.
+  int32_t threads = 0;
   WeightsMode weights = WeightsMode::kAuto;
   int32_t kv_blocks = 0;    // 0: from max_context and memory at hand
   int32_t max_context = 0;  // 0: the model's, at most 8192
   int32_t max_step_tokens = 512;
   int32_t max_sequences = 256;
   std::string isa = "auto";  // auto, avx512, avx2, portable
+  // Pins each compute thread to a core of its own if there are enough.
+  bool pin_threads = false;
   // Called while loading with bytes done and in all; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
 };
@@ -55,6 +59,7 @@ struct StageInfo {
   bool is_last() const { return last_layer == num_layers; }
 };
 
+struct StepInputs;
 class RankGroup;
 
 // One stage's weights, KV cache and ranks. Not thread-safe: one StageLoop
@@ -89,7 +94,10 @@ class Stage {
 
  private:
   Stage();
+  void FillInputs(const std::vector<ChunkInput>& chunks);
+
   StageInfo info_;
+  std::unique_ptr<StepInputs> inputs_;
   std::unique_ptr<RankGroup> ranks_;
 };
 

@@ -1,0 +1,47 @@
+#include "common/model/available_memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace sluice {
+namespace {
+
+constexpr uint64_t kUnknown = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kFallback = uint64_t{1} << 30;
+
+uint64_t SystemAvailable() {
+  std::ifstream in("/proc/meminfo");
+  std::string key;
+  uint64_t kib = 0;
+  while (in >> key >> kib) {
+    if (key == "MemAvailable:") return kib * 1024;
+    in.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return kUnknown;
+}
+
+// The number in a control group's file; "max" and absent are unknown.
+uint64_t GroupNumber(const std::string& path) {
+  std::ifstream in(path);
+  uint64_t value = 0;
+  return in >> value ? value : kUnknown;
+}
+
+uint64_t GroupAvailable() {
+  const std::string root = "/sys/fs/cgroup/";  // our own, in a container
+  const uint64_t limit = GroupNumber(root + "memory.max");
+  const uint64_t used = GroupNumber(root + "memory.current");
+  if (limit == kUnknown || used == kUnknown) return kUnknown;
+  return limit > used ? limit - used : 0;
+}
+
+}  // namespace
+
+uint64_t AvailableMemory() {
+  const uint64_t least = std::min(SystemAvailable(), GroupAvailable());
+  return least == kUnknown ? kFallback : least;
+}
+
+}  // namespace sluice

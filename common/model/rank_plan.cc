@@ -1,0 +1,69 @@
+#include "common/model/rank_plan.h"
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+// Start of part `index` when `total` things are cut into `parts`.
+int64_t Cut(int64_t total, int64_t parts, int64_t index) {
+  return total * index / parts;
+}
+
+// `units` of `unit_columns` (the last may be short of `columns`) over
+// num_leaves shards, of which this rank owns [begin, end).
+RowShards MakeShards(int64_t columns, int64_t unit_columns, int32_t num_leaves,
+                     int32_t begin, int32_t end) {
+  const int64_t units = (columns + unit_columns - 1) / unit_columns;
+  const auto column = [&](int32_t shard) {
+    return std::min(columns, Cut(units, num_leaves, shard) * unit_columns);
+  };
+  RowShards shards;
+  shards.num_leaves = num_leaves;
+  shards.col_begin = column(begin);
+  shards.col_end = column(end);
+  for (int32_t s = begin; s <= end; ++s) {
+    shards.bounds.push_back(static_cast<int32_t>(column(s) - column(begin)));
+  }
+  shards.nodes = kernels::AlignedNodes(begin, end, num_leaves);
+  for (const kernels::TreeNode& node : shards.nodes) {
+    shards.own_nodes.push_back({node.begin - begin, node.end - begin});
+  }
+  return shards;
+}
+
+}  // namespace
+
+StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
+                            int32_t rank) {
+  const int32_t num_shards =
+      static_cast<int32_t>(std::min<int64_t>(kMaxShards, config.num_heads));
+  if (ranks < 1 || ranks > num_shards) {
+    return InvalidArgument("ranks must be between 1 and ", num_shards,
+                           " for a model of ", config.num_heads,
+                           " query heads, got ", ranks);
+  }
+  RankPlan plan;
+  plan.rank = rank;
+  plan.ranks = ranks;
+  const auto begin = static_cast<int32_t>(Cut(num_shards, ranks, rank));
+  const auto end = static_cast<int32_t>(Cut(num_shards, ranks, rank + 1));
+  plan.head_begin = Cut(config.num_heads, num_shards, begin);
+  plan.head_end = Cut(config.num_heads, num_shards, end);
+  const int64_t group = config.num_heads / config.num_kv_heads;
+  plan.kv_head_begin = plan.head_begin / group;
+  plan.kv_head_end = (plan.head_end - 1) / group + 1;
+  for (int64_t head = plan.head_begin; head < plan.head_end; ++head) {
+    plan.kv_heads.push_back(
+        static_cast<int32_t>(head / group - plan.kv_head_begin));
+  }
+  plan.attention = MakeShards(config.num_heads * config.head_dim,
+                              config.head_dim, num_shards, begin, end);
+  plan.mlp = MakeShards(config.intermediate_size, kMlpShardColumns, num_shards,
+                        begin, end);
+  plan.vocab_begin = Cut(config.vocab_size, ranks, rank);
+  plan.vocab_end = Cut(config.vocab_size, ranks, rank + 1);
+  return plan;
+}
+
+}  // namespace sluice

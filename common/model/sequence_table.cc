@@ -1,0 +1,164 @@
+#include "common/model/sequence_table.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+SequenceTable::SequenceTable(const PlanLimits& limits, bool knows_sampled)
+    : limits_(limits),
+      knows_sampled_(knows_sampled),
+      block_users_(limits.num_blocks, 0) {}
+
+Status SequenceTable::Apply(const StepPlan& plan) {
+  for (SequenceId id : plan.ended) End(id);
+  for (const StartedSequence& started : plan.started) {
+    SLUICE_RETURN_IF_ERROR(StartOne(started));
+  }
+  for (const Chunk& chunk : plan.chunks) {
+    SLUICE_RETURN_IF_ERROR(TakeChunk(chunk));
+  }
+  return OkStatus();
+}
+
+// A sequence that is not there is forgotten already.
+void SequenceTable::End(SequenceId id) {
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end()) return;
+  for (const auto& blocks : found->second.state.blocks) {
+    for (BlockId block : blocks) {
+      if (--block_users_[block.value()] == 0) --blocks_alive_;
+    }
+  }
+  sequences_.erase(found);
+}
+
+Status SequenceTable::StartOne(const StartedSequence& started) {
+  const auto [at, is_new] = sequences_.try_emplace(started.sequence);
+  if (!is_new) {
+    return FailedPrecondition("sequence ", started.sequence,
+                              " starts, but runs already");
+  }
+  if (size() > limits_.max_sequences) {
+    return FailedPrecondition("sequence ", started.sequence, " starts as the ",
+                              size(), "th alive, limit ",
+                              limits_.max_sequences);
+  }
+  Entry& entry = at->second;
+  entry.state.sampling = started.sampling;
+  entry.state.num_prompt_tokens = started.num_prompt_tokens;
+  entry.state.tokens = started.tokens;
+  entry.state.blocks.resize(limits_.num_kv_groups);
+  SLUICE_RETURN_IF_ERROR(AppendBlocks(started.blocks, started.sequence, entry));
+  size_t covered = entry.state.blocks[0].size();
+  for (const auto& blocks : entry.state.blocks) {
+    covered = std::min(covered, blocks.size());
+  }
+  entry.computed = static_cast<int32_t>(covered) * kBlockTokens;
+  return OkStatus();
+}
+
+Status SequenceTable::AppendBlocks(
+    const std::vector<std::vector<BlockId>>& blocks, SequenceId id,
+    Entry& entry) {
+  const size_t most =
+      (static_cast<size_t>(limits_.max_context) + kBlockTokens - 1) /
+      kBlockTokens;
+  for (size_t g = 0; g < blocks.size(); ++g) {
+    std::vector<BlockId>& table = entry.state.blocks[g];
+    if (table.size() + blocks[g].size() > most) {
+      return FailedPrecondition("sequence ", id, " would have ",
+                                table.size() + blocks[g].size(),
+                                " blocks in KV group ", g, ", limit ", most);
+    }
+    for (BlockId block : blocks[g]) {
+      table.push_back(block);
+      if (block_users_[block.value()]++ == 0) ++blocks_alive_;
+    }
+  }
+  peak_blocks_ = std::max(peak_blocks_, blocks_alive_);
+  return OkStatus();
+}
+
+Status SequenceTable::TakeChunk(const Chunk& chunk) {
+  const auto found = sequences_.find(chunk.sequence);
+  if (found == sequences_.end()) {
+    return FailedPrecondition("chunk of sequence ", chunk.sequence,
+                              ", which was never started or has ended");
+  }
+  Entry& entry = found->second;
+  SLUICE_RETURN_IF_ERROR(AppendBlocks(chunk.new_blocks, chunk.sequence, entry));
+  const bool fits = entry.has_run ? chunk.start == entry.computed
+                                  : chunk.start <= entry.computed;
+  if (!fits) {
+    return FailedPrecondition("chunk of sequence ", chunk.sequence,
+                              " starts at position ", chunk.start, ", ",
+                              entry.computed, " are computed");
+  }
+  const auto end = chunk.start + static_cast<int32_t>(chunk.tokens.size());
+  for (size_t g = 0; g < entry.state.blocks.size(); ++g) {
+    const size_t reach = entry.state.blocks[g].size() * kBlockTokens;
+    if (static_cast<size_t>(end) > reach) {
+      return FailedPrecondition(
+          "chunk of sequence ", chunk.sequence, " ends at position ", end,
+          ", its block table in KV group ", g, " reaches ", reach);
+    }
+  }
+  SLUICE_RETURN_IF_ERROR(TakeTokens(chunk, entry));
+  entry.computed = end;
+  entry.has_run = true;
+  return OkStatus();
+}
+
+Status SequenceTable::TakeTokens(const Chunk& chunk, Entry& entry) const {
+  std::vector<TokenId>& history = entry.state.tokens;
+  for (size_t i = 0; i < chunk.tokens.size(); ++i) {
+    const size_t position = chunk.start + i;
+    if (position > history.size() ||
+        (position == history.size() && knows_sampled_)) {
+      return FailedPrecondition("chunk of sequence ", chunk.sequence,
+                                " has a token at position ", position,
+                                ", the history has ", history.size());
+    }
+    if (position == history.size()) history.push_back(chunk.tokens[i]);
+    if (history[position] != chunk.tokens[i]) {
+      return FailedPrecondition(
+          "chunk of sequence ", chunk.sequence, " has token ", chunk.tokens[i],
+          " at position ", position, ", the history has ", history[position]);
+    }
+  }
+  const size_t end = chunk.start + chunk.tokens.size();
+  if (chunk.samples && end != history.size()) {
+    return FailedPrecondition("chunk of sequence ", chunk.sequence,
+                              " samples after position ", end,
+                              ", the history has ", history.size());
+  }
+  return OkStatus();
+}
+
+std::vector<Stage::ChunkInput> SequenceTable::Inputs(
+    const StepPlan& plan) const {
+  std::vector<Stage::ChunkInput> inputs;
+  inputs.reserve(plan.chunks.size());
+  for (const Chunk& chunk : plan.chunks) {
+    inputs.push_back({&chunk, &sequences_.at(chunk.sequence).state});
+  }
+  return inputs;
+}
+
+void SequenceTable::Append(const std::vector<SequenceResult>& results) {
+  for (const SequenceResult& result : results) {
+    std::vector<TokenId>& history = sequences_.at(result.sequence).state.tokens;
+    for (const TokenResult& token : result.sampled) {
+      history.push_back(token.token);
+    }
+  }
+}
+
+void SequenceTable::Clear() {
+  sequences_.clear();
+  std::fill(block_users_.begin(), block_users_.end(), 0);
+  blocks_alive_ = 0;
+  peak_blocks_ = 0;
+}
+
+}  // namespace sluice

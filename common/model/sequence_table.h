@@ -1,0 +1,70 @@
+#ifndef SLUICE_COMMON_MODEL_SEQUENCE_TABLE_H_
+#define SLUICE_COMMON_MODEL_SEQUENCE_TABLE_H_
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/step_plan.h"
+#include "common/model/stage.h"
+
+namespace sluice {
+
+// What plans told one stage of its sequences: parameters, token history and
+// block tables. Every plan is checked against it; the table trusts no peer.
+// Used by the stage loop's thread.
+class SequenceTable {
+ public:
+  // `knows_sampled`: this is the last stage, which samples, so that chunks
+  // may not bring tokens that it has not seen.
+  SequenceTable(const PlanLimits& limits, bool knows_sampled);
+
+  // Takes over ended, started and chunks, in this order. The plan has passed
+  // Validate(plan, limits). FAILED_PRECONDITION, naming what, which and both
+  // values, if the plan contradicts the table: a sequence that is not there
+  // or starts twice, a chunk that does not begin where the last one ended or
+  // whose tokens are not the history's, a block table that does not reach.
+  // The table is then in between and must be cleared.
+  Status Apply(const StepPlan& plan);
+
+  // The plan's chunks with their sequences, after Apply; valid until the
+  // next Apply or Clear.
+  std::vector<Stage::ChunkInput> Inputs(const StepPlan& plan) const;
+
+  // Appends what was sampled to the histories.
+  void Append(const std::vector<SequenceResult>& results);
+
+  void Clear();
+
+  int32_t size() const { return static_cast<int32_t>(sequences_.size()); }
+  // Highest number of distinct blocks alive since the last Clear.
+  int32_t peak_blocks() const { return peak_blocks_; }
+
+ private:
+  struct Entry {
+    Stage::SequenceState state;
+    // Positions [0, computed) are in the KV cache; until the first chunk, an
+    // upper bound: prefix hits, of which the last token may be run again.
+    int32_t computed = 0;
+    bool has_run = false;
+  };
+
+  void End(SequenceId id);
+  Status StartOne(const StartedSequence& started);
+  Status TakeChunk(const Chunk& chunk);
+  Status TakeTokens(const Chunk& chunk, Entry& entry) const;
+  Status AppendBlocks(const std::vector<std::vector<BlockId>>& blocks,
+                      SequenceId id, Entry& entry);
+
+  const PlanLimits limits_;
+  const bool knows_sampled_;
+  std::unordered_map<SequenceId, Entry> sequences_;
+  std::vector<int32_t> block_users_;  // sequences per block
+  int32_t blocks_alive_ = 0;
+  int32_t peak_blocks_ = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_MODEL_SEQUENCE_TABLE_H_

@@ -1,0 +1,73 @@
+#include "common/model/stage.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/model/rank_group.h"
+#include "common/model/step_inputs.h"
+#include "common/model/step_sampler.h"
+
+namespace sluice {
+
+Stage::Stage() = default;
+Stage::~Stage() = default;
+
+void Stage::FillInputs(const std::vector<ChunkInput>& chunks) {
+  StepInputs& step = *inputs_;
+  step.num_tokens = 0;
+  std::vector<int64_t> table_ends(step.kv_groups.size(), 0);
+  for (const ChunkInput& input : chunks) {
+    const Chunk& chunk = *input.chunk;
+    const int32_t first = step.num_tokens;
+    const auto count = static_cast<int32_t>(chunk.tokens.size());
+    for (int32_t i = 0; i < count; ++i) {
+      step.token_ids[first + i] = chunk.tokens[i];
+      step.positions[first + i] = chunk.start + i;
+    }
+    for (size_t g = 0; g < step.kv_groups.size(); ++g) {
+      KvGroupInputs& group = step.kv_groups[g];
+      const std::vector<BlockId>& blocks = input.state->blocks[g];
+      const int64_t table = table_ends[g];
+      for (size_t b = 0; b < blocks.size(); ++b) {
+        group.block_tables[table + b] = blocks[b].value();
+      }
+      table_ends[g] += static_cast<int64_t>(blocks.size());
+      for (int32_t i = 0; i < count; ++i) {
+        const int32_t position = chunk.start + i;
+        const int64_t block = blocks[position / kBlockTokens].value();
+        group.slots[first + i] = block * kBlockTokens + position % kBlockTokens;
+        group.table_offsets[first + i] = table;
+      }
+    }
+    step.num_tokens += count;
+  }
+}
+
+void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
+                HiddenStates& out, std::vector<SequenceResult>& results) {
+  results.clear();
+  out = HiddenStates();
+  FillInputs(chunks);
+  StepInputs& step = *inputs_;
+  SLUICE_CHECK(info_.is_first() || in.rows == step.num_tokens);
+  StepSampler sampler(chunks);
+  step.num_logits_rows = 0;
+  if (info_.is_last()) {
+    step.num_logits_rows = static_cast<int32_t>(sampler.rows().size());
+    std::copy(sampler.rows().begin(), sampler.rows().end(),
+              step.logits_rows.begin());
+  } else {
+    out = HiddenStates(step.num_tokens, info_.hidden_size);
+  }
+  if (step.num_tokens == 0) return;  // a plan that only starts or ends
+  const kernels::Context context = {ranks_->team()};
+  ranks_->RunStep(step, info_.is_first() ? nullptr : in.values(),
+                  info_.is_last() ? nullptr : out.values(),
+                  [&](int32_t begin, kernels::ConstMatrix rows) {
+                    sampler.Consume(context, begin, rows);
+                  });
+  if (info_.is_last()) results = sampler.Finish();
+}
+
+}  // namespace sluice

@@ -1,0 +1,276 @@
+// Stage::Load: from options to a stage that can run steps.
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/model/available_memory.h"
+#include "common/model/cpu_backend.h"
+#include "common/model/kv_cache.h"
+#include "common/model/model_config.h"
+#include "common/model/rank_group.h"
+#include "common/model/rank_plan.h"
+#include "common/model/stage.h"
+#include "common/model/stage_weights.h"
+#include "common/model/step_inputs.h"
+#include "common/weights/model_file.h"
+#include "kernels/context.h"
+
+namespace sluice {
+namespace {
+
+constexpr char kNumerics[] = "f32-canonical-1";
+constexpr int32_t kDefaultMaxContext = 8192;
+// Share of the memory at hand that the KV cache takes when it may choose.
+constexpr uint64_t kKvMemoryShare = 4;
+
+std::vector<int> AvailableCpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+StatusOr<kernels::Isa> ParseIsa(const std::string& name) {
+  using kernels::Isa;
+  const Isa best = kernels::DetectIsa();
+  if (name == "auto") return best;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    if (name != kernels::ToString(isa)) continue;
+    if (isa > best) {
+      return InvalidArgument("isa ", name, ": this CPU has ",
+                             kernels::ToString(best), " at most");
+    }
+    return isa;
+  }
+  return InvalidArgument("isa must be auto, avx512, avx2 or portable, got '",
+                         name, "'");
+}
+
+StatusOr<StageRange> ParseRange(const StageOptions& options,
+                                int32_t num_layers) {
+  const int32_t first = options.first_layer;
+  const int32_t last =
+      options.last_layer == -1 ? num_layers : options.last_layer;
+  if (first < 0 || last > num_layers || first >= last) {
+    return InvalidArgument("layers [", first, ", ", last,
+                           ") are not a range of the model's ", num_layers,
+                           " layers");
+  }
+  return StageRange{first, last, first == 0, last == num_layers};
+}
+
+StatusOr<int32_t> ChooseMaxContext(const StageOptions& options,
+                                   const ModelConfig& config) {
+  const int32_t most = config.max_position_embeddings;
+  if (options.max_context == 0) return std::min(most, kDefaultMaxContext);
+  if (options.max_context < 1 || options.max_context > most) {
+    return InvalidArgument("max_context must be between 1 and the model's ",
+                           most, ", got ", options.max_context);
+  }
+  return options.max_context;
+}
+
+Status CheckCount(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return OkStatus();
+  return InvalidArgument(name, " must be between ", low, " and ", high,
+                         ", got ", value);
+}
+
+Status CheckOptions(const StageOptions& options) {
+  SLUICE_RETURN_IF_ERROR(CheckCount("threads", options.threads, 0, 1024));
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("kv_blocks", options.kv_blocks, 0, int64_t{1} << 24));
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("max_step_tokens", options.max_step_tokens, 1, 1 << 16));
+  return CheckCount("max_sequences", options.max_sequences, 1, 1 << 14);
+}
+
+std::string BaseName(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+// One block in all layers and ranks of the stage.
+uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
+                       const std::vector<RankPlan>& plans) {
+  uint64_t bytes = 0;
+  for (const RankPlan& plan : plans) {
+    bytes += KvCache::LayerBytes(1, plan.num_kv_heads(), config.head_dim);
+  }
+  return bytes * (range.last_layer - range.first_layer);
+}
+
+// Room for every sequence at full length, within a share of the memory at
+// hand, but for one full sequence at the least.
+int32_t ChooseKvBlocks(const StageOptions& options, int32_t max_context,
+                       uint64_t bytes_per_block) {
+  if (options.kv_blocks > 0) return options.kv_blocks;
+  const uint64_t one = (max_context + kBlockTokens - 1) / kBlockTokens;
+  const uint64_t all = one * options.max_sequences;
+  const uint64_t fit = AvailableMemory() / kKvMemoryShare / bytes_per_block;
+  const auto blocks = static_cast<int32_t>(std::clamp(fit, one, all));
+  LogInfo("kv cache: chose ", blocks, " blocks of ", kBlockTokens, " tokens, ",
+          blocks * bytes_per_block / (1 << 20), " MiB");
+  return blocks;
+}
+
+// Which CPUs each rank's team is pinned to; empty: none.
+std::vector<int> CpusOf(const StageOptions& options,
+                        const std::vector<int>& cpus, int32_t rank,
+                        int32_t per_rank) {
+  const size_t first = static_cast<size_t>(rank) * per_rank;
+  const size_t needed = static_cast<size_t>(options.ranks) * per_rank;
+  if (!options.pin_threads || needed > cpus.size()) return {};
+  return {cpus.begin() + static_cast<std::ptrdiff_t>(first),
+          cpus.begin() + static_cast<std::ptrdiff_t>(first + per_rank)};
+}
+
+BackendShape ShapeOf(const ModelConfig& config, const RankPlan& plan,
+                     const StepLimits& limits) {
+  BackendShape shape;
+  shape.limits = limits;
+  shape.hidden_size = config.hidden_size;
+  shape.norm_eps = static_cast<float>(config.rms_norm_eps);
+  shape.num_heads = plan.num_heads();
+  shape.num_kv_heads = plan.num_kv_heads();
+  shape.head_dim = config.head_dim;
+  shape.kv_heads = plan.kv_heads;
+  // Both roots are correctly rounded, so every machine has the same scale.
+  shape.attention_scale =
+      static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  shape.inv_freq = config.inv_freq;
+  return shape;
+}
+
+// Loading, one step after another, from checked options.
+class StageLoader {
+ public:
+  StageLoader(const StageOptions& options, const weights::ModelFile& file,
+              const ModelConfig& config)
+      : options_(options),
+        file_(file),
+        config_(config),
+        loader_(file, config, options.weights) {}
+
+  // Fills `info` and starts the ranks.
+  StatusOr<std::unique_ptr<RankGroup>> Load(StageInfo& info) {
+    SLUICE_RETURN_IF_ERROR(Prepare(info));
+    auto group = std::make_unique<RankGroup>(options_.ranks);
+    for (const RankPlan& plan : plans_) loader_.Announce(range_, plan);
+    std::vector<RankGroup::Rank> ranks;
+    for (const RankPlan& plan : plans_) {
+      SLUICE_ASSIGN_OR_RETURN(
+          auto rank, LoadRank(plan, info, group->communicator(plan.rank)));
+      ranks.push_back(std::move(rank));
+    }
+    info.weights_dtype = loader_.used_bf16() ? "bf16" : "f32";
+    group->Start(std::move(ranks));
+    return group;
+  }
+
+  const StepLimits& limits() const { return limits_; }
+
+ private:
+  Status Prepare(StageInfo& info) {
+    SLUICE_ASSIGN_OR_RETURN(range_, ParseRange(options_, config_.num_layers));
+    for (int32_t r = 0; r < options_.ranks || r == 0; ++r) {
+      SLUICE_ASSIGN_OR_RETURN(auto plan, PlanRank(config_, options_.ranks, r));
+      plans_.push_back(std::move(plan));
+    }
+    SLUICE_ASSIGN_OR_RETURN(isa_, ParseIsa(options_.isa));
+    SLUICE_ASSIGN_OR_RETURN(limits_.max_context,
+                            ChooseMaxContext(options_, config_));
+    limits_.max_step_tokens = options_.max_step_tokens;
+    limits_.max_sequences = options_.max_sequences;
+    const uint64_t block_bytes = BytesPerBlock(range_, config_, plans_);
+    kv_blocks_ = ChooseKvBlocks(options_, limits_.max_context, block_bytes);
+    cpus_ = AvailableCpus();
+    const int32_t threads = options_.threads == 0
+                                ? static_cast<int32_t>(cpus_.size())
+                                : options_.threads;
+    threads_per_rank_ = std::max(1, threads / options_.ranks);
+
+    info.first_layer = range_.first_layer;
+    info.last_layer = range_.last_layer;
+    info.num_layers = config_.num_layers;
+    info.hidden_size = config_.hidden_size;
+    info.ranks = options_.ranks;
+    info.threads = threads_per_rank_ * options_.ranks;
+    info.isa = kernels::ToString(isa_);
+    info.limits = {limits_.max_step_tokens, limits_.max_sequences,
+                   limits_.max_context,     kv_blocks_,
+                   limits_.num_kv_groups,   config_.vocab_size};
+    info.kv_bytes = block_bytes * kv_blocks_;
+    return OkStatus();
+  }
+
+  StatusOr<RankGroup::Rank> LoadRank(const RankPlan& plan, StageInfo& info,
+                                     Communicator* communicator) {
+    RankGroup::Rank rank;
+    rank.team = std::make_unique<ThreadTeam>(
+        ThreadTeamOptions{threads_per_rank_,
+                          CpusOf(options_, cpus_, plan.rank, threads_per_rank_),
+                          Cat("rank", plan.rank)});
+    const BackendShape shape = ShapeOf(config_, plan, limits_);
+    rank.backend = MakeCpuBackend({rank.team.get(), isa_}, shape);
+    SLUICE_ASSIGN_OR_RETURN(
+        RankWeights weights,
+        loader_.Load(range_, plan, *rank.backend, options_.progress));
+    info.weights_bytes += weights.bytes();
+    rank.model = std::make_unique<StageModel>(
+        StageModelShape{range_, config_.hidden_size, config_.vocab_size,
+                        limits_.max_step_tokens, kv_blocks_},
+        shape, plan, std::move(weights), rank.backend.get(), communicator);
+    return rank;
+  }
+
+  const StageOptions& options_;
+  const weights::ModelFile& file_;
+  const ModelConfig& config_;
+  WeightLoader loader_;
+  StageRange range_;
+  std::vector<RankPlan> plans_;
+  kernels::Isa isa_ = kernels::Isa::kPortable;
+  StepLimits limits_;
+  int32_t kv_blocks_ = 0;
+  std::vector<int> cpus_;
+  int32_t threads_per_rank_ = 1;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
+  const TimePoint start = Clock::now();
+  SLUICE_RETURN_IF_ERROR(CheckOptions(options));
+  SLUICE_ASSIGN_OR_RETURN(auto file, weights::OpenModel(options.model_path));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(file->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *file));
+  auto stage = std::unique_ptr<Stage>(new Stage());
+  StageInfo& info = stage->info_;
+  info.model_name = BaseName(options.model_path);
+  info.numerics = kNumerics;
+  SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(*file));
+  info.model_digest = digest.Hex();
+  StageLoader loader(options, *file, config);
+  SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));
+  stage->inputs_ = std::make_unique<StepInputs>(loader.limits());
+  info.bytes_read = file->bytes_read();
+  info.load_seconds = Seconds(Clock::now() - start);
+  return stage;
+}
+
+}  // namespace sluice

@@ -1,0 +1,128 @@
+#include "common/model/stage_model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+using kernels::ConstMatrix;
+using kernels::Matrix;
+
+// Logits are made a few rows at a time: a long prompt whose every position
+// is wanted would else need [T, V] at once.
+constexpr int64_t kLogitsBytes = int64_t{32} << 20;
+
+int32_t LogitsRows(const StageModelShape& shape) {
+  const int64_t row_bytes =
+      static_cast<int64_t>(sizeof(float)) * shape.vocab_size;
+  return static_cast<int32_t>(
+      std::clamp<int64_t>(kLogitsBytes / row_bytes, 1, shape.max_step_tokens));
+}
+
+Matrix FirstRows(Matrix x, int64_t rows) {
+  return {x.data, rows, x.cols, x.stride};
+}
+
+}  // namespace
+
+StageModel::StageModel(const StageModelShape& shape,
+                       const BackendShape& rank_shape, RankPlan plan,
+                       RankWeights weights, Backend* backend,
+                       Communicator* communicator)
+    : shape_(shape),
+      plan_(std::move(plan)),
+      weights_(std::move(weights)),
+      backend_(*backend),
+      communicator_(*communicator),
+      kv_(*backend, shape.range.last_layer - shape.range.first_layer,
+          shape.kv_blocks, plan_.num_kv_heads(), rank_shape.head_dim) {
+  const int64_t tokens = shape.max_step_tokens;
+  const int64_t dim = rank_shape.head_dim;
+  LayerActivations& a = activations_;
+  hidden_ = AllocateMatrix(tokens, shape.hidden_size);
+  a.qkv = AllocateMatrix(tokens,
+                         (plan_.num_heads() + 2 * plan_.num_kv_heads()) * dim);
+  a.attention = AllocateMatrix(tokens, plan_.num_heads() * dim);
+  a.gate_up = AllocateMatrix(tokens, 2 * plan_.mlp.cols());
+  a.mlp = AllocateMatrix(tokens, plan_.mlp.cols());
+  a.attention_sums = AllocateSums(plan_.attention);
+  a.mlp_sums = AllocateSums(plan_.mlp);
+  if (!shape.range.is_last) return;
+  max_logits_rows_ = LogitsRows(shape);
+  own_logits_ = AllocateMatrix(max_logits_rows_, plan_.num_vocab());
+  if (plan_.rank == 0) {
+    all_logits_ = plan_.ranks == 1
+                      ? own_logits_
+                      : AllocateMatrix(max_logits_rows_, shape.vocab_size);
+  }
+}
+
+Matrix StageModel::AllocateMatrix(int64_t rows, int64_t cols) {
+  memory_.push_back(backend_.Allocate(sizeof(float) * rows * cols));
+  return {memory_.back()->data(), rows, cols, cols};
+}
+
+PartialSums StageModel::AllocateSums(const RowShards& shards) {
+  PartialSums sums;
+  for (size_t i = 0; i < shards.nodes.size(); ++i) {
+    sums.out.push_back(
+        AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size));
+    sums.in.push_back(sums.out.back());
+  }
+  return sums;
+}
+
+void StageModel::SetRows(int32_t num_tokens) {
+  LayerActivations& a = activations_;
+  for (Matrix* matrix : {&hidden_, &a.qkv, &a.attention, &a.gate_up, &a.mlp}) {
+    matrix->rows = num_tokens;
+  }
+  for (PartialSums* sums : {&a.attention_sums, &a.mlp_sums}) {
+    for (Matrix& out : sums->out) out.rows = num_tokens;
+    for (ConstMatrix& in : sums->in) in.rows = num_tokens;
+  }
+}
+
+// Rank 0 alone holds the embedding; a tree of one leaf, which it brings,
+// hands the rows to all.
+void StageModel::Embed(const StepInputs& step) {
+  if (plan_.rank != 0) {
+    communicator_.ReduceTree(1, {}, {}, hidden_);
+    return;
+  }
+  backend_.Embed(*weights_.embedding, hidden_);
+  const kernels::TreeNode node = {0, 1};
+  const ConstMatrix part = hidden_;
+  communicator_.ReduceTree(1, {&node, 1}, {&part, 1}, hidden_);
+}
+
+void StageModel::Forward(const StepInputs& step, const float* hidden_in,
+                         float* hidden_out) {
+  backend_.BeginStep(step);
+  SetRows(step.num_tokens);
+  if (hidden_in == nullptr) {
+    Embed(step);
+  } else {
+    backend_.CopyIn(hidden_in, hidden_);
+  }
+  const RankContext rank = {backend_, communicator_, plan_};
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    RunDecoderLayer(rank, weights_.layers[i],
+                    kv_.layer(static_cast<int32_t>(i)), activations_, hidden_);
+  }
+  if (hidden_out != nullptr) backend_.CopyOut(hidden_, hidden_out);
+}
+
+ConstMatrix StageModel::Logits(const StepInputs& step, int32_t begin) {
+  const int64_t rows = std::min(max_logits_rows_, step.num_logits_rows - begin);
+  const Matrix own = FirstRows(own_logits_, rows);
+  const Matrix all = plan_.rank == 0 ? FirstRows(all_logits_, rows) : Matrix{};
+  backend_.Logits(hidden_, begin, weights_.final_norm->data(), *weights_.head(),
+                  own);
+  communicator_.GatherColumns(own, plan_.vocab_begin, all);
+  if (plan_.rank != 0) return {};
+  return backend_.ToHost(all);
+}
+
+}  // namespace sluice

@@ -1,0 +1,102 @@
+#ifndef SLUICE_COMMON_MODEL_STAGE_WEIGHTS_H_
+#define SLUICE_COMMON_MODEL_STAGE_WEIGHTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/model/backend.h"
+#include "common/model/model_config.h"
+#include "common/model/rank_plan.h"
+#include "common/model/stage.h"
+#include "common/weights/model_file.h"
+
+namespace sluice {
+
+// One decoder layer of one rank.
+struct LayerWeights {
+  std::unique_ptr<DeviceMemory> attention_norm;  // [H]
+  std::unique_ptr<Weight> qkv;  // [(N + 2K) D, H]: q rows, k rows, v rows
+  std::unique_ptr<Weight> o;    // [H, N D]: this rank's columns
+  std::unique_ptr<DeviceMemory> mlp_norm;  // [H]
+  std::unique_ptr<Weight> gate_up;         // [2F, H]: gate rows, up rows
+  std::unique_ptr<Weight> down;            // [H, F]: this rank's columns
+};
+
+// What one rank of a stage holds.
+struct RankWeights {
+  std::unique_ptr<Weight> embedding;  // [V, H]: first stage, rank 0
+  std::vector<LayerWeights> layers;
+  std::unique_ptr<DeviceMemory> final_norm;  // [H]: last stage
+  // Last stage: the rank's rows of the output head are the first rows of
+  // head(). A tied head of a rank that has the whole embedding is that.
+  std::unique_ptr<Weight> own_head;
+  const Weight* head() const {
+    return own_head != nullptr ? own_head.get() : embedding.get();
+  }
+  size_t bytes() const;  // of device memory in linear weights
+};
+
+struct StageRange {
+  int32_t first_layer = 0;
+  int32_t last_layer = 0;  // exclusive
+  bool is_first = false;   // embeds
+  bool is_last = false;    // has the output head
+};
+
+// Called with bytes read so far and in all.
+using LoadProgress = std::function<void(uint64_t done, uint64_t total)>;
+
+// Reads what ranks own of a stage's layers, and nothing else, and packs it
+// for their backends. Linear weights in `mode`: kAuto keeps BF16 and F32 and
+// takes every other type to F32; norms are always F32. CheckTensors(config,
+// file) has passed. Used by one thread.
+class WeightLoader {
+ public:
+  WeightLoader(const weights::ModelFile& file, const ModelConfig& config,
+               WeightsMode mode)
+      : file_(file), config_(config), mode_(mode) {}
+
+  // Adds the rank's share to the bytes that progress counts against.
+  void Announce(const StageRange& range, const RankPlan& plan);
+  StatusOr<RankWeights> Load(const StageRange& range, const RankPlan& plan,
+                             Backend& backend, const LoadProgress& progress);
+  // Whether any linear weight loaded so far stays in BF16.
+  bool used_bf16() const { return used_bf16_; }
+
+ private:
+  // Rows or columns of one tensor, part of a packed weight.
+  struct Piece {
+    std::string name;
+    weights::Slice slice;
+  };
+  // Pieces one below the other make one weight (or one norm).
+  struct Read {
+    std::vector<Piece> pieces;
+    std::unique_ptr<Weight>* weight = nullptr;
+    std::unique_ptr<DeviceMemory>* norm = nullptr;
+  };
+
+  std::vector<Read> Reads(const StageRange& range, const RankPlan& plan,
+                          RankWeights& weights) const;
+  void AddLayerReads(int32_t layer, const RankPlan& plan, LayerWeights& weights,
+                     std::vector<Read>& reads) const;
+  uint64_t StoredBytes(const Piece& piece) const;
+  kernels::WeightType TypeOf(const Read& read) const;
+  Status ReadPiece(const Piece& piece, kernels::WeightType type, std::byte* out,
+                   const LoadProgress& progress);
+
+  const weights::ModelFile& file_;
+  const ModelConfig& config_;
+  const WeightsMode mode_;
+  uint64_t total_bytes_ = 0;
+  uint64_t done_bytes_ = 0;
+  bool used_bf16_ = false;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_MODEL_STAGE_WEIGHTS_H_

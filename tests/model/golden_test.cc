@@ -1,0 +1,138 @@
+// The reference's answers, number by number.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "common/base/json.h"
+#include "tests/model/golden_file.h"
+#include "tests/model/pipeline.h"
+#include "tests/testing/shared_data.h"
+
+namespace sluice::testing {
+namespace {
+
+// A fair bound for F32 against F32 (the goldens' README).
+constexpr float kLogitTolerance = 1e-4f;
+
+SamplingParams Greedy() {
+  SamplingParams sampling;
+  sampling.temperature = 0;
+  return sampling;
+}
+
+std::unique_ptr<Pipeline> LoadOrDie(const std::string& path, int32_t stages,
+                                    int32_t ranks) {
+  PipelineOptions options;
+  options.stage.model_path = path;
+  options.stage.weights = WeightsMode::kF32;
+  options.stage.ranks = ranks;
+  options.stage.threads = 1;
+  options.stage.kv_blocks = 256;
+  options.stages = stages;
+  auto pipeline = Pipeline::Load(options);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  return pipeline.ok() ? *std::move(pipeline) : nullptr;
+}
+
+float LargestDifference(const std::vector<float>& a, const float* b) {
+  float largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(a[i] - b[i]));
+  }
+  return largest;
+}
+
+class GoldenModelTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenModelTest, LogitsAtAllPositionsAndGreedyIdsAreTheReferences) {
+  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const auto goldens = ReadGolden(path);
+  ASSERT_EQ(goldens.size(), 4u);
+  auto pipeline = LoadOrDie(path, 2, 2);
+  ASSERT_NE(pipeline, nullptr);
+  std::vector<Ask> asks;
+  for (const GoldenPrompt& golden : goldens) {
+    Ask ask{golden.ids, Greedy(), 64, /*prompt_logits=*/true};
+    ask.sampling.return_logits = true;
+    asks.push_back(ask);
+  }
+  const auto answers = pipeline->Generate(asks);
+  for (size_t i = 0; i < goldens.size(); ++i) {
+    ASSERT_TRUE(answers[i].status.ok()) << answers[i].status;
+    EXPECT_EQ(answers[i].ids(), goldens[i].greedy_ids) << "prompt " << i;
+    ASSERT_GE(answers[i].logits.size(), goldens[i].logits.size());
+    EXPECT_LE(LargestDifference(goldens[i].logits, answers[i].logits.data()),
+              kLogitTolerance)
+        << "prompt " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, GoldenModelTest,
+                         ::testing::Values("llama3-tied",
+                                           "llama2-bf16-sharded"));
+
+class Stories260KTest
+    : public ::testing::TestWithParam<std::tuple<int32_t, int32_t>> {};
+
+TEST_P(Stories260KTest, GreedyIdsAndLogitsAreTheReferences) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  SLUICE_REQUIRE_SHARED(expected, "data/derived/stories260K_golden.json");
+  const auto golden = ParseJson(ReadFileOrDie(expected));
+  ASSERT_TRUE(golden.ok());
+  const auto [stages, ranks] = GetParam();
+  auto pipeline = LoadOrDie(path, stages, ranks);
+  ASSERT_NE(pipeline, nullptr);
+  const auto ids = golden->at("greedy_ids").get<std::vector<TokenId>>();
+  Ask ask{{ids[0]}, Greedy(), static_cast<int32_t>(ids.size()) - 1};
+  ask.sampling.return_logits = true;
+  const auto answers = pipeline->Generate({ask});
+  ASSERT_TRUE(answers[0].status.ok()) << answers[0].status;
+  EXPECT_EQ(answers[0].ids(), std::vector<TokenId>(ids.begin() + 1, ids.end()));
+  for (const auto& [position, logits] : golden->at("logits_at_pos").items()) {
+    const auto row = logits.get<std::vector<float>>();
+    EXPECT_LE(LargestDifference(
+                  row, &answers[0].logits[std::stoul(position) * row.size()]),
+              kLogitTolerance)
+        << "position " << position;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(StagesAndRanks, Stories260KTest,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 5),
+                                            ::testing::Values(1, 2, 3, 4)));
+
+TEST(SmolLm2Test, FirstGreedyIdsOfTheGoldenChatsAreTheReferences) {
+  SLUICE_REQUIRE_SMOLLM2(path);
+  SLUICE_REQUIRE_SHARED(expected, "golden/smollm2-135m-instruct.json");
+  const auto golden = ParseJson(ReadFileOrDie(expected));
+  ASSERT_TRUE(golden.ok());
+  auto pipeline = LoadOrDie(path, 2, 3);
+  ASSERT_NE(pipeline, nullptr);
+  std::vector<Ask> asks;
+  for (const Json& prompt : golden->at("prompts")) {
+    asks.push_back(
+        {prompt.at("prompt_ids").get<std::vector<TokenId>>(), Greedy(), 8});
+    asks.back().sampling.logprobs = 0;
+  }
+  const auto answers = pipeline->Generate(asks, {64, 4});
+  for (size_t i = 0; i < asks.size(); ++i) {
+    const Json& prompt = golden->at("prompts")[i];
+    ASSERT_TRUE(answers[i].status.ok()) << answers[i].status;
+    for (size_t t = 0; t < answers[i].tokens.size(); ++t) {
+      // Where two tokens are this close, other roundings may part.
+      if (prompt.at("gaps")[t].get<float>() < 0.01f) break;
+      const TokenResult& token = answers[i].tokens[t];
+      ASSERT_EQ(token.token, prompt.at("greedy_ids")[t].get<TokenId>())
+          << "chat " << i << " token " << t;
+      EXPECT_NEAR(token.logprob->logprob, prompt.at("logprobs")[t].get<float>(),
+                  1e-3f);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,212 @@
+#include "tests/model/pipeline.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace sluice::testing {
+
+std::vector<TokenId> Answer::ids() const {
+  std::vector<TokenId> ids;
+  for (const TokenResult& token : tokens) ids.push_back(token.token);
+  return ids;
+}
+
+class Pipeline::Link final : public StepOutputSink {
+ public:
+  Link(Pipeline* pipeline, std::unique_ptr<Stage> owned, Link* following)
+      : stage(std::move(owned)),
+        loop(std::make_unique<StageLoop>(stage.get(), this, 64)),
+        pipeline_(*pipeline),
+        following_(following) {}
+  ~Link() override { loop->Stop(); }
+
+  void OnStep(StepOutput output) override {
+    if (following_ == nullptr) {
+      return pipeline_.Finish(OkStatus(), *std::move(output.result));
+    }
+    Status pushed = following_->loop->Push(
+        {std::move(output.plan), std::move(output.hidden)});
+    if (!pushed.ok()) pipeline_.Finish(std::move(pushed));
+  }
+  void OnStepError(Epoch epoch, StepId step, Status why) override {
+    pipeline_.Finish(std::move(why));
+  }
+
+  std::unique_ptr<Stage> stage;
+  std::unique_ptr<StageLoop> loop;
+
+ private:
+  Pipeline& pipeline_;
+  Link* const following_;
+};
+
+struct Pipeline::Running {
+  SequenceId id;
+  const Ask* ask = nullptr;
+  Answer* answer = nullptr;
+  std::vector<TokenId> tokens;
+  int32_t computed = 0;
+  std::vector<BlockId> blocks;
+  bool done() const {
+    return !answer->status.ok() ||
+           (computed >= static_cast<int32_t>(ask->prompt.size()) &&
+            static_cast<int32_t>(answer->tokens.size()) >= ask->max_tokens);
+  }
+};
+
+StatusOr<std::unique_ptr<Pipeline>> Pipeline::Load(
+    const PipelineOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(auto probe, Stage::Load(options.stage));
+  const int32_t layers = probe->info().num_layers;
+  auto pipeline = std::unique_ptr<Pipeline>(new Pipeline());
+  pipeline->links_.resize(options.stages);
+  int32_t blocks = probe->info().limits.num_blocks;
+  probe.reset();
+  for (int32_t i = options.stages - 1; i >= 0; --i) {
+    StageOptions stage = options.stage;
+    stage.first_layer = layers * i / options.stages;
+    stage.last_layer = layers * (i + 1) / options.stages;
+    SLUICE_ASSIGN_OR_RETURN(auto loaded, Stage::Load(stage));
+    blocks = std::min(blocks, loaded->info().limits.num_blocks);
+    Link* following =
+        i + 1 < options.stages ? pipeline->links_[i + 1].get() : nullptr;
+    pipeline->links_[i] =
+        std::make_unique<Link>(pipeline.get(), std::move(loaded), following);
+  }
+  for (int32_t b = 0; b < blocks; ++b) pipeline->free_blocks_.push_back(b);
+  std::shuffle(pipeline->free_blocks_.begin(), pipeline->free_blocks_.end(),
+               std::mt19937(1));
+  for (auto& link : pipeline->links_) link->loop->Start();
+  return pipeline;
+}
+
+Pipeline::~Pipeline() {
+  // First to last: nobody pushes to a link that is gone.
+  for (auto& link : links_) {
+    if (link != nullptr) link->loop->Stop();
+  }
+}
+
+const Stage& Pipeline::stage(int index) const { return *links_[index]->stage; }
+StageLoop& Pipeline::loop(int index) { return *links_[index]->loop; }
+
+void Pipeline::Finish(Status status, StepResult result) {
+  MutexLock lock(mutex_);
+  finished_.push_back({std::move(status), std::move(result)});
+  done_.NotifyAll();
+}
+
+StatusOr<StepResult> Pipeline::Run(StepPlan plan) {
+  plan.step_id = StepId(next_step_++);
+  SLUICE_RETURN_IF_ERROR(links_[0]->loop->Push({std::move(plan), {}}));
+  MutexLock lock(mutex_);
+  while (finished_.empty()) done_.Wait(mutex_);
+  Finished finished = std::move(finished_.front());
+  finished_.pop_front();
+  SLUICE_RETURN_IF_ERROR(finished.status);
+  return std::move(finished.result);
+}
+
+std::vector<std::vector<BlockId>> Pipeline::TakeBlocks(Running& sequence,
+                                                       int32_t end) {
+  std::vector<BlockId> taken;
+  while (static_cast<int32_t>(sequence.blocks.size()) * kBlockTokens < end) {
+    SLUICE_CHECK(!free_blocks_.empty());
+    sequence.blocks.push_back(BlockId(free_blocks_.back()));
+    taken.push_back(sequence.blocks.back());
+    free_blocks_.pop_back();
+  }
+  if (taken.empty()) return {};
+  return {taken};
+}
+
+Chunk Pipeline::NextChunk(Running& sequence, const Drive& drive) {
+  const auto known = static_cast<int32_t>(sequence.tokens.size());
+  const int32_t end = std::min(known, sequence.computed + drive.prefill_chunk);
+  Chunk chunk;
+  chunk.sequence = sequence.id;
+  chunk.start = sequence.computed;
+  chunk.tokens.assign(sequence.tokens.begin() + sequence.computed,
+                      sequence.tokens.begin() + end);
+  chunk.samples = end == known && sequence.ask->max_tokens > 0;
+  const bool is_prompt =
+      chunk.start < static_cast<int32_t>(sequence.ask->prompt.size());
+  if (sequence.ask->prompt_logits && is_prompt) {
+    chunk.logits = LogitsWanted::kAll;
+  } else if (chunk.samples) {
+    chunk.logits = LogitsWanted::kLast;
+  }
+  chunk.new_blocks = TakeBlocks(sequence, end);
+  sequence.computed = end;
+  return chunk;
+}
+
+void Pipeline::Start(const Ask& ask, Answer& answer, StepPlan& plan,
+                     std::deque<Running>& running) {
+  Running sequence;
+  sequence.id = SequenceId(next_sequence_++);
+  sequence.ask = &ask;
+  sequence.answer = &answer;
+  sequence.tokens = ask.prompt;
+  plan.started.push_back({sequence.id,
+                          ask.sampling,
+                          static_cast<int32_t>(ask.prompt.size()),
+                          ask.prompt,
+                          {}});
+  running.push_back(std::move(sequence));
+}
+
+std::vector<Answer> Pipeline::Generate(const std::vector<Ask>& asks,
+                                       const Drive& drive) {
+  std::vector<Answer> answers(asks.size());
+  std::deque<Running> running;
+  std::vector<SequenceId> ended;
+  size_t next = 0;
+  while (next < asks.size() || !running.empty() || !ended.empty()) {
+    StepPlan plan;
+    plan.ended = std::exchange(ended, {});
+    while (next < asks.size() &&
+           static_cast<int32_t>(running.size()) < drive.max_running) {
+      Start(asks[next], answers[next], plan, running);
+      ++next;
+    }
+    for (Running& sequence : running) {
+      plan.chunks.push_back(NextChunk(sequence, drive));
+    }
+    const auto result = Run(std::move(plan));
+    if (!result.ok()) {
+      for (Running& left : running) left.answer->status = result.status();
+      return answers;
+    }
+    for (const SequenceResult& outcome : result->sequences) {
+      const auto of = std::find_if(
+          running.begin(), running.end(),
+          [&](const Running& r) { return r.id == outcome.sequence; });
+      Answer& answer = *of->answer;
+      answer.status = outcome.status;
+      for (const auto& token : outcome.sampled) {
+        answer.tokens.push_back(token);
+        of->tokens.push_back(token.token);
+      }
+      answer.prompt.insert(answer.prompt.end(), outcome.prompt.begin(),
+                           outcome.prompt.end());
+      answer.logits.insert(answer.logits.end(), outcome.logits.begin(),
+                           outcome.logits.end());
+    }
+    for (auto at = running.begin(); at != running.end();) {
+      if (!at->done()) {
+        ++at;
+        continue;
+      }
+      ended.push_back(at->id);
+      for (BlockId block : at->blocks) free_blocks_.push_back(block.value());
+      at = running.erase(at);
+    }
+  }
+  return answers;
+}
+
+}  // namespace sluice::testing

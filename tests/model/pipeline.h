@@ -1,0 +1,91 @@
+#ifndef SLUICE_TESTS_MODEL_PIPELINE_H_
+#define SLUICE_TESTS_MODEL_PIPELINE_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/core/step_plan.h"
+#include "common/model/stage.h"
+#include "common/model/stage_loop.h"
+
+namespace sluice::testing {
+
+struct PipelineOptions {
+  StageOptions stage;  // layers are set by the pipeline
+  int32_t stages = 1;
+};
+
+// What is asked of one sequence, and how it is to be cut into steps.
+struct Ask {
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  int32_t max_tokens = 0;
+  bool prompt_logits = false;  // LogitsWanted::kAll for the prompt
+};
+
+struct Answer {
+  Status status;
+  std::vector<TokenResult> tokens;
+  std::vector<TokenResult> prompt;
+  std::vector<float> logits;  // with sampling.return_logits
+  std::vector<TokenId> ids() const;
+};
+
+struct Drive {
+  int32_t prefill_chunk = 1 << 20;  // tokens of one prompt per step
+  int32_t max_running = 256;        // sequences per step
+};
+
+// Stages chained in this process, as the services chain them over gRPC, and
+// a driver in place of the gateway: no scheduling beyond what Drive says, one
+// plan in flight, blocks in a scattered order.
+class Pipeline {
+ public:
+  static StatusOr<std::unique_ptr<Pipeline>> Load(
+      const PipelineOptions& options);
+  ~Pipeline();
+
+  // Runs `asks` to their ends: each gives max_tokens tokens, whatever they
+  // are.
+  std::vector<Answer> Generate(const std::vector<Ask>& asks,
+                               const Drive& drive = {});
+
+  // Sends one plan to the first stage and waits for its end at the last.
+  StatusOr<StepResult> Run(StepPlan plan);
+
+  const Stage& stage(int index) const;
+  StageLoop& loop(int index);
+
+ private:
+  class Link;  // the sink between two stages
+  struct Running;
+
+  Pipeline() = default;
+  struct Finished {
+    Status status;
+    StepResult result;
+  };
+  void Finish(Status status, StepResult result = {});
+  std::vector<std::vector<BlockId>> TakeBlocks(Running& sequence, int32_t end);
+  Chunk NextChunk(Running& sequence, const Drive& drive);
+  void Start(const Ask& ask, Answer& answer, StepPlan& plan,
+             std::deque<Running>& running);
+
+  std::vector<std::unique_ptr<Link>> links_;
+  std::vector<int32_t> free_blocks_;
+  uint64_t next_sequence_ = 1;
+  uint64_t next_step_ = 0;
+
+  Mutex mutex_;
+  CondVar done_;
+  std::deque<Finished> finished_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_MODEL_PIPELINE_H_
