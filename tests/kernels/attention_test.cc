@@ -1,0 +1,337 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/concurrency/thread_team.h"
+#include "gtest/gtest.h"
+#include "kernels/logits.h"
+#include "kernels/reduction_tree.h"
+#include "tests/kernels/kernel_tester.h"
+
+namespace sluice::kernels {
+namespace {
+
+constexpr int64_t kBlock = 16;
+
+// One sequence's keys and values in a paged cache, its blocks shuffled among
+// foreign ones that hold NaN.
+struct Case {
+  int64_t positions = 1;
+  int64_t num_heads = 4;
+  int64_t num_kv_heads = 2;
+  int64_t head_dim = 64;
+  int32_t window = 0;
+  bool sinks = false;
+  uint64_t seed = 1;
+};
+
+class PagedSequence {
+ public:
+  explicit PagedSequence(const Case& c) : case_(c) {
+    const int64_t used = (c.positions + kBlock - 1) / kBlock;
+    const int64_t blocks = 2 * used + 1;
+    const int64_t size = blocks * c.num_kv_heads * kBlock * c.head_dim;
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    keys_.assign(size, nan);
+    values_.assign(size, nan);
+    // An odd stride visits the blocks in a scattered order.
+    for (int64_t i = 0; i < used; ++i) {
+      table_.push_back(static_cast<int32_t>((i * 7 + 3) % blocks));
+    }
+    std::sort(table_.begin(), table_.end());
+    table_.erase(std::unique(table_.begin(), table_.end()), table_.end());
+    for (int32_t b = 0; static_cast<int64_t>(table_.size()) < used; ++b) {
+      if (std::find(table_.begin(), table_.end(), b) == table_.end()) {
+        table_.push_back(b);
+      }
+    }
+    std::reverse(table_.begin(), table_.end());
+    const int64_t cols = c.num_kv_heads * c.head_dim;
+    k_ = RandomFloats(c.seed, c.positions * cols, 2.0f);
+    v_ = RandomFloats(c.seed + 100, c.positions * cols);
+    const OwnedMatrix k(c.positions, cols, k_);
+    const OwnedMatrix v(c.positions, cols, v_);
+    std::vector<int64_t> slots;
+    for (int64_t p = 0; p < c.positions; ++p) {
+      slots.push_back(table_[p / kBlock] * kBlock + p % kBlock);
+    }
+    StoreKv(Context{}, k.view(), v.view(), slots.data(), view());
+    for (int64_t h = 0; h < c.num_heads; ++h) {
+      kv_heads_.push_back(
+          static_cast<int32_t>(h * c.num_kv_heads / c.num_heads));
+    }
+    sinks_ = RandomFloats(c.seed + 200, c.num_heads, 4.0f);
+  }
+
+  KvView view() {
+    const int64_t per_block = case_.num_kv_heads * kBlock * case_.head_dim;
+    return {.keys = keys_.data(),
+            .values = values_.data(),
+            .num_blocks = static_cast<int64_t>(keys_.size()) / per_block,
+            .num_kv_heads = case_.num_kv_heads,
+            .block_tokens = kBlock,
+            .head_dim = case_.head_dim};
+  }
+
+  // Attends with q [T, num_heads * head_dim] at `positions`.
+  std::vector<float> Attend(const Context& context, const std::vector<float>& q,
+                            const std::vector<int32_t>& positions) {
+    const auto tokens = static_cast<int64_t>(positions.size());
+    const int64_t cols = case_.num_heads * case_.head_dim;
+    const OwnedMatrix queries(tokens, cols, q);
+    OwnedMatrix out(tokens, cols, 5);
+    const std::vector<int64_t> offsets(positions.size(), 0);
+    PagedAttention(context,
+                   {.q = queries.view(),
+                    .positions = positions.data(),
+                    .block_tables = table_.data(),
+                    .table_offsets = offsets.data(),
+                    .num_heads = case_.num_heads,
+                    .kv_heads = kv_heads_.data(),
+                    .scale = 0.25f,
+                    .window = case_.window,
+                    .sinks = case_.sinks ? sinks_.data() : nullptr},
+                   view(), out.view());
+    EXPECT_TRUE(out.MarkIntact());
+    return out.values();
+  }
+
+  int32_t First(int32_t position) const {
+    return case_.window > 0 ? std::max(0, position - case_.window + 1) : 0;
+  }
+  const float* Key(int32_t p, int64_t h) const {
+    return k_.data() + (p * case_.num_kv_heads + kv_heads_[h]) * case_.head_dim;
+  }
+  const float* Value(int32_t p, int64_t h) const {
+    return v_.data() + (p * case_.num_kv_heads + kv_heads_[h]) * case_.head_dim;
+  }
+
+  // The contract of attention.h, written out for one query head.
+  struct Partial {
+    float m = 0;
+    float l = 0;
+    std::vector<float> acc;
+    bool masked = true;
+  };
+  Partial ChunkPartial(const float* q, int64_t h, int32_t first, int32_t last,
+                       int32_t chunk) const {
+    const int32_t begin = std::max(first, chunk * kAttentionChunk);
+    const int32_t end = std::min(last + 1, (chunk + 1) * kAttentionChunk);
+    Partial partial;
+    if (begin >= end) return partial;
+    partial.masked = false;
+    std::vector<float> scores;
+    for (int32_t p = begin; p < end; ++p) {
+      scores.push_back(CanonicalDot(q, Key(p, h), case_.head_dim) * 0.25f);
+    }
+    partial.m = *std::max_element(scores.begin(), scores.end());
+    partial.acc.assign(case_.head_dim, 0.0f);
+    float lanes[16] = {};
+    for (int32_t p = begin; p < end; ++p) {
+      const float weight = Exp(scores[p - begin] - partial.m);
+      lanes[p % 16] += weight;
+      for (int64_t d = 0; d < case_.head_dim; ++d) {
+        partial.acc[d] = std::fma(weight, Value(p, h)[d], partial.acc[d]);
+      }
+    }
+    for (int half = 8; half >= 1; half /= 2) {
+      for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+    }
+    partial.l = lanes[0];
+    return partial;
+  }
+  static Partial Join(const Partial& a, const Partial& b) {
+    if (a.masked) return b;
+    if (b.masked) return a;
+    Partial sum;
+    sum.masked = false;
+    sum.m = std::max(a.m, b.m);
+    const float ea = Exp(a.m - sum.m);
+    const float eb = Exp(b.m - sum.m);
+    sum.l = std::fma(b.l, eb, a.l * ea);
+    for (size_t d = 0; d < a.acc.size(); ++d) {
+      sum.acc.push_back(std::fma(b.acc[d], eb, a.acc[d] * ea));
+    }
+    return sum;
+  }
+  std::vector<float> Reference(const float* q, int64_t h,
+                               int32_t position) const {
+    Partial all = ReduceTree(
+        0, position / kAttentionChunk + 1,
+        [&](int32_t chunk) {
+          return ChunkPartial(q, h, First(position), position, chunk);
+        },
+        Join);
+    if (case_.sinks) {
+      Partial sink;
+      sink.masked = false;
+      sink.m = sinks_[h];
+      sink.l = 1;
+      sink.acc.assign(case_.head_dim, 0.0f);
+      all = Join(all, sink);
+    }
+    for (float& x : all.acc) x /= all.l;
+    return all.acc;
+  }
+  std::vector<double> InDouble(const float* q, int64_t h,
+                               int32_t position) const {
+    std::vector<double> scores;
+    for (int32_t p = First(position); p <= position; ++p) {
+      scores.push_back(0.25 * DotInDouble(q, Key(p, h), case_.head_dim));
+    }
+    double sum = case_.sinks ? std::exp(double{sinks_[h]}) : 0;
+    std::vector<double> out(case_.head_dim, 0.0);
+    for (size_t i = 0; i < scores.size(); ++i) {
+      const double e = std::exp(scores[i]);
+      sum += e;
+      const float* v = Value(First(position) + static_cast<int32_t>(i), h);
+      for (int64_t d = 0; d < case_.head_dim; ++d) out[d] += e * v[d];
+    }
+    for (double& x : out) x /= sum;
+    return out;
+  }
+
+ private:
+  const Case case_;
+  std::vector<float> keys_;
+  std::vector<float> values_;
+  std::vector<int32_t> table_;
+  std::vector<float> k_;
+  std::vector<float> v_;
+  std::vector<int32_t> kv_heads_;
+  std::vector<float> sinks_;
+};
+
+class AttentionTest : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!IsAvailable(GetParam())) {
+      GTEST_SKIP() << "this machine has no " << ToString(GetParam());
+    }
+  }
+  Context context() const { return {.executor = nullptr, .isa = GetParam()}; }
+
+  // Every token at `positions` against the written-out contract.
+  void ExpectReference(const Case& c, const std::vector<int32_t>& positions) {
+    PagedSequence sequence(c);
+    const int64_t cols = c.num_heads * c.head_dim;
+    const auto q =
+        RandomFloats(77, static_cast<int64_t>(positions.size()) * cols, 2.0f);
+    const auto out = sequence.Attend(context(), q, positions);
+    for (size_t t = 0; t < positions.size(); ++t) {
+      for (int64_t h = 0; h < c.num_heads; ++h) {
+        const auto at = static_cast<int64_t>(t) * cols + h * c.head_dim;
+        const auto want = sequence.Reference(q.data() + at, h, positions[t]);
+        const std::vector<float> got(out.begin() + at,
+                                     out.begin() + at + c.head_dim);
+        ASSERT_TRUE(SameBits(got, want))
+            << "position " << positions[t] << " head " << h << " dim "
+            << c.head_dim << " window " << c.window;
+      }
+    }
+  }
+};
+
+TEST_P(AttentionTest, EqualsTheContractAroundChunkBoundaries) {
+  ExpectReference({.positions = 1100}, {0, 1, 15, 16, 254, 255, 256, 257, 511,
+                                        512, 513, 767, 768, 1023, 1024, 1099});
+}
+
+TEST_P(AttentionTest, EqualsTheContractForEveryHeadDimension) {
+  for (int64_t head_dim : {1, 4, 8, 15, 16, 17, 40, 64, 80, 96, 128, 130}) {
+    ExpectReference({.positions = 300, .head_dim = head_dim},
+                    {3, 100, 255, 256, 299});
+  }
+}
+
+TEST_P(AttentionTest, EqualsTheContractForEveryGroupOfHeads) {
+  struct Heads {
+    int64_t q;
+    int64_t kv;
+  };
+  for (Heads heads : {Heads{1, 1}, Heads{3, 1}, Heads{9, 3}, Heads{5, 5},
+                      Heads{7, 2}, Heads{30, 1}}) {
+    ExpectReference({.positions = 280,
+                     .num_heads = heads.q,
+                     .num_kv_heads = heads.kv,
+                     .head_dim = 32},
+                    {0, 17, 256, 257, 258, 279});
+  }
+}
+
+TEST_P(AttentionTest, EqualsTheContractWithWindowAndSinks) {
+  for (int32_t window : {1, 7, 100, 256, 257, 600}) {
+    for (bool sinks : {false, true}) {
+      ExpectReference({.positions = 1400, .window = window, .sinks = sinks},
+                      {0, 6, 255, 256, 300, 511, 767, 1023, 1025, 1399});
+    }
+  }
+}
+
+TEST_P(AttentionTest, IsCloseToDouble) {
+  const Case c = {.positions = 700, .sinks = true};
+  PagedSequence sequence(c);
+  const auto q = RandomFloats(5, c.num_heads * c.head_dim);
+  const auto out = sequence.Attend(context(), q, {699});
+  for (int64_t h = 0; h < c.num_heads; ++h) {
+    const auto want = sequence.InDouble(q.data() + h * c.head_dim, h, 699);
+    for (int64_t d = 0; d < c.head_dim; ++d) {
+      // Weights are off by the scores' error (sum of 64 products below 2, 8
+      // roundings) and Exp's; sums of 256 positions and the joins follow.
+      // Values are below 1.
+      const double bound = 2 * (Gamma(9) * 0.25 * 128 + 0x1p-22 + Gamma(270));
+      ASSERT_NEAR(out[h * c.head_dim + d], want[d], bound);
+    }
+  }
+}
+
+TEST_P(AttentionTest, ATokenAloneHasTheBitsOfTheTokenInAPrefill) {
+  for (int32_t window : {0, 90}) {
+    const Case c = {.positions = 400, .window = window};
+    PagedSequence sequence(c);
+    std::vector<int32_t> positions;
+    for (int32_t p = 0; p < 400; ++p) positions.push_back(p);
+    const int64_t cols = c.num_heads * c.head_dim;
+    const auto q = RandomFloats(6, 400 * cols);
+    const auto all = sequence.Attend(context(), q, positions);
+    for (int32_t p : {0, 1, 5, 6, 100, 255, 256, 257, 399}) {
+      const std::vector<float> one(q.begin() + p * cols,
+                                   q.begin() + (p + 1) * cols);
+      const std::vector<float> want(all.begin() + p * cols,
+                                    all.begin() + (p + 1) * cols);
+      EXPECT_TRUE(SameBits(sequence.Attend(context(), one, {p}), want)) << p;
+    }
+  }
+}
+
+TEST_P(AttentionTest, AnyThreadCountGivesTheSameBits) {
+  const Case c = {
+      .positions = 3000, .num_heads = 9, .num_kv_heads = 3, .sinks = true};
+  PagedSequence sequence(c);
+  const int64_t cols = c.num_heads * c.head_dim;
+  const std::vector<std::vector<int32_t>> steps = {
+      {2999}, {2047}, {2048}, {5, 6, 7, 8, 9, 1200, 1201, 2999}};
+  for (const auto& positions : steps) {
+    const auto q =
+        RandomFloats(7, static_cast<int64_t>(positions.size()) * cols);
+    const auto alone = sequence.Attend(context(), q, positions);
+    for (int threads : {2, 3, 4}) {
+      ThreadTeam team({.num_threads = threads});
+      const Context with_team = {.executor = &team, .isa = GetParam()};
+      EXPECT_TRUE(SameBits(sequence.Attend(with_team, q, positions), alone))
+          << threads << " threads, " << positions.size() << " tokens";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, AttentionTest, testing::ValuesIn(kAllIsas),
+                         [](const auto& parameter) {
+                           return std::string(ToString(parameter.param));
+                         });
+
+}  // namespace
+}  // namespace sluice::kernels
