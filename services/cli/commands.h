@@ -1,0 +1,33 @@
+#ifndef SLUICE_SERVICES_CLI_COMMANDS_H_
+#define SLUICE_SERVICES_CLI_COMMANDS_H_
+
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+
+// The commands of `sluice`. Each takes the words after its name, writes its
+// answer to stdout and progress to stderr, and returns when it is done.
+namespace sluice::cli {
+
+using Words = std::vector<std::string>;
+
+// Replaces this process by deploy/local/`script`; returns only on failure.
+Status RunScript(const std::string& script, const Words& words);
+
+// A table of the cluster's processes, readiness and load.
+Status RunStatus(const Words& words);
+
+// A conversation on the terminal; ends with the input.
+Status RunChat(const Words& words);
+
+// A completion of one prompt, streamed; with --dump-logits the logits of
+// every position in a safetensors file.
+Status RunGenerate(const Words& words);
+
+// What a model folder or GGUF holds, and how it splits over stages.
+Status RunInspect(const Words& words);
+
+}  // namespace sluice::cli
+
+#endif  // SLUICE_SERVICES_CLI_COMMANDS_H_

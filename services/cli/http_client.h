@@ -1,0 +1,47 @@
+#ifndef SLUICE_SERVICES_CLI_HTTP_CLIENT_H_
+#define SLUICE_SERVICES_CLI_HTTP_CLIENT_H_
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "common/base/status.h"
+
+namespace sluice::cli {
+
+// Where a gateway listens: "http://127.0.0.1:8080".
+struct BaseUrl {
+  std::string host;
+  std::string port;
+  static StatusOr<BaseUrl> Parse(std::string_view url);
+};
+
+struct HttpResponse {
+  int status = 0;
+  std::string body;
+};
+
+// One request on a connection of its own; blocks. UNAVAILABLE if nothing
+// listens or the connection breaks, DEADLINE_EXCEEDED after `timeout` without
+// any progress. Any HTTP status is OK here.
+StatusOr<HttpResponse> HttpGet(
+    const BaseUrl& base, const std::string& target,
+    std::chrono::seconds timeout = std::chrono::seconds(10));
+StatusOr<HttpResponse> HttpPost(
+    const BaseUrl& base, const std::string& target, const std::string& json,
+    std::chrono::seconds timeout = std::chrono::seconds(600));
+
+// Posts `json` and gives the data of every server-sent event to `on_event`
+// until the stream ends or `on_event` returns an error, which is returned. A
+// status other than 200 is an error whose message is the body's.
+Status HttpPostEvents(const BaseUrl& base, const std::string& target,
+                      const std::string& json,
+                      const std::function<Status(std::string_view)>& on_event);
+
+// The gateway's own words in an OpenAI error body, else `body` itself.
+std::string ErrorText(int status, const std::string& body);
+
+}  // namespace sluice::cli
+
+#endif  // SLUICE_SERVICES_CLI_HTTP_CLIENT_H_

@@ -1,0 +1,106 @@
+#include <cstdio>
+#include <map>
+
+#include "common/base/json.h"
+#include "common/model/layer_split.h"
+#include "common/model/model_config.h"
+#include "common/weights/model_file.h"
+#include "services/cli/arguments.h"
+#include "services/cli/commands.h"
+
+namespace sluice::cli {
+namespace {
+
+void PrintBytes(const std::string& what, uint64_t bytes) {
+  std::printf("%-24s %14.2f MB\n", what.c_str(), double(bytes) * 1e-6);
+}
+
+void PrintConfig(const ModelConfig& config) {
+  const auto line = [](const char* key, auto value) {
+    std::printf("%-24s %s\n", key, Cat(value).c_str());
+  };
+  line("model_type", config.model_type);
+  line("num_layers", config.num_layers);
+  line("hidden_size", config.hidden_size);
+  line("intermediate_size", config.intermediate_size);
+  line("num_heads", config.num_heads);
+  line("num_kv_heads", config.num_kv_heads);
+  line("head_dim", config.head_dim);
+  line("vocab_size", config.vocab_size);
+  line("max_position_embeddings", config.max_position_embeddings);
+  line("rope_theta", config.rope_theta);
+  line("rms_norm_eps", config.rms_norm_eps);
+  line("tie_word_embeddings", config.tie_word_embeddings ? "yes" : "no");
+}
+
+void PrintTensors(const weights::ModelFile& model) {
+  struct Sum {
+    int count = 0;
+    uint64_t elements = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::string, Sum> sums;
+  for (const weights::TensorInfo& tensor : model.tensors()) {
+    Sum& sum = sums[std::string(weights::ToString(tensor.dtype))];
+    ++sum.count;
+    sum.elements += static_cast<uint64_t>(tensor.elements());
+    sum.bytes += static_cast<uint64_t>(tensor.stored_bytes());
+  }
+  std::printf("\n%-8s %8s %16s %14s\n", "dtype", "tensors", "elements",
+              "stored");
+  for (const auto& [dtype, sum] : sums) {
+    std::printf("%-8s %8d %16llu %11.2f MB\n", dtype.c_str(), sum.count,
+                static_cast<unsigned long long>(sum.elements),
+                double(sum.bytes) * 1e-6);
+  }
+}
+
+Status PrintStages(const ModelConfig& config, const ModelBytes& bytes,
+                   int32_t num_stages) {
+  std::printf("\nas %d stages\n", num_stages);
+  for (int32_t i = 0; i < num_stages; ++i) {
+    SLUICE_ASSIGN_OR_RETURN(const LayerRange range,
+                            EvenLayerRange(config.num_layers, i, num_stages));
+    uint64_t sum = 0;
+    for (int32_t l = range.first; l < range.last; ++l) sum += bytes.layers[l];
+    if (i == 0) sum += bytes.embedding;
+    if (i + 1 == num_stages) {
+      sum += bytes.head;
+      // A tied head is the embedding again, unless this stage has it already.
+      if (config.tie_word_embeddings && i > 0) sum += bytes.embedding;
+    }
+    PrintBytes(Cat("stage ", i, ": layers ", range.first, "-", range.last - 1),
+               sum);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status RunInspect(const Words& words) {
+  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
+                          Arguments::Parse(words, {"stages"}, {}));
+  if (arguments.words().size() != 1) {
+    return InvalidArgument("usage: sluice inspect MODEL [--stages N]");
+  }
+  SLUICE_ASSIGN_OR_RETURN(const auto stages, arguments.Int("stages"));
+  SLUICE_ASSIGN_OR_RETURN(const auto model,
+                          weights::OpenModel(arguments.words()[0]));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(model->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
+  const ModelBytes bytes = StoredBytes(config, *model);
+  PrintConfig(config);
+  std::printf("%-24s %.2f M (%.2f M per layer)\n", "parameters",
+              double(ParameterCount(config)) * 1e-6,
+              double(ParametersPerLayer(config)) * 1e-6);
+  PrintTensors(*model);
+  std::printf("\n");
+  PrintBytes("embedding", bytes.embedding);
+  PrintBytes("a layer", bytes.layers.front());
+  PrintBytes("final norm and head", bytes.head);
+  PrintBytes("in all", bytes.total());
+  return PrintStages(config, bytes, static_cast<int32_t>(stages.value_or(2)));
+}
+
+}  // namespace sluice::cli
