@@ -1,5 +1,7 @@
 #include "common/wire/stage.h"
 
+#include <algorithm>
+
 #include "common/wire/types.h"
 
 namespace sluice::wire {
@@ -7,6 +9,7 @@ namespace {
 
 constexpr size_t kMaxName = 256;
 constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kMaxMessage = (int64_t{1} << 31) - 1;  // gRPC's and ours
 
 Status CheckRange(const char* what, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return OkStatus();
@@ -173,16 +176,18 @@ int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size) {
   // A token id is at most 5 bytes of varint here, a block id likewise.
   const int64_t history =
       int64_t{limits.max_sequences} * (6 * int64_t{limits.max_context} + 2048);
-  return kMiB + history +
-         int64_t{limits.max_step_tokens} * (8 + int64_t{hidden_size} * 4);
+  return std::min(kMaxMessage, kMiB + history +
+                                   int64_t{limits.max_step_tokens} *
+                                       (8 + int64_t{hidden_size} * 4));
 }
 
 int64_t MaxResultBytes(const PlanLimits& limits) {
   // A logprob is at most 20 bytes; per token its own and the top ones. Raw
   // logits are rows of floats.
-  return kMiB + int64_t{limits.max_sequences} * 8192 +
-         int64_t{limits.max_step_tokens} *
-             (20 * (kMaxTopLogprobs + 2) + int64_t{limits.vocab_size} * 4);
+  const int64_t per_token =
+      20 * (kMaxTopLogprobs + 2) + int64_t{limits.vocab_size} * 4;
+  return std::min(kMaxMessage, kMiB + int64_t{limits.max_sequences} * 8192 +
+                                   limits.max_step_tokens * per_token);
 }
 
 }  // namespace sluice::wire

@@ -64,7 +64,8 @@ StatusOr<StepResult> FromProto(const v1::StepResult& proto,
                                const PlanLimits& limits);
 
 // Bytes that no valid frame or result exceeds, for the channels' limits:
-// every sequence of a step started anew, and the payload beside it.
+// every sequence of a step started anew, and the payload beside it. Below
+// 2 GiB, which is gRPC's own limit.
 int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size);
 int64_t MaxResultBytes(const PlanLimits& limits);
 

@@ -1,0 +1,183 @@
+// sluice-stage: serves a range of a model's layers. See README.md.
+#include <absl/flags/flag.h>
+#include <absl/flags/parse.h>
+#include <absl/flags/usage.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "common/base/flag_names.h"
+#include "common/base/log.h"
+#include "services/stage/stage_server.h"
+
+ABSL_FLAG(std::string, listen, "127.0.0.1:0",
+          "gRPC address, host:port; port 0: the system chooses");
+ABSL_FLAG(std::string, model, "", "model folder or .gguf file");
+ABSL_FLAG(std::string, layers, "",
+          "layers to serve, first-last (0-7: eight layers); auto: an even "
+          "split by --stage-index and --num-stages; empty: all");
+ABSL_FLAG(int32_t, stage_index, 0, "which part of an even split, from 0");
+ABSL_FLAG(int32_t, num_stages, 1, "parts of an even split");
+ABSL_FLAG(int32_t, ranks, 1, "tensor-parallel ranks in this process");
+ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
+ABSL_FLAG(std::string, weights, "auto", "auto, bf16 or f32");
+ABSL_FLAG(std::string, isa, "auto", "auto, avx512, avx2 or portable");
+ABSL_FLAG(int32_t, kv_blocks, 0,
+          "KV cache blocks of 16 tokens; 0: from the memory at hand");
+ABSL_FLAG(int32_t, max_context, 0,
+          "positions of one sequence; 0: the model's, at most 8192");
+ABSL_FLAG(int32_t, max_step_tokens, 512, "tokens of one step");
+ABSL_FLAG(int32_t, max_sequences, 256, "sequences alive at once");
+ABSL_FLAG(std::string, metrics_listen, "",
+          "HTTP address of /metrics, /livez and /readyz; empty: none");
+ABSL_FLAG(std::string, tls_cert, "", "PEM file: this stage's certificate");
+ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
+ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the peers");
+ABSL_FLAG(bool, insecure, false, "plain text beyond loopback");
+ABSL_FLAG(double, peer_timeout, 10,
+          "seconds of silence after which a peer is lost");
+ABSL_FLAG(std::string, port_file, "",
+          "file that the chosen address is written to");
+
+namespace sluice {
+namespace {
+
+constexpr auto kDrainTime = std::chrono::seconds(5);
+
+StatusOr<LayerChoice> ParseLayers(const std::string& text) {
+  LayerChoice choice;
+  if (text.empty()) return choice;
+  if (text == "auto") {
+    choice.index = absl::GetFlag(FLAGS_stage_index);
+    choice.parts = absl::GetFlag(FLAGS_num_stages);
+    if (choice.parts >= 1) return choice;
+    return InvalidArgument("--num-stages must be positive, got ", choice.parts);
+  }
+  const char* end = text.data() + text.size();
+  int32_t last = 0;
+  auto parsed = std::from_chars(text.data(), end, choice.first);
+  if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '-') {
+    parsed = std::from_chars(parsed.ptr + 1, end, last);
+    if (parsed.ec == std::errc() && parsed.ptr == end && last >= 0 &&
+        last < INT32_MAX) {
+      choice.last = last + 1;
+      return choice;
+    }
+  }
+  return InvalidArgument("--layers must be first-last or auto, got '", text,
+                         "'");
+}
+
+StatusOr<WeightsMode> ParseWeights(const std::string& text) {
+  if (text == "auto") return WeightsMode::kAuto;
+  if (text == "bf16") return WeightsMode::kBf16;
+  if (text == "f32") return WeightsMode::kF32;
+  return InvalidArgument("--weights must be auto, bf16 or f32, got '", text,
+                         "'");
+}
+
+StatusOr<StageServerOptions> OptionsFromFlags() {
+  StageServerOptions options;
+  options.listen = absl::GetFlag(FLAGS_listen);
+  options.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  SLUICE_ASSIGN_OR_RETURN(options.layers,
+                          ParseLayers(absl::GetFlag(FLAGS_layers)));
+  StageOptions& stage = options.stage;
+  stage.model_path = absl::GetFlag(FLAGS_model);
+  if (stage.model_path.empty()) return InvalidArgument("--model is needed");
+  stage.ranks = absl::GetFlag(FLAGS_ranks);
+  stage.threads = absl::GetFlag(FLAGS_threads);
+  SLUICE_ASSIGN_OR_RETURN(stage.weights,
+                          ParseWeights(absl::GetFlag(FLAGS_weights)));
+  stage.isa = absl::GetFlag(FLAGS_isa);
+  stage.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
+  stage.max_context = absl::GetFlag(FLAGS_max_context);
+  stage.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  stage.max_sequences = absl::GetFlag(FLAGS_max_sequences);
+  rpc::TransportOptions& transport = options.transport;
+  transport.tls_cert = absl::GetFlag(FLAGS_tls_cert);
+  transport.tls_key = absl::GetFlag(FLAGS_tls_key);
+  transport.tls_ca = absl::GetFlag(FLAGS_tls_ca);
+  transport.insecure = absl::GetFlag(FLAGS_insecure);
+  transport.peer_timeout = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(absl::GetFlag(FLAGS_peer_timeout)));
+  return options;
+}
+
+// Whole or not at all: a reader never sees half an address.
+Status WritePortFile(const std::string& path, const std::string& address) {
+  if (path.empty()) return OkStatus();
+  const std::string draft = path + ".tmp";
+  std::ofstream out(draft);
+  out << address << "\n";
+  out.close();
+  if (!out || std::rename(draft.c_str(), path.c_str()) != 0) {
+    return Unavailable("--port-file ", path, " cannot be written");
+  }
+  return OkStatus();
+}
+
+// Signals are taken by the main thread alone; call before any other starts.
+sigset_t BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+// Returns when asked to end, or with the reason why the model cannot be
+// loaded.
+Status ServeUntilSignal(StageServer& server, const sigset_t& signals) {
+  Status loaded = DeadlineExceeded("");
+  while (loaded.code() == StatusCode::kDeadlineExceeded) {
+    const timespec now{0, 0};
+    if (sigtimedwait(&signals, nullptr, &now) > 0) {
+      LogInfo("asked to end while loading");
+      std::_Exit(0);  // reading cannot be broken off; nothing else to lose
+    }
+    loaded = server.WaitLoaded(Clock::now() + std::chrono::milliseconds(100));
+  }
+  SLUICE_RETURN_IF_ERROR(loaded);
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  LogInfo("signal ", signal_number, ": draining; a second one ends at once");
+  return OkStatus();
+}
+
+Status Run(const sigset_t& signals) {
+  SLUICE_ASSIGN_OR_RETURN(StageServerOptions options, OptionsFromFlags());
+  SLUICE_ASSIGN_OR_RETURN(const auto server,
+                          StageServer::Start(std::move(options)));
+  LogInfo("listening on ", server->address());
+  SLUICE_RETURN_IF_ERROR(
+      WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
+  SLUICE_RETURN_IF_ERROR(ServeUntilSignal(*server, signals));
+  // The default action: a second signal ends the process.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  server->Drain(Clock::now() + kDrainTime);
+  server->Stop();
+  LogInfo("stopped");
+  return OkStatus();
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "serves a range of a model's layers to a gateway\n"
+      "  sluice-stage --model PATH --listen 127.0.0.1:7001 --layers 0-14");
+  sluice::AcceptDashesInFlags(argc, argv);
+  absl::ParseCommandLine(argc, argv);
+  const sluice::Status status = sluice::Run(sluice::BlockSignals());
+  if (status.ok()) return 0;
+  sluice::LogError(sluice::Message(status));
+  return 1;
+}

@@ -1,0 +1,32 @@
+#ifndef SLUICE_SERVICES_STAGE_SESSION_LIVE_H_
+#define SLUICE_SERVICES_STAGE_SESSION_LIVE_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "common/rpc/credited_sender.h"
+#include "services/stage/control_stream.h"
+#include "services/stage/results_stream.h"
+#include "services/stage/stage_session.h"
+#include "services/stage/steps_stream.h"
+
+namespace sluice {
+
+// The current epoch: its streams and counts. Guarded by the session's mutex.
+struct StageSession::Live {
+  Assignment assignment;
+  bool assigned = false;  // Assigned was answered
+  bool broken = false;    // Failure was sent
+  std::shared_ptr<StepsStream> input;
+  std::shared_ptr<rpc::CreditedSender> next;
+  std::deque<int64_t> sent_ns;  // frames that `next` has not acknowledged
+  std::shared_ptr<ResultsStream> results;
+  std::deque<v1::StepResult> early_results;  // before there was a reader
+  uint64_t accepted = 0;                     // steps
+  uint64_t done = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_SERVICES_STAGE_SESSION_LIVE_H_

@@ -1,0 +1,282 @@
+// StageSession's way of a step: from the predecessor to the runner, and from
+// there to the successor or the gateway.
+#include <utility>
+
+#include "common/rpc/payload_frame.h"
+#include "common/rpc/transport.h"
+#include "common/wire/types.h"
+#include "services/stage/session_live.h"
+#include "services/stage/stage_checks.h"
+#include "services/stage/stage_metrics.h"
+#include "services/stage/stage_session.h"
+
+namespace sluice {
+namespace {
+
+constexpr char kStepsMethod[] = "/sluice.v1.Stage/Steps";
+constexpr size_t kMaxAckBytes = 4096;
+
+grpc::ByteBuffer NextHello(const Assignment& assignment,
+                           const StageInfo& info) {
+  v1::StepFrame frame;
+  v1::StepsHello* hello = frame.mutable_hello();
+  hello->set_protocol_version(wire::kProtocolVersion);
+  hello->set_replica(assignment.replica.value());
+  hello->set_epoch(assignment.epoch.value());
+  hello->set_model_digest(info.model_digest);
+  hello->set_numerics(info.numerics);
+  hello->set_layer(info.last_layer);
+  hello->set_hidden_size(info.hidden_size);
+  return rpc::JoinPayload(frame, 0, Buffer());
+}
+
+}  // namespace
+
+// The successor --------------------------------------------------------------
+
+void StageSession::OpenNext(const Assignment& assignment) {
+  const Epoch epoch = assignment.epoch;
+  const auto weak = weak_from_this();
+  rpc::CreditedSenderEvents events;
+  events.on_ready = [weak, epoch] {
+    if (auto self = weak.lock()) self->OnNextReady(epoch);
+  };
+  events.on_ack = [weak](const grpc::ByteBuffer& frame) {
+    auto split = rpc::SplitPayload(frame, 0, kMaxAckBytes);
+    if (!split.ok()) return;
+    auto ack = rpc::ParseHead<v1::StepAck>(split->head);
+    if (!ack.ok()) return;
+    if (auto self = weak.lock()) self->OnNextAck(*ack);
+  };
+  events.on_end = [weak, epoch](const Status& status) {
+    if (auto self = weak.lock()) self->OnNextEnd(epoch, status);
+  };
+  Status status;
+  {
+    // The callbacks come from other threads and wait for this lock.
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+    rpc::TransportOptions transport = options_.transport;
+    transport.max_message_bytes =
+        wire::MaxFrameBytes(assignment.limits.plan, info_.hidden_size);
+    auto channel = rpc::Connect(assignment.next_address, transport);
+    status = channel.status();
+    if (status.ok()) {
+      const size_t credits =
+          static_cast<size_t>(assignment.limits.max_steps_in_flight);
+      live_->next = rpc::CreditedSender::Open(
+          {*channel, kStepsMethod, NextHello(assignment, info_), credits,
+           2 * credits},
+          std::move(events));
+    }
+  }
+  if (!status.ok()) AnswerAssign(epoch, status);
+}
+
+void StageSession::OnNextReady(Epoch epoch) {
+  {
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+  }
+  AnswerAssign(epoch, OkStatus());
+}
+
+void StageSession::OnNextAck(const v1::StepAck& ack) {
+  MutexLock lock(mutex_);
+  if (live_ == nullptr || live_->sent_ns.empty() ||
+      ack.header().epoch() != live_->assignment.epoch.value()) {
+    return;
+  }
+  const int64_t round_trip = MonotonicNanos() - live_->sent_ns.front();
+  live_->sent_ns.pop_front();
+  if (options_.metrics == nullptr) return;
+  options_.metrics->OnHop(round_trip - ack.compute_ns() - ack.wait_ns());
+}
+
+void StageSession::OnNextEnd(Epoch epoch, const Status& status) {
+  bool assigned = false;
+  std::string address;
+  {
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+    assigned = live_->assigned;
+    address = live_->assignment.next_address;
+  }
+  const Status why =
+      status.ok() ? Unavailable("successor ", address, " ended the stream")
+                  : Annotate(status, "successor ", address);
+  if (assigned) {
+    Fail(epoch, v1::FAILURE_SIDE_SUCCESSOR, why);
+  } else {
+    AnswerAssign(epoch, why);
+  }
+}
+
+// Steps and results ----------------------------------------------------------
+
+StatusOr<StageSession::InputTerms> StageSession::OnStepsHello(
+    const v1::StepsHello& hello, std::shared_ptr<StepsStream> steps) {
+  MutexLock lock(mutex_);
+  if (draining_) return Unavailable("this stage is shutting down");
+  if (live_ == nullptr) {
+    return FailedPrecondition("this stage has no epoch, the hello names ",
+                              hello.epoch());
+  }
+  const Assignment& assignment = live_->assignment;
+  if (hello.epoch() != assignment.epoch.value() ||
+      hello.replica() != assignment.replica.value()) {
+    return FailedPrecondition("this stage is in epoch ", assignment.epoch,
+                              " of replica ", assignment.replica,
+                              ", the hello names epoch ", hello.epoch(),
+                              " of replica ", hello.replica());
+  }
+  SLUICE_RETURN_IF_ERROR(CheckStepsHello(hello, info_));
+  if (live_->input != nullptr) {
+    return FailedPrecondition("this stage has a predecessor's stream already");
+  }
+  live_->input = std::move(steps);
+  return InputTerms{assignment, info_.is_first() ? 0 : info_.hidden_size,
+                    runner_};
+}
+
+Status StageSession::OnStepInput(StepInput input, int64_t wire_bytes) {
+  StepRunner* runner = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (draining_) return Unavailable("this stage is shutting down");
+    if (live_ == nullptr || live_->assignment.epoch != input.plan.epoch) {
+      return OkStatus();  // stale
+    }
+    ++live_->accepted;
+    runner = runner_;
+  }
+  if (options_.metrics != nullptr) {
+    options_.metrics->OnWire(StageMetrics::Peer::kPrevious, wire_bytes);
+  }
+  return runner->Push(std::move(input));
+}
+
+void StageSession::OnStepsEnd(const StepsStream* steps, const Status& status) {
+  Epoch epoch;
+  {
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->input.get() != steps) return;
+    live_->input = nullptr;
+    if (draining_) return;
+    epoch = live_->assignment.epoch;
+  }
+  Fail(epoch, v1::FAILURE_SIDE_PREDECESSOR,
+       status.ok() ? Cancelled("the predecessor ended its stream")
+                   : Annotate(status, "stream of steps"));
+}
+
+Status StageSession::OnResults(const v1::ResultsRequest& request,
+                               std::shared_ptr<ResultsStream> results) {
+  MutexLock lock(mutex_);
+  if (live_ == nullptr || request.epoch() != live_->assignment.epoch.value() ||
+      request.replica() != live_->assignment.replica.value()) {
+    return FailedPrecondition(
+        "this stage is in epoch ",
+        live_ == nullptr ? Epoch(0) : live_->assignment.epoch,
+        ", results were asked for of epoch ", request.epoch(), " of replica ",
+        request.replica());
+  }
+  if (!info_.is_last()) {
+    return FailedPrecondition("this stage ends at layer ", info_.last_layer,
+                              " of ", info_.num_layers,
+                              ": results come from the last stage");
+  }
+  if (live_->results != nullptr) {
+    return FailedPrecondition("the results of this epoch are being read");
+  }
+  live_->results = std::move(results);
+  for (v1::StepResult& early : live_->early_results) {
+    live_->results->Send(std::move(early));
+  }
+  live_->early_results.clear();
+  return OkStatus();
+}
+
+void StageSession::OnResultsEnd(const ResultsStream* results) {
+  MutexLock lock(mutex_);
+  if (live_ != nullptr && live_->results.get() == results) {
+    live_->results = nullptr;
+  }
+}
+
+void StageSession::OnStep(StepOutput output) {
+  if (options_.metrics != nullptr) options_.metrics->OnStep(output);
+  const Epoch epoch = output.plan.epoch;
+  const StepId step = output.plan.step_id;
+  std::shared_ptr<StepsStream> input;
+  std::shared_ptr<rpc::CreditedSender> next;
+  {
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+    input = live_->input;
+    next = live_->next;
+    if (next != nullptr) live_->sent_ns.push_back(MonotonicNanos());
+  }
+  Status status;
+  if (output.result.has_value()) {
+    SendResult(wire::ToProto(*output.result));
+  } else if (next != nullptr) {
+    status = SendOn(*next, std::move(output));
+  }
+  if (input != nullptr) input->SendAck(step, output.timing);
+  if (!status.ok()) Fail(epoch, v1::FAILURE_SIDE_SUCCESSOR, status);
+  NoteStepDone();
+}
+
+Status StageSession::SendOn(rpc::CreditedSender& next, StepOutput output) {
+  const int64_t begin = MonotonicNanos();
+  grpc::ByteBuffer frame =
+      rpc::JoinPayload(wire::StepFrameHead(output.plan, begin),
+                       wire::kHiddenStatesField, std::move(output.hidden.data));
+  if (options_.metrics != nullptr) {
+    options_.metrics->OnSerialized(MonotonicNanos() - begin);
+    options_.metrics->OnWire(StageMetrics::Peer::kNext,
+                             static_cast<int64_t>(frame.Length()));
+  }
+  return Annotate(next.SendFrame(std::move(frame)), "step ",
+                  output.plan.step_id, " to the successor");
+}
+
+void StageSession::SendResult(v1::StepResult result) {
+  if (options_.metrics != nullptr) {
+    options_.metrics->OnWire(StageMetrics::Peer::kGateway,
+                             static_cast<int64_t>(result.ByteSizeLong()));
+  }
+  const Epoch epoch(result.header().epoch());
+  bool lost = false;
+  {
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+    const size_t limit =
+        static_cast<size_t>(live_->assignment.limits.max_steps_in_flight);
+    if (live_->results != nullptr) {
+      lost = !live_->results->Send(std::move(result));
+    } else if (live_->early_results.size() < limit) {
+      live_->early_results.push_back(std::move(result));
+    } else {
+      lost = true;
+    }
+  }
+  if (lost)
+    Fail(epoch, v1::FAILURE_SIDE_SELF,
+         ResourceExhausted("the gateway reads no results"));
+}
+
+void StageSession::OnStepError(Epoch epoch, StepId step, Status why) {
+  std::shared_ptr<StepsStream> input;
+  {
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+    input = live_->input;
+  }
+  const Status status = Annotate(why, "step ", step);
+  Fail(epoch, v1::FAILURE_SIDE_SELF, status);
+  if (input != nullptr) input->End(status);
+}
+
+}  // namespace sluice

@@ -1,0 +1,33 @@
+#ifndef SLUICE_SERVICES_STAGE_STAGE_CHECKS_H_
+#define SLUICE_SERVICES_STAGE_STAGE_CHECKS_H_
+
+#include "common/base/status.h"
+#include "common/model/stage.h"
+#include "common/wire/stage.h"
+
+// What a stage compares before it believes a peer. Every refusal names both
+// sides' values.
+namespace sluice {
+
+wire::StageIdentity IdentityOf(const StageInfo& info);
+// What this stage takes, with `max_steps_in_flight` of its own.
+wire::PipelineLimits LimitsOf(const StageInfo& info,
+                              int32_t max_steps_in_flight);
+
+// FAILED_PRECONDITION unless the peer speaks our protocol version.
+Status CheckVersion(uint32_t version);
+
+// Whether a stage with `info` and `own` limits can take its place in a
+// pipeline with `limits` and the successor that `assign` names.
+// FAILED_PRECONDITION otherwise.
+Status CheckAssignment(const v1::Assign& assign,
+                       const wire::PipelineLimits& limits,
+                       const StageInfo& info, const wire::PipelineLimits& own);
+
+// Whether the predecessor's hello is about the model, layer and sizes that
+// this stage serves. FAILED_PRECONDITION otherwise.
+Status CheckStepsHello(const v1::StepsHello& hello, const StageInfo& info);
+
+}  // namespace sluice
+
+#endif  // SLUICE_SERVICES_STAGE_STAGE_CHECKS_H_

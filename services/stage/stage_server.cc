@@ -1,0 +1,261 @@
+#include "services/stage/stage_server.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/concurrency/named_thread.h"
+#include "common/metrics/metrics_server.h"
+#include "common/metrics/process_metrics.h"
+#include "common/model/model_config.h"
+#include "common/model/stage_loop.h"
+#include "common/rpc/transport.h"
+#include "common/weights/model_file.h"
+#include "services/stage/load_progress.h"
+#include "services/stage/stage_metrics.h"
+#include "services/stage/stage_service.h"
+#include "services/stage/stage_session.h"
+
+namespace sluice {
+namespace {
+
+constexpr int32_t kDefaultMaxContext = 8192;
+
+// The model's loop as the session calls it.
+class LoopRunner : public StepRunner {
+ public:
+  explicit LoopRunner(StageLoop* loop) : loop_(loop) {}
+  Status Push(StepInput input) override {
+    return loop_->Push(std::move(input));
+  }
+  void Reset(Epoch epoch) override { loop_->Reset(epoch); }
+  StageLoopStats Stats() const override { return loop_->Stats(); }
+
+ private:
+  StageLoop* const loop_;
+};
+
+// Limits of the messages, before the model is loaded.
+int64_t MaxMessageBytes(const StageOptions& options,
+                        const ModelConfig& config) {
+  PlanLimits limits;
+  limits.max_step_tokens = options.max_step_tokens;
+  limits.max_sequences = options.max_sequences;
+  limits.max_context =
+      options.max_context != 0 ? options.max_context : kDefaultMaxContext;
+  limits.vocab_size = config.vocab_size;
+  return std::max(wire::MaxFrameBytes(limits, config.hidden_size),
+                  wire::MaxResultBytes(limits));
+}
+
+Status CheckOptions(const StageServerOptions& options) {
+  if (options.stage.max_step_tokens < 1 || options.stage.max_sequences < 1) {
+    return InvalidArgument(
+        "max_step_tokens and max_sequences must be positive, got ",
+        options.stage.max_step_tokens, " and ", options.stage.max_sequences);
+  }
+  if (options.max_steps_in_flight < 1 || options.max_steps_in_flight > 1024) {
+    return InvalidArgument("max_steps_in_flight must be between 1 and 1024, ",
+                           "got ", options.max_steps_in_flight);
+  }
+  return rpc::CheckAddress(options.listen, options.transport);
+}
+
+}  // namespace
+
+StatusOr<LayerChoice> ResolveLayers(const LayerChoice& choice,
+                                    int32_t num_layers) {
+  LayerChoice layers;
+  if (choice.parts == 0) {
+    layers.first = choice.first;
+    layers.last = choice.last == -1 ? num_layers : choice.last;
+  } else {
+    if (choice.parts < 1 || choice.parts > num_layers || choice.index < 0 ||
+        choice.index >= choice.parts) {
+      return InvalidArgument("stage ", choice.index, " of ", choice.parts,
+                             " stages: the model has ", num_layers, " layers");
+    }
+    const int32_t each = num_layers / choice.parts;
+    const int32_t longer = num_layers % choice.parts;
+    layers.first = choice.index * each + std::min(choice.index, longer);
+    layers.last = layers.first + each + (choice.index < longer ? 1 : 0);
+  }
+  if (layers.first < 0 || layers.first >= layers.last ||
+      layers.last > num_layers) {
+    return InvalidArgument("layers ", layers.first, " to ", layers.last - 1,
+                           ": the model has layers 0 to ", num_layers - 1);
+  }
+  return layers;
+}
+
+class StageServer::Impl {
+ public:
+  Impl(StageServerOptions options, const LayerChoice& layers)
+      : options_(std::move(options)),
+        registry_({{"stage", Cat(layers.first, "-", layers.last - 1)},
+                   {"replica", "0"}}),
+        metrics_(&registry_),
+        session_(std::make_shared<StageSession>(StageSessionOptions{
+            options_.transport, options_.max_steps_in_flight, &metrics_})),
+        service_(MakeStageService(session_, &metrics_)) {
+    options_.stage.first_layer = layers.first;
+    options_.stage.last_layer = layers.last;
+  }
+  ~Impl() { Stop(); }
+
+  Status Start() {
+    SLUICE_ASSIGN_OR_RETURN(
+        server_,
+        rpc::Listen(options_.listen, options_.transport, service_.get()));
+    metrics::AddProcessMetrics(registry_, "stage", options_.stage.isa);
+    registry_.OnScrape([this] { CopyStats(); });
+    if (!options_.metrics_listen.empty()) {
+      SLUICE_ASSIGN_OR_RETURN(
+          metrics_server_,
+          metrics::MetricsServer::Start({options_.metrics_listen, &registry_,
+                                         [this] { return Readiness(); }}));
+    }
+    loader_ = NamedThread("stage-load", [this] { Load(); });
+    return OkStatus();
+  }
+
+  Status WaitLoaded(TimePoint deadline) {
+    MutexLock lock(mutex_);
+    while (!outcome_.has_value()) {
+      if (!loaded_.WaitUntil(mutex_, deadline)) break;
+    }
+    if (outcome_.has_value()) return *outcome_;
+    return DeadlineExceeded("the model is still being loaded");
+  }
+
+  const StageInfo* info() {
+    MutexLock lock(mutex_);
+    return outcome_.has_value() && outcome_->ok() ? &stage_->info() : nullptr;
+  }
+
+  void Drain(TimePoint deadline) {
+    metrics_.SetState(StageMetrics::State::kDraining);
+    if (server_.server != nullptr) rpc::SetReady(*server_.server, false);
+    session_->Drain(deadline);
+  }
+
+  void Stop() {
+    session_->Shutdown();
+    if (server_.server != nullptr) {
+      // Streams have ended with a reason; what still lives is cut off soon.
+      server_.server->Shutdown(std::chrono::system_clock::now() +
+                               std::chrono::milliseconds(500));
+    }
+    loader_.Join();
+    metrics_server_.reset();
+    if (loop_ != nullptr) loop_->Stop();
+  }
+
+  const std::string& address() const { return server_.address; }
+  int metrics_port() const {
+    return metrics_server_ == nullptr ? 0 : metrics_server_->port();
+  }
+
+ private:
+  void Load() {
+    StageOptions options = options_.stage;
+    options.progress = [this](uint64_t done, uint64_t total) {
+      session_->SetLoading(progress_.Report(done, total));
+    };
+    auto stage = Stage::Load(options);
+    if (stage.ok()) {
+      stage_ = *std::move(stage);
+      loop_ = std::make_unique<StageLoop>(stage_.get(), session_.get(),
+                                          2 * options_.max_steps_in_flight);
+      loop_->Start();
+      runner_ = std::make_unique<LoopRunner>(loop_.get());
+      metrics_.OnLoaded(stage_->info());
+      session_->SetLoaded(stage_->info(), runner_.get());
+      rpc::SetReady(*server_.server, true);
+      LogLoaded();
+    } else {
+      metrics_.SetState(StageMetrics::State::kFailed);
+      session_->SetLoading(Cat("loading failed: ", Message(stage.status())));
+    }
+    {
+      MutexLock lock(mutex_);
+      outcome_ = stage.status();
+    }
+    loaded_.NotifyAll();
+  }
+
+  void LogLoaded() const {
+    const StageInfo& info = stage_->info();
+    LogInfo("loaded ", info.model_name, " layers ", info.first_layer, " to ",
+            info.last_layer - 1, " of ", info.num_layers, " in ",
+            info.load_seconds, " s: ", info.weights_bytes / 1000000,
+            " MB of weights as ", info.weights_dtype, ", ",
+            info.limits.num_blocks, " KV blocks (", info.kv_bytes / 1000000,
+            " MB), ", info.ranks, " ranks, ", info.threads, " threads, ",
+            info.isa);
+  }
+
+  void CopyStats() {
+    MutexLock lock(mutex_);
+    if (outcome_.has_value() && outcome_->ok()) {
+      metrics_.OnStats(loop_->Stats());
+    }
+  }
+
+  metrics::Readiness Readiness() {
+    const bool draining = session_->draining();
+    const bool ready = info() != nullptr && !draining;
+    const char* state = ready ? "ready" : draining ? "draining" : "loading";
+    return {ready,
+            Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"", state,
+                "\",\"held\":", session_->held() ? "true" : "false",
+                ",\"epoch\":", session_->epoch(), "}")};
+  }
+
+  StageServerOptions options_;
+  LoadProgress progress_;
+  metrics::Registry registry_;
+  StageMetrics metrics_;
+  // Destroyed from the end: the loop before the session that it reports to,
+  // the server before the service.
+  const std::shared_ptr<StageSession> session_;
+  std::unique_ptr<Stage> stage_;
+  std::unique_ptr<StageLoop> loop_;
+  std::unique_ptr<LoopRunner> runner_;
+  const std::unique_ptr<grpc::Service> service_;
+  rpc::ListeningServer server_;
+  std::unique_ptr<metrics::MetricsServer> metrics_server_;
+  Mutex mutex_;
+  CondVar loaded_;
+  std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
+  NamedThread loader_;
+};
+
+StatusOr<std::unique_ptr<StageServer>> StageServer::Start(
+    StageServerOptions options) {
+  SLUICE_RETURN_IF_ERROR(CheckOptions(options));
+  SLUICE_ASSIGN_OR_RETURN(const auto model,
+                          weights::OpenModel(options.stage.model_path));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(model->config()));
+  SLUICE_ASSIGN_OR_RETURN(const LayerChoice layers,
+                          ResolveLayers(options.layers, config.num_layers));
+  options.transport.max_message_bytes = MaxMessageBytes(options.stage, config);
+  auto impl = std::make_unique<Impl>(std::move(options), layers);
+  SLUICE_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<StageServer>(new StageServer(std::move(impl)));
+}
+
+StageServer::StageServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StageServer::~StageServer() = default;
+const std::string& StageServer::address() const { return impl_->address(); }
+int StageServer::metrics_port() const { return impl_->metrics_port(); }
+Status StageServer::WaitLoaded(TimePoint deadline) {
+  return impl_->WaitLoaded(deadline);
+}
+const StageInfo* StageServer::info() const { return impl_->info(); }
+void StageServer::Drain(TimePoint deadline) { impl_->Drain(deadline); }
+void StageServer::Stop() { impl_->Stop(); }
+
+}  // namespace sluice

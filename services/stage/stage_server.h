@@ -1,0 +1,77 @@
+#ifndef SLUICE_SERVICES_STAGE_STAGE_SERVER_H_
+#define SLUICE_SERVICES_STAGE_STAGE_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/model/stage.h"
+#include "common/rpc/transport_options.h"
+
+namespace sluice {
+
+// Which of a model's layers a stage serves.
+struct LayerChoice {
+  // Layers [first, last); last -1: to the end. Or an even split: part `index`
+  // of `parts`, if parts is not 0.
+  int32_t first = 0;
+  int32_t last = -1;
+  int32_t index = 0;
+  int32_t parts = 0;
+};
+
+// Layers [first, last) of `num_layers`, resolved. The earlier parts of a
+// split are the longer ones. INVALID_ARGUMENT for layers that do not exist or
+// more parts than layers.
+StatusOr<LayerChoice> ResolveLayers(const LayerChoice& choice,
+                                    int32_t num_layers);
+
+struct StageServerOptions {
+  std::string listen = "127.0.0.1:0";  // port 0: choose one, see address()
+  std::string metrics_listen;          // empty: none
+  LayerChoice layers;
+  StageOptions stage;  // first_layer and last_layer are taken from `layers`
+  rpc::TransportOptions transport;
+  int32_t max_steps_in_flight = 16;
+};
+
+// One stage as a process serves it: model, loop, gRPC server, metrics. The
+// address is bound before the model is loaded; until then gateways are
+// answered UNAVAILABLE with the progress. Threads: "stage-load" while
+// loading, "stage-loop", the model's ranks, "metrics", and gRPC's own.
+class StageServer {
+ public:
+  // Binds and begins to load. Errors: INVALID_ARGUMENT for options and
+  // models that cannot be, NOT_FOUND for files, UNAVAILABLE for an address
+  // in use.
+  static StatusOr<std::unique_ptr<StageServer>> Start(
+      StageServerOptions options);
+  ~StageServer();  // Stop
+  StageServer(const StageServer&) = delete;
+  StageServer& operator=(const StageServer&) = delete;
+
+  const std::string& address() const;  // with the chosen port
+  int metrics_port() const;            // 0: none
+
+  // Waits until the model is loaded, or cannot be; at most until `deadline`,
+  // then DEADLINE_EXCEEDED.
+  Status WaitLoaded(TimePoint deadline);
+  // Null until loaded.
+  const StageInfo* info() const;
+
+  // Takes no new step and waits for those under way, at most until
+  // `deadline`.
+  void Drain(TimePoint deadline);
+  // Ends all streams with UNAVAILABLE and joins every thread. Idempotent.
+  void Stop();
+
+ private:
+  class Impl;
+  explicit StageServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_SERVICES_STAGE_STAGE_SERVER_H_

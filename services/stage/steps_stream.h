@@ -1,0 +1,44 @@
+#ifndef SLUICE_SERVICES_STAGE_STEPS_STREAM_H_
+#define SLUICE_SERVICES_STAGE_STEPS_STREAM_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "common/base/mutex.h"
+#include "common/rpc/server_stream.h"
+#include "services/stage/stage_session.h"
+
+namespace sluice {
+
+// Steps' handler: takes frames apart, checks them against the epoch's limits
+// and hands them to the session; answers with acks.
+class StepsStream
+    : public rpc::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  StepsStream(rpc::ServerStreamOptions options,
+              std::shared_ptr<StageSession> session)
+      : ServerStream(std::move(options)), session_(std::move(session)) {}
+
+  // The oldest step that is not acknowledged has been computed.
+  void SendAck(StepId step, const StepTiming& timing);
+
+ private:
+  void OnMessage(grpc::ByteBuffer& frame) override;
+  void OnEnd(const Status& status) override;
+  Status OnFrame(const grpc::ByteBuffer& frame);
+  Status OnHello(const v1::StepsHello& hello);
+  Status OnStep(const v1::Step& step, Buffer payload, int64_t wire_bytes);
+
+  const std::shared_ptr<StageSession> session_;
+  std::optional<StageSession::InputTerms> terms_;  // after the hello
+  Mutex mutex_;
+  std::deque<int64_t> received_ns_ ABSL_GUARDED_BY(mutex_);  // not yet acked
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_SERVICES_STAGE_STEPS_STREAM_H_
