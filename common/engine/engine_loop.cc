@@ -36,11 +36,12 @@ struct PipelineUp {
 struct PipelineLost {
   Status why;
 };
-struct PipelineBroken {
+struct ResultFlood {};
+struct BadLimits {
   Status why;
 };
 using Command = std::variant<Submission, CancelCommand, StepResult, PipelineUp,
-                             PipelineLost, PipelineBroken>;
+                             PipelineLost, ResultFlood, BadLimits>;
 
 SchedulerOptions ForScheduler(const EngineOptions& options) {
   SchedulerOptions result;
@@ -117,7 +118,9 @@ class EngineLoop::Impl {
   void Handle(StepResult& result);
   void Handle(PipelineUp& up);
   void Handle(PipelineLost& lost);
-  void Handle(PipelineBroken& broken);
+  void Handle(ResultFlood& flood);
+  void Handle(BadLimits& bad);
+  void GiveUpPipeline(const Status& why);
   void Emit(SequenceEvents events);
   void EndOne(SequenceId id, FinalEvent event);
   void SubmitPlans();
@@ -249,8 +252,7 @@ void EngineLoop::Impl::OnStepResult(StepResult result) {
   MutexLock lock(mutex_);
   if (stopping_ || queued_results_ > kMaxQueuedResults) return;
   if (++queued_results_ > kMaxQueuedResults) {
-    Push(PipelineBroken{
-        Internal("more than ", kMaxQueuedResults, " unread step results")});
+    Push(ResultFlood());
     return;
   }
   Push(std::move(result));
@@ -261,7 +263,7 @@ void EngineLoop::Impl::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
   MutexLock lock(mutex_);
   if (stopping_) return;
   if (Status status = Check(limits); !status.ok()) {
-    Push(PipelineBroken{Annotate(status, "the pipeline's limits")});
+    Push(BadLimits{Annotate(status, "the pipeline's limits")});
     return;
   }
   up_ = epoch;
@@ -374,8 +376,7 @@ void EngineLoop::Impl::Handle(StepResult& result) {
   const TimePoint now = Clock::now();
   StatusOr<SequenceEvents> events = scheduler_.Commit(std::move(result), now);
   if (!events.ok()) {
-    PipelineBroken broken{events.status()};
-    Handle(broken);
+    GiveUpPipeline(events.status());
     return;
   }
   if (!stale) last_progress_ = now;
@@ -396,16 +397,24 @@ void EngineLoop::Impl::Handle(PipelineLost& lost) {
   Emit(scheduler_.Detach(why_down_));
 }
 
-void EngineLoop::Impl::Handle(PipelineBroken& broken) {
+void EngineLoop::Impl::Handle(ResultFlood&) {
+  if (!scheduler_.attached()) return;  // what was dropped was stale
+  GiveUpPipeline(
+      Internal("more than ", kMaxQueuedResults, " unread step results"));
+}
+
+void EngineLoop::Impl::Handle(BadLimits& bad) { GiveUpPipeline(bad.why); }
+
+void EngineLoop::Impl::GiveUpPipeline(const Status& why) {
   {
     MutexLock lock(mutex_);
     // Unless a newer pipeline has been announced already.
     if (up_ && *up_ == epoch_) up_.reset();
   }
-  LogError("the pipeline is broken: ", Message(broken.why));
-  why_down_ = Unavailable("the pipeline is broken: ", Message(broken.why));
+  LogError("the pipeline is broken: ", Message(why));
+  why_down_ = Unavailable("the pipeline is broken: ", Message(why));
   Emit(scheduler_.Detach(why_down_));
-  executor_->OnPipelineBroken(broken.why);
+  executor_->OnPipelineBroken(why);
 }
 
 void EngineLoop::Impl::Emit(SequenceEvents events) {

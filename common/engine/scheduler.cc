@@ -157,7 +157,7 @@ void Scheduler::EndSequence(Sequence& sequence, FinalEvent event,
   }
   CountEnd(event.reason, *counters_);
   event.stats = sequence.stats;
-  events.push_back({sequence.id, std::move(event)});
+  events.emplace_back(sequence.id, std::move(event));
   journal_.Close(sequence.id);
   sequences_.erase(sequence.id);
 }

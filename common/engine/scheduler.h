@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -35,6 +35,11 @@ struct SchedulerOptions {
 
 // What happened to a sequence: tokens, or its end. After the end nothing.
 struct SequenceEvent {
+  SequenceEvent(SequenceId id, TokenEvent event)
+      : sequence(id), what(std::move(event)) {}
+  SequenceEvent(SequenceId id, FinalEvent event)
+      : sequence(id), what(std::move(event)) {}
+
   SequenceId sequence;
   std::variant<TokenEvent, FinalEvent> what;
 };

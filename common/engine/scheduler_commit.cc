@@ -133,7 +133,7 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
     end = FinalEvent{.reason = FinishReason::kLength};
   }
   if (!event.tokens.empty() || !event.prompt.empty() || !event.logits.empty()) {
-    events.push_back({sequence.id, std::move(event)});
+    events.emplace_back(sequence.id, std::move(event));
   }
   if (end) EndSequence(sequence, *std::move(end), events);
 }

@@ -1,0 +1,277 @@
+#include "common/engine/block_manager.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+using Tables = std::vector<BlockTable>;
+
+std::vector<TokenId> Count(int length, TokenId first = 0) {
+  std::vector<TokenId> tokens(static_cast<size_t>(length));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+size_t Hits(const Tables& tables) { return tables[0].blocks.size(); }
+
+void ExpectSound(const BlockManager& manager,
+                 std::vector<const Tables*> open = {}) {
+  const Status status = manager.CheckIntegrity(open);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// Opens, fills and publishes a sequence.
+Tables Fill(BlockManager& manager, const std::vector<TokenId>& tokens,
+            std::string_view salt = "") {
+  Tables tables = manager.Open(salt, tokens);
+  EXPECT_TRUE(manager.Grow(tables, static_cast<int32_t>(tokens.size())));
+  manager.Publish(tables, tokens);
+  return tables;
+}
+
+TEST(BlockManagerTest, ATableGrowsByOneBlockPerSixteenTokens) {
+  BlockManager manager({.num_blocks = 4});
+  Tables tables = manager.Open("", {});
+  EXPECT_TRUE(manager.Grow(tables, 1));
+  EXPECT_EQ(tables[0].blocks, std::vector<BlockId>{BlockId(0)});
+  EXPECT_TRUE(manager.Grow(tables, 16));
+  EXPECT_EQ(tables[0].blocks.size(), 1u);
+  EXPECT_TRUE(manager.Grow(tables, 17));
+  EXPECT_EQ(tables[0].blocks.size(), 2u);
+  EXPECT_EQ(manager.num_free(), 2);
+  ExpectSound(manager, {&tables});
+  manager.Release(tables);
+  EXPECT_EQ(manager.num_free(), 4);
+  ExpectSound(manager);
+}
+
+TEST(BlockManagerTest, AnEmptyPoolRefusesAndChangesNothing) {
+  BlockManager manager({.num_blocks = 2});
+  Tables tables = manager.Open("", {});
+  ASSERT_TRUE(manager.Grow(tables, 16));
+  EXPECT_FALSE(manager.Grow(tables, 16 * 3));
+  EXPECT_EQ(tables[0].blocks.size(), 1u);
+  EXPECT_EQ(manager.num_free(), 1);
+  ExpectSound(manager, {&tables});
+}
+
+TEST(BlockManagerTest, APublishedPrefixIsFoundAndShared) {
+  BlockManager manager({.num_blocks = 8});
+  const Tables first = Fill(manager, Count(40));
+  std::vector<TokenId> longer = Count(50);
+  const Tables second = manager.Open("", longer);
+  ASSERT_EQ(Hits(second), 2u);
+  EXPECT_EQ(second[0].blocks[0], first[0].blocks[0]);
+  EXPECT_EQ(second[0].blocks[1], first[0].blocks[1]);
+  EXPECT_EQ(manager.num_free(), 5);
+  ExpectSound(manager, {&first, &second});
+}
+
+TEST(BlockManagerTest, WhatIsNotPublishedIsNotFound) {
+  BlockManager manager({.num_blocks = 8});
+  Tables tables = manager.Open("", Count(32));
+  ASSERT_TRUE(manager.Grow(tables, 32));
+  EXPECT_EQ(Hits(manager.Open("", Count(32))), 0u);
+  manager.Publish(tables, Count(31));
+  Tables found = manager.Open("", Count(32));
+  EXPECT_EQ(Hits(found), 1u);
+  manager.Release(found);
+}
+
+TEST(BlockManagerTest, AReleasedPrefixIsFoundAgain) {
+  BlockManager manager({.num_blocks = 4});
+  Tables tables = Fill(manager, Count(32));
+  manager.Release(tables);
+  EXPECT_EQ(manager.num_free(), 4);
+  tables = manager.Open("", Count(32));
+  EXPECT_EQ(Hits(tables), 2u);
+  EXPECT_EQ(manager.num_free(), 2);
+  ExpectSound(manager, {&tables});
+}
+
+TEST(BlockManagerTest, EqualBlocksAfterDifferentPrefixesAreDifferent) {
+  BlockManager manager({.num_blocks = 8});
+  std::vector<TokenId> tokens = Count(32);
+  Fill(manager, tokens);
+  tokens[3] = 99;
+  EXPECT_EQ(Hits(manager.Open("", tokens)), 0u);
+}
+
+TEST(BlockManagerTest, AnotherSaltFindsNothing) {
+  BlockManager manager({.num_blocks = 8});
+  Fill(manager, Count(32), "tenant a");
+  EXPECT_EQ(Hits(manager.Open("tenant b", Count(32))), 0u);
+  EXPECT_EQ(Hits(manager.Open("tenant a", Count(32))), 2u);
+}
+
+TEST(BlockManagerTest, WithoutThePrefixCacheNothingIsFound) {
+  BlockManager manager({.num_blocks = 8, .prefix_cache = false});
+  Fill(manager, Count(32));
+  EXPECT_EQ(Hits(manager.Open("", Count(32))), 0u);
+}
+
+TEST(BlockManagerTest, TheCacheCostsNobodyABlock) {
+  BlockManager manager({.num_blocks = 4});
+  Tables old = Fill(manager, Count(64));
+  manager.Release(old);
+  Tables tables = Fill(manager, Count(64, 100));
+  EXPECT_EQ(manager.num_free(), 0);
+  ExpectSound(manager, {&tables});
+  manager.Release(tables);
+  EXPECT_EQ(Hits(manager.Open("", Count(64))), 0u);
+}
+
+TEST(BlockManagerTest, BlocksThatCannotBeFoundAreReusedFirst) {
+  BlockManager manager({.num_blocks = 4});
+  Tables cached = Fill(manager, Count(32));
+  manager.Release(cached);
+  Tables plain = manager.Open("", {});
+  ASSERT_TRUE(manager.Grow(plain, 32));
+  EXPECT_EQ(Hits(manager.Open("", Count(32))), 2u);
+}
+
+TEST(BlockManagerTest, TheLeastRecentlyFreedPrefixGoesFirstAndItsTailBefore) {
+  BlockManager manager({.num_blocks = 4});
+  Tables a = Fill(manager, Count(32));
+  Tables b = Fill(manager, Count(32, 100));
+  manager.Release(a);
+  manager.Release(b);
+  Tables plain = manager.Open("", {});
+  ASSERT_TRUE(manager.Grow(plain, 16));
+  Tables found_a = manager.Open("", Count(32));
+  EXPECT_EQ(Hits(found_a), 1u) << "the head outlives the tail";
+  manager.Release(found_a);
+  EXPECT_EQ(Hits(manager.Open("", Count(32, 100))), 2u);
+}
+
+TEST(BlockManagerTest, APrefixComputedTwiceStaysFoundWhenOneCopyGoes) {
+  BlockManager manager({.num_blocks = 8});
+  Tables a = manager.Open("", Count(48));
+  Tables b = manager.Open("", Count(48));
+  ASSERT_TRUE(manager.Grow(a, 48) && manager.Grow(b, 48));
+  manager.Publish(a, Count(32));
+  manager.Publish(b, Count(48));
+  ExpectSound(manager, {&a, &b});
+  Tables found = manager.Open("", Count(48));
+  ASSERT_EQ(Hits(found), 3u);
+  EXPECT_EQ(found[0].blocks[0], a[0].blocks[0]);
+  EXPECT_EQ(found[0].blocks[2], b[0].blocks[2]);
+}
+
+TEST(BlockManagerTest, AChildOfAnEvictedPrefixIsNotFoundByItself) {
+  BlockManager manager({.num_blocks = 3});
+  Tables parent = Fill(manager, Count(16));
+  Tables child = Fill(manager, Count(32));  // shares the first block
+  Tables orphan{child};
+  ASSERT_EQ(child[0].blocks[0], parent[0].blocks[0]);
+  // Keep the second block alive alone by releasing the first twice.
+  manager.Release(parent);
+  Tables again = manager.Open("", Count(32));
+  manager.Release(child);
+  ExpectSound(manager, {&again});
+  manager.Release(again);
+  // The tail is evicted before the head: after one allocation only the head
+  // is left.
+  Tables plain = manager.Open("", {});
+  ASSERT_TRUE(manager.Grow(plain, 32));
+  EXPECT_EQ(Hits(manager.Open("", Count(32))), 1u);
+}
+
+TEST(BlockManagerTest, GroupsAgreeOnTheShortestHit) {
+  BlockManager manager({.num_groups = 2, .num_blocks = 4});
+  Tables tables = Fill(manager, Count(48));
+  ASSERT_EQ(tables.size(), 2u);
+  Tables found = manager.Open("", Count(40));
+  EXPECT_EQ(found[0].blocks.size(), 2u);
+  EXPECT_EQ(found[1].blocks.size(), 2u);
+  ExpectSound(manager, {&tables, &found});
+}
+
+TEST(BlockManagerTest, ResetForgetsPrefixesAndMayChangeTheSize) {
+  BlockManager manager({.num_blocks = 4});
+  Tables tables = Fill(manager, Count(32));
+  manager.Release(tables);
+  manager.Reset(9);
+  EXPECT_EQ(manager.num_free(), 9);
+  EXPECT_EQ(Hits(manager.Open("", Count(32))), 0u);
+  ExpectSound(manager);
+}
+
+TEST(BlockManagerTest, IntegrityNamesALostReference) {
+  BlockManager manager({.num_blocks = 4});
+  Tables tables = Fill(manager, Count(32));
+  const Status status = manager.CheckIntegrity({});
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_EQ(Message(status),
+            "KV group 0: block 0 counts 1 references, tables have 0");
+}
+
+TEST(BlockManagerTest, RandomUseKeepsItSoundAndEveryHitHoldsItsTokens) {
+  std::mt19937 random(7);
+  BlockManager manager({.num_groups = 2, .num_blocks = 24});
+  struct Open {
+    Tables tables;
+    std::vector<TokenId> tokens;
+    int32_t published = 0;
+  };
+  std::vector<Open> open;
+  // What was last written to each block, with the whole prefix before it.
+  std::vector<std::vector<std::vector<TokenId>>> written(
+      2, std::vector<std::vector<TokenId>>(24));
+  size_t hits = 0;
+  for (int step = 0; step < 20000; ++step) {
+    const auto pick = [&](size_t n) { return random() % n; };
+    if (open.size() < 6 && pick(3) == 0) {
+      Open entry;
+      // Few distinct prefixes, so that many are shared.
+      const size_t kind = pick(2), length = 1 + pick(6) * 16;
+      for (size_t i = 0; i < length; ++i) {
+        entry.tokens.push_back(static_cast<TokenId>(i / 16 * kind));
+      }
+      entry.tables = manager.Open("", entry.tokens);
+      for (size_t g = 0; g < 2; ++g) {
+        for (size_t i = 0; i < entry.tables[g].blocks.size(); ++i, ++hits) {
+          const std::vector<TokenId> prefix(
+              entry.tokens.begin(),
+              entry.tokens.begin() + static_cast<ptrdiff_t>((i + 1) * 16));
+          const size_t block =
+              static_cast<size_t>(entry.tables[g].blocks[i].value());
+          ASSERT_EQ(written[g][block], prefix);
+        }
+      }
+      open.push_back(std::move(entry));
+    } else if (!open.empty() && pick(2) == 0) {
+      Open& entry = open[pick(open.size())];
+      const int32_t size = static_cast<int32_t>(entry.tokens.size());
+      const size_t before = Hits(entry.tables);
+      if (manager.Grow(entry.tables, size)) {
+        for (size_t g = 0; g < 2; ++g) {
+          for (size_t i = before; i < Hits(entry.tables); ++i) {
+            const size_t end = std::min((i + 1) * 16, entry.tokens.size());
+            written[g][static_cast<size_t>(entry.tables[g].blocks[i].value())] =
+                {entry.tokens.begin(),
+                 entry.tokens.begin() + static_cast<ptrdiff_t>(end)};
+          }
+        }
+        manager.Publish(entry.tables, entry.tokens);
+      }
+    } else if (!open.empty()) {
+      const size_t index = pick(open.size());
+      manager.Release(open[index].tables);
+      open.erase(open.begin() + static_cast<ptrdiff_t>(index));
+    }
+    std::vector<const Tables*> tables;
+    for (const Open& entry : open) tables.push_back(&entry.tables);
+    const Status status = manager.CheckIntegrity(tables);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_GT(hits, 1000u);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,218 @@
+#include "tests/engine/fake_pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+uint64_t Fold(uint64_t digest, TokenId token) {
+  return Mix(digest * 31 + static_cast<uint64_t>(token) + 1);
+}
+
+float LogitOf(uint64_t digest, int32_t token) {
+  return static_cast<float>(Mix(digest + static_cast<uint64_t>(token)) >> 40) /
+         (1 << 24);
+}
+
+TokenResult WithLogprob(TokenId token, int32_t num_logprobs, uint64_t digest) {
+  TokenResult result;
+  result.token = token;
+  if (num_logprobs >= 0) {
+    result.logprob = TokenLogprob{token, -LogitOf(digest, token), 0};
+    for (int32_t i = 0; i < num_logprobs; ++i) {
+      result.top_logprobs.push_back({i, -LogitOf(digest, i), i});
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+uint64_t Digest(const TokenId* tokens, size_t count) {
+  uint64_t digest = 1;
+  for (size_t i = 0; i < count; ++i) digest = Fold(digest, tokens[i]);
+  return digest;
+}
+
+TokenId NextToken(const std::vector<TokenId>& tokens,
+                  const SamplingParams& sampling, int32_t vocab_size) {
+  const uint64_t digest = Digest(tokens.data(), tokens.size());
+  return static_cast<TokenId>(Mix(digest ^ sampling.seed) %
+                              static_cast<uint64_t>(vocab_size));
+}
+
+Expected Undisturbed(const GenerateRequest& request, int32_t vocab_size) {
+  Expected expected;
+  std::vector<TokenId> tokens = request.prompt_tokens;
+  const auto in = [](const std::vector<TokenId>& ids, TokenId id) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  while (static_cast<int32_t>(expected.tokens.size()) < request.max_tokens) {
+    const TokenId token = NextToken(tokens, request.sampling, vocab_size);
+    const bool may_end = static_cast<int32_t>(expected.tokens.size()) >=
+                         request.sampling.min_tokens;
+    if (may_end && (in(request.eos_token_ids, token) ||
+                    in(request.sampling.stop_token_ids, token))) {
+      expected.reason = FinishReason::kStop;
+      return expected;
+    }
+    expected.tokens.push_back(token);
+    tokens.push_back(token);
+  }
+  return expected;
+}
+
+FakePipeline::FakePipeline(Epoch epoch, const PlanLimits& limits)
+    : epoch_(epoch), limits_(limits) {
+  const size_t slots = static_cast<size_t>(limits.num_blocks) * kBlockTokens;
+  slots_.assign(static_cast<size_t>(limits.num_kv_groups),
+                std::vector<uint64_t>(slots));
+}
+
+StatusOr<StepResult> FakePipeline::Run(const StepPlan& plan) {
+  SLUICE_RETURN_IF_ERROR(Validate(plan, limits_));
+  if (plan.epoch != epoch_ || plan.step_id != next_step_) {
+    return Internal("step ", plan.step_id, " of epoch ", plan.epoch,
+                    ", expected ", next_step_, " of ", epoch_);
+  }
+  ++next_step_;
+  for (SequenceId id : plan.ended) {
+    if (sequences_.erase(id) == 0) {
+      return Internal("sequence ", id, " ended and was never started");
+    }
+  }
+  for (const StartedSequence& started : plan.started) {
+    SLUICE_RETURN_IF_ERROR(RunStarted(started));
+  }
+  if (sequences_.size() > static_cast<size_t>(limits_.max_sequences)) {
+    return Internal(sequences_.size(), " sequences, limit ",
+                    limits_.max_sequences);
+  }
+  StepResult result;
+  result.replica = plan.replica;
+  result.epoch = plan.epoch;
+  result.step_id = plan.step_id;
+  for (const Chunk& chunk : plan.chunks) {
+    SLUICE_ASSIGN_OR_RETURN(SequenceResult entry, RunChunk(chunk));
+    if (chunk.logits != LogitsWanted::kNone) {
+      result.sequences.push_back(std::move(entry));
+    }
+  }
+  return result;
+}
+
+Status FakePipeline::RunStarted(const StartedSequence& started) {
+  Known known;
+  known.sampling = started.sampling;
+  known.num_prompt_tokens = started.num_prompt_tokens;
+  known.tokens = started.tokens;
+  known.blocks = started.blocks;
+  if (known.blocks.size() != slots_.size()) {
+    return Internal("sequence ", started.sequence, " has tables for ",
+                    known.blocks.size(), " KV groups");
+  }
+  const auto [it, inserted] =
+      sequences_.emplace(started.sequence, std::move(known));
+  if (!inserted) {
+    return Internal("sequence ", started.sequence, " is known already");
+  }
+  return ReadHistory(
+      it->second,
+      static_cast<int32_t>(started.blocks[0].size()) * kBlockTokens);
+}
+
+uint64_t& FakePipeline::Slot(const Known& known, size_t group,
+                             int32_t position) {
+  const BlockId block =
+      known.blocks[group].at(static_cast<size_t>(position / kBlockTokens));
+  return slots_[group].at(static_cast<size_t>(block.value() * kBlockTokens +
+                                              position % kBlockTokens));
+}
+
+// Positions [0, end) must hold this sequence's own history.
+Status FakePipeline::ReadHistory(const Known& known, int32_t end) const {
+  for (size_t g = 0; g < slots_.size(); ++g) {
+    uint64_t digest = 1;
+    for (int32_t p = 0; p < end; ++p) {
+      digest = Fold(digest, known.tokens.at(static_cast<size_t>(p)));
+      const uint64_t slot = const_cast<FakePipeline*>(this)->Slot(known, g, p);
+      if (slot != digest) {
+        return Internal("position ", p, " of ", end,
+                        " reads another history's slot");
+      }
+    }
+  }
+  return OkStatus();
+}
+
+StatusOr<SequenceResult> FakePipeline::RunChunk(const Chunk& chunk) {
+  const auto it = sequences_.find(chunk.sequence);
+  if (it == sequences_.end()) {
+    return Internal("chunk of unknown sequence ", chunk.sequence);
+  }
+  Known& known = it->second;
+  for (size_t g = 0; g < chunk.new_blocks.size(); ++g) {
+    known.blocks.at(g).insert(known.blocks[g].end(),
+                              chunk.new_blocks[g].begin(),
+                              chunk.new_blocks[g].end());
+  }
+  const int32_t end = chunk.start + static_cast<int32_t>(chunk.tokens.size());
+  for (const auto& blocks : known.blocks) {
+    if (static_cast<int32_t>(blocks.size()) * kBlockTokens < end) {
+      return Internal("the table does not reach position ", end);
+    }
+  }
+  for (size_t i = 0; i < chunk.tokens.size(); ++i) {
+    const size_t position = static_cast<size_t>(chunk.start) + i;
+    if (position >= known.tokens.size() ||
+        known.tokens[position] != chunk.tokens[i]) {
+      return Internal("chunk token ", i, " is not the history's");
+    }
+  }
+  SLUICE_RETURN_IF_ERROR(Annotate(ReadHistory(known, chunk.start), "sequence ",
+                                  chunk.sequence, " at ", chunk.start));
+  tokens_computed_ += end - chunk.start;
+
+  SequenceResult result;
+  result.sequence = chunk.sequence;
+  const bool all = chunk.logits == LogitsWanted::kAll;
+  for (int32_t p = chunk.start; p < end; ++p) {
+    const uint64_t digest =
+        Digest(known.tokens.data(), static_cast<size_t>(p) + 1);
+    for (size_t g = 0; g < slots_.size(); ++g) Slot(known, g, p) = digest;
+    if (all && known.sampling.prompt_logprobs >= 0 &&
+        p + 1 < known.num_prompt_tokens) {
+      result.prompt.push_back(
+          WithLogprob(known.tokens[static_cast<size_t>(p) + 1],
+                      known.sampling.prompt_logprobs, digest));
+    }
+    const bool row =
+        all || (chunk.logits == LogitsWanted::kLast && p + 1 == end);
+    for (int32_t v = 0;
+         row && known.sampling.return_logits && v < limits_.vocab_size; ++v) {
+      result.logits.push_back(LogitOf(digest, v));
+    }
+  }
+  if (chunk.samples) {
+    if (end != static_cast<int32_t>(known.tokens.size())) {
+      return Internal("samples before the end of the history");
+    }
+    const TokenId token =
+        NextToken(known.tokens, known.sampling, limits_.vocab_size);
+    const uint64_t digest = Digest(known.tokens.data(), known.tokens.size());
+    result.sampled.push_back(
+        WithLogprob(token, known.sampling.logprobs, digest));
+    known.tokens.push_back(token);
+  }
+  return result;
+}
+
+}  // namespace sluice

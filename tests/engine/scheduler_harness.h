@@ -1,0 +1,190 @@
+#ifndef SLUICE_TESTS_ENGINE_SCHEDULER_HARNESS_H_
+#define SLUICE_TESTS_ENGINE_SCHEDULER_HARNESS_H_
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/engine/request_check.h"
+#include "common/engine/scheduler.h"
+#include "tests/engine/fake_pipeline.h"
+
+namespace sluice {
+
+// All that a sequence's sink would have seen.
+struct Outcome {
+  std::vector<TokenId> tokens;
+  std::vector<TokenResult> prompt;
+  std::vector<float> logits;
+  std::vector<FinalEvent> ends;  // exactly one, in the end
+  Expected result() const { return {tokens, ends.at(0).reason}; }
+};
+
+// A scheduler on a fake pipeline whose results come back when told to. After
+// every move the scheduler's integrity is asserted.
+class SchedulerHarness {
+ public:
+  SchedulerHarness(const SchedulerOptions& options, const PlanLimits& limits,
+                   int num_stages = 1)
+      : limits_(limits), scheduler_(options, &counters_) {
+    Attach(Epoch(1), num_stages);
+  }
+
+  void Attach(Epoch epoch, int num_stages) {
+    pipeline_ = std::make_unique<FakePipeline>(epoch, limits_);
+    results_.clear();
+    Take(scheduler_.Attach(epoch, limits_, num_stages));
+  }
+
+  SequenceId Add(GenerateRequest request) {
+    EXPECT_TRUE(CheckRequest(request, limits_).ok());
+    const SequenceId id(++last_id_);
+    outcomes_[id];
+    requests_[id] = request;
+    scheduler_.Add(id, std::move(request));
+    Check();
+    return id;
+  }
+
+  void End(SequenceId id, FinishReason reason) {
+    Take(scheduler_.End(id, reason, OkStatus()));
+  }
+
+  // Hands the next plan to the pipeline; nothing if there is none.
+  std::optional<StepPlan> Plan() {
+    std::optional<StepPlan> plan = scheduler_.Plan(now_);
+    Check();
+    if (!plan) return plan;
+    StatusOr<StepResult> result = pipeline_->Run(*plan);
+    EXPECT_TRUE(result.ok()) << result.status() << " in " << *plan;
+    if (!result.ok()) return std::nullopt;
+    results_.push_back(*std::move(result));
+    return plan;
+  }
+
+  // The oldest result that is out, changed before it is committed.
+  StepResult& NextResult() { return results_.front(); }
+
+  // Commits the oldest result; false if none is out.
+  bool Commit() {
+    if (results_.empty()) return false;
+    StepResult result = std::move(results_.front());
+    results_.pop_front();
+    StatusOr<SequenceEvents> events =
+        scheduler_.Commit(std::move(result), now_);
+    EXPECT_TRUE(events.ok()) << events.status();
+    if (events.ok()) Take(*std::move(events));
+    return true;
+  }
+
+  // Plans as much as may be in flight, commits one, until all is quiet.
+  void RunToEnd() {
+    for (;;) {
+      while (Plan()) {
+      }
+      if (!Commit()) break;
+    }
+    EXPECT_EQ(scheduler_.num_live(), 0u);
+    ExpectNothingHeld();
+  }
+
+  void ExpectNothingHeld() {
+    EngineStats stats;
+    scheduler_.FillStats(stats);
+    EXPECT_EQ(stats.blocks_used, 0);
+    EXPECT_EQ(stats.running, 0);
+    EXPECT_EQ(stats.waiting, 0);
+    EXPECT_EQ(pipeline_->num_sequences(), 0u);
+    for (const auto& [id, outcome] : outcomes_) {
+      EXPECT_EQ(outcome.ends.size(), 1u) << "sequence " << id;
+    }
+  }
+
+  void Take(SequenceEvents events) {
+    for (SequenceEvent& event : events) {
+      Outcome& outcome = outcomes_.at(event.sequence);
+      EXPECT_TRUE(outcome.ends.empty()) << "an event after the end";
+      if (auto* end = std::get_if<FinalEvent>(&event.what)) {
+        outcome.ends.push_back(*end);
+        continue;
+      }
+      TokenEvent& tokens = std::get<TokenEvent>(event.what);
+      for (TokenResult& token : tokens.prompt) {
+        EXPECT_TRUE(outcome.tokens.empty()) << "prompt after tokens";
+        outcome.prompt.push_back(std::move(token));
+      }
+      for (const TokenResult& token : tokens.tokens) {
+        outcome.tokens.push_back(token.token);
+      }
+      const size_t row = static_cast<size_t>(limits_.vocab_size);
+      if (!tokens.logits.empty()) {
+        EXPECT_EQ(static_cast<size_t>(tokens.logits_position) * row,
+                  outcome.logits.size());
+      }
+      outcome.logits.insert(outcome.logits.end(), tokens.logits.begin(),
+                            tokens.logits.end());
+    }
+    Check();
+  }
+
+  void Check() {
+    const Status status = scheduler_.CheckIntegrity();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  Scheduler& scheduler() { return scheduler_; }
+  const EngineCounters& counters() const { return counters_; }
+  const PlanLimits& limits() const { return limits_; }
+  const Outcome& outcome(SequenceId id) const { return outcomes_.at(id); }
+  const std::map<SequenceId, Outcome>& outcomes() const { return outcomes_; }
+  const GenerateRequest& request(SequenceId id) const {
+    return requests_.at(id);
+  }
+  size_t results_out() const { return results_.size(); }
+  int64_t tokens_computed() const { return pipeline_->tokens_computed(); }
+  void set_now(TimePoint now) { now_ = now; }
+
+ private:
+  const PlanLimits limits_;
+  EngineCounters counters_;
+  Scheduler scheduler_;
+  std::unique_ptr<FakePipeline> pipeline_;
+  std::deque<StepResult> results_;
+  std::map<SequenceId, Outcome> outcomes_;
+  std::map<SequenceId, GenerateRequest> requests_;
+  uint64_t last_id_ = 0;
+  TimePoint now_ = Clock::now();
+};
+
+inline PlanLimits TestLimits(int num_blocks) {
+  PlanLimits limits;
+  limits.max_step_tokens = 512;
+  limits.max_sequences = 64;
+  limits.max_context = 1024;
+  limits.num_blocks = num_blocks;
+  limits.num_kv_groups = 1;
+  limits.vocab_size = 50;
+  return limits;
+}
+
+// A prompt of `length` tokens, of `seed` alone.
+inline GenerateRequest TestRequest(int length, int max_tokens,
+                                   uint64_t seed = 1) {
+  GenerateRequest request;
+  request.max_tokens = max_tokens;
+  request.sampling.seed = seed;
+  for (int i = 0; i < length; ++i) {
+    request.prompt_tokens.push_back(
+        static_cast<TokenId>((seed * 7 + static_cast<uint64_t>(i * i)) % 50));
+  }
+  return request;
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_TESTS_ENGINE_SCHEDULER_HARNESS_H_

@@ -1,0 +1,227 @@
+// The same tokens come out however the work is cut, and no block is ever read
+// that holds another history. Randomised, seeded; the fake pipeline checks
+// every slot that a step reads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/engine/scheduler_harness.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kVocab = 50;
+
+struct Shape {
+  int num_blocks = 400;
+  int num_groups = 1;
+  int num_stages = 1;
+  SchedulerOptions options;
+};
+
+// Prompts of few kinds, so that prefixes are shared; all sorts of ends.
+GenerateRequest RandomRequest(std::mt19937& random, int max_positions) {
+  const auto pick = [&](int n) {
+    return static_cast<int>(random() % static_cast<uint32_t>(n));
+  };
+  GenerateRequest request;
+  const int length = 1 + pick(max_positions * 2 / 3);
+  const int kind = pick(3);
+  for (int i = 0; i < length; ++i) {
+    const bool own = pick(40) == 0;
+    request.prompt_tokens.push_back(own ? pick(kVocab) : (i * 3 + kind) % 50);
+  }
+  request.max_tokens = pick(10) == 0 ? 0 : pick(max_positions - length) + 1;
+  request.sampling.seed = random();
+  if (pick(2) == 0) request.eos_token_ids = {pick(kVocab)};
+  if (pick(4) == 0) request.sampling.stop_token_ids = {pick(kVocab)};
+  if (pick(3) == 0) request.sampling.min_tokens = pick(8);
+  if (pick(4) == 0) request.sampling.logprobs = pick(3);
+  if (pick(8) == 0) request.sampling.prompt_logprobs = pick(3);
+  if (pick(16) == 0) request.sampling.return_logits = true;
+  if (pick(8) == 0) request.cache_salt = "tenant";
+  return request;
+}
+
+PlanLimits LimitsOf(const Shape& shape) {
+  PlanLimits limits = TestLimits(shape.num_blocks);
+  limits.num_kv_groups = shape.num_groups;
+  limits.max_context = std::min(1024, shape.num_blocks * kBlockTokens);
+  return limits;
+}
+
+void ExpectAsAlone(const SchedulerHarness& harness, SequenceId id) {
+  const Outcome& outcome = harness.outcome(id);
+  ASSERT_EQ(outcome.ends.size(), 1u);
+  const GenerateRequest& request = harness.request(id);
+  const Expected alone = Undisturbed(request, kVocab);
+  const FinishReason reason = outcome.ends[0].reason;
+  if (reason == FinishReason::kCancelled) {
+    ASSERT_LE(outcome.tokens.size(), alone.tokens.size());
+    EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(),
+                           alone.tokens.begin()));
+    return;
+  }
+  EXPECT_EQ(outcome.tokens, alone.tokens);
+  EXPECT_EQ(reason, alone.reason);
+  if (request.sampling.prompt_logprobs >= 0) {
+    ASSERT_EQ(outcome.prompt.size(), request.prompt_tokens.size() - 1);
+    for (size_t i = 0; i < outcome.prompt.size(); ++i) {
+      EXPECT_EQ(outcome.prompt[i].token, request.prompt_tokens[i + 1]);
+    }
+  }
+  if (request.sampling.return_logits) {
+    // Rows of all positions but the last token's, which is never computed.
+    size_t rows = request.prompt_tokens.size() + outcome.tokens.size();
+    if (reason == FinishReason::kLength && request.max_tokens > 0) --rows;
+    EXPECT_EQ(outcome.logits.size(), rows * kVocab);
+  }
+}
+
+struct Totals {
+  EngineCounters counters;
+  int max_plans = 0;
+  uint64_t epochs = 1;
+};
+
+// Runs `num_requests` random requests with random arrivals, cancels and delays
+// of results; every outcome must be as if it ran alone.
+Totals RunRandom(const Shape& shape, uint32_t seed, int num_requests,
+                 bool rebuilds = false) {
+  std::mt19937 random(seed);
+  const auto pick = [&](int n) {
+    return static_cast<int>(random() % static_cast<uint32_t>(n));
+  };
+  SchedulerHarness harness(shape.options, LimitsOf(shape), shape.num_stages);
+  const int max_positions = std::min(200, shape.num_blocks * kBlockTokens);
+  int added = 0;
+  Totals totals;
+  uint64_t& epoch = totals.epochs;
+  while (added < num_requests || harness.scheduler().num_live() > 0) {
+    if (added < num_requests && pick(3) == 0) {
+      const SequenceId id = harness.Add(RandomRequest(random, max_positions));
+      ++added;
+      if (pick(20) == 0) harness.End(id, FinishReason::kCancelled);
+    }
+    if (pick(50) == 0 && added > 0) {
+      harness.End(SequenceId(1 + static_cast<uint64_t>(pick(added))),
+                  FinishReason::kCancelled);
+    }
+    if (rebuilds && pick(200) == 0) {
+      harness.Attach(Epoch(++epoch), shape.num_stages);
+    }
+    if (pick(2) == 0) {
+      harness.Plan();
+    } else {
+      harness.Commit();
+    }
+    if (::testing::Test::HasFailure()) return totals;
+  }
+  harness.RunToEnd();
+  for (const auto& [id, outcome] : harness.outcomes()) {
+    ExpectAsAlone(harness, id);
+    if (::testing::Test::HasFailure()) break;
+  }
+  totals.counters = harness.counters();
+  EngineStats stats;
+  harness.scheduler().FillStats(stats);
+  totals.max_plans = stats.max_plans_in_flight_seen;
+  return totals;
+}
+
+TEST(SchedulerLawTest, BatchedSequencesGetTheTokensTheyGetAlone) {
+  const Totals totals = RunRandom({}, 1, 200);
+  EXPECT_GT(totals.counters.steps_with_several_sequences, 100u);
+  EXPECT_GT(totals.counters.prefix_hit_tokens, 100u);
+}
+
+TEST(SchedulerLawTest, ChunkSizeChangesNoToken) {
+  for (int chunk : {1, 5, 16, 17, 64, 0}) {
+    Shape shape;
+    shape.options.prefill_chunk = chunk;
+    shape.options.max_step_tokens = 96;
+    const Totals totals = RunRandom(shape, 2, 60);
+    if (chunk == 16) {
+      EXPECT_GT(totals.counters.split_prefills, 20u);
+    }
+  }
+}
+
+TEST(SchedulerLawTest, PrefixCacheOnAndOffGiveTheSameTokens) {
+  for (bool on : {true, false}) {
+    Shape shape;
+    shape.options.prefix_cache = on;
+    const Totals totals = RunRandom(shape, 3, 100);
+    EXPECT_EQ(totals.counters.prefix_hit_tokens > 0, on);
+  }
+}
+
+TEST(SchedulerLawTest, PreemptedSequencesGetTheTokensOfUndisturbedOnes) {
+  uint64_t preemptions = 0;
+  for (int blocks : {13, 16, 24}) {
+    Shape shape;
+    shape.num_blocks = blocks;
+    shape.options.prefill_chunk = 32;
+    preemptions += RunRandom(shape, 4, 300).counters.preemptions;
+  }
+  EXPECT_GT(preemptions, 50u);
+}
+
+TEST(SchedulerLawTest, PlansInFlightChangeNoToken) {
+  for (int plans = 1; plans <= 4; ++plans) {
+    Shape shape;
+    shape.num_stages = plans;
+    shape.options.prefill_chunk = 16;
+    const Totals totals = RunRandom(shape, 5, 100);
+    EXPECT_EQ(totals.max_plans, plans);
+  }
+}
+
+TEST(SchedulerLawTest, EveryKvGroupReadsItsOwnHistory) {
+  Shape shape;
+  shape.num_groups = 3;
+  shape.num_blocks = 20;
+  shape.num_stages = 2;
+  RunRandom(shape, 6, 100);
+}
+
+TEST(SchedulerLawTest, ARebuiltPipelineGoesOnWithTheSameTokens) {
+  Shape shape;
+  shape.num_stages = 2;
+  shape.num_blocks = 40;
+  const Totals totals = RunRandom(shape, 7, 200, /*rebuilds=*/true);
+  EXPECT_GT(totals.epochs, 3u);
+}
+
+TEST(SchedulerLawTest, AnyMixOfAllOfItGivesTheSameTokens) {
+  Totals sum;
+  for (uint32_t seed = 100; seed < 160; ++seed) {
+    std::mt19937 random(seed);
+    const auto one_of = [&](std::initializer_list<int> values) {
+      return values.begin()[random() % values.size()];
+    };
+    Shape shape;
+    shape.num_blocks = one_of({13, 14, 20, 40, 400});
+    shape.num_groups = one_of({1, 1, 2});
+    shape.num_stages = one_of({1, 2, 3, 4});
+    shape.options.prefill_chunk = one_of({0, 7, 16, 64});
+    shape.options.max_step_tokens = one_of({8, 48, 512});
+    shape.options.max_running = one_of({1, 3, 64});
+    shape.options.prefix_cache = one_of({0, 1, 1}) == 1;
+    shape.options.min_decode_batch = one_of({1, 2, 4});
+    const Totals totals =
+        RunRandom(shape, seed, 60, /*rebuilds=*/seed % 4 == 0);
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    sum.counters.preemptions += totals.counters.preemptions;
+    sum.counters.steps += totals.counters.steps;
+    sum.counters.split_prefills += totals.counters.split_prefills;
+    sum.counters.prefix_hit_tokens += totals.counters.prefix_hit_tokens;
+  }
+  EXPECT_GT(sum.counters.preemptions, 100u);
+  EXPECT_GT(sum.counters.split_prefills, 100u);
+  EXPECT_GT(sum.counters.prefix_hit_tokens, 1000u);
+}
+
+}  // namespace
+}  // namespace sluice
