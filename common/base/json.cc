@@ -1,15 +1,22 @@
 #include "common/base/json.h"
 
+#include <algorithm>
 #include <exception>
+#include <vector>
 
 namespace sluice {
 namespace {
 
-// Deepest nesting of `text`, or an error where it passes `max_depth`. Runs
-// before the parser, so that depth costs no stack.
-Status CheckDepth(std::string_view text, int max_depth) {
+// Of one object. Json finds a key by going through all of them, so without a
+// limit a few MB of keys would take minutes.
+constexpr size_t kMaxMembers = 8192;
+
+// An error where `text` nests deeper or an object has more members than the
+// limits say. Runs before the parser, so that depth costs no stack.
+Status CheckShape(std::string_view text, const JsonLimits& limits) {
   int depth = 0;
   bool in_string = false;
+  std::vector<size_t> members(1);  // by depth, of the objects that are open
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
@@ -21,12 +28,18 @@ Status CheckDepth(std::string_view text, int max_depth) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      if (++depth > max_depth) {
-        return InvalidArgument("JSON nested deeper than ", max_depth,
+      if (++depth > limits.max_depth) {
+        return InvalidArgument("JSON nested deeper than ", limits.max_depth,
                                " levels at byte ", i);
       }
+      members.resize(static_cast<size_t>(std::max(depth, 0)));
+      members.push_back(0);
     } else if (c == '}' || c == ']') {
       --depth;
+    } else if (c == ':' && depth > 0 &&
+               ++members[static_cast<size_t>(depth)] > kMaxMembers) {
+      return InvalidArgument("JSON object with more than ", kMaxMembers,
+                             " members at byte ", i);
     }
   }
   return OkStatus();
@@ -39,7 +52,7 @@ StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
     return InvalidArgument("JSON of ", text.size(), " bytes, limit ",
                            limits.max_bytes);
   }
-  SLUICE_RETURN_IF_ERROR(CheckDepth(text, limits.max_depth));
+  SLUICE_RETURN_IF_ERROR(CheckShape(text, limits));
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {

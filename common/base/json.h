@@ -21,7 +21,7 @@ struct JsonLimits {
 
 // Parses RFC 8259 JSON; duplicate keys: the last one wins. INVALID_ARGUMENT
 // with the byte offset for malformed text, invalid UTF-8, numbers outside
-// double's range, nesting or size over the limits. Never throws.
+// double's range, nesting or size over limits, 8192 keys an object. No throw.
 StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
 // Compact text of `value`. Invalid UTF-8 becomes U+FFFD.

@@ -30,9 +30,25 @@ TEST(JsonTest, RefusesMoreBytesThanTheLimit) {
   EXPECT_EQ(json.status().code(), StatusCode::kInvalidArgument);
 }
 
+TEST(JsonTest, RefusesAnObjectOfMoreMembersThanTheLimit) {
+  const auto object = [](int members) {
+    std::string text = "{";
+    for (int i = 0; i < members; ++i) {
+      text += Cat(i > 0 ? "," : "", "\"", i, "\":\":,:\"");
+    }
+    return text + "}";
+  };
+  EXPECT_TRUE(ParseJson(object(8192)).ok());
+  EXPECT_TRUE(ParseJson(Cat("[", object(8192), ",", object(8192), "]")).ok());
+  const auto json = ParseJson(Cat("[[],{\"a\":", object(8193), "}]"));
+  EXPECT_EQ(json.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(Message(json.status()).find("8192 members"), std::string::npos);
+}
+
 TEST(JsonTest, RefusesWhatIsNotJson) {
-  for (const char* text : {"", "{", "nul", "NaN", "[1,]", "{\"a\":Infinity}",
-                           "1e999", "\"\xff\xfe\"", "[1] [2]", "'a'"}) {
+  for (const char* text :
+       {"", "{", "nul", "NaN", "[1,]", "{\"a\":Infinity}", "1e999", "]]{}",
+        "]:{", ":", "\"\xff\xfe\"", "[1] [2]", "'a'"}) {
     EXPECT_FALSE(ParseJson(text).ok()) << text;
   }
 }
