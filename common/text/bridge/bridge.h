@@ -1,0 +1,114 @@
+#ifndef SLUICE_COMMON_TEXT_BRIDGE_BRIDGE_H_
+#define SLUICE_COMMON_TEXT_BRIDGE_BRIDGE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+// The C ABI of the Rust crate in this folder. Text is UTF-8 without a
+// terminator. Every call that can fail returns a SluiceCode; nothing unwinds
+// out of it: a panic becomes SLUICE_INTERNAL. Objects are freed with their
+// own _free function by whoever made them. Buffers are made by the bridge,
+// also when a call fails (they hold the message then), and freed by the
+// caller with sluice_buffer_free. Calls on one object from several threads
+// at once are allowed, except _free.
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct SluiceTokenizer SluiceTokenizer;
+typedef struct SluiceTemplate SluiceTemplate;
+
+enum SluiceCode {
+  SLUICE_OK = 0,
+  SLUICE_INVALID_ARGUMENT = 1,
+  SLUICE_RESOURCE_EXHAUSTED = 2,  // a limit on time, memory or length
+  SLUICE_INTERNAL = 3,            // a panic within the bridge
+  SLUICE_UNIMPLEMENTED = 4,
+};
+
+// Bytes owned by the bridge.
+typedef struct {
+  uint8_t* data;
+  size_t size;
+  size_t capacity;
+} SluiceBuffer;
+
+void sluice_buffer_free(SluiceBuffer buffer);
+
+// Bytes [begin, end) of a text that are one control token.
+typedef struct {
+  size_t begin;
+  size_t end;
+  uint32_t id;
+} SluiceSpan;
+
+// --- Tokenizer -------------------------------------------------------------
+
+enum {
+  // Keeps the crate's own pipeline beside ours, for tests that compare them.
+  SLUICE_KEEP_REFERENCE = 1,
+};
+
+// Parses the text of a tokenizer.json. On success *tokenizer is the caller's;
+// on failure *message says why.
+int sluice_tokenizer_new(const uint8_t* json, size_t json_size, uint32_t flags,
+                         SluiceTokenizer** tokenizer, SluiceBuffer* message);
+void sluice_tokenizer_free(SluiceTokenizer* tokenizer);
+
+enum {
+  SLUICE_ADD_SPECIAL = 1,    // what the post-processor adds (BOS)
+  SLUICE_PARSE_SPECIAL = 2,  // added tokens with special: true are recognised
+  SLUICE_REFERENCE = 4,      // the crate's own pipeline; needs KEEP_REFERENCE
+};
+
+// Ids of `text` as native-endian uint32 in *ids (the message on failure).
+// The bytes of each span become its id, whatever they spell; spans ascend and
+// do not overlap. With spans and without PARSE_SPECIAL no other byte of the
+// text can become a token with special: true.
+int sluice_tokenizer_encode(const SluiceTokenizer* tokenizer,
+                            const uint8_t* text, size_t text_size,
+                            uint32_t flags, const SluiceSpan* spans,
+                            size_t num_spans, SluiceBuffer* ids);
+
+enum {  // per token
+  SLUICE_TOKEN_EXISTS = 1,
+  SLUICE_TOKEN_SPECIAL = 2,
+  SLUICE_TOKEN_ADDED = 4,
+};
+enum {  // how decoded tokens are joined
+  SLUICE_JOIN_WITH_SPACE = 1,
+  SLUICE_STRIP_LEADING_SPACE = 2,
+};
+
+// The whole vocabulary: uint32 join rule, uint32 number of ids, then per id
+// uint32 flags, uint32 name size, uint32 bytes size, name, bytes; no padding.
+// `name` is the token as the file spells it, `bytes` what it decodes to.
+int sluice_tokenizer_vocabulary(const SluiceTokenizer* tokenizer,
+                                SluiceBuffer* table);
+
+// --- Template --------------------------------------------------------------
+
+// Compiles a chat template, set up as transformers sets jinja2 up.
+int sluice_template_new(const uint8_t* source, size_t source_size,
+                        SluiceTemplate** compiled, SluiceBuffer* message);
+void sluice_template_free(SluiceTemplate* compiled);
+
+// Renders with the variables of `context`, a JSON object. `now` is the wall
+// clock that strftime_now shows, in seconds since 1970 of that clock's own
+// zone. SLUICE_INVALID_ARGUMENT: the template refused or failed; a message
+// from raise_exception stands alone. SLUICE_RESOURCE_EXHAUSTED: it ran out
+// of steps or wrote more than `max_output` bytes.
+int sluice_template_render(const SluiceTemplate* compiled,
+                           const uint8_t* context, size_t context_size,
+                           int64_t now, size_t max_output,
+                           SluiceBuffer* output);
+
+// Panics on purpose: returns SLUICE_INTERNAL and "test panic" in *message.
+int sluice_bridge_test_panic(SluiceBuffer* message);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // SLUICE_COMMON_TEXT_BRIDGE_BRIDGE_H_

@@ -1,0 +1,178 @@
+//! Tokenizers and chat templates behind the C ABI of bridge.h.
+
+mod added;
+mod failure;
+mod pretokenize;
+mod pyjson;
+mod split;
+mod template;
+mod tokenizer;
+mod vocabulary;
+
+use failure::{Code, Failure};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use template::Template;
+use tokenizer::{Span, TextTokenizer};
+
+const OK: i32 = 0;
+const KEEP_REFERENCE: u32 = 1;
+
+#[repr(C)]
+pub struct Buffer {
+    data: *mut u8,
+    size: usize,
+    capacity: usize,
+}
+
+impl Buffer {
+    fn from_vec(bytes: Vec<u8>) -> Self {
+        let mut bytes = std::mem::ManuallyDrop::new(bytes);
+        Buffer { data: bytes.as_mut_ptr(), size: bytes.len(), capacity: bytes.capacity() }
+    }
+}
+
+/// Runs `work`; its bytes or its message land in `out`.
+///
+/// # Safety
+/// `out` is valid for writes.
+unsafe fn answer(out: *mut Buffer, work: impl FnOnce() -> failure::Result<Vec<u8>>) -> i32 {
+    let (code, bytes) = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(bytes)) => (OK, bytes),
+        Ok(Err(failure)) => (failure.code as i32, failure.message.into_bytes()),
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(|s| s.to_string())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "panic".to_string());
+            (Code::Internal as i32, text.into_bytes())
+        }
+    };
+    out.write(Buffer::from_vec(bytes));
+    code
+}
+
+/// # Safety
+/// `data` is null with `size` 0, or valid for reads of `size` items.
+unsafe fn slice<'a, T>(data: *const T, size: usize) -> &'a [T] {
+    if size == 0 {
+        &[]
+    } else {
+        std::slice::from_raw_parts(data, size)
+    }
+}
+
+fn utf8(bytes: &[u8]) -> failure::Result<&str> {
+    std::str::from_utf8(bytes)
+        .map_err(|e| Failure::invalid(format!("text is not UTF-8 at byte {}", e.valid_up_to())))
+}
+
+/// # Safety
+/// `buffer` came from this bridge and is freed once.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_buffer_free(buffer: Buffer) {
+    if !buffer.data.is_null() {
+        drop(Vec::from_raw_parts(buffer.data, buffer.size, buffer.capacity));
+    }
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_tokenizer_new(
+    json: *const u8,
+    json_size: usize,
+    flags: u32,
+    tokenizer: *mut *mut TextTokenizer,
+    message: *mut Buffer,
+) -> i32 {
+    answer(message, || {
+        let made = TextTokenizer::from_json(slice(json, json_size), flags & KEEP_REFERENCE != 0)?;
+        tokenizer.write(Box::into_raw(Box::new(made)));
+        Ok(Vec::new())
+    })
+}
+
+/// # Safety
+/// `tokenizer` came from sluice_tokenizer_new and is freed once.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_tokenizer_free(tokenizer: *mut TextTokenizer) {
+    if !tokenizer.is_null() {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(tokenizer))));
+    }
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_tokenizer_encode(
+    tokenizer: *const TextTokenizer,
+    text: *const u8,
+    text_size: usize,
+    flags: u32,
+    spans: *const Span,
+    num_spans: usize,
+    ids: *mut Buffer,
+) -> i32 {
+    answer(ids, || {
+        let text = utf8(slice(text, text_size))?;
+        let ids = (*tokenizer).encode(text, flags, slice(spans, num_spans))?;
+        Ok(ids.iter().flat_map(|id| id.to_ne_bytes()).collect())
+    })
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_tokenizer_vocabulary(
+    tokenizer: *const TextTokenizer,
+    table: *mut Buffer,
+) -> i32 {
+    answer(table, || vocabulary::table(&*tokenizer))
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_template_new(
+    source: *const u8,
+    source_size: usize,
+    compiled: *mut *mut Template,
+    message: *mut Buffer,
+) -> i32 {
+    answer(message, || {
+        let made = Template::compile(utf8(slice(source, source_size))?)?;
+        compiled.write(Box::into_raw(Box::new(made)));
+        Ok(Vec::new())
+    })
+}
+
+/// # Safety
+/// `compiled` came from sluice_template_new and is freed once.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_template_free(compiled: *mut Template) {
+    if !compiled.is_null() {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(compiled))));
+    }
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_template_render(
+    compiled: *const Template,
+    context: *const u8,
+    context_size: usize,
+    now: i64,
+    max_output: usize,
+    output: *mut Buffer,
+) -> i32 {
+    answer(output, || (*compiled).render(slice(context, context_size), now, max_output))
+}
+
+/// # Safety
+/// `message` is valid for writes.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_bridge_test_panic(message: *mut Buffer) -> i32 {
+    answer(message, || panic!("test panic"))
+}

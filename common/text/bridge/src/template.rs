@@ -1,0 +1,185 @@
+//! Chat templates: minijinja set up as transformers sets jinja2 up.
+
+use crate::failure::{Failure, Result};
+use crate::pyjson::{self, Layout};
+use minijinja::value::{Kwargs, Value, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
+use std::cell::{Cell, RefCell};
+use std::io::Write;
+
+/// Instructions that one rendering may take: some hundred per message.
+const FUEL: u64 = 20_000_000;
+const MAX_RECURSION: usize = 100;
+const MAX_SOURCE_BYTES: usize = 1 << 20;
+const NAME: &str = "chat_template";
+
+thread_local! {
+    static NOW: Cell<i64> = const { Cell::new(0) };
+    static RAISED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+pub struct Template {
+    environment: Environment<'static>,
+}
+
+impl Template {
+    pub fn compile(source: &str) -> Result<Self> {
+        if source.len() > MAX_SOURCE_BYTES {
+            return Err(Failure::invalid(format!(
+                "chat template of {} bytes; the limit is {MAX_SOURCE_BYTES}",
+                source.len()
+            )));
+        }
+        let mut environment = Environment::new();
+        environment.set_trim_blocks(true);
+        environment.set_lstrip_blocks(true);
+        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(MAX_RECURSION);
+        environment.set_unknown_method_callback(
+            minijinja_contrib::pycompat::unknown_method_callback,
+        );
+        environment.set_formatter(|out, _, value| {
+            if let Some(text) = value.as_str() {
+                return Ok(out.write_str(text)?);
+            }
+            let mut text = String::new();
+            pyjson::text(value, &mut text)?;
+            Ok(out.write_str(&text)?)
+        });
+        environment.add_filter("tojson", tojson);
+        environment.add_filter("string", python_str);
+        environment.add_function("raise_exception", raise_exception);
+        environment.add_function("strftime_now", strftime_now);
+        environment
+            .add_template_owned(NAME, without_generation_tags(source))
+            .map_err(|e| Failure::invalid(format!("chat template: {e}")))?;
+        Ok(Self { environment })
+    }
+
+    pub fn render(&self, context: &[u8], now: i64, max_output: usize) -> Result<Vec<u8>> {
+        let context: serde_json::Value = serde_json::from_slice(context)
+            .map_err(|e| Failure::invalid(format!("template variables: {e}")))?;
+        NOW.set(now);
+        RAISED.set(None);
+        let mut output = Capped { bytes: Vec::new(), limit: max_output, full: false };
+        let template = self
+            .environment
+            .get_template(NAME)
+            .map_err(|e| Failure::invalid(format!("chat template: {e}")))?;
+        let outcome = template.render_captured_to(&context, &mut output).map(|_| ());
+        match outcome {
+            Ok(()) => Ok(output.bytes),
+            Err(_) if output.full => Err(Failure::exhausted(format!(
+                "the chat template writes more than {max_output} bytes"
+            ))),
+            Err(e) => Err(failure_of(e)),
+        }
+    }
+}
+
+fn failure_of(error: Error) -> Failure {
+    if let Some(message) = RAISED.take() {
+        return Failure::invalid(message);
+    }
+    if error.kind() == ErrorKind::OutOfFuel {
+        return Failure::exhausted(format!("the chat template takes more than {FUEL} steps"));
+    }
+    Failure::invalid(format!("chat template: {error}"))
+}
+
+/// Collects output up to a limit.
+struct Capped {
+    bytes: Vec<u8>,
+    limit: usize,
+    full: bool,
+}
+
+impl Write for Capped {
+    fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+        if self.bytes.len() + part.len() > self.limit {
+            self.full = true;
+            return Err(std::io::Error::other("output limit"));
+        }
+        self.bytes.extend_from_slice(part);
+        Ok(part.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// `{% generation %}` blocks only mark text for training: taken as plain
+/// blocks.
+fn without_generation_tags(source: &str) -> String {
+    let tag = regex::Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").expect("constant");
+    tag.replace_all(source, |found: &regex::Captures| {
+        let word = if found.get(2).is_some() { "endif" } else { "if true" };
+        format!("{{%{} {} {}%}}", &found[1], word, &found[3])
+    })
+    .into_owned()
+}
+
+fn raise_exception(message: String) -> std::result::Result<Value, Error> {
+    RAISED.set(Some(message.clone()));
+    Err(Error::new(ErrorKind::InvalidOperation, message))
+}
+
+fn strftime_now(format: &str) -> std::result::Result<String, Error> {
+    let bad = |why: &str| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {why}"));
+    if format.len() > 256 {
+        return Err(bad("format longer than 256 bytes"));
+    }
+    let format = std::ffi::CString::new(format).map_err(|_| bad("format with a zero byte"))?;
+    let now: libc::time_t = NOW.get();
+    let mut buffer = vec![0u8; 4096];
+    // SAFETY: tm is filled by gmtime_r before it is read; strftime writes at
+    // most buffer.len() bytes and says how many.
+    let written = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        if libc::gmtime_r(&now, &mut tm).is_null() {
+            return Err(bad("time out of range"));
+        }
+        libc::strftime(buffer.as_mut_ptr().cast(), buffer.len(), format.as_ptr(), &tm)
+    };
+    buffer.truncate(written);
+    String::from_utf8(buffer).map_err(|_| bad("result is not UTF-8"))
+}
+
+fn python_str(value: Value) -> std::result::Result<String, Error> {
+    let mut text = String::new();
+    pyjson::text(&value, &mut text)?;
+    Ok(text)
+}
+
+/// json.dumps with the arguments that transformers' tojson has.
+fn tojson(value: Value, args: Kwargs) -> std::result::Result<Value, Error> {
+    let ensure_ascii: Option<bool> = args.get("ensure_ascii")?;
+    let indent: Option<Value> = args.get("indent")?;
+    let separators: Option<Value> = args.get("separators")?;
+    let sort_keys: Option<bool> = args.get("sort_keys")?;
+    args.assert_all_used()?;
+    let indent = match indent.filter(|v| !v.is_none()) {
+        Some(text) if text.kind() == ValueKind::String => text.as_str().map(str::to_string),
+        Some(count) => {
+            let count = usize::try_from(count)?;
+            Some(" ".repeat(count.min(64)))
+        }
+        None => None,
+    };
+    let mut item = if indent.is_some() { "," } else { ", " }.to_string();
+    let mut key = ": ".to_string();
+    if let Some(pair) = separators.filter(|v| !v.is_none()) {
+        item = pair.get_item(&Value::from(0))?.to_string();
+        key = pair.get_item(&Value::from(1))?.to_string();
+    }
+    let layout = Layout {
+        indent,
+        item,
+        key,
+        sort_keys: sort_keys.unwrap_or(false),
+        ensure_ascii: ensure_ascii.unwrap_or(false),
+    };
+    Ok(Value::from(pyjson::dumps(&value, &layout)?))
+}

@@ -1,0 +1,257 @@
+#include "common/text/chat_template.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+#include "common/text/chat_request.h"
+#include "common/text/text_source.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kReserved[] = {"messages", "tools", "documents",
+                                          "add_generation_prompt"};
+
+// Seconds since 1970 of the local wall clock, or of noon of `date`.
+StatusOr<int64_t> WallClock(const std::optional<std::string>& date) {
+  std::tm tm = {};
+  if (!date) {
+    const std::time_t now = std::time(nullptr);
+    localtime_r(&now, &tm);
+    return static_cast<int64_t>(now) + tm.tm_gmtoff;
+  }
+  char rest = 0;
+  if (std::sscanf(date->c_str(), "%4d-%2d-%2d%c", &tm.tm_year, &tm.tm_mon,
+                  &tm.tm_mday, &rest) != 3) {
+    return InvalidArgument("date \"", *date, "\" is not YYYY-MM-DD");
+  }
+  tm.tm_year -= 1900;
+  tm.tm_mon -= 1;
+  tm.tm_hour = 12;
+  return static_cast<int64_t>(timegm(&tm));
+}
+
+bool AllIn(const std::vector<bool>& marks, size_t begin, size_t end,
+           bool value) {
+  for (size_t i = begin; i < end; ++i) {
+    if (marks[i] != value) return false;
+  }
+  return true;
+}
+
+using Marks = std::optional<std::vector<bool>>;
+
+struct Scan {
+  std::vector<ControlSpan> controls;
+  size_t unproved = 0;  // spellings that are left as text
+};
+
+// The special tokens in `text` that are proved to be the template's: marked
+// in `own`, or, where `foreign` is there, free of the request's bytes.
+Scan ScanControls(std::string_view text, const SpecialSpellings& specials,
+                  const Marks& own, const Marks& foreign) {
+  Scan scan;
+  size_t at = 0;
+  while (at < text.size()) {
+    const auto found = specials.At(text, at);
+    const auto proved =
+        std::find_if(found.begin(), found.end(), [&](const auto& candidate) {
+          const size_t end = at + candidate.first;
+          if (own && AllIn(*own, at, end, true)) return true;
+          return foreign && AllIn(*foreign, at, end, false) &&
+                 AllMarkable(text.substr(at, candidate.first));
+        });
+    if (proved == found.end()) {
+      scan.unproved += found.empty() ? 0 : 1;
+      ++at;
+      continue;
+    }
+    scan.controls.push_back({at, at + proved->first, proved->second});
+    at += proved->first;
+  }
+  return scan;
+}
+
+size_t PlaneIndex(char32_t plane) { return plane == kMarkPlanes[0] ? 0 : 1; }
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(const Tokenizer& tokenizer)
+    : tokenizer_(tokenizer), specials_(tokenizer.vocabulary()) {}
+
+StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(
+    const std::string& model_path, const Tokenizer& tokenizer) {
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<NamedTemplate> templates,
+                          ReadChatTemplates(model_path));
+  if (templates.empty()) {
+    return NotFound(model_path, ": the model has no chat template");
+  }
+  const auto named = [&templates](std::string_view name) {
+    return std::find_if(
+        templates.begin(), templates.end(),
+        [name](const NamedTemplate& t) { return t.name == name; });
+  };
+  const auto first = named("default") != templates.end() ? named("default")
+                                                         : templates.begin();
+  SLUICE_ASSIGN_OR_RETURN(auto made, Make(first->source, tokenizer));
+  if (const auto tools = named("tool_use"); tools != templates.end()) {
+    SLUICE_ASSIGN_OR_RETURN(made->tool_use_, made->Compile(tools->source));
+  }
+  return made;
+}
+
+StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Make(
+    const std::string& source, const Tokenizer& tokenizer) {
+  std::unique_ptr<ChatTemplate> made(new ChatTemplate(tokenizer));
+  SLUICE_ASSIGN_OR_RETURN(made->default_, made->Compile(source));
+  made->Probe();
+  return made;
+}
+
+StatusOr<ChatTemplate::Variants> ChatTemplate::Compile(
+    const std::string& source) const {
+  Variants variants;
+  SLUICE_ASSIGN_OR_RETURN(variants.plain, JinjaTemplate::Compile(source));
+  for (const char32_t plane : kMarkPlanes) {
+    auto marked =
+        JinjaTemplate::Compile(MarkSpecials(source, specials_, plane));
+    // A special token that is part of the syntax: nothing is proved by marks.
+    if (marked.ok()) variants.marked[PlaneIndex(plane)] = *std::move(marked);
+  }
+  return variants;
+}
+
+void ChatTemplate::Probe() {
+  constexpr std::string_view kWord = "sluiceprobe";
+  const Json text = Json(std::string(kWord));
+  const Json parts = Json::array({{{"type", "text"}, {"text", text}}});
+  accepts_parts_ = true;
+  const auto listed =
+      Render(Json::array({{{"role", "user"}, {"content", parts}}}), nullptr,
+             RenderOptions());
+  accepts_parts_ = listed.ok() && listed->find(kWord) != std::string::npos &&
+                   listed->find("'type'") == std::string::npos &&
+                   listed->find("\"type\"") == std::string::npos;
+  const auto request =
+      Prepare(Json::array({{{"role", "user"}, {"content", text}}}), nullptr,
+              RenderOptions());
+  if (!request.ok()) return;
+  const char32_t plane = kMarkPlanes[0];
+  const auto plain = default_.plain->Render(Context(*request, 0), request->now);
+  if (!plain.ok() || default_.marked[0] == nullptr) return;
+  const auto marked =
+      default_.marked[0]->Render(Context(*request, plane), request->now);
+  if (!marked.ok()) return;
+  const Marks own = MarkedBytes(*plain, *marked, plane);
+  composes_tokens_ =
+      ScanControls(*plain, specials_, own, std::nullopt).unproved > 0;
+}
+
+StatusOr<ChatTemplate::Request> ChatTemplate::Prepare(
+    const Json& messages, const Json& tools,
+    const RenderOptions& options) const {
+  Request request;
+  SLUICE_ASSIGN_OR_RETURN(request.messages,
+                          NormalizeMessages(messages, !accepts_parts_));
+  if (!tools.is_null() && !tools.is_array()) {
+    return InvalidArgument("tools: not an array");
+  }
+  if (!tools.empty()) request.tools = tools;
+  request.add_generation_prompt = options.add_generation_prompt;
+  if (!options.kwargs.is_null() && !options.kwargs.is_object()) {
+    return InvalidArgument("chat_template_kwargs: not an object");
+  }
+  for (const std::string_view name : kReserved) {
+    if (options.kwargs.contains(std::string(name))) {
+      return InvalidArgument("chat_template_kwargs: ", name,
+                             " has its own field");
+    }
+  }
+  request.kwargs = options.kwargs;
+  SLUICE_ASSIGN_OR_RETURN(request.now, WallClock(options.date));
+  return request;
+}
+
+const ChatTemplate::Variants& ChatTemplate::VariantsFor(
+    const Request& request) const {
+  return tool_use_ && !request.tools.is_null() ? *tool_use_ : default_;
+}
+
+std::string ChatTemplate::Context(const Request& request,
+                                  char32_t plane) const {
+  Json context = Json::object();
+  const std::pair<const char*, std::string> names[] = {
+      {"bos_token", tokenizer_.bos_token()},
+      {"eos_token", tokenizer_.eos_token()},
+      {"pad_token", tokenizer_.pad_token()},
+      {"unk_token", tokenizer_.unk_token()},
+  };
+  for (const auto& [name, text] : names) {
+    if (text.empty()) continue;
+    context[name] = plane == 0 ? text : MarkSpecials(text, specials_, plane);
+  }
+  if (request.kwargs.is_object()) context.update(request.kwargs);
+  context["messages"] = request.messages;
+  context["tools"] = request.tools;
+  context["documents"] = nullptr;
+  context["add_generation_prompt"] = request.add_generation_prompt;
+  return DumpJson(context);
+}
+
+StatusOr<std::string> ChatTemplate::Render(const Json& messages,
+                                           const Json& tools,
+                                           const RenderOptions& options) const {
+  SLUICE_ASSIGN_OR_RETURN(const Request request,
+                          Prepare(messages, tools, options));
+  return VariantsFor(request).plain->Render(Context(request, 0), request.now);
+}
+
+StatusOr<std::vector<ControlSpan>> ChatTemplate::FindControls(
+    const Request& request, std::string_view text) const {
+  const Variants& variants = VariantsFor(request);
+  const std::optional<char32_t> plane = FreeMarkPlane(Context(request, 0));
+  if (!plane) {
+    return InvalidArgument(
+        "messages with private-use characters of planes 15 and 16");
+  }
+  Marks own;
+  if (const auto& marked = variants.marked[PlaneIndex(*plane)]) {
+    const auto rendered = marked->Render(Context(request, *plane), request.now);
+    if (rendered.ok()) own = MarkedBytes(text, *rendered, *plane);
+  }
+  Scan scan = ScanControls(text, specials_, own, std::nullopt);
+  if (own && scan.unproved == 0) return std::move(scan.controls);
+
+  Request foreign_request = request;
+  foreign_request.messages = MarkRequest(request.messages, *plane);
+  foreign_request.tools = MarkRequest(request.tools, *plane);
+  for (auto& item : foreign_request.kwargs) item = MarkRequest(item, *plane);
+  Marks foreign;
+  const auto rendered =
+      variants.plain->Render(Context(foreign_request, 0), request.now);
+  if (rendered.ok()) foreign = MarkedBytes(text, *rendered, *plane);
+  if (!foreign && (!own || composes_tokens_)) {
+    return InvalidArgument(
+        "messages: text that spells special tokens of this model cannot be "
+        "told from those that its chat template writes");
+  }
+  return ScanControls(text, specials_, own, foreign).controls;
+}
+
+StatusOr<std::vector<TokenId>> ChatTemplate::RenderIds(
+    const Json& messages, const Json& tools,
+    const RenderOptions& options) const {
+  SLUICE_ASSIGN_OR_RETURN(const Request request,
+                          Prepare(messages, tools, options));
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::string text,
+      VariantsFor(request).plain->Render(Context(request, 0), request.now));
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<ControlSpan> controls,
+                          FindControls(request, text));
+  return tokenizer_.EncodeWithControls(text, controls);
+}
+
+}  // namespace sluice

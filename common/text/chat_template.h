@@ -1,0 +1,101 @@
+#ifndef SLUICE_COMMON_TEXT_CHAT_TEMPLATE_H_
+#define SLUICE_COMMON_TEXT_CHAT_TEMPLATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/base/status.h"
+#include "common/text/jinja.h"
+#include "common/text/special_marks.h"
+#include "common/text/tokenizer.h"
+
+namespace sluice {
+
+struct RenderOptions {
+  bool add_generation_prompt = true;
+  Json kwargs = Json::object();     // chat_template_kwargs of the request
+  std::optional<std::string> date;  // "2025-06-28" for strftime_now; else now
+};
+
+// A model's chat template: messages to the prompt the model was trained on.
+// Immutable after Load; any thread. Rendering is work: keep it off event
+// loops for long conversations.
+//
+// The guard. Text of a request (contents, names, tool schemas, arguments)
+// that spells a special token stays text, while the template sees the text as
+// it is. How: the template is rendered twice, as it is and with the special
+// tokens in its own literals (and in bos_token and so on) marked by moving
+// their characters to a private-use plane. A special token in the first
+// rendering counts only where the second shows it marked, that is, where the
+// template itself wrote it. Where a template puts a token together from parts
+// ('<|' + role + '|>'), a third rendering with the request's strings marked
+// shows which bytes are not the request's. What neither proves is text; if
+// nothing can be proved, the request is refused.
+class ChatTemplate {
+ public:
+  // From chat_template.jinja, tokenizer_config.json or GGUF metadata of the
+  // model at `model_path`. `tokenizer` is that model's and outlives this.
+  // NOT_FOUND if the model has no chat template, INVALID_ARGUMENT if it does
+  // not compile.
+  static StatusOr<std::unique_ptr<ChatTemplate>> Load(
+      const std::string& model_path, const Tokenizer& tokenizer);
+  // From the text of a template.
+  static StatusOr<std::unique_ptr<ChatTemplate>> Make(
+      const std::string& source, const Tokenizer& tokenizer);
+
+  // The prompt's text. `messages`: an array of OpenAI messages; arguments of
+  // tool calls may be JSON text, which is parsed. `tools`: an array, or null.
+  // INVALID_ARGUMENT: messages of the wrong shape, or the template refused
+  // them (its own words); RESOURCE_EXHAUSTED: a limit, named.
+  StatusOr<std::string> Render(const Json& messages, const Json& tools,
+                               const RenderOptions& options) const;
+
+  // The prompt's token ids, guarded as said above.
+  StatusOr<std::vector<TokenId>> RenderIds(const Json& messages,
+                                           const Json& tools,
+                                           const RenderOptions& options) const;
+
+ private:
+  // One template, plain and with its own special tokens marked in each plane.
+  struct Variants {
+    std::unique_ptr<JinjaTemplate> plain;
+    std::unique_ptr<JinjaTemplate> marked[2];
+  };
+  // What a rendering starts from.
+  struct Request {
+    Json messages;
+    Json tools;
+    bool add_generation_prompt = true;
+    Json kwargs;
+    int64_t now = 0;
+  };
+
+  explicit ChatTemplate(const Tokenizer& tokenizer);
+  StatusOr<Variants> Compile(const std::string& source) const;
+  // Learns from renderings of made-up messages.
+  void Probe();
+  StatusOr<Request> Prepare(const Json& messages, const Json& tools,
+                            const RenderOptions& options) const;
+  const Variants& VariantsFor(const Request& request) const;
+  // The variables of a rendering; special tokens as `plane` marks them, 0:
+  // as they are.
+  std::string Context(const Request& request, char32_t plane) const;
+  // Where `text`, the plain rendering of `request`, is control tokens.
+  StatusOr<std::vector<ControlSpan>> FindControls(const Request& request,
+                                                  std::string_view text) const;
+
+  const Tokenizer& tokenizer_;
+  SpecialSpellings specials_;
+  Variants default_;
+  std::optional<Variants> tool_use_;
+  bool accepts_parts_ = false;    // contents may be lists of parts
+  bool composes_tokens_ = false;  // writes special tokens in pieces
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_TEXT_CHAT_TEMPLATE_H_

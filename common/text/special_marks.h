@@ -1,0 +1,57 @@
+#ifndef SLUICE_COMMON_TEXT_SPECIAL_MARKS_H_
+#define SLUICE_COMMON_TEXT_SPECIAL_MARKS_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/text/tokenizer.h"
+
+namespace sluice {
+
+// Finds spellings of special tokens. Immutable; any thread. Keeps views into
+// the tokenizer's vocabulary, which outlives it.
+class SpecialSpellings {
+ public:
+  explicit SpecialSpellings(const Vocabulary& vocabulary);
+
+  // Sizes and ids of the special tokens spelled at byte `at` of `text`,
+  // longest first. Time in the length of the longest spelling.
+  std::vector<std::pair<size_t, TokenId>> At(std::string_view text,
+                                             size_t at) const;
+  std::string_view Text(TokenId id) const { return vocabulary_.Name(id); }
+
+ private:
+  const Vocabulary& vocabulary_;
+  std::vector<std::pair<std::string_view, TokenId>> sorted_;
+};
+
+// A character is marked by moving it into a private-use plane, one to one, so
+// that lengths, trimming and comparisons in a template go on as before.
+// `plane` is the plane's first code point.
+inline constexpr char32_t kMarkPlanes[] = {0x100000, 0xF0000};
+
+// The first plane of which `text` has no character, or nullopt.
+std::optional<char32_t> FreeMarkPlane(std::string_view text);
+
+// `text` with every spelling of a special token marked.
+std::string MarkSpecials(std::string_view text, const SpecialSpellings& finder,
+                         char32_t plane);
+
+// `text` with every character marked, but for those that a template treats
+// by kind: white space, quotes, backslashes, controls.
+std::string MarkAll(std::string_view text, char32_t plane);
+// True if MarkAll marks every character of `text`.
+bool AllMarkable(std::string_view text);
+
+// Which bytes of `plain` are marked in `marked`. nullopt if the two differ in
+// anything but marks.
+std::optional<std::vector<bool>> MarkedBytes(std::string_view plain,
+                                             std::string_view marked,
+                                             char32_t plane);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_TEXT_SPECIAL_MARKS_H_

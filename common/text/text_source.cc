@@ -1,0 +1,215 @@
+#include "common/text/text_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/text/vocabulary_formats.h"
+#include "common/weights/gguf_file.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxVocabularyBytes = uint64_t{512} << 20;
+constexpr uint64_t kMaxConfigBytes = uint64_t{64} << 20;
+
+bool IsFile(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+bool IsGguf(const fs::path& path) { return path.extension() == ".gguf"; }
+
+StatusOr<std::string> ReadFile(const fs::path& path, uint64_t limit) {
+  std::error_code error;
+  const uint64_t size = fs::file_size(path, error);
+  if (error) return NotFound(path.string(), ": ", error.message());
+  if (size > limit) {
+    return InvalidArgument(path.string(), " has ", size, " bytes, limit ",
+                           limit);
+  }
+  std::string text(size, '\0');
+  std::ifstream in(path, std::ios::binary);
+  in.read(text.data(), static_cast<std::streamsize>(size));
+  if (!in) return Unavailable(path.string(), ": cannot be read");
+  return text;
+}
+
+// The JSON object in `path`; an empty one if there is no such file.
+StatusOr<Json> ReadConfig(const fs::path& path) {
+  if (!IsFile(path)) return Json::object();
+  SLUICE_ASSIGN_OR_RETURN(const std::string text,
+                          ReadFile(path, kMaxConfigBytes));
+  auto json = ParseJson(text, {.max_bytes = kMaxConfigBytes});
+  if (!json.ok()) return Annotate(json.status(), path.string());
+  if (!json->is_object()) {
+    return InvalidArgument(path.string(), ": not a JSON object");
+  }
+  return json;
+}
+
+// A token in tokenizer_config.json: "<s>" or {"content": "<s>", ...}.
+std::string TokenIn(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_object()) {
+    const auto content = found->find("content");
+    if (content != found->end() && content->is_string()) {
+      return content->get<std::string>();
+    }
+  }
+  return "";
+}
+
+// Spellings in the files beside the vocabulary go before what it says.
+Status ReadNames(const fs::path& folder, TextSource& source) {
+  SLUICE_ASSIGN_OR_RETURN(const Json config,
+                          ReadConfig(folder / "tokenizer_config.json"));
+  SLUICE_ASSIGN_OR_RETURN(const Json map,
+                          ReadConfig(folder / "special_tokens_map.json"));
+  const auto take = [&](const char* key, std::string& name) {
+    for (const Json* from : {&config, &map}) {
+      if (std::string found = TokenIn(*from, key); !found.empty()) {
+        name = std::move(found);
+        return;
+      }
+    }
+  };
+  take("bos_token", source.bos_token);
+  take("eos_token", source.eos_token);
+  take("pad_token", source.pad_token);
+  take("unk_token", source.unk_token);
+  return OkStatus();
+}
+
+StatusOr<TextSource> FromVocabularyFile(const fs::path& path) {
+  TextSource source;
+  if (IsGguf(path)) {
+    SLUICE_ASSIGN_OR_RETURN(source, FromGguf(path.string()));
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(std::string bytes,
+                            ReadFile(path, kMaxVocabularyBytes));
+    if (path.extension() == ".json") {
+      source.tokenizer_json = std::move(bytes);
+    } else if (LooksLikeTiktoken(bytes)) {
+      SLUICE_ASSIGN_OR_RETURN(source, FromTiktoken(bytes));
+    } else {
+      SLUICE_ASSIGN_OR_RETURN(source, FromSentencePiece(bytes));
+    }
+    SLUICE_RETURN_IF_ERROR(ReadNames(path.parent_path(), source));
+  }
+  source.file = path.string();
+  return source;
+}
+
+// The first file in `folder`, by name, that ends in `extension`.
+std::optional<fs::path> FirstWith(const fs::path& folder,
+                                  std::string_view extension) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->path().extension() == extension && IsFile(at->path())) {
+      found.push_back(at->path());
+    }
+  }
+  if (found.empty()) return std::nullopt;
+  return *std::min_element(found.begin(), found.end());
+}
+
+// The file with the vocabulary of the model at `model_path`.
+StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
+  if (IsFile(model_path)) {
+    return model_path;
+  }
+  std::error_code error;
+  if (!fs::is_directory(model_path, error)) {
+    return NotFound(model_path.string(), ": no such file or folder");
+  }
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (IsFile(model_path / name)) return model_path / name;
+  }
+  for (const char* extension : {".tiktoken", ".gguf"}) {
+    if (const auto found = FirstWith(model_path, extension)) return *found;
+  }
+  return NotFound(model_path.string(),
+                  ": no tokenizer.json, tokenizer.model, *.tiktoken or "
+                  "*.gguf");
+}
+
+// chat_template: a string, or a list of {name, template}.
+std::vector<NamedTemplate> TemplatesIn(const Json& config) {
+  std::vector<NamedTemplate> made;
+  const auto found = config.find("chat_template");
+  if (found == config.end()) return made;
+  if (found->is_string()) {
+    made.push_back({"default", found->get<std::string>()});
+  } else if (found->is_array()) {
+    for (const Json& entry : *found) {
+      if (!entry.is_object()) continue;
+      NamedTemplate named;
+      if (const auto name = entry.find("name");
+          name != entry.end() && name->is_string()) {
+        named.name = name->get<std::string>();
+      }
+      if (const auto text = entry.find("template");
+          text != entry.end() && text->is_string()) {
+        named.source = text->get<std::string>();
+      }
+      if (!named.source.empty()) made.push_back(std::move(named));
+    }
+  }
+  return made;
+}
+
+StatusOr<std::vector<NamedTemplate>> TemplatesOfGguf(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(const weights::GgufMetadata metadata,
+                          weights::ReadGgufMetadata(path));
+  std::vector<NamedTemplate> made;
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  for (const auto& [key, value] : metadata.entries()) {
+    if (!key.starts_with(kKey)) continue;
+    const auto* text = std::get_if<std::string>(&value.value);
+    if (text == nullptr) continue;
+    const std::string_view rest = std::string_view(key).substr(kKey.size());
+    if (rest.empty()) {
+      made.push_back({"default", *text});
+    } else if (rest[0] == '.') {
+      made.push_back({std::string(rest.substr(1)), *text});
+    }
+  }
+  return made;
+}
+
+}  // namespace
+
+StatusOr<TextSource> ReadTextSource(const std::string& model_path) {
+  SLUICE_ASSIGN_OR_RETURN(const fs::path file, FindVocabulary(model_path));
+  auto source = FromVocabularyFile(file);
+  if (!source.ok()) return Annotate(source.status(), file.string());
+  return source;
+}
+
+StatusOr<std::vector<NamedTemplate>> ReadChatTemplates(
+    const std::string& model_path) {
+  SLUICE_ASSIGN_OR_RETURN(const fs::path file, FindVocabulary(model_path));
+  if (IsGguf(file)) return TemplatesOfGguf(file.string());
+  const fs::path folder = file.parent_path();
+  if (IsFile(folder / "chat_template.jinja")) {
+    SLUICE_ASSIGN_OR_RETURN(
+        std::string text,
+        ReadFile(folder / "chat_template.jinja", kMaxConfigBytes));
+    return std::vector<NamedTemplate>{{"default", std::move(text)}};
+  }
+  SLUICE_ASSIGN_OR_RETURN(const Json config,
+                          ReadConfig(folder / "tokenizer_config.json"));
+  return TemplatesIn(config);
+}
+
+}  // namespace sluice

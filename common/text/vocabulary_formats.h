@@ -1,0 +1,29 @@
+#ifndef SLUICE_COMMON_TEXT_VOCABULARY_FORMATS_H_
+#define SLUICE_COMMON_TEXT_VOCABULARY_FORMATS_H_
+
+#include <string>
+#include <string_view>
+
+#include "common/base/status.h"
+#include "common/text/text_source.h"
+
+namespace sluice {
+
+// One function per vocabulary format, each taking untrusted input to a
+// TextSource whose `file` is still empty. INVALID_ARGUMENT for malformed
+// input, UNIMPLEMENTED for a kind that is not built.
+
+// Base64 tokens and ranks, one per line. The family (special tokens, pattern)
+// follows from the number of ranks: Llama 3, o200k as gpt-oss has it, GPT-2.
+StatusOr<TextSource> FromTiktoken(std::string_view text);
+bool LooksLikeTiktoken(std::string_view text);
+
+// A sentencepiece ModelProto of the BPE kind.
+StatusOr<TextSource> FromSentencePiece(std::string_view bytes);
+
+// The metadata of the GGUF file at `path`: vocabularies "gpt2" and "llama".
+StatusOr<TextSource> FromGguf(const std::string& path);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_TEXT_VOCABULARY_FORMATS_H_

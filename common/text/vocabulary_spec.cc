@@ -1,0 +1,248 @@
+#include "common/text/vocabulary_spec.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+#include "common/text/utf8.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+// Longest token whose cuts are tried.
+constexpr size_t kMaxMergedBytes = 512;
+
+void AppendQuoted(std::string_view text, std::string& out) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  out.push_back('"');
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (c == '"' || c == '\\') {
+      out.push_back('\\');
+      out.push_back(c);
+    } else if (byte < 0x20) {
+      out.append("\\u00");
+      out.push_back(kHex[byte >> 4]);
+      out.push_back(kHex[byte & 15]);
+    } else {
+      out.push_back(c);
+    }
+  }
+  out.push_back('"');
+}
+
+std::string Quoted(std::string_view text) {
+  std::string out;
+  AppendQuoted(text, out);
+  return out;
+}
+
+std::string Base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t word = 0;
+    const size_t count = std::min<size_t>(3, bytes.size() - i);
+    for (size_t j = 0; j < count; ++j) {
+      word |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[i + j]))
+              << (16 - 8 * j);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      out.push_back(j <= count ? kDigits[(word >> (18 - 6 * j)) & 63] : '=');
+    }
+  }
+  return out;
+}
+
+std::string ByteLevelParts(const VocabularySpec& spec) {
+  std::string out = R"("normalizer":null,"pre_tokenizer":{"type":"Sequence",)"
+                    R"("pretokenizers":[)";
+  for (const std::string& pattern : spec.patterns) {
+    out += R"({"type":"Split","behavior":"Isolated","invert":false,)"
+           R"("pattern":{"Regex":)" +
+           Quoted(pattern) + "}},";
+  }
+  const std::string byte_level =
+      R"({"type":"ByteLevel","add_prefix_space":false,)"
+      R"("trim_offsets":true,"use_regex":false})";
+  return out + byte_level + R"(]},"decoder":)" + byte_level + ",";
+}
+
+std::string ReplaceStep(std::string_view kind, std::string_view pattern,
+                        std::string_view content) {
+  return Cat(R"({"type":"Replace","pattern":{")", kind, "\":", Quoted(pattern),
+             R"(},"content":)", Quoted(content), "}");
+}
+
+std::string SentencePieceParts(const VocabularySpec& spec) {
+  std::string steps;
+  if (!spec.charsmap.empty()) {
+    steps += R"({"type":"Precompiled","precompiled_charsmap":")" +
+             Base64(spec.charsmap) + "\"},";
+  }
+  if (spec.collapse_spaces) {
+    steps += ReplaceStep("Regex", " {2,}", " ") + "," +
+             ReplaceStep("Regex", "^ | $", "") + ",";
+  }
+  if (spec.add_space_prefix) {
+    steps += Cat(R"({"type":"Prepend","prepend":")", kSpaceMark, "\"},");
+  }
+  steps += ReplaceStep("String", " ", kSpaceMark);
+  std::string strip;
+  if (spec.add_space_prefix) {
+    strip = R"(,{"type":"Strip","content":" ","start":1,"stop":0})";
+  }
+  return R"("normalizer":{"type":"Sequence","normalizers":[)" + steps +
+         R"(]},"pre_tokenizer":null,"decoder":{"type":"Sequence",)"
+         R"("decoders":[)" +
+         ReplaceStep("String", kSpaceMark, " ") +
+         R"(,{"type":"ByteFallback"},{"type":"Fuse"})" + strip + "]},";
+}
+
+// [BOS] text [EOS]
+std::string PostProcessor(const VocabularySpec& spec) {
+  std::string single;
+  std::string specials;
+  const auto add = [&](TokenId id) {
+    const std::string name = Quoted(spec.tokens[static_cast<size_t>(id)]);
+    single += R"({"SpecialToken":{"type_id":0,"id":)" + name + "}},";
+    if (!specials.empty()) specials += ",";
+    specials += name + ":{\"id\":" + name + ",\"ids\":[" + Cat(id) +
+                "],\"tokens\":[" + name + "]}";
+  };
+  if (spec.add_bos && spec.bos) add(*spec.bos);
+  single += R"({"Sequence":{"id":"A","type_id":0}},)";
+  if (spec.add_eos && spec.eos && spec.eos != spec.bos) add(*spec.eos);
+  single.pop_back();
+  if (specials.empty()) return R"("post_processor":null,)";
+  return R"("post_processor":{"type":"TemplateProcessing","single":[)" +
+         single +
+         R"(],"pair":[{"Sequence":{"id":"A","type_id":0}},)"
+         R"({"Sequence":{"id":"B","type_id":1}}],"special_tokens":{)" +
+         specials + "}},";
+}
+
+std::string AddedTokens(const VocabularySpec& spec) {
+  std::string out;
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const TokenKind kind = spec.kinds[id];
+    const bool special =
+        kind == TokenKind::kControl || kind == TokenKind::kUnknown;
+    if (!special && kind != TokenKind::kUserDefined) continue;
+    if (!out.empty()) out += ",";
+    out += Cat(R"({"single_word":false,"lstrip":false,"rstrip":false,)",
+               R"("normalized":false,"id":)", id, R"(,"special":)",
+               special ? "true" : "false", R"(,"content":)",
+               Quoted(spec.tokens[id]), "}");
+  }
+  return R"("added_tokens":[)" + out + "],";
+}
+
+Status Check(const VocabularySpec& spec) {
+  if (spec.kinds.size() != spec.tokens.size()) {
+    return InvalidArgument("vocabulary of ", spec.tokens.size(),
+                           " tokens with ", spec.kinds.size(), " token types");
+  }
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    if (FirstInvalidUtf8(spec.tokens[id]) != std::string_view::npos) {
+      return InvalidArgument("vocabulary: token ", id, " is not UTF-8");
+    }
+  }
+  for (const auto& id : {spec.bos, spec.eos, spec.unk}) {
+    if (id && (*id < 0 || static_cast<size_t>(*id) >= spec.tokens.size())) {
+      return InvalidArgument("vocabulary: token id ", *id, " outside [0, ",
+                             spec.tokens.size(), ")");
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::string> ToTokenizerJson(const VocabularySpec& spec) {
+  SLUICE_RETURN_IF_ERROR(Check(spec));
+  std::string out = R"({"version":"1.0","truncation":null,"padding":null,)";
+  out += AddedTokens(spec);
+  out += spec.byte_level ? ByteLevelParts(spec) : SentencePieceParts(spec);
+  out += PostProcessor(spec);
+  out += R"("model":{"type":"BPE","dropout":null,"unk_token":)";
+  out +=
+      spec.unk ? Quoted(spec.tokens[static_cast<size_t>(*spec.unk)]) : "null";
+  out += Cat(R"(,"fuse_unk":)", spec.byte_level ? "false" : "true",
+             R"(,"byte_fallback":)", spec.byte_level ? "false" : "true",
+             R"(,"ignore_merges":)", spec.ignore_merges ? "true" : "false",
+             R"(,"vocab":{)");
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    if (id > 0) out += ",";
+    AppendQuoted(spec.tokens[id], out);
+    out += Cat(":", id);
+  }
+  out += R"(},"merges":[)";
+  for (size_t i = 0; i < spec.merges.size(); ++i) {
+    out += i > 0 ? ",[" : "[";
+    AppendQuoted(spec.merges[i].first, out);
+    out += ",";
+    AppendQuoted(spec.merges[i].second, out);
+    out += "]";
+  }
+  out += "]}}";
+  return out;
+}
+
+std::vector<Merge> MergesFromScores(const std::vector<std::string>& tokens,
+                                    const std::vector<TokenKind>& kinds,
+                                    const std::vector<float>& scores) {
+  std::unordered_map<std::string_view, size_t> ids;
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    if (kinds[id] == TokenKind::kNormal) ids.emplace(tokens[id], id);
+  }
+  struct Cut {
+    size_t id = 0;    // the whole
+    size_t left = 0;  // bytes
+  };
+  std::vector<Cut> cuts;
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    const std::string_view token = tokens[id];
+    if (kinds[id] != TokenKind::kNormal || token.size() > kMaxMergedBytes) {
+      continue;
+    }
+    for (size_t at = 1; at < token.size(); ++at) {
+      if (ids.contains(token.substr(0, at)) && ids.contains(token.substr(at))) {
+        cuts.push_back({id, at});
+      }
+    }
+  }
+  std::sort(cuts.begin(), cuts.end(), [&](const Cut& a, const Cut& b) {
+    if (scores[a.id] != scores[b.id]) return scores[a.id] > scores[b.id];
+    return std::tie(a.id, b.left) < std::tie(b.id, a.left);
+  });
+  std::vector<Merge> merges;
+  merges.reserve(cuts.size());
+  for (const Cut& cut : cuts) {
+    merges.emplace_back(tokens[cut.id].substr(0, cut.left),
+                        tokens[cut.id].substr(cut.left));
+  }
+  return merges;
+}
+
+std::string ByteLevelText(std::string_view bytes) {
+  std::string out;
+  for (const char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    char32_t shown = byte;
+    if (byte <= 0x20) {
+      shown = 0x100 + byte;
+    } else if (byte >= 0x7F && byte <= 0xA0) {
+      shown = 0x121 + (byte - 0x7Fu);
+    } else if (byte == 0xAD) {
+      shown = 0x143;
+    }
+    AppendUtf8(shown, out);
+  }
+  return out;
+}
+
+}  // namespace sluice

@@ -1,0 +1,105 @@
+#include "tests/text/text_fixtures.h"
+
+#include <array>
+#include <map>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/text/text_source.h"
+#include "common/text/vocabulary_spec.h"
+#include "tests/testing/shared_data.h"
+
+namespace sluice::testing {
+
+const Tokenizer* SharedTokenizer(std::string_view relative) {
+  static auto& loaded = *new std::map<std::string, std::unique_ptr<Tokenizer>>;
+  const std::string key(relative);
+  if (const auto found = loaded.find(key); found != loaded.end()) {
+    return found->second.get();
+  }
+  const auto path = SharedData(relative);
+  if (!path) return nullptr;
+  const auto source = ReadTextSource(*path);
+  if (!source.ok()) LogError(Message(source.status()));
+  SLUICE_CHECK(source.ok());
+  auto made = Tokenizer::Make(*source, /*keep_reference=*/true);
+  if (!made.ok()) LogError(Message(made.status()));
+  SLUICE_CHECK(made.ok());
+  return (loaded[key] = *std::move(made)).get();
+}
+
+std::vector<NamedTokenizer> AllSharedTokenizers() {
+  std::vector<NamedTokenizer> all;
+  for (const char* relative :
+       {"data/tokenizers/llama2", "data/tokenizers/llama3_2",
+        "data/tokenizers/qwen3", "data/vocab/llama2-tokenizer.model",
+        "data/vocab/llama3-tokenizer.model", "data/vocab/o200k_base.tiktoken",
+        "data/vocab/r50k_base.tiktoken", "data/vocab/ggml-vocab-gpt-2.gguf",
+        "data/vocab/ggml-vocab-llama-spm.gguf", "data/models/stories260K-hf",
+        "golden/llama3-tied"}) {
+    if (const Tokenizer* found = SharedTokenizer(relative)) {
+      all.push_back({relative, found});
+    }
+  }
+  return all;
+}
+
+std::unique_ptr<Tokenizer> TinyTokenizer() {
+  VocabularySpec spec;
+  const auto add = [&spec](std::string token, TokenKind kind) {
+    spec.tokens.push_back(std::move(token));
+    spec.kinds.push_back(kind);
+  };
+  add("<|endoftext|>", TokenKind::kControl);
+  add("<|im_start|>", TokenKind::kControl);
+  add("<|im_end|>", TokenKind::kControl);
+  add("<think>", TokenKind::kUserDefined);
+  for (int byte = 0; byte < 256; ++byte) {
+    add(ByteLevelText(std::string(1, static_cast<char>(byte))),
+        TokenKind::kNormal);
+  }
+  for (const auto& [left, right] :
+       {std::pair("h", "e"), std::pair("l", "l"), std::pair("he", "ll")}) {
+    spec.merges.emplace_back(left, right);
+    add(std::string(left) + right, TokenKind::kNormal);
+  }
+  spec.byte_level = true;
+  spec.patterns = PreTokenizerByName("llama-bpe")->patterns;
+  TextSource source;
+  source.bos_token = "<|im_start|>";
+  source.eos_token = "<|im_end|>";
+  source.tokenizer_json = *ToTokenizerJson(spec);
+  auto made = Tokenizer::Make(source, /*keep_reference=*/true);
+  if (!made.ok()) LogError(Message(made.status()));
+  SLUICE_CHECK(made.ok());
+  return *std::move(made);
+}
+
+std::string RandomText(std::mt19937_64& random, int max_pieces) {
+  static constexpr std::array<std::string_view, 47> kPieces = {
+      "a",      "B",       "word",
+      "HELLO",  "é",       "ß",
+      "ſ",      "Ω",       "中",
+      "文",     "한글",    "עברית",
+      "हिन्दी",  "1",       "23",
+      "456",    "½",       "٣",
+      " ",      "  ",      "\t",
+      "\n",     "\r\n",    "\n\n",
+      "\u00A0", "\u3000",  "'s",
+      "'LL",    "'re",     "'",
+      "!",      "?!",      "...",
+      "/",      "(",       "}",
+      "_",      "😀",       "👨‍👩‍👧",
+      "🦙",   "e\u0301", "\u200B",
+      "<",      "|",       "<think>",
+      "\x01",   "$5"};
+  std::uniform_int_distribution<int> count(0, max_pieces);
+  std::uniform_int_distribution<size_t> pick(0, kPieces.size() - 1);
+  std::string text;
+  for (int left = count(random); left > 0; --left) {
+    text += kPieces[pick(random)];
+  }
+  return text;
+}
+
+}  // namespace sluice::testing

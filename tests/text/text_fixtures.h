@@ -1,0 +1,42 @@
+#ifndef SLUICE_TESTS_TEXT_TEXT_FIXTURES_H_
+#define SLUICE_TESTS_TEXT_TEXT_FIXTURES_H_
+
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/text/tokenizer.h"
+
+namespace sluice::testing {
+
+using Ids = std::vector<TokenId>;
+
+inline constexpr EncodeOptions kRaw = {.add_special_tokens = false,
+                                       .parse_special_tokens = true};
+
+// Tokenizer of the shared data's `relative`, loaded once per process; null
+// if the data is not there.
+const Tokenizer* SharedTokenizer(std::string_view relative);
+
+// The shared tokenizers of all families, those that are there.
+struct NamedTokenizer {
+  std::string name;
+  const Tokenizer* tokenizer = nullptr;
+};
+std::vector<NamedTokenizer> AllSharedTokenizers();
+
+// A small byte-level tokenizer that needs no files: all bytes, a few merges,
+// specials <|im_start|>, <|im_end|>, <|endoftext|>, and <think> that is not
+// special.
+std::unique_ptr<Tokenizer> TinyTokenizer();
+
+// Random text: letters of many scripts, digits, spaces, newlines, emoji,
+// punctuation, contractions.
+std::string RandomText(std::mt19937_64& random, int max_pieces);
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_TEXT_TEXT_FIXTURES_H_
