@@ -87,7 +87,7 @@ class SchedulerHarness {
     for (;;) {
       while (Plan()) {
       }
-      if (!Commit()) break;
+      if (!Commit() || ::testing::Test::HasFailure()) break;
     }
     EXPECT_EQ(scheduler_.num_live(), 0u);
     ExpectNothingHeld();

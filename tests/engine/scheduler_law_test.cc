@@ -57,7 +57,7 @@ void ExpectAsAlone(const SchedulerHarness& harness, SequenceId id) {
   const GenerateRequest& request = harness.request(id);
   const Expected alone = Undisturbed(request, kVocab);
   const FinishReason reason = outcome.ends[0].reason;
-  if (reason == FinishReason::kCancelled) {
+  if (reason == FinishReason::kCancelled || reason == FinishReason::kError) {
     ASSERT_LE(outcome.tokens.size(), alone.tokens.size());
     EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(),
                            alone.tokens.begin()));
@@ -85,8 +85,8 @@ struct Totals {
   uint64_t epochs = 1;
 };
 
-// Runs `num_requests` random requests with random arrivals, cancels and delays
-// of results; every outcome must be as if it ran alone.
+// Runs `num_requests` random requests with random arrivals, cancels, failures
+// and delays of results; every outcome must be as if it ran alone.
 Totals RunRandom(const Shape& shape, uint32_t seed, int num_requests,
                  bool rebuilds = false) {
   std::mt19937 random(seed);
@@ -110,6 +110,10 @@ Totals RunRandom(const Shape& shape, uint32_t seed, int num_requests,
     }
     if (rebuilds && pick(200) == 0) {
       harness.Attach(Epoch(++epoch), shape.num_stages);
+    }
+    if (pick(300) == 0 && harness.results_out() > 0 &&
+        !harness.NextResult().sequences.empty()) {
+      harness.NextResult().sequences[0].status = Internal("injected");
     }
     if (pick(2) == 0) {
       harness.Plan();
@@ -218,6 +222,7 @@ TEST(SchedulerLawTest, AnyMixOfAllOfItGivesTheSameTokens) {
     sum.counters.split_prefills += totals.counters.split_prefills;
     sum.counters.prefix_hit_tokens += totals.counters.prefix_hit_tokens;
   }
+  EXPECT_GT(sum.counters.steps, 10000u);
   EXPECT_GT(sum.counters.preemptions, 100u);
   EXPECT_GT(sum.counters.split_prefills, 100u);
   EXPECT_GT(sum.counters.prefix_hit_tokens, 1000u);

@@ -169,12 +169,17 @@ TEST(SchedulerPlanTest, AFullPrefixHitComputesItsLastTokenAgain) {
   harness.RunToEnd();
 }
 
-TEST(SchedulerPlanTest, APrefixInAnUncommittedPlanIsNotFoundYet) {
-  SchedulerHarness harness({}, TestLimits(100), /*num_stages=*/2);
+TEST(SchedulerPlanTest, APrefixIsFoundOnceItsPlanIsCommittedNotBefore) {
+  SchedulerOptions options;
+  options.prefill_chunk = 16;
+  SchedulerHarness harness(options, TestLimits(100), /*num_stages=*/4);
   harness.Add(TestRequest(48, 1));
   harness.Plan();
+  harness.Plan();
+  harness.Commit();
   const SequenceId again = harness.Add(TestRequest(48, 1));
-  EXPECT_EQ(ChunkOf(*harness.Plan(), again)->start, 0);
+  EXPECT_EQ(ChunkOf(*harness.Plan(), again)->start, 16)
+      << "one block is committed, one is in flight";
   harness.RunToEnd();
 }
 
@@ -347,6 +352,33 @@ TEST(SchedulerPreemptTest, ATokenOnItsWayToAPreemptedSequenceIsKept) {
   while (harness.Commit()) {
   }
   EXPECT_EQ(harness.outcome(young).tokens.size(), before + 1);
+  harness.RunToEnd();
+  EXPECT_EQ(harness.outcome(young).result(),
+            Undisturbed(harness.request(young), 50));
+}
+
+TEST(SchedulerPreemptTest, APreemptedSequenceWaitsForPlansThatCarryIt) {
+  SchedulerOptions options;
+  options.prefix_cache = false;
+  options.min_decode_batch = 1;
+  SchedulerHarness harness(options, TestLimits(6), /*num_stages=*/3);
+  const SequenceId old = harness.Add(TestRequest(40, 40, 1));
+  const SequenceId young = harness.Add(TestRequest(32, 40, 2));
+  while (harness.counters().preemptions == 0) {
+    harness.Commit();
+    while (harness.Plan()) {
+    }
+  }
+  harness.End(old, FinishReason::kCancelled);  // there is room again
+  EXPECT_FALSE(harness.Plan().has_value()) << "its token is on its way";
+  std::optional<StepPlan> plan;
+  while (!plan) {
+    ASSERT_TRUE(harness.Commit());
+    plan = harness.Plan();
+  }
+  ASSERT_EQ(plan->started.size(), 1u);
+  EXPECT_EQ(plan->started[0].tokens.size(),
+            32 + harness.outcome(young).tokens.size());
   harness.RunToEnd();
   EXPECT_EQ(harness.outcome(young).result(),
             Undisturbed(harness.request(young), 50));
