@@ -103,7 +103,8 @@ void ThreadCommunicator::GatherColumns(kernels::ConstMatrix part,
   group_->meeting_.Arrive();
   const kernels::Matrix& to = group_->slots_[0].out;
   SLUICE_CHECK(part.rows == to.rows && col_begin + part.cols <= to.cols);
-  for (int64_t t = 0; t < part.rows; ++t) {
+  const int64_t rows = part.cols == 0 ? 0 : part.rows;
+  for (int64_t t = 0; t < rows; ++t) {
     float* row = to.row(t) + col_begin;
     if (row == part.row(t)) continue;
     std::memcpy(row, part.row(t), sizeof(float) * part.cols);

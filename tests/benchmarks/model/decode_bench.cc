@@ -1,0 +1,228 @@
+// Speed of one stage that holds a whole model: decode at several batch
+// sizes, prefill of a long prompt, beside the memory read bandwidth measured
+// in turns with them. See README.md.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/concurrency/thread_team.h"
+#include "common/model/stage.h"
+#include "common/tensor/buffer.h"
+#include "kernels/context.h"
+
+namespace sluice {
+namespace {
+
+struct Flags {
+  StageOptions stage;
+  int rounds = 5;
+  int steps = 4;      // decode steps per round
+  int prefill = 512;  // tokens
+};
+
+std::string CpuLine(std::string_view key) {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (line.compare(0, key.size(), key) == 0) {
+      return line.substr(line.find(':') + 2);
+    }
+  }
+  return "unknown";
+}
+
+// Reads a large buffer from end to end with a team of its own.
+class ReadProbe {
+ public:
+  explicit ReadProbe(int threads)
+      : team_({.num_threads = threads}), buffer_(kBytes) {
+    std::fill_n(buffer_.as<uint64_t>(), kBytes / 8, 1);
+  }
+
+  // GB/s of one pass.
+  double Measure() {
+    const int threads = team_.num_threads();
+    std::vector<uint64_t> sums(threads);
+    const TimePoint start = Clock::now();
+    kernels::ParallelFor({&team_}, threads, [&](int part) {
+      const uint64_t* words = buffer_.as<uint64_t>();
+      constexpr int64_t kWords = kBytes / 8;
+      uint64_t sum[8] = {};
+      const int64_t end = kWords * (part + 1) / threads;
+      for (int64_t i = kWords * part / threads; i + 8 <= end; i += 8) {
+        for (int j = 0; j < 8; ++j) sum[j] += words[i + j];
+      }
+      for (uint64_t value : sum) sums[part] += value;
+    });
+    const double seconds = Seconds(Clock::now() - start);
+    for (uint64_t sum : sums) sink_ = sink_ + sum;
+    return kBytes / seconds * 1e-9;
+  }
+
+ private:
+  static constexpr int64_t kBytes = int64_t{512} << 20;
+  ThreadTeam team_;
+  Buffer buffer_;
+  volatile uint64_t sink_ = 0;
+};
+
+// Sequences on one stage, with blocks that nobody else uses.
+class Sequences {
+ public:
+  Sequences(Stage* stage, int count, int length)
+      : stage_(*stage), states_(count), chunks_(count) {
+    const int per_sequence = (length + kBlockTokens - 1) / kBlockTokens;
+    for (int i = 0; i < count; ++i) {
+      Stage::SequenceState& state = states_[i];
+      state.sampling.temperature = 0;
+      state.num_prompt_tokens = 1;
+      state.blocks.resize(1);
+      for (int b = 0; b < per_sequence; ++b) {
+        state.blocks[0].push_back(BlockId(i * per_sequence + b));
+      }
+      chunks_[i].sequence = SequenceId(i + 1);
+    }
+  }
+
+  // Seconds of one step of `tokens` more tokens of every sequence.
+  double Step(int tokens) {
+    std::vector<Stage::ChunkInput> inputs;
+    for (size_t i = 0; i < states_.size(); ++i) {
+      Chunk& chunk = chunks_[i];
+      std::vector<TokenId>& history = states_[i].tokens;
+      chunk.start = static_cast<int32_t>(history.size());
+      chunk.tokens.clear();
+      for (int t = 0; t < tokens; ++t) {
+        chunk.tokens.push_back(static_cast<TokenId>((i * 31 + t * 7) % 250));
+      }
+      history.insert(history.end(), chunk.tokens.begin(), chunk.tokens.end());
+      chunk.logits = LogitsWanted::kLast;
+      chunk.samples = true;
+      inputs.push_back({&chunk, &states_[i]});
+    }
+    HiddenStates out;
+    std::vector<SequenceResult> results;
+    const TimePoint start = Clock::now();
+    stage_.Run(inputs, {}, out, results);
+    return Seconds(Clock::now() - start);
+  }
+
+ private:
+  Stage& stage_;
+  std::vector<Stage::SequenceState> states_;
+  std::vector<Chunk> chunks_;
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// One line: `batch` sequences, steps of `tokens` tokens each.
+void Measure(Stage& stage, ReadProbe& probe, const Flags& flags,
+             const char* what, int batch, int tokens) {
+  const int steps = tokens == 1 ? flags.steps : 1;
+  std::vector<double> seconds;
+  std::vector<double> bandwidth;
+  for (int round = 0; round < flags.rounds; ++round) {
+    Sequences sequences(&stage, batch, 16 + (steps + 1) * tokens);
+    if (tokens == 1) sequences.Step(8);  // a little context, warm
+    bandwidth.push_back(probe.Measure());
+    for (int i = 0; i < steps; ++i) seconds.push_back(sequences.Step(tokens));
+  }
+  const double bytes = static_cast<double>(stage.info().weights_bytes) * 1e-9;
+  const double median = Median(seconds);
+  const double best = *std::min_element(seconds.begin(), seconds.end());
+  const double read = Median(bandwidth);
+  const double most = *std::max_element(bandwidth.begin(), bandwidth.end());
+  const auto print = [&](const char* which, double step, double rate) {
+    std::printf(
+        "%-8s batch %2d %-6s %9.2f ms/step %9.2f tok/s %7.2f GB/s of "
+        "weights, %3.0f %% of %6.2f GB/s read\n",
+        what, batch, which, step * 1e3, batch * tokens / step, bytes / step,
+        bytes / step / rate * 100, rate);
+  };
+  print("median", median, read);
+  print("best", best, most);
+  std::fflush(stdout);
+}
+
+bool ParseFlags(int argc, char** argv, Flags& flags) {
+  flags.stage.max_context = 1024;
+  flags.stage.max_sequences = 16;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (flag.substr(0, 2) != "--") {
+      flags.stage.model_path = flag;
+      continue;
+    }
+    if (++i == argc) return false;
+    const std::string_view value = argv[i];
+    if (flag == "--threads") {
+      flags.stage.threads = std::atoi(argv[i]);
+    } else if (flag == "--ranks") {
+      flags.stage.ranks = std::atoi(argv[i]);
+    } else if (flag == "--rounds") {
+      flags.rounds = std::max(1, std::atoi(argv[i]));
+    } else if (flag == "--isa") {
+      flags.stage.isa = value;
+    } else if (flag == "--pin") {
+      flags.stage.pin_threads = value == "true";
+    } else if (flag == "--weights" && value == "f32") {
+      flags.stage.weights = WeightsMode::kF32;
+    } else if (flag == "--weights" && value == "bf16") {
+      flags.stage.weights = WeightsMode::kBf16;
+    } else if (flag != "--weights" || value != "auto") {
+      return false;
+    }
+  }
+  return !flags.stage.model_path.empty();
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  if (!ParseFlags(argc, argv, flags)) {
+    std::fprintf(stderr,
+                 "usage: decode_bench MODEL [--threads N] [--ranks R] "
+                 "[--weights auto|bf16|f32] [--isa NAME] [--rounds N] "
+                 "[--pin true|false]\n");
+    return 2;
+  }
+  flags.stage.kv_blocks = 1024;
+  auto loaded = Stage::Load(flags.stage);
+  if (!loaded.ok()) {
+    std::fprintf(stderr, "%s\n", Message(loaded.status()).c_str());
+    return 1;
+  }
+  Stage& stage = **loaded;
+  const StageInfo& info = stage.info();
+  std::printf("CPU: %s, %u cores\nflags: %s\n", CpuLine("model name").c_str(),
+              std::thread::hardware_concurrency(), CpuLine("flags").c_str());
+  std::printf(
+      "model %s, %.1f MB of %s weights, isa %s, %d ranks, %d threads, "
+      "loaded in %.1f s\n",
+      info.model_name.c_str(), static_cast<double>(info.weights_bytes) * 1e-6,
+      info.weights_dtype.c_str(), info.isa.c_str(), info.ranks, info.threads,
+      info.load_seconds);
+  ReadProbe probe(info.threads);
+  Measure(stage, probe, flags, "decode", 1, 1);
+  Measure(stage, probe, flags, "decode", 8, 1);
+  Measure(stage, probe, flags, "prefill", 1,
+          std::min(flags.prefill, info.limits.max_context - 64));
+  return 0;
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) { return sluice::Main(argc, argv); }
