@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_RPC_CLIENT_STREAM_H_
 
 #include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/support/client_callback.h>
 
 #include <memory>

@@ -1,0 +1,357 @@
+// The owner's thread: how a pipeline comes up and is lost.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/rpc/transport.h"
+#include "common/wire/types.h"
+#include "services/gateway/pipeline/pipeline_impl.h"
+
+namespace sluice {
+namespace {
+
+constexpr Duration kFirstBackoff = std::chrono::milliseconds(100);
+constexpr Duration kMaxBackoff = std::chrono::seconds(1);
+constexpr Duration kLoadingPause = std::chrono::milliseconds(300);
+
+Duration NextBackoff(Duration last) {
+  return std::clamp<Duration>(2 * last, kFirstBackoff, kMaxBackoff);
+}
+
+// Above every epoch of this gateway, and of those before it on the same
+// stages as far as clocks go.
+Epoch EpochAfter(Epoch last) {
+  const auto unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                           std::chrono::system_clock::now().time_since_epoch())
+                           .count();
+  return Epoch(std::max(static_cast<uint64_t>(unix_ms), last.value() + 1));
+}
+
+bool IsLoading(const Status& status) {
+  return status.code() == StatusCode::kUnavailable &&
+         Message(status).starts_with("loading");
+}
+
+}  // namespace
+
+std::string PipelineClient::Impl::Describe(size_t index) const {
+  const Stage& stage = stages_[index];
+  if (!stage.welcome.has_value()) {
+    return Cat("stage ", index, " (", stage.address, ")");
+  }
+  const wire::StageIdentity& identity = stage.welcome->identity;
+  return Cat("stage ", index, " (", stage.address, ", layers ",
+             identity.first_layer, " to ", identity.last_layer - 1, ")");
+}
+
+void PipelineClient::Impl::Tick(TimePoint now) {
+  const bool beat = now >= heartbeat_at_;
+  if (beat) heartbeat_at_ = now + options_.heartbeat;
+  bool all_welcome = true;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    Stage& stage = stages_[i];
+    if (stage.link == nullptr && now >= stage.connect_at) ConnectStage(i, now);
+    if (stage.link != nullptr) CheckSilence(i, now);
+    if (beat && stage.welcome.has_value() && stage.link != nullptr) {
+      v1::ControlRequest request;
+      request.mutable_heartbeat()->set_sequence(++heartbeats_);
+      request.mutable_heartbeat()->set_sender_clock_ns(MonotonicNanos());
+      stage.link->Send(std::move(request));
+    }
+    all_welcome = all_welcome && stage.welcome.has_value();
+  }
+  if (phase_ == Phase::kGathering) {
+    if (all_welcome && now >= assign_at_) BeginAssigning(now);
+  } else if (phase_ != Phase::kUp && now >= phase_deadline_) {
+    Lose(assigning_,
+         DeadlineExceeded("no answer to the assignment within ",
+                          Seconds(options_.transport.peer_timeout), " s"));
+  }
+}
+
+// One stage ------------------------------------------------------------------
+
+void PipelineClient::Impl::ConnectStage(size_t index, TimePoint now) {
+  Stage& stage = stages_[index];
+  stage.link_id = ++links_;
+  stage.linked_at = now;
+  stage.link = OpenControl(stage.channel, options_.gateway_id,
+                           ControlEvents(index, stage.link_id));
+}
+
+void PipelineClient::Impl::CheckSilence(size_t index, TimePoint now) {
+  Stage& stage = stages_[index];
+  const TimePoint since =
+      stage.welcome.has_value() ? stage.heard : stage.linked_at;
+  if (now - since < options_.transport.peer_timeout) return;
+  const Status why =
+      Unavailable("silent for ", Seconds(now - since), " s, limit ",
+                  Seconds(options_.transport.peer_timeout));
+  // Its own end comes later and is of an older link then.
+  const auto link = stage.link;
+  OnControlEnd(index, stage.link_id, why);
+  link->Cancel(why);
+}
+
+void PipelineClient::Impl::OnControl(size_t index, uint64_t link_id,
+                                     v1::ControlResponse response) {
+  Stage& stage = stages_[index];
+  if (stage.link == nullptr || stage.link_id != link_id) return;
+  stage.heard = Clock::now();
+  switch (response.kind_case()) {
+    case v1::ControlResponse::kWelcome:
+      OnWelcome(index, response.welcome());
+      return;
+    case v1::ControlResponse::kAssigned:
+      OnAssigned(index, response.assigned());
+      return;
+    case v1::ControlResponse::kHeartbeat:
+      stage.rtt = std::chrono::nanoseconds(std::max<int64_t>(
+          0, MonotonicNanos() - response.heartbeat().sender_clock_ns()));
+      return;
+    case v1::ControlResponse::kFailure:
+      OnFailure(index, response.failure());
+      return;
+    default:
+      return;  // of a newer version; nothing of ours waits for it
+  }
+}
+
+void PipelineClient::Impl::OnWelcome(size_t index, const v1::Welcome& proto) {
+  Stage& stage = stages_[index];
+  auto welcome = CheckWelcome(stage.address, proto);
+  if (!welcome.ok()) {
+    const auto link = stage.link;
+    OnControlEnd(index, stage.link_id, welcome.status());
+    link->Cancel(welcome.status());
+    return;
+  }
+  stage.welcome = *std::move(welcome);
+  stage.seen = true;
+  stage.backoff = Duration::zero();
+  // What did not fit before may fit now.
+  for (Stage& any : stages_) {
+    if (std::exchange(any.refused, false)) any.message.clear();
+  }
+  stage.message.clear();
+  assign_at_ = std::min(assign_at_, Clock::now() + assign_backoff_);
+  LogInfo(Describe(index), " is there");
+  bool all = phase_ == Phase::kGathering;
+  for (const Stage& any : stages_) all = all && any.welcome.has_value();
+  if (all && Clock::now() >= assign_at_) BeginAssigning(Clock::now());
+}
+
+void PipelineClient::Impl::OnControlEnd(size_t index, uint64_t link_id,
+                                        const Status& status) {
+  Stage& stage = stages_[index];
+  if (stage.link == nullptr || stage.link_id != link_id) return;
+  const Status why =
+      status.ok() ? Unavailable("the stage ended its Control stream") : status;
+  if (phase_ != Phase::kGathering) Lose(index, why);
+  stage.link = nullptr;
+  stage.welcome.reset();
+  stage.message = Message(why);
+  stage.backoff = NextBackoff(stage.backoff);
+  if (IsLoading(why)) {
+    stage.down_state = StageState::kLoading;
+    stage.backoff = kLoadingPause;
+  } else if (why.code() == StatusCode::kFailedPrecondition ||
+             why.code() == StatusCode::kInvalidArgument ||
+             why.code() == StatusCode::kUnimplemented) {
+    if (stage.down_state != StageState::kRefused) {
+      LogWarning(Describe(index), " refuses: ", stage.message);
+    }
+    stage.down_state = StageState::kRefused;
+  } else {
+    stage.down_state = stage.seen ? StageState::kLost : StageState::kConnecting;
+  }
+  stage.connect_at = Clock::now() + stage.backoff;
+}
+
+void PipelineClient::Impl::OnFailure(size_t index, const v1::Failure& failure) {
+  if (phase_ == Phase::kGathering || failure.epoch() != epoch_.value()) return;
+  const Status why =
+      wire::StatusFromProto(failure.status_code(), failure.status_message());
+  size_t blamed = index;
+  if (failure.side() == v1::FAILURE_SIDE_SUCCESSOR &&
+      index + 1 < stages_.size()) {
+    blamed = index + 1;
+  } else if (failure.side() == v1::FAILURE_SIDE_PREDECESSOR && index > 0) {
+    blamed = index - 1;
+  }
+  Lose(blamed,
+       blamed == index ? why : Annotate(why, Describe(index), " reports"));
+}
+
+// The pipeline ---------------------------------------------------------------
+
+void PipelineClient::Impl::BeginAssigning(TimePoint now) {
+  std::vector<StageWelcome> welcomes;
+  for (const Stage& stage : stages_) welcomes.push_back(*stage.welcome);
+  JoinResult join = JoinStages(welcomes);
+  Status refusal;
+  if (!join.ok()) {
+    refusal = join.conflict().why;
+    Stage& stage = stages_[static_cast<size_t>(join.conflict().stage)];
+    stage.refused = true;
+    stage.message = Message(refusal);
+  } else {
+    joined_ = join.joined();
+    {
+      MutexLock lock(status_mutex_);
+      model_ = joined_.model;
+    }
+    if (options_.check_model) refusal = options_.check_model(joined_.model);
+  }
+  if (!refusal.ok()) {
+    message_ = Message(refusal);
+    LogWarning("the stages are no pipeline: ", message_);
+    assign_at_ = TimePoint::max();  // until a stage has changed
+    return;
+  }
+  phase_ = Phase::kAssigning;
+  epoch_ = EpochAfter(epoch_);
+  phase_deadline_ = now + options_.transport.peer_timeout;
+  assigning_ = stages_.size() - 1;
+  AssignStage();
+}
+
+void PipelineClient::Impl::AssignStage() {
+  v1::ControlRequest request;
+  v1::Assign* assign = request.mutable_assign();
+  assign->set_replica(options_.replica.value());
+  assign->set_epoch(epoch_.value());
+  *assign->mutable_limits() = wire::ToProto(joined_.limits);
+  if (assigning_ + 1 < stages_.size()) {
+    const Stage& next = stages_[assigning_ + 1];
+    assign->set_next_address(next.address);
+    assign->set_next_model_digest(next.welcome->identity.model_digest);
+    assign->set_next_first_layer(next.welcome->identity.first_layer);
+  }
+  stages_[assigning_].link->Send(std::move(request));
+}
+
+void PipelineClient::Impl::OnAssigned(size_t index,
+                                      const v1::Assigned& assigned) {
+  if (phase_ != Phase::kAssigning || index != assigning_ ||
+      assigned.epoch() != epoch_.value()) {
+    return;
+  }
+  const Status status =
+      wire::StatusFromProto(assigned.status_code(), assigned.status_message());
+  if (!status.ok()) {
+    Lose(index, status);
+  } else if (assigning_ > 0) {
+    --assigning_;
+    AssignStage();
+  } else {
+    OpenStreams();
+  }
+}
+
+void PipelineClient::Impl::OpenStreams() {
+  phase_ = Phase::kOpening;
+  const Status status = OpenDataStreams();
+  if (!status.ok()) Lose(0, status);
+}
+
+Status PipelineClient::Impl::OpenDataStreams() {
+  const Stage& first = stages_.front();
+  const Stage& last = stages_.back();
+  const PlanLimits& limits = joined_.limits.plan;
+  rpc::TransportOptions transport = options_.transport;
+  transport.max_message_bytes = wire::MaxResultBytes(limits);
+  SLUICE_ASSIGN_OR_RETURN(auto from_last,
+                          rpc::Connect(last.address, transport));
+  transport.max_message_bytes = wire::MaxFrameBytes(limits, 0);
+  SLUICE_ASSIGN_OR_RETURN(auto to_first,
+                          rpc::Connect(first.address, transport));
+  results_ = OpenResults(std::move(from_last), options_.replica, epoch_,
+                         ResultsEvents(epoch_, limits));
+  // The engine keeps about one plan per stage under way; more than fit into
+  // the credits wait here.
+  const size_t credits =
+      static_cast<size_t>(joined_.limits.max_steps_in_flight);
+  steps_ = rpc::CreditedSender::Open(
+      {std::move(to_first), kStepsMethod,
+       FirstStepsHello(options_.replica, epoch_, first.welcome->identity),
+       credits, credits + 1024},
+      StepsEvents(epoch_));
+  return OkStatus();
+}
+
+void PipelineClient::Impl::OnStepsReady(Epoch epoch) {
+  if (phase_ != Phase::kOpening || epoch != epoch_) return;
+  phase_ = Phase::kUp;
+  message_.clear();
+  assign_backoff_ = Duration::zero();
+  SetLive(epoch_, steps_);
+  LogInfo("pipeline of ", stages_.size(), " stages is up, epoch ", epoch_);
+  Publish();
+  callbacks_.on_up(epoch_, joined_.limits.plan,
+                   static_cast<int>(stages_.size()));
+}
+
+void PipelineClient::Impl::OnStreamEnd(Epoch epoch, size_t index,
+                                       const char* what, const Status& status) {
+  if (epoch != epoch_) return;
+  Lose(index, status.ok() ? Unavailable(what, " was ended by the stage")
+                          : Annotate(status, what));
+}
+
+void PipelineClient::Impl::Lose(size_t index, const Status& why) {
+  if (phase_ == Phase::kGathering) return;
+  const bool was_up = phase_ == Phase::kUp;
+  phase_ = Phase::kGathering;
+  message_ = Cat(Describe(index), ": ", Message(why));
+  CloseStreams(Cancelled("epoch ", epoch_, " has ended"));
+  assign_backoff_ = NextBackoff(assign_backoff_);
+  assign_at_ = Clock::now() + assign_backoff_;
+  LogWarning(was_up ? "pipeline lost: " : "pipeline not built: ", message_);
+  Publish();
+  if (was_up) callbacks_.on_lost(Unavailable(message_));
+}
+
+void PipelineClient::Impl::CloseStreams(const Status& why) {
+  SetLive(Epoch(0), nullptr);
+  if (steps_ != nullptr) std::exchange(steps_, nullptr)->Cancel(why);
+  if (results_ != nullptr) std::exchange(results_, nullptr)->Cancel(why);
+}
+
+void PipelineClient::Impl::Publish() {
+  const TimePoint now = Clock::now();
+  PipelineStatus status;
+  status.epoch = epoch_;
+  status.message = message_;
+  status.ready = phase_ == Phase::kUp;
+  std::vector<TimePoint> heard;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const Stage& stage = stages_[i];
+    StageStatus& out = status.stages.emplace_back();
+    out.address = stage.address;
+    out.message = stage.message;
+    out.rtt = stage.rtt;
+    out.state = stage.down_state;
+    heard.push_back(stage.heard);
+    if (!stage.welcome.has_value()) continue;
+    out.first_layer = stage.welcome->identity.first_layer;
+    out.last_layer = stage.welcome->identity.last_layer;
+    if (now - stage.heard >= options_.suspect_after) {
+      out.state = StageState::kSuspect;
+      out.message = Cat("silent for ", Seconds(now - stage.heard), " s");
+      if (status.ready) status.message = Cat(Describe(i), ": ", out.message);
+      status.ready = false;
+    } else if (stage.refused) {
+      out.state = StageState::kRefused;
+    } else {
+      out.state =
+          phase_ == Phase::kUp ? StageState::kReady : StageState::kHandshaking;
+    }
+  }
+  MutexLock lock(status_mutex_);
+  published_ = std::move(status);
+  heard_ = std::move(heard);
+}
+
+}  // namespace sluice

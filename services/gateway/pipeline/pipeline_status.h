@@ -1,0 +1,58 @@
+#ifndef SLUICE_SERVICES_GATEWAY_PIPELINE_PIPELINE_STATUS_H_
+#define SLUICE_SERVICES_GATEWAY_PIPELINE_PIPELINE_STATUS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/core/ids.h"
+#include "common/core/step_plan.h"
+
+namespace sluice {
+
+enum class StageState {
+  kConnecting,
+  kLoading,      // reachable, reads its weights
+  kHandshaking,  // welcomed us; the epoch is being assigned
+  kReady,
+  kSuspect,  // silent for a while
+  kLost,     // was there; being connected to again
+  kRefused,  // does not fit, or refuses us; see the message
+};
+
+// "connecting", "loading", ...
+const char* ToString(StageState state);
+
+struct StageStatus {
+  std::string address;
+  int32_t first_layer = 0;  // [first_layer, last_layer); 0, 0: not known yet
+  int32_t last_layer = 0;
+  StageState state = StageState::kConnecting;
+  std::string message;    // why it is not ready; empty when it is
+  Duration last_heard{};  // since its last message
+  Duration rtt{};         // of the latest heartbeat
+};
+
+// What /readyz and people see. A copy, taken at one moment.
+struct PipelineStatus {
+  bool ready = false;
+  Epoch epoch;          // of the pipeline that is up, or being assigned
+  std::string message;  // why it is not ready; empty when it is
+  std::vector<StageStatus> stages;
+};
+
+// What the pipeline's stages agree on.
+struct PipelineModel {
+  std::string name;
+  std::string digest;
+  std::string numerics;
+  std::string weights_dtype;
+  int32_t num_layers = 0;
+  int32_t hidden_size = 0;
+  PlanLimits limits;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_SERVICES_GATEWAY_PIPELINE_PIPELINE_STATUS_H_

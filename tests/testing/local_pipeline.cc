@@ -1,0 +1,109 @@
+#include "tests/testing/local_pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/model/model_config.h"
+#include "common/weights/model_file.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr int kMaxQueuedSteps = 64;
+
+void TakeLeast(const PlanLimits& other, PlanLimits* limits) {
+  const auto least = [](int32_t& value, int32_t v) {
+    value = std::min(value, v);
+  };
+  least(limits->max_step_tokens, other.max_step_tokens);
+  least(limits->max_sequences, other.max_sequences);
+  least(limits->max_context, other.max_context);
+  least(limits->num_blocks, other.num_blocks);
+}
+
+}  // namespace
+
+LayerRange EvenSplit(int32_t num_layers, int32_t index, int32_t parts) {
+  const int32_t each = num_layers / parts;
+  const int32_t longer = num_layers % parts;
+  const int32_t first = index * each + std::min(index, longer);
+  return {first, first + each + (index < longer ? 1 : 0)};
+}
+
+class LocalPipeline::Link : public StepOutputSink {
+ public:
+  Link(LocalPipeline* pipeline, size_t stage)
+      : pipeline_(*pipeline), stage_(stage) {}
+
+  void OnStep(StepOutput output) override {
+    if (output.result.has_value()) {
+      pipeline_.engine_->OnStepResult(*std::move(output.result));
+      return;
+    }
+    const Status status = pipeline_.loops_[stage_ + 1]->Push(
+        {std::move(output.plan), std::move(output.hidden)});
+    if (!status.ok()) pipeline_.engine_->OnPipelineLost(status);
+  }
+  void OnStepError(Epoch epoch, StepId step, Status why) override {
+    pipeline_.engine_->OnPipelineLost(
+        Annotate(why, "stage ", stage_, ", step ", step));
+  }
+
+ private:
+  LocalPipeline& pipeline_;
+  const size_t stage_;
+};
+
+StatusOr<std::unique_ptr<LocalPipeline>> LocalPipeline::Load(
+    const StageOptions& stage, int num_stages) {
+  SLUICE_ASSIGN_OR_RETURN(const auto model,
+                          weights::OpenModel(stage.model_path));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(model->config()));
+  if (num_stages < 1 || num_stages > config.num_layers) {
+    return InvalidArgument(num_stages, " stages for ", config.num_layers,
+                           " layers");
+  }
+  std::unique_ptr<LocalPipeline> pipeline(new LocalPipeline());
+  for (int32_t i = 0; i < num_stages; ++i) {
+    StageOptions options = stage;
+    const LayerRange range = EvenSplit(config.num_layers, i, num_stages);
+    options.first_layer = range.first;
+    options.last_layer = range.last;
+    SLUICE_ASSIGN_OR_RETURN(auto loaded, Stage::Load(options));
+    if (i == 0) pipeline->limits_ = loaded->info().limits;
+    TakeLeast(loaded->info().limits, &pipeline->limits_);
+    const size_t index = pipeline->stages_.size();
+    pipeline->links_.push_back(std::make_unique<Link>(pipeline.get(), index));
+    pipeline->loops_.push_back(std::make_unique<StageLoop>(
+        loaded.get(), pipeline->links_.back().get(), kMaxQueuedSteps));
+    pipeline->stages_.push_back(std::move(loaded));
+  }
+  return pipeline;
+}
+
+LocalPipeline::~LocalPipeline() {
+  // A loop hands on to the next one, so the first goes first.
+  for (const auto& loop : loops_) loop->Stop();
+}
+
+void LocalPipeline::ConnectTo(EngineLoop* engine, Epoch epoch) {
+  engine_ = engine;
+  for (const auto& loop : loops_) {
+    if (!started_) loop->Start();
+    loop->Reset(epoch);
+  }
+  started_ = true;
+  engine->OnPipelineUp(epoch, limits_, static_cast<int>(stages_.size()));
+}
+
+StageLoopStats LocalPipeline::stats(int stage) const {
+  return loops_[static_cast<size_t>(stage)]->Stats();
+}
+
+void LocalPipeline::Submit(StepPlan plan) {
+  const Status status = loops_.front()->Push({std::move(plan), {}});
+  if (!status.ok()) engine_->OnPipelineLost(status);
+}
+
+}  // namespace sluice::testing

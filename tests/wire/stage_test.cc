@@ -1,0 +1,148 @@
+#include "common/wire/stage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice::wire {
+namespace {
+
+using ::testing::HasSubstr;
+
+StageIdentity Identity() {
+  StageIdentity identity;
+  identity.model_name = "tiny";
+  identity.model_digest = "0123abcd";
+  identity.numerics = "f32-canonical-1";
+  identity.weights_dtype = "bf16";
+  identity.first_layer = 2;
+  identity.last_layer = 4;
+  identity.num_layers = 5;
+  identity.hidden_size = 64;
+  identity.ranks = 3;
+  identity.threads = 2;
+  identity.isa = "avx2";
+  identity.weights_bytes = uint64_t{1} << 40;
+  identity.kv_bytes = 7;
+  return identity;
+}
+
+PipelineLimits Limits() {
+  PipelineLimits limits;
+  limits.plan = {512, 256, 8192, 1000, 1, 512};
+  limits.max_steps_in_flight = 16;
+  return limits;
+}
+
+TEST(WireStageTest, AnIdentityComesBackAsItWas) {
+  const auto back = FromProto(ToProto(Identity()));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, Identity());
+}
+
+TEST(WireStageTest, AnIdentityOutOfRangeIsRefused) {
+  const auto check = [](auto change) {
+    v1::StageIdentity proto = ToProto(Identity());
+    change(&proto);
+    return Message(FromProto(proto).status());
+  };
+  EXPECT_THAT(check([](auto* p) { p->set_model_digest(""); }),
+              HasSubstr("model_digest"));
+  EXPECT_THAT(check([](auto* p) { p->set_model_name(std::string(257, 'x')); }),
+              HasSubstr("model_name has 257 bytes"));
+  EXPECT_THAT(check([](auto* p) { p->set_first_layer(-1); }),
+              HasSubstr("first_layer"));
+  EXPECT_THAT(check([](auto* p) { p->set_last_layer(2); }),
+              HasSubstr("last_layer must be between 3 and 5, got 2"));
+  EXPECT_THAT(check([](auto* p) { p->set_last_layer(6); }), HasSubstr("got 6"));
+  EXPECT_THAT(check([](auto* p) { p->set_num_layers(0); }),
+              HasSubstr("num_layers"));
+  EXPECT_THAT(check([](auto* p) { p->set_hidden_size(1 << 30); }),
+              HasSubstr("hidden_size"));
+}
+
+TEST(WireStageTest, LimitsComeBackAsTheyWere) {
+  const auto back = FromProto(ToProto(Limits()));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->plan.max_step_tokens, 512);
+  EXPECT_EQ(back->plan.max_sequences, 256);
+  EXPECT_EQ(back->plan.max_context, 8192);
+  EXPECT_EQ(back->plan.num_blocks, 1000);
+  EXPECT_EQ(back->plan.num_kv_groups, 1);
+  EXPECT_EQ(back->plan.vocab_size, 512);
+  EXPECT_EQ(back->block_tokens, kBlockTokens);
+  EXPECT_EQ(back->max_steps_in_flight, 16);
+}
+
+TEST(WireStageTest, EveryLimitMustBePositiveAndBounded) {
+  const auto* descriptor = v1::PipelineLimits::descriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const auto* field = descriptor->field(i);
+    for (const int32_t bad : {0, -1, INT32_MAX}) {
+      v1::PipelineLimits proto = ToProto(Limits());
+      proto.GetReflection()->SetInt32(&proto, field, bad);
+      const Status status = FromProto(proto).status();
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+      EXPECT_THAT(Message(status), HasSubstr(field->name()));
+    }
+  }
+}
+
+TEST(WireStageTest, HiddenStatesMustHaveThePlansShape) {
+  auto hidden = HiddenFromPayload(Buffer(3 * 8 * sizeof(float)), 3, 8);
+  ASSERT_TRUE(hidden.ok()) << hidden.status();
+  EXPECT_EQ(hidden->rows, 3);
+  EXPECT_EQ(hidden->cols, 8);
+  EXPECT_THAT(Message(HiddenFromPayload(Buffer(95), 3, 8).status()),
+              HasSubstr("have 95 bytes, a step of 3 tokens has 96"));
+  EXPECT_FALSE(HiddenFromPayload(Buffer(), 3, 8).ok());
+  // The first stage embeds: nothing comes with its plans.
+  EXPECT_TRUE(HiddenFromPayload(Buffer(), 3, 0).ok());
+  EXPECT_FALSE(HiddenFromPayload(Buffer(4), 3, 0).ok());
+}
+
+TEST(WireStageTest, AResultWithTooManySequencesIsRefused) {
+  StepResult result;
+  result.epoch = Epoch(4);
+  result.step_id = StepId(2);
+  result.replica = ReplicaId(1);
+  result.sequences.resize(257);
+  EXPECT_FALSE(FromProto(ToProto(result), Limits().plan).ok());
+  result.sequences.resize(256);
+  const auto back = FromProto(ToProto(result), Limits().plan);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->epoch, result.epoch);
+  EXPECT_EQ(back->step_id, result.step_id);
+  EXPECT_EQ(back->replica, result.replica);
+  EXPECT_EQ(back->sequences.size(), 256u);
+}
+
+TEST(WireStageTest, TheLargestPlanFitsTheFrameLimit) {
+  const PlanLimits limits = Limits().plan;
+  StepPlan plan;
+  plan.epoch = Epoch(UINT64_MAX);
+  for (int i = 0; i < limits.max_sequences; ++i) {
+    StartedSequence started;
+    started.sequence = SequenceId(UINT64_MAX - static_cast<uint64_t>(i));
+    started.tokens.assign(static_cast<size_t>(limits.max_context), 511);
+    started.num_prompt_tokens = 1;
+    started.sampling.seed = UINT64_MAX;
+    started.sampling.stop_token_ids.assign(kMaxStopTokenIds, 511);
+    started.blocks.assign(
+        1, std::vector<BlockId>(
+               static_cast<size_t>(limits.max_context / kBlockTokens),
+               BlockId(999)));
+    plan.started.push_back(started);
+    plan.ended.push_back(started.sequence);
+  }
+  EXPECT_LE(StepFrameHead(plan, INT64_MAX).ByteSizeLong(),
+            static_cast<size_t>(MaxFrameBytes(limits, 0)));
+}
+
+TEST(WireStageTest, MessageLimitsStayBelowGrpcsOwn) {
+  const PlanLimits huge = {1 << 20, 1 << 16, 1 << 24, 1 << 20, 1, 1 << 24};
+  EXPECT_LT(MaxFrameBytes(huge, 1 << 20), int64_t{1} << 31);
+  EXPECT_LT(MaxResultBytes(huge), int64_t{1} << 31);
+}
+
+}  // namespace
+}  // namespace sluice::wire

@@ -1,0 +1,247 @@
+#include "common/wire/types.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+namespace sluice::wire {
+namespace {
+
+using ::testing::HasSubstr;
+
+PlanLimits Limits() {
+  PlanLimits limits;
+  limits.max_step_tokens = 16;
+  limits.max_sequences = 4;
+  limits.max_context = 64;
+  limits.num_blocks = 8;
+  limits.num_kv_groups = 1;
+  limits.vocab_size = 100;
+  return limits;
+}
+
+StepPlan FullPlan() {
+  StepPlan plan;
+  plan.replica = ReplicaId(3);
+  plan.epoch = Epoch(uint64_t{1} << 40);
+  plan.step_id = StepId(17);
+  plan.ended = {SequenceId(1), SequenceId(2)};
+  StartedSequence started;
+  started.sequence = SequenceId(5);
+  started.sampling.temperature = 0.5f;
+  started.sampling.top_p = 0.9f;
+  started.sampling.top_k = 40;
+  started.sampling.min_p = 0.05f;
+  started.sampling.seed = std::numeric_limits<uint64_t>::max();
+  started.sampling.choice = 2;
+  started.sampling.logprobs = 5;
+  started.sampling.prompt_logprobs = 0;
+  started.sampling.return_logits = true;
+  started.sampling.min_tokens = 7;
+  started.sampling.stop_token_ids = {0, 99};
+  started.num_prompt_tokens = 3;
+  started.tokens = {1, 2, 3, 4};
+  started.blocks = {{BlockId(0), BlockId(7)}};
+  plan.started = {started};
+  Chunk chunk;
+  chunk.sequence = SequenceId(5);
+  chunk.start = 32;
+  chunk.tokens = {9, 0, 99};
+  chunk.logits = LogitsWanted::kAll;
+  chunk.samples = true;
+  chunk.new_blocks = {{BlockId(3)}};
+  plan.chunks = {chunk};
+  return plan;
+}
+
+Status Check(const std::function<void(v1::StepPlan*)>& change) {
+  const StepPlan plan = FullPlan();
+  v1::StepPlan proto = ToProto(plan);
+  change(&proto);
+  return FromProto(ToProto(plan.replica, plan.epoch, plan.step_id), proto,
+                   Limits())
+      .status();
+}
+
+MATCHER_P(RefusedWith, text, "") {
+  return arg.code() == StatusCode::kInvalidArgument &&
+         Message(arg).find(text) != std::string::npos;
+}
+
+TEST(WireTypesTest, APlanComesBackAsItWas) {
+  const StepPlan plan = FullPlan();
+  const auto back = FromProto(ToProto(plan.replica, plan.epoch, plan.step_id),
+                              ToProto(plan), Limits());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, plan);
+}
+
+TEST(WireTypesTest, AnEmptyPlanComesBackAsItWas) {
+  const StepPlan plan;
+  const auto back = FromProto(v1::StepHeader(), ToProto(plan), Limits());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, plan);
+}
+
+TEST(WireTypesTest, TooManyEntriesAreRefusedBeforeTheyAreCopied) {
+  EXPECT_THAT(Check([](auto* p) {
+                for (int i = 0; i < 5; ++i) p->add_ended(i);
+              }),
+              RefusedWith("ended has 7 entries, limit 4"));
+  EXPECT_THAT(Check([](auto* p) {
+                for (int i = 0; i < 5; ++i) p->add_started();
+              }),
+              RefusedWith("started has 6 entries, limit 4"));
+  EXPECT_THAT(Check([](auto* p) {
+                for (int i = 0; i < 5; ++i) p->add_chunks();
+              }),
+              RefusedWith("chunks has 6 entries, limit 4"));
+  EXPECT_THAT(Check([](auto* p) {
+                for (int i = 0; i < 64; ++i) {
+                  p->mutable_started(0)->add_tokens(1);
+                }
+              }),
+              RefusedWith("68 entries, limit 64"));
+  EXPECT_THAT(Check([](auto* p) {
+                for (int i = 0; i < 16; ++i) {
+                  p->mutable_chunks(0)->add_tokens(1);
+                }
+              }),
+              RefusedWith("chunk has 19 entries, limit 16"));
+  EXPECT_THAT(Check([](auto* p) { p->mutable_chunks(0)->add_new_blocks(); }),
+              RefusedWith("KV groups has 2 entries, limit 1"));
+  EXPECT_THAT(Check([](auto* p) {
+                for (int i = 0; i < 4; ++i) {
+                  p->mutable_started(0)->mutable_blocks(0)->add_blocks(1);
+                }
+              }),
+              RefusedWith("block list has 6 entries, limit 4"));
+  EXPECT_THAT(Check([](auto* p) {
+                auto* sampling = p->mutable_started(0)->mutable_sampling();
+                for (int i = 0; i < 200; ++i) sampling->add_stop_token_ids(1);
+              }),
+              RefusedWith("stop_token_ids has 202 entries, limit 128"));
+}
+
+TEST(WireTypesTest, FieldsOutOfRangeAreRefusedByName) {
+  const auto started = [](auto change) {
+    return Check([&](auto* p) { change(p->mutable_started(0)); });
+  };
+  const auto chunk = [](auto change) {
+    return Check([&](auto* p) { change(p->mutable_chunks(0)); });
+  };
+  EXPECT_THAT(started([](auto* s) {
+                s->mutable_sampling()->set_temperature(std::nanf(""));
+              }),
+              RefusedWith("temperature"));
+  EXPECT_THAT(started([](auto* s) { s->mutable_sampling()->set_top_p(0); }),
+              RefusedWith("top_p"));
+  EXPECT_THAT(
+      started([](auto* s) { s->mutable_sampling()->set_min_p(INFINITY); }),
+      RefusedWith("min_p"));
+  EXPECT_THAT(started([](auto* s) { s->mutable_sampling()->set_top_k(-1); }),
+              RefusedWith("top_k"));
+  EXPECT_THAT(started([](auto* s) { s->mutable_sampling()->set_logprobs(21); }),
+              RefusedWith("logprobs"));
+  EXPECT_THAT(started([](auto* s) { s->set_num_prompt_tokens(5); }),
+              RefusedWith("5 prompt tokens of 4"));
+  EXPECT_THAT(started([](auto* s) { s->set_tokens(0, 100); }),
+              RefusedWith("token 0 is 100, vocabulary size is 100"));
+  EXPECT_THAT(started([](auto* s) { s->mutable_blocks(0)->set_blocks(0, 8); }),
+              RefusedWith("block 8"));
+  EXPECT_THAT(chunk([](auto* c) { c->set_tokens(1, -1); }),
+              RefusedWith("token 1 is -1"));
+  EXPECT_THAT(chunk([](auto* c) { c->set_start(62); }),
+              RefusedWith("context limit 64"));
+  EXPECT_THAT(chunk([](auto* c) { c->set_start(-1); }),
+              RefusedWith("positions -1"));
+  EXPECT_THAT(chunk([](auto* c) { c->clear_tokens(); }),
+              RefusedWith("no tokens"));
+  EXPECT_THAT(chunk([](auto* c) { c->set_num_draft_tokens(1); }),
+              RefusedWith("draft"));
+  EXPECT_THAT(
+      chunk([](auto* c) { c->set_logits(v1::LOGITS_WANTED_UNSPECIFIED); }),
+      RefusedWith("logits wanted"));
+  EXPECT_THAT(
+      chunk([](auto* c) { c->set_logits(static_cast<v1::LogitsWanted>(9)); }),
+      RefusedWith("got 9"));
+  EXPECT_THAT(Check([](auto* p) { *p->add_chunks() = p->chunks(0); }),
+              RefusedWith("two chunks"));
+}
+
+SequenceResult FullResult() {
+  SequenceResult result;
+  result.sequence = SequenceId(8);
+  result.sampled = {
+      {7, TokenLogprob{7, -0.5f, 1}, {{3, -0.25f, 0}, {7, -0.5f, 1}}}};
+  result.prompt = {{4, std::nullopt, {}}, {5, TokenLogprob{5, -1.0f, 2}, {}}};
+  result.logits.assign(200, 0.125f);
+  return result;
+}
+
+TEST(WireTypesTest, AResultComesBackAsItWas) {
+  const SequenceResult result = FullResult();
+  const auto back = FromProto(ToProto(result), Limits());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->sequence, result.sequence);
+  EXPECT_TRUE(back->status.ok());
+  EXPECT_EQ(back->sampled, result.sampled);
+  EXPECT_EQ(back->prompt, result.prompt);
+  EXPECT_EQ(back->logits, result.logits);
+}
+
+TEST(WireTypesTest, AFailedSequenceKeepsItsStatus) {
+  SequenceResult result;
+  result.status = ResourceExhausted("no room");
+  const auto back = FromProto(ToProto(result), Limits());
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->status, result.status);
+}
+
+TEST(WireTypesTest, AResultOutOfRangeIsRefused) {
+  const auto check = [](auto change) {
+    v1::SequenceResult proto = ToProto(FullResult());
+    change(&proto);
+    return FromProto(proto, Limits()).status();
+  };
+  EXPECT_THAT(check([](auto* r) { r->mutable_sampled(0)->set_token(100); }),
+              RefusedWith("token of a result is 100"));
+  EXPECT_THAT(
+      check([](auto* r) {
+        r->mutable_sampled(0)->mutable_logprob()->set_logprob(std::nanf(""));
+      }),
+      RefusedWith("logprob of token 7"));
+  EXPECT_THAT(check([](auto* r) {
+                r->mutable_sampled(0)->mutable_logprob()->set_rank(100);
+              }),
+              RefusedWith("rank of token 7 is 100"));
+  EXPECT_THAT(check([](auto* r) {
+                for (int i = 0; i < 20; ++i) {
+                  r->mutable_sampled(0)->add_top_logprobs();
+                }
+              }),
+              RefusedWith("top logprobs has 22 entries, limit 20"));
+  EXPECT_THAT(check([](auto* r) {
+                for (int i = 0; i < 16; ++i) r->add_prompt();
+              }),
+              RefusedWith("prompt has 18 entries, limit 16"));
+  EXPECT_THAT(check([](auto* r) { r->set_logits("12345"); }),
+              RefusedWith("logits have 5 bytes"));
+  EXPECT_THAT(
+      check([](auto* r) { r->set_logits(std::string(400 * 17, '\0')); }),
+      RefusedWith("limit 16 rows"));
+}
+
+TEST(WireTypesTest, AnUnknownStatusCodeBecomesUnknownAndIsCut) {
+  const Status status = StatusFromProto(99, std::string(10000, 'x'));
+  EXPECT_EQ(status.code(), StatusCode::kUnknown);
+  EXPECT_EQ(status.message().size(), 4096u);
+  EXPECT_EQ(StatusFromProto(-1, "").code(), StatusCode::kUnknown);
+  EXPECT_TRUE(StatusFromProto(0, "ignored").ok());
+}
+
+}  // namespace
+}  // namespace sluice::wire
