@@ -50,13 +50,14 @@ class Scratch {
   void Reserve(int64_t head_dim) {
     head_dim_ = head_dim;
     const int64_t per_level = cpu::kMaxQueries * (head_dim + 2);
-    const auto size =
-        static_cast<size_t>(cpu::kMaxQueries * (kAttentionChunk + head_dim) +
-                            (kLevels + 1) * per_level);
+    const auto size = static_cast<size_t>(
+        cpu::kMaxQueries * (kAttentionChunk + 2 * head_dim + 16) +
+        (kLevels + 1) * per_level);
     if (floats_.size() < size) floats_.resize(size);
   }
   float* queries() { return floats_.data(); }
-  float* scores() { return queries() + cpu::kMaxQueries * head_dim_; }
+  float* packed() { return queries() + cpu::kMaxQueries * head_dim_; }
+  float* scores() { return packed() + cpu::kMaxQueries * (head_dim_ + 16); }
   // Level kLevels is the partial of the chunk at hand.
   cpu::AttentionPartials level(int i) {
     float* base = scores() + cpu::kMaxQueries * kAttentionChunk +
@@ -64,7 +65,8 @@ class Scratch {
     return {.max = base,
             .sum = base + cpu::kMaxQueries,
             .accumulators = base + 2 * cpu::kMaxQueries,
-            .scores = scores()};
+            .scores = scores(),
+            .packed = packed()};
   }
   Partial partial(int i, int query) {
     const cpu::AttentionPartials all = level(i);

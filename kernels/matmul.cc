@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <vector>
 
 #include "common/base/check.h"
 #include "kernels/cpu/dispatch.h"
@@ -10,27 +12,44 @@
 namespace sluice::kernels {
 namespace {
 
-// Threads get whole groups of rows, so that a group's tile is seldom cut.
+// Threads get runs of rows that begin at whole cache lines of any output.
 constexpr int64_t kRowAlign = 16;
 
-cpu::MatMulArgs ArgsOf(ConstMatrix x, const WeightView& w, cpu::Range rows) {
-  return {.x = x.data,
-          .x_stride = x.stride,
-          .tokens = x.rows,
-          .w = w.data,
-          .bf16 = w.type == WeightType::kBf16,
-          .cols = w.cols,
-          .row_begin = rows.begin,
-          .row_end = rows.end};
+// Tokens whose packed activations stay in the second-level cache.
+int64_t TokensPerBlock(int64_t padded, int64_t tile_columns) {
+  constexpr int64_t kBytes = 384 * 1024;
+  const int64_t tiles =
+      kBytes / 4 / std::max<int64_t>(padded, 1) / tile_columns;
+  return std::max<int64_t>(tiles, 1) * tile_columns;
 }
 
-template <typename Body>
-void ForRowRanges(const Context& context, ConstMatrix x, const WeightView& w,
-                  const Body& body) {
-  const int tasks = cpu::NumTasks(context, x.rows * w.rows * w.cols);
+// A thread's scratch: grows to what it needed once and stays, 64-byte aligned.
+float* Scratch(int64_t size) {
+  thread_local std::vector<float> floats;
+  const auto needed = static_cast<size_t>(size + 16);
+  if (floats.size() < needed) floats.resize(needed);
+  auto address = reinterpret_cast<uintptr_t>(floats.data());
+  return floats.data() + (64 - address % 64) % 64 / sizeof(float);
+}
+
+// Spreads `args`, complete but for rows and scratch, over the team.
+void Multiply(const Context& context, int64_t rows, cpu::MatMulArgs args) {
+  int64_t padded = 0;
+  for (int32_t s = 0; s < args.num_shards; ++s) {
+    padded += (args.bounds[s + 1] - args.bounds[s] + 15) / 16 * 16;
+  }
+  const cpu::Ops& ops = cpu::OpsFor(context.isa);
+  args.tokens_per_block = TokensPerBlock(padded, ops.tile_columns);
+  const int64_t size = std::min(args.tokens, args.tokens_per_block) * padded;
+  const int tasks = cpu::NumTasks(context, args.tokens * rows * args.cols);
   ParallelFor(context, tasks, [&](int i) {
-    const cpu::Range rows = cpu::PartOf(w.rows, i, tasks, kRowAlign);
-    if (rows.begin < rows.end) body(ArgsOf(x, w, rows));
+    const cpu::Range range = cpu::PartOf(rows, i, tasks, kRowAlign);
+    if (range.begin >= range.end) return;
+    cpu::MatMulArgs own = args;
+    own.row_begin = range.begin;
+    own.row_end = range.end;
+    own.scratch = Scratch(size);
+    ops.matmul(own);
   });
 }
 
@@ -40,10 +59,22 @@ void MatMul(const Context& context, ConstMatrix x, const WeightView& w,
             const float* bias, Matrix y) {
   SLUICE_CHECK(x.cols == w.cols);
   SLUICE_CHECK(y.rows == x.rows && y.cols == w.rows);
-  const cpu::Ops& ops = cpu::OpsFor(context.isa);
-  ForRowRanges(context, x, w, [&](const cpu::MatMulArgs& args) {
-    ops.matmul(args, bias, {.y = y.data, .stride = y.stride});
-  });
+  const int32_t bounds[2] = {0, static_cast<int32_t>(w.cols)};
+  const cpu::LeafRange node = {.begin = 0, .end = 1};
+  const cpu::MatMulOut out = {.y = y.data, .stride = y.stride};
+  Multiply(context, w.rows,
+           {.x = x.data,
+            .x_stride = x.stride,
+            .tokens = x.rows,
+            .w = w.data,
+            .bf16 = w.type == WeightType::kBf16,
+            .cols = w.cols,
+            .bias = bias,
+            .bounds = bounds,
+            .num_shards = 1,
+            .num_outputs = 1,
+            .nodes = &node,
+            .outputs = &out});
 }
 
 void MatMulSharded(const Context& context, ConstMatrix x, const WeightView& w,
@@ -66,16 +97,18 @@ void MatMulSharded(const Context& context, ConstMatrix x, const WeightView& w,
     outputs[i] = {.y = y[i].data, .stride = y[i].stride};
   }
   SLUICE_CHECK(covered <= static_cast<int32_t>(num_shards));
-  const cpu::ShardArgs shard_args = {
-      .bounds = shards.bounds.data(),
-      .num_shards = static_cast<int32_t>(num_shards),
-      .num_outputs = static_cast<int32_t>(y.size()),
-      .nodes = nodes.data(),
-      .outputs = outputs.data()};
-  const cpu::Ops& ops = cpu::OpsFor(context.isa);
-  ForRowRanges(context, x, w, [&](const cpu::MatMulArgs& args) {
-    ops.matmul_sharded(args, shard_args);
-  });
+  Multiply(context, w.rows,
+           {.x = x.data,
+            .x_stride = x.stride,
+            .tokens = x.rows,
+            .w = w.data,
+            .bf16 = w.type == WeightType::kBf16,
+            .cols = w.cols,
+            .bounds = shards.bounds.data(),
+            .num_shards = static_cast<int32_t>(num_shards),
+            .num_outputs = static_cast<int32_t>(y.size()),
+            .nodes = nodes.data(),
+            .outputs = outputs.data()});
 }
 
 }  // namespace sluice::kernels

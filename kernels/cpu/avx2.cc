@@ -21,7 +21,7 @@ namespace {
 
 const Ops kAvx2Ops = {
     .matmul = MatMul,
-    .matmul_sharded = MatMulSharded,
+    .tile_columns = kTileCols,
     .dot = Dot,
     .scale_multiply = ScaleMultiply,
     .rotate = Rotate,

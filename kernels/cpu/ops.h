@@ -18,18 +18,6 @@ constexpr int kMaxQueries = 24;
 // Shards of a product that one call can join.
 constexpr int kMaxShards = 64;
 
-// Rows [row_begin, row_end) of w times every token.
-struct MatMulArgs {
-  const float* x;
-  int64_t x_stride;
-  int64_t tokens;
-  const void* w;
-  bool bf16;
-  int64_t cols;
-  int64_t row_begin;
-  int64_t row_end;
-};
-
 struct MatMulOut {
   float* y;
   int64_t stride;
@@ -40,13 +28,27 @@ struct LeafRange {
   int32_t end;
 };
 
-// shards of MatMulSharded; outputs[i] joins leaves nodes[i].
-struct ShardArgs {
+// Rows [row_begin, row_end) of w times every token: matmul.h's products, a
+// plain one being one of a single shard. outputs[i] joins leaves nodes[i].
+struct MatMulArgs {
+  const float* x;
+  int64_t x_stride;
+  int64_t tokens;
+  const void* w;
+  bool bf16;
+  int64_t cols;
+  int64_t row_begin;
+  int64_t row_end;
+  const float* bias;      // [rows] or null
   const int32_t* bounds;  // [num_shards + 1]
   int32_t num_shards;
   int32_t num_outputs;
   const LeafRange* nodes;
   const MatMulOut* outputs;
+  // For packed columns: tokens_per_block times the sum over shards of their
+  // columns rounded up to 16.
+  float* scratch;
+  int64_t tokens_per_block;
 };
 
 // Queries of one kv head that walk the same block table.
@@ -65,17 +67,19 @@ struct AttentionArgs {
 };
 
 // Partials of one chunk: max and sum [num_queries], accumulators
-// [num_queries, head_dim]. `scores` is scratch [num_queries, kChunk].
+// [num_queries, head_dim]. `scores` and `packed` are scratch [num_queries,
+// kChunk] and [num_queries, head_dim rounded up to 16].
 struct AttentionPartials {
   float* max;
   float* sum;
   float* accumulators;
   float* scores;
+  float* packed;
 };
 
 struct Ops {
-  void (*matmul)(const MatMulArgs& args, const float* bias, MatMulOut out);
-  void (*matmul_sharded)(const MatMulArgs& args, const ShardArgs& shards);
+  void (*matmul)(const MatMulArgs& args);
+  int32_t tile_columns;  // tokens that a tile takes
   // The canonical dot product of matmul.h.
   float (*dot)(const float* a, const float* b, int64_t n);
   // y[i] = (x[i] * scale) * weight[i]

@@ -19,7 +19,7 @@ namespace {
 
 const Ops kPortableOps = {
     .matmul = MatMul,
-    .matmul_sharded = MatMulSharded,
+    .tile_columns = kTileCols,
     .dot = Dot,
     .scale_multiply = ScaleMultiply,
     .rotate = Rotate,

@@ -1,8 +1,9 @@
 // Speeds of the CPU kernels on the shapes of a 1B model, beside the memory
 // read bandwidth of the same minutes. See README.md.
 
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +29,7 @@ struct Options {
   Isa isa = DetectIsa();
   std::string csv;
   bool shapes = true;
+  std::vector<int64_t> tokens = {1, 2, 4, 8, 16, 64, 512};
 };
 
 // Llama 3.2 1B.
@@ -41,10 +43,14 @@ constexpr int64_t kLayerParameters =
     2 * kHidden * kHidden + 2 * kKvDim * kHidden + 3 * kIntermediate * kHidden;
 constexpr int64_t kParameters = kLayers * kLayerParameters + kVocab * kHidden;
 
+bool g_cpu_time = false;  // set once in Main
+
+// Seconds of some past moment; of this thread's CPU time if asked for.
 double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  timespec time;
+  clock_gettime(g_cpu_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) +
+         static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 std::string CpuLine(std::string_view key) {
@@ -89,7 +95,7 @@ class Bench {
     for (WeightType type : {WeightType::kBf16, WeightType::kF32}) {
       for (Shape s : {Shape{2048, 2048}, Shape{512, 2048}, Shape{8192, 2048},
                       Shape{2048, 8192}, Shape{128256, 2048}}) {
-        for (int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
+        for (int64_t tokens : options_.tokens) {
           Multiply(type, s.rows, s.cols, tokens);
         }
       }
@@ -100,7 +106,7 @@ class Bench {
   // memory is read and then multiplied with, in turns; the step is the sum of
   // every layer's best, which other programs on the machine disturb least.
   void Steps() {
-    for (int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
+    for (int64_t tokens : options_.tokens) {
       Reserve(tokens);
       std::vector<double> read(kLayers + kHeadParts, 1e9);
       std::vector<double> work(read);
@@ -322,6 +328,11 @@ int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : "";
+    if (flag == "--cpu-time") {
+      g_cpu_time = true;
+      options.threads = 1;
+      continue;
+    }
     if (flag == "--steps-only") {
       options.shapes = false;
       continue;
@@ -331,6 +342,8 @@ int Main(int argc, char** argv) {
       options.threads = std::max(1, std::atoi(value));
     } else if (flag == "--rounds") {
       options.rounds = std::max(1, std::atoi(value));
+    } else if (flag == "--tokens") {
+      options.tokens = {std::max(1, std::atoi(value))};
     } else if (flag == "--csv") {
       options.csv = value;
     } else if (flag == "--isa") {
@@ -338,9 +351,11 @@ int Main(int argc, char** argv) {
         if (std::strcmp(value, ToString(isa)) == 0) options.isa = isa;
       }
     } else {
-      std::fprintf(stderr,
-                   "usage: kernel_bench [--threads N] [--rounds N] [--csv FILE]"
-                   " [--isa portable|avx2|avx512] [--steps-only]\n");
+      std::fprintf(
+          stderr,
+          "usage: kernel_bench [--threads N] [--rounds N] [--tokens T] [--csv "
+          "FILE]"
+          " [--isa portable|avx2|avx512] [--steps-only] [--cpu-time]\n");
       return 2;
     }
   }
