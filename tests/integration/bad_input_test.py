@@ -1,0 +1,152 @@
+"""What is refused over HTTP: with which status, which words, and nothing
+crashes. Runs under AddressSanitizer too."""
+
+import http.client
+import json
+import socket
+import unittest
+import urllib.parse
+
+import api
+import harness
+
+COMPLETIONS = "/v1/completions"
+CHAT = "/v1/chat/completions"
+
+
+class BadInputTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = harness.shared("data/models/stories260K-hf")
+        cls.cluster = harness.Cluster(folder)
+        cls.addClassCleanup(cls.cluster.close)
+        cls.url = cls.cluster.url
+
+    def tearDown(self):
+        status, _ = api.get(self.url, "/readyz")
+        self.assertEqual(status, 200, self.cluster.logs())
+
+    def refused(self, body, status=400, path=COMPLETIONS, param=None):
+        """The error object of a refused request; checks its form."""
+        got, answer = api.post(self.url, path, body)
+        self.assertEqual(got, status, answer)
+        error = answer["error"]
+        self.assertIsInstance(error["message"], str)
+        self.assertIsInstance(error["type"], str)
+        for key in ("param", "code"):
+            self.assertTrue(error[key] is None or
+                            isinstance(error[key], str), error)
+        if param:
+            self.assertEqual(error["param"], param, error)
+        return error
+
+    def test_an_unknown_model_is_named(self):
+        error = self.refused({"model": "nope", "prompt": "a"}, 404)
+        self.assertIn("nope", error["message"])
+
+    def test_malformed_json_is_refused(self):
+        for raw in (b"{", b"", b"[1,2", b'{"prompt": "a",}', b"\xff\xfe",
+                    b'{"prompt": "\xc3("}', b"null", b"[]", b'"x"',
+                    b'{"prompt": NaN}', b'{"temperature": 1e999}'):
+            with self.subTest(raw=raw):
+                status, _, body = api.request(self.url, "POST", COMPLETIONS,
+                                              raw)
+                self.assertEqual(status, 400, body)
+                json.loads(body)["error"]["message"].encode()
+
+    def test_deep_nesting_is_refused(self):
+        for depth in (100, 100000):
+            raw = b'{"prompt": ' + b"[" * depth + b"]" * depth + b"}"
+            status, _, body = api.request(self.url, "POST", COMPLETIONS, raw)
+            self.assertEqual(status, 400, body[:200])
+
+    def test_a_body_of_100_mb_is_refused_before_it_is_read(self):
+        parts = urllib.parse.urlsplit(self.url)
+        with socket.create_connection((parts.hostname, parts.port),
+                                      30) as peer:
+            peer.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+                         b"Content-Type: application/json\r\n"
+                         b"Content-Length: 104857600\r\n\r\n{")
+            answer = http.client.HTTPResponse(peer)
+            answer.begin()
+            self.assertEqual(answer.status, 413)
+            self.assertIn("error", json.loads(answer.read()))
+
+    def test_a_prompt_that_is_too_long_names_both_lengths(self):
+        error = self.refused({"prompt": [1] * 5000, "max_tokens": 1})
+        self.assertIn("5000", error["message"])
+        self.assertEqual(error["code"], "context_length_exceeded")
+
+    def test_wrong_types_are_refused_by_name(self):
+        for param, value in (
+                ("max_tokens", "5"), ("max_tokens", -1), ("max_tokens", 1.5),
+                ("temperature", "hot"), ("temperature", -0.1),
+                ("top_p", 0), ("top_p", 1.5), ("top_p", [1]),
+                ("top_k", -7), ("min_p", 2), ("seed", "x"),
+                ("stop", 5), ("stop", {"a": 1}), ("stop_token_ids", "1"),
+                ("stop_token_ids", [-1]), ("logprobs", -1),
+                ("logprobs", 1000), ("stream", "yes"), ("echo", 1),
+                ("max_tokens", 10 ** 30), ("min_tokens", -2)):
+            with self.subTest(param=param, value=value):
+                self.refused({"prompt": "a", param: value}, param=param)
+
+    def test_odd_prompts_are_refused(self):
+        for prompt in ("", [], [[]], [1, "a"], [[1], "a"], 5, {"a": 1},
+                       [-1], [512], [2 ** 40], [1.5], None):
+            with self.subTest(prompt=prompt):
+                self.refused({"prompt": prompt}, param="prompt")
+        self.refused({"max_tokens": 1}, param="prompt")
+
+    def test_fields_that_are_not_built_are_refused_unless_neutral(self):
+        for param, value in (("n", 2), ("presence_penalty", 0.5),
+                             ("best_of", 3), ("suffix", "x")):
+            with self.subTest(param=param):
+                self.refused({"prompt": "a", param: value}, param=param)
+        api.completion(self.url, "a", max_tokens=1, n=1, presence_penalty=0,
+                       frequency_penalty=0.0, logit_bias=None, user="me",
+                       no_such_field={"x": 1})
+
+    def test_odd_chats_are_refused(self):
+        for messages in (None, "hi", [], [5], [{"role": "user"}],
+                         [{"content": "x"}], [{"role": 1, "content": "x"}],
+                         [{"role": "user", "content": 5}]):
+            with self.subTest(messages=messages):
+                self.refused({"messages": messages}, path=CHAT)
+
+    def test_unknown_paths_and_methods_are_told(self):
+        for method, path, want in (("GET", "/v1/nope", 404),
+                                   ("GET", COMPLETIONS, 405),
+                                   ("DELETE", "/v1/models", 405)):
+            status, _, body = api.request(self.url, method, path)
+            self.assertEqual(status, want, body)
+            self.assertIn("error", json.loads(body))
+
+    def test_junk_bytes_end_their_connection_alone(self):
+        parts = urllib.parse.urlsplit(self.url)
+        for junk in (b"\x00" * 100, b"GET\r\n\r\n", b"\x16\x03\x01" * 30,
+                     b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+                     b"GET / HTTP/9.9\r\n\r\n", b"A" * 100000):
+            with socket.create_connection((parts.hostname, parts.port),
+                                          30) as peer:
+                try:
+                    peer.sendall(junk)
+                    peer.shutdown(socket.SHUT_WR)
+                    while peer.recv(4096):
+                        pass
+                except ConnectionError:
+                    pass  # Cutting us off is an answer too.
+
+    def test_two_lengths_that_contradict_are_refused(self):
+        parts = urllib.parse.urlsplit(self.url)
+        with socket.create_connection((parts.hostname, parts.port),
+                                      30) as peer:
+            peer.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+                         b"Content-Length: 5\r\n"
+                         b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+            answer = http.client.HTTPResponse(peer)
+            answer.begin()
+            self.assertEqual(answer.status, 400)
+
+
+if __name__ == "__main__":
+    harness.main()

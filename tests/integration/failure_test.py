@@ -1,0 +1,118 @@
+"""A stage is killed under load: errors, readiness, service again."""
+
+import json
+import threading
+import time
+import unittest
+
+import api
+import harness
+
+
+def endless(url, results, index):
+    """One streamed completion; leaves (events or status, error) behind."""
+    body = {"prompt": [1, 403, 407, 261 + index], "max_tokens": 400,
+            "temperature": 0, "ignore_eos": True}
+    try:
+        results[index] = api.stream(url, "/v1/completions", body)
+    except OSError as error:
+        results[index] = (0, [repr(error)])
+    except Exception as error:  # A broken chunked body, for instance.
+        results[index] = (-1, [repr(error)])
+
+
+class FailureTest(unittest.TestCase):
+    STREAMS = 8
+
+    def model(self):
+        return harness.shared("data/models/stories260K-hf")
+
+    def check_ends(self, results):
+        """Every stream ended in a clean OpenAI error, or was complete."""
+        errors = 0
+        for status, events in results:
+            if status == 503:
+                error = json.loads(events[-1])["error"]
+            else:
+                self.assertEqual(status, 200, events)
+                self.assertEqual(events[-1], "[DONE]")
+                last = json.loads(events[-2])
+                if "error" not in last:
+                    self.assertTrue(last["choices"][0]["finish_reason"])
+                    continue
+                error = last["error"]
+            errors += 1
+            self.assertIsInstance(error["message"], str)
+            self.assertIsInstance(error["type"], str)
+            self.assertIn("param", error)
+            self.assertIn("code", error)
+        return errors
+
+    def kill_under_load(self, cluster, index):
+        results = [None] * self.STREAMS
+        threads = [threading.Thread(target=endless,
+                                    args=(cluster.url, results, i))
+                   for i in range(self.STREAMS)]
+        before = api.metrics(cluster.url)["vllm:generation_tokens_total"]
+        for thread in threads:
+            thread.start()
+        harness.wait_for(
+            lambda: api.metrics(cluster.url)["vllm:generation_tokens_total"]
+            > before, 30, "tokens flow")
+        begin = time.monotonic()
+        cluster.kill("stage", index)
+        for thread in threads:
+            thread.join(30)
+        seconds = time.monotonic() - begin
+        print(f"stage {index} killed: {self.check_ends(results)} of "
+              f"{self.STREAMS} streams ended in an error within "
+              f"{seconds:.2f} s")
+        self.assertLess(seconds, 5)
+
+    def check_killed(self, cluster, index):
+        self.kill_under_load(cluster, index)
+        status, text = api.get(cluster.url, "/readyz")
+        self.assertEqual(status, 503)
+        self.assertIn(f"stage {index}", text)
+        self.assertEqual(api.get(cluster.url, "/livez")[0], 200)
+        status, answer = api.post(cluster.url, "/v1/completions",
+                                  {"prompt": [1], "max_tokens": 1})
+        self.assertEqual(status, 503)
+        self.assertIsInstance(answer["error"]["message"], str)
+        with harness.measured("  from restart to ready"):
+            cluster.restart("stage", index)
+            harness.wait_for(
+                lambda: api.get(cluster.url, "/readyz")[0] == 200, 30,
+                f"ready after stage {index} was started again")
+
+    def test_a_killed_stage_is_told_and_taken_back(self):
+        with harness.Cluster(self.model(), "--stages", "3") as cluster:
+            gateway = cluster.process("gateway")["pid"]
+            want = api.completion(cluster.url, [1, 403], max_tokens=20,
+                                  temperature=0, return_token_ids=True)
+            for index in range(3):
+                with self.subTest(stage=index):
+                    self.check_killed(cluster, index)
+                    got = api.completion(cluster.url, [1, 403],
+                                         max_tokens=20, temperature=0,
+                                         return_token_ids=True)
+                    self.assertEqual(api.choice_of(got)["token_ids"],
+                                     api.choice_of(want)["token_ids"])
+            self.assertEqual(cluster.process("gateway")["pid"], gateway)
+
+    def test_supervise_starts_the_dead_again(self):
+        with harness.Cluster(self.model(), "--supervise") as cluster:
+            for role, index in (("stage", 1), ("gateway", 0)):
+                old = cluster.process(role, index)["pid"]
+                cluster.kill(role, index)
+                harness.wait_for(
+                    lambda: cluster.process(role, index)["pid"] != old, 30,
+                    f"{role} {index} has a new pid")
+                harness.wait_for(
+                    lambda: api.try_get(cluster.url, "/readyz")[0] == 200,
+                    30, "ready again")
+            api.completion(cluster.url, [1], max_tokens=3)
+
+
+if __name__ == "__main__":
+    harness.main()

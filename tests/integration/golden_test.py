@@ -1,0 +1,83 @@
+"""The golden models over HTTP: logprobs of every position, greedy ids."""
+
+import json
+import math
+import unittest
+
+import api
+import harness
+
+TOLERANCE = 1e-4
+
+
+def log_softmax(row):
+    top = max(row)
+    norm = top + math.log(math.fsum(math.exp(x - top) for x in row))
+    return [x - norm for x in row]
+
+
+class GoldenTest(unittest.TestCase):
+    def check_folder(self, name, *options):
+        folder = harness.shared("golden/" + name)
+        tensors = harness.read_safetensors(folder / "expected.safetensors")
+        count = sum(key.endswith(".ids") for key in tensors)
+        with harness.Cluster(folder, "--weights", "f32",
+                             *options) as cluster:
+            for i in range(count):
+                with self.subTest(prompt=i):
+                    self.check_echo(cluster.url, tensors, i)
+                    self.check_greedy(cluster.url, tensors, i)
+
+    def check_echo(self, url, tensors, i):
+        ids = list(tensors[f"prompt_{i}.ids"][1])
+        shape, flat = tensors[f"prompt_{i}.logits"]
+        vocab = shape[-1]
+        rows = [log_softmax(flat[t * vocab:(t + 1) * vocab])
+                for t in range(len(ids))]
+        answer = api.completion(url, ids, max_tokens=0, echo=True, logprobs=5,
+                                return_tokens_as_token_ids=True)
+        logprobs = api.choice_of(answer)["logprobs"]
+        got = logprobs["token_logprobs"]
+        self.assertEqual([api.token_id(t) for t in logprobs["tokens"]], ids)
+        self.assertIsNone(got[0])
+        worst = 0.0
+        for t in range(1, len(ids)):
+            worst = max(worst, abs(got[t] - rows[t - 1][ids[t]]))
+            for token, value in logprobs["top_logprobs"][t].items():
+                worst = max(worst, abs(
+                    value - rows[t - 1][api.token_id(token)]))
+        print(f"prompt {i}: {len(ids)} tokens, worst logprob {worst:.1e}")
+        self.assertLess(worst, TOLERANCE)
+
+    def check_greedy(self, url, tensors, i):
+        answer = api.completion(
+            url, list(tensors[f"prompt_{i}.ids"][1]), max_tokens=64,
+            temperature=0, ignore_eos=True, return_token_ids=True)
+        choice = api.choice_of(answer)
+        self.assertEqual(choice["token_ids"],
+                         list(tensors[f"prompt_{i}.greedy_ids"][1]))
+        self.assertEqual(choice["prompt_token_ids"],
+                         list(tensors[f"prompt_{i}.ids"][1]))
+
+    def test_llama3_with_tied_embeddings_gives_the_reference_values(self):
+        self.check_folder("llama3-tied", "--stages", "2")
+
+    def test_llama2_in_bf16_shards_gives_the_reference_values(self):
+        self.check_folder("llama2-bf16-sharded", "--stages", "3",
+                          "--ranks", "2")
+
+    def test_stories_are_told_token_by_token_as_the_reference_tells_them(self):
+        folder = harness.shared("data/models/stories260K-hf")
+        golden = json.loads(harness.shared(
+            "data/derived/stories260K_golden.json").read_text())
+        ids = golden["greedy_ids"]
+        with harness.Cluster(folder, "--weights", "f32", "--stages", "3",
+                             "--ranks", "3") as cluster:
+            answer = api.completion(
+                cluster.url, ids[:1], max_tokens=len(ids) - 1, temperature=0,
+                ignore_eos=True, return_token_ids=True)
+        self.assertEqual(api.choice_of(answer)["token_ids"], ids[1:])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,169 @@
+"""Clusters of real processes for tests, started as a person starts them.
+
+Standard library alone. The binaries are those of SLUICE_BUILD_DIR (ctest sets
+it to its own build folder), else of build/release.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LONG = bool(os.environ.get("SLUICE_LONG"))
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+
+os.environ.setdefault("SLUICE_BUILD_DIR", str(ROOT / "build" / "release"))
+
+
+def shared(relative):
+    """Path within the shared test data; skips the test if it is absent."""
+    base = os.environ.get("SLUICE_SHARED") or ROOT / ".." / "shared"
+    path = pathlib.Path(base) / relative
+    if not path.exists():
+        raise unittest.SkipTest(f"needs the shared test data: {relative} "
+                                "(set SLUICE_SHARED to the folder that "
+                                "holds it)")
+    return path
+
+
+def default_model():
+    """Path of SmolLM2 in the user's cache; skips if it was not fetched."""
+    sys.path.insert(0, str(ROOT / "deploy" / "local" / "cluster"))
+    try:
+        import model
+        path = model.default_path()
+    finally:
+        sys.path.pop(0)
+    if not path.exists():
+        raise unittest.SkipTest(f"needs the default model at {path} "
+                                "(deploy/local/up fetches it)")
+    return path
+
+
+def read_safetensors(path):
+    """{name: (shape, flat list)} of F32 and I64 tensors."""
+    raw = pathlib.Path(path).read_bytes()
+    size = struct.unpack_from("<Q", raw)[0]
+    tensors = {}
+    for name, entry in json.loads(raw[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + size + at for at in entry["data_offsets"])
+        letter, width = {"F32": ("f", 4), "I64": ("q", 8)}[entry["dtype"]]
+        values = struct.unpack(f"<{(end - begin) // width}{letter}",
+                               raw[begin:end])
+        tensors[name] = (entry["shape"], values)
+    return tensors
+
+
+def wait_for(condition, seconds, what):
+    """The first true value of condition(); fails after `seconds`."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.01)
+
+
+class Cluster:
+    """A cluster in a run folder of its own; a context manager."""
+
+    def __init__(self, model, *options, environment=None, expect=0):
+        self._folder = tempfile.TemporaryDirectory(prefix="sluice-test-")
+        self.run_dir = self._folder.name
+        self._environment = {**os.environ, **(environment or {})}
+        self._started = []
+        command = [ROOT / "deploy/local/up", "--model", model, "--port", "0",
+                   "--run-dir", self.run_dir, "--detach", *options]
+        self.up = subprocess.run(
+            [str(word) for word in command], env=self._environment,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=900, check=False)
+        if self.up.returncode != expect:
+            message = (f"up ended with {self.up.returncode}:\n"
+                       f"{self.up.stdout}{self.up.stderr}\n{self.logs()}")
+            self.close()
+            raise AssertionError(message)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is not None and not issubclass(kind, unittest.SkipTest):
+            print(self.logs(), file=sys.stderr)
+        self.close()
+
+    def close(self):
+        self.down()
+        for child in self._started:
+            child.wait(30)
+        self._folder.cleanup()
+
+    def down(self):
+        return subprocess.run(
+            [str(ROOT / "deploy/local/down"), "--run-dir", self.run_dir],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=120, check=False).returncode
+
+    @property
+    def file(self):
+        return json.loads(
+            (pathlib.Path(self.run_dir) / "cluster.json").read_text())
+
+    @property
+    def url(self):
+        return self.file["url"]
+
+    def process(self, role, index=0):
+        return next(entry for entry in self.file["processes"]
+                    if (entry["role"], entry["index"]) == (role, index))
+
+    def kill(self, role, index=0, number=signal.SIGKILL):
+        os.kill(self.process(role, index)["pid"], number)
+
+    def restart(self, role, index=0):
+        """Starts a process again from what cluster.json tells alone."""
+        entry = self.process(role, index)
+        with open(entry["log"], "ab") as log:
+            child = subprocess.Popen(
+                entry["argv"], env=entry["environment"], stdout=log,
+                stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        self._started.append(child)
+        return child
+
+    def logs(self, lines=30):
+        out = []
+        for path in sorted(pathlib.Path(self.run_dir).glob("*.log")):
+            tail = path.read_text(errors="replace").splitlines()[-lines:]
+            out.append(f"--- {path.name}\n" + "\n".join(tail))
+        return "\n".join(out)
+
+
+@contextlib.contextmanager
+def measured(what):
+    """Prints how long the block took."""
+    begin = time.monotonic()
+    yield
+    print(f"{what}: {time.monotonic() - begin:.2f} s", flush=True)
+
+
+def main():
+    """unittest's main, that ends with SKIPPED if every test was skipped."""
+    program = unittest.main(module="__main__", exit=False, verbosity=2)
+    result = program.result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    if result.testsRun and len(result.skipped) >= result.testsRun:
+        sys.exit(SKIPPED)
+    sys.exit(0)

@@ -1,0 +1,161 @@
+"""Starting, stopping, draining and looking at clusters."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+import api
+import harness
+
+
+def model():
+    return harness.shared("data/models/stories260K-hf")
+
+
+def generate(url, count=4):
+    answer = api.completion(url, [1, 403], max_tokens=count, temperature=0,
+                            return_token_ids=True)
+    return api.choice_of(answer)["token_ids"]
+
+
+class LifecycleTest(unittest.TestCase):
+    def test_two_clusters_run_side_by_side(self):
+        with harness.Cluster(model()) as first, \
+                harness.Cluster(model(), "--stages", "3") as second:
+            self.assertNotEqual(first.url, second.url)
+            self.assertEqual(generate(first.url), generate(second.url))
+            self.assertEqual(first.down(), 0)
+            self.assertEqual(api.try_get(first.url, "/livez")[0], 0)
+            self.assertEqual(len(generate(second.url)), 4)
+            self.assertEqual(first.down(), 0)  # again: nothing to do
+
+    def test_cluster_json_tells_of_every_process(self):
+        with harness.Cluster(model(), "--ranks", "2") as cluster:
+            document = cluster.file
+            self.assertEqual([(p["role"], p["index"])
+                              for p in document["processes"]],
+                             [("stage", 0), ("stage", 1), ("gateway", 0)])
+            for entry in document["processes"]:
+                raw = pathlib.Path(f"/proc/{entry['pid']}/cmdline")
+                self.assertEqual(raw.read_bytes().decode().split("\0")[:-1],
+                                 entry["argv"])
+                self.assertTrue(os.path.exists(entry["log"]))
+                self.assertIsInstance(entry["environment"], dict)
+
+    def test_up_prints_the_url_a_curl_line_and_an_answer(self):
+        with harness.Cluster(model()) as cluster:
+            self.assertIn(cluster.url, cluster.up.stdout)
+            self.assertIn("curl " + cluster.url, cluster.up.stdout)
+            self.assertRegex(cluster.up.stdout, r"answer: \S")
+            self.assertNotIn("no answer", cluster.up.stdout)
+
+    def test_a_second_cluster_in_the_folder_is_refused(self):
+        with harness.Cluster(model()) as cluster:
+            done = subprocess.run(
+                [harness.ROOT / "deploy/local/up", "--model", model(),
+                 "--run-dir", cluster.run_dir, "--detach"],
+                capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 7)
+            self.assertIn(cluster.url, done.stderr)
+
+    def test_sigterm_lets_a_stream_end(self):
+        with harness.Cluster(model()) as cluster:
+            outcome, started = [], threading.Event()
+
+            def run():
+                outcome.append(api.stream(
+                    cluster.url, "/v1/completions",
+                    {"prompt": [1], "max_tokens": 300, "temperature": 0,
+                     "ignore_eos": True},
+                    on_event=lambda event: started.set()))
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            self.assertTrue(started.wait(30))
+            self.assertEqual(cluster.down(), 0)
+            thread.join(30)
+            status, events = outcome[0]
+            self.assertEqual((status, events[-1]), (200, "[DONE]"))
+            finishes = [json.loads(event)["choices"][0]["finish_reason"]
+                        for event in events[:-1]
+                        if json.loads(event).get("choices")]
+            self.assertEqual(finishes[-1], "length")
+
+    def test_ctrl_c_drains_and_stops_a_cluster_in_the_foreground(self):
+        with harness.tempfile.TemporaryDirectory() as run_dir:
+            process = subprocess.Popen(
+                [harness.ROOT / "deploy/local/up", "--model", model(),
+                 "--run-dir", run_dir, "--port", "0"],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                start_new_session=True)
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith("Ctrl-C"):
+                    break
+            os.killpg(process.pid, signal.SIGINT)
+            lines += process.stdout.readlines()
+            self.assertEqual(process.wait(60), 0, "".join(lines))
+            self.assertFalse(os.path.exists(run_dir + "/cluster.json"))
+
+    def test_exit_codes_tell_what_went_wrong(self):
+        for code, options in ((2, ["--stages", "0"]),
+                              (2, ["--no-such-option"]),
+                              (5, ["--model", "/no/such/model"]),
+                              (6, ["--model", model(), "--stages", "9"])):
+            with self.subTest(options=options), \
+                    harness.tempfile.TemporaryDirectory() as run_dir:
+                done = subprocess.run(
+                    [harness.ROOT / "deploy/local/up", "--detach",
+                     "--run-dir", run_dir, "--port", "0", *options],
+                    capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, code, done.stderr)
+
+    def test_metrics_answer_in_milliseconds_under_load(self):
+        with harness.Cluster(model()) as cluster:
+            threads = [threading.Thread(target=generate,
+                                        args=(cluster.url, 300))
+                       for _ in range(16)]
+            for thread in threads:
+                thread.start()
+            slowest = 0.0
+            while any(thread.is_alive() for thread in threads):
+                for entry in cluster.file["processes"]:
+                    begin = time.monotonic()
+                    found = api.metrics(entry["metrics_address"])
+                    slowest = max(slowest, time.monotonic() - begin)
+                    self.assertIn("sluice_build_info", found)
+            print(f"slowest scrape under load: {1e3 * slowest:.1f} ms")
+            self.assertLess(slowest, 0.25)
+            found = api.metrics(cluster.url)
+            self.assertGreaterEqual(found["vllm:generation_tokens_total"],
+                                    16 * 300)
+
+    def test_the_command_shows_the_cluster(self):
+        command = pathlib.Path(os.environ["SLUICE_BUILD_DIR"],
+                               "services/cli/sluice")
+        with harness.Cluster(model()) as cluster:
+            def sluice(*words):
+                return subprocess.run(
+                    [command, *words, "--run-dir", cluster.run_dir],
+                    capture_output=True, text=True, check=True).stdout
+
+            status = sluice("status")
+            self.assertIn("ready", status)
+            self.assertEqual(status.count("running "), 4, status)
+            dump = cluster.run_dir + "/logits.safetensors"
+            text = sluice("generate", "Once upon a time", "--max-tokens",
+                          "20", "--temperature", "0", "--dump-logits", dump)
+            self.assertIn("there was a little girl", text)
+            tensors = harness.read_safetensors(dump)
+            self.assertEqual(tensors["logits"][0][1], 512)
+            self.assertEqual(tensors["logits"][0][0], tensors["ids"][0][0])
+
+
+if __name__ == "__main__":
+    harness.main()

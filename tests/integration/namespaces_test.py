@@ -1,0 +1,134 @@
+"""Several machines: stages and a gateway started by hand, each in a network
+namespace of its own, as services/stage/README.md tells. Needs root and ip."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import harness
+
+BUILD = pathlib.Path(os.environ["SLUICE_BUILD_DIR"])
+BRIDGE = "sluice-test"
+HOSTS = {"sluice-s0": "10.231.0.1", "sluice-s1": "10.231.0.2",
+         "sluice-gw": "10.231.0.3"}
+
+
+def ip(*words, check=True):
+    return subprocess.run(["ip", *words], check=check, capture_output=True,
+                          text=True)
+
+
+def inside(host, *words, **options):
+    return subprocess.run(["ip", "netns", "exec", host,
+                           *map(str, words)], **options)
+
+
+class NamespacesTest(unittest.TestCase):
+    def setUp(self):
+        if os.geteuid() != 0 or not shutil.which("ip"):
+            self.skipTest("needs root and the ip command")
+        self.model = harness.shared("data/models/stories260K-hf")
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.children = []
+        self.addCleanup(self.tear_network)
+        self.tear_network()
+        try:
+            self.make_network()
+        except subprocess.CalledProcessError as error:
+            self.skipTest(f"no network namespaces here: {error.stderr}")
+        self.addCleanup(self.stop_children)
+
+    def make_network(self):
+        ip("link", "add", BRIDGE, "type", "bridge")
+        ip("link", "set", BRIDGE, "up")
+        for number, (host, address) in enumerate(HOSTS.items()):
+            veth = f"slt{number}"
+            ip("netns", "add", host)
+            ip("link", "add", veth, "type", "veth", "peer", "name", "eth0",
+               "netns", host)
+            ip("link", "set", veth, "master", BRIDGE, "up")
+            ip("-n", host, "addr", "add", address + "/24", "dev", "eth0")
+            ip("-n", host, "link", "set", "eth0", "up")
+            ip("-n", host, "link", "set", "lo", "up")
+
+    def tear_network(self):
+        for host in HOSTS:
+            ip("netns", "del", host, check=False)
+        ip("link", "del", BRIDGE, check=False)
+
+    def start(self, host, service, *options):
+        log = pathlib.Path(self.folder.name, host + ".log")
+        command = ["ip", "netns", "exec", host,
+                   BUILD / "services" / service / ("sluice-" + service),
+                   "--model", self.model, *options]
+        with open(log, "wb") as out:
+            child = subprocess.Popen([str(word) for word in command],
+                                     stdout=out, stderr=out,
+                                     stdin=subprocess.DEVNULL)
+        self.children.append(child)
+        return child, log
+
+    def stop_children(self):
+        for child in reversed(self.children):
+            child.terminate()
+        for child in self.children:
+            child.wait(30)
+
+    def curl(self, path, *options):
+        done = inside("sluice-gw", "curl", "-s", *options,
+                      "http://127.0.0.1:8080" + path, capture_output=True,
+                      text=True, check=False)
+        return done.stdout
+
+    def start_all(self, *security):
+        for number, host in enumerate(("sluice-s0", "sluice-s1")):
+            self.start(host, "stage", "--listen", HOSTS[host] + ":7001",
+                       "--layers", ("0-1", "2-4")[number], *security)
+        self.start("sluice-gw", "gateway", "--listen", "127.0.0.1:8080",
+                   "--stages", "10.231.0.1:7001,10.231.0.2:7001", *security)
+        harness.wait_for(
+            lambda: self.curl("/readyz", "-o", "/dev/null", "-w",
+                              "%{http_code}") == "200", 60, "ready")
+
+    def check_answer(self):
+        answer = self.curl(
+            "/v1/completions", "-H", "Content-Type: application/json", "-d",
+            '{"prompt": "Once upon a time", "max_tokens": 20, '
+            '"temperature": 0}')
+        self.assertIn("there was a little girl", answer)
+
+    def test_a_cluster_over_three_addresses_answers(self):
+        self.start_all("--insecure")
+        self.check_answer()
+
+    def test_a_cluster_over_three_addresses_answers_by_tls(self):
+        certificates = self.make_certificates()
+        self.start_all(*certificates)
+        self.check_answer()
+
+    def make_certificates(self):
+        """Options that name a certificate for all three hosts."""
+        folder = pathlib.Path(self.folder.name)
+        names = ",".join("IP:" + address for address in HOSTS.values())
+        openssl = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes",
+                   "-days", "2", "-subj", "/CN=sluice", "-addext",
+                   "subjectAltName=" + names, "-keyout", folder / "key.pem",
+                   "-out", folder / "cert.pem"]
+        subprocess.run([str(word) for word in openssl], check=True,
+                       capture_output=True)
+        return ["--tls-cert", folder / "cert.pem", "--tls-key",
+                folder / "key.pem", "--tls-ca", folder / "cert.pem"]
+
+    def test_an_open_address_without_tls_is_refused(self):
+        child, log = self.start("sluice-s0", "stage", "--listen",
+                                "10.231.0.1:7001")
+        self.assertNotEqual(child.wait(60), 0)
+        self.assertIn("--insecure", log.read_text())
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,248 @@
+"""One hash: 32 mixed requests give byte-identical tokens and logprobs
+however the work is cut over real processes.
+
+usage: one_hash.py stories|smollm2 [--rows N] [--weights f32|bf16]
+
+Every pair of settings of any two axes occurs in some row (pairwise covering).
+Counters of the gateways show that what the rows ask for did happen.
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import itertools
+import json
+import pathlib
+import random
+import shutil
+import struct
+import sys
+import tempfile
+import time
+import unittest
+
+import api
+import harness
+
+AXES = {
+    "stages": [1, 2, 3],
+    "ranks": [1, 2, 3],
+    "concurrency": [32, 8, 1],
+    "chunk": [16, 64, 0],
+    "cache": [True, False],
+    "pool": ["small", "large"],
+    "threads": [2, 1],
+    "isa": ["avx512", "avx2", "portable"],
+}
+# name -> (shared path or None, vocabulary, long prompt's length, pools)
+MODELS = {
+    "stories": ("data/models/stories260K-hf", 512, 180,
+                {"small": 24, "large": 400}),
+    "smollm2": (None, 49152, 100, {"small": 14, "large": 400}),
+}
+# What must have occurred in some row, by the gateways' counters.
+OCCURRED = {
+    "steps with several sequences": "sluice_gateway_shared_steps_total",
+    "split prefills": "sluice_gateway_split_prefills_total",
+    "preemptions": "vllm:num_preemptions_total",
+    "tokens of prefix hits": "vllm:prefix_cache_hits_total",
+}
+IN_FLIGHT = "sluice_gateway_plans_in_flight_max"
+
+
+def cpu_isas():
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    found = ["portable"]
+    if " avx2 " in flags and " fma " in flags:
+        found.insert(0, "avx2")
+        if all(f" {name} " in flags for name in
+               ("avx512f", "avx512bw", "avx512dq", "avx512vl")):
+            found.insert(0, "avx512")
+    return found
+
+
+def pairwise_rows(axes):
+    """Rows that cover every pair of values of two axes, built greedily."""
+    names = list(axes)
+    missing = {((a, x), (b, y)) for a, b in itertools.combinations(names, 2)
+               for x in axes[a] for y in axes[b]}
+    chance = random.Random(3)
+    rows = []
+    while missing:
+        def gain(row):
+            return sum(((a, row[a]), (b, row[b])) in missing
+                       for a, b in itertools.combinations(names, 2))
+        # A missing pair is set, the rest drawn: the best of many draws.
+        first, second = min(missing, key=repr)
+        draws = []
+        for _ in range(200):
+            row = {name: chance.choice(values)
+                   for name, values in axes.items()}
+            row.update([first, second])
+            draws.append(row)
+        best = max(draws, key=gain)
+        missing -= {((a, best[a]), (b, best[b]))
+                    for a, b in itertools.combinations(names, 2)}
+        rows.append(best)
+    return rows
+
+
+def make_requests(vocabulary, long_length):
+    """32 requests: greedy and sampled, short and long, some with a common
+    beginning, one with its prompt's logprobs."""
+    chance = random.Random(11)
+
+    def ids(count):
+        return [chance.randrange(4, vocabulary) for _ in range(count)]
+
+    common = ids(40)
+    requests = []
+    for i in range(32):
+        prompt = ids(3 + i % 11)
+        if i % 4 == 1:
+            prompt = common + prompt
+        if i % 8 == 2:
+            prompt = ids(long_length + i)
+        body = {"prompt": prompt, "max_tokens": 4 + 5 * (i % 7),
+                "ignore_eos": i % 3 != 0, "logprobs": i % 4,
+                "return_token_ids": True,
+                "return_tokens_as_token_ids": True, "temperature": 0}
+        if i % 2:
+            body.update(temperature=0.7 + 0.1 * (i % 5), seed=1000 + i)
+            body.update([("top_k", 20), ("top_p", 0.9),
+                         ("min_p", 0.05)][i % 3:i % 3 + 1])
+        if i == 7:
+            body.update(echo=True, logprobs=2)
+        requests.append(body)
+    return requests
+
+
+def run_requests(url, requests, concurrency):
+    """The bytes that must be the same: ids and logprobs as they were sent."""
+    def one(body):
+        choice = api.choice_of(api.completion(url, body["prompt"], **{
+            k: v for k, v in body.items() if k != "prompt"}))
+        return json.dumps([choice["token_ids"], choice["logprobs"],
+                           choice["finish_reason"]], sort_keys=True)
+    with concurrent.futures.ThreadPoolExecutor(concurrency) as pool:
+        return "\n".join(pool.map(one, requests)).encode()
+
+
+def run_row(model, row, pools, requests, weights):
+    """(bytes, counters) of one cluster."""
+    options = ["--weights", weights, "--stages", row["stages"],
+               "--ranks", row["ranks"], "--prefill-chunk", row["chunk"],
+               "--kv-blocks", pools[row["pool"]],
+               "--threads", row["threads"], "--isa", row["isa"]]
+    if not row["cache"]:
+        options.append("--no-prefix-cache")
+    with harness.Cluster(model, *options) as cluster:
+        # Counters start after the first prompt of `up`.
+        before = api.metrics(cluster.url)
+        out = run_requests(cluster.url, requests, row["concurrency"])
+        after = api.metrics(cluster.url)
+    counters = {name: after[name] - before.get(name, 0)
+                for name in OCCURRED.values()}
+    counters[IN_FLIGHT] = after[IN_FLIGHT]
+    return out, counters
+
+
+def flip_bit(folder, target):
+    """A copy of a safetensors model with one bit of one weight changed."""
+    shutil.copytree(folder, target, dirs_exist_ok=True)
+    path = pathlib.Path(target) / "model.safetensors"
+    path.chmod(0o644)
+    raw = bytearray(path.read_bytes())
+    size = struct.unpack_from("<Q", raw)[0]
+    header = json.loads(raw[8:8 + size])
+    name = sorted(key for key in header if "layers.2" in key
+                  and "down_proj" in key)[0]
+    at = 8 + size + header[name]["data_offsets"][0] + 4 * 17
+    raw[at + 2] ^= 0x10  # a bit of an F32's mantissa
+    path.write_bytes(raw)
+    return target
+
+
+class OneHash:
+    def __init__(self, name, weights):
+        path, vocabulary, long_length, self.pools = MODELS[name]
+        self.model = harness.shared(path) if path \
+            else harness.default_model()
+        self.weights = weights
+        self.requests = make_requests(vocabulary, long_length)
+        self.totals = dict.fromkeys([*OCCURRED.values(), IN_FLIGHT], 0.0)
+        self.first = None
+        self.failures = []
+
+    def run(self, rows):
+        for number, row in enumerate(rows):
+            begin = time.monotonic()
+            out, counters = run_row(self.model, row, self.pools,
+                                    self.requests, self.weights)
+            for name, value in counters.items():
+                self.totals[name] = max(value, self.totals[name]) \
+                    if name == IN_FLIGHT else self.totals[name] + value
+            digest = hashlib.sha256(out).hexdigest()[:16]
+            print(f"{number + 1}/{len(rows)} {digest} "
+                  f"{time.monotonic() - begin:5.1f} s  {row}", flush=True)
+            if self.first is None:
+                self.first = out
+            elif out != self.first:
+                self.tell_difference(row, out)
+
+    def tell_difference(self, row, out):
+        lines = [i for i, pair in enumerate(zip(out.split(b"\n"),
+                                                self.first.split(b"\n")))
+                 if pair[0] != pair[1]]
+        self.failures.append(f"{row} differs from the first row in requests "
+                             f"{lines}")
+
+    def check_occurred(self):
+        for what, name in OCCURRED.items():
+            print(f"{what}: {self.totals[name]:.0f}")
+            if self.totals[name] <= 0:
+                self.failures.append(f"no {what} occurred")
+        print(f"most plans in flight: {self.totals[IN_FLIGHT]:.0f}")
+        if self.totals[IN_FLIGHT] < 2:
+            self.failures.append("never two plans in flight")
+
+    def check_changed_bit(self):
+        row = {name: values[0] for name, values in AXES.items()}
+        row["isa"] = cpu_isas()[0]
+        with tempfile.TemporaryDirectory() as folder:
+            out, _ = run_row(flip_bit(self.model, folder), row, self.pools,
+                             self.requests, self.weights)
+        print("one changed bit in one weight: "
+              + hashlib.sha256(out).hexdigest()[:16])
+        if out == self.first:
+            self.failures.append("a changed weight did not change the hash")
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", choices=MODELS)
+    parser.add_argument("--rows", type=int, default=None)
+    parser.add_argument("--weights", choices=["f32", "bf16"], default="f32")
+    options = parser.parse_args(arguments)
+    axes = {**AXES, "isa": cpu_isas()}
+    if len(axes["isa"]) < len(AXES["isa"]):
+        print(f"this CPU has {axes['isa']} alone")
+    rows = pairwise_rows(axes)
+    if not harness.LONG:
+        rows = rows[:options.rows]
+    try:
+        test = OneHash(options.model, options.weights)
+    except unittest.SkipTest as skip:
+        print(f"skipped: {skip}")
+        return harness.SKIPPED
+    test.run(rows)
+    test.check_occurred()
+    if pathlib.Path(test.model).is_dir():
+        test.check_changed_bit()
+    print("\n".join(test.failures) or
+          f"one hash over {len(rows)} clusters of real processes")
+    return 1 if test.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

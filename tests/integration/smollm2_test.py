@@ -1,0 +1,65 @@
+"""SmolLM2 over HTTP against the reference's answers to ten chats."""
+
+import concurrent.futures
+import json
+import unittest
+
+import api
+import harness
+
+GAP = 0.01  # below it, another rounding may choose the other token
+LOGPROB = 1e-3
+
+
+def expected():
+    path = harness.shared("golden/smollm2-135m-instruct.json")
+    return json.loads(path.read_text())["prompts"]
+
+
+def chat(url, prompt):
+    status, answer = api.post(url, "/v1/chat/completions", {
+        "messages": prompt["messages"], "temperature": 0, "max_tokens": 64,
+        "logprobs": True, "top_logprobs": 5, "return_token_ids": True,
+        "return_tokens_as_token_ids": True})
+    if status != 200:
+        raise AssertionError(f"{status}: {answer}")
+    return answer
+
+
+class SmolLm2Test(unittest.TestCase):
+    def test_ten_chats_are_answered_as_the_reference_does(self):
+        prompts = expected()
+        with harness.Cluster(harness.default_model(), "--weights", "f32",
+                             "--stages", "3") as cluster:
+            with concurrent.futures.ThreadPoolExecutor(10) as pool:
+                answers = list(pool.map(
+                    lambda prompt: chat(cluster.url, prompt), prompts))
+        for number, (prompt, answer) in enumerate(zip(prompts, answers)):
+            with self.subTest(chat=number):
+                self.check(number, prompt, answer)
+
+    def check(self, number, prompt, answer):
+        self.assertEqual(answer["prompt_token_ids"], prompt["prompt_ids"])
+        choice = api.choice_of(answer)
+        ids, want = choice["token_ids"], prompt["greedy_ids"]
+        unsure = next((i for i, gap in enumerate(prompt["gaps"])
+                       if gap <= GAP), len(want))
+        parts = next((i for i, pair in enumerate(zip(ids, want))
+                      if pair[0] != pair[1]), min(len(ids), len(want)))
+        entries = choice["logprobs"]["content"]
+        worst = max(abs(entry["logprob"] - logprob) for entry, logprob in
+                    zip(entries[:parts], prompt["logprobs"]))
+        print(f"chat {number}: {parts} of {len(want)} ids equal, first gap "
+              f"of at most {GAP} at {unsure}, logprobs within {worst:.1e}")
+        # The end token is not among the ids that are given out.
+        sure = min(unsure, len(want) - (choice["finish_reason"] == "stop"))
+        self.assertGreaterEqual(parts, sure)
+        self.assertLess(worst, LOGPROB)
+        for step in range(min(sure, len(entries))):
+            got = [api.token_id(top["token"]) for top in
+                   entries[step]["top_logprobs"]]
+            self.assertEqual(got[0], prompt["top5"][step][0][0])
+
+
+if __name__ == "__main__":
+    harness.main()
