@@ -1,6 +1,5 @@
 #include "common/engine/engine_loop.h"
 
-#include <algorithm>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -43,44 +42,6 @@ struct BadLimits {
 using Command = std::variant<Submission, CancelCommand, StepResult, PipelineUp,
                              PipelineLost, ResultFlood, BadLimits>;
 
-SchedulerOptions ForScheduler(const EngineOptions& options) {
-  SchedulerOptions result;
-  result.replica = options.replica;
-  result.max_running = options.max_running;
-  result.max_step_tokens = options.max_step_tokens;
-  result.prefill_chunk = options.prefill_chunk;
-  result.prefix_cache = options.prefix_cache;
-  result.max_plans_in_flight = options.max_plans_in_flight;
-  return result;
-}
-
-Status CheckAtLeast(const char* name, int value, int low) {
-  if (value >= low) return OkStatus();
-  return InvalidArgument(name, " must be at least ", low, ", got ", value);
-}
-
-Status Check(const EngineOptions& options) {
-  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_running", options.max_running, 1));
-  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_queue", options.max_queue, 0));
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("max_step_tokens", options.max_step_tokens, 1));
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("prefill_chunk", options.prefill_chunk, 0));
-  return CheckAtLeast("max_plans_in_flight", options.max_plans_in_flight, 0);
-}
-
-Status Check(const PlanLimits& limits) {
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("max_step_tokens", limits.max_step_tokens, 1));
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("max_sequences", limits.max_sequences, 1));
-  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_context", limits.max_context, 1));
-  SLUICE_RETURN_IF_ERROR(CheckAtLeast("num_blocks", limits.num_blocks, 1));
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("num_kv_groups", limits.num_kv_groups, 1));
-  return CheckAtLeast("vocab_size", limits.vocab_size, 1);
-}
-
 }  // namespace
 
 // The inbox is one list, so that commands take effect in the order they were
@@ -92,7 +53,7 @@ class EngineLoop::Impl {
   Impl(const EngineOptions& options, StepExecutor* executor)
       : options_(options),
         executor_(executor),
-        scheduler_(ForScheduler(options), &counters_) {}
+        scheduler_(options, &counters_) {}
 
   Status Start();
   void Stop();
@@ -171,7 +132,7 @@ class EngineLoop::Impl {
 // Any thread ----------------------------------------------------------------
 
 Status EngineLoop::Impl::Start() {
-  SLUICE_RETURN_IF_ERROR(Check(options_));
+  SLUICE_RETURN_IF_ERROR(Validate(options_));
   {
     MutexLock lock(mutex_);
     if (started_) return FailedPrecondition("the engine was started before");
@@ -262,7 +223,7 @@ void EngineLoop::Impl::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
                                     int num_stages) {
   MutexLock lock(mutex_);
   if (stopping_) return;
-  if (Status status = Check(limits); !status.ok()) {
+  if (Status status = Validate(limits); !status.ok()) {
     Push(BadLimits{Annotate(status, "the pipeline's limits")});
     return;
   }

@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/core/generate_request.h"
 #include "common/core/step_plan.h"
+#include "common/engine/engine_options.h"
 #include "common/engine/engine_stats.h"
 
 namespace sluice {
@@ -24,16 +25,6 @@ class StepExecutor {
   // ended and no plan follows until OnPipelineUp with a new epoch: the owner
   // should rebuild the pipeline. Never blocks.
   virtual void OnPipelineBroken(Status why) {}
-};
-
-struct EngineOptions {
-  ReplicaId replica;
-  int max_running = 64;       // sequences holding blocks at once
-  int max_queue = 256;        // accepted beyond those that may run
-  int max_step_tokens = 512;  // lowered to the pipeline's limit
-  int prefill_chunk = 256;    // tokens of one prompt per plan; 0: no cap
-  bool prefix_cache = true;
-  int max_plans_in_flight = 0;  // 0: one per stage
 };
 
 // Owns every sequence of one replica: one thread admits, plans, commits and

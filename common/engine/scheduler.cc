@@ -28,7 +28,7 @@ void CountEnd(FinishReason reason, EngineCounters& counters) {
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, EngineCounters* counters)
+Scheduler::Scheduler(const EngineOptions& options, EngineCounters* counters)
     : options_(options),
       counters_(counters),
       blocks_({.prefix_cache = options.prefix_cache}) {}

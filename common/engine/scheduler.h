@@ -14,24 +14,13 @@
 #include "common/core/generate_request.h"
 #include "common/core/step_plan.h"
 #include "common/engine/block_manager.h"
+#include "common/engine/engine_options.h"
 #include "common/engine/engine_stats.h"
 #include "common/engine/journal.h"
 #include "common/engine/plan_in_flight.h"
 #include "common/engine/sequence.h"
 
 namespace sluice {
-
-struct SchedulerOptions {
-  ReplicaId replica;
-  int max_running = 64;
-  int max_step_tokens = 512;
-  int prefill_chunk = 256;  // tokens of one prompt per plan; 0: no cap
-  bool prefix_cache = true;
-  int max_plans_in_flight = 0;  // 0: one per stage
-  // Decodes are spread over the plans in flight only from so many per plan
-  // on: a smaller batch costs a stage about as much as this one.
-  int min_decode_batch = 4;
-};
 
 // What happened to a sequence: tokens, or its end. After the end nothing.
 struct SequenceEvent {
@@ -61,7 +50,7 @@ using SequenceEvents = std::vector<SequenceEvent>;
 class Scheduler {
  public:
   // Counts into `counters`, which must outlive it. No pipeline yet.
-  Scheduler(const SchedulerOptions& options, EngineCounters* counters);
+  Scheduler(const EngineOptions& options, EngineCounters* counters);
 
   // Plans are for this pipeline from now on; its KV cache is empty. Live
   // sequences go back to waiting, to be computed again; those that cannot
@@ -126,7 +115,7 @@ class Scheduler {
                    SequenceEvents& events);
   Status CheckSequence(const Sequence& sequence) const;
 
-  const SchedulerOptions options_;
+  const EngineOptions options_;
   EngineCounters* const counters_;
 
   bool attached_ = false;

@@ -29,7 +29,7 @@ struct Outcome {
 // every move the scheduler's integrity is asserted.
 class SchedulerHarness {
  public:
-  SchedulerHarness(const SchedulerOptions& options, const PlanLimits& limits,
+  SchedulerHarness(const EngineOptions& options, const PlanLimits& limits,
                    int num_stages = 1)
       : limits_(limits), scheduler_(options, &counters_) {
     Attach(Epoch(1), num_stages);

@@ -17,7 +17,7 @@ struct Shape {
   int num_blocks = 400;
   int num_groups = 1;
   int num_stages = 1;
-  SchedulerOptions options;
+  EngineOptions options;
 };
 
 // Prompts of few kinds, so that prefixes are shared; all sorts of ends.

@@ -46,7 +46,7 @@ TEST(SchedulerPlanTest, AShortPromptIsOneChunkThatSamples) {
 }
 
 TEST(SchedulerPlanTest, APlanHoldsNoMoreThanItsTokenBudget) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.max_step_tokens = 100;
   options.prefill_chunk = 70;
   SchedulerHarness harness(options, TestLimits(100));
@@ -65,7 +65,7 @@ TEST(SchedulerPlanTest, APlanHoldsNoMoreThanItsTokenBudget) {
 }
 
 TEST(SchedulerPlanTest, DecodesComeBeforePromptChunks) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.max_step_tokens = 32;
   SchedulerHarness harness(options, TestLimits(100));
   const SequenceId first = harness.Add(TestRequest(10, 50));
@@ -80,7 +80,7 @@ TEST(SchedulerPlanTest, DecodesComeBeforePromptChunks) {
 }
 
 TEST(SchedulerPlanTest, ChunksOfOnePromptGoOutInConsecutivePlans) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.prefill_chunk = 16;
   SchedulerHarness harness(options, TestLimits(100), /*num_stages=*/3);
   const SequenceId id = harness.Add(TestRequest(64, 3));
@@ -170,7 +170,7 @@ TEST(SchedulerPlanTest, AFullPrefixHitComputesItsLastTokenAgain) {
 }
 
 TEST(SchedulerPlanTest, APrefixIsFoundOnceItsPlanIsCommittedNotBefore) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.prefill_chunk = 16;
   SchedulerHarness harness(options, TestLimits(100), /*num_stages=*/4);
   harness.Add(TestRequest(48, 1));
@@ -233,7 +233,7 @@ TEST(SchedulerPlanTest, EndedSequencesRideOnTheNextPlanOrGetAnEmptyOne) {
 }
 
 TEST(SchedulerPlanTest, ASequenceThatNeverRanIsNotToldToTheStages) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.max_running = 1;
   SchedulerHarness harness(options, TestLimits(100));
   harness.Add(TestRequest(4, 2));
@@ -246,7 +246,7 @@ TEST(SchedulerPlanTest, ASequenceThatNeverRanIsNotToldToTheStages) {
 }
 
 TEST(SchedulerQueueTest, SequencesStartInTheOrderTheyCame) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.max_running = 2;
   SchedulerHarness harness(options, TestLimits(20));
   std::vector<SequenceId> added, started;
@@ -270,7 +270,7 @@ TEST(SchedulerQueueTest, SequencesStartInTheOrderTheyCame) {
 }
 
 TEST(SchedulerQueueTest, NoMoreRunAtOnceThanAllowed) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.max_running = 3;
   SchedulerHarness harness(options, TestLimits(100));
   for (uint64_t i = 0; i < 8; ++i) harness.Add(TestRequest(4, 5, i));
@@ -300,7 +300,7 @@ TEST(SchedulerQueueTest, NobodyStarvesWhileOthersKeepComing) {
 TEST(SchedulerPreemptTest, TheYoungestGivesItsBlocksAndKeepsItsTokens) {
   // Two sequences of 3 blocks each, at first; 7 blocks do not hold both to
   // their end.
-  SchedulerOptions options;
+  EngineOptions options;
   options.prefix_cache = false;
   SchedulerHarness harness(options, TestLimits(7));
   const SequenceId old = harness.Add(TestRequest(40, 40, 1));
@@ -336,7 +336,7 @@ TEST(SchedulerPreemptTest, TheYoungestGivesItsBlocksAndKeepsItsTokens) {
 }
 
 TEST(SchedulerPreemptTest, ATokenOnItsWayToAPreemptedSequenceIsKept) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.prefix_cache = false;
   options.min_decode_batch = 1;
   SchedulerHarness harness(options, TestLimits(6), /*num_stages=*/2);
@@ -358,7 +358,7 @@ TEST(SchedulerPreemptTest, ATokenOnItsWayToAPreemptedSequenceIsKept) {
 }
 
 TEST(SchedulerPreemptTest, APreemptedSequenceWaitsForPlansThatCarryIt) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.prefix_cache = false;
   options.min_decode_batch = 1;
   SchedulerHarness harness(options, TestLimits(6), /*num_stages=*/3);
@@ -385,7 +385,7 @@ TEST(SchedulerPreemptTest, APreemptedSequenceWaitsForPlansThatCarryIt) {
 }
 
 TEST(SchedulerPreemptTest, PromptLogprobsAreDeliveredOnce) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.prefix_cache = false;
   options.prefill_chunk = 16;
   SchedulerHarness harness(options, TestLimits(7));
@@ -441,7 +441,7 @@ TEST(SchedulerEndTest, AFailedSequenceEndsAloneWithItsStatus) {
 }
 
 TEST(SchedulerEndTest, ADeadlineEndsWaitingAndRunningSequences) {
-  SchedulerOptions options;
+  EngineOptions options;
   options.max_running = 1;
   SchedulerHarness harness(options, TestLimits(100));
   const TimePoint start = Clock::now();

@@ -1,0 +1,37 @@
+#include "common/engine/engine_options.h"
+
+namespace sluice {
+namespace {
+
+Status CheckAtLeast(const char* name, int value, int low) {
+  if (value >= low) return OkStatus();
+  return InvalidArgument(name, " must be at least ", low, ", got ", value);
+}
+
+}  // namespace
+
+Status Validate(const EngineOptions& options) {
+  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_running", options.max_running, 1));
+  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_queue", options.max_queue, 0));
+  SLUICE_RETURN_IF_ERROR(
+      CheckAtLeast("max_step_tokens", options.max_step_tokens, 1));
+  SLUICE_RETURN_IF_ERROR(
+      CheckAtLeast("prefill_chunk", options.prefill_chunk, 0));
+  SLUICE_RETURN_IF_ERROR(
+      CheckAtLeast("max_plans_in_flight", options.max_plans_in_flight, 0));
+  return CheckAtLeast("min_decode_batch", options.min_decode_batch, 1);
+}
+
+Status Validate(const PlanLimits& limits) {
+  SLUICE_RETURN_IF_ERROR(
+      CheckAtLeast("max_step_tokens", limits.max_step_tokens, 1));
+  SLUICE_RETURN_IF_ERROR(
+      CheckAtLeast("max_sequences", limits.max_sequences, 1));
+  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_context", limits.max_context, 1));
+  SLUICE_RETURN_IF_ERROR(CheckAtLeast("num_blocks", limits.num_blocks, 1));
+  SLUICE_RETURN_IF_ERROR(
+      CheckAtLeast("num_kv_groups", limits.num_kv_groups, 1));
+  return CheckAtLeast("vocab_size", limits.vocab_size, 1);
+}
+
+}  // namespace sluice

@@ -1,0 +1,31 @@
+#ifndef SLUICE_COMMON_ENGINE_ENGINE_OPTIONS_H_
+#define SLUICE_COMMON_ENGINE_ENGINE_OPTIONS_H_
+
+#include "common/base/status.h"
+#include "common/core/ids.h"
+#include "common/core/step_plan.h"
+
+namespace sluice {
+
+struct EngineOptions {
+  ReplicaId replica;
+  int max_running = 64;       // sequences holding blocks at once
+  int max_queue = 256;        // accepted beyond those that may run
+  int max_step_tokens = 512;  // lowered to the pipeline's limit
+  int prefill_chunk = 256;    // tokens of one prompt per plan; 0: no cap
+  bool prefix_cache = true;
+  int max_plans_in_flight = 0;  // 0: one per stage
+  // Decodes are spread over the plans in flight only from so many per plan
+  // on: a smaller batch costs a stage about as much as this one.
+  int min_decode_batch = 4;
+};
+
+// INVALID_ARGUMENT naming the option, its limit and its value.
+Status Validate(const EngineOptions& options);
+
+// INVALID_ARGUMENT unless a pipeline of these limits can run anything.
+Status Validate(const PlanLimits& limits);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_ENGINE_ENGINE_OPTIONS_H_
