@@ -1,4 +1,7 @@
 #include <cstdio>
+#include <cstring>
+#include <utility>
+#include <vector>
 
 #include "common/base/json.h"
 #include "services/cli/arguments.h"
@@ -11,74 +14,77 @@
 namespace sluice::cli {
 namespace {
 
-// The text of a completion's streamed event; an error event is an error.
-StatusOr<std::string> TextOf(std::string_view event) {
-  if (event == "[DONE]") return std::string();
+// What one streamed event of a completion adds.
+struct Delta {
+  std::string text;
+  std::vector<int64_t> prompt_ids;  // in the first event
+  std::vector<int64_t> ids;
+};
+
+void AppendIds(const Json& choice, const char* key, std::vector<int64_t>& ids) {
+  const auto found = choice.find(key);
+  if (found == choice.end() || !found->is_array()) return;
+  for (const Json& id : *found) {
+    if (id.is_number_integer()) ids.push_back(id.get<int64_t>());
+  }
+}
+
+// An error event is an error.
+StatusOr<Delta> ParseEvent(std::string_view event) {
+  Delta delta;
+  if (event == "[DONE]") return delta;
   SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(event));
   if (!json.is_object()) return Internal("odd event: ", event);
   if (json.contains("error")) {
     return Unavailable(ErrorText(200, std::string(event)));
   }
-  if (json.contains("choices") && json["choices"].is_array()) {
-    for (const Json& choice : json["choices"]) {
-      if (choice.is_object() && choice.contains("text") &&
-          choice["text"].is_string()) {
-        return choice["text"].get<std::string>();
-      }
+  const auto choices = json.find("choices");
+  if (choices == json.end() || !choices->is_array()) return delta;
+  for (const Json& choice : *choices) {
+    if (!choice.is_object()) continue;
+    if (choice.contains("text") && choice["text"].is_string()) {
+      delta.text += choice["text"].get<std::string>();
     }
+    AppendIds(choice, "prompt_token_ids", delta.prompt_ids);
+    AppendIds(choice, "token_ids", delta.ids);
   }
-  return std::string();
+  return delta;
 }
 
-Status Stream(const BaseUrl& base, Json body) {
+// Streams the completion to stdout; returns all ids, the prompt's first.
+StatusOr<std::vector<int64_t>> Stream(const BaseUrl& base, Json body) {
   body["stream"] = true;
+  body["return_token_ids"] = true;
+  std::vector<int64_t> ids;
   const Status done = HttpPostEvents(
       base, "/v1/completions", DumpJson(body),
-      [](std::string_view event) -> Status {
-        SLUICE_ASSIGN_OR_RETURN(const std::string text, TextOf(event));
-        PrintOutput(text);
+      [&ids](std::string_view event) -> Status {
+        SLUICE_ASSIGN_OR_RETURN(const Delta delta, ParseEvent(event));
+        PrintOutput(delta.text);
+        ids.insert(ids.end(), delta.prompt_ids.begin(), delta.prompt_ids.end());
+        ids.insert(ids.end(), delta.ids.begin(), delta.ids.end());
         return OkStatus();
       });
   PrintOutput("\n");
-  return done;
+  SLUICE_RETURN_IF_ERROR(done);
+  return ids;
 }
 
-StatusOr<LogitsDump> ParseDump(const std::string& text) {
-  JsonLimits limits;
-  limits.max_bytes = size_t{4} << 30;
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(text, limits));
-  const Status odd = Internal("/debug/logits answered something else");
-  if (!json.is_object()) return odd;
-  const auto ids = json.find("ids");
-  const auto rows = json.find("logits");
-  if (ids == json.end() || !ids->is_array() || rows == json.end() ||
-      !rows->is_array()) {
-    return odd;
-  }
-  LogitsDump dump;
-  for (const Json& id : *ids) {
-    if (!id.is_number_integer()) return odd;
-    dump.ids.push_back(id.get<int64_t>());
-  }
-  for (const Json& row : *rows) {
-    if (!row.is_array()) return odd;
-    dump.vocab_size = static_cast<int64_t>(row.size());
-    for (const Json& value : row) {
-      if (!value.is_number()) return odd;
-      dump.logits.push_back(value.get<float>());
-    }
-  }
-  return dump;
-}
-
-Status DumpLogits(const BaseUrl& base, const Json& body,
+// The logits after each of `ids`, as the cluster computes them.
+Status DumpLogits(const BaseUrl& base, std::vector<int64_t> ids,
                   const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
-                          HttpPost(base, "/debug/logits", DumpJson(body)));
+  SLUICE_ASSIGN_OR_RETURN(
+      const HttpResponse response,
+      HttpPost(base, "/debug/logits", DumpJson(Json{{"prompt", ids}})));
   if (response.status != 200) {
     return FailedPrecondition(ErrorText(response.status, response.body));
   }
-  SLUICE_ASSIGN_OR_RETURN(const LogitsDump dump, ParseDump(response.body));
+  LogitsDump dump;
+  dump.ids = std::move(ids);
+  dump.logits.resize(response.body.size() / sizeof(float));
+  std::memcpy(dump.logits.data(), response.body.data(),
+              dump.logits.size() * sizeof(float));
+  dump.vocab_size = static_cast<int64_t>(dump.logits.size() / dump.ids.size());
   SLUICE_RETURN_IF_ERROR(WriteLogitsFile(path, dump));
   std::fprintf(stderr, "%s: %zu positions of %lld logits\n", path.c_str(),
                dump.ids.size(), static_cast<long long>(dump.vocab_size));
@@ -100,10 +106,11 @@ Status RunGenerate(const Words& words) {
   Json body = {{"model", model}, {"prompt", arguments.words()[0]}};
   SLUICE_RETURN_IF_ERROR(AddSampling(arguments, body));
   if (arguments.Has("ignore-eos")) body["ignore_eos"] = true;
-  if (const auto path = arguments.String("dump-logits")) {
-    SLUICE_RETURN_IF_ERROR(DumpLogits(base, body, *path));
-  }
-  return Stream(base, body);
+  SLUICE_ASSIGN_OR_RETURN(std::vector<int64_t> ids, Stream(base, body));
+  const auto path = arguments.String("dump-logits");
+  if (!path) return OkStatus();
+  if (ids.empty()) return Internal("the gateway gave no token ids");
+  return DumpLogits(base, std::move(ids), *path);
 }
 
 }  // namespace sluice::cli

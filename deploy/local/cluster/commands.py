@@ -2,6 +2,7 @@
 
 import datetime
 import fcntl
+import json
 import os
 import pathlib
 import subprocess
@@ -95,13 +96,13 @@ def _start(options, model_path, cluster_file):
 
 
 def _wait_ready(document, stop, seconds):
-    """True once /readyz is 200, false if asked to stop. Shows what the
-    stages say while they load. Fails if a process ends."""
+    """True once /readyz is 200, false if asked to stop. Shows how the
+    stages load. Fails if a process ends."""
     end = time.monotonic() + seconds
     shown = {}
     while not stop.asked():
-        status, _ = gateway_client.call(document["url"] + "/readyz",
-                                        timeout=5)
+        status, text = gateway_client.call(document["url"] + "/readyz",
+                                           timeout=5)
         if status == 200:
             return True
         process.reap()
@@ -110,7 +111,7 @@ def _wait_ready(document, stop, seconds):
                 raise exits.Failure(
                     exits.NOT_READY, f"{entry.name} ended while starting; "
                     f"its log {entry.log} ends with:\n{entry.log_tail()}")
-            _show_progress(entry, shown)
+        _show_progress(text, shown)
         if time.monotonic() > end:
             raise exits.Failure(exits.NOT_READY, "/readyz was not 200 "
                                 f"within {seconds} s (--ready-timeout); "
@@ -119,12 +120,17 @@ def _wait_ready(document, stop, seconds):
     return False
 
 
-def _show_progress(entry, shown):
-    lines = entry.log_tail(1).replace("\r", "\n").split("\n")
-    line = lines[-1] if lines else ""
-    if line and shown.get(entry.name) != line:
-        shown[entry.name] = line
-        say(f"  {entry.name}: {line[:160]}")
+def _show_progress(readiness, shown):
+    """Tells what the parts that are not ready wait for, where it changed."""
+    try:
+        parts = json.loads(readiness)["not_ready"]
+    except (ValueError, KeyError, TypeError):
+        return
+    for part in parts:
+        name, why = part.get("name"), part.get("why")
+        if why and shown.get(name) != why:
+            shown[name] = why
+            say(f"  {name}: {why}")
 
 
 def _greet(document, options):
