@@ -161,7 +161,6 @@ class StageLoader {
   StageLoader(const StageOptions& options, const weights::ModelFile& file,
               const ModelConfig& config)
       : options_(options),
-        file_(file),
         config_(config),
         loader_(file, config, options.weights) {}
 
@@ -238,7 +237,6 @@ class StageLoader {
   }
 
   const StageOptions& options_;
-  const weights::ModelFile& file_;
   const ModelConfig& config_;
   WeightLoader loader_;
   StageRange range_;
