@@ -1,0 +1,93 @@
+// Real stages over gRPC in one process give what they give without it.
+#include "tests/testing/local_cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+#include "tests/services/stage/generate.h"
+#include "tests/testing/shared_data.h"
+
+namespace sluice {
+namespace {
+
+using testing::CollectingSink;
+using testing::GreedyRequest;
+using ::testing::HasSubstr;
+using testing::LocalCluster;
+using testing::LocalClusterOptions;
+
+constexpr auto kLimit = std::chrono::seconds(30);
+
+LocalClusterOptions Options(const std::string& model, int stages, bool grpc) {
+  LocalClusterOptions options;
+  options.stage.model_path = model;
+  options.stage.threads = 1;
+  options.stage.kv_blocks = 64;
+  options.stages = stages;
+  options.grpc = grpc;
+  return options;
+}
+
+std::vector<TokenId> Generate(LocalCluster& cluster,
+                              std::vector<TokenId> prompt, int max_tokens) {
+  auto sink = std::make_shared<CollectingSink>();
+  const auto id = cluster.engine().Submit(
+      GreedyRequest(std::move(prompt), max_tokens), sink);
+  EXPECT_TRUE(id.ok()) << id.status();
+  const auto end = sink->WaitEnd(Clock::now() + kLimit);
+  EXPECT_TRUE(end.has_value());
+  if (end.has_value()) {
+    EXPECT_EQ(end->reason, FinishReason::kLength) << end->status;
+  }
+  return sink->tokens();
+}
+
+TEST(LocalClusterTest, GrpcAndInProcessGiveTheGoldenIdsOnOneToFiveStages) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  SLUICE_REQUIRE_SHARED(golden_path, "data/derived/stories260K_golden.json");
+  const auto golden = ParseJson(testing::ReadFileOrDie(golden_path));
+  ASSERT_TRUE(golden.ok()) << golden.status();
+  const auto ids = golden->at("greedy_ids").get<std::vector<TokenId>>();
+  const std::vector<TokenId> prompt = {ids[0]};
+  const int count = static_cast<int>(std::min<size_t>(ids.size() - 1, 200));
+  const std::vector<TokenId> expected(ids.begin() + 1, ids.begin() + 1 + count);
+  for (const int stages : {1, 2, 3, 5}) {
+    for (const bool grpc : {false, true}) {
+      auto cluster = LocalCluster::Start(Options(model, stages, grpc));
+      ASSERT_TRUE(cluster.ok()) << cluster.status();
+      EXPECT_EQ(Generate(**cluster, prompt, count), expected)
+          << stages << " stages, gRPC " << grpc;
+    }
+  }
+}
+
+TEST(LocalClusterTest, ALostStageEndsItsRequestsAndServesAgainWhenRestarted) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  auto started = LocalCluster::Start(Options(model, 2, true));
+  ASSERT_TRUE(started.ok()) << started.status();
+  LocalCluster& cluster = **started;
+  const std::vector<TokenId> before = Generate(cluster, {1}, 20);
+  for (const int gone : {0, 1}) {
+    auto sink = std::make_shared<CollectingSink>();
+    ASSERT_TRUE(cluster.engine().Submit(GreedyRequest({1}, 400), sink).ok());
+    ASSERT_TRUE(sink->WaitTokens(3, Clock::now() + kLimit));
+    cluster.StopStage(gone);
+    const auto end = sink->WaitEnd(Clock::now() + std::chrono::seconds(5));
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->reason, FinishReason::kError);
+    EXPECT_EQ(end->status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(Message(end->status), HasSubstr(cluster.address(gone)));
+    EXPECT_FALSE(cluster.engine().Submit(GreedyRequest({1}, 4), sink).ok());
+    ASSERT_TRUE(cluster.RestartStage(gone).ok());
+    ASSERT_TRUE(cluster.WaitReady(Clock::now() + kLimit))
+        << cluster.pipeline()->status().message;
+    EXPECT_EQ(Generate(cluster, {1}, 20), before);
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,189 @@
+// A pipeline of real processes: killed, stopped, drained.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "services/gateway/pipeline/pipeline_client.h"
+#include "tests/services/stage/generate.h"
+#include "tests/testing/shared_data.h"
+
+extern char** environ;
+
+namespace sluice {
+namespace {
+
+using testing::CollectingSink;
+using testing::GreedyRequest;
+using ::testing::HasSubstr;
+
+constexpr auto kLimit = std::chrono::seconds(30);
+
+template <typename Condition>
+bool Eventually(Condition condition, Duration limit = kLimit) {
+  const TimePoint deadline = Clock::now() + limit;
+  while (!condition()) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// One sluice-stage. posix_spawn, not fork: gRPC's threads live here.
+class StageProcess {
+ public:
+  StageProcess(const std::string& model, int index, int parts,
+               const std::string& listen)
+      : port_file_(std::filesystem::temp_directory_path() /
+                   Cat("sluice-stage-", getpid(), "-", index, ".port")) {
+    std::filesystem::remove(port_file_);
+    std::vector<std::string> argv = {SLUICE_STAGE_BINARY,
+                                     "--listen",
+                                     listen,
+                                     "--model",
+                                     model,
+                                     "--layers",
+                                     "auto",
+                                     "--stage-index",
+                                     std::to_string(index),
+                                     "--num-stages",
+                                     std::to_string(parts),
+                                     "--threads",
+                                     "1",
+                                     "--kv-blocks",
+                                     "64",
+                                     "--port-file",
+                                     port_file_.string()};
+    std::vector<char*> raw;
+    for (std::string& arg : argv) raw.push_back(arg.data());
+    raw.push_back(nullptr);
+    EXPECT_EQ(posix_spawn(&pid_, raw[0], nullptr, nullptr, raw.data(), environ),
+              0);
+    EXPECT_TRUE(
+        Eventually([this] { return std::filesystem::exists(port_file_); }));
+    std::ifstream(port_file_) >> address_;
+  }
+  ~StageProcess() {
+    if (pid_ > 0) End(SIGKILL);
+    std::filesystem::remove(port_file_);
+  }
+  // Exit code, or minus the signal that ended it.
+  int End(int signal_number) {
+    Signal(signal_number);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  void Signal(int signal_number) const { kill(pid_, signal_number); }
+  const std::string& address() const { return address_; }
+
+ private:
+  const std::filesystem::path port_file_;
+  pid_t pid_ = -1;
+  std::string address_;
+};
+
+class ProcessesTest : public ::testing::Test {
+ protected:
+  void Start(const std::string& model) {
+    model_ = model;
+    PipelineOptions options;
+    for (int i = 0; i < 2; ++i) {
+      stages_.push_back(
+          std::make_unique<StageProcess>(model, i, 2, "127.0.0.1:0"));
+      options.stages.push_back(stages_.back()->address());
+    }
+    options.heartbeat = std::chrono::milliseconds(50);
+    options.suspect_after = std::chrono::milliseconds(500);
+    options.transport.peer_timeout = std::chrono::seconds(2);
+    auto client = PipelineClient::Create(options);
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+    engine_ = std::make_unique<EngineLoop>(EngineOptions(), client_.get());
+    ASSERT_TRUE(engine_->Start().ok());
+    client_->Start(CallbacksTo(engine_.get()));
+    ASSERT_TRUE(WaitReady()) << client_->status().message;
+  }
+  void TearDown() override {
+    if (engine_ != nullptr) engine_->Stop();
+    if (client_ != nullptr) client_->Stop();
+  }
+  bool WaitReady() {
+    return Eventually(
+        [this] { return client_->ready() && engine_->Progress().pipeline_up; });
+  }
+  std::shared_ptr<CollectingSink> Begin(int max_tokens) {
+    auto sink = std::make_shared<CollectingSink>();
+    const auto id = engine_->Submit(GreedyRequest({1}, max_tokens), sink);
+    EXPECT_TRUE(id.ok()) << id.status();
+    return sink;
+  }
+  void Restart(size_t index) {
+    const std::string address = stages_[index]->address();
+    stages_[index].reset();
+    stages_[index] = std::make_unique<StageProcess>(
+        model_, static_cast<int>(index), 2, address);
+  }
+
+  std::string model_;
+  std::vector<std::unique_ptr<StageProcess>> stages_;
+  std::unique_ptr<PipelineClient> client_;
+  std::unique_ptr<EngineLoop> engine_;
+};
+
+TEST_F(ProcessesTest, AKilledStageEndsRequestsWithinFiveSecondsAndComesBack) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  Start(model);
+  const auto first = Begin(50);
+  ASSERT_TRUE(first->WaitEnd(Clock::now() + kLimit).has_value());
+  for (size_t gone = 0; gone < 2; ++gone) {
+    const auto sink = Begin(400);
+    ASSERT_TRUE(sink->WaitTokens(3, Clock::now() + kLimit));
+    EXPECT_EQ(stages_[gone]->End(SIGKILL), -SIGKILL);
+    const auto end = sink->WaitEnd(Clock::now() + std::chrono::seconds(5));
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(Message(end->status), HasSubstr(stages_[gone]->address()));
+    Restart(gone);
+    ASSERT_TRUE(WaitReady()) << client_->status().message;
+    const auto again = Begin(50);
+    ASSERT_TRUE(again->WaitEnd(Clock::now() + kLimit).has_value());
+    EXPECT_EQ(again->tokens(), first->tokens());
+  }
+}
+
+TEST_F(ProcessesTest, AStoppedProcessIsSuspectThenLostAndMayComeBack) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  Start(model);
+  const auto sink = Begin(400);
+  ASSERT_TRUE(sink->WaitTokens(3, Clock::now() + kLimit));
+  stages_[1]->Signal(SIGSTOP);
+  ASSERT_TRUE(Eventually([this] { return !client_->ready(); },
+                         std::chrono::seconds(2)));
+  const auto end = sink->WaitEnd(Clock::now() + std::chrono::seconds(5));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_THAT(Message(end->status), HasSubstr("stage 1"));
+  stages_[1]->Signal(SIGCONT);
+  EXPECT_TRUE(WaitReady()) << client_->status().message;
+}
+
+TEST_F(ProcessesTest, AStageAskedToEndDrainsAndExitsWithZero) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  Start(model);
+  EXPECT_EQ(stages_[0]->End(SIGTERM), 0);
+  EXPECT_TRUE(Eventually([this] { return !client_->ready(); }));
+  EXPECT_THAT(client_->status().message, HasSubstr("shutting down"));
+}
+
+}  // namespace
+}  // namespace sluice
