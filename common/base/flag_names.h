@@ -1,20 +1,25 @@
 #ifndef SLUICE_COMMON_BASE_FLAG_NAMES_H_
 #define SLUICE_COMMON_BASE_FLAG_NAMES_H_
 
-#include <string_view>
+#include <deque>
+#include <string>
 
 namespace sluice {
 
-// Lets flags be spelled as people do, "--kv-blocks 8": turns the dashes
-// within each flag's name into underscores, as Abseil's flags are named.
-// Values and everything after "--" stay. Call before parsing.
+// Lets flags be spelled as people do, "--kv-blocks 8": gives argv copies in
+// which the dashes within each flag's name are underscores, as Abseil's flags
+// are named. Values and everything after "--" stay. The process's own command
+// line, as others see it, is left alone. Call once, before parsing.
 inline void AcceptDashesInFlags(int argc, char** argv) {
+  static std::deque<std::string> copies;  // argv points into it to the end
   for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]).substr(0, 2) != "--") continue;
-    if (argv[i][2] == '\0') return;
-    for (char* c = argv[i] + 2; *c != '\0' && *c != '='; ++c) {
-      if (*c == '-') *c = '_';
+    std::string word = argv[i];
+    if (word == "--") return;
+    if (word.rfind("--", 0) != 0) continue;
+    for (size_t c = 2; c < word.size() && word[c] != '='; ++c) {
+      if (word[c] == '-') word[c] = '_';
     }
+    argv[i] = copies.emplace_back(std::move(word)).data();
   }
 }
 
