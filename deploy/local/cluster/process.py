@@ -155,7 +155,7 @@ def reap():
         pass
 
 
-def stop_all(processes, say, drain_seconds=30, hurry=lambda: False):
+def stop_all(processes, say, drain_seconds=35, hurry=lambda: False):
     """Drains and stops: the gateway first, which ends its streams, then the
     stages. Whoever does not go in time (or when `hurry()`) is killed.
     Returns the names of those that had to be killed."""
