@@ -1,0 +1,259 @@
+#include "services/gateway/gateway_metrics.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/metrics/metric_names.h"
+#include "common/metrics/process_metrics.h"
+
+namespace sluice::gateway {
+
+namespace buckets = metrics::buckets;
+namespace names = metrics::names;
+using metrics::Counter;
+using metrics::Gauge;
+using metrics::Labels;
+
+namespace {
+
+constexpr const char* kOutcomes[] = {"stop", "length", "abort", "error"};
+constexpr const char* kRejections[] = {"queue_full", "unavailable", "too_large",
+                                       "invalid"};
+
+Labels With(Labels labels, const std::string& name, const std::string& value) {
+  labels[name] = value;
+  return labels;
+}
+
+std::string StatusClass(int status) {
+  return status == 0 ? "client_closed" : Cat(status / 100, "xx");
+}
+
+}  // namespace
+
+GatewayMetrics::GatewayMetrics(GatewayMetricsOptions options)
+    : options_(std::move(options)),
+      vllm_labels_{{"model_name", options_.model_name}, {"engine", "0"}} {
+  metrics::AddProcessMetrics(registry_, "gateway");
+  tokenize_ = registry_.AddHistogram(names::kGatewayTokenizeSeconds,
+                                     "Parsing, rendering and tokenizing",
+                                     buckets::StepPart());
+  for (int i = 0; i < 4; ++i) {
+    outcomes_[i] =
+        vllm().AddCounter(names::kVllmSuccess, "Sequences ended, by reason",
+                          With(vllm_labels_, "finished_reason", kOutcomes[i]));
+    rejections_[i] = registry_.AddCounter(names::kGatewayRejections,
+                                          "Requests refused, by reason",
+                                          {{"reason", kRejections[i]}});
+  }
+  AddHistograms();
+  AddEngineSeries();
+  AddScrapedSeries();
+}
+
+metrics::Registry& GatewayMetrics::vllm() {
+  return options_.vllm_names ? registry_ : discarded_;
+}
+
+void GatewayMetrics::AddHistograms() {
+  const auto add = [this](std::string_view name, std::string_view help,
+                          const std::vector<double>& bounds) {
+    return vllm().AddHistogram(name, help, bounds, vllm_labels_);
+  };
+  const auto latency = buckets::RequestLatency();
+  const auto tokens = buckets::TokenCount(std::max(options_.max_positions, 1));
+  ttft_ = add(names::kVllmTtft, "Arrival to first token", buckets::Ttft());
+  itl_ = add(names::kVllmItl, "Between tokens", buckets::InterToken());
+  tpot_alias_ = add(names::kVllmTimePerToken, "Between tokens (older name)",
+                    buckets::InterToken());
+  request_tpot_ =
+      add(names::kVllmRequestTpot, "Mean time between a request's tokens",
+          buckets::InterToken());
+  e2e_ = add(names::kVllmE2e, "Arrival to last token", latency);
+  queue_time_ = add(names::kVllmQueueTime, "Arrival to first step", latency);
+  prefill_time_ =
+      add(names::kVllmPrefillTime, "First step to first token", latency);
+  decode_time_ =
+      add(names::kVllmDecodeTime, "First token to last token", latency);
+  inference_time_ =
+      add(names::kVllmInferenceTime, "First step to last token", latency);
+  prompt_tokens_ =
+      add(names::kVllmRequestPromptTokens, "Prompt tokens", tokens);
+  generation_tokens_ =
+      add(names::kVllmRequestGenerationTokens, "Generated tokens", tokens);
+  max_tokens_ =
+      add(names::kVllmRequestMaxTokens, "max_tokens asked for", tokens);
+}
+
+void GatewayMetrics::AddEngineSeries() {
+  const auto gauge = [&](std::string_view name, std::string_view help) {
+    return vllm().AddGauge(name, help, vllm_labels_);
+  };
+  const auto counter = [&](std::string_view name, std::string_view help) {
+    return vllm().AddCounter(name, help, vllm_labels_);
+  };
+  const Gauge running = gauge(names::kVllmRunning, "Sequences in the batch");
+  const Gauge waiting = gauge(names::kVllmWaiting, "Sequences queued");
+  const Gauge usage = gauge(names::kVllmKvUsage, "KV cache in use, 0 to 1");
+  const Counter prompt = counter(names::kVllmPromptTokens, "Prompt tokens");
+  const Counter cached =
+      counter(names::kVllmCachedTokens, "Prompt tokens found in the cache");
+  const Counter generated =
+      counter(names::kVllmGenerationTokens, "Generated tokens");
+  const Counter preemptions =
+      counter(names::kVllmPreemptions, "Sequences preempted");
+  const Counter queries = counter(names::kVllmPrefixQueries,
+                                  "Tokens looked up in the prefix cache");
+  const Counter hits =
+      counter(names::kVllmPrefixHits, "Tokens found in the prefix cache");
+  const Gauge queue = registry_.AddGauge(names::kGatewayQueueDepth,
+                                         "Sequences accepted, not running");
+  const Gauge plans =
+      registry_.AddGauge(names::kGatewayPlansInFlight, "Plans in flight");
+  const Counter steps =
+      registry_.AddCounter(names::kGatewaySteps, "Steps committed");
+  const Counter step_time = registry_.AddCounter(
+      names::kGatewayStepSeconds, "Submit to result, summed over steps");
+  const Counter computed = registry_.AddCounter(
+      names::kGatewayComputedTokens, "Tokens computed, recompute included");
+  const Gauge most_plans = registry_.AddGauge(
+      names::kGatewayPlansInFlightMax, "Most plans in flight so far");
+  const Counter shared = registry_.AddCounter(
+      names::kGatewaySharedSteps, "Steps with several sequences");
+  const Counter splits = registry_.AddCounter(
+      names::kGatewaySplitPrefills, "Prompts computed in several chunks");
+  registry_.OnScrape([=, this] {
+    EngineStats stats;
+    {
+      MutexLock lock(mutex_);
+      if (!sources_.engine) return;
+      stats = sources_.engine();
+    }
+    running.Set(stats.running);
+    waiting.Set(stats.waiting);
+    queue.Set(stats.waiting);
+    usage.Set(stats.kv_usage());
+    plans.Set(stats.plans_in_flight);
+    most_plans.Set(stats.max_plans_in_flight_seen);
+    const auto total = [](const Counter& to, uint64_t value) {
+      to.AdvanceTo(static_cast<double>(value));
+    };
+    total(prompt, stats.prompt_tokens);
+    total(cached, stats.prefix_hit_tokens);
+    total(generated, stats.generation_tokens);
+    total(preemptions, stats.preemptions);
+    total(queries, stats.prefix_query_tokens);
+    total(hits, stats.prefix_hit_tokens);
+    total(steps, stats.steps);
+    total(shared, stats.steps_with_several_sequences);
+    total(splits, stats.split_prefills);
+    total(computed, stats.computed_tokens);
+    step_time.AdvanceTo(Seconds(stats.step_time));
+    SetCacheConfig(stats.blocks_total);
+  });
+}
+
+void GatewayMetrics::SetCacheConfig(int blocks) {
+  if (blocks == cache_blocks_) return;
+  const auto series = [this](int count) {
+    Labels labels = vllm_labels_;
+    labels["block_size"] = Cat(kBlockTokens);
+    labels["num_gpu_blocks"] = Cat(count);
+    labels["enable_prefix_caching"] = options_.prefix_cache ? "True" : "False";
+    return vllm().AddGauge(names::kVllmCacheConfig, "The KV cache, as labels",
+                           labels);
+  };
+  if (cache_blocks_ >= 0) series(cache_blocks_).Set(0);
+  series(blocks).Set(1);
+  cache_blocks_ = blocks;
+}
+
+void GatewayMetrics::AddScrapedSeries() {
+  const Gauge ready =
+      registry_.AddGauge(names::kGatewayReady, "1 if /readyz says 200");
+  const Gauge epoch =
+      registry_.AddGauge(names::kGatewayEpoch, "Pipeline rebuilds");
+  const Gauge connections =
+      registry_.AddGauge(names::kGatewayConnections, "Open connections");
+  const Gauge inflight =
+      registry_.AddGauge(names::kGatewayInflight, "Requests being answered");
+  const Gauge backlog = registry_.AddGauge(
+      names::kGatewaySseBacklog, "Bytes that clients have not read yet");
+  const Counter gone = registry_.AddCounter(
+      names::kGatewayDisconnects, "Clients gone before their answer's end",
+      {{"reason", "disconnected"}});
+  const Counter slow = registry_.AddCounter(
+      names::kGatewayDisconnects, "Clients gone before their answer's end",
+      {{"reason", "slow_reader"}});
+  registry_.OnScrape([=, this] {
+    MutexLock lock(mutex_);
+    if (sources_.ready) ready.Set(sources_.ready() ? 1 : 0);
+    if (sources_.epoch) epoch.Set(sources_.epoch());
+    if (sources_.http == nullptr) return;
+    const HttpServerStats& http = *sources_.http;
+    connections.Set(http.connections);
+    inflight.Set(http.exchanges);
+    backlog.Set(static_cast<double>(http.backlog_bytes));
+    const auto slow_readers = static_cast<double>(http.slow_readers);
+    slow.AdvanceTo(slow_readers);
+    gone.AdvanceTo(static_cast<double>(http.disconnects) - slow_readers);
+  });
+}
+
+void GatewayMetrics::OnExchange(const ExchangeSummary& summary) {
+  // Methods come from clients: only known ones become labels.
+  static constexpr std::string_view kMethods[] = {"GET", "POST", "HEAD",
+                                                  "OPTIONS"};
+  const bool known = std::find(std::begin(kMethods), std::end(kMethods),
+                               summary.method) != std::end(kMethods);
+  Labels labels{{"handler", std::string(summary.route)},
+                {"method", known ? std::string(summary.method) : "other"}};
+  registry_
+      .AddHistogram(names::kHttpDuration, "Header's arrival to answer's end",
+                    buckets::RequestLatency(), labels)
+      .Observe(Seconds(summary.duration));
+  labels["status"] = StatusClass(summary.status);
+  registry_.AddCounter(names::kHttpRequests, "Requests answered", labels).Add();
+}
+
+void GatewayMetrics::OnRejection(Rejection why) const {
+  rejections_[static_cast<int>(why)].Add();
+}
+
+void GatewayMetrics::OnNextTokens(double seconds, int count) const {
+  for (int i = 0; i < count; ++i) {
+    itl_.Observe(seconds / count);
+    tpot_alias_.Observe(seconds / count);
+  }
+}
+
+void GatewayMetrics::OnSequenceEnd(Outcome outcome, const SequenceStats& stats,
+                                   int max_tokens, double e2e_seconds) const {
+  outcomes_[static_cast<int>(outcome)].Add();
+  if (outcome == Outcome::kError) return;
+  e2e_.Observe(e2e_seconds);
+  queue_time_.Observe(Seconds(stats.queue_time));
+  prefill_time_.Observe(Seconds(stats.prefill_time));
+  decode_time_.Observe(Seconds(stats.decode_time));
+  inference_time_.Observe(Seconds(stats.prefill_time + stats.decode_time));
+  prompt_tokens_.Observe(stats.prompt_tokens);
+  generation_tokens_.Observe(stats.completion_tokens);
+  max_tokens_.Observe(max_tokens);
+  if (stats.completion_tokens > 1) {
+    request_tpot_.Observe(Seconds(stats.decode_time) /
+                          (stats.completion_tokens - 1));
+  }
+}
+
+void GatewayMetrics::Attach(Sources sources) {
+  MutexLock lock(mutex_);
+  sources_ = std::move(sources);
+}
+
+void GatewayMetrics::Detach() {
+  MutexLock lock(mutex_);
+  sources_ = {};
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,83 @@
+#ifndef SLUICE_SERVICES_GATEWAY_GATEWAY_METRICS_H_
+#define SLUICE_SERVICES_GATEWAY_GATEWAY_METRICS_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "common/base/mutex.h"
+#include "common/core/generate_request.h"
+#include "common/engine/engine_stats.h"
+#include "common/metrics/metrics.h"
+#include "services/gateway/http/http_server.h"
+
+namespace sluice::gateway {
+
+struct GatewayMetricsOptions {
+  std::string model_name;
+  int max_positions = 4096;  // bounds the token-count histograms
+  bool vllm_names = true;    // --metrics-compat=vllm
+  bool prefix_cache = true;  // shown in cache_config_info
+};
+
+// Why a request got no tokens.
+enum class Rejection { kQueueFull, kUnavailable, kTooLong, kInvalid };
+
+// How a sequence ended, as metrics tell it.
+enum class Outcome { kStop, kLength, kAbort, kError };
+
+// All of the gateway's series. Any thread.
+class GatewayMetrics {
+ public:
+  explicit GatewayMetrics(GatewayMetricsOptions options);
+
+  metrics::Registry& registry() { return registry_; }
+  std::string Text() const { return registry_.Text(); }
+
+  void OnExchange(const ExchangeSummary& summary);
+  void OnRejection(Rejection why) const;
+  void OnTokenized(double seconds) const { tokenize_.Observe(seconds); }
+  // Seconds from the request's arrival to its first token.
+  void OnFirstToken(double seconds) const { ttft_.Observe(seconds); }
+  // `count` tokens came `seconds` after the one before them.
+  void OnNextTokens(double seconds, int count) const;
+  void OnSequenceEnd(Outcome outcome, const SequenceStats& stats,
+                     int max_tokens, double e2e_seconds) const;
+
+  // Copied at each scrape, from sources that must outlive this object or
+  // Detach.
+  struct Sources {
+    std::function<EngineStats()> engine;
+    std::function<bool()> ready;
+    std::function<double()> epoch;  // may be empty
+    const HttpServerStats* http = nullptr;
+  };
+  void Attach(Sources sources);
+  void Detach();
+
+ private:
+  void AddScrapedSeries();
+  void AddEngineSeries();
+  void AddHistograms();
+  void SetCacheConfig(int blocks);
+  metrics::Registry& vllm();
+
+  const GatewayMetricsOptions options_;
+  metrics::Registry registry_;
+  metrics::Registry discarded_;  // takes the vLLM names when they are off
+  metrics::Labels vllm_labels_;
+  metrics::Histogram tokenize_, ttft_, itl_, tpot_alias_, request_tpot_, e2e_,
+      queue_time_, prefill_time_, decode_time_, inference_time_, prompt_tokens_,
+      generation_tokens_, max_tokens_;
+  metrics::Counter outcomes_[4], rejections_[4];
+
+  mutable Mutex mutex_;
+  Sources sources_ ABSL_GUARDED_BY(mutex_);
+  int cache_blocks_ = -1;  // of the scrape hook
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_GATEWAY_METRICS_H_

@@ -1,0 +1,247 @@
+#include "services/gateway/gateway_server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/concurrency/work_queue.h"
+#include "common/metrics/metrics_server.h"
+#include "services/gateway/engine_generator.h"
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/handlers.h"
+#include "services/gateway/http/router.h"
+#include "services/gateway/openai/error.h"
+#include "services/gateway/pipeline/pipeline_client.h"
+#include "services/gateway/served_model.h"
+
+namespace sluice::gateway {
+namespace {
+
+constexpr int kTextThreads = 2;
+constexpr size_t kMaxQueuedPrompts = 256;
+// How long Stop waits for the last errors to be written.
+constexpr auto kLastWrites = std::chrono::seconds(2);
+// With plans in flight and no result for so long, the pipeline is stuck.
+constexpr auto kStuckAfter = std::chrono::seconds(60);
+
+PartReadiness PartOf(const StageStatus& stage, size_t index) {
+  PartReadiness part;
+  part.name = Cat("stage ", index, " (", stage.address, ")");
+  part.ready = stage.state == StageState::kReady;
+  if (!part.ready) {
+    part.why = ToString(stage.state);
+    if (!stage.message.empty()) part.why += ": " + stage.message;
+  }
+  return part;
+}
+
+}  // namespace
+
+class GatewayServer::Impl {
+ public:
+  Impl(GatewayOptions options, ServedModel model,
+       std::unique_ptr<PipelineClient> pipeline)
+      : options_(std::move(options)),
+        model_(std::move(model)),
+        metrics_({model_.name, model_.max_positions, options_.vllm_metrics,
+                  options_.engine.prefix_cache}),
+        pipeline_(std::move(pipeline)),
+        engine_(options_.engine, pipeline_.get()),
+        generator_(engine_),
+        work_("text", kTextThreads, kMaxQueuedPrompts) {}
+
+  ~Impl() { Stop(); }
+
+  Status Start() {
+    AddRoutes();
+    SLUICE_RETURN_IF_ERROR(engine_.Start());
+    SLUICE_ASSIGN_OR_RETURN(http_, HttpServer::Start(HttpOptions()));
+    metrics_.Attach({[this] { return engine_.Stats(); },
+                     [this] { return readiness().ready; },
+                     [this] {
+                       return static_cast<double>(
+                           pipeline_->status().epoch.value());
+                     },
+                     &http_->stats()});
+    SLUICE_RETURN_IF_ERROR(StartMetricsServer());
+    StartPipeline();
+    return OkStatus();
+  }
+
+  std::string address() const {
+    const std::string& listen = options_.listen;
+    return Cat(listen.substr(0, listen.rfind(':')), ":", http_->port());
+  }
+
+  GatewayReadiness readiness() const {
+    const PipelineStatus status = pipeline_->status();
+    GatewayReadiness readiness;
+    readiness.ready = status.ready;
+    readiness.why = status.message;
+    readiness.epoch = static_cast<double>(status.epoch.value());
+    for (size_t i = 0; i < status.stages.size(); ++i) {
+      readiness.parts.push_back(PartOf(status.stages[i], i));
+    }
+    const EngineProgress progress = engine_.Progress();
+    if (readiness.ready && !progress.pipeline_up) {
+      readiness.ready = false;
+      readiness.why = "the engine has no pipeline yet";
+    } else if (progress.oldest_plan_age > kStuckAfter) {
+      readiness.ready = false;
+      readiness.why = Cat("no step has ended for ",
+                          Seconds(progress.oldest_plan_age), " s");
+    }
+    if (draining_) {
+      readiness.ready = false;
+      readiness.why = "draining";
+    }
+    return readiness;
+  }
+
+  EngineStats engine_stats() const { return engine_.Stats(); }
+
+  void Drain(TimePoint deadline) {
+    draining_ = true;
+    engine_.BeginDrain();
+    http_->BeginDrain();
+    if (!http_->WaitIdle(deadline)) {
+      LogWarning("drain timeout: ", http_->stats().exchanges.load(),
+                 " requests end with an error");
+    }
+  }
+
+  void Stop() {
+    if (std::exchange(stopped_, true)) return;
+    draining_ = true;
+    if (http_) http_->BeginDrain();
+    pipeline_->Stop();
+    engine_.Stop();  // every sequence ends: clean errors go out
+    work_.Stop();
+    if (http_) {
+      http_->WaitIdle(Clock::now() + kLastWrites);
+      http_->Stop();
+    }
+    metrics_server_.reset();
+    metrics_.Detach();
+  }
+
+ private:
+  void AddRoutes() {
+    const HandlerContext context{model_, generator_, metrics_, &work_,
+                                 [this] { return readiness(); }};
+    AddChatHandler(router_, context);
+    AddCompletionsHandler(router_, context);
+    AddTokenizeHandlers(router_, context);
+    AddModelHandlers(router_, context);
+    AddHealthHandlers(router_, context);
+    if (options_.debug_endpoints) AddDebugHandlers(router_, context);
+  }
+
+  HttpServerOptions HttpOptions() {
+    HttpServerOptions http;
+    http.listen = options_.listen;
+    http.threads = options_.http_threads;
+    http.limits = options_.http_limits;
+    http.handler = [this](std::shared_ptr<Exchange> exchange) {
+      router_.Route(std::move(exchange));
+    };
+    http.error_response = [](int status, std::string_view reason) {
+      return ErrorResponse({status, std::string(reason),
+                            "invalid_request_error", std::nullopt,
+                            std::nullopt});
+    };
+    http.observer = [this](const ExchangeSummary& summary) {
+      metrics_.OnExchange(summary);
+    };
+    return http;
+  }
+
+  Status StartMetricsServer() {
+    if (options_.metrics_listen.empty()) return OkStatus();
+    metrics::MetricsServerOptions metrics;
+    metrics.listen = options_.metrics_listen;
+    metrics.registry = &metrics_.registry();
+    metrics.readiness = [this] {
+      const GatewayReadiness now = readiness();
+      return metrics::Readiness{now.ready, ReadinessJson(now)};
+    };
+    SLUICE_ASSIGN_OR_RETURN(metrics_server_,
+                            metrics::MetricsServer::Start(std::move(metrics)));
+    LogInfo("metrics on port ", metrics_server_->port());
+    return OkStatus();
+  }
+
+  void StartPipeline() {
+    PipelineCallbacks callbacks = CallbacksTo(&engine_);
+    callbacks.on_up = [this, next = std::move(callbacks.on_up)](
+                          Epoch epoch, const PlanLimits& stages,
+                          int num_stages) {
+      PlanLimits limits = stages;
+      if (options_.kv_blocks > 0) {
+        limits.num_blocks = std::min(limits.num_blocks, options_.kv_blocks);
+      }
+      generator_.SetLimits(limits);
+      LogInfo("pipeline up: epoch ", epoch, ", ", num_stages, " stages, ",
+              limits.num_blocks, " KV blocks, context ", limits.max_context);
+      next(epoch, limits, num_stages);
+    };
+    callbacks.on_lost = [next =
+                             std::move(callbacks.on_lost)](const Status& why) {
+      LogWarning("pipeline lost: ", Message(why));
+      next(why);
+    };
+    pipeline_->Start(std::move(callbacks));
+  }
+
+  const GatewayOptions options_;
+  const ServedModel model_;
+  GatewayMetrics metrics_;
+  const std::unique_ptr<PipelineClient> pipeline_;
+  EngineLoop engine_;
+  EngineGenerator generator_;
+  WorkQueue work_;
+  Router router_;
+  std::atomic<bool> draining_{false};
+  bool stopped_ = false;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<metrics::MetricsServer> metrics_server_;
+};
+
+GatewayServer::GatewayServer(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+GatewayServer::~GatewayServer() = default;
+
+StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
+    GatewayOptions options) {
+  SLUICE_ASSIGN_OR_RETURN(
+      ServedModel model,
+      LoadServedModel(options.model_path, options.model_name));
+  PipelineOptions pipeline;
+  pipeline.stages = options.stages;
+  pipeline.replica = options.engine.replica;
+  pipeline.transport = options.transport;
+  pipeline.check_model = [digest = model.digest,
+                          path = model.root](const PipelineModel& stages) {
+    if (digest.empty() || stages.digest == digest) return OkStatus();
+    return FailedPrecondition(
+        "the stages serve model ", stages.name, " with digest ", stages.digest,
+        ", the gateway's model ", path, " has digest ", digest);
+  };
+  SLUICE_ASSIGN_OR_RETURN(auto client,
+                          PipelineClient::Create(std::move(pipeline)));
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(model),
+                                     std::move(client));
+  SLUICE_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<GatewayServer>(new GatewayServer(std::move(impl)));
+}
+
+std::string GatewayServer::address() const { return impl_->address(); }
+GatewayReadiness GatewayServer::readiness() const { return impl_->readiness(); }
+EngineStats GatewayServer::engine_stats() const {
+  return impl_->engine_stats();
+}
+void GatewayServer::Drain(TimePoint deadline) { impl_->Drain(deadline); }
+void GatewayServer::Stop() { impl_->Stop(); }
+
+}  // namespace sluice::gateway

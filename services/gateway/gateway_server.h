@@ -1,0 +1,61 @@
+#ifndef SLUICE_SERVICES_GATEWAY_GATEWAY_SERVER_H_
+#define SLUICE_SERVICES_GATEWAY_GATEWAY_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/engine/engine_loop.h"
+#include "common/rpc/transport_options.h"
+#include "services/gateway/http/http_server.h"
+#include "services/gateway/readiness.h"
+
+namespace sluice::gateway {
+
+struct GatewayOptions {
+  std::string listen = "127.0.0.1:8000";  // HTTP; port 0: choose one
+  std::string metrics_listen;  // /metrics on a thread of its own; empty: none
+  std::vector<std::string> stages;  // "host:port", in the order of layers
+  std::string model_path;
+  std::string model_name;  // empty: the last part of the path
+  rpc::TransportOptions transport;
+  EngineOptions engine;
+  int kv_blocks = 0;  // at most so many of the stages' blocks; 0: all
+  int http_threads = 2;
+  HttpLimits http_limits;
+  bool vllm_metrics = true;
+  bool debug_endpoints = false;
+};
+
+// The gateway's parts, in the order they depend on each other: model's text,
+// pipeline, engine, HTTP. Threads: see README.md.
+class GatewayServer {
+ public:
+  // Loads the model's text side and starts to listen and to connect; the
+  // pipeline comes up, and goes and comes again, later.
+  static StatusOr<std::unique_ptr<GatewayServer>> Start(GatewayOptions options);
+  ~GatewayServer();  // Stop()
+  GatewayServer(const GatewayServer&) = delete;
+  GatewayServer& operator=(const GatewayServer&) = delete;
+
+  std::string address() const;  // "127.0.0.1:8000", the port as chosen
+  GatewayReadiness readiness() const;
+  EngineStats engine_stats() const;
+
+  // Readiness goes off and no new request is taken; those in progress go on.
+  // Returns when all are answered, or at `deadline`.
+  void Drain(TimePoint deadline);
+  // Ends what is left with a clean error and joins all threads. Idempotent.
+  void Stop();
+
+ private:
+  class Impl;
+  explicit GatewayServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_GATEWAY_SERVER_H_

@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "common/base/json.h"
+#include "services/gateway/generator.h"
+#include "services/gateway/handlers/handlers.h"
+#include "services/gateway/handlers/prepare.h"
+#include "services/gateway/openai/error.h"
+#include "services/gateway/openai/fields.h"
+#include "services/gateway/served_model.h"
+
+namespace sluice::gateway {
+namespace {
+
+// Rows of logits that one answer may have: they are held in memory.
+constexpr size_t kMaxLogitsBytes = size_t{1} << 30;
+
+// One prompt's logits, [positions, vocabulary].
+struct LogitsRows {
+  std::vector<TokenId> ids;
+  size_t columns = 0;
+  bool binary = false;  // the client takes application/octet-stream
+  std::vector<float> values;
+};
+
+// {"ids": [..], "logits": [[..], ..]}: each float in its shortest text.
+std::string RowsJson(const LogitsRows& rows) {
+  std::string out = "{\"ids\":" + DumpJson(Json(rows.ids)) + ",\"logits\":[";
+  char text[48];
+  for (size_t i = 0; i < rows.values.size(); ++i) {
+    const bool row_begins = i % rows.columns == 0;
+    out += row_begins ? (i == 0 ? "[" : "],[") : ",";
+    const auto end = std::to_chars(text, text + sizeof(text), rows.values[i]);
+    out.append(text, end.ptr);
+  }
+  out += "]]}";
+  return out;
+}
+
+HttpResponse RowsResponse(const LogitsRows& rows) {
+  const size_t expected = rows.ids.size() * rows.columns;
+  if (rows.values.size() != expected) {
+    return ErrorResponse(ToApiError(Unavailable(
+        "got ", rows.values.size(), " logits, expected ", expected)));
+  }
+  const bool finite =
+      std::all_of(rows.values.begin(), rows.values.end(),
+                  [](float value) { return std::isfinite(value); });
+  if (!rows.binary && !finite) {
+    return ErrorResponse(ToApiError(
+        Internal("logits are not finite; ask for application/octet-stream")));
+  }
+  HttpResponse response;
+  response.headers = {{"X-Sluice-Rows", Cat(rows.ids.size())},
+                      {"X-Sluice-Columns", Cat(rows.columns)}};
+  if (rows.binary) {
+    response.content_type = "application/octet-stream";
+    response.body.resize(expected * sizeof(float));
+    std::memcpy(response.body.data(), rows.values.data(), response.body.size());
+  } else {
+    response.body = RowsJson(rows);
+  }
+  return response;
+}
+
+// Gathers the prompt's logits and answers with them at the end.
+class LogitsSink : public TokenSink {
+ public:
+  LogitsSink(std::shared_ptr<Exchange> exchange, LogitsRows rows)
+      : exchange_(std::move(exchange)), rows_(std::move(rows)) {
+    rows_.values.reserve(rows_.ids.size() * rows_.columns);
+  }
+
+  void OnTokens(TokenEvent event) override {
+    rows_.values.insert(rows_.values.end(), event.logits.begin(),
+                        event.logits.end());
+  }
+
+  void OnEnd(FinalEvent event) override {
+    auto rows = std::make_shared<LogitsRows>(std::move(rows_));
+    exchange_->Post([on = exchange_, rows, event = std::move(event)] {
+      on->Send(event.reason == FinishReason::kError
+                   ? ErrorResponse(ToApiError(event.status))
+                   : RowsResponse(*rows));
+    });
+  }
+
+ private:
+  const std::shared_ptr<Exchange> exchange_;
+  LogitsRows rows_;  // of the generator's thread
+};
+
+// Token ids, or a text to be tokenized.
+StatusOr<std::vector<TokenId>> ParseLogitsPrompt(const HandlerContext& context,
+                                                 const Json& json) {
+  FieldReader in(json);
+  const Json* prompt = in.Find("prompt");
+  if (prompt != nullptr && prompt->is_string()) {
+    return context.model.text->Encode(prompt->get_ref<const std::string&>(),
+                                      /*special=*/true);
+  }
+  auto ids = in.TokenIds("prompt", context.model.vocab_size,
+                         static_cast<size_t>(MaxContext(context)));
+  SLUICE_RETURN_IF_ERROR(in.status());
+  if (!ids) return FieldError("prompt", "must be a text or token ids");
+  return *std::move(ids);
+}
+
+StatusOr<GenerateRequest> ParseLogitsRequest(const HandlerContext& context,
+                                             std::string_view body) {
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
+  if (!json.is_object()) return InvalidArgument("the body must be an object");
+  SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
+                          ParseLogitsPrompt(context, json));
+  const size_t bytes = prompt.size() * sizeof(float) *
+                       static_cast<size_t>(context.model.vocab_size);
+  if (bytes > kMaxLogitsBytes) {
+    return FieldError("prompt", "its logits take ", bytes, " bytes, limit ",
+                      kMaxLogitsBytes);
+  }
+  GenerationFields fields;
+  fields.max_tokens = 0;
+  fields.temperature = 0;
+  fields.logprobs = 0;
+  SLUICE_ASSIGN_OR_RETURN(
+      GenerateRequest request,
+      MakeGenerateRequest(context, fields, std::move(prompt), {"prompt", 0}));
+  request.sampling.prompt_logprobs = 0;
+  request.sampling.return_logits = true;
+  return request;
+}
+
+void DumpLogits(const HandlerContext& context,
+                const std::shared_ptr<Exchange>& exchange) {
+  auto request = ParseLogitsRequest(context, exchange->request().body);
+  if (!request.ok()) {
+    exchange->Send(ErrorResponse(ToApiError(request.status())));
+    return;
+  }
+  request->request_id = exchange->request().request_id;
+  LogitsRows rows;
+  rows.ids = request->prompt_tokens;
+  rows.columns = static_cast<size_t>(context.model.vocab_size);
+  rows.binary =
+      exchange->request().Header("accept") == "application/octet-stream";
+  auto sink = std::make_shared<LogitsSink>(exchange, std::move(rows));
+  const auto sequence =
+      context.generator.Submit(*std::move(request), std::move(sink));
+  if (!sequence.ok()) {
+    exchange->Send(ErrorResponse(ToApiError(sequence.status())));
+    return;
+  }
+  exchange->OnGone([&generator = context.generator, id = *sequence](Gone) {
+    generator.Cancel(id);
+  });
+}
+
+}  // namespace
+
+void AddDebugHandlers(Router& router, const HandlerContext& context) {
+  router.Add("POST", "/debug/logits",
+             [context](std::shared_ptr<Exchange> exchange) {
+               DumpLogits(context, exchange);
+             });
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,41 @@
+#ifndef SLUICE_SERVICES_GATEWAY_HANDLERS_HANDLERS_H_
+#define SLUICE_SERVICES_GATEWAY_HANDLERS_HANDLERS_H_
+
+#include <functional>
+#include <memory>
+
+#include "services/gateway/http/router.h"
+#include "services/gateway/readiness.h"
+
+namespace sluice {
+class WorkQueue;
+}  // namespace sluice
+
+namespace sluice::gateway {
+
+class GatewayMetrics;
+class Generator;
+struct ServedModel;
+
+// What handlers work with. All of it outlives the server.
+struct HandlerContext {
+  const ServedModel& model;
+  Generator& generator;
+  GatewayMetrics& metrics;
+  // Where large prompts are parsed and tokenized; null: on the loop.
+  WorkQueue* work = nullptr;
+  // Any thread; must not block.
+  std::function<GatewayReadiness()> readiness;
+};
+
+// Each adds the routes of one file.
+void AddChatHandler(Router& router, const HandlerContext& context);
+void AddCompletionsHandler(Router& router, const HandlerContext& context);
+void AddTokenizeHandlers(Router& router, const HandlerContext& context);
+void AddModelHandlers(Router& router, const HandlerContext& context);
+void AddHealthHandlers(Router& router, const HandlerContext& context);
+void AddDebugHandlers(Router& router, const HandlerContext& context);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_HANDLERS_HANDLERS_H_

@@ -1,0 +1,49 @@
+#include "common/base/json.h"
+#include "common/metrics/process_metrics.h"
+#include "services/gateway/handlers/handlers.h"
+#include "services/gateway/handlers/prepare.h"
+#include "services/gateway/openai/error.h"
+#include "services/gateway/served_model.h"
+
+namespace sluice::gateway {
+namespace {
+
+Json ModelJson(const HandlerContext& context) {
+  const ServedModel& model = context.model;
+  return {{"id", model.name},
+          {"object", "model"},
+          {"created", model.created},
+          {"owned_by", "sluice"},
+          {"root", model.root},
+          {"parent", nullptr},
+          {"max_model_len", MaxContext(context)},
+          {"permission", Json::array()}};
+}
+
+HttpResponse JsonResponse(const Json& body) {
+  HttpResponse response;
+  response.body = DumpJson(body);
+  return response;
+}
+
+}  // namespace
+
+void AddModelHandlers(Router& router, const HandlerContext& context) {
+  router.Add("GET", "/v1/models", [context](std::shared_ptr<Exchange> on) {
+    Json body{{"object", "list"}, {"data", Json::array()}};
+    body["data"].push_back(ModelJson(context));
+    on->Send(JsonResponse(body));
+  });
+  router.Add("GET", "/v1/models/*", [context](std::shared_ptr<Exchange> on) {
+    const std::string_view path = on->request().path;
+    const Status known =
+        CheckModel(context.model, path.substr(path.rfind('/') + 1));
+    on->Send(known.ok() ? JsonResponse(ModelJson(context))
+                        : ErrorResponse(ToApiError(known)));
+  });
+  router.Add("GET", "/version", [](std::shared_ptr<Exchange> on) {
+    on->Send(JsonResponse({{"version", std::string(metrics::BuildVersion())}}));
+  });
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,191 @@
+#include "services/gateway/handlers/prepare.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "common/concurrency/work_queue.h"
+#include "services/gateway/openai/error.h"
+#include "services/gateway/served_model.h"
+
+namespace sluice::gateway {
+namespace {
+
+// Bodies up to this size are parsed and tokenized on the event loop: below
+// it, handing them over costs more than the work.
+constexpr size_t kMaxInlineBytes = size_t{8} << 10;
+
+uint64_t RandomSeed() {
+  thread_local std::mt19937_64 generator{
+      (uint64_t{std::random_device{}()} << 32) | std::random_device{}()};
+  return generator();
+}
+
+SamplingParams MakeSampling(const ServedModel& model,
+                            const GenerationFields& fields) {
+  const SamplingDefaults& defaults = model.defaults;
+  SamplingParams sampling;
+  sampling.temperature =
+      static_cast<float>(fields.temperature.value_or(defaults.temperature));
+  sampling.top_p = static_cast<float>(fields.top_p.value_or(defaults.top_p));
+  sampling.top_k = static_cast<int32_t>(fields.top_k.value_or(defaults.top_k));
+  sampling.min_p = static_cast<float>(fields.min_p.value_or(defaults.min_p));
+  sampling.seed = fields.seed ? *fields.seed : RandomSeed();
+  sampling.logprobs = fields.logprobs.value_or(-1);
+  sampling.min_tokens = static_cast<int32_t>(fields.min_tokens);
+  sampling.stop_token_ids = fields.stop_token_ids;
+  return sampling;
+}
+
+// Runs `work` on the loop or on the queue, by the size of the body.
+void RunSized(const HandlerContext& context, Exchange& exchange,
+              std::function<void()> work) {
+  if (context.work == nullptr ||
+      exchange.request().body.size() <= kMaxInlineBytes) {
+    work();
+    return;
+  }
+  const Status pushed = context.work->Push(std::move(work));
+  if (pushed.ok()) return;
+  context.metrics.OnRejection(Rejection::kQueueFull);
+  exchange.Send(ErrorResponse(
+      ToApiError(ResourceExhausted("too many large requests are being read"))));
+}
+
+Rejection RejectionOf(const Status& status) {
+  return ToApiError(status).code == "context_length_exceeded"
+             ? Rejection::kTooLong
+             : Rejection::kInvalid;
+}
+
+}  // namespace
+
+Status CheckModel(const ServedModel& model, std::string_view name) {
+  if (name.empty() || name == model.name) return OkStatus();
+  return WithCode(WithParam(NotFound("The model \"", name.substr(0, 200),
+                                     "\" does not exist here; there is \"",
+                                     model.name, "\""),
+                            "model"),
+                  "model_not_found");
+}
+
+int MaxContext(const HandlerContext& context) {
+  const int limit = context.generator.max_context();
+  if (limit <= 0) return context.model.max_positions;
+  return std::min(limit, context.model.max_positions);
+}
+
+StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
+                                              const GenerationFields& fields,
+                                              std::vector<TokenId> prompt,
+                                              const LengthRules& rules) {
+  const auto tokens = static_cast<int64_t>(prompt.size());
+  const int64_t limit = MaxContext(context);
+  if (tokens == 0) {
+    return FieldError(rules.prompt_field, "must not be empty");
+  }
+  const int64_t room = limit - tokens;
+  const bool only_prompt = fields.max_tokens == 0;
+  if (room < (only_prompt ? 0 : 1)) {
+    return WithCode(FieldError(rules.prompt_field, "the context is limited to ",
+                               limit, " tokens, the prompt has ", tokens),
+                    "context_length_exceeded");
+  }
+  if (fields.max_tokens && *fields.max_tokens > room) {
+    return WithCode(FieldError("max_tokens", "the context is limited to ",
+                               limit, " tokens: the prompt has ", tokens,
+                               " and ", *fields.max_tokens, " are asked for"),
+                    "context_length_exceeded");
+  }
+  GenerateRequest request;
+  request.prompt_tokens = std::move(prompt);
+  request.sampling = MakeSampling(context.model, fields);
+  request.max_tokens = static_cast<int32_t>(
+      fields.max_tokens.value_or(std::min(rules.default_max_tokens, room)));
+  if (!fields.ignore_eos) request.eos_token_ids = context.model.eos_ids;
+  if (fields.min_tokens > 0) {
+    // The sampler excludes these while fewer tokens were sampled; and what
+    // ends a sequence is the union of both lists anyway.
+    auto& excluded = request.sampling.stop_token_ids;
+    excluded.insert(excluded.end(), request.eos_token_ids.begin(),
+                    request.eos_token_ids.end());
+    std::sort(excluded.begin(), excluded.end());
+    excluded.erase(std::unique(excluded.begin(), excluded.end()),
+                   excluded.end());
+  }
+  SLUICE_RETURN_IF_ERROR(Validate(request.sampling, context.model.vocab_size));
+  return request;
+}
+
+AnswerInfo MakeAnswerInfo(const ServedModel& model,
+                          const GenerationFields& fields,
+                          std::string_view prefix) {
+  AnswerInfo info;
+  info.id = Cat(prefix, RandomId());
+  info.created = UnixSeconds();
+  info.model = model.name;
+  info.logprobs = fields.logprobs.has_value();
+  info.include_usage = fields.include_usage;
+  info.continuous_usage = fields.continuous_usage;
+  info.return_token_ids = fields.return_token_ids;
+  info.tokens_as_token_ids = fields.tokens_as_token_ids;
+  return info;
+}
+
+int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+void PrepareAndRun(const HandlerContext& context, Prepare prepare,
+                   std::shared_ptr<Exchange> exchange) {
+  Exchange& on = *exchange;
+  const std::thread::id loop = std::this_thread::get_id();
+  RunSized(
+      context, on,
+      [context, loop, prepare = std::move(prepare),
+       exchange = std::move(exchange)]() mutable {
+        const TimePoint begin = Clock::now();
+        auto plan = std::make_shared<StatusOr<RunPlan>>(
+            prepare(exchange->request().body));
+        context.metrics.OnTokenized(Seconds(Clock::now() - begin));
+        auto run = [context, plan, exchange] {
+          exchange->request().body = {};  // not needed for the time of a stream
+          if (plan->ok()) {
+            RequestRunner::Start(
+                {context.generator, *context.model.text, context.metrics},
+                std::move(**plan), exchange);
+            return;
+          }
+          const Status& status = plan->status();
+          context.metrics.OnRejection(RejectionOf(status));
+          exchange->Send(ErrorResponse(ToApiError(status)));
+        };
+        if (std::this_thread::get_id() == loop) {
+          run();
+        } else {
+          Exchange& on_exchange = *exchange;
+          on_exchange.Post(std::move(run));
+        }
+      });
+}
+
+void AnswerOffLoop(const HandlerContext& context, Answer answer,
+                   std::shared_ptr<Exchange> exchange) {
+  Exchange& on = *exchange;
+  RunSized(
+      context, on,
+      [answer = std::move(answer), exchange = std::move(exchange)] {
+        const auto response = std::make_shared<StatusOr<HttpResponse>>(
+            answer(exchange->request().body));
+        exchange->Post([exchange, response] {
+          exchange->Send(response->ok()
+                             ? **response
+                             : ErrorResponse(ToApiError(response->status())));
+        });
+      });
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,59 @@
+#ifndef SLUICE_SERVICES_GATEWAY_HTTP_MESSAGE_H_
+#define SLUICE_SERVICES_GATEWAY_HTTP_MESSAGE_H_
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+
+namespace sluice::gateway {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+// One request, read whole. Free of Beast, so that handlers are too.
+struct HttpRequest {
+  std::string method;  // "GET"
+  std::string path;    // without the query
+  std::string query;
+  HttpHeaders headers;  // names in lower case
+  std::string body;
+  std::string request_id;  // the client's X-Request-Id, or ours
+  TimePoint arrival = Clock::now();
+
+  // The first value of header `name` (lower case); empty if absent.
+  std::string_view Header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  HttpHeaders headers;  // beyond type, length, connection and request id
+  std::string body;
+};
+
+// "Not Found" for 404; "Unknown" for what we never send.
+std::string_view ReasonPhrase(int status);
+
+// The status line and all headers, with the empty line that ends them.
+// `length`: Content-Length, or -1 for a chunked body, or -2 for a body that
+// ends with the connection (HTTP/1.0).
+std::string SerializeHead(const HttpResponse& response,
+                          std::string_view request_id, long long length,
+                          bool keep_alive);
+
+// `bytes` as one chunk of a chunked body; not for empty bytes.
+std::string SerializeChunk(std::string_view bytes);
+inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
+
+// `offered` if it is a sane id (1 to 128 of [A-Za-z0-9._:-]), else a random
+// one: it ends up in headers and logs.
+std::string SanitizedRequestId(std::string_view offered);
+
+// 24 random hexadecimal digits.
+std::string RandomId();
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_HTTP_MESSAGE_H_

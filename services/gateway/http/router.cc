@@ -1,0 +1,59 @@
+#include "services/gateway/http/router.h"
+
+#include "common/base/cat.h"
+#include "services/gateway/openai/error.h"
+
+namespace sluice::gateway {
+
+void Router::Add(std::string_view method, std::string_view path,
+                 Handler handler) {
+  routes_[std::string(path)][std::string(method)] = std::move(handler);
+}
+
+const Router::Methods* Router::Find(std::string_view path,
+                                    std::string_view& pattern) const {
+  auto found = routes_.find(path);
+  if (found == routes_.end()) {
+    const size_t slash = path.rfind('/');
+    if (slash == path.npos || slash + 1 == path.size()) return nullptr;
+    found = routes_.find(std::string(path.substr(0, slash)) + "/*");
+    if (found == routes_.end()) return nullptr;
+  }
+  pattern = found->first;
+  return &found->second;
+}
+
+void Router::Route(std::shared_ptr<Exchange> exchange) const {
+  const HttpRequest& request = exchange->request();
+  std::string_view pattern = "other";
+  const Methods* methods = Find(request.path, pattern);
+  exchange->set_route(pattern);
+  if (methods == nullptr) {
+    exchange->Send(ErrorResponse(
+        {404, "There is no " + request.path.substr(0, 200) + " here",
+         "invalid_request_error", std::nullopt, "not_found"}));
+    return;
+  }
+  const std::string_view method =
+      request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  if (const auto handler = methods->find(method); handler != methods->end()) {
+    handler->second(std::move(exchange));
+    return;
+  }
+  std::string allow;
+  for (const auto& [name, unused] : *methods) {
+    allow += name == "GET" ? "GET, HEAD, " : name + ", ";
+  }
+  allow += "OPTIONS";
+  if (method == "OPTIONS") {
+    exchange->Send({204, "", {{"Allow", allow}}, ""});
+    return;
+  }
+  HttpResponse response = ErrorResponse({405, Cat(pattern, " takes ", allow),
+                                         "invalid_request_error", std::nullopt,
+                                         "method_not_allowed"});
+  response.headers.emplace_back("Allow", allow);
+  exchange->Send(std::move(response));
+}
+
+}  // namespace sluice::gateway

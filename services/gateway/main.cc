@@ -1,0 +1,150 @@
+// sluice-gateway: the OpenAI API over a pipeline of stages. See README.md.
+#include <absl/flags/flag.h>
+#include <absl/flags/parse.h>
+#include <absl/flags/usage.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/base/flag_names.h"
+#include "common/base/log.h"
+#include "services/gateway/gateway_server.h"
+
+ABSL_FLAG(std::string, listen, "127.0.0.1:8000",
+          "HTTP address, IP:port; port 0: the system chooses");
+ABSL_FLAG(std::string, metrics_listen, "",
+          "a second address for /metrics, /livez and /readyz; empty: none");
+ABSL_FLAG(std::vector<std::string>, stages, {},
+          "gRPC addresses of the stages, in the order of their layers");
+ABSL_FLAG(std::string, model, "", "model folder or .gguf file");
+ABSL_FLAG(std::string, model_name, "",
+          "the model's name in requests; empty: the last part of --model");
+ABSL_FLAG(std::string, tls_cert, "", "PEM file: this gateway's certificate");
+ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
+ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the stages");
+ABSL_FLAG(bool, insecure, false, "plain text to stages beyond loopback");
+ABSL_FLAG(double, peer_timeout, 10,
+          "seconds of silence after which a stage is lost");
+ABSL_FLAG(int32_t, max_running, 64, "sequences computed at once");
+ABSL_FLAG(int32_t, max_queue, 256, "sequences that may wait beyond those");
+ABSL_FLAG(int32_t, max_step_tokens, 512, "tokens of one step");
+ABSL_FLAG(int32_t, prefill_chunk, 256,
+          "tokens of one prompt in one step; 0: no limit but the step's");
+ABSL_FLAG(bool, no_prefix_cache, false, "never reuse computed prompt blocks");
+ABSL_FLAG(int32_t, kv_blocks, 0,
+          "KV blocks of 16 tokens to use; 0: all that the stages have");
+ABSL_FLAG(int32_t, max_plans_in_flight, 0, "0: one per stage");
+ABSL_FLAG(int32_t, http_threads, 2, "event loops");
+ABSL_FLAG(int32_t, max_connections, 4096, "open connections at once");
+ABSL_FLAG(std::string, metrics_compat, "vllm",
+          "vllm: vLLM's metric names beside ours; none: ours alone");
+ABSL_FLAG(std::string, port_file, "",
+          "file that the chosen address is written to");
+ABSL_FLAG(double, drain_timeout, 30,
+          "seconds that requests in progress get after SIGTERM");
+ABSL_FLAG(bool, debug_endpoints, false, "serve /debug/logits");
+
+namespace sluice::gateway {
+namespace {
+
+Duration FromSeconds(double seconds) {
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+StatusOr<GatewayOptions> OptionsFromFlags() {
+  GatewayOptions options;
+  options.listen = absl::GetFlag(FLAGS_listen);
+  options.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  options.stages = absl::GetFlag(FLAGS_stages);
+  if (options.stages.empty()) return InvalidArgument("--stages is needed");
+  options.model_path = absl::GetFlag(FLAGS_model);
+  if (options.model_path.empty()) return InvalidArgument("--model is needed");
+  options.model_name = absl::GetFlag(FLAGS_model_name);
+  rpc::TransportOptions& transport = options.transport;
+  transport.tls_cert = absl::GetFlag(FLAGS_tls_cert);
+  transport.tls_key = absl::GetFlag(FLAGS_tls_key);
+  transport.tls_ca = absl::GetFlag(FLAGS_tls_ca);
+  transport.insecure = absl::GetFlag(FLAGS_insecure);
+  transport.peer_timeout = FromSeconds(absl::GetFlag(FLAGS_peer_timeout));
+  EngineOptions& engine = options.engine;
+  engine.max_running = absl::GetFlag(FLAGS_max_running);
+  engine.max_queue = absl::GetFlag(FLAGS_max_queue);
+  engine.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  engine.prefill_chunk = absl::GetFlag(FLAGS_prefill_chunk);
+  engine.prefix_cache = !absl::GetFlag(FLAGS_no_prefix_cache);
+  engine.max_plans_in_flight = absl::GetFlag(FLAGS_max_plans_in_flight);
+  options.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
+  options.http_threads = absl::GetFlag(FLAGS_http_threads);
+  options.http_limits.connections = absl::GetFlag(FLAGS_max_connections);
+  const std::string compat = absl::GetFlag(FLAGS_metrics_compat);
+  if (compat != "vllm" && compat != "none") {
+    return InvalidArgument("--metrics-compat must be vllm or none, got '",
+                           compat, "'");
+  }
+  options.vllm_metrics = compat == "vllm";
+  options.debug_endpoints = absl::GetFlag(FLAGS_debug_endpoints);
+  return options;
+}
+
+// Whole or not at all: a reader never sees half an address.
+Status WritePortFile(const std::string& path, const std::string& address) {
+  if (path.empty()) return OkStatus();
+  const std::string draft = path + ".tmp";
+  std::ofstream out(draft);
+  out << address << "\n";
+  out.close();
+  if (!out || std::rename(draft.c_str(), path.c_str()) != 0) {
+    return Unavailable("--port-file ", path, " cannot be written");
+  }
+  return OkStatus();
+}
+
+// Signals are taken by the main thread alone; call before any other starts.
+sigset_t BlockSignals() {
+  signal(SIGPIPE, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+Status Run(const sigset_t& signals) {
+  SLUICE_ASSIGN_OR_RETURN(GatewayOptions options, OptionsFromFlags());
+  SLUICE_ASSIGN_OR_RETURN(const auto server,
+                          GatewayServer::Start(std::move(options)));
+  LogInfo("listening on http://", server->address());
+  SLUICE_RETURN_IF_ERROR(
+      WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  LogInfo("signal ", signal_number, ": draining; a second one ends at once");
+  // The default action: a second signal ends the process.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  server->Drain(Clock::now() + FromSeconds(absl::GetFlag(FLAGS_drain_timeout)));
+  server->Stop();
+  LogInfo("stopped");
+  return OkStatus();
+}
+
+}  // namespace
+}  // namespace sluice::gateway
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "serves the OpenAI API over a pipeline of stages\n"
+      "  sluice-gateway --model PATH --stages 127.0.0.1:7001,127.0.0.1:7002");
+  sluice::AcceptDashesInFlags(argc, argv);
+  absl::ParseCommandLine(argc, argv);
+  const sluice::Status status =
+      sluice::gateway::Run(sluice::gateway::BlockSignals());
+  if (status.ok()) return 0;
+  sluice::LogError(sluice::Message(status));
+  return 1;
+}

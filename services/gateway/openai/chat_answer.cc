@@ -1,0 +1,133 @@
+#include <utility>
+
+#include "common/base/json.h"
+#include "services/gateway/openai/answer.h"
+
+namespace sluice::gateway {
+namespace {
+
+class ChatFormat : public AnswerFormat {
+ public:
+  ChatFormat(const ModelText& text, AnswerInfo info)
+      : text_(text), info_(std::move(info)) {}
+
+  std::vector<std::string> Chunks(int index, const Delta& delta,
+                                  const Usage& usage) override {
+    std::vector<std::string> chunks;
+    const bool first = std::exchange(first_, false);
+    const bool tells = !delta.text.empty() ||
+                       (info_.logprobs && !delta.logprobs.empty()) ||
+                       (info_.return_token_ids && !delta.token_ids.empty());
+    if (first || tells) {
+      Json message = Json::object();
+      if (first) message["role"] = "assistant";
+      message["content"] = delta.text;
+      Json choice = Choice(index, std::move(message), nullptr);
+      choice["logprobs"] = Logprobs(delta);
+      if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
+      Json chunk = Head("chat.completion.chunk", std::move(choice));
+      if (first && info_.return_token_ids) {
+        chunk["prompt_token_ids"] = info_.prompts.at(0);
+      }
+      chunks.push_back(WithUsage(std::move(chunk), usage));
+    }
+    if (delta.finish) {
+      Json last = Choice(index, Json::object(), FinishJson(delta.finish));
+      chunks.push_back(
+          WithUsage(Head("chat.completion.chunk", std::move(last)), usage));
+    }
+    return chunks;
+  }
+
+  std::string UsageChunk(const Usage& usage) override {
+    Json chunk = Head("chat.completion.chunk", nullptr);
+    chunk["usage"] = UsageJson(usage);
+    return DumpJson(chunk);
+  }
+
+  std::string Whole(const std::vector<Delta>& choices,
+                    const Usage& usage) override {
+    Json answer = Head("chat.completion", nullptr);
+    for (size_t i = 0; i < choices.size(); ++i) {
+      const Delta& delta = choices[i];
+      Json choice{{"index", i},
+                  {"message",
+                   {{"role", "assistant"},
+                    {"content", delta.text},
+                    {"refusal", nullptr}}},
+                  {"logprobs", Logprobs(delta)},
+                  {"finish_reason", FinishJson(delta.finish)}};
+      if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
+      answer["choices"].push_back(std::move(choice));
+    }
+    answer["usage"] = UsageJson(usage);
+    if (info_.return_token_ids) {
+      answer["prompt_token_ids"] = info_.prompts.at(0);
+    }
+    return DumpJson(answer);
+  }
+
+ private:
+  static Json Choice(int index, Json delta, Json finish) {
+    return {{"index", index},
+            {"delta", std::move(delta)},
+            {"logprobs", nullptr},
+            {"finish_reason", std::move(finish)}};
+  }
+
+  Json Head(const char* object, Json choice) const {
+    Json head{{"id", info_.id},
+              {"object", object},
+              {"created", info_.created},
+              {"model", info_.model},
+              {"choices", Json::array()}};
+    if (!choice.is_null()) head["choices"].push_back(std::move(choice));
+    return head;
+  }
+
+  std::string WithUsage(Json chunk, const Usage& usage) const {
+    if (info_.include_usage) {
+      chunk["usage"] =
+          info_.continuous_usage ? UsageJson(usage) : Json(nullptr);
+    }
+    return DumpJson(chunk);
+  }
+
+  Json Entry(const TokenLogprob& token) const {
+    Json bytes = Json::array();
+    for (const unsigned char byte : text_.TokenBytes(token.token)) {
+      bytes.push_back(byte);
+    }
+    return {{"token", TokenName(text_, info_, token.token)},
+            {"logprob", LogprobNumber(token.logprob)},
+            {"bytes", std::move(bytes)}};
+  }
+
+  Json Logprobs(const Delta& delta) const {
+    if (!info_.logprobs) return nullptr;
+    Json content = Json::array();
+    for (const TokenResult& token : delta.logprobs) {
+      if (!token.logprob) continue;
+      Json entry = Entry(*token.logprob);
+      entry["top_logprobs"] = Json::array();
+      for (const TokenLogprob& top : token.top_logprobs) {
+        entry["top_logprobs"].push_back(Entry(top));
+      }
+      content.push_back(std::move(entry));
+    }
+    return {{"content", std::move(content)}, {"refusal", nullptr}};
+  }
+
+  const ModelText& text_;
+  const AnswerInfo info_;
+  bool first_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerFormat> MakeChatFormat(const ModelText& text,
+                                             AnswerInfo info) {
+  return std::make_unique<ChatFormat>(text, std::move(info));
+}
+
+}  // namespace sluice::gateway

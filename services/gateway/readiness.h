@@ -1,0 +1,28 @@
+#ifndef SLUICE_SERVICES_GATEWAY_READINESS_H_
+#define SLUICE_SERVICES_GATEWAY_READINESS_H_
+
+#include <string>
+#include <vector>
+
+namespace sluice::gateway {
+
+// A part of the cluster that requests need.
+struct PartReadiness {
+  std::string name;  // "stage 1 (127.0.0.1:7001)"
+  bool ready = false;
+  std::string why;  // empty if ready
+};
+
+struct GatewayReadiness {
+  bool ready = false;
+  std::string why;  // empty if ready
+  std::vector<PartReadiness> parts;
+  double epoch = 0;
+};
+
+// {"ready", "why", "not_ready": [{"name", "why"}], "epoch"}.
+std::string ReadinessJson(const GatewayReadiness& readiness);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_READINESS_H_

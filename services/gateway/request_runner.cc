@@ -1,0 +1,224 @@
+#include "services/gateway/request_runner.h"
+
+#include <utility>
+
+#include "common/base/log.h"
+#include "services/gateway/openai/error.h"
+#include "services/gateway/sse.h"
+
+namespace sluice::gateway {
+
+// Leaves a sequence's events in the runner's mailbox.
+class RequestRunner::Sink : public TokenSink {
+ public:
+  Sink(std::shared_ptr<RequestRunner> runner, size_t choice)
+      : runner_(std::move(runner)), choice_(choice) {}
+
+  void OnTokens(TokenEvent event) override {
+    runner_->Deliver({choice_, Clock::now(), std::move(event)});
+  }
+  void OnEnd(FinalEvent event) override {
+    runner_->Deliver({choice_, Clock::now(), std::move(event)});
+  }
+
+ private:
+  const std::shared_ptr<RequestRunner> runner_;
+  const size_t choice_;
+};
+
+void RequestRunner::Start(const Services& services, RunPlan plan,
+                          std::shared_ptr<Exchange> exchange) {
+  auto runner = std::make_shared<RequestRunner>(services, std::move(plan),
+                                                std::move(exchange));
+  runner->Submit();
+}
+
+RequestRunner::RequestRunner(const Services& services, RunPlan plan,
+                             std::shared_ptr<Exchange> exchange)
+    : services_(services),
+      plan_(std::move(plan)),
+      exchange_(std::move(exchange)),
+      arrival_(exchange_->request().arrival) {
+  for (RunPlan::Choice& choice : plan_.choices) {
+    const auto& prompt = choice.generate.prompt_tokens;
+    usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
+    choices_.push_back(
+        {ChoiceText(services_.text, std::move(choice.text), prompt),
+         {},
+         std::nullopt,
+         choice.generate.max_tokens,
+         std::nullopt});
+  }
+}
+
+void RequestRunner::Submit() {
+  exchange_->OnGone([self = shared_from_this()](Gone) {
+    self->done_ = true;
+    self->CancelAll();
+  });
+  for (size_t i = 0; i < choices_.size() && !done_; ++i) {
+    auto sink = std::make_shared<Sink>(shared_from_this(), i);
+    const auto sequence = services_.generator.Submit(
+        std::move(plan_.choices[i].generate), std::move(sink));
+    if (sequence.ok()) {
+      choices_[i].sequence = *sequence;
+      continue;
+    }
+    const StatusCode code = sequence.status().code();
+    services_.metrics.OnRejection(
+        code == StatusCode::kResourceExhausted ? Rejection::kQueueFull
+        : code == StatusCode::kUnavailable     ? Rejection::kUnavailable
+                                               : Rejection::kInvalid);
+    Fail(sequence.status());
+  }
+  plan_.choices.clear();  // prompts live in the engine from here on
+}
+
+void RequestRunner::Deliver(Mail mail) {
+  bool first;
+  {
+    MutexLock lock(mutex_);
+    first = mailbox_.empty();
+    mailbox_.push_back(std::move(mail));
+  }
+  if (first) exchange_->Post([self = shared_from_this()] { self->Drain(); });
+}
+
+void RequestRunner::Drain() {
+  std::vector<Mail> mails;
+  {
+    MutexLock lock(mutex_);
+    mails.swap(mailbox_);
+  }
+  for (const Mail& mail : mails) {
+    Choice& choice = choices_[mail.choice];
+    if (const auto* tokens = std::get_if<TokenEvent>(&mail.event)) {
+      OnTokens(choice, mail.choice, *tokens, mail.when);
+    } else {
+      OnEnd(choice, mail.choice, std::get<FinalEvent>(mail.event), mail.when);
+    }
+  }
+}
+
+void RequestRunner::OnTokens(Choice& choice, size_t index,
+                             const TokenEvent& event, TimePoint when) {
+  if (!event.tokens.empty()) {
+    const int count = static_cast<int>(event.tokens.size());
+    if (choice.last_token) {
+      services_.metrics.OnNextTokens(Seconds(when - *choice.last_token), count);
+    } else {
+      services_.metrics.OnFirstToken(Seconds(when - arrival_));
+    }
+    choice.last_token = when;
+  }
+  if (done_ || choice.answered) return;
+  const int64_t before = choice.text.completion_tokens();
+  Delta delta = choice.text.OnTokens(event);
+  usage_.completion_tokens += choice.text.completion_tokens() - before;
+  const bool matched = delta.finish.has_value();
+  Emit(choice, index, std::move(delta));
+  if (!matched) return;
+  if (!choice.ended) services_.generator.Cancel(*choice.sequence);
+  FinishIfAnswered();
+}
+
+void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
+                          TimePoint when) {
+  choice.ended = true;
+  usage_.cached_tokens += event.stats.cached_tokens;
+  Observe(choice, event, when);
+  if (done_) return;
+  if (choice.answered) {
+    FinishIfAnswered();
+    return;
+  }
+  if (event.reason == FinishReason::kError) {
+    Fail(event.status.ok() ? Internal("sequence failed") : event.status);
+    return;
+  }
+  if (event.reason == FinishReason::kCancelled) {
+    Fail(Unavailable("the request was cancelled by the server"));
+    return;
+  }
+  const int64_t before = choice.text.completion_tokens();
+  Delta delta = choice.text.OnEnd(event);
+  usage_.completion_tokens += choice.text.completion_tokens() - before;
+  Emit(choice, index, std::move(delta));
+  FinishIfAnswered();
+}
+
+void RequestRunner::Emit(Choice& choice, size_t index, Delta delta) {
+  if (delta.finish) choice.answered = true;
+  if (!plan_.stream) {
+    choice.whole.Append(std::move(delta));
+    return;
+  }
+  const auto chunks =
+      plan_.format->Chunks(static_cast<int>(index), delta, usage_);
+  for (const std::string& chunk : chunks) SendEvent(chunk);
+}
+
+void RequestRunner::SendEvent(std::string_view json) {
+  if (!std::exchange(streaming_, true)) exchange_->BeginStream(SseHead());
+  exchange_->SendChunk(SseEvent(json));
+}
+
+void RequestRunner::FinishIfAnswered() {
+  // Usage tells of cached tokens, which come with OnEnd: so it waits for it,
+  // also after a stop string.
+  for (const Choice& choice : choices_) {
+    if (!choice.answered || !choice.ended) return;
+  }
+  if (std::exchange(done_, true)) return;
+  if (!plan_.stream) {
+    std::vector<Delta> wholes;
+    for (Choice& choice : choices_) wholes.push_back(std::move(choice.whole));
+    HttpResponse response;
+    response.body = plan_.format->Whole(wholes, usage_);
+    exchange_->Send(std::move(response));
+    return;
+  }
+  if (plan_.include_usage) SendEvent(plan_.format->UsageChunk(usage_));
+  exchange_->SendChunk(std::string(kSseDone));
+  exchange_->EndStream();
+}
+
+void RequestRunner::Fail(const Status& status) {
+  if (std::exchange(done_, true)) return;
+  const ApiError error = ToApiError(status);
+  if (error.http_status == 500) {
+    LogError("request ", exchange_->request().request_id,
+             " failed: ", Message(status));
+  }
+  if (streaming_) {
+    SendEvent(ErrorJson(error));
+    exchange_->EndStream();
+  } else {
+    exchange_->Send(ErrorResponse(error));
+  }
+  CancelAll();
+}
+
+void RequestRunner::CancelAll() {
+  for (const Choice& choice : choices_) {
+    if (choice.sequence && !choice.ended) {
+      services_.generator.Cancel(*choice.sequence);
+    }
+  }
+}
+
+void RequestRunner::Observe(const Choice& choice, const FinalEvent& event,
+                            TimePoint when) const {
+  Outcome outcome = Outcome::kAbort;
+  if (event.reason == FinishReason::kError) outcome = Outcome::kError;
+  if (event.reason == FinishReason::kLength) outcome = Outcome::kLength;
+  // A matched stop string cancels the sequence: to the client it stopped.
+  if (event.reason == FinishReason::kStop ||
+      (event.reason == FinishReason::kCancelled && choice.answered)) {
+    outcome = Outcome::kStop;
+  }
+  services_.metrics.OnSequenceEnd(outcome, event.stats, choice.max_tokens,
+                                  Seconds(when - arrival_));
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,99 @@
+#ifndef SLUICE_SERVICES_GATEWAY_REQUEST_RUNNER_H_
+#define SLUICE_SERVICES_GATEWAY_REQUEST_RUNNER_H_
+
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/core/generate_request.h"
+#include "services/gateway/choice_text.h"
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/generator.h"
+#include "services/gateway/http/exchange.h"
+#include "services/gateway/openai/answer.h"
+
+namespace sluice::gateway {
+
+// A request made ready: what to generate and how to answer.
+struct RunPlan {
+  struct Choice {
+    GenerateRequest generate;
+    ChoiceTextOptions text;
+  };
+  std::vector<Choice> choices;  // at least one
+  std::unique_ptr<AnswerFormat> format;
+  bool stream = false;
+  bool include_usage = false;
+};
+
+// Runs one request: submits its sequences, turns their tokens into the answer
+// and cancels them when the client goes away. It lives on its exchange's
+// loop; the generator's thread only leaves events in its mailbox. It keeps
+// itself alive until every sequence has ended.
+class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
+ public:
+  // What outlives every request.
+  struct Services {
+    Generator& generator;
+    const ModelText& text;
+    GatewayMetrics& metrics;
+  };
+
+  // On the exchange's loop.
+  static void Start(const Services& services, RunPlan plan,
+                    std::shared_ptr<Exchange> exchange);
+
+  RequestRunner(const Services& services, RunPlan plan,
+                std::shared_ptr<Exchange> exchange);
+
+ private:
+  class Sink;
+  struct Mail {
+    size_t choice = 0;
+    TimePoint when;
+    std::variant<TokenEvent, FinalEvent> event;
+  };
+  struct Choice {
+    ChoiceText text;
+    Delta whole;  // without streaming: all so far
+    std::optional<SequenceId> sequence;
+    int max_tokens = 0;
+    std::optional<TimePoint> last_token;
+    bool answered = false;  // its finish was given out
+    bool ended = false;     // OnEnd came
+  };
+
+  void Submit();
+  void Deliver(Mail mail);  // any thread
+  void Drain();
+  void OnTokens(Choice& choice, size_t index, const TokenEvent& event,
+                TimePoint when);
+  void OnEnd(Choice& choice, size_t index, const FinalEvent& event,
+             TimePoint when);
+  void Emit(Choice& choice, size_t index, Delta delta);
+  void SendEvent(std::string_view json);
+  void FinishIfAnswered();
+  void Fail(const Status& status);
+  void CancelAll();
+  void Observe(const Choice& choice, const FinalEvent& event,
+               TimePoint when) const;
+
+  const Services services_;
+  RunPlan plan_;
+  const std::shared_ptr<Exchange> exchange_;
+  const TimePoint arrival_;
+  std::vector<Choice> choices_;
+  Usage usage_;
+  bool streaming_ = false;  // the stream's head is out
+  bool done_ = false;       // the answer is complete, or nobody wants it
+
+  Mutex mutex_;
+  std::vector<Mail> mailbox_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_REQUEST_RUNNER_H_

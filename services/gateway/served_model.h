@@ -1,0 +1,48 @@
+#ifndef SLUICE_SERVICES_GATEWAY_SERVED_MODEL_H_
+#define SLUICE_SERVICES_GATEWAY_SERVED_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/json_fwd.h"
+#include "common/base/status.h"
+#include "common/core/ids.h"
+#include "services/gateway/model_text.h"
+
+namespace sluice::gateway {
+
+// Sampling values for what a request leaves out: generation_config.json's,
+// else OpenAI's.
+struct SamplingDefaults {
+  float temperature = 1.0f;
+  float top_p = 1.0f;
+  int32_t top_k = 0;
+  float min_p = 0.0f;
+};
+
+// INVALID_ARGUMENT for values of wrong types or out of range.
+StatusOr<SamplingDefaults> ParseSamplingDefaults(const Json& generation_config);
+
+// The one model that this gateway serves. Immutable once loaded.
+struct ServedModel {
+  std::string name;     // as requests name it
+  std::string root;     // where it came from, shown in /v1/models
+  int64_t created = 0;  // Unix time of the load
+  std::unique_ptr<const ModelText> text;
+  SamplingDefaults defaults;
+  std::vector<TokenId> eos_ids;
+  int vocab_size = 0;
+  int max_positions = 0;  // by config.json
+  std::string digest;     // what the stages must serve too; empty: anything
+};
+
+// Reads tokenizer, template and configs of the model at `path`, no tensors.
+// `name` empty: the last part of the path.
+StatusOr<ServedModel> LoadServedModel(const std::string& path,
+                                      const std::string& name);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_SERVED_MODEL_H_

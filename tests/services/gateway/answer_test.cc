@@ -1,0 +1,486 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/handlers.h"
+#include "tests/services/gateway/fakes.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The handlers over fakes: a request's bytes in, an answer's bytes out.
+class GatewayAnswerTest : public ::testing::Test {
+ protected:
+  GatewayAnswerTest() : context_{model_, generator_, metrics_, nullptr, {}} {
+    context_.readiness = [this] { return readiness_; };
+    AddChatHandler(router_, context_);
+    AddCompletionsHandler(router_, context_);
+    AddTokenizeHandlers(router_, context_);
+    AddModelHandlers(router_, context_);
+    AddHealthHandlers(router_, context_);
+    AddDebugHandlers(router_, context_);
+  }
+
+  std::shared_ptr<FakeExchange> Route(std::string_view path, std::string body) {
+    auto exchange = Post(path, std::move(body));
+    router_.Route(exchange);
+    return exchange;
+  }
+  std::shared_ptr<FakeExchange> Get(std::string_view path,
+                                    std::string method = "GET") {
+    auto exchange = Post(path, "");
+    exchange->request().method = std::move(method);
+    router_.Route(exchange);
+    return exchange;
+  }
+  std::shared_ptr<FakeExchange> Chat(const std::string& fields) {
+    return Route("/v1/chat/completions",
+                 Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
+                     fields.empty() ? "" : ",", fields, "}"));
+  }
+  std::shared_ptr<FakeExchange> Complete(const std::string& fields) {
+    return Route("/v1/completions", "{" + fields + "}");
+  }
+
+  const ServedModel model_ = FakeModel();
+  FakeGenerator generator_;
+  GatewayMetrics metrics_{{"fake"}};
+  GatewayReadiness readiness_{true, "", {}, 1};
+  HandlerContext context_;
+  Router router_;
+};
+
+TEST_F(GatewayAnswerTest, AChatIsAnsweredWhole) {
+  const auto on = Chat("\"max_tokens\":10");
+  ASSERT_EQ(generator_.submitted(), 1u);
+  EXPECT_EQ(
+      generator_.request(0).prompt_tokens,
+      (std::vector<TokenId>{kFakeBos, kFakeTurn, 'u', 'h', 'i', kFakeTurn}));
+  EXPECT_EQ(generator_.request(0).max_tokens, 10);
+  EXPECT_THAT(generator_.request(0).eos_token_ids, ElementsAre(kFakeEos));
+  generator_.Text(0, "hello");
+  EXPECT_TRUE(on->responses.empty());
+  FinalEvent end;
+  end.stop_token = kFakeEos;
+  end.stats.cached_tokens = 4;
+  generator_.End(0, end);
+  const Json body = on->Body();
+  EXPECT_EQ(body["object"], "chat.completion");
+  EXPECT_EQ(body["model"], "fake");
+  EXPECT_THAT(body["id"].get<std::string>(),
+              ::testing::StartsWith("chatcmpl-"));
+  const Json& choice = body["choices"][0];
+  EXPECT_EQ(choice["message"]["role"], "assistant");
+  EXPECT_EQ(choice["message"]["content"], "hello");
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_TRUE(choice["logprobs"].is_null());
+  EXPECT_FALSE(choice.contains("token_ids"));
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 6);
+  EXPECT_EQ(body["usage"]["completion_tokens"], 6);
+  EXPECT_EQ(body["usage"]["total_tokens"], 12);
+  EXPECT_EQ(body["usage"]["prompt_tokens_details"]["cached_tokens"], 4);
+}
+
+TEST_F(GatewayAnswerTest, AChatStreamHasExactlyTheseEvents) {
+  const auto on = Chat("\"stream\":true");
+  EXPECT_FALSE(on->streaming) << "no event before the first token";
+  generator_.Text(0, "ab");
+  generator_.End(0, FinishReason::kLength);
+  ASSERT_EQ(on->chunks.size(), 4u);
+  EXPECT_EQ(on->responses[0].content_type, "text/event-stream; charset=utf-8");
+  const auto events = on->Events();
+  EXPECT_EQ(events[0]["object"], "chat.completion.chunk");
+  EXPECT_EQ(DumpJson(events[0]["choices"]),
+            "[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":"
+            "\"a\"},\"logprobs\":null,\"finish_reason\":null}]");
+  EXPECT_EQ(DumpJson(events[1]["choices"][0]["delta"]), "{\"content\":\"b\"}");
+  EXPECT_EQ(DumpJson(events[2]["choices"]),
+            "[{\"index\":0,\"delta\":{},\"logprobs\":null,"
+            "\"finish_reason\":\"length\"}]");
+  EXPECT_FALSE(events[0].contains("usage"));
+  EXPECT_EQ(on->chunks[3], "data: [DONE]\n\n");
+  EXPECT_TRUE(on->ended);
+}
+
+TEST_F(GatewayAnswerTest, UsageComesInItsOwnEventIfAskedFor) {
+  const auto on =
+      Chat("\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+  generator_.Text(0, "a");
+  generator_.End(0, FinishReason::kLength);
+  const auto events = on->Events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_TRUE(events[0]["usage"].is_null());
+  EXPECT_TRUE(events[0].contains("usage"));
+  EXPECT_TRUE(events[2]["choices"].empty());
+  EXPECT_EQ(events[2]["usage"]["completion_tokens"], 1);
+}
+
+TEST_F(GatewayAnswerTest, ContinuousUsageCountsAsItGoes) {
+  const auto on = Chat(
+      "\"stream\":true,\"stream_options\":{\"include_usage\":true,"
+      "\"continuous_usage_stats\":true}");
+  generator_.Text(0, "ab");
+  EXPECT_EQ(on->Events()[0]["usage"]["completion_tokens"], 1);
+  EXPECT_EQ(on->Events()[1]["usage"]["completion_tokens"], 2);
+}
+
+TEST_F(GatewayAnswerTest, AnEmptyAnswerStillHasARole) {
+  const auto on = Chat("\"stream\":true");
+  generator_.End(0, FinishReason::kStop);
+  const auto events = on->Events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(events[1]["choices"][0]["finish_reason"], "stop");
+}
+
+TEST_F(GatewayAnswerTest, AStopStringCancelsAndIsNeverShown) {
+  const auto on = Chat("\"stream\":true,\"stop\":\"END\"");
+  generator_.Text(0, "okENDmore");
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  std::string text;
+  for (const Json& event : on->Events()) {
+    const Json& delta = event["choices"][0]["delta"];
+    if (delta.contains("content")) text += delta["content"];
+  }
+  EXPECT_EQ(text, "ok");
+  EXPECT_EQ(on->Events().back()["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(on->chunks.back(), "data: [DONE]\n\n");
+  EXPECT_THAT(metrics_.Text(),
+              HasSubstr("finished_reason=\"stop\",model_name=\"fake\"} 1\n"));
+}
+
+TEST_F(GatewayAnswerTest, ChatLogprobsHaveTokenBytesAndTops) {
+  const auto on = Chat("\"logprobs\":true,\"top_logprobs\":1");
+  EXPECT_EQ(generator_.request(0).sampling.logprobs, 1);
+  TokenEvent event;
+  event.tokens = {WithLogprob('a', -0.5f)};
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_EQ(DumpJson(on->Body()["choices"][0]["logprobs"]["content"]),
+            "[{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97],"
+            "\"top_logprobs\":[{\"token\":\"!\",\"logprob\":-0.25,"
+            "\"bytes\":[33]}]}]");
+}
+
+TEST_F(GatewayAnswerTest, EchoGivesThePromptsOwnLogprobs) {
+  const auto on = Complete(
+      "\"prompt\":[104,105],\"echo\":true,\"logprobs\":1,\"max_tokens\":0");
+  EXPECT_EQ(generator_.request(0).max_tokens, 0);
+  EXPECT_EQ(generator_.request(0).sampling.prompt_logprobs, 1);
+  TokenEvent event;
+  event.prompt = {WithLogprob('i', -1.5f)};
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  const Json choice = on->Body()["choices"][0];
+  EXPECT_EQ(choice["text"], "hi");
+  EXPECT_EQ(DumpJson(choice["logprobs"]),
+            "{\"text_offset\":[0,1],\"token_logprobs\":[null,-1.5],"
+            "\"tokens\":[\"h\",\"i\"],"
+            "\"top_logprobs\":[null,{\"!\":-0.75,\"i\":-1.5}]}");
+}
+
+TEST_F(GatewayAnswerTest, EchoKeepsTheNewTokensLogprobLast) {
+  const auto on = Complete(
+      "\"prompt\":[[104,105]],\"echo\":true,\"logprobs\":1,\"max_tokens\":1");
+  TokenEvent event;
+  event.prompt = {WithLogprob('i', -1.5f)};
+  event.tokens = {WithLogprob('j', -2.0f)};
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  const Json choice = on->Body()["choices"][0];
+  EXPECT_EQ(choice["text"], "hij");
+  EXPECT_EQ(DumpJson(choice["logprobs"]["token_logprobs"]), "[null,-1.5,-2.0]");
+}
+
+TEST_F(GatewayAnswerTest, EqualTextsKeepTheLikelierLogprob) {
+  const auto on = Complete("\"prompt\":\"x\",\"logprobs\":2");
+  TokenEvent event;
+  event.tokens = {
+      {0x80, TokenLogprob{0x80, -3.0f, 1}, {TokenLogprob{0x81, -0.5f, 0}}}};
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_EQ(DumpJson(on->Body()["choices"][0]["logprobs"]["top_logprobs"]),
+            "[{\"\xef\xbf\xbd\":-0.5}]");
+}
+
+TEST_F(GatewayAnswerTest, TokensMayBeNamedByTheirIds) {
+  const auto on = Complete(
+      "\"prompt\":\"x\",\"logprobs\":1,\"return_tokens_as_token_ids\":true");
+  TokenEvent event;
+  event.tokens = {WithLogprob('a', -0.5f)};
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  const Json logprobs = on->Body()["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"][0], "token_id:97");
+  EXPECT_TRUE(logprobs["top_logprobs"][0].contains("token_id:33"));
+}
+
+TEST_F(GatewayAnswerTest, TokenIdsComeBackIfAskedFor) {
+  const auto chat = Chat("\"return_token_ids\":true");
+  generator_.Text(0, "a");
+  FinalEvent end;
+  end.stop_token = kFakeEos;
+  generator_.End(0, end);
+  EXPECT_EQ(chat->Body()["prompt_token_ids"].size(), 6u);
+  EXPECT_EQ(DumpJson(chat->Body()["choices"][0]["token_ids"]), "[97,257]");
+
+  const auto completion =
+      Complete("\"prompt\":[7,8],\"return_token_ids\":true");
+  generator_.Text(1, "a");
+  generator_.End(1, FinishReason::kLength);
+  const Json choice = completion->Body()["choices"][0];
+  EXPECT_EQ(DumpJson(choice["prompt_token_ids"]), "[7,8]");
+  EXPECT_EQ(DumpJson(choice["token_ids"]), "[97]");
+
+  const auto stream =
+      Chat("\"return_token_ids\":true,\"stream\":true,\"max_tokens\":2");
+  generator_.Text(2, "ab");
+  const auto events = stream->Events();
+  EXPECT_EQ(events[0]["prompt_token_ids"].size(), 6u);
+  EXPECT_FALSE(events[1].contains("prompt_token_ids"));
+  EXPECT_EQ(DumpJson(events[1]["choices"][0]["token_ids"]), "[98]");
+}
+
+TEST_F(GatewayAnswerTest, SeveralPromptsBecomeChoicesInOrder) {
+  const auto on = Complete("\"prompt\":[\"a\",\"b\"]");
+  ASSERT_EQ(generator_.submitted(), 2u);
+  EXPECT_EQ(generator_.request(0).max_tokens, 16);
+  generator_.Text(1, "B");
+  generator_.End(1, FinishReason::kStop);
+  generator_.Text(0, "A");
+  EXPECT_TRUE(on->responses.empty());
+  generator_.End(0, FinishReason::kLength);
+  const Json body = on->Body();
+  EXPECT_EQ(body["object"], "text_completion");
+  EXPECT_EQ(body["choices"][0]["text"], "A");
+  EXPECT_EQ(body["choices"][1]["text"], "B");
+  EXPECT_EQ(body["choices"][1]["index"], 1);
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 4) << "two texts and two BOS";
+}
+
+TEST_F(GatewayAnswerTest, CompletionStreamsEndWithAReasonPerChoice) {
+  const auto on = Complete("\"prompt\":[\"a\",\"b\"],\"stream\":true");
+  generator_.Text(0, "A");
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_FALSE(on->ended);
+  generator_.End(1, FinishReason::kStop);
+  const auto events = on->Events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0]["object"], "text_completion");
+  EXPECT_EQ(events[0]["choices"][0]["text"], "A");
+  EXPECT_EQ(events[1]["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(events[2]["choices"][0]["index"], 1);
+  EXPECT_TRUE(on->ended);
+}
+
+TEST_F(GatewayAnswerTest, AnErrorBeforeTheFirstTokenIsAnHttpError) {
+  const auto on = Chat("\"stream\":true");
+  FinalEvent end;
+  end.reason = FinishReason::kError;
+  end.status = Unavailable("stage 1 was lost");
+  generator_.End(0, end);
+  EXPECT_EQ(on->responses[0].status, 503);
+  EXPECT_THAT(on->responses[0].body, HasSubstr("stage 1 was lost"));
+  EXPECT_TRUE(on->chunks.empty());
+}
+
+TEST_F(GatewayAnswerTest, AnErrorAfterwardsIsTheLastEvent) {
+  const auto on = Chat("\"stream\":true");
+  generator_.Text(0, "a");
+  FinalEvent end;
+  end.reason = FinishReason::kError;
+  end.status = Unavailable("stage 1 was lost");
+  generator_.End(0, end);
+  EXPECT_EQ(on->Events().back()["error"]["message"], "stage 1 was lost");
+  EXPECT_TRUE(on->Events().back()["error"]["param"].is_null());
+  EXPECT_TRUE(on->ended);
+}
+
+TEST_F(GatewayAnswerTest, AClientThatLeavesCancelsItsSequences) {
+  const auto on = Complete("\"prompt\":[\"a\",\"b\"]");
+  on->Leave(Gone::kDisconnected);
+  EXPECT_TRUE(generator_.AwaitCancelled(2));
+  EXPECT_TRUE(on->responses.empty());
+  EXPECT_THAT(metrics_.Text(),
+              HasSubstr("finished_reason=\"abort\",model_name=\"fake\"} 2\n"));
+}
+
+TEST_F(GatewayAnswerTest, AFullQueueIsA429ThatSaysWhen) {
+  generator_.set_refusal(ResourceExhausted("queue full"));
+  const auto on = Chat("");
+  EXPECT_EQ(on->responses[0].status, 429);
+  EXPECT_EQ(on->responses[0].headers[0].first, "Retry-After");
+  EXPECT_EQ(on->Body()["error"]["code"], "queue_full");
+  EXPECT_THAT(metrics_.Text(),
+              HasSubstr("rejections_total{reason=\"queue_full\"} 1\n"));
+}
+
+TEST_F(GatewayAnswerTest, UnknownModelsAreNotFound) {
+  const auto on = Chat("\"model\":\"other\"");
+  EXPECT_EQ(on->responses[0].status, 404);
+  EXPECT_EQ(on->Body()["error"]["code"], "model_not_found");
+  EXPECT_EQ(on->Body()["error"]["param"], "model");
+  EXPECT_EQ(generator_.submitted(), 0u);
+}
+
+TEST_F(GatewayAnswerTest, TooLongPromptsNameTokensAndLimit) {
+  generator_.set_max_context(5);
+  const auto on = Chat("");
+  EXPECT_EQ(on->responses[0].status, 400);
+  const Json error = on->Body()["error"];
+  EXPECT_EQ(error["code"], "context_length_exceeded");
+  EXPECT_EQ(error["param"], "messages");
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("5 tokens"));
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("has 6"));
+}
+
+TEST_F(GatewayAnswerTest, MaxTokensMustFitAndDefaultsToTheRoom) {
+  generator_.set_max_context(20);
+  const auto refused = Chat("\"max_tokens\":15");
+  EXPECT_EQ(refused->Body()["error"]["param"], "max_tokens");
+  Chat("");
+  EXPECT_EQ(generator_.request(0).max_tokens, 14);
+}
+
+TEST_F(GatewayAnswerTest, SamplingReachesTheEngineResolved) {
+  Chat("\"temperature\":0,\"seed\":5,\"top_k\":3,\"ignore_eos\":true");
+  const GenerateRequest request = generator_.request(0);
+  EXPECT_EQ(request.sampling.temperature, 0.0f);
+  EXPECT_EQ(request.sampling.seed, 5u);
+  EXPECT_EQ(request.sampling.top_k, 3);
+  EXPECT_TRUE(request.eos_token_ids.empty());
+  Chat("");
+  Chat("");
+  EXPECT_NE(generator_.request(1).sampling.seed,
+            generator_.request(2).sampling.seed);
+}
+
+TEST_F(GatewayAnswerTest, MinTokensExcludesTheEndTokensToo) {
+  Chat("\"min_tokens\":2,\"stop_token_ids\":[9]");
+  EXPECT_THAT(generator_.request(0).sampling.stop_token_ids,
+              ElementsAre(9, kFakeEos));
+}
+
+TEST_F(GatewayAnswerTest, TokenizeAndDetokenizeAreInverse) {
+  const auto on = Route("/tokenize", "{\"prompt\":\"hi\"}");
+  EXPECT_EQ(DumpJson(on->Body()["tokens"]), "[256,104,105]");
+  EXPECT_EQ(on->Body()["count"], 3);
+  EXPECT_EQ(on->Body()["max_model_len"], 4096);
+  const auto bare =
+      Route("/tokenize", "{\"prompt\":\"hi\",\"add_special_tokens\":false}");
+  EXPECT_EQ(bare->Body()["count"], 2);
+  const auto chat = Route(
+      "/tokenize", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}");
+  EXPECT_EQ(chat->Body()["count"], 6);
+  EXPECT_EQ(Route("/detokenize", "{\"tokens\":[104,105]}")->Body()["prompt"],
+            "hi");
+}
+
+TEST_F(GatewayAnswerTest, ModelsAreListedWithTheirRoot) {
+  const Json model = Get("/v1/models")->Body()["data"][0];
+  EXPECT_EQ(model["id"], "fake");
+  EXPECT_EQ(model["root"], "somewhere/fake");
+  EXPECT_EQ(model["max_model_len"], 4096);
+  EXPECT_EQ(Get("/v1/models/fake")->Body()["id"], "fake");
+  EXPECT_EQ(Get("/v1/models/other")->responses[0].status, 404);
+  EXPECT_EQ(Get("/version")->Body()["version"], "0.1.0");
+}
+
+TEST_F(GatewayAnswerTest, ReadinessNamesTheStagesThatAreNot) {
+  EXPECT_EQ(Get("/livez")->responses[0].status, 200);
+  EXPECT_EQ(Get("/readyz")->responses[0].status, 200);
+  readiness_ = {false,
+                "pipeline down",
+                {{"stage 0", true, ""}, {"stage 1", false, "silent"}},
+                2};
+  const auto on = Get("/readyz");
+  EXPECT_EQ(on->responses[0].status, 503);
+  EXPECT_EQ(DumpJson(on->Body()["not_ready"]),
+            "[{\"name\":\"stage 1\",\"why\":\"silent\"}]");
+  EXPECT_EQ(Get("/health")->responses[0].status, 503);
+  EXPECT_EQ(Get("/livez")->responses[0].status, 200);
+}
+
+TEST_F(GatewayAnswerTest, OtherPathsAndMethodsGetErrorObjects) {
+  const auto missing = Get("/v1/nothing");
+  EXPECT_EQ(missing->responses[0].status, 404);
+  EXPECT_EQ(missing->Body()["error"]["type"], "invalid_request_error");
+  const auto wrong = Get("/v1/chat/completions");
+  EXPECT_EQ(wrong->responses[0].status, 405);
+  EXPECT_EQ(wrong->responses[0].headers[0],
+            (std::pair<std::string, std::string>("Allow", "POST, OPTIONS")));
+  EXPECT_EQ(Get("/v1/models", "OPTIONS")->responses[0].status, 204);
+  EXPECT_EQ(Get("/v1/models", "HEAD")->responses[0].status, 200);
+  EXPECT_EQ(Get("/v1/models", "DELETE")->responses[0].status, 405);
+}
+
+TEST_F(GatewayAnswerTest, MetricsSpeakVllmsNames) {
+  const auto on = Chat("");
+  generator_.Text(0, "abc");
+  generator_.End(0, FinishReason::kLength);
+  metrics_.Attach({[] { return EngineStats{}; }, [] { return true; }, {}, {}});
+  const std::string text = Get("/metrics")->responses[0].body;
+  for (const char* name :
+       {"vllm:num_requests_running", "vllm:num_requests_waiting",
+        "vllm:kv_cache_usage_perc", "vllm:cache_config_info",
+        "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
+        "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total",
+        "vllm:num_preemptions_total", "vllm:request_queue_time_seconds_count",
+        "vllm:request_prefill_time_seconds_count",
+        "vllm:request_decode_time_seconds_count", "sluice_gateway_ready",
+        "sluice_build_info"}) {
+    EXPECT_THAT(text, HasSubstr(name));
+  }
+  const std::string labels = "{engine=\"0\",model_name=\"fake\"} ";
+  EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_count" +
+                              labels + "1\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:inter_token_latency_seconds_count" +
+                              labels + "2\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:e2e_request_latency_seconds_count" +
+                              labels + "1\n"));
+}
+
+TEST_F(GatewayAnswerTest, VllmsNamesCanBeTurnedOff) {
+  GatewayMetricsOptions options;
+  options.model_name = "fake";
+  options.vllm_names = false;
+  const GatewayMetrics metrics(options);
+  EXPECT_THAT(metrics.Text(), ::testing::Not(HasSubstr("vllm:")));
+}
+
+TEST_F(GatewayAnswerTest, LogitsComeAsRows) {
+  const auto on = Route("/debug/logits", "{\"prompt\":[1,2]}");
+  EXPECT_TRUE(generator_.request(0).sampling.return_logits);
+  EXPECT_EQ(generator_.request(0).max_tokens, 0);
+  TokenEvent event;
+  event.logits.assign(2 * kFakeVocab, 0.1f);
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  const Json body = on->Body();
+  EXPECT_EQ(DumpJson(body["ids"]), "[1,2]");
+  ASSERT_EQ(body["logits"].size(), 2u);
+  EXPECT_EQ(body["logits"][1].size(), size_t{kFakeVocab});
+  EXPECT_EQ(DumpJson(body["logits"][1][5]), "0.1");
+  EXPECT_EQ(Route("/debug/logits", "{\"prompt\":[999]}")->responses[0].status,
+            400);
+}
+
+TEST_F(GatewayAnswerTest, LogitsComeAsBytesIfAskedFor) {
+  const auto on = Post("/debug/logits", "{\"prompt\":\"hi\"}");
+  on->request().headers = {{"accept", "application/octet-stream"}};
+  router_.Route(on);
+  TokenEvent event;
+  event.logits.assign(3 * kFakeVocab, 0.5f);
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_EQ(on->responses[0].content_type, "application/octet-stream");
+  EXPECT_EQ(on->responses[0].body.size(), 3 * kFakeVocab * sizeof(float));
+}
+
+}  // namespace
+}  // namespace sluice::gateway

@@ -1,0 +1,470 @@
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/handlers.h"
+#include "services/gateway/http/http_server.h"
+#include "services/gateway/http/router.h"
+#include "services/gateway/openai/error.h"
+#include "tests/services/gateway/fakes.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// A raw client socket; every wait is bounded.
+class Client {
+ public:
+  explicit Client(int port, int receive_buffer = 0)
+      : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    if (receive_buffer > 0) {
+      ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer,
+                   sizeof(receive_buffer));
+    }
+    const timeval wait{10, 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+    ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(
+        ::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+        0);
+  }
+  ~Client() { Close(); }
+
+  void Close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+  // False if the server took no more.
+  bool Send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return true;
+  }
+
+  // One recv; empty at the end.
+  std::string Receive() {
+    char buffer[65536];
+    const ssize_t n = ::recv(fd_, buffer, sizeof(buffer), 0);
+    return n <= 0 ? "" : std::string(buffer, static_cast<size_t>(n));
+  }
+
+  // Until `end` was seen, or the connection ended.
+  std::string ReceiveUntil(std::string_view end) {
+    while (received_.find(end) == std::string::npos) {
+      const std::string more = Receive();
+      if (more.empty()) return std::exchange(received_, "");
+      received_ += more;
+    }
+    const size_t cut = received_.find(end) + end.size();
+    std::string out = received_.substr(0, cut);
+    received_.erase(0, cut);
+    return out;
+  }
+
+  // One answer with a Content-Length.
+  std::string ReceiveAnswer() {
+    std::string head = ReceiveUntil("\r\n\r\n");
+    const size_t at = head.find("Content-Length: ");
+    if (at == std::string::npos) return head;
+    const size_t length = std::stoul(head.substr(at + 16));
+    while (received_.size() < length) {
+      const std::string more = Receive();
+      if (more.empty()) break;
+      received_ += more;
+    }
+    std::string answer = head + received_.substr(0, length);
+    received_.erase(0, length);
+    return answer;
+  }
+
+  std::string ReceiveAll() { return ReceiveUntil(std::string(1, '\0') + "no"); }
+
+ private:
+  int fd_;
+  std::string received_;
+};
+
+std::string PostOf(std::string_view path, std::string_view body,
+                   std::string_view headers = "") {
+  return Cat("POST ", path,
+             " HTTP/1.1\r\nHost: x\r\nContent-Length: ", body.size(), "\r\n",
+             headers, "\r\n", body);
+}
+
+std::string ChatOf(std::string_view fields) {
+  return PostOf("/v1/chat/completions",
+                Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
+                    fields.empty() ? "" : ",", fields, "}"));
+}
+
+// The server over real sockets, with the scripted generator behind it.
+class GatewayHttpTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Start({}); }
+  void TearDown() override {
+    // As GatewayServer::Stop: whoever makes tokens ends first.
+    for (size_t i = 0; i < generator_.submitted(); ++i) {
+      generator_.End(i, FinishReason::kCancelled);
+    }
+    server_.reset();
+  }
+
+  void Start(const HttpLimits& limits) {
+    const HandlerContext context{model_, generator_, metrics_, nullptr,
+                                 [] { return GatewayReadiness{true}; }};
+    Router router;
+    AddChatHandler(router, context);
+    AddCompletionsHandler(router, context);
+    AddTokenizeHandlers(router, context);
+    AddHealthHandlers(router, context);
+    AddModelHandlers(router, context);
+    HttpServerOptions options;
+    options.listen = "127.0.0.1:0";
+    options.limits = limits;
+    options.handler = [router](std::shared_ptr<Exchange> exchange) {
+      router.Route(std::move(exchange));
+    };
+    options.error_response = [](int status, std::string_view reason) {
+      return ErrorResponse({status, std::string(reason),
+                            "invalid_request_error", std::nullopt,
+                            std::nullopt});
+    };
+    auto server = HttpServer::Start(std::move(options));
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = std::move(*server);
+  }
+
+  int port() const { return server_->port(); }
+
+  const ServedModel model_ = FakeModel(1 << 20);
+  FakeGenerator generator_;
+  GatewayMetrics metrics_{{"fake"}};
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(GatewayHttpTest, AnswersAndKeepsTheConnection) {
+  Client client(port());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(client.Send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"));
+    const std::string answer = client.ReceiveAnswer();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+    EXPECT_THAT(answer, HasSubstr("Connection: keep-alive\r\n"));
+    EXPECT_THAT(answer, EndsWith("\r\n\r\nok\n"));
+  }
+}
+
+TEST_F(GatewayHttpTest, PipelinedRequestsAreAnsweredInOrder) {
+  Client client(port());
+  std::string requests;
+  for (int i = 0; i < 20; ++i) {
+    requests += PostOf(
+        "/tokenize", Cat("{\"prompt\":\"", std::string(size_t(i), 'x'), "\"}"));
+  }
+  ASSERT_TRUE(client.Send(requests));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(client.ReceiveAnswer(), HasSubstr(Cat("\"count\":", i + 1)));
+  }
+}
+
+TEST_F(GatewayHttpTest, ARequestBehindAStreamWaitsForItsEnd) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true") +
+                          "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  generator_.Text(0, "ab");
+  generator_.End(0, FinishReason::kStop);
+  EXPECT_THAT(client.ReceiveUntil("0\r\n\r\n"), HasSubstr("[DONE]"));
+  EXPECT_THAT(client.ReceiveAnswer(), EndsWith("ok\n"));
+}
+
+TEST_F(GatewayHttpTest, EachEventIsOneChunkOfItsOwn) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"max_tokens\":3")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  generator_.Text(0, "a");
+  const std::string head = client.ReceiveUntil("\r\n\r\n");
+  EXPECT_THAT(head, HasSubstr("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(head,
+              HasSubstr("Content-Type: text/event-stream; charset=utf-8\r\n"));
+  EXPECT_THAT(head, HasSubstr("Transfer-Encoding: chunked\r\n"));
+  EXPECT_THAT(head, Not(HasSubstr("Content-Length")));
+  generator_.End(0, FinishReason::kLength);
+  for (const char* end : {"data: {", "data: {", "data: [DONE]"}) {
+    const size_t size = std::stoul(client.ReceiveUntil("\r\n"), nullptr, 16);
+    const std::string chunk = client.ReceiveUntil("\n\n\r\n");
+    EXPECT_EQ(chunk.size(), size + 2);
+    EXPECT_THAT(chunk, StartsWith(end));
+  }
+  EXPECT_EQ(client.ReceiveUntil("\r\n\r\n"), "0\r\n\r\n");
+}
+
+TEST_F(GatewayHttpTest, TheRequestIdComesBack) {
+  Client client(port());
+  client.Send("GET /livez HTTP/1.1\r\nX-Request-ID: abc-1\r\n\r\n");
+  EXPECT_THAT(client.ReceiveAnswer(), HasSubstr("X-Request-Id: abc-1\r\n"));
+}
+
+TEST_F(GatewayHttpTest, AClientThatLeavesAStreamCancelsIt) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  generator_.Text(0, "a");
+  client.ReceiveUntil("\n\n");
+  client.Close();
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+}
+
+TEST_F(GatewayHttpTest, AClientThatLeavesWhileWaitingCancelsToo) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  client.Close();
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+}
+
+TEST_F(GatewayHttpTest, ASlowReaderIsCutOffInTheEnd) {
+  HttpLimits limits;
+  limits.backlog_bytes = 64 << 10;
+  server_.reset();
+  Start(limits);
+  Client client(port(), /*receive_buffer=*/4096);
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"ignore_eos\":true")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  // Far more than the sockets' buffers and the backlog hold.
+  const std::string text(20000, 'x');
+  for (int i = 0; i < 20 && server_->stats().slow_readers == 0; ++i) {
+    generator_.Text(0, text);
+  }
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_EQ(server_->stats().slow_readers, 1);
+}
+
+TEST_F(GatewayHttpTest, AHundredMegabytesAreRefusedUnread) {
+  Client client(port());
+  ASSERT_TRUE(
+      client.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+                  "Content-Length: 104857600\r\n\r\n"));
+  const std::string block(1 << 20, 'x');
+  for (int i = 0; i < 100; ++i) {
+    if (!client.Send(block)) break;
+  }
+  const std::string answer = client.ReceiveAnswer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(answer, HasSubstr("8388608 bytes"));
+  EXPECT_THAT(answer, HasSubstr("\"error\""));
+}
+
+TEST_F(GatewayHttpTest, AnEndlessChunkedBodyIsRefused) {
+  Client client(port());
+  ASSERT_TRUE(
+      client.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+                  "Transfer-Encoding: chunked\r\n\r\n"));
+  const std::string block = "100000\r\n" + std::string(1 << 20, 'x') + "\r\n";
+  for (int i = 0; i < 12; ++i) {
+    if (!client.Send(block)) break;
+  }
+  EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 413 "));
+}
+
+TEST_F(GatewayHttpTest, ChunkedBodiesAreRead) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(
+      "POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+      "\r\n5\r\n{\"pro\r\nb\r\nmpt\":\"abc\"}\r\n0\r\n\r\n"));
+  EXPECT_THAT(client.ReceiveAnswer(), HasSubstr("\"count\":4"));
+}
+
+TEST_F(GatewayHttpTest, ContinueIsSaidBeforeTheBody) {
+  Client client(port());
+  const std::string body = "{\"prompt\":\"abc\"}";
+  ASSERT_TRUE(client.Send(
+      Cat("POST /tokenize HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+          "Content-Length: ",
+          body.size(), "\r\n\r\n")));
+  EXPECT_EQ(client.ReceiveUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  ASSERT_TRUE(client.Send(body));
+  EXPECT_THAT(client.ReceiveAnswer(), HasSubstr("\"count\":4"));
+}
+
+TEST_F(GatewayHttpTest, ContinueIsNotSaidToABodyThatIsTooLarge) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(
+      "POST /tokenize HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+      "Content-Length: 99999999\r\n\r\n"));
+  EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 413 "));
+}
+
+TEST_F(GatewayHttpTest, MalformedHttpIsRefusedAndClosed) {
+  for (const char* bytes : {"NOT HTTP AT ALL\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
+                            "GET /livez HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+                            "POST /tokenize HTTP/1.1\r\nContent-Length: 2\r\n"
+                            "Transfer-Encoding: chunked\r\n\r\n{}"}) {
+    SCOPED_TRACE(bytes);
+    Client client(port());
+    ASSERT_TRUE(client.Send(bytes));
+    const std::string answer = client.ReceiveAll();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 "));
+    EXPECT_THAT(answer, HasSubstr("Connection: close"));
+  }
+}
+
+TEST_F(GatewayHttpTest, ALongHeaderIsRefused) {
+  Client client(port());
+  client.Send(Cat("GET /livez HTTP/1.1\r\nX-Long: ", std::string(20000, 'a'),
+                  "\r\n\r\n"));
+  EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 431 "));
+}
+
+TEST_F(GatewayHttpTest, ASlowHeaderIsGivenUp) {
+  HttpLimits limits;
+  limits.header_time = std::chrono::milliseconds(50);
+  server_.reset();
+  Start(limits);
+  Client client(port());
+  ASSERT_TRUE(client.Send("GET /livez HTTP/1.1\r\nX-A: "));
+  EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 408 "));
+}
+
+TEST_F(GatewayHttpTest, ASlowBodyIsGivenUp) {
+  HttpLimits limits;
+  limits.body_time = std::chrono::milliseconds(50);
+  server_.reset();
+  Start(limits);
+  Client client(port());
+  ASSERT_TRUE(
+      client.Send("POST /tokenize HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"));
+  EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 408 "));
+}
+
+TEST_F(GatewayHttpTest, BadBodiesAreRefusedWithoutHarm) {
+  std::string deep = "{\"prompt\":";
+  for (int i = 0; i < 200000; ++i) deep += "[";
+  for (const std::string& body :
+       {deep, std::string("{\"prompt\":\"\xff\xfe\"}"),
+        std::string("{\"prompt\":\"a\",\"max_tokens\":-5}"),
+        std::string("{\"prompt\":\"a\",\"temperature\":NaN}"),
+        std::string("not json")}) {
+    Client client(port());
+    ASSERT_TRUE(client.Send(PostOf("/v1/completions", body)));
+    const std::string answer = client.ReceiveAnswer();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 "));
+    EXPECT_THAT(answer, HasSubstr("\"type\":\"invalid_request_error\""));
+    // The connection is still good.
+    client.Send("GET /livez HTTP/1.1\r\n\r\n");
+    EXPECT_THAT(client.ReceiveAnswer(), EndsWith("ok\n"));
+  }
+}
+
+TEST_F(GatewayHttpTest, HeadHasTheLengthAndNoBody) {
+  Client client(port());
+  client.Send(
+      "HEAD /v1/models HTTP/1.1\r\n\r\nGET /livez HTTP/1.1\r\n"
+      "Connection: close\r\n\r\n");
+  const std::string all = client.ReceiveAll();
+  EXPECT_THAT(all, Not(HasSubstr("\"object\"")));
+  EXPECT_THAT(all, EndsWith("ok\n"));
+}
+
+TEST_F(GatewayHttpTest, Http10GetsNoChunksAndAnEnd) {
+  Client client(port());
+  const std::string body =
+      "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],"
+      "\"stream\":true}";
+  client.Send(Cat("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: ",
+                  body.size(), "\r\n\r\n", body));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  generator_.Text(0, "a");
+  generator_.End(0, FinishReason::kStop);
+  const std::string all = client.ReceiveAll();
+  EXPECT_THAT(all, Not(HasSubstr("chunked")));
+  EXPECT_THAT(all, EndsWith("data: [DONE]\n\n"));
+}
+
+TEST_F(GatewayHttpTest, TooManyConnectionsAreToldSo) {
+  HttpLimits limits;
+  limits.connections = 2;
+  server_.reset();
+  Start(limits);
+  Client first(port());
+  Client second(port());
+  first.Send("GET /livez HTTP/1.1\r\n\r\n");
+  second.Send("GET /livez HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(first.ReceiveAnswer(), EndsWith("ok\n"));
+  EXPECT_THAT(second.ReceiveAnswer(), EndsWith("ok\n"));
+  Client third(port());
+  const std::string answer = third.ReceiveAnswer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(answer, EndsWith("}  "));
+}
+
+TEST_F(GatewayHttpTest, DrainingFinishesStreamsAndClosesIdleConnections) {
+  Client idle(port());
+  idle.Send("GET /livez HTTP/1.1\r\n\r\n");
+  idle.ReceiveAnswer();
+  Client busy(port());
+  busy.Send(ChatOf("\"stream\":true"));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  generator_.Text(0, "a");
+  busy.ReceiveUntil("\n\n");
+  server_->BeginDrain();
+  EXPECT_EQ(idle.ReceiveAll(), "") << "closed";
+  EXPECT_FALSE(server_->WaitIdle(Clock::now()));
+  generator_.Text(0, "b");
+  generator_.End(0, FinishReason::kStop);
+  EXPECT_THAT(busy.ReceiveAll(), HasSubstr("[DONE]"));
+  EXPECT_TRUE(server_->WaitIdle(Clock::now() + std::chrono::seconds(10)));
+}
+
+TEST_F(GatewayHttpTest, StoppingEndsWhatIsLeft) {
+  Client client(port());
+  client.Send(ChatOf(""));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  server_->Stop();
+  EXPECT_EQ(client.ReceiveAll(), "");
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_EQ(server_->stats().connections, 0);
+}
+
+TEST_F(GatewayHttpTest, ManyClientsAtOnceAllGetTheirOwnAnswer) {
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      Client client(port());
+      for (int i = 0; i < 50; ++i) {
+        const int size = t * 50 + i;
+        client.Send(PostOf(
+            "/tokenize",
+            Cat("{\"prompt\":\"", std::string(size_t(size), 'x'), "\"}")));
+        const std::string expected = Cat("\"count\":", size + 1, ",");
+        if (client.ReceiveAnswer().find(expected) != std::string::npos) {
+          ++right;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 400);
+}
+
+}  // namespace
+}  // namespace sluice::gateway
