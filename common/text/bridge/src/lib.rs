@@ -1,6 +1,7 @@
 //! Tokenizers and chat templates behind the C ABI of bridge.h.
 
 mod added;
+mod bounded;
 mod failure;
 mod pretokenize;
 mod pyjson;
@@ -36,6 +37,9 @@ impl Buffer {
 /// # Safety
 /// `out` is valid for writes.
 unsafe fn answer(out: *mut Buffer, work: impl FnOnce() -> failure::Result<Vec<u8>>) -> i32 {
+    // The default hook prints messages, which may quote what is being encoded.
+    static QUIET: std::sync::Once = std::sync::Once::new();
+    QUIET.call_once(|| std::panic::set_hook(Box::new(|_| {})));
     let (code, bytes) = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(bytes)) => (OK, bytes),
         Ok(Err(failure)) => (failure.code as i32, failure.message.into_bytes()),

@@ -1,15 +1,20 @@
 //! Chat templates: minijinja set up as transformers sets jinja2 up.
 
+use crate::bounded;
 use crate::failure::{Failure, Result};
 use crate::pyjson::{self, Layout};
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use std::cell::{Cell, RefCell};
 use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 /// Instructions that one rendering may take: some hundred per message.
 const FUEL: u64 = 20_000_000;
 const MAX_RECURSION: usize = 100;
+/// Renderings that may be lost before the template is refused.
+const MAX_LOST: usize = 4;
 const MAX_SOURCE_BYTES: usize = 1 << 20;
 const NAME: &str = "chat_template";
 
@@ -19,7 +24,9 @@ thread_local! {
 }
 
 pub struct Template {
-    environment: Environment<'static>,
+    environment: Arc<Environment<'static>>,
+    /// Renderings that passed a bound of time or memory; each left a thread.
+    lost: Arc<AtomicUsize>,
 }
 
 impl Template {
@@ -55,27 +62,43 @@ impl Template {
         environment
             .add_template_owned(NAME, without_generation_tags(source))
             .map_err(|e| Failure::invalid(format!("chat template: {e}")))?;
-        Ok(Self { environment })
+        Ok(Self { environment: Arc::new(environment), lost: Arc::default() })
     }
 
     pub fn render(&self, context: &[u8], now: i64, max_output: usize) -> Result<Vec<u8>> {
+        if self.lost.load(Ordering::Relaxed) >= MAX_LOST {
+            return Err(Failure::exhausted(
+                "the chat template took too much time or memory too often",
+            ));
+        }
         let context: serde_json::Value = serde_json::from_slice(context)
             .map_err(|e| Failure::invalid(format!("template variables: {e}")))?;
-        NOW.set(now);
-        RAISED.set(None);
-        let mut output = Capped { bytes: Vec::new(), limit: max_output, full: false };
-        let template = self
-            .environment
-            .get_template(NAME)
-            .map_err(|e| Failure::invalid(format!("chat template: {e}")))?;
-        let outcome = template.render_captured_to(&context, &mut output).map(|_| ());
-        match outcome {
-            Ok(()) => Ok(output.bytes),
-            Err(_) if output.full => Err(Failure::exhausted(format!(
-                "the chat template writes more than {max_output} bytes"
-            ))),
-            Err(e) => Err(failure_of(e)),
-        }
+        // What the request itself takes is not the template's doing.
+        let context = Value::from_serialize(&context);
+        let environment = self.environment.clone();
+        bounded::run(&self.lost, move || render(&environment, context, now, max_output))
+    }
+}
+
+fn render(
+    environment: &Environment,
+    context: Value,
+    now: i64,
+    max_output: usize,
+) -> Result<Vec<u8>> {
+    NOW.set(now);
+    RAISED.set(None);
+    let mut output = Capped { bytes: Vec::new(), limit: max_output, full: false };
+    let template = environment
+        .get_template(NAME)
+        .map_err(|e| Failure::invalid(format!("chat template: {e}")))?;
+    let outcome = template.render_captured_to(context, &mut output).map(|_| ());
+    match outcome {
+        Ok(()) => Ok(output.bytes),
+        Err(_) if output.full => Err(Failure::exhausted(format!(
+            "the chat template writes more than {max_output} bytes"
+        ))),
+        Err(e) => Err(failure_of(e)),
     }
 }
 

@@ -1,0 +1,193 @@
+#include "common/text/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/testing/shared_data.h"
+#include "tests/text/text_fixtures.h"
+
+namespace sluice::testing {
+namespace {
+
+StatusOr<std::string> RenderSource(const std::string& source,
+                                   const std::string& context = "{}",
+                                   int64_t now = 0) {
+  SLUICE_ASSIGN_OR_RETURN(const auto compiled, JinjaTemplate::Compile(source));
+  return compiled->Render(context, now);
+}
+
+TEST(JinjaTemplateTest, ValuesAreWrittenAsPythonWritesThem) {
+  const std::string context =
+      R"({"t":true,"n":null,"f":1.0,"e":1e20,"i":7,"s":"a'b",)"
+      R"("l":[1,"x",true],"d":{"k":null}})";
+  EXPECT_EQ(
+      *RenderSource("{{ t }} {{ n }} {{ f }} {{ e }} {{ i }} {{ s }}", context),
+      "True None 1.0 1e+20 7 a'b");
+  EXPECT_EQ(*RenderSource("{{ l }} {{ d }}", context),
+            "[1, 'x', True] {'k': None}");
+  EXPECT_EQ(*RenderSource("{{ missing }}|{{ t | string }}", context), "|True");
+}
+
+TEST(JinjaTemplateTest, ToJsonIsJsonDumpsWithoutAsciiEscapes) {
+  const std::string context = R"({"x":{"b":[1,2.5,"<é\"\n>"],"a":{}}})";
+  EXPECT_EQ(*RenderSource("{{ x | tojson }}", context),
+            R"({"b": [1, 2.5, "<é\"\n>"], "a": {}})");
+  EXPECT_EQ(*RenderSource("{{ x | tojson(indent=2) }}", context),
+            "{\n  \"b\": [\n    1,\n    2.5,\n    \"<é\\\"\\n>\"\n  ],\n"
+            "  \"a\": {}\n}");
+  EXPECT_EQ(*RenderSource("{{ x | tojson(ensure_ascii=False, "
+                          "separators=(',', ':'), sort_keys=True) }}",
+                          context),
+            R"({"a":{},"b":[1,2.5,"<é\"\n>"]})");
+}
+
+TEST(JinjaTemplateTest, BlocksAreTrimmedAndLoopsControlled) {
+  EXPECT_EQ(*RenderSource("{% for i in range(9) %}\n"
+                          "  {% if i == 2 %}{% continue %}{% endif %}\n"
+                          "  {%- if i > 4 %}{% break %}{% endif %}\n"
+                          "{{ i }}\n{% endfor %}\n"),
+            "0\n1\n3\n4\n");
+}
+
+TEST(JinjaTemplateTest, GenerationTagsAreTransparent) {
+  EXPECT_EQ(*RenderSource("a{% generation %}b{%- endgeneration -%} c"), "abc");
+}
+
+TEST(JinjaTemplateTest, TheDateIsTheCallers) {
+  EXPECT_EQ(
+      *RenderSource("{{ strftime_now('%d %b %Y %H:%M') }}", "{}", 1751112000),
+      "28 Jun 2025 12:00");
+}
+
+TEST(JinjaTemplateTest, ARaisedExceptionIsItsMessageAlone) {
+  const auto text =
+      RenderSource("{{ raise_exception('Roles must alternate') }}");
+  EXPECT_EQ(text.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(text.status()), "Roles must alternate");
+}
+
+TEST(JinjaTemplateTest, ASyntaxErrorIsFoundWhenCompiling) {
+  const auto compiled = JinjaTemplate::Compile("a\n{% if %}");
+  EXPECT_EQ(compiled.status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(JinjaTemplateTest, EndlessWorkRunsOutOfSteps) {
+  const auto text = RenderSource(
+      "{% for i in range(99999) %}{% for j in range(99999) %}"
+      "{% set x = i * j %}{% endfor %}{% endfor %}");
+  EXPECT_EQ(text.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(Message(text.status()).find("steps"), std::string::npos);
+}
+
+TEST(JinjaTemplateTest, EndlessOutputIsCapped) {
+  const auto text =
+      RenderSource("{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}");
+  EXPECT_EQ(text.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(Message(text.status()).find("bytes"), std::string::npos);
+}
+
+TEST(JinjaTemplateTest, EndlessRecursionIsAnError) {
+  EXPECT_FALSE(
+      RenderSource("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}").ok());
+  std::string nested;
+  for (int i = 0; i < 20000; ++i) nested += "(";
+  EXPECT_FALSE(JinjaTemplate::Compile("{{ " + nested).ok());
+}
+
+TEST(JinjaTemplateTest, DoublingAStringIsBounded) {
+  const auto text = RenderSource(
+      "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(60) %}"
+      "{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s | length }}");
+  EXPECT_EQ(text.status().code(), StatusCode::kResourceExhausted)
+      << text.status();
+}
+
+constexpr char kChatMl[] =
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + "
+    "m['content'] + '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\\n{% endif %}";
+
+Json User(Json content) {
+  return Json::array({{{"role", "user"}, {"content", std::move(content)}}});
+}
+
+TEST(ChatTemplateTest, RendersTextAndIds) {
+  const auto tokenizer = TinyTokenizer();
+  const auto chat = ChatTemplate::Make(kChatMl, *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  RenderOptions options;
+  options.add_generation_prompt = false;
+  EXPECT_EQ(*(*chat)->Render(User("hi"), nullptr, options),
+            "<|im_start|>user\nhi<|im_end|>\n");
+  const Ids ids = *(*chat)->RenderIds(User("hi"), nullptr, options);
+  EXPECT_EQ(ids.front(), 1);
+  EXPECT_EQ(ids[ids.size() - 2], 2);
+}
+
+TEST(ChatTemplateTest, PartsAreJoinedForTemplatesThatTakeStrings) {
+  const auto tokenizer = TinyTokenizer();
+  const auto chat = ChatTemplate::Make(kChatMl, *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  const Json parts = {{{"type", "text"}, {"text", "a"}},
+                      {{"type", "text"}, {"text", "b"}}};
+  EXPECT_NE((*chat)->Render(User(parts), nullptr, {})->find("a\nb"),
+            std::string::npos);
+  const Json image = {{{"type", "image_url"}, {"image_url", "x"}}};
+  const auto refused = (*chat)->Render(User(image), nullptr, {});
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(Message(refused.status()).find("messages[0].content[0]"),
+            std::string::npos);
+}
+
+TEST(ChatTemplateTest, ArgumentsOfToolCallsAreParsed) {
+  const auto tokenizer = TinyTokenizer();
+  const auto chat = ChatTemplate::Make(
+      "{{ messages[0].tool_calls[0].function.arguments.city }}", *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  const auto with = [](const std::string& arguments) {
+    return Json::array(
+        {{{"role", "assistant"},
+          {"content", nullptr},
+          {"tool_calls",
+           {{{"id", "1"},
+             {"type", "function"},
+             {"function", {{"name", "f"}, {"arguments", arguments}}}}}}}});
+  };
+  EXPECT_EQ(*(*chat)->Render(with(R"({"city": "Bern"})"), nullptr, {}), "Bern");
+  EXPECT_TRUE((*chat)->Render(with(""), nullptr, {}).ok());
+  for (const char* bad : {"{", "[1]", "7"}) {
+    const auto text = (*chat)->Render(with(bad), nullptr, {});
+    EXPECT_EQ(text.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(Message(text.status())
+                  .find("messages[0].tool_calls[0].function.arguments"),
+              std::string::npos)
+        << text.status();
+  }
+}
+
+TEST(ChatTemplateTest, RequestsOfTheWrongShapeAreRefused) {
+  const auto tokenizer = TinyTokenizer();
+  const auto chat = ChatTemplate::Make(kChatMl, *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  RenderOptions options;
+  EXPECT_FALSE((*chat)->Render(Json::object(), nullptr, options).ok());
+  EXPECT_FALSE((*chat)->Render(Json::array({1}), nullptr, options).ok());
+  EXPECT_FALSE((*chat)->Render(Json::array({{{"a", 1}}}), nullptr, {}).ok());
+  EXPECT_FALSE((*chat)->Render(User("x"), Json::object({{"a", 1}}), {}).ok());
+  options.kwargs = {{"messages", 1}};
+  const auto text = (*chat)->Render(User("x"), nullptr, options);
+  EXPECT_NE(Message(text.status()).find("chat_template_kwargs: messages"),
+            std::string::npos);
+  options.kwargs = Json::object();
+  options.date = "yesterday";
+  EXPECT_FALSE((*chat)->Render(User("x"), nullptr, options).ok());
+}
+
+TEST(ChatTemplateTest, AModelWithoutATemplateIsNotFound) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const Tokenizer* tokenizer = SharedTokenizer("data/models/stories260K-hf");
+  EXPECT_EQ(ChatTemplate::Load(path, *tokenizer).status().code(),
+            StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace sluice::testing
