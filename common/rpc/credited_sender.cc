@@ -37,16 +37,30 @@ Status CreditedSender::SendFrame(grpc::ByteBuffer frame) {
   return OkStatus();
 }
 
+size_t CreditedSender::waiting() const {
+  MutexLock lock(mutex_);
+  return waiting_.size();
+}
+
 void CreditedSender::OnMessage(grpc::ByteBuffer& message) {
   bool first = false;
+  bool surplus = false;
   {
     MutexLock lock(mutex_);
     first = !ready_;
     ready_ = true;
-    if (!first) ++credits_;
+    surplus = !first && unanswered_ == 0;
+    if (!first && !surplus) {
+      --unanswered_;
+      ++credits_;
+    }
     Advance();
   }
   Pump();
+  if (surplus) {
+    Cancel(InvalidArgument("the peer acknowledged a frame that was not sent"));
+    return;
+  }
   if (first) {
     events_.on_ready();
   } else {
@@ -68,6 +82,7 @@ void CreditedSender::Advance() {
     if (!Enqueue(std::move(waiting_.front()))) return;
     waiting_.pop_front();
     --credits_;
+    ++unanswered_;
   }
 }
 

@@ -32,7 +32,8 @@ struct CreditedSenderEvents {
 
 // The sending end of a stream on which every frame is answered by one ack:
 // acks are credits. Frames go out in the order of Send; those beyond the
-// credits wait here. Any thread.
+// credits wait here. A peer that acks what was not sent is cut off with
+// INVALID_ARGUMENT. Any thread.
 class CreditedSender : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   static std::shared_ptr<CreditedSender> Open(CreditedSenderOptions options,
@@ -43,6 +44,8 @@ class CreditedSender : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
   // RESOURCE_EXHAUSTED if max_waiting frames wait already; UNAVAILABLE after
   // the end.
   Status SendFrame(grpc::ByteBuffer frame);
+  // Frames that wait for a credit.
+  size_t waiting() const;
 
  private:
   void OnMessage(grpc::ByteBuffer& message) override;
@@ -51,9 +54,10 @@ class CreditedSender : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
 
   const size_t max_waiting_;
   const CreditedSenderEvents events_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::deque<grpc::ByteBuffer> waiting_ ABSL_GUARDED_BY(mutex_);
   size_t credits_ ABSL_GUARDED_BY(mutex_);
+  size_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ready_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };

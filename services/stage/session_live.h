@@ -21,6 +21,13 @@ struct StageSession::Live {
   std::shared_ptr<StepsStream> input;
   std::shared_ptr<rpc::CreditedSender> next;
   std::deque<int64_t> sent_ns;  // frames that `next` has not acknowledged
+  // Computed, and not acknowledged to the predecessor: those that wait for
+  // the successor's credit. So a slow stage slows down those before it.
+  struct Unacked {
+    StepId step;
+    StepTiming timing;
+  };
+  std::deque<Unacked> unacked;
   std::shared_ptr<ResultsStream> results;
   std::deque<v1::StepResult> early_results;  // before there was a reader
   uint64_t accepted = 0;                     // steps

@@ -82,15 +82,21 @@ void StageSession::OnNextReady(Epoch epoch) {
 }
 
 void StageSession::OnNextAck(const v1::StepAck& ack) {
-  MutexLock lock(mutex_);
-  if (live_ == nullptr || live_->sent_ns.empty() ||
-      ack.header().epoch() != live_->assignment.epoch.value()) {
-    return;
+  const Epoch epoch(ack.header().epoch());
+  int64_t round_trip = 0;
+  {
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->assignment.epoch != epoch ||
+        live_->sent_ns.empty()) {
+      return;
+    }
+    round_trip = MonotonicNanos() - live_->sent_ns.front();
+    live_->sent_ns.pop_front();
   }
-  const int64_t round_trip = MonotonicNanos() - live_->sent_ns.front();
-  live_->sent_ns.pop_front();
-  if (options_.metrics == nullptr) return;
-  options_.metrics->OnHop(round_trip - ack.compute_ns() - ack.wait_ns());
+  if (options_.metrics != nullptr) {
+    options_.metrics->OnHop(round_trip - ack.compute_ns() - ack.wait_ns());
+  }
+  SendAcks(epoch);
 }
 
 void StageSession::OnNextEnd(Epoch epoch, const Status& status) {
@@ -207,13 +213,11 @@ void StageSession::OnResultsEnd(const ResultsStream* results) {
 void StageSession::OnStep(StepOutput output) {
   if (options_.metrics != nullptr) options_.metrics->OnStep(output);
   const Epoch epoch = output.plan.epoch;
-  const StepId step = output.plan.step_id;
-  std::shared_ptr<StepsStream> input;
+  const Live::Unacked done{output.plan.step_id, output.timing};
   std::shared_ptr<rpc::CreditedSender> next;
   {
     MutexLock lock(mutex_);
     if (live_ == nullptr || live_->assignment.epoch != epoch) return;
-    input = live_->input;
     next = live_->next;
     if (next != nullptr) live_->sent_ns.push_back(MonotonicNanos());
   }
@@ -223,9 +227,26 @@ void StageSession::OnStep(StepOutput output) {
   } else if (next != nullptr) {
     status = SendOn(*next, std::move(output));
   }
-  if (input != nullptr) input->SendAck(step, output.timing);
+  {
+    // Only now, so that the frame counts among those that wait.
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+    live_->unacked.push_back(done);
+  }
+  SendAcks(epoch);
   if (!status.ok()) Fail(epoch, v1::FAILURE_SIDE_SUCCESSOR, status);
   NoteStepDone();
+}
+
+void StageSession::SendAcks(Epoch epoch) {
+  MutexLock lock(mutex_);
+  if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+  const size_t waiting = live_->next == nullptr ? 0 : live_->next->waiting();
+  while (live_->unacked.size() > waiting) {
+    const Live::Unacked step = live_->unacked.front();
+    live_->unacked.pop_front();
+    if (live_->input != nullptr) live_->input->SendAck(step.step, step.timing);
+  }
 }
 
 Status StageSession::SendOn(rpc::CreditedSender& next, StepOutput output) {

@@ -115,6 +115,7 @@ class StageServer::Impl {
           metrics_server_,
           metrics::MetricsServer::Start({options_.metrics_listen, &registry_,
                                          [this] { return Readiness(); }}));
+      LogInfo("metrics on port ", metrics_server_->port());
     }
     loader_ = NamedThread("stage-load", [this] { Load(); });
     return OkStatus();

@@ -106,6 +106,7 @@ class StageSession : public StepOutputSink,
   void OnNextAck(const v1::StepAck& ack);
   void OnNextEnd(Epoch epoch, const Status& status);
   Status SendOn(rpc::CreditedSender& next, StepOutput output);
+  void SendAcks(Epoch epoch);
   void SendResult(v1::StepResult result);
   void AnswerAssign(Epoch epoch, const Status& status);
   void EndEpoch(const Status& why);

@@ -34,6 +34,7 @@ StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
 LocalCluster::~LocalCluster() {
   if (engine_ != nullptr) engine_->Stop();
   if (client_ != nullptr) client_->Stop();
+  if (chained_ != nullptr) chained_->Stop();
   servers_.clear();
 }
 

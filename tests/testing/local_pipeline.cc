@@ -82,7 +82,9 @@ StatusOr<std::unique_ptr<LocalPipeline>> LocalPipeline::Load(
   return pipeline;
 }
 
-LocalPipeline::~LocalPipeline() {
+LocalPipeline::~LocalPipeline() { Stop(); }
+
+void LocalPipeline::Stop() {
   // A loop hands on to the next one, so the first goes first.
   for (const auto& loop : loops_) loop->Stop();
 }

@@ -21,7 +21,7 @@ LayerRange EvenSplit(int32_t num_layers, int32_t index, int32_t parts);
 
 // A whole pipeline in one process, without gRPC: each stage's loop hands its
 // output to the next one's queue. Make it, make the EngineLoop over it, call
-// ConnectTo. Must outlive the engine's last plan: Stop the engine first.
+// ConnectTo. Stop comes before the engine is destroyed.
 class LocalPipeline : public StepExecutor {
  public:
   // Loads `num_stages` stages; `stage` gives all but the layers.
@@ -35,6 +35,8 @@ class LocalPipeline : public StepExecutor {
   // The least of every stage's.
   const PlanLimits& limits() const { return limits_; }
   StageLoopStats stats(int stage) const;
+  // The engine hears nothing more. Idempotent.
+  void Stop();
 
   void Submit(StepPlan plan) override;
 

@@ -1,0 +1,176 @@
+// Both sides of a connection show a certificate that the other checks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "tests/rpc/echo_service.h"
+
+namespace sluice::rpc {
+namespace {
+
+using testing::Bytes;
+using testing::EchoService;
+using testing::Eventually;
+using ::testing::HasSubstr;
+using testing::RecordingStream;
+
+template <auto Free>
+struct Freed {
+  template <typename T>
+  void operator()(T* pointer) const {
+    Free(pointer);
+  }
+};
+using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
+using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
+
+void AddExtension(X509* certificate, X509* issuer, int nid, const char* value) {
+  X509V3_CTX context;
+  X509V3_set_ctx_nodb(&context);
+  X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
+  X509_EXTENSION* extension =
+      X509V3_EXT_conf_nid(nullptr, &context, nid, value);
+  X509_add_ext(certificate, extension, -1);
+  X509_EXTENSION_free(extension);
+}
+
+// A key and its certificate, signed by `issuer` (itself if null).
+struct Identity {
+  Key key{EVP_EC_gen("P-256")};
+  Certificate certificate{X509_new()};
+
+  explicit Identity(const char* name, const Identity* issuer = nullptr) {
+    X509* x = certificate.get();
+    X509_set_version(x, 2);
+    ASN1_INTEGER_set(X509_get_serialNumber(x), issuer == nullptr ? 1 : 2);
+    X509_gmtime_adj(X509_getm_notBefore(x), -60);
+    X509_gmtime_adj(X509_getm_notAfter(x), 3600);
+    X509_set_pubkey(x, key.get());
+    X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC,
+                               reinterpret_cast<const unsigned char*>(name), -1,
+                               -1, 0);
+    const Identity& signer = issuer == nullptr ? *this : *issuer;
+    X509_set_issuer_name(x, X509_get_subject_name(signer.certificate.get()));
+    AddExtension(x, signer.certificate.get(), NID_basic_constraints,
+                 issuer == nullptr ? "critical,CA:TRUE" : "CA:FALSE");
+    AddExtension(x, signer.certificate.get(), NID_subject_alt_name,
+                 "IP:127.0.0.1,DNS:localhost");
+    X509_sign(x, signer.key.get(), EVP_sha256());
+  }
+};
+
+class TlsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::temp_directory_path() / Cat("sluice-tls-", getpid());
+    std::filesystem::create_directories(folder_);
+    const Identity ca("our authority");
+    const Identity other_ca("another authority");
+    Write("ca", ca);
+    Write("other-ca", other_ca);
+    Write("stage", Identity("stage", &ca));
+    Write("gateway", Identity("gateway", &ca));
+    Write("stranger", Identity("stranger", &other_ca));
+  }
+  void TearDown() override {
+    if (server_.server != nullptr) {
+      service_.Drop();
+      server_.server->Shutdown(std::chrono::system_clock::now());
+    }
+    std::filesystem::remove_all(folder_);
+  }
+  std::string Path(const std::string& name) const {
+    return (folder_ / name).string();
+  }
+  void Write(const std::string& name, const Identity& identity) {
+    FILE* cert = fopen(Path(name + ".pem").c_str(), "w");
+    PEM_write_X509(cert, identity.certificate.get());
+    fclose(cert);
+    FILE* key = fopen(Path(name + ".key").c_str(), "w");
+    PEM_write_PrivateKey(key, identity.key.get(), nullptr, nullptr, 0, nullptr,
+                         nullptr);
+    fclose(key);
+  }
+  TransportOptions Options(const std::string& who,
+                           const std::string& ca) const {
+    TransportOptions options;
+    options.tls_cert = Path(who + ".pem");
+    options.tls_key = Path(who + ".key");
+    options.tls_ca = Path(ca + ".pem");
+    return options;
+  }
+  void Serve() {
+    auto server = Listen("127.0.0.1:0", Options("stage", "ca"), &service_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  // The status with which an exchange over `options` ends.
+  Status Exchange(const TransportOptions& options) {
+    auto channel = Connect(server_.address, options);
+    if (!channel.ok()) return channel.status();
+    auto stream = std::make_shared<RecordingStream>(*channel);
+    stream->Open();
+    stream->Send(Bytes("hello"));
+    stream->HalfClose();
+    EXPECT_TRUE(Eventually([&] { return !stream->ends().empty(); }));
+    const Status end = stream->ends()[0];
+    EXPECT_EQ(stream->messages().size(), end.ok() ? 1u : 0u);
+    return end;
+  }
+
+  std::filesystem::path folder_;
+  EchoService service_;
+  ListeningServer server_;
+};
+
+TEST_F(TlsTest, PeersOfOneAuthoritySpeak) {
+  Serve();
+  const Status status = Exchange(Options("gateway", "ca"));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(TlsTest, AClientOfAnotherAuthorityIsRefused) {
+  Serve();
+  EXPECT_EQ(Exchange(Options("stranger", "ca")).code(),
+            StatusCode::kUnavailable);
+  EXPECT_EQ(service_.received(), 0u);
+}
+
+TEST_F(TlsTest, AServerOfAnotherAuthorityIsRefused) {
+  Serve();
+  EXPECT_EQ(Exchange(Options("gateway", "other-ca")).code(),
+            StatusCode::kUnavailable);
+  EXPECT_EQ(service_.received(), 0u);
+}
+
+TEST_F(TlsTest, APlainTextClientIsRefused) {
+  Serve();
+  EXPECT_EQ(Exchange(TransportOptions()).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(service_.received(), 0u);
+}
+
+TEST_F(TlsTest, AMissingFileIsNamed) {
+  TransportOptions options = Options("stage", "ca");
+  options.tls_key = Path("nowhere.key");
+  const Status status = Listen("127.0.0.1:0", options, &service_).status();
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_THAT(Message(status), HasSubstr("nowhere.key"));
+}
+
+TEST_F(TlsTest, FilesThatAreNoCertificatesAreRefused) {
+  TransportOptions options = Options("stage", "ca");
+  options.tls_cert = options.tls_key;
+  EXPECT_EQ(Listen("127.0.0.1:0", options, &service_).status().code(),
+            StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace sluice::rpc
