@@ -1,0 +1,185 @@
+// What one hop between two stages costs, and where the time goes:
+//
+//   write   the plan's head is serialised, the payload is not copied
+//   wire    StartWrite to the receiver's reaction: gRPC, the socket, a wake
+//   read    the frame is taken apart (the one copy) and checked
+//   wake    the receiver's loop thread takes it from its queue
+//
+// Both ends are in this process, over loopback TCP, so that one clock stamps
+// all. Usage: hop_bench [hidden_size] [rounds]
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/concurrency/bounded_queue.h"
+#include "common/rpc/credited_sender.h"
+#include "common/rpc/payload_frame.h"
+#include "common/rpc/server_stream.h"
+#include "common/rpc/transport.h"
+#include "common/wire/stage.h"
+#include "common/wire/types.h"
+#include "sluice/v1/stage.grpc.pb.h"
+
+namespace sluice {
+namespace {
+
+struct Received {
+  StepPlan plan;
+  HiddenStates hidden;
+  int64_t arrived_ns = 0;
+  int64_t queued_ns = 0;
+};
+
+PlanLimits Limits() {
+  PlanLimits limits;
+  limits.max_step_tokens = 8192;
+  limits.max_sequences = 256;
+  limits.max_context = 8192;
+  limits.num_blocks = 1 << 16;
+  limits.vocab_size = 1 << 17;
+  return limits;
+}
+
+class Receiver : public rpc::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  Receiver(int32_t hidden_size, BoundedQueue<Received>* queue)
+      : ServerStream({"Steps"}), hidden_size_(hidden_size), queue_(*queue) {}
+
+ private:
+  void OnMessage(grpc::ByteBuffer& frame) override {
+    Received received;
+    received.arrived_ns = MonotonicNanos();
+    auto split =
+        rpc::SplitPayload(frame, wire::kHiddenStatesField, frame.Length());
+    SLUICE_CHECK(split.ok());
+    auto head = rpc::ParseHead<v1::StepFrame>(split->head);
+    SLUICE_CHECK(head.ok());
+    if (head->has_step()) {
+      auto plan =
+          wire::FromProto(head->step().header(), head->step().plan(), Limits());
+      SLUICE_CHECK(plan.ok());
+      auto hidden = wire::HiddenFromPayload(std::move(split->payload),
+                                            plan->num_tokens(), hidden_size_);
+      SLUICE_CHECK(hidden.ok());
+      received.plan = *std::move(plan);
+      received.hidden = *std::move(hidden);
+      received.queued_ns = MonotonicNanos();
+      SLUICE_CHECK(queue_.Push(std::move(received)).ok());
+    }
+    Send(rpc::JoinPayload(v1::StepAck(), 0, Buffer()));
+  }
+
+  const int32_t hidden_size_;
+  BoundedQueue<Received>& queue_;
+};
+
+class Service
+    : public v1::Stage::WithRawCallbackMethod_Steps<v1::Stage::Service> {
+ public:
+  Service(int32_t hidden_size, BoundedQueue<Received>* queue)
+      : hidden_size_(hidden_size), queue_(queue) {}
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Steps(
+      grpc::CallbackServerContext*) override {
+    auto stream = std::make_shared<Receiver>(hidden_size_, queue_);
+    stream->Open();
+    return stream.get();
+  }
+
+ private:
+  const int32_t hidden_size_;
+  BoundedQueue<Received>* const queue_;
+};
+
+// `tokens` of one sequence: a prefill chunk, or a decode of one.
+StepPlan PlanOf(int32_t tokens, uint64_t step) {
+  StepPlan plan;
+  plan.epoch = Epoch(1);
+  plan.step_id = StepId(step);
+  Chunk chunk;
+  chunk.sequence = SequenceId(1);
+  chunk.tokens.assign(static_cast<size_t>(tokens), 1000);
+  chunk.logits = LogitsWanted::kLast;
+  chunk.samples = true;
+  plan.chunks = {chunk};
+  return plan;
+}
+
+struct Part {
+  const char* name;
+  std::vector<double> micros;
+};
+
+void Print(const char* what, std::vector<double> micros) {
+  std::sort(micros.begin(), micros.end());
+  std::printf("  %-6s p50 %9.1f us   p99 %9.1f us\n", what,
+              micros[micros.size() / 2], micros[micros.size() * 99 / 100]);
+}
+
+void Run(rpc::CreditedSender& sender, BoundedQueue<Received>& queue,
+         int32_t tokens, int32_t hidden_size, int rounds) {
+  Part parts[] = {
+      {"write", {}}, {"wire", {}}, {"read", {}}, {"wake", {}}, {"all", {}}};
+  const int warm_up = rounds / 10;
+  for (int round = -warm_up; round < rounds; ++round) {
+    HiddenStates hidden(tokens, hidden_size);
+    std::fill_n(hidden.values(), int64_t{tokens} * hidden_size, 0.5f);
+    const StepPlan plan =
+        PlanOf(tokens, static_cast<uint64_t>(round + warm_up));
+    const int64_t begin = MonotonicNanos();
+    grpc::ByteBuffer frame =
+        rpc::JoinPayload(wire::StepFrameHead(plan, begin),
+                         wire::kHiddenStatesField, std::move(hidden.data));
+    const int64_t written = MonotonicNanos();
+    SLUICE_CHECK(sender.SendFrame(std::move(frame)).ok());
+    const auto received = queue.Pop();
+    const int64_t end = MonotonicNanos();
+    if (round < 0) continue;
+    const int64_t nanos[] = {written - begin, received->arrived_ns - written,
+                             received->queued_ns - received->arrived_ns,
+                             end - received->queued_ns, end - begin};
+    for (size_t i = 0; i < std::size(parts); ++i) {
+      parts[i].micros.push_back(static_cast<double>(nanos[i]) / 1000);
+    }
+  }
+  std::printf("%d x %d F32, %.0f KB, %d rounds\n", tokens, hidden_size,
+              tokens * hidden_size * 4 / 1024.0, rounds);
+  for (const Part& part : parts) Print(part.name, part.micros);
+}
+
+int Main(int argc, char** argv) {
+  const int32_t hidden_size = argc > 1 ? std::atoi(argv[1]) : 2048;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 2000;
+  if (hidden_size < 1 || rounds < 10) {
+    std::fprintf(stderr, "usage: hop_bench [hidden_size] [rounds >= 10]\n");
+    return 2;
+  }
+  BoundedQueue<Received> queue(64);
+  Service service(hidden_size, &queue);
+  rpc::TransportOptions transport;
+  transport.max_message_bytes = wire::MaxFrameBytes(Limits(), hidden_size);
+  auto server = rpc::Listen("127.0.0.1:0", transport, &service);
+  SLUICE_CHECK(server.ok());
+  auto channel = rpc::Connect(server->address, transport);
+  SLUICE_CHECK(channel.ok());
+  v1::StepFrame hello;
+  hello.mutable_hello();
+  auto sender = rpc::CreditedSender::Open(
+      {*channel, "/sluice.v1.Stage/Steps", rpc::JoinPayload(hello, 0, Buffer()),
+       4, 64},
+      {[] {}, [](const grpc::ByteBuffer&) {}, [](const Status&) {}});
+  Run(*sender, queue, 1, hidden_size, rounds);
+  Run(*sender, queue, 512, hidden_size, std::max(10, rounds / 10));
+  sender->Cancel(Cancelled("done"));
+  server->server->Shutdown(std::chrono::system_clock::now());
+  return 0;
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) { return sluice::Main(argc, argv); }
