@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -17,6 +19,13 @@ namespace {
 
 // A fair bound for F32 against F32 (the goldens' README).
 constexpr float kLogitTolerance = 1e-4f;
+
+// Tokens per chat of SmolLM2; sanitizers are slow.
+#ifdef NDEBUG
+constexpr size_t kSmolLm2Tokens = 64;
+#else
+constexpr size_t kSmolLm2Tokens = 8;
+#endif
 
 SamplingParams Greedy() {
   SamplingParams sampling;
@@ -105,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(StagesAndRanks, Stories260KTest,
                          ::testing::Combine(::testing::Values(1, 2, 3, 5),
                                             ::testing::Values(1, 2, 3, 4)));
 
-TEST(SmolLm2Test, FirstGreedyIdsOfTheGoldenChatsAreTheReferences) {
+TEST(SmolLm2Test, GreedyIdsOfTheGoldenChatsAreTheReferences) {
   SLUICE_REQUIRE_SMOLLM2(path);
   SLUICE_REQUIRE_SHARED(expected, "golden/smollm2-135m-instruct.json");
   const auto golden = ParseJson(ReadFileOrDie(expected));
@@ -114,20 +123,26 @@ TEST(SmolLm2Test, FirstGreedyIdsOfTheGoldenChatsAreTheReferences) {
   ASSERT_NE(pipeline, nullptr);
   std::vector<Ask> asks;
   for (const Json& prompt : golden->at("prompts")) {
-    asks.push_back(
-        {prompt.at("prompt_ids").get<std::vector<TokenId>>(), Greedy(), 8});
+    asks.push_back({prompt.at("prompt_ids").get<std::vector<TokenId>>(),
+                    Greedy(),
+                    static_cast<int32_t>(std::min(
+                        kSmolLm2Tokens, prompt.at("greedy_ids").size()))});
     asks.back().sampling.logprobs = 0;
   }
-  const auto answers = pipeline->Generate(asks, {64, 4});
+  const auto answers = pipeline->Generate(asks, {64, 10});
   for (size_t i = 0; i < asks.size(); ++i) {
     const Json& prompt = golden->at("prompts")[i];
     ASSERT_TRUE(answers[i].status.ok()) << answers[i].status;
     for (size_t t = 0; t < answers[i].tokens.size(); ++t) {
-      // Where two tokens are this close, other roundings may part.
-      if (prompt.at("gaps")[t].get<float>() < 0.01f) break;
       const TokenResult& token = answers[i].tokens[t];
-      ASSERT_EQ(token.token, prompt.at("greedy_ids")[t].get<TokenId>())
-          << "chat " << i << " token " << t;
+      const auto expected_id = prompt.at("greedy_ids")[t].get<TokenId>();
+      // Where two tokens are this close, other roundings may part.
+      if (prompt.at("gaps")[t].get<float>() < 0.01f &&
+          token.token != expected_id) {
+        std::cout << "chat " << i << " parts at token " << t << "\n";
+        break;
+      }
+      ASSERT_EQ(token.token, expected_id) << "chat " << i << " token " << t;
       EXPECT_NEAR(token.logprob->logprob, prompt.at("logprobs")[t].get<float>(),
                   1e-3f);
     }
