@@ -57,7 +57,6 @@ inline constexpr Name kVllmRequestPromptTokens = "vllm:request_prompt_tokens";
 inline constexpr Name kVllmRequestGenerationTokens =
     "vllm:request_generation_tokens";
 inline constexpr Name kVllmRequestMaxTokens = "vllm:request_params_max_tokens";
-inline constexpr Name kVllmRequestN = "vllm:request_params_n";
 
 // Gateway, HTTP: handler, method, status ("2xx"). ----------------------------
 inline constexpr Name kHttpRequests = "http_requests_total";
@@ -65,8 +64,6 @@ inline constexpr Name kHttpDuration =
     "http_request_duration_seconds";  // handler method
 
 // Gateway, our own -----------------------------------------------------------
-inline constexpr Name kGatewayRequests =
-    "sluice_gateway_requests_total";  // endpoint status_class error_type
 inline constexpr Name kGatewayInflight = "sluice_gateway_inflight_requests";
 inline constexpr Name kGatewayQueueDepth = "sluice_gateway_queue_depth";
 inline constexpr Name kGatewayRejections =
@@ -79,8 +76,6 @@ inline constexpr Name kGatewayTokenizeSeconds =
     "sluice_gateway_tokenize_seconds";
 inline constexpr Name kGatewayReady = "sluice_gateway_ready";
 inline constexpr Name kGatewayEpoch = "sluice_gateway_epoch";
-inline constexpr Name kGatewayReplays =
-    "sluice_gateway_replays_total";  // reason
 inline constexpr Name kGatewaySteps = "sluice_gateway_steps_total";
 inline constexpr Name kGatewayStepSeconds =
     "sluice_gateway_step_seconds_total";  // submit to result, summed

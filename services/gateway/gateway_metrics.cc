@@ -117,10 +117,10 @@ void GatewayMetrics::AddEngineSeries() {
       names::kGatewayStepSeconds, "Submit to result, summed over steps");
   const Counter computed = registry_.AddCounter(
       names::kGatewayComputedTokens, "Tokens computed, recompute included");
-  const Gauge most_plans = registry_.AddGauge(
-      names::kGatewayPlansInFlightMax, "Most plans in flight so far");
-  const Counter shared = registry_.AddCounter(
-      names::kGatewaySharedSteps, "Steps with several sequences");
+  const Gauge most_plans = registry_.AddGauge(names::kGatewayPlansInFlightMax,
+                                              "Most plans in flight so far");
+  const Counter shared = registry_.AddCounter(names::kGatewaySharedSteps,
+                                              "Steps with several sequences");
   const Counter splits = registry_.AddCounter(
       names::kGatewaySplitPrefills, "Prompts computed in several chunks");
   registry_.OnScrape([=, this] {

@@ -79,7 +79,7 @@ class GatewayServer::Impl {
     GatewayReadiness readiness;
     readiness.ready = status.ready;
     readiness.why = status.message;
-    readiness.epoch = static_cast<double>(status.epoch.value());
+    readiness.epoch = status.epoch.value();
     for (size_t i = 0; i < status.stages.size(); ++i) {
       readiness.parts.push_back(PartOf(status.stages[i], i));
     }

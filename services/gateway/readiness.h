@@ -1,6 +1,7 @@
 #ifndef SLUICE_SERVICES_GATEWAY_READINESS_H_
 #define SLUICE_SERVICES_GATEWAY_READINESS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct GatewayReadiness {
   bool ready = false;
   std::string why;  // empty if ready
   std::vector<PartReadiness> parts;
-  double epoch = 0;
+  uint64_t epoch = 0;  // of the pipeline that is up, or being assigned
 };
 
 // {"ready", "why", "not_ready": [{"name", "why"}], "epoch"}.

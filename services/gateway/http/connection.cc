@@ -13,6 +13,7 @@
 #include <cctype>
 #include <utility>
 
+#include "common/base/cat.h"
 #include "services/gateway/http/connection_exchange.h"
 
 // g++ 12 destroys temporaries inside co_await expressions twice. Here every
@@ -74,6 +75,8 @@ HttpRequest ToHttpRequest(http::request<http::string_body>&& message) {
 
 }  // namespace
 
+struct Connection::Parser : http::request_parser<http::string_body> {};
+
 Connection::Connection(net::ip::tcp::socket socket,
                        const ConnectionContext& context)
     : context_(context),
@@ -119,6 +122,11 @@ Connection::Nothing Connection::WaitForSignal() {
 
 void Connection::Refuse(int status, std::string_view reason) {
   refusal_ = context_.options.error_response(status, reason);
+}
+
+void Connection::RefuseLargeBody() {
+  Refuse(413, Cat("The body is larger than ",
+                  context_.options.limits.body_bytes, " bytes"));
 }
 
 Connection::Nothing Connection::Run() {
@@ -182,57 +190,62 @@ boost::asio::awaitable<bool> Connection::AnswerExpectation(
   co_return !error;
 }
 
-boost::asio::awaitable<std::optional<HttpRequest>> Connection::ReadRequest() {
+boost::asio::awaitable<bool> Connection::ReadHeader(Parser& parser) {
   const HttpLimits& limits = context_.options.limits;
+  parser.header_limit(static_cast<uint32_t>(limits.header_bytes));
+  parser.body_limit(boost::none);  // compared here, for a clear answer
+  error_code error;
+  auto token = Redirect(error);
+  stream_.expires_after(limits.header_time);
+  co_await http::async_read_header(stream_, buffer_, parser, token);
+  if (error) {
+    if (error == http::error::header_limit) {
+      Refuse(431,
+             Cat("The header is longer than ", limits.header_bytes, " bytes"));
+    } else if (IsMalformed(error)) {
+      Refuse(400, "The request is not valid HTTP/1.1");
+    }
+    co_return false;
+  }
+  const auto length = parser.content_length();
+  if (length.has_value() && *length > limits.body_bytes) {
+    RefuseLargeBody();
+    co_return false;
+  }
+  parser.body_limit(limits.body_bytes);
+  co_return true;
+}
+
+boost::asio::awaitable<bool> Connection::ReadBody(Parser& parser) {
+  stream_.expires_after(context_.options.limits.body_time);
+  const std::string expect(View(parser.get()[http::field::expect]));
+  auto expecting = AnswerExpectation(expect);
+  const bool go_on = co_await std::move(expecting);
+  if (!go_on) co_return false;
+  if (parser.is_done()) co_return true;
+  error_code error;
+  auto token = Redirect(error);
+  co_await http::async_read(stream_, buffer_, parser, token);
+  if (error == http::error::body_limit) {
+    RefuseLargeBody();
+  } else if (IsMalformed(error)) {
+    Refuse(400, "The body is not valid HTTP/1.1");
+  }
+  co_return !error;
+}
+
+boost::asio::awaitable<std::optional<HttpRequest>> Connection::ReadRequest() {
   auto first = AwaitFirstByte();
   const bool begun = co_await std::move(first);
   if (!begun) co_return std::nullopt;
   const TimePoint arrival = Clock::now();
-
-  http::request_parser<http::string_body> parser;
-  parser.header_limit(static_cast<uint32_t>(limits.header_bytes));
-  parser.body_limit(boost::none);  // compared below, for a clear answer
-  error_code error;
-  auto header_token = Redirect(error);
-  stream_.expires_after(limits.header_time);
-  co_await http::async_read_header(stream_, buffer_, parser, header_token);
-  if (error) {
-    if (error == http::error::header_limit) {
-      Refuse(431, "The header is longer than 16384 bytes");
-    } else if (error == beast::error::timeout) {
-      Refuse(408, "The header did not arrive in time");
-    } else if (IsMalformed(error)) {
-      Refuse(400, "The request is not valid HTTP/1.1");
-    }
-    co_return std::nullopt;
-  }
-  const auto length = parser.content_length();
-  const std::string too_large =
-      "The body is larger than " + std::to_string(limits.body_bytes) + " bytes";
-  if (length.has_value() && *length > limits.body_bytes) {
-    Refuse(413, too_large);
-    co_return std::nullopt;
-  }
-  parser.body_limit(limits.body_bytes);
-  stream_.expires_after(limits.body_time);
-  const std::string expect(View(parser.get()[http::field::expect]));
-  auto expecting = AnswerExpectation(expect);
-  const bool go_on = co_await std::move(expecting);
-  if (!go_on) co_return std::nullopt;
-  auto body_token = Redirect(error);
-  if (!parser.is_done()) {
-    co_await http::async_read(stream_, buffer_, parser, body_token);
-  }
-  if (error) {
-    if (error == http::error::body_limit) {
-      Refuse(413, too_large);
-    } else if (error == beast::error::timeout) {
-      Refuse(408, "The body did not arrive in time");
-    } else if (IsMalformed(error)) {
-      Refuse(400, "The body is not valid HTTP/1.1");
-    }
-    co_return std::nullopt;
-  }
+  Parser parser;
+  auto header = ReadHeader(parser);
+  const bool header_read = co_await std::move(header);
+  if (!header_read) co_return std::nullopt;
+  auto body = ReadBody(parser);
+  const bool body_read = co_await std::move(body);
+  if (!body_read) co_return std::nullopt;
   const AnswerFraming framing{
       parser.get().version() == 10,
       parser.get().method() == http::verb::head,

@@ -42,11 +42,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   friend class ConnectionExchange;
   using Nothing = boost::asio::awaitable<void>;
 
+  struct Parser;  // Beast's
+
   Nothing Run();
   // A request, or nothing when the connection is to be closed. Then
   // `refusal_` may hold the answer to what was wrong.
   boost::asio::awaitable<std::optional<HttpRequest>> ReadRequest();
   boost::asio::awaitable<bool> AwaitFirstByte();
+  boost::asio::awaitable<bool> ReadHeader(Parser& parser);
+  boost::asio::awaitable<bool> ReadBody(Parser& parser);
   boost::asio::awaitable<bool> AnswerExpectation(std::string_view expect);
   Nothing Watch(std::shared_ptr<ConnectionExchange> exchange);
   Nothing WriteAnswer(std::shared_ptr<ConnectionExchange> exchange);
@@ -56,6 +60,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Nothing WaitForSignal();
   void Signal();
   void Refuse(int status, std::string_view reason);
+  void RefuseLargeBody();
 
   const ConnectionContext context_;
   boost::beast::tcp_stream stream_;

@@ -20,6 +20,7 @@ struct HttpLimits {
   int connections = 4096;
   // Unsent bytes of one streamed answer before its reader counts as gone.
   size_t backlog_bytes = size_t{1} << 20;
+  // Who takes longer is cut off without an answer.
   Duration header_time = std::chrono::seconds(10);  // whole header
   Duration body_time = std::chrono::seconds(60);    // whole body
   Duration idle_time = std::chrono::seconds(75);    // between requests

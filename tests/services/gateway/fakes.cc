@@ -173,6 +173,13 @@ void FakeGenerator::End(size_t sequence, FinishReason reason) {
   End(sequence, std::move(event));
 }
 
+void FakeGenerator::Forget() {
+  MutexLock lock(mutex_);
+  requests_.clear();
+  sinks_.clear();
+  cancelled_.clear();
+}
+
 size_t FakeGenerator::submitted() const {
   MutexLock lock(mutex_);
   return requests_.size();

@@ -73,6 +73,9 @@ class FakeGenerator : public Generator {
   void End(size_t sequence, FinalEvent event);
   void End(size_t sequence, FinishReason reason);
 
+  // Drops the records of ended sequences, all of them.
+  void Forget();
+
   size_t submitted() const;
   // Waits until `count` sequences were submitted, or cancelled; false after
   // ten seconds.

@@ -341,7 +341,8 @@ TEST_F(GatewayHttpTest, ASlowHeaderIsGivenUp) {
   Start(limits);
   Client client(port());
   ASSERT_TRUE(client.Send("GET /livez HTTP/1.1\r\nX-A: "));
-  EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 408 "));
+  EXPECT_EQ(client.ReceiveAll(), "")
+      << "closed, long before ReceiveAll gives up";
 }
 
 TEST_F(GatewayHttpTest, ASlowBodyIsGivenUp) {
@@ -352,7 +353,8 @@ TEST_F(GatewayHttpTest, ASlowBodyIsGivenUp) {
   Client client(port());
   ASSERT_TRUE(
       client.Send("POST /tokenize HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"));
-  EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 408 "));
+  EXPECT_EQ(client.ReceiveAll(), "")
+      << "closed, long before ReceiveAll gives up";
 }
 
 TEST_F(GatewayHttpTest, BadBodiesAreRefusedWithoutHarm) {

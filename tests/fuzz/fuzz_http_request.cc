@@ -1,0 +1,76 @@
+// Any path and body through router, parsers and answers: one answer always,
+// and every byte of it as clients expect. Input: the path up to the first
+// newline, then the body. Behind it a generator that echoes its prompt.
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/base/check.h"
+#include "common/base/json.h"
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/handlers.h"
+#include "services/gateway/http/router.h"
+#include "tests/services/gateway/fakes.h"
+
+namespace sluice::gateway {
+namespace {
+
+// Everything behind the socket, made once.
+struct Gateway {
+  const ServedModel model = FakeModel();
+  FakeGenerator generator{FakeGenerator::Mode::kEcho};
+  GatewayMetrics metrics{{"fake"}};
+  Router router;
+
+  Gateway() {
+    const HandlerContext context{model, generator, metrics, nullptr,
+                                 [] { return GatewayReadiness{true}; }};
+    AddChatHandler(router, context);
+    AddCompletionsHandler(router, context);
+    AddTokenizeHandlers(router, context);
+    AddModelHandlers(router, context);
+    AddHealthHandlers(router, context);
+  }
+};
+
+void CheckJson(std::string_view text) {
+  JsonLimits limits;
+  limits.max_bytes = size_t{64} << 20;
+  SLUICE_CHECK(ParseJson(text, limits).ok());
+}
+
+void CheckStream(const FakeExchange& exchange) {
+  constexpr std::string_view kData = "data: ";
+  for (const std::string& chunk : exchange.chunks) {
+    SLUICE_CHECK(chunk.starts_with(kData));
+    SLUICE_CHECK(chunk.find("\n\n") == chunk.size() - 2);
+    if (chunk == "data: [DONE]\n\n") continue;
+    CheckJson(std::string_view(chunk).substr(kData.size()));
+  }
+}
+
+void RunOne(std::string_view input) {
+  static auto* gateway = new Gateway;
+  const size_t newline = std::min(input.find('\n'), input.size());
+  const std::string_view body =
+      input.substr(std::min(newline + 1, input.size()));
+  const auto exchange = Post(input.substr(0, newline), std::string(body));
+  gateway->router.Route(exchange);
+  SLUICE_CHECK(exchange->ended);
+  SLUICE_CHECK(exchange->responses.size() == 1);
+  const HttpResponse& response = exchange->responses[0];
+  if (exchange->streaming) {
+    CheckStream(*exchange);
+  } else if (response.content_type == "application/json") {
+    CheckJson(response.body);
+  }
+  gateway->generator.Forget();
+}
+
+}  // namespace
+}  // namespace sluice::gateway
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  sluice::gateway::RunOne({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
