@@ -91,8 +91,8 @@ class BadInputTest(unittest.TestCase):
                 self.refused({"prompt": "a", param: value}, param=param)
 
     def test_odd_prompts_are_refused(self):
-        for prompt in ("", [], [[]], [1, "a"], [[1], "a"], 5, {"a": 1},
-                       [-1], [512], [2 ** 40], [1.5], None):
+        for prompt in ([], [[]], [1, "a"], ["a", 1], 5, {"a": 1}, [-1],
+                       [512], [2 ** 40], [1.5], None):
             with self.subTest(prompt=prompt):
                 self.refused({"prompt": prompt}, param="prompt")
         self.refused({"max_tokens": 1}, param="prompt")

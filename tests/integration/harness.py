@@ -95,6 +95,7 @@ class Cluster:
                        f"{self.up.stdout}{self.up.stderr}\n{self.logs()}")
             self.close()
             raise AssertionError(message)
+        self.url = self.file["url"] if expect == 0 else None
 
     def __enter__(self):
         return self
@@ -120,10 +121,6 @@ class Cluster:
     def file(self):
         return json.loads(
             (pathlib.Path(self.run_dir) / "cluster.json").read_text())
-
-    @property
-    def url(self):
-        return self.file["url"]
 
     def process(self, role, index=0):
         return next(entry for entry in self.file["processes"]

@@ -47,6 +47,9 @@ class Process:
                 self.argv, env=self.environment, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, start_new_session=True)
         self.pid = child.pid
+        # A moment passes until the kernel shows a new program's argv.
+        while command_line(child.pid) != self.argv and child.poll() is None:
+            time.sleep(0.001)
         return child
 
     def find(self):
