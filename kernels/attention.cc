@@ -6,199 +6,119 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "kernels/cpu/attention_runner.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/logits.h"
 
 namespace sluice::kernels {
 namespace {
 
-static_assert(kAttentionChunk == cpu::kChunk);
+using cpu::AttentionScratch;
+using cpu::AttentionUnit;
 
-// Tree levels over the chunks: enough for 2^31 positions.
-constexpr int kLevels = 24;
-
-// Query columns [head, head + num_heads) of tokens [token, token +
-// num_tokens): one sequence, one kv head.
-struct Unit {
-  int64_t token = 0;
-  int num_tokens = 0;
-  int64_t head = 0;
-  int num_heads = 0;
-};
-
-// One query's partial: m, l and the accumulator.
-struct Partial {
-  float* max;
-  float* sum;
-  float* accumulator;
-};
-
-// left = left joined with right, in that order.
-void Join(const cpu::Ops& ops, const Partial& left, const Partial& right,
-          int64_t head_dim) {
-  const float max = std::max(*left.max, *right.max);
-  const float ea = Exp(*left.max - max);
-  const float eb = Exp(*right.max - max);
-  *left.max = max;
-  ops.join_scaled(left.sum, ea, right.sum, eb, 1);
-  ops.join_scaled(left.accumulator, ea, right.accumulator, eb, head_dim);
+AttentionScratch& ThisThreadsScratch() {
+  thread_local AttentionScratch scratch;
+  return scratch;
 }
 
-// A thread's scratch: it grows to what the largest unit needed and stays.
-class Scratch {
- public:
-  void Reserve(int64_t head_dim) {
-    head_dim_ = head_dim;
-    const int64_t per_level = cpu::kMaxQueries * (head_dim + 2);
-    const auto size = static_cast<size_t>(
-        cpu::kMaxQueries * (kAttentionChunk + 2 * head_dim + 16) +
-        (kLevels + 1) * per_level);
-    if (floats_.size() < size) floats_.resize(size);
+// Sets the chunks that the unit's tokens see; returns its work in
+// multiply-adds.
+int64_t SetChunks(const AttentionQueries& queries, int64_t head_dim,
+                  AttentionUnit& unit) {
+  int32_t low = queries.positions[unit.token];
+  int32_t high = low;
+  for (int64_t t = unit.token; t < unit.token + unit.num_tokens; ++t) {
+    const int32_t position = queries.positions[t];
+    low = std::min(low, position);
+    high = std::max(high, position);
   }
-  float* queries() { return floats_.data(); }
-  float* packed() { return queries() + cpu::kMaxQueries * head_dim_; }
-  float* scores() { return packed() + cpu::kMaxQueries * (head_dim_ + 16); }
-  // Level kLevels is the partial of the chunk at hand.
-  cpu::AttentionPartials level(int i) {
-    float* base = scores() + cpu::kMaxQueries * kAttentionChunk +
-                  i * cpu::kMaxQueries * (head_dim_ + 2);
-    return {.max = base,
-            .sum = base + cpu::kMaxQueries,
-            .accumulators = base + 2 * cpu::kMaxQueries,
-            .scores = scores(),
-            .packed = packed()};
-  }
-  Partial partial(int i, int query) {
-    const cpu::AttentionPartials all = level(i);
-    return {all.max + query, all.sum + query,
-            all.accumulators + query * head_dim_};
-  }
-
- private:
-  int64_t head_dim_ = 0;
-  std::vector<float> floats_;
-};
-
-void Copy(const Partial& from, const Partial& to, int64_t head_dim) {
-  *to.max = *from.max;
-  *to.sum = *from.sum;
-  std::memcpy(to.accumulator, from.accumulator,
-              static_cast<size_t>(head_dim) * sizeof(float));
+  const int32_t first =
+      queries.window > 0 ? std::max(0, low - queries.window + 1) : 0;
+  unit.first_chunk = first / kAttentionChunk;
+  unit.end_chunk = high / kAttentionChunk + 1;
+  return int64_t{2} * unit.num_queries() * head_dim * (high - first + 1);
 }
 
-class UnitRunner {
- public:
-  UnitRunner(const cpu::Ops& ops, const AttentionQueries& queries,
-             const KvView& kv, Matrix out)
-      : ops_(ops), queries_(queries), kv_(kv), out_(out) {}
-
-  void Run(const Unit& unit, Scratch& scratch) const {
-    scratch.Reserve(kv_.head_dim);
-    const cpu::AttentionArgs args = ArgsOf(unit, scratch);
-    const int32_t first =
-        *std::min_element(args.first, args.first + args.num_queries);
-    const int32_t last =
-        *std::max_element(args.last, args.last + args.num_queries);
-    // Bit k of pending[q]: level k holds a finished left child.
-    uint32_t pending[cpu::kMaxQueries] = {};
-    for (int32_t chunk = first / kAttentionChunk;
-         chunk <= last / kAttentionChunk; ++chunk) {
-      ops_.attention_chunk(args, chunk, scratch.level(kLevels));
-      for (int q = 0; q < args.num_queries; ++q) {
-        if (args.first[q] / kAttentionChunk <= chunk &&
-            chunk <= args.last[q] / kAttentionChunk) {
-          Climb(chunk, q, scratch, pending[q]);
-        }
+// Tokens that follow each other in one sequence, times the heads that follow
+// each other on one kv head, as many as share a walk.
+std::vector<AttentionUnit>& MakeUnits(const AttentionQueries& queries,
+                                      int64_t head_dim, int64_t& work) {
+  thread_local std::vector<AttentionUnit> units;
+  units.clear();
+  const int64_t num_tokens = queries.q.rows;
+  for (int64_t h = 0; h < queries.num_heads;) {
+    int heads = 1;
+    while (h + heads < queries.num_heads && heads < cpu::kMaxQueries &&
+           queries.kv_heads[h + heads] == queries.kv_heads[h]) {
+      ++heads;
+    }
+    const int most = cpu::kMaxQueries / heads;
+    for (int64_t t = 0; t < num_tokens;) {
+      int tokens = 1;
+      while (t + tokens < num_tokens && tokens < most &&
+             queries.table_offsets[t + tokens] == queries.table_offsets[t]) {
+        ++tokens;
       }
+      units.push_back({t, tokens, h, heads});
+      work += SetChunks(queries, head_dim, units.back());
+      t += tokens;
     }
-    for (int q = 0; q < args.num_queries; ++q) {
-      Finish(unit, q, scratch, pending[q]);
+    h += heads;
+  }
+  return units;
+}
+
+// Few units over a long context are cut into pieces of 2^n chunks: the n that
+// gives every thread about four of them, or less if there are not so many
+// chunks; -1 where units are plenty.
+int Log2ChunksPerPiece(const std::vector<AttentionUnit>& units, int threads) {
+  const auto wanted = static_cast<int64_t>(threads) * 4;
+  if (threads == 1 || static_cast<int64_t>(units.size()) >= wanted) return -1;
+  int64_t chunks = 0;
+  for (const AttentionUnit& unit : units) {
+    chunks += unit.end_chunk - unit.first_chunk;
+  }
+  const auto per_piece =
+      static_cast<uint64_t>(std::max<int64_t>(1, chunks / wanted));
+  return std::bit_width(per_piece) - 1;
+}
+
+void RunInPieces(const Context& context, const cpu::AttentionRunner& runner,
+                 const std::vector<AttentionUnit>& units, int log2_chunks,
+                 int tasks) {
+  struct Piece {
+    const AttentionUnit* unit;
+    int32_t piece;
+  };
+  thread_local std::vector<Piece> pieces;
+  thread_local std::vector<float> results;
+  pieces.clear();
+  for (const AttentionUnit& unit : units) {
+    for (int32_t p = 0; p << log2_chunks < unit.end_chunk; ++p) {
+      pieces.push_back({&unit, p});
     }
   }
-
- private:
-  cpu::AttentionArgs ArgsOf(const Unit& unit, Scratch& scratch) const {
-    const int64_t head_dim = kv_.head_dim;
-    const int64_t offset =
-        queries_.kv_heads[unit.head] * kv_.block_tokens * head_dim;
-    cpu::AttentionArgs args = {
-        .keys = kv_.keys + offset,
-        .values = kv_.values + offset,
-        .block_stride = kv_.num_kv_heads * kv_.block_tokens * head_dim,
-        .table = queries_.block_tables + queries_.table_offsets[unit.token],
-        .block_tokens = kv_.block_tokens,
-        .head_dim = head_dim,
-        .scale = queries_.scale,
-        .num_queries = unit.num_tokens * unit.num_heads,
-        .queries = scratch.queries()};
-    for (int i = 0; i < unit.num_tokens; ++i) {
-      const int64_t t = unit.token + i;
-      const int32_t position = queries_.positions[t];
-      const int32_t first =
-          queries_.window > 0 ? std::max(0, position - queries_.window + 1) : 0;
-      const int at = i * unit.num_heads;
-      std::memcpy(
-          scratch.queries() + at * head_dim,
-          queries_.q.row(t) + unit.head * head_dim,
-          static_cast<size_t>(unit.num_heads * head_dim) * sizeof(float));
-      std::fill_n(args.first + at, unit.num_heads, first);
-      std::fill_n(args.last + at, unit.num_heads, position);
-    }
-    return args;
+  const auto count = static_cast<int64_t>(pieces.size());
+  const int64_t size = runner.PieceSize();
+  if (static_cast<int64_t>(results.size()) < count * size) {
+    results.resize(static_cast<size_t>(count * size));
   }
-
-  // Puts the chunk's partial into the tree: as a right child it is joined
-  // with its left sibling, as long as that makes a right child.
-  void Climb(int32_t chunk, int q, Scratch& scratch, uint32_t& pending) const {
-    int level = 0;
-    int source = kLevels;
-    for (; (chunk >> level) & 1; ++level) {
-      if ((pending >> level & 1) == 0) continue;  // left sibling is masked
-      Join(ops_, scratch.partial(level, q), scratch.partial(source, q),
-           kv_.head_dim);
-      pending &= ~(1u << level);
-      source = level;
+  const Piece* all = pieces.data();  // the caller's, seen by other threads
+  float* to = results.data();
+  ParallelFor(context, tasks, [&](int task) {
+    const cpu::Range mine = cpu::PartOf(count, task, tasks, 1);
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+      runner.RunPiece(*all[i].unit, all[i].piece, log2_chunks,
+                      ThisThreadsScratch(), to + i * size);
     }
-    Copy(scratch.partial(source, q), scratch.partial(level, q), kv_.head_dim);
-    pending |= 1u << level;
+  });
+  for (int64_t i = 0; i < count;) {
+    int64_t end = i + 1;
+    while (end < count && all[end].unit == all[i].unit) ++end;
+    runner.JoinPieces(*all[i].unit, static_cast<int32_t>(end - i),
+                      ThisThreadsScratch(), to + i * size);
+    i = end;
   }
-
-  // Joins what is left, the youngest nodes first, then the sink; writes out.
-  void Finish(const Unit& unit, int q, Scratch& scratch,
-              uint32_t pending) const {
-    const int64_t token = unit.token + q / unit.num_heads;
-    const int64_t head = unit.head + q % unit.num_heads;
-    int level = std::countr_zero(pending);
-    for (pending &= pending - 1; pending != 0; pending &= pending - 1) {
-      const int left = std::countr_zero(pending);
-      Join(ops_, scratch.partial(left, q), scratch.partial(level, q),
-           kv_.head_dim);
-      level = left;
-    }
-    const Partial all = scratch.partial(level, q);
-    if (queries_.sinks != nullptr) {
-      const float sink = queries_.sinks[head];
-      const float max = std::max(*all.max, sink);
-      const float ea = Exp(*all.max - max);
-      const float eb = Exp(sink - max);
-      const float one = 1.0f;
-      const float zero = 0.0f;
-      ops_.join_scaled(all.sum, ea, &one, eb, 1);
-      for (int64_t d = 0; d < kv_.head_dim; ++d) {
-        ops_.join_scaled(all.accumulator + d, ea, &zero, eb, 1);
-      }
-    }
-    float* to = out_.row(token) + head * kv_.head_dim;
-    for (int64_t d = 0; d < kv_.head_dim; ++d) {
-      to[d] = all.accumulator[d] / *all.sum;
-    }
-  }
-
-  const cpu::Ops& ops_;
-  const AttentionQueries& queries_;
-  const KvView& kv_;
-  const Matrix out_;
-};
+}
 
 }  // namespace
 
@@ -223,41 +143,24 @@ void StoreKv(const Context&, ConstMatrix k, ConstMatrix v, const int64_t* slots,
 
 void PagedAttention(const Context& context, const AttentionQueries& queries,
                     const KvView& kv, Matrix out) {
-  const int64_t num_tokens = queries.q.rows;
   SLUICE_CHECK(queries.q.cols == queries.num_heads * kv.head_dim);
-  SLUICE_CHECK(out.rows == num_tokens && out.cols == queries.q.cols);
+  SLUICE_CHECK(out.rows == queries.q.rows && out.cols == queries.q.cols);
   SLUICE_CHECK(kv.block_tokens > 0 && kAttentionChunk % kv.block_tokens == 0);
-  thread_local std::vector<Unit> units;
-  units.clear();
   int64_t work = 0;
-  for (int64_t h = 0; h < queries.num_heads;) {
-    int heads = 1;
-    while (h + heads < queries.num_heads && heads < cpu::kMaxQueries &&
-           queries.kv_heads[h + heads] == queries.kv_heads[h]) {
-      ++heads;
-    }
-    const int most = cpu::kMaxQueries / heads;
-    for (int64_t t = 0; t < num_tokens;) {
-      int tokens = 1;
-      while (t + tokens < num_tokens && tokens < most &&
-             queries.table_offsets[t + tokens] == queries.table_offsets[t]) {
-        ++tokens;
-      }
-      units.push_back({t, tokens, h, heads});
-      work += int64_t{2} * tokens * heads * kv.head_dim *
-              (queries.positions[t + tokens - 1] + 1);
-      t += tokens;
-    }
-    h += heads;
+  const std::vector<AttentionUnit>& units =
+      MakeUnits(queries, kv.head_dim, work);
+  const cpu::AttentionRunner runner(cpu::OpsFor(context.isa), queries, kv, out);
+  const int tasks = cpu::NumTasks(context, work);
+  const int log2_chunks = Log2ChunksPerPiece(units, tasks);
+  if (log2_chunks >= 0) {
+    return RunInPieces(context, runner, units, log2_chunks, tasks);
   }
-  const UnitRunner runner(cpu::OpsFor(context.isa), queries, kv, out);
   const auto count = static_cast<int>(units.size());
-  const int tasks = std::min(count, cpu::NumTasks(context, work));
-  const Unit* all = units.data();  // the lambda runs on other threads too
   ParallelFor(context, tasks, [&](int task) {
-    thread_local Scratch scratch;
     // Neighbouring units cost about the same: deal them out.
-    for (int i = task; i < count; i += tasks) runner.Run(all[i], scratch);
+    for (int i = task; i < count; i += tasks) {
+      runner.Run(units[static_cast<size_t>(i)], ThisThreadsScratch());
+    }
   });
 }
 

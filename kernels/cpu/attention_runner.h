@@ -1,0 +1,93 @@
+#ifndef SLUICE_KERNELS_CPU_ATTENTION_RUNNER_H_
+#define SLUICE_KERNELS_CPU_ATTENTION_RUNNER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/ops.h"
+
+namespace sluice::kernels::cpu {
+
+// Query columns [head, head + num_heads) of tokens [token, token +
+// num_tokens): one sequence, one kv head, at most kMaxQueries columns.
+struct AttentionUnit {
+  int64_t token = 0;
+  int num_tokens = 0;
+  int64_t head = 0;
+  int num_heads = 0;
+  // Chunks that any of its tokens sees.
+  int32_t first_chunk = 0;
+  int32_t end_chunk = 0;
+  int num_queries() const { return num_tokens * num_heads; }
+};
+
+// One query's partial: max, sum and accumulator.
+struct Partial {
+  float* max;
+  float* sum;
+  float* accumulator;
+};
+
+// Partials of the tree's levels for each query of a unit. A thread keeps one:
+// it grows to what the largest unit needed.
+class AttentionScratch {
+ public:
+  void Reserve(int64_t head_dim);
+  float* queries() { return floats_.data(); }
+  // The partials of level `level`; kChunkLevel is the chunk at hand.
+  AttentionPartials at(int level);
+  Partial partial(int level, int query);
+  static constexpr int kChunkLevel = 24;  // levels for 2^32 positions below
+
+ private:
+  float* packed() { return queries() + kMaxQueries * head_dim_; }
+  float* scores() { return packed() + kMaxQueries * (head_dim_ + 16); }
+
+  int64_t head_dim_ = 0;
+  std::vector<float> floats_;
+};
+
+// Runs units of one PagedAttention call; lives as long as the call. Any
+// thread may run any unit or piece.
+class AttentionRunner {
+ public:
+  AttentionRunner(const Ops& ops, const AttentionQueries& queries,
+                  const KvView& kv, Matrix out)
+      : ops_(ops), queries_(queries), kv_(kv), out_(out) {}
+
+  // All chunks of the unit, to the output.
+  void Run(const AttentionUnit& unit, AttentionScratch& scratch) const;
+
+  // Chunks of one aligned node of the tree, piece `piece` of 2^log2_chunks
+  // chunks each, to `results`: PieceSize() floats.
+  void RunPiece(const AttentionUnit& unit, int32_t piece, int log2_chunks,
+                AttentionScratch& scratch, float* results) const;
+  // Joins pieces [0, num_pieces) of the unit, to the output.
+  void JoinPieces(const AttentionUnit& unit, int32_t num_pieces,
+                  AttentionScratch& scratch, const float* results) const;
+  int64_t PieceSize() const { return kMaxQueries * (kv_.head_dim + 2); }
+
+ private:
+  AttentionArgs ArgsOf(const AttentionUnit& unit,
+                       AttentionScratch& scratch) const;
+  // Runs chunks [begin, end); begin is aligned to the node's size. Sets
+  // pending[q] to the levels that hold a finished node of query q.
+  void RunChunks(const AttentionUnit& unit, int32_t begin, int32_t end,
+                 AttentionScratch& scratch, uint32_t* pending) const;
+  void Join(const Partial& left, const Partial& right) const;
+  void Copy(const Partial& from, const Partial& to) const;
+  void Climb(int32_t index, int query, AttentionScratch& scratch,
+             uint32_t& pending) const;
+  int Fold(int query, AttentionScratch& scratch, uint32_t pending) const;
+  void Emit(const AttentionUnit& unit, int query, const Partial& all) const;
+
+  const Ops& ops_;
+  const AttentionQueries& queries_;
+  const KvView& kv_;
+  const Matrix out_;
+};
+
+}  // namespace sluice::kernels::cpu
+
+#endif  // SLUICE_KERNELS_CPU_ATTENTION_RUNNER_H_
