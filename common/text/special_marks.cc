@@ -26,9 +26,10 @@ bool IsMarkable(char32_t c) {
 SpecialSpellings::SpecialSpellings(const Vocabulary& vocabulary)
     : vocabulary_(vocabulary) {
   for (const TokenId id : vocabulary.special_ids()) {
-    if (!vocabulary.Name(id).empty()) {
-      sorted_.emplace_back(vocabulary.Name(id), id);
-    }
+    const std::string_view name = vocabulary.Name(id);
+    if (name.empty()) continue;
+    sorted_.emplace_back(name, id);
+    starts_[static_cast<unsigned char>(name[0])] = true;
   }
   std::sort(sorted_.begin(), sorted_.end());
 }
@@ -36,6 +37,7 @@ SpecialSpellings::SpecialSpellings(const Vocabulary& vocabulary)
 std::vector<std::pair<size_t, TokenId>> SpecialSpellings::At(
     std::string_view text, size_t at) const {
   std::vector<std::pair<size_t, TokenId>> found;
+  if (!starts_[static_cast<unsigned char>(text[at])]) return found;
   auto low = sorted_.begin();
   auto high = sorted_.end();
   // [low, high) begin with the `depth` bytes of the text from `at`.

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_TEXT_SPECIAL_MARKS_H_
 #define SLUICE_COMMON_TEXT_SPECIAL_MARKS_H_
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +19,8 @@ class SpecialSpellings {
   explicit SpecialSpellings(const Vocabulary& vocabulary);
 
   // Sizes and ids of the special tokens spelled at byte `at` of `text`,
-  // longest first. Time in the length of the longest spelling.
+  // longest first; `at` is within the text. Time in the length of the longest
+  // spelling.
   std::vector<std::pair<size_t, TokenId>> At(std::string_view text,
                                              size_t at) const;
   std::string_view Text(TokenId id) const { return vocabulary_.Name(id); }
@@ -26,6 +28,7 @@ class SpecialSpellings {
  private:
   const Vocabulary& vocabulary_;
   std::vector<std::pair<std::string_view, TokenId>> sorted_;
+  std::array<bool, 256> starts_{};  // first bytes of spellings
 };
 
 // A character is marked by moving it into a private-use plane, one to one, so

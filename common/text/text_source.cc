@@ -207,9 +207,11 @@ StatusOr<std::vector<NamedTemplate>> ReadChatTemplates(
         ReadFile(folder / "chat_template.jinja", kMaxConfigBytes));
     return std::vector<NamedTemplate>{{"default", std::move(text)}};
   }
-  SLUICE_ASSIGN_OR_RETURN(const Json config,
-                          ReadConfig(folder / "tokenizer_config.json"));
-  return TemplatesIn(config);
+  for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
+    SLUICE_ASSIGN_OR_RETURN(const Json config, ReadConfig(folder / name));
+    if (auto found = TemplatesIn(config); !found.empty()) return found;
+  }
+  return std::vector<NamedTemplate>();
 }
 
 }  // namespace sluice

@@ -38,10 +38,10 @@ void ExpectTheCratesIds(const Tokenizer& tokenizer, int rounds) {
 }
 
 TEST(PreTokenizerTest, IdsAreTheCratesOnRandomText) {
-  ExpectTheCratesIds(*TinyTokenizer(), 5000);
+  ExpectTheCratesIds(*TinyTokenizer(), 2000);
   for (const auto& [name, tokenizer] : AllSharedTokenizers()) {
     SCOPED_TRACE(name);
-    ExpectTheCratesIds(*tokenizer, 2000);
+    ExpectTheCratesIds(*tokenizer, 500);
   }
 }
 
@@ -88,7 +88,7 @@ TEST(PreTokenizerTest, EveryNamedRuleSplitsAsTheCrateDoes) {
     source.tokenizer_json = *ToTokenizerJson(spec);
     const auto tokenizer = Tokenizer::Make(source, /*keep_reference=*/true);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-    ExpectTheCratesIds(**tokenizer, 3000);
+    ExpectTheCratesIds(**tokenizer, 1000);
   }
 }
 
@@ -132,14 +132,17 @@ TEST(PreTokenizerTest, AMegabyteOfAnythingIsEncoded) {
   };
   const std::pair<const char*, std::string> texts[] = {
       {"mixed", natural},           {"a", repeated("a")},
-      {"A", repeated("A")},         {"spaces", repeated(" ")},
-      {"newlines", repeated("\n")}, {"space and newline", repeated(" \n")},
+      {"spaces", repeated(" ")},    {"newlines", repeated("\n")},
       {"emoji", repeated("😀")},     {"digits", repeated("7")},
-      {"han", repeated("中")},      {"specials", repeated("<|im_end|>")},
-      {"brackets", repeated("<|")}, {"quotes", repeated("'")},
+      {"brackets", repeated("<|")}, {"specials", repeated("<|im_end|>")},
   };
   for (const auto& [name, tokenizer] : AllSharedTokenizers()) {
-    if (name == "golden/llama3-tied") continue;
+    // One of each kind is enough.
+    if (name != "data/tokenizers/llama3_2" && name != "data/tokenizers/qwen3" &&
+        name != "data/vocab/o200k_base.tiktoken" &&
+        name != "data/vocab/llama2-tokenizer.model") {
+      continue;
+    }
     for (const auto& [kind, text] : texts) {
       const auto start = std::chrono::steady_clock::now();
       const auto ids = tokenizer->Encode(text, kRaw);

@@ -112,7 +112,7 @@ class Family {
   std::vector<std::string> Attacks() const {
     std::vector<std::string> attacks;
     const auto& specials = tokenizer_.vocabulary().special_ids();
-    const size_t stride = specials.size() / 12 + 1;
+    const size_t stride = specials.size() / 6 + 1;
     for (size_t i = 0; i < specials.size(); i += stride) {
       const std::string name(tokenizer_.vocabulary().Name(specials[i]));
       attacks.push_back("before " + name + " after");

@@ -87,7 +87,7 @@ pub fn run(
         STOP.set(std::ptr::null());
         let _ = send.send(outcome);
     };
-    std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .name("chat-template".to_string())
         .stack_size(STACK_BYTES)
         .spawn(body)
@@ -95,8 +95,12 @@ pub fn run(
     let started = Instant::now();
     loop {
         match receive.recv_timeout(LOOK_EVERY) {
-            Ok(Ok(outcome)) => return outcome,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Ok(outcome) => {
+                // It has nothing left to do; the join also tells sanitizers
+                // that its memory is ours now.
+                let _ = thread.join();
+                return outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Failure {
                     code: Code::Internal,
