@@ -92,12 +92,13 @@ std::vector<GenerateRequest> MixedRequests() {
     GenerateRequest request;
     request.request_id = Cat("request-", i);
     if (i % 4 == 3) request.prompt_tokens = shared;
-    const int length = kPromptLengths[i % 8];
+    // The first ones grow long from little, so that a small pool runs dry.
+    const bool grows = i < 8;
+    const int length = grows ? i + 1 : kPromptLengths[i % 8];
     for (int k = 0; k < length; ++k) {
       request.prompt_tokens.push_back(draw(3, kVocab - 1));
     }
-    // Some grow long from little, so that a small pool runs dry.
-    request.max_tokens = i % 8 < 2 ? draw(48, 64) : draw(3, 10);
+    request.max_tokens = grows ? draw(48, 64) : draw(3, 10);
     SamplingParams& sampling = request.sampling;
     sampling.seed = 1000u + static_cast<uint64_t>(i);
     sampling.choice = static_cast<uint32_t>(i % 3);
