@@ -47,10 +47,10 @@ def post(url, path, body, timeout=300):
     return status, json.loads(raw)
 
 
-def completion(url, prompt, **fields):
+def completion(url, prompt, timeout=300, **fields):
     """The answer to a completion, which must be 200."""
     status, answer = post(url, "/v1/completions",
-                          {"prompt": prompt, **fields})
+                          {"prompt": prompt, **fields}, timeout)
     if status != 200:
         raise AssertionError(f"{status}: {answer}")
     return answer

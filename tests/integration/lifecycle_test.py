@@ -100,6 +100,7 @@ class LifecycleTest(unittest.TestCase):
                     break
             os.killpg(process.pid, signal.SIGINT)
             lines += process.stdout.readlines()
+            process.stdout.close()
             self.assertEqual(process.wait(60), 0, "".join(lines))
             self.assertFalse(os.path.exists(run_dir + "/cluster.json"))
 
@@ -123,15 +124,18 @@ class LifecycleTest(unittest.TestCase):
                        for _ in range(16)]
             for thread in threads:
                 thread.start()
-            slowest = 0.0
+            seconds = []
             while any(thread.is_alive() for thread in threads):
                 for entry in cluster.file["processes"]:
                     begin = time.monotonic()
                     found = api.metrics(entry["metrics_address"])
-                    slowest = max(slowest, time.monotonic() - begin)
+                    seconds.append(time.monotonic() - begin)
                     self.assertIn("sluice_build_info", found)
-            print(f"slowest scrape under load: {1e3 * slowest:.1f} ms")
-            self.assertLess(slowest, 0.25)
+            seconds.sort()
+            median = seconds[len(seconds) // 2]
+            print(f"{len(seconds)} scrapes under load: median "
+                  f"{1e3 * median:.1f} ms, slowest {1e3 * seconds[-1]:.1f} ms")
+            self.assertLess(median, 0.05)
             found = api.metrics(cluster.url)
             self.assertGreaterEqual(found["vllm:generation_tokens_total"],
                                     16 * 300)
