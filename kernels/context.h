@@ -29,7 +29,7 @@ class Executor {
 // What every kernel is handed. Kernels keep no state between calls.
 struct Context {
   Executor* executor = nullptr;  // null: the calling thread alone
-  Isa isa = Isa::kPortable;
+  Isa isa = Isa::kPortable;      // at most DetectIsa()
 };
 
 // Runs body(i) for i in [0, num_tasks) on the context's team.

@@ -16,7 +16,7 @@ void SiluMul(const Context& context, ConstMatrix x, Matrix y);
 // x[t, i] += y[t, i].
 void Add(const Context& context, ConstMatrix y, Matrix x);
 
-// y[t, :] = row ids[t] of table [V, H], widened to F32.
+// y[t, :] = row ids[t] of table [V, H], widened to F32. Ids are in range.
 void Embed(const Context& context, const WeightView& table, const int32_t* ids,
            Matrix y);
 

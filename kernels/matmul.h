@@ -24,7 +24,8 @@ void MatMul(const Context& context, ConstMatrix x, const WeightView& w,
 // A product whose input dimension is cut into shards: shard s (a leaf of the
 // reduction tree) covers columns [bounds[s], bounds[s+1]) of w and x; a shard
 // may be empty and then is +0. nodes[i] names the shards that output i joins
-// in tree order, counted from the first shard of this view.
+// in tree order, counted from the first shard of this view; nodes rise and do
+// not overlap. At most 64 shards.
 struct ShardedCols {
   std::span<const int32_t> bounds;  // S+1 rising, 0 .. w.cols
   std::span<const TreeNode> nodes;  // within [0, S), tree of its own shards

@@ -27,7 +27,7 @@ struct RopeTable {
 // Fills cos and sin [positions, inv_freq.size()], `scale` multiplied in
 // (YaRN's attention factor; 1 otherwise). Computed in float64 with our own
 // range reduction and polynomials, then rounded once, so that every machine
-// has the same table.
+// has the same table. Right to the last bit or so for angles below 2^20.
 void MakeRopeTable(std::span<const double> inv_freq, int64_t positions,
                    double scale, float* cos, float* sin);
 
