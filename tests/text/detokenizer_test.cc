@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/text/utf8.h"
 #include "tests/text/text_fixtures.h"
 
 namespace sluice::testing {

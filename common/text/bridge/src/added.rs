@@ -4,8 +4,8 @@
 
 use crate::failure::{Failure, Result};
 use aho_corasick::{AhoCorasick, MatchKind};
-use tokenizers::{AddedToken, NormalizedString, Token, Tokenizer};
 use tokenizers::normalizer::Range;
+use tokenizers::{AddedToken, NormalizedString, Token, Tokenizer};
 
 /// One set of added tokens to look for.
 pub struct Cutter {

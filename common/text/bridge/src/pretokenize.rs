@@ -3,15 +3,23 @@
 
 use crate::failure::{Failure, Result};
 use crate::split::{Splitter, GPT2};
+use tokenizers::pattern::Invert;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::split::SplitPattern;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::pattern::Invert;
 use tokenizers::{PreTokenizedString, PreTokenizer, SplitDelimiterBehavior};
 
 enum Step {
-    Split { splitter: Splitter, behavior: SplitDelimiterBehavior, invert: bool },
-    ByteLevel { add_prefix_space: bool, splitter: Option<Splitter>, mapping: ByteLevel },
+    Split {
+        splitter: Splitter,
+        behavior: SplitDelimiterBehavior,
+        invert: bool,
+    },
+    ByteLevel {
+        add_prefix_space: bool,
+        splitter: Option<Splitter>,
+        mapping: ByteLevel,
+    },
     /// Linear as it stands.
     Other(PreTokenizerWrapper),
 }

@@ -39,7 +39,10 @@ const MAX_UNKNOWN_TIME: Duration = Duration::from_secs(5);
 
 enum Engine {
     /// Pattern 0 is the head, pattern 1 the white space of TAIL.
-    Automaton { regex: Box<meta::Regex>, has_tail: bool },
+    Automaton {
+        regex: Box<meta::Regex>,
+        has_tail: bool,
+    },
     Backtracking(Box<fancy_regex::Regex>),
 }
 

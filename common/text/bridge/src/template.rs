@@ -44,9 +44,8 @@ impl Template {
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(MAX_RECURSION);
-        environment.set_unknown_method_callback(
-            minijinja_contrib::pycompat::unknown_method_callback,
-        );
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.set_formatter(|out, _, value| {
             if let Some(text) = value.as_str() {
                 return Ok(out.write_str(text)?);

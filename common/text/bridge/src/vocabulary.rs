@@ -27,8 +27,9 @@ struct Rule {
 pub fn table(tokenizer: &TextTokenizer) -> Result<Vec<u8>> {
     let inner = &tokenizer.inner;
     let decoder = match inner.get_decoder() {
-        Some(decoder) => serde_json::to_value(decoder)
-            .map_err(|e| Failure::invalid(format!("decoder: {e}")))?,
+        Some(decoder) => {
+            serde_json::to_value(decoder).map_err(|e| Failure::invalid(format!("decoder: {e}")))?
+        }
         None => Value::Null,
     };
     let rule = rule_of(&decoder)?;
@@ -77,7 +78,9 @@ impl Rule {
         }
         if self.byte_fallback {
             let hex = text.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
-            if let Some(byte) = hex.filter(|h| h.len() == 2).and_then(|h| u8::from_str_radix(h, 16).ok()) {
+            if let Some(byte) =
+                hex.filter(|h| h.len() == 2).and_then(|h| u8::from_str_radix(h, 16).ok())
+            {
                 return vec![byte];
             }
         }
