@@ -21,6 +21,34 @@ constexpr const char* kOutcomes[] = {"stop", "length", "abort", "error"};
 constexpr const char* kRejections[] = {"queue_full", "unavailable", "too_large",
                                        "invalid"};
 
+// The engine's counts that are shown as they are.
+struct EngineCounter {
+  std::string_view name;
+  const char* help;
+  uint64_t EngineCounters::*value;
+  bool vllm = true;
+};
+constexpr EngineCounter kEngineCounters[] = {
+    {names::kVllmPromptTokens, "Prompt tokens", &EngineCounters::prompt_tokens},
+    {names::kVllmCachedTokens, "Prompt tokens found in the cache",
+     &EngineCounters::prefix_hit_tokens},
+    {names::kVllmGenerationTokens, "Generated tokens",
+     &EngineCounters::generation_tokens},
+    {names::kVllmPreemptions, "Sequences preempted",
+     &EngineCounters::preemptions},
+    {names::kVllmPrefixQueries, "Tokens looked up in the prefix cache",
+     &EngineCounters::prefix_query_tokens},
+    {names::kVllmPrefixHits, "Tokens found in the prefix cache",
+     &EngineCounters::prefix_hit_tokens},
+    {names::kGatewaySteps, "Steps committed", &EngineCounters::steps, false},
+    {names::kGatewayComputedTokens, "Tokens computed, recompute included",
+     &EngineCounters::computed_tokens, false},
+    {names::kGatewaySharedSteps, "Steps with several sequences",
+     &EngineCounters::steps_with_several_sequences, false},
+    {names::kGatewaySplitPrefills, "Prompts computed in several chunks",
+     &EngineCounters::split_prefills, false},
+};
+
 Labels With(Labels labels, const std::string& name, const std::string& value) {
   labels[name] = value;
   return labels;
@@ -87,42 +115,27 @@ void GatewayMetrics::AddHistograms() {
 }
 
 void GatewayMetrics::AddEngineSeries() {
+  std::vector<std::pair<Counter, uint64_t EngineCounters::*>> counters;
+  for (const EngineCounter& one : kEngineCounters) {
+    counters.emplace_back(
+        one.vllm ? vllm().AddCounter(one.name, one.help, vllm_labels_)
+                 : registry_.AddCounter(one.name, one.help),
+        one.value);
+  }
   const auto gauge = [&](std::string_view name, std::string_view help) {
     return vllm().AddGauge(name, help, vllm_labels_);
-  };
-  const auto counter = [&](std::string_view name, std::string_view help) {
-    return vllm().AddCounter(name, help, vllm_labels_);
   };
   const Gauge running = gauge(names::kVllmRunning, "Sequences in the batch");
   const Gauge waiting = gauge(names::kVllmWaiting, "Sequences queued");
   const Gauge usage = gauge(names::kVllmKvUsage, "KV cache in use, 0 to 1");
-  const Counter prompt = counter(names::kVllmPromptTokens, "Prompt tokens");
-  const Counter cached =
-      counter(names::kVllmCachedTokens, "Prompt tokens found in the cache");
-  const Counter generated =
-      counter(names::kVllmGenerationTokens, "Generated tokens");
-  const Counter preemptions =
-      counter(names::kVllmPreemptions, "Sequences preempted");
-  const Counter queries = counter(names::kVllmPrefixQueries,
-                                  "Tokens looked up in the prefix cache");
-  const Counter hits =
-      counter(names::kVllmPrefixHits, "Tokens found in the prefix cache");
   const Gauge queue = registry_.AddGauge(names::kGatewayQueueDepth,
                                          "Sequences accepted, not running");
   const Gauge plans =
       registry_.AddGauge(names::kGatewayPlansInFlight, "Plans in flight");
-  const Counter steps =
-      registry_.AddCounter(names::kGatewaySteps, "Steps committed");
+  const Gauge plans_max = registry_.AddGauge(names::kGatewayPlansInFlightMax,
+                                             "Most plans in flight so far");
   const Counter step_time = registry_.AddCounter(
       names::kGatewayStepSeconds, "Submit to result, summed over steps");
-  const Counter computed = registry_.AddCounter(
-      names::kGatewayComputedTokens, "Tokens computed, recompute included");
-  const Gauge most_plans = registry_.AddGauge(names::kGatewayPlansInFlightMax,
-                                              "Most plans in flight so far");
-  const Counter shared = registry_.AddCounter(names::kGatewaySharedSteps,
-                                              "Steps with several sequences");
-  const Counter splits = registry_.AddCounter(
-      names::kGatewaySplitPrefills, "Prompts computed in several chunks");
   registry_.OnScrape([=, this] {
     EngineStats stats;
     {
@@ -130,25 +143,15 @@ void GatewayMetrics::AddEngineSeries() {
       if (!sources_.engine) return;
       stats = sources_.engine();
     }
+    for (const auto& [counter, value] : counters) {
+      counter.AdvanceTo(static_cast<double>(stats.*value));
+    }
     running.Set(stats.running);
     waiting.Set(stats.waiting);
     queue.Set(stats.waiting);
     usage.Set(stats.kv_usage());
     plans.Set(stats.plans_in_flight);
-    most_plans.Set(stats.max_plans_in_flight_seen);
-    const auto total = [](const Counter& to, uint64_t value) {
-      to.AdvanceTo(static_cast<double>(value));
-    };
-    total(prompt, stats.prompt_tokens);
-    total(cached, stats.prefix_hit_tokens);
-    total(generated, stats.generation_tokens);
-    total(preemptions, stats.preemptions);
-    total(queries, stats.prefix_query_tokens);
-    total(hits, stats.prefix_hit_tokens);
-    total(steps, stats.steps);
-    total(shared, stats.steps_with_several_sequences);
-    total(splits, stats.split_prefills);
-    total(computed, stats.computed_tokens);
+    plans_max.Set(stats.max_plans_in_flight_seen);
     step_time.AdvanceTo(Seconds(stats.step_time));
     SetCacheConfig(stats.blocks_total);
   });

@@ -4,6 +4,7 @@
 #include <absl/flags/usage.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cstdio>
 #include <fstream>
@@ -115,7 +116,16 @@ sigset_t BlockSignals() {
   return signals;
 }
 
+// Every connection is a descriptor, and the usual soft limit is 1024.
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 Status Run(const sigset_t& signals) {
+  RaiseFileLimit();
   SLUICE_ASSIGN_OR_RETURN(GatewayOptions options, OptionsFromFlags());
   SLUICE_ASSIGN_OR_RETURN(const auto server,
                           GatewayServer::Start(std::move(options)));

@@ -26,6 +26,13 @@ class GatewayAnswerTest : public ::testing::Test {
     AddDebugHandlers(router_, context_);
   }
 
+  // A request and its exchange hold each other until the sequences end.
+  void TearDown() override {
+    for (size_t i = 0; i < generator_.submitted(); ++i) {
+      generator_.End(i, FinishReason::kCancelled);
+    }
+  }
+
   std::shared_ptr<FakeExchange> Route(std::string_view path, std::string body) {
     auto exchange = Post(path, std::move(body));
     router_.Route(exchange);
