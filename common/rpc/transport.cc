@@ -2,9 +2,11 @@
 
 #include <grpcpp/create_channel.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/support/byte_buffer.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -94,6 +96,32 @@ StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
   return grpc::SslCredentials(ssl);
 }
 
+// gRPC ends the threads that run callbacks with the last channel or server,
+// and waits for them. A stream's last reference is often dropped on such a
+// thread, which would then wait for itself. So one channel that leads nowhere
+// is kept for the life of the process; its one call makes it use the threads.
+struct CallbackThreads {
+  std::shared_ptr<grpc::Channel> channel =
+      grpc::CreateCustomChannel("", nullptr, grpc::ChannelArguments());
+  grpc::GenericStub stub{channel};
+  grpc::ClientContext context;
+  // Empty but valid: a default ByteBuffer is no message at all.
+  grpc::Slice nothing;
+  grpc::ByteBuffer request{&nothing, 1};
+  grpc::ByteBuffer response;
+
+  static void Keep() {
+    static CallbackThreads* const kept = [] {
+      auto* threads = new CallbackThreads();
+      threads->stub.UnaryCall(&threads->context, "/none/None", {},
+                              &threads->request, &threads->response,
+                              [](grpc::Status) {});
+      return threads;
+    }();
+    (void)kept;
+  }
+};
+
 std::string WithPort(const std::string& address, int port) {
   if (address.starts_with("unix:")) return address;
   return Cat(address.substr(0, address.rfind(':') + 1), port);
@@ -106,6 +134,7 @@ StatusOr<ListeningServer> Listen(const std::string& address,
                                  grpc::Service* service) {
   SLUICE_RETURN_IF_ERROR(CheckAddress(address, options));
   SLUICE_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(options));
+  CallbackThreads::Keep();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -149,6 +178,7 @@ StatusOr<std::shared_ptr<grpc::Channel>> Connect(
     const std::string& address, const TransportOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckAddress(address, options));
   SLUICE_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(options));
+  CallbackThreads::Keep();
   grpc::ChannelArguments arguments;
   for (const auto& [name, value] : CommonArguments(options)) {
     arguments.SetInt(name, value);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/metrics/process_metrics.h"
 #include "services/stage/session_live.h"
 #include "services/stage/stage_checks.h"
 
@@ -52,6 +53,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     replaced = std::exchange(control_, std::move(control));
     gateway_id_ = hello.gateway_id();
     welcome.set_protocol_version(wire::kProtocolVersion);
+    welcome.set_build(std::string(metrics::BuildVersion()));
     welcome.set_clock_ns(MonotonicNanos());
     *welcome.mutable_identity() = wire::ToProto(IdentityOf(info_));
     *welcome.mutable_limits() =

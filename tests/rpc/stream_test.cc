@@ -133,6 +133,19 @@ TEST_F(StreamTest, StreamsAreFreedWhenTheyHaveEnded) {
   EXPECT_TRUE(Eventually([&] { return watch.expired(); }));
 }
 
+// The last reference to the last channel goes on one of gRPC's own threads.
+TEST(ChannelTest, TheLastChannelMayGoWithItsStream) {
+  for (int round = 0; round < 20; ++round) {
+    auto channel = Connect("127.0.0.1:1", TransportOptions());
+    ASSERT_TRUE(channel.ok()) << channel.status();
+    auto stream = std::make_shared<RecordingStream>(*std::move(channel));
+    const std::weak_ptr<RecordingStream> watch = stream;
+    stream->Open();
+    stream = nullptr;
+    ASSERT_TRUE(Eventually([&] { return watch.expired(); }));
+  }
+}
+
 TEST_F(StreamTest, ManyStreamsCancelledWhileTheySendEndOnce) {
   for (int round = 0; round < 50; ++round) {
     const auto stream = Open();
