@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import unittest
 
 import api
@@ -28,8 +29,18 @@ def chat(url, prompt):
 
 class SmolLm2Test(unittest.TestCase):
     def test_ten_chats_are_answered_as_the_reference_does(self):
+        self.run_chats(harness.default_model())
+
+    def test_the_folder_that_transformers_makes_of_it_answers_the_same(self):
+        folder = os.environ.get("SLUICE_SMOLLM2_HF")
+        if not folder:
+            self.skipTest("needs SLUICE_SMOLLM2_HF, a folder made by "
+                          "tests/testing/gguf_to_hf.py")
+        self.run_chats(folder)
+
+    def run_chats(self, model):
         prompts = expected()
-        with harness.Cluster(harness.default_model(), "--weights", "f32",
+        with harness.Cluster(model, "--weights", "f32",
                              "--stages", "3") as cluster:
             with concurrent.futures.ThreadPoolExecutor(10) as pool:
                 answers = list(pool.map(
