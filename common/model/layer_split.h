@@ -15,8 +15,8 @@ struct LayerRange {
 };
 
 // The share of stage `index` of `num_stages` when `num_layers` are split as
-// evenly as can be: shares differ by one layer at most. INVALID_ARGUMENT if
-// there are fewer layers than stages, or no such stage.
+// evenly as can be; the earlier shares are the longer ones, by one layer.
+// INVALID_ARGUMENT if there are fewer layers than stages, or no such stage.
 inline StatusOr<LayerRange> EvenLayerRange(int32_t num_layers, int32_t index,
                                            int32_t num_stages) {
   if (num_stages < 1 || num_stages > num_layers) {
@@ -27,10 +27,10 @@ inline StatusOr<LayerRange> EvenLayerRange(int32_t num_layers, int32_t index,
     return InvalidArgument("stage ", index, ": there are stages 0 to ",
                            num_stages - 1);
   }
-  const auto cut = [&](int64_t i) {
-    return static_cast<int32_t>(i * num_layers / num_stages);
-  };
-  return LayerRange{cut(index), cut(index + 1)};
+  const int32_t each = num_layers / num_stages;
+  const int32_t longer = num_layers % num_stages;
+  const int32_t first = index * each + (index < longer ? index : longer);
+  return LayerRange{first, first + each + (index < longer ? 1 : 0)};
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include "common/concurrency/named_thread.h"
 #include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
+#include "common/model/layer_split.h"
 #include "common/model/model_config.h"
 #include "common/model/stage_loop.h"
 #include "common/rpc/transport.h"
@@ -71,15 +72,11 @@ StatusOr<LayerChoice> ResolveLayers(const LayerChoice& choice,
     layers.first = choice.first;
     layers.last = choice.last == -1 ? num_layers : choice.last;
   } else {
-    if (choice.parts < 1 || choice.parts > num_layers || choice.index < 0 ||
-        choice.index >= choice.parts) {
-      return InvalidArgument("stage ", choice.index, " of ", choice.parts,
-                             " stages: the model has ", num_layers, " layers");
-    }
-    const int32_t each = num_layers / choice.parts;
-    const int32_t longer = num_layers % choice.parts;
-    layers.first = choice.index * each + std::min(choice.index, longer);
-    layers.last = layers.first + each + (choice.index < longer ? 1 : 0);
+    SLUICE_ASSIGN_OR_RETURN(
+        const LayerRange range,
+        EvenLayerRange(num_layers, choice.index, choice.parts));
+    layers.first = range.first;
+    layers.last = range.last;
   }
   if (layers.first < 0 || layers.first >= layers.last ||
       layers.last > num_layers) {
