@@ -66,6 +66,10 @@ Delta ChoiceText::OnEnd(const FinalEvent& event) {
   if (event.stop_token) {
     ++completion_tokens_;
     delta.token_ids.push_back(*event.stop_token);
+    // Evaluations count on one entry per token, the end token included.
+    if (options_.logprobs && event.stop_result.logprob) {
+      delta.logprobs.push_back(event.stop_result);
+    }
   }
   delta.text += stops_.Push(decoder_->Finish());
   delta.text += stops_.Finish();

@@ -146,11 +146,7 @@ class GatewayServer::Impl {
     http.handler = [this](std::shared_ptr<Exchange> exchange) {
       router_.Route(std::move(exchange));
     };
-    http.error_response = [](int status, std::string_view reason) {
-      return ErrorResponse({status, std::string(reason),
-                            "invalid_request_error", std::nullopt,
-                            std::nullopt});
-    };
+    http.error_response = TransportError;
     http.observer = [this](const ExchangeSummary& summary) {
       metrics_.OnExchange(summary);
     };

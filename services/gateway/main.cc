@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -57,7 +58,29 @@ Duration FromSeconds(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
+// INVALID_ARGUMENT unless `value` lies in [low, high]; NaN does not.
+Status CheckRange(const char* flag, double value, double low, double high) {
+  if (value >= low && value <= high) return OkStatus();
+  return InvalidArgument(flag, " must be between ", low, " and ", high,
+                         ", got ", value);
+}
+
+// What nobody behind the flags checks.
+Status CheckFlags() {
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--kv-blocks", absl::GetFlag(FLAGS_kv_blocks), 0, INT32_MAX));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--http-threads", absl::GetFlag(FLAGS_http_threads), 1, 256));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--max-connections", absl::GetFlag(FLAGS_max_connections), 1, INT32_MAX));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--peer-timeout", absl::GetFlag(FLAGS_peer_timeout), 0.1, 3600));
+  return CheckRange("--drain-timeout", absl::GetFlag(FLAGS_drain_timeout), 0,
+                    86400);
+}
+
 StatusOr<GatewayOptions> OptionsFromFlags() {
+  SLUICE_RETURN_IF_ERROR(CheckFlags());
   GatewayOptions options;
   options.listen = absl::GetFlag(FLAGS_listen);
   options.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
@@ -151,7 +174,10 @@ int main(int argc, char** argv) {
       "serves the OpenAI API over a pipeline of stages\n"
       "  sluice-gateway --model PATH --stages 127.0.0.1:7001,127.0.0.1:7002");
   sluice::AcceptDashesInFlags(argc, argv);
-  absl::ParseCommandLine(argc, argv);
+  if (const auto words = absl::ParseCommandLine(argc, argv); words.size() > 1) {
+    sluice::LogError("unknown argument '", words[1], "'; see --help");
+    return 1;
+  }
   const sluice::Status status =
       sluice::gateway::Run(sluice::gateway::BlockSignals());
   if (status.ok()) return 0;

@@ -28,6 +28,8 @@ using boost::system::error_code;
 
 // What a client may send ahead of its answer before we stop looking.
 constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
+// Up to this size a body is always taken.
+constexpr size_t kSmallBody = size_t{64} << 10;
 constexpr auto kLingerTime = std::chrono::seconds(5);
 constexpr size_t kLingerBytes = size_t{256} << 20;
 
@@ -86,7 +88,16 @@ Connection::Connection(net::ip::tcp::socket socket,
   ++context_.stats.connections;
 }
 
-Connection::~Connection() { --context_.stats.connections; }
+Connection::~Connection() {
+  CountBody(0);
+  --context_.stats.connections;
+}
+
+void Connection::CountBody(size_t bytes) {
+  context_.stats.body_bytes +=
+      static_cast<long long>(bytes) - static_cast<long long>(counted_body_);
+  counted_body_ = bytes;
+}
 
 void Connection::Start(std::function<void()> ended) {
   error_code ignored;
@@ -154,8 +165,10 @@ Connection::Nothing Connection::Run() {
            exchange->keep_alive() && !context_.draining;
     exchange->Close();
     current_ = nullptr;
+    CountBody(0);
   }
   current_ = nullptr;
+  CountBody(0);
   if (refusal_) {
     auto refusing = WriteRefusal();
     co_await std::move(refusing);
@@ -212,6 +225,15 @@ boost::asio::awaitable<bool> Connection::ReadHeader(Parser& parser) {
     RefuseLargeBody();
     co_return false;
   }
+  // A chunked body may become as large as any.
+  CountBody(parser.chunked() ? limits.body_bytes
+                             : static_cast<size_t>(length.value_or(0)));
+  if (counted_body_ > kSmallBody &&
+      context_.stats.body_bytes >
+          static_cast<long long>(limits.all_body_bytes)) {
+    Refuse(503, "Too many large requests are being read at once");
+    co_return false;
+  }
   parser.body_limit(limits.body_bytes);
   co_return true;
 }
@@ -252,6 +274,7 @@ boost::asio::awaitable<std::optional<HttpRequest>> Connection::ReadRequest() {
       parser.keep_alive() && !context_.draining,
   };
   auto message = parser.release();
+  CountBody(message.body().size());
   HttpRequest request = ToHttpRequest(std::move(message));
   request.arrival = arrival;
   HttpRequest empty;

@@ -61,6 +61,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Signal();
   void Refuse(int status, std::string_view reason);
   void RefuseLargeBody();
+  // Counts `bytes` as this connection's share of all bodies, instead of what
+  // was counted before.
+  void CountBody(size_t bytes);
 
   const ConnectionContext context_;
   boost::beast::tcp_stream stream_;
@@ -68,6 +71,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
   std::shared_ptr<ConnectionExchange> current_;
   std::optional<HttpResponse> refusal_;
+  size_t counted_body_ = 0;
   bool watching_ = false;
   bool aborted_ = false;
 };

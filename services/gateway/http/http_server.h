@@ -17,6 +17,7 @@ namespace sluice::gateway {
 struct HttpLimits {
   size_t header_bytes = size_t{16} << 10;
   size_t body_bytes = size_t{8} << 20;
+  size_t all_body_bytes = size_t{256} << 20;  // of all requests at once
   int connections = 4096;
   // Unsent bytes of one streamed answer before its reader counts as gone.
   size_t backlog_bytes = size_t{1} << 20;
@@ -50,6 +51,7 @@ struct HttpServerOptions {
 struct HttpServerStats {
   std::atomic<int> connections{0};
   std::atomic<int> exchanges{0};            // begun, not ended
+  std::atomic<long long> body_bytes{0};     // announced or held
   std::atomic<long long> backlog_bytes{0};  // unsent, of all connections
   std::atomic<long long> disconnects{0};    // clients gone before the end
   std::atomic<long long> slow_readers{0};   // of them, cut off by us

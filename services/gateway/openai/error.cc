@@ -94,4 +94,14 @@ HttpResponse ErrorResponse(const ApiError& error) {
   return response;
 }
 
+HttpResponse TransportError(int http_status, std::string_view message) {
+  ApiError error{http_status, std::string(message), "invalid_request_error",
+                 std::nullopt, std::nullopt};
+  if (http_status == 503) {
+    error.type = "service_unavailable_error";
+    error.code = "unavailable";
+  }
+  return ErrorResponse(error);
+}
+
 }  // namespace sluice::gateway

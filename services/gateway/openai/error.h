@@ -40,6 +40,9 @@ std::string ErrorJson(const ApiError& error);
 // The whole answer. 429 and 503 carry Retry-After.
 HttpResponse ErrorResponse(const ApiError& error);
 
+// An answer to what never became a request, by HTTP status.
+HttpResponse TransportError(int http_status, std::string_view message);
+
 }  // namespace sluice::gateway
 
 #endif  // SLUICE_SERVICES_GATEWAY_OPENAI_ERROR_H_

@@ -143,11 +143,7 @@ class GatewayHttpTest : public ::testing::Test {
     options.handler = [router](std::shared_ptr<Exchange> exchange) {
       router.Route(std::move(exchange));
     };
-    options.error_response = [](int status, std::string_view reason) {
-      return ErrorResponse({status, std::string(reason),
-                            "invalid_request_error", std::nullopt,
-                            std::nullopt});
-    };
+    options.error_response = TransportError;
     auto server = HttpServer::Start(std::move(options));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::move(*server);
@@ -271,6 +267,27 @@ TEST_F(GatewayHttpTest, AHundredMegabytesAreRefusedUnread) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(answer, HasSubstr("8388608 bytes"));
   EXPECT_THAT(answer, HasSubstr("\"error\""));
+}
+
+TEST_F(GatewayHttpTest, AllBodiesTogetherAreBounded) {
+  HttpLimits limits;
+  limits.all_body_bytes = 1 << 20;
+  server_.reset();
+  Start(limits);
+  const std::string head =
+      "POST /tokenize HTTP/1.1\r\nContent-Length: 900000\r\n"
+      "Expect: 100-continue\r\n\r\n";
+  Client first(port());
+  ASSERT_TRUE(first.Send(head));
+  EXPECT_THAT(first.ReceiveUntil("\r\n\r\n"), HasSubstr("100 Continue"));
+  Client second(port());
+  ASSERT_TRUE(second.Send(head));
+  const std::string refusal = second.ReceiveAnswer();
+  EXPECT_THAT(refusal, StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(refusal, HasSubstr("Retry-After"));
+  Client small(port());
+  ASSERT_TRUE(small.Send(PostOf("/tokenize", "{\"prompt\":\"abc\"}")));
+  EXPECT_THAT(small.ReceiveAnswer(), HasSubstr("\"count\":4"));
 }
 
 TEST_F(GatewayHttpTest, AnEndlessChunkedBodyIsRefused) {
