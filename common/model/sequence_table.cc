@@ -10,7 +10,7 @@ SequenceTable::SequenceTable(const PlanLimits& limits, bool knows_sampled)
       block_users_(limits.num_blocks, 0) {}
 
 Status SequenceTable::Apply(const StepPlan& plan) {
-  for (SequenceId id : plan.ended) End(id);
+  for (SequenceId id : plan.ended) SLUICE_RETURN_IF_ERROR(End(id));
   for (const StartedSequence& started : plan.started) {
     SLUICE_RETURN_IF_ERROR(StartOne(started));
   }
@@ -20,16 +20,19 @@ Status SequenceTable::Apply(const StepPlan& plan) {
   return OkStatus();
 }
 
-// A sequence that is not there is forgotten already.
-void SequenceTable::End(SequenceId id) {
+Status SequenceTable::End(SequenceId id) {
   const auto found = sequences_.find(id);
-  if (found == sequences_.end()) return;
+  if (found == sequences_.end()) {
+    return FailedPrecondition("sequence ", id,
+                              " ends, but was never started or has ended");
+  }
   for (const auto& blocks : found->second.state.blocks) {
     for (BlockId block : blocks) {
       if (--block_users_[block.value()] == 0) --blocks_alive_;
     }
   }
   sequences_.erase(found);
+  return OkStatus();
 }
 
 Status SequenceTable::StartOne(const StartedSequence& started) {
@@ -53,7 +56,10 @@ Status SequenceTable::StartOne(const StartedSequence& started) {
   for (const auto& blocks : entry.state.blocks) {
     covered = std::min(covered, blocks.size());
   }
-  entry.computed = static_cast<int32_t>(covered) * kBlockTokens;
+  // A full hit runs its last token again: its logits are wanted.
+  entry.computed =
+      std::min(static_cast<int32_t>(covered) * kBlockTokens,
+               static_cast<int32_t>(entry.state.tokens.size()) - 1);
   return OkStatus();
 }
 
@@ -87,9 +93,7 @@ Status SequenceTable::TakeChunk(const Chunk& chunk) {
   }
   Entry& entry = found->second;
   SLUICE_RETURN_IF_ERROR(AppendBlocks(chunk.new_blocks, chunk.sequence, entry));
-  const bool fits = entry.has_run ? chunk.start == entry.computed
-                                  : chunk.start <= entry.computed;
-  if (!fits) {
+  if (chunk.start != entry.computed) {
     return FailedPrecondition("chunk of sequence ", chunk.sequence,
                               " starts at position ", chunk.start, ", ",
                               entry.computed, " are computed");
@@ -105,7 +109,6 @@ Status SequenceTable::TakeChunk(const Chunk& chunk) {
   }
   SLUICE_RETURN_IF_ERROR(TakeTokens(chunk, entry));
   entry.computed = end;
-  entry.has_run = true;
   return OkStatus();
 }
 

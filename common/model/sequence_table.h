@@ -23,8 +23,9 @@ class SequenceTable {
   // Takes over ended, started and chunks, in this order. The plan has passed
   // Validate(plan, limits). FAILED_PRECONDITION, naming what, which and both
   // values, if the plan contradicts the table: a sequence that is not there
-  // or starts twice, a chunk that does not begin where the last one ended or
-  // whose tokens are not the history's, a block table that does not reach.
+  // or starts twice, a chunk that does not begin where the last one ended (the
+  // first: where the prefix hits do) or whose tokens are not the history's, a
+  // block table that does not reach.
   // The table is then in between and must be cleared.
   Status Apply(const StepPlan& plan);
 
@@ -44,13 +45,12 @@ class SequenceTable {
  private:
   struct Entry {
     Stage::SequenceState state;
-    // Positions [0, computed) are in the KV cache; until the first chunk, an
-    // upper bound: prefix hits, of which the last token may be run again.
+    // Positions [0, computed) are in the KV cache: the next chunk begins
+    // there. At first the prefix hits, but for the history's last token.
     int32_t computed = 0;
-    bool has_run = false;
   };
 
-  void End(SequenceId id);
+  Status End(SequenceId id);
   Status StartOne(const StartedSequence& started);
   Status TakeChunk(const Chunk& chunk);
   Status TakeTokens(const Chunk& chunk, Entry& entry) const;

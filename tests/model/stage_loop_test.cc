@@ -231,6 +231,24 @@ TEST_F(StageLoopTest, PlansThatContradictTheSequencesStopTheEpoch) {
         plan.chunks[0].tokens = {2, 3};
         return plan;
       },
+      [](TokenId t) {  // starts before them, in a block that others read
+        StepPlan plan = FirstPlan();
+        const std::vector<TokenId> prompt(17, 1);
+        plan.started[0] = {SequenceId(2), {}, 17, prompt, {{BlockId(7)}}};
+        plan.chunks[0].sequence = SequenceId(2);
+        plan.chunks[0].tokens = prompt;
+        return plan;
+      },
+      [](TokenId t) {  // ends one that is not there
+        StepPlan plan;
+        plan.ended = {SequenceId(77)};
+        return plan;
+      },
+      [](TokenId t) {  // ends twice
+        StepPlan plan;
+        plan.ended = {SequenceId(1), SequenceId(1)};
+        return plan;
+      },
       [](TokenId t) {  // samples before the end of the history
         StepPlan plan = FirstPlan();
         plan.started[0].sequence = plan.chunks[0].sequence = SequenceId(2);
@@ -300,7 +318,7 @@ TEST_F(StageLoopTest, AFullPrefixHitRunsItsLastTokenAgain) {
 TEST_F(StageLoopTest, APlanThatOnlyEndsSequencesIsAnswered) {
   RunFirst();
   StepPlan plan;
-  plan.ended = {SequenceId(1), SequenceId(77)};
+  plan.ended = {SequenceId(1)};
   ASSERT_TRUE(Push(plan, 1).ok());
   EXPECT_TRUE(sink_.AwaitStep().result->sequences.empty());
   EXPECT_EQ(loop_->Stats().sequences, 0);
