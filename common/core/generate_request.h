@@ -80,6 +80,7 @@ struct FinalEvent {
   FinishReason reason = FinishReason::kStop;
   Status status;                      // not OK only with kError
   std::optional<TokenId> stop_token;  // the end token, with kStop
+  TokenResult stop_result;            // of stop_token, with its logprobs
   SequenceStats stats;
 };
 

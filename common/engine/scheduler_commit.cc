@@ -114,8 +114,9 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
     }
     sequence.last_token = now;
     if (Ends(history, token.token)) {
-      end =
-          FinalEvent{.reason = FinishReason::kStop, .stop_token = token.token};
+      end = FinalEvent{.reason = FinishReason::kStop,
+                       .stop_token = token.token,
+                       .stop_result = std::move(token)};
       break;
     }
     journal_.Append(sequence.id, token.token);

@@ -410,6 +410,7 @@ TEST(SchedulerEndTest, AnEndTokenIsNotDeliveredAndNamedInTheEnd) {
   const Outcome& outcome = harness.outcome(id);
   EXPECT_EQ(outcome.ends[0].reason, FinishReason::kStop);
   EXPECT_EQ(outcome.ends[0].stop_token, free_run.tokens[5]);
+  EXPECT_EQ(outcome.ends[0].stop_result.token, free_run.tokens[5]);
   EXPECT_LE(outcome.tokens.size(), 5u);
   EXPECT_EQ(outcome.ends[0].stats.completion_tokens,
             static_cast<int32_t>(outcome.tokens.size()));

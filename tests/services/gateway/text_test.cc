@@ -116,6 +116,18 @@ TEST(GatewayChoiceTextTest, TheEndTokenCountsButShowsNothing) {
   EXPECT_EQ(choice.completion_tokens(), 2);
 }
 
+TEST(GatewayChoiceTextTest, TheEndTokenHasItsLogprobToo) {
+  ChoiceTextOptions options;
+  options.logprobs = true;
+  ChoiceText choice(FakeText(), options, {1});
+  FinalEvent final_event;
+  final_event.stop_token = kFakeEos;
+  final_event.stop_result = {kFakeEos, TokenLogprob{kFakeEos, -0.5f, 0}, {}};
+  const Delta end = choice.OnEnd(final_event);
+  ASSERT_EQ(end.logprobs.size(), 1u);
+  EXPECT_EQ(end.logprobs[0].token, kFakeEos);
+}
+
 TEST(GatewayLogprobTest, OneLogprobHasOneShortText) {
   EXPECT_EQ(DumpJson(LogprobNumber(-0.1f)), "-0.1");
   EXPECT_EQ(DumpJson(LogprobNumber(-1.2345678f)), "-1.2345678");
