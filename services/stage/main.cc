@@ -175,7 +175,10 @@ int main(int argc, char** argv) {
       "serves a range of a model's layers to a gateway\n"
       "  sluice-stage --model PATH --listen 127.0.0.1:7001 --layers 0-14");
   sluice::AcceptDashesInFlags(argc, argv);
-  absl::ParseCommandLine(argc, argv);
+  if (const auto words = absl::ParseCommandLine(argc, argv); words.size() > 1) {
+    sluice::LogError("unknown argument '", words[1], "'; see --help");
+    return 1;
+  }
   const sluice::Status status = sluice::Run(sluice::BlockSignals());
   if (status.ok()) return 0;
   sluice::LogError(sluice::Message(status));

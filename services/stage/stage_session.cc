@@ -52,6 +52,10 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     }
     replaced = std::exchange(control_, std::move(control));
     gateway_id_ = hello.gateway_id();
+    // Another run of the gateway may have another clock.
+    if (std::exchange(last_gateway_id_, gateway_id_) != gateway_id_) {
+      highest_epoch_ = 0;
+    }
     welcome.set_protocol_version(wire::kProtocolVersion);
     welcome.set_build(std::string(metrics::BuildVersion()));
     welcome.set_clock_ns(MonotonicNanos());

@@ -124,7 +124,8 @@ class StageSession : public StepOutputSink,
   bool drain_asked_ ABSL_GUARDED_BY(mutex_) = false;
   std::string gateway_id_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<ControlStream> control_ ABSL_GUARDED_BY(mutex_);
-  uint64_t highest_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string last_gateway_id_ ABSL_GUARDED_BY(mutex_);
+  uint64_t highest_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of that gateway
   std::unique_ptr<Live> live_ ABSL_GUARDED_BY(mutex_);
 };
 

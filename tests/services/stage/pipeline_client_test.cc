@@ -323,6 +323,27 @@ TEST_F(PipelineClientTest, ASecondGatewayIsRefusedUntilTheFirstLetsGo) {
   EXPECT_TRUE(Eventually([&] { return second->ready(); }));
 }
 
+TEST_F(PipelineClientTest, ASecondGatewayTakesNoStageBehindOneThatIsHeld) {
+  AddStages(2);
+  const auto first = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  const auto second = Connect();
+  ASSERT_TRUE(
+      Eventually([&] { return State(*second, 0) == StageState::kRefused; }));
+  const std::string address = stages_[1]->address();
+  for (size_t restart = 1; restart <= 3; ++restart) {
+    stages_[1].reset();
+    ASSERT_TRUE(Eventually([&] { return listener_.losses() == restart; }));
+    FakeStageOptions options;
+    options.info = FakeInfo(1, 2);
+    options.listen = address;
+    stages_[1] = std::make_unique<FakeStage>(options);
+    ASSERT_TRUE(Eventually([&] { return first->ready(); }))
+        << first->status().message;
+    EXPECT_FALSE(second->ready());
+  }
+}
+
 TEST_F(PipelineClientTest, PlansBeyondTheCreditsWaitForAcks) {
   AddStages(2);
   const auto client = Connect();

@@ -227,6 +227,19 @@ TEST_F(StageProtocolTest, AssignmentsThatDoNotFitAreRefusedAndTheStreamLives) {
   EXPECT_THAT(Message(AssignedAt(answers++)), HasSubstr("not above 100"));
 }
 
+TEST_F(StageProtocolTest, AnotherGatewayMayBeginAtALowerEpoch) {
+  auto control = Hold();
+  control->HalfClose();
+  EXPECT_TRUE(control_log_->WaitEnd().ok());
+  ASSERT_TRUE(Eventually([&] { return !stage_->session().held(); }));
+  control = Control();
+  v1::ControlRequest hello = Hello();
+  hello.mutable_hello()->set_gateway_id("another");
+  control->Send(hello);
+  control->Send(Assign(FakeInfo(0, 1), kEpoch - 1));
+  EXPECT_TRUE(AssignedAt(1).ok());
+}
+
 TEST_F(StageProtocolTest, ASuccessorThatCannotBeReachedIsNamed) {
   StartStage(FakeInfo(0, 2));
   const auto control = Control();
