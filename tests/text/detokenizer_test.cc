@@ -22,7 +22,7 @@ std::string Streamed(const Tokenizer& tokenizer, const Ids& ids, bool skip) {
 
 void ExpectStreamIsDecode(const Tokenizer& tokenizer) {
   std::mt19937_64 random(2);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 300 / kSlowdown; ++round) {
     Ids ids(random() % 40);
     for (TokenId& id : ids) {
       id = static_cast<TokenId>(random() %
@@ -50,7 +50,7 @@ TEST(DetokenizerTest, EncodedTextComesBack) {
       continue;
     }
     SCOPED_TRACE(name);
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < 300 / kSlowdown; ++round) {
       const std::string text = RandomText(random, 30);
       const auto ids = tokenizer->Encode(text, kRaw);
       ASSERT_TRUE(ids.ok()) << ids.status();

@@ -17,6 +17,13 @@ using Ids = std::vector<TokenId>;
 inline constexpr EncodeOptions kRaw = {.add_special_tokens = false,
                                        .parse_special_tokens = true};
 
+// By how much tests of volume do less where a sanitizer slows them down.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr int kSlowdown = 8;
+#else
+inline constexpr int kSlowdown = 1;
+#endif
+
 // Tokenizer of the shared data's `relative`, loaded once per process; null
 // if the data is not there.
 const Tokenizer* SharedTokenizer(std::string_view relative);
