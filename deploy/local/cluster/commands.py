@@ -136,10 +136,10 @@ def _show_progress(readiness, shown):
 def _greet(document, options):
     url = document["url"]
     name = gateway_client.served_model(url)
+    path, body, prompt, answer = gateway_client.first_answer(url, name)
     print(f"\nready: {url}  (model {name}, {options.stages} stages, "
           f"ranks per stage: {options.ranks})\n\ntry:\n  "
-          f"{gateway_client.curl_line(url, name)}\n")
-    prompt, answer = gateway_client.first_answer(url, name)
+          f"{gateway_client.curl_line(url, path, body)}\n")
     print(f"first prompt: {prompt}\nanswer: {answer.strip()}\n")
     if options.detach:
         print(f"stop it with: deploy/local/down --run-dir {options.run_dir}")

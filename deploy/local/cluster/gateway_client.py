@@ -28,26 +28,27 @@ def served_model(url):
     return json.loads(text)["data"][0]["id"] if status == 200 else None
 
 
-def curl_line(url, model):
-    body = json.dumps({"model": model, "messages": [
-        {"role": "user", "content": PROMPT}]})
-    return (f"curl {url}/v1/chat/completions "
-            f"-H 'Content-Type: application/json' -d '{body}'")
+def curl_line(url, path, body):
+    shown = {key: body[key] for key in body
+             if key not in ("max_tokens", "temperature")}
+    return (f"curl {url}{path} -H 'Content-Type: application/json' "
+            f"-d '{json.dumps(shown)}'")
 
 
 def first_answer(url, model):
-    """(prompt, answer) of a chat, or of a plain completion where the model
-    has no chat template."""
-    status, text = call(url + "/v1/chat/completions", {
-        "model": model, "max_tokens": 64, "temperature": 0,
-        "messages": [{"role": "user", "content": PROMPT}]})
+    """(path, body, prompt, answer) of a chat, or of a plain completion where
+    the model has no chat template."""
+    asked = {"model": model, "max_tokens": 64, "temperature": 0}
+    path, body = "/v1/chat/completions", {
+        **asked, "messages": [{"role": "user", "content": PROMPT}]}
+    status, text = call(url + path, body)
     if status == 200:
-        return PROMPT, json.loads(text)["choices"][0]["message"]["content"]
-    prompt = "Once upon a time"
-    chat_status, chat_text = status, text
-    status, text = call(url + "/v1/completions", {
-        "model": model, "max_tokens": 32, "temperature": 0,
-        "prompt": prompt})
+        answer = json.loads(text)["choices"][0]["message"]["content"]
+        return path, body, PROMPT, answer
+    path, prompt = "/v1/completions", "Once upon a time"
+    body = {**asked, "prompt": prompt, "max_tokens": 32}
+    status, text = call(url + path, body)
     if status == 200:
-        return prompt, prompt + json.loads(text)["choices"][0]["text"]
-    return PROMPT, f"[no answer: {chat_status} {chat_text.strip()}]"
+        return path, body, prompt, prompt + json.loads(
+            text)["choices"][0]["text"]
+    return path, body, prompt, f"[no answer: {status} {text.strip()}]"
