@@ -8,6 +8,8 @@ import signal
 import subprocess
 import time
 
+import exits
+
 # A process gets these variables of ours and no others, so that what
 # cluster.json tells is enough to start it again.
 PASSED_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ",
@@ -98,12 +100,17 @@ class ClusterFile:
         """The document with `processes` as Process, or None."""
         try:
             document = json.loads(self.path.read_text())
+            document["supervisor"], document["url"]  # must be there
+            fields = {field.name for field in dataclasses.fields(Process)}
+            document["processes"] = [
+                Process(**{k: v for k, v in entry.items() if k in fields})
+                for entry in document["processes"]]
         except FileNotFoundError:
             return None
-        fields = {field.name for field in dataclasses.fields(Process)}
-        document["processes"] = [
-            Process(**{k: v for k, v in entry.items() if k in fields})
-            for entry in document["processes"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise exits.Failure(exits.UNEXPECTED, f"{self.path} is not of "
+                                f"ours or damaged ({error!r}); remove it once "
+                                "its processes are gone") from None
         return document
 
     def write(self, document):
