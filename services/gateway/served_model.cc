@@ -20,6 +20,14 @@ namespace {
 // How much of the prompt a detokenizer looks at.
 constexpr size_t kPromptTail = 16;
 
+// A text beyond a limit of the tokenizer or the template is the request's
+// fault: unlike with a full queue, trying again does not help.
+StatusOr<std::vector<TokenId>> LimitsAsInvalid(
+    StatusOr<std::vector<TokenId>> ids) {
+  if (ids.status().code() != StatusCode::kResourceExhausted) return ids;
+  return InvalidArgument(Message(ids.status()));
+}
+
 class TokenizerDecoder : public TextDecoder {
  public:
   TokenizerDecoder(const Tokenizer& tokenizer, std::span<const TokenId> tail)
@@ -52,7 +60,7 @@ class LoadedText : public ModelText {
                                         bool special) const override {
     EncodeOptions options;
     options.add_special_tokens = special;
-    return tokenizer_->Encode(text, options);
+    return LimitsAsInvalid(tokenizer_->Encode(text, options));
   }
 
   StatusOr<std::vector<TokenId>> EncodeChat(
@@ -63,7 +71,7 @@ class LoadedText : public ModelText {
     }
     RenderOptions options;
     options.add_generation_prompt = add_generation_prompt;
-    return template_->RenderIds(messages, nullptr, options);
+    return LimitsAsInvalid(template_->RenderIds(messages, nullptr, options));
   }
 
   StatusOr<std::string> Decode(std::span<const TokenId> tokens,
