@@ -55,6 +55,7 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
     Duration rtt{};
     StageState down_state = StageState::kConnecting;  // while not welcomed
     bool refused = false;                             // welcomed, does not fit
+    bool held = false;                                // by another gateway
     std::string message;
   };
 
@@ -71,6 +72,7 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   void Tick(TimePoint now);
   void ConnectStage(size_t index, TimePoint now);
   void CheckSilence(size_t index, TimePoint now);
+  void LetGo(size_t index);
   void OnControl(size_t index, uint64_t link_id, v1::ControlResponse response);
   void OnWelcome(size_t index, const v1::Welcome& welcome);
   void OnControlEnd(size_t index, uint64_t link_id, const Status& status);

@@ -33,6 +33,11 @@ bool IsLoading(const Status& status) {
          Message(status).starts_with("loading");
 }
 
+bool IsHeld(const Status& status) {
+  return status.code() == StatusCode::kFailedPrecondition &&
+         Message(status).starts_with("this stage is held");
+}
+
 }  // namespace
 
 std::string PipelineClient::Impl::Describe(size_t index) const {
@@ -49,9 +54,17 @@ void PipelineClient::Impl::Tick(TimePoint now) {
   const bool beat = now >= heartbeat_at_;
   if (beat) heartbeat_at_ = now + options_.heartbeat;
   bool all_welcome = true;
+  // Two gateways that each hold a stage of the other would wait forever: so
+  // nobody keeps one behind a stage that another holds.
+  bool behind_held = false;
   for (size_t i = 0; i < stages_.size(); ++i) {
     Stage& stage = stages_[i];
-    if (stage.link == nullptr && now >= stage.connect_at) ConnectStage(i, now);
+    if (behind_held) {
+      LetGo(i);
+    } else if (stage.link == nullptr && now >= stage.connect_at) {
+      ConnectStage(i, now);
+    }
+    behind_held = behind_held || stage.held;
     if (stage.link != nullptr) CheckSilence(i, now);
     if (beat && stage.welcome.has_value() && stage.link != nullptr) {
       v1::ControlRequest request;
@@ -94,6 +107,16 @@ void PipelineClient::Impl::CheckSilence(size_t index, TimePoint now) {
   link->Cancel(why);
 }
 
+void PipelineClient::Impl::LetGo(size_t index) {
+  Stage& stage = stages_[index];
+  const auto link = stage.link;
+  if (link == nullptr) return;
+  OnControlEnd(index, stage.link_id,
+               Unavailable("waits for a stage that another gateway holds"));
+  stage.down_state = StageState::kConnecting;
+  link->HalfClose();
+}
+
 void PipelineClient::Impl::OnControl(size_t index, uint64_t link_id,
                                      v1::ControlResponse response) {
   Stage& stage = stages_[index];
@@ -129,6 +152,7 @@ void PipelineClient::Impl::OnWelcome(size_t index, const v1::Welcome& proto) {
   }
   stage.welcome = *std::move(welcome);
   stage.seen = true;
+  stage.held = false;
   stage.backoff = Duration::zero();
   // What did not fit before may fit now.
   for (Stage& any : stages_) {
@@ -152,6 +176,7 @@ void PipelineClient::Impl::OnControlEnd(size_t index, uint64_t link_id,
   stage.link = nullptr;
   stage.welcome.reset();
   stage.message = Message(why);
+  stage.held = IsHeld(why);
   stage.backoff = NextBackoff(stage.backoff);
   if (IsLoading(why)) {
     stage.down_state = StageState::kLoading;
