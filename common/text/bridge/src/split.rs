@@ -33,6 +33,10 @@ const LINEAR_HEADS: &[&str] = &[
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+",
 ];
 
+/// Whole patterns known to be linear: one character each, as the digits that
+/// SmolLM, StarCoder and others cut off first.
+const LINEAR_WHOLE: &[&str] = &[r"\p{N}"];
+
 /// Limits of patterns that are not known to be linear.
 const MAX_UNKNOWN_BYTES: usize = 1 << 20;
 const MAX_UNKNOWN_TIME: Duration = Duration::from_secs(5);
@@ -54,7 +58,8 @@ pub struct Splitter {
 impl Splitter {
     pub fn new(pattern: &str) -> Result<Self, Failure> {
         let head = pattern.strip_suffix(TAIL);
-        let known = head.is_some_and(|head| LINEAR_HEADS.contains(&head));
+        let known = LINEAR_WHOLE.contains(&pattern)
+            || head.is_some_and(|head| LINEAR_HEADS.contains(&head));
         let parts: Vec<&str> = match head {
             Some(head) => vec![head, r"\s+"],
             None => vec![pattern],
