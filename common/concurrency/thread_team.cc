@@ -94,12 +94,16 @@ ThreadTeam::~ThreadTeam() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadTeam::Run(Task task, void* argument, int num_tasks) {
+void ThreadTeam::AdoptCaller() {
   if (!caller_pinned_) {
     Pin(0);
     caller_pinned_ = true;
   }
   ComputeDenormals();
+}
+
+void ThreadTeam::Run(Task task, void* argument, int num_tasks) {
+  AdoptCaller();
   task_ = task;
   argument_ = argument;
   num_tasks_ = num_tasks;

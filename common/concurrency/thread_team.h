@@ -14,7 +14,7 @@ namespace sluice {
 struct ThreadTeamOptions {
   int num_threads = 1;  // the caller of Run is one of them
   // Member i runs on CPU cpus[i % cpus.size()] alone; empty: anywhere. The
-  // caller is member 0 and is pinned by its first Run.
+  // caller is member 0 and is pinned by its first Run or AdoptCaller.
   std::vector<int> cpus;
   std::string name = "team";  // workers are called name-1, name-2 and so on
 };
@@ -32,6 +32,10 @@ class ThreadTeam final : public kernels::Executor {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   int num_threads() const override { return options_.num_threads; }
+
+  // Makes the calling thread member 0: its CPU, its floating-point state. Run
+  // does this too, but work that is not spread never gets there.
+  void AdoptCaller();
 
   // Member m runs tasks [n * m / T, n * (m + 1) / T), in rising order.
   void Run(Task task, void* argument, int num_tasks) override;

@@ -50,6 +50,7 @@ void RankGroup::RunStep(const StepInputs& step, const float* hidden_in,
 }
 
 void RankGroup::RunRank(int32_t rank) {
+  ranks_[rank].team->AdoptCaller();
   StageModel& model = *ranks_[rank].model;
   const StepInputs& step = *job_.step;
   model.Forward(step, job_.hidden_in, rank == 0 ? job_.hidden_out : nullptr);
