@@ -29,11 +29,26 @@ uint64_t GroupNumber(const std::string& path) {
   return in >> value ? value : kUnknown;
 }
 
+// Of the group's memory, pages of files: given back when somebody needs them,
+// like the model's file that was read a moment ago.
+uint64_t GroupFilePages(const std::string& path) {
+  std::ifstream in(path);
+  std::string key;
+  uint64_t bytes = 0;
+  uint64_t total = 0;
+  while (in >> key >> bytes) {
+    if (key == "active_file" || key == "inactive_file") total += bytes;
+  }
+  return total;
+}
+
 uint64_t GroupAvailable() {
   const std::string root = "/sys/fs/cgroup/";  // our own, in a container
   const uint64_t limit = GroupNumber(root + "memory.max");
-  const uint64_t used = GroupNumber(root + "memory.current");
-  if (limit == kUnknown || used == kUnknown) return kUnknown;
+  const uint64_t current = GroupNumber(root + "memory.current");
+  if (limit == kUnknown || current == kUnknown) return kUnknown;
+  const uint64_t files = GroupFilePages(root + "memory.stat");
+  const uint64_t used = current > files ? current - files : 0;
   return limit > used ? limit - used : 0;
 }
 

@@ -135,6 +135,18 @@ Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
                     parsed.max_position_embeddings);
 }
 
+// A position is an angle of at most as many radians (see kernels/rope.h).
+Status CheckFrequencies(const ModelConfig& parsed) {
+  for (size_t i = 0; i < parsed.inv_freq.size(); ++i) {
+    const double frequency = parsed.inv_freq[i];
+    if (frequency > 0.0 && frequency <= 1.0) continue;
+    return InvalidArgument("rope_theta ", parsed.rope_theta,
+                           " with rope_scaling gives pair ", i, " frequency ",
+                           frequency, ", limits 0 (excluded) and 1");
+  }
+  return OkStatus();
+}
+
 // RoPE's keys stand at the top, or (newer files) within rope_parameters.
 Status ReadRope(const Json& config, ModelConfig& parsed) {
   const ConfigReader reader(config);
@@ -156,7 +168,7 @@ Status ReadRope(const Json& config, ModelConfig& parsed) {
   }
   parsed.inv_freq =
       RopeInvFreq(parsed.rope_theta, parsed.head_dim, parsed.rope_scaling);
-  return OkStatus();
+  return CheckFrequencies(parsed);
 }
 
 Status ReadModelType(const ConfigReader& reader, std::string& model_type) {

@@ -66,7 +66,9 @@ class RankGroup;
 // owns the calls to Run; info() is const after Load.
 class Stage {
  public:
-  // Reads this stage's tensors and nothing else.
+  // Reads this stage's tensors and nothing else. INVALID_ARGUMENT for options
+  // and models that do not fit each other; RESOURCE_EXHAUSTED if the KV cache
+  // is larger than the memory at hand.
   static StatusOr<std::unique_ptr<Stage>> Load(const StageOptions& options);
   ~Stage();
 

@@ -27,6 +27,9 @@ namespace {
 
 constexpr char kNumerics[] = "f32-canonical-1";
 constexpr int32_t kDefaultMaxContext = 8192;
+// The angles of kernels/rope.h are exact below 2^20 radians.
+constexpr int32_t kMaxContext = 1 << 20;
+constexpr int64_t kMaxKvBlocks = int64_t{1} << 24;
 // Share of the memory at hand that the KV cache takes when it may choose.
 constexpr uint64_t kKvMemoryShare = 4;
 
@@ -74,11 +77,12 @@ StatusOr<StageRange> ParseRange(const StageOptions& options,
 
 StatusOr<int32_t> ChooseMaxContext(const StageOptions& options,
                                    const ModelConfig& config) {
-  const int32_t most = config.max_position_embeddings;
+  const int32_t most = std::min(config.max_position_embeddings, kMaxContext);
   if (options.max_context == 0) return std::min(most, kDefaultMaxContext);
   if (options.max_context < 1 || options.max_context > most) {
-    return InvalidArgument("max_context must be between 1 and the model's ",
-                           most, ", got ", options.max_context);
+    return InvalidArgument("max_context must be between 1 and ", most,
+                           " (the model has ", config.max_position_embeddings,
+                           "), got ", options.max_context);
   }
   return options.max_context;
 }
@@ -92,7 +96,7 @@ Status CheckCount(const char* name, int64_t value, int64_t low, int64_t high) {
 Status CheckOptions(const StageOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckCount("threads", options.threads, 0, 1024));
   SLUICE_RETURN_IF_ERROR(
-      CheckCount("kv_blocks", options.kv_blocks, 0, int64_t{1} << 24));
+      CheckCount("kv_blocks", options.kv_blocks, 0, kMaxKvBlocks));
   SLUICE_RETURN_IF_ERROR(
       CheckCount("max_step_tokens", options.max_step_tokens, 1, 1 << 16));
   return CheckCount("max_sequences", options.max_sequences, 1, 1 << 14);
@@ -119,12 +123,22 @@ int32_t ChooseKvBlocks(const StageOptions& options, int32_t max_context,
                        uint64_t bytes_per_block) {
   if (options.kv_blocks > 0) return options.kv_blocks;
   const uint64_t one = (max_context + kBlockTokens - 1) / kBlockTokens;
-  const uint64_t all = one * options.max_sequences;
+  const uint64_t all =
+      std::min<uint64_t>(one * options.max_sequences, kMaxKvBlocks);
   const uint64_t fit = AvailableMemory() / kKvMemoryShare / bytes_per_block;
   const auto blocks = static_cast<int32_t>(std::clamp(fit, one, all));
   LogInfo("kv cache: chose ", blocks, " blocks of ", kBlockTokens, " tokens, ",
           blocks * bytes_per_block / (1 << 20), " MiB");
   return blocks;
+}
+
+// The cache is taken in one go later, where a lack of memory would end the
+// process.
+Status CheckKvFits(int32_t blocks, uint64_t bytes) {
+  const uint64_t available = AvailableMemory();
+  if (bytes <= available) return OkStatus();
+  return ResourceExhausted("a KV cache of ", blocks, " blocks takes ", bytes,
+                           " bytes, available are ", available);
 }
 
 // Which CPUs each rank's team is pinned to; empty: none.
@@ -196,6 +210,7 @@ class StageLoader {
     limits_.max_sequences = options_.max_sequences;
     const uint64_t block_bytes = BytesPerBlock(range_, config_, plans_);
     kv_blocks_ = ChooseKvBlocks(options_, limits_.max_context, block_bytes);
+    SLUICE_RETURN_IF_ERROR(CheckKvFits(kv_blocks_, block_bytes * kv_blocks_));
     cpus_ = AvailableCpus();
     const int32_t threads = options_.threads == 0
                                 ? static_cast<int32_t>(cpus_.size())

@@ -154,6 +154,14 @@ TEST(ModelConfigTest, DivisorsOfAGgufGiveTheSameFrequenciesAsLlama3) {
   EXPECT_THAT(RefusalOf(config), HasSubstr("divisors has 0"));
 }
 
+TEST(ModelConfigTest, FrequenciesAboveOneAreRefused) {
+  EXPECT_THAT(Refusal("rope_theta", 1e-9), HasSubstr("rope_theta 1e-09"));
+  Json config = Llama1b();
+  config["rope_scaling"] = Json{{"rope_type", "divisors"},
+                                {"divisors", std::vector<double>(32, 1e-300)}};
+  EXPECT_THAT(RefusalOf(config), HasSubstr("pair 0 frequency 1e+300"));
+}
+
 TEST(ModelConfigTest, OtherFamiliesAreRefusedByName) {
   EXPECT_THAT(Refusal("model_type", "mixtral"), HasSubstr("'mixtral'"));
   EXPECT_THAT(Refusal("model_type", nullptr), HasSubstr("model_type"));

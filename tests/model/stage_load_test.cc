@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/concurrency/named_thread.h"
+#include "common/model/available_memory.h"
 #include "common/model/stage.h"
 #include "common/weights/model_file.h"
 #include "tests/testing/shared_data.h"
@@ -18,6 +21,17 @@ StageOptions OptionsFor(const std::string& path) {
   options.threads = 1;
   options.kv_blocks = 8;
   return options;
+}
+
+std::vector<int> AllowedCpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
 }
 
 StageInfo InfoOf(const StageOptions& options) {
@@ -117,6 +131,53 @@ TEST(StageLoadTest, KvBlocksAreChosenWithinWhatSequencesCanUse) {
   options.max_context = 100;
   options.max_sequences = 3;
   EXPECT_EQ(InfoOf(options).limits.num_blocks, 3 * 7);
+}
+
+TEST(StageLoadTest, AKvCacheLargerThanMemoryIsRefused) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  StageOptions options = OptionsFor(path);
+  options.kv_blocks = 1 << 24;  // of 20 KiB each
+  if (AvailableMemory() >= uint64_t{20480} << 24) {
+    GTEST_SKIP() << "this machine has room for it";
+  }
+  const Status status = Stage::Load(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(Message(status).find("16777216 blocks"), std::string::npos)
+      << status;
+}
+
+// CPUs that a thread may run on after its first step of a stage.
+std::vector<int> CpusAfterAStep(const StageOptions& options) {
+  std::vector<int> cpus;
+  const auto stage = Stage::Load(options);
+  EXPECT_TRUE(stage.ok()) << stage.status();
+  if (!stage.ok()) return cpus;
+  NamedThread runner("runner", [&] {
+    Chunk chunk;
+    chunk.tokens = {1};
+    Stage::SequenceState state;
+    state.num_prompt_tokens = 1;
+    state.tokens = {1};
+    state.blocks = {{BlockId(0)}};
+    HiddenStates out;
+    std::vector<SequenceResult> results;
+    (*stage)->Run({{&chunk, &state}}, {}, out, results);
+    cpus = AllowedCpus();
+  });
+  runner.Join();
+  return cpus;
+}
+
+TEST(StageLoadTest, PinnedThreadsStayOnCpusOfTheirOwn) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::vector<int> all = AllowedCpus();
+  StageOptions options = OptionsFor(path);
+  EXPECT_EQ(CpusAfterAStep(options), all);
+  options.pin_threads = true;
+  EXPECT_EQ(CpusAfterAStep(options), std::vector<int>{all[0]});
+  // More threads than CPUs: pinning would only hurt.
+  options.threads = static_cast<int32_t>(all.size()) + 1;
+  EXPECT_EQ(CpusAfterAStep(options), all);
 }
 
 TEST(StageLoadTest, OptionsThatDoNotFitAreRefusedByName) {
