@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/model/layer_split.h"
 #include "common/model/model_config.h"
 #include "common/weights/model_file.h"
 
@@ -22,13 +23,6 @@ void TakeLeast(const PlanLimits& other, PlanLimits* limits) {
 }
 
 }  // namespace
-
-LayerRange EvenSplit(int32_t num_layers, int32_t index, int32_t parts) {
-  const int32_t each = num_layers / parts;
-  const int32_t longer = num_layers % parts;
-  const int32_t first = index * each + std::min(index, longer);
-  return {first, first + each + (index < longer ? 1 : 0)};
-}
 
 class LocalPipeline::Link : public StepOutputSink {
  public:
@@ -60,14 +54,12 @@ StatusOr<std::unique_ptr<LocalPipeline>> LocalPipeline::Load(
                           weights::OpenModel(stage.model_path));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
-  if (num_stages < 1 || num_stages > config.num_layers) {
-    return InvalidArgument(num_stages, " stages for ", config.num_layers,
-                           " layers");
-  }
+  if (num_stages < 1) return InvalidArgument(num_stages, " stages");
   std::unique_ptr<LocalPipeline> pipeline(new LocalPipeline());
   for (int32_t i = 0; i < num_stages; ++i) {
     StageOptions options = stage;
-    const LayerRange range = EvenSplit(config.num_layers, i, num_stages);
+    SLUICE_ASSIGN_OR_RETURN(const LayerRange range,
+                            EvenLayerRange(config.num_layers, i, num_stages));
     options.first_layer = range.first;
     options.last_layer = range.last;
     SLUICE_ASSIGN_OR_RETURN(auto loaded, Stage::Load(options));

@@ -11,14 +11,6 @@
 
 namespace sluice::testing {
 
-// Layers [first, last) of part `index` of `parts`, as even as can be, the
-// earlier parts longer.
-struct LayerRange {
-  int32_t first = 0;
-  int32_t last = 0;
-};
-LayerRange EvenSplit(int32_t num_layers, int32_t index, int32_t parts);
-
 // A whole pipeline in one process, without gRPC: each stage's loop hands its
 // output to the next one's queue. Make it, make the EngineLoop over it, call
 // ConnectTo. Stop comes before the engine is destroyed.

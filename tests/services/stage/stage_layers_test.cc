@@ -40,7 +40,7 @@ TEST(ResolveLayersTest, LayersThatDoNotExistAreRefused) {
   EXPECT_FALSE(ResolveLayers({-1, 2, 0, 0}, 5).ok());
   EXPECT_FALSE(ResolveLayers({2, 2, 0, 0}, 5).ok());
   EXPECT_THAT(Message(ResolveLayers({0, -1, 0, 6}, 5).status()),
-              HasSubstr("the model has 5 layers"));
+              HasSubstr("6 stages for 5 layers"));
   EXPECT_FALSE(ResolveLayers({0, -1, 2, 2}, 5).ok());
   EXPECT_FALSE(ResolveLayers({0, -1, -1, 2}, 5).ok());
 }
