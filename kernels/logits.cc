@@ -8,7 +8,7 @@
 
 namespace sluice::kernels {
 
-float Exp(float x) { return cpu::kPortableOps.exp(x); }
+float Exp(float x) { return cpu::OpsFor(Isa::kPortable).exp(x); }
 
 double Log(double x) {
   // Plain operations, each rounded once: no fused ones, no library. x = m *

@@ -6,7 +6,7 @@ Isa DetectIsa() { return Isa::kPortable; }
 
 namespace cpu {
 
-const Ops& OpsFor(Isa) { return kPortableOps; }
+const Ops& OpsFor(Isa) { return kScalarOps; }
 
 }  // namespace cpu
 }  // namespace sluice::kernels

@@ -26,7 +26,7 @@ const Ops& OpsFor(Isa isa) {
     case Isa::kPortable:
       break;
   }
-  return kPortableOps;
+  return kSse2Ops;
 }
 
 }  // namespace cpu

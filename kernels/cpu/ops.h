@@ -105,9 +105,13 @@ struct Ops {
   void (*join_scaled)(float* a, float ea, const float* b, float eb, int64_t n);
 };
 
-extern const Ops kPortableOps;
-extern const Ops kAvx2Ops;    // defined on x86-64 only
-extern const Ops kAvx512Ops;  // defined on x86-64 only
+// Plain floats, for processors without a set of their own. On x86-64 only
+// tests use it.
+extern const Ops kScalarOps;
+// Defined on x86-64 only. SSE2 is Isa::kPortable there.
+extern const Ops kSse2Ops;
+extern const Ops kAvx2Ops;
+extern const Ops kAvx512Ops;
 
 }  // namespace sluice::kernels::cpu
 

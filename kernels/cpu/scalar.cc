@@ -7,7 +7,7 @@
 namespace sluice::kernels::cpu {
 namespace {
 
-#include "kernels/cpu/vec_portable.inc"
+#include "kernels/cpu/vec_scalar.inc"
 //
 #include "kernels/cpu/matmul_body.inc"
 //
@@ -17,7 +17,7 @@ namespace {
 
 }  // namespace
 
-const Ops kPortableOps = {
+const Ops kScalarOps = {
     .matmul = MatMul,
     .tile_columns = kTileCols,
     .dot = Dot,

@@ -1,0 +1,36 @@
+#include <emmintrin.h>
+
+#include <cstdint>
+
+#include "kernels/cpu/ops.h"
+
+// Everything below is private to this source: it is compiled with flags of
+// its own, so no symbol may be shared with code for other CPUs.
+namespace sluice::kernels::cpu {
+namespace {
+
+#include "kernels/cpu/vec_sse2.inc"
+//
+#include "kernels/cpu/matmul_body.inc"
+//
+#include "kernels/cpu/elementwise_body.inc"
+//
+#include "kernels/cpu/attention_body.inc"
+
+}  // namespace
+
+const Ops kSse2Ops = {
+    .matmul = MatMul,
+    .tile_columns = kTileCols,
+    .dot = Dot,
+    .scale_multiply = ScaleMultiply,
+    .rotate = Rotate,
+    .silu_multiply = SiluMultiply,
+    .exp = Exp,
+    .max = MaxOf,
+    .sum_exp = SumExp,
+    .attention_chunk = AttentionChunk,
+    .join_scaled = JoinScaled,
+};
+
+}  // namespace sluice::kernels::cpu
