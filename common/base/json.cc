@@ -7,9 +7,12 @@
 namespace sluice {
 namespace {
 
-// Of one object. Json finds a key by going through all of them, so without a
-// limit a few MB of keys would take minutes.
+// Of one object. Json adds a key by comparing it with all before it, so
+// without limits a few MB of keys would take minutes.
 constexpr size_t kMaxMembers = 8192;
+// Of all objects together, in such comparisons: two of the largest objects,
+// some tenths of a second.
+constexpr size_t kMaxKeyComparisons = kMaxMembers * kMaxMembers;
 
 // An error where `text` nests deeper or an object has more members than the
 // limits say. Runs before the parser, so that depth costs no stack.
@@ -17,6 +20,7 @@ Status CheckShape(std::string_view text, const JsonLimits& limits) {
   int depth = 0;
   bool in_string = false;
   std::vector<size_t> members(1);  // by depth, of the objects that are open
+  size_t comparisons = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
@@ -36,10 +40,18 @@ Status CheckShape(std::string_view text, const JsonLimits& limits) {
       members.push_back(0);
     } else if (c == '}' || c == ']') {
       --depth;
-    } else if (c == ':' && depth > 0 &&
-               ++members[static_cast<size_t>(depth)] > kMaxMembers) {
-      return InvalidArgument("JSON object with more than ", kMaxMembers,
-                             " members at byte ", i);
+    } else if (c == ':' && depth > 0) {
+      const size_t count = ++members[static_cast<size_t>(depth)];
+      if (count > kMaxMembers) {
+        return InvalidArgument("JSON object with more than ", kMaxMembers,
+                               " members at byte ", i);
+      }
+      comparisons += count;
+      if (comparisons > kMaxKeyComparisons) {
+        return InvalidArgument("JSON with too many large objects at byte ", i,
+                               ": more than ", kMaxKeyComparisons,
+                               " comparisons of their keys");
+      }
     }
   }
   return OkStatus();

@@ -30,19 +30,35 @@ TEST(JsonTest, RefusesMoreBytesThanTheLimit) {
   EXPECT_EQ(json.status().code(), StatusCode::kInvalidArgument);
 }
 
+// An object of so many members; colons within its strings do not count.
+std::string ObjectOf(int members) {
+  std::string text = "{";
+  for (int i = 0; i < members; ++i) {
+    text += Cat(i > 0 ? "," : "", "\"", i, "\":\":,:\"");
+  }
+  return text + "}";
+}
+
 TEST(JsonTest, RefusesAnObjectOfMoreMembersThanTheLimit) {
-  const auto object = [](int members) {
-    std::string text = "{";
-    for (int i = 0; i < members; ++i) {
-      text += Cat(i > 0 ? "," : "", "\"", i, "\":\":,:\"");
-    }
-    return text + "}";
-  };
-  EXPECT_TRUE(ParseJson(object(8192)).ok());
-  EXPECT_TRUE(ParseJson(Cat("[", object(8192), ",", object(8192), "]")).ok());
-  const auto json = ParseJson(Cat("[[],{\"a\":", object(8193), "}]"));
+  EXPECT_TRUE(ParseJson(ObjectOf(8192)).ok());
+  const auto json = ParseJson(Cat("[[],{\"a\":", ObjectOf(8193), "}]"));
   EXPECT_EQ(json.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(Message(json.status()).find("8192 members"), std::string::npos);
+}
+
+TEST(JsonTest, RefusesManyLargeObjectsThatWouldTakeLongTogether) {
+  const std::string large = ObjectOf(8191);
+  EXPECT_TRUE(ParseJson(Cat("[", large, ",", large, "]")).ok());
+  std::string list = large;
+  for (int i = 0; i < 50; ++i) list += Cat(",", large);
+  const auto json = ParseJson(Cat("[", list, "]"));
+  EXPECT_EQ(json.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(Message(json.status()).find("too many large objects"),
+            std::string::npos);
+  // As many members in small objects are nothing special.
+  std::string small = ObjectOf(10);
+  for (int i = 0; i < 30'000; ++i) small += Cat(",", ObjectOf(10));
+  EXPECT_TRUE(ParseJson(Cat("[", small, "]")).ok());
 }
 
 TEST(JsonTest, RefusesWhatIsNotJson) {
