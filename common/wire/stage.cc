@@ -95,7 +95,7 @@ StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto) {
   SLUICE_RETURN_IF_ERROR(
       CheckRange("max_context", proto.max_context(), 1, 1 << 24));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("num_blocks", proto.num_blocks(), 1, 1 << 28));
+      CheckRange("num_blocks", proto.num_blocks(), 1, 1 << 24));
   SLUICE_RETURN_IF_ERROR(
       CheckRange("num_kv_groups", proto.num_kv_groups(), 1, 16));
   SLUICE_RETURN_IF_ERROR(
