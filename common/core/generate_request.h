@@ -14,16 +14,32 @@ namespace sluice {
 
 // What the engine is asked for. From here on text does not exist: stop
 // strings are matched by whoever reads the tokens, who then cancels.
+//
+// `n` choices are n requests that differ in sampling.choice (and what hangs on
+// it) and are submitted one after another, with the same `num_choices`. Those
+// of one request_id, cache_salt and prompt compute the prompt once, also
+// without a prefix cache: one of them leads, the others wait for it and share
+// its full blocks. Each ends on its own; when the leader ends early, another
+// leads. A choice that wants prompt_logprobs or return_logits computes its
+// whole prompt: ask for them in one choice. No choice's tokens depend on any
+// of this. SequenceStats::cached_tokens counts what was not computed, so the
+// least of the choices' is what the cache gave the request.
 struct GenerateRequest {
-  std::string request_id;              // for logs and traces
+  std::string request_id;              // one per HTTP request
   std::vector<TokenId> prompt_tokens;  // at least one
   SamplingParams sampling;             // seed resolved
-  int32_t max_tokens = 0;              // 0: only the prompt is computed (echo)
+  int32_t num_choices = 1;             // of this request and prompt
+  // Whose request it is: the API key's name; empty without one. Waiting
+  // requests are started in turn among tenants, by tokens.
+  std::string tenant;
+  int32_t max_tokens = 0;  // 0: only the prompt is computed (echo)
   // Ends of generation, on top of sampling.stop_token_ids: the model's own
   // eos ids; empty with ignore_eos.
   std::vector<TokenId> eos_token_ids;
   // KV blocks of equal prefixes are shared among requests of one salt only.
   std::string cache_salt;
+  // Passed while it waits or runs: it ends with kError DEADLINE_EXCEEDED,
+  // with the tokens it has got till then.
   std::optional<TimePoint> deadline;
   TimePoint arrival = Clock::now();
 };

@@ -48,10 +48,13 @@ class EngineLoop {
 
   // Queues a request. After an error the sink gets no call at all; after an
   // id it gets exactly one OnEnd, possibly before this call returns.
-  // Errors: RESOURCE_EXHAUSTED when max_running + max_queue sequences live,
-  // or when max_queue wait for blocks; UNAVAILABLE while no pipeline is up,
-  // or draining; INVALID_ARGUMENT for values out of range, or when the prompt
-  // with max_tokens exceeds the context or the whole KV pool.
+  // Errors: RESOURCE_EXHAUSTED, with RetryAfterSeconds, when the wait that
+  // the queue promises is longer than max_queue_wait, or max_queue requests
+  // wait; UNAVAILABLE while no pipeline is up, or draining; INVALID_ARGUMENT
+  // for values out of range, or when the prompt with max_tokens exceeds the
+  // context or the whole KV pool.
+  // Choices of one request: see GenerateRequest. Each is admitted by itself;
+  // after a refusal it is the caller who cancels those before it.
   StatusOr<SequenceId> Submit(GenerateRequest request,
                               std::shared_ptr<TokenSink> sink);
 

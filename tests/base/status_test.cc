@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/retry_after.h"
+
 namespace sluice {
 namespace {
 
@@ -44,6 +46,19 @@ TEST(StatusTest, AnnotateKeepsTheCodeAndPutsContextFirst) {
 
 TEST(StatusTest, CatTakesStringViews) {
   EXPECT_EQ(Cat("a", std::string_view("b"), 1, 'c', 2.5f), "ab1c2.5");
+}
+
+TEST(RetryAfterTest, SecondsAreRoundedUpAndNeverBelowOne) {
+  using std::chrono::milliseconds;
+  const Status full = ResourceExhausted("full");
+  EXPECT_EQ(RetryAfterSeconds(full), std::nullopt);
+  EXPECT_EQ(RetryAfterSeconds(WithRetryAfter(full, milliseconds(0))), 1);
+  EXPECT_EQ(RetryAfterSeconds(WithRetryAfter(full, milliseconds(-5))), 1);
+  EXPECT_EQ(RetryAfterSeconds(WithRetryAfter(full, milliseconds(2001))), 3);
+  const Status later = WithRetryAfter(full, milliseconds(7000));
+  EXPECT_EQ(RetryAfterSeconds(later), 7);
+  EXPECT_EQ(later.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(Message(later), "full");
 }
 
 }  // namespace
