@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 constexpr double kMaxFactor = 1e6;
-constexpr double kMaxPositions = 1e9;
+constexpr double kMaxScaledFrom = 1e9;
 
 Status ReadPositive(const Json& scaling, const char* key, double limit,
                     double& value) {
@@ -54,7 +54,7 @@ Status ReadLlama3(const Json& scaling, RopeScaling& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadPositive(scaling, "high_freq_factor", kMaxFactor,
                                       parsed.high_freq_factor));
   SLUICE_RETURN_IF_ERROR(
-      ReadPositive(scaling, "original_max_position_embeddings", kMaxPositions,
+      ReadPositive(scaling, "original_max_position_embeddings", kMaxScaledFrom,
                    parsed.original_max_position_embeddings));
   if (parsed.high_freq_factor <= parsed.low_freq_factor) {
     return InvalidArgument(

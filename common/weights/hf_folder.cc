@@ -16,7 +16,7 @@ constexpr uint64_t kMaxIndexBytes = 64 << 20;
 constexpr int kMaxConfigDepth = 32;
 constexpr size_t kMaxShards = 10'000;
 
-bool Exists(const std::string& path) {
+bool IsFile(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0;
 }
@@ -71,7 +71,7 @@ StatusOr<WeightMap> ReadIndex(const std::string& path) {
 }
 
 // Opens one safetensors file and appends its tensors.
-Status AddFile(const std::string& path, ModelContents& contents) {
+Status AddSafetensors(const std::string& path, ModelContents& contents) {
   SLUICE_ASSIGN_OR_RETURN(auto file, RandomAccessFile::Open(path));
   SLUICE_ASSIGN_OR_RETURN(auto tensors, ReadSafetensorsHeader(*file));
   contents.files.push_back(std::move(file));
@@ -109,7 +109,7 @@ Status AddShards(const std::string& folder, const std::string& index,
                            kMaxShards);
   }
   for (const std::string& shard : shards) {
-    SLUICE_RETURN_IF_ERROR(AddFile(Cat(folder, "/", shard), contents));
+    SLUICE_RETURN_IF_ERROR(AddSafetensors(Cat(folder, "/", shard), contents));
   }
   return CheckIndex(folder, map, contents);
 }
@@ -122,14 +122,14 @@ StatusOr<ModelContents> OpenHfFolder(const std::string& folder) {
   SLUICE_ASSIGN_OR_RETURN(contents.config,
                           ReadConfig(Cat(folder, "/config.json")));
   const std::string generation = Cat(folder, "/generation_config.json");
-  if (Exists(generation)) {
+  if (IsFile(generation)) {
     SLUICE_ASSIGN_OR_RETURN(contents.generation_config, ReadConfig(generation));
   }
   const std::string single = Cat(folder, "/model.safetensors");
   const std::string index = Cat(folder, "/model.safetensors.index.json");
-  if (Exists(single)) {
-    SLUICE_RETURN_IF_ERROR(AddFile(single, contents));
-  } else if (Exists(index)) {
+  if (IsFile(single)) {
+    SLUICE_RETURN_IF_ERROR(AddSafetensors(single, contents));
+  } else if (IsFile(index)) {
     SLUICE_RETURN_IF_ERROR(AddShards(folder, index, contents));
   } else {
     return NotFound(folder,
