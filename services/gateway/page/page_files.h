@@ -1,0 +1,22 @@
+#ifndef SLUICE_SERVICES_GATEWAY_PAGE_PAGE_FILES_H_
+#define SLUICE_SERVICES_GATEWAY_PAGE_PAGE_FILES_H_
+
+#include <span>
+#include <string_view>
+
+namespace sluice::gateway {
+
+// One file of the page, as the build embedded it.
+struct PageFile {
+  std::string_view path;  // "/" or "/page/NAME"
+  std::string_view content_type;
+  std::string_view etag;  // quoted; of the content
+  std::string_view bytes;
+};
+
+// All of them; they live as long as the process.
+std::span<const PageFile> PageFiles();
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_PAGE_PAGE_FILES_H_

@@ -1,0 +1,299 @@
+"""The gateway's page in headless Chromium, against a live cluster.
+
+Screenshots are left in build/artefacts/page.
+"""
+
+import json
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]
+                       / "integration"))
+import api  # noqa: E402
+import browser  # noqa: E402
+import harness  # noqa: E402
+
+PICTURES = harness.ROOT / "build" / "artefacts" / "page"
+ANSWER = "document.querySelector('.message.assistant:last-child')"
+TEXT = f"({ANSWER}?.querySelector('.body').textContent ?? '')"
+ENDED = f"{ANSWER}?.getAttribute('aria-busy') === 'false'"
+FOCUS = "document.activeElement.id"
+
+# What a hostile model could write, and the markup that shows it.
+MARKDOWN = [
+    ("<img src=x onerror=\"window.pwned=1\">",
+     "<p>&lt;img src=x onerror=\"window.pwned=1\"&gt;</p>"),
+    ("<script>window.pwned=1</script>",
+     "<p>&lt;script&gt;window.pwned=1&lt;/script&gt;</p>"),
+    ("[x](javascript:window.pwned=1)", "<p><span>x</span></p>"),
+    ("[x](data:text/html,<b>)", "<p>[x](data:text/html,&lt;b&gt;)</p>"),
+    ("![x](https://example.org/i.png)",
+     "<p><a href=\"https://example.org/i.png\" target=\"_blank\" "
+     "rel=\"noopener noreferrer nofollow\">x</a></p>"),
+    ("[x](https://e.org/\" onclick=\"window.pwned=1)",
+     "<p>[x](<a href=\"https://e.org/\" target=\"_blank\" "
+     "rel=\"noopener noreferrer nofollow\">https://e.org/</a>\" "
+     "onclick=\"window.pwned=1)</p>"),
+    ("# A\n**b** *i* ~~d~~ `c<b>`",
+     "<h3 class=\"h1\">A</h3><p><strong>b</strong> <em>i</em> "
+     "<del>d</del> <code>c&lt;b&gt;</code></p>"),
+    ("- a\n- b\n  1. c\n\n> q\n\n---",
+     "<ul><li>a</li><li>b<ol><li>c</li></ol></li></ul>"
+     "<blockquote><p>q</p></blockquote><hr>"),
+    ("snake_case and 2*3*4 stay", "<p>snake_case and 2*3*4 stay</p>"),
+    ("|a|b|\n|-|-:|\n|1|<i>|",
+     "<div class=\"table\" tabindex=\"0\"><table><thead><tr>"
+     "<th class=\"at-left\">a</th><th class=\"at-right\">b</th></tr></thead>"
+     "<tbody><tr><td class=\"at-left\">1</td>"
+     "<td class=\"at-right\">&lt;i&gt;</td></tr></tbody></table></div>"),
+]
+SHOWCASE = """Of course. A **sluice** is a gate that *lets water through*:
+
+1. Water gathers behind the gate
+2. The gate opens, step by step
+
+```python
+def flow(gate, rate=0.5):
+    # litres per second
+    return gate.width * rate
+```
+
+| Part | Made of | Since |
+|:--|:--|--:|
+| Gate | oak | 1820 |
+| Frame | iron | 1874 |
+
+See [how locks work](https://example.org/locks)."""
+
+
+class PageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        program = browser.find()
+        if program is None:
+            raise unittest.SkipTest("needs Chromium (deploy/local/setup "
+                                    "--tests installs Debian's)")
+        cls.cluster = cls.enterClassContext(
+            harness.Cluster(harness.default_model()))
+        cls.page = cls.enterClassContext(browser.Browser(program))
+
+    def setUp(self):
+        self.page.look()
+        self.page.open(self.cluster.url + "/")
+        self.page.value("localStorage.clear(); sessionStorage.clear()")
+        self.page.requests.clear()
+        self.page.faults.clear()
+        self.page.open(self.cluster.url + "/")
+        self.page.wait("document.getElementById('pill-text').textContent"
+                       " === 'ready'")
+
+    def tearDown(self):
+        outside = [url for url in self.page.requests
+                   if not url.startswith((self.cluster.url, "data:"))]
+        self.assertEqual(outside, [])
+        self.assertEqual(self.page.faults, [])
+
+    def send(self, text):
+        self.page.value("document.getElementById('prompt').focus()")
+        self.page.type(text)
+        self.page.key("Enter")
+
+    def set_parameters(self, **parameters):
+        self.page.value(
+            "import('/page/store.js').then(s => { Object.assign("
+            f"s.settings.parameters, {json.dumps(parameters)}) }})")
+
+    def load_conversation(self, *messages):
+        """Shows a conversation as the browser would have kept it."""
+        kept = [{"id": "1", "title": "Kept", "updated": 1, "messages": [
+            {"role": role, "content": content,
+             "meta": {"tokens": 96, "rate": 61, "ttft": 84}}
+            for role, content in messages]}]
+        self.page.value("localStorage.setItem('sluice.conversations', "
+                        f"{json.dumps(json.dumps(kept))})")
+        self.page.reload()
+        self.page.wait("document.querySelector('.conversation')")
+        self.page.value("document.querySelector('.conversation').click()")
+
+    def screenshot(self, name):
+        self.page.screenshot(PICTURES / f"{name}.png")
+
+    def test_an_answer_streams_and_can_be_asked_for_again(self):
+        page = self.page
+        self.set_parameters(temperature=0, max_tokens=40)
+        page.value("window.lengths = new Set(); new MutationObserver(() => "
+                   f"lengths.add({TEXT}.length)).observe(document."
+                   "getElementById('messages'), {childList: true, "
+                   "subtree: true, characterData: true}); 0")
+        self.send("What is a sluice? Answer in one sentence.")
+        page.wait(f"{TEXT} !== '' && {ENDED}", 30)
+        self.assertGreater(page.value("lengths.size"), 4,
+                           "the text grew in steps")
+        meta = page.value(f"{ANSWER}.querySelector('.meta').textContent")
+        self.assertRegex(meta, r"\d+ tokens · \d+(\.\d)? tokens/s · "
+                               r"first after \d+(\.\d)? m?s")
+        first = page.value(TEXT)
+        page.value(f"{ANSWER}.querySelector('[aria-label=\"Answer again\"]')"
+                   ".click()")
+        page.wait(f"!({ENDED})")
+        page.wait(ENDED, 30)
+        self.assertEqual(page.value(TEXT), first, "greedy, so the same")
+        self.assertEqual(page.value("document.querySelectorAll('.message')"
+                                    ".length"), 2)
+        page.reload()
+        page.wait("document.querySelector('.conversation')")
+        page.value("document.querySelector('.conversation').click()")
+        self.assertEqual(page.value(TEXT), first, "kept by the browser")
+
+    def test_the_keyboard_is_enough(self):
+        page = self.page
+        self.assertEqual(page.value(FOCUS), "prompt")
+        for _ in range(12):
+            page.key("Tab", browser.SHIFT)
+            if page.value(FOCUS) == "open-settings":
+                break
+        page.key("Enter")
+        page.wait("document.getElementById('settings').open")
+        for _ in range(4):
+            page.key("Tab")
+            if page.value(FOCUS) == "system":
+                break
+        self.assertEqual(page.value(FOCUS), "system")
+        page.type("You speak of water.")
+        page.key("Escape")
+        page.wait("!document.getElementById('settings').open")
+        self.assertEqual(page.value(FOCUS), "open-settings")
+        page.value("document.activeElement.blur()")
+        page.key("/")
+        self.assertEqual(page.value(FOCUS), "prompt")
+        page.type("Write a long story about a river.")
+        page.key("Enter", browser.SHIFT)
+        self.assertEqual(page.value("document.querySelectorAll('.message')"
+                                    ".length"), 0, "Shift+Enter: a new line")
+        page.key("Enter")
+        page.wait(f"{TEXT}.length > 10", 30)
+        page.key("Escape")
+        page.wait(ENDED, 2)
+        self.assertIn("stopped", page.value(
+            f"{ANSWER}.querySelector('.meta').textContent"))
+        harness.wait_for(lambda: self.reading()["engine"]["running"] == 0,
+                         5, "the engine has let go of the stopped answer")
+        page.key("ArrowUp")
+        self.assertIn("river", page.value("document.activeElement.value"))
+        page.key("Escape")
+        self.assertTrue(page.value("document.activeElement.closest("
+                                   "'.message.user') !== null"))
+
+    def reading(self):
+        status, text = api.get(self.cluster.url, "/cluster")
+        self.assertEqual(status, 200)
+        return json.loads(text)
+
+    def test_what_a_model_writes_is_never_run(self):
+        page = self.page
+        for text, want in MARKDOWN:
+            with self.subTest(text):
+                self.assertEqual(page.value(
+                    "import('/page/markdown.js').then(m => m.parseBlocks("
+                    f"{json.dumps(text)}).map(b => m.blockNode(b).outerHTML)"
+                    ".join(''))"), want)
+        hostile = "\n\n".join(text for text, _ in MARKDOWN)
+        self.load_conversation(("user", hostile), ("assistant", hostile))
+        page.wait("document.querySelectorAll('.message').length === 2")
+        self.send("<img src=x onerror=window.pwned=1>")
+        page.wait(f"{TEXT} !== '' && {ENDED}", 60)
+        self.assertIsNone(page.value("window.pwned ?? null"))
+        self.assertEqual(page.value("document.querySelectorAll("
+                                    "'#messages :is(img, script)').length"),
+                         0)
+        # The policy stands behind the renderer.
+        self.assertEqual(page.value(
+            "(() => { try { document.createElement('p').innerHTML = '<b>'; "
+            "return 'allowed'; } catch (e) { return e.name; } })()"),
+            "TypeError")
+        page.faults.clear()  # the policy's report of just that
+
+    def test_refusals_say_what_to_do(self):
+        page = self.page
+        error = json.dumps({"error": {"message": "The queue is full"}})
+        with page.answering("/v1/chat/completions", 429,
+                            {"Retry-After": "2"}, error):
+            self.send("Hello")
+            page.wait("document.querySelector('.error')")
+        shown = page.value("document.querySelector('.error').textContent")
+        self.assertIn("429", shown)
+        self.assertIn("The queue is full", shown)
+        self.assertRegex(shown, r"Try again in [12] s")
+        self.assertTrue(page.value(
+            "document.querySelector('.error button').disabled"))
+        page.wait("!document.querySelector('.error button').disabled", 4)
+        with page.answering("/v1/chat/completions", 401, {}, error):
+            page.click(".error button")
+            page.wait("document.querySelectorAll('.error button').length"
+                      " === 2")
+            page.click(".error button + button")
+        self.assertEqual(page.value(FOCUS), "api-key")
+        page.type("a-key-of-tests")
+        page.key("Escape")
+        self.assertEqual(page.value("sessionStorage.getItem('sluice.key')"),
+                         "a-key-of-tests")
+        self.assertNotIn("a-key-of-tests",
+                         page.value("JSON.stringify(localStorage)"))
+
+    def test_pictures_are_taken(self):
+        page = self.page
+        self.load_conversation(
+            ("user", "What is a sluice? Show me some code and a table."),
+            ("assistant", SHOWCASE))
+        page.wait("document.querySelector('.message.assistant table')")
+        page.look(1360, 860)
+        self.screenshot("light")
+        page.look(1360, 860, dark=True)
+        self.screenshot("dark")
+        page.look(390, 844, scale=2)
+        self.screenshot("narrow")
+        self.assertLessEqual(
+            page.value("document.documentElement.scrollWidth"), 390)
+        page.click("#pill")
+        page.wait("document.body.classList.contains('cluster-open')")
+        self.screenshot("narrow-cluster")
+        page.key("Escape")
+        self.assertEqual(page.value(FOCUS), "pill")
+
+    def test_the_picture_shows_a_lost_stage_and_its_return(self):
+        page = self.page
+        self.assertEqual(self.states(), ["ready", "ready"])
+        layers = page.value("[...document.querySelectorAll("
+                            "'#picture .stage')].map(s => s.textContent)")
+        self.assertIn("[0, 15)", layers[0])
+        self.assertIn("[15, 30)", layers[1])
+        self.set_parameters(max_tokens=400, temperature=0)
+        self.send("Write a long story about a river.")
+        page.wait("parseFloat(document.getElementById('tile-rate')"
+                  ".textContent) > 1", 30)
+        self.screenshot("streaming")
+        self.cluster.kill("stage", 1)
+        page.wait("document.querySelectorAll('#picture .stage')[1]"
+                  ".dataset.state === 'lost'", 3)
+        page.wait("document.getElementById('pill-text').textContent"
+                  " === 'stage 1 lost'", 3)
+        page.wait("document.getElementById('events').textContent"
+                  ".includes('Stage 1')", 3)
+        self.assertIn("[15, 30)", page.value(
+            "document.querySelectorAll('#picture .stage')[1].textContent"))
+        self.screenshot("killed")
+        with harness.measured("from restart to a picture that shows it"):
+            self.cluster.restart("stage", 1)
+            page.wait("document.getElementById('pill-text').textContent"
+                      " === 'ready'", 30)
+        self.assertEqual(self.states(), ["ready", "ready"])
+
+    def states(self):
+        return self.page.value("[...document.querySelectorAll("
+                               "'#picture .stage')].map(s => "
+                               "s.dataset.state)")
+
+
+if __name__ == "__main__":
+    harness.main()
