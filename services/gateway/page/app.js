@@ -4,8 +4,8 @@ import {Chat} from './chat.js';
 import {ClusterWatch} from './cluster.js';
 import {announce, byId, el, icon} from './dom.js';
 import {askForKey, setUpSettings} from './settings.js';
-import {choice, conversations, newConversation, saveConversations, setChoice}
-  from './store.js';
+import {choice, conversations, followOtherTabs, newConversation,
+        saveConversations, setChoice} from './store.js';
 
 const kWide = matchMedia('(min-width: 1160px)');
 const kMedium = matchMedia('(min-width: 820px)');
@@ -130,6 +130,7 @@ function showHistory() {
 byId('new-chat').addEventListener('click', () => open(newConversation()));
 byId('new-chat-bar').addEventListener('click', () => open(newConversation()));
 showHistory();
+followOtherTabs(() => chat.conversation, showHistory);
 
 // Keys ------------------------------------------------------------------------
 

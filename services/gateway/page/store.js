@@ -37,6 +37,23 @@ export function saveConversations() {
   while (!save(kConversations, kept) && kept.length > 1) kept.pop();
 }
 
+// Takes over what another tab has kept; `current` stays as it is here.
+// `changed` is called afterwards.
+export function followOtherTabs(current, changed) {
+  addEventListener('storage', (event) => {
+    if (event.key !== kConversations) return;
+    const theirs = load(kConversations, []);
+    if (!Array.isArray(theirs)) return;
+    const kept = theirs.map((one) =>
+      one.id === current().id ? current() : one);
+    if (conversations.includes(current()) && !kept.includes(current())) {
+      kept.unshift(current());
+    }
+    conversations.splice(0, conversations.length, ...kept);
+    changed();
+  });
+}
+
 export function newConversation() {
   const id = Date.now().toString(36) + Math.random().toString(36).slice(2, 8);
   return {id, title: 'New chat', updated: Date.now(), messages: []};
