@@ -28,15 +28,16 @@ void BlockManager::Reset(int num_blocks) {
   }
 }
 
-std::vector<BlockTable> BlockManager::Open(std::string_view salt,
+std::vector<BlockTable> BlockManager::Open(std::optional<std::string_view> salt,
                                            std::span<const TokenId> tokens) {
-  const std::span<const uint8_t> salt_bytes(
-      reinterpret_cast<const uint8_t*>(salt.data()), salt.size());
   std::vector<BlockTable> tables(pools_.size());
+  if (!salt) return tables;
+  const std::span<const uint8_t> salt_bytes(
+      reinterpret_cast<const uint8_t*>(salt->data()), salt->size());
   // Points behind each block, per group: a group may know a longer prefix
   // than another, and is cut back to the shortest.
   std::vector<std::vector<ChainPoint>> points(pools_.size());
-  size_t limit = options_.prefix_cache ? tokens.size() / kBlockTokens : 0;
+  size_t limit = tokens.size() / kBlockTokens;
   for (size_t g = 0; g < pools_.size(); ++g) {
     ChainPoint point = pools_[g].Root(salt_bytes);
     points[g].push_back(point);
@@ -50,6 +51,7 @@ std::vector<BlockTable> BlockManager::Open(std::string_view salt,
   }
   for (size_t g = 0; g < pools_.size(); ++g) {
     tables[g].blocks.resize(limit);
+    tables[g].findable = true;
     tables[g].num_published = static_cast<int32_t>(limit);
     tables[g].point = points[g][limit];
     for (BlockId block : tables[g].blocks) pools_[g].Hold(block);
@@ -77,10 +79,10 @@ bool BlockManager::Grow(std::vector<BlockTable>& tables, int32_t num_tokens) {
 
 void BlockManager::Publish(std::vector<BlockTable>& tables,
                            std::span<const TokenId> computed) {
-  if (!options_.prefix_cache) return;
   const size_t full = computed.size() / kBlockTokens;
   for (size_t g = 0; g < pools_.size(); ++g) {
     BlockTable& table = tables[g];
+    if (!table.findable) continue;
     SLUICE_CHECK(full <= table.blocks.size());
     for (size_t i = static_cast<size_t>(table.num_published); i < full; ++i) {
       table.point =

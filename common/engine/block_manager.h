@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_ENGINE_BLOCK_MANAGER_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ namespace sluice {
 // [i * kBlockTokens, (i + 1) * kBlockTokens).
 struct BlockTable {
   std::vector<BlockId> blocks;
+  bool findable = false;      // whether its full blocks shall be
   int32_t num_published = 0;  // of them, from the front: findable content
   ChainPoint point;           // behind the published ones
 };
@@ -40,15 +42,15 @@ class BlockManager {
   struct Options {
     int num_groups = 1;
     int num_blocks = 0;  // of each group
-    bool prefix_cache = true;
     SipKey key = SipKey::Random();
   };
   explicit BlockManager(const Options& options);
 
   // Tables of a new sequence, one per group: the longest run of full blocks
   // that every group knows for a prefix of `tokens`, each held once more.
-  // Content is shared among sequences of one salt only.
-  std::vector<BlockTable> Open(std::string_view salt,
+  // Content is shared among sequences of one salt only; without a salt
+  // nothing is looked up, and nothing of it will be found.
+  std::vector<BlockTable> Open(std::optional<std::string_view> salt,
                                std::span<const TokenId> tokens);
 
   // Grows every table to hold `num_tokens` positions, or changes nothing and
@@ -56,7 +58,7 @@ class BlockManager {
   bool Grow(std::vector<BlockTable>& tables, int32_t num_tokens);
 
   // The positions of `computed` are in the KV cache: full blocks of them
-  // become findable.
+  // become findable, if the tables were opened with a salt.
   void Publish(std::vector<BlockTable>& tables,
                std::span<const TokenId> computed);
 

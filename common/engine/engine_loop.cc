@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
+#include "common/engine/admission.h"
 #include "common/engine/request_check.h"
 #include "common/engine/scheduler.h"
 
@@ -53,6 +54,7 @@ class EngineLoop::Impl {
   Impl(const EngineOptions& options, StepExecutor* executor)
       : options_(options),
         executor_(executor),
+        admission_(options),
         scheduler_(options, &counters_) {}
 
   Status Start();
@@ -90,7 +92,8 @@ class EngineLoop::Impl {
   bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return live_.empty() && !working_ && stats_.plans_in_flight == 0;
   }
-  Status CheckAdmission() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status Admit(const GenerateRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Push(Command command) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const EngineOptions options_;
@@ -116,9 +119,10 @@ class EngineLoop::Impl {
   uint64_t refused_queue_full_ ABSL_GUARDED_BY(mutex_) = 0;
   // What the engine thread last published.
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);
-  bool admission_blocked_ ABSL_GUARDED_BY(mutex_) = false;
+  Admission admission_ ABSL_GUARDED_BY(mutex_);
   TimePoint published_progress_ ABSL_GUARDED_BY(mutex_);
   TimePoint published_oldest_plan_ ABSL_GUARDED_BY(mutex_);
+  Duration published_longest_step_ ABSL_GUARDED_BY(mutex_){};
 
   // The engine thread's own.
   EngineCounters counters_;
@@ -157,21 +161,13 @@ void EngineLoop::Impl::Push(Command command) {
   wake_.NotifyOne();
 }
 
-Status EngineLoop::Impl::CheckAdmission() {
+Status EngineLoop::Impl::Admit(const GenerateRequest& request) {
   if (stopping_ || !started_) return Unavailable("shutting down");
   if (draining_) return Unavailable("draining: no new requests are taken");
   if (!up_) return Unavailable("no pipeline is up");
-  const size_t max_queue = static_cast<size_t>(options_.max_queue);
-  const size_t max_live = static_cast<size_t>(options_.max_running) + max_queue;
-  const size_t running = static_cast<size_t>(stats_.running);
-  const size_t waiting = live_.size() > running ? live_.size() - running : 0;
-  if (live_.size() < max_live &&
-      !(admission_blocked_ && waiting >= max_queue)) {
-    return OkStatus();
-  }
-  ++refused_queue_full_;
-  return ResourceExhausted("the queue is full: ", waiting,
-                           " requests wait, limit ", max_queue);
+  Status status = admission_.Admit(request);
+  if (!status.ok()) ++refused_queue_full_;
+  return status;
 }
 
 StatusOr<SequenceId> EngineLoop::Impl::Submit(GenerateRequest request,
@@ -192,7 +188,7 @@ StatusOr<SequenceId> EngineLoop::Impl::Submit(GenerateRequest request,
     fits = check();
   }
   SLUICE_RETURN_IF_ERROR(fits);
-  SLUICE_RETURN_IF_ERROR(CheckAdmission());
+  SLUICE_RETURN_IF_ERROR(Admit(request));
   const SequenceId id = next_id_;
   ++next_id_;
   ++submitted_;
@@ -272,6 +268,7 @@ EngineProgress EngineLoop::Impl::Progress() const {
   progress.pipeline_up = up_.has_value();
   progress.plans_in_flight = stats_.plans_in_flight;
   progress.since_last_result = now - published_progress_;
+  progress.longest_step = published_longest_step_;
   if (stats_.plans_in_flight > 0) {
     progress.oldest_plan_age = now - published_oldest_plan_;
   }
@@ -309,6 +306,7 @@ bool EngineLoop::Impl::TakeCommands(std::vector<Command>& commands) {
     }
   }
   commands.swap(inbox_);
+  admission_.OnTaken();
   queued_results_ = 0;
   working_ = true;
   return !stopping_;
@@ -395,6 +393,7 @@ void EngineLoop::Impl::EndOne(SequenceId id, FinalEvent event) {
     // First: whoever sees the end may submit the next request.
     MutexLock lock(mutex_);
     live_.erase(id);
+    admission_.OnEnd();
   }
   node.mapped()->OnEnd(std::move(event));
 }
@@ -408,8 +407,9 @@ void EngineLoop::Impl::SubmitPlans() {
 void EngineLoop::Impl::Publish() {
   MutexLock lock(mutex_);
   scheduler_.FillStats(stats_);
-  admission_blocked_ = scheduler_.admission_blocked();
+  admission_.Publish(scheduler_.Queue());
   published_progress_ = last_progress_;
+  published_longest_step_ = scheduler_.longest_step();
   if (scheduler_.plans_in_flight() > 0) {
     published_oldest_plan_ = scheduler_.oldest_plan();
   }

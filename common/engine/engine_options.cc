@@ -3,6 +3,12 @@
 namespace sluice {
 namespace {
 
+Status CheckNotNegative(const char* name, Duration value) {
+  if (value >= Duration::zero()) return OkStatus();
+  return InvalidArgument(name, " must not be negative, got ", Seconds(value),
+                         " s");
+}
+
 Status CheckAtLeast(const char* name, int value, int low) {
   if (value >= low) return OkStatus();
   return InvalidArgument(name, " must be at least ", low, ", got ", value);
@@ -13,6 +19,9 @@ Status CheckAtLeast(const char* name, int value, int low) {
 Status Validate(const EngineOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_running", options.max_running, 1));
   SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_queue", options.max_queue, 0));
+  SLUICE_RETURN_IF_ERROR(
+      CheckNotNegative("max_queue_wait", options.max_queue_wait));
+  SLUICE_RETURN_IF_ERROR(CheckNotNegative("target_itl", options.target_itl));
   SLUICE_RETURN_IF_ERROR(
       CheckAtLeast("max_step_tokens", options.max_step_tokens, 1));
   SLUICE_RETURN_IF_ERROR(

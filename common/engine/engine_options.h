@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_ENGINE_ENGINE_OPTIONS_H_
 #define SLUICE_COMMON_ENGINE_ENGINE_OPTIONS_H_
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/core/ids.h"
 #include "common/core/step_plan.h"
@@ -9,8 +10,13 @@ namespace sluice {
 
 struct EngineOptions {
   ReplicaId replica;
-  int max_running = 64;       // sequences holding blocks at once
-  int max_queue = 256;        // accepted beyond those that may run
+  int max_running = 64;  // sequences holding blocks at once
+  int max_queue = 256;   // accepted beyond those that may run
+  // A request that would wait longer for its first step is refused.
+  Duration max_queue_wait = std::chrono::seconds(30);
+  // What a step with decodes may take; prompts get what fits. Zero: 1.4 times
+  // what it takes without prompts.
+  Duration target_itl{};
   int max_step_tokens = 512;  // lowered to the pipeline's limit
   int prefill_chunk = 256;    // tokens of one prompt per plan; 0: no cap
   bool prefix_cache = true;

@@ -37,8 +37,14 @@ struct EngineStats : EngineCounters {
   int blocks_used = 0;  // held by sequences; free cached blocks do not count
   int plans_in_flight = 0;
   int max_plans_in_flight_seen = 0;
-  Duration last_step_time{};  // submit to result of the latest step
-  double kv_usage() const {   // 0 to 1
+  Duration last_step_time{};   // submit to result of the latest step
+  int64_t waiting_tokens = 0;  // prompt tokens of the waiting
+  Duration promised_wait{};    // of a new request behind all of them
+  int prompt_budget = 0;       // prompt tokens that a plan may carry at present
+  // Of the pipeline, in steps like the latest; 0: not known yet.
+  double prompt_tokens_per_second = 0;
+  double decode_tokens_per_second = 0;
+  double kv_usage() const {  // 0 to 1
     return blocks_total == 0 ? 0.0 : double(blocks_used) / blocks_total;
   }
 };
@@ -50,6 +56,9 @@ struct EngineProgress {
   int plans_in_flight = 0;
   Duration since_last_result{};  // or since the pipeline came up
   Duration oldest_plan_age{};    // zero with no plan in flight
+  // What a plan may take, as far as was seen: the longest lately, or a full
+  // one at the present pace. Zero before anything was seen.
+  Duration longest_step{};
 };
 
 }  // namespace sluice

@@ -26,7 +26,8 @@ struct PlannedChunk {
 struct PlanInFlight {
   StepId step_id;
   std::vector<PlannedChunk> chunks;
-  bool has_decodes = false;
+  int32_t num_decodes = 0;    // of the chunks, a token each
+  int32_t prompt_tokens = 0;  // of the others
   TimePoint submitted;
 };
 

@@ -31,7 +31,8 @@ void CountEnd(FinishReason reason, EngineCounters& counters) {
 Scheduler::Scheduler(const EngineOptions& options, EngineCounters* counters)
     : options_(options),
       counters_(counters),
-      blocks_({.prefix_cache = options.prefix_cache}) {}
+      blocks_(BlockManager::Options()),
+      pace_(options.target_itl) {}
 
 SequenceEvents Scheduler::Attach(Epoch epoch, const PlanLimits& limits,
                                  int num_stages) {
@@ -42,11 +43,10 @@ SequenceEvents Scheduler::Attach(Epoch epoch, const PlanLimits& limits,
   max_plans_ = options_.max_plans_in_flight > 0 ? options_.max_plans_in_flight
                                                 : std::max(num_stages, 1);
   in_flight_.clear();
-  // Youngest first: each goes to the head of the waiting.
+  // The last first: each goes to the head of those that return.
   while (!running_.empty()) BackToWaiting(*running_.back());
   blocks_ = BlockManager({.num_groups = std::max(limits.num_kv_groups, 1),
-                          .num_blocks = limits.num_blocks,
-                          .prefix_cache = options_.prefix_cache});
+                          .num_blocks = limits.num_blocks});
   pending_ended_.clear();  // a new epoch's stages know nobody
   SequenceEvents events;
   for (auto it = sequences_.begin(); it != sequences_.end();) {
@@ -86,7 +86,24 @@ void Scheduler::Add(SequenceId id, GenerateRequest request) {
   sequence.id = id;
   sequence.history = &journal_.Open(id, std::move(request));
   sequence.stats.prompt_tokens = sequence.history->num_prompt_tokens;
-  waiting_.push_back(&sequence);
+  sequence.group = GroupOf(sequence);
+  line_.Push(sequence);
+}
+
+// That of an earlier choice of the same request and prompt, or a new one.
+uint64_t Scheduler::GroupOf(const Sequence& sequence) const {
+  const JournalEntry& own = *sequence.history;
+  if (own.request.num_choices <= 1) return 0;
+  for (const auto& [id, other] : sequences_) {
+    const JournalEntry& its = *other.history;
+    if (other.group != 0 && its.request.request_id == own.request.request_id &&
+        its.request.cache_salt == own.request.cache_salt &&
+        its.num_prompt_tokens == own.num_prompt_tokens &&
+        std::ranges::equal(its.first(its.num_prompt_tokens), own.tokens)) {
+      return other.group;
+    }
+  }
+  return sequence.id.value();
 }
 
 SequenceEvents Scheduler::End(SequenceId id, FinishReason reason,
@@ -130,12 +147,13 @@ Sequence* Scheduler::Find(SequenceId id) {
   return it == sequences_.end() ? nullptr : &it->second;
 }
 
-// The youngest running sequence becomes the oldest waiting one, which keeps
-// both lists in the order of arrival. Its sampled tokens are in the journal.
+// The running sequence that was started last becomes the first to return,
+// which keeps both lists in the order of first start. Its sampled tokens are
+// in the journal.
 void Scheduler::BackToWaiting(Sequence& sequence) {
   SLUICE_CHECK(running_.back() == &sequence);
   running_.pop_back();
-  waiting_.push_front(&sequence);
+  returning_.push_front(&sequence);
   blocks_.Release(sequence.tables);
   sequence.state = SequenceState::kWaiting;
   sequence.num_computed = 0;
@@ -149,11 +167,17 @@ void Scheduler::EndSequence(Sequence& sequence, FinalEvent event,
     std::erase(running_, &sequence);
     blocks_.Release(sequence.tables);
     pending_ended_.push_back(sequence.id);
+  } else if (sequence.was_started) {
+    std::erase(returning_, &sequence);
   } else {
-    std::erase(waiting_, &sequence);
+    line_.Remove(sequence);
   }
+  line_.Ended(sequence);
   if (sequence.stats.completion_tokens > 0) {
     sequence.stats.decode_time = sequence.last_token - sequence.first_token;
+  }
+  if (event.reason != FinishReason::kError && sequence.was_started) {
+    pace_.OnEnd(sequence.stats.completion_tokens);
   }
   CountEnd(event.reason, *counters_);
   event.stats = sequence.stats;
@@ -165,12 +189,68 @@ void Scheduler::EndSequence(Sequence& sequence, FinalEvent event,
 void Scheduler::FillStats(EngineStats& stats) const {
   static_cast<EngineCounters&>(stats) = *counters_;
   stats.running = static_cast<int>(running_.size());
-  stats.waiting = static_cast<int>(waiting_.size());
+  stats.waiting = static_cast<int>(num_waiting());
   stats.blocks_total = blocks_.num_blocks();
   stats.blocks_used = blocks_.num_blocks() - blocks_.num_free();
   stats.plans_in_flight = static_cast<int>(in_flight_.size());
   stats.max_plans_in_flight_seen = max_plans_seen_;
   stats.last_step_time = last_step_time_;
+  const QueueState queue = Queue();
+  stats.waiting_tokens = queue.prompt_tokens;
+  stats.promised_wait = PromisedWait(queue);
+  stats.prompt_budget = PromptBudget();
+  if (queue.rates_known) {
+    stats.prompt_tokens_per_second = 1 / queue.prompt_seconds;
+    stats.decode_tokens_per_second = 1 / queue.decode_seconds;
+  }
+}
+
+Duration Scheduler::longest_step() const {
+  if (longest_step_ == Duration::zero() || pace_.prompt_seconds() <= 0) {
+    return Duration::zero();
+  }
+  const double full = pace_.prompt_seconds() * options_.max_step_tokens;
+  return std::max(longest_step_, std::chrono::duration_cast<Duration>(
+                                     std::chrono::duration<double>(full)));
+}
+
+// Prompt tokens of a plan at present, those without any aside.
+int32_t Scheduler::PromptBudget() const {
+  const int32_t full =
+      std::min(options_.max_step_tokens, limits_.max_step_tokens);
+  return num_decoding() == 0 ? full : std::min(full, pace_.prompt_budget());
+}
+
+QueueState Scheduler::Queue() const {
+  QueueState queue;
+  queue.waiting = static_cast<int>(num_waiting());
+  for (const Sequence* sequence : returning_) {
+    queue.prompt_tokens += sequence->num_tokens();
+  }
+  for (const auto& tenant : line_.tenants()) {
+    if (tenant->waiting.empty()) continue;
+    QueueState::Tenant& own = queue.tenants.emplace_back();
+    own.name = tenant->name;
+    own.waiting = static_cast<int>(tenant->waiting.size());
+    for (const Sequence* sequence : tenant->waiting) {
+      own.prompt_tokens +=
+          PromptWork(sequence->history->request, sequence->num_tokens());
+    }
+    queue.prompt_tokens += own.prompt_tokens;
+  }
+  if (!admission_blocked_) {
+    queue.free_places = max_running() - static_cast<int>(running_.size());
+  }
+  queue.rates_known = pace_.known();
+  queue.prompt_seconds = queue.shared_prompt_seconds = pace_.prompt_seconds();
+  queue.decode_seconds = pace_.decode_seconds();
+  queue.completion_tokens = pace_.completion_tokens();
+  // Each plan of so many prompt tokens carries all decodes along.
+  if (const int32_t decoding = num_decoding(); decoding > 0) {
+    queue.shared_prompt_seconds +=
+        decoding * queue.decode_seconds / PromptBudget();
+  }
+  return queue;
 }
 
 Status Scheduler::CheckSequence(const Sequence& sequence) const {
@@ -209,25 +289,42 @@ Status Scheduler::CheckSequence(const Sequence& sequence) const {
   return OkStatus();
 }
 
+// Running, then returning, in the order of first start; then the line.
 Status Scheduler::CheckIntegrity() const {
-  std::vector<const Sequence*> in_order(running_.begin(), running_.end());
-  in_order.insert(in_order.end(), waiting_.begin(), waiting_.end());
-  if (in_order.size() != sequences_.size() ||
+  std::vector<const Sequence*> started(running_.begin(), running_.end());
+  started.insert(started.end(), returning_.begin(), returning_.end());
+  size_t in_line = 0, live = 0;
+  for (const auto& tenant : line_.tenants()) {
+    in_line += tenant->waiting.size();
+    live += static_cast<size_t>(tenant->live);
+    for (const Sequence* sequence : tenant->waiting) {
+      if (sequence->was_started ||
+          sequence->history->request.tenant != tenant->name) {
+        return Internal("sequence ", sequence->id, " waits in a wrong line");
+      }
+    }
+  }
+  if (started.size() + in_line != sequences_.size() ||
+      in_line != line_.size() || live != sequences_.size() ||
       journal_.size() != sequences_.size()) {
-    return Internal(running_.size(), " running and ", waiting_.size(),
-                    " waiting sequences of ", sequences_.size(), ", ",
-                    journal_.size(), " journalled");
+    return Internal(running_.size(), " running, ", returning_.size(),
+                    " returning and ", in_line, " waiting sequences of ",
+                    sequences_.size(), ", ", journal_.size(), " journalled");
+  }
+  uint64_t ticket = 0;
+  for (size_t i = 0; i < started.size(); ++i) {
+    const bool runs = i < running_.size();
+    if (started[i]->ticket <= std::exchange(ticket, started[i]->ticket) ||
+        runs != (started[i]->state == SequenceState::kRunning)) {
+      return Internal("sequence ", started[i]->id, " is out of order");
+    }
   }
   std::vector<const std::vector<BlockTable>*> tables;
-  size_t index = 0;
   for (const auto& [id, sequence] : sequences_) {
-    const bool runs = index < running_.size();
-    if (in_order[index++] != &sequence ||
-        runs != (sequence.state == SequenceState::kRunning)) {
-      return Internal("sequence ", id, " is out of the order of arrival");
-    }
     SLUICE_RETURN_IF_ERROR(Annotate(CheckSequence(sequence), "sequence ", id));
-    if (runs) tables.push_back(&sequence.tables);
+    if (sequence.state == SequenceState::kRunning) {
+      tables.push_back(&sequence.tables);
+    }
   }
   return blocks_.CheckIntegrity(tables);
 }

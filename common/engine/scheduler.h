@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,12 +14,15 @@
 #include "common/base/status.h"
 #include "common/core/generate_request.h"
 #include "common/core/step_plan.h"
+#include "common/engine/admission.h"
 #include "common/engine/block_manager.h"
 #include "common/engine/engine_options.h"
 #include "common/engine/engine_stats.h"
 #include "common/engine/journal.h"
 #include "common/engine/plan_in_flight.h"
 #include "common/engine/sequence.h"
+#include "common/engine/step_pace.h"
+#include "common/engine/waiting_line.h"
 
 namespace sluice {
 
@@ -37,11 +41,12 @@ using SequenceEvents = std::vector<SequenceEvent>;
 // Decides what each forward pass computes. A state machine: no thread, no
 // clock of its own, no I/O. The engine loop owns it and gives events to sinks.
 //
-// Sequences run in the order of Add (first come, first served): every running
-// one is older than every waiting one. A plan takes decodes first, then
-// prompt chunks of running sequences, then admits. When blocks run out, the
-// youngest running sequence goes back to waiting and is computed again later,
-// from the journal.
+// Who starts next among the waiting: see WaitingLine; the choices of one
+// request wait until the one that leads has computed their prompt. A plan
+// takes decodes first, then prompt chunks and new sequences. When blocks run
+// out, the running sequence that was started last gives its own back and is
+// computed again later, from the journal: it returns before anybody new
+// starts, so the running ones are always those that were started first.
 //
 // Several plans may be in flight; every stage takes them in step order. So
 // chunks of one prompt may go out in consecutive plans, and freed blocks may
@@ -80,13 +85,15 @@ class Scheduler {
   bool attached() const { return attached_; }
   size_t num_live() const { return sequences_.size(); }
   size_t num_running() const { return running_.size(); }
-  size_t num_waiting() const { return waiting_.size(); }
+  size_t num_waiting() const { return returning_.size() + line_.size(); }
   size_t plans_in_flight() const { return in_flight_.size(); }
   // Whether the last Plan wanted to admit a sequence and could not.
   bool admission_blocked() const { return admission_blocked_; }
   TimePoint oldest_plan() const { return in_flight_.front().submitted; }
+  Duration longest_step() const;  // see EngineProgress
   std::optional<TimePoint> next_deadline() const;
   void FillStats(EngineStats& stats) const;
+  QueueState Queue() const;
 
   // INTERNAL naming the first contradiction. For tests.
   Status CheckIntegrity() const;
@@ -95,9 +102,17 @@ class Scheduler {
   struct Draft;  // a plan being built
 
   void PlanDecodes(Draft& draft);
-  void PlanPrefills(Draft& draft);
-  void Admit(Draft& draft);
-  bool Start(Draft& draft, Sequence& sequence);
+  void PlanPrompts(Draft& draft);
+  void PlanPrompt(Draft& draft, Sequence& sequence);
+  int32_t PromptBudget() const;
+  int32_t num_decoding() const;
+  int32_t max_running() const;
+  void Admit(Draft& draft, int32_t keep);
+  bool MayStart(const Sequence& sequence) const;
+  bool Start(Draft& draft, Sequence& sequence, int32_t budget);
+  void FirstStart(Draft& draft, Sequence& sequence, int32_t skipped);
+  std::optional<std::string_view> SaltOf(const Sequence& sequence) const;
+  uint64_t GroupOf(const Sequence& sequence) const;
   int32_t NextChunkSize(const Sequence& sequence, int32_t budget) const;
   bool AddChunk(Draft& draft, Sequence& sequence, int32_t count);
   bool GrowTables(Draft& draft, Sequence& sequence, int32_t num_tokens);
@@ -127,13 +142,18 @@ class Scheduler {
   Journal journal_;
   BlockManager blocks_;
   std::map<SequenceId, Sequence> sequences_;  // oldest first; stable addresses
-  std::vector<Sequence*> running_;            // oldest first
-  std::deque<Sequence*> waiting_;             // oldest first
+  std::vector<Sequence*> running_;            // in the order of first start
+  std::deque<Sequence*> returning_;           // the same; preempted
+  WaitingLine line_;                          // never started
+  uint64_t last_ticket_ = 0;
   std::deque<PlanInFlight> in_flight_;
   std::vector<SequenceId> pending_ended_;  // for the next plan
   bool admission_blocked_ = false;
   int max_plans_seen_ = 0;
   Duration last_step_time_{};
+  Duration longest_step_{};  // fades
+  StepPace pace_;
+  TimePoint last_result_{};  // of any plan
 };
 
 }  // namespace sluice

@@ -43,6 +43,12 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   last_step_time_ = now - plan.submitted;
   ++counters_->steps;
   counters_->step_time += last_step_time_;
+  longest_step_ = std::max(last_step_time_, longest_step_ * 99 / 100);
+  // What it took beside the plans before it, if they overlapped.
+  const TimePoint begin = std::max(plan.submitted, last_result_);
+  last_result_ = now;
+  pace_.OnResult(plan.num_decodes, plan.prompt_tokens, last_step_time_,
+                 now - begin);
   if (plan.chunks.size() > 1) ++counters_->steps_with_several_sequences;
 
   std::unordered_map<SequenceId, SequenceResult*> results;
@@ -133,6 +139,8 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
   if (prompt_only && chunk.end() == history.num_prompt_tokens) {
     end = FinalEvent{.reason = FinishReason::kLength};
   }
+  line_.Charge(history.request.tenant,
+               static_cast<int64_t>(event.tokens.size()));
   if (!event.tokens.empty() || !event.prompt.empty() || !event.logits.empty()) {
     events.emplace_back(sequence.id, std::move(event));
   }

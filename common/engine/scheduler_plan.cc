@@ -22,7 +22,7 @@ struct Scheduler::Draft {
   TimePoint now;
   StepPlan plan;
   int32_t budget = 0;  // tokens that still fit
-  bool has_decodes = false;
+  std::vector<SequenceId> decodes;
   bool preempted = false;
 };
 
@@ -32,9 +32,21 @@ std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   Draft draft;
   draft.now = now;
   draft.budget = std::min(options_.max_step_tokens, limits_.max_step_tokens);
+  // While nobody decodes a plan is as large as may be.
+  const bool spares = num_decoding() > 0;
   PlanDecodes(draft);
-  PlanPrefills(draft);
-  Admit(draft);
+  const int32_t unbounded = draft.budget;
+  if (spares) {
+    draft.budget = pace_.wants_plain_plan()
+                       ? 0
+                       : std::min(unbounded, pace_.prompt_budget());
+  }
+  PlanPrompts(draft);
+  if (draft.plan.chunks.empty() && in_flight_.empty()) {
+    // Who decodes has no block to go on: prompts need not spare anybody.
+    draft.budget = unbounded;
+    PlanPrompts(draft);
+  }
   if (draft.plan.chunks.empty()) {
     // Ends ride on the next plan that computes something; a plan of its own
     // would take its place in the pipeline. When all is quiet they get one.
@@ -50,20 +62,18 @@ std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
 // for the next of them to come back and joins it, so groups merge again when
 // sequences end. The longest idle go first, so nobody is left out.
 void Scheduler::PlanDecodes(Draft& draft) {
-  int decoding = 0;
+  const int decoding = num_decoding();
   std::vector<Sequence*> ready;
   for (Sequence* sequence : running_) {
-    if (!IsDecoding(*sequence)) continue;
-    ++decoding;
     if (sequence->remaining() == 1) ready.push_back(sequence);
   }
   if (ready.empty()) return;
   const int batch =
       std::max(CeilDiv(decoding, max_plans_), options_.min_decode_batch);
   const int groups = CeilDiv(decoding, batch);
-  const auto carrying =
-      std::count_if(in_flight_.begin(), in_flight_.end(),
-                    [](const PlanInFlight& plan) { return plan.has_decodes; });
+  const auto carrying = std::count_if(
+      in_flight_.begin(), in_flight_.end(),
+      [](const PlanInFlight& plan) { return plan.num_decodes > 0; });
   if (carrying >= groups) return;
   std::stable_sort(ready.begin(), ready.end(),
                    [](const Sequence* a, const Sequence* b) {
@@ -75,46 +85,109 @@ void Scheduler::PlanDecodes(Draft& draft) {
     // An older one may have taken its blocks a moment ago.
     if (sequence->state != SequenceState::kRunning) continue;
     if (!AddChunk(draft, *sequence, 1)) continue;
-    draft.has_decodes = true;
+    draft.decodes.push_back(sequence->id);
     --room;
   }
 }
 
-void Scheduler::PlanPrefills(Draft& draft) {
-  // By index: AddChunk may take sequences off the end.
-  for (size_t i = 0; i < running_.size() && draft.budget > 0; ++i) {
-    Sequence& sequence = *running_[i];
-    if (sequence.remaining() < 2) continue;
-    AddChunk(draft, sequence, NextChunkSize(sequence, draft.budget));
-  }
+int32_t Scheduler::num_decoding() const {
+  return static_cast<int32_t>(
+      std::count_if(running_.begin(), running_.end(),
+                    [](const Sequence* s) { return IsDecoding(*s); }));
 }
 
-void Scheduler::Admit(Draft& draft) {
+int32_t Scheduler::max_running() const {
+  return attached_ ? std::min(options_.max_running, limits_.max_sequences)
+                   : options_.max_running;
+}
+
+// The prompt that was started first gets half of the budget, so that no crowd
+// of short ones holds up a long one; of the rest one half is for sequences
+// that start now, then comes whoever has the least left to compute, so that no
+// long ones hold up a short one. What one does not need the next ones get. A
+// budget too small to be shared goes to either side in turn.
+void Scheduler::PlanPrompts(Draft& draft) {
+  std::vector<Sequence*> prompts;
+  for (Sequence* sequence : running_) {
+    if (sequence->remaining() >= 2) prompts.push_back(sequence);
+  }
+  if (prompts.empty()) return Admit(draft, 0);
+  Sequence& first = *prompts.front();
+  const bool whole = draft.budget < 2 * StepPace::kLeastPrompt;
+  int32_t kept = (draft.budget + 1) / 2;
+  if (whole) kept = next_step_.value() % 2 == 0 ? draft.budget : 0;
+  kept = std::min(kept, NextChunkSize(first, draft.budget));
+  draft.budget -= kept;
+  prompts.erase(prompts.begin());
+  Admit(draft, prompts.empty() || whole ? 0 : draft.budget / 2);
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [](const Sequence* a, const Sequence* b) {
+                     return a->remaining() < b->remaining();
+                   });
+  for (Sequence* sequence : prompts) PlanPrompt(draft, *sequence);
+  draft.budget += kept;
+  PlanPrompt(draft, first);
+}
+
+void Scheduler::PlanPrompt(Draft& draft, Sequence& sequence) {
+  // An older one may have taken its blocks a moment ago.
+  if (draft.budget <= 0 || sequence.state != SequenceState::kRunning) return;
+  AddChunk(draft, sequence, NextChunkSize(sequence, draft.budget));
+}
+
+// Takes in new sequences while more than `keep` of the budget is left. Whoever
+// was preempted returns first; nobody new starts before.
+void Scheduler::Admit(Draft& draft, int32_t keep) {
+  if (draft.budget <= keep) return;
   admission_blocked_ = false;
-  const size_t max_running = static_cast<size_t>(
-      std::min(options_.max_running, limits_.max_sequences));
-  while (!waiting_.empty() && draft.budget > 0) {
-    Sequence& head = *waiting_.front();
-    // Blocks were short a moment ago; or plans still carry the head's former
-    // life, whose last token may be on its way.
-    if (draft.preempted || head.plans_in_flight > 0 ||
-        running_.size() >= max_running || !Start(draft, head)) {
+  while (draft.budget > keep) {
+    const bool returns = !returning_.empty();
+    Sequence* const next =
+        returns ? returning_.front()
+                : line_.Next([this](const Sequence& s) { return MayStart(s); });
+    if (next == nullptr) return;
+    // Blocks were short a moment ago; or plans still carry its former life,
+    // whose last token may be on its way.
+    admission_blocked_ = draft.preempted || next->plans_in_flight > 0 ||
+                         static_cast<int>(running_.size()) >= max_running();
+    if (admission_blocked_) return;
+    if (!Start(draft, *next, draft.budget - keep)) {
+      if (!returns) line_.Pledge(*next);
       admission_blocked_ = true;
       return;
     }
   }
 }
 
-// Admits the head of the waiting if its whole history fits beside what the
-// running ones still need for theirs, and a block for each to go on with: it
-// would be the first to be preempted otherwise.
-bool Scheduler::Start(Draft& draft, Sequence& sequence) {
+// Not while another choice of its request computes the prompt that it can
+// share then.
+bool Scheduler::MayStart(const Sequence& sequence) const {
+  if (sequence.group == 0 || sequence.wants_all_logits()) return true;
+  const int32_t shared = sequence.num_tokens() / kBlockTokens * kBlockTokens;
+  return std::none_of(running_.begin(), running_.end(), [&](const Sequence* s) {
+    return s->group == sequence.group && s->num_computed < shared;
+  });
+}
+
+// Under which salt its blocks are looked up and found. Without a prefix cache
+// the choices of one request find each other's alone.
+std::optional<std::string_view> Scheduler::SaltOf(
+    const Sequence& sequence) const {
+  if (options_.prefix_cache) return sequence.history->request.cache_salt;
+  if (sequence.group == 0) return std::nullopt;
+  return std::string_view(reinterpret_cast<const char*>(&sequence.group),
+                          sizeof(sequence.group));
+}
+
+// Runs a waiting sequence if its whole history fits beside what the running
+// ones still need for theirs, and a block for each to go on with: it would be
+// the first to be preempted otherwise.
+bool Scheduler::Start(Draft& draft, Sequence& sequence, int32_t budget) {
   const JournalEntry& history = *sequence.history;
   const int32_t num_tokens = history.num_tokens();
   const int32_t may_skip =
       sequence.wants_all_logits() ? sequence.logits_done : num_tokens;
-  sequence.tables =
-      blocks_.Open(history.request.cache_salt, history.first(may_skip));
+  sequence.tables = blocks_.Open(SaltOf(sequence), history.first(may_skip));
   const int32_t hit_blocks =
       static_cast<int32_t>(sequence.tables[0].blocks.size());
   int32_t needed = BlocksFor(num_tokens) - hit_blocks;
@@ -126,11 +199,16 @@ bool Scheduler::Start(Draft& draft, Sequence& sequence) {
     blocks_.Release(sequence.tables);
     return false;
   }
-  waiting_.pop_front();
-  running_.push_back(&sequence);
-  sequence.state = SequenceState::kRunning;
   // A full hit computes its last token again: its logits are wanted.
   const int32_t skipped = std::min(hit_blocks * kBlockTokens, num_tokens - 1);
+  const bool first = !sequence.was_started;
+  if (first) {
+    FirstStart(draft, sequence, skipped);
+  } else {
+    returning_.pop_front();
+  }
+  running_.push_back(&sequence);
+  sequence.state = SequenceState::kRunning;
   sequence.num_computed = sequence.num_scheduled = skipped;
 
   StartedSequence started = journal_.Replay(sequence.id);
@@ -138,21 +216,28 @@ bool Scheduler::Start(Draft& draft, Sequence& sequence) {
     started.blocks.push_back(table.blocks);
   }
   draft.plan.started.push_back(std::move(started));
-  const int32_t count = NextChunkSize(sequence, draft.budget);
-  if (!sequence.was_started) {
-    sequence.was_started = true;
-    sequence.first_schedule = draft.now;
-    sequence.stats.queue_time = draft.now - history.request.arrival;
-    sequence.stats.cached_tokens = skipped;
-    counters_->prompt_tokens += static_cast<uint64_t>(num_tokens);
-    if (options_.prefix_cache) {
-      counters_->prefix_query_tokens += static_cast<uint64_t>(may_skip);
-      counters_->prefix_hit_tokens += static_cast<uint64_t>(skipped);
-    }
-    if (skipped + count < num_tokens) ++counters_->split_prefills;
-  }
+  const int32_t count = NextChunkSize(sequence, budget);
+  if (first && skipped + count < num_tokens) ++counters_->split_prefills;
   SLUICE_CHECK(AddChunk(draft, sequence, count));
   return true;
+}
+
+void Scheduler::FirstStart(Draft& draft, Sequence& sequence, int32_t skipped) {
+  const GenerateRequest& request = sequence.history->request;
+  const int32_t num_tokens = sequence.num_tokens();
+  line_.Charge(request.tenant, num_tokens - skipped);
+  line_.Remove(sequence);
+  sequence.was_started = true;
+  sequence.ticket = ++last_ticket_;
+  sequence.first_schedule = draft.now;
+  sequence.stats.queue_time = draft.now - request.arrival;
+  sequence.stats.cached_tokens = skipped;
+  counters_->prompt_tokens += static_cast<uint64_t>(num_tokens);
+  if (options_.prefix_cache) {
+    counters_->prefix_query_tokens += static_cast<uint64_t>(
+        sequence.wants_all_logits() ? sequence.logits_done : num_tokens);
+    counters_->prefix_hit_tokens += static_cast<uint64_t>(skipped);
+  }
 }
 
 int32_t Scheduler::NextChunkSize(const Sequence& sequence,
@@ -221,6 +306,7 @@ void Scheduler::Preempt(Draft& draft, Sequence& victim) {
   if (chunk != chunks.end()) {
     draft.budget += static_cast<int32_t>(chunk->tokens.size());
     chunks.erase(chunk);
+    std::erase(draft.decodes, victim.id);
   }
   BackToWaiting(victim);
   draft.preempted = true;
@@ -237,7 +323,8 @@ StepPlan Scheduler::Finish(Draft draft) {
   plan.ended = std::exchange(pending_ended_, {});
   PlanInFlight record;
   record.step_id = plan.step_id;
-  record.has_decodes = draft.has_decodes;
+  record.num_decodes = static_cast<int32_t>(draft.decodes.size());
+  record.prompt_tokens = plan.num_tokens() - record.num_decodes;
   record.submitted = draft.now;
   for (const Chunk& chunk : plan.chunks) {
     Sequence& sequence = *Find(chunk.sequence);

@@ -39,7 +39,11 @@ struct Sequence {
   // delivered; a recompute does not ask for them again.
   int32_t logits_done = 0;
 
+  // Choices of one request and prompt have one number; 0: it has no others.
+  uint64_t group = 0;
+
   bool was_started = false;  // at least once
+  uint64_t ticket = 0;       // rises with each first start
   TimePoint first_schedule;
   TimePoint first_token;
   TimePoint last_token;

@@ -109,10 +109,15 @@ TEST(BlockManagerTest, AnotherSaltFindsNothing) {
   EXPECT_EQ(Hits(manager.Open("tenant a", Count(32))), 2u);
 }
 
-TEST(BlockManagerTest, WithoutThePrefixCacheNothingIsFound) {
-  BlockManager manager({.num_blocks = 8, .prefix_cache = false});
-  Fill(manager, Count(32));
+TEST(BlockManagerTest, WithoutASaltNothingIsLookedUpOrFound) {
+  BlockManager manager({.num_blocks = 8});
+  Tables hidden = manager.Open(std::nullopt, Count(32));
+  ASSERT_TRUE(manager.Grow(hidden, 32));
+  manager.Publish(hidden, Count(32));
   EXPECT_EQ(Hits(manager.Open("", Count(32))), 0u);
+  Tables seen = Fill(manager, Count(32));
+  EXPECT_EQ(Hits(manager.Open(std::nullopt, Count(32))), 0u);
+  EXPECT_EQ(Hits(manager.Open("", Count(32))), 2u);
 }
 
 TEST(BlockManagerTest, TheCacheCostsNobodyABlock) {

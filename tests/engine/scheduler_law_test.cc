@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <string>
 
 #include "tests/engine/scheduler_harness.h"
 
@@ -41,6 +42,8 @@ GenerateRequest RandomRequest(std::mt19937& random, int max_positions) {
   if (pick(8) == 0) request.sampling.prompt_logprobs = pick(3);
   if (pick(16) == 0) request.sampling.return_logits = true;
   if (pick(8) == 0) request.cache_salt = "tenant";
+  const char* const tenants[] = {"", "a", "b"};
+  request.tenant = tenants[pick(3)];
   return request;
 }
 
@@ -96,13 +99,21 @@ Totals RunRandom(const Shape& shape, uint32_t seed, int num_requests,
   SchedulerHarness harness(shape.options, LimitsOf(shape), shape.num_stages);
   const int max_positions = std::min(200, shape.num_blocks * kBlockTokens);
   int added = 0;
+  TimePoint now = Clock::now();
   Totals totals;
   uint64_t& epoch = totals.epochs;
   while (added < num_requests || harness.scheduler().num_live() > 0) {
     if (added < num_requests && pick(3) == 0) {
-      const SequenceId id = harness.Add(RandomRequest(random, max_positions));
-      ++added;
-      if (pick(20) == 0) harness.End(id, FinishReason::kCancelled);
+      GenerateRequest request = RandomRequest(random, max_positions);
+      request.num_choices = pick(4) == 0 ? 2 + pick(3) : 1;
+      request.request_id = std::to_string(added);
+      for (int i = 0; i < request.num_choices; ++i) {
+        request.sampling.choice = static_cast<uint32_t>(i);
+        request.sampling.seed += static_cast<uint64_t>(i);
+        const SequenceId id = harness.Add(request);
+        ++added;
+        if (pick(20) == 0) harness.End(id, FinishReason::kCancelled);
+      }
     }
     if (pick(50) == 0 && added > 0) {
       harness.End(SequenceId(1 + static_cast<uint64_t>(pick(added))),
@@ -115,6 +126,10 @@ Totals RunRandom(const Shape& shape, uint32_t seed, int num_requests,
         !harness.NextResult().sequences.empty()) {
       harness.NextResult().sequences[0].status = Internal("injected");
     }
+    // Steps take anything from nothing to seconds, so that plans are of all
+    // sizes.
+    now += std::chrono::microseconds(pick(40) == 0 ? pick(2000000) : pick(900));
+    harness.set_now(now);
     if (pick(2) == 0) {
       harness.Plan();
     } else {

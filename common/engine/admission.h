@@ -1,0 +1,83 @@
+#ifndef SLUICE_COMMON_ENGINE_ADMISSION_H_
+#define SLUICE_COMMON_ENGINE_ADMISSION_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/core/generate_request.h"
+#include "common/engine/engine_options.h"
+
+namespace sluice {
+
+// What waits, and how fast it is served: all that a promise rests on. A copy,
+// taken at one moment.
+struct QueueState {
+  struct Tenant {
+    std::string name;
+    int waiting = 0;            // sequences
+    int64_t prompt_tokens = 0;  // of them, to be computed
+  };
+  std::vector<Tenant> tenants;  // those with someone waiting
+  int waiting = 0;              // sequences of all, returning ones included
+  int64_t prompt_tokens = 0;    // of all
+  int free_places = 0;  // that may start at once; 0 also while blocks are short
+
+  bool rates_known = false;
+  double prompt_seconds = 0;  // of the pipeline per token
+  // The same beside what the running sequences decode meanwhile.
+  double shared_prompt_seconds = 0;
+  double decode_seconds = 0;
+  double completion_tokens = 0;  // of a sequence, on average
+};
+
+// Prompt tokens that a request asks to compute: of choices that share their
+// prompt only the first computes all of it.
+int64_t PromptWork(const GenerateRequest& request, int64_t num_prompt_tokens);
+
+// How long a new request would wait for its first step: behind all, or as one
+// of `tenant`. Zero while the rates are not known.
+Duration PromisedWait(const QueueState& queue);
+Duration PromisedWait(const QueueState& queue, const std::string& tenant);
+
+// Which requests are taken: those that the queue can promise to start within
+// max_queue_wait. Below the rates' being known, and above all, the number of
+// the waiting is bounded, shared out among tenants. Not thread safe: under
+// the engine loop's lock.
+class Admission {
+ public:
+  explicit Admission(const EngineOptions& options);
+
+  // OK: the request counts as waiting from here on. RESOURCE_EXHAUSTED with
+  // the time after which its like is taken again. A tenant that was refused
+  // stays so until its wait has fallen a good deal, so that refusals do not
+  // alternate with acceptances.
+  Status Admit(const GenerateRequest& request);
+
+  // The engine's thread takes what was admitted so far..
+  void OnTaken() { since_.clear(); }
+  // ..and it is in `queue` now.
+  void Publish(QueueState queue);
+  // A sequence has ended since: whoever sees that may send the next request.
+  void OnEnd() { ++queue_.free_places; }
+
+ private:
+  struct Arrival {
+    std::string tenant;
+    int64_t prompt_tokens = 0;
+  };
+  static void Add(const Arrival& arrival, QueueState& queue);
+  Status CheckCount(const std::string& tenant) const;
+
+  const EngineOptions options_;
+  QueueState queue_;  // as published, and those who came and ended since
+  std::vector<Arrival> since_;
+  std::set<std::string> refusing_;  // tenants
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_ENGINE_ADMISSION_H_

@@ -1,0 +1,86 @@
+#include "common/engine/step_pace.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice {
+namespace {
+
+constexpr int32_t kFirstPrompt = 64;   // before anything was measured
+constexpr int32_t kMostPrompt = 8192;  // whoever plans has limits of its own
+constexpr double kShortestTarget = 0.002;
+// After so many plans with prompts one without is wanted.
+constexpr int32_t kMixedPlans = 32;
+constexpr int32_t kFirstMixedPlans = 4;  // while none without was ever seen
+// A stopped process or a page fault is no new pace: one sample moves an
+// estimate as if it were at most so many times larger.
+constexpr double kOutlier = 4;
+
+// `estimate` (below 0: none yet) after one more sample.
+double Learn(double estimate, double sample, double weight) {
+  if (estimate < 0) return sample;
+  if (estimate > 0) sample = std::min(sample, kOutlier * estimate);
+  return estimate + weight * (sample - estimate);
+}
+
+}  // namespace
+
+void StepPace::OnResult(int32_t decodes, int32_t prompt_tokens,
+                        Duration latency, Duration busy) {
+  if (decodes > 0) LearnLatency(prompt_tokens, Seconds(latency));
+  LearnCosts(decodes, prompt_tokens, Seconds(busy));
+}
+
+void StepPace::LearnLatency(int32_t prompt_tokens, double latency) {
+  if (prompt_tokens == 0) {
+    plain_ = Learn(plain_, latency, 0.3);
+    mixed_since_plain_ = 0;
+    return;
+  }
+  ++mixed_since_plain_;
+  if (plain_ < 0) return;
+  slope_ = Learn(slope_, std::max(latency - plain_, 0.0) / prompt_tokens, 0.2);
+}
+
+// Time of a plan with both kinds is shared out as the estimates so far say.
+void StepPace::LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy) {
+  const auto learn = [](double& cost, double sample) {
+    cost = Learn(cost > 0 ? cost : -1, sample, 0.1);
+  };
+  if (busy <= 0 || decodes + prompt_tokens == 0) return;
+  if (prompt_tokens == 0) {
+    learn(decode_s_, busy / decodes);
+  } else if (decodes == 0) {
+    learn(prompt_s_, busy / prompt_tokens);
+  } else if (decode_s_ <= 0 || prompt_s_ <= 0) {
+    const double each = busy / (decodes + prompt_tokens);
+    if (decode_s_ <= 0) decode_s_ = each;
+    if (prompt_s_ <= 0) prompt_s_ = each;
+  } else {
+    const double expected = decodes * decode_s_ + prompt_tokens * prompt_s_;
+    const double ratio = std::clamp(busy / expected, 1 / kOutlier, kOutlier);
+    learn(decode_s_, decode_s_ * ratio);
+    learn(prompt_s_, prompt_s_ * ratio);
+  }
+}
+
+void StepPace::OnEnd(int32_t completion_tokens) {
+  completion_ = Learn(completion_ > 0 ? completion_ : -1,
+                      std::max(completion_tokens, 1), 0.05);
+}
+
+int32_t StepPace::prompt_budget() const {
+  if (plain_ < 0 || slope_ < 0) return kFirstPrompt;
+  const double target = target_itl_ > Duration::zero()
+                            ? Seconds(target_itl_)
+                            : std::max(kMaxSlowdown * plain_, kShortestTarget);
+  const double spare = std::max(target - plain_, 0.0);
+  if (spare >= slope_ * kMostPrompt) return kMostPrompt;
+  return std::max(static_cast<int32_t>(spare / slope_), kLeastPrompt);
+}
+
+bool StepPace::wants_plain_plan() const {
+  return mixed_since_plain_ >= (plain_ < 0 ? kFirstMixedPlans : kMixedPlans);
+}
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+#ifndef SLUICE_COMMON_ENGINE_STEP_PACE_H_
+#define SLUICE_COMMON_ENGINE_STEP_PACE_H_
+
+#include <cstdint>
+
+#include "common/base/clock.h"
+
+namespace sluice {
+
+// How fast the pipeline is, learned from plans and the time till their
+// results: how many prompt tokens a plan may carry beside decodes, and what
+// tokens cost. A value without a clock; the scheduler's.
+class StepPace {
+ public:
+  // `target_itl`: what a plan with decodes shall take from submission to
+  // result; zero: kMaxSlowdown times what it takes without prompts.
+  explicit StepPace(Duration target_itl) : target_itl_(target_itl) {}
+
+  // Median and tail of others' inter-token latency stay below 1.5 times with
+  // this, and a prompt gets more than a quarter of the time.
+  static constexpr double kMaxSlowdown = 1.4;
+  // Prompts make so much progress per plan whatever the target.
+  static constexpr int32_t kLeastPrompt = 16;
+
+  // A plan of `decodes` positions that decode and `prompt_tokens` others came
+  // back after `latency`; for `busy` of it the pipeline gave nothing else.
+  void OnResult(int32_t decodes, int32_t prompt_tokens, Duration latency,
+                Duration busy);
+  // A sequence ended by itself after so many tokens.
+  void OnEnd(int32_t completion_tokens);
+
+  // Prompt tokens that a plan may carry while sequences decode.
+  int32_t prompt_budget() const;
+  // The next plans shall carry no prompt while sequences decode, so that the
+  // time without is known.
+  bool wants_plain_plan() const;
+
+  // Until then the rates below say nothing.
+  bool known() const {
+    return prompt_s_ > 0 && decode_s_ > 0 && completion_ > 0;
+  }
+  // Seconds of the pipeline per token, in steps like the latest ones.
+  double prompt_seconds() const { return prompt_s_; }
+  double decode_seconds() const { return decode_s_; }
+  double completion_tokens() const { return completion_; }  // mean
+
+ private:
+  void LearnLatency(int32_t prompt_tokens, double latency);
+  void LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy);
+
+  const Duration target_itl_;
+  // A plan with decodes: seconds without prompts, and per prompt token.
+  double plain_ = -1, slope_ = -1;
+  int32_t mixed_since_plain_ = 0;
+  double prompt_s_ = 0, decode_s_ = 0, completion_ = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_ENGINE_STEP_PACE_H_

@@ -1,0 +1,143 @@
+#include "common/engine/admission.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/retry_after.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::seconds;
+
+EngineOptions Options() {
+  EngineOptions options;
+  options.max_running = 4;
+  options.max_queue = 1000;
+  options.max_queue_wait = seconds(30);
+  return options;
+}
+
+GenerateRequest Request(size_t length, const std::string& tenant = "") {
+  GenerateRequest request;
+  request.prompt_tokens.assign(length, 1);
+  request.tenant = tenant;
+  return request;
+}
+
+// 1,000 prompt tokens a second and 100 generated ones; 50 per sequence.
+QueueState Known(int free_places) {
+  QueueState queue;
+  queue.free_places = free_places;
+  queue.rates_known = true;
+  queue.prompt_seconds = 0.001;
+  queue.shared_prompt_seconds = 0.002;
+  queue.decode_seconds = 0.01;
+  queue.completion_tokens = 50;
+  return queue;
+}
+
+QueueState::Tenant Waiting(std::string name, int sequences, int64_t tokens) {
+  return {std::move(name), sequences, tokens};
+}
+
+QueueState Queue(int free_places, std::vector<QueueState::Tenant> tenants) {
+  QueueState queue = Known(free_places);
+  queue.tenants = std::move(tenants);
+  for (const QueueState::Tenant& tenant : queue.tenants) {
+    queue.waiting += tenant.waiting;
+    queue.prompt_tokens += tenant.prompt_tokens;
+  }
+  return queue;
+}
+
+TEST(AdmissionTest, TheWaitIsThatOfThePromptsBeforeIt) {
+  EXPECT_EQ(PromisedWait(Known(4)), Duration::zero());
+  EXPECT_NEAR(Seconds(PromisedWait(Queue(4, {Waiting("", 2, 5000)}))), 10,
+              0.01);
+}
+
+TEST(AdmissionTest, WithAllPlacesTakenSequencesMustEndFirst) {
+  // Nobody waits: the next end makes room, after half a second.
+  EXPECT_NEAR(Seconds(PromisedWait(Known(0))), 0.5, 0.01);
+  // Ten wait: eleven ends, and a second of prompts.
+  EXPECT_NEAR(Seconds(PromisedWait(Queue(0, {Waiting("", 10, 1000)}))), 6.5,
+              0.01);
+}
+
+TEST(AdmissionTest, ATenantWaitsForItsOwnAndItsTurnsNotForAnothersQueue) {
+  const QueueState queue =
+      Queue(4, {Waiting("many", 100, 50000), Waiting("few", 1, 100)});
+  EXPECT_NEAR(Seconds(PromisedWait(queue, "many")), 100.2, 0.1);
+  EXPECT_LT(Seconds(PromisedWait(queue, "few")), 1);
+  EXPECT_LT(Seconds(PromisedWait(queue, "new")), 1);
+}
+
+TEST(AdmissionTest, WhatWouldWaitTooLongIsRefusedWithTheTimeToComeBack) {
+  Admission admission(Options());
+  admission.Publish(Queue(4, {Waiting("", 20, 20000)}));  // 40 s
+  const Status status = admission.Admit(Request(10));
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(RetryAfterSeconds(status), 13);  // down to 27 s
+}
+
+TEST(AdmissionTest, EachThatIsTakenMakesTheNextOnesWaitLonger) {
+  Admission admission(Options());
+  admission.Publish(Known(4));
+  int taken = 0;
+  while (admission.Admit(Request(1000)).ok()) ++taken;
+  EXPECT_EQ(taken, 16);  // 2 s each, up to 30 s
+  // The engine's thread has them now, and its figures say the same.
+  admission.OnTaken();
+  admission.Publish(Queue(4, {Waiting("", 16, 16000)}));
+  EXPECT_FALSE(admission.Admit(Request(1000)).ok());
+}
+
+TEST(AdmissionTest, WhoWasRefusedIsTakenAgainWellBelowTheLimit) {
+  Admission admission(Options());
+  admission.Publish(Queue(4, {Waiting("", 20, 15500)}));  // 31 s
+  EXPECT_FALSE(admission.Admit(Request(10)).ok());
+  admission.Publish(Queue(4, {Waiting("", 20, 14000)}));  // 28 s
+  EXPECT_FALSE(admission.Admit(Request(10)).ok());
+  EXPECT_TRUE(admission.Admit(Request(10, "another")).ok());
+  admission.Publish(Queue(4, {Waiting("", 20, 13000)}));  // 26 s
+  EXPECT_TRUE(admission.Admit(Request(10)).ok());
+  admission.Publish(Queue(4, {Waiting("", 20, 14000)}));
+  EXPECT_TRUE(admission.Admit(Request(10)).ok());
+}
+
+TEST(AdmissionTest, UntilRatesAreKnownRequestsAreCounted) {
+  EngineOptions options = Options();
+  options.max_queue = 3;
+  Admission admission(options);
+  for (int i = 0; i < 7; ++i) EXPECT_TRUE(admission.Admit(Request(9000)).ok());
+  const Status status = admission.Admit(Request(1));
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(RetryAfterSeconds(status), 1);
+  admission.OnEnd();
+  EXPECT_TRUE(admission.Admit(Request(1)).ok());
+}
+
+TEST(AdmissionTest, AFullQueueStillTakesATenantBelowItsShare) {
+  EngineOptions options = Options();
+  options.max_queue = 10;
+  Admission admission(options);
+  while (admission.Admit(Request(10, "many")).ok()) {
+  }
+  int taken = 0;
+  while (admission.Admit(Request(10, "few")).ok()) ++taken;
+  EXPECT_EQ(taken, 5);
+  EXPECT_FALSE(admission.Admit(Request(10, "many")).ok());
+}
+
+TEST(AdmissionTest, ChoicesThatShareAPromptAskForItOnce) {
+  GenerateRequest request = Request(1000);
+  request.num_choices = 8;
+  EXPECT_EQ(PromptWork(request, 1000), 1000);
+  request.sampling.choice = 3;
+  EXPECT_EQ(PromptWork(request, 1000), 1000 % kBlockTokens + 1);
+  request.sampling.prompt_logprobs = 0;
+  EXPECT_EQ(PromptWork(request, 1000), 1000);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,87 @@
+#include "common/engine/step_pace.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Steps of a machine that needs 20 ms, and half a millisecond per prompt
+// token.
+Duration TimeOf(int32_t prompt_tokens) {
+  return milliseconds(20) + prompt_tokens * microseconds(500);
+}
+
+// Lets `pace` plan for itself: what it carries, in the end.
+int32_t Settle(StepPace& pace, int plans = 300) {
+  int32_t carried = 0;
+  for (int i = 0; i < plans; ++i) {
+    carried = pace.wants_plain_plan() ? 0 : pace.prompt_budget();
+    pace.OnResult(1, carried, TimeOf(carried), TimeOf(carried));
+  }
+  return pace.prompt_budget();
+}
+
+TEST(StepPaceTest, PromptsGetWhatTheTargetLeaves) {
+  StepPace pace(milliseconds(60));
+  EXPECT_NEAR(Settle(pace), 80, 4);  // (60 - 20) / 0.5
+}
+
+TEST(StepPaceTest, WithoutATargetStepsGetLongerByTwoFifths) {
+  StepPace pace(Duration::zero());
+  EXPECT_NEAR(Settle(pace), 16, 2);  // 0.4 * 20 / 0.5
+}
+
+TEST(StepPaceTest, PromptsProgressEvenWhereTheTargetLeavesNothing) {
+  StepPace pace(milliseconds(5));
+  EXPECT_EQ(Settle(pace), StepPace::kLeastPrompt);
+}
+
+TEST(StepPaceTest, WhereStepsTakeNoTimePromptsAreNotBounded) {
+  StepPace pace(Duration::zero());
+  pace.OnResult(1, 0, Duration::zero(), Duration::zero());
+  pace.OnResult(1, 64, Duration::zero(), Duration::zero());
+  EXPECT_GE(pace.prompt_budget(), 8192);
+}
+
+TEST(StepPaceTest, OnePauseIsNoNewPace) {
+  StepPace pace(milliseconds(60));
+  const int32_t before = Settle(pace);
+  pace.OnResult(1, 0, seconds(5), seconds(5));
+  pace.OnResult(1, before, seconds(5), seconds(5));
+  EXPECT_GE(pace.prompt_budget(), StepPace::kLeastPrompt);
+  EXPECT_NEAR(Settle(pace), before, 8);
+}
+
+TEST(StepPaceTest, EveryNowAndThenAPlanCarriesNoPrompt) {
+  StepPace pace(milliseconds(60));
+  int plain = 0;
+  for (int i = 0; i < 330; ++i) {
+    const int32_t carried = pace.wants_plain_plan() ? 0 : pace.prompt_budget();
+    plain += carried == 0 ? 1 : 0;
+    pace.OnResult(1, carried, TimeOf(carried), TimeOf(carried));
+  }
+  EXPECT_GE(plain, 9);
+  EXPECT_LE(plain, 12);
+}
+
+TEST(StepPaceTest, CostsComeOutOfPlansOfEitherKindAndOfBoth) {
+  StepPace pace(Duration::zero());
+  EXPECT_FALSE(pace.known());
+  for (int i = 0; i < 200; ++i) {
+    pace.OnResult(0, 256, milliseconds(128), milliseconds(128));
+    pace.OnResult(8, 0, milliseconds(40), milliseconds(40));
+    pace.OnResult(8, 64, milliseconds(72), milliseconds(72));
+    pace.OnEnd(100);
+  }
+  ASSERT_TRUE(pace.known());
+  EXPECT_NEAR(pace.prompt_seconds(), 0.0005, 0.00003);
+  EXPECT_NEAR(pace.decode_seconds(), 0.005, 0.0003);
+  EXPECT_NEAR(pace.completion_tokens(), 100, 1);
+}
+
+}  // namespace
+}  // namespace sluice
