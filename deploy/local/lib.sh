@@ -10,6 +10,8 @@ SLUICE_BUILD_PACKAGES=(g++ cmake ninja-build ccache pkg-config
 SLUICE_TEST_PACKAGES=(libgtest-dev libgmock-dev python3-venv clang-14
   clang-tidy-14 clang-format-14 libclang-rt-14-dev libfuzzer-14-dev
   iproute2 git curl)
+# What one test can do without: it is skipped where these cannot be had.
+SLUICE_BROWSER_PACKAGES=(chromium-headless-shell fonts-liberation)
 SLUICE_CARGO_MINIMUM=1.85
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
@@ -58,6 +60,14 @@ find_cargo() {
   return 1
 }
 
+# install_packages NAME...
+install_packages() {
+  say "installing Debian packages: $*"
+  as_root apt-get update -q >&2 &&
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+      --no-install-recommends "$@" >&2
+}
+
 # sluice_setup [tests]: installs what is missing, and only that.
 sluice_setup() {
   local wanted=("${SLUICE_BUILD_PACKAGES[@]}") missing
@@ -72,12 +82,14 @@ sluice_setup() {
     say "no cargo >= $SLUICE_CARGO_MINIMUM found: taking Debian's cargo-web"
     missing+=(cargo-web rustc-web)
   fi
-  [[ ${#missing[@]} -gt 0 ]] || return 0
-  say "installing Debian packages: ${missing[*]}"
-  export DEBIAN_FRONTEND=noninteractive
-  as_root apt-get update -q >&2 &&
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
-      --no-install-recommends "${missing[@]}" >&2 || return 1
+  if [[ ${#missing[@]} -gt 0 ]]; then
+    install_packages "${missing[@]}" || return 1
+  fi
+  if [[ ${1:-} == tests ]]; then
+    mapfile -t missing < <(missing_packages "${SLUICE_BROWSER_PACKAGES[@]}")
+    [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" ||
+      say "no Chromium: the test of the gateway's page is skipped"
+  fi
   find_cargo
 }
 

@@ -9,6 +9,7 @@
 #include "common/metrics/metrics_server.h"
 #include "services/gateway/engine_generator.h"
 #include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/cluster.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/http/router.h"
 #include "services/gateway/openai/error.h"
@@ -135,6 +136,11 @@ class GatewayServer::Impl {
     AddTokenizeHandlers(router_, context);
     AddModelHandlers(router_, context);
     AddHealthHandlers(router_, context);
+    AddPageHandlers(router_);
+    AddClusterHandler(router_, model_, [this] {
+      return ClusterReading{readiness(), pipeline_->status(),
+                            pipeline_->model(), engine_.Stats()};
+    });
     if (options_.debug_endpoints) AddDebugHandlers(router_, context);
   }
 

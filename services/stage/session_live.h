@@ -30,7 +30,8 @@ struct StageSession::Live {
   std::deque<Unacked> unacked;
   std::shared_ptr<ResultsStream> results;
   std::deque<v1::StepResult> early_results;  // before there was a reader
-  uint64_t accepted = 0;                     // steps
+  int64_t hop_ns = 0;     // of the step that `next` acknowledged last
+  uint64_t accepted = 0;  // steps
   uint64_t done = 0;
 };
 

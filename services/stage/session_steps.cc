@@ -1,5 +1,6 @@
 // StageSession's way of a step: from the predecessor to the runner, and from
 // there to the successor or the gateway.
+#include <algorithm>
 #include <utility>
 
 #include "common/rpc/payload_frame.h"
@@ -83,19 +84,19 @@ void StageSession::OnNextReady(Epoch epoch) {
 
 void StageSession::OnNextAck(const v1::StepAck& ack) {
   const Epoch epoch(ack.header().epoch());
-  int64_t round_trip = 0;
+  int64_t hop = 0;
   {
     MutexLock lock(mutex_);
     if (live_ == nullptr || live_->assignment.epoch != epoch ||
         live_->sent_ns.empty()) {
       return;
     }
-    round_trip = MonotonicNanos() - live_->sent_ns.front();
+    const int64_t round_trip = MonotonicNanos() - live_->sent_ns.front();
     live_->sent_ns.pop_front();
+    hop = round_trip - ack.compute_ns() - ack.wait_ns();
+    live_->hop_ns = std::max<int64_t>(hop, 1);
   }
-  if (options_.metrics != nullptr) {
-    options_.metrics->OnHop(round_trip - ack.compute_ns() - ack.wait_ns());
-  }
+  if (options_.metrics != nullptr) options_.metrics->OnHop(hop);
   SendAcks(epoch);
 }
 

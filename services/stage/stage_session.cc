@@ -141,6 +141,7 @@ v1::HeartbeatReply StageSession::OnHeartbeat(
     if (live_ != nullptr) {
       reply.set_epoch(live_->assignment.epoch.value());
       reply.set_steps_done(live_->done);
+      reply.set_hop_ns(live_->hop_ns);
     }
   }
   const StageLoopStats stats = runner->Stats();

@@ -35,6 +35,7 @@ void AddTokenizeHandlers(Router& router, const HandlerContext& context);
 void AddModelHandlers(Router& router, const HandlerContext& context);
 void AddHealthHandlers(Router& router, const HandlerContext& context);
 void AddDebugHandlers(Router& router, const HandlerContext& context);
+void AddPageHandlers(Router& router);
 
 }  // namespace sluice::gateway
 

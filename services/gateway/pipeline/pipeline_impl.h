@@ -50,6 +50,8 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
     TimePoint linked_at{};
     Duration backoff{};
     std::optional<StageWelcome> welcome;
+    wire::StageIdentity identity;  // of the latest welcome, kept when lost
+    StageLoad load;
     bool seen = false;  // has welcomed us at some time
     TimePoint heard{};
     Duration rtt{};

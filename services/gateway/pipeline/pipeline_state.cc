@@ -19,6 +19,14 @@ Duration NextBackoff(Duration last) {
   return std::clamp<Duration>(2 * last, kFirstBackoff, kMaxBackoff);
 }
 
+StageLoad LoadOf(const v1::HeartbeatReply& reply) {
+  const auto duration = [](int64_t nanos) {
+    return std::chrono::nanoseconds(std::max<int64_t>(nanos, 0));
+  };
+  return {reply.steps_done(), std::max(reply.queue_depth(), 0),
+          duration(reply.busy_ns()), duration(reply.hop_ns())};
+}
+
 // Above every epoch of this gateway, and of those before it on the same
 // stages as far as clocks go.
 Epoch EpochAfter(Epoch last) {
@@ -130,6 +138,7 @@ void PipelineClient::Impl::OnControl(size_t index, uint64_t link_id,
       OnAssigned(index, response.assigned());
       return;
     case v1::ControlResponse::kHeartbeat:
+      stage.load = LoadOf(response.heartbeat());
       stage.rtt = std::chrono::nanoseconds(std::max<int64_t>(
           0, MonotonicNanos() - response.heartbeat().sender_clock_ns()));
       return;
@@ -151,6 +160,8 @@ void PipelineClient::Impl::OnWelcome(size_t index, const v1::Welcome& proto) {
     return;
   }
   stage.welcome = *std::move(welcome);
+  stage.identity = stage.welcome->identity;
+  stage.load = {};
   stage.seen = true;
   stage.held = false;
   stage.backoff = Duration::zero();
@@ -358,10 +369,16 @@ void PipelineClient::Impl::Publish() {
     out.message = stage.message;
     out.rtt = stage.rtt;
     out.state = stage.down_state;
+    out.first_layer = stage.identity.first_layer;
+    out.last_layer = stage.identity.last_layer;
+    out.ranks = stage.identity.ranks;
+    out.threads = stage.identity.threads;
+    out.isa = stage.identity.isa;
+    out.weights_bytes = stage.identity.weights_bytes;
+    out.kv_bytes = stage.identity.kv_bytes;
+    out.load = stage.load;
     heard.push_back(stage.heard);
     if (!stage.welcome.has_value()) continue;
-    out.first_layer = stage.welcome->identity.first_layer;
-    out.last_layer = stage.welcome->identity.last_layer;
     if (now - stage.heard >= options_.suspect_after) {
       out.state = StageState::kSuspect;
       out.message = Cat("silent for ", Seconds(now - stage.heard), " s");

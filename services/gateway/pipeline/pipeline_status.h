@@ -24,10 +24,27 @@ enum class StageState {
 // "connecting", "loading", ...
 const char* ToString(StageState state);
 
+// What a stage says of its work with each heartbeat. Counts begin anew when
+// the stage does, steps_done with each epoch.
+struct StageLoad {
+  uint64_t steps_done = 0;
+  int32_t queue_depth = 0;
+  Duration busy{};  // computing, since the stage began
+  // To the next stage and back, as the latest step went; zero: not known.
+  Duration hop{};
+};
+
 struct StageStatus {
   std::string address;
+  // What the stage is, as it said last: it stays known when the stage is lost.
   int32_t first_layer = 0;  // [first_layer, last_layer); 0, 0: not known yet
   int32_t last_layer = 0;
+  int32_t ranks = 0;
+  int32_t threads = 0;  // per rank
+  std::string isa;
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes = 0;
+  StageLoad load;
   StageState state = StageState::kConnecting;
   std::string message;    // why it is not ready; empty when it is
   Duration last_heard{};  // since its last message

@@ -1,0 +1,99 @@
+#include "services/gateway/handlers/cluster.h"
+
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/metrics/process_metrics.h"
+#include "services/gateway/served_model.h"
+
+namespace sluice::gateway {
+namespace {
+
+double Millis(Duration duration) { return 1e3 * Seconds(duration); }
+
+Json ModelPart(const ServedModel& model,
+               const std::optional<PipelineModel>& joined) {
+  Json part{{"name", model.name}};
+  if (!joined.has_value()) return part;
+  part["num_layers"] = joined->num_layers;
+  part["hidden_size"] = joined->hidden_size;
+  part["weights_dtype"] = joined->weights_dtype;
+  part["numerics"] = joined->numerics;
+  part["digest"] = joined->digest;
+  part["max_context"] = joined->limits.max_context;
+  return part;
+}
+
+Json EnginePart(const EngineStats& engine) {
+  return {{"running", engine.running},
+          {"waiting", engine.waiting},
+          {"plans_in_flight", engine.plans_in_flight},
+          {"blocks_total", engine.blocks_total},
+          {"blocks_used", engine.blocks_used},
+          {"kv_usage", engine.kv_usage()},
+          {"prompt_tokens", engine.prompt_tokens},
+          {"generation_tokens", engine.generation_tokens},
+          {"computed_tokens", engine.computed_tokens},
+          {"prefix_query_tokens", engine.prefix_query_tokens},
+          {"prefix_hit_tokens", engine.prefix_hit_tokens},
+          {"preemptions", engine.preemptions},
+          {"steps", engine.steps},
+          {"last_step_ms", Millis(engine.last_step_time)}};
+}
+
+Json StagePart(const StageStatus& stage, size_t index) {
+  Json part{{"index", index},
+            {"address", stage.address},
+            {"state", ToString(stage.state)},
+            {"message", stage.message},
+            {"first_layer", stage.first_layer},
+            {"last_layer", stage.last_layer},
+            {"ranks", stage.ranks},
+            {"threads", stage.threads},
+            {"isa", stage.isa},
+            {"weights_bytes", stage.weights_bytes},
+            {"kv_bytes", stage.kv_bytes},
+            {"last_heard_ms", Millis(stage.last_heard)},
+            {"rtt_ms", Millis(stage.rtt)},
+            {"hop_ms", nullptr},
+            {"steps_done", stage.load.steps_done},
+            {"queue_depth", stage.load.queue_depth},
+            {"busy_ms", Millis(stage.load.busy)}};
+  if (stage.load.hop > Duration::zero()) {
+    part["hop_ms"] = Millis(stage.load.hop);
+  }
+  return part;
+}
+
+}  // namespace
+
+std::string ClusterJson(const ServedModel& model,
+                        const ClusterReading& reading) {
+  Json body{{"time_ms", MonotonicNanos() / 1000000},
+            {"version", std::string(metrics::BuildVersion())},
+            {"ready", reading.readiness.ready},
+            {"why", reading.readiness.why},
+            {"epoch", reading.pipeline.epoch.value()},
+            {"model", ModelPart(model, reading.model)},
+            {"engine", EnginePart(reading.engine)},
+            {"stages", Json::array()}};
+  const auto& stages = reading.pipeline.stages;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    body["stages"].push_back(StagePart(stages[i], i));
+  }
+  return DumpJson(body);
+}
+
+void AddClusterHandler(Router& router, const ServedModel& model,
+                       std::function<ClusterReading()> read) {
+  router.Add("GET", "/cluster",
+             [&model, read = std::move(read)](std::shared_ptr<Exchange> on) {
+               HttpResponse response;
+               response.headers.emplace_back("Cache-Control", "no-store");
+               response.body = ClusterJson(model, read());
+               on->Send(std::move(response));
+             });
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,37 @@
+#ifndef SLUICE_SERVICES_GATEWAY_HANDLERS_CLUSTER_H_
+#define SLUICE_SERVICES_GATEWAY_HANDLERS_CLUSTER_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "common/engine/engine_stats.h"
+#include "services/gateway/http/router.h"
+#include "services/gateway/pipeline/pipeline_status.h"
+#include "services/gateway/readiness.h"
+
+namespace sluice::gateway {
+
+struct ServedModel;
+
+// What the picture of the cluster is drawn from, read at one moment.
+struct ClusterReading {
+  GatewayReadiness readiness;
+  PipelineStatus pipeline;
+  std::optional<PipelineModel> model;  // once the stages were joined
+  EngineStats engine;
+};
+
+// `reading` as /cluster shows it. Counters are as they are: who draws rates
+// takes two readings and the difference of their time_ms.
+std::string ClusterJson(const ServedModel& model,
+                        const ClusterReading& reading);
+
+// GET /cluster. `read` is called on the event loops and must not block;
+// `model` outlives the router.
+void AddClusterHandler(Router& router, const ServedModel& model,
+                       std::function<ClusterReading()> read);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_HANDLERS_CLUSTER_H_

@@ -1,0 +1,190 @@
+// The page's files and the JSON that its picture is drawn from.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "services/gateway/handlers/cluster.h"
+#include "services/gateway/handlers/handlers.h"
+#include "services/gateway/page/page_files.h"
+#include "tests/services/gateway/fakes.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string HeaderOf(const HttpResponse& response, std::string_view name) {
+  for (const auto& [key, value] : response.headers) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+HttpResponse Get(const Router& router, std::string_view path,
+                 HttpHeaders headers = {}) {
+  HttpRequest request;
+  request.method = "GET";
+  request.path = path;
+  request.headers = std::move(headers);
+  const auto exchange = std::make_shared<FakeExchange>(std::move(request));
+  router.Route(exchange);
+  return exchange->responses.empty() ? HttpResponse{}
+                                     : exchange->responses.front();
+}
+
+class PageTest : public ::testing::Test {
+ protected:
+  PageTest() { AddPageHandlers(router_); }
+  Router router_;
+};
+
+TEST_F(PageTest, TheRootIsTheEmbeddedHtml) {
+  const HttpResponse page = Get(router_, "/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
+  EXPECT_THAT(page.body, HasSubstr("<title>Sluice</title>"));
+  EXPECT_EQ(page.body.substr(0, 15), "<!DOCTYPE html>");
+  EXPECT_EQ(page.body.back(), '\n');
+}
+
+TEST_F(PageTest, EveryFileThatTheHtmlNamesIsServed) {
+  const std::string html = Get(router_, "/").body;
+  int named = 0;
+  for (size_t at = html.find("\"page/"); at != html.npos;
+       at = html.find("\"page/", at + 1)) {
+    const std::string path =
+        "/" + html.substr(at + 1, html.find('"', at + 1) - at - 1);
+    EXPECT_EQ(Get(router_, path).status, 200) << path;
+    ++named;
+  }
+  EXPECT_GE(named, 5);
+}
+
+TEST_F(PageTest, EveryFileSaysWhatItIsAndWhatItMayDo) {
+  for (const PageFile& file : PageFiles()) {
+    const HttpResponse response = Get(router_, file.path);
+    EXPECT_EQ(response.body, file.bytes);
+    EXPECT_FALSE(response.body.empty()) << file.path;
+    EXPECT_EQ(HeaderOf(response, "X-Content-Type-Options"), "nosniff");
+    EXPECT_EQ(HeaderOf(response, "Referrer-Policy"), "no-referrer");
+    EXPECT_EQ(HeaderOf(response, "Cache-Control"), "no-cache");
+    const std::string policy = HeaderOf(response, "Content-Security-Policy");
+    EXPECT_THAT(policy, HasSubstr("default-src 'none'"));
+    EXPECT_THAT(policy, HasSubstr("require-trusted-types-for 'script'"));
+    EXPECT_THAT(policy, Not(HasSubstr("unsafe")));
+    EXPECT_THAT(policy, Not(HasSubstr("http")));
+  }
+}
+
+TEST_F(PageTest, AKnownFileIsNotSentAgain) {
+  for (const PageFile& file : PageFiles()) {
+    const std::string tag = HeaderOf(Get(router_, file.path), "ETag");
+    EXPECT_EQ(tag, file.etag);
+    for (const std::string& known : {tag, "W/" + tag, "\"x\", " + tag}) {
+      const HttpResponse again =
+          Get(router_, file.path, {{"if-none-match", known}});
+      EXPECT_EQ(again.status, 304) << known;
+      EXPECT_TRUE(again.body.empty());
+      EXPECT_EQ(HeaderOf(again, "ETag"), tag);
+    }
+    EXPECT_EQ(Get(router_, file.path, {{"if-none-match", "\"other\""}}).status,
+              200);
+  }
+}
+
+TEST_F(PageTest, FilesThatAreNotThereAreNotFound) {
+  EXPECT_EQ(Get(router_, "/page/nothing.js").status, 404);
+  EXPECT_EQ(Get(router_, "/page/../index.html").status, 404);
+  EXPECT_EQ(Get(router_, "/index.html").status, 404);
+}
+
+TEST_F(PageTest, NothingInThePageNamesAnotherOrigin) {
+  for (const PageFile& file : PageFiles()) {
+    std::string text(file.bytes);
+    // The names of XML's languages are no addresses to load from.
+    const std::string svg = "http://www.w3.org/2000/svg";
+    for (size_t at = text.find(svg); at != text.npos; at = text.find(svg)) {
+      text.erase(at, svg.size());
+    }
+    EXPECT_THAT(text, Not(HasSubstr("src=\"http"))) << file.path;
+    EXPECT_THAT(text, Not(HasSubstr("href=\"http"))) << file.path;
+    EXPECT_THAT(text, Not(HasSubstr("url("))) << file.path;
+    EXPECT_THAT(text, Not(HasSubstr("innerHTML"))) << file.path;
+  }
+}
+
+ClusterReading TwoStages() {
+  ClusterReading reading;
+  reading.readiness.why = "stage 1: lost";
+  reading.pipeline.epoch = Epoch(7);
+  reading.engine.running = 3;
+  reading.engine.blocks_total = 8;
+  reading.engine.blocks_used = 2;
+  reading.engine.generation_tokens = 99;
+  reading.engine.last_step_time = std::chrono::milliseconds(12);
+  StageStatus first;
+  first.address = "127.0.0.1:7001";
+  first.last_layer = 15;
+  first.ranks = 2;
+  first.threads = 4;
+  first.state = StageState::kReady;
+  first.rtt = std::chrono::microseconds(250);
+  first.load = {11, 1, std::chrono::seconds(2), std::chrono::milliseconds(3)};
+  StageStatus second;
+  second.address = "127.0.0.1:7002";
+  second.first_layer = 15;
+  second.last_layer = 30;
+  second.state = StageState::kLost;
+  second.message = "connection refused";
+  reading.pipeline.stages = {first, second};
+  return reading;
+}
+
+TEST(ClusterJsonTest, TellsTheEngineAndEveryStage) {
+  const ServedModel model = FakeModel();
+  const auto json = ParseJson(ClusterJson(model, TwoStages()));
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ((*json)["ready"], false);
+  EXPECT_EQ((*json)["why"], "stage 1: lost");
+  EXPECT_EQ((*json)["epoch"], 7);
+  EXPECT_EQ((*json)["model"]["name"], "fake");
+  EXPECT_EQ((*json)["engine"]["running"], 3);
+  EXPECT_EQ((*json)["engine"]["kv_usage"], 0.25);
+  EXPECT_EQ((*json)["engine"]["generation_tokens"], 99);
+  EXPECT_EQ((*json)["engine"]["last_step_ms"], 12.0);
+  ASSERT_EQ((*json)["stages"].size(), 2u);
+  const Json& first = (*json)["stages"][0];
+  EXPECT_EQ(first["state"], "ready");
+  EXPECT_EQ(first["last_layer"], 15);
+  EXPECT_EQ(first["ranks"], 2);
+  EXPECT_EQ(first["rtt_ms"], 0.25);
+  EXPECT_EQ(first["hop_ms"], 3.0);
+  EXPECT_EQ(first["busy_ms"], 2000.0);
+  const Json& second = (*json)["stages"][1];
+  EXPECT_EQ(second["index"], 1);
+  EXPECT_EQ(second["state"], "lost");
+  EXPECT_EQ(second["message"], "connection refused");
+  EXPECT_EQ(second["first_layer"], 15) << "known although it is lost";
+  EXPECT_TRUE(second["hop_ms"].is_null());
+}
+
+TEST(ClusterJsonTest, IsReadAnewForEveryRequest) {
+  const ServedModel model = FakeModel();
+  Router router;
+  int reads = 0;
+  AddClusterHandler(router, model, [&reads] {
+    ClusterReading reading;
+    reading.engine.running = ++reads;
+    return reading;
+  });
+  for (int want = 1; want <= 2; ++want) {
+    const HttpResponse response = Get(router, "/cluster");
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(HeaderOf(response, "Cache-Control"), "no-store");
+    EXPECT_THAT(response.body,
+                HasSubstr("\"running\":" + std::to_string(want) + ","));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::gateway
