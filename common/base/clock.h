@@ -17,11 +17,12 @@ inline double Seconds(Duration d) {
 }
 
 // Nanoseconds since an arbitrary start, for trace stamps on the wire.
-inline int64_t MonotonicNanos() {
+inline int64_t ToNanos(TimePoint time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             Clock::now().time_since_epoch())
+             time.time_since_epoch())
       .count();
 }
+inline int64_t MonotonicNanos() { return ToNanos(Clock::now()); }
 
 }  // namespace sluice
 

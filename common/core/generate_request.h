@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_CORE_GENERATE_REQUEST_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/core/ids.h"
 #include "common/core/sampling_params.h"
+#include "common/core/step_trace.h"
 
 namespace sluice {
 
@@ -42,6 +44,7 @@ struct GenerateRequest {
   // with the tokens it has got till then.
   std::optional<TimePoint> deadline;
   TimePoint arrival = Clock::now();
+  bool trace = false;  // the sink is told of the inbox and of every step
 };
 
 enum class FinishReason {
@@ -109,6 +112,13 @@ class TokenSink {
   virtual ~TokenSink() = default;
   virtual void OnTokens(TokenEvent event) = 0;
   virtual void OnEnd(FinalEvent event) = 0;
+
+  // Only with GenerateRequest::trace, from the engine thread too: how long
+  // the request lay in the engine's inbox, once and before all else; and each
+  // step that carried the sequence, before the tokens that it gave.
+  virtual void OnInbox(const TraceSpan& inbox) {}
+  virtual void OnStep(std::shared_ptr<const StepTrace> step,
+                      const TracedChunk& chunk) {}
 };
 
 }  // namespace sluice

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <vector>
 
 #include "common/base/status.h"
 #include "common/core/generate_request.h"
 #include "common/core/ids.h"
 #include "common/core/sampling_params.h"
+#include "common/core/step_trace.h"
 
 namespace sluice {
 
@@ -55,6 +57,8 @@ struct StepPlan {
   std::vector<SequenceId> ended;  // forget these
   std::vector<StartedSequence> started;
   std::vector<Chunk> chunks;  // at most one per sequence
+  // Present if a sequence of the step is traced; changes no token.
+  std::optional<StepTrace> trace;
 
   int32_t num_tokens() const;
   bool operator==(const StepPlan&) const = default;
@@ -92,6 +96,7 @@ struct StepResult {
   Epoch epoch;
   StepId step_id;
   std::vector<SequenceResult> sequences;  // those with logits wanted, or failed
+  std::optional<StepTrace> trace;         // the plan's, if it had one
 };
 
 }  // namespace sluice

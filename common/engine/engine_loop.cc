@@ -24,6 +24,7 @@ struct Submission {
   SequenceId id;
   GenerateRequest request;
   std::shared_ptr<TokenSink> sink;
+  int64_t pushed_ns = 0;  // of a traced request
 };
 struct CancelCommand {
   SequenceId id;
@@ -86,6 +87,7 @@ class EngineLoop::Impl {
   void GiveUpPipeline(const Status& why);
   void Emit(SequenceEvents events);
   void EndOne(SequenceId id, FinalEvent event);
+  void TellStep(StepTrace trace, int64_t handled_ns);
   void SubmitPlans();
   void Publish();
 
@@ -189,11 +191,12 @@ StatusOr<SequenceId> EngineLoop::Impl::Submit(GenerateRequest request,
   }
   SLUICE_RETURN_IF_ERROR(fits);
   SLUICE_RETURN_IF_ERROR(Admit(request));
+  const int64_t pushed_ns = request.trace ? MonotonicNanos() : 0;
   const SequenceId id = next_id_;
   ++next_id_;
   ++submitted_;
   live_.emplace(id, false);
-  Push(Submission{id, std::move(request), std::move(sink)});
+  Push(Submission{id, std::move(request), std::move(sink), pushed_ns});
   return id;
 }
 
@@ -212,6 +215,7 @@ void EngineLoop::Impl::OnStepResult(StepResult result) {
     Push(ResultFlood());
     return;
   }
+  if (result.trace) result.trace->inbox.start_ns = MonotonicNanos();
   Push(std::move(result));
 }
 
@@ -313,6 +317,9 @@ bool EngineLoop::Impl::TakeCommands(std::vector<Command>& commands) {
 }
 
 void EngineLoop::Impl::Handle(Submission& submission) {
+  if (submission.request.trace) {
+    submission.sink->OnInbox({submission.pushed_ns, MonotonicNanos()});
+  }
   sinks_.emplace(submission.id, std::move(submission.sink));
   if (scheduler_.attached()) {
     scheduler_.Add(submission.id, std::move(submission.request));
@@ -332,13 +339,16 @@ void EngineLoop::Impl::Handle(CancelCommand& cancel) {
 
 void EngineLoop::Impl::Handle(StepResult& result) {
   const bool stale = !scheduler_.attached() || result.epoch != epoch_;
+  const int64_t handled_ns = MonotonicNanos();
   const TimePoint now = Clock::now();
+  std::optional<StepTrace> trace = std::move(result.trace);
   StatusOr<SequenceEvents> events = scheduler_.Commit(std::move(result), now);
   if (!events.ok()) {
     GiveUpPipeline(events.status());
     return;
   }
   if (!stale) last_progress_ = now;
+  if (trace && !stale) TellStep(*std::move(trace), handled_ns);
   Emit(*std::move(events));
 }
 
@@ -398,8 +408,25 @@ void EngineLoop::Impl::EndOne(SequenceId id, FinalEvent event) {
   node.mapped()->OnEnd(std::move(event));
 }
 
+// Those of the step's sequences that are traced hear of it.
+void EngineLoop::Impl::TellStep(StepTrace trace, int64_t handled_ns) {
+  trace.inbox.stop_ns = handled_ns;
+  trace.commit = {handled_ns, MonotonicNanos()};
+  const auto step = std::make_shared<const StepTrace>(std::move(trace));
+  for (const TracedChunk& chunk : step->chunks) {
+    const auto sink = sinks_.find(chunk.sequence);
+    if (sink != sinks_.end()) sink->second->OnStep(step, chunk);
+  }
+}
+
 void EngineLoop::Impl::SubmitPlans() {
-  while (std::optional<StepPlan> plan = scheduler_.Plan(Clock::now())) {
+  while (true) {
+    const TimePoint begin = Clock::now();
+    std::optional<StepPlan> plan = scheduler_.Plan(begin);
+    if (!plan) return;
+    if (plan->trace) {
+      plan->trace->plan = {ToNanos(begin), MonotonicNanos()};
+    }
     executor_->Submit(*std::move(plan));
   }
 }

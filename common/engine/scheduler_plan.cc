@@ -16,6 +16,18 @@ bool IsDecoding(const Sequence& sequence) {
   return sequence.sampling_in_flight || sequence.remaining() == 1;
 }
 
+void AddToTrace(const Chunk& chunk, StepPlan& plan) {
+  if (!plan.trace) {
+    StepTrace& trace = plan.trace.emplace();
+    trace.step_id = plan.step_id;
+    trace.num_sequences = static_cast<int32_t>(plan.chunks.size());
+    trace.num_tokens = plan.num_tokens();
+  }
+  plan.trace->chunks.push_back({chunk.sequence, chunk.start,
+                                static_cast<int32_t>(chunk.tokens.size()),
+                                chunk.samples});
+}
+
 }  // namespace
 
 struct Scheduler::Draft {
@@ -334,6 +346,7 @@ StepPlan Scheduler::Finish(Draft draft) {
     record.chunks.push_back({chunk.sequence, chunk.start,
                              static_cast<int32_t>(chunk.tokens.size()),
                              chunk.logits, chunk.samples});
+    if (sequence.history->request.trace) AddToTrace(chunk, plan);
   }
   in_flight_.push_back(std::move(record));
   max_plans_seen_ =

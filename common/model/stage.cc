@@ -1,6 +1,7 @@
 #include "common/model/stage.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "common/base/check.h"
@@ -47,6 +48,8 @@ void Stage::FillInputs(const std::vector<ChunkInput>& chunks) {
 void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
                 HiddenStates& out, std::vector<SequenceResult>& results) {
   results.clear();
+  sampling_ = TraceSpan();
+  if (step_delay_ > Duration::zero()) std::this_thread::sleep_for(step_delay_);
   out = HiddenStates();
   FillInputs(chunks);
   StepInputs& step = *inputs_;
@@ -65,7 +68,9 @@ void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
   ranks_->RunStep(step, info_.is_first() ? nullptr : in.values(),
                   info_.is_last() ? nullptr : out.values(),
                   [&](int32_t begin, kernels::ConstMatrix rows) {
+                    sampling_.start_ns = MonotonicNanos();
                     sampler.Consume(context, begin, rows);
+                    sampling_.stop_ns = MonotonicNanos();
                   });
   if (info_.is_last()) results = sampler.Finish();
 }

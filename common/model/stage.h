@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/base/clock.h"
 #include "common/core/step_plan.h"
 #include "common/tensor/hidden_states.h"
 
@@ -34,6 +35,8 @@ struct StageOptions {
   bool pin_threads = false;
   // Called while loading with bytes done and in all; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
+  // For tests of traces: every step takes so much longer.
+  Duration debug_step_delay{};
 };
 
 // What a stage is, for the handshake and for people.
@@ -97,11 +100,17 @@ class Stage {
  private:
   Stage();
   void FillInputs(const std::vector<ChunkInput>& chunks);
+  // When the last Run drew its tokens; did not happen elsewhere than on the
+  // last stage. (A prompt's logits that come in several pieces: the last.)
+  const TraceSpan& sampling() const { return sampling_; }
+
 
   StageInfo info_;
   std::unique_ptr<StepInputs> inputs_;
   std::unique_ptr<RankGroup> ranks_;
 };
+  Duration step_delay_{};
+  TraceSpan sampling_;
 
 }  // namespace sluice
 

@@ -287,3 +287,4 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
 }
 
 }  // namespace sluice
+  stage->step_delay_ = options.debug_step_delay;

@@ -133,14 +133,27 @@ class StageLoop::Impl {
     std::vector<SequenceResult> results;
     stage_.Run(sequences_.Inputs(plan), step.input.hidden, output.hidden,
                results);
+    const int64_t stop = MonotonicNanos();
     sequences_.Append(results);
     if (stage_.info().is_last()) {
       output.result = StepResult{plan.replica, plan.epoch, plan.step_id,
                                  std::move(results)};
     }
-    output.timing = {start - step.arrival_ns, MonotonicNanos() - start};
+    output.timing = {start - step.arrival_ns, stop - start};
+    if (plan.trace) Stamp({step.arrival_ns, start}, stop, *plan.trace);
     output.plan = std::move(plan);
     if (Count(output)) sink_.OnStep(std::move(output));
+  }
+
+  // Into this stage's part of the trace, which its receiver has begun.
+  void Stamp(const TraceSpan& wait, int64_t stop, StepTrace& trace) const {
+    if (trace.stages.empty()) trace.stages.emplace_back();
+    StageTrace& part = trace.stages.back();
+    const TraceSpan& sampling = stage_.sampling();
+    part.wait = wait;
+    part.compute = {wait.stop_ns,
+                    sampling.happened() ? sampling.start_ns : stop};
+    part.sample = sampling;
   }
 
   // Adds to the statistics; false if the step's epoch is over.

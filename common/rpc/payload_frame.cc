@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
+
 namespace sluice::rpc {
 namespace {
 
@@ -107,6 +109,14 @@ grpc::ByteBuffer JoinPayload(const google::protobuf::MessageLite& head,
           owned->data(), owned->size(),
           [](void* buffer) { delete static_cast<Buffer*>(buffer); }, owned)};
   return grpc::ByteBuffer(slices, 2);
+}
+
+void AppendMessage(const google::protobuf::MessageLite& tail,
+                   grpc::ByteBuffer* frame) {
+  std::vector<grpc::Slice> slices;
+  SLUICE_CHECK(frame->Dump(&slices).ok());
+  slices.emplace_back(tail.SerializeAsString());
+  *frame = grpc::ByteBuffer(slices.data(), slices.size());
 }
 
 StatusOr<SplitFrame> SplitPayload(const grpc::ByteBuffer& frame, int field,

@@ -19,6 +19,11 @@ namespace sluice::rpc {
 grpc::ByteBuffer JoinPayload(const google::protobuf::MessageLite& head,
                              int field, Buffer payload);
 
+// Puts `tail` behind `frame`. Readers merge it into the message: fields that
+// both have are the tail's, and lists are joined.
+void AppendMessage(const google::protobuf::MessageLite& tail,
+                   grpc::ByteBuffer* frame);
+
 struct SplitFrame {
   std::string head;  // the message without the payload, serialised
   Buffer payload;    // one copy, made here

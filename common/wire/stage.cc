@@ -17,6 +17,19 @@ Status CheckRange(const char* what, int64_t value, int64_t low, int64_t high) {
                          ", got ", value);
 }
 
+constexpr int kMaxTracedStages = 1024;
+
+v1::TraceSpan ToProto(const TraceSpan& span) {
+  v1::TraceSpan proto;
+  proto.set_start_ns(span.start_ns);
+  proto.set_stop_ns(span.stop_ns);
+  return proto;
+}
+
+TraceSpan FromProto(const v1::TraceSpan& proto) {
+  return {proto.start_ns(), proto.stop_ns()};
+}
+
 Status CheckName(const char* what, const std::string& value) {
   if (!value.empty() && value.size() <= kMaxName) return OkStatus();
   return InvalidArgument(what, " has ", value.size(), " bytes, limit [1, ",
@@ -125,6 +138,39 @@ v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns) {
   return frame;
 }
 
+v1::StepFrame StepFrameTrace(const StepTrace& trace) {
+  v1::StepFrame frame;
+  *frame.mutable_step()->mutable_trace() = ToProto(trace);
+  return frame;
+}
+
+v1::StepTrace ToProto(const StepTrace& trace) {
+  v1::StepTrace proto;
+  for (const StageTrace& stage : trace.stages) {
+    v1::StageTrace* out = proto.add_stages();
+    *out->mutable_receive() = ToProto(stage.receive);
+    *out->mutable_wait() = ToProto(stage.wait);
+    *out->mutable_compute() = ToProto(stage.compute);
+    *out->mutable_sample() = ToProto(stage.sample);
+    *out->mutable_serialise() = ToProto(stage.serialise);
+  }
+  return proto;
+}
+
+StatusOr<StepTrace> FromProto(const v1::StepTrace& proto) {
+  SLUICE_RETURN_IF_ERROR(CheckRange("number of traced stages",
+                                    proto.stages_size(), 0, kMaxTracedStages));
+  StepTrace trace;
+  trace.stages.reserve(static_cast<size_t>(proto.stages_size()) + 1);
+  for (const v1::StageTrace& stage : proto.stages()) {
+    trace.stages.push_back({FromProto(stage.receive()), FromProto(stage.wait()),
+                            FromProto(stage.compute()),
+                            FromProto(stage.sample()),
+                            FromProto(stage.serialise())});
+  }
+  return trace;
+}
+
 StatusOr<HiddenStates> HiddenFromPayload(Buffer payload, int32_t tokens,
                                          int32_t hidden_size) {
   const size_t want = sizeof(float) * static_cast<size_t>(tokens) *
@@ -168,6 +214,9 @@ StatusOr<StepResult> FromProto(const v1::StepResult& proto,
                       sequence.sequence());
     }
     result.sequences.push_back(*std::move(value));
+  }
+  if (proto.has_trace()) {
+    SLUICE_ASSIGN_OR_RETURN(result.trace, FromProto(proto.trace()));
   }
   return result;
 }

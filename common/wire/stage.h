@@ -53,12 +53,21 @@ StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto);
 // A frame of Steps without its hidden states.
 v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns);
 
+// What a sender adds behind a frame of Steps whose plan is traced.
+v1::StepFrame StepFrameTrace(const StepTrace& trace);
+
+// A trace on the wire has the stages' parts alone. INVALID_ARGUMENT for one of
+// more than 1024 stages.
+v1::StepTrace ToProto(const StepTrace& trace);
+StatusOr<StepTrace> FromProto(const v1::StepTrace& proto);
+
 // The hidden states of a plan of `tokens` tokens, from a frame's payload.
 // INVALID_ARGUMENT unless it is [tokens, hidden_size] F32; hidden_size 0:
 // unless it is empty.
 StatusOr<HiddenStates> HiddenFromPayload(Buffer payload, int32_t tokens,
                                          int32_t hidden_size);
 
+// Without the trace, which ToProto of its own adds when this is done.
 v1::StepResult ToProto(const StepResult& result);
 StatusOr<StepResult> FromProto(const v1::StepResult& proto,
                                const PlanLimits& limits);

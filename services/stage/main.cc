@@ -41,6 +41,8 @@ ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the peers");
 ABSL_FLAG(bool, insecure, false, "plain text beyond loopback");
 ABSL_FLAG(double, peer_timeout, 10,
           "seconds of silence after which a peer is lost");
+ABSL_FLAG(int32_t, debug_step_delay_ms, 0,
+          "for tests: every step takes so many milliseconds longer");
 ABSL_FLAG(std::string, port_file, "",
           "file that the chosen address is written to");
 
@@ -99,6 +101,13 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   stage.max_context = absl::GetFlag(FLAGS_max_context);
   stage.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   stage.max_sequences = absl::GetFlag(FLAGS_max_sequences);
+  const int32_t delay = absl::GetFlag(FLAGS_debug_step_delay_ms);
+  if (delay < 0 || delay > 10000) {
+    return InvalidArgument(
+        "--debug-step-delay-ms must be between 0 and 10000, got ", delay);
+  }
+  if (delay > 0) LogWarning("every step is delayed by ", delay, " ms");
+  stage.debug_step_delay = std::chrono::milliseconds(delay);
   rpc::TransportOptions& transport = options.transport;
   transport.tls_cert = absl::GetFlag(FLAGS_tls_cert);
   transport.tls_key = absl::GetFlag(FLAGS_tls_key);

@@ -31,6 +31,21 @@ grpc::ByteBuffer NextHello(const Assignment& assignment,
   return rpc::JoinPayload(frame, 0, Buffer());
 }
 
+// This stage's part of a trace ends: what follows is the wire.
+void EndSerialise(StepTrace& trace, int64_t begin_ns) {
+  if (trace.stages.empty()) return;
+  trace.stages.back().serialise = {begin_ns, MonotonicNanos()};
+}
+
+v1::StepResult ResultMessage(StepOutput& output, int64_t begin_ns) {
+  v1::StepResult result = wire::ToProto(*output.result);
+  if (output.plan.trace.has_value()) {
+    EndSerialise(*output.plan.trace, begin_ns);
+    *result.mutable_trace() = wire::ToProto(*output.plan.trace);
+  }
+  return result;
+}
+
 }  // namespace
 
 // The successor --------------------------------------------------------------
@@ -212,6 +227,7 @@ void StageSession::OnResultsEnd(const ResultsStream* results) {
 }
 
 void StageSession::OnStep(StepOutput output) {
+  const int64_t begin = MonotonicNanos();
   if (options_.metrics != nullptr) options_.metrics->OnStep(output);
   const Epoch epoch = output.plan.epoch;
   const Live::Unacked done{output.plan.step_id, output.timing};
@@ -224,9 +240,9 @@ void StageSession::OnStep(StepOutput output) {
   }
   Status status;
   if (output.result.has_value()) {
-    SendResult(wire::ToProto(*output.result));
+    SendResult(ResultMessage(output, begin));
   } else if (next != nullptr) {
-    status = SendOn(*next, std::move(output));
+    status = SendOn(*next, std::move(output), begin);
   }
   {
     // Only now, so that the frame counts among those that wait.
@@ -250,11 +266,15 @@ void StageSession::SendAcks(Epoch epoch) {
   }
 }
 
-Status StageSession::SendOn(rpc::CreditedSender& next, StepOutput output) {
-  const int64_t begin = MonotonicNanos();
+Status StageSession::SendOn(rpc::CreditedSender& next, StepOutput output,
+                            int64_t begin) {
   grpc::ByteBuffer frame =
       rpc::JoinPayload(wire::StepFrameHead(output.plan, begin),
                        wire::kHiddenStatesField, std::move(output.hidden.data));
+  if (output.plan.trace.has_value()) {
+    EndSerialise(*output.plan.trace, begin);
+    rpc::AppendMessage(wire::StepFrameTrace(*output.plan.trace), &frame);
+  }
   if (options_.metrics != nullptr) {
     options_.metrics->OnSerialized(MonotonicNanos() - begin);
     options_.metrics->OnWire(StageMetrics::Peer::kNext,

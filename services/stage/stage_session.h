@@ -105,7 +105,8 @@ class StageSession : public StepOutputSink,
   void OnNextReady(Epoch epoch);
   void OnNextAck(const v1::StepAck& ack);
   void OnNextEnd(Epoch epoch, const Status& status);
-  Status SendOn(rpc::CreditedSender& next, StepOutput output);
+  // `begin_ns`: since when the output is being made ready to go.
+  Status SendOn(rpc::CreditedSender& next, StepOutput output, int64_t begin_ns);
   void SendAcks(Epoch epoch);
   void SendResult(v1::StepResult result);
   void AnswerAssign(Epoch epoch, const Status& status);

@@ -24,7 +24,7 @@ grpc::ByteBuffer AckFrame(v1::StepHeader header, int64_t received_ns,
 }  // namespace
 
 void StepsStream::OnMessage(grpc::ByteBuffer& frame) {
-  const Status status = OnFrame(frame);
+  const Status status = OnFrame(frame, MonotonicNanos());
   frame.Clear();
   if (!status.ok()) End(status);
 }
@@ -33,7 +33,8 @@ void StepsStream::OnEnd(const Status& status) {
   session_->OnStepsEnd(this, status);
 }
 
-Status StepsStream::OnFrame(const grpc::ByteBuffer& frame) {
+Status StepsStream::OnFrame(const grpc::ByteBuffer& frame,
+                            int64_t received_ns) {
   const size_t max_head = terms_.has_value() ? frame.Length() : kMaxHelloBytes;
   if (!terms_.has_value() && frame.Length() > kMaxHelloBytes) {
     return InvalidArgument("Steps begins with a hello, got ", frame.Length(),
@@ -52,7 +53,7 @@ Status StepsStream::OnFrame(const grpc::ByteBuffer& frame) {
     return InvalidArgument("a frame of Steps after the hello has no step");
   }
   return OnStep(head.step(), std::move(split.payload),
-                static_cast<int64_t>(frame.Length()));
+                {received_ns, static_cast<int64_t>(frame.Length())});
 }
 
 Status StepsStream::OnHello(const v1::StepsHello& hello) {
@@ -67,7 +68,7 @@ Status StepsStream::OnHello(const v1::StepsHello& hello) {
 }
 
 Status StepsStream::OnStep(const v1::Step& step, Buffer payload,
-                           int64_t wire_bytes) {
+                           const Arrival& arrival) {
   const Assignment& assignment = terms_->assignment;
   // Stale, or another pipeline's: dropped, as the protocol says.
   if (step.header().epoch() != assignment.epoch.value() ||
@@ -93,9 +94,14 @@ Status StepsStream::OnStep(const v1::Step& step, Buffer payload,
                                received_ns_.size(),
                                " steps unacknowledged, limit ", limit);
     }
-    received_ns_.push_back(MonotonicNanos());
+    received_ns_.push_back(arrival.received_ns);
   }
-  return session_->OnStepInput(std::move(input), wire_bytes);
+  if (step.has_trace()) {
+    SLUICE_ASSIGN_OR_RETURN(input.plan.trace, wire::FromProto(step.trace()));
+    input.plan.trace->stages.emplace_back().receive = {arrival.received_ns,
+                                                       MonotonicNanos()};
+  }
+  return session_->OnStepInput(std::move(input), arrival.bytes);
 }
 
 void StepsStream::SendAck(StepId step, const StepTiming& timing) {

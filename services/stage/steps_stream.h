@@ -29,9 +29,14 @@ class StepsStream
  private:
   void OnMessage(grpc::ByteBuffer& frame) override;
   void OnEnd(const Status& status) override;
-  Status OnFrame(const grpc::ByteBuffer& frame);
+  // Of a frame.
+  struct Arrival {
+    int64_t received_ns = 0;
+    int64_t bytes = 0;
+  };
+  Status OnFrame(const grpc::ByteBuffer& frame, int64_t received_ns);
   Status OnHello(const v1::StepsHello& hello);
-  Status OnStep(const v1::Step& step, Buffer payload, int64_t wire_bytes);
+  Status OnStep(const v1::Step& step, Buffer payload, const Arrival& arrival);
 
   const std::shared_ptr<StageSession> session_;
   std::optional<StageSession::InputTerms> terms_;  // after the hello

@@ -142,6 +142,27 @@ TEST_F(StageLoopTest, AStepSamplesAndTheNextOneGoesOnFromIt) {
   EXPECT_EQ(stats.kv_blocks_used, 1);
 }
 
+TEST_F(StageLoopTest, ATracedStepTellsItsWaitComputeAndSampling) {
+  StepPlan plan = FirstPlan();
+  plan.trace.emplace();
+  const int64_t before = MonotonicNanos();
+  ASSERT_TRUE(Push(std::move(plan), 0).ok());
+  const StepOutput output = sink_.AwaitStep();
+  const int64_t after = MonotonicNanos();
+  ASSERT_EQ(output.plan.trace->stages.size(), 1u);
+  const StageTrace& part = output.plan.trace->stages[0];
+  int64_t last = before;
+  for (const TraceSpan& span : {part.wait, part.compute, part.sample}) {
+    EXPECT_GE(span.start_ns, last);
+    EXPECT_GE(span.stop_ns, span.start_ns);
+    last = span.stop_ns;
+  }
+  EXPECT_LE(last, after);
+  EXPECT_EQ(part.compute.duration_ns() + part.sample.duration_ns(),
+            part.sample.stop_ns - part.compute.start_ns);
+  EXPECT_FALSE(part.serialise.happened()) << "that is the sender's";
+}
+
 TEST_F(StageLoopTest, StepsRunInOrderHoweverTheyArrive) {
   StepPlan rest = FirstPlan();
   rest.started.clear();

@@ -117,6 +117,21 @@ TEST(PayloadFrameTest, AnEmptyMessageHasNeitherHeadNorPayload) {
   EXPECT_TRUE(empty->payload.empty());
 }
 
+TEST(PayloadFrameTest, WhatIsPutBehindIsMergedIntoTheMessage) {
+  grpc::ByteBuffer frame = JoinPayload(Head(), kField, Payload(1000));
+  v1::StepFrame tail;
+  tail.mutable_step()->mutable_plan()->add_ended(301);
+  AppendMessage(tail, &frame);
+  const auto split = SplitPayload(frame, kField, kMaxHead);
+  ASSERT_TRUE(split.ok());
+  EXPECT_EQ(split->payload.size(), 1000u);
+  const auto head = ParseHead<v1::StepFrame>(split->head);
+  ASSERT_TRUE(head.ok());
+  EXPECT_EQ(head->step().header().epoch(), uint64_t{1} << 60);
+  ASSERT_EQ(head->step().plan().ended_size(), 2);
+  EXPECT_EQ(head->step().plan().ended(1), 301u);
+}
+
 TEST(PayloadFrameTest, EveryTruncationIsRefusedOrIsAWholeMessage) {
   const std::string text = Text(JoinPayload(Head(), kField, Payload(40)));
   for (size_t length = 1; length < text.size(); ++length) {

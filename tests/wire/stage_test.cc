@@ -116,6 +116,39 @@ TEST(WireStageTest, AResultWithTooManySequencesIsRefused) {
   EXPECT_EQ(back->sequences.size(), 256u);
 }
 
+TEST(WireStageTest, ATraceComesBackAsItWasAndBehindAFrame) {
+  StepTrace trace;
+  trace.stages = {{{1, 2}, {3, 4}, {5, 6}, {0, 0}, {7, -8}},
+                  {{-1, 2}, {}, {}, {9, 10}, {INT64_MIN, INT64_MAX}}};
+  const auto back = FromProto(ToProto(trace));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, trace);
+
+  StepPlan plan;
+  plan.step_id = StepId(4);
+  const std::string whole = StepFrameHead(plan, 5).SerializeAsString() +
+                            StepFrameTrace(trace).SerializeAsString();
+  v1::StepFrame frame;
+  ASSERT_TRUE(frame.ParseFromString(whole));
+  EXPECT_EQ(frame.step().header().step_id(), 4u);
+  EXPECT_EQ(frame.step().sent_ns(), 5);
+  EXPECT_EQ(frame.step().trace().stages_size(), 2);
+  EXPECT_FALSE(StepFrameHead(plan, 5).step().has_trace());
+
+  trace.stages.resize(1025);
+  EXPECT_THAT(Message(FromProto(ToProto(trace)).status()),
+              HasSubstr("traced stages must be between 0 and 1024, got 1025"));
+}
+
+TEST(WireStageTest, AResultHasATraceOnlyIfItWasAdded) {
+  v1::StepResult proto = ToProto(StepResult());
+  EXPECT_FALSE(FromProto(proto, Limits().plan)->trace.has_value());
+  StepTrace trace;
+  trace.stages.resize(3);
+  *proto.mutable_trace() = ToProto(trace);
+  EXPECT_EQ(FromProto(proto, Limits().plan)->trace->stages.size(), 3u);
+}
+
 TEST(WireStageTest, TheLargestPlanFitsTheFrameLimit) {
   const PlanLimits limits = Limits().plan;
   StepPlan plan;

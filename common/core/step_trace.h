@@ -1,0 +1,62 @@
+#ifndef SLUICE_COMMON_CORE_STEP_TRACE_H_
+#define SLUICE_COMMON_CORE_STEP_TRACE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/core/ids.h"
+
+namespace sluice {
+
+// From when to when something took, in nanoseconds of one process' monotonic
+// clock. Both ends were read where the thing began and ended. 0, 0: it did
+// not happen.
+struct TraceSpan {
+  int64_t start_ns = 0;
+  int64_t stop_ns = 0;
+  int64_t duration_ns() const { return stop_ns - start_ns; }
+  bool happened() const { return stop_ns != 0; }
+  bool operator==(const TraceSpan&) const = default;
+};
+
+// Where a step's time went on one stage, by that stage's clock.
+struct StageTrace {
+  TraceSpan receive;    // the frame is taken apart and checked
+  TraceSpan wait;       // in the queue, for the steps before it
+  TraceSpan compute;    // the stage's layers; on the last one the logits too
+  TraceSpan sample;     // last stage: tokens are drawn from the logits
+  TraceSpan serialise;  // the frame for the successor, or the result
+  bool operator==(const StageTrace&) const = default;
+};
+
+// A sequence that asked for a trace, as one step carried it.
+struct TracedChunk {
+  SequenceId sequence;
+  int32_t start = 0;  // position of its first token
+  int32_t count = 0;
+  bool samples = false;  // a token is drawn from its last position
+  bool operator==(const TracedChunk&) const = default;
+};
+
+// One step's way through the pipeline and back. On the way out a plan that
+// carries a traced sequence has one, and each stage adds its part; at the
+// gateway all spans are in the gateway's clock. Between two spans that follow
+// each other lies the wire: it is not a span of its own because its ends are
+// read by two processes.
+struct StepTrace {
+  StepId step_id;
+  int32_t num_sequences = 0;  // of the whole step: others' work rides along
+  int32_t num_tokens = 0;
+  std::vector<TracedChunk> chunks;
+  TraceSpan plan;                  // the scheduler makes the plan
+  TraceSpan serialise;             // the plan's frame
+  std::vector<StageTrace> stages;  // in their order
+  TraceSpan receive;               // the result is taken apart and checked
+  TraceSpan inbox;                 // until the engine looks at it
+  TraceSpan commit;                // the scheduler takes it in
+  bool operator==(const StepTrace&) const = default;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_CORE_STEP_TRACE_H_
