@@ -11,7 +11,44 @@ Status CheckRange(const char* name, double value, double low, double high) {
                          ", got ", value);
 }
 
+Status CheckLogitBias(const std::vector<LogitBias>& biases, int vocab_size) {
+  if (biases.size() > kMaxLogitBiases) {
+    return InvalidArgument("logit_bias has ", biases.size(), " entries, limit ",
+                           kMaxLogitBiases);
+  }
+  TokenId before = -1;
+  for (const LogitBias& entry : biases) {
+    if (entry.token < 0 || entry.token >= vocab_size) {
+      return InvalidArgument("logit_bias names token ", entry.token,
+                             ", vocabulary size is ", vocab_size);
+    }
+    if (entry.token <= before) {
+      return InvalidArgument("logit_bias names token ", entry.token, " after ",
+                             before, ", tokens must rise");
+    }
+    before = entry.token;
+    SLUICE_RETURN_IF_ERROR(
+        CheckRange("logit_bias", entry.bias, -kMaxLogitBias, kMaxLogitBias));
+  }
+  return OkStatus();
+}
+
+Status CheckPenalties(const SamplingParams& params) {
+  SLUICE_RETURN_IF_ERROR(CheckRange("frequency_penalty",
+                                    params.frequency_penalty, -kMaxPenalty,
+                                    kMaxPenalty));
+  SLUICE_RETURN_IF_ERROR(CheckRange("presence_penalty", params.presence_penalty,
+                                    -kMaxPenalty, kMaxPenalty));
+  return CheckRange("repetition_penalty", params.repetition_penalty,
+                    kMinRepetitionPenalty, kMaxRepetitionPenalty);
+}
+
 }  // namespace
+
+bool NeedsTokenCounts(const SamplingParams& params) {
+  return params.frequency_penalty != 0 || params.presence_penalty != 0 ||
+         params.repetition_penalty != 1;
+}
 
 Status Validate(const SamplingParams& params, int vocab_size) {
   SLUICE_RETURN_IF_ERROR(CheckRange("temperature", params.temperature, 0, 2));
@@ -42,7 +79,8 @@ Status Validate(const SamplingParams& params, int vocab_size) {
                              ", vocabulary size is ", vocab_size);
     }
   }
-  return OkStatus();
+  SLUICE_RETURN_IF_ERROR(CheckPenalties(params));
+  return CheckLogitBias(params.logit_bias, vocab_size);
 }
 
 }  // namespace sluice

@@ -12,6 +12,18 @@ namespace sluice {
 // Limits that hold for every request whatever the model.
 inline constexpr int kMaxTopLogprobs = 20;
 inline constexpr int kMaxStopTokenIds = 128;
+inline constexpr int kMaxLogitBiases = 1024;
+inline constexpr float kMaxLogitBias = 100.0f;
+inline constexpr float kMaxPenalty = 2.0f;
+inline constexpr float kMinRepetitionPenalty = 0.01f;
+inline constexpr float kMaxRepetitionPenalty = 100.0f;
+
+// Added to the logit of one token.
+struct LogitBias {
+  TokenId token = 0;
+  float bias = 0.0f;  // [-kMaxLogitBias, kMaxLogitBias]
+  bool operator==(const LogitBias&) const = default;
+};
 
 // How tokens are drawn. A value: the sampler is a pure function of
 // (logits, SamplingParams, position, token history).
@@ -36,8 +48,17 @@ struct SamplingParams {
   int32_t min_tokens = 0;
   std::vector<TokenId> stop_token_ids;
 
+  // How logits are changed before the draw; model/sampler.h has the formulas.
+  float frequency_penalty = 0.0f;     // [-kMaxPenalty, kMaxPenalty]; 0: off
+  float presence_penalty = 0.0f;      // the same
+  float repetition_penalty = 1.0f;    // [kMin.., kMaxRepetitionPenalty]; 1: off
+  std::vector<LogitBias> logit_bias;  // tokens rise, none twice
+
   bool operator==(const SamplingParams&) const = default;
 };
+
+// Whether the draw depends on which tokens came before.
+bool NeedsTokenCounts(const SamplingParams& params);
 
 // INVALID_ARGUMENT naming the field, its limit and its value.
 Status Validate(const SamplingParams& params, int vocab_size);

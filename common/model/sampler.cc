@@ -131,16 +131,51 @@ class Drawing {
   float max_ = 0;
 };
 
-// The logits without what min_tokens forbids; empty if nothing is.
-std::vector<float> MaskStops(std::span<const float> logits,
-                             const SamplingParams& params,
-                             const SamplingPoint& point) {
+// A changed logit, kept finite.
+float Bounded(float logit) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  return std::clamp(logit, -kMost, kMost);
+}
+
+void Penalize(const SamplingParams& params, const TokenCounts& counts,
+              std::vector<float>& logits) {
+  const float repetition = params.repetition_penalty;
+  // Each token's logit depends on no other: any order will do.
+  for (const auto& [token, generated] : counts.entries()) {
+    float& logit = logits[token];
+    if (logit == kMasked) continue;
+    logit = Bounded(logit > 0 ? logit / repetition : logit * repetition);
+    if (generated == 0) continue;
+    logit -= params.frequency_penalty * static_cast<float>(generated);
+    logit = Bounded(logit - params.presence_penalty);
+  }
+}
+
+// The logits after bias, min_tokens and penalties; empty if they are the same.
+std::vector<float> Adjust(std::span<const float> logits,
+                          const SamplingParams& params,
+                          const SamplingPoint& point) {
   const int64_t sampled =
       static_cast<int64_t>(point.history.size()) - point.num_prompt_tokens;
-  if (sampled >= params.min_tokens || params.stop_token_ids.empty()) return {};
-  std::vector<float> masked(logits.begin(), logits.end());
-  for (TokenId id : params.stop_token_ids) masked[id] = kMasked;
-  return masked;
+  const bool masks =
+      sampled < params.min_tokens && !params.stop_token_ids.empty();
+  const bool penalizes = NeedsTokenCounts(params);
+  if (!masks && !penalizes && params.logit_bias.empty()) return {};
+  std::vector<float> out(logits.begin(), logits.end());
+  for (const LogitBias& entry : params.logit_bias) {
+    float& logit = out[entry.token];
+    if (logit != kMasked) logit = Bounded(logit + entry.bias);
+  }
+  if (masks) {
+    for (const TokenId id : params.stop_token_ids) out[id] = kMasked;
+  }
+  if (penalizes && point.counts != nullptr) {
+    Penalize(params, *point.counts, out);
+  } else if (penalizes) {
+    Penalize(params, TokenCounts::Of(point.history, point.num_prompt_tokens),
+             out);
+  }
+  return out;
 }
 
 std::vector<Candidate> TopOf(std::span<const float> logits, int count) {
@@ -183,9 +218,9 @@ StatusOr<TokenResult> Sample(std::span<const float> logits,
                              const SamplingParams& params,
                              const SamplingPoint& point) {
   SLUICE_RETURN_IF_ERROR(CheckLogits(logits));
-  const std::vector<float> masked = MaskStops(logits, params, point);
+  const std::vector<float> adjusted = Adjust(logits, params, point);
   const std::span<const float> allowed =
-      masked.empty() ? logits : std::span<const float>(masked);
+      adjusted.empty() ? logits : std::span<const float>(adjusted);
   TokenId token = 0;
   if (params.temperature < kGreedyTemperature) {
     token = static_cast<TokenId>(kernels::ArgMax(OneThread(), allowed));

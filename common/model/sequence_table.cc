@@ -50,6 +50,10 @@ Status SequenceTable::StartOne(const StartedSequence& started) {
   entry.state.sampling = started.sampling;
   entry.state.num_prompt_tokens = started.num_prompt_tokens;
   entry.state.tokens = started.tokens;
+  if (knows_sampled_ && NeedsTokenCounts(started.sampling)) {
+    entry.state.counts =
+        TokenCounts::Of(started.tokens, started.num_prompt_tokens);
+  }
   entry.state.blocks.resize(limits_.num_kv_groups);
   SLUICE_RETURN_IF_ERROR(AppendBlocks(started.blocks, started.sequence, entry));
   size_t covered = entry.state.blocks[0].size();
@@ -150,9 +154,10 @@ std::vector<Stage::ChunkInput> SequenceTable::Inputs(
 
 void SequenceTable::Append(const std::vector<SequenceResult>& results) {
   for (const SequenceResult& result : results) {
-    std::vector<TokenId>& history = sequences_.at(result.sequence).state.tokens;
+    Stage::SequenceState& state = sequences_.at(result.sequence).state;
     for (const TokenResult& token : result.sampled) {
-      history.push_back(token.token);
+      state.tokens.push_back(token.token);
+      if (state.counts) state.counts->AddGenerated(token.token);
     }
   }
 }

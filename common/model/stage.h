@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/status.h"
 #include "common/base/clock.h"
 #include "common/core/step_plan.h"
+#include "common/model/token_counts.h"
 #include "common/tensor/hidden_states.h"
 
 namespace sluice {
@@ -82,6 +84,7 @@ class Stage {
     SamplingParams sampling;
     int32_t num_prompt_tokens = 0;
     std::vector<TokenId> tokens;               // history: prompt and sampled
+    std::optional<TokenCounts> counts;         // of it; where penalties need it
     std::vector<std::vector<BlockId>> blocks;  // per KV group
   };
   // A chunk with its sequence's state; the table covers the chunk.

@@ -43,7 +43,8 @@ StepSampler::Outcome StepSampler::Judge(const Row& row,
   if (chunk.samples && row.is_last) {
     const std::span<const TokenId> history(state.tokens.data(), next);
     auto drawn = Sample(logits, state.sampling,
-                        {next, history, state.num_prompt_tokens});
+                        {next, history, state.num_prompt_tokens,
+                         state.counts ? &*state.counts : nullptr});
     if (!drawn.ok()) {
       outcome.status = drawn.status();
       return outcome;

@@ -217,6 +217,14 @@ v1::SamplingParams ToProto(const SamplingParams& params) {
   proto.set_min_tokens(params.min_tokens);
   proto.mutable_stop_token_ids()->Add(params.stop_token_ids.begin(),
                                       params.stop_token_ids.end());
+  proto.set_frequency_penalty(params.frequency_penalty);
+  proto.set_presence_penalty(params.presence_penalty);
+  proto.set_repetition_penalty(params.repetition_penalty);
+  for (const LogitBias& entry : params.logit_bias) {
+    v1::LogitBias* out = proto.add_logit_bias();
+    out->set_token(entry.token);
+    out->set_bias(entry.bias);
+  }
   return proto;
 }
 
@@ -224,6 +232,8 @@ StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto,
                                    int vocab_size) {
   SLUICE_RETURN_IF_ERROR(CheckCount(
       "stop_token_ids", proto.stop_token_ids_size(), kMaxStopTokenIds));
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("logit_bias", proto.logit_bias_size(), kMaxLogitBiases));
   SamplingParams params;
   params.temperature = proto.temperature();
   params.top_p = proto.top_p();
@@ -237,6 +247,12 @@ StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto,
   params.min_tokens = proto.min_tokens();
   params.stop_token_ids.assign(proto.stop_token_ids().begin(),
                                proto.stop_token_ids().end());
+  params.frequency_penalty = proto.frequency_penalty();
+  params.presence_penalty = proto.presence_penalty();
+  params.repetition_penalty = proto.repetition_penalty();
+  for (const v1::LogitBias& entry : proto.logit_bias()) {
+    params.logit_bias.push_back({entry.token(), entry.bias()});
+  }
   SLUICE_RETURN_IF_ERROR(Validate(params, vocab_size));
   return params;
 }

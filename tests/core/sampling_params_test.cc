@@ -35,6 +35,32 @@ TEST(SamplingParamsTest, EachFieldOutOfRangeIsRefusedByName) {
       {"stop_token_ids", [](auto& p) { p.stop_token_ids = {kVocab}; }},
       {"stop_token_ids", [](auto& p) { p.stop_token_ids = {-1}; }},
       {"stop_token_ids", [](auto& p) { p.stop_token_ids.assign(129, 1); }},
+      {"frequency_penalty", [](auto& p) { p.frequency_penalty = 2.1f; }},
+      {"frequency_penalty", [&](auto& p) { p.frequency_penalty = nan; }},
+      {"presence_penalty", [](auto& p) { p.presence_penalty = -2.1f; }},
+      {"repetition_penalty", [](auto& p) { p.repetition_penalty = 0; }},
+      {"repetition_penalty", [](auto& p) { p.repetition_penalty = 101; }},
+      {"logit_bias",
+       [](auto& p) {
+         p.logit_bias = {{kVocab, 1}};
+       }},
+      {"logit_bias",
+       [](auto& p) {
+         p.logit_bias = {{-1, 1}};
+       }},
+      {"logit_bias",
+       [](auto& p) {
+         p.logit_bias = {{3, 1}, {3, 2}};
+       }},
+      {"logit_bias",
+       [](auto& p) {
+         p.logit_bias = {{3, 101}};
+       }},
+      {"logit_bias",
+       [&](auto& p) {
+         p.logit_bias = {{3, nan}};
+       }},
+      {"logit_bias", [](auto& p) { p.logit_bias.resize(1025); }},
   };
   for (const auto& c : cases) {
     SamplingParams params;

@@ -42,6 +42,10 @@ StepPlan FullPlan() {
   started.sampling.return_logits = true;
   started.sampling.min_tokens = 7;
   started.sampling.stop_token_ids = {0, 99};
+  started.sampling.frequency_penalty = -0.5f;
+  started.sampling.presence_penalty = 1.5f;
+  started.sampling.repetition_penalty = 1.1f;
+  started.sampling.logit_bias = {{0, -100.0f}, {99, 2.5f}};
   started.num_prompt_tokens = 3;
   started.tokens = {1, 2, 3, 4};
   started.blocks = {{BlockId(0), BlockId(7)}};
