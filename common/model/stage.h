@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/clock.h"
 #include "common/core/step_plan.h"
-#include "common/model/token_counts.h"
 #include "common/tensor/hidden_states.h"
 
 namespace sluice {
@@ -35,6 +34,8 @@ struct StageOptions {
   std::string isa = "auto";  // auto, avx512, avx2, portable
   // Pins each compute thread to a core of its own if there are enough.
   bool pin_threads = false;
+  // For tests of traces: every step takes so much longer.
+  Duration debug_step_delay{};
   // Called while loading with bytes done and in all; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
   // For tests of traces: every step takes so much longer.
@@ -84,7 +85,6 @@ class Stage {
     SamplingParams sampling;
     int32_t num_prompt_tokens = 0;
     std::vector<TokenId> tokens;               // history: prompt and sampled
-    std::optional<TokenCounts> counts;         // of it; where penalties need it
     std::vector<std::vector<BlockId>> blocks;  // per KV group
   };
   // A chunk with its sequence's state; the table covers the chunk.
@@ -100,6 +100,10 @@ class Stage {
   void Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
            HiddenStates& out, std::vector<SequenceResult>& results);
 
+  // When the last Run drew its tokens; did not happen elsewhere than on the
+  // last stage. (A prompt's logits that come in several pieces: the last.)
+  const TraceSpan& sampling() const { return sampling_; }
+
  private:
   Stage();
   void FillInputs(const std::vector<ChunkInput>& chunks);
@@ -109,6 +113,8 @@ class Stage {
 
 
   StageInfo info_;
+  Duration step_delay_{};
+  TraceSpan sampling_;
   std::unique_ptr<StepInputs> inputs_;
   std::unique_ptr<RankGroup> ranks_;
 };
