@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/base/clock.h"
 #include "common/core/step_plan.h"
+#include "common/model/token_counts.h"
 #include "common/tensor/hidden_states.h"
 
 namespace sluice {
@@ -38,8 +39,6 @@ struct StageOptions {
   Duration debug_step_delay{};
   // Called while loading with bytes done and in all; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
-  // For tests of traces: every step takes so much longer.
-  Duration debug_step_delay{};
 };
 
 // What a stage is, for the handshake and for people.
@@ -85,6 +84,7 @@ class Stage {
     SamplingParams sampling;
     int32_t num_prompt_tokens = 0;
     std::vector<TokenId> tokens;               // history: prompt and sampled
+    std::optional<TokenCounts> counts;         // of it; where penalties need it
     std::vector<std::vector<BlockId>> blocks;  // per KV group
   };
   // A chunk with its sequence's state; the table covers the chunk.
@@ -107,10 +107,6 @@ class Stage {
  private:
   Stage();
   void FillInputs(const std::vector<ChunkInput>& chunks);
-  // When the last Run drew its tokens; did not happen elsewhere than on the
-  // last stage. (A prompt's logits that come in several pieces: the last.)
-  const TraceSpan& sampling() const { return sampling_; }
-
 
   StageInfo info_;
   Duration step_delay_{};
@@ -118,8 +114,6 @@ class Stage {
   std::unique_ptr<StepInputs> inputs_;
   std::unique_ptr<RankGroup> ranks_;
 };
-  Duration step_delay_{};
-  TraceSpan sampling_;
 
 }  // namespace sluice
 
