@@ -278,6 +278,7 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   info.numerics = kNumerics;
   SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(*file));
   info.model_digest = digest.Hex();
+  stage->step_delay_ = options.debug_step_delay;
   StageLoader loader(options, *file, config);
   SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));
   stage->inputs_ = std::make_unique<StepInputs>(loader.limits());
@@ -287,4 +288,3 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
 }
 
 }  // namespace sluice
-  stage->step_delay_ = options.debug_step_delay;
