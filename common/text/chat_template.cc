@@ -75,6 +75,48 @@ Scan ScanControls(std::string_view text, const SpecialSpellings& specials,
   return scan;
 }
 
+std::string_view Trim(std::string_view text, bool left, bool right) {
+  constexpr std::string_view kSpaces = " \t\n\r\f\v";
+  const size_t begin = left ? text.find_first_not_of(kSpaces) : 0;
+  if (begin == text.npos) return "";
+  const size_t end = right ? text.find_last_not_of(kSpaces) + 1 : text.size();
+  return text.substr(begin, end - begin);
+}
+
+// The text of a message's last part.
+std::string_view FinalText(const Json& messages) {
+  if (messages.empty() || !messages.back().is_object()) return "";
+  const Json& last = messages.back();
+  const auto content = last.find("content");
+  if (content == last.end()) return "";
+  if (content->is_string()) return content->get_ref<const std::string&>();
+  if (!content->is_array() || content->empty()) return "";
+  const auto part = content->back().find("text");
+  return part != content->back().end() && part->is_string()
+             ? std::string_view(part->get_ref<const std::string&>())
+             : "";
+}
+
+// Where `text`, a rendered chat, ends if its final message is continued.
+StatusOr<size_t> EndOfFinalMessage(std::string_view text,
+                                   const Json& messages) {
+  const std::string_view content = FinalText(messages);
+  const std::string_view trimmed = Trim(content, true, true);
+  if (trimmed.empty()) {
+    return InvalidArgument(
+        "continue_final_message: the last message has no text");
+  }
+  const size_t at = text.rfind(trimmed);
+  if (at == text.npos) {
+    return InvalidArgument(
+        "continue_final_message: the chat template changes "
+        "the last message's text");
+  }
+  const std::string_view kept = Trim(content, true, false);
+  return at +
+         (text.substr(at).starts_with(kept) ? kept.size() : trimmed.size());
+}
+
 size_t PlaneIndex(char32_t plane) { return plane == kMarkPlanes[0] ? 0 : 1; }
 
 }  // namespace
@@ -106,6 +148,7 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(
 StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Make(
     const std::string& source, const Tokenizer& tokenizer) {
   std::unique_ptr<ChatTemplate> made(new ChatTemplate(tokenizer));
+  made->source_ = source;
   SLUICE_ASSIGN_OR_RETURN(made->default_, made->Compile(source));
   made->Probe();
   return made;
@@ -206,7 +249,14 @@ StatusOr<std::string> ChatTemplate::Render(const Json& messages,
                                            const RenderOptions& options) const {
   SLUICE_ASSIGN_OR_RETURN(const Request request,
                           Prepare(messages, tools, options));
-  return VariantsFor(request).plain->Render(Context(request, 0), request.now);
+  SLUICE_ASSIGN_OR_RETURN(
+      std::string text,
+      VariantsFor(request).plain->Render(Context(request, 0), request.now));
+  if (!options.continue_final_message) return text;
+  SLUICE_ASSIGN_OR_RETURN(const size_t end,
+                          EndOfFinalMessage(text, request.messages));
+  text.resize(end);
+  return text;
 }
 
 StatusOr<std::vector<ControlSpan>> ChatTemplate::FindControls(
@@ -247,10 +297,21 @@ StatusOr<std::vector<TokenId>> ChatTemplate::RenderIds(
   SLUICE_ASSIGN_OR_RETURN(const Request request,
                           Prepare(messages, tools, options));
   SLUICE_ASSIGN_OR_RETURN(
-      const std::string text,
+      std::string text,
       VariantsFor(request).plain->Render(Context(request, 0), request.now));
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<ControlSpan> controls,
+  if (text.size() > options.max_bytes) {
+    return MakeStatus(StatusCode::kOutOfRange,
+                      Cat("the rendered messages have ", text.size(),
+                          " bytes, limit ", options.max_bytes));
+  }
+  SLUICE_ASSIGN_OR_RETURN(std::vector<ControlSpan> controls,
                           FindControls(request, text));
+  if (options.continue_final_message) {
+    SLUICE_ASSIGN_OR_RETURN(const size_t end,
+                            EndOfFinalMessage(text, request.messages));
+    text.resize(end);
+    while (!controls.empty() && controls.back().end > end) controls.pop_back();
+  }
   return tokenizer_.EncodeWithControls(text, controls);
 }
 

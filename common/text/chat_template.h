@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_TEXT_CHAT_TEMPLATE_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,12 @@ namespace sluice {
 
 struct RenderOptions {
   bool add_generation_prompt = true;
+  // The prompt ends with the last message's content (without the spaces that
+  // the template takes off), so that the model continues it, as transformers'
+  // apply_chat_template has it. Not with add_generation_prompt.
+  bool continue_final_message = false;
+  // OUT_OF_RANGE for a prompt of more bytes, before it is tokenized.
+  size_t max_bytes = std::numeric_limits<size_t>::max();
   Json kwargs = Json::object();     // chat_template_kwargs of the request
   std::optional<std::string> date;  // "2025-06-28" for strftime_now; else now
 };
@@ -46,6 +53,9 @@ class ChatTemplate {
   // From the text of a template.
   static StatusOr<std::unique_ptr<ChatTemplate>> Make(
       const std::string& source, const Tokenizer& tokenizer);
+
+  // The template's own text.
+  const std::string& source() const { return source_; }
 
   // The prompt's text. `messages`: an array of OpenAI messages; arguments of
   // tool calls may be JSON text, which is parsed. `tools`: an array, or null.
@@ -90,6 +100,7 @@ class ChatTemplate {
 
   const Tokenizer& tokenizer_;
   SpecialSpellings specials_;
+  std::string source_;
   Variants default_;
   std::optional<Variants> tool_use_;
   bool accepts_parts_ = false;    // contents may be lists of parts

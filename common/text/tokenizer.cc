@@ -60,6 +60,9 @@ Tokenizer::Tokenizer(SluiceTokenizer* handle, Vocabulary vocabulary,
       pad_token_(source.pad_token),
       unk_token_(source.unk_token),
       eos_ids_(source.eos_ids) {
+  const SluiceTraits traits = sluice_tokenizer_traits(handle_);
+  max_shrinking_ = traits.max_shrinking;
+  is_linear_ = traits.is_linear != 0;
   if (const auto id = TokenToId(eos_token_); id && !eos_token_.empty()) {
     eos_ids_.push_back(*id);
   }

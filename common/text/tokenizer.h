@@ -85,6 +85,10 @@ class Tokenizer {
 
   // One more than the highest id. The model's embedding may have more rows.
   int vocab_size() const { return vocabulary_.size(); }
+  // A text has at most so many times the bytes of its tokens; 0: no bound.
+  size_t max_shrinking() const { return max_shrinking_; }
+  // Whether encoding takes linear time, not only bounded time.
+  bool is_linear() const { return is_linear_; }
   bool IsSpecial(TokenId id) const { return vocabulary_.IsSpecial(id); }
   // By the spelling in the model's file ("<|eot_id|>", "Ġthe").
   std::optional<TokenId> TokenToId(std::string_view name) const {
@@ -111,6 +115,8 @@ class Tokenizer {
 
   SluiceTokenizer* handle_;  // owned
   Vocabulary vocabulary_;
+  size_t max_shrinking_ = 0;
+  bool is_linear_ = false;
   std::string bos_token_;
   std::string eos_token_;
   std::string pad_token_;

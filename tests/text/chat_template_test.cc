@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/testing/shared_data.h"
 #include "tests/text/text_fixtures.h"
 
@@ -121,6 +123,42 @@ TEST(ChatTemplateTest, RendersTextAndIds) {
   const Ids ids = *(*chat)->RenderIds(User("hi"), nullptr, options);
   EXPECT_EQ(ids.front(), 1);
   EXPECT_EQ(ids[ids.size() - 2], 2);
+}
+
+TEST(ChatTemplateTest, AFinalMessageIsCutWhereItEnds) {
+  const auto tokenizer = TinyTokenizer();
+  const auto chat = ChatTemplate::Make(kChatMl, *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  RenderOptions options;
+  options.add_generation_prompt = false;
+  options.continue_final_message = true;
+  EXPECT_EQ(*(*chat)->Render(User("hi "), nullptr, options),
+            "<|im_start|>user\nhi ");
+  const Ids whole = *(*chat)->RenderIds(User("hi"), nullptr, {false});
+  const Ids cut = *(*chat)->RenderIds(User("hi"), nullptr, options);
+  ASSERT_LT(cut.size(), whole.size());
+  EXPECT_TRUE(std::equal(cut.begin(), cut.end(), whole.begin()));
+  // A template that trims: what it took off is not missed.
+  const auto trims =
+      ChatTemplate::Make("[{{ messages[-1].content | trim }}]", *tokenizer);
+  EXPECT_EQ(*(*trims)->Render(User(" hi \n"), nullptr, options), "[hi");
+  const auto shouts =
+      ChatTemplate::Make("[{{ messages[-1].content | upper }}]", *tokenizer);
+  EXPECT_EQ((*shouts)->Render(User("hi"), nullptr, options).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ((*chat)->Render(User(" "), nullptr, options).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(ChatTemplateTest, ALongPromptIsRefusedBeforeItIsTokenized) {
+  const auto tokenizer = TinyTokenizer();
+  const auto chat = ChatTemplate::Make(kChatMl, *tokenizer);
+  RenderOptions options;
+  options.max_bytes = 60;
+  EXPECT_TRUE((*chat)->RenderIds(User("hi"), nullptr, options).ok());
+  const auto refused =
+      (*chat)->RenderIds(User(std::string(61, 'x')), nullptr, options);
+  EXPECT_EQ(refused.status().code(), StatusCode::kOutOfRange);
 }
 
 TEST(ChatTemplateTest, PartsAreJoinedForTemplatesThatTakeStrings) {

@@ -43,6 +43,31 @@ TEST(TokenizerTest, TextThatIsNotUtf8IsRefused) {
   EXPECT_NE(Message(ids.status()).find("byte 2"), std::string::npos);
 }
 
+TEST(TokenizerTest, BoundsOfTimeAndLengthAreTold) {
+  EXPECT_TRUE(TinyTokenizer()->is_linear());
+  EXPECT_EQ(TinyTokenizer()->max_shrinking(), 1u);
+  TextSource source;
+  const auto make = [&source](const std::string& added,
+                              const std::string& normalizer,
+                              const std::string& pattern) {
+    source.tokenizer_json = Cat(
+        R"({"version":"1.0","added_tokens":[)", added, R"(],"normalizer":)",
+        normalizer, R"(,"pre_tokenizer":{"type":"Split","pattern":{"Regex":")",
+        pattern, R"("},"behavior":"Isolated","invert":false},)",
+        R"("model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]}})");
+    return *Tokenizer::Make(source);
+  };
+  const auto odd = make("", "null", "a+b?");
+  EXPECT_FALSE(odd->is_linear());
+  EXPECT_EQ(odd->max_shrinking(), 1u);
+  EXPECT_EQ(make("", R"({"type":"NFC"})", "a")->max_shrinking(), 4u);
+  EXPECT_EQ(make("", R"({"type":"Lowercase"})", "a")->max_shrinking(), 0u);
+  const std::string swallows =
+      R"({"id":2,"content":"<x>","single_word":false,"lstrip":false,)"
+      R"("rstrip":true,"normalized":false,"special":true})";
+  EXPECT_EQ(make(swallows, "null", "a")->max_shrinking(), 0u);
+}
+
 TEST(TokenizerTest, SpecialTokensAreParsedOnlyWhereAsked) {
   const auto tokenizer = TinyTokenizer();
   const std::string text = "a<|im_end|>b<think>c";

@@ -87,6 +87,17 @@ enum {  // how decoded tokens are joined
 int sluice_tokenizer_vocabulary(const SluiceTokenizer* tokenizer,
                                 SluiceBuffer* table);
 
+// What bounds hold for this tokenizer, whatever the text.
+typedef struct {
+  // A text has at most so many times the bytes that its tokens decode to; 0:
+  // more may get lost (a normalizer that drops characters, or added tokens
+  // that swallow the spaces around them).
+  uint32_t max_shrinking;
+  // 1: the pre-tokenizer takes linear time; 0: it is bounded by a clock only.
+  uint32_t is_linear;
+} SluiceTraits;
+SluiceTraits sluice_tokenizer_traits(const SluiceTokenizer* tokenizer);
+
 // --- Template --------------------------------------------------------------
 
 // Compiles a chat template, set up as transformers sets jinja2 up.

@@ -97,6 +97,23 @@ pub unsafe extern "C" fn sluice_tokenizer_new(
     })
 }
 
+#[repr(C)]
+pub struct Traits {
+    max_shrinking: u32,
+    is_linear: u32,
+}
+
+/// # Safety
+/// `tokenizer` came from sluice_tokenizer_new.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_tokenizer_traits(tokenizer: *const TextTokenizer) -> Traits {
+    let found = catch_unwind(AssertUnwindSafe(|| Traits {
+        max_shrinking: (*tokenizer).max_shrinking(),
+        is_linear: u32::from((*tokenizer).is_linear()),
+    }));
+    found.unwrap_or(Traits { max_shrinking: 0, is_linear: 0 })
+}
+
 /// # Safety
 /// `tokenizer` came from sluice_tokenizer_new and is freed once.
 #[no_mangle]

@@ -37,6 +37,26 @@ impl PreTokenize {
         Ok(Self { steps })
     }
 
+    /// Takes linear time on every text.
+    pub fn is_linear(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Split { splitter, .. } => splitter.is_known(),
+            Step::ByteLevel { splitter, .. } => splitter.as_ref().map_or(true, Splitter::is_known),
+            Step::Other(_) => true,
+        })
+    }
+
+    /// Every byte of a text ends up in some piece.
+    pub fn keeps_all(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Split { behavior, .. } => *behavior != SplitDelimiterBehavior::Removed,
+            Step::ByteLevel { .. } => true,
+            Step::Other(other) => {
+                matches!(other, PreTokenizerWrapper::Metaspace(_) | PreTokenizerWrapper::Digits(_))
+            }
+        })
+    }
+
     pub fn run(&self, text: &mut PreTokenizedString) -> Result<()> {
         for step in &self.steps {
             run_step(step, text)?;

@@ -74,6 +74,11 @@ impl Splitter {
         Ok(Self { engine, known })
     }
 
+    /// Takes linear time on every text.
+    pub fn is_known(&self) -> bool {
+        self.known
+    }
+
     pub fn literal(text: &str) -> Result<Self, Failure> {
         let mut made = Self::new(&regex::escape(text))?;
         made.known = true;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 /// Instructions that one rendering may take: some hundred per message.
 const FUEL: u64 = 20_000_000;
 const MAX_RECURSION: usize = 100;
-/// Renderings that may be lost before the template is refused.
+/// Renderings that may be lost at once; while so many are, the template is
+/// refused.
 const MAX_LOST: usize = 4;
 const MAX_SOURCE_BYTES: usize = 1 << 20;
 const NAME: &str = "chat_template";
@@ -25,7 +26,8 @@ thread_local! {
 
 pub struct Template {
     environment: Arc<Environment<'static>>,
-    /// Renderings that passed a bound of time or memory; each left a thread.
+    /// Renderings that passed a bound of time or memory and whose threads have
+    /// not ended.
     lost: Arc<AtomicUsize>,
 }
 

@@ -68,6 +68,28 @@ impl TextTokenizer {
         })
     }
 
+    /// Takes linear time on every text.
+    pub fn is_linear(&self) -> bool {
+        self.pre_tokenize.is_linear()
+    }
+
+    /// A text has at most so many times the bytes that its tokens decode to;
+    /// 0: nothing is known.
+    pub fn max_shrinking(&self) -> u32 {
+        let vocabulary = self.inner.get_added_vocabulary();
+        let swallows = vocabulary
+            .get_added_tokens_decoder()
+            .values()
+            .any(|token| token.lstrip || token.rstrip);
+        if swallows || !self.pre_tokenize.keeps_all() {
+            return 0;
+        }
+        match serde_json::to_value(self.inner.get_normalizer()) {
+            Ok(value) => normalizer_shrinking(&value),
+            Err(_) => 0,
+        }
+    }
+
     pub fn encode(&self, text: &str, flags: u32, spans: &[Span]) -> Result<Vec<u32>> {
         let add_special = flags & ADD_SPECIAL != 0;
         if flags & REFERENCE != 0 {
@@ -152,6 +174,27 @@ fn cut_raw(whole: NormalizedString, cutters: &Cutters, spans: &[Span]) -> Vec<Pi
     }
     text_between(done, size, &mut pieces);
     pieces
+}
+
+/// How many times shorter a text may become: 0 if nothing is known.
+fn normalizer_shrinking(value: &Value) -> u32 {
+    match value.get("type").and_then(Value::as_str) {
+        None => 1, // no normalizer
+        Some("Prepend") => 1,
+        // Spaces become U+2581.
+        Some("Replace")
+            if value.pointer("/pattern/String").and_then(Value::as_str) == Some(" ") =>
+        {
+            1
+        }
+        // Composing makes four characters of nine bytes one of three at most.
+        Some("NFC") => 4,
+        Some("Sequence") => value
+            .get("normalizers")
+            .and_then(Value::as_array)
+            .map_or(0, |parts| parts.iter().map(normalizer_shrinking).product()),
+        Some(_) => 0,
+    }
 }
 
 /// A normalizer's regular expressions must be ones that the linear engine
