@@ -1,0 +1,71 @@
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/concurrency/work_queue.h"
+#include "services/gateway/handlers/handlers.h"
+#include "services/gateway/openai/error.h"
+#include "services/gateway/trace/chrome_trace.h"
+#include "services/gateway/trace/trace_json.h"
+#include "services/gateway/trace/trace_store.h"
+
+namespace sluice::gateway {
+namespace {
+
+constexpr std::string_view kTracesPath = "/debug/traces/";
+
+void AnswerTrace(const HandlerContext& context,
+                 std::shared_ptr<Exchange> exchange) {
+  const HttpRequest& request = exchange->request();
+  const std::string id = request.path.substr(kTracesPath.size());
+  const bool chrome = request.query == "format=chrome";
+  if (!chrome && !request.query.empty()) {
+    exchange->Send(ErrorResponse(ToApiError(InvalidArgument(
+        "the only query is format=chrome, got '", request.query, "'"))));
+    return;
+  }
+  auto record = context.traces->Find(id);
+  if (record == nullptr) {
+    exchange->Send(ErrorResponse(ToApiError(
+        NotFound("There is no trace of request ", id,
+                 ": it was not traced, is not answered to the end, or gave "
+                 "way to later ones"))));
+    return;
+  }
+  // A long answer's trace takes a while to write out.
+  auto work = [exchange, record = std::move(record), chrome] {
+    HttpResponse response;
+    response.body = chrome ? ChromeTrace(*record) : TraceJson(*record);
+    exchange->Post([exchange, response = std::move(response)] {
+      exchange->Send(response);
+    });
+  };
+  if (context.work == nullptr) {
+    work();
+  } else if (const Status pushed = context.work->Push(std::move(work));
+             !pushed.ok()) {
+    exchange->Send(ErrorResponse(ToApiError(pushed)));
+  }
+}
+
+}  // namespace
+
+void AddTraceHandler(Router& router, const HandlerContext& context) {
+  router.Add("GET", "/debug/traces/*",
+             [context](std::shared_ptr<Exchange> exchange) {
+               AnswerTrace(context, std::move(exchange));
+             });
+}
+
+void AddTraceListHandler(Router& router, const HandlerContext& context) {
+  router.Add("GET", "/debug/traces",
+             [context](std::shared_ptr<Exchange> exchange) {
+               HttpResponse response;
+               response.body =
+                   DumpJson({{"request_ids", context.traces->RequestIds()}});
+               exchange->Send(std::move(response));
+             });
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,37 @@
+#ifndef SLUICE_SERVICES_GATEWAY_PIPELINE_STEP_TRACES_H_
+#define SLUICE_SERVICES_GATEWAY_PIPELINE_STEP_TRACES_H_
+
+#include <cstdint>
+#include <deque>
+#include <span>
+
+#include "common/core/step_plan.h"
+#include "common/core/step_trace.h"
+#include "services/gateway/pipeline/stage_clock.h"
+
+namespace sluice {
+
+// The gateway's part of traces whose plans are under way, so that nothing of
+// it travels through the stages. Not thread-safe.
+class StepTraces {
+ public:
+  // A traced plan is about to go out. Plans go out in step order.
+  void OnPlan(const StepTrace& trace) { under_way_.push_back(trace); }
+
+  // Makes `result`'s trace, which has what the stages measured, whole: with
+  // the plan's part, and all of it in the gateway's clock. Drops it if it is
+  // not plausible: no plan asked for it, or other stages than `clocks` has
+  // took part.
+  void Complete(std::span<const ClockEstimate> clocks, int64_t received_ns,
+                StepResult& result);
+
+  // The epoch is over.
+  void Clear() { under_way_.clear(); }
+
+ private:
+  std::deque<StepTrace> under_way_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_SERVICES_GATEWAY_PIPELINE_STEP_TRACES_H_

@@ -1,0 +1,56 @@
+#ifndef SLUICE_SERVICES_GATEWAY_TRACE_REQUEST_TRACE_H_
+#define SLUICE_SERVICES_GATEWAY_TRACE_REQUEST_TRACE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/mutex.h"
+#include "services/gateway/http/exchange.h"
+#include "services/gateway/trace/trace_record.h"
+
+namespace sluice::gateway {
+
+// Collects what is measured of one traced request, and hands it on when the
+// answer's last byte is written. Each method is called where its time is
+// measured: from the loop, the text threads and the engine's.
+class RequestTrace : public WriteObserver {
+ public:
+  // Of one choice. A longer answer's trace is cut short, and says so.
+  static constexpr size_t kMaxSteps = 8192;
+  using Done = std::function<void(TraceRecord)>;
+
+  // The handler has the request, whose header began to arrive at `arrival`.
+  RequestTrace(std::string request_id, TimePoint arrival, Done done);
+
+  // The request was parsed and tokenized.
+  void OnPrepared(const TraceSpan& prepare);
+  // The loop goes on with it, to submit `num_choices` sequences.
+  void OnStart(size_t num_choices);
+  void OnSubmit(size_t choice);  // just before the engine is asked
+
+  // From the engine's thread.
+  void OnInbox(size_t choice, const TraceSpan& inbox);
+  void OnStep(size_t choice, std::shared_ptr<const StepTrace> step,
+              const TracedChunk& chunk);
+  // Steps so far: what a delivery comes behind.
+  size_t num_steps(size_t choice) const;
+
+  // From the loop, when the delivery's bytes are queued.
+  void OnDelivery(size_t choice, const TraceRecord::Delivery& delivery);
+
+  void OnWritten(const TraceSpan& wait, const TraceSpan& write) override;
+  void OnClosed() override;
+
+ private:
+  const Done done_;
+  mutable Mutex mutex_;
+  TraceRecord record_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_TRACE_REQUEST_TRACE_H_

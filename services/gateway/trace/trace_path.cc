@@ -1,0 +1,188 @@
+#include "services/gateway/trace/trace_path.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::gateway {
+namespace {
+
+using Choice = TraceRecord::Choice;
+using Delivery = TraceRecord::Delivery;
+
+constexpr TracePlace kGateway = {TracePlace::kGateway, 0};
+
+// Parts that follow each other. Work is taken as measured; a wait that began
+// while an earlier part still ran counts from that part's stop.
+class Line {
+ public:
+  explicit Line(std::vector<TracePart>* parts) : parts_(*parts) {}
+
+  void Work(std::string_view name, TracePlace place, const TraceSpan& span) {
+    if (!span.happened()) return;
+    parts_.push_back({name, place, span.start_ns, span.stop_ns});
+    end_ns_ = span.stop_ns;
+  }
+  void Wait(std::string_view name, TracePlace place, const TraceSpan& span) {
+    const TraceSpan rest = {std::max(span.start_ns, end_ns_), span.stop_ns};
+    if (rest.stop_ns > rest.start_ns) Work(name, place, rest);
+  }
+  void begin_at(int64_t ns) { end_ns_ = ns; }
+  int64_t end_ns() const { return end_ns_; }
+
+ private:
+  std::vector<TracePart>& parts_;
+  int64_t end_ns_ = 0;
+};
+
+void AddHead(const TraceRecord& record, const Choice& choice, Line& line) {
+  line.Work("read", kGateway, record.read);
+  line.Wait("prepare_wait", kGateway, record.prepare_wait);
+  line.Work("prepare", kGateway, record.prepare);
+  line.Wait("start_wait", kGateway, record.start_wait);
+  line.Work("submit", kGateway, {choice.submit_ns, choice.inbox.start_ns});
+  line.Work("inbox", kGateway, choice.inbox);
+}
+
+void AddStage(int index, const StageTrace& stage, Line& line) {
+  const TracePlace place = {TracePlace::kStage, index};
+  line.Work("receive", place, stage.receive);
+  line.Work("wait", place, stage.wait);
+  line.Work("compute", place, stage.compute);
+  line.Work("sample", place, stage.sample);
+  line.Work("serialise", place, stage.serialise);
+}
+
+// From the plan to its result's commit.
+void AddStep(const StepTrace& step, Line& line) {
+  line.Work("plan", kGateway, step.plan);
+  line.Work("serialise", kGateway, step.serialise);
+  int hop = 0;
+  for (const StageTrace& stage : step.stages) {
+    line.Work("wire", {TracePlace::kHop, hop},
+              {line.end_ns(), stage.receive.start_ns});
+    AddStage(hop, stage, line);
+    ++hop;
+  }
+  line.Work("wire", {TracePlace::kHop, hop},
+            {line.end_ns(), step.receive.start_ns});
+  line.Work("receive", kGateway, step.receive);
+  line.Work("engine_wait", kGateway, step.inbox);
+  line.Work("commit", kGateway, step.commit);
+}
+
+// From the engine's thread to the answer's queue. An end may come later than
+// the token before it, when the sequence was cancelled for a stop string.
+void AddDelivery(const Delivery& delivery, bool is_first, Line& line) {
+  line.Wait(is_first ? "emit" : "end_wait", kGateway,
+            {line.end_ns(), delivery.posted_ns});
+  line.Wait("loop_wait", kGateway, {delivery.posted_ns, delivery.begin_ns});
+  line.Work("detokenise", kGateway, {delivery.begin_ns, delivery.decoded_ns});
+  line.Work("format", kGateway, {delivery.decoded_ns, delivery.sent_ns});
+}
+
+// Blocks that were queued during the deliveries [first, last].
+void AddBlocks(const TraceRecord& record, const Delivery& first,
+               const Delivery& last, Line& line) {
+  for (const TraceRecord::Block& block : record.blocks) {
+    const int64_t queued = block.wait.start_ns;
+    if (queued < first.begin_ns || queued > last.sent_ns) continue;
+    line.Wait("write_wait", kGateway, block.wait);
+    line.Work("write", kGateway, block.write);
+  }
+}
+
+// Which of steps [first, last) follow each other: the last one, the latest
+// that was committed before that was planned, and so on. In order.
+std::vector<size_t> Chain(const Choice& choice, size_t first, size_t last) {
+  std::vector<size_t> chain;
+  for (size_t i = last; i-- > first;) {
+    const StepTrace& step = *choice.steps[i].trace;
+    if (chain.empty() || step.commit.stop_ns <=
+                             choice.steps[chain.back()].trace->plan.start_ns) {
+      chain.push_back(i);
+    }
+  }
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
+// Steps [first, last), which gave one token.
+void AddSteps(const Choice& choice, size_t first, size_t last, Line& line,
+              TokenPath& token) {
+  const std::vector<size_t> chain = Chain(choice, first, last);
+  for (size_t i = first, next = 0; i < last; ++i) {
+    const StepTrace& step = *choice.steps[i].trace;
+    if (next < chain.size() && chain[next] == i) {
+      line.Wait(first == 0 && next == 0 ? "queue" : "plan_wait", kGateway,
+                {line.end_ns(), step.plan.start_ns});
+      AddStep(step, line);
+      ++next;
+    } else {
+      Line beside(&token.beside);
+      AddStep(step, beside);
+    }
+  }
+}
+
+bool EndsToken(const std::vector<Delivery>& deliveries, size_t i) {
+  return i + 1 == deliveries.size() ||
+         deliveries[i + 1].steps > deliveries[i].steps;
+}
+
+}  // namespace
+
+ChoicePath MakePath(const TraceRecord& record, size_t index) {
+  const Choice& choice = record.choices[index];
+  ChoicePath path;
+  int64_t known_ns = 0;  // when the token before was
+  size_t steps = 0;      // that earlier tokens had
+  size_t first = 0;      // delivery of the token
+  for (size_t i = 0; i < choice.deliveries.size(); ++i) {
+    if (!EndsToken(choice.deliveries, i)) continue;
+    TokenPath& token = path.tokens.emplace_back();
+    Line line(&token.parts);
+    if (path.tokens.size() == 1) {
+      AddHead(record, choice, line);
+    } else {
+      line.begin_at(known_ns);
+    }
+    const size_t end =
+        std::min(choice.deliveries[i].steps, choice.steps.size());
+    AddSteps(choice, steps, end, line, token);
+    known_ns = line.end_ns();
+    steps = end;
+    token.num_on_path = token.parts.size();
+    for (size_t d = first; d <= i; ++d) {
+      token.num_tokens += choice.deliveries[d].num_tokens;
+      AddDelivery(choice.deliveries[d], d == first, line);
+    }
+    AddBlocks(record, choice.deliveries[first], choice.deliveries[i], line);
+    first = i + 1;
+  }
+  if (!path.tokens.empty()) {
+    TokenPath& last = path.tokens.back();
+    last.num_on_path = last.parts.size();
+  }
+  return path;
+}
+
+int64_t ChoicePath::sum_ns() const {
+  int64_t sum = 0;
+  for (const TokenPath& token : tokens) {
+    for (size_t i = 0; i < token.num_on_path; ++i) {
+      sum += token.parts[i].stop_ns - token.parts[i].start_ns;
+    }
+  }
+  return sum;
+}
+
+int64_t ChoicePath::wall_ns() const {
+  if (tokens.empty() || tokens.front().parts.empty() ||
+      tokens.back().parts.empty()) {
+    return 0;
+  }
+  return tokens.back().parts.back().stop_ns -
+         tokens.front().parts.front().start_ns;
+}
+
+}  // namespace sluice::gateway

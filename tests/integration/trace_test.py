@@ -1,0 +1,316 @@
+"""Traces of requests against processes started by hand: the parts sum to the
+wall time, follow each other, and show a delay where it is and nowhere else;
+also when a stage's clock stands somewhere else. SLUICE_LONG: 1,000 tokens.
+"""
+
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.parse
+
+import api
+import harness
+
+BUILD = pathlib.Path(os.environ["SLUICE_BUILD_DIR"])
+TOKENS = 1000 if harness.LONG else 150
+PROMPT = "Once upon a time"
+# Clocks of another time namespace: CLOCK_MONOTONIC a day and a bit ahead.
+ELSEWHERE = ["unshare", "--time", "--monotonic", "100000"]
+
+
+def binary(service):
+    return BUILD / "services" / service / ("sluice-" + service)
+
+
+class HandCluster:
+    """Stages and a gateway with options of their own; a context manager.
+
+    `stage_options`: {index: [option, ..]}; `prefixes`: {index: [word, ..]},
+    commands that stage `index` is started by.
+    """
+
+    def __init__(self, model, stages, stage_options=None, prefixes=None,
+                 gateway_options=()):
+        self._folder = tempfile.TemporaryDirectory(prefix="sluice-trace-")
+        self.folder = pathlib.Path(self._folder.name)
+        self._children = []
+        try:
+            for index in range(stages):
+                self._start(
+                    f"stage-{index}", (prefixes or {}).get(index, []),
+                    "stage", model, "--layers", "auto", "--stage-index", index,
+                    "--num-stages", stages, "--threads", 1,
+                    *(stage_options or {}).get(index, []))
+            addresses = [self._address(f"stage-{index}")
+                         for index in range(stages)]
+            self._start("gateway", [], "gateway", model, "--stages",
+                        ",".join(addresses), "--trace-dir", self.folder,
+                        *gateway_options)
+            self.url = "http://" + self._address("gateway")
+            harness.wait_for(lambda: api.try_get(self.url, "/readyz")[0] == 200,
+                             60, "ready: " + self.logs())
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, name, prefix, service, model, *options):
+        command = [*prefix, binary(service), "--model", model, "--listen",
+                   "127.0.0.1:0", "--port-file", self.folder / (name + ".port"),
+                   *options]
+        with open(self.folder / (name + ".log"), "wb") as log:
+            self._children.append(subprocess.Popen(
+                [str(word) for word in command], stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL))
+
+    def _address(self, name):
+        path = self.folder / (name + ".port")
+        harness.wait_for(path.exists, 60, f"{name}: {self.logs()}")
+        return path.read_text().strip()
+
+    def logs(self):
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-2000:]}"
+                         for path in sorted(self.folder.glob("*.log")))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        for child in reversed(self._children):
+            child.terminate()
+        for child in self._children:
+            child.wait(60)
+        self._folder.cleanup()
+
+
+def generate(url, tokens, request_id, traced=True, stream=True, **fields):
+    """Wall time in seconds, as the client sees it, of one answer."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port,
+                                            timeout=600)
+    connection.connect()
+    headers = {"Content-Type": "application/json", "X-Request-Id": request_id}
+    if traced:
+        headers["X-Sluice-Trace"] = "1"
+    body = json.dumps({"prompt": PROMPT, "max_tokens": tokens,
+                       "temperature": 0, "ignore_eos": True, "stream": stream,
+                       **fields})
+    begin = time.monotonic()
+    connection.request("POST", "/v1/completions", body, headers)
+    answer = connection.getresponse()
+    answer.read()
+    wall = time.monotonic() - begin
+    connection.close()
+    if answer.status != 200:
+        raise AssertionError(f"status {answer.status}")
+    return wall
+
+
+def trace_of(url, request_id):
+    """A trace is there once the last write's end was noticed."""
+    def finished():
+        status, text = api.get(url, "/debug/traces/" + request_id)
+        return json.loads(text) if status == 200 else None
+    return harness.wait_for(finished, 10, "the trace of " + request_id)
+
+
+def path_parts(choice):
+    return [part for token in choice["tokens"] for part in token["parts"]
+            if not part.get("beside_next")]
+
+
+def length(part):
+    return part["stop_us"] - part["start_us"]
+
+
+def medians(choice):
+    """{(part, where): median microseconds per token}, first token aside."""
+    lengths = {}
+    for token in choice["tokens"][1:]:
+        for part in token["parts"]:
+            lengths.setdefault((part["part"], part["where"]), []).append(
+                length(part))
+    return {key: statistics.median(values) for key, values in lengths.items()}
+
+
+class TraceTest(unittest.TestCase):
+    def setUp(self):
+        self.model = harness.shared("data/models/stories260K-hf")
+
+    def check_order(self, choice):
+        """No part of a token begins before the one before it has ended."""
+        end = 0
+        for part in path_parts(choice):
+            self.assertLessEqual(part["start_us"], part["stop_us"] + 1e-6, part)
+            self.assertGreaterEqual(part["start_us"], end - 1e-3, part)
+            end = part["stop_us"]
+        for token in choice["tokens"]:
+            end = 0
+            for part in token["parts"]:
+                self.assertGreaterEqual(part["start_us"], end - 1e-3, part)
+                end = part["stop_us"]
+
+    def check_trace(self, trace, stages, tokens, client_seconds=None):
+        choice = trace["choices"][0]
+        self.assertEqual(sum(t["tokens"] for t in choice["tokens"]), tokens)
+        self.assertEqual(len(trace["stages"]), stages)
+        self.check_order(choice)
+        wheres = {part["where"] for part in path_parts(choice)}
+        self.assertEqual(
+            wheres, {"gateway"} | {f"stage {i}" for i in range(stages)} |
+            {f"hop {i}" for i in range(stages + 1)})
+        missing = trace["wall_us"] - choice["sum_us"]
+        share = missing / trace["wall_us"]
+        print(f"{stages} stages, {tokens} tokens: wall "
+              f"{trace['wall_us'] / 1000:.2f} ms, parts "
+              f"{choice['sum_us'] / 1000:.2f} ms, between them "
+              f"{100 * share:.3f} %", flush=True)
+        self.assertGreaterEqual(share, -1e-6)
+        self.assertLess(share, 0.02)
+        if client_seconds is not None:
+            # The client's clock runs from before the request is sent until
+            # after the last byte was read: never less.
+            client_us = client_seconds * 1e6
+            print(f"  the client saw {client_us / 1000:.2f} ms: "
+                  f"{100 * (1 - choice['sum_us'] / client_us):.3f} % more",
+                  flush=True)
+            self.assertLessEqual(choice["sum_us"], client_us)
+            self.assertLess(client_us - choice["sum_us"],
+                            0.02 * client_us + 3000)
+
+    def check_chrome(self, cluster, request_id):
+        _, text = api.get(cluster.url,
+                          f"/debug/traces/{request_id}?format=chrome")
+        written = cluster.folder / (request_id + ".json")
+        harness.wait_for(written.exists, 10, "the file")
+        self.assertEqual(json.loads(written.read_text()), json.loads(text))
+        tracks = {}
+        for event in json.loads(text)["traceEvents"]:
+            self.assertIn(event["ph"], "XM")
+            if event["ph"] == "X":
+                tracks.setdefault((event["pid"], event["tid"]), []).append(
+                    (event["ts"], event["ts"] + event["dur"]))
+        for slices in tracks.values():
+            slices.sort(key=lambda slice: (slice[0], -slice[1]))
+            stack = []
+            for begin, end in slices:
+                while stack and stack[-1] <= begin + 0.0015:
+                    stack.pop()
+                if stack:
+                    self.assertLessEqual(end, stack[-1] + 0.0015)
+                stack.append(end)
+
+    def test_parts_sum_to_the_wall_time_at_every_number_of_stages(self):
+        for stages in (1, 2, 3):
+            with self.subTest(stages=stages), \
+                    HandCluster(self.model, stages) as cluster:
+                generate(cluster.url, 20, "warm-up", traced=False)
+                seconds = generate(cluster.url, TOKENS, "streamed")
+                trace = trace_of(cluster.url, "streamed")
+                self.check_trace(trace, stages, TOKENS, seconds)
+                self.check_chrome(cluster, "streamed")
+                generate(cluster.url, 50, "whole", stream=False)
+                self.check_trace(trace_of(cluster.url, "whole"), stages, 50)
+                self.check_untraced(cluster)
+
+    def check_untraced(self, cluster):
+        generate(cluster.url, 2, "unasked", traced=False)
+        status, text = api.get(cluster.url, "/debug/traces/unasked")
+        self.assertEqual(status, 404, text)
+        self.assertFalse((cluster.folder / "unasked.json").exists())
+
+    def test_a_delay_in_stage_2_shows_there_and_nowhere_else(self):
+        tokens = min(TOKENS, 300)
+        found = []
+        for options in ({}, {1: ["--debug-step-delay-ms", "5"]}):
+            with HandCluster(self.model, 3, options) as cluster:
+                generate(cluster.url, 20, "warm-up", traced=False)
+                generate(cluster.url, tokens, "request")
+                trace = trace_of(cluster.url, "request")
+                self.check_trace(trace, 3, tokens)
+                found.append(medians(trace["choices"][0]))
+        without, with_delay = found
+        self.assertEqual(without.keys(), with_delay.keys())
+        for key, before in sorted(without.items(), key=lambda item: item[0][1]):
+            more = with_delay[key] - before
+            print(f"  {key[1]:8} {key[0]:12} {before:8.1f} us "
+                  f"{more:+8.1f}", flush=True)
+            if key == ("compute", "stage 1"):
+                self.assertGreater(more, 4900)
+                self.assertLess(more, 6500)
+            else:
+                # A cache that went cold meanwhile, a core that slept.
+                self.assertLess(abs(more), 500, key)
+
+    def test_a_stage_whose_clock_stands_elsewhere_changes_nothing(self):
+        if not shutil.which("unshare") or subprocess.run(
+                [*ELSEWHERE, "true"], capture_output=True,
+                check=False).returncode != 0:
+            self.skipTest("needs time namespaces: root and unshare --time")
+        with HandCluster(self.model, 2, prefixes={1: ELSEWHERE}) as cluster:
+            generate(cluster.url, 20, "warm-up", traced=False)
+            seconds = generate(cluster.url, TOKENS, "skewed")
+            trace = trace_of(cluster.url, "skewed")
+            offset = trace["stages"][1]["clock_offset_us"]
+            self.assertAlmostEqual(offset / 1e6, 100000, delta=0.1)
+            self.assertLess(abs(trace["stages"][0]["clock_offset_us"]), 1e5)
+            self.check_trace(trace, 2, TOKENS, seconds)
+
+    def test_sums_hold_beside_other_requests(self):
+        with HandCluster(self.model, 2) as cluster:
+            background = []
+            for number in range(3):
+                background.append(subprocess.Popen(
+                    ["curl", "-sS", "-o", "/dev/null", "-H",
+                     "Content-Type: application/json", "-d",
+                     json.dumps({"prompt": PROMPT, "max_tokens": 400,
+                                 "ignore_eos": True, "seed": number}),
+                     cluster.url + "/v1/completions"]))
+            generate(cluster.url, 100, "busy")
+            for child in background:
+                self.assertEqual(child.wait(120), 0)
+            trace = trace_of(cluster.url, "busy")
+            self.check_trace(trace, 2, 100)
+            rows = {(row["part"], row["where"])
+                    for row in trace["choices"][0]["summary"]}
+            self.assertIn(("plan_wait", "gateway"), rows)
+
+    def test_several_choices_have_a_path_each(self):
+        with HandCluster(self.model, 2) as cluster:
+            status, _, body = api.request(
+                cluster.url, "POST", "/v1/completions",
+                {"prompt": [PROMPT, "The end"], "max_tokens": 20,
+                 "ignore_eos": True},
+                headers={"X-Sluice-Trace": "1", "X-Request-Id": "two"})
+            self.assertEqual(status, 200, body)
+            trace = trace_of(cluster.url, "two")
+            self.assertEqual(len(trace["choices"]), 2)
+            for choice in trace["choices"]:
+                self.check_order(choice)
+                self.assertEqual(sum(t["tokens"] for t in choice["tokens"]),
+                                 20)
+                self.assertLess(choice["wall_us"] - choice["sum_us"],
+                                0.02 * choice["wall_us"])
+
+    def test_a_sampled_share_is_traced_unasked(self):
+        with HandCluster(self.model, 1, gateway_options=[
+                "--trace-sample", "0.5", "--debug-endpoints"]) as cluster:
+            for number in range(40):
+                generate(cluster.url, 1, f"sample-{number}", traced=False)
+            _, text = api.get(cluster.url, "/debug/traces")
+            traced = len(json.loads(text)["request_ids"])
+            self.assertGreater(traced, 4)  # less: once in 5 million runs
+            self.assertLess(traced, 36)
+
+
+if __name__ == "__main__":
+    harness.main()
