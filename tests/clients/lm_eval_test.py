@@ -10,6 +10,7 @@ import pathlib
 import unittest
 
 from client_cluster import ClientCluster, only_in_long_mode, skip
+import evals_model
 import harness
 
 only_in_long_mode("lm-evaluation-harness")
@@ -19,29 +20,13 @@ os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1",
 try:
     import lm_eval
     import lm_eval.tasks
-    import transformers
 except ImportError as error:
     skip(f"needs build/venv-evals (tests/run --long makes it): {error}")
 
 TASKS = pathlib.Path(__file__).resolve().parent / "tasks"
-COPY = harness.ROOT / "build" / "evals-model"  # the default model, unpacked
 PLAIN = ("sluice_choice", "sluice_likelihood", "sluice_generation")
 # Sums of a few log-probabilities; transformers' order of summing differs.
 LOGPROB_TOLERANCE = 2e-3
-
-
-def unpacked_model():
-    """The default model's weights as a folder that transformers reads."""
-    if not (COPY / "done").exists():
-        source = harness.default_model()
-        where = dict(pretrained_model_name_or_path=str(source.parent),
-                     gguf_file=source.name)
-        transformers.AutoTokenizer.from_pretrained(**where).save_pretrained(
-            COPY)
-        transformers.AutoModelForCausalLM.from_pretrained(
-            **where, dtype="float32").save_pretrained(COPY)
-        (COPY / "done").touch()
-    return str(COPY)
 
 
 def evaluate(model, arguments, tasks, **options):
@@ -62,7 +47,7 @@ class LmEvalTest(unittest.TestCase):
     def setUpClass(cls):
         cls.cluster = ClientCluster()
         cls.addClassCleanup(cls.cluster.close)
-        cls.folder = unpacked_model()
+        cls.folder = evals_model.folder()
         cls.before = os.getcwd()
         os.chdir(TASKS)  # task files name their data relatively
         cls.addClassCleanup(lambda: os.chdir(cls.before))
@@ -99,6 +84,7 @@ class LmEvalTest(unittest.TestCase):
         ours = evaluate(
             "local-completions",
             {"model": self.cluster.model, "tokenizer": self.folder,
+             "tokenizer_backend": "huggingface",
              "base_url": self.cluster.base_url + "/completions",
              "num_concurrent": 4, "max_retries": 1, "batch_size": 4},
             PLAIN)
@@ -127,7 +113,8 @@ class LmEvalTest(unittest.TestCase):
                    "base_url": self.cluster.base_url + "/completions"}
         local, remote = (
             evaluate("local-completions", {**address, **how}, tasks)
-            for how in ({"tokenizer": self.folder},
+            for how in ({"tokenizer": self.folder,
+                         "tokenizer_backend": "huggingface"},
                         {"tokenizer_backend": "remote"}))
         for sample, other in zip(local["sluice_choice"][1],
                                  remote["sluice_choice"][1]):
