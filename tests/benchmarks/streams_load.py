@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""256 streams at once with mixed lengths, then clients that go away.
+
+  streams     every slot starts its next request when the last ended; all must
+              complete and none may starve. Spread of TTFT and of each stream's
+              rate; resident memory after the first minute.
+  disconnects requests cut at random moments; afterwards no block and no
+              sequence may be in use.
+
+Usage: tests/benchmarks/streams_load.py [--streams 256] [--seconds 600]
+       [--disconnects 1000] [--model PATH] [--json FILE] [--short]
+"""
+
+import argparse
+import asyncio
+import random
+import time
+
+import load_client as lc
+
+PROMPT, OUTPUT = (8, 128), (16, 128)  # tokens, each drawn evenly
+
+
+def body(name, rng):
+    return {"model": name, "prompt": lc.prompt_ids(rng, rng.randint(*PROMPT)),
+            "max_tokens": rng.randint(*OUTPUT), "ignore_eos": True,
+            "temperature": 0.8, "seed": rng.randrange(1 << 30)}
+
+
+async def load(url, name, streams, seconds, watch):
+    """The answers of `streams` slots kept busy for `seconds`."""
+    address, answers = lc.address_of(url), []
+    end = time.perf_counter() + seconds
+
+    async def slot(number):
+        rng = random.Random(number)
+        while time.perf_counter() < end:
+            request = body(name, rng)
+            answer = await lc.stream(address, request)
+            answers.append((request["max_tokens"], answer))
+
+    sampling = asyncio.create_task(watch.run())
+    await asyncio.gather(*[slot(number) for number in range(streams)])
+    sampling.cancel()
+    return answers
+
+
+async def disconnect(url, name, count, at_once=64):
+    """Cuts `count` requests at random moments; how many had tokens."""
+    address, rng, begun = lc.address_of(url), random.Random(7), [0]
+    left = [count]
+
+    async def slot():
+        while left[0] > 0:
+            left[0] -= 1
+            answer = await lc.stream(
+                address, body(name, rng), leave_after=rng.random() ** 2 * 4)
+            begun[0] += bool(answer.times)
+
+    await asyncio.gather(*[slot() for _ in range(at_once)])
+    return begun[0]
+
+
+def left_over(url, seconds=15):
+    """What is in use once all clients are gone."""
+    end = time.monotonic() + seconds
+    while True:
+        now = lc.api.metrics(url)
+        use = {"running": now["vllm:num_requests_running"],
+               "waiting": now["vllm:num_requests_waiting"],
+               "kv_usage": now["vllm:kv_cache_usage_perc"],
+               "inflight": now["sluice_gateway_inflight_requests"]}
+        if not any(use.values()) or time.monotonic() > end:
+            return use
+        time.sleep(0.1)
+
+
+def figures(answers, seconds):
+    whole = [(wanted, answer) for wanted, answer in answers if answer.ok]
+    rates = [(len(a.times) - 1) / (a.times[-1] - a.times[0])
+             for _, a in whole if len(a.times) > 1]
+    return {
+        "requests": len(answers), "complete": len(whole),
+        "errors": [a.error for _, a in answers if not a.ok][:5],
+        "tokens_per_s": round(sum(w for w, _ in whole) / seconds, 1),
+        "ttft_s": lc.spread([a.ttft for _, a in whole]),
+        "stream_tokens_per_s": lc.spread(rates),
+        "longest_gap_s": lc.spread([max(a.gaps) for _, a in whole if a.gaps])}
+
+
+def run(arguments):
+    with lc.cluster(arguments, "--max-running", str(arguments.streams),
+                    "--max-queue", "512", "--kv-blocks", "4096") as cluster:
+        name, watch = lc.model_name(cluster.url), lc.MemoryWatch(cluster)
+        begin = time.perf_counter()
+        answers = lc.gather(load(cluster.url, name, arguments.streams,
+                                 arguments.seconds, watch))
+        streams = figures(answers, time.perf_counter() - begin)
+        begun = lc.gather(disconnect(cluster.url, name,
+                                     arguments.disconnects))
+        use = left_over(cluster.url)
+    return streams, watch, begun, use
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    lc.add_common_options(parser)
+    parser.add_argument("--streams", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--disconnects", type=int, default=1000)
+    arguments = parser.parse_args()
+    if arguments.short:
+        arguments.seconds, arguments.disconnects = 5, 50
+    streams, watch, begun, use = run(arguments)
+    growth = watch.growth()
+    rates = streams["stream_tokens_per_s"]
+    goals = [
+        ("every stream completes",
+         f"{streams['complete']} of {streams['requests']}",
+         streams["complete"] == streams["requests"]),
+        ("none starves: the slowest stream has a fifth of the median rate",
+         f"{rates['min']} of {rates['p50']} tokens/s",
+         rates["min"] >= rates["p50"] / 5),
+        ("nothing is in use after the disconnects", use,
+         not any(use.values()))]
+    known = {k: v for k, v in growth.items() if v is not None}
+    if known:
+        goals.append(("memory grows by less than 1 MiB a minute",
+                      known, max(known.values()) < 1))
+    lc.finish(arguments, {
+        "streams": arguments.streams, "seconds": arguments.seconds, **streams,
+        "rss_mib_per_minute": growth, "rss_peak_mib": watch.peak(),
+        "disconnects": arguments.disconnects,
+        "disconnected_after_tokens": begun, "left_over": use}, goals)
+
+
+if __name__ == "__main__":
+    main()
