@@ -43,6 +43,8 @@ async def best(url, name, seconds):
     async def slot():
         while time.perf_counter() < end:
             answers.append(await lc.stream(address, body(name, rng)))
+            if answers[-1].status == 429:
+                await asyncio.sleep(1)
 
     await asyncio.gather(*[slot() for _ in range(STREAMS)])
     return tokens_between(answers, begin + seconds / 3, end)

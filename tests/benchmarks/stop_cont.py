@@ -87,6 +87,8 @@ async def load(url, name, seconds):
                 "model": name, "prompt": lc.prompt_ids(rng, 96),
                 "max_tokens": 48, "ignore_eos": True})
             count += answer.ok
+            if answer.status == 429:
+                await asyncio.sleep(1)
         return count
 
     return sum(await asyncio.gather(*[slot() for _ in range(LOADED)]))

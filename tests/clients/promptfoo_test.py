@@ -29,8 +29,7 @@ def config(cluster):
             {"vars": {"country": country},
              "assert": [{"type": "contains", "value": capital},
                         {"type": "latency", "threshold": 60000}]}
-            for country, capital in (("France", "Paris"),
-                                     ("Germany", "Berlin"),
+            for country, capital in (("Germany", "Berlin"),
                                      ("Japan", "Tokyo"))]}
 
 
@@ -55,7 +54,7 @@ class PromptfooTest(unittest.TestCase):
                         "PATH": os.environ["PATH"]})
             results = json.loads(out.read_text())["results"]
         print("promptfoo:", results["stats"], flush=True)
-        self.assertEqual(results["stats"]["successes"], 6)
+        self.assertEqual(results["stats"]["successes"], 4)
         self.assertEqual(results["stats"]["failures"], 0)
         self.assertEqual(results["stats"]["errors"], 0)
         for result in results["results"]:
