@@ -94,10 +94,23 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir) {
 }
 
 StatusOr<BaseUrl> FindGateway(const Arguments& arguments) {
-  if (const auto url = arguments.String("url")) return BaseUrl::Parse(*url);
-  SLUICE_ASSIGN_OR_RETURN(const ClusterFile cluster,
-                          ReadClusterFile(RunDir(arguments)));
-  return BaseUrl::Parse(cluster.url);
+  std::string url;
+  if (const auto given = arguments.String("url")) {
+    url = *given;
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(const ClusterFile cluster,
+                            ReadClusterFile(RunDir(arguments)));
+    url = cluster.url;
+  }
+  SLUICE_ASSIGN_OR_RETURN(BaseUrl base, BaseUrl::Parse(url));
+  base.api_key = ApiKey(arguments);
+  return base;
+}
+
+std::string ApiKey(const Arguments& arguments) {
+  if (const auto key = arguments.String("api-key")) return *key;
+  const char* key = std::getenv("SLUICE_API_KEY");
+  return key == nullptr ? "" : key;
 }
 
 StatusOr<std::string> ServedModelId(const BaseUrl& base) {

@@ -38,8 +38,12 @@ std::string RunDir(const Arguments& arguments);
 // NOT_FOUND if no cluster runs in `run_dir`.
 StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir);
 
-// Where to send requests: --url, else the url of the run folder's cluster.
+// Where to send requests: --url, else the url of the run folder's cluster;
+// with the key of ApiKey.
 StatusOr<BaseUrl> FindGateway(const Arguments& arguments);
+
+// --api-key, else the environment's SLUICE_API_KEY, else empty.
+std::string ApiKey(const Arguments& arguments);
 
 // The id of the model that the gateway serves.
 StatusOr<std::string> ServedModelId(const BaseUrl& base);

@@ -15,7 +15,8 @@ using Words = std::vector<std::string>;
 // Replaces this process by deploy/local/`script`; returns only on failure.
 Status RunScript(const std::string& script, const Words& words);
 
-// A table of the cluster's processes, readiness and load.
+// A table of the cluster's processes, readiness and load. FAILED_PRECONDITION
+// if a process is dead or the cluster is not ready.
 Status RunStatus(const Words& words);
 
 // A conversation on the terminal; ends with the input.
@@ -24,6 +25,18 @@ Status RunChat(const Words& words);
 // A completion of one prompt, streamed; with --dump-logits the logits of
 // every position in a safetensors file.
 Status RunGenerate(const Words& words);
+
+// Load against an OpenAI endpoint: latencies, rates, a plot. An error if a
+// request was not answered.
+Status RunBench(const Words& words);
+
+// Checks of an endpoint against references and against itself, as a report in
+// Markdown. FAILED_PRECONDITION if one fails.
+Status RunEval(const Words& words);
+
+// Where the time of one traced request went, as a table; with --chrome FILE
+// for Perfetto instead.
+Status RunTrace(const Words& words);
 
 // What a model folder or GGUF holds, and how it splits over stages.
 Status RunInspect(const Words& words);

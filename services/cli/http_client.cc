@@ -39,10 +39,14 @@ class Connection {
   }
 
   Status Send(const BaseUrl& base, http::verb verb, const std::string& target,
-              const std::string& body) {
+              const std::string& body, const char* accept = nullptr) {
     http::request<http::string_body> request(verb, target, 11, body);
     request.set(http::field::host, base.host + ":" + base.port);
     request.set(http::field::content_type, "application/json");
+    if (!base.api_key.empty()) {
+      request.set(http::field::authorization, "Bearer " + base.api_key);
+    }
+    if (accept != nullptr) request.set(http::field::accept, accept);
     request.keep_alive(false);
     request.prepare_payload();
     return ToStatus(Await([&](auto done) {
@@ -121,14 +125,16 @@ class Connection {
 
 StatusOr<HttpResponse> Call(const BaseUrl& base, http::verb verb,
                             const std::string& target, const std::string& body,
-                            seconds timeout) {
+                            seconds timeout, const char* accept = nullptr) {
   Connection connection(timeout);
   SLUICE_RETURN_IF_ERROR(connection.Connect(base));
-  SLUICE_RETURN_IF_ERROR(connection.Send(base, verb, target, body));
+  SLUICE_RETURN_IF_ERROR(connection.Send(base, verb, target, body, accept));
   http::response_parser<http::string_body> parser;
   parser.body_limit(std::numeric_limits<uint64_t>::max());
   SLUICE_RETURN_IF_ERROR(connection.ReadAll(base, parser));
+  const auto type = parser.get()[http::field::content_type];
   return HttpResponse{static_cast<int>(parser.get().result_int()),
+                      std::string(type.data(), type.size()),
                       std::move(parser.get().body())};
 }
 
@@ -142,7 +148,7 @@ StatusOr<BaseUrl> BaseUrl::Parse(std::string_view url) {
   std::string_view rest = url.substr(kScheme.size());
   rest = rest.substr(0, rest.find('/'));
   const size_t colon = rest.rfind(':');
-  BaseUrl base{std::string(rest.substr(0, colon)), "80"};
+  BaseUrl base{std::string(rest.substr(0, colon)), "80", ""};
   if (colon != std::string_view::npos) base.port = rest.substr(colon + 1);
   if (base.host.empty() || base.port.empty()) {
     return InvalidArgument("'", url, "' names no host and port");
@@ -158,6 +164,13 @@ StatusOr<HttpResponse> HttpGet(const BaseUrl& base, const std::string& target,
 StatusOr<HttpResponse> HttpPost(const BaseUrl& base, const std::string& target,
                                 const std::string& json, seconds timeout) {
   return Call(base, http::verb::post, target, json, timeout);
+}
+
+StatusOr<HttpResponse> HttpPostForBytes(const BaseUrl& base,
+                                        const std::string& target,
+                                        const std::string& json) {
+  return Call(base, http::verb::post, target, json, seconds(600),
+              "application/octet-stream");
 }
 
 Status HttpPostEvents(const BaseUrl& base, const std::string& target,

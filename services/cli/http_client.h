@@ -10,15 +10,18 @@
 
 namespace sluice::cli {
 
-// Where a gateway listens: "http://127.0.0.1:8080".
+// Where a server listens, "http://127.0.0.1:8080" (a path such as /v1 is
+// ignored), and the key to show it as a bearer token, if any.
 struct BaseUrl {
   std::string host;
   std::string port;
+  std::string api_key;
   static StatusOr<BaseUrl> Parse(std::string_view url);
 };
 
 struct HttpResponse {
   int status = 0;
+  std::string content_type;
   std::string body;
 };
 
@@ -31,6 +34,10 @@ StatusOr<HttpResponse> HttpGet(
 StatusOr<HttpResponse> HttpPost(
     const BaseUrl& base, const std::string& target, const std::string& json,
     std::chrono::seconds timeout = std::chrono::seconds(600));
+// The same, and says that an answer as application/octet-stream is welcome.
+StatusOr<HttpResponse> HttpPostForBytes(const BaseUrl& base,
+                                        const std::string& target,
+                                        const std::string& json);
 
 // Posts `json` and gives the data of every server-sent event to `on_event`
 // until the stream ends or `on_event` returns an error, which is returned. A

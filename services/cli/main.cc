@@ -13,11 +13,20 @@ constexpr char kUsage[] = R"(usage: sluice COMMAND ...
   status              its processes, readiness and load
   chat                a conversation on the terminal; --system TEXT
   generate PROMPT     complete a prompt; --dump-logits FILE
+  bench               load against an OpenAI endpoint; bench --help
+  eval                is it right? against references, itself, another
+                      endpoint, a text; eval --help
+  trace REQUEST-ID    where a traced request's time went; --chrome FILE
   inspect MODEL       what a model folder or GGUF holds; --stages N
 
 chat and generate take --max-tokens --temperature --top-p --top-k --min-p
 --seed --stop. status, chat and generate use the cluster of --run-dir DIR
-(default: the default run folder); chat and generate also --url URL.
+(default: the default run folder); chat and generate also --url URL and
+--api-key KEY (default: the environment's SLUICE_API_KEY).
+
+Exit status: 0 done, 1 it failed (status: a process is dead or the cluster is
+not ready; bench: a request was not answered; eval: a check failed), 2 the
+command line was wrong.
 )";
 
 sluice::Status Dispatch(const std::string& command,
@@ -28,6 +37,9 @@ sluice::Status Dispatch(const std::string& command,
   if (command == "chat") return RunChat(words);
   if (command == "generate") return RunGenerate(words);
   if (command == "inspect") return RunInspect(words);
+  if (command == "trace") return RunTrace(words);
+  if (command == "bench") return RunBench(words);
+  if (command == "eval") return RunEval(words);
   return sluice::InvalidArgument("unknown command '", command, "'\n", kUsage);
 }
 

@@ -22,7 +22,7 @@ constexpr Option kOptions[] = {
 }  // namespace
 
 std::vector<std::string> RequestOptions() {
-  std::vector<std::string> names = {"url", "run-dir", "stop"};
+  std::vector<std::string> names = {"url", "run-dir", "api-key", "stop"};
   for (const Option& option : kOptions) names.emplace_back(option.name);
   return names;
 }

@@ -42,13 +42,15 @@ std::string Shown(const std::map<std::string, double>& metrics,
   return text;
 }
 
-void PrintProcess(const ClusterProcess& process) {
-  const bool running = process.IsRunning();
+std::string ProcessName(const ClusterProcess& process) {
+  return process.role == "stage" ? Cat(process.role, " ", process.index)
+                                 : process.role;
+}
+
+void PrintProcess(const ClusterProcess& process, bool running) {
   const auto metrics = running ? FetchMetrics(process.metrics_address)
                                : std::map<std::string, double>();
-  const std::string name = process.role == "stage"
-                               ? Cat(process.role, " ", process.index)
-                               : process.role;
+  const std::string name = ProcessName(process);
   const std::string steps =
       process.role == "stage"
           ? Shown(metrics, "sluice_stage_steps_total", 1, "")
@@ -73,6 +75,14 @@ void PrintLoad(const std::map<std::string, double>& metrics) {
   line("preemptions", "vllm:num_preemptions_total", 1, "");
 }
 
+// Empty if /readyz says ready.
+std::string WhyNotReady(const BaseUrl& base) {
+  const auto ready = HttpGet(base, "/readyz", std::chrono::seconds(2));
+  if (!ready.ok()) return "not ready: " + Message(ready.status());
+  if (ready->status == 200) return "";
+  return "not ready: " + ErrorText(ready->status, ready->body);
+}
+
 }  // namespace
 
 Status RunStatus(const Words& words) {
@@ -82,19 +92,15 @@ Status RunStatus(const Words& words) {
                           ReadClusterFile(RunDir(arguments)));
   SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, BaseUrl::Parse(cluster.url));
   std::printf("%s\nmodel %s\n", cluster.url.c_str(), cluster.model.c_str());
-  const auto ready = HttpGet(base, "/readyz", std::chrono::seconds(2));
-  if (!ready.ok()) {
-    std::printf("not ready: %s\n\n", Message(ready.status()).c_str());
-  } else if (ready->status == 200) {
-    std::printf("ready\n\n");
-  } else {
-    std::printf("not ready: %s\n\n",
-                ErrorText(ready->status, ready->body).c_str());
-  }
+  const std::string unready = WhyNotReady(base);
+  std::printf("%s\n\n", unready.empty() ? "ready" : unready.c_str());
   std::printf("%-10s %8s  %-8s %-22s %10s %10s\n", "process", "pid", "state",
               "address", "memory", "steps");
+  std::string dead;
   for (const ClusterProcess& process : cluster.processes) {
-    PrintProcess(process);
+    const bool running = process.IsRunning();
+    if (!running) dead += (dead.empty() ? "" : ", ") + ProcessName(process);
+    PrintProcess(process, running);
   }
   std::printf("\n");
   for (const ClusterProcess& process : cluster.processes) {
@@ -102,6 +108,8 @@ Status RunStatus(const Words& words) {
       PrintLoad(FetchMetrics(process.metrics_address));
     }
   }
+  if (!dead.empty()) return FailedPrecondition("dead: ", dead);
+  if (!unready.empty()) return FailedPrecondition(unready);
   return OkStatus();
 }
 

@@ -1,0 +1,101 @@
+#include <cstdio>
+#include <fstream>
+#include <utility>
+
+#include "services/cli/bench/bench_options.h"
+#include "services/cli/bench/bench_output.h"
+#include "services/cli/bench/progress.h"
+#include "services/cli/commands.h"
+
+namespace sluice::cli {
+namespace {
+
+// Warm-up requests have indices, and thus prompts, that no run reaches.
+constexpr int64_t kWarmupIndex = int64_t{1} << 40;
+
+StatusOr<LoadResult> RunPhase(const BenchOptions& options,
+                              const LoadOptions& load, const char* name,
+                              const Workload& workload, int64_t first_index) {
+  ProgressBar bar(name, load.num_requests, Seconds(load.duration));
+  auto result = GenerateLoad(
+      load,
+      [&](int64_t index) { return workload.Request(first_index + index); },
+      [&](const LoadProgress& progress) {
+        if (!options.quiet) bar.Show(progress);
+      });
+  bar.Finish();
+  return result;
+}
+
+// The load's own concurrency, or a few at a time for an open loop.
+Status WarmUp(const BenchOptions& options, const Workload& workload) {
+  if (options.warmup == 0) return OkStatus();
+  LoadOptions load = options.load;
+  load.num_requests = options.warmup;
+  load.duration = Duration(0);
+  if (load.concurrency == 0) load.concurrency = 4;
+  SLUICE_ASSIGN_OR_RETURN(
+      const LoadResult result,
+      RunPhase(options, load, "warm-up", workload, kWarmupIndex));
+  if (result.interrupted) return Cancelled("interrupted in the warm-up");
+  for (const RequestRecord& record : result.records) {
+    if (record.outcome == Outcome::kDone) return OkStatus();
+  }
+  return FailedPrecondition("no request of the warm-up was answered: ",
+                            OutcomeName(result.records.front().outcome), ", ",
+                            result.records.front().error);
+}
+
+Status WriteFile(const std::string& path, const std::string& text) {
+  if (path.empty()) return OkStatus();
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) return Unavailable("cannot write ", path);
+  std::fprintf(stderr, "wrote %s\n", path.c_str());
+  return OkStatus();
+}
+
+Status WriteResults(const BenchOptions& options, const BenchNotes& notes,
+                    const BenchSummary& summary, const LoadResult& result) {
+  if (!options.csv_path.empty()) {
+    SLUICE_RETURN_IF_ERROR(WriteFile(options.csv_path, ResultCsv(result)));
+  }
+  if (!options.json_path.empty()) {
+    SLUICE_RETURN_IF_ERROR(WriteFile(
+        options.json_path, ResultJson(options, notes, summary, result)));
+  }
+  if (!options.svg_path.empty()) {
+    SLUICE_RETURN_IF_ERROR(
+        WriteFile(options.svg_path, ResultSvg(options, summary, result)));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status RunBench(const Words& words) {
+  if (words == Words{"--help"}) {
+    std::fputs(kBenchUsage, stdout);
+    return OkStatus();
+  }
+  SLUICE_ASSIGN_OR_RETURN(const BenchOptions options, ParseBenchOptions(words));
+  SLUICE_ASSIGN_OR_RETURN(
+      const Workload workload,
+      Workload::Prepare(options.workload, options.load.base));
+  SLUICE_RETURN_IF_ERROR(WarmUp(options, workload));
+  SLUICE_ASSIGN_OR_RETURN(
+      const LoadResult result,
+      RunPhase(options, options.load, "bench", workload, 0));
+  const BenchSummary summary =
+      Summarize(result, options.load.duration, options.service_level);
+  const BenchNotes notes{workload.prompt_kind(), workload.exact()};
+  std::fputs(SummaryText(options, notes, summary).c_str(), stdout);
+  SLUICE_RETURN_IF_ERROR(WriteResults(options, notes, summary, result));
+  if (summary.requests == 0) return FailedPrecondition("no request was sent");
+  if (summary.done == summary.requests) return OkStatus();
+  return FailedPrecondition(summary.requests - summary.done, " of ",
+                            summary.requests, " requests were not answered");
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,36 @@
+#ifndef SLUICE_SERVICES_CLI_BENCH_BENCH_OUTPUT_H_
+#define SLUICE_SERVICES_CLI_BENCH_BENCH_OUTPUT_H_
+
+#include <string>
+
+#include "common/base/status.h"
+#include "services/cli/bench/bench_options.h"
+#include "services/cli/bench/bench_summary.h"
+
+namespace sluice::cli {
+
+// How prompts were made, and the rest of what a reader must know.
+struct BenchNotes {
+  std::string prompt_kind;
+  bool exact_lengths = false;
+};
+
+// The table for a terminal.
+std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
+                        const BenchSummary& summary);
+
+// {"config", "summary", "requests": [..]}; times in milliseconds.
+std::string ResultJson(const BenchOptions& options, const BenchNotes& notes,
+                       const BenchSummary& summary, const LoadResult& result);
+
+// One line per request; RFC 4180.
+std::string ResultCsv(const LoadResult& result);
+
+// Charts: TTFT, ITL and end-to-end histograms with their percentiles, tokens
+// per second and requests in flight over time.
+std::string ResultSvg(const BenchOptions& options, const BenchSummary& summary,
+                      const LoadResult& result);
+
+}  // namespace sluice::cli
+
+#endif  // SLUICE_SERVICES_CLI_BENCH_BENCH_OUTPUT_H_

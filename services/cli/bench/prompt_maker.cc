@@ -1,0 +1,102 @@
+#include "services/cli/bench/prompt_maker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/json.h"
+
+namespace sluice::cli {
+namespace {
+
+// Common enough to be tokens of their own in most vocabularies.
+constexpr const char* kWords[] = {
+    " the",  " a",    " and",  " to",    " was",  " it",    " in",   " he",
+    " she",  " they", " of",   " that",  " with", " his",   " her",  " day",
+    " said", " you",  " had",  " very",  " so",   " big",   " is",   " for",
+    " on",   " not",  " up",   " play",  " we",   " happy", " new",  " time",
+    " all",  " one",  " were", " from",  " as",   " at",    " have", " this",
+    " are",  " be",   " but",  " what",  " like", " out",   " them", " can",
+    " home", " good", " old",  " water", " way",  " years", " hand", " long",
+};
+
+Json ChatBody(const std::string& model, const std::string& text) {
+  Json message = {{"role", "user"}, {"content", text}};
+  Json body = {{"model", model}, {"add_generation_prompt", true}};
+  body["messages"] = Json::array({std::move(message)});
+  return body;
+}
+
+}  // namespace
+
+StatusOr<std::vector<int64_t>> TokenizeBy(const BaseUrl& base,
+                                          const std::string& json) {
+  SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
+                          HttpPost(base, "/tokenize", json));
+  std::vector<int64_t> ids;
+  if (response.status != 200) return ids;
+  const StatusOr<Json> parsed = ParseJson(response.body, {size_t{1} << 30});
+  if (!parsed.ok() || !parsed->is_object()) return ids;
+  const auto tokens = parsed->find("tokens");
+  if (tokens == parsed->end() || !tokens->is_array()) return ids;
+  for (const Json& id : *tokens) {
+    if (!id.is_number_integer()) return std::vector<int64_t>();
+    ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
+StatusOr<PromptMaker> PromptMaker::Learn(const BaseUrl& base,
+                                         const std::string& model, bool chat) {
+  PromptMaker maker;
+  maker.chat_ = chat;
+  // A letter before the word, so that no tokenizer adds or strips its space.
+  const auto encode = [&](const std::string& text) {
+    return TokenizeBy(base, DumpJson(Json{{"model", model},
+                                          {"prompt", text},
+                                          {"add_special_tokens", false}}));
+  };
+  SLUICE_ASSIGN_OR_RETURN(const auto stem, encode("a"));
+  for (const char* word : kWords) {
+    if (stem.empty()) break;
+    SLUICE_ASSIGN_OR_RETURN(const auto ids, encode(Cat("a", word)));
+    if (ids.size() != stem.size() + 1) continue;
+    maker.words_.emplace_back(word);
+    maker.ids_.push_back(ids.back());
+  }
+  maker.exact_ = maker.words_.size() >= 4;
+  if (!maker.exact_) {
+    maker.words_.assign(std::begin(kWords), std::end(kWords));
+    return maker;
+  }
+  if (!chat) return maker;
+  // What the template adds, and whether words add up within it.
+  SeededRandom random(0);
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto few,
+      TokenizeBy(base, DumpJson(ChatBody(model, maker.Text(4, random)))));
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto many,
+      TokenizeBy(base, DumpJson(ChatBody(model, maker.Text(200, random)))));
+  maker.exact_ = few.size() > 4 && many.size() == few.size() + 196;
+  if (maker.exact_) {
+    maker.template_tokens_ = static_cast<int64_t>(few.size()) - 4;
+  }
+  return maker;
+}
+
+std::vector<int64_t> PromptMaker::Ids(int64_t tokens,
+                                      SeededRandom& random) const {
+  std::vector<int64_t> ids(static_cast<size_t>(tokens));
+  for (int64_t& id : ids) id = ids_[random.Below(ids_.size())];
+  return ids;
+}
+
+std::string PromptMaker::Text(int64_t tokens, SeededRandom& random) const {
+  std::string text = "a";
+  const int64_t words = std::max<int64_t>(tokens - template_tokens_, 1);
+  for (int64_t i = 1; i < words; ++i)
+    text += words_[random.Below(words_.size())];
+  return text;
+}
+
+}  // namespace sluice::cli

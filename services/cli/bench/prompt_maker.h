@@ -1,0 +1,45 @@
+#ifndef SLUICE_SERVICES_CLI_BENCH_PROMPT_MAKER_H_
+#define SLUICE_SERVICES_CLI_BENCH_PROMPT_MAKER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "services/cli/bench/arrivals.h"
+#include "services/cli/http_client.h"
+
+namespace sluice::cli {
+
+// Makes prompts of a wanted number of tokens out of common words.
+class PromptMaker {
+ public:
+  // Learns from the server's /tokenize which words are one token each, and
+  // how many a chat template adds. A server without it: every word counts as
+  // one token, and exact() is false.
+  static StatusOr<PromptMaker> Learn(const BaseUrl& base,
+                                     const std::string& model, bool chat);
+
+  bool exact() const { return exact_; }
+  // Completions with exact(): token ids, else words.
+  bool makes_ids() const { return exact_ && !chat_; }
+
+  std::vector<int64_t> Ids(int64_t tokens, SeededRandom& random) const;
+  std::string Text(int64_t tokens, SeededRandom& random) const;
+
+ private:
+  std::vector<std::string> words_;  // with the space before them
+  std::vector<int64_t> ids_;        // of words_
+  int64_t template_tokens_ = 0;     // that a chat adds to its words
+  bool exact_ = false;
+  bool chat_ = false;
+};
+
+// The ids of a body for /tokenize ("prompt" or "messages"); empty where the
+// server has no such endpoint.
+StatusOr<std::vector<int64_t>> TokenizeBy(const BaseUrl& base,
+                                          const std::string& json);
+
+}  // namespace sluice::cli
+
+#endif  // SLUICE_SERVICES_CLI_BENCH_PROMPT_MAKER_H_

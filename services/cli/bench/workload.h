@@ -1,0 +1,64 @@
+#ifndef SLUICE_SERVICES_CLI_BENCH_WORKLOAD_H_
+#define SLUICE_SERVICES_CLI_BENCH_WORKLOAD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/status.h"
+#include "services/cli/bench/load_generator.h"
+#include "services/cli/http_client.h"
+
+namespace sluice::cli {
+
+// Numbers of tokens, evenly distributed from low to high.
+struct LengthRange {
+  int64_t low = 0, high = 0;
+  // "128", or "64:256". INVALID_ARGUMENT names `what`.
+  static StatusOr<LengthRange> Parse(std::string_view what,
+                                     std::string_view text);
+};
+
+struct WorkloadOptions {
+  bool chat = false;
+  std::string model;
+  LengthRange prompt_tokens{128, 128};
+  LengthRange output_tokens{128, 128};
+  std::string file;   // JSONL of prompts or lengths; empty: none
+  std::string extra;  // a JSON object: fields for every body
+  double temperature = 0;
+  // ignore_eos and return_token_ids, which not every server knows.
+  bool extensions = true;
+  uint64_t seed = 0;
+};
+
+// The requests of a run. The request of an index is a function of the options
+// and the index alone. Threadless.
+class Workload {
+ public:
+  // Reads the file and asks the server's /tokenize how to make prompts of
+  // exact lengths. Where it has none, a word is taken for a token, and
+  // lengths are what the server's usage tells.
+  static StatusOr<Workload> Prepare(const WorkloadOptions& options,
+                                    const BaseUrl& base);
+  Workload(Workload&&) noexcept;
+  Workload& operator=(Workload&&) noexcept;
+  ~Workload();
+
+  LoadRequest Request(int64_t index) const;
+
+  // How prompts are made, and whether their lengths are exact: for the report.
+  const std::string& prompt_kind() const;
+  bool exact() const;
+
+ private:
+  struct Parts;
+  explicit Workload(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace sluice::cli
+
+#endif  // SLUICE_SERVICES_CLI_BENCH_WORKLOAD_H_

@@ -1,0 +1,194 @@
+#include "services/cli/eval/api.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "common/base/json.h"
+
+namespace sluice::cli {
+namespace {
+
+const JsonLimits kLargeAnswers{size_t{1} << 30, 64};
+
+const Json* Find(const Json& json, const char* key) {
+  if (!json.is_object()) return nullptr;
+  const auto found = json.find(key);
+  return found == json.end() || found->is_null() ? nullptr : &*found;
+}
+
+// 5 of "token_id:5"; -1 for another text.
+int64_t TokenId(std::string_view text) {
+  constexpr std::string_view kPrefix = "token_id:";
+  int64_t id = -1;
+  if (text.substr(0, kPrefix.size()) != kPrefix) return id;
+  text.remove_prefix(kPrefix.size());
+  const auto [stop, error] =
+      std::from_chars(text.data(), text.data() + text.size(), id);
+  return error == std::errc() && stop == text.data() + text.size() ? id : -1;
+}
+
+StatusOr<Json> PostJson(const BaseUrl& base, const std::string& target,
+                        const Json& body) {
+  SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
+                          HttpPost(base, target, DumpJson(body)));
+  if (response.status == 404) {
+    return NotFound(ErrorText(response.status, response.body));
+  }
+  if (response.status != 200) {
+    return FailedPrecondition(target, ": ",
+                              ErrorText(response.status, response.body));
+  }
+  return ParseJson(response.body, kLargeAnswers);
+}
+
+Status Odd(const char* what) {
+  return FailedPrecondition("/v1/completions: the answer has ", what);
+}
+
+// The "logprobs" of a choice.
+Status ReadLogprobs(const Json& json, ProbeAnswer& out) {
+  const Json* tokens = Find(json, "tokens");
+  const Json* values = Find(json, "token_logprobs");
+  if (tokens == nullptr || !tokens->is_array() || values == nullptr ||
+      !values->is_array() || tokens->size() != values->size()) {
+    return Odd("no logprobs as asked for");
+  }
+  for (size_t i = 0; i < tokens->size(); ++i) {
+    const Json& token = (*tokens)[i];
+    const Json& value = (*values)[i];
+    const int64_t id =
+        token.is_string() ? TokenId(token.get_ref<const std::string&>()) : -1;
+    if (id < 0) return Odd("no token ids (return_tokens_as_token_ids)");
+    out.ids.push_back(id);
+    out.logprobs.push_back(value.is_number()
+                               ? value.get<double>()
+                               : std::numeric_limits<double>::quiet_NaN());
+  }
+  out.top.resize(out.ids.size());
+  const Json* top = Find(json, "top_logprobs");
+  if (top == nullptr || !top->is_array()) return OkStatus();
+  for (size_t i = 0; i < std::min(top->size(), out.top.size()); ++i) {
+    if (!(*top)[i].is_object()) continue;
+    for (const auto& [name, value] : (*top)[i].items()) {
+      const int64_t id = TokenId(name);
+      if (id >= 0 && value.is_number()) {
+        out.top[i].emplace_back(id, value.get<double>());
+      }
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::string PromptJson(const std::vector<int64_t>& ids) {
+  return DumpJson(Json(ids));
+}
+std::string PromptJson(const std::string& text) { return DumpJson(Json(text)); }
+
+StatusOr<ProbeAnswer> EvalApi::Ask(const Probe& probe, int top) const {
+  auto answer = AskOnce(probe, top);
+  if (answer.ok() || probe.max_tokens > 0 ||
+      answer.status().code() != StatusCode::kFailedPrecondition) {
+    return answer;
+  }
+  // Some servers generate at least one token.
+  Probe longer = probe;
+  longer.max_tokens = 1;
+  answer = AskOnce(longer, top);
+  if (!answer.ok()) return answer;
+  answer->ids.pop_back();
+  answer->logprobs.pop_back();
+  answer->top.pop_back();
+  return answer;
+}
+
+StatusOr<ProbeAnswer> EvalApi::AskOnce(const Probe& probe, int top) const {
+  SLUICE_ASSIGN_OR_RETURN(Json prompt,
+                          ParseJson(probe.prompt_json, kLargeAnswers));
+  Json body = {{"model", model_},
+               {"prompt", std::move(prompt)},
+               {"max_tokens", probe.max_tokens},
+               {"temperature", probe.temperature},
+               {"seed", probe.seed},
+               {"ignore_eos", true},
+               {"echo", true},
+               {"logprobs", top},
+               {"return_tokens_as_token_ids", true}};
+  auto answer = PostJson(base_, "/v1/completions", body);
+  if (!answer.ok()) return Annotate(answer.status(), probe.name);
+  const Json* choices = Find(*answer, "choices");
+  if (choices == nullptr || !choices->is_array() || choices->empty()) {
+    return Odd("no choices");
+  }
+  const Json* logprobs = Find((*choices)[0], "logprobs");
+  if (logprobs == nullptr) return Odd("no logprobs");
+  ProbeAnswer out;
+  SLUICE_RETURN_IF_ERROR(ReadLogprobs(*logprobs, out));
+  const auto generated = static_cast<size_t>(probe.max_tokens);
+  if (out.ids.size() <= generated) return Odd("too few tokens");
+  out.prompt_length = out.ids.size() - generated;
+  return out;
+}
+
+StatusOr<LogitRows> EvalApi::Logits(const std::vector<int64_t>& ids) const {
+  SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
+                          HttpPostForBytes(base_, "/debug/logits",
+                                           DumpJson(Json{{"prompt", ids}})));
+  if (response.status == 404) return NotFound("/debug/logits is not on");
+  if (response.status != 200) {
+    return FailedPrecondition(ErrorText(response.status, response.body));
+  }
+  const size_t row_bytes = response.body.size() / ids.size();
+  if (response.content_type != "application/octet-stream" || row_bytes == 0 ||
+      response.body.size() % (ids.size() * sizeof(float)) != 0) {
+    return FailedPrecondition(
+        "/debug/logits answered something else: ", response.body.size(),
+        " bytes of ", response.content_type);
+  }
+  LogitRows rows;
+  rows.columns = row_bytes / sizeof(float);
+  rows.values.resize(response.body.size() / sizeof(float));
+  std::memcpy(rows.values.data(), response.body.data(), response.body.size());
+  return rows;
+}
+
+StatusOr<std::vector<int64_t>> EvalApi::Tokenize(
+    const std::string& text) const {
+  SLUICE_ASSIGN_OR_RETURN(
+      const Json answer,
+      PostJson(base_, "/tokenize", {{"model", model_}, {"prompt", text}}));
+  const Json* tokens = Find(answer, "tokens");
+  std::vector<int64_t> ids;
+  if (tokens == nullptr || !tokens->is_array()) {
+    return FailedPrecondition("/tokenize gave no tokens");
+  }
+  for (const Json& id : *tokens) {
+    if (!id.is_number_integer()) {
+      return FailedPrecondition("/tokenize gave no ids");
+    }
+    ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
+StatusOr<int64_t> EvalApi::MaxContext() const {
+  SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
+                          HttpGet(base_, "/v1/models"));
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(response.body));
+  const Json* data = Find(json, "data");
+  if (data == nullptr || !data->is_array()) return int64_t{0};
+  for (const Json& entry : *data) {
+    const Json* length = Find(entry, "max_model_len");
+    if (length != nullptr && length->is_number_integer()) {
+      return length->get<int64_t>();
+    }
+  }
+  return int64_t{0};
+}
+
+}  // namespace sluice::cli

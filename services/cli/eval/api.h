@@ -1,0 +1,78 @@
+#ifndef SLUICE_SERVICES_CLI_EVAL_API_H_
+#define SLUICE_SERVICES_CLI_EVAL_API_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/json_fwd.h"
+#include "common/base/status.h"
+#include "services/cli/http_client.h"
+
+namespace sluice::cli {
+
+// One question to an endpoint: `prompt` is text or token ids. Ends of text
+// are ignored, so that every answer has max_tokens tokens.
+struct Probe {
+  std::string name;
+  std::string prompt_json;
+  int64_t max_tokens = 32;
+  double temperature = 0;
+  int64_t seed = 1;
+};
+
+// What came back: the ids of prompt and answer, the log probability of each
+// (NaN where the server gives none, as for the first), and the most likely
+// ids beside it.
+struct ProbeAnswer {
+  std::vector<int64_t> ids;
+  size_t prompt_length = 0;
+  std::vector<double> logprobs;  // as long as ids
+  std::vector<std::vector<std::pair<int64_t, double>>> top;
+};
+
+// The logits after each of some ids, [rows, columns].
+struct LogitRows {
+  size_t columns = 0;
+  std::vector<float> values;
+};
+
+// An OpenAI endpoint as the checks use it. Calls block, and may come from any
+// thread.
+class EvalApi {
+ public:
+  EvalApi(BaseUrl base, std::string model)
+      : base_(std::move(base)), model_(std::move(model)) {}
+
+  // /v1/completions with echo and logprobs; `top` beside each, at most 20.
+  // Needs a server that tells token ids (return_token_ids or
+  // return_tokens_as_token_ids). max_tokens 0 scores the prompt alone.
+  StatusOr<ProbeAnswer> Ask(const Probe& probe, int top = 0) const;
+
+  // /debug/logits; NOT_FOUND where it is not on.
+  StatusOr<LogitRows> Logits(const std::vector<int64_t>& ids) const;
+
+  // /tokenize, with the special tokens that a prompt gets.
+  StatusOr<std::vector<int64_t>> Tokenize(const std::string& text) const;
+
+  // max_model_len of /v1/models; 0 if it is not told.
+  StatusOr<int64_t> MaxContext() const;
+
+  const std::string& model() const { return model_; }
+  std::string url() const { return "http://" + base_.host + ":" + base_.port; }
+
+ private:
+  StatusOr<ProbeAnswer> AskOnce(const Probe& probe, int top) const;
+
+  const BaseUrl base_;
+  const std::string model_;
+};
+
+// The prompt_json of a Probe.
+std::string PromptJson(const std::vector<int64_t>& ids);
+std::string PromptJson(const std::string& text);
+
+}  // namespace sluice::cli
+
+#endif  // SLUICE_SERVICES_CLI_EVAL_API_H_

@@ -1,0 +1,63 @@
+#ifndef SLUICE_SERVICES_CLI_EVAL_CHECKS_H_
+#define SLUICE_SERVICES_CLI_EVAL_CHECKS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "services/cli/eval/api.h"
+#include "services/cli/eval/reference.h"
+#include "services/cli/eval/report.h"
+
+// The checks of `sluice eval`. Each asks an endpoint and tells what it found;
+// an error means that the check could not be made.
+namespace sluice::cli {
+
+struct ReferenceLimits {
+  double tolerance = 1e-3;  // of logits and log probabilities
+  // Where the reference's two best logits are closer than this, a greedy
+  // answer may part from it.
+  double gap = 0.01;
+};
+
+// Logits (/debug/logits where it is on, else echo and logprobs) and greedy
+// tokens against a reference.
+StatusOr<CheckResult> CheckReference(
+    const EvalApi& api, const std::vector<ReferencePrompt>& prompts,
+    const ReferenceLimits& limits);
+
+// The probes alone, then again all at once among `crowd` requests: the same
+// ids and the same bits of every log probability.
+StatusOr<CheckResult> CheckBatch(const EvalApi& api,
+                                 const std::vector<Probe>& probes, int crowd);
+
+// The probes at two endpoints: the same ids, and log probabilities that
+// differ by `tolerance` at most (0: the same bits).
+StatusOr<CheckResult> CheckCut(const EvalApi& api, const EvalApi& other,
+                               const std::vector<Probe>& probes,
+                               double tolerance);
+
+struct PerplexityOptions {
+  std::string text;
+  std::string name;                 // for the report
+  int64_t window = 0;               // tokens; 0: the context, at most 2048
+  int64_t stride = 0;               // tokens; 0: half the window
+  double max_token_perplexity = 0;  // above it the check fails; 0: no limit
+};
+StatusOr<CheckResult> CheckPerplexity(const EvalApi& api,
+                                      const PerplexityOptions& options);
+
+// One request of a windowed perplexity: ids [begin, end) are sent, and the
+// log probabilities of [score_begin, end) counted. Every token but the first
+// is counted once, with as much before it as the windows allow.
+struct PerplexityWindow {
+  size_t begin = 0, end = 0, score_begin = 0;
+  bool operator==(const PerplexityWindow&) const = default;
+};
+std::vector<PerplexityWindow> PerplexityWindows(size_t tokens, size_t window,
+                                                size_t stride);
+
+}  // namespace sluice::cli
+
+#endif  // SLUICE_SERVICES_CLI_EVAL_CHECKS_H_

@@ -1,0 +1,135 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "services/cli/eval/checks.h"
+#include "services/cli/eval/error_table.h"
+#include "services/cli/svg_chart.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr int64_t kLargestWindow = 2048;
+
+size_t CountWords(const std::string& text) {
+  size_t words = 0;
+  bool inside = false;
+  for (const char c : text) {
+    const bool space = c == ' ' || (c >= '\t' && c <= '\r');
+    if (!space && !inside) ++words;
+    inside = !space;
+  }
+  return words;
+}
+
+struct Windowing {
+  size_t window = 0, stride = 0;
+};
+
+StatusOr<Windowing> ChooseWindow(const EvalApi& api,
+                                 const PerplexityOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t context, api.MaxContext());
+  int64_t window = options.window;
+  if (window == 0) {
+    window = context > 0 ? std::min(context, kLargestWindow) : kLargestWindow;
+  }
+  const int64_t stride =
+      options.stride > 0 ? options.stride : std::max<int64_t>(window / 2, 1);
+  if (window < 2 || stride >= window) {
+    return InvalidArgument("--window ", window, " and --stride ", stride,
+                           ": a window of 2 tokens or more and a shorter "
+                           "stride are needed");
+  }
+  return Windowing{static_cast<size_t>(window), static_cast<size_t>(stride)};
+}
+
+Chart WindowChart(std::vector<std::pair<double, double>> points) {
+  Chart chart;
+  chart.title = "Perplexity of each window's counted tokens";
+  chart.x_label = "token";
+  chart.y_label = "token perplexity";
+  chart.series.push_back(
+      {"perplexity", std::move(points), ChartSeries::Shape::kLine});
+  return chart;
+}
+
+}  // namespace
+
+std::vector<PerplexityWindow> PerplexityWindows(size_t tokens, size_t window,
+                                                size_t stride) {
+  std::vector<PerplexityWindow> windows;
+  size_t scored = 1;  // the first token has nothing before it
+  for (size_t begin = 0; scored < tokens; begin += stride) {
+    const size_t end = std::min(begin + window, tokens);
+    windows.push_back({begin, end, scored});
+    scored = end;
+  }
+  return windows;
+}
+
+StatusOr<CheckResult> CheckPerplexity(const EvalApi& api,
+                                      const PerplexityOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const Windowing size, ChooseWindow(api, options));
+  SLUICE_ASSIGN_OR_RETURN(const auto ids, api.Tokenize(options.text));
+  if (ids.size() < 2) {
+    return InvalidArgument(options.name,
+                           ": a text of 2 tokens or more is "
+                           "needed, it has ",
+                           ids.size());
+  }
+  double loss = 0;
+  size_t counted = 0;
+  std::vector<std::pair<double, double>> points;
+  for (const auto& window :
+       PerplexityWindows(ids.size(), size.window, size.stride)) {
+    Probe probe;
+    probe.name = Cat("tokens ", window.begin, " to ", window.end);
+    probe.prompt_json = PromptJson(
+        std::vector<int64_t>(ids.begin() + std::ptrdiff_t(window.begin),
+                             ids.begin() + std::ptrdiff_t(window.end)));
+    probe.max_tokens = 0;
+    SLUICE_ASSIGN_OR_RETURN(const ProbeAnswer answer, api.Ask(probe));
+    if (answer.logprobs.size() != window.end - window.begin) {
+      return FailedPrecondition(probe.name, ": ", answer.logprobs.size(),
+                                " log probabilities");
+    }
+    double part = 0;
+    for (size_t i = window.score_begin; i < window.end; ++i) {
+      part -= answer.logprobs[i - window.begin];
+    }
+    const size_t tokens = window.end - window.score_begin;
+    points.emplace_back(static_cast<double>(window.end),
+                        std::exp(part / static_cast<double>(tokens)));
+    loss += part;
+    counted += tokens;
+  }
+  const double token = std::exp(loss / static_cast<double>(counted));
+  const auto bytes = static_cast<double>(options.text.size());
+  const size_t words = CountWords(options.text);
+  CheckResult result;
+  result.title = "Perplexity";
+  result.passed =
+      std::isfinite(token) && !(options.max_token_perplexity > 0 &&
+                                token > options.max_token_perplexity);
+  result.summary =
+      Cat("token perplexity ", Fixed(token, 4), " over ", counted, " tokens");
+  result.body = Cat(
+      options.name, ": ", options.text.size(), " bytes, ", words, " words, ",
+      ids.size(), " tokens; windows of ", size.window, " tokens, stride ",
+      size.stride, ". Every token but the first is counted once.\n\n",
+      MarkdownTable(
+          {{"figure", "value"},
+           {"negative log likelihood", Fixed(loss, 4)},
+           {"token perplexity", Fixed(token, 5)},
+           {"word perplexity",
+            words == 0 ? "-" : Fixed(std::exp(loss / double(words)), 3)},
+           {"byte perplexity", Fixed(std::exp(loss / bytes), 5)},
+           {"bits per byte", Fixed(loss / bytes / std::log(2.0), 5)}}));
+  result.svg_name = "perplexity";
+  result.svg =
+      DrawCharts(Cat("Perplexity of ", api.model(), ", ", options.name),
+                 {WindowChart(std::move(points))}, 1);
+  return result;
+}
+
+}  // namespace sluice::cli

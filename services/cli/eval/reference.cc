@@ -1,0 +1,183 @@
+#include "services/cli/eval/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <type_traits>
+#include <utility>
+
+#include "common/base/json.h"
+#include "services/cli/eval/tensors.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Lengths that must agree.
+Status Check(const ReferencePrompt& prompt) {
+  const auto differs = [](size_t got, size_t want) {
+    return got != 0 && got != want;
+  };
+  const size_t tokens = prompt.ids.size(), greedy = prompt.greedy_ids.size();
+  if (tokens == 0) return InvalidArgument("no ids");
+  if (differs(prompt.prompt_logprobs.size(), tokens)) {
+    return InvalidArgument(prompt.prompt_logprobs.size(),
+                           " prompt_logprobs for ", tokens, " ids");
+  }
+  if (differs(prompt.logits.size(), tokens * prompt.vocab_size)) {
+    return InvalidArgument(prompt.logits.size(), " logits for ", tokens,
+                           " ids of ", prompt.vocab_size);
+  }
+  if (differs(prompt.greedy_logprobs.size(), greedy) ||
+      differs(prompt.gaps.size(), greedy)) {
+    return InvalidArgument(prompt.greedy_logprobs.size(),
+                           " greedy_logprobs and ", prompt.gaps.size(),
+                           " gaps for ", greedy, " greedy_ids");
+  }
+  return OkStatus();
+}
+
+StatusOr<std::vector<ReferencePrompt>> FromTensors(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(auto tensors, ReadTensors(path));
+  std::vector<ReferencePrompt> prompts;
+  for (size_t i = 0;; ++i) {
+    const std::string name = Cat("prompt_", i);
+    const auto ids = tensors.find(name + ".ids");
+    if (ids == tensors.end()) break;
+    ReferencePrompt prompt;
+    prompt.name = name;
+    prompt.ids = ids->second.ints;
+    prompt.greedy_ids = tensors[name + ".greedy_ids"].ints;
+    ReferenceTensor& logits = tensors[name + ".logits"];
+    if (logits.shape.size() == 2) {
+      prompt.vocab_size = static_cast<size_t>(logits.shape[1]);
+    }
+    prompt.logits = std::move(logits.floats);
+    const Status checked = Check(prompt);
+    if (!checked.ok()) return Annotate(checked, path, ": ", name);
+    prompts.push_back(std::move(prompt));
+  }
+  if (prompts.empty()) return InvalidArgument(path, " has no prompt_0.ids");
+  return prompts;
+}
+
+// The list under the first of `keys` that is there, appended to `out`.
+template <typename T>
+Status ReadList(const Json& json, std::initializer_list<const char*> keys,
+                std::vector<T>& out) {
+  for (const char* key : keys) {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null()) continue;
+    if (!found->is_array()) return InvalidArgument(key, " is no list");
+    for (const Json& value : *found) {
+      if constexpr (std::is_integral_v<T>) {
+        if (!value.is_number_integer()) {
+          return InvalidArgument(key, " has something else than ids");
+        }
+        out.push_back(value.get<T>());
+      } else {
+        if (!value.is_number() && !value.is_null()) {
+          return InvalidArgument(key, " has something else than numbers");
+        }
+        out.push_back(value.is_null() ? T(kNan) : value.get<T>());
+      }
+    }
+    return OkStatus();
+  }
+  return OkStatus();
+}
+
+StatusOr<ReferencePrompt> FromJson(const Json& json) {
+  ReferencePrompt prompt;
+  if (!json.is_object()) return InvalidArgument("not an object");
+  SLUICE_RETURN_IF_ERROR(ReadList(json, {"ids", "prompt_ids"}, prompt.ids));
+  SLUICE_RETURN_IF_ERROR(
+      ReadList(json, {"prompt_logprobs"}, prompt.prompt_logprobs));
+  SLUICE_RETURN_IF_ERROR(ReadList(json, {"greedy_ids"}, prompt.greedy_ids));
+  SLUICE_RETURN_IF_ERROR(
+      ReadList(json, {"greedy_logprobs", "logprobs"}, prompt.greedy_logprobs));
+  SLUICE_RETURN_IF_ERROR(ReadList(json, {"gaps"}, prompt.gaps));
+  const auto rows = json.find("logits");
+  if (rows != json.end() && rows->is_array()) {
+    for (const Json& row : *rows) {
+      const size_t before = prompt.logits.size();
+      if (!row.is_array()) return InvalidArgument("logits has no rows");
+      Json one = Json::object();
+      one["logits"] = row;
+      SLUICE_RETURN_IF_ERROR(ReadList(one, {"logits"}, prompt.logits));
+      prompt.vocab_size = prompt.logits.size() - before;
+    }
+  }
+  SLUICE_RETURN_IF_ERROR(Check(prompt));
+  return prompt;
+}
+
+Json Numbers(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) {
+    list.push_back(std::isfinite(value) ? Json(value) : Json(nullptr));
+  }
+  return list;
+}
+
+}  // namespace
+
+StatusOr<std::vector<ReferencePrompt>> ReadReference(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return FromTensors(path + "/expected.safetensors");
+  }
+  if (path.size() > 12 && path.substr(path.size() - 12) == ".safetensors") {
+    return FromTensors(path);
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return NotFound("cannot read ", path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  const StatusOr<Json> json = ParseJson(text.str(), {size_t{1} << 30, 64});
+  if (!json.ok()) return Annotate(json.status(), path);
+  if (!json->is_object() || !json->contains("prompts") ||
+      !(*json)["prompts"].is_array() || (*json)["prompts"].empty()) {
+    return InvalidArgument(path, ": no \"prompts\"");
+  }
+  std::vector<ReferencePrompt> prompts;
+  for (const Json& entry : (*json)["prompts"]) {
+    const std::string name = Cat("prompt_", prompts.size());
+    auto prompt = FromJson(entry);
+    if (!prompt.ok()) return Annotate(prompt.status(), path, ": ", name);
+    prompt->name = name;
+    prompts.push_back(*std::move(prompt));
+  }
+  return prompts;
+}
+
+std::string ReferenceJson(const std::string& made_by,
+                          const std::vector<ReferencePrompt>& prompts) {
+  Json list = Json::array();
+  for (const ReferencePrompt& prompt : prompts) {
+    Json entry = {{"ids", prompt.ids}, {"greedy_ids", prompt.greedy_ids}};
+    entry["prompt_logprobs"] = Numbers(prompt.prompt_logprobs);
+    entry["greedy_logprobs"] = Numbers(prompt.greedy_logprobs);
+    if (!prompt.gaps.empty()) entry["gaps"] = Numbers(prompt.gaps);
+    list.push_back(std::move(entry));
+  }
+  Json all = {{"made_by", made_by}};
+  all["prompts"] = std::move(list);
+  return DumpJson(all) + "\n";
+}
+
+std::vector<double> LogSoftmax(const float* row, size_t size) {
+  std::vector<double> out(row, row + size);
+  const double top = *std::max_element(out.begin(), out.end());
+  double sum = 0;
+  for (const double value : out) sum += std::exp(value - top);
+  const double norm = top + std::log(sum);
+  for (double& value : out) value -= norm;
+  return out;
+}
+
+}  // namespace sluice::cli

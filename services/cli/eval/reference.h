@@ -1,0 +1,44 @@
+#ifndef SLUICE_SERVICES_CLI_EVAL_REFERENCE_H_
+#define SLUICE_SERVICES_CLI_EVAL_REFERENCE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace sluice::cli {
+
+// What a trusted implementation answers to one prompt. Any of the fields
+// after `ids` may be empty: what is there is compared.
+struct ReferencePrompt {
+  std::string name;
+  std::vector<int64_t> ids;             // [T]
+  std::vector<double> prompt_logprobs;  // [T], of each id; first NaN
+  std::vector<float> logits;            // [T, V], after each id
+  size_t vocab_size = 0;                // V
+  std::vector<int64_t> greedy_ids;      // [G]
+  std::vector<double> greedy_logprobs;  // [G]
+  std::vector<double> gaps;             // [G], between the two best logits
+};
+
+// Reads a reference:
+//   a folder, or its expected.safetensors: prompt_N.ids (I64), and if there
+//     are any prompt_N.logits (F32 [T, V]) and prompt_N.greedy_ids (I64);
+//   a JSON file: {"prompts": [{"ids": [..], "prompt_logprobs": [null, ..],
+//     "logits": [[..], ..], "greedy_ids": [..], "greedy_logprobs": [..],
+//     "gaps": [..]}, ..]}; "prompt_ids" and "logprobs" may stand for "ids"
+//     and "greedy_logprobs".
+// INVALID_ARGUMENT names the prompt and the field that is wrong.
+StatusOr<std::vector<ReferencePrompt>> ReadReference(const std::string& path);
+
+// The JSON form of `prompts`, without logits.
+std::string ReferenceJson(const std::string& made_by,
+                          const std::vector<ReferencePrompt>& prompts);
+
+// log softmax of `row`, in double precision.
+std::vector<double> LogSoftmax(const float* row, size_t size);
+
+}  // namespace sluice::cli
+
+#endif  // SLUICE_SERVICES_CLI_EVAL_REFERENCE_H_

@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "services/cli/eval/checks.h"
+#include "services/cli/eval/error_table.h"
+
+namespace sluice::cli {
+namespace {
+
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+ProbeAnswer Answer(std::vector<int64_t> ids, std::vector<double> logprobs) {
+  ProbeAnswer answer;
+  answer.ids = std::move(ids);
+  answer.logprobs = std::move(logprobs);
+  return answer;
+}
+
+TEST(CompareTest, EqualAnswersAreTheSameAlsoWithoutAFirstLogprob) {
+  const ProbeAnswer a = Answer({1, 2, 3}, {kNan, -0.5, -1});
+  EXPECT_TRUE(Compare(a, a).Same());
+}
+
+TEST(CompareTest, OneBitOfALogprobIsADifference) {
+  const ProbeAnswer a = Answer({1, 2}, {kNan, -0.5});
+  const ProbeAnswer b = Answer({1, 2}, {kNan, std::nextafter(-0.5, 0)});
+  const AnswerDifference found = Compare(a, b);
+  EXPECT_TRUE(found.same_ids);
+  EXPECT_EQ(found.different_logprobs, 1u);
+  EXPECT_FALSE(found.Same());
+}
+
+TEST(CompareTest, WhatFollowsTheFirstDifferentIdIsNotCompared) {
+  const AnswerDifference found =
+      Compare(Answer({1, 2, 3, 4}, {-1, -1, -9, -1}),
+              Answer({1, 2, 5, 4}, {-1, -1, -2, -3}));
+  EXPECT_FALSE(found.same_ids);
+  EXPECT_EQ(found.first_different, 2u);
+  EXPECT_EQ(found.logprobs.count, 2u);
+  EXPECT_EQ(found.logprobs.max, 0);
+  const AnswerDifference shorter =
+      Compare(Answer({1, 2}, {-1, -1}), Answer({1}, {-1}));
+  EXPECT_FALSE(shorter.Same());
+  EXPECT_EQ(shorter.first_different, 1u);
+}
+
+TEST(ErrorStatsTest, NotANumberIsNeverClose) {
+  ErrorStats stats;
+  stats.Add(-0.5);
+  EXPECT_EQ(stats.max, 0.5);
+  stats.Add(kNan);
+  EXPECT_TRUE(std::isinf(stats.max));
+  const ProbeAnswer a = Answer({1, 2}, {kNan, kNan});
+  EXPECT_FALSE(Compare(a, Answer({1, 2}, {kNan, -1})).Same());
+}
+
+TEST(PerplexityTest, EveryTokenButTheFirstIsCountedOnce) {
+  EXPECT_EQ(PerplexityWindows(5, 10, 5),
+            (std::vector<PerplexityWindow>{{0, 5, 1}}));
+  EXPECT_EQ(PerplexityWindows(10, 4, 2),
+            (std::vector<PerplexityWindow>{
+                {0, 4, 1}, {2, 6, 4}, {4, 8, 6}, {6, 10, 8}}));
+  for (const size_t tokens : {2, 3, 17, 100}) {
+    for (const size_t window : {2, 3, 16, 200}) {
+      for (size_t stride = 1; stride < window; stride += 3) {
+        size_t next = 1;
+        for (const auto& w : PerplexityWindows(tokens, window, stride)) {
+          EXPECT_EQ(w.score_begin, next);
+          EXPECT_GT(w.score_begin, w.begin);  // has something before it
+          EXPECT_LE(w.end - w.begin, window);
+          next = w.end;
+        }
+        EXPECT_EQ(next, tokens);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cli
