@@ -18,7 +18,9 @@ namespace sluice::gateway {
 struct Delta {
   std::string text;
   std::vector<TokenId> token_ids;
-  std::vector<TokenResult> logprobs;  // if asked for, prompt's before
+  std::vector<TokenResult> logprobs;  // if asked for, echo's before
+  // If asked for: entry i tells of prompt token i + 1.
+  std::vector<TokenResult> prompt_logprobs;
   std::optional<FinishReason> finish;
 
   void Append(Delta other);
@@ -26,10 +28,15 @@ struct Delta {
 
 struct ChoiceTextOptions {
   std::vector<std::string> stop;
-  int64_t min_tokens = 0;  // no stop string is looked for in the first ones
+  int64_t min_tokens = 0;     // no stop string is looked for in the first ones
+  bool include_stop = false;  // what ended the text is shown
+  bool skip_special = true;   // special tokens are not shown
   bool logprobs = false;
-  bool echo = false;
-  std::string echo_text;  // the prompt as text, if echo
+  bool echo = false;  // the prompt's logprobs come before the completion's
+  // Tops of echo's logprobs: the prompt may have been asked for more.
+  int num_echo_tops = 0;
+  bool prompt_logprobs = false;
+  std::string echo_text;  // comes before the first token's text
 };
 
 // Tokens of one choice to deltas: detokenizes, finds stop strings, keeps
@@ -51,6 +58,7 @@ class ChoiceText {
 
  private:
   Delta Begin();
+  void TakePrompt(const TokenEvent& event, Delta& delta) const;
 
   ChoiceTextOptions options_;
   std::unique_ptr<TextDecoder> decoder_;

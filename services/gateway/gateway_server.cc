@@ -135,6 +135,7 @@ class GatewayServer::Impl {
     AddCompletionsHandler(router_, context);
     AddTokenizeHandlers(router_, context);
     AddModelHandlers(router_, context);
+    AddUnbuiltHandlers(router_);
     AddHealthHandlers(router_, context);
     AddPageHandlers(router_);
     AddClusterHandler(router_, model_, [this] {

@@ -1,6 +1,7 @@
 #ifndef SLUICE_SERVICES_GATEWAY_MODEL_TEXT_H_
 #define SLUICE_SERVICES_GATEWAY_MODEL_TEXT_H_
 
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,27 @@ class TextDecoder {
   virtual std::string Finish() = 0;
 };
 
+// How a chat becomes a prompt.
+struct ChatTextOptions {
+  bool add_generation_prompt = true;
+  // The prompt ends within the last message, so that it is continued.
+  bool continue_final_message = false;
+  bool add_special_tokens = false;  // on top of what the template writes
+  const Json* arguments = nullptr;  // variables of the template; null: none
+  // OUT_OF_RANGE for a prompt of more bytes, before it is tokenized.
+  size_t max_bytes = std::numeric_limits<size_t>::max();
+};
+
+// What /tokenizer_info tells. Spellings; empty if the model has none.
+struct TokenizerInfo {
+  std::string bos_token;
+  std::string eos_token;
+  std::string pad_token;
+  std::string unk_token;
+  std::string chat_template;
+  bool adds_bos = false;  // to a text with special tokens asked for
+};
+
 // The served model's text side: what the gateway asks of common/text, which
 // tests replace by a vocabulary of bytes. Immutable; any thread. Encoding is
 // work: long texts are kept off the event loops.
@@ -33,20 +55,27 @@ class ModelText {
   // the model wants it.
   virtual StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                                 bool special) const = 0;
-  // Renders the template with the assistant's turn opened. Message text can
-  // never become a special token. INVALID_ARGUMENT with the template's own
-  // complaint; FAILED_PRECONDITION if the model has no template.
+  // Renders the template. Message text can never become a special token.
+  // INVALID_ARGUMENT with the template's own complaint, or if the model has
+  // no template.
   virtual StatusOr<std::vector<TokenId>> EncodeChat(
-      const Json& messages, bool add_generation_prompt) const = 0;
+      const Json& messages, const ChatTextOptions& options) const = 0;
   // INVALID_ARGUMENT for an id out of range.
   virtual StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                        bool skip_special) const = 0;
   virtual std::unique_ptr<TextDecoder> NewDecoder(
-      std::span<const TokenId> prompt) const = 0;
+      std::span<const TokenId> prompt, bool skip_special) const = 0;
 
   // One token for people, and as bytes.
   virtual std::string TokenText(TokenId token) const = 0;
   virtual std::string TokenBytes(TokenId token) const = 0;
+
+  // Bytes of text that one token stands for at most: a text of more than n
+  // times as many has more than n tokens. 0: no such bound is known.
+  virtual size_t max_bytes_per_token() const = 0;
+  // Small texts take so little time that an event loop can encode them.
+  virtual bool is_quick() const = 0;
+  virtual TokenizerInfo info() const = 0;
 };
 
 }  // namespace sluice::gateway

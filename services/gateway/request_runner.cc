@@ -41,9 +41,13 @@ RequestRunner::RequestRunner(const Services& services, RunPlan plan,
       arrival_(exchange_->request().arrival) {
   for (RunPlan::Choice& choice : plan_.choices) {
     const auto& prompt = choice.generate.prompt_tokens;
-    usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
+    if (choice.prompt == cached_.size()) {  // choices share their prompt
+      usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
+      cached_.emplace_back();
+    }
     choices_.push_back(
         {ChoiceText(services_.text, std::move(choice.text), prompt),
+         choice.prompt,
          {},
          std::nullopt,
          choice.generate.max_tokens,
@@ -125,7 +129,7 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
 void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
                           TimePoint when) {
   choice.ended = true;
-  usage_.cached_tokens += event.stats.cached_tokens;
+  CountCached(choice.prompt, event.stats.cached_tokens);
   Observe(choice, event, when);
   if (done_) return;
   if (choice.answered) {
@@ -145,6 +149,15 @@ void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
   usage_.completion_tokens += choice.text.completion_tokens() - before;
   Emit(choice, index, std::move(delta));
   FinishIfAnswered();
+}
+
+void RequestRunner::CountCached(size_t prompt, int64_t cached_tokens) {
+  // A choice that waited for another found its prompt computed: what the
+  // cache gave the request is the least of them.
+  std::optional<int64_t>& least = cached_.at(prompt);
+  if (least && *least <= cached_tokens) return;
+  usage_.cached_tokens += cached_tokens - least.value_or(0);
+  least = cached_tokens;
 }
 
 void RequestRunner::Emit(Choice& choice, size_t index, Delta delta) {

@@ -22,8 +22,9 @@ struct RunPlan {
   struct Choice {
     GenerateRequest generate;
     ChoiceTextOptions text;
+    size_t prompt = 0;  // index of its prompt among the request's
   };
-  std::vector<Choice> choices;  // at least one
+  std::vector<Choice> choices;  // at least one; prompts rise by at most one
   std::unique_ptr<AnswerFormat> format;
   bool stream = false;
   bool include_usage = false;
@@ -58,7 +59,8 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   };
   struct Choice {
     ChoiceText text;
-    Delta whole;  // without streaming: all so far
+    size_t prompt = 0;  // index of its prompt
+    Delta whole;        // without streaming: all so far
     std::optional<SequenceId> sequence;
     int max_tokens = 0;
     std::optional<TimePoint> last_token;
@@ -73,6 +75,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
                 TimePoint when);
   void OnEnd(Choice& choice, size_t index, const FinalEvent& event,
              TimePoint when);
+  void CountCached(size_t prompt, int64_t cached_tokens);
   void Emit(Choice& choice, size_t index, Delta delta);
   void SendEvent(std::string_view json);
   void FinishIfAnswered();
@@ -87,6 +90,8 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   const TimePoint arrival_;
   std::vector<Choice> choices_;
   Usage usage_;
+  // By prompt: the least of its choices' that have ended.
+  std::vector<std::optional<int64_t>> cached_;
   bool streaming_ = false;  // the stream's head is out
   bool done_ = false;       // the answer is complete, or nobody wants it
 

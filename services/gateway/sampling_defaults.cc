@@ -1,4 +1,5 @@
 #include "common/base/json.h"
+#include "common/core/sampling_params.h"
 #include "services/gateway/openai/fields.h"
 #include "services/gateway/served_model.h"
 
@@ -22,6 +23,10 @@ StatusOr<SamplingDefaults> ParseSamplingDefaults(
   }
   if (const auto value = in.Number("min_p", 0, 1)) {
     out.min_p = static_cast<float>(*value);
+  }
+  if (const auto value = in.Number("repetition_penalty", kMinRepetitionPenalty,
+                                   kMaxRepetitionPenalty)) {
+    out.repetition_penalty = static_cast<float>(*value);
   }
   SLUICE_RETURN_IF_ERROR(in.status());
   return out;

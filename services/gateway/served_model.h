@@ -20,6 +20,7 @@ struct SamplingDefaults {
   float top_p = 1.0f;
   int32_t top_k = 0;
   float min_p = 0.0f;
+  float repetition_penalty = 1.0f;
 };
 
 // INVALID_ARGUMENT for values of wrong types or out of range.

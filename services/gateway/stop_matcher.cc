@@ -21,7 +21,7 @@ std::string StopMatcher::Push(std::string_view text) {
   }
   if (end != std::string::npos) {
     matched_ = true;
-    held_.resize(begin);
+    held_.resize(include_ ? end : begin);
     return std::exchange(held_, "");
   }
   const size_t shown = held_.size() - PartialMatch();

@@ -8,14 +8,15 @@
 namespace sluice::gateway {
 
 // Looks for stop strings in a text that comes in pieces. What may still turn
-// out to begin one is held back, so nothing of a stop string is ever shown.
+// out to begin one is held back, so nothing of a stop string is ever shown,
+// or, where it is to be shown, nothing behind it.
 // The outcome does not depend on how the text is cut: the stop string that
 // ends first wins, of those the one that begins first.
 class StopMatcher {
  public:
-  // `stops`: none empty.
-  explicit StopMatcher(std::vector<std::string> stops)
-      : stops_(std::move(stops)) {}
+  // `stops`: none empty. `include`: the one that ends the text is shown.
+  explicit StopMatcher(std::vector<std::string> stops, bool include = false)
+      : stops_(std::move(stops)), include_(include) {}
 
   // The text that may be shown now. After a match nothing more comes.
   std::string Push(std::string_view text);
@@ -28,6 +29,7 @@ class StopMatcher {
   size_t PartialMatch() const;
 
   std::vector<std::string> stops_;
+  const bool include_;
   std::string held_;
   bool matched_ = false;
 };

@@ -98,8 +98,9 @@ class BadInputTest(unittest.TestCase):
         self.refused({"max_tokens": 1}, param="prompt")
 
     def test_fields_that_are_not_built_are_refused_unless_neutral(self):
-        for param, value in (("n", 2), ("presence_penalty", 0.5),
-                             ("best_of", 3), ("suffix", "x")):
+        for param, value in (("best_of", 3), ("suffix", "x"), ("n", 129),
+                             ("presence_penalty", 2.5), ("priority", 1),
+                             ("logit_bias", {"512": 1})):
             with self.subTest(param=param):
                 self.refused({"prompt": "a", param: value}, param=param)
         api.completion(self.url, "a", max_tokens=1, n=1, presence_penalty=0,

@@ -90,7 +90,8 @@ def pairwise_rows(axes):
 
 def make_requests(vocabulary, long_prompt, long_answer):
     """32 requests: greedy and sampled, short and long, some with a common
-    beginning, one with its prompt's logprobs."""
+    beginning, penalties, biases or two choices, one with its prompt's
+    logprobs."""
     chance = random.Random(11)
 
     def ids(count):
@@ -116,6 +117,9 @@ def make_requests(vocabulary, long_prompt, long_answer):
             body.update(max_tokens=long_answer, ignore_eos=True)
         if i == 7:
             body.update(echo=True, logprobs=2)
+        body.update([("frequency_penalty", 0.6), ("presence_penalty", -0.7),
+                     ("repetition_penalty", 1.3), ("n", 2),
+                     ("logit_bias", {"7": 3, str(40 + i): -100})][i % 6:][:1])
         requests.append(body)
     return requests
 
@@ -123,10 +127,11 @@ def make_requests(vocabulary, long_prompt, long_answer):
 def run_requests(url, requests, concurrency):
     """The bytes that must be the same: ids and logprobs as they were sent."""
     def one(body):
-        choice = api.choice_of(api.completion(url, body["prompt"], **{
-            k: v for k, v in body.items() if k != "prompt"}, timeout=1200))
-        return json.dumps([choice["token_ids"], choice["logprobs"],
-                           choice["finish_reason"]], sort_keys=True)
+        answer = api.completion(url, body["prompt"], **{
+            k: v for k, v in body.items() if k != "prompt"}, timeout=1200)
+        return json.dumps([[choice["token_ids"], choice["logprobs"],
+                            choice["finish_reason"]]
+                           for choice in answer["choices"]], sort_keys=True)
     with concurrent.futures.ThreadPoolExecutor(concurrency) as pool:
         return "\n".join(pool.map(one, requests)).encode()
 

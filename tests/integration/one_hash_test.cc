@@ -77,8 +77,9 @@ class RecordingSink : public TokenSink {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Greedy and sampled, short and long, with and without logprobs; every
-// fourth shares its first 48 tokens with others.
+// Greedy and sampled, short and long, with and without logprobs, penalties
+// and biases; every fourth shares its first 48 tokens with others, and every
+// eighth is another choice of the request before it.
 std::vector<GenerateRequest> MixedRequests() {
   std::mt19937 random(7);
   const auto draw = [&](int low, int high) {
@@ -98,6 +99,11 @@ std::vector<GenerateRequest> MixedRequests() {
     for (int k = 0; k < length; ++k) {
       request.prompt_tokens.push_back(draw(3, kVocab - 1));
     }
+    if (i % 8 == 5) {
+      requests.back().num_choices = request.num_choices = 2;
+      request.request_id = requests.back().request_id;
+      request.prompt_tokens = requests.back().prompt_tokens;
+    }
     request.max_tokens = grows ? draw(48, 64) : draw(3, 10);
     SamplingParams& sampling = request.sampling;
     sampling.seed = 1000u + static_cast<uint64_t>(i);
@@ -106,6 +112,10 @@ std::vector<GenerateRequest> MixedRequests() {
     if (i % 5 == 1) sampling.top_p = 0.9f;
     if (i % 5 == 3) sampling.top_k = 20;
     if (i % 7 == 5) sampling.min_p = 0.05f;
+    if (i % 6 == 1) sampling.frequency_penalty = 0.6f;
+    if (i % 6 == 2) sampling.presence_penalty = -0.7f;
+    if (i % 6 >= 4) sampling.repetition_penalty = 1.3f;
+    if (i % 5 == 2) sampling.logit_bias = {{7, 3.0f}, {40 + i, -100.0f}};
     sampling.logprobs = i % 4 - 1 + (i % 3 == 0 ? 1 : 0);
     if (i % 8 == 6) sampling.prompt_logprobs = 2;
     request.eos_token_ids = {2};

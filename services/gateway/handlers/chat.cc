@@ -10,36 +10,64 @@
 namespace sluice::gateway {
 namespace {
 
+StatusOr<std::vector<TokenId>> EncodeMessages(const HandlerContext& context,
+                                              const ChatRequest& request) {
+  const TemplateFields& fields = request.chat_template;
+  ChatTextOptions options;
+  options.add_generation_prompt = fields.add_generation_prompt;
+  options.continue_final_message = fields.continue_final_message;
+  options.add_special_tokens = fields.add_special_tokens;
+  options.arguments = &fields.arguments;
+  options.max_bytes = MaxTextBytes(context, request.fields);
+  auto encoded = context.model.text->EncodeChat(request.messages, options);
+  switch (encoded.status().code()) {
+    case StatusCode::kOk:
+      return TruncatePrompt(context, request.fields, *std::move(encoded));
+    case StatusCode::kOutOfRange:
+      return WithCode(FieldError("messages", "the context is limited to ",
+                                 MaxContext(context),
+                                 " tokens: ", Message(encoded.status())),
+                      "context_length_exceeded");
+    case StatusCode::kInvalidArgument:
+      return WithParam(encoded.status(), "messages");
+    default:
+      return encoded.status();
+  }
+}
+
 StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
-                              std::string_view body) {
+                              const HttpRequest& http) {
   const ServedModel& model = context.model;
-  SLUICE_ASSIGN_OR_RETURN(const ChatRequest request,
-                          ParseChatRequest(body, model.vocab_size));
+  SLUICE_ASSIGN_OR_RETURN(
+      const ChatRequest request,
+      ParseChatRequest(http.body, model.vocab_size, context.strict_fields));
   const GenerationFields& fields = request.fields;
   SLUICE_RETURN_IF_ERROR(CheckModel(model, fields.model));
-  auto encoded =
-      model.text->EncodeChat(request.messages, request.add_generation_prompt);
-  if (!encoded.ok()) {
-    return encoded.status().code() == StatusCode::kInvalidArgument
-               ? WithParam(encoded.status(), "messages")
-               : encoded.status();
-  }
+  SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
+  SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
+                          EncodeMessages(context, request));
+  RunPlan::Choice choice;
   SLUICE_ASSIGN_OR_RETURN(
-      GenerateRequest generate,
-      MakeGenerateRequest(context, fields, *std::move(encoded),
+      choice.generate,
+      MakeGenerateRequest(context, fields, std::move(prompt),
                           {"messages", std::numeric_limits<int32_t>::max()}));
-  AnswerInfo info = MakeAnswerInfo(model, fields, "chatcmpl-");
-  generate.request_id = info.id;
-  if (info.return_token_ids) info.prompts = {generate.prompt_tokens};
+  choice.text = MakeTextOptions(fields);
+  const Json& last = request.messages.back();
+  if (request.echo && last["role"] == "assistant") {
+    choice.text.echo_text = last["content"].get<std::string>();
+  }
+  AnswerInfo info = MakeAnswerInfo(model, fields, http, "chatcmpl-");
+  info.num_choices = static_cast<size_t>(fields.n);
+  if (info.return_token_ids) info.prompts = {choice.generate.prompt_tokens};
   RunPlan plan;
   plan.stream = fields.stream;
   plan.include_usage = fields.include_usage;
   plan.format = MakeChatFormat(*model.text, std::move(info));
-  ChoiceTextOptions text;
-  text.stop = fields.stop;
-  text.min_tokens = fields.min_tokens;
-  text.logprobs = fields.logprobs.has_value();
-  plan.choices.push_back({std::move(generate), std::move(text)});
+  AddChoices(plan, std::move(choice), fields.n, terms);
+  // The answer tells of the prompt once.
+  for (size_t i = 1; i < plan.choices.size(); ++i) {
+    plan.choices[i].generate.sampling.prompt_logprobs = -1;
+  }
   return plan;
 }
 
@@ -50,8 +78,8 @@ void AddChatHandler(Router& router, const HandlerContext& context) {
              [context](std::shared_ptr<Exchange> exchange) {
                PrepareAndRun(
                    context,
-                   [context](std::string_view body) {
-                     return PrepareChat(context, body);
+                   [context](const HttpRequest& request) {
+                     return PrepareChat(context, request);
                    },
                    std::move(exchange));
              });

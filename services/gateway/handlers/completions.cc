@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "services/gateway/handlers/handlers.h"
@@ -11,60 +12,74 @@ namespace {
 
 constexpr int64_t kDefaultMaxTokens = 16;
 
+StatusOr<std::vector<TokenId>> EncodePrompt(const HandlerContext& context,
+                                            const CompletionRequest& request,
+                                            const Prompt& prompt) {
+  const auto* words = std::get_if<std::string>(&prompt);
+  if (words == nullptr) return std::get<std::vector<TokenId>>(prompt);
+  if (words->size() > MaxTextBytes(context, request.fields)) {
+    return TextTooLong(context, "prompt", words->size());
+  }
+  auto encoded = context.model.text->Encode(*words, request.add_special_tokens);
+  if (!encoded.ok()) return WithParam(encoded.status(), "prompt");
+  return encoded;
+}
+
 StatusOr<RunPlan::Choice> PrepareChoice(const HandlerContext& context,
                                         const CompletionRequest& request,
                                         const Prompt& prompt) {
-  const ModelText& text = *context.model.text;
   const GenerationFields& fields = request.fields;
   RunPlan::Choice choice;
-  choice.text.stop = fields.stop;
-  choice.text.min_tokens = fields.min_tokens;
-  choice.text.logprobs = fields.logprobs.has_value();
+  choice.text = MakeTextOptions(fields);
   choice.text.echo = request.echo;
-  std::vector<TokenId> tokens;
-  if (const auto* words = std::get_if<std::string>(&prompt)) {
-    auto encoded = text.Encode(*words, request.add_special_tokens);
-    if (!encoded.ok()) return WithParam(encoded.status(), "prompt");
-    tokens = *std::move(encoded);
-    choice.text.echo_text = *words;
-  } else {
-    tokens = std::get<std::vector<TokenId>>(prompt);
-    if (request.echo) {
-      SLUICE_ASSIGN_OR_RETURN(choice.text.echo_text,
-                              text.Decode(tokens, /*skip_special=*/true));
+  SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
+                          EncodePrompt(context, request, prompt));
+  const size_t whole = tokens.size();
+  SLUICE_ASSIGN_OR_RETURN(tokens,
+                          TruncatePrompt(context, fields, std::move(tokens)));
+  if (request.echo) {
+    const auto* words = std::get_if<std::string>(&prompt);
+    if (words != nullptr && tokens.size() == whole) {
+      choice.text.echo_text = *words;
+    } else {
+      SLUICE_ASSIGN_OR_RETURN(
+          choice.text.echo_text,
+          context.model.text->Decode(tokens, fields.skip_special));
     }
   }
   SLUICE_ASSIGN_OR_RETURN(
       choice.generate, MakeGenerateRequest(context, fields, std::move(tokens),
                                            {"prompt", kDefaultMaxTokens}));
   if (request.echo && fields.logprobs) {
-    choice.generate.sampling.prompt_logprobs = *fields.logprobs;
+    int32_t& wanted = choice.generate.sampling.prompt_logprobs;
+    wanted = std::max(wanted, *fields.logprobs);
   }
   return choice;
 }
 
 StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
-                                    std::string_view body) {
+                                    const HttpRequest& http) {
   const ServedModel& model = context.model;
   SLUICE_ASSIGN_OR_RETURN(const CompletionRequest request,
-                          ParseCompletionRequest(body, model.vocab_size));
+                          ParseCompletionRequest(http.body, model.vocab_size,
+                                                 context.strict_fields));
   const GenerationFields& fields = request.fields;
   SLUICE_RETURN_IF_ERROR(CheckModel(model, fields.model));
-  AnswerInfo info = MakeAnswerInfo(model, fields, "cmpl-");
+  SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
+  AnswerInfo info = MakeAnswerInfo(model, fields, http, "cmpl-");
   RunPlan plan;
   plan.stream = fields.stream;
   plan.include_usage = fields.include_usage;
   for (const Prompt& prompt : request.prompts) {
     SLUICE_ASSIGN_OR_RETURN(RunPlan::Choice choice,
                             PrepareChoice(context, request, prompt));
-    choice.generate.request_id = info.id;
     if (info.return_token_ids) {
       info.prompts.push_back(choice.generate.prompt_tokens);
     }
-    plan.choices.push_back(std::move(choice));
+    AddChoices(plan, std::move(choice), fields.n, terms);
   }
-  plan.format =
-      MakeCompletionFormat(*model.text, std::move(info), plan.choices.size());
+  info.num_choices = plan.choices.size();
+  plan.format = MakeCompletionFormat(*model.text, std::move(info));
   return plan;
 }
 
@@ -75,8 +90,8 @@ void AddCompletionsHandler(Router& router, const HandlerContext& context) {
              [context](std::shared_ptr<Exchange> exchange) {
                PrepareAndRun(
                    context,
-                   [context](std::string_view body) {
-                     return PrepareCompletion(context, body);
+                   [context](const HttpRequest& request) {
+                     return PrepareCompletion(context, request);
                    },
                    std::move(exchange));
              });

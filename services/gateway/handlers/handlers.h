@@ -26,12 +26,16 @@ struct HandlerContext {
   WorkQueue* work = nullptr;
   // Any thread; must not block.
   std::function<GatewayReadiness()> readiness;
+  // Fields of a body that are not known are refused, not ignored.
+  bool strict_fields = false;
 };
 
 // Each adds the routes of one file.
 void AddChatHandler(Router& router, const HandlerContext& context);
 void AddCompletionsHandler(Router& router, const HandlerContext& context);
 void AddTokenizeHandlers(Router& router, const HandlerContext& context);
+// Endpoints of OpenAI's API that are known but not built: 404, saying so.
+void AddUnbuiltHandlers(Router& router);
 void AddModelHandlers(Router& router, const HandlerContext& context);
 void AddHealthHandlers(Router& router, const HandlerContext& context);
 void AddDebugHandlers(Router& router, const HandlerContext& context);

@@ -1,7 +1,10 @@
 #include "services/gateway/handlers/prepare.h"
 
 #include <algorithm>
+#include <atomic>
+#include <charconv>
 #include <chrono>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -15,6 +18,10 @@ namespace {
 // Bodies up to this size are parsed and tokenized on the event loop: below
 // it, handing them over costs more than the work.
 constexpr size_t kMaxInlineBytes = size_t{8} << 10;
+constexpr std::string_view kTimeoutHeader = "x-request-timeout";
+constexpr double kMaxTimeoutSeconds = 86400;
+// Hexadecimal digits of the model's digest in system_fingerprint.
+constexpr size_t kFingerprintDigits = 12;
 
 uint64_t RandomSeed() {
   thread_local std::mt19937_64 generator{
@@ -31,8 +38,16 @@ SamplingParams MakeSampling(const ServedModel& model,
   sampling.top_p = static_cast<float>(fields.top_p.value_or(defaults.top_p));
   sampling.top_k = static_cast<int32_t>(fields.top_k.value_or(defaults.top_k));
   sampling.min_p = static_cast<float>(fields.min_p.value_or(defaults.min_p));
+  sampling.frequency_penalty =
+      static_cast<float>(fields.frequency_penalty.value_or(0));
+  sampling.presence_penalty =
+      static_cast<float>(fields.presence_penalty.value_or(0));
+  sampling.repetition_penalty = static_cast<float>(
+      fields.repetition_penalty.value_or(defaults.repetition_penalty));
+  sampling.logit_bias = fields.logit_bias;
   sampling.seed = fields.seed ? *fields.seed : RandomSeed();
   sampling.logprobs = fields.logprobs.value_or(-1);
+  sampling.prompt_logprobs = fields.prompt_logprobs.value_or(-1);
   sampling.min_tokens = static_cast<int32_t>(fields.min_tokens);
   sampling.stop_token_ids = fields.stop_token_ids;
   return sampling;
@@ -41,8 +56,8 @@ SamplingParams MakeSampling(const ServedModel& model,
 // Runs `work` on the loop or on the queue, by the size of the body.
 void RunSized(const HandlerContext& context, Exchange& exchange,
               std::function<void()> work) {
-  if (context.work == nullptr ||
-      exchange.request().body.size() <= kMaxInlineBytes) {
+  const bool small = exchange.request().body.size() <= kMaxInlineBytes;
+  if (context.work == nullptr || (small && context.model.text->is_quick())) {
     work();
     return;
   }
@@ -50,7 +65,7 @@ void RunSized(const HandlerContext& context, Exchange& exchange,
   if (pushed.ok()) return;
   context.metrics.OnRejection(Rejection::kQueueFull);
   exchange.Send(ErrorResponse(
-      ToApiError(ResourceExhausted("too many large requests are being read"))));
+      ToApiError(ResourceExhausted("too many requests are being read"))));
 }
 
 Rejection RejectionOf(const Status& status) {
@@ -74,6 +89,40 @@ int MaxContext(const HandlerContext& context) {
   const int limit = context.generator.max_context();
   if (limit <= 0) return context.model.max_positions;
   return std::min(limit, context.model.max_positions);
+}
+
+size_t MaxTextBytes(const HandlerContext& context,
+                    const GenerationFields& fields) {
+  const size_t per_token = context.model.text->max_bytes_per_token();
+  if (per_token == 0 || fields.truncate_prompt) {
+    return std::numeric_limits<size_t>::max();
+  }
+  return per_token * static_cast<size_t>(MaxContext(context));
+}
+
+Status TextTooLong(const HandlerContext& context, std::string_view field,
+                   size_t bytes) {
+  return WithCode(FieldError(field, "the context is limited to ",
+                             MaxContext(context), " tokens of at most ",
+                             context.model.text->max_bytes_per_token(),
+                             " bytes each, the prompt has ", bytes, " bytes"),
+                  "context_length_exceeded");
+}
+
+StatusOr<std::vector<TokenId>> TruncatePrompt(const HandlerContext& context,
+                                              const GenerationFields& fields,
+                                              std::vector<TokenId> prompt) {
+  if (!fields.truncate_prompt) return prompt;
+  const int64_t limit = MaxContext(context);
+  int64_t kept = *fields.truncate_prompt;
+  if (kept < 0) kept = limit - fields.max_tokens.value_or(1);
+  if (kept > limit || kept < 1) {
+    return FieldError("truncate_prompt_tokens", "the context is limited to ",
+                      limit, " tokens, ", kept, " would be kept");
+  }
+  const auto size = static_cast<int64_t>(prompt.size());
+  if (kept < size) prompt.erase(prompt.begin(), prompt.end() - kept);
+  return prompt;
 }
 
 StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
@@ -101,6 +150,7 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
   GenerateRequest request;
   request.prompt_tokens = std::move(prompt);
   request.sampling = MakeSampling(context.model, fields);
+  request.cache_salt = fields.cache_salt;
   request.max_tokens = static_cast<int32_t>(
       fields.max_tokens.value_or(std::min(rules.default_max_tokens, room)));
   if (!fields.ignore_eos) request.eos_token_ids = context.model.eos_ids;
@@ -118,11 +168,69 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
   return request;
 }
 
+StatusOr<RequestTerms> ReadTerms(const HttpRequest& request) {
+  static std::atomic<uint64_t> count{0};
+  RequestTerms terms;
+  terms.id = Cat(request.request_id, "/", ++count);
+  terms.tenant = request.tenant;
+  const std::string_view text = request.Header(kTimeoutHeader);
+  if (text.empty()) return terms;
+  double seconds = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(),
+                                   seconds, std::chars_format::fixed);
+  if (end.ec != std::errc() || end.ptr != text.data() + text.size() ||
+      !(seconds > 0 && seconds <= kMaxTimeoutSeconds)) {
+    return InvalidArgument(
+        "header X-Request-Timeout must be a number of seconds above 0 and at "
+        "most ",
+        kMaxTimeoutSeconds);
+  }
+  terms.deadline =
+      request.arrival + std::chrono::duration_cast<Duration>(
+                            std::chrono::duration<double>(seconds));
+  return terms;
+}
+
+void AddChoices(RunPlan& plan, RunPlan::Choice first, int n,
+                const RequestTerms& terms) {
+  first.prompt = plan.choices.empty() ? 0 : plan.choices.back().prompt + 1;
+  first.generate.request_id = terms.id;
+  first.generate.tenant = terms.tenant;
+  first.generate.deadline = terms.deadline;
+  first.generate.num_choices = n;
+  for (int choice = 0; choice + 1 < n; ++choice) {
+    plan.choices.push_back(first);
+    plan.choices.back().generate.sampling.choice =
+        static_cast<uint32_t>(choice);
+  }
+  first.generate.sampling.choice = static_cast<uint32_t>(n - 1);
+  plan.choices.push_back(std::move(first));
+}
+
+ChoiceTextOptions MakeTextOptions(const GenerationFields& fields) {
+  ChoiceTextOptions text;
+  text.stop = fields.stop;
+  text.min_tokens = fields.min_tokens;
+  text.include_stop = fields.include_stop;
+  text.skip_special = fields.skip_special;
+  text.logprobs = fields.logprobs.has_value();
+  text.num_echo_tops = fields.logprobs.value_or(0);
+  text.prompt_logprobs = fields.prompt_logprobs.has_value();
+  return text;
+}
+
 AnswerInfo MakeAnswerInfo(const ServedModel& model,
                           const GenerationFields& fields,
-                          std::string_view prefix) {
+                          const HttpRequest& request, std::string_view prefix) {
   AnswerInfo info;
-  info.id = Cat(prefix, RandomId());
+  const bool own = request.Header("x-request-id").empty();
+  info.id = Cat(prefix, own && !fields.request_id.empty() ? fields.request_id
+                                                          : request.request_id);
+  if (!model.digest.empty()) {
+    info.fingerprint = Cat("fp_", model.digest.substr(0, kFingerprintDigits));
+  }
+  info.prompt_logprobs = fields.prompt_logprobs.has_value();
+  info.choices_per_prompt = fields.n;
   info.created = UnixSeconds();
   info.model = model.name;
   info.logprobs = fields.logprobs.has_value();
@@ -148,8 +256,8 @@ void PrepareAndRun(const HandlerContext& context, Prepare prepare,
       [context, loop, prepare = std::move(prepare),
        exchange = std::move(exchange)]() mutable {
         const TimePoint begin = Clock::now();
-        auto plan = std::make_shared<StatusOr<RunPlan>>(
-            prepare(exchange->request().body));
+        auto plan =
+            std::make_shared<StatusOr<RunPlan>>(prepare(exchange->request()));
         context.metrics.OnTokenized(Seconds(Clock::now() - begin));
         auto run = [context, plan, exchange] {
           exchange->request().body = {};  // not needed for the time of a stream

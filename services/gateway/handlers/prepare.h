@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,23 @@ struct LengthRules {
   int64_t default_max_tokens;     // lowered to what the context leaves
 };
 
+// Bytes that a prompt's text may have: beyond, it has more tokens than the
+// context, whatever they are. No limit if the prompt is truncated, or if the
+// tokenizer has no such bound.
+size_t MaxTextBytes(const HandlerContext& context,
+                    const GenerationFields& fields);
+
+// context_length_exceeded about `bytes` of text, more than MaxTextBytes.
+Status TextTooLong(const HandlerContext& context, std::string_view field,
+                   size_t bytes);
+
+// `prompt` with truncate_prompt_tokens obeyed: its last tokens, with -1 as
+// many as fit beside max_tokens (at least one). INVALID_ARGUMENT if more are
+// asked for than the context has.
+StatusOr<std::vector<TokenId>> TruncatePrompt(const HandlerContext& context,
+                                              const GenerationFields& fields,
+                                              std::vector<TokenId> prompt);
+
 // The engine's request for one prompt. INVALID_ARGUMENT
 // (context_length_exceeded) if prompt or completion do not fit.
 StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
@@ -37,17 +55,36 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
                                               std::vector<TokenId> prompt,
                                               const LengthRules& rules);
 
-// What stands on every answer; `prefix`: "chatcmpl-".
+// What the HTTP request itself says: whose it is, and its deadline by
+// X-Request-Timeout, in seconds from its arrival.
+struct RequestTerms {
+  std::string id;  // of this request alone, also if the client reuses its own
+  std::string tenant;
+  std::optional<TimePoint> deadline;
+};
+StatusOr<RequestTerms> ReadTerms(const HttpRequest& request);
+
+// Adds the n choices of one prompt to `plan`: copies of `first`, which differ
+// in their choice index.
+void AddChoices(RunPlan& plan, RunPlan::Choice first, int n,
+                const RequestTerms& terms);
+
+// How a choice's tokens become text, by `fields`; without echo.
+ChoiceTextOptions MakeTextOptions(const GenerationFields& fields);
+
+// What stands on every answer; `prefix`: "chatcmpl-". Its id is the client's
+// X-Request-Id, else the body's request_id, else ours, behind the prefix.
 AnswerInfo MakeAnswerInfo(const ServedModel& model,
                           const GenerationFields& fields,
-                          std::string_view prefix);
+                          const HttpRequest& request, std::string_view prefix);
 
 // Unix time in seconds.
 int64_t UnixSeconds();
 
-// Runs `prepare`, which gives a RunPlan, on the loop for small bodies and on
-// the work queue for large ones, and then the plan or its error.
-using Prepare = std::function<StatusOr<RunPlan>(std::string_view body)>;
+// Runs `prepare`, which gives a RunPlan, on the loop for small bodies (if the
+// model's text side is quick) and on the work queue for large ones, and then
+// the plan or its error.
+using Prepare = std::function<StatusOr<RunPlan>(const HttpRequest& request)>;
 void PrepareAndRun(const HandlerContext& context, Prepare prepare,
                    std::shared_ptr<Exchange> exchange);
 

@@ -17,16 +17,44 @@ StatusOr<HttpResponse> Tokenize(const HandlerContext& context,
   SLUICE_RETURN_IF_ERROR(CheckModel(context.model, request.model));
   const ModelText& text = *context.model.text;
   const auto* prompt = std::get_if<std::string>(&request.input);
+  ChatTextOptions options;
+  options.add_generation_prompt = request.chat_template.add_generation_prompt;
+  options.continue_final_message = request.chat_template.continue_final_message;
+  options.add_special_tokens = request.chat_template.add_special_tokens;
+  options.arguments = &request.chat_template.arguments;
   auto tokens = prompt != nullptr
                     ? text.Encode(*prompt, request.add_special_tokens)
-                    : text.EncodeChat(std::get<Json>(request.input),
-                                      request.add_generation_prompt);
+                    : text.EncodeChat(std::get<Json>(request.input), options);
   if (!tokens.ok()) return tokens.status();
+  Json strings = nullptr;
+  if (request.return_token_strs) {
+    strings = Json::array();
+    for (const TokenId token : *tokens)
+      strings.push_back(text.TokenText(token));
+  }
   HttpResponse response;
   response.body = DumpJson({{"count", tokens->size()},
                             {"max_model_len", MaxContext(context)},
                             {"tokens", *tokens},
-                            {"token_strs", nullptr}});
+                            {"token_strs", std::move(strings)}});
+  return response;
+}
+
+// What evaluation harnesses need to know; as vLLM, the tokenizer's config.
+HttpResponse TokenizerInfoResponse(const HandlerContext& context) {
+  const TokenizerInfo info = context.model.text->info();
+  const auto text_or_null = [](const std::string& text) {
+    return text.empty() ? Json(nullptr) : Json(text);
+  };
+  HttpResponse response;
+  response.body =
+      DumpJson({{"bos_token", text_or_null(info.bos_token)},
+                {"eos_token", text_or_null(info.eos_token)},
+                {"pad_token", text_or_null(info.pad_token)},
+                {"unk_token", text_or_null(info.unk_token)},
+                {"add_bos_token", info.adds_bos},
+                {"model_max_length", MaxContext(context)},
+                {"chat_template", text_or_null(info.chat_template)}});
   return response;
 }
 
@@ -52,6 +80,9 @@ void AddTokenizeHandlers(Router& router, const HandlerContext& context) {
         context,
         [context](std::string_view body) { return Tokenize(context, body); },
         std::move(on));
+  });
+  router.Add("GET", "/tokenizer_info", [context](std::shared_ptr<Exchange> on) {
+    on->Send(TokenizerInfoResponse(context));
   });
   router.Add("POST", "/detokenize", [context](std::shared_ptr<Exchange> on) {
     AnswerOffLoop(

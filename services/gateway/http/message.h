@@ -20,6 +20,8 @@ struct HttpRequest {
   HttpHeaders headers;  // names in lower case
   std::string body;
   std::string request_id;  // the client's X-Request-Id, or ours
+  // The name of the API key it came with; empty if none is asked for.
+  std::string tenant;
   TimePoint arrival = Clock::now();
 
   // The first value of header `name` (lower case); empty if absent.

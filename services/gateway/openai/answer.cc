@@ -28,6 +28,33 @@ double LogprobNumber(float logprob) {
   return number;
 }
 
+Json PromptLogprobsJson(const ModelText& text,
+                        const std::vector<TokenResult>& prompt) {
+  Json list = Json::array({nullptr});
+  for (const TokenResult& token : prompt) {
+    Json entry = Json::object();
+    const auto add = [&](const TokenLogprob& one) {
+      entry[Cat(one.token)] = {{"logprob", LogprobNumber(one.logprob)},
+                               {"rank", one.rank + 1},
+                               {"decoded_token", text.TokenText(one.token)}};
+    };
+    if (token.logprob) add(*token.logprob);
+    for (const TokenLogprob& top : token.top_logprobs) add(top);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+Json AnswerHead(const AnswerInfo& info, const char* object) {
+  return {{"id", info.id},
+          {"object", object},
+          {"created", info.created},
+          {"model", info.model},
+          {"system_fingerprint",
+           info.fingerprint.empty() ? Json(nullptr) : Json(info.fingerprint)},
+          {"choices", Json::array()}};
+}
+
 std::string TokenName(const ModelText& text, const AnswerInfo& info,
                       TokenId token) {
   return info.tokens_as_token_ids ? Cat("token_id:", token)

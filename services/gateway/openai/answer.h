@@ -28,7 +28,11 @@ struct AnswerInfo {
   bool continuous_usage = false;  // the count so far
   bool return_token_ids = false;
   bool tokens_as_token_ids = false;
-  // Per choice; only with return_token_ids.
+  bool prompt_logprobs = false;
+  std::string fingerprint;  // of what gives the same tokens; empty: unknown
+  int choices_per_prompt = 1;
+  size_t num_choices = 1;  // of all prompts
+  // Only with return_token_ids.
   std::vector<std::vector<TokenId>> prompts;
 };
 
@@ -50,8 +54,7 @@ class AnswerFormat {
 std::unique_ptr<AnswerFormat> MakeChatFormat(const ModelText& text,
                                              AnswerInfo info);
 std::unique_ptr<AnswerFormat> MakeCompletionFormat(const ModelText& text,
-                                                   AnswerInfo info,
-                                                   size_t num_choices);
+                                                   AnswerInfo info);
 
 // Shared by both -------------------------------------------------------------
 
@@ -65,6 +68,15 @@ Json FinishJson(const std::optional<FinishReason>& finish);
 // The double whose shortest text is the shortest text of `logprob`; JSON has
 // no infinity, so it is at least -9999. One value always gives one text.
 double LogprobNumber(float logprob);
+
+// vLLM's list: null for the prompt's first token, then for each an object of
+// {"id": {"logprob", "rank", "decoded_token"}} of the token and of the most
+// likely ones. Ranks begin at 1.
+Json PromptLogprobsJson(const ModelText& text,
+                        const std::vector<TokenResult>& prompt);
+
+// {"id", "object", "created", "model", "system_fingerprint", "choices": []}.
+Json AnswerHead(const AnswerInfo& info, const char* object);
 
 // The token for people, or "token_id:N".
 std::string TokenName(const ModelText& text, const AnswerInfo& info,

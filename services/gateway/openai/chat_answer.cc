@@ -9,12 +9,15 @@ namespace {
 class ChatFormat : public AnswerFormat {
  public:
   ChatFormat(const ModelText& text, AnswerInfo info)
-      : text_(text), info_(std::move(info)) {}
+      : text_(text),
+        info_(std::move(info)),
+        is_first_(info_.num_choices, true) {}
 
   std::vector<std::string> Chunks(int index, const Delta& delta,
                                   const Usage& usage) override {
     std::vector<std::string> chunks;
-    const bool first = std::exchange(first_, false);
+    const bool first = is_first_.at(static_cast<size_t>(index));
+    is_first_[static_cast<size_t>(index)] = false;
     const bool tells = !delta.text.empty() ||
                        (info_.logprobs && !delta.logprobs.empty()) ||
                        (info_.return_token_ids && !delta.token_ids.empty());
@@ -26,7 +29,7 @@ class ChatFormat : public AnswerFormat {
       choice["logprobs"] = Logprobs(delta);
       if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
       Json chunk = Head("chat.completion.chunk", std::move(choice));
-      if (first && info_.return_token_ids) {
+      if (first && index == 0 && info_.return_token_ids) {
         chunk["prompt_token_ids"] = info_.prompts.at(0);
       }
       chunks.push_back(WithUsage(std::move(chunk), usage));
@@ -61,6 +64,10 @@ class ChatFormat : public AnswerFormat {
       answer["choices"].push_back(std::move(choice));
     }
     answer["usage"] = UsageJson(usage);
+    if (info_.prompt_logprobs) {
+      answer["prompt_logprobs"] =
+          PromptLogprobsJson(text_, choices.front().prompt_logprobs);
+    }
     if (info_.return_token_ids) {
       answer["prompt_token_ids"] = info_.prompts.at(0);
     }
@@ -76,11 +83,7 @@ class ChatFormat : public AnswerFormat {
   }
 
   Json Head(const char* object, Json choice) const {
-    Json head{{"id", info_.id},
-              {"object", object},
-              {"created", info_.created},
-              {"model", info_.model},
-              {"choices", Json::array()}};
+    Json head = AnswerHead(info_, object);
     if (!choice.is_null()) head["choices"].push_back(std::move(choice));
     return head;
   }
@@ -120,7 +123,7 @@ class ChatFormat : public AnswerFormat {
 
   const ModelText& text_;
   const AnswerInfo info_;
-  bool first_ = true;
+  std::vector<bool> is_first_;  // by choice: nothing was said of it yet
 };
 
 }  // namespace

@@ -15,8 +15,8 @@ int64_t CountCharacters(std::string_view utf8) {
 
 class CompletionFormat : public AnswerFormat {
  public:
-  CompletionFormat(const ModelText& text, AnswerInfo info, size_t num_choices)
-      : text_(text), info_(std::move(info)), states_(num_choices) {}
+  CompletionFormat(const ModelText& text, AnswerInfo info)
+      : text_(text), info_(std::move(info)), states_(info_.num_choices) {}
 
   std::vector<std::string> Chunks(int index, const Delta& delta,
                                   const Usage& usage) override {
@@ -56,12 +56,11 @@ class CompletionFormat : public AnswerFormat {
     int64_t text_offset = 0;  // in characters
   };
 
-  Json Head() const {
-    return {{"id", info_.id},
-            {"object", "text_completion"},
-            {"created", info_.created},
-            {"model", info_.model},
-            {"choices", Json::array()}};
+  Json Head() const { return AnswerHead(info_, "text_completion"); }
+
+  const std::vector<TokenId>& PromptOf(int index) const {
+    return info_.prompts.at(
+        static_cast<size_t>(index / info_.choices_per_prompt));
   }
 
   Json Choice(int index, const Delta& delta) {
@@ -71,10 +70,12 @@ class CompletionFormat : public AnswerFormat {
                 {"logprobs", Logprobs(delta, state)},
                 {"finish_reason", FinishJson(delta.finish)}};
     const bool first = std::exchange(state.first, false);
-    if (!info_.return_token_ids) return choice;
-    if (first) {
-      choice["prompt_token_ids"] = info_.prompts.at(static_cast<size_t>(index));
+    if (info_.prompt_logprobs) {
+      choice["prompt_logprobs"] =
+          PromptLogprobsJson(text_, delta.prompt_logprobs);
     }
+    if (!info_.return_token_ids) return choice;
+    if (first) choice["prompt_token_ids"] = PromptOf(index);
     choice["token_ids"] = delta.token_ids;
     return choice;
   }
@@ -130,9 +131,8 @@ class CompletionFormat : public AnswerFormat {
 }  // namespace
 
 std::unique_ptr<AnswerFormat> MakeCompletionFormat(const ModelText& text,
-                                                   AnswerInfo info,
-                                                   size_t num_choices) {
-  return std::make_unique<CompletionFormat>(text, std::move(info), num_choices);
+                                                   AnswerInfo info) {
+  return std::make_unique<CompletionFormat>(text, std::move(info));
 }
 
 }  // namespace sluice::gateway

@@ -2,6 +2,7 @@
 #define SLUICE_SERVICES_GATEWAY_OPENAI_FIELDS_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@
 #include "services/gateway/openai/error.h"
 
 namespace sluice::gateway {
+
+inline constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
 // Reads typed fields of one JSON object and keeps the first complaint. A
 // field that is absent or null gives nothing; so does every field after the

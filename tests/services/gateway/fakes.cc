@@ -14,8 +14,9 @@ size_t CharacterLength(unsigned char lead) {
 
 class FakeDecoder : public TextDecoder {
  public:
+  explicit FakeDecoder(bool skip_special) : skip_special_(skip_special) {}
   std::string Push(TokenId token) override {
-    if (token > 255) return "";
+    if (token > 255) return skip_special_ ? "" : FakeText().TokenBytes(token);
     held_ += static_cast<char>(token);
     if (held_.size() < CharacterLength(static_cast<unsigned char>(held_[0]))) {
       return "";
@@ -27,6 +28,7 @@ class FakeDecoder : public TextDecoder {
   }
 
  private:
+  const bool skip_special_;
   std::string held_;
 };
 
@@ -46,8 +48,15 @@ StatusOr<std::vector<TokenId>> FakeText::Encode(std::string_view text,
 }
 
 StatusOr<std::vector<TokenId>> FakeText::EncodeChat(
-    const Json& messages, bool add_generation_prompt) const {
+    const Json& messages, const ChatTextOptions& options) const {
   std::vector<TokenId> tokens{kFakeBos};
+  if (options.add_special_tokens) tokens.push_back(kFakeBos);
+  if (options.arguments != nullptr) {
+    for (const auto& argument : options.arguments->items()) {
+      const auto name = Bytes(argument.key());
+      tokens.insert(tokens.end(), name.begin(), name.end());
+    }
+  }
   for (const Json& message : messages) {
     tokens.push_back(kFakeTurn);
     const auto role = message["role"].get<std::string>();
@@ -55,7 +64,12 @@ StatusOr<std::vector<TokenId>> FakeText::EncodeChat(
     const auto content = Bytes(message["content"].get<std::string>());
     tokens.insert(tokens.end(), content.begin(), content.end());
   }
-  if (add_generation_prompt) tokens.push_back(kFakeTurn);
+  if (tokens.size() > options.max_bytes) {
+    return MakeStatus(
+        StatusCode::kOutOfRange,
+        Cat("the rendered messages have ", tokens.size(), " bytes"));
+  }
+  if (options.add_generation_prompt) tokens.push_back(kFakeTurn);
   return tokens;
 }
 
@@ -71,9 +85,13 @@ StatusOr<std::string> FakeText::Decode(std::span<const TokenId> tokens,
   return text;
 }
 
-std::unique_ptr<TextDecoder> FakeText::NewDecoder(
-    std::span<const TokenId>) const {
-  return std::make_unique<FakeDecoder>();
+std::unique_ptr<TextDecoder> FakeText::NewDecoder(std::span<const TokenId>,
+                                                  bool skip_special) const {
+  return std::make_unique<FakeDecoder>(skip_special);
+}
+
+TokenizerInfo FakeText::info() const {
+  return {"<s>", "</s>", "", "", "{{ messages }}", true};
 }
 
 std::string FakeText::TokenText(TokenId token) const {

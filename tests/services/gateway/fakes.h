@@ -19,7 +19,8 @@
 namespace sluice::gateway {
 
 // A vocabulary of the 256 bytes and three special tokens. A chat is <turn>,
-// the role's first letter and the content, for each message.
+// the role's first letter and the content, for each message; variables of the
+// template come before them by name, as text.
 inline constexpr TokenId kFakeBos = 256;
 inline constexpr TokenId kFakeEos = 257;
 inline constexpr TokenId kFakeTurn = 258;
@@ -32,13 +33,18 @@ class FakeText : public ModelText {
   StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                         bool special) const override;
   StatusOr<std::vector<TokenId>> EncodeChat(
-      const Json& messages, bool add_generation_prompt) const override;
+      const Json& messages, const ChatTextOptions& options) const override;
   StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                bool skip_special) const override;
-  std::unique_ptr<TextDecoder> NewDecoder(
-      std::span<const TokenId> prompt) const override;
+  std::unique_ptr<TextDecoder> NewDecoder(std::span<const TokenId> prompt,
+                                          bool skip_special) const override;
   std::string TokenText(TokenId token) const override;
   std::string TokenBytes(TokenId token) const override;
+  size_t max_bytes_per_token() const override { return 4; }
+  bool is_quick() const override { return quick; }
+  TokenizerInfo info() const override;
+
+  bool quick = true;
 };
 
 // A served model "fake" with FakeText and a context of `positions`.

@@ -1,0 +1,54 @@
+#ifndef SLUICE_SERVICES_GATEWAY_LOADED_TEXT_H_
+#define SLUICE_SERVICES_GATEWAY_LOADED_TEXT_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/text/chat_template.h"
+#include "common/text/tokenizer.h"
+#include "services/gateway/model_text.h"
+
+namespace sluice::gateway {
+
+// common/text's objects of one model. Any thread.
+class LoadedText : public ModelText {
+ public:
+  // Reads tokenizer and chat template of the model at `path`.
+  static StatusOr<std::unique_ptr<LoadedText>> Load(const std::string& path);
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+
+  StatusOr<std::vector<TokenId>> Encode(std::string_view text,
+                                        bool special) const override;
+  StatusOr<std::vector<TokenId>> EncodeChat(
+      const Json& messages, const ChatTextOptions& options) const override;
+  StatusOr<std::string> Decode(std::span<const TokenId> tokens,
+                               bool skip_special) const override;
+  std::unique_ptr<TextDecoder> NewDecoder(std::span<const TokenId> prompt,
+                                          bool skip_special) const override;
+  std::string TokenText(TokenId token) const override;
+  std::string TokenBytes(TokenId token) const override;
+  size_t max_bytes_per_token() const override { return max_bytes_per_token_; }
+  bool is_quick() const override;
+  TokenizerInfo info() const override;
+
+ private:
+  LoadedText() = default;
+  // Takes note of how long the rendering of a prompt took.
+  void NoteRendering(double seconds, size_t tokens) const;
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ChatTemplate> template_;  // null: the model has none
+  std::string template_source_;
+  size_t max_bytes_per_token_ = 0;
+  bool adds_bos_ = false;
+  // Small prompts in a row that must be quick before the template counts as
+  // quick again.
+  mutable std::atomic<int> probation_{0};
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_LOADED_TEXT_H_
