@@ -52,17 +52,19 @@ StatusOr<Pem> ReadPems(const TransportOptions& options) {
   return pem;
 }
 
-// What both ends set. A silent peer is found within peer_timeout: half of it
-// until the ping, half for its answer. Both sides must allow such pings or
+// What both ends set. A silent peer is found within peer_timeout: a quarter of
+// it until the ping, the rest for its answer, so that a peer that is stopped
+// for a good part of it is not given up, nor gives up others when it wakes.
+// Both sides must allow such pings or
 // the server drops the connection ("too many pings").
 std::vector<std::pair<std::string, int>> CommonArguments(
     const TransportOptions& options) {
-  const int half = std::max(50, Milliseconds(options.peer_timeout) / 2);
+  const int quarter = std::max(25, Milliseconds(options.peer_timeout) / 4);
   const int lookahead =
       static_cast<int>(std::min(kMaxLookahead, 2 * options.max_message_bytes));
   return {
-      {GRPC_ARG_KEEPALIVE_TIME_MS, half},
-      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, half},
+      {GRPC_ARG_KEEPALIVE_TIME_MS, quarter},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3 * quarter},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
       {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
       {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, lookahead},

@@ -169,6 +169,8 @@ void StageSession::OnControlEnd(const ControlStream* control) {
     LogInfo("gateway ", gateway_id_, " let go of this stage");
     control_ = nullptr;
     gateway_id_.clear();
+    draining_ = shutting_down_;
+    drain_asked_ = false;
     runner = runner_;
   }
   EndEpoch(Cancelled("the gateway let go of this stage"));
@@ -220,7 +222,7 @@ void StageSession::EndEpoch(const Status& why) {
 
 void StageSession::Drain(TimePoint deadline) {
   MutexLock lock(mutex_);
-  draining_ = true;
+  draining_ = shutting_down_ = true;
   while (!idle()) {
     if (!step_done_.WaitUntil(mutex_, deadline)) break;
   }
@@ -231,7 +233,7 @@ void StageSession::Shutdown() {
   std::shared_ptr<ControlStream> control;
   {
     MutexLock lock(mutex_);
-    draining_ = true;
+    draining_ = shutting_down_ = true;
     control = control_;
   }
   EndEpoch(why);

@@ -62,7 +62,8 @@ class StageSession : public StepOutputSink,
   // has answered.
   void OnAssign(const v1::Assign& assign);
   v1::HeartbeatReply OnHeartbeat(const v1::Heartbeat& heartbeat) const;
-  // Answers with Drained when no step is under way.
+  // Answers with Drained when no step is under way. Until the Control stream
+  // ends; the next gateway is welcome.
   void OnDrain();
   void OnControlEnd(const ControlStream* control);
 
@@ -122,6 +123,7 @@ class StageSession : public StepOutputSink,
   StageInfo info_ ABSL_GUARDED_BY(mutex_);
   StepRunner* runner_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;  // draining for good
   bool drain_asked_ ABSL_GUARDED_BY(mutex_) = false;
   std::string gateway_id_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<ControlStream> control_ ABSL_GUARDED_BY(mutex_);

@@ -17,6 +17,8 @@ namespace {
 
 constexpr size_t kMaxEvents = 8192;
 constexpr size_t kMaxMessageEvents = kMaxEvents / 2;  // the rest: streams' ends
+// A tick waits no longer than this for events that were there before.
+constexpr Duration kLate = std::chrono::milliseconds(500);
 constexpr int64_t kMaxControlMessage = int64_t{1} << 20;
 
 std::string DrawGatewayId() {
@@ -66,6 +68,7 @@ PipelineClient::Impl::Impl(PipelineOptions options)
     Stage& stage = stages_.emplace_back();
     stage.address = address;
   }
+  clocks_.resize(stages_.size());
   Publish();
 }
 
@@ -84,8 +87,17 @@ void PipelineClient::Impl::Start(PipelineCallbacks callbacks) {
   thread_ = NamedThread("pipeline", [this] { Run(); });
 }
 
+void PipelineClient::Impl::Drain(TimePoint deadline) {
+  Post([this] { SendDrain(); });
+  MutexLock lock(status_mutex_);
+  while (!drained_ && drained_changed_.WaitUntil(status_mutex_, deadline)) {
+  }
+}
+
 void PipelineClient::Impl::Stop() {
-  Post([this] { stopping_ = true; });
+  // A flag beside the event, for a queue that is full.
+  stopping_ = true;
+  Post([] {});
   thread_.Join();
 }
 
@@ -96,7 +108,9 @@ void PipelineClient::Impl::Run() {
   while (!stopping_) {
     if (std::optional<Event> event = events_.Pop(next_tick)) (*event)();
     const TimePoint now = Clock::now();
-    if (now >= next_tick) {
+    // After the events that came before: a message that nobody has read yet
+    // is no silence.
+    if (now >= next_tick && (events_.size() == 0 || now >= next_tick + kLate)) {
       Tick(now);
       next_tick = now + interval;
     }
@@ -130,6 +144,10 @@ void PipelineClient::Impl::SetLive(
     submit_epoch_ = epoch;
     sender_ = std::move(sender);
   }
+  {
+    MutexLock lock(trace_mutex_);
+    traces_.Clear();
+  }
   MutexLock lock(deliver_mutex_);
   deliver_epoch_ = epoch;
 }
@@ -141,7 +159,15 @@ void PipelineClient::Impl::Submit(const StepPlan& plan) {
     if (sender_ == nullptr || plan.epoch != submit_epoch_) return;
     sender = sender_;
   }
-  const Status status = sender->SendFrame(PlanFrame(plan));
+  const int64_t begin = plan.trace.has_value() ? MonotonicNanos() : 0;
+  grpc::ByteBuffer frame = PlanFrame(plan);
+  if (plan.trace.has_value()) {
+    StepTrace trace = *plan.trace;
+    trace.serialise = {begin, MonotonicNanos()};
+    MutexLock lock(trace_mutex_);
+    traces_.OnPlan(trace);
+  }
+  const Status status = sender->SendFrame(std::move(frame));
   // After the stream's end its own event tells more.
   if (status.code() == StatusCode::kResourceExhausted) Break(status);
 }
@@ -152,6 +178,7 @@ void PipelineClient::Impl::Break(Status why) {
 
 void PipelineClient::Impl::Deliver(Epoch epoch, const v1::StepResult& proto,
                                    const PlanLimits& limits) {
+  const int64_t received_ns = MonotonicNanos();
   auto result = wire::FromProto(proto, limits);
   if (!result.ok()) {
     Post([this, epoch, status = result.status()] {
@@ -164,7 +191,27 @@ void PipelineClient::Impl::Deliver(Epoch epoch, const v1::StepResult& proto,
       result->replica != options_.replica) {
     return;
   }
+  last_result_ns_ = MonotonicNanos();
+  if (result->trace.has_value()) FinishTrace(*result, received_ns);
   callbacks_.on_result(*std::move(result));
+}
+
+void PipelineClient::Impl::FinishTrace(StepResult& result,
+                                       int64_t received_ns) {
+  const std::vector<ClockEstimate> clocks = Clocks();
+  MutexLock lock(trace_mutex_);
+  traces_.Complete(clocks, received_ns, result);
+  if (result.trace.has_value()) {
+    result.trace->receive = {received_ns, MonotonicNanos()};
+  }
+}
+
+std::vector<ClockEstimate> PipelineClient::Impl::Clocks() const {
+  const int64_t now_ns = MonotonicNanos();
+  MutexLock lock(trace_mutex_);
+  std::vector<ClockEstimate> clocks;
+  for (const StageClock& clock : clocks_) clocks.push_back(clock.At(now_ns));
+  return clocks;
 }
 
 // Streams' events ------------------------------------------------------------
@@ -177,10 +224,10 @@ ControlLink::Events PipelineClient::Impl::ControlEvents(size_t index,
     const auto self = weak.lock();
     // A stage that floods us loses messages, and then its heartbeats.
     if (self == nullptr || self->events_.size() >= kMaxMessageEvents) return;
-    self->Post(
-        [impl = self.get(), index, link_id, message = std::move(response)] {
-          impl->OnControl(index, link_id, message);
-        });
+    self->Post([impl = self.get(), index, link_id,
+                message = std::move(response), now = MonotonicNanos()] {
+      impl->OnControl(index, link_id, message, now);
+    });
   };
   events.on_end = [weak, index, link_id](const Status& status) {
     const auto self = weak.lock();
@@ -233,9 +280,11 @@ rpc::CreditedSenderEvents PipelineClient::Impl::StepsEvents(Epoch epoch) {
 
 PipelineStatus PipelineClient::Impl::status() const {
   const TimePoint now = Clock::now();
+  std::vector<ClockEstimate> clocks = Clocks();
   MutexLock lock(status_mutex_);
   PipelineStatus copy = published_;
   for (size_t i = 0; i < copy.stages.size(); ++i) {
+    copy.stages[i].clock = clocks[i];
     if (heard_[i] != TimePoint()) copy.stages[i].last_heard = now - heard_[i];
   }
   return copy;
@@ -277,6 +326,7 @@ PipelineClient::~PipelineClient() { Stop(); }
 void PipelineClient::Start(PipelineCallbacks callbacks) {
   impl_->Start(std::move(callbacks));
 }
+void PipelineClient::Drain(TimePoint deadline) { impl_->Drain(deadline); }
 void PipelineClient::Stop() { impl_->Stop(); }
 void PipelineClient::Submit(StepPlan plan) { impl_->Submit(plan); }
 void PipelineClient::OnPipelineBroken(Status why) {

@@ -20,6 +20,7 @@ struct PipelineOptions {
   std::vector<std::string> stages;  // "host:port", in the order of layers
   ReplicaId replica;
   std::string gateway_id;  // of this run; empty: drawn
+  std::string build;       // for people, shown by the stages
   // transport.peer_timeout: silence after which a stage is lost.
   rpc::TransportOptions transport;
   Duration suspect_after = std::chrono::seconds(2);
@@ -58,6 +59,11 @@ class PipelineClient : public StepExecutor {
 
   // Begins to connect. Once.
   void Start(PipelineCallbacks callbacks);
+  // Asks the stages to finish what they have, and waits till all of them
+  // said that they did, at most until `deadline`. No pipeline is built any
+  // more; plans that are submitted from here on may be lost. For the time
+  // between the last plan and Stop. Not from within a callback.
+  void Drain(TimePoint deadline);
   // Lets go of the stages. No callback comes afterwards. Idempotent. Not from
   // within a callback.
   void Stop();

@@ -1,6 +1,7 @@
 #ifndef SLUICE_SERVICES_GATEWAY_PIPELINE_PIPELINE_IMPL_H_
 #define SLUICE_SERVICES_GATEWAY_PIPELINE_PIPELINE_IMPL_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,7 +13,9 @@
 #include "common/concurrency/named_thread.h"
 #include "services/gateway/pipeline/handshake.h"
 #include "services/gateway/pipeline/pipeline_client.h"
+#include "services/gateway/pipeline/stage_clock.h"
 #include "services/gateway/pipeline/stage_links.h"
+#include "services/gateway/pipeline/step_traces.h"
 
 namespace sluice {
 
@@ -24,6 +27,7 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
 
   Status OpenChannels();  // before Start; checks addresses and TLS files
   void Start(PipelineCallbacks callbacks);
+  void Drain(TimePoint deadline);
   void Stop();
   void Submit(const StepPlan& plan);
   void Break(Status why);
@@ -59,6 +63,7 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
     bool refused = false;                             // welcomed, does not fit
     bool held = false;                                // by another gateway
     std::string message;
+    bool drained = false;
   };
 
   // From gRPC's threads.
@@ -68,6 +73,8 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   rpc::CreditedSenderEvents StepsEvents(Epoch epoch);
   void Deliver(Epoch epoch, const v1::StepResult& proto,
                const PlanLimits& limits);
+  void FinishTrace(StepResult& result, int64_t received_ns);
+  std::vector<ClockEstimate> Clocks() const;
 
   // The owner's thread from here on.
   void Run();
@@ -75,7 +82,15 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   void ConnectStage(size_t index, TimePoint now);
   void CheckSilence(size_t index, TimePoint now);
   void LetGo(size_t index);
-  void OnControl(size_t index, uint64_t link_id, v1::ControlResponse response);
+  // The latest proof that the stage lives: a message, or a result, which
+  // passed through all of them.
+  TimePoint HeardOf(const Stage& stage) const;
+  void SendDrain();
+  void CheckDrained();
+  void OnControl(size_t index, uint64_t link_id, v1::ControlResponse response,
+                 int64_t received_ns);
+  void OnRoundTrip(size_t index, int64_t sent_ns, int64_t stage_ns,
+                   int64_t received_ns);
   void OnWelcome(size_t index, const v1::Welcome& welcome);
   void OnControlEnd(size_t index, uint64_t link_id, const Status& status);
   void OnAssigned(size_t index, const v1::Assigned& assigned);
@@ -105,14 +120,22 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<rpc::CreditedSender> sender_ ABSL_GUARDED_BY(submit_mutex_);
   Mutex deliver_mutex_;  // held while on_result runs
   Epoch deliver_epoch_ ABSL_GUARDED_BY(deliver_mutex_);
+  mutable Mutex trace_mutex_;
+  StepTraces traces_ ABSL_GUARDED_BY(trace_mutex_);
+  std::vector<StageClock> clocks_ ABSL_GUARDED_BY(trace_mutex_);  // per stage
 
   mutable Mutex status_mutex_;
   PipelineStatus published_ ABSL_GUARDED_BY(status_mutex_);
   std::vector<TimePoint> heard_ ABSL_GUARDED_BY(status_mutex_);
   std::optional<PipelineModel> model_ ABSL_GUARDED_BY(status_mutex_);
 
+  mutable CondVar drained_changed_;
+  bool drained_ ABSL_GUARDED_BY(status_mutex_) = false;
+  std::atomic<int64_t> last_result_ns_{0};
+  std::atomic<bool> stopping_{false};
+
   // Owner state.
-  bool stopping_ = false;
+  bool draining_ = false;
   Phase phase_ = Phase::kGathering;
   std::vector<Stage> stages_;
   JoinedPipeline joined_;

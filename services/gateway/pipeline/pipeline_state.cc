@@ -69,7 +69,7 @@ void PipelineClient::Impl::Tick(TimePoint now) {
     Stage& stage = stages_[i];
     if (behind_held) {
       LetGo(i);
-    } else if (stage.link == nullptr && now >= stage.connect_at) {
+    } else if (stage.link == nullptr && now >= stage.connect_at && !draining_) {
       ConnectStage(i, now);
     }
     behind_held = behind_held || stage.held;
@@ -82,6 +82,7 @@ void PipelineClient::Impl::Tick(TimePoint now) {
     }
     all_welcome = all_welcome && stage.welcome.has_value();
   }
+  if (draining_) return;
   if (phase_ == Phase::kGathering) {
     if (all_welcome && now >= assign_at_) BeginAssigning(now);
   } else if (phase_ != Phase::kUp && now >= phase_deadline_) {
@@ -97,14 +98,18 @@ void PipelineClient::Impl::ConnectStage(size_t index, TimePoint now) {
   Stage& stage = stages_[index];
   stage.link_id = ++links_;
   stage.linked_at = now;
-  stage.link = OpenControl(stage.channel, options_.gateway_id,
+  {
+    MutexLock lock(trace_mutex_);
+    clocks_[index].Reset();
+  }
+  stage.link = OpenControl(stage.channel, options_.gateway_id, options_.build,
                            ControlEvents(index, stage.link_id));
 }
 
 void PipelineClient::Impl::CheckSilence(size_t index, TimePoint now) {
   Stage& stage = stages_[index];
   const TimePoint since =
-      stage.welcome.has_value() ? stage.heard : stage.linked_at;
+      stage.welcome.has_value() ? HeardOf(stage) : stage.linked_at;
   if (now - since < options_.transport.peer_timeout) return;
   const Status why =
       Unavailable("silent for ", Seconds(now - since), " s, limit ",
@@ -126,12 +131,15 @@ void PipelineClient::Impl::LetGo(size_t index) {
 }
 
 void PipelineClient::Impl::OnControl(size_t index, uint64_t link_id,
-                                     v1::ControlResponse response) {
+                                     v1::ControlResponse response,
+                                     int64_t received_ns) {
   Stage& stage = stages_[index];
   if (stage.link == nullptr || stage.link_id != link_id) return;
   stage.heard = Clock::now();
   switch (response.kind_case()) {
     case v1::ControlResponse::kWelcome:
+      OnRoundTrip(index, ToNanos(stage.linked_at),
+                  response.welcome().clock_ns(), received_ns);
       OnWelcome(index, response.welcome());
       return;
     case v1::ControlResponse::kAssigned:
@@ -140,7 +148,13 @@ void PipelineClient::Impl::OnControl(size_t index, uint64_t link_id,
     case v1::ControlResponse::kHeartbeat:
       stage.load = LoadOf(response.heartbeat());
       stage.rtt = std::chrono::nanoseconds(std::max<int64_t>(
-          0, MonotonicNanos() - response.heartbeat().sender_clock_ns()));
+          0, received_ns - response.heartbeat().sender_clock_ns()));
+      OnRoundTrip(index, response.heartbeat().sender_clock_ns(),
+                  response.heartbeat().clock_ns(), received_ns);
+      return;
+    case v1::ControlResponse::kDrained:
+      stage.drained = true;
+      CheckDrained();
       return;
     case v1::ControlResponse::kFailure:
       OnFailure(index, response.failure());
@@ -148,6 +162,12 @@ void PipelineClient::Impl::OnControl(size_t index, uint64_t link_id,
     default:
       return;  // of a newer version; nothing of ours waits for it
   }
+}
+
+void PipelineClient::Impl::OnRoundTrip(size_t index, int64_t sent_ns,
+                                       int64_t stage_ns, int64_t received_ns) {
+  MutexLock lock(trace_mutex_);
+  clocks_[index].Add(sent_ns, stage_ns, received_ns);
 }
 
 void PipelineClient::Impl::OnWelcome(size_t index, const v1::Welcome& proto) {
@@ -172,7 +192,7 @@ void PipelineClient::Impl::OnWelcome(size_t index, const v1::Welcome& proto) {
   stage.message.clear();
   assign_at_ = std::min(assign_at_, Clock::now() + assign_backoff_);
   LogInfo(Describe(index), " is there");
-  bool all = phase_ == Phase::kGathering;
+  bool all = phase_ == Phase::kGathering && !draining_;
   for (const Stage& any : stages_) all = all && any.welcome.has_value();
   if (all && Clock::now() >= assign_at_) BeginAssigning(Clock::now());
 }
@@ -189,6 +209,7 @@ void PipelineClient::Impl::OnControlEnd(size_t index, uint64_t link_id,
   stage.message = Message(why);
   stage.held = IsHeld(why);
   stage.backoff = NextBackoff(stage.backoff);
+  if (draining_) CheckDrained();
   if (IsLoading(why)) {
     stage.down_state = StageState::kLoading;
     stage.backoff = kLoadingPause;
@@ -203,6 +224,38 @@ void PipelineClient::Impl::OnControlEnd(size_t index, uint64_t link_id,
     stage.down_state = stage.seen ? StageState::kLost : StageState::kConnecting;
   }
   stage.connect_at = Clock::now() + stage.backoff;
+}
+
+TimePoint PipelineClient::Impl::HeardOf(const Stage& stage) const {
+  if (phase_ != Phase::kUp) return stage.heard;
+  const std::chrono::nanoseconds result(last_result_ns_.load());
+  return std::max(stage.heard,
+                  TimePoint(std::chrono::duration_cast<Duration>(result)));
+}
+
+// Drain ----------------------------------------------------------------------
+
+void PipelineClient::Impl::SendDrain() {
+  const bool sent = std::exchange(draining_, true);
+  v1::ControlRequest request;
+  request.mutable_drain();
+  for (Stage& stage : stages_) {
+    if (!sent && stage.link != nullptr && stage.welcome.has_value()) {
+      stage.link->Send(request);
+    }
+  }
+  CheckDrained();
+}
+
+void PipelineClient::Impl::CheckDrained() {
+  for (const Stage& stage : stages_) {
+    const bool held = stage.link != nullptr && stage.welcome.has_value();
+    if (held && !stage.drained) return;
+  }
+  LogInfo("all stages have drained");
+  MutexLock lock(status_mutex_);
+  drained_ = true;
+  drained_changed_.NotifyAll();
 }
 
 void PipelineClient::Impl::OnFailure(size_t index, const v1::Failure& failure) {
@@ -379,9 +432,10 @@ void PipelineClient::Impl::Publish() {
     out.load = stage.load;
     heard.push_back(stage.heard);
     if (!stage.welcome.has_value()) continue;
-    if (now - stage.heard >= options_.suspect_after) {
+    const Duration silence = now - HeardOf(stage);
+    if (silence >= options_.suspect_after) {
       out.state = StageState::kSuspect;
-      out.message = Cat("silent for ", Seconds(now - stage.heard), " s");
+      out.message = Cat("silent for ", Seconds(silence), " s");
       if (status.ready) status.message = Cat(Describe(i), ": ", out.message);
       status.ready = false;
     } else if (stage.refused) {

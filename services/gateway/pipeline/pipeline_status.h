@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/core/ids.h"
 #include "common/core/step_plan.h"
+#include "services/gateway/pipeline/stage_clock.h"
 
 namespace sluice {
 
@@ -49,6 +50,7 @@ struct StageStatus {
   std::string message;    // why it is not ready; empty when it is
   Duration last_heard{};  // since its last message
   Duration rtt{};         // of the latest heartbeat
+  ClockEstimate clock;    // how its monotonic clock relates to ours
 };
 
 // What /readyz and people see. A copy, taken at one moment.

@@ -7,6 +7,7 @@ namespace sluice {
 
 std::shared_ptr<ControlLink> OpenControl(std::shared_ptr<grpc::Channel> channel,
                                          const std::string& gateway_id,
+                                         const std::string& build,
                                          ControlLink::Events events) {
   auto link = std::make_shared<ControlLink>(std::move(channel), kControlMethod,
                                             std::move(events));
@@ -14,6 +15,7 @@ std::shared_ptr<ControlLink> OpenControl(std::shared_ptr<grpc::Channel> channel,
   v1::ControlRequest request;
   request.mutable_hello()->set_protocol_version(wire::kProtocolVersion);
   request.mutable_hello()->set_gateway_id(gateway_id);
+  request.mutable_hello()->set_build(build);
   link->Send(std::move(request));
   return link;
 }
@@ -47,8 +49,9 @@ grpc::ByteBuffer FirstStepsHello(ReplicaId replica, Epoch epoch,
 }
 
 grpc::ByteBuffer PlanFrame(const StepPlan& plan) {
-  return rpc::JoinPayload(wire::StepFrameHead(plan, MonotonicNanos()), 0,
-                          Buffer());
+  v1::StepFrame frame = wire::StepFrameHead(plan, MonotonicNanos());
+  if (plan.trace.has_value()) frame.mutable_step()->mutable_trace();
+  return rpc::JoinPayload(frame, 0, Buffer());
 }
 
 }  // namespace sluice

@@ -46,6 +46,7 @@ using ResultsLink = Link<v1::ResultsRequest, v1::StepResult>;
 // Opens Control and sends the hello.
 std::shared_ptr<ControlLink> OpenControl(std::shared_ptr<grpc::Channel> channel,
                                          const std::string& gateway_id,
+                                         const std::string& build,
                                          ControlLink::Events events);
 
 // Opens Results of `epoch`; nothing is sent after the request.
@@ -57,7 +58,8 @@ std::shared_ptr<ResultsLink> OpenResults(std::shared_ptr<grpc::Channel> channel,
 grpc::ByteBuffer FirstStepsHello(ReplicaId replica, Epoch epoch,
                                  const wire::StageIdentity& first);
 
-// Frame of a plan to the first stage.
+// Frame of a plan to the first stage. If the plan is traced the frame asks
+// the stages for their part.
 grpc::ByteBuffer PlanFrame(const StepPlan& plan);
 
 }  // namespace sluice

@@ -310,6 +310,59 @@ TEST_F(PipelineClientTest, ASuspectThatAnswersAgainIsReadyAgain) {
   EXPECT_EQ(listener_.ups(), 1u);
 }
 
+TEST_F(PipelineClientTest, AResultIsASignOfLifeOfEveryStage) {
+  AddStages(2);
+  Timing timing;
+  timing.heartbeat = std::chrono::milliseconds(20);
+  timing.suspect_after = std::chrono::milliseconds(200);
+  timing.peer_timeout = std::chrono::milliseconds(400);
+  const auto client = Connect(timing);
+  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  stages_[1]->runner().SetMute(true);  // too busy to answer
+  const TimePoint end = Clock::now() + 3 * timing.peer_timeout;
+  for (uint64_t step = 0; Clock::now() < end && !HasFailure(); ++step) {
+    StepPlan plan = Plan(step, 5);
+    plan.chunks[0].start = 0;
+    client->Submit(std::move(plan));
+    EXPECT_TRUE(
+        Eventually([&] { return listener_.results().size() == step + 1; }));
+    EXPECT_TRUE(client->ready()) << client->status().message;
+  }
+  stages_[1]->runner().SetMute(false);
+  EXPECT_EQ(listener_.losses(), 0u);
+}
+
+TEST_F(PipelineClientTest, DrainedStagesAreThereForTheNextGateway) {
+  AddStages(2);
+  const auto first = Connect();
+  ASSERT_TRUE(Eventually([&] { return first->ready(); }));
+  const TimePoint begin = Clock::now();
+  first->Drain(begin + std::chrono::seconds(60));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30));
+  for (const auto& stage : stages_) EXPECT_TRUE(stage->session().draining());
+  first->Stop();
+  const auto second = Connect();
+  EXPECT_TRUE(Eventually([&] { return second->ready(); }));
+  for (const auto& stage : stages_) EXPECT_FALSE(stage->session().draining());
+}
+
+TEST_F(PipelineClientTest, DrainWaitsForStepsUnderWayUntilItsDeadline) {
+  AddStages(1);
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  stages_[0]->runner().HoldSteps();
+  client->Submit(Plan(0, 5));
+  ASSERT_TRUE(
+      Eventually([&] { return stages_[0]->runner().held_steps() == 1; }));
+  const TimePoint deadline = Clock::now() + std::chrono::milliseconds(100);
+  client->Drain(deadline);
+  EXPECT_GE(Clock::now(), deadline);
+  EXPECT_EQ(listener_.results().size(), 0u);
+  stages_[0]->runner().ReleaseOne();
+  client->Drain(Clock::now() + std::chrono::seconds(60));
+  EXPECT_TRUE(Eventually([&] { return listener_.results().size() == 1; }));
+}
+
 TEST_F(PipelineClientTest, ASecondGatewayIsRefusedUntilTheFirstLetsGo) {
   AddStages(1);
   auto first = Connect();
