@@ -69,9 +69,10 @@ StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     return InvalidArgument("malformed JSON at byte ", error.byte);
-  } catch (const std::exception& error) {
-    // Numbers out of range arrive here.
-    return InvalidArgument("malformed JSON: ", error.what());
+  } catch (const nlohmann::json::out_of_range&) {
+    return InvalidArgument("malformed JSON: a number is out of double's range");
+  } catch (const std::exception&) {
+    return InvalidArgument("malformed JSON");
   }
 }
 

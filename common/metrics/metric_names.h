@@ -62,8 +62,16 @@ inline constexpr Name kVllmRequestMaxTokens = "vllm:request_params_max_tokens";
 inline constexpr Name kHttpRequests = "http_requests_total";
 inline constexpr Name kHttpDuration =
     "http_request_duration_seconds";  // handler method
+inline constexpr Name kHttpRequestBytes =
+    "http_request_size_bytes";  // handler
+inline constexpr Name kHttpResponseBytes =
+    "http_response_size_bytes";  // handler
 
 // Gateway, our own -----------------------------------------------------------
+inline constexpr Name kGatewayRequests =
+    "sluice_gateway_requests_total";  // endpoint status_class error_type
+inline constexpr Name kGatewayKeyRequests =
+    "sluice_gateway_key_requests_total";  // key (its name) status_class
 inline constexpr Name kGatewayInflight = "sluice_gateway_inflight_requests";
 inline constexpr Name kGatewayQueueDepth = "sluice_gateway_queue_depth";
 inline constexpr Name kGatewayRejections =
@@ -144,6 +152,8 @@ inline Bounds StepPart() {
   return {.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025,
           .05,    .1,    .25,    .5,    1,    2.5,   5,    10};
 }
+// Bodies: 100 bytes to 10 MB.
+inline Bounds BodyBytes() { return {100, 1e3, 1e4, 1e5, 1e6, 1e7}; }
 // Sequences or tokens of one batch.
 inline Bounds BatchSize() {
   return {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};

@@ -28,6 +28,9 @@ namespace {
 constexpr size_t kMaxClients = 64;
 constexpr size_t kMaxRequestBytes = 8 << 10;
 constexpr auto kClientTimeout = std::chrono::seconds(5);
+// Without descriptors accept fails and the listener stays readable: a pause
+// beats spinning.
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 // Closes its descriptor.
 class Fd {
@@ -153,13 +156,14 @@ class MetricsServer::Impl {
     while (true) {
       std::vector<pollfd> fds;
       fds.push_back({wake_.get(), POLLIN, 0});
-      const bool full = clients_.size() >= kMaxClients;
-      fds.push_back({full ? -1 : listener_.get(), POLLIN, 0});
+      const bool deaf =
+          clients_.size() >= kMaxClients || Clock::now() < next_accept_;
+      fds.push_back({deaf ? -1 : listener_.get(), POLLIN, 0});
       for (const Client& client : clients_) {
         const short events = client.writing() ? POLLOUT : POLLIN;
         fds.push_back({client.fd.get(), events, 0});
       }
-      ::poll(fds.data(), fds.size(), clients_.empty() ? -1 : 500);
+      ::poll(fds.data(), fds.size(), deaf ? 100 : clients_.empty() ? -1 : 500);
       if (fds[0].revents != 0) return;
       size_t i = 2;
       for (Client& client : clients_) {
@@ -176,7 +180,13 @@ class MetricsServer::Impl {
     while (clients_.size() < kMaxClients) {
       Fd fd(::accept4(listener_.get(), nullptr, nullptr,
                       SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (fd.get() < 0) return;
+      if (fd.get() < 0) {
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+          LogWarning("metrics: accept failed: ", std::strerror(errno));
+          next_accept_ = Clock::now() + kAcceptPause;
+        }
+        return;
+      }
       Client& client = clients_.emplace_back();
       client.fd = std::move(fd);
       client.deadline = Clock::now() + kClientTimeout;
@@ -248,6 +258,7 @@ class MetricsServer::Impl {
   const Fd wake_;
   const int port_;
   std::list<Client> clients_;  // of the thread alone
+  TimePoint next_accept_{};    // so is this
   std::thread thread_;         // last: it uses all of the above
 };
 

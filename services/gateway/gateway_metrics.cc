@@ -54,15 +54,12 @@ Labels With(Labels labels, const std::string& name, const std::string& value) {
   return labels;
 }
 
-std::string StatusClass(int status) {
-  return status == 0 ? "client_closed" : Cat(status / 100, "xx");
-}
-
 }  // namespace
 
 GatewayMetrics::GatewayMetrics(GatewayMetricsOptions options)
     : options_(std::move(options)),
-      vllm_labels_{{"model_name", options_.model_name}, {"engine", "0"}} {
+      vllm_labels_{{"model_name", options_.model_name}, {"engine", "0"}},
+      http_(registry_) {
   metrics::AddProcessMetrics(registry_, "gateway");
   tokenize_ = registry_.AddHistogram(names::kGatewayTokenizeSeconds,
                                      "Parsing, rendering and tokenizing",
@@ -202,22 +199,6 @@ void GatewayMetrics::AddScrapedSeries() {
     slow.AdvanceTo(slow_readers);
     gone.AdvanceTo(static_cast<double>(http.disconnects) - slow_readers);
   });
-}
-
-void GatewayMetrics::OnExchange(const ExchangeSummary& summary) {
-  // Methods come from clients: only known ones become labels.
-  static constexpr std::string_view kMethods[] = {"GET", "POST", "HEAD",
-                                                  "OPTIONS"};
-  const bool known = std::find(std::begin(kMethods), std::end(kMethods),
-                               summary.method) != std::end(kMethods);
-  Labels labels{{"handler", std::string(summary.route)},
-                {"method", known ? std::string(summary.method) : "other"}};
-  registry_
-      .AddHistogram(names::kHttpDuration, "Header's arrival to answer's end",
-                    buckets::RequestLatency(), labels)
-      .Observe(Seconds(summary.duration));
-  labels["status"] = StatusClass(summary.status);
-  registry_.AddCounter(names::kHttpRequests, "Requests answered", labels).Add();
 }
 
 void GatewayMetrics::OnRejection(Rejection why) const {

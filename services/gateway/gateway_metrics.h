@@ -12,6 +12,7 @@
 #include "common/engine/engine_stats.h"
 #include "common/metrics/metrics.h"
 #include "services/gateway/http/http_server.h"
+#include "services/gateway/http_metrics.h"
 
 namespace sluice::gateway {
 
@@ -36,7 +37,7 @@ class GatewayMetrics {
   metrics::Registry& registry() { return registry_; }
   std::string Text() const { return registry_.Text(); }
 
-  void OnExchange(const ExchangeSummary& summary);
+  void OnExchange(const ExchangeSummary& summary) { http_.OnExchange(summary); }
   void OnRejection(Rejection why) const;
   void OnTokenized(double seconds) const { tokenize_.Observe(seconds); }
   // Seconds from the request's arrival to its first token.
@@ -68,6 +69,7 @@ class GatewayMetrics {
   metrics::Registry registry_;
   metrics::Registry discarded_;  // takes the vLLM names when they are off
   metrics::Labels vllm_labels_;
+  HttpMetrics http_;
   metrics::Histogram tokenize_, ttft_, itl_, tpot_alias_, request_tpot_, e2e_,
       queue_time_, prefill_time_, decode_time_, inference_time_, prompt_tokens_,
       generation_tokens_, max_tokens_;

@@ -11,6 +11,7 @@
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/cluster.h"
 #include "services/gateway/handlers/handlers.h"
+#include "services/gateway/http/api_keys.h"
 #include "services/gateway/http/router.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/pipeline/pipeline_client.h"
@@ -57,7 +58,8 @@ class GatewayServer::Impl {
   Status Start() {
     AddRoutes();
     SLUICE_RETURN_IF_ERROR(engine_.Start());
-    SLUICE_ASSIGN_OR_RETURN(http_, HttpServer::Start(HttpOptions()));
+    SLUICE_ASSIGN_OR_RETURN(HttpServerOptions http, HttpOptions());
+    SLUICE_ASSIGN_OR_RETURN(http_, HttpServer::Start(std::move(http)));
     metrics_.Attach({[this] { return engine_.Stats(); },
                      [this] { return readiness().ready; },
                      [this] {
@@ -145,11 +147,19 @@ class GatewayServer::Impl {
     if (options_.debug_endpoints) AddDebugHandlers(router_, context);
   }
 
-  HttpServerOptions HttpOptions() {
+  StatusOr<HttpServerOptions> HttpOptions() {
     HttpServerOptions http;
     http.listen = options_.listen;
     http.threads = options_.http_threads;
     http.limits = options_.http_limits;
+    SLUICE_ASSIGN_OR_RETURN(http.cors,
+                            CorsPolicy::Parse(options_.cors_origins));
+    if (!options_.api_key_file.empty()) {
+      SLUICE_ASSIGN_OR_RETURN(api_keys_, ApiKeys::Open(options_.api_key_file));
+      http.screen = [this](HttpRequest& request) {
+        return api_keys_->Screen(request);
+      };
+    }
     http.handler = [this](std::shared_ptr<Exchange> exchange) {
       router_.Route(std::move(exchange));
     };
@@ -205,6 +215,7 @@ class GatewayServer::Impl {
   EngineGenerator generator_;
   WorkQueue work_;
   Router router_;
+  std::unique_ptr<ApiKeys> api_keys_;  // null: nobody needs one
   std::atomic<bool> draining_{false};
   bool stopped_ = false;
   std::unique_ptr<HttpServer> http_;

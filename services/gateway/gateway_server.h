@@ -25,6 +25,8 @@ struct GatewayOptions {
   int kv_blocks = 0;  // at most so many of the stages' blocks; 0: all
   int http_threads = 2;
   HttpLimits http_limits;
+  std::vector<std::string> cors_origins = {"*"};  // see CorsPolicy
+  std::string api_key_file;  // see ApiKeys; empty: everybody may come in
   bool vllm_metrics = true;
   bool debug_endpoints = false;
 };
@@ -44,8 +46,9 @@ class GatewayServer {
   GatewayReadiness readiness() const;
   EngineStats engine_stats() const;
 
-  // Readiness goes off and no new request is taken; those in progress go on.
-  // Returns when all are answered, or at `deadline`.
+  // Readiness goes off and new generations get 503; those in progress go on.
+  // Probes and scrapes are answered until Stop. Returns when all that began
+  // before is answered, or at `deadline`.
   void Drain(TimePoint deadline);
   // Ends what is left with a clean error and joins all threads. Idempotent.
   void Stop();

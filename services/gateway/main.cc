@@ -2,6 +2,7 @@
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -42,6 +43,16 @@ ABSL_FLAG(int32_t, kv_blocks, 0,
 ABSL_FLAG(int32_t, max_plans_in_flight, 0, "0: one per stage");
 ABSL_FLAG(int32_t, http_threads, 2, "event loops");
 ABSL_FLAG(int32_t, max_connections, 4096, "open connections at once");
+ABSL_FLAG(double, header_timeout, 10,
+          "seconds in which a request's header must be there");
+ABSL_FLAG(double, body_timeout, 60,
+          "seconds in which a request's body must be there");
+ABSL_FLAG(std::string, api_key_file, "",
+          "file of API keys, a line each: name:key or key; read again when it "
+          "changes; empty: no key is asked for");
+ABSL_FLAG(std::vector<std::string>, cors_origins, {"*"},
+          "origins whose web pages may call this server: *, or "
+          "http(s)://host[:port],..; empty: none");
 ABSL_FLAG(std::string, metrics_compat, "vllm",
           "vllm: vLLM's metric names beside ours; none: ours alone");
 ABSL_FLAG(std::string, port_file, "",
@@ -75,6 +86,10 @@ Status CheckFlags() {
       "--max-connections", absl::GetFlag(FLAGS_max_connections), 1, INT32_MAX));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--peer-timeout", absl::GetFlag(FLAGS_peer_timeout), 0.1, 3600));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--header-timeout", absl::GetFlag(FLAGS_header_timeout), 0.1, 3600));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--body-timeout", absl::GetFlag(FLAGS_body_timeout), 0.1, 3600));
   return CheckRange("--drain-timeout", absl::GetFlag(FLAGS_drain_timeout), 0,
                     86400);
 }
@@ -105,6 +120,12 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   options.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   options.http_threads = absl::GetFlag(FLAGS_http_threads);
   options.http_limits.connections = absl::GetFlag(FLAGS_max_connections);
+  options.http_limits.header_time =
+      FromSeconds(absl::GetFlag(FLAGS_header_timeout));
+  options.http_limits.body_time =
+      FromSeconds(absl::GetFlag(FLAGS_body_timeout));
+  options.cors_origins = absl::GetFlag(FLAGS_cors_origins);
+  options.api_key_file = absl::GetFlag(FLAGS_api_key_file);
   const std::string compat = absl::GetFlag(FLAGS_metrics_compat);
   if (compat != "vllm" && compat != "none") {
     return InvalidArgument("--metrics-compat must be vllm or none, got '",
@@ -147,7 +168,28 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Large bodies are mapped, and unmapped when they are freed: by default glibc
+// raises its threshold once it has seen one and keeps the next ones.
+void BoundHeap() {
+  mallopt(M_MMAP_THRESHOLD, 256 << 10);
+  mallopt(M_TRIM_THRESHOLD, 1 << 20);
+  mallopt(M_ARENA_MAX, 4);
+}
+
+// Waits for one of `signals`. Meanwhile gives memory back to the system that
+// parsed bodies left behind in many small pieces.
+int AwaitSignal(const sigset_t& signals) {
+  constexpr size_t kKeptBytes = size_t{64} << 20;
+  const timespec pause{2, 0};
+  while (true) {
+    const int number = sigtimedwait(&signals, nullptr, &pause);
+    if (number > 0) return number;
+    if (mallinfo2().fordblks > kKeptBytes) malloc_trim(0);
+  }
+}
+
 Status Run(const sigset_t& signals) {
+  BoundHeap();
   RaiseFileLimit();
   SLUICE_ASSIGN_OR_RETURN(GatewayOptions options, OptionsFromFlags());
   SLUICE_ASSIGN_OR_RETURN(const auto server,
@@ -155,8 +197,7 @@ Status Run(const sigset_t& signals) {
   LogInfo("listening on http://", server->address());
   SLUICE_RETURN_IF_ERROR(
       WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
+  const int signal_number = AwaitSignal(signals);
   LogInfo("signal ", signal_number, ": draining; a second one ends at once");
   // The default action: a second signal ends the process.
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);

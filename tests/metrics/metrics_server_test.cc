@@ -3,12 +3,14 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <string>
 
 #include "common/metrics/metrics.h"
+#include "tests/testing/no_descriptors.h"
 
 namespace sluice::metrics {
 namespace {
@@ -17,14 +19,18 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-int Connect(int port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+void ConnectTo(int fd, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(
       ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+}
+
+int Connect(int port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  ConnectTo(fd, port);
   return fd;
 }
 
@@ -102,6 +108,22 @@ TEST_F(MetricsServerTest, ASilentClientDelaysNobody) {
   const int silent = Connect(server_->port());
   EXPECT_THAT(Get(server_->port(), "/livez"), StartsWith("HTTP/1.1 200 OK"));
   ::close(silent);
+}
+
+TEST_F(MetricsServerTest, WithoutDescriptorsItWaitsAndDoesNotSpin) {
+  const int waiting = ::socket(AF_INET, SOCK_STREAM, 0);
+  const std::string request = "GET /livez HTTP/1.1\r\n\r\n";
+  pollfd answer{waiting, POLLIN, 0};
+  {
+    const sluice::testing::NoDescriptors none;
+    ConnectTo(waiting, server_->port());
+    ::send(waiting, request.data(), request.size(), MSG_NOSIGNAL);
+    const double before = sluice::testing::ProcessorSeconds();
+    EXPECT_EQ(::poll(&answer, 1, 500), 0) << "nobody can accept it";
+    EXPECT_LT(sluice::testing::ProcessorSeconds() - before, 0.2);
+  }
+  EXPECT_EQ(::poll(&answer, 1, 10000), 1) << "accepted once there are some";
+  ::close(waiting);
 }
 
 TEST(MetricsServerStartTest, RefusesAddressesItCannotUse) {

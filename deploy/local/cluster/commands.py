@@ -135,11 +135,12 @@ def _show_progress(readiness, shown):
 
 def _greet(document, options):
     url = document["url"]
-    name = gateway_client.served_model(url)
-    path, body, prompt, answer = gateway_client.first_answer(url, name)
+    key = gateway_client.first_key(options.api_key_file)
+    name = gateway_client.served_model(url, key)
+    path, body, prompt, answer = gateway_client.first_answer(url, name, key)
     print(f"\nready: {url}  (model {name}, {options.stages} stages, "
           f"ranks per stage: {options.ranks})\n\ntry:\n  "
-          f"{gateway_client.curl_line(url, path, body)}\n")
+          f"{gateway_client.curl_line(url, path, body, bool(key))}\n")
     print(f"first prompt: {prompt}\nanswer: {answer.strip()}\n")
     if options.detach:
         print(f"stop it with: deploy/local/down --run-dir {options.run_dir}")

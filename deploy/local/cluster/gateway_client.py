@@ -7,12 +7,25 @@ import urllib.request
 PROMPT = "What is a sluice? Answer in one sentence."
 
 
-def call(url, body=None, timeout=600):
+def first_key(path):
+    """The first key of a file that sluice-gateway takes; None without one."""
+    if path is None:
+        return None
+    with open(path, encoding="utf-8") as file:
+        lines = (line.strip() for line in file)
+        keys = (line.partition(":")[2].strip() or line for line in lines
+                if line and not line.startswith("#"))
+        return next(keys, None)
+
+
+def call(url, body=None, timeout=600, key=None):
     """(status, text) of a GET, or of a POST of `body` as JSON. Status 0 if
     there is no connection."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        url, data=data, headers={"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"}
+    if key:
+        headers["Authorization"] = "Bearer " + key
+    request = urllib.request.Request(url, data=data, headers=headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=timeout) as answer:
@@ -23,31 +36,32 @@ def call(url, body=None, timeout=600):
         return 0, str(error)
 
 
-def served_model(url):
-    status, text = call(url + "/v1/models", timeout=10)
+def served_model(url, key=None):
+    status, text = call(url + "/v1/models", timeout=10, key=key)
     return json.loads(text)["data"][0]["id"] if status == 200 else None
 
 
-def curl_line(url, path, body):
+def curl_line(url, path, body, with_key=False):
     shown = {key: body[key] for key in body
              if key not in ("max_tokens", "temperature")}
-    return (f"curl {url}{path} -H 'Content-Type: application/json' "
+    key = ' -H "Authorization: Bearer $API_KEY"' if with_key else ""
+    return (f"curl {url}{path} -H 'Content-Type: application/json'{key} "
             f"-d '{json.dumps(shown)}'")
 
 
-def first_answer(url, model):
+def first_answer(url, model, key=None):
     """(path, body, prompt, answer) of a chat, or of a plain completion where
     the model has no chat template."""
     asked = {"model": model, "max_tokens": 64, "temperature": 0}
     path, body = "/v1/chat/completions", {
         **asked, "messages": [{"role": "user", "content": PROMPT}]}
-    status, text = call(url + path, body)
+    status, text = call(url + path, body, key=key)
     if status == 200:
         answer = json.loads(text)["choices"][0]["message"]["content"]
         return path, body, PROMPT, answer
     path, prompt = "/v1/completions", "Once upon a time"
     body = {**asked, "prompt": prompt, "max_tokens": 32}
-    status, text = call(url + path, body)
+    status, text = call(url + path, body, key=key)
     if status == 200:
         return path, body, prompt, prompt + json.loads(
             text)["choices"][0]["text"]

@@ -58,6 +58,7 @@ def _gateway(options, model, stages, port):
     argv += _valued("--max-running", options.max_running)
     argv += _valued("--max-queue", options.max_queue)
     argv += _valued("--prefill-chunk", options.prefill_chunk)
+    argv += _valued("--api-key-file", options.api_key_file)
     argv += _valued("--kv-blocks", options.kv_blocks)
     if options.no_prefix_cache:
         argv.append("--no-prefix-cache")

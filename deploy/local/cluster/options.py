@@ -78,6 +78,11 @@ def up_parser(name):
     passed.add_argument("--no-prefix-cache", action="store_true")
     passed.add_argument("--max-running", type=positive, metavar="N")
     passed.add_argument("--max-queue", type=not_negative, metavar="N")
+    passed.add_argument("--api-key-file", metavar="FILE",
+                        type=lambda text: str(pathlib.Path(
+                            text).expanduser().absolute()),
+                        help="keys that requests must have: lines of "
+                        "name:key or key")
     passed.add_argument("--isa", metavar="X",
                         choices=["auto", "avx512", "avx2", "portable"])
     parser.add_argument("--ready-timeout", type=positive, default=900,

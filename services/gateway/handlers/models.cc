@@ -35,9 +35,11 @@ void AddModelHandlers(Router& router, const HandlerContext& context) {
     on->Send(JsonResponse(body));
   });
   router.Add("GET", "/v1/models/*", [context](std::shared_ptr<Exchange> on) {
+    // Names may have slashes: "org/model".
+    constexpr std::string_view kPrefix = "/v1/models/";
     const std::string_view path = on->request().path;
     const Status known =
-        CheckModel(context.model, path.substr(path.rfind('/') + 1));
+        CheckModel(context.model, path.substr(kPrefix.size()));
     on->Send(known.ok() ? JsonResponse(ModelJson(context))
                         : ErrorResponse(ToApiError(known)));
   });

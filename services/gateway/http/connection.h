@@ -33,7 +33,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // `ended` runs once, when the connection is closed.
   void Start(std::function<void()> ended);
-  // Closes it now if no exchange is in progress.
+  // Closes it now if it waits for a request.
   void CloseIfIdle();
   // Closes it now; an exchange in progress learns it with `why`.
   void Abort(Gone why);
@@ -45,22 +45,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Parser;  // Beast's
 
   Nothing Run();
-  // A request, or nothing when the connection is to be closed. Then
-  // `refusal_` may hold the answer to what was wrong.
-  boost::asio::awaitable<std::optional<HttpRequest>> ReadRequest();
+  // Begins the next exchange: its request is read whole. False when the
+  // connection is to be closed; then `refusal_` may hold a last answer.
+  boost::asio::awaitable<bool> ReadRequest();
   boost::asio::awaitable<bool> AwaitFirstByte();
   boost::asio::awaitable<bool> ReadHeader(Parser& parser);
   boost::asio::awaitable<bool> ReadBody(Parser& parser);
   boost::asio::awaitable<bool> AnswerExpectation(std::string_view expect);
+  // For a half-closed client: as much of a message as is in the buffer.
+  void ParseBuffered(Parser& parser, boost::system::error_code& error);
+  // False, with a refusal, for a header that is well-formed and yet refused.
+  bool AcceptHeader(const Parser& parser);
+  bool AcceptBodySize(const Parser& parser);
+
+  void Dispatch(const std::shared_ptr<ConnectionExchange>& exchange);
   Nothing Watch(std::shared_ptr<ConnectionExchange> exchange);
   Nothing WriteAnswer(std::shared_ptr<ConnectionExchange> exchange);
   Nothing StopWatch();
+  void AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange);
   Nothing WriteRefusal();
   Nothing Linger();
   Nothing WaitForSignal();
   void Signal();
   void Refuse(int status, std::string_view reason);
-  void RefuseLargeBody();
   // Counts `bytes` as this connection's share of all bodies, instead of what
   // was counted before.
   void CountBody(size_t bytes);
@@ -68,10 +75,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const ConnectionContext context_;
   boost::beast::tcp_stream stream_;
   boost::asio::steady_timer signal_;
+  boost::asio::steady_timer half_closed_timer_;
   boost::beast::flat_buffer buffer_;
+  HttpRequest request_;  // being read
   std::shared_ptr<ConnectionExchange> current_;
-  std::optional<HttpResponse> refusal_;
+  std::optional<HttpResponse> screened_;  // the answer, whatever the body
+  std::optional<HttpResponse> refusal_;   // the last answer, unread or not
   size_t counted_body_ = 0;
+  bool idle_ = false;
+  // The end of what the client sends was read. Asio would wait for ever for
+  // another event that says so: from here on nothing is read.
+  bool half_closed_ = false;
   bool watching_ = false;
   bool aborted_ = false;
 };

@@ -4,14 +4,33 @@
 #include <utility>
 
 namespace sluice::gateway {
+namespace {
+
+// What a reader may leave unread when all answers together are too many.
+constexpr size_t kFairBacklog = size_t{64} << 10;
+
+}  // namespace
+
+std::string AnswerHead(HttpResponse response, const HttpRequest& request,
+                       const CorsPolicy& cors, long long length,
+                       bool keep_alive) {
+  cors.AddTo(request.Header("origin"), response.headers);
+  if (!request.traceparent.empty()) {
+    response.headers.emplace_back("Traceparent", request.traceparent);
+  }
+  return SerializeHead(response, request.request_id, length, keep_alive);
+}
 
 ConnectionExchange::ConnectionExchange(std::shared_ptr<Connection> connection,
                                        HttpRequest request,
                                        AnswerFraming framing)
     : connection_(std::move(connection)),
       request_(std::move(request)),
-      framing_(framing) {
+      framing_(framing),
+      late_(connection_->context_.draining),
+      request_bytes_(request_.body.size()) {
   ++connection_->context_.stats.exchanges;
+  if (late_) ++connection_->context_.stats.late_exchanges;
 }
 
 ConnectionExchange::~ConnectionExchange() { Close(); }
@@ -21,14 +40,27 @@ void ConnectionExchange::Post(std::function<void()> work) {
   boost::asio::post(executor, std::move(work));
 }
 
+std::string ConnectionExchange::Head(HttpResponse response, long long length) {
+  if (connection_->context_.draining) framing_.keep_alive = false;
+  status_ = response.status;
+  error_type_ = std::move(response.error_type);
+  return AnswerHead(std::move(response), request_,
+                    connection_->context_.options.cors, length,
+                    framing_.keep_alive);
+}
+
 void ConnectionExchange::Send(HttpResponse response) {
   if (!open() || streaming_) return;
-  status_ = response.status;
-  if (connection_->context_.draining) framing_.keep_alive = false;
-  std::string block = SerializeHead(
-      response, request_.request_id,
-      static_cast<long long>(response.body.size()), framing_.keep_alive);
-  if (!framing_.head_only) block += response.body;
+  const std::string body = std::move(response.body);
+  // These have no body, and no length of one either.
+  const bool bodiless = response.status == 204 || response.status == 304;
+  const auto length =
+      bodiless ? kNoLength : static_cast<long long>(body.size());
+  std::string block = Head(std::move(response), length);
+  if (!framing_.head_only) {
+    block += body;
+    response_bytes_ += body.size();
+  }
   finished_ = true;
   on_gone_ = nullptr;
   Enqueue(std::move(block));
@@ -36,21 +68,32 @@ void ConnectionExchange::Send(HttpResponse response) {
 
 void ConnectionExchange::BeginStream(HttpResponse head) {
   if (!open() || streaming_) return;
-  status_ = head.status;
   streaming_ = true;
-  if (framing_.http_1_0 || connection_->context_.draining) {
-    framing_.keep_alive = false;
-  }
-  Enqueue(SerializeHead(head, request_.request_id, framing_.http_1_0 ? -2 : -1,
-                        framing_.keep_alive));
+  if (framing_.http_1_0) framing_.keep_alive = false;
+  const long long length = framing_.http_1_0 ? kNoLength : kChunked;
+  Enqueue(Head(std::move(head), length));
 }
 
 void ConnectionExchange::SendChunk(std::string bytes) {
   if (!open() || !streaming_ || framing_.head_only || bytes.empty()) return;
+  response_bytes_ += bytes.size();
   Enqueue(framing_.http_1_0 ? std::move(bytes) : SerializeChunk(bytes));
-  if (backlog_ <= connection_->context_.options.limits.backlog_bytes) return;
-  ++connection_->context_.stats.slow_readers;
+  const ConnectionContext& context = connection_->context_;
+  const HttpLimits& limits = context.options.limits;
+  const bool too_much = backlog_ > limits.backlog_bytes;
+  const bool all_too_much =
+      backlog_ > kFairBacklog &&
+      context.stats.backlog_bytes >
+          static_cast<long long>(limits.all_backlog_bytes);
+  if (!too_much && !all_too_much) return;
+  ++context.stats.slow_readers;
   connection_->Abort(Gone::kSlowReader);
+}
+
+bool ConnectionExchange::SendInterim() {
+  if (!open() || status_ != 0 || framing_.http_1_0) return false;
+  Enqueue("HTTP/1.1 100 Continue\r\n\r\n");
+  return true;
 }
 
 void ConnectionExchange::EndStream() {
@@ -77,6 +120,7 @@ void ConnectionExchange::Enqueue(std::string block) {
   connection_->context_.stats.backlog_bytes +=
       static_cast<long long>(block.size());
   blocks_.push_back(std::move(block));
+  if (observer_ != nullptr) queued_ns_.push_back(MonotonicNanos());
   connection_->Signal();
 }
 
@@ -89,6 +133,17 @@ std::string ConnectionExchange::TakeBlock() {
 void ConnectionExchange::BlockWritten(size_t bytes) {
   backlog_ -= bytes;
   connection_->context_.stats.backlog_bytes -= static_cast<long long>(bytes);
+}
+
+void ConnectionExchange::Observe(std::shared_ptr<WriteObserver> observer) {
+  observer_ = std::move(observer);
+}
+
+void ConnectionExchange::TellWritten(const TraceSpan& write) {
+  if (observer_ == nullptr || queued_ns_.empty()) return;
+  const int64_t queued_ns = queued_ns_.front();
+  queued_ns_.pop_front();
+  observer_->OnWritten({queued_ns, write.start_ns}, write);
 }
 
 void ConnectionExchange::MarkGone(Gone why) {
@@ -105,12 +160,17 @@ void ConnectionExchange::Close() {
   BlockWritten(backlog_);
   blocks_.clear();
   on_gone_ = nullptr;
+  if (const auto observer = std::exchange(observer_, nullptr)) {
+    observer->OnClosed();
+  }
   const auto& context = connection_->context_;
+  if (late_) --context.stats.late_exchanges;
   --context.stats.exchanges;
   if (!context.options.observer) return;
   const Duration duration = Clock::now() - request_.arrival;
-  context.options.observer(
-      {request_.method, route_, finished_ ? status_ : 0, duration});
+  context.options.observer({request_.method, route_, finished_ ? status_ : 0,
+                            duration, request_.tenant, error_type_,
+                            request_bytes_, response_bytes_});
 }
 
 }  // namespace sluice::gateway

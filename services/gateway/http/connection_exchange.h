@@ -19,6 +19,12 @@ struct AnswerFraming {
   bool keep_alive = true;
 };
 
+// The head of `response` to `request`, with what every answer carries: CORS,
+// ids. `length` as SerializeHead's.
+std::string AnswerHead(HttpResponse response, const HttpRequest& request,
+                       const CorsPolicy& cors, long long length,
+                       bool keep_alive);
+
 // An exchange on a Connection: a queue of byte blocks that the connection's
 // coroutine writes, one write each.
 class ConnectionExchange : public Exchange {
@@ -34,6 +40,7 @@ class ConnectionExchange : public Exchange {
   void SendChunk(std::string bytes) override;
   void EndStream() override;
   void OnGone(std::function<void(Gone)> callback) override;
+  void Observe(std::shared_ptr<WriteObserver> observer) override;
   void set_route(std::string_view route) override { route_ = route; }
 
   // For the connection --------------------------------------------------------
@@ -41,21 +48,34 @@ class ConnectionExchange : public Exchange {
   bool gone() const { return gone_.has_value(); }
   bool keep_alive() const { return framing_.keep_alive; }
   bool has_block() const { return !blocks_.empty(); }
+  size_t backlog() const { return backlog_; }
   std::string TakeBlock();
   void BlockWritten(size_t bytes);
+  // The block taken last was written; for the observer, if there is one.
+  void TellWritten(const TraceSpan& write);
   void MarkGone(Gone why);
+  // Sends "100 Continue" ahead of the answer, which clients skip and which a
+  // connection that is closed refuses. False if the answer has begun.
+  bool SendInterim();
   // The answer is written, or nobody is left to read it. Tells the observer.
   void Close();
 
  private:
   void Enqueue(std::string block);
+  std::string Head(HttpResponse response, long long length);
   bool open() const { return !finished_ && !gone_; }
 
   std::shared_ptr<Connection> connection_;
   HttpRequest request_;
   AnswerFraming framing_;
+  const bool late_;  // begun while draining
   std::string route_ = "other";
+  std::string error_type_;
+  size_t request_bytes_;
+  size_t response_bytes_ = 0;
   std::deque<std::string> blocks_;
+  std::shared_ptr<WriteObserver> observer_;
+  std::deque<int64_t> queued_ns_;  // of blocks not written, if observed
   size_t backlog_ = 0;
   int status_ = 0;
   bool streaming_ = false;

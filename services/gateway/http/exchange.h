@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/core/step_trace.h"
 #include "services/gateway/http/message.h"
 
 namespace sluice::gateway {
@@ -14,6 +15,16 @@ enum class Gone {
   kDisconnected,  // the client closed, or its connection broke
   kSlowReader,    // it left more unread than the backlog allows
   kShutdown,      // the server stops and waits no longer
+};
+
+// Told of an answer's bytes, for traces; on the exchange's loop.
+class WriteObserver {
+ public:
+  virtual ~WriteObserver() = default;
+  // One block waited for the connection, and was written to the socket.
+  virtual void OnWritten(const TraceSpan& wait, const TraceSpan& write) = 0;
+  // Nothing more is written: the answer is complete, or the client is gone.
+  virtual void OnClosed() = 0;
 };
 
 // One request and its one answer: either Send once, or BeginStream, any
@@ -42,6 +53,9 @@ class Exchange {
   // `callback` runs at most once, on the loop, if the client goes away before
   // the answer's end; at once if it already has.
   virtual void OnGone(std::function<void(Gone)> callback) = 0;
+
+  // Tells `observer` of every block from now on. Before anything is sent.
+  virtual void Observe(std::shared_ptr<WriteObserver> observer) {}
 
   // The route's pattern, for metrics; set by the router.
   virtual void set_route(std::string_view route) = 0;

@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/concurrency/named_thread.h"
 #include "services/gateway/http/connection.h"
+#include "services/gateway/http/connection_exchange.h"
 
 namespace sluice::gateway {
 namespace {
@@ -46,17 +47,31 @@ StatusOr<tcp::endpoint> ParseEndpoint(const std::string& text) {
   return tcp::endpoint(address, static_cast<uint16_t>(port));
 }
 
-constexpr std::string_view kFull =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-    "Retry-After: 1\r\nConnection: close\r\nContent-Length: 115\r\n\r\n"
-    "{\"error\":{\"message\":\"too many connections\",\"type\":"
-    "\"service_unavailable_error\",\"param\":null,\"code\":\"unavailable\"}}  ";
+// Connections beyond the limit that wait for their client to read why, and
+// for how long at most.
+constexpr int kMaxTurnedAway = 64;
+constexpr auto kTurnAwayTime = std::chrono::seconds(1);
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+
+// The answer to a connection that is one too many.
+std::string FullAnswer(const HttpServerOptions& options) {
+  if (!options.error_response) return "";
+  HttpResponse full =
+      options.error_response(503, "There are too many connections");
+  const std::string body = full.body;
+  HttpRequest none;
+  none.request_id = RandomId();
+  return AnswerHead(std::move(full), none, options.cors,
+                    static_cast<long long>(body.size()), false) +
+         body;
+}
 
 }  // namespace
 
 class HttpServer::Impl {
  public:
-  explicit Impl(HttpServerOptions options) : options_(std::move(options)) {}
+  explicit Impl(HttpServerOptions options)
+      : options_(std::move(options)), full_answer_(FullAnswer(options_)) {}
 
   Status Start() {
     SLUICE_ASSIGN_OR_RETURN(const tcp::endpoint endpoint,
@@ -91,15 +106,11 @@ class HttpServer::Impl {
 
   void BeginDrain() {
     if (draining_.exchange(true)) return;
-    net::post(loops_[0]->io, [this] {
-      error_code ignored;
-      acceptor_->close(ignored);
-    });
     EachConnection([](Connection& connection) { connection.CloseIfIdle(); });
   }
 
   bool WaitIdle(TimePoint deadline) const {
-    while (stats_.exchanges > 0) {
+    while (stats_.exchanges > stats_.late_exchanges) {
       if (Clock::now() >= deadline) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -107,9 +118,13 @@ class HttpServer::Impl {
   }
 
   void Stop() {
-    if (stopped_ || loops_.empty()) return;
-    stopped_ = true;
-    BeginDrain();
+    if (loops_.empty() || stopping_.exchange(true)) return;
+    draining_ = true;
+    net::post(loops_[0]->io, [this] {
+      error_code ignored;
+      acceptor_->close(ignored);
+      if (retry_) retry_->cancel();
+    });
     EachConnection(
         [](Connection& connection) { connection.Abort(Gone::kShutdown); });
     // A loop without a guard returns once its last connection has ended.
@@ -144,37 +159,34 @@ class HttpServer::Impl {
     Loop* loop = loops_[next_loop_++ % loops_.size()].get();
     acceptor_->async_accept(
         loop->io, [this, loop](error_code error, tcp::socket socket) {
-          if (draining_ || error == net::error::operation_aborted) return;
-          if (!error) Admit(loop, std::move(socket));
+          if (stopping_ || error == net::error::operation_aborted) return;
           if (error) {
             RetryAccept(error);
-          } else {
-            Accept();
+            return;
           }
+          Admit(loop, std::move(socket));
+          Accept();
         });
   }
 
   // Out of file descriptors, mostly: waiting beats spinning.
   void RetryAccept(error_code error) {
     LogWarning("accept failed: ", error.message());
-    retry_ = std::make_unique<net::steady_timer>(
-        loops_[0]->io, std::chrono::milliseconds(100));
+    retry_ = std::make_unique<net::steady_timer>(loops_[0]->io, kAcceptPause);
     retry_->async_wait([this](error_code) {
-      if (!draining_) Accept();
+      if (!stopping_) Accept();
     });
   }
 
   void Admit(Loop* loop, tcp::socket socket) {
     if (stats_.connections >= options_.limits.connections) {
-      error_code ignored;
-      socket.non_blocking(true, ignored);
-      socket.send(net::buffer(kFull.data(), kFull.size()), 0, ignored);
+      TurnAway(std::move(socket));
       return;
     }
     auto connection = std::make_shared<Connection>(
         std::move(socket), ConnectionContext{options_, stats_, draining_});
     net::post(loop->io, [this, loop, connection] {
-      if (draining_) return;
+      if (stopping_) return;
       loop->connections.insert(connection);
       const std::weak_ptr<Connection> weak = connection;
       connection->Start([loop, weak] {
@@ -183,10 +195,44 @@ class HttpServer::Impl {
     });
   }
 
+  // Says why, and closes once the client did or soon after: closing at once
+  // could reset the connection before the client has read the answer.
+  void TurnAway(tcp::socket socket) {
+    error_code error;
+    socket.non_blocking(true, error);
+    socket.send(net::buffer(full_answer_), 0, error);
+    socket.shutdown(tcp::socket::shutdown_send, error);
+    if (turned_away_ >= kMaxTurnedAway) return;
+    ++turned_away_;
+    struct Leaver {
+      Leaver(tcp::socket s, std::atomic<int>& count_of)
+          : socket(std::move(s)),
+            timer(socket.get_executor()),
+            count(count_of) {}
+      ~Leaver() { --count; }
+      tcp::socket socket;
+      net::steady_timer timer;
+      std::atomic<int>& count;
+    };
+    auto leaver = std::make_shared<Leaver>(std::move(socket), turned_away_);
+    net::post(leaver->socket.get_executor(), [leaver] {
+      leaver->timer.expires_after(kTurnAwayTime);
+      leaver->timer.async_wait([leaver](error_code) {
+        error_code ignored;
+        leaver->socket.close(ignored);
+      });
+      leaver->socket.async_wait(tcp::socket::wait_read, [leaver](error_code) {
+        leaver->timer.cancel();
+      });
+    });
+  }
+
   const HttpServerOptions options_;
+  const std::string full_answer_;
   HttpServerStats stats_;
   std::atomic<bool> draining_{false};
-  bool stopped_ = false;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> turned_away_{0};
   int port_ = 0;
   size_t next_loop_ = 0;  // of the accepting loop
   std::vector<std::unique_ptr<Loop>> loops_;

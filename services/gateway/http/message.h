@@ -22,6 +22,8 @@ struct HttpRequest {
   std::string request_id;  // the client's X-Request-Id, or ours
   // The name of the API key it came with; empty if none is asked for.
   std::string tenant;
+  std::string traceparent;  // W3C trace context as offered; empty if invalid
+  bool trace = false;       // X-Sluice-Trace: 1
   TimePoint arrival = Clock::now();
 
   // The first value of header `name` (lower case); empty if absent.
@@ -33,14 +35,17 @@ struct HttpResponse {
   std::string content_type = "application/json";
   HttpHeaders headers;  // beyond type, length, connection and request id
   std::string body;
+  std::string error_type = {};  // of an error object, for metrics
 };
 
 // "Not Found" for 404; "Unknown" for what we never send.
 std::string_view ReasonPhrase(int status);
 
 // The status line and all headers, with the empty line that ends them.
-// `length`: Content-Length, or -1 for a chunked body, or -2 for a body that
-// ends with the connection (HTTP/1.0).
+// `length`: Content-Length, or kChunked, or kNoLength for a body that ends
+// with the connection (HTTP/1.0) or must not be there (204).
+inline constexpr long long kChunked = -1;
+inline constexpr long long kNoLength = -2;
 std::string SerializeHead(const HttpResponse& response,
                           std::string_view request_id, long long length,
                           bool keep_alive);
@@ -52,6 +57,19 @@ inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 // `offered` if it is a sane id (1 to 128 of [A-Za-z0-9._:-]), else a random
 // one: it ends up in headers and logs.
 std::string SanitizedRequestId(std::string_view offered);
+
+// `offered` if it is a valid traceparent (W3C Trace Context, version 00 to
+// fe with no more fields than version 00 has), else nothing.
+std::string SanitizedTraceparent(std::string_view offered);
+
+// A request's target (RFC 9112, section 3.2) taken apart into `path`, its
+// percent-escapes decoded, and `query`, as it came. False if it is neither
+// "/path?query" nor "http://host/path?query" nor "*" of OPTIONS, or if an
+// escape is malformed or stands for a control character.
+bool ParseTarget(std::string_view target, HttpRequest& request);
+
+// `text` in lower case (ASCII).
+std::string AsciiLower(std::string_view text);
 
 // 24 random hexadecimal digits.
 std::string RandomId();

@@ -13,11 +13,14 @@ void Router::Add(std::string_view method, std::string_view path,
 const Router::Methods* Router::Find(std::string_view path,
                                     std::string_view& pattern) const {
   auto found = routes_.find(path);
-  if (found == routes_.end()) {
-    const size_t slash = path.rfind('/');
-    if (slash == path.npos || slash + 1 == path.size()) return nullptr;
-    found = routes_.find(std::string(path.substr(0, slash)) + "/*");
-    if (found == routes_.end()) return nullptr;
+  // "/a/b/c" is served by "/a/b/*", else by "/a/*".
+  std::string_view parent = path;
+  while (found == routes_.end()) {
+    const size_t slash = parent.rfind('/');
+    if (slash == parent.npos) return nullptr;
+    parent = path.substr(0, slash);
+    if (slash + 1 == path.size()) continue;  // nothing for the star
+    found = routes_.find(std::string(parent) + "/*");
   }
   pattern = found->first;
   return &found->second;
@@ -25,6 +28,10 @@ const Router::Methods* Router::Find(std::string_view path,
 
 void Router::Route(std::shared_ptr<Exchange> exchange) const {
   const HttpRequest& request = exchange->request();
+  if (request.path == "*") {  // OPTIONS: about the server as a whole
+    exchange->Send({204, "", {{"Allow", "GET, HEAD, POST, OPTIONS"}}, ""});
+    return;
+  }
   std::string_view pattern = "other";
   const Methods* methods = Find(request.path, pattern);
   exchange->set_route(pattern);

@@ -18,7 +18,7 @@ class Router {
   using Handler = std::function<void(std::shared_ptr<Exchange>)>;
 
   // `method`: "GET" (which serves HEAD too) or "POST". `path` may end in
-  // "/*": any one further segment.
+  // "/*": anything further, slashes included.
   void Add(std::string_view method, std::string_view path, Handler handler);
 
   // Runs the handler, or answers 404, 405 with Allow, or OPTIONS itself.

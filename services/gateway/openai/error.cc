@@ -2,13 +2,13 @@
 
 #include "absl/strings/cord.h"
 #include "common/base/json.h"
+#include "common/base/retry_after.h"
 
 namespace sluice::gateway {
 namespace {
 
 constexpr char kParam[] = "sluice/param";
 constexpr char kCode[] = "sluice/code";
-constexpr char kRetryAfterSeconds[] = "1";
 
 Status WithPayload(Status status, const char* key, std::string_view value) {
   status.SetPayload(key,
@@ -39,6 +39,7 @@ Status WithCode(Status status, std::string_view code) {
 ApiError ToApiError(const Status& status) {
   ApiError error{500, Message(status), "server_error", Payload(status, kParam),
                  Payload(status, kCode)};
+  error.retry_after_seconds = RetryAfterSeconds(status).value_or(1);
   const auto set = [&](int http_status, std::string_view type,
                        std::string_view code) {
     error.http_status = http_status;
@@ -88,8 +89,10 @@ HttpResponse ErrorResponse(const ApiError& error) {
   HttpResponse response;
   response.status = error.http_status;
   response.body = ErrorJson(error);
+  response.error_type = error.type;
   if (error.http_status == 429 || error.http_status == 503) {
-    response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
+    response.headers.emplace_back("Retry-After",
+                                  Cat(error.retry_after_seconds));
   }
   return response;
 }
@@ -97,9 +100,20 @@ HttpResponse ErrorResponse(const ApiError& error) {
 HttpResponse TransportError(int http_status, std::string_view message) {
   ApiError error{http_status, std::string(message), "invalid_request_error",
                  std::nullopt, std::nullopt};
-  if (http_status == 503) {
-    error.type = "service_unavailable_error";
-    error.code = "unavailable";
+  switch (http_status) {
+    case 413:
+      error.code = "request_too_large";
+      break;
+    case 431:
+      error.code = "header_too_large";
+      break;
+    case 501:
+      error.code = "not_implemented";
+      break;
+    case 503:
+      error.type = "service_unavailable_error";
+      error.code = "unavailable";
+      break;
   }
   return ErrorResponse(error);
 }

@@ -17,6 +17,7 @@ struct ApiError {
   std::string type = "server_error";
   std::optional<std::string> param;
   std::optional<std::string> code;
+  int retry_after_seconds = 1;  // for 429 and 503
 };
 
 // `status` with the request field and the code that the error object shall
@@ -31,7 +32,8 @@ Status FieldError(std::string_view param, const Parts&... parts) {
 }
 
 // What a status is to a client: the code's HTTP status, and type, param and
-// code. INTERNAL's message stays with us.
+// code, and when to try again (common/base/retry_after.h). INTERNAL's message
+// stays with us.
 ApiError ToApiError(const Status& status);
 
 // {"error":{"message","type","param","code"}}: param and code string or null.

@@ -1,0 +1,72 @@
+#ifndef SLUICE_SERVICES_GATEWAY_HTTP_API_KEYS_H_
+#define SLUICE_SERVICES_GATEWAY_HTTP_API_KEYS_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "services/gateway/http/message.h"
+
+namespace sluice::gateway {
+
+// One key: its name, and of the key itself the SHA-256 alone.
+struct ApiKey {
+  std::string name;
+  std::array<uint8_t, 32> digest{};
+};
+
+// The keys of a file's text: a line is "name:key" or "key" (named "key-LINE");
+// empty lines and those that begin with # are skipped. Names are 1 to 64 of
+// [A-Za-z0-9._-], keys 8 to 512 printable characters without spaces; several
+// keys may have one name. INVALID_ARGUMENT tells the line, never the key.
+StatusOr<std::vector<ApiKey>> ParseApiKeys(std::string_view text);
+
+// The keys that requests may come with, from a file that is read again when
+// it changes; that is looked at by requests, at most once a second. A file
+// that became bad is logged, and the keys from before stay. Any thread.
+class ApiKeys {
+ public:
+  // An error naming `path` if it cannot be read, has no key or a bad line, or
+  // may be written by everybody.
+  static StatusOr<std::unique_ptr<ApiKeys>> Open(std::string path);
+
+  // The name of the key in an Authorization header ("Bearer KEY"); nothing
+  // if it is not one of ours. Takes the same time whichever key it is.
+  std::optional<std::string> NameOf(std::string_view authorization);
+
+  // Lets a request in, setting its tenant and removing the key from its
+  // headers, or gives the 401 that it gets.
+  // Probes, the page at "/" and OPTIONS need no key; all else does.
+  std::optional<HttpResponse> Screen(HttpRequest& request);
+
+ private:
+  using Keys = std::vector<ApiKey>;
+  // What tells that the file is another one.
+  struct Version {
+    uint64_t device = 0, inode = 0;
+    int64_t seconds = 0, nanoseconds = 0, size = 0;
+    bool operator==(const Version&) const = default;
+  };
+
+  explicit ApiKeys(std::string path) : path_(std::move(path)) {}
+  Status LoadFirst();
+  Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<const Keys> Current();
+
+  const std::string path_;
+  Mutex mutex_;
+  std::shared_ptr<const Keys> keys_ ABSL_GUARDED_BY(mutex_);
+  Version version_ ABSL_GUARDED_BY(mutex_);
+  TimePoint next_look_ ABSL_GUARDED_BY(mutex_){};
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_HTTP_API_KEYS_H_

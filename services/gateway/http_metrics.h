@@ -1,0 +1,33 @@
+#ifndef SLUICE_SERVICES_GATEWAY_HTTP_METRICS_H_
+#define SLUICE_SERVICES_GATEWAY_HTTP_METRICS_H_
+
+#include <set>
+#include <string>
+
+#include "common/base/mutex.h"
+#include "common/metrics/metrics.h"
+#include "services/gateway/http/http_server.h"
+
+namespace sluice::gateway {
+
+// The series about answered requests: by handler under the names of the
+// usual HTTP instrumentation, by endpoint and error, and by API key. Any
+// thread.
+class HttpMetrics {
+ public:
+  explicit HttpMetrics(metrics::Registry& registry) : registry_(registry) {}
+
+  void OnExchange(const ExchangeSummary& summary);
+
+ private:
+  // The label for a key's name: "other" beyond the first 64 of them.
+  std::string KeyLabel(std::string_view tenant);
+
+  metrics::Registry& registry_;
+  Mutex mutex_;
+  std::set<std::string, std::less<>> keys_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_HTTP_METRICS_H_

@@ -1,0 +1,284 @@
+// Who may come in, and what every answer carries: API keys, CORS, ids.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "services/gateway/http/api_keys.h"
+#include "tests/services/gateway/http_fixture.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string ErrorOf(std::string_view text) {
+  const auto keys = ParseApiKeys(text);
+  return keys.ok() ? "" : Message(keys.status());
+}
+
+TEST(ApiKeysTest, LinesAreNamedKeysBareKeysOrComments) {
+  const auto keys = ParseApiKeys(
+      "# a comment\n\nalice:sk-0123456789\n  sk-bare-key-1 \r\n"
+      "alice: sk-second-of-alice\n");
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  ASSERT_EQ(keys->size(), 3u);
+  EXPECT_EQ((*keys)[0].name, "alice");
+  EXPECT_EQ((*keys)[1].name, "key-4");
+  EXPECT_EQ((*keys)[2].name, "alice");
+}
+
+TEST(ApiKeysTest, BadLinesAreToldWithoutTheKey) {
+  EXPECT_THAT(ErrorOf(""), HasSubstr("no key"));
+  EXPECT_THAT(ErrorOf("# only\n"), HasSubstr("no key"));
+  EXPECT_THAT(ErrorOf("good:12345678\nbad:123"), StartsWith("line 2: "));
+  EXPECT_THAT(ErrorOf("a b:12345678"), HasSubstr("line 1: a name"));
+  EXPECT_THAT(ErrorOf(":12345678"), HasSubstr("line 1: a name"));
+  EXPECT_THAT(ErrorOf("x:1234 5678"), HasSubstr("without spaces"));
+  EXPECT_THAT(ErrorOf("x:12345678\ny:12345678"), HasSubstr("same key as x's"));
+  EXPECT_THAT(ErrorOf(std::string(600, 'k')), HasSubstr("has 600"));
+  for (const char* text : {"bad:secret!\nx:1", "x:secret secret"}) {
+    EXPECT_THAT(ErrorOf(text), Not(HasSubstr("secret")));
+  }
+}
+
+// A key file that can be changed.
+class KeyFile {
+ public:
+  explicit KeyFile(std::string_view text) { Write(text); }
+  ~KeyFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+  void Write(std::string_view text) const {
+    const std::string draft = path_ + ".new";
+    std::ofstream(draft) << text;
+    ::chmod(draft.c_str(), 0600);
+    ASSERT_EQ(std::rename(draft.c_str(), path_.c_str()), 0);
+  }
+
+ private:
+  const std::string path_ = Cat(::testing::TempDir(), "keys-", ::getpid());
+};
+
+TEST(ApiKeysTest, FilesThatCannotBeTrustedAreRefused) {
+  EXPECT_THAT(Message(ApiKeys::Open("/no/such/file").status()),
+              HasSubstr("/no/such/file: No such file"));
+  EXPECT_THAT(Message(ApiKeys::Open("/tmp").status()),
+              HasSubstr("not a regular file"));
+  const KeyFile file("a:12345678");
+  ::chmod(file.path().c_str(), 0666);
+  EXPECT_THAT(Message(ApiKeys::Open(file.path()).status()),
+              HasSubstr("everybody may write"));
+}
+
+TEST(ApiKeysTest, KeysAreFoundByBearerAloneAndAsAWhole) {
+  const KeyFile file("a:12345678\nb:abcdefgh\n");
+  const auto keys = ApiKeys::Open(file.path());
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  EXPECT_EQ((*keys)->NameOf("Bearer 12345678"), "a");
+  EXPECT_EQ((*keys)->NameOf("bearer  abcdefgh "), "b");
+  for (const char* wrong :
+       {"", "Bearer", "Bearer ", "12345678", "Basic 12345678", "Bearer 1234567",
+        "Bearer 123456789", "Bearer a:12345678"}) {
+    EXPECT_FALSE((*keys)->NameOf(wrong).has_value()) << wrong;
+  }
+}
+
+TEST(ApiKeysTest, AChangedFileIsReadAgainAndABadOneIsNot) {
+  const KeyFile file("a:12345678\n");
+  const auto keys = ApiKeys::Open(file.path());
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  const auto becomes = [&](const char* key, bool known) {
+    const TimePoint end = Clock::now() + std::chrono::seconds(10);
+    while ((*keys)->NameOf(key).has_value() != known) {
+      if (Clock::now() > end) return false;
+    }
+    return true;
+  };
+  file.Write("b:abcdefgh\n");
+  EXPECT_TRUE(becomes("Bearer abcdefgh", true));
+  EXPECT_FALSE((*keys)->NameOf("Bearer 12345678").has_value());
+  file.Write("short:1\n");
+  file.Write("short:12\n");
+  EXPECT_EQ((*keys)->NameOf("Bearer abcdefgh"), "b");
+}
+
+class GatewayAccessTest : public GatewayHttpTest {
+ protected:
+  void AskForKeys() {
+    auto keys = ApiKeys::Open(file_.path());
+    ASSERT_TRUE(keys.ok()) << keys.status();
+    keys_ = *std::move(keys);
+    options_.screen = [this](HttpRequest& request) {
+      return keys_->Screen(request);
+    };
+    Restart({});
+  }
+
+  void SetOrigins(const std::vector<std::string>& origins) {
+    auto policy = CorsPolicy::Parse(origins);
+    ASSERT_TRUE(policy.ok()) << policy.status();
+    options_.cors = *std::move(policy);
+    Restart({});
+  }
+
+  std::string Ask(std::string_view request) const {
+    Client client(port());
+    client.Send(request);
+    return client.ReceiveAnswer();
+  }
+
+  const KeyFile file_{"alice:sk-alice-key\nbob:sk-bob-key\n"};
+  std::unique_ptr<ApiKeys> keys_;
+};
+
+TEST_F(GatewayAccessTest, WithoutAKeyEverythingButProbesIsRefused) {
+  AskForKeys();
+  for (const char* path : {"/livez", "/readyz", "/health"}) {
+    EXPECT_THAT(Ask(Cat("GET ", path, " HTTP/1.1\r\n\r\n")),
+                StartsWith("HTTP/1.1 200 "));
+  }
+  for (const char* path : {"/v1/models", "/metrics", "/version", "/nowhere",
+                           "/v1/models/fake", "/livez/", "//livez"}) {
+    const std::string answer = Ask(Cat("GET ", path, " HTTP/1.1\r\n\r\n"));
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 401 ")) << path;
+    EXPECT_THAT(answer, HasSubstr("WWW-Authenticate: Bearer"));
+    EXPECT_THAT(answer, HasSubstr("\"code\":\"invalid_api_key\""));
+    EXPECT_THAT(answer, HasSubstr("X-Request-Id: "));
+  }
+  EXPECT_THAT(Ask(PostOf("/tokenize", "{\"prompt\":\"abc\"}")),
+              StartsWith("HTTP/1.1 401 "));
+}
+
+TEST_F(GatewayAccessTest, AnyOfTheKeysComesIn) {
+  AskForKeys();
+  for (const char* key : {"sk-alice-key", "sk-bob-key"}) {
+    EXPECT_THAT(Ask(Cat("GET /v1/models HTTP/1.1\r\nAuthorization: Bearer ",
+                        key, "\r\n\r\n")),
+                StartsWith("HTTP/1.1 200 "));
+  }
+  const std::string answer =
+      Ask("GET /v1/models HTTP/1.1\r\nAuthorization: Bearer sk-wrong-key\r\n"
+          "\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(answer, HasSubstr("error=\"invalid_token\""));
+  EXPECT_THAT(answer, Not(HasSubstr("sk-wrong-key")));
+}
+
+TEST_F(GatewayAccessTest, TheKeysNameReachesTheGenerator) {
+  AskForKeys();
+  Client client(port());
+  const std::string body = "{\"prompt\":\"a\",\"max_tokens\":1}";
+  client.Send(
+      PostOf("/v1/completions", body, "Authorization: Bearer sk-bob-key\r\n"));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  EXPECT_EQ(generator_.request(0).tenant, "bob");
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 200 "));
+  server_->Stop();
+  const std::string metrics = metrics_.Text();
+  EXPECT_THAT(metrics, HasSubstr("sluice_gateway_key_requests_total{key=\"bob\""
+                                 ",status_class=\"2xx\"} 1"));
+  EXPECT_THAT(metrics, Not(HasSubstr("sk-bob-key")));
+}
+
+TEST_F(GatewayAccessTest, ALargeBodyWithoutAKeyIsRefusedUnread) {
+  AskForKeys();
+  const std::string answer =
+      Ask("POST /v1/completions HTTP/1.1\r\nContent-Length: 8000000\r\n"
+          "Expect: 100-continue\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
+}
+
+TEST_F(GatewayAccessTest, ARefusedRequestLeavesTheConnectionGood) {
+  AskForKeys();
+  Client client(port());
+  client.Send(PostOf("/tokenize", "{\"prompt\":\"abc\"}") +
+              PostOf("/tokenize", "{\"prompt\":\"abc\"}",
+                     "Authorization: Bearer sk-bob-key\r\n"));
+  EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(client.ReceiveAnswer(), HasSubstr("\"count\":4"));
+}
+
+constexpr std::string_view kPreflight =
+    "OPTIONS /v1/chat/completions HTTP/1.1\r\nOrigin: https://page.example\r\n"
+    "Access-Control-Request-Method: POST\r\n"
+    "Access-Control-Request-Headers: authorization,x-stainless-os\r\n\r\n";
+
+TEST_F(GatewayAccessTest, PreflightsAreAnsweredWithoutAKey) {
+  auto policy = CorsPolicy::Parse({"*"});
+  ASSERT_TRUE(policy.ok());
+  options_.cors = *std::move(policy);
+  AskForKeys();
+  const std::string answer = Ask(kPreflight);
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 204 "));
+  EXPECT_THAT(answer, HasSubstr("Access-Control-Allow-Origin: *\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Access-Control-Allow-Methods: GET, HEAD, "
+                                "POST, OPTIONS\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Access-Control-Allow-Headers: "
+                                "authorization,x-stainless-os\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Access-Control-Max-Age: "));
+  EXPECT_THAT(answer, Not(HasSubstr("Credentials")));
+}
+
+TEST_F(GatewayAccessTest, PagesCanReadEveryAnswerAndItsIds) {
+  SetOrigins({"*"});
+  for (const char* request :
+       {"GET /livez HTTP/1.1\r\nOrigin: https://page.example\r\n\r\n",
+        "GET /nowhere HTTP/1.1\r\nOrigin: https://page.example\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nContent-Length: 999999999\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n"}) {
+    const std::string answer = Ask(request);
+    EXPECT_THAT(answer, HasSubstr("Access-Control-Allow-Origin: *\r\n"));
+    EXPECT_THAT(answer, HasSubstr("Access-Control-Expose-Headers: "
+                                  "X-Request-Id, Retry-After"));
+  }
+}
+
+TEST_F(GatewayAccessTest, OnlyListedOriginsAreAllowed) {
+  SetOrigins({"https://page.example", "http://127.0.0.1:3000"});
+  const std::string listed = Ask(kPreflight);
+  EXPECT_THAT(listed, HasSubstr("Allow-Origin: https://page.example\r\n"));
+  EXPECT_THAT(listed, HasSubstr("Vary: Origin\r\n"));
+  const std::string other =
+      Ask("GET /livez HTTP/1.1\r\nOrigin: https://evil.example\r\n\r\n");
+  EXPECT_THAT(other, Not(HasSubstr("Allow-Origin")));
+  EXPECT_THAT(other, EndsWith("ok\n"));
+}
+
+TEST_F(GatewayAccessTest, OriginsThatAreNoneAreRefused) {
+  for (const char* origin : {"page.example", "https://", "https://a/b", "**"}) {
+    const auto policy = CorsPolicy::Parse({origin});
+    ASSERT_FALSE(policy.ok());
+    EXPECT_THAT(Message(policy.status()), HasSubstr(origin));
+  }
+}
+
+TEST_F(GatewayAccessTest, IdsComeBackAlsoOnErrors) {
+  const std::string parent =
+      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  for (const char* begin :
+       {"GET /livez HTTP/1.1\r\n", "GET /nowhere HTTP/1.1\r\n",
+        "POST /tokenize HTTP/1.1\r\nContent-Length: 999999999\r\n",
+        "POST /livez HTTP/1.1\r\n", "GET ftp://x/ HTTP/1.1\r\n"}) {
+    const std::string answer = Ask(Cat(
+        begin, "X-Request-ID: mine-1\r\ntraceparent: ", parent, "\r\n\r\n"));
+    EXPECT_THAT(answer, HasSubstr("X-Request-Id: mine-1\r\n")) << begin;
+    EXPECT_THAT(answer, HasSubstr(Cat("Traceparent: ", parent, "\r\n")));
+  }
+}
+
+TEST_F(GatewayAccessTest, BadIdsAreReplacedAndBadTraceparentsDropped) {
+  const std::string answer =
+      Ask("GET /livez HTTP/1.1\r\nX-Request-ID: a b<script>\r\n"
+          "traceparent: 00-xyz\r\n\r\n");
+  EXPECT_THAT(answer, HasSubstr("X-Request-Id: "));
+  EXPECT_THAT(answer, Not(HasSubstr("script")));
+  EXPECT_THAT(answer, Not(HasSubstr("Traceparent")));
+}
+
+}  // namespace
+}  // namespace sluice::gateway

@@ -1,0 +1,298 @@
+// Connections as odd clients make them: half-closed, reset, turned away,
+// draining; and requests that other servers would read differently.
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "tests/services/gateway/http_fixture.h"
+#include "tests/testing/no_descriptors.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class GatewayConnectionTest : public GatewayHttpTest {
+ protected:
+  std::string Ask(std::string_view request) const {
+    Client client(port());
+    client.Send(request);
+    return client.ReceiveAnswer();
+  }
+};
+
+TEST_F(GatewayConnectionTest, AHalfClosedClientGetsItsAnswer) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("")));
+  client.HalfClose();
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  generator_.Text(0, "abc");
+  generator_.End(0, FinishReason::kStop);
+  const std::string all = client.ReceiveAll();
+  EXPECT_THAT(all, StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(all, HasSubstr("\"content\":\"abc\""));
+  EXPECT_EQ(server_->stats().disconnects, 0);
+}
+
+TEST_F(GatewayConnectionTest, AHalfClosedClientGetsItsWholeStream) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
+  client.HalfClose();
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  generator_.Text(0, "a");
+  client.ReceiveUntil("\n\n");
+  generator_.Text(0, "b");
+  generator_.End(0, FinishReason::kStop);
+  EXPECT_THAT(client.ReceiveAll(), HasSubstr("[DONE]"));
+  EXPECT_EQ(server_->stats().disconnects, 0);
+}
+
+TEST_F(GatewayConnectionTest, AHalfClosedClientIsAskedAndStillAnswered) {
+  HttpLimits limits;
+  limits.half_closed_time = std::chrono::milliseconds(10);
+  Restart(limits);
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("")));
+  client.HalfClose();
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(client.ReceiveUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  generator_.End(0, FinishReason::kStop);
+  EXPECT_THAT(client.ReceiveAll(), HasSubstr("HTTP/1.1 200 "));
+}
+
+TEST_F(GatewayConnectionTest, PipelinedRequestsBeforeAHalfCloseAreAnswered) {
+  Client client(port());
+  std::string requests;
+  for (int i = 0; i < 5; ++i) {
+    requests += PostOf("/tokenize", "{\"prompt\":\"abc\"}");
+  }
+  ASSERT_TRUE(client.Send(requests + "GET /livez HTTP/1.1\r\n\r\n"));
+  client.HalfClose();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(client.ReceiveAnswer(), HasSubstr("\"count\":4"));
+  }
+  EXPECT_THAT(client.ReceiveAll(), EndsWith("ok\n"));
+}
+
+TEST_F(GatewayConnectionTest, ARequestCutOffByAHalfCloseIsDropped) {
+  for (const char* cut : {"POST /tokenize HTTP/1.1\r\nContent-Length: 99\r\n"
+                          "\r\n{",
+                          "POST /tokenize HTTP/1.1\r\nConte", "P"}) {
+    Client client(port());
+    ASSERT_TRUE(client.Send(PostOf("/tokenize", "{\"prompt\":\"abc\"}") + cut));
+    client.HalfClose();
+    EXPECT_THAT(client.ReceiveAnswer(), HasSubstr("\"count\":4"));
+    EXPECT_EQ(client.ReceiveAll(), "");
+  }
+  EXPECT_EQ(server_->stats().exchanges, 0);
+}
+
+TEST_F(GatewayConnectionTest, AResetCancelsAtOnce) {
+  HttpLimits limits;
+  limits.half_closed_time = std::chrono::hours(1);
+  Restart(limits);
+  for (const char* fields : {"", "\"stream\":true"}) {
+    const size_t before = generator_.submitted();
+    Client client(port());
+    ASSERT_TRUE(client.Send(ChatOf(fields)));
+    ASSERT_TRUE(generator_.AwaitSubmitted(before + 1));
+    client.Reset();
+    EXPECT_TRUE(generator_.AwaitCancelled(before + 1));
+  }
+}
+
+TEST_F(GatewayConnectionTest, AResetAfterAHalfCloseCancelsAtOnce) {
+  HttpLimits limits;
+  limits.half_closed_time = std::chrono::hours(1);
+  Restart(limits);
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("")));
+  client.HalfClose();
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  client.Reset();
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+}
+
+TEST_F(GatewayConnectionTest, AResetBehindManyPipelinedBytesIsNoticed) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(client.Send(std::string(200000, 'x')));
+  client.Reset();
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+}
+
+TEST_F(GatewayConnectionTest, CodingsThatAreNotReadAreRefused) {
+  for (const char* header :
+       {"Transfer-Encoding: gzip, chunked", "Transfer-Encoding: gzip",
+        "Transfer-Encoding: chunked, chunked"}) {
+    const std::string answer =
+        Ask(Cat("POST /tokenize HTTP/1.1\r\n", header, "\r\n\r\n0\r\n\r\n"));
+    EXPECT_THAT(answer,
+                AnyOf(StartsWith("HTTP/1.1 501 "), StartsWith("HTTP/1.1 400 ")))
+        << header;
+    EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
+  }
+  EXPECT_THAT(Ask("POST /tokenize HTTP/1.1\r\nTransfer-Encoding: gzip, chunked"
+                  "\r\n\r\n0\r\n\r\n"),
+              StartsWith("HTTP/1.1 501 "));
+  EXPECT_THAT(Ask("POST /tokenize HTTP/1.1\r\nContent-Encoding: gzip\r\n"
+                  "Content-Length: 2\r\n\r\n{}"),
+              StartsWith("HTTP/1.1 415 "));
+}
+
+TEST_F(GatewayConnectionTest, TwoHostsAreRefused) {
+  EXPECT_THAT(Ask("GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
+              StartsWith("HTTP/1.1 400 "));
+}
+
+TEST_F(GatewayConnectionTest, TargetsInEveryFormAreServed) {
+  for (const char* line :
+       {"GET http://some.host:80/livez HTTP/1.1", "GET /livez?x=1 HTTP/1.1",
+        "GET /%6civez HTTP/1.1"}) {
+    EXPECT_THAT(Ask(Cat(line, "\r\n\r\n")), EndsWith("ok\n")) << line;
+  }
+  Client client(port());
+  client.Send("OPTIONS * HTTP/1.1\r\n\r\nGET /livez HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(client.ReceiveUntil("\r\n\r\n"),
+              HasSubstr("Allow: GET, HEAD, POST, OPTIONS\r\n"));
+  EXPECT_THAT(client.ReceiveAnswer(), EndsWith("ok\n"));
+  for (const char* line : {"GET livez HTTP/1.1", "GET * HTTP/1.1",
+                           "GET /%zz HTTP/1.1", "GET /a%00b HTTP/1.1"}) {
+    EXPECT_THAT(Ask(Cat(line, "\r\n\r\n")), StartsWith("HTTP/1.1 400 "))
+        << line;
+  }
+}
+
+TEST_F(GatewayConnectionTest, ModelsAreFoundHoweverTheirSlashIsWritten) {
+  for (const char* name : {"fake", "%66ake"}) {
+    EXPECT_THAT(Ask(Cat("GET /v1/models/", name, " HTTP/1.1\r\n\r\n")),
+                StartsWith("HTTP/1.1 200 "));
+  }
+  for (const char* name : {"org/fake", "org%2Ffake"}) {
+    const std::string answer =
+        Ask(Cat("GET /v1/models/", name, " HTTP/1.1\r\n\r\n"));
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 404 "));
+    EXPECT_THAT(answer, HasSubstr("org/fake"));
+    EXPECT_THAT(answer, HasSubstr("model_not_found"));
+  }
+}
+
+TEST_F(GatewayConnectionTest, ALargeBodyIsToldItsSizeAndTheLimit) {
+  const std::string answer =
+      Ask("POST /tokenize HTTP/1.1\r\nContent-Length: 9000000\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(answer, HasSubstr("has 9000000 bytes"));
+  EXPECT_THAT(answer, HasSubstr("limit is 8388608 bytes"));
+}
+
+TEST_F(GatewayConnectionTest, AnExpectationOfHttp10IsNotAnswered) {
+  Client client(port());
+  client.Send(
+      "POST /tokenize HTTP/1.0\r\nExpect: 100-continue\r\n"
+      "Content-Length: 16\r\n\r\n{\"prompt\":\"abc\"}");
+  EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(GatewayConnectionTest, WhileDrainingProbesAreAnsweredAndClosed) {
+  Client busy(port());
+  busy.Send(ChatOf("\"stream\":true"));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  server_->BeginDrain();
+  for (int i = 0; i < 3; ++i) {
+    Client probe(port());
+    probe.Send("GET /livez HTTP/1.1\r\n\r\n");
+    const std::string all = probe.ReceiveAll();
+    EXPECT_THAT(all, HasSubstr("Connection: close\r\n"));
+    EXPECT_THAT(all, EndsWith("ok\n"));
+  }
+  generator_.Text(0, "a");
+  generator_.End(0, FinishReason::kStop);
+  EXPECT_THAT(busy.ReceiveAll(), HasSubstr("[DONE]"));
+}
+
+TEST_F(GatewayConnectionTest, RequestsThatCameWhileDrainingAreNotWaitedFor) {
+  server_->BeginDrain();
+  Client late(port());
+  late.Send(ChatOf(""));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  EXPECT_TRUE(server_->WaitIdle(Clock::now()));
+}
+
+TEST_F(GatewayConnectionTest, AllUnreadAnswersTogetherAreBounded) {
+  HttpLimits limits;
+  limits.all_backlog_bytes = 100 << 10;
+  Restart(limits);
+  Client client(port(), /*receive_buffer=*/4096);
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"ignore_eos\":true")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  const std::string text(20000, 'x');
+  for (int i = 0; i < 20 && server_->stats().slow_readers == 0; ++i) {
+    generator_.Text(0, text);
+  }
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_EQ(server_->stats().slow_readers, 1);
+}
+
+TEST_F(GatewayConnectionTest, HundredsTooManyAreTurnedAwayInWords) {
+  HttpLimits limits;
+  limits.connections = 1;
+  Restart(limits);
+  Client first(port());
+  first.Send("GET /livez HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(first.ReceiveAnswer(), EndsWith("ok\n"));
+  for (int i = 0; i < 200; ++i) {
+    Client other(port());
+    other.Send("GET /livez HTTP/1.1\r\n\r\n");
+    const std::string answer = other.ReceiveAnswer();
+    ASSERT_THAT(answer, StartsWith("HTTP/1.1 503 ")) << i;
+    ASSERT_THAT(answer, HasSubstr("X-Request-Id: "));
+  }
+  first.Send("GET /livez HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(first.ReceiveAnswer(), EndsWith("ok\n"));
+}
+
+TEST_F(GatewayConnectionTest, WithoutDescriptorsItWaitsAndDoesNotSpin) {
+  Client before(port());
+  before.Send("GET /livez HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(before.ReceiveAnswer(), EndsWith("ok\n"));
+  Client waiting;
+  {
+    const sluice::testing::NoDescriptors none;
+    waiting.Connect(port());
+    waiting.Send("GET /livez HTTP/1.1\r\n\r\n");
+    const double used = sluice::testing::ProcessorSeconds();
+    EXPECT_FALSE(waiting.Readable(std::chrono::milliseconds(500)));
+    EXPECT_LT(sluice::testing::ProcessorSeconds() - used, 0.2);
+    // Who is in is served.
+    before.Send("GET /livez HTTP/1.1\r\n\r\n");
+    EXPECT_THAT(before.ReceiveAnswer(), EndsWith("ok\n"));
+  }
+  EXPECT_THAT(waiting.ReceiveAnswer(), EndsWith("ok\n"));
+}
+
+TEST_F(GatewayConnectionTest, RequestsAreCountedByErrorToo) {
+  Ask("GET /livez HTTP/1.1\r\n\r\n");
+  Ask("GET /nowhere HTTP/1.1\r\n\r\n");
+  Ask("POST /tokenize HTTP/1.1\r\nContent-Length: 9000000\r\n\r\n");
+  server_->Stop();
+  const std::string text = metrics_.Text();
+  EXPECT_THAT(text, HasSubstr("sluice_gateway_requests_total{endpoint=\"/livez"
+                              "\",error_type=\"\",status_class=\"2xx\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("sluice_gateway_requests_total{endpoint=\"other\","
+                        "error_type=\"invalid_request_error\","
+                        "status_class=\"4xx\"} 2"));
+  EXPECT_THAT(text, HasSubstr("http_response_size_bytes_sum{handler=\"/livez"
+                              "\"} 3"));
+  EXPECT_THAT(text, Not(HasSubstr("nowhere")));
+}
+
+}  // namespace
+}  // namespace sluice::gateway
