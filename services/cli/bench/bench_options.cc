@@ -1,5 +1,6 @@
 #include "services/cli/bench/bench_options.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 
@@ -104,7 +105,10 @@ Status ReadWorkload(const Arguments& arguments, BenchOptions& out) {
   work.temperature = temperature.value_or(0);
   SLUICE_ASSIGN_OR_RETURN(const auto seed,
                           Within(arguments, "seed", 0, INT64_MAX));
-  work.seed = out.load.seed = static_cast<uint64_t>(seed.value_or(0));
+  // A new one for each run: prompts that a server has seen are in its cache.
+  work.seed = out.load.seed = static_cast<uint64_t>(
+      seed.value_or(std::chrono::system_clock::now().time_since_epoch() /
+                    std::chrono::milliseconds(1)));
   return OkStatus();
 }
 
@@ -128,7 +132,7 @@ what    --prompt-tokens N|LOW:HIGH  (128)
         --file FILE                 JSONL: {"prompt": text or ids},
                                     {"messages": [..]}, {"prompt_tokens": N},
                                     each with "output_tokens": N if wanted
-        --temperature T (0)         --seed N (0)
+        --temperature T (0)         --seed N (of the clock)
         --extra JSON                fields for every body
         --plain                     no ignore_eos, no return_token_ids
 report  --slo ttft=MS,tpot=MS,e2e=MS   goodput: requests that keep all

@@ -27,15 +27,14 @@ std::string Row(const char* name, const Summary& s) {
 }
 
 std::string LoadText(const LoadOptions& load) {
-  std::string text =
-      load.concurrency > 0
-          ? Cat("closed loop, concurrency ", load.concurrency)
-          : Cat("open loop, ", load.rate, " requests/s, burstiness ",
-                load.burstiness, ", seed ", load.seed);
+  std::string text = load.concurrency > 0
+                         ? Cat("closed loop, concurrency ", load.concurrency)
+                         : Cat("open loop, ", load.rate,
+                               " requests/s, burstiness ", load.burstiness);
   if (load.num_requests > 0) text += Cat(", ", load.num_requests, " requests");
   if (load.duration > Duration(0))
     text += Cat(", ", Seconds(load.duration), " s");
-  return text;
+  return text + Cat(", seed ", load.seed);
 }
 
 Json SummaryJson(const Summary& s) {

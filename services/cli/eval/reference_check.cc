@@ -151,7 +151,7 @@ StatusOr<Found> ComparePrompt(const EvalApi& api, const ReferencePrompt& prompt,
 std::string DrawFound(const EvalApi& api, const std::vector<Found>& all,
                       const std::vector<ReferencePrompt>& prompts) {
   Chart errors;
-  errors.title = "Largest error at each position";
+  errors.title = "Largest error at each position, where above 0";
   errors.x_label = "position";
   errors.y_label = "|difference|";
   errors.log_y = true;

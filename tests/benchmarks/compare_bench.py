@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""`sluice bench` beside guidellm, on the same server, taking turns.
+
+Both send the same number of completions of the same lengths at the same
+concurrency, round by round (A B A B ...); the medians of the rounds are
+compared: mean and median TTFT, ITL, output tokens/s, requests/s. Goal: within
+3 %.
+
+  --server paced    guidellm's own paced server: what is measured is known,
+                    and costs next to nothing, so that a difference is one of
+                    measuring
+  --server cluster  a cluster of ours; both clients take their part of the
+                    same cores, guidellm the larger one
+
+Usage: tests/benchmarks/compare_bench.py --guidellm PATH [--server paced]
+       [--streams 4] [--requests 40] [--prompt 128] [--output 64] [--rounds 3]
+       [--tokenizer FOLDER] [--sluice PATH] [--json FILE]
+PATH: bin/guidellm of a virtual environment (pip install guidellm==0.8.1).
+FOLDER: a tokenizer as Hugging Face writes it; guidellm makes its prompts by it.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]
+                       / "integration"))
+import api  # noqa: E402
+import harness  # noqa: E402
+
+TTFT_MS, ITL_MS = 120, 25  # of the paced server
+GOAL = 0.03
+
+
+class PacedServer:
+    """guidellm's mock server, of a fixed pace; a context manager."""
+
+    def __init__(self, guidellm):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self._process = subprocess.Popen(
+            [guidellm, "mock-server", "--port", str(port), "--host",
+             "127.0.0.1", "--model", "paced", "--ttft-ms", str(TTFT_MS),
+             "--itl-ms", str(ITL_MS), "--output-tokens", "64"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"}, start_new_session=True)
+
+    def __enter__(self):
+        harness.wait_for(
+            lambda: api.try_get(self.url, "/v1/models")[0] == 200, 60,
+            "guidellm's paced server answers")
+        return self
+
+    def __exit__(self, *_):
+        os.killpg(self._process.pid, signal.SIGTERM)
+        self._process.wait(30)
+
+
+def run_sluice(options, url, model, seed):
+    """Figures of one round of `sluice bench`."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        subprocess.run(
+            [options.sluice, "bench", "--url", url, "--model", model,
+             "--concurrency", str(options.streams), "--requests",
+             str(options.requests), "--prompt-tokens", str(options.prompt),
+             "--output-tokens", str(options.output), "--warmup", "0",
+             "--seed", str(seed), "--quiet", "--json", out.name],
+            check=True, stdout=subprocess.DEVNULL, timeout=900)
+        summary = json.load(out)["summary"]
+    return {"TTFT mean, ms": summary["ttft_ms"]["mean"],
+            "TTFT median, ms": summary["ttft_ms"]["p50"],
+            "ITL mean, ms": summary["itl_ms"]["mean"],
+            "end to end mean, ms": summary["e2e_ms"]["mean"],
+            "output tokens/s": summary["output_tokens_per_s"],
+            "requests/s": summary["requests_per_s"]}
+
+
+def run_guidellm(options, url, model, seed):
+    """Figures of one round of guidellm, by its own report."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "report.json"
+        subprocess.run(
+            [options.guidellm, "run", "--backend",
+             f"kind=openai_http,target={url},model={model},"
+             "request_format=/v1/completions",
+             "--profile", f"kind=concurrent,streams={options.streams}",
+             "--constraint", f"kind=max_requests,count={options.requests}",
+             "--tokenizer",
+             f"kind=huggingface_auto,model={options.tokenizer}",
+             "--data", f"kind=synthetic_text,prompt_tokens={options.prompt},"
+             f"output_tokens={options.output}",
+             "--seed", f"kind=static,value={seed}",
+             "--output", f"kind=json,path={out}", "--disable-console"],
+            check=True, timeout=900, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "HOME": folder})
+        benchmark = json.loads(out.read_text())["benchmarks"][0]
+    done = benchmark["requests"]["successful"]
+    assert len(done) == options.requests, f"{len(done)} requests were done"
+    metrics = {name: value["successful"]
+               for name, value in benchmark["metrics"].items()
+               if isinstance(value, dict) and value.get("successful")}
+    # Over the span of its requests, as ours: its own rates end at the last
+    # whole interval.
+    begin = min(r["info"]["timings"]["request_start"] for r in done)
+    end = max(r["info"]["timings"]["request_end"] for r in done)
+    tokens = sum(r["output_tokens"] for r in done)
+    return {"TTFT mean, ms": metrics["time_to_first_token_ms"]["mean"],
+            "TTFT median, ms": metrics["time_to_first_token_ms"]["median"],
+            "ITL mean, ms": metrics["inter_token_latency_ms"]["mean"],
+            "end to end mean, ms": 1e3 * metrics["request_latency"]["mean"],
+            "output tokens/s": tokens / (end - begin),
+            "requests/s": len(done) / (end - begin)}
+
+
+def compare(options, url, model):
+    """[{name: figure}] of each, round by round."""
+    clients = {"sluice bench": run_sluice, "guidellm": run_guidellm}
+    rounds = {name: [] for name in clients}
+    for turn in range(options.rounds + 1):
+        for name, run in clients.items():
+            figures = run(options, url, model, 1000 + turn)
+            if turn > 0:  # the first is for warmth
+                rounds[name].append(figures)
+                print(f"round {turn}, {name}: " + ", ".join(
+                    f"{key} {value:.2f}" for key, value in figures.items()),
+                    flush=True)
+    return rounds
+
+
+def print_table(rounds):
+    """The medians side by side; true if all are within the goal."""
+    close = True
+    print(f"\n{'median of the rounds':22} {'sluice bench':>13} "
+          f"{'guidellm':>10} {'ratio':>7}")
+    for key in rounds["guidellm"][0]:
+        ours, theirs = (statistics.median(figures[key]
+                                          for figures in rounds[name])
+                        for name in ("sluice bench", "guidellm"))
+        within = abs(ours / theirs - 1) <= GOAL
+        close = close and within
+        print(f"{key:22} {ours:13.2f} {theirs:10.2f} {ours / theirs:7.3f}"
+              f"{'' if within else '  more than 3 %'}")
+    return close
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--guidellm", required=True)
+    parser.add_argument("--server", choices=("paced", "cluster"),
+                        default="paced")
+    parser.add_argument("--sluice", default=pathlib.Path(
+        os.environ["SLUICE_BUILD_DIR"], "services/cli/sluice"))
+    parser.add_argument("--tokenizer", default=os.path.expanduser(
+        "~/.cache/sluice/models/smollm2-hf"))
+    for name, number in (("streams", 4), ("requests", 40), ("prompt", 128),
+                         ("output", 64), ("rounds", 3)):
+        parser.add_argument("--" + name, type=int, default=number)
+    parser.add_argument("--json")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    if options.server == "paced":
+        with PacedServer(options.guidellm) as server:
+            rounds = compare(options, server.url, "paced")
+    else:
+        with harness.Cluster(harness.default_model(), "--stages", "1",
+                             "--threads", "1") as cluster:
+            _, models = api.get(cluster.url, "/v1/models")
+            model = json.loads(models)["data"][0]["id"]
+            rounds = compare(options, cluster.url, model)
+    close = print_table(rounds)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(
+            {"command": sys.argv, "load_average": os.getloadavg(),
+             "rounds": rounds}, indent=1))
+    return 0 if close else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""`sluice bench` and `sluice eval` against a live cluster of a tiny model."""
+
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+import xml.etree.ElementTree as xml
+
+import harness
+
+TEXT = ("Once upon a time, there was a little girl named Lily. She loved to "
+        "play outside in the park. One day, she saw a big, red ball. She "
+        "wanted to play with it, but it was too high. ") * 4
+
+
+class BenchEvalTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.command = pathlib.Path(os.environ["SLUICE_BUILD_DIR"],
+                                   "services/cli/sluice")
+        model = harness.shared("data/models/stories260K-hf")
+        cls.cluster = harness.Cluster(model, "--stages", "2")
+        cls.addClassCleanup(cls.cluster.close)
+        cls.other = harness.Cluster(model, "--stages", "1", "--ranks", "2")
+        cls.addClassCleanup(cls.other.close)
+
+    def sluice(self, *words, code=0, run_dir=None):
+        done = subprocess.run(
+            [self.command, *words, "--run-dir",
+             run_dir or self.cluster.run_dir],
+            capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def path(self, name):
+        return os.path.join(self.cluster.run_dir, name)
+
+    def test_a_closed_loop_counts_and_times_every_request(self):
+        text = self.sluice(
+            "bench", "--concurrency", "4", "--requests", "20",
+            "--prompt-tokens", "10:40", "--output-tokens", "12",
+            "--slo", "ttft=60000", "--csv", self.path("bench.csv"),
+            "--json", self.path("bench.json"), "--svg",
+            self.path("bench.svg"))
+        self.assertIn("20 of 20 requests answered", text)
+        self.assertIn("exact lengths", text)
+        result = json.loads(pathlib.Path(self.path("bench.json")).read_text())
+        summary = result["summary"]
+        self.assertEqual(summary["done"], 20)
+        self.assertEqual(summary["output_tokens"], 240)
+        self.assertEqual(summary["token_source"], "usage")
+        self.assertEqual(summary["goodput_share"], 1)
+        self.assertEqual(summary["itl_ms"]["count"], 20 * 11)
+        for request in result["requests"]:
+            self.assertTrue(10 <= request["prompt_tokens"] <= 40, request)
+            self.assertAlmostEqual(
+                request["ttft_ms"] + sum(request["itl_ms"]),
+                request["e2e_ms"], delta=0.2 * request["e2e_ms"] + 20)
+        with open(self.path("bench.csv"), newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        self.assertEqual([row["outcome"] for row in rows], ["done"] * 20)
+        root = xml.parse(self.path("bench.svg")).getroot()
+        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+
+    def test_an_open_loop_keeps_its_arrivals(self):
+        self.sluice("bench", "--rate", "40", "--requests", "30", "--seed",
+                    "7", "--prompt-tokens", "8", "--output-tokens", "4",
+                    "--quiet", "--json", self.path("open.json"))
+        first = json.loads(pathlib.Path(self.path("open.json")).read_text())
+        self.assertEqual(first["summary"]["done"], 30)
+        due = [request["scheduled_s"] for request in first["requests"]]
+        self.assertEqual(due, sorted(due))
+        self.sluice("bench", "--rate", "40", "--requests", "30", "--seed",
+                    "7", "--prompt-tokens", "8", "--output-tokens", "4",
+                    "--quiet", "--json", self.path("again.json"))
+        again = json.loads(pathlib.Path(self.path("again.json")).read_text())
+        for a, b in zip(due, [r["scheduled_s"] for r in again["requests"]]):
+            self.assertAlmostEqual(a, b, delta=1e-6)
+
+    def test_prompts_of_a_file_are_sent_and_a_refusal_is_a_failure(self):
+        lines = self.path("prompts.jsonl")
+        pathlib.Path(lines).write_text(
+            '{"prompt": "Once upon a time", "output_tokens": 5}\n'
+            '{"prompt": [1, 400000], "output_tokens": 5}\n')
+        text = self.sluice("bench", "--file", lines, "--requests", "4",
+                           "--warmup", "1", code=1)
+        self.assertIn("2 of 4 requests answered", text)
+        self.assertIn("http_error 400: 2", text)
+
+    def test_a_cluster_agrees_with_references_itself_another_and_a_text(self):
+        reference = self.path("reference.json")
+        text_file = self.path("text.txt")
+        report = self.path("report.md")
+        pathlib.Path(text_file).write_text(TEXT)
+        self.sluice("eval", "--write-reference", reference, run_dir=str(
+            self.other.run_dir))
+        self.sluice("eval", "--reference", reference, "--tolerance", "0",
+                    "--batch", "--other", self.other.url, "--perplexity",
+                    text_file, "--window", "64", "--max-tokens", "12",
+                    "--out", report)
+        text = pathlib.Path(report).read_text()
+        self.assertEqual(text.count("| passed |"), 4, text)
+        self.assertIn("token perplexity", text)
+        for name in ("reference", "perplexity"):
+            self.assertIn(f"(report-{name}.svg)", text)
+            xml.parse(self.path(f"report-{name}.svg"))
+
+    def test_a_wrong_reference_fails_and_is_reported(self):
+        reference = self.path("wrong.json")
+        self.sluice("eval", "--write-reference", reference)
+        wrong = json.loads(pathlib.Path(reference).read_text())
+        wrong["prompts"][0]["greedy_logprobs"][3] -= 0.5
+        ids = wrong["prompts"][1]["greedy_ids"]
+        ids[5] = (ids[5] + 1) % 512
+        pathlib.Path(reference).write_text(json.dumps(wrong))
+        text = self.sluice("eval", "--reference", reference, code=1)
+        self.assertIn("**FAILED**", text)
+        self.assertIn("max 5.0e-01", text)
+        self.assertIn("parts at 5", text)
+
+    def test_perplexity_is_that_of_the_models_own_log_probabilities(self):
+        text_file = self.path("short.txt")
+        pathlib.Path(text_file).write_text(TEXT[:150])
+        one = self.sluice("eval", "--perplexity", text_file)
+        cut = self.sluice("eval", "--perplexity", text_file, "--window", "16",
+                          "--stride", "8")
+        self.assertNotEqual(one.split("token perplexity |")[1].split("|")[0],
+                            cut.split("token perplexity |")[1].split("|")[0])
+        self.sluice("eval", "--perplexity", text_file, "--max-perplexity",
+                    "1.01", code=1)
+
+    def test_wrong_command_lines_end_with_2(self):
+        self.sluice("bench", "--rate", "-1", code=2)
+        self.sluice("eval", code=2)
+
+    def test_status_fails_for_a_dead_process(self):
+        with harness.Cluster(harness.shared("data/models/stories260K-hf"),
+                             "--stages", "2") as cluster:
+            self.sluice("status", run_dir=cluster.run_dir)
+            cluster.kill("stage", 1, signal.SIGKILL)
+            harness.wait_for(
+                lambda: subprocess.run(
+                    [self.command, "status", "--run-dir", cluster.run_dir],
+                    capture_output=True, check=False).returncode == 1,
+                30, "status sees the dead stage")
+            text = self.sluice("status", code=1, run_dir=cluster.run_dir)
+            self.assertIn("DEAD", text)
+            self.assertIn("dead: stage 1", text)
+
+
+if __name__ == "__main__":
+    harness.main()
