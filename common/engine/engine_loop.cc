@@ -209,13 +209,13 @@ void EngineLoop::Impl::Cancel(SequenceId id) {
 }
 
 void EngineLoop::Impl::OnStepResult(StepResult result) {
+  if (result.trace) result.trace->inbox.start_ns = MonotonicNanos();
   MutexLock lock(mutex_);
   if (stopping_ || queued_results_ > kMaxQueuedResults) return;
   if (++queued_results_ > kMaxQueuedResults) {
     Push(ResultFlood());
     return;
   }
-  if (result.trace) result.trace->inbox.start_ns = MonotonicNanos();
   Push(std::move(result));
 }
 

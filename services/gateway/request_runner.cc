@@ -15,15 +15,24 @@ class RequestRunner::Sink : public TokenSink {
       : runner_(std::move(runner)), choice_(choice) {}
 
   void OnTokens(TokenEvent event) override {
-    runner_->Deliver({choice_, Clock::now(), std::move(event)});
+    runner_->Deliver({choice_, Clock::now(), std::move(event), steps_});
   }
   void OnEnd(FinalEvent event) override {
-    runner_->Deliver({choice_, Clock::now(), std::move(event)});
+    runner_->Deliver({choice_, Clock::now(), std::move(event), steps_});
+  }
+  void OnInbox(const TraceSpan& inbox) override {
+    runner_->plan_.trace->OnInbox(choice_, inbox);
+  }
+  void OnStep(std::shared_ptr<const StepTrace> step,
+              const TracedChunk& chunk) override {
+    ++steps_;
+    runner_->plan_.trace->OnStep(choice_, std::move(step), chunk);
   }
 
  private:
   const std::shared_ptr<RequestRunner> runner_;
   const size_t choice_;
+  size_t steps_ = 0;  // the engine thread's
 };
 
 void RequestRunner::Start(const Services& services, RunPlan plan,
@@ -60,7 +69,12 @@ void RequestRunner::Submit() {
     self->done_ = true;
     self->CancelAll();
   });
+  if (plan_.trace != nullptr) plan_.trace->OnStart(choices_.size());
   for (size_t i = 0; i < choices_.size() && !done_; ++i) {
+    if (plan_.trace != nullptr) {
+      plan_.choices[i].generate.trace = true;
+      plan_.trace->OnSubmit(i);
+    }
     auto sink = std::make_shared<Sink>(shared_from_this(), i);
     const auto sequence = services_.generator.Submit(
         std::move(plan_.choices[i].generate), std::move(sink));
@@ -95,13 +109,40 @@ void RequestRunner::Drain() {
     mails.swap(mailbox_);
   }
   for (const Mail& mail : mails) {
-    Choice& choice = choices_[mail.choice];
-    if (const auto* tokens = std::get_if<TokenEvent>(&mail.event)) {
-      OnTokens(choice, mail.choice, *tokens, mail.when);
-    } else {
-      OnEnd(choice, mail.choice, std::get<FinalEvent>(mail.event), mail.when);
+    if (plan_.trace == nullptr) {
+      Take(mail);
+      continue;
     }
+    decoded_ns_ = 0;
+    const int64_t begin_ns = MonotonicNanos();
+    Take(mail);
+    TraceDelivery(mail, begin_ns);
   }
+}
+
+void RequestRunner::Take(const Mail& mail) {
+  Choice& choice = choices_[mail.choice];
+  if (const auto* tokens = std::get_if<TokenEvent>(&mail.event)) {
+    OnTokens(choice, mail.choice, *tokens, mail.when);
+  } else {
+    OnEnd(choice, mail.choice, std::get<FinalEvent>(mail.event), mail.when);
+  }
+}
+
+void RequestRunner::TraceDelivery(const Mail& mail, int64_t begin_ns) {
+  TraceRecord::Delivery delivery;
+  delivery.steps = mail.steps;
+  if (const auto* tokens = std::get_if<TokenEvent>(&mail.event)) {
+    delivery.num_tokens = static_cast<int32_t>(tokens->tokens.size());
+  } else {
+    delivery.is_end = true;
+  }
+  delivery.posted_ns = ToNanos(mail.when);
+  delivery.begin_ns = begin_ns;
+  delivery.sent_ns = MonotonicNanos();
+  // Nothing was to be decoded: all of it was the answer's end.
+  delivery.decoded_ns = decoded_ns_ != 0 ? decoded_ns_ : begin_ns;
+  plan_.trace->OnDelivery(mail.choice, delivery);
 }
 
 void RequestRunner::OnTokens(Choice& choice, size_t index,
@@ -161,6 +202,7 @@ void RequestRunner::CountCached(size_t prompt, int64_t cached_tokens) {
 }
 
 void RequestRunner::Emit(Choice& choice, size_t index, Delta delta) {
+  if (plan_.trace != nullptr) decoded_ns_ = MonotonicNanos();
   if (delta.finish) choice.answered = true;
   if (!plan_.stream) {
     choice.whole.Append(std::move(delta));

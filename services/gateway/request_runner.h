@@ -14,6 +14,7 @@
 #include "services/gateway/generator.h"
 #include "services/gateway/http/exchange.h"
 #include "services/gateway/openai/answer.h"
+#include "services/gateway/trace/request_trace.h"
 
 namespace sluice::gateway {
 
@@ -28,6 +29,7 @@ struct RunPlan {
   std::unique_ptr<AnswerFormat> format;
   bool stream = false;
   bool include_usage = false;
+  std::shared_ptr<RequestTrace> trace;  // null: not traced
 };
 
 // Runs one request: submits its sequences, turns their tokens into the answer
@@ -56,6 +58,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
     size_t choice = 0;
     TimePoint when;
     std::variant<TokenEvent, FinalEvent> event;
+    size_t steps = 0;  // that came before it, of a traced request
   };
   struct Choice {
     ChoiceText text;
@@ -71,6 +74,8 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   void Submit();
   void Deliver(Mail mail);  // any thread
   void Drain();
+  void Take(const Mail& mail);
+  void TraceDelivery(const Mail& mail, int64_t begin_ns);
   void OnTokens(Choice& choice, size_t index, const TokenEvent& event,
                 TimePoint when);
   void OnEnd(Choice& choice, size_t index, const FinalEvent& event,
@@ -94,6 +99,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   std::vector<std::optional<int64_t>> cached_;
   bool streaming_ = false;  // the stream's head is out
   bool done_ = false;       // the answer is complete, or nobody wants it
+  int64_t decoded_ns_ = 0;  // when the latest tokens were text, if traced
 
   Mutex mutex_;
   std::vector<Mail> mailbox_ ABSL_GUARDED_BY(mutex_);

@@ -15,6 +15,7 @@ namespace sluice::gateway {
 
 class GatewayMetrics;
 class Generator;
+class TraceStore;
 struct ServedModel;
 
 // What handlers work with. All of it outlives the server.
@@ -26,6 +27,7 @@ struct HandlerContext {
   WorkQueue* work = nullptr;
   // Any thread; must not block.
   std::function<GatewayReadiness()> readiness;
+  TraceStore* traces = nullptr;  // null: no request is traced
   // Fields of a body that are not known are refused, not ignored.
   bool strict_fields = false;
 };
@@ -38,6 +40,10 @@ void AddTokenizeHandlers(Router& router, const HandlerContext& context);
 void AddUnbuiltHandlers(Router& router);
 void AddModelHandlers(Router& router, const HandlerContext& context);
 void AddHealthHandlers(Router& router, const HandlerContext& context);
+// A trace by its request's id.
+void AddTraceHandler(Router& router, const HandlerContext& context);
+// The ids; for --debug-endpoints, since an id is all it takes to see a trace.
+void AddTraceListHandler(Router& router, const HandlerContext& context);
 void AddDebugHandlers(Router& router, const HandlerContext& context);
 void AddPageHandlers(Router& router);
 

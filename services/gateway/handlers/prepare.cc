@@ -11,6 +11,7 @@
 #include "common/concurrency/work_queue.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/served_model.h"
+#include "services/gateway/trace/trace_store.h"
 
 namespace sluice::gateway {
 namespace {
@@ -102,7 +103,7 @@ size_t MaxTextBytes(const HandlerContext& context,
 
 Status TextTooLong(const HandlerContext& context, std::string_view field,
                    size_t bytes) {
-  return WithCode(FieldError(field, "the context is limited to ",
+  return WithCode(FieldError(field, "this model's maximum context length is ",
                              MaxContext(context), " tokens of at most ",
                              context.model.text->max_bytes_per_token(),
                              " bytes each, the prompt has ", bytes, " bytes"),
@@ -137,15 +138,17 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
   const int64_t room = limit - tokens;
   const bool only_prompt = fields.max_tokens == 0;
   if (room < (only_prompt ? 0 : 1)) {
-    return WithCode(FieldError(rules.prompt_field, "the context is limited to ",
-                               limit, " tokens, the prompt has ", tokens),
+    return WithCode(FieldError(rules.prompt_field,
+                               "this model's maximum context length is ", limit,
+                               " tokens, the prompt has ", tokens),
                     "context_length_exceeded");
   }
   if (fields.max_tokens && *fields.max_tokens > room) {
-    return WithCode(FieldError("max_tokens", "the context is limited to ",
-                               limit, " tokens: the prompt has ", tokens,
-                               " and ", *fields.max_tokens, " are asked for"),
-                    "context_length_exceeded");
+    return WithCode(
+        FieldError("max_tokens", "this model's maximum context length is ",
+                   limit, " tokens: the prompt has ", tokens, " and ",
+                   *fields.max_tokens, " are asked for"),
+        "context_length_exceeded");
   }
   GenerateRequest request;
   request.prompt_tokens = std::move(prompt);
@@ -251,17 +254,24 @@ void PrepareAndRun(const HandlerContext& context, Prepare prepare,
                    std::shared_ptr<Exchange> exchange) {
   Exchange& on = *exchange;
   const std::thread::id loop = std::this_thread::get_id();
+  std::shared_ptr<RequestTrace> trace;
+  if (context.traces != nullptr) {
+    trace = context.traces->Begin(on.request().Header("x-sluice-trace"), on);
+  }
   RunSized(
       context, on,
-      [context, loop, prepare = std::move(prepare),
+      [context, loop, trace = std::move(trace), prepare = std::move(prepare),
        exchange = std::move(exchange)]() mutable {
         const TimePoint begin = Clock::now();
         auto plan =
             std::make_shared<StatusOr<RunPlan>>(prepare(exchange->request()));
-        context.metrics.OnTokenized(Seconds(Clock::now() - begin));
-        auto run = [context, plan, exchange] {
+        const TimePoint end = Clock::now();
+        context.metrics.OnTokenized(Seconds(end - begin));
+        if (trace != nullptr) trace->OnPrepared({ToNanos(begin), ToNanos(end)});
+        auto run = [context, plan, trace, exchange] {
           exchange->request().body = {};  // not needed for the time of a stream
           if (plan->ok()) {
+            (*plan)->trace = trace;
             RequestRunner::Start(
                 {context.generator, *context.model.text, context.metrics},
                 std::move(**plan), exchange);

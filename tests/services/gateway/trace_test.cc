@@ -268,7 +268,9 @@ TEST(ChromeTraceTest, SlicesOfATrackNestOrFollowEachOther) {
     std::vector<double> open;
     for (const auto& [ts, dur] : slices) {
       while (!open.empty() && open.back() <= ts + 0.001) open.pop_back();
-      if (!open.empty()) EXPECT_LE(ts + dur, open.back() + 0.001);
+      if (!open.empty()) {
+        EXPECT_LE(ts + dur, open.back() + 0.001);
+      }
       open.push_back(ts + dur);
     }
   }
