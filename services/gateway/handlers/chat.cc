@@ -24,10 +24,11 @@ StatusOr<std::vector<TokenId>> EncodeMessages(const HandlerContext& context,
     case StatusCode::kOk:
       return TruncatePrompt(context, request.fields, *std::move(encoded));
     case StatusCode::kOutOfRange:
-      return WithCode(FieldError("messages", "the context is limited to ",
-                                 MaxContext(context),
-                                 " tokens: ", Message(encoded.status())),
-                      "context_length_exceeded");
+      return WithCode(
+          FieldError("messages", "this model's maximum context length is ",
+                     MaxContext(context),
+                     " tokens: ", Message(encoded.status())),
+          "context_length_exceeded");
     case StatusCode::kInvalidArgument:
       return WithParam(encoded.status(), "messages");
     default:
