@@ -74,6 +74,14 @@ inline constexpr Name kGatewayKeyRequests =
     "sluice_gateway_key_requests_total";  // key (its name) status_class
 inline constexpr Name kGatewayInflight = "sluice_gateway_inflight_requests";
 inline constexpr Name kGatewayQueueDepth = "sluice_gateway_queue_depth";
+inline constexpr Name kGatewayQueueTokens =
+    "sluice_gateway_queue_tokens";  // prompt tokens of the waiting
+inline constexpr Name kGatewayPromisedWait =
+    "sluice_gateway_promised_wait_seconds";  // of a new request
+inline constexpr Name kGatewayPromptBudget =
+    "sluice_gateway_prompt_budget_tokens";  // that a step may carry now
+inline constexpr Name kGatewayTokenRate =
+    "sluice_gateway_token_rate";  // per second; kind=prompt|decode
 inline constexpr Name kGatewayRejections =
     "sluice_gateway_rejections_total";  // reason
 inline constexpr Name kGatewayDisconnects =

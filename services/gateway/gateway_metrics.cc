@@ -131,6 +131,18 @@ void GatewayMetrics::AddEngineSeries() {
       registry_.AddGauge(names::kGatewayPlansInFlight, "Plans in flight");
   const Gauge plans_max = registry_.AddGauge(names::kGatewayPlansInFlightMax,
                                              "Most plans in flight so far");
+  const Gauge queue_tokens = registry_.AddGauge(
+      names::kGatewayQueueTokens, "Prompt tokens of sequences not running");
+  const Gauge promised = registry_.AddGauge(
+      names::kGatewayPromisedWait, "What a new request would wait to start");
+  const Gauge budget = registry_.AddGauge(
+      names::kGatewayPromptBudget, "Prompt tokens that a step may carry now");
+  const Gauge prompt_rate = registry_.AddGauge(
+      names::kGatewayTokenRate, "Tokens per second of the pipeline, measured",
+      {{"kind", "prompt"}});
+  const Gauge decode_rate = registry_.AddGauge(
+      names::kGatewayTokenRate, "Tokens per second of the pipeline, measured",
+      {{"kind", "decode"}});
   const Counter step_time = registry_.AddCounter(
       names::kGatewayStepSeconds, "Submit to result, summed over steps");
   registry_.OnScrape([=, this] {
@@ -146,6 +158,11 @@ void GatewayMetrics::AddEngineSeries() {
     running.Set(stats.running);
     waiting.Set(stats.waiting);
     queue.Set(stats.waiting);
+    queue_tokens.Set(static_cast<double>(stats.waiting_tokens));
+    promised.Set(Seconds(stats.promised_wait));
+    budget.Set(stats.prompt_budget);
+    prompt_rate.Set(stats.prompt_tokens_per_second);
+    decode_rate.Set(stats.decode_tokens_per_second);
     usage.Set(stats.kv_usage());
     plans.Set(stats.plans_in_flight);
     plans_max.Set(stats.max_plans_in_flight_seen);

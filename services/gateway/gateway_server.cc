@@ -7,15 +7,18 @@
 #include "common/base/log.h"
 #include "common/concurrency/work_queue.h"
 #include "common/metrics/metrics_server.h"
+#include "common/metrics/process_metrics.h"
 #include "services/gateway/engine_generator.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/cluster.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/http/api_keys.h"
 #include "services/gateway/http/router.h"
+#include "services/gateway/judge_readiness.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/pipeline/pipeline_client.h"
 #include "services/gateway/served_model.h"
+#include "services/gateway/trace/trace_store.h"
 
 namespace sluice::gateway {
 namespace {
@@ -24,18 +27,17 @@ constexpr int kTextThreads = 2;
 constexpr size_t kMaxQueuedPrompts = 256;
 // How long Stop waits for the last errors to be written.
 constexpr auto kLastWrites = std::chrono::seconds(2);
-// With plans in flight and no result for so long, the pipeline is stuck.
-constexpr auto kStuckAfter = std::chrono::seconds(60);
+// How long it waits for the stages to say that they have drained.
+constexpr auto kStagesDrain = std::chrono::seconds(1);
 
-PartReadiness PartOf(const StageStatus& stage, size_t index) {
-  PartReadiness part;
-  part.name = Cat("stage ", index, " (", stage.address, ")");
-  part.ready = stage.state == StageState::kReady;
-  if (!part.ready) {
-    part.why = ToString(stage.state);
-    if (!stage.message.empty()) part.why += ": " + stage.message;
+std::vector<TraceRecord::Stage> TracedStages(const PipelineStatus& status) {
+  std::vector<TraceRecord::Stage> stages;
+  for (const StageStatus& stage : status.stages) {
+    stages.push_back({stage.address, stage.first_layer, stage.last_layer,
+                      stage.clock.rtt_ns, stage.clock.offset_ns,
+                      stage.clock.error_ns});
   }
-  return part;
+  return stages;
 }
 
 }  // namespace
@@ -51,6 +53,8 @@ class GatewayServer::Impl {
         pipeline_(std::move(pipeline)),
         engine_(options_.engine, pipeline_.get()),
         generator_(engine_),
+        traces_(options_.traces,
+                [this] { return TracedStages(pipeline_->status()); }),
         work_("text", kTextThreads, kMaxQueuedPrompts) {}
 
   ~Impl() { Stop(); }
@@ -78,28 +82,7 @@ class GatewayServer::Impl {
   }
 
   GatewayReadiness readiness() const {
-    const PipelineStatus status = pipeline_->status();
-    GatewayReadiness readiness;
-    readiness.ready = status.ready;
-    readiness.why = status.message;
-    readiness.epoch = status.epoch.value();
-    for (size_t i = 0; i < status.stages.size(); ++i) {
-      readiness.parts.push_back(PartOf(status.stages[i], i));
-    }
-    const EngineProgress progress = engine_.Progress();
-    if (readiness.ready && !progress.pipeline_up) {
-      readiness.ready = false;
-      readiness.why = "the engine has no pipeline yet";
-    } else if (progress.oldest_plan_age > kStuckAfter) {
-      readiness.ready = false;
-      readiness.why = Cat("no step has ended for ",
-                          Seconds(progress.oldest_plan_age), " s");
-    }
-    if (draining_) {
-      readiness.ready = false;
-      readiness.why = "draining";
-    }
-    return readiness;
+    return JudgeReadiness(pipeline_->status(), engine_.Progress(), draining_);
   }
 
   EngineStats engine_stats() const { return engine_.Stats(); }
@@ -118,21 +101,28 @@ class GatewayServer::Impl {
     if (std::exchange(stopped_, true)) return;
     draining_ = true;
     if (http_) http_->BeginDrain();
-    pipeline_->Stop();
     engine_.Stop();  // every sequence ends: clean errors go out
+    pipeline_->Drain(Clock::now() + kStagesDrain);
+    pipeline_->Stop();
     work_.Stop();
     if (http_) {
       http_->WaitIdle(Clock::now() + kLastWrites);
       http_->Stop();
     }
+    traces_.Stop();
     metrics_server_.reset();
     metrics_.Detach();
   }
 
  private:
   void AddRoutes() {
-    const HandlerContext context{model_, generator_, metrics_, &work_,
-                                 [this] { return readiness(); }};
+    const HandlerContext context{model_,
+                                 generator_,
+                                 metrics_,
+                                 &work_,
+                                 [this] { return readiness(); },
+                                 &traces_,
+                                 options_.strict_fields};
     AddChatHandler(router_, context);
     AddCompletionsHandler(router_, context);
     AddTokenizeHandlers(router_, context);
@@ -144,7 +134,9 @@ class GatewayServer::Impl {
       return ClusterReading{readiness(), pipeline_->status(),
                             pipeline_->model(), engine_.Stats()};
     });
+    AddTraceHandler(router_, context);
     if (options_.debug_endpoints) AddDebugHandlers(router_, context);
+    if (options_.debug_endpoints) AddTraceListHandler(router_, context);
   }
 
   StatusOr<HttpServerOptions> HttpOptions() {
@@ -213,6 +205,7 @@ class GatewayServer::Impl {
   const std::unique_ptr<PipelineClient> pipeline_;
   EngineLoop engine_;
   EngineGenerator generator_;
+  TraceStore traces_;
   WorkQueue work_;
   Router router_;
   std::unique_ptr<ApiKeys> api_keys_;  // null: nobody needs one
@@ -228,12 +221,14 @@ GatewayServer::~GatewayServer() = default;
 
 StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     GatewayOptions options) {
+  SLUICE_RETURN_IF_ERROR(Validate(options.traces));
   SLUICE_ASSIGN_OR_RETURN(
       ServedModel model,
       LoadServedModel(options.model_path, options.model_name));
   PipelineOptions pipeline;
   pipeline.stages = options.stages;
   pipeline.replica = options.engine.replica;
+  pipeline.build = std::string(metrics::BuildVersion());
   pipeline.transport = options.transport;
   pipeline.check_model = [digest = model.digest,
                           path = model.root](const PipelineModel& stages) {

@@ -11,6 +11,7 @@
 #include "common/rpc/transport_options.h"
 #include "services/gateway/http/http_server.h"
 #include "services/gateway/readiness.h"
+#include "services/gateway/trace/trace_options.h"
 
 namespace sluice::gateway {
 
@@ -29,6 +30,8 @@ struct GatewayOptions {
   std::string api_key_file;  // see ApiKeys; empty: everybody may come in
   bool vllm_metrics = true;
   bool debug_endpoints = false;
+  bool strict_fields = false;  // see HandlerContext
+  TraceOptions traces;
 };
 
 // The gateway's parts, in the order they depend on each other: model's text,

@@ -34,6 +34,11 @@ ABSL_FLAG(double, peer_timeout, 10,
           "seconds of silence after which a stage is lost");
 ABSL_FLAG(int32_t, max_running, 64, "sequences computed at once");
 ABSL_FLAG(int32_t, max_queue, 256, "sequences that may wait beyond those");
+ABSL_FLAG(double, max_queue_wait, 30,
+          "seconds: a request that would wait longer to start is refused");
+ABSL_FLAG(double, target_itl_ms, 0,
+          "milliseconds between the tokens of a stream that others' prompts "
+          "may make of it; 0: 1.4 times what it takes without them");
 ABSL_FLAG(int32_t, max_step_tokens, 512, "tokens of one step");
 ABSL_FLAG(int32_t, prefill_chunk, 256,
           "tokens of one prompt in one step; 0: no limit but the step's");
@@ -53,6 +58,13 @@ ABSL_FLAG(std::string, api_key_file, "",
 ABSL_FLAG(std::vector<std::string>, cors_origins, {"*"},
           "origins whose web pages may call this server: *, or "
           "http(s)://host[:port],..; empty: none");
+ABSL_FLAG(bool, strict_fields, false,
+          "refuse fields of a request's body that are not known, instead of "
+          "ignoring them");
+ABSL_FLAG(double, trace_sample, 0,
+          "share of requests that are traced without asking for it, 0 to 1");
+ABSL_FLAG(std::string, trace_dir, "",
+          "folder that every trace is written to, for Perfetto; empty: none");
 ABSL_FLAG(std::string, metrics_compat, "vllm",
           "vllm: vLLM's metric names beside ours; none: ours alone");
 ABSL_FLAG(std::string, port_file, "",
@@ -90,6 +102,10 @@ Status CheckFlags() {
       "--header-timeout", absl::GetFlag(FLAGS_header_timeout), 0.1, 3600));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--body-timeout", absl::GetFlag(FLAGS_body_timeout), 0.1, 3600));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--max-queue-wait", absl::GetFlag(FLAGS_max_queue_wait), 0, 86400));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--target-itl-ms", absl::GetFlag(FLAGS_target_itl_ms), 0, 60000));
   return CheckRange("--drain-timeout", absl::GetFlag(FLAGS_drain_timeout), 0,
                     86400);
 }
@@ -113,6 +129,8 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   EngineOptions& engine = options.engine;
   engine.max_running = absl::GetFlag(FLAGS_max_running);
   engine.max_queue = absl::GetFlag(FLAGS_max_queue);
+  engine.max_queue_wait = FromSeconds(absl::GetFlag(FLAGS_max_queue_wait));
+  engine.target_itl = FromSeconds(absl::GetFlag(FLAGS_target_itl_ms) / 1000);
   engine.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   engine.prefill_chunk = absl::GetFlag(FLAGS_prefill_chunk);
   engine.prefix_cache = !absl::GetFlag(FLAGS_no_prefix_cache);
@@ -132,6 +150,9 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
                            compat, "'");
   }
   options.vllm_metrics = compat == "vllm";
+  options.strict_fields = absl::GetFlag(FLAGS_strict_fields);
+  options.traces.sample = absl::GetFlag(FLAGS_trace_sample);
+  options.traces.folder = absl::GetFlag(FLAGS_trace_dir);
   options.debug_endpoints = absl::GetFlag(FLAGS_debug_endpoints);
   return options;
 }

@@ -57,6 +57,8 @@ def _gateway(options, model, stages, port):
             "--port-file", str(run_dir / "gateway.port")]
     argv += _valued("--max-running", options.max_running)
     argv += _valued("--max-queue", options.max_queue)
+    argv += _valued("--max-queue-wait", options.max_queue_wait)
+    argv += _valued("--target-itl-ms", options.target_itl_ms)
     argv += _valued("--prefill-chunk", options.prefill_chunk)
     argv += _valued("--api-key-file", options.api_key_file)
     argv += _valued("--kv-blocks", options.kv_blocks)

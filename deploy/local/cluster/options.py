@@ -78,6 +78,10 @@ def up_parser(name):
     passed.add_argument("--no-prefix-cache", action="store_true")
     passed.add_argument("--max-running", type=positive, metavar="N")
     passed.add_argument("--max-queue", type=not_negative, metavar="N")
+    passed.add_argument("--max-queue-wait", type=not_negative, metavar="S",
+                        help="seconds a request may wait to start")
+    passed.add_argument("--target-itl-ms", type=not_negative, metavar="MS",
+                        help="time between tokens beside others' prompts")
     passed.add_argument("--api-key-file", metavar="FILE",
                         type=lambda text: str(pathlib.Path(
                             text).expanduser().absolute()),

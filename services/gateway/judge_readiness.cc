@@ -1,0 +1,75 @@
+#include "services/gateway/judge_readiness.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/base/cat.h"
+
+namespace sluice::gateway {
+namespace {
+
+constexpr int kFarBeyond = 10;  // times the longest step
+constexpr Duration kShortest = std::chrono::milliseconds(2500);
+constexpr Duration kLongest = std::chrono::seconds(60);
+
+PartReadiness PartOf(const StageStatus& stage, size_t index) {
+  PartReadiness part;
+  part.name = Cat("stage ", index, " (", stage.address, ")");
+  part.ready = stage.state == StageState::kReady;
+  if (!part.ready) {
+    part.why = ToString(stage.state);
+    if (!stage.message.empty()) part.why += ": " + stage.message;
+  }
+  return part;
+}
+
+// Blames the stage that holds up the others.
+void NameStuckStage(const PipelineStatus& pipeline, const std::string& why,
+                    GatewayReadiness& readiness) {
+  const auto stuck =
+      std::min_element(pipeline.stages.begin(), pipeline.stages.end(),
+                       [](const StageStatus& a, const StageStatus& b) {
+                         return a.load.steps_done < b.load.steps_done;
+                       });
+  if (stuck == pipeline.stages.end()) return;
+  PartReadiness& part =
+      readiness.parts[static_cast<size_t>(stuck - pipeline.stages.begin())];
+  part.ready = false;
+  part.why = "answers and does no step";
+  readiness.why = Cat(part.name, ": ", why);
+}
+
+}  // namespace
+
+Duration StuckAfter(Duration longest_step) {
+  if (longest_step <= Duration::zero()) return kLongest;
+  return std::clamp(kFarBeyond * longest_step, kShortest, kLongest);
+}
+
+GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
+                                const EngineProgress& progress, bool draining) {
+  GatewayReadiness readiness;
+  readiness.ready = pipeline.ready;
+  readiness.why = pipeline.message;
+  readiness.epoch = pipeline.epoch.value();
+  for (size_t i = 0; i < pipeline.stages.size(); ++i) {
+    readiness.parts.push_back(PartOf(pipeline.stages[i], i));
+  }
+  if (readiness.ready && !progress.pipeline_up) {
+    readiness.ready = false;
+    readiness.why = "the engine has no pipeline yet";
+  } else if (readiness.ready &&
+             progress.oldest_plan_age > StuckAfter(progress.longest_step)) {
+    readiness.ready = false;
+    readiness.why =
+        Cat("no step has ended for ", Seconds(progress.oldest_plan_age), " s");
+    NameStuckStage(pipeline, readiness.why, readiness);
+  }
+  if (draining) {
+    readiness.ready = false;
+    readiness.why = "draining";
+  }
+  return readiness;
+}
+
+}  // namespace sluice::gateway

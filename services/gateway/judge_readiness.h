@@ -1,0 +1,24 @@
+#ifndef SLUICE_SERVICES_GATEWAY_JUDGE_READINESS_H_
+#define SLUICE_SERVICES_GATEWAY_JUDGE_READINESS_H_
+
+#include "common/base/clock.h"
+#include "common/engine/engine_stats.h"
+#include "services/gateway/pipeline/pipeline_status.h"
+#include "services/gateway/readiness.h"
+
+namespace sluice::gateway {
+
+// How long a plan may stay unanswered: far beyond the longest that was seen,
+// and never so short that a moment's hiccup counts.
+Duration StuckAfter(Duration longest_step);
+
+// Readiness is progress: ready means that the pipeline is up, every stage was
+// heard of lately, and plans that are in flight come back. A queue, however
+// long, is no reason. A stage that answers heartbeats and does no steps is
+// named: the first that has done the fewest.
+GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
+                                const EngineProgress& progress, bool draining);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_JUDGE_READINESS_H_
