@@ -28,6 +28,7 @@ struct PlanInFlight {
   std::vector<PlannedChunk> chunks;
   int32_t num_decodes = 0;    // of the chunks, a token each
   int32_t prompt_tokens = 0;  // of the others
+  bool had_company = false;   // see StepPace
   TimePoint submitted;
 };
 

@@ -47,8 +47,8 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   // What it took beside the plans before it, if they overlapped.
   const TimePoint begin = std::max(plan.submitted, last_result_);
   last_result_ = now;
-  pace_.OnResult(plan.num_decodes, plan.prompt_tokens, last_step_time_,
-                 now - begin);
+  pace_.OnResult({plan.num_decodes, plan.prompt_tokens, plan.had_company,
+                  last_step_time_, now - begin});
   if (plan.chunks.size() > 1) ++counters_->steps_with_several_sequences;
 
   std::unordered_map<SequenceId, SequenceResult*> results;

@@ -49,9 +49,9 @@ std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   PlanDecodes(draft);
   const int32_t unbounded = draft.budget;
   if (spares) {
-    draft.budget = pace_.wants_plain_plan()
-                       ? 0
-                       : std::min(unbounded, pace_.prompt_budget());
+    const bool none = pace_.wants_plain_plan() ||
+                      (draft.decodes.empty() && !pace_.allows_company());
+    draft.budget = none ? 0 : std::min(unbounded, pace_.prompt_budget());
   }
   PlanPrompts(draft);
   if (draft.plan.chunks.empty() && in_flight_.empty()) {
@@ -347,6 +347,15 @@ StepPlan Scheduler::Finish(Draft draft) {
                              static_cast<int32_t>(chunk.tokens.size()),
                              chunk.logits, chunk.samples});
     if (sequence.history->request.trace) AddToTrace(chunk, plan);
+  }
+  // Decodes under way together with prompts alone, whichever came first.
+  const bool prompts_alone =
+      record.num_decodes == 0 && record.prompt_tokens > 0;
+  for (PlanInFlight& other : in_flight_) {
+    if (prompts_alone) other.had_company = true;
+    if (other.num_decodes == 0 && other.prompt_tokens > 0) {
+      record.had_company = true;
+    }
   }
   in_flight_.push_back(std::move(record));
   max_plans_seen_ =

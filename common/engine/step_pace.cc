@@ -12,6 +12,10 @@ constexpr double kShortestTarget = 0.002;
 // After so many plans with prompts one without is wanted.
 constexpr int32_t kMixedPlans = 32;
 constexpr int32_t kFirstMixedPlans = 4;  // while none without was ever seen
+// What company may cost decodes, of what prompts may cost them at all.
+constexpr double kCompanyShare = 0.5;
+// After so many without company it is tried again.
+constexpr int32_t kAlonePlans = 256;
 // A stopped process or a page fault is no new pace: one sample moves an
 // estimate as if it were at most so many times larger.
 constexpr double kOutlier = 4;
@@ -25,21 +29,29 @@ double Learn(double estimate, double sample, double weight) {
 
 }  // namespace
 
-void StepPace::OnResult(int32_t decodes, int32_t prompt_tokens,
-                        Duration latency, Duration busy) {
-  if (decodes > 0) LearnLatency(prompt_tokens, Seconds(latency));
-  LearnCosts(decodes, prompt_tokens, Seconds(busy));
+void StepPace::OnResult(const Step& step) {
+  if (step.decodes > 0) LearnLatency(step);
+  LearnCosts(step.decodes, step.prompt_tokens, Seconds(step.busy));
 }
 
-void StepPace::LearnLatency(int32_t prompt_tokens, double latency) {
-  if (prompt_tokens == 0) {
+void StepPace::LearnLatency(const Step& step) {
+  const double latency = Seconds(step.latency);
+  const int32_t prompt = step.prompt_tokens;
+  if (prompt == 0 && !step.had_company) {
     plain_ = Learn(plain_, latency, 0.3);
     mixed_since_plain_ = 0;
     return;
   }
   ++mixed_since_plain_;
   if (plain_ < 0) return;
-  slope_ = Learn(slope_, std::max(latency - plain_, 0.0) / prompt_tokens, 0.2);
+  if (!step.had_company) {
+    ++alone_since_company_;
+    slope_ = Learn(slope_, std::max(latency - plain_, 0.0) / prompt, 0.2);
+  } else {
+    alone_since_company_ = 0;
+    const double expected = plain_ + std::max(slope_, 0.0) * prompt;
+    company_ = Learn(company_, std::max(latency - expected, 0.0), 0.2);
+  }
 }
 
 // Time of a plan with both kinds is shared out as the estimates so far say.
@@ -69,14 +81,24 @@ void StepPace::OnEnd(int32_t completion_tokens) {
                       std::max(completion_tokens, 1), 0.05);
 }
 
+double StepPace::target() const {
+  return target_itl_ > Duration::zero()
+             ? Seconds(target_itl_)
+             : std::max(kMaxSlowdown * plain_, kShortestTarget);
+}
+
 int32_t StepPace::prompt_budget() const {
   if (plain_ < 0 || slope_ < 0) return kFirstPrompt;
-  const double target = target_itl_ > Duration::zero()
-                            ? Seconds(target_itl_)
-                            : std::max(kMaxSlowdown * plain_, kShortestTarget);
-  const double spare = std::max(target - plain_, 0.0);
+  const double company = allows_company() ? std::max(company_, 0.0) : 0.0;
+  const double spare = std::max(target() - plain_ - company, 0.0);
   if (spare >= slope_ * kMostPrompt) return kMostPrompt;
   return std::max(static_cast<int32_t>(spare / slope_), kLeastPrompt);
+}
+
+bool StepPace::allows_company() const {
+  if (plain_ < 0 || slope_ < 0) return false;
+  if (company_ < 0 || alone_since_company_ >= kAlonePlans) return true;
+  return company_ <= kCompanyShare * (target() - plain_);
 }
 
 bool StepPace::wants_plain_plan() const {

@@ -22,10 +22,15 @@ class StepPace {
   // Prompts make so much progress per plan whatever the target.
   static constexpr int32_t kLeastPrompt = 16;
 
-  // A plan of `decodes` positions that decode and `prompt_tokens` others came
-  // back after `latency`; for `busy` of it the pipeline gave nothing else.
-  void OnResult(int32_t decodes, int32_t prompt_tokens, Duration latency,
-                Duration busy);
+  // A plan that came back.
+  struct Step {
+    int32_t decodes = 0;
+    int32_t prompt_tokens = 0;
+    bool had_company = false;  // a plan of prompts alone was under way as well
+    Duration latency{};        // from submission to result
+    Duration busy{};           // of it, while the pipeline gave no other result
+  };
+  void OnResult(const Step& step);
   // A sequence ended by itself after so many tokens.
   void OnEnd(int32_t completion_tokens);
 
@@ -34,6 +39,10 @@ class StepPace {
   // The next plans shall carry no prompt while sequences decode, so that the
   // time without is known.
   bool wants_plain_plan() const;
+  // Whether plans of prompts alone may go out beside those with decodes. They
+  // keep more stages busy; where stages share a machine they cost decodes
+  // more than prompts that ride along.
+  bool allows_company() const;
 
   // Until then the rates below say nothing.
   bool known() const {
@@ -45,13 +54,16 @@ class StepPace {
   double completion_tokens() const { return completion_; }  // mean
 
  private:
-  void LearnLatency(int32_t prompt_tokens, double latency);
+  void LearnLatency(const Step& step);
+  double target() const;  // seconds
   void LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy);
 
   const Duration target_itl_;
-  // A plan with decodes: seconds without prompts, and per prompt token.
-  double plain_ = -1, slope_ = -1;
+  // A plan with decodes: seconds without prompts, per prompt token, and more
+  // in company.
+  double plain_ = -1, slope_ = -1, company_ = -1;
   int32_t mixed_since_plain_ = 0;
+  int32_t alone_since_company_ = 0;
   double prompt_s_ = 0, decode_s_ = 0, completion_ = 0;
 };
 

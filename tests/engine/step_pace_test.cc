@@ -15,12 +15,17 @@ Duration TimeOf(int32_t prompt_tokens) {
   return milliseconds(20) + prompt_tokens * microseconds(500);
 }
 
+StepPace::Step Of(int32_t decodes, int32_t prompt_tokens, Duration latency,
+                  Duration busy) {
+  return {decodes, prompt_tokens, false, latency, busy};
+}
+
 // Lets `pace` plan for itself: what it carries, in the end.
 int32_t Settle(StepPace& pace, int plans = 300) {
   int32_t carried = 0;
   for (int i = 0; i < plans; ++i) {
     carried = pace.wants_plain_plan() ? 0 : pace.prompt_budget();
-    pace.OnResult(1, carried, TimeOf(carried), TimeOf(carried));
+    pace.OnResult(Of(1, carried, TimeOf(carried), TimeOf(carried)));
   }
   return pace.prompt_budget();
 }
@@ -42,16 +47,16 @@ TEST(StepPaceTest, PromptsProgressEvenWhereTheTargetLeavesNothing) {
 
 TEST(StepPaceTest, WhereStepsTakeNoTimePromptsAreNotBounded) {
   StepPace pace(Duration::zero());
-  pace.OnResult(1, 0, Duration::zero(), Duration::zero());
-  pace.OnResult(1, 64, Duration::zero(), Duration::zero());
+  pace.OnResult(Of(1, 0, Duration::zero(), Duration::zero()));
+  pace.OnResult(Of(1, 64, Duration::zero(), Duration::zero()));
   EXPECT_GE(pace.prompt_budget(), 8192);
 }
 
 TEST(StepPaceTest, OnePauseIsNoNewPace) {
   StepPace pace(milliseconds(60));
   const int32_t before = Settle(pace);
-  pace.OnResult(1, 0, seconds(5), seconds(5));
-  pace.OnResult(1, before, seconds(5), seconds(5));
+  pace.OnResult(Of(1, 0, seconds(5), seconds(5)));
+  pace.OnResult(Of(1, before, seconds(5), seconds(5)));
   EXPECT_GE(pace.prompt_budget(), StepPace::kLeastPrompt);
   EXPECT_NEAR(Settle(pace), before, 8);
 }
@@ -62,19 +67,44 @@ TEST(StepPaceTest, EveryNowAndThenAPlanCarriesNoPrompt) {
   for (int i = 0; i < 330; ++i) {
     const int32_t carried = pace.wants_plain_plan() ? 0 : pace.prompt_budget();
     plain += carried == 0 ? 1 : 0;
-    pace.OnResult(1, carried, TimeOf(carried), TimeOf(carried));
+    pace.OnResult(Of(1, carried, TimeOf(carried), TimeOf(carried)));
   }
   EXPECT_GE(plain, 9);
   EXPECT_LE(plain, 12);
+}
+
+TEST(StepPaceTest, PromptsGoOutAloneWhereThatCostsDecodesLittle) {
+  for (const int cost_ms : {1, 15}) {
+    StepPace pace(Duration::zero());
+    Settle(pace);
+    EXPECT_TRUE(pace.allows_company()) << "it is tried";
+    int with = 0;
+    for (int i = 0; i < 600; ++i) {
+      const bool plain = pace.wants_plain_plan();
+      const bool company = !plain && pace.allows_company();
+      const int32_t carried = plain ? 0 : pace.prompt_budget();
+      const Duration time =
+          TimeOf(carried) + (company ? milliseconds(cost_ms) : Duration());
+      pace.OnResult({1, carried, company, time, time});
+      with += company ? 1 : 0;
+    }
+    if (cost_ms == 1) {
+      EXPECT_GT(with, 500);
+      EXPECT_NEAR(pace.prompt_budget(), 14, 3);  // 0.4 * 20 - 1
+    } else {
+      EXPECT_LE(with, 5) << "once, and now and then again";
+      EXPECT_GT(with, 0);
+    }
+  }
 }
 
 TEST(StepPaceTest, CostsComeOutOfPlansOfEitherKindAndOfBoth) {
   StepPace pace(Duration::zero());
   EXPECT_FALSE(pace.known());
   for (int i = 0; i < 200; ++i) {
-    pace.OnResult(0, 256, milliseconds(128), milliseconds(128));
-    pace.OnResult(8, 0, milliseconds(40), milliseconds(40));
-    pace.OnResult(8, 64, milliseconds(72), milliseconds(72));
+    pace.OnResult(Of(0, 256, milliseconds(128), milliseconds(128)));
+    pace.OnResult(Of(8, 0, milliseconds(40), milliseconds(40)));
+    pace.OnResult(Of(8, 64, milliseconds(72), milliseconds(72)));
     pace.OnEnd(100);
   }
   ASSERT_TRUE(pace.known());
