@@ -241,6 +241,7 @@ class PageTest(unittest.TestCase):
         hostile = "\n\n".join(text for text, _ in MARKDOWN)
         self.load_conversation(("user", hostile), ("assistant", hostile))
         page.wait("document.querySelectorAll('.message').length === 2")
+        self.set_parameters(temperature=0, max_tokens=8)
         self.send("<img src=x onerror=window.pwned=1>")
         page.wait(f"{TEXT} !== '' && {ENDED}", 60)
         self.assertIsNone(page.value("window.pwned ?? null"))
