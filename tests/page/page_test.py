@@ -313,6 +313,7 @@ class PageTest(unittest.TestCase):
         self.send("Write a long story about a river.")
         page.wait("parseFloat(document.getElementById('tile-rate')"
                   ".textContent) > 1", 30)
+        page.wait(f"{TEXT}.length > 300", 30)
         self.screenshot("streaming")
         seconds = sorted(self.seconds_of_a_reading() for _ in range(20))
         print(f"/cluster under load: median {1e3 * seconds[10]:.1f} ms, "

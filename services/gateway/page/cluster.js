@@ -12,7 +12,7 @@ const kHistory = 60;  // points of the line, one a second
 const kMaxEvents = 30;
 
 function stageName(stage) {
-  return `Stage ${stage.index} (${stage.address}, ${layersText(stage)})`;
+  return `Stage ${stage.index} (${layersText(stage)}, ${stage.address})`;
 }
 
 // Rates between two readings; both may be of the same moment.

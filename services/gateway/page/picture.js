@@ -75,7 +75,8 @@ export class Picture {
       this.shape = shape;
     }
     this.root.classList.toggle('stale', Boolean(rates.stale));
-    this.root.classList.toggle('flowing', rates.tokens > 0 && !rates.stale);
+    this.root.classList.toggle(
+        'flowing', rates.tokens > 0 && cluster.ready && !rates.stale);
     this.showGateway(cluster, rates);
     cluster.stages.forEach((stage, i) => this.showStage(
         this.stages[i], stage, rates.busy[i] ?? 0, cluster));
@@ -228,7 +229,7 @@ export class Picture {
 }
 
 function shortened(message) {
-  return message.length > 52 ? `${message.slice(0, 51)}…` : message;
+  return message.length > 46 ? `${message.slice(0, 45)}…` : message;
 }
 
 // The way into a stage: from the stage before it as that one measured it,
