@@ -8,10 +8,12 @@
 #include "kernels/cpu/dispatch.h"
 
 namespace sluice::kernels {
+namespace {
 
-void SiluMul(const Context& context, ConstMatrix x, Matrix y) {
+// Calls row(gate, up, to, n) for runs of elements of y.
+template <typename Row>
+void Gated(const Context& context, ConstMatrix x, Matrix y, const Row& row) {
   SLUICE_CHECK(x.rows == y.rows && x.cols == 2 * y.cols);
-  const cpu::Ops& ops = cpu::OpsFor(context.isa);
   // An exponential is worth about 16 multiply-adds.
   const int64_t elements = y.rows * y.cols;
   const int tasks = cpu::NumTasks(context, elements * 16);
@@ -23,10 +25,26 @@ void SiluMul(const Context& context, ConstMatrix x, Matrix y) {
       const int64_t t = at / y.cols;
       const int64_t i = at % y.cols;
       const int64_t n = std::min(y.cols - i, range.end - at);
-      ops.silu_multiply(x.row(t) + i, x.row(t) + y.cols + i, y.row(t) + i, n);
+      row(x.row(t) + i, x.row(t) + y.cols + i, y.row(t) + i, n);
       at += n;
     }
   });
+}
+
+}  // namespace
+
+void SiluMul(const Context& context, ConstMatrix x, Matrix y) {
+  const cpu::Ops& ops = cpu::OpsFor(context.isa);
+  Gated(context, x, y, ops.silu_multiply);
+}
+
+void ClampedSwiGlu(const Context& context, ConstMatrix x, float limit,
+                   Matrix y) {
+  const cpu::Ops& ops = cpu::OpsFor(context.isa);
+  Gated(context, x, y,
+        [&](const float* gate, const float* up, float* to, int64_t n) {
+          ops.clamped_swiglu(gate, up, limit, to, n);
+        });
 }
 
 void Add(const Context& context, ConstMatrix y, Matrix x) {
@@ -44,7 +62,7 @@ void Add(const Context& context, ConstMatrix y, Matrix x) {
 
 void Embed(const Context&, const WeightView& table, const int32_t* ids,
            Matrix y) {
-  SLUICE_CHECK(y.cols == table.cols);
+  SLUICE_CHECK(y.cols == table.cols && table.type != WeightType::kMxfp4);
   for (int64_t t = 0; t < y.rows; ++t) {
     SLUICE_CHECK(ids[t] >= 0 && ids[t] < table.rows);
     const int64_t at = ids[t] * table.cols;

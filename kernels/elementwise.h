@@ -13,10 +13,16 @@ namespace sluice::kernels {
 // Silu(g) = g / (1 + Exp(-g)).
 void SiluMul(const Context& context, ConstMatrix x, Matrix y);
 
+// y[t, i] = g / (1 + Exp(-1.702 g)) * (u + 1): g = x[t, i] not above limit, u
+// = x[t, i + F] within [-limit, limit]. Shapes as in SiluMul. gpt-oss's.
+void ClampedSwiGlu(const Context& context, ConstMatrix x, float limit,
+                   Matrix y);
+
 // x[t, i] += y[t, i].
 void Add(const Context& context, ConstMatrix y, Matrix x);
 
-// y[t, :] = row ids[t] of table [V, H], widened to F32. Ids are in range.
+// y[t, :] = row ids[t] of table [V, H], F32 or BF16, widened to F32. Ids are
+// in range.
 void Embed(const Context& context, const WeightView& table, const int32_t* ids,
            Matrix y);
 

@@ -32,6 +32,12 @@ float* Scratch(int64_t size) {
   return floats.data() + (64 - address % 64) % 64 / sizeof(float);
 }
 
+void CheckWeight(const WeightView& w) {
+  const bool scaled = w.type == WeightType::kMxfp4;
+  SLUICE_CHECK(scaled == (w.scales != nullptr));
+  SLUICE_CHECK(!scaled || w.cols % kMxfp4Group == 0);
+}
+
 // Spreads `args`, complete but for rows and scratch, over the team.
 void Multiply(const Context& context, int64_t rows, cpu::MatMulArgs args) {
   int64_t padded = 0;
@@ -40,7 +46,8 @@ void Multiply(const Context& context, int64_t rows, cpu::MatMulArgs args) {
   }
   const cpu::Ops& ops = cpu::OpsFor(context.isa);
   args.tokens_per_block = TokensPerBlock(padded, ops.tile_columns);
-  const int64_t size = std::min(args.tokens, args.tokens_per_block) * padded;
+  int64_t size = std::min(args.tokens, args.tokens_per_block) * padded;
+  if (args.scales != nullptr) size += cpu::kMaxTileRows * args.cols;
   const int tasks = cpu::NumTasks(context, args.tokens * rows * args.cols);
   ParallelFor(context, tasks, [&](int i) {
     const cpu::Range range = cpu::PartOf(rows, i, tasks, kRowAlign);
@@ -57,6 +64,7 @@ void Multiply(const Context& context, int64_t rows, cpu::MatMulArgs args) {
 
 void MatMul(const Context& context, ConstMatrix x, const WeightView& w,
             const float* bias, Matrix y) {
+  CheckWeight(w);
   SLUICE_CHECK(x.cols == w.cols);
   SLUICE_CHECK(y.rows == x.rows && y.cols == w.rows);
   const int32_t bounds[2] = {0, static_cast<int32_t>(w.cols)};
@@ -68,6 +76,7 @@ void MatMul(const Context& context, ConstMatrix x, const WeightView& w,
             .tokens = x.rows,
             .w = w.data,
             .bf16 = w.type == WeightType::kBf16,
+            .scales = w.scales,
             .cols = w.cols,
             .bias = bias,
             .bounds = bounds,
@@ -80,6 +89,7 @@ void MatMul(const Context& context, ConstMatrix x, const WeightView& w,
 void MatMulSharded(const Context& context, ConstMatrix x, const WeightView& w,
                    const ShardedCols& shards, std::span<const Matrix> y) {
   const size_t num_shards = shards.bounds.size() - 1;
+  CheckWeight(w);
   SLUICE_CHECK(x.cols == w.cols);
   SLUICE_CHECK(!shards.bounds.empty() && num_shards <= cpu::kMaxShards);
   SLUICE_CHECK(shards.bounds.front() == 0 && shards.bounds.back() == w.cols);
@@ -103,6 +113,7 @@ void MatMulSharded(const Context& context, ConstMatrix x, const WeightView& w,
             .tokens = x.rows,
             .w = w.data,
             .bf16 = w.type == WeightType::kBf16,
+            .scales = w.scales,
             .cols = w.cols,
             .bounds = shards.bounds.data(),
             .num_shards = static_cast<int32_t>(num_shards),

@@ -11,6 +11,11 @@ namespace sluice::kernels {
 void RmsNorm(const Context& context, ConstMatrix x, const float* weight,
              float eps, Matrix y);
 
+// RmsNorm in place of every head of x [T, heads * head_dim] by itself; weight
+// [head_dim].
+void RmsNormHeads(const Context& context, Matrix x, int64_t head_dim,
+                  const float* weight, float eps);
+
 }  // namespace sluice::kernels
 
 #endif  // SLUICE_KERNELS_RMS_NORM_H_

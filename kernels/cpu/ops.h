@@ -15,6 +15,8 @@ namespace sluice::kernels::cpu {
 constexpr int kChunk = 256;
 // Query columns that share one walk over keys and values.
 constexpr int kMaxQueries = 24;
+// Rows that a tile of a product has at most.
+constexpr int kMaxTileRows = 4;
 // Shards of a product that one call can join.
 constexpr int kMaxShards = 64;
 
@@ -35,7 +37,8 @@ struct MatMulArgs {
   int64_t x_stride;
   int64_t tokens;
   const void* w;
-  bool bf16;
+  bool bf16;              // of w without scales; otherwise F32
+  const uint8_t* scales;  // of an MXFP4 weight; null for the other types
   int64_t cols;
   int64_t row_begin;
   int64_t row_end;
@@ -46,7 +49,7 @@ struct MatMulArgs {
   const LeafRange* nodes;
   const MatMulOut* outputs;
   // For packed columns: tokens_per_block times the sum over shards of their
-  // columns rounded up to 16.
+  // columns rounded up to 16. With scales, kMaxTileRows * cols more in front.
   float* scratch;
   int64_t tokens_per_block;
 };
@@ -92,6 +95,16 @@ struct Ops {
   // y[i] = Silu(gate[i]) * up[i]
   void (*silu_multiply)(const float* gate, const float* up, float* y,
                         int64_t n);
+  // y[i] = g / (1 + Exp(-1.702 g)) * (u + 1), g = min(gate[i], limit), u =
+  // up[i] clamped to +-limit
+  void (*clamped_swiglu)(const float* gate, const float* up, float limit,
+                         float* y, int64_t n);
+  // y[i] = 1 / (1 + Exp(-x[i]))
+  void (*sigmoid)(const float* x, float* y, int64_t n);
+  // y[i] = Exp(x[i] - max)
+  void (*exp_all)(const float* x, float max, float* y, int64_t n);
+  // a[i] += b[i]
+  void (*add)(float* a, const float* b, int64_t n);
   float (*exp)(float x);
   // Largest element, NaN left out; -inf if there is none.
   float (*max)(const float* x, int64_t n);

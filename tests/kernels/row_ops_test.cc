@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -88,6 +89,53 @@ TEST_P(RowOpsTest, SiluMulIsCloseToDoubleAndTheSameOnEveryIsaAndTeam) {
     OwnedMatrix teamed(tokens, cols);
     SiluMul(with_team, x.view(), teamed.view());
     EXPECT_TRUE(SameBits(teamed.values(), got));
+  }
+}
+
+TEST_P(RowOpsTest, RmsNormHeadsNormsEveryHeadByItselfInPlace) {
+  const int64_t heads = 5;
+  const int64_t dim = 24;
+  const auto x = RandomFloats(30, 3 * heads * dim, 4.0f);
+  const auto weight = RandomFloats(31, dim);
+  OwnedMatrix both(3, heads * dim, 2);
+  for (int64_t t = 0; t < 3; ++t) {
+    std::copy_n(x.data() + t * heads * dim, heads * dim, both.view().row(t));
+  }
+  RmsNormHeads(context(), both.view(), dim, weight.data(), 1e-6f);
+  ASSERT_TRUE(both.MarkIntact());
+  const OwnedMatrix one_by_one(3 * heads, dim, x);
+  OwnedMatrix want(3 * heads, dim);
+  RmsNorm(context(), one_by_one.view(), weight.data(), 1e-6f, want.view());
+  EXPECT_TRUE(SameBits(both.values(), want.values()));
+}
+
+TEST_P(RowOpsTest, ClampedSwiGluIsCloseToDoubleAndTheSameOnEveryIsa) {
+  for (int64_t cols : {1, 7, 8, 15, 16, 17, 33, 100, 2880}) {
+    const int64_t tokens = 2;
+    const double limit = 7.0;
+    const OwnedMatrix x(tokens, 2 * cols,
+                        RandomFloats(32, tokens * 2 * cols, 12.0f));
+    OwnedMatrix y(tokens, cols, 1);
+    ClampedSwiGlu(context(), x.view(), 7.0f, y.view());
+    ASSERT_TRUE(y.MarkIntact());
+    const auto got = y.values();
+    const auto in = x.values();
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t i = 0; i < cols; ++i) {
+        const double gate = std::min(double{in[t * 2 * cols + i]}, limit);
+        const double up =
+            std::clamp(double{in[t * 2 * cols + cols + i]}, -limit, limit);
+        const double act = gate / (1 + std::exp(-1.702 * gate));
+        // The exponent, up to 20 in size, is rounded once and its slope is
+        // one; up + 1 is rounded once and may be close to 0.
+        ASSERT_NEAR(got[t * cols + i], act * (up + 1),
+                    std::abs(act * (up + 1)) * (0x1p-19 + Gamma(4)) +
+                        std::abs(act) * 8 * 0x1p-24);
+      }
+    }
+    OwnedMatrix portable(tokens, cols);
+    ClampedSwiGlu(Context{}, x.view(), 7.0f, portable.view());
+    EXPECT_TRUE(SameBits(portable.values(), got));
   }
 }
 

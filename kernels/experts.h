@@ -1,0 +1,52 @@
+#ifndef SLUICE_KERNELS_EXPERTS_H_
+#define SLUICE_KERNELS_EXPERTS_H_
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/context.h"
+#include "kernels/reduction_tree.h"
+#include "kernels/views.h"
+
+namespace sluice::kernels {
+
+// The fixed tree over expert ids. A layer of E experts adds their outputs in
+// the tree of reduction_tree.h over leaves 0 .. E - 1, the router's weight
+// multiplied in before, experts that a row does not ask skipped. Whoever owns
+// a range of ids finishes its aligned nodes; their sums are joined in the
+// same tree, wherever they were made. A node of which a row asks no expert is
+// -0, which added to anything changes nothing: skipping and adding are one.
+
+// Experts first .. first + gate_up.size() - 1 of one layer.
+struct ExpertsView {
+  int32_t first = 0;
+  std::span<const WeightView> gate_up;  // [2F, H] each: gate rows, up rows
+  std::span<const WeightView> down;     // [H, F] each
+  const float* gate_up_bias = nullptr;  // [n, 2F] or null
+  const float* down_bias = nullptr;     // [n, H] or null
+  // 0: SiluMul; above: ClampedSwiGlu with this limit.
+  float swiglu_limit = 0.0f;
+};
+
+// What rows ask: row t of x [T, H] goes to experts ids[t * per_row + j], j <
+// per_row, rising and distinct within the row, with these weights. Ids of
+// experts that are elsewhere may be among them.
+struct ExpertRows {
+  ConstMatrix x;
+  const int32_t* ids = nullptr;
+  const float* weights = nullptr;
+  int32_t per_row = 0;
+};
+
+// parts[i][t] = the tree's node nodes[i] for row t: over asked experts e in
+// it, weight * (down_e act(gate_up_e x + bias) + bias), each operation rounded
+// once. Products are matmul.h's. nodes: aligned nodes of the layer's tree
+// within the experts at hand, rising. parts: [T, H] each, not overlapping x.
+// Each expert's weights are read once for all its rows.
+void ExpertNodes(const Context& context, const ExpertsView& experts,
+                 const ExpertRows& rows, std::span<const TreeNode> nodes,
+                 std::span<const Matrix> parts);
+
+}  // namespace sluice::kernels
+
+#endif  // SLUICE_KERNELS_EXPERTS_H_
