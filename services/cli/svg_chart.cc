@@ -161,16 +161,16 @@ class ChartPainter {
     Text(kLeft, kTop - 8, "s", "start", chart_.y_label);
   }
 
-  // To the right of the y label; a single series needs none.
+  // Below the title; a single series needs none.
   void PaintLegend() {
     if (chart_.series.size() < 2) return;
     double x = kWidth - kRight;
     for (size_t i = chart_.series.size(); i-- > 0;) {
       const std::string& name = chart_.series[i].name;
-      Text(x, kTop - 8, "s", "end", name);
+      Text(x, kTop - 22, "s", "end", name);
       x -= 6.6 * static_cast<double>(name.size()) + 20;
       out_ += Cat("<g class=\"c", i % kColors, "\">");
-      Line(x, kTop - 12, x + 14, kTop - 12, "l");
+      Line(x, kTop - 26, x + 14, kTop - 26, "l");
       out_ += "</g>\n";
       x -= 10;
     }

@@ -73,9 +73,16 @@ class LoadRun {
       if (!failed) Interrupt();
     });
     const double cpu_before = ThreadCpuSeconds();
-    result_.began = Clock::now();
+    // What the slots begin with is made before the clock starts.
+    std::vector<LoadRequest> first;
+    for (int slot = 0; slot < options_.concurrency; ++slot) {
+      if (options_.num_requests > 0 && slot >= options_.num_requests) break;
+      first.push_back(next_(slot));
+    }
+    const TimePoint prepared = Clock::now();
+    result_.began = prepared;
     if (options_.concurrency > 0) {
-      for (int slot = 0; slot < options_.concurrency; ++slot) FillSlot();
+      for (LoadRequest& request : first) Send(std::move(request), prepared);
     } else {
       due_ = result_.began;
       ScheduleNext();
