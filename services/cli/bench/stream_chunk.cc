@@ -3,39 +3,33 @@
 #include <algorithm>
 
 #include "common/base/json.h"
+#include "services/cli/json_member.h"
 
 namespace sluice::cli {
 namespace {
 
-// The member of an object; null if there is none, or `json` is no object.
-const Json* Find(const Json& json, const char* key) {
-  if (!json.is_object()) return nullptr;
-  const auto found = json.find(key);
-  return found == json.end() || found->is_null() ? nullptr : &*found;
-}
-
 std::optional<int64_t> FindInt(const Json& json, const char* key) {
-  const Json* found = Find(json, key);
+  const Json* found = FindMember(json, key);
   if (found == nullptr || !found->is_number_integer()) return std::nullopt;
   return found->get<int64_t>();
 }
 
 bool HasText(const Json& json, const char* key) {
-  const Json* found = Find(json, key);
+  const Json* found = FindMember(json, key);
   return found != nullptr && found->is_string() &&
          !found->get_ref<const std::string&>().empty();
 }
 
 void ReadChoice(const Json& choice, StreamChunk& out) {
   if (HasText(choice, "text")) out.has_text = true;
-  if (const Json* delta = Find(choice, "delta")) {
+  if (const Json* delta = FindMember(choice, "delta")) {
     for (const char* key : {"content", "reasoning_content", "reasoning"}) {
       if (HasText(*delta, key)) out.has_text = true;
     }
-    if (Find(*delta, "tool_calls") != nullptr) out.has_text = true;
+    if (FindMember(*delta, "tool_calls") != nullptr) out.has_text = true;
   }
-  if (Find(choice, "finish_reason") != nullptr) out.is_finish = true;
-  const Json* ids = Find(choice, "token_ids");
+  if (FindMember(choice, "finish_reason") != nullptr) out.is_finish = true;
+  const Json* ids = FindMember(choice, "token_ids");
   if (ids != nullptr && ids->is_array()) {
     out.token_ids = std::max(out.token_ids, 0) + static_cast<int>(ids->size());
   }
@@ -44,7 +38,7 @@ void ReadChoice(const Json& choice, StreamChunk& out) {
 void ReadUsage(const Json& usage, StreamChunk& out) {
   out.prompt_tokens = FindInt(usage, "prompt_tokens");
   out.completion_tokens = FindInt(usage, "completion_tokens");
-  if (const Json* details = Find(usage, "prompt_tokens_details")) {
+  if (const Json* details = FindMember(usage, "prompt_tokens_details")) {
     out.cached_tokens = FindInt(*details, "cached_tokens");
   }
 }
@@ -59,18 +53,18 @@ StatusOr<StreamChunk> ParseStreamChunk(std::string_view data) {
   }
   SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(data));
   if (!json.is_object()) return InvalidArgument("an event is no JSON object");
-  if (const Json* error = Find(json, "error")) {
-    const Json* message = Find(*error, "message");
+  if (const Json* error = FindMember(json, "error")) {
+    const Json* message = FindMember(*error, "message");
     out.error = message != nullptr && message->is_string()
                     ? message->get<std::string>()
                     : DumpJson(*error);
     return out;
   }
-  const Json* choices = Find(json, "choices");
+  const Json* choices = FindMember(json, "choices");
   if (choices != nullptr && choices->is_array()) {
     for (const Json& choice : *choices) ReadChoice(choice, out);
   }
-  if (const Json* usage = Find(json, "usage")) ReadUsage(*usage, out);
+  if (const Json* usage = FindMember(json, "usage")) ReadUsage(*usage, out);
   return out;
 }
 

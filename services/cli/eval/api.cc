@@ -8,17 +8,12 @@
 #include <string_view>
 
 #include "common/base/json.h"
+#include "services/cli/json_member.h"
 
 namespace sluice::cli {
 namespace {
 
 const JsonLimits kLargeAnswers{size_t{1} << 30, 64};
-
-const Json* Find(const Json& json, const char* key) {
-  if (!json.is_object()) return nullptr;
-  const auto found = json.find(key);
-  return found == json.end() || found->is_null() ? nullptr : &*found;
-}
 
 // 5 of "token_id:5"; -1 for another text.
 int64_t TokenId(std::string_view text) {
@@ -51,8 +46,8 @@ Status Odd(const char* what) {
 
 // The "logprobs" of a choice.
 Status ReadLogprobs(const Json& json, ProbeAnswer& out) {
-  const Json* tokens = Find(json, "tokens");
-  const Json* values = Find(json, "token_logprobs");
+  const Json* tokens = FindMember(json, "tokens");
+  const Json* values = FindMember(json, "token_logprobs");
   if (tokens == nullptr || !tokens->is_array() || values == nullptr ||
       !values->is_array() || tokens->size() != values->size()) {
     return Odd("no logprobs as asked for");
@@ -69,7 +64,7 @@ Status ReadLogprobs(const Json& json, ProbeAnswer& out) {
                                : std::numeric_limits<double>::quiet_NaN());
   }
   out.top.resize(out.ids.size());
-  const Json* top = Find(json, "top_logprobs");
+  const Json* top = FindMember(json, "top_logprobs");
   if (top == nullptr || !top->is_array()) return OkStatus();
   for (size_t i = 0; i < std::min(top->size(), out.top.size()); ++i) {
     if (!(*top)[i].is_object()) continue;
@@ -121,11 +116,11 @@ StatusOr<ProbeAnswer> EvalApi::AskOnce(const Probe& probe, int top) const {
                {"return_tokens_as_token_ids", true}};
   auto answer = PostJson(base_, "/v1/completions", body);
   if (!answer.ok()) return Annotate(answer.status(), probe.name);
-  const Json* choices = Find(*answer, "choices");
+  const Json* choices = FindMember(*answer, "choices");
   if (choices == nullptr || !choices->is_array() || choices->empty()) {
     return Odd("no choices");
   }
-  const Json* logprobs = Find((*choices)[0], "logprobs");
+  const Json* logprobs = FindMember((*choices)[0], "logprobs");
   if (logprobs == nullptr) return Odd("no logprobs");
   ProbeAnswer out;
   SLUICE_RETURN_IF_ERROR(ReadLogprobs(*logprobs, out));
@@ -162,7 +157,7 @@ StatusOr<std::vector<int64_t>> EvalApi::Tokenize(
   SLUICE_ASSIGN_OR_RETURN(
       const Json answer,
       PostJson(base_, "/tokenize", {{"model", model_}, {"prompt", text}}));
-  const Json* tokens = Find(answer, "tokens");
+  const Json* tokens = FindMember(answer, "tokens");
   std::vector<int64_t> ids;
   if (tokens == nullptr || !tokens->is_array()) {
     return FailedPrecondition("/tokenize gave no tokens");
@@ -180,10 +175,10 @@ StatusOr<int64_t> EvalApi::MaxContext() const {
   SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
                           HttpGet(base_, "/v1/models"));
   SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(response.body));
-  const Json* data = Find(json, "data");
+  const Json* data = FindMember(json, "data");
   if (data == nullptr || !data->is_array()) return int64_t{0};
   for (const Json& entry : *data) {
-    const Json* length = Find(entry, "max_model_len");
+    const Json* length = FindMember(entry, "max_model_len");
     if (length != nullptr && length->is_number_integer()) {
       return length->get<int64_t>();
     }

@@ -47,17 +47,17 @@ const char* const kPrompts[] = {
     "Once upon a time",
     "The quick brown fox jumps over the lazy dog and",
     "A",
-    "One day, a little girl named Lily found a needle in her room. She knew "
-    "it was difficult to play with it because it was sharp. Lily wanted to "
-    "share the needle with her mom, so she could sew a button on her shirt. "
-    "She",
+    ("One day, a little girl named Lily found a needle in her room. She knew "
+     "it was difficult to play with it because it was sharp. Lily wanted to "
+     "share the needle with her mom, so she could sew a button on her shirt. "
+     "She"),
     "1 2 3 4 5 6 7 8 9 10",
-    "There was a big, old tree by the river. Every day the children came to "
-    "the tree. They sat down, told each other long stories, and looked at the "
-    "water until the sun went down. One of them said",
+    ("There was a big, old tree by the river. Every day the children came to "
+     "the tree. They sat down, told each other long stories, and looked at the "
+     "water until the sun went down. One of them said"),
     "Tom and his dog",
-    "It was raining. It was raining all day. It was raining all day and all "
-    "night, and the rain",
+    ("It was raining. It was raining all day. It was raining all day and all "
+     "night, and the rain"),
 };
 
 // What the command line says.
