@@ -218,7 +218,8 @@ Duration Scheduler::longest_step() const {
 int32_t Scheduler::PromptBudget() const {
   const int32_t full =
       std::min(options_.max_step_tokens, limits_.max_step_tokens);
-  return num_decoding() == 0 ? full : std::min(full, pace_.prompt_budget());
+  return num_decoding() == 0 ? full
+                             : std::min(full, pace_.prompt_budget(Crowd()));
 }
 
 QueueState Scheduler::Queue() const {

@@ -106,6 +106,7 @@ class Scheduler {
   void PlanPrompt(Draft& draft, Sequence& sequence);
   int32_t PromptBudget() const;
   int32_t num_decoding() const;
+  int32_t Crowd() const;
   int32_t max_running() const;
   void Admit(Draft& draft, int32_t keep);
   bool MayStart(const Sequence& sequence) const;

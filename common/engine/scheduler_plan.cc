@@ -9,6 +9,9 @@
 namespace sluice {
 namespace {
 
+// Tokens up to which a prompt counts as one of a crowd.
+constexpr int32_t kShortPrompt = 512;
+
 constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 // A decode is the one position whose logits give the next token.
@@ -51,7 +54,7 @@ std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   if (spares) {
     const bool none = pace_.wants_plain_plan() ||
                       (draft.decodes.empty() && !pace_.allows_company());
-    draft.budget = none ? 0 : std::min(unbounded, pace_.prompt_budget());
+    draft.budget = none ? 0 : std::min(unbounded, pace_.prompt_budget(Crowd()));
   }
   PlanPrompts(draft);
   if (draft.plan.chunks.empty() && in_flight_.empty()) {
@@ -106,6 +109,23 @@ int32_t Scheduler::num_decoding() const {
   return static_cast<int32_t>(
       std::count_if(running_.begin(), running_.end(),
                     [](const Sequence* s) { return IsDecoding(*s); }));
+}
+
+// Short prompts that are to be computed, as far as the number matters.
+int32_t Scheduler::Crowd() const {
+  int32_t crowd = 0;
+  const auto count = [&](int64_t tokens) {
+    crowd += tokens >= 2 && tokens <= kShortPrompt ? 1 : 0;
+  };
+  for (const Sequence* sequence : running_) count(sequence->remaining());
+  for (const Sequence* sequence : returning_) count(sequence->remaining());
+  for (const auto& tenant : line_.tenants()) {
+    for (const Sequence* sequence : tenant->waiting) {
+      if (crowd >= StepPace::kLargestCrowd) return crowd;
+      count(sequence->num_tokens());
+    }
+  }
+  return crowd;
 }
 
 int32_t Scheduler::max_running() const {

@@ -81,16 +81,18 @@ void StepPace::OnEnd(int32_t completion_tokens) {
                       std::max(completion_tokens, 1), 0.05);
 }
 
-double StepPace::target() const {
+double StepPace::target(int32_t crowd) const {
+  const double slowdown =
+      1 + (kMaxSlowdown - 1) * std::clamp(crowd, 1, kLargestCrowd);
   return target_itl_ > Duration::zero()
              ? Seconds(target_itl_)
-             : std::max(kMaxSlowdown * plain_, kShortestTarget);
+             : std::max(slowdown * plain_, kShortestTarget);
 }
 
-int32_t StepPace::prompt_budget() const {
+int32_t StepPace::prompt_budget(int32_t crowd) const {
   if (plain_ < 0 || slope_ < 0) return kFirstPrompt;
   const double company = allows_company() ? std::max(company_, 0.0) : 0.0;
-  const double spare = std::max(target() - plain_ - company, 0.0);
+  const double spare = std::max(target(crowd) - plain_ - company, 0.0);
   if (spare >= slope_ * kMostPrompt) return kMostPrompt;
   return std::max(static_cast<int32_t>(spare / slope_), kLeastPrompt);
 }
@@ -98,7 +100,7 @@ int32_t StepPace::prompt_budget() const {
 bool StepPace::allows_company() const {
   if (plain_ < 0 || slope_ < 0) return false;
   if (company_ < 0 || alone_since_company_ >= kAlonePlans) return true;
-  return company_ <= kCompanyShare * (target() - plain_);
+  return company_ <= kCompanyShare * (target(1) - plain_);
 }
 
 bool StepPace::wants_plain_plan() const {

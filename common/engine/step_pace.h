@@ -34,8 +34,11 @@ class StepPace {
   // A sequence ended by itself after so many tokens.
   void OnEnd(int32_t completion_tokens);
 
-  // Prompt tokens that a plan may carry while sequences decode.
-  int32_t prompt_budget() const;
+  // Prompt tokens that a plan may carry while sequences decode. `crowd`: how
+  // many short prompts are to be computed. Without a target a crowd may slow
+  // down decodes more than one prompt may, however long that is.
+  int32_t prompt_budget(int32_t crowd) const;
+  static constexpr int32_t kLargestCrowd = 8;  // that makes a difference
   // The next plans shall carry no prompt while sequences decode, so that the
   // time without is known.
   bool wants_plain_plan() const;
@@ -55,7 +58,7 @@ class StepPace {
 
  private:
   void LearnLatency(const Step& step);
-  double target() const;  // seconds
+  double target(int32_t crowd) const;  // seconds
   void LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy);
 
   const Duration target_itl_;

@@ -85,6 +85,26 @@ TEST(SchedulerPaceTest, ALongPromptDoesNotStallADecodeAndStillComesThrough) {
   harness.RunToEnd();
 }
 
+TEST(SchedulerPaceTest, ACrowdOfShortPromptsComesThrough) {
+  SchedulerHarness harness({}, LongLimits());
+  PacedRun run(harness);
+  const SequenceId talker = harness.Add(TestRequest(10, 900, 1));
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(run.Step());
+  const TimePoint begin = run.now();
+  std::vector<SequenceId> crowd;
+  for (uint64_t i = 0; i < 32; ++i) {
+    crowd.push_back(harness.Add(TestRequest(256, 1, 10 + i)));
+  }
+  while (harness.outcome(crowd.back()).ends.empty()) {
+    ASSERT_TRUE(run.Step());
+    EXPECT_LE(run.last(), milliseconds(20 * 5));
+  }
+  // Alone they take 32 * 128 ms and a few steps' 20 ms.
+  EXPECT_LE(run.now() - begin, 2 * 32 * milliseconds(128));
+  harness.End(talker, FinishReason::kCancelled);
+  harness.RunToEnd();
+}
+
 TEST(SchedulerPaceTest, WhenNobodyDecodesAPlanIsAsLargeAsMayBe) {
   SchedulerHarness harness({}, LongLimits());
   PacedRun run(harness);

@@ -24,10 +24,10 @@ StepPace::Step Of(int32_t decodes, int32_t prompt_tokens, Duration latency,
 int32_t Settle(StepPace& pace, int plans = 300) {
   int32_t carried = 0;
   for (int i = 0; i < plans; ++i) {
-    carried = pace.wants_plain_plan() ? 0 : pace.prompt_budget();
+    carried = pace.wants_plain_plan() ? 0 : pace.prompt_budget(1);
     pace.OnResult(Of(1, carried, TimeOf(carried), TimeOf(carried)));
   }
-  return pace.prompt_budget();
+  return pace.prompt_budget(1);
 }
 
 TEST(StepPaceTest, PromptsGetWhatTheTargetLeaves) {
@@ -40,6 +40,16 @@ TEST(StepPaceTest, WithoutATargetStepsGetLongerByTwoFifths) {
   EXPECT_NEAR(Settle(pace), 16, 2);  // 0.4 * 20 / 0.5
 }
 
+TEST(StepPaceTest, ACrowdMaySlowDownMoreUnlessATargetIsSet) {
+  StepPace pace(Duration::zero());
+  Settle(pace);
+  EXPECT_NEAR(pace.prompt_budget(4), 4 * 16, 8);
+  EXPECT_EQ(pace.prompt_budget(100), pace.prompt_budget(8));
+  StepPace strict(milliseconds(60));
+  Settle(strict);
+  EXPECT_EQ(strict.prompt_budget(8), strict.prompt_budget(1));
+}
+
 TEST(StepPaceTest, PromptsProgressEvenWhereTheTargetLeavesNothing) {
   StepPace pace(milliseconds(5));
   EXPECT_EQ(Settle(pace), StepPace::kLeastPrompt);
@@ -49,7 +59,7 @@ TEST(StepPaceTest, WhereStepsTakeNoTimePromptsAreNotBounded) {
   StepPace pace(Duration::zero());
   pace.OnResult(Of(1, 0, Duration::zero(), Duration::zero()));
   pace.OnResult(Of(1, 64, Duration::zero(), Duration::zero()));
-  EXPECT_GE(pace.prompt_budget(), 8192);
+  EXPECT_GE(pace.prompt_budget(1), 8192);
 }
 
 TEST(StepPaceTest, OnePauseIsNoNewPace) {
@@ -57,7 +67,7 @@ TEST(StepPaceTest, OnePauseIsNoNewPace) {
   const int32_t before = Settle(pace);
   pace.OnResult(Of(1, 0, seconds(5), seconds(5)));
   pace.OnResult(Of(1, before, seconds(5), seconds(5)));
-  EXPECT_GE(pace.prompt_budget(), StepPace::kLeastPrompt);
+  EXPECT_GE(pace.prompt_budget(1), StepPace::kLeastPrompt);
   EXPECT_NEAR(Settle(pace), before, 8);
 }
 
@@ -65,7 +75,7 @@ TEST(StepPaceTest, EveryNowAndThenAPlanCarriesNoPrompt) {
   StepPace pace(milliseconds(60));
   int plain = 0;
   for (int i = 0; i < 330; ++i) {
-    const int32_t carried = pace.wants_plain_plan() ? 0 : pace.prompt_budget();
+    const int32_t carried = pace.wants_plain_plan() ? 0 : pace.prompt_budget(1);
     plain += carried == 0 ? 1 : 0;
     pace.OnResult(Of(1, carried, TimeOf(carried), TimeOf(carried)));
   }
@@ -82,7 +92,7 @@ TEST(StepPaceTest, PromptsGoOutAloneWhereThatCostsDecodesLittle) {
     for (int i = 0; i < 600; ++i) {
       const bool plain = pace.wants_plain_plan();
       const bool company = !plain && pace.allows_company();
-      const int32_t carried = plain ? 0 : pace.prompt_budget();
+      const int32_t carried = plain ? 0 : pace.prompt_budget(1);
       const Duration time =
           TimeOf(carried) + (company ? milliseconds(cost_ms) : Duration());
       pace.OnResult({1, carried, company, time, time});
@@ -90,7 +100,7 @@ TEST(StepPaceTest, PromptsGoOutAloneWhereThatCostsDecodesLittle) {
     }
     if (cost_ms == 1) {
       EXPECT_GT(with, 500);
-      EXPECT_NEAR(pace.prompt_budget(), 14, 3);  // 0.4 * 20 - 1
+      EXPECT_NEAR(pace.prompt_budget(1), 14, 3);  // 0.4 * 20 - 1
     } else {
       EXPECT_LE(with, 5) << "once, and now and then again";
       EXPECT_GT(with, 0);
