@@ -74,12 +74,18 @@ class Stories(unittest.TestCase):
         self.assertGreater(changed, 5, "penalties changed tokens")
 
     def test_a_repetition_penalty_counts_the_prompt(self):
-        plain = self.ids(max_tokens=60, ignore_eos=True)
-        hard = self.ids(max_tokens=60, ignore_eos=True, repetition_penalty=5)
-        self.assertGreater(len(set(hard)), len(set(plain)))
-        prompt = set(self.complete()["choices"][0]["prompt_token_ids"])
-        self.assertIn(plain[0], prompt, "else this tells nothing")
+        """The others do not: they count what was generated."""
+        choice = api.choice_of(self.complete(max_tokens=60, ignore_eos=True))
+        story = choice["prompt_token_ids"] + choice["token_ids"]
+        end = next(i for i in range(len(choice["prompt_token_ids"]),
+                                    len(story)) if story[i] in story[:i])
+        prompt = story[:end]  # goes on with a token that it has
+        self.assertEqual(self.ids(prompt, max_tokens=1, presence_penalty=2,
+                                  frequency_penalty=2), [story[end]])
+        hard = self.ids(prompt, max_tokens=20, ignore_eos=True,
+                        repetition_penalty=50)
         self.assertNotIn(hard[0], prompt)
+        self.assertEqual(len(set(hard)), len(hard))
 
     def test_a_bias_of_a_hundred_forces_and_bans(self):
         self.assertEqual(self.ids(logit_bias={"300": 100}, max_tokens=5),
@@ -194,14 +200,15 @@ class SmolLm2(unittest.TestCase):
         return answer
 
     def test_special_tokens_show_if_they_are_to(self):
-        fields = {"ignore_eos": True, "max_tokens": 16}
-        question = ("user", "Say yes.")
-        hidden = api.choice_of(self.chat(question, **fields))
-        shown = api.choice_of(self.chat(question, skip_special_tokens=False,
-                                        **fields))
-        self.assertEqual(hidden["token_ids"], shown["token_ids"])
-        self.assertIn("<|im_end|>", shown["message"]["content"])
-        self.assertNotIn("<|im_end|>", hidden["message"]["content"])
+        _, told = api.post(self.url, "/tokenize", {
+            "prompt": "<|im_end|>", "add_special_tokens": True})
+        fields = {"ignore_eos": True, "max_tokens": 2,
+                  "logit_bias": {str(told["tokens"][-1]): 100}}
+        for skip, text in ((True, ""), (False, "<|im_end|>" * 2)):
+            choice = api.choice_of(self.chat(
+                ("user", "Say yes."), skip_special_tokens=skip, **fields))
+            self.assertEqual(choice["message"]["content"], text)
+            self.assertEqual(choice["token_ids"], [told["tokens"][-1]] * 2)
 
     def test_a_final_message_is_continued(self):
         messages = [("user", "What is the capital of France?"),
