@@ -11,6 +11,7 @@
 #include "common/tensor/buffer.h"
 #include "kernels/reduction_tree.h"
 #include "kernels/rope.h"
+#include "kernels/route.h"
 #include "kernels/views.h"
 
 namespace sluice {
@@ -32,12 +33,36 @@ class Weight {
   virtual size_t bytes() const = 0;  // of device memory
 };
 
-// A weight as it was read: row-major, rows packed, F32 or BF16.
+// A weight as it was read: row-major, rows packed (see kernels/views.h).
 struct HostWeight {
   kernels::WeightType type = kernels::WeightType::kF32;
   int64_t rows = 0;
   int64_t cols = 0;
   Buffer data;
+  Buffer scales;  // MXFP4 alone
+};
+
+// Some of one layer's experts, on the device.
+struct ExpertWeights {
+  int32_t first = 0;                             // id of gate_up[0]
+  std::vector<std::unique_ptr<Weight>> gate_up;  // [2F, H]: gate rows, up rows
+  std::vector<std::unique_ptr<Weight>> down;     // [H, F]
+  std::unique_ptr<DeviceMemory> gate_up_bias;    // [n, 2F] or null
+  std::unique_ptr<DeviceMemory> down_bias;       // [n, H] or null
+  size_t bytes() const {
+    size_t total = 0;
+    for (const auto& weight : gate_up) total += weight->bytes();
+    for (const auto& weight : down) total += weight->bytes();
+    return total;
+  }
+};
+
+// Which experts the tokens of a step ask, [T, k] each on the device: ids,
+// rising within a token, and the router's weights.
+struct Routing {
+  int32_t* ids = nullptr;
+  float* weights = nullptr;
+  int32_t per_token = 0;  // k
 };
 
 // One rank's share of a row-parallel product: its leaves of the reduction
@@ -67,7 +92,18 @@ struct BackendShape {
   float attention_scale = 1;
   // RoPE: table of cos and sin [max_context, inv_freq.size()].
   std::vector<double> inv_freq;
+  double rope_scale = 1;  // multiplies cos and sin
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalfSplit;
+  // Sparse layers: how tokens choose experts, and the experts' activation
+  // (see kernels/experts.h).
+  kernels::RouterRule router;
+  float swiglu_limit = 0;
+};
+
+// RMS norms [D] of every head of q and of k; null: none.
+struct HeadNorms {
+  const float* q = nullptr;
+  const float* k = nullptr;
 };
 
 // One layer's keys and values on the device, and the KV group whose block
@@ -77,6 +113,7 @@ struct LayerKv {
   float* values = nullptr;
   int64_t num_blocks = 0;
   int32_t group = 0;
+  int32_t window = 0;  // tokens seen, the query's own included; 0: all
 };
 
 // The device that one rank computes on. Operations are as large as is natural
@@ -110,15 +147,25 @@ class Backend {
 
   // x[t] = table[token_ids[t]], widened to F32.
   virtual void Embed(const Weight& table, kernels::Matrix x) = 0;
-  // y = RmsNorm(x, norm) weight^T. norm [H] F32 on the device.
+  // y = RmsNorm(x, norm) weight^T + bias. norm [H] and bias F32 on the
+  // device; no bias if null.
   virtual void NormLinear(kernels::ConstMatrix x, const float* norm,
-                          const Weight& weight, kernels::Matrix y) = 0;
-  // Rotates the q and k columns of qkv [T, (N + 2K) D] in place by the
-  // tokens' positions and stores k and v to the step's slots.
-  virtual void RopeStoreKv(kernels::Matrix qkv, const LayerKv& kv) = 0;
-  // out [T, N D] = causal attention of qkv's q columns over what is stored.
-  virtual void Attention(kernels::ConstMatrix qkv, const LayerKv& kv,
-                         kernels::Matrix out) = 0;
+                          const Weight& weight, const float* bias,
+                          kernels::Matrix y) = 0;
+  // The two halves of it, for a norm that several products read.
+  virtual void Norm(kernels::ConstMatrix x, const float* norm,
+                    kernels::Matrix y) = 0;
+  virtual void Linear(kernels::ConstMatrix x, const Weight& weight,
+                      const float* bias, kernels::Matrix y) = 0;
+  // Norms every head of the q and k columns of qkv [T, (N + 2K) D] if asked,
+  // rotates them in place by the tokens' positions, and stores k and v to the
+  // step's slots.
+  virtual void RopeStoreKv(kernels::Matrix qkv, const HeadNorms& norms,
+                           const LayerKv& kv) = 0;
+  // out [T, N D] = causal attention of qkv's q columns over what is stored;
+  // sinks [N] or null (see kernels/attention.h).
+  virtual void Attention(kernels::ConstMatrix qkv, const float* sinks,
+                         const LayerKv& kv, kernels::Matrix out) = 0;
   // y[t, i] = Silu(x[t, i]) * x[t, i + F]; x [T, 2F], y [T, F].
   virtual void SiluMul(kernels::ConstMatrix x, kernels::Matrix y) = 0;
   // parts[i] [T, H] = this rank's finished sum of the tree's node
@@ -128,6 +175,19 @@ class Backend {
                            std::span<const kernels::Matrix> parts) = 0;
   // x += y.
   virtual void Add(kernels::ConstMatrix y, kernels::Matrix x) = 0;
+  // x += RmsNorm(y + bias, norm); bias [H] or norm [H] is left out if null.
+  virtual void AddNormed(kernels::ConstMatrix y, const float* bias,
+                         const float* norm, kernels::Matrix x) = 0;
+  // The experts that each token asks, by the shape's rule and logits [T, E];
+  // correction [E] or null.
+  virtual void Route(kernels::ConstMatrix logits, const float* correction,
+                     const Routing& routing) = 0;
+  // parts[i] [T, H] = the node nodes[i] of the tree over expert ids of rows x
+  // (see kernels/experts.h); `experts` covers the nodes.
+  virtual void ExpertNodes(kernels::ConstMatrix x, const Routing& routing,
+                           const ExpertWeights& experts,
+                           std::span<const kernels::TreeNode> nodes,
+                           std::span<const kernels::Matrix> parts) = 0;
   // y [n, M] = RmsNorm of rows logits_rows[begin, begin + n) of x, times the
   // first M rows of head; n = y.rows, M = y.cols.
   virtual void Logits(kernels::ConstMatrix x, int32_t begin, const float* norm,

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "kernels/experts.h"
 #include "kernels/matmul.h"
 #include "kernels/rms_norm.h"
 
@@ -30,9 +32,12 @@ class CpuWeight final : public Weight {
   explicit CpuWeight(HostWeight weight) : weight_(std::move(weight)) {}
   int64_t rows() const override { return weight_.rows; }
   int64_t cols() const override { return weight_.cols; }
-  size_t bytes() const override { return weight_.data.size(); }
+  size_t bytes() const override {
+    return weight_.data.size() + weight_.scales.size();
+  }
   kernels::WeightView view() const {
-    return {weight_.data.data(), weight_.type, weight_.rows, weight_.cols};
+    return {weight_.data.data(), weight_.type, weight_.rows, weight_.cols,
+            weight_.scales.as<uint8_t>()};
   }
 
  private:
@@ -68,8 +73,9 @@ class CpuBackend final : public Backend {
     const size_t entries = half * shape.limits.max_context;
     rope_cos_ = Buffer(sizeof(float) * entries);
     rope_sin_ = Buffer(sizeof(float) * entries);
-    kernels::MakeRopeTable(shape.inv_freq, shape.limits.max_context, 1.0,
-                           rope_cos_.as<float>(), rope_sin_.as<float>());
+    kernels::MakeRopeTable(shape.inv_freq, shape.limits.max_context,
+                           shape.rope_scale, rope_cos_.as<float>(),
+                           rope_sin_.as<float>());
     rope_ = {rope_cos_.as<float>(), rope_sin_.as<float>(),
              shape.limits.max_context, static_cast<int64_t>(half)};
   }
@@ -101,24 +107,37 @@ class CpuBackend final : public Backend {
   }
 
   void NormLinear(ConstMatrix x, const float* norm, const Weight& weight,
-                  Matrix y) override {
+                  const float* bias, Matrix y) override {
     const Matrix normed = Normed(x.rows);
-    kernels::RmsNorm(context_, x, norm, shape_.norm_eps, normed);
-    Product(normed, ViewOf(weight), y);
+    Norm(x, norm, normed);
+    Linear(normed, weight, bias, y);
   }
 
-  void RopeStoreKv(Matrix qkv, const LayerKv& kv) override {
+  void Norm(ConstMatrix x, const float* norm, Matrix y) override {
+    kernels::RmsNorm(context_, x, norm, shape_.norm_eps, y);
+  }
+
+  void Linear(ConstMatrix x, const Weight& weight, const float* bias,
+              Matrix y) override {
+    Product(x, ViewOf(weight), bias, y);
+  }
+
+  void RopeStoreKv(Matrix qkv, const HeadNorms& norms,
+                   const LayerKv& kv) override {
     const int64_t q_cols = shape_.num_heads * shape_.head_dim;
     const int64_t kv_cols = shape_.num_kv_heads * shape_.head_dim;
+    const Matrix k = Columns(qkv, q_cols, kv_cols);
+    if (norms.q != nullptr) NormHeads(Columns(qkv, 0, q_cols), norms.q);
+    if (norms.k != nullptr) NormHeads(k, norms.k);
     // q and k stand side by side: all their heads rotate in one go.
     kernels::Rope(context_, Columns(qkv, 0, q_cols + kv_cols), shape_.head_dim,
                   shape_.rope_style, rope_, step_->positions.data());
-    kernels::StoreKv(context_, Columns(qkv, q_cols, kv_cols),
-                     Columns(qkv, q_cols + kv_cols, kv_cols),
+    kernels::StoreKv(context_, k, Columns(qkv, q_cols + kv_cols, kv_cols),
                      step_->kv_groups[kv.group].slots.data(), KvOf(kv));
   }
 
-  void Attention(ConstMatrix qkv, const LayerKv& kv, Matrix out) override {
+  void Attention(ConstMatrix qkv, const float* sinks, const LayerKv& kv,
+                 Matrix out) override {
     const KvGroupInputs& group = step_->kv_groups[kv.group];
     kernels::AttentionQueries queries;
     queries.q = Columns(qkv, 0, shape_.num_heads * shape_.head_dim);
@@ -128,6 +147,8 @@ class CpuBackend final : public Backend {
     queries.num_heads = shape_.num_heads;
     queries.kv_heads = shape_.kv_heads.data();
     queries.scale = shape_.attention_scale;
+    queries.window = kv.window;
+    queries.sinks = sinks;
     kernels::PagedAttention(context_, queries, KvOf(kv), out);
   }
 
@@ -148,6 +169,44 @@ class CpuBackend final : public Backend {
 
   void Add(ConstMatrix y, Matrix x) override { kernels::Add(context_, y, x); }
 
+  void AddNormed(ConstMatrix y, const float* bias, const float* norm,
+                 Matrix x) override {
+    if (bias == nullptr && norm == nullptr) return Add(y, x);
+    const Matrix sum = Normed(y.rows);
+    CopyIn(y.data, sum);
+    if (bias != nullptr) {
+      // One row of all tokens' rows: a stride of zero.
+      kernels::Add(context_, {bias, y.rows, y.cols, 0}, sum);
+    }
+    if (norm != nullptr) Norm(sum, norm, sum);
+    Add(sum, x);
+  }
+
+  void Route(ConstMatrix logits, const float* correction,
+             const Routing& routing) override {
+    kernels::Route(context_, logits, shape_.router, correction, routing.ids,
+                   routing.weights);
+  }
+
+  void ExpertNodes(ConstMatrix x, const Routing& routing,
+                   const ExpertWeights& experts,
+                   std::span<const kernels::TreeNode> nodes,
+                   std::span<const Matrix> parts) override {
+    gate_up_.clear();
+    down_.clear();
+    for (const auto& weight : experts.gate_up) {
+      gate_up_.push_back(ViewOf(*weight));
+    }
+    for (const auto& weight : experts.down) down_.push_back(ViewOf(*weight));
+    kernels::ExpertsView view = {experts.first, gate_up_, down_};
+    if (experts.gate_up_bias) view.gate_up_bias = experts.gate_up_bias->data();
+    if (experts.down_bias) view.down_bias = experts.down_bias->data();
+    view.swiglu_limit = shape_.swiglu_limit;
+    kernels::ExpertNodes(context_, view,
+                         {x, routing.ids, routing.weights, routing.per_token},
+                         nodes, parts);
+  }
+
   void Logits(ConstMatrix x, int32_t begin, const float* norm,
               const Weight& head, Matrix y) override {
     const Matrix normed = Normed(y.rows);
@@ -158,17 +217,19 @@ class CpuBackend final : public Backend {
     kernels::RmsNorm(context_, normed, norm, shape_.norm_eps, normed);
     kernels::WeightView view = ViewOf(head);
     view.rows = y.cols;
-    Product(normed, view, y);
+    Product(normed, view, /*bias=*/nullptr, y);
   }
 
  private:
   Matrix Normed(int64_t rows) {
     return {normed_.as<float>(), rows, shape_.hidden_size, shape_.hidden_size};
   }
-  void Product(ConstMatrix x, const kernels::WeightView& weight, Matrix y) {
-    if (weight.rows > 0) {
-      kernels::MatMul(context_, x, weight, /*bias=*/nullptr, y);
-    }
+  void Product(ConstMatrix x, const kernels::WeightView& weight,
+               const float* bias, Matrix y) {
+    if (weight.rows > 0) kernels::MatMul(context_, x, weight, bias, y);
+  }
+  void NormHeads(Matrix x, const float* norm) {
+    kernels::RmsNormHeads(context_, x, shape_.head_dim, norm, shape_.norm_eps);
   }
   kernels::KvView KvOf(const LayerKv& kv) const {
     return {kv.keys,      kv.values,      kv.num_blocks, shape_.num_kv_heads,
@@ -182,6 +243,8 @@ class CpuBackend final : public Backend {
   Buffer rope_sin_;
   kernels::RopeTable rope_;
   const StepInputs* step_ = nullptr;
+  std::vector<kernels::WeightView> gate_up_;  // of ExpertNodes
+  std::vector<kernels::WeightView> down_;
 };
 
 }  // namespace

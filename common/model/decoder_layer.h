@@ -5,6 +5,7 @@
 
 #include "common/collective/communicator.h"
 #include "common/model/backend.h"
+#include "common/model/moe.h"
 #include "common/model/rank_plan.h"
 #include "common/model/stage_weights.h"
 
@@ -25,6 +26,20 @@ struct PartialSums {
   std::vector<kernels::ConstMatrix> in;
 };
 
+// Who finishes what of one sparse layer's tree over expert ids, this rank's
+// part of it: its own experts, and on rank 0 those that are elsewhere.
+struct ExpertJoin {
+  struct Part {
+    ExpertOwner* owner = nullptr;
+    std::vector<kernels::Matrix> out;  // [T, H], one per node of the owner
+  };
+  int32_t layer = 0;  // number within the model
+  std::vector<Part> parts;
+  // All parts' nodes and sums, rising by expert id, for the communicator.
+  std::vector<kernels::TreeNode> nodes;
+  std::vector<kernels::ConstMatrix> sums;
+};
+
 // Values inside a layer, one set per rank, used by all layers in turn.
 struct LayerActivations {
   kernels::Matrix qkv;        // [T, (N + 2K) D]
@@ -33,13 +48,22 @@ struct LayerActivations {
   kernels::Matrix mlp;        // [T, F]
   PartialSums attention_sums;
   PartialSums mlp_sums;
+  // Sparse layers.
+  kernels::Matrix normed;          // [T, H]
+  kernels::Matrix router_logits;   // [T, E]
+  Routing routing;                 // [T, k]
+  kernels::Matrix shared_gate_up;  // [T, 2F] of the shared expert
+  kernels::Matrix shared_mlp;      // [T, F]
+  PartialSums shared_sums;
+  kernels::Matrix mixed;            // [T, H]
+  std::vector<ExpertJoin> experts;  // per layer of the stage
 };
 
-// One Llama decoder layer over the residual x [T, H], in place; every rank
-// holds the whole residual.
+// One decoder layer, dense or sparse, over the residual x [T, H], in place;
+// every rank holds the whole residual. `index`: which of the stage's layers.
 void RunDecoderLayer(const RankContext& rank, const LayerWeights& weights,
-                     const LayerKv& kv, const LayerActivations& a,
-                     kernels::Matrix x);
+                     const LayerKv& kv, int32_t index,
+                     const LayerActivations& a, kernels::Matrix x);
 
 }  // namespace sluice
 

@@ -13,7 +13,7 @@ namespace sluice {
 // Keys and values of one rank's heads in a stage's layers: blocks of
 // kBlockTokens tokens, F32. Which block holds what is the gateway's business;
 // a block id means the same slot in every layer of a KV group. All layers are
-// in group 0 until windowed layers come.
+// in group 0, windowed ones too: these see less of it.
 class KvCache {
  public:
   KvCache(Backend& backend, int32_t num_layers, int64_t num_blocks,

@@ -1,13 +1,12 @@
 #include "common/model/model_config.h"
 
 #include <cmath>
-#include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "common/base/json.h"
+#include "common/model/config_reader.h"
+#include "common/model/model_families.h"
 #include "common/model/rope_frequencies.h"
 #include "common/model/stop_ids.h"
 
@@ -24,82 +23,6 @@ constexpr int64_t kMaxIntermediate = 1 << 20;
 constexpr int64_t kMaxVocab = 1 << 22;
 constexpr int64_t kMaxPositions = 1 << 28;
 constexpr double kMaxTheta = 1e15;
-
-// Typed reads of one config's keys; each error names key, limit and value.
-class ConfigReader {
- public:
-  explicit ConfigReader(const Json& config) : config_(config) {}
-
-  // Null for an absent key and for null, which configs use alike.
-  const Json* Find(const char* key) const {
-    const auto found = config_.find(key);
-    if (found == config_.end() || found->is_null()) return nullptr;
-    return &*found;
-  }
-
-  Status Int(const char* key, int64_t max, std::optional<int64_t> absent,
-             int32_t& out) const {
-    int64_t value = 0;
-    if (const Json* found = Find(key)) {
-      if (!found->is_number_integer()) return WrongType(key, "an integer");
-      if (found->is_number_unsigned() &&
-          !std::in_range<int64_t>(found->get<uint64_t>())) {
-        return InvalidArgument(key, " is ", DumpJson(*found), ", limits 1 and ",
-                               max);
-      }
-      value = found->get<int64_t>();
-    } else if (absent) {
-      value = *absent;
-    } else {
-      return InvalidArgument("key ", key, " is missing");
-    }
-    if (value < 1 || value > max) {
-      return InvalidArgument(key, " is ", value, ", limits 1 and ", max);
-    }
-    out = static_cast<int32_t>(value);
-    return OkStatus();
-  }
-
-  // A number in (0, max].
-  Status Positive(const char* key, double max, double absent,
-                  double& out) const {
-    out = absent;
-    if (const Json* found = Find(key)) {
-      if (!found->is_number()) return WrongType(key, "a number");
-      out = found->get<double>();
-    }
-    if (!(out > 0.0 && out <= max)) {
-      return InvalidArgument(key, " is ", out, ", limits 0 (excluded) and ",
-                             max);
-    }
-    return OkStatus();
-  }
-
-  Status Bool(const char* key, bool absent, bool& out) const {
-    out = absent;
-    if (const Json* found = Find(key)) {
-      if (!found->is_boolean()) return WrongType(key, "true or false");
-      out = found->get<bool>();
-    }
-    return OkStatus();
-  }
-
-  // Refuses a feature that changes the arithmetic and is not built.
-  Status MustBe(const char* key, const Json& built) const {
-    const Json* found = Find(key);
-    if (found == nullptr || *found == built) return OkStatus();
-    return InvalidArgument(key, " ", DumpJson(*found),
-                           " is not supported, only ", DumpJson(built));
-  }
-
- private:
-  Status WrongType(const char* key, std::string_view wanted) const {
-    return InvalidArgument(key, " is ", config_[key].type_name(), ", expected ",
-                           wanted);
-  }
-
-  const Json& config_;
-};
 
 Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(
@@ -147,6 +70,21 @@ Status CheckFrequencies(const ModelConfig& parsed) {
   return OkStatus();
 }
 
+// What share of a head rotates; `parsed.rotary_dim` is the family's default.
+Status ReadRotaryDim(const Json& config, const Json* parameters,
+                     ModelConfig& parsed) {
+  constexpr char kKey[] = "partial_rotary_factor";
+  const bool nested = parameters != nullptr && parameters->contains(kKey);
+  double factor = static_cast<double>(parsed.rotary_dim) / parsed.head_dim;
+  SLUICE_RETURN_IF_ERROR(ConfigReader(nested ? *parameters : config)
+                             .Positive(kKey, 1.0, factor, factor));
+  parsed.rotary_dim = static_cast<int32_t>(parsed.head_dim * factor);
+  if (parsed.rotary_dim >= 2 && parsed.rotary_dim % 2 == 0) return OkStatus();
+  return InvalidArgument(kKey, " ", factor, " of head_dim ", parsed.head_dim,
+                         " gives ", parsed.rotary_dim,
+                         " dimensions, expected an even number above 0");
+}
+
 // RoPE's keys stand at the top, or (newer files) within rope_parameters.
 Status ReadRope(const Json& config, ModelConfig& parsed) {
   const ConfigReader reader(config);
@@ -162,37 +100,14 @@ Status ReadRope(const Json& config, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(
       ConfigReader(nested ? *parameters : config)
           .Positive("rope_theta", kMaxTheta, 10000.0, parsed.rope_theta));
+  SLUICE_RETURN_IF_ERROR(ReadRotaryDim(config, parameters, parsed));
   if (scaling != nullptr) {
     SLUICE_ASSIGN_OR_RETURN(parsed.rope_scaling,
-                            ParseRopeScaling(*scaling, parsed.head_dim));
+                            ParseRopeScaling(*scaling, parsed.rotary_dim));
   }
   parsed.inv_freq =
-      RopeInvFreq(parsed.rope_theta, parsed.head_dim, parsed.rope_scaling);
+      RopeInvFreq(parsed.rope_theta, parsed.rotary_dim, parsed.rope_scaling);
   return CheckFrequencies(parsed);
-}
-
-Status ReadModelType(const ConfigReader& reader, std::string& model_type) {
-  const Json* found = reader.Find("model_type");
-  if (found == nullptr || !found->is_string()) {
-    return InvalidArgument("model_type is missing or no string");
-  }
-  model_type = found->get<std::string>();
-  if (model_type == "llama") return OkStatus();
-  return InvalidArgument("model_type '", model_type,
-                         "' is not supported; supported is llama");
-}
-
-Status CheckFeatures(const ConfigReader& reader) {
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("hidden_act", "silu"));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("attention_bias", false));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("partial_rotary_factor", 1.0));
-  if (reader.Find("quantization_config") != nullptr) {
-    return InvalidArgument(
-        "quantization_config: quantised safetensors are "
-        "not supported");
-  }
-  return OkStatus();
 }
 
 }  // namespace
@@ -204,9 +119,13 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
   }
   const ConfigReader reader(config);
   ModelConfig parsed;
-  SLUICE_RETURN_IF_ERROR(ReadModelType(reader, parsed.model_type));
-  SLUICE_RETURN_IF_ERROR(CheckFeatures(reader));
+  SLUICE_ASSIGN_OR_RETURN(const FamilyReader read_family,
+                          FindFamily(reader, parsed.model_type));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("hidden_act", "silu"));
   SLUICE_RETURN_IF_ERROR(ReadSizes(reader, parsed));
+  parsed.rotary_dim = parsed.head_dim;
+  SLUICE_RETURN_IF_ERROR(read_family(reader, parsed));
+  SLUICE_RETURN_IF_ERROR(ReadWindows(reader, parsed));
   SLUICE_RETURN_IF_ERROR(
       reader.Positive("rms_norm_eps", 1.0, 1e-6, parsed.rms_norm_eps));
   SLUICE_RETURN_IF_ERROR(ReadRope(config, parsed));
@@ -225,22 +144,6 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
   SLUICE_ASSIGN_OR_RETURN(parsed.eos_token_ids,
                           EosTokenIds(config, parsed.vocab_size));
   return parsed;
-}
-
-uint64_t ParametersPerLayer(const ModelConfig& config) {
-  const auto hidden = static_cast<uint64_t>(config.hidden_size);
-  const auto q = static_cast<uint64_t>(config.q_size());
-  const auto kv = static_cast<uint64_t>(config.kv_size());
-  const auto mlp = static_cast<uint64_t>(config.intermediate_size);
-  return hidden * (2 * q + 2 * kv + 3 * mlp + 2);
-}
-
-uint64_t ParameterCount(const ModelConfig& config) {
-  const auto hidden = static_cast<uint64_t>(config.hidden_size);
-  const auto vocab = static_cast<uint64_t>(config.vocab_size);
-  const uint64_t tables = config.tie_word_embeddings ? 1 : 2;
-  return tables * vocab * hidden + hidden +
-         static_cast<uint64_t>(config.num_layers) * ParametersPerLayer(config);
 }
 
 }  // namespace sluice

@@ -61,6 +61,14 @@ StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
                               config.head_dim, num_shards, begin, end);
   plan.mlp = MakeShards(config.intermediate_size, kMlpShardColumns, num_shards,
                         begin, end);
+  plan.shared_mlp = MakeShards(config.moe.shared_intermediate_size,
+                               kMlpShardColumns, num_shards, begin, end);
+  const int32_t experts = config.moe.num_experts;
+  plan.num_experts = experts;
+  plan.experts = {static_cast<int32_t>(Cut(experts, ranks, rank)),
+                  static_cast<int32_t>(Cut(experts, ranks, rank + 1))};
+  plan.expert_nodes =
+      kernels::AlignedNodes(plan.experts.begin, plan.experts.end, experts);
   plan.vocab_begin = Cut(config.vocab_size, ranks, rank);
   plan.vocab_end = Cut(config.vocab_size, ranks, rank + 1);
   return plan;

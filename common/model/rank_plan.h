@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/model/backend.h"
+#include "common/model/expert_weights.h"
 #include "common/model/model_config.h"
 
 namespace sluice {
@@ -15,10 +16,12 @@ inline constexpr int32_t kMaxShards = 16;
 // Columns of down_proj are cut at multiples of this.
 inline constexpr int64_t kMlpShardColumns = 32;
 
-// What one tensor-parallel rank of a stage owns. The shards follow from the
-// model's shape alone: min(16, num_heads) of them, o_proj cut at whole query
-// heads, down_proj at multiples of 32 columns, as even as can be; some may be
-// empty. Rank r of R owns shards [floor(r S / R), floor((r + 1) S / R)).
+// What one tensor-parallel rank of a stage owns. Experts are never split:
+// rank r of R owns ids [floor(r E / R), floor((r + 1) E / R)). The shards
+// follow from the model's shape alone: min(16, num_heads) of them, o_proj cut
+// at whole query heads, down_proj at multiples of 32 columns, as even as can
+// be; some may be empty. Rank r of R owns shards [floor(r S / R), floor((r + 1)
+// S / R)).
 struct RankPlan {
   int32_t rank = 0;
   int32_t ranks = 1;
@@ -31,6 +34,13 @@ struct RankPlan {
   std::vector<int32_t> kv_heads;  // per own query head, from kv_head_begin
   RowShards attention;            // of o_proj
   RowShards mlp;  // of down_proj; its columns are rows of gate and of up
+  // The same of the shared expert; no columns if there is none.
+  RowShards shared_mlp;
+  // Experts of sparse layers, whole ones; may be none. `expert_nodes`: what
+  // they finish of the tree over expert ids.
+  int32_t num_experts = 0;  // of a layer, all ranks together
+  ExpertRange experts;
+  std::vector<kernels::TreeNode> expert_nodes;
   // Rows of the output head.
   int64_t vocab_begin = 0;
   int64_t vocab_end = 0;

@@ -12,10 +12,10 @@ namespace sluice {
 // The rope_scaling (or rope_parameters) object of a config.json; null or
 // "default" is no scaling. INVALID_ARGUMENT for kinds that are not built,
 // for missing members, and for values outside their limits.
-StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int head_dim);
+StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim);
 
-// theta^(-2i/head_dim), scaled, in double precision [head_dim / 2].
-std::vector<double> RopeInvFreq(double theta, int head_dim,
+// theta^(-2i/rotary_dim), scaled, in double precision [rotary_dim / 2].
+std::vector<double> RopeInvFreq(double theta, int rotary_dim,
                                 const RopeScaling& scaling);
 
 }  // namespace sluice

@@ -166,6 +166,31 @@ BackendShape ShapeOf(const ModelConfig& config, const RankPlan& plan,
   shape.attention_scale =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
   shape.inv_freq = config.inv_freq;
+  shape.rope_scale = config.rope_scaling.attention_factor;
+  shape.rope_style = config.rope_interleaved ? kernels::RopeStyle::kInterleaved
+                                             : kernels::RopeStyle::kHalfSplit;
+  const MoeConfig& moe = config.moe;
+  shape.router = {moe.score,
+                  moe.num_experts,
+                  moe.experts_per_token,
+                  moe.num_groups,
+                  moe.groups_per_token,
+                  moe.normalise,
+                  static_cast<float>(moe.scale)};
+  shape.swiglu_limit = static_cast<float>(moe.swiglu_limit);
+  return shape;
+}
+
+// What the ranks' models have in common.
+StageModelShape ModelShapeOf(const ModelConfig& config, const StageRange& range,
+                             const StepLimits& limits, int32_t kv_blocks) {
+  StageModelShape shape = {range, config.hidden_size, config.vocab_size,
+                           limits.max_step_tokens, kv_blocks};
+  shape.shared_intermediate_size = config.moe.shared_intermediate_size;
+  shape.experts_per_token = config.moe.experts_per_token;
+  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+    shape.windows.push_back(config.window(i));
+  }
   return shape;
 }
 
@@ -189,7 +214,7 @@ class StageLoader {
           auto rank, LoadRank(plan, info, group->communicator(plan.rank)));
       ranks.push_back(std::move(rank));
     }
-    info.weights_dtype = loader_.used_bf16() ? "bf16" : "f32";
+    info.weights_dtype = loader_.WeightsDtype();
     group->Start(std::move(ranks));
     return group;
   }
@@ -245,9 +270,8 @@ class StageLoader {
         loader_.Load(range_, plan, *rank.backend, options_.progress));
     info.weights_bytes += weights.bytes();
     rank.model = std::make_unique<StageModel>(
-        StageModelShape{range_, config_.hidden_size, config_.vocab_size,
-                        limits_.max_step_tokens, kv_blocks_},
-        shape, plan, std::move(weights), rank.backend.get(), communicator);
+        ModelShapeOf(config_, range_, limits_, kv_blocks_), shape, plan,
+        std::move(weights), rank.backend.get(), communicator);
     return rank;
   }
 

@@ -48,6 +48,7 @@ StageModel::StageModel(const StageModelShape& shape,
   a.mlp = AllocateMatrix(tokens, plan_.mlp.cols());
   a.attention_sums = AllocateSums(plan_.attention);
   a.mlp_sums = AllocateSums(plan_.mlp);
+  if (plan_.num_experts > 0) AllocateSparse();
   if (!shape.range.is_last) return;
   max_logits_rows_ = LogitsRows(shape);
   own_logits_ = AllocateMatrix(max_logits_rows_, plan_.num_vocab());
@@ -55,6 +56,64 @@ StageModel::StageModel(const StageModelShape& shape,
     all_logits_ = plan_.ranks == 1
                       ? own_logits_
                       : AllocateMatrix(max_logits_rows_, shape.vocab_size);
+  }
+}
+
+void StageModel::AllocateSparse() {
+  const int64_t tokens = shape_.max_step_tokens;
+  const int64_t asks = tokens * shape_.experts_per_token;
+  LayerActivations& a = activations_;
+  a.normed = AllocateMatrix(tokens, shape_.hidden_size);
+  a.router_logits = AllocateMatrix(tokens, plan_.num_experts);
+  a.mixed = AllocateMatrix(tokens, shape_.hidden_size);
+  a.routing.per_token = shape_.experts_per_token;
+  a.routing.weights = AllocateMatrix(1, asks).data;
+  // Ids are of the floats' size.
+  static_assert(sizeof(int32_t) == sizeof(float));
+  a.routing.ids = reinterpret_cast<int32_t*>(AllocateMatrix(1, asks).data);
+  if (shape_.shared_intermediate_size > 0) {
+    const int64_t columns = plan_.shared_mlp.cols();
+    a.shared_gate_up = AllocateMatrix(tokens, 2 * columns);
+    a.shared_mlp = AllocateMatrix(tokens, columns);
+    a.shared_sums = AllocateSums(plan_.shared_mlp);
+  }
+  PlanExperts();
+}
+
+void StageModel::PlanExperts() {
+  std::vector<LocalExperts::Layer> own;
+  for (const LayerWeights& layer : weights_.layers) {
+    own.push_back({&layer.moe.experts, layer.is_sparse()
+                                           ? plan_.expert_nodes
+                                           : std::vector<kernels::TreeNode>()});
+  }
+  expert_owners_.push_back(std::make_unique<LocalExperts>(
+      &backend_, shape_.range.first_layer, std::move(own)));
+  // Layers run one after another and share these.
+  std::vector<Matrix> sums;
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    ExpertJoin join;
+    join.layer = shape_.range.first_layer + static_cast<int32_t>(i);
+    std::vector<std::pair<kernels::TreeNode, ConstMatrix>> parts;
+    for (const auto& owner : expert_owners_) {
+      join.parts.push_back({owner.get(), {}});
+      for (const kernels::TreeNode& node : owner->nodes(join.layer)) {
+        if (parts.size() == sums.size()) {
+          sums.push_back(
+              AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size));
+        }
+        join.parts.back().out.push_back(sums[parts.size()]);
+        parts.push_back({node, sums[parts.size()]});
+      }
+    }
+    std::sort(parts.begin(), parts.end(), [](const auto& x, const auto& y) {
+      return x.first.begin < y.first.begin;
+    });
+    for (const auto& [node, sum] : parts) {
+      join.nodes.push_back(node);
+      join.sums.push_back(sum);
+    }
+    activations_.experts.push_back(std::move(join));
   }
 }
 
@@ -75,12 +134,20 @@ PartialSums StageModel::AllocateSums(const RowShards& shards) {
 
 void StageModel::SetRows(int32_t num_tokens) {
   LayerActivations& a = activations_;
-  for (Matrix* matrix : {&hidden_, &a.qkv, &a.attention, &a.gate_up, &a.mlp}) {
+  for (Matrix* matrix :
+       {&hidden_, &a.qkv, &a.attention, &a.gate_up, &a.mlp, &a.normed,
+        &a.router_logits, &a.shared_gate_up, &a.shared_mlp, &a.mixed}) {
     matrix->rows = num_tokens;
   }
-  for (PartialSums* sums : {&a.attention_sums, &a.mlp_sums}) {
+  for (PartialSums* sums : {&a.attention_sums, &a.mlp_sums, &a.shared_sums}) {
     for (Matrix& out : sums->out) out.rows = num_tokens;
     for (ConstMatrix& in : sums->in) in.rows = num_tokens;
+  }
+  for (ExpertJoin& join : a.experts) {
+    for (ExpertJoin::Part& part : join.parts) {
+      for (Matrix& out : part.out) out.rows = num_tokens;
+    }
+    for (ConstMatrix& in : join.sums) in.rows = num_tokens;
   }
 }
 
@@ -108,8 +175,10 @@ void StageModel::Forward(const StepInputs& step, const float* hidden_in,
   }
   const RankContext rank = {backend_, communicator_, plan_};
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    RunDecoderLayer(rank, weights_.layers[i],
-                    kv_.layer(static_cast<int32_t>(i)), activations_, hidden_);
+    const auto index = static_cast<int32_t>(i);
+    LayerKv kv = kv_.layer(index);
+    if (!shape_.windows.empty()) kv.window = shape_.windows[i];
+    RunDecoderLayer(rank, weights_.layers[i], kv, index, activations_, hidden_);
   }
   if (hidden_out != nullptr) backend_.CopyOut(hidden_, hidden_out);
 }

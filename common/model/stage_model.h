@@ -9,6 +9,7 @@
 #include "common/model/backend.h"
 #include "common/model/decoder_layer.h"
 #include "common/model/kv_cache.h"
+#include "common/model/moe.h"
 #include "common/model/rank_plan.h"
 #include "common/model/stage_weights.h"
 
@@ -21,6 +22,9 @@ struct StageModelShape {
   int64_t vocab_size = 0;
   int32_t max_step_tokens = 0;
   int64_t kv_blocks = 0;
+  int64_t shared_intermediate_size = 0;  // of all ranks; 0: no shared expert
+  int32_t experts_per_token = 0;
+  std::vector<int32_t> windows;  // per layer of the stage; empty: all see all
 };
 
 // One rank's part of a stage: its slice of the layers, its heads' KV cache
@@ -48,6 +52,9 @@ class StageModel {
  private:
   kernels::Matrix AllocateMatrix(int64_t rows, int64_t cols);
   PartialSums AllocateSums(const RowShards& shards);
+  void AllocateSparse();
+  // Lays out which owner finishes what of each sparse layer's experts.
+  void PlanExperts();
   void SetRows(int32_t num_tokens);
   void Embed(const StepInputs& step);
 
@@ -62,6 +69,7 @@ class StageModel {
   std::vector<std::unique_ptr<DeviceMemory>> memory_;  // behind the matrices
   kernels::Matrix hidden_;                             // x [T, H]
   LayerActivations activations_;
+  std::vector<std::unique_ptr<ExpertOwner>> expert_owners_;
   kernels::Matrix own_logits_;  // [max_logits_rows, V of this rank]
   kernels::Matrix all_logits_;  // rank 0: [max_logits_rows, V]
 };

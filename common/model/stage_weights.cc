@@ -29,7 +29,10 @@ size_t RankWeights::bytes() const {
   };
   size_t total = of(embedding) + of(own_head);
   for (const LayerWeights& layer : layers) {
-    total += of(layer.qkv) + of(layer.o) + of(layer.gate_up) + of(layer.down);
+    total += of(layer.qkv) + of(layer.o) + of(layer.mlp.gate_up) +
+             of(layer.mlp.down) + of(layer.moe.router) +
+             of(layer.moe.shared.gate_up) + of(layer.moe.shared.down) +
+             layer.moe.experts.bytes();
   }
   return total;
 }
@@ -65,35 +68,113 @@ void WeightLoader::AddLayerReads(int32_t layer, const RankPlan& plan,
                                  LayerWeights& weights,
                                  std::vector<Read>& reads) const {
   const std::string prefix = Cat("model.layers.", layer, ".");
+  const auto norm = [&](const char* name, DeviceVector& to) {
+    reads.push_back(
+        {{{prefix + name, {0, 1, 0, config_.hidden_size}}}, nullptr, &to});
+  };
+  norm("input_layernorm.weight", weights.attention_norm);
+  AddAttentionReads(prefix + "self_attn.", plan, weights, reads);
+  norm("post_attention_layernorm.weight", weights.mlp_norm);
+  if (config_.sandwich_norms) {
+    norm("post_self_attn_layernorm.weight", weights.post_attention_norm);
+    norm("post_mlp_layernorm.weight", weights.post_mlp_norm);
+  }
+  if (config_.is_sparse(layer)) {
+    return AddMoeReads(prefix, plan, weights.moe, reads);
+  }
+  AddMlpReads(prefix + "mlp.", plan.mlp,
+              config_.fused_gate_up ? config_.intermediate_size : 0,
+              weights.mlp, reads);
+}
+
+void WeightLoader::AddAttentionReads(const std::string& prefix,
+                                     const RankPlan& plan,
+                                     LayerWeights& weights,
+                                     std::vector<Read>& reads) const {
   const int64_t hidden = config_.hidden_size;
   const int64_t dim = config_.head_dim;
-  const auto rows = [&](const char* name, int64_t begin, int64_t end) {
-    return Piece{prefix + name, {begin, end, 0, hidden}};
-  };
-  const auto cols = [&](const char* name, const RowShards& shards) {
-    return Piece{prefix + name, {0, hidden, shards.col_begin, shards.col_end}};
-  };
-  const auto norm = [&](const char* name) {
-    return Piece{prefix + name, {0, 1, 0, hidden}};
+  struct Projection {
+    const char* name;
+    int64_t begin;
+    int64_t end;
   };
   const int64_t kv_begin = plan.kv_head_begin * dim;
   const int64_t kv_end = plan.kv_head_end * dim;
-  const RowShards& f = plan.mlp;
+  Read qkv = {{}, &weights.qkv};
+  Read bias = {{}, nullptr, &weights.qkv_bias};
+  for (const Projection& p :
+       {Projection{"q_proj.", plan.head_begin * dim, plan.head_end * dim},
+        Projection{"k_proj.", kv_begin, kv_end},
+        Projection{"v_proj.", kv_begin, kv_end}}) {
+    const std::string name = prefix + p.name;
+    qkv.pieces.push_back({name + "weight", {p.begin, p.end, 0, hidden}});
+    bias.pieces.push_back({name + "bias", {0, 1, p.begin, p.end}});
+  }
+  reads.push_back(std::move(qkv));
+  if (config_.qkv_bias) reads.push_back(std::move(bias));
+  const auto vector = [&](const char* name, int64_t begin, int64_t end,
+                          DeviceVector& to) {
+    reads.push_back({{{prefix + name, {0, 1, begin, end}}}, nullptr, &to});
+  };
+  if (config_.qk_norm) {
+    vector("q_norm.weight", 0, dim, weights.q_norm);
+    vector("k_norm.weight", 0, dim, weights.k_norm);
+  }
+  if (config_.attention_sinks) {
+    vector("sinks", plan.head_begin, plan.head_end, weights.sinks);
+  }
+  const RowShards& o = plan.attention;
   reads.push_back(
-      {{norm("input_layernorm.weight")}, nullptr, &weights.attention_norm});
-  reads.push_back({{rows("self_attn.q_proj.weight", plan.head_begin * dim,
-                         plan.head_end * dim),
-                    rows("self_attn.k_proj.weight", kv_begin, kv_end),
-                    rows("self_attn.v_proj.weight", kv_begin, kv_end)},
-                   &weights.qkv});
+      {{{prefix + "o_proj.weight", {0, hidden, o.col_begin, o.col_end}}},
+       &weights.o});
+  if (config_.o_bias) vector("o_proj.bias", 0, hidden, weights.o_bias);
+}
+
+// `fused_rows` above 0: gate and up are one tensor, up from this row on.
+void WeightLoader::AddMlpReads(const std::string& prefix,
+                               const RowShards& shards, int64_t fused_rows,
+                               MlpWeights& weights,
+                               std::vector<Read>& reads) const {
+  const int64_t hidden = config_.hidden_size;
+  const bool fused = fused_rows > 0;
+  const auto rows = [&](const char* name, int64_t from) {
+    return Piece{prefix + name,
+                 {from + shards.col_begin, from + shards.col_end, 0, hidden}};
+  };
   reads.push_back(
-      {{cols("self_attn.o_proj.weight", plan.attention)}, &weights.o});
-  reads.push_back(
-      {{norm("post_attention_layernorm.weight")}, nullptr, &weights.mlp_norm});
-  reads.push_back({{rows("mlp.gate_proj.weight", f.col_begin, f.col_end),
-                    rows("mlp.up_proj.weight", f.col_begin, f.col_end)},
-                   &weights.gate_up});
-  reads.push_back({{cols("mlp.down_proj.weight", f)}, &weights.down});
+      {{rows(fused ? "gate_up_proj.weight" : "gate_proj.weight", 0),
+        rows(fused ? "gate_up_proj.weight" : "up_proj.weight", fused_rows)},
+       &weights.gate_up});
+  reads.push_back({{{prefix + "down_proj.weight",
+                     {0, hidden, shards.col_begin, shards.col_end}}},
+                   &weights.down});
+}
+
+void WeightLoader::AddMoeReads(const std::string& prefix, const RankPlan& plan,
+                               MoeWeights& weights,
+                               std::vector<Read>& reads) const {
+  const MoeConfig& moe = config_.moe;
+  const std::string router = prefix + moe.router;
+  const int64_t experts = moe.num_experts;
+  reads.push_back({{{router + ".weight", {0, experts, 0, config_.hidden_size}}},
+                   &weights.router,
+                   nullptr,
+                   /*always_f32=*/true});
+  if (moe.router_bias) {
+    reads.push_back({{{router + ".bias", {0, 1, 0, experts}}},
+                     nullptr,
+                     &weights.router_bias});
+  }
+  if (moe.correction_bias) {
+    reads.push_back(
+        {{{router + ".e_score_correction_bias", {0, 1, 0, experts}}},
+         nullptr,
+         &weights.correction});
+  }
+  if (moe.shared_intermediate_size > 0) {
+    AddMlpReads(prefix + "mlp.shared_experts.", plan.shared_mlp, 0,
+                weights.shared, reads);
+  }
 }
 
 uint64_t WeightLoader::StoredBytes(const Piece& piece) const {
@@ -104,7 +185,7 @@ uint64_t WeightLoader::StoredBytes(const Piece& piece) const {
 }
 
 WeightType WeightLoader::TypeOf(const Read& read) const {
-  if (read.norm != nullptr || mode_ == WeightsMode::kF32) {
+  if (read.vector != nullptr || read.always_f32 || mode_ == WeightsMode::kF32) {
     return WeightType::kF32;
   }
   if (mode_ == WeightsMode::kBf16) return WeightType::kBf16;
@@ -146,6 +227,36 @@ void WeightLoader::Announce(const StageRange& range, const RankPlan& plan) {
   for (const Read& read : Reads(range, plan, unused)) {
     for (const Piece& piece : read.pieces) total_bytes_ += StoredBytes(piece);
   }
+  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+    if (config_.is_sparse(i)) {
+      total_bytes_ += expert_loader_.StoredBytes(i, plan.experts);
+    }
+  }
+}
+
+Status WeightLoader::LoadOne(const Read& read, Backend& backend,
+                             const LoadProgress& progress) {
+  HostWeight weight;
+  weight.type = TypeOf(read);
+  int64_t elements = 0;
+  for (const Piece& piece : read.pieces) elements += piece.slice.elements();
+  weight.data = Buffer(ElementBytes(weight.type) * elements);
+  std::byte* out = weight.data.data();
+  for (const Piece& piece : read.pieces) {
+    SLUICE_RETURN_IF_ERROR(ReadPiece(piece, weight.type, out, progress));
+    out += ElementBytes(weight.type) * piece.slice.elements();
+  }
+  if (read.vector != nullptr) {
+    *read.vector = backend.Allocate(weight.data.size());
+    backend.CopyIn(weight.data.as<float>(),
+                   {(*read.vector)->data(), 1, elements, elements});
+    return OkStatus();
+  }
+  weight.cols = Cols(read.pieces[0].slice);
+  for (const Piece& piece : read.pieces) weight.rows += Rows(piece.slice);
+  used_bf16_ |= weight.type == WeightType::kBf16;
+  *read.weight = backend.Pack(std::move(weight));
+  return OkStatus();
 }
 
 StatusOr<RankWeights> WeightLoader::Load(const StageRange& range,
@@ -153,27 +264,26 @@ StatusOr<RankWeights> WeightLoader::Load(const StageRange& range,
                                          const LoadProgress& progress) {
   RankWeights loaded;
   for (const Read& read : Reads(range, plan, loaded)) {
-    HostWeight weight;
-    weight.type = TypeOf(read);
-    weight.cols = Cols(read.pieces[0].slice);
-    for (const Piece& piece : read.pieces) weight.rows += Rows(piece.slice);
-    const size_t row_bytes = ElementBytes(weight.type) * weight.cols;
-    weight.data = Buffer(row_bytes * weight.rows);
-    std::byte* out = weight.data.data();
-    for (const Piece& piece : read.pieces) {
-      SLUICE_RETURN_IF_ERROR(ReadPiece(piece, weight.type, out, progress));
-      out += row_bytes * Rows(piece.slice);
-    }
-    if (read.norm != nullptr) {
-      *read.norm = backend.Allocate(weight.data.size());
-      backend.CopyIn(weight.data.as<float>(),
-                     {(*read.norm)->data(), 1, weight.cols, weight.cols});
-    } else {
-      used_bf16_ |= weight.type == WeightType::kBf16;
-      *read.weight = backend.Pack(std::move(weight));
-    }
+    SLUICE_RETURN_IF_ERROR(LoadOne(read, backend, progress));
+  }
+  const auto read_expert = [&](uint64_t bytes) {
+    done_bytes_ += bytes;
+    if (progress) progress(done_bytes_, total_bytes_);
+  };
+  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+    if (!config_.is_sparse(i)) continue;
+    MoeWeights& moe = loaded.layers[i - range.first_layer].moe;
+    SLUICE_ASSIGN_OR_RETURN(
+        moe.experts,
+        expert_loader_.Load(i, plan.experts, backend, read_expert));
   }
   return loaded;
+}
+
+std::string WeightLoader::WeightsDtype() const {
+  const bool bf16 = used_bf16_ || expert_loader_.used_bf16();
+  const std::string plain = bf16 ? "bf16" : "f32";
+  return expert_loader_.used_mxfp4() ? plain + "+mxfp4" : plain;
 }
 
 }  // namespace sluice

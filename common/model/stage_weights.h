@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/model/backend.h"
+#include "common/model/expert_weights.h"
 #include "common/model/model_config.h"
 #include "common/model/rank_plan.h"
 #include "common/model/stage.h"
@@ -16,14 +17,43 @@
 
 namespace sluice {
 
-// One decoder layer of one rank.
+// A norm or a bias; the model may have none.
+using DeviceVector = std::unique_ptr<DeviceMemory>;
+inline const float* DataOf(const DeviceVector& vector) {
+  return vector == nullptr ? nullptr : vector->data();
+}
+
+// A gated MLP, cut over the ranks.
+struct MlpWeights {
+  std::unique_ptr<Weight> gate_up;  // [2F, H]: gate rows, up rows
+  std::unique_ptr<Weight> down;     // [H, F]: this rank's columns
+};
+
+// The experts of a sparse layer.
+struct MoeWeights {
+  std::unique_ptr<Weight> router;  // [E, H] F32
+  DeviceVector router_bias;        // [E] or none
+  DeviceVector correction;         // [E] or none
+  MlpWeights shared;               // null without a shared expert
+  ExpertWeights experts;           // this rank's
+};
+
+// One decoder layer of one rank. Vectors that a model does not have are null.
 struct LayerWeights {
-  std::unique_ptr<DeviceMemory> attention_norm;  // [H]
-  std::unique_ptr<Weight> qkv;  // [(N + 2K) D, H]: q rows, k rows, v rows
-  std::unique_ptr<Weight> o;    // [H, N D]: this rank's columns
-  std::unique_ptr<DeviceMemory> mlp_norm;  // [H]
-  std::unique_ptr<Weight> gate_up;         // [2F, H]: gate rows, up rows
-  std::unique_ptr<Weight> down;            // [H, F]: this rank's columns
+  DeviceVector attention_norm;       // [H]
+  std::unique_ptr<Weight> qkv;       // [(N + 2K) D, H]: q rows, k rows, v rows
+  DeviceVector qkv_bias;             // [(N + 2K) D]
+  DeviceVector q_norm;               // [D]
+  DeviceVector k_norm;               // [D]
+  DeviceVector sinks;                // [N]
+  std::unique_ptr<Weight> o;         // [H, N D]: this rank's columns
+  DeviceVector o_bias;               // [H]
+  DeviceVector post_attention_norm;  // [H]
+  DeviceVector mlp_norm;             // [H]
+  MlpWeights mlp;                    // of a dense layer
+  MoeWeights moe;                    // of a sparse layer
+  DeviceVector post_mlp_norm;        // [H]
+  bool is_sparse() const { return moe.router != nullptr; }
 };
 
 // What one rank of a stage holds.
@@ -53,19 +83,23 @@ using LoadProgress = std::function<void(uint64_t done, uint64_t total)>;
 // Reads what ranks own of a stage's layers, and nothing else, and packs it
 // for their backends. Linear weights in `mode`: kAuto keeps BF16 and F32 and
 // takes every other type to F32; norms are always F32. CheckTensors(config,
-// file) has passed. Used by one thread.
+// file) has passed. Routers are F32 too. Used by one thread.
 class WeightLoader {
  public:
   WeightLoader(const weights::ModelFile& file, const ModelConfig& config,
                WeightsMode mode)
-      : file_(file), config_(config), mode_(mode) {}
+      : file_(file),
+        config_(config),
+        mode_(mode),
+        expert_loader_(file, config, mode) {}
 
   // Adds the rank's share to the bytes that progress counts against.
   void Announce(const StageRange& range, const RankPlan& plan);
   StatusOr<RankWeights> Load(const StageRange& range, const RankPlan& plan,
                              Backend& backend, const LoadProgress& progress);
-  // Whether any linear weight loaded so far stays in BF16.
-  bool used_bf16() const { return used_bf16_; }
+  // What linear weights loaded so far are computed with: "f32", "bf16",
+  // "bf16+mxfp4", ...
+  std::string WeightsDtype() const;
 
  private:
   // Rows or columns of one tensor, part of a packed weight.
@@ -73,25 +107,37 @@ class WeightLoader {
     std::string name;
     weights::Slice slice;
   };
-  // Pieces one below the other make one weight (or one norm).
+  // Pieces one below the other make one weight, one behind the other one
+  // vector.
   struct Read {
     std::vector<Piece> pieces;
     std::unique_ptr<Weight>* weight = nullptr;
-    std::unique_ptr<DeviceMemory>* norm = nullptr;
+    DeviceVector* vector = nullptr;
+    bool always_f32 = false;
   };
 
   std::vector<Read> Reads(const StageRange& range, const RankPlan& plan,
                           RankWeights& weights) const;
   void AddLayerReads(int32_t layer, const RankPlan& plan, LayerWeights& weights,
                      std::vector<Read>& reads) const;
+  void AddAttentionReads(const std::string& prefix, const RankPlan& plan,
+                         LayerWeights& weights, std::vector<Read>& reads) const;
+  void AddMlpReads(const std::string& prefix, const RowShards& shards,
+                   int64_t fused_rows, MlpWeights& weights,
+                   std::vector<Read>& reads) const;
+  void AddMoeReads(const std::string& prefix, const RankPlan& plan,
+                   MoeWeights& weights, std::vector<Read>& reads) const;
   uint64_t StoredBytes(const Piece& piece) const;
   kernels::WeightType TypeOf(const Read& read) const;
   Status ReadPiece(const Piece& piece, kernels::WeightType type, std::byte* out,
                    const LoadProgress& progress);
+  Status LoadOne(const Read& read, Backend& backend,
+                 const LoadProgress& progress);
 
   const weights::ModelFile& file_;
   const ModelConfig& config_;
   const WeightsMode mode_;
+  ExpertLoader expert_loader_;
   uint64_t total_bytes_ = 0;
   uint64_t done_bytes_ = 0;
   bool used_bf16_ = false;

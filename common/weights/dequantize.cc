@@ -1,5 +1,6 @@
 #include "common/weights/dequantize.h"
 
+#include <bit>
 #include <cstring>
 
 #include "common/base/check.h"
@@ -181,6 +182,26 @@ void DequantizeToF32(DType dtype, const uint8_t* in, int64_t blocks,
       return EachBlock<256, 210, Q6KBlock>(in, blocks, out);
     default:
       SLUICE_CHECK(IsReadable(dtype));
+  }
+}
+
+void DequantizeMxfp4(const uint8_t* codes, const uint8_t* scales,
+                     int64_t groups, float* out) {
+  static constexpr float kMagnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f,
+                                           2.0f, 3.0f, 4.0f, 6.0f};
+  const auto value = [](int code) {
+    return (code & 8) != 0 ? -kMagnitudes[code & 7] : kMagnitudes[code & 7];
+  };
+  for (int64_t g = 0; g < groups; ++g) {
+    // 2^-127 is no normal number; 255 gives +inf.
+    const uint32_t bits =
+        scales[g] == 0 ? 0x00400000u : static_cast<uint32_t>(scales[g]) << 23;
+    const float scale = std::bit_cast<float>(bits);
+    for (int j = 0; j < 16; ++j) {
+      const int byte = codes[16 * g + j];
+      out[32 * g + 2 * j] = value(byte & 15) * scale;
+      out[32 * g + 2 * j + 1] = value(byte >> 4) * scale;
+    }
   }
 }
 

@@ -121,8 +121,9 @@ StatusOr<ModelContents> OpenGguf(const std::string& path) {
     return InvalidArgument(path, ": ", Message(architecture.status()));
   }
   if (*architecture != "llama") {
-    // Listed as it is; the model's config refuses it by name.
-    contents.config["model_type"] = *architecture;
+    // Listed as it is; the model's config refuses it by name, also where a
+    // folder of the same name would be taken.
+    contents.config["model_type"] = Cat("gguf ", *architecture);
     return contents;
   }
   auto config = LlamaConfigFromGguf(contents);

@@ -251,6 +251,28 @@ Status ModelFile::ReadBf16(std::string_view name, const Slice& slice,
   return Read(name, slice, out);
 }
 
+Status ModelFile::ReadStored(std::string_view name, int64_t row_begin,
+                             int64_t row_end, uint8_t* out) const {
+  const LocatedTensor* tensor = FindLocated(*contents_, name);
+  if (tensor == nullptr) {
+    return NotFound(path(), ": has no tensor ", Quoted(name));
+  }
+  const Slice slice = Slice::Rows(tensor->info, row_begin, row_end);
+  SLUICE_RETURN_IF_ERROR(
+      Annotate(CheckSlice(tensor->info, slice), tensor->file->path()));
+  if (slice.elements() == 0) return OkStatus();
+  const BlockSpan span(tensor->info, slice);
+  SLUICE_RETURN_IF_ERROR(Annotate(
+      ForEachRun(*tensor, slice, span,
+                 [&](const uint8_t* raw, int64_t row, int64_t rows) {
+                   std::memcpy(out + row * span.bytes(), raw,
+                               static_cast<size_t>(rows * span.bytes()));
+                 }),
+      "tensor ", Quoted(name)));
+  bytes_read_ += static_cast<uint64_t>((row_end - row_begin) * span.bytes());
+  return OkStatus();
+}
+
 StatusOr<std::string> ModelFile::ReadStoredPrefix(std::string_view name,
                                                   int64_t limit) const {
   const LocatedTensor* tensor = FindLocated(*contents_, name);

@@ -99,6 +99,10 @@ class ModelFile {
   Status ReadF32(std::string_view name, const Slice& slice, float* out) const;
   Status ReadBf16(std::string_view name, const Slice& slice,
                   uint16_t* out) const;
+  // The stored bytes of rows [row_begin, row_end), whatever the type: for
+  // formats that are kept packed. Errors as above.
+  Status ReadStored(std::string_view name, int64_t row_begin, int64_t row_end,
+                    uint8_t* out) const;
   // The first min(limit, all) bytes of the tensor as they are stored.
   StatusOr<std::string> ReadStoredPrefix(std::string_view name,
                                          int64_t limit) const;

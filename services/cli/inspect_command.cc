@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstdio>
 #include <map>
+#include <numeric>
 
 #include "common/base/json.h"
 #include "common/model/layer_split.h"
@@ -31,6 +33,61 @@ void PrintConfig(const ModelConfig& config) {
   line("rope_theta", config.rope_theta);
   line("rms_norm_eps", config.rms_norm_eps);
   line("tie_word_embeddings", config.tie_word_embeddings ? "yes" : "no");
+  const auto windowed =
+      std::count_if(config.windows.begin(), config.windows.end(),
+                    [](int32_t window) { return window > 0; });
+  if (windowed > 0) {
+    line("windowed layers",
+         Cat(windowed, " of ", config.num_layers, ", ",
+             *std::max_element(config.windows.begin(), config.windows.end()),
+             " tokens"));
+  }
+}
+
+void PrintExperts(const ModelConfig& config, ExpertStorage storage) {
+  const auto line = [](const char* key, auto value) {
+    std::printf("%-24s %s\n", key, Cat(value).c_str());
+  };
+  const MoeConfig& moe = config.moe;
+  line("sparse layers",
+       Cat(moe.first_dense_layers, "-", config.num_layers - 1));
+  line("experts",
+       Cat(moe.num_experts, ", ", moe.experts_per_token, " per token"));
+  line("experts' size", moe.intermediate_size);
+  line("shared expert's size", moe.shared_intermediate_size);
+  line("experts are stored", ToString(storage));
+  if (config.num_nextn_predict_layers > 0) {
+    line("MTP layers left aside", config.num_nextn_predict_layers);
+  }
+}
+
+double Millions(uint64_t count) { return double(count) * 1e-6; }
+
+void PrintParameters(const ModelConfig& config) {
+  std::printf("%-24s %.2f M (%.2f M in the last layer)\n", "parameters",
+              Millions(ParameterCount(config)),
+              Millions(LayerParameters(config, config.num_layers - 1)));
+  if (config.moe.num_experts == 0) return;
+  std::printf("%-24s %.2f M\n", "active per token",
+              Millions(ActiveParameterCount(config)));
+}
+
+void PrintModelBytes(const ModelConfig& config, const ModelBytes& bytes) {
+  PrintBytes("embedding", bytes.embedding);
+  PrintBytes("first layer", bytes.layers.front());
+  if (config.moe.num_experts > 0) {
+    PrintBytes("last layer", bytes.layers.back());
+    PrintBytes("its experts", bytes.experts.back());
+    PrintBytes(
+        "one of them",
+        bytes.experts.back() / static_cast<uint64_t>(config.moe.num_experts));
+    PrintBytes("all experts",
+               std::accumulate(bytes.experts.begin(), bytes.experts.end(),
+                               uint64_t{0}));
+  }
+  PrintBytes("final norm and head", bytes.head);
+  PrintBytes("in all", bytes.total());
+  if (bytes.left_aside > 0) PrintBytes("left aside", bytes.left_aside);
 }
 
 void PrintTensors(const weights::ModelFile& model) {
@@ -91,15 +148,13 @@ Status RunInspect(const Words& words) {
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
   const ModelBytes bytes = StoredBytes(config, *model);
   PrintConfig(config);
-  std::printf("%-24s %.2f M (%.2f M per layer)\n", "parameters",
-              double(ParameterCount(config)) * 1e-6,
-              double(ParametersPerLayer(config)) * 1e-6);
+  if (config.moe.num_experts > 0) {
+    PrintExperts(config, ExpertStorageOf(config, *model));
+  }
+  PrintParameters(config);
   PrintTensors(*model);
   std::printf("\n");
-  PrintBytes("embedding", bytes.embedding);
-  PrintBytes("a layer", bytes.layers.front());
-  PrintBytes("final norm and head", bytes.head);
-  PrintBytes("in all", bytes.total());
+  PrintModelBytes(config, bytes);
   return PrintStages(config, bytes, static_cast<int32_t>(stages.value_or(2)));
 }
 

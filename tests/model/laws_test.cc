@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "common/base/json.h"
@@ -148,6 +150,67 @@ TEST(Bf16Test, Bf16WeightsGiveTheBitsOfTheSameValuesInF32) {
   const auto asks = GoldenAsks(ReadGolden(path));
   ExpectSame(Answers(path, {"bf16", 2, 3, 1, "auto", WeightsMode::kBf16}, asks),
              Answers(path, {"f32", 1, 1, 1, "auto", WeightsMode::kF32}, asks));
+}
+
+// The laws on the other families: one model for sparse layers, shared
+// experts and biases, one for windows, sinks and packed experts.
+class FamilyLawsTest
+    : public ::testing::TestWithParam<std::tuple<const char*, Cut>> {};
+
+TEST_P(FamilyLawsTest, TokensAndLogprobsAreThoseOfOneUncutRun) {
+  const auto& [name, cut] = GetParam();
+  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
+  if (cut.isa == "avx512" && kernels::DetectIsa() < kernels::Isa::kAvx512) {
+    GTEST_SKIP() << "this CPU has no AVX-512";
+  }
+  if (cut.isa == "avx2" && kernels::DetectIsa() < kernels::Isa::kAvx2) {
+    GTEST_SKIP() << "this CPU has no AVX2";
+  }
+  std::vector<TokenId> text(97);
+  for (size_t i = 0; i < text.size(); ++i) {
+    text[i] = static_cast<TokenId>(4 + i * i * 7 % 250);
+  }
+  const auto asks = MixedAsks(text);
+  static std::map<std::string, std::vector<Answer>> uncut;
+  if (!uncut.contains(name)) {
+    uncut[name] = Answers(path, {"uncut", 1, 1, 1, "portable"}, asks);
+  }
+  ASSERT_EQ(uncut[name][9].tokens.size(),
+            static_cast<size_t>(asks[9].max_tokens));
+  ExpectSame(Answers(path, cut, asks), uncut[name]);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, FamilyLawsTest,
+    ::testing::Combine(
+        ::testing::Values("glm4_moe-air", "glm4_moe-46", "gpt_oss-mxfp4",
+                          "glm4"),
+        ::testing::Values(
+            Cut{"Batch10", 1, 1, 1, "auto", kAuto, {1 << 20, 10}},
+            Cut{"Chunk1", 1, 1, 1, "auto", kAuto, {1, 10}},
+            Cut{"Chunk33Threads3", 1, 1, 3, "auto", kAuto, {33, 4}},
+            Cut{"Avx512", 1, 1, 1, "avx512"},
+            Cut{"Avx2Batch", 1, 1, 2, "avx2", kAuto, {64, 10}},
+            Cut{"Ranks2", 1, 2, 1},
+            Cut{"Ranks3Batch", 1, 3, 1, "auto", kAuto, {16, 8}},
+            Cut{"Ranks4Stages2", 2, 4, 1},
+            Cut{"Stages3", 3, 1, 1, "auto", kAuto, {50, 3}})),
+    [](const auto& tested) {
+      std::string name = std::string(std::get<0>(tested.param)) +
+                         std::get<1>(tested.param).name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+TEST(Mxfp4Test, PackedExpertsGiveTheBitsOfTheSameValuesInF32) {
+  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  SLUICE_REQUIRE_SHARED(wide, "golden/gpt_oss");
+  const auto asks = GoldenAsks(ReadGolden(path));
+  const auto packed = Answers(path, {"packed", 2, 2, 1}, asks);
+  ExpectSame(Answers(path, {"f32", 1, 1, 1, "auto", WeightsMode::kF32}, asks),
+             packed);
+  // The same model, saved as F32 and transposed.
+  ExpectSame(Answers(wide, {"transposed", 1, 3, 1}, asks), packed);
 }
 
 // A copy of a model folder whose weights file can be changed.

@@ -170,14 +170,14 @@ TEST(ModelConfigTest, OtherFamiliesAreRefusedByName) {
 }
 
 TEST(ModelConfigTest, FeaturesThatAreNotBuiltAreRefusedByName) {
-  EXPECT_THAT(Refusal("attention_bias", true), HasSubstr("attention_bias"));
+  EXPECT_THAT(Refusal("attention_bias", 1), HasSubstr("attention_bias"));
   EXPECT_THAT(Refusal("mlp_bias", true), HasSubstr("mlp_bias"));
   EXPECT_THAT(Refusal("hidden_act", "gelu"), HasSubstr("\"gelu\""));
   EXPECT_THAT(Refusal("partial_rotary_factor", 0.5),
               HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(Refusal("quantization_config", Json::object()),
               HasSubstr("quantization_config"));
-  EXPECT_THAT(ScalingRefusal("rope_type", "yarn"), HasSubstr("'yarn'"));
+  EXPECT_THAT(ScalingRefusal("rope_type", "longrope"), HasSubstr("'longrope'"));
   EXPECT_EQ(Refusal("partial_rotary_factor", 1.0), "");
 }
 

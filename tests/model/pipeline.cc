@@ -95,7 +95,8 @@ StageLoop& Pipeline::loop(int index) { return *links_[index]->loop; }
 
 void Pipeline::Finish(Status status, StepResult result) {
   MutexLock lock(mutex_);
-  finished_.push_back({std::move(status), std::move(result)});
+  finished_.push_back(std::make_unique<Finished>(
+      Finished{std::move(status), std::move(result)}));
   done_.NotifyAll();
 }
 
@@ -104,10 +105,10 @@ StatusOr<StepResult> Pipeline::Run(StepPlan plan) {
   SLUICE_RETURN_IF_ERROR(links_[0]->loop->Push({std::move(plan), {}}));
   MutexLock lock(mutex_);
   while (finished_.empty()) done_.Wait(mutex_);
-  Finished finished = std::move(finished_.front());
+  const std::unique_ptr<Finished> finished = std::move(finished_.front());
   finished_.pop_front();
-  SLUICE_RETURN_IF_ERROR(finished.status);
-  return std::move(finished.result);
+  SLUICE_RETURN_IF_ERROR(finished->status);
+  return std::move(finished->result);
 }
 
 std::vector<std::vector<BlockId>> Pipeline::TakeBlocks(Running& sequence,

@@ -83,7 +83,7 @@ class Pipeline {
 
   Mutex mutex_;
   CondVar done_;
-  std::deque<Finished> finished_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<Finished>> finished_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice::testing

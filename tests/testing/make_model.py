@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Makes a random Llama model of any size in the released layout.
+"""Makes a random model of any size in the released layout.
+
+Families: llama, glm4_moe (mixture of experts, with a shared one) and gpt_oss
+(windows, sinks, experts in MXFP4 or, with --experts-dtype bf16, transposed).
 
 The folder has config.json, generation_config.json, safetensors (one file, or
 shards with an index) and a tokenizer whose text spells the ids ("t5 t17" is
@@ -9,6 +12,8 @@ same arguments always give the same bytes.
 
   make_model.py --preset tiny --out /tmp/tiny
   make_model.py --preset llama1b --out /tmp/llama1b
+  make_model.py --preset glm1b --out /tmp/glm1b
+  make_model.py --preset gptoss1b --experts 64 --out /tmp/gptoss
   make_model.py --preset tiny --layers 6 --dtype f32 --shards 3 --out /tmp/m
 """
 
@@ -29,8 +34,29 @@ PRESETS = {
                     intermediate=8192, vocab=128256, dtype="bf16", tie=True,
                     rope_theta=500000.0, max_positions=131072, llama3=True),
 }
+# What the families with experts add; llama has none of it.
+MOE = dict(family="glm4_moe", tie=False, experts=8, experts_per_token=2,
+           moe_intermediate=64, shared_experts=1, first_dense=1, groups=1,
+           qk_norm=True, mtp=False, max_positions=131072, rope_theta=1e6)
+OSS = dict(MOE, family="gpt_oss", experts_per_token=4, window=128,
+           shared_experts=0, first_dense=0, experts_dtype="mxfp4",
+           rope_theta=150000.0)
+PRESETS["glm-tiny"] = dict(PRESETS["tiny"], layers=3, **MOE)
+PRESETS["gptoss-tiny"] = dict(PRESETS["tiny"], **OSS)
+# About 1.0 B parameters, 0.15 B of them active for a token; 2 GB as BF16.
+PRESETS["glm1b"] = dict(
+    PRESETS["tiny"], layers=12, hidden=1024, heads=16, kv_heads=4, head_dim=64,
+    intermediate=4096, vocab=32000,
+    **dict(MOE, experts=48, experts_per_token=4, moe_intermediate=512))
+# About 1.2 B parameters; 0.8 GB, its experts in MXFP4.
+PRESETS["gptoss1b"] = dict(
+    PRESETS["tiny"], layers=12, hidden=1024, heads=16, kv_heads=4, head_dim=64,
+    intermediate=1024, vocab=32000,
+    **dict(OSS, experts=32, moe_intermediate=1024))
 SPECIAL = ["<pad>", "<s>", "</s>", "<end>"]
-ELEMENT_BYTES = {"bf16": 2, "f32": 4}
+ELEMENT_BYTES = {"bf16": 2, "f32": 4, "codes": 1, "scales": 1}
+STORED = {"bf16": "BF16", "f32": "F32", "codes": "U8", "scales": "U8"}
+MXFP4_RMS = 2.93  # of its sixteen codes, at a scale of 1
 CHUNK = 1 << 22  # elements made at a time
 LOGIT_STD = 3.0  # of a random model's logits, about
 
@@ -39,9 +65,16 @@ def parse_args(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", choices=PRESETS, default="tiny")
     for name in ("layers", "hidden", "heads", "kv-heads", "head-dim",
-                 "intermediate", "vocab", "max-positions"):
+                 "intermediate", "vocab", "max-positions", "experts",
+                 "experts-per-token", "moe-intermediate", "shared-experts",
+                 "first-dense", "groups", "window"):
         parser.add_argument("--" + name, type=int)
-    parser.add_argument("--dtype", choices=ELEMENT_BYTES)
+    parser.add_argument("--dtype", choices=("bf16", "f32"))
+    parser.add_argument("--experts-dtype", choices=("mxfp4", "bf16"),
+                        help="of gpt_oss")
+    parser.add_argument("--qk-norm", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--mtp", action=argparse.BooleanOptionalAction,
+                        help="a layer behind the last, for glm4_moe")
     parser.add_argument("--tie", action=argparse.BooleanOptionalAction)
     parser.add_argument("--llama3", action=argparse.BooleanOptionalAction,
                         help="llama3 rope scaling")
@@ -50,6 +83,7 @@ def parse_args(argv):
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--out", required=True, help="folder to make")
     args = parser.parse_args(argv)
+    args.family = PRESETS[args.preset].get("family", "llama")
     for name, value in PRESETS[args.preset].items():
         if getattr(args, name) is None:
             setattr(args, name, value)
@@ -63,8 +97,10 @@ def parse_args(argv):
 
 def config_of(args):
     config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        "architectures": [{"llama": "LlamaForCausalLM",
+                           "glm4_moe": "Glm4MoeForCausalLM",
+                           "gpt_oss": "GptOssForCausalLM"}[args.family]],
+        "model_type": args.family,
         "hidden_act": "silu",
         "torch_dtype": {"bf16": "bfloat16", "f32": "float32"}[args.dtype],
         "bos_token_id": 1,
@@ -90,34 +126,146 @@ def config_of(args):
             "high_freq_factor": 4.0,
             "original_max_position_embeddings": 8192,
         }
+    if args.family == "glm4_moe":
+        config.update({
+            "attention_bias": True, "partial_rotary_factor": 0.5,
+            "use_qk_norm": args.qk_norm, "n_routed_experts": args.experts,
+            "num_experts_per_tok": args.experts_per_token,
+            "moe_intermediate_size": args.moe_intermediate,
+            "n_shared_experts": args.shared_experts,
+            "first_k_dense_replace": args.first_dense,
+            "n_group": args.groups, "topk_group": (args.groups + 1) // 2,
+            "norm_topk_prob": True, "routed_scaling_factor": 1.0,
+            "num_nextn_predict_layers": int(args.mtp),
+        })
+    elif args.family == "gpt_oss":
+        config.update({
+            "attention_bias": True, "num_local_experts": args.experts,
+            "num_experts_per_tok": args.experts_per_token,
+            "intermediate_size": args.moe_intermediate,
+            "swiglu_limit": 7.0, "sliding_window": args.window,
+            "layer_types": [("full_attention" if i % 2 else
+                             "sliding_attention")
+                            for i in range(args.layers)],
+            "rope_scaling": {
+                "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0,
+                "beta_slow": 1.0, "truncate": False,
+                "original_max_position_embeddings": 4096,
+            },
+        })
+        if args.experts_dtype == "mxfp4":
+            config["quantization_config"] = {"quant_method": "mxfp4"}
     return config
 
 
-def tensors_of(args):
-    """Yields (name, shape, root mean square); 0 stands for a norm's weight."""
-    hidden, mlp = args.hidden, args.intermediate
-    q, kv = args.heads * args.head_dim, args.kv_heads * args.head_dim
-    # What each layer adds to the residual keeps it near one in size.
-    residual = 1.0 / math.sqrt(2.0 * args.layers)
-    logits = LOGIT_STD / math.sqrt(hidden)
-    yield "model.embed_tokens.weight", (args.vocab, hidden), logits
-    for layer in range(args.layers):
-        prefix = f"model.layers.{layer}."
-        inner = 1.0 / math.sqrt(hidden)
-        yield prefix + "input_layernorm.weight", (hidden,), 0
-        yield prefix + "self_attn.q_proj.weight", (q, hidden), inner
-        yield prefix + "self_attn.k_proj.weight", (kv, hidden), inner
-        yield prefix + "self_attn.v_proj.weight", (kv, hidden), inner
-        yield (prefix + "self_attn.o_proj.weight", (hidden, q),
-               residual / math.sqrt(q))
-        yield prefix + "post_attention_layernorm.weight", (hidden,), 0
-        yield prefix + "mlp.gate_proj.weight", (mlp, hidden), inner
-        yield prefix + "mlp.up_proj.weight", (mlp, hidden), inner
-        yield (prefix + "mlp.down_proj.weight", (hidden, mlp),
-               2.0 * residual / math.sqrt(mlp))
-    yield "model.norm.weight", (hidden,), 0
-    if not args.tie:
-        yield "lm_head.weight", (args.vocab, hidden), logits
+class Tensors:
+    """The model's tensors as (name, shape, root mean square, type); a root
+    mean square of 0 stands for a norm's weight."""
+
+    def __init__(self, args):
+        self.args = args
+        self.inner = 1.0 / math.sqrt(args.hidden)
+        # What each layer adds to the residual keeps it near one in size.
+        self.residual = 1.0 / math.sqrt(2.0 * args.layers)
+
+    def one(self, name, shape, rms, dtype=None):
+        yield name, shape, rms, dtype or self.args.dtype
+
+    def linear(self, name, out, width, rms, bias=False):
+        yield from self.one(name + ".weight", (out, width), rms)
+        if bias:
+            yield from self.one(name + ".bias", (out,), 0.1)
+
+    def all(self):
+        args, hidden = self.args, self.args.hidden
+        logits = LOGIT_STD / math.sqrt(hidden)
+        yield from self.linear("model.embed_tokens", args.vocab, hidden,
+                               logits)
+        behind = args.family == "glm4_moe" and args.mtp
+        for layer in range(args.layers + behind):
+            yield from self.layer(layer, f"model.layers.{layer}.")
+        if behind:
+            yield from self.mtp(f"model.layers.{args.layers}.")
+        yield from self.one("model.norm.weight", (hidden,), 0)
+        if not args.tie:
+            yield from self.linear("lm_head", args.vocab, hidden, logits)
+
+    def layer(self, layer, prefix):
+        args, hidden = self.args, self.args.hidden
+        yield from self.one(prefix + "input_layernorm.weight", (hidden,), 0)
+        yield from self.attention(prefix + "self_attn.")
+        yield from self.one(prefix + "post_attention_layernorm.weight",
+                            (hidden,), 0)
+        if args.family == "gpt_oss":
+            yield from self.gpt_oss_experts(prefix + "mlp.")
+        elif args.family == "llama" or layer < args.first_dense:
+            yield from self.mlp(prefix + "mlp.", args.intermediate, 2.0)
+        else:
+            yield from self.glm_experts(prefix + "mlp.")
+
+    def attention(self, prefix):
+        args, hidden = self.args, self.args.hidden
+        q, kv = args.heads * args.head_dim, args.kv_heads * args.head_dim
+        bias = args.family != "llama"
+        for name, out in (("q", q), ("k", kv), ("v", kv)):
+            yield from self.linear(f"{prefix}{name}_proj", out, hidden,
+                                   self.inner, bias)
+        yield from self.linear(prefix + "o_proj", hidden, q,
+                               self.residual / math.sqrt(q),
+                               args.family == "gpt_oss")
+        if args.family == "glm4_moe" and args.qk_norm:
+            for name in ("q_norm", "k_norm"):
+                yield from self.one(f"{prefix}{name}.weight",
+                                    (args.head_dim,), 0)
+        if args.family == "gpt_oss":
+            yield from self.one(prefix + "sinks", (args.heads,), 1.0)
+
+    def mlp(self, prefix, size, gain):
+        hidden = self.args.hidden
+        yield from self.linear(prefix + "gate_proj", size, hidden, self.inner)
+        yield from self.linear(prefix + "up_proj", size, hidden, self.inner)
+        yield from self.linear(prefix + "down_proj", hidden, size,
+                               gain * self.residual / math.sqrt(size))
+
+    def glm_experts(self, prefix):
+        args = self.args
+        yield from self.linear(prefix + "gate", args.experts, args.hidden,
+                               self.inner)
+        yield from self.one(prefix + "gate.e_score_correction_bias",
+                            (args.experts,), 0.05, "f32")
+        for expert in range(args.experts):
+            yield from self.mlp(f"{prefix}experts.{expert}.",
+                                args.moe_intermediate, 2.0)
+        if args.shared_experts:
+            yield from self.mlp(prefix + "shared_experts.",
+                                args.shared_experts * args.moe_intermediate,
+                                1.0)
+
+    def gpt_oss_experts(self, prefix):
+        args, hidden = self.args, self.args.hidden
+        experts, size = args.experts, args.moe_intermediate
+        yield from self.linear(prefix + "router", experts, hidden, self.inner,
+                               True)
+        for name, out, width, rms in (
+                ("gate_up_proj", 2 * size, hidden, self.inner),
+                ("down_proj", hidden, size,
+                 self.residual / math.sqrt(size))):
+            name = f"{prefix}experts.{name}"
+            if args.experts_dtype == "mxfp4":
+                groups = (experts, out, width // 32)
+                yield from self.one(name + "_blocks", groups + (16,), rms,
+                                    "codes")
+                yield from self.one(name + "_scales", groups, rms, "scales")
+            else:
+                yield from self.one(name, (experts, width, out), rms)
+            yield from self.one(name + "_bias", (experts, out), 0.05)
+
+    def mtp(self, prefix):
+        hidden = self.args.hidden
+        yield from self.linear(prefix + "eh_proj", hidden, 2 * hidden,
+                               self.inner)
+        for name in ("enorm", "hnorm", "shared_head.norm"):
+            yield from self.one(f"{prefix}{name}.weight", (hidden,), 0)
 
 
 def random_values(rng, count, rms, dtype):
@@ -126,7 +274,12 @@ def random_values(rng, count, rms, dtype):
     BF16 is sign and seven bits of the exponent in the high byte, the last bit
     of the exponent and the mantissa in the low one; F32 has two bytes of
     mantissa more. Translating whole strings of bytes is what makes this fast.
+    MXFP4's codes are any bytes; its scales are all the same power of two.
     """
+    if dtype == "codes":
+        return rng.randbytes(count)
+    if dtype == "scales":
+        return bytes([127 + round(math.log2(rms / MXFP4_RMS))]) * count
     if rms == 0:  # 1 to 1.06
         exponent, signs, mantissa = 127, 0, 7
     else:  # magnitudes in [2^e, 2^(e+1)) have a root mean square of 1.53 2^e
@@ -146,29 +299,28 @@ def random_values(rng, count, rms, dtype):
 
 def write_safetensors(path, tensors, args):
     header, offset = {"__metadata__": {"format": "pt"}}, 0
-    size = ELEMENT_BYTES[args.dtype]
-    for name, shape, _ in tensors:
-        end = offset + math.prod(shape) * size
-        header[name] = {"dtype": args.dtype.upper(), "shape": list(shape),
+    for name, shape, _, dtype in tensors:
+        end = offset + math.prod(shape) * ELEMENT_BYTES[dtype]
+        header[name] = {"dtype": STORED[dtype], "shape": list(shape),
                         "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for name, shape, rms in tensors:
+        for name, shape, rms, dtype in tensors:
             # A stream per tensor: its bytes do not depend on the sharding.
             rng = random.Random(f"{args.seed} {name}")
             left = math.prod(shape)
             while left > 0:
                 count = min(left, CHUNK)
-                file.write(random_values(rng, count, rms, args.dtype))
+                file.write(random_values(rng, count, rms, dtype))
                 left -= count
 
 
 def split(tensors, count):
     """Cuts the list into `count` runs of about equal size."""
-    total = sum(math.prod(shape) for _, shape, _ in tensors)
+    total = sum(math.prod(shape) for _, shape, _, _ in tensors)
     shards, done = [[] for _ in range(count)], 0
     for tensor in tensors:
         shards[min(count - 1, done * count // total)].append(tensor)
@@ -209,7 +361,7 @@ def main(argv):
     write_json(os.path.join(args.out, "generation_config.json"),
                {"eos_token_id": [2, 3], "do_sample": False})
     write_tokenizer(args)
-    shards = split(list(tensors_of(args)), args.shards)
+    shards = split(list(Tensors(args).all()), args.shards)
     if len(shards) == 1:
         write_safetensors(os.path.join(args.out, "model.safetensors"),
                           shards[0], args)
@@ -218,9 +370,9 @@ def main(argv):
     for number, tensors in enumerate(shards, start=1):
         name = f"model-{number:05}-of-{len(shards):05}.safetensors"
         write_safetensors(os.path.join(args.out, name), tensors, args)
-        for tensor, shape, _ in tensors:
+        for tensor, shape, _, dtype in tensors:
             weight_map[tensor] = name
-            total += math.prod(shape) * ELEMENT_BYTES[args.dtype]
+            total += math.prod(shape) * ELEMENT_BYTES[dtype]
     write_json(os.path.join(args.out, "model.safetensors.index.json"),
                {"metadata": {"total_size": total}, "weight_map": weight_map})
 

@@ -172,7 +172,7 @@ TEST(ModelFileTest, OtherGgufArchitecturesAreListedUnderTheirOwnNames) {
                               .Tensor("blk.0.x", {1}, 0, BytesOf(1.0f))
                               .Build()));
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ((*model)->config()["model_type"], "qwen9");
+  EXPECT_EQ((*model)->config()["model_type"], "gguf qwen9");
   EXPECT_NE((*model)->Find("blk.0.x"), nullptr);
 }
 
