@@ -30,7 +30,7 @@ struct StageSession::Live {
   std::deque<Unacked> unacked;
   std::shared_ptr<ResultsStream> results;
   std::deque<v1::StepResult> early_results;  // before there was a reader
-  int64_t hop_ns = 0;     // of the step that `next` acknowledged last
+  int64_t hop_ns = 0;     // moving mean over steps that `next` acknowledged
   uint64_t accepted = 0;  // steps
   uint64_t done = 0;
 };

@@ -109,7 +109,10 @@ void StageSession::OnNextAck(const v1::StepAck& ack) {
     const int64_t round_trip = MonotonicNanos() - live_->sent_ns.front();
     live_->sent_ns.pop_front();
     hop = round_trip - ack.compute_ns() - ack.wait_ns();
-    live_->hop_ns = std::max<int64_t>(hop, 1);
+    // One slow step says little.
+    const int64_t mean = live_->hop_ns;
+    live_->hop_ns =
+        std::max<int64_t>(mean == 0 ? hop : mean + (hop - mean) / 8, 1);
   }
   if (options_.metrics != nullptr) options_.metrics->OnHop(hop);
   SendAcks(epoch);

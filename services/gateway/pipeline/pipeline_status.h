@@ -31,7 +31,7 @@ struct StageLoad {
   uint64_t steps_done = 0;
   int32_t queue_depth = 0;
   Duration busy{};  // computing, since the stage began
-  // To the next stage and back, as the latest step went; zero: not known.
+  // To the next stage and back, a mean over the latest steps; zero: unknown.
   Duration hop{};
 };
 
