@@ -142,14 +142,15 @@ class OpenAiTest(unittest.TestCase):
 
     def test_penalties_lessen_repetition(self):
         def distinct(**fields):
-            text = self.complete(prompt="la la la la la la la",
-                                 max_tokens=24, **fields).choices[0].text
-            return len(set(text.split()))
+            extra = {"return_token_ids": True, **fields.pop("extra", {})}
+            return len(set(self.complete(
+                prompt="a b a b a b a b a b a b", max_tokens=24,
+                extra_body=extra, **fields).choices[0].token_ids))
         plain = distinct()
         self.assertGreater(distinct(frequency_penalty=2), plain)
         self.assertGreater(distinct(presence_penalty=2), plain)
         self.assertGreater(
-            distinct(extra_body={"repetition_penalty": 1.8}), plain)
+            distinct(extra={"repetition_penalty": 1.8}), plain)
 
     def test_a_stop_string_ends_the_text_before_it(self):
         answer = self.complete(prompt="1, 2, 3, 4,", max_tokens=30,
