@@ -12,14 +12,20 @@ compared: mean and median TTFT, ITL, output tokens/s, requests/s. Goal: within
   --server cluster  a cluster of ours; both clients take their part of the
                     same cores, guidellm the larger one
 
+With --together both run at the same time, each with half of the streams, and
+only requests within the time that both ran are counted: then what else the
+machine does is the same for both.
+
 Usage: tests/benchmarks/compare_bench.py --guidellm PATH [--server paced]
        [--streams 4] [--requests 40] [--prompt 128] [--output 64] [--rounds 3]
-       [--tokenizer FOLDER] [--sluice PATH] [--json FILE]
+       [--together] [--tokenizer FOLDER] [--sluice PATH] [--json FILE]
 PATH: bin/guidellm of a virtual environment (pip install guidellm==0.8.1).
 FOLDER: a tokenizer as Hugging Face writes it; guidellm makes its prompts by it.
 """
 
 import argparse
+import concurrent.futures
+import dataclasses
 import json
 import os
 import pathlib
@@ -65,34 +71,45 @@ class PacedServer:
         self._process.wait(30)
 
 
-def run_sluice(options, url, model, seed):
-    """Figures of one round of `sluice bench`."""
+@dataclasses.dataclass
+class Request:
+    """One answered request; times in seconds of the calendar."""
+
+    begin: float
+    end: float
+    ttft: float
+    tokens: int
+    itl: float  # its mean
+
+
+def run_sluice(options, url, model, seed, streams):
+    """The requests of one round of `sluice bench`."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         subprocess.run(
             [options.sluice, "bench", "--url", url, "--model", model,
-             "--concurrency", str(options.streams), "--requests",
+             "--concurrency", str(streams), "--requests",
              str(options.requests), "--prompt-tokens", str(options.prompt),
              "--output-tokens", str(options.output), "--warmup", "0",
              "--seed", str(seed), "--quiet", "--json", out.name],
-            check=True, stdout=subprocess.DEVNULL, timeout=900)
-        summary = json.load(out)["summary"]
-    return {"TTFT mean, ms": summary["ttft_ms"]["mean"],
-            "TTFT median, ms": summary["ttft_ms"]["p50"],
-            "ITL mean, ms": summary["itl_ms"]["mean"],
-            "end to end mean, ms": summary["e2e_ms"]["mean"],
-            "output tokens/s": summary["output_tokens_per_s"],
-            "requests/s": summary["requests_per_s"]}
+            check=True, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, timeout=900)
+        result = json.load(out)
+    began = result["summary"]["began_unix_s"]
+    return [Request(begin, begin + r["e2e_ms"] / 1e3, r["ttft_ms"] / 1e3,
+                    r["output_tokens"], statistics.mean(r["itl_ms"]) / 1e3)
+            for r in result["requests"]
+            for begin in [began + r["scheduled_s"]]]
 
 
-def run_guidellm(options, url, model, seed):
-    """Figures of one round of guidellm, by its own report."""
+def run_guidellm(options, url, model, seed, streams):
+    """The requests of one round of guidellm, by its own report."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "report.json"
         subprocess.run(
             [options.guidellm, "run", "--backend",
              f"kind=openai_http,target={url},model={model},"
              "request_format=/v1/completions",
-             "--profile", f"kind=concurrent,streams={options.streams}",
+             "--profile", f"kind=concurrent,streams={streams}",
              "--constraint", f"kind=max_requests,count={options.requests}",
              "--tokenizer",
              f"kind=huggingface_auto,model={options.tokenizer}",
@@ -104,36 +121,66 @@ def run_guidellm(options, url, model, seed):
             stderr=subprocess.DEVNULL,
             env={**os.environ, "HF_HUB_OFFLINE": "1", "HOME": folder})
         benchmark = json.loads(out.read_text())["benchmarks"][0]
-    done = benchmark["requests"]["successful"]
-    assert len(done) == options.requests, f"{len(done)} requests were done"
-    metrics = {name: value["successful"]
-               for name, value in benchmark["metrics"].items()
-               if isinstance(value, dict) and value.get("successful")}
-    # Over the span of its requests, as ours: its own rates end at the last
-    # whole interval.
-    begin = min(r["info"]["timings"]["request_start"] for r in done)
-    end = max(r["info"]["timings"]["request_end"] for r in done)
-    tokens = sum(r["output_tokens"] for r in done)
-    return {"TTFT mean, ms": metrics["time_to_first_token_ms"]["mean"],
-            "TTFT median, ms": metrics["time_to_first_token_ms"]["median"],
-            "ITL mean, ms": metrics["inter_token_latency_ms"]["mean"],
-            "end to end mean, ms": 1e3 * metrics["request_latency"]["mean"],
-            "output tokens/s": tokens / (end - begin),
-            "requests/s": len(done) / (end - begin)}
+    return [Request(r["info"]["timings"]["request_start"],
+                    r["info"]["timings"]["request_end"],
+                    r["time_to_first_token_ms"] / 1e3, r["output_tokens"],
+                    r["inter_token_latency_ms"] / 1e3)
+            for r in benchmark["requests"]["successful"]]
+
+
+def figures(requests):
+    span = max(r.end for r in requests) - min(r.begin for r in requests)
+    gaps = sum(r.tokens - 1 for r in requests)
+    return {
+        "TTFT mean, ms": 1e3 * statistics.mean(r.ttft for r in requests),
+        "TTFT median, ms": 1e3 * statistics.median(r.ttft for r in requests),
+        "ITL mean, ms": 1e3 * sum(r.itl * (r.tokens - 1)
+                                  for r in requests) / gaps,
+        "end to end mean, ms": 1e3 * statistics.mean(r.end - r.begin
+                                                     for r in requests),
+        "output tokens/s": sum(r.tokens for r in requests) / span,
+        "requests/s": len(requests) / span}
+
+
+CLIENTS = {"sluice bench": run_sluice, "guidellm": run_guidellm}
+
+
+def run_in_turn(options, url, model, seed):
+    return {name: run(options, url, model, seed, options.streams)
+            for name, run in CLIENTS.items()}
+
+
+def run_together(options, url, model, seed):
+    """Both at once; the one that starts sooner repeats its round."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        theirs = pool.submit(run_guidellm, options, url, model, seed,
+                             options.streams // 2)
+        ours = []
+        while not theirs.done():
+            seed += 1
+            ours += run_sluice(options, url, model, seed,
+                               options.streams // 2)
+    both = {"sluice bench": ours, "guidellm": theirs.result()}
+    begin = max(min(r.begin for r in some) for some in both.values())
+    end = min(max(r.end for r in some) for some in both.values())
+    return {name: [r for r in some if r.begin >= begin and r.end <= end]
+            for name, some in both.items()}
 
 
 def compare(options, url, model):
     """[{name: figure}] of each, round by round."""
-    clients = {"sluice bench": run_sluice, "guidellm": run_guidellm}
-    rounds = {name: [] for name in clients}
-    for turn in range(options.rounds + 1):
-        for name, run in clients.items():
-            figures = run(options, url, model, 1000 + turn)
-            if turn > 0:  # the first is for warmth
-                rounds[name].append(figures)
-                print(f"round {turn}, {name}: " + ", ".join(
-                    f"{key} {value:.2f}" for key, value in figures.items()),
-                    flush=True)
+    rounds = {name: [] for name in CLIENTS}
+    run = run_together if options.together else run_in_turn
+    # In turn, a first round is for warmth; together, each warms the other.
+    for turn in range(1 if options.together else 0, options.rounds + 1):
+        for name, requests in run(options, url, model,
+                                  1000 * (turn + 1)).items():
+            if turn == 0:
+                continue
+            rounds[name].append(figures(requests))
+            print(f"round {turn}, {name}, {len(requests)} requests: " +
+                  ", ".join(f"{key} {value:.2f}" for key, value in
+                            rounds[name][-1].items()), flush=True)
     return rounds
 
 
@@ -143,8 +190,7 @@ def print_table(rounds):
     print(f"\n{'median of the rounds':22} {'sluice bench':>13} "
           f"{'guidellm':>10} {'ratio':>7}")
     for key in rounds["guidellm"][0]:
-        ours, theirs = (statistics.median(figures[key]
-                                          for figures in rounds[name])
+        ours, theirs = (statistics.median(each[key] for each in rounds[name])
                         for name in ("sluice bench", "guidellm"))
         within = abs(ours / theirs - 1) <= GOAL
         close = close and within
@@ -165,6 +211,7 @@ def parse_arguments():
     for name, number in (("streams", 4), ("requests", 40), ("prompt", 128),
                          ("output", 64), ("rounds", 3)):
         parser.add_argument("--" + name, type=int, default=number)
+    parser.add_argument("--together", action="store_true")
     parser.add_argument("--json")
     return parser.parse_args()
 

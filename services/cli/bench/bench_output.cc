@@ -190,6 +190,7 @@ std::string ResultJson(const BenchOptions& options, const BenchNotes& notes,
   for (const RequestRecord& record : result.records) {
     requests.push_back(RequestJson(record, result.began));
   }
+  summary["began_unix_s"] = result.began_unix_s;
   const Json all = {{"config", ConfigJson(options, notes)},
                     {"summary", std::move(summary)},
                     {"requests", std::move(requests)}};

@@ -81,6 +81,10 @@ class LoadRun {
     }
     const TimePoint prepared = Clock::now();
     result_.began = prepared;
+    result_.began_unix_s =
+        std::chrono::duration<double>(
+            std::chrono::system_clock::now().time_since_epoch())
+            .count();
     if (options_.concurrency > 0) {
       for (LoadRequest& request : first) Send(std::move(request), prepared);
     } else {

@@ -47,6 +47,7 @@ struct LoadProgress {
 struct LoadResult {
   std::vector<RequestRecord> records;  // in the order of their index
   TimePoint began, ended;
+  double began_unix_s = 0;   // `began` by the calendar, to find it in logs
   double cpu_share = 0;      // of one core, that this client took
   bool interrupted = false;  // by SIGINT
 };
