@@ -229,8 +229,9 @@ class Browser:
         # What moves has arrived, and is on the screen.
         self.value("Promise.all(document.getAnimations().filter(a => "
                    "isFinite(a.effect.getComputedTiming().endTime))"
-                   ".map(a => a.finished)).then(() => new Promise(r => "
-                   "requestAnimationFrame(() => requestAnimationFrame(r))))")
+                   ".map(a => a.finished.catch(() => 0))).then(() => "
+                   "new Promise(r => requestAnimationFrame("
+                   "() => requestAnimationFrame(r))))")
         data = self.call("Page.captureScreenshot", format="png")["data"]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(data))

@@ -3,6 +3,9 @@
 
 import {apiKey} from './store.js';
 
+// The status of an answer that ended in an error after it had begun well.
+export const kCutShort = -2;
+
 // A request that got no answer, or an answer that is an error. `status` 0: no
 // connection. `retryAfter`: seconds, or null.
 export class ApiError extends Error {
@@ -93,14 +96,13 @@ export async function* streamChunks(path, request, signal) {
       if (data === '[DONE]') return;
       const chunk = JSON.parse(data);
       if (chunk.error) {
-        throw new ApiError(Number(chunk.error.code) || 500,
-                           chunk.error.message);
+        throw new ApiError(kCutShort, chunk.error.message);
       }
       yield chunk;
     }
   } catch (error) {
     if (error instanceof ApiError || error.name === 'AbortError') throw error;
-    throw new ApiError(0, 'The connection broke before the answer’s end');
+    throw new ApiError(kCutShort, 'The connection broke');
   }
-  throw new ApiError(0, 'The answer broke off before its end');
+  throw new ApiError(kCutShort, 'The stream has no end');
 }

@@ -1,5 +1,6 @@
 // One message of a conversation on the page.
 
+import {kCutShort} from './api.js';
 import {copyButton, el, icon} from './dom.js';
 import {MarkdownView} from './markdown.js';
 
@@ -28,6 +29,7 @@ function metaText(meta) {
 }
 
 const kTitles = {
+  [kCutShort]: 'The answer was cut short',
   0: 'No connection', 400: 'The request was refused',
   401: 'This gateway wants an API key', 404: 'Not found',
   429: 'Too busy right now', 503: 'Not ready',
@@ -39,7 +41,7 @@ function errorNode(error, actions) {
                               click: actions.retry}, 'Try again');
   const node = el('div', {class: 'error', role: 'alert'},
                   el('strong', {}, (kTitles[error.status] ?? 'It went wrong') +
-                     (error.status ? ` (${error.status})` : '')),
+                     (error.status > 0 ? ` (${error.status})` : '')),
                   el('p', {}, error.message),
                   el('div', {class: 'row'}, again, error.status === 401 &&
                      el('button', {type: 'button', class: 'plain',

@@ -228,8 +228,11 @@ export class Picture {
   }
 }
 
+// gRPC's long messages end with what matters: "...: Connection refused".
 function shortened(message) {
-  return message.length > 46 ? `${message.slice(0, 45)}…` : message;
+  if (message.length <= 46) return message;
+  const last = message.slice(message.lastIndexOf(': ') + 2);
+  return last.length <= 46 ? last : `${message.slice(0, 45)}…`;
 }
 
 // The way into a stage: from the stage before it as that one measured it,
