@@ -29,8 +29,8 @@ def body(name, rng):
 
 
 async def load(url, name, streams, seconds, watch):
-    """The answers of `streams` slots kept busy for `seconds`."""
-    address, answers = lc.address_of(url), []
+    """(answers of `streams` slots kept busy for `seconds`, refusals)."""
+    address, answers, refused = lc.address_of(url), [], [0]
     end = time.perf_counter() + seconds
 
     async def slot(number):
@@ -38,12 +38,16 @@ async def load(url, name, streams, seconds, watch):
         while time.perf_counter() < end:
             request = body(name, rng)
             answer = await lc.stream(address, request)
+            while answer.status == 429:  # comes back when it is told to
+                refused[0] += 1
+                await asyncio.sleep(float(answer.headers["retry-after"]))
+                answer = await lc.stream(address, request)
             answers.append((request["max_tokens"], answer))
 
     sampling = asyncio.create_task(watch.run())
     await asyncio.gather(*[slot(number) for number in range(streams)])
     sampling.cancel()
-    return answers
+    return answers, refused[0]
 
 
 async def warm(url, name, blocks):
@@ -102,16 +106,19 @@ def figures(answers, seconds):
 
 
 def run(arguments):
-    with lc.cluster(arguments, "--max-running", str(arguments.streams),
-                    "--max-queue", "512", "--kv-blocks",
-                    str(arguments.kv_blocks)) as cluster:
+    options = ["--max-running", str(arguments.streams), "--max-queue", "512",
+               "--max-queue-wait", "3600", "--kv-blocks",
+               str(arguments.kv_blocks)]
+    with lc.cluster(arguments, *options) as cluster:
         name, watch = lc.model_name(cluster.url), lc.MemoryWatch(cluster)
-        if not arguments.short:
+        if not arguments.short and not arguments.no_warm:
             lc.gather(warm(cluster.url, name, arguments.kv_blocks))
         begin = time.perf_counter()
-        answers = lc.gather(load(cluster.url, name, arguments.streams,
-                                 arguments.seconds, watch))
-        streams = figures(answers, time.perf_counter() - begin)
+        answers, refused = lc.gather(
+            load(cluster.url, name, arguments.streams, arguments.seconds,
+                 watch))
+        streams = {"refused_for_now": refused,
+                   **figures(answers, time.perf_counter() - begin)}
         begun = lc.gather(disconnect(cluster.url, name,
                                      arguments.disconnects))
         use = left_over(cluster.url)
@@ -125,6 +132,9 @@ def main():
     parser.add_argument("--streams", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--kv-blocks", type=int, default=3072)
+    parser.add_argument("--no-warm", action="store_true",
+                        help="do not fill the KV pool first; its pages then "
+                        "count as growth")
     parser.add_argument("--disconnects", type=int, default=1000)
     arguments = parser.parse_args()
     if arguments.short:
