@@ -25,10 +25,13 @@ const kHashComments = new Set(['', 'bash', 'sh', 'shell', 'python', 'py',
   'cmake', 'dockerfile', 'console', 'conf', 'ini', 'elixir', 'julia']);
 const kPlain = new Set(['text', 'txt', 'plain', 'output', 'markdown', 'md']);
 
-const kStrings = `"""[^]*?"""|"(?:\\\\.|[^"\\\\\\n])*"|'(?:\\\\.|[^'\\\\\\n])*'|` +
-    '`(?:\\\\.|[^`\\\\])*`';
-const kNumbers = '\\b(?:0[xX][0-9a-fA-F]+|\\d[\\d_]*(?:\\.\\d+)?(?:[eE][-+]?\\d+)?)\\b';
-const kNames = '[A-Za-z_]\\w*';
+const kStrings = [
+  /"""[^]*?"""/, /"(?:\\.|[^"\\\n])*"/, /'(?:\\.|[^'\\\n])*'/,
+  /`(?:\\.|[^`\\])*`/,
+].map((part) => part.source).join('|');
+const kNumbers =
+    /\b(?:0[xX][0-9a-fA-F]+|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\b/.source;
+const kNames = /[A-Za-z_]\w*/.source;
 
 function pattern(language) {
   const comments = kHashComments.has(language) ? '#[^\\n]*' :

@@ -34,7 +34,8 @@ function interruptsParagraph(lines, i) {
   const item = kItem.exec(line);
   return kFence.test(line) || kHeading.test(line) || kRule.test(line) ||
       kQuote.test(line) || startsTable(lines, i) ||
-      (item !== null && item[3] !== undefined && /^([-*+]|1[.)])$/.test(item[2]));
+      (item !== null && item[3] !== undefined &&
+       /^([-*+]|1[.)])$/.test(item[2]));
 }
 
 // Readers: each takes the block that begins at line `i` and gives it with the
@@ -199,7 +200,9 @@ function link(address, ...children) {
 function inlineNode(match, depth) {
   const inner = (text) => inline(text, depth + 1);
   if (match[1] !== undefined) return match[1];
-  if (match[3] !== undefined) return el('code', {}, match[3].trim() || match[3]);
+  if (match[3] !== undefined) {
+    return el('code', {}, match[3].trim() || match[3]);
+  }
   if (match[4] !== undefined) return link(match[5], ...inner(match[4]));
   if (match[7] !== undefined) return el('strong', {}, ...inner(match[7]));
   if (match[8] !== undefined) return el('del', {}, ...inner(match[8]));
@@ -239,7 +242,8 @@ function tableNode(block) {
        ...inline(texts[i] ?? ''))));
   return el('div', {class: 'table', tabindex: '0'},
             el('table', {}, el('thead', {}, row(block.head, 'th')),
-               el('tbody', {}, ...block.rows.map((texts) => row(texts, 'td')))));
+               el('tbody', {},
+                  ...block.rows.map((texts) => row(texts, 'td')))));
 }
 
 function itemNode(blocks) {

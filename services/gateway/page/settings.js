@@ -5,15 +5,19 @@ import {apiKey, saveSettings, setApiKey, settings} from './store.js';
 
 // name, label, lowest, highest, step, what it does.
 const kParameters = [
-  ['temperature', 'Temperature', 0, 2, 0.05, '0 always takes the likeliest token'],
+  ['temperature', 'Temperature', 0, 2, 0.05,
+   '0 always takes the likeliest token'],
   ['top_p', 'Top p', 0.01, 1, 0.01, 'The likeliest tokens up to this share'],
   ['top_k', 'Top k', 0, 1000000, 1, 'The k likeliest tokens; 0 is off'],
   ['min_p', 'Min p', 0, 1, 0.01, 'At least this share of the likeliest'],
   ['max_tokens', 'Max tokens', 1, 1000000, 1, 'The answer’s longest length'],
   ['seed', 'Seed', 0, 9007199254740991, 1, 'The same seed, the same answer'],
-  ['presence_penalty', 'Presence penalty', -2, 2, 0.1, 'Against tokens that were there'],
-  ['frequency_penalty', 'Frequency penalty', -2, 2, 0.1, 'By how often they were there'],
-  ['repetition_penalty', 'Repetition penalty', 0.01, 10, 0.05, 'Above 1 repeats less'],
+  ['presence_penalty', 'Presence penalty', -2, 2, 0.1,
+   'Against tokens that were there'],
+  ['frequency_penalty', 'Frequency penalty', -2, 2, 0.1,
+   'By how often they were there'],
+  ['repetition_penalty', 'Repetition penalty', 0.01, 10, 0.05,
+   'Above 1 repeats less'],
 ];
 
 function parameterField([name, label, min, max, step, hint]) {
