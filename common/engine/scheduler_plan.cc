@@ -9,6 +9,8 @@
 namespace sluice {
 namespace {
 
+// From so many tokens on a plan's prompt tokens are shared out.
+constexpr int32_t kShared = 32;
 // Tokens up to which a prompt counts as one of a crowd.
 constexpr int32_t kShortPrompt = 512;
 
@@ -145,7 +147,7 @@ void Scheduler::PlanPrompts(Draft& draft) {
   }
   if (prompts.empty()) return Admit(draft, 0);
   Sequence& first = *prompts.front();
-  const bool whole = draft.budget < 2 * StepPace::kLeastPrompt;
+  const bool whole = draft.budget < kShared;
   int32_t kept = (draft.budget + 1) / 2;
   if (whole) kept = next_step_.value() % 2 == 0 ? draft.budget : 0;
   kept = std::min(kept, NextChunkSize(first, draft.budget));

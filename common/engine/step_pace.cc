@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-constexpr int32_t kFirstPrompt = 64;   // before anything was measured
+constexpr int32_t kFirstPrompt = 32;   // before anything was measured
 constexpr int32_t kMostPrompt = 8192;  // whoever plans has limits of its own
 constexpr double kShortestTarget = 0.002;
 // After so many plans with prompts one without is wanted.

@@ -20,7 +20,7 @@ class StepPace {
   // this, and a prompt gets more than a quarter of the time.
   static constexpr double kMaxSlowdown = 1.4;
   // Prompts make so much progress per plan whatever the target.
-  static constexpr int32_t kLeastPrompt = 16;
+  static constexpr int32_t kLeastPrompt = 4;
 
   // A plan that came back.
   struct Step {
