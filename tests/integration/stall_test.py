@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -105,12 +106,12 @@ class StallTest(unittest.TestCase):
         with harness.Cluster(self.model(), "--stages", "2") as cluster:
             for index in (0, 1) if harness.LONG else (1,):
                 with self.subTest(stage=index):
-                    self.check_pause(cluster, index, 300)
+                    self.check_pause(cluster, index, 120)
             epoch = api.metrics(cluster.url)["sluice_gateway_epoch"]
             self.assertGreater(epoch, 0)
 
     def test_full_load_never_turns_it_off(self):
-        seconds = 600 if harness.LONG else 10
+        seconds = 600 if harness.LONG else 6
         with harness.Cluster(self.model(), "--stages", "2") as cluster:
             stop = threading.Event()
             answers, off = [], []
@@ -161,8 +162,8 @@ class StallTest(unittest.TestCase):
             harness.wait_for(
                 lambda: api.try_get(cluster.url, "/livez")[0] == 0, 10,
                 "the gateway is gone")
-            log = open(cluster.process("stage", 0)["log"],
-                       encoding="utf-8").read()
+            log = pathlib.Path(
+                cluster.process("stage", 0)["log"]).read_text()
             self.assertIn("let go of this stage", log)
             # The stages are there for the next gateway.
             cluster.restart("gateway")
