@@ -151,6 +151,8 @@ class StageLoop::Impl {
     StageTrace& part = trace.stages.back();
     const TraceSpan& sampling = stage_.sampling();
     part.wait = wait;
+    // What was received waits from that moment on, also to be queued.
+    if (part.receive.happened()) part.wait.start_ns = part.receive.stop_ns;
     part.compute = {wait.stop_ns,
                     sampling.happened() ? sampling.start_ns : stop};
     part.sample = sampling;

@@ -211,7 +211,7 @@ std::vector<ClockEstimate> PipelineClient::Impl::Clocks() const {
   MutexLock lock(trace_mutex_);
   std::vector<ClockEstimate> clocks;
   for (const StageClock& clock : clocks_) clocks.push_back(clock.At(now_ns));
-  return clocks;
+  return traces_.Best(clocks, now_ns);
 }
 
 // Streams' events ------------------------------------------------------------

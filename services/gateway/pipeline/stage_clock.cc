@@ -16,9 +16,10 @@ void Move(int64_t by_ns, StageTrace& stage) {
 
 }  // namespace
 
-void StageClock::Add(int64_t sent_ns, int64_t stage_ns, int64_t received_ns) {
+void StageClock::Add(int64_t sent_ns, int64_t stage_ns, int64_t received_ns,
+                     ClockHops hops) {
   if (received_ns < sent_ns) return;
-  trips_.push_back({sent_ns, stage_ns, received_ns});
+  trips_.push_back({sent_ns, stage_ns, received_ns, hops});
   if (trips_.size() > kWindow) trips_.pop_front();
 }
 
@@ -28,9 +29,10 @@ ClockEstimate StageClock::At(int64_t now_ns) const {
     const int64_t rtt = trip.received_ns - trip.sent_ns;
     const int64_t age = std::max<int64_t>(0, now_ns - trip.received_ns);
     const int64_t drift = age / 1000 * kDriftPerSecond / 1000000;
-    const int64_t error = rtt / 2 + drift;
+    const int64_t before = rtt * trip.hops.before / trip.hops.all;
+    const int64_t error = std::max(before, rtt - before) + drift;
     if (best.known && best.error_ns <= error) continue;
-    best = {true, trip.stage_ns - (trip.sent_ns + rtt / 2), error, rtt};
+    best = {true, trip.stage_ns - (trip.sent_ns + before), error, rtt};
   }
   return best;
 }

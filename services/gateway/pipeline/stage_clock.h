@@ -18,6 +18,12 @@ struct ClockEstimate {
   int64_t rtt_ns = 0;     // of the round trip that it comes from
 };
 
+// Where on a round trip of `all` hops the other process reads its clock.
+struct ClockHops {
+  int before = 1;
+  int all = 2;
+};
+
 // How a stage's clock relates to ours, from round trips, as NTP does: a
 // message leaves at `sent`, the stage reads its clock, the answer arrives at
 // `received`. The stage read it at some time between the two, so the middle is
@@ -34,8 +40,10 @@ class StageClock {
 
   // Another process may answer from now on.
   void Reset() { trips_.clear(); }
-  // One round trip. One that ends before it begins is ignored.
-  void Add(int64_t sent_ns, int64_t stage_ns, int64_t received_ns);
+  // One round trip, whose hops are taken to be alike. One that ends before it
+  // begins is ignored.
+  void Add(int64_t sent_ns, int64_t stage_ns, int64_t received_ns,
+           ClockHops hops = {});
   ClockEstimate At(int64_t now_ns) const;
 
  private:
@@ -43,6 +51,7 @@ class StageClock {
     int64_t sent_ns = 0;
     int64_t stage_ns = 0;
     int64_t received_ns = 0;
+    ClockHops hops;
   };
   std::deque<Trip> trips_;  // oldest first
 };

@@ -19,6 +19,10 @@ bool IsPlausible(const StageTrace& stage) {
   return stage.receive.happened() && stage.serialise.happened();
 }
 
+int64_t OnStage(const StageTrace& stage) {
+  return stage.serialise.stop_ns - stage.receive.start_ns;
+}
+
 }  // namespace
 
 void StepTraces::Complete(std::span<const ClockEstimate> clocks,
@@ -37,8 +41,39 @@ void StepTraces::Complete(std::span<const ClockEstimate> clocks,
   StepTrace whole = std::move(under_way_.front());
   under_way_.pop_front();
   whole.stages = std::move(result.trace->stages);
-  AlignStages(clocks, received_ns, whole);
+  Learn(whole, received_ns);
+  AlignStages(Best(clocks, received_ns), received_ns, whole);
   result.trace = std::move(whole);
+}
+
+// A step's time on other stages is known exactly, each by its own clock: less
+// that, its way out and back is a round trip of hops alone.
+void StepTraces::Learn(const StepTrace& trace, int64_t received_ns) {
+  const size_t n = trace.stages.size();
+  by_steps_.resize(n);
+  int64_t before = 0;
+  int64_t after = 0;
+  for (const StageTrace& stage : trace.stages) after += OnStage(stage);
+  for (size_t i = 0; i < n; ++i) {
+    const StageTrace& stage = trace.stages[i];
+    by_steps_[i].Add(trace.serialise.stop_ns + before, stage.receive.start_ns,
+                     received_ns - after,
+                     {static_cast<int>(i) + 1, static_cast<int>(n) + 1});
+    before += OnStage(stage);
+    after -= OnStage(stage);
+  }
+}
+
+std::vector<ClockEstimate> StepTraces::Best(
+    std::span<const ClockEstimate> by_heartbeats, int64_t now_ns) const {
+  std::vector<ClockEstimate> best(by_heartbeats.begin(), by_heartbeats.end());
+  for (size_t i = 0; i < best.size() && i < by_steps_.size(); ++i) {
+    const ClockEstimate other = by_steps_[i].At(now_ns);
+    if (!best[i].known || (other.known && other.error_ns < best[i].error_ns)) {
+      best[i] = other;
+    }
+  }
+  return best;
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <vector>
 
 #include "common/core/step_plan.h"
 #include "common/core/step_trace.h"
@@ -19,17 +20,28 @@ class StepTraces {
   void OnPlan(const StepTrace& trace) { under_way_.push_back(trace); }
 
   // Makes `result`'s trace, which has what the stages measured, whole: with
-  // the plan's part, and all of it in the gateway's clock. Drops it if it is
-  // not plausible: no plan asked for it, or other stages than `clocks` has
-  // took part.
+  // the plan's part, and all of it in the gateway's clock. `clocks` is what
+  // heartbeats tell; a step is a round trip too, and often a shorter one.
+  // Drops the trace if it is not plausible: no plan asked for it, or other
+  // stages than `clocks` has took part.
   void Complete(std::span<const ClockEstimate> clocks, int64_t received_ns,
                 StepResult& result);
 
   // The epoch is over.
-  void Clear() { under_way_.clear(); }
+  void Clear() {
+    under_way_.clear();
+    by_steps_.clear();
+  }
+
+  // Of each stage the better one of `by_heartbeats` and what steps told.
+  std::vector<ClockEstimate> Best(std::span<const ClockEstimate> by_heartbeats,
+                                  int64_t now_ns) const;
 
  private:
+  void Learn(const StepTrace& trace, int64_t received_ns);
+
   std::deque<StepTrace> under_way_;
+  std::vector<StageClock> by_steps_;  // per stage, once a step was traced
 };
 
 }  // namespace sluice

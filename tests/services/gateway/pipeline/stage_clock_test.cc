@@ -198,5 +198,38 @@ TEST(StepTracesTest, OnlyAnswersToTracedPlansOfAllStagesCount) {
   EXPECT_FALSE(backwards.trace.has_value());
 }
 
+TEST(StepTracesTest, StepsRelateClocksWhereHeartbeatsAreSlow) {
+  const std::vector<SkewedStage> stages = {
+      {kSecond}, {-kSecond}, {9 * kSecond}};
+  StepTraces traces;
+  // Heartbeats that are wrong by up to 3 ms.
+  const std::vector<ClockEstimate> beats = {
+      {true, kSecond + 2 * kMilli, 3 * kMilli, 6 * kMilli},
+      {true, -kSecond, 3 * kMilli, 6 * kMilli},
+      {true, 9 * kSecond - 2 * kMilli, 3 * kMilli, 6 * kMilli}};
+  int64_t received = 0;
+  const StepTrace measured = SkewedStep(stages, 5 * kSecond, &received);
+  StepTrace plan;
+  plan.serialise = measured.serialise;
+  traces.OnPlan(plan);
+  StepResult result;
+  result.trace.emplace().stages = measured.stages;
+  traces.Complete(beats, received, result);
+  ASSERT_TRUE(result.trace.has_value());
+  ExpectInOrder(*result.trace, received);
+  int64_t sent = measured.serialise.stop_ns;
+  for (const StageTrace& stage : result.trace->stages) {
+    EXPECT_EQ(stage.receive.start_ns - sent, 10 * kMicro) << "each hop alike";
+    sent = stage.serialise.stop_ns;
+  }
+  const auto best = traces.Best(beats, received);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    EXPECT_EQ(best[i].offset_ns, stages[i].offset_ns);
+    EXPECT_LE(best[i].error_ns, 30 * kMicro);
+  }
+  traces.Clear();
+  EXPECT_EQ(traces.Best(beats, received)[0].error_ns, 3 * kMilli);
+}
+
 }  // namespace
 }  // namespace sluice
