@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -258,6 +259,8 @@ def add_common_options(parser):
     parser.add_argument("--short", action="store_true",
                         help="a smoke test: small and quick")
     parser.add_argument("--json", metavar="FILE")
+    # Ended from outside, a script still stops its cluster.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def finish(arguments, report, goals):
