@@ -1,6 +1,7 @@
 """Traces of requests against processes started by hand: the parts sum to the
 wall time, follow each other, and show a delay where it is and nowhere else;
-also when a stage's clock stands somewhere else. SLUICE_LONG: 1,000 tokens.
+also when a stage's clock stands somewhere else. SLUICE_LONG: 1,000 tokens of
+a larger model.
 """
 
 import http.client
@@ -210,9 +211,11 @@ class TraceTest(unittest.TestCase):
                 stack.append(end)
 
     def test_parts_sum_to_the_wall_time_at_every_number_of_stages(self):
+        # The small model has 512 positions.
+        model = harness.default_model() if harness.LONG else self.model
         for stages in (1, 2, 3):
             with self.subTest(stages=stages), \
-                    HandCluster(self.model, stages) as cluster:
+                    HandCluster(model, stages) as cluster:
                 generate(cluster.url, 20, "warm-up", traced=False)
                 seconds = generate(cluster.url, TOKENS, "streamed")
                 trace = trace_of(cluster.url, "streamed")
@@ -229,7 +232,7 @@ class TraceTest(unittest.TestCase):
         self.assertFalse((cluster.folder / "unasked.json").exists())
 
     def test_a_delay_in_stage_2_shows_there_and_nowhere_else(self):
-        tokens = min(TOKENS, 300)
+        tokens = 300 if harness.LONG else 150
         found = []
         for options in ({}, {1: ["--debug-step-delay-ms", "5"]}):
             with HandCluster(self.model, 3, options) as cluster:
@@ -258,12 +261,12 @@ class TraceTest(unittest.TestCase):
             self.skipTest("needs time namespaces: root and unshare --time")
         with HandCluster(self.model, 2, prefixes={1: ELSEWHERE}) as cluster:
             generate(cluster.url, 20, "warm-up", traced=False)
-            seconds = generate(cluster.url, TOKENS, "skewed")
+            seconds = generate(cluster.url, 150, "skewed")
             trace = trace_of(cluster.url, "skewed")
             offset = trace["stages"][1]["clock_offset_us"]
             self.assertAlmostEqual(offset / 1e6, 100000, delta=0.1)
             self.assertLess(abs(trace["stages"][0]["clock_offset_us"]), 1e5)
-            self.check_trace(trace, 2, TOKENS, seconds)
+            self.check_trace(trace, 2, 150, seconds)
 
     def test_sums_hold_beside_other_requests(self):
         with HandCluster(self.model, 2) as cluster:
