@@ -207,5 +207,18 @@ TEST(ModelFamiliesTest, GoldenLayoutsPassAndTheirBytesAreAllCounted) {
   }
 }
 
+TEST(ModelFamiliesTest, Mxfp4ExpertsOfOddSizesAreRefused) {
+  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const auto model = weights::OpenModel(path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  ModelConfig config = Parsed((*model)->config());
+  config.moe.intermediate_size = 40;
+  EXPECT_THAT(Message(CheckTensors(config, **model)),
+              HasSubstr("intermediate size 40: both must be multiples of 32"));
+  config.moe.intermediate_size = 96;
+  EXPECT_THAT(Message(CheckTensors(config, **model)),
+              HasSubstr("gate_up_proj_blocks' has shape"));
+}
+
 }  // namespace
 }  // namespace sluice
