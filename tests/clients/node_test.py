@@ -23,15 +23,17 @@ def node():
     return path
 
 
+NODE = node()
+if not (FOLDER / "node_modules" / "openai").exists():
+    skip(f"needs {FOLDER} (tests/run makes it where there is npm)")
+
+
 class NodeTest(unittest.TestCase):
     def test_the_openai_package_for_node_works(self):
-        program = node()
-        if not (FOLDER / "node_modules" / "openai").exists():
-            skip(f"needs {FOLDER} (tests/run makes it where there is npm)")
         cluster = ClientCluster()
         self.addCleanup(cluster.close)
         script = harness.ROOT / "tests/clients/node/openai.test.mjs"
-        done = run_client([program, "--test", script], cluster, 300,
+        done = run_client([NODE, "--test", script], cluster, 300,
                           {"SLUICE_NODE_MODULES": str(FOLDER)})
         print("\n".join(line for line in done.stdout.splitlines()
                         if line.startswith(("ok", "# ", "✔", "ℹ"))))

@@ -11,6 +11,9 @@ import harness
 
 FOLDER = harness.ROOT / "build" / "node" / "promptfoo"
 PROGRAM = FOLDER / "node_modules" / ".bin" / "promptfoo"
+only_in_long_mode("promptfoo")
+if not PROGRAM.exists():
+    skip(f"needs {FOLDER} (tests/run --long makes it where there is npm)")
 
 
 def config(cluster):
@@ -35,10 +38,6 @@ def config(cluster):
 
 class PromptfooTest(unittest.TestCase):
     def test_an_evaluation_of_chat_and_completions_passes(self):
-        only_in_long_mode("promptfoo")
-        if not PROGRAM.exists():
-            skip(f"needs {FOLDER} (tests/run --long makes it where there is "
-                 "npm)")
         cluster = ClientCluster()
         self.addCleanup(cluster.close)
         with tempfile.TemporaryDirectory() as name:
