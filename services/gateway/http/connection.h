@@ -33,7 +33,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // `ended` runs once, when the connection is closed.
   void Start(std::function<void()> ended);
-  // Closes it now if it waits for a request.
+  // Closes it now if it waits for another request; the first is awaited.
   void CloseIfIdle();
   // Closes it now; an exchange in progress learns it with `why`.
   void Abort(Gone why);
@@ -82,7 +82,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<HttpResponse> screened_;  // the answer, whatever the body
   std::optional<HttpResponse> refusal_;   // the last answer, unread or not
   size_t counted_body_ = 0;
-  bool idle_ = false;
+  bool fresh_ = true;  // no request yet
+  bool idle_ = false;  // between two requests
   // The end of what the client sends was read. Asio would wait for ever for
   // another event that says so: from here on nothing is read.
   bool half_closed_ = false;

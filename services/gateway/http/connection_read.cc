@@ -45,6 +45,7 @@ boost::asio::awaitable<bool> Connection::ReadRequest() {
   auto first = AwaitFirstByte();
   const bool begun = co_await std::move(first);
   if (!begun) co_return false;
+  fresh_ = false;
   request_.arrival = Clock::now();
   request_.request_id = RandomId();  // until the client's is known
   Parser parser;
@@ -79,7 +80,7 @@ boost::asio::awaitable<bool> Connection::AwaitFirstByte() {
   auto token = Redirect(error);
   auto space = buffer_.prepare(4096);
   stream_.expires_after(context_.options.limits.idle_time);
-  idle_ = true;
+  idle_ = !fresh_;
   const size_t bytes = co_await stream_.async_read_some(space, token);
   idle_ = false;
   buffer_.commit(bytes);
