@@ -217,6 +217,17 @@ TEST_F(GatewayConnectionTest, WhileDrainingProbesAreAnsweredAndClosed) {
   EXPECT_THAT(busy.ReceiveAll(), HasSubstr("[DONE]"));
 }
 
+TEST_F(GatewayConnectionTest, AConnectionFromBeforeDrainingMaySendARequest) {
+  Client fresh(port());
+  Client used(port());
+  used.Send("GET /livez HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(used.ReceiveAnswer(), EndsWith("ok\n"));
+  server_->BeginDrain();
+  EXPECT_EQ(used.ReceiveAll(), "");
+  fresh.Send("GET /livez HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(fresh.ReceiveAll(), EndsWith("ok\n"));
+}
+
 TEST_F(GatewayConnectionTest, RequestsThatCameWhileDrainingAreNotWaitedFor) {
   server_->BeginDrain();
   Client late(port());
