@@ -12,7 +12,8 @@ using Delivery = TraceRecord::Delivery;
 constexpr TracePlace kGateway = {TracePlace::kGateway, 0};
 
 // Parts that follow each other. Work is taken as measured; a wait that began
-// while an earlier part still ran counts from that part's stop.
+// while an earlier part still ran counts from that part's stop. So does a
+// write: the kernel has the last token's bytes while the loop makes the end.
 class Line {
  public:
   explicit Line(std::vector<TracePart>* parts) : parts_(*parts) {}
@@ -87,7 +88,7 @@ void AddBlocks(const TraceRecord& record, const Delivery& first,
     const int64_t queued = block.wait.start_ns;
     if (queued < first.begin_ns || queued > last.sent_ns) continue;
     line.Wait("write_wait", kGateway, block.wait);
-    line.Work("write", kGateway, block.write);
+    line.Wait("write", kGateway, block.write);
   }
 }
 
