@@ -16,7 +16,8 @@ import harness
 only_in_long_mode("lm-evaluation-harness")
 # Everything is local: no look at a hub, and no telemetry.
 os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1",
-                  TOKENIZERS_PARALLELISM="false", OPENAI_API_KEY="none")
+                  TOKENIZERS_PARALLELISM="false", OPENAI_API_KEY="none",
+                  HF_HOME=str(harness.ROOT / "build" / "hf"))
 try:
     import lm_eval
     import lm_eval.tasks

@@ -5,10 +5,12 @@ it to its own build folder), else of build/release.
 """
 
 import contextlib
+import errno
 import json
 import os
 import pathlib
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -76,6 +78,29 @@ def wait_for(condition, seconds, what):
         time.sleep(0.01)
 
 
+def wait_until_free(argv, seconds=30):
+    """Until the address of --listen, if argv has one, can be bound: whoever
+    had it may still be ending, or another's outgoing connection is there."""
+    listen = next((word.removeprefix("--listen=") if "=" in word else argv[at]
+                   for at, word in enumerate(argv, 1)
+                   if word.split("=")[0] == "--listen"), None)
+    if listen is None:
+        return
+    host, port = listen.rsplit(":", 1)
+
+    def free():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host.strip("[]"), int(port)))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                return False
+        return True
+    wait_for(free, seconds, f"{listen} is free again")
+
+
 class Cluster:
     """A cluster in a run folder of its own; a context manager."""
 
@@ -129,12 +154,14 @@ class Cluster:
     def kill(self, role, index=0, number=signal.SIGKILL):
         os.kill(self.process(role, index)["pid"], number)
 
-    def restart(self, role, index=0):
-        """Starts a process again from what cluster.json tells alone."""
+    def restart(self, role, index=0, *options):
+        """Starts a process again from what cluster.json tells alone, with
+        `options` besides."""
         entry = self.process(role, index)
+        wait_until_free(entry["argv"])
         with open(entry["log"], "ab") as log:
             child = subprocess.Popen(
-                entry["argv"], env=entry["environment"], stdout=log,
+                [*entry["argv"], *options], env=entry["environment"], stdout=log,
                 stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         self._started.append(child)
         return child

@@ -7,7 +7,6 @@ import random
 import re
 import socket
 import struct
-import subprocess
 import time
 import unittest
 import urllib.parse
@@ -123,16 +122,12 @@ class HttpRawTest(unittest.TestCase):
     def restart_with_short_timeouts(cls):
         """The gateway again, as slow clients find it sooner."""
         cls.cluster.kill("gateway")
-        entry = cls.cluster.process("gateway")
         harness.wait_for(
             lambda: not api.try_get(cls.cluster.url, "/livez")[0], 10,
             "the gateway ends")
-        with open(entry["log"], "ab") as log:
-            gateway = subprocess.Popen(
-                entry["argv"] + [f"--header-timeout={HEADER_TIMEOUT}",
-                                 f"--body-timeout={BODY_TIMEOUT}"],
-                env=entry["environment"], stdout=log, stderr=log,
-                stdin=subprocess.DEVNULL, start_new_session=True)
+        gateway = cls.cluster.restart(
+            "gateway", 0, f"--header-timeout={HEADER_TIMEOUT}",
+            f"--body-timeout={BODY_TIMEOUT}")
         cls.addClassCleanup(gateway.wait, 30)
         cls.addClassCleanup(gateway.terminate)
         cls.gateway = gateway

@@ -13,6 +13,7 @@ import harness
 
 PAUSE = 5.0  # seconds a stage is stopped
 OFF_WITHIN = 3.0
+DRAINED = 300  # tokens of a stream that outlasts a few calls
 
 
 class Streams:
@@ -145,7 +146,7 @@ class StallTest(unittest.TestCase):
     def test_sigterm_refuses_new_work_and_still_answers_probes(self):
         with harness.Cluster(self.model(), "--stages", "2") as cluster:
             gateway = cluster.process("gateway")["pid"]
-            streams = Streams(cluster.url, [body_of(0, 200)])
+            streams = Streams(cluster.url, [body_of(0, DRAINED)])
             streams.wait_for_tokens()
             os.kill(gateway, signal.SIGTERM)
             harness.wait_for(lambda: not readiness(cluster.url)[0], 3,
@@ -158,13 +159,15 @@ class StallTest(unittest.TestCase):
             self.assertEqual(status, 503, answer)
             self.assertTrue(streams.alive(), "the stream was over before")
             self.assertTrue(streams.join(60))
-            self.assertEqual(len(ids_of(streams.outcomes[0])), 200)
+            self.assertEqual(len(ids_of(streams.outcomes[0])),
+                             DRAINED)
             harness.wait_for(
                 lambda: api.try_get(cluster.url, "/livez")[0] == 0, 10,
                 "the gateway is gone")
-            log = pathlib.Path(
-                cluster.process("stage", 0)["log"]).read_text()
-            self.assertIn("let go of this stage", log)
+            log = pathlib.Path(cluster.process("stage", 0)["log"])
+            harness.wait_for(
+                lambda: "let go of this stage" in log.read_text(), 10,
+                "stage 0 notices that the gateway is gone")
             # The stages are there for the next gateway.
             cluster.restart("gateway")
             harness.wait_for(
