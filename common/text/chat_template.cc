@@ -75,46 +75,28 @@ Scan ScanControls(std::string_view text, const SpecialSpellings& specials,
   return scan;
 }
 
-std::string_view Trim(std::string_view text, bool left, bool right) {
-  constexpr std::string_view kSpaces = " \t\n\r\f\v";
-  const size_t begin = left ? text.find_first_not_of(kSpaces) : 0;
-  if (begin == text.npos) return "";
-  const size_t end = right ? text.find_last_not_of(kSpaces) + 1 : text.size();
-  return text.substr(begin, end - begin);
+std::string_view TrimRight(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(" \t\n\r\f\v") + 1);
 }
 
-// The text of a message's last part.
-std::string_view FinalText(const Json& messages) {
-  if (messages.empty() || !messages.back().is_object()) return "";
-  const Json& last = messages.back();
+// The text of the last message's last part, null if it has none.
+Json* FinalText(Json& messages) {
+  if (messages.empty() || !messages.back().is_object()) return nullptr;
+  Json& last = messages.back();
   const auto content = last.find("content");
-  if (content == last.end()) return "";
-  if (content->is_string()) return content->get_ref<const std::string&>();
-  if (!content->is_array() || content->empty()) return "";
+  if (content == last.end()) return nullptr;
+  if (content->is_string()) return &*content;
+  if (!content->is_array() || content->empty()) return nullptr;
+  if (!content->back().is_object()) return nullptr;
   const auto part = content->back().find("text");
-  return part != content->back().end() && part->is_string()
-             ? std::string_view(part->get_ref<const std::string&>())
-             : "";
+  return part != content->back().end() && part->is_string() ? &*part : nullptr;
 }
 
-// Where `text`, a rendered chat, ends if its final message is continued.
-StatusOr<size_t> EndOfFinalMessage(std::string_view text,
-                                   const Json& messages) {
-  const std::string_view content = FinalText(messages);
-  const std::string_view trimmed = Trim(content, true, true);
-  if (trimmed.empty()) {
-    return InvalidArgument(
-        "continue_final_message: the last message has no text");
-  }
-  const size_t at = text.rfind(trimmed);
-  if (at == text.npos) {
-    return InvalidArgument(
-        "continue_final_message: the chat template changes "
-        "the last message's text");
-  }
-  const std::string_view kept = Trim(content, true, false);
-  return at +
-         (text.substr(at).starts_with(kept) ? kept.size() : trimmed.size());
+// A word that `text` does not have.
+std::string WordNotIn(std::string_view text) {
+  std::string word = "sluicecontinueshere";
+  while (text.find(word) != text.npos) word += 'x';
+  return word;
 }
 
 size_t PlaneIndex(char32_t plane) { return plane == kMarkPlanes[0] ? 0 : 1; }
@@ -244,6 +226,34 @@ std::string ChatTemplate::Context(const Request& request,
   return DumpJson(context);
 }
 
+StatusOr<size_t> ChatTemplate::EndOfFinalMessage(Request request,
+                                                 std::string_view text) const {
+  Json* const final_text = FinalText(request.messages);
+  const std::string content =
+      final_text == nullptr ? "" : final_text->get<std::string>();
+  const std::string_view kept = TrimRight(content);
+  if (kept.empty()) {
+    return InvalidArgument(
+        "continue_final_message: the last message has no text");
+  }
+  // The text may also stand elsewhere, even within an end-of-turn token: a
+  // word behind it, in a rendering of its own, shows where it ends.
+  const std::string word = WordNotIn(text);
+  *final_text = std::string(kept) + word;
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::string shown,
+      VariantsFor(request).plain->Render(Context(request, 0), request.now));
+  const size_t at = shown.find(word);
+  if (at == shown.npos || shown.compare(0, at, text.substr(0, at)) != 0 ||
+      shown.find(word, at + 1) != shown.npos) {
+    return InvalidArgument(
+        "continue_final_message: the chat template changes "
+        "the last message's text");
+  }
+  const std::string_view spaces = std::string_view(content).substr(kept.size());
+  return at + (text.substr(at).starts_with(spaces) ? spaces.size() : 0);
+}
+
 StatusOr<std::string> ChatTemplate::Render(const Json& messages,
                                            const Json& tools,
                                            const RenderOptions& options) const {
@@ -253,8 +263,7 @@ StatusOr<std::string> ChatTemplate::Render(const Json& messages,
       std::string text,
       VariantsFor(request).plain->Render(Context(request, 0), request.now));
   if (!options.continue_final_message) return text;
-  SLUICE_ASSIGN_OR_RETURN(const size_t end,
-                          EndOfFinalMessage(text, request.messages));
+  SLUICE_ASSIGN_OR_RETURN(const size_t end, EndOfFinalMessage(request, text));
   text.resize(end);
   return text;
 }
@@ -307,8 +316,7 @@ StatusOr<std::vector<TokenId>> ChatTemplate::RenderIds(
   SLUICE_ASSIGN_OR_RETURN(std::vector<ControlSpan> controls,
                           FindControls(request, text));
   if (options.continue_final_message) {
-    SLUICE_ASSIGN_OR_RETURN(const size_t end,
-                            EndOfFinalMessage(text, request.messages));
+    SLUICE_ASSIGN_OR_RETURN(const size_t end, EndOfFinalMessage(request, text));
     text.resize(end);
     while (!controls.empty() && controls.back().end > end) controls.pop_back();
   }

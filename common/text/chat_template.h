@@ -97,6 +97,10 @@ class ChatTemplate {
   // Where `text`, the plain rendering of `request`, is control tokens.
   StatusOr<std::vector<ControlSpan>> FindControls(const Request& request,
                                                   std::string_view text) const;
+  // Where `text`, the plain rendering of `request`, ends if its final message
+  // is continued.
+  StatusOr<size_t> EndOfFinalMessage(Request request,
+                                     std::string_view text) const;
 
   const Tokenizer& tokenizer_;
   SpecialSpellings specials_;

@@ -150,6 +150,35 @@ TEST(ChatTemplateTest, AFinalMessageIsCutWhereItEnds) {
             StatusCode::kInvalidArgument);
 }
 
+TEST(ChatTemplateTest, AFinalMessageThatAMarkerContainsIsCutWhereItEnds) {
+  const auto tokenizer = TinyTokenizer();
+  const auto chat_ml = ChatTemplate::Make(kChatMl, *tokenizer);
+  const auto llama3 = ChatTemplate::Make(
+      "{% for m in messages %}{{ '<|start_header_id|>' + m['role'] + "
+      "'<|end_header_id|>\n\n' + m['content'] | trim + '<|eot_id|>' }}"
+      "{% endfor %}",
+      *tokenizer);
+  RenderOptions options;
+  options.add_generation_prompt = false;
+  options.continue_final_message = true;
+  for (const std::string text : {"e", "d", "im", "end", "t", "user", "|>"}) {
+    EXPECT_EQ(*(*chat_ml)->Render(User(text), nullptr, options),
+              "<|im_start|>user\n" + text);
+    EXPECT_EQ(*(*llama3)->Render(User(text), nullptr, options),
+              "<|start_header_id|>user<|end_header_id|>\n\n" + text);
+    const Ids whole = *(*chat_ml)->RenderIds(User(text), nullptr, {false});
+    const Ids cut = *(*chat_ml)->RenderIds(User(text), nullptr, options);
+    // Without the marker and the line's end: of two ids or more.
+    ASSERT_LE(cut.size() + 2, whole.size()) << text;
+    EXPECT_TRUE(std::equal(cut.begin(), cut.end(), whole.begin())) << text;
+  }
+  // The template says the text twice: it is not plain where it ends.
+  const auto twice = ChatTemplate::Make(
+      "{{ messages[-1].content }}|{{ messages[-1].content }}|", *tokenizer);
+  EXPECT_EQ((*twice)->Render(User("hi"), nullptr, options).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
 TEST(ChatTemplateTest, ALongPromptIsRefusedBeforeItIsTokenized) {
   const auto tokenizer = TinyTokenizer();
   const auto chat = ChatTemplate::Make(kChatMl, *tokenizer);
