@@ -55,8 +55,8 @@ StatusOr<Pem> ReadPems(const TransportOptions& options) {
 // What both ends set. A silent peer is found within peer_timeout: a quarter of
 // it until the ping, the rest for its answer, so that a peer that is stopped
 // for a good part of it is not given up, nor gives up others when it wakes.
-// Both sides must allow such pings or
-// the server drops the connection ("too many pings").
+// Both sides must allow such pings, or the server drops the connection ("too
+// many pings").
 std::vector<std::pair<std::string, int>> CommonArguments(
     const TransportOptions& options) {
   const int quarter = std::max(25, Milliseconds(options.peer_timeout) / 4);
