@@ -140,13 +140,16 @@ def length(part):
 
 
 def medians(choice):
-    """{(part, where): median microseconds per token}, first token aside."""
-    lengths = {}
-    for token in choice["tokens"][1:]:
+    """{(part, where): median microseconds per token}, first token aside.
+    What only few tokens have, waits mostly, is 0 for the others."""
+    tokens = choice["tokens"][1:]
+    sums = {}
+    for number, token in enumerate(tokens):
         for part in token["parts"]:
-            lengths.setdefault((part["part"], part["where"]), []).append(
-                length(part))
-    return {key: statistics.median(values) for key, values in lengths.items()}
+            row = sums.setdefault((part["part"], part["where"]),
+                                  [0.0] * len(tokens))
+            row[number] += length(part)
+    return {key: statistics.median(row) for key, row in sums.items()}
 
 
 def plan_wait_us(trace):
@@ -224,12 +227,15 @@ class TraceTest(unittest.TestCase):
         self.assertGreaterEqual(share, -1e-6)
         if client_seconds is not None:
             # The client's clock runs from before the request is sent until
-            # after the last byte was read: never less.
+            # the last byte was read: never less, but for the last write,
+            # whose end the gateway may notice after that.
             client_us = client_seconds * 1e6
             print(f"  the client saw {client_us / 1000:.2f} ms: "
                   f"{100 * (1 - choice['sum_us'] / client_us):.3f} % more",
                   flush=True)
-            self.assertLessEqual(choice["sum_us"], client_us)
+            last = path_parts(choice)[-1]
+            self.assertEqual(last["part"], "write")
+            self.assertLessEqual(choice["sum_us"] - length(last), client_us)
             # Its own time to send and to read is a few milliseconds: next to
             # nothing of a long answer, much of a short one.
             if harness.LONG and tokens >= 1000:
@@ -306,14 +312,14 @@ class TraceTest(unittest.TestCase):
                                            f"request-{number}")
                     runs.append(medians(trace["choices"][0]))
                 # The calmest run of each part.
-                self.assertTrue(all(run.keys() == runs[0].keys()
-                                    for run in runs))
-                found.append({key: min(run[key] for run in runs)
-                              for key in runs[0]})
+                found.append({key: min(run.get(key, 0.0) for run in runs)
+                              for key in set().union(*runs)})
         without, with_delay = found
-        self.assertEqual(without.keys(), with_delay.keys())
-        for key, before in sorted(without.items(), key=lambda item: item[0][1]):
-            more = with_delay[key] - before
+        self.assertIn(("compute", "stage 1"), with_delay)
+        for key in sorted(with_delay.keys() | without.keys(),
+                          key=lambda key: (key[1], key[0])):
+            before = without.get(key, 0.0)
+            more = with_delay.get(key, 0.0) - before
             print(f"  {key[1]:8} {key[0]:12} {before:8.1f} us "
                   f"{more:+8.1f}", flush=True)
             if key == ("compute", "stage 1"):
@@ -340,13 +346,14 @@ class TraceTest(unittest.TestCase):
         with HandCluster(self.model, 2) as cluster, \
                 Background(cluster.url, 3) as background:
             generate(cluster.url, 20, "warm-up", traced=False)
-            _, alone = self.traced(cluster, 2, 150, "alone")
+            alone_us = min(
+                plan_wait_us(self.traced(cluster, 2, 150, f"alone-{n}")[1])
+                for n in range(ATTEMPTS))
             background.start()
             harness.wait_for(
                 lambda: api.metrics(cluster.url)["vllm:num_requests_running"]
                 >= 3, 30, "three other requests run")
             # A lone request has this part too: next to nothing of it.
-            alone_us = plan_wait_us(alone)
             for attempt in range(ATTEMPTS):
                 _, busy = self.traced(cluster, 2, 150, f"busy-{attempt}")
                 busy_us = plan_wait_us(busy)
