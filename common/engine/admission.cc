@@ -74,8 +74,18 @@ Admission::Admission(const EngineOptions& options) : options_(options) {
   queue_.free_places = options.max_running;
 }
 
+// However many tenants there are and whatever a request consists of.
+Status Admission::CheckBound() const {
+  const int64_t limit = int64_t{2} * options_.max_queue;
+  if (queue_.waiting + int64_t{1} - queue_.free_places <= limit) {
+    return OkStatus();
+  }
+  return ResourceExhausted("the queue is full: ", queue_.waiting,
+                           " requests wait, limit ", limit, " of all tenants");
+}
+
 // A full queue still takes those of tenants that have less than their share,
-// so it holds at most twice max_queue.
+// up to CheckBound.
 Status Admission::CheckCount(const std::string& name) const {
   const int over = queue_.waiting + 1 - queue_.free_places;
   if (over <= options_.max_queue) return OkStatus();
@@ -89,30 +99,45 @@ Status Admission::CheckCount(const std::string& name) const {
                            " requests wait, limit ", options_.max_queue);
 }
 
-Status Admission::Admit(const GenerateRequest& request) {
-  const Duration wait = PromisedWait(queue_, request.tenant);
+Status Admission::CheckFirst(const std::string& tenant) {
+  const Duration wait = PromisedWait(queue_, tenant);
   const Duration limit = options_.max_queue_wait;
   const Duration low = FromSeconds(kTakenAgain * Seconds(limit));
-  const Status room = CheckCount(request.tenant);
+  Status room = CheckBound();
+  if (room.ok()) room = CheckCount(tenant);
   if (!room.ok()) {
     // A tenth of the queue is served then.
     return WithRetryAfter(room, FromSeconds((1 - kTakenAgain) * Seconds(wait)));
   }
-  const bool refused_before = refusing_.count(request.tenant) > 0;
+  const bool refused_before = refusing_.count(tenant) > 0;
   if (wait > (refused_before ? low : limit)) {
-    refusing_.insert(request.tenant);
+    refusing_.insert(tenant);
     return WithRetryAfter(
         ResourceExhausted("the queue is full: a new request would wait ",
                           Seconds(wait), " s, limit ", Seconds(limit), " s"),
         wait - low);
   }
-  if (refused_before) refusing_.erase(request.tenant);
+  if (refused_before) refusing_.erase(tenant);
+  return OkStatus();
+}
+
+Status Admission::Admit(const GenerateRequest& request) {
+  const std::string& id = request.request_id;
+  SLUICE_RETURN_IF_ERROR(requests_.count(id) > 0 ? CheckBound()
+                                                 : CheckFirst(request.tenant));
+  if (!id.empty()) ++requests_[id];
   const Arrival arrival{
       request.tenant,
       PromptWork(request, static_cast<int64_t>(request.prompt_tokens.size()))};
   Add(arrival, queue_);
   since_.push_back(arrival);
   return OkStatus();
+}
+
+void Admission::OnEnd(const std::string& request_id) {
+  ++queue_.free_places;
+  const auto it = requests_.find(request_id);
+  if (it != requests_.end() && --it->second == 0) requests_.erase(it);
 }
 
 void Admission::Publish(QueueState queue) {

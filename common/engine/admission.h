@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_ENGINE_ADMISSION_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -45,8 +46,10 @@ Duration PromisedWait(const QueueState& queue, const std::string& tenant);
 
 // Which requests are taken: those that the queue can promise to start within
 // max_queue_wait. Below the rates' being known, and above all, the number of
-// the waiting is bounded, shared out among tenants. Not thread safe: under
-// the engine loop's lock.
+// the waiting is bounded, shared out among tenants. What comes with one
+// request_id (choices, several prompts) is promised its start once, with the
+// first of them: the others are not held against each other. Not thread safe:
+// under the engine loop's lock.
 class Admission {
  public:
   explicit Admission(const EngineOptions& options);
@@ -61,8 +64,9 @@ class Admission {
   void OnTaken() { since_.clear(); }
   // ..and it is in `queue` now.
   void Publish(QueueState queue);
-  // A sequence has ended since: whoever sees that may send the next request.
-  void OnEnd() { ++queue_.free_places; }
+  // One that was admitted has ended since: whoever sees that may send the next
+  // request.
+  void OnEnd(const std::string& request_id);
 
  private:
   struct Arrival {
@@ -71,11 +75,15 @@ class Admission {
   };
   static void Add(const Arrival& arrival, QueueState& queue);
   Status CheckCount(const std::string& tenant) const;
+  Status CheckBound() const;
+  Status CheckFirst(const std::string& tenant);
 
   const EngineOptions options_;
   QueueState queue_;  // as published, and those who came and ended since
   std::vector<Arrival> since_;
   std::set<std::string> refusing_;  // tenants
+  // Sequences taken and not ended, of each request_id that is not empty.
+  std::map<std::string, int> requests_;
 };
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 #include "common/engine/engine_loop.h"
 
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -25,6 +26,10 @@ struct Submission {
   GenerateRequest request;
   std::shared_ptr<TokenSink> sink;
   int64_t pushed_ns = 0;  // of a traced request
+};
+struct Live {
+  std::string request_id;
+  bool cancelled = false;
 };
 struct CancelCommand {
   SequenceId id;
@@ -107,8 +112,8 @@ class EngineLoop::Impl {
   mutable CondVar became_idle_;
   std::vector<Command> inbox_ ABSL_GUARDED_BY(mutex_);
   size_t queued_results_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Accepted and not ended; the value: cancelled already.
-  std::unordered_map<SequenceId, bool> live_ ABSL_GUARDED_BY(mutex_);
+  // Accepted and not ended.
+  std::unordered_map<SequenceId, Live> live_ ABSL_GUARDED_BY(mutex_);
   SequenceId next_id_ ABSL_GUARDED_BY(mutex_){1};
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -195,7 +200,7 @@ StatusOr<SequenceId> EngineLoop::Impl::Submit(GenerateRequest request,
   const SequenceId id = next_id_;
   ++next_id_;
   ++submitted_;
-  live_.emplace(id, false);
+  live_.emplace(id, Live{request.request_id});
   Push(Submission{id, std::move(request), std::move(sink), pushed_ns});
   return id;
 }
@@ -203,8 +208,8 @@ StatusOr<SequenceId> EngineLoop::Impl::Submit(GenerateRequest request,
 void EngineLoop::Impl::Cancel(SequenceId id) {
   MutexLock lock(mutex_);
   const auto it = live_.find(id);
-  if (it == live_.end() || it->second) return;
-  it->second = true;
+  if (it == live_.end() || it->second.cancelled) return;
+  it->second.cancelled = true;
   Push(CancelCommand{id});
 }
 
@@ -402,8 +407,9 @@ void EngineLoop::Impl::EndOne(SequenceId id, FinalEvent event) {
   {
     // First: whoever sees the end may submit the next request.
     MutexLock lock(mutex_);
-    live_.erase(id);
-    admission_.OnEnd();
+    const auto live = live_.extract(id);
+    SLUICE_CHECK(!live.empty());
+    admission_.OnEnd(live.mapped().request_id);
   }
   node.mapped()->OnEnd(std::move(event));
 }

@@ -53,8 +53,10 @@ class EngineLoop {
   // wait; UNAVAILABLE while no pipeline is up, or draining; INVALID_ARGUMENT
   // for values out of range, or when the prompt with max_tokens exceeds the
   // context or the whole KV pool.
-  // Choices of one request: see GenerateRequest. Each is admitted by itself;
-  // after a refusal it is the caller who cancels those before it.
+  // Choices and prompts of one request: see GenerateRequest. While any of a
+  // request_id is live, others of it are not held against max_queue_wait,
+  // only against twice max_queue; after a refusal it is the caller who
+  // cancels those before it.
   StatusOr<SequenceId> Submit(GenerateRequest request,
                               std::shared_ptr<TokenSink> sink);
 

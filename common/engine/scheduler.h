@@ -5,7 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -112,7 +112,7 @@ class Scheduler {
   bool MayStart(const Sequence& sequence) const;
   bool Start(Draft& draft, Sequence& sequence, int32_t budget);
   void FirstStart(Draft& draft, Sequence& sequence, int32_t skipped);
-  std::optional<std::string_view> SaltOf(const Sequence& sequence) const;
+  std::optional<std::string> SaltOf(const Sequence& sequence) const;
   uint64_t GroupOf(const Sequence& sequence) const;
   int32_t NextChunkSize(const Sequence& sequence, int32_t budget) const;
   bool AddChunk(Draft& draft, Sequence& sequence, int32_t count);

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/base/cat.h"
 #include "common/base/check.h"
 #include "common/engine/scheduler.h"
 
@@ -204,13 +205,16 @@ bool Scheduler::MayStart(const Sequence& sequence) const {
 }
 
 // Under which salt its blocks are looked up and found. Without a prefix cache
-// the choices of one request find each other's alone.
-std::optional<std::string_view> Scheduler::SaltOf(
-    const Sequence& sequence) const {
-  if (options_.prefix_cache) return sequence.history->request.cache_salt;
+// the choices of one request find each other's alone. Tenants are apart: what
+// was found, and how fast an answer came, tells nothing of another's prompts.
+std::optional<std::string> Scheduler::SaltOf(const Sequence& sequence) const {
+  const GenerateRequest& request = sequence.history->request;
+  if (options_.prefix_cache) {
+    return Cat(request.tenant.size(), ":", request.tenant, request.cache_salt);
+  }
   if (sequence.group == 0) return std::nullopt;
-  return std::string_view(reinterpret_cast<const char*>(&sequence.group),
-                          sizeof(sequence.group));
+  return std::string(reinterpret_cast<const char*>(&sequence.group),
+                     sizeof(sequence.group));
 }
 
 // Runs a waiting sequence if its whole history fits beside what the running

@@ -113,7 +113,7 @@ TEST(AdmissionTest, UntilRatesAreKnownRequestsAreCounted) {
   const Status status = admission.Admit(Request(1));
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(RetryAfterSeconds(status), 1);
-  admission.OnEnd();
+  admission.OnEnd("");
   EXPECT_TRUE(admission.Admit(Request(1)).ok());
 }
 
@@ -127,6 +127,45 @@ TEST(AdmissionTest, AFullQueueStillTakesATenantBelowItsShare) {
   while (admission.Admit(Request(10, "few")).ok()) ++taken;
   EXPECT_EQ(taken, 5);
   EXPECT_FALSE(admission.Admit(Request(10, "many")).ok());
+}
+
+TEST(AdmissionTest, HoweverManyTenantsComeTheQueueIsBounded) {
+  EngineOptions options = Options();
+  options.max_queue = 840;
+  Admission admission(options);
+  int taken = 0;
+  for (int tenant = 0; tenant < 8; ++tenant) {
+    while (admission.Admit(Request(10, std::to_string(tenant))).ok()) ++taken;
+  }
+  EXPECT_EQ(taken, 2 * 840 + options.max_running);
+}
+
+TEST(AdmissionTest, MembersOfOneRequestAreNotHeldAgainstEachOther) {
+  Admission admission(Options());
+  admission.Publish(Known(4));
+  GenerateRequest member = Request(500, "tenant");
+  member.request_id = "request";
+  for (int i = 0; i < 128; ++i) {  // 128 s of prompts, limit 30 s
+    EXPECT_TRUE(admission.Admit(member).ok()) << "member " << i;
+  }
+  EXPECT_FALSE(admission.Admit(Request(10, "tenant")).ok()) << "another one";
+  // It is known as long as any of its members lives, no longer.
+  for (int i = 0; i < 127; ++i) admission.OnEnd("request");
+  EXPECT_TRUE(admission.Admit(member).ok());
+  admission.OnEnd("request");
+  admission.OnEnd("request");
+  EXPECT_FALSE(admission.Admit(member).ok());
+}
+
+TEST(AdmissionTest, TheMembersOfOneRequestAreBoundedTogether) {
+  EngineOptions options = Options();
+  options.max_queue = 3;
+  Admission admission(options);
+  GenerateRequest member = Request(5);
+  member.request_id = "request";
+  int taken = 0;
+  while (taken < 100 && admission.Admit(member).ok()) ++taken;
+  EXPECT_EQ(taken, 2 * 3 + options.max_running);
 }
 
 TEST(AdmissionTest, ChoicesThatShareAPromptAskForItOnce) {

@@ -325,6 +325,31 @@ TEST_F(EngineLoopTest, AFullQueueRefusesAndTakesAgainWhenOneEnds) {
             FinishReason::kLength);
 }
 
+TEST_F(EngineLoopTest, ALargeRequestIsNotRefusedForItsOwnMembers) {
+  EngineOptions options;
+  options.max_queue_wait = std::chrono::nanoseconds(1);
+  Run(options);
+  for (uint64_t i = 0; i < 2; ++i) {  // from here on rates are known
+    EXPECT_EQ(Submit(TestRequest(20, 5, i))->WaitForEnd().reason,
+              FinishReason::kLength);
+  }
+  ASSERT_TRUE(loop_->WaitIdle(Never()));
+  ASSERT_GT(loop_->Stats().prompt_tokens_per_second, 0);
+  pipeline_->Pause();
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  for (uint64_t i = 0; i < 128; ++i) {
+    GenerateRequest request = TestRequest(30, 3, i);
+    request.request_id = "large";
+    sinks.push_back(Submit(request));
+  }
+  EXPECT_EQ(SubmitError(TestRequest(5, 5)).code(),
+            StatusCode::kResourceExhausted);
+  pipeline_->Resume();
+  for (const auto& sink : sinks) {
+    EXPECT_EQ(sink->WaitForEnd().reason, FinishReason::kLength);
+  }
+}
+
 TEST_F(EngineLoopTest, WhatCanNeverFitIsRefusedAtOnce) {
   Run({}, /*num_blocks=*/10);
   EXPECT_EQ(SubmitError(TestRequest(150, 20)).code(),

@@ -157,5 +157,25 @@ TEST(SchedulerTenantTest, APreemptedSequenceReturnsBeforeAnotherTenantsFirst) {
   }
 }
 
+TEST(SchedulerTenantTest, APrefixIsFoundByItsOwnTenantAlone) {
+  SchedulerHarness harness({}, TestLimits(100));
+  const auto cached = [&](const std::string& tenant, const char* salt) {
+    GenerateRequest request = Of(tenant, 50, 1, 1);
+    request.cache_salt = salt;
+    const SequenceId id = harness.Add(request);
+    harness.RunToEnd();
+    return harness.outcome(id).ends[0].stats.cached_tokens;
+  };
+  EXPECT_EQ(cached("a", ""), 0);
+  EXPECT_EQ(cached("a", ""), 48);
+  EXPECT_EQ(cached("b", ""), 0);
+  EXPECT_EQ(cached("", ""), 0);
+  EXPECT_EQ(cached("", "1:a"), 0);
+  EXPECT_EQ(cached("", "a"), 0) << "the salt is no tenant";
+  EXPECT_EQ(cached("ab", "c"), 0);
+  EXPECT_EQ(cached("a", "bc"), 0) << "names do not run into salts";
+  EXPECT_EQ(cached("b", ""), 48);
+}
+
 }  // namespace
 }  // namespace sluice
