@@ -17,9 +17,10 @@ StatusOr<CheckResult> CheckCut(const EvalApi& api, const EvalApi& other,
     SLUICE_ASSIGN_OR_RETURN(const ProbeAnswer here, api.Ask(probe));
     SLUICE_ASSIGN_OR_RETURN(const ProbeAnswer there, other.Ask(probe));
     const AnswerDifference found = Compare(here, there);
-    const bool same =
-        found.same_ids && (tolerance > 0 ? found.logprobs.max <= tolerance
-                                         : found.different_logprobs == 0);
+    const bool same = tolerance > 0
+                          ? found.same_ids && found.logprobs.count > 0 &&
+                                found.logprobs.max <= tolerance
+                          : found.Same();
     if (!same) ++failed;
     tokens += found.tokens;
     errors.Add(found.logprobs);

@@ -34,7 +34,7 @@ AnswerDifference Compare(const ProbeAnswer& a, const ProbeAnswer& b) {
       a.ids.begin());
   for (size_t i = 0; i < out.first_different; ++i) {
     const double x = a.logprobs[i], y = b.logprobs[i];
-    if (std::isnan(x) && std::isnan(y)) continue;
+    if (i == 0 && std::isnan(x) && std::isnan(y)) continue;
     out.logprobs.Add(x - y);
     if (!(x == y)) ++out.different_logprobs;
   }

@@ -27,8 +27,13 @@ struct AnswerDifference {
   size_t first_different = 0;     // token, where the ids part
   size_t different_logprobs = 0;  // of tokens before that, in any bit
   ErrorStats logprobs;            // of tokens before that
-  bool Same() const { return same_ids && different_logprobs == 0; }
+  // Ids alone do not make answers the same: some value must be compared.
+  bool Same() const {
+    return same_ids && different_logprobs == 0 && logprobs.count > 0;
+  }
 };
+// A log probability that neither answer gives (NaN) is left out for the first
+// token, which has none; for every other it counts as different.
 AnswerDifference Compare(const ProbeAnswer& a, const ProbeAnswer& b);
 
 // "1.2e-07", "0".

@@ -32,6 +32,18 @@ Status Check(const ReferencePrompt& prompt) {
     return InvalidArgument(prompt.logits.size(), " logits for ", tokens,
                            " ids of ", prompt.vocab_size);
   }
+  if (!prompt.logits.empty()) {
+    // The ids choose columns of the logits.
+    for (size_t t = 0; t < tokens; ++t) {
+      const int64_t id = prompt.ids[t];
+      if (id < 0 || static_cast<uint64_t>(id) >= prompt.vocab_size) {
+        return InvalidArgument("ids[", t, "] must be 0 to ",
+                               prompt.vocab_size - 1,
+                               ", as the logits' rows have ", prompt.vocab_size,
+                               " values, got ", id);
+      }
+    }
+  }
   if (differs(prompt.greedy_logprobs.size(), greedy) ||
       differs(prompt.gaps.size(), greedy)) {
     return InvalidArgument(prompt.greedy_logprobs.size(),
@@ -109,7 +121,13 @@ StatusOr<ReferencePrompt> FromJson(const Json& json) {
       Json one = Json::object();
       one["logits"] = row;
       SLUICE_RETURN_IF_ERROR(ReadList(one, {"logits"}, prompt.logits));
-      prompt.vocab_size = prompt.logits.size() - before;
+      const size_t columns = prompt.logits.size() - before;
+      if (before > 0 && columns != prompt.vocab_size) {
+        return InvalidArgument("logits: every row must have ",
+                               prompt.vocab_size,
+                               " values, as the first, one has ", columns);
+      }
+      prompt.vocab_size = columns;
     }
   }
   SLUICE_RETURN_IF_ERROR(Check(prompt));

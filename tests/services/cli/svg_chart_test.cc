@@ -13,8 +13,8 @@ namespace {
 Chart SomeChart() {
   Chart chart;
   chart.title = "a < b & \"c\"";
-  chart.x_label = "x";
-  chart.y_label = "y";
+  chart.x_label = std::string("x");
+  chart.y_label = std::string("y");
   chart.series.push_back({"one", {{0, 1}, {1, 3}, {2, 2}}});
   chart.series.push_back({"two", {{0, 2}, {2, 5}}, ChartSeries::Shape::kDots});
   chart.marks.push_back({1, "p50"});

@@ -46,6 +46,22 @@ TEST(CompareTest, WhatFollowsTheFirstDifferentIdIsNotCompared) {
   EXPECT_EQ(shorter.first_different, 1u);
 }
 
+TEST(CompareTest, ALogprobThatNeitherGivesIsADifferenceButForTheFirst) {
+  const ProbeAnswer a = Answer({1, 2, 3}, {kNan, -1, kNan});
+  const AnswerDifference found = Compare(a, a);
+  EXPECT_TRUE(found.same_ids);
+  EXPECT_EQ(found.different_logprobs, 1u);
+  EXPECT_TRUE(std::isinf(found.logprobs.max));
+  EXPECT_FALSE(found.Same());
+}
+
+TEST(CompareTest, AnswersOfWhichNoValueWasComparedAreNotTheSame) {
+  EXPECT_FALSE(Compare(Answer({}, {}), Answer({}, {})).Same());
+  const ProbeAnswer one = Answer({1}, {kNan});
+  EXPECT_EQ(Compare(one, one).logprobs.count, 0u);
+  EXPECT_FALSE(Compare(one, one).Same());
+}
+
 TEST(ErrorStatsTest, NotANumberIsNeverClose) {
   ErrorStats stats;
   stats.Add(-0.5);

@@ -59,6 +59,27 @@ TEST(ReferenceTest, WhatDoesNotFitTogetherIsTold) {
             StatusCode::kNotFound);
 }
 
+TEST(ReferenceTest, IdsThatTheLogitsHaveNoColumnForAreRefused) {
+  for (const char* ids : {"[2,0]", "[0,2]", "[-1,0]", "[0,9223372036854775807]",
+                          "[0,18446744073709551615]"}) {
+    const auto read = FromText(
+        Cat(R"({"prompts":[{"ids":)", ids, R"(,"logits":[[1,2],[3,4]]}]})"));
+    EXPECT_EQ(read.status().code(), StatusCode::kInvalidArgument) << ids;
+    EXPECT_NE(Message(read.status()).find("must be 0 to 1"), std::string::npos)
+        << read.status();
+  }
+}
+
+TEST(ReferenceTest, RowsOfUnequalLengthAreRefusedThoughTheirSumFits) {
+  // 3 + 1 + 2 values: as many as three rows of two.
+  const auto read =
+      FromText(R"({"prompts":[{"ids":[0,1,0],"logits":[[1,2,3],[4],[5,6]]}]})");
+  EXPECT_EQ(read.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(Message(read.status()).find("every row must have 3 values"),
+            std::string::npos)
+      << read.status();
+}
+
 TEST(ReferenceTest, WhatIsWrittenReadsTheSame) {
   ReferencePrompt prompt;
   prompt.ids = {1, 2};
