@@ -141,7 +141,8 @@ def run_row(model, row, pools, requests, weights):
     options = ["--weights", weights, "--stages", row["stages"],
                "--ranks", row["ranks"], "--prefill-chunk", row["chunk"],
                "--kv-blocks", pools[row["pool"]],
-               "--threads", row["threads"], "--isa", row["isa"]]
+               "--threads", row["threads"], "--isa", row["isa"],
+               "--max-queue-wait", 1200]  # none is refused for its turn
     if not row["cache"]:
         options.append("--no-prefix-cache")
     with harness.Cluster(model, *options) as cluster:
