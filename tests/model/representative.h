@@ -1,0 +1,20 @@
+#ifndef SLUICE_TESTS_MODEL_REPRESENTATIVE_H_
+#define SLUICE_TESTS_MODEL_REPRESENTATIVE_H_
+
+#include <cstdlib>
+
+namespace sluice::testing {
+
+// Whether a large matrix is to run in part: under ThreadSanitizer, which takes
+// some twenty times as long, unless SLUICE_LONG is set.
+inline bool OnlyRepresentative() {
+#if defined(__SANITIZE_THREAD__)
+  return std::getenv("SLUICE_LONG") == nullptr;
+#else
+  return false;
+#endif
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_MODEL_REPRESENTATIVE_H_
