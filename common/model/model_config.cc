@@ -24,6 +24,27 @@ constexpr int64_t kMaxVocab = 1 << 22;
 constexpr int64_t kMaxPositions = 1 << 28;
 constexpr double kMaxTheta = 1e15;
 
+// The defaults of absent keys are those of Llama, whose older files lack them.
+// Another family's files have the keys, or are no files of that family.
+Status RequireKeys(const ConfigReader& reader, std::string_view model_type) {
+  if (model_type == "llama") return OkStatus();
+  const Json* parameters = reader.Find("rope_parameters");
+  const auto require = [&](const char* key, const char* nested) {
+    if (reader.Find(key) != nullptr) return OkStatus();
+    if (nested != nullptr && parameters != nullptr && parameters->is_object() &&
+        parameters->contains(nested)) {
+      return OkStatus();
+    }
+    return InvalidArgument("key ", key, " is missing, and a ", model_type,
+                           " model has no default for it");
+  };
+  SLUICE_RETURN_IF_ERROR(require("rms_norm_eps", nullptr));
+  SLUICE_RETURN_IF_ERROR(require("rope_theta", "rope_theta"));
+  if (model_type != "gpt_oss") return OkStatus();
+  SLUICE_RETURN_IF_ERROR(require("rope_scaling", "rope_type"));
+  return require("max_position_embeddings", nullptr);
+}
+
 Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(
       reader.Int("hidden_size", kMaxHidden, {}, parsed.hidden_size));
@@ -121,6 +142,7 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
   ModelConfig parsed;
   SLUICE_ASSIGN_OR_RETURN(const FamilyReader read_family,
                           FindFamily(reader, parsed.model_type));
+  SLUICE_RETURN_IF_ERROR(RequireKeys(reader, parsed.model_type));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("hidden_act", "silu"));
   SLUICE_RETURN_IF_ERROR(ReadSizes(reader, parsed));
   parsed.rotary_dim = parsed.head_dim;

@@ -85,7 +85,8 @@ struct ModelConfig {
   // Tokens that each layer sees, itself included, 0: all; empty: all see all.
   std::vector<int32_t> windows;
   MoeConfig moe;
-  // Layers behind the last that plain inference leaves aside (MTP).
+  // Layers behind the last that plain inference leaves aside (MTP), if the
+  // files have them.
   int32_t num_nextn_predict_layers = 0;
   int32_t bos_token_id = -1;           // -1: none
   std::vector<int32_t> eos_token_ids;  // of config.json alone; see StopIds

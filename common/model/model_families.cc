@@ -117,7 +117,8 @@ Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
                                     kMaxExpertSize / moe.intermediate_size, 1,
                                     shared));
   moe.shared_intermediate_size = shared * moe.intermediate_size;
-  return reader.Int("num_nextn_predict_layers", 0, 64, 0,
+  // Files whose config does not tell may have the one layer or lack it.
+  return reader.Int("num_nextn_predict_layers", 0, 64, 1,
                     parsed.num_nextn_predict_layers);
 }
 

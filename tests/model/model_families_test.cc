@@ -84,7 +84,8 @@ TEST(ModelFamiliesTest, CountsTheParametersOfReleasedModels) {
     "model_type": "glm4", "vocab_size": 151552, "hidden_size": 4096,
     "num_hidden_layers": 40, "num_attention_heads": 32,
     "num_key_value_heads": 2, "head_dim": 128, "intermediate_size": 13696,
-    "attention_bias": true, "tie_word_embeddings": false})")),
+    "attention_bias": true, "tie_word_embeddings": false,
+    "rms_norm_eps": 1e-05, "rope_theta": 10000.0})")),
               9.4003, 0.0005);
 }
 
@@ -175,6 +176,53 @@ TEST(ModelFamiliesTest, WhatIsNotBuiltIsRefusedByName) {
               HasSubstr("use_sliding_window"));
   EXPECT_THAT(Refusal(qwen, "model_type", "gguf glm4"),
               HasSubstr("'gguf glm4'"));
+}
+
+TEST(ModelFamiliesTest, AKeyThatHasNoDefaultIsMissedByName) {
+  const auto without = [](Json config, const char* key) {
+    config.erase(key);
+    const auto parsed = ParseModelConfig(config);
+    return parsed.ok() ? "" : Message(parsed.status());
+  };
+  for (const char* key : {"rms_norm_eps", "rope_theta"}) {
+    const auto missed = HasSubstr(Cat("key ", key, " is missing, and a "));
+    EXPECT_THAT(without(Air(), key), missed);
+    EXPECT_THAT(without(GptOss(), key), missed);
+    // Sizes of experts mean nothing to the dense families.
+    for (const char* family : {"qwen3", "glm4", "qwen3_moe"}) {
+      Json config = Air();
+      config["model_type"] = family;
+      EXPECT_THAT(without(config, key), missed) << family;
+      config[key] = nullptr;
+      EXPECT_THAT(Message(ParseModelConfig(config).status()), missed);
+    }
+  }
+  for (const char* key : {"rope_scaling", "max_position_embeddings"}) {
+    EXPECT_THAT(without(GptOss(), key),
+                HasSubstr(Cat("key ", key, " is missing")));
+    EXPECT_EQ(without(Air(), key), "") << key;
+  }
+  // The newer layout has them within rope_parameters.
+  Json nested = GptOss();
+  nested["rope_parameters"] = nested["rope_scaling"];
+  nested["rope_parameters"]["rope_theta"] = nested["rope_theta"];
+  nested.erase("rope_scaling");
+  EXPECT_EQ(without(nested, "rope_theta"), "");
+}
+
+TEST(ModelFamiliesTest, AGlmLayerThatTheConfigIsSilentOfIsLeftAside) {
+  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const auto model = weights::OpenModel(path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  Json silent = (*model)->config();
+  silent.erase("num_nextn_predict_layers");
+  const Status status = CheckTensors(Parsed(silent), **model);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GT(StoredBytes(Parsed(silent), **model).left_aside, 0u);
+  // One layer, not two: the last of the config's own is not left aside.
+  silent["num_hidden_layers"] = silent["num_hidden_layers"].get<int>() - 1;
+  EXPECT_THAT(Message(CheckTensors(Parsed(silent), **model)),
+              HasSubstr("is not part of"));
 }
 
 TEST(ModelFamiliesTest, GoldenLayoutsPassAndTheirBytesAreAllCounted) {
