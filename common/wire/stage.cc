@@ -1,6 +1,8 @@
 #include "common/wire/stage.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "common/wire/types.h"
 
@@ -18,6 +20,10 @@ Status CheckRange(const char* what, int64_t value, int64_t low, int64_t high) {
 }
 
 constexpr int kMaxTracedStages = 1024;
+// Of a host's monotonic clock: 36 years. Differences of such times, and of
+// those, stay within int64_t.
+constexpr int64_t kMaxTraceNs = (int64_t{1} << 60) - 1;
+constexpr int64_t kMaxSpanNs = 3'600'000'000'000;  // an hour on one stage
 
 v1::TraceSpan ToProto(const TraceSpan& span) {
   v1::TraceSpan proto;
@@ -26,8 +32,40 @@ v1::TraceSpan ToProto(const TraceSpan& span) {
   return proto;
 }
 
-TraceSpan FromProto(const v1::TraceSpan& proto) {
-  return {proto.start_ns(), proto.stop_ns()};
+StatusOr<TraceSpan> FromProto(const v1::TraceSpan& proto) {
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("start_ns", proto.start_ns(), 0, kMaxTraceNs));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("stop_ns", proto.stop_ns(), 0, kMaxTraceNs));
+  const TraceSpan span = {proto.start_ns(), proto.stop_ns()};
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("stop_ns less start_ns", span.duration_ns(), 0, kMaxSpanNs));
+  return span;
+}
+
+// All that happened to a step on one stage.
+StatusOr<StageTrace> FromProto(const v1::StageTrace& proto) {
+  StageTrace stage;
+  int64_t first = kMaxTraceNs;
+  int64_t last = 0;
+  const std::tuple<const char*, const v1::TraceSpan*, TraceSpan*> spans[] = {
+      {"receive", &proto.receive(), &stage.receive},
+      {"wait", &proto.wait(), &stage.wait},
+      {"compute", &proto.compute(), &stage.compute},
+      {"sample", &proto.sample(), &stage.sample},
+      {"serialise", &proto.serialise(), &stage.serialise}};
+  for (const auto& [name, in, out] : spans) {
+    const StatusOr<TraceSpan> span = FromProto(*in);
+    if (!span.ok()) return Annotate(span.status(), name);
+    *out = *span;
+    if (!span->happened()) continue;
+    first = std::min(first, span->start_ns);
+    last = std::max(last, span->stop_ns);
+  }
+  if (last == 0) return stage;
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("nanoseconds on the stage", last - first, 0, kMaxSpanNs));
+  return stage;
 }
 
 Status CheckName(const char* what, const std::string& value) {
@@ -163,10 +201,11 @@ StatusOr<StepTrace> FromProto(const v1::StepTrace& proto) {
   StepTrace trace;
   trace.stages.reserve(static_cast<size_t>(proto.stages_size()) + 1);
   for (const v1::StageTrace& stage : proto.stages()) {
-    trace.stages.push_back({FromProto(stage.receive()), FromProto(stage.wait()),
-                            FromProto(stage.compute()),
-                            FromProto(stage.sample()),
-                            FromProto(stage.serialise())});
+    auto value = FromProto(stage);
+    if (!value.ok()) {
+      return Annotate(value.status(), "trace of stage ", trace.stages.size());
+    }
+    trace.stages.push_back(*std::move(value));
   }
   return trace;
 }
@@ -223,8 +262,10 @@ StatusOr<StepResult> FromProto(const v1::StepResult& proto,
 
 int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size) {
   // A token id is at most 5 bytes of varint here, a block id likewise.
-  const int64_t history =
-      int64_t{limits.max_sequences} * (6 * int64_t{limits.max_context} + 2048);
+  constexpr int64_t kSampling =
+      2048 + 16 * kMaxLogitBiases + 6 * kMaxStopTokenIds;
+  const int64_t history = int64_t{limits.max_sequences} *
+                          (6 * int64_t{limits.max_context} + kSampling);
   return std::min(kMaxMessage, kMiB + history +
                                    int64_t{limits.max_step_tokens} *
                                        (8 + int64_t{hidden_size} * 4));

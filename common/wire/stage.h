@@ -57,7 +57,8 @@ v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns);
 v1::StepFrame StepFrameTrace(const StepTrace& trace);
 
 // A trace on the wire has the stages' parts alone. INVALID_ARGUMENT for one of
-// more than 1024 stages.
+// more than 1024 stages, or with times that no host's clock shows: outside
+// [0, 2^60), running backwards, or of more than an hour on one stage.
 v1::StepTrace ToProto(const StepTrace& trace);
 StatusOr<StepTrace> FromProto(const v1::StepTrace& proto);
 

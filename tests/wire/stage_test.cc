@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/wire/types.h"
+
 namespace sluice::wire {
 namespace {
 
@@ -118,8 +120,8 @@ TEST(WireStageTest, AResultWithTooManySequencesIsRefused) {
 
 TEST(WireStageTest, ATraceComesBackAsItWasAndBehindAFrame) {
   StepTrace trace;
-  trace.stages = {{{1, 2}, {3, 4}, {5, 6}, {0, 0}, {7, -8}},
-                  {{-1, 2}, {}, {}, {9, 10}, {INT64_MIN, INT64_MAX}}};
+  trace.stages = {{{1, 2}, {3, 4}, {5, 6}, {0, 0}, {7, 8}},
+                  {{1, 2}, {}, {}, {9, 10}, {11, 12}}};
   const auto back = FromProto(ToProto(trace));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, trace);
@@ -138,6 +140,31 @@ TEST(WireStageTest, ATraceComesBackAsItWasAndBehindAFrame) {
   trace.stages.resize(1025);
   EXPECT_THAT(Message(FromProto(ToProto(trace)).status()),
               HasSubstr("traced stages must be between 0 and 1024, got 1025"));
+}
+
+TEST(WireStageTest, TimesThatNoHostsClockShowsAreRefused) {
+  const auto refusal = [](const StageTrace& stage) {
+    StepTrace trace;
+    trace.stages = {StageTrace{}, stage};
+    return Message(FromProto(ToProto(trace)).status());
+  };
+  constexpr int64_t kHour = 3'600'000'000'000;
+  constexpr int64_t kEnd = int64_t{1} << 60;
+  EXPECT_EQ(refusal({{kEnd - kHour - 1, kEnd - 1}, {}, {}, {}, {}}), "");
+  EXPECT_THAT(refusal({{-1, 2}, {}, {}, {}, {}}),
+              HasSubstr("trace of stage 1: receive: start_ns must be between"));
+  EXPECT_THAT(refusal({{}, {INT64_MIN, INT64_MAX}, {}, {}, {}}),
+              HasSubstr("wait: start_ns"));
+  EXPECT_THAT(refusal({{}, {}, {1, kEnd}, {}, {}}),
+              HasSubstr("compute: stop_ns must be between"));
+  EXPECT_THAT(refusal({{}, {}, {}, {}, {7, -8}}),
+              HasSubstr("serialise: stop_ns must be between"));
+  EXPECT_THAT(refusal({{}, {}, {}, {8, 7}, {}}),
+              HasSubstr("stop_ns less start_ns must be between"));
+  EXPECT_THAT(refusal({{1, kHour + 2}, {}, {}, {}, {}}),
+              HasSubstr("got 3600000000001"));
+  EXPECT_THAT(refusal({{1, 2}, {}, {}, {}, {kHour, kHour + 2}}),
+              HasSubstr("nanoseconds on the stage must be between"));
 }
 
 TEST(WireStageTest, AResultHasATraceOnlyIfItWasAdded) {
@@ -169,6 +196,42 @@ TEST(WireStageTest, TheLargestPlanFitsTheFrameLimit) {
   }
   EXPECT_LE(StepFrameHead(plan, INT64_MAX).ByteSizeLong(),
             static_cast<size_t>(MaxFrameBytes(limits, 0)));
+}
+
+TEST(WireStageTest, ThePlanWithTheMostBiasesFitsTheFrameLimit) {
+  PlanLimits limits = Limits().plan;
+  limits.max_context = 512;
+  limits.vocab_size = 1 << 24;
+  const TokenId last = limits.vocab_size - 1;
+  StepPlan plan;
+  plan.epoch = Epoch(UINT64_MAX);
+  for (int i = 0; i < limits.max_sequences; ++i) {
+    const SequenceId id(UINT64_MAX - static_cast<uint64_t>(i));
+    StartedSequence started;
+    started.sequence = id;
+    started.tokens = {last};
+    started.num_prompt_tokens = 1;
+    started.sampling.seed = UINT64_MAX;
+    started.sampling.stop_token_ids.assign(kMaxStopTokenIds, last);
+    for (int b = kMaxLogitBiases; b > 0; --b) {
+      started.sampling.logit_bias.push_back({last - b, -kMaxLogitBias});
+    }
+    started.blocks = {{BlockId(999)}};
+    plan.started.push_back(started);
+    Chunk chunk;
+    chunk.sequence = id;
+    chunk.tokens = {last};
+    chunk.samples = true;
+    chunk.logits = LogitsWanted::kLast;
+    plan.chunks.push_back(chunk);
+    plan.ended.push_back(id);
+  }
+  const auto head = StepFrameHead(plan, INT64_MAX);
+  const auto back = FromProto(head.step().header(), head.step().plan(), limits);
+  EXPECT_TRUE(back.ok()) << back.status();
+  const int64_t bytes = static_cast<int64_t>(head.ByteSizeLong());
+  EXPECT_GT(bytes, int64_t{limits.max_sequences} * kMaxLogitBiases * 10);
+  EXPECT_LE(bytes, MaxFrameBytes(limits, 0));
 }
 
 TEST(WireStageTest, MessageLimitsStayBelowGrpcsOwn) {
