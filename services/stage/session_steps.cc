@@ -108,7 +108,7 @@ void StageSession::OnNextAck(const v1::StepAck& ack) {
     }
     const int64_t round_trip = MonotonicNanos() - live_->sent_ns.front();
     live_->sent_ns.pop_front();
-    hop = round_trip - ack.compute_ns() - ack.wait_ns();
+    hop = HopNanos(ack, round_trip);
     // One slow step says little.
     const int64_t mean = live_->hop_ns;
     live_->hop_ns =

@@ -1,5 +1,7 @@
 #include "services/stage/stage_checks.h"
 
+#include <algorithm>
+
 namespace sluice {
 namespace {
 
@@ -92,6 +94,13 @@ Status CheckStepsHello(const v1::StepsHello& hello, const StageInfo& info) {
   SLUICE_RETURN_IF_ERROR(
       CheckSame("first layer", info.first_layer, hello.layer()));
   return CheckSame("hidden size", info.hidden_size, hello.hidden_size());
+}
+
+int64_t HopNanos(const v1::StepAck& ack, int64_t round_trip_ns) {
+  const int64_t whole = std::max<int64_t>(0, round_trip_ns);
+  const int64_t compute = std::clamp<int64_t>(ack.compute_ns(), 0, whole);
+  const int64_t wait = std::clamp<int64_t>(ack.wait_ns(), 0, whole - compute);
+  return whole - compute - wait;
 }
 
 }  // namespace sluice

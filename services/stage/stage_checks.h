@@ -28,6 +28,10 @@ Status CheckAssignment(const v1::Assign& assign,
 // this stage serves. FAILED_PRECONDITION otherwise.
 Status CheckStepsHello(const v1::StepsHello& hello, const StageInfo& info);
 
+// What is left of a step's round trip without the time that the successor's
+// ack says it computed and waited, which is believed as far as it fits.
+int64_t HopNanos(const v1::StepAck& ack, int64_t round_trip_ns);
+
 }  // namespace sluice
 
 #endif  // SLUICE_SERVICES_STAGE_STAGE_CHECKS_H_

@@ -413,5 +413,20 @@ TEST_F(StageProtocolTest, DrainedComesAfterTheStepsUnderWay) {
   EXPECT_TRUE(control_log_->message(3).has_drained());
 }
 
+TEST(HopNanosTest, ASuccessorsTimesAreBelievedAsFarAsTheyFit) {
+  const auto hop = [](int64_t compute, int64_t wait, int64_t round_trip) {
+    v1::StepAck ack;
+    ack.set_compute_ns(compute);
+    ack.set_wait_ns(wait);
+    return HopNanos(ack, round_trip);
+  };
+  EXPECT_EQ(hop(30, 20, 100), 50);
+  EXPECT_EQ(hop(80, 90, 100), 0);
+  for (const int64_t far : {INT64_MIN, INT64_MAX}) {
+    EXPECT_EQ(hop(far, far, 100), far < 0 ? 100 : 0);
+    EXPECT_EQ(hop(far, 10, 100), far < 0 ? 90 : 0);
+  }
+}
+
 }  // namespace
 }  // namespace sluice
