@@ -12,6 +12,7 @@
 #include "common/concurrency/bounded_queue.h"
 #include "common/concurrency/named_thread.h"
 #include "services/gateway/pipeline/handshake.h"
+#include "services/gateway/pipeline/heartbeats.h"
 #include "services/gateway/pipeline/pipeline_client.h"
 #include "services/gateway/pipeline/stage_clock.h"
 #include "services/gateway/pipeline/stage_links.h"
@@ -58,6 +59,7 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
     StageLoad load;
     bool seen = false;  // has welcomed us at some time
     TimePoint heard{};
+    Heartbeats heartbeats;  // of this link
     Duration rtt{};
     StageState down_state = StageState::kConnecting;  // while not welcomed
     bool refused = false;                             // welcomed, does not fit
@@ -89,6 +91,8 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   void CheckDrained();
   void OnControl(size_t index, uint64_t link_id, v1::ControlResponse response,
                  int64_t received_ns);
+  void OnHeartbeat(size_t index, const v1::HeartbeatReply& reply,
+                   int64_t received_ns);
   void OnRoundTrip(size_t index, int64_t sent_ns, int64_t stage_ns,
                    int64_t received_ns);
   void OnWelcome(size_t index, const v1::Welcome& welcome);

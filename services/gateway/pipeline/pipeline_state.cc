@@ -77,7 +77,9 @@ void PipelineClient::Impl::Tick(TimePoint now) {
     if (beat && stage.welcome.has_value() && stage.link != nullptr) {
       v1::ControlRequest request;
       request.mutable_heartbeat()->set_sequence(++heartbeats_);
-      request.mutable_heartbeat()->set_sender_clock_ns(MonotonicNanos());
+      const int64_t now_ns = MonotonicNanos();
+      request.mutable_heartbeat()->set_sender_clock_ns(now_ns);
+      stage.heartbeats.Sent(heartbeats_, now_ns);
       stage.link->Send(std::move(request));
     }
     all_welcome = all_welcome && stage.welcome.has_value();
@@ -98,6 +100,7 @@ void PipelineClient::Impl::ConnectStage(size_t index, TimePoint now) {
   Stage& stage = stages_[index];
   stage.link_id = ++links_;
   stage.linked_at = now;
+  stage.heartbeats.Reset();
   {
     MutexLock lock(trace_mutex_);
     clocks_[index].Reset();
@@ -146,11 +149,7 @@ void PipelineClient::Impl::OnControl(size_t index, uint64_t link_id,
       OnAssigned(index, response.assigned());
       return;
     case v1::ControlResponse::kHeartbeat:
-      stage.load = LoadOf(response.heartbeat());
-      stage.rtt = std::chrono::nanoseconds(std::max<int64_t>(
-          0, received_ns - response.heartbeat().sender_clock_ns()));
-      OnRoundTrip(index, response.heartbeat().sender_clock_ns(),
-                  response.heartbeat().clock_ns(), received_ns);
+      OnHeartbeat(index, response.heartbeat(), received_ns);
       return;
     case v1::ControlResponse::kDrained:
       stage.drained = true;
@@ -162,6 +161,18 @@ void PipelineClient::Impl::OnControl(size_t index, uint64_t link_id,
     default:
       return;  // of a newer version; nothing of ours waits for it
   }
+}
+
+void PipelineClient::Impl::OnHeartbeat(size_t index,
+                                       const v1::HeartbeatReply& reply,
+                                       int64_t received_ns) {
+  Stage& stage = stages_[index];
+  const auto sent_ns = stage.heartbeats.Answered(reply.sequence());
+  if (!sent_ns.has_value()) return;  // answers nothing of ours
+  stage.load = LoadOf(reply);
+  stage.rtt =
+      std::chrono::nanoseconds(std::max<int64_t>(0, received_ns - *sent_ns));
+  OnRoundTrip(index, *sent_ns, reply.clock_ns(), received_ns);
 }
 
 void PipelineClient::Impl::OnRoundTrip(size_t index, int64_t sent_ns,

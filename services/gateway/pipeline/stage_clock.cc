@@ -5,6 +5,10 @@
 namespace sluice {
 namespace {
 
+// 36 years: a host's monotonic clock never shows more, and differences of
+// differences of such values stay within int64_t.
+constexpr int64_t kMaxClock = int64_t{1} << 60;
+
 void Move(int64_t by_ns, StageTrace& stage) {
   for (TraceSpan* span : {&stage.receive, &stage.wait, &stage.compute,
                           &stage.sample, &stage.serialise}) {
@@ -19,6 +23,7 @@ void Move(int64_t by_ns, StageTrace& stage) {
 void StageClock::Add(int64_t sent_ns, int64_t stage_ns, int64_t received_ns,
                      ClockHops hops) {
   if (received_ns < sent_ns) return;
+  if (stage_ns <= -kMaxClock || stage_ns >= kMaxClock) return;
   trips_.push_back({sent_ns, stage_ns, received_ns, hops});
   if (trips_.size() > kWindow) trips_.pop_front();
 }

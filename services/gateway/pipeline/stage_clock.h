@@ -41,7 +41,7 @@ class StageClock {
   // Another process may answer from now on.
   void Reset() { trips_.clear(); }
   // One round trip, whose hops are taken to be alike. One that ends before it
-  // begins is ignored.
+  // begins is ignored, and one whose clock is 36 years away or more.
   void Add(int64_t sent_ns, int64_t stage_ns, int64_t received_ns,
            ClockHops hops = {});
   ClockEstimate At(int64_t now_ns) const;
