@@ -146,7 +146,7 @@ void PipelineClient::Impl::SetLive(
   }
   {
     MutexLock lock(trace_mutex_);
-    traces_.Clear();
+    traces_.Begin(epoch);
   }
   MutexLock lock(deliver_mutex_);
   deliver_epoch_ = epoch;
@@ -165,7 +165,7 @@ void PipelineClient::Impl::Submit(const StepPlan& plan) {
     StepTrace trace = *plan.trace;
     trace.serialise = {begin, MonotonicNanos()};
     MutexLock lock(trace_mutex_);
-    traces_.OnPlan(trace);
+    traces_.OnPlan(plan.epoch, trace);
   }
   const Status status = sender->SendFrame(std::move(frame));
   // After the stream's end its own event tells more.
@@ -192,13 +192,14 @@ void PipelineClient::Impl::Deliver(Epoch epoch, const v1::StepResult& proto,
     return;
   }
   last_result_ns_ = MonotonicNanos();
-  if (result->trace.has_value()) FinishTrace(*result, received_ns);
+  FinishTrace(*result, received_ns);
   callbacks_.on_result(*std::move(result));
 }
 
 void PipelineClient::Impl::FinishTrace(StepResult& result,
                                        int64_t received_ns) {
-  const std::vector<ClockEstimate> clocks = Clocks();
+  std::vector<ClockEstimate> clocks;
+  if (result.trace.has_value()) clocks = Clocks();
   MutexLock lock(trace_mutex_);
   traces_.Complete(clocks, received_ns, result);
   if (result.trace.has_value()) {

@@ -27,23 +27,33 @@ int64_t OnStage(const StageTrace& stage) {
 
 void StepTraces::Complete(std::span<const ClockEstimate> clocks,
                           int64_t received_ns, StepResult& result) {
-  while (!under_way_.empty() && under_way_.front().step_id < result.step_id) {
-    under_way_.pop_front();
-  }
+  std::optional<StepTrace> plan = Take(result);
   if (!result.trace.has_value()) return;
   const std::vector<StageTrace>& stages = result.trace->stages;
-  if (under_way_.empty() || under_way_.front().step_id != result.step_id ||
-      stages.size() != clocks.size() ||
+  if (!plan.has_value() || stages.size() != clocks.size() ||
       !std::all_of(stages.begin(), stages.end(), IsPlausible)) {
     result.trace.reset();
     return;
   }
-  StepTrace whole = std::move(under_way_.front());
-  under_way_.pop_front();
+  StepTrace whole = *std::move(plan);
   whole.stages = std::move(result.trace->stages);
   Learn(whole, received_ns);
   AlignStages(Best(clocks, received_ns), received_ns, whole);
   result.trace = std::move(whole);
+}
+
+// The part of `result`'s plan. Results come in step order: what was asked of
+// earlier steps is not answered any more.
+std::optional<StepTrace> StepTraces::Take(const StepResult& result) {
+  if (result.epoch != epoch_) return std::nullopt;
+  std::optional<StepTrace> plan;
+  while (!under_way_.empty() && under_way_.front().step_id <= result.step_id) {
+    if (under_way_.front().step_id == result.step_id) {
+      plan = std::move(under_way_.front());
+    }
+    under_way_.pop_front();
+  }
+  return plan;
 }
 
 // A step's time on other stages is known exactly, each by its own clock: less

@@ -179,22 +179,65 @@ TEST(StepTracesTest, OnlyAnswersToTracedPlansOfAllStagesCount) {
   traces.Complete(clocks, 100, unasked);
   EXPECT_FALSE(unasked.trace.has_value());
 
-  traces.OnPlan(plan);
+  traces.OnPlan(Epoch(), plan);
   StepResult short_of_one = answer(5, 1);
   traces.Complete(clocks, 100, short_of_one);
   EXPECT_FALSE(short_of_one.trace.has_value());
 
+  traces.OnPlan(Epoch(), plan);
   StepResult good = answer(5, 2);
   traces.Complete(clocks, 100, good);
   ASSERT_TRUE(good.trace.has_value());
   EXPECT_EQ(good.trace->num_tokens, 3);
   EXPECT_EQ(good.trace->serialise, plan.serialise);
 
-  traces.OnPlan(plan);
+  traces.OnPlan(Epoch(), plan);
   StepResult backwards = answer(5, 2);
   backwards.trace->stages[1].compute = {25, 15};
   traces.Complete(clocks, 100, backwards);
   EXPECT_FALSE(backwards.trace.has_value());
+}
+
+TEST(StepTracesTest, APlanOfAnEpochThatIsOverSpoilsNoTrace) {
+  const std::vector<ClockEstimate> clocks(1);
+  StepTraces traces;
+  traces.Begin(Epoch(1));
+  StepTrace plan;
+  plan.step_id = StepId(900);
+  traces.OnPlan(Epoch(1), plan);
+  traces.Begin(Epoch(2));
+  EXPECT_EQ(traces.num_under_way(), 0u);
+  traces.OnPlan(Epoch(1), plan);  // its sender came too late
+  EXPECT_EQ(traces.num_under_way(), 0u);
+  plan.step_id = StepId(1);
+  traces.OnPlan(Epoch(2), plan);
+  StepResult result;
+  result.step_id = StepId(1);
+  result.trace.emplace().stages.resize(1);
+  result.trace->stages[0].receive = {10, 20};
+  result.trace->stages[0].serialise = {20, 30};
+  StepResult stale = result;
+  stale.epoch = Epoch(1);
+  traces.Complete(clocks, 100, stale);
+  EXPECT_FALSE(stale.trace.has_value());
+  EXPECT_EQ(traces.num_under_way(), 1u) << "it is another epoch's step 1";
+  result.epoch = Epoch(2);
+  traces.Complete(clocks, 100, result);
+  EXPECT_TRUE(result.trace.has_value());
+}
+
+TEST(StepTracesTest, AResultWithoutATraceLeavesNothingUnderWay) {
+  StepTraces traces;
+  for (uint64_t step = 1; step <= 1000; ++step) {
+    StepTrace plan;
+    plan.step_id = StepId(step);
+    traces.OnPlan(Epoch(), plan);
+    StepResult result;
+    result.step_id = StepId(step);
+    traces.Complete({}, 100, result);
+    EXPECT_FALSE(result.trace.has_value());
+    EXPECT_EQ(traces.num_under_way(), 0u);
+  }
 }
 
 TEST(StepTracesTest, StepsRelateClocksWhereHeartbeatsAreSlow) {
@@ -210,7 +253,7 @@ TEST(StepTracesTest, StepsRelateClocksWhereHeartbeatsAreSlow) {
   const StepTrace measured = SkewedStep(stages, 5 * kSecond, &received);
   StepTrace plan;
   plan.serialise = measured.serialise;
-  traces.OnPlan(plan);
+  traces.OnPlan(Epoch(), plan);
   StepResult result;
   result.trace.emplace().stages = measured.stages;
   traces.Complete(beats, received, result);
@@ -226,7 +269,7 @@ TEST(StepTracesTest, StepsRelateClocksWhereHeartbeatsAreSlow) {
     EXPECT_EQ(best[i].offset_ns, stages[i].offset_ns);
     EXPECT_LE(best[i].error_ns, 31 * kMicro);
   }
-  traces.Clear();
+  traces.Begin(Epoch(2));
   EXPECT_EQ(traces.Best(beats, received)[0].error_ns, 3 * kMilli);
 }
 
