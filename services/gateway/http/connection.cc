@@ -171,7 +171,11 @@ Connection::Nothing Connection::Watch(
     error.clear();
     half_closed_ = true;
   }
-  if (half_closed_) AskIfStillThere(exchange);
+  if (half_closed_ && !exchange->can_ask()) {
+    error = net::error::connection_reset;
+  } else if (half_closed_) {
+    AskIfStillThere(exchange);
+  }
   if (!error && !exchange->finished() && !aborted_) {
     auto token = Redirect(error);
     const auto broken = tcp::socket::wait_error;
@@ -194,7 +198,7 @@ void Connection::AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange) {
   half_closed_timer_.expires_after(context_.options.limits.half_closed_time);
   half_closed_timer_.async_wait(
       [self = shared_from_this(), exchange](error_code error) {
-        if (error || !exchange->SendInterim()) return;
+        if (error || !exchange->SendQuestion()) return;
         self->AskIfStillThere(exchange);
       });
 }

@@ -69,6 +69,7 @@ void ConnectionExchange::Send(HttpResponse response) {
 void ConnectionExchange::BeginStream(HttpResponse head) {
   if (!open() || streaming_) return;
   streaming_ = true;
+  events_ = head.content_type.starts_with("text/event-stream");
   if (framing_.http_1_0) framing_.keep_alive = false;
   const long long length = framing_.http_1_0 ? kNoLength : kChunked;
   Enqueue(Head(std::move(head), length));
@@ -90,8 +91,13 @@ void ConnectionExchange::SendChunk(std::string bytes) {
   connection_->Abort(Gone::kSlowReader);
 }
 
-bool ConnectionExchange::SendInterim() {
-  if (!open() || status_ != 0 || framing_.http_1_0) return false;
+bool ConnectionExchange::SendQuestion() {
+  if (!open()) return false;
+  if (events_) {
+    SendChunk(":\n\n");
+    return open();
+  }
+  if (status_ != 0 || framing_.http_1_0) return false;
   Enqueue("HTTP/1.1 100 Continue\r\n\r\n");
   return true;
 }

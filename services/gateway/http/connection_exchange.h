@@ -54,9 +54,14 @@ class ConnectionExchange : public Exchange {
   // The block taken last was written; for the observer, if there is one.
   void TellWritten(const TraceSpan& write);
   void MarkGone(Gone why);
-  // Sends "100 Continue" ahead of the answer, which clients skip and which a
-  // connection that is closed refuses. False if the answer has begun.
-  bool SendInterim();
+  // Sends what clients skip and what a closed connection refuses: "100
+  // Continue" ahead of the answer, a comment in a stream of events. False if
+  // there is nothing of that kind: then the client may be taken for gone if
+  // `can_ask()` says so too.
+  bool SendQuestion();
+  // Whether an answer to come leaves a way to ask: an HTTP/1.0 client knows
+  // no interim answer.
+  bool can_ask() const { return !framing_.http_1_0 || events_; }
   // The answer is written, or nobody is left to read it. Tells the observer.
   void Close();
 
@@ -77,6 +82,7 @@ class ConnectionExchange : public Exchange {
   std::shared_ptr<WriteObserver> observer_;
   std::deque<int64_t> queued_ns_;  // of blocks not written, if observed
   size_t backlog_ = 0;
+  bool events_ = false;  // the answer is a stream of events, under way
   int status_ = 0;
   bool streaming_ = false;
   bool finished_ = false;

@@ -5,8 +5,7 @@
 namespace sluice::gateway {
 namespace {
 
-constexpr char kExposedHeaders[] =
-    "X-Request-Id, Retry-After, Retry-After-Ms, Traceparent";
+constexpr char kExposedHeaders[] = "X-Request-Id, Retry-After, Traceparent";
 constexpr char kAllowedMethods[] = "GET, HEAD, POST, OPTIONS";
 // Without Access-Control-Request-Headers.
 constexpr char kAllowedHeaders[] =

@@ -66,6 +66,32 @@ TEST_F(GatewayConnectionTest, AHalfClosedClientIsAskedAndStillAnswered) {
   EXPECT_THAT(client.ReceiveAll(), HasSubstr("HTTP/1.1 200 "));
 }
 
+TEST_F(GatewayConnectionTest, AHalfClosedStreamIsAskedWithComments) {
+  HttpLimits limits;
+  limits.half_closed_time = std::chrono::milliseconds(10);
+  Restart(limits);
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  generator_.Text(0, "a");
+  client.ReceiveUntil("\n\n");
+  client.HalfClose();
+  client.ReceiveUntil("\n:\n\n");
+  client.ReceiveUntil("\n:\n\n");
+  generator_.End(0, FinishReason::kStop);
+  EXPECT_THAT(client.ReceiveAll(), HasSubstr("[DONE]"));
+}
+
+TEST_F(GatewayConnectionTest, AnHttp10ClientThatClosesItsHalfIsGone) {
+  Client client(port());
+  std::string request = ChatOf("");
+  request.replace(request.find("HTTP/1.1"), 8, "HTTP/1.0");
+  ASSERT_TRUE(client.Send(request));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  client.HalfClose();
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+}
+
 TEST_F(GatewayConnectionTest, PipelinedRequestsBeforeAHalfCloseAreAnswered) {
   Client client(port());
   std::string requests;
