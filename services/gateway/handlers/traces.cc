@@ -25,16 +25,13 @@ void AnswerTrace(const HandlerContext& context,
         "the only query is format=chrome, got '", request.query, "'"))));
     return;
   }
-  auto record = context.traces->Find(id);
-  if (record == nullptr) {
-    exchange->Send(ErrorResponse(ToApiError(
-        NotFound("There is no trace of request ", id,
-                 ": it was not traced, is not answered to the end, or gave "
-                 "way to later ones"))));
+  auto record = context.traces->Find(id, request.tenant);
+  if (!record.ok()) {
+    exchange->Send(ErrorResponse(ToApiError(record.status())));
     return;
   }
   // A long answer's trace takes a while to write out.
-  auto work = [exchange, record = std::move(record), chrome] {
+  auto work = [exchange, record = *std::move(record), chrome] {
     HttpResponse response;
     response.body = chrome ? ChromeTrace(*record) : TraceJson(*record);
     exchange->Post([exchange, response = std::move(response)] {
@@ -62,8 +59,9 @@ void AddTraceListHandler(Router& router, const HandlerContext& context) {
   router.Add("GET", "/debug/traces",
              [context](std::shared_ptr<Exchange> exchange) {
                HttpResponse response;
-               response.body =
-                   DumpJson({{"request_ids", context.traces->RequestIds()}});
+               response.body = DumpJson(
+                   {{"request_ids",
+                     context.traces->RequestIds(exchange->request().tenant)}});
                exchange->Send(std::move(response));
              });
 }

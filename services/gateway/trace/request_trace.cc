@@ -14,10 +14,12 @@ int64_t UnixMicros() {
 
 }  // namespace
 
-RequestTrace::RequestTrace(std::string request_id, TimePoint arrival, Done done)
+RequestTrace::RequestTrace(std::string request_id, std::string tenant,
+                           TimePoint arrival, Done done)
     : done_(std::move(done)) {
   const int64_t now = MonotonicNanos();
   record_.request_id = std::move(request_id);
+  record_.tenant = std::move(tenant);
   record_.read = {ToNanos(arrival), now};
   record_.arrival_unix_us = UnixMicros() - record_.read.duration_ns() / 1000;
 }
@@ -36,7 +38,7 @@ void RequestTrace::OnStart(size_t num_choices) {
 
 void RequestTrace::OnSubmit(size_t choice) {
   MutexLock lock(mutex_);
-  record_.choices[choice].submit_ns = MonotonicNanos();
+  if (!closed_) record_.choices[choice].submit_ns = MonotonicNanos();
 }
 
 void RequestTrace::OnInbox(size_t choice, const TraceSpan& inbox) {
@@ -48,29 +50,38 @@ void RequestTrace::OnStep(size_t choice, std::shared_ptr<const StepTrace> step,
                           const TracedChunk& chunk) {
   MutexLock lock(mutex_);
   if (closed_) return;
-  auto& steps = record_.choices[choice].steps;
-  if (steps.size() < kMaxSteps) {
-    steps.push_back({std::move(step), chunk});
-  } else {
-    record_.truncated = true;
+  TraceRecord::Choice& of = record_.choices[choice];
+  if (of.truncated || num_steps_ == kMaxSteps) {
+    of.truncated = record_.truncated = true;
+    return;
   }
-}
-
-size_t RequestTrace::num_steps(size_t choice) const {
-  MutexLock lock(mutex_);
-  return closed_ ? 0 : record_.choices[choice].steps.size();
+  of.steps.push_back({std::move(step), chunk});
+  ++num_steps_;
 }
 
 void RequestTrace::OnDelivery(size_t choice,
                               const TraceRecord::Delivery& delivery) {
   MutexLock lock(mutex_);
-  if (closed_ || record_.truncated) return;
-  record_.choices[choice].deliveries.push_back(delivery);
+  if (closed_) return;
+  TraceRecord::Choice& of = record_.choices[choice];
+  // Behind a step that was left out; those before it are still shown.
+  if (delivery.steps > of.steps.size()) return;
+  if (num_deliveries_ == kMaxDeliveries) {
+    of.truncated = record_.truncated = true;
+    return;
+  }
+  of.deliveries.push_back(delivery);
+  ++num_deliveries_;
 }
 
 void RequestTrace::OnWritten(const TraceSpan& wait, const TraceSpan& write) {
   MutexLock lock(mutex_);
-  if (!closed_) record_.blocks.push_back({wait, write});
+  if (closed_) return;
+  if (record_.blocks.size() == kMaxBlocks) {
+    record_.truncated = true;
+    record_.blocks.pop_back();
+  }
+  record_.blocks.push_back({wait, write});
 }
 
 void RequestTrace::OnClosed() {

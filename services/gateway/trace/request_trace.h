@@ -18,12 +18,17 @@ namespace sluice::gateway {
 // measured: from the loop, the text threads and the engine's.
 class RequestTrace : public WriteObserver {
  public:
-  // Of one choice. A longer answer's trace is cut short, and says so.
-  static constexpr size_t kMaxSteps = 8192;
+  // What one record holds at most, of all choices together. What is beyond is
+  // left out, and the record says so. The last block is always there.
+  static constexpr size_t kMaxSteps = 4096;
+  static constexpr size_t kMaxDeliveries = 2 * kMaxSteps;
+  static constexpr size_t kMaxBlocks = 2 * kMaxSteps;
   using Done = std::function<void(TraceRecord)>;
 
   // The handler has the request, whose header began to arrive at `arrival`.
-  RequestTrace(std::string request_id, TimePoint arrival, Done done);
+  // `tenant`: the API key's name, or empty.
+  RequestTrace(std::string request_id, std::string tenant, TimePoint arrival,
+               Done done);
 
   // The request was parsed and tokenized.
   void OnPrepared(const TraceSpan& prepare);
@@ -35,8 +40,6 @@ class RequestTrace : public WriteObserver {
   void OnInbox(size_t choice, const TraceSpan& inbox);
   void OnStep(size_t choice, std::shared_ptr<const StepTrace> step,
               const TracedChunk& chunk);
-  // Steps so far: what a delivery comes behind.
-  size_t num_steps(size_t choice) const;
 
   // From the loop, when the delivery's bytes are queued.
   void OnDelivery(size_t choice, const TraceRecord::Delivery& delivery);
@@ -46,8 +49,10 @@ class RequestTrace : public WriteObserver {
 
  private:
   const Done done_;
-  mutable Mutex mutex_;
+  Mutex mutex_;
   TraceRecord record_ ABSL_GUARDED_BY(mutex_);
+  size_t num_steps_ ABSL_GUARDED_BY(mutex_) = 0;       // of all choices
+  size_t num_deliveries_ ABSL_GUARDED_BY(mutex_) = 0;  // likewise
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,6 +1,10 @@
 #include "services/gateway/trace/trace_json.h"
 
+#include <cstdio>
+#include <map>
+#include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -9,95 +13,116 @@
 namespace sluice::gateway {
 namespace {
 
-double Micros(int64_t ns) { return static_cast<double>(ns) / 1000; }
+// JSON text, written straight away: a long answer's trace has 100,000 parts.
+class Writer {
+ public:
+  Writer& Raw(std::string_view text) {
+    text_ += text;
+    return *this;
+  }
+  Writer& Number(int64_t value) { return Raw(std::to_string(value)); }
+  Writer& Flag(bool value) { return Raw(value ? "true" : "false"); }
+  Writer& Micros(int64_t ns) {
+    char text[48];
+    std::snprintf(text, sizeof(text), "%.3f", static_cast<double>(ns) / 1000);
+    return Raw(text);
+  }
+  Writer& String(const std::string& value) {
+    return Raw(DumpJson(Json(value)));
+  }
+  std::string Take() { return std::move(text_); }
 
-Json PartJson(const TracePart& part, int64_t origin_ns) {
-  return {{"part", part.name},
-          {"where", PlaceName(part.place)},
-          {"start_us", Micros(part.start_ns - origin_ns)},
-          {"stop_us", Micros(part.stop_ns - origin_ns)}};
+ private:
+  std::string text_;
+};
+
+void WritePart(const TracePart& part, int64_t origin_ns, bool beside_next,
+               Writer& out) {
+  out.Raw("{\"part\":\"").Raw(part.name).Raw("\",\"where\":\"");
+  out.Raw(PlaceName(part.place)).Raw("\",\"start_us\":");
+  out.Micros(part.start_ns - origin_ns).Raw(",\"stop_us\":");
+  out.Micros(part.stop_ns - origin_ns);
+  out.Raw(beside_next ? ",\"beside_next\":true}" : "}");
 }
 
-Json TokenJson(const TokenPath& token, int64_t index, int64_t origin_ns) {
-  Json parts = Json::array();
-  Json beside = Json::array();
-  for (size_t i = 0; i < token.parts.size(); ++i) {
-    Json part = PartJson(token.parts[i], origin_ns);
-    if (i >= token.num_on_path) part["beside_next"] = true;
-    parts.push_back(std::move(part));
-  }
-  for (const TracePart& part : token.beside) {
-    beside.push_back(PartJson(part, origin_ns));
-  }
+void WriteToken(const TokenPath& token, int64_t index, int64_t origin_ns,
+                Writer& out) {
   const int64_t wall = token.parts.empty() ? 0
                                            : token.parts.back().stop_ns -
                                                  token.parts.front().start_ns;
-  Json json = {{"index", index},
-               {"tokens", token.num_tokens},
-               {"wall_us", Micros(wall)},
-               {"parts", std::move(parts)}};
-  if (!beside.empty()) json["overlapped_steps"] = std::move(beside);
-  return json;
+  out.Raw("{\"index\":").Number(index);
+  out.Raw(",\"tokens\":").Number(token.num_tokens);
+  out.Raw(",\"wall_us\":").Micros(wall).Raw(",\"parts\":[");
+  for (size_t i = 0; i < token.parts.size(); ++i) {
+    if (i > 0) out.Raw(",");
+    WritePart(token.parts[i], origin_ns, i >= token.num_on_path, out);
+  }
+  out.Raw("]");
+  if (!token.beside.empty()) {
+    out.Raw(",\"overlapped_steps\":[");
+    for (size_t i = 0; i < token.beside.size(); ++i) {
+      if (i > 0) out.Raw(",");
+      WritePart(token.beside[i], origin_ns, false, out);
+    }
+    out.Raw("]");
+  }
+  out.Raw("}");
 }
 
 // Sums over the path, in the order in which the parts first appear.
-Json SummaryJson(const ChoicePath& path) {
+void WriteSummary(const ChoicePath& path, Writer& out) {
   struct Sum {
-    std::string_view name;
-    TracePlace place;
+    const TracePart* part = nullptr;
     int64_t count = 0;
     int64_t ns = 0;
   };
   std::vector<Sum> sums;
+  std::map<std::tuple<std::string_view, int, int>, size_t> places;
   for (const TokenPath& token : path.tokens) {
     for (size_t i = 0; i < token.num_on_path; ++i) {
       const TracePart& part = token.parts[i];
-      size_t at = 0;
-      while (at < sums.size() &&
-             (sums[at].name != part.name || !(sums[at].place == part.place))) {
-        ++at;
-      }
-      if (at == sums.size()) sums.push_back({part.name, part.place});
-      ++sums[at].count;
-      sums[at].ns += part.stop_ns - part.start_ns;
+      const auto [at, is_new] = places.try_emplace(
+          {part.name, part.place.kind, part.place.index}, sums.size());
+      if (is_new) sums.push_back({&part});
+      ++sums[at->second].count;
+      sums[at->second].ns += part.stop_ns - part.start_ns;
     }
   }
-  Json json = Json::array();
+  std::string_view separator;
   for (const Sum& sum : sums) {
-    json.push_back({{"part", sum.name},
-                    {"where", PlaceName(sum.place)},
-                    {"count", sum.count},
-                    {"total_us", Micros(sum.ns)}});
+    out.Raw(separator).Raw("{\"part\":\"").Raw(sum.part->name);
+    out.Raw("\",\"where\":\"").Raw(PlaceName(sum.part->place));
+    out.Raw("\",\"count\":").Number(sum.count);
+    out.Raw(",\"total_us\":").Micros(sum.ns).Raw("}");
+    separator = ",";
   }
-  return json;
 }
 
-Json ChoiceJson(const TraceRecord& record, size_t choice) {
+void WriteChoice(const TraceRecord& record, size_t choice, Writer& out) {
   const ChoicePath path = MakePath(record, choice);
-  Json tokens = Json::array();
+  out.Raw("{\"index\":").Number(static_cast<int64_t>(choice));
+  out.Raw(",\"wall_us\":").Micros(path.wall_ns());
+  out.Raw(",\"sum_us\":").Micros(path.sum_ns());
+  out.Raw(",\"truncated\":").Flag(record.choices[choice].truncated);
+  out.Raw(",\"summary\":[");
+  WriteSummary(path, out);
+  out.Raw("],\"tokens\":[");
   int64_t index = 0;
   for (const TokenPath& token : path.tokens) {
-    tokens.push_back(TokenJson(token, index, record.begin_ns()));
+    if (&token != path.tokens.data()) out.Raw(",");
+    WriteToken(token, index, record.begin_ns(), out);
     index += token.num_tokens;
   }
-  return {{"index", choice},
-          {"wall_us", Micros(path.wall_ns())},
-          {"sum_us", Micros(path.sum_ns())},
-          {"summary", SummaryJson(path)},
-          {"tokens", std::move(tokens)}};
+  out.Raw("]}");
 }
 
-Json StagesJson(const TraceRecord& record) {
-  Json stages = Json::array();
-  for (const TraceRecord::Stage& stage : record.stages) {
-    stages.push_back({{"address", stage.address},
-                      {"first_layer", stage.first_layer},
-                      {"last_layer", stage.last_layer - 1},
-                      {"rtt_us", Micros(stage.rtt_ns)},
-                      {"clock_offset_us", Micros(stage.clock_offset_ns)},
-                      {"clock_error_us", Micros(stage.clock_error_ns)}});
-  }
-  return stages;
+void WriteStage(const TraceRecord::Stage& stage, Writer& out) {
+  out.Raw("{\"address\":").String(stage.address);
+  out.Raw(",\"first_layer\":").Number(stage.first_layer);
+  out.Raw(",\"last_layer\":").Number(stage.last_layer - 1);
+  out.Raw(",\"rtt_us\":").Micros(stage.rtt_ns);
+  out.Raw(",\"clock_offset_us\":").Micros(stage.clock_offset_ns);
+  out.Raw(",\"clock_error_us\":").Micros(stage.clock_error_ns).Raw("}");
 }
 
 }  // namespace
@@ -114,17 +139,23 @@ std::string PlaceName(const TracePlace& place) {
 }
 
 std::string TraceJson(const TraceRecord& record) {
-  Json choices = Json::array();
-  for (size_t i = 0; i < record.choices.size(); ++i) {
-    choices.push_back(ChoiceJson(record, i));
+  Writer out;
+  out.Raw("{\"request_id\":").String(record.request_id);
+  out.Raw(",\"arrival_unix_us\":").Number(record.arrival_unix_us);
+  out.Raw(",\"wall_us\":").Micros(record.end_ns() - record.begin_ns());
+  out.Raw(",\"truncated\":").Flag(record.truncated);
+  out.Raw(",\"stages\":[");
+  for (size_t i = 0; i < record.stages.size(); ++i) {
+    if (i > 0) out.Raw(",");
+    WriteStage(record.stages[i], out);
   }
-  const int64_t wall = record.end_ns() - record.begin_ns();
-  return DumpJson({{"request_id", record.request_id},
-                   {"arrival_unix_us", record.arrival_unix_us},
-                   {"wall_us", Micros(wall)},
-                   {"truncated", record.truncated},
-                   {"stages", StagesJson(record)},
-                   {"choices", std::move(choices)}});
+  out.Raw("],\"choices\":[");
+  for (size_t i = 0; i < record.choices.size(); ++i) {
+    if (i > 0) out.Raw(",");
+    WriteChoice(record, i, out);
+  }
+  out.Raw("]}");
+  return out.Take();
 }
 
 }  // namespace sluice::gateway

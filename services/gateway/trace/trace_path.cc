@@ -81,14 +81,19 @@ void AddDelivery(const Delivery& delivery, bool is_first, Line& line) {
   line.Work("format", kGateway, {delivery.decoded_ns, delivery.sent_ns});
 }
 
-// Blocks that were queued during the deliveries [first, last].
-void AddBlocks(const TraceRecord& record, const Delivery& first,
-               const Delivery& last, Line& line) {
-  for (const TraceRecord::Block& block : record.blocks) {
-    const int64_t queued = block.wait.start_ns;
-    if (queued < first.begin_ns || queued > last.sent_ns) continue;
-    line.Wait("write_wait", kGateway, block.wait);
-    line.Wait("write", kGateway, block.write);
+// Blocks that were queued during the delivery.
+void AddBlocks(const TraceRecord& record, const Delivery& delivery,
+               Line& line) {
+  auto block = std::lower_bound(record.blocks.begin(), record.blocks.end(),
+                                delivery.begin_ns,
+                                [](const TraceRecord::Block& one, int64_t ns) {
+                                  return one.wait.start_ns < ns;
+                                });
+  for (;
+       block != record.blocks.end() && block->wait.start_ns <= delivery.sent_ns;
+       ++block) {
+    line.Wait("write_wait", kGateway, block->wait);
+    line.Wait("write", kGateway, block->write);
   }
 }
 
@@ -157,7 +162,9 @@ ChoicePath MakePath(const TraceRecord& record, size_t index) {
       token.num_tokens += choice.deliveries[d].num_tokens;
       AddDelivery(choice.deliveries[d], d == first, line);
     }
-    AddBlocks(record, choice.deliveries[first], choice.deliveries[i], line);
+    for (size_t d = first; d <= i; ++d) {
+      AddBlocks(record, choice.deliveries[d], line);
+    }
     first = i + 1;
   }
   if (!path.tokens.empty()) {

@@ -38,6 +38,7 @@ struct TraceRecord {
     TraceSpan inbox;        // from there to the engine's thread
     std::vector<Step> steps;
     std::vector<Delivery> deliveries;
+    bool truncated = false;  // its later steps or deliveries are left out
   };
   // A stage, and how its clock relates to the gateway's at the end.
   struct Stage {
@@ -50,15 +51,17 @@ struct TraceRecord {
   };
 
   std::string request_id;
+  std::string tenant;  // the API key's name, or empty; may see the trace
   int64_t arrival_unix_us = 0;
   TraceSpan read;          // first byte of the header to the handler
   TraceSpan prepare_wait;  // for a text thread; only large bodies
   TraceSpan prepare;       // parse, template, tokenizer
   TraceSpan start_wait;    // back to the loop
   std::vector<Choice> choices;
-  std::vector<Block> blocks;
+  std::vector<Block> blocks;  // in the order in which they were queued
   std::vector<Stage> stages;
-  bool truncated = false;  // steps beyond the limit were not kept
+  bool truncated =
+      false;  // a choice is, or blocks before the last are left out
 
   // The request's first moment and its last byte's.
   int64_t begin_ns() const { return read.start_ns; }

@@ -34,21 +34,29 @@ class TraceStore {
   std::shared_ptr<RequestTrace> Begin(std::string_view header,
                                       Exchange& exchange);
 
-  // Null: there was no such request, it was not traced, is not finished, or
-  // its trace gave way to later ones.
-  std::shared_ptr<const TraceRecord> Find(std::string_view request_id) const;
-  // Of the traces kept, latest first.
-  std::vector<std::string> RequestIds() const;
+  // NOT_FOUND: `tenant` has no such request, it was not traced, is not
+  // finished, its trace gave way to later ones or is too large to be kept.
+  StatusOr<std::shared_ptr<const TraceRecord>> Find(
+      std::string_view request_id, std::string_view tenant) const;
+  // Of the traces kept of `tenant`, latest first.
+  std::vector<std::string> RequestIds(std::string_view tenant) const;
 
   void Stop();  // writes what is to be written
 
  private:
   bool Wanted(std::string_view header) const;
   void Keep(TraceRecord record);
-  void Write(const TraceRecord& record);
+  void Write(const TraceRecord& record);  // on "trace"
+  // Whether `text` is in the folder under a name that was free.
+  bool WriteFile(const std::string& request_id, const std::string& text);
 
   struct Kept {
     std::shared_ptr<const TraceRecord> record;
+    size_t bytes = 0;
+  };
+  struct TooLarge {
+    std::string request_id;
+    std::string tenant;
     size_t bytes = 0;
   };
   const TraceOptions options_;
@@ -57,7 +65,14 @@ class TraceStore {
   mutable Mutex mutex_;
   std::deque<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t files_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The latest few that are not kept.
+  std::deque<TooLarge> too_large_ ABSL_GUARDED_BY(mutex_);
+  bool writes_ ABSL_GUARDED_BY(mutex_) = true;  // until the folder has enough
+
+  // Of this run; the thread "trace"'s alone.
+  size_t files_ = 0;
+  size_t file_bytes_ = 0;
+  size_t next_suffix_ = 2;
 };
 
 }  // namespace sluice::gateway

@@ -316,14 +316,94 @@ TEST(TraceStoreTest, KeepsFinishedTracesUntilLaterOnesNeedTheRoom) {
     QuietExchange exchange;
     exchange.request_.request_id = Cat("r", i);
     const auto trace = store.Begin("1", exchange);
-    EXPECT_EQ(store.Find(Cat("r", i)), nullptr) << "not finished";
+    EXPECT_FALSE(store.Find(Cat("r", i), "").ok()) << "not finished";
     trace->OnClosed();
     trace->OnClosed();
-    ASSERT_NE(store.Find(Cat("r", i)), nullptr);
+    ASSERT_TRUE(store.Find(Cat("r", i), "").ok());
   }
-  EXPECT_EQ(store.Find("r0"), nullptr);
-  EXPECT_EQ(store.RequestIds().front(), "r99");
-  EXPECT_LT(store.RequestIds().size(), 20u);
+  EXPECT_FALSE(store.Find("r0", "").ok());
+  EXPECT_EQ(store.RequestIds("").front(), "r99");
+  EXPECT_LT(store.RequestIds("").size(), 20u);
+}
+
+TEST(TraceStoreTest, ATraceLargerThanTheRoomIsNotKeptAndSaysSo) {
+  TraceStore store({.max_bytes = 4000}, NoStages);
+  for (const char* id : {"small", "large"}) {
+    QuietExchange exchange;
+    exchange.request_.request_id = id;
+    const auto trace = store.Begin("1", exchange);
+    for (int i = 0; i < (id[0] == 'l' ? 1000 : 1); ++i) {
+      trace->OnWritten({1, 2}, {2, 3});
+    }
+    trace->OnClosed();
+  }
+  EXPECT_THAT(Message(store.Find("large", "").status()),
+              HasSubstr("more than the 4000"));
+  EXPECT_EQ(store.Find("large", "").status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(store.Find("small", "").ok()) << "it does not give way";
+}
+
+TEST(TraceStoreTest, ATraceIsToldToItsOwnTenantOnly) {
+  TraceStore store({}, NoStages);
+  QuietExchange exchange;
+  exchange.request_.request_id = "mine";
+  exchange.request_.tenant = "alice";
+  store.Begin("1", exchange)->OnClosed();
+  EXPECT_TRUE(store.Find("mine", "alice").ok());
+  for (const char* other : {"bob", ""}) {
+    EXPECT_EQ(Message(store.Find("mine", other).status()),
+              Message(TraceStore({}, NoStages).Find("mine", "").status()))
+        << "nor that there is one";
+    EXPECT_TRUE(store.RequestIds(other).empty());
+  }
+  EXPECT_EQ(store.RequestIds("alice").size(), 1u);
+}
+
+TEST(RequestTraceTest, CapsARecordAndTruncatesTheChoiceConcernedAlone) {
+  TraceRecord record;
+  RequestTrace trace("id", "", TimePoint(),
+                     [&](TraceRecord done) { record = std::move(done); });
+  trace.OnStart(2);
+  const auto step = std::make_shared<const StepTrace>();
+  TraceRecord::Delivery delivery;
+  delivery.num_tokens = 1;
+  delivery.steps = 1;
+  trace.OnStep(0, step, {});
+  trace.OnDelivery(0, delivery);
+  const size_t more = 3 * RequestTrace::kMaxBlocks;
+  for (size_t i = 1; i <= more; ++i) {
+    const auto ns = static_cast<int64_t>(i);
+    trace.OnStep(1, step, {});
+    delivery.steps = i;
+    trace.OnDelivery(1, delivery);
+    trace.OnWritten({ns, ns}, {ns, ns});
+  }
+  trace.OnClosed();
+  EXPECT_TRUE(record.truncated);
+  EXPECT_FALSE(record.choices[0].truncated);
+  EXPECT_TRUE(record.choices[1].truncated);
+  EXPECT_EQ(record.choices[1].steps.size(), RequestTrace::kMaxSteps - 1);
+  EXPECT_EQ(record.choices[1].deliveries.size(), RequestTrace::kMaxSteps - 1);
+  EXPECT_EQ(record.blocks.size(), RequestTrace::kMaxBlocks);
+  EXPECT_EQ(record.end_ns(), static_cast<int64_t>(more)) << "the last byte";
+  const auto json = ParseJson(TraceJson(record));
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ((*json)["truncated"], true);
+  EXPECT_EQ((*json)["choices"][0]["truncated"], false);
+  EXPECT_EQ((*json)["choices"][1]["truncated"], true);
+}
+
+TEST(RequestTraceTest, DeliveriesWithoutStepsAreCappedToo) {
+  TraceRecord record;
+  RequestTrace trace("id", "", TimePoint(),
+                     [&](TraceRecord done) { record = std::move(done); });
+  trace.OnStart(1);
+  for (size_t i = 0; i < 2 * RequestTrace::kMaxDeliveries; ++i) {
+    trace.OnDelivery(0, {});
+  }
+  trace.OnClosed();
+  EXPECT_EQ(record.choices[0].deliveries.size(), RequestTrace::kMaxDeliveries);
+  EXPECT_TRUE(record.choices[0].truncated);
 }
 
 TEST(TraceStoreTest, WritesFilesThatAreWhole) {
@@ -343,6 +423,48 @@ TEST(TraceStoreTest, WritesFilesThatAreWhole) {
   std::stringstream text;
   text << in.rdbuf();
   EXPECT_TRUE(ParseJson(text.str()).ok());
+}
+
+TEST(TraceStoreTest, ARepeatedIdOverwritesNoFile) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "again";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  for (int run = 0; run < 2; ++run) {
+    TraceStore store({.folder = folder.string()}, NoStages);
+    for (int i = 0; i < 2; ++i) {
+      QuietExchange exchange;
+      exchange.request_.request_id = "same";
+      store.Begin("1", exchange)->OnClosed();
+    }
+    store.Stop();
+  }
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"same.json", "same~2.json",
+                                          "same~3.json", "same~4.json"}));
+}
+
+TEST(TraceStoreTest, TheFilesBytesAreBounded) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "bounded";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  constexpr size_t kMaxBytes = 1000;
+  TraceStore store({.folder = folder.string(), .max_file_bytes = kMaxBytes},
+                   NoStages);
+  for (int i = 0; i < 15; ++i) {
+    QuietExchange exchange;
+    exchange.request_.request_id = Cat("r", i);
+    store.Begin("1", exchange)->OnClosed();
+  }
+  store.Stop();
+  size_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    bytes += entry.file_size();
+  }
+  EXPECT_GT(bytes, 0u);
+  EXPECT_LE(bytes, kMaxBytes);
 }
 
 TEST(TraceOptionsTest, RefuseSharesAndFoldersThatCannotBe) {
