@@ -107,6 +107,13 @@ StatusOr<BaseUrl> FindGateway(const Arguments& arguments) {
   return base;
 }
 
+StatusOr<BaseUrl> OtherEndpoint(const Arguments& arguments) {
+  SLUICE_ASSIGN_OR_RETURN(
+      BaseUrl base, BaseUrl::Parse(arguments.String("other").value_or("")));
+  base.api_key = arguments.String("other-api-key").value_or("");
+  return base;
+}
+
 std::string ApiKey(const Arguments& arguments) {
   if (const auto key = arguments.String("api-key")) return *key;
   const char* key = std::getenv("SLUICE_API_KEY");

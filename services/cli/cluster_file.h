@@ -42,6 +42,10 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir);
 // with the key of ApiKey.
 StatusOr<BaseUrl> FindGateway(const Arguments& arguments);
 
+// The endpoint that --other names, with the key of --other-api-key and no
+// other: the first endpoint's key is not for another host to see.
+StatusOr<BaseUrl> OtherEndpoint(const Arguments& arguments);
+
 // --api-key, else the environment's SLUICE_API_KEY, else empty.
 std::string ApiKey(const Arguments& arguments);
 

@@ -1,39 +1,28 @@
 #include <cstdio>
-#include <map>
-#include <optional>
-#include <sstream>
+#include <string>
 
 #include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/commands.h"
 #include "services/cli/http_client.h"
+#include "services/cli/metrics_text.h"
 
 namespace sluice::cli {
 namespace {
 
-// Sums of a Prometheus text over labels, by metric name.
-std::map<std::string, double> ParseMetrics(const std::string& text) {
-  std::map<std::string, double> sums;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    const size_t space = line.rfind(' ');
-    if (line.empty() || line[0] == '#' || space == std::string::npos) continue;
-    sums[line.substr(0, line.find_first_of("{ "))] +=
-        std::strtod(line.c_str() + space, nullptr);
-  }
-  return sums;
+// The metrics of a process, with `api_key` for one that asks for it; none of
+// one that has no address for them.
+StatusOr<Metrics> MetricsOf(const ClusterProcess& process,
+                            const std::string& api_key) {
+  if (process.metrics_address.empty()) return Metrics();
+  SLUICE_ASSIGN_OR_RETURN(BaseUrl base,
+                          BaseUrl::Parse("http://" + process.metrics_address));
+  if (process.role == "gateway") base.api_key = api_key;
+  return FetchMetrics(base);
 }
 
-std::map<std::string, double> FetchMetrics(const std::string& address) {
-  const auto base = BaseUrl::Parse("http://" + address);
-  if (!base.ok()) return {};
-  const auto response = HttpGet(*base, "/metrics", std::chrono::seconds(2));
-  if (!response.ok() || response->status != 200) return {};
-  return ParseMetrics(response->body);
-}
-
-std::string Shown(const std::map<std::string, double>& metrics,
-                  const std::string& name, double scale, const char* unit) {
+std::string Shown(const Metrics& metrics, const std::string& name, double scale,
+                  const char* unit) {
   const auto found = metrics.find(name);
   if (found == metrics.end()) return "-";
   char text[64];
@@ -47,22 +36,26 @@ std::string ProcessName(const ClusterProcess& process) {
                                  : process.role;
 }
 
-void PrintProcess(const ClusterProcess& process, bool running) {
-  const auto metrics = running ? FetchMetrics(process.metrics_address)
-                               : std::map<std::string, double>();
+void PrintProcess(const ClusterProcess& process, bool running,
+                  const std::string& api_key) {
+  const StatusOr<Metrics> fetched =
+      running ? MetricsOf(process, api_key) : StatusOr<Metrics>(Metrics());
+  const Metrics metrics = fetched.ok() ? *fetched : Metrics();
   const std::string name = ProcessName(process);
   const std::string steps =
       process.role == "stage"
           ? Shown(metrics, "sluice_stage_steps_total", 1, "")
           : Shown(metrics, "sluice_gateway_steps_total", 1, "");
   std::printf(
-      "%-10s %8d  %-8s %-22s %10s %10s\n", name.c_str(), process.pid,
+      "%-10s %8d  %-8s %-22s %10s %10s%s\n", name.c_str(), process.pid,
       running ? "running" : "DEAD", process.address.c_str(),
       Shown(metrics, "process_resident_memory_bytes", 1e-6, " MB").c_str(),
-      steps.c_str());
+      steps.c_str(),
+      fetched.ok() ? ""
+                   : Cat("  no metrics: ", Message(fetched.status())).c_str());
 }
 
-void PrintLoad(const std::map<std::string, double>& metrics) {
+void PrintLoad(const Metrics& metrics) {
   const auto line = [&](const char* what, const char* name, double scale,
                         const char* unit) {
     std::printf("%-22s %s\n", what, Shown(metrics, name, scale, unit).c_str());
@@ -87,10 +80,11 @@ std::string WhyNotReady(const BaseUrl& base) {
 
 Status RunStatus(const Words& words) {
   SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          Arguments::Parse(words, {"run-dir"}, {}));
+                          Arguments::Parse(words, {"run-dir", "api-key"}, {}));
   SLUICE_ASSIGN_OR_RETURN(const ClusterFile cluster,
                           ReadClusterFile(RunDir(arguments)));
-  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, BaseUrl::Parse(cluster.url));
+  SLUICE_ASSIGN_OR_RETURN(BaseUrl base, BaseUrl::Parse(cluster.url));
+  base.api_key = ApiKey(arguments);
   std::printf("%s\nmodel %s\n", cluster.url.c_str(), cluster.model.c_str());
   const std::string unready = WhyNotReady(base);
   std::printf("%s\n\n", unready.empty() ? "ready" : unready.c_str());
@@ -100,12 +94,17 @@ Status RunStatus(const Words& words) {
   for (const ClusterProcess& process : cluster.processes) {
     const bool running = process.IsRunning();
     if (!running) dead += (dead.empty() ? "" : ", ") + ProcessName(process);
-    PrintProcess(process, running);
+    PrintProcess(process, running, base.api_key);
   }
   std::printf("\n");
   for (const ClusterProcess& process : cluster.processes) {
-    if (process.role == "gateway") {
-      PrintLoad(FetchMetrics(process.metrics_address));
+    if (process.role != "gateway") continue;
+    const StatusOr<Metrics> metrics = MetricsOf(process, base.api_key);
+    if (metrics.ok()) {
+      PrintLoad(*metrics);
+    } else {
+      std::printf("no load is known, /metrics: %s\n",
+                  Message(metrics.status()).c_str());
     }
   }
   if (!dead.empty()) return FailedPrecondition("dead: ", dead);

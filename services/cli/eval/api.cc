@@ -9,6 +9,7 @@
 
 #include "common/base/json.h"
 #include "services/cli/json_member.h"
+#include "services/cli/metrics_text.h"
 
 namespace sluice::cli {
 namespace {
@@ -116,7 +117,11 @@ StatusOr<ProbeAnswer> EvalApi::AskOnce(const Probe& probe, int top) const {
                {"return_tokens_as_token_ids", true}};
   auto answer = PostJson(base_, "/v1/completions", body);
   if (!answer.ok()) return Annotate(answer.status(), probe.name);
-  const Json* choices = FindMember(*answer, "choices");
+  return ReadProbeAnswer(*answer, probe.max_tokens);
+}
+
+StatusOr<ProbeAnswer> ReadProbeAnswer(const Json& answer, int64_t max_tokens) {
+  const Json* choices = FindMember(answer, "choices");
   if (choices == nullptr || !choices->is_array() || choices->empty()) {
     return Odd("no choices");
   }
@@ -124,10 +129,31 @@ StatusOr<ProbeAnswer> EvalApi::AskOnce(const Probe& probe, int top) const {
   if (logprobs == nullptr) return Odd("no logprobs");
   ProbeAnswer out;
   SLUICE_RETURN_IF_ERROR(ReadLogprobs(*logprobs, out));
-  const auto generated = static_cast<size_t>(probe.max_tokens);
+  const Json* usage = FindMember(answer, "usage");
+  const Json* made =
+      usage == nullptr ? nullptr : FindMember(*usage, "completion_tokens");
+  if (made == nullptr || !made->is_number_integer()) {
+    return Odd("no usage.completion_tokens");
+  }
+  if (made->get<int64_t>() != max_tokens) {
+    return FailedPrecondition("/v1/completions: usage.completion_tokens must ",
+                              "be ", max_tokens, ", as asked for, got ",
+                              made->get<int64_t>());
+  }
+  const auto generated = static_cast<size_t>(max_tokens);
   if (out.ids.size() <= generated) return Odd("too few tokens");
   out.prompt_length = out.ids.size() - generated;
   return out;
+}
+
+Status RequireEcho(const std::string& name, const std::vector<int64_t>& ids,
+                   const ProbeAnswer& answer) {
+  const auto same = answer.prompt_length == ids.size() &&
+                    answer.ids.size() >= ids.size() &&
+                    std::equal(ids.begin(), ids.end(), answer.ids.begin());
+  if (same) return OkStatus();
+  return FailedPrecondition(name, ": the server echoed other ids: ",
+                            answer.prompt_length, " tokens for ", ids.size());
 }
 
 StatusOr<LogitRows> EvalApi::Logits(const std::vector<int64_t>& ids) const {
@@ -169,6 +195,15 @@ StatusOr<std::vector<int64_t>> EvalApi::Tokenize(
     ids.push_back(id.get<int64_t>());
   }
   return ids;
+}
+
+StatusOr<double> EvalApi::RunningRequests() const {
+  SLUICE_ASSIGN_OR_RETURN(const Metrics metrics, FetchMetrics(base_));
+  const auto running = metrics.find("vllm:num_requests_running");
+  if (running == metrics.end()) {
+    return NotFound("/metrics has no vllm:num_requests_running");
+  }
+  return running->second;
 }
 
 StatusOr<int64_t> EvalApi::MaxContext() const {

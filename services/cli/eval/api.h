@@ -46,6 +46,7 @@ class EvalApi {
       : base_(std::move(base)), model_(std::move(model)) {}
 
   // /v1/completions with echo and logprobs; `top` beside each, at most 20.
+  // FAILED_PRECONDITION unless the usage tells max_tokens completion tokens.
   // Needs a server that tells token ids (return_token_ids or
   // return_tokens_as_token_ids). max_tokens 0 scores the prompt alone.
   StatusOr<ProbeAnswer> Ask(const Probe& probe, int top = 0) const;
@@ -59,6 +60,10 @@ class EvalApi {
   // max_model_len of /v1/models; 0 if it is not told.
   StatusOr<int64_t> MaxContext() const;
 
+  // The sequences that run now, by the vllm:num_requests_running of /metrics;
+  // NOT_FOUND if it has none.
+  StatusOr<double> RunningRequests() const;
+
   const std::string& model() const { return model_; }
   std::string url() const { return "http://" + base_.host + ":" + base_.port; }
 
@@ -68,6 +73,14 @@ class EvalApi {
   const BaseUrl base_;
   const std::string model_;
 };
+
+// Reads the answer of /v1/completions, which must have generated max_tokens.
+StatusOr<ProbeAnswer> ReadProbeAnswer(const Json& answer, int64_t max_tokens);
+
+// FAILED_PRECONDITION, with `name`, unless the answer echoes just `ids`
+// before what it generated.
+Status RequireEcho(const std::string& name, const std::vector<int64_t>& ids,
+                   const ProbeAnswer& answer);
 
 // The prompt_json of a Probe.
 std::string PromptJson(const std::vector<int64_t>& ids);

@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <atomic>
+#include <chrono>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -29,7 +30,46 @@ StatusOr<std::vector<ProbeAnswer>> AskTogether(const EvalApi& api,
   return out;
 }
 
+// The most sequences that ran at once while this was there; -1 if the server
+// does not tell.
+class RunningWatch {
+ public:
+  explicit RunningWatch(const EvalApi& api)
+      : thread_([this, &api](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            const StatusOr<double> running = api.RunningRequests();
+            if (!running.ok()) return;
+            most_ = std::max(most_, *running);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+        }) {}
+
+  double Stop() {
+    thread_.request_stop();
+    thread_.join();
+    return most_;
+  }
+
+ private:
+  double most_ = -1;  // of the thread until it is joined
+  std::jthread thread_;
+};
+
 }  // namespace
+
+std::string OverlapNote(double running) {
+  if (running < 0) {
+    return "That they ran together cannot be shown: the server's /metrics "
+           "has no vllm:num_requests_running.";
+  }
+  if (running < 2) {
+    return Cat(
+        "That they ran together cannot be shown: the server's gauge "
+        "told at most ",
+        running, " running.");
+  }
+  return Cat("The server's gauge told up to ", running, " running at once.");
+}
 
 StatusOr<CheckResult> CheckBatch(const EvalApi& api,
                                  const std::vector<Probe>& probes, int crowd) {
@@ -39,8 +79,11 @@ StatusOr<CheckResult> CheckBatch(const EvalApi& api,
     alone.push_back(std::move(answer));
   }
   const size_t count = std::max(probes.size(), static_cast<size_t>(crowd));
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<ProbeAnswer> together,
-                          AskTogether(api, probes, count));
+  RunningWatch watch(api);
+  auto asked = AskTogether(api, probes, count);
+  const double running = watch.Stop();
+  if (!asked.ok()) return asked.status();
+  const std::vector<ProbeAnswer> together = *std::move(asked);
   std::vector<std::vector<std::string>> rows = {
       {"prompt", "tokens", "ids", "log probabilities that differ",
        "largest difference"}};
@@ -63,12 +106,13 @@ StatusOr<CheckResult> CheckBatch(const EvalApi& api,
   result.passed = different == 0;
   result.summary =
       Cat(count - different, " of ", count, " answers the same in a crowd of ",
-          count, " as alone, ", tokens, " tokens");
+          count, " as alone, ", tokens, " tokens",
+          running < 2 ? "; overlap cannot be shown" : "");
   result.body =
       Cat("Each prompt was asked alone, then ", count,
           " requests at once. Ids and every bit of the log probabilities, the "
-          "prompt's and the answer's, must be the same.\n\n",
-          MarkdownTable(rows));
+          "prompt's and the answer's, must be the same. ",
+          OverlapNote(running), "\n\n", MarkdownTable(rows));
   return result;
 }
 

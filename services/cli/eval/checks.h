@@ -32,6 +32,10 @@ StatusOr<CheckResult> CheckReference(
 StatusOr<CheckResult> CheckBatch(const EvalApi& api,
                                  const std::vector<Probe>& probes, int crowd);
 
+// What the report says of `running`, the most sequences that the server's
+// gauge told while the crowd was asked; below 0: it told none.
+std::string OverlapNote(double running);
+
 // The probes at two endpoints: the same ids, and log probabilities that
 // differ by `tolerance` at most (0: the same bits).
 StatusOr<CheckResult> CheckCut(const EvalApi& api, const EvalApi& other,

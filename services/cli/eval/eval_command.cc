@@ -25,7 +25,8 @@ Checks, any number of them:
   --batch             the same prompts alone and in a crowd: the same ids and
                       bits; --crowd N (16)
   --other URL         the same requests at another endpoint: the same ids and
-                      bits; --other-tolerance X (0)
+                      bits; --other-tolerance X (0), --other-api-key KEY
+                      (--api-key is not sent there)
   --perplexity FILE   of a text; --window N (the context, at most 2048),
                       --stride N (half of it), --max-perplexity X
 
@@ -236,8 +237,7 @@ class Evaluation {
   }
 
   StatusOr<CheckResult> Cut(const std::vector<Probe>& probes) {
-    SLUICE_ASSIGN_OR_RETURN(BaseUrl base, BaseUrl::Parse(options_.other));
-    base.api_key = ApiKey(arguments_);
+    SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, OtherEndpoint(arguments_));
     SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
     return CheckCut(api_, EvalApi(base, model), probes,
                     options_.other_tolerance);
@@ -265,12 +265,13 @@ Status RunEval(const Words& words) {
   }
   SLUICE_ASSIGN_OR_RETURN(
       const Arguments arguments,
-      Arguments::Parse(words,
-                       {"url", "run-dir", "api-key", "model", "reference",
-                        "tolerance", "gap", "crowd", "other", "other-tolerance",
-                        "perplexity", "window", "stride", "max-perplexity",
-                        "prompts", "max-tokens", "out", "write-reference"},
-                       {"batch"}));
+      Arguments::Parse(
+          words,
+          {"url", "run-dir", "api-key", "model", "reference", "tolerance",
+           "gap", "crowd", "other", "other-tolerance", "other-api-key",
+           "perplexity", "window", "stride", "max-perplexity", "prompts",
+           "max-tokens", "out", "write-reference"},
+          {"batch"}));
   if (!arguments.words().empty()) {
     return InvalidArgument("unexpected '", arguments.words()[0], "'\n", kUsage);
   }

@@ -84,15 +84,16 @@ StatusOr<CheckResult> CheckPerplexity(const EvalApi& api,
        PerplexityWindows(ids.size(), size.window, size.stride)) {
     Probe probe;
     probe.name = Cat("tokens ", window.begin, " to ", window.end);
-    probe.prompt_json = PromptJson(
-        std::vector<int64_t>(ids.begin() + std::ptrdiff_t(window.begin),
-                             ids.begin() + std::ptrdiff_t(window.end)));
+    const std::vector<int64_t> sent(ids.begin() + std::ptrdiff_t(window.begin),
+                                    ids.begin() + std::ptrdiff_t(window.end));
+    probe.prompt_json = PromptJson(sent);
     probe.max_tokens = 0;
     SLUICE_ASSIGN_OR_RETURN(const ProbeAnswer answer, api.Ask(probe));
     if (answer.logprobs.size() != window.end - window.begin) {
       return FailedPrecondition(probe.name, ": ", answer.logprobs.size(),
                                 " log probabilities");
     }
+    SLUICE_RETURN_IF_ERROR(RequireEcho(probe.name, sent, answer));
     double part = 0;
     for (size_t i = window.score_begin; i < window.end; ++i) {
       part -= answer.logprobs[i - window.begin];

@@ -68,9 +68,7 @@ Status CompareLogprobs(const EvalApi& api, const ReferencePrompt& prompt,
   probe.prompt_json = PromptJson(prompt.ids);
   probe.max_tokens = 0;
   SLUICE_ASSIGN_OR_RETURN(const ProbeAnswer answer, api.Ask(probe, kTop));
-  if (answer.ids != prompt.ids) {
-    return FailedPrecondition(prompt.name, ": the server echoed other ids");
-  }
+  SLUICE_RETURN_IF_ERROR(RequireEcho(prompt.name, prompt.ids, answer));
   found.compared =
       prompt.logits.empty()
           ? "log probability of each token"
@@ -104,6 +102,7 @@ Status CompareGreedy(const EvalApi& api, const ReferencePrompt& prompt,
   probe.prompt_json = PromptJson(prompt.ids);
   probe.max_tokens = static_cast<int64_t>(prompt.greedy_ids.size());
   SLUICE_ASSIGN_OR_RETURN(const ProbeAnswer answer, api.Ask(probe));
+  SLUICE_RETURN_IF_ERROR(RequireEcho(prompt.name, prompt.ids, answer));
   found.greedy_given = true;
   found.greedy = prompt.greedy_ids.size();
   for (size_t i = 0; i < found.greedy; ++i) {

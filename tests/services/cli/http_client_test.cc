@@ -1,51 +1,15 @@
 #include "services/cli/http_client.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <string>
-#include <thread>
+
+#include "tests/services/cli/one_answer.h"
 
 namespace sluice::cli {
 namespace {
 
-// Answers one connection with fixed bytes, whatever it is sent.
-class OneAnswer {
- public:
-  explicit OneAnswer(std::string bytes)
-      : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-    listen(listener_, 1);
-    socklen_t length = sizeof(address);
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this, bytes = std::move(bytes)] {
-      const int peer = accept(listener_, nullptr, nullptr);
-      char in[4096];
-      if (read(peer, in, sizeof(in)) > 0) {
-        for (const char c : bytes) {
-          if (write(peer, &c, 1) != 1) break;
-        }
-      }
-      close(peer);
-    });
-  }
-  ~OneAnswer() {
-    thread_.join();
-    close(listener_);
-  }
-  BaseUrl url() const { return {"127.0.0.1", std::to_string(port_)}; }
-
- private:
-  const int listener_;
-  int port_ = 0;
-  std::thread thread_;
-};
+using testing::OneAnswer;
 
 TEST(HttpClientTest, UrlsAreHostAndPort) {
   const auto base = BaseUrl::Parse("http://host:81/x");
