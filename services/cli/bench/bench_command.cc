@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <utility>
 
 #include "services/cli/bench/bench_options.h"
@@ -13,16 +14,15 @@ namespace {
 // Warm-up requests have indices, and thus prompts, that no run reaches.
 constexpr int64_t kWarmupIndex = int64_t{1} << 40;
 
+using RequestMaker = std::function<LoadRequest(int64_t)>;
+
 StatusOr<LoadResult> RunPhase(const BenchOptions& options,
                               const LoadOptions& load, const char* name,
-                              const Workload& workload, int64_t first_index) {
+                              const RequestMaker& make) {
   ProgressBar bar(name, load.num_requests, Seconds(load.duration));
-  auto result = GenerateLoad(
-      load,
-      [&](int64_t index) { return workload.Request(first_index + index); },
-      [&](const LoadProgress& progress) {
-        if (!options.quiet) bar.Show(progress);
-      });
+  auto result = GenerateLoad(load, make, [&](const LoadProgress& progress) {
+    if (!options.quiet) bar.Show(progress);
+  });
   bar.Finish();
   return result;
 }
@@ -36,7 +36,9 @@ Status WarmUp(const BenchOptions& options, const Workload& workload) {
   if (load.concurrency == 0) load.concurrency = 4;
   SLUICE_ASSIGN_OR_RETURN(
       const LoadResult result,
-      RunPhase(options, load, "warm-up", workload, kWarmupIndex));
+      RunPhase(options, load, "warm-up", [&](int64_t index) {
+        return workload.WarmupRequest(kWarmupIndex + index);
+      }));
   if (result.interrupted) return Cancelled("interrupted in the warm-up");
   for (const RequestRecord& record : result.records) {
     if (record.outcome == Outcome::kDone) return OkStatus();
@@ -86,10 +88,12 @@ Status RunBench(const Words& words) {
   SLUICE_RETURN_IF_ERROR(WarmUp(options, workload));
   SLUICE_ASSIGN_OR_RETURN(
       const LoadResult result,
-      RunPhase(options, options.load, "bench", workload, 0));
+      RunPhase(options, options.load, "bench",
+               [&](int64_t index) { return workload.Request(index); }));
   const BenchSummary summary =
       Summarize(result, options.load.duration, options.service_level);
-  const BenchNotes notes{workload.prompt_kind(), workload.exact()};
+  const BenchNotes notes{workload.prompt_kind(), workload.exact(),
+                         workload.Repeated(summary.requests)};
   std::fputs(SummaryText(options, notes, summary).c_str(), stdout);
   SLUICE_RETURN_IF_ERROR(WriteResults(options, notes, summary, result));
   if (summary.requests == 0) return FailedPrecondition("no request was sent");

@@ -97,6 +97,7 @@ Status ReadWorkload(const Arguments& arguments, BenchOptions& out) {
     SLUICE_ASSIGN_OR_RETURN(work.output_tokens,
                             LengthRange::Parse("--output-tokens", *text));
   }
+  work.warmup = out.warmup > 0;
   work.file = arguments.String("file").value_or("");
   work.extra = arguments.String("extra").value_or("");
   work.extensions = !arguments.Has("plain");

@@ -66,7 +66,8 @@ Json ConfigJson(const BenchOptions& options, const BenchNotes& notes) {
       {"extensions", work.extensions},
       {"extra", work.extra},
       {"prompts", notes.prompt_kind},
-      {"exact_prompt_lengths", notes.exact_lengths}};
+      {"exact_prompt_lengths", notes.exact_lengths},
+      {"repeated_prompts", notes.repeated}};
   if (options.service_level) {
     const ServiceLevel& level = *options.service_level;
     Json slo = Json::object();
@@ -124,10 +125,18 @@ std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
                 notes.prompt_kind.c_str(), s.prompt_lengths.mean,
                 notes.exact_lengths ? "exact lengths" : "as the server counts",
                 static_cast<long long>(s.cached_tokens));
+  if (notes.repeated > 0) {
+    out += Format(
+        "%lld prompts were repeated: the file has fewer than were "
+        "sent\n",
+        static_cast<long long>(notes.repeated));
+  }
   out += Format("answers: %.1f tokens on average, counted by %s\n\n",
                 s.output_lengths.mean, s.token_source.c_str());
   out += Format("%-22s %10.3f\n", "requests/s", s.requests_per_s);
   out += Format("%-22s %10.1f\n", "input tokens/s", s.input_tokens_per_s);
+  out += Format("%-22s %10.1f\n", "  not from a cache",
+                s.computed_input_tokens_per_s);
   out += Format("%-22s %10.1f\n", "output tokens/s", s.output_tokens_per_s);
   out += Format("%-22s %10.1f\n", "in flight on average", s.mean_in_flight);
   if (s.goodput_per_s) {
@@ -160,28 +169,30 @@ std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
 
 std::string ResultJson(const BenchOptions& options, const BenchNotes& notes,
                        const BenchSummary& s, const LoadResult& result) {
-  Json summary = {{"window_s", s.window_s},
-                  {"requests", s.requests},
-                  {"done", s.done},
-                  {"interrupted", s.interrupted},
-                  {"requests_per_s", s.requests_per_s},
-                  {"input_tokens_per_s", s.input_tokens_per_s},
-                  {"output_tokens_per_s", s.output_tokens_per_s},
-                  {"mean_in_flight", s.mean_in_flight},
-                  {"input_tokens", s.input_tokens},
-                  {"output_tokens", s.output_tokens},
-                  {"cached_tokens", s.cached_tokens},
-                  {"token_source", s.token_source},
-                  {"ttft_ms", SummaryJson(s.ttft)},
-                  {"itl_ms", SummaryJson(s.itl)},
-                  {"tpot_ms", SummaryJson(s.tpot)},
-                  {"e2e_ms", SummaryJson(s.e2e)},
-                  {"longest_gap_ms", SummaryJson(s.longest_gap)},
-                  {"late_ms", SummaryJson(s.lateness)},
-                  {"refused_ms", SummaryJson(s.refused_ms)},
-                  {"retry_after_s", SummaryJson(s.retry_after_s)},
-                  {"failures", FailuresJson(s)},
-                  {"client_cpu_share", s.cpu_share}};
+  Json summary = {
+      {"window_s", s.window_s},
+      {"requests", s.requests},
+      {"done", s.done},
+      {"interrupted", s.interrupted},
+      {"requests_per_s", s.requests_per_s},
+      {"input_tokens_per_s", s.input_tokens_per_s},
+      {"computed_input_tokens_per_s", s.computed_input_tokens_per_s},
+      {"output_tokens_per_s", s.output_tokens_per_s},
+      {"mean_in_flight", s.mean_in_flight},
+      {"input_tokens", s.input_tokens},
+      {"output_tokens", s.output_tokens},
+      {"cached_tokens", s.cached_tokens},
+      {"token_source", s.token_source},
+      {"ttft_ms", SummaryJson(s.ttft)},
+      {"itl_ms", SummaryJson(s.itl)},
+      {"tpot_ms", SummaryJson(s.tpot)},
+      {"e2e_ms", SummaryJson(s.e2e)},
+      {"longest_gap_ms", SummaryJson(s.longest_gap)},
+      {"late_ms", SummaryJson(s.lateness)},
+      {"refused_ms", SummaryJson(s.refused_ms)},
+      {"retry_after_s", SummaryJson(s.retry_after_s)},
+      {"failures", FailuresJson(s)},
+      {"client_cpu_share", s.cpu_share}};
   if (s.goodput_per_s) {
     summary["goodput_per_s"] = *s.goodput_per_s;
     summary["goodput_share"] = *s.goodput_share;

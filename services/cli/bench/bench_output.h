@@ -1,6 +1,7 @@
 #ifndef SLUICE_SERVICES_CLI_BENCH_BENCH_OUTPUT_H_
 #define SLUICE_SERVICES_CLI_BENCH_BENCH_OUTPUT_H_
 
+#include <cstdint>
 #include <string>
 
 #include "common/base/status.h"
@@ -13,6 +14,7 @@ namespace sluice::cli {
 struct BenchNotes {
   std::string prompt_kind;
   bool exact_lengths = false;
+  int64_t repeated = 0;  // requests with a prompt sent before: likely cached
 };
 
 // The table for a terminal.

@@ -63,12 +63,15 @@ void AddFailure(const RequestRecord& record, Samples& samples,
 // Rates count what happened until `end`.
 void AddRates(const std::vector<RequestRecord>& records, TimePoint end,
               BenchSummary& out) {
-  int64_t requests = 0, input = 0;
+  int64_t requests = 0, input = 0, cached = 0;
   double output = 0;
   for (const RequestRecord& record : records) {
     if (record.outcome == Outcome::kDone && record.ended <= end) ++requests;
     if (record.arrivals.empty()) continue;
-    if (record.arrivals.front().at <= end) input += record.prompt_tokens;
+    if (record.arrivals.front().at <= end) {
+      input += record.prompt_tokens;
+      cached += record.cached_tokens;
+    }
     int64_t within = 0, counted = 0;
     for (const TokenArrival& arrival : record.arrivals) {
       counted += arrival.tokens;
@@ -82,6 +85,8 @@ void AddRates(const std::vector<RequestRecord>& records, TimePoint end,
   if (out.window_s <= 0) return;
   out.requests_per_s = static_cast<double>(requests) / out.window_s;
   out.input_tokens_per_s = static_cast<double>(input) / out.window_s;
+  out.computed_input_tokens_per_s =
+      static_cast<double>(input - cached) / out.window_s;
   out.output_tokens_per_s = output / out.window_s;
 }
 

@@ -42,6 +42,7 @@ struct BenchSummary {
   Summary lateness;                           // of every request sent
   double requests_per_s = 0;
   double input_tokens_per_s = 0, output_tokens_per_s = 0;
+  double computed_input_tokens_per_s = 0;  // input less what a cache had
   double mean_in_flight = 0;
   int64_t input_tokens = 0, output_tokens = 0, cached_tokens = 0;
   Summary prompt_lengths, output_lengths;

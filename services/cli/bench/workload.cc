@@ -1,8 +1,10 @@
 #include "services/cli/bench/workload.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "common/base/json.h"
@@ -67,6 +69,22 @@ StatusOr<std::vector<FileLine>> ReadFile(const std::string& path) {
   }
   if (lines.empty()) return InvalidArgument("--file: ", path, " is empty");
   return lines;
+}
+
+// The tokens of a line's prompt: its ids, or a token per 4 bytes of text;
+// `otherwise` if it has none.
+int64_t RoughTokens(const FileLine& line, int64_t otherwise) {
+  size_t tokens = 0;
+  if (line.messages) {
+    tokens = DumpJson(*line.messages).size() / 4;
+  } else if (line.prompt && line.prompt->is_array()) {
+    tokens = line.prompt->size();
+  } else if (line.prompt) {
+    tokens = line.prompt->get_ref<const std::string&>().size() / 4;
+  } else {
+    return otherwise;
+  }
+  return static_cast<int64_t>(std::max<size_t>(tokens, 1));
 }
 
 int64_t Draw(const LengthRange& range, SeededRandom& random) {
@@ -144,12 +162,14 @@ StatusOr<Workload> Workload::Prepare(const WorkloadOptions& options,
       if (!line.prompt && !line.messages) all_given = false;
     }
   }
+  if (!all_given || options.warmup) {
+    SLUICE_ASSIGN_OR_RETURN(
+        parts->maker, PromptMaker::Learn(base, options.model, options.chat));
+  }
   if (all_given) {
     parts->kind = "from the file";
     return Workload(std::move(parts));
   }
-  SLUICE_ASSIGN_OR_RETURN(
-      parts->maker, PromptMaker::Learn(base, options.model, options.chat));
   parts->exact = parts->maker.exact();
   parts->kind = parts->maker.makes_ids() ? "random token ids" : "random words";
   return Workload(std::move(parts));
@@ -158,7 +178,26 @@ StatusOr<Workload> Workload::Prepare(const WorkloadOptions& options,
 const std::string& Workload::prompt_kind() const { return parts_->kind; }
 bool Workload::exact() const { return parts_->exact; }
 
-LoadRequest Workload::Request(int64_t index) const {
+LoadRequest Workload::Request(int64_t index) const { return Make(index, true); }
+
+LoadRequest Workload::WarmupRequest(int64_t index) const {
+  return Make(index, false);
+}
+
+int64_t Workload::Repeated(int64_t requests) const {
+  const auto lines = static_cast<int64_t>(parts_->lines.size());
+  std::set<std::string> distinct;
+  int64_t given = 0;
+  for (int64_t i = 0; i < std::min(lines, requests); ++i) {
+    const FileLine& line = parts_->lines[static_cast<size_t>(i)];
+    if (!line.prompt && !line.messages) continue;
+    given += (requests - i - 1) / lines + 1;  // i, i + lines, ..
+    distinct.insert(DumpJson(line.messages ? *line.messages : *line.prompt));
+  }
+  return given - static_cast<int64_t>(distinct.size());
+}
+
+LoadRequest Workload::Make(int64_t index, bool given_prompts) const {
   const WorkloadOptions& options = parts_->options;
   SeededRandom random(options.seed * 0x9e3779b97f4a7c15ULL +
                       static_cast<uint64_t>(index));
@@ -169,10 +208,12 @@ LoadRequest Workload::Request(int64_t index) const {
     line = &parts_->lines[static_cast<size_t>(index) % parts_->lines.size()];
     prompt_tokens = line->prompt_tokens.value_or(prompt_tokens);
     output_tokens = line->output_tokens.value_or(output_tokens);
+    if (!given_prompts) prompt_tokens = RoughTokens(*line, prompt_tokens);
   }
   Json body = parts_->fields;
   body["max_tokens"] = output_tokens;
-  const bool has_prompt = line != nullptr && (line->prompt || line->messages);
+  const bool has_prompt =
+      given_prompts && line != nullptr && (line->prompt || line->messages);
   if (has_prompt && line->messages) {
     body["messages"] = *line->messages;
   } else if (options.chat) {

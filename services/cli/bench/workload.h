@@ -32,6 +32,7 @@ struct WorkloadOptions {
   // ignore_eos and return_token_ids, which not every server knows.
   bool extensions = true;
   uint64_t seed = 0;
+  bool warmup = false;  // WarmupRequest will be called
 };
 
 // The requests of a run. The request of an index is a function of the options
@@ -49,11 +50,22 @@ class Workload {
 
   LoadRequest Request(int64_t index) const;
 
+  // A request of the same kind and about the same length, whose prompt is
+  // made even where the file gives one: a server that has seen the prompts of
+  // a run has them in its cache. Needs options.warmup.
+  LoadRequest WarmupRequest(int64_t index) const;
+
+  // How many of the first `requests` send a prompt of the file that an
+  // earlier one has sent.
+  int64_t Repeated(int64_t requests) const;
+
   // How prompts are made, and whether their lengths are exact: for the report.
   const std::string& prompt_kind() const;
   bool exact() const;
 
  private:
+  LoadRequest Make(int64_t index, bool given_prompts) const;
+
   struct Parts;
   explicit Workload(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;

@@ -96,6 +96,25 @@ TEST(BenchSummaryTest, RatesCountWhatHappenedInTheWindow) {
   EXPECT_EQ(part.done, 1);
 }
 
+TEST(BenchSummaryTest, TokensOfACacheAreNoComputedInput) {
+  LoadResult result = SomeResult();
+  result.records[0].cached_tokens = 6;
+  const BenchSummary all = Summarize(result, Duration(0), std::nullopt);
+  EXPECT_DOUBLE_EQ(all.input_tokens_per_s, 40);
+  EXPECT_DOUBLE_EQ(all.computed_input_tokens_per_s, 10);
+}
+
+TEST(BenchOutputTest, RepeatedPromptsAreTold) {
+  const BenchSummary summary =
+      Summarize(SomeResult(), Duration(0), std::nullopt);
+  EXPECT_NE(SummaryText(SomeOptions(), {"from the file", false, 3}, summary)
+                .find("3 prompts were repeated"),
+            std::string::npos);
+  EXPECT_EQ(SummaryText(SomeOptions(), {"from the file", false, 0}, summary)
+                .find("repeated"),
+            std::string::npos);
+}
+
 TEST(BenchSummaryTest, AServiceLevelIsKeptByEveryPartOfIt) {
   EXPECT_TRUE((ServiceLevel{100, 20, 165}).IsKeptBy(OneRequest()));
   EXPECT_FALSE((ServiceLevel{99, 20, 165}).IsKeptBy(OneRequest()));

@@ -9,6 +9,7 @@
 
 #include "common/base/json.h"
 #include "services/cli/bench/bench_options.h"
+#include "tests/services/cli/one_answer.h"
 
 namespace sluice::cli {
 namespace {
@@ -58,6 +59,35 @@ TEST(WorkloadTest, PromptsOfAFileAreTakenInTurn) {
   EXPECT_EQ(BodyOf(*workload, 2)["prompt"], "one");
   EXPECT_EQ(BodyOf(*workload, 2)["stream_options"]["include_usage"], true);
   EXPECT_EQ(BodyOf(*workload, 2)["ignore_eos"], true);
+}
+
+TEST(WorkloadTest, AWarmUpSendsNoPromptOfTheFile) {
+  const File file("{\"prompt\": \"one\", \"output_tokens\": 7}\n");
+  const testing::OneAnswer no_tokenizer(
+      testing::HttpAnswer("404 Not Found", "{}"));
+  WorkloadOptions options;
+  options.file = file.path();
+  options.warmup = true;
+  const auto workload = Workload::Prepare(options, no_tokenizer.url());
+  ASSERT_TRUE(workload.ok()) << workload.status();
+  const Json body = *ParseJson(workload->WarmupRequest(0).body);
+  EXPECT_NE(body["prompt"], "one");
+  EXPECT_EQ(body["max_tokens"], 7);
+  EXPECT_EQ(BodyOf(*workload, 0)["prompt"], "one");
+}
+
+TEST(WorkloadTest, PromptsSentBeforeAreCounted) {
+  const File file(
+      "{\"prompt\": \"one\"}\n{\"prompt\": \"two\"}\n"
+      "{\"prompt\": \"one\"}\n");
+  WorkloadOptions options;
+  options.file = file.path();
+  const auto workload = Workload::Prepare(options, kNobody);
+  ASSERT_TRUE(workload.ok()) << workload.status();
+  EXPECT_EQ(workload->Repeated(0), 0);
+  EXPECT_EQ(workload->Repeated(2), 0);
+  EXPECT_EQ(workload->Repeated(3), 1);
+  EXPECT_EQ(workload->Repeated(7), 5);
 }
 
 TEST(WorkloadTest, LengthsOfARangeVaryAndRepeatWithTheSeed) {
