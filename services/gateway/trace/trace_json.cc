@@ -52,6 +52,7 @@ void WriteToken(const TokenPath& token, int64_t index, int64_t origin_ns,
                                                  token.parts.front().start_ns;
   out.Raw("{\"index\":").Number(index);
   out.Raw(",\"tokens\":").Number(token.num_tokens);
+  if (token.incomplete) out.Raw(",\"incomplete\":true");
   out.Raw(",\"wall_us\":").Micros(wall).Raw(",\"parts\":[");
   for (size_t i = 0; i < token.parts.size(); ++i) {
     if (i > 0) out.Raw(",");

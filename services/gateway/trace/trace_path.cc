@@ -58,14 +58,15 @@ void AddStep(const StepTrace& step, Line& line) {
   line.Work("plan", kGateway, step.plan);
   line.Work("serialise", kGateway, step.serialise);
   int hop = 0;
+  int64_t sent_ns = step.serialise.stop_ns;
   for (const StageTrace& stage : step.stages) {
     line.Work("wire", {TracePlace::kHop, hop},
-              {line.end_ns(), stage.receive.start_ns});
+              {sent_ns, stage.receive.start_ns});
     AddStage(hop, stage, line);
+    sent_ns = stage.serialise.stop_ns;
     ++hop;
   }
-  line.Work("wire", {TracePlace::kHop, hop},
-            {line.end_ns(), step.receive.start_ns});
+  line.Work("wire", {TracePlace::kHop, hop}, {sent_ns, step.receive.start_ns});
   line.Work("receive", kGateway, step.receive);
   line.Work("engine_wait", kGateway, step.inbox);
   line.Work("commit", kGateway, step.commit);
@@ -73,9 +74,13 @@ void AddStep(const StepTrace& step, Line& line) {
 
 // From the engine's thread to the answer's queue. An end may come later than
 // the token before it, when the sequence was cancelled for a stop string.
-void AddDelivery(const Delivery& delivery, bool is_first, Line& line) {
-  line.Wait(is_first ? "emit" : "end_wait", kGateway,
-            {line.end_ns(), delivery.posted_ns});
+// `since_ns`: when that wait began; 0: not known.
+void AddDelivery(const Delivery& delivery, bool is_first, int64_t since_ns,
+                 Line& line) {
+  if (since_ns != 0) {
+    line.Wait(is_first ? "emit" : "end_wait", kGateway,
+              {since_ns, delivery.posted_ns});
+  }
   line.Wait("loop_wait", kGateway, {delivery.posted_ns, delivery.begin_ns});
   line.Work("detokenise", kGateway, {delivery.begin_ns, delivery.decoded_ns});
   line.Work("format", kGateway, {delivery.decoded_ns, delivery.sent_ns});
@@ -112,6 +117,30 @@ std::vector<size_t> Chain(const Choice& choice, size_t first, size_t last) {
   return chain;
 }
 
+// Whether no step is missing between the two, which follow each other: a later
+// position would have been computed by nobody. Positions may be computed again.
+bool Continues(const TracedChunk& before, const TracedChunk& after) {
+  return after.start <= before.start + before.count;
+}
+
+// The wait for step `i`'s plan, if its beginning was measured: since the step
+// `before` it in the chain, if there is one.
+void AddPlanWait(const Choice& choice, const size_t* before, size_t i,
+                 Line& line, TokenPath& token) {
+  const int64_t stop_ns = choice.steps[i].trace->plan.start_ns;
+  if (before == nullptr) {
+    line.Wait("queue", kGateway, {choice.inbox.stop_ns, stop_ns});
+    return;
+  }
+  for (size_t s = *before; s < i; ++s) {
+    if (Continues(choice.steps[s].chunk, choice.steps[s + 1].chunk)) continue;
+    token.incomplete = true;
+    return;
+  }
+  line.Wait("plan_wait", kGateway,
+            {choice.steps[*before].trace->commit.stop_ns, stop_ns});
+}
+
 // Steps [first, last), which gave one token.
 void AddSteps(const Choice& choice, size_t first, size_t last, Line& line,
               TokenPath& token) {
@@ -119,8 +148,9 @@ void AddSteps(const Choice& choice, size_t first, size_t last, Line& line,
   for (size_t i = first, next = 0; i < last; ++i) {
     const StepTrace& step = *choice.steps[i].trace;
     if (next < chain.size() && chain[next] == i) {
-      line.Wait(first == 0 && next == 0 ? "queue" : "plan_wait", kGateway,
-                {line.end_ns(), step.plan.start_ns});
+      const size_t before = next > 0 ? chain[next - 1] : first - 1;
+      AddPlanWait(choice, next > 0 || first > 0 ? &before : nullptr, i, line,
+                  token);
       AddStep(step, line);
       ++next;
     } else {
@@ -130,9 +160,11 @@ void AddSteps(const Choice& choice, size_t first, size_t last, Line& line,
   }
 }
 
+// A token behind no new step is one whose step is missing.
 bool EndsToken(const std::vector<Delivery>& deliveries, size_t i) {
   return i + 1 == deliveries.size() ||
-         deliveries[i + 1].steps > deliveries[i].steps;
+         deliveries[i + 1].steps > deliveries[i].steps ||
+         deliveries[i + 1].num_tokens > 0;
 }
 
 }  // namespace
@@ -156,11 +188,17 @@ ChoicePath MakePath(const TraceRecord& record, size_t index) {
         std::min(choice.deliveries[i].steps, choice.steps.size());
     AddSteps(choice, steps, end, line, token);
     known_ns = line.end_ns();
+    int64_t since_ns =
+        end > steps ? choice.steps[end - 1].trace->commit.stop_ns : 0;
+    if (end == steps && choice.deliveries[first].num_tokens > 0) {
+      token.incomplete = true;
+    }
     steps = end;
     token.num_on_path = token.parts.size();
     for (size_t d = first; d <= i; ++d) {
       token.num_tokens += choice.deliveries[d].num_tokens;
-      AddDelivery(choice.deliveries[d], d == first, line);
+      AddDelivery(choice.deliveries[d], d == first, since_ns, line);
+      since_ns = choice.deliveries[d].sent_ns;
     }
     for (size_t d = first; d <= i; ++d) {
       AddBlocks(record, choice.deliveries[d], line);

@@ -34,6 +34,8 @@ struct TracePart {
 struct TokenPath {
   int32_t num_tokens = 0;  // 0: an end token, or an end without one
   std::vector<TracePart> parts;
+  // A step's trace is missing: the parts leave a hole where it was.
+  bool incomplete = false;
   // So many of the parts delay what comes after; the others, which carry the
   // token to the client, run beside the next step.
   size_t num_on_path = 0;

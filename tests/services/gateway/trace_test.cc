@@ -165,6 +165,38 @@ TEST(TracePathTest, EveryPartIsWhereItWasMeasured) {
   EXPECT_EQ(last.num_on_path, last.parts.size());
 }
 
+TEST(TracePathTest, AStepWhoseTraceIsMissingLeavesAHole) {
+  TraceRecord record = MakeRecord(2, 5);
+  TraceRecord::Choice& choice = record.choices[0];
+  for (size_t i = 0; i < choice.steps.size(); ++i) {
+    choice.steps[i].chunk.start = static_cast<int32_t>(i);
+    choice.steps[i].chunk.count = 1;
+  }
+  const ChoicePath whole = MakePath(record, 0);
+  for (const TokenPath& token : whole.tokens) EXPECT_FALSE(token.incomplete);
+  const StepTrace lost = *choice.steps[2].trace;
+  choice.steps.erase(choice.steps.begin() + 2);
+  for (size_t i = 2; i < choice.deliveries.size(); ++i) {
+    --choice.deliveries[i].steps;
+  }
+  const ChoicePath path = MakePath(record, 0);
+  ExpectNoOverlap(path);
+  ASSERT_EQ(path.tokens.size(), 5u);
+  EXPECT_EQ(path.wall_ns(), whole.wall_ns());
+  EXPECT_LE(path.sum_ns(), whole.sum_ns() * 9 / 10);
+  EXPECT_TRUE(path.tokens[2].incomplete);
+  EXPECT_TRUE(path.tokens[3].incomplete) << "its wait began in the hole";
+  for (const size_t i : {0, 1, 4}) EXPECT_FALSE(path.tokens[i].incomplete);
+  for (const TokenPath& token : path.tokens) {
+    for (const TracePart& part : token.parts) {
+      EXPECT_FALSE(part.start_ns <= lost.plan.start_ns &&
+                   part.stop_ns >= lost.commit.stop_ns)
+          << part.name << " covers the step";
+    }
+  }
+  EXPECT_THAT(TraceJson(record), HasSubstr("\"incomplete\":true"));
+}
+
 TEST(TracePathTest, StepsThatRunBesideEachOtherCountOnce) {
   // Three chunks of a prompt; the second is planned while the first is under
   // way, the third after the first was committed.
