@@ -38,7 +38,8 @@ struct GenerateRequest {
   // Ends of generation, on top of sampling.stop_token_ids: the model's own
   // eos ids; empty with ignore_eos.
   std::vector<TokenId> eos_token_ids;
-  // KV blocks of equal prefixes are shared among requests of one salt only.
+  // KV blocks of equal prefixes are shared among requests of one tenant and
+  // salt.
   std::string cache_salt;
   // Passed while it waits or runs: it ends with kError DEADLINE_EXCEEDED,
   // with the tokens it has got till then.

@@ -11,7 +11,7 @@ namespace sluice {
 
 // Limits that hold for every request whatever the model.
 inline constexpr int kMaxTopLogprobs = 20;
-inline constexpr int kMaxStopTokenIds = 128;
+inline constexpr int kMaxStopTokenIds = 256;  // a client's and the model's
 inline constexpr int kMaxLogitBiases = 1024;
 inline constexpr float kMaxLogitBias = 100.0f;
 inline constexpr float kMaxPenalty = 2.0f;

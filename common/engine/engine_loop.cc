@@ -1,5 +1,6 @@
 #include "common/engine/engine_loop.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -20,6 +21,9 @@ namespace {
 
 // More unread results than any pipeline has plans in flight.
 constexpr size_t kMaxQueuedResults = 256;
+
+// So often an idle pipeline is asked whether it still moves.
+constexpr Duration kProbeEvery = std::chrono::seconds(1);
 
 struct Submission {
   SequenceId id;
@@ -128,8 +132,9 @@ class EngineLoop::Impl {
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);
   Admission admission_ ABSL_GUARDED_BY(mutex_);
   TimePoint published_progress_ ABSL_GUARDED_BY(mutex_);
-  TimePoint published_oldest_plan_ ABSL_GUARDED_BY(mutex_);
-  Duration published_longest_step_ ABSL_GUARDED_BY(mutex_){};
+  // Nothing: no plan is in flight.
+  std::optional<TimePoint> published_oldest_plan_ ABSL_GUARDED_BY(mutex_);
+  Duration published_expected_step_ ABSL_GUARDED_BY(mutex_){};
 
   // The engine thread's own.
   EngineCounters counters_;
@@ -277,9 +282,10 @@ EngineProgress EngineLoop::Impl::Progress() const {
   progress.pipeline_up = up_.has_value();
   progress.plans_in_flight = stats_.plans_in_flight;
   progress.since_last_result = now - published_progress_;
-  progress.longest_step = published_longest_step_;
-  if (stats_.plans_in_flight > 0) {
-    progress.oldest_plan_age = now - published_oldest_plan_;
+  progress.expected_step = published_expected_step_;
+  if (published_oldest_plan_) {
+    progress.oldest_plan_age =
+        std::max(now - *published_oldest_plan_, Duration::zero());
   }
   return progress;
 }
@@ -305,7 +311,11 @@ void EngineLoop::Impl::Run() {
 }
 
 bool EngineLoop::Impl::TakeCommands(std::vector<Command>& commands) {
-  const std::optional<TimePoint> deadline = scheduler_.next_deadline();
+  std::optional<TimePoint> deadline = scheduler_.next_deadline();
+  if (scheduler_.quiet()) {
+    const TimePoint probe = last_progress_ + kProbeEvery;
+    deadline = std::min(deadline.value_or(probe), probe);
+  }
   MutexLock lock(mutex_);
   while (inbox_.empty() && !stopping_) {
     if (!deadline) {
@@ -317,7 +327,10 @@ bool EngineLoop::Impl::TakeCommands(std::vector<Command>& commands) {
   commands.swap(inbox_);
   admission_.OnTaken();
   queued_results_ = 0;
-  working_ = true;
+  // A result alone is no work: unless it is a probe's its plan still counts.
+  working_ = std::any_of(
+      commands.begin(), commands.end(),
+      [](const Command& c) { return !std::holds_alternative<StepResult>(c); });
   return !stopping_;
 }
 
@@ -429,11 +442,15 @@ void EngineLoop::Impl::SubmitPlans() {
   while (true) {
     const TimePoint begin = Clock::now();
     std::optional<StepPlan> plan = scheduler_.Plan(begin);
-    if (!plan) return;
+    if (!plan) break;
     if (plan->trace) {
       plan->trace->plan = {ToNanos(begin), MonotonicNanos()};
     }
     executor_->Submit(*std::move(plan));
+  }
+  const TimePoint now = Clock::now();
+  if (scheduler_.quiet() && now - last_progress_ >= kProbeEvery) {
+    executor_->Submit(scheduler_.Probe(now));
   }
 }
 
@@ -442,9 +459,11 @@ void EngineLoop::Impl::Publish() {
   scheduler_.FillStats(stats_);
   admission_.Publish(scheduler_.Queue());
   published_progress_ = last_progress_;
-  published_longest_step_ = scheduler_.longest_step();
+  published_oldest_plan_.reset();
+  published_expected_step_ = Duration::zero();
   if (scheduler_.plans_in_flight() > 0) {
     published_oldest_plan_ = scheduler_.oldest_plan();
+    published_expected_step_ = scheduler_.expected_step();
   }
   working_ = false;
   if (IsIdle()) became_idle_.NotifyAll();

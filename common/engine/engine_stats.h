@@ -49,16 +49,17 @@ struct EngineStats : EngineCounters {
   }
 };
 
-// Whether the pipeline moves. With plans in flight and a large
-// `since_last_result` it is stuck; with none in flight it is merely idle.
+// Whether the pipeline moves. An idle one is sent an empty plan every second,
+// so it is known to move as well.
 struct EngineProgress {
   bool pipeline_up = false;
-  int plans_in_flight = 0;
+  int plans_in_flight = 0;       // probes of an idle pipeline aside
   Duration since_last_result{};  // or since the pipeline came up
-  Duration oldest_plan_age{};    // zero with no plan in flight
-  // What a plan may take, as far as was seen: the longest lately, or a full
-  // one at the present pace. Zero before anything was seen.
-  Duration longest_step{};
+  // How long the oldest plan in flight, probes included, has been waited for
+  // since the plans before it were answered. Zero with none in flight.
+  Duration oldest_plan_age{};
+  // What that plan should take, at the measured pace. Zero: not known yet.
+  Duration expected_step{};
 };
 
 }  // namespace sluice

@@ -29,6 +29,7 @@ struct PlanInFlight {
   int32_t num_decodes = 0;    // of the chunks, a token each
   int32_t prompt_tokens = 0;  // of the others
   bool had_company = false;   // see StepPace
+  bool is_probe = false;      // see Scheduler::Probe
   TimePoint submitted;
 };
 

@@ -9,6 +9,9 @@
 namespace sluice {
 namespace {
 
+// It computes nothing.
+constexpr Duration kEmptyPlan = std::chrono::milliseconds(1);
+
 void CountEnd(FinishReason reason, EngineCounters& counters) {
   switch (reason) {
     case FinishReason::kStop:
@@ -192,7 +195,9 @@ void Scheduler::FillStats(EngineStats& stats) const {
   stats.waiting = static_cast<int>(num_waiting());
   stats.blocks_total = blocks_.num_blocks();
   stats.blocks_used = blocks_.num_blocks() - blocks_.num_free();
-  stats.plans_in_flight = static_cast<int>(in_flight_.size());
+  stats.plans_in_flight = static_cast<int>(
+      std::count_if(in_flight_.begin(), in_flight_.end(),
+                    [](const PlanInFlight& plan) { return !plan.is_probe; }));
   stats.max_plans_in_flight_seen = max_plans_seen_;
   stats.last_step_time = last_step_time_;
   const QueueState queue = Queue();
@@ -205,13 +210,10 @@ void Scheduler::FillStats(EngineStats& stats) const {
   }
 }
 
-Duration Scheduler::longest_step() const {
-  if (longest_step_ == Duration::zero() || pace_.prompt_seconds() <= 0) {
-    return Duration::zero();
-  }
-  const double full = pace_.prompt_seconds() * options_.max_step_tokens;
-  return std::max(longest_step_, std::chrono::duration_cast<Duration>(
-                                     std::chrono::duration<double>(full)));
+Duration Scheduler::expected_step() const {
+  const PlanInFlight& plan = in_flight_.front();
+  if (plan.chunks.empty()) return kEmptyPlan;
+  return pace_.expected(plan.num_decodes, plan.prompt_tokens);
 }
 
 // Prompt tokens of a plan at present, those without any aside.

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_ENGINE_SCHEDULER_H_
 #define SLUICE_COMMON_ENGINE_SCHEDULER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -76,6 +77,11 @@ class Scheduler {
   // there is nothing to do until a result comes.
   std::optional<StepPlan> Plan(TimePoint now);
 
+  // An empty plan, which asks whether every stage still does steps. It is no
+  // step to counters and pace. Only while quiet().
+  StepPlan Probe(TimePoint now);
+  bool quiet() const { return attached_ && in_flight_.empty(); }
+
   // Takes in the answer to the oldest plan in flight. A result of another
   // epoch is counted and dropped. One that does not answer the plan changes
   // nothing: INTERNAL, the pipeline is broken. What is wrong with a single
@@ -89,8 +95,13 @@ class Scheduler {
   size_t plans_in_flight() const { return in_flight_.size(); }
   // Whether the last Plan wanted to admit a sequence and could not.
   bool admission_blocked() const { return admission_blocked_; }
-  TimePoint oldest_plan() const { return in_flight_.front().submitted; }
-  Duration longest_step() const;  // see EngineProgress
+  // Of the oldest plan in flight, probes included: since when it is waited
+  // for, the plans before it answered; and what it should take (see
+  // EngineProgress).
+  TimePoint oldest_plan() const {
+    return std::max(in_flight_.front().submitted, last_result_);
+  }
+  Duration expected_step() const;
   std::optional<TimePoint> next_deadline() const;
   void FillStats(EngineStats& stats) const;
   QueueState Queue() const;
@@ -152,7 +163,6 @@ class Scheduler {
   bool admission_blocked_ = false;
   int max_plans_seen_ = 0;
   Duration last_step_time_{};
-  Duration longest_step_{};  // fades
   StepPace pace_;
   TimePoint last_result_{};  // of any plan
 };

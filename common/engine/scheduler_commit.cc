@@ -40,10 +40,13 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   }
   const PlanInFlight plan = std::move(in_flight_.front());
   in_flight_.pop_front();
+  if (plan.is_probe) {
+    last_result_ = now;
+    return SequenceEvents();
+  }
   last_step_time_ = now - plan.submitted;
   ++counters_->steps;
   counters_->step_time += last_step_time_;
-  longest_step_ = std::max(last_step_time_, longest_step_ * 99 / 100);
   // What it took beside the plans before it, if they overlapped.
   const TimePoint begin = std::max(plan.submitted, last_result_);
   last_result_ = now;

@@ -73,6 +73,17 @@ std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   return Finish(std::move(draft));
 }
 
+StepPlan Scheduler::Probe(TimePoint now) {
+  SLUICE_CHECK(quiet());
+  const int seen = max_plans_seen_;
+  Draft draft;
+  draft.now = now;
+  StepPlan plan = Finish(std::move(draft));
+  in_flight_.back().is_probe = true;
+  max_plans_seen_ = seen;
+  return plan;
+}
+
 // To keep N stages busy, N plans must carry decodes, each about an Nth of
 // them; but plans with few decodes cost as much as plans with some, so there
 // are no more groups than keep `min_decode_batch` each. At most that many

@@ -30,6 +30,8 @@ double Learn(double estimate, double sample, double weight) {
 }  // namespace
 
 void StepPace::OnResult(const Step& step) {
+  if (step.decodes + step.prompt_tokens == 0) return;
+  typical_ = Learn(typical_, Seconds(step.latency), 0.1);
   if (step.decodes > 0) LearnLatency(step);
   LearnCosts(step.decodes, step.prompt_tokens, Seconds(step.busy));
 }
@@ -79,6 +81,14 @@ void StepPace::LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy) {
 void StepPace::OnEnd(int32_t completion_tokens) {
   completion_ = Learn(completion_ > 0 ? completion_ : -1,
                       std::max(completion_tokens, 1), 0.05);
+}
+
+Duration StepPace::expected(int32_t decodes, int32_t prompt_tokens) const {
+  if (typical_ < 0) return Duration::zero();
+  const double seconds =
+      std::max(typical_, decodes * decode_s_ + prompt_tokens * prompt_s_);
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(seconds));
 }
 
 double StepPace::target(int32_t crowd) const {

@@ -56,6 +56,11 @@ class StepPace {
   double decode_seconds() const { return decode_s_; }
   double completion_tokens() const { return completion_; }  // mean
 
+  // What a plan of that size should take from its turn to its result: at the
+  // rates above, and no less than plans take typically. A pause of the
+  // pipeline hardly moves it. Zero before a plan came back.
+  Duration expected(int32_t decodes, int32_t prompt_tokens) const;
+
  private:
   void LearnLatency(const Step& step);
   double target(int32_t crowd) const;  // seconds
@@ -68,6 +73,7 @@ class StepPace {
   int32_t mixed_since_plain_ = 0;
   int32_t alone_since_company_ = 0;
   double prompt_s_ = 0, decode_s_ = 0, completion_ = 0;
+  double typical_ = -1;  // seconds from submission to result
 };
 
 }  // namespace sluice

@@ -8,7 +8,7 @@
 namespace sluice::gateway {
 namespace {
 
-constexpr int kFarBeyond = 10;  // times the longest step
+constexpr int kFarBeyond = 10;  // times what it should take
 constexpr Duration kShortest = std::chrono::milliseconds(2500);
 constexpr Duration kLongest = std::chrono::seconds(60);
 
@@ -41,9 +41,9 @@ void NameStuckStage(const PipelineStatus& pipeline, const std::string& why,
 
 }  // namespace
 
-Duration StuckAfter(Duration longest_step) {
-  if (longest_step <= Duration::zero()) return kLongest;
-  return std::clamp(kFarBeyond * longest_step, kShortest, kLongest);
+Duration StuckAfter(Duration expected_step) {
+  if (expected_step <= Duration::zero()) return kLongest;
+  return std::clamp(kFarBeyond * expected_step, kShortest, kLongest);
 }
 
 GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
@@ -59,7 +59,7 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
     readiness.ready = false;
     readiness.why = "the engine has no pipeline yet";
   } else if (readiness.ready &&
-             progress.oldest_plan_age > StuckAfter(progress.longest_step)) {
+             progress.oldest_plan_age > StuckAfter(progress.expected_step)) {
     readiness.ready = false;
     readiness.why =
         Cat("no step has ended for ", Seconds(progress.oldest_plan_age), " s");

@@ -8,12 +8,13 @@
 
 namespace sluice::gateway {
 
-// How long a plan may stay unanswered: far beyond the longest that was seen,
-// and never so short that a moment's hiccup counts.
-Duration StuckAfter(Duration longest_step);
+// How long a plan may stay unanswered: far beyond what one of its size should
+// take (zero: nobody knows yet), never so short that a moment's hiccup counts.
+Duration StuckAfter(Duration expected_step);
 
 // Readiness is progress: ready means that the pipeline is up, every stage was
-// heard of lately, and plans that are in flight come back. A queue, however
+// heard of lately, and plans that are in flight come back; an idle pipeline
+// gets empty ones. A queue, however
 // long, is no reason. A stage that answers heartbeats and does no steps is
 // named: the first that has done the fewest.
 GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,

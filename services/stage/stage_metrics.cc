@@ -130,6 +130,7 @@ void StageMetrics::OnStats(const StageLoopStats& stats) {
 }
 
 void StageMetrics::OnStep(const StepOutput& output) {
+  if (output.plan.chunks.empty()) return;  // a probe, or ends alone
   const double wait = static_cast<double>(output.timing.wait_ns) * kNano;
   const double compute = static_cast<double>(output.timing.compute_ns) * kNano;
   step_seconds_[PhaseOf(output.plan)].Observe(wait + compute);

@@ -489,6 +489,33 @@ TEST_F(EngineLoopTest, WaitIdleGivesUpAtItsDeadline) {
   EXPECT_FALSE(loop_->idle());
 }
 
+TEST_F(EngineLoopTest, AnIdlePipelineIsProbedAndThatIsNoWork) {
+  Run();
+  EXPECT_EQ(Submit(TestRequest(10, 5))->WaitForEnd().reason,
+            FinishReason::kLength);
+  ASSERT_TRUE(loop_->WaitIdle(Never()));
+  const EngineStats before = loop_->Stats();
+  pipeline_->Pause();
+  const TimePoint never = Never();
+  const auto unanswered = [&] {
+    return loop_->Progress().oldest_plan_age > Duration::zero();
+  };
+  while (!unanswered() && Clock::now() < never) std::this_thread::yield();
+  ASSERT_TRUE(unanswered());
+  EXPECT_TRUE(loop_->idle());
+  EXPECT_TRUE(loop_->WaitIdle(Clock::now()));
+  EXPECT_EQ(loop_->Progress().plans_in_flight, 0);
+  EXPECT_GT(loop_->Progress().expected_step, Duration::zero());
+  pipeline_->Resume();
+  while (unanswered() && Clock::now() < never) std::this_thread::yield();
+  EXPECT_FALSE(unanswered());
+  EXPECT_EQ(Submit(TestRequest(10, 5, 2))->WaitForEnd().reason,
+            FinishReason::kLength);
+  ASSERT_TRUE(loop_->WaitIdle(Never()));
+  EXPECT_EQ(loop_->Stats().submitted, before.submitted + 1);
+  EXPECT_LE(loop_->Stats().steps, 2 * before.steps);
+}
+
 TEST_F(EngineLoopTest, ProgressTellsAStuckPipelineFromAnIdleOne) {
   Run();
   EXPECT_EQ(Submit(TestRequest(10, 5))->WaitForEnd().reason,

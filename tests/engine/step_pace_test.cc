@@ -71,6 +71,27 @@ TEST(StepPaceTest, OnePauseIsNoNewPace) {
   EXPECT_NEAR(Settle(pace), before, 8);
 }
 
+TEST(StepPaceTest, WhatAPlanShouldTakeGoesByItsSizeAndNoPauseChangesIt) {
+  StepPace pace(Duration::zero());
+  EXPECT_EQ(pace.expected(1, 512), Duration::zero());
+  const auto step = [&](int32_t decodes, int32_t prompt, Duration took) {
+    pace.OnResult(Of(decodes, prompt, took, took));
+  };
+  for (int i = 0; i < 50; ++i) {
+    step(0, 64, milliseconds(64));
+    step(4, 0, milliseconds(20));
+  }
+  EXPECT_NEAR(Seconds(pace.expected(0, 512)), 0.512, 0.01);
+  EXPECT_LT(Seconds(pace.expected(1, 0)), 0.07);
+  EXPECT_GT(Seconds(pace.expected(1, 0)), 0.02) << "no less than is usual";
+  step(4, 0, seconds(5));
+  step(0, 64, seconds(5));
+  EXPECT_LT(Seconds(pace.expected(0, 512)), 0.8);
+  EXPECT_LT(Seconds(pace.expected(1, 0)), 0.15);
+  step(0, 0, seconds(5));  // an empty plan says nothing
+  EXPECT_LT(Seconds(pace.expected(1, 0)), 0.15);
+}
+
 TEST(StepPaceTest, EveryNowAndThenAPlanCarriesNoPrompt) {
   StepPace pace(milliseconds(60));
   int plain = 0;

@@ -125,9 +125,9 @@ TEST(WireTypesTest, TooManyEntriesAreRefusedBeforeTheyAreCopied) {
               RefusedWith("block list has 6 entries, limit 4"));
   EXPECT_THAT(Check([](auto* p) {
                 auto* sampling = p->mutable_started(0)->mutable_sampling();
-                for (int i = 0; i < 200; ++i) sampling->add_stop_token_ids(1);
+                for (int i = 0; i < 300; ++i) sampling->add_stop_token_ids(1);
               }),
-              RefusedWith("stop_token_ids has 202 entries, limit 128"));
+              RefusedWith("stop_token_ids has 302 entries, limit 256"));
 }
 
 TEST(WireTypesTest, FieldsOutOfRangeAreRefusedByName) {

@@ -12,6 +12,10 @@
 namespace sluice::gateway {
 namespace {
 
+// Of a request; the model's own end tokens may join them.
+constexpr int kMaxClientStopTokenIds = 128;
+static_assert(kMaxClientStopTokenIds < kMaxStopTokenIds);
+
 void ReadStreamOptions(FieldReader& in, GenerationFields& out) {
   const Json* options = in.Find("stream_options");
   if (options == nullptr) return;
@@ -101,7 +105,7 @@ void ReadStops(FieldReader& in, int vocab_size, GenerationFields& out) {
   out.stop =
       in.Strings("stop", kMaxStopStrings, kMaxStopBytes).value_or(out.stop);
   out.stop_token_ids =
-      in.TokenIds("stop_token_ids", vocab_size, kMaxStopTokenIds)
+      in.TokenIds("stop_token_ids", vocab_size, kMaxClientStopTokenIds)
           .value_or(out.stop_token_ids);
   out.ignore_eos = in.Bool("ignore_eos").value_or(false);
   out.min_tokens = in.Int("min_tokens", 0, kMaxInt32).value_or(0);

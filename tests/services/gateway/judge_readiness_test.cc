@@ -32,7 +32,7 @@ PipelineStatus Up(int stages) {
 EngineProgress Moving() {
   EngineProgress progress;
   progress.pipeline_up = true;
-  progress.longest_step = milliseconds(100);
+  progress.expected_step = milliseconds(100);
   return progress;
 }
 
@@ -58,10 +58,10 @@ TEST(JudgeReadinessTest, AWedgedStageIsNamedWithinThreeSeconds) {
             "stage 1 (127.0.0.1:7001): no step has ended for 2.6 s");
 }
 
-TEST(JudgeReadinessTest, LongStepsAreNotTakenForAWedge) {
+TEST(JudgeReadinessTest, ALongStepIsNotTakenForAWedge) {
   EngineProgress progress = Moving();
   progress.plans_in_flight = 1;
-  progress.longest_step = seconds(2);
+  progress.expected_step = seconds(2);
   progress.oldest_plan_age = seconds(19);
   EXPECT_TRUE(JudgeReadiness(Up(1), progress, false).ready);
   progress.oldest_plan_age = seconds(21);
@@ -72,6 +72,7 @@ TEST(JudgeReadinessTest, ThePatienceIsBounded) {
   EXPECT_EQ(StuckAfter(Duration::zero()), seconds(60));
   EXPECT_EQ(StuckAfter(seconds(30)), seconds(60));
   EXPECT_EQ(StuckAfter(milliseconds(1)), milliseconds(2500));
+  EXPECT_EQ(StuckAfter(milliseconds(300)), seconds(3));
 }
 
 TEST(JudgeReadinessTest, ASuspectStageIsNamed) {
@@ -113,56 +114,93 @@ class CountingSink : public TokenSink {
   std::atomic<bool> ended_{false};
 };
 
-TEST(WedgedStageTest, ItAnswersHeartbeatsAndIsNamedUntilItGoesOn) {
-  using testing::Eventually;
-  std::vector<std::unique_ptr<testing::FakeStage>> stages;
-  PipelineOptions options;
-  for (int i = 0; i < 2; ++i) {
-    testing::FakeStageOptions stage;
-    stage.info = testing::FakeInfo(i, 2);
-    stages.push_back(std::make_unique<testing::FakeStage>(stage));
-    options.stages.push_back(stages.back()->address());
+using testing::Eventually;
+
+class WedgedStageTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    PipelineOptions options;
+    for (int i = 0; i < 2; ++i) {
+      testing::FakeStageOptions stage;
+      stage.info = testing::FakeInfo(i, 2);
+      stages_.push_back(std::make_unique<testing::FakeStage>(stage));
+      options.stages.push_back(stages_.back()->address());
+    }
+    options.heartbeat = milliseconds(50);
+    auto created = PipelineClient::Create(options);
+    ASSERT_TRUE(created.ok()) << created.status();
+    pipeline_ = *std::move(created);
+    engine_ = std::make_unique<EngineLoop>(EngineOptions(), pipeline_.get());
+    ASSERT_TRUE(engine_->Start().ok());
+    pipeline_->Start(CallbacksTo(engine_.get()));
+    ASSERT_TRUE(Eventually([&] { return Judge().ready; }));
+    const auto calm = std::make_shared<CountingSink>();
+    ASSERT_TRUE(engine_->Submit(request_, calm).ok());
+    ASSERT_TRUE(Eventually([&] { return calm->ended(); }));
   }
-  options.heartbeat = milliseconds(50);
-  auto created = PipelineClient::Create(options);
-  ASSERT_TRUE(created.ok()) << created.status();
-  const std::unique_ptr<PipelineClient> pipeline = *std::move(created);
-  EngineLoop engine({}, pipeline.get());
-  ASSERT_TRUE(engine.Start().ok());
-  pipeline->Start(CallbacksTo(&engine));
-  const auto judge = [&] {
-    return JudgeReadiness(pipeline->status(), engine.Progress(), false);
-  };
-  ASSERT_TRUE(Eventually([&] { return judge().ready; }));
-  GenerateRequest request;
-  request.prompt_tokens = {1, 2, 3};
-  request.max_tokens = 20;
-  const auto calm = std::make_shared<CountingSink>();
-  ASSERT_TRUE(engine.Submit(request, calm).ok());
-  ASSERT_TRUE(Eventually([&] { return calm->ended(); }));
+  void TearDown() override {
+    if (engine_) engine_->Stop();
+    if (pipeline_) pipeline_->Stop();
+  }
+  static GenerateRequest Request() {
+    GenerateRequest request;
+    request.prompt_tokens = {1, 2, 3};
+    request.max_tokens = 20;
+    return request;
+  }
+  GatewayReadiness Judge() {
+    return JudgeReadiness(pipeline_->status(), engine_->Progress(), false);
+  }
+  // Off within the time that the machine's own slowness may take on top.
+  void ExpectStageOneIsBlamed() {
+    const TimePoint begin = Clock::now();
+    ASSERT_TRUE(Eventually([&] { return !Judge().ready; }, seconds(20)));
+    EXPECT_GE(Clock::now() - begin, seconds(1));
+    EXPECT_TRUE(pipeline_->ready()) << "heartbeats alone show nothing";
+    // Its predecessor's progress comes with the next heartbeat.
+    EXPECT_TRUE(Eventually([&] { return !Judge().parts[1].ready; }));
+    EXPECT_NE(Judge().why.find("stage 1"), std::string::npos) << Judge().why;
+  }
+  void ReleaseOne() {
+    auto& runner = stages_[1]->runner();
+    if (runner.held_steps() > 0) runner.ReleaseOne();
+  }
 
-  stages[1]->runner().HoldSteps();
+  const GenerateRequest request_ = Request();
+  std::vector<std::unique_ptr<testing::FakeStage>> stages_;
+  std::unique_ptr<PipelineClient> pipeline_;
+  std::unique_ptr<EngineLoop> engine_;
+};
+
+TEST_F(WedgedStageTest, ItAnswersHeartbeatsAndIsNamedUntilItGoesOn) {
+  stages_[1]->runner().HoldSteps();
   const auto held = std::make_shared<CountingSink>();
-  ASSERT_TRUE(engine.Submit(request, held).ok());
-  // 2.5 s, or more where the machine itself is slow.
-  const TimePoint begin = Clock::now();
-  const Duration patience = StuckAfter(engine.Progress().longest_step);
-  ASSERT_TRUE(
-      Eventually([&] { return !judge().ready; }, patience + seconds(10)));
-  EXPECT_GE(Clock::now() - begin, patience / 2);
-  EXPECT_TRUE(pipeline->ready()) << "heartbeats alone show nothing";
-  EXPECT_NE(judge().why.find("stage 1"), std::string::npos) << judge().why;
-  EXPECT_FALSE(judge().parts[1].ready);
+  ASSERT_TRUE(engine_->Submit(request_, held).ok());
+  ExpectStageOneIsBlamed();
   EXPECT_EQ(held->tokens(), 0);
-
   ASSERT_TRUE(Eventually([&] {
-    if (stages[1]->runner().held_steps() > 0) stages[1]->runner().ReleaseOne();
+    ReleaseOne();
     return held->ended();
   }));
   EXPECT_EQ(held->tokens(), 20);
-  EXPECT_TRUE(Eventually([&] { return judge().ready; }));
-  engine.Stop();
-  pipeline->Stop();
+  EXPECT_TRUE(Eventually([&] {
+    ReleaseOne();
+    return Judge().ready;
+  }));
+}
+
+TEST_F(WedgedStageTest, OneThatHangsWhileIdleIsNoticedBeforeAnyRequest) {
+  ASSERT_TRUE(engine_->WaitIdle(Clock::now() + seconds(20)));
+  const uint64_t steps = engine_->Stats().steps;
+  stages_[1]->runner().HoldSteps();
+  ExpectStageOneIsBlamed();
+  EXPECT_TRUE(engine_->idle());
+  EXPECT_EQ(engine_->Stats().plans_in_flight, 0);
+  EXPECT_TRUE(Eventually([&] {
+    ReleaseOne();
+    return Judge().ready;
+  }));
+  EXPECT_EQ(engine_->Stats().steps, steps);
 }
 
 }  // namespace
