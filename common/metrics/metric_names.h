@@ -62,8 +62,7 @@ inline constexpr Name kVllmRequestMaxTokens = "vllm:request_params_max_tokens";
 inline constexpr Name kHttpRequests = "http_requests_total";
 inline constexpr Name kHttpDuration =
     "http_request_duration_seconds";  // handler method
-inline constexpr Name kHttpRequestBytes =
-    "http_request_size_bytes";  // handler
+inline constexpr Name kHttpRequestBytes = "http_request_size_bytes";  // handler
 inline constexpr Name kHttpResponseBytes =
     "http_response_size_bytes";  // handler
 

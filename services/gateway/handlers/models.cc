@@ -38,8 +38,7 @@ void AddModelHandlers(Router& router, const HandlerContext& context) {
     // Names may have slashes: "org/model".
     constexpr std::string_view kPrefix = "/v1/models/";
     const std::string_view path = on->request().path;
-    const Status known =
-        CheckModel(context.model, path.substr(kPrefix.size()));
+    const Status known = CheckModel(context.model, path.substr(kPrefix.size()));
     on->Send(known.ok() ? JsonResponse(ModelJson(context))
                         : ErrorResponse(ToApiError(known)));
   });
