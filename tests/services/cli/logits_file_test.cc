@@ -10,7 +10,7 @@ namespace {
 TEST(LogitsFileTest, HoldsIdsAndLogitsAsSafetensors) {
   const std::string path = ::testing::TempDir() + "/cli_logits.safetensors";
   ASSERT_TRUE(WriteLogitsFile(path, {{7, 9}, {1, 2, 3, 4, 5, 6}, 3}).ok());
-  const std::string bytes = testing::ReadFileOrDie(path);
+  const std::string bytes = sluice::testing::ReadFileOrDie(path);
   uint64_t header_bytes = 0;
   ASSERT_GT(bytes.size(), sizeof(header_bytes));
   bytes.copy(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
