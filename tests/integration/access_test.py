@@ -81,7 +81,7 @@ class AccessTest(unittest.TestCase):
 
         with concurrent.futures.ThreadPoolExecutor(64) as pool:
             streams = [pool.submit(finish, i) for i in range(64)]
-            harness.wait_for(lambda: self.inflight() > 60, 30,
+            harness.wait_for(lambda: self.inflight() >= 64, 30,
                              "all are being answered")
             gateway = self.cluster.process("gateway")["pid"]
             os.kill(gateway, signal.SIGTERM)

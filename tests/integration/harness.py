@@ -20,6 +20,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONG = bool(os.environ.get("SLUICE_LONG"))
+# Set by ctest where the binaries carry a sanitizer.
+SANITIZED = bool(os.environ.get("SLUICE_SANITIZED"))
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
 os.environ.setdefault("SLUICE_BUILD_DIR", str(ROOT / "build" / "release"))
