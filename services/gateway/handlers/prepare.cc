@@ -269,7 +269,7 @@ void PrepareAndRun(const HandlerContext& context, Prepare prepare,
         context.metrics.OnTokenized(Seconds(end - begin));
         if (trace != nullptr) trace->OnPrepared({ToNanos(begin), ToNanos(end)});
         auto run = [context, plan, trace, exchange] {
-          exchange->request().body = {};  // not needed for the time of a stream
+          exchange->ReleaseBody();
           if (plan->ok()) {
             (*plan)->trace = trace;
             RequestRunner::Start(

@@ -239,7 +239,6 @@ Connection::Nothing Connection::WriteAnswer(
     if (!error) exchange->TellWritten({begin_ns, MonotonicNanos()});
     if (error) {
       const bool slow = error == beast::error::timeout;
-      if (slow) ++context_.stats.slow_readers;
       exchange->MarkGone(slow ? Gone::kSlowReader : Gone::kDisconnected);
       break;
     }

@@ -71,6 +71,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Counts `bytes` as this connection's share of all bodies, instead of what
   // was counted before.
   void CountBody(size_t bytes);
+  // Counts it, and refuses it if all bodies together are too large.
+  bool MayGrowTo(size_t body_bytes);
 
   const ConnectionContext context_;
   boost::beast::tcp_stream stream_;

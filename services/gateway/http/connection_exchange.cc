@@ -49,6 +49,11 @@ std::string ConnectionExchange::Head(HttpResponse response, long long length) {
                     framing_.keep_alive);
 }
 
+void ConnectionExchange::ReleaseBody() {
+  request_.body = {};
+  connection_->CountBody(0);
+}
+
 void ConnectionExchange::Send(HttpResponse response) {
   if (!open() || streaming_) return;
   const std::string body = std::move(response.body);
@@ -87,7 +92,6 @@ void ConnectionExchange::SendChunk(std::string bytes) {
       context.stats.backlog_bytes >
           static_cast<long long>(limits.all_backlog_bytes);
   if (!too_much && !all_too_much) return;
-  ++context.stats.slow_readers;
   connection_->Abort(Gone::kSlowReader);
 }
 
@@ -155,8 +159,12 @@ void ConnectionExchange::TellWritten(const TraceSpan& write) {
 void ConnectionExchange::MarkGone(Gone why) {
   if (gone_) return;
   gone_ = why;
+  auto& stats = connection_->context_.stats;
+  const bool slow = why == Gone::kSlowReader;
+  if (slow) ++stats.slow_readers;
+  // Who leaves behind a finished answer may have read it.
+  if (slow || !finished_) ++stats.disconnects;
   if (finished_) return;
-  ++connection_->context_.stats.disconnects;
   // The callback may drop the last reference to itself.
   if (const auto callback = std::exchange(on_gone_, nullptr)) callback(why);
 }

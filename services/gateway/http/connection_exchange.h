@@ -34,6 +34,7 @@ class ConnectionExchange : public Exchange {
   ~ConnectionExchange() override;
 
   HttpRequest& request() override { return request_; }
+  void ReleaseBody() override;
   void Post(std::function<void()> work) override;
   void Send(HttpResponse response) override;
   void BeginStream(HttpResponse head) override;

@@ -151,11 +151,9 @@ bool Connection::AcceptHeader(const Parser& parser) {
 bool Connection::AcceptBodySize(const Parser& parser) {
   const HttpLimits& limits = context_.options.limits;
   const auto length = parser.content_length();
-  // A chunked body may become as large as any.
-  const size_t size = parser.chunked()
-                          ? limits.body_bytes
-                          : static_cast<size_t>(length.value_or(0));
-  if (screened_ && size > kSmallBody) {
+  // A chunked body is counted as it grows.
+  const size_t size = static_cast<size_t>(length.value_or(0));
+  if (screened_ && (parser.chunked() || size > kSmallBody)) {
     refusal_ = std::exchange(screened_, std::nullopt);
     return false;
   }
@@ -164,13 +162,18 @@ bool Connection::AcceptBodySize(const Parser& parser) {
                     limits.body_bytes, " bytes"));
     return false;
   }
-  CountBody(size);
-  if (size > kSmallBody && context_.stats.body_bytes >
-                               static_cast<long long>(limits.all_body_bytes)) {
-    Refuse(503, "Too many large requests are being read at once");
-    return false;
+  return MayGrowTo(size);
+}
+
+bool Connection::MayGrowTo(size_t body_bytes) {
+  CountBody(body_bytes);
+  const auto limit =
+      static_cast<long long>(context_.options.limits.all_body_bytes);
+  if (body_bytes <= kSmallBody || context_.stats.body_bytes <= limit) {
+    return true;
   }
-  return true;
+  Refuse(503, "Too many large requests are being read at once");
+  return false;
 }
 
 boost::asio::awaitable<bool> Connection::AnswerExpectation(
@@ -203,7 +206,12 @@ boost::asio::awaitable<bool> Connection::ReadBody(Parser& parser) {
   if (half_closed_) {
     while (!error && !parser.is_done()) ParseBuffered(parser, error);
   } else {
-    co_await http::async_read(stream_, buffer_, parser, token);
+    while (!error && !parser.is_done()) {
+      co_await http::async_read_some(stream_, buffer_, parser, token);
+      if (parser.chunked() && !MayGrowTo(parser.get().body().size())) {
+        co_return false;
+      }
+    }
   }
   if (error == http::error::body_limit) {
     Refuse(413, Cat("The body has more than the limit of ", limits.body_bytes,

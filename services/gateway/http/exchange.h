@@ -36,6 +36,8 @@ class Exchange {
   virtual ~Exchange() = default;
 
   virtual HttpRequest& request() = 0;
+  // The request's body is not needed any more: an answer may take long.
+  virtual void ReleaseBody() { request().body = {}; }
 
   // Runs `work` on the exchange's loop, soon. Any thread. Dropped only if
   // the server is destroyed first.

@@ -70,8 +70,7 @@ std::string FullAnswer(const HttpServerOptions& options) {
 
 class HttpServer::Impl {
  public:
-  explicit Impl(HttpServerOptions options)
-      : options_(std::move(options)), full_answer_(FullAnswer(options_)) {}
+  explicit Impl(HttpServerOptions options) : options_(std::move(options)) {}
 
   Status Start() {
     SLUICE_ASSIGN_OR_RETURN(const tcp::endpoint endpoint,
@@ -200,7 +199,8 @@ class HttpServer::Impl {
   void TurnAway(tcp::socket socket) {
     error_code error;
     socket.non_blocking(true, error);
-    socket.send(net::buffer(full_answer_), 0, error);
+    const std::string answer = FullAnswer(options_);
+    socket.send(net::buffer(answer), 0, error);
     socket.shutdown(tcp::socket::shutdown_send, error);
     if (turned_away_ >= kMaxTurnedAway) return;
     ++turned_away_;
@@ -228,7 +228,6 @@ class HttpServer::Impl {
   }
 
   const HttpServerOptions options_;
-  const std::string full_answer_;
   HttpServerStats stats_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};

@@ -32,8 +32,7 @@ struct HttpLimits {
   Duration idle_time = std::chrono::seconds(75);    // between requests
   // One write, and a second more for each 8 KiB of it.
   Duration write_time = std::chrono::seconds(30);
-  // A client that closed its half is asked whether it still reads, first
-  // after this time, as long as its answer has not begun.
+  // A client that closed its half is asked this often whether it still reads.
   Duration half_closed_time = std::chrono::seconds(2);
 };
 

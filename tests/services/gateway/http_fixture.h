@@ -143,6 +143,20 @@ inline std::string ChatOf(std::string_view fields) {
 class GatewayHttpTest : public ::testing::Test {
  protected:
   void SetUp() override { Start({}); }
+  // A client that asks for a stream and reads nothing of it, which is more
+  // than the sockets' buffers hold: it is cut off, and counted.
+  void ExpectASlowReaderIsCutOff() {
+    Client client(port(), /*receive_buffer=*/4096);
+    ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"ignore_eos\":true")));
+    ASSERT_TRUE(generator_.AwaitSubmitted(1));
+    const std::string text(20000, 'x');
+    for (int i = 0; i < 20 && server_->stats().slow_readers == 0; ++i) {
+      generator_.Text(0, text);
+    }
+    EXPECT_TRUE(generator_.AwaitCancelled(1));
+    EXPECT_EQ(server_->stats().slow_readers, 1);
+    EXPECT_EQ(server_->stats().disconnects, 1);
+  }
   // Another server, with other limits, instead of the one that runs.
   void Restart(const HttpLimits& limits) {
     server_.reset();

@@ -102,16 +102,7 @@ TEST_F(GatewayHttpTest, ASlowReaderIsCutOffInTheEnd) {
   HttpLimits limits;
   limits.backlog_bytes = 64 << 10;
   Restart(limits);
-  Client client(port(), /*receive_buffer=*/4096);
-  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"ignore_eos\":true")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  // Far more than the sockets' buffers and the backlog hold.
-  const std::string text(20000, 'x');
-  for (int i = 0; i < 20 && server_->stats().slow_readers == 0; ++i) {
-    generator_.Text(0, text);
-  }
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
-  EXPECT_EQ(server_->stats().slow_readers, 1);
+  ExpectASlowReaderIsCutOff();
 }
 
 TEST_F(GatewayHttpTest, AHundredMegabytesAreRefusedUnread) {
@@ -147,6 +138,33 @@ TEST_F(GatewayHttpTest, AllBodiesTogetherAreBounded) {
   Client small(port());
   ASSERT_TRUE(small.Send(PostOf("/tokenize", "{\"prompt\":\"abc\"}")));
   EXPECT_THAT(small.ReceiveAnswer(), HasSubstr("\"count\":4"));
+}
+
+TEST_F(GatewayHttpTest, ChunkedBodiesCountAsFarAsTheyCame) {
+  HttpLimits limits;
+  limits.all_body_bytes = 1 << 20;
+  Restart(limits);
+  const std::string head =
+      "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string piece = "64000\r\n" + std::string(0x64000, 'x') + "\r\n";
+  Client idle(port());
+  ASSERT_TRUE(idle.Send(head));
+  Client first(port());
+  ASSERT_TRUE(first.Send(head + piece + piece));
+  while (server_->stats().body_bytes < 2 * 0x64000) std::this_thread::yield();
+  Client second(port());
+  ASSERT_TRUE(second.Send(head + piece));
+  EXPECT_THAT(second.ReceiveAnswer(), StartsWith("HTTP/1.1 503 "));
+}
+
+TEST_F(GatewayHttpTest, ABodyCountsUntilItIsRead) {
+  Client client(port());
+  ASSERT_TRUE(
+      client.Send(ChatOf("\"user\":\"" + std::string(9000, 'x') + "\"")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  EXPECT_EQ(server_->stats().body_bytes, 0);
+  generator_.End(0, FinishReason::kStop);
+  EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(GatewayHttpTest, AnEndlessChunkedBodyIsRefused) {
