@@ -29,7 +29,8 @@ struct ServerStreamOptions {
 // to itself from Open until gRPC's OnDone; Pump alone decides what is written
 // next; the first end wins. `Reactor` is gRPC's class for the shape of the
 // RPC. Make it with std::make_shared, call Open, return get() to gRPC.
-// Send and End may be called from any thread that holds a reference.
+// Send, Enqueue, Pump and End may be called from any thread that holds a
+// reference.
 template <typename Reactor, typename Out>
 class ServerStreamBase
     : public Reactor,
@@ -42,9 +43,24 @@ class ServerStreamBase
 
   // Queues a message. False if the queue is full or the stream has ended.
   bool Send(Out message) {
-    if (!queue_.Push(std::move(message))) return false;
+    if (!Enqueue(std::move(message))) return false;
     Pump();
     return true;
+  }
+  // Send in two steps, for those who order messages under a lock of theirs:
+  // Enqueue with it, Pump without it, because a write is a system call.
+  bool Enqueue(Out message) { return queue_.Push(std::move(message)); }
+  void Pump() {
+    switch (queue_.Decide()) {
+      case SendQueue<Out>::Next::kNothing:
+        return;
+      case SendQueue<Out>::Next::kWrite:
+        this->StartWrite(queue_.current());
+        return;
+      case SendQueue<Out>::Next::kEnd:
+        this->Finish(ToGrpc(end()));
+        return;
+    }
   }
   // Ends the stream with `status` after what was sent before.
   void End(const Status& status) {
@@ -80,19 +96,6 @@ class ServerStreamBase
                                    Clock::now() - opened_);
     }
     OnEnd(status);
-  }
-
-  void Pump() {
-    switch (queue_.Decide()) {
-      case SendQueue<Out>::Next::kNothing:
-        return;
-      case SendQueue<Out>::Next::kWrite:
-        this->StartWrite(queue_.current());
-        return;
-      case SendQueue<Out>::Next::kEnd:
-        this->Finish(ToGrpc(end()));
-        return;
-    }
   }
 
   void SetEnd(const Status& status) {

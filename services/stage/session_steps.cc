@@ -197,7 +197,20 @@ void StageSession::OnStepsEnd(const StepsStream* steps, const Status& status) {
 
 Status StageSession::OnResults(const v1::ResultsRequest& request,
                                std::shared_ptr<ResultsStream> results) {
-  MutexLock lock(mutex_);
+  {
+    MutexLock lock(mutex_);
+    SLUICE_RETURN_IF_ERROR(CheckResults(request));
+    live_->results = results;
+    for (v1::StepResult& early : live_->early_results) {
+      results->Enqueue(std::move(early));
+    }
+    live_->early_results.clear();
+  }
+  results->Pump();
+  return OkStatus();
+}
+
+Status StageSession::CheckResults(const v1::ResultsRequest& request) const {
   if (live_ == nullptr || request.epoch() != live_->assignment.epoch.value() ||
       request.replica() != live_->assignment.replica.value()) {
     return FailedPrecondition(
@@ -214,11 +227,6 @@ Status StageSession::OnResults(const v1::ResultsRequest& request,
   if (live_->results != nullptr) {
     return FailedPrecondition("the results of this epoch are being read");
   }
-  live_->results = std::move(results);
-  for (v1::StepResult& early : live_->early_results) {
-    live_->results->Send(std::move(early));
-  }
-  live_->early_results.clear();
   return OkStatus();
 }
 
@@ -259,14 +267,19 @@ void StageSession::OnStep(StepOutput output) {
 }
 
 void StageSession::SendAcks(Epoch epoch) {
-  MutexLock lock(mutex_);
-  if (live_ == nullptr || live_->assignment.epoch != epoch) return;
-  const size_t waiting = live_->next == nullptr ? 0 : live_->next->waiting();
-  while (live_->unacked.size() > waiting) {
-    const Live::Unacked step = live_->unacked.front();
-    live_->unacked.pop_front();
-    if (live_->input != nullptr) live_->input->SendAck(step.step, step.timing);
+  std::shared_ptr<StepsStream> input;
+  {
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+    input = live_->input;
+    const size_t waiting = live_->next == nullptr ? 0 : live_->next->waiting();
+    while (live_->unacked.size() > waiting) {
+      const Live::Unacked step = live_->unacked.front();
+      live_->unacked.pop_front();
+      if (input != nullptr) input->QueueAck(step.step, step.timing);
+    }
   }
+  if (input != nullptr) input->Pump();
 }
 
 Status StageSession::SendOn(rpc::CreditedSender& next, StepOutput output,
@@ -294,22 +307,26 @@ void StageSession::SendResult(v1::StepResult result) {
   }
   const Epoch epoch(result.header().epoch());
   bool lost = false;
+  std::shared_ptr<ResultsStream> results;
   {
     MutexLock lock(mutex_);
     if (live_ == nullptr || live_->assignment.epoch != epoch) return;
     const size_t limit =
         static_cast<size_t>(live_->assignment.limits.max_steps_in_flight);
-    if (live_->results != nullptr) {
-      lost = !live_->results->Send(std::move(result));
+    results = live_->results;
+    if (results != nullptr) {
+      lost = !results->Enqueue(std::move(result));
     } else if (live_->early_results.size() < limit) {
       live_->early_results.push_back(std::move(result));
     } else {
       lost = true;
     }
   }
-  if (lost)
+  if (results != nullptr) results->Pump();
+  if (lost) {
     Fail(epoch, v1::FAILURE_SIDE_SELF,
          ResourceExhausted("the gateway reads no results"));
+  }
 }
 
 void StageSession::OnStepError(Epoch epoch, StepId step, Status why) {

@@ -43,7 +43,7 @@ struct StageSessionOptions {
 // What a stage knows of its pipeline: which gateway holds it, the epoch, the
 // streams to its neighbours. Streams report to it and are told by it; it
 // computes nothing. Any thread: one mutex, never held while calling the
-// runner. Streams and callbacks hold shared references.
+// runner or writing to a peer. Streams and callbacks hold shared references.
 class StageSession : public StepOutputSink,
                      public std::enable_shared_from_this<StageSession> {
  public:
@@ -100,6 +100,8 @@ class StageSession : public StepOutputSink,
 
  private:
   struct Live;  // the streams of the epoch
+  Status CheckResults(const v1::ResultsRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status CheckAssign(const v1::Assign& assign,
                      const wire::PipelineLimits& limits) const;
   void OpenNext(const Assignment& assignment);

@@ -104,7 +104,7 @@ Status StepsStream::OnStep(const v1::Step& step, Buffer payload,
   return session_->OnStepInput(std::move(input), arrival.bytes);
 }
 
-void StepsStream::SendAck(StepId step, const StepTiming& timing) {
+void StepsStream::QueueAck(StepId step, const StepTiming& timing) {
   int64_t received_ns = 0;
   {
     MutexLock lock(mutex_);
@@ -113,8 +113,8 @@ void StepsStream::SendAck(StepId step, const StepTiming& timing) {
     received_ns_.pop_front();
   }
   const Assignment& assignment = terms_->assignment;
-  Send(AckFrame(wire::ToProto(assignment.replica, assignment.epoch, step),
-                received_ns, timing));
+  Enqueue(AckFrame(wire::ToProto(assignment.replica, assignment.epoch, step),
+                   received_ns, timing));
 }
 
 }  // namespace sluice

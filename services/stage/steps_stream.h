@@ -23,8 +23,9 @@ class StepsStream
               std::shared_ptr<StageSession> session)
       : ServerStream(std::move(options)), session_(std::move(session)) {}
 
-  // The oldest step that is not acknowledged has been computed.
-  void SendAck(StepId step, const StepTiming& timing);
+  // The oldest step that is not acknowledged has been computed: queues its
+  // ack, which Pump sends.
+  void QueueAck(StepId step, const StepTiming& timing);
 
  private:
   void OnMessage(grpc::ByteBuffer& frame) override;

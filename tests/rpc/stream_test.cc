@@ -82,6 +82,48 @@ TEST_F(StreamTest, MessagesGoBothWaysInOrder) {
   EXPECT_THAT(observer_.handled(), ElementsAre("Steps 0"));
 }
 
+TEST_F(StreamTest, WhatWaitsInTheQueueGoesWithThePump) {
+  const auto stream = Open();
+  ASSERT_TRUE(Eventually([&] { return service_.stream() != nullptr; }));
+  const auto server = service_.stream();
+  EXPECT_TRUE(server->Enqueue(Bytes("1")));
+  EXPECT_TRUE(server->Enqueue(Bytes("2")));
+  server->Pump();
+  ASSERT_TRUE(Eventually([&] { return stream->messages().size() == 2; }));
+  EXPECT_THAT(stream->messages(), ElementsAre("1", "2"));
+}
+
+// As a stage's acks and results: ordered by one lock, written without it.
+TEST_F(StreamTest, ManyThreadsThatEnqueueUnderALockKeepItsOrder) {
+  const auto stream = Open();
+  ASSERT_TRUE(Eventually([&] { return service_.stream() != nullptr; }));
+  const auto server = service_.stream();
+  constexpr size_t kMessages = 1000;
+  Mutex mutex;
+  size_t next = 0;
+  const auto send = [&] {
+    for (;;) {
+      // As many may wait as the stream's queue holds.
+      const size_t seen = stream->messages().size();
+      {
+        MutexLock lock(mutex);
+        if (next == kMessages) return;
+        if (next - seen > 32) continue;
+        EXPECT_TRUE(server->Enqueue(Bytes(std::to_string(next++))));
+      }
+      server->Pump();
+    }
+  };
+  std::thread other(send);
+  send();
+  other.join();
+  ASSERT_TRUE(
+      Eventually([&] { return stream->messages().size() == kMessages; }));
+  for (size_t i = 0; i < kMessages; ++i) {
+    ASSERT_EQ(stream->messages()[i], std::to_string(i));
+  }
+}
+
 TEST_F(StreamTest, TheServersEndComesAfterWhatItSent) {
   const auto stream = Open();
   ASSERT_TRUE(Eventually([&] { return service_.stream() != nullptr; }));
