@@ -122,6 +122,7 @@ class GatewayServer::Impl {
                                  &work_,
                                  [this] { return readiness(); },
                                  &traces_,
+                                 !options_.api_key_file.empty(),
                                  options_.strict_fields};
     AddChatHandler(router_, context);
     AddCompletionsHandler(router_, context);
@@ -169,7 +170,9 @@ class GatewayServer::Impl {
     metrics.registry = &metrics_.registry();
     metrics.readiness = [this] {
       const GatewayReadiness now = readiness();
-      return metrics::Readiness{now.ready, ReadinessJson(now)};
+      // A listener of the operator's own.
+      return metrics::Readiness{now.ready,
+                                ReadinessJson(now, Audience::kKeyHolder)};
     };
     SLUICE_ASSIGN_OR_RETURN(metrics_server_,
                             metrics::MetricsServer::Start(std::move(metrics)));

@@ -15,9 +15,14 @@ constexpr Duration kLongest = std::chrono::seconds(60);
 PartReadiness PartOf(const StageStatus& stage, size_t index) {
   PartReadiness part;
   part.name = Cat("stage ", index, " (", stage.address, ")");
+  part.open_name = Cat("stage ", index);
+  if (stage.last_layer > 0) {
+    part.open_name +=
+        Cat(" (layers ", stage.first_layer, " to ", stage.last_layer - 1, ")");
+  }
   part.ready = stage.state == StageState::kReady;
   if (!part.ready) {
-    part.why = ToString(stage.state);
+    part.why = part.open_why = ToString(stage.state);
     if (!stage.message.empty()) part.why += ": " + stage.message;
   }
   return part;
@@ -35,8 +40,17 @@ void NameStuckStage(const PipelineStatus& pipeline, const std::string& why,
   PartReadiness& part =
       readiness.parts[static_cast<size_t>(stuck - pipeline.stages.begin())];
   part.ready = false;
-  part.why = "answers and does no step";
+  part.why = part.open_why = "answers and does no step";
   readiness.why = Cat(part.name, ": ", why);
+  readiness.open_why = Cat(part.open_name, ": ", why);
+}
+
+// What holds the pipeline up, by the state of its stages alone.
+std::string OpenWhy(const GatewayReadiness& readiness) {
+  for (const PartReadiness& part : readiness.parts) {
+    if (!part.ready) return Cat(part.open_name, ": ", part.open_why);
+  }
+  return readiness.ready ? "" : "the pipeline is not up";
 }
 
 }  // namespace
@@ -55,19 +69,20 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
   for (size_t i = 0; i < pipeline.stages.size(); ++i) {
     readiness.parts.push_back(PartOf(pipeline.stages[i], i));
   }
+  readiness.open_why = OpenWhy(readiness);
   if (readiness.ready && !progress.pipeline_up) {
     readiness.ready = false;
-    readiness.why = "the engine has no pipeline yet";
+    readiness.why = readiness.open_why = "the engine has no pipeline yet";
   } else if (readiness.ready &&
              progress.oldest_plan_age > StuckAfter(progress.expected_step)) {
     readiness.ready = false;
-    readiness.why =
+    readiness.why = readiness.open_why =
         Cat("no step has ended for ", Seconds(progress.oldest_plan_age), " s");
     NameStuckStage(pipeline, readiness.why, readiness);
   }
   if (draining) {
     readiness.ready = false;
-    readiness.why = "draining";
+    readiness.why = readiness.open_why = "draining";
   }
   return readiness;
 }

@@ -12,17 +12,25 @@ struct PartReadiness {
   std::string name;  // "stage 1 (127.0.0.1:7001)"
   bool ready = false;
   std::string why;  // empty if ready
+  // The same without addresses: "stage 1 (layers 10 to 19)", "lost".
+  std::string open_name;
+  std::string open_why;
 };
 
 struct GatewayReadiness {
   bool ready = false;
   std::string why;  // empty if ready
   std::vector<PartReadiness> parts;
-  uint64_t epoch = 0;  // of the pipeline that is up, or being assigned
+  uint64_t epoch = 0;    // of the pipeline that is up, or being assigned
+  std::string open_why;  // as `why`, without addresses
 };
 
+// For whom a text is: where keys are asked for, whoever comes without one is
+// told no addresses.
+enum class Audience { kAnybody, kKeyHolder };
+
 // {"ready", "why", "not_ready": [{"name", "why"}], "epoch"}.
-std::string ReadinessJson(const GatewayReadiness& readiness);
+std::string ReadinessJson(const GatewayReadiness& readiness, Audience audience);
 
 }  // namespace sluice::gateway
 

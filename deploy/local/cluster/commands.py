@@ -38,7 +38,7 @@ def up(options):
         path = model.resolve(options.model)
         document = _start(options, path, cluster_file)
         try:
-            ready = _wait_ready(document, stop, options.ready_timeout)
+            ready = _wait_ready(document, stop, options)
         except exits.Failure:
             _stop(document, cluster_file, stop)
             raise
@@ -95,14 +95,16 @@ def _start(options, model_path, cluster_file):
     return document
 
 
-def _wait_ready(document, stop, seconds):
+def _wait_ready(document, stop, options):
     """True once /readyz is 200, false if asked to stop. Shows how the
     stages load. Fails if a process ends."""
+    seconds = options.ready_timeout
+    key = gateway_client.first_key(options.api_key_file)
     end = time.monotonic() + seconds
     shown = {}
     while not stop.asked():
         status, text = gateway_client.call(document["url"] + "/readyz",
-                                           timeout=5)
+                                           timeout=5, key=key)
         if status == 200:
             return True
         process.reap()

@@ -28,6 +28,7 @@ struct HandlerContext {
   // Any thread; must not block.
   std::function<GatewayReadiness()> readiness;
   TraceStore* traces = nullptr;  // null: no request is traced
+  bool keys_asked = false;       // API keys: who has none is told no addresses
   // Fields of a body that are not known are refused, not ignored.
   bool strict_fields = false;
 };

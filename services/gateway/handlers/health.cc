@@ -5,14 +5,17 @@
 
 namespace sluice::gateway {
 
-std::string ReadinessJson(const GatewayReadiness& readiness) {
+std::string ReadinessJson(const GatewayReadiness& readiness,
+                          Audience audience) {
+  const bool open = audience == Audience::kAnybody;
   Json body{{"ready", readiness.ready},
-            {"why", readiness.why},
+            {"why", open ? readiness.open_why : readiness.why},
             {"not_ready", Json::array()},
             {"epoch", readiness.epoch}};
   for (const PartReadiness& part : readiness.parts) {
     if (part.ready) continue;
-    body["not_ready"].push_back({{"name", part.name}, {"why", part.why}});
+    body["not_ready"].push_back({{"name", open ? part.open_name : part.name},
+                                 {"why", open ? part.open_why : part.why}});
   }
   return DumpJson(body);
 }
@@ -24,7 +27,10 @@ void AddHealthHandlers(Router& router, const HandlerContext& context) {
   const auto ready = [context](std::shared_ptr<Exchange> on) {
     const GatewayReadiness readiness = context.readiness();
     HttpResponse response;
-    response.body = ReadinessJson(readiness);
+    // The path is open to everybody; only a key gave the request a tenant.
+    const bool known = !context.keys_asked || !on->request().tenant.empty();
+    response.body = ReadinessJson(
+        readiness, known ? Audience::kKeyHolder : Audience::kAnybody);
     if (!readiness.ready) {
       response.status = 503;
       response.headers.emplace_back("Retry-After", "1");

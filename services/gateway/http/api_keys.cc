@@ -184,19 +184,20 @@ std::optional<std::string> ApiKeys::NameOf(std::string_view authorization) {
 }
 
 std::optional<HttpResponse> ApiKeys::Screen(HttpRequest& request) {
-  if (request.method == "OPTIONS" || request.path.starts_with(kOpenFolder) ||
-      std::find(std::begin(kOpenPaths), std::end(kOpenPaths), request.path) !=
-          std::end(kOpenPaths)) {
-    return std::nullopt;
-  }
+  const bool open = request.method == "OPTIONS" ||
+                    request.path.starts_with(kOpenFolder) ||
+                    std::find(std::begin(kOpenPaths), std::end(kOpenPaths),
+                              request.path) != std::end(kOpenPaths);
   const std::string_view authorization = request.Header("authorization");
   if (authorization.empty()) {
+    if (open) return std::nullopt;
     return Unauthorized(
         "An API key is needed: send the header Authorization: Bearer KEY",
         "Bearer realm=\"sluice\"");
   }
   auto name = NameOf(authorization);
   if (!name) {
+    if (open) return std::nullopt;
     return Unauthorized("The API key is not one of this server's",
                         "Bearer realm=\"sluice\", error=\"invalid_token\"");
   }

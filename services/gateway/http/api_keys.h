@@ -43,7 +43,8 @@ class ApiKeys {
 
   // Lets a request in, setting its tenant and removing the key from its
   // headers, or gives the 401 that it gets.
-  // Probes, the page at "/" and OPTIONS need no key; all else does.
+  // Probes, the page at "/" and OPTIONS need no key, and a wrong one does not
+  // matter to them; all else needs one.
   std::optional<HttpResponse> Screen(HttpRequest& request);
 
  private:

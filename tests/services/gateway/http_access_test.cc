@@ -152,6 +152,33 @@ TEST_F(GatewayAccessTest, WithoutAKeyEverythingButProbesIsRefused) {
               StartsWith("HTTP/1.1 401 "));
 }
 
+TEST_F(GatewayAccessTest, ProbesWithoutAKeyAreToldNoAddress) {
+  readiness_ = {false, "stage 0 (10.1.2.3:7001): lost: 10.1.2.3 refused"};
+  readiness_.parts = {{"stage 0 (10.1.2.3:7001)", false,
+                       "lost: 10.1.2.3 refused", "stage 0 (layers 0 to 9)",
+                       "lost"}};
+  readiness_.open_why = "stage 0 (layers 0 to 9): lost";
+  AskForKeys();
+  const auto ask = [this](const char* path, const char* key) {
+    const std::string answer =
+        Ask(Cat("GET ", path, " HTTP/1.1\r\n", key, "\r\n"));
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 ")) << path;
+    return answer;
+  };
+  for (const char* path : {"/readyz", "/health"}) {
+    for (const char* key : {"", "Authorization: Bearer sk-wrong-key\r\n"}) {
+      const std::string answer = ask(path, key);
+      EXPECT_THAT(answer, Not(HasSubstr("10.1.2.3"))) << path << key;
+      EXPECT_THAT(answer, HasSubstr("{\"name\":\"stage 0 (layers 0 to 9)\","
+                                    "\"why\":\"lost\"}"));
+      EXPECT_THAT(answer,
+                  HasSubstr("\"why\":\"stage 0 (layers 0 to 9): lost\""));
+    }
+    EXPECT_THAT(ask(path, "Authorization: Bearer sk-bob-key\r\n"),
+                HasSubstr("lost: 10.1.2.3 refused"));
+  }
+}
+
 TEST_F(GatewayAccessTest, AnyOfTheKeysComesIn) {
   AskForKeys();
   for (const char* key : {"sk-alice-key", "sk-bob-key"}) {

@@ -171,8 +171,9 @@ class GatewayHttpTest : public ::testing::Test {
   }
 
   void Start(const HttpLimits& limits) {
-    const HandlerContext context{model_, generator_, metrics_, nullptr,
-                                 [] { return GatewayReadiness{true}; }};
+    HandlerContext context{model_, generator_, metrics_, nullptr,
+                           [this] { return readiness_; }};
+    context.keys_asked = options_.screen != nullptr;
     Router router;
     AddChatHandler(router, context);
     AddCompletionsHandler(router, context);
@@ -199,7 +200,9 @@ class GatewayHttpTest : public ::testing::Test {
   const ServedModel model_ = FakeModel(1 << 20);
   FakeGenerator generator_;
   GatewayMetrics metrics_{{"fake"}};
-  HttpServerOptions options_;  // of the next Start: keys, CORS
+  // Of the next Start: keys, CORS; what /readyz says.
+  HttpServerOptions options_;
+  GatewayReadiness readiness_{true};
   std::unique_ptr<HttpServer> server_;
 };
 

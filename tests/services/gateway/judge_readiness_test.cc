@@ -87,6 +87,38 @@ TEST(JudgeReadinessTest, ASuspectStageIsNamed) {
   EXPECT_EQ(readiness.parts[1].why, "suspect: silent for 2.1 s");
 }
 
+TEST(JudgeReadinessTest, WhatAnybodyMayReadNamesStagesByTheirLayers) {
+  PipelineStatus status = Up(2);
+  status.ready = false;
+  status.message = "stage 1 (127.0.0.1:7001): connection refused";
+  status.stages[1].state = StageState::kLost;
+  status.stages[1].message = "127.0.0.1:7001: connection refused";
+  status.stages[1].first_layer = 10;
+  status.stages[1].last_layer = 20;
+  const auto open = [&] {
+    return ReadinessJson(JudgeReadiness(status, Moving(), false),
+                         Audience::kAnybody);
+  };
+  EXPECT_EQ(open(),
+            "{\"ready\":false,\"why\":\"stage 1 (layers 10 to 19): lost\","
+            "\"not_ready\":[{\"name\":\"stage 1 (layers 10 to 19)\","
+            "\"why\":\"lost\"}],\"epoch\":0}");
+  status.stages[1].state = StageState::kReady;  // and yet the whole is down
+  EXPECT_EQ(open(),
+            "{\"ready\":false,\"why\":\"the pipeline is not up\","
+            "\"not_ready\":[],\"epoch\":0}");
+}
+
+TEST(JudgeReadinessTest, AWedgedStageIsToldToAnybodyByItsIndex) {
+  EngineProgress progress = Moving();
+  progress.oldest_plan_age = milliseconds(2600);
+  const std::string open =
+      ReadinessJson(JudgeReadiness(Up(1), progress, false), Audience::kAnybody);
+  EXPECT_NE(open.find("stage 0: no step has ended for 2.6 s"), open.npos)
+      << open;
+  EXPECT_EQ(open.find("127.0.0.1"), open.npos) << open;
+}
+
 TEST(JudgeReadinessTest, DrainingIsNotReady) {
   const GatewayReadiness readiness = JudgeReadiness(Up(1), Moving(), true);
   EXPECT_FALSE(readiness.ready);
