@@ -9,19 +9,12 @@
 
 #include "common/base/status.h"
 #include "common/model/backend.h"
+#include "common/model/expert_range.h"
 #include "common/model/model_config.h"
 #include "common/model/stage.h"
 #include "common/weights/model_file.h"
 
 namespace sluice {
-
-// Experts [begin, end) of a layer, by id.
-struct ExpertRange {
-  int32_t begin = 0;
-  int32_t end = 0;
-  int32_t size() const { return end - begin; }
-  bool operator==(const ExpertRange&) const = default;
-};
 
 // Called with bytes just read.
 using BytesRead = std::function<void(uint64_t bytes)>;
