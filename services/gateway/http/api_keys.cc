@@ -10,6 +10,7 @@
 #include <fstream>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "services/gateway/openai/error.h"
 
@@ -109,24 +110,32 @@ StatusOr<std::vector<ApiKey>> ParseApiKeys(std::string_view text) {
 
 StatusOr<std::unique_ptr<ApiKeys>> ApiKeys::Open(std::string path) {
   auto keys = std::unique_ptr<ApiKeys>(new ApiKeys(std::move(path)));
-  SLUICE_RETURN_IF_ERROR(keys->LoadFirst());
+  SLUICE_RETURN_IF_ERROR(keys->Load());
+  keys->thread_ =
+      NamedThread("api-keys", [watched = keys.get()] { watched->Watch(); });
   return keys;
 }
 
-Status ApiKeys::LoadFirst() {
-  MutexLock lock(mutex_);
-  return Load();
+ApiKeys::~ApiKeys() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  stop_.NotifyAll();
+  thread_.Join();
 }
 
 Status ApiKeys::Load() {
   struct stat info {};
   if (::stat(path_.c_str(), &info) != 0) {
+    // Told once, not every second; so is a bad file.
+    if (std::exchange(version_, Version()) == Version()) return OkStatus();
     return InvalidArgument("API keys ", path_, ": ", std::strerror(errno));
   }
   const Version version{info.st_dev, info.st_ino, info.st_mtim.tv_sec,
                         info.st_mtim.tv_nsec, info.st_size};
-  if (keys_ != nullptr && version == version_) return OkStatus();
-  version_ = version;  // a bad file is told once, not every second
+  if (version == version_) return OkStatus();
+  version_ = version;
   if (!S_ISREG(info.st_mode)) {
     return InvalidArgument("API keys ", path_, ": not a regular file");
   }
@@ -149,23 +158,35 @@ Status ApiKeys::Load() {
   if ((info.st_mode & S_IROTH) != 0) {
     LogWarning("API keys ", path_, ": everybody on this machine may read it");
   }
-  keys_ = std::make_shared<const Keys>(*std::move(keys));
-  LogInfo("API keys: ", keys_->size(), " read from ", path_);
+  LogInfo("API keys: ", keys->size(), " read from ", path_);
+  auto current = std::make_shared<const Keys>(*std::move(keys));
+  MutexLock lock(mutex_);
+  keys_ = std::move(current);
   return OkStatus();
 }
 
-std::shared_ptr<const ApiKeys::Keys> ApiKeys::Current() {
-  MutexLock lock(mutex_);
-  const TimePoint now = Clock::now();
-  if (now < next_look_) return keys_;
-  next_look_ = now + kLookEvery;
-  if (const Status loaded = Load(); !loaded.ok()) {
-    LogError(Message(loaded), "; the keys from before stay");
+void ApiKeys::Watch() {
+  for (;;) {
+    {
+      const TimePoint next = Clock::now() + kLookEvery;
+      MutexLock lock(mutex_);
+      while (!stopping_ && stop_.WaitUntil(mutex_, next)) {
+      }
+      if (stopping_) return;
+    }
+    if (const Status loaded = Load(); !loaded.ok()) {
+      LogError(Message(loaded), "; the keys from before stay");
+    }
   }
+}
+
+std::shared_ptr<const ApiKeys::Keys> ApiKeys::Current() const {
+  MutexLock lock(mutex_);
   return keys_;
 }
 
-std::optional<std::string> ApiKeys::NameOf(std::string_view authorization) {
+std::optional<std::string> ApiKeys::NameOf(
+    std::string_view authorization) const {
   constexpr size_t kScheme = 7;
   if (AsciiLower(authorization.substr(0, kScheme)) != "bearer ") {
     return std::nullopt;
@@ -183,7 +204,7 @@ std::optional<std::string> ApiKeys::NameOf(std::string_view authorization) {
   return (*keys)[found].name;
 }
 
-std::optional<HttpResponse> ApiKeys::Screen(HttpRequest& request) {
+std::optional<HttpResponse> ApiKeys::Screen(HttpRequest& request) const {
   const bool open = request.method == "OPTIONS" ||
                     request.path.starts_with(kOpenFolder) ||
                     std::find(std::begin(kOpenPaths), std::end(kOpenPaths),

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
+#include "common/concurrency/named_thread.h"
 #include "services/gateway/http/message.h"
 
 namespace sluice::gateway {
@@ -29,23 +29,28 @@ struct ApiKey {
 StatusOr<std::vector<ApiKey>> ParseApiKeys(std::string_view text);
 
 // The keys that requests may come with, from a file that is read again when
-// it changes; that is looked at by requests, at most once a second. A file
-// that became bad is logged, and the keys from before stay. Any thread.
+// it changes: the thread "api-keys" looks at it once a second, so that a slow
+// disk holds up no request. A file that became bad is logged, and the keys
+// from before stay. Any thread.
 class ApiKeys {
  public:
   // An error naming `path` if it cannot be read, has no key or a bad line, or
   // may be written by everybody.
   static StatusOr<std::unique_ptr<ApiKeys>> Open(std::string path);
+  ~ApiKeys();
 
   // The name of the key in an Authorization header ("Bearer KEY"); nothing
   // if it is not one of ours. Takes the same time whichever key it is.
-  std::optional<std::string> NameOf(std::string_view authorization);
+  std::optional<std::string> NameOf(std::string_view authorization) const;
 
   // Lets a request in, setting its tenant and removing the key from its
   // headers, or gives the 401 that it gets.
   // Probes, the page at "/" and OPTIONS need no key, and a wrong one does not
   // matter to them; all else needs one.
-  std::optional<HttpResponse> Screen(HttpRequest& request);
+  std::optional<HttpResponse> Screen(HttpRequest& request) const;
+
+  // How many keys are known now.
+  size_t size() const { return Current()->size(); }
 
  private:
   using Keys = std::vector<ApiKey>;
@@ -57,15 +62,20 @@ class ApiKeys {
   };
 
   explicit ApiKeys(std::string path) : path_(std::move(path)) {}
-  Status LoadFirst();
-  Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<const Keys> Current();
+  // Reads the file if it is another one than last time.
+  Status Load();
+  void Watch();
+  std::shared_ptr<const Keys> Current() const;
 
   const std::string path_;
-  Mutex mutex_;
+  // Seen last: nothing before the first look, empty if there was no file. Of
+  // Open, then of the thread.
+  std::optional<Version> version_;
+  mutable Mutex mutex_;
+  CondVar stop_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<const Keys> keys_ ABSL_GUARDED_BY(mutex_);
-  Version version_ ABSL_GUARDED_BY(mutex_);
-  TimePoint next_look_ ABSL_GUARDED_BY(mutex_){};
+  NamedThread thread_;
 };
 
 }  // namespace sluice::gateway
