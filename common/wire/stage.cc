@@ -4,20 +4,11 @@
 #include <tuple>
 #include <utility>
 
+#include "common/wire/checks.h"
 #include "common/wire/types.h"
 
 namespace sluice::wire {
 namespace {
-
-constexpr size_t kMaxName = 256;
-constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr int64_t kMaxMessage = (int64_t{1} << 31) - 1;  // gRPC's and ours
-
-Status CheckRange(const char* what, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return OkStatus();
-  return InvalidArgument(what, " must be between ", low, " and ", high,
-                         ", got ", value);
-}
 
 constexpr int kMaxTracedStages = 1024;
 // Of a host's monotonic clock: 36 years. Differences of such times, and of
@@ -68,12 +59,6 @@ StatusOr<StageTrace> FromProto(const v1::StageTrace& proto) {
   return stage;
 }
 
-Status CheckName(const char* what, const std::string& value) {
-  if (!value.empty() && value.size() <= kMaxName) return OkStatus();
-  return InvalidArgument(what, " has ", value.size(), " bytes, limit [1, ",
-                         kMaxName, "]");
-}
-
 }  // namespace
 
 v1::StageIdentity ToProto(const StageIdentity& identity) {
@@ -119,7 +104,7 @@ StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto) {
   identity.hidden_size = proto.hidden_size();
   identity.ranks = proto.ranks();
   identity.threads = proto.threads();
-  identity.isa = proto.isa().substr(0, kMaxName);
+  identity.isa = proto.isa().substr(0, kMaxNameBytes);
   identity.weights_bytes = proto.weights_bytes();
   identity.kv_bytes = proto.kv_bytes();
   return identity;
@@ -266,9 +251,9 @@ int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size) {
       2048 + 16 * kMaxLogitBiases + 6 * kMaxStopTokenIds;
   const int64_t history = int64_t{limits.max_sequences} *
                           (6 * int64_t{limits.max_context} + kSampling);
-  return std::min(kMaxMessage, kMiB + history +
-                                   int64_t{limits.max_step_tokens} *
-                                       (8 + int64_t{hidden_size} * 4));
+  return std::min(kMaxMessageBytes, kMiB + history +
+                                        int64_t{limits.max_step_tokens} *
+                                            (8 + int64_t{hidden_size} * 4));
 }
 
 int64_t MaxResultBytes(const PlanLimits& limits) {
@@ -276,8 +261,9 @@ int64_t MaxResultBytes(const PlanLimits& limits) {
   // logits are rows of floats.
   const int64_t per_token =
       20 * (kMaxTopLogprobs + 2) + int64_t{limits.vocab_size} * 4;
-  return std::min(kMaxMessage, kMiB + int64_t{limits.max_sequences} * 8192 +
-                                   limits.max_step_tokens * per_token);
+  return std::min(kMaxMessageBytes, kMiB +
+                                        int64_t{limits.max_sequences} * 8192 +
+                                        limits.max_step_tokens * per_token);
 }
 
 }  // namespace sluice::wire
