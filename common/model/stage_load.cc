@@ -1,7 +1,5 @@
 // Stage::Load: from options to a stage that can run steps.
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -11,6 +9,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/model/available_memory.h"
+#include "common/model/compute_options.h"
 #include "common/model/cpu_backend.h"
 #include "common/model/kv_cache.h"
 #include "common/model/model_config.h"
@@ -25,42 +24,12 @@
 namespace sluice {
 namespace {
 
-constexpr char kNumerics[] = "f32-canonical-1";
 constexpr int32_t kDefaultMaxContext = 8192;
 // The angles of kernels/rope.h are exact below 2^20 radians.
 constexpr int32_t kMaxContext = 1 << 20;
 constexpr int64_t kMaxKvBlocks = int64_t{1} << 24;
 // Share of the memory at hand that the KV cache takes when it may choose.
 constexpr uint64_t kKvMemoryShare = 4;
-
-std::vector<int> AvailableCpus() {
-  std::vector<int> cpus;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-    }
-  }
-  if (cpus.empty()) cpus.push_back(0);
-  return cpus;
-}
-
-StatusOr<kernels::Isa> ParseIsa(const std::string& name) {
-  using kernels::Isa;
-  const Isa best = kernels::DetectIsa();
-  if (name == "auto") return best;
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-    if (name != kernels::ToString(isa)) continue;
-    if (isa > best) {
-      return InvalidArgument("isa ", name, ": this CPU has ",
-                             kernels::ToString(best), " at most");
-    }
-    return isa;
-  }
-  return InvalidArgument("isa must be auto, avx512, avx2 or portable, got '",
-                         name, "'");
-}
 
 StatusOr<StageRange> ParseRange(const StageOptions& options,
                                 int32_t num_layers) {
@@ -100,11 +69,6 @@ Status CheckOptions(const StageOptions& options) {
   SLUICE_RETURN_IF_ERROR(
       CheckCount("max_step_tokens", options.max_step_tokens, 1, 1 << 16));
   return CheckCount("max_sequences", options.max_sequences, 1, 1 << 14);
-}
-
-std::string BaseName(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path.substr(path.find_last_of('/') + 1);
 }
 
 // One block in all layers and ranks of the stage.

@@ -1,0 +1,28 @@
+#ifndef SLUICE_COMMON_MODEL_COMPUTE_OPTIONS_H_
+#define SLUICE_COMMON_MODEL_COMPUTE_OPTIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "kernels/context.h"
+
+// What a stage and a host of experts ask of the machine alike.
+namespace sluice {
+
+// The arithmetic of this build's CPU kernels: equal ids give equal bits.
+inline constexpr char kNumerics[] = "f32-canonical-1";
+
+// The CPUs that this process may run on; at least one.
+std::vector<int> AvailableCpus();
+
+// "auto", "avx512", "avx2" or "portable". INVALID_ARGUMENT for another name
+// or for more than this CPU has.
+StatusOr<kernels::Isa> ParseIsa(const std::string& name);
+
+// The last part of a path: what a model is called.
+std::string BaseName(std::string path);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_MODEL_COMPUTE_OPTIONS_H_
