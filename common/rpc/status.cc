@@ -1,14 +1,32 @@
 #include "common/rpc/status.h"
 
+#include <utility>
+
+#include "absl/strings/cord.h"
+
 namespace sluice::rpc {
 namespace {
 constexpr size_t kMaxMessage = 4096;
+constexpr size_t kMaxDetails = 1024;
+constexpr char kDetails[] = "grpc-status-details-bin";
 }  // namespace
+
+Status WithDetails(Status status, const std::string& details) {
+  status.SetPayload(kDetails, absl::Cord(details));
+  return status;
+}
+
+std::string DetailsOf(const Status& status) {
+  const auto details = status.GetPayload(kDetails);
+  return details.has_value() ? std::string(*details) : std::string();
+}
 
 grpc::Status ToGrpc(const Status& status) {
   if (status.ok()) return grpc::Status::OK;
+  std::string details = DetailsOf(status);
+  if (details.size() > kMaxDetails) details.clear();
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      Message(status).substr(0, kMaxMessage));
+                      Message(status).substr(0, kMaxMessage), details);
 }
 
 Status FromGrpc(const grpc::Status& status) {
@@ -16,9 +34,12 @@ Status FromGrpc(const grpc::Status& status) {
   const int code = static_cast<int>(status.error_code());
   const bool known =
       code > 0 && code <= static_cast<int>(StatusCode::kUnauthenticated);
-  return MakeStatus(
-      known ? static_cast<StatusCode>(code) : StatusCode::kUnknown,
-      status.error_message().substr(0, kMaxMessage));
+  Status from =
+      MakeStatus(known ? static_cast<StatusCode>(code) : StatusCode::kUnknown,
+                 status.error_message().substr(0, kMaxMessage));
+  const std::string details = status.error_details();
+  if (details.empty() || details.size() > kMaxDetails) return from;
+  return WithDetails(std::move(from), details);
 }
 
 }  // namespace sluice::rpc

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/metrics/process_metrics.h"
+#include "common/rpc/status.h"
 #include "services/stage/session_live.h"
 #include "services/stage/stage_checks.h"
 
@@ -11,6 +12,13 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxGatewayId = 256;
+
+// `status` with the reason that the gateway acts on.
+Status Refused(Status status, v1::Refusal::Reason reason) {
+  v1::Refusal refusal;
+  refusal.set_reason(reason);
+  return rpc::WithDetails(std::move(status), refusal.SerializeAsString());
+}
 
 }  // namespace
 
@@ -44,11 +52,14 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   {
     MutexLock lock(mutex_);
     if (draining_) return Unavailable("this stage is shutting down");
-    if (runner_ == nullptr) return Unavailable(loading_);
+    if (runner_ == nullptr) {
+      return Refused(Unavailable(loading_), v1::Refusal::REASON_LOADING);
+    }
     if (control_ != nullptr && gateway_id_ != hello.gateway_id()) {
-      return FailedPrecondition("this stage is held by gateway ", gateway_id_,
-                                ", gateway ", hello.gateway_id(),
-                                " is refused");
+      return Refused(
+          FailedPrecondition("this stage is held by gateway ", gateway_id_,
+                             ", gateway ", hello.gateway_id(), " is refused"),
+          v1::Refusal::REASON_HELD);
     }
     replaced = std::exchange(control_, std::move(control));
     gateway_id_ = hello.gateway_id();

@@ -50,7 +50,8 @@ class StageSession : public StepOutputSink,
   explicit StageSession(StageSessionOptions options);
   ~StageSession() override;
 
-  // While loading: a hello is answered UNAVAILABLE with this text.
+  // While loading: a hello is answered UNAVAILABLE with this text, and with
+  // the reason in the status' details.
   void SetLoading(std::string progress);
   // From now on gateways are welcome. `runner` must outlive every stream.
   void SetLoaded(const StageInfo& info, StepRunner* runner);

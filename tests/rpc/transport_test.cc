@@ -85,6 +85,19 @@ TEST(RpcStatusTest, EveryCodeKeepsItsNumberBothWays) {
   }
 }
 
+TEST(RpcStatusTest, DetailsTravelBesideTheMessageUpToALimit) {
+  const std::string bytes("\x08\x02\0\xff", 4);
+  const Status held = WithDetails(FailedPrecondition("held"), bytes);
+  EXPECT_EQ(DetailsOf(FromGrpc(ToGrpc(held))), bytes);
+  EXPECT_EQ(Message(FromGrpc(ToGrpc(held))), "held");
+  EXPECT_EQ(DetailsOf(FromGrpc(ToGrpc(FailedPrecondition("held")))), "");
+  EXPECT_EQ(DetailsOf(WithDetails(OkStatus(), bytes)), "");
+  const std::string large(1025, 'x');
+  EXPECT_EQ(ToGrpc(WithDetails(Internal("x"), large)).error_details(), "");
+  const grpc::Status peer(grpc::StatusCode::INTERNAL, "x", large);
+  EXPECT_EQ(DetailsOf(FromGrpc(peer)), "");
+}
+
 TEST(RpcStatusTest, LongMessagesAreCutAndUnknownCodesAreUnknown) {
   const Status longest = Internal(std::string(10000, 'x'));
   EXPECT_EQ(ToGrpc(longest).error_message().size(), 4096u);

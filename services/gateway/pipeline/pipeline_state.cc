@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 #include "common/wire/types.h"
 #include "services/gateway/pipeline/pipeline_impl.h"
@@ -36,14 +37,11 @@ Epoch EpochAfter(Epoch last) {
   return Epoch(std::max(static_cast<uint64_t>(unix_ms), last.value() + 1));
 }
 
-bool IsLoading(const Status& status) {
-  return status.code() == StatusCode::kUnavailable &&
-         Message(status).starts_with("loading");
-}
-
-bool IsHeld(const Status& status) {
-  return status.code() == StatusCode::kFailedPrecondition &&
-         Message(status).starts_with("this stage is held");
+// What the stage gave as its reason to end Control.
+v1::Refusal::Reason ReasonOf(const Status& status) {
+  v1::Refusal refusal;
+  const bool parsed = refusal.ParseFromString(rpc::DetailsOf(status));
+  return parsed ? refusal.reason() : v1::Refusal::REASON_UNSPECIFIED;
 }
 
 }  // namespace
@@ -218,10 +216,11 @@ void PipelineClient::Impl::OnControlEnd(size_t index, uint64_t link_id,
   stage.link = nullptr;
   stage.welcome.reset();
   stage.message = Message(why);
-  stage.held = IsHeld(why);
+  const v1::Refusal::Reason reason = ReasonOf(why);
+  stage.held = reason == v1::Refusal::REASON_HELD;
   stage.backoff = NextBackoff(stage.backoff);
   if (draining_) CheckDrained();
-  if (IsLoading(why)) {
+  if (reason == v1::Refusal::REASON_LOADING) {
     stage.down_state = StageState::kLoading;
     stage.backoff = kLoadingPause;
   } else if (why.code() == StatusCode::kFailedPrecondition ||

@@ -265,11 +265,11 @@ TEST_F(PipelineClientTest, AStageThatLoadsIsShownSoAndTakenWhenItHasLoaded) {
   options.info = FakeInfo(0, 1);
   options.loaded = false;
   stages_.push_back(std::make_unique<FakeStage>(options));
-  stages_[0]->session().SetLoading("loading, 42 % of 100 MB");
+  stages_[0]->session().SetLoading("42 % of 100 MB");
   const auto client = Connect();
   ASSERT_TRUE(
       Eventually([&] { return State(*client, 0) == StageState::kLoading; }));
-  EXPECT_EQ(client->status().stages[0].message, "loading, 42 % of 100 MB");
+  EXPECT_EQ(client->status().stages[0].message, "42 % of 100 MB");
   stages_[0]->FinishLoading();
   EXPECT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
 }

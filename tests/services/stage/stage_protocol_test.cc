@@ -9,6 +9,7 @@
 
 #include "common/rpc/credited_sender.h"
 #include "common/rpc/payload_frame.h"
+#include "common/rpc/status.h"
 #include "common/wire/types.h"
 #include "services/gateway/pipeline/stage_links.h"
 #include "services/stage/stage_checks.h"
@@ -186,6 +187,36 @@ TEST_F(StageProtocolTest, AGatewayWithoutANameIsRefused) {
   request.mutable_hello()->clear_gateway_id();
   control->Send(request);
   EXPECT_THAT(Message(control_log_->WaitEnd()), HasSubstr("gateway_id"));
+}
+
+TEST_F(StageProtocolTest, WhatAGatewayActsOnIsInTheDetailsNotInTheWords) {
+  const auto reason_of = [](const Status& status) {
+    v1::Refusal refusal;
+    EXPECT_TRUE(refusal.ParseFromString(rpc::DetailsOf(status)));
+    return refusal.reason();
+  };
+  const auto held = Hold();
+  const auto log = std::make_shared<ControlLog>();
+  const auto second =
+      Open<v1::ControlRequest, v1::ControlResponse>(kControlMethod, log);
+  v1::ControlRequest hello = Hello();
+  hello.mutable_hello()->set_gateway_id("another");
+  second->Send(hello);
+  EXPECT_EQ(reason_of(log->WaitEnd()), v1::Refusal::REASON_HELD);
+
+  FakeStageOptions options;
+  options.info = FakeInfo(0, 1);
+  options.loaded = false;
+  stage_ = std::make_unique<FakeStage>(options);
+  const auto early = Control();
+  early->Send(Hello());
+  EXPECT_EQ(reason_of(control_log_->WaitEnd()), v1::Refusal::REASON_LOADING);
+
+  stage_->session().Shutdown();
+  const auto late = Control();
+  late->Send(Hello());
+  EXPECT_EQ(reason_of(control_log_->WaitEnd()),
+            v1::Refusal::REASON_UNSPECIFIED);
 }
 
 TEST_F(StageProtocolTest, TheWelcomeTellsWhatTheStageServes) {
