@@ -1,0 +1,188 @@
+#include "common/model/hosted_experts.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/model/compute_options.h"
+#include "common/model/cpu_backend.h"
+#include "common/model/expert_weights.h"
+#include "common/weights/model_file.h"
+
+namespace sluice {
+namespace {
+
+// Of the backend a host needs the experts' operation alone.
+BackendShape ExpertShape(const ModelConfig& config) {
+  BackendShape shape;
+  shape.limits.max_step_tokens = 0;
+  shape.limits.max_context = 0;
+  shape.hidden_size = config.hidden_size;
+  shape.swiglu_limit = static_cast<float>(config.moe.swiglu_limit);
+  return shape;
+}
+
+std::string DtypeOf(const ExpertLoader& loader) {
+  if (loader.used_mxfp4()) return loader.used_bf16() ? "bf16+mxfp4" : "mxfp4";
+  return loader.used_bf16() ? "bf16" : "f32";
+}
+
+}  // namespace
+
+const char* ToString(WeightsMode mode) {
+  switch (mode) {
+    case WeightsMode::kAuto:
+      return "auto";
+    case WeightsMode::kBf16:
+      return "bf16";
+    case WeightsMode::kF32:
+      return "f32";
+  }
+  return "unknown";
+}
+
+StatusOr<WeightsMode> ParseWeightsMode(const std::string& name) {
+  for (const WeightsMode mode :
+       {WeightsMode::kAuto, WeightsMode::kBf16, WeightsMode::kF32}) {
+    if (name == ToString(mode)) return mode;
+  }
+  return InvalidArgument("weights must be auto, bf16 or f32, got '", name, "'");
+}
+
+Status CheckHeld(const ModelConfig& config,
+                 const std::vector<LayerRanges>& held) {
+  const int32_t experts = config.moe.num_experts;
+  if (experts == 0) {
+    return InvalidArgument("model type ", config.model_type,
+                           " with these sizes has no experts");
+  }
+  if (held.empty()) return InvalidArgument("no experts are named");
+  int32_t before = -1;
+  for (const LayerRanges& layer : held) {
+    if (layer.layer < 0 || layer.layer >= config.num_layers) {
+      return InvalidArgument("layer ", layer.layer,
+                             ": the model has layers 0 to ",
+                             config.num_layers - 1);
+    }
+    if (!config.is_sparse(layer.layer)) {
+      return InvalidArgument("layer ", layer.layer, " has no experts, layers ",
+                             config.moe.first_dense_layers, " to ",
+                             config.num_layers - 1, " have");
+    }
+    if (layer.layer <= before) {
+      return InvalidArgument("layer ", layer.layer, " stands after layer ",
+                             before);
+    }
+    before = layer.layer;
+    int32_t lowest = 0;
+    for (const ExpertRange& range : layer.ranges) {
+      if (range.begin < lowest || range.begin >= range.end ||
+          range.end > experts) {
+        return InvalidArgument("experts [", range.begin, ", ", range.end,
+                               ") of layer ", layer.layer, ": must be within [",
+                               lowest, ", ", experts, ") and not empty");
+      }
+      lowest = range.end + 1;
+    }
+    if (layer.ranges.empty()) {
+      return InvalidArgument("layer ", layer.layer,
+                             " is named without experts");
+    }
+  }
+  return OkStatus();
+}
+
+HostedExperts::~HostedExperts() = default;
+
+StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
+    const HostedExpertsOptions& options) {
+  const TimePoint start = Clock::now();
+  if (options.threads < 0 || options.threads > 1024) {
+    return InvalidArgument("threads must be between 0 and 1024, got ",
+                           options.threads);
+  }
+  SLUICE_ASSIGN_OR_RETURN(auto file, weights::OpenModel(options.model_path));
+  auto hosted = std::unique_ptr<HostedExperts>(new HostedExperts());
+  SLUICE_ASSIGN_OR_RETURN(hosted->config_, ParseModelConfig(file->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(hosted->config_, *file));
+  SLUICE_RETURN_IF_ERROR(CheckHeld(hosted->config_, options.held));
+  SLUICE_ASSIGN_OR_RETURN(const kernels::Isa isa, ParseIsa(options.isa));
+  HostedExpertsInfo& info = hosted->info_;
+  info.threads = options.threads != 0
+                     ? options.threads
+                     : static_cast<int32_t>(AvailableCpus().size());
+  info.isa = kernels::ToString(isa);
+  hosted->team_ = std::make_unique<ThreadTeam>(
+      ThreadTeamOptions{info.threads, {}, "expert"});
+  hosted->backend_ =
+      MakeCpuBackend({hosted->team_.get(), isa}, ExpertShape(hosted->config_));
+  SLUICE_RETURN_IF_ERROR(hosted->LoadAll(options, *file));
+  info.bytes_read = file->bytes_read();
+  // What reading took beside the weights goes back to the system.
+  file.reset();
+  malloc_trim(0);
+  info.load_seconds = Seconds(Clock::now() - start);
+  return hosted;
+}
+
+Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
+                              const weights::ModelFile& file) {
+  SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(file));
+  info_.model_name = BaseName(options.model_path);
+  info_.model_digest = digest.Hex();
+  info_.numerics = kNumerics;
+  info_.weights = options.weights;
+  info_.num_layers = config_.num_layers;
+  info_.hidden_size = config_.hidden_size;
+  info_.num_experts = config_.moe.num_experts;
+  info_.experts_per_token = config_.moe.experts_per_token;
+  info_.held = options.held;
+
+  ExpertLoader loader(file, config_, options.weights);
+  uint64_t total = 0;
+  for (const LayerRanges& layer : options.held) {
+    for (const ExpertRange& range : layer.ranges) {
+      total += loader.StoredBytes(layer.layer, range);
+    }
+  }
+  uint64_t done = 0;
+  const BytesRead read = [&](uint64_t bytes) {
+    done += bytes;
+    if (options.progress) options.progress(done, total);
+  };
+  for (const LayerRanges& layer : options.held) {
+    for (const ExpertRange& range : layer.ranges) {
+      SLUICE_ASSIGN_OR_RETURN(ExpertWeights experts,
+                              loader.Load(layer.layer, range, *backend_, read));
+      info_.weights_bytes += experts.bytes();
+      layers_[layer.layer].push_back(std::move(experts));
+    }
+  }
+  info_.weights_dtype = DtypeOf(loader);
+  return OkStatus();
+}
+
+void HostedExperts::Run(const ExpertAsk& ask,
+                        std::span<const kernels::TreeNode> nodes,
+                        std::span<const kernels::Matrix> parts) {
+  SLUICE_CHECK(nodes.size() == parts.size());
+  team_->AdoptCaller();
+  size_t first = 0;
+  for (const ExpertWeights& experts : layers_.at(ask.layer)) {
+    const int32_t end =
+        experts.first + static_cast<int32_t>(experts.gate_up.size());
+    size_t last = first;
+    while (last < nodes.size() && nodes[last].end <= end) ++last;
+    if (last == first) continue;
+    backend_->ExpertNodes(ask.x, ask.routing, experts,
+                          nodes.subspan(first, last - first),
+                          parts.subspan(first, last - first));
+    first = last;
+  }
+  SLUICE_CHECK(first == nodes.size());
+}
+
+}  // namespace sluice
