@@ -133,6 +133,37 @@ inline constexpr Name kStageState =
 inline constexpr Name kStageSteps = "sluice_stage_steps_total";
 inline constexpr Name kStageTokens = "sluice_stage_tokens_total";
 
+// Host of experts. ------------------------------------------------------------
+inline constexpr Name kExpertBatches =
+    "sluice_expert_batches_total";  // outcome=answered|refused
+inline constexpr Name kExpertRows =
+    "sluice_expert_rows_total";  // outcome=answered|failed
+inline constexpr Name kExpertBatchTokens =
+    "sluice_expert_batch_tokens";  // rows of one computation
+inline constexpr Name kExpertJoinedBatches =
+    "sluice_expert_joined_batches";  // batches of one computation
+inline constexpr Name kExpertQueueSeconds = "sluice_expert_queue_seconds";
+inline constexpr Name kExpertComputeSeconds = "sluice_expert_compute_seconds";
+inline constexpr Name kExpertSerializeSeconds =
+    "sluice_expert_serialize_seconds";  // both ways, of one batch
+inline constexpr Name kExpertQueueDepth = "sluice_expert_queue_depth";
+inline constexpr Name kExpertDropped =
+    "sluice_expert_dropped_total";  // answers that nobody waited for any more
+inline constexpr Name kExpertLoadSkew =
+    "sluice_expert_load_skew";  // layer; max / mean asks per expert, a minute
+inline constexpr Name kExpertActive =
+    "sluice_expert_active";  // layer; experts asked in the last minute
+inline constexpr Name kExpertTokens =
+    "sluice_expert_tokens_total";  // layer expert; behind a flag
+inline constexpr Name kExpertWireBytes =
+    "sluice_expert_wire_bytes_total";  // dir=in|out
+inline constexpr Name kExpertAskers = "sluice_expert_askers";
+inline constexpr Name kExpertBusyRatio = "sluice_expert_busy_ratio";
+inline constexpr Name kExpertWeightsBytes = "sluice_expert_weights_bytes";
+inline constexpr Name kExpertLoadSeconds = "sluice_expert_load_seconds";
+inline constexpr Name kExpertState =
+    "sluice_expert_state";  // state=loading|ready|draining|failed: 0 or 1
+
 }  // namespace sluice::metrics::names
 
 // Upper bounds of histograms. Where vLLM has boundaries ours are a superset,
