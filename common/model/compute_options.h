@@ -11,7 +11,7 @@
 namespace sluice {
 
 // The arithmetic of this build's CPU kernels: equal ids give equal bits.
-inline constexpr char kNumerics[] = "f32-canonical-1";
+inline constexpr char kNumerics[] = "f32-canonical-2";
 
 // The CPUs that this process may run on; at least one.
 std::vector<int> AvailableCpus();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/model/own_math.h"
 
 namespace sluice {
 namespace {
@@ -102,7 +103,7 @@ Status ReadYarn(const Json& scaling, RopeScaling& parsed) {
                         parsed.attention_factor);
   }
   if (parsed.factor > 1.0) {
-    parsed.attention_factor = 0.1 * std::log(parsed.factor) + 1.0;
+    parsed.attention_factor = 0.1 * OwnLog(parsed.factor) + 1.0;
   }
   return OkStatus();
 }
@@ -113,9 +114,9 @@ std::vector<double> ScaleYarn(std::vector<double> frequencies, double theta,
                               int rotary_dim, const RopeScaling& scaling) {
   const auto pair_of_turns = [&](double turns) {
     return rotary_dim *
-           std::log(scaling.original_max_position_embeddings /
-                    (turns * 2.0 * std::numbers::pi)) /
-           (2.0 * std::log(theta));
+           OwnLog(scaling.original_max_position_embeddings /
+                  (turns * 2.0 * std::numbers::pi)) /
+           (2.0 * OwnLog(theta));
   };
   double low = pair_of_turns(scaling.beta_fast);
   double high = pair_of_turns(scaling.beta_slow);
@@ -194,7 +195,7 @@ std::vector<double> RopeInvFreq(double theta, int rotary_dim,
                                 const RopeScaling& scaling) {
   std::vector<double> inv_freq;
   for (int i = 0; i < rotary_dim / 2; ++i) {
-    double frequency = std::pow(theta, -2.0 * i / rotary_dim);
+    double frequency = OwnPow(theta, -2.0 * i / rotary_dim);
     switch (scaling.kind) {
       case RopeScaling::Kind::kNone:
       case RopeScaling::Kind::kYarn:  // below, over all pairs

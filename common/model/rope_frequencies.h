@@ -14,7 +14,9 @@ namespace sluice {
 // for missing members, and for values outside their limits.
 StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim);
 
-// theta^(-2i/rotary_dim), scaled, in double precision [rotary_dim / 2].
+// theta^(-2i/rotary_dim), scaled, in double precision [rotary_dim / 2]. The
+// same bits on every machine: no function of the C library that may round
+// otherwise elsewhere is in it.
 std::vector<double> RopeInvFreq(double theta, int rotary_dim,
                                 const RopeScaling& scaling);
 

@@ -45,7 +45,7 @@ struct StageOptions {
 struct StageInfo {
   std::string model_name;    // folder or file name without its path
   std::string model_digest;  // hex SHA-256, weights::ComputeIdentity
-  // Which arithmetic: equal ids give equal bits. "f32-canonical-1".
+  // Which arithmetic: equal ids give equal bits. "f32-canonical-2".
   std::string numerics;
   std::string weights_dtype;  // "f32", "bf16": as computed with
   int32_t first_layer = 0;
