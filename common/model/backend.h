@@ -49,6 +49,7 @@ struct ExpertWeights {
   std::vector<std::unique_ptr<Weight>> down;     // [H, F]
   std::unique_ptr<DeviceMemory> gate_up_bias;    // [n, 2F] or null
   std::unique_ptr<DeviceMemory> down_bias;       // [n, H] or null
+  int32_t size() const { return static_cast<int32_t>(gate_up.size()); }
   size_t bytes() const {
     size_t total = 0;
     for (const auto& weight : gate_up) total += weight->bytes();

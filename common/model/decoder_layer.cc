@@ -1,5 +1,7 @@
 #include "common/model/decoder_layer.h"
 
+#include <algorithm>
+
 namespace sluice {
 namespace {
 
@@ -23,7 +25,7 @@ Matrix MixExperts(const RankContext& rank, const MoeWeights& weights,
   device.Linear(a.normed, *weights.router, DataOf(weights.router_bias),
                 a.router_logits);
   device.Route(a.router_logits, DataOf(weights.correction), a.routing);
-  const ExpertAsk ask = {experts.layer, a.normed, a.routing};
+  const ExpertAsk ask = {experts.layer, a.normed, a.routing, rank.step};
   for (const ExpertJoin::Part& part : experts.parts) part.owner->Begin(ask);
 
   // Others' experts are at work meanwhile.
@@ -37,9 +39,12 @@ Matrix MixExperts(const RankContext& rank, const MoeWeights& weights,
                          rank.plan.shared_mlp, a.shared_sums);
   }
 
-  for (const ExpertJoin::Part& part : experts.parts) {
-    part.owner->Finish(ask, part.out);
-  }
+  std::for_each(experts.parts.rbegin(), experts.parts.rend(),
+                [&](const ExpertJoin::Part& part) {
+                  for (RowFailure& row : part.owner->Finish(ask, part.out)) {
+                    rank.failed.push_back(std::move(row));
+                  }
+                });
   rank.communicator.ReduceTree(rank.plan.num_experts, experts.nodes,
                                experts.sums, a.mixed);
   if (has_shared) device.Add(shared, a.mixed);

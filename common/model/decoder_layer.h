@@ -11,11 +11,14 @@
 
 namespace sluice {
 
-// Who computes: one rank's device, its peers and its share.
+// Who computes: one rank's device, its peers and its share; and of which step,
+// with the rows of it that failed so far.
 struct RankContext {
   Backend& backend;
   Communicator& communicator;
   const RankPlan& plan;
+  const StepName& step;
+  std::vector<RowFailure>& failed;
 };
 
 // What this rank finishes of a row-parallel product: one matrix [T, H] per
@@ -34,6 +37,8 @@ struct ExpertJoin {
     std::vector<kernels::Matrix> out;  // [T, H], one per node of the owner
   };
   int32_t layer = 0;  // number within the model
+  // Slow ones first: all begin in this order and finish from the end, so that
+  // who computes here does it while the others are waited for.
   std::vector<Part> parts;
   // All parts' nodes and sums, rising by expert id, for the communicator.
   std::vector<kernels::TreeNode> nodes;

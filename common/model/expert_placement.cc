@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/model/model_config.h"
 
 namespace sluice {
 namespace {

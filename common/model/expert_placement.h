@@ -8,9 +8,10 @@
 
 #include "common/base/status.h"
 #include "common/model/expert_range.h"
-#include "common/model/model_config.h"
 
 namespace sluice {
+
+struct ModelConfig;
 
 // A process that serves experts.
 struct ExpertHost {

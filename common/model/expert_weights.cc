@@ -142,19 +142,37 @@ StatusOr<HostWeight> ExpertLoader::ReadPacked(int32_t layer, int32_t expert,
   return narrow;
 }
 
+WeightType ExpertLoader::TypeOf(int32_t layer, int32_t expert,
+                                const Matrix& matrix) const {
+  if (mode_ == WeightsMode::kBf16) return WeightType::kBf16;
+  if (mode_ == WeightsMode::kF32) return WeightType::kF32;
+  if (storage_ == ExpertStorage::kMxfp4) return WeightType::kMxfp4;
+  const std::vector<std::string> names = NamesOf(layer, expert, matrix);
+  const bool all_bf16 =
+      std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+        return file_.Find(name)->dtype == DType::kBF16;
+      });
+  return all_bf16 ? WeightType::kBf16 : WeightType::kF32;
+}
+
+void ExpertLoader::NoteUsed(int32_t layer, ExpertRange range) {
+  for (int32_t e = range.begin; e < range.end; ++e) {
+    for (const Matrix& matrix : {GateUp(), Down()}) {
+      const WeightType type = TypeOf(layer, e, matrix);
+      used_bf16_ |= type == WeightType::kBf16;
+      used_mxfp4_ |= type == WeightType::kMxfp4;
+    }
+  }
+}
+
 StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
                                         const Matrix& matrix) {
   if (storage_ == ExpertStorage::kMxfp4) {
     return ReadPacked(layer, expert, matrix);
   }
   const std::vector<std::string> names = NamesOf(layer, expert, matrix);
-  const bool keeps_bf16 =
-      std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-        return file_.Find(name)->dtype == DType::kBF16;
-      });
-  const bool bf16 = mode_ == WeightsMode::kBf16 ||
-                    (mode_ == WeightsMode::kAuto && keeps_bf16);
-  const WeightType type = bf16 ? WeightType::kBf16 : WeightType::kF32;
+  const WeightType type = TypeOf(layer, expert, matrix);
+  const bool bf16 = type == WeightType::kBf16;
   HostWeight weight = EmptyWeight(type, matrix.rows, matrix.cols);
   if (storage_ == ExpertStorage::kTransposed) {
     Buffer stored(weight.data.size());

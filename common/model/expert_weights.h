@@ -33,6 +33,9 @@ class ExpertLoader {
   // `read` may be empty.
   StatusOr<ExpertWeights> Load(int32_t layer, ExpertRange range,
                                Backend& backend, const BytesRead& read);
+  // As if these experts of `layer` had been loaded, without reading them: for
+  // used_bf16 and used_mxfp4 where others hold them.
+  void NoteUsed(int32_t layer, ExpertRange range);
   // Whether any weight loaded so far is kept in BF16; in MXFP4.
   bool used_bf16() const { return used_bf16_; }
   bool used_mxfp4() const { return used_mxfp4_; }
@@ -51,6 +54,9 @@ class ExpertLoader {
                                    const Matrix& matrix) const;
   // Where row `row` of a stored tensor goes: gate and up part.
   int64_t Row(const Matrix& matrix, int64_t row) const;
+  // What Read gives.
+  kernels::WeightType TypeOf(int32_t layer, int32_t expert,
+                             const Matrix& matrix) const;
   StatusOr<HostWeight> Read(int32_t layer, int32_t expert,
                             const Matrix& matrix);
   StatusOr<HostWeight> ReadPacked(int32_t layer, int32_t expert,

@@ -1,9 +1,12 @@
 #ifndef SLUICE_COMMON_MODEL_MOE_H_
 #define SLUICE_COMMON_MODEL_MOE_H_
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "common/base/status.h"
+#include "common/core/ids.h"
 #include "common/model/backend.h"
 #include "common/model/expert_weights.h"
 
@@ -16,6 +19,13 @@ struct ExpertAsk {
   int32_t layer = 0;
   kernels::ConstMatrix x;
   Routing routing;
+  StepName step = {};  // whose rows these are
+};
+
+// A row of a step whose experts gave no sum, and why.
+struct RowFailure {
+  int32_t row = 0;
+  Status status;
 };
 
 // Somebody who has experts and finishes nodes of the fixed tree over their
@@ -31,37 +41,41 @@ class ExpertOwner {
   // Takes the question; what is slow elsewhere starts here.
   virtual void Begin(const ExpertAsk& ask) = 0;
   // Answers it: parts[i] [T, H] = node nodes(layer)[i] of every row, -0 where
-  // a row asks no expert of the node.
-  virtual void Finish(const ExpertAsk& ask,
-                      std::span<const kernels::Matrix> parts) = 0;
+  // a row asks no expert of the node. Rows that could not be answered are
+  // returned, rising; their parts are some finite values.
+  virtual std::vector<RowFailure> Finish(
+      const ExpertAsk& ask, std::span<const kernels::Matrix> parts) = 0;
 };
 
 // The experts that a rank holds itself.
 class LocalExperts final : public ExpertOwner {
  public:
-  // One layer's, with the nodes that they finish (maybe none).
-  struct Layer {
-    const ExpertWeights* experts = nullptr;
-    std::vector<kernels::TreeNode> nodes;
-  };
-  // `layers[i]` is layer first_layer + i. The backend and the weights must
+  // `layers[i]`: runs of experts of layer first_layer + i, rising, of the
+  // `num_experts` that it has; maybe none. The backend and the weights must
   // outlive it.
-  LocalExperts(Backend* backend, int32_t first_layer,
-               std::vector<Layer> layers);
+  using Runs = std::vector<const ExpertWeights*>;
+  LocalExperts(Backend* backend, int32_t num_experts, int32_t first_layer,
+               const std::vector<Runs>& layers);
 
   std::span<const kernels::TreeNode> nodes(int32_t layer) const override;
   void Begin(const ExpertAsk& ask) override;
-  void Finish(const ExpertAsk& ask,
-              std::span<const kernels::Matrix> parts) override;
+  // Never fails.
+  std::vector<RowFailure> Finish(
+      const ExpertAsk& ask, std::span<const kernels::Matrix> parts) override;
 
  private:
+  struct Layer {
+    Runs runs;
+    std::vector<size_t> nodes_of_run;
+    std::vector<kernels::TreeNode> nodes;  // of all runs
+  };
   const Layer& at(int32_t layer) const {
     return layers_[static_cast<size_t>(layer - first_layer_)];
   }
 
   Backend& backend_;
   const int32_t first_layer_;
-  const std::vector<Layer> layers_;
+  std::vector<Layer> layers_;
 };
 
 }  // namespace sluice

@@ -45,6 +45,11 @@ class RankGroup {
   void RunStep(const StepInputs& step, const float* hidden_in,
                float* hidden_out, const LogitsConsumer& consume);
 
+  // Rows of the last step that failed: see StageModel. Rank 0 asks for all.
+  const std::vector<RowFailure>& failed_rows() const {
+    return ranks_[0].model->failed_rows();
+  }
+
   // Rank 0's team, free while `consume` runs.
   kernels::Executor* team() { return ranks_[0].team.get(); }
 

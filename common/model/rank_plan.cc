@@ -32,10 +32,28 @@ RowShards MakeShards(int64_t columns, int64_t unit_columns, int32_t num_leaves,
   return shards;
 }
 
+// The share of rank `rank` when the ids of `runs` are cut into `ranks`.
+std::vector<ExpertRange> CutRuns(const std::vector<ExpertRange>& runs,
+                                 int32_t ranks, int32_t rank) {
+  int64_t total = 0;
+  for (const ExpertRange& run : runs) total += run.size();
+  const auto begin = static_cast<int32_t>(Cut(total, ranks, rank));
+  const auto end = static_cast<int32_t>(Cut(total, ranks, rank + 1));
+  std::vector<ExpertRange> own;
+  int32_t first = 0;  // how many ids stand before the run
+  for (const ExpertRange& run : runs) {
+    const int32_t from = std::max(begin - first, 0);
+    const int32_t to = std::min(end - first, run.size());
+    if (from < to) own.push_back({run.begin + from, run.begin + to});
+    first += run.size();
+  }
+  return own;
+}
+
 }  // namespace
 
 StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
-                            int32_t rank) {
+                            int32_t rank, const ExpertPlacement& placement) {
   const int32_t num_shards =
       static_cast<int32_t>(std::min<int64_t>(kMaxShards, config.num_heads));
   if (ranks < 1 || ranks > num_shards) {
@@ -63,12 +81,11 @@ StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
                         begin, end);
   plan.shared_mlp = MakeShards(config.moe.shared_intermediate_size,
                                kMlpShardColumns, num_shards, begin, end);
-  const int32_t experts = config.moe.num_experts;
-  plan.num_experts = experts;
-  plan.experts = {static_cast<int32_t>(Cut(experts, ranks, rank)),
-                  static_cast<int32_t>(Cut(experts, ranks, rank + 1))};
-  plan.expert_nodes =
-      kernels::AlignedNodes(plan.experts.begin, plan.experts.end, experts);
+  plan.num_experts = config.moe.num_experts;
+  for (int32_t i = 0; i < config.num_layers; ++i) {
+    const int32_t experts = config.is_sparse(i) ? plan.num_experts : 0;
+    plan.experts.push_back(CutRuns(placement.Local(i, experts), ranks, rank));
+  }
   plan.vocab_begin = Cut(config.vocab_size, ranks, rank);
   plan.vocab_end = Cut(config.vocab_size, ranks, rank + 1);
   return plan;

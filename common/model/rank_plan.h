@@ -6,7 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/model/backend.h"
-#include "common/model/expert_weights.h"
+#include "common/model/expert_placement.h"
 #include "common/model/model_config.h"
 
 namespace sluice {
@@ -16,8 +16,9 @@ inline constexpr int32_t kMaxShards = 16;
 // Columns of down_proj are cut at multiples of this.
 inline constexpr int64_t kMlpShardColumns = 32;
 
-// What one tensor-parallel rank of a stage owns. Experts are never split:
-// rank r of R owns ids [floor(r E / R), floor((r + 1) E / R)). The shards
+// What one tensor-parallel rank of a stage owns. Experts are never split: of
+// the E of a layer that stay on the stage, counted by rising id, rank r of R
+// owns those from floor(r E / R) up to floor((r + 1) E / R). The shards
 // follow from the model's shape alone: min(16, num_heads) of them, o_proj cut
 // at whole query heads, down_proj at multiples of 32 columns, as even as can
 // be; some may be empty. Rank r of R owns shards [floor(r S / R), floor((r + 1)
@@ -36,11 +37,10 @@ struct RankPlan {
   RowShards mlp;  // of down_proj; its columns are rows of gate and of up
   // The same of the shared expert; no columns if there is none.
   RowShards shared_mlp;
-  // Experts of sparse layers, whole ones; may be none. `expert_nodes`: what
-  // they finish of the tree over expert ids.
-  int32_t num_experts = 0;  // of a layer, all ranks together
-  ExpertRange experts;
-  std::vector<kernels::TreeNode> expert_nodes;
+  int32_t num_experts = 0;  // of a sparse layer, wherever they are
+  // Per layer of the model: runs of experts that this rank holds, rising;
+  // maybe none.
+  std::vector<std::vector<ExpertRange>> experts;
   // Rows of the output head.
   int64_t vocab_begin = 0;
   int64_t vocab_end = 0;
@@ -51,9 +51,10 @@ struct RankPlan {
 };
 
 // INVALID_ARGUMENT, naming limit and value, if the model cannot be cut into
-// so many ranks.
+// so many ranks. `placement`: of this model, which experts are elsewhere.
 StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
-                            int32_t rank);
+                            int32_t rank,
+                            const ExpertPlacement& placement = {});
 
 }  // namespace sluice
 

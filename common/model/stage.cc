@@ -1,6 +1,7 @@
 #include "common/model/stage.h"
 
 #include <algorithm>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -45,15 +46,38 @@ void Stage::FillInputs(const std::vector<ChunkInput>& chunks) {
   }
 }
 
+// Of every chunk with a failed row: the sequence, with the first reason.
+void Stage::NoteFailures(const std::vector<ChunkInput>& chunks) {
+  if (ranks_->failed_rows().empty()) return;
+  std::map<int32_t, const Status*> reasons;  // by row
+  for (const RowFailure& failure : ranks_->failed_rows()) {
+    reasons.emplace(failure.row, &failure.status);
+  }
+  int32_t first = 0;
+  for (const ChunkInput& input : chunks) {
+    const auto end = first + static_cast<int32_t>(input.chunk->tokens.size());
+    const auto found = reasons.lower_bound(first);
+    if (found != reasons.end() && found->first < end) {
+      SequenceResult& failed = failed_.emplace_back();
+      failed.sequence = input.chunk->sequence;
+      failed.status = *found->second;
+    }
+    first = end;
+  }
+}
+
 void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
-                HiddenStates& out, std::vector<SequenceResult>& results) {
+                HiddenStates& out, std::vector<SequenceResult>& results,
+                const StepName& name) {
   results.clear();
+  failed_.clear();
   sampling_ = TraceSpan();
   if (step_delay_ > Duration::zero()) std::this_thread::sleep_for(step_delay_);
   out = HiddenStates();
   FillInputs(chunks);
   StepInputs& step = *inputs_;
   SLUICE_CHECK(info_.is_first() || in.rows == step.num_tokens);
+  step.name = name;
   StepSampler sampler(chunks);
   step.num_logits_rows = 0;
   if (info_.is_last()) {
@@ -73,6 +97,7 @@ void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
                     sampling_.stop_ns = MonotonicNanos();
                   });
   if (info_.is_last()) results = sampler.Finish();
+  NoteFailures(chunks);
 }
 
 }  // namespace sluice

@@ -11,10 +11,14 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/core/step_plan.h"
+#include "common/model/expert_placement.h"
+#include "common/model/step_inputs.h"
 #include "common/model/token_counts.h"
 #include "common/tensor/hidden_states.h"
 
 namespace sluice {
+
+class ExpertOwner;
 
 enum class WeightsMode { kAuto, kBf16, kF32 };
 
@@ -35,6 +39,11 @@ struct StageOptions {
   std::string isa = "auto";  // auto, avx512, avx2, portable
   // Pins each compute thread to a core of its own if there are enough.
   bool pin_threads = false;
+  // Experts that the stage neither loads nor computes, of this model; empty:
+  // it has all. `elsewhere` answers for them, called by the stage's thread;
+  // it must outlive the stage.
+  ExpertPlacement placement;
+  ExpertOwner* elsewhere = nullptr;
   // For tests of traces: every step takes so much longer.
   Duration debug_step_delay{};
   // Called while loading with bytes done and in all; may be empty.
@@ -64,7 +73,6 @@ struct StageInfo {
   bool is_last() const { return last_layer == num_layers; }
 };
 
-struct StepInputs;
 class RankGroup;
 
 // One stage's weights, KV cache and ranks. Not thread-safe: one StageLoop
@@ -96,9 +104,15 @@ class Stage {
   // Runs the stage's layers over `chunks`, whose tokens together are the rows
   // of the step. First stage: embeds and `in` is empty. Last stage: fills
   // `results`, one per chunk with logits wanted, and leaves `out` empty.
-  // Inputs were validated by StageLoop.
+  // Inputs were validated by StageLoop. `name` is what others are told.
   void Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
-           HiddenStates& out, std::vector<SequenceResult>& results);
+           HiddenStates& out, std::vector<SequenceResult>& results,
+           const StepName& name = {});
+
+  // Sequences of the last Run that failed on this stage, each once: experts
+  // elsewhere gave no answer. Their hidden states and results are without
+  // meaning.
+  const std::vector<SequenceResult>& failed() const { return failed_; }
 
   // When the last Run drew its tokens; did not happen elsewhere than on the
   // last stage. (A prompt's logits that come in several pieces: the last.)
@@ -107,10 +121,12 @@ class Stage {
  private:
   Stage();
   void FillInputs(const std::vector<ChunkInput>& chunks);
+  void NoteFailures(const std::vector<ChunkInput>& chunks);
 
   StageInfo info_;
   Duration step_delay_{};
   TraceSpan sampling_;
+  std::vector<SequenceResult> failed_;
   std::unique_ptr<StepInputs> inputs_;
   std::unique_ptr<RankGroup> ranks_;
 };

@@ -189,7 +189,8 @@ class StageLoader {
   Status Prepare(StageInfo& info) {
     SLUICE_ASSIGN_OR_RETURN(range_, ParseRange(options_, config_.num_layers));
     for (int32_t r = 0; r < options_.ranks || r == 0; ++r) {
-      SLUICE_ASSIGN_OR_RETURN(auto plan, PlanRank(config_, options_.ranks, r));
+      SLUICE_ASSIGN_OR_RETURN(
+          auto plan, PlanRank(config_, options_.ranks, r, options_.placement));
       plans_.push_back(std::move(plan));
     }
     SLUICE_ASSIGN_OR_RETURN(isa_, ParseIsa(options_.isa));
@@ -235,7 +236,10 @@ class StageLoader {
     info.weights_bytes += weights.bytes();
     rank.model = std::make_unique<StageModel>(
         ModelShapeOf(config_, range_, limits_, kv_blocks_), shape, plan,
-        std::move(weights), rank.backend.get(), communicator);
+        std::move(weights),
+        StageModel::Surroundings{
+            rank.backend.get(), communicator,
+            plan.rank == 0 ? options_.elsewhere : nullptr});
     return rank;
   }
 

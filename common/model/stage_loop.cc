@@ -1,5 +1,6 @@
 #include "common/model/stage_loop.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -10,6 +11,38 @@
 #include "common/model/sequence_table.h"
 
 namespace sluice {
+namespace {
+
+using Results = std::vector<SequenceResult>;
+
+Results::iterator FindSequence(Results& results, SequenceId sequence) {
+  return std::find_if(
+      results.begin(), results.end(),
+      [&](const SequenceResult& r) { return r.sequence == sequence; });
+}
+
+// What failed first is why.
+void AddFailures(const Results& more, Results& failed) {
+  for (const SequenceResult& result : more) {
+    if (FindSequence(failed, result.sequence) == failed.end()) {
+      failed.push_back(result);
+    }
+  }
+}
+
+// A failed sequence has its status for a result and nothing beside.
+void ReplaceFailed(Results failed, Results& results) {
+  for (SequenceResult& result : failed) {
+    const auto found = FindSequence(results, result.sequence);
+    if (found == results.end()) {
+      results.push_back(std::move(result));
+    } else {
+      *found = std::move(result);
+    }
+  }
+}
+
+}  // namespace
 
 class StageLoop::Impl {
  public:
@@ -98,6 +131,16 @@ class StageLoop::Impl {
                              hidden.data.size(), " bytes, expected ",
                              sizeof(float) * rows * cols);
     }
+    for (const SequenceResult& failed : input.failed) {
+      const bool known = std::any_of(
+          plan.chunks.begin(), plan.chunks.end(),
+          [&](const Chunk& c) { return c.sequence == failed.sequence; });
+      if (known && !failed.status.ok()) continue;
+      return InvalidArgument("step ", plan.step_id, " says that sequence ",
+                             failed.sequence,
+                             known ? " failed with status OK"
+                                   : " failed, which is not among its chunks");
+    }
     return OkStatus();
   }
 
@@ -132,7 +175,12 @@ class StageLoop::Impl {
     StepOutput output;
     std::vector<SequenceResult> results;
     stage_.Run(sequences_.Inputs(plan), step.input.hidden, output.hidden,
-               results);
+               results, {plan.replica, plan.epoch, plan.step_id});
+    output.failed = std::move(step.input.failed);
+    AddFailures(stage_.failed(), output.failed);
+    if (stage_.info().is_last() && !output.failed.empty()) {
+      ReplaceFailed(std::exchange(output.failed, {}), results);
+    }
     const int64_t stop = MonotonicNanos();
     sequences_.Append(results);
     if (stage_.info().is_last()) {

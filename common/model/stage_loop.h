@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/core/step_plan.h"
@@ -17,6 +18,8 @@ namespace sluice {
 struct StepInput {
   StepPlan plan;
   HiddenStates hidden;  // [plan.num_tokens(), H]; empty at the first stage
+  // Sequences of the step that failed on a stage before, with a status alone.
+  std::vector<SequenceResult> failed = {};
 };
 
 // Where a step's time went on this stage, nanoseconds of this process.
@@ -29,6 +32,8 @@ struct StepOutput {
   StepPlan plan;
   HiddenStates hidden;               // empty at the last stage
   std::optional<StepResult> result;  // at the last stage
+  // So far; empty at the last stage.
+  std::vector<SequenceResult> failed = {};
   StepTiming timing;
 };
 

@@ -28,14 +28,14 @@ Matrix FirstRows(Matrix x, int64_t rows) {
 
 StageModel::StageModel(const StageModelShape& shape,
                        const BackendShape& rank_shape, RankPlan plan,
-                       RankWeights weights, Backend* backend,
-                       Communicator* communicator)
+                       RankWeights weights, const Surroundings& surroundings)
     : shape_(shape),
       plan_(std::move(plan)),
       weights_(std::move(weights)),
-      backend_(*backend),
-      communicator_(*communicator),
-      kv_(*backend, shape.range.last_layer - shape.range.first_layer,
+      backend_(*surroundings.backend),
+      communicator_(*surroundings.communicator),
+      elsewhere_(surroundings.elsewhere),
+      kv_(backend_, shape.range.last_layer - shape.range.first_layer,
           shape.kv_blocks, plan_.num_kv_heads(), rank_shape.head_dim) {
   const int64_t tokens = shape.max_step_tokens;
   const int64_t dim = rank_shape.head_dim;
@@ -81,22 +81,25 @@ void StageModel::AllocateSparse() {
 }
 
 void StageModel::PlanExperts() {
-  std::vector<LocalExperts::Layer> own;
+  std::vector<LocalExperts::Runs> own;
   for (const LayerWeights& layer : weights_.layers) {
-    own.push_back({&layer.moe.experts, layer.is_sparse()
-                                           ? plan_.expert_nodes
-                                           : std::vector<kernels::TreeNode>()});
+    own.emplace_back();
+    for (const ExpertWeights& run : layer.moe.experts) {
+      own.back().push_back(&run);
+    }
   }
-  expert_owners_.push_back(std::make_unique<LocalExperts>(
-      &backend_, shape_.range.first_layer, std::move(own)));
+  own_experts_ = std::make_unique<LocalExperts>(&backend_, plan_.num_experts,
+                                                shape_.range.first_layer, own);
+  std::vector<ExpertOwner*> owners = {own_experts_.get()};
+  if (elsewhere_ != nullptr) owners.insert(owners.begin(), elsewhere_);
   // Layers run one after another and share these.
   std::vector<Matrix> sums;
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     ExpertJoin join;
     join.layer = shape_.range.first_layer + static_cast<int32_t>(i);
     std::vector<std::pair<kernels::TreeNode, ConstMatrix>> parts;
-    for (const auto& owner : expert_owners_) {
-      join.parts.push_back({owner.get(), {}});
+    for (ExpertOwner* owner : owners) {
+      join.parts.push_back({owner, {}});
       for (const kernels::TreeNode& node : owner->nodes(join.layer)) {
         if (parts.size() == sums.size()) {
           sums.push_back(
@@ -173,7 +176,9 @@ void StageModel::Forward(const StepInputs& step, const float* hidden_in,
   } else {
     backend_.CopyIn(hidden_in, hidden_);
   }
-  const RankContext rank = {backend_, communicator_, plan_};
+  failed_rows_.clear();
+  const RankContext rank = {backend_, communicator_, plan_, step.name,
+                            failed_rows_};
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const auto index = static_cast<int32_t>(i);
     LayerKv kv = kv_.layer(index);

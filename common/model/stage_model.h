@@ -32,16 +32,27 @@ struct StageModelShape {
 // rank's thread alone; every rank makes the same calls in the same order.
 class StageModel {
  public:
-  // `backend` and `communicator` must outlive the model.
+  // What it works with; must outlive it.
+  struct Surroundings {
+    Backend* backend = nullptr;
+    Communicator* communicator = nullptr;
+    // Asked for the experts that no rank holds, by this one; may be null.
+    ExpertOwner* elsewhere = nullptr;
+  };
   StageModel(const StageModelShape& shape, const BackendShape& rank_shape,
-             RankPlan plan, RankWeights weights, Backend* backend,
-             Communicator* communicator);
+             RankPlan plan, RankWeights weights,
+             const Surroundings& surroundings);
 
   // Runs the layers over the step's tokens. `hidden_in` [T, H] is the stage
   // before's residual, null on the first stage, which embeds token_ids. A
   // non-null `hidden_out` gets this stage's residual.
   void Forward(const StepInputs& step, const float* hidden_in,
                float* hidden_out);
+
+  // Rows of the last Forward whose experts this rank asked elsewhere and got
+  // no answer for; a row may stand there for several layers. What was
+  // computed for them is without meaning, their keys and values too.
+  const std::vector<RowFailure>& failed_rows() const { return failed_rows_; }
 
   // Last stage, after Forward: logits of up to max_logits_rows() of the
   // step's logits rows, from `begin` on. Rank 0 gets [n, V] in host memory,
@@ -63,13 +74,15 @@ class StageModel {
   const RankWeights weights_;
   Backend& backend_;
   Communicator& communicator_;
+  ExpertOwner* const elsewhere_;
   KvCache kv_;
   int32_t max_logits_rows_ = 0;
 
   std::vector<std::unique_ptr<DeviceMemory>> memory_;  // behind the matrices
   kernels::Matrix hidden_;                             // x [T, H]
   LayerActivations activations_;
-  std::vector<std::unique_ptr<ExpertOwner>> expert_owners_;
+  std::unique_ptr<LocalExperts> own_experts_;
+  std::vector<RowFailure> failed_rows_;
   kernels::Matrix own_logits_;  // [max_logits_rows, V of this rank]
   kernels::Matrix all_logits_;  // rank 0: [max_logits_rows, V]
 };

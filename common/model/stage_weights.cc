@@ -31,8 +31,8 @@ size_t RankWeights::bytes() const {
   for (const LayerWeights& layer : layers) {
     total += of(layer.qkv) + of(layer.o) + of(layer.mlp.gate_up) +
              of(layer.mlp.down) + of(layer.moe.router) +
-             of(layer.moe.shared.gate_up) + of(layer.moe.shared.down) +
-             layer.moe.experts.bytes();
+             of(layer.moe.shared.gate_up) + of(layer.moe.shared.down);
+    for (const ExpertWeights& run : layer.moe.experts) total += run.bytes();
   }
   return total;
 }
@@ -228,8 +228,8 @@ void WeightLoader::Announce(const StageRange& range, const RankPlan& plan) {
     for (const Piece& piece : read.pieces) total_bytes_ += StoredBytes(piece);
   }
   for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-    if (config_.is_sparse(i)) {
-      total_bytes_ += expert_loader_.StoredBytes(i, plan.experts);
+    for (const ExpertRange& run : plan.experts[i]) {
+      total_bytes_ += expert_loader_.StoredBytes(i, run);
     }
   }
 }
@@ -273,9 +273,13 @@ StatusOr<RankWeights> WeightLoader::Load(const StageRange& range,
   for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
     if (!config_.is_sparse(i)) continue;
     MoeWeights& moe = loaded.layers[i - range.first_layer].moe;
-    SLUICE_ASSIGN_OR_RETURN(
-        moe.experts,
-        expert_loader_.Load(i, plan.experts, backend, read_expert));
+    for (const ExpertRange& run : plan.experts[i]) {
+      SLUICE_ASSIGN_OR_RETURN(
+          auto experts, expert_loader_.Load(i, run, backend, read_expert));
+      moe.experts.push_back(std::move(experts));
+    }
+    // Those of other ranks and hosts are computed with the same.
+    expert_loader_.NoteUsed(i, {0, plan.num_experts});
   }
   return loaded;
 }

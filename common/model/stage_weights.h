@@ -31,11 +31,11 @@ struct MlpWeights {
 
 // The experts of a sparse layer.
 struct MoeWeights {
-  std::unique_ptr<Weight> router;  // [E, H] F32
-  DeviceVector router_bias;        // [E] or none
-  DeviceVector correction;         // [E] or none
-  MlpWeights shared;               // null without a shared expert
-  ExpertWeights experts;           // this rank's
+  std::unique_ptr<Weight> router;      // [E, H] F32
+  DeviceVector router_bias;            // [E] or none
+  DeviceVector correction;             // [E] or none
+  MlpWeights shared;                   // null without a shared expert
+  std::vector<ExpertWeights> experts;  // runs of this rank, rising
 };
 
 // One decoder layer of one rank. Vectors that a model does not have are null.

@@ -20,6 +20,13 @@ struct StepLimits {
   }
 };
 
+// Which step of which pipeline, for those who ask about it elsewhere.
+struct StepName {
+  ReplicaId replica;
+  Epoch epoch;
+  StepId step_id;
+};
+
 // Where tokens of a step read and write keys and values, for one KV group.
 struct KvGroupInputs {
   std::vector<int64_t> slots;          // [T] block * kBlockTokens + place
@@ -46,6 +53,7 @@ struct StepInputs {
   StepInputs(const StepInputs&) = delete;
   StepInputs& operator=(const StepInputs&) = delete;
 
+  StepName name;
   int32_t num_tokens = 0;       // T
   int32_t num_logits_rows = 0;  // how many of the rows want logits
   std::vector<int32_t> token_ids;

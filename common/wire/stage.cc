@@ -152,13 +152,37 @@ StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto) {
   return limits;
 }
 
-v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns) {
+v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns,
+                            std::span<const SequenceResult> failed) {
   v1::StepFrame frame;
   v1::Step* step = frame.mutable_step();
   *step->mutable_header() = ToProto(plan.replica, plan.epoch, plan.step_id);
   *step->mutable_plan() = ToProto(plan);
   step->set_sent_ns(sent_ns);
+  for (const SequenceResult& sequence : failed) {
+    *step->add_failed() = ToProto(sequence);
+  }
   return frame;
+}
+
+StatusOr<std::vector<SequenceResult>> FailedFromProto(
+    const v1::Step& proto, const StepPlan& plan, const PlanLimits& limits) {
+  SLUICE_RETURN_IF_ERROR(CheckRange("number of failed sequences",
+                                    proto.failed_size(), 0,
+                                    static_cast<int64_t>(plan.chunks.size())));
+  std::vector<SequenceResult> failed;
+  for (const v1::SequenceResult& entry : proto.failed()) {
+    SLUICE_ASSIGN_OR_RETURN(SequenceResult sequence, FromProto(entry, limits));
+    if (sequence.status.ok() || !sequence.sampled.empty() ||
+        !sequence.prompt.empty() || !sequence.logits.empty()) {
+      return InvalidArgument("failed sequence ", entry.sequence(),
+                             " must have a status and nothing beside, its "
+                             "status code is ",
+                             entry.status_code());
+    }
+    failed.push_back(std::move(sequence));
+  }
+  return failed;
 }
 
 v1::StepFrame StepFrameTrace(const StepTrace& trace) {
@@ -249,8 +273,10 @@ int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size) {
   // A token id is at most 5 bytes of varint here, a block id likewise.
   constexpr int64_t kSampling =
       2048 + 16 * kMaxLogitBiases + 6 * kMaxStopTokenIds;
-  const int64_t history = int64_t{limits.max_sequences} *
-                          (6 * int64_t{limits.max_context} + kSampling);
+  constexpr int64_t kFailure = 4160;  // a status with its message
+  const int64_t history =
+      int64_t{limits.max_sequences} *
+      (6 * int64_t{limits.max_context} + kSampling + kFailure);
   return std::min(kMaxMessageBytes, kMiB + history +
                                         int64_t{limits.max_step_tokens} *
                                             (8 + int64_t{hidden_size} * 4));

@@ -2,7 +2,9 @@
 #define SLUICE_COMMON_WIRE_STAGE_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/core/step_plan.h"
@@ -14,7 +16,7 @@ namespace sluice::wire {
 
 // Of Hello, Welcome and StepsHello. Raised when older peers would misread a
 // message.
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 
 // Field number of StepFrame.hidden_states, which travels beside the rest.
 inline constexpr int kHiddenStatesField = 15;
@@ -50,8 +52,15 @@ StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto);
 v1::PipelineLimits ToProto(const PipelineLimits& limits);
 StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto);
 
-// A frame of Steps without its hidden states.
-v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns);
+// A frame of Steps without its hidden states. `failed`: sequences that failed
+// on a stage before.
+v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns,
+                            std::span<const SequenceResult> failed = {});
+// The failed ones of a step with `plan`. INVALID_ARGUMENT for more than it has
+// chunks, or with more than a status.
+StatusOr<std::vector<SequenceResult>> FailedFromProto(const v1::Step& proto,
+                                                      const StepPlan& plan,
+                                                      const PlanLimits& limits);
 
 // What a sender adds behind a frame of Steps whose plan is traced.
 v1::StepFrame StepFrameTrace(const StepTrace& trace);

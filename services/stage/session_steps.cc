@@ -285,7 +285,7 @@ void StageSession::SendAcks(Epoch epoch) {
 Status StageSession::SendOn(rpc::CreditedSender& next, StepOutput output,
                             int64_t begin) {
   grpc::ByteBuffer frame =
-      rpc::JoinPayload(wire::StepFrameHead(output.plan, begin),
+      rpc::JoinPayload(wire::StepFrameHead(output.plan, begin, output.failed),
                        wire::kHiddenStatesField, std::move(output.hidden.data));
   if (output.plan.trace.has_value()) {
     EndSerialise(*output.plan.trace, begin);

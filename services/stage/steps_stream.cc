@@ -79,6 +79,9 @@ Status StepsStream::OnStep(const v1::Step& step, Buffer payload,
   SLUICE_ASSIGN_OR_RETURN(
       input.plan,
       wire::FromProto(step.header(), step.plan(), assignment.limits.plan));
+  SLUICE_ASSIGN_OR_RETURN(
+      input.failed,
+      wire::FailedFromProto(step, input.plan, assignment.limits.plan));
   auto hidden = wire::HiddenFromPayload(
       std::move(payload), input.plan.num_tokens(), terms_->hidden_size);
   if (!hidden.ok()) {

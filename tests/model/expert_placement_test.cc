@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "common/model/model_config.h"
+
 namespace sluice {
 namespace {
 

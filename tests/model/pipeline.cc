@@ -27,8 +27,9 @@ class Pipeline::Link final : public StepOutputSink {
     if (following_ == nullptr) {
       return pipeline_.Finish(OkStatus(), *std::move(output.result));
     }
-    Status pushed = following_->loop->Push(
-        {std::move(output.plan), std::move(output.hidden)});
+    Status pushed = following_->loop->Push({std::move(output.plan),
+                                            std::move(output.hidden),
+                                            std::move(output.failed)});
     if (!pushed.ok()) pipeline_.Finish(std::move(pushed));
   }
   void OnStepError(Epoch epoch, StepId step, Status why) override {

@@ -35,7 +35,8 @@ class LocalPipeline::Link : public StepOutputSink {
       return;
     }
     const Status status = pipeline_.loops_[stage_ + 1]->Push(
-        {std::move(output.plan), std::move(output.hidden)});
+        {std::move(output.plan), std::move(output.hidden),
+         std::move(output.failed)});
     if (!status.ok()) pipeline_.engine_->OnPipelineLost(status);
   }
   void OnStepError(Epoch epoch, StepId step, Status why) override {

@@ -142,6 +142,35 @@ TEST(WireStageTest, ATraceComesBackAsItWasAndBehindAFrame) {
               HasSubstr("traced stages must be between 0 and 1024, got 1025"));
 }
 
+TEST(WireStageTest, FailedSequencesTravelWithTheirStatusAlone) {
+  StepPlan plan;
+  for (const uint64_t id : {4, 5}) {
+    plan.chunks.emplace_back().sequence = SequenceId(id);
+  }
+  SequenceResult failed;
+  failed.sequence = SequenceId(5);
+  failed.status = Unavailable("layers 1-3 have no host");
+  const auto back = FailedFromProto(StepFrameHead(plan, 1, {&failed, 1}).step(),
+                                    plan, Limits().plan);
+  ASSERT_TRUE(back.ok()) << back.status();
+  ASSERT_EQ(back->size(), 1u);
+  EXPECT_EQ(back->front().sequence, failed.sequence);
+  EXPECT_EQ(back->front().status, failed.status);
+
+  const auto refusal = [&](const std::vector<SequenceResult>& sent) {
+    return Message(FailedFromProto(StepFrameHead(plan, 1, sent).step(), plan,
+                                   Limits().plan)
+                       .status());
+  };
+  EXPECT_THAT(refusal({failed, failed, failed}),
+              HasSubstr("failed sequences must be between 0 and 2, got 3"));
+  SequenceResult sampled = failed;
+  sampled.sampled.emplace_back().token = 3;
+  EXPECT_THAT(refusal({sampled}), HasSubstr("a status and nothing beside"));
+  failed.status = OkStatus();
+  EXPECT_THAT(refusal({failed}), HasSubstr("its status code is 0"));
+}
+
 TEST(WireStageTest, TimesThatNoHostsClockShowsAreRefused) {
   const auto refusal = [](const StageTrace& stage) {
     StepTrace trace;

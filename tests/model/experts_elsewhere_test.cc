@@ -1,0 +1,277 @@
+// Stages whose experts are elsewhere: the same bits, none of the bytes, and a
+// row that gets no answer ends its sequence alone.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "common/model/cpu_backend.h"
+#include "common/model/model_config.h"
+#include "common/model/moe.h"
+#include "tests/model/golden_file.h"
+#include "tests/model/pipeline.h"
+#include "tests/testing/shared_data.h"
+
+namespace sluice::testing {
+namespace {
+
+ModelConfig ConfigOf(const weights::ModelFile& file) {
+  auto config = ParseModelConfig(file.config());
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *std::move(config);
+}
+
+std::unique_ptr<Backend> BackendFor(const ModelConfig& config) {
+  BackendShape shape;
+  shape.limits.max_step_tokens = 512;
+  shape.limits.max_context = 8;
+  shape.hidden_size = config.hidden_size;
+  shape.inv_freq = config.inv_freq;
+  shape.swiglu_limit = static_cast<float>(config.moe.swiglu_limit);
+  return MakeCpuBackend({}, shape);
+}
+
+// Every host of a placement at once, in this process: what is elsewhere,
+// without the wire. Rows of tokens that `fails` picks get no answer.
+class AllHosts : public ExpertOwner {
+ public:
+  AllHosts(const std::string& path, const ExpertPlacement& placement)
+      : file_(*weights::OpenModel(path)),
+        config_(ConfigOf(*file_)),
+        backend_(BackendFor(config_)) {
+    ExpertLoader loader(*file_, config_, WeightsMode::kAuto);
+    std::vector<LocalExperts::Runs> layers;
+    for (int32_t i = 0; i < config_.num_layers; ++i) {
+      layers.emplace_back();
+      for (const PlacedExperts& run : placement.layers[i]) {
+        if (run.hosts.empty()) continue;
+        auto loaded = loader.Load(i, run.experts, *backend_, {});
+        EXPECT_TRUE(loaded.ok()) << loaded.status();
+        runs_.push_back(std::make_unique<ExpertWeights>(*std::move(loaded)));
+        layers.back().push_back(runs_.back().get());
+      }
+    }
+    experts_ = std::make_unique<LocalExperts>(
+        backend_.get(), config_.moe.num_experts, 0, layers);
+  }
+
+  std::span<const kernels::TreeNode> nodes(int32_t layer) const override {
+    return experts_->nodes(layer);
+  }
+  void Begin(const ExpertAsk& ask) override { ++asks; }
+  std::vector<RowFailure> Finish(
+      const ExpertAsk& ask, std::span<const kernels::Matrix> parts) override {
+    experts_->Finish(ask, parts);
+    std::vector<RowFailure> failures;
+    for (int32_t row = 0; row < ask.x.rows && fails; ++row) {
+      if (!fails(ask, row)) continue;
+      failures.push_back({row, Unavailable("no host for layer ", ask.layer)});
+      for (const kernels::Matrix& part : parts) {
+        std::fill(part.row(row), part.row(row) + part.cols, 0.25f);
+      }
+    }
+    return failures;
+  }
+
+  std::function<bool(const ExpertAsk& ask, int32_t row)> fails;
+  int asks = 0;
+
+ private:
+  std::unique_ptr<weights::ModelFile> file_;
+  ModelConfig config_;
+  std::unique_ptr<Backend> backend_;
+  std::vector<std::unique_ptr<ExpertWeights>> runs_;
+  std::unique_ptr<LocalExperts> experts_;
+};
+
+// What is where in every sparse layer: from and to which eighth of the experts
+// (both included), on which hosts.
+using Entries = std::vector<std::tuple<int32_t, int32_t, std::string>>;
+
+ExpertPlacement Place(const std::string& path, const Entries& entries) {
+  const auto file = weights::OpenModel(path);
+  const ModelConfig config = ConfigOf(**file);
+  const int32_t eighth = config.moe.num_experts / 8;
+  std::string text = R"({"hosts": [{"name": "a"}, {"name": "b"}],
+                         "experts": [)";
+  for (const auto& [first, last, hosts] : entries) {
+    text += Cat(text.back() == '[' ? "" : ",", R"({"layers": ")",
+                config.moe.first_dense_layers, "-", config.num_layers - 1,
+                R"(", "experts": ")", first * eighth, "-",
+                (last + 1) * eighth - 1, R"(", "hosts": [)", hosts, "]}");
+  }
+  auto placement = ParseExpertPlacement(text + "]}", config);
+  EXPECT_TRUE(placement.ok()) << placement.status() << text;
+  return *std::move(placement);
+}
+
+PipelineOptions Options(const std::string& path, int32_t stages,
+                        int32_t ranks) {
+  PipelineOptions options;
+  options.stage.model_path = path;
+  options.stage.ranks = ranks;
+  options.stage.threads = 1;
+  options.stage.kv_blocks = 256;
+  options.stages = stages;
+  return options;
+}
+
+std::vector<Ask> Asks(const std::string& path) {
+  std::vector<Ask> asks;
+  for (const GoldenPrompt& golden : ReadGolden(path)) {
+    Ask ask{golden.ids, {}, 8, /*prompt_logits=*/true};
+    ask.sampling.seed = 5;
+    ask.sampling.logprobs = 3;
+    ask.sampling.prompt_logprobs = 0;
+    asks.push_back(ask);
+  }
+  return asks;
+}
+
+std::vector<Answer> AllLocal(const std::string& path) {
+  static std::map<std::string, std::vector<Answer>> known;
+  if (!known.contains(path)) {
+    known[path] = (*Pipeline::Load(Options(path, 1, 1)))->Generate(Asks(path));
+  }
+  return known[path];
+}
+
+void ExpectSame(const Answer& a, const Answer& b) {
+  ASSERT_TRUE(a.status.ok()) << a.status;
+  ASSERT_TRUE(b.status.ok()) << b.status;
+  EXPECT_TRUE(a.tokens == b.tokens);
+  EXPECT_TRUE(a.prompt == b.prompt);
+}
+
+struct Cut {
+  const char* name;
+  int32_t stages;
+  int32_t ranks;
+  Entries entries;
+};
+
+class ExpertsElsewhereTest
+    : public ::testing::TestWithParam<std::tuple<const char*, Cut>> {};
+
+TEST_P(ExpertsElsewhereTest, TokensAndLogprobsAreThoseOfAllOnTheStage) {
+  const auto& [name, cut] = GetParam();
+  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
+  PipelineOptions options = Options(path, cut.stages, cut.ranks);
+  options.stage.placement = Place(path, cut.entries);
+  AllHosts hosts(path, options.stage.placement);
+  options.stage.elsewhere = &hosts;
+  auto pipeline = Pipeline::Load(options);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  const auto answers = (*pipeline)->Generate(Asks(path));
+  const auto expected = AllLocal(path);
+  ASSERT_EQ(answers.size(), expected.size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    ExpectSame(answers[i], expected[i]);
+  }
+  EXPECT_GT(hosts.asks, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Placements, ExpertsElsewhereTest,
+    ::testing::Combine(
+        ::testing::Values("glm4_moe-air", "glm4_moe-46", "gpt_oss-mxfp4"),
+        ::testing::Values(Cut{"All", 1, 1, {{0, 7, R"("a")"}}},
+                          Cut{"HalfTwoStages",
+                              2,
+                              1,
+                              {{0, 3, R"("local")"}, {4, 7, R"("a")"}}},
+                          Cut{"UnevenTwoRanks",
+                              1,
+                              2,
+                              {{0, 0, R"("a")"},
+                               {1, 3, R"("local")"},
+                               {4, 4, R"("b")"},
+                               {5, 6, R"("local")"},
+                               {7, 7, R"("a", "b")"}}},
+                          Cut{"AllTwoRanksThreeStages",
+                              3,
+                              2,
+                              {{0, 2, R"("a")"}, {3, 7, R"("b")"}}})),
+    [](const auto& tested) {
+      std::string name = std::get<0>(tested.param);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name + std::get<1>(tested.param).name;
+    });
+
+TEST(StageWithoutExpertsTest, ReadsAndHoldsNoneOfTheirBytes) {
+  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const auto file = weights::OpenModel(path);
+  const ModelConfig config = ConfigOf(**file);
+  const ModelBytes bytes = StoredBytes(config, **file);
+  uint64_t experts = 0;
+  for (const uint64_t layer : bytes.experts) experts += layer;
+  const auto local = Stage::Load(Options(path, 1, 1).stage);
+  ASSERT_TRUE(local.ok()) << local.status();
+  StageOptions options = Options(path, 1, 1).stage;
+  options.placement = Place(path, {{0, 7, R"("a")"}});
+  AllHosts hosts(path, options.placement);
+  options.elsewhere = &hosts;
+  const auto remote = Stage::Load(options);
+  ASSERT_TRUE(remote.ok()) << remote.status();
+  EXPECT_EQ((*local)->info().bytes_read - (*remote)->info().bytes_read,
+            experts);
+  EXPECT_LT((*remote)->info().weights_bytes,
+            (*local)->info().weights_bytes - experts * 9 / 10);
+  EXPECT_EQ((*remote)->info().weights_dtype, (*local)->info().weights_dtype);
+}
+
+TEST(FailedRowsTest, EndTheirSequenceAndNoOther) {
+  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const auto expected = AllLocal(path);
+  for (const int32_t stages : {1, 3}) {
+    PipelineOptions options = Options(path, stages, 2);
+    options.stage.placement = Place(path, {{0, 7, R"("a", "b")"}});
+    AllHosts hosts(path, options.stage.placement);
+    options.stage.elsewhere = &hosts;
+    auto pipeline = Pipeline::Load(options);
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    // Prompts go together in the first step; of each step after, one row per
+    // sequence: the second one's is row 1.
+    hosts.fails = [](const ExpertAsk& ask, int32_t row) {
+      return ask.step.step_id.value() == 3 && ask.layer == 2 && row == 1;
+    };
+    const auto answers = (*pipeline)->Generate(Asks(path));
+    for (size_t i = 0; i < answers.size(); ++i) {
+      if (i != 1) {
+        ExpectSame(answers[i], expected[i]);
+        continue;
+      }
+      EXPECT_EQ(answers[i].status.code(), StatusCode::kUnavailable);
+      EXPECT_EQ(Message(answers[i].status), "no host for layer 2");
+      EXPECT_EQ(answers[i].tokens.size(), 3u);
+    }
+  }
+}
+
+TEST(FailedRowsTest, EndASequenceWhosePromptGoesOn) {
+  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  PipelineOptions options = Options(path, 2, 1);
+  options.stage.placement = Place(path, {{0, 7, R"("a")"}});
+  AllHosts hosts(path, options.stage.placement);
+  options.stage.elsewhere = &hosts;
+  auto pipeline = Pipeline::Load(options);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  hosts.fails = [](const ExpertAsk& ask, int32_t row) {
+    return ask.step.step_id.value() == 0 && row == 2;
+  };
+  std::vector<Ask> asks = Asks(path);
+  asks.resize(1);
+  asks[0].prompt_logits = false;  // the first chunk wants no logits at all
+  ASSERT_GT(asks[0].prompt.size(), 4u);
+  const auto answers = (*pipeline)->Generate(asks, {4, 1});
+  EXPECT_EQ(answers[0].status.code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(answers[0].tokens.empty());
+}
+
+}  // namespace
+}  // namespace sluice::testing
