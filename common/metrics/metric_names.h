@@ -132,6 +132,20 @@ inline constexpr Name kStageState =
     "sluice_stage_state";  // state=loading|ready|draining|failed: 0 or 1
 inline constexpr Name kStageSteps = "sluice_stage_steps_total";
 inline constexpr Name kStageTokens = "sluice_stage_tokens_total";
+// Its experts elsewhere: host (a name of the placement).
+inline constexpr Name kStageExpertUp = "sluice_stage_expert_up";
+inline constexpr Name kStageExpertSilent = "sluice_stage_expert_silent";
+inline constexpr Name kStageExpertBatches =
+    "sluice_stage_expert_batches_total";  // + outcome=used|late|refused|lost
+inline constexpr Name kStageExpertHedges = "sluice_stage_expert_hedges_total";
+inline constexpr Name kStageExpertRetries = "sluice_stage_expert_retries_total";
+inline constexpr Name kStageExpertTripSeconds =
+    "sluice_stage_expert_trip_seconds";
+inline constexpr Name kStageExpertPartSeconds =
+    "sluice_stage_expert_part_seconds";  // part=serialise|wire|queue|compute,
+                                         // no host
+inline constexpr Name kStageExpertFailedRows =
+    "sluice_stage_expert_failed_rows_total";  // no host
 
 // Host of experts. ------------------------------------------------------------
 inline constexpr Name kExpertBatches =
