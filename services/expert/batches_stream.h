@@ -1,0 +1,58 @@
+#ifndef SLUICE_SERVICES_EXPERT_BATCHES_STREAM_H_
+#define SLUICE_SERVICES_EXPERT_BATCHES_STREAM_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "common/rpc/server_stream.h"
+#include "services/expert/expert_loop.h"
+#include "services/expert/expert_session.h"
+
+namespace sluice {
+
+// Batches' handler: takes frames apart, checks them against what this host
+// has and hands them to the loop; answers with results, each batch with one.
+class BatchesStream
+    : public rpc::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer>,
+      public ExpertResultSink {
+ public:
+  BatchesStream(rpc::ServerStreamOptions options,
+                std::shared_ptr<ExpertSession> session)
+      : ServerStream(std::move(options)), session_(std::move(session)) {}
+
+  void OnResult(wire::ExpertResult result, int64_t received_ns) override;
+  void SendPong(const v1::ExpertPong& pong);
+
+ private:
+  void OnMessage(grpc::ByteBuffer& frame) override;
+  void OnHalfClose() override;
+  void OnEnd(const Status& status) override;
+  Status OnFrame(const grpc::ByteBuffer& frame, int64_t received_ns);
+  Status OnHello(const v1::ExpertHello& hello);
+  void OnBatch(const v1::ExpertBatch& proto, Buffer payload,
+               int64_t received_ns);
+  // Whether it may be computed; counts it as under way if so.
+  Status Admit(const v1::ExpertBatch& proto);
+  void Refuse(const v1::ExpertBatch& proto, const Status& why);
+  // Ends the stream if the asker has and nothing is under way.
+  void EndIfDone();
+  std::shared_ptr<BatchesStream> self() {
+    return std::static_pointer_cast<BatchesStream>(shared_from_this());
+  }
+
+  const std::shared_ptr<ExpertSession> session_;
+  // Reads are one at a time; these two are the reader's.
+  std::shared_ptr<const ExpertSession::Terms> terms_;  // after the hello
+  uint64_t highest_epoch_ = 0;
+  Mutex mutex_;
+  int32_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_SERVICES_EXPERT_BATCHES_STREAM_H_

@@ -1,0 +1,111 @@
+#ifndef SLUICE_SERVICES_EXPERT_EXPERT_LOOP_H_
+#define SLUICE_SERVICES_EXPERT_EXPERT_LOOP_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/concurrency/named_thread.h"
+#include "common/model/hosted_experts.h"
+#include "common/wire/expert.h"
+#include "services/expert/expert_heat.h"
+
+namespace sluice {
+
+class ExpertMetrics;
+
+// Who gets a batch's result. Called by the loop's thread; may not block.
+class ExpertResultSink {
+ public:
+  virtual ~ExpertResultSink() = default;
+  // `received_ns`: the batch's. total_ns is the sink's to fill in.
+  virtual void OnResult(wire::ExpertResult result, int64_t received_ns) = 0;
+};
+
+struct QueuedBatch {
+  wire::ExpertBatch batch;
+  int64_t received_ns = 0;  // its frame came
+  int64_t queued_ns = 0;    // it was found good
+  std::shared_ptr<ExpertResultSink> sink;
+};
+
+struct ExpertLoopOptions {
+  int32_t max_queued = 1024;  // batches
+  int32_t max_rows = 0;       // of one computation
+  // How long a batch may wait for others of its layer.
+  Duration join_window = std::chrono::microseconds(50);
+  Duration debug_delay{};  // for tests: every computation takes so much longer
+  ExpertMetrics* metrics = nullptr;  // outlives the loop; may be null
+  ExpertHeat* heat = nullptr;        // the same
+};
+
+struct ExpertLoopStats {
+  uint64_t batches_done = 0;
+  int32_t queue_depth = 0;  // batches that wait or are being computed
+  int64_t busy_ns = 0;
+  double wait_seconds = 0;  // of the thread, without work
+};
+
+// Computes batches, one thread ("expert-loop"). The oldest is taken first,
+// together with all that wait for the same nodes of the same layer: their rows
+// are one matrix, so that each expert's weights are read once for all. A row's
+// sums do not depend on what it was joined with.
+class ExpertLoop {
+ public:
+  // `experts` must outlive the loop.
+  ExpertLoop(HostedExperts* experts, ExpertLoopOptions options);
+  ~ExpertLoop();  // Stop
+  ExpertLoop(const ExpertLoop&) = delete;
+  ExpertLoop& operator=(const ExpertLoop&) = delete;
+
+  void Start();
+  // Computes nothing more and joins the thread. Idempotent.
+  void Stop();
+
+  // Any thread. RESOURCE_EXHAUSTED when full, UNAVAILABLE when stopped; the
+  // sink is not called then.
+  Status Push(QueuedBatch batch);
+  // With one asker nobody is waited for. Any thread.
+  void SetAskers(int32_t askers);
+  // Returns true when no batch waits or is being computed, false if it is
+  // still so at `deadline`.
+  bool WaitIdle(TimePoint deadline);
+  ExpertLoopStats Stats() const;
+
+ private:
+  using Group = std::vector<QueuedBatch>;
+  void Work();
+  Group TakeGroup();
+  // Moves what waits and fits from the queue to `group`.
+  void Join(Group& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Compute(Group& group);
+  void LayOut(const Group& group, int32_t rows);
+  void RunRows(const Group& group, kernels::ConstMatrix x, float* sums);
+  void Answer(Group& group, Buffer sums, int64_t begin_ns, int64_t end_ns);
+
+  HostedExperts& experts_;
+  const ExpertLoopOptions options_;
+  NamedThread thread_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<QueuedBatch> queue_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  int32_t askers_ ABSL_GUARDED_BY(mutex_) = 0;
+  int32_t computing_ ABSL_GUARDED_BY(mutex_) = 0;  // batches
+  ExpertLoopStats stats_ ABSL_GUARDED_BY(mutex_);
+
+  // The thread's own: the joined rows.
+  Buffer x_;                     // [rows, H] of several batches
+  std::vector<int32_t> ids_;     // [rows, k], filled up with ids of nobody
+  std::vector<float> weights_;   // [rows, k]
+  std::vector<int32_t> counts_;  // [rows]: asks
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_SERVICES_EXPERT_EXPERT_LOOP_H_

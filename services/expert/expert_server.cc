@@ -1,0 +1,297 @@
+#include "services/expert/expert_server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/concurrency/named_thread.h"
+#include "common/metrics/metrics_server.h"
+#include "common/metrics/process_metrics.h"
+#include "common/model/model_config.h"
+#include "common/rpc/transport.h"
+#include "common/weights/model_file.h"
+#include "services/expert/expert_heat.h"
+#include "services/expert/expert_loop.h"
+#include "services/expert/expert_metrics.h"
+#include "services/expert/expert_service.h"
+#include "services/expert/expert_session.h"
+
+namespace sluice {
+namespace {
+
+Status CheckNumber(const char* what, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return OkStatus();
+  return InvalidArgument(what, " must be between ", low, " and ", high,
+                         ", got ", value);
+}
+
+Status CheckOptions(const ExpertServerOptions& options) {
+  SLUICE_RETURN_IF_ERROR(CheckNumber("max_rows", options.max_rows, 1, 1 << 20));
+  SLUICE_RETURN_IF_ERROR(CheckNumber("max_batches_in_flight",
+                                     options.max_batches_in_flight, 1, 1024));
+  SLUICE_RETURN_IF_ERROR(CheckNumber(
+      "join window in microseconds",
+      std::chrono::duration_cast<std::chrono::microseconds>(options.join_window)
+          .count(),
+      0, 50));
+  return rpc::CheckAddress(options.listen, options.transport);
+}
+
+wire::ExpertModel ModelOf(const HostedExpertsInfo& info) {
+  wire::ExpertModel model;
+  model.model_digest = info.model_digest;
+  model.numerics = info.numerics;
+  model.weights = ToString(info.weights);
+  model.num_layers = info.num_layers;
+  model.hidden_size = info.hidden_size;
+  model.num_experts = info.num_experts;
+  model.experts_per_token = info.experts_per_token;
+  return model;
+}
+
+wire::ExpertWelcome WelcomeOf(const HostedExpertsInfo& info,
+                              const ExpertServerOptions& options) {
+  wire::ExpertWelcome welcome;
+  welcome.build = std::string(metrics::BuildVersion());
+  welcome.model_name = info.model_name;
+  welcome.model = ModelOf(info);
+  welcome.weights_dtype = info.weights_dtype;
+  for (const LayerRanges& layer : info.held) {
+    wire::LayerExperts& held = welcome.held.emplace_back();
+    held.layer = layer.layer;
+    for (const ExpertRange& range : layer.ranges) {
+      held.ranges.push_back({range.begin, range.end});
+    }
+  }
+  welcome.weights_bytes = info.weights_bytes;
+  welcome.threads = info.threads;
+  welcome.isa = info.isa;
+  welcome.limits = {options.max_rows, options.max_batches_in_flight};
+  return welcome;
+}
+
+// Nodes that one layer's ranges are finished as, of the layer with the most.
+int32_t MostNodes(const std::vector<LayerRanges>& held, int32_t num_experts) {
+  size_t most = 0;
+  for (const LayerRanges& layer : held) {
+    size_t nodes = 0;
+    for (const ExpertRange& range : layer.ranges) {
+      nodes +=
+          kernels::AlignedNodes(range.begin, range.end, num_experts).size();
+    }
+    most = std::max(most, nodes);
+  }
+  return static_cast<int32_t>(most);
+}
+
+// Limits of the messages, before the experts are loaded.
+int64_t MaxMessageBytes(const ExpertServerOptions& options,
+                        const ModelConfig& config) {
+  wire::ExpertModel model;
+  model.hidden_size = config.hidden_size;
+  model.num_experts = config.moe.num_experts;
+  model.experts_per_token = config.moe.experts_per_token;
+  const wire::ExpertLimits limits = {options.max_rows,
+                                     options.max_batches_in_flight};
+  const int32_t nodes = MostNodes(options.experts.held, config.moe.num_experts);
+  return std::max(wire::MaxExpertFrameBytes(model, limits),
+                  wire::MaxExpertAnswerBytes(model, limits, nodes));
+}
+
+// One log line per tenth.
+class Progress {
+ public:
+  std::string Report(uint64_t done, uint64_t total) {
+    const uint64_t percent = total == 0 ? 100 : done * 100 / total;
+    std::string text =
+        Cat("loading, ", percent, " % of ", total / 1000000, " MB of experts");
+    if (percent / 10 != shown_ / 10) LogInfo(text);
+    shown_ = percent;
+    return text;
+  }
+
+ private:
+  uint64_t shown_ = 0;  // of the loading thread
+};
+
+}  // namespace
+
+class ExpertServer::Impl {
+ public:
+  Impl(ExpertServerOptions options, int32_t num_experts)
+      : options_(std::move(options)),
+        metrics_(&registry_, options_.per_expert_series),
+        heat_(num_experts, options_.experts.held),
+        session_(std::make_shared<ExpertSession>(&metrics_)),
+        service_(MakeExpertService(session_, &metrics_)) {}
+  ~Impl() { Stop(); }
+
+  Status Start() {
+    SLUICE_ASSIGN_OR_RETURN(
+        server_,
+        rpc::Listen(options_.listen, options_.transport, service_.get()));
+    metrics::AddProcessMetrics(registry_, "expert", options_.experts.isa);
+    registry_.OnScrape([this] { CopyStats(); });
+    if (!options_.metrics_listen.empty()) {
+      SLUICE_ASSIGN_OR_RETURN(
+          metrics_server_,
+          metrics::MetricsServer::Start({options_.metrics_listen, &registry_,
+                                         [this] { return Readiness(); }}));
+      LogInfo("metrics on port ", metrics_server_->port());
+    }
+    loader_ = NamedThread("expert-load", [this] { Load(); });
+    return OkStatus();
+  }
+
+  Status WaitLoaded(TimePoint deadline) {
+    MutexLock lock(mutex_);
+    while (!outcome_.has_value()) {
+      if (!loaded_.WaitUntil(mutex_, deadline)) break;
+    }
+    if (outcome_.has_value()) return *outcome_;
+    return DeadlineExceeded("the experts are still being loaded");
+  }
+
+  const HostedExpertsInfo* info() {
+    MutexLock lock(mutex_);
+    return outcome_.has_value() && outcome_->ok() ? &experts_->info() : nullptr;
+  }
+
+  void Drain(TimePoint deadline) {
+    metrics_.SetState(ExpertMetrics::State::kDraining);
+    if (server_.server != nullptr) rpc::SetReady(*server_.server, false);
+    session_->Drain(deadline);
+  }
+
+  void Stop() {
+    session_->Shutdown();
+    if (server_.server != nullptr) {
+      // Streams have ended with a reason; what still lives is cut off soon.
+      server_.server->Shutdown(std::chrono::system_clock::now() +
+                               std::chrono::milliseconds(500));
+    }
+    loader_.Join();
+    metrics_server_.reset();
+    if (loop_ != nullptr) loop_->Stop();
+  }
+
+  const std::string& address() const { return server_.address; }
+  int metrics_port() const {
+    return metrics_server_ == nullptr ? 0 : metrics_server_->port();
+  }
+  std::string HeatJson() { return heat_.Json(); }
+
+ private:
+  void Load() {
+    HostedExpertsOptions options = options_.experts;
+    options.progress = [this](uint64_t done, uint64_t total) {
+      session_->SetLoading(progress_.Report(done, total));
+    };
+    auto experts = HostedExperts::Load(options);
+    if (experts.ok()) {
+      experts_ = *std::move(experts);
+      StartLoop();
+      metrics_.OnLoaded(experts_->info());
+      session_->SetLoaded(WelcomeOf(experts_->info(), options_), loop_.get());
+      rpc::SetReady(*server_.server, true);
+      LogLoaded();
+    } else {
+      metrics_.SetState(ExpertMetrics::State::kFailed);
+      session_->SetLoading(Cat("loading failed: ", Message(experts.status())));
+    }
+    {
+      MutexLock lock(mutex_);
+      outcome_ = experts.status();
+    }
+    loaded_.NotifyAll();
+  }
+
+  void StartLoop() {
+    ExpertLoopOptions loop;
+    loop.max_rows = options_.max_rows;
+    loop.join_window = options_.join_window;
+    loop.debug_delay = options_.debug_batch_delay;
+    loop.metrics = &metrics_;
+    loop.heat = &heat_;
+    loop_ = std::make_unique<ExpertLoop>(experts_.get(), loop);
+    loop_->Start();
+  }
+
+  void LogLoaded() const {
+    const HostedExpertsInfo& info = experts_->info();
+    int64_t count = 0;
+    for (const LayerRanges& layer : info.held) {
+      for (const ExpertRange& range : layer.ranges) count += range.size();
+    }
+    LogInfo("loaded ", count, " experts of ", info.held.size(), " layers of ",
+            info.model_name, " in ", info.load_seconds,
+            " s: ", info.weights_bytes / 1000000, " MB as ", info.weights_dtype,
+            ", ", info.threads, " threads, ", info.isa);
+  }
+
+  void CopyStats() {
+    MutexLock lock(mutex_);
+    if (outcome_.has_value() && outcome_->ok()) {
+      metrics_.OnScrape(loop_->Stats(), session_->askers(), heat_);
+    }
+  }
+
+  metrics::Readiness Readiness() {
+    const bool draining = session_->draining();
+    const bool ready = info() != nullptr && !draining;
+    const char* state = ready ? "ready" : draining ? "draining" : "loading";
+    return {ready, Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"",
+                       state, "\",\"askers\":", session_->askers(), "}")};
+  }
+
+  ExpertServerOptions options_;
+  Progress progress_;
+  metrics::Registry registry_;
+  ExpertMetrics metrics_;
+  ExpertHeat heat_;
+  // Destroyed from the end: the server before the service, the loop before
+  // the experts.
+  const std::shared_ptr<ExpertSession> session_;
+  std::unique_ptr<HostedExperts> experts_;
+  std::unique_ptr<ExpertLoop> loop_;
+  const std::unique_ptr<grpc::Service> service_;
+  rpc::ListeningServer server_;
+  std::unique_ptr<metrics::MetricsServer> metrics_server_;
+  Mutex mutex_;
+  CondVar loaded_;
+  std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
+  NamedThread loader_;
+};
+
+StatusOr<std::unique_ptr<ExpertServer>> ExpertServer::Start(
+    ExpertServerOptions options) {
+  SLUICE_RETURN_IF_ERROR(CheckOptions(options));
+  SLUICE_ASSIGN_OR_RETURN(const auto model,
+                          weights::OpenModel(options.experts.model_path));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(model->config()));
+  SLUICE_ASSIGN_OR_RETURN(options.experts.held,
+                          ChooseExperts(options.choice, config));
+  options.transport.max_message_bytes = MaxMessageBytes(options, config);
+  auto impl =
+      std::make_unique<Impl>(std::move(options), config.moe.num_experts);
+  SLUICE_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<ExpertServer>(new ExpertServer(std::move(impl)));
+}
+
+ExpertServer::ExpertServer(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+ExpertServer::~ExpertServer() = default;
+const std::string& ExpertServer::address() const { return impl_->address(); }
+int ExpertServer::metrics_port() const { return impl_->metrics_port(); }
+Status ExpertServer::WaitLoaded(TimePoint deadline) {
+  return impl_->WaitLoaded(deadline);
+}
+const HostedExpertsInfo* ExpertServer::info() const { return impl_->info(); }
+std::string ExpertServer::HeatJson() const { return impl_->HeatJson(); }
+void ExpertServer::Drain(TimePoint deadline) { impl_->Drain(deadline); }
+void ExpertServer::Stop() { impl_->Stop(); }
+
+}  // namespace sluice

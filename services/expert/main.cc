@@ -1,0 +1,165 @@
+// sluice-expert: serves experts of a model's sparse layers. See README.md.
+#include <absl/flags/flag.h>
+#include <absl/flags/parse.h>
+#include <absl/flags/usage.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "common/base/flag_names.h"
+#include "common/base/log.h"
+#include "services/expert/expert_server.h"
+
+ABSL_FLAG(std::string, listen, "127.0.0.1:0",
+          "gRPC address, host:port; port 0: the system chooses");
+ABSL_FLAG(std::string, model, "", "model folder");
+ABSL_FLAG(std::string, experts, "",
+          "experts to serve, layers:ids with both ends included "
+          "(3-10:0-63,3-10:96-127); all for either, or alone for all experts");
+ABSL_FLAG(std::string, placement, "",
+          "file that says which host has which experts; instead of --experts");
+ABSL_FLAG(std::string, host, "", "this host's name in --placement");
+ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
+ABSL_FLAG(std::string, weights, "auto", "auto, bf16 or f32");
+ABSL_FLAG(std::string, isa, "auto", "auto, avx512, avx2 or portable");
+ABSL_FLAG(int32_t, max_rows, 2048, "rows of one batch");
+ABSL_FLAG(int32_t, max_batches_in_flight, 64,
+          "unanswered batches of one asker");
+ABSL_FLAG(int32_t, join_window_us, 50,
+          "microseconds that a batch may wait for others of its layer, at "
+          "most 50");
+ABSL_FLAG(bool, expert_series, false,
+          "one series per layer and expert in /metrics");
+ABSL_FLAG(std::string, metrics_listen, "",
+          "HTTP address of /metrics, /livez and /readyz; empty: none");
+ABSL_FLAG(std::string, tls_cert, "", "PEM file: this host's certificate");
+ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
+ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the peers");
+ABSL_FLAG(bool, insecure, false, "plain text beyond loopback");
+ABSL_FLAG(double, peer_timeout, 10,
+          "seconds of silence after which a peer is lost");
+ABSL_FLAG(int32_t, debug_batch_delay_ms, 0,
+          "for tests: every computation takes so many milliseconds longer");
+ABSL_FLAG(std::string, port_file, "",
+          "file that the chosen address is written to");
+
+namespace sluice {
+namespace {
+
+constexpr auto kDrainTime = std::chrono::seconds(5);
+
+StatusOr<ExpertServerOptions> OptionsFromFlags() {
+  ExpertServerOptions options;
+  options.listen = absl::GetFlag(FLAGS_listen);
+  options.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  options.choice = {absl::GetFlag(FLAGS_experts),
+                    absl::GetFlag(FLAGS_placement), absl::GetFlag(FLAGS_host)};
+  HostedExpertsOptions& experts = options.experts;
+  experts.model_path = absl::GetFlag(FLAGS_model);
+  if (experts.model_path.empty()) return InvalidArgument("--model is needed");
+  experts.threads = absl::GetFlag(FLAGS_threads);
+  SLUICE_ASSIGN_OR_RETURN(experts.weights,
+                          ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
+  experts.isa = absl::GetFlag(FLAGS_isa);
+  options.max_rows = absl::GetFlag(FLAGS_max_rows);
+  options.max_batches_in_flight = absl::GetFlag(FLAGS_max_batches_in_flight);
+  options.join_window =
+      std::chrono::microseconds(absl::GetFlag(FLAGS_join_window_us));
+  options.per_expert_series = absl::GetFlag(FLAGS_expert_series);
+  const int32_t delay = absl::GetFlag(FLAGS_debug_batch_delay_ms);
+  if (delay < 0 || delay > 10000) {
+    return InvalidArgument(
+        "--debug-batch-delay-ms must be between 0 and 10000, got ", delay);
+  }
+  if (delay > 0) LogWarning("every computation is delayed by ", delay, " ms");
+  options.debug_batch_delay = std::chrono::milliseconds(delay);
+  rpc::TransportOptions& transport = options.transport;
+  transport.tls_cert = absl::GetFlag(FLAGS_tls_cert);
+  transport.tls_key = absl::GetFlag(FLAGS_tls_key);
+  transport.tls_ca = absl::GetFlag(FLAGS_tls_ca);
+  transport.insecure = absl::GetFlag(FLAGS_insecure);
+  transport.peer_timeout = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(absl::GetFlag(FLAGS_peer_timeout)));
+  return options;
+}
+
+// Whole or not at all: a reader never sees half an address.
+Status WritePortFile(const std::string& path, const std::string& address) {
+  if (path.empty()) return OkStatus();
+  const std::string draft = path + ".tmp";
+  std::ofstream out(draft);
+  out << address << "\n";
+  out.close();
+  if (!out || std::rename(draft.c_str(), path.c_str()) != 0) {
+    return Unavailable("--port-file ", path, " cannot be written");
+  }
+  return OkStatus();
+}
+
+// Signals are taken by the main thread alone; call before any other starts.
+sigset_t BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+// Returns when asked to end, or with the reason why the experts cannot be
+// loaded.
+Status ServeUntilSignal(ExpertServer& server, const sigset_t& signals) {
+  Status loaded = DeadlineExceeded("");
+  while (loaded.code() == StatusCode::kDeadlineExceeded) {
+    const timespec now{0, 0};
+    if (sigtimedwait(&signals, nullptr, &now) > 0) {
+      LogInfo("asked to end while loading");
+      std::_Exit(0);  // reading cannot be broken off; nothing else to lose
+    }
+    loaded = server.WaitLoaded(Clock::now() + std::chrono::milliseconds(100));
+  }
+  SLUICE_RETURN_IF_ERROR(loaded);
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  LogInfo("signal ", signal_number, ": draining; a second one ends at once");
+  return OkStatus();
+}
+
+Status Run(const sigset_t& signals) {
+  SLUICE_ASSIGN_OR_RETURN(ExpertServerOptions options, OptionsFromFlags());
+  SLUICE_ASSIGN_OR_RETURN(const auto server,
+                          ExpertServer::Start(std::move(options)));
+  LogInfo("listening on ", server->address());
+  SLUICE_RETURN_IF_ERROR(
+      WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
+  SLUICE_RETURN_IF_ERROR(ServeUntilSignal(*server, signals));
+  // The default action: a second signal ends the process.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  server->Drain(Clock::now() + kDrainTime);
+  server->Stop();
+  LogInfo("stopped");
+  return OkStatus();
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "serves experts of a model's sparse layers to its stages\n"
+      "  sluice-expert --model PATH --listen 127.0.0.1:7101 --experts "
+      "all:0-63");
+  sluice::AcceptDashesInFlags(argc, argv);
+  if (const auto words = absl::ParseCommandLine(argc, argv); words.size() > 1) {
+    sluice::LogError("unknown argument '", words[1], "'; see --help");
+    return 1;
+  }
+  const sluice::Status status = sluice::Run(sluice::BlockSignals());
+  if (status.ok()) return 0;
+  sluice::LogError(sluice::Message(status));
+  return 1;
+}
