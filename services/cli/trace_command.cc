@@ -27,6 +27,10 @@ void PrintTraceChoice(const Json& choice) {
   std::printf("choice %d: %.2f ms, parts %.2f ms (%.2f %%)\n",
               choice.at("index").get<int>(), wall / 1000, sum / 1000,
               wall > 0 ? 100 * sum / wall : 0.0);
+  if (const auto lost = choice.value("incomplete_tokens", int64_t{0})) {
+    std::printf("  %lld tokens have holes: traces of steps are missing\n",
+                static_cast<long long>(lost));
+  }
   std::printf("  %-14s %-10s %8s %12s %10s %8s\n", "part", "where", "times",
               "total ms", "mean us", "share");
   for (const Json& row : choice.at("summary")) {

@@ -135,7 +135,10 @@ void RequestRunner::TraceDelivery(const Mail& mail, int64_t begin_ns) {
   if (const auto* tokens = std::get_if<TokenEvent>(&mail.event)) {
     delivery.num_tokens = static_cast<int32_t>(tokens->tokens.size());
   } else {
+    const auto& end = std::get<FinalEvent>(mail.event);
     delivery.is_end = true;
+    delivery.has_end_token = end.stop_token.has_value();
+    delivery.cached_tokens = end.stats.cached_tokens;
   }
   delivery.posted_ns = ToNanos(mail.when);
   delivery.begin_ns = begin_ns;

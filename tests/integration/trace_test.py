@@ -197,7 +197,9 @@ class TraceTest(unittest.TestCase):
         self.model = harness.shared("data/models/stories260K-hf")
 
     def check_order(self, choice):
-        """No part of a token begins before the one before it has ended."""
+        """No part of a token begins before the one before it has ended, and
+        no step is missing."""
+        self.assertEqual(choice["incomplete_tokens"], 0)
         end = 0
         for part in path_parts(choice):
             self.assertLessEqual(part["start_us"], part["stop_us"] + 1e-6, part)

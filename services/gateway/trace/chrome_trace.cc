@@ -161,6 +161,7 @@ void AddChoice(const TraceRecord& record, size_t choice, Timeline& timeline) {
     if (token.num_on_path == 0) continue;
     Slice whole = slice_of(token.parts.front());
     whole.name = token.num_tokens > 0 ? Cat("token ", index) : "end";
+    if (token.incomplete) whole.name += " (incomplete)";
     whole.stop_ns = token.parts[token.num_on_path - 1].stop_ns - origin;
     whole.depth = 1;
     end = std::max(end, whole.stop_ns);

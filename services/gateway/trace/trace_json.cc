@@ -105,6 +105,7 @@ void WriteChoice(const TraceRecord& record, size_t choice, Writer& out) {
   out.Raw(",\"wall_us\":").Micros(path.wall_ns());
   out.Raw(",\"sum_us\":").Micros(path.sum_ns());
   out.Raw(",\"truncated\":").Flag(record.choices[choice].truncated);
+  out.Raw(",\"incomplete_tokens\":").Number(path.num_incomplete());
   out.Raw(",\"summary\":[");
   WriteSummary(path, out);
   out.Raw("],\"tokens\":[");

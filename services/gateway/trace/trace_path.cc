@@ -53,6 +53,29 @@ void AddStage(int index, const StageTrace& stage, Line& line) {
   line.Work("serialise", place, stage.serialise);
 }
 
+// From one process' last reading to the next one's first, if both are there.
+void AddWire(int hop, int64_t sent_ns, int64_t received_ns, Line& line) {
+  if (sent_ns == 0) return;
+  line.Work("wire", {TracePlace::kHop, hop}, {sent_ns, received_ns});
+}
+
+// Whether every part that a step has was measured, on every stage.
+bool IsWhole(const StepTrace& step, bool samples, size_t num_stages) {
+  for (const TraceSpan* span : {&step.plan, &step.serialise, &step.receive,
+                                &step.inbox, &step.commit}) {
+    if (!span->happened()) return false;
+  }
+  for (const StageTrace& stage : step.stages) {
+    for (const TraceSpan* span :
+         {&stage.receive, &stage.wait, &stage.compute, &stage.serialise}) {
+      if (!span->happened()) return false;
+    }
+  }
+  if (step.stages.empty()) return false;
+  if (samples && !step.stages.back().sample.happened()) return false;
+  return num_stages == 0 || step.stages.size() == num_stages;
+}
+
 // From the plan to its result's commit.
 void AddStep(const StepTrace& step, Line& line) {
   line.Work("plan", kGateway, step.plan);
@@ -60,13 +83,12 @@ void AddStep(const StepTrace& step, Line& line) {
   int hop = 0;
   int64_t sent_ns = step.serialise.stop_ns;
   for (const StageTrace& stage : step.stages) {
-    line.Work("wire", {TracePlace::kHop, hop},
-              {sent_ns, stage.receive.start_ns});
+    AddWire(hop, sent_ns, stage.receive.start_ns, line);
     AddStage(hop, stage, line);
     sent_ns = stage.serialise.stop_ns;
     ++hop;
   }
-  line.Work("wire", {TracePlace::kHop, hop}, {sent_ns, step.receive.start_ns});
+  AddWire(hop, sent_ns, step.receive.start_ns, line);
   line.Work("receive", kGateway, step.receive);
   line.Work("engine_wait", kGateway, step.inbox);
   line.Work("commit", kGateway, step.commit);
@@ -123,30 +145,44 @@ bool Continues(const TracedChunk& before, const TracedChunk& after) {
   return after.start <= before.start + before.count;
 }
 
+// Whether the first step of which there is a trace was the first. Unknown, so
+// taken for it, where the sequence has not ended.
+bool BeginsWhole(const Choice& choice) {
+  for (const Delivery& delivery : choice.deliveries) {
+    if (!delivery.is_end) continue;
+    return choice.steps.front().chunk.start <= delivery.cached_tokens;
+  }
+  return true;
+}
+
 // The wait for step `i`'s plan, if its beginning was measured: since the step
 // `before` it in the chain, if there is one.
 void AddPlanWait(const Choice& choice, const size_t* before, size_t i,
                  Line& line, TokenPath& token) {
   const int64_t stop_ns = choice.steps[i].trace->plan.start_ns;
-  if (before == nullptr) {
-    line.Wait("queue", kGateway, {choice.inbox.stop_ns, stop_ns});
-    return;
+  bool whole = before != nullptr || BeginsWhole(choice);
+  for (size_t s = before != nullptr ? *before : 0; s < i; ++s) {
+    whole &= Continues(choice.steps[s].chunk, choice.steps[s + 1].chunk);
   }
-  for (size_t s = *before; s < i; ++s) {
-    if (Continues(choice.steps[s].chunk, choice.steps[s + 1].chunk)) continue;
+  if (!whole) {
     token.incomplete = true;
-    return;
+  } else if (before == nullptr) {
+    line.Wait("queue", kGateway, {choice.inbox.stop_ns, stop_ns});
+  } else {
+    line.Wait("plan_wait", kGateway,
+              {choice.steps[*before].trace->commit.stop_ns, stop_ns});
   }
-  line.Wait("plan_wait", kGateway,
-            {choice.steps[*before].trace->commit.stop_ns, stop_ns});
 }
 
 // Steps [first, last), which gave one token.
-void AddSteps(const Choice& choice, size_t first, size_t last, Line& line,
-              TokenPath& token) {
+void AddSteps(const Choice& choice, size_t first, size_t last,
+              size_t num_stages, Line& line, TokenPath& token) {
   const std::vector<size_t> chain = Chain(choice, first, last);
   for (size_t i = first, next = 0; i < last; ++i) {
     const StepTrace& step = *choice.steps[i].trace;
+    if (!IsWhole(step, choice.steps[i].chunk.samples, num_stages)) {
+      token.incomplete = true;
+    }
     if (next < chain.size() && chain[next] == i) {
       const size_t before = next > 0 ? chain[next - 1] : first - 1;
       AddPlanWait(choice, next > 0 || first > 0 ? &before : nullptr, i, line,
@@ -160,11 +196,26 @@ void AddSteps(const Choice& choice, size_t first, size_t last, Line& line,
   }
 }
 
+// Whether a step drew a token for it.
+bool IsDrawn(const Delivery& delivery) {
+  return delivery.num_tokens > 0 || delivery.has_end_token;
+}
+
 // A token behind no new step is one whose step is missing.
 bool EndsToken(const std::vector<Delivery>& deliveries, size_t i) {
   return i + 1 == deliveries.size() ||
          deliveries[i + 1].steps > deliveries[i].steps ||
-         deliveries[i + 1].num_tokens > 0;
+         IsDrawn(deliveries[i + 1]);
+}
+
+// When what the delivery tells of was known: its last step's commit. 0 if that
+// is not the step that drew it, whose trace is missing.
+int64_t KnownSince(const Choice& choice, size_t first_step, size_t end_step,
+                   const Delivery& delivery) {
+  if (end_step == first_step) return 0;
+  const TraceRecord::Step& last = choice.steps[end_step - 1];
+  if (IsDrawn(delivery) && !last.chunk.samples) return 0;
+  return last.trace->commit.stop_ns;
 }
 
 }  // namespace
@@ -186,13 +237,11 @@ ChoicePath MakePath(const TraceRecord& record, size_t index) {
     }
     const size_t end =
         std::min(choice.deliveries[i].steps, choice.steps.size());
-    AddSteps(choice, steps, end, line, token);
+    AddSteps(choice, steps, end, record.stages.size(), line, token);
     known_ns = line.end_ns();
-    int64_t since_ns =
-        end > steps ? choice.steps[end - 1].trace->commit.stop_ns : 0;
-    if (end == steps && choice.deliveries[first].num_tokens > 0) {
-      token.incomplete = true;
-    }
+    const Delivery& drawn = choice.deliveries[first];
+    int64_t since_ns = KnownSince(choice, steps, end, drawn);
+    if (since_ns == 0 && IsDrawn(drawn)) token.incomplete = true;
     steps = end;
     token.num_on_path = token.parts.size();
     for (size_t d = first; d <= i; ++d) {
@@ -220,6 +269,11 @@ int64_t ChoicePath::sum_ns() const {
     }
   }
   return sum;
+}
+
+int64_t ChoicePath::num_incomplete() const {
+  return std::count_if(tokens.begin(), tokens.end(),
+                       [](const TokenPath& token) { return token.incomplete; });
 }
 
 int64_t ChoicePath::wall_ns() const {

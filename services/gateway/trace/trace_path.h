@@ -34,7 +34,7 @@ struct TracePart {
 struct TokenPath {
   int32_t num_tokens = 0;  // 0: an end token, or an end without one
   std::vector<TracePart> parts;
-  // A step's trace is missing: the parts leave a hole where it was.
+  // A step's trace is missing, or a part of one: there is a hole where it was.
   bool incomplete = false;
   // So many of the parts delay what comes after; the others, which carry the
   // token to the client, run beside the next step.
@@ -51,6 +51,8 @@ struct ChoicePath {
   int64_t sum_ns() const;
   // From the first part's start to the last part's stop.
   int64_t wall_ns() const;
+  // Tokens, and ends without one, whose path has a hole.
+  int64_t num_incomplete() const;
 };
 
 // The way of one choice's tokens.

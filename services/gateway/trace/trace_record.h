@@ -24,6 +24,10 @@ struct TraceRecord {
     size_t steps = 0;  // steps that came before it
     int32_t num_tokens = 0;
     bool is_end = false;
+    // Of an end: whether a token was drawn for it, and how much of the prompt
+    // was found in the cache, so that no step computed it.
+    bool has_end_token = false;
+    int32_t cached_tokens = 0;
     int64_t posted_ns = 0;   // the engine's thread left it in the mailbox
     int64_t begin_ns = 0;    // the loop took it
     int64_t decoded_ns = 0;  // tokens are text
