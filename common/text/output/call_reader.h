@@ -1,0 +1,91 @@
+#ifndef SLUICE_COMMON_TEXT_OUTPUT_CALL_READER_H_
+#define SLUICE_COMMON_TEXT_OUTPUT_CALL_READER_H_
+
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/text/output/event_writer.h"
+#include "common/text/output/parameter_types.h"
+
+namespace sluice {
+
+// Text that has come and is not read yet. Value type.
+class PendingText {
+ public:
+  void Append(std::string_view text);
+  // How an output ended, once it has: no more text comes.
+  void End(OutputEnd end);
+
+  std::string_view text() const {
+    return std::string_view(data_).substr(begin_);
+  }
+  void Consume(size_t size) { begin_ += size; }
+  void ConsumeBlanks();
+
+  bool ended() const { return ended_; }
+  bool stopped() const { return ended_ && end_ == OutputEnd::kStopped; }
+  bool cut_short() const { return ended_ && end_ == OutputEnd::kCutShort; }
+
+  // Whether `tag` stands at byte `at`. kMaybe: the text so far is its start.
+  enum class Match { kNo, kMaybe, kYes };
+  Match Find(std::string_view tag, size_t at = 0) const;
+  // The same for any of `tags`.
+  Match FindAny(std::initializer_list<std::string_view> tags,
+                size_t at = 0) const;
+  // The same behind white space at `at`, a bounded run of it. Where the output
+  // ended within that space or a tag, the tag counts as found: models leave
+  // out what closes last.
+  Match FindNext(std::initializer_list<std::string_view> tags, size_t at) const;
+  // The output ended within `tag` at byte `at`.
+  bool EndsWithin(std::string_view tag, size_t at) const;
+
+ private:
+  std::string data_;
+  size_t begin_ = 0;
+  bool ended_ = false;
+  OutputEnd end_ = OutputEnd::kStopped;
+};
+
+// Reads tool calls in one format behind their opening mark. What it does
+// depends on the text alone, never on the pieces it came in.
+class CallReader {
+ public:
+  enum class Result {
+    kMore,    // all that can be read now is read
+    kNoCall,  // not a call: nothing was consumed, nothing written
+    kDone,    // the call is written; what follows is left
+  };
+
+  virtual ~CallReader() = default;
+  // Begins anew. `known_only`: a call must name a function of the request.
+  virtual void Begin(bool known_only) = 0;
+  // Reads on. Once `input` has ended it gives kNoCall or kDone; cut short, it
+  // writes what a call has so far and leaves it open.
+  virtual Result Read(PendingText& input, EventWriter& out) = 0;
+};
+
+// <tool_call>: NAME <arg_key>K</arg_key><arg_value>V</arg_value></tool_call>
+std::unique_ptr<CallReader> NewGlmCallReader(const ToolTypes& tools);
+// <tool_call>: <function=NAME><parameter=K>V</parameter></function>, then
+// </tool_call>
+std::unique_ptr<CallReader> NewQwenCoderCallReader(const ToolTypes& tools);
+// {"name": .., "arguments": {..}}, with "parameters" as well. `close_tag`: what
+// follows it, if anything.
+std::unique_ptr<CallReader> NewJsonCallReader(const ToolTypes& tools,
+                                              std::string_view close_tag);
+// Behind <tool_call>, whichever of the three stands there: models mix them up.
+std::unique_ptr<CallReader> NewTaggedCallReader(const ToolTypes& tools);
+
+// Whether a function may have this name: letters, digits and -_.:/ only.
+bool IsCallName(std::string_view name);
+
+// The longest opening of a call, tags and name, that is waited for.
+inline constexpr size_t kMaxCallHead = 512;
+// The longest name of a parameter; what is beyond is dropped.
+inline constexpr size_t kMaxParameterName = 1024;
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_TEXT_OUTPUT_CALL_READER_H_

@@ -1,0 +1,272 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "common/base/json.h"
+#include "common/text/output/call_reader.h"
+#include "common/text/output/json_scan.h"
+
+namespace sluice {
+namespace {
+
+// Arguments as a JSON object where they are one: as a string that holds an
+// object, or as null.
+std::string AsObject(std::string_view text) {
+  const auto value = ParseJson(text);
+  if (!value.ok()) return std::string(text);
+  if (value->is_null()) return "{}";
+  if (value->is_string()) {
+    const auto& inner = value->get_ref<const std::string&>();
+    const auto parsed = ParseJson(inner);
+    if (parsed.ok() && parsed->is_object()) return inner;
+  }
+  return std::string(text);
+}
+
+bool IsArgumentsKey(std::string_view key) {
+  return key == "arguments" || key == "parameters";
+}
+
+// The head, up to the arguments, is held back until it names a function;
+// an object with keys that no call has is not one. An object of arguments is
+// passed on as it comes, control characters in its strings escaped.
+class JsonCallReader : public CallReader {
+ public:
+  JsonCallReader(const ToolTypes& tools, std::string_view close_tag)
+      : tools_(tools), close_tag_(close_tag) {}
+
+  void Begin(bool known_only) override {
+    known_only_ = known_only;
+    state_ = State::kOpen;
+    at_ = 0;
+    name_.reset();
+    arguments_.reset();
+  }
+
+  Result Read(PendingText& input, EventWriter& out) override {
+    while (state_ < State::kArguments) {
+      const Result head = ReadHead(input, out);
+      if (head != Result::kDone) return head;
+    }
+    if (state_ == State::kArguments && !ReadArguments(input, out)) {
+      return input.ended() ? Result::kDone : Result::kMore;
+    }
+    if (state_ == State::kRest && !ReadRest(input)) {
+      return input.ended() ? Result::kDone : Result::kMore;
+    }
+    if (close_tag_.empty()) return Result::kDone;
+    input.ConsumeBlanks();
+    const auto close = input.Find(close_tag_);
+    if (close == PendingText::Match::kMaybe) return Result::kMore;
+    if (close == PendingText::Match::kYes) {
+      input.Consume(close_tag_.size());
+    } else if (input.EndsWithin(close_tag_, 0)) {
+      input.Consume(input.text().size());
+    }
+    return Result::kDone;
+  }
+
+ private:
+  // In the head `at_` is how far the text was read; nothing is consumed.
+  enum class State {
+    kOpen,
+    kKeyOrEnd,
+    kKey,
+    kColon,
+    kBeforeValue,
+    kValue,
+    kComma,
+    kArguments,
+    kRest,  // keys behind the arguments
+    kTail,
+  };
+
+  // Reads one byte of the head; kDone: go on.
+  Result ReadHead(PendingText& input, EventWriter& out) {
+    const std::string_view text = input.text();
+    if (at_ == text.size()) {
+      return input.ended() ? Result::kNoCall : Result::kMore;
+    }
+    if (at_ >= kMaxHeldBytes) return Result::kNoCall;
+    const char c = text[at_];
+    const bool reading = state_ == State::kKey || state_ == State::kValue;
+    if (!reading && IsBlank(c)) {
+      ++at_;
+      return Result::kDone;
+    }
+    switch (state_) {
+      case State::kOpen:
+        return Expect(c == '{', State::kKeyOrEnd);
+      case State::kColon:
+        return Expect(c == ':', State::kBeforeValue);
+      case State::kKeyOrEnd:
+        if (c == '}' && !had_comma_) return EndHead(input, out);
+        if (c != '"') return Result::kNoCall;
+        StartScan(State::kKey);
+        return Result::kDone;
+      case State::kBeforeValue:
+        if (c == ',' || c == '}' || c == ']' || c == ':') {
+          return Result::kNoCall;
+        }
+        if (IsArgumentsKey(key_) && name_) return BeginArguments(input, out);
+        StartScan(State::kValue);
+        return Result::kDone;
+      case State::kComma:
+        if (c == '}') return EndHead(input, out);
+        had_comma_ = true;
+        return Expect(c == ',', State::kKeyOrEnd);
+      default:
+        return ReadToken(text);
+    }
+  }
+
+  Result Expect(bool as_expected, State next) {
+    if (state_ == State::kOpen) had_comma_ = false;
+    state_ = next;
+    ++at_;
+    return as_expected ? Result::kDone : Result::kNoCall;
+  }
+
+  void StartScan(State state) {
+    state_ = state;
+    token_ = at_;
+    scan_ = JsonScan();
+  }
+
+  // A byte of a key or of a value.
+  Result ReadToken(std::string_view text) {
+    const auto step = scan_.Next(text[at_]);
+    if (step != JsonScan::Step::kBehind) ++at_;
+    if (step == JsonScan::Step::kWithin) return Result::kDone;
+    const std::string_view token = text.substr(token_, at_ - token_);
+    if (state_ == State::kKey) {
+      key_ = token.substr(1, token.size() - 2);
+      state_ = State::kColon;
+      const bool known = IsArgumentsKey(key_) || key_ == "name" ||
+                         key_ == "function" || key_ == "type" || key_ == "id";
+      return known ? Result::kDone : Result::kNoCall;
+    }
+    state_ = State::kComma;
+    if (IsArgumentsKey(key_)) arguments_ = token;
+    if (key_ != "name" && key_ != "function") return Result::kDone;
+    const auto value = ParseJson(token);
+    if (!value.ok() || !value->is_string()) return Result::kNoCall;
+    name_ = value->get<std::string>();
+    return IsName(*name_) ? Result::kDone : Result::kNoCall;
+  }
+
+  bool IsName(const std::string& name) const {
+    if (known_only_) return tools_.Has(name);
+    return !name.empty() && name.size() <= kMaxCallHead;
+  }
+
+  Result BeginArguments(PendingText& input, EventWriter& out) {
+    out.BeginCall(*name_);
+    input.Consume(at_);
+    held_.clear();
+    scan_ = JsonScan();
+    passes_on_ = input.text().front() == '{';
+    state_ = State::kArguments;
+    return Result::kDone;
+  }
+
+  // The object is over; the arguments, if any, came before the name.
+  Result EndHead(PendingText& input, EventWriter& out) {
+    if (!name_) return Result::kNoCall;
+    out.BeginCall(*name_);
+    out.Arguments(arguments_ ? AsObject(*arguments_) : "{}");
+    out.EndCall();
+    input.Consume(at_ + 1);
+    state_ = State::kTail;
+    return Result::kDone;
+  }
+
+  // False: all the text is read, or the output is over.
+  bool ReadArguments(PendingText& input, EventWriter& out) {
+    const std::string_view text = input.text();
+    std::string piece;
+    auto step = JsonScan::Step::kWithin;
+    size_t at = 0;
+    while (at < text.size() && step == JsonScan::Step::kWithin) {
+      const bool in_string = scan_.in_string();
+      step = scan_.Next(text[at]);
+      if (step == JsonScan::Step::kBehind) break;
+      if (in_string && static_cast<unsigned char>(text[at]) < 0x20) {
+        AppendJsonEscaped(text.substr(at, 1), piece);
+      } else {
+        piece += text[at];
+      }
+      ++at;
+    }
+    input.Consume(at);
+    const bool over = step != JsonScan::Step::kWithin;
+    const bool closes = !over && input.stopped();
+    WriteArguments(piece, over || closes, out);
+    if (closes) out.Arguments(scan_.Closers());
+    if (over || closes) out.EndCall();
+    if (over) state_ = State::kRest;
+    return over;
+  }
+
+  // `whole`: nothing follows. What is not an object is held back until then.
+  void WriteArguments(std::string_view piece, bool whole, EventWriter& out) {
+    if (passes_on_) {
+      out.Arguments(piece);
+      return;
+    }
+    held_ += piece;
+    if (held_.size() > kMaxHeldBytes) {
+      out.Arguments(held_);
+      passes_on_ = true;
+    } else if (whole) {
+      out.Arguments(AsObject(held_));
+    }
+  }
+
+  // Drops what is left of the object. False: all the text is read.
+  bool ReadRest(PendingText& input) {
+    while (true) {
+      if (!rest_key_) input.ConsumeBlanks();
+      const std::string_view text = input.text();
+      if (text.empty()) return false;
+      const char c = text.front();
+      if (!rest_key_ && c != ',' && c != '}') break;  // its end is missing
+      if (!rest_key_) {
+        rest_scan_ = JsonScan();
+        rest_scan_.Next('{');
+        rest_key_ = true;
+      }
+      const auto step = rest_scan_.Next(c);
+      input.Consume(1);
+      if (step == JsonScan::Step::kLast) break;
+    }
+    rest_key_ = false;
+    state_ = State::kTail;
+    return true;
+  }
+
+  const ToolTypes& tools_;
+  const std::string close_tag_;
+  bool known_only_ = false;
+  State state_ = State::kOpen;
+  size_t at_ = 0;
+  size_t token_ = 0;  // where the key or value begins
+  bool had_comma_ = false;
+  std::string key_;
+  std::optional<std::string> name_;
+  std::optional<std::string> arguments_;  // that came before the name
+  JsonScan scan_;
+  bool passes_on_ = false;  // the arguments are shown as they come
+  std::string held_;
+  bool rest_key_ = false;  // within what follows the arguments
+  JsonScan rest_scan_;
+};
+
+}  // namespace
+
+std::unique_ptr<CallReader> NewJsonCallReader(const ToolTypes& tools,
+                                              std::string_view close_tag) {
+  return std::make_unique<JsonCallReader>(tools, close_tag);
+}
+
+}  // namespace sluice

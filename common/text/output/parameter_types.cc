@@ -1,0 +1,180 @@
+#include "common/text/output/parameter_types.h"
+
+#include <optional>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/text/output/event_writer.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kMaxSchemaDepth = 8;
+
+unsigned TypeByName(const std::string& name) {
+  if (name == "string") return kStringType;
+  if (name == "number" || name == "integer") return kNumberType;
+  if (name == "boolean") return kBooleanType;
+  if (name == "null") return kNullType;
+  if (name == "object") return kObjectType;
+  if (name == "array") return kArrayType;
+  return kAnyType;
+}
+
+unsigned TypeOfValue(const Json& value) {
+  if (value.is_string()) return kStringType;
+  if (value.is_number()) return kNumberType;
+  if (value.is_boolean()) return kBooleanType;
+  if (value.is_null()) return kNullType;
+  return value.is_object() ? kObjectType : kArrayType;
+}
+
+const Json* Member(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : &*found;
+}
+
+// What "$ref" names within `root`: "#/$defs/Name" or "#/definitions/Name".
+const Json* Resolve(const Json& root, const std::string& ref) {
+  for (const char* place : {"$defs", "definitions"}) {
+    const std::string prefix = std::string("#/") + place + "/";
+    const Json* named = Member(root, place);
+    if (named != nullptr && ref.starts_with(prefix)) {
+      return Member(*named, ref.substr(prefix.size()).c_str());
+    }
+  }
+  return nullptr;
+}
+
+unsigned TypesOf(const Json& schema, const Json& root, int depth) {
+  if (!schema.is_object() || depth > kMaxSchemaDepth) return kAnyType;
+  if (const Json* ref = Member(schema, "$ref"); ref && ref->is_string()) {
+    const Json* target = Resolve(root, ref->get<std::string>());
+    return target == nullptr ? kAnyType : TypesOf(*target, root, depth + 1);
+  }
+  unsigned types = kAnyType;
+  if (const Json* type = Member(schema, "type"); type != nullptr) {
+    if (type->is_string()) return TypeByName(type->get<std::string>());
+    if (type->is_array()) {
+      for (const Json& name : *type) {
+        if (name.is_string()) types |= TypeByName(name.get<std::string>());
+      }
+      return types;
+    }
+  }
+  if (const Json* one = Member(schema, "const"); one != nullptr) {
+    return TypeOfValue(*one);
+  }
+  if (const Json* values = Member(schema, "enum");
+      values != nullptr && values->is_array()) {
+    for (const Json& value : *values) types |= TypeOfValue(value);
+    return types;
+  }
+  for (const char* key : {"anyOf", "oneOf", "allOf"}) {
+    const Json* choices = Member(schema, key);
+    if (choices == nullptr || !choices->is_array()) continue;
+    for (const Json& choice : *choices) {
+      const unsigned some = TypesOf(choice, root, depth + 1);
+      if (some == kAnyType) return kAnyType;
+      types |= some;
+    }
+  }
+  if (types != kAnyType) return types;
+  if (Member(schema, "properties") != nullptr) return kObjectType;
+  return Member(schema, "items") != nullptr ? kArrayType : kAnyType;
+}
+
+// A Python literal as JSON: quotes, True, False, None. Not checked.
+std::string PythonAsJson(std::string_view text) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"True", "true"}, {"False", "false"}, {"None", "null"}};
+  std::string json;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char quote = text[i];
+    if (quote != '\'' && quote != '"') {
+      bool is_word = false;
+      for (const auto& [python, word] : kWords) {
+        if (!text.substr(i).starts_with(python)) continue;
+        json += word;
+        i += python.size() - 1;
+        is_word = true;
+        break;
+      }
+      if (!is_word) json += text[i];
+      continue;
+    }
+    json += '"';
+    for (++i; i < text.size() && text[i] != quote; ++i) {
+      if (text[i] == '\\' && i + 1 < text.size()) {
+        ++i;
+        if (text[i] == '\'') {
+          json += '\'';
+        } else {
+          json += '\\';
+          json += text[i];
+        }
+      } else {
+        AppendJsonEscaped(text.substr(i, 1), json);
+      }
+    }
+    json += '"';
+  }
+  return json;
+}
+
+bool Allowed(const Json& value, unsigned types) {
+  if (types == kAnyType) return true;
+  // Where no string is expected, any JSON is nearer to it than a string.
+  if ((types & kStringType) == 0) return true;
+  return !value.is_string() && (TypeOfValue(value) & types) != 0;
+}
+
+std::optional<std::string> AllowedJson(std::string_view text, unsigned types) {
+  const auto value = ParseJson(text);
+  if (!value.ok() || !Allowed(*value, types)) return std::nullopt;
+  return std::string(text);
+}
+
+}  // namespace
+
+ToolTypes::ToolTypes(const std::vector<OutputTool>& tools) {
+  for (const OutputTool& tool : tools) {
+    Parameters& parameters = tools_[tool.name];
+    const auto schema = ParseJson(tool.parameters);
+    if (!schema.ok()) continue;
+    const Json* properties = Member(*schema, "properties");
+    if (properties == nullptr || !properties->is_object()) continue;
+    for (const auto& [name, property] : properties->items()) {
+      parameters[name] = TypesOf(property, *schema, 0);
+    }
+  }
+}
+
+bool ToolTypes::Has(std::string_view name) const {
+  return tools_.contains(std::string(name));
+}
+
+unsigned ToolTypes::Of(std::string_view name,
+                       std::string_view parameter) const {
+  const auto tool = tools_.find(std::string(name));
+  if (tool == tools_.end()) return kAnyType;
+  const auto found = tool->second.find(std::string(parameter));
+  return found == tool->second.end() ? unsigned{kAnyType} : found->second;
+}
+
+std::string ValueAsJson(std::string_view text, unsigned types) {
+  if (types != kStringType) {
+    const std::string_view trimmed = TrimBlanks(text);
+    if (auto json = AllowedJson(trimmed, types)) return *std::move(json);
+    if ((types & kStringType) == 0) {
+      auto json = AllowedJson(PythonAsJson(trimmed), types);
+      if (json) return *std::move(json);
+    }
+  }
+  std::string json = "\"";
+  AppendJsonEscaped(text, json);
+  return json + "\"";
+}
+
+}  // namespace sluice

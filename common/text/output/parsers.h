@@ -1,0 +1,35 @@
+#ifndef SLUICE_COMMON_TEXT_OUTPUT_PARSERS_H_
+#define SLUICE_COMMON_TEXT_OUTPUT_PARSERS_H_
+
+#include <memory>
+
+#include "common/text/output/output_parser.h"
+
+namespace sluice {
+
+// What NewOutputParser chooses from.
+
+// Formats whose markup is text: <think>, <tool_call>, JSON.
+std::unique_ptr<OutputParser> NewMarkupParser(const OutputFormat& format,
+                                              const OutputRequest& request);
+// Messages to channels and recipients, set apart by special tokens.
+std::unique_ptr<OutputParser> NewHarmonyParser(const Vocabulary& vocabulary,
+                                               const OutputRequest& request);
+
+// Names of harmony's tokens, in the order of HarmonyToken.
+inline constexpr std::string_view kHarmonyTokens[] = {
+    "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>",
+    "<|end|>",   "<|call|>",    "<|return|>"};
+enum class HarmonyToken {
+  kStart,
+  kChannel,
+  kConstrain,
+  kMessage,
+  kEnd,
+  kCall,
+  kReturn,
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_TEXT_OUTPUT_PARSERS_H_

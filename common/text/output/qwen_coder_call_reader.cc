@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <string>
+
+#include "common/text/output/arguments_writer.h"
+#include "common/text/output/call_reader.h"
+#include "common/text/output/markup_tags.h"
+
+namespace sluice {
+namespace {
+
+std::string_view Unquoted(std::string_view name) {
+  name = TrimBlanks(name);
+  const bool quoted =
+      name.size() >= 2 && name.front() == '"' && name.back() == '"';
+  return quoted ? name.substr(1, name.size() - 2) : name;
+}
+
+// As in the GLM format, a closing tag within a value counts only where what
+// follows it says so. One line feed on either side of a value is not its own.
+class QwenCoderCallReader : public CallReader {
+ public:
+  explicit QwenCoderCallReader(const ToolTypes& tools)
+      : tools_(tools), arguments_(tools) {}
+
+  void Begin(bool known_only) override {
+    known_only_ = known_only;
+    state_ = State::kHead;
+  }
+
+  Result Read(PendingText& input, EventWriter& out) override {
+    if (state_ == State::kHead) {
+      const Result head = ReadHead(input, out);
+      if (head != Result::kDone) return head;
+    }
+    while (true) {
+      if (input.text().empty() && input.ended()) return AtEnd(input, out);
+      if (input.text().empty()) return Result::kMore;
+      Progress progress = Progress::kOn;
+      switch (state_) {
+        case State::kHead:
+        case State::kBody:
+          progress = ReadBody(input, out);
+          break;
+        case State::kKey:
+          progress = ReadKey(input, out);
+          break;
+        case State::kValueStart:
+          if (input.text().front() == '\n') input.Consume(1);
+          state_ = State::kValue;
+          break;
+        case State::kValue:
+          progress = ReadValue(input, out);
+          break;
+        case State::kTail:
+          progress = ReadTail(input);
+          break;
+      }
+      if (progress == Progress::kWait) return Result::kMore;
+      if (progress == Progress::kDone) return Result::kDone;
+    }
+  }
+
+ private:
+  using Match = PendingText::Match;
+  enum class State { kHead, kBody, kKey, kValueStart, kValue, kTail };
+  enum class Progress { kOn, kWait, kDone };
+
+  // kDone: the call has begun.
+  Result ReadHead(PendingText& input, EventWriter& out) {
+    const std::string_view text = input.text();
+    size_t begin = 0;
+    while (begin < text.size() && IsBlank(text[begin])) ++begin;
+    if (begin > kMaxCallHead) return Result::kNoCall;
+    const Match function = input.Find(kFunction, begin);
+    if (function == Match::kMaybe) return Result::kMore;
+    if (function == Match::kNo) return Result::kNoCall;
+    begin += kFunction.size();
+    const size_t end = text.find('>', begin);
+    if (std::min(end, text.size()) > kMaxCallHead) return Result::kNoCall;
+    if (end == text.npos) {
+      return input.ended() ? Result::kNoCall : Result::kMore;
+    }
+    const std::string_view name = Unquoted(text.substr(begin, end - begin));
+    if (!IsCallName(name)) return Result::kNoCall;
+    if (known_only_ && !tools_.Has(name)) return Result::kNoCall;
+    arguments_.BeginCall(name, out);
+    input.Consume(end + 1);
+    state_ = State::kBody;
+    return Result::kDone;
+  }
+
+  // Between the parameters. What belongs to none is dropped.
+  Progress ReadBody(PendingText& input, EventWriter& out) {
+    input.ConsumeBlanks();
+    if (input.Find(kParameter) == Match::kYes) {
+      input.Consume(kParameter.size());
+      key_.clear();
+      state_ = State::kKey;
+      return Progress::kOn;
+    }
+    const Match end =
+        input.FindAny({kFunctionEnd, kFunction, kToolCall, kToolCallEnd});
+    if (end == Match::kYes) {
+      if (input.Find(kFunctionEnd) == Match::kYes) {
+        input.Consume(kFunctionEnd.size());
+      }
+      arguments_.EndCall(out);
+      state_ = State::kTail;
+    } else if (end == Match::kMaybe ||
+               input.Find(kParameter) == Match::kMaybe) {
+      return Progress::kWait;
+    } else {
+      input.Consume(std::min<size_t>(1, input.text().size()));
+    }
+    return Progress::kOn;
+  }
+
+  Progress ReadKey(PendingText& input, EventWriter& out) {
+    const std::string_view text = input.text();
+    const size_t size = std::min(text.find('>'), text.size());
+    key_ += text.substr(0, std::min(size, kMaxParameterName - key_.size()));
+    input.Consume(size);
+    if (input.text().empty()) return Progress::kOn;
+    input.Consume(1);
+    arguments_.BeginValue(Unquoted(key_), out);
+    state_ = State::kValueStart;
+    return Progress::kOn;
+  }
+
+  // Whether a value ends at byte `at`, and how much its closing tag takes.
+  Match FindValueEnd(const PendingText& input, size_t at, size_t* tag) const {
+    *tag = 0;
+    const Match close = input.Find(kParameterEnd, at);
+    if (close == Match::kYes) {
+      *tag = kParameterEnd.size();
+      return input.FindNext(
+          {kParameter, kFunctionEnd, kToolCallEnd, kToolCall, kFunction},
+          at + *tag);
+    }
+    const Match function = input.Find(kFunctionEnd, at);
+    if (function == Match::kYes) {
+      return input.FindNext({kToolCallEnd}, at + kFunctionEnd.size());
+    }
+    return std::max(close, function);
+  }
+
+  Progress ReadValue(PendingText& input, EventWriter& out) {
+    std::string_view text = input.text();
+    const size_t size = std::min(text.find_first_of("\n<"), text.size());
+    arguments_.Value(text.substr(0, size), out);
+    input.Consume(size);
+    text = input.text();
+    if (text.empty()) return Progress::kOn;
+    const size_t at = text.front() == '\n' ? 1 : 0;
+    if (at == text.size()) {
+      if (!input.ended()) return Progress::kWait;
+      input.Consume(1);  // the line feed before what closes the value
+      return Progress::kOn;
+    }
+    size_t tag = 0;
+    const Match over = FindValueEnd(input, at, &tag);
+    if (over == Match::kMaybe) return Progress::kWait;
+    if (over == Match::kYes) {
+      input.Consume(at + tag);
+      arguments_.EndValue(out);
+      state_ = State::kBody;
+    } else if (input.EndsWithin(kParameterEnd, at)) {
+      input.Consume(text.size());
+    } else {
+      arguments_.Value(text.substr(0, 1), out);
+      input.Consume(1);
+    }
+    return Progress::kOn;
+  }
+
+  static Progress ReadTail(PendingText& input) {
+    input.ConsumeBlanks();
+    const Match close = input.Find(kToolCallEnd);
+    if (close == Match::kMaybe) return Progress::kWait;
+    if (close == Match::kYes) input.Consume(kToolCallEnd.size());
+    return Progress::kDone;
+  }
+
+  Result AtEnd(const PendingText& input, EventWriter& out) {
+    if (state_ == State::kTail) return Result::kDone;
+    if (input.cut_short()) {
+      arguments_.Abandon();
+      return Result::kDone;
+    }
+    if (state_ == State::kValue || state_ == State::kValueStart) {
+      arguments_.EndValue(out);
+    }
+    arguments_.EndCall(out);
+    return Result::kDone;
+  }
+
+  const ToolTypes& tools_;
+  ArgumentsWriter arguments_;
+  bool known_only_ = false;
+  State state_ = State::kHead;
+  std::string key_;
+};
+
+}  // namespace
+
+std::unique_ptr<CallReader> NewQwenCoderCallReader(const ToolTypes& tools) {
+  return std::make_unique<QwenCoderCallReader>(tools);
+}
+
+}  // namespace sluice
