@@ -142,7 +142,13 @@ StatusOr<HttpResponse> Call(const BaseUrl& base, http::verb verb,
 
 StatusOr<BaseUrl> BaseUrl::Parse(std::string_view url) {
   constexpr std::string_view kScheme = "http://";
-  if (url.rfind(kScheme, 0) != 0) {
+  if (url.starts_with("https://")) {
+    return InvalidArgument(
+        "'", url, "': this command speaks no TLS, http:// alone; for an ",
+        "endpoint with https give the http:// address of a local proxy that ",
+        "does (stunnel, socat)");
+  }
+  if (!url.starts_with(kScheme)) {
     return InvalidArgument("'", url, "' does not start with ", kScheme);
   }
   std::string_view rest = url.substr(kScheme.size());

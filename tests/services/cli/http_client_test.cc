@@ -21,6 +21,16 @@ TEST(HttpClientTest, UrlsAreHostAndPort) {
   EXPECT_FALSE(BaseUrl::Parse("http://").ok());
 }
 
+TEST(HttpClientTest, HttpsIsRefusedByName) {
+  const Status status = BaseUrl::Parse("https://api.example.com/v1").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(Message(status).find("speaks no TLS"), std::string::npos);
+  EXPECT_NE(Message(status).find("https://api.example.com/v1"),
+            std::string::npos);
+  EXPECT_EQ(Message(BaseUrl::Parse("ftp://host").status()).find("TLS"),
+            std::string::npos);
+}
+
 TEST(HttpClientTest, EventsOfAChunkedAnswerAreGivenOneByOne) {
   const OneAnswer server(
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
