@@ -88,7 +88,7 @@ double ExpertHeat::Layer::skew() const {
 
 int32_t ExpertHeat::Layer::active() const {
   return static_cast<int32_t>(std::count_if(
-      recent.begin(), recent.end(), [](uint64_t asks) { return asks > 0; }));
+      recent.begin(), recent.end(), [](uint64_t count) { return count > 0; }));
 }
 
 std::string ExpertHeat::Json() {
