@@ -11,6 +11,7 @@ Sluice, of which there are few, repeat).
 """
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -23,14 +24,14 @@ from corpus import (facts, mixed, near, numbers, shapes, stories,  # noqa: E402
 
 # task -> (how it is made, its weight in train)
 TASKS = {
-    "story": (stories.told, 20),
-    "story_question": (stories.read, 20),
-    "addition": (numbers.addition, 12),
-    "comparison": (numbers.comparison, 6),
+    "story": (stories.told, 14),
+    "story_question": (stories.read, 23),
+    "addition": (numbers.addition, 13),
+    "comparison": (numbers.comparison, 7),
     "fact": (facts.fact, 4),
     "talk": (facts.talk, 1),
     "json": (shapes.shape, 11),
-    "call": (tools.call, 20),
+    "call": (tools.call, 21),
     "decline": (tools.decline, 6),
     "chat": (mixed.chat, 8),
     "unseen_call": (tools.unseen_call, 0),  # held-out alone
@@ -101,19 +102,25 @@ def write(path, chats):
     os.replace(partial, path)
 
 
+def heldout(seed, each):
+    """task -> `each` held-out chats, of some tasks fewer (FEW)."""
+    held = Corpus(seed, held=True)
+    return {task: [held.chat(task)
+                   for _ in range(min(each, FEW.get(task, each)))]
+            for task in TASKS}
+
+
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True, help="folder to make")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--train", type=int, default=120000, help="chats")
+    parser.add_argument("--train", type=int, default=180000, help="chats")
     parser.add_argument("--heldout", type=int, default=200,
                         help="chats of each task")
     args = parser.parse_args(argv)
     os.makedirs(args.out, exist_ok=True)
-    held = Corpus(args.seed, held=True)
     write(os.path.join(args.out, "heldout.jsonl"),
-          (held.chat(task) for task in TASKS
-           for _ in range(min(args.heldout, FEW.get(task, args.heldout)))))
+          itertools.chain(*heldout(args.seed, args.heldout).values()))
     train = Corpus(args.seed, held=False)
     write(os.path.join(args.out, "train.jsonl"),
           (train.mixed() for _ in range(args.train)))

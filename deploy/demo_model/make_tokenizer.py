@@ -11,20 +11,21 @@ Chats longer than a row are left out and counted.
 import argparse
 import itertools
 import os
+import sys
 
 import numpy
 
 import chats
 
 
-def main():
+def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True)
     parser.add_argument("--size", type=int, default=1536)
     parser.add_argument("--row", type=int, default=320)
-    parser.add_argument("--sample", type=int, default=20000,
+    parser.add_argument("--sample", type=int, default=6000,
                         help="chats that the tokenizer is trained on")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     source = os.path.join(args.data, "train.jsonl")
     sample = itertools.islice(chats.read_chats(source), args.sample)
     tokenizer = chats.train_tokenizer(map(chats.render, sample), args.size)
@@ -50,4 +51,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

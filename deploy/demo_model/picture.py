@@ -1,17 +1,11 @@
-"""The loss curve as an SVG, from the training log."""
+"""The loss curve as an SVG, from the entries of the training log."""
 
-import json
 import math
 
 WIDTH, HEIGHT, LEFT, TOP = 720, 360, 56, 24
 COLORS = {"loss": "#2563eb", "mtp_loss": "#d97706", "heldout": "#059669"}
 NAMES = {"loss": "train", "mtp_loss": "train, token after next",
          "heldout": "held-out"}
-
-
-def read_log(path):
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 def smooth(points, share=0.9):

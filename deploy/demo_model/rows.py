@@ -6,12 +6,11 @@ import torch
 OPEN = 32  # rows that are being filled at a time
 
 
-def pack(lengths, size, seed):
-    """Lists of chats, each list at most `size` ids long: the chats in an
-    order drawn from the seed, each into the fullest open row that takes it."""
-    order = numpy.random.default_rng(seed).permutation(len(lengths))
+def pack(lengths, size, order):
+    """Lists of chats, each list at most `size` ids long: the chats in the
+    order given, each into the fullest open row that takes it."""
     rows, opened = [], []  # opened: [ids left, chats]
-    for chat in order.tolist():
+    for chat in order:
         need = int(lengths[chat])
         fitting = [row for row in opened if row[0] >= need]
         if fitting:
@@ -30,7 +29,8 @@ def pack(lengths, size, seed):
 
 class Rows:
     """Batches by number: the same number is always the same batch, so that
-    training goes on anywhere. Epoch after epoch is packed anew."""
+    training goes on anywhere. The first epoch takes the chats as they lie in
+    the file, so that its beginning needs only theirs; later ones shuffle."""
 
     def __init__(self, path, size, batch, seed):
         with numpy.load(path) as file:
@@ -42,8 +42,12 @@ class Rows:
 
     def _epoch(self, number):
         if number not in self._epochs:
-            rows = pack(numpy.diff(self._starts), self._size,
-                        [self._seed, number])
+            lengths = numpy.diff(self._starts)
+            order = numpy.arange(len(lengths))
+            if number > 0:
+                order = numpy.random.default_rng(
+                    [self._seed, number]).permutation(order)
+            rows = pack(lengths, self._size, order.tolist())
             whole = len(rows) // self._batch * self._batch
             if whole == 0:
                 raise ValueError(f"{len(rows)} rows of chats are less than a "

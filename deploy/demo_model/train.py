@@ -145,7 +145,8 @@ class Run:
                                    for one in self._optimizers]}, partial)
         os.replace(partial, self._path("state.pt"))
         with open(self._path("log.jsonl"), "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(entry) + "\n" for entry in self.log)
+            file.writelines(json.dumps(entry) + "\n"
+                            for entry in [{"plan": self._plan}, *self.log])
         picture.draw(self.log, self._path("loss.svg"))
 
     def load(self):

@@ -158,7 +158,7 @@ def told(rng, held):
     ask = rng.choice(ASKS).format(_subject(rng, facts))
     messages = [{"role": "user", "content": ask},
                 {"role": "assistant", "content": story}]
-    for kind in rng.sample(kinds, rng.choice([0, 1, 2, 2])):
+    for kind in rng.sample(kinds, rng.choice([0, 1, 2, 3])):
         asked, answer = question(rng, facts, kind)
         messages += [{"role": "user", "content": asked},
                      {"role": "assistant", "content": answer}]
@@ -169,7 +169,7 @@ def read(rng, held):
     """A chat: the user gives the story and asks about it."""
     facts = draw(rng, held)
     story, kinds = tell(rng, facts)
-    first, *others = rng.sample(kinds, rng.choice([1, 2, 3]))
+    first, *others = rng.sample(kinds, rng.choice([1, 2, 3, 4]))
     asked, answer = question(rng, facts, first)
     messages = [
         {"role": "user", "content": rng.choice(READS).format(story, asked)},
