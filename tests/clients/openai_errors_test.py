@@ -1,35 +1,16 @@
 """The openai package, unmodified: errors, timeouts, cancelled requests."""
 
 import asyncio
-import unittest
 
-from client_cluster import MESSAGES, ClientCluster, skip
+from client_cluster import MESSAGES
+from openai_case import OpenAiCase, openai
 import harness
-
-try:
-    import openai
-except ImportError:
-    skip("needs the openai package (tests/run installs it)")
 
 LONG_STORY = dict(temperature=0, max_tokens=4000,
                   extra_body={"ignore_eos": True})
 
 
-class OpenAiErrorsTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = ClientCluster()
-        cls.addClassCleanup(cls.cluster.close)
-        cls.options = dict(base_url=cls.cluster.base_url, api_key="none",
-                           max_retries=0)
-        cls.client = openai.OpenAI(**cls.options)
-        cls.model = cls.cluster.model
-
-    def chat(self, client=None, **fields):
-        return (client or self.client).chat.completions.create(
-            **{"model": self.model, "messages": MESSAGES, "temperature": 0,
-               "max_tokens": 8, **fields})
-
+class OpenAiErrorsTest(OpenAiCase):
     def refused(self, **fields):
         with self.assertRaises(openai.BadRequestError) as caught:
             self.chat(**fields)

@@ -1,32 +1,13 @@
 """The openai package, unmodified: what it asks is answered."""
 
 import asyncio
-import unittest
 
-from client_cluster import ANSWER, MESSAGES, ClientCluster, skip
+from client_cluster import ANSWER, MESSAGES
+from openai_case import OpenAiCase, openai
 import harness
 
-try:
-    import openai
-except ImportError:
-    skip("needs the openai package (tests/run installs it)")
 
-
-class OpenAiTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = ClientCluster()
-        cls.addClassCleanup(cls.cluster.close)
-        cls.options = dict(base_url=cls.cluster.base_url, api_key="none",
-                           max_retries=0)
-        cls.client = openai.OpenAI(**cls.options)
-        cls.model = cls.client.models.list().data[0].id
-
-    def chat(self, **fields):
-        return self.client.chat.completions.create(
-            **{"model": self.model, "messages": MESSAGES, "temperature": 0,
-               "max_tokens": 24, **fields})
-
+class OpenAiTest(OpenAiCase):
     def complete(self, **fields):
         return self.client.completions.create(
             **{"model": self.model, "temperature": 0, "max_tokens": 12,
