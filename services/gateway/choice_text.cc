@@ -3,10 +3,30 @@
 #include <iterator>
 #include <utility>
 
+#include "common/base/cat.h"
+
 namespace sluice::gateway {
+namespace {
+
+// Stands for no token: what a decoder gives at its end.
+constexpr TokenId kNoToken = -1;
+
+}  // namespace
+
+void Delta::AddCall(CallDelta call) {
+  const bool goes_on =
+      !calls.empty() && calls.back().index == call.index && call.name.empty();
+  if (goes_on) {
+    calls.back().arguments += call.arguments;
+  } else {
+    calls.push_back(std::move(call));
+  }
+}
 
 void Delta::Append(Delta other) {
   text += other.text;
+  reasoning += other.reasoning;
+  for (CallDelta& call : other.calls) AddCall(std::move(call));
   token_ids.insert(token_ids.end(), other.token_ids.begin(),
                    other.token_ids.end());
   logprobs.insert(logprobs.end(),
@@ -16,13 +36,17 @@ void Delta::Append(Delta other) {
                          std::make_move_iterator(other.prompt_logprobs.begin()),
                          std::make_move_iterator(other.prompt_logprobs.end()));
   if (other.finish) finish = other.finish;
+  called = called || other.called;
 }
 
 ChoiceText::ChoiceText(const ModelText& text, ChoiceTextOptions options,
                        const std::vector<TokenId>& prompt)
     : options_(std::move(options)),
-      decoder_(text.NewDecoder(prompt, options_.skip_special)),
-      stops_(options_.stop, options_.include_stop) {
+      decoder_(
+          text.NewDecoder(prompt, {options_.skip_special,
+                                   /*show_markup=*/bool{options_.new_parser}})),
+      stops_(options_.stop, options_.include_stop),
+      parser_(options_.new_parser ? options_.new_parser() : nullptr) {
   if (!options_.echo && options_.echo_text.empty()) return;
   echo_.emplace();
   echo_->text = options_.echo_text;
@@ -48,6 +72,61 @@ void ChoiceText::TakePrompt(const TokenEvent& event, Delta& delta) const {
   if (options_.prompt_logprobs) delta.prompt_logprobs = event.prompt;
 }
 
+void ChoiceText::End(FinishReason reason, Delta& delta) {
+  ended_ = true;
+  delta.finish = reason;
+  delta.called = called_;
+}
+
+void ChoiceText::TakeContent(const std::string& text, Delta& delta) {
+  if (completion_tokens_ <= options_.min_tokens) {
+    delta.text += text;
+    return;
+  }
+  delta.text += stops_.Push(text);
+  if (stops_.matched()) End(FinishReason::kStop, delta);
+}
+
+void ChoiceText::TakeEvents(OutputEvents events, Delta& delta) {
+  bool reasons = false;
+  for (OutputEvent& event : events) {
+    switch (event.kind) {
+      case OutputEvent::Kind::kContent:
+        TakeContent(event.text, delta);
+        break;
+      case OutputEvent::Kind::kReasoning:
+        delta.reasoning += event.text;
+        reasons = true;
+        break;
+      case OutputEvent::Kind::kCallBegin:
+        called_ = true;
+        delta.AddCall({event.call, Cat(options_.call_ids, event.call),
+                       std::move(event.text), ""});
+        break;
+      case OutputEvent::Kind::kArguments:
+        delta.AddCall({event.call, "", "", std::move(event.text)});
+        break;
+      case OutputEvent::Kind::kCallEnd:
+        if (options_.parallel_calls) break;
+        delta.text += stops_.Finish();
+        End(FinishReason::kStop, delta);
+        break;
+    }
+    if (ended_) break;
+  }
+  if (reasons) reasoning_tokens_ += untold_tokens_;
+  if (!events.empty()) untold_tokens_ = 0;
+}
+
+void ChoiceText::Take(TokenId token, const std::string& text, Delta& delta) {
+  if (parser_ == nullptr) {
+    TakeContent(text, delta);
+    return;
+  }
+  ++untold_tokens_;
+  TakeEvents(parser_->Feed(token, text), delta);
+}
+
 Delta ChoiceText::OnTokens(const TokenEvent& event) {
   if (ended_) return {};
   Delta delta = Begin();
@@ -55,26 +134,16 @@ Delta ChoiceText::OnTokens(const TokenEvent& event) {
   for (const TokenResult& token : event.tokens) {
     delta.token_ids.push_back(token.token);
     if (options_.logprobs) delta.logprobs.push_back(token);
-    const std::string piece = decoder_->Push(token.token);
-    if (++completion_tokens_ <= options_.min_tokens) {
-      delta.text += piece;
-      continue;
-    }
-    delta.text += stops_.Push(piece);
-    if (stops_.matched()) {
-      ended_ = true;
-      delta.finish = FinishReason::kStop;
-      break;
-    }
+    ++completion_tokens_;
+    Take(token.token, decoder_->Push(token.token), delta);
+    if (ended_) break;
   }
   return delta;
 }
 
 Delta ChoiceText::OnEnd(const FinalEvent& event) {
   if (ended_) return {};
-  ended_ = true;
   Delta delta = Begin();
-  delta.finish = event.reason;
   if (event.stop_token) {
     ++completion_tokens_;
     delta.token_ids.push_back(*event.stop_token);
@@ -83,13 +152,28 @@ Delta ChoiceText::OnEnd(const FinalEvent& event) {
       delta.logprobs.push_back(event.stop_result);
     }
     if (options_.include_stop) {
-      delta.text += stops_.Push(decoder_->Push(*event.stop_token));
+      Take(*event.stop_token, decoder_->Push(*event.stop_token), delta);
     }
   }
-  delta.text += stops_.Push(decoder_->Finish());
-  delta.text += stops_.Finish();
-  if (stops_.matched()) delta.finish = FinishReason::kStop;
+  if (!ended_) TakeRest(event.reason, delta);
+  if (!ended_) End(event.reason, delta);
+  ended_ = true;
   return delta;
+}
+
+void ChoiceText::TakeRest(FinishReason reason, Delta& delta) {
+  const std::string text = decoder_->Finish();
+  if (parser_ == nullptr) {
+    TakeContent(text, delta);
+  } else {
+    if (!text.empty()) Take(kNoToken, text, delta);
+    if (ended_) return;
+    TakeEvents(
+        parser_->Finish(reason == FinishReason::kStop ? OutputEnd::kStopped
+                                                      : OutputEnd::kCutShort),
+        delta);
+  }
+  if (!ended_) delta.text += stops_.Finish();
 }
 
 }  // namespace sluice::gateway

@@ -227,7 +227,8 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   SLUICE_RETURN_IF_ERROR(Validate(options.traces));
   SLUICE_ASSIGN_OR_RETURN(
       ServedModel model,
-      LoadServedModel(options.model_path, options.model_name));
+      LoadServedModel(options.model_path, options.model_name,
+                      options.tool_format, options.reasoning_format));
   PipelineOptions pipeline;
   pipeline.stages = options.stages;
   pipeline.replica = options.engine.replica;

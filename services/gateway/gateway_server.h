@@ -20,7 +20,9 @@ struct GatewayOptions {
   std::string metrics_listen;  // /metrics on a thread of its own; empty: none
   std::vector<std::string> stages;  // "host:port", in the order of layers
   std::string model_path;
-  std::string model_name;  // empty: the last part of the path
+  std::string model_name;                 // empty: the last part of the path
+  std::string tool_format = "auto";       // see ChooseOutputFormat
+  std::string reasoning_format = "auto";  // the same
   rpc::TransportOptions transport;
   EngineOptions engine;
   int kv_blocks = 0;  // at most so many of the stages' blocks; 0: all

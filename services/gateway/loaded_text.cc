@@ -29,13 +29,28 @@ StatusOr<std::vector<TokenId>> LimitsAsInvalid(
 
 class TokenizerDecoder : public TextDecoder {
  public:
+  // Special tokens are skipped, if they are to be, but for `shown` ones.
   TokenizerDecoder(const Tokenizer& tokenizer, bool skip_special,
+                   std::span<const TokenId> shown,
                    std::span<const TokenId> tail)
-      : detokenizer_(tokenizer, skip_special, tail) {}
-  std::string Push(TokenId token) override { return detokenizer_.Push(token); }
+      : tokenizer_(tokenizer),
+        skip_special_(skip_special),
+        shown_(shown),
+        detokenizer_(tokenizer, skip_special && shown.empty(), tail) {}
+  std::string Push(TokenId token) override {
+    return IsSkipped(token) ? "" : detokenizer_.Push(token);
+  }
   std::string Finish() override { return detokenizer_.Finish(); }
 
  private:
+  bool IsSkipped(TokenId token) const {
+    return skip_special_ && tokenizer_.IsSpecial(token) &&
+           !std::binary_search(shown_.begin(), shown_.end(), token);
+  }
+
+  const Tokenizer& tokenizer_;
+  const bool skip_special_;
+  const std::span<const TokenId> shown_;
   Detokenizer detokenizer_;
 };
 
@@ -57,16 +72,22 @@ size_t MaxBytesPerToken(const Tokenizer& tokenizer) {
 }  // namespace
 
 StatusOr<std::unique_ptr<LoadedText>> LoadedText::Load(
-    const std::string& path) {
+    const std::string& path, const FormatNames& format) {
   std::unique_ptr<LoadedText> text(new LoadedText());
   SLUICE_ASSIGN_OR_RETURN(text->tokenizer_, Tokenizer::Load(path));
   auto chat_template = ChatTemplate::Load(path, *text->tokenizer_);
   if (chat_template.ok()) {
     text->template_ = *std::move(chat_template);
     text->template_source_ = text->template_->source();
+    text->history_ = LearnHistoryRules(*text->template_);
   } else if (chat_template.status().code() != StatusCode::kNotFound) {
     return chat_template.status();
   }
+  const Vocabulary& vocabulary = text->tokenizer_->vocabulary();
+  SLUICE_ASSIGN_OR_RETURN(text->format_,
+                          ChooseOutputFormat(text->template_source_, vocabulary,
+                                             format.tools, format.reasoning));
+  text->markup_ = KeptTokens(text->format_, vocabulary);
   text->max_bytes_per_token_ = MaxBytesPerToken(*text->tokenizer_);
   const auto empty = text->tokenizer_->Encode("", EncodeOptions());
   text->adds_bos_ = empty.ok() && !empty->empty() &&
@@ -93,7 +114,10 @@ StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
   render.max_bytes = options.max_bytes;
   if (options.arguments != nullptr) render.kwargs = *options.arguments;
   const TimePoint begin = Clock::now();
-  auto ids = LimitsAsInvalid(template_->RenderIds(messages, nullptr, render));
+  static const Json kNoTools;
+  auto ids = LimitsAsInvalid(template_->RenderIds(
+      AdaptHistory(messages, history_),
+      options.tools == nullptr ? kNoTools : *options.tools, render));
   if (!ids.ok()) {
     NoteRendering(Seconds(Clock::now() - begin), 0);
     return ids;
@@ -129,10 +153,23 @@ StatusOr<std::string> LoadedText::Decode(std::span<const TokenId> tokens,
 }
 
 std::unique_ptr<TextDecoder> LoadedText::NewDecoder(
-    std::span<const TokenId> prompt, bool skip_special) const {
+    std::span<const TokenId> prompt, const DecodeOptions& options) const {
   const size_t tail = std::min(prompt.size(), kPromptTail);
-  return std::make_unique<TokenizerDecoder>(*tokenizer_, skip_special,
-                                            prompt.last(tail));
+  std::span<const TokenId> shown;
+  if (options.show_markup) shown = markup_;
+  return std::make_unique<TokenizerDecoder>(*tokenizer_, options.skip_special,
+                                            shown, prompt.last(tail));
+}
+
+std::unique_ptr<OutputParser> LoadedText::NewParser(
+    const OutputRequest& request) const {
+  return NewOutputParser(format_, tokenizer_->vocabulary(), request);
+}
+
+bool LoadedText::EndsInReasoning(std::span<const TokenId> prompt) const {
+  const auto end = Decode(prompt.last(std::min(prompt.size(), kPromptTail)),
+                          /*skip_special=*/false);
+  return end.ok() && sluice::EndsInReasoning(format_, *end);
 }
 
 std::string LoadedText::TokenText(TokenId token) const {

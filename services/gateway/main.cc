@@ -26,6 +26,12 @@ ABSL_FLAG(std::vector<std::string>, stages, {},
 ABSL_FLAG(std::string, model, "", "model folder or .gguf file");
 ABSL_FLAG(std::string, model_name, "",
           "the model's name in requests; empty: the last part of --model");
+ABSL_FLAG(std::string, tool_format, "auto",
+          "how the model writes tool calls: glm, qwen3-coder, hermes, "
+          "llama3-json, harmony, none; auto: as its chat template shows");
+ABSL_FLAG(std::string, reasoning_format, "auto",
+          "how it sets reasoning apart: think, harmony, none; auto: as its "
+          "chat template shows");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file: this gateway's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the stages");
@@ -120,6 +126,8 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   options.model_path = absl::GetFlag(FLAGS_model);
   if (options.model_path.empty()) return InvalidArgument("--model is needed");
   options.model_name = absl::GetFlag(FLAGS_model_name);
+  options.tool_format = absl::GetFlag(FLAGS_tool_format);
+  options.reasoning_format = absl::GetFlag(FLAGS_reasoning_format);
   rpc::TransportOptions& transport = options.transport;
   transport.tls_cert = absl::GetFlag(FLAGS_tls_cert);
   transport.tls_key = absl::GetFlag(FLAGS_tls_key);

@@ -11,6 +11,7 @@
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
 #include "common/core/ids.h"
+#include "common/text/output/output_parser.h"
 
 namespace sluice::gateway {
 
@@ -30,8 +31,17 @@ struct ChatTextOptions {
   bool continue_final_message = false;
   bool add_special_tokens = false;  // on top of what the template writes
   const Json* arguments = nullptr;  // variables of the template; null: none
+  const Json* tools = nullptr;      // what may be called; null: nothing
   // OUT_OF_RANGE for a prompt of more bytes, before it is tokenized.
   size_t max_bytes = std::numeric_limits<size_t>::max();
+};
+
+// What of a sequence's tokens shows.
+struct DecodeOptions {
+  bool skip_special = true;
+  // Special tokens that are markup of the model's output format are shown all
+  // the same: what tells the output apart reads them.
+  bool show_markup = false;
 };
 
 // What /tokenizer_info tells. Spellings; empty if the model has none.
@@ -64,7 +74,14 @@ class ModelText {
   virtual StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                        bool skip_special) const = 0;
   virtual std::unique_ptr<TextDecoder> NewDecoder(
-      std::span<const TokenId> prompt, bool skip_special) const = 0;
+      std::span<const TokenId> prompt, const DecodeOptions& options) const = 0;
+
+  // How the model sets reasoning and tool calls apart.
+  virtual OutputFormat output_format() const = 0;
+  virtual std::unique_ptr<OutputParser> NewParser(
+      const OutputRequest& request) const = 0;
+  // Whether what follows `prompt` begins within reasoning.
+  virtual bool EndsInReasoning(std::span<const TokenId> prompt) const = 0;
 
   // One token for people, and as bytes.
   virtual std::string TokenText(TokenId token) const = 0;

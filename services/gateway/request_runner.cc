@@ -49,6 +49,7 @@ RequestRunner::RequestRunner(const Services& services, RunPlan plan,
       exchange_(std::move(exchange)),
       arrival_(exchange_->request().arrival) {
   for (RunPlan::Choice& choice : plan_.choices) {
+    if (choice.text.new_parser) usage_.reasoning_tokens = 0;
     const auto& prompt = choice.generate.prompt_tokens;
     if (choice.prompt == cached_.size()) {  // choices share their prompt
       usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
@@ -148,6 +149,18 @@ void RequestRunner::TraceDelivery(const Mail& mail, int64_t begin_ns) {
   plan_.trace->OnDelivery(mail.choice, delivery);
 }
 
+template <typename Take>
+Delta RequestRunner::Counted(Choice& choice, const Take& take) {
+  const int64_t tokens = choice.text.completion_tokens();
+  const int64_t reasoning = choice.text.reasoning_tokens();
+  Delta delta = take();
+  usage_.completion_tokens += choice.text.completion_tokens() - tokens;
+  if (usage_.reasoning_tokens) {
+    *usage_.reasoning_tokens += choice.text.reasoning_tokens() - reasoning;
+  }
+  return delta;
+}
+
 void RequestRunner::OnTokens(Choice& choice, size_t index,
                              const TokenEvent& event, TimePoint when) {
   if (!event.tokens.empty()) {
@@ -160,9 +173,7 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
     choice.last_token = when;
   }
   if (done_ || choice.answered) return;
-  const int64_t before = choice.text.completion_tokens();
-  Delta delta = choice.text.OnTokens(event);
-  usage_.completion_tokens += choice.text.completion_tokens() - before;
+  Delta delta = Counted(choice, [&] { return choice.text.OnTokens(event); });
   const bool matched = delta.finish.has_value();
   Emit(choice, index, std::move(delta));
   if (!matched) return;
@@ -188,9 +199,7 @@ void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
     Fail(Unavailable("the request was cancelled by the server"));
     return;
   }
-  const int64_t before = choice.text.completion_tokens();
-  Delta delta = choice.text.OnEnd(event);
-  usage_.completion_tokens += choice.text.completion_tokens() - before;
+  Delta delta = Counted(choice, [&] { return choice.text.OnEnd(event); });
   Emit(choice, index, std::move(delta));
   FinishIfAnswered();
 }

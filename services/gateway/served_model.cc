@@ -41,7 +41,9 @@ StatusOr<std::vector<TokenId>> EosIds(const weights::ModelFile& file,
 }  // namespace
 
 StatusOr<ServedModel> LoadServedModel(const std::string& path,
-                                      const std::string& name) {
+                                      const std::string& name,
+                                      const std::string& tool_format,
+                                      const std::string& reasoning_format) {
   SLUICE_ASSIGN_OR_RETURN(const auto file, weights::OpenModel(path));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(file->config()));
@@ -53,7 +55,11 @@ StatusOr<ServedModel> LoadServedModel(const std::string& path,
   model.max_positions = config.max_position_embeddings;
   SLUICE_ASSIGN_OR_RETURN(model.defaults,
                           ParseSamplingDefaults(file->generation_config()));
-  SLUICE_ASSIGN_OR_RETURN(auto text, LoadedText::Load(path));
+  SLUICE_ASSIGN_OR_RETURN(
+      auto text, LoadedText::Load(path, {tool_format, reasoning_format}));
+  const OutputFormat format = text->output_format();
+  LogInfo("output: tool calls ", ToolFormatName(format.tools), ", reasoning ",
+          ReasoningFormatName(format.reasoning));
   SLUICE_ASSIGN_OR_RETURN(model.eos_ids,
                           EosIds(*file, text->tokenizer(), config.vocab_size));
   SLUICE_ASSIGN_OR_RETURN(const weights::ModelDigest digest,

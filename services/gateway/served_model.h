@@ -40,9 +40,12 @@ struct ServedModel {
 };
 
 // Reads tokenizer, template and configs of the model at `path`, no tensors.
-// `name` empty: the last part of the path.
-StatusOr<ServedModel> LoadServedModel(const std::string& path,
-                                      const std::string& name);
+// `name` empty: the last part of the path. `tool_format`, `reasoning_format`:
+// see ChooseOutputFormat.
+StatusOr<ServedModel> LoadServedModel(
+    const std::string& path, const std::string& name,
+    const std::string& tool_format = "auto",
+    const std::string& reasoning_format = "auto");
 
 }  // namespace sluice::gateway
 

@@ -60,6 +60,8 @@ def _gateway(options, model, stages, port):
     argv += _valued("--max-queue-wait", options.max_queue_wait)
     argv += _valued("--target-itl-ms", options.target_itl_ms)
     argv += _valued("--prefill-chunk", options.prefill_chunk)
+    argv += _valued("--tool-format", options.tool_format)
+    argv += _valued("--reasoning-format", options.reasoning_format)
     argv += _valued("--api-key-file", options.api_key_file)
     argv += _valued("--kv-blocks", options.kv_blocks)
     if options.no_prefix_cache:

@@ -82,6 +82,11 @@ def up_parser(name):
                         help="seconds a request may wait to start")
     passed.add_argument("--target-itl-ms", type=not_negative, metavar="MS",
                         help="time between tokens beside others' prompts")
+    passed.add_argument("--tool-format", metavar="X",
+                        help="how the model writes tool calls, where its "
+                        "chat template does not tell")
+    passed.add_argument("--reasoning-format", metavar="X",
+                        help="how it sets reasoning apart, likewise")
     passed.add_argument("--api-key-file", metavar="FILE",
                         type=lambda text: str(pathlib.Path(
                             text).expanduser().absolute()),

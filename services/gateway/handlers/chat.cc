@@ -1,6 +1,9 @@
+#include <functional>
 #include <limits>
+#include <memory>
 #include <utility>
 
+#include "common/base/json.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/handlers/prepare.h"
 #include "services/gateway/openai/error.h"
@@ -18,6 +21,7 @@ StatusOr<std::vector<TokenId>> EncodeMessages(const HandlerContext& context,
   options.continue_final_message = fields.continue_final_message;
   options.add_special_tokens = fields.add_special_tokens;
   options.arguments = &fields.arguments;
+  if (!request.tools.tools.is_null()) options.tools = &request.tools.tools;
   options.max_bytes = MaxTextBytes(context, request.fields);
   auto encoded = context.model.text->EncodeChat(request.messages, options);
   switch (encoded.status().code()) {
@@ -36,6 +40,40 @@ StatusOr<std::vector<TokenId>> EncodeMessages(const HandlerContext& context,
   }
 }
 
+// INVALID_ARGUMENT if the request has tools and the model no way to call.
+Status CheckTools(const ServedModel& model, const ToolFields& fields) {
+  const bool can_call = model.text->output_format().tools != ToolFormat::kNone;
+  if (fields.tools.is_null() || can_call) return OkStatus();
+  return WithCode(
+      FieldError("tools", "the chat template of model ", model.name,
+                 " shows no format of tool calls that is known here (the "
+                 "server's --tool-format names one)"),
+      "unsupported_parameter");
+}
+
+// How the answer is told apart; none if all of it is content.
+std::function<std::unique_ptr<OutputParser>()> ParserOf(
+    const ModelText& text, const ToolFields& fields,
+    const std::vector<TokenId>& prompt) {
+  const OutputFormat format = text.output_format();
+  if (format.reasoning == ReasoningFormat::kNone &&
+      (format.tools == ToolFormat::kNone || fields.tools.is_null())) {
+    return nullptr;
+  }
+  auto request = std::make_shared<OutputRequest>();
+  request->in_reasoning = text.EndsInReasoning(prompt);
+  if (!fields.tools.is_null()) {
+    for (const Json& tool : fields.tools) {
+      const Json& function = tool["function"];
+      request->tools.push_back({function["name"].get<std::string>(),
+                                function.contains("parameters")
+                                    ? DumpJson(function["parameters"])
+                                    : ""});
+    }
+  }
+  return [&text, request] { return text.NewParser(*request); };
+}
+
 StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
                               const HttpRequest& http) {
   const ServedModel& model = context.model;
@@ -44,6 +82,7 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
       ParseChatRequest(http.body, model.vocab_size, context.strict_fields));
   const GenerationFields& fields = request.fields;
   SLUICE_RETURN_IF_ERROR(CheckModel(model, fields.model));
+  SLUICE_RETURN_IF_ERROR(CheckTools(model, request.tools));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
                           EncodeMessages(context, request));
@@ -53,11 +92,15 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
       MakeGenerateRequest(context, fields, std::move(prompt),
                           {"messages", std::numeric_limits<int32_t>::max()}));
   choice.text = MakeTextOptions(fields);
+  choice.text.new_parser =
+      ParserOf(*model.text, request.tools, choice.generate.prompt_tokens);
+  choice.text.parallel_calls = request.tools.parallel;
   const Json& last = request.messages.back();
   if (request.echo && last["role"] == "assistant") {
     choice.text.echo_text = last["content"].get<std::string>();
   }
   AnswerInfo info = MakeAnswerInfo(model, fields, http, "chatcmpl-");
+  info.is_parsed = bool{choice.text.new_parser};
   info.num_choices = static_cast<size_t>(fields.n);
   if (info.return_token_ids) info.prompts = {choice.generate.prompt_tokens};
   RunPlan plan;
@@ -65,6 +108,10 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
   plan.include_usage = fields.include_usage;
   plan.format = MakeChatFormat(*model.text, std::move(info));
   AddChoices(plan, std::move(choice), fields.n, terms);
+  const std::string ids = NewCallIds();
+  for (size_t i = 0; i < plan.choices.size(); ++i) {
+    plan.choices[i].text.call_ids = Cat(ids, i, "_");
+  }
   // The answer tells of the prompt once.
   for (size_t i = 1; i < plan.choices.size(); ++i) {
     plan.choices[i].generate.sampling.prompt_logprobs = -1;

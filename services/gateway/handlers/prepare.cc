@@ -4,6 +4,8 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cinttypes>
+#include <cstdio>
 #include <limits>
 #include <random>
 #include <utility>
@@ -242,6 +244,12 @@ AnswerInfo MakeAnswerInfo(const ServedModel& model,
   info.return_token_ids = fields.return_token_ids;
   info.tokens_as_token_ids = fields.tokens_as_token_ids;
   return info;
+}
+
+std::string NewCallIds() {
+  char text[32];
+  std::snprintf(text, sizeof(text), "call_%016" PRIx64 "_", RandomSeed());
+  return text;
 }
 
 int64_t UnixSeconds() {

@@ -78,6 +78,10 @@ AnswerInfo MakeAnswerInfo(const ServedModel& model,
                           const GenerationFields& fields,
                           const HttpRequest& request, std::string_view prefix);
 
+// What the ids of one request's tool calls begin with: "call_", 16
+// hexadecimal digits that no other request has, "_".
+std::string NewCallIds();
+
 // Unix time in seconds.
 int64_t UnixSeconds();
 

@@ -22,6 +22,7 @@ StatusOr<HttpResponse> Tokenize(const HandlerContext& context,
   options.continue_final_message = request.chat_template.continue_final_message;
   options.add_special_tokens = request.chat_template.add_special_tokens;
   options.arguments = &request.chat_template.arguments;
+  if (!request.tools.is_null()) options.tools = &request.tools;
   auto tokens = prompt != nullptr
                     ? text.Encode(*prompt, request.add_special_tokens)
                     : text.EncodeChat(std::get<Json>(request.input), options);

@@ -8,15 +8,22 @@
 namespace sluice::gateway {
 
 Json UsageJson(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  Json json{
+      {"prompt_tokens", usage.prompt_tokens},
+      {"completion_tokens", usage.completion_tokens},
+      {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+      {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  if (usage.reasoning_tokens) {
+    json["completion_tokens_details"] = {
+        {"reasoning_tokens", *usage.reasoning_tokens}};
+  }
+  return json;
 }
 
-Json FinishJson(const std::optional<FinishReason>& finish) {
-  if (!finish) return nullptr;
-  return *finish == FinishReason::kLength ? "length" : "stop";
+Json FinishJson(const Delta& delta) {
+  if (!delta.finish) return nullptr;
+  if (*delta.finish == FinishReason::kLength) return "length";
+  return delta.called ? "tool_calls" : "stop";
 }
 
 double LogprobNumber(float logprob) {

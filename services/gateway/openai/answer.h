@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt
+  // Of the completion; nullopt where reasoning is not told apart.
+  std::optional<int64_t> reasoning_tokens;
 };
 
 // What stands on every answer and chunk of one request.
@@ -29,6 +32,7 @@ struct AnswerInfo {
   bool return_token_ids = false;
   bool tokens_as_token_ids = false;
   bool prompt_logprobs = false;
+  bool is_parsed = false;   // reasoning and calls are told from content
   std::string fingerprint;  // of what gives the same tokens; empty: unknown
   int choices_per_prompt = 1;
   size_t num_choices = 1;  // of all prompts
@@ -59,11 +63,12 @@ std::unique_ptr<AnswerFormat> MakeCompletionFormat(const ModelText& text,
 // Shared by both -------------------------------------------------------------
 
 // {"prompt_tokens", "completion_tokens", "total_tokens",
-//  "prompt_tokens_details": {"cached_tokens"}}.
+//  "prompt_tokens_details": {"cached_tokens"},
+//  "completion_tokens_details": {"reasoning_tokens"}}, the last if known.
 Json UsageJson(const Usage& usage);
 
-// "stop", "length"; null while it goes on.
-Json FinishJson(const std::optional<FinishReason>& finish);
+// "stop", "length", "tool_calls"; null while it goes on.
+Json FinishJson(const Delta& delta);
 
 // The double whose shortest text is the shortest text of `logprob`; JSON has
 // no infinity, so it is at least -9999. One value always gives one text.

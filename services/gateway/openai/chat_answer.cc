@@ -18,24 +18,32 @@ class ChatFormat : public AnswerFormat {
     std::vector<std::string> chunks;
     const bool first = is_first_.at(static_cast<size_t>(index));
     is_first_[static_cast<size_t>(index)] = false;
-    const bool tells = !delta.text.empty() ||
-                       (info_.logprobs && !delta.logprobs.empty()) ||
+    const bool tells = (info_.logprobs && !delta.logprobs.empty()) ||
                        (info_.return_token_ids && !delta.token_ids.empty());
-    if (first || tells) {
+    std::vector<Json> parts = Parts(delta);
+    if (parts.empty() && (first || tells)) parts.push_back(Silence(first));
+    for (size_t i = 0; i < parts.size(); ++i) {
       Json message = Json::object();
-      if (first) message["role"] = "assistant";
-      message["content"] = delta.text;
+      if (first && i == 0) {
+        message["role"] = "assistant";
+        // Accumulators begin with it; null is what calls have beside them.
+        if (!parts[i].contains("content")) message["content"] = nullptr;
+      }
+      message.update(parts[i]);
       Json choice = Choice(index, std::move(message), nullptr);
-      choice["logprobs"] = Logprobs(delta);
-      if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
+      // What belongs to the tokens, once.
+      if (i == 0) choice["logprobs"] = Logprobs(delta);
+      if (info_.return_token_ids) {
+        choice["token_ids"] = i == 0 ? Json(delta.token_ids) : Json::array();
+      }
       Json chunk = Head("chat.completion.chunk", std::move(choice));
-      if (first && index == 0 && info_.return_token_ids) {
+      if (first && i == 0 && index == 0 && info_.return_token_ids) {
         chunk["prompt_token_ids"] = info_.prompts.at(0);
       }
       chunks.push_back(WithUsage(std::move(chunk), usage));
     }
     if (delta.finish) {
-      Json last = Choice(index, Json::object(), FinishJson(delta.finish));
+      Json last = Choice(index, Json::object(), FinishJson(delta));
       chunks.push_back(
           WithUsage(Head("chat.completion.chunk", std::move(last)), usage));
     }
@@ -54,12 +62,9 @@ class ChatFormat : public AnswerFormat {
     for (size_t i = 0; i < choices.size(); ++i) {
       const Delta& delta = choices[i];
       Json choice{{"index", i},
-                  {"message",
-                   {{"role", "assistant"},
-                    {"content", delta.text},
-                    {"refusal", nullptr}}},
+                  {"message", Message(delta)},
                   {"logprobs", Logprobs(delta)},
-                  {"finish_reason", FinishJson(delta.finish)}};
+                  {"finish_reason", FinishJson(delta)}};
       if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
       answer["choices"].push_back(std::move(choice));
     }
@@ -75,6 +80,51 @@ class ChatFormat : public AnswerFormat {
   }
 
  private:
+  // A whole message. Content beside reasoning or calls is null, not empty.
+  static Json Message(const Delta& delta) {
+    const bool only_others = delta.text.empty() &&
+                             (!delta.reasoning.empty() || !delta.calls.empty());
+    Json message{{"role", "assistant"},
+                 {"content", only_others ? Json(nullptr) : Json(delta.text)},
+                 {"refusal", nullptr}};
+    if (!delta.reasoning.empty()) {
+      message["reasoning_content"] = delta.reasoning;
+    }
+    for (const CallDelta& call : delta.calls) {
+      message["tool_calls"].push_back(
+          {{"id", call.id},
+           {"type", "function"},
+           {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+    }
+    return message;
+  }
+
+  // What a chunk's `delta` says, one kind each.
+  static std::vector<Json> Parts(const Delta& delta) {
+    std::vector<Json> parts;
+    if (!delta.reasoning.empty()) {
+      parts.push_back({{"reasoning_content", delta.reasoning}});
+    }
+    if (!delta.text.empty()) parts.push_back({{"content", delta.text}});
+    for (const CallDelta& call : delta.calls) {
+      Json piece{{"index", call.index}};
+      if (!call.name.empty()) {
+        piece["id"] = call.id;
+        piece["type"] = "function";
+        piece["function"]["name"] = call.name;
+      }
+      piece["function"]["arguments"] = call.arguments;
+      parts.push_back({{"tool_calls", Json::array({std::move(piece)})}});
+    }
+    return parts;
+  }
+
+  // A chunk that shows nothing: the first one, or one for logprobs.
+  Json Silence(bool first) const {
+    if (info_.is_parsed && !first) return Json::object();
+    return {{"content", ""}};
+  }
+
   static Json Choice(int index, Json delta, Json finish) {
     return {{"index", index},
             {"delta", std::move(delta)},

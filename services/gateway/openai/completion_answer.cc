@@ -68,7 +68,7 @@ class CompletionFormat : public AnswerFormat {
     Json choice{{"index", index},
                 {"text", delta.text},
                 {"logprobs", Logprobs(delta, state)},
-                {"finish_reason", FinishJson(delta.finish)}};
+                {"finish_reason", FinishJson(delta)}};
     const bool first = std::exchange(state.first, false);
     if (info_.prompt_logprobs) {
       choice["prompt_logprobs"] =

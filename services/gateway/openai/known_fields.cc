@@ -30,6 +30,7 @@ struct UnbuiltField {
   Neutral neutral;
   bool chat = true;
   bool completions = true;
+  std::string_view successor = {};  // OpenAI's own, of a deprecated field
 };
 
 constexpr KnownField kBuiltFields[] = {
@@ -70,6 +71,9 @@ constexpr KnownField kBuiltFields[] = {
     {"continue_final_message", true, false},
     {"chat_template_kwargs", true, false},
     {"reasoning_effort", true, false},
+    {"tools", true, false},
+    {"tool_choice", true, false},
+    {"parallel_tool_calls", true, false},
     {"cache_salt"},
     {"request_id"},
 };
@@ -83,7 +87,6 @@ constexpr KnownField kIgnoredFields[] = {
     {"safety_identifier"},
     {"prompt_cache_key"},
     {"prompt_cache_retention"},
-    {"parallel_tool_calls", true, false},
     {"prediction", true, false},
     {"verbosity", true, false},
 };
@@ -101,10 +104,8 @@ constexpr UnbuiltField kUnbuiltFields[] = {
     {"guided_grammar", Neutral::kNever},
     {"structured_outputs", Neutral::kNever},
     {"suffix", Neutral::kEmpty, false, true},
-    {"tools", Neutral::kEmpty, true, false},
-    {"tool_choice", Neutral::kNoTools, true, false},
-    {"functions", Neutral::kEmpty, true, false},
-    {"function_call", Neutral::kNoTools, true, false},
+    {"functions", Neutral::kEmpty, true, false, "tools"},
+    {"function_call", Neutral::kNoTools, true, false, "tool_choice"},
     {"modalities", Neutral::kTextOutput, true, false},
     {"audio", Neutral::kNever, true, false},
     {"web_search_options", Neutral::kNever, true, false},
@@ -214,6 +215,12 @@ Status RefuseUnbuiltFields(const Json& object, bool chat) {
     const auto found = object.find(std::string(field.name));
     if (found == object.end() || found->is_null()) continue;
     if (IsNeutral(*found, field.neutral)) continue;
+    if (!field.successor.empty()) {
+      return WithCode(
+          FieldError(field.name, "deprecated and not supported; give ",
+                     field.successor, " instead"),
+          "unsupported_parameter");
+    }
     return WithCode(
         FieldError(field.name, "not supported yet; leave it out, or ",
                    Allowed(field.neutral), "; got ", Asked(field, *found)),

@@ -69,31 +69,102 @@ StatusOr<Json> ParseContent(const Json& message, std::string_view role,
                     Describe(*content));
 }
 
-Status CopyToolFields(const Json& in, const std::string& where, Json& out) {
-  for (const char* name : {"name", "tool_call_id"}) {
-    const auto found = in.find(name);
-    if (found == in.end() || found->is_null()) continue;
-    if (!found->is_string()) {
-      return FieldError("messages", where, ".", name, " must be a string, got ",
-                        Describe(*found));
-    }
-    out[name] = *found;
+// Copies the string `name` of `in`, if it is there, to `as` of `out`.
+Status CopyString(const Json& in, const char* name, const std::string& where,
+                  Json& out, const char* as) {
+  const auto found = in.find(name);
+  if (found == in.end() || found->is_null()) return OkStatus();
+  if (!found->is_string()) {
+    return FieldError("messages", where, ".", name, " must be a string, got ",
+                      Describe(*found));
   }
+  out[as] = *found;
+  return OkStatus();
+}
+
+// One call of an assistant's message as templates expect it. Arguments stay
+// as they came: a JSON text, or an object.
+StatusOr<Json> ParseToolCall(const Json& call, const std::string& where) {
+  if (!call.is_object()) {
+    return FieldError("messages", where, " must be an object, got ",
+                      Describe(call));
+  }
+  FieldReader in(call);
+  if (in.String("type").value_or("function") != "function") {
+    return FieldError("messages", where, ".type must be \"function\"");
+  }
+  const Json* function = in.Find("function");
+  if (function == nullptr || !function->is_object()) {
+    return FieldError("messages", where, ".function must be an object");
+  }
+  const auto name = FieldReader(*function).String("name");
+  if (!name || name->empty()) {
+    return FieldError("messages", where,
+                      ".function.name must be a string that is not empty");
+  }
+  const Json* arguments = FieldReader(*function).Find("arguments");
+  if (arguments != nullptr && !arguments->is_string() &&
+      !arguments->is_object()) {
+    return FieldError("messages", where,
+                      ".function.arguments must be JSON text, got ",
+                      Describe(*arguments));
+  }
+  Json out{{"type", "function"},
+           {"function",
+            {{"name", *name},
+             {"arguments",
+              arguments == nullptr ? Json(Json::object()) : *arguments}}}};
+  SLUICE_RETURN_IF_ERROR(CopyString(call, "id", where, out, "id"));
+  return out;
+}
+
+Status CopyToolCalls(const Json& in, const std::string& where, Json& out) {
   const auto calls = in.find("tool_calls");
-  if (calls == in.end() || calls->is_null() || calls->empty()) {
-    return OkStatus();
-  }
-  const bool objects =
-      calls->is_array() &&
-      std::all_of(calls->begin(), calls->end(),
-                  [](const Json& call) { return call.is_object(); });
-  if (!objects) {
+  if (calls == in.end() || calls->is_null()) return OkStatus();
+  if (!calls->is_array()) {
     return FieldError("messages", where,
                       ".tool_calls must be an array of objects, got ",
                       Describe(*calls));
   }
-  out["tool_calls"] = *calls;
+  if (calls->size() > kMaxToolCalls) {
+    return FieldError("messages", where, ".tool_calls has ", calls->size(),
+                      " calls, limit ", kMaxToolCalls);
+  }
+  // Templates take the mere presence of an empty list for calls.
+  Json parsed = Json::array();
+  for (size_t i = 0; i < calls->size(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(
+        Json call,
+        ParseToolCall((*calls)[i], Cat(where, ".tool_calls[", i, "]")));
+    parsed.push_back(std::move(call));
+  }
+  if (!parsed.empty()) out["tool_calls"] = std::move(parsed);
   return OkStatus();
+}
+
+Status CopyToolFields(const Json& in, std::string_view role,
+                      const std::string& where, Json& out) {
+  SLUICE_RETURN_IF_ERROR(CopyString(in, "name", where, out, "name"));
+  if (role == "tool") {
+    SLUICE_RETURN_IF_ERROR(
+        CopyString(in, "tool_call_id", where, out, "tool_call_id"));
+  }
+  if (role != "assistant") return OkStatus();
+  // By either name, as servers give it back: the second wins.
+  for (const char* name : {"reasoning", "reasoning_content"}) {
+    SLUICE_RETURN_IF_ERROR(
+        CopyString(in, name, where, out, "reasoning_content"));
+  }
+  if (out.contains("reasoning_content") && out["reasoning_content"] == "") {
+    out.erase("reasoning_content");
+  }
+  if (const auto call = in.find("function_call");
+      call != in.end() && !call->is_null()) {
+    return FieldError("messages", where,
+                      ".function_call is deprecated and not supported; give "
+                      "tool_calls instead");
+  }
+  return CopyToolCalls(in, where, out);
 }
 
 StatusOr<Json> ParseMessage(const Json& message, size_t index) {
@@ -118,7 +189,7 @@ StatusOr<Json> ParseMessage(const Json& message, size_t index) {
   Json out;
   out["role"] = name == "developer" ? "system" : name;
   SLUICE_ASSIGN_OR_RETURN(out["content"], ParseContent(message, name, where));
-  SLUICE_RETURN_IF_ERROR(CopyToolFields(message, where, out));
+  SLUICE_RETURN_IF_ERROR(CopyToolFields(message, name, where, out));
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/fields.h"
 #include "services/gateway/openai/known_fields.h"
+#include "services/gateway/openai/tool_fields.h"
 
 namespace sluice::gateway {
 namespace {
@@ -84,6 +85,7 @@ StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
   }
   if (logprobs) out.fields.logprobs = static_cast<int>(top.value_or(0));
   out.chat_template = ReadTemplateFields(in);
+  out.tools = ReadToolFields(in);
   out.echo = in.Bool("echo").value_or(false);
   const Json* messages = in.Find("messages");
   SLUICE_RETURN_IF_ERROR(in.status());
@@ -125,7 +127,10 @@ StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body) {
   TokenizeRequest out;
   out.model = in.String("model").value_or("");
   const Json* messages = in.Find("messages");
-  if (messages != nullptr) out.chat_template = ReadTemplateFields(in);
+  if (messages != nullptr) {
+    out.chat_template = ReadTemplateFields(in);
+    out.tools = ReadToolFields(in).tools;
+  }
   out.add_special_tokens =
       in.Bool("add_special_tokens").value_or(messages == nullptr);
   out.return_token_strs = in.Bool("return_token_strs").value_or(false);

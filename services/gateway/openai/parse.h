@@ -11,6 +11,9 @@ namespace sluice::gateway {
 // Limits on what one request may bring.
 inline constexpr size_t kMaxMessages = 4096;
 inline constexpr size_t kMaxContentParts = 1024;
+inline constexpr size_t kMaxTools = 512;
+inline constexpr size_t kMaxToolNameBytes = 128;
+inline constexpr size_t kMaxToolCalls = 512;  // of one message
 inline constexpr size_t kMaxPrompts = 128;
 inline constexpr size_t kMaxStopStrings = 4;
 inline constexpr size_t kMaxStopBytes = 1024;

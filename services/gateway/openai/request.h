@@ -58,11 +58,22 @@ struct TemplateFields {
   Json arguments;  // an object; allowed names and types only
 };
 
+// What the model may call.
+struct ToolFields {
+  // Null: nothing. Else an array of at least one {"type": "function",
+  // "function": {"name", ..}}, checked; what the client wrote otherwise is
+  // kept in its order.
+  Json tools;
+  bool parallel = true;  // false: an answer ends with its first call
+};
+
 struct ChatRequest {
   GenerationFields fields;
   // Checked: an array of {"role", "content", ..}, contents plain strings,
-  // "developer" renamed to "system".
+  // "developer" renamed to "system"; an assistant's reasoning, by whichever
+  // name, in "reasoning_content".
   Json messages;
+  ToolFields tools;
   TemplateFields chat_template;
   bool echo = false;  // an assistant's last message comes before the answer
 };
@@ -81,6 +92,7 @@ struct TokenizeRequest {
   std::variant<std::string, Json> input;  // a prompt, or chat messages
   bool add_special_tokens = true;         // of a prompt
   TemplateFields chat_template;           // of messages
+  Json tools;                             // as ToolFields has them
   bool return_token_strs = false;
 };
 

@@ -221,13 +221,23 @@ export class Chat {
       const choice = chunk.choices?.[0];
       const text = choice?.delta?.content ?? choice?.text ?? '';
       if (choice?.finish_reason) meta.finish = choice.finish_reason;
-      if (text !== '') {
+      const thought = choice?.delta?.reasoning_content ?? '';
+      const calls = choice?.delta?.tool_calls ?? [];
+      if (text !== '' || thought !== '' || calls.length > 0) {
         last = performance.now();
         if (first === 0) {
           first = last;
           meta.ttft = first - begin;
         }
         message.content += text;
+        if (thought !== '') {
+          message.reasoning = (message.reasoning ?? '') + thought;
+        }
+        for (const piece of calls) {
+          const call = (message.calls ??= [])[piece.index] ??=
+              {name: piece.function.name, arguments: ''};
+          call.arguments += piece.function.arguments;
+        }
         meta.tokens = (meta.tokens ?? 0) + 1;
       }
       // Until the usage comes at the end, a chunk counts as a token.

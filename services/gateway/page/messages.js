@@ -78,6 +78,12 @@ export class MessageView {
                       copyButton(() => message.content, 'Copy this message'));
       this.body.textContent = message.content;
     } else {
+      this.thoughts = el('pre');
+      this.reasoning = el('details', {class: 'reasoning', hidden: true},
+                          el('summary', {}, 'Reasoning'), this.thoughts);
+      this.calls = el('pre', {class: 'calls', hidden: true});
+      this.body.before(this.reasoning);
+      this.body.after(this.calls);
       this.markdown = new MarkdownView(this.body);
       this.bar.append(
           copyButton(() => message.content, 'Copy this answer'),
@@ -90,8 +96,15 @@ export class MessageView {
   update(streaming) {
     this.root.classList.toggle('streaming', streaming);
     this.root.setAttribute('aria-busy', String(streaming));
-    this.root.classList.toggle('empty', this.message.content === '');
+    this.root.classList.toggle('empty', this.message.content === '' &&
+        !this.message.reasoning && !this.message.calls);
     this.markdown.show(this.message.content);
+    const {reasoning = '', calls = []} = this.message;
+    this.reasoning.hidden = reasoning === '';
+    this.thoughts.textContent = reasoning;
+    this.calls.hidden = calls.length === 0;
+    this.calls.textContent = calls.map(
+        (call) => `${call.name}(${call.arguments})`).join('\n');
     this.meta.textContent = metaText(this.message.meta ?? {});
     this.failure?.remove();
     if (this.message.error) {

@@ -57,6 +57,12 @@ StatusOr<std::vector<TokenId>> FakeText::EncodeChat(
       tokens.insert(tokens.end(), name.begin(), name.end());
     }
   }
+  if (options.tools != nullptr) {
+    for (const Json& tool : *options.tools) {
+      const auto name = Bytes(tool["function"]["name"].get<std::string>());
+      tokens.insert(tokens.end(), name.begin(), name.end());
+    }
+  }
   for (const Json& message : messages) {
     tokens.push_back(kFakeTurn);
     const auto role = message["role"].get<std::string>();
@@ -85,9 +91,13 @@ StatusOr<std::string> FakeText::Decode(std::span<const TokenId> tokens,
   return text;
 }
 
-std::unique_ptr<TextDecoder> FakeText::NewDecoder(std::span<const TokenId>,
-                                                  bool skip_special) const {
-  return std::make_unique<FakeDecoder>(skip_special);
+std::unique_ptr<TextDecoder> FakeText::NewDecoder(
+    std::span<const TokenId>, const DecodeOptions& options) const {
+  return std::make_unique<FakeDecoder>(options.skip_special);
+}
+
+bool FakeText::EndsInReasoning(std::span<const TokenId> prompt) const {
+  return Decode(prompt, true)->ends_with("<think>");
 }
 
 TokenizerInfo FakeText::info() const {

@@ -1,6 +1,7 @@
 #ifndef SLUICE_TESTS_SERVICES_GATEWAY_FAKES_H_
 #define SLUICE_TESTS_SERVICES_GATEWAY_FAKES_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -20,7 +21,7 @@ namespace sluice::gateway {
 
 // A vocabulary of the 256 bytes and three special tokens. A chat is <turn>,
 // the role's first letter and the content, for each message; variables of the
-// template come before them by name, as text.
+// template come before them by name, as text, and so do the tools' names.
 inline constexpr TokenId kFakeBos = 256;
 inline constexpr TokenId kFakeEos = 257;
 inline constexpr TokenId kFakeTurn = 258;
@@ -36,8 +37,15 @@ class FakeText : public ModelText {
       const Json& messages, const ChatTextOptions& options) const override;
   StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                bool skip_special) const override;
-  std::unique_ptr<TextDecoder> NewDecoder(std::span<const TokenId> prompt,
-                                          bool skip_special) const override;
+  std::unique_ptr<TextDecoder> NewDecoder(
+      std::span<const TokenId> prompt,
+      const DecodeOptions& options) const override;
+  OutputFormat output_format() const override { return format; }
+  std::unique_ptr<OutputParser> NewParser(
+      const OutputRequest& request) const override {
+    return new_parser(request);
+  }
+  bool EndsInReasoning(std::span<const TokenId> prompt) const override;
   std::string TokenText(TokenId token) const override;
   std::string TokenBytes(TokenId token) const override;
   size_t max_bytes_per_token() const override { return 4; }
@@ -45,6 +53,8 @@ class FakeText : public ModelText {
   TokenizerInfo info() const override;
 
   bool quick = true;
+  OutputFormat format;  // of the output; with one, new_parser is needed
+  std::function<std::unique_ptr<OutputParser>(const OutputRequest&)> new_parser;
 };
 
 // A served model "fake" with FakeText and a context of `positions`.

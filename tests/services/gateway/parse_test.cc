@@ -147,8 +147,6 @@ TEST(GatewayParseTest, UnbuiltFieldsAreRefusedUnlessNeutral) {
     const char* refused;
   };
   const Case cases[] = {
-      {"tools", "[]", "[{\"type\":\"function\"}]"},
-      {"tool_choice", "\"auto\"", "\"required\""},
       {"functions", "[]", "[{}]"},
       {"response_format", "{\"type\":\"text\"}", "{\"type\":\"json_object\"}"},
       {"chat_template", "null", "\"x\""},
@@ -180,7 +178,8 @@ TEST(GatewayParseTest, MessagesAreNormalised) {
   const auto got = Messages(R"([{"role":"developer","content":"be kind"},
     {"role":"user","content":[{"type":"text","text":"a"},
                               {"type":"text","text":"b"}],"name":"ada"},
-    {"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},
+    {"role":"assistant","content":null,"tool_calls":[{"id":"1",
+     "type":"function","function":{"name":"f","arguments":"{}"}}]},
     {"role":"tool","content":"42","tool_call_id":"1"}])");
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ((*got)[0]["role"], "system");
@@ -189,6 +188,125 @@ TEST(GatewayParseTest, MessagesAreNormalised) {
   EXPECT_EQ((*got)[2]["content"], "");
   EXPECT_EQ((*got)[2]["tool_calls"][0]["id"], "1");
   EXPECT_EQ((*got)[3]["tool_call_id"], "1");
+}
+
+TEST(GatewayParseTest, ToolsAreCheckedAndKeptInTheirOrder) {
+  const auto got = Chat(R"("tools":[{"type":"function","function":{
+      "name":"b","parameters":{"z":1,"a":2},"strict":null}},
+    {"type":"function","function":{"name":"mcp.a/b:c-d"}}],
+    "parallel_tool_calls":false)");
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(DumpJson(got->tools.tools),
+            "[{\"type\":\"function\",\"function\":{\"name\":\"b\","
+            "\"parameters\":{\"z\":1,\"a\":2}}},{\"type\":\"function\","
+            "\"function\":{\"name\":\"mcp.a/b:c-d\"}}]");
+  EXPECT_FALSE(got->tools.parallel);
+  EXPECT_TRUE(Chat("\"tools\":[]")->tools.tools.is_null());
+  EXPECT_TRUE(Chat("\"tool_choice\":\"auto\"")->tools.parallel);
+}
+
+TEST(GatewayParseTest, BadToolsAreRefusedWithTheirPlace) {
+  struct Case {
+    const char* tool;
+    const char* place;
+  };
+  const Case cases[] = {
+      {"5", "tools[1] must be an object"},
+      {"{\"type\":\"web_search\"}", "tools[1].type"},
+      {"{\"type\":\"function\"}", "tools[1].function"},
+      {"{\"type\":\"function\",\"function\":{}}", "tools[1].function.name"},
+      {"{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}",
+       "tools[1].function.name"},
+      {"{\"type\":\"function\",\"function\":{\"name\":\"<|end|>\"}}",
+       "tools[1].function.name"},
+      {"{\"type\":\"function\",\"function\":{\"name\":\"a\","
+       "\"parameters\":[]}}",
+       "tools[1].function.parameters"},
+      {"{\"type\":\"function\",\"function\":{\"name\":\"a\","
+       "\"description\":1}}",
+       "tools[1].function.description"},
+      {"{\"type\":\"function\",\"function\":{\"name\":\"a\","
+       "\"strict\":1}}",
+       "tools[1].function.strict"},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.tool);
+    const auto got =
+        Chat(Cat("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
+                 "\"ok\"}},",
+                 one.tool, "]"));
+    ExpectRefused(got, "tools");
+    EXPECT_THAT(Message(got.status()), HasSubstr(one.place));
+  }
+  std::string many = "5";
+  for (size_t i = 0; i < kMaxTools; ++i) many += ",5";
+  EXPECT_THAT(Message(Chat(Cat("\"tools\":[", many, "]")).status()),
+              HasSubstr("limit 512"));
+}
+
+TEST(GatewayParseTest, ToolChoicesThatNeedAGrammarAreRefusedByName) {
+  // vllm#44216: "required" was taken and ignored.
+  for (const char* choice :
+       {"\"required\"",
+        "{\"type\":\"function\",\"function\":{\"name\":\"a\"}}"}) {
+    const auto got = Chat(Cat("\"tool_choice\":", choice));
+    ExpectRefused(got, "tool_choice");
+    EXPECT_THAT(Message(got.status()), HasSubstr("constrained"));
+  }
+  ExpectRefused(Chat("\"tool_choice\":\"maybe\""), "tool_choice");
+  ExpectRefused(Chat("\"tool_choice\":1"), "tool_choice");
+  ExpectRefused(Chat("\"parallel_tool_calls\":\"no\""), "parallel_tool_calls");
+  EXPECT_TRUE(Chat("\"tools\":[{\"type\":\"function\",\"function\":{"
+                   "\"name\":\"a\"}}],\"tool_choice\":\"none\"")
+                  ->tools.tools.is_null());
+}
+
+TEST(GatewayParseTest, DeprecatedFunctionsNameWhatToGiveInstead) {
+  EXPECT_THAT(Message(Chat("\"functions\":[{\"name\":\"a\"}]").status()),
+              HasSubstr("give tools instead"));
+  EXPECT_THAT(Message(Chat("\"function_call\":{\"name\":\"a\"}").status()),
+              HasSubstr("give tool_choice instead"));
+}
+
+TEST(GatewayParseTest, ReasoningOfAnAssistantHasOneName) {
+  const auto got = Messages(R"([
+    {"role":"assistant","content":"a","reasoning":"one"},
+    {"role":"assistant","content":"a","reasoning":"one",
+     "reasoning_content":"two","refusal":null,"audio":null},
+    {"role":"assistant","content":"a","reasoning_content":""},
+    {"role":"assistant","content":"a","tool_calls":[]},
+    {"role":"user","content":"a","reasoning_content":"x",
+     "tool_calls":[{"id":"1"}]}])");
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ((*got)[0]["reasoning_content"], "one");
+  EXPECT_FALSE((*got)[0].contains("reasoning"));
+  EXPECT_EQ((*got)[1]["reasoning_content"], "two");
+  EXPECT_EQ((*got)[1].size(), 3u);
+  EXPECT_FALSE((*got)[2].contains("reasoning_content"));
+  EXPECT_FALSE((*got)[3].contains("tool_calls"));
+  EXPECT_EQ((*got)[4].size(), 2u) << "only an assistant has them";
+}
+
+TEST(GatewayParseTest, BadCallsAreRefusedWithTheirPlace) {
+  const auto refused = [](const std::string& call) {
+    const auto got =
+        Messages(Cat("[{\"role\":\"assistant\",\"tool_calls\":[", call, "]}]"));
+    ExpectRefused(got, "messages");
+    return std::string(Message(got.status()));
+  };
+  const std::string place = "messages[0].tool_calls[0]";
+  EXPECT_THAT(refused("5"), HasSubstr(place));
+  EXPECT_THAT(refused("{\"type\":\"custom\"}"), HasSubstr(place + ".type"));
+  EXPECT_THAT(refused("{}"), HasSubstr(place + ".function"));
+  EXPECT_THAT(refused("{\"function\":{\"name\":\"\"}}"),
+              HasSubstr(place + ".function.name"));
+  EXPECT_THAT(refused("{\"function\":{\"name\":\"a\",\"arguments\":[1]}}"),
+              HasSubstr(place + ".function.arguments"));
+  EXPECT_THAT(refused("{\"id\":5,\"function\":{\"name\":\"a\"}}"),
+              HasSubstr(place + ".id"));
+  const auto old = Messages(
+      R"([{"role":"assistant","content":"a","function_call":{"name":"f"}}])");
+  EXPECT_THAT(Message(old.status()), HasSubstr("give tool_calls instead"));
 }
 
 TEST(GatewayParseTest, BadMessagesAreRefusedWithTheirPlace) {

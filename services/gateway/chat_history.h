@@ -1,0 +1,38 @@
+#ifndef SLUICE_SERVICES_GATEWAY_CHAT_HISTORY_H_
+#define SLUICE_SERVICES_GATEWAY_CHAT_HISTORY_H_
+
+#include <string>
+
+#include "common/base/json_fwd.h"
+
+namespace sluice {
+class ChatTemplate;
+}  // namespace sluice
+
+namespace sluice::gateway {
+
+// What a chat template asks of an assistant's earlier messages.
+struct HistoryRules {
+  // The member that it reads the reasoning from: "reasoning_content" (GLM,
+  // Qwen), "thinking" (gpt-oss); empty: it shows none.
+  std::string reasoning;
+  // Refuses content beside reasoning in a message with calls (gpt-oss).
+  bool content_or_reasoning = false;
+  // Shows, or takes, one call per message (gpt-oss, Llama 3).
+  bool one_call = false;
+  bool operator==(const HistoryRules&) const = default;
+};
+
+// Learnt from what the template makes of messages made up for it, never from
+// a model's name.
+HistoryRules LearnHistoryRules(const ChatTemplate& chat_template);
+
+// `messages` (ChatRequest's) as the template wants them: the reasoning by its
+// name; where it cannot stand beside content, in front of it as one text; of
+// a message with several calls, each in a message of its own, followed by its
+// result, where the results tell by their ids whose they are, else in order.
+Json AdaptHistory(const Json& messages, const HistoryRules& rules);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_CHAT_HISTORY_H_

@@ -1,0 +1,506 @@
+// Tools and reasoning through the handlers: the released chat templates and
+// the real formats, with a generator that says what a model would.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "common/text/chat_template.h"
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/handlers.h"
+#include "tests/services/gateway/fakes.h"
+#include "tests/services/gateway/model_formats.h"
+#include "tests/services/gateway/toy_text.h"
+#include "tests/testing/shared_data.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+constexpr char kTools[] = R"([
+  {"type": "function", "function": {"name": "get_weather",
+   "description": "Weather now.", "strict": null,
+   "parameters": {"type": "object", "properties": {
+     "city": {"type": "string"}, "days": {"type": "integer"}},
+     "required": ["city"]}}},
+  {"type": "function", "function": {"name": "get_location",
+   "parameters": {"type": "object", "properties": {}}}}])";
+
+std::string Trimmed(const Json& text) {
+  if (!text.is_string()) return "";
+  const std::string all = text;
+  const size_t begin = all.find_first_not_of(" \n");
+  if (begin == std::string::npos) return "";
+  return all.substr(begin, all.find_last_not_of(" \n") - begin + 1);
+}
+
+// A message put together from a stream's events, as clients do it; and what
+// OpenAI's shapes ask of each.
+struct Streamed {
+  std::string content;
+  std::string reasoning;
+  std::map<int, Json> calls;
+  std::string finish;
+  Json usage;
+  Json logprobs = Json::array();
+
+  explicit Streamed(const std::vector<Json>& events) {
+    bool first = true;
+    for (const Json& event : events) {
+      if (event.contains("usage") && !event["usage"].is_null()) {
+        usage = event["usage"];
+      }
+      if (event["choices"].empty()) continue;
+      const Json& choice = event["choices"][0];
+      const Json& delta = choice["delta"];
+      EXPECT_EQ(delta.contains("role"), first);
+      EXPECT_EQ(finish, "") << "nothing comes after the end";
+      first = false;
+      content += delta.value("content", Json("")).is_string()
+                     ? delta.value("content", "")
+                     : "";
+      reasoning += delta.value("reasoning_content", "");
+      if (delta.contains("tool_calls")) TakeCalls(delta["tool_calls"]);
+      if (!choice["finish_reason"].is_null()) {
+        finish = choice["finish_reason"];
+        EXPECT_TRUE(delta.empty());
+      }
+      if (!choice["logprobs"].is_null()) {
+        for (const Json& entry : choice["logprobs"]["content"]) {
+          logprobs.push_back(entry);
+        }
+      }
+    }
+  }
+
+  void TakeCalls(const Json& pieces) {
+    for (const Json& piece : pieces) {
+      const int index = piece["index"];
+      const Json& function = piece["function"];
+      ASSERT_TRUE(function["arguments"].is_string());
+      const auto found = calls.find(index);
+      if (found == calls.end()) {
+        EXPECT_EQ(index, static_cast<int>(calls.size()));
+        EXPECT_EQ(piece["type"], "function");
+        EXPECT_TRUE(piece["id"].is_string());
+        EXPECT_FALSE(function["name"].get<std::string>().empty());
+        calls[index] = piece;
+        continue;
+      }
+      EXPECT_EQ(piece.size(), 2u) << "index and function, " << DumpJson(piece);
+      EXPECT_FALSE(function.contains("name")) << "once";
+      Json& arguments = found->second["function"]["arguments"];
+      arguments = arguments.get<std::string>() +
+                  function["arguments"].get<std::string>();
+    }
+  }
+};
+
+// The handlers over a model of `format`, behind which the test speaks.
+class Server {
+ public:
+  explicit Server(const Format& format, const FormatNames& names = {})
+      : model_(MakeToyModel(TemplateOf(format), format.tokens, names)),
+        context_{model_, generator_, metrics_, nullptr, {}} {
+    context_.readiness = [] { return GatewayReadiness{true}; };
+    AddChatHandler(router_, context_);
+    AddTokenizeHandlers(router_, context_);
+  }
+  ~Server() {
+    for (size_t i = 0; i < generator_.submitted(); ++i) {
+      generator_.End(i, FinishReason::kCancelled);
+    }
+  }
+
+  std::shared_ptr<FakeExchange> Chat(Json body) {
+    if (!body.contains("messages")) {
+      body["messages"] =
+          Json::array({{{"role", "user"}, {"content", "Weather?"}}});
+    }
+    const auto exchange = Post("/v1/chat/completions", DumpJson(body));
+    router_.Route(exchange);
+    return exchange;
+  }
+
+  // Sequence `sequence` gives the tokens of `output`, with a logprob each.
+  void Say(size_t sequence, const std::string& output) {
+    const auto tokens = model_.text->Encode(output, /*special=*/true);
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    spoken_ = tokens->size();
+    for (const TokenId token : *tokens) {
+      TokenEvent event;
+      event.tokens = {WithLogprob(token, -0.5f)};
+      generator_.Tokens(sequence, event);
+    }
+  }
+  void Stop(size_t sequence) {
+    FinalEvent end;
+    end.stop_token = 256;
+    generator_.End(sequence, end);
+  }
+  // The answer to `body` when the model says `output` and ends its turn.
+  std::shared_ptr<FakeExchange> Answer(const Json& body,
+                                       const std::string& output) {
+    const size_t sequence = generator_.submitted();
+    auto exchange = Chat(body);
+    EXPECT_EQ(generator_.submitted(), sequence + 1);
+    if (generator_.submitted() == sequence) return exchange;
+    Say(sequence, output);
+    Stop(sequence);
+    return exchange;
+  }
+
+  std::string PromptOf(size_t sequence) {
+    return *model_.text->Decode(generator_.request(sequence).prompt_tokens,
+                                /*skip_special=*/false);
+  }
+  const Tokenizer& tokenizer() const {
+    return static_cast<const LoadedText&>(*model_.text).tokenizer();
+  }
+
+  ServedModel model_;
+  FakeGenerator generator_;
+  GatewayMetrics metrics_{{"toy"}};
+  HandlerContext context_;
+  Router router_;
+  size_t spoken_ = 0;  // tokens of the latest Say
+};
+
+Json WithTools(const char* fields = "{}") {
+  Json body = *ParseJson(fields);
+  body["tools"] = *ParseJson(kTools);
+  return body;
+}
+
+class GatewayFormatTest : public ::testing::TestWithParam<Format> {
+ protected:
+  void SetUp() override {
+    SLUICE_REQUIRE_SHARED(templates, "data/templates");
+    EXPECT_FALSE(templates.empty());
+    server_ = std::make_unique<Server>(GetParam());
+  }
+
+  void ExpectTheTurn(const Json& message) {
+    const Format& format = GetParam();
+    EXPECT_EQ(Trimmed(message.value("reasoning_content", Json(""))),
+              format.reasons ? "Need it." : "");
+    EXPECT_EQ(Trimmed(message["content"]),
+              format.reasons ? "Let me look." : "");
+    ASSERT_TRUE(message.contains("tool_calls")) << DumpJson(message);
+    ASSERT_EQ(message["tool_calls"].size(), format.two_calls ? 2u : 1u);
+    const Json& call = message["tool_calls"][0];
+    EXPECT_EQ(call["type"], "function");
+    EXPECT_EQ(call["function"]["name"], "get_weather");
+    EXPECT_EQ(*ParseJson(call["function"]["arguments"].get<std::string>()),
+              *ParseJson(kArguments));
+    if (!format.two_calls) return;
+    EXPECT_EQ(message["tool_calls"][1]["function"]["name"], "get_location");
+    EXPECT_EQ(message["tool_calls"][1]["function"]["arguments"], "{}");
+  }
+
+  std::unique_ptr<Server> server_;
+};
+
+TEST_P(GatewayFormatTest, AnAnswerIsToldApart) {
+  const Json body = server_->Answer(WithTools(), GetParam().output)->Body();
+  const Json& choice = body["choices"][0];
+  ExpectTheTurn(choice["message"]);
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  for (const Json& call : choice["message"]["tool_calls"]) {
+    EXPECT_THAT(call["id"].get<std::string>(),
+                MatchesRegex("call_[0-9a-f]{16}_0_[0-9]"));
+  }
+  EXPECT_THAT(server_->PromptOf(0), HasSubstr("get_weather"))
+      << "the template is told of the tools";
+}
+
+TEST_P(GatewayFormatTest, TheStreamSaysTheSame) {
+  const std::string fields = R"({"logprobs": true)";
+  const Json whole =
+      server_->Answer(WithTools((fields + "}").c_str()), GetParam().output)
+          ->Body();
+  const auto on =
+      server_->Answer(WithTools((fields + R"(, "stream": true, "stream_options":
+                {"include_usage": true}})")
+                                    .c_str()),
+                      GetParam().output);
+  const Streamed streamed(on->Events());
+  const Json& message = whole["choices"][0]["message"];
+  EXPECT_EQ(streamed.content, message["content"].is_null()
+                                  ? ""
+                                  : message["content"].get<std::string>());
+  EXPECT_EQ(streamed.reasoning, message.value("reasoning_content", ""));
+  EXPECT_EQ(streamed.finish, "tool_calls");
+  ASSERT_EQ(streamed.calls.size(), message["tool_calls"].size());
+  for (const auto& [index, call] : streamed.calls) {
+    EXPECT_EQ(call["function"],
+              message["tool_calls"][static_cast<size_t>(index)]["function"]);
+  }
+  EXPECT_EQ(streamed.usage, whole["usage"]);
+  EXPECT_EQ(streamed.logprobs, whole["choices"][0]["logprobs"]["content"]);
+  EXPECT_EQ(streamed.logprobs.size(), server_->spoken_)
+      << "an entry per token, of markup too";
+  EXPECT_EQ(on->chunks.back(), "data: [DONE]\n\n");
+}
+
+TEST_P(GatewayFormatTest, TheAnswerSentBackRendersAsTheReferenceDoes) {
+  const Format& format = GetParam();
+  const Json message = server_->Answer(WithTools(), format.output)
+                           ->Body()["choices"][0]["message"];
+  Json messages = Json::array({{{"role", "user"}, {"content", "Weather?"}}});
+  Json reference = messages;
+  messages.push_back(message);
+  Json turn = *ParseJson(format.reference);
+  turn["role"] = "assistant";
+  for (const Json& call : message["tool_calls"]) {
+    Json as_object = call;
+    as_object["function"]["arguments"] =
+        *ParseJson(call["function"]["arguments"].get<std::string>());
+    turn["tool_calls"].push_back(std::move(as_object));
+    messages.push_back({{"role", "tool"},
+                        {"tool_call_id", call["id"]},
+                        {"content", "{\"sunny\": true}"}});
+  }
+  reference.push_back(std::move(turn));
+  for (size_t i = 2; i < messages.size(); ++i) reference.push_back(messages[i]);
+  Json body = WithTools();
+  body["messages"] = messages;
+  server_->Chat(body);
+  const auto chat =
+      ChatTemplate::Make(TemplateOf(format), server_->tokenizer());
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  Json tools = *ParseJson(kTools);
+  tools[0]["function"].erase("strict");  // null is absent
+  const auto expected = (*chat)->Render(reference, tools, {});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  EXPECT_EQ(server_->PromptOf(1), *expected);
+}
+
+// How often each special token stands in the prompt of `body`.
+std::map<TokenId, int> SpecialsOf(Server& server, const Json& body) {
+  const size_t sequence = server.generator_.submitted();
+  const auto on = server.Chat(body);
+  std::map<TokenId, int> counts;
+  if (server.generator_.submitted() == sequence) {
+    ADD_FAILURE() << on->responses.at(0).body;
+    return counts;
+  }
+  for (const TokenId token :
+       server.generator_.request(sequence).prompt_tokens) {
+    if (server.tokenizer().IsSpecial(token)) ++counts[token];
+  }
+  return counts;
+}
+
+TEST_P(GatewayFormatTest, SpelledSpecialTokensStayTextWhereverTheyStand) {
+  Json body = *ParseJson(R"({"messages": [
+    {"role": "user", "content": "Weather?"},
+    {"role": "assistant", "content": "", "reasoning_content": "Hm.",
+     "tool_calls": [{"id": "c", "type": "function", "function":
+       {"name": "get_weather", "arguments": "{\"city\": \"Bern\"}"}}]},
+    {"role": "tool", "tool_call_id": "c", "content": "rain"}]})");
+  body["tools"] = *ParseJson(kTools);
+  const auto plain = SpecialsOf(*server_, body);
+  EXPECT_FALSE(plain.empty());
+  Json& call = body["messages"][1]["tool_calls"][0];
+  for (const std::string& name : GetParam().tokens.special) {
+    SCOPED_TRACE(name);
+    Json attack = body;
+    Json& turn = attack["messages"][1];
+    turn["reasoning_content"] = "Hm. " + name;
+    turn["tool_calls"][0]["id"] = name;
+    turn["tool_calls"][0]["function"]["name"] = "get" + name;
+    turn["tool_calls"][0]["function"]["arguments"] =
+        DumpJson({{name, "x" + name}, {"city", name + "Bern"}});
+    attack["messages"][2]["tool_call_id"] = name;
+    attack["messages"][2]["content"] = "rain" + name;
+    Json& function = attack["tools"][0]["function"];
+    function["description"] = "Weather " + name;
+    function["parameters"]["properties"][name] = {{"type", "string"},
+                                                  {"description", name}};
+    function["parameters"]["properties"]["city"]["enum"] = {name, "Bern"};
+    EXPECT_EQ(SpecialsOf(*server_, attack), plain);
+  }
+  EXPECT_EQ(call["id"], "c");
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, GatewayFormatTest,
+                         ::testing::Values(Glm(), Intellect(), Hermes(),
+                                           Harmony(), Llama()),
+                         [](const auto& one) { return one.param.name; });
+
+// The rest does not differ among formats.
+class GatewayToolsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    SLUICE_REQUIRE_SHARED(templates, "data/templates");
+    EXPECT_FALSE(templates.empty());
+    server_ = std::make_unique<Server>(Glm());
+  }
+  Json Message(const Json& body, const std::string& output = Glm().output) {
+    return server_->Answer(body, output)->Body()["choices"][0]["message"];
+  }
+
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(GatewayToolsTest, ChoicesHaveCallsAndIdsOfTheirOwn) {
+  const auto on = server_->Chat(WithTools(R"({"n": 2})"));
+  for (const size_t i : {1, 0}) {
+    server_->Say(i, Glm().output);
+    server_->Stop(i);
+  }
+  std::set<std::string> ids;
+  for (const Json& choice : on->Body()["choices"]) {
+    EXPECT_EQ(choice["finish_reason"], "tool_calls");
+    for (const Json& call : choice["message"]["tool_calls"]) {
+      ids.insert(call["id"]);
+    }
+  }
+  const Json again = Message(WithTools());
+  for (const Json& call : again["tool_calls"]) ids.insert(call["id"]);
+  EXPECT_EQ(ids.size(), 6u);
+}
+
+TEST_F(GatewayToolsTest, NoCallIsLookedForIfNoneIsAllowed) {
+  // vllm PR#30867: tool_choice "none" was ignored.
+  const auto on =
+      server_->Answer(WithTools(R"({"tool_choice": "none"})"), Glm().output);
+  const Json choice = on->Body()["choices"][0];
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+  EXPECT_THAT(choice["message"]["content"].get<std::string>(),
+              HasSubstr("<tool_call>get_weather"));
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_THAT(server_->PromptOf(0), Not(HasSubstr("get_weather")))
+      << "the model is not told";
+}
+
+TEST_F(GatewayToolsTest, WithoutToolsReasoningAloneIsToldApart) {
+  const Json message = Message(Json::object(), "\n<think>Hm.</think>\nYes.");
+  EXPECT_EQ(message["reasoning_content"], "Hm.");
+  EXPECT_EQ(Trimmed(message["content"]), "Yes.");
+  EXPECT_FALSE(message.contains("tool_calls"));
+}
+
+TEST_F(GatewayToolsTest, OneCallEndsTheAnswerIfMoreAreNotWanted) {
+  const auto on = server_->Answer(
+      WithTools(R"({"parallel_tool_calls": false, "stream": true})"),
+      Glm().output);
+  EXPECT_TRUE(server_->generator_.AwaitCancelled(1));
+  const Streamed streamed(on->Events());
+  EXPECT_EQ(streamed.calls.size(), 1u);
+  EXPECT_EQ(streamed.finish, "tool_calls");
+  EXPECT_EQ(on->chunks.back(), "data: [DONE]\n\n");
+}
+
+TEST_F(GatewayToolsTest, StopStringsAreLookedForInTheContentAlone) {
+  const Json body = WithTools(R"({"stop": ["Need", "weather", "Köln"]})");
+  EXPECT_EQ(Message(body)["tool_calls"].size(), 2u);
+  const auto on =
+      server_->Answer(WithTools(R"({"stop": "look"})"), Glm().output);
+  const Json choice = on->Body()["choices"][0];
+  EXPECT_EQ(Trimmed(choice["message"]["content"]), "Let me");
+  EXPECT_EQ(choice["message"]["reasoning_content"], "Need it.");
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+  EXPECT_EQ(choice["finish_reason"], "stop");
+}
+
+TEST_F(GatewayToolsTest, ReasoningTokensAreCounted) {
+  const Json usage =
+      server_->Answer(WithTools(), Glm().output)->Body()["usage"];
+  // "Need it." is a byte a token; "\n<think>" came before it.
+  EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"], 10);
+  EXPECT_GT(usage["completion_tokens"], 100);
+  const Json none = server_->Answer(WithTools(), "Yes.")->Body()["usage"];
+  EXPECT_EQ(none["completion_tokens_details"]["reasoning_tokens"], 0);
+}
+
+TEST_F(GatewayToolsTest, AnAnswerThatIsCutKeepsWhatThereWas) {
+  const auto cut = [&](const std::string& output) {
+    const size_t sequence = server_->generator_.submitted();
+    const auto on = server_->Chat(WithTools());
+    server_->Say(sequence, output);
+    server_->generator_.End(sequence, FinishReason::kLength);
+    const Json choice = on->Body()["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], "length");
+    return choice["message"];
+  };
+  const Json thinking = cut("\n<think>Need");
+  EXPECT_TRUE(thinking["content"].is_null());
+  EXPECT_EQ(thinking["reasoning_content"], "Need");
+  const Json calling =
+      cut("\n<think></think>\n<tool_call>get_weather\n<arg_key>city</arg_key>\n"
+          "<arg_value>Kö");
+  EXPECT_EQ(calling["tool_calls"][0]["function"]["name"], "get_weather");
+  EXPECT_FALSE(
+      ParseJson(
+          calling["tool_calls"][0]["function"]["arguments"].get<std::string>())
+          .ok());
+}
+
+TEST_F(GatewayToolsTest, AnErrorInTheMiddleOfACallIsTheLastEvent) {
+  const auto on = server_->Chat(WithTools(R"({"stream": true})"));
+  server_->Say(0, "\n<think></think>\n<tool_call>get_weather\n<arg_key>ci");
+  FinalEvent end;
+  end.reason = FinishReason::kError;
+  end.status = Unavailable("stage 1 was lost");
+  server_->generator_.End(0, end);
+  EXPECT_EQ(on->Events().back()["error"]["message"], "stage 1 was lost");
+  EXPECT_TRUE(on->ended);
+}
+
+TEST_F(GatewayToolsTest, ThinkingIsTurnedOffByTheTemplatesOwnVariable) {
+  Message(*ParseJson(R"({"chat_template_kwargs": {"enable_thinking": false}})"),
+          "Yes.");
+  EXPECT_THAT(server_->PromptOf(0), HasSubstr("/nothink"));
+  EXPECT_THAT(server_->PromptOf(0), ::testing::EndsWith("<think></think>"));
+}
+
+TEST_F(GatewayToolsTest, TokenizeCountsTheToolsToo) {
+  Json body{
+      {"messages", Json::array({{{"role", "user"}, {"content", "Weather?"}}})}};
+  const auto count = [&] {
+    const auto on = Post("/tokenize", DumpJson(body));
+    server_->router_.Route(on);
+    return on->Body()["count"].get<int>();
+  };
+  const int without = count();
+  body["tools"] = *ParseJson(kTools);
+  EXPECT_GT(count(), without + 100);
+  server_->Chat(body);
+  EXPECT_EQ(server_->generator_.request(0).prompt_tokens.size(),
+            static_cast<size_t>(count()));
+}
+
+TEST_F(GatewayToolsTest, AFlagNamesAnotherFormat) {
+  Server hermes(Glm(), {"hermes", "none"});
+  const auto on =
+      hermes.Answer(WithTools(),
+                    "<think>x</think><tool_call>{\"name\": \"get_location\", "
+                    "\"arguments\": {}}</tool_call>");
+  const Json message = on->Body()["choices"][0]["message"];
+  EXPECT_EQ(message["tool_calls"][0]["function"]["name"], "get_location");
+  EXPECT_FALSE(message.contains("reasoning_content"));
+  EXPECT_THAT(message["content"].get<std::string>(), HasSubstr("<think>x"));
+  Server none(Glm(), {"none", "none"});
+  const auto refused = none.Chat(WithTools());
+  EXPECT_EQ(refused->responses[0].status, 400);
+  EXPECT_EQ(refused->Body()["error"]["param"], "tools");
+}
+
+TEST_F(GatewayToolsTest, ReasoningEffortReachesGptOss) {
+  Server server(Harmony());
+  server.Chat(*ParseJson(R"({"reasoning_effort": "high"})"));
+  EXPECT_THAT(server.PromptOf(0), HasSubstr("Reasoning: high"));
+  server.Chat(
+      *ParseJson(R"({"chat_template_kwargs": {"reasoning_effort": "low"}})"));
+  EXPECT_THAT(server.PromptOf(1), HasSubstr("Reasoning: low"));
+}
+
+}  // namespace
+}  // namespace sluice::gateway

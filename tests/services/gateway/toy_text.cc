@@ -1,0 +1,82 @@
+#include "tests/services/gateway/toy_text.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/text/vocabulary_spec.h"
+
+namespace sluice::gateway {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string TokenizerJson(const ToyTokens& tokens) {
+  VocabularySpec spec;
+  const auto add = [&spec](std::string token, TokenKind kind) {
+    spec.tokens.push_back(std::move(token));
+    spec.kinds.push_back(kind);
+  };
+  for (int byte = 0; byte < 256; ++byte) {
+    add(ByteLevelText(std::string(1, static_cast<char>(byte))),
+        TokenKind::kNormal);
+  }
+  for (const std::string& name : tokens.special) {
+    add(name, TokenKind::kControl);
+  }
+  for (const std::string& name : tokens.plain) {
+    add(name, TokenKind::kUserDefined);
+  }
+  spec.byte_level = true;
+  spec.patterns = PreTokenizerByName("llama-bpe")->patterns;
+  return *ToTokenizerJson(spec);
+}
+
+void Write(const fs::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  SLUICE_CHECK(out.good());
+}
+
+}  // namespace
+
+std::unique_ptr<LoadedText> MakeToyText(const std::string& chat_template,
+                                        const ToyTokens& tokens,
+                                        const FormatNames& formats) {
+  static std::atomic<int> count{0};
+  const fs::path folder =
+      fs::temp_directory_path() / ("sluice-toy-" + std::to_string(::getpid()) +
+                                   "-" + std::to_string(++count));
+  fs::create_directories(folder);
+  Write(folder / "tokenizer.json", TokenizerJson(tokens));
+  Write(folder / "tokenizer_config.json",
+        DumpJson({{"eos_token", tokens.special.at(0)}}));
+  Write(folder / "chat_template.jinja", chat_template);
+  auto text = LoadedText::Load(folder.string(), formats);
+  fs::remove_all(folder);
+  if (!text.ok()) LogError(Message(text.status()));
+  SLUICE_CHECK(text.ok());
+  return *std::move(text);
+}
+
+ServedModel MakeToyModel(const std::string& chat_template,
+                         const ToyTokens& tokens, const FormatNames& formats) {
+  auto text = MakeToyText(chat_template, tokens, formats);
+  ServedModel model;
+  model.name = "toy";
+  model.root = "somewhere/toy";
+  model.eos_ids = {256};
+  model.vocab_size = text->tokenizer().vocab_size();
+  model.max_positions = 1 << 16;
+  model.text = std::move(text);
+  return model;
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,30 @@
+#ifndef SLUICE_TESTS_SERVICES_GATEWAY_TOY_TEXT_H_
+#define SLUICE_TESTS_SERVICES_GATEWAY_TOY_TEXT_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/gateway/loaded_text.h"
+#include "services/gateway/served_model.h"
+
+namespace sluice::gateway {
+
+// A text side that is real but for its vocabulary: a tokenizer of the 256
+// bytes and of added tokens. Aborts the test if it cannot be made.
+struct ToyTokens {
+  std::vector<std::string> special;  // special: true; the first ends a turn
+  std::vector<std::string> plain;    // one token each, but special: false
+};
+std::unique_ptr<LoadedText> MakeToyText(const std::string& chat_template,
+                                        const ToyTokens& tokens,
+                                        const FormatNames& formats = {});
+
+// A served model "toy" with such a text side.
+ServedModel MakeToyModel(const std::string& chat_template,
+                         const ToyTokens& tokens,
+                         const FormatNames& formats = {});
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_TESTS_SERVICES_GATEWAY_TOY_TEXT_H_
