@@ -17,8 +17,8 @@ class StepPace {
   explicit StepPace(Duration target_itl) : target_itl_(target_itl) {}
 
   // Median and tail of others' inter-token latency stay below 1.5 times with
-  // this, and a prompt gets more than a quarter of the time.
-  static constexpr double kMaxSlowdown = 1.4;
+  // this, and a prompt gets nearly a quarter of the time.
+  static constexpr double kMaxSlowdown = 1.3;
   // Prompts make so much progress per plan whatever the target.
   static constexpr int32_t kLeastPrompt = 4;
 

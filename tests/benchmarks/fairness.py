@@ -3,6 +3,7 @@
 
   alone    a client decodes; another time a long prompt comes, nothing else
   beside   a client decodes while another sends long prompts back to back
+The client alone is timed before and after.
 
 Goals: the decoding client's median time between tokens at most 1.5 times and
 its p99 at most 3 times what it is alone; the long prompt's time to its first
@@ -94,6 +95,9 @@ def main():
         lone_gaps, lone_ttft = lc.gather(
             alone(cluster.url, name, arguments, rng))
         gaps, ttft = lc.gather(beside(cluster.url, name, arguments, rng))
+        lone_gaps += whole(lc.gather(lc.stream(
+            lc.address_of(cluster.url),
+            decoding(name, rng, arguments.decode_tokens)))).gaps
     ratios = {
         "itl_p50": lc.percentile(gaps, .5) / lc.percentile(lone_gaps, .5),
         "itl_p99": lc.percentile(gaps, .99) / lc.percentile(lone_gaps, .99),

@@ -4,6 +4,7 @@
   streams     every slot starts its next request when the last ended; all must
               complete and none may starve. Spread of TTFT and of each stream's
               rate; resident memory after the first minute.
+              /readyz is asked ten times a second and must never be off.
   disconnects requests cut at random moments; afterwards no block and no
               sequence may be in use.
 
@@ -113,12 +114,17 @@ def run(arguments):
         name, watch = lc.model_name(cluster.url), lc.MemoryWatch(cluster)
         if not arguments.short and not arguments.no_warm:
             lc.gather(warm(cluster.url, name, arguments.kv_blocks))
+        prober = lc.Prober(cluster.url, ["/readyz"], 0.1)
         begin = time.perf_counter()
         answers, refused = lc.gather(
             load(cluster.url, name, arguments.streams, arguments.seconds,
                  watch))
         streams = {"refused_for_now": refused,
                    **figures(answers, time.perf_counter() - begin)}
+        seen = prober.finish()["/readyz"]
+        streams["readyz_asked"] = len(seen)
+        streams["readyz_off"] = sum(status != 200 for _, _, status in seen)
+        streams["readyz_s"] = lc.spread([took for _, took, _ in seen])
         begun = lc.gather(disconnect(cluster.url, name,
                                      arguments.disconnects))
         use = left_over(cluster.url)
@@ -149,6 +155,9 @@ def main():
         ("none starves: the slowest stream has a fifth of the median rate",
          f"{rates['min']} of {rates['p50']} tokens/s",
          rates["min"] >= rates["p50"] / 5),
+        ("/readyz is never off under full load",
+         f"{streams['readyz_off']} of {streams['readyz_asked']}",
+         streams["readyz_off"] == 0),
         ("nothing is in use after the disconnects", use,
          not any(use.values()))]
     known = {k: v for k, v in growth.items() if v is not None}

@@ -35,15 +35,15 @@ TEST(StepPaceTest, PromptsGetWhatTheTargetLeaves) {
   EXPECT_NEAR(Settle(pace), 80, 4);  // (60 - 20) / 0.5
 }
 
-TEST(StepPaceTest, WithoutATargetStepsGetLongerByTwoFifths) {
+TEST(StepPaceTest, WithoutATargetStepsGetLongerByThreeTenths) {
   StepPace pace(Duration::zero());
-  EXPECT_NEAR(Settle(pace), 16, 2);  // 0.4 * 20 / 0.5
+  EXPECT_NEAR(Settle(pace), 12, 2);  // 0.3 * 20 / 0.5
 }
 
 TEST(StepPaceTest, ACrowdMaySlowDownMoreUnlessATargetIsSet) {
   StepPace pace(Duration::zero());
   Settle(pace);
-  EXPECT_NEAR(pace.prompt_budget(4), 4 * 16, 8);
+  EXPECT_NEAR(pace.prompt_budget(4), 4 * 12, 8);
   EXPECT_EQ(pace.prompt_budget(100), pace.prompt_budget(8));
   StepPace strict(milliseconds(60));
   Settle(strict);
@@ -121,7 +121,7 @@ TEST(StepPaceTest, PromptsGoOutAloneWhereThatCostsDecodesLittle) {
     }
     if (cost_ms == 1) {
       EXPECT_GT(with, 500);
-      EXPECT_NEAR(pace.prompt_budget(1), 14, 3);  // 0.4 * 20 - 1
+      EXPECT_NEAR(pace.prompt_budget(1), 10, 3);  // 0.3 * 20 - 1
     } else {
       EXPECT_LE(with, 5) << "once, and now and then again";
       EXPECT_GT(with, 0);
