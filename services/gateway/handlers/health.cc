@@ -39,6 +39,7 @@ void AddHealthHandlers(Router& router, const HandlerContext& context) {
   };
   router.Add("GET", "/readyz", ready);
   router.Add("GET", "/health", ready);
+  router.Add("GET", "/ping", ready);
   router.Add("GET", "/metrics", [context](std::shared_ptr<Exchange> on) {
     on->Send({200,
               std::string(metrics::kTextContentType),

@@ -25,7 +25,8 @@ constexpr size_t kMaxKeyBytes = 512;
 constexpr auto kLookEvery = std::chrono::seconds(1);
 
 // What needs no key: probes, and a page that asks for one.
-constexpr std::string_view kOpenPaths[] = {"/", "/livez", "/readyz", "/health"};
+constexpr std::string_view kOpenPaths[] = {"/", "/livez", "/readyz", "/health",
+                                           "/ping"};
 constexpr std::string_view kOpenFolder = "/page/";
 
 std::array<uint8_t, 32> DigestOf(std::string_view key) {

@@ -1,7 +1,10 @@
 #include "services/gateway/http/connection_exchange.h"
 
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <utility>
+
+#include "common/base/cat.h"
 
 namespace sluice::gateway {
 namespace {
@@ -14,6 +17,9 @@ constexpr size_t kFairBacklog = size_t{64} << 10;
 std::string AnswerHead(HttpResponse response, const HttpRequest& request,
                        const CorsPolicy& cors, long long length,
                        bool keep_alive) {
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
+      Clock::now() - request.arrival);
+  response.headers.emplace_back("OpenAI-Processing-Ms", Cat(took.count()));
   cors.AddTo(request.Header("origin"), response.headers);
   if (!request.traceparent.empty()) {
     response.headers.emplace_back("Traceparent", request.traceparent);

@@ -5,7 +5,9 @@
 namespace sluice::gateway {
 namespace {
 
-constexpr char kExposedHeaders[] = "X-Request-Id, Retry-After, Traceparent";
+constexpr char kExposedHeaders[] =
+    "X-Request-Id, Retry-After, Retry-After-Ms, OpenAI-Processing-Ms, "
+    "Traceparent";
 constexpr char kAllowedMethods[] = "GET, HEAD, POST, OPTIONS";
 // Without Access-Control-Request-Headers.
 constexpr char kAllowedHeaders[] =

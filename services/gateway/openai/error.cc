@@ -93,6 +93,9 @@ HttpResponse ErrorResponse(const ApiError& error) {
   if (error.http_status == 429 || error.http_status == 503) {
     response.headers.emplace_back("Retry-After",
                                   Cat(error.retry_after_seconds));
+    // What OpenAI's clients look at first.
+    response.headers.emplace_back("Retry-After-Ms",
+                                  Cat(1000LL * error.retry_after_seconds));
   }
   return response;
 }

@@ -39,7 +39,7 @@ ApiError ToApiError(const Status& status);
 // {"error":{"message","type","param","code"}}: param and code string or null.
 std::string ErrorJson(const ApiError& error);
 
-// The whole answer. 429 and 503 carry Retry-After.
+// The whole answer. 429 and 503 carry Retry-After and Retry-After-Ms.
 HttpResponse ErrorResponse(const ApiError& error);
 
 // An answer to what never became a request, by HTTP status.

@@ -141,7 +141,7 @@ class GatewayAccessTest : public GatewayHttpTest {
 
 TEST_F(GatewayAccessTest, WithoutAKeyEverythingButProbesIsRefused) {
   AskForKeys();
-  for (const char* path : {"/livez", "/readyz", "/health"}) {
+  for (const char* path : {"/livez", "/readyz", "/health", "/ping"}) {
     EXPECT_THAT(Ask(Cat("GET ", path, " HTTP/1.1\r\n\r\n")),
                 StartsWith("HTTP/1.1 200 "));
   }
@@ -170,7 +170,7 @@ TEST_F(GatewayAccessTest, ProbesWithoutAKeyAreToldNoAddress) {
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 ")) << path;
     return answer;
   };
-  for (const char* path : {"/readyz", "/health"}) {
+  for (const char* path : {"/readyz", "/health", "/ping"}) {
     for (const char* key : {"", "Authorization: Bearer sk-wrong-key\r\n"}) {
       const std::string answer = ask(path, key);
       EXPECT_THAT(answer, Not(HasSubstr("10.1.2.3"))) << path << key;

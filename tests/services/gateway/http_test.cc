@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/retry_after.h"
 #include "tests/services/gateway/http_fixture.h"
 
 namespace sluice::gateway {
@@ -74,6 +75,24 @@ TEST_F(GatewayHttpTest, TheRequestIdComesBack) {
   Client client(port());
   client.Send("GET /livez HTTP/1.1\r\nX-Request-ID: abc-1\r\n\r\n");
   EXPECT_THAT(client.ReceiveAnswer(), HasSubstr("X-Request-Id: abc-1\r\n"));
+}
+
+TEST_F(GatewayHttpTest, AnswersTellHowLongTheyTookInTheServer) {
+  Client client(port());
+  for (const char* request :
+       {"GET /livez HTTP/1.1\r\n\r\n", "GET /nowhere HTTP/1.1\r\n\r\n"}) {
+    client.Send(request);
+    const std::string answer = client.ReceiveAnswer();
+    const size_t at = answer.find("OpenAI-Processing-Ms: ");
+    ASSERT_NE(at, answer.npos) << answer;
+    EXPECT_LT(std::stoi(answer.substr(at + 22)), 10000);
+  }
+  generator_.set_refusal(
+      WithRetryAfter(ResourceExhausted("full"), std::chrono::seconds(7)));
+  client.Send(ChatOf(""));
+  const std::string full = client.ReceiveAnswer();
+  EXPECT_THAT(full, HasSubstr("Retry-After: 7\r\n"));
+  EXPECT_THAT(full, HasSubstr("Retry-After-Ms: 7000\r\n"));
 }
 
 TEST_F(GatewayHttpTest, AClientThatLeavesAStreamCancelsIt) {
