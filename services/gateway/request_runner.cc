@@ -48,6 +48,7 @@ RequestRunner::RequestRunner(const Services& services, RunPlan plan,
       plan_(std::move(plan)),
       exchange_(std::move(exchange)),
       arrival_(exchange_->request().arrival) {
+  size_t leader = 0;  // of those that follow
   for (RunPlan::Choice& choice : plan_.choices) {
     if (choice.text.new_parser) usage_.reasoning_tokens = 0;
     const auto& prompt = choice.generate.prompt_tokens;
@@ -62,6 +63,9 @@ RequestRunner::RequestRunner(const Services& services, RunPlan plan,
          std::nullopt,
          choice.generate.max_tokens,
          std::nullopt});
+    choices_.back().awaits_prompt = choice.follows;
+    if (choice.follows) choices_[leader].collects_prompt = true;
+    if (!choice.follows) leader = choices_.size() - 1;
   }
 }
 
@@ -109,15 +113,45 @@ void RequestRunner::Drain() {
     MutexLock lock(mutex_);
     mails.swap(mailbox_);
   }
-  for (const Mail& mail : mails) {
-    if (plan_.trace == nullptr) {
-      Take(mail);
-      continue;
-    }
-    decoded_ns_ = 0;
-    const int64_t begin_ns = MonotonicNanos();
+  for (Mail& mail : mails) Receive(std::move(mail));
+}
+
+void RequestRunner::Receive(Mail mail) {
+  Choice& choice = choices_[mail.choice];
+  if (choice.awaits_prompt) {
+    choice.held.push_back(std::move(mail));
+    return;
+  }
+  Handle(mail);
+  if (choice.collects_prompt) TellFollowers(mail);
+}
+
+void RequestRunner::Handle(const Mail& mail) {
+  if (plan_.trace == nullptr) {
     Take(mail);
-    TraceDelivery(mail, begin_ns);
+    return;
+  }
+  decoded_ns_ = 0;
+  const int64_t begin_ns = MonotonicNanos();
+  Take(mail);
+  TraceDelivery(mail, begin_ns);
+}
+
+void RequestRunner::TellFollowers(const Mail& mail) {
+  Choice& first = choices_[mail.choice];
+  if (const auto* event = std::get_if<TokenEvent>(&mail.event)) {
+    first.prompt_results.insert(first.prompt_results.end(),
+                                event->prompt.begin(), event->prompt.end());
+    if (event->tokens.empty()) return;  // more of the prompt may come
+  }
+  first.collects_prompt = false;
+  const TokenEvent told{{}, std::exchange(first.prompt_results, {})};
+  for (size_t i = mail.choice + 1; i < choices_.size(); ++i) {
+    Choice& choice = choices_[i];
+    if (choice.prompt != first.prompt) break;
+    choice.awaits_prompt = false;
+    OnTokens(choice, i, told, mail.when);
+    for (const Mail& held : std::exchange(choice.held, {})) Handle(held);
   }
 }
 

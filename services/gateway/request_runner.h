@@ -24,6 +24,9 @@ struct RunPlan {
     GenerateRequest generate;
     ChoiceTextOptions text;
     size_t prompt = 0;  // index of its prompt among the request's
+    // It is told of the prompt's tokens what the prompt's first choice is
+    // told, which alone asks for that.
+    bool follows = false;
   };
   std::vector<Choice> choices;  // at least one; prompts rise by at most one
   std::unique_ptr<AnswerFormat> format;
@@ -69,11 +72,20 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
     std::optional<TimePoint> last_token;
     bool answered = false;  // its finish was given out
     bool ended = false;     // OnEnd came
+    // Followers wait until the prompt's first choice has been told of all of
+    // it; that choice collects it for them.
+    bool awaits_prompt = false;
+    bool collects_prompt = false;
+    std::vector<Mail> held;
+    std::vector<TokenResult> prompt_results;
   };
 
   void Submit();
   void Deliver(Mail mail);  // any thread
   void Drain();
+  void Receive(Mail mail);
+  void Handle(const Mail& mail);
+  void TellFollowers(const Mail& mail);
   void Take(const Mail& mail);
   void TraceDelivery(const Mail& mail, int64_t begin_ns);
   void OnTokens(Choice& choice, size_t index, const TokenEvent& event,

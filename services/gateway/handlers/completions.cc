@@ -78,6 +78,12 @@ StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
     }
     AddChoices(plan, std::move(choice), fields.n, terms);
   }
+  // A prompt's logprobs are computed once.
+  for (RunPlan::Choice& choice : plan.choices) {
+    SamplingParams& sampling = choice.generate.sampling;
+    choice.follows = sampling.choice > 0 && sampling.prompt_logprobs >= 0;
+    if (choice.follows) sampling.prompt_logprobs = -1;
+  }
   info.num_choices = plan.choices.size();
   plan.format = MakeCompletionFormat(*model.text, std::move(info));
   return plan;

@@ -259,6 +259,65 @@ TEST_F(GatewayFieldsTest, PromptLogprobsHaveVllmsShape) {
               HasSubstr("prompt_logprobs"));
 }
 
+TEST_F(GatewayFieldsTest, APromptsLogprobsAreComputedOnceForAllChoices) {
+  const auto on = Complete("\"prompt_logprobs\":1,\"n\":3");
+  EXPECT_EQ(Sampling(0).prompt_logprobs, 1);
+  EXPECT_EQ(Sampling(1).prompt_logprobs, -1);
+  EXPECT_EQ(Sampling(2).prompt_logprobs, -1);
+  // The others may be ahead, and done, before the first has its prompt.
+  generator_.Text(2, "c");
+  generator_.Text(1, "b");
+  generator_.End(1, FinishReason::kLength);
+  TokenEvent event;
+  event.prompt = {WithLogprob('u', -2.0f)};
+  generator_.Tokens(0, event);
+  event.prompt = {WithLogprob('v', -3.0f)};
+  generator_.Tokens(0, event);
+  generator_.Text(0, "a");
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_TRUE(on->responses.empty());
+  generator_.End(2, FinishReason::kLength);
+  const Json choices = on->Body()["choices"];
+  ASSERT_EQ(choices.size(), 3u);
+  EXPECT_EQ(choices[0]["prompt_logprobs"].size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(choices[i]["text"], std::string(1, static_cast<char>('a' + i)));
+    EXPECT_EQ(choices[i]["prompt_logprobs"], choices[0]["prompt_logprobs"]);
+  }
+}
+
+TEST_F(GatewayFieldsTest, EchoedLogprobsAreStreamedToEveryChoice) {
+  const auto on = Complete(
+      "\"echo\":true,\"logprobs\":1,\"n\":2,\"max_tokens\":0,\"stream\":true");
+  EXPECT_EQ(Sampling(1).prompt_logprobs, -1);
+  generator_.End(1, FinishReason::kLength);
+  TokenEvent event;
+  event.prompt = {WithLogprob('h', -2.0f)};
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_TRUE(on->ended);
+  std::vector<size_t> entries(2);
+  for (const Json& chunk : on->Events()) {
+    const Json& choice = chunk["choices"][0];
+    entries.at(choice["index"].get<size_t>()) +=
+        choice["logprobs"]["tokens"].size();
+  }
+  EXPECT_EQ(entries[0], 2u);
+  EXPECT_EQ(entries[1], 2u);
+}
+
+TEST_F(GatewayFieldsTest, FollowersOfAPromptThatFailsEndToo) {
+  const auto on = Complete("\"prompt_logprobs\":1,\"n\":2");
+  generator_.Text(1, "b");
+  FinalEvent lost;
+  lost.reason = FinishReason::kError;
+  lost.status = Unavailable("a stage was lost");
+  generator_.End(0, lost);
+  ASSERT_EQ(on->responses.size(), 1u);
+  EXPECT_EQ(on->responses[0].status, 503);
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+}
+
 TEST_F(GatewayFieldsTest, EchoKeepsItsOwnNumberOfLogprobs) {
   const auto on = Complete(
       "\"prompt_logprobs\":1,\"echo\":true,\"logprobs\":0,"
