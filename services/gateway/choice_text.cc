@@ -42,11 +42,10 @@ void Delta::Append(Delta other) {
 ChoiceText::ChoiceText(const ModelText& text, ChoiceTextOptions options,
                        const std::vector<TokenId>& prompt)
     : options_(std::move(options)),
-      decoder_(
-          text.NewDecoder(prompt, {options_.skip_special,
-                                   /*show_markup=*/bool{options_.new_parser}})),
-      stops_(options_.stop, options_.include_stop),
-      parser_(options_.new_parser ? options_.new_parser() : nullptr) {
+      decoder_(text.NewDecoder(prompt,
+                               {options_.skip_special,
+                                /*show_markup=*/options_.parser != nullptr})),
+      stops_(options_.stop, options_.include_stop) {
   if (!options_.echo && options_.echo_text.empty()) return;
   echo_.emplace();
   echo_->text = options_.echo_text;
@@ -119,12 +118,12 @@ void ChoiceText::TakeEvents(OutputEvents events, Delta& delta) {
 }
 
 void ChoiceText::Take(TokenId token, const std::string& text, Delta& delta) {
-  if (parser_ == nullptr) {
+  if (options_.parser == nullptr) {
     TakeContent(text, delta);
     return;
   }
   ++untold_tokens_;
-  TakeEvents(parser_->Feed(token, text), delta);
+  TakeEvents(options_.parser->Feed(token, text), delta);
 }
 
 Delta ChoiceText::OnTokens(const TokenEvent& event) {
@@ -163,15 +162,15 @@ Delta ChoiceText::OnEnd(const FinalEvent& event) {
 
 void ChoiceText::TakeRest(FinishReason reason, Delta& delta) {
   const std::string text = decoder_->Finish();
-  if (parser_ == nullptr) {
+  if (options_.parser == nullptr) {
     TakeContent(text, delta);
   } else {
     if (!text.empty()) Take(kNoToken, text, delta);
     if (ended_) return;
-    TakeEvents(
-        parser_->Finish(reason == FinishReason::kStop ? OutputEnd::kStopped
-                                                      : OutputEnd::kCutShort),
-        delta);
+    TakeEvents(options_.parser->Finish(reason == FinishReason::kStop
+                                           ? OutputEnd::kStopped
+                                           : OutputEnd::kCutShort),
+               delta);
   }
   if (!ended_) delta.text += stops_.Finish();
 }

@@ -2,7 +2,6 @@
 #define SLUICE_SERVICES_GATEWAY_CHOICE_TEXT_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,8 +52,9 @@ struct ChoiceTextOptions {
   int num_echo_tops = 0;
   bool prompt_logprobs = false;
   std::string echo_text;  // comes before the first token's text
-  // Tells reasoning and tool calls from content; null: all is content.
-  std::function<std::unique_ptr<OutputParser>()> new_parser;
+  // Tells reasoning and tool calls from content; null: all is content. Of
+  // this choice alone.
+  std::shared_ptr<OutputParser> parser;
   std::string call_ids;        // a call's id is this and its index
   bool parallel_calls = true;  // false: the first call ends the choice
 };
@@ -94,8 +94,7 @@ class ChoiceText {
   ChoiceTextOptions options_;
   std::unique_ptr<TextDecoder> decoder_;
   StopMatcher stops_;
-  std::unique_ptr<OutputParser> parser_;  // null: all is content
-  std::optional<Delta> echo_;             // until it is given out
+  std::optional<Delta> echo_;  // until it is given out
   int64_t completion_tokens_ = 0;
   int64_t reasoning_tokens_ = 0;
   int64_t untold_tokens_ = 0;  // the latest, while nothing came of them

@@ -50,7 +50,7 @@ RequestRunner::RequestRunner(const Services& services, RunPlan plan,
       arrival_(exchange_->request().arrival) {
   size_t leader = 0;  // of those that follow
   for (RunPlan::Choice& choice : plan_.choices) {
-    if (choice.text.new_parser) usage_.reasoning_tokens = 0;
+    if (choice.text.parser != nullptr) usage_.reasoning_tokens = 0;
     const auto& prompt = choice.generate.prompt_tokens;
     if (choice.prompt == cached_.size()) {  // choices share their prompt
       usage_.prompt_tokens += static_cast<int64_t>(prompt.size());

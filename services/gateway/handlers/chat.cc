@@ -1,6 +1,4 @@
-#include <functional>
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include "common/base/json.h"
@@ -51,27 +49,34 @@ Status CheckTools(const ServedModel& model, const ToolFields& fields) {
       "unsupported_parameter");
 }
 
-// How the answer is told apart; none if all of it is content.
-std::function<std::unique_ptr<OutputParser>()> ParserOf(
-    const ModelText& text, const ToolFields& fields,
-    const std::vector<TokenId>& prompt) {
+// Whether answers have more than content.
+bool IsParsed(const ModelText& text, const ToolFields& fields) {
   const OutputFormat format = text.output_format();
-  if (format.reasoning == ReasoningFormat::kNone &&
-      (format.tools == ToolFormat::kNone || fields.tools.is_null())) {
-    return nullptr;
-  }
-  auto request = std::make_shared<OutputRequest>();
-  request->in_reasoning = text.EndsInReasoning(prompt);
+  return format.reasoning != ReasoningFormat::kNone ||
+         (format.tools != ToolFormat::kNone && !fields.tools.is_null());
+}
+
+// A parser for each choice. Here, because reading large schemas is work.
+void AddParsers(const ModelText& text, const ToolFields& fields,
+                RunPlan& plan) {
+  OutputRequest request;
+  request.in_reasoning =
+      text.EndsInReasoning(plan.choices.front().generate.prompt_tokens);
   if (!fields.tools.is_null()) {
     for (const Json& tool : fields.tools) {
       const Json& function = tool["function"];
-      request->tools.push_back({function["name"].get<std::string>(),
-                                function.contains("parameters")
-                                    ? DumpJson(function["parameters"])
-                                    : ""});
+      const bool known = function.contains("parameters");
+      request.tools.push_back({function["name"].get<std::string>(),
+                               known ? DumpJson(function["parameters"]) : ""});
     }
   }
-  return [&text, request] { return text.NewParser(*request); };
+  const std::string ids = NewCallIds();
+  for (size_t i = 0; i < plan.choices.size(); ++i) {
+    ChoiceTextOptions& choice = plan.choices[i].text;
+    choice.parser = text.NewParser(request);
+    choice.call_ids = Cat(ids, i, "_");
+    choice.parallel_calls = fields.parallel;
+  }
 }
 
 StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
@@ -92,15 +97,13 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
       MakeGenerateRequest(context, fields, std::move(prompt),
                           {"messages", std::numeric_limits<int32_t>::max()}));
   choice.text = MakeTextOptions(fields);
-  choice.text.new_parser =
-      ParserOf(*model.text, request.tools, choice.generate.prompt_tokens);
-  choice.text.parallel_calls = request.tools.parallel;
   const Json& last = request.messages.back();
   if (request.echo && last["role"] == "assistant") {
     choice.text.echo_text = last["content"].get<std::string>();
   }
   AnswerInfo info = MakeAnswerInfo(model, fields, http, "chatcmpl-");
-  info.is_parsed = bool{choice.text.new_parser};
+  const bool is_parsed = IsParsed(*model.text, request.tools);
+  info.is_parsed = is_parsed;
   info.num_choices = static_cast<size_t>(fields.n);
   if (info.return_token_ids) info.prompts = {choice.generate.prompt_tokens};
   RunPlan plan;
@@ -108,10 +111,7 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
   plan.include_usage = fields.include_usage;
   plan.format = MakeChatFormat(*model.text, std::move(info));
   AddChoices(plan, std::move(choice), fields.n, terms);
-  const std::string ids = NewCallIds();
-  for (size_t i = 0; i < plan.choices.size(); ++i) {
-    plan.choices[i].text.call_ids = Cat(ids, i, "_");
-  }
+  if (is_parsed) AddParsers(*model.text, request.tools, plan);
   // The answer tells of the prompt once.
   for (size_t i = 1; i < plan.choices.size(); ++i) {
     plan.choices[i].generate.sampling.prompt_logprobs = -1;
