@@ -41,6 +41,10 @@ Status RunTrace(const Words& words);
 // What a model folder or GGUF holds, and how it splits over stages.
 Status RunInspect(const Words& words);
 
+// A placement of a model's experts on hosts, by their memory, on stdout or
+// in --out FILE; who has how much on stderr.
+Status RunPlan(const Words& words);
+
 }  // namespace sluice::cli
 
 #endif  // SLUICE_SERVICES_CLI_COMMANDS_H_

@@ -18,6 +18,9 @@ constexpr char kUsage[] = R"(usage: sluice COMMAND ...
                       endpoint, a text; eval --help
   trace REQUEST-ID    where a traced request's time went; --chrome FILE
   inspect MODEL       what a model folder or GGUF holds; --stages N
+  plan MODEL          which experts go to which hosts, by their memory;
+                      --hosts NAME=HOST:PORT[:BYTES],... --replicas R
+                      --local-bytes BYTES --out FILE
 
 chat and generate take --max-tokens --temperature --top-p --top-k --min-p
 --seed --stop. status, chat and generate use the cluster of --run-dir DIR
@@ -37,6 +40,7 @@ sluice::Status Dispatch(const std::string& command,
   if (command == "chat") return RunChat(words);
   if (command == "generate") return RunGenerate(words);
   if (command == "inspect") return RunInspect(words);
+  if (command == "plan") return RunPlan(words);
   if (command == "trace") return RunTrace(words);
   if (command == "bench") return RunBench(words);
   if (command == "eval") return RunEval(words);
