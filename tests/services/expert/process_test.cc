@@ -1,0 +1,228 @@
+// sluice-expert as a process: what it has in memory, and how it ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/model/model_config.h"
+#include "tests/services/expert/expert_client.h"
+#include "tests/testing/shared_data.h"
+
+extern char** environ;
+
+namespace sluice::testing {
+namespace {
+
+constexpr auto kLimit = std::chrono::seconds(60);
+
+template <typename Condition>
+bool Eventually(Condition condition) {
+  const TimePoint deadline = Clock::now() + kLimit;
+  while (!condition()) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// One sluice-expert. posix_spawn, not fork: gRPC's threads live here.
+class ExpertProcess {
+ public:
+  explicit ExpertProcess(std::vector<std::string> flags)
+      : port_file_(std::filesystem::temp_directory_path() /
+                   Cat("sluice-expert-", getpid(), ".port")) {
+    std::filesystem::remove(port_file_);
+    std::vector<std::string> argv = {SLUICE_EXPERT_BINARY, "--threads", "1",
+                                     "--port-file", port_file_.string()};
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    std::vector<char*> raw;
+    for (std::string& arg : argv) raw.push_back(arg.data());
+    raw.push_back(nullptr);
+    EXPECT_EQ(posix_spawn(&pid_, raw[0], nullptr, nullptr, raw.data(), environ),
+              0);
+  }
+  ~ExpertProcess() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      WaitExit();
+    }
+    std::filesystem::remove(port_file_);
+  }
+  std::string address() {
+    EXPECT_TRUE(
+        Eventually([this] { return std::filesystem::exists(port_file_); }));
+    std::string address;
+    std::ifstream(port_file_) >> address;
+    return address;
+  }
+  void Signal(int signal_number) const { kill(pid_, signal_number); }
+  // Exit code, or minus the signal that ended it.
+  int WaitExit() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  // Bytes in memory, pages of mapped files counted.
+  uint64_t ResidentBytes() const {
+    std::ifstream status(Cat("/proc/", pid_, "/status"));
+    std::string word;
+    while (status >> word) {
+      if (word != "VmRSS:") continue;
+      uint64_t kib = 0;
+      status >> kib;
+      return kib * 1024;
+    }
+    ADD_FAILURE() << "no VmRSS of process " << pid_;
+    return 0;
+  }
+
+ private:
+  const std::filesystem::path port_file_;
+  pid_t pid_ = -1;
+};
+
+// A model of zeros, a file full of holes: large, and soon made.
+class ZeroModel {
+ public:
+  ZeroModel()
+      : path_(std::filesystem::temp_directory_path() /
+              Cat("sluice-zeros-", getpid())) {
+    std::filesystem::create_directories(path_);
+    const std::string text = R"({
+      "model_type": "qwen3_moe", "hidden_size": 512, "num_hidden_layers": 4,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+      "intermediate_size": 512, "moe_intermediate_size": 512,
+      "num_experts": 64, "num_experts_per_tok": 4, "norm_topk_prob": true,
+      "decoder_sparse_step": 1, "mlp_only_layers": [], "vocab_size": 64,
+      "max_position_embeddings": 256, "rms_norm_eps": 1e-6,
+      "rope_theta": 10000.0, "tie_word_embeddings": false,
+      "attention_bias": false, "use_sliding_window": false,
+      "eos_token_id": 2, "bos_token_id": 1})";
+    std::ofstream(path_ / "config.json") << text;
+    const auto config = ParseModelConfig(Json::parse(text));
+    EXPECT_TRUE(config.ok()) << config.status();
+    Json header = Json::object();
+    uint64_t offset = 0;
+    for (const auto& tensor :
+         ExpectedTensors(*config, ExpertStorage::kSeparate)) {
+      const uint64_t end =
+          offset + 2 * static_cast<uint64_t>(tensor.elements());
+      header[tensor.name] = {{"dtype", "BF16"},
+                             {"shape", tensor.shape},
+                             {"data_offsets", {offset, end}}};
+      offset = end;
+    }
+    std::string head = header.dump();
+    head.append((8 - head.size() % 8) % 8, ' ');
+    const auto size = static_cast<uint64_t>(head.size());
+    std::ofstream file(path_ / "model.safetensors", std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&size), sizeof(size));
+    file << head;
+    file.close();
+    std::filesystem::resize_file(path_ / "model.safetensors",
+                                 sizeof(size) + size + offset);
+  }
+  ~ZeroModel() { std::filesystem::remove_all(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  const std::filesystem::path path_;
+};
+
+// The welcome, once the experts are loaded.
+wire::ExpertWelcome WaitWelcome(const std::string& address,
+                                const wire::ExpertHello& hello) {
+  const TimePoint deadline = Clock::now() + kLimit;
+  StatusOr<wire::ExpertWelcome> welcome = Unavailable("not asked");
+  while (!welcome.ok() && Clock::now() < deadline) {
+    ExpertClient client(address);
+    welcome = client.Hello(wire::ToProto(hello));
+    if (welcome.ok()) return *welcome;
+    EXPECT_EQ(welcome.status().code(), StatusCode::kUnavailable)
+        << welcome.status();
+  }
+  ADD_FAILURE() << welcome.status();
+  return {};
+}
+
+wire::ExpertHello HelloOf(const std::string& model) {
+  HostedExpertsOptions options;
+  options.model_path = model;
+  options.threads = 1;
+  options.held = {{3, {{0, 1}}}};
+  const auto experts = HostedExperts::Load(options);
+  EXPECT_TRUE(experts.ok()) << experts.status();
+  return HelloFor((*experts)->info());
+}
+
+TEST(ExpertProcessTest, ItsMemoryIsThatOfItsExpertsAndAConstant) {
+  const ZeroModel model;
+  ExpertProcess process({"--model", model.path(), "--experts", "all:0-31"});
+  const wire::ExpertHello hello = HelloOf(model.path());
+  const std::string address = process.address();
+  const wire::ExpertWelcome welcome = WaitWelcome(address, hello);
+  // 32 of 64 experts of 4 layers, 3 matrices of 512 x 512 in BF16 each.
+  const uint64_t experts = uint64_t{32} * 4 * 3 * 512 * 512 * 2;
+  EXPECT_EQ(welcome.weights_bytes, experts);
+  const uint64_t most = experts + experts / 20 + (uint64_t{64} << 20);
+  EXPECT_GE(process.ResidentBytes(), experts);
+  EXPECT_LE(process.ResidentBytes(), most);
+
+  ExpertClient client(address);
+  ASSERT_TRUE(client.Hello(wire::ToProto(hello)).ok());
+  for (uint64_t id = 1; id <= 32; ++id) {
+    wire::ExpertBatch batch;
+    batch.batch_id = id;
+    batch.layer = static_cast<int32_t>(id % 4);
+    batch.nodes = {{0, 32}};
+    batch.x = HiddenStates(16, 512);
+    std::fill_n(batch.x.values(), 16 * 512, 0.5f);
+    for (int32_t row = 0; row < 16; ++row) {
+      batch.counts.push_back(2);
+      batch.expert_ids.insert(batch.expert_ids.end(), {row, row + 16});
+      batch.weights.insert(batch.weights.end(), {0.5f, 0.5f});
+    }
+    const auto result = client.Ask(batch);
+    ASSERT_TRUE(result.ok() && result->status.ok()) << result.status();
+  }
+  EXPECT_LE(process.ResidentBytes(), most) << "after work";
+}
+
+TEST(ExpertProcessTest, ATermSignalEndsItInOrder) {
+  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  ExpertProcess process({"--model", path, "--experts", "all"});
+  const auto info = StartExperts(path, "all");
+  ASSERT_NE(info, nullptr);
+  WaitWelcome(process.address(), HelloFor(*info->info()));
+  ExpertClient client(process.address());
+  ASSERT_TRUE(client.Hello(*info->info()).ok());
+  process.Signal(SIGTERM);
+  const auto pong = client.WaitUnaskedPong();
+  ASSERT_TRUE(pong.ok()) << pong.status();
+  EXPECT_TRUE(pong->draining());
+  EXPECT_EQ(client.WaitEnd().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(process.WaitExit(), 0);
+}
+
+TEST(ExpertProcessTest, WhatItCannotServeEndsItAtOnce) {
+  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  EXPECT_EQ(ExpertProcess({"--model", path}).WaitExit(), 1);
+  EXPECT_EQ(ExpertProcess({"--model", path, "--experts", "0:0-3"}).WaitExit(),
+            1);
+  EXPECT_EQ(
+      ExpertProcess({"--model", "/nowhere", "--experts", "all"}).WaitExit(), 1);
+}
+
+}  // namespace
+}  // namespace sluice::testing
