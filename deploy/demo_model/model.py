@@ -12,6 +12,28 @@ from torch import nn
 from torch.nn import functional as F
 
 
+class RootMeanSquare(torch.autograd.Function):
+    """x / sqrt(mean(x^2) + eps) * weight, with a third of the passes over
+    memory that the composite of it takes on CPUs."""
+
+    @staticmethod
+    def forward(ctx, x, weight, eps):
+        wide = torch.promote_types(x.dtype, torch.float32)
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)
+        scale = (length.square() / x.shape[-1] + eps).rsqrt().to(x.dtype)
+        unit = x * scale
+        ctx.save_for_backward(unit, scale, weight)
+        return unit * weight
+
+    @staticmethod
+    def backward(ctx, grad):
+        unit, scale, weight = ctx.saved_tensors
+        inner = grad * weight
+        along = (inner * unit).mean(-1, keepdim=True)
+        to_weight = (grad * unit).flatten(0, -2).sum(0)
+        return (inner - unit * along) * scale, to_weight, None
+
+
 class Norm(nn.Module):
     def __init__(self, size, eps):
         super().__init__()
@@ -19,16 +41,15 @@ class Norm(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype),
-                          self.eps)
+        return RootMeanSquare.apply(x, self.weight.to(x.dtype), self.eps)
 
 
 def rope_tables(config, positions):
-    """cos and sin [B, 1, T, R] of the first R dimensions of every head."""
+    """cos and sin [B, T, 1, R] of the first R dimensions of every head."""
     rotary = int(config["head_dim"] * config["partial_rotary_factor"])
     inverse = 1.0 / config["rope_theta"] ** (
         torch.arange(0, rotary, 2, device=positions.device).float() / rotary)
-    angles = positions[:, None, :, None].float() * inverse
+    angles = positions[:, :, None, None].float() * inverse
     angles = torch.cat([angles, angles], dim=-1)
     return angles.cos(), angles.sin()
 
@@ -40,6 +61,50 @@ def rotate(x, cos, sin):
     left, right = turned.chunk(2, dim=-1)
     turned = turned * cos + torch.cat([-right, left], dim=-1) * sin
     return torch.cat([turned.to(x.dtype), kept], dim=-1)
+
+
+class Chats:
+    """Which tokens of packed rows are one chat, for the attention: chats of
+    about one length together, so that little is computed in vain."""
+
+    GROUPS = 4
+
+    def __init__(self, documents):
+        """`documents` [B, T]: a chat's tokens lie behind one another in a row
+        and have its number; below zero is unused."""
+        device, size = documents.device, documents.shape[1]
+        flat = documents.cpu() + torch.arange(len(documents))[:, None] * size
+        flat[documents.cpu() < 0] = -1
+        numbers, lengths = flat.flatten().unique_consecutive(
+            return_counts=True)
+        starts = lengths.cumsum(0) - lengths
+        starts, lengths = starts[numbers >= 0], lengths[numbers >= 0]
+        order = lengths.argsort(stable=True)
+        self.tokens, back, done = [], torch.zeros(documents.numel(),
+                                                  dtype=int), 0
+        for some in order.tensor_split(min(self.GROUPS, len(order))):
+            longest = int(lengths[some].max())
+            offsets = torch.arange(longest)[None]
+            inside = offsets < lengths[some][:, None]
+            # Behind a short chat's end its last token again: nobody sees it.
+            tokens = starts[some][:, None] + offsets.minimum(
+                lengths[some][:, None] - 1)
+            places = done + torch.arange(tokens.numel()).view(tokens.shape)
+            back[tokens[inside]] = places[inside]
+            done += tokens.numel()
+            self.tokens.append(tokens.to(device))
+        self.back = back.view(documents.shape).to(device)
+
+
+def attend(q, k, v):
+    """Causal attention [N, heads, T, D], spelled out: for chats as short as
+    ours several times as fast on CPUs as the fused one in BF16."""
+    size = q.shape[-2]
+    later = torch.full((size, size), -torch.inf, dtype=q.dtype,
+                       device=q.device).triu(1)
+    scores = torch.baddbmm(later, q.flatten(0, 1), k.flatten(0, 1).mT,
+                           alpha=q.shape[-1] ** -0.5)
+    return (scores.softmax(-1) @ v.flatten(0, 1)).view(q.shape)
 
 
 class Attention(nn.Module):
@@ -56,16 +121,21 @@ class Attention(nn.Module):
         self.q_norm = Norm(size, config["rms_norm_eps"])
         self.k_norm = Norm(size, config["rms_norm_eps"])
 
-    def forward(self, x, cos, sin, mask):
+    def forward(self, x, cos, sin, chats):
         shape = (*x.shape[:2], -1, self.size)
-        q = self.q_norm(self.q_proj(x).view(shape)).transpose(1, 2)
-        k = self.k_norm(self.k_proj(x).view(shape)).transpose(1, 2)
-        v = self.v_proj(x).view(shape).transpose(1, 2)
+        q = self.q_norm(self.q_proj(x).view(shape))
+        k = self.k_norm(self.k_proj(x).view(shape))
+        v = self.v_proj(x).view(shape)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        k, v = (t.repeat_interleave(self.groups, dim=1) for t in (k, v))
-        out = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v,
-                                             attn_mask=mask)
-        return self.o_proj(out.transpose(1, 2).flatten(2))
+        q, k, v = (t.flatten(0, 1) for t in (q.to(v.dtype), k.to(v.dtype), v))
+        outputs = []
+        for tokens in chats.tokens:
+            one, two, three = (t[tokens].transpose(1, 2) for t in (q, k, v))
+            two, three = (t.repeat_interleave(self.groups, dim=1)
+                          for t in (two, three))
+            out = attend(one, two, three)
+            outputs.append(out.transpose(1, 2).flatten(2).flatten(0, 1))
+        return self.o_proj(torch.cat(outputs)[chats.back])
 
 
 class Mlp(nn.Module):
@@ -165,8 +235,8 @@ class Layer(nn.Module):
         self.mlp = (Mlp(hidden, config["intermediate_size"]) if dense
                     else Moe(config))
 
-    def forward(self, x, cos, sin, mask):
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
+    def forward(self, x, cos, sin, chats):
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, chats)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -181,9 +251,9 @@ class Mtp(Layer):
         self.eh_proj = nn.Linear(2 * hidden, hidden, bias=False)
         self.shared_head = nn.ModuleDict({"norm": Norm(hidden, eps)})
 
-    def forward(self, state, embedded, cos, sin, mask):
+    def forward(self, state, embedded, cos, sin, chats):
         both = torch.cat([self.enorm(embedded), self.hnorm(state)], dim=-1)
-        x = super().forward(self.eh_proj(both), cos, sin, mask)
+        x = super().forward(self.eh_proj(both), cos, sin, chats)
         return self.shared_head["norm"](x)
 
 
@@ -225,15 +295,14 @@ class Model(nn.Module):
         """Rows hold several chats: a token sees the earlier ones of its own
         (of the same number in `documents`)."""
         cos, sin = rope_tables(self.config, positions)
-        same = documents[:, :, None] == documents[:, None, :]
-        mask = same.tril()[:, None]
+        chats = Chats(documents)
         embedded = self.embed_tokens(ids)
         x = embedded
         for layer in self.layers:
-            x = layer(x, cos, sin, mask)
+            x = layer(x, cos, sin, chats)
         x = self.norm(x)
         following = F.pad(embedded[:, 1:], (0, 0, 0, 1))
-        return x, self.mtp(x, following, cos, sin, mask)
+        return x, self.mtp(x, following, cos, sin, chats)
 
     def routers(self):
         """The routers by layer, that of the MTP layer last."""

@@ -162,6 +162,20 @@ class ModelTest(unittest.TestCase):
         self.torch.testing.assert_close(one[:, 3:], three[:, 3:], **close)
         self.assertFalse(self.torch.allclose(one[:, 3:], two[:, 3:]))
 
+    def test_the_norms_gradients_are_those_of_the_definition(self):
+        torch = self.torch
+        x, weight, grad = (torch.randn(shape, dtype=torch.float64)
+                           for shape in ((5, 7, 24), (24,), (5, 7, 24)))
+        results = []
+        for norm in (self.model.RootMeanSquare.apply,
+                     lambda x, weight, eps: weight * x * torch.rsqrt(
+                         x.square().mean(-1, keepdim=True) + eps)):
+            x.requires_grad_(), weight.requires_grad_()
+            y = norm(x, weight, 1e-5)
+            results.append([y, *torch.autograd.grad(y, (x, weight), grad)])
+        for one, two in zip(*results):
+            torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6)
+
     def test_balancing_lifts_idle_experts_and_lowers_busy_ones(self):
         router = self.net.routers()[0]
         router.load.copy_(self.torch.tensor([0., 1, 2, 3, 4, 5, 6, 7]))
