@@ -112,7 +112,7 @@ TEST_F(ExpertProtocolTest, AHelloThatDisagreesIsRefusedWithBothValues) {
   EXPECT_THAT(refusal([](auto& h) { h.model.model_digest = "beef"; }),
               HasSubstr("the peer has beef"));
   EXPECT_THAT(refusal([](auto& h) { h.model.numerics = "other"; }),
-              HasSubstr("this side has f32-canonical-1, the peer has other"));
+              HasSubstr("numerics differs: this side has f32-canonical-"));
   EXPECT_THAT(refusal([](auto& h) { h.model.weights = "f32"; }),
               HasSubstr("--weights differs: this side has auto"));
   EXPECT_THAT(refusal([](auto& h) { h.model.hidden_size = 65; }),
