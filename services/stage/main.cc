@@ -23,6 +23,9 @@ ABSL_FLAG(std::string, layers, "",
           "split by --stage-index and --num-stages; empty: all");
 ABSL_FLAG(int32_t, stage_index, 0, "which part of an even split, from 0");
 ABSL_FLAG(int32_t, num_stages, 1, "parts of an even split");
+ABSL_FLAG(std::string, placement, "",
+          "file that says which experts are on which hosts; empty: all are "
+          "here");
 ABSL_FLAG(int32_t, ranks, 1, "tensor-parallel ranks in this process");
 ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
 ABSL_FLAG(std::string, weights, "auto", "auto, bf16 or f32");
@@ -87,6 +90,7 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   StageServerOptions options;
   options.listen = absl::GetFlag(FLAGS_listen);
   options.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  options.placement = absl::GetFlag(FLAGS_placement);
   SLUICE_ASSIGN_OR_RETURN(options.layers,
                           ParseLayers(absl::GetFlag(FLAGS_layers)));
   StageOptions& stage = options.stage;

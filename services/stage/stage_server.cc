@@ -8,11 +8,14 @@
 #include "common/concurrency/named_thread.h"
 #include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
+#include "common/model/expert_placement.h"
 #include "common/model/layer_split.h"
 #include "common/model/model_config.h"
 #include "common/model/stage_loop.h"
 #include "common/rpc/transport.h"
 #include "common/weights/model_file.h"
+#include "services/stage/experts/client_metrics.h"
+#include "services/stage/experts/expert_client.h"
 #include "services/stage/load_progress.h"
 #include "services/stage/stage_metrics.h"
 #include "services/stage/stage_service.h"
@@ -22,6 +25,8 @@ namespace sluice {
 namespace {
 
 constexpr int32_t kDefaultMaxContext = 8192;
+// Between two looks at whether the stage is stopped.
+constexpr auto kExpertWait = std::chrono::milliseconds(200);
 
 // The model's loop as the session calls it.
 class LoopRunner : public StepRunner {
@@ -101,6 +106,31 @@ class StageServer::Impl {
   }
   ~Impl() { Stop(); }
 
+  // Before Start; `placement` is `config`'s.
+  Status LeaveExperts(const ModelConfig& config, ExpertPlacement placement) {
+    StageOptions& stage = options_.stage;
+    stage.placement = std::move(placement);
+    if (!stage.placement.IsRemote(stage.first_layer, stage.last_layer)) {
+      return OkStatus();
+    }
+    std::vector<std::string> names;
+    for (const ExpertHost& host : stage.placement.hosts) {
+      names.push_back(host.name);
+    }
+    expert_metrics_ = std::make_unique<ExpertClientMetrics>(&registry_, names);
+    ExpertClientOptions options;
+    options.placement = stage.placement;
+    options.layers = {stage.first_layer, stage.last_layer};
+    options.max_step_tokens = stage.max_step_tokens;
+    options.weights = stage.weights;
+    options.transport = options_.transport;
+    options.metrics = expert_metrics_.get();
+    SLUICE_ASSIGN_OR_RETURN(experts_,
+                            ExpertClient::Make(config, std::move(options)));
+    stage.elsewhere = experts_.get();
+    return OkStatus();
+  }
+
   Status Start() {
     SLUICE_ASSIGN_OR_RETURN(
         server_,
@@ -145,6 +175,7 @@ class StageServer::Impl {
       server_.server->Shutdown(std::chrono::system_clock::now() +
                                std::chrono::milliseconds(500));
     }
+    if (experts_ != nullptr) experts_->Stop();
     loader_.Join();
     metrics_server_.reset();
     if (loop_ != nullptr) loop_->Stop();
@@ -169,6 +200,7 @@ class StageServer::Impl {
       loop_->Start();
       runner_ = std::make_unique<LoopRunner>(loop_.get());
       metrics_.OnLoaded(stage_->info());
+      WaitForExperts();
       session_->SetLoaded(stage_->info(), runner_.get());
       rpc::SetReady(*server_.server, true);
       LogLoaded();
@@ -181,6 +213,21 @@ class StageServer::Impl {
       outcome_ = stage.status();
     }
     loaded_.NotifyAll();
+  }
+
+  // Until every expert elsewhere can be asked, or the stage is stopped;
+  // meanwhile gateways are told what is missing.
+  void WaitForExperts() {
+    if (experts_ == nullptr) return;
+    experts_->Connect(stage_->info());
+    std::string told;
+    while (!session_->draining()) {
+      const Status ready = experts_->WaitReady(Clock::now() + kExpertWait);
+      if (ready.ok()) return;
+      session_->SetLoading(Message(ready));
+      if (told != Message(ready)) LogInfo("waiting: ", Message(ready));
+      told = Message(ready);
+    }
   }
 
   void LogLoaded() const {
@@ -218,6 +265,8 @@ class StageServer::Impl {
   // Destroyed from the end: the loop before the session that it reports to,
   // the server before the service.
   const std::shared_ptr<StageSession> session_;
+  std::unique_ptr<ExpertClientMetrics> expert_metrics_;
+  std::unique_ptr<ExpertClient> experts_;  // null: every expert is here
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageLoop> loop_;
   std::unique_ptr<LoopRunner> runner_;
@@ -240,7 +289,13 @@ StatusOr<std::unique_ptr<StageServer>> StageServer::Start(
   SLUICE_ASSIGN_OR_RETURN(const LayerChoice layers,
                           ResolveLayers(options.layers, config.num_layers));
   options.transport.max_message_bytes = MaxMessageBytes(options.stage, config);
+  ExpertPlacement placement;
+  if (!options.placement.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(placement,
+                            ReadExpertPlacement(options.placement, config));
+  }
   auto impl = std::make_unique<Impl>(std::move(options), layers);
+  SLUICE_RETURN_IF_ERROR(impl->LeaveExperts(config, std::move(placement)));
   SLUICE_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<StageServer>(new StageServer(std::move(impl)));
 }

@@ -31,7 +31,10 @@ struct StageServerOptions {
   std::string listen = "127.0.0.1:0";  // port 0: choose one, see address()
   std::string metrics_listen;          // empty: none
   LayerChoice layers;
-  StageOptions stage;  // first_layer and last_layer are taken from `layers`
+  // first_layer and last_layer are taken from `layers`, placement and
+  // elsewhere from `placement`.
+  StageOptions stage;
+  std::string placement;  // file; empty: every expert is here
   rpc::TransportOptions transport;
   int32_t max_steps_in_flight = 16;
 };
@@ -39,10 +42,12 @@ struct StageServerOptions {
 // One stage as a process serves it: model, loop, gRPC server, metrics. The
 // address is bound before the model is loaded; until then gateways are
 // answered UNAVAILABLE with the progress. Threads: "stage-load" while
-// loading, "stage-loop", the model's ranks, "metrics", and gRPC's own.
+// loading, "stage-loop", the model's ranks, "expert-watch" with experts
+// elsewhere, "metrics", and gRPC's own.
 class StageServer {
  public:
-  // Binds and begins to load. Errors: INVALID_ARGUMENT for options and
+  // Binds and begins to load; loaded means that experts elsewhere can be
+  // asked, too. Errors: INVALID_ARGUMENT for options and
   // models that cannot be, NOT_FOUND for files, UNAVAILABLE for an address
   // in use.
   static StatusOr<std::unique_ptr<StageServer>> Start(
