@@ -249,6 +249,10 @@ class MetricsServer::Impl {
       return Answer(readiness.ready ? "200 OK" : "503 Service Unavailable",
                     "application/json", readiness.json, body);
     }
+    if (const auto page = options_.pages.find(path);
+        page != options_.pages.end()) {
+      return Answer("200 OK", "application/json", page->second(), body);
+    }
     return Answer("404 Not Found", "text/plain",
                   "not found; there are /metrics, /livez and /readyz\n", body);
   }

@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_METRICS_METRICS_SERVER_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -22,12 +23,14 @@ struct MetricsServerOptions {
   // Both are called on the server's thread and must not block.
   const Registry* registry = nullptr;  // outlives the server
   std::function<Readiness()> readiness;
+  // Further answers, JSON, by path ("/experts"); called as the two above.
+  std::map<std::string, std::function<std::string()>, std::less<>> pages;
 };
 
 // A small HTTP/1.1 listener for probes and scrapes: GET and HEAD of /metrics,
-// /livez and /readyz, one answer per connection. It has one thread,
-// "metrics", which no work of the process can delay; slow or silent clients
-// are dropped after 5 s and do not delay others.
+// /livez, /readyz and the pages given, one answer per connection. It has one
+// thread, "metrics", which no work of the process can delay; slow or silent
+// clients are dropped after 5 s and do not delay others.
 class MetricsServer {
  public:
   // INVALID_ARGUMENT for an address that is not "IPv4:port", "[IPv6]:port" or

@@ -135,10 +135,13 @@ class ExpertServer::Impl {
     metrics::AddProcessMetrics(registry_, "expert", options_.experts.isa);
     registry_.OnScrape([this] { CopyStats(); });
     if (!options_.metrics_listen.empty()) {
+      metrics::MetricsServerOptions listener;
+      listener.listen = options_.metrics_listen;
+      listener.registry = &registry_;
+      listener.readiness = [this] { return Readiness(); };
+      listener.pages["/experts"] = [this] { return heat_.Json(); };
       SLUICE_ASSIGN_OR_RETURN(
-          metrics_server_,
-          metrics::MetricsServer::Start({options_.metrics_listen, &registry_,
-                                         [this] { return Readiness(); }}));
+          metrics_server_, metrics::MetricsServer::Start(std::move(listener)));
       LogInfo("metrics on port ", metrics_server_->port());
     }
     loader_ = NamedThread("expert-load", [this] { Load(); });

@@ -35,7 +35,8 @@ ABSL_FLAG(int32_t, join_window_us, 50,
 ABSL_FLAG(bool, expert_series, false,
           "one series per layer and expert in /metrics");
 ABSL_FLAG(std::string, metrics_listen, "",
-          "HTTP address of /metrics, /livez and /readyz; empty: none");
+          "HTTP address of /metrics, /livez, /readyz and /experts; empty: "
+          "none");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file: this host's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the peers");

@@ -59,6 +59,7 @@ class MetricsServerTest : public ::testing::Test {
     MetricsServerOptions options;
     options.registry = &registry_;
     options.readiness = [this] { return readiness_; };
+    options.pages["/more"] = [] { return std::string("{\"more\":1}"); };
     auto server = MetricsServer::Start(std::move(options));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::move(*server);
@@ -74,6 +75,13 @@ TEST_F(MetricsServerTest, ServesTheRegistryAsText) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(answer, HasSubstr("text/plain; version=0.0.4"));
   EXPECT_THAT(answer, HasSubstr("answer 42\n"));
+}
+
+TEST_F(MetricsServerTest, FurtherPagesAreServedAsJson) {
+  const std::string answer = Get(server_->port(), "/more?x=1");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("application/json"));
+  EXPECT_THAT(answer, HasSubstr("{\"more\":1}"));
 }
 
 TEST_F(MetricsServerTest, LivenessDoesNotWaitForReadiness) {
