@@ -197,6 +197,10 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     theirs, tokenizer, ours = load(args.model)
     held = make_data.heldout(args.seed, args.each)
+    sums = held["addition"]
+    held["addition"] = [chat for chat in sums if chat.get("thinking", True)]
+    held["addition, thinking off"] = [chat for chat in sums
+                                      if not chat.get("thinking", True)]
     started = time.monotonic()
     tasks = {}
     for task, some in held.items():
