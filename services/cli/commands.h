@@ -45,6 +45,10 @@ Status RunInspect(const Words& words);
 // in --out FILE; who has how much on stderr.
 Status RunPlan(const Words& words);
 
+// `experts heat`: how often each expert of a cluster's hosts was asked, as a
+// picture on the terminal and, with --svg FILE, in a file.
+Status RunExperts(const Words& words);
+
 }  // namespace sluice::cli
 
 #endif  // SLUICE_SERVICES_CLI_COMMANDS_H_

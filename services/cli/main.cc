@@ -21,6 +21,8 @@ constexpr char kUsage[] = R"(usage: sluice COMMAND ...
   plan MODEL          which experts go to which hosts, by their memory;
                       --hosts NAME=HOST:PORT[:BYTES],... --replicas R
                       --local-bytes BYTES --out FILE
+  experts heat        how often each expert was asked, as a picture;
+                      --hosts METRICS-ADDRESS,... --since-start --svg FILE
 
 chat and generate take --max-tokens --temperature --top-p --top-k --min-p
 --seed --stop. status, chat and generate use the cluster of --run-dir DIR
@@ -41,6 +43,7 @@ sluice::Status Dispatch(const std::string& command,
   if (command == "generate") return RunGenerate(words);
   if (command == "inspect") return RunInspect(words);
   if (command == "plan") return RunPlan(words);
+  if (command == "experts") return RunExperts(words);
   if (command == "trace") return RunTrace(words);
   if (command == "bench") return RunBench(words);
   if (command == "eval") return RunEval(words);
