@@ -100,8 +100,7 @@ std::string HarmonyHeader::rest() const {
   } else {
     std::string_view role = role_;
     const std::string_view word = TakeWord(role);
-    // A role word, unless it is text in place of a header.
-    all = !assistant_ || word == kAssistant ? role : TrimStart(role_);
+    all = word.starts_with(kAssistant) ? role : TrimStart(role_);
   }
   all += type_;
   std::string_view rest = TrimStart(all);

@@ -110,8 +110,11 @@ class HarmonyParser : public OutputParser {
   // Ends the header or the message that is open, if one is. `closed`: by a
   // token that says so.
   void EndOpen(bool closed) {
-    if (place_ == Place::kHeader) EndHeader(closed);
-    if (place_ == Place::kBody) EndMessage();
+    if (place_ == Place::kHeader) {
+      EndHeader(closed);
+    } else if (place_ == Place::kBody) {
+      EndMessage();
+    }
     place_ = Place::kBetween;
   }
 

@@ -127,21 +127,26 @@ class QwenCoderCallReader : public CallReader {
     return Progress::kOn;
   }
 
-  // Whether a value ends at byte `at`, and how much its closing tag takes.
-  Match FindValueEnd(const PendingText& input, size_t at, size_t* tag) const {
-    *tag = 0;
+  // Whether a value ends at some place, and how much its closing tag takes.
+  struct ValueEnd {
+    Match match = Match::kNo;
+    size_t tag = 0;
+  };
+
+  static ValueEnd FindValueEnd(const PendingText& input, size_t at) {
     const Match close = input.Find(kParameterEnd, at);
     if (close == Match::kYes) {
-      *tag = kParameterEnd.size();
-      return input.FindNext(
-          {kParameter, kFunctionEnd, kToolCallEnd, kToolCall, kFunction},
-          at + *tag);
+      const size_t tag = kParameterEnd.size();
+      return {input.FindNext({kParameter, kFunctionEnd, kToolCallEnd, kToolCall,
+                              kFunction},
+                             at + tag),
+              tag};
     }
     const Match function = input.Find(kFunctionEnd, at);
     if (function == Match::kYes) {
-      return input.FindNext({kToolCallEnd}, at + kFunctionEnd.size());
+      return {input.FindNext({kToolCallEnd}, at + kFunctionEnd.size()), 0};
     }
-    return std::max(close, function);
+    return {std::max(close, function), 0};
   }
 
   Progress ReadValue(PendingText& input, EventWriter& out) {
@@ -157,11 +162,10 @@ class QwenCoderCallReader : public CallReader {
       input.Consume(1);  // the line feed before what closes the value
       return Progress::kOn;
     }
-    size_t tag = 0;
-    const Match over = FindValueEnd(input, at, &tag);
-    if (over == Match::kMaybe) return Progress::kWait;
-    if (over == Match::kYes) {
-      input.Consume(at + tag);
+    const ValueEnd over = FindValueEnd(input, at);
+    if (over.match == Match::kMaybe) return Progress::kWait;
+    if (over.match == Match::kYes) {
+      input.Consume(at + over.tag);
       arguments_.EndValue(out);
       state_ = State::kBody;
     } else if (input.EndsWithin(kParameterEnd, at)) {

@@ -1,0 +1,141 @@
+// A model's output into the parser of every format: nothing raises, calls do
+// not overlap, and what comes out does not depend on how the text was cut.
+// The first byte says how, and whether there are tools; of the rest a byte
+// below 7 is a marker of harmony's, and all others are text.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/text/output/output_parser.h"
+#include "common/text/output/parsers.h"
+#include "common/text/text_source.h"
+#include "common/text/tokenizer.h"
+#include "common/text/vocabulary_spec.h"
+
+namespace sluice {
+namespace {
+
+constexpr OutputFormat kFormats[] = {
+    {ToolFormat::kGlm, ReasoningFormat::kThink},
+    {ToolFormat::kQwenCoder, ReasoningFormat::kThink},
+    {ToolFormat::kHermes, ReasoningFormat::kThink},
+    {ToolFormat::kLlamaJson, ReasoningFormat::kNone},
+    {ToolFormat::kHarmony, ReasoningFormat::kHarmony},
+};
+constexpr size_t kNumMarkers = std::size(kHarmonyTokens);
+
+const Tokenizer& MarkerTokenizer() {
+  static const auto& tokenizer = *[] {
+    VocabularySpec spec;
+    for (const std::string_view name : kHarmonyTokens) {
+      spec.tokens.emplace_back(name);
+      spec.kinds.push_back(TokenKind::kControl);
+    }
+    for (int byte = 0; byte < 256; ++byte) {
+      spec.tokens.push_back(
+          ByteLevelText(std::string(1, static_cast<char>(byte))));
+      spec.kinds.push_back(TokenKind::kNormal);
+    }
+    spec.byte_level = true;
+    spec.patterns = PreTokenizerByName("llama-bpe")->patterns;
+    TextSource source;
+    source.tokenizer_json = *ToTokenizerJson(spec);
+    auto made = Tokenizer::Make(source);
+    SLUICE_CHECK(made.ok());
+    return made->release();
+  }();
+  return tokenizer;
+}
+
+OutputRequest RequestFor(uint8_t flags) {
+  OutputRequest request;
+  request.in_reasoning = (flags & 1) != 0;
+  if ((flags & 2) != 0) return request;
+  request.tools = {
+      {"f", R"({"properties": {"s": {"type": "string"}, "i": {"type":
+               "integer"}, "o": {"type": ["object", "null"]}}})"},
+      {"free", ""}};
+  return request;
+}
+
+void Join(OutputEvents more, OutputEvents& events) {
+  for (OutputEvent& event : more) {
+    const bool is_text = event.kind != OutputEvent::Kind::kCallBegin &&
+                         event.kind != OutputEvent::Kind::kCallEnd;
+    if (is_text && !events.empty() && events.back().kind == event.kind) {
+      events.back().text += event.text;
+    } else {
+      events.push_back(std::move(event));
+    }
+  }
+}
+
+OutputEvents Parse(const OutputFormat& format, uint8_t flags,
+                   std::string_view input, size_t piece) {
+  const auto parser = NewOutputParser(format, MarkerTokenizer().vocabulary(),
+                                      RequestFor(flags));
+  OutputEvents events;
+  size_t at = 0;
+  while (at < input.size()) {
+    const auto byte = static_cast<unsigned char>(input[at]);
+    if (byte < kNumMarkers) {
+      Join(parser->Feed(byte, kHarmonyTokens[byte]), events);
+      ++at;
+      continue;
+    }
+    size_t end = at;
+    while (end < input.size() && end < at + piece &&
+           static_cast<unsigned char>(input[end]) >= kNumMarkers) {
+      ++end;
+    }
+    Join(parser->Feed(kNumMarkers, input.substr(at, end - at)), events);
+    at = end;
+  }
+  const bool stopped = (flags & 4) != 0;
+  Join(parser->Finish(stopped ? OutputEnd::kStopped : OutputEnd::kCutShort),
+       events);
+  return events;
+}
+
+void CheckOrder(const OutputEvents& events) {
+  bool open = false;
+  int calls = 0;
+  for (const OutputEvent& event : events) {
+    switch (event.kind) {
+      case OutputEvent::Kind::kCallBegin:
+        SLUICE_CHECK(!open && event.call == calls);
+        ++calls;
+        open = true;
+        break;
+      case OutputEvent::Kind::kArguments:
+      case OutputEvent::Kind::kCallEnd:
+        SLUICE_CHECK(open && event.call == calls - 1);
+        open = event.kind == OutputEvent::Kind::kArguments;
+        break;
+      default:
+        SLUICE_CHECK(!open && event.call == -1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view input(reinterpret_cast<const char*>(data) + 1,
+                               size - 1);
+  const uint8_t flags = data[0];
+  for (const sluice::OutputFormat& format : sluice::kFormats) {
+    const auto whole = sluice::Parse(format, flags, input, input.size() + 1);
+    sluice::CheckOrder(whole);
+    SLUICE_CHECK(sluice::Parse(format, flags, input, 1) == whole);
+    SLUICE_CHECK(sluice::Parse(format, flags, input, 2 + flags / 8) == whole);
+  }
+  return 0;
+}

@@ -1,0 +1,87 @@
+#include <gtest/gtest.h>
+
+#include "tests/testing/shared_data.h"
+#include "tests/text/output_fixtures.h"
+#include "tests/text/text_fixtures.h"
+
+namespace sluice::testing {
+namespace {
+
+const Vocabulary& Harmonies() { return HarmonyTokenizer().vocabulary(); }
+
+TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
+  const auto plain = TinyTokenizer();
+  const std::pair<std::string, OutputFormat> kTemplates[] = {
+      {"GLM-4.6.jinja", kGlm},
+      {"GLM-4.7-Flash.jinja", kGlm},
+      {"Qwen-Qwen2.5-7B-Instruct.jinja",
+       {ToolFormat::kHermes, ReasoningFormat::kNone}},
+      {"Qwen-Qwen3-0.6B.jinja", kHermes},
+      {"Qwen3-Coder.jinja", {ToolFormat::kQwenCoder, ReasoningFormat::kNone}},
+      {"meta-llama-Llama-3.1-8B-Instruct.jinja", kLlama},
+      {"meta-llama-Llama-3.2-3B-Instruct.jinja", kLlama},
+      {"meta-llama-Llama-3.3-70B-Instruct.jinja", kLlama},
+  };
+  for (const auto& [file, format] : kTemplates) {
+    SLUICE_REQUIRE_SHARED(path, "data/templates/" + file);
+    const std::string source = ReadFileOrDie(path);
+    EXPECT_EQ(*ChooseOutputFormat(source, plain->vocabulary()), format) << file;
+    EXPECT_EQ(*ChooseOutputFormat(source, Harmonies()), format) << file;
+  }
+  SLUICE_REQUIRE_SHARED(path, "data/templates/openai-gpt-oss-120b.jinja");
+  EXPECT_EQ(*ChooseOutputFormat(ReadFileOrDie(path), Harmonies()), kHarmony);
+}
+
+TEST(OutputFormatTest, NothingShownIsNoFormat) {
+  EXPECT_EQ(*ChooseOutputFormat("", Harmonies()), OutputFormat{});
+}
+
+TEST(OutputFormatTest, NamesOverrideTheTemplate) {
+  const std::string glm = "<arg_key> <think>";
+  EXPECT_EQ(*ChooseOutputFormat(glm, Harmonies(), "none", "auto"),
+            (OutputFormat{ToolFormat::kNone, ReasoningFormat::kThink}));
+  EXPECT_EQ(*ChooseOutputFormat(glm, Harmonies(), "hermes", "none"),
+            (OutputFormat{ToolFormat::kHermes, ReasoningFormat::kNone}));
+  EXPECT_EQ(*ChooseOutputFormat(glm, Harmonies(), "harmony", "auto"), kHarmony);
+  EXPECT_EQ(*ChooseOutputFormat("<|channel|>", Harmonies(), "none", "none"),
+            OutputFormat{});
+  for (int i = 0; i <= static_cast<int>(ToolFormat::kHarmony); ++i) {
+    const auto format = static_cast<ToolFormat>(i);
+    const auto name = ToolFormatName(format);
+    EXPECT_EQ(ChooseOutputFormat("", Harmonies(), name)->tools, format);
+  }
+  EXPECT_EQ(ReasoningFormatName(ReasoningFormat::kThink), "think");
+}
+
+TEST(OutputFormatTest, BadNamesAreRefusedByName) {
+  const auto message = [](auto&& format) { return Message(format.status()); };
+  EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "xml")),
+            "tool format 'xml': none of auto, none, glm, qwen3-coder, hermes, "
+            "llama3-json, harmony");
+  EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "auto", "r1")),
+            "reasoning format 'r1': none of auto, none, think, harmony");
+  EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "harmony", "think")),
+            "tool format 'harmony' with reasoning format 'think': harmony is "
+            "both or neither");
+  const auto plain = TinyTokenizer();
+  EXPECT_FALSE(ChooseOutputFormat("", plain->vocabulary(), "harmony").ok());
+}
+
+TEST(OutputFormatTest, KeptTokensAreTheSpecialOnesOfTheMarkup) {
+  const auto plain = TinyTokenizer();
+  EXPECT_EQ(KeptTokens(kGlm, plain->vocabulary()), Ids());  // <think> is text
+  EXPECT_EQ(KeptTokens(kHarmony, Harmonies()), (Ids{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(KeptTokens(OutputFormat{}, Harmonies()), Ids());
+}
+
+TEST(OutputFormatTest, APromptMayEndInReasoning) {
+  EXPECT_TRUE(EndsInReasoning(kIntellect, "<|im_start|>assistant\n<think>"));
+  EXPECT_TRUE(EndsInReasoning(kGlm, "<|assistant|><think>\n"));
+  EXPECT_FALSE(EndsInReasoning(kGlm, "<|assistant|>\n<think></think>"));
+  EXPECT_FALSE(EndsInReasoning(kGlm, "<|assistant|>"));
+  EXPECT_FALSE(EndsInReasoning(kLlama, "<think>"));
+  EXPECT_FALSE(EndsInReasoning(kHarmony, "<think>"));
+}
+
+}  // namespace
+}  // namespace sluice::testing
