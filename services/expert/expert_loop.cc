@@ -150,11 +150,12 @@ ExpertLoop::Group ExpertLoop::TakeGroup() {
   queue_.pop_front();
   computing_ = 1;
   Join(group);
-  // Everybody who asks may be at the same layer just now.
+  // Askers that have nothing here may be about to ask at the same layer.
   const TimePoint deadline =
       TimePoint(std::chrono::nanoseconds(group.front().queued_ns)) +
       options_.join_window;
-  while (!stop_ && static_cast<int32_t>(group.size()) < askers_ &&
+  while (!stop_ &&
+         static_cast<int32_t>(group.size() + queue_.size()) < askers_ &&
          changed_.WaitUntil(mutex_, deadline)) {
     Join(group);
   }
