@@ -1,5 +1,7 @@
 #include "common/text/output/arguments_writer.h"
 
+#include "common/text/utf8.h"
+
 namespace sluice {
 
 void ArgumentsWriter::BeginCall(std::string_view name, EventWriter& out) {
@@ -11,7 +13,7 @@ void ArgumentsWriter::BeginCall(std::string_view name, EventWriter& out) {
 void ArgumentsWriter::BeginValue(std::string_view parameter, EventWriter& out) {
   std::string text = first_ ? "{\"" : ", \"";
   first_ = false;
-  AppendJsonEscaped(parameter, text);
+  AppendJsonEscaped(Utf8Lossy(parameter), text);  // it may have been cut
   text += "\": ";
   types_ = tools_.Of(name_, parameter);
   streams_ = types_ == kStringType;
