@@ -32,8 +32,8 @@ std::string Shown(const Metrics& metrics, const std::string& name, double scale,
 }
 
 std::string ProcessName(const ClusterProcess& process) {
-  return process.role == "stage" ? Cat(process.role, " ", process.index)
-                                 : process.role;
+  return process.role == "gateway" ? process.role
+                                   : Cat(process.role, " ", process.index);
 }
 
 void PrintProcess(const ClusterProcess& process, bool running,
@@ -42,10 +42,11 @@ void PrintProcess(const ClusterProcess& process, bool running,
       running ? MetricsOf(process, api_key) : StatusOr<Metrics>(Metrics());
   const Metrics metrics = fetched.ok() ? *fetched : Metrics();
   const std::string name = ProcessName(process);
-  const std::string steps =
-      process.role == "stage"
-          ? Shown(metrics, "sluice_stage_steps_total", 1, "")
-          : Shown(metrics, "sluice_gateway_steps_total", 1, "");
+  // A host of experts has batches: one per layer and step of each stage.
+  const std::string counted =
+      Cat("sluice_", process.role,
+          process.role == "expert" ? "_batches_total" : "_steps_total");
+  const std::string steps = Shown(metrics, counted, 1, "");
   std::printf(
       "%-10s %8d  %-8s %-22s %10s %10s%s\n", name.c_str(), process.pid,
       running ? "running" : "DEAD", process.address.c_str(),

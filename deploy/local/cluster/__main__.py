@@ -11,6 +11,13 @@ import model
 import options
 
 
+def parse_up(arguments):
+    parser = options.up_parser("deploy/local/up")
+    parsed = parser.parse_args(arguments)
+    options.check_up(parser, parsed)
+    return parsed
+
+
 def main(arguments):
     if not arguments:
         print("usage: cluster up|check|down|supervise|fetch-model ...",
@@ -18,11 +25,10 @@ def main(arguments):
         return exits.USAGE
     command, rest = arguments[0], arguments[1:]
     if command == "check":  # Only whether the options make sense.
-        options.up_parser("deploy/local/up").parse_args(rest)
+        parse_up(rest)
         return exits.OK
     if command == "up":
-        return commands.up(
-            options.up_parser("deploy/local/up").parse_args(rest))
+        return commands.up(parse_up(rest))
     if command == "down":
         return commands.down(options.run_dir_parser(
             "deploy/local/down", "Drains and stops the cluster of a run "

@@ -140,8 +140,10 @@ def _greet(document, options):
     key = gateway_client.first_key(options.api_key_file)
     name = gateway_client.served_model(url, key)
     path, body, prompt, answer = gateway_client.first_answer(url, name, key)
+    hosts = sum(entry.role == "expert" for entry in document["processes"])
+    more = f", {hosts} expert hosts" if hosts else ""
     print(f"\nready: {url}  (model {name}, {options.stages} stages, "
-          f"ranks per stage: {options.ranks})\n\ntry:\n  "
+          f"ranks per stage: {options.ranks}{more})\n\ntry:\n  "
           f"{gateway_client.curl_line(url, path, body, bool(key))}\n")
     print(f"first prompt: {prompt}\nanswer: {answer.strip()}\n")
     if options.detach:

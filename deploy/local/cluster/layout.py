@@ -4,17 +4,18 @@ import os
 import pathlib
 
 import exits
+import experts
 import ports
 import process
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
-def binary(service):
-    """Path of sluice-`service` in the build folder that is used."""
+def binary(service, name=None):
+    """Path of sluice-`service`, or of `name`, in the build folder used."""
     build = os.environ.get("SLUICE_BUILD_DIR") or REPOSITORY / "build/release"
     path = pathlib.Path(build).absolute() / "services" / service / (
-        "sluice-" + service)
+        name or "sluice-" + service)
     if not os.access(path, os.X_OK):
         raise exits.Failure(exits.NOT_READY, f"{path} is not built")
     return str(path)
@@ -22,12 +23,22 @@ def binary(service):
 
 def make_processes(options, model, default_port):
     """The processes that `options` ask for, addresses chosen."""
-    chosen = ports.choose(2 * options.stages)
+    names = experts.host_names(options)
+    chosen = ports.choose(2 * (options.stages + len(names)))
     stages = [_stage(options, model, index, chosen[2 * index],
                      chosen[2 * index + 1])
               for index in range(options.stages)]
+    chosen = chosen[2 * options.stages:]
+    hosts = [_expert(options, model, index, name, chosen[2 * index],
+                     chosen[2 * index + 1])
+             for index, name in enumerate(names)]
+    if hosts:
+        experts.write_placement(
+            options, model, {name: host.addresses[0]
+                             for name, host in zip(names, hosts)},
+            binary("cli", "sluice"))
     port = ports.gateway_port(options.port, default_port)
-    return stages + [_gateway(options, model, stages, port)]
+    return hosts + stages + [_gateway(options, model, stages, port)]
 
 
 def _stage(options, model, index, port, metrics_port):
@@ -42,10 +53,28 @@ def _stage(options, model, index, port, metrics_port):
             "--port-file", str(run_dir / f"stage-{index}.port")]
     argv += _valued("--isa", options.isa)
     argv += _valued("--kv-blocks", options.kv_blocks)
+    if experts.host_names(options):
+        argv += ["--placement", str(experts.placement_file(options))]
     return process.Process(
         role="stage", index=index, argv=argv,
         environment=process.passed_environment(), addresses=[address],
         metrics_address=metrics, log=str(run_dir / f"stage-{index}.log"))
+
+
+def _expert(options, model, index, name, port, metrics_port):
+    run_dir = pathlib.Path(options.run_dir)
+    address = f"127.0.0.1:{port}"
+    metrics = f"127.0.0.1:{metrics_port}"
+    argv = [binary("expert"), "--listen", address, "--model", model,
+            "--placement", str(experts.placement_file(options)),
+            "--host", name, "--threads", str(options.threads),
+            "--weights", options.weights, "--metrics-listen", metrics,
+            "--port-file", str(run_dir / f"expert-{index}.port")]
+    argv += _valued("--isa", options.isa)
+    return process.Process(
+        role="expert", index=index, argv=argv,
+        environment=process.passed_environment(), addresses=[address],
+        metrics_address=metrics, log=str(run_dir / f"expert-{index}.log"))
 
 
 def _gateway(options, model, stages, port):

@@ -56,6 +56,18 @@ def up_parser(name):
     parser.add_argument("--stages", type=positive, default=2, metavar="N")
     parser.add_argument("--ranks", type=positive, default=1, metavar="R",
                         help="tensor-parallel ranks in each stage")
+    parser.add_argument("--expert-hosts", type=positive, metavar="E",
+                        help="processes that serve the experts of a model "
+                        "that has some (default: none, the stages have them)")
+    parser.add_argument("--expert-replicas", type=positive, default=1,
+                        metavar="R", help="how many of them have an expert "
+                        "(default: %(default)s)")
+    parser.add_argument("--placement", metavar="FILE",
+                        type=lambda text: str(pathlib.Path(
+                            text).expanduser().absolute()),
+                        help="which expert is where, by hand: one process is "
+                        "started for each of its hosts, instead of "
+                        "--expert-hosts")
     parser.add_argument("--threads", type=positive, metavar="T",
                         default=len(os.sched_getaffinity(0)),
                         help="of each stage; only one works at a time when "
@@ -98,6 +110,16 @@ def up_parser(name):
                         metavar="S", help="seconds until /readyz must be "
                         "200 (default: %(default)s)")
     return parser
+
+
+def check_up(parser, options):
+    """Ends with a message if options of `up` contradict each other."""
+    if options.placement and options.expert_hosts:
+        parser.error("--placement says which expert hosts there are: "
+                     "--expert-hosts cannot be given with it")
+    if options.expert_replicas > (options.expert_hosts or 1):
+        parser.error(f"--expert-replicas {options.expert_replicas} needs as "
+                     f"many --expert-hosts, got {options.expert_hosts or 0}")
 
 
 def run_dir_parser(name, description):

@@ -27,7 +27,7 @@ def passed_environment():
 class Process:
     """One process as cluster.json lists it. `pid` is of its latest start."""
 
-    role: str  # "stage" or "gateway"
+    role: str  # "stage", "gateway" or "expert"
     index: int
     argv: list
     environment: dict
@@ -38,8 +38,8 @@ class Process:
 
     @property
     def name(self):
-        return f"{self.role} {self.index}" if self.role == "stage" \
-            else self.role
+        return self.role if self.role == "gateway" \
+            else f"{self.role} {self.index}"
 
     def start(self):
         """Starts it in a session of its own: a terminal's Ctrl-C reaches
@@ -167,13 +167,12 @@ def reap():
 
 def stop_all(processes, say, drain_seconds=35, hurry=lambda: False):
     """Drains and stops: the gateway first, which ends its streams, then the
-    stages. Whoever does not go in time (or when `hurry()`) is killed.
-    Returns the names of those that had to be killed."""
+    stages, then the expert hosts. Whoever does not go in time (or when
+    `hurry()`) is killed. Returns the names of those that had to be killed."""
     killed = []
-    gateways = [p for p in processes if p.role == "gateway"]
-    stages = [p for p in processes if p.role != "gateway"]
-    for group, seconds in ((gateways, drain_seconds), (stages, 10)):
-        running = [p for p in group if p.find()]
+    for role, seconds in (("gateway", drain_seconds), ("stage", 10),
+                          ("expert", 10)):
+        running = [p for p in processes if p.role == role and p.find()]
         for process in running:
             pid = process.find()
             if pid:
