@@ -250,12 +250,15 @@ class StageServer::Impl {
 
   metrics::Readiness Readiness() {
     const bool draining = session_->draining();
-    const bool ready = info() != nullptr && !draining;
-    const char* state = ready ? "ready" : draining ? "draining" : "loading";
-    return {ready,
-            Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"", state,
-                "\",\"held\":", session_->held() ? "true" : "false",
-                ",\"epoch\":", session_->epoch(), "}")};
+    const bool loaded = info() != nullptr && !draining;
+    const char* state = loaded ? "ready" : draining ? "draining" : "loading";
+    // Every expert elsewhere can be asked of somebody.
+    const bool experts = experts_ == nullptr || experts_->Ready().ok();
+    const bool ready = loaded && experts;
+    return {ready, Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"",
+                       state, "\",\"experts\":", experts ? "true" : "false",
+                       ",\"held\":", session_->held() ? "true" : "false",
+                       ",\"epoch\":", session_->epoch(), "}")};
   }
 
   StageServerOptions options_;

@@ -138,7 +138,8 @@ class ExpertClient::Core : public std::enable_shared_from_this<Core> {
   uint64_t wire_epoch_ = 0;
 
   mutable Mutex mutex_;
-  mutable CondVar changed_;
+  mutable CondVar changed_;  // answers, hosts, stopping
+  CondVar wake_watch_;       // stopping alone
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Host> hosts_ ABSL_GUARDED_BY(mutex_);
   uint64_t question_id_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none is open

@@ -46,6 +46,8 @@ Status ExpertClient::Core::MakeChannels() {
 }
 
 void ExpertClient::Core::Connect(const StageInfo& info) {
+  MutexLock lock(mutex_);
+  if (stopping_) return;
   model_.model_digest = info.model_digest;
   model_.numerics = info.numerics;
   model_.weights = ToString(options_.weights);
@@ -63,6 +65,7 @@ void ExpertClient::Core::Stop() {
     }
   }
   changed_.NotifyAll();
+  wake_watch_.NotifyAll();
   watch_.Join();
   for (const auto& stream : streams) {
     stream->Cancel(Unavailable("this stage is shutting down"));
@@ -120,7 +123,7 @@ void ExpertClient::Core::Watch() {
     }
     MutexLock lock(mutex_);
     const TimePoint until = Clock::now() + kTick;
-    while (!stopping_ && changed_.WaitUntil(mutex_, until)) {
+    while (!stopping_ && wake_watch_.WaitUntil(mutex_, until)) {
     }
     if (stopping_) return;
   }
