@@ -1,0 +1,161 @@
+"""Hosts of experts as processes: placements, replicas that die or stop, and
+what is said when none is left. SLUICE_LONG=1: fifty deaths and stops."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import tempfile
+import time
+import unittest
+
+import api
+import expert_load
+import harness
+
+STREAMS = 4
+# Losses at random, and the longest gap between tokens that may come of them
+# (the 99th percentile, seconds).
+ROUNDS = 50 if harness.LONG else 4
+WORST_P99 = 1.0
+
+
+class ExpertsTest(unittest.TestCase):
+    def model(self):
+        return harness.shared("golden/glm4_moe-air")
+
+    def host_up(self, cluster, stages):
+        """How many streams from stages to hosts stand."""
+        return sum(
+            api.metrics(cluster.process("stage", i)["metrics_address"])
+            .get("sluice_stage_expert_up", 0) for i in range(stages))
+
+    def lose_and_return(self, cluster, index, number, load):
+        """One host dies or stops, load goes on, the host comes back."""
+        begin = time.monotonic()
+        os.kill(self.pids[index], number)
+        load.wait_done(STREAMS)
+        if number == signal.SIGKILL:
+            child = cluster.restart("expert", index)
+            self.pids[index] = child.pid
+        else:
+            os.kill(self.pids[index], signal.SIGCONT)
+        harness.wait_for(lambda: self.host_up(cluster, 2) == 4, 60,
+                         f"expert {index} is used again")
+        # A host that was stopped may be reckoned up all the time: it must be
+        # heard of again before the other one goes.
+        harness.wait_for(lambda: sum(
+            api.metrics(cluster.process("stage", i)["metrics_address"])
+            .get("sluice_stage_expert_silent", 0) for i in range(2)) == 0,
+            60, f"expert {index} is heard of")
+        return begin, time.monotonic()
+
+    def test_replicas_may_die_and_stop_under_load(self):
+        chance = random.Random(7)
+        with harness.Cluster(self.model(), "--stages", "2",
+                             "--expert-hosts", "2",
+                             "--expert-replicas", "2") as cluster:
+            self.pids = [cluster.process("expert", i)["pid"] for i in range(2)]
+            want = expert_load.expected(cluster.url, STREAMS)
+            lost = []
+            with expert_load.Load(cluster.url, want) as load:
+                load.wait_done(2 * STREAMS)
+                for round_number in range(ROUNDS):
+                    number = (signal.SIGKILL, signal.SIGSTOP)[
+                        round_number % 2 if not harness.LONG
+                        else chance.randrange(2)]
+                    time.sleep(chance.random() * 0.3)
+                    lost.append(self.lose_and_return(
+                        cluster, chance.randrange(2), number, load))
+            during = [gap for when, gap in load.gaps
+                      if any(a <= when <= b for a, b in lost)]
+            steady = [gap for when, gap in load.gaps
+                      if not any(a <= when <= b for a, b in lost)]
+            sums = [api.metrics(cluster.process("stage", i)
+                                ["metrics_address"]) for i in range(2)]
+            print(f"{ROUNDS} losses, {load.done} requests: "
+                  f"{len(load.failed)} failed, {load.differing} differ; "
+                  "gap between tokens p50 / p99 / worst, ms: "
+                  + "; ".join(
+                      f"{name} " + " / ".join(
+                          f"{1000 * value:.0f}" for value in (
+                              expert_load.percentile(gaps, 0.5),
+                              expert_load.percentile(gaps, 0.99), max(gaps)))
+                      for name, gaps in (("during", during),
+                                         ("steady", steady)) if gaps)
+                  + "; hedges %d, retries %d" % tuple(
+                      sum(s.get(f"sluice_stage_expert_{what}_total", 0)
+                          for s in sums) for what in ("hedges", "retries")))
+            self.assertEqual(load.failed, [])
+            self.assertEqual(load.differing, 0)
+            self.assertGreater(load.done, 0)
+            self.assertLess(expert_load.percentile(during, 0.99), WORST_P99)
+
+    def test_without_a_host_requests_end_in_503_and_service_returns(self):
+        with harness.Cluster(self.model(), "--stages", "2",
+                             "--expert-hosts", "1") as cluster:
+            want = expert_load.expected(cluster.url, 2)
+            cluster.kill("expert", 0)
+            harness.wait_for(lambda: self.host_up(cluster, 2) == 0, 10,
+                             "the stages know")
+            status, answer = api.post(cluster.url, "/v1/completions",
+                                      expert_load.body(0))
+            self.assertEqual(status, 503, answer)
+            self.assertIn("experts 0-7 of layers 1-3 have no host left of: e0",
+                          answer["error"]["message"])
+            self.assertEqual(api.get(cluster.url, "/livez")[0], 200)
+            cluster.restart("expert", 0)
+            harness.wait_for(lambda: self.host_up(cluster, 2) == 2, 30,
+                             "the host is back")
+            self.assertEqual(expert_load.expected(cluster.url, 2), want)
+
+    def test_a_placement_by_hand_gives_the_same_tokens(self):
+        with harness.Cluster(self.model(), "--stages", "1") as cluster:
+            want = expert_load.expected(cluster.url, 4)
+        hosts = [{"name": "north"}, {"name": "south"}]
+        layers = "1-3"
+        placement = {"hosts": hosts, "experts": [
+            {"layers": layers, "experts": "0-2", "hosts": ["north", "south"]},
+            {"layers": layers, "experts": "3-6", "hosts": ["local"]},
+            {"layers": layers, "experts": "7", "hosts": ["south"]}]}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "placement.json"
+            path.write_text(json.dumps(placement))
+            with harness.Cluster(self.model(), "--stages", "2", "--ranks", "2",
+                                 "--placement", path) as cluster:
+                roles = [(p["role"], p["index"])
+                         for p in cluster.file["processes"]]
+                self.assertIn(("expert", 0), roles)
+                self.assertIn(("expert", 1), roles)
+                self.assertEqual(expert_load.expected(cluster.url, 4), want)
+
+    def test_bad_placements_are_refused_by_name(self):
+        def refused(entries, *options):
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / "placement.json"
+                path.write_text(json.dumps(
+                    {"hosts": [{"name": "a"}], "experts": entries}))
+                with harness.Cluster(self.model(), "--placement", path,
+                                     *options, expect=6) as cluster:
+                    return cluster.up.stderr
+        whole = {"layers": "1-3", "experts": "0-7", "hosts": ["a"]}
+        self.assertIn("layer 3: experts 0 to 7 are placed nowhere",
+                      refused([{**whole, "layers": "1-2"}]))
+        self.assertIn("layer 2: expert 4 is placed twice",
+                      refused([whole, {**whole, "layers": "2",
+                                       "experts": "4"}]))
+
+    def test_options_that_cannot_be_are_refused(self):
+        for options, words in (
+                (("--expert-hosts", "2", "--expert-replicas", "3"),
+                 "--expert-replicas 3"),
+                (("--expert-hosts", "9"), "number of hosts must be between 1 "
+                 "and 8"),
+                (("--placement", "/nowhere"), "--placement /nowhere")):
+            with harness.Cluster(self.model(), *options, expect=2) as cluster:
+                self.assertIn(words, cluster.up.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
