@@ -32,10 +32,13 @@ Json Tool(std::string_view name) {
         {"parameters", {{"type", "object"}, {"properties", Json::object()}}}}}};
 }
 
+Json Tools() { return Json::array({Tool("one"), Tool("two")}); }
+
 // A user's question, the assistant's `turn`, and a result for each of its
 // calls: its rendering, or nullopt if the template refuses it.
 std::optional<std::string> Rendered(const ChatTemplate& chat_template,
-                                    const Json& turn) {
+                                    const Json& turn,
+                                    const Json& tools = Tools()) {
   Json messages = Json::array({{{"role", "user"}, {"content", "Why?"}}, turn});
   for (const Json& call : turn["tool_calls"]) {
     messages.push_back(
@@ -43,8 +46,7 @@ std::optional<std::string> Rendered(const ChatTemplate& chat_template,
   }
   RenderOptions options;
   options.date = "2025-01-01";
-  auto text = chat_template.Render(
-      messages, Json::array({Tool("one"), Tool("two")}), options);
+  auto text = chat_template.Render(messages, tools, options);
   if (!text.ok()) return std::nullopt;
   return *std::move(text);
 }
@@ -122,6 +124,11 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
   const auto two =
       Rendered(chat_template, Turn(Json::array({Call(kFirst), Call(kSecond)})));
   rules.one_call = Shows(one, kFirst) && !Shows(two, kSecond);
+  Json bare = Tools();
+  bare[0]["function"].erase("description");
+  rules.described_tools =
+      one.has_value() &&
+      !Rendered(chat_template, Turn(Json::array({Call(kFirst)})), bare);
   return rules;
 }
 
@@ -140,6 +147,16 @@ Json AdaptHistory(const Json& messages, const HistoryRules& rules) {
       results.push_back(messages[++i]);
     }
     AppendOneByOne(message, std::move(results), out);
+  }
+  return out;
+}
+
+Json AdaptTools(const Json& tools, const HistoryRules& rules) {
+  Json out = tools;
+  if (!rules.described_tools) return out;
+  for (Json& tool : out) {
+    Json& function = tool["function"];
+    if (!function.contains("description")) function["description"] = "";
   }
   return out;
 }

@@ -11,7 +11,7 @@ class ChatTemplate;
 
 namespace sluice::gateway {
 
-// What a chat template asks of an assistant's earlier messages.
+// What a chat template asks of tools and of an assistant's earlier messages.
 struct HistoryRules {
   // The member that it reads the reasoning from: "reasoning_content" (GLM,
   // Qwen), "thinking" (gpt-oss); empty: it shows none.
@@ -20,6 +20,8 @@ struct HistoryRules {
   bool content_or_reasoning = false;
   // Shows, or takes, one call per message (gpt-oss, Llama 3).
   bool one_call = false;
+  // Fails for a tool without a description (gpt-oss).
+  bool described_tools = false;
   bool operator==(const HistoryRules&) const = default;
 };
 
@@ -32,6 +34,9 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template);
 // a message with several calls, each in a message of its own, followed by its
 // result, where the results tell by their ids whose they are, else in order.
 Json AdaptHistory(const Json& messages, const HistoryRules& rules);
+
+// `tools` (ToolFields'), with empty descriptions where there must be one.
+Json AdaptTools(const Json& tools, const HistoryRules& rules);
 
 }  // namespace sluice::gateway
 

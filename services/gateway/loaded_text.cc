@@ -114,10 +114,10 @@ StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
   render.max_bytes = options.max_bytes;
   if (options.arguments != nullptr) render.kwargs = *options.arguments;
   const TimePoint begin = Clock::now();
-  static const Json kNoTools;
-  auto ids = LimitsAsInvalid(template_->RenderIds(
-      AdaptHistory(messages, history_),
-      options.tools == nullptr ? kNoTools : *options.tools, render));
+  Json tools;
+  if (options.tools != nullptr) tools = AdaptTools(*options.tools, history_);
+  auto ids = LimitsAsInvalid(
+      template_->RenderIds(AdaptHistory(messages, history_), tools, render));
   if (!ids.ok()) {
     NoteRendering(Seconds(Clock::now() - begin), 0);
     return ids;

@@ -1,10 +1,14 @@
 """langchain-openai, unmodified, against a live cluster."""
 
 import asyncio
+import json
+import tempfile
 import unittest
 
 from client_cluster import ANSWER, ClientCluster, skip
+import api
 import harness
+import tool_model
 
 try:
     import openai
@@ -114,6 +118,60 @@ class LangChainTest(unittest.TestCase):
         with self.assertRaises(openai.BadRequestError) as caught:
             model.invoke(QUESTION)
         self.assertIn("tools", str(caught.exception))
+
+
+def get_weather(city: str, days: int) -> str:
+    """Weather of a city."""
+    return f"{city}, {days} days: sunny"
+
+
+class LangChainToolsTest(unittest.TestCase):
+    """A model that calls a tool, on a cluster of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="sluice-tools-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.cluster = harness.Cluster(tool_model.make(folder.name),
+                                      *tool_model.FLAGS)
+        cls.addClassCleanup(cls.cluster.close)
+        _, models = api.get(cls.cluster.url, "/v1/models")
+        cls.model = ChatOpenAI(
+            model=json.loads(models)["data"][0]["id"], api_key="none",
+            base_url=cls.cluster.url + "/v1", temperature=0,
+            max_retries=0).bind_tools([get_weather])
+
+    def check_call(self, message):
+        name, arguments = tool_model.CALL
+        (call,) = message.tool_calls
+        self.assertEqual((call["name"], call["args"]), (name, arguments))
+        self.assertTrue(call["id"].startswith("call_"))
+        self.assertEqual(message.content.strip(), tool_model.CONTENT)
+
+    def test_a_bound_tool_is_called(self):
+        message = self.model.invoke(QUESTION)
+        self.check_call(message)
+        self.assertEqual(message.response_metadata["finish_reason"],
+                         "tool_calls")
+        details = message.usage_metadata["output_token_details"]
+        self.assertEqual(details["reasoning"], 3)
+
+    def test_a_stream_adds_up_to_the_same_call(self):
+        parts = list(self.model.stream(QUESTION))
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        self.check_call(total)
+
+    def test_an_agent_loop_ends_with_an_answer(self):
+        messages = [HumanMessage(QUESTION)]
+        messages.append(self.model.invoke(messages))
+        for call in messages[-1].tool_calls:
+            messages.append(ToolMessage(get_weather(**call["args"]),
+                                        tool_call_id=call["id"]))
+        answer = self.model.invoke(messages)
+        self.assertEqual(answer.content, tool_model.ANSWER)
+        self.assertFalse(answer.tool_calls)
 
 
 if __name__ == "__main__":

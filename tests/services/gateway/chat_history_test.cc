@@ -48,7 +48,7 @@ TEST(GatewayHistoryTest, RulesAreLearntFromTheTemplatesThemselves) {
   EXPECT_EQ(rules("Qwen-Qwen3-0.6B.jinja"),
             (HistoryRules{"reasoning_content", false, false}));
   EXPECT_EQ(rules("openai-gpt-oss-120b.jinja"),
-            (HistoryRules{"thinking", true, true}));
+            (HistoryRules{"thinking", true, true, true}));
   EXPECT_EQ(rules("meta-llama-Llama-3.1-8B-Instruct.jinja"),
             (HistoryRules{"", false, true}));
   EXPECT_EQ(rules("Qwen3-Coder.jinja"), (HistoryRules{"", false, false}));
@@ -118,6 +118,24 @@ TEST(GatewayHistoryTest, RequestsRenderByteForByteAsTheReferenceDoes) {
   }
   EXPECT_GE(equal, 70);
   EXPECT_GE(with_calls, 10);
+}
+
+TEST(GatewayHistoryTest, AToolNeedsNoDescription) {
+  REQUIRE_TEMPLATES();
+  const Json tools =
+      *ParseJson(R"([{"type": "function", "function": {"name": "bare"}}])");
+  const Json messages =
+      *ParseJson(R"([{"role": "user", "content": "Weather?"}])");
+  for (const char* file :
+       {"GLM-4.6.jinja", "openai-gpt-oss-120b.jinja", "Qwen3-Coder.jinja",
+        "Qwen-Qwen3-0.6B.jinja", "meta-llama-Llama-3.1-8B-Instruct.jinja"}) {
+    const auto chat = Released(file);
+    const Json adapted = AdaptTools(tools, LearnHistoryRules(*chat));
+    const auto text = chat->Render(messages, adapted, {});
+    ASSERT_TRUE(text.ok()) << file << text.status();
+    EXPECT_THAT(*text, HasSubstr("bare")) << file;
+  }
+  EXPECT_EQ(AdaptTools(tools, {}), tools);
 }
 
 // A question, two calls in one message, and their results in another order.

@@ -276,6 +276,9 @@ TEST_P(GatewayFormatTest, TheAnswerSentBackRendersAsTheReferenceDoes) {
   ASSERT_TRUE(chat.ok()) << chat.status();
   Json tools = *ParseJson(kTools);
   tools[0]["function"].erase("strict");  // null is absent
+  // Its template fails without.
+  if (std::string(format.name) == "harmony")
+    tools[1]["function"]["description"] = "";
   const auto expected = (*chat)->Render(reference, tools, {});
   ASSERT_TRUE(expected.ok()) << expected.status();
   EXPECT_EQ(server_->PromptOf(1), *expected);
