@@ -44,6 +44,7 @@ void Frame(const std::string& bytes) {
   auto again =
       wire::FromProto(frame->step().header(), wire::ToProto(*plan), Limits());
   SLUICE_CHECK(again.ok() && *again == *plan);
+  (void)wire::FailedFromProto(frame->step(), *plan, Limits());
   (void)wire::HiddenFromPayload(std::move(split->payload), plan->num_tokens(),
                                 kHiddenSize);
 }
