@@ -4,7 +4,6 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/retry_after.h"
 #include "tests/services/gateway/http_fixture.h"
 
 namespace sluice::gateway {
@@ -87,12 +86,6 @@ TEST_F(GatewayHttpTest, AnswersTellHowLongTheyTookInTheServer) {
     ASSERT_NE(at, answer.npos) << answer;
     EXPECT_LT(std::stoi(answer.substr(at + 22)), 10000);
   }
-  generator_.set_refusal(
-      WithRetryAfter(ResourceExhausted("full"), std::chrono::seconds(7)));
-  client.Send(ChatOf(""));
-  const std::string full = client.ReceiveAnswer();
-  EXPECT_THAT(full, HasSubstr("Retry-After: 7\r\n"));
-  EXPECT_THAT(full, HasSubstr("Retry-After-Ms: 7000\r\n"));
 }
 
 TEST_F(GatewayHttpTest, AClientThatLeavesAStreamCancelsIt) {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "common/base/retry_after.h"
 #include "services/gateway/openai/error.h"
 
 namespace sluice::gateway {
@@ -399,6 +400,10 @@ TEST(GatewayErrorTest, StatusesBecomeHttpErrors) {
   EXPECT_EQ(http(DeadlineExceeded("x")).status, 504);
   const HttpResponse full = http(ResourceExhausted("x"));
   EXPECT_EQ(full.status, 429);
+  const HttpResponse wait = http(
+      WithRetryAfter(ResourceExhausted("x"), std::chrono::milliseconds(6500)));
+  EXPECT_EQ(wait.headers,
+            (HttpHeaders{{"Retry-After", "7"}, {"Retry-After-Ms", "7000"}}));
   EXPECT_EQ(full.headers[0].first, "Retry-After");
   EXPECT_EQ(http(Unavailable("x")).status, 503);
   EXPECT_EQ(http(Unavailable("x")).headers[0].first, "Retry-After");
