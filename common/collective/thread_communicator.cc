@@ -79,13 +79,24 @@ void ThreadCommunicator::ReduceTree(int32_t num_leaves,
 void ThreadCommunicator::JoinColumns(int32_t num_leaves, int64_t begin,
                                      int64_t end) {
   const int64_t rows = group_->slots_[rank_].out.rows;
+  parts_.clear();
+  for (const auto& slot : group_->slots_) {
+    for (size_t i = 0; i < slot.parts.size(); ++i) {
+      parts_.emplace_back(slot.nodes[i], slot.parts[i]);
+    }
+  }
+  // Ranks need not own leaves in the order of their numbers.
+  const auto before = [](const auto& a, const auto& b) {
+    return a.first.begin < b.first.begin;
+  };
+  if (!std::is_sorted(parts_.begin(), parts_.end(), before)) {
+    std::sort(parts_.begin(), parts_.end(), before);
+  }
+  row_.resize(parts_.size());
   for (int64_t t = 0; t < rows; ++t) {
     for (int64_t c = begin; c < end; c += kJoinColumns) {
-      row_.clear();
-      for (const auto& slot : group_->slots_) {
-        for (size_t i = 0; i < slot.parts.size(); ++i) {
-          row_.push_back({slot.nodes[i], slot.parts[i].row(t) + c});
-        }
+      for (size_t i = 0; i < parts_.size(); ++i) {
+        row_[i] = {parts_[i].first, parts_[i].second.row(t) + c};
       }
       const int64_t count = std::min(kJoinColumns, end - c);
       float sum[kJoinColumns];

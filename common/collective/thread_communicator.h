@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/collective/communicator.h"
@@ -85,7 +86,9 @@ class ThreadCommunicator final : public Communicator {
 
   ThreadCommunicatorGroup* const group_;
   const int rank_;
-  std::vector<NodePart> row_;  // scratch of JoinColumns
+  // Scratch of JoinColumns: all ranks' nodes, rising; one row's values.
+  std::vector<std::pair<kernels::TreeNode, kernels::ConstMatrix>> parts_;
+  std::vector<NodePart> row_;
 };
 
 }  // namespace sluice

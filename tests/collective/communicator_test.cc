@@ -116,6 +116,33 @@ TEST(CommunicatorTest, AnySplitOfTheLeavesGivesTheSameBits) {
   }
 }
 
+TEST(CommunicatorTest, RanksMayOwnLeavesInAnyOrder) {
+  const int n = 12;
+  const int ranks = 3;
+  const auto leaves = MakeLeaves(n, 2);
+  const Values root = SumNode(leaves, {0, n});
+  // Aligned nodes, two of them pairs, dealt out like cards.
+  const std::vector<TreeNode> nodes = {{0, 2}, {2, 3}, {3, 4},  {4, 6},  {6, 7},
+                                       {7, 8}, {8, 9}, {9, 10}, {10, 12}};
+  for (int shift = 0; shift < ranks; ++shift) {
+    ThreadCommunicatorGroup group(ranks);
+    OnRanks(ranks, [&](int r) {
+      std::vector<TreeNode> own;
+      std::vector<Values> sums;
+      for (size_t i = 0; i < nodes.size(); ++i) {
+        if (static_cast<int>(i + shift) % ranks != r) continue;
+        own.push_back(nodes[i]);
+        sums.push_back(SumNode(leaves, nodes[i]));
+      }
+      std::vector<ConstMatrix> parts;
+      for (const Values& sum : sums) parts.push_back(View(sum));
+      Values out(kRows * kCols);
+      group.rank(r)->ReduceTree(n, own, parts, View(out));
+      EXPECT_TRUE(SameBits(out, root)) << "rank " << r;
+    });
+  }
+}
+
 TEST(CommunicatorTest, OneRankJoinsSeveralNodesLikeTheTree) {
   const int n = 11;
   const auto leaves = MakeLeaves(n, 3);
