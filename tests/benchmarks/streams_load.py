@@ -71,7 +71,7 @@ async def disconnect(url, name, count, at_once=64):
         while left[0] > 0:
             left[0] -= 1
             answer = await lc.stream(
-                address, body(name, rng), leave_after=rng.random() ** 2 * 4)
+                address, body(name, rng), leave_after=rng.random() ** 2 * 24)
             begun[0] += bool(answer.times)
 
     await asyncio.gather(*[slot() for _ in range(at_once)])
