@@ -183,11 +183,11 @@ void RequestRunner::TraceDelivery(const Mail& mail, int64_t begin_ns) {
   plan_.trace->OnDelivery(mail.choice, delivery);
 }
 
-template <typename Take>
-Delta RequestRunner::Counted(Choice& choice, const Take& take) {
+template <typename Source>
+Delta RequestRunner::Counted(Choice& choice, const Source& source) {
   const int64_t tokens = choice.text.completion_tokens();
   const int64_t reasoning = choice.text.reasoning_tokens();
-  Delta delta = take();
+  Delta delta = source();
   usage_.completion_tokens += choice.text.completion_tokens() - tokens;
   if (usage_.reasoning_tokens) {
     *usage_.reasoning_tokens += choice.text.reasoning_tokens() - reasoning;

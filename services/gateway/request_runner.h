@@ -92,9 +92,9 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
                 TimePoint when);
   void OnEnd(Choice& choice, size_t index, const FinalEvent& event,
              TimePoint when);
-  // What `take` makes of the choice's text, its tokens counted.
-  template <typename Take>
-  Delta Counted(Choice& choice, const Take& take);
+  // What `source` makes of the choice's text, its tokens counted.
+  template <typename Source>
+  Delta Counted(Choice& choice, const Source& source);
   void CountCached(size_t prompt, int64_t cached_tokens);
   void Emit(Choice& choice, size_t index, Delta delta);
   void SendEvent(std::string_view json);
