@@ -317,7 +317,7 @@ TEST_F(PipelineClientTest, AResultIsASignOfLifeOfEveryStage) {
   timing.suspect_after = std::chrono::milliseconds(200);
   timing.peer_timeout = std::chrono::milliseconds(400);
   const auto client = Connect(timing);
-  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
   stages_[1]->runner().SetMute(true);  // too busy to answer
   const TimePoint end = Clock::now() + 3 * timing.peer_timeout;
   for (uint64_t step = 0; Clock::now() < end && !HasFailure(); ++step) {
@@ -349,7 +349,7 @@ TEST_F(PipelineClientTest, DrainedStagesAreThereForTheNextGateway) {
 TEST_F(PipelineClientTest, DrainWaitsForStepsUnderWayUntilItsDeadline) {
   AddStages(1);
   const auto client = Connect();
-  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
   stages_[0]->runner().HoldSteps();
   client->Submit(Plan(0, 5));
   ASSERT_TRUE(
