@@ -29,7 +29,7 @@ PartReadiness PartOf(const StageStatus& stage, size_t index) {
 }
 
 // Blames the stage that holds up the others.
-void NameStuckStage(const PipelineStatus& pipeline, const std::string& why,
+void NameStuckStage(const PipelineStatus& pipeline,
                     GatewayReadiness& readiness) {
   const auto stuck =
       std::min_element(pipeline.stages.begin(), pipeline.stages.end(),
@@ -41,8 +41,8 @@ void NameStuckStage(const PipelineStatus& pipeline, const std::string& why,
       readiness.parts[static_cast<size_t>(stuck - pipeline.stages.begin())];
   part.ready = false;
   part.why = part.open_why = "answers and does no step";
-  readiness.why = Cat(part.name, ": ", why);
-  readiness.open_why = Cat(part.open_name, ": ", why);
+  readiness.why = Cat(part.name, ": ", readiness.why);
+  readiness.open_why = Cat(part.open_name, ": ", readiness.open_why);
 }
 
 // What holds the pipeline up, by the state of its stages alone.
@@ -78,7 +78,7 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
     readiness.ready = false;
     readiness.why = readiness.open_why =
         Cat("no step has ended for ", Seconds(progress.oldest_plan_age), " s");
-    NameStuckStage(pipeline, readiness.why, readiness);
+    NameStuckStage(pipeline, readiness);
   }
   if (draining) {
     readiness.ready = false;
