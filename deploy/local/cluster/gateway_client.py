@@ -57,7 +57,9 @@ def first_answer(url, model, key=None):
         **asked, "messages": [{"role": "user", "content": PROMPT}]}
     status, text = call(url + path, body, key=key)
     if status == 200:
-        answer = json.loads(text)["choices"][0]["message"]["content"]
+        message = json.loads(text)["choices"][0]["message"]
+        # Of a model that reasons longer than it may answer there is no more.
+        answer = message["content"] or message.get("reasoning_content") or ""
         return path, body, PROMPT, answer
     path, prompt = "/v1/completions", "Once upon a time"
     body = {**asked, "prompt": prompt, "max_tokens": 32}
