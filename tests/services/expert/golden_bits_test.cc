@@ -240,8 +240,8 @@ TEST_P(ExpertBitsTest, HostsFinishWhatLocalExpertsDoHoweverTheyAreCut) {
 INSTANTIATE_TEST_SUITE_P(Golden, ExpertBitsTest,
                          ::testing::Values("glm4_moe-air", "glm4_moe-46",
                                            "gpt_oss-mxfp4", "qwen3_moe"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& test) {
+                           std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
