@@ -138,9 +138,12 @@ std::string Cut(const Status& status, size_t most) {
   return Message(status).substr(0, most);
 }
 
-StatusOr<Status> StatusFromProto(int32_t code, const std::string& message,
-                                 size_t most) {
-  SLUICE_RETURN_IF_ERROR(CheckRange("status_code", code, 1, 16));
+Status CheckCode(int32_t code) {
+  return CheckRange("status_code", code, 1, 16);
+}
+
+// After CheckCode.
+Status StatusOf(int32_t code, const std::string& message, size_t most) {
   return MakeStatus(static_cast<StatusCode>(code), message.substr(0, most));
 }
 
@@ -202,11 +205,10 @@ StatusOr<std::vector<ExpertRowFailure>> FailuresFromProto(
   for (const v1::ExpertRowFailure& failure : proto.failures()) {
     SLUICE_RETURN_IF_ERROR(
         CheckRange("row of a failure", failure.row(), lowest, rows - 1));
-    SLUICE_ASSIGN_OR_RETURN(
-        Status status,
-        StatusFromProto(failure.status_code(), failure.status_message(),
-                        kMaxRowMessage));
-    failures.push_back({failure.row(), std::move(status)});
+    SLUICE_RETURN_IF_ERROR(CheckCode(failure.status_code()));
+    failures.push_back(
+        {failure.row(), StatusOf(failure.status_code(),
+                                 failure.status_message(), kMaxRowMessage)});
     lowest = failure.row() + 1;
   }
   return failures;
@@ -303,10 +305,9 @@ StatusOr<ExpertResult> FromProto(const v1::ExpertResult& proto, Buffer payload,
   result.sent_ns = proto.sent_ns();
   SLUICE_ASSIGN_OR_RETURN(result.times, TimesFromProto(proto.times()));
   if (proto.status_code() != 0) {
-    SLUICE_ASSIGN_OR_RETURN(
-        result.status,
-        StatusFromProto(proto.status_code(), proto.status_message(),
-                        kMaxBatchMessage));
+    SLUICE_RETURN_IF_ERROR(CheckCode(proto.status_code()));
+    result.status =
+        StatusOf(proto.status_code(), proto.status_message(), kMaxBatchMessage);
     return result;
   }
   SLUICE_RETURN_IF_ERROR(CheckSums(proto, payload, asked));

@@ -100,14 +100,14 @@ int64_t MaxMessageBytes(const ExpertServerOptions& options,
                   wire::MaxExpertAnswerBytes(model, limits, nodes));
 }
 
-// One log line per tenth.
+// One log line per quarter.
 class Progress {
  public:
   std::string Report(uint64_t done, uint64_t total) {
     const uint64_t percent = total == 0 ? 100 : done * 100 / total;
     std::string text =
         Cat("loading, ", percent, " % of ", total / 1000000, " MB of experts");
-    if (percent / 10 != shown_ / 10) LogInfo(text);
+    if (percent / 25 != shown_ / 25) LogInfo(text);
     shown_ = percent;
     return text;
   }
