@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -196,7 +197,11 @@ TEST(ExpertProcessTest, ItsMemoryIsThatOfItsExpertsAndAConstant) {
     const auto result = client.Ask(batch);
     ASSERT_TRUE(result.ok() && result->status.ok()) << result.status();
   }
-  EXPECT_LE(process.ResidentBytes(), most) << "after work";
+  const uint64_t resident = process.ResidentBytes();
+  EXPECT_LE(resident, most) << "after work";
+  std::printf("resident: %.1f MB with %.1f MB of experts\n",
+              static_cast<double>(resident) * 1e-6,
+              static_cast<double>(experts) * 1e-6);
 }
 
 TEST(ExpertProcessTest, ATermSignalEndsItInOrder) {
