@@ -114,8 +114,12 @@ class StageServer::Impl {
       return OkStatus();
     }
     std::vector<std::string> names;
-    for (const ExpertHost& host : stage.placement.hosts) {
-      names.push_back(host.name);
+    for (size_t i = 0; i < stage.placement.hosts.size(); ++i) {
+      bool asked = false;
+      for (int32_t l = stage.first_layer; l < stage.last_layer; ++l) {
+        asked |= !stage.placement.On(static_cast<int32_t>(i), l).empty();
+      }
+      names.push_back(asked ? stage.placement.hosts[i].name : "");
     }
     expert_metrics_ = std::make_unique<ExpertClientMetrics>(&registry_, names);
     ExpertClientOptions options;

@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import tempfile
 import time
 import unittest
@@ -145,6 +146,30 @@ class ExpertsTest(unittest.TestCase):
         self.assertIn("layer 2: expert 4 is placed twice",
                       refused([whole, {**whole, "layers": "2",
                                        "experts": "4"}]))
+
+    def test_plan_follows_the_memory_and_says_what_does_not_fit(self):
+        def plan(*options):
+            sluice = pathlib.Path(os.environ["SLUICE_BUILD_DIR"]) \
+                / "services/cli/sluice"
+            return subprocess.run([sluice, "plan", self.model(), *options],
+                                  capture_output=True, text=True, check=False)
+        # 8 experts of 3 layers: an id takes 110,592 bytes in all of them.
+        hosts = "big=127.0.0.1:1:864K,small=127.0.0.1:2:288K"
+        made = plan("--hosts", hosts)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertEqual(plan("--hosts", hosts).stdout, made.stdout)
+        self.assertEqual(json.loads(made.stdout), {
+            "hosts": [{"name": "big", "address": "127.0.0.1:1"},
+                      {"name": "small", "address": "127.0.0.1:2"}],
+            "experts": [
+                {"layers": "1-3", "experts": "0-5", "hosts": ["big"]},
+                {"layers": "1-3", "experts": "6-7", "hosts": ["small"]}]})
+        refused = plan("--hosts", "big=127.0.0.1:1:400K")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("there is room for", refused.stderr)
+        for words in (("--hosts", "a"), ("--hosts", "a=h:1:x"), (),
+                      ("--hosts", "a=h:1", "--replicas", "2")):
+            self.assertEqual(plan(*words).returncode, 2, words)
 
     def test_options_that_cannot_be_are_refused(self):
         for options, words in (

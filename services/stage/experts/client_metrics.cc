@@ -1,6 +1,7 @@
 #include "services/stage/experts/client_metrics.h"
 
 #include <algorithm>
+#include <array>
 
 #include "common/metrics/metric_names.h"
 
@@ -10,6 +11,7 @@ namespace {
 namespace names = metrics::names;
 
 constexpr double kNano = 1e-9;
+constexpr std::array kOutcomes = {"used", "late", "refused", "lost"};
 
 }  // namespace
 
@@ -18,15 +20,17 @@ ExpertClientMetrics::ExpertClientMetrics(
   for (const std::string& name : hosts) {
     const metrics::Labels host = {{"host", name}};
     Host& series = hosts_.emplace_back();
+    series.outcomes.resize(kOutcomes.size());
+    if (name.empty()) continue;
     series.up = registry->AddGauge(names::kStageExpertUp,
                                    "1: batches can be sent to the host.", host);
     series.silent = registry->AddGauge(
         names::kStageExpertSilent,
         "1: nothing was heard of the host for too long.", host);
-    for (const char* outcome : {"used", "late", "refused", "lost"}) {
-      series.outcomes.push_back(registry->AddCounter(
+    for (size_t i = 0; i < kOutcomes.size(); ++i) {
+      series.outcomes[i] = registry->AddCounter(
           names::kStageExpertBatches, "Batches sent, by what became of them.",
-          {{"host", name}, {"outcome", outcome}}));
+          {{"host", name}, {"outcome", kOutcomes[i]}});
     }
     series.hedges =
         registry->AddCounter(names::kStageExpertHedges,

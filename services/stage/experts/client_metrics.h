@@ -20,7 +20,8 @@ class ExpertClientMetrics {
     kLost,     // with the stream
   };
 
-  // `hosts`: the names of all. `registry` must outlive this object.
+  // `hosts`: the names of all; empty: one that is never asked and has no
+  // series. `registry` must outlive this object.
   ExpertClientMetrics(metrics::Registry* registry,
                       const std::vector<std::string>& hosts);
 
