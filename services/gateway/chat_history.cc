@@ -63,7 +63,9 @@ bool Shows(const std::optional<std::string>& text, std::string_view word) {
 // `message` with its reasoning as the template wants it.
 Json WithReasoning(Json message, const HistoryRules& rules) {
   const auto found = message.find("reasoning_content");
-  if (found == message.end()) return message;
+  const bool is_right =
+      rules.reasoning == "reasoning_content" && !rules.content_or_reasoning;
+  if (found == message.end() || is_right) return message;
   Json reasoning = std::move(*found);
   message.erase(found);
   if (rules.reasoning.empty()) return message;

@@ -49,11 +49,17 @@ Status CheckTools(const ServedModel& model, const ToolFields& fields) {
       "unsupported_parameter");
 }
 
-// Whether answers have more than content.
-bool IsParsed(const ModelText& text, const ToolFields& fields) {
+// Whether the answer to `prompt` may have more than content. What continues a
+// message is its content, from the first space on, unless it reasons.
+bool IsParsed(const ModelText& text, const ChatRequest& request,
+              const std::vector<TokenId>& prompt) {
+  if (request.chat_template.continue_final_message &&
+      !text.EndsInReasoning(prompt)) {
+    return false;
+  }
   const OutputFormat format = text.output_format();
   return format.reasoning != ReasoningFormat::kNone ||
-         (format.tools != ToolFormat::kNone && !fields.tools.is_null());
+         (format.tools != ToolFormat::kNone && !request.tools.tools.is_null());
 }
 
 // A parser for each choice. Here, because reading large schemas is work.
@@ -102,7 +108,8 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
     choice.text.echo_text = last["content"].get<std::string>();
   }
   AnswerInfo info = MakeAnswerInfo(model, fields, http, "chatcmpl-");
-  const bool is_parsed = IsParsed(*model.text, request.tools);
+  const bool is_parsed =
+      IsParsed(*model.text, request, choice.generate.prompt_tokens);
   info.is_parsed = is_parsed;
   info.num_choices = static_cast<size_t>(fields.n);
   if (info.return_token_ids) info.prompts = {choice.generate.prompt_tokens};
