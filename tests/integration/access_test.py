@@ -73,6 +73,13 @@ class AccessTest(unittest.TestCase):
             self.assertNotIn(secret.encode(), text)
             self.assertNotIn(secret, self.cluster.logs(1000))
 
+    def test_a_key_file_that_cannot_be_read_is_named(self):
+        with harness.Cluster(harness.shared("data/models/stories260K-hf"),
+                             "--api-key-file", self.keys.with_name("none"),
+                             expect=6) as cluster:
+            self.assertIn("none: No such file", cluster.up.stderr)
+            self.assertNotIn("Traceback", cluster.up.stderr)
+
     def test_a_draining_gateway_finishes_and_answers_probes(self):
         length = 240 if harness.SANITIZED else 480  # within --drain-timeout
 

@@ -99,7 +99,10 @@ def _wait_ready(document, stop, options):
     """True once /readyz is 200, false if asked to stop. Shows how the
     stages load. Fails if a process ends."""
     seconds = options.ready_timeout
-    key = gateway_client.first_key(options.api_key_file)
+    try:
+        key = gateway_client.first_key(options.api_key_file)
+    except (OSError, ValueError):
+        key = None  # The gateway says what is wrong with the file, and ends.
     end = time.monotonic() + seconds
     shown = {}
     while not stop.asked():
