@@ -69,6 +69,21 @@ def flow(gate, rate=0.5):
 See [how locks work](https://example.org/locks)."""
 
 
+EVENTS = {"Content-Type": "text/event-stream"}
+
+
+def chunk(text):
+    """What a streamed chat sends of `text`."""
+    return {"choices": [{"index": 0, "delta": {"content": text}}]}
+
+
+def stream(*events):
+    """Server-sent events, each an object or a text."""
+    return "".join(
+        f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n"
+        for data in events)
+
+
 class PageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -239,9 +254,13 @@ class PageTest(unittest.TestCase):
         hostile = "\n\n".join(text for text, _ in MARKDOWN)
         self.load_conversation(("user", hostile), ("assistant", hostile))
         page.wait("document.querySelectorAll('.message').length === 2")
-        self.set_parameters(temperature=0, max_tokens=8)
-        self.send("<img src=x onerror=window.pwned=1>")
-        page.wait(f"{TEXT} !== '' && {ENDED}", 60)
+        pieces = [hostile[i:i + 7] for i in range(0, len(hostile), 7)]
+        with page.answering("/v1/chat/completions", 200, EVENTS,
+                            stream(*map(chunk, pieces), "[DONE]")):
+            self.send("<img src=x onerror=window.pwned=1>")
+            page.wait(f"{TEXT} !== '' && {ENDED}")
+        self.assertEqual(len(self.messages()), 4)
+        self.assertEqual(self.messages()[3], self.messages()[1])
         self.assertIsNone(page.value("window.pwned ?? null"))
         self.assertEqual(page.value("document.querySelectorAll("
                                     "'#messages :is(img, script)').length"),
@@ -279,6 +298,21 @@ class PageTest(unittest.TestCase):
                          "a-key-of-tests")
         self.assertNotIn("a-key-of-tests",
                          page.value("JSON.stringify(localStorage)"))
+
+    def test_an_answer_cut_short_says_why_and_keeps_its_text(self):
+        page = self.page
+        lost = {"error": {"message": "stage 1 was lost", "param": None,
+                          "type": "service_unavailable_error",
+                          "code": "unavailable"}}
+        with page.answering("/v1/chat/completions", 200, EVENTS,
+                            stream(chunk("A sluice is"), lost)):
+            self.send("Hello")
+            page.wait("document.querySelector('.error')")
+        shown = page.value("document.querySelector('.error').textContent")
+        self.assertIn("The answer was cut short", shown)
+        self.assertIn("stage 1 was lost", shown)
+        self.assertNotRegex(shown, r"\d{3}")
+        self.assertEqual(page.value(TEXT), "A sluice is")
 
     def test_pictures_are_taken(self):
         page = self.page
