@@ -62,6 +62,7 @@ class HarmonyParser : public OutputParser {
       text = header_->Push(text);
       if (!header_->full() && !header_->is_text()) return;
       const std::string begun = header_->rest();
+      if (header_->is_text()) Restart(/*assistant=*/true);  // no words of it
       BeginMessage();
       Body(begun);
     } else if (place_ == Place::kBetween) {

@@ -181,7 +181,11 @@ class QwenCoderCallReader : public CallReader {
     input.ConsumeBlanks();
     const Match close = input.Find(kToolCallEnd);
     if (close == Match::kMaybe) return Progress::kWait;
-    if (close == Match::kYes) input.Consume(kToolCallEnd.size());
+    if (close == Match::kYes) {
+      input.Consume(kToolCallEnd.size());
+    } else if (input.EndsWithin(kToolCallEnd, 0)) {
+      input.Consume(input.text().size());
+    }
     return Progress::kDone;
   }
 
