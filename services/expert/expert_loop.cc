@@ -81,15 +81,11 @@ Status ExpertLoop::Push(QueuedBatch batch) {
       return ResourceExhausted("this host's queue is full: limit ",
                                options_.max_queued, " batches");
     }
+    askers_[batch.batch.layer][batch.sink.get()] = batch.queued_ns;
     queue_.push_back(std::move(batch));
   }
   changed_.NotifyAll();
   return OkStatus();
-}
-
-void ExpertLoop::SetAskers(int32_t askers) {
-  MutexLock lock(mutex_);
-  askers_ = askers;
 }
 
 bool ExpertLoop::WaitIdle(TimePoint deadline) {
@@ -139,6 +135,14 @@ void ExpertLoop::Join(Group& group) {
   }
 }
 
+size_t ExpertLoop::RecentAskers(int32_t layer) {
+  auto& askers = askers_[layer];
+  const int64_t oldest = ToNanos(Clock::now() - options_.recent);
+  std::erase_if(askers,
+                [&](const auto& asker) { return asker.second < oldest; });
+  return askers.size();
+}
+
 ExpertLoop::Group ExpertLoop::TakeGroup() {
   Group group;
   MutexLock lock(mutex_);
@@ -150,12 +154,12 @@ ExpertLoop::Group ExpertLoop::TakeGroup() {
   queue_.pop_front();
   computing_ = 1;
   Join(group);
-  // Askers that have nothing here may be about to ask at the same layer.
+  // Stages of other replicas may be about to ask at the same layer.
+  const size_t others = RecentAskers(group.front().batch.layer);
   const TimePoint deadline =
       TimePoint(std::chrono::nanoseconds(group.front().queued_ns)) +
       options_.join_window;
-  while (!stop_ &&
-         static_cast<int32_t>(group.size() + queue_.size()) < askers_ &&
+  while (!stop_ && group.size() + queue_.size() < others &&
          changed_.WaitUntil(mutex_, deadline)) {
     Join(group);
   }

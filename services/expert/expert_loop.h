@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -36,8 +37,10 @@ struct QueuedBatch {
 struct ExpertLoopOptions {
   int32_t max_queued = 1024;  // batches
   int32_t max_rows = 0;       // of one computation
-  // How long a batch may wait for others of its layer.
+  // How long a batch may wait for others of its layer, if others than its
+  // asker asked for that layer within the last `recent`.
   Duration join_window = std::chrono::microseconds(50);
+  Duration recent = std::chrono::seconds(1);
   Duration debug_delay{};  // for tests: every computation takes so much longer
   ExpertMetrics* metrics = nullptr;  // outlives the loop; may be null
   ExpertHeat* heat = nullptr;        // the same
@@ -69,8 +72,6 @@ class ExpertLoop {
   // Any thread. RESOURCE_EXHAUSTED when full, UNAVAILABLE when stopped; the
   // sink is not called then.
   Status Push(QueuedBatch batch);
-  // With one asker nobody is waited for. Any thread.
-  void SetAskers(int32_t askers);
   // Returns true when no batch waits or is being computed, false if it is
   // still so at `deadline`.
   bool WaitIdle(TimePoint deadline);
@@ -80,6 +81,8 @@ class ExpertLoop {
   using Group = std::vector<QueuedBatch>;
   void Work();
   Group TakeGroup();
+  // How many asked for `layer` lately.
+  size_t RecentAskers(int32_t layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves what waits and fits from the queue to `group`.
   void Join(Group& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Compute(Group& group);
@@ -95,7 +98,9 @@ class ExpertLoop {
   CondVar changed_;
   std::deque<QueuedBatch> queue_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  int32_t askers_ ABSL_GUARDED_BY(mutex_) = 0;
+  // By layer: who asked, and when they last did (nanoseconds).
+  std::map<int32_t, std::map<const ExpertResultSink*, int64_t>> askers_
+      ABSL_GUARDED_BY(mutex_);
   int32_t computing_ ABSL_GUARDED_BY(mutex_) = 0;  // batches
   ExpertLoopStats stats_ ABSL_GUARDED_BY(mutex_);
 

@@ -34,15 +34,13 @@ StatusOr<std::shared_ptr<const ExpertSession::Terms>> ExpertSession::OnHello(
       wire::CheckSameModel(terms_->welcome.model, hello.model));
   SLUICE_RETURN_IF_ERROR(wire::CheckHolds(terms_->welcome.held, hello.wanted));
   streams_.insert(std::move(stream));
-  terms_->loop->SetAskers(static_cast<int32_t>(streams_.size()));
   LogInfo("asked by ", hello.asker);
   return terms_;
 }
 
 void ExpertSession::OnStreamEnd(const std::shared_ptr<BatchesStream>& stream) {
   MutexLock lock(mutex_);
-  if (streams_.erase(stream) == 0) return;
-  terms_->loop->SetAskers(static_cast<int32_t>(streams_.size()));
+  streams_.erase(stream);
 }
 
 v1::ExpertPong ExpertSession::Pong(const v1::ExpertPing& ping) const {

@@ -335,6 +335,26 @@ TEST_F(ExpertLoopTest, JoinedBatchesAreAnsweredAsSingleOnes) {
   }
 }
 
+TEST_F(ExpertLoopTest, ABatchWaitsForOthersWhoAskTheSameLayer) {
+  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  ASSERT_NO_FATAL_FAILURE(Load(path));
+  ExpertLoopOptions options;
+  options.max_rows = 64;
+  options.join_window = options.recent = std::chrono::hours(1);
+  const auto one = std::make_shared<Results>();
+  const auto other = std::make_shared<Results>();
+  ExpertLoop loop(experts_.get(), options);
+  loop.Start();
+  ASSERT_TRUE(loop.Push(Batch(1, 0, 2, one)).ok());  // nobody else yet
+  EXPECT_EQ(one->Wait(1).times.joined_batches, 1);
+  ASSERT_TRUE(loop.Push(Batch(2, 1, 2, one)).ok());  // nobody else there
+  EXPECT_EQ(one->Wait(2).times.joined_batches, 1);
+  ASSERT_TRUE(loop.Push(Batch(3, 0, 2, other)).ok());
+  ASSERT_TRUE(loop.Push(Batch(4, 0, 3, one)).ok());
+  EXPECT_EQ(other->Wait(3).times.joined_batches, 2);
+  EXPECT_EQ(one->Wait(4).times.joined_rows, 5);
+}
+
 TEST_F(ExpertLoopTest, BatchesOfMoreThanTheMostRowsAreNotJoined) {
   SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
   ASSERT_NO_FATAL_FAILURE(Load(path));
