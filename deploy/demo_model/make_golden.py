@@ -56,6 +56,7 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    torch.set_num_threads(1)  # more only wait for one another
     transformers.utils.logging.disable_progress_bar()
     model, tokenizer, _ = evaluate.load(args.model)
     held = make_data.heldout(args.seed, 10)

@@ -127,10 +127,12 @@ class Run:
     def __init__(self, args, net, optimizers):
         self._folder, self._net, self._optimizers = args.run, net, optimizers
         self._device = args.device
-        # What a checkpoint has to agree with, so that it can be gone on with.
+        # What a checkpoint has to agree with, so that it can be gone on with;
+        # but for the number of steps, whose change the log tells.
         self._plan = {name: getattr(args, name) for name in (
             "steps", "batch", "row", "muon_lr", "adam_lr", "balance",
             "warmup", "seed")}
+        self._steps = args.steps
         self.log = []
         self.seconds = 0.0
 
@@ -139,8 +141,8 @@ class Run:
 
     def save(self, step):
         partial = self._path("state.pt.partial")
-        torch.save({"step": step, "plan": self._plan, "log": self.log,
-                    "seconds": self.seconds, "net": self._net.state_dict(),
+        torch.save({"step": step, "plan": self._plan, "steps": self._steps,
+                    "log": self.log, "seconds": self.seconds, "net": self._net.state_dict(),
                     "optimizers": [one.state_dict()
                                    for one in self._optimizers]}, partial)
         os.replace(partial, self._path("state.pt"))
@@ -155,13 +157,17 @@ class Run:
             return 0
         state = torch.load(self._path("state.pt"), map_location=self._device,
                            weights_only=True)
-        if state["plan"] != self._plan:
+        first = state["plan"]["steps"]
+        if state["plan"] != dict(self._plan, steps=first):
             raise SystemExit(f"{self._path('state.pt')} is of another plan: "
                              f"{state['plan']}, not {self._plan}")
+        self._plan["steps"] = first
         self._net.load_state_dict(state["net"])
         for optimizer, saved in zip(self._optimizers, state["optimizers"]):
             optimizer.load_state_dict(saved)
         self.log, self.seconds = state["log"], state["seconds"]
+        if state.get("steps", first) != self._steps:
+            self.log.append({"step": state["step"], "steps": self._steps})
         return state["step"]
 
 

@@ -81,11 +81,20 @@ class TrainingTest(unittest.TestCase):
 
     def test_a_checkpoint_of_another_plan_is_refused(self):
         run = self.run_folder("other")
-        small = ["--batch", "2", "--stop-at", "1"]
-        quietly(trainer(run, *small, "--steps", "5").train)
+        quietly(trainer(run, "--batch", "2", "--stop-at", "1").train)
         with self.assertRaises(SystemExit) as raised:
-            quietly(trainer(run, *small, "--steps", "6").train)
+            quietly(trainer(run, "--batch", "3", "--stop-at", "2").train)
         self.assertIn("another plan", str(raised.exception))
+
+    def test_the_log_tells_where_the_number_of_steps_changed(self):
+        run = self.run_folder("longer")
+        small = ["--batch", "2", "--warmup", "1"]
+        quietly(trainer(run, *small, "--steps", "2").train)
+        quietly(trainer(run, *small, "--steps", "3").train)
+        quietly(trainer(run, *small, "--steps", "3").train)  # nothing to do
+        self.assertEqual([(entry["step"], entry.get("steps"))
+                          for entry in logged(run)],
+                         [(0, None), (1, None), (2, 3), (2, None)])
 
 
 class RowsTest(unittest.TestCase):
