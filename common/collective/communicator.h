@@ -23,7 +23,8 @@ class Communicator {
 
   // This rank brings parts[i] [T, H], the finished sum of the tree's node
   // nodes[i]; together the ranks' nodes cover leaves [0, num_leaves) once,
-  // each rank's rising, in any order over the ranks. Every rank gets out [T, H] = the root. `out` may be parts[0].
+  // each rank's rising, in any order over the ranks. Every rank gets out [T, H]
+  // = the root. `out` may be parts[0].
   virtual void ReduceTree(int32_t num_leaves,
                           std::span<const kernels::TreeNode> nodes,
                           std::span<const kernels::ConstMatrix> parts,
