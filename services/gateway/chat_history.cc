@@ -82,8 +82,31 @@ Json WithReasoning(Json message, const HistoryRules& rules) {
   return message;
 }
 
-// Appends `message`, which has several calls, and `results`, the messages of
-// role tool right behind it, one call at a time.
+// The index of the call that `result` is of, by its id; none of `calls` has
+// it: their number.
+size_t CallOf(const Json& calls, const Json& result) {
+  const auto own =
+      std::find_if(calls.begin(), calls.end(), [&result](const Json& call) {
+        return call.contains("id") && result.contains("tool_call_id") &&
+               result["tool_call_id"] == call["id"];
+      });
+  return static_cast<size_t>(own - calls.begin());
+}
+
+// The order of the calls, unless a result does not tell whose it is.
+void SortByCalls(const Json& calls, std::vector<Json>& results) {
+  const bool told = std::all_of(
+      results.begin(), results.end(),
+      [&](const Json& result) { return CallOf(calls, result) < calls.size(); });
+  if (!told) return;
+  std::stable_sort(results.begin(), results.end(),
+                   [&](const Json& a, const Json& b) {
+                     return CallOf(calls, a) < CallOf(calls, b);
+                   });
+}
+
+// Appends `message`, which has several calls, and the `results` behind it, one
+// call at a time.
 void AppendOneByOne(const Json& message, std::vector<Json> results, Json& out) {
   const Json& calls = message["tool_calls"];
   for (size_t i = 0; i < calls.size(); ++i) {
@@ -97,11 +120,9 @@ void AppendOneByOne(const Json& message, std::vector<Json> results, Json& out) {
     }
     out.push_back(std::move(part));
     if (results.empty()) continue;
-    const auto own =
-        std::find_if(results.begin(), results.end(), [&](const Json& result) {
-          return calls[i].contains("id") && result.contains("tool_call_id") &&
-                 result["tool_call_id"] == calls[i]["id"];
-        });
+    const auto own = std::find_if(
+        results.begin(), results.end(),
+        [&](const Json& result) { return CallOf(calls, result) == i; });
     const auto next = own == results.end() ? results.begin() : own;
     out.push_back(std::move(*next));
     results.erase(next);
@@ -138,8 +159,8 @@ Json AdaptHistory(const Json& messages, const HistoryRules& rules) {
   Json out = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {
     Json message = WithReasoning(messages[i], rules);
-    const bool several = rules.one_call && message.contains("tool_calls") &&
-                         message["tool_calls"].size() > 1;
+    const bool several =
+        message.contains("tool_calls") && message["tool_calls"].size() > 1;
     if (!several) {
       out.push_back(std::move(message));
       continue;
@@ -148,7 +169,13 @@ Json AdaptHistory(const Json& messages, const HistoryRules& rules) {
     while (i + 1 < messages.size() && messages[i + 1]["role"] == "tool") {
       results.push_back(messages[++i]);
     }
-    AppendOneByOne(message, std::move(results), out);
+    SortByCalls(message["tool_calls"], results);
+    if (rules.one_call) {
+      AppendOneByOne(message, std::move(results), out);
+      continue;
+    }
+    out.push_back(std::move(message));
+    for (Json& result : results) out.push_back(std::move(result));
   }
   return out;
 }

@@ -30,9 +30,11 @@ struct HistoryRules {
 HistoryRules LearnHistoryRules(const ChatTemplate& chat_template);
 
 // `messages` (ChatRequest's) as the template wants them: the reasoning by its
-// name; where it cannot stand beside content, in front of it as one text; of
-// a message with several calls, each in a message of its own, followed by its
-// result, where the results tell by their ids whose they are, else in order.
+// name; where it cannot stand beside content, in front of it as one text. The
+// results of several calls come in the calls' order (templates show no ids),
+// and where one call fits in a message, each has its own, with its result
+// behind it. Results that do not tell by their ids whose they are stay in
+// order.
 Json AdaptHistory(const Json& messages, const HistoryRules& rules);
 
 // `tools` (ToolFields'), with empty descriptions where there must be one.

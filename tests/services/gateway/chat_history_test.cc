@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "common/base/json.h"
 #include "common/text/chat_template.h"
@@ -165,8 +166,9 @@ TEST(GatewayHistoryTest, WhereOneCallFitsInAMessageSeveralGetTheirOwn) {
   EXPECT_FALSE(made[3].contains("thinking")) << "it was thought once";
   EXPECT_EQ(made[4]["content"], "of b");
   EXPECT_EQ(made[5]["content"], "Done.");
-  const Json kept = AdaptHistory(TwoCalls(), {"reasoning_content"});
-  EXPECT_EQ(kept, TwoCalls());
+  Json sorted = TwoCalls();
+  std::swap(sorted[2], sorted[3]);  // templates show no ids
+  EXPECT_EQ(AdaptHistory(TwoCalls(), {"reasoning_content"}), sorted);
 }
 
 TEST(GatewayHistoryTest, ResultsWithoutIdsBelongToCallsInTheirOrder) {
