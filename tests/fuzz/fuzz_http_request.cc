@@ -1,12 +1,15 @@
 // Any path and body through router, parsers and answers: one answer always,
 // and every byte of it as clients expect. Input: the path up to the first
-// newline, then the body. Behind it a generator that echoes its prompt.
+// newline, then the body. Behind it a generator that echoes its prompt, so that
+// what a client writes is told apart as a model's reasoning and calls.
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/json.h"
+#include "common/text/output/parsers.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/http/router.h"
@@ -15,9 +18,20 @@
 namespace sluice::gateway {
 namespace {
 
+ServedModel ModelThatCalls() {
+  auto text = std::make_unique<FakeText>();
+  text->format = {ToolFormat::kHermes, ReasoningFormat::kThink};
+  text->new_parser = [format = text->format](const OutputRequest& request) {
+    return NewMarkupParser(format, request);
+  };
+  ServedModel model = FakeModel();
+  model.text = std::move(text);
+  return model;
+}
+
 // Everything behind the socket, made once.
 struct Gateway {
-  const ServedModel model = FakeModel();
+  const ServedModel model = ModelThatCalls();
   FakeGenerator generator{FakeGenerator::Mode::kEcho};
   GatewayMetrics metrics{{"fake"}};
   Router router;
@@ -55,7 +69,9 @@ void RunOne(std::string_view input) {
   const std::string_view body =
       input.substr(std::min(newline + 1, input.size()));
   const auto exchange = Post(input.substr(0, newline), std::string(body));
+  exchange->deferred = true;  // as on a loop
   gateway->router.Route(exchange);
+  exchange->RunPosted();
   SLUICE_CHECK(exchange->ended);
   SLUICE_CHECK(exchange->responses.size() == 1);
   const HttpResponse& response = exchange->responses[0];
