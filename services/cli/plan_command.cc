@@ -14,7 +14,7 @@
 namespace sluice::cli {
 namespace {
 
-constexpr char kUsage[] =
+constexpr char kPlanUsage[] =
     "usage: sluice plan MODEL --hosts NAME=HOST:PORT[:BYTES],... "
     "[--replicas R] [--local-bytes BYTES] [--out FILE]; BYTES may end in K, "
     "M, G or T, powers of 1024";
@@ -40,7 +40,7 @@ StatusOr<uint64_t> ParseBytes(std::string_view text) {
 StatusOr<HostRoom> ParseHost(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos) {
-    return InvalidArgument("--hosts: '", text, "' has no '='; ", kUsage);
+    return InvalidArgument("--hosts: '", text, "' has no '='; ", kPlanUsage);
   }
   HostRoom room;
   room.host.name = text.substr(0, equals);
@@ -108,7 +108,7 @@ Status RunPlan(const Words& words) {
       const Arguments arguments,
       Arguments::Parse(words, {"hosts", "replicas", "local-bytes", "out"}, {}));
   if (arguments.words().size() != 1 || !arguments.Has("hosts")) {
-    return InvalidArgument(kUsage);
+    return InvalidArgument(kPlanUsage);
   }
   ExpertPlanOptions options;
   SLUICE_ASSIGN_OR_RETURN(options.hosts,
