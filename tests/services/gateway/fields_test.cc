@@ -455,7 +455,7 @@ TEST_F(GatewayFieldsTest, ATenantsRequestsCarryItsName) {
 
 TEST_F(GatewayFieldsTest, HarmlessFieldsChangeNothing) {
   Chat(R"("user":"u","metadata":{"a":"b"},"store":true,"service_tier":"auto",
-    "parallel_tool_calls":false,"prediction":{"type":"content"},
+    "prediction":{"type":"content"},
     "safety_identifier":"s","prompt_cache_key":"k","verbosity":"low",
     "prompt_cache_retention":"24h","no_such_field":1,"temperature":0.5,
     "seed":1)");
