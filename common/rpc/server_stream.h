@@ -69,9 +69,18 @@ class ServerStreamBase
     Pump();
   }
 
+  // Ends it without what was sent and is not being written yet.
+  void Abort(const Status& status) {
+    SetEnd(status);
+    queue_.Abort();
+    Pump();
+  }
+
  protected:
   // The stream is over; called once, last, from gRPC's thread.
   virtual void OnEnd(const Status& status) {}
+  // The oldest of what was sent has left; gRPC's thread.
+  virtual void OnSent() {}
 
   bool has_ended() const {
     MutexLock lock(mutex_);
@@ -81,6 +90,7 @@ class ServerStreamBase
  private:
   void OnWriteDone(bool ok) final {
     queue_.Written(ok);
+    if (ok) OnSent();
     Pump();
   }
   void OnCancel() final {

@@ -16,11 +16,29 @@ namespace {
 constexpr size_t kMaxBatchMessage = 2048;
 constexpr size_t kMaxRowMessage = 256;
 constexpr int64_t kMaxNs = 3'600'000'000'000;  // an hour on one host
+// A placement may cut experts finer than its host must: their other replicas
+// may be elsewhere. So many nodes more than twice the fewest may be asked.
+constexpr int64_t kMoreNodes = 16;
+
+// Every node is as many sums as the batch has rows, so what one batch may ask
+// for is bounded by what a good asker wants of this layer.
+int64_t MostNodes(const ExpertWelcome& host, int32_t layer) {
+  const int32_t experts = host.model.num_experts;
+  int64_t fewest = 0;
+  for (const LayerExperts& held : host.held) {
+    if (held.layer != layer) continue;
+    for (const kernels::TreeNode& range : held.ranges) {
+      const auto nodes = kernels::AlignedNodes(range.begin, range.end, experts);
+      fewest += static_cast<int64_t>(nodes.size());
+    }
+  }
+  return std::min<int64_t>(experts, kMoreNodes + 2 * fewest);
+}
 
 Status CheckNodes(const v1::ExpertBatch& proto, const ExpertWelcome& host) {
   const int32_t experts = host.model.num_experts;
-  SLUICE_RETURN_IF_ERROR(
-      CheckRange("number of nodes", proto.nodes_size(), 1, experts));
+  SLUICE_RETURN_IF_ERROR(CheckRange("number of nodes", proto.nodes_size(), 1,
+                                    MostNodes(host, proto.layer())));
   int32_t lowest = 0;
   for (const v1::ExpertIds& ids : proto.nodes()) {
     const kernels::TreeNode node = {ids.begin(), ids.end()};
@@ -54,6 +72,10 @@ Status CheckShape(const v1::ExpertBatch& proto, const Buffer& payload,
                            proto.counts_size(), " rows have ", want,
                            " (hidden size ", model.hidden_size, ")");
   }
+  // The answer is one message, too.
+  const int64_t sums = int64_t{proto.nodes_size()} * static_cast<int64_t>(want);
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("bytes of sums", sums, 1, kMaxMessageBytes));
   int64_t total = 0;
   for (const int32_t count : proto.counts()) {
     SLUICE_RETURN_IF_ERROR(

@@ -41,6 +41,30 @@ void BatchesStream::OnEnd(const Status& status) {
   session_->OnStreamEnd(self());
 }
 
+bool BatchesStream::Post(grpc::ByteBuffer answer, bool counted) {
+  bool queued = false;
+  {
+    MutexLock lock(mutex_);
+    queued = Enqueue(std::move(answer));
+    if (queued) queued_.push_back(counted);
+  }
+  if (queued) {
+    Pump();
+  } else if (!has_ended()) {
+    Abort(ResourceExhausted("the asker reads no answers"));
+  }
+  return queued;
+}
+
+void BatchesStream::OnSent() {
+  {
+    MutexLock lock(mutex_);
+    if (queued_.front()) --in_flight_;
+    queued_.pop_front();
+  }
+  EndIfDone();
+}
+
 Status BatchesStream::OnFrame(const grpc::ByteBuffer& frame,
                               int64_t received_ns) {
   if (terms_ == nullptr && frame.Length() > kMaxHelloBytes) {
@@ -80,7 +104,7 @@ Status BatchesStream::OnHello(const v1::ExpertHello& proto) {
   welcome.clock_ns = MonotonicNanos();
   v1::ExpertAnswer answer;
   *answer.mutable_welcome() = wire::ToProto(welcome);
-  Send(rpc::JoinPayload(answer, 0, Buffer()));
+  Post(rpc::JoinPayload(answer, 0, Buffer()), false);
   return OkStatus();
 }
 
@@ -96,9 +120,12 @@ Status BatchesStream::Admit(const v1::ExpertBatch& proto) {
   }
   const int32_t limit = terms_->welcome.limits.max_batches_in_flight;
   MutexLock lock(mutex_);
-  if (in_flight_ >= limit) {
+  // The one that is being written may have been read already.
+  const bool leaving = !queued_.empty() && queued_.front();
+  const int32_t unanswered = in_flight_ - (leaving ? 1 : 0);
+  if (unanswered >= limit) {
     return ResourceExhausted("batch ", proto.batch_id(), " comes with ",
-                             in_flight_, " unanswered, limit ", limit);
+                             unanswered, " unanswered, limit ", limit);
   }
   ++in_flight_;
   return OkStatus();
@@ -135,10 +162,7 @@ void BatchesStream::Refuse(const v1::ExpertBatch& proto, const Status& why) {
   result.sent_ns = proto.sent_ns();
   result.status = Annotate(why, "batch ", proto.batch_id(), " of step ",
                            proto.header().step_id());
-  if (Send(rpc::JoinPayload(wire::ExpertAnswerHead(result), 0, Buffer()))) {
-    return;
-  }
-  End(ResourceExhausted("the asker reads no answers"));
+  Post(rpc::JoinPayload(wire::ExpertAnswerHead(result), 0, Buffer()), false);
 }
 
 void BatchesStream::OnResult(wire::ExpertResult result, int64_t received_ns) {
@@ -149,23 +173,18 @@ void BatchesStream::OnResult(wire::ExpertResult result, int64_t received_ns) {
       rpc::JoinPayload(wire::ExpertAnswerHead(result),
                        wire::kExpertPayloadField, std::move(sums));
   const auto bytes = static_cast<int64_t>(answer.Length());
-  const bool sent = Send(std::move(answer));
+  const bool sent = Post(std::move(answer), true);
   if (ExpertMetrics* const metrics = session_->metrics(); metrics != nullptr) {
     metrics->OnSerialized(MonotonicNanos() - begin_ns);
     if (sent) metrics->OnWire(false, bytes);
     if (!sent) metrics->OnDropped();
   }
-  {
-    MutexLock lock(mutex_);
-    --in_flight_;
-  }
-  EndIfDone();
 }
 
 void BatchesStream::SendPong(const v1::ExpertPong& pong) {
   v1::ExpertAnswer answer;
   *answer.mutable_pong() = pong;
-  Send(rpc::JoinPayload(answer, 0, Buffer()));
+  Post(rpc::JoinPayload(answer, 0, Buffer()), false);
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <utility>
 
@@ -31,6 +32,7 @@ class BatchesStream
   void OnMessage(grpc::ByteBuffer& frame) override;
   void OnHalfClose() override;
   void OnEnd(const Status& status) override;
+  void OnSent() override;
   Status OnFrame(const grpc::ByteBuffer& frame, int64_t received_ns);
   Status OnHello(const v1::ExpertHello& hello);
   void OnBatch(const v1::ExpertBatch& proto, Buffer payload,
@@ -38,6 +40,10 @@ class BatchesStream
   // Whether it may be computed; counts it as under way if so.
   Status Admit(const v1::ExpertBatch& proto);
   void Refuse(const v1::ExpertBatch& proto, const Status& why);
+  // Queues an answer; `counted`: to a batch that was admitted. False if the
+  // stream has ended. If the asker reads so little that there is no room, it
+  // is ended: an answer that is left out would be waited for.
+  bool Post(grpc::ByteBuffer answer, bool counted);
   // Ends the stream if the asker has and nothing is under way.
   void EndIfDone();
   std::shared_ptr<BatchesStream> self() {
@@ -49,7 +55,10 @@ class BatchesStream
   std::shared_ptr<const ExpertSession::Terms> terms_;  // after the hello
   uint64_t highest_epoch_ = 0;
   Mutex mutex_;
+  // Batches admitted whose answers have not left yet.
   int32_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the answers that have not left, the oldest first: is it counted?
+  std::deque<bool> queued_ ABSL_GUARDED_BY(mutex_);
   bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

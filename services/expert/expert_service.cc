@@ -12,7 +12,8 @@ namespace {
 using RawExpert =
     v1::Expert::WithRawCallbackMethod_Batches<v1::Expert::Service>;
 
-// Answers that may wait for a slow reader; more than may be in flight.
+// Answers that may wait for a slow reader: those of the batches in flight, and
+// small ones.
 constexpr size_t kMaxQueuedAnswers = 4096;
 
 class ExpertService : public RawExpert {

@@ -284,6 +284,40 @@ TEST(WireExpertTest, ARowThatBreaksTheRulesFailsAlone) {
               SizeIs(2));
 }
 
+TEST(WireExpertTest, NodesWithoutNeedAreRefusedByTheirNumber) {
+  ExpertWelcome host = Host();
+  host.model.num_experts = 64;
+  host.held = {{2, {{0, 64}}}};
+  ExpertBatch batch = Batch();
+  batch.nodes.clear();
+  const auto refusal = [&] {
+    const auto back = FromProto(Head(batch), CopyOf(batch.x.data), host);
+    return Message(back.status());
+  };
+  // Finer than the one node that would do, as a placement may cut it.
+  for (int32_t i = 0; i < 18; ++i) batch.nodes.push_back({i, i + 1});
+  EXPECT_EQ(refusal(), "");
+  batch.nodes.push_back({18, 19});
+  EXPECT_THAT(refusal(),
+              HasSubstr("number of nodes must be between 1 and 18, got 19"));
+}
+
+TEST(WireExpertTest, SumsThatNoMessageHoldsAreRefused) {
+  ExpertWelcome host = Host();
+  host.limits.max_rows = 512;
+  host.model.hidden_size = 1 << 16;
+  host.model.num_experts = 64;
+  host.held = {{2, {{0, 64}}}};
+  ExpertBatch batch = Batch();
+  batch.nodes.clear();
+  for (int32_t i = 0; i < 17; ++i) batch.nodes.push_back({i, i + 1});
+  batch.counts.assign(512, 1);
+  const size_t rows = size_t{512} * 4 << 16;  // bytes, never touched
+  EXPECT_THAT(Message(FromProto(Head(batch), Buffer(rows), host).status()),
+              HasSubstr("bytes of sums must be between 1 and 2147483647, got "
+                        "2281701376"));
+}
+
 ExpertResult Result() {
   ExpertResult result;
   result.replica = ReplicaId(1);

@@ -1,4 +1,5 @@
 // sluice-expert as a process: what it has in memory, and how it ends.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/base/json.h"
@@ -23,6 +25,8 @@ extern char** environ;
 
 namespace sluice::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr auto kLimit = std::chrono::seconds(60);
 
@@ -47,7 +51,8 @@ class ExpertProcess {
  public:
   explicit ExpertProcess(std::vector<std::string> flags)
       : port_file_(std::filesystem::temp_directory_path() /
-                   Cat("sluice-expert-", getpid(), ".port")) {
+                   Cat("sluice-expert-", getpid(), ".port")),
+        errors_(port_file_.string() + ".stderr") {
     std::filesystem::remove(port_file_);
     std::vector<std::string> argv = {SLUICE_EXPERT_BINARY, "--threads", "1",
                                      "--port-file", port_file_.string()};
@@ -55,8 +60,13 @@ class ExpertProcess {
     std::vector<char*> raw;
     for (std::string& arg : argv) raw.push_back(arg.data());
     raw.push_back(nullptr);
-    EXPECT_EQ(posix_spawn(&pid_, raw[0], nullptr, nullptr, raw.data(), environ),
-              0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors_.c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    EXPECT_EQ(
+        posix_spawn(&pid_, raw[0], &actions, nullptr, raw.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
   }
   ~ExpertProcess() {
     if (pid_ > 0) {
@@ -64,6 +74,13 @@ class ExpertProcess {
       WaitExit();
     }
     std::filesystem::remove(port_file_);
+    std::filesystem::remove(errors_);
+  }
+  // What it wrote to stderr so far.
+  std::string Errors() const {
+    std::ostringstream text;
+    text << std::ifstream(errors_).rdbuf();
+    return text.str();
   }
   std::string address() {
     EXPECT_TRUE(
@@ -96,6 +113,7 @@ class ExpertProcess {
 
  private:
   const std::filesystem::path port_file_;
+  const std::filesystem::path errors_;
   pid_t pid_ = -1;
 };
 
@@ -229,11 +247,17 @@ TEST(ExpertProcessTest, ATermSignalEndsItInOrder) {
 
 TEST(ExpertProcessTest, WhatItCannotServeEndsItAtOnce) {
   SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
-  EXPECT_EQ(ExpertProcess({"--model", path}).WaitExit(), 1);
-  EXPECT_EQ(ExpertProcess({"--model", path, "--experts", "0:0-3"}).WaitExit(),
-            1);
-  EXPECT_EQ(
-      ExpertProcess({"--model", "/nowhere", "--experts", "all"}).WaitExit(), 1);
+  const auto refusal = [](std::vector<std::string> flags) {
+    ExpertProcess process(std::move(flags));
+    EXPECT_EQ(process.WaitExit(), 1);
+    return process.Errors();
+  };
+  EXPECT_THAT(refusal({"--model", path}),
+              HasSubstr("--experts and --placement"));
+  EXPECT_THAT(refusal({"--model", path, "--experts", "0:0-3"}),
+              HasSubstr("layers 0: the model has 1 to 3"));
+  EXPECT_THAT(refusal({"--model", "/nowhere", "--experts", "all"}),
+              HasSubstr("/nowhere"));
 }
 
 }  // namespace
