@@ -24,6 +24,9 @@ PartReadiness PartOf(const StageStatus& stage, size_t index) {
   if (!part.ready) {
     part.why = part.open_why = ToString(stage.state);
     if (!stage.message.empty()) part.why += ": " + stage.message;
+  } else if (stage.load.experts_missing) {
+    part.ready = false;
+    part.why = part.open_why = "some of its experts have no host left";
   }
   return part;
 }
@@ -70,6 +73,11 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
     readiness.parts.push_back(PartOf(pipeline.stages[i], i));
   }
   readiness.open_why = OpenWhy(readiness);
+  for (size_t i = 0; i < readiness.parts.size() && readiness.ready; ++i) {
+    if (!pipeline.stages[i].load.experts_missing) continue;
+    readiness.ready = false;
+    readiness.why = Cat(readiness.parts[i].name, ": ", readiness.parts[i].why);
+  }
   if (readiness.ready && !progress.pipeline_up) {
     readiness.ready = false;
     readiness.why = readiness.open_why = "the engine has no pipeline yet";

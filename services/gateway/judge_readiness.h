@@ -14,9 +14,9 @@ Duration StuckAfter(Duration expected_step);
 
 // Readiness is progress: ready means that the pipeline is up, every stage was
 // heard of lately, and plans that are in flight come back; an idle pipeline
-// gets empty ones. A queue, however
-// long, is no reason. A stage that answers heartbeats and does no steps is
-// named: the first that has done the fewest.
+// gets empty ones; and that every stage can ask somebody for each of its
+// experts. A queue, however long, is no reason. A stage that answers heartbeats
+// and does no steps is named: the first that has done the fewest.
 GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
                                 const EngineProgress& progress, bool draining);
 

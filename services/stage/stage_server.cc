@@ -1,5 +1,7 @@
 #include "services/stage/stage_server.h"
 
+#include <grpcpp/health_check_service_interface.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -129,6 +131,7 @@ class StageServer::Impl {
     options.weights = stage.weights;
     options.transport = options_.transport;
     options.metrics = expert_metrics_.get();
+    options.on_ready = [this](bool ready) { OnExperts(ready); };
     SLUICE_ASSIGN_OR_RETURN(experts_,
                             ExpertClient::Make(config, std::move(options)));
     stage.elsewhere = experts_.get();
@@ -168,7 +171,11 @@ class StageServer::Impl {
 
   void Drain(TimePoint deadline) {
     metrics_.SetState(StageMetrics::State::kDraining);
-    if (server_.server != nullptr) rpc::SetReady(*server_.server, false);
+    if (server_.server != nullptr) {
+      MutexLock lock(mutex_);
+      serving_ = false;
+      rpc::SetReady(*server_.server, false);
+    }
     session_->Drain(deadline);
   }
 
@@ -206,7 +213,7 @@ class StageServer::Impl {
       metrics_.OnLoaded(stage_->info());
       WaitForExperts();
       session_->SetLoaded(stage_->info(), runner_.get());
-      rpc::SetReady(*server_.server, true);
+      BeginServing();
       LogLoaded();
     } else {
       metrics_.SetState(StageMetrics::State::kFailed);
@@ -232,6 +239,27 @@ class StageServer::Impl {
       if (told != Message(ready)) LogInfo("waiting: ", Message(ready));
       told = Message(ready);
     }
+  }
+
+  void BeginServing() {
+    MutexLock lock(mutex_);
+    serving_ = true;
+    rpc::SetReady(*server_.server, true);
+    if (!experts_ready_) SetReadiness(false);
+  }
+
+  // The thread of experts_: whether they can all be asked has changed.
+  void OnExperts(bool ready) {
+    session_->SetExpertsMissing(!ready);
+    MutexLock lock(mutex_);
+    experts_ready_ = ready;
+    if (serving_) SetReadiness(ready);
+  }
+
+  // Startup is over, whatever becomes of the experts.
+  void SetReadiness(bool ready) {
+    server_.server->GetHealthCheckService()->SetServingStatus("readiness",
+                                                              ready);
   }
 
   void LogLoaded() const {
@@ -283,6 +311,8 @@ class StageServer::Impl {
   Mutex mutex_;
   CondVar loaded_;
   std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
+  bool serving_ ABSL_GUARDED_BY(mutex_) = false;  // loaded and not draining
+  bool experts_ready_ ABSL_GUARDED_BY(mutex_) = true;
   NamedThread loader_;
 };
 

@@ -149,6 +149,7 @@ v1::HeartbeatReply StageSession::OnHeartbeat(
   {
     MutexLock lock(mutex_);
     runner = runner_;
+    reply.set_experts_missing(experts_missing_);
     if (live_ != nullptr) {
       reply.set_epoch(live_->assignment.epoch.value());
       reply.set_steps_done(live_->done);
@@ -159,6 +160,11 @@ v1::HeartbeatReply StageSession::OnHeartbeat(
   reply.set_queue_depth(stats.queue_depth);
   reply.set_busy_ns(static_cast<int64_t>(stats.compute_seconds * 1e9));
   return reply;
+}
+
+void StageSession::SetExpertsMissing(bool missing) {
+  MutexLock lock(mutex_);
+  experts_missing_ = missing;
 }
 
 void StageSession::OnDrain() {

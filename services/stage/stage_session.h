@@ -63,6 +63,8 @@ class StageSession : public StepOutputSink,
   // has answered.
   void OnAssign(const v1::Assign& assign);
   v1::HeartbeatReply OnHeartbeat(const v1::Heartbeat& heartbeat) const;
+  // What heartbeats say from now on.
+  void SetExpertsMissing(bool missing);
   // Answers with Drained when no step is under way. Until the Control stream
   // ends; the next gateway is welcome.
   void OnDrain();
@@ -125,6 +127,7 @@ class StageSession : public StepOutputSink,
   std::string loading_ ABSL_GUARDED_BY(mutex_) = "loading";
   StageInfo info_ ABSL_GUARDED_BY(mutex_);
   StepRunner* runner_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool experts_missing_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;  // draining for good
   bool drain_asked_ ABSL_GUARDED_BY(mutex_) = false;

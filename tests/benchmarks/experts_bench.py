@@ -6,8 +6,8 @@ and one with every expert on --hosts hosts, lets them take turns, and prints
 
   * tokens/s of both at batch 1 and 16, and their ratio,
   * round trips per token,
-  * microseconds per trip: making and queueing the batch (serialise), the
-    wire, waiting and computing on the host.
+  * microseconds per trip: making the batch before it (serialise), and of it
+    the wire, waiting and computing on the host.
 
 Both clusters share the cores: what waits must get out of the way.
 

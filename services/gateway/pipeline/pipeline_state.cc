@@ -25,7 +25,8 @@ StageLoad LoadOf(const v1::HeartbeatReply& reply) {
     return std::chrono::nanoseconds(std::max<int64_t>(nanos, 0));
   };
   return {reply.steps_done(), std::max(reply.queue_depth(), 0),
-          duration(reply.busy_ns()), duration(reply.hop_ns())};
+          duration(reply.busy_ns()), duration(reply.hop_ns()),
+          reply.experts_missing()};
 }
 
 // Above every epoch of this gateway, and of those before it on the same

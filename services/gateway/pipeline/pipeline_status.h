@@ -33,6 +33,8 @@ struct StageLoad {
   Duration busy{};  // computing, since the stage began
   // To the next stage and back, a mean over the latest steps; zero: unknown.
   Duration hop{};
+  // It can ask nobody for some of the experts that it has elsewhere.
+  bool experts_missing = false;
 };
 
 struct StageStatus {

@@ -11,9 +11,8 @@ namespace {
 
 constexpr auto kLongestWait = std::chrono::milliseconds(50);
 constexpr auto kShortestWait = std::chrono::milliseconds(1);
-// Hedges: at most one of ten batches in the long run, a few at once.
+// Hedges: at most one of ten batches in the long run.
 constexpr double kHedgeShare = 0.1;
-constexpr double kMostHedges = 10;
 
 // A batch that ends the process of every host that gets it must end, too.
 int32_t MostAttempts(const ExpertShard& shard) {
@@ -22,6 +21,14 @@ int32_t MostAttempts(const ExpertShard& shard) {
 
 bool Contains(const std::vector<int32_t>& list, int32_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+// The batch that units of `chunk` for `host` go with.
+template <typename Sends>
+auto FindSend(Sends& sends, int32_t host, int32_t chunk) {
+  return std::find_if(sends.begin(), sends.end(), [=](const auto& send) {
+    return send.host == host && send.chunk == chunk;
+  });
 }
 
 }  // namespace
@@ -34,6 +41,7 @@ ExpertClient::Core::Core(const ModelConfig& config, ExpertClientOptions options)
   model_.num_experts = config.moe.num_experts;
   model_.experts_per_token = config.moe.experts_per_token;
   MutexLock lock(mutex_);
+  hedge_budget_ = options_.most_hedges;
   for (size_t i = 0; i < options_.placement.hosts.size(); ++i) {
     Host& host = hosts_.emplace_back();
     host.name = options_.placement.hosts[i];
@@ -127,28 +135,22 @@ ExpertClient::Core::Choice ExpertClient::Core::Choose(
   return choice;
 }
 
-// Late by its size's own measure, or asked of none but hosts gone silent.
-bool ExpertClient::Core::IsLate(const AskUnit& unit, int64_t now) const {
-  bool all_silent = true;
+bool ExpertClient::Core::AskedInVain(const AskUnit& unit) const {
   for (const int32_t host : unit.asked) {
-    all_silent = all_silent && hosts_[static_cast<size_t>(host)].silent;
+    if (!hosts_[static_cast<size_t>(host)].silent) return false;
   }
-  if (all_silent) return true;
-  return hedge_budget_ >= 1 &&
-         now - unit.asked_ns > latencies_.LateNanos(unit.batch_asks);
+  return true;
 }
 
-void ExpertClient::Core::AddTo(std::vector<Outgoing>& sends, int32_t host,
-                               size_t index) {
+ExpertClient::Core::Outgoing& ExpertClient::Core::AddTo(
+    std::vector<Outgoing>& sends, int32_t host, size_t index) {
   AskUnit& unit = question_->units()[index];
-  const auto joins = [&](const Outgoing& o) {
-    return o.host == host &&
-           question_->units()[o.units.front()].chunk == unit.chunk;
-  };
-  auto found = std::find_if(sends.begin(), sends.end(), joins);
+  auto found = FindSend(sends, host, unit.chunk);
   Host& to = hosts_[static_cast<size_t>(host)];
   if (found == sends.end()) {
-    sends.push_back({host, {}, 0});
+    Outgoing& fresh = sends.emplace_back();
+    fresh.host = host;
+    fresh.chunk = unit.chunk;
     found = std::prev(sends.end());
     ++to.in_flight;
   }
@@ -158,6 +160,15 @@ void ExpertClient::Core::AddTo(std::vector<Outgoing>& sends, int32_t host,
   unit.state = AskUnit::State::kAsked;
   unit.asked.push_back(host);
   ++unit.attempts;
+  return *found;
+}
+
+void ExpertClient::Core::CountSends(const std::vector<Outgoing>& sends) const {
+  if (metrics() == nullptr) return;
+  for (const Outgoing& send : sends) {
+    if (send.hedge) metrics()->OnHedge(send.host);
+    if (send.retry) metrics()->OnRetry(send.host);
+  }
 }
 
 std::vector<ExpertClient::Core::Outgoing> ExpertClient::Core::PlanSends(
@@ -166,8 +177,12 @@ std::vector<ExpertClient::Core::Outgoing> ExpertClient::Core::PlanSends(
   std::vector<AskUnit>& units = question_->units();
   for (size_t i = 0; i < units.size(); ++i) {
     AskUnit& unit = units[i];
-    const bool hedge =
-        unit.state == AskUnit::State::kAsked && IsLate(unit, now);
+    const bool asked = unit.state == AskUnit::State::kAsked;
+    const bool in_vain = asked && AskedInVain(unit);
+    // Late by its size's own measure.
+    const bool late =
+        asked && now - unit.asked_ns > latencies_.LateNanos(unit.batch_asks);
+    const bool hedge = in_vain || late;
     if (unit.state != AskUnit::State::kToAsk && !hedge) continue;
     const Choice choice = Choose(unit);
     if (!hedge && (choice.pick == Pick::kNobody ||
@@ -179,13 +194,21 @@ std::vector<ExpertClient::Core::Outgoing> ExpertClient::Core::PlanSends(
     if (hedge && hosts_[static_cast<size_t>(choice.host)].silent) {
       continue;  // no better than whom it waits for
     }
+    // One of the budget for a batch, whatever is in it; none where nothing
+    // else can help.
+    const bool costs = hedge && !in_vain;
+    const auto with = FindSend(sends, choice.host, unit.chunk);
+    const bool charged = with != sends.end() && with->charged;
+    if (costs && !charged && hedge_budget_ < 1) continue;
     const bool retry = !hedge && unit.attempts > 0;
-    AddTo(sends, choice.host, i);
-    if (hedge) hedge_budget_ -= 1;
-    if (options_.metrics == nullptr) continue;
-    if (hedge) options_.metrics->OnHedge(choice.host);
-    if (retry) options_.metrics->OnRetry(choice.host);
+    Outgoing& send = AddTo(sends, choice.host, i);
+    send.hedge |= hedge;
+    send.retry |= retry;
+    if (!costs || charged) continue;
+    send.charged = true;
+    hedge_budget_ -= 1;
   }
+  CountSends(sends);
   if (!sends.empty()) ++rotation_;
   return sends;
 }
@@ -208,32 +231,38 @@ void ExpertClient::Core::Send(const Outgoing& outgoing) {
   wire::ExpertBatch batch = question_->MakeBatch(outgoing.units, call.rows);
   batch.epoch = Epoch(wire_epoch_);
   batch.sent_ns = begin;
+  const uint64_t id = batch.batch_id = next_batch_++;
+  call.asked = wire::AskedBy(batch);
+  grpc::ByteBuffer frame = ExpertStream::FrameOf(std::move(batch));
+  // The trip begins where making it ends: the parts do not overlap.
+  const int64_t sent = MonotonicNanos();
+  call.sent_ns = sent;
   std::shared_ptr<ExpertStream> stream;
-  uint64_t id = 0;
   {
     MutexLock lock(mutex_);
-    id = batch.batch_id = next_batch_++;
-    call.asked = wire::AskedBy(batch);
     call.question = question_id_;
-    call.sent_ns = begin;
     for (const size_t unit : call.units) {
-      question_->units()[unit].asked_ns = begin;
+      question_->units()[unit].asked_ns = sent;
       question_->units()[unit].batch_asks = call.asks;
     }
     stream = hosts_[static_cast<size_t>(call.host)].stream;
     calls_.emplace(id, std::move(call));
-    hedge_budget_ = std::min(kMostHedges, hedge_budget_ + kHedgeShare);
+    hedge_budget_ = std::min(options_.most_hedges, hedge_budget_ + kHedgeShare);
   }
-  if (stream != nullptr && stream->SendBatch(std::move(batch))) {
-    if (options_.metrics != nullptr) {
-      options_.metrics->OnSent(MonotonicNanos() - begin);
-    }
+  if (stream != nullptr && stream->SendFrame(std::move(frame))) {
+    if (options_.metrics != nullptr) options_.metrics->OnSent(sent - begin);
     return;
   }
-  MutexLock lock(mutex_);
-  const auto at = calls_.find(id);  // its end may have been told already
-  if (at == calls_.end()) return;
-  Lose(TakeCall(at), /*refused=*/true, Unavailable("the stream is over"));
+  const Status over = Unavailable("its stream takes no more");
+  {
+    MutexLock lock(mutex_);
+    // Nothing more is asked of it before it is back; its end is yet to come.
+    Host& host = hosts_[static_cast<size_t>(outgoing.host)];
+    if (host.stream == stream && host.up) SetUp(outgoing.host, false);
+    const auto at = calls_.find(id);  // its end may have been told already
+    if (at != calls_.end()) Lose(TakeCall(at), /*refused=*/false, over);
+  }
+  if (stream != nullptr) stream->Cancel(over);
 }
 
 TimePoint ExpertClient::Core::NextLook(int64_t now) const {

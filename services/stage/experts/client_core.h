@@ -49,7 +49,9 @@ class ExpertClient::Core : public std::enable_shared_from_this<Core> {
     wire::ExpertLimits limits;
     int64_t heard_ns = 0;
     int64_t pinged_ns = 0;
-    bool ping_open = false;  // not answered yet
+    uint64_t batches_done = 0;  // of all askers, as it told last
+    int64_t progress_ns = 0;    // since when it has told that
+    bool ping_open = false;     // not answered yet
     uint64_t pings = 0;
     TimePoint next_attempt{};
     Duration backoff{};
@@ -70,8 +72,12 @@ class ExpertClient::Core : public std::enable_shared_from_this<Core> {
   // Units that go to one host in one batch.
   struct Outgoing {
     int32_t host = 0;
+    int32_t chunk = 0;
     std::vector<size_t> units;
     int64_t asks = 0;
+    bool hedge = false;
+    bool charged = false;  // to the budget of hedges
+    bool retry = false;
   };
 
   // The watch's.
@@ -112,12 +118,15 @@ class ExpertClient::Core : public std::enable_shared_from_this<Core> {
   };
   Choice Choose(const AskUnit& unit) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsLate(const AskUnit& unit, int64_t now) const
+  // Asked of none but hosts gone silent.
+  bool AskedInVain(const AskUnit& unit) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Everything that can be sent now; units for which nobody is left fail.
   std::vector<Outgoing> PlanSends(int64_t now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddTo(std::vector<Outgoing>& sends, int32_t host, size_t unit)
+  Outgoing& AddTo(std::vector<Outgoing>& sends, int32_t host, size_t unit)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountSends(const std::vector<Outgoing>& sends) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Send(const Outgoing& outgoing) ABSL_LOCKS_EXCLUDED(mutex_);
   void SendAll() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -126,7 +135,13 @@ class ExpertClient::Core : public std::enable_shared_from_this<Core> {
   Status NoHostLeft(const AskUnit& unit) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Usable(const Host& host) const { return host.up && !host.draining; }
+  // That, and heard of lately.
+  bool Counts(const Host& host) const;
   Status ReadyLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null when stopping: a stream's callback may outlive the metrics.
+  ExpertClientMetrics* metrics() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ ? nullptr : options_.metrics;
+  }
 
   const ExpertClientOptions options_;
   const ShardMap map_;
@@ -136,6 +151,7 @@ class ExpertClient::Core : public std::enable_shared_from_this<Core> {
   // guarded.
   std::unique_ptr<Question> question_;
   uint64_t wire_epoch_ = 0;
+  uint64_t next_batch_ = 1;
 
   mutable Mutex mutex_;
   mutable CondVar changed_;  // answers, hosts, stopping
@@ -144,9 +160,8 @@ class ExpertClient::Core : public std::enable_shared_from_this<Core> {
   std::vector<Host> hosts_ ABSL_GUARDED_BY(mutex_);
   uint64_t question_id_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none is open
   uint64_t last_question_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t next_batch_ ABSL_GUARDED_BY(mutex_) = 1;
   int32_t rotation_ ABSL_GUARDED_BY(mutex_) = 0;
-  double hedge_budget_ ABSL_GUARDED_BY(mutex_) = 10;
+  double hedge_budget_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unordered_map<uint64_t, Call> calls_ ABSL_GUARDED_BY(mutex_);
   LatencyWindow latencies_ ABSL_GUARDED_BY(mutex_);
   NamedThread watch_;

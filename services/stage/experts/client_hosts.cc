@@ -1,5 +1,6 @@
 // The client's hosts: connecting, what their streams say, who is silent.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/base/log.h"
@@ -13,6 +14,11 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(25);
 // The longest that one batch of one layer may take.
 constexpr Duration kStuckAfter = std::chrono::seconds(60);
+// No batch done for so long with one of ours open: it answers pings and
+// computes nothing.
+constexpr int64_t kNoProgressNs = 10'000'000'000;
+// Silent for so long it does not count for readiness.
+constexpr int64_t kLongSilentNs = 2'000'000'000;
 // A ping that was not answered is sent again after so long.
 constexpr int64_t kPingAgainNs = 1'000'000'000;
 // Batches of one stream that may be unanswered are told by the host; before
@@ -89,32 +95,44 @@ Status ExpertClient::Core::ReadyLocked() const {
   if (stopping_) return Unavailable("this stage is shutting down");
   for (int32_t l = map_.layers().first; l < map_.layers().last; ++l) {
     for (const ExpertShard& shard : map_.shards(l)) {
+      bool counts = false;
+      for (const int32_t index : shard.hosts) {
+        counts |= Counts(hosts_[static_cast<size_t>(index)]);
+      }
+      if (counts) continue;
       std::string whys;
-      bool usable = false;
       for (const int32_t index : shard.hosts) {
         const Host& host = hosts_[static_cast<size_t>(index)];
-        usable |= Usable(host);
-        whys += Cat("; host ", host.name.name, ": ", Message(host.why));
+        const std::string why = Usable(host) ? "silent" : Message(host.why);
+        whys += Cat("; host ", host.name.name, ": ", why);
       }
-      if (!usable) {
-        return Unavailable(ToString(shard), " cannot be asked", whys);
-      }
+      return Unavailable(ToString(shard), " cannot be asked", whys);
     }
   }
   return OkStatus();
+}
+
+bool ExpertClient::Core::Counts(const Host& host) const {
+  return Usable(host) &&
+         (!host.silent || MonotonicNanos() - host.heard_ns < kLongSilentNs);
 }
 
 // The watch -------------------------------------------------------------------
 
 void ExpertClient::Core::Watch() {
   std::vector<std::pair<std::shared_ptr<ExpertStream>, uint64_t>> pings;
+  std::optional<bool> told;
   while (true) {
     std::vector<std::shared_ptr<ExpertStream>> stuck;
+    bool ready = false;
     {
       MutexLock lock(mutex_);
       Tick(pings);
       stuck = StuckStreams();
+      ready = ReadyLocked().ok();
     }
+    if (options_.on_ready != nullptr && told != ready) options_.on_ready(ready);
+    told = ready;
     for (const auto& [stream, sequence] : pings) stream->SendPing(sequence);
     pings.clear();
     for (const auto& stream : stuck) {
@@ -131,6 +149,7 @@ void ExpertClient::Core::Watch() {
 
 void ExpertClient::Core::Tick(
     std::vector<std::pair<std::shared_ptr<ExpertStream>, uint64_t>>& pings) {
+  if (stopping_) return;
   const int64_t now = MonotonicNanos();
   const int64_t silent_ns =
       std::chrono::nanoseconds(options_.silent_after).count();
@@ -152,7 +171,7 @@ void ExpertClient::Core::Tick(
     const bool silent = now - host.heard_ns > silent_ns;
     if (silent == host.silent) continue;
     host.silent = silent;
-    if (options_.metrics != nullptr) options_.metrics->OnSilent(index, silent);
+    if (metrics() != nullptr) metrics()->OnSilent(index, silent);
     if (silent) {
       LogWarning("expert host ", host.name.name, ": silent for ",
                  (now - host.heard_ns) / 1'000'000, " ms");
@@ -212,7 +231,7 @@ void ExpertClient::Core::Heard(Host& host) {
   if (!host.silent) return;
   host.silent = false;
   const auto index = static_cast<int32_t>(&host - hosts_.data());
-  if (options_.metrics != nullptr) options_.metrics->OnSilent(index, false);
+  if (metrics() != nullptr) metrics()->OnSilent(index, false);
   LogInfo("expert host ", host.name.name, ": heard of again");
 }
 
@@ -220,9 +239,9 @@ void ExpertClient::Core::SetUp(int32_t index, bool up) {
   Host& host = hosts_[static_cast<size_t>(index)];
   host.up = up;
   host.silent = host.draining = host.ping_open = false;
-  if (options_.metrics == nullptr) return;
-  options_.metrics->OnUp(index, up);
-  options_.metrics->OnSilent(index, false);
+  if (metrics() == nullptr) return;
+  metrics()->OnUp(index, up);
+  metrics()->OnSilent(index, false);
 }
 
 Status ExpertClient::Core::CheckWelcome(
@@ -251,6 +270,8 @@ void ExpertClient::Core::OnWelcome(int32_t index, uint64_t generation,
       host.why = OkStatus();
       SetUp(index, true);
       Heard(host);
+      host.batches_done = 0;
+      host.progress_ns = host.heard_ns;
       LogInfo("expert host ", host.name.name, " (", host.name.address,
               ") is up");
     } else {
@@ -263,18 +284,32 @@ void ExpertClient::Core::OnWelcome(int32_t index, uint64_t generation,
 
 void ExpertClient::Core::OnPong(int32_t index, uint64_t generation,
                                 const v1::ExpertPong& pong) {
+  std::shared_ptr<ExpertStream> wedged;
+  bool news = false;
   {
     MutexLock lock(mutex_);
     Host& host = hosts_[static_cast<size_t>(index)];
     if (host.generation != generation || !host.up) return;
+    // A process that was stopped has to go on first.
+    const bool moves = host.in_flight == 0 || host.silent ||
+                       host.batches_done != pong.batches_done();
+    news = host.silent;
     Heard(host);
     host.ping_open = host.ping_open && pong.sequence() != host.pings;
-    if (!pong.draining() || host.draining) return;
-    host.draining = true;
-    host.why = Unavailable("it is shutting down");
-    LogInfo("expert host ", host.name.name, " drains");
+    host.batches_done = pong.batches_done();
+    if (moves) host.progress_ns = host.heard_ns;
+    if (host.heard_ns - host.progress_ns > kNoProgressNs) wedged = host.stream;
+    if (pong.draining() && !host.draining) {
+      news = host.draining = true;
+      host.why = Unavailable("it is shutting down");
+      LogInfo("expert host ", host.name.name, " drains");
+    }
   }
-  changed_.NotifyAll();
+  if (news) changed_.NotifyAll();
+  if (wedged != nullptr) {
+    wedged->Cancel(Unavailable("it answers pings and has done no batch for ",
+                               kNoProgressNs / 1'000'000'000, " s"));
+  }
 }
 
 void ExpertClient::Core::OnEnd(int32_t index, uint64_t generation,
@@ -346,17 +381,17 @@ ExpertClient::Core::Call ExpertClient::Core::TakeCall(
 
 void ExpertClient::Core::Settle(Call call, wire::ExpertResult result) {
   using Outcome = ExpertClientMetrics::Outcome;
-  ExpertClientMetrics* const metrics = options_.metrics;
+  ExpertClientMetrics* const seen = metrics();
   if (!result.status.ok()) {
     LogWarning("expert host ", hosts_[static_cast<size_t>(call.host)].name.name,
                " refuses a batch of layer ", result.layer, ": ",
                Message(result.status));
-    if (metrics != nullptr) metrics->OnOutcome(call.host, Outcome::kRefused);
+    if (seen != nullptr) seen->OnOutcome(call.host, Outcome::kRefused);
     return Lose(call, /*refused=*/true, result.status);
   }
   const int64_t trip = MonotonicNanos() - call.sent_ns;
   latencies_.Add(call.asks, trip);
-  if (metrics != nullptr) metrics->OnTrip(call.host, trip, result.times);
+  if (seen != nullptr) seen->OnTrip(call.host, trip, result.times);
   bool used = false;
   if (call.question == question_id_ && question_id_ != 0) {
     const auto& units = question_->units();
@@ -367,14 +402,14 @@ void ExpertClient::Core::Settle(Call call, wire::ExpertResult result) {
     reply->rows = std::move(call.rows);
     question_->Answer(call.units, std::move(reply));
   }
-  if (metrics == nullptr) return;
-  metrics->OnOutcome(call.host, used ? Outcome::kUsed : Outcome::kLate);
+  if (seen == nullptr) return;
+  seen->OnOutcome(call.host, used ? Outcome::kUsed : Outcome::kLate);
 }
 
 void ExpertClient::Core::Lose(const Call& call, bool refused,
                               const Status& why) {
-  if (!refused && options_.metrics != nullptr) {
-    options_.metrics->OnOutcome(call.host, ExpertClientMetrics::Outcome::kLost);
+  if (!refused && metrics() != nullptr) {
+    metrics()->OnOutcome(call.host, ExpertClientMetrics::Outcome::kLost);
   }
   if (call.question != question_id_ || question_id_ == 0) return;
   for (const size_t index : call.units) {

@@ -45,8 +45,8 @@ ExpertClientMetrics::ExpertClientMetrics(
   const auto part = [&](const char* name) {
     return registry->AddHistogram(
         names::kStageExpertPartSeconds,
-        "Parts of a batch's way: made and queued here, on the wire, waiting "
-        "there, computed there.",
+        "Making a batch (before its trip), and the trip's parts: on the wire, "
+        "waiting there, computed there.",
         metrics::buckets::StepPart(), {{"part", name}});
   };
   serialise_ = part("serialise");
@@ -85,9 +85,12 @@ void ExpertClientMetrics::OnTrip(int32_t host, int64_t nanos,
   at(host).trip.Observe(static_cast<double>(nanos) * kNano);
   // Believed as far as it fits.
   const int64_t total = std::clamp<int64_t>(there.total_ns, 0, nanos);
+  const int64_t queue = std::clamp<int64_t>(there.queue_ns, 0, total);
+  const int64_t compute =
+      std::clamp<int64_t>(there.compute_ns, 0, total - queue);
   wire_.Observe(static_cast<double>(nanos - total) * kNano);
-  queue_.Observe(static_cast<double>(there.queue_ns) * kNano);
-  compute_.Observe(static_cast<double>(there.compute_ns) * kNano);
+  queue_.Observe(static_cast<double>(queue) * kNano);
+  compute_.Observe(static_cast<double>(compute) * kNano);
 }
 
 void ExpertClientMetrics::OnLayer(int64_t wait_ns, size_t failed_rows) {

@@ -27,7 +27,7 @@ class ExpertClientMetrics {
 
   void OnUp(int32_t host, bool up);
   void OnSilent(int32_t host, bool silent);
-  // A batch was made and queued in so many nanoseconds.
+  // A batch was made in so many nanoseconds; its trip begins then.
   void OnSent(int64_t serialise_ns);
   void OnHedge(int32_t host);  // that is asked in addition
   void OnRetry(int32_t host);  // that is asked instead of another one

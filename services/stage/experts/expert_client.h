@@ -2,6 +2,7 @@
 #define SLUICE_SERVICES_STAGE_EXPERTS_EXPERT_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,7 +34,13 @@ struct ExpertClientOptions {
   // Between two attempts to reach a host; doubles from the first to the last.
   Duration first_backoff = std::chrono::milliseconds(50);
   Duration last_backoff = std::chrono::seconds(1);
+  // Batches that may be asked twice because they are late, saved up; one of ten
+  // adds to them.
+  double most_hedges = 10;
   ExpertClientMetrics* metrics = nullptr;  // outlives the client; may be null
+  // Told when what Ready says has changed, by the client's watch alone; may be
+  // null.
+  std::function<void(bool ready)> on_ready = {};
 };
 
 // What a stage has elsewhere: one stream to every host that the placement

@@ -31,10 +31,10 @@ ExpertStream::ExpertStream(std::shared_ptr<grpc::Channel> channel,
     : ClientStream(std::move(channel), kMethod, kMaxQueued),
       events_(std::move(events)) {}
 
-bool ExpertStream::SendBatch(wire::ExpertBatch batch) {
-  return Send(rpc::JoinPayload(wire::ExpertFrameHead(batch),
-                               wire::kExpertPayloadField,
-                               std::move(batch.x.data)));
+grpc::ByteBuffer ExpertStream::FrameOf(wire::ExpertBatch batch) {
+  const v1::ExpertFrame head = wire::ExpertFrameHead(batch);
+  return rpc::JoinPayload(head, wire::kExpertPayloadField,
+                          std::move(batch.x.data));
 }
 
 bool ExpertStream::SendPing(uint64_t sequence) {

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "common/base/status.h"
 #include "common/rpc/client_stream.h"
@@ -35,8 +36,9 @@ class ExpertStream
   ExpertStream(std::shared_ptr<grpc::Channel> channel,
                ExpertStreamEvents events);
 
+  static grpc::ByteBuffer FrameOf(wire::ExpertBatch batch);
   // False if the stream has ended or takes no more.
-  bool SendBatch(wire::ExpertBatch batch);
+  bool SendFrame(grpc::ByteBuffer frame) { return Send(std::move(frame)); }
   bool SendPing(uint64_t sequence);
 
  private:

@@ -87,6 +87,19 @@ TEST(JudgeReadinessTest, ASuspectStageIsNamed) {
   EXPECT_EQ(readiness.parts[1].why, "suspect: silent for 2.1 s");
 }
 
+TEST(JudgeReadinessTest, AStageWithoutItsExpertsIsNamed) {
+  PipelineStatus status = Up(2);
+  status.stages[1].load.experts_missing = true;
+  const GatewayReadiness readiness = JudgeReadiness(status, Moving(), false);
+  EXPECT_FALSE(readiness.ready);
+  EXPECT_EQ(readiness.why,
+            "stage 1 (127.0.0.1:7001): some of its experts have no host left");
+  EXPECT_EQ(readiness.open_why,
+            "stage 1: some of its experts have no host left");
+  EXPECT_TRUE(readiness.parts[0].ready);
+  EXPECT_FALSE(readiness.parts[1].ready);
+}
+
 TEST(JudgeReadinessTest, WhatAnybodyMayReadNamesStagesByTheirLayers) {
   PipelineStatus status = Up(2);
   status.ready = false;

@@ -5,18 +5,24 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/model/model_config.h"
+#include "common/rpc/payload_frame.h"
+#include "common/rpc/server_stream.h"
+#include "common/rpc/transport.h"
 #include "common/weights/model_file.h"
 #include "services/stage/experts/client_metrics.h"
 #include "services/stage/experts/expert_client.h"
+#include "sluice/v1/expert.grpc.pb.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/expert_hosts.h"
@@ -62,14 +68,16 @@ std::vector<Ask> Asks(const std::string& path) {
 // and may share it.
 class Clients {
  public:
-  Clients(const std::string& path, const ExpertHosts& hosts,
-          const StageInfo& info) {
+  Clients(const std::string& path, ExpertPlacement placement,
+          const StageInfo& info, double most_hedges = 10) {
     const auto file = weights::OpenModel(path);
     const auto config = ParseModelConfig((*file)->config());
     ExpertClientOptions options;
-    options.placement = hosts.placement();
+    options.placement = std::move(placement);
     options.layers = {0, config->num_layers};
+    options.most_hedges = most_hedges;
     options.metrics = &metrics_;
+    options.on_ready = [this](bool ready) { told_ready_ = ready; };
     auto made = ExpertClient::Make(*config, std::move(options));
     EXPECT_TRUE(made.ok()) << made.status();
     client_ = *std::move(made);
@@ -77,6 +85,7 @@ class Clients {
   }
   ExpertClient& operator*() { return *client_; }
   ExpertClient* operator->() { return client_.get(); }
+  bool told_ready() const { return told_ready_; }
   // The sum of a series over its labels.
   double Metric(const std::string& name) const {
     const std::string text = registry_.Text();
@@ -91,6 +100,7 @@ class Clients {
   }
 
  private:
+  std::atomic<bool> told_ready_{false};
   metrics::Registry registry_;
   ExpertClientMetrics metrics_{&registry_, {"a", "b", "c"}};
   std::unique_ptr<ExpertClient> client_;
@@ -152,7 +162,7 @@ TEST_P(OneHashTest, TokensAndLogprobsAreThoseOfAllExpertsOnTheStage) {
     if (!IsLong() && !cut.is_short) continue;
     auto hosts = ExpertHosts::Start({path, cut.entries, cut.hosts});
     ASSERT_TRUE(hosts.ok()) << hosts.status();
-    Clients clients(path, **hosts, InfoOf(path));
+    Clients clients(path, (*hosts)->placement(), InfoOf(path));
     ASSERT_TRUE(clients->WaitReady(Clock::now() + kLimit).ok())
         << clients->Ready();
     for (const int32_t stages : {1, 2, 3}) {
@@ -187,22 +197,127 @@ INSTANTIATE_TEST_SUITE_P(Models, OneHashTest,
                            return name;
                          });
 
+// A host that welcomes askers, answers pings until the first batch (or none),
+// and no batch.
+class MuteHost {
+ public:
+  MuteHost(const HostedExpertsInfo& info, bool pongs)
+      : service_(WelcomeOf(info), pongs) {
+    auto server = rpc::Listen("127.0.0.1:0", {}, &service_);
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  ~MuteHost() {
+    server_.server->Shutdown(std::chrono::system_clock::now());
+    server_.server->Wait();
+  }
+  const std::string& address() const { return server_.address; }
+  int batches() const { return service_.batches; }
+
+ private:
+  using Frame = grpc::ByteBuffer;
+  struct Service
+      : v1::Expert::WithRawCallbackMethod_Batches<v1::Expert::Service> {
+    Service(wire::ExpertWelcome said, bool answers_pings)
+        : welcome(std::move(said)), pongs(answers_pings) {}
+    grpc::ServerBidiReactor<Frame, Frame>* Batches(
+        grpc::CallbackServerContext*) override {
+      auto stream = std::make_shared<Stream>(this);
+      stream->Open();
+      return stream.get();
+    }
+    const wire::ExpertWelcome welcome;
+    const bool pongs;
+    std::atomic<int> batches{0};
+  };
+  class Stream : public rpc::ServerStream<Frame, Frame> {
+   public:
+    explicit Stream(Service* service)
+        : ServerStream(rpc::ServerStreamOptions{"Batches"}),
+          service_(*service) {}
+
+   private:
+    void OnMessage(Frame& frame) override {
+      const auto split =
+          rpc::SplitPayload(frame, wire::kExpertPayloadField, frame.Length());
+      ASSERT_TRUE(split.ok()) << split.status();
+      const auto head = rpc::ParseHead<v1::ExpertFrame>(split->head);
+      ASSERT_TRUE(head.ok()) << head.status();
+      v1::ExpertAnswer answer;
+      if (head->has_batch()) ++service_.batches;
+      if (head->has_hello()) {
+        *answer.mutable_welcome() = wire::ToProto(service_.welcome);
+      } else if (head->has_ping() && service_.pongs && service_.batches == 0) {
+        answer.mutable_pong()->set_sequence(head->ping().sequence());
+      } else {
+        return;
+      }
+      Send(rpc::JoinPayload(answer, 0, Buffer()));
+    }
+    Service& service_;
+  };
+  static wire::ExpertWelcome WelcomeOf(const HostedExpertsInfo& info) {
+    wire::ExpertWelcome welcome;
+    welcome.model_name = info.model_name;
+    welcome.model = {info.model_digest,      info.numerics,
+                     ToString(info.weights), info.num_layers,
+                     info.hidden_size,       info.num_experts,
+                     info.experts_per_token};
+    welcome.weights_dtype = info.weights_dtype;
+    for (const LayerRanges& layer : info.held) {
+      auto& held = welcome.held.emplace_back();
+      held.layer = layer.layer;
+      for (const ExpertRange& range : layer.ranges) {
+        held.ranges.push_back({range.begin, range.end});
+      }
+    }
+    welcome.limits = {2048, 64};
+    return welcome;
+  }
+
+  Service service_;
+  rpc::ListeningServer server_;
+};
+
 // A pipeline of one stage with its hosts.
 class ReplicasTest : public ::testing::Test {
  protected:
-  void Start(ExpertHostsOptions options) {
+  void StartHosts(ExpertHostsOptions options) {
     auto hosts = ExpertHosts::Start(std::move(options));
     ASSERT_TRUE(hosts.ok()) << hosts.status();
     hosts_ = *std::move(hosts);
-    clients_ = std::make_unique<Clients>(*path_, *hosts_, InfoOf(*path_));
-    ASSERT_TRUE((*clients_)->WaitReady(Clock::now() + kLimit).ok())
-        << (*clients_)->Ready();
+  }
+  // `placement` of the hosts, or of others in their place.
+  void StartClients(const ExpertPlacement& placement, const StageInfo& info,
+                    double most_hedges = 10) {
+    clients_ = std::make_unique<Clients>(*path_, placement, info, most_hedges);
     PipelineOptions pipeline = {StageOf(*path_, 1), 1};
-    pipeline.stage.placement = hosts_->placement();
+    pipeline.stage.placement = placement;
     pipeline.stage.elsewhere = &**clients_;
     auto loaded = Pipeline::Load(pipeline);
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     pipeline_ = *std::move(loaded);
+  }
+  void WaitReady() {
+    ASSERT_TRUE((*clients_)->WaitReady(Clock::now() + kLimit).ok())
+        << (*clients_)->Ready();
+  }
+  void Start(ExpertHostsOptions options) {
+    ASSERT_NO_FATAL_FAILURE(StartHosts(std::move(options)));
+    ASSERT_NO_FATAL_FAILURE(StartClients(hosts_->placement(), InfoOf(*path_)));
+    WaitReady();
+  }
+  template <typename Condition>
+  static bool Eventually(const Condition& condition) {
+    const TimePoint end = Clock::now() + kLimit;
+    while (!condition()) {
+      if (Clock::now() >= end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  double Batches() const {
+    return clients_->Metric("sluice_stage_expert_batches_total");
   }
   std::vector<Answer> Generate() {
     return pipeline_->Generate(Asks(*path_), {1 << 20, 8});
@@ -223,18 +338,24 @@ TEST_F(ReplicasTest, OneOfTwoMayEndAtAnyTime) {
   SLUICE_REQUIRE_AIR();
   Start({*path_, {{0, 7, {"a", "b"}}}, 2});
   for (const int gone : {0, 1}) {
-    std::thread killer([&] { hosts_->Stop(gone); });
+    const double before = Batches();
+    std::atomic<bool> over{false};
+    bool within = false;
+    std::thread killer([&] {
+      // In the midst of it: the first layers are answered.
+      EXPECT_TRUE(Eventually([&] { return Batches() > before + 2 || over; }));
+      within = !over;
+      hosts_->Stop(gone);
+    });
     ExpectSame(Generate(), AllLocal(*path_));
+    over = true;
     killer.join();
+    EXPECT_TRUE(within);
     ExpectSame(Generate(), AllLocal(*path_));
     ASSERT_TRUE(hosts_->Restart(gone).ok());
     // Only a host that is used again lets the other one go.
-    const TimePoint end = Clock::now() + kLimit;
-    while (clients_->Metric("sluice_stage_expert_up") < 2 &&
-           Clock::now() < end) {
-      std::this_thread::yield();
-    }
-    ASSERT_EQ(clients_->Metric("sluice_stage_expert_up"), 2);
+    ASSERT_TRUE(Eventually(
+        [&] { return clients_->Metric("sluice_stage_expert_up") == 2; }));
   }
 }
 
@@ -262,8 +383,10 @@ TEST_F(ReplicasTest, WithNoneLeftSequencesEndAndTheStageGoesOn) {
               "experts 4-7 of layers 1-3 have no host left of: a");
   }
   EXPECT_FALSE((*clients_)->Ready().ok());
+  EXPECT_TRUE(Eventually([&] { return !clients_->told_ready(); }));
   ASSERT_TRUE(hosts_->Restart(0).ok());
   ASSERT_TRUE((*clients_)->WaitReady(Clock::now() + kLimit).ok());
+  EXPECT_TRUE(Eventually([&] { return clients_->told_ready(); }));
   ExpectSame(Generate(), AllLocal(*path_));
 }
 
@@ -296,19 +419,60 @@ TEST_F(ReplicasTest, WhoAsksNothingOfALostHostGoesOn) {
 
 TEST_F(ReplicasTest, AHostOfAnotherModelIsNamedAndNeverAsked) {
   SLUICE_REQUIRE_AIR();
-  auto hosts = ExpertHosts::Start({*path_, {{0, 7, {"a"}}}, 1});
-  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  StartHosts({*path_, {{0, 7, {"a"}}}, 1});
   StageInfo other = InfoOf(*path_);
   other.model_digest = std::string(64, 'e');
-  Clients clients(*path_, **hosts, other);
-  const TimePoint end = Clock::now() + kLimit;
+  StartClients(hosts_->placement(), other);
   std::string why;
-  do {
-    why = Message(clients->WaitReady(Clock::now()));
-  } while (Clock::now() < end && why.find("differs") == std::string::npos);
+  EXPECT_TRUE(Eventually([&] {
+    why = Message((*clients_)->Ready());
+    return why.find("differs") != std::string::npos;
+  }));
   EXPECT_THAT(why, HasSubstr("host a: model digest differs"));
   EXPECT_THAT(why, HasSubstr(other.model_digest));
   EXPECT_THAT(why, HasSubstr(InfoOf(*path_).model_digest));
+  for (const Answer& answer : Generate()) {
+    EXPECT_EQ(answer.status.code(), StatusCode::kUnavailable);
+  }
+  EXPECT_EQ(Batches(), 0);
+  EXPECT_THAT(hosts_->host(0).HeatJson(), HasSubstr("\"asks\": [0, 0, 0"));
+}
+
+TEST_F(ReplicasTest, ASilentOneIsNotAskedAndDoesNotCount) {
+  SLUICE_REQUIRE_AIR();
+  StartHosts({*path_, {{0, 7, {"a", "b"}}}, 2});
+  MuteHost mute(*hosts_->host(0).info(), /*pongs=*/false);
+  ExpertPlacement placement = hosts_->placement();
+  placement.hosts[0].address = mute.address();
+  StartClients(placement, InfoOf(*path_));
+  WaitReady();
+  ASSERT_TRUE(Eventually([&] {
+    return clients_->Metric("sluice_stage_expert_up") == 2 &&
+           clients_->Metric("sluice_stage_expert_silent") == 1;
+  }));
+  ExpectSame(Generate(), AllLocal(*path_));
+  EXPECT_EQ(mute.batches(), 0);
+  hosts_->Stop(1);
+  ASSERT_TRUE(Eventually([&] { return !(*clients_)->Ready().ok(); }));
+  EXPECT_THAT(Message((*clients_)->Ready()), HasSubstr("host a: silent"));
+  EXPECT_TRUE(Eventually([&] { return !clients_->told_ready(); }));
+}
+
+TEST_F(ReplicasTest, WhatASilentOneHasIsAskedElsewhereWithoutAHedgeToSpare) {
+  SLUICE_REQUIRE_AIR();
+  StartHosts({*path_, {{0, 7, {"a", "b"}}}, 2});
+  MuteHost mute(*hosts_->host(0).info(), /*pongs=*/true);
+  ExpertPlacement placement = hosts_->placement();
+  placement.hosts[0].address = mute.address();
+  StartClients(placement, InfoOf(*path_), /*most_hedges=*/0);
+  WaitReady();
+  ASSERT_TRUE(Eventually(
+      [&] { return clients_->Metric("sluice_stage_expert_up") == 2; }));
+  const TimePoint begin = Clock::now();
+  ExpectSame(Generate(), AllLocal(*path_));
+  EXPECT_LT(Seconds(Clock::now() - begin), 8);
+  EXPECT_EQ(mute.batches(), 1);
+  EXPECT_GT(clients_->Metric("sluice_stage_expert_hedges_total"), 0);
 }
 
 TEST_F(ReplicasTest, AHostThatLacksExpertsIsNamed) {
