@@ -109,9 +109,17 @@ class ExpertsTest(unittest.TestCase):
             self.assertIn("experts 0-7 of layers 1-3 have no host left of: e0",
                           answer["error"]["message"])
             self.assertEqual(api.get(cluster.url, "/livez")[0], 200)
+            harness.wait_for(
+                lambda: api.get(cluster.url, "/readyz")[0] == 503, 10,
+                "the gateway knows")
+            self.assertIn("some of its experts have no host left",
+                          str(api.get(cluster.url, "/readyz")[1]))
             cluster.restart("expert", 0)
             harness.wait_for(lambda: self.host_up(cluster, 2) == 2, 30,
                              "the host is back")
+            harness.wait_for(
+                lambda: api.get(cluster.url, "/readyz")[0] == 200, 10,
+                "the gateway is ready again")
             self.assertEqual(expert_load.expected(cluster.url, 2), want)
 
     def test_a_placement_by_hand_gives_the_same_tokens(self):
