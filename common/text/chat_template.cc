@@ -123,6 +123,7 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(
   SLUICE_ASSIGN_OR_RETURN(auto made, Make(first->source, tokenizer));
   if (const auto tools = named("tool_use"); tools != templates.end()) {
     SLUICE_ASSIGN_OR_RETURN(made->tool_use_, made->Compile(tools->source));
+    made->tool_source_ = tools->source;
   }
   return made;
 }

@@ -56,6 +56,9 @@ class ChatTemplate {
 
   // The template's own text.
   const std::string& source() const { return source_; }
+  // That of the one that is used for requests with tools, where the model has
+  // one of its own for them; else empty.
+  const std::string& tool_source() const { return tool_source_; }
 
   // The prompt's text. `messages`: an array of OpenAI messages; arguments of
   // tool calls may be JSON text, which is parsed. `tools`: an array, or null.
@@ -105,6 +108,7 @@ class ChatTemplate {
   const Tokenizer& tokenizer_;
   SpecialSpellings specials_;
   std::string source_;
+  std::string tool_source_;
   Variants default_;
   std::optional<Variants> tool_use_;
   bool accepts_parts_ = false;    // contents may be lists of parts

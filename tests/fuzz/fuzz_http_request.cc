@@ -9,6 +9,7 @@
 
 #include "common/base/check.h"
 #include "common/base/json.h"
+#include "common/text/output/parameter_types.h"
 #include "common/text/output/parsers.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
@@ -22,7 +23,8 @@ ServedModel ModelThatCalls() {
   auto text = std::make_unique<FakeText>();
   text->format = {ToolFormat::kHermes, ReasoningFormat::kThink};
   text->new_parser = [format = text->format](const OutputRequest& request) {
-    return NewMarkupParser(format, request);
+    return NewMarkupParser(format, request,
+                           std::make_shared<const ToolTypes>(request.tools));
   };
   ServedModel model = FakeModel();
   model.text = std::move(text);

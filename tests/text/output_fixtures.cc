@@ -85,11 +85,10 @@ OutputStream AsHarmony(std::string_view text) {
   return stream;
 }
 
-OutputEvents ParseStream(const OutputFormat& format,
-                         const OutputRequest& request,
-                         const OutputStream& stream, OutputEnd end) {
-  const auto parser =
-      NewOutputParser(format, HarmonyTokenizer().vocabulary(), request);
+namespace {
+
+OutputEvents EventsOf(OutputParser& parser, const OutputStream& stream,
+                      OutputEnd end) {
   OutputEvents joined;
   const auto take = [&joined](OutputEvents events) {
     for (OutputEvent& event : events) {
@@ -105,10 +104,31 @@ OutputEvents ParseStream(const OutputFormat& format,
     }
   };
   for (const OutputPiece& piece : stream) {
-    take(parser->Feed(piece.id, piece.text));
+    take(parser.Feed(piece.id, piece.text));
   }
-  take(parser->Finish(end));
+  take(parser.Finish(end));
   return joined;
+}
+
+}  // namespace
+
+OutputEvents ParseStream(const OutputFormat& format,
+                         const OutputRequest& request,
+                         const OutputStream& stream, OutputEnd end) {
+  return ParseStreams(format, request, {stream}, end).front();
+}
+
+std::vector<OutputEvents> ParseStreams(const OutputFormat& format,
+                                       const OutputRequest& request,
+                                       const std::vector<OutputStream>& streams,
+                                       OutputEnd end) {
+  const auto parsers = NewOutputParsers(format, HarmonyTokenizer().vocabulary(),
+                                        request, streams.size());
+  std::vector<OutputEvents> all;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    all.push_back(EventsOf(*parsers[i], streams[i], end));
+  }
+  return all;
 }
 
 size_t TextSize(const OutputStream& stream) {
@@ -169,13 +189,15 @@ std::string Show(const OutputEvents& events) {
 
 std::string Told(const OutputFormat& format, const OutputRequest& request,
                  const OutputStream& stream, OutputEnd end) {
-  const OutputEvents whole = ParseStream(format, request, stream, end);
+  const size_t size = std::max<size_t>(TextSize(stream), 1);
+  const auto parsers = NewOutputParsers(format, HarmonyTokenizer().vocabulary(),
+                                        request, size + 1);
+  const OutputEvents whole = EventsOf(*parsers[0], stream, end);
   const std::string shown = Show(whole);
-  EXPECT_EQ(Show(ParseStream(format, request, CutIntoBytes(stream), end)),
-            shown)
+  EXPECT_EQ(Show(EventsOf(*parsers[size], CutIntoBytes(stream), end)), shown)
       << "in bytes";
-  for (size_t at = 1; at < TextSize(stream); ++at) {
-    const auto cut = ParseStream(format, request, CutAt(stream, at), end);
+  for (size_t at = 1; at < size; ++at) {
+    const auto cut = EventsOf(*parsers[at], CutAt(stream, at), end);
     EXPECT_EQ(Show(cut), shown) << "cut at byte " << at;
     EXPECT_TRUE(cut == whole) << "cut at byte " << at;
   }

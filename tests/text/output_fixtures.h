@@ -44,6 +44,12 @@ OutputEvents ParseStream(const OutputFormat& format,
                          const OutputStream& stream,
                          OutputEnd end = OutputEnd::kStopped);
 
+// The same of each of `streams`, as outputs of one request.
+std::vector<OutputEvents> ParseStreams(const OutputFormat& format,
+                                       const OutputRequest& request,
+                                       const std::vector<OutputStream>& streams,
+                                       OutputEnd end = OutputEnd::kStopped);
+
 // `stream` with its texts cut into pieces of one byte, at byte `at` of the
 // text of all, or at random.
 OutputStream CutIntoBytes(const OutputStream& stream);

@@ -137,6 +137,24 @@ TEST(OutputHarmonyTest, MissingMarkersArePutIn) {
             "get_weather[{\"city\": 1}]");
 }
 
+TEST(OutputHarmonyTest, WhatCannotBeAFunctionsNameIsNone) {
+  for (const std::string name :
+       {"get{weather}", "caf\xc3\xa9", "\"free\"", "<free>"}) {
+    EXPECT_EQ(Harmony("<|channel|>commentary to=functions." + name +
+                      "<|message|>{}<|call|>"),
+              "text[{}]")
+        << name;
+  }
+}
+
+TEST(OutputHarmonyTest, AHeaderIsCutBetweenCharacters) {
+  // The bound, 1024 bytes, lies within the two bytes of a character.
+  const std::string header = "commentary to=functions.";
+  const std::string name(1023 - header.size(), 'a');
+  EXPECT_EQ(Harmony("<|channel|>" + header + name + "\xc3\xa9yes<|end|>"),
+            "text[yes]");
+}
+
 TEST(OutputHarmonyTest, AHeaderWithoutEndIsText) {
   const std::string words(3000, 'x');
   EXPECT_EQ(Show(ParseStream(kHarmony, WithTools(),

@@ -50,6 +50,17 @@ TEST(OutputThinkTest, APrefilledTagNeedsNoOther) {
             "think[Hm.] text[Yes.]");
 }
 
+TEST(OutputThinkTest, WhiteSpaceIsHeldBackOnlyWhereACallMayFollow) {
+  for (const bool with_tools : {false, true}) {
+    const auto parser =
+        NewOutputParser(kHermes, HarmonyTokenizer().vocabulary(),
+                        with_tools ? WithTools() : WithoutTools());
+    EXPECT_EQ(Show(parser->Feed(-1, "<think>Hm.</think>\n\nYes.")),
+              "think[Hm.] text[Yes.]");
+    EXPECT_EQ(Show(parser->Feed(-1, "\n\n")), with_tools ? "" : "text[\n\n]");
+  }
+}
+
 TEST(OutputThinkTest, EmptyReasoningIsNone) {
   EXPECT_EQ(Glm("<think></think>\nYes."), "text[Yes.]");
   EXPECT_EQ(Glm("</think>Yes."), "text[Yes.]");
@@ -302,6 +313,10 @@ TEST(OutputHermesTest, ControlCharactersInStringsAreEscaped) {
   EXPECT_EQ(Hermes("<tool_call>{\"name\": \"free\", \"arguments\": {\"a\":\n"
                    "\"b\nc\"}}</tool_call>"),
             "free[{\"a\":\n\"b\\nc\"}]");
+  EXPECT_EQ(Hermes("<tool_call>{\"arguments\": {\"a\":\n\"b\nc\"}, \"name\": "
+                   "\"free\"}</tool_call>"),
+            "free[{\"a\":\n\"b\\nc\"}]")
+      << "in either order";
 }
 
 TEST(OutputHermesTest, AnOutputThatIsCutShortLeavesTheCallOpen) {

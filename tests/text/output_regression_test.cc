@@ -2,6 +2,8 @@
 // model wrote and what must come of it.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "common/base/json.h"
 #include "common/text/chat_template.h"
 #include "tests/testing/shared_data.h"
@@ -245,6 +247,30 @@ TEST(OutputRegressionTest, Vllm49981EndlessMarkupEnds) {
             "text[" + text + "]");
 }
 
+// The head of a call that never comes is not waited for, so that it is not
+// read again from each opening within it.
+TEST(OutputRegressionTest, Vllm49981OpeningsWithoutACallAreGivenOutSoon) {
+  const std::string late = "<tool_call>{\"arguments\": {\"a\": \"";
+  for (const std::string& text :
+       {std::string("<tool_call>{\"id\":["),
+        std::string("<tool_call>{\"id\":{"),
+        "<tool_call>{\"id\": \"" + std::string(600, 'b'),
+        "<tool_call>{\"" + std::string(600, 'b'),
+        late + std::string(5000, 'b')}) {
+    const auto parser =
+        NewOutputParser(kHermes, HarmonyTokenizer().vocabulary(), WithTools());
+    std::string given;
+    for (const OutputEvent& event : parser->Feed(-1, text)) {
+      given += event.text;
+    }
+    EXPECT_EQ(given, text);
+  }
+  EXPECT_EQ(Told(kHermes, WithTools(),
+                 AsText(late + std::string(1000, 'b') +
+                        "\"}, \"name\": \"free\"}</tool_call>")),
+            "free[{\"a\": \"" + std::string(1000, 'b') + "\"}]");
+}
+
 // One malformed schema made every later request fail.
 TEST(OutputRegressionTest, Vllm43920AMalformedSchemaHarmsNobody) {
   OutputRequest request = WithTools();
@@ -260,6 +286,39 @@ TEST(OutputRegressionTest, Vllm43920AMalformedSchemaHarmsNobody) {
   EXPECT_EQ(Told(kGlm, request, call("bad")), "bad[{\"a\": 1}]");
   EXPECT_EQ(Told(kGlm, request, call("worse")), "worse[{\"a\": 1}]");
   EXPECT_EQ(Told(kGlm, request, call("free")), "free[{\"a\": 1}]");
+}
+
+// A tool whose parameter `p` may be what `a`, `b` and `c` say, each `width`
+// times: as many schemas as the fourth power of it.
+OutputTool TreeOfChoices(int width) {
+  const auto choices = [width](const std::string& one) {
+    Json all = Json::array();
+    for (int i = 0; i < width; ++i) all.push_back(*ParseJson(one));
+    Json made = Json::object();
+    made["anyOf"] = std::move(all);
+    return made;
+  };
+  Json schema = Json::object();
+  schema["properties"]["p"] = choices("{\"$ref\": \"#/$defs/a\"}");
+  schema["$defs"]["a"] = choices("{\"$ref\": \"#/$defs/b\"}");
+  schema["$defs"]["b"] = choices("{\"$ref\": \"#/$defs/c\"}");
+  schema["$defs"]["c"] = choices("{\"type\": \"string\"}");
+  return {"tree", DumpJson(schema)};
+}
+
+// Definitions that name each other without a cycle are as bad: what they say
+// is not read to its end, which shows in the type.
+TEST(OutputRegressionTest, Vllm43920ASchemaIsReadInABoundedNumberOfSteps) {
+  const std::string call =
+      "<tool_call>tree<arg_key>p</arg_key><arg_value>1</arg_value></tool_call>";
+  OutputRequest request;
+  request.tools = {TreeOfChoices(3)};
+  EXPECT_EQ(Told(kGlm, request, AsText(call)), "tree[{\"p\": \"1\"}]");
+  for (const int width : {20, 100}) {
+    request.tools = {TreeOfChoices(width)};
+    EXPECT_EQ(Show(ParseStream(kGlm, request, AsText(call))),
+              "tree[{\"p\": 1}]");
+  }
 }
 
 // Reasoning between tool turns ---------------------------------------------

@@ -8,8 +8,12 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxHeader = 1024;
+// Bytes of a character behind its first.
+constexpr size_t kMaxTail = 3;
 constexpr std::string_view kAssistant = "assistant";
 constexpr std::string_view kTo = "to=";
+
+bool IsTail(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 std::string_view TrimStart(std::string_view text) {
   while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
@@ -59,13 +63,14 @@ void HarmonyHeader::BeginChannel() {
   channel_.clear();
 }
 
-bool HarmonyHeader::full() const {
-  return role_.size() + channel_.size() + type_.size() >= kMaxHeader;
-}
-
 std::string_view HarmonyHeader::Push(std::string_view text) {
   const size_t used = role_.size() + channel_.size() + type_.size();
-  const size_t size = std::min(text.size(), kMaxHeader - used);
+  size_t size = std::min(text.size(), kMaxHeader - std::min(used, kMaxHeader));
+  while (size < text.size() && used + size < kMaxHeader + kMaxTail &&
+         IsTail(text[size])) {
+    ++size;
+  }
+  full_ = full_ || size < text.size();
   if (part_ == Part::kRole) role_ += text.substr(0, size);
   if (part_ == Part::kChannel) channel_ += text.substr(0, size);
   if (part_ == Part::kType) type_ += text.substr(0, size);

@@ -18,10 +18,11 @@ class HarmonyHeader {
   // Behind <|channel|> (the last one counts) and <|constrain|>.
   void BeginChannel();
   void BeginType() { part_ = Part::kType; }
-  // Takes `text` up to a bound and returns what is beyond it.
+  // Takes `text` up to a bound, whole characters, and returns what is beyond
+  // it.
   std::string_view Push(std::string_view text);
 
-  bool full() const;
+  bool full() const { return full_; }  // some text was beyond the bound
   // Text where only a header may be: the model left the header out.
   bool is_text() const;
   // Nothing but text that might still become a header.
@@ -40,6 +41,7 @@ class HarmonyHeader {
 
   const bool assistant_;
   bool has_channel_ = false;
+  bool full_ = false;
   Part part_ = Part::kRole;
   std::string role_;
   std::string channel_;

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/text/output/call_reader.h"
 #include "common/text/output/event_writer.h"
 #include "common/text/output/harmony_header.h"
 #include "common/text/output/parameter_types.h"
@@ -19,8 +20,9 @@ constexpr std::string_view kFunctions = "functions.";
 // a line feed.
 class HarmonyParser : public OutputParser {
  public:
-  HarmonyParser(const Vocabulary& vocabulary, const OutputRequest& request)
-      : tools_(request.tools) {
+  HarmonyParser(const Vocabulary& vocabulary,
+                std::shared_ptr<const ToolTypes> tools)
+      : tools_(std::move(tools)) {
     for (size_t i = 0; i < std::size(kHarmonyTokens); ++i) {
       const auto id = vocabulary.Find(kHarmonyTokens[i]);
       if (id) markers_.push_back({*id, static_cast<HarmonyToken>(i)});
@@ -131,13 +133,13 @@ class HarmonyParser : public OutputParser {
 
   // The function that the message is for, if it is a call.
   std::optional<std::string> CallName() const {
-    if (tools_.empty() || !header_->from_assistant()) return std::nullopt;
+    if (tools_->empty() || !header_->from_assistant()) return std::nullopt;
     std::string name = header_->recipient();
     if (name.starts_with(kFunctions)) {
       name.erase(0, kFunctions.size());
-      if (!name.empty()) return name;
+      if (name.size() <= kMaxCallHead && IsCallName(name)) return name;
     }
-    if (tools_.Has(name)) return name;
+    if (tools_->Has(name)) return name;
     return std::nullopt;
   }
 
@@ -150,7 +152,8 @@ class HarmonyParser : public OutputParser {
     if (recipient == "assistant" && header_->from_assistant()) {
       return Kind::kContent;
     }
-    // A function although none was offered: what it was to get is shown.
+    // A function although none was offered, or none that can be called so:
+    // what it was to get is shown.
     if (recipient.starts_with(kFunctions)) return Kind::kContent;
     return Kind::kReasoning;
   }
@@ -189,7 +192,7 @@ class HarmonyParser : public OutputParser {
     out_.EndCall();
   }
 
-  const ToolTypes tools_;
+  const std::shared_ptr<const ToolTypes> tools_;
   std::vector<std::pair<TokenId, HarmonyToken>> markers_;
   EventWriter out_;
 
@@ -204,9 +207,9 @@ class HarmonyParser : public OutputParser {
 
 }  // namespace
 
-std::unique_ptr<OutputParser> NewHarmonyParser(const Vocabulary& vocabulary,
-                                               const OutputRequest& request) {
-  return std::make_unique<HarmonyParser>(vocabulary, request);
+std::unique_ptr<OutputParser> NewHarmonyParser(
+    const Vocabulary& vocabulary, std::shared_ptr<const ToolTypes> tools) {
+  return std::make_unique<HarmonyParser>(vocabulary, std::move(tools));
 }
 
 }  // namespace sluice

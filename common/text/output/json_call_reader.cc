@@ -9,6 +9,11 @@
 namespace sluice {
 namespace {
 
+// Bytes before the arguments, or, where these come before the name, of all:
+// what is no call is read again from its next opening on, so this is what an
+// output of nothing but openings costs per byte.
+constexpr size_t kMaxJsonHead = 4 << 10;
+
 // Arguments as a JSON object where they are one: as a string that holds an
 // object, or as null.
 std::string AsObject(std::string_view text) {
@@ -23,12 +28,28 @@ std::string AsObject(std::string_view text) {
   return std::string(text);
 }
 
+// `json`, one value, with the control characters in its strings escaped.
+std::string WithEscapes(std::string_view json) {
+  JsonScan scan;
+  std::string escaped;
+  for (const char c : json) {
+    if (scan.in_string() && static_cast<unsigned char>(c) < 0x20) {
+      AppendJsonEscaped(std::string_view(&c, 1), escaped);
+    } else {
+      escaped += c;
+    }
+    scan.Next(c);
+  }
+  return escaped;
+}
+
 bool IsArgumentsKey(std::string_view key) {
   return key == "arguments" || key == "parameters";
 }
 
 // The head, up to the arguments, is held back until it names a function;
-// an object with keys that no call has is not one. An object of arguments is
+// an object with keys that no call has, or with more than a word as the value
+// of another than the arguments, is not one. An object of arguments is
 // passed on as it comes, control characters in its strings escaped.
 class JsonCallReader : public CallReader {
  public:
@@ -87,7 +108,7 @@ class JsonCallReader : public CallReader {
     if (at_ == text.size()) {
       return input.ended() ? Result::kNoCall : Result::kMore;
     }
-    if (at_ >= kMaxHeldBytes) return Result::kNoCall;
+    if (at_ >= kMaxJsonHead) return Result::kNoCall;
     const char c = text[at_];
     const bool reading = state_ == State::kKey || state_ == State::kValue;
     if (!reading && IsBlank(c)) {
@@ -109,6 +130,9 @@ class JsonCallReader : public CallReader {
           return Result::kNoCall;
         }
         if (IsArgumentsKey(key_) && name_) return BeginArguments(input, out);
+        if (!IsArgumentsKey(key_) && (c == '{' || c == '[')) {
+          return Result::kNoCall;
+        }
         StartScan(State::kValue);
         return Result::kDone;
       case State::kComma:
@@ -135,6 +159,8 @@ class JsonCallReader : public CallReader {
 
   // A byte of a key or of a value.
   Result ReadToken(std::string_view text) {
+    const bool is_word = state_ == State::kKey || !IsArgumentsKey(key_);
+    if (is_word && at_ - token_ >= kMaxCallHead) return Result::kNoCall;
     const auto step = scan_.Next(text[at_]);
     if (step != JsonScan::Step::kBehind) ++at_;
     if (step == JsonScan::Step::kWithin) return Result::kDone;
@@ -147,7 +173,7 @@ class JsonCallReader : public CallReader {
       return known ? Result::kDone : Result::kNoCall;
     }
     state_ = State::kComma;
-    if (IsArgumentsKey(key_)) arguments_ = token;
+    if (IsArgumentsKey(key_)) arguments_ = WithEscapes(token);
     if (key_ != "name" && key_ != "function") return Result::kDone;
     const auto value = ParseJson(token);
     if (!value.ok() || !value->is_string()) return Result::kNoCall;

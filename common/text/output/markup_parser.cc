@@ -22,19 +22,20 @@ struct Opening {
 // - White space around reasoning and calls is not shown.
 class MarkupParser : public OutputParser {
  public:
-  MarkupParser(const OutputFormat& format, const OutputRequest& request)
-      : tools_(request.tools),
+  MarkupParser(const OutputFormat& format, const OutputRequest& request,
+               std::shared_ptr<const ToolTypes> tools)
+      : tools_(std::move(tools)),
         thinks_(format.reasoning == ReasoningFormat::kThink),
-        bare_json_(format.tools == ToolFormat::kLlamaJson && !tools_.empty()),
+        bare_json_(format.tools == ToolFormat::kLlamaJson && !tools_->empty()),
         content_(/*trim_start=*/thinks_) {
     mode_ = thinks_ ? Mode::kStart : Mode::kContent;
     if (thinks_ && request.in_reasoning) mode_ = Mode::kReasoning;
-    if (tools_.empty() || format.tools == ToolFormat::kNone) return;
+    if (tools_->empty() || format.tools == ToolFormat::kNone) return;
     if (bare_json_) {
-      reader_ = NewJsonCallReader(tools_, "");
+      reader_ = NewJsonCallReader(*tools_, "");
       openings_ = {{kPythonTag, false}};
     } else {
-      reader_ = NewTaggedCallReader(tools_);
+      reader_ = NewTaggedCallReader(*tools_);
       openings_ = {{kToolCall, false}};
     }
     if (format.tools == ToolFormat::kQwenCoder) {
@@ -83,9 +84,11 @@ class MarkupParser : public OutputParser {
   void Write(std::string_view text) {
     if (mode_ == Mode::kReasoning) {
       out_.Reasoning(reasoning_.Push(text));
-    } else {
-      out_.Content(content_.Push(text));
+      return;
     }
+    out_.Content(content_.Push(text));
+    // Where no call can follow, what is held back would only come late.
+    if (openings_.empty()) out_.Content(content_.TakeHeld());
   }
 
   void WriteAndConsume(size_t size) {
@@ -200,7 +203,7 @@ class MarkupParser : public OutputParser {
     return true;
   }
 
-  const ToolTypes tools_;
+  const std::shared_ptr<const ToolTypes> tools_;
   const bool thinks_;
   const bool bare_json_;
   std::unique_ptr<CallReader> reader_;
@@ -229,14 +232,15 @@ class PlainParser : public OutputParser {
 
 }  // namespace
 
-std::unique_ptr<OutputParser> NewMarkupParser(const OutputFormat& format,
-                                              const OutputRequest& request) {
+std::unique_ptr<OutputParser> NewMarkupParser(
+    const OutputFormat& format, const OutputRequest& request,
+    std::shared_ptr<const ToolTypes> tools) {
   const bool calls =
       format.tools != ToolFormat::kNone && !request.tools.empty();
   if (!calls && format.reasoning == ReasoningFormat::kNone) {
     return std::make_unique<PlainParser>();
   }
-  return std::make_unique<MarkupParser>(format, request);
+  return std::make_unique<MarkupParser>(format, request, std::move(tools));
 }
 
 }  // namespace sluice

@@ -2,10 +2,12 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "common/text/output/event_writer.h"
 #include "common/text/output/markup_tags.h"
 #include "common/text/output/output_parser.h"
+#include "common/text/output/parameter_types.h"
 #include "common/text/output/parsers.h"
 
 namespace sluice {
@@ -112,10 +114,20 @@ StatusOr<OutputFormat> ChooseOutputFormat(std::string_view chat_template,
 std::unique_ptr<OutputParser> NewOutputParser(const OutputFormat& format,
                                               const Vocabulary& vocabulary,
                                               const OutputRequest& request) {
-  if (format.tools == ToolFormat::kHarmony) {
-    return NewHarmonyParser(vocabulary, request);
+  return std::move(NewOutputParsers(format, vocabulary, request, 1).front());
+}
+
+std::vector<std::unique_ptr<OutputParser>> NewOutputParsers(
+    const OutputFormat& format, const Vocabulary& vocabulary,
+    const OutputRequest& request, size_t count) {
+  const auto tools = std::make_shared<const ToolTypes>(request.tools);
+  std::vector<std::unique_ptr<OutputParser>> parsers;
+  for (size_t i = 0; i < count; ++i) {
+    parsers.push_back(format.tools == ToolFormat::kHarmony
+                          ? NewHarmonyParser(vocabulary, tools)
+                          : NewMarkupParser(format, request, tools));
   }
-  return NewMarkupParser(format, request);
+  return parsers;
 }
 
 std::vector<TokenId> KeptTokens(const OutputFormat& format,

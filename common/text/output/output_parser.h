@@ -119,6 +119,10 @@ inline constexpr size_t kMaxHeldBytes = 64 << 10;
 std::unique_ptr<OutputParser> NewOutputParser(const OutputFormat& format,
                                               const Vocabulary& vocabulary,
                                               const OutputRequest& request);
+// Parsers for the `count` outputs of one request: its schemas are read once.
+std::vector<std::unique_ptr<OutputParser>> NewOutputParsers(
+    const OutputFormat& format, const Vocabulary& vocabulary,
+    const OutputRequest& request, size_t count);
 
 // Special tokens that a detokenizer must show although it skips special ones,
 // ascending: the format's markup, as far as it is special here.

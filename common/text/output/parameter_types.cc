@@ -10,6 +10,8 @@ namespace sluice {
 namespace {
 
 constexpr int kMaxSchemaDepth = 8;
+// Schemas, names of types and values that are looked at per function.
+constexpr size_t kMaxSchemaSteps = 4096;
 
 unsigned TypeByName(const std::string& name) {
   if (name == "string") return kStringType;
@@ -47,43 +49,78 @@ const Json* Resolve(const Json& root, const std::string& ref) {
   return nullptr;
 }
 
-unsigned TypesOf(const Json& schema, const Json& root, int depth) {
-  if (!schema.is_object() || depth > kMaxSchemaDepth) return kAnyType;
-  if (const Json* ref = Member(schema, "$ref"); ref && ref->is_string()) {
-    const Json* target = Resolve(root, ref->get<std::string>());
-    return target == nullptr ? kAnyType : TypesOf(*target, root, depth + 1);
-  }
-  unsigned types = kAnyType;
-  if (const Json* type = Member(schema, "type"); type != nullptr) {
-    if (type->is_string()) return TypeByName(type->get<std::string>());
-    if (type->is_array()) {
-      for (const Json& name : *type) {
-        if (name.is_string()) types |= TypeByName(name.get<std::string>());
-      }
-      return types;
+// Reads the types of one function's parameters. Definitions that name each
+// other can make a short schema a tree of millions: what lies beyond a number
+// of steps is not known.
+class SchemaReader {
+ public:
+  explicit SchemaReader(const Json& root) : root_(root) {}
+
+  unsigned Read(const Json& schema, int depth = 0) {
+    if (!schema.is_object() || depth > kMaxSchemaDepth || !Spend(1)) {
+      return kAnyType;
     }
+    if (const Json* ref = Member(schema, "$ref"); ref && ref->is_string()) {
+      const Json* target = Resolve(root_, ref->get_ref<const std::string&>());
+      return target == nullptr ? kAnyType : Read(*target, depth + 1);
+    }
+    if (const Json* type = Member(schema, "type"); type != nullptr) {
+      if (type->is_string()) return TypeByName(type->get<std::string>());
+      if (type->is_array()) return ReadNames(*type);
+    }
+    if (const Json* one = Member(schema, "const"); one != nullptr) {
+      return TypeOfValue(*one);
+    }
+    if (const Json* values = Member(schema, "enum");
+        values != nullptr && values->is_array()) {
+      return ReadValues(*values);
+    }
+    return ReadChoices(schema, depth);
   }
-  if (const Json* one = Member(schema, "const"); one != nullptr) {
-    return TypeOfValue(*one);
+
+ private:
+  // False if so many steps are not left.
+  bool Spend(size_t steps) {
+    const bool enough = steps <= steps_left_;
+    steps_left_ -= enough ? steps : steps_left_;
+    return enough;
   }
-  if (const Json* values = Member(schema, "enum");
-      values != nullptr && values->is_array()) {
-    for (const Json& value : *values) types |= TypeOfValue(value);
+
+  unsigned ReadNames(const Json& names) {
+    if (!Spend(names.size())) return kAnyType;
+    unsigned types = kAnyType;
+    for (const Json& name : names) {
+      if (name.is_string()) types |= TypeByName(name.get<std::string>());
+    }
     return types;
   }
-  for (const char* key : {"anyOf", "oneOf", "allOf"}) {
-    const Json* choices = Member(schema, key);
-    if (choices == nullptr || !choices->is_array()) continue;
-    for (const Json& choice : *choices) {
-      const unsigned some = TypesOf(choice, root, depth + 1);
-      if (some == kAnyType) return kAnyType;
-      types |= some;
-    }
+
+  unsigned ReadValues(const Json& values) {
+    if (!Spend(values.size())) return kAnyType;
+    unsigned types = kAnyType;
+    for (const Json& value : values) types |= TypeOfValue(value);
+    return types;
   }
-  if (types != kAnyType) return types;
-  if (Member(schema, "properties") != nullptr) return kObjectType;
-  return Member(schema, "items") != nullptr ? kArrayType : kAnyType;
-}
+
+  unsigned ReadChoices(const Json& schema, int depth) {
+    unsigned types = kAnyType;
+    for (const char* key : {"anyOf", "oneOf", "allOf"}) {
+      const Json* choices = Member(schema, key);
+      if (choices == nullptr || !choices->is_array()) continue;
+      for (const Json& choice : *choices) {
+        const unsigned some = Read(choice, depth + 1);
+        if (some == kAnyType) return kAnyType;
+        types |= some;
+      }
+    }
+    if (types != kAnyType) return types;
+    if (Member(schema, "properties") != nullptr) return kObjectType;
+    return Member(schema, "items") != nullptr ? kArrayType : kAnyType;
+  }
+
+  const Json& root_;
+  size_t steps_left_ = kMaxSchemaSteps;
+};
 
 // A Python literal as JSON: quotes, True, False, None. Not checked.
 std::string PythonAsJson(std::string_view text) {
@@ -145,8 +182,9 @@ ToolTypes::ToolTypes(const std::vector<OutputTool>& tools) {
     if (!schema.ok()) continue;
     const Json* properties = Member(*schema, "properties");
     if (properties == nullptr || !properties->is_object()) continue;
+    SchemaReader reader(*schema);
     for (const auto& [name, property] : properties->items()) {
-      parameters[name] = TypesOf(property, *schema, 0);
+      parameters[name] = reader.Read(property);
     }
   }
 }

@@ -23,7 +23,8 @@ enum JsonTypes : unsigned {
 
 // What the functions of a request are called, and the types of their
 // parameters by their schemas. Immutable. A schema that cannot be read
-// tells nothing.
+// tells nothing, and one that takes too many steps only what its first ones
+// tell.
 class ToolTypes {
  public:
   explicit ToolTypes(const std::vector<OutputTool>& tools);

@@ -7,14 +7,18 @@
 
 namespace sluice {
 
-// What NewOutputParser chooses from.
+class ToolTypes;
+
+// What NewOutputParser chooses from. `tools`: what is known of the request's
+// functions, which its outputs share.
 
 // Formats whose markup is text: <think>, <tool_call>, JSON.
-std::unique_ptr<OutputParser> NewMarkupParser(const OutputFormat& format,
-                                              const OutputRequest& request);
+std::unique_ptr<OutputParser> NewMarkupParser(
+    const OutputFormat& format, const OutputRequest& request,
+    std::shared_ptr<const ToolTypes> tools);
 // Messages to channels and recipients, set apart by special tokens.
-std::unique_ptr<OutputParser> NewHarmonyParser(const Vocabulary& vocabulary,
-                                               const OutputRequest& request);
+std::unique_ptr<OutputParser> NewHarmonyParser(
+    const Vocabulary& vocabulary, std::shared_ptr<const ToolTypes> tools);
 
 // Names of harmony's tokens, in the order of HarmonyToken.
 inline constexpr std::string_view kHarmonyTokens[] = {
