@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -82,52 +83,64 @@ Json WithReasoning(Json message, const HistoryRules& rules) {
   return message;
 }
 
-// The index of the call that `result` is of, by its id; none of `calls` has
-// it: their number.
-size_t CallOf(const Json& calls, const Json& result) {
-  const auto own =
-      std::find_if(calls.begin(), calls.end(), [&result](const Json& call) {
-        return call.contains("id") && result.contains("tool_call_id") &&
-               result["tool_call_id"] == call["id"];
-      });
-  return static_cast<size_t>(own - calls.begin());
+// `results` by the call that each is of, and behind them those that are left.
+// Those that do not tell by their ids go to the calls without one, in order.
+std::vector<std::vector<Json>> ByCall(const Json& calls,
+                                      std::vector<Json> results) {
+  struct SameId {
+    std::vector<size_t> calls;
+    size_t num_results = 0;
+  };
+  std::unordered_map<std::string, SameId> by_id;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto id = calls[i].find("id");
+    if (id == calls[i].end() || !id->is_string()) continue;
+    by_id[id->get<std::string>()].calls.push_back(i);
+  }
+  std::vector<std::vector<Json>> groups(calls.size() + 1);
+  std::vector<Json> untold;
+  for (Json& result : results) {
+    const auto id = result.find("tool_call_id");
+    const bool tells = id != result.end() && id->is_string();
+    const auto found = tells ? by_id.find(id->get<std::string>()) : by_id.end();
+    if (found == by_id.end()) {
+      untold.push_back(std::move(result));
+      continue;
+    }
+    SameId& same = found->second;
+    const size_t nth = std::min(same.num_results++, same.calls.size() - 1);
+    groups[same.calls[nth]].push_back(std::move(result));
+  }
+  size_t call = 0;
+  for (Json& result : untold) {
+    while (call < calls.size() && !groups[call].empty()) ++call;
+    groups[call].push_back(std::move(result));
+  }
+  return groups;
 }
 
-// The order of the calls, unless a result does not tell whose it is.
-void SortByCalls(const Json& calls, std::vector<Json>& results) {
-  const bool told = std::all_of(
-      results.begin(), results.end(),
-      [&](const Json& result) { return CallOf(calls, result) < calls.size(); });
-  if (!told) return;
-  std::stable_sort(results.begin(), results.end(),
-                   [&](const Json& a, const Json& b) {
-                     return CallOf(calls, a) < CallOf(calls, b);
-                   });
+void AppendAll(std::vector<Json>& results, Json& out) {
+  for (Json& result : results) out.push_back(std::move(result));
 }
 
-// Appends `message`, which has several calls, and the `results` behind it, one
-// call at a time.
-void AppendOneByOne(const Json& message, std::vector<Json> results, Json& out) {
-  const Json& calls = message["tool_calls"];
+// Appends `message`, which has several calls, one call at a time, each with
+// its group of `results` behind it.
+void AppendOneByOne(Json message, std::vector<std::vector<Json>> results,
+                    Json& out) {
+  Json calls = std::move(message["tool_calls"]);
+  message["tool_calls"] = Json::array();
   for (size_t i = 0; i < calls.size(); ++i) {
     Json part = message;
-    part["tool_calls"] = Json::array({calls[i]});
-    if (i > 0) {
-      for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
-        part.erase(name);
-      }
-      part["content"] = "";
-    }
+    part["tool_calls"].push_back(std::move(calls[i]));
     out.push_back(std::move(part));
-    if (results.empty()) continue;
-    const auto own = std::find_if(
-        results.begin(), results.end(),
-        [&](const Json& result) { return CallOf(calls, result) == i; });
-    const auto next = own == results.end() ? results.begin() : own;
-    out.push_back(std::move(*next));
-    results.erase(next);
+    AppendAll(results[i], out);
+    if (i > 0) continue;
+    for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+      message.erase(name);
+    }
+    message["content"] = "";
   }
-  for (Json& left : results) out.push_back(std::move(left));
+  AppendAll(results.back(), out);
 }
 
 }  // namespace
@@ -169,13 +182,13 @@ Json AdaptHistory(const Json& messages, const HistoryRules& rules) {
     while (i + 1 < messages.size() && messages[i + 1]["role"] == "tool") {
       results.push_back(messages[++i]);
     }
-    SortByCalls(message["tool_calls"], results);
+    auto by_call = ByCall(message["tool_calls"], std::move(results));
     if (rules.one_call) {
-      AppendOneByOne(message, std::move(results), out);
+      AppendOneByOne(std::move(message), std::move(by_call), out);
       continue;
     }
     out.push_back(std::move(message));
-    for (Json& result : results) out.push_back(std::move(result));
+    for (std::vector<Json>& group : by_call) AppendAll(group, out);
   }
   return out;
 }

@@ -33,8 +33,8 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template);
 // name; where it cannot stand beside content, in front of it as one text. The
 // results of several calls come in the calls' order (templates show no ids),
 // and where one call fits in a message, each has its own, with its result
-// behind it. Results that do not tell by their ids whose they are stay in
-// order.
+// behind it; a result is never shown as another call's. Results that do not
+// tell by their ids whose they are go to the calls without one, in order.
 Json AdaptHistory(const Json& messages, const HistoryRules& rules);
 
 // `tools` (ToolFields'), with empty descriptions where there must be one.

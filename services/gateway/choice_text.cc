@@ -1,5 +1,6 @@
 #include "services/gateway/choice_text.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -74,7 +75,7 @@ void ChoiceText::TakePrompt(const TokenEvent& event, Delta& delta) const {
 void ChoiceText::End(FinishReason reason, Delta& delta) {
   ended_ = true;
   delta.finish = reason;
-  delta.called = called_;
+  delta.called = called_ && !in_call_;
 }
 
 void ChoiceText::TakeContent(const std::string& text, Delta& delta) {
@@ -98,7 +99,7 @@ void ChoiceText::TakeEvents(OutputEvents events, Delta& delta) {
         reasons = true;
         break;
       case OutputEvent::Kind::kCallBegin:
-        called_ = true;
+        called_ = in_call_ = true;
         delta.AddCall({event.call, Cat(options_.call_ids, event.call),
                        std::move(event.text), ""});
         break;
@@ -106,6 +107,7 @@ void ChoiceText::TakeEvents(OutputEvents events, Delta& delta) {
         delta.AddCall({event.call, "", "", std::move(event.text)});
         break;
       case OutputEvent::Kind::kCallEnd:
+        in_call_ = false;
         if (options_.parallel_calls) break;
         delta.text += stops_.Finish();
         End(FinishReason::kStop, delta);
@@ -122,7 +124,7 @@ void ChoiceText::Take(TokenId token, const std::string& text, Delta& delta) {
     TakeContent(text, delta);
     return;
   }
-  ++untold_tokens_;
+  if (token != kNoToken) ++untold_tokens_;
   TakeEvents(options_.parser->Feed(token, text), delta);
 }
 
@@ -154,22 +156,26 @@ Delta ChoiceText::OnEnd(const FinalEvent& event) {
       Take(*event.stop_token, decoder_->Push(*event.stop_token), delta);
     }
   }
-  if (!ended_) TakeRest(event.reason, delta);
+  if (!ended_) TakeRest(event, delta);
   if (!ended_) End(event.reason, delta);
   ended_ = true;
   return delta;
 }
 
-void ChoiceText::TakeRest(FinishReason reason, Delta& delta) {
+void ChoiceText::TakeRest(const FinalEvent& event, Delta& delta) {
   const std::string text = decoder_->Finish();
   if (options_.parser == nullptr) {
     TakeContent(text, delta);
   } else {
     if (!text.empty()) Take(kNoToken, text, delta);
     if (ended_) return;
-    TakeEvents(options_.parser->Finish(reason == FinishReason::kStop
-                                           ? OutputEnd::kStopped
-                                           : OutputEnd::kCutShort),
+    const auto& own = options_.eos_ids;
+    const bool by_model =
+        !event.stop_token ||
+        std::find(own.begin(), own.end(), *event.stop_token) != own.end();
+    const bool stopped = event.reason == FinishReason::kStop && by_model;
+    TakeEvents(options_.parser->Finish(stopped ? OutputEnd::kStopped
+                                               : OutputEnd::kCutShort),
                delta);
   }
   if (!ended_) delta.text += stops_.Finish();

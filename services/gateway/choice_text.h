@@ -34,7 +34,7 @@ struct Delta {
   // If asked for: entry i tells of prompt token i + 1.
   std::vector<TokenResult> prompt_logprobs;
   std::optional<FinishReason> finish;
-  bool called = false;  // with `finish`: tools were called
+  bool called = false;  // with `finish`: tools were called, none was cut
 
   void Append(Delta other);
   // Joined to the last piece if that is of the same call.
@@ -55,6 +55,8 @@ struct ChoiceTextOptions {
   // Tells reasoning and tool calls from content; null: all is content. Of
   // this choice alone.
   std::shared_ptr<OutputParser> parser;
+  // The model's own end tokens: what ends with another one was cut short.
+  std::vector<TokenId> eos_ids;
   std::string call_ids;        // a call's id is this and its index
   bool parallel_calls = true;  // false: the first call ends the choice
 };
@@ -87,7 +89,7 @@ class ChoiceText {
   void TakeEvents(OutputEvents events, Delta& delta);
   void TakeContent(const std::string& text, Delta& delta);
   // What decoder, parser and stop strings held back.
-  void TakeRest(FinishReason reason, Delta& delta);
+  void TakeRest(const FinalEvent& event, Delta& delta);
   void End(FinishReason reason, Delta& delta);
   void TakePrompt(const TokenEvent& event, Delta& delta) const;
 
@@ -99,6 +101,7 @@ class ChoiceText {
   int64_t reasoning_tokens_ = 0;
   int64_t untold_tokens_ = 0;  // the latest, while nothing came of them
   bool called_ = false;
+  bool in_call_ = false;  // a call began and is not complete
   bool ended_ = false;
 };
 

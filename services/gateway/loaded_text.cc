@@ -84,9 +84,11 @@ StatusOr<std::unique_ptr<LoadedText>> LoadedText::Load(
     return chat_template.status();
   }
   const Vocabulary& vocabulary = text->tokenizer_->vocabulary();
-  SLUICE_ASSIGN_OR_RETURN(text->format_,
-                          ChooseOutputFormat(text->template_source_, vocabulary,
-                                             format.tools, format.reasoning));
+  std::string sources = text->template_source_;
+  if (text->template_ != nullptr) sources += text->template_->tool_source();
+  SLUICE_ASSIGN_OR_RETURN(
+      text->format_,
+      ChooseOutputFormat(sources, vocabulary, format.tools, format.reasoning));
   text->markup_ = KeptTokens(text->format_, vocabulary);
   text->max_bytes_per_token_ = MaxBytesPerToken(*text->tokenizer_);
   const auto empty = text->tokenizer_->Encode("", EncodeOptions());
@@ -161,9 +163,9 @@ std::unique_ptr<TextDecoder> LoadedText::NewDecoder(
                                             shown, prompt.last(tail));
 }
 
-std::unique_ptr<OutputParser> LoadedText::NewParser(
-    const OutputRequest& request) const {
-  return NewOutputParser(format_, tokenizer_->vocabulary(), request);
+std::vector<std::unique_ptr<OutputParser>> LoadedText::NewParsers(
+    const OutputRequest& request, size_t count) const {
+  return NewOutputParsers(format_, tokenizer_->vocabulary(), request, count);
 }
 
 bool LoadedText::EndsInReasoning(std::span<const TokenId> prompt) const {

@@ -39,8 +39,8 @@ class LoadedText : public ModelText {
       std::span<const TokenId> prompt,
       const DecodeOptions& options) const override;
   OutputFormat output_format() const override { return format_; }
-  std::unique_ptr<OutputParser> NewParser(
-      const OutputRequest& request) const override;
+  std::vector<std::unique_ptr<OutputParser>> NewParsers(
+      const OutputRequest& request, size_t count) const override;
   bool EndsInReasoning(std::span<const TokenId> prompt) const override;
   std::string TokenText(TokenId token) const override;
   std::string TokenBytes(TokenId token) const override;

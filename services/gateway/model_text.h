@@ -78,8 +78,9 @@ class ModelText {
 
   // How the model sets reasoning and tool calls apart.
   virtual OutputFormat output_format() const = 0;
-  virtual std::unique_ptr<OutputParser> NewParser(
-      const OutputRequest& request) const = 0;
+  // One for each of a request's `count` outputs.
+  virtual std::vector<std::unique_ptr<OutputParser>> NewParsers(
+      const OutputRequest& request, size_t count) const = 0;
   // Whether what follows `prompt` begins within reasoning.
   virtual bool EndsInReasoning(std::span<const TokenId> prompt) const = 0;
 

@@ -63,11 +63,11 @@ bool IsParsed(const ModelText& text, const ChatRequest& request,
 }
 
 // A parser for each choice. Here, because reading large schemas is work.
-void AddParsers(const ModelText& text, const ToolFields& fields,
+void AddParsers(const ServedModel& model, const ToolFields& fields,
                 RunPlan& plan) {
   OutputRequest request;
   request.in_reasoning =
-      text.EndsInReasoning(plan.choices.front().generate.prompt_tokens);
+      model.text->EndsInReasoning(plan.choices.front().generate.prompt_tokens);
   if (!fields.tools.is_null()) {
     for (const Json& tool : fields.tools) {
       const Json& function = tool["function"];
@@ -76,10 +76,12 @@ void AddParsers(const ModelText& text, const ToolFields& fields,
                                known ? DumpJson(function["parameters"]) : ""});
     }
   }
+  auto parsers = model.text->NewParsers(request, plan.choices.size());
   const std::string ids = NewCallIds();
   for (size_t i = 0; i < plan.choices.size(); ++i) {
     ChoiceTextOptions& choice = plan.choices[i].text;
-    choice.parser = text.NewParser(request);
+    choice.parser = std::move(parsers[i]);
+    choice.eos_ids = model.eos_ids;
     choice.call_ids = Cat(ids, i, "_");
     choice.parallel_calls = fields.parallel;
   }
@@ -118,7 +120,7 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
   plan.include_usage = fields.include_usage;
   plan.format = MakeChatFormat(*model.text, std::move(info));
   AddChoices(plan, std::move(choice), fields.n, terms);
-  if (is_parsed) AddParsers(*model.text, request.tools, plan);
+  if (is_parsed) AddParsers(model, request.tools, plan);
   // The answer tells of the prompt once.
   for (size_t i = 1; i < plan.choices.size(); ++i) {
     plan.choices[i].generate.sampling.prompt_logprobs = -1;

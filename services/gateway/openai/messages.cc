@@ -82,8 +82,21 @@ Status CopyString(const Json& in, const char* name, const std::string& where,
   return OkStatus();
 }
 
-// One call of an assistant's message as templates expect it. Arguments stay
-// as they came: a JSON text, or an object.
+// The arguments of a call as templates can show them: an object, or the JSON
+// text of one. A model's arguments may be cut, or no JSON: clients send them
+// back as they are, and a refusal would end the conversation.
+Json ArgumentsToShow(const Json* arguments) {
+  if (arguments == nullptr) return Json::object();
+  if (!arguments->is_string()) return *arguments;
+  const auto& text = arguments->get_ref<const std::string&>();
+  const auto parsed = ParseJson(text);
+  if (text.empty() || (parsed.ok() && parsed->is_object())) return *arguments;
+  Json made = Json::object();
+  made["arguments"] = text;
+  return made;
+}
+
+// One call of an assistant's message as templates expect it.
 StatusOr<Json> ParseToolCall(const Json& call, const std::string& where) {
   if (!call.is_object()) {
     return FieldError("messages", where, " must be an object, got ",
@@ -111,9 +124,7 @@ StatusOr<Json> ParseToolCall(const Json& call, const std::string& where) {
   }
   Json out{{"type", "function"},
            {"function",
-            {{"name", *name},
-             {"arguments",
-              arguments == nullptr ? Json(Json::object()) : *arguments}}}};
+            {{"name", *name}, {"arguments", ArgumentsToShow(arguments)}}}};
   SLUICE_RETURN_IF_ERROR(CopyString(call, "id", where, out, "id"));
   return out;
 }

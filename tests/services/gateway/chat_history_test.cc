@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/text/chat_template.h"
 #include "services/gateway/openai/parse.h"
@@ -180,6 +181,54 @@ TEST(GatewayHistoryTest, ResultsWithoutIdsBelongToCallsInTheirOrder) {
   EXPECT_EQ(made[4]["content"], "of a");
   messages.erase(3);  // one is missing
   EXPECT_EQ(AdaptHistory(messages, {"", false, true}).size(), 6u);
+}
+
+TEST(GatewayHistoryTest, AResultIsNeverShownAsAnotherCalls) {
+  Json messages = TwoCalls();
+  messages[3].erase("tool_call_id");
+  Json made = AdaptHistory(messages, {"", false, true});
+  ASSERT_EQ(made.size(), 7u);
+  EXPECT_EQ(made[2]["content"], "of a") << "the call that is left";
+  EXPECT_EQ(made[4]["content"], "of b");
+  messages.erase(3);  // only the second call's result is there
+  made = AdaptHistory(messages, {"", false, true});
+  ASSERT_EQ(made.size(), 6u);
+  EXPECT_EQ(made[2]["tool_calls"][0]["id"], "b") << "the first has none";
+  EXPECT_EQ(made[3]["content"], "of b");
+}
+
+TEST(GatewayHistoryTest, CallsOfOneIdHaveTheirResultsInOrder) {
+  Json messages = TwoCalls();
+  messages[1]["tool_calls"][0]["id"] = "b";
+  messages[3]["tool_call_id"] = "b";
+  const Json made = AdaptHistory(messages, {"", false, true});
+  ASSERT_EQ(made.size(), 7u);
+  EXPECT_EQ(made[2]["content"], "of b");
+  EXPECT_EQ(made[4]["content"], "of a");
+}
+
+TEST(GatewayHistoryTest, ManyCallsWithManyResultsTakeNoTime) {
+  Json messages = TwoCalls();
+  const Json call = messages[1]["tool_calls"][0];
+  const Json result = messages[2];
+  for (int i = 2; i < 512; ++i) {
+    messages[1]["tool_calls"].push_back(call);
+    messages[1]["tool_calls"].back()["id"] = Cat("call", i);
+  }
+  for (int i = 0; i < 3500; ++i) {
+    messages.push_back(result);
+    messages.back()["tool_call_id"] = Cat("other", i);
+  }
+  messages.erase(5);
+  messages.erase(4);  // the results come behind the calls
+  const TimePoint begin = Clock::now();
+  const Json made = AdaptHistory(messages, {"", false, true});
+  // A tenth of a second at worst; a billion comparisons took half a minute.
+  EXPECT_LT(Seconds(Clock::now() - begin), 10);
+  ASSERT_EQ(made.size(), 1 + 512 + 2 + 3500u);
+  EXPECT_EQ(made[2]["content"], "of a");
+  EXPECT_EQ(made[4]["content"], "of b");
+  EXPECT_EQ(made[6]["tool_call_id"], "other0");
 }
 
 TEST(GatewayHistoryTest, ReasoningBesideContentIsOneTextWhereItMustBe) {

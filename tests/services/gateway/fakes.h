@@ -41,9 +41,11 @@ class FakeText : public ModelText {
       std::span<const TokenId> prompt,
       const DecodeOptions& options) const override;
   OutputFormat output_format() const override { return format; }
-  std::unique_ptr<OutputParser> NewParser(
-      const OutputRequest& request) const override {
-    return new_parser(request);
+  std::vector<std::unique_ptr<OutputParser>> NewParsers(
+      const OutputRequest& request, size_t count) const override {
+    std::vector<std::unique_ptr<OutputParser>> parsers;
+    while (parsers.size() < count) parsers.push_back(new_parser(request));
+    return parsers;
   }
   bool EndsInReasoning(std::span<const TokenId> prompt) const override;
   std::string TokenText(TokenId token) const override;

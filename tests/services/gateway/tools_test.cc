@@ -284,6 +284,25 @@ TEST_P(GatewayFormatTest, TheAnswerSentBackRendersAsTheReferenceDoes) {
   EXPECT_EQ(server_->PromptOf(1), *expected);
 }
 
+TEST_P(GatewayFormatTest, ArgumentsThatAreNoObjectAreTakenBack) {
+  // What was cut, or what the model wrote wrong: agents send it back.
+  for (const char* arguments :
+       {"{\"city\": \"Bern", "{\"city\":Bern}", "[\"Bern\"]", "Bern"}) {
+    Json body = WithTools();
+    body["messages"] = *ParseJson(R"([
+      {"role": "user", "content": "Weather?"},
+      {"role": "assistant", "content": null, "tool_calls": [{"id": "c",
+       "type": "function", "function": {"name": "get_weather"}}]},
+      {"role": "tool", "tool_call_id": "c", "content": "no JSON"}])");
+    body["messages"][1]["tool_calls"][0]["function"]["arguments"] = arguments;
+    const size_t sequence = server_->generator_.submitted();
+    const auto on = server_->Chat(body);
+    ASSERT_EQ(server_->generator_.submitted(), sequence + 1)
+        << on->responses.at(0).body;
+    EXPECT_THAT(server_->PromptOf(sequence), HasSubstr("Bern")) << arguments;
+  }
+}
+
 // How often each special token stands in the prompt of `body`.
 std::map<TokenId, int> SpecialsOf(Server& server, const Json& body) {
   const size_t sequence = server.generator_.submitted();
@@ -445,6 +464,57 @@ TEST_F(GatewayToolsTest, AnAnswerThatIsCutKeepsWhatThereWas) {
       ParseJson(
           calling["tool_calls"][0]["function"]["arguments"].get<std::string>())
           .ok());
+}
+
+TEST_F(GatewayToolsTest, OnlyTheModelsOwnEndTokenCompletesACall) {
+  const auto ended_by = [&](TokenId token) {
+    const size_t sequence = server_->generator_.submitted();
+    const auto on = server_->Chat(WithTools(R"({"stop_token_ids": [88]})"));
+    server_->Say(sequence,
+                 "\n<think></think>\n<tool_call>get_weather\n<arg_key>city"
+                 "</arg_key>\n<arg_value>Bern");
+    FinalEvent end;
+    end.stop_token = token;
+    server_->generator_.End(sequence, end);
+    const Json choice = on->Body()["choices"][0];
+    const Json& call = choice["message"]["tool_calls"][0]["function"];
+    return Cat(choice["finish_reason"].get<std::string>(), " ",
+               call["arguments"].get<std::string>());
+  };
+  EXPECT_EQ(ended_by(256), "tool_calls {\"city\": \"Bern\"}");
+  EXPECT_EQ(ended_by(88), "stop {\"city\": \"Bern");
+}
+
+TEST_F(GatewayToolsTest, TextWithoutATokenCountsAsNone) {
+  const auto on = server_->Chat(WithTools());
+  server_->Say(0, "\n<think>");
+  TokenEvent event;
+  event.tokens = {WithLogprob(0xE2, -0.5f)};  // of a character of three bytes
+  server_->generator_.Tokens(0, event);
+  server_->generator_.End(0, FinishReason::kLength);
+  const Json body = on->Body();
+  EXPECT_EQ(body["choices"][0]["message"]["reasoning_content"], "\xEF\xBF\xBD");
+  const Json& usage = body["usage"];
+  EXPECT_EQ(usage["completion_tokens"], 3);
+  EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"], 3);
+}
+
+TEST_F(GatewayToolsTest, AStopOfWhiteSpaceEndsAnAnswerWithoutToolsAtOnce) {
+  const auto on = server_->Chat(*ParseJson(R"({"stop": ["\n\n"]})"));
+  server_->Say(0, "<think>Hm.</think>\nYes.\n\n");
+  EXPECT_TRUE(server_->generator_.AwaitCancelled(1));
+  const Json choice = on->Body()["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "Yes.");
+  EXPECT_EQ(choice["finish_reason"], "stop");
+}
+
+TEST_F(GatewayToolsTest, AFormatIsReadFromATemplateForToolsToo) {
+  const std::string plain =
+      "{% for m in messages %}{{ m.content }}{% endfor %}";
+  const ToyTokens tokens = Glm().tokens;
+  EXPECT_EQ(MakeToyText(plain, tokens)->output_format(), OutputFormat());
+  EXPECT_EQ(MakeToyText(plain, tokens, {}, TemplateOf(Glm()))->output_format(),
+            (OutputFormat{ToolFormat::kGlm, ReasoningFormat::kThink}));
 }
 
 TEST_F(GatewayToolsTest, AnErrorInTheMiddleOfACallIsTheLastEvent) {

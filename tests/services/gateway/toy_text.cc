@@ -49,16 +49,23 @@ void Write(const fs::path& path, const std::string& text) {
 
 std::unique_ptr<LoadedText> MakeToyText(const std::string& chat_template,
                                         const ToyTokens& tokens,
-                                        const FormatNames& formats) {
+                                        const FormatNames& formats,
+                                        const std::string& tool_template) {
   static std::atomic<int> count{0};
   const fs::path folder =
       fs::temp_directory_path() / ("sluice-toy-" + std::to_string(::getpid()) +
                                    "-" + std::to_string(++count));
   fs::create_directories(folder);
   Write(folder / "tokenizer.json", TokenizerJson(tokens));
-  Write(folder / "tokenizer_config.json",
-        DumpJson({{"eos_token", tokens.special.at(0)}}));
-  Write(folder / "chat_template.jinja", chat_template);
+  Json config = {{"eos_token", tokens.special.at(0)}};
+  if (tool_template.empty()) {
+    Write(folder / "chat_template.jinja", chat_template);
+  } else {
+    config["chat_template"] =
+        Json::array({{{"name", "default"}, {"template", chat_template}},
+                     {{"name", "tool_use"}, {"template", tool_template}}});
+  }
+  Write(folder / "tokenizer_config.json", DumpJson(config));
   auto text = LoadedText::Load(folder.string(), formats);
   fs::remove_all(folder);
   if (!text.ok()) LogError(Message(text.status()));

@@ -11,14 +11,16 @@
 namespace sluice::gateway {
 
 // A text side that is real but for its vocabulary: a tokenizer of the 256
-// bytes and of added tokens. Aborts the test if it cannot be made.
+// bytes and of added tokens. `tool_template`: another template for requests
+// with tools; empty: none. Aborts the test if it cannot be made.
 struct ToyTokens {
   std::vector<std::string> special;  // special: true; the first ends a turn
   std::vector<std::string> plain;    // one token each, but special: false
 };
 std::unique_ptr<LoadedText> MakeToyText(const std::string& chat_template,
                                         const ToyTokens& tokens,
-                                        const FormatNames& formats = {});
+                                        const FormatNames& formats = {},
+                                        const std::string& tool_template = "");
 
 // A served model "toy" with such a text side.
 ServedModel MakeToyModel(const std::string& chat_template,
