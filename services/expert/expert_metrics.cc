@@ -1,5 +1,6 @@
 #include "services/expert/expert_metrics.h"
 
+#include "common/metrics/code_label.h"
 #include "common/metrics/metric_names.h"
 #include "services/expert/expert_loop.h"
 
@@ -10,29 +11,6 @@ namespace names = metrics::names;
 namespace buckets = metrics::buckets;
 
 constexpr double kNano = 1e-9;
-
-// Codes as gRPC's exporters spell them.
-std::string CodeName(StatusCode code) {
-  static constexpr const char* kNames[] = {"OK",
-                                           "Canceled",
-                                           "Unknown",
-                                           "InvalidArgument",
-                                           "DeadlineExceeded",
-                                           "NotFound",
-                                           "AlreadyExists",
-                                           "PermissionDenied",
-                                           "ResourceExhausted",
-                                           "FailedPrecondition",
-                                           "Aborted",
-                                           "OutOfRange",
-                                           "Unimplemented",
-                                           "Internal",
-                                           "Unavailable",
-                                           "DataLoss",
-                                           "Unauthenticated"};
-  const auto index = static_cast<size_t>(code);
-  return index < std::size(kNames) ? kNames[index] : "Unknown";
-}
 
 }  // namespace
 
@@ -161,7 +139,7 @@ void ExpertMetrics::OnHandled(const std::string& method, StatusCode code,
                                   {"grpc_method", method},
                                   {"grpc_type", "bidi_stream"}};
   metrics::Labels handled = labels;
-  handled["grpc_code"] = CodeName(code);
+  handled["grpc_code"] = metrics::CodeLabel(code);
   registry_->AddCounter(names::kGrpcHandled, "RPCs that have ended.", handled)
       .Add();
   registry_

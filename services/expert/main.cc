@@ -2,16 +2,12 @@
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
-#include <pthread.h>
-#include <signal.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "common/base/flag_names.h"
 #include "common/base/log.h"
+#include "common/base/service_process.h"
 #include "services/expert/expert_server.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:0",
@@ -88,48 +84,6 @@ StatusOr<ExpertServerOptions> OptionsFromFlags() {
   return options;
 }
 
-// Whole or not at all: a reader never sees half an address.
-Status WritePortFile(const std::string& path, const std::string& address) {
-  if (path.empty()) return OkStatus();
-  const std::string draft = path + ".tmp";
-  std::ofstream out(draft);
-  out << address << "\n";
-  out.close();
-  if (!out || std::rename(draft.c_str(), path.c_str()) != 0) {
-    return Unavailable("--port-file ", path, " cannot be written");
-  }
-  return OkStatus();
-}
-
-// Signals are taken by the main thread alone; call before any other starts.
-sigset_t BlockSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
-
-// Returns when asked to end, or with the reason why the experts cannot be
-// loaded.
-Status ServeUntilSignal(ExpertServer& server, const sigset_t& signals) {
-  Status loaded = DeadlineExceeded("");
-  while (loaded.code() == StatusCode::kDeadlineExceeded) {
-    const timespec now{0, 0};
-    if (sigtimedwait(&signals, nullptr, &now) > 0) {
-      LogInfo("asked to end while loading");
-      std::_Exit(0);  // reading cannot be broken off; nothing else to lose
-    }
-    loaded = server.WaitLoaded(Clock::now() + std::chrono::milliseconds(100));
-  }
-  SLUICE_RETURN_IF_ERROR(loaded);
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
-  LogInfo("signal ", signal_number, ": draining; a second one ends at once");
-  return OkStatus();
-}
-
 Status Run(const sigset_t& signals) {
   SLUICE_ASSIGN_OR_RETURN(ExpertServerOptions options, OptionsFromFlags());
   SLUICE_ASSIGN_OR_RETURN(const auto server,
@@ -137,9 +91,10 @@ Status Run(const sigset_t& signals) {
   LogInfo("listening on ", server->address());
   SLUICE_RETURN_IF_ERROR(
       WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
-  SLUICE_RETURN_IF_ERROR(ServeUntilSignal(*server, signals));
-  // The default action: a second signal ends the process.
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  SLUICE_RETURN_IF_ERROR(ServeUntilSignal(
+      signals,
+      [&server](TimePoint deadline) { return server->WaitLoaded(deadline); }));
+  UnblockSignals(signals);
   server->Drain(Clock::now() + kDrainTime);
   server->Stop();
   LogInfo("stopped");

@@ -3,18 +3,15 @@
 #include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/resource.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "common/base/flag_names.h"
 #include "common/base/log.h"
+#include "common/base/service_process.h"
 #include "services/gateway/gateway_server.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:8000",
@@ -165,30 +162,6 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   return options;
 }
 
-// Whole or not at all: a reader never sees half an address.
-Status WritePortFile(const std::string& path, const std::string& address) {
-  if (path.empty()) return OkStatus();
-  const std::string draft = path + ".tmp";
-  std::ofstream out(draft);
-  out << address << "\n";
-  out.close();
-  if (!out || std::rename(draft.c_str(), path.c_str()) != 0) {
-    return Unavailable("--port-file ", path, " cannot be written");
-  }
-  return OkStatus();
-}
-
-// Signals are taken by the main thread alone; call before any other starts.
-sigset_t BlockSignals() {
-  signal(SIGPIPE, SIG_IGN);
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
-
 // Every connection is a descriptor, and the usual soft limit is 1024.
 void RaiseFileLimit() {
   rlimit limit{};
@@ -228,8 +201,7 @@ Status Run(const sigset_t& signals) {
       WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
   const int signal_number = AwaitSignal(signals);
   LogInfo("signal ", signal_number, ": draining; a second one ends at once");
-  // The default action: a second signal ends the process.
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  UnblockSignals(signals);
   server->Drain(Clock::now() + FromSeconds(absl::GetFlag(FLAGS_drain_timeout)));
   server->Stop();
   LogInfo("stopped");
@@ -248,8 +220,7 @@ int main(int argc, char** argv) {
     sluice::LogError("unknown argument '", words[1], "'; see --help");
     return 1;
   }
-  const sluice::Status status =
-      sluice::gateway::Run(sluice::gateway::BlockSignals());
+  const sluice::Status status = sluice::gateway::Run(sluice::BlockSignals());
   if (status.ok()) return 0;
   sluice::LogError(sluice::Message(status));
   return 1;

@@ -13,9 +13,8 @@
 #include "common/base/check.h"
 #include "common/text/output/output_parser.h"
 #include "common/text/output/parsers.h"
-#include "common/text/text_source.h"
 #include "common/text/tokenizer.h"
-#include "common/text/vocabulary_spec.h"
+#include "tests/text/output_fixtures.h"
 
 namespace sluice {
 namespace {
@@ -28,29 +27,6 @@ constexpr OutputFormat kFormats[] = {
     {ToolFormat::kHarmony, ReasoningFormat::kHarmony},
 };
 constexpr size_t kNumMarkers = std::size(kHarmonyTokens);
-
-const Tokenizer& MarkerTokenizer() {
-  static const auto& tokenizer = *[] {
-    VocabularySpec spec;
-    for (const std::string_view name : kHarmonyTokens) {
-      spec.tokens.emplace_back(name);
-      spec.kinds.push_back(TokenKind::kControl);
-    }
-    for (int byte = 0; byte < 256; ++byte) {
-      spec.tokens.push_back(
-          ByteLevelText(std::string(1, static_cast<char>(byte))));
-      spec.kinds.push_back(TokenKind::kNormal);
-    }
-    spec.byte_level = true;
-    spec.patterns = PreTokenizerByName("llama-bpe")->patterns;
-    TextSource source;
-    source.tokenizer_json = *ToTokenizerJson(spec);
-    auto made = Tokenizer::Make(source);
-    SLUICE_CHECK(made.ok());
-    return made->release();
-  }();
-  return tokenizer;
-}
 
 OutputRequest RequestFor(uint8_t flags) {
   OutputRequest request;
@@ -77,8 +53,8 @@ void Join(OutputEvents more, OutputEvents& events) {
 
 OutputEvents Parse(const OutputFormat& format, uint8_t flags,
                    std::string_view input, size_t piece) {
-  const auto parser = NewOutputParser(format, MarkerTokenizer().vocabulary(),
-                                      RequestFor(flags));
+  const auto parser = NewOutputParser(
+      format, testing::HarmonyTokenizer().vocabulary(), RequestFor(flags));
   OutputEvents events;
   size_t at = 0;
   while (at < input.size()) {

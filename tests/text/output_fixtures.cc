@@ -230,4 +230,18 @@ OutputRequest WithTools() {
 
 OutputRequest WithoutTools() { return {}; }
 
+OutputRequest InReasoning() {
+  OutputRequest request = WithTools();
+  request.in_reasoning = true;
+  return request;
+}
+
+std::string Glm(std::string_view text, OutputEnd end) {
+  return Told(kGlm, WithTools(), AsText(text), end);
+}
+
+std::string Harmony(std::string_view text, OutputEnd end) {
+  return Told(kHarmony, WithTools(), AsHarmony(text), end);
+}
+
 }  // namespace sluice::testing

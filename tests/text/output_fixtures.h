@@ -73,6 +73,12 @@ std::string Told(const OutputFormat& format, const OutputRequest& request,
 // string), mcp__gmail-cleanup__list_filters(label: string), free(no schema).
 OutputRequest WithTools();
 OutputRequest WithoutTools();
+// WithTools(), the prompt ended within reasoning.
+OutputRequest InReasoning();
+
+// What is told of GLM's and of harmony's `text`, with tools.
+std::string Glm(std::string_view text, OutputEnd end = OutputEnd::kStopped);
+std::string Harmony(std::string_view text, OutputEnd end = OutputEnd::kStopped);
 
 }  // namespace sluice::testing
 

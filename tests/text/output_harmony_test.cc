@@ -8,11 +8,6 @@
 namespace sluice::testing {
 namespace {
 
-std::string Harmony(std::string_view text,
-                    OutputEnd end = OutputEnd::kStopped) {
-  return Told(kHarmony, WithTools(), AsHarmony(text), end);
-}
-
 TEST(OutputHarmonyTest, ChannelsAreToldApart) {
   EXPECT_EQ(Harmony("<|channel|>analysis<|message|>Look. <|end|><|start|>"
                     "assistant<|channel|>final<|message|> It is blue.\n"

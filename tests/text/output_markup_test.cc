@@ -7,16 +7,6 @@
 namespace sluice::testing {
 namespace {
 
-OutputRequest InReasoning() {
-  OutputRequest request = WithTools();
-  request.in_reasoning = true;
-  return request;
-}
-
-std::string Glm(std::string_view text, OutputEnd end = OutputEnd::kStopped) {
-  return Told(kGlm, WithTools(), AsText(text), end);
-}
-
 std::string Qwen(std::string_view text, OutputEnd end = OutputEnd::kStopped) {
   return Told(kIntellect, WithTools(), AsText(text), end);
 }

@@ -37,7 +37,7 @@ struct Call {
   std::string name;
   std::vector<Argument> arguments;
 };
-struct Message {
+struct Spoken {
   std::string reasoning;
   std::string content;
   std::vector<Call> calls;
@@ -233,8 +233,8 @@ std::string ArgumentsOf(const Call& call) {
   return json + "}";
 }
 
-Message RandomMessage(const NamedFormat& of, Random& random) {
-  Message message;
+Spoken RandomMessage(const NamedFormat& of, Random& random) {
+  Spoken message;
   if (of.format.reasoning != ReasoningFormat::kNone && random() % 3 != 0) {
     message.reasoning = Reasoning(of, random);
   }
@@ -278,7 +278,7 @@ std::string RenderCall(const NamedFormat& of, const Call& call,
 }
 
 // Texts are pieces of their own, so that a marker that they spell is none.
-OutputStream RenderHarmony(const Message& message, Random& random) {
+OutputStream RenderHarmony(const Spoken& message, Random& random) {
   OutputStream stream;
   const auto markup = [&stream](const std::string& text) {
     for (OutputPiece& piece : AsHarmony(text)) stream.push_back(piece);
@@ -310,7 +310,7 @@ OutputStream RenderHarmony(const Message& message, Random& random) {
   return stream;
 }
 
-OutputStream Render(const NamedFormat& of, const Message& message,
+OutputStream Render(const NamedFormat& of, const Spoken& message,
                     bool prefilled, Random& random) {
   if (of.format.tools == ToolFormat::kHarmony) {
     return RenderHarmony(message, random);
@@ -330,7 +330,7 @@ OutputStream Render(const NamedFormat& of, const Message& message,
   return AsText(text);
 }
 
-std::string Expected(const Message& message) {
+std::string Expected(const Spoken& message) {
   OutputEvents events;
   if (!message.reasoning.empty()) {
     events.push_back({Kind::kReasoning, -1, message.reasoning});
@@ -352,7 +352,7 @@ TEST(OutputPropertyTest, WhatIsRenderedIsReadBack) {
     SCOPED_TRACE(of.name);
     Random random(11);
     for (int round = 0; round < rounds; ++round) {
-      const Message message = RandomMessage(of, random);
+      const Spoken message = RandomMessage(of, random);
       OutputRequest request = WithTools();
       request.in_reasoning = random() % 2 == 0;
       const OutputStream stream =

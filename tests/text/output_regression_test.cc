@@ -12,20 +12,6 @@
 namespace sluice::testing {
 namespace {
 
-OutputRequest InReasoning() {
-  OutputRequest request = WithTools();
-  request.in_reasoning = true;
-  return request;
-}
-
-std::string Glm(std::string_view text) {
-  return Told(kGlm, WithTools(), AsText(text));
-}
-
-std::string Harmony(std::string_view text) {
-  return Told(kHarmony, WithTools(), AsHarmony(text));
-}
-
 const std::string kParis = "get_weather[{\"city\": \"Paris\"}]";
 
 // Tool calls and reasoning of GLM ------------------------------------------
