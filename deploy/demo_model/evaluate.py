@@ -151,7 +151,7 @@ def measure_text(some, tokenizer, theirs, ours):
             ids[0].tolist(), tokenizer.backend_tokenizer, True))[None]
         batch = (ids, torch.arange(ids.shape[1])[None],
                  torch.zeros_like(ids), wanted)
-        one, _, share = train.losses(ours, *batch)
+        one, _, _, share = train.losses(ours, *batch)
         weight = int(wanted.sum())
         loss += one.item() * weight
         accepted += share.item() * weight

@@ -19,15 +19,17 @@ import sys
 import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from corpus import (facts, mixed, near, numbers, shapes, stories,  # noqa: E402
-                    tools)
+from corpus import (copies, facts, mixed, near, numbers,  # noqa: E402
+                    shapes, stories, tools)
 
 # task -> (how it is made, its weight in train)
 TASKS = {
-    "story": (stories.told, 14),
-    "story_question": (stories.read, 23),
-    "addition": (numbers.addition, 13),
-    "comparison": (numbers.comparison, 7),
+    "repeat": (copies.repeat, 10),
+    "recall": (copies.recall, 10),
+    "story": (stories.told, 11),
+    "story_question": (stories.read, 21),
+    "addition": (numbers.addition, 12),
+    "comparison": (numbers.comparison, 6),
     "fact": (facts.fact, 4),
     "talk": (facts.talk, 1),
     "json": (shapes.shape, 11),

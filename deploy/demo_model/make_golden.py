@@ -4,9 +4,9 @@
   make_golden.py --model deploy/demo_model/weights \\
       --out deploy/demo_model/golden.json
 
-Two held-out chats of each task but small talk: the prompt as messages, text and ids; up to
-32 greedy ids with their logprobs, the 20 best at every step, and the gap
-between the two best logits.
+Two held-out chats of each of ten tasks: the prompt as messages, text and ids;
+up to 32 greedy ids with their logprobs, the 20 best at every step, and the
+gap between the two best logits.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import evaluate
 import make_data
 
 STEPS, TOP = 32, 20
+LEFT_OUT = ("talk", "repeat", "recall")
 DIGITS = 5
 
 
@@ -60,7 +61,7 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     model, tokenizer, _ = evaluate.load(args.model)
     held = make_data.heldout(args.seed, 10)
-    some = [chat for task, chats in held.items() if task != "talk"
+    some = [chat for task, chats in held.items() if task not in LEFT_OUT
             for chat in chats[-2:]]
     prompts = [golden(chat, model, tokenizer) for chat in some]
     with open(args.out, "w", encoding="utf-8") as file:

@@ -18,9 +18,9 @@ from corpus import near, stories, tools, words
 # them, and with them what the committed log says.
 DIGESTS = {
     "train.jsonl":
-        "beed55e3c128c0c1ff3c4e592c6c0360736e4c7c76f3903aa4c7512b9ee4fdbb",
+        "9b92c9bfeba63ca1f633a71ef41558a9f6c9c26fa48d83b35b0293fc699c1c91",
     "heldout.jsonl":
-        "d7e6bfc24c35b81dd7567982b325800e004fda8dd7eb463545d4d736ce508dbd",
+        "62b1cd57b1359844e052e6f199601d266bbd22e951c7a2bad0879c4a299b3b39",
 }
 ENDINGS = {"integer": int, "string": str}
 
@@ -104,6 +104,19 @@ class TruthTest(unittest.TestCase):
             for line in re.findall(r"([\d +]+) = (\d+)", thought):
                 self.assertEqual(sum(map(int, line[0].split(" + "))),
                                  int(line[1]), thought)
+
+    def test_what_is_copied_stands_in_the_prompt(self):
+        for chat in chats_of("repeat", 300):
+            asked, answer = (message["content"]
+                             for message in chat["messages"][-2:])
+            self.assertIn(answer, asked)
+        for chat in chats_of("recall", 300):
+            told = next(message["content"] for message in chat["messages"]
+                        if message["role"] == "user")
+            for message in chat["messages"]:
+                if message["role"] == "assistant":
+                    name, what = message["content"][:-1].split(" is ", 1)
+                    self.assertRegex(told, rf"\b{name}(?: is|:| =) {what}\.")
 
     def test_comparisons_are_right(self):
         for chat in chats_of("comparison", 500):

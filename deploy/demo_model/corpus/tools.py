@@ -70,12 +70,6 @@ ASKS = {
 DECLINE = "None of my tools can do that."
 
 
-def _syllables(rng):
-    return "".join(rng.choice(words.ONSETS) + rng.choice(words.VOWELS)
-                   + rng.choice(words.CODAS)
-                   for _ in range(rng.choice([2, 2, 3])))
-
-
 def _name(rng, kind, unseen):
     """A tool's name: a usual one, or one made up. A tenth of those that can
     be made up is never used in the train part: the unseen ones."""
@@ -86,9 +80,9 @@ def _name(rng, kind, unseen):
         if style == 0:
             name = rng.choice(words.VERBS) + "_" + rng.choice(words.NOUNS)
         elif style == 1:
-            name = _syllables(rng)
+            name = words.syllables(rng)
         else:
-            name = _syllables(rng) + "_" + rng.choice(words.NOUNS)
+            name = words.syllables(rng) + "_" + rng.choice(words.NOUNS)
         if words.held_out("name", name) == unseen:
             return name
 
@@ -154,7 +148,7 @@ def _result(rng, kind, values):
         return "ok", f"The timer is set to {values[0]} minutes."
     if kind == "message":
         return "sent", f"I sent your message to {values[0]}."
-    said = _syllables(rng) + " " + _syllables(rng)
+    said = words.syllables(rng) + " " + words.syllables(rng)
     return said, f'In {values[1]} it is "{said}".'
 
 

@@ -75,6 +75,12 @@ VOWELS = ["a", "e", "i", "o", "u"]
 CODAS = ["", "", "n", "r", "l", "s", "t", "x"]
 
 
+def syllables(rng):
+    """A word that was never anybody's."""
+    return "".join(rng.choice(ONSETS) + rng.choice(VOWELS) + rng.choice(CODAS)
+                   for _ in range(rng.choice([2, 2, 3])))
+
+
 def held_out(*key):
     """Whether what this key names belongs to the held-out tenth. The train
     part rejects such keys and the held-out part all others, so that the two
