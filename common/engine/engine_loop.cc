@@ -75,6 +75,7 @@ class EngineLoop::Impl {
   void OnStepResult(StepResult result);
   void OnPipelineUp(Epoch epoch, const PlanLimits& limits, int num_stages);
   void OnPipelineLost(const Status& why);
+  void OnPipelineLeaving(const Status& why);
   void BeginDrain();
   bool idle() const;
   bool WaitIdle(TimePoint deadline) const;
@@ -125,6 +126,7 @@ class EngineLoop::Impl {
   bool working_ ABSL_GUARDED_BY(mutex_) = false;  // on commands taken
   // Of the pipeline that is up; nothing: Submit refuses.
   std::optional<Epoch> up_ ABSL_GUARDED_BY(mutex_);
+  Status leaving_ ABSL_GUARDED_BY(mutex_);  // why it will go; OK: it will not
   PlanLimits limits_ ABSL_GUARDED_BY(mutex_);
   uint64_t submitted_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t refused_queue_full_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -177,6 +179,7 @@ Status EngineLoop::Impl::Admit(const GenerateRequest& request) {
   if (stopping_ || !started_) return Unavailable("shutting down");
   if (draining_) return Unavailable("draining: no new requests are taken");
   if (!up_) return Unavailable("no pipeline is up");
+  SLUICE_RETURN_IF_ERROR(leaving_);
   Status status = admission_.Admit(request);
   if (!status.ok()) ++refused_queue_full_;
   return status;
@@ -238,6 +241,7 @@ void EngineLoop::Impl::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
     return;
   }
   up_ = epoch;
+  leaving_ = OkStatus();
   limits_ = limits;
   Push(PipelineUp{epoch, limits, num_stages});
 }
@@ -247,6 +251,11 @@ void EngineLoop::Impl::OnPipelineLost(const Status& why) {
   if (stopping_) return;
   up_.reset();
   Push(PipelineLost{Unavailable("the pipeline is lost: ", Message(why))});
+}
+
+void EngineLoop::Impl::OnPipelineLeaving(const Status& why) {
+  MutexLock lock(mutex_);
+  leaving_ = why;
 }
 
 void EngineLoop::Impl::BeginDrain() {
@@ -442,10 +451,10 @@ void EngineLoop::Impl::SubmitPlans() {
   while (true) {
     const TimePoint begin = Clock::now();
     std::optional<StepPlan> plan = scheduler_.Plan(begin);
+    const TimePoint end = Clock::now();
+    counters_.plan_time += end - begin;
     if (!plan) break;
-    if (plan->trace) {
-      plan->trace->plan = {ToNanos(begin), MonotonicNanos()};
-    }
+    if (plan->trace) plan->trace->plan = {ToNanos(begin), ToNanos(end)};
     executor_->Submit(*std::move(plan));
   }
   const TimePoint now = Clock::now();
@@ -490,6 +499,9 @@ void EngineLoop::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
 }
 void EngineLoop::OnPipelineLost(const Status& why) {
   impl_->OnPipelineLost(why);
+}
+void EngineLoop::OnPipelineLeaving(const Status& why) {
+  impl_->OnPipelineLeaving(why);
 }
 void EngineLoop::BeginDrain() { impl_->BeginDrain(); }
 bool EngineLoop::idle() const { return impl_->idle(); }

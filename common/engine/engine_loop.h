@@ -74,6 +74,10 @@ class EngineLoop {
   // until OnPipelineUp.
   void OnPipelineLost(const Status& why);
 
+  // The pipeline is going to be lost: Submit refuses with `why` until
+  // OnPipelineUp; accepted requests go on.
+  void OnPipelineLeaving(const Status& why);
+
   // Refuses new requests from now on; accepted ones go on.
   void BeginDrain();
 

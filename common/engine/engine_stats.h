@@ -27,6 +27,7 @@ struct EngineCounters {
   uint64_t stale_results = 0;    // dropped: of an older epoch
   uint64_t refused_results = 0;  // results that did not answer their plan
   Duration step_time{};          // sum over committed steps, submit to result
+  Duration plan_time{};          // spent on planning, those that were none too
 };
 
 // What the gateway's metrics and readiness read. A copy, taken at one moment.

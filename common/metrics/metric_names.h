@@ -20,16 +20,16 @@ inline constexpr Name kProcessMaxFds = "process_max_fds";
 inline constexpr Name kProcessStartTime = "process_start_time_seconds";
 
 // gRPC servers: grpc_service, grpc_method, grpc_type; handled: grpc_code.
-inline constexpr Name kGrpcStarted = "grpc_server_started_total";
 inline constexpr Name kGrpcHandled = "grpc_server_handled_total";
 inline constexpr Name kGrpcHandlingSeconds = "grpc_server_handling_seconds";
-inline constexpr Name kGrpcMsgReceived = "grpc_server_msg_received_total";
-inline constexpr Name kGrpcMsgSent = "grpc_server_msg_sent_total";
 
 // Gateway, by vLLM's names: model_name, engine. ------------------------------
 inline constexpr Name kVllmRunning = "vllm:num_requests_running";
 inline constexpr Name kVllmWaiting = "vllm:num_requests_waiting";
 inline constexpr Name kVllmKvUsage = "vllm:kv_cache_usage_perc";  // 0 to 1
+inline constexpr Name kVllmKvUsageOld =
+    "vllm:gpu_cache_usage_perc";  // older boards: the same
+inline constexpr Name kVllmHealthy = "vllm:engine_healthy";
 inline constexpr Name kVllmCacheConfig =
     "vllm:cache_config_info";  // + block_size num_gpu_blocks
                                //   enable_prefix_caching
@@ -57,6 +57,13 @@ inline constexpr Name kVllmRequestPromptTokens = "vllm:request_prompt_tokens";
 inline constexpr Name kVllmRequestGenerationTokens =
     "vllm:request_generation_tokens";
 inline constexpr Name kVllmRequestMaxTokens = "vllm:request_params_max_tokens";
+inline constexpr Name kVllmRequestN = "vllm:request_params_n";
+inline constexpr Name kVllmMaxGenerationTokens =
+    "vllm:request_max_num_generation_tokens";  // of a prompt's choices
+inline constexpr Name kVllmPrefillComputed =
+    "vllm:request_prefill_kv_computed_tokens";
+inline constexpr Name kVllmIterationTokens =
+    "vllm:iteration_tokens_total";  // a histogram, in spite of its name
 
 // Gateway, HTTP: handler, method, status ("2xx"). ----------------------------
 inline constexpr Name kHttpRequests = "http_requests_total";
@@ -70,7 +77,8 @@ inline constexpr Name kHttpResponseBytes =
 inline constexpr Name kGatewayRequests =
     "sluice_gateway_requests_total";  // endpoint status_class error_type
 inline constexpr Name kGatewayKeyRequests =
-    "sluice_gateway_key_requests_total";  // key (its name) status_class
+    "sluice_gateway_key_requests_total";  // key (its name) status_class;
+                                          //   behind a flag
 inline constexpr Name kGatewayInflight = "sluice_gateway_inflight_requests";
 inline constexpr Name kGatewayQueueDepth = "sluice_gateway_queue_depth";
 inline constexpr Name kGatewayQueueTokens =
@@ -82,18 +90,23 @@ inline constexpr Name kGatewayPromptBudget =
 inline constexpr Name kGatewayTokenRate =
     "sluice_gateway_token_rate";  // per second; kind=prompt|decode
 inline constexpr Name kGatewayRejections =
-    "sluice_gateway_rejections_total";  // reason
+    "sluice_gateway_rejections_total";  // reason=queue_full|draining|
+                                        //   unavailable|too_large|invalid
 inline constexpr Name kGatewayDisconnects =
     "sluice_gateway_client_disconnects_total";  // reason
 inline constexpr Name kGatewayConnections = "sluice_gateway_connections";
 inline constexpr Name kGatewaySseBacklog = "sluice_gateway_sse_backlog_bytes";
 inline constexpr Name kGatewayTokenizeSeconds =
     "sluice_gateway_tokenize_seconds";
+inline constexpr Name kGatewayDetokenizeSeconds =
+    "sluice_gateway_detokenize_seconds";
 inline constexpr Name kGatewayReady = "sluice_gateway_ready";
 inline constexpr Name kGatewayEpoch = "sluice_gateway_epoch";
 inline constexpr Name kGatewaySteps = "sluice_gateway_steps_total";
 inline constexpr Name kGatewayStepSeconds =
     "sluice_gateway_step_seconds_total";  // submit to result, summed
+inline constexpr Name kGatewayScheduleSeconds =
+    "sluice_gateway_schedule_seconds_total";  // planning, summed
 inline constexpr Name kGatewayComputedTokens =
     "sluice_gateway_computed_tokens_total";  // recompute included
 inline constexpr Name kGatewayPlansInFlight = "sluice_gateway_plans_in_flight";
@@ -109,7 +122,7 @@ inline constexpr Name kStageStepSeconds =
     "sluice_stage_step_seconds";  // phase=prefill|decode|mixed
 inline constexpr Name kStageComputeSeconds = "sluice_stage_compute_seconds";
 inline constexpr Name kStageWaitSeconds =
-    "sluice_stage_wait_seconds";  // for=input|expert|collective|output_window
+    "sluice_stage_wait_seconds";  // for=input|expert
 inline constexpr Name kStageBusyRatio = "sluice_stage_busy_ratio";
 inline constexpr Name kStageQueueDepth = "sluice_stage_queue_depth";
 inline constexpr Name kStageBatchSequences = "sluice_stage_batch_sequences";
@@ -122,8 +135,6 @@ inline constexpr Name kStageWireMessages =
     "sluice_stage_wire_messages_total";  // dir peer
 inline constexpr Name kStageSerializeSeconds = "sluice_stage_serialize_seconds";
 inline constexpr Name kStageHopSeconds = "sluice_stage_hop_seconds";
-inline constexpr Name kStageCollectiveSeconds =
-    "sluice_stage_collective_seconds";  // op
 inline constexpr Name kStageWeightsBytes = "sluice_stage_weights_bytes";
 inline constexpr Name kStageKvBytes = "sluice_stage_kv_bytes";
 inline constexpr Name kStageLoadSeconds = "sluice_stage_load_seconds";
@@ -176,7 +187,7 @@ inline constexpr Name kExpertBusyRatio = "sluice_expert_busy_ratio";
 inline constexpr Name kExpertWeightsBytes = "sluice_expert_weights_bytes";
 inline constexpr Name kExpertLoadSeconds = "sluice_expert_load_seconds";
 inline constexpr Name kExpertState =
-    "sluice_expert_state";  // state=loading|ready|draining|failed: 0 or 1
+    "sluice_expert_state";  // state=loading|ready|stalled|draining|failed: 0|1
 
 }  // namespace sluice::metrics::names
 
@@ -206,6 +217,12 @@ inline Bounds StepPart() {
 }
 // Bodies: 100 bytes to 10 MB.
 inline Bounds BodyBytes() { return {100, 1e3, 1e4, 1e5, 1e6, 1e7}; }
+// Tokens of one step, at vLLM's boundaries.
+inline Bounds StepTokens() {
+  return {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+}
+// n of a request.
+inline Bounds Choices() { return {1, 2, 5, 10, 20}; }
 // Sequences or tokens of one batch.
 inline Bounds BatchSize() {
   return {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};

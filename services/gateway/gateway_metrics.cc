@@ -1,6 +1,7 @@
 #include "services/gateway/gateway_metrics.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/base/cat.h"
@@ -18,8 +19,8 @@ using metrics::Labels;
 namespace {
 
 constexpr const char* kOutcomes[] = {"stop", "length", "abort", "error"};
-constexpr const char* kRejections[] = {"queue_full", "unavailable", "too_large",
-                                       "invalid"};
+constexpr const char* kRejections[] = {"queue_full", "draining", "unavailable",
+                                       "too_large", "invalid"};
 
 // The engine's counts that are shown as they are.
 struct EngineCounter {
@@ -59,15 +60,20 @@ Labels With(Labels labels, const std::string& name, const std::string& value) {
 GatewayMetrics::GatewayMetrics(GatewayMetricsOptions options)
     : options_(std::move(options)),
       vllm_labels_{{"model_name", options_.model_name}, {"engine", "0"}},
-      http_(registry_) {
+      http_(registry_, options_.key_names) {
   metrics::AddProcessMetrics(registry_, "gateway");
   tokenize_ = registry_.AddHistogram(names::kGatewayTokenizeSeconds,
                                      "Parsing, rendering and tokenizing",
                                      buckets::StepPart());
-  for (int i = 0; i < 4; ++i) {
+  detokenize_ =
+      registry_.AddHistogram(names::kGatewayDetokenizeSeconds,
+                             "An event's tokens to text", buckets::StepPart());
+  for (size_t i = 0; i < std::size(kOutcomes); ++i) {
     outcomes_[i] =
         vllm().AddCounter(names::kVllmSuccess, "Sequences ended, by reason",
                           With(vllm_labels_, "finished_reason", kOutcomes[i]));
+  }
+  for (size_t i = 0; i < std::size(kRejections); ++i) {
     rejections_[i] = registry_.AddCounter(names::kGatewayRejections,
                                           "Requests refused, by reason",
                                           {{"reason", kRejections[i]}});
@@ -109,6 +115,14 @@ void GatewayMetrics::AddHistograms() {
       add(names::kVllmRequestGenerationTokens, "Generated tokens", tokens);
   max_tokens_ =
       add(names::kVllmRequestMaxTokens, "max_tokens asked for", tokens);
+  choices_ = add(names::kVllmRequestN, "Choices asked for", buckets::Choices());
+  most_tokens_ = add(names::kVllmMaxGenerationTokens,
+                     "Most tokens of a prompt's choices", tokens);
+  prefill_computed_ = add(names::kVllmPrefillComputed,
+                          "Prompt tokens not found in the cache", tokens);
+  iteration_tokens_ =
+      add(names::kVllmIterationTokens, "Tokens of a step, prompts' included",
+          buckets::StepTokens());
 }
 
 void GatewayMetrics::AddEngineSeries() {
@@ -125,6 +139,8 @@ void GatewayMetrics::AddEngineSeries() {
   const Gauge running = gauge(names::kVllmRunning, "Sequences in the batch");
   const Gauge waiting = gauge(names::kVllmWaiting, "Sequences queued");
   const Gauge usage = gauge(names::kVllmKvUsage, "KV cache in use, 0 to 1");
+  const Gauge old_usage =
+      gauge(names::kVllmKvUsageOld, "KV cache in use (older name)");
   const Gauge queue = registry_.AddGauge(names::kGatewayQueueDepth,
                                          "Sequences accepted, not running");
   const Gauge plans =
@@ -145,6 +161,8 @@ void GatewayMetrics::AddEngineSeries() {
       {{"kind", "decode"}});
   const Counter step_time = registry_.AddCounter(
       names::kGatewayStepSeconds, "Submit to result, summed over steps");
+  const Counter plan_time = registry_.AddCounter(names::kGatewayScheduleSeconds,
+                                                 "Planning, summed over plans");
   registry_.OnScrape([=, this] {
     EngineStats stats;
     {
@@ -164,9 +182,11 @@ void GatewayMetrics::AddEngineSeries() {
     prompt_rate.Set(stats.prompt_tokens_per_second);
     decode_rate.Set(stats.decode_tokens_per_second);
     usage.Set(stats.kv_usage());
+    old_usage.Set(stats.kv_usage());
     plans.Set(stats.plans_in_flight);
     plans_max.Set(stats.max_plans_in_flight_seen);
     step_time.AdvanceTo(Seconds(stats.step_time));
+    plan_time.AdvanceTo(Seconds(stats.plan_time));
     SetCacheConfig(stats.blocks_total);
   });
 }
@@ -189,6 +209,8 @@ void GatewayMetrics::SetCacheConfig(int blocks) {
 void GatewayMetrics::AddScrapedSeries() {
   const Gauge ready =
       registry_.AddGauge(names::kGatewayReady, "1 if /readyz says 200");
+  const Gauge healthy = vllm().AddGauge(
+      names::kVllmHealthy, "1 if the pipeline moves", vllm_labels_);
   const Gauge epoch =
       registry_.AddGauge(names::kGatewayEpoch, "Pipeline rebuilds");
   const Gauge connections =
@@ -205,7 +227,11 @@ void GatewayMetrics::AddScrapedSeries() {
       {{"reason", "slow_reader"}});
   registry_.OnScrape([=, this] {
     MutexLock lock(mutex_);
-    if (sources_.ready) ready.Set(sources_.ready() ? 1 : 0);
+    if (sources_.ready) {
+      const bool now = sources_.ready();
+      ready.Set(now ? 1 : 0);
+      healthy.Set(now ? 1 : 0);
+    }
     if (sources_.epoch) epoch.Set(sources_.epoch());
     if (sources_.http == nullptr) return;
     const HttpServerStats& http = *sources_.http;
@@ -241,10 +267,16 @@ void GatewayMetrics::OnSequenceEnd(Outcome outcome, const SequenceStats& stats,
   prompt_tokens_.Observe(stats.prompt_tokens);
   generation_tokens_.Observe(stats.completion_tokens);
   max_tokens_.Observe(max_tokens);
+  prefill_computed_.Observe(stats.prompt_tokens - stats.cached_tokens);
   if (stats.completion_tokens > 1) {
     request_tpot_.Observe(Seconds(stats.decode_time) /
                           (stats.completion_tokens - 1));
   }
+}
+
+void GatewayMetrics::OnPromptEnd(int choices, int most_tokens) const {
+  choices_.Observe(choices);
+  most_tokens_.Observe(most_tokens);
 }
 
 void GatewayMetrics::Attach(Sources sources) {

@@ -21,10 +21,17 @@ struct GatewayMetricsOptions {
   int max_positions = 4096;  // bounds the token-count histograms
   bool vllm_names = true;    // --metrics-compat=vllm
   bool prefix_cache = true;  // shown in cache_config_info
+  bool key_names = false;    // series per API key, labelled with its name
 };
 
 // Why a request got no tokens.
-enum class Rejection { kQueueFull, kUnavailable, kTooLong, kInvalid };
+enum class Rejection {
+  kQueueFull,
+  kDraining,
+  kUnavailable,
+  kTooLong,
+  kInvalid
+};
 
 // How a sequence ended, as metrics tell it.
 enum class Outcome { kStop, kLength, kAbort, kError };
@@ -40,12 +47,19 @@ class GatewayMetrics {
   void OnExchange(const ExchangeSummary& summary) { http_.OnExchange(summary); }
   void OnRejection(Rejection why) const;
   void OnTokenized(double seconds) const { tokenize_.Observe(seconds); }
+  // An event's tokens became text.
+  void OnDetokenized(double seconds) const { detokenize_.Observe(seconds); }
+  // A step with so many tokens was submitted.
+  void OnStep(int tokens) const { iteration_tokens_.Observe(tokens); }
   // Seconds from the request's arrival to its first token.
   void OnFirstToken(double seconds) const { ttft_.Observe(seconds); }
   // `count` tokens came `seconds` after the one before them.
   void OnNextTokens(double seconds, int count) const;
   void OnSequenceEnd(Outcome outcome, const SequenceStats& stats,
                      int max_tokens, double e2e_seconds) const;
+  // All choices of a prompt ended without error: how many, and the most
+  // tokens that one of them generated.
+  void OnPromptEnd(int choices, int most_tokens) const;
 
   // Copied at each scrape, from sources that must outlive this object or
   // Detach.
@@ -70,10 +84,11 @@ class GatewayMetrics {
   metrics::Registry discarded_;  // takes the vLLM names when they are off
   metrics::Labels vllm_labels_;
   HttpMetrics http_;
-  metrics::Histogram tokenize_, ttft_, itl_, tpot_alias_, request_tpot_, e2e_,
-      queue_time_, prefill_time_, decode_time_, inference_time_, prompt_tokens_,
-      generation_tokens_, max_tokens_;
-  metrics::Counter outcomes_[4], rejections_[4];
+  metrics::Histogram tokenize_, detokenize_, ttft_, itl_, tpot_alias_,
+      request_tpot_, e2e_, queue_time_, prefill_time_, decode_time_,
+      inference_time_, prompt_tokens_, generation_tokens_, max_tokens_,
+      choices_, most_tokens_, prefill_computed_, iteration_tokens_;
+  metrics::Counter outcomes_[4], rejections_[5];
 
   mutable Mutex mutex_;
   Sources sources_ ABSL_GUARDED_BY(mutex_);

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "common/base/log.h"
 #include "common/concurrency/work_queue.h"
 #include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
+#include "services/gateway/counted_steps.h"
 #include "services/gateway/engine_generator.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/cluster.h"
@@ -49,9 +51,10 @@ class GatewayServer::Impl {
       : options_(std::move(options)),
         model_(std::move(model)),
         metrics_({model_.name, model_.max_positions, options_.vllm_metrics,
-                  options_.engine.prefix_cache}),
+                  options_.engine.prefix_cache, options_.metrics_key_names}),
         pipeline_(std::move(pipeline)),
-        engine_(options_.engine, pipeline_.get()),
+        steps_(pipeline_.get(), &metrics_),
+        engine_(options_.engine, &steps_),
         generator_(engine_),
         traces_(options_.traces,
                 [this] { return TracedStages(pipeline_->status()); }),
@@ -82,12 +85,18 @@ class GatewayServer::Impl {
   }
 
   GatewayReadiness readiness() const {
-    return JudgeReadiness(pipeline_->status(), engine_.Progress(), draining_);
+    std::optional<Duration> drain_left;
+    if (draining_) {
+      drain_left =
+          std::max(drain_until_.load() - Clock::now(), Duration::zero());
+    }
+    return JudgeReadiness(pipeline_->status(), engine_.Progress(), drain_left);
   }
 
   EngineStats engine_stats() const { return engine_.Stats(); }
 
   void Drain(TimePoint deadline) {
+    drain_until_ = deadline;
     draining_ = true;
     engine_.BeginDrain();
     http_->BeginDrain();
@@ -206,12 +215,14 @@ class GatewayServer::Impl {
   const ServedModel model_;
   GatewayMetrics metrics_;
   const std::unique_ptr<PipelineClient> pipeline_;
+  CountedSteps steps_;
   EngineLoop engine_;
   EngineGenerator generator_;
   TraceStore traces_;
   WorkQueue work_;
   Router router_;
   std::unique_ptr<ApiKeys> api_keys_;  // null: nobody needs one
+  std::atomic<TimePoint> drain_until_{TimePoint()};
   std::atomic<bool> draining_{false};
   bool stopped_ = false;
   std::unique_ptr<HttpServer> http_;

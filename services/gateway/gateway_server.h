@@ -31,6 +31,7 @@ struct GatewayOptions {
   std::vector<std::string> cors_origins = {"*"};  // see CorsPolicy
   std::string api_key_file;  // see ApiKeys; empty: everybody may come in
   bool vllm_metrics = true;
+  bool metrics_key_names = false;  // see GatewayMetricsOptions
   bool debug_endpoints = false;
   bool strict_fields = false;  // see HandlerContext
   TraceOptions traces;

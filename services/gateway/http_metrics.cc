@@ -53,7 +53,7 @@ void HttpMetrics::OnExchange(const ExchangeSummary& summary) {
                    {"status_class", status},
                    {"error_type", std::string(summary.error_type)}})
       .Add();
-  if (summary.tenant.empty()) return;
+  if (!key_names_ || summary.tenant.empty()) return;
   registry_
       .AddCounter(names::kGatewayKeyRequests, "Requests answered, by API key",
                   {{"key", KeyLabel(summary.tenant)}, {"status_class", status}})

@@ -11,11 +11,12 @@
 namespace sluice::gateway {
 
 // The series about answered requests: by handler under the names of the
-// usual HTTP instrumentation, by endpoint and error, and by API key. Any
-// thread.
+// usual HTTP instrumentation, by endpoint and error, and, only if asked for,
+// by the names of API keys. Any thread.
 class HttpMetrics {
  public:
-  explicit HttpMetrics(metrics::Registry& registry) : registry_(registry) {}
+  HttpMetrics(metrics::Registry& registry, bool key_names)
+      : registry_(registry), key_names_(key_names) {}
 
   void OnExchange(const ExchangeSummary& summary);
 
@@ -24,6 +25,7 @@ class HttpMetrics {
   std::string KeyLabel(std::string_view tenant);
 
   metrics::Registry& registry_;
+  const bool key_names_;
   Mutex mutex_;
   std::set<std::string, std::less<>> keys_ ABSL_GUARDED_BY(mutex_);
 };

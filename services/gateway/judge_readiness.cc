@@ -1,6 +1,7 @@
 #include "services/gateway/judge_readiness.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "common/base/cat.h"
@@ -48,6 +49,13 @@ void NameStuckStage(const PipelineStatus& pipeline,
   readiness.open_why = Cat(part.open_name, ": ", readiness.open_why);
 }
 
+bool AnyDrains(const PipelineStatus& pipeline) {
+  return std::any_of(pipeline.stages.begin(), pipeline.stages.end(),
+                     [](const StageStatus& stage) {
+                       return stage.state == StageState::kDraining;
+                     });
+}
+
 // What holds the pipeline up, by the state of its stages alone.
 std::string OpenWhy(const GatewayReadiness& readiness) {
   for (const PartReadiness& part : readiness.parts) {
@@ -63,8 +71,27 @@ Duration StuckAfter(Duration expected_step) {
   return std::clamp(kFarBeyond * expected_step, kShortest, kLongest);
 }
 
+int RetryAfter(const PipelineStatus& pipeline,
+               std::optional<Duration> drain_left) {
+  Duration wait = drain_left.value_or(Duration::zero());
+  if (!drain_left) {
+    for (const StageStatus& stage : pipeline.stages) {
+      wait = std::max(wait, stage.drain_left);
+    }
+    if (wait > Duration::zero()) {
+      wait += pipeline.last_recovery;
+    } else if (pipeline.down < pipeline.last_recovery) {
+      wait = pipeline.last_recovery - pipeline.down;
+    } else {
+      wait = pipeline.down;
+    }
+  }
+  return static_cast<int>(std::clamp(std::ceil(Seconds(wait)), 1.0, 60.0));
+}
+
 GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
-                                const EngineProgress& progress, bool draining) {
+                                const EngineProgress& progress,
+                                std::optional<Duration> drain_left) {
   GatewayReadiness readiness;
   readiness.ready = pipeline.ready;
   readiness.why = pipeline.message;
@@ -73,6 +100,8 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
     readiness.parts.push_back(PartOf(pipeline.stages[i], i));
   }
   readiness.open_why = OpenWhy(readiness);
+  readiness.retry_after_seconds = RetryAfter(pipeline, drain_left);
+  readiness.draining = drain_left || AnyDrains(pipeline);
   for (size_t i = 0; i < readiness.parts.size() && readiness.ready; ++i) {
     if (!pipeline.stages[i].load.experts_missing) continue;
     readiness.ready = false;
@@ -88,7 +117,7 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
         Cat("no step has ended for ", Seconds(progress.oldest_plan_age), " s");
     NameStuckStage(pipeline, readiness);
   }
-  if (draining) {
+  if (drain_left) {
     readiness.ready = false;
     readiness.why = readiness.open_why = "draining";
   }

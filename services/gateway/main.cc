@@ -70,9 +70,11 @@ ABSL_FLAG(std::string, trace_dir, "",
           "folder that every trace is written to, for Perfetto; empty: none");
 ABSL_FLAG(std::string, metrics_compat, "vllm",
           "vllm: vLLM's metric names beside ours; none: ours alone");
+ABSL_FLAG(bool, metrics_key_names, false,
+          "count requests per API key in the metrics, by the keys' names");
 ABSL_FLAG(std::string, port_file, "",
           "file that the chosen address is written to");
-ABSL_FLAG(double, drain_timeout, 30,
+ABSL_FLAG(double, drain_timeout, 120,
           "seconds that requests in progress get after SIGTERM");
 ABSL_FLAG(bool, debug_endpoints, false, "serve /debug/logits");
 
@@ -155,6 +157,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
                            compat, "'");
   }
   options.vllm_metrics = compat == "vllm";
+  options.metrics_key_names = absl::GetFlag(FLAGS_metrics_key_names);
   options.strict_fields = absl::GetFlag(FLAGS_strict_fields);
   options.traces.sample = absl::GetFlag(FLAGS_trace_sample);
   options.traces.folder = absl::GetFlag(FLAGS_trace_dir);

@@ -21,8 +21,11 @@ struct GatewayReadiness {
   bool ready = false;
   std::string why;  // empty if ready
   std::vector<PartReadiness> parts;
-  uint64_t epoch = 0;    // of the pipeline that is up, or being assigned
-  std::string open_why;  // as `why`, without addresses
+  uint64_t epoch = 0;     // of the pipeline that is up, or being assigned
+  std::string open_why;   // as `why`, without addresses
+  bool draining = false;  // this gateway, or a stage of its pipeline
+  // When to try again, if it is not ready: 1 to 60.
+  int retry_after_seconds = 1;
 };
 
 // For whom a text is: where keys are asked for, whoever comes without one is

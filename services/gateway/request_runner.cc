@@ -1,8 +1,10 @@
 #include "services/gateway/request_runner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/retry_after.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/sse.h"
 
@@ -52,10 +54,11 @@ RequestRunner::RequestRunner(const Services& services, RunPlan plan,
   for (RunPlan::Choice& choice : plan_.choices) {
     if (choice.text.parser != nullptr) usage_.reasoning_tokens = 0;
     const auto& prompt = choice.generate.prompt_tokens;
-    if (choice.prompt == cached_.size()) {  // choices share their prompt
+    if (choice.prompt == prompts_.size()) {  // choices share their prompt
       usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
-      cached_.emplace_back();
+      prompts_.emplace_back();
     }
+    ++prompts_.back().choices;
     choices_.push_back(
         {ChoiceText(services_.text, std::move(choice.text), prompt),
          choice.prompt,
@@ -87,14 +90,19 @@ void RequestRunner::Submit() {
       choices_[i].sequence = *sequence;
       continue;
     }
-    const StatusCode code = sequence.status().code();
-    services_.metrics.OnRejection(
-        code == StatusCode::kResourceExhausted ? Rejection::kQueueFull
-        : code == StatusCode::kUnavailable     ? Rejection::kUnavailable
-                                               : Rejection::kInvalid);
+    services_.metrics.OnRejection(RejectionOf(sequence.status()));
     Fail(sequence.status());
   }
   plan_.choices.clear();  // prompts live in the engine from here on
+}
+
+Rejection RequestRunner::RejectionOf(const Status& status) const {
+  if (status.code() == StatusCode::kResourceExhausted) {
+    return Rejection::kQueueFull;
+  }
+  if (status.code() != StatusCode::kUnavailable) return Rejection::kInvalid;
+  return services_.readiness().draining ? Rejection::kDraining
+                                        : Rejection::kUnavailable;
 }
 
 void RequestRunner::Deliver(Mail mail) {
@@ -187,7 +195,9 @@ template <typename Source>
 Delta RequestRunner::Counted(Choice& choice, const Source& source) {
   const int64_t tokens = choice.text.completion_tokens();
   const int64_t reasoning = choice.text.reasoning_tokens();
+  const TimePoint begin = Clock::now();
   Delta delta = source();
+  services_.metrics.OnDetokenized(Seconds(Clock::now() - begin));
   usage_.completion_tokens += choice.text.completion_tokens() - tokens;
   if (usage_.reasoning_tokens) {
     *usage_.reasoning_tokens += choice.text.reasoning_tokens() - reasoning;
@@ -241,7 +251,7 @@ void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
 void RequestRunner::CountCached(size_t prompt, int64_t cached_tokens) {
   // A choice that waited for another found its prompt computed: what the
   // cache gave the request is the least of them.
-  std::optional<int64_t>& least = cached_.at(prompt);
+  std::optional<int64_t>& least = prompts_.at(prompt).cached_tokens;
   if (least && *least <= cached_tokens) return;
   usage_.cached_tokens += cached_tokens - least.value_or(0);
   least = cached_tokens;
@@ -286,7 +296,10 @@ void RequestRunner::FinishIfAnswered() {
 
 void RequestRunner::Fail(const Status& status) {
   if (std::exchange(done_, true)) return;
-  const ApiError error = ToApiError(status);
+  ApiError error = ToApiError(status);
+  if (error.http_status == 503 && !RetryAfterSeconds(status)) {
+    error.retry_after_seconds = services_.readiness().retry_after_seconds;
+  }
   if (error.http_status == 500) {
     LogError("request ", exchange_->request().request_id,
              " failed: ", Message(status));
@@ -309,7 +322,7 @@ void RequestRunner::CancelAll() {
 }
 
 void RequestRunner::Observe(const Choice& choice, const FinalEvent& event,
-                            TimePoint when) const {
+                            TimePoint when) {
   Outcome outcome = Outcome::kAbort;
   if (event.reason == FinishReason::kError) outcome = Outcome::kError;
   if (event.reason == FinishReason::kLength) outcome = Outcome::kLength;
@@ -320,6 +333,13 @@ void RequestRunner::Observe(const Choice& choice, const FinalEvent& event,
   }
   services_.metrics.OnSequenceEnd(outcome, event.stats, choice.max_tokens,
                                   Seconds(when - arrival_));
+  Prompt& prompt = prompts_.at(choice.prompt);
+  if (outcome == Outcome::kError) return;
+  prompt.most_tokens =
+      std::max(prompt.most_tokens, event.stats.completion_tokens);
+  if (++prompt.ended == prompt.choices) {
+    services_.metrics.OnPromptEnd(prompt.choices, prompt.most_tokens);
+  }
 }
 
 }  // namespace sluice::gateway

@@ -1,6 +1,7 @@
 #ifndef SLUICE_SERVICES_GATEWAY_REQUEST_RUNNER_H_
 #define SLUICE_SERVICES_GATEWAY_REQUEST_RUNNER_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -14,6 +15,7 @@
 #include "services/gateway/generator.h"
 #include "services/gateway/http/exchange.h"
 #include "services/gateway/openai/answer.h"
+#include "services/gateway/readiness.h"
 #include "services/gateway/trace/request_trace.h"
 
 namespace sluice::gateway {
@@ -46,6 +48,8 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
     Generator& generator;
     const ModelText& text;
     GatewayMetrics& metrics;
+    // What is told to who is refused because the pipeline is not there.
+    std::function<GatewayReadiness()> readiness;
   };
 
   // On the exchange's loop.
@@ -79,6 +83,13 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
     std::vector<Mail> held;
     std::vector<TokenResult> prompt_results;
   };
+  // What choices of one prompt have in common.
+  struct Prompt {
+    std::optional<int64_t> cached_tokens;  // the least of those ended
+    int choices = 0;
+    int ended = 0;  // without error
+    int most_tokens = 0;
+  };
 
   void Submit();
   void Deliver(Mail mail);  // any thread
@@ -101,8 +112,8 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   void FinishIfAnswered();
   void Fail(const Status& status);
   void CancelAll();
-  void Observe(const Choice& choice, const FinalEvent& event,
-               TimePoint when) const;
+  Rejection RejectionOf(const Status& status) const;
+  void Observe(const Choice& choice, const FinalEvent& event, TimePoint when);
 
   const Services services_;
   RunPlan plan_;
@@ -110,8 +121,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   const TimePoint arrival_;
   std::vector<Choice> choices_;
   Usage usage_;
-  // By prompt: the least of its choices' that have ended.
-  std::vector<std::optional<int64_t>> cached_;
+  std::vector<Prompt> prompts_;
   bool streaming_ = false;  // the stream's head is out
   bool done_ = false;       // the answer is complete, or nobody wants it
   int64_t decoded_ns_ = 0;  // when the latest tokens were text, if traced

@@ -81,6 +81,13 @@ void ControlStream::SendDrained() {
   Answer(std::move(response));
 }
 
+void ControlStream::SendDraining(Duration remaining) {
+  v1::ControlResponse response;
+  response.mutable_draining()->set_remaining_ms(
+      std::chrono::duration_cast<std::chrono::milliseconds>(remaining).count());
+  Answer(std::move(response));
+}
+
 void ControlStream::Answer(v1::ControlResponse response) {
   // Full: the gateway has not read for many heartbeats.
   if (!Send(std::move(response))) {

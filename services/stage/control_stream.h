@@ -19,6 +19,8 @@ class ControlStream
   void SendAssigned(Epoch epoch, const Status& status);
   void SendFailure(Epoch epoch, v1::FailureSide side, const Status& status);
   void SendDrained();
+  // At most for `remaining` steps are taken.
+  void SendDraining(Duration remaining);
 
  private:
   void OnMessage(v1::ControlRequest& request) override;

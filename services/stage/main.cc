@@ -44,11 +44,11 @@ ABSL_FLAG(int32_t, debug_step_delay_ms, 0,
           "for tests: every step takes so many milliseconds longer");
 ABSL_FLAG(std::string, port_file, "",
           "file that the chosen address is written to");
+ABSL_FLAG(double, drain_timeout, 60,
+          "seconds that the gateway gets after SIGTERM to end its sequences");
 
 namespace sluice {
 namespace {
-
-constexpr auto kDrainTime = std::chrono::seconds(5);
 
 StatusOr<LayerChoice> ParseLayers(const std::string& text) {
   LayerChoice choice;
@@ -120,6 +120,11 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
 
 Status Run(const sigset_t& signals) {
   SLUICE_ASSIGN_OR_RETURN(StageServerOptions options, OptionsFromFlags());
+  const double drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
+  if (!(drain_timeout >= 0 && drain_timeout <= 86400)) {
+    return InvalidArgument("--drain-timeout must be between 0 and 86400, got ",
+                           drain_timeout);
+  }
   SLUICE_ASSIGN_OR_RETURN(const auto server,
                           StageServer::Start(std::move(options)));
   LogInfo("listening on ", server->address());
@@ -129,7 +134,9 @@ Status Run(const sigset_t& signals) {
       signals,
       [&server](TimePoint deadline) { return server->WaitLoaded(deadline); }));
   UnblockSignals(signals);
-  server->Drain(Clock::now() + kDrainTime);
+  server->Drain(Clock::now() +
+                std::chrono::duration_cast<Duration>(
+                    std::chrono::duration<double>(drain_timeout)));
   server->Stop();
   LogInfo("stopped");
   return OkStatus();

@@ -29,6 +29,8 @@ namespace {
 constexpr int32_t kDefaultMaxContext = 8192;
 // Between two looks at whether the stage is stopped.
 constexpr auto kExpertWait = std::chrono::milliseconds(200);
+// For the steps under way when the time to drain is over.
+constexpr auto kLastSteps = std::chrono::seconds(5);
 
 // The model's loop as the session calls it.
 class LoopRunner : public StepRunner {
@@ -176,7 +178,8 @@ class StageServer::Impl {
       serving_ = false;
       rpc::SetReady(*server_.server, false);
     }
-    session_->Drain(deadline);
+    session_->Leave(deadline);
+    session_->Drain(Clock::now() + kLastSteps);
   }
 
   void Stop() {

@@ -65,8 +65,9 @@ class StageServer {
   // Null until loaded.
   const StageInfo* info() const;
 
-  // Takes no new step and waits for those under way, at most until
-  // `deadline`.
+  // Readiness goes off and the gateway is told that this stage ends. What the
+  // gateway has goes on; returns when it let go, or when at `deadline` no new
+  // step is taken and those under way are done (a few seconds at most).
   void Drain(TimePoint deadline);
   // Ends all streams with UNAVAILABLE and joins every thread. Idempotent.
   void Stop();

@@ -1,5 +1,6 @@
 #include "services/stage/stage_session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
@@ -51,7 +52,9 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   v1::Welcome welcome;
   {
     MutexLock lock(mutex_);
-    if (draining_) return Unavailable("this stage is shutting down");
+    if (draining_ || leaving_) {
+      return Unavailable("this stage is shutting down");
+    }
     if (runner_ == nullptr) {
       return Refused(Unavailable(loading_), v1::Refusal::REASON_LOADING);
     }
@@ -85,7 +88,9 @@ StatusOr<v1::Welcome> StageSession::OnHello(
 Status StageSession::CheckAssign(const v1::Assign& assign,
                                  const wire::PipelineLimits& limits) const {
   MutexLock lock(mutex_);
-  if (draining_) return Unavailable("this stage is shutting down");
+  if (draining_ || leaving_) {
+    return Unavailable("this stage is shutting down");
+  }
   if (assign.epoch() <= highest_epoch_) {
     return FailedPrecondition("epoch ", assign.epoch(), " is not above ",
                               highest_epoch_, ", which this stage has seen");
@@ -237,6 +242,21 @@ void StageSession::EndEpoch(const Status& why) {
   if (ended->results != nullptr) ended->results->End(why);
 }
 
+void StageSession::Leave(TimePoint deadline) {
+  std::shared_ptr<ControlStream> control;
+  {
+    MutexLock lock(mutex_);
+    leaving_ = true;
+    control = control_;
+  }
+  if (control == nullptr) return;
+  control->SendDraining(std::max(deadline - Clock::now(), Duration::zero()));
+  MutexLock lock(mutex_);
+  while (control_ != nullptr) {
+    if (!step_done_.WaitUntil(mutex_, deadline)) break;
+  }
+}
+
 void StageSession::Drain(TimePoint deadline) {
   MutexLock lock(mutex_);
   draining_ = shutting_down_ = true;
@@ -263,7 +283,7 @@ bool StageSession::idle() const {
 
 bool StageSession::draining() const {
   MutexLock lock(mutex_);
-  return draining_;
+  return draining_ || leaving_;
 }
 
 bool StageSession::held() const {

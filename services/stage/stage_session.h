@@ -91,14 +91,18 @@ class StageSession : public StepOutputSink,
   void OnStep(StepOutput output) override;
   void OnStepError(Epoch epoch, StepId step, Status why) override;
 
+  // Announces to the gateway that this stage ends, takes no other gateway and
+  // no new epoch, and goes on with the one it has. Returns when no gateway
+  // holds it any more, or at `deadline`.
+  void Leave(TimePoint deadline);
   // Takes no new epoch and no new step. Returns when none is under way, or
   // at `deadline`.
   void Drain(TimePoint deadline);
   // Ends every stream with UNAVAILABLE. No gateway is welcome any more.
   void Shutdown();
 
-  bool draining() const;
-  bool held() const;  // by a gateway
+  bool draining() const;  // or leaving
+  bool held() const;      // by a gateway
   Epoch epoch() const;
 
  private:
@@ -128,6 +132,7 @@ class StageSession : public StepOutputSink,
   StageInfo info_ ABSL_GUARDED_BY(mutex_);
   StepRunner* runner_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool experts_missing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool leaving_ ABSL_GUARDED_BY(mutex_) = false;  // for good; steps go on
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;  // draining for good
   bool drain_asked_ ABSL_GUARDED_BY(mutex_) = false;

@@ -465,6 +465,19 @@ TEST_F(EngineLoopTest, ADrainingEngineFinishesWhatItHasAndTakesNoMore) {
   EXPECT_EQ(sink->WaitForEnd().reason, FinishReason::kLength);
 }
 
+TEST_F(EngineLoopTest, APipelineThatWillGoTakesNoMoreUntilTheNextIsUp) {
+  Run();
+  const auto sink = Submit(TestRequest(10, 200));
+  loop_->OnPipelineLeaving(Unavailable("stage 1 is draining"));
+  EXPECT_EQ(Message(SubmitError(TestRequest(5, 5))), "stage 1 is draining");
+  EXPECT_EQ(sink->WaitForEnd().reason, FinishReason::kLength);
+  EXPECT_TRUE(loop_->WaitIdle(Never()));
+  loop_->OnPipelineLost(Unavailable("stage 1 is gone"));
+  loop_->OnPipelineUp(Epoch(2), limits_, 2);
+  EXPECT_EQ(Submit(TestRequest(5, 5))->WaitForEnd().reason,
+            FinishReason::kLength);
+}
+
 TEST_F(EngineLoopTest, StopEndsEverySequence) {
   EngineOptions options;
   options.max_running = 1;

@@ -1,6 +1,7 @@
 """A stage is killed under load: errors, readiness, service again."""
 
 import json
+import signal
 import threading
 import time
 import unittest
@@ -97,6 +98,51 @@ class FailureTest(unittest.TestCase):
                     self.assertEqual(api.choice_of(got)["token_ids"],
                                      api.choice_of(want)["token_ids"])
             self.assertEqual(cluster.process("gateway")["pid"], gateway)
+
+    def told_to_end(self, cluster, index):
+        """SIGTERM to a stage under streams, which all come to their end."""
+        results = [None] * self.STREAMS
+        threads = [threading.Thread(target=endless,
+                                    args=(cluster.url, results, i))
+                   for i in range(self.STREAMS)]
+        before = api.metrics(cluster.url)["vllm:generation_tokens_total"]
+        for thread in threads:
+            thread.start()
+        harness.wait_for(
+            lambda: api.metrics(cluster.url)["vllm:generation_tokens_total"]
+            > before + self.STREAMS, 30, "tokens flow")
+        stage = cluster.process("stage", index)
+        cluster.kill("stage", index, signal.SIGTERM)
+        harness.wait_for(lambda: api.get(cluster.url, "/readyz")[0] == 503,
+                         3, "off at once")
+        self.assertIn(f"stage {index}", api.get(cluster.url, "/readyz")[1])
+        status, headers, body = api.request(
+            cluster.url, "POST", "/v1/completions",
+            {"prompt": [1], "max_tokens": 1})
+        drained = not any(thread.is_alive() for thread in threads)
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(self.check_ends(results), 0, results)
+        self.assertEqual(status, 503, body)
+        self.assertGreaterEqual(int(headers["Retry-After"]), 1)
+        if not drained:  # Else its 60 s are no longer what is known.
+            self.assertGreater(int(headers["Retry-After"]), 30, body)
+            self.assertIn(b"draining", body)
+        harness.wait_until_free(stage["argv"])
+        _, text = api.get(cluster.url, "/metrics")
+        self.assertRegex(text, r'rejections_total\{reason="draining"\} [1-9]')
+        with harness.measured(f"stage {index} told to end; from restart to "
+                              "ready"):
+            cluster.restart("stage", index)
+            harness.wait_for(
+                lambda: api.get(cluster.url, "/readyz")[0] == 200, 30,
+                f"ready after stage {index} was started again")
+
+    def test_a_stage_told_to_end_lets_its_streams_end(self):
+        with harness.Cluster(self.model()) as cluster:
+            for index in range(2):
+                with self.subTest(stage=index):
+                    self.told_to_end(cluster, index)
 
     def test_supervise_starts_the_dead_again(self):
         with harness.Cluster(self.model(), "--supervise") as cluster:

@@ -11,6 +11,7 @@ import unittest
 
 import api
 import harness
+import metrics_page
 
 
 def model():
@@ -139,6 +140,13 @@ class LifecycleTest(unittest.TestCase):
             found = api.metrics(cluster.url)
             self.assertGreaterEqual(found["vllm:generation_tokens_total"],
                                     16 * 300)
+            self.assertGreaterEqual(found["vllm:iteration_tokens_total_sum"],
+                                    16 * 300)
+            self.assertGreaterEqual(found["vllm:request_params_n_count"], 16)
+            for entry in cluster.file["processes"]:
+                _, text = api.get("http://" + entry["metrics_address"],
+                                  "/metrics")
+                metrics_page.check(self, entry["role"], text)
 
     def test_the_command_shows_the_cluster(self):
         command = pathlib.Path(os.environ["SLUICE_BUILD_DIR"],

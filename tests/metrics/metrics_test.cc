@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <regex>
 #include <set>
+#include <sstream>
+#include <string>
 
 #include "common/metrics/metric_names.h"
 #include "common/metrics/process_metrics.h"
@@ -96,6 +100,10 @@ TEST(MetricsTest, BoundsRiseAndHoldVllmsBoundaries) {
   EXPECT_TRUE(rising(buckets::RequestLatency()));
   EXPECT_TRUE(rising(buckets::StepPart()));
   EXPECT_TRUE(rising(buckets::BatchSize()));
+  EXPECT_EQ(buckets::StepTokens(),
+            (std::vector<double>{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048,
+                                 4096, 8192, 16384}));
+  EXPECT_EQ(buckets::Choices(), (std::vector<double>{1, 2, 5, 10, 20}));
   EXPECT_EQ(buckets::TokenCount(512),
             (std::vector<double>{1, 2, 5, 10, 20, 50, 100, 200, 500, 512}));
   const auto holds = [](const std::vector<double>& ours,
@@ -113,6 +121,29 @@ TEST(MetricsTest, BoundsRiseAndHoldVllmsBoundaries) {
   EXPECT_TRUE(holds(buckets::RequestLatency(),
                     {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                      30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}));
+}
+
+std::set<std::string> Matches(const std::string& path, const char* pattern) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file.is_open()) << path;
+  std::ostringstream text;
+  text << file.rdbuf();
+  const std::string all = text.str();
+  std::set<std::string> found;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator i(all.begin(), all.end(), regex), end; i != end;
+       ++i) {
+    found.insert((*i)[1]);
+  }
+  return found;
+}
+
+// Runs in the root of the checkout.
+TEST(MetricsTest, EveryNameIsOnThePageAndNoOther) {
+  const auto names = Matches("common/metrics/metric_names.h",
+                             "constexpr Name k[A-Za-z0-9]+ =\\s+\"([^\"]+)\"");
+  EXPECT_GT(names.size(), 100u);
+  EXPECT_EQ(names, Matches("services/METRICS.md", "\n\\| `([a-z_:0-9]+)` \\|"));
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ def _gateway(options, model, stages, port):
     address = f"127.0.0.1:{port}"
     argv = [binary("gateway"), "--listen", address, "--stages",
             ",".join(stage.addresses[0] for stage in stages),
-            "--model", model, "--debug-endpoints",
+            "--model", model, "--debug-endpoints", "--drain-timeout", "30",
             "--port-file", str(run_dir / "gateway.port")]
     argv += _valued("--max-running", options.max_running)
     argv += _valued("--max-queue", options.max_queue)

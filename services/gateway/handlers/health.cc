@@ -1,3 +1,4 @@
+#include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/metrics/metrics.h"
 #include "services/gateway/gateway_metrics.h"
@@ -33,7 +34,8 @@ void AddHealthHandlers(Router& router, const HandlerContext& context) {
         readiness, known ? Audience::kKeyHolder : Audience::kAnybody);
     if (!readiness.ready) {
       response.status = 503;
-      response.headers.emplace_back("Retry-After", "1");
+      response.headers.emplace_back("Retry-After",
+                                    Cat(readiness.retry_after_seconds));
     }
     on->Send(std::move(response));
   };

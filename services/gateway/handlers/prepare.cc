@@ -280,9 +280,9 @@ void PrepareAndRun(const HandlerContext& context, Prepare prepare,
           exchange->ReleaseBody();
           if (plan->ok()) {
             (*plan)->trace = trace;
-            RequestRunner::Start(
-                {context.generator, *context.model.text, context.metrics},
-                std::move(**plan), exchange);
+            RequestRunner::Start({context.generator, *context.model.text,
+                                  context.metrics, context.readiness},
+                                 std::move(**plan), exchange);
             return;
           }
           const Status& status = plan->status();

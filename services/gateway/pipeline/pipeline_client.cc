@@ -45,6 +45,8 @@ const char* ToString(StageState state) {
       return "ready";
     case StageState::kSuspect:
       return "suspect";
+    case StageState::kDraining:
+      return "draining";
     case StageState::kLost:
       return "lost";
     case StageState::kRefused:
@@ -59,7 +61,9 @@ PipelineCallbacks CallbacksTo(EngineLoop* engine) {
         engine->OnPipelineUp(epoch, limits, num_stages);
       },
       [engine](const Status& why) { engine->OnPipelineLost(why); },
-      [engine](StepResult result) { engine->OnStepResult(std::move(result)); }};
+      [engine](StepResult result) { engine->OnStepResult(std::move(result)); },
+      [engine](const Status& why) { engine->OnPipelineLeaving(why); },
+      [engine] { return engine->idle(); }};
 }
 
 PipelineClient::Impl::Impl(PipelineOptions options)

@@ -31,7 +31,8 @@ struct PipelineOptions {
 };
 
 // Who is told. on_up and on_lost come from the client's thread, in turn;
-// on_result from gRPC's, between the two. None may wait for the client.
+// on_result from gRPC's, between the two; the others from the client's thread
+// while a pipeline is up, and may be empty. None may wait for the client.
 struct PipelineCallbacks {
   // Plans of `epoch` within `limits` may be submitted.
   std::function<void(Epoch, const PlanLimits&, int num_stages)> on_up;
@@ -39,6 +40,11 @@ struct PipelineCallbacks {
   // address and layers, and why.
   std::function<void(const Status&)> on_lost;
   std::function<void(StepResult)> on_result;
+  // A stage was told to end: no new sequences, those that live may end.
+  std::function<void(const Status&)> on_leaving = nullptr;
+  // Whether, since on_leaving, no plan is in flight and none will come. Then
+  // the stage is let go, and on_lost follows. Empty: at once.
+  std::function<bool()> idle = nullptr;
 };
 
 // `engine` must outlive the client, or Stop must have returned.

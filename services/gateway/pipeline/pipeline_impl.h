@@ -66,6 +66,7 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
     bool held = false;                                // by another gateway
     std::string message;
     bool drained = false;
+    std::optional<TimePoint> leaves_at;  // at the latest; it has said so
   };
 
   // From gRPC's threads.
@@ -99,6 +100,9 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   void OnControlEnd(size_t index, uint64_t link_id, const Status& status);
   void OnAssigned(size_t index, const v1::Assigned& assigned);
   void OnFailure(size_t index, const v1::Failure& failure);
+  void OnDraining(size_t index, const v1::Draining& draining);
+  // Lets go of a stage that leaves once nothing needs it any more.
+  void ReleaseLeaving(size_t index);
   void BeginAssigning(TimePoint now);
   void AssignStage();  // number assigning_
   void OpenStreams();
@@ -147,7 +151,10 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   size_t assigning_ = 0;
   TimePoint assign_at_{};  // not before
   Duration assign_backoff_{};
-  TimePoint phase_deadline_{};  // of kAssigning and kOpening
+  TimePoint phase_deadline_{};           // of kAssigning and kOpening
+  TimePoint down_since_ = Clock::now();  // unless kUp
+  bool was_up_ = false;                  // at some time
+  Duration last_recovery_{};             // of a pipeline that had been up
   TimePoint heartbeat_at_{};
   uint64_t heartbeats_ = 0;
   uint64_t links_ = 0;

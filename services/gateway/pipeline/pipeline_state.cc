@@ -15,6 +15,7 @@ namespace {
 constexpr Duration kFirstBackoff = std::chrono::milliseconds(100);
 constexpr Duration kMaxBackoff = std::chrono::seconds(1);
 constexpr Duration kLoadingPause = std::chrono::milliseconds(300);
+constexpr int64_t kMaxLeavingMs = int64_t{24} * 3600 * 1000;
 
 Duration NextBackoff(Duration last) {
   return std::clamp<Duration>(2 * last, kFirstBackoff, kMaxBackoff);
@@ -73,6 +74,7 @@ void PipelineClient::Impl::Tick(TimePoint now) {
     }
     behind_held = behind_held || stage.held;
     if (stage.link != nullptr) CheckSilence(i, now);
+    if (stage.link != nullptr && stage.leaves_at) ReleaseLeaving(i);
     if (beat && stage.welcome.has_value() && stage.link != nullptr) {
       v1::ControlRequest request;
       request.mutable_heartbeat()->set_sequence(++heartbeats_);
@@ -157,6 +159,9 @@ void PipelineClient::Impl::OnControl(size_t index, uint64_t link_id,
     case v1::ControlResponse::kFailure:
       OnFailure(index, response.failure());
       return;
+    case v1::ControlResponse::kDraining:
+      OnDraining(index, response.draining());
+      return;
     default:
       return;  // of a newer version; nothing of ours waits for it
   }
@@ -216,6 +221,7 @@ void PipelineClient::Impl::OnControlEnd(size_t index, uint64_t link_id,
   if (phase_ != Phase::kGathering) Lose(index, why);
   stage.link = nullptr;
   stage.welcome.reset();
+  stage.leaves_at.reset();
   stage.message = Message(why);
   const v1::Refusal::Reason reason = ReasonOf(why);
   stage.held = reason == v1::Refusal::REASON_HELD;
@@ -282,6 +288,30 @@ void PipelineClient::Impl::OnFailure(size_t index, const v1::Failure& failure) {
   }
   Lose(blamed,
        blamed == index ? why : Annotate(why, Describe(index), " reports"));
+}
+
+void PipelineClient::Impl::OnDraining(size_t index,
+                                      const v1::Draining& draining) {
+  Stage& stage = stages_[index];
+  const auto remaining = std::chrono::milliseconds(
+      std::clamp<int64_t>(draining.remaining_ms(), 0, kMaxLeavingMs));
+  stage.leaves_at = Clock::now() + remaining;
+  LogInfo(Describe(index), " is told to end, within ", Seconds(remaining),
+          " s");
+  if (phase_ == Phase::kUp && callbacks_.on_leaving) {
+    callbacks_.on_leaving(Unavailable(Describe(index), " is draining"));
+  }
+  ReleaseLeaving(index);
+}
+
+void PipelineClient::Impl::ReleaseLeaving(size_t index) {
+  if (phase_ == Phase::kUp && callbacks_.idle && !callbacks_.idle()) return;
+  Stage& stage = stages_[index];
+  const auto link = stage.link;
+  OnControlEnd(index, stage.link_id,
+               Unavailable("it was told to end; nothing needs it any more"));
+  stage.down_state = StageState::kDraining;
+  link->HalfClose();
 }
 
 // The pipeline ---------------------------------------------------------------
@@ -386,6 +416,9 @@ void PipelineClient::Impl::OnStepsReady(Epoch epoch) {
   phase_ = Phase::kUp;
   message_.clear();
   assign_backoff_ = Duration::zero();
+  if (std::exchange(was_up_, true)) {
+    last_recovery_ = Clock::now() - down_since_;
+  }
   SetLive(epoch_, steps_);
   LogInfo("pipeline of ", stages_.size(), " stages is up, epoch ", epoch_);
   Publish();
@@ -404,6 +437,7 @@ void PipelineClient::Impl::Lose(size_t index, const Status& why) {
   if (phase_ == Phase::kGathering) return;
   const bool was_up = phase_ == Phase::kUp;
   phase_ = Phase::kGathering;
+  if (was_up) down_since_ = Clock::now();
   message_ = Cat(Describe(index), ": ", Message(why));
   CloseStreams(Cancelled("epoch ", epoch_, " has ended"));
   assign_backoff_ = NextBackoff(assign_backoff_);
@@ -425,6 +459,8 @@ void PipelineClient::Impl::Publish() {
   status.epoch = epoch_;
   status.message = message_;
   status.ready = phase_ == Phase::kUp;
+  if (!status.ready) status.down = now - down_since_;
+  status.last_recovery = last_recovery_;
   std::vector<TimePoint> heard;
   for (size_t i = 0; i < stages_.size(); ++i) {
     const Stage& stage = stages_[i];
@@ -448,6 +484,11 @@ void PipelineClient::Impl::Publish() {
       out.state = StageState::kSuspect;
       out.message = Cat("silent for ", Seconds(silence), " s");
       if (status.ready) status.message = Cat(Describe(i), ": ", out.message);
+      status.ready = false;
+    } else if (stage.leaves_at) {
+      out.state = StageState::kDraining;
+      out.drain_left = std::max(*stage.leaves_at - now, Duration::zero());
+      if (status.ready) status.message = Cat(Describe(i), " is draining");
       status.ready = false;
     } else if (stage.refused) {
       out.state = StageState::kRefused;

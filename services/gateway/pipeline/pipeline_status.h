@@ -17,9 +17,10 @@ enum class StageState {
   kLoading,      // reachable, reads its weights
   kHandshaking,  // welcomed us; the epoch is being assigned
   kReady,
-  kSuspect,  // silent for a while
-  kLost,     // was there; being connected to again
-  kRefused,  // does not fit, or refuses us; see the message
+  kSuspect,   // silent for a while
+  kDraining,  // was told to end; takes no new sequences
+  kLost,      // was there; being connected to again
+  kRefused,   // does not fit, or refuses us; see the message
 };
 
 // "connecting", "loading", ...
@@ -50,6 +51,7 @@ struct StageStatus {
   StageLoad load;
   StageState state = StageState::kConnecting;
   std::string message;    // why it is not ready; empty when it is
+  Duration drain_left{};  // draining: so long at most it still takes steps
   Duration last_heard{};  // since its last message
   Duration rtt{};         // of the latest heartbeat
   ClockEstimate clock;    // how its monotonic clock relates to ours
@@ -60,6 +62,9 @@ struct PipelineStatus {
   bool ready = false;
   Epoch epoch;          // of the pipeline that is up, or being assigned
   std::string message;  // why it is not ready; empty when it is
+  Duration down{};      // since when there is no pipeline; zero: it is up
+  // From the latest loss of a pipeline to the next one; zero: never yet.
+  Duration last_recovery{};
   std::vector<StageStatus> stages;
 };
 

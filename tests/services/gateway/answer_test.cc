@@ -434,7 +434,8 @@ TEST_F(GatewayAnswerTest, MetricsSpeakVllmsNames) {
   const std::string text = Get("/metrics")->responses[0].body;
   for (const char* name :
        {"vllm:num_requests_running", "vllm:num_requests_waiting",
-        "vllm:kv_cache_usage_perc", "vllm:cache_config_info",
+        "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc",
+        "vllm:engine_healthy", "vllm:cache_config_info",
         "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
         "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total",
         "vllm:num_preemptions_total", "vllm:request_queue_time_seconds_count",
@@ -450,6 +451,54 @@ TEST_F(GatewayAnswerTest, MetricsSpeakVllmsNames) {
                               labels + "2\n"));
   EXPECT_THAT(text, HasSubstr("vllm:e2e_request_latency_seconds_count" +
                               labels + "1\n"));
+}
+
+TEST_F(GatewayAnswerTest, APromptIsCountedOnceWithAllItsChoices) {
+  Route("/v1/completions", "{\"prompt\":[[1],[2]],\"n\":3}");
+  for (size_t i = 0; i < 6; ++i) {
+    FinalEvent end{.reason = FinishReason::kLength};
+    end.stats.prompt_tokens = 40;
+    end.stats.cached_tokens = 16;
+    end.stats.completion_tokens = i == 1 ? 700 : 2;
+    if (i == 5) end.reason = FinishReason::kError;
+    generator_.End(i, end);
+  }
+  const std::string text = metrics_.Text();
+  const std::string labels = "{engine=\"0\",model_name=\"fake\"";
+  const auto has = [&](const char* line) {
+    std::string wanted = line;
+    wanted.replace(wanted.find('{'), 1, labels);
+    EXPECT_THAT(text, HasSubstr(wanted));
+  };
+  has("vllm:request_params_n_sum{} 3\n");
+  has("vllm:request_params_n_count{} 1\n");  // the other had an error
+  has("vllm:request_params_n_bucket{,le=\"2\"} 0\n");
+  has("vllm:request_params_n_bucket{,le=\"5\"} 1\n");
+  has("vllm:request_max_num_generation_tokens_sum{} 700\n");
+  has("vllm:request_prefill_kv_computed_tokens_sum{} 120\n");
+}
+
+TEST_F(GatewayAnswerTest, WhoIsRefusedIsToldWhenToTryAgainAndWhy) {
+  generator_.set_refusal(Unavailable("no pipeline is up"));
+  const auto refuse = [this] {
+    const HttpResponse answer = Chat("")->responses[0];
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_EQ(answer.headers[0].first, "Retry-After");
+    return answer.headers[0].second;
+  };
+  readiness_.retry_after_seconds = 17;
+  EXPECT_EQ(refuse(), "17");
+  readiness_.draining = true;
+  readiness_.retry_after_seconds = 42;
+  EXPECT_EQ(refuse(), "42");
+  EXPECT_EQ(refuse(), "42");
+  const std::string text = metrics_.Text();
+  EXPECT_THAT(text, HasSubstr("rejections_total{reason=\"unavailable\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("rejections_total{reason=\"draining\"} 2\n"));
+  readiness_.ready = false;
+  const HttpResponse probe = Get("/readyz")->responses[0];
+  EXPECT_EQ(probe.headers[0],
+            (std::pair<std::string, std::string>("Retry-After", "42")));
 }
 
 TEST_F(GatewayAnswerTest, VllmsNamesCanBeTurnedOff) {

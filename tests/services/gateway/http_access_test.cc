@@ -216,6 +216,28 @@ TEST_F(GatewayAccessTest, TheKeysNameReachesTheGenerator) {
   EXPECT_THAT(metrics, Not(HasSubstr("sk-bob-key")));
 }
 
+TEST(HttpMetricsTest, KeysAreNamedOnlyIfThatIsAskedFor) {
+  ExchangeSummary summary;
+  summary.route = "/v1/completions";
+  summary.status = 200;
+  const auto names = [&summary](bool asked) {
+    GatewayMetrics metrics({.model_name = "fake", .key_names = asked});
+    for (int i = 0; i < 100; ++i) {
+      const std::string tenant = Cat("tenant-", i);
+      summary.tenant = tenant;
+      metrics.OnExchange(summary);
+    }
+    const std::string text = metrics.Text();
+    size_t found = 0;
+    for (size_t at = 0; (at = text.find("tenant-", at)) != text.npos; ++at) {
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(names(false), 0u);
+  EXPECT_EQ(names(true), 64u) << "the others are one series";
+}
+
 TEST_F(GatewayAccessTest, ALargeBodyWithoutAKeyIsRefusedUnread) {
   AskForKeys();
   const std::string answer =

@@ -199,7 +199,7 @@ class GatewayHttpTest : public ::testing::Test {
 
   const ServedModel model_ = FakeModel(1 << 20);
   FakeGenerator generator_;
-  GatewayMetrics metrics_{{"fake"}};
+  GatewayMetrics metrics_{{.model_name = "fake", .key_names = true}};
   // Of the next Start: keys, CORS; what /readyz says.
   HttpServerOptions options_;
   GatewayReadiness readiness_{true};

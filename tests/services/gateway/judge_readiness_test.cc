@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,7 @@ TEST(JudgeReadinessTest, APipelineThatMovesIsReadyHoweverFullItIs) {
   EngineProgress progress = Moving();
   progress.plans_in_flight = 3;
   progress.oldest_plan_age = milliseconds(900);
-  EXPECT_TRUE(JudgeReadiness(Up(3), progress, false).ready);
+  EXPECT_TRUE(JudgeReadiness(Up(3), progress, std::nullopt).ready);
 }
 
 TEST(JudgeReadinessTest, AWedgedStageIsNamedWithinThreeSeconds) {
@@ -49,7 +50,8 @@ TEST(JudgeReadinessTest, AWedgedStageIsNamedWithinThreeSeconds) {
   EngineProgress progress = Moving();
   progress.plans_in_flight = 2;
   progress.oldest_plan_age = milliseconds(2600);
-  const GatewayReadiness readiness = JudgeReadiness(status, progress, false);
+  const GatewayReadiness readiness =
+      JudgeReadiness(status, progress, std::nullopt);
   EXPECT_FALSE(readiness.ready);
   EXPECT_TRUE(readiness.parts[0].ready);
   EXPECT_FALSE(readiness.parts[1].ready);
@@ -63,9 +65,9 @@ TEST(JudgeReadinessTest, ALongStepIsNotTakenForAWedge) {
   progress.plans_in_flight = 1;
   progress.expected_step = seconds(2);
   progress.oldest_plan_age = seconds(19);
-  EXPECT_TRUE(JudgeReadiness(Up(1), progress, false).ready);
+  EXPECT_TRUE(JudgeReadiness(Up(1), progress, std::nullopt).ready);
   progress.oldest_plan_age = seconds(21);
-  EXPECT_FALSE(JudgeReadiness(Up(1), progress, false).ready);
+  EXPECT_FALSE(JudgeReadiness(Up(1), progress, std::nullopt).ready);
 }
 
 TEST(JudgeReadinessTest, ThePatienceIsBounded) {
@@ -81,7 +83,8 @@ TEST(JudgeReadinessTest, ASuspectStageIsNamed) {
   status.message = "stage 1: silent for 2.1 s";
   status.stages[1].state = StageState::kSuspect;
   status.stages[1].message = "silent for 2.1 s";
-  const GatewayReadiness readiness = JudgeReadiness(status, Moving(), false);
+  const GatewayReadiness readiness =
+      JudgeReadiness(status, Moving(), std::nullopt);
   EXPECT_FALSE(readiness.ready);
   EXPECT_EQ(readiness.why, status.message);
   EXPECT_EQ(readiness.parts[1].why, "suspect: silent for 2.1 s");
@@ -90,7 +93,8 @@ TEST(JudgeReadinessTest, ASuspectStageIsNamed) {
 TEST(JudgeReadinessTest, AStageWithoutItsExpertsIsNamed) {
   PipelineStatus status = Up(2);
   status.stages[1].load.experts_missing = true;
-  const GatewayReadiness readiness = JudgeReadiness(status, Moving(), false);
+  const GatewayReadiness readiness =
+      JudgeReadiness(status, Moving(), std::nullopt);
   EXPECT_FALSE(readiness.ready);
   EXPECT_EQ(readiness.why,
             "stage 1 (127.0.0.1:7001): some of its experts have no host left");
@@ -109,7 +113,7 @@ TEST(JudgeReadinessTest, WhatAnybodyMayReadNamesStagesByTheirLayers) {
   status.stages[1].first_layer = 10;
   status.stages[1].last_layer = 20;
   const auto open = [&] {
-    return ReadinessJson(JudgeReadiness(status, Moving(), false),
+    return ReadinessJson(JudgeReadiness(status, Moving(), std::nullopt),
                          Audience::kAnybody);
   };
   EXPECT_EQ(open(),
@@ -125,23 +129,73 @@ TEST(JudgeReadinessTest, WhatAnybodyMayReadNamesStagesByTheirLayers) {
 TEST(JudgeReadinessTest, AWedgedStageIsToldToAnybodyByItsIndex) {
   EngineProgress progress = Moving();
   progress.oldest_plan_age = milliseconds(2600);
-  const std::string open =
-      ReadinessJson(JudgeReadiness(Up(1), progress, false), Audience::kAnybody);
+  const std::string open = ReadinessJson(
+      JudgeReadiness(Up(1), progress, std::nullopt), Audience::kAnybody);
   EXPECT_NE(open.find("stage 0: no step has ended for 2.6 s"), open.npos)
       << open;
   EXPECT_EQ(open.find("127.0.0.1"), open.npos) << open;
 }
 
 TEST(JudgeReadinessTest, DrainingIsNotReady) {
-  const GatewayReadiness readiness = JudgeReadiness(Up(1), Moving(), true);
+  const GatewayReadiness readiness =
+      JudgeReadiness(Up(1), Moving(), seconds(17));
   EXPECT_FALSE(readiness.ready);
   EXPECT_EQ(readiness.why, "draining");
+  EXPECT_TRUE(readiness.draining);
+  EXPECT_EQ(readiness.retry_after_seconds, 17);
+}
+
+TEST(JudgeReadinessTest, AStageThatWasToldToEndIsNamed) {
+  PipelineStatus status = Up(2);
+  status.ready = false;
+  status.message = "stage 1 (127.0.0.1:7001) is draining";
+  status.stages[1].state = StageState::kDraining;
+  status.stages[1].drain_left = milliseconds(4200);
+  status.last_recovery = seconds(3);
+  const GatewayReadiness readiness =
+      JudgeReadiness(status, Moving(), std::nullopt);
+  EXPECT_FALSE(readiness.ready);
+  EXPECT_TRUE(readiness.draining);
+  EXPECT_EQ(readiness.parts[1].why, "draining");
+  EXPECT_EQ(readiness.open_why, "stage 1: draining");
+  EXPECT_EQ(readiness.retry_after_seconds, 8) << "its drain, then a recovery";
+}
+
+TEST(RetryAfterTest, ARecoveryIsTakenToLastAsLongAsTheLatest) {
+  PipelineStatus status = Up(1);
+  EXPECT_EQ(RetryAfter(status, std::nullopt), 1) << "nothing is known";
+  status.ready = false;
+  status.last_recovery = seconds(12);
+  status.down = milliseconds(2500);
+  EXPECT_EQ(RetryAfter(status, std::nullopt), 10);
+  status.down = milliseconds(11900);
+  EXPECT_EQ(RetryAfter(status, std::nullopt), 1);
+}
+
+TEST(RetryAfterTest, ALongerOneIsTakenToLastAsLongAgain) {
+  PipelineStatus status = Up(1);
+  status.ready = false;
+  status.last_recovery = seconds(2);
+  status.down = seconds(7);
+  EXPECT_EQ(RetryAfter(status, std::nullopt), 7);
+  status.last_recovery = Duration::zero();
+  EXPECT_EQ(RetryAfter(status, std::nullopt), 7);
+  status.down = seconds(3600);
+  EXPECT_EQ(RetryAfter(status, std::nullopt), 60) << "clients heed no more";
+}
+
+TEST(RetryAfterTest, AGatewaysDrainIsWhatItHasLeft) {
+  PipelineStatus status = Up(1);
+  status.down = seconds(30);
+  EXPECT_EQ(RetryAfter(status, milliseconds(5001)), 6);
+  EXPECT_EQ(RetryAfter(status, Duration::zero()), 1);
+  EXPECT_EQ(RetryAfter(status, seconds(120)), 60);
 }
 
 TEST(JudgeReadinessTest, AnEngineWithoutItsPipelineIsNotReady) {
   EngineProgress progress = Moving();
   progress.pipeline_up = false;
-  EXPECT_FALSE(JudgeReadiness(Up(1), progress, false).ready);
+  EXPECT_FALSE(JudgeReadiness(Up(1), progress, std::nullopt).ready);
 }
 
 // The whole way, with stages that compute nothing.
@@ -194,7 +248,8 @@ class WedgedStageTest : public ::testing::Test {
     return request;
   }
   GatewayReadiness Judge() {
-    return JudgeReadiness(pipeline_->status(), engine_->Progress(), false);
+    return JudgeReadiness(pipeline_->status(), engine_->Progress(),
+                          std::nullopt);
   }
   // Off within the time that the machine's own slowness may take on top.
   void ExpectStageOneIsBlamed() {

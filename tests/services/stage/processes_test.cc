@@ -42,7 +42,7 @@ bool Eventually(Condition condition, Duration limit = kLimit) {
 class StageProcess {
  public:
   StageProcess(const std::string& model, int index, int parts,
-               const std::string& listen)
+               const std::string& listen, double drain_seconds = 30)
       : port_file_(std::filesystem::temp_directory_path() /
                    Cat("sluice-stage-", getpid(), "-", index, ".port")) {
     std::filesystem::remove(port_file_);
@@ -61,6 +61,8 @@ class StageProcess {
                                      "1",
                                      "--kv-blocks",
                                      "64",
+                                     "--drain-timeout",
+                                     std::to_string(drain_seconds),
                                      "--port-file",
                                      port_file_.string()};
     std::vector<char*> raw;
@@ -79,6 +81,9 @@ class StageProcess {
   // Exit code, or minus the signal that ended it.
   int End(int signal_number) {
     Signal(signal_number);
+    return WaitEnd();
+  }
+  int WaitEnd() {
     int status = 0;
     waitpid(pid_, &status, 0);
     pid_ = -1;
@@ -95,12 +100,12 @@ class StageProcess {
 
 class ProcessesTest : public ::testing::Test {
  protected:
-  void Start(const std::string& model) {
+  void Start(const std::string& model, double drain_seconds = 30) {
     model_ = model;
     PipelineOptions options;
     for (int i = 0; i < 2; ++i) {
-      stages_.push_back(
-          std::make_unique<StageProcess>(model, i, 2, "127.0.0.1:0"));
+      stages_.push_back(std::make_unique<StageProcess>(
+          model, i, 2, "127.0.0.1:0", drain_seconds));
       options.stages.push_back(stages_.back()->address());
     }
     options.heartbeat = std::chrono::milliseconds(50);
@@ -181,8 +186,47 @@ TEST_F(ProcessesTest, AStageAskedToEndDrainsAndExitsWithZero) {
   SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
   Start(model);
   EXPECT_EQ(stages_[0]->End(SIGTERM), 0);
+  EXPECT_FALSE(client_->ready());
+  EXPECT_THAT(client_->status().message, HasSubstr("told to end"));
+}
+
+TEST_F(ProcessesTest, AStageAskedToEndLetsItsSequencesEndBeforeItGoes) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  Start(model);
+  const auto undisturbed = Begin(480);
+  ASSERT_TRUE(undisturbed->WaitEnd(Clock::now() + kLimit).has_value());
+  for (size_t gone = 0; gone < 2; ++gone) {
+    const auto sink = Begin(480);
+    ASSERT_TRUE(sink->WaitTokens(3, Clock::now() + kLimit));
+    stages_[gone]->Signal(SIGTERM);
+    ASSERT_TRUE(Eventually([&] { return !client_->ready(); }));
+    const auto refused = engine_->Submit(GreedyRequest({1}, 1),
+                                         std::make_shared<CollectingSink>());
+    EXPECT_EQ(refused.status().code(), StatusCode::kUnavailable);
+    const auto end = sink->WaitEnd(Clock::now() + kLimit);
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->reason, FinishReason::kLength) << end->status;
+    EXPECT_EQ(sink->tokens(), undisturbed->tokens());
+    EXPECT_EQ(stages_[gone]->WaitEnd(), 0);
+    Restart(gone);
+    ASSERT_TRUE(WaitReady()) << client_->status().message;
+    EXPECT_GT(client_->status().last_recovery, Duration::zero());
+    const auto again = Begin(50);
+    ASSERT_TRUE(again->WaitEnd(Clock::now() + kLimit).has_value());
+    EXPECT_EQ(again->tokens().size(), 50u);
+  }
+}
+
+TEST_F(ProcessesTest, WhenItsTimeToDrainIsOverAStageEndsItsStreams) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  Start(model, /*drain_seconds=*/0);
+  const auto sink = Begin(480);
+  ASSERT_TRUE(sink->WaitTokens(3, Clock::now() + kLimit));
+  EXPECT_EQ(stages_[1]->End(SIGTERM), 0);
+  const auto end = sink->WaitEnd(Clock::now() + kLimit);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->status.code(), StatusCode::kUnavailable);
   EXPECT_TRUE(Eventually([this] { return !client_->ready(); }));
-  EXPECT_THAT(client_->status().message, HasSubstr("shutting down"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/rpc/credited_sender.h"
@@ -442,6 +443,38 @@ TEST_F(StageProtocolTest, DrainedComesAfterTheStepsUnderWay) {
   stage_->runner().ReleaseOne();
   ASSERT_TRUE(Eventually([&] { return control_log_->count() == 4; }));
   EXPECT_TRUE(control_log_->message(3).has_drained());
+}
+
+TEST_F(StageProtocolTest, AStageThatEndsSaysSoAndGoesOnUntilItIsLetGo) {
+  const auto control = Hold();
+  const auto steps = Steps(StepsHello());
+  std::thread leaving([this] {
+    stage_->session().Leave(Clock::now() + std::chrono::seconds(60));
+  });
+  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
+  const v1::ControlResponse told = control_log_->message(2);
+  ASSERT_TRUE(told.has_draining());
+  EXPECT_GT(told.draining().remaining_ms(), 30000);
+  EXPECT_LE(told.draining().remaining_ms(), 60000);
+  steps->Send(PlanFrame(Plan(0)));
+  EXPECT_TRUE(Eventually([&] { return steps_log_->count() == 2; }))
+      << "its epoch goes on";
+  control->Send(Assign(FakeInfo(0, 1), kEpoch + 1));
+  EXPECT_EQ(AssignedAt(3).code(), StatusCode::kUnavailable);
+  control->HalfClose();
+  leaving.join();
+  EXPECT_FALSE(stage_->session().held());
+  const auto next = Control();
+  next->Send(Hello());
+  EXPECT_THAT(Message(control_log_->WaitEnd()), HasSubstr("shutting down"));
+}
+
+TEST_F(StageProtocolTest, AStageThatIsNotLetGoEndsAtItsDeadline) {
+  const auto control = Hold();
+  const TimePoint deadline = Clock::now() + std::chrono::milliseconds(50);
+  stage_->session().Leave(deadline);
+  EXPECT_GE(Clock::now(), deadline);
+  EXPECT_TRUE(stage_->session().held());
 }
 
 TEST(HopNanosTest, ASuccessorsTimesAreBelievedAsFarAsTheyFit) {
