@@ -48,16 +48,7 @@ class FailureTest(unittest.TestCase):
         return errors
 
     def kill_under_load(self, cluster, index):
-        results = [None] * self.STREAMS
-        threads = [threading.Thread(target=endless,
-                                    args=(cluster.url, results, i))
-                   for i in range(self.STREAMS)]
-        before = api.metrics(cluster.url)["vllm:generation_tokens_total"]
-        for thread in threads:
-            thread.start()
-        harness.wait_for(
-            lambda: api.metrics(cluster.url)["vllm:generation_tokens_total"]
-            > before, 30, "tokens flow")
+        threads, results = self.flowing(cluster)
         begin = time.monotonic()
         cluster.kill("stage", index)
         for thread in threads:
@@ -99,8 +90,8 @@ class FailureTest(unittest.TestCase):
                                      api.choice_of(want)["token_ids"])
             self.assertEqual(cluster.process("gateway")["pid"], gateway)
 
-    def told_to_end(self, cluster, index):
-        """SIGTERM to a stage under streams, which all come to their end."""
+    def flowing(self, cluster):
+        """Streams under way: (their threads, their results to be)."""
         results = [None] * self.STREAMS
         threads = [threading.Thread(target=endless,
                                     args=(cluster.url, results, i))
@@ -111,8 +102,19 @@ class FailureTest(unittest.TestCase):
         harness.wait_for(
             lambda: api.metrics(cluster.url)["vllm:generation_tokens_total"]
             > before + self.STREAMS, 30, "tokens flow")
+        return threads, results
+
+    def told_to_end(self, cluster, index):
+        """SIGTERM to a stage under streams, which all come to their end."""
+        threads, results = self.flowing(cluster)
         stage = cluster.process("stage", index)
         cluster.kill("stage", index, signal.SIGTERM)
+        probe = harness.wait_for(
+            lambda: (lambda answer: answer[0] != 200 and answer)(
+                api.try_get("http://" + stage["metrics_address"], "/readyz")),
+            3, "the stage itself is not ready")
+        self.assertEqual(probe[0], 503, probe)
+        self.assertIn('"state":"draining"', probe[1])
         harness.wait_for(lambda: api.get(cluster.url, "/readyz")[0] == 503,
                          3, "off at once")
         self.assertIn(f"stage {index}", api.get(cluster.url, "/readyz")[1])
@@ -143,6 +145,17 @@ class FailureTest(unittest.TestCase):
             for index in range(2):
                 with self.subTest(stage=index):
                     self.told_to_end(cluster, index)
+
+    def test_all_may_be_told_to_end_at_once(self):
+        with harness.Cluster(self.model()) as cluster:
+            threads, results = self.flowing(cluster)
+            for role, index in (("stage", 0), ("stage", 1), ("gateway", 0)):
+                cluster.kill(role, index, signal.SIGTERM)
+            for thread in threads:
+                thread.join(60)
+            self.assertEqual(self.check_ends(results), 0, results)
+            for role, index in (("stage", 0), ("stage", 1), ("gateway", 0)):
+                harness.wait_until_free(cluster.process(role, index)["argv"])
 
     def test_supervise_starts_the_dead_again(self):
         with harness.Cluster(self.model(), "--supervise") as cluster:
