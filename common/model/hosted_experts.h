@@ -16,6 +16,7 @@
 #include "common/model/model_config.h"
 #include "common/model/moe.h"
 #include "common/model/stage.h"
+#include "common/model/weights_mode.h"
 
 namespace sluice {
 
@@ -54,11 +55,6 @@ struct HostedExpertsInfo {
   uint64_t bytes_read = 0;  // of tensor data, while loading
   double load_seconds = 0;
 };
-
-// "auto", "bf16" or "f32".
-const char* ToString(WeightsMode mode);
-// The reverse; INVALID_ARGUMENT for another name.
-StatusOr<WeightsMode> ParseWeightsMode(const std::string& name);
 
 // INVALID_ARGUMENT unless every layer of `held` is a sparse one of the model,
 // rising, and its ranges are of its experts, rising, not empty and apart.

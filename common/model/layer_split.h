@@ -2,10 +2,14 @@
 #define SLUICE_COMMON_MODEL_LAYER_SPLIT_H_
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "common/base/status.h"
 
 namespace sluice {
+
+struct LayerLoads;
 
 // Layers [first, last) of a model.
 struct LayerRange {
@@ -14,24 +18,18 @@ struct LayerRange {
   bool operator==(const LayerRange&) const = default;
 };
 
-// The share of stage `index` of `num_stages` when `num_layers` are split as
-// evenly as can be; the earlier shares are the longer ones, by one layer.
-// INVALID_ARGUMENT if there are fewer layers than stages, or no such stage.
-inline StatusOr<LayerRange> EvenLayerRange(int32_t num_layers, int32_t index,
-                                           int32_t num_stages) {
-  if (num_stages < 1 || num_stages > num_layers) {
-    return InvalidArgument(num_stages, " stages for ", num_layers,
-                           " layers: 1 to ", num_layers, " are possible");
-  }
-  if (index < 0 || index >= num_stages) {
-    return InvalidArgument("stage ", index, ": there are stages 0 to ",
-                           num_stages - 1);
-  }
-  const int32_t each = num_layers / num_stages;
-  const int32_t longer = num_layers % num_stages;
-  const int32_t first = index * each + (index < longer ? index : longer);
-  return LayerRange{first, first + each + (index < longer ? 1 : 0)};
-}
+// Which layers each of `num_stages` stages has: all of them in order, at least
+// one each. The largest share, of a stage's bytes in its memory, is as small as
+// can be; of the splits that have it, the one with the most even shares (the
+// least sum of squares); of those, earlier stages are the longer ones. So equal
+// layers on equal stages are split by count, the earlier stages one longer.
+// `memory`: bytes of each stage, all positive; empty: they are equal. The same
+// arguments give the same split on every machine. INVALID_ARGUMENT if there are
+// fewer layers than stages, or sizes for another number of stages;
+// RESOURCE_EXHAUSTED if a stage's bytes do not fit, naming stage and sizes.
+StatusOr<std::vector<LayerRange>> SplitLayers(
+    const LayerLoads& loads, int32_t num_stages,
+    std::span<const uint64_t> memory = {});
 
 }  // namespace sluice
 

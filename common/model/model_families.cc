@@ -154,6 +154,9 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
   return OkStatus();
 }
 
+// How OpenModel calls a GGUF's architecture that it only lists.
+constexpr std::string_view kGgufPrefix = "gguf ";
+
 struct Family {
   std::string_view model_type;
   FamilyReader read;
@@ -178,6 +181,13 @@ StatusOr<FamilyReader> FindFamily(const ConfigReader& reader,
   for (const Family& family : kFamilies) {
     if (family.model_type == model_type) return family.read;
     supported += Cat(supported.empty() ? "" : ", ", family.model_type);
+  }
+  if (model_type.starts_with(kGgufPrefix)) {
+    return InvalidArgument(
+        "GGUF architecture '", model_type.substr(kGgufPrefix.size()),
+        "' is not supported; of GGUF files only llama is, of "
+        "safetensors folders ",
+        supported);
   }
   return InvalidArgument("model_type '", model_type,
                          "' is not supported; supported are ", supported);

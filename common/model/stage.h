@@ -14,13 +14,12 @@
 #include "common/model/expert_placement.h"
 #include "common/model/step_inputs.h"
 #include "common/model/token_counts.h"
+#include "common/model/weights_mode.h"
 #include "common/tensor/hidden_states.h"
 
 namespace sluice {
 
 class ExpertOwner;
-
-enum class WeightsMode { kAuto, kBf16, kF32 };
 
 struct StageOptions {
   std::string model_path;

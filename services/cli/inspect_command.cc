@@ -4,11 +4,12 @@
 #include <numeric>
 
 #include "common/base/json.h"
-#include "common/model/layer_split.h"
+#include "common/model/layer_loads.h"
 #include "common/model/model_config.h"
 #include "common/weights/model_file.h"
 #include "services/cli/arguments.h"
 #include "services/cli/commands.h"
+#include "services/cli/stage_table.h"
 
 namespace sluice::cli {
 namespace {
@@ -112,23 +113,12 @@ void PrintTensors(const weights::ModelFile& model) {
   }
 }
 
-Status PrintStages(const ModelConfig& config, const ModelBytes& bytes,
+Status PrintStages(const ModelConfig& config, const weights::ModelFile& model,
                    int32_t num_stages) {
-  std::printf("\nas %d stages\n", num_stages);
-  for (int32_t i = 0; i < num_stages; ++i) {
-    SLUICE_ASSIGN_OR_RETURN(const LayerRange range,
-                            EvenLayerRange(config.num_layers, i, num_stages));
-    uint64_t sum = 0;
-    for (int32_t l = range.first; l < range.last; ++l) sum += bytes.layers[l];
-    if (i == 0) sum += bytes.embedding;
-    if (i + 1 == num_stages) {
-      sum += bytes.head;
-      // A tied head is the embedding again, unless this stage has it already.
-      if (config.tie_word_embeddings && i > 0) sum += bytes.embedding;
-    }
-    PrintBytes(Cat("stage ", i, ": layers ", range.first, "-", range.last - 1),
-               sum);
-  }
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::string table,
+      StageTable(LoadsOf(config, model, {}), num_stages, {}));
+  std::printf("\nas %d stages, in memory\n%s", num_stages, table.c_str());
   return OkStatus();
 }
 
@@ -155,7 +145,11 @@ Status RunInspect(const Words& words) {
   PrintTensors(*model);
   std::printf("\n");
   PrintModelBytes(config, bytes);
-  return PrintStages(config, bytes, static_cast<int32_t>(stages.value_or(2)));
+  const int64_t num_stages =
+      stages.value_or(std::min<int64_t>(2, config.num_layers));
+  return PrintStages(config, *model,
+                     static_cast<int32_t>(std::clamp<int64_t>(
+                         num_stages, INT32_MIN, INT32_MAX)));
 }
 
 }  // namespace sluice::cli

@@ -1,40 +1,29 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <fstream>
 #include <string>
 #include <string_view>
 
+#include "common/base/byte_size.h"
+#include "common/model/layer_loads.h"
 #include "common/model/model_config.h"
 #include "common/model/plan_experts.h"
 #include "common/weights/model_file.h"
 #include "services/cli/arguments.h"
 #include "services/cli/commands.h"
+#include "services/cli/stage_table.h"
 
 namespace sluice::cli {
 namespace {
 
-constexpr char kPlanUsage[] =
-    "usage: sluice plan MODEL --hosts NAME=HOST:PORT[:BYTES],... "
-    "[--replicas R] [--local-bytes BYTES] [--out FILE]; BYTES may end in K, "
-    "M, G or T, powers of 1024";
+constexpr int64_t kMostKvBlocks = int64_t{1} << 24;
 
-StatusOr<uint64_t> ParseBytes(std::string_view text) {
-  uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  const std::string_view rest(parsed.ptr,
-                              static_cast<size_t>(end - parsed.ptr));
-  const size_t power =
-      rest.empty() ? 0 : std::string_view("KMGT").find(rest) + 1;
-  const bool fits = parsed.ec == std::errc() && rest.size() <= 1 &&
-                    power <= 4 && value < (uint64_t{1} << (62 - 10 * power));
-  if (fits && value > 0) return value << (10 * power);
-  return InvalidArgument(
-      "bytes must be a positive number, K, M, G or T behind "
-      "it or not, got '",
-      text, "'");
-}
+constexpr char kPlanUsage[] =
+    "usage: sluice plan MODEL [--hosts NAME=HOST:PORT[:BYTES],... "
+    "[--replicas R] [--local-bytes BYTES] [--out FILE]] [--stages N] "
+    "[--stage-memory BYTES,...] [--placement FILE] [--kv-blocks B] "
+    "[--weights auto|bf16|f32]; --hosts, --stages or both; BYTES may end in "
+    "K, M, G or T, powers of 1024";
 
 // NAME=HOST:PORT or NAME=HOST:PORT:BYTES.
 StatusOr<HostRoom> ParseHost(const std::string& text) {
@@ -101,15 +90,10 @@ void Tell(const ModelConfig& config, const ModelBytes& bytes,
                double(local) * 1e-6);
 }
 
-}  // namespace
-
-Status RunPlan(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(
-      const Arguments arguments,
-      Arguments::Parse(words, {"hosts", "replicas", "local-bytes", "out"}, {}));
-  if (arguments.words().size() != 1 || !arguments.Has("hosts")) {
-    return InvalidArgument(kPlanUsage);
-  }
+// The placement that --hosts asks for, written where --out says.
+StatusOr<ExpertPlacement> PlanHosts(const Arguments& arguments,
+                                    const ModelConfig& config,
+                                    const ModelBytes& bytes) {
   ExpertPlanOptions options;
   SLUICE_ASSIGN_OR_RETURN(options.hosts,
                           ParseHosts(*arguments.String("hosts")));
@@ -121,13 +105,7 @@ Status RunPlan(const Words& words) {
     if (!local.ok()) return Annotate(local.status(), "--local-bytes");
     options.local_bytes = *local;
   }
-  SLUICE_ASSIGN_OR_RETURN(const auto model,
-                          weights::OpenModel(arguments.words()[0]));
-  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
-                          ParseModelConfig(model->config()));
-  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
-  const ModelBytes bytes = StoredBytes(config, *model);
-  SLUICE_ASSIGN_OR_RETURN(const ExpertPlacement placement,
+  SLUICE_ASSIGN_OR_RETURN(ExpertPlacement placement,
                           PlanExperts(config, bytes, options));
   const std::string text = ToText(placement);
   const std::string path = arguments.String("out").value_or("");
@@ -140,6 +118,71 @@ Status RunPlan(const Words& words) {
     if (!out) return Unavailable("--out ", path, " cannot be written");
   }
   Tell(config, bytes, placement);
+  return placement;
+}
+
+// How the layers are split over stages, experts of `placement` left out.
+StatusOr<std::string> PlanStages(const Arguments& arguments,
+                                 const ModelConfig& config,
+                                 const weights::ModelFile& model,
+                                 const ExpertPlacement& placement) {
+  LayerLoadOptions options;
+  options.placement = &placement;
+  SLUICE_ASSIGN_OR_RETURN(
+      options.weights,
+      ParseWeightsMode(arguments.String("weights").value_or("auto")));
+  SLUICE_ASSIGN_OR_RETURN(const auto blocks, arguments.Int("kv-blocks"));
+  if (blocks.value_or(1) < 1 || blocks.value_or(1) > kMostKvBlocks) {
+    return InvalidArgument("--kv-blocks must be between 1 and ", kMostKvBlocks,
+                           ", got ", *blocks);
+  }
+  options.kv_blocks = static_cast<int32_t>(blocks.value_or(0));
+  auto memory = ParseBytesList(arguments.String("stage-memory").value_or(""));
+  if (!memory.ok()) return Annotate(memory.status(), "--stage-memory");
+  SLUICE_ASSIGN_OR_RETURN(const auto stages, arguments.Int("stages"));
+  const int64_t num_stages =
+      stages.value_or(static_cast<int64_t>(memory->size()));
+  return StageTable(
+      LoadsOf(config, model, options),
+      static_cast<int32_t>(std::clamp<int64_t>(num_stages, -1, INT32_MAX)),
+      *memory);
+}
+
+}  // namespace
+
+Status RunPlan(const Words& words) {
+  SLUICE_ASSIGN_OR_RETURN(
+      const Arguments arguments,
+      Arguments::Parse(words,
+                       {"hosts", "replicas", "local-bytes", "out", "stages",
+                        "stage-memory", "placement", "kv-blocks", "weights"},
+                       {}));
+  const bool split = arguments.Has("stages") || arguments.Has("stage-memory");
+  if (arguments.words().size() != 1 || (!arguments.Has("hosts") && !split)) {
+    return InvalidArgument(kPlanUsage);
+  }
+  if (arguments.Has("hosts") && arguments.Has("placement")) {
+    return InvalidArgument("--hosts makes a placement: --placement cannot be ",
+                           "given with it");
+  }
+  SLUICE_ASSIGN_OR_RETURN(const auto model,
+                          weights::OpenModel(arguments.words()[0]));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(model->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
+  ExpertPlacement placement;
+  if (arguments.Has("hosts")) {
+    SLUICE_ASSIGN_OR_RETURN(
+        placement, PlanHosts(arguments, config, StoredBytes(config, *model)));
+  } else if (arguments.Has("placement")) {
+    SLUICE_ASSIGN_OR_RETURN(
+        placement, ReadExpertPlacement(*arguments.String("placement"), config));
+  }
+  if (!split) return OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(const std::string table,
+                          PlanStages(arguments, config, *model, placement));
+  // With --hosts stdout has the placement.
+  std::fputs(table.c_str(), arguments.Has("hosts") ? stderr : stdout);
   return OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <string>
 
+#include "common/base/byte_size.h"
 #include "common/base/flag_names.h"
 #include "common/base/log.h"
 #include "common/base/service_process.h"
@@ -15,10 +16,13 @@ ABSL_FLAG(std::string, listen, "127.0.0.1:0",
           "gRPC address, host:port; port 0: the system chooses");
 ABSL_FLAG(std::string, model, "", "model folder or .gguf file");
 ABSL_FLAG(std::string, layers, "",
-          "layers to serve, first-last (0-7: eight layers); auto: an even "
-          "split by --stage-index and --num-stages; empty: all");
-ABSL_FLAG(int32_t, stage_index, 0, "which part of an even split, from 0");
-ABSL_FLAG(int32_t, num_stages, 1, "parts of an even split");
+          "layers to serve, first-last (0-7: eight layers); auto: a split "
+          "by bytes, by --stage-index and --num-stages; empty: all");
+ABSL_FLAG(int32_t, stage_index, 0, "which part of the split, from 0");
+ABSL_FLAG(int32_t, num_stages, 1, "parts of the split");
+ABSL_FLAG(std::string, stage_memory, "",
+          "memory of every stage, the same list on all, as 96G,48G: the split "
+          "follows it; empty: they are equal");
 ABSL_FLAG(std::string, placement, "",
           "file that says which experts are on which hosts; empty: all are "
           "here");
@@ -52,10 +56,16 @@ namespace {
 
 StatusOr<LayerChoice> ParseLayers(const std::string& text) {
   LayerChoice choice;
+  if (text != "auto" && !absl::GetFlag(FLAGS_stage_memory).empty()) {
+    return InvalidArgument("--stage-memory goes with --layers auto");
+  }
   if (text.empty()) return choice;
   if (text == "auto") {
     choice.index = absl::GetFlag(FLAGS_stage_index);
     choice.parts = absl::GetFlag(FLAGS_num_stages);
+    auto memory = ParseBytesList(absl::GetFlag(FLAGS_stage_memory));
+    if (!memory.ok()) return Annotate(memory.status(), "--stage-memory");
+    choice.memory = *std::move(memory);
     if (choice.parts >= 1) return choice;
     return InvalidArgument("--num-stages must be positive, got ", choice.parts);
   }
@@ -74,14 +84,6 @@ StatusOr<LayerChoice> ParseLayers(const std::string& text) {
                          "'");
 }
 
-StatusOr<WeightsMode> ParseWeights(const std::string& text) {
-  if (text == "auto") return WeightsMode::kAuto;
-  if (text == "bf16") return WeightsMode::kBf16;
-  if (text == "f32") return WeightsMode::kF32;
-  return InvalidArgument("--weights must be auto, bf16 or f32, got '", text,
-                         "'");
-}
-
 StatusOr<StageServerOptions> OptionsFromFlags() {
   StageServerOptions options;
   options.listen = absl::GetFlag(FLAGS_listen);
@@ -95,7 +97,7 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   stage.ranks = absl::GetFlag(FLAGS_ranks);
   stage.threads = absl::GetFlag(FLAGS_threads);
   SLUICE_ASSIGN_OR_RETURN(stage.weights,
-                          ParseWeights(absl::GetFlag(FLAGS_weights)));
+                          ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   stage.isa = absl::GetFlag(FLAGS_isa);
   stage.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   stage.max_context = absl::GetFlag(FLAGS_max_context);

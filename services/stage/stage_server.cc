@@ -11,7 +11,6 @@
 #include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
 #include "common/model/expert_placement.h"
-#include "common/model/layer_split.h"
 #include "common/model/model_config.h"
 #include "common/model/stage_loop.h"
 #include "common/rpc/transport.h"
@@ -26,7 +25,6 @@
 namespace sluice {
 namespace {
 
-constexpr int32_t kDefaultMaxContext = 8192;
 // Between two looks at whether the stage is stopped.
 constexpr auto kExpertWait = std::chrono::milliseconds(200);
 // For the steps under way when the time to drain is over.
@@ -74,18 +72,19 @@ Status CheckOptions(const StageServerOptions& options) {
 
 }  // namespace
 
-StatusOr<LayerChoice> ResolveLayers(const LayerChoice& choice,
-                                    int32_t num_layers) {
-  LayerChoice layers;
-  if (choice.parts == 0) {
-    layers.first = choice.first;
-    layers.last = choice.last == -1 ? num_layers : choice.last;
-  } else {
-    SLUICE_ASSIGN_OR_RETURN(
-        const LayerRange range,
-        EvenLayerRange(num_layers, choice.index, choice.parts));
-    layers.first = range.first;
-    layers.last = range.last;
+StatusOr<LayerRange> ResolveLayers(const LayerChoice& choice,
+                                   const LayerLoads& loads) {
+  const int32_t num_layers = loads.num_layers();
+  LayerRange layers = {choice.first,
+                       choice.last == -1 ? num_layers : choice.last};
+  if (choice.parts != 0) {
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<LayerRange> parts,
+                            SplitLayers(loads, choice.parts, choice.memory));
+    if (choice.index < 0 || choice.index >= choice.parts) {
+      return InvalidArgument("stage ", choice.index, ": there are stages 0 to ",
+                             choice.parts - 1);
+    }
+    layers = parts[static_cast<size_t>(choice.index)];
   }
   if (layers.first < 0 || layers.first >= layers.last ||
       layers.last > num_layers) {
@@ -97,7 +96,7 @@ StatusOr<LayerChoice> ResolveLayers(const LayerChoice& choice,
 
 class StageServer::Impl {
  public:
-  Impl(StageServerOptions options, const LayerChoice& layers)
+  Impl(StageServerOptions options, const LayerRange& layers)
       : options_(std::move(options)),
         registry_({{"stage", Cat(layers.first, "-", layers.last - 1)},
                    {"replica", "0"}}),
@@ -326,14 +325,18 @@ StatusOr<std::unique_ptr<StageServer>> StageServer::Start(
                           weights::OpenModel(options.stage.model_path));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
-  SLUICE_ASSIGN_OR_RETURN(const LayerChoice layers,
-                          ResolveLayers(options.layers, config.num_layers));
   options.transport.max_message_bytes = MaxMessageBytes(options.stage, config);
   ExpertPlacement placement;
   if (!options.placement.empty()) {
     SLUICE_ASSIGN_OR_RETURN(placement,
                             ReadExpertPlacement(options.placement, config));
   }
+  const LayerLoads loads =
+      LoadsOf(config, *model,
+              {options.stage.weights, &placement, options.stage.kv_blocks,
+               options.stage.max_context});
+  SLUICE_ASSIGN_OR_RETURN(const LayerRange layers,
+                          ResolveLayers(options.layers, loads));
   auto impl = std::make_unique<Impl>(std::move(options), layers);
   SLUICE_RETURN_IF_ERROR(impl->LeaveExperts(config, std::move(placement)));
   SLUICE_RETURN_IF_ERROR(impl->Start());

@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/model/layer_loads.h"
 #include "common/model/stage.h"
 #include "common/rpc/transport_options.h"
 
@@ -13,19 +15,21 @@ namespace sluice {
 
 // Which of a model's layers a stage serves.
 struct LayerChoice {
-  // Layers [first, last); last -1: to the end. Or an even split: part `index`
-  // of `parts`, if parts is not 0.
+  // Layers [first, last); last -1: to the end. Or a split by bytes: part
+  // `index` of `parts`, if parts is not 0, by the memory of each part (empty:
+  // they are equal).
   int32_t first = 0;
   int32_t last = -1;
   int32_t index = 0;
   int32_t parts = 0;
+  std::vector<uint64_t> memory = {};
 };
 
-// Layers [first, last) of `num_layers`, resolved. The earlier parts of a
-// split are the longer ones. INVALID_ARGUMENT for layers that do not exist or
-// more parts than layers.
-StatusOr<LayerChoice> ResolveLayers(const LayerChoice& choice,
-                                    int32_t num_layers);
+// Layers [first, last) of the model, resolved, a split as SplitLayers makes it.
+// INVALID_ARGUMENT for layers and parts that do not exist; otherwise
+// SplitLayers' errors.
+StatusOr<LayerRange> ResolveLayers(const LayerChoice& choice,
+                                   const LayerLoads& loads);
 
 struct StageServerOptions {
   std::string listen = "127.0.0.1:0";  // port 0: choose one, see address()

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import tempfile
@@ -181,6 +182,46 @@ class ExpertsTest(unittest.TestCase):
         for words in (("--hosts", "a"), ("--hosts", "a=h:1:x"), (),
                       ("--hosts", "a=h:1", "--replicas", "2")):
             self.assertEqual(plan(*words).returncode, 2, words)
+
+    def test_plan_splits_layers_by_bytes(self):
+        def plan(*options):
+            sluice = pathlib.Path(os.environ["SLUICE_BUILD_DIR"]) \
+                / "services/cli/sluice"
+            done = subprocess.run([sluice, "plan", self.model(), *options],
+                                  capture_output=True, text=True, check=False)
+            return done, re.findall(r"--layers (\S+)", done.stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "placement.json"
+            path.write_text(json.dumps({
+                "hosts": [{"name": "a"}],
+                "experts": [{"layers": "1-2", "experts": "0-7",
+                             "hosts": ["a"]},
+                            {"layers": "3", "experts": "0-7",
+                             "hosts": ["local"]}]}))
+            few = ("--kv-blocks", "1")
+            for options, wanted in (
+                    (("--stages", "2"), ["0-1", "2-3"]),
+                    (("--stages", "4"), ["0-0", "1-1", "2-2", "3-3"]),
+                    (("--stage-memory", "4M,900K"), ["0-2", "3-3"]),
+                    # Experts of the last layer alone are on their stage.
+                    (("--stages", "2", "--placement", path),
+                     ["0-2", "3-3"])):
+                done, layers = plan(*options, *few)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(layers, wanted, done.stdout)
+            for code, options, words in (
+                    (2, ("--stages", "5"), "5 stages for 4 layers"),
+                    (2, ("--stages", "0"), "0 stages for 4 layers"),
+                    (2, ("--stages", "2", "--stage-memory", "1G"),
+                     "2 stages have 1 sizes of memory"),
+                    (2, ("--stage-memory", "1G,x"), "--stage-memory"),
+                    (2, ("--stages", "2", "--kv-blocks", "0"),
+                     "--kv-blocks must be between"),
+                    (2, ("--stages", "2", "--weights", "f64"), "'f64'"),
+                    (1, ("--stage-memory", "100K,1M"), "no split fits")):
+                done, _ = plan(*options)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(done.returncode, code, options)
 
     def test_options_that_cannot_be_are_refused(self):
         for options, words in (

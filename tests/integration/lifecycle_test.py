@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import threading
@@ -105,8 +106,28 @@ class LifecycleTest(unittest.TestCase):
             self.assertEqual(process.wait(60), 0, "".join(lines))
             self.assertFalse(os.path.exists(run_dir + "/cluster.json"))
 
+    def test_layers_are_split_by_hand_or_by_the_stages_memory(self):
+        def layers(*options):
+            with harness.Cluster(model(), *options) as cluster:
+                stages = [re.search(r'sluice_stage_[^\n]*stage="(\d+-\d+)"',
+                                    api.get("http://" + p["metrics_address"],
+                                            "/metrics")[1]).group(1)
+                          for p in cluster.file["processes"]
+                          if p["role"] == "stage"]
+                return stages, generate(cluster.url)
+        by_hand, tokens = layers("--layers", "0-0,1-4")
+        self.assertEqual(by_hand, ["0-0", "1-4"])
+        by_memory, same = layers("--stage-memory", "1G,4G")
+        self.assertEqual(by_memory, ["0-0", "1-4"])
+        self.assertEqual(same, tokens)
+
     def test_exit_codes_tell_what_went_wrong(self):
         for code, options in ((2, ["--stages", "0"]),
+                              (2, ["--layers", "0-1"]),
+                              (2, ["--layers", "0-1,2"]),
+                              (2, ["--stage-memory", "1G"]),
+                              (2, ["--layers", "0-1,2-4", "--stage-memory",
+                                   "1G,1G"]),
                               (2, ["--no-such-option"]),
                               (5, ["--model", "/no/such/model"]),
                               (6, ["--model", model(), "--stages", "9"])):

@@ -15,6 +15,8 @@
 namespace sluice {
 namespace {
 
+using sluice::testing::BytesOf;
+using sluice::testing::GgufBuilder;
 using sluice::testing::ReadFileOrDie;
 using sluice::testing::TempDir;
 using sluice::testing::TinyLlama;
@@ -243,6 +245,28 @@ TEST(StopIdsTest, AreTheUnionOfBothFiles) {
   EXPECT_THAT(*StopIds({{"eos_token_id", nullptr}}, Json::object(), 10),
               ElementsAre());
   EXPECT_FALSE(StopIds(Json::object(), {{"eos_token_id", 10}}, 10).ok());
+}
+
+TEST(ModelConfigTest, AGgufOfAKindThatIsReadFromSafetensorsAloneIsRefused) {
+  const TempDir dir;
+  for (const char* architecture :
+       {"qwen3", "qwen3moe", "glm4", "glm4moe", "gpt-oss", "gpt_oss"}) {
+    const auto model = weights::OpenModel(
+        dir.Write("m.gguf", GgufBuilder()
+                                .Text("general.architecture", architecture)
+                                .U32(Cat(architecture, ".block_count"), 2)
+                                .Tensor("blk.0.attn_q.weight", {2}, 0,
+                                        BytesOf(std::vector<float>{1, 2}))
+                                .Build()));
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto config = ParseModelConfig((*model)->config());
+    EXPECT_EQ(config.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(Message(config.status()),
+              Cat("GGUF architecture '", architecture,
+                  "' is not supported; of GGUF files only llama is, of "
+                  "safetensors folders llama, qwen3, qwen3_moe, glm4, "
+                  "glm4_moe, gpt_oss"));
+  }
 }
 
 TEST(CheckTensorsTest, ReleasedLayoutsPass) {

@@ -175,7 +175,7 @@ TEST(ModelFamiliesTest, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_THAT(Refusal(qwen, "use_sliding_window", true),
               HasSubstr("use_sliding_window"));
   EXPECT_THAT(Refusal(qwen, "model_type", "gguf glm4"),
-              HasSubstr("'gguf glm4'"));
+              HasSubstr("GGUF architecture 'glm4'"));
 }
 
 TEST(ModelFamiliesTest, AKeyThatHasNoDefaultIsMissedByName) {

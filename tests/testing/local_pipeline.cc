@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/model/layer_split.h"
+#include "common/model/layer_loads.h"
 #include "common/model/model_config.h"
 #include "common/weights/model_file.h"
 
@@ -55,16 +55,19 @@ StatusOr<std::unique_ptr<LocalPipeline>> LocalPipeline::Load(
                           weights::OpenModel(stage.model_path));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
-  if (num_stages < 1) return InvalidArgument(num_stages, " stages");
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::vector<LayerRange> ranges,
+      SplitLayers(LoadsOf(config, *model,
+                          {stage.weights, &stage.placement, stage.kv_blocks,
+                           stage.max_context}),
+                  num_stages));
   std::unique_ptr<LocalPipeline> pipeline(new LocalPipeline());
-  for (int32_t i = 0; i < num_stages; ++i) {
+  for (const LayerRange& range : ranges) {
     StageOptions options = stage;
-    SLUICE_ASSIGN_OR_RETURN(const LayerRange range,
-                            EvenLayerRange(config.num_layers, i, num_stages));
     options.first_layer = range.first;
     options.last_layer = range.last;
     SLUICE_ASSIGN_OR_RETURN(auto loaded, Stage::Load(options));
-    if (i == 0) pipeline->limits_ = loaded->info().limits;
+    if (pipeline->stages_.empty()) pipeline->limits_ = loaded->info().limits;
     TakeLeast(loaded->info().limits, &pipeline->limits_);
     const size_t index = pipeline->stages_.size();
     pipeline->links_.push_back(std::make_unique<Link>(pipeline.get(), index));

@@ -46,8 +46,7 @@ def _stage(options, model, index, port, metrics_port):
     address = f"127.0.0.1:{port}"
     metrics = f"127.0.0.1:{metrics_port}"
     argv = [binary("stage"), "--listen", address, "--model", model,
-            "--layers", "auto", "--stage-index", str(index),
-            "--num-stages", str(options.stages),
+            *_layers(options, index),
             "--ranks", str(options.ranks), "--threads", str(options.threads),
             "--weights", options.weights, "--metrics-listen", metrics,
             "--port-file", str(run_dir / f"stage-{index}.port")]
@@ -59,6 +58,14 @@ def _stage(options, model, index, port, metrics_port):
         role="stage", index=index, argv=argv,
         environment=process.passed_environment(), addresses=[address],
         metrics_address=metrics, log=str(run_dir / f"stage-{index}.log"))
+
+
+def _layers(options, index):
+    if options.layers:
+        return ["--layers", options.layers[index]]
+    return ["--layers", "auto", "--stage-index", str(index),
+            "--num-stages", str(options.stages),
+            *_valued("--stage-memory", options.stage_memory)]
 
 
 def _expert(options, model, index, name, port, metrics_port):

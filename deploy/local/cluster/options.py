@@ -3,6 +3,7 @@
 import argparse
 import os
 import pathlib
+import re
 
 DEFAULT_PORT = 8080
 
@@ -25,6 +26,15 @@ def not_negative(text):
     if value < 0:
         raise argparse.ArgumentTypeError(f"must be at least 0, is {value}")
     return value
+
+
+def layer_ranges(text):
+    ranges = text.split(",")
+    for one in ranges:
+        if not re.fullmatch(r"\d+-\d+", one):
+            raise argparse.ArgumentTypeError(
+                f"must be first-last for each stage, got '{one}'")
+    return ranges
 
 
 def port_number(text):
@@ -54,6 +64,11 @@ def up_parser(name):
                         "folder or a GGUF (default: SmolLM2-135M-Instruct, "
                         "fetched once into the user's cache)")
     parser.add_argument("--stages", type=positive, default=2, metavar="N")
+    parser.add_argument("--stage-memory", metavar="BYTES,...",
+                        help="memory of every stage, as 4G,2G: the layers' "
+                        "bytes are split by it (default: evenly)")
+    parser.add_argument("--layers", metavar="A-B,C-D,...", type=layer_ranges,
+                        help="every stage's layers, by hand")
     parser.add_argument("--ranks", type=positive, default=1, metavar="R",
                         help="tensor-parallel ranks in each stage")
     parser.add_argument("--expert-hosts", type=positive, metavar="E",
@@ -114,6 +129,16 @@ def up_parser(name):
 
 def check_up(parser, options):
     """Ends with a message if options of `up` contradict each other."""
+    if options.layers and len(options.layers) != options.stages:
+        parser.error(f"--layers has {len(options.layers)} ranges, --stages is "
+                     f"{options.stages}")
+    if options.layers and options.stage_memory:
+        parser.error("--layers says which layers each stage has: "
+                     "--stage-memory cannot be given with it")
+    sizes = (options.stage_memory or "").count(",") + 1
+    if options.stage_memory and sizes != options.stages:
+        parser.error(f"--stage-memory has {sizes} sizes, --stages is "
+                     f"{options.stages}")
     if options.placement and options.expert_hosts:
         parser.error("--placement says which expert hosts there are: "
                      "--expert-hosts cannot be given with it")

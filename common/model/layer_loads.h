@@ -1,0 +1,59 @@
+#ifndef SLUICE_COMMON_MODEL_LAYER_LOADS_H_
+#define SLUICE_COMMON_MODEL_LAYER_LOADS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/model/layer_split.h"
+#include "common/model/weights_mode.h"
+#include "common/weights/model_file.h"
+
+namespace sluice {
+
+struct ExpertPlacement;
+struct ModelConfig;
+
+// Positions of one sequence where a model has more and nobody says otherwise.
+inline constexpr int32_t kDefaultMaxContext = 8192;
+
+// Bytes of one stage.
+struct StageBytes {
+  uint64_t weights = 0;
+  uint64_t kv = 0;
+  uint64_t total() const { return weights + kv; }
+};
+
+// What a stage holds for each of a model's layers, in bytes. A value.
+struct LayerLoads {
+  // Weights of every layer as they are computed with, experts that are
+  // elsewhere left out.
+  std::vector<uint64_t> layers;
+  // Keys and values of every layer; empty: none.
+  std::vector<uint64_t> kv;
+  uint64_t embedding = 0;  // on the stage with the first layer
+  uint64_t head = 0;       // final norm and lm_head, with the last one
+  // The head is the embedding: the last stage has that too, but once.
+  bool tied = false;
+
+  int32_t num_layers() const { return static_cast<int32_t>(layers.size()); }
+  // Of a stage with these layers.
+  StageBytes Of(const LayerRange& range) const;
+};
+
+struct LayerLoadOptions {
+  WeightsMode weights = WeightsMode::kAuto;
+  // Null or without layers: every expert is on its stage.
+  const ExpertPlacement* placement = nullptr;
+  // Of a layer that sees all; layers with a window W have the W + 16 in
+  // max_context part of them. 0: those of one sequence of max_context.
+  int32_t kv_blocks = 0;
+  int32_t max_context = 0;  // 0: the model's, at most kDefaultMaxContext
+};
+
+// Reads no tensor, and takes one that is missing for empty: loading names it.
+LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
+                   const LayerLoadOptions& options);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_MODEL_LAYER_LOADS_H_
