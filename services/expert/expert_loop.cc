@@ -81,6 +81,7 @@ Status ExpertLoop::Push(QueuedBatch batch) {
       return ResourceExhausted("this host's queue is full: limit ",
                                options_.max_queued, " batches");
     }
+    if (queue_.empty() && computing_ == 0) progress_ = Clock::now();
     askers_[batch.batch.layer][batch.sink.get()] = batch.queued_ns;
     queue_.push_back(std::move(batch));
   }
@@ -105,6 +106,17 @@ ExpertLoopStats ExpertLoop::Stats() const {
   return stats;
 }
 
+bool ExpertLoop::Stalled() const {
+  MutexLock lock(mutex_);
+  if (stop_ || (queue_.empty() && computing_ == 0)) return false;
+  return Clock::now() - progress_ > options_.stalled_after;
+}
+
+void ExpertLoop::NoteProgress() {
+  MutexLock lock(mutex_);
+  progress_ = Clock::now();
+}
+
 void ExpertLoop::Work() {
   // The window is shorter than the system's usual slack of timers.
   ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
@@ -116,6 +128,7 @@ void ExpertLoop::Work() {
       MutexLock lock(mutex_);
       stats_.batches_done += group.size();
       computing_ = 0;
+      progress_ = Clock::now();
     }
     changed_.NotifyAll();
   }
@@ -220,6 +233,7 @@ void ExpertLoop::RunRows(const Group& group, kernels::ConstMatrix x,
     ask.routing = {ids_.data() + begin * per_row,
                    weights_.data() + begin * per_row, per_row};
     experts_.Run(ask, nodes, parts);
+    NoteProgress();
     begin = end;
   }
 }

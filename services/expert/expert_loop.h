@@ -41,6 +41,9 @@ struct ExpertLoopOptions {
   // asker asked for that layer within the last `recent`.
   Duration join_window = std::chrono::microseconds(50);
   Duration recent = std::chrono::seconds(1);
+  // Batches wait and none is taken, computed in part or done for so long: it
+  // is stalled.
+  Duration stalled_after = std::chrono::seconds(5);
   Duration debug_delay{};  // for tests: every computation takes so much longer
   ExpertMetrics* metrics = nullptr;  // outlives the loop; may be null
   ExpertHeat* heat = nullptr;        // the same
@@ -76,6 +79,8 @@ class ExpertLoop {
   // still so at `deadline`.
   bool WaitIdle(TimePoint deadline);
   ExpertLoopStats Stats() const;
+  // Has batches and makes no progress with them.
+  bool Stalled() const;
 
  private:
   using Group = std::vector<QueuedBatch>;
@@ -89,6 +94,7 @@ class ExpertLoop {
   void LayOut(const Group& group, int32_t rows);
   void RunRows(const Group& group, kernels::ConstMatrix x, float* sums);
   void Answer(Group& group, Buffer sums, int64_t begin_ns, int64_t end_ns);
+  void NoteProgress() ABSL_LOCKS_EXCLUDED(mutex_);
 
   HostedExperts& experts_;
   const ExpertLoopOptions options_;
@@ -103,6 +109,7 @@ class ExpertLoop {
       ABSL_GUARDED_BY(mutex_);
   int32_t computing_ ABSL_GUARDED_BY(mutex_) = 0;  // batches
   ExpertLoopStats stats_ ABSL_GUARDED_BY(mutex_);
+  TimePoint progress_ ABSL_GUARDED_BY(mutex_);  // the last, while it has any
 
   // The thread's own: the joined rows.
   Buffer x_;                     // [rows, H] of several batches

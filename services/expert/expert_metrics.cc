@@ -30,7 +30,7 @@ ExpertMetrics::ExpertMetrics(metrics::Registry* registry, bool per_expert)
                                           "Bytes of batches and results.",
                                           {{"dir", directions[i]}});
   }
-  const char* states[] = {"loading", "ready", "draining", "failed"};
+  const char* states[] = {"loading", "ready", "draining", "failed", "stalled"};
   for (size_t i = 0; i < state_.size(); ++i) {
     state_[i] = registry->AddGauge(names::kExpertState,
                                    "1 for the state that the host is in.",

@@ -18,7 +18,7 @@ struct ExpertLoopStats;
 // The host's series, and those of its gRPC server. Any thread.
 class ExpertMetrics : public rpc::RpcObserver {
  public:
-  enum class State { kLoading, kReady, kDraining, kFailed };
+  enum class State { kLoading, kReady, kDraining, kFailed, kStalled };
 
   // `registry` must outlive this object. `per_expert`: one series per layer
   // and expert, too.
@@ -48,7 +48,7 @@ class ExpertMetrics : public rpc::RpcObserver {
   std::array<metrics::Counter, 2> batches_;     // answered, refused
   std::array<metrics::Counter, 2> rows_;        // answered, failed
   std::array<metrics::Counter, 2> wire_bytes_;  // in, out
-  std::array<metrics::Gauge, 4> state_;         // by State
+  std::array<metrics::Gauge, 5> state_;         // by State
   metrics::Histogram batch_tokens_;
   metrics::Histogram joined_batches_;
   metrics::Histogram queue_seconds_;

@@ -21,6 +21,9 @@
 namespace sluice {
 namespace {
 
+// Between two looks at whether the loop makes progress.
+constexpr auto kWatch = std::chrono::milliseconds(100);
+
 Status CheckNumber(const char* what, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return OkStatus();
   return InvalidArgument(what, " must be between ", low, " and ", high,
@@ -163,12 +166,22 @@ class ExpertServer::Impl {
   }
 
   void Drain(TimePoint deadline) {
-    metrics_.SetState(ExpertMetrics::State::kDraining);
-    if (server_.server != nullptr) rpc::SetReady(*server_.server, false);
+    {
+      MutexLock lock(mutex_);
+      ending_ = true;
+      metrics_.SetState(ExpertMetrics::State::kDraining);
+      if (server_.server != nullptr) rpc::SetReady(*server_.server, false);
+    }
+    wake_watch_.NotifyAll();
     session_->Drain(deadline);
   }
 
   void Stop() {
+    {
+      MutexLock lock(mutex_);
+      ending_ = true;
+    }
+    wake_watch_.NotifyAll();
     session_->Shutdown();
     if (server_.server != nullptr) {
       // Streams have ended with a reason; what still lives is cut off soon.
@@ -176,6 +189,7 @@ class ExpertServer::Impl {
                                std::chrono::milliseconds(500));
     }
     loader_.Join();
+    watch_.Join();
     metrics_server_.reset();
     if (loop_ != nullptr) loop_->Stop();
   }
@@ -198,7 +212,8 @@ class ExpertServer::Impl {
       StartLoop();
       metrics_.OnLoaded(experts_->info());
       session_->SetLoaded(WelcomeOf(experts_->info(), options_), loop_.get());
-      rpc::SetReady(*server_.server, true);
+      SetReady(true);
+      watch_ = NamedThread("expert-watch", [this] { Watch(); });
       LogLoaded();
     } else {
       metrics_.SetState(ExpertMetrics::State::kFailed);
@@ -215,11 +230,44 @@ class ExpertServer::Impl {
     ExpertLoopOptions loop;
     loop.max_rows = options_.max_rows;
     loop.join_window = options_.join_window;
+    loop.stalled_after = options_.stalled_after;
     loop.debug_delay = options_.debug_batch_delay;
     loop.metrics = &metrics_;
     loop.heat = &heat_;
     loop_ = std::make_unique<ExpertLoop>(experts_.get(), loop);
     loop_->Start();
+  }
+
+  // Not after the end has begun.
+  void SetReady(bool ready) {
+    using State = ExpertMetrics::State;
+    MutexLock lock(mutex_);
+    if (ending_) return;
+    metrics_.SetState(ready ? State::kReady : State::kStalled);
+    rpc::SetReady(*server_.server, ready);
+  }
+
+  // Tells the health service whether batches are computed.
+  void Watch() {
+    bool stalled = false;
+    while (true) {
+      {
+        MutexLock lock(mutex_);
+        const TimePoint until = Clock::now() + kWatch;
+        while (!ending_ && wake_watch_.WaitUntil(mutex_, until)) {
+        }
+        if (ending_) return;
+      }
+      if (loop_->Stalled() == stalled) continue;
+      stalled = !stalled;
+      if (stalled) {
+        LogWarning("no batch has moved for ", Seconds(options_.stalled_after),
+                   " s: not ready");
+      } else {
+        LogInfo("batches move again: ready");
+      }
+      SetReady(!stalled);
+    }
   }
 
   void LogLoaded() const {
@@ -243,8 +291,13 @@ class ExpertServer::Impl {
 
   metrics::Readiness Readiness() {
     const bool draining = session_->draining();
-    const bool ready = info() != nullptr && !draining;
-    const char* state = ready ? "ready" : draining ? "draining" : "loading";
+    const bool loaded = info() != nullptr;
+    const bool stalled = loaded && loop_->Stalled();
+    const bool ready = loaded && !draining && !stalled;
+    const char* state = ready      ? "ready"
+                        : draining ? "draining"
+                        : stalled  ? "stalled"
+                                   : "loading";
     return {ready, Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"",
                        state, "\",\"askers\":", session_->askers(), "}")};
   }
@@ -264,7 +317,10 @@ class ExpertServer::Impl {
   std::unique_ptr<metrics::MetricsServer> metrics_server_;
   Mutex mutex_;
   CondVar loaded_;
+  CondVar wake_watch_;
   std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  NamedThread watch_;
   NamedThread loader_;
 };
 

@@ -22,14 +22,16 @@ struct ExpertServerOptions {
   int32_t max_batches_in_flight = 64;
   Duration join_window = std::chrono::microseconds(50);
   bool per_expert_series = false;
+  // It has batches and makes no progress for so long: it is not ready.
+  Duration stalled_after = std::chrono::seconds(5);
   Duration debug_batch_delay{};  // for tests
 };
 
 // One host of experts as a process serves it: experts, loop, gRPC server,
 // metrics. The address is bound before the experts are loaded; until then
 // askers are answered UNAVAILABLE with the progress. Threads: "expert-load"
-// while loading, "expert-loop", its team of compute threads, "metrics", and
-// gRPC's own.
+// while loading, "expert-loop", its team of compute threads, "expert-watch",
+// "metrics", and gRPC's own.
 class ExpertServer {
  public:
   // Binds and begins to load. Errors: INVALID_ARGUMENT for options and models

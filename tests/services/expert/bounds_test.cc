@@ -1,0 +1,229 @@
+// What a host of experts does when an asker or its own loop does nothing, and
+// when it is ended in the midst of batches.
+#include <gmock/gmock.h>
+#include <grpcpp/channel.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/rpc/status.h"
+#include "common/rpc/transport.h"
+#include "sluice/v1/expert.grpc.pb.h"
+#include "tests/services/expert/expert_client.h"
+#include "tests/testing/shared_data.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr auto kLimit = std::chrono::seconds(30);
+constexpr int32_t kHidden = 64;  // of glm4_moe-air
+
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  const TimePoint deadline = Clock::now() + kLimit;
+  while (!condition()) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+std::string Get(int port, const std::string& path) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(
+      ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n";
+  EXPECT_EQ(::send(fd, request.data(), request.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t n; (n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0;) {
+    answer.append(buffer, static_cast<size_t>(n));
+  }
+  ::close(fd);
+  return answer;
+}
+
+// One row that asks expert 1 of layer 1.
+wire::ExpertBatch OneRow(uint64_t id) {
+  wire::ExpertBatch batch;
+  batch.batch_id = id;
+  batch.layer = 1;
+  batch.nodes = {{0, 4}};
+  batch.counts = {1};
+  batch.expert_ids = {1};
+  batch.weights = {1};
+  batch.x = HiddenStates(1, kHidden);
+  std::fill_n(batch.x.values(), kHidden, 0.5f);
+  return batch;
+}
+
+class ExpertBoundsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+    options_.experts.model_path = path;
+    options_.experts.threads = 1;
+    options_.choice.experts = "1:0-7";
+    options_.metrics_listen = "127.0.0.1:0";
+  }
+  void Start() {
+    server_ = StartExperts(options_);
+    ASSERT_NE(server_, nullptr);
+  }
+  void ExpectAnswers(ExpertClient& client, uint64_t id) {
+    const auto result = client.Ask(OneRow(id));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result->status.ok()) << result->status;
+  }
+  std::string Ready() const { return Get(server_->metrics_port(), "/readyz"); }
+
+  ExpertServerOptions options_;
+  std::unique_ptr<ExpertServer> server_;
+};
+
+TEST_F(ExpertBoundsTest, AHostWhoseLoopIsStuckIsNotReadyUntilItMoves) {
+  options_.stalled_after = std::chrono::milliseconds(150);
+  options_.debug_batch_delay = std::chrono::milliseconds(1500);
+  Start();
+  ExpertClient client(server_->address());
+  ASSERT_TRUE(client.Hello(*server_->info()).ok());
+  EXPECT_THAT(Ready(), StartsWith("HTTP/1.1 200"));
+  client.Send(OneRow(1));
+  // Its threads answer pings and HTTP all the while.
+  ASSERT_TRUE(client.Ping(1).ok());
+  std::string ready;
+  ASSERT_TRUE(Eventually([&] {
+    ready = Ready();
+    return ready.rfind("HTTP/1.1 503", 0) == 0;
+  }));
+  EXPECT_THAT(ready, HasSubstr("\"state\":\"stalled\""));
+  ASSERT_TRUE(client.Ping(2).ok());
+  EXPECT_TRUE(Eventually([&] {
+    return Get(server_->metrics_port(), "/metrics")
+               .find("sluice_expert_state{state=\"stalled\"} 1") !=
+           std::string::npos;
+  }));
+  const auto result = client.Wait(OneRow(1));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(
+      Eventually([&] { return Ready().rfind("HTTP/1.1 200", 0) == 0; }));
+  // Nothing to do is no standstill.
+  const TimePoint idle = Clock::now() + 3 * options_.stalled_after;
+  while (Clock::now() < idle) {
+    ASSERT_THAT(Ready(), StartsWith("HTTP/1.1 200"));
+  }
+}
+
+// Sends pings and reads no pong before it is told to.
+class NeverReads {
+ public:
+  NeverReads(const std::string& address, const HostedExpertsInfo& info)
+      : channel_(*rpc::Connect(address, {})),
+        stub_(v1::Expert::NewStub(channel_)),
+        stream_(stub_->Batches(&context_)) {
+    v1::ExpertFrame frame;
+    *frame.mutable_hello() = wire::ToProto(HelloFor(info));
+    EXPECT_TRUE(stream_->Write(frame));
+    v1::ExpertAnswer welcome;
+    EXPECT_TRUE(stream_->Read(&welcome) && welcome.has_welcome());
+    writer_ = std::thread([this] {
+      v1::ExpertFrame ping;
+      ping.mutable_ping()->set_sequence(1);
+      while (stream_->Write(ping)) ++pings_;
+    });
+  }
+  ~NeverReads() {
+    context_.TryCancel();
+    if (writer_.joinable()) writer_.join();
+  }
+  // Waits until the host takes no more of it.
+  bool WaitRefused() const {
+    uint64_t last = 0;
+    TimePoint since = Clock::now();
+    return Eventually([&] {
+      if (last != pings_) since = Clock::now();
+      last = pings_;
+      return last > 0 && Clock::now() - since > std::chrono::seconds(1);
+    });
+  }
+  // Reads on; how many answers there were, and how the stream ended.
+  std::pair<uint64_t, Status> Finish() {
+    uint64_t answers = 0;
+    v1::ExpertAnswer answer;
+    while (stream_->Read(&answer)) ++answers;
+    writer_.join();
+    return {answers, rpc::FromGrpc(stream_->Finish())};
+  }
+  uint64_t pings() const { return pings_; }
+
+ private:
+  grpc::ClientContext context_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Expert::Stub> stub_;
+  const std::unique_ptr<
+      grpc::ClientReaderWriter<v1::ExpertFrame, v1::ExpertAnswer>>
+      stream_;
+  std::atomic<uint64_t> pings_{0};
+  std::thread writer_;
+};
+
+TEST_F(ExpertBoundsTest, AnAskerThatNeverReadsIsCutOffAndOthersAreServed) {
+  Start();
+  ExpertClient other(server_->address());
+  ASSERT_TRUE(other.Hello(*server_->info()).ok());
+  NeverReads greedy(server_->address(), *server_->info());
+  ASSERT_TRUE(greedy.WaitRefused());
+  ExpectAnswers(other, 1);
+  const auto [answers, end] = greedy.Finish();
+  EXPECT_EQ(end.code(), StatusCode::kResourceExhausted) << end;
+  EXPECT_THAT(Message(end), HasSubstr("the asker reads no answers"));
+  // What waited was let go: it is not sent after all.
+  EXPECT_LT(answers, greedy.pings());
+  ExpectAnswers(other, 2);
+}
+
+TEST_F(ExpertBoundsTest, StoppingInTheMidstOfBatchesEndsEveryStream) {
+  options_.debug_batch_delay = std::chrono::milliseconds(1);
+  options_.metrics_listen.clear();
+  for (int round = 0; round < 8; ++round) {
+    Start();
+    std::vector<std::unique_ptr<ExpertClient>> clients;
+    for (int i = 0; i < 4; ++i) {
+      clients.push_back(std::make_unique<ExpertClient>(server_->address()));
+      ASSERT_TRUE(clients.back()->Hello(*server_->info()).ok());
+    }
+    for (uint64_t id = 1; id <= 16; ++id) {
+      for (auto& client : clients) client->Send(OneRow(id));
+    }
+    // Some rounds are ended among the first batches, some among the last.
+    for (int i = 0; i <= round; ++i) {
+      const auto result =
+          clients[0]->Wait(OneRow(static_cast<uint64_t>(i + 1)));
+      ASSERT_TRUE(result.ok() && result->status.ok());
+    }
+    server_->Stop();
+    server_.reset();
+    for (auto& client : clients) {
+      EXPECT_EQ(client->WaitEnd().code(), StatusCode::kUnavailable);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
