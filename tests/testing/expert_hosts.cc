@@ -91,6 +91,9 @@ StatusOr<std::unique_ptr<ExpertServer>> ExpertHosts::StartHost(
   if (static_cast<size_t>(index) < options_.delays.size()) {
     options.debug_batch_delay = options_.delays[index];
   }
+  if (static_cast<size_t>(index) < options_.max_rows.size()) {
+    options.max_rows = options_.max_rows[index];
+  }
   SLUICE_ASSIGN_OR_RETURN(auto server, ExpertServer::Start(std::move(options)));
   SLUICE_RETURN_IF_ERROR(server->WaitLoaded(Clock::now() + kLoadTime));
   return server;

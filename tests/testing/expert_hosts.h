@@ -28,6 +28,7 @@ struct ExpertHostsOptions {
   WeightsMode weights = WeightsMode::kAuto;
   std::vector<Duration> delays =
       {};  // of each host's computations; may be short
+  std::vector<int32_t> max_rows = {};  // of each host; the same
 };
 
 // Hosts of experts in this process, on loopback ports, and the file that says

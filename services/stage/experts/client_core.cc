@@ -110,10 +110,11 @@ std::vector<RowFailure> ExpertClient::Core::Finish(
   return failures;
 }
 
-ExpertClient::Core::Choice ExpertClient::Core::Choose(
-    const AskUnit& unit) const {
+ExpertClient::Core::Choice ExpertClient::Core::Choose(const AskUnit& unit,
+                                                      bool whole) const {
   const std::vector<int32_t>& replicas = question_->shard(unit).hosts;
   const Host* best = nullptr;
+  bool heard_of = false;
   Choice choice;
   for (size_t i = 0; i < replicas.size(); ++i) {
     const int32_t index =
@@ -121,8 +122,10 @@ ExpertClient::Core::Choice ExpertClient::Core::Choose(
     const Host& host = hosts_[static_cast<size_t>(index)];
     if (!Usable(host) || Contains(unit.refused, index)) continue;
     if (choice.pick == Pick::kNobody) choice.pick = Pick::kWait;
+    heard_of |= !host.silent;
     if (Contains(unit.asked, index) ||
-        host.in_flight >= host.limits.max_batches_in_flight) {
+        host.in_flight >= host.limits.max_batches_in_flight ||
+        (whole && host.limits.max_rows < unit.chunk_rows)) {
       continue;
     }
     const bool better =
@@ -132,6 +135,8 @@ ExpertClient::Core::Choice ExpertClient::Core::Choose(
     best = &host;
     choice = {Pick::kHost, index};
   }
+  // Full is better than silent.
+  if (best != nullptr && best->silent && heard_of) return {Pick::kWait, 0};
   return choice;
 }
 
@@ -174,6 +179,7 @@ void ExpertClient::Core::CountSends(const std::vector<Outgoing>& sends) const {
 std::vector<ExpertClient::Core::Outgoing> ExpertClient::Core::PlanSends(
     int64_t now) {
   std::vector<Outgoing> sends;
+  if (stopping_) return sends;  // Finish says so
   std::vector<AskUnit>& units = question_->units();
   for (size_t i = 0; i < units.size(); ++i) {
     AskUnit& unit = units[i];
@@ -184,23 +190,27 @@ std::vector<ExpertClient::Core::Outgoing> ExpertClient::Core::PlanSends(
         asked && now - unit.asked_ns > latencies_.LateNanos(unit.batch_asks);
     const bool hedge = in_vain || late;
     if (unit.state != AskUnit::State::kToAsk && !hedge) continue;
-    const Choice choice = Choose(unit);
+    // What is late alone may be answered yet: it is not cut for another host.
+    const Choice choice = Choose(unit, /*whole=*/late && !in_vain);
     if (!hedge && (choice.pick == Pick::kNobody ||
                    unit.attempts > MostAttempts(question_->shard(unit)))) {
       unit.why = NoHostLeft(unit);
       unit.state = AskUnit::State::kFailed;
     }
     if (!unit.open() || choice.pick != Pick::kHost) continue;
-    if (hedge && hosts_[static_cast<size_t>(choice.host)].silent) {
-      continue;  // no better than whom it waits for
-    }
+    const Host& to = hosts_[static_cast<size_t>(choice.host)];
+    if (hedge && to.silent) continue;  // no better than whom it waits for
     // One of the budget for a batch, whatever is in it; none where nothing
     // else can help.
     const bool costs = hedge && !in_vain;
-    const auto with = FindSend(sends, choice.host, unit.chunk);
+    const bool retry = !hedge && unit.attempts > 0;
+    if (unit.chunk_rows > to.limits.max_rows) {
+      // It came up, or welcomed us anew, after this was cut.
+      question_->Split(i, to.limits.max_rows);  // `unit` is no more
+    }
+    const auto with = FindSend(sends, choice.host, units[i].chunk);
     const bool charged = with != sends.end() && with->charged;
     if (costs && !charged && hedge_budget_ < 1) continue;
-    const bool retry = !hedge && unit.attempts > 0;
     Outgoing& send = AddTo(sends, choice.host, i);
     send.hedge |= hedge;
     send.retry |= retry;
@@ -232,6 +242,7 @@ void ExpertClient::Core::Send(const Outgoing& outgoing) {
   batch.epoch = Epoch(wire_epoch_);
   batch.sent_ns = begin;
   const uint64_t id = batch.batch_id = next_batch_++;
+  const int32_t rows = batch.rows();
   call.asked = wire::AskedBy(batch);
   grpc::ByteBuffer frame = ExpertStream::FrameOf(std::move(batch));
   // The trip begins where making it ends: the parts do not overlap.
@@ -245,7 +256,9 @@ void ExpertClient::Core::Send(const Outgoing& outgoing) {
       question_->units()[unit].asked_ns = sent;
       question_->units()[unit].batch_asks = call.asks;
     }
-    stream = hosts_[static_cast<size_t>(call.host)].stream;
+    const Host& host = hosts_[static_cast<size_t>(call.host)];
+    // It may have come back with another limit a moment ago.
+    if (rows <= host.limits.max_rows) stream = host.stream;
     calls_.emplace(id, std::move(call));
     hedge_budget_ = std::min(options_.most_hedges, hedge_budget_ + kHedgeShare);
   }

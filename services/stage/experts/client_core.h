@@ -116,7 +116,8 @@ class ExpertClient::Core : public std::enable_shared_from_this<Core> {
     Pick pick = Pick::kNobody;
     int32_t host = 0;
   };
-  Choice Choose(const AskUnit& unit) const
+  // `whole`: of hosts that take the unit's chunk in one batch.
+  Choice Choose(const AskUnit& unit, bool whole) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Asked of none but hosts gone silent.
   bool AskedInVain(const AskUnit& unit) const

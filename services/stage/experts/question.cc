@@ -27,6 +27,7 @@ Question::Question(const ExpertAsk& ask, const ShardMap& map, int32_t max_rows)
           AskUnit& fresh = units_.emplace_back();
           fresh.shard = shard;
           fresh.chunk = begin / max_rows;
+          fresh.chunk_rows = end - begin;
         }
         AskUnit& unit = units_[static_cast<size_t>(index)];
         if (unit.rows.empty() || unit.rows.back() != row) {
@@ -41,6 +42,44 @@ Question::Question(const ExpertAsk& ask, const ShardMap& map, int32_t max_rows)
       units_.begin(), units_.end(), [](const AskUnit& a, const AskUnit& b) {
         return std::pair(a.chunk, a.shard) < std::pair(b.chunk, b.shard);
       });
+  chunks_ = units_.empty() ? 0 : units_.back().chunk + 1;
+}
+
+int64_t Question::CountAsks(const AskUnit& unit) const {
+  const int32_t per_token = ask_.routing.per_token;
+  int64_t asks = 0;
+  for (const int32_t row : unit.rows) {
+    const int32_t* ids = ask_.routing.ids + int64_t{row} * per_token;
+    asks += std::count_if(ids, ids + per_token, [&](int32_t id) {
+      return map_->ShardOf(ask_.layer, id) == unit.shard;
+    });
+  }
+  return asks;
+}
+
+void Question::Split(size_t index, int32_t max_rows) {
+  const std::vector<int32_t> rows = std::move(units_[index].rows);
+  const auto piece = [&](size_t begin) {
+    const size_t end =
+        std::min(rows.size(), begin + static_cast<size_t>(max_rows));
+    return std::vector<int32_t>(rows.begin() + static_cast<int64_t>(begin),
+                                rows.begin() + static_cast<int64_t>(end));
+  };
+  const auto settle = [&](AskUnit& unit, size_t begin) {
+    unit.rows = piece(begin);
+    unit.chunk = chunks_++;
+    unit.chunk_rows = static_cast<int32_t>(unit.rows.size());
+    unit.asks = CountAsks(unit);
+  };
+  settle(units_[index], 0);
+  for (auto begin = static_cast<size_t>(max_rows); begin < rows.size();
+       begin += static_cast<size_t>(max_rows)) {
+    AskUnit fresh = units_[index];
+    settle(fresh, begin);
+    fresh.state = AskUnit::State::kToAsk;
+    fresh.asked.clear();
+    units_.push_back(std::move(fresh));
+  }
 }
 
 bool Question::open() const {

@@ -24,6 +24,7 @@ struct AskUnit {
   enum class State { kToAsk, kAsked, kAnswered, kFailed };
   int32_t shard = 0;          // of the layer
   int32_t chunk = 0;          // units of one batch are of one chunk of rows
+  int32_t chunk_rows = 0;     // a batch of the chunk has at most so many
   std::vector<int32_t> rows;  // of the step, rising, at least one
   int64_t asks = 0;           // pairs of row and expert
   State state = State::kToAsk;
@@ -52,6 +53,12 @@ class Question {
   }
   bool open() const;
 
+  // For a host that takes fewer rows: `unit` becomes a chunk of its own and
+  // keeps its first `max_rows` rows; the others become new units of as many, at
+  // the end, each a chunk that is to be asked. An answer that is under way for
+  // the whole unit stays good for what it keeps.
+  void Split(size_t unit, int32_t max_rows);
+
   // A batch of `units` (indices, rising, of one chunk) without ids; `rows`
   // become those of the step that it has.
   wire::ExpertBatch MakeBatch(std::span<const size_t> units,
@@ -66,9 +73,12 @@ class Question {
   std::vector<RowFailure> Join(std::span<const kernels::Matrix> parts) const;
 
  private:
+  int64_t CountAsks(const AskUnit& unit) const;
+
   ExpertAsk ask_;
   const ShardMap* map_;
   std::vector<AskUnit> units_;
+  int32_t chunks_ = 0;
 };
 
 }  // namespace sluice

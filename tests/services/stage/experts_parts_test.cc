@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "common/model/model_config.h"
@@ -150,6 +151,55 @@ TEST_F(QuestionTest, AnswersOfOneOrSeveralBatchesGiveTheSameParts) {
   EXPECT_EQ(joined[0][2][2], 401);
   EXPECT_EQ(joined[0][2][7], 403.5f);
   EXPECT_TRUE(joined[0][2][4] == 0 && std::signbit(joined[0][2][4]));
+}
+
+TEST_F(QuestionTest, AUnitIsCutForAHostThatTakesFewerRows) {
+  Question whole = Ask(8);
+  std::vector<int32_t> rows;
+  const size_t both[] = {0, 1};
+  auto batch = whole.MakeBatch(both, rows);
+  whole.Answer(both, Reply(batch, rows));
+  EXPECT_TRUE(Join(whole).empty());
+  const auto wanted = parts_;
+
+  Question question = Ask(8);
+  EXPECT_EQ(question.units()[1].chunk_rows, 4);
+  // Asked once already, as a whole.
+  AskUnit& unit = question.units()[1];
+  unit.state = AskUnit::State::kAsked;
+  unit.asked = {0};
+  unit.refused = {5};
+  unit.attempts = 3;
+  const size_t second[] = {1};
+  batch = question.MakeBatch(second, rows);
+  const auto late = Reply(batch, rows);
+  question.Split(1, 1);
+  ASSERT_EQ(question.units().size(), 3u);
+  const AskUnit& kept = question.units()[1];
+  const AskUnit& fresh = question.units()[2];
+  EXPECT_EQ(kept.rows, (std::vector<int32_t>{1}));
+  EXPECT_EQ(kept.asks, 1);
+  EXPECT_EQ(kept.state, AskUnit::State::kAsked);
+  EXPECT_EQ(fresh.rows, (std::vector<int32_t>{3}));
+  EXPECT_EQ(fresh.asks, 2);
+  EXPECT_EQ(fresh.state, AskUnit::State::kToAsk);
+  EXPECT_TRUE(fresh.asked.empty());
+  EXPECT_EQ(fresh.refused, (std::vector<int32_t>{5}));
+  EXPECT_EQ(fresh.attempts, 3);
+  // Chunks of their own: one batch never has two of them.
+  EXPECT_EQ(kept.chunk_rows, 1);
+  EXPECT_NE(kept.chunk, question.units()[0].chunk);
+  EXPECT_NE(kept.chunk, fresh.chunk);
+
+  // The answer to the whole unit is good for what is left of it.
+  question.Answer(second, late);
+  for (const size_t index : {size_t{0}, size_t{2}}) {
+    batch = question.MakeBatch(std::span(&index, 1), rows);
+    question.Answer(std::span(&index, 1), Reply(batch, rows));
+  }
+  EXPECT_FALSE(question.open());
+  EXPECT_TRUE(Join(question).empty());
+  EXPECT_EQ(parts_, wanted);
 }
 
 TEST_F(QuestionTest, FailedRowsAreNamedAndFinite) {
