@@ -30,7 +30,7 @@ struct Chunk {
   int32_t num_draft_tokens = 0;  // of them, at the end; speculation, later
   LogitsWanted logits = LogitsWanted::kNone;
   bool samples = false;  // a token is drawn from the last position's logits
-  // Blocks appended to the sequence's table by this step, per KV group.
+  // Blocks appended to the sequence's tables by this step, per KV group.
   std::vector<std::vector<BlockId>> new_blocks;
   bool operator==(const Chunk&) const = default;
 };
@@ -43,7 +43,9 @@ struct StartedSequence {
   SamplingParams sampling;
   int32_t num_prompt_tokens = 0;  // of `tokens`; the rest was sampled
   std::vector<TokenId> tokens;    // prompt, then what was sampled so far
-  // Table as it stands: blocks of prefix hits, per KV group.
+  // Tables as they stand: blocks of prefix hits, per KV group. All groups
+  // cover as much as group 0; a windowed one has only the last blocks of it,
+  // those that the next query still reads.
   std::vector<std::vector<BlockId>> blocks;
   bool operator==(const StartedSequence&) const = default;
 };
@@ -71,9 +73,18 @@ struct PlanLimits {
   int32_t max_step_tokens = 0;  // tokens of all chunks of one plan
   int32_t max_sequences = 0;    // sequences alive at once
   int32_t max_context = 0;      // positions of one sequence
-  int32_t num_blocks = 0;       // of the KV cache, ids [0, num_blocks)
+  // Of the KV cache, ids [0, num_blocks). All groups take from them: a block
+  // holds positions for the layers of the group that has it.
+  int32_t num_blocks = 0;
   int32_t num_kv_groups = 1;
   int32_t vocab_size = 0;
+  // Per KV group the window of its layers (see kv_groups.h); what is not
+  // there has none, group 0 never.
+  std::vector<int32_t> kv_windows = {};
+  int32_t kv_window(int32_t group) const {
+    const auto index = static_cast<size_t>(group);
+    return index < kv_windows.size() ? kv_windows[index] : 0;
+  }
   bool operator==(const PlanLimits&) const = default;
 };
 

@@ -1,7 +1,6 @@
 #include "common/engine/block_manager.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "common/base/check.h"
@@ -9,128 +8,174 @@
 namespace sluice {
 namespace {
 
+constexpr BlockId kGone = BlockId(-1);
+
 BlockTokens BlockAt(std::span<const TokenId> tokens, size_t index) {
   return tokens.subspan(index * kBlockTokens).first<kBlockTokens>();
 }
 
+// Blocks at the front that nobody reads after a hit of `blocks`. A full hit
+// runs its last token again.
+int32_t GoneAfterHit(int32_t window, int32_t blocks) {
+  return BlocksBehind(window, std::max(blocks * kBlockTokens - 1, 0));
+}
+
 }  // namespace
 
-BlockManager::BlockManager(const Options& options) : options_(options) {
-  SLUICE_CHECK(options.num_groups > 0 && options.num_blocks >= 0);
-  Reset(options.num_blocks);
+BlockManager::BlockManager(const Options& options)
+    : options_(options), pool_(options.num_blocks, options.key) {
+  SLUICE_CHECK(!options.windows.empty() && options.windows[0] == 0);
+  SLUICE_CHECK(options.num_blocks >= 0 && options.step_tokens > 0);
 }
 
 void BlockManager::Reset(int num_blocks) {
   options_.num_blocks = num_blocks;
-  pools_.clear();
-  for (int g = 0; g < options_.num_groups; ++g) {
-    pools_.emplace_back(num_blocks, options_.key);
-  }
+  pool_ = BlockPool(num_blocks, options_.key);
 }
 
 std::vector<BlockTable> BlockManager::Open(std::optional<std::string_view> salt,
                                            std::span<const TokenId> tokens) {
-  std::vector<BlockTable> tables(pools_.size());
+  std::vector<BlockTable> tables(options_.windows.size());
   if (!salt) return tables;
-  const std::span<const uint8_t> salt_bytes(
-      reinterpret_cast<const uint8_t*>(salt->data()), salt->size());
-  // Points behind each block, per group: a group may know a longer prefix
-  // than another, and is cut back to the shortest.
-  std::vector<std::vector<ChainPoint>> points(pools_.size());
-  size_t limit = tokens.size() / kBlockTokens;
-  for (size_t g = 0; g < pools_.size(); ++g) {
-    ChainPoint point = pools_[g].Root(salt_bytes);
-    points[g].push_back(point);
-    for (size_t i = 0; i < limit; ++i) {
-      const auto found = pools_[g].Find(point, BlockAt(tokens, i));
-      if (!found) break;
-      tables[g].blocks.push_back(found->block);
-      points[g].push_back(point = found->point);
+  std::vector<ChainPoint> points = {pool_.Root(
+      {reinterpret_cast<const uint8_t*>(salt->data()), salt->size()})};
+  // Per group, how many blocks up to here it knows without a gap.
+  std::vector<int32_t> known(tables.size(), 0);
+  int32_t hit = 0;
+  const auto limit = static_cast<int32_t>(tokens.size()) / kBlockTokens;
+  for (int32_t i = 0; i < limit; ++i) {
+    bool enough = true;
+    std::optional<BlockPool::Found> next;
+    for (size_t g = 0; g < tables.size(); ++g) {
+      const auto found = pool_.Find(static_cast<int>(g), points.back(),
+                                    BlockAt(tokens, static_cast<size_t>(i)));
+      tables[g].blocks.push_back(found ? found->block : kGone);
+      known[g] = found ? known[g] + 1 : 0;
+      enough &= known[g] >= i + 1 - GoneAfterHit(options_.windows[g], i + 1);
+      if (g == 0) next = found;
+      if (!next) break;
     }
-    limit = tables[g].blocks.size();
+    if (!next) break;
+    points.push_back(next->point);
+    if (enough) hit = i + 1;
   }
-  for (size_t g = 0; g < pools_.size(); ++g) {
-    tables[g].blocks.resize(limit);
-    tables[g].findable = true;
-    tables[g].num_published = static_cast<int32_t>(limit);
-    tables[g].point = points[g][limit];
-    for (BlockId block : tables[g].blocks) pools_[g].Hold(block);
+  for (size_t g = 0; g < tables.size(); ++g) {
+    BlockTable& table = tables[g];
+    table.blocks.resize(static_cast<size_t>(hit));
+    table.num_gone = GoneAfterHit(options_.windows[g], hit);
+    std::fill_n(table.blocks.begin(), table.num_gone, kGone);
+    for (BlockId block : table.held()) pool_.Hold(block);
   }
+  tables[0].findable = true;
+  tables[0].num_published = hit;
+  tables[0].point = points[static_cast<size_t>(hit)];
   return tables;
 }
 
-bool BlockManager::Grow(std::vector<BlockTable>& tables, int32_t num_tokens) {
-  SLUICE_CHECK(tables.size() == pools_.size());
-  const size_t wanted = static_cast<size_t>(BlocksFor(num_tokens));
-  for (size_t g = 0; g < pools_.size(); ++g) {
-    const size_t have = tables[g].blocks.size();
-    if (wanted > have + static_cast<size_t>(pools_[g].num_free())) return false;
+int32_t BlockManager::Needed(const std::vector<BlockTable>& tables,
+                             int32_t num_tokens) const {
+  int32_t needed = 0;
+  for (size_t g = 0; g < tables.size(); ++g) {
+    const auto have = static_cast<int32_t>(tables[g].blocks.size());
+    const int32_t missing = BlocksFor(num_tokens) - have;
+    const int32_t most =
+        MostBlocks(options_.windows[g], num_tokens, options_.step_tokens);
+    const int32_t room = options_.windows[g] > 0
+                             ? std::max(most - tables[g].num_held(), 0)
+                             : missing;
+    needed += std::min(missing, room);
   }
-  for (size_t g = 0; g < pools_.size(); ++g) {
-    std::vector<BlockId>& blocks = tables[g].blocks;
-    while (blocks.size() < wanted) {
-      const std::optional<BlockId> block = pools_[g].Allocate();
+  return needed;
+}
+
+bool BlockManager::Grow(std::vector<BlockTable>& tables, int32_t num_tokens) {
+  SLUICE_CHECK(tables.size() == options_.windows.size());
+  const auto wanted = static_cast<size_t>(BlocksFor(num_tokens));
+  size_t missing = 0;
+  for (const BlockTable& table : tables) {
+    missing += wanted - std::min(wanted, table.blocks.size());
+  }
+  if (missing > static_cast<size_t>(pool_.num_free())) return false;
+  for (BlockTable& table : tables) {
+    while (table.blocks.size() < wanted) {
+      const std::optional<BlockId> block = pool_.Allocate();
       SLUICE_CHECK(block.has_value());
-      blocks.push_back(*block);
+      table.blocks.push_back(*block);
     }
   }
   return true;
 }
 
+bool BlockManager::ReleaseBehind(std::vector<BlockTable>& tables,
+                                 int32_t position) {
+  bool any = false;
+  for (size_t g = 0; g < tables.size(); ++g) {
+    BlockTable& table = tables[g];
+    const int32_t behind = std::min(BlocksBehind(options_.windows[g], position),
+                                    static_cast<int32_t>(table.blocks.size()));
+    for (; table.num_gone < behind; ++table.num_gone, any = true) {
+      BlockId& block = table.blocks[static_cast<size_t>(table.num_gone)];
+      pool_.Release(block);
+      block = kGone;
+    }
+  }
+  return any;
+}
+
 void BlockManager::Publish(std::vector<BlockTable>& tables,
                            std::span<const TokenId> computed) {
-  const size_t full = computed.size() / kBlockTokens;
-  for (size_t g = 0; g < pools_.size(); ++g) {
-    BlockTable& table = tables[g];
-    if (!table.findable) continue;
-    SLUICE_CHECK(full <= table.blocks.size());
-    for (size_t i = static_cast<size_t>(table.num_published); i < full; ++i) {
-      table.point =
-          pools_[g].Publish(table.blocks[i], table.point, BlockAt(computed, i));
-      ++table.num_published;
+  BlockTable& first = tables[0];
+  if (!first.findable) return;
+  const auto full = static_cast<int32_t>(computed.size()) / kBlockTokens;
+  SLUICE_CHECK(full <= static_cast<int32_t>(first.blocks.size()));
+  for (int32_t& i = first.num_published; i < full; ++i) {
+    const auto index = static_cast<size_t>(i);
+    const BlockTokens tokens = BlockAt(computed, index);
+    const ChainPoint before = first.point;
+    first.point = pool_.Publish(0, first.blocks[index], before, tokens);
+    for (int g = 1; g < num_groups(); ++g) {
+      const BlockTable& table = tables[static_cast<size_t>(g)];
+      if (i < table.num_gone) continue;
+      pool_.Publish(g, table.blocks[index], before, tokens);
     }
   }
 }
 
 void BlockManager::Release(std::vector<BlockTable>& tables) {
-  for (size_t g = 0; g < tables.size(); ++g) {
-    std::vector<BlockId>& blocks = tables[g].blocks;
-    while (!blocks.empty()) {
-      pools_[g].Release(blocks.back());
-      blocks.pop_back();
+  for (BlockTable& table : tables) {
+    for (; table.num_held() > 0; table.blocks.pop_back()) {
+      pool_.Release(table.blocks.back());
     }
   }
   tables.clear();
 }
 
-int BlockManager::num_free() const {
-  int least = std::numeric_limits<int>::max();
-  for (const BlockPool& pool : pools_) least = std::min(least, pool.num_free());
-  return least;
-}
-
 Status BlockManager::CheckIntegrity(
     std::span<const std::vector<BlockTable>* const> open) const {
-  for (size_t g = 0; g < pools_.size(); ++g) {
-    std::vector<int32_t> references(
-        static_cast<size_t>(pools_[g].num_blocks()));
-    for (const std::vector<BlockTable>* tables : open) {
-      if (tables->size() != pools_.size()) {
-        return Internal("a sequence has ", tables->size(), " tables, of ",
-                        pools_.size(), " KV groups");
-      }
-      for (BlockId block : (*tables)[g].blocks) {
-        if (block.value() < 0 || block.value() >= pools_[g].num_blocks()) {
+  const auto count = static_cast<size_t>(pool_.num_blocks());
+  std::vector<int32_t> references(count);
+  std::vector<size_t> groups(count);
+  for (const std::vector<BlockTable>* tables : open) {
+    if (tables->size() != options_.windows.size()) {
+      return Internal("a sequence has ", tables->size(), " tables, of ",
+                      options_.windows.size(), " KV groups");
+    }
+    for (size_t g = 0; g < tables->size(); ++g) {
+      for (BlockId block : (*tables)[g].held()) {
+        if (block.value() < 0 || block.value() >= pool_.num_blocks()) {
           return Internal("a table names block ", block, ", the pool has ",
-                          pools_[g].num_blocks());
+                          pool_.num_blocks());
         }
-        ++references[static_cast<size_t>(block.value())];
+        const auto index = static_cast<size_t>(block.value());
+        if (references[index]++ == 0) groups[index] = g;
+        if (groups[index] != g) {
+          return Internal("block ", block, " is in tables of KV groups ",
+                          groups[index], " and ", g);
+        }
       }
     }
-    SLUICE_RETURN_IF_ERROR(
-        Annotate(pools_[g].CheckIntegrity(references), "KV group ", g));
   }
-  return OkStatus();
+  return pool_.CheckIntegrity(references);
 }
 
 }  // namespace sluice

@@ -43,44 +43,48 @@ ChainPoint BlockPool::Root(std::span<const uint8_t> salt) const {
   return {SipHash128(key_, salt), 0};
 }
 
-Hash128 BlockPool::Extend(const Hash128& hash, BlockTokens tokens) const {
-  std::array<uint8_t, sizeof(hash) + sizeof(TokenId) * kBlockTokens> bytes;
+Hash128 BlockPool::Extend(int group, const Hash128& hash,
+                          BlockTokens tokens) const {
+  std::array<uint8_t, sizeof(hash) + sizeof(TokenId) * kBlockTokens + 1> bytes;
   std::memcpy(bytes.data(), &hash, sizeof(hash));
   std::memcpy(bytes.data() + sizeof(hash), tokens.data(), tokens.size_bytes());
+  bytes.back() = static_cast<uint8_t>(group);
   return SipHash128(key_, bytes);
 }
 
 // By induction the whole prefix is compared, not just this block: equal
 // content numbers mean equal tokens up to there.
-bool BlockPool::Holds(const Block& block, const ChainPoint& point,
+bool BlockPool::Holds(const Block& block, int group, const ChainPoint& point,
                       BlockTokens tokens) const {
-  return block.parent == point.content &&
+  return block.group == group && block.parent == point.content &&
          std::equal(tokens.begin(), tokens.end(), block.tokens.begin());
 }
 
-std::optional<BlockPool::Found> BlockPool::Find(const ChainPoint& point,
+std::optional<BlockPool::Found> BlockPool::Find(int group,
+                                                const ChainPoint& point,
                                                 BlockTokens tokens) const {
-  const auto it = by_hash_.find(Extend(point.hash, tokens));
+  const auto it = by_hash_.find(Extend(group, point.hash, tokens));
   if (it == by_hash_.end()) return std::nullopt;
   const Block& block = blocks_[static_cast<size_t>(it->second)];
-  if (!Holds(block, point, tokens)) return std::nullopt;
+  if (!Holds(block, group, point, tokens)) return std::nullopt;
   return Found{BlockId(it->second), block.point};
 }
 
-ChainPoint BlockPool::Publish(BlockId id, const ChainPoint& point,
+ChainPoint BlockPool::Publish(int group, BlockId id, const ChainPoint& point,
                               BlockTokens tokens) {
   Block& block = at(id);
   SLUICE_CHECK(block.references > 0 && !block.findable);
-  const Hash128 hash = Extend(point.hash, tokens);
+  const Hash128 hash = Extend(group, point.hash, tokens);
   const auto it = by_hash_.find(hash);
   if (it != by_hash_.end()) {
     Block& other = blocks_[static_cast<size_t>(it->second)];
-    if (Holds(other, point, tokens)) return other.point;
+    if (Holds(other, group, point, tokens)) return other.point;
     // Its parent was evicted and came back under another content number, so
     // nobody can reach it any more.
     Forget(other);
   }
   block.findable = true;
+  block.group = group;
   block.point = {hash, next_content_++};
   block.parent = point.content;
   std::copy(tokens.begin(), tokens.end(), block.tokens.begin());

@@ -25,8 +25,9 @@ struct ChainPoint {
 
 using BlockTokens = std::span<const TokenId, kBlockTokens>;
 
-// The blocks of one KV group: who holds them, and which full ones can be
-// found by their content. Not thread safe; owned by a BlockManager.
+// The blocks of a replica, for all KV groups: who holds them, and which full
+// ones can be found by their content. Not thread safe; owned by a
+// BlockManager.
 //
 // A block is held (one reference per sequence), or free. A free block may
 // still be findable; it is handed out again only after every free block that
@@ -44,16 +45,19 @@ class BlockPool {
 
   // Where chains of this salt begin.
   ChainPoint Root(std::span<const uint8_t> salt) const;
-  // The block that continues the chain at `point` with `tokens`. Found by
-  // hash, then verified: the same tokens after the same content.
+  // The block of KV group `group` that continues the chain at `point` with
+  // `tokens`. Found by hash, then verified: the same tokens after the same
+  // content. Chains go through blocks of group 0; another group's block hangs
+  // on the point before it, so that it needs none of its own group's.
   struct Found {
     BlockId block;
-    ChainPoint point;  // behind the block
+    ChainPoint point;  // behind the block; nothing follows other groups'
   };
-  std::optional<Found> Find(const ChainPoint& point, BlockTokens tokens) const;
+  std::optional<Found> Find(int group, const ChainPoint& point,
+                            BlockTokens tokens) const;
   // Makes a held, full block findable and returns the point behind it. If
   // its content is findable already, in another block, that one stays.
-  ChainPoint Publish(BlockId block, const ChainPoint& point,
+  ChainPoint Publish(int group, BlockId block, const ChainPoint& point,
                      BlockTokens tokens);
 
   int num_blocks() const { return static_cast<int>(blocks_.size()); }
@@ -71,7 +75,9 @@ class BlockPool {
     // Neighbours in the list of free blocks; -1: none.
     int32_t previous = -1;
     int32_t next = -1;
-    // If findable: the point behind it, what came before, what it holds.
+    // If findable: its group, the point behind it, what came before, what it
+    // holds.
+    int group = 0;
     ChainPoint point;
     uint64_t parent = 0;
     std::array<TokenId, kBlockTokens> tokens{};
@@ -81,14 +87,14 @@ class BlockPool {
   };
 
   Block& at(BlockId block);
-  Hash128 Extend(const Hash128& hash, BlockTokens tokens) const;
-  bool Holds(const Block& block, const ChainPoint& point,
+  Hash128 Extend(int group, const Hash128& hash, BlockTokens tokens) const;
+  bool Holds(const Block& block, int group, const ChainPoint& point,
              BlockTokens tokens) const;
   void PushFree(int32_t index);
   void RemoveFree(int32_t index);
   void Forget(Block& block);
 
-  const SipKey key_;
+  SipKey key_;
   std::vector<Block> blocks_;
   std::unordered_map<Hash128, int32_t, TakeLowBits> by_hash_;
   int32_t first_free_ = -1;  // handed out next

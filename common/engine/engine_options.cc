@@ -40,6 +40,10 @@ Status Validate(const PlanLimits& limits) {
   SLUICE_RETURN_IF_ERROR(CheckAtLeast("num_blocks", limits.num_blocks, 1));
   SLUICE_RETURN_IF_ERROR(
       CheckAtLeast("num_kv_groups", limits.num_kv_groups, 1));
+  if (limits.kv_window(0) != 0) {
+    return InvalidArgument("KV group 0 must see all positions, its window is ",
+                           limits.kv_window(0));
+  }
   return CheckAtLeast("vocab_size", limits.vocab_size, 1);
 }
 

@@ -9,6 +9,10 @@
 
 namespace sluice {
 
+// Positions of the longest sequence that the KV cache holds alone: whatever
+// its windowed groups need at once counts beside the first one's blocks.
+int64_t MaxPositions(const PlanLimits& limits);
+
 // INVALID_ARGUMENT unless a sequence of so many tokens could ever run on a
 // pipeline of these limits, alone in its pool.
 Status CheckFits(int64_t num_prompt_tokens, int64_t max_tokens,

@@ -48,8 +48,15 @@ SequenceEvents Scheduler::Attach(Epoch epoch, const PlanLimits& limits,
   in_flight_.clear();
   // The last first: each goes to the head of those that return.
   while (!running_.empty()) BackToWaiting(*running_.back());
-  blocks_ = BlockManager({.num_groups = std::max(limits.num_kv_groups, 1),
-                          .num_blocks = limits.num_blocks});
+  BlockManager::Options blocks;
+  blocks.windows.clear();
+  for (int32_t g = 0; g < limits.num_kv_groups; ++g) {
+    blocks.windows.push_back(limits.kv_window(g));
+  }
+  blocks.num_blocks = limits.num_blocks;
+  blocks.step_tokens =
+      std::min(options_.max_step_tokens, limits.max_step_tokens);
+  blocks_ = BlockManager(blocks);
   pending_ended_.clear();  // a new epoch's stages know nobody
   SequenceEvents events;
   for (auto it = sequences_.begin(); it != sequences_.end();) {

@@ -92,6 +92,7 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
   if (sequence->state == SequenceState::kRunning) {
     sequence->num_computed = std::max(sequence->num_computed, chunk.end());
     blocks_.Publish(sequence->tables, sequence->history->first(chunk.end()));
+    blocks_.ReleaseBehind(sequence->tables, sequence->num_computed);
   }
   Deliver(chunk, *sequence, *result, now, events);
 }

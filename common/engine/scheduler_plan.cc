@@ -239,10 +239,9 @@ bool Scheduler::Start(Draft& draft, Sequence& sequence, int32_t budget) {
   sequence.tables = blocks_.Open(SaltOf(sequence), history.first(may_skip));
   const int32_t hit_blocks =
       static_cast<int32_t>(sequence.tables[0].blocks.size());
-  int32_t needed = BlocksFor(num_tokens) - hit_blocks;
+  int32_t needed = blocks_.Needed(sequence.tables, num_tokens);
   for (const Sequence* other : running_) {
-    needed += BlocksFor(other->num_tokens()) -
-              static_cast<int32_t>(other->tables[0].blocks.size()) + 1;
+    needed += blocks_.Needed(other->tables, other->num_tokens() + kBlockTokens);
   }
   if (blocks_.num_free() < needed) {
     blocks_.Release(sequence.tables);
@@ -262,7 +261,7 @@ bool Scheduler::Start(Draft& draft, Sequence& sequence, int32_t budget) {
 
   StartedSequence started = journal_.Replay(sequence.id);
   for (const BlockTable& table : sequence.tables) {
-    started.blocks.push_back(table.blocks);
+    started.blocks.emplace_back(table.held().begin(), table.held().end());
   }
   draft.plan.started.push_back(std::move(started));
   const int32_t count = NextChunkSize(sequence, budget);
@@ -337,10 +336,15 @@ bool Scheduler::AddChunk(Draft& draft, Sequence& sequence, int32_t count) {
 
 // Takes blocks from younger sequences while there are any. The youngest
 // itself waits, with what it has, until others end or need its blocks. The
-// oldest is never refused: alone, every sequence fits.
+// oldest is never refused: alone, every sequence fits. What it holds behind a
+// window goes first, although plans in flight may still read it: blocks are
+// given back when those are committed because they can be found from then on.
 bool Scheduler::GrowTables(Draft& draft, Sequence& sequence,
                            int32_t num_tokens) {
   while (!blocks_.Grow(sequence.tables, num_tokens)) {
+    if (blocks_.ReleaseBehind(sequence.tables, sequence.num_scheduled)) {
+      continue;
+    }
     if (running_.back() == &sequence) return false;
     Preempt(draft, *running_.back());
   }

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 
+#include "common/core/kv_groups.h"
+
 namespace sluice {
 
 SequenceTable::SequenceTable(const PlanLimits& limits, bool knows_sampled)
     : limits_(limits),
       knows_sampled_(knows_sampled),
-      block_users_(limits.num_blocks, 0) {}
+      block_users_(limits.num_blocks, 0),
+      block_group_(limits.num_blocks, 0) {}
 
 Status SequenceTable::Apply(const StepPlan& plan) {
+  LeaveBehind();
   for (SequenceId id : plan.ended) SLUICE_RETURN_IF_ERROR(End(id));
   for (const StartedSequence& started : plan.started) {
     SLUICE_RETURN_IF_ERROR(StartOne(started));
@@ -20,16 +24,37 @@ Status SequenceTable::Apply(const StepPlan& plan) {
   return OkStatus();
 }
 
+void SequenceTable::LetGo(BlockId block) {
+  if (--block_users_[block.value()] == 0) --blocks_alive_;
+}
+
+// The last plan has run, so that a sequence's next query is where it ended.
+void SequenceTable::LeaveBehind() {
+  for (SequenceId id : advanced_) {
+    const auto found = sequences_.find(id);
+    if (found == sequences_.end()) continue;
+    Entry& entry = found->second;
+    for (size_t g = 0; g < entry.gone.size(); ++g) {
+      const int32_t behind = BlocksBehind(
+          limits_.kv_window(static_cast<int32_t>(g)), entry.computed);
+      for (int32_t& gone = entry.gone[g]; gone < behind; ++gone) {
+        LetGo(std::exchange(entry.state.blocks[g][gone], BlockId(0)));
+      }
+    }
+  }
+  advanced_.clear();
+}
+
 Status SequenceTable::End(SequenceId id) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) {
     return FailedPrecondition("sequence ", id,
                               " ends, but was never started or has ended");
   }
-  for (const auto& blocks : found->second.state.blocks) {
-    for (BlockId block : blocks) {
-      if (--block_users_[block.value()] == 0) --blocks_alive_;
-    }
+  const Entry& entry = found->second;
+  for (size_t g = 0; g < entry.gone.size(); ++g) {
+    const std::vector<BlockId>& blocks = entry.state.blocks[g];
+    for (size_t i = entry.gone[g]; i < blocks.size(); ++i) LetGo(blocks[i]);
   }
   sequences_.erase(found);
   return OkStatus();
@@ -54,17 +79,34 @@ Status SequenceTable::StartOne(const StartedSequence& started) {
     entry.state.counts =
         TokenCounts::Of(started.tokens, started.num_prompt_tokens);
   }
+  return TakeHits(started, entry);
+}
+
+// All groups cover what the first one does; of a windowed one the blocks at
+// the front may be missing.
+Status SequenceTable::TakeHits(const StartedSequence& started, Entry& entry) {
   entry.state.blocks.resize(limits_.num_kv_groups);
-  SLUICE_RETURN_IF_ERROR(AppendBlocks(started.blocks, started.sequence, entry));
-  size_t covered = entry.state.blocks[0].size();
-  for (const auto& blocks : entry.state.blocks) {
-    covered = std::min(covered, blocks.size());
-  }
+  entry.gone.resize(limits_.num_kv_groups);
+  const size_t covered = started.blocks.empty() ? 0 : started.blocks[0].size();
   // A full hit runs its last token again: its logits are wanted.
   entry.computed =
       std::min(static_cast<int32_t>(covered) * kBlockTokens,
                static_cast<int32_t>(entry.state.tokens.size()) - 1);
-  return OkStatus();
+  for (size_t g = 1; g < entry.gone.size(); ++g) {
+    const size_t have =
+        g < started.blocks.size() ? started.blocks[g].size() : 0;
+    const auto behind = static_cast<size_t>(BlocksBehind(
+        limits_.kv_window(static_cast<int32_t>(g)), entry.computed));
+    if (have > covered || have + behind < covered) {
+      return FailedPrecondition("sequence ", started.sequence, " starts with ",
+                                have, " blocks in KV group ", g, ", ", covered,
+                                " are covered, of which ", behind,
+                                " may be missing");
+    }
+    entry.gone[g] = static_cast<int32_t>(covered - have);
+    entry.state.blocks[g].assign(covered - have, BlockId(0));
+  }
+  return AppendBlocks(started.blocks, started.sequence, entry);
 }
 
 Status SequenceTable::AppendBlocks(
@@ -81,8 +123,18 @@ Status SequenceTable::AppendBlocks(
                                 " blocks in KV group ", g, ", limit ", most);
     }
     for (BlockId block : blocks[g]) {
+      int32_t& group = block_group_[block.value()];
+      if (block_users_[block.value()] == 0) {
+        group = static_cast<int32_t>(g);
+        ++blocks_alive_;
+      }
+      if (group != static_cast<int32_t>(g)) {
+        return FailedPrecondition("sequence ", id, " names block ", block,
+                                  " in KV group ", g,
+                                  ", which a sequence has in KV group ", group);
+      }
+      ++block_users_[block.value()];
       table.push_back(block);
-      if (block_users_[block.value()]++ == 0) ++blocks_alive_;
     }
   }
   peak_blocks_ = std::max(peak_blocks_, blocks_alive_);
@@ -113,6 +165,7 @@ Status SequenceTable::TakeChunk(const Chunk& chunk) {
   }
   SLUICE_RETURN_IF_ERROR(TakeTokens(chunk, entry));
   entry.computed = end;
+  advanced_.push_back(chunk.sequence);
   return OkStatus();
 }
 
@@ -164,6 +217,7 @@ void SequenceTable::Append(const std::vector<SequenceResult>& results) {
 
 void SequenceTable::Clear() {
   sequences_.clear();
+  advanced_.clear();
   std::fill(block_users_.begin(), block_users_.end(), 0);
   blocks_alive_ = 0;
   peak_blocks_ = 0;

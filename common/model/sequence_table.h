@@ -13,7 +13,8 @@ namespace sluice {
 
 // What plans told one stage of its sequences: parameters, token history and
 // block tables. Every plan is checked against it; the table trusts no peer.
-// Used by the stage loop's thread.
+// What is behind a KV group's window counts as the sequence's no more from
+// the next plan on: others may have it then. Used by the stage loop's thread.
 class SequenceTable {
  public:
   // `knows_sampled`: this is the last stage, which samples, so that chunks
@@ -25,7 +26,7 @@ class SequenceTable {
   // values, if the plan contradicts the table: a sequence that is not there
   // or starts twice, a chunk that does not begin where the last one ended (the
   // first: where the prefix hits do) or whose tokens are not the history's, a
-  // block table that does not reach.
+  // block table that does not reach, a block in two KV groups.
   // The table is then in between and must be cleared.
   Status Apply(const StepPlan& plan);
 
@@ -48,19 +49,27 @@ class SequenceTable {
     // Positions [0, computed) are in the KV cache: the next chunk begins
     // there. At first the prefix hits, but for the history's last token.
     int32_t computed = 0;
+    // Per KV group: so many blocks at the front are behind its window. Their
+    // entries are 0 and read by nobody.
+    std::vector<int32_t> gone;
   };
 
+  void LeaveBehind();
+  void LetGo(BlockId block);
   Status End(SequenceId id);
   Status StartOne(const StartedSequence& started);
   Status TakeChunk(const Chunk& chunk);
   Status TakeTokens(const Chunk& chunk, Entry& entry) const;
+  Status TakeHits(const StartedSequence& started, Entry& entry);
   Status AppendBlocks(const std::vector<std::vector<BlockId>>& blocks,
                       SequenceId id, Entry& entry);
 
   const PlanLimits limits_;
   const bool knows_sampled_;
   std::unordered_map<SequenceId, Entry> sequences_;
+  std::vector<SequenceId> advanced_;  // by the last plan
   std::vector<int32_t> block_users_;  // sequences per block
+  std::vector<int32_t> block_group_;  // of those that have users
   int32_t blocks_alive_ = 0;
   int32_t peak_blocks_ = 0;
 };

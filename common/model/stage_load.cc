@@ -12,6 +12,7 @@
 #include "common/model/compute_options.h"
 #include "common/model/cpu_backend.h"
 #include "common/model/kv_cache.h"
+#include "common/model/kv_layout.h"
 #include "common/model/model_config.h"
 #include "common/model/rank_group.h"
 #include "common/model/rank_plan.h"
@@ -71,22 +72,23 @@ Status CheckOptions(const StageOptions& options) {
   return CheckCount("max_sequences", options.max_sequences, 1, 1 << 14);
 }
 
-// One block in all layers and ranks of the stage.
+// One block in all layers of one KV group and all ranks of the stage.
 uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
                        const std::vector<RankPlan>& plans) {
   uint64_t bytes = 0;
   for (const RankPlan& plan : plans) {
     bytes += KvCache::LayerBytes(1, plan.num_kv_heads(), config.head_dim);
   }
-  return bytes * (range.last_layer - range.first_layer);
+  return bytes * KvSlabs(KvGroups(config, range.first_layer, range.last_layer));
 }
 
 // Room for every sequence at full length, within a share of the memory at
 // hand, but for one full sequence at the least.
-int32_t ChooseKvBlocks(const StageOptions& options, int32_t max_context,
-                       uint64_t bytes_per_block) {
+int32_t ChooseKvBlocks(const StageOptions& options, const ModelConfig& config,
+                       int32_t max_context, uint64_t bytes_per_block) {
   if (options.kv_blocks > 0) return options.kv_blocks;
-  const uint64_t one = (max_context + kBlockTokens - 1) / kBlockTokens;
+  const uint64_t one =
+      KvBlocksOfOne(config, max_context, options.max_step_tokens);
   const uint64_t all =
       std::min<uint64_t>(one * options.max_sequences, kMaxKvBlocks);
   const uint64_t fit = AvailableMemory() / kKvMemoryShare / bytes_per_block;
@@ -155,6 +157,7 @@ StageModelShape ModelShapeOf(const ModelConfig& config, const StageRange& range,
   for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
     shape.windows.push_back(config.window(i));
   }
+  shape.kv_groups = KvGroups(config, range.first_layer, range.last_layer);
   return shape;
 }
 
@@ -198,8 +201,11 @@ class StageLoader {
                             ChooseMaxContext(options_, config_));
     limits_.max_step_tokens = options_.max_step_tokens;
     limits_.max_sequences = options_.max_sequences;
+    const std::vector<int32_t> windows = KvWindows(config_);
+    limits_.num_kv_groups = static_cast<int32_t>(windows.size());
     const uint64_t block_bytes = BytesPerBlock(range_, config_, plans_);
-    kv_blocks_ = ChooseKvBlocks(options_, limits_.max_context, block_bytes);
+    kv_blocks_ =
+        ChooseKvBlocks(options_, config_, limits_.max_context, block_bytes);
     SLUICE_RETURN_IF_ERROR(CheckKvFits(kv_blocks_, block_bytes * kv_blocks_));
     cpus_ = AvailableCpus();
     const int32_t threads = options_.threads == 0
@@ -214,9 +220,13 @@ class StageLoader {
     info.ranks = options_.ranks;
     info.threads = threads_per_rank_ * options_.ranks;
     info.isa = kernels::ToString(isa_);
-    info.limits = {limits_.max_step_tokens, limits_.max_sequences,
-                   limits_.max_context,     kv_blocks_,
-                   limits_.num_kv_groups,   config_.vocab_size};
+    info.limits = {limits_.max_step_tokens,
+                   limits_.max_sequences,
+                   limits_.max_context,
+                   kv_blocks_,
+                   limits_.num_kv_groups,
+                   config_.vocab_size,
+                   windows};
     info.kv_bytes = block_bytes * kv_blocks_;
     return OkStatus();
   }

@@ -35,8 +35,8 @@ StageModel::StageModel(const StageModelShape& shape,
       backend_(*surroundings.backend),
       communicator_(*surroundings.communicator),
       elsewhere_(surroundings.elsewhere),
-      kv_(backend_, shape.range.last_layer - shape.range.first_layer,
-          shape.kv_blocks, plan_.num_kv_heads(), rank_shape.head_dim) {
+      kv_(backend_, shape.kv_groups, shape.kv_blocks, plan_.num_kv_heads(),
+          rank_shape.head_dim) {
   const int64_t tokens = shape.max_step_tokens;
   const int64_t dim = rank_shape.head_dim;
   LayerActivations& a = activations_;
@@ -182,7 +182,7 @@ void StageModel::Forward(const StepInputs& step, const float* hidden_in,
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const auto index = static_cast<int32_t>(i);
     LayerKv kv = kv_.layer(index);
-    if (!shape_.windows.empty()) kv.window = shape_.windows[i];
+    kv.window = shape_.windows[i];
     RunDecoderLayer(rank, weights_.layers[i], kv, index, activations_, hidden_);
   }
   if (hidden_out != nullptr) backend_.CopyOut(hidden_, hidden_out);

@@ -24,7 +24,9 @@ struct StageModelShape {
   int64_t kv_blocks = 0;
   int64_t shared_intermediate_size = 0;  // of all ranks; 0: no shared expert
   int32_t experts_per_token = 0;
-  std::vector<int32_t> windows;  // per layer of the stage; empty: all see all
+  // Per layer of the stage: tokens seen (0: all) and KV group.
+  std::vector<int32_t> windows;
+  std::vector<int32_t> kv_groups;
 };
 
 // One rank's part of a stage: its slice of the layers, its heads' KV cache

@@ -120,6 +120,7 @@ v1::PipelineLimits ToProto(const PipelineLimits& limits) {
   proto.set_vocab_size(limits.plan.vocab_size);
   proto.set_block_tokens(limits.block_tokens);
   proto.set_max_steps_in_flight(limits.max_steps_in_flight);
+  for (int32_t window : limits.plan.kv_windows) proto.add_kv_windows(window);
   return proto;
 }
 
@@ -149,6 +150,14 @@ StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto) {
   limits.plan.vocab_size = proto.vocab_size();
   limits.block_tokens = proto.block_tokens();
   limits.max_steps_in_flight = proto.max_steps_in_flight();
+  SLUICE_RETURN_IF_ERROR(CheckRange("number of kv_windows",
+                                    proto.kv_windows_size(), 0,
+                                    proto.num_kv_groups()));
+  for (int i = 0; i < proto.kv_windows_size(); ++i) {
+    SLUICE_RETURN_IF_ERROR(
+        CheckRange("kv_windows", proto.kv_windows(i), 0, i == 0 ? 0 : 1 << 24));
+    limits.plan.kv_windows.push_back(proto.kv_windows(i));
+  }
   return limits;
 }
 

@@ -16,7 +16,7 @@ namespace sluice::wire {
 
 // Of Hello, Welcome and StepsHello. Raised when older peers would misread a
 // message.
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 
 // Field number of StepFrame.hidden_states, which travels beside the rest.
 inline constexpr int kHiddenStatesField = 15;

@@ -8,6 +8,7 @@
 
 #include "common/core/step_plan.h"
 #include "common/engine/engine_loop.h"
+#include "common/engine/request_check.h"
 #include "services/gateway/generator.h"
 
 namespace sluice::gateway {
@@ -26,9 +27,8 @@ class EngineGenerator : public Generator {
 
   // Told whenever a pipeline comes up.
   void SetLimits(const PlanLimits& limits) {
-    const int64_t pool = int64_t{limits.num_blocks} * kBlockTokens;
-    max_context_ =
-        static_cast<int>(std::min(int64_t{limits.max_context}, pool));
+    max_context_ = static_cast<int>(
+        std::min(int64_t{limits.max_context}, MaxPositions(limits)));
   }
 
  private:

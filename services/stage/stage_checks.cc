@@ -55,6 +55,10 @@ Status CheckAssignment(const v1::Assign& assign,
   SLUICE_RETURN_IF_ERROR(CheckSame("number of KV groups",
                                    own.plan.num_kv_groups,
                                    limits.plan.num_kv_groups));
+  for (int32_t g = 0; g < own.plan.num_kv_groups; ++g) {
+    SLUICE_RETURN_IF_ERROR(CheckSame("KV group's window", own.plan.kv_window(g),
+                                     limits.plan.kv_window(g)));
+  }
   SLUICE_RETURN_IF_ERROR(
       CheckSame("block size", own.block_tokens, limits.block_tokens));
   SLUICE_RETURN_IF_ERROR(CheckFits("max_step_tokens", own.plan.max_step_tokens,

@@ -188,7 +188,7 @@ TEST(BlockManagerTest, AChildOfAnEvictedPrefixIsNotFoundByItself) {
 }
 
 TEST(BlockManagerTest, GroupsAgreeOnTheShortestHit) {
-  BlockManager manager({.num_groups = 2, .num_blocks = 4});
+  BlockManager manager({.windows = {0, 0}, .num_blocks = 8});
   Tables tables = Fill(manager, Count(48));
   ASSERT_EQ(tables.size(), 2u);
   Tables found = manager.Open("", Count(40));
@@ -212,13 +212,12 @@ TEST(BlockManagerTest, IntegrityNamesALostReference) {
   Tables tables = Fill(manager, Count(32));
   const Status status = manager.CheckIntegrity({});
   EXPECT_EQ(status.code(), StatusCode::kInternal);
-  EXPECT_EQ(Message(status),
-            "KV group 0: block 0 counts 1 references, tables have 0");
+  EXPECT_EQ(Message(status), "block 0 counts 1 references, tables have 0");
 }
 
 TEST(BlockManagerTest, RandomUseKeepsItSoundAndEveryHitHoldsItsTokens) {
   std::mt19937 random(7);
-  BlockManager manager({.num_groups = 2, .num_blocks = 24});
+  BlockManager manager({.windows = {0, 0}, .num_blocks = 48});
   struct Open {
     Tables tables;
     std::vector<TokenId> tokens;
@@ -227,7 +226,7 @@ TEST(BlockManagerTest, RandomUseKeepsItSoundAndEveryHitHoldsItsTokens) {
   std::vector<Open> open;
   // What was last written to each block, with the whole prefix before it.
   std::vector<std::vector<std::vector<TokenId>>> written(
-      2, std::vector<std::vector<TokenId>>(24));
+      2, std::vector<std::vector<TokenId>>(48));
   size_t hits = 0;
   for (int step = 0; step < 20000; ++step) {
     const auto pick = [&](size_t n) { return random() % n; };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/core/kv_groups.h"
+
 namespace sluice {
 namespace {
 
@@ -16,6 +18,9 @@ uint64_t Mix(uint64_t x) {
 uint64_t Fold(uint64_t digest, TokenId token) {
   return Mix(digest * 31 + static_cast<uint64_t>(token) + 1);
 }
+
+// What a layer of the group keeps of a history.
+uint64_t Kept(size_t group, uint64_t digest) { return Mix(digest + group); }
 
 float LogitOf(uint64_t digest, int32_t token) {
   return static_cast<float>(Mix(digest + static_cast<uint64_t>(token)) >> 40) /
@@ -73,8 +78,7 @@ Expected Undisturbed(const GenerateRequest& request, int32_t vocab_size) {
 FakePipeline::FakePipeline(Epoch epoch, const PlanLimits& limits)
     : epoch_(epoch), limits_(limits) {
   const size_t slots = static_cast<size_t>(limits.num_blocks) * kBlockTokens;
-  slots_.assign(static_cast<size_t>(limits.num_kv_groups),
-                std::vector<uint64_t>(slots));
+  slots_.assign(slots, 0);
 }
 
 StatusOr<StepResult> FakePipeline::Run(const StepPlan& plan) {
@@ -115,36 +119,45 @@ Status FakePipeline::RunStarted(const StartedSequence& started) {
   known.num_prompt_tokens = started.num_prompt_tokens;
   known.tokens = started.tokens;
   known.blocks = started.blocks;
-  if (known.blocks.size() != slots_.size()) {
+  if (known.blocks.size() != static_cast<size_t>(limits_.num_kv_groups)) {
     return Internal("sequence ", started.sequence, " has tables for ",
                     known.blocks.size(), " KV groups");
+  }
+  const size_t covered = known.blocks[0].size();
+  for (auto& blocks : known.blocks) {
+    if (blocks.size() > covered) return Internal("a group covers too much");
+    blocks.insert(blocks.begin(), covered - blocks.size(), BlockId(-1));
   }
   const auto [it, inserted] =
       sequences_.emplace(started.sequence, std::move(known));
   if (!inserted) {
     return Internal("sequence ", started.sequence, " is known already");
   }
-  return ReadHistory(
-      it->second,
-      static_cast<int32_t>(started.blocks[0].size()) * kBlockTokens);
+  const int32_t end = static_cast<int32_t>(covered) * kBlockTokens;
+  const auto last = static_cast<int32_t>(started.tokens.size()) - 1;
+  return ReadHistory(it->second, std::min(end, last), end);
 }
 
 uint64_t& FakePipeline::Slot(const Known& known, size_t group,
                              int32_t position) {
   const BlockId block =
       known.blocks[group].at(static_cast<size_t>(position / kBlockTokens));
-  return slots_[group].at(static_cast<size_t>(block.value() * kBlockTokens +
-                                              position % kBlockTokens));
+  return slots_.at(static_cast<size_t>(block.value() * kBlockTokens +
+                                       position % kBlockTokens));
 }
 
-// Positions [0, end) must hold this sequence's own history.
-Status FakePipeline::ReadHistory(const Known& known, int32_t end) const {
-  for (size_t g = 0; g < slots_.size(); ++g) {
+// Positions [0, end), as far as a query at `query` sees them, must hold this
+// sequence's own history.
+Status FakePipeline::ReadHistory(const Known& known, int32_t query,
+                                 int32_t end) const {
+  for (size_t g = 0; g < known.blocks.size(); ++g) {
+    const int32_t window = limits_.kv_window(static_cast<int32_t>(g));
     uint64_t digest = 1;
     for (int32_t p = 0; p < end; ++p) {
       digest = Fold(digest, known.tokens.at(static_cast<size_t>(p)));
+      if (window > 0 && p <= query - window) continue;
       const uint64_t slot = const_cast<FakePipeline*>(this)->Slot(known, g, p);
-      if (slot != digest) {
+      if (slot != Kept(g, digest)) {
         return Internal("position ", p, " of ", end,
                         " reads another history's slot");
       }
@@ -177,8 +190,9 @@ StatusOr<SequenceResult> FakePipeline::RunChunk(const Chunk& chunk) {
       return Internal("chunk token ", i, " is not the history's");
     }
   }
-  SLUICE_RETURN_IF_ERROR(Annotate(ReadHistory(known, chunk.start), "sequence ",
-                                  chunk.sequence, " at ", chunk.start));
+  SLUICE_RETURN_IF_ERROR(Annotate(ReadHistory(known, chunk.start, chunk.start),
+                                  "sequence ", chunk.sequence, " at ",
+                                  chunk.start));
   tokens_computed_ += end - chunk.start;
 
   SequenceResult result;
@@ -187,7 +201,9 @@ StatusOr<SequenceResult> FakePipeline::RunChunk(const Chunk& chunk) {
   for (int32_t p = chunk.start; p < end; ++p) {
     const uint64_t digest =
         Digest(known.tokens.data(), static_cast<size_t>(p) + 1);
-    for (size_t g = 0; g < slots_.size(); ++g) Slot(known, g, p) = digest;
+    for (size_t g = 0; g < known.blocks.size(); ++g) {
+      Slot(known, g, p) = Kept(g, digest);
+    }
     if (all && known.sampling.prompt_logprobs >= 0 &&
         p + 1 < known.num_prompt_tokens) {
       result.prompt.push_back(

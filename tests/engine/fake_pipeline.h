@@ -11,9 +11,10 @@
 namespace sluice {
 
 // A pipeline that computes nothing and forgets nothing. Its "KV cache" keeps,
-// per slot, a digest of the whole history up to that position; every chunk
-// asserts that the slots it reads hold the digests of exactly its own history,
-// so any block handed out too early, shared wrongly or reused shows at once.
+// per slot, a digest of the whole history up to that position and of the KV
+// group; every chunk asserts that the slots that it reads, in windowed groups
+// the window's, hold the digests of exactly its own history, so any block
+// handed out too early, shared wrongly, reused or let go shows at once.
 // Tokens are a pure function of (history, seed), as a real sampler's are.
 //
 // Plans are run when they are given, in order, as every stage does; their
@@ -39,14 +40,14 @@ class FakePipeline {
 
   Status RunStarted(const StartedSequence& started);
   StatusOr<SequenceResult> RunChunk(const Chunk& chunk);
-  Status ReadHistory(const Known& known, int32_t end) const;
+  Status ReadHistory(const Known& known, int32_t query, int32_t end) const;
   uint64_t& Slot(const Known& known, size_t group, int32_t position);
 
   const Epoch epoch_;
   const PlanLimits limits_;
   StepId next_step_;
   std::map<SequenceId, Known> sequences_;
-  std::vector<std::vector<uint64_t>> slots_;  // per KV group
+  std::vector<uint64_t> slots_;  // of all KV groups
   int64_t tokens_computed_ = 0;
 };
 

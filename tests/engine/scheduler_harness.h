@@ -138,6 +138,7 @@ class SchedulerHarness {
   }
 
   Scheduler& scheduler() { return scheduler_; }
+  const Scheduler& scheduler() const { return scheduler_; }
   const EngineCounters& counters() const { return counters_; }
   const PlanLimits& limits() const { return limits_; }
   const Outcome& outcome(SequenceId id) const { return outcomes_.at(id); }

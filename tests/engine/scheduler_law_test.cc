@@ -16,7 +16,8 @@ constexpr int kVocab = 50;
 
 struct Shape {
   int num_blocks = 400;
-  int num_groups = 1;
+  std::vector<int32_t> windows = {0};  // of the KV groups
+  int step_tokens = 512;               // the pipeline's limit
   int num_stages = 1;
   EngineOptions options;
 };
@@ -49,8 +50,11 @@ GenerateRequest RandomRequest(std::mt19937& random, int max_positions) {
 
 PlanLimits LimitsOf(const Shape& shape) {
   PlanLimits limits = TestLimits(shape.num_blocks);
-  limits.num_kv_groups = shape.num_groups;
-  limits.max_context = std::min(1024, shape.num_blocks * kBlockTokens);
+  limits.num_kv_groups = static_cast<int32_t>(shape.windows.size());
+  limits.kv_windows = shape.windows;
+  limits.max_step_tokens = shape.step_tokens;
+  limits.max_context =
+      static_cast<int32_t>(std::min<int64_t>(1024, MaxPositions(limits)));
   return limits;
 }
 
@@ -97,7 +101,7 @@ Totals RunRandom(const Shape& shape, uint32_t seed, int num_requests,
     return static_cast<int>(random() % static_cast<uint32_t>(n));
   };
   SchedulerHarness harness(shape.options, LimitsOf(shape), shape.num_stages);
-  const int max_positions = std::min(200, shape.num_blocks * kBlockTokens);
+  const int max_positions = std::min(200, harness.limits().max_context);
   int added = 0;
   TimePoint now = Clock::now();
   Totals totals;
@@ -199,18 +203,44 @@ TEST(SchedulerLawTest, PlansInFlightChangeNoToken) {
 
 TEST(SchedulerLawTest, EveryKvGroupReadsItsOwnHistory) {
   Shape shape;
-  shape.num_groups = 3;
-  shape.num_blocks = 20;
+  shape.windows = {0, 0, 0};
+  shape.num_blocks = 40;
   shape.num_stages = 2;
   RunRandom(shape, 6, 100);
+}
+
+TEST(SchedulerLawTest, WindowedGroupsReadTheirWindowWhateverIsGivenBack) {
+  uint64_t preemptions = 0;
+  uint64_t hits = 0;
+  for (const int32_t window : {1, 5, 16, 33, 100}) {
+    for (const int stages : {1, 3}) {
+      Shape shape;
+      shape.windows = {0, window};
+      shape.step_tokens = 24;
+      shape.num_blocks = stages == 1 ? 15 : 18;
+      shape.num_stages = stages;
+      shape.options.prefill_chunk = 20;
+      const Totals totals =
+          RunRandom(shape, static_cast<uint32_t>(300 + window), 200);
+      ASSERT_FALSE(HasFailure()) << "window " << window;
+      preemptions += totals.counters.preemptions;
+      hits += totals.counters.prefix_hit_tokens;
+    }
+  }
+  EXPECT_GT(preemptions, 50u);
+  EXPECT_GT(hits, 1000u);
 }
 
 TEST(SchedulerLawTest, ARebuiltPipelineGoesOnWithTheSameTokens) {
   Shape shape;
   shape.num_stages = 2;
   shape.num_blocks = 40;
-  const Totals totals = RunRandom(shape, 7, 200, /*rebuilds=*/true);
-  EXPECT_GT(totals.epochs, 3u);
+  for (const std::vector<int32_t>& windows :
+       {std::vector<int32_t>{0}, std::vector<int32_t>{0, 24}}) {
+    shape.windows = windows;
+    const Totals totals = RunRandom(shape, 7, 200, /*rebuilds=*/true);
+    EXPECT_GT(totals.epochs, 3u);
+  }
 }
 
 TEST(SchedulerLawTest, AnyMixOfAllOfItGivesTheSameTokens) {
@@ -222,7 +252,12 @@ TEST(SchedulerLawTest, AnyMixOfAllOfItGivesTheSameTokens) {
     };
     Shape shape;
     shape.num_blocks = one_of({13, 14, 20, 40, 400});
-    shape.num_groups = one_of({1, 1, 2});
+    const std::vector<int32_t> groups[] = {{0}, {0, 0}, {0, 20}, {0, 7, 64}};
+    shape.windows = groups[one_of({0, 0, 1, 2, 3})];
+    if (shape.windows.size() > 1) {
+      shape.num_blocks += 2;
+      shape.step_tokens = one_of({16, 64});
+    }
     shape.num_stages = one_of({1, 2, 3, 4});
     shape.options.prefill_chunk = one_of({0, 7, 16, 64});
     shape.options.max_step_tokens = one_of({8, 48, 512});

@@ -1,7 +1,8 @@
 // The same tokens and logprobs, bit for bit, however the work is cut: 32
 // mixed requests over stages, ranks, concurrency, prefill chunks, the prefix
 // cache and pools so small that sequences are preempted, all over gRPC; and
-// over threads, instruction sets and weight types.
+// over threads, instruction sets and weight types; and with layers that see a
+// window.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -80,13 +81,13 @@ class RecordingSink : public TokenSink {
 // Greedy and sampled, short and long, with and without logprobs, penalties
 // and biases; every fourth shares its first 48 tokens with others, and every
 // eighth is another choice of the request before it.
-std::vector<GenerateRequest> MixedRequests() {
+std::vector<GenerateRequest> MixedRequests(int vocab) {
   std::mt19937 random(7);
   const auto draw = [&](int low, int high) {
     return low + static_cast<int>(random() % uint32_t(high - low + 1));
   };
   std::vector<TokenId> shared;
-  for (int i = 0; i < 48; ++i) shared.push_back(draw(3, kVocab - 1));
+  for (int i = 0; i < 48; ++i) shared.push_back(draw(3, vocab - 1));
   constexpr int kPromptLengths[] = {1, 3, 17, 40, 70, 110, 150, 200};
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < kRequests; ++i) {
@@ -97,7 +98,7 @@ std::vector<GenerateRequest> MixedRequests() {
     const bool grows = i < 8;
     const int length = grows ? i + 1 : kPromptLengths[i % 8];
     for (int k = 0; k < length; ++k) {
-      request.prompt_tokens.push_back(draw(3, kVocab - 1));
+      request.prompt_tokens.push_back(draw(3, vocab - 1));
     }
     if (i % 8 == 5) {
       requests.back().num_choices = request.num_choices = 2;
@@ -125,7 +126,8 @@ std::vector<GenerateRequest> MixedRequests() {
 }
 
 // The requests' records in order, with at most `concurrency` alive.
-std::vector<std::string> RunAll(EngineLoop& engine, int concurrency) {
+std::vector<std::string> RunAll(EngineLoop& engine, int concurrency,
+                                int vocab) {
   const TimePoint deadline = Clock::now() + std::chrono::seconds(120);
   std::vector<std::string> records;
   std::deque<std::shared_ptr<RecordingSink>> live;
@@ -133,7 +135,7 @@ std::vector<std::string> RunAll(EngineLoop& engine, int concurrency) {
     records.push_back(live.front()->WaitRecord(deadline));
     live.pop_front();
   };
-  for (GenerateRequest& request : MixedRequests()) {
+  for (GenerateRequest& request : MixedRequests(vocab)) {
     if (static_cast<int>(live.size()) == concurrency) collect();
     auto sink = std::make_shared<RecordingSink>();
     request.arrival = Clock::now();
@@ -171,12 +173,13 @@ struct Outcome {
   EngineStats stats;
 };
 
-Outcome RunCluster(const LocalClusterOptions& options, int concurrency) {
+Outcome RunCluster(const LocalClusterOptions& options, int concurrency,
+                   int vocab = kVocab) {
   auto cluster = LocalCluster::Start(options);
   EXPECT_TRUE(cluster.ok()) << cluster.status();
   if (!cluster.ok()) return {};
   Outcome outcome;
-  outcome.records = RunAll((*cluster)->engine(), concurrency);
+  outcome.records = RunAll((*cluster)->engine(), concurrency, vocab);
   EXPECT_TRUE(
       (*cluster)->engine().WaitIdle(Clock::now() + std::chrono::seconds(10)));
   outcome.stats = (*cluster)->engine().Stats();
@@ -273,6 +276,46 @@ TEST_P(OneHashTest, EveryCutGivesTheSameBitsOverGrpc) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, OneHashTest, ::testing::Values(1, 2, 3));
+
+// Half of the layers see 16 tokens, and what is behind that is given back
+// while requests of up to 16 such windows run.
+TEST(OneHashWindowTest, EveryCutGivesTheSameBitsWithWindowedLayers) {
+  SLUICE_REQUIRE_SHARED(model, "golden/gpt_oss-mxfp4");
+  constexpr int kWindowedVocab = 256;
+  LocalClusterOptions base = Base(model);
+  base.stage.max_step_tokens = 64;
+  LocalClusterOptions alone = base;
+  alone.engine.prefill_chunk = 0;
+  alone.engine.prefix_cache = false;
+  alone.grpc = false;
+  const auto reference = RunCluster(alone, 1, kWindowedVocab).records;
+  Seen seen;
+  for (const int stages : {1, 2, 3}) {
+    for (const int ranks : {1, 2}) {
+      // The longest request needs 17 blocks and 6 for its window and step.
+      for (const int blocks : {kPlentyOfBlocks, 24}) {
+        for (const bool prefix_cache : {true, false}) {
+          LocalClusterOptions options = base;
+          options.stages = stages;
+          options.stage.ranks = ranks;
+          options.stage.kv_blocks = blocks;
+          options.engine.prefill_chunk = stages == 2 ? 0 : 24;
+          options.engine.prefix_cache = prefix_cache;
+          const Outcome outcome = RunCluster(options, 16, kWindowedVocab);
+          ExpectSame(outcome.records, reference,
+                     Cat("stages ", stages, " ranks ", ranks, " blocks ",
+                         blocks, " prefix cache ", prefix_cache));
+          if (HasFatalFailure()) return;
+          seen.Add(outcome.stats);
+        }
+      }
+    }
+  }
+  EXPECT_GT(seen.split_prefills, 0u);
+  EXPECT_GT(seen.preemptions, 0u);
+  EXPECT_GT(seen.prefix_hits, 0u);
+  EXPECT_GE(seen.most_plans, 2);
+}
 
 TEST(OneHashKernelsTest, ThreadsAndInstructionSetsGiveTheSameBits) {
   SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/core/kv_groups.h"
 
 namespace sluice::testing {
 
@@ -50,7 +51,9 @@ struct Pipeline::Running {
   Answer* answer = nullptr;
   std::vector<TokenId> tokens;
   int32_t computed = 0;
-  std::vector<BlockId> blocks;
+  // Per KV group: the table, and how much of its front was given back.
+  std::vector<std::vector<BlockId>> blocks;
+  std::vector<size_t> gone;
   bool done() const {
     return !answer->status.ok() ||
            (computed >= static_cast<int32_t>(ask->prompt.size()) &&
@@ -80,6 +83,7 @@ StatusOr<std::unique_ptr<Pipeline>> Pipeline::Load(
   for (int32_t b = 0; b < blocks; ++b) pipeline->free_blocks_.push_back(b);
   std::shuffle(pipeline->free_blocks_.begin(), pipeline->free_blocks_.end(),
                std::mt19937(1));
+  pipeline->limits_ = pipeline->stage(0).info().limits;
   for (auto& link : pipeline->links_) link->loop->Start();
   return pipeline;
 }
@@ -112,17 +116,33 @@ StatusOr<StepResult> Pipeline::Run(StepPlan plan) {
   return std::move(finished->result);
 }
 
+// Those behind the windows, or all.
+void Pipeline::GiveBack(Running& sequence, bool all) {
+  for (size_t g = 0; g < sequence.blocks.size(); ++g) {
+    const std::vector<BlockId>& blocks = sequence.blocks[g];
+    const int32_t window = limits_.kv_window(static_cast<int32_t>(g));
+    const auto behind =
+        static_cast<size_t>(BlocksBehind(window, sequence.computed));
+    const size_t end = all ? blocks.size() : std::min(behind, blocks.size());
+    for (size_t& gone = sequence.gone[g]; gone < end; ++gone) {
+      free_blocks_.push_back(blocks[gone].value());
+    }
+  }
+}
+
 std::vector<std::vector<BlockId>> Pipeline::TakeBlocks(Running& sequence,
                                                        int32_t end) {
-  std::vector<BlockId> taken;
-  while (static_cast<int32_t>(sequence.blocks.size()) * kBlockTokens < end) {
-    SLUICE_CHECK(!free_blocks_.empty());
-    sequence.blocks.push_back(BlockId(free_blocks_.back()));
-    taken.push_back(sequence.blocks.back());
-    free_blocks_.pop_back();
+  std::vector<std::vector<BlockId>> taken;
+  for (std::vector<BlockId>& blocks : sequence.blocks) {
+    taken.emplace_back();
+    while (static_cast<int32_t>(blocks.size()) * kBlockTokens < end) {
+      SLUICE_CHECK(!free_blocks_.empty());
+      blocks.push_back(BlockId(free_blocks_.back()));
+      taken.back().push_back(blocks.back());
+      free_blocks_.pop_back();
+    }
   }
-  if (taken.empty()) return {};
-  return {taken};
+  return taken;
 }
 
 Chunk Pipeline::NextChunk(Running& sequence, const Drive& drive) {
@@ -141,6 +161,7 @@ Chunk Pipeline::NextChunk(Running& sequence, const Drive& drive) {
   } else if (chunk.samples) {
     chunk.logits = LogitsWanted::kLast;
   }
+  if (drive.gives_back) GiveBack(sequence, /*all=*/false);
   chunk.new_blocks = TakeBlocks(sequence, end);
   sequence.computed = end;
   return chunk;
@@ -153,6 +174,8 @@ void Pipeline::Start(const Ask& ask, Answer& answer, StepPlan& plan,
   sequence.ask = &ask;
   sequence.answer = &answer;
   sequence.tokens = ask.prompt;
+  sequence.blocks.resize(limits_.num_kv_groups);
+  sequence.gone.resize(limits_.num_kv_groups);
   plan.started.push_back({sequence.id,
                           ask.sampling,
                           static_cast<int32_t>(ask.prompt.size()),
@@ -204,7 +227,7 @@ std::vector<Answer> Pipeline::Generate(const std::vector<Ask>& asks,
         continue;
       }
       ended.push_back(at->id);
-      for (BlockId block : at->blocks) free_blocks_.push_back(block.value());
+      GiveBack(*at, /*all=*/true);
       at = running.erase(at);
     }
   }

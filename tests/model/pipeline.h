@@ -39,6 +39,9 @@ struct Answer {
 struct Drive {
   int32_t prefill_chunk = 1 << 20;  // tokens of one prompt per step
   int32_t max_running = 256;        // sequences per step
+  // What is behind a KV group's window is given back, and taken by whoever
+  // needs a block next; else every sequence keeps all until its end.
+  bool gives_back = true;
 };
 
 // Stages chained in this process, as the services chain them over gRPC, and
@@ -71,12 +74,14 @@ class Pipeline {
     StepResult result;
   };
   void Finish(Status status, StepResult result = {});
+  void GiveBack(Running& sequence, bool all);
   std::vector<std::vector<BlockId>> TakeBlocks(Running& sequence, int32_t end);
   Chunk NextChunk(Running& sequence, const Drive& drive);
   void Start(const Ask& ask, Answer& answer, StepPlan& plan,
              std::deque<Running>& running);
 
   std::vector<std::unique_ptr<Link>> links_;
+  PlanLimits limits_;  // of the first stage
   std::vector<int32_t> free_blocks_;
   uint64_t next_sequence_ = 1;
   uint64_t next_step_ = 0;

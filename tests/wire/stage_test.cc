@@ -73,12 +73,32 @@ TEST(WireStageTest, LimitsComeBackAsTheyWere) {
   EXPECT_EQ(back->plan.vocab_size, 512);
   EXPECT_EQ(back->block_tokens, kBlockTokens);
   EXPECT_EQ(back->max_steps_in_flight, 16);
+  EXPECT_TRUE(back->plan.kv_windows.empty());
+}
+
+TEST(WireStageTest, WindowsOfKvGroupsComeBackAndTheFirstIsNone) {
+  PipelineLimits limits = Limits();
+  limits.plan.num_kv_groups = 2;
+  limits.plan.kv_windows = {0, 128};
+  const auto back = FromProto(ToProto(limits));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->plan, limits.plan);
+  limits.plan.kv_windows = {16, 0};
+  EXPECT_THAT(Message(FromProto(ToProto(limits)).status()),
+              HasSubstr("kv_windows must be between 0 and 0, got 16"));
+  limits.plan.kv_windows = {0, -1};
+  EXPECT_THAT(Message(FromProto(ToProto(limits)).status()),
+              HasSubstr("kv_windows"));
+  limits.plan.kv_windows = {0, 1, 2};
+  EXPECT_THAT(Message(FromProto(ToProto(limits)).status()),
+              HasSubstr("number of kv_windows must be between 0 and 2, got 3"));
 }
 
 TEST(WireStageTest, EveryLimitMustBePositiveAndBounded) {
   const auto* descriptor = v1::PipelineLimits::descriptor();
   for (int i = 0; i < descriptor->field_count(); ++i) {
     const auto* field = descriptor->field(i);
+    if (field->is_repeated()) continue;  // windows: see above
     for (const int32_t bad : {0, -1, INT32_MAX}) {
       v1::PipelineLimits proto = ToProto(Limits());
       proto.GetReflection()->SetInt32(&proto, field, bad);

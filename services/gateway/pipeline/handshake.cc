@@ -34,6 +34,11 @@ Status CheckAgainst(const StageWelcome& a, const StageWelcome& b,
   SLUICE_RETURN_IF_ERROR(CheckEqual("number of KV groups",
                                     a.limits.plan.num_kv_groups,
                                     b.limits.plan.num_kv_groups, first));
+  for (int32_t g = 0; g < a.limits.plan.num_kv_groups; ++g) {
+    SLUICE_RETURN_IF_ERROR(CheckEqual("KV group's window",
+                                      a.limits.plan.kv_window(g),
+                                      b.limits.plan.kv_window(g), first));
+  }
   return CheckEqual("block size", a.limits.block_tokens, b.limits.block_tokens,
                     first);
 }

@@ -203,6 +203,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Conflict{"AnotherVocabulary",
                                [](StageInfo& i) { i.limits.vocab_size = 999; },
                                {"vocabulary size is 999", "is 1000"}},
+                      Conflict{"AnotherNumberOfKvGroups",
+                               [](StageInfo& i) {
+                                 i.limits.kv_windows = {0, 8};
+                                 i.limits.num_kv_groups = 2;
+                               },
+                               {"number of KV groups is 2", "is 1"}},
                       Conflict{"LayersThatLeaveAGap",
                                [](StageInfo& i) { i.first_layer = 3; },
                                {"begins at layer 3", "layer 2 follows"}},

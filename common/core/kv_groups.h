@@ -1,0 +1,39 @@
+#ifndef SLUICE_COMMON_CORE_KV_GROUPS_H_
+#define SLUICE_COMMON_CORE_KV_GROUPS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/core/ids.h"
+
+// Layers that see equally far share a KV group, and with it one block table
+// per sequence: group 0 sees everything, a further one the last `window`
+// positions, a query's own included (window 0: everything, too). The engine,
+// which gives blocks and takes them back, and the stages, which read them,
+// count by these rules.
+namespace sluice {
+
+// Blocks of positions [0, num_tokens).
+constexpr int32_t BlocksFor(int32_t num_tokens) {
+  return (num_tokens + kBlockTokens - 1) / kBlockTokens;
+}
+
+// Blocks at the front of a table that nobody reads any more once the next
+// query is at `position`.
+constexpr int32_t BlocksBehind(int32_t window, int32_t position) {
+  return window > 0 ? std::max(0, position - window + 1) / kBlockTokens : 0;
+}
+
+// Most blocks that a sequence of `positions` must hold at once, if a step
+// takes up to `step_tokens` of it: the window before the step's first query
+// and the step itself need not begin at a block's edge.
+constexpr int32_t MostBlocks(int32_t window, int32_t positions,
+                             int32_t step_tokens) {
+  const int32_t all = BlocksFor(positions);
+  return window > 0 ? std::min(all, BlocksFor(window - 1 + step_tokens) + 1)
+                    : all;
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_CORE_KV_GROUPS_H_
