@@ -102,6 +102,8 @@ inline constexpr Name kGatewayDetokenizeSeconds =
     "sluice_gateway_detokenize_seconds";
 inline constexpr Name kGatewayReady = "sluice_gateway_ready";
 inline constexpr Name kGatewayEpoch = "sluice_gateway_epoch";
+inline constexpr Name kGatewayRecoverySeconds =
+    "sluice_gateway_last_recovery_seconds";  // 0: there was none
 inline constexpr Name kGatewaySteps = "sluice_gateway_steps_total";
 inline constexpr Name kGatewayStepSeconds =
     "sluice_gateway_step_seconds_total";  // submit to result, summed

@@ -213,6 +213,9 @@ void GatewayMetrics::AddScrapedSeries() {
       names::kVllmHealthy, "1 if the pipeline moves", vllm_labels_);
   const Gauge epoch =
       registry_.AddGauge(names::kGatewayEpoch, "Pipeline rebuilds");
+  const Gauge recovery =
+      registry_.AddGauge(names::kGatewayRecoverySeconds,
+                         "From the latest loss of the pipeline to the next");
   const Gauge connections =
       registry_.AddGauge(names::kGatewayConnections, "Open connections");
   const Gauge inflight =
@@ -233,6 +236,7 @@ void GatewayMetrics::AddScrapedSeries() {
       healthy.Set(now ? 1 : 0);
     }
     if (sources_.epoch) epoch.Set(sources_.epoch());
+    if (sources_.last_recovery) recovery.Set(sources_.last_recovery());
     if (sources_.http == nullptr) return;
     const HttpServerStats& http = *sources_.http;
     connections.Set(http.connections);

@@ -68,6 +68,7 @@ class GatewayMetrics {
     std::function<bool()> ready;
     std::function<double()> epoch;  // may be empty
     const HttpServerStats* http = nullptr;
+    std::function<double()> last_recovery = nullptr;  // seconds; may be empty
   };
   void Attach(Sources sources);
   void Detach();

@@ -67,13 +67,14 @@ class GatewayServer::Impl {
     SLUICE_RETURN_IF_ERROR(engine_.Start());
     SLUICE_ASSIGN_OR_RETURN(HttpServerOptions http, HttpOptions());
     SLUICE_ASSIGN_OR_RETURN(http_, HttpServer::Start(std::move(http)));
-    metrics_.Attach({[this] { return engine_.Stats(); },
-                     [this] { return readiness().ready; },
-                     [this] {
-                       return static_cast<double>(
-                           pipeline_->status().epoch.value());
-                     },
-                     &http_->stats()});
+    metrics_.Attach(
+        {[this] { return engine_.Stats(); },
+         [this] { return readiness().ready; },
+         [this] {
+           return static_cast<double>(pipeline_->status().epoch.value());
+         },
+         &http_->stats(),
+         [this] { return Seconds(pipeline_->status().last_recovery); }});
     SLUICE_RETURN_IF_ERROR(StartMetricsServer());
     StartPipeline();
     return OkStatus();

@@ -86,7 +86,7 @@ int RetryAfter(const PipelineStatus& pipeline,
       wait = pipeline.down;
     }
   }
-  return static_cast<int>(std::clamp(std::ceil(Seconds(wait)), 1.0, 60.0));
+  return static_cast<int>(std::clamp(std::ceil(Seconds(wait)), 1.0, 30.0));
 }
 
 GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,

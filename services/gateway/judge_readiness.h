@@ -24,7 +24,7 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
                                 const EngineProgress& progress,
                                 std::optional<Duration> drain_left);
 
-// When to try again, in whole seconds of 1 to 60: what is left of a drain;
+// When to try again, in whole seconds of 1 to 30: what is left of a drain;
 // of a pipeline that is down what its latest recovery would still take, else
 // as long as it has been down already. 1, the time between two probes, while
 // a pipeline stands and does not move, or nothing is known.

@@ -24,7 +24,7 @@ struct GatewayReadiness {
   uint64_t epoch = 0;     // of the pipeline that is up, or being assigned
   std::string open_why;   // as `why`, without addresses
   bool draining = false;  // this gateway, or a stage of its pipeline
-  // When to try again, if it is not ready: 1 to 60.
+  // When to try again, if it is not ready: 1 to 30.
   int retry_after_seconds = 1;
 };
 

@@ -181,7 +181,7 @@ TEST(RetryAfterTest, ALongerOneIsTakenToLastAsLongAgain) {
   status.last_recovery = Duration::zero();
   EXPECT_EQ(RetryAfter(status, std::nullopt), 7);
   status.down = seconds(3600);
-  EXPECT_EQ(RetryAfter(status, std::nullopt), 60) << "clients heed no more";
+  EXPECT_EQ(RetryAfter(status, std::nullopt), 30) << "nobody knows so much";
 }
 
 TEST(RetryAfterTest, AGatewaysDrainIsWhatItHasLeft) {
@@ -189,7 +189,7 @@ TEST(RetryAfterTest, AGatewaysDrainIsWhatItHasLeft) {
   status.down = seconds(30);
   EXPECT_EQ(RetryAfter(status, milliseconds(5001)), 6);
   EXPECT_EQ(RetryAfter(status, Duration::zero()), 1);
-  EXPECT_EQ(RetryAfter(status, seconds(120)), 60);
+  EXPECT_EQ(RetryAfter(status, seconds(120)), 30);
 }
 
 TEST(JudgeReadinessTest, AnEngineWithoutItsPipelineIsNotReady) {
