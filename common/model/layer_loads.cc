@@ -6,6 +6,7 @@
 
 #include "common/core/ids.h"
 #include "common/model/expert_placement.h"
+#include "common/model/kv_layout.h"
 #include "common/model/model_config.h"
 
 namespace sluice {
@@ -15,6 +16,8 @@ using weights::DType;
 using weights::TensorInfo;
 
 constexpr std::string_view kLayerPrefix = "model.layers.";
+// Tokens of one sequence in a step, where nobody says otherwise.
+constexpr int32_t kStepTokens = 512;
 
 // A layer's number and the rest of the name; -1 for other tensors.
 int32_t LayerOf(std::string_view name, std::string_view& rest) {
@@ -59,35 +62,33 @@ uint64_t LocalExperts(const ModelConfig& config,
 
 std::vector<uint64_t> KvBytes(const ModelConfig& config,
                               const LayerLoadOptions& options) {
-  const int64_t most =
+  const int32_t most =
       std::min(config.max_position_embeddings, kDefaultMaxContext);
-  const int64_t context = options.max_context > 0 ? options.max_context : most;
+  const int32_t context = options.max_context > 0 ? options.max_context : most;
   const int64_t blocks = options.kv_blocks > 0
                              ? options.kv_blocks
-                             : (context + kBlockTokens - 1) / kBlockTokens;
+                             : KvBlocksOfOne(config, context, kStepTokens);
   // Keys and values, F32 (common/model/kv_cache.h).
-  const int64_t all = 2 * int64_t{sizeof(float)} * blocks * kBlockTokens *
-                      int64_t{config.kv_size()};
-  std::vector<uint64_t> kv;
-  for (int32_t i = 0; i < config.num_layers; ++i) {
-    const int64_t seen =
-        config.window(i) == 0
-            ? context
-            : std::min<int64_t>(config.window(i) + kBlockTokens, context);
-    kv.push_back(static_cast<uint64_t>(static_cast<double>(all) *
-                                       static_cast<double>(seen) /
-                                       static_cast<double>(context)));
-  }
-  return kv;
+  const int64_t layer = 2 * int64_t{sizeof(float)} * blocks * kBlockTokens *
+                        int64_t{config.kv_size()};
+  return std::vector<uint64_t>(static_cast<size_t>(config.num_layers),
+                               static_cast<uint64_t>(layer));
 }
 
 }  // namespace
 
 StageBytes LayerLoads::Of(const LayerRange& range) const {
   StageBytes bytes;
+  std::vector<uint64_t> groups;  // keys and values of each
   for (int32_t i = range.first; i < range.last; ++i) {
-    bytes.weights += layers[static_cast<size_t>(i)];
-    if (!kv.empty()) bytes.kv += kv[static_cast<size_t>(i)];
+    const auto at = static_cast<size_t>(i);
+    bytes.weights += layers[at];
+    if (kv.empty()) continue;
+    const auto group =
+        kv_groups.empty() ? 0 : static_cast<size_t>(kv_groups[at]);
+    if (group >= groups.size()) groups.resize(group + 1);
+    groups[group] += kv[at];
+    bytes.kv = std::max(bytes.kv, groups[group]);
   }
   const bool is_first = range.first == 0;
   if (is_first) bytes.weights += embedding;
@@ -104,6 +105,7 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
   const auto num_layers = static_cast<size_t>(config.num_layers);
   loads.layers.resize(num_layers);
   loads.kv = KvBytes(config, options);
+  loads.kv_groups = KvGroups(config, 0, config.num_layers);
   loads.tied = config.tie_word_embeddings;
   std::vector<uint64_t> experts(num_layers);
   for (const TensorInfo& wanted :

@@ -28,10 +28,12 @@ struct LayerLoads {
   // Weights of every layer as they are computed with, experts that are
   // elsewhere left out.
   std::vector<uint64_t> layers;
-  // Keys and values of every layer; empty: none.
+  // Keys and values of every layer; empty: none. Layers of different KV groups
+  // share memory (kv_layout.h): a stage has that of the largest group.
   std::vector<uint64_t> kv;
-  uint64_t embedding = 0;  // on the stage with the first layer
-  uint64_t head = 0;       // final norm and lm_head, with the last one
+  std::vector<int32_t> kv_groups;  // of every layer; empty: all of group 0
+  uint64_t embedding = 0;          // on the stage with the first layer
+  uint64_t head = 0;               // final norm and lm_head, with the last one
   // The head is the embedding: the last stage has that too, but once.
   bool tied = false;
 
@@ -44,8 +46,7 @@ struct LayerLoadOptions {
   WeightsMode weights = WeightsMode::kAuto;
   // Null or without layers: every expert is on its stage.
   const ExpertPlacement* placement = nullptr;
-  // Of a layer that sees all; layers with a window W have the W + 16 in
-  // max_context part of them. 0: those of one sequence of max_context.
+  // Of all KV groups together; 0: those of one sequence of max_context.
   int32_t kv_blocks = 0;
   int32_t max_context = 0;  // 0: the model's, at most kDefaultMaxContext
 };

@@ -20,13 +20,7 @@ class Splitter {
       : loads_(loads),
         layers_(loads.num_layers()),
         stages_(num_stages),
-        memory_(memory),
-        until_(static_cast<size_t>(layers_) + 1) {
-    for (size_t i = 0; i < loads.layers.size(); ++i) {
-      const uint64_t kv = loads.kv.empty() ? 0 : loads.kv[i];
-      until_[i + 1] = until_[i] + static_cast<double>(loads.layers[i] + kv);
-    }
-  }
+        memory_(memory) {}
 
   std::vector<LayerRange> Split() {
     limit_ = LeastLargestShare();
@@ -51,14 +45,7 @@ class Splitter {
   }
 
   double Share(int32_t stage, int32_t first, int32_t last) const {
-    double bytes =
-        until_[static_cast<size_t>(last)] - until_[static_cast<size_t>(first)];
-    const auto embedding = static_cast<double>(loads_.embedding);
-    if (first == 0) bytes += embedding;
-    if (last == layers_) {
-      bytes += static_cast<double>(loads_.head);
-      if (loads_.tied && first > 0) bytes += embedding;
-    }
+    const auto bytes = static_cast<double>(loads_.Of({first, last}).total());
     return memory_.empty()
                ? bytes
                : bytes /
@@ -122,7 +109,6 @@ class Splitter {
   const int32_t layers_;
   const int32_t stages_;
   const std::span<const uint64_t> memory_;
-  std::vector<double> until_;  // bytes of the layers before
   double limit_ = kNone;
 };
 

@@ -45,28 +45,40 @@ TEST(LayerLoadsTest, AreWhatAStageWithTheseLayersHasInMemory) {
         const auto held = static_cast<double>((*stage)->info().weights_bytes);
         const StageBytes told = loads.Of(range);
         EXPECT_NEAR(static_cast<double>(told.weights), held, kSlack * held);
-        if (config->windows.empty()) {
-          EXPECT_EQ(told.kv, (*stage)->info().kv_bytes);
-        }
+        EXPECT_EQ(told.kv, (*stage)->info().kv_bytes);
       }
     }
   }
 }
 
-TEST(LayerLoadsTest, ALayerWithAWindowKeepsLittle) {
+TEST(LayerLoadsTest, LayersWithAWindowShareTheMemoryOfThoseWithout) {
   SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss");
   const auto model = weights::OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();
-  config->windows.assign(static_cast<size_t>(config->num_layers), 0);
-  config->windows[1] = 16;
+  config->windows = {0, 16, 0, 0};
   const LayerLoads loads =
       LoadsOf(*config, **model, {WeightsMode::kAuto, nullptr, 12, 128});
-  const uint64_t all =
+  const uint64_t one =
       uint64_t{2 * 4 * 12 * 16} * static_cast<uint64_t>(config->kv_size());
-  EXPECT_EQ(loads.kv[0], all);
-  EXPECT_EQ(loads.kv[1], all / 4);
+  EXPECT_EQ(loads.Of({0, 4}).kv, 3 * one);
+  EXPECT_EQ(loads.Of({0, 2}).kv, one);
+  EXPECT_EQ(loads.Of({1, 3}).kv, one);
+  EXPECT_EQ(loads.Of({2, 4}).kv, 2 * one);
+}
+
+TEST(LayerLoadsTest, OneSequenceHasItsWindowBesideItsLength) {
+  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss");
+  const auto model = weights::OpenModel(path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto config = ParseModelConfig((*model)->config());
+  ASSERT_TRUE(config.ok()) << config.status();
+  const LayerLoads loads =
+      LoadsOf(*config, **model, {WeightsMode::kAuto, nullptr, 0, 2048});
+  // 2 layers of 128 blocks, and 34 for windows of 16 and steps of 512.
+  EXPECT_EQ(loads.Of({0, 4}).kv, uint64_t{2 * 2 * 4 * (128 + 34) * 16} *
+                                     static_cast<uint64_t>(config->kv_size()));
 }
 
 TEST(LayerLoadsTest, ExpertsElsewhereAreNotCounted) {
