@@ -1,11 +1,10 @@
-#include <charconv>
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 
+#include "common/model/layer_names.h"
 #include "common/model/model_config.h"
 #include "common/weights/file.h"
 #include "kernels/views.h"
@@ -17,8 +16,6 @@ using weights::DType;
 using weights::Quoted;
 using weights::ShapeToString;
 using weights::TensorInfo;
-
-constexpr std::string_view kLayerPrefix = "model.layers.";
 
 // "model.layers.3.": of a layer with this number.
 std::string LayerPrefix(int32_t layer) { return Cat(kLayerPrefix, layer, "."); }
@@ -140,12 +137,9 @@ uint64_t Elements(const std::vector<TensorInfo>& tensors) {
 
 // Whether the tensor is of a layer behind the last that the config tells of.
 bool IsLeftAside(const ModelConfig& config, std::string_view name) {
-  if (!name.starts_with(kLayerPrefix)) return false;
-  name.remove_prefix(kLayerPrefix.size());
-  int32_t layer = -1;
-  const auto read =
-      std::from_chars(name.data(), name.data() + name.size(), layer);
-  return read.ec == std::errc() && layer >= config.num_layers &&
+  std::string_view rest;
+  const int32_t layer = LayerOfTensor(name, rest);
+  return layer >= config.num_layers &&
          layer < config.num_layers + config.num_nextn_predict_layers;
 }
 

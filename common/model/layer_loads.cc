@@ -1,12 +1,12 @@
 #include "common/model/layer_loads.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "common/core/ids.h"
 #include "common/model/expert_placement.h"
 #include "common/model/kv_layout.h"
+#include "common/model/layer_names.h"
 #include "common/model/model_config.h"
 
 namespace sluice {
@@ -15,21 +15,8 @@ namespace {
 using weights::DType;
 using weights::TensorInfo;
 
-constexpr std::string_view kLayerPrefix = "model.layers.";
 // Tokens of one sequence in a step, where nobody says otherwise.
 constexpr int32_t kStepTokens = 512;
-
-// A layer's number and the rest of the name; -1 for other tensors.
-int32_t LayerOf(std::string_view name, std::string_view& rest) {
-  if (!name.starts_with(kLayerPrefix)) return -1;
-  name.remove_prefix(kLayerPrefix.size());
-  int32_t layer = -1;
-  const auto read =
-      std::from_chars(name.data(), name.data() + name.size(), layer);
-  rest = name.substr(static_cast<size_t>(read.ptr - name.data()));
-  if (rest.starts_with('.')) rest.remove_prefix(1);
-  return layer;
-}
 
 // As WeightLoader and ExpertLoader take it to memory.
 uint64_t LoadedBytes(const TensorInfo& tensor, bool always_f32,
@@ -113,7 +100,7 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
     const TensorInfo* found = model.Find(wanted.name);
     if (found == nullptr) continue;
     std::string_view name;
-    const int32_t layer = LayerOf(wanted.name, name);
+    const int32_t layer = LayerOfTensor(wanted.name, name);
     const bool of_expert = name.starts_with("mlp.experts.");
     const bool always_f32 = of_expert
                                 ? name.ends_with("_bias")
