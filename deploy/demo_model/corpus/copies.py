@@ -12,7 +12,7 @@ TOLD = ["{} is {}.", "{}: {}.", "{} = {}."]
 
 
 def _word(rng):
-    """A word or a few; half of them were never anybody's."""
+    """A word or a few; a third of them were never anybody's."""
     return rng.choice([
         lambda: words.syllables(rng), lambda: words.syllables(rng),
         lambda: words.syllables(rng) + "_" + rng.choice(words.NOUNS),
@@ -44,11 +44,10 @@ def recall(rng, held):
     note = rng.choice(NOTE).format(
         " ".join(form.format(*pair) for pair in told.items()))
     messages = []
-    for name in rng.sample(list(told), rng.choice([1, 2, 2])):
+    asked = min(rng.choice([1, 2, 2]), len(told))
+    for name in rng.sample(list(told), asked):
         messages += [
             {"role": "user", "content": (note + " " if not messages else "")
              + rng.choice(ASK).format(name)},
             {"role": "assistant", "content": f"{name} is {told[name]}."}]
-        if len(told) < 2:
-            break
     return {"messages": messages}
