@@ -148,6 +148,26 @@ StatusOr<std::string> PlanStages(const Arguments& arguments,
       *memory);
 }
 
+// Refuses options without effect.
+Status CheckTogether(const Arguments& arguments, bool split) {
+  const bool hosts = arguments.Has("hosts");
+  if (hosts && arguments.Has("placement")) {
+    return InvalidArgument("--hosts makes a placement: --placement cannot be ",
+                           "given with it");
+  }
+  for (const char* name : {"replicas", "local-bytes", "out"}) {
+    if (arguments.Has(name) && !hosts) {
+      return InvalidArgument("--", name, " goes with --hosts");
+    }
+  }
+  for (const char* name : {"placement", "kv-blocks", "weights"}) {
+    if (arguments.Has(name) && !split) {
+      return InvalidArgument("--", name, " goes with --stages");
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status RunPlan(const Words& words) {
@@ -161,10 +181,7 @@ Status RunPlan(const Words& words) {
   if (arguments.words().size() != 1 || (!arguments.Has("hosts") && !split)) {
     return InvalidArgument(kPlanUsage);
   }
-  if (arguments.Has("hosts") && arguments.Has("placement")) {
-    return InvalidArgument("--hosts makes a placement: --placement cannot be ",
-                           "given with it");
-  }
+  SLUICE_RETURN_IF_ERROR(CheckTogether(arguments, split));
   SLUICE_ASSIGN_OR_RETURN(const auto model,
                           weights::OpenModel(arguments.words()[0]));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,

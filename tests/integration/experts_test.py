@@ -218,6 +218,12 @@ class ExpertsTest(unittest.TestCase):
                     (2, ("--stages", "2", "--kv-blocks", "0"),
                      "--kv-blocks must be between"),
                     (2, ("--stages", "2", "--weights", "f64"), "'f64'"),
+                    (2, ("--stages", "2", "--out", "x"),
+                     "--out goes with --hosts"),
+                    (2, ("--hosts", "a=h:1", "--kv-blocks", "2"),
+                     "--kv-blocks goes with --stages"),
+                    (2, ("--hosts", "a=h:1", "--placement", path),
+                     "--placement cannot be given"),
                     (1, ("--stage-memory", "100K,1M"), "no split fits")):
                 done, _ = plan(*options)
                 self.assertIn(words, done.stderr)
