@@ -132,6 +132,13 @@ def check_up(parser, options):
     if options.layers and len(options.layers) != options.stages:
         parser.error(f"--layers has {len(options.layers)} ranges, --stages is "
                      f"{options.stages}")
+    begin = 0
+    for one in options.layers or ():
+        first, last = map(int, one.split("-"))
+        if first != begin or last < first:
+            parser.error(f"--layers {','.join(options.layers)}: '{one}' must "
+                         f"begin at {begin} and not end before")
+        begin = last + 1
     if options.layers and options.stage_memory:
         parser.error("--layers says which layers each stage has: "
                      "--stage-memory cannot be given with it")
