@@ -161,10 +161,23 @@ Status BlockManager::CheckIntegrity(
                       options_.windows.size(), " KV groups");
     }
     for (size_t g = 0; g < tables->size(); ++g) {
-      for (BlockId block : (*tables)[g].held()) {
+      const BlockTable& table = (*tables)[g];
+      const auto size = static_cast<int32_t>(table.blocks.size());
+      const int32_t may_be_gone = options_.windows[g] > 0 ? size : 0;
+      if (table.num_gone > may_be_gone || table.num_published > size) {
+        return Internal("a table of KV group ", g, " has ", size, " blocks, ",
+                        table.num_gone, " let go, ", table.num_published,
+                        " published");
+      }
+      for (BlockId block : table.held()) {
         if (block.value() < 0 || block.value() >= pool_.num_blocks()) {
           return Internal("a table names block ", block, ", the pool has ",
                           pool_.num_blocks());
+        }
+        if (const auto found = pool_.FindableFor(block);
+            found && *found != static_cast<int>(g)) {
+          return Internal("block ", block, " is in a table of KV group ", g,
+                          ", found for ", *found);
         }
         const auto index = static_cast<size_t>(block.value());
         if (references[index]++ == 0) groups[index] = g;

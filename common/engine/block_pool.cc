@@ -130,6 +130,11 @@ void BlockPool::RemoveFree(int32_t index) {
   after = block.previous;
 }
 
+std::optional<int> BlockPool::FindableFor(BlockId block) const {
+  const Block& found = blocks_[static_cast<size_t>(block.value())];
+  return found.findable ? std::optional(found.group) : std::nullopt;
+}
+
 Status BlockPool::CheckIntegrity(std::span<const int32_t> references) const {
   if (references.size() != blocks_.size()) {
     return Internal("references of ", references.size(), " blocks, pool has ",

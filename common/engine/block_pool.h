@@ -60,6 +60,9 @@ class BlockPool {
   ChainPoint Publish(int group, BlockId block, const ChainPoint& point,
                      BlockTokens tokens);
 
+  // The group that a block can be found for; nothing if it cannot be found.
+  std::optional<int> FindableFor(BlockId block) const;
+
   int num_blocks() const { return static_cast<int>(blocks_.size()); }
   int num_free() const { return num_free_; }
   int num_findable() const { return static_cast<int>(by_hash_.size()); }

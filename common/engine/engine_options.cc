@@ -1,5 +1,7 @@
 #include "common/engine/engine_options.h"
 
+#include "common/engine/request_check.h"
+
 namespace sluice {
 namespace {
 
@@ -43,6 +45,11 @@ Status Validate(const PlanLimits& limits) {
   if (limits.kv_window(0) != 0) {
     return InvalidArgument("KV group 0 must see all positions, its window is ",
                            limits.kv_window(0));
+  }
+  if (MaxPositions(limits) == 0) {
+    return InvalidArgument("num_blocks must be at least one for each of ",
+                           limits.num_kv_groups, " KV groups, got ",
+                           limits.num_blocks);
   }
   return CheckAtLeast("vocab_size", limits.vocab_size, 1);
 }

@@ -289,11 +289,18 @@ Status Scheduler::CheckSequence(const Sequence& sequence) const {
     }
     return Internal("waits and holds blocks");
   }
-  for (const BlockTable& table : sequence.tables) {
+  for (size_t g = 0; g < sequence.tables.size(); ++g) {
+    const BlockTable& table = sequence.tables[g];
     const size_t needed =
         static_cast<size_t>(BlocksFor(sequence.num_scheduled));
     if (table.blocks.size() != needed) {
       return Internal("has ", table.blocks.size(), " blocks, needs ", needed);
+    }
+    const int32_t window = limits_.kv_window(static_cast<int32_t>(g));
+    const int32_t behind = BlocksBehind(window, sequence.num_scheduled);
+    if (table.num_gone > behind) {
+      return Internal("let go of ", table.num_gone, " blocks of KV group ", g,
+                      ", may of ", behind);
     }
   }
   return OkStatus();

@@ -362,6 +362,12 @@ void Scheduler::Preempt(Draft& draft, Sequence& victim) {
     std::erase(draft.decodes, victim.id);
   }
   BackToWaiting(victim);
+  // Of one that would have started in this very plan no stage has heard.
+  if (std::erase_if(draft.plan.started, [&](const StartedSequence& started) {
+        return started.sequence == victim.id;
+      }) > 0) {
+    pending_ended_.pop_back();
+  }
   draft.preempted = true;
   ++victim.stats.preemptions;
   ++counters_->preemptions;

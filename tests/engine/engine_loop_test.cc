@@ -441,6 +441,18 @@ TEST_F(EngineLoopTest, ImpossibleLimitsAreReportedToTheExecutor) {
             "the pipeline's limits: max_sequences must be at least 1, got 0");
 }
 
+TEST_F(EngineLoopTest, ACacheThatHoldsNoSequenceIsReportedToTheExecutor) {
+  Run();
+  PlanLimits limits = limits_;
+  limits.num_blocks = 1;
+  limits.num_kv_groups = 2;
+  limits.kv_windows = {0, 16};
+  loop_->OnPipelineUp(Epoch(2), limits, 1);
+  EXPECT_EQ(Message(pipeline_->WaitForBroken()),
+            "the pipeline's limits: num_blocks must be at least one for each "
+            "of 2 KV groups, got 1");
+}
+
 TEST_F(EngineLoopTest, ADeadlineEndsARequestThatWaits) {
   EngineOptions options;
   options.max_running = 1;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/core/kv_groups.h"
@@ -127,6 +129,28 @@ TEST(KvWindowTest, ABlockIsFoundForItsOwnGroupAlone) {
   EXPECT_NE(found[0].blocks, found[1].blocks);
 }
 
+TEST(KvWindowTest, ATableThatSaysWhatCannotBeIsSeen) {
+  BlockManager manager = Manager(20);
+  Tables tables = Fill(manager, Count(32));
+  const auto message = [&] {
+    return Message(manager.CheckIntegrity(std::vector<const Tables*>{&tables}));
+  };
+  EXPECT_EQ(message(), "");
+  std::swap(tables[0].blocks, tables[1].blocks);
+  EXPECT_NE(message().find("found for 1"), std::string::npos) << message();
+  std::swap(tables[0].blocks, tables[1].blocks);
+  tables[0].num_gone = 1;
+  EXPECT_NE(message().find("KV group 0 has 2 blocks, 1 let go"),
+            std::string::npos)
+      << message();
+  tables[0].num_gone = 0;
+  tables[1].num_gone = 3;
+  EXPECT_NE(message().find("3 let go"), std::string::npos) << message();
+  tables[1].num_gone = 0;
+  ++tables[0].num_published;
+  EXPECT_NE(message().find("3 published"), std::string::npos) << message();
+}
+
 PlanLimits Limits(int num_blocks, int32_t window, int32_t step_tokens) {
   PlanLimits limits = TestLimits(num_blocks);
   limits.num_kv_groups = 2;
@@ -181,6 +205,30 @@ TEST(KvWindowTest, TheLongestSequenceThatIsTakenRunsAlone) {
       EXPECT_EQ(harness.outcome(id).result(),
                 Undisturbed(request, limits.vocab_size));
     }
+  }
+}
+
+// The second one starts because the first will give back what is behind its
+// window; but half of that is held by the second one, too.
+TEST(KvWindowTest, WhoIsPreemptedInThePlanThatStartsItIsNotInThatPlan) {
+  const PlanLimits limits = Limits(77, 128, 256);
+  SchedulerHarness harness({}, limits, 2);
+  const SequenceId first = harness.Add(TestRequest(752, 1));
+  ASSERT_TRUE(harness.Plan());
+  ASSERT_TRUE(harness.Plan());
+  ASSERT_TRUE(harness.Commit());
+  const SequenceId second = harness.Add(TestRequest(272, 1));
+  const auto plan = harness.Plan();
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(harness.counters().preemptions, 1u);
+  EXPECT_TRUE(plan->started.empty());
+  EXPECT_TRUE(plan->ended.empty());
+  ASSERT_EQ(plan->chunks.size(), 1u);
+  EXPECT_EQ(plan->chunks[0].sequence, first);
+  harness.RunToEnd();
+  for (SequenceId id : {first, second}) {
+    EXPECT_EQ(harness.outcome(id).result(),
+              Undisturbed(harness.request(id), limits.vocab_size));
   }
 }
 
