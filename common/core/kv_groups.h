@@ -13,6 +13,9 @@
 // count by these rules.
 namespace sluice {
 
+// The widest window there may be.
+inline constexpr int32_t kMaxKvWindow = 1 << 24;
+
 // Blocks of positions [0, num_tokens).
 constexpr int32_t BlocksFor(int32_t num_tokens) {
   return (num_tokens + kBlockTokens - 1) / kBlockTokens;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "common/core/kv_groups.h"
+
 namespace sluice {
 namespace {
 
@@ -12,7 +14,6 @@ constexpr int64_t kMaxExperts = 4096;
 // Of all layers together: a checkpoint may have three tensors for each.
 constexpr int64_t kMaxAllExperts = 1 << 17;
 constexpr int64_t kMaxExpertSize = 1 << 20;
-constexpr int64_t kMaxWindow = 1 << 28;
 
 Status RefuseQuantisation(const ConfigReader& reader) {
   if (reader.Find("quantization_config") == nullptr) return OkStatus();
@@ -147,7 +148,8 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
       reader.Positive("swiglu_limit", 1e6, 7.0, moe.swiglu_limit));
   if (reader.Find("layer_types") != nullptr) return OkStatus();
   int32_t window = 0;
-  SLUICE_RETURN_IF_ERROR(reader.Int("sliding_window", kMaxWindow, 128, window));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("sliding_window", kMaxKvWindow, 128, window));
   for (int32_t i = 0; i < parsed.num_layers; ++i) {
     parsed.windows.push_back(i % 2 == 0 ? window : 0);
   }
@@ -167,6 +169,30 @@ constexpr Family kFamilies[] = {
     {"qwen3_moe", ReadQwen3Moe}, {"glm4", ReadGlm4},
     {"glm4_moe", ReadGlm4Moe},   {"gpt_oss", ReadGptOss},
 };
+
+Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
+                      ModelConfig& parsed) {
+  const auto layers = static_cast<size_t>(parsed.num_layers);
+  if (!types.is_array() || types.size() < layers) {
+    return InvalidArgument("layer_types is no list of at least ", layers,
+                           " layers' types");
+  }
+  for (size_t i = 0; i < layers; ++i) {
+    const Json& type = types[i];
+    int32_t window = 0;
+    if (type == "sliding_attention") {
+      SLUICE_RETURN_IF_ERROR(
+          reader.Int("sliding_window", kMaxKvWindow, {}, window));
+    } else if (type != "full_attention") {
+      return InvalidArgument("layer_types has ", DumpJson(type), " for layer ",
+                             i,
+                             "; supported are full_attention and "
+                             "sliding_attention");
+    }
+    parsed.windows.push_back(window);
+  }
+  return OkStatus();
+}
 
 }  // namespace
 
@@ -194,26 +220,12 @@ StatusOr<FamilyReader> FindFamily(const ConfigReader& reader,
 }
 
 Status ReadWindows(const ConfigReader& reader, ModelConfig& parsed) {
-  const Json* types = reader.Find("layer_types");
-  if (types == nullptr) return OkStatus();
-  const auto layers = static_cast<size_t>(parsed.num_layers);
-  if (!types->is_array() || types->size() < layers) {
-    return InvalidArgument("layer_types is no list of at least ", layers,
-                           " layers' types");
+  if (const Json* types = reader.Find("layer_types"); types != nullptr) {
+    SLUICE_RETURN_IF_ERROR(ReadLayerTypes(*types, reader, parsed));
   }
-  for (size_t i = 0; i < layers; ++i) {
-    const Json& type = (*types)[i];
-    int32_t window = 0;
-    if (type == "sliding_attention") {
-      SLUICE_RETURN_IF_ERROR(
-          reader.Int("sliding_window", kMaxWindow, {}, window));
-    } else if (type != "full_attention") {
-      return InvalidArgument("layer_types has ", DumpJson(type), " for layer ",
-                             i,
-                             "; supported are full_attention and "
-                             "sliding_attention");
-    }
-    parsed.windows.push_back(window);
+  // One that no position reaches beyond is none: it would never let go.
+  for (int32_t& window : parsed.windows) {
+    if (window >= parsed.max_position_embeddings) window = 0;
   }
   const bool all_full =
       std::all_of(parsed.windows.begin(), parsed.windows.end(),

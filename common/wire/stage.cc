@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "common/core/kv_groups.h"
 #include "common/wire/checks.h"
 #include "common/wire/types.h"
 
@@ -154,8 +155,8 @@ StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto) {
                                     proto.kv_windows_size(), 0,
                                     proto.num_kv_groups()));
   for (int i = 0; i < proto.kv_windows_size(); ++i) {
-    SLUICE_RETURN_IF_ERROR(
-        CheckRange("kv_windows", proto.kv_windows(i), 0, i == 0 ? 0 : 1 << 24));
+    SLUICE_RETURN_IF_ERROR(CheckRange("kv_windows", proto.kv_windows(i), 0,
+                                      i == 0 ? 0 : kMaxKvWindow));
     limits.plan.kv_windows.push_back(proto.kv_windows(i));
   }
   return limits;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/base/json.h"
+#include "common/core/kv_groups.h"
 #include "common/model/model_config.h"
 #include "tests/testing/shared_data.h"
 
@@ -12,6 +13,7 @@ namespace sluice {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // GLM-4.5-Air's config.
 Json Air() {
@@ -123,6 +125,17 @@ TEST(ModelFamiliesTest, ReadsTheKeysOfGptOss) {
                                                : "full_attention");
   }
   EXPECT_EQ(Parsed(listed), config);
+}
+
+TEST(ModelFamiliesTest, AWindowThatNoPositionReachesBeyondIsNone) {
+  Json config = GptOss();
+  config["sliding_window"] = 131071;
+  EXPECT_EQ(Parsed(config).window(0), 131071);
+  config["sliding_window"] = 131072;
+  EXPECT_THAT(Parsed(config).windows, IsEmpty());
+  config["sliding_window"] = kMaxKvWindow + 1;
+  EXPECT_THAT(Message(ParseModelConfig(config).status()),
+              HasSubstr("sliding_window"));
 }
 
 TEST(ModelFamiliesTest, YarnIsNotTruncatedAndScalesTheAngles) {
