@@ -103,6 +103,23 @@ uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
   return bytes;
 }
 
+uint64_t ExpertLoader::HeldBytes(int32_t layer, ExpertRange range) const {
+  uint64_t bytes = 0;
+  for (int32_t e = range.begin; e < range.end; ++e) {
+    for (const Matrix& matrix : {GateUp(), Down()}) {
+      const auto elements = static_cast<uint64_t>(matrix.rows * matrix.cols);
+      const WeightType type = TypeOf(layer, e, matrix);
+      bytes += type == WeightType::kMxfp4
+                   ? elements / 2 + elements / kPackedGroup  // codes, scales
+                   : BytesPerElement(type) * elements;
+      if (config_.moe.expert_bias) {
+        bytes += sizeof(float) * static_cast<uint64_t>(matrix.rows);
+      }
+    }
+  }
+  return bytes;
+}
+
 StatusOr<HostWeight> ExpertLoader::ReadPacked(int32_t layer, int32_t expert,
                                               const Matrix& matrix) {
   const std::vector<std::string> names = NamesOf(layer, expert, matrix);

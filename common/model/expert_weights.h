@@ -30,6 +30,8 @@ class ExpertLoader {
 
   // Stored bytes of these experts of `layer`, which is sparse.
   uint64_t StoredBytes(int32_t layer, ExpertRange range) const;
+  // What Load gives of them takes so much memory, biases included.
+  uint64_t HeldBytes(int32_t layer, ExpertRange range) const;
   // `read` may be empty.
   StatusOr<ExpertWeights> Load(int32_t layer, ExpertRange range,
                                Backend& backend, const BytesRead& read);

@@ -1,6 +1,7 @@
 #include "common/model/layer_loads.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "common/core/ids.h"
@@ -8,6 +9,7 @@
 #include "common/model/kv_layout.h"
 #include "common/model/layer_names.h"
 #include "common/model/model_config.h"
+#include "common/model/rank_heads.h"
 
 namespace sluice {
 namespace {
@@ -15,20 +17,38 @@ namespace {
 using weights::DType;
 using weights::TensorInfo;
 
-// Tokens of one sequence in a step, where nobody says otherwise.
-constexpr int32_t kStepTokens = 512;
+bool IsVector(const TensorInfo& tensor) { return tensor.shape.size() < 2; }
+
+// Whether a matrix stays BF16: if all do that make one weight with it.
+bool KeepsBf16(const TensorInfo& tensor, const weights::ModelFile& model) {
+  static const std::vector<std::vector<std::string_view>> kFused = {
+      {".q_proj.", ".k_proj.", ".v_proj."}, {".gate_proj.", ".up_proj."}};
+  if (tensor.dtype != DType::kBF16) return false;
+  for (const std::vector<std::string_view>& names : kFused) {
+    for (const std::string_view own : names) {
+      const size_t at = tensor.name.find(own);
+      if (at == std::string::npos) continue;
+      for (const std::string_view other : names) {
+        std::string name = tensor.name;
+        name.replace(at, own.size(), other);
+        const TensorInfo* beside = model.Find(name);
+        if (beside != nullptr && beside->dtype != DType::kBF16) return false;
+      }
+    }
+  }
+  return true;
+}
 
 // As WeightLoader and ExpertLoader take it to memory.
-uint64_t LoadedBytes(const TensorInfo& tensor, bool always_f32,
-                     WeightsMode mode) {
+uint64_t LoadedBytes(const TensorInfo& tensor, const weights::ModelFile& model,
+                     bool always_f32, WeightsMode mode) {
   if (tensor.dtype == DType::kU8 && mode == WeightsMode::kAuto) {
     return static_cast<uint64_t>(tensor.stored_bytes());
   }
+  always_f32 |= IsVector(tensor) || mode == WeightsMode::kF32;
   const bool bf16 =
-      mode == WeightsMode::kBf16 ||
-      (mode == WeightsMode::kAuto && tensor.dtype == DType::kBF16);
-  const bool is_vector = tensor.shape.size() < 2;
-  const uint64_t element = bf16 && !is_vector && !always_f32 ? 2 : 4;
+      !always_f32 && (mode == WeightsMode::kBf16 || KeepsBf16(tensor, model));
+  const uint64_t element = bf16 ? 2 : 4;
   const auto elements = static_cast<uint64_t>(tensor.elements());
   if (tensor.dtype != DType::kU8) return element * elements;
   // MXFP4, widened: two elements in a byte of blocks, scales are used up.
@@ -47,17 +67,33 @@ uint64_t LocalExperts(const ModelConfig& config,
   return local;
 }
 
+int32_t RanksOf(const ModelConfig& config, const LayerLoadOptions& options) {
+  return std::clamp(options.ranks, 1, NumShards(config));
+}
+
+// On all ranks: one that is read by several is on each of them.
+int64_t KvHeadsOf(const ModelConfig& config, int32_t ranks) {
+  int64_t heads = 0;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    const RankHeads own = HeadsOf(config, ranks, rank);
+    heads += own.kv_end - own.kv_begin;
+  }
+  return heads;
+}
+
 std::vector<uint64_t> KvBytes(const ModelConfig& config,
                               const LayerLoadOptions& options) {
-  const int32_t most =
-      std::min(config.max_position_embeddings, kDefaultMaxContext);
-  const int32_t context = options.max_context > 0 ? options.max_context : most;
-  const int64_t blocks = options.kv_blocks > 0
-                             ? options.kv_blocks
-                             : KvBlocksOfOne(config, context, kStepTokens);
+  const int32_t most = std::min(config.max_position_embeddings, kMaxContext);
+  const int32_t context = std::min(
+      options.max_context > 0 ? options.max_context : kDefaultMaxContext, most);
+  const int32_t step = std::clamp(options.max_step_tokens, 1, kMostStepTokens);
+  const int64_t blocks =
+      options.kv_blocks > 0 ? std::min<int64_t>(options.kv_blocks, kMaxKvBlocks)
+                            : KvBlocksOfOne(config, context, step);
   // Keys and values, F32 (common/model/kv_cache.h).
   const int64_t layer = 2 * int64_t{sizeof(float)} * blocks * kBlockTokens *
-                        int64_t{config.kv_size()};
+                        KvHeadsOf(config, RanksOf(config, options)) *
+                        int64_t{config.head_dim};
   return std::vector<uint64_t>(static_cast<size_t>(config.num_layers),
                                static_cast<uint64_t>(layer));
 }
@@ -79,6 +115,7 @@ StageBytes LayerLoads::Of(const LayerRange& range) const {
   }
   const bool is_first = range.first == 0;
   if (is_first) bytes.weights += embedding;
+  if (is_first && range.last == num_layers()) bytes.weights += tied_again;
   if (range.last == num_layers()) {
     bytes.weights += head;
     if (tied && !is_first) bytes.weights += embedding;
@@ -94,6 +131,8 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
   loads.kv = KvBytes(config, options);
   loads.kv_groups = KvGroups(config, 0, config.num_layers);
   loads.tied = config.tie_word_embeddings;
+  const int32_t ranks = RanksOf(config, options);
+  const auto kv_heads = static_cast<uint64_t>(KvHeadsOf(config, ranks));
   std::vector<uint64_t> experts(num_layers);
   for (const TensorInfo& wanted :
        ExpectedTensors(config, ExpertStorageOf(config, model))) {
@@ -106,7 +145,14 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
                                 ? name.ends_with("_bias")
                                 : config.moe.num_experts > 0 && layer >= 0 &&
                                       name.starts_with(config.moe.router + ".");
-    const uint64_t bytes = LoadedBytes(*found, always_f32, options.weights);
+    uint64_t bytes = LoadedBytes(*found, model, always_f32, options.weights);
+    const bool is_router = always_f32 && !of_expert;
+    if (is_router || IsVector(*found)) {
+      bytes *= static_cast<uint64_t>(ranks);
+    } else if (name.starts_with("self_attn.k_proj.") ||
+               name.starts_with("self_attn.v_proj.")) {
+      bytes = bytes / static_cast<uint64_t>(config.num_kv_heads) * kv_heads;
+    }
     if (layer >= 0) {
       (of_expert ? experts : loads.layers)[static_cast<size_t>(layer)] += bytes;
     } else if (wanted.name.starts_with("model.embed_tokens.")) {
@@ -114,6 +160,12 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
     } else {
       loads.head += bytes;
     }
+  }
+  if (loads.tied && config.vocab_size > 0) {
+    // Rank 0 has the embedding, the others their rows of it.
+    const auto vocab = static_cast<uint64_t>(config.vocab_size);
+    const auto own = static_cast<uint64_t>(CutAt(config.vocab_size, ranks, 1));
+    loads.tied_again = loads.embedding / vocab * (vocab - own);
   }
   for (int32_t i = 0; i < config.num_layers; ++i) {
     if (!config.is_sparse(i)) continue;

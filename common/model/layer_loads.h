@@ -15,6 +15,12 @@ struct ModelConfig;
 
 // Positions of one sequence where a model has more and nobody says otherwise.
 inline constexpr int32_t kDefaultMaxContext = 8192;
+// Most of them: the angles of kernels/rope.h are exact below 2^20 radians.
+inline constexpr int32_t kMaxContext = 1 << 20;
+// Most KV blocks of a stage.
+inline constexpr int64_t kMaxKvBlocks = int64_t{1} << 24;
+// Most tokens of a step.
+inline constexpr int32_t kMostStepTokens = 1 << 16;
 
 // Bytes of one stage.
 struct StageBytes {
@@ -23,7 +29,8 @@ struct StageBytes {
   uint64_t total() const { return weights + kv; }
 };
 
-// What a stage holds for each of a model's layers, in bytes. A value.
+// What a stage holds for each of a model's layers, in bytes, all its ranks
+// together. A value.
 struct LayerLoads {
   // Weights of every layer as they are computed with, experts that are
   // elsewhere left out.
@@ -36,6 +43,9 @@ struct LayerLoads {
   uint64_t head = 0;               // final norm and lm_head, with the last one
   // The head is the embedding: the last stage has that too, but once.
   bool tied = false;
+  // Rows of a tied head that ranks hold beside the embedding where both are on
+  // one stage.
+  uint64_t tied_again = 0;
 
   int32_t num_layers() const { return static_cast<int32_t>(layers.size()); }
   // Of a stage with these layers.
@@ -49,9 +59,13 @@ struct LayerLoadOptions {
   // Of all KV groups together; 0: those of one sequence of max_context.
   int32_t kv_blocks = 0;
   int32_t max_context = 0;  // 0: the model's, at most kDefaultMaxContext
+  int32_t max_step_tokens = 512;
+  int32_t ranks = 1;  // of every stage
 };
 
-// Reads no tensor, and takes one that is missing for empty: loading names it.
+// Reads no tensor, and takes one that is missing for empty, a number beyond its
+// limits for the nearest within: loading names them. Exact for matrices; of
+// vectors every rank is taken to hold the whole.
 LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
                    const LayerLoadOptions& options);
 

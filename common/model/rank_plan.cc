@@ -5,18 +5,13 @@
 namespace sluice {
 namespace {
 
-// Start of part `index` when `total` things are cut into `parts`.
-int64_t Cut(int64_t total, int64_t parts, int64_t index) {
-  return total * index / parts;
-}
-
 // `units` of `unit_columns` (the last may be short of `columns`) over
 // num_leaves shards, of which this rank owns [begin, end).
 RowShards MakeShards(int64_t columns, int64_t unit_columns, int32_t num_leaves,
                      int32_t begin, int32_t end) {
   const int64_t units = (columns + unit_columns - 1) / unit_columns;
   const auto column = [&](int32_t shard) {
-    return std::min(columns, Cut(units, num_leaves, shard) * unit_columns);
+    return std::min(columns, CutAt(units, num_leaves, shard) * unit_columns);
   };
   RowShards shards;
   shards.num_leaves = num_leaves;
@@ -37,8 +32,8 @@ std::vector<ExpertRange> CutRuns(const std::vector<ExpertRange>& runs,
                                  int32_t ranks, int32_t rank) {
   int64_t total = 0;
   for (const ExpertRange& run : runs) total += run.size();
-  const auto begin = static_cast<int32_t>(Cut(total, ranks, rank));
-  const auto end = static_cast<int32_t>(Cut(total, ranks, rank + 1));
+  const auto begin = static_cast<int32_t>(CutAt(total, ranks, rank));
+  const auto end = static_cast<int32_t>(CutAt(total, ranks, rank + 1));
   std::vector<ExpertRange> own;
   int32_t first = 0;  // how many ids stand before the run
   for (const ExpertRange& run : runs) {
@@ -54,8 +49,7 @@ std::vector<ExpertRange> CutRuns(const std::vector<ExpertRange>& runs,
 
 StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
                             int32_t rank, const ExpertPlacement& placement) {
-  const int32_t num_shards =
-      static_cast<int32_t>(std::min<int64_t>(kMaxShards, config.num_heads));
+  const int32_t num_shards = NumShards(config);
   if (ranks < 1 || ranks > num_shards) {
     return InvalidArgument("ranks must be between 1 and ", num_shards,
                            " for a model of ", config.num_heads,
@@ -64,13 +58,14 @@ StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
   RankPlan plan;
   plan.rank = rank;
   plan.ranks = ranks;
-  const auto begin = static_cast<int32_t>(Cut(num_shards, ranks, rank));
-  const auto end = static_cast<int32_t>(Cut(num_shards, ranks, rank + 1));
-  plan.head_begin = Cut(config.num_heads, num_shards, begin);
-  plan.head_end = Cut(config.num_heads, num_shards, end);
+  const auto begin = static_cast<int32_t>(CutAt(num_shards, ranks, rank));
+  const auto end = static_cast<int32_t>(CutAt(num_shards, ranks, rank + 1));
+  const RankHeads heads = HeadsOf(config, ranks, rank);
+  plan.head_begin = heads.begin;
+  plan.head_end = heads.end;
+  plan.kv_head_begin = heads.kv_begin;
+  plan.kv_head_end = heads.kv_end;
   const int64_t group = config.num_heads / config.num_kv_heads;
-  plan.kv_head_begin = plan.head_begin / group;
-  plan.kv_head_end = (plan.head_end - 1) / group + 1;
   for (int64_t head = plan.head_begin; head < plan.head_end; ++head) {
     plan.kv_heads.push_back(
         static_cast<int32_t>(head / group - plan.kv_head_begin));
@@ -86,8 +81,8 @@ StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
     const int32_t experts = config.is_sparse(i) ? plan.num_experts : 0;
     plan.experts.push_back(CutRuns(placement.Local(i, experts), ranks, rank));
   }
-  plan.vocab_begin = Cut(config.vocab_size, ranks, rank);
-  plan.vocab_end = Cut(config.vocab_size, ranks, rank + 1);
+  plan.vocab_begin = CutAt(config.vocab_size, ranks, rank);
+  plan.vocab_end = CutAt(config.vocab_size, ranks, rank + 1);
   return plan;
 }
 

@@ -8,11 +8,10 @@
 #include "common/model/backend.h"
 #include "common/model/expert_placement.h"
 #include "common/model/model_config.h"
+#include "common/model/rank_heads.h"
 
 namespace sluice {
 
-// Most logical shards of a row-parallel product, and so the most ranks.
-inline constexpr int32_t kMaxShards = 16;
 // Columns of down_proj are cut at multiples of this.
 inline constexpr int64_t kMlpShardColumns = 32;
 

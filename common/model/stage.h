@@ -32,6 +32,7 @@ struct StageOptions {
   int32_t threads = 0;
   WeightsMode weights = WeightsMode::kAuto;
   int32_t kv_blocks = 0;    // 0: from max_context and memory at hand
+  uint64_t memory = 0;      // of weights and KV cache; 0: what is at hand
   int32_t max_context = 0;  // 0: the model's, at most 8192
   int32_t max_step_tokens = 512;
   int32_t max_sequences = 256;

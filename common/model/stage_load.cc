@@ -13,6 +13,7 @@
 #include "common/model/cpu_backend.h"
 #include "common/model/kv_cache.h"
 #include "common/model/kv_layout.h"
+#include "common/model/layer_loads.h"
 #include "common/model/model_config.h"
 #include "common/model/rank_group.h"
 #include "common/model/rank_plan.h"
@@ -25,11 +26,8 @@
 namespace sluice {
 namespace {
 
-constexpr int32_t kDefaultMaxContext = 8192;
-// The angles of kernels/rope.h are exact below 2^20 radians.
-constexpr int32_t kMaxContext = 1 << 20;
-constexpr int64_t kMaxKvBlocks = int64_t{1} << 24;
-// Share of the memory at hand that the KV cache takes when it may choose.
+// Share of the room beside the weights that the KV cache takes when it may
+// choose, of memory that others use too.
 constexpr uint64_t kKvMemoryShare = 4;
 
 StatusOr<StageRange> ParseRange(const StageOptions& options,
@@ -67,8 +65,8 @@ Status CheckOptions(const StageOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckCount("threads", options.threads, 0, 1024));
   SLUICE_RETURN_IF_ERROR(
       CheckCount("kv_blocks", options.kv_blocks, 0, kMaxKvBlocks));
-  SLUICE_RETURN_IF_ERROR(
-      CheckCount("max_step_tokens", options.max_step_tokens, 1, 1 << 16));
+  SLUICE_RETURN_IF_ERROR(CheckCount("max_step_tokens", options.max_step_tokens,
+                                    1, kMostStepTokens));
   return CheckCount("max_sequences", options.max_sequences, 1, 1 << 14);
 }
 
@@ -82,16 +80,36 @@ uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
   return bytes * KvSlabs(KvGroups(config, range.first_layer, range.last_layer));
 }
 
-// Room for every sequence at full length, within a share of the memory at
-// hand, but for one full sequence at the least.
+// Memory beside the weights, which are yet to be loaded.
+struct KvRoom {
+  uint64_t weights = 0;
+  uint64_t at_most = 0;
+  uint64_t to_choose = 0;
+};
+
+KvRoom RoomBeside(uint64_t weights, uint64_t memory) {
+  const auto rest = [weights](uint64_t bytes) {
+    return bytes > weights ? bytes - weights : 0;
+  };
+  const uint64_t at_hand = rest(AvailableMemory());
+  KvRoom room = {weights, at_hand, at_hand / kKvMemoryShare};
+  if (memory == 0) return room;
+  room.at_most = std::min(at_hand, rest(memory));
+  room.to_choose = std::min(room.to_choose, room.at_most);
+  return room;
+}
+
+// Blocks for every sequence at full length, within the room, but for one full
+// sequence at the least.
 int32_t ChooseKvBlocks(const StageOptions& options, const ModelConfig& config,
-                       int32_t max_context, uint64_t bytes_per_block) {
+                       int32_t max_context, uint64_t bytes_per_block,
+                       const KvRoom& room) {
   if (options.kv_blocks > 0) return options.kv_blocks;
   const uint64_t one =
       KvBlocksOfOne(config, max_context, options.max_step_tokens);
   const uint64_t all =
       std::min<uint64_t>(one * options.max_sequences, kMaxKvBlocks);
-  const uint64_t fit = AvailableMemory() / kKvMemoryShare / bytes_per_block;
+  const uint64_t fit = room.to_choose / bytes_per_block;
   const auto blocks = static_cast<int32_t>(std::clamp(fit, one, all));
   LogInfo("kv cache: chose ", blocks, " blocks of ", kBlockTokens, " tokens, ",
           blocks * bytes_per_block / (1 << 20), " MiB");
@@ -100,11 +118,11 @@ int32_t ChooseKvBlocks(const StageOptions& options, const ModelConfig& config,
 
 // The cache is taken in one go later, where a lack of memory would end the
 // process.
-Status CheckKvFits(int32_t blocks, uint64_t bytes) {
-  const uint64_t available = AvailableMemory();
-  if (bytes <= available) return OkStatus();
+Status CheckKvFits(int32_t blocks, uint64_t bytes, const KvRoom& room) {
+  if (bytes <= room.at_most) return OkStatus();
   return ResourceExhausted("a KV cache of ", blocks, " blocks takes ", bytes,
-                           " bytes, available are ", available);
+                           " bytes, available beside ", room.weights,
+                           " of weights are ", room.at_most);
 }
 
 // Which CPUs each rank's team is pinned to; empty: none.
@@ -204,9 +222,15 @@ class StageLoader {
     const std::vector<int32_t> windows = KvWindows(config_);
     limits_.num_kv_groups = static_cast<int32_t>(windows.size());
     const uint64_t block_bytes = BytesPerBlock(range_, config_, plans_);
-    kv_blocks_ =
-        ChooseKvBlocks(options_, config_, limits_.max_context, block_bytes);
-    SLUICE_RETURN_IF_ERROR(CheckKvFits(kv_blocks_, block_bytes * kv_blocks_));
+    uint64_t weights = 0;
+    for (const RankPlan& plan : plans_) {
+      weights += loader_.HeldBytes(range_, plan);
+    }
+    const KvRoom room = RoomBeside(weights, options_.memory);
+    kv_blocks_ = ChooseKvBlocks(options_, config_, limits_.max_context,
+                                block_bytes, room);
+    SLUICE_RETURN_IF_ERROR(
+        CheckKvFits(kv_blocks_, block_bytes * kv_blocks_, room));
     cpus_ = AvailableCpus();
     const int32_t threads = options_.threads == 0
                                 ? static_cast<int32_t>(cpus_.size())

@@ -234,6 +234,24 @@ void WeightLoader::Announce(const StageRange& range, const RankPlan& plan) {
   }
 }
 
+uint64_t WeightLoader::HeldBytes(const StageRange& range,
+                                 const RankPlan& plan) const {
+  RankWeights unused;
+  uint64_t bytes = 0;
+  for (const Read& read : Reads(range, plan, unused)) {
+    for (const Piece& piece : read.pieces) {
+      bytes += ElementBytes(TypeOf(read)) *
+               static_cast<uint64_t>(piece.slice.elements());
+    }
+  }
+  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+    for (const ExpertRange& run : plan.experts[i]) {
+      bytes += expert_loader_.HeldBytes(i, run);
+    }
+  }
+  return bytes;
+}
+
 Status WeightLoader::LoadOne(const Read& read, Backend& backend,
                              const LoadProgress& progress) {
   HostWeight weight;

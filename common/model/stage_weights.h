@@ -95,6 +95,8 @@ class WeightLoader {
 
   // Adds the rank's share to the bytes that progress counts against.
   void Announce(const StageRange& range, const RankPlan& plan);
+  // What Load will give takes so much memory, vectors included.
+  uint64_t HeldBytes(const StageRange& range, const RankPlan& plan) const;
   StatusOr<RankWeights> Load(const StageRange& range, const RankPlan& plan,
                              Backend& backend, const LoadProgress& progress);
   // What linear weights loaded so far are computed with: "f32", "bf16",

@@ -8,6 +8,8 @@
 
 #include "common/concurrency/named_thread.h"
 #include "common/model/available_memory.h"
+#include "common/model/layer_loads.h"
+#include "common/model/model_config.h"
 #include "common/model/stage.h"
 #include "common/weights/model_file.h"
 #include "tests/testing/shared_data.h"
@@ -144,6 +146,33 @@ TEST(StageLoadTest, AKvCacheLargerThanMemoryIsRefused) {
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(Message(status).find("16777216 blocks"), std::string::npos)
       << status;
+}
+
+TEST(StageLoadTest, AKvCacheIsChosenWithinWhatTheWeightsLeaveOfItsMemory) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const auto model = weights::OpenModel(path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto config = ParseModelConfig((*model)->config());
+  ASSERT_TRUE(config.ok()) << config.status();
+  StageOptions options = OptionsFor(path);
+  options.kv_blocks = 0;
+  options.max_context = 16;
+  for (const int32_t ranks : {1, 8}) {  // two for each of the kv heads
+    options.ranks = ranks;
+    options.kv_blocks = 0;
+    options.memory = 0;
+    EXPECT_EQ(InfoOf(options).limits.num_blocks, options.max_sequences);
+    const StageBytes bytes = LoadsOf(*config, **model,
+                                     {options.weights, nullptr, 1, 16,
+                                      options.max_step_tokens, ranks})
+                                 .Of({0, config->num_layers});
+    options.memory = bytes.weights + 5 * bytes.kv;
+    EXPECT_EQ(InfoOf(options).limits.num_blocks, 5) << ranks;
+    options.kv_blocks = 6;
+    const Status status = Stage::Load(options).status();
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(Message(status).find("6 blocks"), std::string::npos) << status;
+  }
 }
 
 // CPUs that a thread may run on after its first step of a stage.
