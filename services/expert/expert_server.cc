@@ -1,5 +1,7 @@
 #include "services/expert/expert_server.h"
 
+#include <grpcpp/health_check_service_interface.h>
+
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -238,13 +240,18 @@ class ExpertServer::Impl {
     loop_->Start();
   }
 
-  // Not after the end has begun.
+  // Not after the end has begun. Startup is over once loaded, whatever stalls.
   void SetReady(bool ready) {
     using State = ExpertMetrics::State;
     MutexLock lock(mutex_);
     if (ending_) return;
     metrics_.SetState(ready ? State::kReady : State::kStalled);
-    rpc::SetReady(*server_.server, ready);
+    if (ready) {
+      rpc::SetReady(*server_.server, true);
+    } else {
+      server_.server->GetHealthCheckService()->SetServingStatus("readiness",
+                                                                false);
+    }
   }
 
   // Tells the health service whether batches are computed.

@@ -257,8 +257,8 @@ void ExpertClient::Core::Send(const Outgoing& outgoing) {
       question_->units()[unit].batch_asks = call.asks;
     }
     const Host& host = hosts_[static_cast<size_t>(call.host)];
-    // It may have come back with another limit a moment ago.
-    if (rows <= host.limits.max_rows) stream = host.stream;
+    // It may have gone, or come back with another limit, a moment ago.
+    if (host.up && rows <= host.limits.max_rows) stream = host.stream;
     calls_.emplace(id, std::move(call));
     hedge_budget_ = std::min(options_.most_hedges, hedge_budget_ + kHedgeShare);
   }
