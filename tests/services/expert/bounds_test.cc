@@ -2,6 +2,8 @@
 // when it is ended in the midst of batches.
 #include <gmock/gmock.h>
 #include <grpcpp/channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -59,6 +61,26 @@ std::string Get(int port, const std::string& path) {
   return answer;
 }
 
+// Whether the gRPC health service calls this one serving.
+bool Serves(const std::shared_ptr<grpc::Channel>& channel,
+            const std::string& service) {
+  // HealthCheckRequest{service} to HealthCheckResponse{status}, by hand.
+  const std::string request =
+      Cat('\x0a', static_cast<char>(service.size()), service);
+  const grpc::Slice slice(request);
+  const grpc::ByteBuffer message(&slice, 1);
+  grpc::ByteBuffer response;
+  grpc::ClientContext context;
+  std::atomic<int> code{-1};
+  grpc::GenericStub(channel).UnaryCall(
+      &context, "/grpc.health.v1.Health/Check", {}, &message, &response,
+      [&](grpc::Status status) { code = status.error_code(); });
+  if (!Eventually([&] { return code >= 0; }) || code != 0) return false;
+  grpc::Slice answer;
+  return response.DumpToSingleSlice(&answer).ok() && answer.size() == 2 &&
+         answer.begin()[1] == 1;
+}
+
 // One row that asks expert 1 of layer 1.
 wire::ExpertBatch OneRow(uint64_t id) {
   wire::ExpertBatch batch;
@@ -99,11 +121,13 @@ class ExpertBoundsTest : public ::testing::Test {
 
 TEST_F(ExpertBoundsTest, AHostWhoseLoopIsStuckIsNotReadyUntilItMoves) {
   options_.stalled_after = std::chrono::milliseconds(150);
-  options_.debug_batch_delay = std::chrono::milliseconds(1500);
+  options_.debug_batch_delay = std::chrono::milliseconds(1000);
   Start();
   ExpertClient client(server_->address());
   ASSERT_TRUE(client.Hello(*server_->info()).ok());
   EXPECT_THAT(Ready(), StartsWith("HTTP/1.1 200"));
+  const auto channel = *rpc::Connect(server_->address(), {});
+  EXPECT_TRUE(Serves(channel, "readiness"));
   client.Send(OneRow(1));
   // Its threads answer pings and HTTP all the while.
   ASSERT_TRUE(client.Ping(1).ok());
@@ -113,14 +137,23 @@ TEST_F(ExpertBoundsTest, AHostWhoseLoopIsStuckIsNotReadyUntilItMoves) {
     return ready.rfind("HTTP/1.1 503", 0) == 0;
   }));
   EXPECT_THAT(ready, HasSubstr("\"state\":\"stalled\""));
+  // However long one look took, a batch is left for each of the others.
+  client.Send(OneRow(2));
   ASSERT_TRUE(client.Ping(2).ok());
   EXPECT_TRUE(Eventually([&] {
     return Get(server_->metrics_port(), "/metrics")
                .find("sluice_expert_state{state=\"stalled\"} 1") !=
            std::string::npos;
   }));
-  const auto result = client.Wait(OneRow(1));
-  ASSERT_TRUE(result.ok()) << result.status();
+  client.Send(OneRow(3));
+  EXPECT_TRUE(Eventually([&] { return !Serves(channel, "readiness"); }));
+  // It is loaded, whatever becomes of its batches.
+  EXPECT_TRUE(Serves(channel, "startup"));
+  for (const uint64_t id : {1, 2, 3}) {
+    const auto result = client.Wait(OneRow(id));
+    ASSERT_TRUE(result.ok()) << result.status();
+  }
+  EXPECT_TRUE(Eventually([&] { return Serves(channel, "readiness"); }));
   EXPECT_TRUE(
       Eventually([&] { return Ready().rfind("HTTP/1.1 200", 0) == 0; }));
   // Nothing to do is no standstill.
