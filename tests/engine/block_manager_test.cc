@@ -2,37 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <random>
 #include <vector>
+
+#include "tests/engine/block_tables.h"
 
 namespace sluice {
 namespace {
 
-using Tables = std::vector<BlockTable>;
-
-std::vector<TokenId> Count(int length, TokenId first = 0) {
-  std::vector<TokenId> tokens(static_cast<size_t>(length));
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
-}
-
 size_t Hits(const Tables& tables) { return tables[0].blocks.size(); }
-
-void ExpectSound(const BlockManager& manager,
-                 std::vector<const Tables*> open = {}) {
-  const Status status = manager.CheckIntegrity(open);
-  EXPECT_TRUE(status.ok()) << status;
-}
-
-// Opens, fills and publishes a sequence.
-Tables Fill(BlockManager& manager, const std::vector<TokenId>& tokens,
-            std::string_view salt = "") {
-  Tables tables = manager.Open(salt, tokens);
-  EXPECT_TRUE(manager.Grow(tables, static_cast<int32_t>(tokens.size())));
-  manager.Publish(tables, tokens);
-  return tables;
-}
 
 TEST(BlockManagerTest, ATableGrowsByOneBlockPerSixteenTokens) {
   BlockManager manager({.num_blocks = 4});

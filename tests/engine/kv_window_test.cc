@@ -3,44 +3,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/core/kv_groups.h"
+#include "tests/engine/block_tables.h"
 #include "tests/engine/scheduler_harness.h"
 
 namespace sluice {
 namespace {
 
-using Tables = std::vector<BlockTable>;
-
-std::vector<TokenId> Count(int length, TokenId first = 0) {
-  std::vector<TokenId> tokens(static_cast<size_t>(length));
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
-}
-
 // Group 1 sees 32 tokens.
 BlockManager Manager(int num_blocks) {
   return BlockManager(
       {.windows = {0, 32}, .num_blocks = num_blocks, .step_tokens = 16});
-}
-
-void ExpectSound(const BlockManager& manager,
-                 std::vector<const Tables*> open = {}) {
-  const Status status = manager.CheckIntegrity(open);
-  EXPECT_TRUE(status.ok()) << status;
-}
-
-// A sequence whose `tokens` were computed.
-Tables Fill(BlockManager& manager, const std::vector<TokenId>& tokens) {
-  Tables tables = manager.Open("", tokens);
-  EXPECT_TRUE(manager.Grow(tables, static_cast<int32_t>(tokens.size())));
-  manager.Publish(tables, tokens);
-  manager.ReleaseBehind(tables, static_cast<int32_t>(tokens.size()));
-  return tables;
 }
 
 TEST(KvGroupsTest, ABlockIsBehindWhenItsLastPositionIs) {
