@@ -8,6 +8,7 @@
 #include "common/model/layer_loads.h"
 #include "common/model/model_config.h"
 #include "common/model/plan_experts.h"
+#include "common/model/rank_heads.h"
 #include "common/weights/model_file.h"
 #include "services/cli/arguments.h"
 #include "services/cli/commands.h"
@@ -16,14 +17,18 @@
 namespace sluice::cli {
 namespace {
 
-constexpr int64_t kMostKvBlocks = int64_t{1} << 24;
-
 constexpr char kPlanUsage[] =
     "usage: sluice plan MODEL [--hosts NAME=HOST:PORT[:BYTES],... "
     "[--replicas R] [--local-bytes BYTES] [--out FILE]] [--stages N] "
     "[--stage-memory BYTES,...] [--placement FILE] [--kv-blocks B] "
+    "[--max-context N] [--max-step-tokens N] [--ranks R] "
     "[--weights auto|bf16|f32]; --hosts, --stages or both; BYTES may end in "
     "K, M, G or T, powers of 1024";
+
+// Options that change nothing where no layers are split.
+constexpr const char* kOfStages[] = {"placement",       "kv-blocks",
+                                     "weights",         "max-context",
+                                     "max-step-tokens", "ranks"};
 
 // NAME=HOST:PORT or NAME=HOST:PORT:BYTES.
 StatusOr<HostRoom> ParseHost(const std::string& text) {
@@ -90,7 +95,7 @@ void Tell(const ModelConfig& config, const ModelBytes& bytes,
                double(local) * 1e-6);
 }
 
-// The placement that --hosts asks for, written where --out says.
+// The placement that --hosts asks for.
 StatusOr<ExpertPlacement> PlanHosts(const Arguments& arguments,
                                     const ModelConfig& config,
                                     const ModelBytes& bytes) {
@@ -105,10 +110,13 @@ StatusOr<ExpertPlacement> PlanHosts(const Arguments& arguments,
     if (!local.ok()) return Annotate(local.status(), "--local-bytes");
     options.local_bytes = *local;
   }
-  SLUICE_ASSIGN_OR_RETURN(ExpertPlacement placement,
-                          PlanExperts(config, bytes, options));
+  return PlanExperts(config, bytes, options);
+}
+
+// Writes a placement where --out says.
+Status WritePlacement(const ExpertPlacement& placement,
+                      const std::string& path) {
   const std::string text = ToText(placement);
-  const std::string path = arguments.String("out").value_or("");
   if (path.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
   } else {
@@ -117,8 +125,17 @@ StatusOr<ExpertPlacement> PlanHosts(const Arguments& arguments,
     out.close();
     if (!out) return Unavailable("--out ", path, " cannot be written");
   }
-  Tell(config, bytes, placement);
-  return placement;
+  return OkStatus();
+}
+
+// What an option says, 0 if it is not given; within 1 to `most`.
+StatusOr<int32_t> Number(const Arguments& arguments, const std::string& name,
+                         int64_t most) {
+  SLUICE_ASSIGN_OR_RETURN(const auto value, arguments.Int(name));
+  if (!value.has_value()) return 0;
+  if (*value >= 1 && *value <= most) return static_cast<int32_t>(*value);
+  return InvalidArgument("--", name, " must be between 1 and ", most, ", got ",
+                         *value);
 }
 
 // How the layers are split over stages, experts of `placement` left out.
@@ -131,12 +148,19 @@ StatusOr<std::string> PlanStages(const Arguments& arguments,
   SLUICE_ASSIGN_OR_RETURN(
       options.weights,
       ParseWeightsMode(arguments.String("weights").value_or("auto")));
-  SLUICE_ASSIGN_OR_RETURN(const auto blocks, arguments.Int("kv-blocks"));
-  if (blocks.value_or(1) < 1 || blocks.value_or(1) > kMostKvBlocks) {
-    return InvalidArgument("--kv-blocks must be between 1 and ", kMostKvBlocks,
-                           ", got ", *blocks);
-  }
-  options.kv_blocks = static_cast<int32_t>(blocks.value_or(0));
+  SLUICE_ASSIGN_OR_RETURN(options.kv_blocks,
+                          Number(arguments, "kv-blocks", kMaxKvBlocks));
+  SLUICE_ASSIGN_OR_RETURN(
+      options.max_context,
+      Number(arguments, "max-context",
+             std::min(config.max_position_embeddings, kMaxContext)));
+  SLUICE_ASSIGN_OR_RETURN(
+      const int32_t step,
+      Number(arguments, "max-step-tokens", kMostStepTokens));
+  if (step > 0) options.max_step_tokens = step;
+  SLUICE_ASSIGN_OR_RETURN(const int32_t ranks,
+                          Number(arguments, "ranks", NumShards(config)));
+  if (ranks > 0) options.ranks = ranks;
   auto memory = ParseBytesList(arguments.String("stage-memory").value_or(""));
   if (!memory.ok()) return Annotate(memory.status(), "--stage-memory");
   SLUICE_ASSIGN_OR_RETURN(const auto stages, arguments.Int("stages"));
@@ -160,7 +184,7 @@ Status CheckTogether(const Arguments& arguments, bool split) {
       return InvalidArgument("--", name, " goes with --hosts");
     }
   }
-  for (const char* name : {"placement", "kv-blocks", "weights"}) {
+  for (const char* name : kOfStages) {
     if (arguments.Has(name) && !split) {
       return InvalidArgument("--", name, " goes with --stages");
     }
@@ -175,7 +199,8 @@ Status RunPlan(const Words& words) {
       const Arguments arguments,
       Arguments::Parse(words,
                        {"hosts", "replicas", "local-bytes", "out", "stages",
-                        "stage-memory", "placement", "kv-blocks", "weights"},
+                        "stage-memory", "placement", "kv-blocks", "weights",
+                        "max-context", "max-step-tokens", "ranks"},
                        {}));
   const bool split = arguments.Has("stages") || arguments.Has("stage-memory");
   if (arguments.words().size() != 1 || (!arguments.Has("hosts") && !split)) {
@@ -187,19 +212,28 @@ Status RunPlan(const Words& words) {
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
+  const bool hosts = arguments.Has("hosts");
+  const ModelBytes bytes = StoredBytes(config, *model);
   ExpertPlacement placement;
-  if (arguments.Has("hosts")) {
-    SLUICE_ASSIGN_OR_RETURN(
-        placement, PlanHosts(arguments, config, StoredBytes(config, *model)));
+  if (hosts) {
+    SLUICE_ASSIGN_OR_RETURN(placement, PlanHosts(arguments, config, bytes));
   } else if (arguments.Has("placement")) {
     SLUICE_ASSIGN_OR_RETURN(
         placement, ReadExpertPlacement(*arguments.String("placement"), config));
   }
-  if (!split) return OkStatus();
-  SLUICE_ASSIGN_OR_RETURN(const std::string table,
-                          PlanStages(arguments, config, *model, placement));
+  std::string table;
+  if (split) {
+    SLUICE_ASSIGN_OR_RETURN(table,
+                            PlanStages(arguments, config, *model, placement));
+  }
+  // Nothing is written of a plan that cannot be.
+  if (hosts) {
+    SLUICE_RETURN_IF_ERROR(
+        WritePlacement(placement, arguments.String("out").value_or("")));
+    Tell(config, bytes, placement);
+  }
   // With --hosts stdout has the placement.
-  std::fputs(table.c_str(), arguments.Has("hosts") ? stderr : stdout);
+  std::fputs(table.c_str(), hosts ? stderr : stdout);
   return OkStatus();
 }
 

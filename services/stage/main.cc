@@ -59,6 +59,11 @@ StatusOr<LayerChoice> ParseLayers(const std::string& text) {
   if (text != "auto" && !absl::GetFlag(FLAGS_stage_memory).empty()) {
     return InvalidArgument("--stage-memory goes with --layers auto");
   }
+  if (text != "auto" && (absl::GetFlag(FLAGS_stage_index) != 0 ||
+                         absl::GetFlag(FLAGS_num_stages) != 1)) {
+    return InvalidArgument(
+        "--stage-index and --num-stages go with --layers auto");
+  }
   if (text.empty()) return choice;
   if (text == "auto") {
     choice.index = absl::GetFlag(FLAGS_stage_index);

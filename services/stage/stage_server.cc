@@ -334,9 +334,14 @@ StatusOr<std::unique_ptr<StageServer>> StageServer::Start(
   const LayerLoads loads =
       LoadsOf(config, *model,
               {options.stage.weights, &placement, options.stage.kv_blocks,
-               options.stage.max_context});
+               options.stage.max_context, options.stage.max_step_tokens,
+               options.stage.ranks});
   SLUICE_ASSIGN_OR_RETURN(const LayerRange layers,
                           ResolveLayers(options.layers, loads));
+  if (options.layers.parts != 0 && !options.layers.memory.empty()) {
+    options.stage.memory =
+        options.layers.memory[static_cast<size_t>(options.layers.index)];
+  }
   auto impl = std::make_unique<Impl>(std::move(options), layers);
   SLUICE_RETURN_IF_ERROR(impl->LeaveExperts(config, std::move(placement)));
   SLUICE_RETURN_IF_ERROR(impl->Start());

@@ -35,7 +35,7 @@ struct StageServerOptions {
   std::string listen = "127.0.0.1:0";  // port 0: choose one, see address()
   std::string metrics_listen;          // empty: none
   LayerChoice layers;
-  // first_layer and last_layer are taken from `layers`, placement and
+  // first_layer, last_layer and memory are taken from `layers`, placement and
   // elsewhere from `placement`.
   StageOptions stage;
   std::string placement;  // file; empty: every expert is here
@@ -51,9 +51,9 @@ struct StageServerOptions {
 class StageServer {
  public:
   // Binds and begins to load; loaded means that experts elsewhere can be
-  // asked, too. Errors: INVALID_ARGUMENT for options and
-  // models that cannot be, NOT_FOUND for files, UNAVAILABLE for an address
-  // in use.
+  // asked, too. Errors: INVALID_ARGUMENT for options and models that cannot
+  // be, NOT_FOUND for files, UNAVAILABLE for an address in use,
+  // RESOURCE_EXHAUSTED for layers that fit no split of `layers.memory`.
   static StatusOr<std::unique_ptr<StageServer>> Start(
       StageServerOptions options);
   ~StageServer();  // Stop

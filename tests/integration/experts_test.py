@@ -222,12 +222,33 @@ class ExpertsTest(unittest.TestCase):
                      "--out goes with --hosts"),
                     (2, ("--hosts", "a=h:1", "--kv-blocks", "2"),
                      "--kv-blocks goes with --stages"),
+                    (2, ("--hosts", "a=h:1", "--ranks", "2"),
+                     "--ranks goes with --stages"),
+                    (2, ("--stages", "2", "--max-context", "2147483647"),
+                     "--max-context must be between 1 and"),
+                    (2, ("--stages", "2", "--max-step-tokens", "0"),
+                     "--max-step-tokens must be between 1 and 65536"),
+                    (2, ("--stages", "2", "--ranks", "13"),
+                     "--ranks must be between 1 and 12"),
                     (2, ("--hosts", "a=h:1", "--placement", path),
                      "--placement cannot be given"),
                     (1, ("--stage-memory", "100K,1M"), "no split fits")):
                 done, _ = plan(*options)
-                self.assertIn(words, done.stderr)
+                self.assertIn(words, done.stderr, options)
                 self.assertEqual(done.returncode, code, options)
+            # A plan whose layers do not fit leaves no placement behind.
+            out = pathlib.Path(folder) / "out.json"
+            plan("--hosts", "a=h:1", "--out", out, "--stage-memory", "9K,9K")
+            self.assertFalse(out.exists())
+            # One KV head: each of 4 ranks has it. 1600 tokens are 100 blocks.
+            mega = [re.findall(r"([\d.]+) MB of KV", plan(
+                "--stages", "1", *options)[0].stdout) for options in (
+                    ("--max-context", "1600"), ("--max-context", "3200"),
+                    ("--kv-blocks", "100", "--ranks", "4"))]
+            one, two, ranks = (float(size) for (size,) in mega)
+            self.assertGreater(one, 0)
+            self.assertAlmostEqual(two, 2 * one, delta=0.02)
+            self.assertAlmostEqual(ranks, 4 * one, delta=0.02)
 
     def test_options_that_cannot_be_are_refused(self):
         for options, words in (

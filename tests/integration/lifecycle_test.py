@@ -142,6 +142,22 @@ class LifecycleTest(unittest.TestCase):
                     capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, code, done.stderr)
 
+    def test_a_stage_refuses_parts_of_a_split_that_it_does_not_make(self):
+        stage = os.path.join(os.environ["SLUICE_BUILD_DIR"],
+                             "services/stage/sluice-stage")
+        for options, words in (
+                (["--stage-index", "1", "--num-stages", "3"],
+                 "--stage-index and --num-stages go with --layers auto"),
+                (["--num-stages", "2", "--layers", "0-1"],
+                 "--stage-index and --num-stages go with --layers auto"),
+                (["--stage-memory", "1G", "--layers", "0-1"],
+                 "--stage-memory goes with --layers auto")):
+            done = subprocess.run([stage, "--model", model(), *options],
+                                  capture_output=True, text=True, timeout=60,
+                                  check=False)
+            self.assertEqual(done.returncode, 1, options)
+            self.assertIn(words, done.stderr)
+
     def test_metrics_answer_in_milliseconds_under_load(self):
         with harness.Cluster(model()) as cluster:
             threads = [threading.Thread(target=generate,
