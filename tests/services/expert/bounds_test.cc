@@ -2,8 +2,11 @@
 // when it is ended in the midst of batches.
 #include <gmock/gmock.h>
 #include <grpcpp/channel.h>
+#include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/channel_arguments.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -16,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 #include "sluice/v1/expert.grpc.pb.h"
@@ -167,7 +171,8 @@ TEST_F(ExpertBoundsTest, AHostWhoseLoopIsStuckIsNotReadyUntilItMoves) {
 class NeverReads {
  public:
   NeverReads(const std::string& address, const HostedExpertsInfo& info)
-      : channel_(*rpc::Connect(address, {})),
+      : channel_(grpc::CreateCustomChannel(
+            address, grpc::InsecureChannelCredentials(), SmallWindow())),
         stub_(v1::Expert::NewStub(channel_)),
         stream_(stub_->Batches(&context_)) {
     v1::ExpertFrame frame;
@@ -178,6 +183,8 @@ class NeverReads {
     writer_ = std::thread([this] {
       v1::ExpertFrame ping;
       ping.mutable_ping()->set_sequence(1);
+      // So that windows are full soon when the host reads no more.
+      ping.set_hidden_states(std::string(4096, 'x'));
       while (stream_->Write(ping)) ++pings_;
     });
   }
@@ -186,14 +193,18 @@ class NeverReads {
     if (writer_.joinable()) writer_.join();
   }
   // Waits until the host takes no more of it.
-  bool WaitRefused() const {
-    uint64_t last = 0;
-    TimePoint since = Clock::now();
-    return Eventually([&] {
-      if (last != pings_) since = Clock::now();
-      last = pings_;
-      return last > 0 && Clock::now() - since > std::chrono::seconds(1);
-    });
+  bool WaitRefused() {
+    const TimePoint end = Clock::now() + kLimit;
+    while (Clock::now() < end) {
+      const uint64_t before = pings_;
+      // Nobody tells: a busy look would take the writer's core.
+      MutexLock lock(mutex_);
+      const TimePoint until = Clock::now() + std::chrono::seconds(1);
+      while (never_.WaitUntil(mutex_, until)) {
+      }
+      if (before > 0 && pings_ == before) return true;
+    }
+    return false;
   }
   // Reads on; how many answers there were, and how the stream ended.
   std::pair<uint64_t, Status> Finish() {
@@ -206,6 +217,13 @@ class NeverReads {
   uint64_t pings() const { return pings_; }
 
  private:
+  // Otherwise it grows to megabytes while all goes well.
+  static grpc::ChannelArguments SmallWindow() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    return arguments;
+  }
+
   grpc::ClientContext context_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Expert::Stub> stub_;
@@ -213,6 +231,8 @@ class NeverReads {
       grpc::ClientReaderWriter<v1::ExpertFrame, v1::ExpertAnswer>>
       stream_;
   std::atomic<uint64_t> pings_{0};
+  Mutex mutex_;
+  CondVar never_;
   std::thread writer_;
 };
 
@@ -221,7 +241,7 @@ TEST_F(ExpertBoundsTest, AnAskerThatNeverReadsIsCutOffAndOthersAreServed) {
   ExpertClient other(server_->address());
   ASSERT_TRUE(other.Hello(*server_->info()).ok());
   NeverReads greedy(server_->address(), *server_->info());
-  ASSERT_TRUE(greedy.WaitRefused());
+  ASSERT_TRUE(greedy.WaitRefused()) << greedy.pings();
   ExpectAnswers(other, 1);
   const auto [answers, end] = greedy.Finish();
   EXPECT_EQ(end.code(), StatusCode::kResourceExhausted) << end;
