@@ -57,10 +57,11 @@ StatusOr<std::unique_ptr<LocalPipeline>> LocalPipeline::Load(
                           ParseModelConfig(model->config()));
   SLUICE_ASSIGN_OR_RETURN(
       const std::vector<LayerRange> ranges,
-      SplitLayers(LoadsOf(config, *model,
-                          {stage.weights, &stage.placement, stage.kv_blocks,
-                           stage.max_context}),
-                  num_stages));
+      SplitLayers(
+          LoadsOf(config, *model,
+                  {stage.weights, &stage.placement, stage.kv_blocks,
+                   stage.max_context, stage.max_step_tokens, stage.ranks}),
+          num_stages));
   std::unique_ptr<LocalPipeline> pipeline(new LocalPipeline());
   for (const LayerRange& range : ranges) {
     StageOptions options = stage;
