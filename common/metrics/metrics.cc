@@ -94,6 +94,11 @@ Gauge Registry::AddGauge(std::string_view name, std::string_view help,
   return Gauge(&family.Add(labels));
 }
 
+void Registry::RemoveGauge(std::string_view name, const Gauge& series) {
+  // A family is known by its name.
+  impl_->Family(prometheus::BuildGauge(), name, "").Remove(series.series_);
+}
+
 Histogram Registry::AddHistogram(std::string_view name, std::string_view help,
                                  const std::vector<double>& bounds,
                                  const Labels& labels) {

@@ -76,6 +76,8 @@ class Registry {
                      const Labels& labels = {});
   Gauge AddGauge(std::string_view name, std::string_view help,
                  const Labels& labels = {});
+  // Takes that series of `name` out; its handles must not be used any more.
+  void RemoveGauge(std::string_view name, const Gauge& series);
   // `bounds`: rising upper bounds; +Inf is implied.
   Histogram AddHistogram(std::string_view name, std::string_view help,
                          const std::vector<double>& bounds,

@@ -192,17 +192,17 @@ void GatewayMetrics::AddEngineSeries() {
 }
 
 void GatewayMetrics::SetCacheConfig(int blocks) {
-  if (blocks == cache_blocks_) return;
-  const auto series = [this](int count) {
-    Labels labels = vllm_labels_;
-    labels["block_size"] = Cat(kBlockTokens);
-    labels["num_gpu_blocks"] = Cat(count);
-    labels["enable_prefix_caching"] = options_.prefix_cache ? "True" : "False";
-    return vllm().AddGauge(names::kVllmCacheConfig, "The KV cache, as labels",
-                           labels);
-  };
-  if (cache_blocks_ >= 0) series(cache_blocks_).Set(0);
-  series(blocks).Set(1);
+  if (blocks == 0 || blocks == cache_blocks_) return;
+  if (cache_blocks_ != 0) {
+    vllm().RemoveGauge(names::kVllmCacheConfig, cache_config_);
+  }
+  Labels labels = vllm_labels_;
+  labels["block_size"] = Cat(kBlockTokens);
+  labels["num_gpu_blocks"] = Cat(blocks);
+  labels["enable_prefix_caching"] = options_.prefix_cache ? "True" : "False";
+  cache_config_ = vllm().AddGauge(names::kVllmCacheConfig,
+                                  "The KV cache, as labels", labels);
+  cache_config_.Set(1);
   cache_blocks_ = blocks;
 }
 

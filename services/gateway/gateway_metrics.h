@@ -93,7 +93,9 @@ class GatewayMetrics {
 
   mutable Mutex mutex_;
   Sources sources_ ABSL_GUARDED_BY(mutex_);
-  int cache_blocks_ = -1;  // of the scrape hook
+  // The latest that were not 0, and their series; the scrape hook's.
+  int cache_blocks_ = 0;
+  metrics::Gauge cache_config_;
 };
 
 }  // namespace sluice::gateway

@@ -79,6 +79,19 @@ TEST(MetricsTest, HooksRunBeforeEachScrape) {
   EXPECT_THAT(registry.Text(), HasSubstr("g 2\n"));
 }
 
+TEST(MetricsTest, ARemovedGaugeIsGoneAndItsNamesakesStay) {
+  Registry registry;
+  const Gauge first = registry.AddGauge("g", "help", {{"size", "1"}});
+  const Gauge second = registry.AddGauge("g", "help", {{"size", "2"}});
+  first.Set(5);
+  second.Set(6);
+  registry.RemoveGauge("g", first);
+  const std::string text = registry.Text();
+  EXPECT_THAT(text, HasSubstr("# HELP g help\n"));
+  EXPECT_THAT(text, Not(HasSubstr("size=\"1\"")));
+  EXPECT_THAT(text, HasSubstr("size=\"2\"} 6\n"));
+}
+
 TEST(MetricsTest, ProcessMetricsHaveValues) {
   Registry registry;
   AddProcessMetrics(registry, "test", "portable");

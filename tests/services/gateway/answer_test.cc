@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The handlers over fakes: a request's bytes in, an answer's bytes out.
 class GatewayAnswerTest : public ::testing::Test {
@@ -430,7 +431,9 @@ TEST_F(GatewayAnswerTest, MetricsSpeakVllmsNames) {
   const auto on = Chat("");
   generator_.Text(0, "abc");
   generator_.End(0, FinishReason::kLength);
-  metrics_.Attach({[] { return EngineStats{}; }, [] { return true; }, {}, {}});
+  EngineStats stats;
+  stats.blocks_total = 8;
+  metrics_.Attach({[&] { return stats; }, [] { return true; }, {}, {}});
   const std::string text = Get("/metrics")->responses[0].body;
   for (const char* name :
        {"vllm:num_requests_running", "vllm:num_requests_waiting",
@@ -451,6 +454,22 @@ TEST_F(GatewayAnswerTest, MetricsSpeakVllmsNames) {
                               labels + "2\n"));
   EXPECT_THAT(text, HasSubstr("vllm:e2e_request_latency_seconds_count" +
                               labels + "1\n"));
+}
+
+TEST_F(GatewayAnswerTest, TheCachesConfigIsTheLatestOfAPipelineThatWasUp) {
+  EngineStats stats;
+  metrics_.Attach({[&] { return stats; }, [] { return true; }, {}, {}});
+  const auto scrape = [&](int blocks) {
+    stats.blocks_total = blocks;
+    return Get("/metrics")->responses[0].body;
+  };
+  const std::string info = "vllm:cache_config_info{";
+  EXPECT_THAT(scrape(0), Not(HasSubstr(info)));
+  EXPECT_THAT(scrape(8), HasSubstr("num_gpu_blocks=\"8\"} 1\n"));
+  EXPECT_THAT(scrape(0), HasSubstr("num_gpu_blocks=\"8\"} 1\n"));
+  const std::string text = scrape(9);
+  EXPECT_THAT(text, HasSubstr("num_gpu_blocks=\"9\"} 1\n"));
+  EXPECT_EQ(text.find(info), text.rfind(info));
 }
 
 TEST_F(GatewayAnswerTest, APromptIsCountedOnceWithAllItsChoices) {
