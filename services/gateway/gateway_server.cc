@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 #include <utility>
 
 #include "common/base/log.h"
@@ -86,18 +85,12 @@ class GatewayServer::Impl {
   }
 
   GatewayReadiness readiness() const {
-    std::optional<Duration> drain_left;
-    if (draining_) {
-      drain_left =
-          std::max(drain_until_.load() - Clock::now(), Duration::zero());
-    }
-    return JudgeReadiness(pipeline_->status(), engine_.Progress(), drain_left);
+    return JudgeReadiness(pipeline_->status(), engine_.Progress(), draining_);
   }
 
   EngineStats engine_stats() const { return engine_.Stats(); }
 
   void Drain(TimePoint deadline) {
-    drain_until_ = deadline;
     draining_ = true;
     engine_.BeginDrain();
     http_->BeginDrain();
@@ -143,7 +136,7 @@ class GatewayServer::Impl {
     AddPageHandlers(router_);
     AddClusterHandler(router_, model_, [this] {
       return ClusterReading{readiness(), pipeline_->status(),
-                            pipeline_->model(), engine_.Stats()};
+                            pipeline_->model(), max_context(), engine_.Stats()};
     });
     AddTraceHandler(router_, context);
     if (options_.debug_endpoints) AddDebugHandlers(router_, context);
@@ -190,6 +183,11 @@ class GatewayServer::Impl {
     return OkStatus();
   }
 
+  // As /v1/models shows it; 0 while no pipeline was ever up.
+  int max_context() const {
+    return std::min(generator_.max_context(), model_.max_positions);
+  }
+
   void StartPipeline() {
     PipelineCallbacks callbacks = CallbacksTo(&engine_);
     callbacks.on_up = [this, next = std::move(callbacks.on_up)](
@@ -199,9 +197,12 @@ class GatewayServer::Impl {
       if (options_.kv_blocks > 0) {
         limits.num_blocks = std::min(limits.num_blocks, options_.kv_blocks);
       }
+      // What a windowed KV group takes of the pool hangs on it.
+      limits.max_step_tokens =
+          std::min(limits.max_step_tokens, options_.engine.max_step_tokens);
       generator_.SetLimits(limits);
       LogInfo("pipeline up: epoch ", epoch, ", ", num_stages, " stages, ",
-              limits.num_blocks, " KV blocks, context ", limits.max_context);
+              limits.num_blocks, " KV blocks, context ", max_context());
       next(epoch, limits, num_stages);
     };
     callbacks.on_lost = [next =
@@ -223,7 +224,6 @@ class GatewayServer::Impl {
   WorkQueue work_;
   Router router_;
   std::unique_ptr<ApiKeys> api_keys_;  // null: nobody needs one
-  std::atomic<TimePoint> drain_until_{TimePoint()};
   std::atomic<bool> draining_{false};
   bool stopped_ = false;
   std::unique_ptr<HttpServer> http_;

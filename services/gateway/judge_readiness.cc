@@ -71,27 +71,25 @@ Duration StuckAfter(Duration expected_step) {
   return std::clamp(kFarBeyond * expected_step, kShortest, kLongest);
 }
 
-int RetryAfter(const PipelineStatus& pipeline,
-               std::optional<Duration> drain_left) {
-  Duration wait = drain_left.value_or(Duration::zero());
-  if (!drain_left) {
-    for (const StageStatus& stage : pipeline.stages) {
-      wait = std::max(wait, stage.drain_left);
-    }
-    if (wait > Duration::zero()) {
-      wait += pipeline.last_recovery;
-    } else if (pipeline.down < pipeline.last_recovery) {
-      wait = pipeline.last_recovery - pipeline.down;
-    } else {
-      wait = pipeline.down;
-    }
+int RetryAfter(const PipelineStatus& pipeline, bool draining) {
+  if (draining) return 1;
+  Duration wait{};
+  for (const StageStatus& stage : pipeline.stages) {
+    wait = std::max(wait, stage.drain_left);
+  }
+  if (wait > Duration::zero()) {
+    wait += pipeline.last_recovery;
+  } else if (pipeline.down < pipeline.last_recovery &&
+             pipeline.down > Duration::zero()) {
+    wait = pipeline.last_recovery - pipeline.down;
+  } else {
+    wait = pipeline.down;
   }
   return static_cast<int>(std::clamp(std::ceil(Seconds(wait)), 1.0, 30.0));
 }
 
 GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
-                                const EngineProgress& progress,
-                                std::optional<Duration> drain_left) {
+                                const EngineProgress& progress, bool draining) {
   GatewayReadiness readiness;
   readiness.ready = pipeline.ready;
   readiness.why = pipeline.message;
@@ -100,8 +98,8 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
     readiness.parts.push_back(PartOf(pipeline.stages[i], i));
   }
   readiness.open_why = OpenWhy(readiness);
-  readiness.retry_after_seconds = RetryAfter(pipeline, drain_left);
-  readiness.draining = drain_left || AnyDrains(pipeline);
+  readiness.retry_after_seconds = RetryAfter(pipeline, draining);
+  readiness.draining = draining || AnyDrains(pipeline);
   for (size_t i = 0; i < readiness.parts.size() && readiness.ready; ++i) {
     if (!pipeline.stages[i].load.experts_missing) continue;
     readiness.ready = false;
@@ -117,7 +115,7 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
         Cat("no step has ended for ", Seconds(progress.oldest_plan_age), " s");
     NameStuckStage(pipeline, readiness);
   }
-  if (drain_left) {
+  if (draining) {
     readiness.ready = false;
     readiness.why = readiness.open_why = "draining";
   }

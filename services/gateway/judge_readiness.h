@@ -1,8 +1,6 @@
 #ifndef SLUICE_SERVICES_GATEWAY_JUDGE_READINESS_H_
 #define SLUICE_SERVICES_GATEWAY_JUDGE_READINESS_H_
 
-#include <optional>
-
 #include "common/base/clock.h"
 #include "common/engine/engine_stats.h"
 #include "services/gateway/pipeline/pipeline_status.h"
@@ -19,17 +17,16 @@ Duration StuckAfter(Duration expected_step);
 // gets empty ones; and that every stage can ask somebody for each of its
 // experts. A queue, however long, is no reason. A stage that answers heartbeats
 // and does no steps is named: the first that has done the fewest.
-// `drain_left`: of a gateway that drains, the time that it has for that.
+// `draining`: the gateway itself was told to end.
 GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
-                                const EngineProgress& progress,
-                                std::optional<Duration> drain_left);
+                                const EngineProgress& progress, bool draining);
 
-// When to try again, in whole seconds of 1 to 30: what is left of a drain;
-// of a pipeline that is down what its latest recovery would still take, else
-// as long as it has been down already. 1, the time between two probes, while
-// a pipeline stands and does not move, or nothing is known.
-int RetryAfter(const PipelineStatus& pipeline,
-               std::optional<Duration> drain_left);
+// When to try again, in whole seconds of 1 to 30: what is left of a stage's
+// drain; of a pipeline that is down what its latest recovery would still take,
+// else as long as it has been down already. 1, the time between two probes,
+// while a pipeline stands and does not move, or nothing is known; and while
+// the gateway itself drains: another one may answer at once.
+int RetryAfter(const PipelineStatus& pipeline, bool draining);
 
 }  // namespace sluice::gateway
 

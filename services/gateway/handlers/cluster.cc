@@ -12,8 +12,8 @@ namespace {
 
 double Millis(Duration duration) { return 1e3 * Seconds(duration); }
 
-Json ModelPart(const ServedModel& model,
-               const std::optional<PipelineModel>& joined) {
+Json ModelPart(const ServedModel& model, const ClusterReading& reading) {
+  const std::optional<PipelineModel>& joined = reading.model;
   Json part{{"name", model.name}};
   if (!joined.has_value()) return part;
   part["num_layers"] = joined->num_layers;
@@ -21,7 +21,7 @@ Json ModelPart(const ServedModel& model,
   part["weights_dtype"] = joined->weights_dtype;
   part["numerics"] = joined->numerics;
   part["digest"] = joined->digest;
-  part["max_context"] = joined->limits.max_context;
+  if (reading.max_context > 0) part["max_context"] = reading.max_context;
   return part;
 }
 
@@ -75,7 +75,7 @@ std::string ClusterJson(const ServedModel& model,
             {"ready", reading.readiness.ready},
             {"why", reading.readiness.why},
             {"epoch", reading.pipeline.epoch.value()},
-            {"model", ModelPart(model, reading.model)},
+            {"model", ModelPart(model, reading)},
             {"engine", EnginePart(reading.engine)},
             {"stages", Json::array()}};
   const auto& stages = reading.pipeline.stages;

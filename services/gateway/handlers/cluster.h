@@ -19,6 +19,7 @@ struct ClusterReading {
   GatewayReadiness readiness;
   PipelineStatus pipeline;
   std::optional<PipelineModel> model;  // once the stages were joined
+  int max_context = 0;                 // 0: no pipeline was ever up
   EngineStats engine;
 };
 

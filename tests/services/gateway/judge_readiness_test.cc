@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +40,7 @@ TEST(JudgeReadinessTest, APipelineThatMovesIsReadyHoweverFullItIs) {
   EngineProgress progress = Moving();
   progress.plans_in_flight = 3;
   progress.oldest_plan_age = milliseconds(900);
-  EXPECT_TRUE(JudgeReadiness(Up(3), progress, std::nullopt).ready);
+  EXPECT_TRUE(JudgeReadiness(Up(3), progress, false).ready);
 }
 
 TEST(JudgeReadinessTest, AWedgedStageIsNamedWithinThreeSeconds) {
@@ -50,8 +49,7 @@ TEST(JudgeReadinessTest, AWedgedStageIsNamedWithinThreeSeconds) {
   EngineProgress progress = Moving();
   progress.plans_in_flight = 2;
   progress.oldest_plan_age = milliseconds(2600);
-  const GatewayReadiness readiness =
-      JudgeReadiness(status, progress, std::nullopt);
+  const GatewayReadiness readiness = JudgeReadiness(status, progress, false);
   EXPECT_FALSE(readiness.ready);
   EXPECT_TRUE(readiness.parts[0].ready);
   EXPECT_FALSE(readiness.parts[1].ready);
@@ -65,9 +63,9 @@ TEST(JudgeReadinessTest, ALongStepIsNotTakenForAWedge) {
   progress.plans_in_flight = 1;
   progress.expected_step = seconds(2);
   progress.oldest_plan_age = seconds(19);
-  EXPECT_TRUE(JudgeReadiness(Up(1), progress, std::nullopt).ready);
+  EXPECT_TRUE(JudgeReadiness(Up(1), progress, false).ready);
   progress.oldest_plan_age = seconds(21);
-  EXPECT_FALSE(JudgeReadiness(Up(1), progress, std::nullopt).ready);
+  EXPECT_FALSE(JudgeReadiness(Up(1), progress, false).ready);
 }
 
 TEST(JudgeReadinessTest, ThePatienceIsBounded) {
@@ -83,8 +81,7 @@ TEST(JudgeReadinessTest, ASuspectStageIsNamed) {
   status.message = "stage 1: silent for 2.1 s";
   status.stages[1].state = StageState::kSuspect;
   status.stages[1].message = "silent for 2.1 s";
-  const GatewayReadiness readiness =
-      JudgeReadiness(status, Moving(), std::nullopt);
+  const GatewayReadiness readiness = JudgeReadiness(status, Moving(), false);
   EXPECT_FALSE(readiness.ready);
   EXPECT_EQ(readiness.why, status.message);
   EXPECT_EQ(readiness.parts[1].why, "suspect: silent for 2.1 s");
@@ -93,8 +90,7 @@ TEST(JudgeReadinessTest, ASuspectStageIsNamed) {
 TEST(JudgeReadinessTest, AStageWithoutItsExpertsIsNamed) {
   PipelineStatus status = Up(2);
   status.stages[1].load.experts_missing = true;
-  const GatewayReadiness readiness =
-      JudgeReadiness(status, Moving(), std::nullopt);
+  const GatewayReadiness readiness = JudgeReadiness(status, Moving(), false);
   EXPECT_FALSE(readiness.ready);
   EXPECT_EQ(readiness.why,
             "stage 1 (127.0.0.1:7001): some of its experts have no host left");
@@ -113,7 +109,7 @@ TEST(JudgeReadinessTest, WhatAnybodyMayReadNamesStagesByTheirLayers) {
   status.stages[1].first_layer = 10;
   status.stages[1].last_layer = 20;
   const auto open = [&] {
-    return ReadinessJson(JudgeReadiness(status, Moving(), std::nullopt),
+    return ReadinessJson(JudgeReadiness(status, Moving(), false),
                          Audience::kAnybody);
   };
   EXPECT_EQ(open(),
@@ -129,20 +125,19 @@ TEST(JudgeReadinessTest, WhatAnybodyMayReadNamesStagesByTheirLayers) {
 TEST(JudgeReadinessTest, AWedgedStageIsToldToAnybodyByItsIndex) {
   EngineProgress progress = Moving();
   progress.oldest_plan_age = milliseconds(2600);
-  const std::string open = ReadinessJson(
-      JudgeReadiness(Up(1), progress, std::nullopt), Audience::kAnybody);
+  const std::string open =
+      ReadinessJson(JudgeReadiness(Up(1), progress, false), Audience::kAnybody);
   EXPECT_NE(open.find("stage 0: no step has ended for 2.6 s"), open.npos)
       << open;
   EXPECT_EQ(open.find("127.0.0.1"), open.npos) << open;
 }
 
 TEST(JudgeReadinessTest, DrainingIsNotReady) {
-  const GatewayReadiness readiness =
-      JudgeReadiness(Up(1), Moving(), seconds(17));
+  const GatewayReadiness readiness = JudgeReadiness(Up(1), Moving(), true);
   EXPECT_FALSE(readiness.ready);
   EXPECT_EQ(readiness.why, "draining");
   EXPECT_TRUE(readiness.draining);
-  EXPECT_EQ(readiness.retry_after_seconds, 17);
+  EXPECT_EQ(readiness.retry_after_seconds, 1);
 }
 
 TEST(JudgeReadinessTest, AStageThatWasToldToEndIsNamed) {
@@ -152,8 +147,7 @@ TEST(JudgeReadinessTest, AStageThatWasToldToEndIsNamed) {
   status.stages[1].state = StageState::kDraining;
   status.stages[1].drain_left = milliseconds(4200);
   status.last_recovery = seconds(3);
-  const GatewayReadiness readiness =
-      JudgeReadiness(status, Moving(), std::nullopt);
+  const GatewayReadiness readiness = JudgeReadiness(status, Moving(), false);
   EXPECT_FALSE(readiness.ready);
   EXPECT_TRUE(readiness.draining);
   EXPECT_EQ(readiness.parts[1].why, "draining");
@@ -163,13 +157,13 @@ TEST(JudgeReadinessTest, AStageThatWasToldToEndIsNamed) {
 
 TEST(RetryAfterTest, ARecoveryIsTakenToLastAsLongAsTheLatest) {
   PipelineStatus status = Up(1);
-  EXPECT_EQ(RetryAfter(status, std::nullopt), 1) << "nothing is known";
+  EXPECT_EQ(RetryAfter(status, false), 1) << "nothing is known";
   status.ready = false;
   status.last_recovery = seconds(12);
   status.down = milliseconds(2500);
-  EXPECT_EQ(RetryAfter(status, std::nullopt), 10);
+  EXPECT_EQ(RetryAfter(status, false), 10);
   status.down = milliseconds(11900);
-  EXPECT_EQ(RetryAfter(status, std::nullopt), 1);
+  EXPECT_EQ(RetryAfter(status, false), 1);
 }
 
 TEST(RetryAfterTest, ALongerOneIsTakenToLastAsLongAgain) {
@@ -177,25 +171,32 @@ TEST(RetryAfterTest, ALongerOneIsTakenToLastAsLongAgain) {
   status.ready = false;
   status.last_recovery = seconds(2);
   status.down = seconds(7);
-  EXPECT_EQ(RetryAfter(status, std::nullopt), 7);
+  EXPECT_EQ(RetryAfter(status, false), 7);
   status.last_recovery = Duration::zero();
-  EXPECT_EQ(RetryAfter(status, std::nullopt), 7);
+  EXPECT_EQ(RetryAfter(status, false), 7);
   status.down = seconds(3600);
-  EXPECT_EQ(RetryAfter(status, std::nullopt), 30) << "nobody knows so much";
+  EXPECT_EQ(RetryAfter(status, false), 30) << "nobody knows so much";
 }
 
-TEST(RetryAfterTest, AGatewaysDrainIsWhatItHasLeft) {
+TEST(RetryAfterTest, APipelineThatStandsIsLookedAtAgainSoon) {
+  PipelineStatus status = Up(1);
+  status.last_recovery = seconds(20);
+  EXPECT_EQ(RetryAfter(status, false), 1) << "it is not down";
+}
+
+TEST(RetryAfterTest, AnotherGatewayMayAnswerWhileThisOneDrains) {
   PipelineStatus status = Up(1);
   status.down = seconds(30);
-  EXPECT_EQ(RetryAfter(status, milliseconds(5001)), 6);
-  EXPECT_EQ(RetryAfter(status, Duration::zero()), 1);
-  EXPECT_EQ(RetryAfter(status, seconds(120)), 30);
+  status.last_recovery = seconds(60);
+  status.stages[0].drain_left = seconds(40);
+  EXPECT_EQ(RetryAfter(status, true), 1);
+  EXPECT_EQ(RetryAfter(status, false), 30) << "a stage's drain is everybody's";
 }
 
 TEST(JudgeReadinessTest, AnEngineWithoutItsPipelineIsNotReady) {
   EngineProgress progress = Moving();
   progress.pipeline_up = false;
-  EXPECT_FALSE(JudgeReadiness(Up(1), progress, std::nullopt).ready);
+  EXPECT_FALSE(JudgeReadiness(Up(1), progress, false).ready);
 }
 
 // The whole way, with stages that compute nothing.
@@ -248,8 +249,7 @@ class WedgedStageTest : public ::testing::Test {
     return request;
   }
   GatewayReadiness Judge() {
-    return JudgeReadiness(pipeline_->status(), engine_->Progress(),
-                          std::nullopt);
+    return JudgeReadiness(pipeline_->status(), engine_->Progress(), false);
   }
   // Off within the time that the machine's own slowness may take on top.
   void ExpectStageOneIsBlamed() {

@@ -117,6 +117,8 @@ ClusterReading TwoStages() {
   ClusterReading reading;
   reading.readiness.why = "stage 1: lost";
   reading.pipeline.epoch = Epoch(7);
+  reading.model.emplace().limits.max_context = 8192;
+  reading.max_context = 4096;
   reading.engine.running = 3;
   reading.engine.blocks_total = 8;
   reading.engine.blocks_used = 2;
@@ -148,6 +150,7 @@ TEST(ClusterJsonTest, TellsTheEngineAndEveryStage) {
   EXPECT_EQ((*json)["why"], "stage 1: lost");
   EXPECT_EQ((*json)["epoch"], 7);
   EXPECT_EQ((*json)["model"]["name"], "fake");
+  EXPECT_EQ((*json)["model"]["max_context"], 4096) << "as requests are held to";
   EXPECT_EQ((*json)["engine"]["running"], 3);
   EXPECT_EQ((*json)["engine"]["kv_usage"], 0.25);
   EXPECT_EQ((*json)["engine"]["generation_tokens"], 99);
