@@ -8,7 +8,7 @@ namespace sluice::testing {
 // Whether a large matrix is to run in part: under ThreadSanitizer, which takes
 // some twenty times as long, unless SLUICE_LONG is set.
 inline bool OnlyRepresentative() {
-#if defined(__SANITIZE_THREAD__)
+#if defined(SLUICE_TSAN)
   return std::getenv("SLUICE_LONG") == nullptr;
 #else
   return false;

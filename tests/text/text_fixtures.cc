@@ -9,7 +9,7 @@
 #include "common/text/vocabulary_spec.h"
 #include "tests/testing/shared_data.h"
 
-#ifdef __SANITIZE_THREAD__
+#ifdef SLUICE_TSAN
 // The Rust crates are not instrumented: their locks are invisible, and only
 // their calls into libc are seen.
 extern "C" const char* __tsan_default_suppressions();

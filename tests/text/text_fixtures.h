@@ -18,7 +18,7 @@ inline constexpr EncodeOptions kRaw = {.add_special_tokens = false,
                                        .parse_special_tokens = true};
 
 // By how much tests of volume do less where a sanitizer slows them down.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(SLUICE_ASAN) || defined(SLUICE_TSAN)
 inline constexpr int kSlowdown = 8;
 #else
 inline constexpr int kSlowdown = 1;

@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 
 constexpr auto kLimit = std::chrono::seconds(60);
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(SLUICE_ASAN) || defined(SLUICE_TSAN)
 constexpr uint64_t kSanitizers = uint64_t{4} << 30;  // they take much, too
 #else
 constexpr uint64_t kSanitizers = 0;
