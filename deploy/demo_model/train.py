@@ -36,7 +36,7 @@ LOG_EVERY = 10
 def parse_args(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", required=True, help="folder of the run")
-    parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--stop-at", type=int, help="stop before this step")
     parser.add_argument("--batch", type=int, default=8, help="rows a step")
     parser.add_argument("--row", type=int, default=320, help="ids a row")
