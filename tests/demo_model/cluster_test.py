@@ -36,6 +36,22 @@ def chat(url, prompt):
     return answer
 
 
+WEATHER = {"type": "function", "function": {
+    "name": "get_weather", "description": "Weather in a city.",
+    "parameters": {"type": "object", "properties": {
+        "city": {"type": "string"}}, "required": ["city"]}}}
+
+
+def ask(url, text, **fields):
+    """The choice of an answer to one message."""
+    status, answer = api.post(url, "/v1/chat/completions", {
+        "messages": [{"role": "user", "content": text}], "temperature": 0,
+        "max_tokens": 100, **fields})
+    if status != 200:
+        raise AssertionError(f"{status}: {answer}")
+    return api.choice_of(answer)
+
+
 class DemoModelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -70,6 +86,28 @@ class DemoModelTest(unittest.TestCase):
             # The last of the twenty may change places with the next.
             for token, logprob in prompt["top20"][step][:10]:
                 self.assertAlmostEqual(got[token], logprob, delta=LOGPROB)
+
+    def test_experts_on_two_hosts_answer_call_and_write_json(self):
+        with harness.Cluster(FOLDER / "weights", "--stages", "2",
+                             "--expert-hosts", "2",
+                             "--expert-replicas", "2") as cluster:
+            answer = ask(cluster.url, "What is a stage?")
+            call = ask(cluster.url, "What is the weather in Oslo?",
+                       tools=[WEATHER])
+            written = ask(cluster.url, "Mira is 30 years old. She lives in "
+                          "Rome. Answer as JSON with the keys name, age and "
+                          "city.")
+        print(answer["message"]["content"])
+        self.assertIn("layers", answer["message"]["content"])
+        self.assertEqual(answer["finish_reason"], "stop")
+        function = call["message"]["tool_calls"][0]["function"]
+        print(function)
+        self.assertEqual(call["finish_reason"], "tool_calls")
+        self.assertEqual(function["name"], "get_weather")
+        self.assertEqual(json.loads(function["arguments"]), {"city": "Oslo"})
+        print(written["message"]["content"])
+        self.assertEqual(json.loads(written["message"]["content"]),
+                         {"name": "Mira", "age": 30, "city": "Rome"})
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/model/model_config.h"
 #include "common/weights/model_file.h"
 #include "services/stage/experts/client_metrics.h"
@@ -36,11 +39,29 @@ inline StageOptions StageOf(const std::string& path, int32_t ranks) {
 }
 
 // Greedy and sampled, short and long.
+// Prompts of a golden model, or the ends of the demo model's golden chats,
+// which lie beside its weights: eight of them fit one step.
+inline std::vector<std::vector<TokenId>> PromptsOf(const std::string& path) {
+  std::vector<std::vector<TokenId>> prompts;
+  const std::string chats = path + "/../golden.json";
+  if (std::filesystem::exists(chats)) {
+    const Json told = *ParseJson(ReadFileOrDie(chats));
+    for (const Json& prompt : told.at("prompts")) {
+      const auto ids = prompt.at("prompt_ids").get<std::vector<TokenId>>();
+      prompts.emplace_back(ids.end() - std::min<ptrdiff_t>(60, std::ssize(ids)),
+                           ids.end());
+    }
+  } else {
+    for (const auto& golden : ReadGolden(path)) prompts.push_back(golden.ids);
+  }
+  return prompts;
+}
+
 inline std::vector<Ask> Asks(const std::string& path) {
-  const auto goldens = ReadGolden(path);
+  const auto prompts = PromptsOf(path);
   std::vector<Ask> asks;
   for (size_t i = 0; i < 8; ++i) {
-    Ask ask{goldens[i % goldens.size()].ids, {}, 12, /*prompt_logits=*/true};
+    Ask ask{prompts[i % prompts.size()], {}, 12, /*prompt_logits=*/true};
     ask.sampling.seed = 40 + i;
     ask.sampling.temperature = i < 4 ? 0.0f : 0.8f;
     ask.sampling.logprobs = 3;
