@@ -18,7 +18,8 @@ machine does is the same for both.
 
 Usage: tests/benchmarks/compare_bench.py --guidellm PATH [--server paced]
        [--streams 4] [--requests 40] [--prompt 128] [--output 64] [--rounds 3]
-       [--together] [--tokenizer FOLDER] [--sluice PATH] [--json FILE]
+       [--ttft-ms 120] [--together] [--tokenizer FOLDER] [--sluice PATH]
+       [--json FILE]
 PATH: bin/guidellm of a virtual environment (pip install guidellm==0.8.1).
 FOLDER: a tokenizer as Hugging Face writes it; guidellm makes its prompts by it.
 """
@@ -41,21 +42,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]
 import api  # noqa: E402
 import harness  # noqa: E402
 
-TTFT_MS, ITL_MS = 120, 25  # of the paced server
+ITL_MS = 25  # of the paced server
 GOAL = 0.03
 
 
 class PacedServer:
     """guidellm's mock server, of a fixed pace; a context manager."""
 
-    def __init__(self, guidellm):
+    def __init__(self, guidellm, ttft_ms):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
             [guidellm, "mock-server", "--port", str(port), "--host",
-             "127.0.0.1", "--model", "paced", "--ttft-ms", str(TTFT_MS),
+             "127.0.0.1", "--model", "paced", "--ttft-ms", str(ttft_ms),
              "--itl-ms", str(ITL_MS), "--output-tokens", "64"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env={**os.environ, "HF_HUB_OFFLINE": "1"}, start_new_session=True)
@@ -211,6 +212,8 @@ def parse_arguments():
     for name, number in (("streams", 4), ("requests", 40), ("prompt", 128),
                          ("output", 64), ("rounds", 3)):
         parser.add_argument("--" + name, type=int, default=number)
+    parser.add_argument("--ttft-ms", type=int, default=120,
+                        help="of the paced server")
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--json")
     return parser.parse_args()
@@ -219,7 +222,7 @@ def parse_arguments():
 def main():
     options = parse_arguments()
     if options.server == "paced":
-        with PacedServer(options.guidellm) as server:
+        with PacedServer(options.guidellm, options.ttft_ms) as server:
             rounds = compare(options, server.url, "paced")
     else:
         with harness.Cluster(harness.default_model(), "--stages", "1",

@@ -33,7 +33,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr auto kLimit = std::chrono::seconds(30);
-constexpr int32_t kHidden = 64;  // of glm4_moe-air
 
 template <typename Condition>
 bool Eventually(const Condition& condition) {

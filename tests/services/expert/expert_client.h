@@ -13,6 +13,9 @@
 
 namespace sluice::testing {
 
+// Hidden size of glm4_moe-air, which the tests here serve.
+inline constexpr int32_t kHidden = 64;
+
 // One stream of Batches, as a test asks over it. All calls wait at most 30 s.
 class ExpertClient {
  public:

@@ -18,9 +18,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Layer 1 of glm4_moe-air: 8 experts, 2 per token, hidden size 64.
+// Of glm4_moe-air: 8 experts, 2 per token.
 constexpr int32_t kLayer = 1;
-constexpr int32_t kHidden = 64;
 
 class ExpertProtocolTest : public ::testing::Test {
  protected:
