@@ -1,6 +1,5 @@
 #include "common/metrics/metrics_server.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -10,47 +9,19 @@
 #include <string>
 
 #include "common/metrics/metrics.h"
+#include "tests/testing/http_exchange.h"
 #include "tests/testing/no_descriptors.h"
 
 namespace sluice::metrics {
 namespace {
 
+using sluice::testing::Connect;
+using sluice::testing::ConnectTo;
+using sluice::testing::Exchange;
+using sluice::testing::Get;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-void ConnectTo(int fd, int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(
-      ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-}
-
-int Connect(int port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  ConnectTo(fd, port);
-  return fd;
-}
-
-std::string Exchange(int port, const std::string& request) {
-  const int fd = Connect(port);
-  EXPECT_EQ(::send(fd, request.data(), request.size(), MSG_NOSIGNAL),
-            static_cast<ssize_t>(request.size()));
-  std::string answer;
-  char buffer[4096];
-  ssize_t n;
-  while ((n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0) {
-    answer.append(buffer, static_cast<size_t>(n));
-  }
-  ::close(fd);
-  return answer;
-}
-
-std::string Get(int port, const std::string& path) {
-  return Exchange(port, "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
-}
 
 class MetricsServerTest : public ::testing::Test {
  protected:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/core/kv_groups.h"
+#include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/shared_data.h"
 
@@ -51,15 +52,6 @@ Ask AskOf(int length, int max_tokens, uint64_t seed) {
   ask.sampling.temperature = seed % 2 == 0 ? 0.0f : 0.9f;
   ask.sampling.logprobs = 3;
   return ask;
-}
-
-void ExpectSame(const std::vector<Answer>& a, const std::vector<Answer>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_TRUE(a[i].status.ok()) << a[i].status;
-    ASSERT_TRUE(b[i].status.ok()) << b[i].status;
-    EXPECT_TRUE(a[i].tokens == b[i].tokens) << "request " << i;
-  }
 }
 
 TEST(KvWindowTest, GivingBackWhatIsBehindTheWindowChangesNoBit) {

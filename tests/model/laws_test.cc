@@ -13,6 +13,7 @@
 
 #include "common/base/json.h"
 #include "kernels/context.h"
+#include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/representative.h"
@@ -78,16 +79,6 @@ std::vector<Answer> Answers(const std::string& path, const Cut& cut,
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return {};
   return (*pipeline)->Generate(asks, cut.drive);
-}
-
-void ExpectSame(const std::vector<Answer>& a, const std::vector<Answer>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_TRUE(a[i].status.ok()) << a[i].status;
-    ASSERT_TRUE(b[i].status.ok()) << b[i].status;
-    EXPECT_TRUE(a[i].tokens == b[i].tokens) << "request " << i;
-    EXPECT_TRUE(a[i].prompt == b[i].prompt) << "request " << i;
-  }
 }
 
 std::vector<TokenId> StoryIds() {

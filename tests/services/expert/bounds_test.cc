@@ -8,9 +8,6 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/channel_arguments.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -24,6 +21,7 @@
 #include "common/rpc/transport.h"
 #include "sluice/v1/expert.grpc.pb.h"
 #include "tests/services/expert/expert_client.h"
+#include "tests/testing/http_exchange.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::testing {
@@ -42,26 +40,6 @@ bool Eventually(const Condition& condition) {
     std::this_thread::yield();
   }
   return true;
-}
-
-std::string Get(int port, const std::string& path) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(
-      ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n";
-  EXPECT_EQ(::send(fd, request.data(), request.size(), MSG_NOSIGNAL),
-            static_cast<ssize_t>(request.size()));
-  std::string answer;
-  char buffer[4096];
-  for (ssize_t n; (n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0;) {
-    answer.append(buffer, static_cast<size_t>(n));
-  }
-  ::close(fd);
-  return answer;
 }
 
 // Whether the gRPC health service calls this one serving.

@@ -19,6 +19,7 @@
 #include "common/weights/model_file.h"
 #include "services/stage/experts/client_metrics.h"
 #include "services/stage/experts/expert_client.h"
+#include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/expert_hosts.h"
@@ -129,16 +130,6 @@ inline const std::vector<Answer>& AllLocal(const std::string& path) {
     known[path] = (*pipeline)->Generate(Asks(path), {1 << 20, 1});
   }
   return known[path];
-}
-
-inline void ExpectSame(const std::vector<Answer>& a,
-                       const std::vector<Answer>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_TRUE(a[i].status.ok()) << a[i].status;
-    EXPECT_TRUE(a[i].tokens == b[i].tokens) << "request " << i;
-    EXPECT_TRUE(a[i].prompt == b[i].prompt) << "request " << i;
-  }
 }
 
 // A pipeline of one stage with its hosts.
