@@ -19,9 +19,12 @@ JinjaTemplate::~JinjaTemplate() { sluice_template_free(handle_); }
 StatusOr<std::string> JinjaTemplate::Render(std::string_view context,
                                             int64_t now) const {
   BridgeBuffer output;
-  SLUICE_RETURN_IF_ERROR(output.ToStatus(
-      sluice_template_render(handle_, BridgeData(context), context.size(), now,
-                             kMaxOutputBytes, output.out())));
+  const int code = [&] {
+    const BridgeCall call;
+    return sluice_template_render(handle_, BridgeData(context), context.size(),
+                                  now, kMaxOutputBytes, output.out());
+  }();
+  SLUICE_RETURN_IF_ERROR(output.ToStatus(code));
   return std::string(output.bytes());
 }
 

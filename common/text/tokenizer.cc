@@ -86,9 +86,12 @@ StatusOr<std::vector<TokenId>> Tokenizer::CallEncode(
     spans.push_back({span.begin, span.end, static_cast<uint32_t>(span.id)});
   }
   BridgeBuffer ids;
-  const int code =
-      sluice_tokenizer_encode(handle_, BridgeData(text), text.size(), flags,
-                              spans.data(), spans.size(), ids.out());
+  const int code = [&] {
+    const BridgeCall call;
+    return sluice_tokenizer_encode(handle_, BridgeData(text), text.size(),
+                                   flags, spans.data(), spans.size(),
+                                   ids.out());
+  }();
   SLUICE_RETURN_IF_ERROR(ids.ToStatus(code));
   std::vector<TokenId> made(ids.bytes().size() / sizeof(TokenId));
   if (!made.empty()) {

@@ -9,16 +9,6 @@
 #include "common/text/vocabulary_spec.h"
 #include "tests/testing/shared_data.h"
 
-#ifdef SLUICE_TSAN
-// The Rust crates are not instrumented: their locks are invisible, and only
-// their calls into libc are seen.
-extern "C" const char* __tsan_default_suppressions();
-extern "C" const char* __tsan_default_suppressions() {
-  return "race:regex_automata\nrace:sluice_text_bridge\nrace:tokenizers::\n"
-         "race:minijinja\n";
-}
-#endif
-
 namespace sluice::testing {
 
 const Tokenizer* SharedTokenizer(std::string_view relative) {
