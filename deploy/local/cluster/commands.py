@@ -2,7 +2,6 @@
 
 import datetime
 import fcntl
-import json
 import os
 import pathlib
 import subprocess
@@ -15,6 +14,7 @@ import layout
 import model
 import options as options_module
 import process
+import progress
 import watch
 
 PACKAGE = str(pathlib.Path(__file__).resolve().parent)
@@ -104,11 +104,14 @@ def _wait_ready(document, stop, options):
     except (OSError, ValueError):
         key = None  # The gateway says what is wrong with the file, and ends.
     end = time.monotonic() + seconds
-    shown = {}
+    loading = progress.terminal_progress(
+        [entry.name for entry in document["processes"]
+         if entry.role == "stage"], sys.stderr)
     while not stop.asked():
         status, text = gateway_client.call(document["url"] + "/readyz",
                                            timeout=5, key=key)
         if status == 200:
+            loading.finish()
             return True
         process.reap()
         for entry in document["processes"]:
@@ -116,26 +119,13 @@ def _wait_ready(document, stop, options):
                 raise exits.Failure(
                     exits.NOT_READY, f"{entry.name} ended while starting; "
                     f"its log {entry.log} ends with:\n{entry.log_tail()}")
-        _show_progress(text, shown)
+        loading.show(text)
         if time.monotonic() > end:
             raise exits.Failure(exits.NOT_READY, "/readyz was not 200 "
                                 f"within {seconds} s (--ready-timeout); "
                                 f"logs are in {document['run_dir']}")
         time.sleep(0.1)
     return False
-
-
-def _show_progress(readiness, shown):
-    """Tells what the parts that are not ready wait for, where it changed."""
-    try:
-        parts = json.loads(readiness)["not_ready"]
-    except (ValueError, KeyError, TypeError):
-        return
-    for part in parts:
-        name, why = part.get("name"), part.get("why")
-        if why and shown.get(name) != why:
-            shown[name] = why
-            say(f"  {name}: {why}")
 
 
 def _greet(document, options):
