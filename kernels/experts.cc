@@ -89,10 +89,13 @@ void RunExpert(const Context& context, const ExpertsView& experts, int32_t e,
   MatMul(context, middle, down, bias(experts.down_bias, down.rows), out);
 }
 
-// One row's asked experts: ids [count] and the slots of their outputs.
+// One row's asked experts: their ids, the slots of their outputs (negative:
+// elsewhere) and their weights, `count` of each.
 struct RowAsks {
   const int32_t* ids;
   const int32_t* slots;
+  const float* weights;
+  int32_t count;
 };
 
 // Joins asks [first, last), whose ids are in the node [begin, end), into the
@@ -118,17 +121,15 @@ void Weigh(float* row, float weight, int64_t n) {
 }
 
 // Row t of every part.
-void FinishRow(const cpu::Ops& ops, const ExpertRows& rows, int64_t t,
-               const int32_t* slots, Matrix outputs,
-               std::span<const TreeNode> nodes, std::span<const Matrix> parts) {
-  const int64_t at = t * rows.per_row;
-  const RowAsks asks = {rows.ids + at, slots + at};
-  for (int32_t j = 0; j < rows.per_row; ++j) {
+void FinishRow(const cpu::Ops& ops, const RowAsks& asks, int64_t t,
+               Matrix outputs, std::span<const TreeNode> nodes,
+               std::span<const Matrix> parts) {
+  for (int32_t j = 0; j < asks.count; ++j) {
     if (asks.slots[j] < 0) continue;
-    Weigh(outputs.row(asks.slots[j]), rows.weights[at + j], outputs.cols);
+    Weigh(outputs.row(asks.slots[j]), asks.weights[j], outputs.cols);
   }
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const int32_t* end = asks.ids + rows.per_row;
+    const int32_t* end = asks.ids + asks.count;
     const auto first = static_cast<int32_t>(
         std::lower_bound(asks.ids, end, nodes[i].begin) - asks.ids);
     const auto last = static_cast<int32_t>(
@@ -168,7 +169,10 @@ void ExpertNodes(const Context& context, const ExpertsView& experts,
   ParallelFor(context, tasks, [&](int task) {
     const cpu::Range range = cpu::PartOf(rows.x.rows, task, tasks, 1);
     for (int64_t t = range.begin; t < range.end; ++t) {
-      FinishRow(ops, rows, t, slots, outputs, nodes, parts);
+      const int64_t at = t * rows.per_row;
+      FinishRow(ops,
+                {rows.ids + at, slots + at, rows.weights + at, rows.per_row}, t,
+                outputs, nodes, parts);
     }
   });
 }

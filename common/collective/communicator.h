@@ -9,6 +9,13 @@
 
 namespace sluice {
 
+// Where one rank's time in collectives went, nanoseconds.
+struct CollectiveTimes {
+  int64_t reduce_ns = 0;  // ReduceTree
+  int64_t gather_ns = 0;  // GatherColumns
+  int64_t wait_ns = 0;    // of both: for the other ranks
+};
+
 // What the ranks of one stage say to each other. There is no plain
 // all-reduce: sums go through the fixed binary tree of
 // kernels/reduction_tree.h, so that any number of ranks gives the same bits.
@@ -37,6 +44,10 @@ class Communicator {
 
   // Returns when every rank has called it.
   virtual void Barrier() = 0;
+
+  // This rank's times since the last call, barriers aside. Zero for one rank,
+  // which has nobody to wait for.
+  virtual CollectiveTimes TakeTimes() = 0;
 };
 
 }  // namespace sluice

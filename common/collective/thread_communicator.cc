@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/base/check.h"
+#include "common/base/clock.h"
 
 namespace sluice {
 namespace {
@@ -60,20 +61,28 @@ Communicator* ThreadCommunicatorGroup::rank(int rank) {
   return ranks_.at(rank).get();
 }
 
+void ThreadCommunicator::Meet() {
+  const int64_t start = MonotonicNanos();
+  group_->meeting_.Arrive();
+  times_.wait_ns += MonotonicNanos() - start;
+}
+
 void ThreadCommunicator::ReduceTree(int32_t num_leaves,
                                     std::span<const kernels::TreeNode> nodes,
                                     std::span<const kernels::ConstMatrix> parts,
                                     kernels::Matrix out) {
   SLUICE_CHECK(nodes.size() == parts.size());
+  const int64_t start = MonotonicNanos();
   group_->slots_[rank_] = {nodes, parts, out};
-  group_->meeting_.Arrive();
+  Meet();
   // Slices start on cache lines, so that ranks do not share one.
   const int64_t lines = (out.cols + 15) / 16;
   const int64_t world = world_size();
   const int64_t begin = std::min(out.cols, lines * rank_ / world * 16);
   const int64_t end = std::min(out.cols, lines * (rank_ + 1) / world * 16);
   JoinColumns(num_leaves, begin, end);
-  group_->meeting_.Arrive();
+  Meet();
+  times_.reduce_ns += MonotonicNanos() - start;
 }
 
 void ThreadCommunicator::JoinColumns(int32_t num_leaves, int64_t begin,
@@ -110,8 +119,9 @@ void ThreadCommunicator::JoinColumns(int32_t num_leaves, int64_t begin,
 
 void ThreadCommunicator::GatherColumns(kernels::ConstMatrix part,
                                        int64_t col_begin, kernels::Matrix out) {
+  const int64_t start = MonotonicNanos();
   group_->slots_[rank_].out = out;
-  group_->meeting_.Arrive();
+  Meet();
   const kernels::Matrix& to = group_->slots_[0].out;
   SLUICE_CHECK(part.rows == to.rows && col_begin + part.cols <= to.cols);
   const int64_t rows = part.cols == 0 ? 0 : part.rows;
@@ -120,7 +130,8 @@ void ThreadCommunicator::GatherColumns(kernels::ConstMatrix part,
     if (row == part.row(t)) continue;
     std::memcpy(row, part.row(t), sizeof(float) * part.cols);
   }
-  group_->meeting_.Arrive();
+  Meet();
+  times_.gather_ns += MonotonicNanos() - start;
 }
 
 }  // namespace sluice

@@ -79,13 +79,19 @@ class ThreadCommunicator final : public Communicator {
   void GatherColumns(kernels::ConstMatrix part, int64_t col_begin,
                      kernels::Matrix out) override;
   void Barrier() override { group_->meeting_.Arrive(); }
+  CollectiveTimes TakeTimes() override {
+    return std::exchange(times_, CollectiveTimes());
+  }
 
  private:
+  // A meeting within an operation, which counts as waiting.
+  void Meet();
   // Joins columns [begin, end) of all ranks' nodes into all ranks' outs.
   void JoinColumns(int32_t num_leaves, int64_t begin, int64_t end);
 
   ThreadCommunicatorGroup* const group_;
   const int rank_;
+  CollectiveTimes times_;
   // Scratch of JoinColumns: all ranks' nodes, rising; one row's values.
   std::vector<std::pair<kernels::TreeNode, kernels::ConstMatrix>> parts_;
   std::vector<NodePart> row_;

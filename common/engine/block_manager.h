@@ -92,6 +92,8 @@ class BlockManager {
 
   int num_blocks() const { return pool_.num_blocks(); }
   int num_free() const { return pool_.num_free(); }  // cached ones included
+  // Blocks of cached prefixes that were given to others since the last Reset.
+  uint64_t evictions() const { return pool_.evictions(); }
 
   // INTERNAL naming the first contradiction. `open` are all tables that were
   // opened and not released.

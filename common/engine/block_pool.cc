@@ -22,7 +22,10 @@ std::optional<BlockId> BlockPool::Allocate() {
   const int32_t index = first_free_;
   RemoveFree(index);
   Block& block = blocks_[static_cast<size_t>(index)];
-  if (block.findable) Forget(block);
+  if (block.findable) {
+    Forget(block);
+    ++evictions_;
+  }
   block.references = 1;
   return BlockId(index);
 }

@@ -36,6 +36,9 @@ class BlockPool {
  public:
   BlockPool(int num_blocks, const SipKey& key);
 
+  // Findable blocks that were handed out again, and are found no more.
+  uint64_t evictions() const { return evictions_; }
+
   // A block of one reference, in no chain; nothing if all are held.
   std::optional<BlockId> Allocate();
   // One more reference, e.g. for a prefix hit.
@@ -104,6 +107,7 @@ class BlockPool {
   int32_t last_free_ = -1;
   int num_free_ = 0;
   uint64_t next_content_ = 1;
+  uint64_t evictions_ = 0;
 };
 
 }  // namespace sluice

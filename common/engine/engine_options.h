@@ -14,8 +14,8 @@ struct EngineOptions {
   int max_queue = 256;   // accepted beyond those that may run
   // A request that would wait longer for its first step is refused.
   Duration max_queue_wait = std::chrono::seconds(30);
-  // What a step with decodes may take; prompts get what fits. Zero: 1.4 times
-  // what it takes without prompts.
+  // What a step with decodes may take; prompts get what fits. Zero:
+  // StepPace::kMaxSlowdown (1.3) times what it takes without prompts.
   Duration target_itl{};
   int max_step_tokens = 512;  // lowered to the pipeline's limit
   int prefill_chunk = 256;    // tokens of one prompt per plan; 0: no cap

@@ -21,13 +21,16 @@ struct EngineCounters {
   uint64_t preemptions = 0;
   uint64_t prefix_query_tokens = 0;  // looked up in the prefix cache
   uint64_t prefix_hit_tokens = 0;    // of them, found
-  uint64_t steps = 0;                // committed plans
+  uint64_t cache_evictions = 0;  // blocks of cached prefixes given to others
+  uint64_t steps = 0;            // committed plans
   uint64_t steps_with_several_sequences = 0;
   uint64_t split_prefills = 0;   // prompts computed in more than one chunk
   uint64_t stale_results = 0;    // dropped: of an older epoch
   uint64_t refused_results = 0;  // results that did not answer their plan
   Duration step_time{};          // sum over committed steps, submit to result
-  Duration plan_time{};          // spent on planning, those that were none too
+  // The same sum from the result before, or from submission if that was later.
+  Duration step_interval{};
+  Duration plan_time{};  // spent on planning, those that were none too
 };
 
 // What the gateway's metrics and readiness read. A copy, taken at one moment.
@@ -40,6 +43,7 @@ struct EngineStats : EngineCounters {
   int max_plans_in_flight_seen = 0;
   Duration last_step_time{};   // submit to result of the latest step
   int64_t waiting_tokens = 0;  // prompt tokens of the waiting
+  int64_t waiting_bytes = 0;   // of their token histories
   Duration promised_wait{};    // of a new request behind all of them
   int prompt_budget = 0;       // prompt tokens that a plan may carry at present
   // Of the pipeline, in steps like the latest; 0: not known yet.

@@ -209,6 +209,7 @@ void Scheduler::FillStats(EngineStats& stats) const {
   stats.last_step_time = last_step_time_;
   const QueueState queue = Queue();
   stats.waiting_tokens = queue.prompt_tokens;
+  stats.waiting_bytes = WaitingBytes();
   stats.promised_wait = PromisedWait(queue);
   stats.prompt_budget = PromptBudget();
   if (queue.rates_known) {
@@ -229,6 +230,18 @@ int32_t Scheduler::PromptBudget() const {
       std::min(options_.max_step_tokens, limits_.max_step_tokens);
   return num_decoding() == 0 ? full
                              : std::min(full, pace_.prompt_budget(Crowd()));
+}
+
+// Choices of one prompt have a history each.
+int64_t Scheduler::WaitingBytes() const {
+  int64_t tokens = 0;
+  for (const Sequence* sequence : returning_) tokens += sequence->num_tokens();
+  for (const auto& tenant : line_.tenants()) {
+    for (const Sequence* sequence : tenant->waiting) {
+      tokens += sequence->num_tokens();
+    }
+  }
+  return tokens * static_cast<int64_t>(sizeof(TokenId));
 }
 
 QueueState Scheduler::Queue() const {

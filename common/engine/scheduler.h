@@ -116,6 +116,7 @@ class Scheduler {
   void PlanPrompts(Draft& draft);
   void PlanPrompt(Draft& draft, Sequence& sequence);
   int32_t PromptBudget() const;
+  int64_t WaitingBytes() const;
   int32_t num_decoding() const;
   int32_t Crowd() const;
   int32_t max_running() const;

@@ -48,10 +48,11 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   ++counters_->steps;
   counters_->step_time += last_step_time_;
   // What it took beside the plans before it, if they overlapped.
-  const TimePoint begin = std::max(plan.submitted, last_result_);
+  const Duration interval = now - std::max(plan.submitted, last_result_);
   last_result_ = now;
+  counters_->step_interval += interval;
   pace_.OnResult({plan.num_decodes, plan.prompt_tokens, plan.had_company,
-                  last_step_time_, now - begin});
+                  last_step_time_, interval});
   if (plan.chunks.size() > 1) ++counters_->steps_with_several_sequences;
 
   std::unordered_map<SequenceId, SequenceResult*> results;

@@ -341,6 +341,7 @@ bool Scheduler::AddChunk(Draft& draft, Sequence& sequence, int32_t count) {
 // given back when those are committed because they can be found from then on.
 bool Scheduler::GrowTables(Draft& draft, Sequence& sequence,
                            int32_t num_tokens) {
+  const uint64_t evictions = blocks_.evictions();
   while (!blocks_.Grow(sequence.tables, num_tokens)) {
     if (blocks_.ReleaseBehind(sequence.tables, sequence.num_scheduled)) {
       continue;
@@ -348,6 +349,7 @@ bool Scheduler::GrowTables(Draft& draft, Sequence& sequence,
     if (running_.back() == &sequence) return false;
     Preempt(draft, *running_.back());
   }
+  counters_->cache_evictions += blocks_.evictions() - evictions;
   return true;
 }
 

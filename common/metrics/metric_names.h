@@ -1,17 +1,20 @@
 #ifndef SLUICE_COMMON_METRICS_METRIC_NAMES_H_
 #define SLUICE_COMMON_METRICS_METRIC_NAMES_H_
 
+// Every metric name and every histogram's bounds, once. Units are suffixes,
+// `_total` stands on counters only. Labels are named in the comments.
+// Size: nothing is to be looked for elsewhere.
+
 #include <string_view>
 #include <vector>
 
-// Every metric name, once. Units are suffixes, `_total` stands on counters
-// only. Labels are named in the comments.
 namespace sluice::metrics::names {
 
 using Name = std::string_view;
 
 // Every process -------------------------------------------------------------
-inline constexpr Name kBuildInfo = "sluice_build_info";  // version service isa
+inline constexpr Name kBuildInfo =
+    "sluice_build_info";  // version git service isa cuda
 inline constexpr Name kProcessCpuSeconds = "process_cpu_seconds_total";
 inline constexpr Name kProcessResidentBytes = "process_resident_memory_bytes";
 inline constexpr Name kProcessVirtualBytes = "process_virtual_memory_bytes";
@@ -81,8 +84,9 @@ inline constexpr Name kGatewayKeyRequests =
                                           //   behind a flag
 inline constexpr Name kGatewayInflight = "sluice_gateway_inflight_requests";
 inline constexpr Name kGatewayQueueDepth = "sluice_gateway_queue_depth";
-inline constexpr Name kGatewayQueueTokens =
-    "sluice_gateway_queue_tokens";  // prompt tokens of the waiting
+inline constexpr Name kGatewayQueueTokens = "sluice_gateway_queue_tokens";
+inline constexpr Name kGatewayQueueBytes =
+    "sluice_gateway_queue_bytes";  // prompt tokens of the waiting
 inline constexpr Name kGatewayPromisedWait =
     "sluice_gateway_promised_wait_seconds";  // of a new request
 inline constexpr Name kGatewayPromptBudget =
@@ -107,6 +111,8 @@ inline constexpr Name kGatewayRecoverySeconds =
 inline constexpr Name kGatewaySteps = "sluice_gateway_steps_total";
 inline constexpr Name kGatewayStepSeconds =
     "sluice_gateway_step_seconds_total";  // submit to result, summed
+inline constexpr Name kGatewayStepInterval =
+    "sluice_gateway_step_interval_seconds_total";  // result to result, summed
 inline constexpr Name kGatewayScheduleSeconds =
     "sluice_gateway_schedule_seconds_total";  // planning, summed
 inline constexpr Name kGatewayComputedTokens =
@@ -114,6 +120,8 @@ inline constexpr Name kGatewayComputedTokens =
 inline constexpr Name kGatewayPlansInFlight = "sluice_gateway_plans_in_flight";
 inline constexpr Name kGatewayPlansInFlightMax =
     "sluice_gateway_plans_in_flight_max";  // the most so far
+inline constexpr Name kGatewayKvEvictions =
+    "sluice_gateway_kv_evictions_total";  // of cached prefixes
 inline constexpr Name kGatewaySharedSteps =
     "sluice_gateway_shared_steps_total";  // with several sequences
 inline constexpr Name kGatewaySplitPrefills =
@@ -124,12 +132,18 @@ inline constexpr Name kStageStepSeconds =
     "sluice_stage_step_seconds";  // phase=prefill|decode|mixed
 inline constexpr Name kStageComputeSeconds = "sluice_stage_compute_seconds";
 inline constexpr Name kStageWaitSeconds =
-    "sluice_stage_wait_seconds";  // for=input|expert
+    "sluice_stage_wait_seconds";  // for=input|expert|collective|output_window
+inline constexpr Name kStageCollectiveSeconds =
+    "sluice_stage_collective_seconds";  // op=reduce|gather
+inline constexpr Name kStageRankWaitSeconds =
+    "sluice_stage_rank_wait_seconds_total";  // tp_rank
 inline constexpr Name kStageBusyRatio = "sluice_stage_busy_ratio";
 inline constexpr Name kStageQueueDepth = "sluice_stage_queue_depth";
+inline constexpr Name kStageSequences = "sluice_stage_sequences";
 inline constexpr Name kStageBatchSequences = "sluice_stage_batch_sequences";
 inline constexpr Name kStageBatchTokens = "sluice_stage_batch_tokens";
 inline constexpr Name kStageKvBlocksUsed = "sluice_stage_kv_blocks_used";
+inline constexpr Name kStageKvBlocksPeak = "sluice_stage_kv_blocks_peak";
 inline constexpr Name kStageKvBlocks = "sluice_stage_kv_blocks";
 inline constexpr Name kStageWireBytes =
     "sluice_stage_wire_bytes_total";  // dir=in|out peer=previous|next|gateway

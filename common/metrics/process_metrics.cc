@@ -13,10 +13,6 @@
 
 #include "common/metrics/metric_names.h"
 
-#ifndef SLUICE_VERSION
-#define SLUICE_VERSION "0.1.0"
-#endif
-
 namespace sluice::metrics {
 namespace {
 
@@ -66,14 +62,17 @@ double MaxFiles() {
 }  // namespace
 
 std::string_view BuildVersion() { return SLUICE_VERSION; }
+std::string_view BuildCommit() { return SLUICE_GIT; }
 
 void AddProcessMetrics(Registry& registry, std::string_view service,
                        std::string_view isa) {
   registry
       .AddGauge(names::kBuildInfo, "What was built, as labels",
                 {{"version", std::string(BuildVersion())},
+                 {"git", std::string(BuildCommit())},
                  {"service", std::string(service)},
-                 {"isa", std::string(isa)}})
+                 {"isa", std::string(isa)},
+                 {"cuda", "none"}})  // there is no backend for it
       .Set(1);
   const Counter cpu = registry.AddCounter(names::kProcessCpuSeconds,
                                           "User and system CPU time");

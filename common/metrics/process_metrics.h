@@ -9,12 +9,15 @@ namespace sluice::metrics {
 
 // Adds the process_* series of the Prometheus conventions (CPU seconds,
 // memory, open files, start time), read from /proc at each scrape, and
-// sluice_build_info{version,service,isa} = 1.
+// sluice_build_info{version,git,service,isa,cuda} = 1.
 void AddProcessMetrics(Registry& registry, std::string_view service,
                        std::string_view isa = "");
 
 // The version this binary was built as: "0.1.0".
 std::string_view BuildVersion();
+// The checkout's commit when it was configured, 12 digits; "unknown" outside
+// of one.
+std::string_view BuildCommit();
 
 }  // namespace sluice::metrics
 

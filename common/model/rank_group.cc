@@ -30,6 +30,7 @@ Communicator* RankGroup::communicator(int32_t rank) {
 void RankGroup::Start(std::vector<Rank> ranks) {
   SLUICE_CHECK(ranks_.empty() && !ranks.empty());
   ranks_ = std::move(ranks);
+  if (group_ != nullptr) times_.resize(ranks_.size());
   for (size_t i = 1; i < ranks_.size(); ++i) {
     const auto rank = static_cast<int32_t>(i);
     threads_.emplace_back(Cat("rank-", rank), [this, rank] {
@@ -59,6 +60,7 @@ void RankGroup::RunRank(int32_t rank) {
     const kernels::ConstMatrix rows = model.Logits(step, begin);
     if (rank == 0) (*job_.consume)(begin, rows);
   }
+  if (!times_.empty()) times_[rank] = communicator(rank)->TakeTimes();
   communicator(rank)->Barrier();  // nobody reads the job any more
 }
 

@@ -50,6 +50,11 @@ class RankGroup {
     return ranks_[0].model->failed_rows();
   }
 
+  // The ranks' times in collectives in the last step; empty with one rank.
+  const std::vector<CollectiveTimes>& collective_times() const {
+    return times_;
+  }
+
   // Rank 0's team, free while `consume` runs.
   kernels::Executor* team() { return ranks_[0].team.get(); }
 
@@ -67,6 +72,8 @@ class RankGroup {
   std::unique_ptr<Communicator> self_;              // with one rank
   std::vector<Rank> ranks_;
   Job job_;
+  // Each rank's own until the barrier that ends a step.
+  std::vector<CollectiveTimes> times_;
   std::vector<NamedThread> threads_;  // ranks 1 and up
 };
 

@@ -40,7 +40,9 @@ class SequenceTable {
   void Clear();
 
   int32_t size() const { return static_cast<int32_t>(sequences_.size()); }
-  // Highest number of distinct blocks alive since the last Clear.
+  // Distinct blocks in the sequences' tables.
+  int32_t blocks() const { return blocks_alive_; }
+  // The most of them since the last Clear.
   int32_t peak_blocks() const { return peak_blocks_; }
 
  private:

@@ -15,6 +15,10 @@ namespace sluice {
 Stage::Stage() = default;
 Stage::~Stage() = default;
 
+const std::vector<CollectiveTimes>& Stage::collective_times() const {
+  return ranks_->collective_times();
+}
+
 void Stage::FillInputs(const std::vector<ChunkInput>& chunks) {
   StepInputs& step = *inputs_;
   step.num_tokens = 0;

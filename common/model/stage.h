@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/collective/communicator.h"
 #include "common/core/step_plan.h"
 #include "common/model/expert_placement.h"
 #include "common/model/step_inputs.h"
@@ -113,6 +114,10 @@ class Stage {
   // elsewhere gave no answer. Their hidden states and results are without
   // meaning.
   const std::vector<SequenceResult>& failed() const { return failed_; }
+
+  // The ranks' times in collectives in the last Run that had tokens; empty
+  // with one rank.
+  const std::vector<CollectiveTimes>& collective_times() const;
 
   // When the last Run drew its tokens; did not happen elsewhere than on the
   // last stage. (A prompt's logits that come in several pieces: the last.)

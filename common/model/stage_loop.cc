@@ -97,6 +97,7 @@ class StageLoop::Impl {
     queue_.clear();
     faulted_ = false;
     forget_ = true;
+    stats_.sequences = stats_.kv_blocks_used = stats_.kv_blocks_peak = 0;
   }
 
   StageLoopStats Stats() const {
@@ -188,6 +189,7 @@ class StageLoop::Impl {
                                  std::move(results)};
     }
     output.timing = {start - step.arrival_ns, stop - start};
+    if (plan.num_tokens() > 0) output.ranks = stage_.collective_times();
     if (plan.trace) Stamp({step.arrival_ns, start}, stop, *plan.trace);
     output.plan = std::move(plan);
     if (Count(output)) sink_.OnStep(std::move(output));
@@ -219,9 +221,11 @@ class StageLoop::Impl {
     }
     stats_.compute_seconds +=
         1e-9 * static_cast<double>(output.timing.compute_ns);
+    if (output.plan.epoch != epoch_ || stopping_) return false;
     stats_.sequences = sequences_.size();
-    stats_.kv_blocks_used = sequences_.peak_blocks();
-    return output.plan.epoch == epoch_ && !stopping_;
+    stats_.kv_blocks_used = sequences_.blocks();
+    stats_.kv_blocks_peak = sequences_.peak_blocks();
+    return true;
   }
 
   void Fail(const StepPlan& plan, const Status& why) {
@@ -230,6 +234,7 @@ class StageLoop::Impl {
       MutexLock lock(mutex_);
       if (plan.epoch != epoch_ || stopping_) return;
       faulted_ = true;
+      stats_.sequences = stats_.kv_blocks_used = 0;
       queue_.clear();
     }
     sink_.OnStepError(plan.epoch, plan.step_id, why);

@@ -35,6 +35,7 @@ struct StepOutput {
   // So far; empty at the last stage.
   std::vector<SequenceResult> failed = {};
   StepTiming timing;
+  std::vector<CollectiveTimes> ranks;  // per rank; empty with one
 };
 
 // Where finished steps go, in step order, from the loop's thread. May not
@@ -55,9 +56,10 @@ struct StageLoopStats {
   uint64_t tokens = 0;
   uint64_t prefill_steps = 0;  // with a chunk of more than one token
   double compute_seconds = 0;
-  double wait_seconds = 0;  // idle between steps
-  int32_t sequences = 0;
-  int32_t kv_blocks_used = 0;  // highest number of distinct blocks alive
+  double wait_seconds = 0;     // idle between steps
+  int32_t sequences = 0;       // begun and not ended, by the last step's plan
+  int32_t kv_blocks_used = 0;  // distinct ones of these sequences
+  int32_t kv_blocks_peak = 0;  // the most at once since the epoch began
   int32_t queue_depth = 0;
   Epoch epoch;
 };

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/base/clock.h"
+
 namespace sluice::rpc {
 
 std::shared_ptr<CreditedSender> CreditedSender::Open(
@@ -23,6 +25,7 @@ CreditedSender::CreditedSender(CreditedSenderOptions options,
       credits_(options.credits) {}
 
 Status CreditedSender::SendFrame(grpc::ByteBuffer frame) {
+  std::vector<int64_t> waits;
   {
     MutexLock lock(mutex_);
     if (ended_) return Unavailable("the stream has ended");
@@ -30,10 +33,11 @@ Status CreditedSender::SendFrame(grpc::ByteBuffer frame) {
       return ResourceExhausted(
           waiting_.size(), " frames wait for credits, limit ", max_waiting_);
     }
-    waiting_.push_back(std::move(frame));
-    Advance();
+    waiting_.push_back({std::move(frame), MonotonicNanos()});
+    waits = Advance();
   }
   Pump();
+  Tell(waits);
   return OkStatus();
 }
 
@@ -45,6 +49,7 @@ size_t CreditedSender::waiting() const {
 void CreditedSender::OnMessage(grpc::ByteBuffer& message) {
   bool first = false;
   bool surplus = false;
+  std::vector<int64_t> waits;
   {
     MutexLock lock(mutex_);
     first = !ready_;
@@ -54,9 +59,10 @@ void CreditedSender::OnMessage(grpc::ByteBuffer& message) {
       --unanswered_;
       ++credits_;
     }
-    Advance();
+    waits = Advance();
   }
   Pump();
+  Tell(waits);
   if (surplus) {
     Cancel(InvalidArgument("the peer acknowledged a frame that was not sent"));
     return;
@@ -77,13 +83,22 @@ void CreditedSender::OnEnd(const Status& status) {
   events_.on_end(status);
 }
 
-void CreditedSender::Advance() {
+std::vector<int64_t> CreditedSender::Advance() {
+  std::vector<int64_t> waits;
   while (ready_ && credits_ > 0 && !waiting_.empty()) {
-    if (!Enqueue(std::move(waiting_.front()))) return;
+    Waiting& first = waiting_.front();
+    if (!Enqueue(std::move(first.frame))) break;
+    waits.push_back(MonotonicNanos() - first.since_ns);
     waiting_.pop_front();
     --credits_;
     ++unanswered_;
   }
+  return waits;
+}
+
+void CreditedSender::Tell(const std::vector<int64_t>& waits) const {
+  if (!events_.on_credit) return;
+  for (const int64_t waited_ns : waits) events_.on_credit(waited_ns);
 }
 
 }  // namespace sluice::rpc

@@ -4,10 +4,12 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/mutex.h"
 #include "common/base/status.h"
@@ -28,6 +30,9 @@ struct CreditedSenderEvents {
   std::function<void()> on_ready;  // the hello was answered
   std::function<void(const grpc::ByteBuffer&)> on_ack;  // of a frame
   std::function<void(const Status&)> on_end;            // once
+  // A frame got its credit, after so many nanoseconds. Also from the thread
+  // that sends; may be empty, and may come while on_end does.
+  std::function<void(int64_t waited_ns)> on_credit = nullptr;
 };
 
 // The sending end of a stream on which every frame is answered by one ack:
@@ -50,12 +55,18 @@ class CreditedSender : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  private:
   void OnMessage(grpc::ByteBuffer& message) override;
   void OnEnd(const Status& status) override;
-  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  struct Waiting {
+    grpc::ByteBuffer frame;
+    int64_t since_ns = 0;
+  };
+  // Hands on what has credit; gives how long each waited.
+  std::vector<int64_t> Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Tell(const std::vector<int64_t>& waits) const;
 
   const size_t max_waiting_;
   const CreditedSenderEvents events_;
   mutable Mutex mutex_;
-  std::deque<grpc::ByteBuffer> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
   size_t credits_ ABSL_GUARDED_BY(mutex_);
   size_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ready_ ABSL_GUARDED_BY(mutex_) = false;

@@ -9,14 +9,11 @@
 #include "common/weights/model_file.h"
 #include "services/cli/arguments.h"
 #include "services/cli/commands.h"
+#include "services/cli/layer_table.h"
 #include "services/cli/stage_table.h"
 
 namespace sluice::cli {
 namespace {
-
-void PrintBytes(const std::string& what, uint64_t bytes) {
-  std::printf("%-24s %14.2f MB\n", what.c_str(), double(bytes) * 1e-6);
-}
 
 void PrintConfig(const ModelConfig& config) {
   const auto line = [](const char* key, auto value) {
@@ -74,21 +71,19 @@ void PrintParameters(const ModelConfig& config) {
 }
 
 void PrintModelBytes(const ModelConfig& config, const ModelBytes& bytes) {
-  PrintBytes("embedding", bytes.embedding);
-  PrintBytes("first layer", bytes.layers.front());
+  std::string table = BytesLine("embedding", bytes.embedding);
+  table += LayerTable(bytes, config.moe.num_experts);
   if (config.moe.num_experts > 0) {
-    PrintBytes("last layer", bytes.layers.back());
-    PrintBytes("its experts", bytes.experts.back());
-    PrintBytes(
-        "one of them",
-        bytes.experts.back() / static_cast<uint64_t>(config.moe.num_experts));
-    PrintBytes("all experts",
-               std::accumulate(bytes.experts.begin(), bytes.experts.end(),
-                               uint64_t{0}));
+    table += BytesLine("all experts",
+                       std::accumulate(bytes.experts.begin(),
+                                       bytes.experts.end(), uint64_t{0}));
   }
-  PrintBytes("final norm and head", bytes.head);
-  PrintBytes("in all", bytes.total());
-  if (bytes.left_aside > 0) PrintBytes("left aside", bytes.left_aside);
+  table += BytesLine("final norm and head", bytes.head);
+  table += BytesLine("in all", bytes.total());
+  if (bytes.left_aside > 0) {
+    table += BytesLine("left aside", bytes.left_aside);
+  }
+  std::printf("%s", table.c_str());
 }
 
 void PrintTensors(const weights::ModelFile& model) {

@@ -9,16 +9,16 @@
 
 #include "common/base/log.h"
 #include "common/concurrency/named_thread.h"
+#include "common/experts/host/expert_heat.h"
+#include "common/experts/host/expert_loop.h"
+#include "common/experts/host/expert_metrics.h"
+#include "common/experts/host/expert_service.h"
+#include "common/experts/host/expert_session.h"
 #include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
 #include "common/model/model_config.h"
 #include "common/rpc/transport.h"
 #include "common/weights/model_file.h"
-#include "services/expert/expert_heat.h"
-#include "services/expert/expert_loop.h"
-#include "services/expert/expert_metrics.h"
-#include "services/expert/expert_service.h"
-#include "services/expert/expert_session.h"
 
 namespace sluice {
 namespace {

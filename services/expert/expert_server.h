@@ -6,9 +6,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/experts/host/expert_choice.h"
 #include "common/model/hosted_experts.h"
 #include "common/rpc/transport_options.h"
-#include "services/expert/expert_choice.h"
 
 namespace sluice {
 

@@ -48,6 +48,67 @@ constexpr EngineCounter kEngineCounters[] = {
      &EngineCounters::steps_with_several_sequences, false},
     {names::kGatewaySplitPrefills, "Prompts computed in several chunks",
      &EngineCounters::split_prefills, false},
+    {names::kGatewayKvEvictions, "Blocks of cached prefixes given to others",
+     &EngineCounters::cache_evictions, false},
+};
+
+// Its times, summed.
+struct EngineTime {
+  std::string_view name;
+  const char* help;
+  Duration EngineCounters::*value;
+};
+constexpr EngineTime kEngineTimes[] = {
+    {names::kGatewayStepSeconds, "Submit to result, summed over steps",
+     &EngineCounters::step_time},
+    {names::kGatewayStepInterval,
+     "From the result before, or its own submission, to its result, summed",
+     &EngineCounters::step_interval},
+    {names::kGatewayScheduleSeconds, "Planning, summed over plans",
+     &EngineCounters::plan_time},
+};
+
+// What it is doing now.
+struct EngineGauge {
+  std::string_view name;
+  const char* help;
+  double (*value)(const EngineStats& stats);
+  bool vllm = false;
+  const char* kind = nullptr;  // its label, if it has one
+};
+constexpr const char kRateHelp[] =
+    "Tokens per second of the pipeline, measured";
+constexpr EngineGauge kEngineGauges[] = {
+    {names::kVllmRunning, "Sequences in the batch",
+     [](const EngineStats& s) -> double { return s.running; }, true},
+    {names::kVllmWaiting, "Sequences queued",
+     [](const EngineStats& s) -> double { return s.waiting; }, true},
+    {names::kVllmKvUsage, "KV cache in use, 0 to 1",
+     [](const EngineStats& s) { return s.kv_usage(); }, true},
+    {names::kVllmKvUsageOld, "KV cache in use (older name)",
+     [](const EngineStats& s) { return s.kv_usage(); }, true},
+    {names::kGatewayQueueDepth, "Sequences accepted, not running",
+     [](const EngineStats& s) -> double { return s.waiting; }},
+    {names::kGatewayQueueTokens, "Prompt tokens of sequences not running",
+     [](const EngineStats& s) {
+       return static_cast<double>(s.waiting_tokens);
+     }},
+    {names::kGatewayQueueBytes, "Bytes of their token histories",
+     [](const EngineStats& s) { return static_cast<double>(s.waiting_bytes); }},
+    {names::kGatewayPromisedWait, "What a new request would wait to start",
+     [](const EngineStats& s) { return Seconds(s.promised_wait); }},
+    {names::kGatewayPromptBudget, "Prompt tokens that a step may carry now",
+     [](const EngineStats& s) -> double { return s.prompt_budget; }},
+    {names::kGatewayTokenRate, kRateHelp,
+     [](const EngineStats& s) { return s.prompt_tokens_per_second; }, false,
+     "prompt"},
+    {names::kGatewayTokenRate, kRateHelp,
+     [](const EngineStats& s) { return s.decode_tokens_per_second; }, false,
+     "decode"},
+    {names::kGatewayPlansInFlight, "Plans in flight",
+     [](const EngineStats& s) -> double { return s.plans_in_flight; }},
+    {names::kGatewayPlansInFlightMax, "Most plans in flight so far",
+     [](const EngineStats& s) -> double { return s.max_plans_in_flight_seen; }},
 };
 
 Labels With(Labels labels, const std::string& name, const std::string& value) {
@@ -126,43 +187,23 @@ void GatewayMetrics::AddHistograms() {
 }
 
 void GatewayMetrics::AddEngineSeries() {
-  std::vector<std::pair<Counter, uint64_t EngineCounters::*>> counters;
+  std::vector<Counter> counters;
   for (const EngineCounter& one : kEngineCounters) {
-    counters.emplace_back(
-        one.vllm ? vllm().AddCounter(one.name, one.help, vllm_labels_)
-                 : registry_.AddCounter(one.name, one.help),
-        one.value);
+    counters.push_back(one.vllm
+                           ? vllm().AddCounter(one.name, one.help, vllm_labels_)
+                           : registry_.AddCounter(one.name, one.help));
   }
-  const auto gauge = [&](std::string_view name, std::string_view help) {
-    return vllm().AddGauge(name, help, vllm_labels_);
-  };
-  const Gauge running = gauge(names::kVllmRunning, "Sequences in the batch");
-  const Gauge waiting = gauge(names::kVllmWaiting, "Sequences queued");
-  const Gauge usage = gauge(names::kVllmKvUsage, "KV cache in use, 0 to 1");
-  const Gauge old_usage =
-      gauge(names::kVllmKvUsageOld, "KV cache in use (older name)");
-  const Gauge queue = registry_.AddGauge(names::kGatewayQueueDepth,
-                                         "Sequences accepted, not running");
-  const Gauge plans =
-      registry_.AddGauge(names::kGatewayPlansInFlight, "Plans in flight");
-  const Gauge plans_max = registry_.AddGauge(names::kGatewayPlansInFlightMax,
-                                             "Most plans in flight so far");
-  const Gauge queue_tokens = registry_.AddGauge(
-      names::kGatewayQueueTokens, "Prompt tokens of sequences not running");
-  const Gauge promised = registry_.AddGauge(
-      names::kGatewayPromisedWait, "What a new request would wait to start");
-  const Gauge budget = registry_.AddGauge(
-      names::kGatewayPromptBudget, "Prompt tokens that a step may carry now");
-  const Gauge prompt_rate = registry_.AddGauge(
-      names::kGatewayTokenRate, "Tokens per second of the pipeline, measured",
-      {{"kind", "prompt"}});
-  const Gauge decode_rate = registry_.AddGauge(
-      names::kGatewayTokenRate, "Tokens per second of the pipeline, measured",
-      {{"kind", "decode"}});
-  const Counter step_time = registry_.AddCounter(
-      names::kGatewayStepSeconds, "Submit to result, summed over steps");
-  const Counter plan_time = registry_.AddCounter(names::kGatewayScheduleSeconds,
-                                                 "Planning, summed over plans");
+  std::vector<Counter> times;
+  for (const EngineTime& one : kEngineTimes) {
+    times.push_back(registry_.AddCounter(one.name, one.help));
+  }
+  std::vector<Gauge> gauges;
+  for (const EngineGauge& one : kEngineGauges) {
+    Labels labels = one.vllm ? vllm_labels_ : Labels();
+    if (one.kind != nullptr) labels["kind"] = one.kind;
+    metrics::Registry& registry = one.vllm ? vllm() : registry_;
+    gauges.push_back(registry.AddGauge(one.name, one.help, labels));
+  }
   registry_.OnScrape([=, this] {
     EngineStats stats;
     {
@@ -170,23 +211,16 @@ void GatewayMetrics::AddEngineSeries() {
       if (!sources_.engine) return;
       stats = sources_.engine();
     }
-    for (const auto& [counter, value] : counters) {
-      counter.AdvanceTo(static_cast<double>(stats.*value));
+    for (size_t i = 0; i < counters.size(); ++i) {
+      counters[i].AdvanceTo(
+          static_cast<double>(stats.*kEngineCounters[i].value));
     }
-    running.Set(stats.running);
-    waiting.Set(stats.waiting);
-    queue.Set(stats.waiting);
-    queue_tokens.Set(static_cast<double>(stats.waiting_tokens));
-    promised.Set(Seconds(stats.promised_wait));
-    budget.Set(stats.prompt_budget);
-    prompt_rate.Set(stats.prompt_tokens_per_second);
-    decode_rate.Set(stats.decode_tokens_per_second);
-    usage.Set(stats.kv_usage());
-    old_usage.Set(stats.kv_usage());
-    plans.Set(stats.plans_in_flight);
-    plans_max.Set(stats.max_plans_in_flight_seen);
-    step_time.AdvanceTo(Seconds(stats.step_time));
-    plan_time.AdvanceTo(Seconds(stats.plan_time));
+    for (size_t i = 0; i < times.size(); ++i) {
+      times[i].AdvanceTo(Seconds(stats.*kEngineTimes[i].value));
+    }
+    for (size_t i = 0; i < gauges.size(); ++i) {
+      gauges[i].Set(kEngineGauges[i].value(stats));
+    }
     SetCacheConfig(stats.blocks_total);
   });
 }

@@ -10,8 +10,8 @@
 #include "common/base/mutex.h"
 #include "common/core/generate_request.h"
 #include "common/engine/engine_stats.h"
+#include "common/http/http_server.h"
 #include "common/metrics/metrics.h"
-#include "services/gateway/http/http_server.h"
 #include "services/gateway/http_metrics.h"
 
 namespace sluice::gateway {

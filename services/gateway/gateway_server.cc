@@ -6,20 +6,20 @@
 
 #include "common/base/log.h"
 #include "common/concurrency/work_queue.h"
+#include "common/http/api_keys.h"
+#include "common/http/router.h"
 #include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
+#include "common/openai/error.h"
+#include "common/pipeline/gateway/pipeline_client.h"
+#include "common/trace/trace_store.h"
 #include "services/gateway/counted_steps.h"
 #include "services/gateway/engine_generator.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/cluster.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/http/api_keys.h"
-#include "services/gateway/http/router.h"
 #include "services/gateway/judge_readiness.h"
-#include "services/gateway/openai/error.h"
-#include "services/gateway/pipeline/pipeline_client.h"
 #include "services/gateway/served_model.h"
-#include "services/gateway/trace/trace_store.h"
 
 namespace sluice::gateway {
 namespace {

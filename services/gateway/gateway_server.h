@@ -8,10 +8,10 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/engine/engine_loop.h"
+#include "common/http/http_server.h"
 #include "common/rpc/transport_options.h"
-#include "services/gateway/http/http_server.h"
+#include "common/trace/trace_options.h"
 #include "services/gateway/readiness.h"
-#include "services/gateway/trace/trace_options.h"
 
 namespace sluice::gateway {
 

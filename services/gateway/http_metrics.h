@@ -5,8 +5,8 @@
 #include <string>
 
 #include "common/base/mutex.h"
+#include "common/http/http_server.h"
 #include "common/metrics/metrics.h"
-#include "services/gateway/http/http_server.h"
 
 namespace sluice::gateway {
 

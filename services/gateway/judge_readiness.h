@@ -3,7 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/engine/engine_stats.h"
-#include "services/gateway/pipeline/pipeline_status.h"
+#include "common/pipeline/gateway/pipeline_status.h"
 #include "services/gateway/readiness.h"
 
 namespace sluice::gateway {

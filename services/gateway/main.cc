@@ -41,7 +41,7 @@ ABSL_FLAG(double, max_queue_wait, 30,
           "seconds: a request that would wait longer to start is refused");
 ABSL_FLAG(double, target_itl_ms, 0,
           "milliseconds between the tokens of a stream that others' prompts "
-          "may make of it; 0: 1.4 times what it takes without them");
+          "may make of it; 0: 1.3 times what it takes without them");
 ABSL_FLAG(int32_t, max_step_tokens, 512, "tokens of one step");
 ABSL_FLAG(int32_t, prefill_chunk, 256,
           "tokens of one prompt in one step; 0: no limit but the step's");

@@ -5,8 +5,8 @@
 
 #include "common/base/log.h"
 #include "common/base/retry_after.h"
-#include "services/gateway/openai/error.h"
-#include "services/gateway/sse.h"
+#include "common/http/sse.h"
+#include "common/openai/error.h"
 
 namespace sluice::gateway {
 

@@ -10,13 +10,13 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/core/generate_request.h"
-#include "services/gateway/choice_text.h"
+#include "common/http/exchange.h"
+#include "common/openai/answer.h"
+#include "common/openai/choice_text.h"
+#include "common/trace/request_trace.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/generator.h"
-#include "services/gateway/http/exchange.h"
-#include "services/gateway/openai/answer.h"
 #include "services/gateway/readiness.h"
-#include "services/gateway/trace/request_trace.h"
 
 namespace sluice::gateway {
 

@@ -1,6 +1,6 @@
 #include "common/base/json.h"
 #include "common/core/sampling_params.h"
-#include "services/gateway/openai/fields.h"
+#include "common/openai/fields.h"
 #include "services/gateway/served_model.h"
 
 namespace sluice::gateway {

@@ -8,10 +8,10 @@
 #include "common/base/log.h"
 #include "common/model/model_config.h"
 #include "common/model/stop_ids.h"
+#include "common/openai/loaded_text.h"
 #include "common/text/tokenizer.h"
 #include "common/weights/model_file.h"
 #include "services/gateway/handlers/prepare.h"
-#include "services/gateway/loaded_text.h"
 
 namespace sluice::gateway {
 namespace {

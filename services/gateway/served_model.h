@@ -9,7 +9,7 @@
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
 #include "common/core/ids.h"
-#include "services/gateway/model_text.h"
+#include "common/openai/model_text.h"
 
 namespace sluice::gateway {
 

@@ -8,19 +8,19 @@
 
 #include "common/base/log.h"
 #include "common/concurrency/named_thread.h"
+#include "common/experts/client/client_metrics.h"
+#include "common/experts/client/expert_client.h"
 #include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
 #include "common/model/expert_placement.h"
 #include "common/model/model_config.h"
 #include "common/model/stage_loop.h"
+#include "common/pipeline/stage/stage_metrics.h"
+#include "common/pipeline/stage/stage_service.h"
+#include "common/pipeline/stage/stage_session.h"
 #include "common/rpc/transport.h"
 #include "common/weights/model_file.h"
-#include "services/stage/experts/client_metrics.h"
-#include "services/stage/experts/expert_client.h"
 #include "services/stage/load_progress.h"
-#include "services/stage/stage_metrics.h"
-#include "services/stage/stage_service.h"
-#include "services/stage/stage_session.h"
 
 namespace sluice {
 namespace {

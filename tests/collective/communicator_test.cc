@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/collective/self_communicator.h"
 #include "common/collective/thread_communicator.h"
 
@@ -186,6 +187,45 @@ TEST(CommunicatorTest, GatherPutsEveryRanksColumnsIntoRankZero) {
       EXPECT_EQ(all[t * 12 + c], static_cast<float>(100 * t + c));
     }
   }
+}
+
+TEST(CommunicatorTest, ARanksTimesAreItsOwnAndTakenOnce) {
+  // Who comes late is waited for. The others may be late by themselves, so
+  // only many rounds tell.
+  constexpr int64_t kLateNs = 300'000;
+  constexpr int kRounds = 40;
+  ThreadCommunicatorGroup group(2);
+  OnRanks(2, [&](int r) {
+    Communicator& self = *group.rank(r);
+    int64_t most = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      self.Barrier();
+      const int64_t start = MonotonicNanos();
+      while (r == 1 && MonotonicNanos() - start < kLateNs) {
+      }
+      float value = 1;
+      const TreeNode node = {r, r + 1};
+      const ConstMatrix part = {&value, 1, 1, 1};
+      float sum = 0;
+      self.ReduceTree(2, {&node, 1}, {&part, 1}, {&sum, 1, 1, 1});
+      const int64_t reduced = MonotonicNanos();
+      float both[2] = {};
+      self.GatherColumns(part, r, r == 0 ? Matrix{both, 1, 2, 2} : Matrix{});
+      const CollectiveTimes times = self.TakeTimes();
+      EXPECT_GT(times.gather_ns, 0);
+      EXPECT_LE(times.gather_ns, MonotonicNanos() - reduced);
+      EXPECT_GT(times.reduce_ns, 0);
+      EXPECT_LE(times.reduce_ns, reduced - start);
+      EXPECT_LE(times.wait_ns, times.reduce_ns + times.gather_ns);
+      most = std::max(most, times.wait_ns);
+      const CollectiveTimes again = self.TakeTimes();
+      EXPECT_EQ(again.reduce_ns + again.gather_ns + again.wait_ns, 0);
+    }
+    if (r == 0) {
+      EXPECT_GE(most, kLateNs / 2);
+    }
+  });
+  EXPECT_EQ(SelfCommunicator().TakeTimes().wait_ns, 0);
 }
 
 TEST(CommunicatorTest, ManyRoundsWithMoreRanksThanCoresStayInStep) {

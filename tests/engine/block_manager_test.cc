@@ -115,6 +115,7 @@ TEST(BlockManagerTest, BlocksThatCannotBeFoundAreReusedFirst) {
   manager.Release(cached);
   Tables plain = manager.Open("", {});
   ASSERT_TRUE(manager.Grow(plain, 32));
+  EXPECT_EQ(manager.evictions(), 0u);
   EXPECT_EQ(Hits(manager.Open("", Count(32))), 2u);
 }
 
@@ -126,6 +127,7 @@ TEST(BlockManagerTest, TheLeastRecentlyFreedPrefixGoesFirstAndItsTailBefore) {
   manager.Release(b);
   Tables plain = manager.Open("", {});
   ASSERT_TRUE(manager.Grow(plain, 16));
+  EXPECT_EQ(manager.evictions(), 1u);
   Tables found_a = manager.Open("", Count(32));
   EXPECT_EQ(Hits(found_a), 1u) << "the head outlives the tail";
   manager.Release(found_a);

@@ -1,3 +1,5 @@
+// The engine's loop over a pipeline that answers from a thread of its own.
+// Size: every case needs the sink and the pipeline of this file.
 #include "common/engine/engine_loop.h"
 
 #include <gtest/gtest.h>

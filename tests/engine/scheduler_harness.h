@@ -94,11 +94,10 @@ class SchedulerHarness {
   }
 
   void ExpectNothingHeld() {
-    EngineStats stats;
-    scheduler_.FillStats(stats);
-    EXPECT_EQ(stats.blocks_used, 0);
-    EXPECT_EQ(stats.running, 0);
-    EXPECT_EQ(stats.waiting, 0);
+    const EngineStats now = stats();
+    EXPECT_EQ(now.blocks_used, 0);
+    EXPECT_EQ(now.running, 0);
+    EXPECT_EQ(now.waiting, 0);
     EXPECT_EQ(pipeline_->num_sequences(), 0u);
     for (const auto& [id, outcome] : outcomes_) {
       EXPECT_EQ(outcome.ends.size(), 1u) << "sequence " << id;
@@ -140,6 +139,11 @@ class SchedulerHarness {
   Scheduler& scheduler() { return scheduler_; }
   const Scheduler& scheduler() const { return scheduler_; }
   const EngineCounters& counters() const { return counters_; }
+  EngineStats stats() const {
+    EngineStats now;
+    scheduler_.FillStats(now);
+    return now;
+  }
   const PlanLimits& limits() const { return limits_; }
   const Outcome& outcome(SequenceId id) const { return outcomes_.at(id); }
   const std::map<SequenceId, Outcome>& outcomes() const { return outcomes_; }

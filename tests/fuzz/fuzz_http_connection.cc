@@ -15,8 +15,8 @@
 
 #include "common/base/cat.h"
 #include "common/base/check.h"
-#include "services/gateway/http/connection.h"
-#include "services/gateway/openai/error.h"
+#include "common/http/connection.h"
+#include "common/http/error_answer.h"
 
 namespace sluice::gateway {
 namespace {

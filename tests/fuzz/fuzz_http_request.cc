@@ -9,11 +9,11 @@
 
 #include "common/base/check.h"
 #include "common/base/json.h"
+#include "common/http/router.h"
 #include "common/text/output/parameter_types.h"
 #include "common/text/output/parsers.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/http/router.h"
 #include "tests/services/gateway/fakes.h"
 
 namespace sluice::gateway {

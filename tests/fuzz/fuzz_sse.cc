@@ -11,8 +11,8 @@
 
 #include "common/base/check.h"
 #include "common/base/json.h"
+#include "common/http/sse.h"
 #include "services/cli/sse_reader.h"
-#include "services/gateway/sse.h"
 
 namespace sluice {
 namespace {

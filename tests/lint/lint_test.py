@@ -51,6 +51,24 @@ class IncludeLintTest(unittest.TestCase):
         self.assertEqual(includes("services/gateway/a.cc",
                                   '"services/gateway/b.h"'), [])
 
+    def test_sockets_stay_below_the_dialect(self):
+        for header in ("<boost/asio.hpp>", "<grpcpp/grpcpp.h>",
+                       '"common/rpc/transport.h"'):
+            self.assertTrue(includes("common/openai/a.cc", header), header)
+        self.assertEqual(includes("common/openai/a.cc",
+                                  '"common/http/message.h"'), [])
+        self.assertTrue(includes("common/http/a.cc",
+                                 '"common/openai/error.h"'))
+        self.assertTrue(includes("services/gateway/a.cc",
+                                 "<boost/asio.hpp>"))
+
+    def test_the_ends_of_a_protocol_never_meet(self):
+        for room, one, other in (("pipeline", "gateway", "stage"),
+                                 ("experts", "client", "host")):
+            for a, b in ((one, other), (other, one)):
+                self.assertTrue(includes(f"common/{room}/{a}/x.cc",
+                                         f'"common/{room}/{b}/y.h"'))
+
     def test_a_servers_header_is_free_of_grpc(self):
         self.assertTrue(includes("services/stage/stage_server.h",
                                  "<grpcpp/server.h>"))
@@ -86,9 +104,28 @@ class SizeLintTest(unittest.TestCase):
                          [("F", 2, 6, 2), ("C", 9, 1, 0)])
 
     def test_a_long_function_is_told(self):
-        text = "void F() {\n" + self.BODY * 120 + "}\n"
-        self.assertTrue(size_lint.check_file("common/a.cc", text))
+        text = "// Size: one table.\nvoid F() {\n" + self.BODY * 120 + "}\n"
+        self.assertEqual(size_lint.check_file("common/a.cc", text),
+                         ["common/a.cc:2: F: 122 lines, at most 100"])
         self.assertEqual(size_lint.check_file("kernels/a.cc", text), [])
+        self.assertEqual(size_lint.check_file("tests/a.cc", text), [])
+
+    def test_a_function_of_more_than_60_lines_gives_a_reason(self):
+        body = "void F() {\n" + self.BODY * 60 + "}\n"
+        told = ["common/a.cc:{}: F: 62 lines; above 60 the opening comment "
+                "tells why ('Size: ...')"]
+
+        def check(comment):
+            found = size_lint.check_file("common/a.cc", comment + body)
+            return [line.replace(f":{comment.count(chr(10)) + 1}:", ":{}:")
+                    for line in found]
+        for comment in ("", "// Does all.\n", "// Size: one.\n\n",
+                        "// Size:\n", "// Its Size: is large.\n",
+                        "// Size: of another.\nint x;\n"):
+            self.assertEqual(check(comment), told, comment)
+        self.assertEqual(check("// Size: one table.\n"), [])
+        self.assertEqual(check("// Does all.\n// Size: one table, read\n"
+                               "// from above.\n"), [])
 
     def test_braces_in_literals_do_not_count(self):
         text = ('void F() {\n  a("}");  // {\n  b(\'{\');\n'
@@ -101,13 +138,40 @@ class SizeLintTest(unittest.TestCase):
         self.assertEqual(size_lint.check_file("common/a.cc", text), [])
 
     def test_long_files_are_told(self):
-        self.assertTrue(size_lint.check_file("a.h", "\n" * 401))
-        self.assertEqual(size_lint.check_file("a.cc", "\n" * 401), [])
-        self.assertTrue(size_lint.check_file("a.cc", "\n" * 601))
+        for name, reason, never in (("a.h", 250, 400), ("a.cc", 450, 600),
+                                    ("a.py", 450, 600)):
+            mark = '"""Size: one table."""\n' if name == "a.py" else \
+                "// Size: one table.\n"
+            self.assertEqual(size_lint.check_file(name, "\n" * reason), [])
+            self.assertTrue(size_lint.check_file(name, "\n" * (reason + 1)))
+            self.assertTrue(size_lint.check_file(
+                name, "\n" * reason + mark))  # Not what it begins with.
+            self.assertEqual(size_lint.check_file(
+                name, mark + "\n" * (never - 1)), [])
+            self.assertTrue(size_lint.check_file(name, mark + "\n" * never))
+
+    def test_a_header_begins_behind_its_guard(self):
+        self.assertEqual(size_lint.check_file(
+            "a.h", "#ifndef A_H_\n#define A_H_\n\n// The nouns.\n// Size: "
+            "one table.\n" + "\n" * 300), [])
 
     def test_many_parameters_are_told(self):
-        many = ", ".join(f"int p{i}" for i in range(9))
-        self.assertTrue(size_lint.check_file("a.cc", f"void F({many}) {{}}"))
+        def check(count, comment=""):
+            many = ", ".join(f"int p{i}" for i in range(count))
+            return size_lint.check_file("a.cc",
+                                        f"{comment}void F({many}) {{}}\n")
+        self.assertEqual(check(6), [])
+        self.assertTrue(check(7))
+        self.assertEqual(check(8, "// Size: inlined.\n"), [])
+        self.assertTrue(check(9, "// Size: inlined.\n"))
+
+    def test_shells_are_measured_by_folder(self):
+        self.assertEqual(size_lint._shells(
+            {"services/a/main.cc": 10, "services/a/x/y.h": 20,
+             "services/a/x/page.py": 5, "services/b/main.cc": 7,
+             "services/CMakeLists.txt": 3, "common/a/b.cc": 9})[1:],
+            ["      30  services/a (x 20, itself 10)",
+             "       7  services/b"])
 
 
 class TextLintTest(unittest.TestCase):

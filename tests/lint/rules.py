@@ -11,11 +11,12 @@ import re
 _BASE = {"common/base"}
 _NOUNS = _BASE | {"common/core", "common/concurrency"}
 _TENSOR = _BASE | {"common/tensor", "kernels"}
-_EVERY_ROOM = _NOUNS | _TENSOR | {
-    "common/text", "common/engine", "common/collective", "common/weights",
-    "common/model", "common/wire", "common/rpc", "common/metrics"}
+# What a process that serves has, whatever it serves.
+_PROCESS = _BASE | {"common/concurrency", "common/rpc", "common/metrics",
+                    "common/weights", "common/model"}
 _PLAIN = {"absl"}
 _EDGE = {"absl", "grpc", "protobuf", "generated"}
+_STREAMS = {"absl", "grpc", "generated"}
 
 ROOMS = {
     # 0 and 1: ground and math.
@@ -38,12 +39,37 @@ ROOMS = {
                    _EDGE | {"openssl"}),
     "common/metrics": (_BASE | {"common/concurrency"},
                        _PLAIN | {"prometheus"}),
+    "common/http": (_NOUNS, _PLAIN | {"boost", "openssl"}),
+    "common/openai": (_BASE | {"common/core", "common/text", "common/http"},
+                      _PLAIN),
+    "common/trace": (_NOUNS | {"common/http"}, _PLAIN),
+    # Both ends of one protocol: they meet on the wire alone.
+    "common/pipeline/gateway": (_NOUNS | {"common/engine", "common/wire",
+                                          "common/rpc"}, _PLAIN),
+    "common/pipeline/stage": (_BASE | {"common/core", "common/model",
+                                       "common/wire", "common/rpc",
+                                       "common/metrics"}, _STREAMS),
+    "common/experts/client": (_BASE | {"common/concurrency", "kernels",
+                                       "common/model", "common/wire",
+                                       "common/rpc", "common/metrics"},
+                              _PLAIN | {"grpc"}),
+    "common/experts/host": (_BASE | {"common/concurrency", "common/model",
+                                     "common/wire", "common/rpc",
+                                     "common/metrics"}, _STREAMS),
     # 5: shells. Never one another.
-    "services/gateway": (_EVERY_ROOM, _EDGE | {"boost", "openssl"}),
-    "services/stage": (_EVERY_ROOM, _EDGE | {"openssl"}),
-    "services/expert": (_EVERY_ROOM, _EDGE | {"openssl"}),
-    "services/cli": (_EVERY_ROOM - {"common/wire", "common/rpc"},
-                     _PLAIN | {"boost"}),
+    "services/gateway": (_PROCESS | {"common/core", "common/text",
+                                     "common/engine", "common/http",
+                                     "common/openai", "common/trace",
+                                     "common/pipeline/gateway"}, _PLAIN),
+    "services/stage": (_PROCESS | {"common/pipeline/stage",
+                                   "common/experts/client"},
+                       _PLAIN | {"grpc"}),
+    "services/expert": (_PROCESS | {"common/experts/host"},
+                        _PLAIN | {"grpc"}),
+    "services/cli": (_NOUNS | _TENSOR | {
+        "common/text", "common/engine", "common/collective",
+        "common/weights", "common/model", "common/metrics"},
+        _PLAIN | {"boost"}),
     "tests": (None, None),  # anything
 }
 

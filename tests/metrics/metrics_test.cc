@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include "common/base/cat.h"
 #include "common/metrics/metric_names.h"
 #include "common/metrics/process_metrics.h"
 
@@ -97,6 +98,12 @@ TEST(MetricsTest, ProcessMetricsHaveValues) {
   AddProcessMetrics(registry, "test", "portable");
   const std::string text = registry.Text();
   EXPECT_THAT(text, HasSubstr("service=\"test\""));
+  EXPECT_THAT(text, HasSubstr("cuda=\"none\""));
+  EXPECT_THAT(text, HasSubstr(Cat("version=\"", BuildVersion(), "\"")));
+  EXPECT_THAT(text, HasSubstr(Cat("git=\"", BuildCommit(), "\"")));
+  EXPECT_TRUE(std::regex_match(std::string(BuildCommit()),
+                               std::regex("[0-9a-f]{12}|unknown")))
+      << BuildCommit();
   EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes "));
   EXPECT_THAT(text, Not(HasSubstr("process_resident_memory_bytes 0\n")));
   EXPECT_THAT(text, Not(HasSubstr("process_start_time_seconds 0\n")));

@@ -155,7 +155,7 @@ TEST(SamplerTest, TopPOverALargeFlatVocabularyKeepsItsShare) {
   SamplingParams params;
   params.top_p = 0.5f;
   TokenId largest = 0;
-  for (int position = 0; position < 2000; ++position) {
+  for (int position = 0; position < 500; ++position) {
     largest = std::max(largest, Draw(logits, params, position));
   }
   EXPECT_LT(largest, 2500);  // ties: the lower ids are kept

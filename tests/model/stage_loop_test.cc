@@ -66,12 +66,13 @@ class StageLoopTest : public ::testing::Test {
     SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
     Load(path, 0);
   }
-  void Load(const std::string& path, int32_t first_layer) {
+  void Load(const std::string& path, int32_t first_layer, int32_t ranks = 1) {
     loop_.reset();
     StageOptions options;
     options.model_path = path;
     options.first_layer = first_layer;
     options.threads = 1;
+    options.ranks = ranks;
     options.kv_blocks = 16;
     options.max_sequences = 4;
     options.max_step_tokens = 64;
@@ -140,6 +141,46 @@ TEST_F(StageLoopTest, AStepSamplesAndTheNextOneGoesOnFromIt) {
   EXPECT_EQ(stats.prefill_steps, 1u);
   EXPECT_EQ(stats.sequences, 1);
   EXPECT_EQ(stats.kv_blocks_used, 1);
+  EXPECT_EQ(stats.kv_blocks_peak, 1);
+  EXPECT_TRUE(output.ranks.empty());
+}
+
+TEST_F(StageLoopTest, BlocksAreThoseOfLiveSequencesAndThePeakIsTheEpochs) {
+  const TokenId token = RunFirst();
+  StepPlan second = FirstPlan();
+  second.started[0].sequence = second.chunks[0].sequence = SequenceId(2);
+  second.chunks[0].new_blocks = {{BlockId(6)}};
+  ASSERT_TRUE(Push(std::move(second), 1).ok());
+  sink_.AwaitStep();
+  EXPECT_EQ(loop_->Stats().kv_blocks_used, 2);
+  StepPlan third = NextPlan(3, token);
+  third.ended = {SequenceId(2)};
+  ASSERT_TRUE(Push(std::move(third), 2).ok());
+  sink_.AwaitStep();
+  EXPECT_EQ(loop_->Stats().kv_blocks_used, 1);
+  EXPECT_EQ(loop_->Stats().kv_blocks_peak, 2);
+  loop_->Reset(Epoch(1));
+  EXPECT_EQ(loop_->Stats().kv_blocks_used, 0);
+  EXPECT_EQ(loop_->Stats().kv_blocks_peak, 0);
+}
+
+TEST_F(StageLoopTest, OfSeveralRanksEachTellsItsTimeInCollectives) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  Load(path, 0, 2);
+  ASSERT_TRUE(Push(FirstPlan(), 0).ok());
+  const StepOutput output = sink_.AwaitStep();
+  ASSERT_EQ(output.ranks.size(), 2u);
+  for (const CollectiveTimes& times : output.ranks) {
+    EXPECT_GT(times.reduce_ns, 0);
+    EXPECT_GT(times.gather_ns, 0);
+    EXPECT_GT(times.wait_ns, 0);
+    EXPECT_LE(times.wait_ns, times.reduce_ns + times.gather_ns);
+    EXPECT_LE(times.reduce_ns + times.gather_ns, output.timing.compute_ns);
+  }
+  StepPlan empty;
+  empty.ended = {SequenceId(1)};
+  ASSERT_TRUE(Push(std::move(empty), 1).ok());
+  EXPECT_TRUE(sink_.AwaitStep().ranks.empty());
 }
 
 TEST_F(StageLoopTest, ATracedStepTellsItsWaitComputeAndSampling) {
@@ -299,6 +340,7 @@ TEST_F(StageLoopTest, PlansThatContradictTheSequencesStopTheEpoch) {
     // Nothing runs until the epoch is raised.
     EXPECT_TRUE(Push(FirstPlan(), 2, i + 1).ok());
     EXPECT_EQ(loop_->Stats().queue_depth, 0);
+    EXPECT_EQ(loop_->Stats().sequences, 0);
   }
 }
 
@@ -306,7 +348,9 @@ TEST_F(StageLoopTest, StepsOfAnotherEpochAreDropped) {
   EXPECT_TRUE(Push(FirstPlan(), 0, 7).ok());
   EXPECT_EQ(loop_->Stats().queue_depth, 0);
   RunFirst();
+  EXPECT_EQ(loop_->Stats().sequences, 1);
   loop_->Reset(Epoch(7));
+  EXPECT_EQ(loop_->Stats().sequences, 0);
   EXPECT_TRUE(Push(FirstPlan(), 1, 0).ok());
   EXPECT_EQ(loop_->Stats().queue_depth, 0);
   ASSERT_TRUE(Push(FirstPlan(), 0, 7).ok());  // sequence 1 was forgotten

@@ -101,8 +101,9 @@ inline constexpr char kSteps[] = "/sluice.v1.Stage/Steps";
 class RecordingStream
     : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  explicit RecordingStream(std::shared_ptr<grpc::Channel> channel)
-      : ClientStream(std::move(channel), kSteps, 64) {}
+  explicit RecordingStream(std::shared_ptr<grpc::Channel> channel,
+                           const char* method = kSteps)
+      : ClientStream(std::move(channel), method, 64) {}
   std::vector<std::string> messages() const {
     MutexLock lock(mutex_);
     return messages_;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "common/base/clock.h"
 #include "common/rpc/credited_sender.h"
 #include "tests/rpc/echo_service.h"
 
@@ -207,12 +208,21 @@ struct SenderLog {
   std::atomic<int> ends{0};
   Mutex mutex;
   Status end;
+  std::vector<int64_t> waits;  // of frames, for their credit
+  std::vector<int64_t> Waits() {
+    MutexLock lock(mutex);
+    return waits;
+  }
   CreditedSenderEvents Events() {
     return {[this] { ++ready; }, [this](const grpc::ByteBuffer&) { ++acks; },
             [this](const Status& status) {
               MutexLock lock(mutex);
               end = status;
               ++ends;
+            },
+            [this](int64_t waited_ns) {
+              MutexLock lock(mutex);
+              waits.push_back(waited_ns);
             }};
   }
 };
@@ -226,10 +236,13 @@ TEST_F(StreamTest, ACreditedSenderNeverHasMoreFramesUnansweredThanCredits) {
   for (int i = 0; i < 5; ++i) {
     EXPECT_TRUE(sender->SendFrame(Bytes("frame")).ok());
   }
+  const int64_t sent_ns = MonotonicNanos();
   const Status full = sender->SendFrame(Bytes("one too many"));
   EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(full), HasSubstr("limit 5"));
   EXPECT_EQ(service_.received(), 1u);  // nothing before the hello's answer
+  EXPECT_TRUE(log.Waits().empty());
+  const int64_t acked_ns = MonotonicNanos();
   service_.stream()->Send(Bytes("ack"));
   ASSERT_TRUE(Eventually([&] { return service_.received() == 3; }));
   EXPECT_EQ(log.ready, 1);
@@ -239,6 +252,10 @@ TEST_F(StreamTest, ACreditedSenderNeverHasMoreFramesUnansweredThanCredits) {
     ASSERT_TRUE(Eventually([&] { return service_.received() == received; }));
   }
   EXPECT_EQ(sender->waiting(), 0u);
+  ASSERT_TRUE(Eventually([&] { return log.Waits().size() == 5; }));
+  for (const int64_t wait : log.Waits()) {
+    EXPECT_GE(wait, acked_ns - sent_ns) << "before that there was no credit";
+  }
   sender->Cancel(Cancelled("done"));
   ASSERT_TRUE(Eventually([&] { return log.ends == 1; }));
   EXPECT_EQ(sender->SendFrame(Bytes("x")).code(), StatusCode::kUnavailable);

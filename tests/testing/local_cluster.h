@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "common/engine/engine_loop.h"
 #include "common/model/stage.h"
-#include "services/gateway/pipeline/pipeline_client.h"
+#include "common/pipeline/gateway/pipeline_client.h"
 #include "services/stage/stage_server.h"
 #include "tests/testing/local_pipeline.h"
 

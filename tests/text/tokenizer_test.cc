@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "common/text/bridge_buffer.h"
 #include "common/text/text_source.h"
@@ -140,28 +138,6 @@ TEST(TokenizerTest, KnowsTheNamesOfItsSpecialTokens) {
     ASSERT_EQ(ranks->vocabulary().Name(id), llama3->vocabulary().Name(id));
     ASSERT_EQ(ranks->IsSpecial(id), llama3->IsSpecial(id));
   }
-}
-
-TEST(TokenizerTest, ManyThreadsEncodeAtOnce) {
-  const auto tokenizer = TinyTokenizer();
-  std::mt19937_64 random(6);
-  std::vector<std::string> texts;
-  std::vector<Ids> expected;
-  for (int i = 0; i < 200; ++i) {
-    texts.push_back(RandomText(random, 30));
-    expected.push_back(*tokenizer->Encode(texts.back(), kRaw));
-  }
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong = 0;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (size_t i = 0; i < texts.size(); ++i) {
-        wrong += *tokenizer->Encode(texts[i], kRaw) == expected[i] ? 0 : 1;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
 }
 
 TEST(TokenizerTest, APanicInTheBridgeIsAStatus) {

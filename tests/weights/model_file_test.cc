@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <numeric>
-#include <thread>
 
 #include "common/base/json.h"
 #include "common/weights/gguf_file.h"
@@ -346,23 +345,6 @@ TEST(ModelFileTest, AFileThatIsCutShortLaterGivesDataLoss) {
       (*model)->ReadF32("model.norm.weight", {0, 1, 0, 8}, out);
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   EXPECT_THAT(Message(status), HasSubstr("model.norm.weight"));
-}
-
-TEST(ModelFileTest, ManyThreadsReadAtOnce) {
-  const TempDir dir;
-  const auto model = OpenModel(dir.Write("tiny.gguf", TinyLlama().Build()));
-  ASSERT_TRUE(model.ok()) << model.status();
-  const std::string name = "model.layers.1.self_attn.q_proj.weight";
-  const auto expected = ReadAll(**model, name);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (int k = 0; k < 50; ++k) {
-        EXPECT_EQ(ReadAll(**model, name), expected);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(ModelIdentityTest, SeesOneBitOfOneWeightAndOfTheConfig) {

@@ -43,6 +43,54 @@ StatusOr<Windowing> ChooseWindow(const EvalApi& api,
   return Windowing{static_cast<size_t>(window), static_cast<size_t>(stride)};
 }
 
+// What the windows of a text have cost.
+struct Losses {
+  double sum = 0;  // negative log likelihood of the counted tokens
+  size_t counted = 0;
+  std::vector<std::pair<double, double>> points;  // of WindowChart
+  double perplexity() const {
+    return std::exp(sum / static_cast<double>(counted));
+  }
+};
+
+// Negative log likelihood of the tokens that a window counts.
+StatusOr<double> WindowLoss(const EvalApi& api, const std::vector<int64_t>& ids,
+                            const PerplexityWindow& window) {
+  Probe probe;
+  probe.name = Cat("tokens ", window.begin, " to ", window.end);
+  const std::vector<int64_t> sent(ids.begin() + std::ptrdiff_t(window.begin),
+                                  ids.begin() + std::ptrdiff_t(window.end));
+  probe.prompt_json = PromptJson(sent);
+  probe.max_tokens = 0;
+  SLUICE_ASSIGN_OR_RETURN(const ProbeAnswer answer, api.Ask(probe));
+  if (answer.logprobs.size() != window.end - window.begin) {
+    return FailedPrecondition(probe.name, ": ", answer.logprobs.size(),
+                              " log probabilities");
+  }
+  SLUICE_RETURN_IF_ERROR(RequireEcho(probe.name, sent, answer));
+  double loss = 0;
+  for (size_t i = window.score_begin; i < window.end; ++i) {
+    loss -= answer.logprobs[i - window.begin];
+  }
+  return loss;
+}
+
+StatusOr<Losses> MeasureLosses(const EvalApi& api,
+                               const std::vector<int64_t>& ids,
+                               const Windowing& size) {
+  Losses losses;
+  for (const PerplexityWindow& window :
+       PerplexityWindows(ids.size(), size.window, size.stride)) {
+    SLUICE_ASSIGN_OR_RETURN(const double loss, WindowLoss(api, ids, window));
+    const size_t tokens = window.end - window.score_begin;
+    losses.points.emplace_back(static_cast<double>(window.end),
+                               std::exp(loss / static_cast<double>(tokens)));
+    losses.sum += loss;
+    losses.counted += tokens;
+  }
+  return losses;
+}
+
 Chart WindowChart(std::vector<std::pair<double, double>> points) {
   Chart chart;
   chart.title = "Perplexity of each window's counted tokens";
@@ -77,34 +125,8 @@ StatusOr<CheckResult> CheckPerplexity(const EvalApi& api,
                            "needed, it has ",
                            ids.size());
   }
-  double loss = 0;
-  size_t counted = 0;
-  std::vector<std::pair<double, double>> points;
-  for (const auto& window :
-       PerplexityWindows(ids.size(), size.window, size.stride)) {
-    Probe probe;
-    probe.name = Cat("tokens ", window.begin, " to ", window.end);
-    const std::vector<int64_t> sent(ids.begin() + std::ptrdiff_t(window.begin),
-                                    ids.begin() + std::ptrdiff_t(window.end));
-    probe.prompt_json = PromptJson(sent);
-    probe.max_tokens = 0;
-    SLUICE_ASSIGN_OR_RETURN(const ProbeAnswer answer, api.Ask(probe));
-    if (answer.logprobs.size() != window.end - window.begin) {
-      return FailedPrecondition(probe.name, ": ", answer.logprobs.size(),
-                                " log probabilities");
-    }
-    SLUICE_RETURN_IF_ERROR(RequireEcho(probe.name, sent, answer));
-    double part = 0;
-    for (size_t i = window.score_begin; i < window.end; ++i) {
-      part -= answer.logprobs[i - window.begin];
-    }
-    const size_t tokens = window.end - window.score_begin;
-    points.emplace_back(static_cast<double>(window.end),
-                        std::exp(part / static_cast<double>(tokens)));
-    loss += part;
-    counted += tokens;
-  }
-  const double token = std::exp(loss / static_cast<double>(counted));
+  SLUICE_ASSIGN_OR_RETURN(Losses losses, MeasureLosses(api, ids, size));
+  const double token = losses.perplexity();
   const auto bytes = static_cast<double>(options.text.size());
   const size_t words = CountWords(options.text);
   CheckResult result;
@@ -112,24 +134,24 @@ StatusOr<CheckResult> CheckPerplexity(const EvalApi& api,
   result.passed =
       std::isfinite(token) && !(options.max_token_perplexity > 0 &&
                                 token > options.max_token_perplexity);
-  result.summary =
-      Cat("token perplexity ", Fixed(token, 4), " over ", counted, " tokens");
+  result.summary = Cat("token perplexity ", Fixed(token, 4), " over ",
+                       losses.counted, " tokens");
   result.body = Cat(
       options.name, ": ", options.text.size(), " bytes, ", words, " words, ",
       ids.size(), " tokens; windows of ", size.window, " tokens, stride ",
       size.stride, ". Every token but the first is counted once.\n\n",
       MarkdownTable(
           {{"figure", "value"},
-           {"negative log likelihood", Fixed(loss, 4)},
+           {"negative log likelihood", Fixed(losses.sum, 4)},
            {"token perplexity", Fixed(token, 5)},
            {"word perplexity",
-            words == 0 ? "-" : Fixed(std::exp(loss / double(words)), 3)},
-           {"byte perplexity", Fixed(std::exp(loss / bytes), 5)},
-           {"bits per byte", Fixed(loss / bytes / std::log(2.0), 5)}}));
+            words == 0 ? "-" : Fixed(std::exp(losses.sum / double(words)), 3)},
+           {"byte perplexity", Fixed(std::exp(losses.sum / bytes), 5)},
+           {"bits per byte", Fixed(losses.sum / bytes / std::log(2.0), 5)}}));
   result.svg_name = "perplexity";
   result.svg =
       DrawCharts(Cat("Perplexity of ", api.model(), ", ", options.name),
-                 {WindowChart(std::move(points))}, 1);
+                 {WindowChart(std::move(losses.points))}, 1);
   return result;
 }
 

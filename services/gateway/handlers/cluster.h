@@ -6,8 +6,8 @@
 #include <string>
 
 #include "common/engine/engine_stats.h"
-#include "services/gateway/http/router.h"
-#include "services/gateway/pipeline/pipeline_status.h"
+#include "common/http/router.h"
+#include "common/pipeline/gateway/pipeline_status.h"
 #include "services/gateway/readiness.h"
 
 namespace sluice::gateway {

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/openai/error.h"
+#include "common/openai/fields.h"
 #include "services/gateway/generator.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/handlers/prepare.h"
-#include "services/gateway/openai/error.h"
-#include "services/gateway/openai/fields.h"
 #include "services/gateway/served_model.h"
 
 namespace sluice::gateway {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "services/gateway/http/router.h"
+#include "common/http/router.h"
 #include "services/gateway/readiness.h"
 
 namespace sluice {

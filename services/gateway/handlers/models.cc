@@ -1,8 +1,8 @@
 #include "common/base/json.h"
 #include "common/metrics/process_metrics.h"
+#include "common/openai/error.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/handlers/prepare.h"
-#include "services/gateway/openai/error.h"
 #include "services/gateway/served_model.h"
 
 namespace sluice::gateway {

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "common/concurrency/work_queue.h"
-#include "services/gateway/openai/error.h"
+#include "common/openai/error.h"
+#include "common/trace/trace_store.h"
 #include "services/gateway/served_model.h"
-#include "services/gateway/trace/trace_store.h"
 
 namespace sluice::gateway {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/http/exchange.h"
+#include "common/openai/answer.h"
+#include "common/openai/request.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/http/exchange.h"
-#include "services/gateway/openai/answer.h"
-#include "services/gateway/openai/request.h"
 #include "services/gateway/request_runner.h"
 
 namespace sluice::gateway {

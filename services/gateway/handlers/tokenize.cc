@@ -1,10 +1,10 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/openai/error.h"
+#include "common/openai/parse.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/handlers/prepare.h"
-#include "services/gateway/openai/error.h"
-#include "services/gateway/openai/parse.h"
 #include "services/gateway/served_model.h"
 
 namespace sluice::gateway {

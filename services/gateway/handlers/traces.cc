@@ -4,11 +4,11 @@
 
 #include "common/base/json.h"
 #include "common/concurrency/work_queue.h"
+#include "common/openai/error.h"
+#include "common/trace/chrome_trace.h"
+#include "common/trace/trace_json.h"
+#include "common/trace/trace_store.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/openai/error.h"
-#include "services/gateway/trace/chrome_trace.h"
-#include "services/gateway/trace/trace_json.h"
-#include "services/gateway/trace/trace_store.h"
 
 namespace sluice::gateway {
 namespace {

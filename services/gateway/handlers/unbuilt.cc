@@ -1,7 +1,7 @@
 #include <string_view>
 
+#include "common/openai/error.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/openai/error.h"
 
 namespace sluice::gateway {
 namespace {

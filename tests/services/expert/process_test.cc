@@ -18,7 +18,7 @@
 
 #include "common/base/json.h"
 #include "common/model/model_config.h"
-#include "tests/services/expert/expert_client.h"
+#include "tests/experts/expert_client.h"
 #include "tests/testing/shared_data.h"
 
 extern char** environ;

@@ -11,9 +11,9 @@
 #include <string>
 
 #include "common/base/cat.h"
-#include "services/gateway/openai/error.h"
-#include "services/gateway/openai/known_fields.h"
-#include "services/gateway/openai/parse.h"
+#include "common/openai/error.h"
+#include "common/openai/known_fields.h"
+#include "common/openai/parse.h"
 
 namespace sluice::gateway {
 namespace {
@@ -82,7 +82,7 @@ TEST(GatewayApiPageTest, NothingIsReadThatIsNotKnown) {
   size_t reads = 0;
   for (const char* file :
        {"chat_fields.cc", "common_fields.cc", "parse.cc", "tool_fields.cc"}) {
-    const std::string source = ReadFile(Cat("services/gateway/openai/", file));
+    const std::string source = ReadFile(Cat("common/openai/", file));
     for (std::sregex_iterator at(source.begin(), source.end(), read), end;
          at != end; ++at, ++reads) {
       EXPECT_TRUE(known.contains((*at)[1])) << (*at)[1] << " in " << file;

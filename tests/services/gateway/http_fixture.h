@@ -14,11 +14,11 @@
 #include <string_view>
 #include <utility>
 
+#include "common/http/error_answer.h"
+#include "common/http/http_server.h"
+#include "common/http/router.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/http/http_server.h"
-#include "services/gateway/http/router.h"
-#include "services/gateway/openai/error.h"
 #include "tests/services/gateway/fakes.h"
 
 namespace sluice::gateway {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/engine/engine_loop.h"
-#include "services/gateway/pipeline/pipeline_client.h"
-#include "tests/services/stage/fake_stage.h"
+#include "common/pipeline/gateway/pipeline_client.h"
+#include "tests/pipeline/fake_stage.h"
 
 namespace sluice::gateway {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "common/base/cat.h"
 #include "tests/testing/shared_data.h"
 
@@ -82,6 +84,19 @@ Format Llama() {
           false,
           false,
           R"({"content": ""})"};
+}
+
+ServedModel MakeToyModel(const std::string& chat_template,
+                         const ToyTokens& tokens, const FormatNames& formats) {
+  auto text = MakeToyText(chat_template, tokens, formats);
+  ServedModel model;
+  model.name = "toy";
+  model.root = "somewhere/toy";
+  model.eos_ids = {256};
+  model.vocab_size = text->tokenizer().vocab_size();
+  model.max_positions = 1 << 16;
+  model.text = std::move(text);
+  return model;
 }
 
 std::string TemplateOf(const Format& format) {

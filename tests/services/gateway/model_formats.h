@@ -4,7 +4,8 @@
 #include <ostream>
 #include <string>
 
-#include "tests/services/gateway/toy_text.h"
+#include "services/gateway/served_model.h"
+#include "tests/openai/toy_text.h"
 
 namespace sluice::gateway {
 
@@ -36,6 +37,11 @@ Format Intellect();
 Format Hermes();
 Format Harmony();
 Format Llama();
+
+// A served model "toy" with such a text side.
+ServedModel MakeToyModel(const std::string& chat_template,
+                         const ToyTokens& tokens,
+                         const FormatNames& formats = {});
 
 // The chat template, from the shared data.
 std::string TemplateOf(const Format& format);

@@ -1,5 +1,6 @@
 // Tools and reasoning through the handlers: the released chat templates and
 // the real formats, with a generator that says what a model would.
+// Size: the server and the streamed parts that every case needs are here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,9 +11,9 @@
 #include "common/text/chat_template.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
+#include "tests/openai/toy_text.h"
 #include "tests/services/gateway/fakes.h"
 #include "tests/services/gateway/model_formats.h"
-#include "tests/services/gateway/toy_text.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::gateway {

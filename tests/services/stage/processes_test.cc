@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "services/gateway/pipeline/pipeline_client.h"
+#include "common/pipeline/gateway/pipeline_client.h"
 #include "tests/services/stage/generate.h"
 #include "tests/testing/shared_data.h"
 

@@ -1,0 +1,194 @@
+// The engine's thread: commands in, plans and events out.
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/engine/engine_impl.h"
+
+namespace sluice {
+namespace {
+
+// So often an idle pipeline is asked whether it still moves.
+constexpr Duration kProbeEvery = std::chrono::seconds(1);
+
+}  // namespace
+
+void EngineLoop::Impl::Run() {
+  bool go_on = true;
+  while (go_on) {
+    std::vector<Command> commands;
+    go_on = TakeCommands(commands);
+    for (Command& command : commands) {
+      std::visit([this](auto& c) { Handle(c); }, command);
+    }
+    Emit(scheduler_.Expire(Clock::now()));
+    if (go_on) {
+      SubmitPlans();
+    } else {
+      Emit(scheduler_.Detach(Unavailable("shutting down")));
+    }
+    Publish();
+  }
+}
+
+bool EngineLoop::Impl::TakeCommands(std::vector<Command>& commands) {
+  std::optional<TimePoint> deadline = scheduler_.next_deadline();
+  if (scheduler_.quiet()) {
+    const TimePoint probe = last_progress_ + kProbeEvery;
+    deadline = std::min(deadline.value_or(probe), probe);
+  }
+  MutexLock lock(mutex_);
+  while (inbox_.empty() && !stopping_) {
+    if (!deadline) {
+      wake_.Wait(mutex_);
+    } else if (!wake_.WaitUntil(mutex_, *deadline)) {
+      break;
+    }
+  }
+  commands.swap(inbox_);
+  admission_.OnTaken();
+  queued_results_ = 0;
+  // A result alone is no work: unless it is a probe's its plan still counts.
+  working_ = std::any_of(
+      commands.begin(), commands.end(),
+      [](const Command& c) { return !std::holds_alternative<StepResult>(c); });
+  return !stopping_;
+}
+
+void EngineLoop::Impl::Handle(Submission& submission) {
+  if (submission.request.trace) {
+    submission.sink->OnInbox({submission.pushed_ns, MonotonicNanos()});
+  }
+  sinks_.emplace(submission.id, std::move(submission.sink));
+  if (scheduler_.attached()) {
+    scheduler_.Add(submission.id, std::move(submission.request));
+    return;
+  }
+  // Accepted just before the engine found the pipeline broken.
+  ++counters_.finished_error;
+  FinalEvent event{.reason = FinishReason::kError, .status = why_down_};
+  event.stats.prompt_tokens =
+      static_cast<int32_t>(submission.request.prompt_tokens.size());
+  EndOne(submission.id, std::move(event));
+}
+
+void EngineLoop::Impl::Handle(CancelCommand& cancel) {
+  Emit(scheduler_.End(cancel.id, FinishReason::kCancelled, OkStatus()));
+}
+
+void EngineLoop::Impl::Handle(StepResult& result) {
+  const bool stale = !scheduler_.attached() || result.epoch != epoch_;
+  const int64_t handled_ns = MonotonicNanos();
+  const TimePoint now = Clock::now();
+  std::optional<StepTrace> trace = std::move(result.trace);
+  StatusOr<SequenceEvents> events = scheduler_.Commit(std::move(result), now);
+  if (!events.ok()) {
+    GiveUpPipeline(events.status());
+    return;
+  }
+  if (!stale) last_progress_ = now;
+  if (trace && !stale) TellStep(*std::move(trace), handled_ns);
+  Emit(*std::move(events));
+}
+
+void EngineLoop::Impl::Handle(PipelineUp& up) {
+  if (scheduler_.attached()) {
+    Emit(scheduler_.Detach(Unavailable("the pipeline was rebuilt")));
+  }
+  epoch_ = up.epoch;
+  last_progress_ = Clock::now();
+  Emit(scheduler_.Attach(up.epoch, up.limits, up.num_stages));
+}
+
+void EngineLoop::Impl::Handle(PipelineLost& lost) {
+  why_down_ = lost.why;
+  Emit(scheduler_.Detach(why_down_));
+}
+
+void EngineLoop::Impl::Handle(ResultFlood&) {
+  if (!scheduler_.attached()) return;  // what was dropped was stale
+  GiveUpPipeline(
+      Internal("more than ", kMaxQueuedResults, " unread step results"));
+}
+
+void EngineLoop::Impl::Handle(BadLimits& bad) { GiveUpPipeline(bad.why); }
+
+void EngineLoop::Impl::GiveUpPipeline(const Status& why) {
+  {
+    MutexLock lock(mutex_);
+    // Unless a newer pipeline has been announced already.
+    if (up_ && *up_ == epoch_) up_.reset();
+  }
+  LogError("the pipeline is broken: ", Message(why));
+  why_down_ = Unavailable("the pipeline is broken: ", Message(why));
+  Emit(scheduler_.Detach(why_down_));
+  executor_->OnPipelineBroken(why);
+}
+
+void EngineLoop::Impl::Emit(SequenceEvents events) {
+  for (SequenceEvent& event : events) {
+    if (auto* tokens = std::get_if<TokenEvent>(&event.what)) {
+      sinks_.at(event.sequence)->OnTokens(std::move(*tokens));
+    } else {
+      EndOne(event.sequence, std::get<FinalEvent>(std::move(event.what)));
+    }
+  }
+}
+
+void EngineLoop::Impl::EndOne(SequenceId id, FinalEvent event) {
+  auto node = sinks_.extract(id);
+  SLUICE_CHECK(!node.empty());
+  {
+    // First: whoever sees the end may submit the next request.
+    MutexLock lock(mutex_);
+    const auto live = live_.extract(id);
+    SLUICE_CHECK(!live.empty());
+    admission_.OnEnd(live.mapped().request_id);
+  }
+  node.mapped()->OnEnd(std::move(event));
+}
+
+// Those of the step's sequences that are traced hear of it.
+void EngineLoop::Impl::TellStep(StepTrace trace, int64_t handled_ns) {
+  trace.inbox.stop_ns = handled_ns;
+  trace.commit = {handled_ns, MonotonicNanos()};
+  const auto step = std::make_shared<const StepTrace>(std::move(trace));
+  for (const TracedChunk& chunk : step->chunks) {
+    const auto sink = sinks_.find(chunk.sequence);
+    if (sink != sinks_.end()) sink->second->OnStep(step, chunk);
+  }
+}
+
+void EngineLoop::Impl::SubmitPlans() {
+  while (true) {
+    const TimePoint begin = Clock::now();
+    std::optional<StepPlan> plan = scheduler_.Plan(begin);
+    const TimePoint end = Clock::now();
+    counters_.plan_time += end - begin;
+    if (!plan) break;
+    if (plan->trace) plan->trace->plan = {ToNanos(begin), ToNanos(end)};
+    executor_->Submit(*std::move(plan));
+  }
+  const TimePoint now = Clock::now();
+  if (scheduler_.quiet() && now - last_progress_ >= kProbeEvery) {
+    executor_->Submit(scheduler_.Probe(now));
+  }
+}
+
+void EngineLoop::Impl::Publish() {
+  MutexLock lock(mutex_);
+  scheduler_.FillStats(stats_);
+  admission_.Publish(scheduler_.Queue());
+  published_progress_ = last_progress_;
+  published_oldest_plan_.reset();
+  published_expected_step_ = Duration::zero();
+  if (scheduler_.plans_in_flight() > 0) {
+    published_oldest_plan_ = scheduler_.oldest_plan();
+    published_expected_step_ = scheduler_.expected_step();
+  }
+  working_ = false;
+  if (IsIdle()) became_idle_.NotifyAll();
+}
+
+}  // namespace sluice

@@ -1,0 +1,186 @@
+#include "common/experts/client/question.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+namespace sluice {
+
+Question::Question(const ExpertAsk& ask, const ShardMap& map, int32_t max_rows)
+    : ask_(ask), map_(&map) {
+  const size_t shards = map.shards(ask.layer).size();
+  const Routing& routing = ask.routing;
+  std::vector<int32_t> unit_of(shards);
+  for (int32_t begin = 0; begin < ask.x.rows; begin += max_rows) {
+    std::fill(unit_of.begin(), unit_of.end(), -1);
+    const auto end =
+        static_cast<int32_t>(std::min<int64_t>(ask.x.rows, begin + max_rows));
+    for (int32_t row = begin; row < end; ++row) {
+      for (int32_t j = 0; j < routing.per_token; ++j) {
+        const int32_t id = routing.ids[int64_t{row} * routing.per_token + j];
+        const int32_t shard = map.ShardOf(ask.layer, id);
+        if (shard < 0) continue;
+        int32_t& index = unit_of[static_cast<size_t>(shard)];
+        if (index < 0) {
+          index = static_cast<int32_t>(units_.size());
+          AskUnit& fresh = units_.emplace_back();
+          fresh.shard = shard;
+          fresh.chunk = begin / max_rows;
+          fresh.chunk_rows = end - begin;
+        }
+        AskUnit& unit = units_[static_cast<size_t>(index)];
+        if (unit.rows.empty() || unit.rows.back() != row) {
+          unit.rows.push_back(row);
+        }
+        ++unit.asks;
+      }
+    }
+  }
+  // By chunk, then by shard, so that a batch's nodes rise.
+  std::stable_sort(
+      units_.begin(), units_.end(), [](const AskUnit& a, const AskUnit& b) {
+        return std::pair(a.chunk, a.shard) < std::pair(b.chunk, b.shard);
+      });
+  chunks_ = units_.empty() ? 0 : units_.back().chunk + 1;
+}
+
+int64_t Question::CountAsks(const AskUnit& unit) const {
+  const int32_t per_token = ask_.routing.per_token;
+  int64_t asks = 0;
+  for (const int32_t row : unit.rows) {
+    const int32_t* ids = ask_.routing.ids + int64_t{row} * per_token;
+    asks += std::count_if(ids, ids + per_token, [&](int32_t id) {
+      return map_->ShardOf(ask_.layer, id) == unit.shard;
+    });
+  }
+  return asks;
+}
+
+void Question::Split(size_t index, int32_t max_rows) {
+  const std::vector<int32_t> rows = std::move(units_[index].rows);
+  const auto piece = [&](size_t begin) {
+    const size_t end =
+        std::min(rows.size(), begin + static_cast<size_t>(max_rows));
+    return std::vector<int32_t>(rows.begin() + static_cast<int64_t>(begin),
+                                rows.begin() + static_cast<int64_t>(end));
+  };
+  const auto settle = [&](AskUnit& unit, size_t begin) {
+    unit.rows = piece(begin);
+    unit.chunk = chunks_++;
+    unit.chunk_rows = static_cast<int32_t>(unit.rows.size());
+    unit.asks = CountAsks(unit);
+  };
+  settle(units_[index], 0);
+  for (auto begin = static_cast<size_t>(max_rows); begin < rows.size();
+       begin += static_cast<size_t>(max_rows)) {
+    AskUnit fresh = units_[index];
+    settle(fresh, begin);
+    fresh.state = AskUnit::State::kToAsk;
+    fresh.asked.clear();
+    units_.push_back(std::move(fresh));
+  }
+}
+
+bool Question::open() const {
+  return std::any_of(units_.begin(), units_.end(),
+                     [](const AskUnit& unit) { return unit.open(); });
+}
+
+wire::ExpertBatch Question::MakeBatch(std::span<const size_t> units,
+                                      std::vector<int32_t>& rows) const {
+  wire::ExpertBatch batch;
+  batch.replica = ask_.step.replica;
+  batch.epoch = ask_.step.epoch;
+  batch.step = ask_.step.step_id;
+  batch.layer = ask_.layer;
+  std::vector<bool> wanted(map_->shards(ask_.layer).size());
+  rows.clear();
+  for (const size_t index : units) {
+    const AskUnit& unit = units_[index];
+    wanted[static_cast<size_t>(unit.shard)] = true;
+    const auto& nodes = shard(unit).nodes;
+    batch.nodes.insert(batch.nodes.end(), nodes.begin(), nodes.end());
+    rows.insert(rows.end(), unit.rows.begin(), unit.rows.end());
+  }
+  if (units.size() > 1) {
+    std::sort(rows.begin(), rows.end());
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  }
+  const auto cols = static_cast<int32_t>(ask_.x.cols);
+  batch.x = HiddenStates(static_cast<int32_t>(rows.size()), cols);
+  float* to = batch.x.values();
+  const int32_t per_token = ask_.routing.per_token;
+  for (const int32_t row : rows) {
+    std::memcpy(to, ask_.x.row(row), sizeof(float) * static_cast<size_t>(cols));
+    to += cols;
+    int32_t count = 0;
+    for (int32_t j = 0; j < per_token; ++j) {
+      const int64_t at = int64_t{row} * per_token + j;
+      const int32_t id = ask_.routing.ids[at];
+      const int32_t shard = map_->ShardOf(ask_.layer, id);
+      if (shard < 0 || !wanted[static_cast<size_t>(shard)]) continue;
+      batch.expert_ids.push_back(id);
+      batch.weights.push_back(ask_.routing.weights[at]);
+      ++count;
+    }
+    batch.counts.push_back(count);
+  }
+  return batch;
+}
+
+void Question::Answer(std::span<const size_t> units,
+                      std::shared_ptr<const ExpertReply> reply) {
+  int32_t node = 0;
+  for (const size_t index : units) {
+    AskUnit& unit = units_[index];
+    if (unit.open()) {
+      unit.state = AskUnit::State::kAnswered;
+      unit.reply = reply;
+      unit.reply_node = node;
+    }
+    node += static_cast<int32_t>(shard(unit).nodes.size());
+  }
+}
+
+std::vector<RowFailure> Question::Join(
+    std::span<const kernels::Matrix> parts) const {
+  for (const kernels::Matrix& part : parts) {
+    for (int64_t row = 0; row < part.rows; ++row) {
+      std::fill(part.row(row), part.row(row) + part.cols, -0.0f);
+    }
+  }
+  std::map<int32_t, Status> failed;
+  for (const AskUnit& unit : units_) {
+    if (unit.state == AskUnit::State::kFailed) {
+      for (const int32_t row : unit.rows) failed.emplace(row, unit.why);
+      continue;
+    }
+    const ExpertReply& reply = *unit.reply;
+    // A row that the host could not compute is no fault of the client's.
+    for (const wire::ExpertRowFailure& failure : reply.result.failures) {
+      failed.emplace(reply.rows[static_cast<size_t>(failure.row)],
+                     Internal(Message(failure.status)));
+    }
+    const ExpertShard& of = shard(unit);
+    size_t at = 0;  // in the reply's rows, which have all of the unit's
+    for (const int32_t row : unit.rows) {
+      while (reply.rows[at] != row) ++at;
+      if (failed.contains(row)) continue;
+      for (size_t i = 0; i < of.nodes.size(); ++i) {
+        const kernels::Matrix& part =
+            parts[static_cast<size_t>(of.first_node) + i];
+        const float* sum = reply.result.sum(
+            unit.reply_node + static_cast<int32_t>(i), static_cast<int32_t>(at),
+            static_cast<int32_t>(part.cols));
+        std::memcpy(part.row(row), sum,
+                    sizeof(float) * static_cast<size_t>(part.cols));
+      }
+    }
+  }
+  std::vector<RowFailure> failures;
+  for (auto& [row, why] : failed) failures.push_back({row, std::move(why)});
+  return failures;
+}
+
+}  // namespace sluice

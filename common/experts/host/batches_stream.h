@@ -1,0 +1,67 @@
+#ifndef SLUICE_COMMON_EXPERTS_HOST_BATCHES_STREAM_H_
+#define SLUICE_COMMON_EXPERTS_HOST_BATCHES_STREAM_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "common/experts/host/expert_loop.h"
+#include "common/experts/host/expert_session.h"
+#include "common/rpc/server_stream.h"
+
+namespace sluice {
+
+// Batches' handler: takes frames apart, checks them against what this host
+// has and hands them to the loop; answers with results, each batch with one.
+class BatchesStream
+    : public rpc::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer>,
+      public ExpertResultSink {
+ public:
+  BatchesStream(rpc::ServerStreamOptions options,
+                std::shared_ptr<ExpertSession> session)
+      : ServerStream(std::move(options)), session_(std::move(session)) {}
+
+  void OnResult(wire::ExpertResult result, int64_t received_ns) override;
+  void SendPong(const v1::ExpertPong& pong);
+
+ private:
+  void OnMessage(grpc::ByteBuffer& frame) override;
+  void OnHalfClose() override;
+  void OnEnd(const Status& status) override;
+  void OnSent() override;
+  Status OnFrame(const grpc::ByteBuffer& frame, int64_t received_ns);
+  Status OnHello(const v1::ExpertHello& hello);
+  void OnBatch(const v1::ExpertBatch& proto, Buffer payload,
+               int64_t received_ns);
+  // Whether it may be computed; counts it as under way if so.
+  Status Admit(const v1::ExpertBatch& proto);
+  void Refuse(const v1::ExpertBatch& proto, const Status& why);
+  // Queues an answer; `counted`: to a batch that was admitted. False if the
+  // stream has ended. If the asker reads so little that there is no room, it
+  // is ended: an answer that is left out would be waited for.
+  bool Post(grpc::ByteBuffer answer, bool counted);
+  // Ends the stream if the asker has and nothing is under way.
+  void EndIfDone();
+  std::shared_ptr<BatchesStream> self() {
+    return std::static_pointer_cast<BatchesStream>(shared_from_this());
+  }
+
+  const std::shared_ptr<ExpertSession> session_;
+  // Reads are one at a time; these two are the reader's.
+  std::shared_ptr<const ExpertSession::Terms> terms_;  // after the hello
+  uint64_t highest_epoch_ = 0;
+  Mutex mutex_;
+  // Batches admitted whose answers have not left yet.
+  int32_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the answers that have not left, the oldest first: is it counted?
+  std::deque<bool> queued_ ABSL_GUARDED_BY(mutex_);
+  bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_EXPERTS_HOST_BATCHES_STREAM_H_

@@ -1,0 +1,123 @@
+#ifndef SLUICE_COMMON_EXPERTS_HOST_EXPERT_LOOP_H_
+#define SLUICE_COMMON_EXPERTS_HOST_EXPERT_LOOP_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/concurrency/named_thread.h"
+#include "common/experts/host/expert_heat.h"
+#include "common/model/hosted_experts.h"
+#include "common/wire/expert.h"
+
+namespace sluice {
+
+class ExpertMetrics;
+
+// Who gets a batch's result. Called by the loop's thread; may not block.
+class ExpertResultSink {
+ public:
+  virtual ~ExpertResultSink() = default;
+  // `received_ns`: the batch's. total_ns is the sink's to fill in.
+  virtual void OnResult(wire::ExpertResult result, int64_t received_ns) = 0;
+};
+
+struct QueuedBatch {
+  wire::ExpertBatch batch;
+  int64_t received_ns = 0;  // its frame came
+  int64_t queued_ns = 0;    // it was found good
+  std::shared_ptr<ExpertResultSink> sink;
+};
+
+struct ExpertLoopOptions {
+  int32_t max_queued = 1024;  // batches
+  int32_t max_rows = 0;       // of one computation
+  // How long a batch may wait for others of its layer, if others than its
+  // asker asked for that layer within the last `recent`.
+  Duration join_window = std::chrono::microseconds(50);
+  Duration recent = std::chrono::seconds(1);
+  // Batches wait and none is taken, computed in part or done for so long: it
+  // is stalled.
+  Duration stalled_after = std::chrono::seconds(5);
+  Duration debug_delay{};  // for tests: every computation takes so much longer
+  ExpertMetrics* metrics = nullptr;  // outlives the loop; may be null
+  ExpertHeat* heat = nullptr;        // the same
+};
+
+struct ExpertLoopStats {
+  uint64_t batches_done = 0;
+  int32_t queue_depth = 0;  // batches that wait or are being computed
+  int64_t busy_ns = 0;
+  double wait_seconds = 0;  // of the thread, without work
+};
+
+// Computes batches, one thread ("expert-loop"). The oldest is taken first,
+// together with all that wait for the same nodes of the same layer: their rows
+// are one matrix, so that each expert's weights are read once for all. A row's
+// sums do not depend on what it was joined with.
+class ExpertLoop {
+ public:
+  // `experts` must outlive the loop.
+  ExpertLoop(HostedExperts* experts, ExpertLoopOptions options);
+  ~ExpertLoop();  // Stop
+  ExpertLoop(const ExpertLoop&) = delete;
+  ExpertLoop& operator=(const ExpertLoop&) = delete;
+
+  void Start();
+  // Computes nothing more and joins the thread. Idempotent.
+  void Stop();
+
+  // Any thread. RESOURCE_EXHAUSTED when full, UNAVAILABLE when stopped; the
+  // sink is not called then.
+  Status Push(QueuedBatch batch);
+  // Returns true when no batch waits or is being computed, false if it is
+  // still so at `deadline`.
+  bool WaitIdle(TimePoint deadline);
+  ExpertLoopStats Stats() const;
+  // Has batches and makes no progress with them.
+  bool Stalled() const;
+
+ private:
+  using Group = std::vector<QueuedBatch>;
+  void Work();
+  Group TakeGroup();
+  // How many asked for `layer` lately.
+  size_t RecentAskers(int32_t layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Moves what waits and fits from the queue to `group`.
+  void Join(Group& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Compute(Group& group);
+  void LayOut(const Group& group, int32_t rows);
+  void RunRows(const Group& group, kernels::ConstMatrix x, float* sums);
+  void Answer(Group& group, Buffer sums, int64_t begin_ns, int64_t end_ns);
+  void NoteProgress() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  HostedExperts& experts_;
+  const ExpertLoopOptions options_;
+  NamedThread thread_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<QueuedBatch> queue_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  // By layer: who asked, and when they last did (nanoseconds).
+  std::map<int32_t, std::map<const ExpertResultSink*, int64_t>> askers_
+      ABSL_GUARDED_BY(mutex_);
+  int32_t computing_ ABSL_GUARDED_BY(mutex_) = 0;  // batches
+  ExpertLoopStats stats_ ABSL_GUARDED_BY(mutex_);
+  TimePoint progress_ ABSL_GUARDED_BY(mutex_);  // the last, while it has any
+
+  // The thread's own: the joined rows.
+  Buffer x_;                     // [rows, H] of several batches
+  std::vector<int32_t> ids_;     // [rows, k], filled up with ids of nobody
+  std::vector<float> weights_;   // [rows, k]
+  std::vector<int32_t> counts_;  // [rows]: asks
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_EXPERTS_HOST_EXPERT_LOOP_H_

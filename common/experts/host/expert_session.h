@@ -1,0 +1,66 @@
+#ifndef SLUICE_COMMON_EXPERTS_HOST_EXPERT_SESSION_H_
+#define SLUICE_COMMON_EXPERTS_HOST_EXPERT_SESSION_H_
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/wire/expert.h"
+
+namespace sluice {
+
+class BatchesStream;
+class ExpertLoop;
+class ExpertMetrics;
+
+// What is the same for every stream of this host: what it serves, once it is
+// loaded, who asks, and whether it drains. Any thread: one mutex, held for
+// moments. Streams hold shared references.
+class ExpertSession {
+ public:
+  // `metrics` may be null; it outlives the session.
+  explicit ExpertSession(ExpertMetrics* metrics) : metrics_(metrics) {}
+
+  // While loading: a hello is answered UNAVAILABLE with this text.
+  void SetLoading(std::string progress);
+  // From now on askers are welcome. `loop` must outlive every stream.
+  void SetLoaded(const wire::ExpertWelcome& welcome, ExpertLoop* loop);
+
+  // What a stream that was welcomed works by.
+  struct Terms {
+    wire::ExpertWelcome welcome;
+    ExpertLoop* loop = nullptr;
+  };
+  // Errors as expert.proto says; the stream is one of the askers then.
+  StatusOr<std::shared_ptr<const Terms>> OnHello(
+      const wire::ExpertHello& hello, std::shared_ptr<BatchesStream> stream);
+  void OnStreamEnd(const std::shared_ptr<BatchesStream>& stream);
+  v1::ExpertPong Pong(const v1::ExpertPing& ping) const;
+
+  // Takes no new batch and tells all askers. Returns when none is left, or at
+  // `deadline`.
+  void Drain(TimePoint deadline);
+  // Ends every stream with UNAVAILABLE. Nobody is welcome any more.
+  void Shutdown();
+
+  bool draining() const;
+  int32_t askers() const;
+  ExpertMetrics* metrics() const { return metrics_; }
+
+ private:
+  std::set<std::shared_ptr<BatchesStream>> streams() const;
+
+  ExpertMetrics* const metrics_;
+  mutable Mutex mutex_;
+  std::string loading_ ABSL_GUARDED_BY(mutex_) = "loading";
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<const Terms> terms_ ABSL_GUARDED_BY(mutex_);  // loaded
+  std::set<std::shared_ptr<BatchesStream>> streams_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_EXPERTS_HOST_EXPERT_SESSION_H_

@@ -1,0 +1,288 @@
+#include "common/http/connection.h"
+
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <utility>
+
+#include "common/http/connection_exchange.h"
+#include "common/http/connection_io.h"
+
+// g++ 12 destroys temporaries inside co_await expressions twice. Here every
+// operand of a co_await has a name.
+namespace sluice::gateway {
+namespace {
+
+namespace net = boost::asio;
+namespace beast = boost::beast;
+using boost::system::error_code;
+using tcp = net::ip::tcp;
+
+constexpr auto kLingerTime = std::chrono::seconds(5);
+constexpr size_t kLingerBytes = size_t{256} << 20;
+// What the slowest reader takes in a second.
+constexpr size_t kSlowestBytes = size_t{8} << 10;
+
+Duration WriteTime(const HttpLimits& limits, size_t bytes) {
+  return limits.write_time + std::chrono::seconds(bytes / kSlowestBytes);
+}
+
+// The connection is reset, or closed both ways: not merely half-closed.
+bool IsBroken(int socket) {
+  pollfd one{socket, 0, 0};
+  return ::poll(&one, 1, 0) == 1 && (one.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+// A peer that vanished without a word is noticed after about a minute.
+void SetSocketOptions(tcp::socket& socket) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  socket.set_option(tcp::socket::keep_alive(true), ignored);
+  const int fd = socket.native_handle();
+  const auto set = [fd](int option, int value) {
+    ::setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value));
+  };
+  set(TCP_KEEPIDLE, 30);
+  set(TCP_KEEPINTVL, 10);
+  set(TCP_KEEPCNT, 3);
+}
+
+}  // namespace
+
+Connection::Connection(tcp::socket socket, const ConnectionContext& context)
+    : context_(context),
+      stream_(std::move(socket)),
+      signal_(stream_.get_executor()),
+      half_closed_timer_(stream_.get_executor()),
+      buffer_(context.options.limits.header_bytes + kMaxPipelinedBytes + 4096) {
+  ++context_.stats.connections;
+}
+
+Connection::~Connection() {
+  CountBody(0);
+  --context_.stats.connections;
+}
+
+void Connection::CountBody(size_t bytes) {
+  context_.stats.body_bytes +=
+      static_cast<long long>(bytes) - static_cast<long long>(counted_body_);
+  counted_body_ = bytes;
+}
+
+void Connection::Start(std::function<void()> ended) {
+  SetSocketOptions(stream_.socket());
+  auto self = shared_from_this();
+  auto on_end = [self, ended = std::move(ended)](std::exception_ptr) {
+    ended();
+  };
+  auto executor = stream_.get_executor();
+  net::co_spawn(executor, Run(), std::move(on_end));
+}
+
+void Connection::CloseIfIdle() {
+  if (idle_) Abort(Gone::kShutdown);
+}
+
+void Connection::Abort(Gone why) {
+  if (std::exchange(aborted_, true)) return;
+  error_code ignored;
+  stream_.socket().close(ignored);
+  if (const auto exchange = current_) exchange->MarkGone(why);
+  Signal();
+}
+
+void Connection::Signal() { signal_.cancel(); }
+
+Connection::Nothing Connection::WaitForSignal() {
+  error_code error;
+  signal_.expires_at(net::steady_timer::time_point::max());
+  auto token = Redirect(error);
+  co_await signal_.async_wait(token);
+}
+
+Connection::Nothing Connection::Run() {
+  const auto self = shared_from_this();
+  bool more = true;
+  while (more && !aborted_) {
+    auto reading = ReadRequest();
+    const bool begun = co_await std::move(reading);
+    if (!begun) break;
+    const auto exchange = current_;
+    Dispatch(exchange);
+    if (!exchange->finished() && !exchange->gone()) {
+      watching_ = true;
+      auto executor = stream_.get_executor();
+      auto watch = Watch(exchange);
+      net::co_spawn(executor, std::move(watch), net::detached);
+    }
+    auto writing = WriteAnswer(exchange);
+    co_await std::move(writing);
+    auto stopping = StopWatch();
+    co_await std::move(stopping);
+    more = exchange->finished() && !exchange->gone() &&
+           exchange->keep_alive() && !context_.draining;
+    exchange->Close();
+    current_ = nullptr;
+    CountBody(0);
+  }
+  current_ = nullptr;
+  CountBody(0);
+  if (refusal_) {
+    auto refusing = WriteRefusal();
+    co_await std::move(refusing);
+  }
+  auto lingering = Linger();
+  co_await std::move(lingering);
+}
+
+void Connection::Dispatch(const std::shared_ptr<ConnectionExchange>& exchange) {
+  if (auto preflight = context_.options.cors.Preflight(exchange->request())) {
+    exchange->set_route("preflight");
+    exchange->Send(*std::move(preflight));
+  } else if (auto refused = std::exchange(screened_, std::nullopt)) {
+    exchange->Send(*std::move(refused));
+  } else {
+    context_.options.handler(exchange);
+  }
+}
+
+// Reads ahead while an answer is made: the only way to see that the client
+// went away. What it reads belongs to the next request. A client that closed
+// its half may still read: it counts as gone once the connection is broken.
+Connection::Nothing Connection::Watch(
+    std::shared_ptr<ConnectionExchange> exchange) {
+  const auto self = shared_from_this();
+  error_code error;
+  while (!error && !half_closed_ && !exchange->finished() &&
+         buffer_.size() < kMaxPipelinedBytes) {
+    auto token = Redirect(error);
+    auto space = buffer_.prepare(4096);
+    const size_t bytes =
+        co_await stream_.socket().async_read_some(space, token);
+    buffer_.commit(bytes);
+  }
+  if (error == net::error::eof) {
+    error.clear();
+    half_closed_ = true;
+  }
+  if (half_closed_ && !exchange->can_ask()) {
+    error = net::error::connection_reset;
+  } else if (half_closed_) {
+    AskIfStillThere(exchange);
+  }
+  if (!error && !exchange->finished() && !aborted_) {
+    auto token = Redirect(error);
+    const auto broken = tcp::socket::wait_error;
+    co_await stream_.socket().async_wait(broken, token);
+    // Urgent data ends the wait too.
+    if (!error && !aborted_ && IsBroken(stream_.socket().native_handle())) {
+      error = net::error::connection_reset;
+    }
+  }
+  watching_ = false;
+  if (error && error != net::error::operation_aborted) {
+    exchange->MarkGone(Gone::kDisconnected);
+  }
+  Signal();
+}
+
+// To us, a client that closed its half and one that closed both look alike
+// until something is sent: the latter's side answers that with a reset.
+void Connection::AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange) {
+  half_closed_timer_.expires_after(context_.options.limits.half_closed_time);
+  half_closed_timer_.async_wait(
+      [self = shared_from_this(), exchange](error_code error) {
+        if (error || !exchange->SendQuestion()) return;
+        self->AskIfStillThere(exchange);
+      });
+}
+
+Connection::Nothing Connection::StopWatch() {
+  half_closed_timer_.cancel();
+  while (watching_) {
+    error_code ignored;
+    stream_.socket().cancel(ignored);
+    auto waiting = WaitForSignal();
+    co_await std::move(waiting);
+  }
+}
+
+Connection::Nothing Connection::WriteAnswer(
+    std::shared_ptr<ConnectionExchange> exchange) {
+  bool last_part = false;  // what is left has one deadline
+  while (!aborted_) {
+    if (exchange->gone() && !exchange->finished()) break;
+    if (!exchange->has_block()) {
+      if (exchange->finished()) break;
+      auto waiting = WaitForSignal();
+      co_await std::move(waiting);
+      continue;
+    }
+    const bool finished = exchange->finished();
+    if (!std::exchange(last_part, finished)) {
+      const size_t left = exchange->backlog();
+      stream_.expires_after(WriteTime(context_.options.limits, left));
+    }
+    const std::string block = exchange->TakeBlock();
+    const auto bytes = net::buffer(block);
+    error_code error;
+    auto token = Redirect(error);
+    const int64_t begin_ns = MonotonicNanos();
+    co_await net::async_write(stream_, bytes, token);
+    exchange->BlockWritten(block.size());
+    if (!error) exchange->TellWritten({begin_ns, MonotonicNanos()});
+    if (error) {
+      const bool slow = error == beast::error::timeout;
+      exchange->MarkGone(slow ? Gone::kSlowReader : Gone::kDisconnected);
+      break;
+    }
+  }
+}
+
+Connection::Nothing Connection::WriteRefusal() {
+  if (aborted_) co_return;
+  HttpResponse response = *std::exchange(refusal_, std::nullopt);
+  const std::string body = std::move(response.body);
+  if (context_.options.observer) {
+    context_.options.observer({request_.method, "other", response.status,
+                               Clock::now() - request_.arrival, request_.tenant,
+                               response.error_type, 0, body.size()});
+  }
+  const std::string text =
+      AnswerHead(std::move(response), request_, context_.options.cors,
+                 static_cast<long long>(body.size()), false) +
+      (request_.method == "HEAD" ? std::string() : body);
+  const auto bytes = net::buffer(text);
+  error_code error;
+  auto token = Redirect(error);
+  stream_.expires_after(context_.options.limits.write_time);
+  co_await net::async_write(stream_, bytes, token);
+}
+
+// Closing a socket with unread bytes resets it, and the reset may overtake
+// the answer: so the client's rest is read and dropped, within bounds.
+Connection::Nothing Connection::Linger() {
+  if (aborted_) co_return;
+  error_code error;
+  stream_.socket().shutdown(tcp::socket::shutdown_send, error);
+  if (!error) {
+    buffer_.clear();
+    stream_.expires_after(kLingerTime);
+  }
+  std::string sink(size_t{64} << 10, '\0');
+  size_t total = 0;
+  while (!error && !half_closed_ && !aborted_ && total < kLingerBytes) {
+    auto token = Redirect(error);
+    const auto space = net::buffer(sink);
+    total += co_await stream_.async_read_some(space, token);
+  }
+  stream_.socket().close(error);
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,98 @@
+#ifndef SLUICE_COMMON_HTTP_CONNECTION_H_
+#define SLUICE_COMMON_HTTP_CONNECTION_H_
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "common/http/http_server.h"
+
+namespace sluice::gateway {
+
+class ConnectionExchange;
+
+// What all connections of a server share.
+struct ConnectionContext {
+  const HttpServerOptions& options;
+  HttpServerStats& stats;
+  const std::atomic<bool>& draining;
+};
+
+// One client connection: reads a request, has it answered, and so on. All of
+// it runs on the socket's own loop, one thread, so it has no locks.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(boost::asio::ip::tcp::socket socket,
+             const ConnectionContext& context);
+  ~Connection();
+
+  // `ended` runs once, when the connection is closed.
+  void Start(std::function<void()> ended);
+  // Closes it now if it waits for another request; the first is awaited.
+  void CloseIfIdle();
+  // Closes it now; an exchange in progress learns it with `why`.
+  void Abort(Gone why);
+
+ private:
+  friend class ConnectionExchange;
+  using Nothing = boost::asio::awaitable<void>;
+
+  struct Parser;  // Beast's
+
+  Nothing Run();
+  // Begins the next exchange: its request is read whole. False when the
+  // connection is to be closed; then `refusal_` may hold a last answer.
+  boost::asio::awaitable<bool> ReadRequest();
+  boost::asio::awaitable<bool> AwaitFirstByte();
+  boost::asio::awaitable<bool> ReadHeader(Parser& parser);
+  boost::asio::awaitable<bool> ReadBody(Parser& parser);
+  boost::asio::awaitable<bool> AnswerExpectation(std::string_view expect);
+  // For a half-closed client: as much of a message as is in the buffer.
+  void ParseBuffered(Parser& parser, boost::system::error_code& error);
+  // False, with a refusal, for a header that is well-formed and yet refused.
+  bool AcceptHeader(const Parser& parser);
+  bool AcceptBodySize(const Parser& parser);
+
+  void Dispatch(const std::shared_ptr<ConnectionExchange>& exchange);
+  Nothing Watch(std::shared_ptr<ConnectionExchange> exchange);
+  Nothing WriteAnswer(std::shared_ptr<ConnectionExchange> exchange);
+  Nothing StopWatch();
+  void AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange);
+  Nothing WriteRefusal();
+  Nothing Linger();
+  Nothing WaitForSignal();
+  void Signal();
+  void Refuse(int status, std::string_view reason);
+  // Counts `bytes` as this connection's share of all bodies, instead of what
+  // was counted before.
+  void CountBody(size_t bytes);
+  // Counts it, and refuses it if all bodies together are too large.
+  bool MayGrowTo(size_t body_bytes);
+
+  const ConnectionContext context_;
+  boost::beast::tcp_stream stream_;
+  boost::asio::steady_timer signal_;
+  boost::asio::steady_timer half_closed_timer_;
+  boost::beast::flat_buffer buffer_;
+  HttpRequest request_;  // being read
+  std::shared_ptr<ConnectionExchange> current_;
+  std::optional<HttpResponse> screened_;  // the answer, whatever the body
+  std::optional<HttpResponse> refusal_;   // the last answer, unread or not
+  size_t counted_body_ = 0;
+  bool fresh_ = true;  // no request yet
+  bool idle_ = false;  // between two requests
+  // The end of what the client sends was read. Asio would wait for ever for
+  // another event that says so: from here on nothing is read.
+  bool half_closed_ = false;
+  bool watching_ = false;
+  bool aborted_ = false;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_HTTP_CONNECTION_H_

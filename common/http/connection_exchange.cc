@@ -1,0 +1,196 @@
+#include "common/http/connection_exchange.h"
+
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <utility>
+
+#include "common/base/cat.h"
+
+namespace sluice::gateway {
+namespace {
+
+// What a reader may leave unread when all answers together are too many.
+constexpr size_t kFairBacklog = size_t{64} << 10;
+
+}  // namespace
+
+std::string AnswerHead(HttpResponse response, const HttpRequest& request,
+                       const CorsPolicy& cors, long long length,
+                       bool keep_alive) {
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
+      Clock::now() - request.arrival);
+  response.headers.emplace_back("OpenAI-Processing-Ms", Cat(took.count()));
+  cors.AddTo(request.Header("origin"), response.headers);
+  if (!request.traceparent.empty()) {
+    response.headers.emplace_back("Traceparent", request.traceparent);
+  }
+  return SerializeHead(response, request.request_id, length, keep_alive);
+}
+
+ConnectionExchange::ConnectionExchange(std::shared_ptr<Connection> connection,
+                                       HttpRequest request,
+                                       AnswerFraming framing)
+    : connection_(std::move(connection)),
+      request_(std::move(request)),
+      framing_(framing),
+      late_(connection_->context_.draining),
+      request_bytes_(request_.body.size()) {
+  ++connection_->context_.stats.exchanges;
+  if (late_) ++connection_->context_.stats.late_exchanges;
+}
+
+ConnectionExchange::~ConnectionExchange() { Close(); }
+
+void ConnectionExchange::Post(std::function<void()> work) {
+  auto executor = connection_->stream_.get_executor();
+  boost::asio::post(executor, std::move(work));
+}
+
+std::string ConnectionExchange::Head(HttpResponse response, long long length) {
+  if (connection_->context_.draining) framing_.keep_alive = false;
+  status_ = response.status;
+  error_type_ = std::move(response.error_type);
+  return AnswerHead(std::move(response), request_,
+                    connection_->context_.options.cors, length,
+                    framing_.keep_alive);
+}
+
+void ConnectionExchange::ReleaseBody() {
+  request_.body = {};
+  connection_->CountBody(0);
+}
+
+void ConnectionExchange::Send(HttpResponse response) {
+  if (!open() || streaming_) return;
+  const std::string body = std::move(response.body);
+  // These have no body, and no length of one either.
+  const bool bodiless = response.status == 204 || response.status == 304;
+  const auto length =
+      bodiless ? kNoLength : static_cast<long long>(body.size());
+  std::string block = Head(std::move(response), length);
+  if (!framing_.head_only) {
+    block += body;
+    response_bytes_ += body.size();
+  }
+  finished_ = true;
+  on_gone_ = nullptr;
+  Enqueue(std::move(block));
+}
+
+void ConnectionExchange::BeginStream(HttpResponse head) {
+  if (!open() || streaming_) return;
+  streaming_ = true;
+  events_ = head.content_type.starts_with("text/event-stream");
+  if (framing_.http_1_0) framing_.keep_alive = false;
+  const long long length = framing_.http_1_0 ? kNoLength : kChunked;
+  Enqueue(Head(std::move(head), length));
+}
+
+void ConnectionExchange::SendChunk(std::string bytes) {
+  if (!open() || !streaming_ || framing_.head_only || bytes.empty()) return;
+  response_bytes_ += bytes.size();
+  Enqueue(framing_.http_1_0 ? std::move(bytes) : SerializeChunk(bytes));
+  const ConnectionContext& context = connection_->context_;
+  const HttpLimits& limits = context.options.limits;
+  const bool too_much = backlog_ > limits.backlog_bytes;
+  const bool all_too_much =
+      backlog_ > kFairBacklog &&
+      context.stats.backlog_bytes >
+          static_cast<long long>(limits.all_backlog_bytes);
+  if (!too_much && !all_too_much) return;
+  connection_->Abort(Gone::kSlowReader);
+}
+
+bool ConnectionExchange::SendQuestion() {
+  if (!open()) return false;
+  if (events_) {
+    SendChunk(":\n\n");
+    return open();
+  }
+  if (status_ != 0 || framing_.http_1_0) return false;
+  Enqueue("HTTP/1.1 100 Continue\r\n\r\n");
+  return true;
+}
+
+void ConnectionExchange::EndStream() {
+  if (!open() || !streaming_) return;
+  finished_ = true;
+  on_gone_ = nullptr;
+  if (framing_.http_1_0 || framing_.head_only) {
+    connection_->Signal();
+  } else {
+    Enqueue(std::string(kLastChunk));
+  }
+}
+
+void ConnectionExchange::OnGone(std::function<void(Gone)> callback) {
+  if (gone_) {
+    callback(*gone_);
+  } else if (!finished_) {
+    on_gone_ = std::move(callback);
+  }
+}
+
+void ConnectionExchange::Enqueue(std::string block) {
+  backlog_ += block.size();
+  connection_->context_.stats.backlog_bytes +=
+      static_cast<long long>(block.size());
+  blocks_.push_back(std::move(block));
+  if (observer_ != nullptr) queued_ns_.push_back(MonotonicNanos());
+  connection_->Signal();
+}
+
+std::string ConnectionExchange::TakeBlock() {
+  std::string block = std::move(blocks_.front());
+  blocks_.pop_front();
+  return block;
+}
+
+void ConnectionExchange::BlockWritten(size_t bytes) {
+  backlog_ -= bytes;
+  connection_->context_.stats.backlog_bytes -= static_cast<long long>(bytes);
+}
+
+void ConnectionExchange::Observe(std::shared_ptr<WriteObserver> observer) {
+  observer_ = std::move(observer);
+}
+
+void ConnectionExchange::TellWritten(const TraceSpan& write) {
+  if (observer_ == nullptr || queued_ns_.empty()) return;
+  const int64_t queued_ns = queued_ns_.front();
+  queued_ns_.pop_front();
+  observer_->OnWritten({queued_ns, write.start_ns}, write);
+}
+
+void ConnectionExchange::MarkGone(Gone why) {
+  if (gone_) return;
+  gone_ = why;
+  auto& stats = connection_->context_.stats;
+  const bool slow = why == Gone::kSlowReader;
+  if (slow) ++stats.slow_readers;
+  // Who leaves behind a finished answer may have read it.
+  if (slow || !finished_) ++stats.disconnects;
+  if (finished_) return;
+  // The callback may drop the last reference to itself.
+  if (const auto callback = std::exchange(on_gone_, nullptr)) callback(why);
+}
+
+void ConnectionExchange::Close() {
+  if (std::exchange(closed_, true)) return;
+  BlockWritten(backlog_);
+  blocks_.clear();
+  on_gone_ = nullptr;
+  if (const auto observer = std::exchange(observer_, nullptr)) {
+    observer->OnClosed();
+  }
+  const auto& context = connection_->context_;
+  if (late_) --context.stats.late_exchanges;
+  --context.stats.exchanges;
+  if (!context.options.observer) return;
+  const Duration duration = Clock::now() - request_.arrival;
+  context.options.observer({request_.method, route_, finished_ ? status_ : 0,
+                            duration, request_.tenant, error_type_,
+                            request_bytes_, response_bytes_});
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,97 @@
+#ifndef SLUICE_COMMON_HTTP_CONNECTION_EXCHANGE_H_
+#define SLUICE_COMMON_HTTP_CONNECTION_EXCHANGE_H_
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/http/connection.h"
+#include "common/http/exchange.h"
+
+namespace sluice::gateway {
+
+// How the connection frames an answer.
+struct AnswerFraming {
+  bool http_1_0 = false;   // no chunks: a stream ends with the connection
+  bool head_only = false;  // the request was HEAD
+  bool keep_alive = true;
+};
+
+// The head of `response` to `request`, with what every answer carries: CORS,
+// ids. `length` as SerializeHead's.
+std::string AnswerHead(HttpResponse response, const HttpRequest& request,
+                       const CorsPolicy& cors, long long length,
+                       bool keep_alive);
+
+// An exchange on a Connection: a queue of byte blocks that the connection's
+// coroutine writes, one write each.
+class ConnectionExchange : public Exchange {
+ public:
+  ConnectionExchange(std::shared_ptr<Connection> connection,
+                     HttpRequest request, AnswerFraming framing);
+  ~ConnectionExchange() override;
+
+  HttpRequest& request() override { return request_; }
+  void ReleaseBody() override;
+  void Post(std::function<void()> work) override;
+  void Send(HttpResponse response) override;
+  void BeginStream(HttpResponse head) override;
+  void SendChunk(std::string bytes) override;
+  void EndStream() override;
+  void OnGone(std::function<void(Gone)> callback) override;
+  void Observe(std::shared_ptr<WriteObserver> observer) override;
+  void set_route(std::string_view route) override { route_ = route; }
+
+  // For the connection --------------------------------------------------------
+  bool finished() const { return finished_; }
+  bool gone() const { return gone_.has_value(); }
+  bool keep_alive() const { return framing_.keep_alive; }
+  bool has_block() const { return !blocks_.empty(); }
+  size_t backlog() const { return backlog_; }
+  std::string TakeBlock();
+  void BlockWritten(size_t bytes);
+  // The block taken last was written; for the observer, if there is one.
+  void TellWritten(const TraceSpan& write);
+  void MarkGone(Gone why);
+  // Sends what clients skip and what a closed connection refuses: "100
+  // Continue" ahead of the answer, a comment in a stream of events. False if
+  // there is nothing of that kind: then the client may be taken for gone if
+  // `can_ask()` says so too.
+  bool SendQuestion();
+  // Whether an answer to come leaves a way to ask: an HTTP/1.0 client knows
+  // no interim answer.
+  bool can_ask() const { return !framing_.http_1_0 || events_; }
+  // The answer is written, or nobody is left to read it. Tells the observer.
+  void Close();
+
+ private:
+  void Enqueue(std::string block);
+  std::string Head(HttpResponse response, long long length);
+  bool open() const { return !finished_ && !gone_; }
+
+  std::shared_ptr<Connection> connection_;
+  HttpRequest request_;
+  AnswerFraming framing_;
+  const bool late_;  // begun while draining
+  std::string route_ = "other";
+  std::string error_type_;
+  size_t request_bytes_;
+  size_t response_bytes_ = 0;
+  std::deque<std::string> blocks_;
+  std::shared_ptr<WriteObserver> observer_;
+  std::deque<int64_t> queued_ns_;  // of blocks not written, if observed
+  size_t backlog_ = 0;
+  bool events_ = false;  // the answer is a stream of events, under way
+  int status_ = 0;
+  bool streaming_ = false;
+  bool finished_ = false;
+  bool closed_ = false;
+  std::optional<Gone> gone_;
+  std::function<void(Gone)> on_gone_;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_HTTP_CONNECTION_EXCHANGE_H_

@@ -1,0 +1,28 @@
+#ifndef SLUICE_COMMON_HTTP_CONNECTION_IO_H_
+#define SLUICE_COMMON_HTTP_CONNECTION_IO_H_
+
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cstddef>
+
+#include "common/http/connection.h"
+
+// What the two halves of Connection share: connection_read.cc, and the rest.
+namespace sluice::gateway {
+
+// What a client may send ahead of its answer before we stop looking.
+inline constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
+
+// A completion token: errors go to `error` instead of being thrown.
+inline auto Redirect(boost::system::error_code& error) {
+  return boost::asio::redirect_error(boost::asio::use_awaitable, error);
+}
+
+struct Connection::Parser
+    : boost::beast::http::request_parser<boost::beast::http::string_body> {};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_HTTP_CONNECTION_IO_H_

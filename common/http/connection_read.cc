@@ -1,0 +1,225 @@
+// How a Connection reads its requests.
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/read.hpp>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/http/connection_exchange.h"
+#include "common/http/connection_io.h"
+
+// g++ 12 destroys temporaries inside co_await expressions twice. Here every
+// operand of a co_await has a name.
+namespace sluice::gateway {
+namespace {
+
+namespace net = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+// Up to this size a body is always taken.
+constexpr size_t kSmallBody = size_t{64} << 10;
+
+std::string_view View(beast::string_view text) {
+  return {text.data(), text.size()};
+}
+
+// The bytes were wrong, not the connection.
+bool IsMalformed(const error_code& error) {
+  return error.category() ==
+             http::make_error_code(http::error::bad_version).category() &&
+         error != http::error::end_of_stream &&
+         error != http::error::need_more &&
+         error != http::error::partial_message;
+}
+
+}  // namespace
+
+void Connection::Refuse(int status, std::string_view reason) {
+  refusal_ = context_.options.error_response(status, reason);
+}
+
+boost::asio::awaitable<bool> Connection::ReadRequest() {
+  request_ = HttpRequest();
+  auto first = AwaitFirstByte();
+  const bool begun = co_await std::move(first);
+  if (!begun) co_return false;
+  fresh_ = false;
+  request_.arrival = Clock::now();
+  request_.request_id = RandomId();  // until the client's is known
+  Parser parser;
+  auto header = ReadHeader(parser);
+  const bool header_read = co_await std::move(header);
+  if (!header_read) co_return false;
+  auto body = ReadBody(parser);
+  const bool body_read = co_await std::move(body);
+  if (!body_read) co_return false;
+  const AnswerFraming framing{
+      parser.get().version() == 10,
+      parser.get().method() == http::verb::head,
+      parser.keep_alive() && !context_.draining,
+  };
+  request_.body = std::move(parser.get().body());
+  CountBody(request_.body.size());
+  current_ = std::make_shared<ConnectionExchange>(
+      shared_from_this(), std::exchange(request_, {}), framing);
+  co_return true;
+}
+
+void Connection::ParseBuffered(Parser& parser, error_code& error) {
+  const size_t used = parser.put(buffer_.data(), error);
+  buffer_.consume(used);
+  if (!error && used == 0) error = http::error::need_more;
+}
+
+boost::asio::awaitable<bool> Connection::AwaitFirstByte() {
+  if (buffer_.size() > 0) co_return true;
+  if (half_closed_) co_return false;
+  error_code error;
+  auto token = Redirect(error);
+  auto space = buffer_.prepare(4096);
+  stream_.expires_after(context_.options.limits.idle_time);
+  idle_ = !fresh_;
+  const size_t bytes = co_await stream_.async_read_some(space, token);
+  idle_ = false;
+  buffer_.commit(bytes);
+  co_return !error;
+}
+
+boost::asio::awaitable<bool> Connection::ReadHeader(Parser& parser) {
+  const HttpLimits& limits = context_.options.limits;
+  parser.header_limit(static_cast<uint32_t>(limits.header_bytes));
+  parser.body_limit(boost::none);  // compared here, for a clear answer
+  error_code error;
+  auto token = Redirect(error);
+  stream_.expires_after(limits.header_time);
+  if (half_closed_) {
+    ParseBuffered(parser, error);
+    if (!error && !parser.is_header_done()) error = http::error::need_more;
+  } else {
+    co_await http::async_read_header(stream_, buffer_, parser, token);
+  }
+  if (error) {
+    if (error == http::error::header_limit) {
+      Refuse(431,
+             Cat("The header is longer than ", limits.header_bytes, " bytes"));
+    } else if (IsMalformed(error)) {
+      Refuse(400, "The request is not valid HTTP/1.1");
+    }
+    co_return false;
+  }
+  co_return AcceptHeader(parser) && AcceptBodySize(parser);
+}
+
+bool Connection::AcceptHeader(const Parser& parser) {
+  request_.method = std::string(View(parser.get().method_string()));
+  for (const auto& field : parser.get()) {
+    request_.headers.emplace_back(AsciiLower(View(field.name_string())),
+                                  std::string(View(field.value())));
+  }
+  request_.request_id = SanitizedRequestId(request_.Header("x-request-id"));
+  request_.traceparent = SanitizedTraceparent(request_.Header("traceparent"));
+  request_.trace = request_.Header("x-sluice-trace") == "1";
+  int hosts = 0;
+  int encodings = 0;
+  for (const auto& [name, value] : request_.headers) {
+    if (name == "host" && ++hosts > 1) {
+      Refuse(400, "The request has several Host headers");
+      return false;
+    }
+    // The body is framed by the last coding alone, but means what all say.
+    if (name == "transfer-encoding" &&
+        (++encodings > 1 || AsciiLower(value) != "chunked")) {
+      Refuse(501, "The only Transfer-Encoding read here is chunked");
+      return false;
+    }
+    if (name == "content-encoding" && !value.empty() &&
+        AsciiLower(value) != "identity") {
+      Refuse(415, "The body must have no Content-Encoding");
+      return false;
+    }
+  }
+  if (!ParseTarget(View(parser.get().target()), request_)) {
+    Refuse(400, "The request's target is not a valid path");
+    return false;
+  }
+  if (context_.options.screen) screened_ = context_.options.screen(request_);
+  return true;
+}
+
+bool Connection::AcceptBodySize(const Parser& parser) {
+  const HttpLimits& limits = context_.options.limits;
+  const auto length = parser.content_length();
+  // A chunked body is counted as it grows.
+  const size_t size = static_cast<size_t>(length.value_or(0));
+  if (screened_ && (parser.chunked() || size > kSmallBody)) {
+    refusal_ = std::exchange(screened_, std::nullopt);
+    return false;
+  }
+  if (size > limits.body_bytes) {
+    Refuse(413, Cat("The body has ", size, " bytes, the limit is ",
+                    limits.body_bytes, " bytes"));
+    return false;
+  }
+  return MayGrowTo(size);
+}
+
+bool Connection::MayGrowTo(size_t body_bytes) {
+  CountBody(body_bytes);
+  const auto limit =
+      static_cast<long long>(context_.options.limits.all_body_bytes);
+  if (body_bytes <= kSmallBody || context_.stats.body_bytes <= limit) {
+    return true;
+  }
+  Refuse(503, "Too many large requests are being read at once");
+  return false;
+}
+
+boost::asio::awaitable<bool> Connection::AnswerExpectation(
+    std::string_view expect) {
+  if (expect.empty()) co_return true;
+  if (AsciiLower(expect) != "100-continue") {
+    Refuse(417, "The only expectation met here is 100-continue");
+    co_return false;
+  }
+  error_code error;
+  auto token = Redirect(error);
+  static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+  const auto bytes = net::buffer(kContinue.data(), kContinue.size());
+  co_await net::async_write(stream_, bytes, token);
+  co_return !error;
+}
+
+boost::asio::awaitable<bool> Connection::ReadBody(Parser& parser) {
+  const HttpLimits& limits = context_.options.limits;
+  parser.body_limit(limits.body_bytes);
+  stream_.expires_after(limits.body_time);
+  if (parser.is_done()) co_return true;
+  if (parser.get().version() >= 11) {  // HTTP/1.0 has no interim answers
+    auto expecting = AnswerExpectation(request_.Header("expect"));
+    const bool go_on = co_await std::move(expecting);
+    if (!go_on) co_return false;
+  }
+  error_code error;
+  auto token = Redirect(error);
+  if (half_closed_) {
+    while (!error && !parser.is_done()) ParseBuffered(parser, error);
+  } else {
+    while (!error && !parser.is_done()) {
+      co_await http::async_read_some(stream_, buffer_, parser, token);
+      if (parser.chunked() && !MayGrowTo(parser.get().body().size())) {
+        co_return false;
+      }
+    }
+  }
+  if (error == http::error::body_limit) {
+    Refuse(413, Cat("The body has more than the limit of ", limits.body_bytes,
+                    " bytes"));
+  } else if (IsMalformed(error)) {
+    Refuse(400, "The body is not valid HTTP/1.1");
+  }
+  co_return !error;
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,100 @@
+#include "common/http/cors.h"
+
+#include <algorithm>
+
+namespace sluice::gateway {
+namespace {
+
+constexpr char kExposedHeaders[] =
+    "X-Request-Id, Retry-After, Retry-After-Ms, OpenAI-Processing-Ms, "
+    "Traceparent";
+constexpr char kAllowedMethods[] = "GET, HEAD, POST, OPTIONS";
+// Without Access-Control-Request-Headers.
+constexpr char kAllowedHeaders[] =
+    "Authorization, Content-Type, X-Request-Id, Traceparent, X-Sluice-Trace";
+constexpr char kMaxAgeSeconds[] = "7200";  // the most that browsers keep
+constexpr size_t kMaxRequestHeaders = 4096;
+
+bool IsOrigin(std::string_view text) {
+  const size_t scheme = text.starts_with("https://")  ? 8
+                        : text.starts_with("http://") ? 7
+                                                      : 0;
+  return scheme > 0 && text.size() > scheme &&
+         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(scheme),
+                     text.end(), [](char c) {
+                       return c > ' ' && c < 0x7f && c != '/' && c != '*' &&
+                              c != ',' && c != '?' && c != '#';
+                     });
+}
+
+// Header names and commas: nothing that could break out of a header.
+bool IsHeaderList(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxRequestHeaders &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  (c >= '0' && c <= '9') || c == '-' || c == '_' || c == ',' ||
+                  c == ' ';
+         });
+}
+
+}  // namespace
+
+StatusOr<CorsPolicy> CorsPolicy::Parse(
+    const std::vector<std::string>& origins) {
+  CorsPolicy policy;
+  for (const std::string& origin : origins) {
+    if (origin.empty()) continue;
+    if (origin == "*") {
+      policy.all_ = true;
+    } else if (IsOrigin(origin)) {
+      policy.origins_.push_back(AsciiLower(origin));
+    } else {
+      return InvalidArgument("origin \"", origin,
+                             "\" is neither * nor http(s)://host[:port]");
+    }
+  }
+  return policy;
+}
+
+bool CorsPolicy::Allows(std::string_view origin) const {
+  return std::find(origins_.begin(), origins_.end(), AsciiLower(origin)) !=
+         origins_.end();
+}
+
+void CorsPolicy::AddTo(std::string_view origin, HttpHeaders& headers) const {
+  if (all_) {
+    headers.emplace_back("Access-Control-Allow-Origin", "*");
+  } else if (!origins_.empty()) {
+    headers.emplace_back("Vary", "Origin");
+    if (!Allows(origin)) return;
+    headers.emplace_back("Access-Control-Allow-Origin", origin);
+  } else {
+    return;
+  }
+  headers.emplace_back("Access-Control-Expose-Headers", kExposedHeaders);
+}
+
+std::optional<HttpResponse> CorsPolicy::Preflight(
+    const HttpRequest& request) const {
+  if (request.method != "OPTIONS" || request.Header("origin").empty() ||
+      request.Header("access-control-request-method").empty()) {
+    return std::nullopt;
+  }
+  HttpResponse response;
+  response.status = 204;
+  response.content_type.clear();
+  if (!all_ && !Allows(request.Header("origin"))) return response;
+  // SDKs send headers of their own, and "*" would not cover Authorization:
+  // so what is asked for is allowed.
+  const std::string_view asked =
+      request.Header("access-control-request-headers");
+  response.headers = {
+      {"Access-Control-Allow-Methods", kAllowedMethods},
+      {"Access-Control-Allow-Headers",
+       IsHeaderList(asked) ? std::string(asked) : kAllowedHeaders},
+      {"Access-Control-Max-Age", kMaxAgeSeconds},
+  };
+  return response;
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,40 @@
+#ifndef SLUICE_COMMON_HTTP_CORS_H_
+#define SLUICE_COMMON_HTTP_CORS_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/http/message.h"
+
+namespace sluice::gateway {
+
+// Whose web pages may read answers (Fetch standard, section 3.2). Credentials
+// are never allowed: a key goes into a header that the page's script sets.
+class CorsPolicy {
+ public:
+  CorsPolicy() = default;  // no page but our own
+
+  // `origins`: "*" for all pages, or "http(s)://host[:port]" each.
+  // INVALID_ARGUMENT names the one that is neither.
+  static StatusOr<CorsPolicy> Parse(const std::vector<std::string>& origins);
+
+  // What an answer to a request with `origin` as its Origin, or with none,
+  // has to carry.
+  void AddTo(std::string_view origin, HttpHeaders& headers) const;
+
+  // The answer to a browser's preflight; nothing if `request` is not one.
+  std::optional<HttpResponse> Preflight(const HttpRequest& request) const;
+
+ private:
+  bool Allows(std::string_view origin) const;
+
+  bool all_ = false;
+  std::vector<std::string> origins_;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_HTTP_CORS_H_

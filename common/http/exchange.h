@@ -1,0 +1,68 @@
+#ifndef SLUICE_COMMON_HTTP_EXCHANGE_H_
+#define SLUICE_COMMON_HTTP_EXCHANGE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/core/step_trace.h"
+#include "common/http/message.h"
+
+namespace sluice::gateway {
+
+enum class Gone {
+  kDisconnected,  // the client closed, or its connection broke
+  kSlowReader,    // it left more unread than the backlog allows
+  kShutdown,      // the server stops and waits no longer
+};
+
+// Told of an answer's bytes, for traces; on the exchange's loop.
+class WriteObserver {
+ public:
+  virtual ~WriteObserver() = default;
+  // One block waited for the connection, and was written to the socket.
+  virtual void OnWritten(const TraceSpan& wait, const TraceSpan& write) = 0;
+  // Nothing more is written: the answer is complete, or the client is gone.
+  virtual void OnClosed() = 0;
+};
+
+// One request and its one answer: either Send once, or BeginStream, any
+// number of SendChunk and EndStream. An exchange lives on one event loop;
+// all methods but Post are for that loop's thread. Whatever is sent after
+// the answer's end, or after the client went away, is dropped.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  virtual HttpRequest& request() = 0;
+  // The request's body is not needed any more: an answer may take long.
+  virtual void ReleaseBody() { request().body = {}; }
+
+  // Runs `work` on the exchange's loop, soon. Any thread. Dropped only if
+  // the server is destroyed first.
+  virtual void Post(std::function<void()> work) = 0;
+
+  virtual void Send(HttpResponse response) = 0;
+
+  // The head of an answer whose body comes in pieces; `head.body` is unused.
+  virtual void BeginStream(HttpResponse head) = 0;
+  // One chunk of the body, written to the socket by itself: never merged
+  // with another. Not empty.
+  virtual void SendChunk(std::string bytes) = 0;
+  virtual void EndStream() = 0;
+
+  // `callback` runs at most once, on the loop, if the client goes away before
+  // the answer's end; at once if it already has.
+  virtual void OnGone(std::function<void(Gone)> callback) = 0;
+
+  // Tells `observer` of every block from now on. Before anything is sent.
+  virtual void Observe(std::shared_ptr<WriteObserver> observer) {}
+
+  // The route's pattern, for metrics; set by the router.
+  virtual void set_route(std::string_view route) = 0;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_HTTP_EXCHANGE_H_

@@ -1,0 +1,108 @@
+#ifndef SLUICE_COMMON_HTTP_HTTP_SERVER_H_
+#define SLUICE_COMMON_HTTP_HTTP_SERVER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/http/cors.h"
+#include "common/http/exchange.h"
+
+namespace sluice::gateway {
+
+struct HttpLimits {
+  size_t header_bytes = size_t{16} << 10;
+  size_t body_bytes = size_t{8} << 20;
+  size_t all_body_bytes = size_t{256} << 20;  // of all requests at once
+  int connections = 4096;
+  // Unsent bytes of one streamed answer before its reader counts as gone.
+  size_t backlog_bytes = size_t{1} << 20;
+  // Of all answers together; beyond it whoever leaves more than 64 KiB unread
+  // counts as gone.
+  size_t all_backlog_bytes = size_t{256} << 20;
+  // Who takes longer is cut off without an answer.
+  Duration header_time = std::chrono::seconds(10);  // whole header
+  Duration body_time = std::chrono::seconds(60);    // whole body
+  Duration idle_time = std::chrono::seconds(75);    // between requests
+  // One write, and a second more for each 8 KiB of it.
+  Duration write_time = std::chrono::seconds(30);
+  // A client that closed its half is asked this often whether it still reads.
+  Duration half_closed_time = std::chrono::seconds(2);
+};
+
+// An answered exchange, for metrics. `status` 0: the client left first.
+struct ExchangeSummary {
+  std::string_view method;
+  std::string_view route;  // "other": refused before it had one
+  int status = 0;
+  Duration duration{};
+  std::string_view tenant;      // the API key's name, or empty
+  std::string_view error_type;  // of the error object, or empty
+  size_t request_bytes = 0;     // of the bodies
+  size_t response_bytes = 0;
+};
+
+struct HttpServerOptions {
+  std::string listen = "127.0.0.1:8000";  // IP:port; port 0: choose one
+  int threads = 2;
+  HttpLimits limits;
+  CorsPolicy cors;
+  // Looks at a request before its body is read: an answer refuses it, nothing
+  // lets it in. On the connection's loop; must not block. May be empty.
+  std::function<std::optional<HttpResponse>(HttpRequest&)> screen;
+  // Called on the exchange's loop; must not block.
+  std::function<void(std::shared_ptr<Exchange>)> handler;
+  // An answer to what never became a request: status and a short reason.
+  std::function<HttpResponse(int, std::string_view)> error_response;
+  std::function<void(const ExchangeSummary&)> observer;  // may be empty
+};
+
+// Live figures, for metrics. Any thread.
+struct HttpServerStats {
+  std::atomic<int> connections{0};
+  std::atomic<int> exchanges{0};            // begun, not ended
+  std::atomic<int> late_exchanges{0};       // of them, begun while draining
+  std::atomic<long long> body_bytes{0};     // announced or held
+  std::atomic<long long> backlog_bytes{0};  // unsent, of all connections
+  std::atomic<long long> disconnects{0};    // clients gone before the end
+  std::atomic<long long> slow_readers{0};   // of them, cut off by us
+};
+
+// HTTP/1.1 with keep-alive and pipelining. Threads "http-0", "http-1", ..:
+// each runs one event loop, and a connection stays on the loop it was given.
+class HttpServer {
+ public:
+  // INVALID_ARGUMENT for a bad address, UNAVAILABLE if it cannot be bound.
+  static StatusOr<std::unique_ptr<HttpServer>> Start(HttpServerOptions options);
+  ~HttpServer();  // Stop()
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  int port() const;
+  const HttpServerStats& stats() const;
+
+  // From here on every answer says Connection: close, and idle connections
+  // are closed. The listener stays open, so that probes and scrapes get their
+  // answers until Stop; it is the handler that refuses new work.
+  void BeginDrain();
+  // Waits until no exchange from before BeginDrain is in progress; false if
+  // `deadline` came first.
+  bool WaitIdle(TimePoint deadline) const;
+  // Ends what is left with Gone::kShutdown, joins the threads. Idempotent.
+  void Stop();
+
+ private:
+  class Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_HTTP_HTTP_SERVER_H_

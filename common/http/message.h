@@ -1,0 +1,79 @@
+#ifndef SLUICE_COMMON_HTTP_MESSAGE_H_
+#define SLUICE_COMMON_HTTP_MESSAGE_H_
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+
+namespace sluice::gateway {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+// One request, read whole. Free of Beast, so that handlers are too.
+struct HttpRequest {
+  std::string method;  // "GET"
+  std::string path;    // without the query
+  std::string query;
+  HttpHeaders headers;  // names in lower case
+  std::string body;
+  std::string request_id;  // the client's X-Request-Id, or ours
+  // The name of the API key it came with; empty if none is asked for.
+  std::string tenant;
+  std::string traceparent;  // W3C trace context as offered; empty if invalid
+  bool trace = false;       // X-Sluice-Trace: 1
+  TimePoint arrival = Clock::now();
+
+  // The first value of header `name` (lower case); empty if absent.
+  std::string_view Header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  HttpHeaders headers;  // beyond type, length, connection and request id
+  std::string body;
+  std::string error_type = {};  // of an error object, for metrics
+};
+
+// "Not Found" for 404; "Unknown" for what we never send.
+std::string_view ReasonPhrase(int status);
+
+// The status line and all headers, with the empty line that ends them.
+// `length`: Content-Length, or kChunked, or kNoLength for a body that ends
+// with the connection (HTTP/1.0) or must not be there (204).
+inline constexpr long long kChunked = -1;
+inline constexpr long long kNoLength = -2;
+std::string SerializeHead(const HttpResponse& response,
+                          std::string_view request_id, long long length,
+                          bool keep_alive);
+
+// `bytes` as one chunk of a chunked body; not for empty bytes.
+std::string SerializeChunk(std::string_view bytes);
+inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
+
+// `offered` if it is a sane id (1 to 128 of [A-Za-z0-9._:-]), else a random
+// one: it ends up in headers and logs.
+std::string SanitizedRequestId(std::string_view offered);
+
+// `offered` if it is a valid traceparent (W3C Trace Context, version 00 to
+// fe with no more fields than version 00 has), else nothing.
+std::string SanitizedTraceparent(std::string_view offered);
+
+// A request's target (RFC 9112, section 3.2) taken apart into `path`, its
+// percent-escapes decoded, and `query`, as it came. False if it is neither
+// "/path?query" nor "http://host/path?query" nor "*" of OPTIONS, or if an
+// escape is malformed or stands for a control character.
+bool ParseTarget(std::string_view target, HttpRequest& request);
+
+// `text` in lower case (ASCII).
+std::string AsciiLower(std::string_view text);
+
+// 24 random hexadecimal digits.
+std::string RandomId();
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_HTTP_MESSAGE_H_

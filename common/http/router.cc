@@ -1,0 +1,66 @@
+#include "common/http/router.h"
+
+#include "common/base/cat.h"
+#include "common/http/error_answer.h"
+
+namespace sluice::gateway {
+
+void Router::Add(std::string_view method, std::string_view path,
+                 Handler handler) {
+  routes_[std::string(path)][std::string(method)] = std::move(handler);
+}
+
+const Router::Methods* Router::Find(std::string_view path,
+                                    std::string_view& pattern) const {
+  auto found = routes_.find(path);
+  // "/a/b/c" is served by "/a/b/*", else by "/a/*".
+  std::string_view parent = path;
+  while (found == routes_.end()) {
+    const size_t slash = parent.rfind('/');
+    if (slash == parent.npos) return nullptr;
+    parent = path.substr(0, slash);
+    if (slash + 1 == path.size()) continue;  // nothing for the star
+    found = routes_.find(std::string(parent) + "/*");
+  }
+  pattern = found->first;
+  return &found->second;
+}
+
+void Router::Route(std::shared_ptr<Exchange> exchange) const {
+  const HttpRequest& request = exchange->request();
+  if (request.path == "*") {  // OPTIONS: about the server as a whole
+    exchange->Send({204, "", {{"Allow", "GET, HEAD, POST, OPTIONS"}}, ""});
+    return;
+  }
+  std::string_view pattern = "other";
+  const Methods* methods = Find(request.path, pattern);
+  exchange->set_route(pattern);
+  if (methods == nullptr) {
+    exchange->Send(ErrorResponse(
+        {404, "There is no " + request.path.substr(0, 200) + " here",
+         "invalid_request_error", std::nullopt, "not_found"}));
+    return;
+  }
+  const std::string_view method =
+      request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  if (const auto handler = methods->find(method); handler != methods->end()) {
+    handler->second(std::move(exchange));
+    return;
+  }
+  std::string allow;
+  for (const auto& [name, unused] : *methods) {
+    allow += name == "GET" ? "GET, HEAD, " : name + ", ";
+  }
+  allow += "OPTIONS";
+  if (method == "OPTIONS") {
+    exchange->Send({204, "", {{"Allow", allow}}, ""});
+    return;
+  }
+  HttpResponse response = ErrorResponse({405, Cat(pattern, " takes ", allow),
+                                         "invalid_request_error", std::nullopt,
+                                         "method_not_allowed"});
+  response.headers.emplace_back("Allow", allow);
+  exchange->Send(std::move(response));
+}
+
+}  // namespace sluice::gateway

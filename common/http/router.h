@@ -1,0 +1,36 @@
+#ifndef SLUICE_COMMON_HTTP_ROUTER_H_
+#define SLUICE_COMMON_HTTP_ROUTER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/http/exchange.h"
+
+namespace sluice::gateway {
+
+// Paths and methods to handlers. Filled before the server starts, const
+// afterwards, then safe from every loop.
+class Router {
+ public:
+  using Handler = std::function<void(std::shared_ptr<Exchange>)>;
+
+  // `method`: "GET" (which serves HEAD too) or "POST". `path` may end in
+  // "/*": anything further, slashes included.
+  void Add(std::string_view method, std::string_view path, Handler handler);
+
+  // Runs the handler, or answers 404, 405 with Allow, or OPTIONS itself.
+  void Route(std::shared_ptr<Exchange> exchange) const;
+
+ private:
+  using Methods = std::map<std::string, Handler, std::less<>>;
+  const Methods* Find(std::string_view path, std::string_view& pattern) const;
+
+  std::map<std::string, Methods, std::less<>> routes_;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_HTTP_ROUTER_H_

@@ -1,0 +1,71 @@
+#include "common/openai/answer.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "common/base/json.h"
+
+namespace sluice::gateway {
+
+Json UsageJson(const Usage& usage) {
+  Json json{
+      {"prompt_tokens", usage.prompt_tokens},
+      {"completion_tokens", usage.completion_tokens},
+      {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+      {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  if (usage.reasoning_tokens) {
+    json["completion_tokens_details"] = {
+        {"reasoning_tokens", *usage.reasoning_tokens}};
+  }
+  return json;
+}
+
+Json FinishJson(const Delta& delta) {
+  if (!delta.finish) return nullptr;
+  if (*delta.finish == FinishReason::kLength) return "length";
+  return delta.called ? "tool_calls" : "stop";
+}
+
+double LogprobNumber(float logprob) {
+  if (!(logprob >= -9999.0f)) return -9999.0;
+  char text[48];
+  const auto end = std::to_chars(text, text + sizeof(text), logprob).ptr;
+  double number = 0;
+  std::from_chars(text, end, number);
+  return number;
+}
+
+Json PromptLogprobsJson(const ModelText& text,
+                        const std::vector<TokenResult>& prompt) {
+  Json list = Json::array({nullptr});
+  for (const TokenResult& token : prompt) {
+    Json entry = Json::object();
+    const auto add = [&](const TokenLogprob& one) {
+      entry[Cat(one.token)] = {{"logprob", LogprobNumber(one.logprob)},
+                               {"rank", one.rank + 1},
+                               {"decoded_token", text.TokenText(one.token)}};
+    };
+    if (token.logprob) add(*token.logprob);
+    for (const TokenLogprob& top : token.top_logprobs) add(top);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+Json AnswerHead(const AnswerInfo& info, const char* object) {
+  return {{"id", info.id},
+          {"object", object},
+          {"created", info.created},
+          {"model", info.model},
+          {"system_fingerprint",
+           info.fingerprint.empty() ? Json(nullptr) : Json(info.fingerprint)},
+          {"choices", Json::array()}};
+}
+
+std::string TokenName(const ModelText& text, const AnswerInfo& info,
+                      TokenId token) {
+  return info.tokens_as_token_ids ? Cat("token_id:", token)
+                                  : text.TokenText(token);
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,92 @@
+#ifndef SLUICE_COMMON_OPENAI_ANSWER_H_
+#define SLUICE_COMMON_OPENAI_ANSWER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/json_fwd.h"
+#include "common/openai/choice_text.h"
+#include "common/openai/model_text.h"
+
+namespace sluice::gateway {
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt
+  // Of the completion; nullopt where reasoning is not told apart.
+  std::optional<int64_t> reasoning_tokens;
+};
+
+// What stands on every answer and chunk of one request.
+struct AnswerInfo {
+  std::string id;
+  int64_t created = 0;  // Unix time
+  std::string model;
+  bool logprobs = false;
+  bool include_usage = false;     // in streams: usage is null, or
+  bool continuous_usage = false;  // the count so far
+  bool return_token_ids = false;
+  bool tokens_as_token_ids = false;
+  bool prompt_logprobs = false;
+  bool is_parsed = false;   // reasoning and calls are told from content
+  std::string fingerprint;  // of what gives the same tokens; empty: unknown
+  int choices_per_prompt = 1;
+  size_t num_choices = 1;  // of all prompts
+  // Only with return_token_ids.
+  std::vector<std::vector<TokenId>> prompts;
+};
+
+// Writes the answers of one request, whole or as stream chunks. Chunks of a
+// choice are asked for in order: the first differs. One thread.
+class AnswerFormat {
+ public:
+  virtual ~AnswerFormat() = default;
+  // The events that `delta` of choice `index` makes; none if it shows nothing.
+  virtual std::vector<std::string> Chunks(int index, const Delta& delta,
+                                          const Usage& usage) = 0;
+  // The event of stream_options.include_usage.
+  virtual std::string UsageChunk(const Usage& usage) = 0;
+  virtual std::string Whole(const std::vector<Delta>& choices,
+                            const Usage& usage) = 0;
+};
+
+// `text` must outlive the format.
+std::unique_ptr<AnswerFormat> MakeChatFormat(const ModelText& text,
+                                             AnswerInfo info);
+std::unique_ptr<AnswerFormat> MakeCompletionFormat(const ModelText& text,
+                                                   AnswerInfo info);
+
+// Shared by both -------------------------------------------------------------
+
+// {"prompt_tokens", "completion_tokens", "total_tokens",
+//  "prompt_tokens_details": {"cached_tokens"},
+//  "completion_tokens_details": {"reasoning_tokens"}}, the last if known.
+Json UsageJson(const Usage& usage);
+
+// "stop", "length", "tool_calls"; null while it goes on.
+Json FinishJson(const Delta& delta);
+
+// The double whose shortest text is the shortest text of `logprob`; JSON has
+// no infinity, so it is at least -9999. One value always gives one text.
+double LogprobNumber(float logprob);
+
+// vLLM's list: null for the prompt's first token, then for each an object of
+// {"id": {"logprob", "rank", "decoded_token"}} of the token and of the most
+// likely ones. Ranks begin at 1.
+Json PromptLogprobsJson(const ModelText& text,
+                        const std::vector<TokenResult>& prompt);
+
+// {"id", "object", "created", "model", "system_fingerprint", "choices": []}.
+Json AnswerHead(const AnswerInfo& info, const char* object);
+
+// The token for people, or "token_id:N".
+std::string TokenName(const ModelText& text, const AnswerInfo& info,
+                      TokenId token);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_OPENAI_ANSWER_H_

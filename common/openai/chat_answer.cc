@@ -1,0 +1,186 @@
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/openai/answer.h"
+
+namespace sluice::gateway {
+namespace {
+
+class ChatFormat : public AnswerFormat {
+ public:
+  ChatFormat(const ModelText& text, AnswerInfo info)
+      : text_(text),
+        info_(std::move(info)),
+        is_first_(info_.num_choices, true) {}
+
+  std::vector<std::string> Chunks(int index, const Delta& delta,
+                                  const Usage& usage) override {
+    std::vector<std::string> chunks;
+    const bool first = is_first_.at(static_cast<size_t>(index));
+    is_first_[static_cast<size_t>(index)] = false;
+    const bool tells = (info_.logprobs && !delta.logprobs.empty()) ||
+                       (info_.return_token_ids && !delta.token_ids.empty());
+    std::vector<Json> parts = Parts(delta);
+    if (parts.empty() && (first || tells)) parts.push_back(Silence(first));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Json message = Json::object();
+      if (first && i == 0) {
+        message["role"] = "assistant";
+        // Accumulators begin with it; null is what calls have beside them.
+        if (!parts[i].contains("content")) message["content"] = nullptr;
+      }
+      message.update(parts[i]);
+      Json choice = Choice(index, std::move(message), nullptr);
+      // What belongs to the tokens, once.
+      if (i == 0) choice["logprobs"] = Logprobs(delta);
+      if (info_.return_token_ids) {
+        choice["token_ids"] = i == 0 ? Json(delta.token_ids) : Json::array();
+      }
+      Json chunk = Head("chat.completion.chunk", std::move(choice));
+      if (first && i == 0 && index == 0 && info_.return_token_ids) {
+        chunk["prompt_token_ids"] = info_.prompts.at(0);
+      }
+      chunks.push_back(WithUsage(std::move(chunk), usage));
+    }
+    if (delta.finish) {
+      Json last = Choice(index, Json::object(), FinishJson(delta));
+      chunks.push_back(
+          WithUsage(Head("chat.completion.chunk", std::move(last)), usage));
+    }
+    return chunks;
+  }
+
+  std::string UsageChunk(const Usage& usage) override {
+    Json chunk = Head("chat.completion.chunk", nullptr);
+    chunk["usage"] = UsageJson(usage);
+    return DumpJson(chunk);
+  }
+
+  std::string Whole(const std::vector<Delta>& choices,
+                    const Usage& usage) override {
+    Json answer = Head("chat.completion", nullptr);
+    for (size_t i = 0; i < choices.size(); ++i) {
+      const Delta& delta = choices[i];
+      Json choice{{"index", i},
+                  {"message", Message(delta)},
+                  {"logprobs", Logprobs(delta)},
+                  {"finish_reason", FinishJson(delta)}};
+      if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
+      answer["choices"].push_back(std::move(choice));
+    }
+    answer["usage"] = UsageJson(usage);
+    if (info_.prompt_logprobs) {
+      answer["prompt_logprobs"] =
+          PromptLogprobsJson(text_, choices.front().prompt_logprobs);
+    }
+    if (info_.return_token_ids) {
+      answer["prompt_token_ids"] = info_.prompts.at(0);
+    }
+    return DumpJson(answer);
+  }
+
+ private:
+  // A whole message. Content beside reasoning or calls is null, not empty.
+  static Json Message(const Delta& delta) {
+    const bool only_others = delta.text.empty() &&
+                             (!delta.reasoning.empty() || !delta.calls.empty());
+    Json message{{"role", "assistant"},
+                 {"content", only_others ? Json(nullptr) : Json(delta.text)},
+                 {"refusal", nullptr}};
+    if (!delta.reasoning.empty()) {
+      message["reasoning_content"] = delta.reasoning;
+    }
+    for (const CallDelta& call : delta.calls) {
+      message["tool_calls"].push_back(
+          {{"id", call.id},
+           {"type", "function"},
+           {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+    }
+    return message;
+  }
+
+  // What a chunk's `delta` says, one kind each.
+  static std::vector<Json> Parts(const Delta& delta) {
+    std::vector<Json> parts;
+    if (!delta.reasoning.empty()) {
+      parts.push_back({{"reasoning_content", delta.reasoning}});
+    }
+    if (!delta.text.empty()) parts.push_back({{"content", delta.text}});
+    for (const CallDelta& call : delta.calls) {
+      Json piece{{"index", call.index}};
+      if (!call.name.empty()) {
+        piece["id"] = call.id;
+        piece["type"] = "function";
+        piece["function"]["name"] = call.name;
+      }
+      piece["function"]["arguments"] = call.arguments;
+      parts.push_back({{"tool_calls", Json::array({std::move(piece)})}});
+    }
+    return parts;
+  }
+
+  // A chunk that shows nothing: the first one, or one for logprobs.
+  Json Silence(bool first) const {
+    if (info_.is_parsed && !first) return Json::object();
+    return {{"content", ""}};
+  }
+
+  static Json Choice(int index, Json delta, Json finish) {
+    return {{"index", index},
+            {"delta", std::move(delta)},
+            {"logprobs", nullptr},
+            {"finish_reason", std::move(finish)}};
+  }
+
+  Json Head(const char* object, Json choice) const {
+    Json head = AnswerHead(info_, object);
+    if (!choice.is_null()) head["choices"].push_back(std::move(choice));
+    return head;
+  }
+
+  std::string WithUsage(Json chunk, const Usage& usage) const {
+    if (info_.include_usage) {
+      chunk["usage"] =
+          info_.continuous_usage ? UsageJson(usage) : Json(nullptr);
+    }
+    return DumpJson(chunk);
+  }
+
+  Json Entry(const TokenLogprob& token) const {
+    Json bytes = Json::array();
+    for (const unsigned char byte : text_.TokenBytes(token.token)) {
+      bytes.push_back(byte);
+    }
+    return {{"token", TokenName(text_, info_, token.token)},
+            {"logprob", LogprobNumber(token.logprob)},
+            {"bytes", std::move(bytes)}};
+  }
+
+  Json Logprobs(const Delta& delta) const {
+    if (!info_.logprobs) return nullptr;
+    Json content = Json::array();
+    for (const TokenResult& token : delta.logprobs) {
+      if (!token.logprob) continue;
+      Json entry = Entry(*token.logprob);
+      entry["top_logprobs"] = Json::array();
+      for (const TokenLogprob& top : token.top_logprobs) {
+        entry["top_logprobs"].push_back(Entry(top));
+      }
+      content.push_back(std::move(entry));
+    }
+    return {{"content", std::move(content)}, {"refusal", nullptr}};
+  }
+
+  const ModelText& text_;
+  const AnswerInfo info_;
+  std::vector<bool> is_first_;  // by choice: nothing was said of it yet
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerFormat> MakeChatFormat(const ModelText& text,
+                                             AnswerInfo info) {
+  return std::make_unique<ChatFormat>(text, std::move(info));
+}
+
+}  // namespace sluice::gateway

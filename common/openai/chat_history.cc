@@ -1,0 +1,206 @@
+#include "common/openai/chat_history.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/text/chat_template.h"
+
+namespace sluice::gateway {
+namespace {
+
+// Words that no template writes by itself.
+constexpr std::string_view kThought = "sluicethought";
+constexpr std::string_view kFirst = "sluicefirst";
+constexpr std::string_view kSecond = "sluicesecond";
+
+Json Call(std::string_view name) {
+  return {{"id", name},
+          {"type", "function"},
+          {"function", {{"name", name}, {"arguments", Json::object()}}}};
+}
+
+Json Tool(std::string_view name) {
+  return {
+      {"type", "function"},
+      {"function",
+       {{"name", name},
+        {"description", "None."},
+        {"parameters", {{"type", "object"}, {"properties", Json::object()}}}}}};
+}
+
+Json Tools() { return Json::array({Tool("one"), Tool("two")}); }
+
+// A user's question, the assistant's `turn`, and a result for each of its
+// calls: its rendering, or nullopt if the template refuses it.
+std::optional<std::string> Rendered(const ChatTemplate& chat_template,
+                                    const Json& turn,
+                                    const Json& tools = Tools()) {
+  Json messages = Json::array({{{"role", "user"}, {"content", "Why?"}}, turn});
+  for (const Json& call : turn["tool_calls"]) {
+    messages.push_back(
+        {{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", "So."}});
+  }
+  RenderOptions options;
+  options.date = "2025-01-01";
+  auto text = chat_template.Render(messages, tools, options);
+  if (!text.ok()) return std::nullopt;
+  return *std::move(text);
+}
+
+Json Turn(Json calls) {
+  return {
+      {"role", "assistant"}, {"content", ""}, {"tool_calls", std::move(calls)}};
+}
+
+bool Shows(const std::optional<std::string>& text, std::string_view word) {
+  return text && text->find(word) != std::string::npos;
+}
+
+// `message` with its reasoning as the template wants it.
+Json WithReasoning(Json message, const HistoryRules& rules) {
+  const auto found = message.find("reasoning_content");
+  const bool is_right =
+      rules.reasoning == "reasoning_content" && !rules.content_or_reasoning;
+  if (found == message.end() || is_right) return message;
+  Json reasoning = std::move(*found);
+  message.erase(found);
+  if (rules.reasoning.empty()) return message;
+  const bool joined = rules.content_or_reasoning &&
+                      message.contains("tool_calls") &&
+                      message["content"].is_string() &&
+                      !message["content"].get_ref<std::string&>().empty();
+  if (joined) {
+    reasoning = reasoning.get<std::string>() + "\n\n" +
+                message["content"].get<std::string>();
+    message["content"] = "";
+  }
+  message[rules.reasoning] = std::move(reasoning);
+  return message;
+}
+
+// `results` by the call that each is of, and behind them those that are left.
+// Those that do not tell by their ids go to the calls without one, in order.
+std::vector<std::vector<Json>> ByCall(const Json& calls,
+                                      std::vector<Json> results) {
+  struct SameId {
+    std::vector<size_t> calls;
+    size_t num_results = 0;
+  };
+  std::unordered_map<std::string, SameId> by_id;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto id = calls[i].find("id");
+    if (id == calls[i].end() || !id->is_string()) continue;
+    by_id[id->get<std::string>()].calls.push_back(i);
+  }
+  std::vector<std::vector<Json>> groups(calls.size() + 1);
+  std::vector<Json> untold;
+  for (Json& result : results) {
+    const auto id = result.find("tool_call_id");
+    const bool tells = id != result.end() && id->is_string();
+    const auto found = tells ? by_id.find(id->get<std::string>()) : by_id.end();
+    if (found == by_id.end()) {
+      untold.push_back(std::move(result));
+      continue;
+    }
+    SameId& same = found->second;
+    const size_t nth = std::min(same.num_results++, same.calls.size() - 1);
+    groups[same.calls[nth]].push_back(std::move(result));
+  }
+  size_t call = 0;
+  for (Json& result : untold) {
+    while (call < calls.size() && !groups[call].empty()) ++call;
+    groups[call].push_back(std::move(result));
+  }
+  return groups;
+}
+
+void AppendAll(std::vector<Json>& results, Json& out) {
+  for (Json& result : results) out.push_back(std::move(result));
+}
+
+// Appends `message`, which has several calls, one call at a time, each with
+// its group of `results` behind it.
+void AppendOneByOne(Json message, std::vector<std::vector<Json>> results,
+                    Json& out) {
+  Json calls = std::move(message["tool_calls"]);
+  message["tool_calls"] = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    Json part = message;
+    part["tool_calls"].push_back(std::move(calls[i]));
+    out.push_back(std::move(part));
+    AppendAll(results[i], out);
+    if (i > 0) continue;
+    for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+      message.erase(name);
+    }
+    message["content"] = "";
+  }
+  AppendAll(results.back(), out);
+}
+
+}  // namespace
+
+HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
+  HistoryRules rules;
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    Json turn = Turn(Json::array({Call(kFirst)}));
+    turn[name] = kThought;
+    if (!Shows(Rendered(chat_template, turn), kThought)) continue;
+    rules.reasoning = name;
+    turn["content"] = "So?";
+    rules.content_or_reasoning = !Rendered(chat_template, turn).has_value();
+    break;
+  }
+  const auto one = Rendered(chat_template, Turn(Json::array({Call(kFirst)})));
+  const auto two =
+      Rendered(chat_template, Turn(Json::array({Call(kFirst), Call(kSecond)})));
+  rules.one_call = Shows(one, kFirst) && !Shows(two, kSecond);
+  Json bare = Tools();
+  bare[0]["function"].erase("description");
+  rules.described_tools =
+      one.has_value() &&
+      !Rendered(chat_template, Turn(Json::array({Call(kFirst)})), bare);
+  return rules;
+}
+
+Json AdaptHistory(const Json& messages, const HistoryRules& rules) {
+  Json out = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Json message = WithReasoning(messages[i], rules);
+    const bool several =
+        message.contains("tool_calls") && message["tool_calls"].size() > 1;
+    if (!several) {
+      out.push_back(std::move(message));
+      continue;
+    }
+    std::vector<Json> results;
+    while (i + 1 < messages.size() && messages[i + 1]["role"] == "tool") {
+      results.push_back(messages[++i]);
+    }
+    auto by_call = ByCall(message["tool_calls"], std::move(results));
+    if (rules.one_call) {
+      AppendOneByOne(std::move(message), std::move(by_call), out);
+      continue;
+    }
+    out.push_back(std::move(message));
+    for (std::vector<Json>& group : by_call) AppendAll(group, out);
+  }
+  return out;
+}
+
+Json AdaptTools(const Json& tools, const HistoryRules& rules) {
+  Json out = tools;
+  if (!rules.described_tools) return out;
+  for (Json& tool : out) {
+    Json& function = tool["function"];
+    if (!function.contains("description")) function["description"] = "";
+  }
+  return out;
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,184 @@
+#include "common/openai/choice_text.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "common/base/cat.h"
+
+namespace sluice::gateway {
+namespace {
+
+// Stands for no token: what a decoder gives at its end.
+constexpr TokenId kNoToken = -1;
+
+}  // namespace
+
+void Delta::AddCall(CallDelta call) {
+  const bool goes_on =
+      !calls.empty() && calls.back().index == call.index && call.name.empty();
+  if (goes_on) {
+    calls.back().arguments += call.arguments;
+  } else {
+    calls.push_back(std::move(call));
+  }
+}
+
+void Delta::Append(Delta other) {
+  text += other.text;
+  reasoning += other.reasoning;
+  for (CallDelta& call : other.calls) AddCall(std::move(call));
+  token_ids.insert(token_ids.end(), other.token_ids.begin(),
+                   other.token_ids.end());
+  logprobs.insert(logprobs.end(),
+                  std::make_move_iterator(other.logprobs.begin()),
+                  std::make_move_iterator(other.logprobs.end()));
+  prompt_logprobs.insert(prompt_logprobs.end(),
+                         std::make_move_iterator(other.prompt_logprobs.begin()),
+                         std::make_move_iterator(other.prompt_logprobs.end()));
+  if (other.finish) finish = other.finish;
+  called = called || other.called;
+}
+
+ChoiceText::ChoiceText(const ModelText& text, ChoiceTextOptions options,
+                       const std::vector<TokenId>& prompt)
+    : options_(std::move(options)),
+      decoder_(text.NewDecoder(prompt,
+                               {options_.skip_special,
+                                /*show_markup=*/options_.parser != nullptr})),
+      stops_(options_.stop, options_.include_stop) {
+  if (!options_.echo && options_.echo_text.empty()) return;
+  echo_.emplace();
+  echo_->text = options_.echo_text;
+  // Nothing comes before the first token, so it has no logprob.
+  if (options_.logprobs && options_.echo)
+    echo_->logprobs.push_back({prompt.front(), {}, {}});
+}
+
+Delta ChoiceText::Begin() {
+  Delta delta;
+  if (echo_) delta = *std::exchange(echo_, std::nullopt);
+  return delta;
+}
+
+void ChoiceText::TakePrompt(const TokenEvent& event, Delta& delta) const {
+  if (options_.logprobs && options_.echo) {
+    for (TokenResult token : event.prompt) {
+      const auto tops = static_cast<size_t>(options_.num_echo_tops);
+      if (token.top_logprobs.size() > tops) token.top_logprobs.resize(tops);
+      delta.logprobs.push_back(std::move(token));
+    }
+  }
+  if (options_.prompt_logprobs) delta.prompt_logprobs = event.prompt;
+}
+
+void ChoiceText::End(FinishReason reason, Delta& delta) {
+  ended_ = true;
+  delta.finish = reason;
+  delta.called = called_ && !in_call_;
+}
+
+void ChoiceText::TakeContent(const std::string& text, Delta& delta) {
+  if (completion_tokens_ <= options_.min_tokens) {
+    delta.text += text;
+    return;
+  }
+  delta.text += stops_.Push(text);
+  if (stops_.matched()) End(FinishReason::kStop, delta);
+}
+
+void ChoiceText::TakeEvents(OutputEvents events, Delta& delta) {
+  bool reasons = false;
+  for (OutputEvent& event : events) {
+    switch (event.kind) {
+      case OutputEvent::Kind::kContent:
+        TakeContent(event.text, delta);
+        break;
+      case OutputEvent::Kind::kReasoning:
+        delta.reasoning += event.text;
+        reasons = true;
+        break;
+      case OutputEvent::Kind::kCallBegin:
+        called_ = in_call_ = true;
+        delta.AddCall({event.call, Cat(options_.call_ids, event.call),
+                       std::move(event.text), ""});
+        break;
+      case OutputEvent::Kind::kArguments:
+        delta.AddCall({event.call, "", "", std::move(event.text)});
+        break;
+      case OutputEvent::Kind::kCallEnd:
+        in_call_ = false;
+        if (options_.parallel_calls) break;
+        delta.text += stops_.Finish();
+        End(FinishReason::kStop, delta);
+        break;
+    }
+    if (ended_) break;
+  }
+  if (reasons) reasoning_tokens_ += untold_tokens_;
+  if (!events.empty()) untold_tokens_ = 0;
+}
+
+void ChoiceText::Take(TokenId token, const std::string& text, Delta& delta) {
+  if (options_.parser == nullptr) {
+    TakeContent(text, delta);
+    return;
+  }
+  if (token != kNoToken) ++untold_tokens_;
+  TakeEvents(options_.parser->Feed(token, text), delta);
+}
+
+Delta ChoiceText::OnTokens(const TokenEvent& event) {
+  if (ended_) return {};
+  Delta delta = Begin();
+  TakePrompt(event, delta);
+  for (const TokenResult& token : event.tokens) {
+    delta.token_ids.push_back(token.token);
+    if (options_.logprobs) delta.logprobs.push_back(token);
+    ++completion_tokens_;
+    Take(token.token, decoder_->Push(token.token), delta);
+    if (ended_) break;
+  }
+  return delta;
+}
+
+Delta ChoiceText::OnEnd(const FinalEvent& event) {
+  if (ended_) return {};
+  Delta delta = Begin();
+  if (event.stop_token) {
+    ++completion_tokens_;
+    delta.token_ids.push_back(*event.stop_token);
+    // Evaluations count on one entry per token, the end token included.
+    if (options_.logprobs && event.stop_result.logprob) {
+      delta.logprobs.push_back(event.stop_result);
+    }
+    if (options_.include_stop) {
+      Take(*event.stop_token, decoder_->Push(*event.stop_token), delta);
+    }
+  }
+  if (!ended_) TakeRest(event, delta);
+  if (!ended_) End(event.reason, delta);
+  ended_ = true;
+  return delta;
+}
+
+void ChoiceText::TakeRest(const FinalEvent& event, Delta& delta) {
+  const std::string text = decoder_->Finish();
+  if (options_.parser == nullptr) {
+    TakeContent(text, delta);
+  } else {
+    if (!text.empty()) Take(kNoToken, text, delta);
+    if (ended_) return;
+    const auto& own = options_.eos_ids;
+    const bool by_model =
+        !event.stop_token ||
+        std::find(own.begin(), own.end(), *event.stop_token) != own.end();
+    const bool stopped = event.reason == FinishReason::kStop && by_model;
+    TakeEvents(options_.parser->Finish(stopped ? OutputEnd::kStopped
+                                               : OutputEnd::kCutShort),
+               delta);
+  }
+  if (!ended_) delta.text += stops_.Finish();
+}
+
+}  // namespace sluice::gateway

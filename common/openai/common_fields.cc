@@ -1,0 +1,178 @@
+#include "common/openai/common_fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/core/sampling_params.h"
+#include "common/http/message.h"
+#include "common/openai/parse.h"
+
+namespace sluice::gateway {
+namespace {
+
+// Of a request; the model's own end tokens may join them.
+constexpr int kMaxClientStopTokenIds = 128;
+static_assert(kMaxClientStopTokenIds < kMaxStopTokenIds);
+
+void ReadStreamOptions(FieldReader& in, GenerationFields& out) {
+  const Json* options = in.Find("stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object()) {
+    in.Refuse("stream_options", "must be an object, got ", Describe(*options));
+    return;
+  }
+  if (!out.stream) {
+    in.Refuse("stream_options", "only allowed with \"stream\": true");
+    return;
+  }
+  FieldReader sub(*options, "stream_options.");
+  out.include_usage = sub.Bool("include_usage").value_or(false);
+  out.continuous_usage =
+      out.include_usage && sub.Bool("continuous_usage_stats").value_or(false);
+  if (!sub.status().ok()) in.Refuse("stream_options", Message(sub.status()));
+}
+
+// The id that `key` spells, without sign or leading zeros; -1 if it does not.
+int64_t IdOfKey(const std::string& key) {
+  int64_t id = -1;
+  const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
+  const bool whole = end.ec == std::errc() &&
+                     end.ptr == key.data() + key.size() && key[0] != '-';
+  return whole && (key.size() == 1 || key[0] != '0') ? id : -1;
+}
+
+// {"id": bias, ..}, sorted by id.
+std::vector<LogitBias> ReadLogitBias(FieldReader& in, int vocab_size) {
+  const Json* map = in.Find("logit_bias");
+  std::vector<LogitBias> out;
+  if (map == nullptr) return out;
+  if (!map->is_object()) {
+    in.Refuse("logit_bias", "must be an object, got ", Describe(*map));
+    return out;
+  }
+  if (map->size() > kMaxLogitBiases) {
+    in.Refuse("logit_bias", "has ", map->size(), " entries, limit ",
+              kMaxLogitBiases);
+    return out;
+  }
+  for (const auto& [key, value] : map->items()) {
+    const int64_t id = IdOfKey(key);
+    if (id < 0 || id >= vocab_size) {
+      in.Refuse("logit_bias", "each key must be a token id from 0 to ",
+                vocab_size - 1, ", entry ", out.size(),
+                id < 0 ? std::string(" is none") : Cat(" is ", id));
+      return {};
+    }
+    const bool in_range = value.is_number() &&
+                          value.get<double>() >= -kMaxLogitBias &&
+                          value.get<double>() <= kMaxLogitBias;
+    if (!in_range) {
+      in.Refuse("logit_bias", "the bias of token ", id,
+                " must be a number from ", -kMaxLogitBias, " to ",
+                kMaxLogitBias, ", got ", Describe(value));
+      return {};
+    }
+    out.push_back({static_cast<TokenId>(id), value.get<float>()});
+  }
+  std::sort(out.begin(), out.end(), [](const LogitBias& a, const LogitBias& b) {
+    return a.token < b.token;
+  });
+  return out;
+}
+
+void ReadSampling(FieldReader& in, int vocab_size, GenerationFields& out) {
+  out.temperature = in.Number("temperature", 0, 2);
+  out.top_p = in.Number("top_p", 0, 1);
+  if (out.top_p == 0.0) in.Refuse("top_p", "must be above 0, got 0");
+  out.top_k = in.Int("top_k", -1, kMaxInt32);
+  if (out.top_k == -1) out.top_k = 0;
+  out.min_p = in.Number("min_p", 0, 1);
+  if (const auto seed = in.Int("seed", INT64_MIN, INT64_MAX)) {
+    out.seed = static_cast<uint64_t>(*seed);
+  }
+  out.frequency_penalty =
+      in.Number("frequency_penalty", -kMaxPenalty, kMaxPenalty);
+  out.presence_penalty =
+      in.Number("presence_penalty", -kMaxPenalty, kMaxPenalty);
+  out.repetition_penalty = in.Number(
+      "repetition_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty);
+  out.logit_bias = ReadLogitBias(in, vocab_size);
+}
+
+void ReadStops(FieldReader& in, int vocab_size, GenerationFields& out) {
+  out.stop =
+      in.Strings("stop", kMaxStopStrings, kMaxStopBytes).value_or(out.stop);
+  out.stop_token_ids =
+      in.TokenIds("stop_token_ids", vocab_size, kMaxClientStopTokenIds)
+          .value_or(out.stop_token_ids);
+  out.ignore_eos = in.Bool("ignore_eos").value_or(false);
+  out.min_tokens = in.Int("min_tokens", 0, kMaxInt32).value_or(0);
+  out.include_stop = in.Bool("include_stop_str_in_output").value_or(false);
+}
+
+// best_of generates more choices than it shows: only those that are shown
+// can be had.
+void ReadChoices(FieldReader& in, GenerationFields& out) {
+  out.n = static_cast<int>(in.Int("n", 1, kMaxChoices).value_or(1));
+  const auto best_of = in.Int("best_of", 1, kMaxInt32);
+  if (best_of && *best_of != 1 && *best_of != out.n) {
+    in.Refuse("best_of", "choosing the best of more than n choices is not ",
+              "built: leave it out or give n, ", out.n, "; got ", *best_of);
+  }
+}
+
+}  // namespace
+
+GenerationFields ReadCommonFields(FieldReader& in, int vocab_size) {
+  GenerationFields out;
+  out.model = in.String("model").value_or("");
+  out.max_tokens = in.Int("max_tokens", 0, kMaxInt32);
+  ReadSampling(in, vocab_size, out);
+  ReadStops(in, vocab_size, out);
+  ReadChoices(in, out);
+  out.stream = in.Bool("stream").value_or(false);
+  ReadStreamOptions(in, out);
+  if (const auto k = in.Int("prompt_logprobs", 0, kMaxTopLogprobs)) {
+    out.prompt_logprobs = static_cast<int>(*k);
+  }
+  out.truncate_prompt = in.Int("truncate_prompt_tokens", -1, kMaxInt32);
+  if (out.truncate_prompt == 0) {
+    in.Refuse("truncate_prompt_tokens", "must be -1 or at least 1, got 0");
+  }
+  out.skip_special = in.Bool("skip_special_tokens").value_or(true);
+  in.Bool("spaces_between_special_tokens");  // our decoders never add spaces
+  out.return_token_ids = in.Bool("return_token_ids").value_or(false);
+  out.tokens_as_token_ids =
+      in.Bool("return_tokens_as_token_ids").value_or(false);
+  out.cache_salt = in.String("cache_salt").value_or("");
+  if (out.cache_salt.size() > kMaxCacheSaltBytes) {
+    in.Refuse("cache_salt", "has ", out.cache_salt.size(), " bytes, limit ",
+              kMaxCacheSaltBytes);
+  }
+  out.request_id = in.String("request_id").value_or("");
+  if (!out.request_id.empty() &&
+      SanitizedRequestId(out.request_id) != out.request_id) {
+    in.Refuse("request_id", "must be 1 to 128 of A-Z a-z 0-9 . _ : -");
+  }
+  return out;
+}
+
+void CheckTogether(FieldReader& in, const GenerationFields& fields,
+                   size_t num_prompts) {
+  if (fields.max_tokens && fields.min_tokens > *fields.max_tokens) {
+    in.Refuse("min_tokens", "must not exceed max_tokens ", *fields.max_tokens,
+              ", got ", fields.min_tokens);
+  }
+  if (fields.stream && fields.prompt_logprobs) {
+    in.Refuse("prompt_logprobs", "not available with \"stream\": true");
+  }
+  const size_t choices = num_prompts * static_cast<size_t>(fields.n);
+  if (choices > kMaxChoices) {
+    in.Refuse("n", num_prompts, " prompts of ", fields.n, " choices are ",
+              choices, ", limit ", kMaxChoices);
+  }
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/openai/answer.h"
+
+namespace sluice::gateway {
+namespace {
+
+int64_t CountCharacters(std::string_view utf8) {
+  return std::count_if(utf8.begin(), utf8.end(), [](unsigned char byte) {
+    return (byte & 0xc0) != 0x80;
+  });
+}
+
+class CompletionFormat : public AnswerFormat {
+ public:
+  CompletionFormat(const ModelText& text, AnswerInfo info)
+      : text_(text), info_(std::move(info)), states_(info_.num_choices) {}
+
+  std::vector<std::string> Chunks(int index, const Delta& delta,
+                                  const Usage& usage) override {
+    const bool tells = !delta.text.empty() || delta.finish ||
+                       (info_.logprobs && !delta.logprobs.empty()) ||
+                       (info_.return_token_ids && !delta.token_ids.empty());
+    if (!tells) return {};
+    Json chunk = Head();
+    chunk["choices"].push_back(Choice(index, delta));
+    if (info_.include_usage) {
+      chunk["usage"] =
+          info_.continuous_usage ? UsageJson(usage) : Json(nullptr);
+    }
+    return {DumpJson(chunk)};
+  }
+
+  std::string UsageChunk(const Usage& usage) override {
+    Json chunk = Head();
+    chunk["usage"] = UsageJson(usage);
+    return DumpJson(chunk);
+  }
+
+  std::string Whole(const std::vector<Delta>& choices,
+                    const Usage& usage) override {
+    Json answer = Head();
+    for (size_t i = 0; i < choices.size(); ++i) {
+      answer["choices"].push_back(Choice(static_cast<int>(i), choices[i]));
+    }
+    answer["usage"] = UsageJson(usage);
+    return DumpJson(answer);
+  }
+
+ private:
+  // Of one choice, from chunk to chunk.
+  struct State {
+    bool first = true;
+    int64_t text_offset = 0;  // in characters
+  };
+
+  Json Head() const { return AnswerHead(info_, "text_completion"); }
+
+  const std::vector<TokenId>& PromptOf(int index) const {
+    return info_.prompts.at(
+        static_cast<size_t>(index / info_.choices_per_prompt));
+  }
+
+  Json Choice(int index, const Delta& delta) {
+    State& state = states_.at(static_cast<size_t>(index));
+    Json choice{{"index", index},
+                {"text", delta.text},
+                {"logprobs", Logprobs(delta, state)},
+                {"finish_reason", FinishJson(delta)}};
+    const bool first = std::exchange(state.first, false);
+    if (info_.prompt_logprobs) {
+      choice["prompt_logprobs"] =
+          PromptLogprobsJson(text_, delta.prompt_logprobs);
+    }
+    if (!info_.return_token_ids) return choice;
+    if (first) choice["prompt_token_ids"] = PromptOf(index);
+    choice["token_ids"] = delta.token_ids;
+    return choice;
+  }
+
+  Json Logprobs(const Delta& delta, State& state) const {
+    if (!info_.logprobs) return nullptr;
+    Json tokens = Json::array();
+    Json token_logprobs = Json::array();
+    Json top_logprobs = Json::array();
+    Json offsets = Json::array();
+    for (const TokenResult& token : delta.logprobs) {
+      tokens.push_back(TokenName(text_, info_, token.token));
+      offsets.push_back(state.text_offset);
+      state.text_offset += CountCharacters(text_.TokenText(token.token));
+      if (token.logprob) {
+        token_logprobs.push_back(LogprobNumber(token.logprob->logprob));
+        top_logprobs.push_back(TopLogprobs(token));
+      } else {
+        token_logprobs.push_back(nullptr);
+        top_logprobs.push_back(nullptr);
+      }
+    }
+    return {{"text_offset", std::move(offsets)},
+            {"token_logprobs", std::move(token_logprobs)},
+            {"tokens", std::move(tokens)},
+            {"top_logprobs", std::move(top_logprobs)}};
+  }
+
+  // The most likely tokens and the token itself. Two tokens may have one
+  // text: the likelier one stands.
+  Json TopLogprobs(const TokenResult& token) const {
+    Json top = Json::object();
+    const auto add = [&](const TokenLogprob& entry) {
+      const std::string name = TokenName(text_, info_, entry.token);
+      const double logprob = LogprobNumber(entry.logprob);
+      const auto found = top.find(name);
+      if (found == top.end()) {
+        top[name] = logprob;
+      } else if (found->get<double>() < logprob) {
+        *found = logprob;
+      }
+    };
+    for (const TokenLogprob& entry : token.top_logprobs) add(entry);
+    add(*token.logprob);
+    return top;
+  }
+
+  const ModelText& text_;
+  const AnswerInfo info_;
+  std::vector<State> states_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerFormat> MakeCompletionFormat(const ModelText& text,
+                                                   AnswerInfo info) {
+  return std::make_unique<CompletionFormat>(text, std::move(info));
+}
+
+}  // namespace sluice::gateway

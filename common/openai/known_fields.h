@@ -1,0 +1,39 @@
+#ifndef SLUICE_COMMON_OPENAI_KNOWN_FIELDS_H_
+#define SLUICE_COMMON_OPENAI_KNOWN_FIELDS_H_
+
+#include <string_view>
+#include <vector>
+
+#include "common/base/json_fwd.h"
+#include "common/base/status.h"
+
+namespace sluice::gateway {
+
+enum class FieldUse {
+  kBuilt,    // read, checked and obeyed
+  kIgnored,  // accepted with any value, without effect
+  kUnbuilt,  // accepted with the value that changes nothing, else refused
+};
+
+// A field of /v1/chat/completions, /v1/completions, or both.
+struct KnownField {
+  std::string_view name;
+  bool chat = true;
+  bool completions = true;
+  FieldUse use = FieldUse::kBuilt;
+};
+
+// Every field that the parsers know. services/gateway/API.md has a row for
+// each; tests compare the two, and both with what the parsers read.
+std::vector<KnownField> KnownFields();
+
+// INVALID_ARGUMENT naming the first known but unbuilt field of `object` whose
+// value would change the answer.
+Status RefuseUnbuiltFields(const Json& object, bool chat);
+
+// INVALID_ARGUMENT naming the first field of `object` that is not known.
+Status RefuseUnknownFields(const Json& object, bool chat);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_OPENAI_KNOWN_FIELDS_H_

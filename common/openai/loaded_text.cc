@@ -1,0 +1,191 @@
+#include "common/openai/loaded_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/text/detokenizer.h"
+#include "common/text/text_source.h"
+
+namespace sluice::gateway {
+namespace {
+
+// How much of the prompt a detokenizer looks at.
+constexpr size_t kPromptTail = 16;
+// A small prompt that takes longer than this does not belong on an event
+// loop; nor do the next ones, until so many in a row took less. By the wall
+// clock, so it is more than a busy machine makes of a good template's 1 ms.
+constexpr double kSlowSeconds = 0.025;
+constexpr size_t kSmallTokens = 4096;
+constexpr int kProbation = 32;
+
+// A text beyond a limit of the tokenizer or the template is the request's
+// fault: unlike with a full queue, trying again does not help.
+StatusOr<std::vector<TokenId>> LimitsAsInvalid(
+    StatusOr<std::vector<TokenId>> ids) {
+  if (ids.status().code() != StatusCode::kResourceExhausted) return ids;
+  return InvalidArgument(Message(ids.status()));
+}
+
+class TokenizerDecoder : public TextDecoder {
+ public:
+  // Special tokens are skipped, if they are to be, but for `shown` ones.
+  TokenizerDecoder(const Tokenizer& tokenizer, bool skip_special,
+                   std::span<const TokenId> shown,
+                   std::span<const TokenId> tail)
+      : tokenizer_(tokenizer),
+        skip_special_(skip_special),
+        shown_(shown),
+        detokenizer_(tokenizer, skip_special && shown.empty(), tail) {}
+  std::string Push(TokenId token) override {
+    return IsSkipped(token) ? "" : detokenizer_.Push(token);
+  }
+  std::string Finish() override { return detokenizer_.Finish(); }
+
+ private:
+  bool IsSkipped(TokenId token) const {
+    return skip_special_ && tokenizer_.IsSpecial(token) &&
+           !std::binary_search(shown_.begin(), shown_.end(), token);
+  }
+
+  const Tokenizer& tokenizer_;
+  const bool skip_special_;
+  const std::span<const TokenId> shown_;
+  Detokenizer detokenizer_;
+};
+
+// See ModelText::max_bytes_per_token.
+size_t MaxBytesPerToken(const Tokenizer& tokenizer) {
+  size_t longest = 0;
+  std::vector<bool> singles(256, false);
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string bytes = tokenizer.TokenBytes(id);
+    longest = std::max(longest, bytes.size());
+    if (bytes.size() == 1) singles[static_cast<unsigned char>(bytes[0])] = true;
+  }
+  // Without a token for every byte, an unknown token may stand for any text.
+  const bool complete =
+      std::all_of(singles.begin(), singles.end(), [](bool has) { return has; });
+  return complete ? longest * tokenizer.max_shrinking() : 0;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<LoadedText>> LoadedText::Load(
+    const std::string& path, const FormatNames& format) {
+  std::unique_ptr<LoadedText> text(new LoadedText());
+  SLUICE_ASSIGN_OR_RETURN(text->tokenizer_, Tokenizer::Load(path));
+  auto chat_template = ChatTemplate::Load(path, *text->tokenizer_);
+  if (chat_template.ok()) {
+    text->template_ = *std::move(chat_template);
+    text->template_source_ = text->template_->source();
+    text->history_ = LearnHistoryRules(*text->template_);
+  } else if (chat_template.status().code() != StatusCode::kNotFound) {
+    return chat_template.status();
+  }
+  const Vocabulary& vocabulary = text->tokenizer_->vocabulary();
+  std::string sources = text->template_source_;
+  if (text->template_ != nullptr) sources += text->template_->tool_source();
+  SLUICE_ASSIGN_OR_RETURN(
+      text->format_,
+      ChooseOutputFormat(sources, vocabulary, format.tools, format.reasoning));
+  text->markup_ = KeptTokens(text->format_, vocabulary);
+  text->max_bytes_per_token_ = MaxBytesPerToken(*text->tokenizer_);
+  const auto empty = text->tokenizer_->Encode("", EncodeOptions());
+  text->adds_bos_ = empty.ok() && !empty->empty() &&
+                    text->tokenizer_->bos_id() == empty->front();
+  return text;
+}
+
+StatusOr<std::vector<TokenId>> LoadedText::Encode(std::string_view text,
+                                                  bool special) const {
+  EncodeOptions options;
+  options.add_special_tokens = special;
+  return LimitsAsInvalid(tokenizer_->Encode(text, options));
+}
+
+StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
+    const Json& messages, const ChatTextOptions& options) const {
+  if (template_ == nullptr) {
+    return InvalidArgument(
+        "this model has no chat template; use /v1/completions");
+  }
+  RenderOptions render;
+  render.add_generation_prompt = options.add_generation_prompt;
+  render.continue_final_message = options.continue_final_message;
+  render.max_bytes = options.max_bytes;
+  if (options.arguments != nullptr) render.kwargs = *options.arguments;
+  const TimePoint begin = Clock::now();
+  Json tools;
+  if (options.tools != nullptr) tools = AdaptTools(*options.tools, history_);
+  auto ids = LimitsAsInvalid(
+      template_->RenderIds(AdaptHistory(messages, history_), tools, render));
+  if (!ids.ok()) {
+    NoteRendering(Seconds(Clock::now() - begin), 0);
+    return ids;
+  }
+  NoteRendering(Seconds(Clock::now() - begin), ids->size());
+  if (options.add_special_tokens && adds_bos_) {
+    ids->insert(ids->begin(), *tokenizer_->bos_id());
+  }
+  return ids;
+}
+
+void LoadedText::NoteRendering(double seconds, size_t tokens) const {
+  if (tokens > kSmallTokens) return;  // large ones leave the loop by size
+  if (seconds > kSlowSeconds) {
+    probation_ = kProbation;
+  } else if (const int left = probation_; left > 0) {
+    probation_ = left - 1;  // a lost count in a race does no harm
+  }
+}
+
+bool LoadedText::is_quick() const {
+  return tokenizer_->is_linear() && probation_ == 0;
+}
+
+StatusOr<std::string> LoadedText::Decode(std::span<const TokenId> tokens,
+                                         bool skip_special) const {
+  // The model's vocabulary may have more rows than the tokenizer has ids.
+  std::vector<TokenId> known;
+  for (const TokenId token : tokens) {
+    if (token < tokenizer_->vocab_size()) known.push_back(token);
+  }
+  return tokenizer_->Decode(known, skip_special);
+}
+
+std::unique_ptr<TextDecoder> LoadedText::NewDecoder(
+    std::span<const TokenId> prompt, const DecodeOptions& options) const {
+  const size_t tail = std::min(prompt.size(), kPromptTail);
+  std::span<const TokenId> shown;
+  if (options.show_markup) shown = markup_;
+  return std::make_unique<TokenizerDecoder>(*tokenizer_, options.skip_special,
+                                            shown, prompt.last(tail));
+}
+
+std::vector<std::unique_ptr<OutputParser>> LoadedText::NewParsers(
+    const OutputRequest& request, size_t count) const {
+  return NewOutputParsers(format_, tokenizer_->vocabulary(), request, count);
+}
+
+bool LoadedText::EndsInReasoning(std::span<const TokenId> prompt) const {
+  const auto end = Decode(prompt.last(std::min(prompt.size(), kPromptTail)),
+                          /*skip_special=*/false);
+  return end.ok() && sluice::EndsInReasoning(format_, *end);
+}
+
+std::string LoadedText::TokenText(TokenId token) const {
+  return tokenizer_->TokenText(token);
+}
+
+std::string LoadedText::TokenBytes(TokenId token) const {
+  return tokenizer_->TokenBytes(token);
+}
+
+TokenizerInfo LoadedText::info() const {
+  return {tokenizer_->bos_token(), tokenizer_->eos_token(),
+          tokenizer_->pad_token(), tokenizer_->unk_token(),
+          template_source_,        adds_bos_};
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,71 @@
+#ifndef SLUICE_COMMON_OPENAI_LOADED_TEXT_H_
+#define SLUICE_COMMON_OPENAI_LOADED_TEXT_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/openai/chat_history.h"
+#include "common/openai/model_text.h"
+#include "common/text/chat_template.h"
+#include "common/text/tokenizer.h"
+
+namespace sluice::gateway {
+
+// Names of output formats, as flags have them.
+struct FormatNames {
+  std::string tools = "auto";
+  std::string reasoning = "auto";
+};
+
+// common/text's objects of one model. Any thread.
+class LoadedText : public ModelText {
+ public:
+  // Reads tokenizer and chat template of the model at `path`. `format`: see
+  // ChooseOutputFormat.
+  static StatusOr<std::unique_ptr<LoadedText>> Load(
+      const std::string& path, const FormatNames& format = {});
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+
+  StatusOr<std::vector<TokenId>> Encode(std::string_view text,
+                                        bool special) const override;
+  StatusOr<std::vector<TokenId>> EncodeChat(
+      const Json& messages, const ChatTextOptions& options) const override;
+  StatusOr<std::string> Decode(std::span<const TokenId> tokens,
+                               bool skip_special) const override;
+  std::unique_ptr<TextDecoder> NewDecoder(
+      std::span<const TokenId> prompt,
+      const DecodeOptions& options) const override;
+  OutputFormat output_format() const override { return format_; }
+  std::vector<std::unique_ptr<OutputParser>> NewParsers(
+      const OutputRequest& request, size_t count) const override;
+  bool EndsInReasoning(std::span<const TokenId> prompt) const override;
+  std::string TokenText(TokenId token) const override;
+  std::string TokenBytes(TokenId token) const override;
+  size_t max_bytes_per_token() const override { return max_bytes_per_token_; }
+  bool is_quick() const override;
+  TokenizerInfo info() const override;
+
+ private:
+  LoadedText() = default;
+  // Takes note of how long the rendering of a prompt took.
+  void NoteRendering(double seconds, size_t tokens) const;
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ChatTemplate> template_;  // null: the model has none
+  std::string template_source_;
+  HistoryRules history_;  // the template's
+  OutputFormat format_;
+  std::vector<TokenId> markup_;  // special tokens of it, ascending
+  size_t max_bytes_per_token_ = 0;
+  bool adds_bos_ = false;
+  // Small prompts in a row that must be quick before the template counts as
+  // quick again.
+  mutable std::atomic<int> probation_{0};
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_OPENAI_LOADED_TEXT_H_

@@ -1,0 +1,101 @@
+#ifndef SLUICE_COMMON_OPENAI_MODEL_TEXT_H_
+#define SLUICE_COMMON_OPENAI_MODEL_TEXT_H_
+
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/json_fwd.h"
+#include "common/base/status.h"
+#include "common/core/ids.h"
+#include "common/text/output/output_parser.h"
+
+namespace sluice::gateway {
+
+// One sequence's tokens to text, as they come; one thread.
+class TextDecoder {
+ public:
+  virtual ~TextDecoder() = default;
+  // Whole characters only: what is incomplete is held back.
+  virtual std::string Push(TokenId token) = 0;
+  virtual std::string Finish() = 0;
+};
+
+// How a chat becomes a prompt.
+struct ChatTextOptions {
+  bool add_generation_prompt = true;
+  // The prompt ends within the last message, so that it is continued.
+  bool continue_final_message = false;
+  bool add_special_tokens = false;  // on top of what the template writes
+  const Json* arguments = nullptr;  // variables of the template; null: none
+  const Json* tools = nullptr;      // what may be called; null: nothing
+  // OUT_OF_RANGE for a prompt of more bytes, before it is tokenized.
+  size_t max_bytes = std::numeric_limits<size_t>::max();
+};
+
+// What of a sequence's tokens shows.
+struct DecodeOptions {
+  bool skip_special = true;
+  // Special tokens that are markup of the model's output format are shown all
+  // the same: what tells the output apart reads them.
+  bool show_markup = false;
+};
+
+// What /tokenizer_info tells. Spellings; empty if the model has none.
+struct TokenizerInfo {
+  std::string bos_token;
+  std::string eos_token;
+  std::string pad_token;
+  std::string unk_token;
+  std::string chat_template;
+  bool adds_bos = false;  // to a text with special tokens asked for
+};
+
+// The served model's text side: what the gateway asks of common/text, which
+// tests replace by a vocabulary of bytes. Immutable; any thread. Encoding is
+// work: long texts are kept off the event loops.
+class ModelText {
+ public:
+  virtual ~ModelText() = default;
+
+  // `special`: spelled special tokens become tokens, and BOS is added where
+  // the model wants it.
+  virtual StatusOr<std::vector<TokenId>> Encode(std::string_view text,
+                                                bool special) const = 0;
+  // Renders the template. Message text can never become a special token.
+  // INVALID_ARGUMENT with the template's own complaint, or if the model has
+  // no template.
+  virtual StatusOr<std::vector<TokenId>> EncodeChat(
+      const Json& messages, const ChatTextOptions& options) const = 0;
+  // INVALID_ARGUMENT for an id out of range.
+  virtual StatusOr<std::string> Decode(std::span<const TokenId> tokens,
+                                       bool skip_special) const = 0;
+  virtual std::unique_ptr<TextDecoder> NewDecoder(
+      std::span<const TokenId> prompt, const DecodeOptions& options) const = 0;
+
+  // How the model sets reasoning and tool calls apart.
+  virtual OutputFormat output_format() const = 0;
+  // One for each of a request's `count` outputs.
+  virtual std::vector<std::unique_ptr<OutputParser>> NewParsers(
+      const OutputRequest& request, size_t count) const = 0;
+  // Whether what follows `prompt` begins within reasoning.
+  virtual bool EndsInReasoning(std::span<const TokenId> prompt) const = 0;
+
+  // One token for people, and as bytes.
+  virtual std::string TokenText(TokenId token) const = 0;
+  virtual std::string TokenBytes(TokenId token) const = 0;
+
+  // Bytes of text that one token stands for at most: a text of more than n
+  // times as many has more than n tokens. 0: no such bound is known.
+  virtual size_t max_bytes_per_token() const = 0;
+  // Small texts take so little time that an event loop can encode them.
+  virtual bool is_quick() const = 0;
+  virtual TokenizerInfo info() const = 0;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_OPENAI_MODEL_TEXT_H_

@@ -1,0 +1,164 @@
+#include "common/openai/parse.h"
+
+#include <limits>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/core/sampling_params.h"
+#include "common/openai/chat_fields.h"
+#include "common/openai/common_fields.h"
+#include "common/openai/error.h"
+#include "common/openai/fields.h"
+#include "common/openai/known_fields.h"
+#include "common/openai/tool_fields.h"
+
+namespace sluice::gateway {
+namespace {
+
+StatusOr<Json> ParseObject(std::string_view body) {
+  SLUICE_ASSIGN_OR_RETURN(Json json, ParseJson(body));
+  if (!json.is_object()) {
+    return InvalidArgument("the body must be a JSON object, got ",
+                           Describe(json));
+  }
+  return json;
+}
+
+StatusOr<Prompt> ParsePrompt(const Json& prompt, int vocab_size) {
+  if (prompt.is_string()) return Prompt(prompt.get<std::string>());
+  if (!prompt.is_array()) {
+    return FieldError("prompt",
+                      "must be a string, an array of strings, or token ids, "
+                      "got ",
+                      Describe(prompt));
+  }
+  SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
+                          ParseTokenIds(prompt, "prompt", vocab_size));
+  if (tokens.empty()) return FieldError("prompt", "must not be empty");
+  return Prompt(std::move(tokens));
+}
+
+StatusOr<std::vector<Prompt>> ParsePrompts(const Json* prompt, int vocab_size) {
+  if (prompt == nullptr) return FieldError("prompt", "is missing");
+  const bool several =
+      prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
+  std::vector<Prompt> prompts;
+  if (!several) {
+    SLUICE_ASSIGN_OR_RETURN(Prompt one, ParsePrompt(*prompt, vocab_size));
+    prompts.push_back(std::move(one));
+    return prompts;
+  }
+  if (prompt->size() > kMaxPrompts) {
+    return FieldError("prompt", "has ", prompt->size(), " prompts, limit ",
+                      kMaxPrompts);
+  }
+  for (const Json& entry : *prompt) {
+    SLUICE_ASSIGN_OR_RETURN(Prompt one, ParsePrompt(entry, vocab_size));
+    prompts.push_back(std::move(one));
+  }
+  return prompts;
+}
+
+}  // namespace
+
+StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
+                                       bool strict) {
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  if (strict) {
+    SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, /*chat=*/true));
+  }
+  SLUICE_RETURN_IF_ERROR(RefuseUnbuiltFields(json, /*chat=*/true));
+  FieldReader in(json);
+  ChatRequest out;
+  out.fields = ReadCommonFields(in, vocab_size);
+  if (const auto max = in.Int("max_completion_tokens", 0, kMaxInt32)) {
+    out.fields.max_tokens = max;
+  }
+  if (out.fields.max_tokens == 0) {
+    in.Refuse("max_tokens", "must be at least 1, got 0");
+  }
+  CheckTogether(in, out.fields, 1);
+  const bool logprobs = in.Bool("logprobs").value_or(false);
+  const auto top = in.Int("top_logprobs", 0, kMaxTopLogprobs);
+  if (top.value_or(0) > 0 && !logprobs) {
+    in.Refuse("top_logprobs", "needs \"logprobs\": true");
+  }
+  if (logprobs) out.fields.logprobs = static_cast<int>(top.value_or(0));
+  out.chat_template = ReadTemplateFields(in);
+  out.tools = ReadToolFields(in);
+  out.echo = in.Bool("echo").value_or(false);
+  const Json* messages = in.Find("messages");
+  SLUICE_RETURN_IF_ERROR(in.status());
+  if (messages == nullptr) return FieldError("messages", "is missing");
+  SLUICE_ASSIGN_OR_RETURN(out.messages, ParseMessages(*messages));
+  return out;
+}
+
+StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
+                                                   int vocab_size,
+                                                   bool strict) {
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  if (strict) {
+    SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, /*chat=*/false));
+  }
+  SLUICE_RETURN_IF_ERROR(RefuseUnbuiltFields(json, /*chat=*/false));
+  FieldReader in(json);
+  CompletionRequest out;
+  out.fields = ReadCommonFields(in, vocab_size);
+  out.echo = in.Bool("echo").value_or(false);
+  if (out.fields.max_tokens == 0 && !out.echo) {
+    in.Refuse("max_tokens", "must be at least 1 without echo, got 0");
+  }
+  if (const auto logprobs = in.Int("logprobs", 0, kMaxTopLogprobs)) {
+    out.fields.logprobs = static_cast<int>(*logprobs);
+  }
+  out.add_special_tokens = in.Bool("add_special_tokens").value_or(true);
+  const Json* prompt = in.Find("prompt");
+  SLUICE_RETURN_IF_ERROR(in.status());
+  SLUICE_ASSIGN_OR_RETURN(out.prompts, ParsePrompts(prompt, vocab_size));
+  CheckTogether(in, out.fields, out.prompts.size());
+  SLUICE_RETURN_IF_ERROR(in.status());
+  return out;
+}
+
+StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body) {
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  FieldReader in(json);
+  TokenizeRequest out;
+  out.model = in.String("model").value_or("");
+  const Json* messages = in.Find("messages");
+  if (messages != nullptr) {
+    out.chat_template = ReadTemplateFields(in);
+    out.tools = ReadToolFields(in).tools;
+  }
+  out.add_special_tokens =
+      in.Bool("add_special_tokens").value_or(messages == nullptr);
+  out.return_token_strs = in.Bool("return_token_strs").value_or(false);
+  const auto prompt = in.String("prompt");
+  SLUICE_RETURN_IF_ERROR(in.status());
+  if (prompt.has_value() == (messages != nullptr)) {
+    return FieldError("prompt", "give either prompt or messages");
+  }
+  if (prompt) {
+    out.input = *prompt;
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(out.input, ParseMessages(*messages));
+  }
+  return out;
+}
+
+StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
+                                                   int vocab_size) {
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  FieldReader in(json);
+  DetokenizeRequest out;
+  out.model = in.String("model").value_or("");
+  const auto tokens =
+      in.TokenIds("tokens", vocab_size, std::numeric_limits<size_t>::max());
+  SLUICE_RETURN_IF_ERROR(in.status());
+  if (!tokens) return FieldError("tokens", "is missing");
+  out.tokens = *tokens;
+  return out;
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,42 @@
+#ifndef SLUICE_COMMON_OPENAI_PARSE_H_
+#define SLUICE_COMMON_OPENAI_PARSE_H_
+
+#include <string_view>
+
+#include "common/base/status.h"
+#include "common/openai/request.h"
+
+namespace sluice::gateway {
+
+// Limits on what one request may bring.
+inline constexpr size_t kMaxMessages = 4096;
+inline constexpr size_t kMaxContentParts = 1024;
+inline constexpr size_t kMaxTools = 512;
+inline constexpr size_t kMaxToolNameBytes = 128;
+inline constexpr size_t kMaxToolCalls = 512;  // of one message
+inline constexpr size_t kMaxPrompts = 128;
+inline constexpr size_t kMaxStopStrings = 4;
+inline constexpr size_t kMaxStopBytes = 1024;
+inline constexpr size_t kMaxChoices = 128;  // of all prompts together
+inline constexpr size_t kMaxCacheSaltBytes = 256;
+
+// Body bytes to a request. INVALID_ARGUMENT with the field as param (see
+// error.h) for malformed JSON, wrong types, values out of range, and known
+// fields that are not built unless their value changes nothing. Unknown
+// fields are ignored, or refused if `strict`; null counts as absent.
+// `vocab_size` bounds token ids.
+StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
+                                       bool strict = false);
+StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
+                                                   int vocab_size,
+                                                   bool strict = false);
+StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body);
+StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
+                                                   int vocab_size);
+
+// The `messages` field, checked and normalised as ChatRequest says.
+StatusOr<Json> ParseMessages(const Json& messages);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_OPENAI_PARSE_H_

@@ -1,0 +1,106 @@
+#ifndef SLUICE_COMMON_OPENAI_REQUEST_H_
+#define SLUICE_COMMON_OPENAI_REQUEST_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/core/ids.h"
+#include "common/core/sampling_params.h"
+
+namespace sluice::gateway {
+
+// Requests after parsing: every value has its type and lies in its range.
+// What was left out is nullopt; defaults are the model's business.
+
+// Fields that chat and completions share.
+struct GenerationFields {
+  std::string model;  // empty: not given
+  std::optional<int64_t> max_tokens;
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<int64_t> top_k;  // 0: off
+  std::optional<double> min_p;
+  std::optional<uint64_t> seed;
+  std::optional<double> frequency_penalty;
+  std::optional<double> presence_penalty;
+  std::optional<double> repetition_penalty;
+  std::vector<LogitBias> logit_bias;  // ids rise
+  int n = 1;                          // choices per prompt
+  std::vector<std::string> stop;
+  std::vector<TokenId> stop_token_ids;
+  bool ignore_eos = false;
+  int64_t min_tokens = 0;
+  bool include_stop = false;  // what ended the text is part of it
+  bool skip_special = true;   // special tokens are not shown
+  // Top logprobs per token; 0: the token's own; nullopt: none.
+  std::optional<int> logprobs;
+  std::optional<int> prompt_logprobs;  // the same for the prompt's
+  // The prompt's last tokens that are kept; -1: as many as fit.
+  std::optional<int64_t> truncate_prompt;
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;
+  bool return_token_ids = false;
+  bool tokens_as_token_ids = false;
+  std::string cache_salt;
+  std::string request_id;  // empty: not given
+};
+
+// What the chat template gets beside the messages.
+struct TemplateFields {
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  bool add_special_tokens = false;
+  Json arguments;  // an object; allowed names and types only
+};
+
+// What the model may call.
+struct ToolFields {
+  // Null: nothing. Else an array of at least one {"type": "function",
+  // "function": {"name", ..}}, checked; what the client wrote otherwise is
+  // kept in its order.
+  Json tools;
+  bool parallel = true;  // false: an answer ends with its first call
+};
+
+struct ChatRequest {
+  GenerationFields fields;
+  // Checked: an array of {"role", "content", ..}, contents plain strings,
+  // "developer" renamed to "system"; an assistant's reasoning, by whichever
+  // name, in "reasoning_content".
+  Json messages;
+  ToolFields tools;
+  TemplateFields chat_template;
+  bool echo = false;  // an assistant's last message comes before the answer
+};
+
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct CompletionRequest {
+  GenerationFields fields;
+  std::vector<Prompt> prompts;  // at least one; one choice each
+  bool echo = false;
+  bool add_special_tokens = true;
+};
+
+struct TokenizeRequest {
+  std::string model;
+  std::variant<std::string, Json> input;  // a prompt, or chat messages
+  bool add_special_tokens = true;         // of a prompt
+  TemplateFields chat_template;           // of messages
+  Json tools;                             // as ToolFields has them
+  bool return_token_strs = false;
+};
+
+struct DetokenizeRequest {
+  std::string model;
+  std::vector<TokenId> tokens;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_OPENAI_REQUEST_H_

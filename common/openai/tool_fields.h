@@ -1,0 +1,21 @@
+#ifndef SLUICE_COMMON_OPENAI_TOOL_FIELDS_H_
+#define SLUICE_COMMON_OPENAI_TOOL_FIELDS_H_
+
+#include <string_view>
+
+#include "common/base/json_fwd.h"
+#include "common/openai/fields.h"
+#include "common/openai/request.h"
+
+namespace sluice::gateway {
+
+// tools, tool_choice and parallel_tool_calls. Complaints stay in `in`.
+ToolFields ReadToolFields(FieldReader& in);
+
+// A function's name as tools may have it: 1 to kMaxToolNameBytes of
+// A-Z a-z 0-9 and _ . : / -, which no format of calls takes for markup.
+bool IsToolName(std::string_view name);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_OPENAI_TOOL_FIELDS_H_

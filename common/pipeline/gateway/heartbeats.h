@@ -1,0 +1,48 @@
+#ifndef SLUICE_COMMON_PIPELINE_GATEWAY_HEARTBEATS_H_
+#define SLUICE_COMMON_PIPELINE_GATEWAY_HEARTBEATS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+namespace sluice {
+
+// The heartbeats of one stage that are not answered, and when each left: what
+// a reply says of our own clock is not believed. A value, one thread.
+class Heartbeats {
+ public:
+  // Older ones than so many are forgotten: 16 s of heartbeats.
+  static constexpr size_t kMost = 64;
+
+  void Reset() { sent_.clear(); }
+
+  // Sequences rise.
+  void Sent(uint64_t sequence, int64_t now_ns) {
+    sent_.push_back({sequence, now_ns});
+    if (sent_.size() > kMost) sent_.pop_front();
+  }
+
+  // When the heartbeat that a reply names left; nothing unless it is
+  // outstanding. Replies come in order: it and those before it are done.
+  std::optional<int64_t> Answered(uint64_t sequence) {
+    for (size_t i = 0; i < sent_.size(); ++i) {
+      if (sent_[i].sequence != sequence) continue;
+      const int64_t sent_ns = sent_[i].sent_ns;
+      sent_.erase(sent_.begin(), sent_.begin() + static_cast<ptrdiff_t>(i) + 1);
+      return sent_ns;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Beat {
+    uint64_t sequence = 0;
+    int64_t sent_ns = 0;
+  };
+  std::deque<Beat> sent_;  // oldest first
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_PIPELINE_GATEWAY_HEARTBEATS_H_

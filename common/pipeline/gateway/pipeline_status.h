@@ -1,0 +1,84 @@
+#ifndef SLUICE_COMMON_PIPELINE_GATEWAY_PIPELINE_STATUS_H_
+#define SLUICE_COMMON_PIPELINE_GATEWAY_PIPELINE_STATUS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/core/ids.h"
+#include "common/core/step_plan.h"
+#include "common/pipeline/gateway/stage_clock.h"
+
+namespace sluice {
+
+enum class StageState {
+  kConnecting,
+  kLoading,      // reachable, reads its weights
+  kHandshaking,  // welcomed us; the epoch is being assigned
+  kReady,
+  kSuspect,   // silent for a while
+  kDraining,  // was told to end; takes no new sequences
+  kLost,      // was there; being connected to again
+  kRefused,   // does not fit, or refuses us; see the message
+};
+
+// "connecting", "loading", ...
+const char* ToString(StageState state);
+
+// What a stage says of its work with each heartbeat. Counts begin anew when
+// the stage does, steps_done with each epoch.
+struct StageLoad {
+  uint64_t steps_done = 0;
+  int32_t queue_depth = 0;
+  Duration busy{};  // computing, since the stage began
+  // To the next stage and back, a mean over the latest steps; zero: unknown.
+  Duration hop{};
+  // It can ask nobody for some of the experts that it has elsewhere.
+  bool experts_missing = false;
+};
+
+struct StageStatus {
+  std::string address;
+  // What the stage is, as it said last: it stays known when the stage is lost.
+  int32_t first_layer = 0;  // [first_layer, last_layer); 0, 0: not known yet
+  int32_t last_layer = 0;
+  int32_t ranks = 0;
+  int32_t threads = 0;  // per rank
+  std::string isa;
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes = 0;
+  StageLoad load;
+  StageState state = StageState::kConnecting;
+  std::string message;    // why it is not ready; empty when it is
+  Duration drain_left{};  // draining: so long at most it still takes steps
+  Duration last_heard{};  // since its last message
+  Duration rtt{};         // of the latest heartbeat
+  ClockEstimate clock;    // how its monotonic clock relates to ours
+};
+
+// What /readyz and people see. A copy, taken at one moment.
+struct PipelineStatus {
+  bool ready = false;
+  Epoch epoch;          // of the pipeline that is up, or being assigned
+  std::string message;  // why it is not ready; empty when it is
+  Duration down{};      // since when there is no pipeline; zero: it is up
+  // From the latest loss of a pipeline to the next one; zero: never yet.
+  Duration last_recovery{};
+  std::vector<StageStatus> stages;
+};
+
+// What the pipeline's stages agree on.
+struct PipelineModel {
+  std::string name;
+  std::string digest;
+  std::string numerics;
+  std::string weights_dtype;
+  int32_t num_layers = 0;
+  int32_t hidden_size = 0;
+  PlanLimits limits;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_PIPELINE_GATEWAY_PIPELINE_STATUS_H_

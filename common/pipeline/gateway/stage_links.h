@@ -1,0 +1,67 @@
+#ifndef SLUICE_COMMON_PIPELINE_GATEWAY_STAGE_LINKS_H_
+#define SLUICE_COMMON_PIPELINE_GATEWAY_STAGE_LINKS_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "common/rpc/client_stream.h"
+#include "common/rpc/credited_sender.h"
+#include "common/wire/stage.h"
+
+// The gateway's streams. All callbacks come from gRPC's threads and may not
+// block; on_end comes once and last.
+namespace sluice {
+
+inline constexpr char kControlMethod[] = "/sluice.v1.Stage/Control";
+inline constexpr char kStepsMethod[] = "/sluice.v1.Stage/Steps";
+inline constexpr char kResultsMethod[] = "/sluice.v1.Stage/Results";
+
+// A client stream whose messages and end go to two functions.
+template <typename Out, typename In>
+class Link : public rpc::ClientStream<Out, In> {
+ public:
+  struct Events {
+    std::function<void(In&)> on_message;
+    std::function<void(const Status&)> on_end;
+  };
+  Link(std::shared_ptr<grpc::Channel> channel, const char* method,
+       Events events)
+      : rpc::ClientStream<Out, In>(std::move(channel), method, kMaxQueued),
+        events_(std::move(events)) {}
+
+ private:
+  // A peer that reads nothing for so many heartbeats is lost anyway.
+  static constexpr size_t kMaxQueued = 256;
+
+  void OnMessage(In& message) override { events_.on_message(message); }
+  void OnEnd(const Status& status) override { events_.on_end(status); }
+
+  const Events events_;
+};
+
+using ControlLink = Link<v1::ControlRequest, v1::ControlResponse>;
+using ResultsLink = Link<v1::ResultsRequest, v1::StepResult>;
+
+// Opens Control and sends the hello.
+std::shared_ptr<ControlLink> OpenControl(std::shared_ptr<grpc::Channel> channel,
+                                         const std::string& gateway_id,
+                                         const std::string& build,
+                                         ControlLink::Events events);
+
+// Opens Results of `epoch`; nothing is sent after the request.
+std::shared_ptr<ResultsLink> OpenResults(std::shared_ptr<grpc::Channel> channel,
+                                         ReplicaId replica, Epoch epoch,
+                                         ResultsLink::Events events);
+
+// The hello of Steps to the first stage.
+grpc::ByteBuffer FirstStepsHello(ReplicaId replica, Epoch epoch,
+                                 const wire::StageIdentity& first);
+
+// Frame of a plan to the first stage. If the plan is traced the frame asks
+// the stages for their part.
+grpc::ByteBuffer PlanFrame(const StepPlan& plan);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_PIPELINE_GATEWAY_STAGE_LINKS_H_

@@ -1,0 +1,98 @@
+#include "common/pipeline/stage/control_stream.h"
+
+#include <utility>
+
+namespace sluice {
+
+void ControlStream::OnMessage(v1::ControlRequest& request) {
+  if (request.kind_case() == v1::ControlRequest::kHello) {
+    OnHello(request.hello());
+    return;
+  }
+  if (!welcomed_) {
+    End(InvalidArgument("Control begins with a hello, got message kind ",
+                        static_cast<int>(request.kind_case())));
+    return;
+  }
+  switch (request.kind_case()) {
+    case v1::ControlRequest::kAssign:
+      session_->OnAssign(request.assign());
+      return;
+    case v1::ControlRequest::kHeartbeat: {
+      v1::ControlResponse response;
+      *response.mutable_heartbeat() =
+          session_->OnHeartbeat(request.heartbeat());
+      Answer(std::move(response));
+      return;
+    }
+    case v1::ControlRequest::kDrain:
+      session_->OnDrain();
+      return;
+    default:
+      End(InvalidArgument("Control request of unknown kind ",
+                          static_cast<int>(request.kind_case())));
+  }
+}
+
+void ControlStream::OnHello(const v1::Hello& hello) {
+  if (welcomed_) {
+    End(InvalidArgument("a second hello on one Control stream"));
+    return;
+  }
+  auto self = std::static_pointer_cast<ControlStream>(shared_from_this());
+  auto welcome = session_->OnHello(hello, std::move(self));
+  if (!welcome.ok()) {
+    End(welcome.status());
+    return;
+  }
+  welcomed_ = true;
+  v1::ControlResponse response;
+  *response.mutable_welcome() = *std::move(welcome);
+  Answer(std::move(response));
+}
+
+void ControlStream::OnEnd(const Status& status) {
+  session_->OnControlEnd(this);
+}
+
+void ControlStream::SendAssigned(Epoch epoch, const Status& status) {
+  v1::ControlResponse response;
+  v1::Assigned* assigned = response.mutable_assigned();
+  assigned->set_epoch(epoch.value());
+  assigned->set_status_code(static_cast<int>(status.code()));
+  assigned->set_status_message(Message(status));
+  Answer(std::move(response));
+}
+
+void ControlStream::SendFailure(Epoch epoch, v1::FailureSide side,
+                                const Status& status) {
+  v1::ControlResponse response;
+  v1::Failure* failure = response.mutable_failure();
+  failure->set_epoch(epoch.value());
+  failure->set_side(side);
+  failure->set_status_code(static_cast<int>(status.code()));
+  failure->set_status_message(Message(status));
+  Answer(std::move(response));
+}
+
+void ControlStream::SendDrained() {
+  v1::ControlResponse response;
+  response.mutable_drained();
+  Answer(std::move(response));
+}
+
+void ControlStream::SendDraining(Duration remaining) {
+  v1::ControlResponse response;
+  response.mutable_draining()->set_remaining_ms(
+      std::chrono::duration_cast<std::chrono::milliseconds>(remaining).count());
+  Answer(std::move(response));
+}
+
+void ControlStream::Answer(v1::ControlResponse response) {
+  // Full: the gateway has not read for many heartbeats.
+  if (!Send(std::move(response))) {
+    End(ResourceExhausted("the gateway does not read its Control stream"));
+  }
+}
+
+}  // namespace sluice

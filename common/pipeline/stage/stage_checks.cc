@@ -1,0 +1,110 @@
+#include "common/pipeline/stage/stage_checks.h"
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+template <typename Value>
+Status CheckSame(const char* what, const Value& stage, const Value& peer) {
+  if (stage == peer) return OkStatus();
+  return FailedPrecondition(what, " differs: this stage has ", stage,
+                            ", the peer has ", peer);
+}
+
+Status CheckFits(const char* what, int32_t stage, int32_t pipeline) {
+  if (pipeline <= stage) return OkStatus();
+  return FailedPrecondition(what, " of the pipeline is ", pipeline,
+                            ", this stage takes ", stage);
+}
+
+}  // namespace
+
+wire::StageIdentity IdentityOf(const StageInfo& info) {
+  wire::StageIdentity identity;
+  identity.model_name = info.model_name;
+  identity.model_digest = info.model_digest;
+  identity.numerics = info.numerics;
+  identity.weights_dtype = info.weights_dtype;
+  identity.first_layer = info.first_layer;
+  identity.last_layer = info.last_layer;
+  identity.num_layers = info.num_layers;
+  identity.hidden_size = info.hidden_size;
+  identity.ranks = info.ranks;
+  identity.threads = info.threads;
+  identity.isa = info.isa;
+  identity.weights_bytes = info.weights_bytes;
+  identity.kv_bytes = info.kv_bytes;
+  return identity;
+}
+
+wire::PipelineLimits LimitsOf(const StageInfo& info,
+                              int32_t max_steps_in_flight) {
+  return {info.limits, kBlockTokens, max_steps_in_flight};
+}
+
+Status CheckVersion(uint32_t version) {
+  return CheckSame("protocol version", wire::kProtocolVersion, version);
+}
+
+Status CheckAssignment(const v1::Assign& assign,
+                       const wire::PipelineLimits& limits,
+                       const StageInfo& info, const wire::PipelineLimits& own) {
+  SLUICE_RETURN_IF_ERROR(CheckSame("vocabulary size", own.plan.vocab_size,
+                                   limits.plan.vocab_size));
+  SLUICE_RETURN_IF_ERROR(CheckSame("number of KV groups",
+                                   own.plan.num_kv_groups,
+                                   limits.plan.num_kv_groups));
+  for (int32_t g = 0; g < own.plan.num_kv_groups; ++g) {
+    SLUICE_RETURN_IF_ERROR(CheckSame("KV group's window", own.plan.kv_window(g),
+                                     limits.plan.kv_window(g)));
+  }
+  SLUICE_RETURN_IF_ERROR(
+      CheckSame("block size", own.block_tokens, limits.block_tokens));
+  SLUICE_RETURN_IF_ERROR(CheckFits("max_step_tokens", own.plan.max_step_tokens,
+                                   limits.plan.max_step_tokens));
+  SLUICE_RETURN_IF_ERROR(CheckFits("max_sequences", own.plan.max_sequences,
+                                   limits.plan.max_sequences));
+  SLUICE_RETURN_IF_ERROR(
+      CheckFits("max_context", own.plan.max_context, limits.plan.max_context));
+  SLUICE_RETURN_IF_ERROR(
+      CheckFits("num_blocks", own.plan.num_blocks, limits.plan.num_blocks));
+  SLUICE_RETURN_IF_ERROR(CheckFits("max_steps_in_flight",
+                                   own.max_steps_in_flight,
+                                   limits.max_steps_in_flight));
+  if (assign.next_address().empty()) {
+    if (info.is_last()) return OkStatus();
+    return FailedPrecondition("this stage ends at layer ", info.last_layer,
+                              " of ", info.num_layers,
+                              " and was assigned no successor");
+  }
+  if (info.is_last()) {
+    return FailedPrecondition("this stage ends the model at layer ",
+                              info.last_layer, " and was assigned successor ",
+                              assign.next_address());
+  }
+  SLUICE_RETURN_IF_ERROR(CheckSame("layer that follows", info.last_layer,
+                                   assign.next_first_layer()));
+  return CheckSame("model digest", info.model_digest,
+                   assign.next_model_digest());
+}
+
+Status CheckStepsHello(const v1::StepsHello& hello, const StageInfo& info) {
+  SLUICE_RETURN_IF_ERROR(CheckVersion(hello.protocol_version()));
+  SLUICE_RETURN_IF_ERROR(
+      CheckSame("model digest", info.model_digest, hello.model_digest()));
+  SLUICE_RETURN_IF_ERROR(
+      CheckSame("numerics", info.numerics, hello.numerics()));
+  SLUICE_RETURN_IF_ERROR(
+      CheckSame("first layer", info.first_layer, hello.layer()));
+  return CheckSame("hidden size", info.hidden_size, hello.hidden_size());
+}
+
+int64_t HopNanos(const v1::StepAck& ack, int64_t round_trip_ns) {
+  const int64_t whole = std::max<int64_t>(0, round_trip_ns);
+  const int64_t compute = std::clamp<int64_t>(ack.compute_ns(), 0, whole);
+  const int64_t wait = std::clamp<int64_t>(ack.wait_ns(), 0, whole - compute);
+  return whole - compute - wait;
+}
+
+}  // namespace sluice

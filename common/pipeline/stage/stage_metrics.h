@@ -1,0 +1,87 @@
+#ifndef SLUICE_COMMON_PIPELINE_STAGE_STAGE_METRICS_H_
+#define SLUICE_COMMON_PIPELINE_STAGE_STAGE_METRICS_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/metrics/metrics.h"
+#include "common/model/stage.h"
+#include "common/model/stage_loop.h"
+#include "common/rpc/rpc_observer.h"
+
+namespace sluice {
+
+// The stage's series, and those of its gRPC server. Any thread.
+class StageMetrics : public rpc::RpcObserver {
+ public:
+  enum class Peer { kPrevious, kNext, kGateway };
+  enum class State { kLoading, kReady, kDraining, kFailed };
+
+  // `registry` must outlive this object.
+  explicit StageMetrics(metrics::Registry* registry);
+
+  void SetState(State state);
+  void OnLoaded(const StageInfo& info);
+  // Values that are kept elsewhere, copied at a scrape.
+  void OnStats(const StageLoopStats& stats);
+
+  // A step was computed.
+  void OnStep(const StepOutput& output);
+  // A frame of so many bytes came from or goes to a peer.
+  void OnWire(Peer peer, int64_t bytes);
+  void OnSerialized(int64_t nanos);
+  // A step for the successor waited so long until the window had room.
+  void OnWindow(int64_t nanos);
+  // From sending a step to its ack, less the time it waited and computed
+  // there: both ways on the wire, on this process's clock.
+  void OnHop(int64_t nanos);
+
+  void OnHandled(const std::string& method, StatusCode code,
+                 Duration duration) override;
+
+ private:
+  struct Wire {
+    metrics::Counter bytes;
+    metrics::Counter messages;
+  };
+  void AddStepSeries();
+  void AddGauges();
+  // Those of several ranks.
+  void AddRankSeries(int32_t ranks);
+  metrics::Registry* const registry_;
+  std::array<metrics::Histogram, 3> step_seconds_;  // prefill, decode, mixed
+  metrics::Histogram compute_seconds_;
+  metrics::Histogram input_wait_;
+  metrics::Histogram window_wait_;
+  // Of rank 0, and per rank; nothing with one rank.
+  metrics::Histogram collective_wait_;
+  metrics::Histogram reduce_seconds_;
+  metrics::Histogram gather_seconds_;
+  std::vector<metrics::Counter> rank_wait_;
+  metrics::Histogram serialize_seconds_;
+  metrics::Histogram hop_seconds_;
+  metrics::Histogram batch_sequences_;
+  metrics::Histogram batch_tokens_;
+  std::array<Wire, 3> wire_;             // by Peer
+  std::array<metrics::Gauge, 4> state_;  // by State
+  metrics::Gauge busy_ratio_;
+  metrics::Gauge queue_depth_;
+  metrics::Gauge sequences_;
+  metrics::Gauge kv_blocks_;
+  metrics::Gauge kv_blocks_used_;
+  metrics::Gauge kv_blocks_peak_;
+  metrics::Gauge kv_bytes_;
+  metrics::Gauge weights_bytes_;
+  metrics::Gauge load_seconds_;
+  metrics::Gauge epoch_;
+  metrics::Counter steps_;
+  metrics::Counter tokens_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_PIPELINE_STAGE_STAGE_METRICS_H_

@@ -1,0 +1,68 @@
+#include "common/pipeline/stage/stage_service.h"
+
+#include <string>
+#include <utility>
+
+#include "common/pipeline/stage/control_stream.h"
+#include "common/pipeline/stage/results_stream.h"
+#include "common/pipeline/stage/steps_stream.h"
+#include "sluice/v1/stage.grpc.pb.h"
+
+namespace sluice {
+namespace {
+
+// Steps is raw: its frames are taken apart without a protobuf object.
+using ServiceBase = v1::Stage::WithRawCallbackMethod_Steps<
+    v1::Stage::WithCallbackMethod_Control<
+        v1::Stage::WithCallbackMethod_Results<v1::Stage::Service>>>;
+
+// Answers that may wait for a slow reader; a stage's peers read all the time.
+constexpr size_t kMaxQueued = 1024;
+
+class StageService : public ServiceBase {
+ public:
+  StageService(std::shared_ptr<StageSession> session,
+               rpc::RpcObserver* observer)
+      : session_(std::move(session)), observer_(observer) {}
+
+ private:
+  grpc::ServerBidiReactor<v1::ControlRequest, v1::ControlResponse>* Control(
+      grpc::CallbackServerContext* context) override {
+    auto stream = std::make_shared<ControlStream>(Named("Control"), session_);
+    stream->Open();
+    return stream.get();
+  }
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Steps(
+      grpc::CallbackServerContext* context) override {
+    auto stream = std::make_shared<StepsStream>(Named("Steps"), session_);
+    stream->Open();
+    return stream.get();
+  }
+
+  grpc::ServerWriteReactor<v1::StepResult>* Results(
+      grpc::CallbackServerContext* context,
+      const v1::ResultsRequest* request) override {
+    auto stream = std::make_shared<ResultsStream>(Named("Results"), session_);
+    stream->Open();
+    const Status status = session_->OnResults(*request, stream);
+    if (!status.ok()) stream->End(status);
+    return stream.get();
+  }
+
+  rpc::ServerStreamOptions Named(std::string method) const {
+    return {std::move(method), observer_, kMaxQueued};
+  }
+
+  const std::shared_ptr<StageSession> session_;
+  rpc::RpcObserver* const observer_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeStageService(
+    std::shared_ptr<StageSession> session, rpc::RpcObserver* observer) {
+  return std::make_unique<StageService>(std::move(session), observer);
+}
+
+}  // namespace sluice

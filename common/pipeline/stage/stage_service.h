@@ -1,0 +1,20 @@
+#ifndef SLUICE_COMMON_PIPELINE_STAGE_STAGE_SERVICE_H_
+#define SLUICE_COMMON_PIPELINE_STAGE_STAGE_SERVICE_H_
+
+#include <grpcpp/impl/service_type.h>
+
+#include <memory>
+
+#include "common/pipeline/stage/stage_session.h"
+#include "common/rpc/rpc_observer.h"
+
+namespace sluice {
+
+// The gRPC service `sluice.v1.Stage` over `session`: makes one handler per
+// RPC. `observer` may be null and must outlive the server.
+std::unique_ptr<grpc::Service> MakeStageService(
+    std::shared_ptr<StageSession> session, rpc::RpcObserver* observer);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_PIPELINE_STAGE_STAGE_SERVICE_H_

@@ -1,0 +1,299 @@
+#include "common/pipeline/stage/stage_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/metrics/process_metrics.h"
+#include "common/pipeline/stage/session_live.h"
+#include "common/pipeline/stage/stage_checks.h"
+#include "common/rpc/status.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kMaxGatewayId = 256;
+
+// `status` with the reason that the gateway acts on.
+Status Refused(Status status, v1::Refusal::Reason reason) {
+  v1::Refusal refusal;
+  refusal.set_reason(reason);
+  return rpc::WithDetails(std::move(status), refusal.SerializeAsString());
+}
+
+}  // namespace
+
+StageSession::StageSession(StageSessionOptions options)
+    : options_(std::move(options)) {}
+
+StageSession::~StageSession() = default;
+
+void StageSession::SetLoading(std::string progress) {
+  MutexLock lock(mutex_);
+  loading_ = std::move(progress);
+}
+
+void StageSession::SetLoaded(const StageInfo& info, StepRunner* runner) {
+  MutexLock lock(mutex_);
+  info_ = info;
+  runner_ = runner;
+}
+
+// Control --------------------------------------------------------------------
+
+StatusOr<v1::Welcome> StageSession::OnHello(
+    const v1::Hello& hello, std::shared_ptr<ControlStream> control) {
+  SLUICE_RETURN_IF_ERROR(CheckVersion(hello.protocol_version()));
+  if (hello.gateway_id().empty() || hello.gateway_id().size() > kMaxGatewayId) {
+    return InvalidArgument("gateway_id has ", hello.gateway_id().size(),
+                           " bytes, limit [1, ", kMaxGatewayId, "]");
+  }
+  std::shared_ptr<ControlStream> replaced;
+  v1::Welcome welcome;
+  {
+    MutexLock lock(mutex_);
+    if (draining_ || leaving_) {
+      return Unavailable("this stage is shutting down");
+    }
+    if (runner_ == nullptr) {
+      return Refused(Unavailable(loading_), v1::Refusal::REASON_LOADING);
+    }
+    if (control_ != nullptr && gateway_id_ != hello.gateway_id()) {
+      return Refused(
+          FailedPrecondition("this stage is held by gateway ", gateway_id_,
+                             ", gateway ", hello.gateway_id(), " is refused"),
+          v1::Refusal::REASON_HELD);
+    }
+    replaced = std::exchange(control_, std::move(control));
+    gateway_id_ = hello.gateway_id();
+    // Another run of the gateway may have another clock.
+    if (std::exchange(last_gateway_id_, gateway_id_) != gateway_id_) {
+      highest_epoch_ = 0;
+    }
+    welcome.set_protocol_version(wire::kProtocolVersion);
+    welcome.set_build(std::string(metrics::BuildVersion()));
+    welcome.set_clock_ns(MonotonicNanos());
+    *welcome.mutable_identity() = wire::ToProto(IdentityOf(info_));
+    *welcome.mutable_limits() =
+        wire::ToProto(LimitsOf(info_, options_.max_steps_in_flight));
+  }
+  LogInfo("gateway ", hello.gateway_id(), " holds this stage");
+  if (replaced != nullptr) {
+    EndEpoch(Cancelled("the gateway opened a new Control stream"));
+    replaced->End(Cancelled("replaced by a new Control stream"));
+  }
+  return welcome;
+}
+
+Status StageSession::CheckAssign(const v1::Assign& assign,
+                                 const wire::PipelineLimits& limits) const {
+  MutexLock lock(mutex_);
+  if (draining_ || leaving_) {
+    return Unavailable("this stage is shutting down");
+  }
+  if (assign.epoch() <= highest_epoch_) {
+    return FailedPrecondition("epoch ", assign.epoch(), " is not above ",
+                              highest_epoch_, ", which this stage has seen");
+  }
+  return CheckAssignment(assign, limits, info_,
+                         LimitsOf(info_, options_.max_steps_in_flight));
+}
+
+void StageSession::OnAssign(const v1::Assign& assign) {
+  const Epoch epoch(assign.epoch());
+  auto limits = wire::FromProto(assign.limits());
+  const Status status =
+      limits.ok() ? CheckAssign(assign, *limits) : limits.status();
+  if (!status.ok()) {
+    AnswerAssign(epoch, status);
+    return;
+  }
+  EndEpoch(FailedPrecondition("epoch ", epoch, " begins"));
+  Assignment assignment{ReplicaId(assign.replica()), epoch, *limits,
+                        assign.next_address()};
+  StepRunner* runner = nullptr;
+  {
+    MutexLock lock(mutex_);
+    runner = runner_;
+    highest_epoch_ = assign.epoch();
+    live_ = std::make_unique<Live>();
+    live_->assignment = assignment;
+  }
+  runner->Reset(epoch);
+  if (assignment.next_address.empty()) {
+    AnswerAssign(epoch, OkStatus());
+  } else {
+    OpenNext(assignment);
+  }
+}
+
+void StageSession::AnswerAssign(Epoch epoch, const Status& status) {
+  std::shared_ptr<ControlStream> control;
+  {
+    MutexLock lock(mutex_);
+    control = control_;
+    if (live_ != nullptr && live_->assignment.epoch == epoch) {
+      live_->assigned = status.ok();
+    }
+  }
+  if (status.ok()) {
+    LogInfo("epoch ", epoch, " assigned");
+  } else {
+    LogWarning("epoch ", epoch, " refused: ", Message(status));
+  }
+  if (control != nullptr) control->SendAssigned(epoch, status);
+}
+
+v1::HeartbeatReply StageSession::OnHeartbeat(
+    const v1::Heartbeat& heartbeat) const {
+  v1::HeartbeatReply reply;
+  reply.set_sequence(heartbeat.sequence());
+  reply.set_sender_clock_ns(heartbeat.sender_clock_ns());
+  reply.set_clock_ns(MonotonicNanos());
+  const StepRunner* runner = nullptr;
+  {
+    MutexLock lock(mutex_);
+    runner = runner_;
+    reply.set_experts_missing(experts_missing_);
+    if (live_ != nullptr) {
+      reply.set_epoch(live_->assignment.epoch.value());
+      reply.set_steps_done(live_->done);
+      reply.set_hop_ns(live_->hop_ns);
+    }
+  }
+  const StageLoopStats stats = runner->Stats();
+  reply.set_queue_depth(stats.queue_depth);
+  reply.set_busy_ns(static_cast<int64_t>(stats.compute_seconds * 1e9));
+  return reply;
+}
+
+void StageSession::SetExpertsMissing(bool missing) {
+  MutexLock lock(mutex_);
+  experts_missing_ = missing;
+}
+
+void StageSession::OnDrain() {
+  std::shared_ptr<ControlStream> control;
+  {
+    MutexLock lock(mutex_);
+    draining_ = true;
+    drain_asked_ = !idle();
+    if (!drain_asked_) control = control_;
+  }
+  if (control != nullptr) control->SendDrained();
+}
+
+void StageSession::OnControlEnd(const ControlStream* control) {
+  StepRunner* runner = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (control_.get() != control) return;
+    LogInfo("gateway ", gateway_id_, " let go of this stage");
+    control_ = nullptr;
+    gateway_id_.clear();
+    draining_ = shutting_down_;
+    drain_asked_ = false;
+    runner = runner_;
+  }
+  EndEpoch(Cancelled("the gateway let go of this stage"));
+  runner->Reset(Epoch(0));
+}
+
+// Ends -----------------------------------------------------------------------
+
+void StageSession::NoteStepDone() {
+  std::shared_ptr<ControlStream> control;
+  {
+    MutexLock lock(mutex_);
+    if (live_ != nullptr) ++live_->done;
+    if (idle() && drain_asked_) {
+      drain_asked_ = false;
+      control = control_;
+    }
+  }
+  step_done_.NotifyAll();
+  if (control != nullptr) control->SendDrained();
+}
+
+void StageSession::Fail(Epoch epoch, v1::FailureSide side, const Status& why) {
+  std::shared_ptr<ControlStream> control;
+  {
+    MutexLock lock(mutex_);
+    if (live_ == nullptr || live_->assignment.epoch != epoch || live_->broken) {
+      return;
+    }
+    live_->broken = true;
+    control = control_;
+  }
+  LogWarning("epoch ", epoch, " failed: ", Message(why));
+  if (control != nullptr) control->SendFailure(epoch, side, why);
+}
+
+void StageSession::EndEpoch(const Status& why) {
+  std::unique_ptr<Live> ended;
+  {
+    MutexLock lock(mutex_);
+    ended = std::move(live_);
+  }
+  step_done_.NotifyAll();
+  if (ended == nullptr) return;
+  if (ended->input != nullptr) ended->input->End(why);
+  if (ended->next != nullptr) ended->next->Cancel(why);
+  if (ended->results != nullptr) ended->results->End(why);
+}
+
+void StageSession::Leave(TimePoint deadline) {
+  std::shared_ptr<ControlStream> control;
+  {
+    MutexLock lock(mutex_);
+    leaving_ = true;
+    control = control_;
+  }
+  if (control == nullptr) return;
+  control->SendDraining(std::max(deadline - Clock::now(), Duration::zero()));
+  MutexLock lock(mutex_);
+  while (control_ != nullptr) {
+    if (!step_done_.WaitUntil(mutex_, deadline)) break;
+  }
+}
+
+void StageSession::Drain(TimePoint deadline) {
+  MutexLock lock(mutex_);
+  draining_ = shutting_down_ = true;
+  while (!idle()) {
+    if (!step_done_.WaitUntil(mutex_, deadline)) break;
+  }
+}
+
+void StageSession::Shutdown() {
+  const Status why = Unavailable("this stage is shutting down");
+  std::shared_ptr<ControlStream> control;
+  {
+    MutexLock lock(mutex_);
+    draining_ = shutting_down_ = true;
+    control = control_;
+  }
+  EndEpoch(why);
+  if (control != nullptr) control->End(why);
+}
+
+bool StageSession::idle() const {
+  return live_ == nullptr || live_->broken || live_->accepted == live_->done;
+}
+
+bool StageSession::draining() const {
+  MutexLock lock(mutex_);
+  return draining_ || leaving_;
+}
+
+bool StageSession::held() const {
+  MutexLock lock(mutex_);
+  return control_ != nullptr;
+}
+
+Epoch StageSession::epoch() const {
+  MutexLock lock(mutex_);
+  return live_ == nullptr ? Epoch(0) : live_->assignment.epoch;
+}
+
+}  // namespace sluice

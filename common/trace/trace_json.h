@@ -1,0 +1,20 @@
+#ifndef SLUICE_COMMON_TRACE_TRACE_JSON_H_
+#define SLUICE_COMMON_TRACE_TRACE_JSON_H_
+
+#include <string>
+
+#include "common/trace/trace_path.h"
+#include "common/trace/trace_record.h"
+
+namespace sluice::gateway {
+
+// "gateway", "stage 1", "hop 2".
+std::string PlaceName(const TracePlace& place);
+
+// A trace as GET /debug/traces/ID answers it; see README.md. Times are
+// microseconds from the request's arrival.
+std::string TraceJson(const TraceRecord& record);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_TRACE_TRACE_JSON_H_

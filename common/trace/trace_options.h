@@ -1,0 +1,28 @@
+#ifndef SLUICE_COMMON_TRACE_TRACE_OPTIONS_H_
+#define SLUICE_COMMON_TRACE_TRACE_OPTIONS_H_
+
+#include <cstddef>
+#include <string>
+
+#include "common/base/status.h"
+
+namespace sluice::gateway {
+
+struct TraceOptions {
+  double sample = 0;  // share of requests that are traced unasked
+  // Every trace is written there too, as REQUEST-ID.json, which Perfetto and
+  // chrome://tracing open; empty: none. No file is written over: the trace of
+  // an id that has one already is REQUEST-ID~NUMBER.json.
+  std::string folder;
+  size_t max_bytes = size_t{64} << 20;  // of the traces that are kept
+  // That one run writes.
+  size_t max_files = 10000;
+  size_t max_file_bytes = size_t{1} << 30;
+};
+
+// INVALID_ARGUMENT for a share that is none, or a folder that is none.
+Status Validate(const TraceOptions& options);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_TRACE_TRACE_OPTIONS_H_

@@ -1,0 +1,79 @@
+#ifndef SLUICE_COMMON_TRACE_TRACE_RECORD_H_
+#define SLUICE_COMMON_TRACE_TRACE_RECORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/core/step_trace.h"
+
+namespace sluice::gateway {
+
+// What was measured of one request: raw, in the order it came. A value. All
+// times are nanoseconds of the gateway's clock.
+struct TraceRecord {
+  // One block of the answer's bytes.
+  struct Block {
+    TraceSpan wait;   // until the connection takes it
+    TraceSpan write;  // until the kernel has all of it
+  };
+  // One event of a sequence on its way from the engine to the answer.
+  struct Delivery {
+    size_t steps = 0;  // steps that came before it
+    int32_t num_tokens = 0;
+    bool is_end = false;
+    // Of an end: whether a token was drawn for it, and how much of the prompt
+    // was found in the cache, so that no step computed it.
+    bool has_end_token = false;
+    int32_t cached_tokens = 0;
+    int64_t posted_ns = 0;   // the engine's thread left it in the mailbox
+    int64_t begin_ns = 0;    // the loop took it
+    int64_t decoded_ns = 0;  // tokens are text
+    int64_t sent_ns = 0;     // the answer's bytes, if any, are queued
+  };
+  struct Step {
+    std::shared_ptr<const StepTrace> trace;
+    TracedChunk chunk;  // this sequence's
+  };
+  struct Choice {
+    int64_t submit_ns = 0;  // the engine is being asked
+    TraceSpan inbox;        // from there to the engine's thread
+    std::vector<Step> steps;
+    std::vector<Delivery> deliveries;
+    bool truncated = false;  // its later steps or deliveries are left out
+  };
+  // A stage, and how its clock relates to the gateway's at the end.
+  struct Stage {
+    std::string address;
+    int32_t first_layer = 0;
+    int32_t last_layer = 0;  // one past the last
+    int64_t rtt_ns = 0;
+    int64_t clock_offset_ns = 0;
+    int64_t clock_error_ns = 0;
+  };
+
+  std::string request_id;
+  std::string tenant;  // the API key's name, or empty; may see the trace
+  int64_t arrival_unix_us = 0;
+  TraceSpan read;          // first byte of the header to the handler
+  TraceSpan prepare_wait;  // for a text thread; only large bodies
+  TraceSpan prepare;       // parse, template, tokenizer
+  TraceSpan start_wait;    // back to the loop
+  std::vector<Choice> choices;
+  std::vector<Block> blocks;  // in the order in which they were queued
+  std::vector<Stage> stages;
+  bool truncated =
+      false;  // a choice is, or blocks before the last are left out
+
+  // The request's first moment and its last byte's.
+  int64_t begin_ns() const { return read.start_ns; }
+  int64_t end_ns() const {
+    return blocks.empty() ? read.stop_ns : blocks.back().write.stop_ns;
+  }
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_TRACE_TRACE_RECORD_H_

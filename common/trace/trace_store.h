@@ -1,0 +1,80 @@
+#ifndef SLUICE_COMMON_TRACE_TRACE_STORE_H_
+#define SLUICE_COMMON_TRACE_TRACE_STORE_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/concurrency/work_queue.h"
+#include "common/trace/request_trace.h"
+#include "common/trace/trace_options.h"
+#include "common/trace/trace_record.h"
+
+namespace sluice::gateway {
+
+// Decides which requests are traced and keeps the latest traces. Any thread;
+// "trace" writes the files.
+class TraceStore {
+ public:
+  using Stages = std::function<std::vector<TraceRecord::Stage>()>;
+  // `stages` is asked at the end of each trace and must outlive every
+  // request.
+  TraceStore(TraceOptions options, Stages stages);
+  ~TraceStore();
+
+  // On the loop, when `exchange`'s request has been read: null if it is not to
+  // be traced. It is if `header`, its X-Sluice-Trace, is "1" or "true"; of
+  // those without the header (empty) the sampled share.
+  std::shared_ptr<RequestTrace> Begin(std::string_view header,
+                                      Exchange& exchange);
+
+  // NOT_FOUND: `tenant` has no such request, it was not traced, is not
+  // finished, its trace gave way to later ones or is too large to be kept.
+  StatusOr<std::shared_ptr<const TraceRecord>> Find(
+      std::string_view request_id, std::string_view tenant) const;
+  // Of the traces kept of `tenant`, latest first.
+  std::vector<std::string> RequestIds(std::string_view tenant) const;
+
+  void Stop();  // writes what is to be written
+
+ private:
+  bool Wanted(std::string_view header) const;
+  void Keep(TraceRecord record);
+  void Write(const TraceRecord& record);  // on "trace"
+  // Whether `text` is in the folder under a name that was free.
+  bool WriteFile(const std::string& request_id, const std::string& text);
+
+  struct Kept {
+    std::shared_ptr<const TraceRecord> record;
+    size_t bytes = 0;
+  };
+  struct TooLarge {
+    std::string request_id;
+    std::string tenant;
+    size_t bytes = 0;
+  };
+  const TraceOptions options_;
+  const Stages stages_;
+  std::unique_ptr<WorkQueue> writer_;  // with a folder
+  mutable Mutex mutex_;
+  std::deque<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // oldest first
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The latest few that are not kept.
+  std::deque<TooLarge> too_large_ ABSL_GUARDED_BY(mutex_);
+  bool writes_ ABSL_GUARDED_BY(mutex_) = true;  // until the folder has enough
+
+  // Of this run; the thread "trace"'s alone.
+  size_t files_ = 0;
+  size_t file_bytes_ = 0;
+  size_t next_suffix_ = 2;
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_TRACE_TRACE_STORE_H_

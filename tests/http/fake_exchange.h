@@ -1,0 +1,56 @@
+#ifndef SLUICE_TESTS_HTTP_FAKE_EXCHANGE_H_
+#define SLUICE_TESTS_HTTP_FAKE_EXCHANGE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/http/exchange.h"
+
+namespace sluice::gateway {
+
+// An exchange without a socket. Posted work runs at once, or, with
+// `deferred`, when the test calls RunPosted.
+class FakeExchange : public Exchange {
+ public:
+  explicit FakeExchange(HttpRequest request) : request_(std::move(request)) {}
+
+  HttpRequest& request() override { return request_; }
+  void Post(std::function<void()> work) override;
+  void Send(HttpResponse response) override;
+  void BeginStream(HttpResponse head) override;
+  void SendChunk(std::string bytes) override;
+  void EndStream() override;
+  void OnGone(std::function<void(Gone)> callback) override;
+  void set_route(std::string_view route) override { route_ = route; }
+
+  void RunPosted();
+  void Leave(Gone why);  // the client goes away
+
+  bool deferred = false;
+  std::vector<HttpResponse> responses;  // of Send, or the stream's head
+  std::vector<std::string> chunks;
+  bool streaming = false;
+  bool ended = false;
+  std::string route_;
+
+  // The one answer's body as JSON.
+  Json Body() const;
+  // The chunks' JSON, without the final [DONE].
+  std::vector<Json> Events() const;
+
+ private:
+  HttpRequest request_;
+  std::vector<std::function<void()>> posted_;
+  std::function<void(Gone)> on_gone_;
+};
+
+std::shared_ptr<FakeExchange> Post(std::string_view path, std::string body);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_TESTS_HTTP_FAKE_EXCHANGE_H_

@@ -1,0 +1,424 @@
+#include "common/openai/parse.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/base/retry_after.h"
+#include "common/openai/error.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kVocab = 100;
+
+// A chat request with `fields` added: `"top_k": 3`.
+StatusOr<ChatRequest> Chat(const std::string& fields) {
+  return ParseChatRequest(
+      Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
+          fields.empty() ? "" : ",", fields, "}"),
+      kVocab);
+}
+
+StatusOr<CompletionRequest> Completion(const std::string& fields) {
+  return ParseCompletionRequest(
+      Cat("{\"prompt\":\"hi\"", fields.empty() ? "" : ",", fields, "}"),
+      kVocab);
+}
+
+StatusOr<Json> Messages(const std::string& text) {
+  return ParseMessages(*ParseJson(text));
+}
+
+template <typename T>
+void ExpectRefused(const StatusOr<T>& got, std::string_view param) {
+  ASSERT_FALSE(got.ok()) << param;
+  const ApiError error = ToApiError(got.status());
+  EXPECT_EQ(error.http_status, 400) << error.message;
+  EXPECT_EQ(error.type, "invalid_request_error");
+  EXPECT_EQ(error.param.value_or("none"), param) << error.message;
+}
+
+TEST(GatewayParseTest, ReadsEveryFieldOfAChat) {
+  const auto got = Chat(R"("model":"m","max_completion_tokens":7,
+    "max_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,
+    "seed":-3,"stop":["a","b"],"stop_token_ids":[1,2],"ignore_eos":true,
+    "min_tokens":2,"logprobs":true,"top_logprobs":4,"stream":true,
+    "stream_options":{"include_usage":true,"continuous_usage_stats":true},
+    "return_token_ids":true,"return_tokens_as_token_ids":true)");
+  ASSERT_TRUE(got.ok()) << got.status();
+  const GenerationFields& fields = got->fields;
+  EXPECT_EQ(fields.model, "m");
+  EXPECT_EQ(fields.max_tokens, 7) << "max_completion_tokens wins";
+  EXPECT_EQ(fields.temperature, 0.5);
+  EXPECT_EQ(fields.top_p, 0.9);
+  EXPECT_EQ(fields.top_k, 40);
+  EXPECT_EQ(fields.min_p, 0.1);
+  EXPECT_EQ(fields.seed, static_cast<uint64_t>(-3));
+  EXPECT_THAT(fields.stop, ElementsAre("a", "b"));
+  EXPECT_THAT(fields.stop_token_ids, ElementsAre(1, 2));
+  EXPECT_TRUE(fields.ignore_eos);
+  EXPECT_EQ(fields.min_tokens, 2);
+  EXPECT_EQ(fields.logprobs, 4);
+  EXPECT_TRUE(fields.stream && fields.include_usage);
+  EXPECT_TRUE(fields.continuous_usage);
+  EXPECT_TRUE(fields.return_token_ids && fields.tokens_as_token_ids);
+}
+
+TEST(GatewayParseTest, NullIsAbsentAndUnknownFieldsAreIgnored) {
+  const auto got = Chat(R"("temperature":null,"stop":null,"n":null,
+    "stream_options":null,"max_tokens":null,"no_such_field":{"a":[1]},
+    "user":"u","metadata":{},"store":true,"parallel_tool_calls":true,
+    "service_tier":"auto")");
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->fields.temperature, std::nullopt);
+  EXPECT_TRUE(got->fields.stop.empty());
+}
+
+TEST(GatewayParseTest, TopKIsOffAtMinusOneAndZero) {
+  EXPECT_EQ(Chat("\"top_k\":-1")->fields.top_k, 0);
+  EXPECT_EQ(Chat("\"top_k\":0")->fields.top_k, 0);
+}
+
+TEST(GatewayParseTest, WholeNumbersMayBeWrittenAsDecimals) {
+  EXPECT_EQ(Chat("\"max_tokens\":5.0")->fields.max_tokens, 5);
+}
+
+TEST(GatewayParseTest, RefusesWrongTypesAndRangesByName) {
+  struct Case {
+    const char* fields;
+    const char* param;
+  };
+  const Case cases[] = {
+      {"\"model\":1", "model"},
+      {"\"max_tokens\":0", "max_tokens"},
+      {"\"max_tokens\":-1", "max_tokens"},
+      {"\"max_tokens\":1.5", "max_tokens"},
+      {"\"max_tokens\":\"5\"", "max_tokens"},
+      {"\"max_tokens\":99999999999999999999", "max_tokens"},
+      {"\"max_completion_tokens\":-5", "max_completion_tokens"},
+      {"\"temperature\":-0.1", "temperature"},
+      {"\"temperature\":2.1", "temperature"},
+      {"\"temperature\":true", "temperature"},
+      {"\"top_p\":0", "top_p"},
+      {"\"top_p\":1.1", "top_p"},
+      {"\"top_k\":-2", "top_k"},
+      {"\"min_p\":-1", "min_p"},
+      {"\"seed\":1.5", "seed"},
+      {"\"stop\":[\"\"]", "stop"},
+      {"\"stop\":5", "stop"},
+      {"\"stop\":[1]", "stop"},
+      {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]", "stop"},
+      {"\"stop_token_ids\":[100]", "stop_token_ids"},
+      {"\"stop_token_ids\":[-1]", "stop_token_ids"},
+      {"\"stop_token_ids\":7", "stop_token_ids"},
+      {"\"ignore_eos\":1", "ignore_eos"},
+      {"\"min_tokens\":-1", "min_tokens"},
+      {"\"min_tokens\":9,\"max_tokens\":8", "min_tokens"},
+      {"\"logprobs\":1", "logprobs"},
+      {"\"logprobs\":true,\"top_logprobs\":21", "top_logprobs"},
+      {"\"top_logprobs\":2", "top_logprobs"},
+      {"\"stream\":\"yes\"", "stream"},
+      {"\"stream_options\":{\"include_usage\":true}", "stream_options"},
+      {"\"stream\":true,\"stream_options\":{\"include_usage\":1}",
+       "stream_options"},
+      {"\"return_token_ids\":0", "return_token_ids"},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.fields);
+    ExpectRefused(Chat(one.fields), one.param);
+  }
+}
+
+TEST(GatewayParseTest, MessagesNameLimitAndValue) {
+  const auto got = Chat("\"temperature\":3");
+  EXPECT_THAT(Message(got.status()), HasSubstr("temperature"));
+  EXPECT_THAT(Message(got.status()), HasSubstr("0 to 2"));
+  EXPECT_THAT(Message(got.status()), HasSubstr("3"));
+}
+
+TEST(GatewayParseTest, UnbuiltFieldsAreRefusedUnlessNeutral) {
+  struct Case {
+    const char* name;
+    const char* neutral;
+    const char* refused;
+  };
+  const Case cases[] = {
+      {"functions", "[]", "[{}]"},
+      {"response_format", "{\"type\":\"text\"}", "{\"type\":\"json_object\"}"},
+      {"chat_template", "null", "\"x\""},
+      {"modalities", "[\"text\"]", "[\"audio\"]"},
+      {"guided_json", "null", "{}"},
+  };
+  for (const Case& one : cases) {
+    const std::string field = Cat("\"", one.name, "\":");
+    SCOPED_TRACE(one.name);
+    EXPECT_TRUE(Chat(field + one.neutral).ok());
+    ExpectRefused(Chat(field + one.refused), one.name);
+  }
+}
+
+TEST(GatewayParseTest, BodiesThatAreNoObjectAreRefused) {
+  for (const char* body :
+       {"", "[]", "5", "{", "nul", "{\"a\":NaN}", "{\"a\":Infinity}",
+        "{\"prompt\":\"\xff\"}", "{\"a\":1e999}", "{} {}"}) {
+    SCOPED_TRACE(body);
+    ExpectRefused(ParseChatRequest(body, kVocab), "none");
+    ExpectRefused(ParseCompletionRequest(body, kVocab), "none");
+  }
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "{\"a\":[";
+  ExpectRefused(ParseChatRequest(deep, kVocab), "none");
+}
+
+TEST(GatewayParseTest, MessagesAreNormalised) {
+  const auto got = Messages(R"([{"role":"developer","content":"be kind"},
+    {"role":"user","content":[{"type":"text","text":"a"},
+                              {"type":"text","text":"b"}],"name":"ada"},
+    {"role":"assistant","content":null,"tool_calls":[{"id":"1",
+     "type":"function","function":{"name":"f","arguments":"{}"}}]},
+    {"role":"tool","content":"42","tool_call_id":"1"}])");
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ((*got)[0]["role"], "system");
+  EXPECT_EQ((*got)[1]["content"], "a\nb");
+  EXPECT_EQ((*got)[1]["name"], "ada");
+  EXPECT_EQ((*got)[2]["content"], "");
+  EXPECT_EQ((*got)[2]["tool_calls"][0]["id"], "1");
+  EXPECT_EQ((*got)[3]["tool_call_id"], "1");
+}
+
+TEST(GatewayParseTest, ToolsAreCheckedAndKeptInTheirOrder) {
+  const auto got = Chat(R"("tools":[{"type":"function","function":{
+      "name":"b","parameters":{"z":1,"a":2},"strict":null}},
+    {"type":"function","function":{"name":"mcp.a/b:c-d"}}],
+    "parallel_tool_calls":false)");
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(DumpJson(got->tools.tools),
+            "[{\"type\":\"function\",\"function\":{\"name\":\"b\","
+            "\"parameters\":{\"z\":1,\"a\":2}}},{\"type\":\"function\","
+            "\"function\":{\"name\":\"mcp.a/b:c-d\"}}]");
+  EXPECT_FALSE(got->tools.parallel);
+  EXPECT_TRUE(Chat("\"tools\":[]")->tools.tools.is_null());
+  EXPECT_TRUE(Chat("\"tool_choice\":\"auto\"")->tools.parallel);
+}
+
+TEST(GatewayParseTest, BadToolsAreRefusedWithTheirPlace) {
+  struct Case {
+    const char* tool;
+    const char* place;
+  };
+  const Case cases[] = {
+      {"5", "tools[1] must be an object"},
+      {"{\"type\":\"web_search\"}", "tools[1].type"},
+      {"{\"type\":\"function\"}", "tools[1].function"},
+      {"{\"type\":\"function\",\"function\":{}}", "tools[1].function.name"},
+      {"{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}",
+       "tools[1].function.name"},
+      {"{\"type\":\"function\",\"function\":{\"name\":\"<|end|>\"}}",
+       "tools[1].function.name"},
+      {"{\"type\":\"function\",\"function\":{\"name\":\"a\","
+       "\"parameters\":[]}}",
+       "tools[1].function.parameters"},
+      {"{\"type\":\"function\",\"function\":{\"name\":\"a\","
+       "\"description\":1}}",
+       "tools[1].function.description"},
+      {"{\"type\":\"function\",\"function\":{\"name\":\"a\","
+       "\"strict\":1}}",
+       "tools[1].function.strict"},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.tool);
+    const auto got =
+        Chat(Cat("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
+                 "\"ok\"}},",
+                 one.tool, "]"));
+    ExpectRefused(got, "tools");
+    EXPECT_THAT(Message(got.status()), HasSubstr(one.place));
+  }
+  std::string many = "5";
+  for (size_t i = 0; i < kMaxTools; ++i) many += ",5";
+  EXPECT_THAT(Message(Chat(Cat("\"tools\":[", many, "]")).status()),
+              HasSubstr("limit 512"));
+}
+
+TEST(GatewayParseTest, ToolChoicesThatNeedAGrammarAreRefusedByName) {
+  // vllm#44216: "required" was taken and ignored.
+  for (const char* choice :
+       {"\"required\"",
+        "{\"type\":\"function\",\"function\":{\"name\":\"a\"}}"}) {
+    const auto got = Chat(Cat("\"tool_choice\":", choice));
+    ExpectRefused(got, "tool_choice");
+    EXPECT_THAT(Message(got.status()), HasSubstr("constrained"));
+  }
+  ExpectRefused(Chat("\"tool_choice\":\"maybe\""), "tool_choice");
+  ExpectRefused(Chat("\"tool_choice\":1"), "tool_choice");
+  ExpectRefused(Chat("\"parallel_tool_calls\":\"no\""), "parallel_tool_calls");
+  EXPECT_TRUE(Chat("\"tools\":[{\"type\":\"function\",\"function\":{"
+                   "\"name\":\"a\"}}],\"tool_choice\":\"none\"")
+                  ->tools.tools.is_null());
+}
+
+TEST(GatewayParseTest, DeprecatedFunctionsNameWhatToGiveInstead) {
+  EXPECT_THAT(Message(Chat("\"functions\":[{\"name\":\"a\"}]").status()),
+              HasSubstr("give tools instead"));
+  EXPECT_THAT(Message(Chat("\"function_call\":{\"name\":\"a\"}").status()),
+              HasSubstr("give tool_choice instead"));
+}
+
+TEST(GatewayParseTest, ReasoningOfAnAssistantHasOneName) {
+  const auto got = Messages(R"([
+    {"role":"assistant","content":"a","reasoning":"one"},
+    {"role":"assistant","content":"a","reasoning":"one",
+     "reasoning_content":"two","refusal":null,"audio":null},
+    {"role":"assistant","content":"a","reasoning_content":""},
+    {"role":"assistant","content":"a","tool_calls":[]},
+    {"role":"user","content":"a","reasoning_content":"x",
+     "tool_calls":[{"id":"1"}]}])");
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ((*got)[0]["reasoning_content"], "one");
+  EXPECT_FALSE((*got)[0].contains("reasoning"));
+  EXPECT_EQ((*got)[1]["reasoning_content"], "two");
+  EXPECT_EQ((*got)[1].size(), 3u);
+  EXPECT_FALSE((*got)[2].contains("reasoning_content"));
+  EXPECT_FALSE((*got)[3].contains("tool_calls"));
+  EXPECT_EQ((*got)[4].size(), 2u) << "only an assistant has them";
+}
+
+TEST(GatewayParseTest, BadCallsAreRefusedWithTheirPlace) {
+  const auto refused = [](const std::string& call) {
+    const auto got =
+        Messages(Cat("[{\"role\":\"assistant\",\"tool_calls\":[", call, "]}]"));
+    ExpectRefused(got, "messages");
+    return std::string(Message(got.status()));
+  };
+  const std::string place = "messages[0].tool_calls[0]";
+  EXPECT_THAT(refused("5"), HasSubstr(place));
+  EXPECT_THAT(refused("{\"type\":\"custom\"}"), HasSubstr(place + ".type"));
+  EXPECT_THAT(refused("{}"), HasSubstr(place + ".function"));
+  EXPECT_THAT(refused("{\"function\":{\"name\":\"\"}}"),
+              HasSubstr(place + ".function.name"));
+  EXPECT_THAT(refused("{\"function\":{\"name\":\"a\",\"arguments\":[1]}}"),
+              HasSubstr(place + ".function.arguments"));
+  EXPECT_THAT(refused("{\"id\":5,\"function\":{\"name\":\"a\"}}"),
+              HasSubstr(place + ".id"));
+  const auto old = Messages(
+      R"([{"role":"assistant","content":"a","function_call":{"name":"f"}}])");
+  EXPECT_THAT(Message(old.status()), HasSubstr("give tool_calls instead"));
+}
+
+TEST(GatewayParseTest, BadMessagesAreRefusedWithTheirPlace) {
+  for (const char* messages :
+       {"[]", "5", "[5]", "[{}]", "[{\"role\":\"robot\",\"content\":\"x\"}]",
+        "[{\"role\":\"user\"}]", "[{\"role\":\"user\",\"content\":5}]",
+        "[{\"role\":\"user\",\"content\":[\"x\"]}]",
+        "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]",
+        "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":1}]}]",
+        "[{\"role\":\"user\",\"content\":\"x\",\"name\":1}]",
+        "[{\"role\":\"assistant\",\"tool_calls\":[1]}]"}) {
+    SCOPED_TRACE(messages);
+    ExpectRefused(Messages(messages), "messages");
+  }
+  const auto got =
+      Messages("[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]");
+  EXPECT_THAT(Message(got.status()), HasSubstr("messages[0].content[0].type"));
+}
+
+TEST(GatewayParseTest, MissingMessagesAndPromptAreNamed) {
+  ExpectRefused(ParseChatRequest("{}", kVocab), "messages");
+  ExpectRefused(ParseCompletionRequest("{}", kVocab), "prompt");
+}
+
+TEST(GatewayParseTest, PromptsComeInFourForms) {
+  const auto count = [](const char* prompt) {
+    const auto got =
+        ParseCompletionRequest(Cat("{\"prompt\":", prompt, "}"), kVocab);
+    EXPECT_TRUE(got.ok()) << prompt << ": " << got.status();
+    return got.ok() ? got->prompts.size() : 0;
+  };
+  EXPECT_EQ(count("\"a\""), 1u);
+  EXPECT_EQ(count("[\"a\",\"b\"]"), 2u);
+  EXPECT_EQ(count("[1,2,3]"), 1u);
+  EXPECT_EQ(count("[[1],[2,3],[4]]"), 3u);
+  const auto ids = ParseCompletionRequest("{\"prompt\":[[1,2]]}", kVocab);
+  EXPECT_THAT(std::get<std::vector<TokenId>>(ids->prompts[0]),
+              ElementsAre(1, 2));
+}
+
+TEST(GatewayParseTest, BadPromptsAreRefused) {
+  for (const char* prompt : {"5", "{}", "[]", "[[]]", "[1,\"a\"]", "[100]",
+                             "[-1]", "[1.5]", "[[1],[-4]]", "[true]"}) {
+    SCOPED_TRACE(prompt);
+    ExpectRefused(
+        ParseCompletionRequest(Cat("{\"prompt\":", prompt, "}"), kVocab),
+        "prompt");
+  }
+  std::string many = "[\"a\"";
+  for (size_t i = 0; i < kMaxPrompts; ++i) many += ",\"a\"";
+  ExpectRefused(ParseCompletionRequest(Cat("{\"prompt\":", many, "]}"), kVocab),
+                "prompt");
+}
+
+TEST(GatewayParseTest, CompletionsCountTheirLogprobs) {
+  EXPECT_EQ(Completion("\"logprobs\":0")->fields.logprobs, 0);
+  EXPECT_EQ(Completion("\"logprobs\":20")->fields.logprobs, 20);
+  EXPECT_EQ(Completion("")->fields.logprobs, std::nullopt);
+  ExpectRefused(Completion("\"logprobs\":21"), "logprobs");
+  ExpectRefused(Completion("\"logprobs\":-1"), "logprobs");
+  ExpectRefused(Completion("\"logprobs\":true"), "logprobs");
+}
+
+TEST(GatewayParseTest, NoNewTokensNeedEcho) {
+  EXPECT_TRUE(Completion("\"max_tokens\":0,\"echo\":true").ok());
+  ExpectRefused(Completion("\"max_tokens\":0"), "max_tokens");
+}
+
+TEST(GatewayParseTest, ASuffixIsRefusedButHarmlessWhenEmpty) {
+  EXPECT_TRUE(Completion("\"suffix\":\"\"").ok());
+  ExpectRefused(Completion("\"suffix\":\"x\""), "suffix");
+}
+
+TEST(GatewayParseTest, TokenizeTakesPromptOrMessages) {
+  EXPECT_TRUE(ParseTokenizeRequest("{\"prompt\":\"a\"}").ok());
+  EXPECT_TRUE(ParseTokenizeRequest("{\"messages\":[{\"role\":\"user\","
+                                   "\"content\":\"a\"}]}")
+                  .ok());
+  ExpectRefused(ParseTokenizeRequest("{}"), "prompt");
+  ExpectRefused(ParseDetokenizeRequest("{}", kVocab), "tokens");
+  ExpectRefused(ParseDetokenizeRequest("{\"tokens\":[100]}", kVocab), "tokens");
+}
+
+TEST(GatewayErrorTest, StatusesBecomeHttpErrors) {
+  const auto http = [](const Status& status) {
+    return ErrorResponse(ToApiError(status));
+  };
+  EXPECT_EQ(http(InvalidArgument("x")).status, 400);
+  EXPECT_EQ(http(NotFound("x")).status, 404);
+  EXPECT_EQ(http(DeadlineExceeded("x")).status, 504);
+  const HttpResponse full = http(ResourceExhausted("x"));
+  EXPECT_EQ(full.status, 429);
+  const HttpResponse wait = http(
+      WithRetryAfter(ResourceExhausted("x"), std::chrono::milliseconds(6500)));
+  EXPECT_EQ(wait.headers,
+            (HttpHeaders{{"Retry-After", "7"}, {"Retry-After-Ms", "7000"}}));
+  EXPECT_EQ(full.headers[0].first, "Retry-After");
+  EXPECT_EQ(http(Unavailable("x")).status, 503);
+  EXPECT_EQ(http(Unavailable("x")).headers[0].first, "Retry-After");
+  EXPECT_EQ(ErrorJson(ToApiError(FieldError("n", "bad"))),
+            "{\"error\":{\"message\":\"n: bad\",\"type\":"
+            "\"invalid_request_error\",\"param\":\"n\",\"code\":null}}");
+}
+
+TEST(GatewayErrorTest, InternalMessagesStayInside) {
+  const HttpResponse response =
+      ErrorResponse(ToApiError(Internal("secret path")));
+  EXPECT_EQ(response.status, 500);
+  EXPECT_THAT(response.body, HasSubstr("internal error"));
+  EXPECT_THAT(response.body, ::testing::Not(HasSubstr("secret")));
+}
+
+}  // namespace
+}  // namespace sluice::gateway

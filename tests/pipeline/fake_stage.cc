@@ -1,0 +1,148 @@
+#include "tests/pipeline/fake_stage.h"
+
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+
+namespace sluice::testing {
+
+StepOutput FakeRunner::Compute(StepInput input) const {
+  StepOutput output;
+  output.plan = std::move(input.plan);
+  const int32_t tokens = output.plan.num_tokens();
+  HiddenStates hidden(tokens, info_.hidden_size);
+  const size_t width = static_cast<size_t>(info_.hidden_size);
+  size_t row = 0;
+  for (const Chunk& chunk : output.plan.chunks) {
+    for (const TokenId token : chunk.tokens) {
+      for (size_t i = 0; i < width; ++i) {
+        hidden.values()[row * width + i] =
+            info_.is_first() ? static_cast<float>(token)
+                             : input.hidden.values()[row * width + i] + 1;
+      }
+      ++row;
+    }
+  }
+  if (!info_.is_last()) {
+    output.hidden = std::move(hidden);
+    return output;
+  }
+  StepResult& result = output.result.emplace();
+  result.replica = output.plan.replica;
+  result.epoch = output.plan.epoch;
+  result.step_id = output.plan.step_id;
+  row = 0;
+  for (const Chunk& chunk : output.plan.chunks) {
+    row += chunk.tokens.size();
+    if (!chunk.samples) continue;
+    SequenceResult& sequence = result.sequences.emplace_back();
+    sequence.sequence = chunk.sequence;
+    const auto token = static_cast<TokenId>(hidden.values()[(row - 1) * width]);
+    sequence.sampled = {{token, std::nullopt, {}}};
+  }
+  return output;
+}
+
+Status FakeRunner::Push(StepInput input) {
+  {
+    MutexLock lock(mutex_);
+    if (input.plan.epoch != epoch_) return OkStatus();
+    if (holding_) {
+      held_.push_back(std::move(input));
+      return OkStatus();
+    }
+  }
+  sink_.OnStep(Compute(std::move(input)));
+  return OkStatus();
+}
+
+void FakeRunner::Reset(Epoch epoch) {
+  MutexLock lock(mutex_);
+  epoch_ = epoch;
+  held_.clear();
+}
+
+StageLoopStats FakeRunner::Stats() const {
+  MutexLock lock(mutex_);
+  while (mute_) changed_.Wait(mutex_);
+  return StageLoopStats();
+}
+
+void FakeRunner::HoldSteps() {
+  MutexLock lock(mutex_);
+  holding_ = true;
+}
+
+void FakeRunner::ReleaseOne() {
+  StepInput input;
+  {
+    MutexLock lock(mutex_);
+    SLUICE_CHECK(!held_.empty());
+    input = std::move(held_.front());
+    held_.erase(held_.begin());
+  }
+  sink_.OnStep(Compute(std::move(input)));
+}
+
+int FakeRunner::held_steps() const {
+  MutexLock lock(mutex_);
+  return static_cast<int>(held_.size());
+}
+
+void FakeRunner::SetMute(bool mute) {
+  {
+    MutexLock lock(mutex_);
+    mute_ = mute;
+  }
+  changed_.NotifyAll();
+}
+
+StageInfo FakeInfo(int index, int parts) {
+  StageInfo info;
+  info.model_name = "fake";
+  info.model_digest = "d1";
+  info.numerics = "n1";
+  info.weights_dtype = "f32";
+  info.num_layers = 2 * parts;
+  info.first_layer = 2 * index;
+  info.last_layer = 2 * index + 2;
+  info.hidden_size = 8;
+  info.ranks = 1;
+  info.threads = 1;
+  info.isa = "portable";
+  info.limits.max_step_tokens = 64;
+  info.limits.max_sequences = 8;
+  info.limits.max_context = 128;
+  info.limits.num_blocks = 32;
+  info.limits.vocab_size = 1000;
+  return info;
+}
+
+FakeStage::FakeStage(FakeStageOptions options)
+    : options_(std::move(options)),
+      session_(std::make_shared<StageSession>(StageSessionOptions{
+          options_.transport, options_.max_steps_in_flight, nullptr})),
+      runner_(options_.info, session_.get()),
+      service_(MakeStageService(session_, nullptr)) {
+  auto server =
+      rpc::Listen(options_.listen, options_.transport, service_.get());
+  if (!server.ok()) LogError(Message(server.status()));
+  SLUICE_CHECK(server.ok());
+  server_ = *std::move(server);
+  if (options_.loaded) FinishLoading();
+}
+
+FakeStage::~FakeStage() {
+  runner_.SetMute(false);
+  session_->Shutdown();
+  server_.server->Shutdown(std::chrono::system_clock::now() +
+                           std::chrono::milliseconds(500));
+}
+
+void FakeStage::FinishLoading() {
+  session_->SetLoaded(options_.info, &runner_);
+  rpc::SetReady(*server_.server, true);
+}
+
+}  // namespace sluice::testing

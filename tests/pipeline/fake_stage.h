@@ -1,0 +1,91 @@
+#ifndef SLUICE_TESTS_PIPELINE_FAKE_STAGE_H_
+#define SLUICE_TESTS_PIPELINE_FAKE_STAGE_H_
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/pipeline/stage/stage_service.h"
+#include "common/pipeline/stage/stage_session.h"
+#include "common/rpc/transport.h"
+
+namespace sluice::testing {
+
+// Computes without a model: the first stage gives every token's id as its
+// hidden state, each later one adds 1, the last samples the sum.
+class FakeRunner : public StepRunner {
+ public:
+  FakeRunner(const StageInfo& info, StepOutputSink* sink)
+      : info_(info), sink_(*sink) {}
+
+  Status Push(StepInput input) override;
+  void Reset(Epoch epoch) override;
+  StageLoopStats Stats() const override;
+
+  // While held, steps are kept, and given out by Release one by one.
+  void HoldSteps();
+  void ReleaseOne();
+  int held_steps() const;
+  // While mute, heartbeats are not answered: Stats does not return.
+  void SetMute(bool mute);
+
+ private:
+  StepOutput Compute(StepInput input) const;
+
+  const StageInfo info_;
+  StepOutputSink& sink_;
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  bool holding_ ABSL_GUARDED_BY(mutex_) = false;
+  bool mute_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<StepInput> held_ ABSL_GUARDED_BY(mutex_);
+  Epoch epoch_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What stage `index` of `parts` would say of itself.
+StageInfo FakeInfo(int index, int parts);
+
+struct FakeStageOptions {
+  StageInfo info;
+  std::string listen = "127.0.0.1:0";
+  rpc::TransportOptions transport;
+  int max_steps_in_flight = 4;
+  bool loaded = true;
+};
+
+// The real protocol, session and server around a FakeRunner.
+class FakeStage {
+ public:
+  explicit FakeStage(FakeStageOptions options);
+  ~FakeStage();
+
+  const std::string& address() const { return server_.address; }
+  FakeRunner& runner() { return runner_; }
+  StageSession& session() { return *session_; }
+  void FinishLoading();
+
+ private:
+  const FakeStageOptions options_;
+  const std::shared_ptr<StageSession> session_;
+  FakeRunner runner_;
+  const std::unique_ptr<grpc::Service> service_;
+  rpc::ListeningServer server_;
+};
+
+// Spins until `condition` holds; false after ten seconds.
+template <typename Condition>
+bool Eventually(Condition condition,
+                Duration limit = std::chrono::seconds(10)) {
+  const TimePoint deadline = Clock::now() + limit;
+  while (!condition()) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_PIPELINE_FAKE_STAGE_H_

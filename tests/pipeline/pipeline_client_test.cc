@@ -1,0 +1,470 @@
+// The gateway's client against the real stage protocol, without a model.
+// Size: one fixture of stages, and what a pipeline goes through in its life.
+#include "common/pipeline/gateway/pipeline_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "tests/pipeline/fake_stage.h"
+
+namespace sluice {
+namespace {
+
+using testing::Eventually;
+using testing::FakeInfo;
+using testing::FakeStage;
+using testing::FakeStageOptions;
+using ::testing::HasSubstr;
+
+// What the callbacks told, in order of arrival.
+class Listener {
+ public:
+  PipelineCallbacks Callbacks() {
+    return {[this](Epoch epoch, const PlanLimits& limits, int num_stages) {
+              MutexLock lock(mutex_);
+              epochs_.push_back(epoch);
+              limits_ = limits;
+              num_stages_ = num_stages;
+            },
+            [this](const Status& why) {
+              MutexLock lock(mutex_);
+              losses_.push_back(Message(why));
+            },
+            [this](StepResult result) {
+              MutexLock lock(mutex_);
+              results_.push_back(std::move(result));
+            }};
+  }
+  size_t ups() const { return Locked(epochs_).size(); }
+  size_t losses() const { return Locked(losses_).size(); }
+  std::string loss(size_t i) const { return Locked(losses_)[i]; }
+  Epoch epoch() const { return Locked(epochs_).back(); }
+  PlanLimits limits() const { return Locked(limits_); }
+  int num_stages() const { return Locked(num_stages_); }
+  std::vector<StepResult> results() const { return Locked(results_); }
+
+ private:
+  template <typename T>
+  T Locked(const T& value) const {
+    MutexLock lock(mutex_);
+    return value;
+  }
+  mutable Mutex mutex_;
+  std::vector<Epoch> epochs_;
+  PlanLimits limits_;
+  int num_stages_ = 0;
+  std::vector<std::string> losses_;
+  std::vector<StepResult> results_;
+};
+
+struct Timing {
+  Duration peer_timeout = std::chrono::seconds(10);
+  Duration suspect_after = std::chrono::seconds(2);
+  Duration heartbeat = std::chrono::milliseconds(50);
+};
+
+class PipelineClientTest : public ::testing::Test {
+ protected:
+  void AddStage(const StageInfo& info, const std::string& listen = "") {
+    FakeStageOptions options;
+    options.info = info;
+    if (!listen.empty()) options.listen = listen;
+    stages_.push_back(std::make_unique<FakeStage>(options));
+  }
+  void AddStages(int count) {
+    for (int i = 0; i < count; ++i) AddStage(FakeInfo(i, count));
+  }
+  std::unique_ptr<PipelineClient> Connect(Timing timing = {}) {
+    PipelineOptions options;
+    for (const auto& stage : stages_) {
+      options.stages.push_back(stage->address());
+    }
+    options.replica = ReplicaId(7);
+    options.transport.peer_timeout = timing.peer_timeout;
+    options.suspect_after = timing.suspect_after;
+    options.heartbeat = timing.heartbeat;
+    auto client = PipelineClient::Create(std::move(options));
+    EXPECT_TRUE(client.ok()) << client.status();
+    (*client)->Start(listener_.Callbacks());
+    return *std::move(client);
+  }
+  StepPlan Plan(uint64_t step, TokenId token) const {
+    StepPlan plan;
+    plan.replica = ReplicaId(7);
+    plan.epoch = listener_.epoch();
+    plan.step_id = StepId(step);
+    Chunk chunk;
+    chunk.sequence = SequenceId(1);
+    chunk.start = static_cast<int32_t>(step);
+    chunk.tokens = {token};
+    chunk.logits = LogitsWanted::kLast;
+    chunk.samples = true;
+    plan.chunks = {chunk};
+    return plan;
+  }
+  static StageState State(const PipelineClient& client, size_t stage) {
+    return client.status().stages[stage].state;
+  }
+
+  Listener listener_;
+  std::vector<std::unique_ptr<FakeStage>> stages_;
+};
+
+TEST_F(PipelineClientTest, PlansGoThroughOneTwoAndThreeStages) {
+  for (int count = 1; count <= 3; ++count) {
+    stages_.clear();
+    AddStages(count);
+    const size_t ups = listener_.ups();
+    const size_t before = listener_.results().size();
+    const auto client = Connect();
+    ASSERT_TRUE(Eventually([&] { return listener_.ups() > ups; }))
+        << client->status().message;
+    EXPECT_TRUE(client->ready());
+    EXPECT_EQ(listener_.num_stages(), count);
+    for (uint64_t step = 0; step < 20; ++step) {
+      client->Submit(Plan(step, static_cast<TokenId>(100 + step)));
+    }
+    ASSERT_TRUE(
+        Eventually([&] { return listener_.results().size() == before + 20; }));
+    for (uint64_t step = 0; step < 20; ++step) {
+      const StepResult result = listener_.results()[before + step];
+      EXPECT_EQ(result.step_id, StepId(step));
+      ASSERT_EQ(result.sequences.size(), 1u);
+      EXPECT_EQ(result.sequences[0].sampled[0].token,
+                static_cast<TokenId>(100 + step) + count - 1);
+    }
+  }
+}
+
+TEST_F(PipelineClientTest, ThePipelinesLimitsAreTheLeastOfItsStages) {
+  StageInfo first = FakeInfo(0, 2);
+  StageInfo second = FakeInfo(1, 2);
+  first.limits.max_step_tokens = 32;
+  second.limits.num_blocks = 9;
+  second.limits.max_context = 100;
+  AddStage(first);
+  AddStage(second);
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  EXPECT_EQ(listener_.limits().max_step_tokens, 32);
+  EXPECT_EQ(listener_.limits().num_blocks, 9);
+  EXPECT_EQ(listener_.limits().max_context, 100);
+  ASSERT_TRUE(client->model().has_value());
+  EXPECT_EQ(client->model()->digest, "d1");
+  EXPECT_EQ(client->model()->limits.vocab_size, 1000);
+}
+
+struct Conflict {
+  const char* name;
+  void (*change)(StageInfo&);
+  std::vector<std::string> says;
+};
+
+class PipelineConflictTest : public PipelineClientTest,
+                             public ::testing::WithParamInterface<Conflict> {};
+
+TEST_P(PipelineConflictTest, IsRefusedNamingTheStageAndBothValues) {
+  AddStage(FakeInfo(0, 2));
+  StageInfo other = FakeInfo(1, 2);
+  GetParam().change(other);
+  AddStage(other);
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] {
+    return State(*client, 1) == StageState::kRefused ||
+           State(*client, 0) == StageState::kRefused;
+  })) << client->status().message;
+  const std::string message = client->status().message;
+  EXPECT_THAT(message, HasSubstr(stages_[1]->address()));
+  for (const std::string& text : GetParam().says) {
+    EXPECT_THAT(message, HasSubstr(text));
+  }
+  EXPECT_FALSE(client->ready());
+  EXPECT_EQ(listener_.ups(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AStageOf, PipelineConflictTest,
+    ::testing::Values(Conflict{"AnotherModel",
+                               [](StageInfo& i) { i.model_digest = "d2"; },
+                               {"model digest is d2", "is d1"}},
+                      Conflict{"AnotherArithmetic",
+                               [](StageInfo& i) { i.numerics = "n2"; },
+                               {"numerics is n2", "is n1"}},
+                      Conflict{"OtherWeights",
+                               [](StageInfo& i) { i.weights_dtype = "bf16"; },
+                               {"weights dtype is bf16", "is f32"}},
+                      Conflict{"AnotherHiddenSize",
+                               [](StageInfo& i) { i.hidden_size = 16; },
+                               {"hidden size is 16", "is 8"}},
+                      Conflict{"AnotherVocabulary",
+                               [](StageInfo& i) { i.limits.vocab_size = 999; },
+                               {"vocabulary size is 999", "is 1000"}},
+                      Conflict{"AnotherNumberOfKvGroups",
+                               [](StageInfo& i) {
+                                 i.limits.kv_windows = {0, 8};
+                                 i.limits.num_kv_groups = 2;
+                               },
+                               {"number of KV groups is 2", "is 1"}},
+                      Conflict{"LayersThatLeaveAGap",
+                               [](StageInfo& i) { i.first_layer = 3; },
+                               {"begins at layer 3", "layer 2 follows"}},
+                      Conflict{"LayersThatEndEarly",
+                               [](StageInfo& i) { i.last_layer = 3; },
+                               {"ends at layer 3", "has 4 layers"}}),
+    [](const auto& each) { return std::string(each.param.name); });
+
+TEST_F(PipelineClientTest, AStageThatComesAgainWithTheRightModelIsTaken) {
+  AddStage(FakeInfo(0, 2));
+  StageInfo other = FakeInfo(1, 2);
+  other.model_digest = "d2";
+  AddStage(other);
+  const auto client = Connect();
+  ASSERT_TRUE(
+      Eventually([&] { return State(*client, 1) == StageState::kRefused; }));
+  const std::string address = stages_[1]->address();
+  stages_.pop_back();
+  AddStage(FakeInfo(1, 2), address);
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }))
+      << client->status().message;
+}
+
+TEST_F(PipelineClientTest, AStoppedStageIsNamedAndServesAgainWhenItIsBack) {
+  for (size_t gone = 0; gone < 3; ++gone) {
+    stages_.clear();
+    AddStages(3);
+    const size_t ups = listener_.ups();
+    const size_t losses = listener_.losses();
+    const auto client = Connect();
+    ASSERT_TRUE(Eventually([&] { return listener_.ups() > ups; }));
+    const Epoch before = listener_.epoch();
+    const std::string address = stages_[gone]->address();
+    stages_[gone].reset();
+    ASSERT_TRUE(Eventually([&] { return listener_.losses() > losses; },
+                           std::chrono::seconds(5)));
+    EXPECT_THAT(listener_.loss(losses),
+                HasSubstr(Cat("stage ", gone, " (", address)));
+    EXPECT_FALSE(client->ready());
+    ASSERT_TRUE(
+        Eventually([&] { return State(*client, gone) == StageState::kLost; }));
+
+    FakeStageOptions options;
+    options.info = FakeInfo(static_cast<int>(gone), 3);
+    options.listen = address;
+    stages_[gone] = std::make_unique<FakeStage>(options);
+    ASSERT_TRUE(Eventually([&] { return listener_.ups() > ups + 1; }))
+        << client->status().message;
+    EXPECT_GT(listener_.epoch(), before);
+    EXPECT_EQ(listener_.losses(), losses + 1);
+    const size_t results = listener_.results().size();
+    client->Submit(Plan(0, 5));
+    EXPECT_TRUE(
+        Eventually([&] { return listener_.results().size() > results; }));
+  }
+}
+
+TEST_F(PipelineClientTest, AStageThatLoadsIsShownSoAndTakenWhenItHasLoaded) {
+  FakeStageOptions options;
+  options.info = FakeInfo(0, 1);
+  options.loaded = false;
+  stages_.push_back(std::make_unique<FakeStage>(options));
+  stages_[0]->session().SetLoading("42 % of 100 MB");
+  const auto client = Connect();
+  ASSERT_TRUE(
+      Eventually([&] { return State(*client, 0) == StageState::kLoading; }));
+  EXPECT_EQ(client->status().stages[0].message, "42 % of 100 MB");
+  stages_[0]->FinishLoading();
+  EXPECT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+}
+
+TEST_F(PipelineClientTest, ASilentStageBecomesSuspectAndThenLost) {
+  AddStages(2);
+  Timing timing;
+  timing.heartbeat = std::chrono::milliseconds(20);
+  timing.suspect_after = std::chrono::milliseconds(200);
+  timing.peer_timeout = std::chrono::milliseconds(800);
+  const auto client = Connect(timing);
+  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  stages_[1]->runner().SetMute(true);
+  ASSERT_TRUE(
+      Eventually([&] { return State(*client, 1) == StageState::kSuspect; }));
+  EXPECT_FALSE(client->ready());
+  EXPECT_THAT(client->status().message, HasSubstr("stage 1"));
+  EXPECT_EQ(listener_.losses(), 0u);
+  ASSERT_TRUE(Eventually([&] { return listener_.losses() == 1; }));
+  EXPECT_THAT(listener_.loss(0), HasSubstr("stage 1"));
+  EXPECT_THAT(listener_.loss(0), HasSubstr("silent for"));
+  stages_[1]->runner().SetMute(false);
+  EXPECT_TRUE(Eventually([&] { return listener_.ups() == 2; }));
+}
+
+TEST_F(PipelineClientTest, ASuspectThatAnswersAgainIsReadyAgain) {
+  AddStages(1);
+  Timing timing;
+  timing.heartbeat = std::chrono::milliseconds(20);
+  timing.suspect_after = std::chrono::milliseconds(100);
+  const auto client = Connect(timing);
+  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  stages_[0]->runner().SetMute(true);
+  ASSERT_TRUE(Eventually([&] { return !client->ready(); }));
+  stages_[0]->runner().SetMute(false);
+  EXPECT_TRUE(Eventually([&] { return client->ready(); }));
+  EXPECT_EQ(listener_.losses(), 0u);
+  EXPECT_EQ(listener_.ups(), 1u);
+}
+
+TEST_F(PipelineClientTest, AResultIsASignOfLifeOfEveryStage) {
+  AddStages(2);
+  Timing timing;
+  timing.heartbeat = std::chrono::milliseconds(20);
+  timing.suspect_after = std::chrono::milliseconds(200);
+  timing.peer_timeout = std::chrono::milliseconds(400);
+  const auto client = Connect(timing);
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  stages_[1]->runner().SetMute(true);  // too busy to answer
+  const TimePoint end = Clock::now() + 3 * timing.peer_timeout;
+  for (uint64_t step = 0; Clock::now() < end && !HasFailure(); ++step) {
+    StepPlan plan = Plan(step, 5);
+    plan.chunks[0].start = 0;
+    client->Submit(std::move(plan));
+    EXPECT_TRUE(
+        Eventually([&] { return listener_.results().size() == step + 1; }));
+    EXPECT_TRUE(client->ready()) << client->status().message;
+  }
+  stages_[1]->runner().SetMute(false);
+  EXPECT_EQ(listener_.losses(), 0u);
+}
+
+TEST_F(PipelineClientTest, DrainedStagesAreThereForTheNextGateway) {
+  AddStages(2);
+  const auto first = Connect();
+  ASSERT_TRUE(Eventually([&] { return first->ready(); }));
+  const TimePoint begin = Clock::now();
+  first->Drain(begin + std::chrono::seconds(60));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30));
+  for (const auto& stage : stages_) EXPECT_TRUE(stage->session().draining());
+  first->Stop();
+  const auto second = Connect();
+  EXPECT_TRUE(Eventually([&] { return second->ready(); }));
+  for (const auto& stage : stages_) EXPECT_FALSE(stage->session().draining());
+}
+
+TEST_F(PipelineClientTest, DrainWaitsForStepsUnderWayUntilItsDeadline) {
+  AddStages(1);
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  stages_[0]->runner().HoldSteps();
+  client->Submit(Plan(0, 5));
+  ASSERT_TRUE(
+      Eventually([&] { return stages_[0]->runner().held_steps() == 1; }));
+  const TimePoint deadline = Clock::now() + std::chrono::milliseconds(100);
+  client->Drain(deadline);
+  EXPECT_GE(Clock::now(), deadline);
+  EXPECT_EQ(listener_.results().size(), 0u);
+  stages_[0]->runner().ReleaseOne();
+  client->Drain(Clock::now() + std::chrono::seconds(60));
+  EXPECT_TRUE(Eventually([&] { return listener_.results().size() == 1; }));
+}
+
+TEST_F(PipelineClientTest, ASecondGatewayIsRefusedUntilTheFirstLetsGo) {
+  AddStages(1);
+  auto first = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  const auto second = Connect();
+  ASSERT_TRUE(
+      Eventually([&] { return State(*second, 0) == StageState::kRefused; }));
+  EXPECT_THAT(second->status().stages[0].message, HasSubstr("held by gateway"));
+  EXPECT_TRUE(first->ready());
+  first.reset();
+  EXPECT_TRUE(Eventually([&] { return second->ready(); }));
+}
+
+TEST_F(PipelineClientTest, ASecondGatewayTakesNoStageBehindOneThatIsHeld) {
+  AddStages(2);
+  const auto first = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  const auto second = Connect();
+  ASSERT_TRUE(
+      Eventually([&] { return State(*second, 0) == StageState::kRefused; }));
+  const std::string address = stages_[1]->address();
+  for (size_t restart = 1; restart <= 3; ++restart) {
+    stages_[1].reset();
+    ASSERT_TRUE(Eventually([&] { return listener_.losses() == restart; }));
+    FakeStageOptions options;
+    options.info = FakeInfo(1, 2);
+    options.listen = address;
+    stages_[1] = std::make_unique<FakeStage>(options);
+    ASSERT_TRUE(Eventually([&] { return first->ready(); }))
+        << first->status().message;
+    EXPECT_FALSE(second->ready());
+  }
+}
+
+TEST_F(PipelineClientTest, PlansBeyondTheCreditsWaitForAcks) {
+  AddStages(2);
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  FakeStage& first = *stages_[0];
+  first.runner().HoldSteps();
+  for (uint64_t step = 0; step < 10; ++step) client->Submit(Plan(step, 1));
+  ASSERT_TRUE(Eventually([&] { return first.runner().held_steps() == 4; }));
+  for (size_t done = 1; done <= 10; ++done) {
+    ASSERT_TRUE(Eventually([&] { return first.runner().held_steps() > 0; }));
+    EXPECT_LE(first.runner().held_steps(), 4);
+    first.runner().ReleaseOne();
+    ASSERT_TRUE(Eventually([&] { return listener_.results().size() == done; }));
+  }
+}
+
+TEST_F(PipelineClientTest, PlansOfAnotherEpochAreDropped) {
+  AddStages(1);
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  StepPlan stale = Plan(0, 1);
+  stale.epoch = Epoch(stale.epoch.value() - 1);
+  client->Submit(stale);
+  client->Submit(Plan(0, 2));
+  ASSERT_TRUE(Eventually([&] { return listener_.results().size() == 1; }));
+  EXPECT_EQ(listener_.results()[0].sequences[0].sampled[0].token, 2);
+}
+
+TEST_F(PipelineClientTest, ABrokenPipelineIsBuiltAnew) {
+  AddStages(2);
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  client->OnPipelineBroken(Internal("no such step"));
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }));
+  EXPECT_EQ(listener_.losses(), 1u);
+  EXPECT_THAT(listener_.loss(0), HasSubstr("no such step"));
+}
+
+TEST_F(PipelineClientTest, NoCallbackComesAfterStop) {
+  AddStages(1);
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  client->Stop();
+  stages_.clear();
+  EXPECT_EQ(listener_.losses(), 0u);
+  EXPECT_FALSE(client->ready());
+}
+
+TEST(PipelineOptionsTest, WhatCannotBeIsRefused) {
+  EXPECT_FALSE(PipelineClient::Create({}).ok());
+  PipelineOptions options;
+  options.stages = {"stage-0:7000"};
+  EXPECT_THAT(Message(PipelineClient::Create(options).status()),
+              HasSubstr("--insecure"));
+  options.stages = {"127.0.0.1"};
+  EXPECT_FALSE(PipelineClient::Create(options).ok());
+  options.stages = {"127.0.0.1:1"};
+  options.suspect_after = std::chrono::seconds(11);
+  EXPECT_THAT(Message(PipelineClient::Create(options).status()),
+              HasSubstr("must rise"));
+}
+
+}  // namespace
+}  // namespace sluice

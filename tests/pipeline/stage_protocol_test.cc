@@ -1,0 +1,497 @@
+// What a stage answers to peers that do not keep to the protocol.
+// Size: read beside stage.proto, error by error; all speak through one fixture.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/pipeline/gateway/stage_links.h"
+#include "common/pipeline/stage/stage_checks.h"
+#include "common/rpc/credited_sender.h"
+#include "common/rpc/payload_frame.h"
+#include "common/rpc/status.h"
+#include "common/wire/types.h"
+#include "tests/pipeline/fake_stage.h"
+
+namespace sluice {
+namespace {
+
+using testing::Eventually;
+using testing::FakeInfo;
+using testing::FakeStage;
+using testing::FakeStageOptions;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kEpoch = 100;
+
+// A stream's messages and end, as they came.
+template <typename In>
+struct Log {
+  Mutex mutex;
+  std::vector<In> messages;
+  std::optional<Status> end;
+
+  size_t count() {
+    MutexLock lock(mutex);
+    return messages.size();
+  }
+  In message(size_t i) {
+    MutexLock lock(mutex);
+    return messages[i];
+  }
+  Status WaitEnd() {
+    EXPECT_TRUE(Eventually([this] {
+      MutexLock lock(mutex);
+      return end.has_value();
+    }));
+    MutexLock lock(mutex);
+    return end.value_or(Status());
+  }
+};
+
+class StageProtocolTest : public ::testing::Test {
+ protected:
+  void SetUp() override { StartStage(FakeInfo(0, 1)); }
+  void TearDown() override { stage_.reset(); }
+  void StartStage(const StageInfo& info) {
+    FakeStageOptions options;
+    options.info = info;
+    options.max_steps_in_flight = 2;
+    stage_ = std::make_unique<FakeStage>(options);
+  }
+
+  std::shared_ptr<grpc::Channel> Channel() {
+    auto channel = rpc::Connect(stage_->address(), {});
+    EXPECT_TRUE(channel.ok()) << channel.status();
+    return *channel;
+  }
+  template <typename Out, typename In>
+  std::shared_ptr<Link<Out, In>> Open(const char* method,
+                                      std::shared_ptr<Log<In>> log) {
+    typename Link<Out, In>::Events events;
+    events.on_message = [log](In& message) {
+      MutexLock lock(log->mutex);
+      log->messages.push_back(message);
+    };
+    events.on_end = [log](const Status& status) {
+      MutexLock lock(log->mutex);
+      log->end = status;
+    };
+    auto link =
+        std::make_shared<Link<Out, In>>(Channel(), method, std::move(events));
+    link->Open();
+    return link;
+  }
+
+  using ControlLog = Log<v1::ControlResponse>;
+  std::shared_ptr<ControlLink> Control() {
+    control_log_ = std::make_shared<ControlLog>();
+    return Open<v1::ControlRequest, v1::ControlResponse>(kControlMethod,
+                                                         control_log_);
+  }
+  static v1::ControlRequest Hello(uint32_t version = wire::kProtocolVersion) {
+    v1::ControlRequest request;
+    request.mutable_hello()->set_protocol_version(version);
+    request.mutable_hello()->set_gateway_id("test");
+    return request;
+  }
+  static v1::ControlRequest Assign(const StageInfo& info,
+                                   uint64_t epoch = kEpoch) {
+    v1::ControlRequest request;
+    v1::Assign* assign = request.mutable_assign();
+    assign->set_epoch(epoch);
+    *assign->mutable_limits() = wire::ToProto(LimitsOf(info, 2));
+    return request;
+  }
+  // A Control stream with epoch kEpoch assigned.
+  std::shared_ptr<ControlLink> Hold() {
+    auto control = Control();
+    control->Send(Hello());
+    control->Send(Assign(FakeInfo(0, 1)));
+    EXPECT_TRUE(Eventually([&] { return control_log_->count() == 2; }));
+    EXPECT_EQ(control_log_->message(1).assigned().status_code(), 0);
+    return control;
+  }
+  // Answer number `index` on Control, an Assigned.
+  Status AssignedAt(size_t index) {
+    EXPECT_TRUE(Eventually([&] { return control_log_->count() > index; }));
+    const v1::Assigned assigned = control_log_->message(index).assigned();
+    return wire::StatusFromProto(assigned.status_code(),
+                                 assigned.status_message());
+  }
+
+  using StepsLog = Log<grpc::ByteBuffer>;
+  std::shared_ptr<Link<grpc::ByteBuffer, grpc::ByteBuffer>> Steps(
+      const v1::StepFrame& first) {
+    steps_log_ = std::make_shared<StepsLog>();
+    auto steps =
+        Open<grpc::ByteBuffer, grpc::ByteBuffer>(kStepsMethod, steps_log_);
+    steps->Send(rpc::JoinPayload(first, 0, Buffer()));
+    return steps;
+  }
+  static v1::StepFrame StepsHello() {
+    v1::StepFrame frame;
+    v1::StepsHello* hello = frame.mutable_hello();
+    hello->set_protocol_version(wire::kProtocolVersion);
+    hello->set_epoch(kEpoch);
+    hello->set_model_digest("d1");
+    hello->set_numerics("n1");
+    hello->set_hidden_size(8);
+    return frame;
+  }
+  static StepPlan Plan(uint64_t step, uint64_t epoch = kEpoch) {
+    StepPlan plan;
+    plan.epoch = Epoch(epoch);
+    plan.step_id = StepId(step);
+    Chunk chunk;
+    chunk.sequence = SequenceId(1);
+    chunk.tokens = {5};
+    plan.chunks = {chunk};
+    return plan;
+  }
+
+  std::unique_ptr<FakeStage> stage_;
+  std::shared_ptr<ControlLog> control_log_;
+  std::shared_ptr<StepsLog> steps_log_;
+};
+
+TEST_F(StageProtocolTest, AnotherProtocolVersionIsRefusedNamingBoth) {
+  const auto control = Control();
+  control->Send(Hello(wire::kProtocolVersion + 1));
+  const Status status = control_log_->WaitEnd();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status),
+              HasSubstr(Cat("this stage has ", wire::kProtocolVersion,
+                            ", the peer has ", wire::kProtocolVersion + 1)));
+}
+
+TEST_F(StageProtocolTest, ControlMustBeginWithOneHello) {
+  auto control = Control();
+  control->Send(Assign(FakeInfo(0, 1)));
+  EXPECT_EQ(control_log_->WaitEnd().code(), StatusCode::kInvalidArgument);
+  control = Control();
+  control->Send(Hello());
+  control->Send(Hello());
+  EXPECT_THAT(Message(control_log_->WaitEnd()), HasSubstr("second hello"));
+  control = Control();
+  control->Send(Hello());
+  control->Send(v1::ControlRequest());
+  EXPECT_THAT(Message(control_log_->WaitEnd()), HasSubstr("unknown kind 0"));
+}
+
+TEST_F(StageProtocolTest, AGatewayWithoutANameIsRefused) {
+  const auto control = Control();
+  v1::ControlRequest request = Hello();
+  request.mutable_hello()->clear_gateway_id();
+  control->Send(request);
+  EXPECT_THAT(Message(control_log_->WaitEnd()), HasSubstr("gateway_id"));
+}
+
+TEST_F(StageProtocolTest, WhatAGatewayActsOnIsInTheDetailsNotInTheWords) {
+  const auto reason_of = [](const Status& status) {
+    v1::Refusal refusal;
+    EXPECT_TRUE(refusal.ParseFromString(rpc::DetailsOf(status)));
+    return refusal.reason();
+  };
+  const auto held = Hold();
+  const auto log = std::make_shared<ControlLog>();
+  const auto second =
+      Open<v1::ControlRequest, v1::ControlResponse>(kControlMethod, log);
+  v1::ControlRequest hello = Hello();
+  hello.mutable_hello()->set_gateway_id("another");
+  second->Send(hello);
+  EXPECT_EQ(reason_of(log->WaitEnd()), v1::Refusal::REASON_HELD);
+
+  FakeStageOptions options;
+  options.info = FakeInfo(0, 1);
+  options.loaded = false;
+  stage_ = std::make_unique<FakeStage>(options);
+  const auto early = Control();
+  early->Send(Hello());
+  EXPECT_EQ(reason_of(control_log_->WaitEnd()), v1::Refusal::REASON_LOADING);
+
+  stage_->session().Shutdown();
+  const auto late = Control();
+  late->Send(Hello());
+  EXPECT_EQ(reason_of(control_log_->WaitEnd()),
+            v1::Refusal::REASON_UNSPECIFIED);
+}
+
+TEST_F(StageProtocolTest, TheWelcomeTellsWhatTheStageServes) {
+  const auto control = Control();
+  control->Send(Hello());
+  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 1; }));
+  const v1::Welcome welcome = control_log_->message(0).welcome();
+  EXPECT_EQ(welcome.protocol_version(), wire::kProtocolVersion);
+  EXPECT_EQ(*wire::FromProto(welcome.identity()), IdentityOf(FakeInfo(0, 1)));
+  EXPECT_EQ(welcome.limits().max_steps_in_flight(), 2);
+}
+
+TEST_F(StageProtocolTest, AssignmentsThatDoNotFitAreRefusedAndTheStreamLives) {
+  const auto control = Control();
+  control->Send(Hello());
+  size_t answers = 1;
+  const auto refused = [&](auto change) {
+    v1::ControlRequest request = Assign(FakeInfo(0, 1));
+    change(request.mutable_assign());
+    control->Send(request);
+    const Status status = AssignedAt(answers++);
+    EXPECT_FALSE(status.ok());
+    return Message(status);
+  };
+  EXPECT_THAT(refused([](auto* a) { a->mutable_limits()->set_vocab_size(9); }),
+              HasSubstr("this stage has 1000, the peer has 9"));
+  EXPECT_THAT(
+      refused([](auto* a) { a->mutable_limits()->set_max_step_tokens(65); }),
+      HasSubstr("max_step_tokens of the pipeline is 65"));
+  EXPECT_THAT(refused([](auto* a) { a->mutable_limits()->set_num_blocks(33); }),
+              HasSubstr("this stage takes 32"));
+  EXPECT_THAT(refused([](auto* a) { a->clear_limits(); }),
+              HasSubstr("max_step_tokens"));
+  EXPECT_THAT(refused([](auto* a) { a->set_next_address("127.0.0.1:1"); }),
+              HasSubstr("ends the model"));
+  EXPECT_THAT(refused([](auto* a) { a->set_epoch(0); }),
+              HasSubstr("not above 0"));
+  control->Send(Assign(FakeInfo(0, 1)));
+  EXPECT_TRUE(AssignedAt(answers++).ok());
+  control->Send(Assign(FakeInfo(0, 1)));
+  EXPECT_THAT(Message(AssignedAt(answers++)), HasSubstr("not above 100"));
+}
+
+TEST_F(StageProtocolTest, AnotherGatewayMayBeginAtALowerEpoch) {
+  auto control = Hold();
+  control->HalfClose();
+  EXPECT_TRUE(control_log_->WaitEnd().ok());
+  ASSERT_TRUE(Eventually([&] { return !stage_->session().held(); }));
+  control = Control();
+  v1::ControlRequest hello = Hello();
+  hello.mutable_hello()->set_gateway_id("another");
+  control->Send(hello);
+  control->Send(Assign(FakeInfo(0, 1), kEpoch - 1));
+  EXPECT_TRUE(AssignedAt(1).ok());
+}
+
+TEST_F(StageProtocolTest, ASuccessorThatCannotBeReachedIsNamed) {
+  StartStage(FakeInfo(0, 2));
+  const auto control = Control();
+  control->Send(Hello());
+  v1::ControlRequest request = Assign(FakeInfo(0, 2));
+  request.mutable_assign()->set_next_address("127.0.0.1:1");
+  request.mutable_assign()->set_next_model_digest("d1");
+  request.mutable_assign()->set_next_first_layer(2);
+  control->Send(request);
+  const Status lost = AssignedAt(1);
+  EXPECT_EQ(lost.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(Message(lost), HasSubstr("successor 127.0.0.1:1"));
+  request.mutable_assign()->set_epoch(kEpoch + 1);
+  request.mutable_assign()->set_next_address("stage-1:7000");
+  control->Send(request);
+  EXPECT_THAT(Message(AssignedAt(2)), HasSubstr("--insecure"));
+}
+
+TEST_F(StageProtocolTest, AStepsHelloThatContradictsIsRefusedNamingBoth) {
+  const auto control = Hold();
+  const auto refused = [&](auto change) {
+    v1::StepFrame frame = StepsHello();
+    change(frame.mutable_hello());
+    const auto steps = Steps(frame);
+    const Status status = steps_log_->WaitEnd();
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    return Message(status);
+  };
+  EXPECT_THAT(refused([](auto* h) { h->set_model_digest("d2"); }),
+              HasSubstr("this stage has d1, the peer has d2"));
+  EXPECT_THAT(refused([](auto* h) { h->set_numerics("n2"); }),
+              HasSubstr("this stage has n1, the peer has n2"));
+  EXPECT_THAT(refused([](auto* h) { h->set_layer(4); }),
+              HasSubstr("this stage has 0, the peer has 4"));
+  EXPECT_THAT(refused([](auto* h) { h->set_hidden_size(16); }),
+              HasSubstr("this stage has 8, the peer has 16"));
+  EXPECT_THAT(refused([](auto* h) { h->set_protocol_version(99); }),
+              HasSubstr(", the peer has 99"));
+  EXPECT_THAT(refused([](auto* h) { h->set_epoch(99); }),
+              HasSubstr("in epoch 100"));
+  EXPECT_THAT(refused([](auto* h) { h->set_replica(1); }),
+              HasSubstr("replica 1"));
+}
+
+TEST_F(StageProtocolTest, StepsOfAnotherEpochAreDroppedWithoutAnAck) {
+  const auto control = Hold();
+  const auto steps = Steps(StepsHello());
+  ASSERT_TRUE(Eventually([&] { return steps_log_->count() == 1; }));
+  steps->Send(PlanFrame(Plan(0, kEpoch - 1)));
+  steps->Send(PlanFrame(Plan(0, kEpoch + 1)));
+  steps->Send(PlanFrame(Plan(0)));
+  ASSERT_TRUE(Eventually([&] { return steps_log_->count() == 2; }));
+  auto split = rpc::SplitPayload(steps_log_->message(1), 0, 4096);
+  ASSERT_TRUE(split.ok());
+  const auto ack = rpc::ParseHead<v1::StepAck>(split->head);
+  ASSERT_TRUE(ack.ok());
+  EXPECT_EQ(ack->header().epoch(), kEpoch);
+  EXPECT_EQ(ack->header().step_id(), 0u);
+}
+
+TEST_F(StageProtocolTest, MoreStepsThanCreditsEndTheStreamAndTheEpoch) {
+  const auto control = Hold();
+  const auto steps = Steps(StepsHello());
+  stage_->runner().HoldSteps();
+  for (uint64_t step = 0; step < 3; ++step) {
+    steps->Send(PlanFrame(Plan(step)));
+  }
+  const Status status = steps_log_->WaitEnd();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr("limit 2"));
+  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
+  const v1::Failure failure = control_log_->message(2).failure();
+  EXPECT_EQ(failure.epoch(), kEpoch);
+  EXPECT_EQ(failure.side(), v1::FAILURE_SIDE_PREDECESSOR);
+}
+
+TEST_F(StageProtocolTest, FramesThatBreakTheLimitsEndTheStream) {
+  const auto control = Hold();
+  const auto refused = [&](const v1::StepFrame& frame, Buffer payload) {
+    const auto steps = Steps(StepsHello());
+    EXPECT_TRUE(Eventually([&] { return steps_log_->count() == 1; }));
+    steps->Send(
+        rpc::JoinPayload(frame, wire::kHiddenStatesField, std::move(payload)));
+    const Status status = steps_log_->WaitEnd();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return Message(status);
+  };
+  StepPlan plan = Plan(0);
+  plan.chunks[0].tokens = {1000};
+  EXPECT_THAT(refused(wire::StepFrameHead(plan, 0), Buffer()),
+              HasSubstr("vocabulary size is 1000"));
+  EXPECT_THAT(refused(wire::StepFrameHead(Plan(0), 0), Buffer(32)),
+              HasSubstr("hidden states have 32 bytes"));
+  EXPECT_THAT(refused(StepsHello(), Buffer()), HasSubstr("has no step"));
+}
+
+TEST_F(StageProtocolTest, BytesThatAreNoMessageEndTheStream) {
+  const auto control = Hold();
+  for (const char* bytes : {"\x0b", "\xff\xff\xff", "\x7a\x7f"}) {
+    const auto steps = Steps(StepsHello());
+    ASSERT_TRUE(Eventually([&] { return steps_log_->count() == 1; }));
+    const grpc::Slice slice{std::string(bytes)};
+    steps->Send(grpc::ByteBuffer(&slice, 1));
+    EXPECT_EQ(steps_log_->WaitEnd().code(), StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(StageProtocolTest, NothingLargeIsTakenBeforeTheHello) {
+  const auto control = Hold();
+  const auto steps = Steps(v1::StepFrame());
+  EXPECT_THAT(Message(steps_log_->WaitEnd()), HasSubstr("begins with a hello"));
+  v1::StepFrame large = StepsHello();
+  large.mutable_hello()->set_model_digest(std::string(5000, 'd'));
+  const auto other = Steps(large);
+  EXPECT_THAT(Message(steps_log_->WaitEnd()), HasSubstr("limit 4096"));
+}
+
+TEST_F(StageProtocolTest, ResultsAreForOneReaderOfThisEpoch) {
+  const auto control = Hold();
+  const auto read = [this](uint64_t epoch) {
+    auto log = std::make_shared<Log<v1::StepResult>>();
+    auto link = Open<v1::ResultsRequest, v1::StepResult>(kResultsMethod, log);
+    v1::ResultsRequest request;
+    request.set_epoch(epoch);
+    link->Send(request);
+    link->HalfClose();
+    return log;
+  };
+  EXPECT_EQ(read(kEpoch + 1)->WaitEnd().code(),
+            StatusCode::kFailedPrecondition);
+  // A result from before there was a reader is kept for it.
+  const auto steps = Steps(StepsHello());
+  steps->Send(PlanFrame(Plan(0)));
+  ASSERT_TRUE(Eventually([&] { return steps_log_->count() == 2; }));
+  const auto reader = read(kEpoch);
+  ASSERT_TRUE(Eventually([&] { return reader->count() == 1; }));
+  EXPECT_EQ(reader->message(0).header().epoch(), kEpoch);
+  EXPECT_THAT(Message(read(kEpoch)->WaitEnd()), HasSubstr("being read"));
+}
+
+TEST_F(StageProtocolTest, ADrainedStageTakesNoEpochAndNoStep) {
+  const auto control = Hold();
+  v1::ControlRequest drain;
+  drain.mutable_drain();
+  control->Send(drain);
+  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
+  EXPECT_TRUE(control_log_->message(2).has_drained());
+  control->Send(Assign(FakeInfo(0, 1), kEpoch + 1));
+  EXPECT_EQ(AssignedAt(3).code(), StatusCode::kUnavailable);
+  const auto steps = Steps(StepsHello());
+  EXPECT_EQ(steps_log_->WaitEnd().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(StageProtocolTest, DrainedComesAfterTheStepsUnderWay) {
+  const auto control = Hold();
+  const auto steps = Steps(StepsHello());
+  stage_->runner().HoldSteps();
+  steps->Send(PlanFrame(Plan(0)));
+  ASSERT_TRUE(Eventually([&] { return stage_->runner().held_steps() == 1; }));
+  v1::ControlRequest request;
+  request.mutable_drain();
+  control->Send(request);
+  request.mutable_heartbeat()->set_sequence(9);
+  control->Send(request);
+  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
+  EXPECT_EQ(control_log_->message(2).heartbeat().sequence(), 9u);
+  stage_->runner().ReleaseOne();
+  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 4; }));
+  EXPECT_TRUE(control_log_->message(3).has_drained());
+}
+
+TEST_F(StageProtocolTest, AStageThatEndsSaysSoAndGoesOnUntilItIsLetGo) {
+  const auto control = Hold();
+  const auto steps = Steps(StepsHello());
+  std::thread leaving([this] {
+    stage_->session().Leave(Clock::now() + std::chrono::seconds(60));
+  });
+  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
+  const v1::ControlResponse told = control_log_->message(2);
+  ASSERT_TRUE(told.has_draining());
+  EXPECT_GT(told.draining().remaining_ms(), 30000);
+  EXPECT_LE(told.draining().remaining_ms(), 60000);
+  steps->Send(PlanFrame(Plan(0)));
+  EXPECT_TRUE(Eventually([&] { return steps_log_->count() == 2; }))
+      << "its epoch goes on";
+  control->Send(Assign(FakeInfo(0, 1), kEpoch + 1));
+  EXPECT_EQ(AssignedAt(3).code(), StatusCode::kUnavailable);
+  control->HalfClose();
+  leaving.join();
+  EXPECT_FALSE(stage_->session().held());
+  const auto next = Control();
+  next->Send(Hello());
+  EXPECT_THAT(Message(control_log_->WaitEnd()), HasSubstr("shutting down"));
+}
+
+TEST_F(StageProtocolTest, AStageThatIsNotLetGoEndsAtItsDeadline) {
+  const auto control = Hold();
+  const TimePoint deadline = Clock::now() + std::chrono::milliseconds(50);
+  stage_->session().Leave(deadline);
+  EXPECT_GE(Clock::now(), deadline);
+  EXPECT_TRUE(stage_->session().held());
+}
+
+TEST(HopNanosTest, ASuccessorsTimesAreBelievedAsFarAsTheyFit) {
+  const auto hop = [](int64_t compute, int64_t wait, int64_t round_trip) {
+    v1::StepAck ack;
+    ack.set_compute_ns(compute);
+    ack.set_wait_ns(wait);
+    return HopNanos(ack, round_trip);
+  };
+  EXPECT_EQ(hop(30, 20, 100), 50);
+  EXPECT_EQ(hop(80, 90, 100), 0);
+  for (const int64_t far : {INT64_MIN, INT64_MAX}) {
+    EXPECT_EQ(hop(far, far, 100), far < 0 ? 100 : 0);
+    EXPECT_EQ(hop(far, 10, 100), far < 0 ? 90 : 0);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
