@@ -37,6 +37,8 @@ import subprocess
 import sys
 import tempfile
 
+import machine
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]
                        / "integration"))
 import api  # noqa: E402
@@ -231,10 +233,10 @@ def main():
             model = json.loads(models)["data"][0]["id"]
             rounds = compare(options, cluster.url, model)
     close = print_table(rounds)
+    found = machine.describe()
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(
-            {"command": sys.argv, "load_average": os.getloadavg(),
-             "rounds": rounds}, indent=1))
+            {"command": sys.argv, "machine": found, "rounds": rounds}, indent=1))
     return 0 if close else 1
 
 

@@ -26,7 +26,8 @@ import threading
 import time
 import urllib.request
 
-from pipeline_bench import Cluster, cpu, prompt_ids, spread
+import machine
+from pipeline_bench import Cluster, prompt_ids, spread
 
 BATCHES = (1, 16)
 PARTS = ("serialise", "wire", "queue", "compute")
@@ -122,8 +123,7 @@ def main():
         parser.error("--rounds and --hosts must be above 0, --tokens above 1")
     rng = random.Random(1)
     cores = os.cpu_count()
-    report = {"cpu": cpu(), "load_average": os.getloadavg(),
-              "hosts": arguments.hosts, "rounds": arguments.rounds}
+    report = {"hosts": arguments.hosts, "rounds": arguments.rounds}
     clusters = {}
     try:
         clusters["local"] = Cluster(arguments.model, 1, cores)
@@ -137,6 +137,7 @@ def main():
     finally:
         for cluster in clusters.values():
             cluster.close()
+    report["machine"] = machine.describe()
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=2)

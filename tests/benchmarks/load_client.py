@@ -9,7 +9,6 @@ import dataclasses
 import datetime
 import json
 import multiprocessing
-import os
 import pathlib
 import re
 import signal
@@ -17,6 +16,8 @@ import subprocess
 import sys
 import time
 import urllib.parse
+
+import machine
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]
                        / "integration"))
@@ -233,18 +234,12 @@ def spread(values, digits=4):
 
 
 def conditions():
-    """What a figure means nothing without."""
-    text = pathlib.Path("/proc/cpuinfo").read_text()
-    flags = re.search(r"flags\s*: (.*)", text).group(1).split()
+    """What a figure means nothing without. For when nothing else runs."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"],
                             cwd=harness.ROOT, capture_output=True, text=True,
                             check=False).stdout.strip()
     return {
-        "cpu": re.search(r"model name\s*: (.*)", text).group(1),
-        "cores": os.cpu_count(),
-        "cpu_flags": [flag for flag in flags
-                      if flag.startswith(("avx", "fma", "amx"))],
-        "load_average": os.getloadavg()[0],
+        **machine.describe(),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
             timespec="seconds"),
         "command": " ".join(["tests/benchmarks/" + pathlib.Path(

@@ -3,7 +3,8 @@
 
 Starts clusters with deploy/local/up, lets them take turns (A B A B ...), and
 prints medians and ratios. Waiting processes must get out of the way, so both
-clusters stay up while one works.
+clusters stay up while one works. At its end the CPU's flags and its read
+bandwidth.
 
   decode   one stage against two, all cores given to each: tokens/s at batch 1
            and TTFT of a 512-token prompt. Goal: two at most 3 % slower.
@@ -27,6 +28,8 @@ import sys
 import tempfile
 import threading
 import time
+
+import machine
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -201,19 +204,6 @@ CASES = {"decode": case_decode, "prefill": case_prefill,
          "streams": case_streams}
 
 
-def cpu():
-    with open("/proc/cpuinfo") as f:
-        text = f.read()
-    flags = next(line for line in text.splitlines()
-                 if line.startswith("flags")).split(":")[1].split()
-    wanted = ("avx2", "fma", "avx512f", "avx512bw", "avx512_vnni",
-              "avx512_bf16")
-    name = next(line for line in text.splitlines()
-                if line.startswith("model name")).split(":")[1].strip()
-    return {"name": name, "cores": os.cpu_count(),
-            "flags": [f for f in wanted if f in flags]}
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -222,11 +212,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    report = {"cpu": cpu(), "rounds": arguments.rounds}
+    report = {"rounds": arguments.rounds}
     rng = random.Random(1)
     for case in arguments.case.split(","):
         report[case] = CASES[case](arguments.model, arguments.rounds, rng)
         print(json.dumps({case: report[case]}, indent=2), flush=True)
+    report["machine"] = machine.describe()
     if arguments.json:
         with open(arguments.json, "w") as f:
             json.dump(report, f, indent=2)

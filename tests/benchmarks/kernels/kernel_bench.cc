@@ -19,6 +19,7 @@
 #include "kernels/attention.h"
 #include "kernels/context.h"
 #include "kernels/matmul.h"
+#include "tests/benchmarks/machine/machine.h"
 
 namespace sluice::kernels {
 namespace {
@@ -51,16 +52,6 @@ double Seconds() {
   clock_gettime(g_cpu_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
   return static_cast<double>(time.tv_sec) +
          static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-std::string CpuLine(std::string_view key) {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.compare(0, key.size(), key) == 0) {
-      return line.substr(line.find(':') + 2);
-    }
-  }
-  return "unknown";
 }
 
 class Bench {
@@ -134,8 +125,8 @@ class Bench {
       const double bytes = kParameters * 2.0;
       const double probe =
           bytes / std::accumulate(read.begin(), read.end(), 0.0) * 1e-9;
-      Report("1b_step", "bf16", tokens, bytes,
-             bytes * static_cast<double>(tokens),
+      Report({"1b_step", "bf16", tokens, bytes,
+              bytes * static_cast<double>(tokens)},
              std::accumulate(work.begin(), work.end(), 0.0), probe);
     }
   }
@@ -168,13 +159,23 @@ class Bench {
       const KvView kv = {keys.data(), values.data(), kContext / 16, kKvHeads,
                          16,          kHeadDim};
       Measure(
-          "attention_4096", "f32", tokens, 8.0 * kContext * kKvHeads * kHeadDim,
-          4.0 * kContext * kHidden * static_cast<double>(tokens),
+          {"attention_4096", "f32", tokens,
+           8.0 * kContext * kKvHeads * kHeadDim,
+           4.0 * kContext * kHidden * static_cast<double>(tokens)},
           [&] { PagedAttention(context_, queries, kv, Out(tokens, kHidden)); });
     }
   }
 
  private:
+  // What is timed: a call's tokens, its bytes of weights or KV cache and its
+  // floating-point operations.
+  struct Case {
+    const char* what;
+    const char* type;
+    int64_t tokens;
+    double bytes;
+    double flop;
+  };
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };
@@ -214,8 +215,7 @@ class Bench {
   }
 
   // Best of interleaved rounds of probe and case.
-  void Measure(const char* what, const char* type, int64_t tokens, double bytes,
-               double flop, const std::function<void()>& run) {
+  void Measure(const Case& timed, const std::function<void()>& run) {
     double probe = 0;
     double best = 1e9;
     const double begin = Seconds();
@@ -234,22 +234,23 @@ class Bench {
       }
       best = std::min(best, (now - start) / calls);
     }
-    Report(what, type, tokens, bytes, flop, best, probe);
+    Report(timed, best, probe);
   }
 
-  void Report(const char* what, const char* type, int64_t tokens, double bytes,
-              double flop, double best, double probe) {
-    const double rate = bytes / best * 1e-9;
+  // `best`: seconds of a call; `probe`: GB/s read.
+  void Report(const Case& timed, double best, double probe) {
+    const double rate = timed.bytes / best * 1e-9;
+    const double gflops = timed.flop / best * 1e-9;
     std::printf(
         "%-16s %-4s T %4ld %10.3f ms %7.1f GB/s %4.0f %% of %5.1f "
         "%8.1f GFLOP/s\n",
-        what, type, static_cast<long>(tokens), best * 1e3, rate,
-        rate / probe * 100, probe, flop / best * 1e-9);
+        timed.what, timed.type, static_cast<long>(timed.tokens), best * 1e3,
+        rate, rate / probe * 100, probe, gflops);
     std::fflush(stdout);
     if (csv_.is_open()) {
-      csv_ << what << ',' << type << ',' << tokens << ',' << best * 1e3 << ','
-           << rate << ',' << rate / probe << ',' << flop / best * 1e-9 << ','
-           << probe << '\n';
+      csv_ << timed.what << ',' << timed.type << ',' << timed.tokens << ','
+           << best * 1e3 << ',' << rate << ',' << rate / probe << ',' << gflops
+           << ',' << probe << '\n';
     }
   }
 
@@ -261,8 +262,9 @@ class Bench {
     std::snprintf(what, sizeof(what), "%ldx%ld", static_cast<long>(rows),
                   static_cast<long>(cols));
     const double count = static_cast<double>(rows * cols);
-    Measure(what, bf16 ? "bf16" : "f32", tokens, count * (bf16 ? 2 : 4),
-            2 * count * static_cast<double>(tokens), [&] {
+    Measure({what, bf16 ? "bf16" : "f32", tokens, count * (bf16 ? 2 : 4),
+             2 * count * static_cast<double>(tokens)},
+            [&] {
               if (at_ + halves > kParameters) at_ = 0;
               const WeightView w = {weights_.get() + at_, type, rows, cols};
               at_ += halves;
@@ -359,8 +361,7 @@ int Main(int argc, char** argv) {
       return 2;
     }
   }
-  std::printf("CPU: %s\nflags: %s\nisa %s, %d threads\n",
-              CpuLine("model name").c_str(), CpuLine("flags").c_str(),
+  std::printf("%sisa %s, %d threads\n", benchmarks::DescribeCpu().c_str(),
               ToString(options.isa), options.threads);
   Bench bench(options);
   bench.Steps();

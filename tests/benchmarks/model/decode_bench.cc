@@ -6,20 +6,15 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/concurrency/thread_team.h"
 #include "common/model/stage.h"
-#include "common/tensor/buffer.h"
-#include "kernels/context.h"
+#include "tests/benchmarks/machine/machine.h"
 
 namespace sluice {
 namespace {
@@ -29,51 +24,6 @@ struct Flags {
   int rounds = 5;
   int steps = 4;      // decode steps per round
   int prefill = 512;  // tokens
-};
-
-std::string CpuLine(std::string_view key) {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.compare(0, key.size(), key) == 0) {
-      return line.substr(line.find(':') + 2);
-    }
-  }
-  return "unknown";
-}
-
-// Reads a large buffer from end to end with a team of its own.
-class ReadProbe {
- public:
-  explicit ReadProbe(int threads)
-      : team_({.num_threads = threads}), buffer_(kBytes) {
-    std::fill_n(buffer_.as<uint64_t>(), kBytes / 8, 1);
-  }
-
-  // GB/s of one pass.
-  double Measure() {
-    const int threads = team_.num_threads();
-    std::vector<uint64_t> sums(threads);
-    const TimePoint start = Clock::now();
-    kernels::ParallelFor({&team_}, threads, [&](int part) {
-      const uint64_t* words = buffer_.as<uint64_t>();
-      constexpr int64_t kWords = kBytes / 8;
-      uint64_t sum[8] = {};
-      const int64_t end = kWords * (part + 1) / threads;
-      for (int64_t i = kWords * part / threads; i + 8 <= end; i += 8) {
-        for (int j = 0; j < 8; ++j) sum[j] += words[i + j];
-      }
-      for (uint64_t value : sum) sums[part] += value;
-    });
-    const double seconds = Seconds(Clock::now() - start);
-    for (uint64_t sum : sums) sink_ = sink_ + sum;
-    return kBytes / seconds * 1e-9;
-  }
-
- private:
-  static constexpr int64_t kBytes = int64_t{512} << 20;
-  ThreadTeam team_;
-  Buffer buffer_;
-  volatile uint64_t sink_ = 0;
 };
 
 // Sequences on one stage, with blocks that nobody else uses.
@@ -129,7 +79,7 @@ double Median(std::vector<double> values) {
 }
 
 // One line: `batch` sequences, steps of `tokens` tokens each.
-void Measure(Stage& stage, ReadProbe& probe, const Flags& flags,
+void Measure(Stage& stage, benchmarks::ReadProbe& probe, const Flags& flags,
              const char* what, int batch, int tokens) {
   const int steps = tokens == 1 ? flags.steps : 1;
   std::vector<double> seconds;
@@ -206,15 +156,14 @@ int Main(int argc, char** argv) {
   }
   Stage& stage = **loaded;
   const StageInfo& info = stage.info();
-  std::printf("CPU: %s, %u cores\nflags: %s\n", CpuLine("model name").c_str(),
-              std::thread::hardware_concurrency(), CpuLine("flags").c_str());
   std::printf(
-      "model %s, %.1f MB of %s weights, isa %s, %d ranks, %d threads, "
+      "%smodel %s, %.1f MB of %s weights, isa %s, %d ranks, %d threads, "
       "loaded in %.1f s\n",
-      info.model_name.c_str(), static_cast<double>(info.weights_bytes) * 1e-6,
+      benchmarks::DescribeCpu().c_str(), info.model_name.c_str(),
+      static_cast<double>(info.weights_bytes) * 1e-6,
       info.weights_dtype.c_str(), info.isa.c_str(), info.ranks, info.threads,
       info.load_seconds);
-  ReadProbe probe(info.threads);
+  benchmarks::ReadProbe probe(info.threads);
   Measure(stage, probe, flags, "decode", 1, 1);
   Measure(stage, probe, flags, "decode", 8, 1);
   Measure(stage, probe, flags, "prefill", 1,

@@ -6,7 +6,8 @@
 //   wake    the receiver's loop thread takes it from its queue
 //
 // Both ends are in this process, over loopback TCP, so that one clock stamps
-// all. Usage: hop_bench [hidden_size] [rounds]
+// all. The CPU's flags and its read bandwidth come first.
+// Usage: hop_bench [hidden_size] [rounds]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,7 @@
 #include "common/wire/stage.h"
 #include "common/wire/types.h"
 #include "sluice/v1/stage.grpc.pb.h"
+#include "tests/benchmarks/machine/machine.h"
 
 namespace sluice {
 namespace {
@@ -158,6 +160,9 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "usage: hop_bench [hidden_size] [rounds >= 10]\n");
     return 2;
   }
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  std::printf("%s%s", benchmarks::DescribeCpu().c_str(),
+              benchmarks::ReadProbe(std::max(cores, 1)).Describe(5).c_str());
   BoundedQueue<Received> queue(64);
   Service service(hidden_size, &queue);
   rpc::TransportOptions transport;
