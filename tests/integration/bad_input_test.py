@@ -1,9 +1,12 @@
 """What is refused over HTTP: with which status, which words, and nothing
 crashes. Runs under AddressSanitizer too."""
 
+import concurrent.futures
 import http.client
 import json
+import signal
 import socket
+import time
 import unittest
 import urllib.parse
 
@@ -18,7 +21,9 @@ class BadInputTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         folder = harness.shared("data/models/stories260K-hf")
-        cls.cluster = harness.Cluster(folder)
+        # Room for one that runs and one that waits.
+        cls.cluster = harness.Cluster(folder, "--max-running", 1,
+                                      "--max-queue", 1)
         cls.addClassCleanup(cls.cluster.close)
         cls.url = cls.cluster.url
 
@@ -113,6 +118,43 @@ class BadInputTest(unittest.TestCase):
                          [{"role": "user", "content": 5}]):
             with self.subTest(messages=messages):
                 self.refused({"messages": messages}, path=CHAT)
+
+    def test_a_full_queue_is_told_with_when_to_come_back(self):
+        def complete():
+            return api.post(self.url, COMPLETIONS,
+                            {"prompt": "a", "max_tokens": 5})[0]
+
+        def wait_until(series):
+            harness.wait_for(lambda: api.metrics(self.url)[series] == 1, 10,
+                             f"{series} is 1")
+
+        full = 'sluice_gateway_rejections_total{reason="queue_full"} 1\n'
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            # Nothing goes on meanwhile; short of what turns readiness off.
+            self.cluster.kill("stage", 0, signal.SIGSTOP)
+            stopped = time.monotonic()
+            try:
+                running = pool.submit(complete)
+                wait_until("vllm:num_requests_running")
+                waiting = pool.submit(complete)
+                wait_until("vllm:num_requests_waiting")
+                status, headers, body = api.request(
+                    self.url, "POST", COMPLETIONS, {"prompt": "a"})
+            finally:
+                self.cluster.kill("stage", 0, signal.SIGCONT)
+            self.assertLess(time.monotonic() - stopped, 5,
+                            "too slow here: the stage was nearly given up")
+            self.assertEqual((running.result(), waiting.result()), (200, 200))
+        self.assertEqual(status, 429, body)
+        self.assertGreaterEqual(int(headers["Retry-After"]), 1)
+        self.assertEqual(int(headers["Retry-After-Ms"]),
+                         1000 * int(headers["Retry-After"]))
+        error = json.loads(body)["error"]
+        self.assertIn("the queue is full: 1 requests wait, limit 1",
+                      error.pop("message"))
+        self.assertEqual(error, {"type": "rate_limit_error", "param": None,
+                                 "code": "queue_full"})
+        self.assertIn(full, api.get(self.url, "/metrics")[1])
 
     def test_unknown_paths_and_methods_are_told(self):
         for method, path, want in (("GET", "/v1/nope", 404),

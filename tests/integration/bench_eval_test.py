@@ -4,12 +4,15 @@ import csv
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import unittest
 import xml.etree.ElementTree as xml
 
+import api
 import harness
+import metrics_page
 
 TEXT = ("Once upon a time, there was a little girl named Lily. She loved to "
         "play outside in the park. One day, she saw a big, red ball. She "
@@ -131,6 +134,33 @@ class BenchEvalTest(unittest.TestCase):
                             cut.split("token perplexity |")[1].split("|")[0])
         self.sluice("eval", "--perplexity", text_file, "--max-perplexity",
                     "1.01", code=1)
+
+    def test_stages_tell_what_steps_wait_for(self):
+        def counts(cluster):
+            """{(name, label=value): value} of its first stage."""
+            address = cluster.process("stage")["metrics_address"]
+            _, text = api.get("http://" + address, "/metrics")
+            metrics_page.check(self, "stage", text)
+            return {(name, label): float(value) for name, labels, value in
+                    re.findall(r"^(\w+)[{](.*)[}] (\S+)$", text, re.M)
+                    for label in labels.split(",")}
+        for cluster in (self.cluster, self.other):
+            api.completion(cluster.url, [1, 403], max_tokens=8,
+                           temperature=0, ignore_eos=True)
+        waits = "sluice_stage_wait_seconds_count"
+        found = counts(self.cluster)  # two stages of one rank
+        self.assertGreaterEqual(found[waits, 'for="output_window"'], 8)
+        self.assertNotIn((waits, 'for="collective"'), found)
+        found = counts(self.other)  # one stage of two ranks
+        self.assertGreaterEqual(found[waits, 'for="collective"'], 8)
+        for op in ("reduce", "gather"):
+            self.assertGreaterEqual(
+                found["sluice_stage_collective_seconds_count", f'op="{op}"'],
+                8)
+        for rank in "01":
+            self.assertGreater(
+                found["sluice_stage_rank_wait_seconds_total",
+                      f'tp_rank="{rank}"'], 0)
 
     def test_wrong_command_lines_end_with_2(self):
         self.sluice("bench", "--rate", "-1", code=2)

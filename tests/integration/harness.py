@@ -106,13 +106,16 @@ def wait_until_free(argv, seconds=30):
 class Cluster:
     """A cluster in a run folder of its own; a context manager."""
 
+    UP = (ROOT / "deploy/local/up",)
+    DOWN = (ROOT / "deploy/local/down",)
+
     def __init__(self, model, *options, environment=None, expect=0):
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-test-")
         self.run_dir = self._folder.name
         self._environment = {**os.environ, **(environment or {})}
         self._started = []
-        command = [ROOT / "deploy/local/up", "--model", model, "--port", "0",
-                   "--run-dir", self.run_dir, "--detach", *options]
+        command = [*self.UP, "--model", model, "--port", "0", "--run-dir",
+                   self.run_dir, "--detach", *options]
         self.up = subprocess.run(
             [str(word) for word in command], env=self._environment,
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -140,7 +143,7 @@ class Cluster:
 
     def down(self):
         return subprocess.run(
-            [str(ROOT / "deploy/local/down"), "--run-dir", self.run_dir],
+            [str(word) for word in (*self.DOWN, "--run-dir", self.run_dir)],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=120, check=False).returncode
 

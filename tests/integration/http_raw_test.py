@@ -2,111 +2,25 @@
 of server-sent events, and connections as odd and hostile clients make them."""
 
 import concurrent.futures
+import contextlib
+import itertools
 import json
 import random
-import re
+import resource
 import socket
 import struct
 import time
 import unittest
-import urllib.parse
 
 import api
 import harness
+from raw_client import Raw, generation, post
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 HEADER_TIMEOUT = 1.0
 BODY_TIMEOUT = 2.0
-
-
-def post(path, body, *headers, length=True):
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = [f"POST {path} HTTP/1.1", "Host: x",
-             "Content-Type: application/json", *headers]
-    if length:
-        lines.append(f"Content-Length: {len(raw)}")
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + raw
-
-
-def generation(stream, count=8, **fields):
-    return {"prompt": "Once upon a time", "max_tokens": count,
-            "temperature": 0, "ignore_eos": True, "stream": stream, **fields}
-
-
-class Raw:
-    """A socket to the gateway; every wait is bounded."""
-
-    def __init__(self, url, timeout=60):
-        parts = urllib.parse.urlsplit(url)
-        self.socket = socket.create_connection((parts.hostname, parts.port),
-                                               timeout)
-        self.left = b""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close()
-
-    def send(self, raw):
-        self.socket.sendall(raw)
-
-    def until(self, end):
-        while end not in self.left:
-            more = self.socket.recv(65536)
-            if not more:
-                raise AssertionError(f"ended before {end}: {self.left}")
-            self.left += more
-        out, _, self.left = self.left.partition(end)
-        return out + end
-
-    def exactly(self, count):
-        while len(self.left) < count:
-            more = self.socket.recv(65536)
-            if not more:
-                raise AssertionError(f"ended after {self.left}")
-            self.left += more
-        out, self.left = self.left[:count], self.left[count:]
-        return out
-
-    def rest(self):
-        """All up to the end of the connection, however it ends."""
-        out, self.left = self.left, b""
-        try:
-            while more := self.socket.recv(65536):
-                out += more
-        except ConnectionError:
-            pass
-        return out
-
-    def head(self):
-        """(status, {name in lower case: value})"""
-        lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
-        status = re.fullmatch(r"HTTP/1\.1 (\d{3}) [ -~]+", lines[0])
-        if not status:
-            raise AssertionError(lines[0])
-        fields = (line.split(": ", 1) for line in lines[1:-2])
-        return int(status[1]), {name.lower(): value for name, value in fields}
-
-    def chunks(self):
-        """The chunks of a chunked body, as bytes."""
-        out = []
-        while True:
-            size = self.until(b"\r\n")
-            if not re.fullmatch(rb"[0-9a-f]+\r\n", size):
-                raise AssertionError(size)
-            chunk = self.exactly(int(size, 16))
-            if self.exactly(2) != b"\r\n":
-                raise AssertionError("a chunk ends otherwise")
-            if not chunk:
-                return out
-            out.append(chunk)
-
-    def answer(self):
-        """(status, headers, body)"""
-        status, headers = self.head()
-        return status, headers, self.exactly(int(headers["content-length"]))
+CONNECTIONS = 4096  # --max-connections, if it is not said
 
 
 class HttpRawTest(unittest.TestCase):
@@ -142,8 +56,15 @@ class HttpRawTest(unittest.TestCase):
     def raw(self, timeout=60):
         return Raw(self.url, timeout)
 
+    def stages_hold(self):
+        """How many sequences each stage knows."""
+        return [api.metrics(entry["metrics_address"])["sluice_stage_sequences"]
+                for entry in self.cluster.file["processes"]
+                if entry["role"] == "stage"]
+
     def assert_idle(self):
-        """No sequence, no block and no connection but ours is in use."""
+        """No sequence, no block and no connection but ours is in use, and no
+        stage knows of a sequence."""
         def idle():
             now = api.metrics(self.url)
             return not any(now[name] for name in (
@@ -151,6 +72,8 @@ class HttpRawTest(unittest.TestCase):
                 "vllm:kv_cache_usage_perc", "sluice_gateway_queue_depth")
                 ) and now["sluice_gateway_inflight_requests"] == 1
         harness.wait_for(idle, 30, "nothing is in use")
+        harness.wait_for(lambda: not any(self.stages_hold()), 30,
+                         "no stage knows of a sequence")
 
     # Framing -----------------------------------------------------------------
 
@@ -200,8 +123,7 @@ class HttpRawTest(unittest.TestCase):
             client.send(post(COMPLETIONS, generation(True, 40)) +
                         post(COMPLETIONS, generation(False, 40)))
             client.head()
-            events = [json.loads(chunk[6:]) for chunk in client.chunks()[:-1]]
-            text = "".join(event["choices"][0]["text"] for event in events)
+            text = client.streamed_text()
             whole = json.loads(client.answer()[2])
             self.assertEqual(text, whole["choices"][0]["text"])
 
@@ -294,16 +216,94 @@ class HttpRawTest(unittest.TestCase):
         self.assert_idle()
 
     def test_clients_that_close_are_noticed(self):
-        for stream in (False, True):
-            with self.subTest(stream=stream):
+        for stream, begun in itertools.product((False, True), repeat=2):
+            with self.subTest(stream=stream, begun=begun):
                 before = api.metrics(self.url)
                 client = self.raw()
                 client.send(post(COMPLETIONS, generation(stream, 480)) * 30)
+                if begun:
+                    harness.wait_for(lambda: all(self.stages_hold()), 30,
+                                     "every stage knows of a sequence")
                 client.socket.close()
                 self.assert_idle()
                 made = (api.metrics(self.url)["vllm:generation_tokens_total"] -
                         before["vllm:generation_tokens_total"])
                 self.assertLess(made, 5 * 480)
+
+    def kept(self, stack, count):
+        """So many connections that stay, each of which has had an answer."""
+        clients = []
+        for _ in range(count):
+            clients.append(stack.enter_context(self.raw()))
+            self.assertEqual(clients[-1].ask("/livez"), (200, "ok\n"))
+        return clients
+
+    def wait_connections(self, count, ask):
+        """Until the gateway has `count`, by the page that `ask` brings."""
+        harness.wait_for(
+            lambda: f"\nsluice_gateway_connections {count}\n" in
+            ask("/metrics")[1], 30, f"{count} connections")
+
+    def check_refused(self, request):
+        """One connection too many: told at once, and closed."""
+        with self.raw() as late:
+            late.send(request)
+            status, headers, body = late.answer()
+            self.assertEqual(status, 503)
+            self.assertEqual(headers["connection"], "close")
+            self.assertGreaterEqual(int(headers["retry-after"]), 1)
+            self.assertEqual(json.loads(body)["error"], {
+                "message": "There are too many connections",
+                "type": "service_unavailable_error", "param": None,
+                "code": "unavailable"})
+            self.assertEqual(late.rest(), b"")
+
+    def test_thousands_of_connections_up_to_the_limit(self):
+        self.allow_files(CONNECTIONS + 256)
+        idle, streams = 3000, 48
+        prompts = [[1, 261 + i] for i in range(8)]
+        texts = [choice["text"] for choice in api.completion(
+            self.url, **generation(False, 300, prompt=prompts))["choices"]]
+        with contextlib.ExitStack() as stack, \
+                harness.measured(f"{CONNECTIONS} connections"):
+            waiting = self.kept(stack, idle)
+            busy = [stack.enter_context(self.raw()) for _ in range(streams)]
+            for i, client in enumerate(busy):
+                client.send(post(COMPLETIONS, generation(
+                    True, 300, prompt=prompts[i % len(prompts)])))
+            self.wait_connections(idle + streams + 1,
+                                  lambda path: api.get(self.url, path))
+            self.assertGreater(api.metrics(self.url)[
+                "sluice_gateway_inflight_requests"], 1)
+            self.assertEqual(api.get(self.url, "/readyz")[0], 200)
+            for i, client in enumerate(busy):
+                self.assertEqual(client.head()[0], 200)
+                self.assertEqual(client.streamed_text(),
+                                 texts[i % len(prompts)])
+            others = self.kept(stack, CONNECTIONS - idle - streams)
+            self.wait_connections(CONNECTIONS, others[0].ask)
+            for request in (b"", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"):
+                self.check_refused(request)
+            self.assertEqual(others[0].ask("/readyz")[0], 200)
+            others.pop().socket.close()
+            harness.wait_for(
+                lambda: api.try_get(self.url, "/readyz")[0] == 200, 10,
+                "a place that is free is given away")
+            for client in waiting + busy + others:
+                self.assertEqual(client.ask("/livez"), (200, "ok\n"))
+        self.wait_connections(1, lambda path: api.get(self.url, path))
+        self.assert_idle()
+
+    def allow_files(self, count):
+        """Raises this process's limit of open files, as a gateway its own."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard != resource.RLIM_INFINITY and hard < count:
+            self.skipTest(f"needs {count} open files, the hard limit is "
+                          f"{hard} (ulimit -Hn)")
+        if soft != resource.RLIM_INFINITY and soft < count:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+            self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE,
+                            (soft, hard))
 
     def test_slow_headers_and_bodies_are_closed_in_time(self):
         def trickle(begin, limit):

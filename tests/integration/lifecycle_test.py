@@ -188,26 +188,6 @@ class LifecycleTest(unittest.TestCase):
                                   "/metrics")
                 metrics_page.check(self, entry["role"], text)
 
-    def test_the_command_shows_the_cluster(self):
-        command = pathlib.Path(os.environ["SLUICE_BUILD_DIR"],
-                               "services/cli/sluice")
-        with harness.Cluster(model()) as cluster:
-            def sluice(*words):
-                return subprocess.run(
-                    [command, *words, "--run-dir", cluster.run_dir],
-                    capture_output=True, text=True, check=True).stdout
-
-            status = sluice("status")
-            self.assertIn("ready", status)
-            self.assertEqual(status.count("running "), 4, status)
-            dump = cluster.run_dir + "/logits.safetensors"
-            text = sluice("generate", "Once upon a time", "--max-tokens",
-                          "20", "--temperature", "0", "--dump-logits", dump)
-            self.assertIn("there was a little girl", text)
-            tensors = harness.read_safetensors(dump)
-            self.assertEqual(tensors["logits"][0][1], 512)
-            self.assertEqual(tensors["logits"][0][0], tensors["ids"][0][0])
-
 
 if __name__ == "__main__":
     harness.main()

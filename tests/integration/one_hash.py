@@ -34,13 +34,16 @@ AXES = {
     "threads": [2, 1],
     "isa": ["avx512", "avx2", "portable"],
 }
-# name -> (shared path or None, vocabulary, length of long prompts, of long
-# answers, blocks of the pools)
+# name -> (shared path or None, vocabulary, lengths of the four long prompts,
+# of long answers, blocks of the pools, how many prompts are longer than an
+# attention chunk and how many answers begin before its end and end beyond it)
 MODELS = {
-    "stories": ("data/models/stories260K-hf", 512, 180, 96,
-                {"small": 24, "large": 400}),
-    "smollm2": (None, 49152, 70, 40, {"small": 10, "large": 400}),
+    "stories": ("data/models/stories260K-hf", 512, (110, 244, 120, 290), 110,
+                {"small": 21, "large": 400}, {"prompts": 1, "answers": 1}),
+    "smollm2": (None, 49152, (258, 24, 24, 24), 42,
+                {"small": 17, "large": 400}, {"prompts": 1, "answers": 0}),
 }
+ATTENTION_CHUNK = 256  # positions, of kernels/attention.h
 # What must have occurred in some row, by the gateways' counters.
 OCCURRED = {
     "steps with several sequences": "sluice_gateway_shared_steps_total",
@@ -88,7 +91,7 @@ def pairwise_rows(axes):
     return rows
 
 
-def make_requests(vocabulary, long_prompt, long_answer):
+def make_requests(vocabulary, long_prompts, long_answer):
     """32 requests: greedy and sampled, short and long, some with a common
     beginning, penalties, biases or two choices, one with its prompt's
     logprobs."""
@@ -104,7 +107,7 @@ def make_requests(vocabulary, long_prompt, long_answer):
         if i % 4 == 1:
             prompt = common + prompt
         if i % 8 == 2:
-            prompt = ids(long_prompt + i)
+            prompt = ids(long_prompts[i // 8])
         body = {"prompt": prompt, "max_tokens": 4 + 5 * (i % 7),
                 "ignore_eos": i % 3 != 0, "logprobs": i % 4,
                 "return_token_ids": True,
@@ -113,7 +116,7 @@ def make_requests(vocabulary, long_prompt, long_answer):
             body.update(temperature=0.7 + 0.1 * (i % 5), seed=1000 + i)
             body.update([("top_k", 20), ("top_p", 0.9),
                          ("min_p", 0.05)][i % 3:i % 3 + 1])
-        if i % 8 in (4, 5):  # Outgrows what it was admitted with.
+        if 4 <= i < 10:  # Side by side they outgrow a small pool.
             body.update(max_tokens=long_answer, ignore_eos=True)
         if i == 7:
             body.update(echo=True, logprobs=2)
@@ -174,7 +177,7 @@ def flip_bit(folder, target):
 
 class OneHash:
     def __init__(self, name, weights):
-        path, vocabulary, *lengths, self.pools = MODELS[name]
+        path, vocabulary, *lengths, self.pools, self.crossed = MODELS[name]
         self.model = harness.shared(path) if path \
             else harness.default_model()
         self.weights = weights
@@ -215,6 +218,20 @@ class OneHash:
         if self.totals[IN_FLIGHT] < 2:
             self.failures.append("never two plans in flight")
 
+    def check_crossed(self):
+        """Prompts, and answers that began before it, beyond an attention
+        chunk, by what was answered."""
+        prompts = [len(body["prompt"]) for body in self.requests]
+        ends = [prompt + max(len(choice[0]) for choice in json.loads(answer))
+                for prompt, answer in zip(prompts, self.first.split(b"\n"))]
+        crossed = {
+            "prompts": sum(prompt > ATTENTION_CHUNK for prompt in prompts),
+            "answers": sum(prompt < ATTENTION_CHUNK < end
+                           for prompt, end in zip(prompts, ends))}
+        print(f"went beyond {ATTENTION_CHUNK} positions: {crossed}")
+        if crossed != self.crossed:
+            self.failures.append(f"{self.crossed} should have")
+
     def check_changed_bit(self):
         row = {name: values[0] for name, values in AXES.items()}
         row["isa"] = cpu_isas()[0]
@@ -248,6 +265,7 @@ def main(arguments):
         return harness.SKIPPED
     test.run(rows)
     test.check_occurred()
+    test.check_crossed()
     if pathlib.Path(test.model).is_dir():
         test.check_changed_bit()
     print("\n".join(test.failures) or

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "kernels/attention.h"
 #include "kernels/context.h"
 #include "tests/testing/local_cluster.h"
 #include "tests/testing/shared_data.h"
@@ -31,8 +32,8 @@ using testing::LocalClusterOptions;
 constexpr int kRequests = 32;
 constexpr int kVocab = 512;
 constexpr int kPlentyOfBlocks = 1024;
-// The longest request needs 17 blocks; a few sequences at once do not fit.
-constexpr int kFewBlocks = 18;
+// The longest request needs 19 blocks; a few sequences at once do not fit.
+constexpr int kFewBlocks = 20;
 
 // Everything a sequence was given, as text that shows the bits.
 class RecordingSink : public TokenSink {
@@ -80,7 +81,8 @@ class RecordingSink : public TokenSink {
 
 // Greedy and sampled, short and long, with and without logprobs, penalties
 // and biases; every fourth shares its first 48 tokens with others, and every
-// eighth is another choice of the request before it.
+// eighth is another choice of the request before it. A prompt is longer than
+// one attention chunk, and an answer begins before its end and ends beyond it.
 std::vector<GenerateRequest> MixedRequests(int vocab) {
   std::mt19937 random(7);
   const auto draw = [&](int low, int high) {
@@ -88,7 +90,8 @@ std::vector<GenerateRequest> MixedRequests(int vocab) {
   };
   std::vector<TokenId> shared;
   for (int i = 0; i < 48; ++i) shared.push_back(draw(3, vocab - 1));
-  constexpr int kPromptLengths[] = {1, 3, 17, 40, 70, 110, 150, 200};
+  constexpr int kPromptLengths[] = {1, 3, 17, 40, 70, 110, 150};
+  constexpr int kLongPromptLengths[] = {30, 196, 242};  // after the shared
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < kRequests; ++i) {
     GenerateRequest request;
@@ -96,7 +99,10 @@ std::vector<GenerateRequest> MixedRequests(int vocab) {
     if (i % 4 == 3) request.prompt_tokens = shared;
     // The first ones grow long from little, so that a small pool runs dry.
     const bool grows = i < 8;
-    const int length = grows ? i + 1 : kPromptLengths[i % 8];
+    const bool crosses = i == 23;
+    const int length = grows        ? i + 1
+                       : i % 8 == 7 ? kLongPromptLengths[i / 8 - 1]
+                                    : kPromptLengths[i % 8];
     for (int k = 0; k < length; ++k) {
       request.prompt_tokens.push_back(draw(3, vocab - 1));
     }
@@ -105,7 +111,7 @@ std::vector<GenerateRequest> MixedRequests(int vocab) {
       request.request_id = requests.back().request_id;
       request.prompt_tokens = requests.back().prompt_tokens;
     }
-    request.max_tokens = grows ? draw(48, 64) : draw(3, 10);
+    request.max_tokens = grows ? draw(46, 62) : crosses ? 18 : draw(3, 10);
     SamplingParams& sampling = request.sampling;
     sampling.seed = 1000u + static_cast<uint64_t>(i);
     sampling.choice = static_cast<uint32_t>(i % 3);
@@ -119,10 +125,26 @@ std::vector<GenerateRequest> MixedRequests(int vocab) {
     if (i % 5 == 2) sampling.logit_bias = {{7, 3.0f}, {40 + i, -100.0f}};
     sampling.logprobs = i % 4 - 1 + (i % 3 == 0 ? 1 : 0);
     if (i % 8 == 6) sampling.prompt_logprobs = 2;
-    request.eos_token_ids = {2};
+    if (!crosses) request.eos_token_ids = {2};
     requests.push_back(std::move(request));
   }
   return requests;
+}
+
+TEST(OneHashRequestsTest, APromptAndAnAnswerCrossAnAttentionChunk) {
+  int prompts = 0;
+  int answers = 0;
+  for (const GenerateRequest& request : MixedRequests(kVocab)) {
+    const int prompt = static_cast<int>(request.prompt_tokens.size());
+    const int most = prompt + request.max_tokens;
+    EXPECT_LE(most, (kFewBlocks - 1) * kBlockTokens);
+    prompts += prompt > kernels::kAttentionChunk;
+    // Without an end token it gets all of its tokens.
+    answers += prompt < kernels::kAttentionChunk &&
+               most > kernels::kAttentionChunk && request.eos_token_ids.empty();
+  }
+  EXPECT_EQ(prompts, 1);
+  EXPECT_EQ(answers, 1);
 }
 
 // The requests' records in order, with at most `concurrency` alive.
@@ -278,7 +300,7 @@ TEST_P(OneHashTest, EveryCutGivesTheSameBitsOverGrpc) {
 INSTANTIATE_TEST_SUITE_P(Stages, OneHashTest, ::testing::Values(1, 2, 3));
 
 // Half of the layers see 16 tokens, and what is behind that is given back
-// while requests of up to 16 such windows run.
+// while requests of up to 18 such windows run.
 TEST(OneHashWindowTest, EveryCutGivesTheSameBitsWithWindowedLayers) {
   SLUICE_REQUIRE_SHARED(model, "golden/gpt_oss-mxfp4");
   constexpr int kWindowedVocab = 256;
@@ -291,8 +313,8 @@ TEST(OneHashWindowTest, EveryCutGivesTheSameBitsWithWindowedLayers) {
   const auto reference = RunCluster(alone, 1, kWindowedVocab).records;
   Seen seen;
   for (const int stages : {1, 2, 3}) {
-    // The longest request needs 17 blocks and 6 for its window and step.
-    for (const int blocks : {kPlentyOfBlocks, 24}) {
+    // The longest request needs 19 blocks and 6 for its window and step.
+    for (const int blocks : {kPlentyOfBlocks, 26}) {
       for (const bool prefix_cache : {true, false}) {
         LocalClusterOptions options = base;
         options.stages = stages;

@@ -35,7 +35,8 @@ class SmolLm2Test(unittest.TestCase):
         folder = os.environ.get("SLUICE_SMOLLM2_HF")
         if not folder:
             self.skipTest("needs SLUICE_SMOLLM2_HF, a folder made by "
-                          "tests/testing/gguf_to_hf.py")
+                          "tests/testing/gguf_to_hf.py (tests/run --long "
+                          "makes one)")
         self.run_chats(folder)
 
     def run_chats(self, model):

@@ -11,9 +11,9 @@ import unittest
 import api
 import harness
 
-PAUSE = 5.0  # seconds a stage is stopped
 OFF_WITHIN = 3.0
-DRAINED = 300  # tokens of a stream that outlasts a few calls
+PAUSE = OFF_WITHIN + 1  # seconds a stage is stopped
+DRAINED = 150  # tokens of a stream that outlasts a few calls
 
 
 class Streams:
@@ -107,7 +107,7 @@ class StallTest(unittest.TestCase):
         with harness.Cluster(self.model(), "--stages", "2") as cluster:
             for index in (0, 1) if harness.LONG else (1,):
                 with self.subTest(stage=index):
-                    self.check_pause(cluster, index, 120)
+                    self.check_pause(cluster, index, 80)
             epoch = api.metrics(cluster.url)["sluice_gateway_epoch"]
             self.assertGreater(epoch, 0)
 
