@@ -2,9 +2,9 @@
 """Makes a Hugging Face model folder out of a GGUF with transformers.
 
 Usage: gguf_to_hf.py MODEL.gguf OUT [--dtype float32|bfloat16]
-Needs torch, transformers, accelerate and gguf (not installed by tests/run: large).
-The weights are the GGUF's, dequantised by transformers, so a server run on
-either must give the same tokens.
+Needs what tests/requirements-evals.txt names: `tests/run --long` installs that
+into build/venv-evals and makes build/smollm2-hf. The weights are the GGUF's,
+dequantised by transformers, so a server must give the same tokens of either.
 """
 
 import argparse
