@@ -13,6 +13,7 @@
 #include "common/base/cat.h"
 #include "common/metrics/metric_names.h"
 #include "common/metrics/process_metrics.h"
+#include "common/metrics/rpc_metrics.h"
 
 namespace sluice::metrics {
 namespace {
@@ -164,6 +165,22 @@ TEST(MetricsTest, EveryNameIsOnThePageAndNoOther) {
                              "constexpr Name k[A-Za-z0-9]+ =\\s+\"([^\"]+)\"");
   EXPECT_GT(names.size(), 100u);
   EXPECT_EQ(names, Matches("services/METRICS.md", "\n\\| `([a-z_:0-9]+)` \\|"));
+}
+
+TEST(RpcMetricsTest, AnEndedRpcIsCountedByItsCodeAndItsTimeObserved) {
+  Registry registry({});
+  RecordHandled(registry,
+                {"sluice.v1.Stage", "Steps", "bidi_stream",
+                 StatusCode::kUnavailable, std::chrono::milliseconds(250)});
+  const std::string text = registry.Text();
+  EXPECT_THAT(
+      text, HasSubstr("grpc_server_handled_total{grpc_code=\"Unavailable\","
+                      "grpc_method=\"Steps\",grpc_service=\"sluice.v1.Stage\","
+                      "grpc_type=\"bidi_stream\"} 1\n"));
+  EXPECT_THAT(
+      text, HasSubstr("grpc_server_handling_seconds_sum{grpc_method=\"Steps\","
+                      "grpc_service=\"sluice.v1.Stage\","
+                      "grpc_type=\"bidi_stream\"} 0.25\n"));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "common/experts/host/expert_metrics.h"
 
 #include "common/experts/host/expert_loop.h"
-#include "common/metrics/code_label.h"
 #include "common/metrics/metric_names.h"
+#include "common/metrics/rpc_metrics.h"
 
 namespace sluice {
 namespace {
@@ -135,17 +135,8 @@ void ExpertMetrics::OnWire(bool in, int64_t bytes) {
 
 void ExpertMetrics::OnHandled(const std::string& method, StatusCode code,
                               Duration duration) {
-  const metrics::Labels labels = {{"grpc_service", "sluice.v1.Expert"},
-                                  {"grpc_method", method},
-                                  {"grpc_type", "bidi_stream"}};
-  metrics::Labels handled = labels;
-  handled["grpc_code"] = metrics::CodeLabel(code);
-  registry_->AddCounter(names::kGrpcHandled, "RPCs that have ended.", handled)
-      .Add();
-  registry_
-      ->AddHistogram(names::kGrpcHandlingSeconds, "Time from start to end.",
-                     buckets::RequestLatency(), labels)
-      .Observe(Seconds(duration));
+  metrics::RecordHandled(
+      *registry_, {"sluice.v1.Expert", method, "bidi_stream", code, duration});
 }
 
 }  // namespace sluice

@@ -1,8 +1,8 @@
 #include "common/pipeline/stage/stage_metrics.h"
 
 #include "common/base/cat.h"
-#include "common/metrics/code_label.h"
 #include "common/metrics/metric_names.h"
+#include "common/metrics/rpc_metrics.h"
 
 namespace sluice {
 namespace {
@@ -184,18 +184,10 @@ void StageMetrics::OnHop(int64_t nanos) {
 
 void StageMetrics::OnHandled(const std::string& method, StatusCode code,
                              Duration duration) {
-  const metrics::Labels labels = {
-      {"grpc_service", "sluice.v1.Stage"},
-      {"grpc_method", method},
-      {"grpc_type", method == "Results" ? "server_stream" : "bidi_stream"}};
-  metrics::Labels handled = labels;
-  handled["grpc_code"] = metrics::CodeLabel(code);
-  registry_->AddCounter(names::kGrpcHandled, "RPCs that have ended.", handled)
-      .Add();
-  registry_
-      ->AddHistogram(names::kGrpcHandlingSeconds, "Time from start to end.",
-                     buckets::RequestLatency(), labels)
-      .Observe(Seconds(duration));
+  metrics::RecordHandled(
+      *registry_,
+      {"sluice.v1.Stage", method,
+       method == "Results" ? "server_stream" : "bidi_stream", code, duration});
 }
 
 }  // namespace sluice
