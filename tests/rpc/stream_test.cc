@@ -245,7 +245,7 @@ TEST_F(StreamTest, ACreditedSenderNeverHasMoreFramesUnansweredThanCredits) {
   const int64_t acked_ns = MonotonicNanos();
   service_.stream()->Send(Bytes("ack"));
   ASSERT_TRUE(Eventually([&] { return service_.received() == 3; }));
-  EXPECT_EQ(log.ready, 1);
+  ASSERT_TRUE(Eventually([&] { return log.ready == 1; }));
   EXPECT_EQ(sender->waiting(), 3u);
   for (size_t received = 4; received <= 6; ++received) {
     service_.stream()->Send(Bytes("ack"));
