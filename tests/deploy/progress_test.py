@@ -12,10 +12,10 @@ sys.path.insert(0, str(ROOT / "deploy/local/cluster"))
 import progress  # noqa: E402
 
 
-def body(*whys, ready=False):
+def body(*whys, ready=False, why=""):
     """What /readyz says of stages that are not ready for these reasons; None:
-    that one is ready."""
-    return json.dumps({"ready": ready, "why": "", "epoch": 0, "not_ready": [
+    that one is ready. `why`: of the cluster."""
+    return json.dumps({"ready": ready, "why": why, "epoch": 0, "not_ready": [
         {"name": f"stage {index} (127.0.0.1:{7000 + index})", "why": why}
         for index, why in enumerate(whys) if why]})
 
@@ -102,6 +102,31 @@ class ProgressTest(unittest.TestCase):
                          "  stage 0: 12 % of 200 MB\n"
                          "  stage 1: 35 % of 200 MB\n"
                          "  stage 1: 100 % of 200 MB\n")
+
+    def test_a_reason_of_no_stage_stands_below_until_it_is_gone(self):
+        view = self.start()
+        view.show(body(why="the engine has no pipeline yet"))
+        self.assertIn("stage 1 [" + "." * 30 + "] starting\x1b[K\n"
+                      "  the engine has no pipeline yet\x1b[K\n\x1b[J",
+                      self.shown())
+        view.show(body(None, loading(5), why="stage 1 (127.0.0.1:7001): "
+                       + loading(5)))
+        self.assertTrue(self.shown().endswith(
+            "]   5 % of 200 MB\x1b[K\n\x1b[J"))
+        view.show(body(None, None, why="no step has ended for 3 s"))
+        self.assertIn("  no step has ended for 3 s\x1b[K", self.shown())
+        view.finish()
+        self.assertNotIn("no step", self.shown())
+
+    def test_elsewhere_a_reason_of_no_stage_is_a_line_told_once(self):
+        view = self.start(terminal=False)
+        for _ in range(2):
+            view.show(body(why="no pipeline"))
+        view.show(body(loading(5), why="stage 0 (a): " + loading(5)))
+        view.finish()
+        self.assertEqual(self.shown(), "  stage 0: starting\n"
+                         "  stage 1: starting\n  no pipeline\n"
+                         "  stage 0: 5 % of 200 MB\n")
 
     def test_what_says_nothing_of_stages_shows_nothing(self):
         for terminal in (True, False):

@@ -86,6 +86,7 @@ class Progress:
         self._size = size
         self._drawn = []  # the lines above the cursor
         self._told = {}
+        self._why = ""  # what holds the cluster up and is no part's reason
 
     def show(self, readiness):
         """`readiness`: the body of /readyz; anything else shows nothing."""
@@ -93,11 +94,15 @@ class Progress:
             body = json.loads(readiness)
             waiting = {part["name"].split(" (")[0]: part["why"]
                        for part in body["not_ready"]}
+            why = str(body.get("why") or "")
+            told = any(reason and reason in why for reason in waiting.values())
         except (ValueError, KeyError, TypeError, AttributeError):
             return
-        if not waiting and not body.get("ready"):
-            return  # Nothing is known of the stages.
-        for name, part in self._parts.items():
+        known = waiting or body.get("ready")
+        if not known and not why:
+            return
+        self._why = "" if told else why
+        for name, part in self._parts.items() if known else ():
             part.take(waiting.get(name) or "")
         if self._terminal:
             self._draw()
@@ -106,6 +111,7 @@ class Progress:
 
     def finish(self):
         """Every part is ready."""
+        self._why = ""
         for part in self._parts.values():
             part.take("")
         if self._drawn:
@@ -113,7 +119,9 @@ class Progress:
 
     def _draw(self):
         columns, rows = self._size()
-        lines = render(list(self._parts.values()), columns - 1, rows - 1)
+        more = [f"  {self._why}"[:max(columns - 1, 1)]] if self._why else []
+        lines = render(list(self._parts.values()), columns - 1,
+                       rows - 1 - len(more)) + more
         if lines == self._drawn:
             return
         # Over the lines of before, and rid of those that are too many.
@@ -132,6 +140,9 @@ class Progress:
                 continue
             self._told[name] = new
             self._out.write(f"  {name}: {part.text().strip()}\n")
+        if self._why and self._told.get("") != self._why:
+            self._out.write(f"  {self._why}\n")
+        self._told[""] = self._why
         self._out.flush()
 
 
