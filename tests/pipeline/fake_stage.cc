@@ -59,6 +59,8 @@ Status FakeRunner::Push(StepInput input) {
 
 void FakeRunner::Reset(Epoch epoch) {
   MutexLock lock(mutex_);
+  if (epoch == Epoch(0)) letting_go_ = true;
+  while (epoch == Epoch(0) && hold_letting_go_) changed_.Wait(mutex_);
   epoch_ = epoch;
   held_.clear();
 }
@@ -98,6 +100,19 @@ void FakeRunner::SetMute(bool mute) {
   changed_.NotifyAll();
 }
 
+void FakeRunner::HoldLettingGo(bool hold) {
+  {
+    MutexLock lock(mutex_);
+    hold_letting_go_ = hold;
+  }
+  changed_.NotifyAll();
+}
+
+bool FakeRunner::letting_go() const {
+  MutexLock lock(mutex_);
+  return letting_go_;
+}
+
 StageInfo FakeInfo(int index, int parts) {
   StageInfo info;
   info.model_name = "fake";
@@ -135,6 +150,7 @@ FakeStage::FakeStage(FakeStageOptions options)
 
 FakeStage::~FakeStage() {
   runner_.SetMute(false);
+  runner_.HoldLettingGo(false);
   session_->Shutdown();
   server_.server->Shutdown(std::chrono::system_clock::now() +
                            std::chrono::milliseconds(500));

@@ -30,6 +30,9 @@ class FakeRunner : public StepRunner {
   int held_steps() const;
   // While mute, heartbeats are not answered: Stats does not return.
   void SetMute(bool mute);
+  // While held, the Reset of a stage that is let go does not return.
+  void HoldLettingGo(bool hold);
+  bool letting_go() const;  // such a Reset has come
 
  private:
   StepOutput Compute(StepInput input) const;
@@ -40,6 +43,8 @@ class FakeRunner : public StepRunner {
   mutable CondVar changed_;
   bool holding_ ABSL_GUARDED_BY(mutex_) = false;
   bool mute_ ABSL_GUARDED_BY(mutex_) = false;
+  bool hold_letting_go_ ABSL_GUARDED_BY(mutex_) = false;
+  bool letting_go_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<StepInput> held_ ABSL_GUARDED_BY(mutex_);
   Epoch epoch_ ABSL_GUARDED_BY(mutex_);
 };

@@ -275,6 +275,30 @@ TEST_F(StageProtocolTest, AnotherGatewayMayBeginAtALowerEpoch) {
   EXPECT_TRUE(AssignedAt(1).ok());
 }
 
+TEST_F(StageProtocolTest, TheEndOfOneGatewayLeavesTheNextOnesEpochAlone) {
+  const auto first = Hold();
+  stage_->runner().HoldLettingGo(true);
+  first->HalfClose();
+  ASSERT_TRUE(Eventually([&] { return stage_->runner().letting_go(); }));
+  const auto next = Control();
+  v1::ControlRequest hello = Hello();
+  hello.mutable_hello()->set_gateway_id("another");
+  next->Send(hello);
+  next->Send(Assign(FakeInfo(0, 1), kEpoch + 1));
+  // The next gateway waits. One that did not would be assigned meanwhile, and
+  // its epoch forgotten afterwards.
+  Eventually([&] { return control_log_->count() == 2; },
+             std::chrono::milliseconds(300));
+  stage_->runner().HoldLettingGo(false);
+  EXPECT_TRUE(AssignedAt(1).ok());
+  v1::StepFrame steps_hello = StepsHello();
+  steps_hello.mutable_hello()->set_epoch(kEpoch + 1);
+  const auto steps = Steps(steps_hello);
+  steps->Send(PlanFrame(Plan(0, kEpoch + 1)));
+  EXPECT_TRUE(Eventually([&] { return steps_log_->count() == 2; }))
+      << "a step of its epoch is computed";
+}
+
 TEST_F(StageProtocolTest, ASuccessorThatCannotBeReachedIsNamed) {
   StartStage(FakeInfo(0, 2));
   const auto control = Control();

@@ -16,7 +16,7 @@ void ControlStream::OnMessage(v1::ControlRequest& request) {
   }
   switch (request.kind_case()) {
     case v1::ControlRequest::kAssign:
-      session_->OnAssign(request.assign());
+      session_->OnAssign(request.assign(), this);
       return;
     case v1::ControlRequest::kHeartbeat: {
       v1::ControlResponse response;

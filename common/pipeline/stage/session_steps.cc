@@ -269,7 +269,7 @@ void StageSession::OnStep(StepOutput output) {
   }
   SendAcks(epoch);
   if (!status.ok()) Fail(epoch, v1::FAILURE_SIDE_SUCCESSOR, status);
-  NoteStepDone();
+  NoteStepDone(epoch);
 }
 
 void StageSession::SendAcks(Epoch epoch) {

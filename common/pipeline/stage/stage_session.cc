@@ -49,6 +49,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
                            " bytes, limit [1, ", kMaxGatewayId, "]");
   }
   std::shared_ptr<ControlStream> replaced;
+  std::unique_ptr<Live> ended;
   v1::Welcome welcome;
   {
     MutexLock lock(mutex_);
@@ -65,6 +66,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
           v1::Refusal::REASON_HELD);
     }
     replaced = std::exchange(control_, std::move(control));
+    if (replaced != nullptr) ended = std::move(live_);
     gateway_id_ = hello.gateway_id();
     // Another run of the gateway may have another clock.
     if (std::exchange(last_gateway_id_, gateway_id_) != gateway_id_) {
@@ -79,7 +81,8 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   }
   LogInfo("gateway ", hello.gateway_id(), " holds this stage");
   if (replaced != nullptr) {
-    EndEpoch(Cancelled("the gateway opened a new Control stream"));
+    EndEpoch(std::move(ended),
+             Cancelled("the gateway opened a new Control stream"));
     replaced->End(Cancelled("replaced by a new Control stream"));
   }
   return welcome;
@@ -87,7 +90,6 @@ StatusOr<v1::Welcome> StageSession::OnHello(
 
 Status StageSession::CheckAssign(const v1::Assign& assign,
                                  const wire::PipelineLimits& limits) const {
-  MutexLock lock(mutex_);
   if (draining_ || leaving_) {
     return Unavailable("this stage is shutting down");
   }
@@ -99,27 +101,31 @@ Status StageSession::CheckAssign(const v1::Assign& assign,
                          LimitsOf(info_, options_.max_steps_in_flight));
 }
 
-void StageSession::OnAssign(const v1::Assign& assign) {
+void StageSession::OnAssign(const v1::Assign& assign,
+                            const ControlStream* control) {
   const Epoch epoch(assign.epoch());
-  auto limits = wire::FromProto(assign.limits());
-  const Status status =
-      limits.ok() ? CheckAssign(assign, *limits) : limits.status();
+  const auto limits = wire::FromProto(assign.limits());
+  Status status = limits.status();
+  Assignment assignment{ReplicaId(assign.replica()), epoch,
+                        limits.value_or(wire::PipelineLimits()),
+                        assign.next_address()};
+  std::unique_ptr<Live> ended;
+  {
+    MutexLock lock(mutex_);
+    if (control_.get() != control) return;
+    if (status.ok()) status = CheckAssign(assign, *limits);
+    if (status.ok()) {
+      highest_epoch_ = assign.epoch();
+      ended = std::exchange(live_, std::make_unique<Live>());
+      live_->assignment = assignment;
+      runner_->Reset(epoch);
+    }
+  }
   if (!status.ok()) {
     AnswerAssign(epoch, status);
     return;
   }
-  EndEpoch(FailedPrecondition("epoch ", epoch, " begins"));
-  Assignment assignment{ReplicaId(assign.replica()), epoch, *limits,
-                        assign.next_address()};
-  StepRunner* runner = nullptr;
-  {
-    MutexLock lock(mutex_);
-    runner = runner_;
-    highest_epoch_ = assign.epoch();
-    live_ = std::make_unique<Live>();
-    live_->assignment = assignment;
-  }
-  runner->Reset(epoch);
+  EndEpoch(std::move(ended), FailedPrecondition("epoch ", epoch, " begins"));
   if (assignment.next_address.empty()) {
     AnswerAssign(epoch, OkStatus());
   } else {
@@ -184,7 +190,7 @@ void StageSession::OnDrain() {
 }
 
 void StageSession::OnControlEnd(const ControlStream* control) {
-  StepRunner* runner = nullptr;
+  std::unique_ptr<Live> ended;
   {
     MutexLock lock(mutex_);
     if (control_.get() != control) return;
@@ -193,19 +199,21 @@ void StageSession::OnControlEnd(const ControlStream* control) {
     gateway_id_.clear();
     draining_ = shutting_down_;
     drain_asked_ = false;
-    runner = runner_;
+    // All at once: from here on another gateway may begin an epoch.
+    ended = std::move(live_);
+    runner_->Reset(Epoch(0));
   }
-  EndEpoch(Cancelled("the gateway let go of this stage"));
-  runner->Reset(Epoch(0));
+  EndEpoch(std::move(ended), Cancelled("the gateway let go of this stage"));
 }
 
 // Ends -----------------------------------------------------------------------
 
-void StageSession::NoteStepDone() {
+void StageSession::NoteStepDone(Epoch epoch) {
   std::shared_ptr<ControlStream> control;
   {
     MutexLock lock(mutex_);
-    if (live_ != nullptr) ++live_->done;
+    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+    ++live_->done;
     if (idle() && drain_asked_) {
       drain_asked_ = false;
       control = control_;
@@ -229,12 +237,7 @@ void StageSession::Fail(Epoch epoch, v1::FailureSide side, const Status& why) {
   if (control != nullptr) control->SendFailure(epoch, side, why);
 }
 
-void StageSession::EndEpoch(const Status& why) {
-  std::unique_ptr<Live> ended;
-  {
-    MutexLock lock(mutex_);
-    ended = std::move(live_);
-  }
+void StageSession::EndEpoch(std::unique_ptr<Live> ended, const Status& why) {
   step_done_.NotifyAll();
   if (ended == nullptr) return;
   if (ended->input != nullptr) ended->input->End(why);
@@ -268,12 +271,14 @@ void StageSession::Drain(TimePoint deadline) {
 void StageSession::Shutdown() {
   const Status why = Unavailable("this stage is shutting down");
   std::shared_ptr<ControlStream> control;
+  std::unique_ptr<Live> ended;
   {
     MutexLock lock(mutex_);
     draining_ = shutting_down_ = true;
     control = control_;
+    ended = std::move(live_);
   }
-  EndEpoch(why);
+  EndEpoch(std::move(ended), why);
   if (control != nullptr) control->End(why);
 }
 

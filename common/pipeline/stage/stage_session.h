@@ -42,8 +42,9 @@ struct StageSessionOptions {
 
 // What a stage knows of its pipeline: which gateway holds it, the epoch, the
 // streams to its neighbours. Streams report to it and are told by it; it
-// computes nothing. Any thread: one mutex, never held while calling the
-// runner or writing to a peer. Streams and callbacks hold shared references.
+// computes nothing. Any thread: one mutex, never held while writing to a peer
+// or calling the runner, but for its Reset: the runner and the session change
+// epochs as one. Streams and callbacks hold shared references.
 class StageSession : public StepOutputSink,
                      public std::enable_shared_from_this<StageSession> {
  public:
@@ -60,8 +61,8 @@ class StageSession : public StepOutputSink,
   StatusOr<v1::Welcome> OnHello(const v1::Hello& hello,
                                 std::shared_ptr<ControlStream> control);
   // Answers with Assigned through the stream, at once or when the successor
-  // has answered.
-  void OnAssign(const v1::Assign& assign);
+  // has answered. Nothing, if another stream has replaced `control`.
+  void OnAssign(const v1::Assign& assign, const ControlStream* control);
   v1::HeartbeatReply OnHeartbeat(const v1::Heartbeat& heartbeat) const;
   // What heartbeats say from now on.
   void SetExpertsMissing(bool missing);
@@ -110,7 +111,8 @@ class StageSession : public StepOutputSink,
   Status CheckResults(const v1::ResultsRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status CheckAssign(const v1::Assign& assign,
-                     const wire::PipelineLimits& limits) const;
+                     const wire::PipelineLimits& limits) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OpenNext(const Assignment& assignment);
   void OnNextReady(Epoch epoch);
   void OnNextAck(const v1::StepAck& ack);
@@ -120,9 +122,10 @@ class StageSession : public StepOutputSink,
   void SendAcks(Epoch epoch);
   void SendResult(v1::StepResult result);
   void AnswerAssign(Epoch epoch, const Status& status);
-  void EndEpoch(const Status& why);
+  // Ends the streams of an epoch that is no longer live_; may be null.
+  void EndEpoch(std::unique_ptr<Live> ended, const Status& why);
   void Fail(Epoch epoch, v1::FailureSide side, const Status& why);
-  void NoteStepDone();
+  void NoteStepDone(Epoch epoch);
   bool idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const StageSessionOptions options_;

@@ -14,6 +14,7 @@ class StepRunner {
   virtual ~StepRunner() = default;
   // As StageLoop's.
   virtual Status Push(StepInput input) = 0;
+  // Called with the session's mutex held: calls nothing of the session's.
   virtual void Reset(Epoch epoch) = 0;
   virtual StageLoopStats Stats() const = 0;
 };
