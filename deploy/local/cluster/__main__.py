@@ -3,6 +3,7 @@
 Standard library alone: it runs before anything is installed.
 """
 
+import os
 import sys
 
 import commands
@@ -47,7 +48,12 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except exits.Failure as failure:
-        print(f"error: {failure}", file=sys.stderr)
+        commands.say(f"error: {failure}")
         sys.exit(failure.code)
+    except OSError as error:
+        commands.say(f"error: {error}")
+        # What reads our output may be gone: Python says so no more than once.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(exits.UNEXPECTED)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(exits.INTERRUPTED)

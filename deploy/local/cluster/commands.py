@@ -1,7 +1,7 @@
 """up, down and supervise."""
 
+import contextlib
 import datetime
-import fcntl
 import os
 import pathlib
 import subprocess
@@ -15,50 +15,54 @@ import model
 import options as options_module
 import process
 import progress
+import run_folder
 import watch
 
 PACKAGE = str(pathlib.Path(__file__).resolve().parent)
+# `down` waits so long for whoever else stops the cluster, and longer than
+# that takes.
+LOCK_SECONDS = 90
 
 
 def say(text):
-    print(text, file=sys.stderr, flush=True)
+    """Tells a person who may be gone: what we do does not depend on it."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        pass
 
 
 def up(options):
-    if options.supervise and options.detach:
-        follow = _hand_over_to_supervisor
-    elif options.detach:
-        follow = None
-    else:
-        follow = _stay
+    """From the first process until somebody is there who stops it, whatever
+    goes wrong here stops the cluster."""
     stop = watch.StopRequest()
+    cluster_file = run_folder.ClusterFile(options.run_dir)
     with _start_lock(options.run_dir):
-        cluster_file = process.ClusterFile(options.run_dir)
         _refuse_if_running(cluster_file, options.run_dir)
-        path = model.resolve(options.model)
-        document = _start(options, path, cluster_file)
+        with stop.interrupts():
+            path = model.resolve(options.model)
+        document = _new_document(options, path)
         try:
-            ready = _wait_ready(document, stop, options)
-        except exits.Failure:
+            _start(document, cluster_file)
+            with stop.interrupts():
+                _wait_ready(document, stop, options)
+                _greet(document, options)
+            _hand_over(document, cluster_file, options)
+        except BaseException:
             _stop(document, cluster_file, stop)
             raise
-        if not ready:  # Asked to stop while loading.
-            _stop(document, cluster_file, stop)
-            return exits.OK
-    _greet(document, options)
-    return follow(document, cluster_file, stop, options) if follow \
-        else exits.OK
+    if not options.detach:
+        _stay(document, cluster_file, stop, options.supervise)
+    return exits.OK
 
 
 def _start_lock(run_dir):
     """One `up` or `down` at a time in a run folder; freed when closed."""
     pathlib.Path(run_dir).mkdir(parents=True, exist_ok=True)
-    lock = open(pathlib.Path(run_dir) / "lock", "w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise exits.Failure(exits.IN_USE, f"--run-dir {run_dir}: another "
-                            "cluster is being started there") from None
+    lock = run_folder.take_lock(run_dir)
+    if lock is None:
+        raise exits.Failure(exits.IN_USE, f"--run-dir {run_dir}: a cluster "
+                            "is being started or stopped there")
     return lock
 
 
@@ -67,37 +71,45 @@ def _refuse_if_running(cluster_file, run_dir):
     if old is None:
         return
     running = [entry.name for entry in old["processes"] if entry.find()]
+    supervisor = old["supervisor"]
+    if process.is_ours(supervisor) and supervisor["pid"] != os.getpid():
+        running.append(f"its supervisor, pid {supervisor['pid']}")
     if running:
         raise exits.Failure(
             exits.IN_USE, f"--run-dir {run_dir}: a cluster runs there "
             f"already ({', '.join(running)}) at {old['url']}.\n"
             f"Stop it with deploy/local/down --run-dir {run_dir}, or choose "
             "another --run-dir")
-    cluster_file.remove()  # Left behind by a crash or a reboot.
+    cluster_file.remove(old)  # Left behind by a crash or a reboot.
 
 
-def _start(options, model_path, cluster_file):
+def _new_document(options, model_path):
     processes = layout.make_processes(options, model_path,
                                       options_module.DEFAULT_PORT)
-    document = {
+    return {
         "version": 1, "run_dir": options.run_dir, "model": model_path,
         "url": "http://" + processes[-1].addresses[0],
         "created": datetime.datetime.now().astimezone().isoformat(),
         "options": {k: v for k, v in vars(options).items()
                     if k != "command"},
-        "supervisor": None, "processes": processes}
-    for entry in processes:
+        "supervisor": {"pid": os.getpid(),
+                       "argv": process.command_line(os.getpid())},
+        "processes": processes}
+
+
+def _start(document, cluster_file):
+    cluster_file.create(document)  # Before any: a crash leaves no orphan.
+    for entry in document["processes"]:
         pathlib.Path(entry.log).write_text("")
         entry.start()
         say(f"started {entry.name} (pid {entry.pid}) on "
             f"{entry.addresses[0]}, log {entry.log}")
-        cluster_file.write(document)  # At once: a crash leaves no orphan.
-    return document
+        cluster_file.create(document)
 
 
 def _wait_ready(document, stop, options):
-    """True once /readyz is 200, false if asked to stop. Shows how the
-    stages load. Fails if a process ends."""
+    """Returns once /readyz is 200. Shows how the stages load. Fails if a
+    process ends."""
     seconds = options.ready_timeout
     try:
         key = gateway_client.first_key(options.api_key_file)
@@ -107,12 +119,13 @@ def _wait_ready(document, stop, options):
     loading = progress.terminal_progress(
         [entry.name for entry in document["processes"]
          if entry.role == "stage"], sys.stderr)
-    while not stop.asked():
+    while True:
+        stop.raise_if_asked()
         status, text = gateway_client.call(document["url"] + "/readyz",
                                            timeout=5, key=key)
         if status == 200:
             loading.finish()
-            return True
+            return
         process.reap()
         for entry in document["processes"]:
             if not entry.find():
@@ -125,7 +138,6 @@ def _wait_ready(document, stop, options):
                                 f"within {seconds} s (--ready-timeout); "
                                 f"logs are in {document['run_dir']}")
         time.sleep(0.1)
-    return False
 
 
 def _greet(document, options):
@@ -146,39 +158,57 @@ def _greet(document, options):
     sys.stdout.flush()
 
 
-def _stay(document, cluster_file, stop, options):
-    document["supervisor"] = {
-        "pid": os.getpid(),
-        "argv": process.command_line(os.getpid())}
-    cluster_file.write(document)
-    watch.watch(cluster_file, document, stop, options.supervise, say)
-    _stop(document, cluster_file, stop)
-    return exits.OK
+def _hand_over(document, cluster_file, options):
+    """To whoever watches the cluster from now on: this process, a supervisor
+    in the background, or nobody."""
+    if options.detach:
+        document["supervisor"] = _start_supervisor(options) \
+            if options.supervise else None
+    if not cluster_file.update(document):
+        raise exits.Failure(
+            exits.UNEXPECTED, f"{cluster_file.path} was removed while the "
+            "cluster was started, which is stopped therefore")
 
 
-def _hand_over_to_supervisor(document, cluster_file, stop, options):
+def _start_supervisor(options):
     argv = [sys.executable, "-B", PACKAGE, "supervise", "--run-dir",
             options.run_dir]
     log = pathlib.Path(options.run_dir) / "supervisor.log"
     with open(log, "wb") as out:
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out,
                                  stderr=out, start_new_session=True)
-    document["supervisor"] = {"pid": child.pid, "argv": argv}
-    cluster_file.write(document)
-    return exits.OK
+    return {"pid": child.pid, "argv": argv}
 
 
 def supervise(options):
     """The background half of --detach --supervise."""
     stop = watch.StopRequest()
-    cluster_file = process.ClusterFile(options.run_dir)
+    cluster_file = run_folder.ClusterFile(options.run_dir)
     document = _read_when_named(cluster_file, os.getpid())
     if document is None:
         raise exits.Failure(exits.UNEXPECTED, f"no cluster of ours in "
                             f"{options.run_dir}")
-    watch.watch(cluster_file, document, stop, True, say)
-    _stop(document, cluster_file, stop)
+    _stay(document, cluster_file, stop, True)
     return exits.OK
+
+
+def _stay(document, cluster_file, stop, restart):
+    """Watches until asked to stop, and stops the cluster."""
+    try:
+        watch.watch(cluster_file, document, stop, restart, say)
+    finally:
+        with _stop_lock(document["run_dir"]):
+            _stop(document, cluster_file, stop)
+
+
+def _stop_lock(run_dir):
+    """The lock, or nothing: no cluster runs on because of a lock. `down` does
+    not have it while it waits for us."""
+    try:
+        lock = run_folder.take_lock(run_dir, seconds=10)
+    except OSError:
+        lock = None  # The folder is gone.
+    return lock or contextlib.nullcontext()
 
 
 def _read_when_named(cluster_file, pid, seconds=10):
@@ -196,22 +226,55 @@ def _read_when_named(cluster_file, pid, seconds=10):
 def _stop(document, cluster_file, stop):
     say("draining")
     process.stop_all(document["processes"], say, hurry=stop.hurry)
-    cluster_file.remove()
+    cluster_file.remove(document)
     say("stopped")
 
 
 def down(options):
-    cluster_file = process.ClusterFile(options.run_dir)
-    document = cluster_file.read()
-    if document is None:
-        say(f"nothing runs in {options.run_dir}")
-        return exits.OK
-    supervisor = document["supervisor"]
-    if process.is_ours(supervisor):
-        say(f"asking the supervisor (pid {supervisor['pid']}) to drain")
-        process.terminate(supervisor, seconds=60)
-        document = cluster_file.read() or document
-    process.stop_all(document["processes"], say)
-    cluster_file.remove()
+    """Whoever watches the cluster is asked first, and not under the lock,
+    which it takes to stop. What is left is stopped here."""
+    cluster_file = run_folder.ClusterFile(options.run_dir)
+    asked = None
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        document = cluster_file.read()
+        if asked and not run_folder.same_cluster(document, asked):
+            say("stopped")
+            return exits.OK
+        if document and process.is_ours(document["supervisor"]):
+            asked = document
+            _ask_supervisor(document["supervisor"])
+        elif document is None and not run_folder.lock_path(
+                options.run_dir).exists():
+            say(f"nothing runs in {options.run_dir}")
+            return exits.OK
+        elif _stop_if_unwatched(cluster_file, options.run_dir):
+            return exits.OK
+        elif time.monotonic() >= end:
+            raise exits.Failure(
+                exits.IN_USE, f"--run-dir {options.run_dir}: another `up` or "
+                f"`down` has been at work there for {LOCK_SECONDS} s. End it, "
+                "or try again once it is done")
+
+
+def _ask_supervisor(supervisor):
+    say(f"asking the supervisor (pid {supervisor['pid']}) to drain")
+    process.terminate(supervisor, seconds=60)
+
+
+def _stop_if_unwatched(cluster_file, run_dir):
+    """False if somebody else has the lock, or watches the cluster by now."""
+    lock = run_folder.take_lock(run_dir, seconds=0.2)
+    if lock is None:
+        return False
+    with lock:
+        document = cluster_file.read()
+        if document is None:
+            say(f"nothing runs in {run_dir}")
+            return True
+        if process.is_ours(document["supervisor"]):
+            return False
+        process.stop_all(document["processes"], say)
+        cluster_file.remove(document)
     say("stopped")
-    return exits.OK
+    return True

@@ -8,6 +8,7 @@ BUILD_FAILED = 4  # by the shell script around us
 NO_MODEL = 5
 NOT_READY = 6  # a process died, or readiness did not come in time
 IN_USE = 7  # the port, or the run folder
+INTERRUPTED = 130  # told to stop before the cluster was ready
 
 
 class Failure(Exception):

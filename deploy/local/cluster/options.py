@@ -59,7 +59,7 @@ def up_parser(name):
         epilog="Exit codes: 0 stopped as asked (with --detach: it is ready), "
         "1 unexpected, 2 bad options, 3 set-up failed, 4 build failed, "
         "5 no model, 6 a process died or did not become ready, "
-        "7 port or run folder in use.")
+        "7 port or run folder in use, 130 told to stop before it was ready.")
     parser.add_argument("--model", metavar="PATH", help="a Hugging Face "
                         "folder or a GGUF (default: SmolLM2-135M-Instruct, "
                         "fetched once into the user's cache)")

@@ -1,14 +1,11 @@
-"""The processes of a cluster: records, starting, finding, stopping."""
+"""The processes of a cluster: starting, finding, stopping."""
 
 import dataclasses
-import json
 import os
 import pathlib
 import signal
 import subprocess
 import time
-
-import exits
 
 # A process gets these variables of ours and no others, so that what
 # cluster.json tells is enough to start it again.
@@ -88,41 +85,6 @@ def command_line(pid):
 def is_ours(record):
     """Whether the {"pid", "argv"} record names a live process."""
     return bool(record) and command_line(record["pid"]) == record["argv"]
-
-
-class ClusterFile:
-    """RUN_DIR/cluster.json: written whole, by rename, by one writer."""
-
-    def __init__(self, run_dir):
-        self.path = pathlib.Path(run_dir) / "cluster.json"
-
-    def read(self):
-        """The document with `processes` as Process, or None."""
-        try:
-            document = json.loads(self.path.read_text())
-            document["supervisor"], document["url"]  # must be there
-            fields = {field.name for field in dataclasses.fields(Process)}
-            document["processes"] = [
-                Process(**{k: v for k, v in entry.items() if k in fields})
-                for entry in document["processes"]]
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise exits.Failure(exits.UNEXPECTED, f"{self.path} is not of "
-                                f"ours or damaged ({error!r}); remove it once "
-                                "its processes are gone") from None
-        return document
-
-    def write(self, document):
-        plain = dict(document)
-        plain["processes"] = [dataclasses.asdict(process)
-                              for process in document["processes"]]
-        temporary = self.path.with_suffix(f".json.{os.getpid()}")
-        temporary.write_text(json.dumps(plain, indent=2) + "\n")
-        os.replace(temporary, self.path)
-
-    def remove(self):
-        self.path.unlink(missing_ok=True)
 
 
 def _signal(pid, number):

@@ -1,5 +1,6 @@
 """Watching a running cluster until it is asked to stop."""
 
+import contextlib
 import os
 import signal
 import time
@@ -13,22 +14,45 @@ STEADY = 30
 
 
 class StopRequest:
-    """Counts SIGINT, SIGTERM and SIGHUP. The first asks for a drain, the
-    second for haste."""
+    """Counts SIGINT, SIGTERM and SIGHUP. The first asks for a drain, a Ctrl-C
+    after it for haste: a terminal that closes and a second `down` do not."""
 
     def __init__(self):
-        self.count = 0
+        self._count = 0
+        self._haste = False
+        self._interrupts = False
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number, frame):
-        self.count += 1
+        self._haste = self._haste or (self.asked()
+                                      and number == signal.SIGINT)
+        self._count += 1
+        if self._interrupts:
+            self._interrupts = False  # Once: what cleans up is let be.
+            raise KeyboardInterrupt
 
     def asked(self):
-        return self.count > 0
+        return self._count > 0
 
     def hurry(self):
-        return self.count > 1
+        return self._haste
+
+    def raise_if_asked(self):
+        if self.asked():
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def interrupts(self):
+        """Whatever waits in here ends with a KeyboardInterrupt once it is
+        asked to stop, or was before."""
+        self._interrupts = True
+        try:
+            self.raise_if_asked()
+            yield
+            self.raise_if_asked()
+        finally:
+            self._interrupts = False
 
 
 class _Watched:
@@ -41,15 +65,27 @@ class _Watched:
 
 
 def watch(cluster_file, document, stop, restart, say):
-    """Returns when `stop` is asked. Tells of processes that end and, with
-    `restart`, starts them again with the same argv; a process that somebody
-    started again by hand is taken over."""
+    """Returns when `stop` is asked, or the file is not of `document` any
+    more. Tells of processes that end and, with `restart`, starts them again
+    with the same argv; a process that somebody started again by hand is taken
+    over."""
     watched = [_Watched(entry) for entry in document["processes"]]
+    saved, troubled = True, False
     while not stop.asked():
         process.reap()
         for entry in watched:
             if _check(entry, restart, say):
-                cluster_file.write(document)
+                saved = False
+        if not saved:
+            try:
+                if not cluster_file.update(document):
+                    say(f"{cluster_file.path} is gone, or another cluster's")
+                    return
+                saved, troubled = True, False
+            except OSError as error:  # Tried again: it is what `down` reads.
+                if not troubled:
+                    say(f"{cluster_file.path} cannot be written: {error}")
+                troubled = True
         time.sleep(0.1)
 
 
@@ -63,21 +99,33 @@ def _check(entry, restart, say):
     if entry.up:
         entry.up = False
         _tell_death(entry, restart, say)
-        delay = BACKOFF[min(entry.tries, len(BACKOFF) - 1)]
-        entry.restart_at = now + delay
-        entry.tries += 1
+        _back_off(entry, now)
     pid = entry.process.find()
     if pid:
         say(f"{entry.process.name} is back as pid {pid}")
         entry.process.pid = pid
-    elif restart and now >= entry.restart_at:
-        entry.process.start()
-        say(f"{entry.process.name} started again as pid {entry.process.pid}")
-    else:
+    elif not restart or now < entry.restart_at or not _start(entry, say):
         return False
     entry.up = True
     entry.started = now
     return True
+
+
+def _start(entry, say):
+    """False, and a longer pause, if the system does not let it start."""
+    try:
+        entry.process.start()
+    except OSError as error:
+        _back_off(entry, time.monotonic())
+        say(f"{entry.process.name} cannot be started again: {error}")
+        return False
+    say(f"{entry.process.name} started again as pid {entry.process.pid}")
+    return True
+
+
+def _back_off(entry, now):
+    entry.restart_at = now + BACKOFF[min(entry.tries, len(BACKOFF) - 1)]
+    entry.tries += 1
 
 
 def _alive(watched):

@@ -1,0 +1,97 @@
+"""A run folder's record of its cluster, and the lock of who changes it."""
+
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+import time
+
+import exits
+import process
+
+
+class ClusterFile:
+    """RUN_DIR/cluster.json: written whole, by rename, by one writer. Who no
+    longer has the folder leaves the file of the next cluster alone."""
+
+    def __init__(self, run_dir):
+        self.path = pathlib.Path(run_dir) / "cluster.json"
+
+    def read(self):
+        """The document with `processes` as Process, or None."""
+        try:
+            document = json.loads(self.path.read_text())
+            document["supervisor"], document["url"]  # must be there
+            fields = {field.name for field in
+                      dataclasses.fields(process.Process)}
+            document["processes"] = [
+                process.Process(**{k: v for k, v in entry.items()
+                                   if k in fields})
+                for entry in document["processes"]]
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise exits.Failure(exits.UNEXPECTED, f"{self.path} is not of "
+                                f"ours or damaged ({error!r}); remove it once "
+                                "its processes are gone") from None
+        return document
+
+    def create(self, document):
+        """Only under the lock, of a folder in which nothing runs."""
+        plain = dict(document)
+        plain["processes"] = [dataclasses.asdict(entry)
+                              for entry in document["processes"]]
+        temporary = self.path.with_suffix(f".json.{os.getpid()}")
+        try:
+            temporary.write_text(json.dumps(plain, indent=2) + "\n")
+            os.replace(temporary, self.path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def update(self, document):
+        """False, and nothing is written, if the file is gone or another
+        cluster's."""
+        if not self._is_of(document):
+            return False
+        self.create(document)
+        return True
+
+    def remove(self, document):
+        """Does nothing if the file is gone or another cluster's."""
+        if self._is_of(document):
+            self.path.unlink(missing_ok=True)
+
+    def _is_of(self, document):
+        try:
+            found = self.read()
+        except exits.Failure:
+            return False
+        return same_cluster(found, document)
+
+
+def same_cluster(one, other):
+    """Whether two documents, each None without a file, are of one cluster."""
+    return bool(one and other) and one.get("created") == other.get("created")
+
+
+def lock_path(run_dir):
+    return pathlib.Path(run_dir) / "lock"
+
+
+def take_lock(run_dir, seconds=0):
+    """The lock of an existing folder, an open file: whoever starts or stops
+    its cluster has it. None if another has it for `seconds`. It is free again
+    once it is closed, or its process is gone."""
+    end = time.monotonic() + seconds
+    lock = open(lock_path(run_dir), "a")
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                lock.close()
+                return None
+        time.sleep(0.05)

@@ -1,0 +1,257 @@
+"""up, down and supervise, their processes fake: what is left, whatever goes
+wrong and whoever interferes."""
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import types
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+PACKAGE = HERE.parents[1] / "deploy/local/cluster"
+sys.path.insert(0, str(PACKAGE))
+
+import commands  # noqa: E402
+import exits  # noqa: E402
+import run_folder  # noqa: E402
+
+SECONDS = 60  # No wait takes nearly so long.
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + SECONDS
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {SECONDS} s: {what}")
+        time.sleep(0.01)
+
+
+class FolderTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sluice-test-")
+        self.addCleanup(folder.cleanup)
+        self.run_dir = pathlib.Path(folder.name)
+        self.addCleanup(self.end_all)
+
+    def end_all(self):
+        for pid in self.left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not self.left(), "killed processes are gone")
+
+    def left(self):
+        """Pids of all whose command line names the run folder."""
+        pids = []
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and os.fsencode(self.run_dir) in (
+                        entry / "cmdline").read_bytes():
+                    pids.append(int(entry.name))
+        return pids
+
+    def start(self, command, *options, script=HERE / "fake_cluster.py",
+              **more):
+        """A command of the cluster, in a process group of its own."""
+        child = subprocess.Popen(
+            [sys.executable, "-B", script, command, "--run-dir", self.run_dir,
+             *options], stdin=subprocess.DEVNULL, text=True,
+            start_new_session=True, **{"stdout": subprocess.PIPE,
+                                       "stderr": subprocess.STDOUT, **more})
+        if child.stdout:
+            self.addCleanup(child.stdout.close)
+        return child
+
+    def up(self, *options, **more):
+        return self.start("up", "--model", "/", *options, **more)
+
+    def down(self):
+        return self.start("down", script=PACKAGE)
+
+    def ended(self, child, code):
+        """Its output, once it has ended with `code`."""
+        output, _ = child.communicate(timeout=SECONDS)
+        self.assertEqual(child.returncode, code, output)
+        return output
+
+    def hold(self, name):
+        (self.run_dir / name).touch()
+
+    def release(self, name):
+        (self.run_dir / name).unlink()
+
+    def wait_told(self, name):
+        wait_for((self.run_dir / name).exists, name)
+
+    def file(self):
+        return json.loads((self.run_dir / "cluster.json").read_text())
+
+    def assert_nothing_left(self):
+        wait_for(lambda: not self.left(), f"gone: {self.left()}")
+        self.assertFalse((self.run_dir / "cluster.json").exists())
+
+
+class UpTest(FolderTest):
+    def test_up_is_refused_where_an_old_one_watches_its_dead(self):
+        old = self.up()
+        while not old.stdout.readline().startswith("Ctrl-C"):
+            self.assertIsNone(old.poll())
+        for entry in self.file()["processes"]:
+            os.kill(entry["pid"], signal.SIGKILL)
+        wait_for(lambda: self.left() == [old.pid], "all processes died")
+        self.assertIn(f"its supervisor, pid {old.pid}",
+                      self.ended(self.up("--detach"), exits.IN_USE))
+        old.send_signal(signal.SIGINT)
+        self.ended(old, exits.OK)
+        self.ended(self.up("--detach"), exits.OK)
+        self.ended(self.down(), exits.OK)
+        self.assert_nothing_left()
+
+    def test_down_stops_a_cluster_that_asks_for_its_first_answer(self):
+        for options in ((), ("--supervise",), ("--detach",),
+                        ("--detach", "--supervise")):
+            with self.subTest(options=options):
+                self.hold("hold-answer")
+                up = self.up(*options)
+                self.wait_told("answering")
+                self.assertEqual(self.file()["supervisor"]["pid"], up.pid)
+                self.ended(self.down(), exits.OK)
+                self.ended(up, exits.INTERRUPTED)
+                self.assert_nothing_left()
+                self.release("answering")
+
+    def test_a_signal_before_the_first_answer_stops_the_cluster(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number=number):
+                self.hold("hold-answer")
+                up = self.up("--detach")
+                self.wait_told("answering")
+                up.send_signal(number)
+                self.ended(up, exits.INTERRUPTED)
+                self.assert_nothing_left()
+                self.release("answering")
+
+    def test_a_signal_while_stages_load_stops_the_cluster(self):
+        self.hold("hold-ready")
+        for options in ((), ("--detach",)):
+            with self.subTest(options=options):
+                up = self.up(*options)
+                while not up.stdout.readline().startswith("started gateway"):
+                    self.assertIsNone(up.poll())
+                up.send_signal(signal.SIGTERM)
+                self.ended(up, exits.INTERRUPTED)
+                self.assert_nothing_left()
+
+    def test_a_greeting_that_nobody_reads_stops_the_cluster(self):
+        for options in ((), ("--detach",)):
+            with self.subTest(options=options):
+                reader, writer = os.pipe()
+                os.close(reader)
+                up = self.up(*options, stdout=writer, stderr=writer)
+                os.close(writer)
+                self.assertEqual(up.wait(SECONDS), exits.UNEXPECTED)
+                self.assert_nothing_left()
+
+    def test_a_process_that_cannot_be_started_ends_those_before_it(self):
+        self.hold("absent-gateway")
+        self.assertIn("error: [Errno 2]",
+                      self.ended(self.up(), exits.UNEXPECTED))
+        self.assert_nothing_left()
+
+    def test_a_log_that_cannot_be_written_ends_those_before_it(self):
+        (self.run_dir / "gateway.log").mkdir()
+        self.assertIn("gateway.log", self.ended(self.up(), exits.UNEXPECTED))
+        self.assert_nothing_left()
+
+    def test_a_cluster_whose_file_was_removed_is_not_served(self):
+        for options in ((), ("--detach", "--supervise")):
+            with self.subTest(options=options):
+                self.hold("hold-answer")
+                up = self.up(*options)
+                self.wait_told("answering")
+                self.release("cluster.json")
+                self.release("hold-answer")
+                self.assertIn("cluster.json was removed",
+                              self.ended(up, exits.UNEXPECTED))
+                self.assert_nothing_left()
+                self.release("answering")
+
+    @unittest.skipUnless(importlib.util.find_spec("pip"), "needs pip")
+    def test_a_signal_while_the_model_is_fetched_says_nothing_of_it(self):
+        for number, send in ((signal.SIGINT, os.killpg),
+                             (signal.SIGTERM, os.kill)):
+            with self.subTest(number=number), socket.create_server(
+                    ("127.0.0.1", 0)) as registry:
+                registry.settimeout(SECONDS)
+                up = self.start("up", env={
+                    "PATH": os.environ["PATH"], "HOME": str(self.run_dir),
+                    "PIP_CONFIG_FILE": os.devnull,
+                    "PIP_INDEX_URL": f"http://127.0.0.1:"
+                    f"{registry.getsockname()[1]}"})
+                connection, _ = registry.accept()  # and no answer
+                with connection:
+                    send(up.pid, number)
+                    output = self.ended(up, exits.INTERRUPTED)
+                self.assertNotIn("registry did not give", output)
+                self.assert_nothing_left()
+
+
+class DownTest(FolderTest):
+    def test_down_and_the_supervisor_do_not_wait_for_each_other(self):
+        self.ended(self.up("--detach", "--supervise"), exits.OK)
+        self.assertIn("asking the supervisor",
+                      self.ended(self.down(), exits.OK))
+        self.assertTrue((self.run_dir / "drained").exists())
+        self.assert_nothing_left()
+
+    def test_whoever_stops_a_cluster_has_the_lock(self):
+        for options in (("--detach",), ("--detach", "--supervise")):
+            with self.subTest(options=options):
+                self.hold("hold-end")
+                self.ended(self.up(*options), exits.OK)
+                down = self.down()
+                self.wait_told("draining")
+                self.assertIsNone(run_folder.take_lock(self.run_dir))
+                self.assertIn("started or stopped there",
+                              self.ended(self.up(), exits.IN_USE))
+                second = self.down()
+                self.release("hold-end")
+                self.ended(down, exits.OK)
+                self.ended(second, exits.OK)
+                self.assertTrue((self.run_dir / "drained").exists())
+                self.assert_nothing_left()
+                self.release("draining")
+                self.release("drained")
+
+    def test_down_says_who_has_the_lock_for_too_long(self):
+        lock = run_folder.take_lock(self.run_dir)
+        self.addCleanup(setattr, commands, "LOCK_SECONDS",
+                        commands.LOCK_SECONDS)
+        commands.LOCK_SECONDS = 0
+        options = types.SimpleNamespace(run_dir=str(self.run_dir))
+        with lock, self.assertRaises(exits.Failure) as raised:
+            commands.down(options)
+        self.assertEqual(raised.exception.code, exits.IN_USE)
+        self.assertIn("another `up` or `down`", str(raised.exception))
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(commands.down(options), exits.OK)
+        self.assertIn("nothing runs in", said.getvalue())
+
+    def test_down_leaves_a_folder_without_a_cluster_as_it_is(self):
+        for folder in (self.run_dir, self.run_dir / "none"):
+            options = types.SimpleNamespace(run_dir=str(folder))
+            with contextlib.redirect_stderr(io.StringIO()):
+                self.assertEqual(commands.down(options), exits.OK)
+        self.assertEqual(list(self.run_dir.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
