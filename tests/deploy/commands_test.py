@@ -150,6 +150,18 @@ class UpTest(FolderTest):
                 self.ended(up, exits.INTERRUPTED)
                 self.assert_nothing_left()
 
+    def test_a_signal_while_experts_are_planned_starts_nothing(self):
+        self.hold("hold-layout")
+        up = self.up()
+        self.wait_told("planning")
+        down = self.down()
+        while not down.stdout.readline().startswith("waiting for another"):
+            self.assertIsNone(down.poll())
+        up.send_signal(signal.SIGTERM)
+        self.assertEqual(self.ended(up, exits.INTERRUPTED), "")
+        self.assertIn("nothing runs in", self.ended(down, exits.OK))
+        self.assert_nothing_left()
+
     def test_a_greeting_that_nobody_reads_stops_the_cluster(self):
         for options in ((), ("--detach",)):
             with self.subTest(options=options):

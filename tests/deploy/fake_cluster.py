@@ -1,12 +1,14 @@
 """deploy/local/cluster with processes of fake_process.py: COMMAND OPTION...
 
-A file absent-ROLE in the run folder: that one's program does not exist.
+A file absent-ROLE in the run folder: that one's program does not exist. A file
+hold-layout: planning waits, and tells so by the file planning.
 """
 
 import os
 import pathlib
 import runpy
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1] / "deploy/local/cluster"
@@ -20,6 +22,9 @@ import process  # noqa: E402
 def make_processes(options, model, default_port):
     run_dir = pathlib.Path(options.run_dir)
     chosen = ports.choose(2)
+    (run_dir / "planning").touch()
+    while (run_dir / "hold-layout").exists():
+        time.sleep(0.01)
 
     def make(role, port):
         absent = (run_dir / f"absent-{role}").exists()

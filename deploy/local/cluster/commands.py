@@ -40,8 +40,7 @@ def up(options):
     with _start_lock(options.run_dir):
         _refuse_if_running(cluster_file, options.run_dir)
         with stop.interrupts():
-            path = model.resolve(options.model)
-        document = _new_document(options, path)
+            document = _new_document(options, model.resolve(options.model))
         try:
             _start(document, cluster_file)
             with stop.interrupts():
@@ -234,7 +233,7 @@ def down(options):
     """Whoever watches the cluster is asked first, and not under the lock,
     which it takes to stop. What is left is stopped here."""
     cluster_file = run_folder.ClusterFile(options.run_dir)
-    asked = None
+    asked, waiting = None, False
     end = time.monotonic() + LOCK_SECONDS
     while True:
         document = cluster_file.read()
@@ -255,6 +254,10 @@ def down(options):
                 exits.IN_USE, f"--run-dir {options.run_dir}: another `up` or "
                 f"`down` has been at work there for {LOCK_SECONDS} s. End it, "
                 "or try again once it is done")
+        elif not waiting:
+            waiting = True
+            say("waiting for another `up` or `down` that is at work in "
+                f"{options.run_dir}")
 
 
 def _ask_supervisor(supervisor):
