@@ -129,24 +129,27 @@ StatusOr<SplitFrame> SplitPayload(const grpc::ByteBuffer& frame, int field,
   SplitFrame split;
   while (cursor.remaining() > 0) {
     SLUICE_ASSIGN_OR_RETURN(const uint64_t tag, cursor.ReadVarint());
+    // What stands before the value: the tag, and a number or a length.
+    std::string lead;
+    AppendVarint(tag, &lead);
+    uint64_t length = 0;
     if ((tag & 7) == 0) {
       SLUICE_ASSIGN_OR_RETURN(const uint64_t value, cursor.ReadVarint());
-      AppendVarint(tag, &split.head);
-      AppendVarint(value, &split.head);
-      continue;
+      AppendVarint(value, &lead);
+    } else {
+      SLUICE_ASSIGN_OR_RETURN(length, ReadLength(tag, &cursor));
+      if (tag == (static_cast<uint64_t>(field) << 3 | 2)) {
+        split.payload = Buffer(length);
+        cursor.Copy(split.payload.data(), length);
+        continue;
+      }
+      if ((tag & 7) == 2) AppendVarint(length, &lead);
     }
-    SLUICE_ASSIGN_OR_RETURN(const uint64_t length, ReadLength(tag, &cursor));
-    if (tag == (static_cast<uint64_t>(field) << 3 | 2)) {
-      split.payload = Buffer(length);
-      cursor.Copy(split.payload.data(), length);
-      continue;
-    }
-    if (split.head.size() + length > max_head) {
+    if (split.head.size() + lead.size() + length > max_head) {
       return InvalidArgument("frame has more than ", max_head,
                              " bytes beside field ", field);
     }
-    AppendVarint(tag, &split.head);
-    if ((tag & 7) == 2) AppendVarint(length, &split.head);
+    split.head += lead;
     const size_t at = split.head.size();
     split.head.resize(at + length);
     cursor.Copy(split.head.data() + at, length);

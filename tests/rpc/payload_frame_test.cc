@@ -160,5 +160,17 @@ TEST(PayloadFrameTest, GroupsOverlongNumbersAndLargeHeadsAreRefused) {
               HasSubstr("more than 4 bytes"));
 }
 
+TEST(PayloadFrameTest, NumbersCountAmongTheBytesBesideThePayload) {
+  // Field 1, again and again, as a number of two bytes with its tag.
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += "\x08\x05";
+  const auto whole = SplitPayload(Cut(text, 7), kField, text.size());
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->head, text);
+  EXPECT_THAT(
+      Message(SplitPayload(Cut(text, 7), kField, text.size() - 1).status()),
+      HasSubstr("more than 99 bytes"));
+}
+
 }  // namespace
 }  // namespace sluice::rpc
