@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "common/pipeline/gateway/stage_links.h"
+#include "common/pipeline/stage/control_stream.h"
 #include "common/pipeline/stage/stage_checks.h"
 #include "common/rpc/credited_sender.h"
 #include "common/rpc/payload_frame.h"
@@ -22,6 +24,7 @@ namespace {
 
 using testing::Eventually;
 using testing::FakeInfo;
+using testing::FakeRunner;
 using testing::FakeStage;
 using testing::FakeStageOptions;
 using ::testing::HasSubstr;
@@ -276,27 +279,51 @@ TEST_F(StageProtocolTest, AnotherGatewayMayBeginAtALowerEpoch) {
 }
 
 TEST_F(StageProtocolTest, TheEndOfOneGatewayLeavesTheNextOnesEpochAlone) {
-  const auto first = Hold();
-  stage_->runner().HoldLettingGo(true);
-  first->HalfClose();
-  ASSERT_TRUE(Eventually([&] { return stage_->runner().letting_go(); }));
-  const auto next = Control();
-  v1::ControlRequest hello = Hello();
-  hello.mutable_hello()->set_gateway_id("another");
-  next->Send(hello);
-  next->Send(Assign(FakeInfo(0, 1), kEpoch + 1));
+  StageSession& session = stage_->session();
+  const auto stream = [&] {
+    return std::make_shared<ControlStream>(rpc::ServerStreamOptions{"Control"},
+                                           session.shared_from_this());
+  };
+  const auto hold = [&](const char* gateway, uint64_t epoch,
+                        const std::shared_ptr<ControlStream>& control) {
+    v1::ControlRequest hello = Hello();
+    hello.mutable_hello()->set_gateway_id(gateway);
+    EXPECT_TRUE(session.OnHello(hello.hello(), control).ok());
+    session.OnAssign(Assign(FakeInfo(0, 1), epoch).assign(), control.get());
+  };
+  const auto first = stream();
+  const auto next = stream();
+  hold("first", kEpoch, first);
+  FakeRunner& runner = stage_->runner();
+  runner.HoldLettingGo(true);
+  std::thread ending([&] { session.OnControlEnd(first.get()); });
+  ASSERT_TRUE(Eventually([&] { return runner.letting_go(); }));
+  std::atomic<bool> assigned = false;
+  std::thread beginning([&] {
+    hold("next", kEpoch + 1, next);
+    assigned = true;
+  });
   // The next gateway waits. One that did not would be assigned meanwhile, and
   // its epoch forgotten afterwards.
-  Eventually([&] { return control_log_->count() == 2; },
-             std::chrono::milliseconds(300));
-  stage_->runner().HoldLettingGo(false);
-  EXPECT_TRUE(AssignedAt(1).ok());
-  v1::StepFrame steps_hello = StepsHello();
-  steps_hello.mutable_hello()->set_epoch(kEpoch + 1);
-  const auto steps = Steps(steps_hello);
-  steps->Send(PlanFrame(Plan(0, kEpoch + 1)));
-  EXPECT_TRUE(Eventually([&] { return steps_log_->count() == 2; }))
-      << "a step of its epoch is computed";
+  Eventually([&] { return assigned.load(); }, std::chrono::milliseconds(300));
+  runner.HoldLettingGo(false);
+  ending.join();
+  beginning.join();
+  EXPECT_EQ(session.epoch(), Epoch(kEpoch + 1));
+  runner.HoldSteps();
+  EXPECT_TRUE(session.OnStepInput({Plan(0, kEpoch + 1), {}}, 0).ok());
+  EXPECT_EQ(runner.held_steps(), 1);
+  session.OnControlEnd(next.get());
+}
+
+TEST_F(StageProtocolTest, AReplacedControlStreamAssignsNothing) {
+  StageSession& session = stage_->session();
+  const auto old = std::make_shared<ControlStream>(
+      rpc::ServerStreamOptions{"Control"}, session.shared_from_this());
+  ASSERT_TRUE(session.OnHello(Hello().hello(), old).ok());
+  const auto control = Hold();
+  session.OnAssign(Assign(FakeInfo(0, 1), kEpoch + 1).assign(), old.get());
+  EXPECT_EQ(session.epoch(), Epoch(kEpoch));
 }
 
 TEST_F(StageProtocolTest, ASuccessorThatCannotBeReachedIsNamed) {
@@ -468,6 +495,25 @@ TEST_F(StageProtocolTest, DrainedComesAfterTheStepsUnderWay) {
   stage_->runner().ReleaseOne();
   ASSERT_TRUE(Eventually([&] { return control_log_->count() == 4; }));
   EXPECT_TRUE(control_log_->message(3).has_drained());
+}
+
+TEST_F(StageProtocolTest, DrainedComesWhenTheStepsUnderWayAreLost) {
+  const auto control = Hold();
+  const auto steps = Steps(StepsHello());
+  stage_->runner().HoldSteps();
+  steps->Send(PlanFrame(Plan(0)));
+  ASSERT_TRUE(Eventually([&] { return stage_->runner().held_steps() == 1; }));
+  v1::ControlRequest request;
+  request.mutable_drain();
+  control->Send(request);
+  request.mutable_heartbeat();
+  control->Send(request);
+  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
+  stage_->session().OnStepError(Epoch(kEpoch), StepId(0),
+                                FailedPrecondition("no such block"));
+  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 5; }));
+  EXPECT_TRUE(control_log_->message(3).has_failure());
+  EXPECT_TRUE(control_log_->message(4).has_drained());
 }
 
 TEST_F(StageProtocolTest, AStageThatEndsSaysSoAndGoesOnUntilItIsLetGo) {

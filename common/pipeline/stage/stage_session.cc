@@ -214,10 +214,7 @@ void StageSession::NoteStepDone(Epoch epoch) {
     MutexLock lock(mutex_);
     if (live_ == nullptr || live_->assignment.epoch != epoch) return;
     ++live_->done;
-    if (idle() && drain_asked_) {
-      drain_asked_ = false;
-      control = control_;
-    }
+    control = TakeDrained();
   }
   step_done_.NotifyAll();
   if (control != nullptr) control->SendDrained();
@@ -225,6 +222,7 @@ void StageSession::NoteStepDone(Epoch epoch) {
 
 void StageSession::Fail(Epoch epoch, v1::FailureSide side, const Status& why) {
   std::shared_ptr<ControlStream> control;
+  std::shared_ptr<ControlStream> drained;
   {
     MutexLock lock(mutex_);
     if (live_ == nullptr || live_->assignment.epoch != epoch || live_->broken) {
@@ -232,9 +230,12 @@ void StageSession::Fail(Epoch epoch, v1::FailureSide side, const Status& why) {
     }
     live_->broken = true;
     control = control_;
+    drained = TakeDrained();
   }
+  step_done_.NotifyAll();
   LogWarning("epoch ", epoch, " failed: ", Message(why));
   if (control != nullptr) control->SendFailure(epoch, side, why);
+  if (drained != nullptr) drained->SendDrained();
 }
 
 void StageSession::EndEpoch(std::unique_ptr<Live> ended, const Status& why) {
@@ -284,6 +285,11 @@ void StageSession::Shutdown() {
 
 bool StageSession::idle() const {
   return live_ == nullptr || live_->broken || live_->accepted == live_->done;
+}
+
+std::shared_ptr<ControlStream> StageSession::TakeDrained() {
+  if (!idle() || !std::exchange(drain_asked_, false)) return nullptr;
+  return control_;
 }
 
 bool StageSession::draining() const {

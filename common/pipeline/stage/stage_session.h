@@ -127,6 +127,10 @@ class StageSession : public StepOutputSink,
   void Fail(Epoch epoch, v1::FailureSide side, const Status& why);
   void NoteStepDone(Epoch epoch);
   bool idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whom to tell that no step is under way any more; null: nobody waits for
+  // that, or there is one.
+  std::shared_ptr<ControlStream> TakeDrained()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const StageSessionOptions options_;
   mutable Mutex mutex_;
