@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,6 +89,7 @@ class PipelineClientTest : public ::testing::Test {
     options.transport.peer_timeout = timing.peer_timeout;
     options.suspect_after = timing.suspect_after;
     options.heartbeat = timing.heartbeat;
+    options.check_model = check_model_;
     auto client = PipelineClient::Create(std::move(options));
     EXPECT_TRUE(client.ok()) << client.status();
     (*client)->Start(listener_.Callbacks());
@@ -113,6 +115,7 @@ class PipelineClientTest : public ::testing::Test {
 
   Listener listener_;
   std::vector<std::unique_ptr<FakeStage>> stages_;
+  std::function<Status(const PipelineModel&)> check_model_;
 };
 
 TEST_F(PipelineClientTest, PlansGoThroughOneTwoAndThreeStages) {
@@ -231,6 +234,29 @@ TEST_F(PipelineClientTest, AStageThatComesAgainWithTheRightModelIsTaken) {
   AddStage(FakeInfo(1, 2), address);
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }))
       << client->status().message;
+}
+
+TEST_F(PipelineClientTest, AModelThatTheGatewayIsNotForIsRefusedInItsWords) {
+  check_model_ = [](const PipelineModel& model) {
+    if (model.digest == "d2") return OkStatus();
+    return FailedPrecondition("the stages have ", model.digest,
+                              ", the gateway has d2");
+  };
+  AddStage(FakeInfo(0, 1));
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] {
+    return client->status().message == "the stages have d1, the gateway has d2";
+  })) << client->status().message;
+  EXPECT_FALSE(client->ready());
+  EXPECT_EQ(listener_.ups(), 0u);
+  const std::string address = stages_[0]->address();
+  stages_.clear();
+  StageInfo other = FakeInfo(0, 1);
+  other.model_digest = "d2";
+  AddStage(other, address);
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }))
+      << client->status().message;
+  EXPECT_EQ(client->model()->digest, "d2");
 }
 
 TEST_F(PipelineClientTest, AStoppedStageIsNamedAndServesAgainWhenItIsBack) {
