@@ -23,7 +23,8 @@ struct JsonLimits {
 // with the byte offset for malformed text, invalid UTF-8, numbers outside
 // double's range, nesting or size over limits, more than 8192 keys in an
 // object, and for objects that are costly together: their keys' counts squared
-// may add up to 2 * 8192^2. No throw.
+// may add up to 2 * 8192^2, the same with their keys' bytes to 32 times that.
+// No throw.
 StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
 // Compact text of `value`. Invalid UTF-8 becomes U+FFFD.

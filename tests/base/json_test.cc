@@ -61,6 +61,27 @@ TEST(JsonTest, RefusesManyLargeObjectsThatWouldTakeLongTogether) {
   EXPECT_TRUE(ParseJson(Cat("[", small, "]")).ok());
 }
 
+TEST(JsonTest, RefusesLongKeysThatWouldTakeLongToCompare) {
+  const auto object_of = [](int members, size_t key_bytes) {
+    std::string text = "{";
+    for (int i = 0; i < members; ++i) {
+      text += Cat(i > 0 ? "," : "", "\"", std::string(key_bytes, 'k'),
+                  10'000 + i, "\":0");
+    }
+    return text + "}";
+  };
+  EXPECT_TRUE(ParseJson(object_of(8192, 50)).ok());
+  EXPECT_TRUE(ParseJson(object_of(1000, 4000)).ok());
+  const auto json = ParseJson(object_of(8000, 1000));
+  EXPECT_EQ(json.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(Message(json.status()).find("too many long keys"),
+            std::string::npos);
+  // Long strings that are no keys are nothing special.
+  std::string list = Cat("[{\"a\":\"", std::string(1 << 20, 'x'), "\"}");
+  for (int i = 0; i < 5000; ++i) list += Cat(",{\"b\":\"x\"}");
+  EXPECT_TRUE(ParseJson(list + "]").ok());
+}
+
 TEST(JsonTest, RefusesWhatIsNotJson) {
   for (const char* text :
        {"", "{", "nul", "NaN", "[1,]", "{\"a\":Infinity}", "1e999", "]]{}",
