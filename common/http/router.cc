@@ -12,18 +12,25 @@ void Router::Add(std::string_view method, std::string_view path,
 
 const Router::Methods* Router::Find(std::string_view path,
                                     std::string_view& pattern) const {
-  auto found = routes_.find(path);
-  // "/a/b/c" is served by "/a/b/*", else by "/a/*".
-  std::string_view parent = path;
-  while (found == routes_.end()) {
-    const size_t slash = parent.rfind('/');
-    if (slash == parent.npos) return nullptr;
-    parent = path.substr(0, slash);
-    if (slash + 1 == path.size()) continue;  // nothing for the star
-    found = routes_.find(std::string(parent) + "/*");
+  if (const auto found = routes_.find(path); found != routes_.end()) {
+    pattern = found->first;
+    return &found->second;
   }
-  pattern = found->first;
-  return &found->second;
+  // "/a/b/c" is served by "/a/b/*", else by "/a/*". There are few patterns,
+  // and a path may have thousands of slashes: so it is they that are tried.
+  size_t longest = 0;
+  const Methods* methods = nullptr;
+  for (const auto& [candidate, served] : routes_) {
+    if (!candidate.ends_with("/*")) continue;
+    const std::string_view prefix(candidate.data(), candidate.size() - 1);
+    // There must be something for the star.
+    if (path.size() == prefix.size() || !path.starts_with(prefix)) continue;
+    if (prefix.size() <= longest) continue;
+    longest = prefix.size();
+    pattern = candidate;
+    methods = &served;
+  }
+  return methods;
 }
 
 void Router::Route(std::shared_ptr<Exchange> exchange) const {

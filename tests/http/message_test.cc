@@ -93,6 +93,11 @@ TEST(HttpMessageTest, TheNearestPatternServesAPath) {
   for (const char* unknown : {"/", "/b", "/ab", "/a/", "//", "x"}) {
     EXPECT_EQ(served(unknown), "404") << unknown;
   }
+  // However many slashes a path has, each of its bytes is looked at a few
+  // times: were it once per slash, this would not end.
+  const std::string slashes(size_t{8} << 20, '/');
+  EXPECT_EQ(served(slashes), "404");
+  EXPECT_EQ(served("/a" + slashes), "a star");
 }
 
 }  // namespace
