@@ -129,7 +129,6 @@ Connection::Nothing Connection::Run() {
            exchange->keep_alive() && !context_.draining;
     exchange->Close();
     current_ = nullptr;
-    CountBody(0);
   }
   current_ = nullptr;
   CountBody(0);

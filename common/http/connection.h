@@ -69,7 +69,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Signal();
   void Refuse(int status, std::string_view reason);
   // Counts `bytes` as this connection's share of all bodies, instead of what
-  // was counted before.
+  // was counted before. Once a body is read whole its exchange counts it.
   void CountBody(size_t bytes);
   // Counts it, and refuses it if all bodies together are too large.
   bool MayGrowTo(size_t body_bytes);

@@ -34,12 +34,18 @@ ConnectionExchange::ConnectionExchange(std::shared_ptr<Connection> connection,
       request_(std::move(request)),
       framing_(framing),
       late_(connection_->context_.draining),
-      request_bytes_(request_.body.size()) {
+      request_bytes_(request_.body.size()),
+      counted_body_(std::exchange(connection_->counted_body_, 0)) {
   ++connection_->context_.stats.exchanges;
   if (late_) ++connection_->context_.stats.late_exchanges;
 }
 
-ConnectionExchange::~ConnectionExchange() { Close(); }
+// Whoever reads the body may be the last to hold the exchange, after its
+// client left.
+ConnectionExchange::~ConnectionExchange() {
+  Close();
+  ReleaseBody();
+}
 
 void ConnectionExchange::Post(std::function<void()> work) {
   auto executor = connection_->stream_.get_executor();
@@ -57,11 +63,17 @@ std::string ConnectionExchange::Head(HttpResponse response, long long length) {
 
 void ConnectionExchange::ReleaseBody() {
   request_.body = {};
-  connection_->CountBody(0);
+  const size_t counted = std::exchange(counted_body_, 0);
+  connection_->context_.stats.body_bytes -= static_cast<long long>(counted);
 }
 
 void ConnectionExchange::Send(HttpResponse response) {
   if (!open() || streaming_) return;
+  if (response.body.size() > kFairBacklog && !framing_.head_only &&
+      AllTooMuch()) {
+    response = connection_->context_.options.error_response(
+        503, "Too many answers wait for their clients to read them");
+  }
   const std::string body = std::move(response.body);
   // These have no body, and no length of one either.
   const bool bodiless = response.status == 204 || response.status == 304;
@@ -90,15 +102,26 @@ void ConnectionExchange::SendChunk(std::string bytes) {
   if (!open() || !streaming_ || framing_.head_only || bytes.empty()) return;
   response_bytes_ += bytes.size();
   Enqueue(framing_.http_1_0 ? std::move(bytes) : SerializeChunk(bytes));
+  CutOffIfSlow();
+}
+
+bool ConnectionExchange::AllTooMuch() const {
   const ConnectionContext& context = connection_->context_;
-  const HttpLimits& limits = context.options.limits;
-  const bool too_much = backlog_ > limits.backlog_bytes;
-  const bool all_too_much =
-      backlog_ > kFairBacklog &&
-      context.stats.backlog_bytes >
-          static_cast<long long>(limits.all_backlog_bytes);
-  if (!too_much && !all_too_much) return;
-  connection_->Abort(Gone::kSlowReader);
+  return context.stats.backlog_bytes >
+         static_cast<long long>(context.options.limits.all_backlog_bytes);
+}
+
+// Nothing can be written between two chunks of one turn of the loop: so more
+// than the limit says that the reader is slow only if it stays so.
+void ConnectionExchange::CutOffIfSlow() {
+  const HttpLimits& limits = connection_->context_.options.limits;
+  bool slow = backlog_ > kFairBacklog && AllTooMuch();
+  if (backlog_ > limits.backlog_bytes) {
+    const TimePoint now = Clock::now();
+    if (!behind_since_) behind_since_ = now;
+    slow = slow || now - *behind_since_ >= limits.catch_up_time;
+  }
+  if (slow) connection_->Abort(Gone::kSlowReader);
 }
 
 bool ConnectionExchange::SendQuestion() {
@@ -149,6 +172,8 @@ std::string ConnectionExchange::TakeBlock() {
 void ConnectionExchange::BlockWritten(size_t bytes) {
   backlog_ -= bytes;
   connection_->context_.stats.backlog_bytes -= static_cast<long long>(bytes);
+  const HttpLimits& limits = connection_->context_.options.limits;
+  if (backlog_ <= limits.backlog_bytes) behind_since_.reset();
 }
 
 void ConnectionExchange::Observe(std::shared_ptr<WriteObserver> observer) {
@@ -165,6 +190,7 @@ void ConnectionExchange::TellWritten(const TraceSpan& write) {
 void ConnectionExchange::MarkGone(Gone why) {
   if (gone_) return;
   gone_ = why;
+  is_gone_ = true;
   auto& stats = connection_->context_.stats;
   const bool slow = why == Gone::kSlowReader;
   if (slow) ++stats.slow_readers;

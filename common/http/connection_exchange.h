@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_HTTP_CONNECTION_EXCHANGE_H_
 #define SLUICE_COMMON_HTTP_CONNECTION_EXCHANGE_H_
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -41,12 +42,12 @@ class ConnectionExchange : public Exchange {
   void SendChunk(std::string bytes) override;
   void EndStream() override;
   void OnGone(std::function<void(Gone)> callback) override;
+  bool gone() const override { return is_gone_; }
   void Observe(std::shared_ptr<WriteObserver> observer) override;
   void set_route(std::string_view route) override { route_ = route; }
 
   // For the connection --------------------------------------------------------
   bool finished() const { return finished_; }
-  bool gone() const { return gone_.has_value(); }
   bool keep_alive() const { return framing_.keep_alive; }
   bool has_block() const { return !blocks_.empty(); }
   size_t backlog() const { return backlog_; }
@@ -68,6 +69,8 @@ class ConnectionExchange : public Exchange {
 
  private:
   void Enqueue(std::string block);
+  bool AllTooMuch() const;
+  void CutOffIfSlow();
   std::string Head(HttpResponse response, long long length);
   bool open() const { return !finished_ && !gone_; }
 
@@ -78,17 +81,21 @@ class ConnectionExchange : public Exchange {
   std::string route_ = "other";
   std::string error_type_;
   size_t request_bytes_;
+  size_t counted_body_;  // of all bodies: its request's, while it is held
   size_t response_bytes_ = 0;
   std::deque<std::string> blocks_;
   std::shared_ptr<WriteObserver> observer_;
   std::deque<int64_t> queued_ns_;  // of blocks not written, if observed
   size_t backlog_ = 0;
+  // Since when there is more of it than a stream may leave unread.
+  std::optional<TimePoint> behind_since_;
   bool events_ = false;  // the answer is a stream of events, under way
   int status_ = 0;
   bool streaming_ = false;
   bool finished_ = false;
   bool closed_ = false;
   std::optional<Gone> gone_;
+  std::atomic<bool> is_gone_{false};
   std::function<void(Gone)> on_gone_;
 };
 

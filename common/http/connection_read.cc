@@ -120,7 +120,6 @@ bool Connection::AcceptHeader(const Parser& parser) {
   }
   request_.request_id = SanitizedRequestId(request_.Header("x-request-id"));
   request_.traceparent = SanitizedTraceparent(request_.Header("traceparent"));
-  request_.trace = request_.Header("x-sluice-trace") == "1";
   int hosts = 0;
   int encodings = 0;
   for (const auto& [name, value] : request_.headers) {

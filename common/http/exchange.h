@@ -29,8 +29,8 @@ class WriteObserver {
 
 // One request and its one answer: either Send once, or BeginStream, any
 // number of SendChunk and EndStream. An exchange lives on one event loop;
-// all methods but Post are for that loop's thread. Whatever is sent after
-// the answer's end, or after the client went away, is dropped.
+// all methods but Post and gone are for that loop's thread. Whatever is sent
+// after the answer's end, or after the client went away, is dropped.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -55,6 +55,8 @@ class Exchange {
   // `callback` runs at most once, on the loop, if the client goes away before
   // the answer's end; at once if it already has.
   virtual void OnGone(std::function<void(Gone)> callback) = 0;
+  // Whether it has gone away: what is made for it is dropped. Any thread.
+  virtual bool gone() const { return false; }
 
   // Tells `observer` of every block from now on. Before anything is sent.
   virtual void Observe(std::shared_ptr<WriteObserver> observer) {}

@@ -21,10 +21,13 @@ struct HttpLimits {
   size_t body_bytes = size_t{8} << 20;
   size_t all_body_bytes = size_t{256} << 20;  // of all requests at once
   int connections = 4096;
-  // Unsent bytes of one streamed answer before its reader counts as gone.
+  // Unsent bytes of one streamed answer, and how long there may be more of
+  // them before its reader counts as gone: one that keeps up may be given more
+  // at once.
   size_t backlog_bytes = size_t{1} << 20;
-  // Of all answers together; beyond it whoever leaves more than 64 KiB unread
-  // counts as gone.
+  Duration catch_up_time = std::chrono::seconds(30);
+  // Of all answers together; beyond it whoever leaves more than 64 KiB of a
+  // stream unread counts as gone, and a whole answer larger than that is a 503.
   size_t all_backlog_bytes = size_t{256} << 20;
   // Who takes longer is cut off without an answer.
   Duration header_time = std::chrono::seconds(10);  // whole header

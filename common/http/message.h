@@ -23,7 +23,6 @@ struct HttpRequest {
   // The name of the API key it came with; empty if none is asked for.
   std::string tenant;
   std::string traceparent;  // W3C trace context as offered; empty if invalid
-  bool trace = false;       // X-Sluice-Trace: 1
   TimePoint arrival = Clock::now();
 
   // The first value of header `name` (lower case); empty if absent.

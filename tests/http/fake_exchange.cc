@@ -49,6 +49,7 @@ void FakeExchange::OnGone(std::function<void(Gone)> callback) {
 }
 
 void FakeExchange::Leave(Gone why) {
+  left_ = true;
   if (const auto callback = std::exchange(on_gone_, nullptr)) callback(why);
 }
 

@@ -1,6 +1,7 @@
 #ifndef SLUICE_TESTS_HTTP_FAKE_EXCHANGE_H_
 #define SLUICE_TESTS_HTTP_FAKE_EXCHANGE_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,6 +27,7 @@ class FakeExchange : public Exchange {
   void SendChunk(std::string bytes) override;
   void EndStream() override;
   void OnGone(std::function<void(Gone)> callback) override;
+  bool gone() const override { return left_; }
   void set_route(std::string_view route) override { route_ = route; }
 
   void RunPosted();
@@ -47,6 +49,7 @@ class FakeExchange : public Exchange {
   HttpRequest request_;
   std::vector<std::function<void()>> posted_;
   std::function<void(Gone)> on_gone_;
+  std::atomic<bool> left_{false};
 };
 
 std::shared_ptr<FakeExchange> Post(std::string_view path, std::string body);

@@ -270,6 +270,7 @@ void PrepareAndRun(const HandlerContext& context, Prepare prepare,
       context, on,
       [context, loop, trace = std::move(trace), prepare = std::move(prepare),
        exchange = std::move(exchange)]() mutable {
+        if (exchange->gone()) return;
         const TimePoint begin = Clock::now();
         auto plan =
             std::make_shared<StatusOr<RunPlan>>(prepare(exchange->request()));
@@ -304,11 +305,13 @@ void AnswerOffLoop(const HandlerContext& context, Answer answer,
   RunSized(
       context, on,
       [answer = std::move(answer), exchange = std::move(exchange)] {
+        if (exchange->gone()) return;
         const auto response = std::make_shared<StatusOr<HttpResponse>>(
             answer(exchange->request().body));
         exchange->Post([exchange, response] {
+          exchange->ReleaseBody();
           exchange->Send(response->ok()
-                             ? **response
+                             ? std::move(**response)
                              : ErrorResponse(ToApiError(response->status())));
         });
       });

@@ -32,11 +32,11 @@ void AnswerTrace(const HandlerContext& context,
   }
   // A long answer's trace takes a while to write out.
   auto work = [exchange, record = *std::move(record), chrome] {
-    HttpResponse response;
-    response.body = chrome ? ChromeTrace(*record) : TraceJson(*record);
-    exchange->Post([exchange, response = std::move(response)] {
-      exchange->Send(response);
-    });
+    if (exchange->gone()) return;
+    const auto response = std::make_shared<HttpResponse>();
+    response->body = chrome ? ChromeTrace(*record) : TraceJson(*record);
+    exchange->Post(
+        [exchange, response] { exchange->Send(std::move(*response)); });
   };
   if (context.work == nullptr) {
     work();

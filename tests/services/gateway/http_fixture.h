@@ -12,8 +12,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
+#include "common/concurrency/work_queue.h"
 #include "common/http/error_answer.h"
 #include "common/http/http_server.h"
 #include "common/http/router.h"
@@ -171,7 +173,7 @@ class GatewayHttpTest : public ::testing::Test {
   }
 
   void Start(const HttpLimits& limits) {
-    HandlerContext context{model_, generator_, metrics_, nullptr,
+    HandlerContext context{model_, generator_, metrics_, work_,
                            [this] { return readiness_; }};
     context.keys_asked = options_.screen != nullptr;
     Router router;
@@ -180,6 +182,11 @@ class GatewayHttpTest : public ::testing::Test {
     AddTokenizeHandlers(router, context);
     AddHealthHandlers(router, context);
     AddModelHandlers(router, context);
+    router.Add("GET", "/large", [](std::shared_ptr<Exchange> exchange) {
+      HttpResponse response;
+      response.body.assign(kLargeAnswer, 'x');
+      exchange->Send(std::move(response));
+    });
     HttpServerOptions options = options_;
     options.listen = "127.0.0.1:0";
     options.limits = limits;
@@ -196,12 +203,27 @@ class GatewayHttpTest : public ::testing::Test {
   }
 
   int port() const { return server_->port(); }
+  // Waits until `condition` holds of the server's figures; false after a
+  // minute.
+  template <typename Condition>
+  bool Await(Condition condition) const {
+    const TimePoint end = Clock::now() + std::chrono::minutes(1);
+    while (!condition(server_->stats())) {
+      if (Clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  // What /large answers with: more than the sockets' buffers hold.
+  static constexpr size_t kLargeAnswer = size_t{16} << 20;
 
   const ServedModel model_ = FakeModel(1 << 20);
   FakeGenerator generator_;
   GatewayMetrics metrics_{{.model_name = "fake", .key_names = true}};
-  // Of the next Start: keys, CORS; what /readyz says.
+  // Of the next Start: keys, CORS, text threads; what /readyz says.
   HttpServerOptions options_;
+  WorkQueue* work_ = nullptr;
   GatewayReadiness readiness_{true};
   std::unique_ptr<HttpServer> server_;
 };

@@ -113,6 +113,7 @@ TEST_F(GatewayHttpTest, AClientThatLeavesWhileWaitingCancelsToo) {
 TEST_F(GatewayHttpTest, ASlowReaderIsCutOffInTheEnd) {
   HttpLimits limits;
   limits.backlog_bytes = 64 << 10;
+  limits.catch_up_time = Duration::zero();
   Restart(limits);
   ExpectASlowReaderIsCutOff();
 }

@@ -1,0 +1,120 @@
+// What the server holds in memory for its clients: answers that they have not
+// read, bodies that were not parsed yet.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/services/gateway/http_fixture.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class GatewayMemoryTest : public GatewayHttpTest {};
+
+// A prompt of so many tokens, told of all at once: with their logprobs more
+// than a stream may leave unread.
+constexpr int kLongPrompt = 8000;
+
+TEST_F(GatewayMemoryTest, WhoReadsOnIsNotCutOffByMuchAtOnce) {
+  generator_.set_max_context(2 * kLongPrompt);
+  Client client(port());
+  const std::string text(size_t{kLongPrompt}, 'x');
+  ASSERT_TRUE(client.Send(PostOf(
+      "/v1/completions", Cat("{\"prompt\":\"", text,
+                             "\",\"stream\":true,\"echo\":true,"
+                             "\"logprobs\":5,\"n\":8,\"max_tokens\":1}"))));
+  ASSERT_TRUE(generator_.AwaitSubmitted(8));
+  TokenEvent event;
+  for (const TokenId token : Bytes(text)) {
+    event.prompt.push_back(WithLogprob(token, -1));
+  }
+  event.tokens = {WithLogprob('a', -1)};
+  generator_.Tokens(0, event);
+  event.prompt.clear();
+  for (size_t i = 0; i < 8; ++i) {
+    if (i > 0) generator_.Tokens(i, event);
+    generator_.End(i, FinishReason::kLength);
+  }
+  const std::string all = client.ReceiveUntil("[DONE]");
+  EXPECT_GT(all.size(), size_t{3} << 19);
+  EXPECT_THAT(all, EndsWith("[DONE]"));
+  EXPECT_EQ(server_->stats().slow_readers, 0);
+}
+
+TEST_F(GatewayMemoryTest, AnEventMayBeLargerThanWhatMayBeUnread) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"logprobs\":true")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  TokenEvent event;
+  for (int i = 0; i < 20000; ++i) event.tokens.push_back(WithLogprob('x', -1));
+  generator_.Tokens(0, std::move(event));
+  generator_.Text(0, "abc");
+  generator_.End(0, FinishReason::kStop);
+  const std::string all = client.ReceiveUntil("[DONE]");
+  EXPECT_GT(all.size(), size_t{1} << 20);
+  EXPECT_THAT(all, EndsWith("[DONE]"));
+}
+
+TEST_F(GatewayMemoryTest, ABodyWhoseClientLeftCountsUntilItsTurnAndIsNotRead) {
+  WorkQueue work("text", 1, 8);
+  work_ = &work;
+  Restart({});
+  std::atomic<bool> begun{false};
+  std::atomic<bool> go_on{false};
+  const auto hold = [&] {
+    begun = true;
+    while (!go_on) std::this_thread::yield();
+  };
+  ASSERT_TRUE(work.Push(hold).ok());
+  while (!begun) std::this_thread::yield();
+  for (const char* path : {"/v1/completions", "/tokenize"}) {
+    Client client(port());
+    const size_t before = work.queued();
+    EXPECT_TRUE(client.Send(PostOf(path, std::string(9000, ' '))));
+    while (work.queued() == before) std::this_thread::yield();
+    client.Reset();
+  }
+  EXPECT_TRUE(Await([](const HttpServerStats& stats) {
+    return stats.disconnects == 2 && stats.exchanges == 0;
+  }));
+  EXPECT_EQ(server_->stats().body_bytes, 18000);
+  go_on = true;
+  work.Stop();
+  EXPECT_TRUE(Await(
+      [](const HttpServerStats& stats) { return stats.body_bytes == 0; }));
+  EXPECT_THAT(metrics_.Text(),
+              HasSubstr("sluice_gateway_tokenize_seconds_count 0"));
+}
+
+TEST_F(GatewayMemoryTest, AllUnreadWholeAnswersAreBoundedToo) {
+  HttpLimits limits;
+  limits.all_backlog_bytes = 1 << 20;
+  Restart(limits);
+  const std::string request = "GET /large HTTP/1.1\r\n\r\n";
+  Client slow(port(), /*receive_buffer=*/4096);
+  ASSERT_TRUE(slow.Send(request));
+  ASSERT_TRUE(Await([](const HttpServerStats& stats) {
+    return stats.backlog_bytes > (1 << 20);
+  }));
+  Client other(port());
+  ASSERT_TRUE(other.Send(request));
+  const std::string refusal = other.ReceiveAnswer();
+  EXPECT_THAT(refusal, StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(refusal, HasSubstr("Retry-After: "));
+  // Small ones are no burden, and who reads gets all of it.
+  ASSERT_TRUE(other.Send("GET /livez HTTP/1.1\r\n\r\n"));
+  EXPECT_THAT(other.ReceiveAnswer(), EndsWith("ok\n"));
+  EXPECT_GT(slow.ReceiveAnswer().size(), kLargeAnswer);
+  ASSERT_TRUE(Await(
+      [](const HttpServerStats& stats) { return stats.backlog_bytes == 0; }));
+  ASSERT_TRUE(other.Send(request));
+  EXPECT_THAT(other.ReceiveAnswer(), StartsWith("HTTP/1.1 200 "));
+}
+
+}  // namespace
+}  // namespace sluice::gateway
