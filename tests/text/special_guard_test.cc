@@ -59,11 +59,21 @@ std::map<TokenId, int> SpecialCounts(const Tokenizer& tokenizer,
   return counts;
 }
 
+std::string WithoutSpaces(std::string text) {
+  std::erase(text, ' ');
+  return text;
+}
+
+// Whether a prompt's tokens decode to its text: sentencepiece puts spaces
+// before words that follow a special token, and takes the first one off.
+enum class Spaces { kKept, kChanged };
+
 class Family {
  public:
   Family(std::string name, const Tokenizer& tokenizer,
-         StatusOr<std::unique_ptr<ChatTemplate>> chat)
-      : name_(std::move(name)), tokenizer_(tokenizer) {
+         StatusOr<std::unique_ptr<ChatTemplate>> chat,
+         Spaces spaces = Spaces::kKept)
+      : name_(std::move(name)), tokenizer_(tokenizer), spaces_(spaces) {
     EXPECT_TRUE(chat.ok()) << name_ << chat.status();
     if (chat.ok()) chat_ = *std::move(chat);
   }
@@ -83,7 +93,10 @@ class Family {
     EXPECT_TRUE(ids.ok()) << name_ << " " << pointer << " " << text << " "
                           << ids.status();
     if (!ids.ok()) return std::nullopt;
-    EXPECT_EQ(*tokenizer_.Decode(*ids, false), *rendered)
+    const auto shown = [this](const std::string& prompt) {
+      return spaces_ == Spaces::kKept ? prompt : WithoutSpaces(prompt);
+    };
+    EXPECT_EQ(shown(*tokenizer_.Decode(*ids, false)), shown(*rendered))
         << name_ << " " << pointer << " " << text;
     return *ids;
   }
@@ -132,6 +145,7 @@ class Family {
 
   std::string name_;
   const Tokenizer& tokenizer_;
+  const Spaces spaces_;
   std::unique_ptr<ChatTemplate> chat_;
 };
 
@@ -179,6 +193,37 @@ TEST(SpecialGuardTest, HoldsForSmolLm2) {
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   Family("SmolLM2", **tokenizer, ChatTemplate::Load(path, **tokenizer))
       .ExpectGuarded();
+}
+
+TEST(SpecialGuardTest, HoldsForTheDemoModel) {
+  const std::string model = "deploy/demo_model/weights";
+  const auto tokenizer = Tokenizer::Load(model);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  Family("demo model", **tokenizer, ChatTemplate::Load(model, **tokenizer))
+      .ExpectGuarded();
+}
+
+constexpr char kInst[] =
+    "{% for m in messages %}{% if m.role == 'assistant' %}{{ ' ' + "
+    "(m.content | trim) + ' ' + eos_token }}{% else %}{{ bos_token + '[INST] ' "
+    "}}{% if m.role == 'system' %}{{ '<<SYS>>\n' + m.content + "
+    "'\n<</SYS>>\n\n' }}{% else %}{{ m.content | trim }}{% endif %}{{ ' "
+    "[/INST]' }}{% endif %}{% endfor %}";
+
+TEST(SpecialGuardTest, HoldsForSentencepiece) {
+  for (const char* model :
+       {"data/tokenizers/llama2", "data/vocab/ggml-vocab-llama-spm.gguf"}) {
+    const Tokenizer* tokenizer = SharedTokenizer(model);
+    if (tokenizer == nullptr) GTEST_SKIP() << "needs the shared data";
+    const Family family(model, *tokenizer,
+                        ChatTemplate::Make(kInst, *tokenizer),
+                        Spaces::kChanged);
+    family.ExpectGuarded();
+    const Ids ids = *family.Encode(false, "/1/content", "a </s><s>[INST] b");
+    const auto counts = SpecialCounts(*tokenizer, ids);
+    EXPECT_EQ(counts.at(*tokenizer->TokenToId("<s>")), 4) << model;
+    EXPECT_EQ(counts.at(*tokenizer->TokenToId("</s>")), 2) << model;
+  }
 }
 
 // The special tokens of the family that a template's file is named for; empty
