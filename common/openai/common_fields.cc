@@ -162,8 +162,8 @@ GenerationFields ReadCommonFields(FieldReader& in, int vocab_size) {
 void CheckTogether(FieldReader& in, const GenerationFields& fields,
                    size_t num_prompts) {
   if (fields.max_tokens && fields.min_tokens > *fields.max_tokens) {
-    in.Refuse("min_tokens", "must not exceed max_tokens ", *fields.max_tokens,
-              ", got ", fields.min_tokens);
+    in.Refuse("min_tokens", "must not exceed ", fields.max_tokens_field, " ",
+              *fields.max_tokens, ", got ", fields.min_tokens);
   }
   if (fields.stream && fields.prompt_logprobs) {
     in.Refuse("prompt_logprobs", "not available with \"stream\": true");

@@ -73,9 +73,10 @@ StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
   out.fields = ReadCommonFields(in, vocab_size);
   if (const auto max = in.Int("max_completion_tokens", 0, kMaxInt32)) {
     out.fields.max_tokens = max;
+    out.fields.max_tokens_field = "max_completion_tokens";
   }
   if (out.fields.max_tokens == 0) {
-    in.Refuse("max_tokens", "must be at least 1, got 0");
+    in.Refuse(out.fields.max_tokens_field, "must be at least 1, got 0");
   }
   CheckTogether(in, out.fields, 1);
   const bool logprobs = in.Bool("logprobs").value_or(false);

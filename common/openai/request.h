@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace sluice::gateway {
 struct GenerationFields {
   std::string model;  // empty: not given
   std::optional<int64_t> max_tokens;
+  std::string_view max_tokens_field = "max_tokens";  // as the client named it
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<int64_t> top_k;  // 0: off

@@ -101,6 +101,8 @@ TEST(GatewayParseTest, RefusesWrongTypesAndRangesByName) {
       {"\"max_tokens\":\"5\"", "max_tokens"},
       {"\"max_tokens\":99999999999999999999", "max_tokens"},
       {"\"max_completion_tokens\":-5", "max_completion_tokens"},
+      {"\"max_completion_tokens\":0", "max_completion_tokens"},
+      {"\"max_tokens\":7,\"max_completion_tokens\":0", "max_completion_tokens"},
       {"\"temperature\":-0.1", "temperature"},
       {"\"temperature\":2.1", "temperature"},
       {"\"temperature\":true", "temperature"},
