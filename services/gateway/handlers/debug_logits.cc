@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/concurrency/work_queue.h"
 #include "common/openai/error.h"
 #include "common/openai/fields.h"
 #include "services/gateway/generator.h"
@@ -66,11 +67,14 @@ HttpResponse RowsResponse(const LogitsRows& rows) {
   return response;
 }
 
-// Gathers the prompt's logits and answers with them at the end.
+// Gathers the prompt's logits and answers with them at the end. They are
+// written out on the work queue: neither the generator's thread nor the loop
+// has the time for up to a gigabyte of them.
 class LogitsSink : public TokenSink {
  public:
-  LogitsSink(std::shared_ptr<Exchange> exchange, LogitsRows rows)
-      : exchange_(std::move(exchange)), rows_(std::move(rows)) {
+  LogitsSink(std::shared_ptr<Exchange> exchange, LogitsRows rows,
+             WorkQueue* work)
+      : exchange_(std::move(exchange)), rows_(std::move(rows)), work_(work) {
     rows_.values.reserve(rows_.ids.size() * rows_.columns);
   }
 
@@ -81,16 +85,28 @@ class LogitsSink : public TokenSink {
 
   void OnEnd(FinalEvent event) override {
     auto rows = std::make_shared<LogitsRows>(std::move(rows_));
-    exchange_->Post([on = exchange_, rows, event = std::move(event)] {
-      on->Send(event.reason == FinishReason::kError
-                   ? ErrorResponse(ToApiError(event.status))
-                   : RowsResponse(*rows));
-    });
+    auto answer = [on = exchange_, rows, event = std::move(event)] {
+      if (on->gone()) return;
+      const auto response = std::make_shared<HttpResponse>(
+          event.reason == FinishReason::kError
+              ? ErrorResponse(ToApiError(event.status))
+              : RowsResponse(*rows));
+      on->Post([on, response] { on->Send(std::move(*response)); });
+    };
+    if (work_ == nullptr) {
+      exchange_->Post(std::move(answer));
+    } else if (const Status pushed = work_->Push(std::move(answer));
+               !pushed.ok()) {
+      exchange_->Post([on = exchange_, pushed] {
+        on->Send(ErrorResponse(ToApiError(pushed)));
+      });
+    }
   }
 
  private:
   const std::shared_ptr<Exchange> exchange_;
   LogitsRows rows_;  // of the generator's thread
+  WorkQueue* const work_;
 };
 
 // Token ids, or a text to be tokenized.
@@ -133,9 +149,9 @@ StatusOr<GenerateRequest> ParseLogitsRequest(const HandlerContext& context,
   return request;
 }
 
-void DumpLogits(const HandlerContext& context,
-                const std::shared_ptr<Exchange>& exchange) {
-  auto request = ParseLogitsRequest(context, exchange->request().body);
+void SubmitLogits(const HandlerContext& context,
+                  const std::shared_ptr<Exchange>& exchange,
+                  StatusOr<GenerateRequest> request) {
   if (!request.ok()) {
     exchange->Send(ErrorResponse(ToApiError(request.status())));
     return;
@@ -146,7 +162,8 @@ void DumpLogits(const HandlerContext& context,
   rows.columns = static_cast<size_t>(context.model.vocab_size);
   rows.binary =
       exchange->request().Header("accept") == "application/octet-stream";
-  auto sink = std::make_shared<LogitsSink>(exchange, std::move(rows));
+  auto sink =
+      std::make_shared<LogitsSink>(exchange, std::move(rows), context.work);
   const auto sequence =
       context.generator.Submit(*std::move(request), std::move(sink));
   if (!sequence.ok()) {
@@ -158,12 +175,26 @@ void DumpLogits(const HandlerContext& context,
   });
 }
 
+void DumpLogits(const HandlerContext& context,
+                std::shared_ptr<Exchange> exchange) {
+  Exchange& on = *exchange;
+  RunSized(context, on, [context, exchange = std::move(exchange)] {
+    if (exchange->gone()) return;
+    const auto request = std::make_shared<StatusOr<GenerateRequest>>(
+        ParseLogitsRequest(context, exchange->request().body));
+    exchange->Post([context, exchange, request] {
+      exchange->ReleaseBody();
+      SubmitLogits(context, exchange, std::move(*request));
+    });
+  });
+}
+
 }  // namespace
 
 void AddDebugHandlers(Router& router, const HandlerContext& context) {
   router.Add("POST", "/debug/logits",
              [context](std::shared_ptr<Exchange> exchange) {
-               DumpLogits(context, exchange);
+               DumpLogits(context, std::move(exchange));
              });
 }
 

@@ -56,21 +56,6 @@ SamplingParams MakeSampling(const ServedModel& model,
   return sampling;
 }
 
-// Runs `work` on the loop or on the queue, by the size of the body.
-void RunSized(const HandlerContext& context, Exchange& exchange,
-              std::function<void()> work) {
-  const bool small = exchange.request().body.size() <= kMaxInlineBytes;
-  if (context.work == nullptr || (small && context.model.text->is_quick())) {
-    work();
-    return;
-  }
-  const Status pushed = context.work->Push(std::move(work));
-  if (pushed.ok()) return;
-  context.metrics.OnRejection(Rejection::kQueueFull);
-  exchange.Send(ErrorResponse(
-      ToApiError(ResourceExhausted("too many requests are being read"))));
-}
-
 Rejection RejectionOf(const Status& status) {
   return ToApiError(status).code == "context_length_exceeded"
              ? Rejection::kTooLong
@@ -146,11 +131,11 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
                     "context_length_exceeded");
   }
   if (fields.max_tokens && *fields.max_tokens > room) {
-    return WithCode(
-        FieldError("max_tokens", "this model's maximum context length is ",
-                   limit, " tokens: the prompt has ", tokens, " and ",
-                   *fields.max_tokens, " are asked for"),
-        "context_length_exceeded");
+    return WithCode(FieldError(fields.max_tokens_field,
+                               "this model's maximum context length is ", limit,
+                               " tokens: the prompt has ", tokens, " and ",
+                               *fields.max_tokens, " are asked for"),
+                    "context_length_exceeded");
   }
   GenerateRequest request;
   request.prompt_tokens = std::move(prompt);
@@ -158,6 +143,11 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
   request.cache_salt = fields.cache_salt;
   request.max_tokens = static_cast<int32_t>(
       fields.max_tokens.value_or(std::min(rules.default_max_tokens, room)));
+  if (fields.min_tokens > request.max_tokens) {
+    return FieldError("min_tokens", "must not exceed max_tokens, which is ",
+                      request.max_tokens, " where it is left out, got ",
+                      fields.min_tokens);
+  }
   if (!fields.ignore_eos) request.eos_token_ids = context.model.eos_ids;
   if (fields.min_tokens > 0) {
     // The sampler excludes these while fewer tokens were sampled; and what
@@ -256,6 +246,20 @@ int64_t UnixSeconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+void RunSized(const HandlerContext& context, Exchange& exchange,
+              std::function<void()> work) {
+  const bool small = exchange.request().body.size() <= kMaxInlineBytes;
+  if (context.work == nullptr || (small && context.model.text->is_quick())) {
+    work();
+    return;
+  }
+  const Status pushed = context.work->Push(std::move(work));
+  if (pushed.ok()) return;
+  context.metrics.OnRejection(Rejection::kQueueFull);
+  exchange.Send(ErrorResponse(
+      ToApiError(ResourceExhausted("too many requests are being read"))));
 }
 
 void PrepareAndRun(const HandlerContext& context, Prepare prepare,

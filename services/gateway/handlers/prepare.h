@@ -85,9 +85,13 @@ std::string NewCallIds();
 // Unix time in seconds.
 int64_t UnixSeconds();
 
-// Runs `prepare`, which gives a RunPlan, on the loop for small bodies (if the
-// model's text side is quick) and on the work queue for large ones, and then
-// the plan or its error.
+// Runs `work`, which reads the body: on the loop for small bodies (if the
+// model's text side is quick) and on the work queue for large ones. Answers if
+// the queue is full.
+void RunSized(const HandlerContext& context, Exchange& exchange,
+              std::function<void()> work);
+
+// Runs `prepare`, which gives a RunPlan, so, and then the plan or its error.
 using Prepare = std::function<StatusOr<RunPlan>(const HttpRequest& request)>;
 void PrepareAndRun(const HandlerContext& context, Prepare prepare,
                    std::shared_ptr<Exchange> exchange);

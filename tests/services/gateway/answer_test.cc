@@ -26,7 +26,6 @@ class GatewayAnswerTest : public ::testing::Test {
     AddTokenizeHandlers(router_, context_);
     AddModelHandlers(router_, context_);
     AddHealthHandlers(router_, context_);
-    AddDebugHandlers(router_, context_);
   }
 
   // A request and its exchange hold each other until the sequences end.
@@ -376,6 +375,37 @@ TEST_F(GatewayAnswerTest, MinTokensExcludesTheEndTokensToo) {
               ElementsAre(9, kFakeEos));
 }
 
+TEST_F(GatewayAnswerTest, MinTokensAboveWhatMayBeGeneratedAreRefused) {
+  const struct {
+    std::shared_ptr<FakeExchange> on;
+    const char* message;
+  } cases[] = {
+      {Complete("\"prompt\":\"a\",\"min_tokens\":17"),
+       "min_tokens: must not exceed max_tokens, which is 16 where it is left "
+       "out, got 17"},
+      {Chat("\"min_tokens\":5000"),
+       "min_tokens: must not exceed max_tokens, which is 4090 where it is left "
+       "out, got 5000"},
+      {Chat("\"max_completion_tokens\":4,\"min_tokens\":5"),
+       "min_tokens: must not exceed max_completion_tokens 4, got 5"}};
+  for (const auto& [on, message] : cases) {
+    const Json error = on->Body()["error"];
+    EXPECT_EQ(error["param"], "min_tokens");
+    EXPECT_EQ(error["message"], message);
+  }
+  EXPECT_EQ(generator_.submitted(), 0u);
+  Complete("\"prompt\":\"a\",\"min_tokens\":16");
+  EXPECT_EQ(generator_.submitted(), 1u);
+}
+
+TEST_F(GatewayAnswerTest, TheFieldThatTheClientNamedIsToBlame) {
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    const Json error = Chat(Cat("\"", name, "\":5000"))->Body()["error"];
+    EXPECT_EQ(error["param"], name);
+    EXPECT_EQ(error["code"], "context_length_exceeded");
+  }
+}
+
 TEST_F(GatewayAnswerTest, TokenizeAndDetokenizeAreInverse) {
   const auto on = Route("/tokenize", "{\"prompt\":\"hi\"}");
   EXPECT_EQ(DumpJson(on->Body()["tokens"]), "[256,104,105]");
@@ -528,35 +558,6 @@ TEST_F(GatewayAnswerTest, VllmsNamesCanBeTurnedOff) {
   options.vllm_names = false;
   const GatewayMetrics metrics(options);
   EXPECT_THAT(metrics.Text(), ::testing::Not(HasSubstr("vllm:")));
-}
-
-TEST_F(GatewayAnswerTest, LogitsComeAsRows) {
-  const auto on = Route("/debug/logits", "{\"prompt\":[1,2]}");
-  EXPECT_TRUE(generator_.request(0).sampling.return_logits);
-  EXPECT_EQ(generator_.request(0).max_tokens, 0);
-  TokenEvent event;
-  event.logits.assign(2 * kFakeVocab, 0.1f);
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
-  const Json body = on->Body();
-  EXPECT_EQ(DumpJson(body["ids"]), "[1,2]");
-  ASSERT_EQ(body["logits"].size(), 2u);
-  EXPECT_EQ(body["logits"][1].size(), size_t{kFakeVocab});
-  EXPECT_EQ(DumpJson(body["logits"][1][5]), "0.1");
-  EXPECT_EQ(Route("/debug/logits", "{\"prompt\":[999]}")->responses[0].status,
-            400);
-}
-
-TEST_F(GatewayAnswerTest, LogitsComeAsBytesIfAskedFor) {
-  const auto on = Post("/debug/logits", "{\"prompt\":\"hi\"}");
-  on->request().headers = {{"accept", "application/octet-stream"}};
-  router_.Route(on);
-  TokenEvent event;
-  event.logits.assign(3 * kFakeVocab, 0.5f);
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
-  EXPECT_EQ(on->responses[0].content_type, "application/octet-stream");
-  EXPECT_EQ(on->responses[0].body.size(), 3 * kFakeVocab * sizeof(float));
 }
 
 }  // namespace

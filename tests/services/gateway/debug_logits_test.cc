@@ -1,0 +1,98 @@
+// POST /debug/logits over a scripted generator.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "common/concurrency/work_queue.h"
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/handlers.h"
+#include "tests/services/gateway/fakes.h"
+
+namespace sluice::gateway {
+namespace {
+
+class DebugLogitsTest : public ::testing::Test {
+ protected:
+  DebugLogitsTest() { AddDebugHandlers(router_, context_); }
+
+  // A request and its exchange hold each other until the sequences end.
+  void TearDown() override {
+    for (size_t i = 0; i < generator_.submitted(); ++i) {
+      generator_.End(i, FinishReason::kCancelled);
+    }
+  }
+
+  std::shared_ptr<FakeExchange> Route(std::string body) {
+    auto exchange = Post("/debug/logits", std::move(body));
+    router_.Route(exchange);
+    return exchange;
+  }
+
+  const ServedModel model_ = FakeModel();
+  FakeGenerator generator_;
+  GatewayMetrics metrics_{{"fake"}};
+  HandlerContext context_{model_, generator_, metrics_, nullptr,
+                          [] { return GatewayReadiness{true}; }};
+  Router router_;
+};
+
+TEST_F(DebugLogitsTest, LogitsComeAsRows) {
+  const auto on = Route("{\"prompt\":[1,2]}");
+  EXPECT_TRUE(generator_.request(0).sampling.return_logits);
+  EXPECT_EQ(generator_.request(0).max_tokens, 0);
+  TokenEvent event;
+  event.logits.assign(2 * kFakeVocab, 0.1f);
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  const Json body = on->Body();
+  EXPECT_EQ(DumpJson(body["ids"]), "[1,2]");
+  ASSERT_EQ(body["logits"].size(), 2u);
+  EXPECT_EQ(body["logits"][1].size(), size_t{kFakeVocab});
+  EXPECT_EQ(DumpJson(body["logits"][1][5]), "0.1");
+  EXPECT_EQ(Route("{\"prompt\":[999]}")->responses[0].status, 400);
+}
+
+TEST_F(DebugLogitsTest, LogitsAreReadAndWrittenOffTheLoop) {
+  WorkQueue work("text", 1, 4);
+  context_.work = &work;
+  Router router;
+  AddDebugHandlers(router, context_);
+  std::atomic<bool> held{true};
+  const auto hold = [&held] {
+    while (held) std::this_thread::yield();
+  };
+  ASSERT_TRUE(work.Push(hold).ok());
+  const auto on = Post("/debug/logits",
+                       Cat("{", std::string(9000, ' '), "\"prompt\":[1,2]}"));
+  router.Route(on);
+  EXPECT_EQ(generator_.submitted(), 0u);
+  held = false;
+  EXPECT_TRUE(generator_.AwaitSubmitted(1));
+  held = true;
+  EXPECT_TRUE(work.Push(hold).ok());
+  TokenEvent event;
+  event.logits.assign(2 * kFakeVocab, 0.1f);
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_TRUE(on->responses.empty());
+  held = false;
+  work.Stop();
+  EXPECT_EQ(on->Body()["logits"].size(), 2u);
+}
+
+TEST_F(DebugLogitsTest, LogitsComeAsBytesIfAskedFor) {
+  const auto on = Post("/debug/logits", "{\"prompt\":\"hi\"}");
+  on->request().headers = {{"accept", "application/octet-stream"}};
+  router_.Route(on);
+  TokenEvent event;
+  event.logits.assign(3 * kFakeVocab, 0.5f);
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_EQ(on->responses[0].content_type, "application/octet-stream");
+  EXPECT_EQ(on->responses[0].body.size(), 3 * kFakeVocab * sizeof(float));
+}
+
+}  // namespace
+}  // namespace sluice::gateway
