@@ -1,0 +1,114 @@
+// What the gateway takes from a model's folder: sampling where a request says
+// nothing, and what ends a text.
+#include "services/gateway/served_model.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "common/base/json.h"
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/handlers.h"
+#include "tests/services/gateway/fakes.h"
+#include "tests/testing/shared_data.h"
+#include "tests/weights/model_files.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kGenerationConfig[] = "generation_config.json";
+
+// A random model of 256 tokens, whose tokenizer names 2 as its end.
+class ServedModelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string command =
+        Cat("python3 '", SLUICE_SOURCE_DIR,
+            "/tests/testing/make_model.py' --preset tiny --out '", dir_.path(),
+            "'");
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    auto config =
+        ParseJson(testing::ReadFileOrDie(dir_.path() + "/config.json"));
+    ASSERT_TRUE(config.ok()) << config.status();
+    (*config)["eos_token_id"] = 5;
+    dir_.Write("config.json", DumpJson(*config));
+  }
+
+  StatusOr<ServedModel> Load(std::string_view generation_config) const {
+    dir_.Write(kGenerationConfig, generation_config);
+    return LoadServedModel(dir_.path(), "tiny");
+  }
+  std::string ErrorOf(std::string_view generation_config) const {
+    const auto model = Load(generation_config);
+    return model.ok() ? "" : Message(model.status());
+  }
+
+  const testing::TempDir dir_;
+};
+
+TEST_F(ServedModelTest, WhatARequestLeavesOutComesFromTheGenerationConfig) {
+  const auto model = Load(R"({"temperature":0.3,"top_k":7,"top_p":0.8,
+      "min_p":0.1,"repetition_penalty":1.25,"eos_token_id":[7,3]})");
+  ASSERT_TRUE(model.ok()) << model.status();
+  FakeGenerator generator(FakeGenerator::Mode::kEcho);
+  GatewayMetrics metrics{{"tiny"}};
+  Router router;
+  AddCompletionsHandler(router, {*model, generator, metrics, nullptr,
+                                 [] { return GatewayReadiness{true}; }});
+  router.Route(Post("/v1/completions", R"({"prompt":[9]})"));
+  router.Route(Post("/v1/completions", R"({"prompt":[9],"temperature":1.5,
+      "top_k":-1,"top_p":1,"min_p":0,"repetition_penalty":1})"));
+  const GenerateRequest left_out = generator.request(0);
+  EXPECT_EQ(left_out.sampling.temperature, 0.3f);
+  EXPECT_EQ(left_out.sampling.top_k, 7);
+  EXPECT_EQ(left_out.sampling.top_p, 0.8f);
+  EXPECT_EQ(left_out.sampling.min_p, 0.1f);
+  EXPECT_EQ(left_out.sampling.repetition_penalty, 1.25f);
+  EXPECT_THAT(left_out.eos_token_ids, ElementsAre(2, 3, 5, 7))
+      << "of tokenizer, generation config and config";
+  const GenerateRequest given = generator.request(1);
+  EXPECT_EQ(given.sampling.temperature, 1.5f);
+  EXPECT_EQ(given.sampling.top_k, 0);
+  EXPECT_EQ(given.sampling.top_p, 1.0f);
+  EXPECT_EQ(given.sampling.min_p, 0.0f);
+  EXPECT_EQ(given.sampling.repetition_penalty, 1.0f);
+}
+
+TEST_F(ServedModelTest, WithoutAGenerationConfigTheDefaultsAreOpenAis) {
+  dir_.Write(kGenerationConfig, "{}");
+  std::remove((dir_.path() + "/" + kGenerationConfig).c_str());
+  const auto model = LoadServedModel(dir_.path(), "tiny");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->defaults.temperature, 1.0f);
+  EXPECT_EQ(model->defaults.top_k, 0);
+  EXPECT_EQ(model->defaults.top_p, 1.0f);
+  EXPECT_EQ(model->defaults.min_p, 0.0f);
+  EXPECT_THAT(model->eos_ids, ElementsAre(2, 5));
+}
+
+TEST_F(ServedModelTest, ABadValueOfTheGenerationConfigIsRefusedByName) {
+  const struct {
+    const char* config;
+    const char* name;
+  } cases[] = {
+      {R"({"temperature":5})", "generation config: temperature"},
+      {R"({"temperature":"warm"})", "generation config: temperature"},
+      {R"({"top_k":1.5})", "generation config: top_k"},
+      {R"({"top_p":2})", "generation config: top_p"},
+      {R"({"min_p":-1})", "generation config: min_p"},
+      {R"({"repetition_penalty":0})", "generation config: repetition_penalty"},
+      {R"({"eos_token_id":[2,999]})", "eos_token_id 999"},
+      {R"({"eos_token_id":"</s>"})", "eos_token_id"},
+      {"[]", "generation"}};
+  for (const auto& [config, name] : cases) {
+    EXPECT_THAT(ErrorOf(config), HasSubstr(name)) << config;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::gateway
