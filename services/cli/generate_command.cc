@@ -6,6 +6,7 @@
 #include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/commands.h"
+#include "services/cli/fetch_logits.h"
 #include "services/cli/http_client.h"
 #include "services/cli/logits_file.h"
 #include "services/cli/sampling_options.h"
@@ -69,44 +70,12 @@ StatusOr<std::vector<int64_t>> Stream(const BaseUrl& base, Json body) {
   return ids;
 }
 
-StatusOr<LogitsDump> ParseDump(const std::string& text) {
-  JsonLimits limits;
-  limits.max_bytes = size_t{4} << 30;
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(text, limits));
-  const Status odd = Internal("/debug/logits answered something else");
-  if (!json.is_object()) return odd;
-  const auto ids = json.find("ids");
-  const auto rows = json.find("logits");
-  if (ids == json.end() || !ids->is_array() || rows == json.end() ||
-      !rows->is_array()) {
-    return odd;
-  }
-  LogitsDump dump;
-  for (const Json& id : *ids) {
-    if (!id.is_number_integer()) return odd;
-    dump.ids.push_back(id.get<int64_t>());
-  }
-  for (const Json& row : *rows) {
-    if (!row.is_array()) return odd;
-    dump.vocab_size = static_cast<int64_t>(row.size());
-    for (const Json& value : row) {
-      if (!value.is_number()) return odd;
-      dump.logits.push_back(value.get<float>());
-    }
-  }
-  return dump;
-}
-
 // The logits after each of `ids`, as the cluster computes them.
-Status DumpLogits(const BaseUrl& base, const std::vector<int64_t>& ids,
+Status DumpLogits(const BaseUrl& base, std::vector<int64_t> ids,
                   const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(
-      const HttpResponse response,
-      HttpPost(base, "/debug/logits", DumpJson(Json{{"prompt", ids}})));
-  if (response.status != 200) {
-    return FailedPrecondition(ErrorText(response.status, response.body));
-  }
-  SLUICE_ASSIGN_OR_RETURN(const LogitsDump dump, ParseDump(response.body));
+  SLUICE_ASSIGN_OR_RETURN(LogitRows rows, FetchLogits(base, ids));
+  const LogitsDump dump = {std::move(ids), std::move(rows.values),
+                           static_cast<int64_t>(rows.columns)};
   SLUICE_RETURN_IF_ERROR(WriteLogitsFile(path, dump));
   std::fprintf(stderr, "%s: %zu positions of %lld logits\n", path.c_str(),
                dump.ids.size(), static_cast<long long>(dump.vocab_size));
@@ -128,11 +97,11 @@ Status RunGenerate(const Words& words) {
   Json body = {{"model", model}, {"prompt", arguments.words()[0]}};
   SLUICE_RETURN_IF_ERROR(AddSampling(arguments, body));
   if (arguments.Has("ignore-eos")) body["ignore_eos"] = true;
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, Stream(base, body));
+  SLUICE_ASSIGN_OR_RETURN(std::vector<int64_t> ids, Stream(base, body));
   const auto path = arguments.String("dump-logits");
   if (!path) return OkStatus();
   if (ids.empty()) return Internal("the gateway gave no token ids");
-  return DumpLogits(base, ids, *path);
+  return DumpLogits(base, std::move(ids), *path);
 }
 
 }  // namespace sluice::cli

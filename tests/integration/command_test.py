@@ -3,6 +3,7 @@ generate, inspect."""
 
 import http.server
 import json
+import math
 import os
 import pathlib
 import re
@@ -69,6 +70,27 @@ class ClusterTest(unittest.TestCase):
         tensors = harness.read_safetensors(dump)
         self.assertEqual(tensors["logits"][0][1], 1536)
         self.assertEqual(tensors["logits"][0][0], tensors["ids"][0][0])
+        self.assert_logits(tensors, answer)
+
+    def assert_logits(self, tensors, answer):
+        """Their log-softmax is what the same ids' logprobs are; greedy ids
+        are their maxima."""
+        prompt = api.choice_of(api.completion(
+            self.cluster.url, "What is a stage?", max_tokens=0, echo=True,
+            logprobs=0, return_token_ids=True))
+        given = prompt["logprobs"]["token_logprobs"]
+        ids = tensors["ids"][1]
+        self.assertEqual(prompt["prompt_token_ids"], list(ids[:len(given)]))
+        width = tensors["logits"][0][1]
+        rows = [tensors["logits"][1][at * width:(at + 1) * width]
+                for at in range(len(ids))]
+        for row, token, logprob in zip(rows, ids[1:], given[1:]):
+            total = math.log(math.fsum(math.exp(x) for x in row))
+            self.assertAlmostEqual(row[token] - total, logprob, delta=1e-4)
+        self.assertEqual(answer["usage"]["completion_tokens"],
+                         len(ids) - len(given))
+        for at in range(len(given), len(ids)):
+            self.assertEqual(rows[at - 1].index(max(rows[at - 1])), ids[at])
 
     def test_a_chat_keeps_its_history_until_it_is_reset(self):
         def answer(*messages):

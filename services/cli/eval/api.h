@@ -8,6 +8,7 @@
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
+#include "services/cli/fetch_logits.h"
 #include "services/cli/http_client.h"
 
 namespace sluice::cli {
@@ -30,12 +31,6 @@ struct ProbeAnswer {
   size_t prompt_length = 0;
   std::vector<double> logprobs;  // as long as ids
   std::vector<std::vector<std::pair<int64_t, double>>> top;
-};
-
-// The logits after each of some ids, [rows, columns].
-struct LogitRows {
-  size_t columns = 0;
-  std::vector<float> values;
 };
 
 // An OpenAI endpoint as the checks use it. Calls block, and may come from any
