@@ -1,5 +1,6 @@
 #include "common/http/http_server.h"
 
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -65,6 +66,50 @@ std::string FullAnswer(const HttpServerOptions& options) {
                     static_cast<long long>(body.size()), false) +
          body;
 }
+
+// A connection that was turned away. What its client sends is dropped until it
+// closes: a socket closed with unread bytes resets the connection, and the
+// client may not have read the answer, nor sent its whole request.
+class Leaver : public std::enable_shared_from_this<Leaver> {
+ public:
+  // `count` is that of all of them.
+  Leaver(tcp::socket socket, std::atomic<int>& count)
+      : socket_(std::move(socket)),
+        timer_(socket_.get_executor()),
+        count_(count) {
+    ++count_;
+  }
+  ~Leaver() { --count_; }
+
+  tcp::socket::executor_type executor() { return socket_.get_executor(); }
+
+  // On its loop.
+  void Start() {
+    timer_.expires_after(kTurnAwayTime);
+    timer_.async_wait([self = shared_from_this()](error_code) {
+      error_code ignored;
+      self->socket_.close(ignored);
+    });
+    Drop();
+  }
+
+ private:
+  void Drop() {
+    socket_.async_read_some(net::buffer(sink_), [self = shared_from_this()](
+                                                    error_code error, size_t) {
+      if (error) {
+        self->timer_.cancel();
+      } else {
+        self->Drop();
+      }
+    });
+  }
+
+  tcp::socket socket_;
+  net::steady_timer timer_;
+  std::atomic<int>& count_;
+  std::array<char, size_t{64} << 10> sink_;
+};
 
 }  // namespace
 
@@ -194,8 +239,7 @@ class HttpServer::Impl {
     });
   }
 
-  // Says why, and closes once the client did or soon after: closing at once
-  // could reset the connection before the client has read the answer.
+  // Says why, and closes once the client did or soon after.
   void TurnAway(tcp::socket socket) {
     error_code error;
     socket.non_blocking(true, error);
@@ -203,28 +247,9 @@ class HttpServer::Impl {
     socket.send(net::buffer(answer), 0, error);
     socket.shutdown(tcp::socket::shutdown_send, error);
     if (turned_away_ >= kMaxTurnedAway) return;
-    ++turned_away_;
-    struct Leaver {
-      Leaver(tcp::socket s, std::atomic<int>& count_of)
-          : socket(std::move(s)),
-            timer(socket.get_executor()),
-            count(count_of) {}
-      ~Leaver() { --count; }
-      tcp::socket socket;
-      net::steady_timer timer;
-      std::atomic<int>& count;
-    };
-    auto leaver = std::make_shared<Leaver>(std::move(socket), turned_away_);
-    net::post(leaver->socket.get_executor(), [leaver] {
-      leaver->timer.expires_after(kTurnAwayTime);
-      leaver->timer.async_wait([leaver](error_code) {
-        error_code ignored;
-        leaver->socket.close(ignored);
-      });
-      leaver->socket.async_wait(tcp::socket::wait_read, [leaver](error_code) {
-        leaver->timer.cancel();
-      });
-    });
+    const auto leaver =
+        std::make_shared<Leaver>(std::move(socket), turned_away_);
+    net::post(leaver->executor(), [leaver] { leaver->Start(); });
   }
 
   const HttpServerOptions options_;
