@@ -75,6 +75,34 @@ std::unique_ptr<Tokenizer> TinyTokenizer() {
   return *std::move(made);
 }
 
+std::unique_ptr<Tokenizer> PairTokenizer(std::string_view rule) {
+  const auto named = PreTokenizerByName(rule);
+  if (!named.ok()) LogError(Message(named.status()));
+  SLUICE_CHECK(named.ok());
+  VocabularySpec spec;
+  for (int byte = 0; byte < 256; ++byte) {
+    spec.tokens.push_back(
+        ByteLevelText(std::string(1, static_cast<char>(byte))));
+  }
+  for (size_t left = 0; left < 256; ++left) {
+    for (size_t right = 0; right < 256; ++right) {
+      spec.merges.emplace_back(spec.tokens[left], spec.tokens[right]);
+    }
+  }
+  for (const Merge& merge : spec.merges) {
+    spec.tokens.push_back(merge.first + merge.second);
+  }
+  spec.kinds.assign(spec.tokens.size(), TokenKind::kNormal);
+  spec.byte_level = true;
+  spec.patterns = named->patterns;
+  TextSource source;
+  source.tokenizer_json = *ToTokenizerJson(spec);
+  auto made = Tokenizer::Make(source, /*keep_reference=*/true);
+  if (!made.ok()) LogError(Message(made.status()));
+  SLUICE_CHECK(made.ok());
+  return *std::move(made);
+}
+
 std::string RandomText(std::mt19937_64& random, int max_pieces) {
   static constexpr std::array<std::string_view, 47> kPieces = {
       "a",      "B",       "word",

@@ -40,6 +40,11 @@ std::vector<NamedTokenizer> AllSharedTokenizers();
 // special.
 std::unique_ptr<Tokenizer> TinyTokenizer();
 
+// A byte-level tokenizer that splits by the named rule ("llama-bpe") and
+// merges any two bytes, so that the ends of the pieces show in the ids: with
+// bytes alone a wrong split would not. It has no special tokens.
+std::unique_ptr<Tokenizer> PairTokenizer(std::string_view rule);
+
 // Random text: letters of many scripts, digits, spaces, newlines, emoji,
 // punctuation, contractions.
 std::string RandomText(std::mt19937_64& random, int max_pieces);
