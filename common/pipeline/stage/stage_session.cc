@@ -109,20 +109,24 @@ void StageSession::OnAssign(const v1::Assign& assign,
   Assignment assignment{ReplicaId(assign.replica()), epoch,
                         limits.value_or(wire::PipelineLimits()),
                         assign.next_address()};
+  std::shared_ptr<ControlStream> refused;  // who asked, if it is refused
   std::unique_ptr<Live> ended;
   {
     MutexLock lock(mutex_);
     if (control_.get() != control) return;
     if (status.ok()) status = CheckAssign(assign, *limits);
-    if (status.ok()) {
+    if (!status.ok()) {
+      refused = control_;
+    } else {
       highest_epoch_ = assign.epoch();
       ended = std::exchange(live_, std::make_unique<Live>());
       live_->assignment = assignment;
       runner_->Reset(epoch);
     }
   }
-  if (!status.ok()) {
-    AnswerAssign(epoch, status);
+  if (refused != nullptr) {
+    LogWarning("epoch ", epoch, " refused: ", Message(status));
+    refused->SendAssigned(epoch, status);
     return;
   }
   EndEpoch(std::move(ended), FailedPrecondition("epoch ", epoch, " begins"));
@@ -137,10 +141,10 @@ void StageSession::AnswerAssign(Epoch epoch, const Status& status) {
   std::shared_ptr<ControlStream> control;
   {
     MutexLock lock(mutex_);
+    // The gateway that let go of it waits for no answer, the next one neither.
+    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
+    live_->assigned = status.ok();
     control = control_;
-    if (live_ != nullptr && live_->assignment.epoch == epoch) {
-      live_->assigned = status.ok();
-    }
   }
   if (status.ok()) {
     LogInfo("epoch ", epoch, " assigned");
