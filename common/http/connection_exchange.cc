@@ -62,7 +62,7 @@ std::string ConnectionExchange::Head(HttpResponse response, long long length) {
 }
 
 void ConnectionExchange::ReleaseBody() {
-  request_.body = {};
+  std::string().swap(request_.body);  // its memory, too
   const size_t counted = std::exchange(counted_body_, 0);
   connection_->context_.stats.body_bytes -= static_cast<long long>(counted);
 }

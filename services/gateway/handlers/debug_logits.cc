@@ -16,8 +16,10 @@
 namespace sluice::gateway {
 namespace {
 
-// Rows of logits that one answer may have: they are held in memory.
+// Rows of logits that one answer may have: they are held in memory. As JSON
+// fewer: a text thread is busy with them for as long as it writes.
 constexpr size_t kMaxLogitsBytes = size_t{1} << 30;
+constexpr size_t kMaxJsonLogitsBytes = size_t{64} << 20;
 
 // One prompt's logits, [positions, vocabulary].
 struct LogitsRows {
@@ -125,17 +127,24 @@ StatusOr<std::vector<TokenId>> ParseLogitsPrompt(const HandlerContext& context,
   return *std::move(ids);
 }
 
+bool TakesBytes(const HttpRequest& request) {
+  return request.Header("accept") == "application/octet-stream";
+}
+
 StatusOr<GenerateRequest> ParseLogitsRequest(const HandlerContext& context,
-                                             std::string_view body) {
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
+                                             const HttpRequest& http) {
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(http.body));
   if (!json.is_object()) return InvalidArgument("the body must be an object");
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
                           ParseLogitsPrompt(context, json));
   const size_t bytes = prompt.size() * sizeof(float) *
                        static_cast<size_t>(context.model.vocab_size);
-  if (bytes > kMaxLogitsBytes) {
+  const bool binary = TakesBytes(http);
+  const size_t limit = binary ? kMaxLogitsBytes : kMaxJsonLogitsBytes;
+  if (bytes > limit) {
     return FieldError("prompt", "its logits take ", bytes, " bytes, limit ",
-                      kMaxLogitsBytes);
+                      limit,
+                      binary ? "" : " (more as application/octet-stream)");
   }
   GenerationFields fields;
   fields.max_tokens = 0;
@@ -160,8 +169,7 @@ void SubmitLogits(const HandlerContext& context,
   LogitsRows rows;
   rows.ids = request->prompt_tokens;
   rows.columns = static_cast<size_t>(context.model.vocab_size);
-  rows.binary =
-      exchange->request().Header("accept") == "application/octet-stream";
+  rows.binary = TakesBytes(exchange->request());
   auto sink =
       std::make_shared<LogitsSink>(exchange, std::move(rows), context.work);
   const auto sequence =
@@ -181,7 +189,7 @@ void DumpLogits(const HandlerContext& context,
   RunSized(context, on, [context, exchange = std::move(exchange)] {
     if (exchange->gone()) return;
     const auto request = std::make_shared<StatusOr<GenerateRequest>>(
-        ParseLogitsRequest(context, exchange->request().body));
+        ParseLogitsRequest(context, exchange->request()));
     exchange->Post([context, exchange, request] {
       exchange->ReleaseBody();
       SubmitLogits(context, exchange, std::move(*request));

@@ -103,7 +103,10 @@ StatusOr<std::vector<TokenId>> TruncatePrompt(const HandlerContext& context,
   if (!fields.truncate_prompt) return prompt;
   const int64_t limit = MaxContext(context);
   int64_t kept = *fields.truncate_prompt;
-  if (kept < 0) kept = limit - fields.max_tokens.value_or(1);
+  if (kept < 0) {
+    kept = limit -
+           fields.max_tokens.value_or(std::max<int64_t>(fields.min_tokens, 1));
+  }
   if (kept > limit || kept < 1) {
     return FieldError("truncate_prompt_tokens", "the context is limited to ",
                       limit, " tokens, ", kept, " would be kept");

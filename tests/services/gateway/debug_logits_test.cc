@@ -1,4 +1,5 @@
 // POST /debug/logits over a scripted generator.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -92,6 +93,24 @@ TEST_F(DebugLogitsTest, LogitsComeAsBytesIfAskedFor) {
   generator_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->responses[0].content_type, "application/octet-stream");
   EXPECT_EQ(on->responses[0].body.size(), 3 * kFakeVocab * sizeof(float));
+}
+
+TEST_F(DebugLogitsTest, JsonHasFewerRowsThanBytes) {
+  ServedModel wide = FakeModel();
+  wide.vocab_size = 10'000'000;  // two rows: 80 MB
+  HandlerContext context{wide, generator_, metrics_, nullptr,
+                         [] { return GatewayReadiness{true}; }};
+  Router router;
+  AddDebugHandlers(router, context);
+  const auto text = Post("/debug/logits", "{\"prompt\":[1,2]}");
+  router.Route(text);
+  EXPECT_EQ(text->responses[0].status, 400);
+  EXPECT_THAT(text->responses[0].body,
+              ::testing::HasSubstr("limit 67108864 (more as application"));
+  const auto bytes = Post("/debug/logits", "{\"prompt\":[1,2]}");
+  bytes->request().headers = {{"accept", "application/octet-stream"}};
+  router.Route(bytes);
+  EXPECT_EQ(generator_.submitted(), 1u);
 }
 
 }  // namespace

@@ -230,8 +230,10 @@ TEST_F(GatewayFieldsTest, TruncationKeepsTheEndOfThePrompt) {
   generator_.set_max_context(6);
   Complete("\"truncate_prompt_tokens\":-1,\"max_tokens\":4");
   EXPECT_EQ(generator_.request(1).prompt_tokens, Bytes("lo"));
+  Complete("\"truncate_prompt_tokens\":-1,\"min_tokens\":4");
+  EXPECT_EQ(generator_.request(2).prompt_tokens, Bytes("lo"));
   Chat("\"truncate_prompt_tokens\":2,\"max_tokens\":1");
-  EXPECT_THAT(generator_.request(2).prompt_tokens, ElementsAre('i', kFakeTurn));
+  EXPECT_THAT(generator_.request(3).prompt_tokens, ElementsAre('i', kFakeTurn));
   EXPECT_THAT(ErrorOf(Complete("\"truncate_prompt_tokens\":7")),
               HasSubstr("limited to 6"));
   EXPECT_THAT(ErrorOf(Complete("\"truncate_prompt_tokens\":0")),
