@@ -26,12 +26,12 @@ using tcp = net::ip::tcp;
 
 constexpr auto kLingerTime = std::chrono::seconds(5);
 constexpr size_t kLingerBytes = size_t{256} << 20;
-// What the slowest reader takes in a second.
-constexpr size_t kSlowestBytes = size_t{8} << 10;
-
-Duration WriteTime(const HttpLimits& limits, size_t bytes) {
-  return limits.write_time + std::chrono::seconds(bytes / kSlowestBytes);
-}
+// A block is written in parts of this size, each with its own deadline.
+constexpr size_t kWriteBytes = size_t{64} << 10;
+// What the kernel may hold beyond what the client has room for. Otherwise it
+// takes megabytes, and then no more until a third of them is gone: a slow
+// reader would look like one that stands still.
+constexpr int kUnsentBytes = 128 << 10;
 
 // The connection is reset, or closed both ways: not merely half-closed.
 bool IsBroken(int socket) {
@@ -51,6 +51,7 @@ void SetSocketOptions(tcp::socket& socket) {
   set(TCP_KEEPIDLE, 30);
   set(TCP_KEEPINTVL, 10);
   set(TCP_KEEPCNT, 3);
+  set(TCP_NOTSENT_LOWAT, kUnsentBytes);
 }
 
 }  // namespace
@@ -214,7 +215,6 @@ Connection::Nothing Connection::StopWatch() {
 
 Connection::Nothing Connection::WriteAnswer(
     std::shared_ptr<ConnectionExchange> exchange) {
-  bool last_part = false;  // what is left has one deadline
   while (!aborted_) {
     if (exchange->gone() && !exchange->finished()) break;
     if (!exchange->has_block()) {
@@ -223,17 +223,10 @@ Connection::Nothing Connection::WriteAnswer(
       co_await std::move(waiting);
       continue;
     }
-    const bool finished = exchange->finished();
-    if (!std::exchange(last_part, finished)) {
-      const size_t left = exchange->backlog();
-      stream_.expires_after(WriteTime(context_.options.limits, left));
-    }
     const std::string block = exchange->TakeBlock();
-    const auto bytes = net::buffer(block);
-    error_code error;
-    auto token = Redirect(error);
     const int64_t begin_ns = MonotonicNanos();
-    co_await net::async_write(stream_, bytes, token);
+    auto writing = WriteBlock(block);
+    const error_code error = co_await std::move(writing);
     exchange->BlockWritten(block.size());
     if (!error) exchange->TellWritten({begin_ns, MonotonicNanos()});
     if (error) {
@@ -242,6 +235,20 @@ Connection::Nothing Connection::WriteAnswer(
       break;
     }
   }
+}
+
+boost::asio::awaitable<error_code> Connection::WriteBlock(
+    std::string_view block) {
+  error_code error;
+  while (!error && !block.empty()) {
+    const size_t size = std::min(block.size(), kWriteBytes);
+    const auto bytes = net::buffer(block.data(), size);
+    auto token = Redirect(error);
+    stream_.expires_after(context_.options.limits.write_time);
+    co_await net::async_write(stream_, bytes, token);
+    block.remove_prefix(size);
+  }
+  co_return error;
 }
 
 Connection::Nothing Connection::WriteRefusal() {

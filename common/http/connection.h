@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "common/http/http_server.h"
 
@@ -61,6 +62,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Dispatch(const std::shared_ptr<ConnectionExchange>& exchange);
   Nothing Watch(std::shared_ptr<ConnectionExchange> exchange);
   Nothing WriteAnswer(std::shared_ptr<ConnectionExchange> exchange);
+  // `block` outlives the call. Whoever takes nothing of it for too long is a
+  // timeout.
+  boost::asio::awaitable<boost::system::error_code> WriteBlock(
+      std::string_view block);
   Nothing StopWatch();
   void AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange);
   Nothing WriteRefusal();

@@ -102,26 +102,15 @@ void ConnectionExchange::SendChunk(std::string bytes) {
   if (!open() || !streaming_ || framing_.head_only || bytes.empty()) return;
   response_bytes_ += bytes.size();
   Enqueue(framing_.http_1_0 ? std::move(bytes) : SerializeChunk(bytes));
-  CutOffIfSlow();
+  if (backlog_ > kFairBacklog && AllTooMuch()) {
+    connection_->Abort(Gone::kSlowReader);
+  }
 }
 
 bool ConnectionExchange::AllTooMuch() const {
   const ConnectionContext& context = connection_->context_;
   return context.stats.backlog_bytes >
          static_cast<long long>(context.options.limits.all_backlog_bytes);
-}
-
-// Nothing can be written between two chunks of one turn of the loop: so more
-// than the limit says that the reader is slow only if it stays so.
-void ConnectionExchange::CutOffIfSlow() {
-  const HttpLimits& limits = connection_->context_.options.limits;
-  bool slow = backlog_ > kFairBacklog && AllTooMuch();
-  if (backlog_ > limits.backlog_bytes) {
-    const TimePoint now = Clock::now();
-    if (!behind_since_) behind_since_ = now;
-    slow = slow || now - *behind_since_ >= limits.catch_up_time;
-  }
-  if (slow) connection_->Abort(Gone::kSlowReader);
 }
 
 bool ConnectionExchange::SendQuestion() {
@@ -172,8 +161,6 @@ std::string ConnectionExchange::TakeBlock() {
 void ConnectionExchange::BlockWritten(size_t bytes) {
   backlog_ -= bytes;
   connection_->context_.stats.backlog_bytes -= static_cast<long long>(bytes);
-  const HttpLimits& limits = connection_->context_.options.limits;
-  if (backlog_ <= limits.backlog_bytes) behind_since_.reset();
 }
 
 void ConnectionExchange::Observe(std::shared_ptr<WriteObserver> observer) {

@@ -50,7 +50,6 @@ class ConnectionExchange : public Exchange {
   bool finished() const { return finished_; }
   bool keep_alive() const { return framing_.keep_alive; }
   bool has_block() const { return !blocks_.empty(); }
-  size_t backlog() const { return backlog_; }
   std::string TakeBlock();
   void BlockWritten(size_t bytes);
   // The block taken last was written; for the observer, if there is one.
@@ -70,7 +69,6 @@ class ConnectionExchange : public Exchange {
  private:
   void Enqueue(std::string block);
   bool AllTooMuch() const;
-  void CutOffIfSlow();
   std::string Head(HttpResponse response, long long length);
   bool open() const { return !finished_ && !gone_; }
 
@@ -87,8 +85,6 @@ class ConnectionExchange : public Exchange {
   std::shared_ptr<WriteObserver> observer_;
   std::deque<int64_t> queued_ns_;  // of blocks not written, if observed
   size_t backlog_ = 0;
-  // Since when there is more of it than a stream may leave unread.
-  std::optional<TimePoint> behind_since_;
   bool events_ = false;  // the answer is a stream of events, under way
   int status_ = 0;
   bool streaming_ = false;

@@ -21,20 +21,18 @@ struct HttpLimits {
   size_t body_bytes = size_t{8} << 20;
   size_t all_body_bytes = size_t{256} << 20;  // of all requests at once
   int connections = 4096;
-  // Unsent bytes of one streamed answer, and how long there may be more of
-  // them before its reader counts as gone: one that keeps up may be given more
-  // at once.
-  size_t backlog_bytes = size_t{1} << 20;
-  Duration catch_up_time = std::chrono::seconds(30);
-  // Of all answers together; beyond it whoever leaves more than 64 KiB of a
-  // stream unread counts as gone, and a whole answer larger than that is a 503.
+  // Unsent bytes of all answers together; beyond it whoever leaves more than
+  // 64 KiB of a stream unread counts as gone, and a whole answer larger than
+  // that is a 503.
   size_t all_backlog_bytes = size_t{256} << 20;
   // Who takes longer is cut off without an answer.
   Duration header_time = std::chrono::seconds(10);  // whole header
   Duration body_time = std::chrono::seconds(60);    // whole body
   Duration idle_time = std::chrono::seconds(75);    // between requests
-  // One write, and a second more for each 8 KiB of it.
-  Duration write_time = std::chrono::seconds(30);
+  // 64 KiB of an answer, or a smaller block: however much there is of it, who
+  // takes nothing for so long is gone, and who reads on is not. A reader of
+  // 8 KiB/s makes room in steps that may take it most of a minute.
+  Duration write_time = std::chrono::seconds(60);
   // A client that closed its half is asked this often whether it still reads.
   Duration half_closed_time = std::chrono::seconds(2);
 };

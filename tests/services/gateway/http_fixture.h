@@ -187,6 +187,14 @@ class GatewayHttpTest : public ::testing::Test {
       response.body.assign(kLargeAnswer, 'x');
       exchange->Send(std::move(response));
     });
+    router.Add("GET", "/burst", [](std::shared_ptr<Exchange> exchange) {
+      exchange->BeginStream({});
+      const std::string chunk(size_t{16} << 10, 'x');
+      for (size_t sent = 0; sent < kLargeAnswer; sent += chunk.size()) {
+        exchange->SendChunk(chunk);
+      }
+      exchange->EndStream();
+    });
     HttpServerOptions options = options_;
     options.listen = "127.0.0.1:0";
     options.limits = limits;
@@ -215,7 +223,8 @@ class GatewayHttpTest : public ::testing::Test {
     return true;
   }
 
-  // What /large answers with: more than the sockets' buffers hold.
+  // What /large answers with, and /burst in chunks that are all sent at once:
+  // more than the sockets' buffers hold.
   static constexpr size_t kLargeAnswer = size_t{16} << 20;
 
   const ServedModel model_ = FakeModel(1 << 20);

@@ -2,8 +2,13 @@
 // read, bodies that were not parsed yet.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "tests/services/gateway/http_fixture.h"
 
@@ -14,7 +19,29 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class GatewayMemoryTest : public GatewayHttpTest {};
+class GatewayMemoryTest : public GatewayHttpTest {
+ protected:
+  // Reads kLargeAnswer bytes evenly in no less than `whole`, and then what is
+  // left: how many there were, and the longest time between two reads.
+  static std::pair<size_t, Duration> ReadSteadily(
+      Client& client, std::chrono::duration<double> whole) {
+    const TimePoint begin = Clock::now();
+    TimePoint last = begin;
+    Duration longest{};
+    size_t received = 0;
+    std::string part;
+    do {
+      part = client.Receive();
+      received += part.size();
+      longest = std::max<Duration>(longest, Clock::now() - last);
+      last = Clock::now();
+      const double share = static_cast<double>(received) / kLargeAnswer;
+      std::this_thread::sleep_until(
+          begin + std::chrono::duration_cast<Duration>(whole * share));
+    } while (!part.empty());
+    return {received, longest};
+  }
+};
 
 // A prompt of so many tokens, told of all at once: with their logprobs more
 // than a stream may leave unread.
@@ -89,6 +116,41 @@ TEST_F(GatewayMemoryTest, ABodyWhoseClientLeftCountsUntilItsTurnAndIsNotRead) {
       [](const HttpServerStats& stats) { return stats.body_bytes == 0; }));
   EXPECT_THAT(metrics_.Text(),
               HasSubstr("sluice_gateway_tokenize_seconds_count 0"));
+}
+
+TEST_F(GatewayMemoryTest, WhoStandsStillIsCutOffHoweverMuchIsLeft) {
+  HttpLimits limits;
+  limits.write_time = std::chrono::milliseconds(300);
+  Restart(limits);
+  for (const char* path : {"/large", "/burst"}) {
+    const auto before = server_->stats().slow_readers.load();
+    Client client(port(), /*receive_buffer=*/4096);
+    ASSERT_TRUE(client.Send(Cat("GET ", path, " HTTP/1.1\r\n\r\n")));
+    EXPECT_TRUE(Await([&](const HttpServerStats& stats) {
+      return stats.slow_readers == before + 1 && stats.backlog_bytes == 0;
+    })) << path;
+  }
+}
+
+TEST_F(GatewayMemoryTest, WhoReadsOnMayTakeLongerThanAWriteMay) {
+  HttpLimits limits;
+  limits.write_time = std::chrono::seconds(4);
+  Restart(limits);
+  const auto whole = std::chrono::duration<double>(1.5 * limits.write_time);
+  for (const char* path : {"/large", "/burst"}) {
+    // On a machine that stalls while it reads there is another try.
+    Duration longest = limits.write_time;
+    size_t received = 0;
+    for (int i = 0;
+         i < 20 && received < kLargeAnswer && longest > limits.write_time / 8;
+         ++i) {
+      Client client(port(), /*receive_buffer=*/256 << 10);
+      ASSERT_TRUE(client.Send(
+          Cat("GET ", path, " HTTP/1.1\r\nConnection: close\r\n\r\n")));
+      std::tie(received, longest) = ReadSteadily(client, whole);
+    }
+    EXPECT_GE(received, kLargeAnswer) << path;
+  }
 }
 
 TEST_F(GatewayMemoryTest, AllUnreadWholeAnswersAreBoundedToo) {

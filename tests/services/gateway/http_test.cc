@@ -112,10 +112,17 @@ TEST_F(GatewayHttpTest, AClientThatLeavesWhileWaitingCancelsToo) {
 
 TEST_F(GatewayHttpTest, ASlowReaderIsCutOffInTheEnd) {
   HttpLimits limits;
-  limits.backlog_bytes = 64 << 10;
-  limits.catch_up_time = Duration::zero();
+  limits.write_time = std::chrono::milliseconds(300);
   Restart(limits);
-  ExpectASlowReaderIsCutOff();
+  Client client(port(), /*receive_buffer=*/4096);
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"logprobs\":true")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  TokenEvent event;  // a megabyte
+  for (int i = 0; i < 20000; ++i) event.tokens.push_back(WithLogprob('x', -1));
+  generator_.Tokens(0, std::move(event));
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_EQ(server_->stats().slow_readers, 1);
+  EXPECT_EQ(server_->stats().disconnects, 1);
 }
 
 TEST_F(GatewayHttpTest, AHundredMegabytesAreRefusedUnread) {
