@@ -13,7 +13,7 @@ namespace sluice::gateway {
 
 enum class Gone {
   kDisconnected,  // the client closed, or its connection broke
-  kSlowReader,    // it left more unread than the backlog allows
+  kSlowReader,    // it took nothing for too long, or left too much unread
   kShutdown,      // the server stops and waits no longer
 };
 
