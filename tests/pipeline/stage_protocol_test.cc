@@ -129,8 +129,8 @@ class StageProtocolTest : public ::testing::Test {
   }
 
   using StepsLog = Log<grpc::ByteBuffer>;
-  std::shared_ptr<Link<grpc::ByteBuffer, grpc::ByteBuffer>> Steps(
-      const v1::StepFrame& first) {
+  using StepsLink = Link<grpc::ByteBuffer, grpc::ByteBuffer>;
+  std::shared_ptr<StepsLink> Steps(const v1::StepFrame& first) {
     steps_log_ = std::make_shared<StepsLog>();
     auto steps =
         Open<grpc::ByteBuffer, grpc::ByteBuffer>(kStepsMethod, steps_log_);
@@ -139,8 +139,8 @@ class StageProtocolTest : public ::testing::Test {
   }
   // One that the stage has taken: it may have the one before for a moment
   // longer than its client, and refuses another until then.
-  std::shared_ptr<Link<grpc::ByteBuffer, grpc::ByteBuffer>> TakenSteps() {
-    std::shared_ptr<Link<grpc::ByteBuffer, grpc::ByteBuffer>> steps;
+  std::shared_ptr<StepsLink> TakenSteps() {
+    std::shared_ptr<StepsLink> steps;
     EXPECT_TRUE(Eventually([&] {
       steps = Steps(StepsHello());
       EXPECT_TRUE(Eventually(
@@ -168,6 +168,22 @@ class StageProtocolTest : public ::testing::Test {
     chunk.tokens = {5};
     plan.chunks = {chunk};
     return plan;
+  }
+  // A predecessor's stream with one step held under way, after the gateway
+  // has asked for a drain; the heartbeat's answer says that it was read.
+  std::shared_ptr<StepsLink> DrainDuringAStep(ControlLink& control) {
+    auto steps = Steps(StepsHello());
+    stage_->runner().HoldSteps();
+    steps->Send(PlanFrame(Plan(0)));
+    EXPECT_TRUE(Eventually([&] { return stage_->runner().held_steps() == 1; }));
+    v1::ControlRequest request;
+    request.mutable_drain();
+    control.Send(request);
+    request.mutable_heartbeat()->set_sequence(9);
+    control.Send(request);
+    EXPECT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
+    EXPECT_EQ(control_log_->message(2).heartbeat().sequence(), 9u);
+    return steps;
   }
 
   std::unique_ptr<FakeStage> stage_;
@@ -492,17 +508,7 @@ TEST_F(StageProtocolTest, ADrainedStageTakesNoEpochAndNoStep) {
 
 TEST_F(StageProtocolTest, DrainedComesAfterTheStepsUnderWay) {
   const auto control = Hold();
-  const auto steps = Steps(StepsHello());
-  stage_->runner().HoldSteps();
-  steps->Send(PlanFrame(Plan(0)));
-  ASSERT_TRUE(Eventually([&] { return stage_->runner().held_steps() == 1; }));
-  v1::ControlRequest request;
-  request.mutable_drain();
-  control->Send(request);
-  request.mutable_heartbeat()->set_sequence(9);
-  control->Send(request);
-  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
-  EXPECT_EQ(control_log_->message(2).heartbeat().sequence(), 9u);
+  const auto steps = DrainDuringAStep(*control);
   stage_->runner().ReleaseOne();
   ASSERT_TRUE(Eventually([&] { return control_log_->count() == 4; }));
   EXPECT_TRUE(control_log_->message(3).has_drained());
@@ -510,16 +516,7 @@ TEST_F(StageProtocolTest, DrainedComesAfterTheStepsUnderWay) {
 
 TEST_F(StageProtocolTest, DrainedComesWhenTheStepsUnderWayAreLost) {
   const auto control = Hold();
-  const auto steps = Steps(StepsHello());
-  stage_->runner().HoldSteps();
-  steps->Send(PlanFrame(Plan(0)));
-  ASSERT_TRUE(Eventually([&] { return stage_->runner().held_steps() == 1; }));
-  v1::ControlRequest request;
-  request.mutable_drain();
-  control->Send(request);
-  request.mutable_heartbeat();
-  control->Send(request);
-  ASSERT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
+  const auto steps = DrainDuringAStep(*control);
   stage_->session().OnStepError(Epoch(kEpoch), StepId(0),
                                 FailedPrecondition("no such block"));
   ASSERT_TRUE(Eventually([&] { return control_log_->count() == 5; }));
