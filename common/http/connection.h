@@ -62,8 +62,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Dispatch(const std::shared_ptr<ConnectionExchange>& exchange);
   Nothing Watch(std::shared_ptr<ConnectionExchange> exchange);
   Nothing WriteAnswer(std::shared_ptr<ConnectionExchange> exchange);
-  // `block` outlives the call. Whoever takes nothing of it for too long is a
-  // timeout.
+  // `block` outlives the call. Whoever leaves a part of it (kWriteBytes)
+  // unwritten for too long is a timeout.
   boost::asio::awaitable<boost::system::error_code> WriteBlock(
       std::string_view block);
   Nothing StopWatch();

@@ -27,7 +27,7 @@ std::string AnswerHead(HttpResponse response, const HttpRequest& request,
                        bool keep_alive);
 
 // An exchange on a Connection: a queue of byte blocks that the connection's
-// coroutine writes, one write each.
+// coroutine writes one by one.
 class ConnectionExchange : public Exchange {
  public:
   ConnectionExchange(std::shared_ptr<Connection> connection,

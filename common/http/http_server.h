@@ -30,8 +30,8 @@ struct HttpLimits {
   Duration body_time = std::chrono::seconds(60);    // whole body
   Duration idle_time = std::chrono::seconds(75);    // between requests
   // 64 KiB of an answer, or a smaller block: however much there is of it, who
-  // takes nothing for so long is gone, and who reads on is not. A reader of
-  // 8 KiB/s makes room in steps that may take it most of a minute.
+  // takes less than that in so long is gone, and who reads on is not. A reader
+  // of 8 KiB/s makes room in steps that may take it most of a minute.
   Duration write_time = std::chrono::seconds(60);
   // A client that closed its half is asked this often whether it still reads.
   Duration half_closed_time = std::chrono::seconds(2);

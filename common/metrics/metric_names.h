@@ -84,9 +84,10 @@ inline constexpr Name kGatewayKeyRequests =
                                           //   behind a flag
 inline constexpr Name kGatewayInflight = "sluice_gateway_inflight_requests";
 inline constexpr Name kGatewayQueueDepth = "sluice_gateway_queue_depth";
-inline constexpr Name kGatewayQueueTokens = "sluice_gateway_queue_tokens";
+inline constexpr Name kGatewayQueueTokens =
+    "sluice_gateway_queue_tokens";  // prompt tokens of the waiting
 inline constexpr Name kGatewayQueueBytes =
-    "sluice_gateway_queue_bytes";  // prompt tokens of the waiting
+    "sluice_gateway_queue_bytes";  // of their token histories
 inline constexpr Name kGatewayPromisedWait =
     "sluice_gateway_promised_wait_seconds";  // of a new request
 inline constexpr Name kGatewayPromptBudget =

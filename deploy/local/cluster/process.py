@@ -49,7 +49,6 @@ class Process:
         # A moment passes until the kernel shows a new program's argv.
         while command_line(child.pid) != self.argv and child.poll() is None:
             time.sleep(0.001)
-        return child
 
     def find(self):
         """Pid of the running process with exactly our argv (also one that a
@@ -130,8 +129,7 @@ def reap():
 def stop_all(processes, say, drain_seconds=35, hurry=lambda: False):
     """Drains and stops: the gateway first, which ends its streams, then the
     stages, then the expert hosts. Whoever does not go in time (or when
-    `hurry()`) is killed. Returns the names of those that had to be killed."""
-    killed = []
+    `hurry()`) is killed."""
     for role, seconds in (("gateway", drain_seconds), ("stage", 10),
                           ("expert", 10)):
         running = [p for p in processes if p.role == role and p.find()]
@@ -148,7 +146,5 @@ def stop_all(processes, say, drain_seconds=35, hurry=lambda: False):
                 say(f"{process.name} (pid {pid}) did not end in "
                     f"{seconds} s: killed")
                 _signal(pid, signal.SIGKILL)
-                killed.append(process.name)
         _wait_gone(running, 5, lambda: False)
     reap()
-    return killed

@@ -38,7 +38,11 @@ class ClusterFile:
         return document
 
     def create(self, document):
-        """Only under the lock, of a folder in which nothing runs."""
+        """Under the lock, by `up`: whatever file is there is replaced."""
+        self._write(document)
+
+    def _write(self, document):
+        """Whole, by rename."""
         plain = dict(document)
         plain["processes"] = [dataclasses.asdict(entry)
                               for entry in document["processes"]]
@@ -55,7 +59,7 @@ class ClusterFile:
         cluster's."""
         if not self._is_of(document):
             return False
-        self.create(document)
+        self._write(document)
         return True
 
     def remove(self, document):

@@ -86,13 +86,16 @@ class LogitsSink : public TokenSink {
   }
 
   void OnEnd(FinalEvent event) override {
+    if (event.reason == FinishReason::kError) {
+      exchange_->Post([on = exchange_, status = event.status] {
+        on->Send(ErrorResponse(ToApiError(status)));
+      });
+      return;
+    }
     auto rows = std::make_shared<LogitsRows>(std::move(rows_));
-    auto answer = [on = exchange_, rows, event = std::move(event)] {
+    auto answer = [on = exchange_, rows] {
       if (on->gone()) return;
-      const auto response = std::make_shared<HttpResponse>(
-          event.reason == FinishReason::kError
-              ? ErrorResponse(ToApiError(event.status))
-              : RowsResponse(*rows));
+      const auto response = std::make_shared<HttpResponse>(RowsResponse(*rows));
       on->Post([on, response] { on->Send(std::move(*response)); });
     };
     if (work_ == nullptr) {

@@ -113,5 +113,28 @@ TEST_F(DebugLogitsTest, JsonHasFewerRowsThanBytes) {
   EXPECT_EQ(generator_.submitted(), 1u);
 }
 
+TEST_F(DebugLogitsTest, AnErrorIsToldAlsoWhileTheQueueIsFull) {
+  WorkQueue work("text", 1, 1);
+  context_.work = &work;
+  Router router;
+  AddDebugHandlers(router, context_);
+  const auto on = Post("/debug/logits", "{\"prompt\":[1,2]}");
+  router.Route(on);
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  std::atomic<bool> held{true};
+  while (work.Push([&held] {
+               while (held) std::this_thread::yield();
+             })
+             .ok()) {
+  }
+  FinalEvent lost;
+  lost.reason = FinishReason::kError;
+  lost.status = Unavailable("stage 1 is lost");
+  generator_.End(0, std::move(lost));
+  EXPECT_THAT(on->responses[0].body, ::testing::HasSubstr("stage 1 is lost"));
+  held = false;
+  work.Stop();
+}
+
 }  // namespace
 }  // namespace sluice::gateway

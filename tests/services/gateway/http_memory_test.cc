@@ -43,8 +43,8 @@ class GatewayMemoryTest : public GatewayHttpTest {
   }
 };
 
-// A prompt of so many tokens, told of all at once: with their logprobs more
-// than a stream may leave unread.
+// A prompt of so many tokens, told of all at once: with their logprobs
+// megabytes of a stream.
 constexpr int kLongPrompt = 8000;
 
 TEST_F(GatewayMemoryTest, WhoReadsOnIsNotCutOffByMuchAtOnce) {
@@ -73,7 +73,7 @@ TEST_F(GatewayMemoryTest, WhoReadsOnIsNotCutOffByMuchAtOnce) {
   EXPECT_EQ(server_->stats().slow_readers, 0);
 }
 
-TEST_F(GatewayMemoryTest, AnEventMayBeLargerThanWhatMayBeUnread) {
+TEST_F(GatewayMemoryTest, OneEventMayBeMegabytes) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"logprobs\":true")));
   ASSERT_TRUE(generator_.AwaitSubmitted(1));
