@@ -57,6 +57,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ParseBuffered(Parser& parser, boost::system::error_code& error);
   // False, with a refusal, for a header that is well-formed and yet refused.
   bool AcceptHeader(const Parser& parser);
+  std::string PeerAddress();  // its IP address; "unknown" once it has gone
   bool AcceptBodySize(const Parser& parser);
 
   void Dispatch(const std::shared_ptr<ConnectionExchange>& exchange);

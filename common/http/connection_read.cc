@@ -144,7 +144,15 @@ bool Connection::AcceptHeader(const Parser& parser) {
     return false;
   }
   if (context_.options.screen) screened_ = context_.options.screen(request_);
+  request_.client = request_.tenant.empty() ? Cat("addr:", PeerAddress())
+                                            : Cat("key:", request_.tenant);
   return true;
+}
+
+std::string Connection::PeerAddress() {
+  error_code error;
+  const auto peer = stream_.socket().remote_endpoint(error);
+  return error ? "unknown" : peer.address().to_string();
 }
 
 bool Connection::AcceptBodySize(const Parser& parser) {

@@ -22,6 +22,10 @@ struct HttpRequest {
   std::string request_id;  // the client's X-Request-Id, or ours
   // The name of the API key it came with; empty if none is asked for.
   std::string tenant;
+  // Whose share of the server the request counts against: "key:" and the API
+  // key's name, or "addr:" and the peer's IP address where no key is asked
+  // for. Empty only for a request that no connection carried.
+  std::string client;
   std::string traceparent;  // W3C trace context as offered; empty if invalid
   TimePoint arrival = Clock::now();
 

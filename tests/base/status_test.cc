@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/catch_exceptions.h"
 #include "common/base/retry_after.h"
 
 namespace sluice {
@@ -46,6 +47,22 @@ TEST(StatusTest, AnnotateKeepsTheCodeAndPutsContextFirst) {
 
 TEST(StatusTest, CatTakesStringViews) {
   EXPECT_EQ(Cat("a", std::string_view("b"), 1, 'c', 2.5f), "ab1c2.5");
+}
+
+TEST(CatchExceptionsTest, AnExceptionBecomesAStatusByItsKind) {
+  EXPECT_TRUE(CatchExceptions("job", [] {}).ok());
+  const auto memory = CatchExceptions("job", [] { throw std::bad_alloc(); });
+  EXPECT_EQ(memory.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Message(memory), "job: out of memory");
+  const auto length =
+      CatchExceptions("job", [] { std::string().reserve(SIZE_MAX); });
+  EXPECT_EQ(length.code(), StatusCode::kUnavailable);
+  const auto other =
+      CatchExceptions("job", [] { throw std::runtime_error("a word"); });
+  EXPECT_EQ(other.code(), StatusCode::kInternal);
+  EXPECT_EQ(Message(other), "job: a word");
+  EXPECT_EQ(CatchExceptions("job", [] { throw 7; }).code(),
+            StatusCode::kInternal);
 }
 
 TEST(RetryAfterTest, SecondsAreRoundedUpAndNeverBelowOne) {
