@@ -168,7 +168,7 @@ TEST(MetricsTest, EveryNameIsOnThePageAndNoOther) {
 }
 
 TEST(RpcMetricsTest, AnEndedRpcIsCountedByItsCodeAndItsTimeObserved) {
-  Registry registry({});
+  Registry registry;
   RecordHandled(registry,
                 {"sluice.v1.Stage", "Steps", "bidi_stream",
                  StatusCode::kUnavailable, std::chrono::milliseconds(250)});
