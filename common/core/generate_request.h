@@ -31,9 +31,12 @@ struct GenerateRequest {
   std::vector<TokenId> prompt_tokens;  // at least one
   SamplingParams sampling;             // seed resolved
   int32_t num_choices = 1;             // of this request and prompt
-  // Whose request it is: the API key's name; empty without one. Waiting
-  // requests are started in turn among tenants, by tokens.
+  // Whose request it is: the API key's name; empty without one. What is kept
+  // of prompts is apart by tenant.
   std::string tenant;
+  // Against whose share of places, blocks and queue it counts: the tenant, or
+  // where no key is asked for the peer's address. Clients take turns.
+  std::string client;
   int32_t max_tokens = 0;  // 0: only the prompt is computed (echo)
   // Ends of generation, on top of sampling.stop_token_ids: the model's own
   // eos ids; empty with ignore_eos.

@@ -8,9 +8,9 @@
 namespace sluice {
 namespace {
 
-// Tokens by which turns among tenants may be unequal.
+// Tokens by which turns among clients may be unequal.
 constexpr int64_t kTurn = 256;
-// Of max_queue_wait: below it a refused tenant is taken again.
+// Of max_queue_wait: below it a refused client is taken again.
 constexpr double kTakenAgain = 0.9;
 
 Duration FromSeconds(double seconds) {
@@ -19,27 +19,37 @@ Duration FromSeconds(double seconds) {
       std::chrono::duration<double>(std::min(seconds, kLongest)));
 }
 
-const QueueState::Tenant* FindTenant(const QueueState& queue,
+const QueueState::Client* FindClient(const QueueState& queue,
                                      const std::string& name) {
-  for (const QueueState::Tenant& tenant : queue.tenants) {
-    if (tenant.name == name) return &tenant;
+  for (const QueueState::Client& client : queue.clients) {
+    if (client.name == name) return &client;
   }
   return nullptr;
 }
 
-// As long as the pipeline needs for the prompts before it; and when all places
-// are taken, as it takes until so many have become free: with all places busy,
-// one does whenever a mean completion's tokens were decoded.
-Duration WaitBehind(const QueueState& queue, double tokens, double sequences) {
+// As long as the pipeline needs for the prompts before it, and for `places` to
+// become free: with all places busy, one does whenever a mean completion's
+// tokens were decoded.
+Duration WaitBehind(const QueueState& queue, double tokens, double places) {
   if (!queue.rates_known) return Duration::zero();
-  const double places = std::max(sequences + 1 - queue.free_places, 0.0);
   return FromSeconds(
       std::max(tokens * queue.shared_prompt_seconds,
                tokens * queue.prompt_seconds +
                    places * queue.completion_tokens * queue.decode_seconds));
 }
 
+// Places that must become free before one is there for the request behind
+// `sequences`.
+double PlacesBehind(const QueueState& queue, double sequences) {
+  return std::max(sequences + 1 - queue.free_places, 0.0);
+}
+
 }  // namespace
+
+int PlaceShare(const EngineOptions& options, int places, size_t clients) {
+  if (options.max_running_per_client > 0) return options.max_running_per_client;
+  return std::max(places / std::max(static_cast<int>(clients), 1), 1);
+}
 
 int64_t PromptWork(const GenerateRequest& request, int64_t num_prompt_tokens) {
   const bool follows = request.num_choices > 1 && request.sampling.choice > 0 &&
@@ -49,17 +59,19 @@ int64_t PromptWork(const GenerateRequest& request, int64_t num_prompt_tokens) {
 
 Duration PromisedWait(const QueueState& queue) {
   return WaitBehind(queue, static_cast<double>(queue.prompt_tokens),
-                    queue.waiting);
+                    PlacesBehind(queue, queue.waiting));
 }
 
-// The tenant's own go before it, and as much of every other tenant's: turns
+// The client's own go before it, and as much of every other client's: turns
 // are equal in tokens. Those that return go before all.
-Duration PromisedWait(const QueueState& queue, const std::string& name) {
-  const QueueState::Tenant* own = FindTenant(queue, name);
+Duration PromisedWait(const QueueState& queue, const std::string& name,
+                      int place_share) {
+  const QueueState::Client* own = FindClient(queue, name);
   const int64_t own_tokens = own != nullptr ? own->prompt_tokens : 0;
+  const int own_places = own != nullptr ? own->running + own->waiting : 0;
   double tokens = static_cast<double>(queue.prompt_tokens);
   double sequences = queue.waiting;
-  for (const QueueState::Tenant& other : queue.tenants) {
+  for (const QueueState::Client& other : queue.clients) {
     const int64_t turn = own_tokens + kTurn;
     if (&other == own || other.prompt_tokens <= turn) continue;
     const double later = static_cast<double>(other.prompt_tokens - turn);
@@ -67,67 +79,84 @@ Duration PromisedWait(const QueueState& queue, const std::string& name) {
     sequences -=
         other.waiting * later / static_cast<double>(other.prompt_tokens);
   }
-  return WaitBehind(queue, tokens, sequences);
+  const bool is_given_one = own_places < place_share;
+  return WaitBehind(queue, tokens,
+                    is_given_one ? 0 : PlacesBehind(queue, sequences));
 }
 
 Admission::Admission(const EngineOptions& options) : options_(options) {
-  queue_.free_places = options.max_running;
+  queue_.free_places = queue_.places = options.max_running;
 }
 
-// However many tenants there are and whatever a request consists of.
+// However many clients there are and whatever a request consists of.
 Status Admission::CheckBound() const {
   const int64_t limit = int64_t{2} * options_.max_queue;
   if (queue_.waiting + int64_t{1} - queue_.free_places <= limit) {
     return OkStatus();
   }
   return ResourceExhausted("the queue is full: ", queue_.waiting,
-                           " requests wait, limit ", limit, " of all tenants");
+                           " requests wait, limit ", limit, " of all clients");
 }
 
-// A full queue still takes those of tenants that have less than their share,
-// up to CheckBound.
+// A full queue still takes those of clients that have less than their share,
+// up to CheckBound; and one with a cap takes no more of a client than that,
+// while others wait.
 Status Admission::CheckCount(const std::string& name) const {
+  const QueueState::Client* own = FindClient(queue_, name);
+  const int own_waiting = own == nullptr ? 0 : own->waiting;
+  const auto others =
+      std::count_if(queue_.clients.begin(), queue_.clients.end(),
+                    [own](const QueueState::Client& client) {
+                      return &client != own && client.waiting > 0;
+                    });
+  const int cap = options_.max_queue_per_client;
+  if (cap > 0 && others > 0 && own_waiting >= cap) {
+    return ResourceExhausted("the queue is full: ", own_waiting,
+                             " requests of this client wait, limit ", cap,
+                             " while others wait");
+  }
   const int over = queue_.waiting + 1 - queue_.free_places;
   if (over <= options_.max_queue) return OkStatus();
-  const QueueState::Tenant* own = FindTenant(queue_, name);
-  const size_t tenants = queue_.tenants.size() + (own == nullptr ? 1 : 0);
-  const int share = options_.max_queue / static_cast<int>(tenants);
-  if (tenants > 1 && (own == nullptr ? 0 : own->waiting) < share) {
-    return OkStatus();
-  }
+  const int share = options_.max_queue / static_cast<int>(others + 1);
+  if (others > 0 && own_waiting < share) return OkStatus();
   return ResourceExhausted("the queue is full: ", queue_.waiting,
                            " requests wait, limit ", options_.max_queue);
 }
 
-Status Admission::CheckFirst(const std::string& tenant) {
-  const Duration wait = PromisedWait(queue_, tenant);
+Status Admission::CheckFirst(const std::string& client) {
+  const size_t clients =
+      queue_.clients.size() + (FindClient(queue_, client) == nullptr ? 1 : 0);
+  // With one client there is nobody to give it a place.
+  const int share =
+      clients > 1 ? PlaceShare(options_, queue_.places, clients) : 0;
+  const Duration wait = PromisedWait(queue_, client, share);
   const Duration limit = options_.max_queue_wait;
   const Duration low = FromSeconds(kTakenAgain * Seconds(limit));
   Status room = CheckBound();
-  if (room.ok()) room = CheckCount(tenant);
+  if (room.ok()) room = CheckCount(client);
   if (!room.ok()) {
     // A tenth of the queue is served then.
     return WithRetryAfter(room, FromSeconds((1 - kTakenAgain) * Seconds(wait)));
   }
-  const bool refused_before = refusing_.count(tenant) > 0;
+  const bool refused_before = refusing_.count(client) > 0;
   if (wait > (refused_before ? low : limit)) {
-    refusing_.insert(tenant);
+    refusing_.insert(client);
     return WithRetryAfter(
         ResourceExhausted("the queue is full: a new request would wait ",
                           Seconds(wait), " s, limit ", Seconds(limit), " s"),
         wait - low);
   }
-  if (refused_before) refusing_.erase(tenant);
+  if (refused_before) refusing_.erase(client);
   return OkStatus();
 }
 
 Status Admission::Admit(const GenerateRequest& request) {
   const std::string& id = request.request_id;
   SLUICE_RETURN_IF_ERROR(requests_.count(id) > 0 ? CheckBound()
-                                                 : CheckFirst(request.tenant));
+                                                 : CheckFirst(request.client));
   if (!id.empty()) ++requests_[id];
   const Arrival arrival{
-      request.tenant,
+      request.client,
       PromptWork(request, static_cast<int64_t>(request.prompt_tokens.size()))};
   Add(arrival, queue_);
   since_.push_back(arrival);
@@ -142,19 +171,20 @@ void Admission::OnEnd(const std::string& request_id) {
 
 void Admission::Publish(QueueState queue) {
   queue_ = std::move(queue);
+  if (queue_.waiting == 0) refusing_.clear();
   for (const Arrival& arrival : since_) Add(arrival, queue_);
 }
 
 void Admission::Add(const Arrival& arrival, QueueState& queue) {
   ++queue.waiting;
   queue.prompt_tokens += arrival.prompt_tokens;
-  for (QueueState::Tenant& tenant : queue.tenants) {
-    if (tenant.name != arrival.tenant) continue;
-    ++tenant.waiting;
-    tenant.prompt_tokens += arrival.prompt_tokens;
+  for (QueueState::Client& client : queue.clients) {
+    if (client.name != arrival.client) continue;
+    ++client.waiting;
+    client.prompt_tokens += arrival.prompt_tokens;
     return;
   }
-  queue.tenants.push_back({arrival.tenant, 1, arrival.prompt_tokens});
+  queue.clients.push_back({arrival.client, 1, arrival.prompt_tokens, 0});
 }
 
 }  // namespace sluice

@@ -21,6 +21,11 @@ Status CheckAtLeast(const char* name, int value, int low) {
 Status Validate(const EngineOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_running", options.max_running, 1));
   SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_queue", options.max_queue, 0));
+  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_running_per_client",
+                                      options.max_running_per_client, 0));
+  SLUICE_RETURN_IF_ERROR(
+      CheckAtLeast("max_queue_per_client", options.max_queue_per_client, 0));
+  SLUICE_RETURN_IF_ERROR(CheckNotNegative("place_turn", options.place_turn));
   SLUICE_RETURN_IF_ERROR(
       CheckNotNegative("max_queue_wait", options.max_queue_wait));
   SLUICE_RETURN_IF_ERROR(CheckNotNegative("target_itl", options.target_itl));

@@ -12,6 +12,13 @@ struct EngineOptions {
   ReplicaId replica;
   int max_running = 64;  // sequences holding blocks at once
   int max_queue = 256;   // accepted beyond those that may run
+  // While another client waits: places that one may hold, and sequences that
+  // it may have waiting. 0: its share, as many as any other one.
+  int max_running_per_client = 0;
+  int max_queue_per_client = 0;
+  // A sequence that has its place for so long gives it away where its client
+  // holds more than its share and another client's sequence waits.
+  Duration place_turn = std::chrono::milliseconds(500);
   // A request that would wait longer for its first step is refused.
   Duration max_queue_wait = std::chrono::seconds(30);
   // What a step with decodes may take; prompts get what fits. Zero:

@@ -19,6 +19,7 @@ struct EngineCounters {
   uint64_t generation_tokens = 0;  // delivered to sinks
   uint64_t computed_tokens = 0;    // in committed steps, recompute included
   uint64_t preemptions = 0;
+  uint64_t yields = 0;               // of them, to another client that had less
   uint64_t prefix_query_tokens = 0;  // looked up in the prefix cache
   uint64_t prefix_hit_tokens = 0;    // of them, found
   uint64_t cache_evictions = 0;  // blocks of cached prefixes given to others

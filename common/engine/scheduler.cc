@@ -164,7 +164,12 @@ void Scheduler::BackToWaiting(Sequence& sequence) {
   SLUICE_CHECK(running_.back() == &sequence);
   running_.pop_back();
   returning_.push_front(&sequence);
+  StopRunning(sequence);
+}
+
+void Scheduler::StopRunning(Sequence& sequence) {
   blocks_.Release(sequence.tables);
+  --sequence.client->running;
   sequence.state = SequenceState::kWaiting;
   sequence.num_computed = 0;
   sequence.num_scheduled = 0;
@@ -175,12 +180,11 @@ void Scheduler::EndSequence(Sequence& sequence, FinalEvent event,
                             SequenceEvents& events) {
   if (sequence.state == SequenceState::kRunning) {
     std::erase(running_, &sequence);
-    blocks_.Release(sequence.tables);
-    pending_ended_.push_back(sequence.id);
-  } else if (sequence.was_started) {
-    std::erase(returning_, &sequence);
-  } else {
+    StopRunning(sequence);
+  } else if (sequence.in_line) {
     line_.Remove(sequence);
+  } else {
+    std::erase(returning_, &sequence);
   }
   line_.Ended(sequence);
   if (sequence.stats.completion_tokens > 0) {
@@ -236,8 +240,8 @@ int32_t Scheduler::PromptBudget() const {
 int64_t Scheduler::WaitingBytes() const {
   int64_t tokens = 0;
   for (const Sequence* sequence : returning_) tokens += sequence->num_tokens();
-  for (const auto& tenant : line_.tenants()) {
-    for (const Sequence* sequence : tenant->waiting) {
+  for (const auto& client : line_.clients()) {
+    for (const Sequence* sequence : client->waiting) {
       tokens += sequence->num_tokens();
     }
   }
@@ -250,12 +254,13 @@ QueueState Scheduler::Queue() const {
   for (const Sequence* sequence : returning_) {
     queue.prompt_tokens += sequence->num_tokens();
   }
-  for (const auto& tenant : line_.tenants()) {
-    if (tenant->waiting.empty()) continue;
-    QueueState::Tenant& own = queue.tenants.emplace_back();
-    own.name = tenant->name;
-    own.waiting = static_cast<int>(tenant->waiting.size());
-    for (const Sequence* sequence : tenant->waiting) {
+  queue.places = max_running();
+  for (const auto& client : line_.clients()) {
+    QueueState::Client& own = queue.clients.emplace_back();
+    own.name = client->name;
+    own.running = client->running;
+    own.waiting = static_cast<int>(client->waiting.size());
+    for (const Sequence* sequence : client->waiting) {
       own.prompt_tokens +=
           PromptWork(sequence->history->request, sequence->num_tokens());
     }
@@ -324,12 +329,20 @@ Status Scheduler::CheckIntegrity() const {
   std::vector<const Sequence*> started(running_.begin(), running_.end());
   started.insert(started.end(), returning_.begin(), returning_.end());
   size_t in_line = 0, live = 0;
-  for (const auto& tenant : line_.tenants()) {
-    in_line += tenant->waiting.size();
-    live += static_cast<size_t>(tenant->live);
-    for (const Sequence* sequence : tenant->waiting) {
-      if (sequence->was_started ||
-          sequence->history->request.tenant != tenant->name) {
+  for (const auto& client : line_.clients()) {
+    in_line += client->waiting.size();
+    live += static_cast<size_t>(client->live);
+    const auto running = std::count_if(
+        running_.begin(), running_.end(),
+        [&](const Sequence* s) { return s->client == client.get(); });
+    if (running != client->running) {
+      return Internal("client ", client->name, " counts ", client->running,
+                      " running sequences, has ", running);
+    }
+    for (const Sequence* sequence : client->waiting) {
+      if (!sequence->in_line || sequence->client != client.get() ||
+          sequence->state != SequenceState::kWaiting ||
+          sequence->history->request.client != client->name) {
         return Internal("sequence ", sequence->id, " waits in a wrong line");
       }
     }

@@ -49,6 +49,11 @@ using SequenceEvents = std::vector<SequenceEvent>;
 // computed again later, from the journal: it returns before anybody new
 // starts, so the running ones are always those that were started first.
 //
+// Clients that want more places or blocks than there are get equal shares: a
+// sequence of a client that holds more gives its own away to a client that
+// holds less and waits, and goes back to the head of its own client's line.
+// While one client alone is there it may have everything.
+//
 // Several plans may be in flight; every stage takes them in step order. So
 // chunks of one prompt may go out in consecutive plans, and freed blocks may
 // be handed out at once (see BlockManager). A sequence is in at most one plan
@@ -121,6 +126,7 @@ class Scheduler {
   int32_t Crowd() const;
   int32_t max_running() const;
   void Admit(Draft& draft, int32_t keep);
+  Sequence* NextInLine();
   bool MayStart(const Sequence& sequence) const;
   bool Start(Draft& draft, Sequence& sequence, int32_t budget);
   void FirstStart(Draft& draft, Sequence& sequence, int32_t skipped);
@@ -129,8 +135,26 @@ class Scheduler {
   int32_t NextChunkSize(const Sequence& sequence, int32_t budget) const;
   bool AddChunk(Draft& draft, Sequence& sequence, int32_t count);
   bool GrowTables(Draft& draft, Sequence& sequence, int32_t num_tokens);
-  void Preempt(Draft& draft, Sequence& victim);
   StepPlan Finish(Draft draft);
+
+  // What each client may hold while another waits, and whether one holds less
+  // of everything, or more of anything.
+  bool IsContended() const;
+  int32_t PlacesEach() const;
+  int32_t BlocksEach() const;
+  int32_t BlocksOf(const ClientShare& client) const;
+  bool HasLess(const ClientShare& client) const;
+  bool HasMore(const ClientShare& client) const;
+  bool HadItsTurn(const Sequence& sequence, TimePoint now) const;
+  bool OneWithLessWaits() const;
+  bool MakeWay(Draft& draft);
+  bool ReturnInTurn(const Draft& draft);
+  Sequence* GivesWay(const Draft& draft) const;
+  Sequence* LosesBlocks() const;
+  void Preempt(Draft& draft, Sequence& victim);
+  void Yield(Draft& draft, Sequence& victim);
+  void TakeOut(Draft& draft, Sequence& victim);
+  void ForgetStart(Draft& draft, const Sequence& victim);
 
   void CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
                    TimePoint now, SequenceEvents& events);
@@ -139,6 +163,7 @@ class Scheduler {
 
   Sequence* Find(SequenceId id);
   void BackToWaiting(Sequence& sequence);
+  void StopRunning(Sequence& sequence);
   void EndSequence(Sequence& sequence, FinalEvent event,
                    SequenceEvents& events);
   Status CheckSequence(const Sequence& sequence) const;
@@ -155,9 +180,9 @@ class Scheduler {
   Journal journal_;
   BlockManager blocks_;
   std::map<SequenceId, Sequence> sequences_;  // oldest first; stable addresses
-  std::vector<Sequence*> running_;            // in the order of first start
+  std::vector<Sequence*> running_;            // in the order of their tickets
   std::deque<Sequence*> returning_;           // the same; preempted
-  WaitingLine line_;                          // never started
+  WaitingLine line_;                          // new, or gave their place away
   uint64_t last_ticket_ = 0;
   std::deque<PlanInFlight> in_flight_;
   std::vector<SequenceId> pending_ended_;  // for the next plan

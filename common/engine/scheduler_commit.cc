@@ -144,8 +144,7 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
   if (prompt_only && chunk.end() == history.num_prompt_tokens) {
     end = FinalEvent{.reason = FinishReason::kLength};
   }
-  line_.Charge(history.request.tenant,
-               static_cast<int64_t>(event.tokens.size()));
+  line_.Charge(*sequence.client, static_cast<int64_t>(event.tokens.size()));
   if (!event.tokens.empty() || !event.prompt.empty() || !event.logits.empty()) {
     events.emplace_back(sequence.id, std::move(event));
   }

@@ -6,6 +6,7 @@
 #include "common/base/cat.h"
 #include "common/base/check.h"
 #include "common/engine/scheduler.h"
+#include "common/engine/scheduler_draft.h"
 
 namespace sluice {
 namespace {
@@ -35,14 +36,6 @@ void AddToTrace(const Chunk& chunk, StepPlan& plan) {
 }
 
 }  // namespace
-
-struct Scheduler::Draft {
-  TimePoint now;
-  StepPlan plan;
-  int32_t budget = 0;  // tokens that still fit
-  std::vector<SequenceId> decodes;
-  bool preempted = false;
-};
 
 std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   if (!attached_) return std::nullopt;
@@ -133,8 +126,8 @@ int32_t Scheduler::Crowd() const {
   };
   for (const Sequence* sequence : running_) count(sequence->remaining());
   for (const Sequence* sequence : returning_) count(sequence->remaining());
-  for (const auto& tenant : line_.tenants()) {
-    for (const Sequence* sequence : tenant->waiting) {
+  for (const auto& client : line_.clients()) {
+    for (const Sequence* sequence : client->waiting) {
       if (crowd >= StepPace::kLargestCrowd) return crowd;
       count(sequence->num_tokens());
     }
@@ -188,26 +181,31 @@ void Scheduler::Admit(Draft& draft, int32_t keep) {
   admission_blocked_ = false;
   while (draft.budget > keep) {
     const bool returns = !returning_.empty();
-    Sequence* const next =
-        returns ? returning_.front()
-                : line_.Next([this](const Sequence& s) { return MayStart(s); });
-    if (next == nullptr) return;
-    // Blocks were short a moment ago; or plans still carry its former life,
-    // whose last token may be on its way.
-    admission_blocked_ = draft.preempted || next->plans_in_flight > 0 ||
-                         static_cast<int>(running_.size()) >= max_running();
-    if (admission_blocked_) return;
-    if (!Start(draft, *next, draft.budget - keep)) {
-      if (!returns) line_.Pledge(*next);
-      admission_blocked_ = true;
-      return;
+    if (!returns && line_.empty()) return;
+    // Blocks were short a moment ago.
+    bool blocked =
+        draft.preempted || static_cast<int>(running_.size()) >= max_running();
+    if (!blocked) {
+      Sequence* const next = returns ? returning_.front() : NextInLine();
+      if (next == nullptr) return;
+      // Plans still carry its former life, whose last token may be on its way.
+      blocked = next->plans_in_flight > 0;
+      if (!blocked && Start(draft, *next, draft.budget - keep)) continue;
+      if (!blocked && !returns) line_.Pledge(*next);
     }
+    admission_blocked_ = true;
+    if (draft.preempted || !MakeWay(draft)) return;
   }
 }
 
 // Not while another choice of its request computes the prompt that it can
-// share then.
+// share then, nor before the stages have let go of its former life.
 bool Scheduler::MayStart(const Sequence& sequence) const {
+  if (sequence.plans_in_flight > 0) return false;
+  if (sequence.was_started &&
+      std::count(pending_ended_.begin(), pending_ended_.end(), sequence.id)) {
+    return false;
+  }
   if (sequence.group == 0 || sequence.wants_all_logits()) return true;
   const int32_t shared = sequence.num_tokens() / kBlockTokens * kBlockTokens;
   return std::none_of(running_.begin(), running_.end(), [&](const Sequence* s) {
@@ -250,11 +248,16 @@ bool Scheduler::Start(Draft& draft, Sequence& sequence, int32_t budget) {
   // A full hit computes its last token again: its logits are wanted.
   const int32_t skipped = std::min(hit_blocks * kBlockTokens, num_tokens - 1);
   const bool first = !sequence.was_started;
-  if (first) {
-    FirstStart(draft, sequence, skipped);
+  if (sequence.in_line) {
+    line_.Charge(*sequence.client, num_tokens - skipped);
+    line_.Remove(sequence);
+    sequence.ticket = ++last_ticket_;
   } else {
     returning_.pop_front();
   }
+  if (first) FirstStart(draft, sequence, skipped);
+  sequence.last_start = draft.now;
+  ++sequence.client->running;
   running_.push_back(&sequence);
   sequence.state = SequenceState::kRunning;
   sequence.num_computed = sequence.num_scheduled = skipped;
@@ -273,10 +276,7 @@ bool Scheduler::Start(Draft& draft, Sequence& sequence, int32_t budget) {
 void Scheduler::FirstStart(Draft& draft, Sequence& sequence, int32_t skipped) {
   const GenerateRequest& request = sequence.history->request;
   const int32_t num_tokens = sequence.num_tokens();
-  line_.Charge(request.tenant, num_tokens - skipped);
-  line_.Remove(sequence);
   sequence.was_started = true;
-  sequence.ticket = ++last_ticket_;
   sequence.first_schedule = draft.now;
   sequence.stats.queue_time = draft.now - request.arrival;
   sequence.stats.cached_tokens = skipped;
@@ -332,47 +332,6 @@ bool Scheduler::AddChunk(Draft& draft, Sequence& sequence, int32_t count) {
   draft.budget -= count;
   draft.plan.chunks.push_back(std::move(chunk));
   return true;
-}
-
-// Takes blocks from younger sequences while there are any. The youngest
-// itself waits, with what it has, until others end or need its blocks. The
-// oldest is never refused: alone, every sequence fits. What it holds behind a
-// window goes first, although plans in flight may still read it: blocks are
-// given back when those are committed because they can be found from then on.
-bool Scheduler::GrowTables(Draft& draft, Sequence& sequence,
-                           int32_t num_tokens) {
-  const uint64_t evictions = blocks_.evictions();
-  while (!blocks_.Grow(sequence.tables, num_tokens)) {
-    if (blocks_.ReleaseBehind(sequence.tables, sequence.num_scheduled)) {
-      continue;
-    }
-    if (running_.back() == &sequence) return false;
-    Preempt(draft, *running_.back());
-  }
-  counters_->cache_evictions += blocks_.evictions() - evictions;
-  return true;
-}
-
-void Scheduler::Preempt(Draft& draft, Sequence& victim) {
-  std::vector<Chunk>& chunks = draft.plan.chunks;
-  const auto chunk =
-      std::find_if(chunks.begin(), chunks.end(),
-                   [&](const Chunk& c) { return c.sequence == victim.id; });
-  if (chunk != chunks.end()) {
-    draft.budget += static_cast<int32_t>(chunk->tokens.size());
-    chunks.erase(chunk);
-    std::erase(draft.decodes, victim.id);
-  }
-  BackToWaiting(victim);
-  // Of one that would have started in this very plan no stage has heard.
-  if (std::erase_if(draft.plan.started, [&](const StartedSequence& started) {
-        return started.sequence == victim.id;
-      }) > 0) {
-    pending_ended_.pop_back();
-  }
-  draft.preempted = true;
-  ++victim.stats.preemptions;
-  ++counters_->preemptions;
 }
 
 StepPlan Scheduler::Finish(Draft draft) {

@@ -18,6 +18,8 @@ enum class SequenceState {
   kRunning,  // known to the stages, holds blocks
 };
 
+struct ClientShare;
+
 // The scheduler's record of a live sequence; a finished one has none. A value
 // without behaviour of its own: the scheduler keeps it consistent.
 struct Sequence {
@@ -42,8 +44,11 @@ struct Sequence {
   // Choices of one request and prompt have one number; 0: it has no others.
   uint64_t group = 0;
 
-  bool was_started = false;  // at least once
-  uint64_t ticket = 0;       // rises with each first start
+  ClientShare* client = nullptr;  // the waiting line's, while it lives
+  bool in_line = false;           // waits for its turn there
+  bool was_started = false;       // at least once
+  uint64_t ticket = 0;            // rises with each start out of the line
+  TimePoint last_start;           // the latest, out of the line or returning
   TimePoint first_schedule;
   TimePoint first_token;
   TimePoint last_token;

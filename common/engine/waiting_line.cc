@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -11,61 +12,67 @@ constexpr int64_t kQuantum = 256;
 
 }  // namespace
 
-WaitingLine::Tenant* WaitingLine::Find(const std::string& name) {
-  for (const auto& tenant : tenants_) {
-    if (tenant->name == name) return tenant.get();
+ClientShare* WaitingLine::Find(const std::string& name) {
+  for (const auto& client : clients_) {
+    if (client->name == name) return client.get();
   }
   return nullptr;
 }
 
 void WaitingLine::Push(Sequence& sequence) {
-  const std::string& name = sequence.history->request.tenant;
-  Tenant* tenant = Find(name);
-  if (tenant == nullptr) {
-    tenant = tenants_.emplace_back(std::make_unique<Tenant>()).get();
-    tenant->name = name;
+  const std::string& name = sequence.history->request.client;
+  ClientShare* client = Find(name);
+  if (client == nullptr) {
+    client = clients_.emplace_back(std::make_unique<ClientShare>()).get();
+    client->name = name;
   }
-  tenant->waiting.push_back(&sequence);
-  ++tenant->live;
+  sequence.client = client;
+  sequence.in_line = true;
+  client->waiting.push_back(&sequence);
+  ++client->live;
+  ++size_;
+}
+
+void WaitingLine::PushBack(Sequence& sequence) {
+  sequence.in_line = true;
+  sequence.client->waiting.push_front(&sequence);
   ++size_;
 }
 
 void WaitingLine::Remove(Sequence& sequence) {
-  Tenant& tenant = *Find(sequence.history->request.tenant);
-  const auto it =
-      std::find(tenant.waiting.begin(), tenant.waiting.end(), &sequence);
-  if (it == tenant.waiting.end()) return;
-  tenant.waiting.erase(it);
+  if (!std::exchange(sequence.in_line, false)) return;
+  ClientShare& client = *sequence.client;
+  client.waiting.erase(
+      std::find(client.waiting.begin(), client.waiting.end(), &sequence));
   --size_;
   if (pledged_ == &sequence) pledged_ = nullptr;
   // Credit is not saved up for later.
-  if (tenant.waiting.empty())
-    tenant.credit = std::min<int64_t>(tenant.credit, 0);
+  if (client.waiting.empty())
+    client.credit = std::min<int64_t>(client.credit, 0);
 }
 
 void WaitingLine::Ended(const Sequence& sequence) {
-  const std::string& name = sequence.history->request.tenant;
-  Tenant& tenant = *Find(name);
-  if (--tenant.live > 0) return;
+  ClientShare& client = *sequence.client;
+  if (--client.live > 0) return;
   const auto it =
-      std::find_if(tenants_.begin(), tenants_.end(),
-                   [&](const auto& one) { return one.get() == &tenant; });
-  const size_t index = static_cast<size_t>(it - tenants_.begin());
-  tenants_.erase(it);
+      std::find_if(clients_.begin(), clients_.end(),
+                   [&](const auto& one) { return one.get() == &client; });
+  const size_t index = static_cast<size_t>(it - clients_.begin());
+  clients_.erase(it);
   if (turn_ > index) --turn_;
-  if (turn_ >= tenants_.size()) turn_ = 0;
+  if (turn_ >= clients_.size()) turn_ = 0;
 }
 
 Sequence* WaitingLine::Next(const MayStart& may_start) {
-  if (pledged_ != nullptr) return pledged_;
+  if (pledged_ != nullptr && may_start(*pledged_)) return pledged_;
   struct Candidate {
     size_t index;
     Sequence* first;
   };
-  std::vector<Candidate> candidates;  // from the tenant in turn on
-  for (size_t k = 0; k < tenants_.size(); ++k) {
-    const size_t index = (turn_ + k) % tenants_.size();
-    for (Sequence* sequence : tenants_[index]->waiting) {
+  std::vector<Candidate> candidates;  // from the client in turn on
+  for (size_t k = 0; k < clients_.size(); ++k) {
+    const size_t index = (turn_ + k) % clients_.size();
+    for (Sequence* sequence : clients_[index]->waiting) {
       if (!may_start(*sequence)) continue;
       candidates.push_back({index, sequence});
       break;
@@ -74,12 +81,12 @@ Sequence* WaitingLine::Next(const MayStart& may_start) {
   if (candidates.empty()) return nullptr;
   int64_t most = std::numeric_limits<int64_t>::min();
   for (const Candidate& one : candidates) {
-    most = std::max(most, tenants_[one.index]->credit);
+    most = std::max(most, clients_[one.index]->credit);
   }
   if (most <= 0) {
     const int64_t rounds = (kQuantum - most) / kQuantum;
     for (const Candidate& one : candidates) {
-      tenants_[one.index]->credit += rounds * kQuantum;
+      clients_[one.index]->credit += rounds * kQuantum;
     }
     // The turn goes on: whoever had it last has used its credit up.
     if (candidates.size() > 1 && candidates[0].index == turn_) {
@@ -88,17 +95,18 @@ Sequence* WaitingLine::Next(const MayStart& may_start) {
   }
   const auto chosen = std::find_if(
       candidates.begin(), candidates.end(),
-      [&](const Candidate& one) { return tenants_[one.index]->credit > 0; });
+      [&](const Candidate& one) { return clients_[one.index]->credit > 0; });
   turn_ = chosen->index;
   return chosen->first;
 }
 
-void WaitingLine::Charge(const std::string& name, int64_t tokens) {
+void WaitingLine::Charge(ClientShare& client, int64_t tokens) {
   bool contended = false;
-  for (const auto& tenant : tenants_) {
-    contended = contended || (tenant->name != name && !tenant->waiting.empty());
+  for (const auto& other : clients_) {
+    contended =
+        contended || (other.get() != &client && !other->waiting.empty());
   }
-  if (contended) Find(name)->credit -= tokens;
+  if (contended) client.credit -= tokens;
 }
 
 }  // namespace sluice

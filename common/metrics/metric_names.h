@@ -121,6 +121,8 @@ inline constexpr Name kGatewayComputedTokens =
 inline constexpr Name kGatewayPlansInFlight = "sluice_gateway_plans_in_flight";
 inline constexpr Name kGatewayPlansInFlightMax =
     "sluice_gateway_plans_in_flight_max";  // the most so far
+inline constexpr Name kGatewayYields =
+    "sluice_gateway_yields_total";  // places given to another client
 inline constexpr Name kGatewayKvEvictions =
     "sluice_gateway_kv_evictions_total";  // of cached prefixes
 inline constexpr Name kGatewaySharedSteps =

@@ -48,6 +48,8 @@ constexpr EngineCounter kEngineCounters[] = {
      &EngineCounters::steps_with_several_sequences, false},
     {names::kGatewaySplitPrefills, "Prompts computed in several chunks",
      &EngineCounters::split_prefills, false},
+    {names::kGatewayYields, "Sequences that gave way to another client's",
+     &EngineCounters::yields, false},
     {names::kGatewayKvEvictions, "Blocks of cached prefixes given to others",
      &EngineCounters::cache_evictions, false},
 };

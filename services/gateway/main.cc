@@ -37,6 +37,12 @@ ABSL_FLAG(double, peer_timeout, 10,
           "seconds of silence after which a stage is lost");
 ABSL_FLAG(int32_t, max_running, 64, "sequences computed at once");
 ABSL_FLAG(int32_t, max_queue, 256, "sequences that may wait beyond those");
+ABSL_FLAG(int32_t, max_running_per_client, 0,
+          "sequences that one client (an API key, else an address) computes at "
+          "once while another one's wait; 0: an equal share");
+ABSL_FLAG(int32_t, max_queue_per_client, 0,
+          "sequences of one client that may wait while another one's do; 0: an "
+          "equal share");
 ABSL_FLAG(double, max_queue_wait, 30,
           "seconds: a request that would wait longer to start is refused");
 ABSL_FLAG(double, target_itl_ms, 0,
@@ -136,6 +142,8 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   EngineOptions& engine = options.engine;
   engine.max_running = absl::GetFlag(FLAGS_max_running);
   engine.max_queue = absl::GetFlag(FLAGS_max_queue);
+  engine.max_running_per_client = absl::GetFlag(FLAGS_max_running_per_client);
+  engine.max_queue_per_client = absl::GetFlag(FLAGS_max_queue_per_client);
   engine.max_queue_wait = FromSeconds(absl::GetFlag(FLAGS_max_queue_wait));
   engine.target_itl = FromSeconds(absl::GetFlag(FLAGS_target_itl_ms) / 1000);
   engine.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);

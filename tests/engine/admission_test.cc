@@ -20,7 +20,7 @@ EngineOptions Options() {
 GenerateRequest Request(size_t length, const std::string& tenant = "") {
   GenerateRequest request;
   request.prompt_tokens.assign(length, 1);
-  request.tenant = tenant;
+  request.client = tenant;
   return request;
 }
 
@@ -36,14 +36,14 @@ QueueState Known(int free_places) {
   return queue;
 }
 
-QueueState::Tenant Waiting(std::string name, int sequences, int64_t tokens) {
-  return {std::move(name), sequences, tokens};
+QueueState::Client Waiting(std::string name, int sequences, int64_t tokens) {
+  return {std::move(name), sequences, tokens, 0};
 }
 
-QueueState Queue(int free_places, std::vector<QueueState::Tenant> tenants) {
+QueueState Queue(int free_places, std::vector<QueueState::Client> clients) {
   QueueState queue = Known(free_places);
-  queue.tenants = std::move(tenants);
-  for (const QueueState::Tenant& tenant : queue.tenants) {
+  queue.clients = std::move(clients);
+  for (const QueueState::Client& tenant : queue.clients) {
     queue.waiting += tenant.waiting;
     queue.prompt_tokens += tenant.prompt_tokens;
   }
@@ -176,6 +176,39 @@ TEST(AdmissionTest, ChoicesThatShareAPromptAskForItOnce) {
   EXPECT_EQ(PromptWork(request, 1000), 1000 % kBlockTokens + 1);
   request.sampling.prompt_logprobs = 0;
   EXPECT_EQ(PromptWork(request, 1000), 1000);
+}
+
+TEST(AdmissionTest, AClientThatIsGivenAPlaceDoesNotWaitForAnEnd) {
+  EngineOptions options;
+  options.max_running = 8;
+  QueueState queue = Known(0);
+  queue.places = 8;
+  queue.completion_tokens = 1e6;  // no place becomes free by itself
+  queue.clients = {{"holds", 0, 0, 8}};
+  Admission admission(options);
+  admission.Publish(queue);
+  EXPECT_FALSE(admission.Admit(Request(10, "holds")).ok());
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(admission.Admit(Request(10, "comes")).ok()) << i;
+  }
+  EXPECT_FALSE(admission.Admit(Request(10, "comes")).ok()) << "beyond a half";
+}
+
+TEST(AdmissionTest, ACapOfWaitingBitesOnlyWhileAnotherClientWaits) {
+  EngineOptions options;
+  options.max_running = 1;
+  options.max_queue_per_client = 5;
+  Admission admission(options);
+  int taken = 0;
+  while (taken < 20 && admission.Admit(Request(10, "many")).ok()) ++taken;
+  EXPECT_EQ(taken, 20) << "alone it may have more";
+  EXPECT_TRUE(admission.Admit(Request(10, "other")).ok());
+  const Status refused = admission.Admit(Request(10, "many"));
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(admission.Admit(Request(10, "other")).ok());
+  }
+  EXPECT_FALSE(admission.Admit(Request(10, "other")).ok());
 }
 
 }  // namespace

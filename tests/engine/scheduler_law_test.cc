@@ -44,7 +44,7 @@ GenerateRequest RandomRequest(std::mt19937& random, int max_positions) {
   if (pick(16) == 0) request.sampling.return_logits = true;
   if (pick(8) == 0) request.cache_salt = "tenant";
   const char* const tenants[] = {"", "a", "b"};
-  request.tenant = tenants[pick(3)];
+  request.tenant = request.client = tenants[pick(3)];
   return request;
 }
 
@@ -262,18 +262,22 @@ TEST(SchedulerLawTest, AnyMixOfAllOfItGivesTheSameTokens) {
     shape.options.prefill_chunk = one_of({0, 7, 16, 64});
     shape.options.max_step_tokens = one_of({8, 48, 512});
     shape.options.max_running = one_of({1, 3, 64});
+    shape.options.max_running_per_client = one_of({0, 0, 1, 2});
+    shape.options.place_turn = std::chrono::milliseconds(one_of({0, 1, 500}));
     shape.options.prefix_cache = one_of({0, 1, 1}) == 1;
     shape.options.min_decode_batch = one_of({1, 2, 4});
     const Totals totals =
         RunRandom(shape, seed, 60, /*rebuilds=*/seed % 4 == 0);
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
     sum.counters.preemptions += totals.counters.preemptions;
+    sum.counters.yields += totals.counters.yields;
     sum.counters.steps += totals.counters.steps;
     sum.counters.split_prefills += totals.counters.split_prefills;
     sum.counters.prefix_hit_tokens += totals.counters.prefix_hit_tokens;
   }
   EXPECT_GT(sum.counters.steps, 10000u);
   EXPECT_GT(sum.counters.preemptions, 100u);
+  EXPECT_GT(sum.counters.yields, 100u);
   EXPECT_GT(sum.counters.split_prefills, 100u);
   EXPECT_GT(sum.counters.prefix_hit_tokens, 1000u);
 }

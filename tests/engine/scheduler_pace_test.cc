@@ -179,7 +179,7 @@ TEST(SchedulerPaceTest, TheQueuesStateIsWhatAPromiseNeeds) {
   }
   harness.Add(TestRequest(200, 20, 5));
   GenerateRequest waiting = TestRequest(300, 20, 6);
-  waiting.tenant = "waits";
+  waiting.client = "waits";
   run.Step();
   harness.Add(waiting);
   run.Step();
@@ -188,8 +188,11 @@ TEST(SchedulerPaceTest, TheQueuesStateIsWhatAPromiseNeeds) {
   EXPECT_EQ(queue.free_places, 0);
   EXPECT_EQ(queue.waiting, 1);
   EXPECT_EQ(queue.prompt_tokens, 300);
-  ASSERT_EQ(queue.tenants.size(), 1u);
-  EXPECT_EQ(queue.tenants[0].name, "waits");
+  ASSERT_EQ(queue.clients.size(), 2u);
+  EXPECT_GT(queue.clients[0].running, 0);
+  EXPECT_EQ(queue.clients[0].waiting, 0);
+  EXPECT_EQ(queue.clients[1].name, "waits");
+  EXPECT_EQ(queue.clients[1].waiting, 1);
   EXPECT_NEAR(queue.completion_tokens, 20, 0.1);
   EXPECT_NEAR(queue.decode_seconds, 0.02, 0.001);
   harness.RunToEnd();

@@ -13,7 +13,7 @@ namespace {
 GenerateRequest Of(const std::string& tenant, int length, int max_tokens,
                    uint64_t seed) {
   GenerateRequest request = TestRequest(length, max_tokens, seed);
-  request.tenant = tenant;
+  request.tenant = request.client = tenant;
   return request;
 }
 

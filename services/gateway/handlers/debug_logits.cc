@@ -169,6 +169,7 @@ void SubmitLogits(const HandlerContext& context,
     return;
   }
   request->request_id = exchange->request().request_id;
+  request->client = exchange->request().client;
   LogitsRows rows;
   rows.ids = request->prompt_tokens;
   rows.columns = static_cast<size_t>(context.model.vocab_size);

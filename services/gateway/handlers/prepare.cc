@@ -171,6 +171,7 @@ StatusOr<RequestTerms> ReadTerms(const HttpRequest& request) {
   RequestTerms terms;
   terms.id = Cat(request.request_id, "/", ++count);
   terms.tenant = request.tenant;
+  terms.client = request.client;
   const std::string_view text = request.Header(kTimeoutHeader);
   if (text.empty()) return terms;
   double seconds = 0;
@@ -194,6 +195,7 @@ void AddChoices(RunPlan& plan, RunPlan::Choice first, int n,
   first.prompt = plan.choices.empty() ? 0 : plan.choices.back().prompt + 1;
   first.generate.request_id = terms.id;
   first.generate.tenant = terms.tenant;
+  first.generate.client = terms.client;
   first.generate.deadline = terms.deadline;
   first.generate.num_choices = n;
   for (int choice = 0; choice + 1 < n; ++choice) {

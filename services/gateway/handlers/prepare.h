@@ -60,6 +60,7 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
 struct RequestTerms {
   std::string id;  // of this request alone, also if the client reuses its own
   std::string tenant;
+  std::string client;  // whose share it counts against
   std::optional<TimePoint> deadline;
 };
 StatusOr<RequestTerms> ReadTerms(const HttpRequest& request);
