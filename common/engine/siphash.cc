@@ -1,7 +1,8 @@
 #include "common/engine/siphash.h"
 
 #include <bit>
-#include <random>
+
+#include "common/base/random_bytes.h"
 
 namespace sluice {
 namespace {
@@ -42,10 +43,8 @@ uint64_t LittleEndian(std::span<const uint8_t> bytes) {
 }  // namespace
 
 SipKey SipKey::Random() {
-  std::random_device source;
-  const auto draw = [&] { return (uint64_t{source()} << 32) | source(); };
-  const uint64_t k0 = draw();
-  return {k0, draw()};
+  const uint64_t k0 = RandomBits();
+  return {k0, RandomBits()};
 }
 
 Hash128 SipHash128(const SipKey& key, std::span<const uint8_t> bytes) {

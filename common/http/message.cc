@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <random>
+
+#include "common/base/random_bytes.h"
 
 namespace sluice::gateway {
 namespace {
@@ -183,11 +184,6 @@ std::string AsciiLower(std::string_view text) {
   return out;
 }
 
-std::string RandomId() {
-  thread_local std::mt19937_64 generator{std::random_device{}()};
-  std::string id;
-  for (int i = 0; i < 24; ++i) id += "0123456789abcdef"[generator() >> 60];
-  return id;
-}
+std::string RandomId() { return RandomHex(24); }
 
 }  // namespace sluice::gateway

@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <unordered_set>
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/random_bytes.h"
 #include "common/trace/chrome_trace.h"
 
 namespace sluice::gateway {
@@ -75,8 +75,8 @@ void TraceStore::Stop() {
 bool TraceStore::Wanted(std::string_view header) const {
   if (!header.empty()) return header == "1" || header == "true";
   if (options_.sample <= 0) return false;
-  thread_local std::mt19937 random{std::random_device{}()};
-  return std::uniform_real_distribution<double>(0, 1)(random) < options_.sample;
+  constexpr double kUnit = 0x1p-53;  // of 53 bits in [0, 1)
+  return static_cast<double>(RandomBits() >> 11) * kUnit < options_.sample;
 }
 
 std::shared_ptr<RequestTrace> TraceStore::Begin(std::string_view header,

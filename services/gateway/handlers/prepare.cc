@@ -4,12 +4,10 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <cinttypes>
-#include <cstdio>
 #include <limits>
-#include <random>
 #include <utility>
 
+#include "common/base/random_bytes.h"
 #include "common/concurrency/work_queue.h"
 #include "common/openai/error.h"
 #include "common/trace/trace_store.h"
@@ -25,12 +23,6 @@ constexpr std::string_view kTimeoutHeader = "x-request-timeout";
 constexpr double kMaxTimeoutSeconds = 86400;
 // Hexadecimal digits of the model's digest in system_fingerprint.
 constexpr size_t kFingerprintDigits = 12;
-
-uint64_t RandomSeed() {
-  thread_local std::mt19937_64 generator{
-      (uint64_t{std::random_device{}()} << 32) | std::random_device{}()};
-  return generator();
-}
 
 SamplingParams MakeSampling(const ServedModel& model,
                             const GenerationFields& fields) {
@@ -48,7 +40,7 @@ SamplingParams MakeSampling(const ServedModel& model,
   sampling.repetition_penalty = static_cast<float>(
       fields.repetition_penalty.value_or(defaults.repetition_penalty));
   sampling.logit_bias = fields.logit_bias;
-  sampling.seed = fields.seed ? *fields.seed : RandomSeed();
+  sampling.seed = fields.seed ? *fields.seed : RandomBits();
   sampling.logprobs = fields.logprobs.value_or(-1);
   sampling.prompt_logprobs = fields.prompt_logprobs.value_or(-1);
   sampling.min_tokens = static_cast<int32_t>(fields.min_tokens);
@@ -241,11 +233,7 @@ AnswerInfo MakeAnswerInfo(const ServedModel& model,
   return info;
 }
 
-std::string NewCallIds() {
-  char text[32];
-  std::snprintf(text, sizeof(text), "call_%016" PRIx64 "_", RandomSeed());
-  return text;
-}
+std::string NewCallIds() { return Cat("call_", RandomHex(16), "_"); }
 
 int64_t UnixSeconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(

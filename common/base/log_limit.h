@@ -1,0 +1,46 @@
+#ifndef SLUICE_COMMON_BASE_LOG_LIMIT_H_
+#define SLUICE_COMMON_BASE_LOG_LIMIT_H_
+
+#include <cstdint>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+
+namespace sluice {
+
+// For lines that a peer can cause as often as it likes: `burst` at once and
+// one more every `interval`; the rest is counted, and the next line tells how
+// many there were. Any thread.
+class LogLimit {
+ public:
+  LogLimit(int burst, Duration interval)
+      : burst_(burst), interval_(interval), left_(burst) {}
+
+  // Whether a line may be written at `now`; `dropped` is then how many were
+  // not since the last one.
+  bool Take(TimePoint now, uint64_t* dropped);
+
+  template <typename... Parts>
+  void Write(LogLevel level, const Parts&... parts) {
+    uint64_t dropped = 0;
+    if (!Take(Clock::now(), &dropped)) return;
+    if (dropped == 0) {
+      Log(level, Cat(parts...));
+    } else {
+      Log(level, Cat(parts..., " (", dropped, " such lines were left out)"));
+    }
+  }
+
+ private:
+  const int burst_;
+  const Duration interval_;
+  Mutex mutex_;
+  int left_ ABSL_GUARDED_BY(mutex_);
+  TimePoint since_ ABSL_GUARDED_BY(mutex_){};  // of the latest refill
+  uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_BASE_LOG_LIMIT_H_

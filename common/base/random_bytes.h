@@ -1,0 +1,35 @@
+#ifndef SLUICE_COMMON_BASE_RANDOM_BYTES_H_
+#define SLUICE_COMMON_BASE_RANDOM_BYTES_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+// The system's randomness, for all that a client or a peer sees or could
+// guess: seeds, ids, secrets. What was handed out tells nothing about what is
+// handed out next. Any thread; never fails (without the system's randomness
+// the process ends).
+
+// Fills `out` by getrandom.
+void FillRandom(std::span<uint8_t> out);
+
+// 64 random bits. Each thread keeps a few hundred bytes of the system's in
+// reserve, and forgets each byte as it hands it out.
+uint64_t RandomBits();
+
+// `bytes` random bytes, as they are.
+std::string RandomBytes(size_t bytes);
+
+// `digits` random hexadecimal digits, lower case.
+std::string RandomHex(size_t digits);
+
+// Whether two secrets are equal, in a time that depends on their lengths
+// alone.
+bool EqualSecrets(std::string_view a, std::string_view b);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_BASE_RANDOM_BYTES_H_
