@@ -1,13 +1,20 @@
 #include "common/base/check.h"
 
-#include <cstdio>
 #include <cstdlib>
 
+#include "common/base/log.h"
+
 namespace sluice {
+namespace {
+
+constexpr auto kFlushAtCheck = std::chrono::milliseconds(500);
+
+}  // namespace
 
 void CheckFailed(const char* file, int line, const char* what) {
-  std::fprintf(stderr, "%s:%d: check failed: %s\n", file, line, what);
-  std::fflush(stderr);
+  FlushLog(kFlushAtCheck);  // makes room for the last line
+  LogError(file, ":", line, ": check failed: ", what);
+  FlushLog(kFlushAtCheck);
   std::abort();
 }
 

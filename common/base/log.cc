@@ -1,29 +1,25 @@
 #include "common/base/log.h"
 
-#include <time.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cstdio>
+#include <exception>
 #include <string>
+
+#include "common/base/log_line.h"
+#include "common/base/log_writer.h"
 
 namespace sluice {
 namespace {
 
 std::atomic<LogLevel> g_level{LogLevel::kInfo};
 
-void AppendEscaped(std::string& out, std::string_view text) {
-  for (char c : text) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u >= 0x20 && u != 0x7f) {
-      out.push_back(c);
-    } else if (c == '\n') {
-      out += "\\n";
-    } else {
-      char hex[8];
-      std::snprintf(hex, sizeof(hex), "\\x%02x", u);
-      out += hex;
-    }
+// Memory may be what is short: then the line is one of those dropped.
+void Append(LogLevel level, std::string_view message,
+            const std::vector<LogField>& fields) {
+  LogWriter& writer = LogWriter::Get();
+  try {
+    writer.Append(FormatLogLine(level, message, fields));
+  } catch (const std::exception&) {
+    writer.Drop();
   }
 }
 
@@ -31,23 +27,34 @@ void AppendEscaped(std::string& out, std::string_view text) {
 
 void SetLogLevel(LogLevel level) { g_level = level; }
 
+Status SetUpLog(std::string_view format, std::string_view level) {
+  if (format != "text" && format != "json") {
+    return InvalidArgument("--log-format must be text or json, got '", format,
+                           "'");
+  }
+  static constexpr std::string_view kLevels[] = {"debug", "info", "warning",
+                                                 "error"};
+  for (int i = 0; i < 4; ++i) {
+    if (level != kLevels[i]) continue;
+    SetLogFormat(format == "json" ? LogFormat::kJson : LogFormat::kText);
+    SetLogLevel(static_cast<LogLevel>(i));
+    return OkStatus();
+  }
+  return InvalidArgument(
+      "--log-level must be debug, info, warning or error, got '", level, "'");
+}
+
 void Log(LogLevel level, std::string_view message) {
   if (level < g_level.load(std::memory_order_relaxed)) return;
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  tm utc;
-  gmtime_r(&now.tv_sec, &utc);
-  char stamp[128];
-  std::snprintf(
-      stamp, sizeof(stamp), "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %c ",
-      utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
-      utc.tm_sec, now.tv_nsec / 1000000, "DIWE"[static_cast<int>(level)]);
-  std::string line = stamp;
-  AppendEscaped(line, message);
-  line.push_back('\n');
-  // One write per line keeps the lines of several threads apart.
-  [[maybe_unused]] const auto written =
-      ::write(STDERR_FILENO, line.data(), line.size());
+  Append(level, message, {});
 }
+
+void LogFields(std::string_view message, const std::vector<LogField>& fields) {
+  Append(LogLevel::kInfo, message, fields);
+}
+
+uint64_t LogLinesDropped() { return LogWriter::Get().dropped(); }
+
+bool FlushLog(Duration wait) { return LogWriter::Get().Flush(wait); }
 
 }  // namespace sluice

@@ -1,21 +1,55 @@
 #ifndef SLUICE_COMMON_BASE_LOG_H_
 #define SLUICE_COMMON_BASE_LOG_H_
 
+#include <cstdint>
+#include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "common/base/cat.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
 
 namespace sluice {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
+enum class LogFormat { kText, kJson };
 
-// Writes one line "2026-01-31T12:00:00.123Z I message" to stderr. Control
-// characters in the message are escaped, so that no input can forge a line.
-// Safe from any thread. Prompts and completions are never logged.
+// Hands one line "2026-01-31T12:00:00.123Z I message" to the thread "log",
+// which writes to stderr; as JSON {"ts":..,"level":"info","message":..}.
+// Never blocks: while stderr takes nothing, up to 1 MiB of lines waits, and
+// what comes beyond is dropped and counted. Control characters in the message
+// are escaped, so that no input can forge a line; what is longer than 16 KiB
+// is cut. Safe from any thread. Prompts and completions are never logged.
 void Log(LogLevel level, std::string_view message);
 
-// Messages below `level` are dropped; default kInfo.
+// One named figure of a line.
+struct LogField {
+  std::string_view name;  // [a-z_], of our own
+  std::variant<std::string_view, int64_t, double> value;
+};
+
+// As Log, at level kInfo and whatever SetLogLevel said: `message` and behind
+// it name=value for each field, or the fields as members of the JSON object. A
+// text with other characters than letters, digits and .:/-_+@, is quoted.
+void LogFields(std::string_view message, const std::vector<LogField>& fields);
+
+// Messages below `level` are left out; default kInfo.
 void SetLogLevel(LogLevel level);
+void SetLogFormat(LogFormat format);
+
+// What the flags --log-format (text, json) and --log-level (debug, info,
+// warning, error) say. INVALID_ARGUMENT, naming the flag, for another word.
+Status SetUpLog(std::string_view format, std::string_view level);
+
+// Lines dropped since the process began. A line of the log tells of those
+// dropped since the one before it, as soon as stderr takes lines again.
+uint64_t LogLinesDropped();
+
+// Waits until all that was logged before is written, at most `wait`; false if
+// that was too short. exit() does so with 1 s.
+bool FlushLog(Duration wait);
 
 template <typename... Parts>
 void LogInfo(const Parts&... parts) {

@@ -44,6 +44,7 @@ Status ServeUntilSignal(
     const timespec now{0, 0};
     if (sigtimedwait(&signals, nullptr, &now) > 0) {
       LogInfo("asked to end while loading");
+      FlushLog(std::chrono::seconds(1));
       std::_Exit(0);  // reading cannot be broken off; nothing else to lose
     }
     loaded = wait_loaded(Clock::now() + std::chrono::milliseconds(100));

@@ -21,6 +21,7 @@ inline constexpr Name kProcessVirtualBytes = "process_virtual_memory_bytes";
 inline constexpr Name kProcessOpenFds = "process_open_fds";
 inline constexpr Name kProcessMaxFds = "process_max_fds";
 inline constexpr Name kProcessStartTime = "process_start_time_seconds";
+inline constexpr Name kLogLinesDropped = "sluice_log_lines_dropped_total";
 
 // gRPC servers: grpc_service, grpc_method, grpc_type; handled: grpc_code.
 inline constexpr Name kGrpcHandled = "grpc_server_handled_total";

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "common/base/log.h"
 #include "common/metrics/metric_names.h"
 
 namespace sluice::metrics {
@@ -76,6 +77,8 @@ void AddProcessMetrics(Registry& registry, std::string_view service,
       .Set(1);
   const Counter cpu = registry.AddCounter(names::kProcessCpuSeconds,
                                           "User and system CPU time");
+  const Counter dropped = registry.AddCounter(
+      names::kLogLinesDropped, "Lines of the log that stderr did not take");
   const Gauge resident =
       registry.AddGauge(names::kProcessResidentBytes, "Resident memory");
   const Gauge virtual_size =
@@ -91,6 +94,7 @@ void AddProcessMetrics(Registry& registry, std::string_view service,
   registry.OnScrape([=] {
     const auto fields = StatFields();
     cpu.AdvanceTo((FieldAt(fields, 14) + FieldAt(fields, 15)) / ticks);
+    dropped.AdvanceTo(static_cast<double>(LogLinesDropped()));
     virtual_size.Set(FieldAt(fields, 23));
     resident.Set(FieldAt(fields, 24) * page);
     open_files.Set(OpenFiles());

@@ -8,8 +8,8 @@
 namespace sluice::metrics {
 
 // Adds the process_* series of the Prometheus conventions (CPU seconds,
-// memory, open files, start time), read from /proc at each scrape, and
-// sluice_build_info{version,git,service,isa,cuda} = 1.
+// memory, open files, start time), read from /proc at each scrape, the log's
+// dropped lines, and sluice_build_info{version,git,service,isa,cuda} = 1.
 void AddProcessMetrics(Registry& registry, std::string_view service,
                        std::string_view isa = "");
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "common/base/cat.h"
+#include "common/base/log.h"
 #include "common/metrics/metric_names.h"
 #include "common/metrics/process_metrics.h"
 #include "common/metrics/rpc_metrics.h"
@@ -109,6 +110,8 @@ TEST(MetricsTest, ProcessMetricsHaveValues) {
   EXPECT_THAT(text, Not(HasSubstr("process_resident_memory_bytes 0\n")));
   EXPECT_THAT(text, Not(HasSubstr("process_start_time_seconds 0\n")));
   EXPECT_THAT(text, Not(HasSubstr("process_open_fds 0\n")));
+  EXPECT_THAT(text, HasSubstr(Cat("sluice_log_lines_dropped_total ",
+                                  LogLinesDropped(), "\n")));
 }
 
 TEST(MetricsTest, BoundsRiseAndHoldVllmsBoundaries) {
