@@ -258,7 +258,8 @@ Connection::Nothing Connection::WriteRefusal() {
   if (context_.options.observer) {
     context_.options.observer({request_.method, "other", response.status,
                                Clock::now() - request_.arrival, request_.tenant,
-                               response.error_type, 0, body.size()});
+                               response.error_type, 0, body.size(),
+                               response.error_code, &request_});
   }
   const std::string text =
       AnswerHead(std::move(response), request_, context_.options.cors,

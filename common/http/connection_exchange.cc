@@ -56,6 +56,7 @@ std::string ConnectionExchange::Head(HttpResponse response, long long length) {
   if (connection_->context_.draining) framing_.keep_alive = false;
   status_ = response.status;
   error_type_ = std::move(response.error_type);
+  error_code_ = std::move(response.error_code);
   return AnswerHead(std::move(response), request_,
                     connection_->context_.options.cors, length,
                     framing_.keep_alive);
@@ -203,7 +204,8 @@ void ConnectionExchange::Close() {
   const Duration duration = Clock::now() - request_.arrival;
   context.options.observer({request_.method, route_, finished_ ? status_ : 0,
                             duration, request_.tenant, error_type_,
-                            request_bytes_, response_bytes_});
+                            request_bytes_, response_bytes_, error_code_,
+                            &request_, &figures()});
 }
 
 }  // namespace sluice::gateway

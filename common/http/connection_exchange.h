@@ -78,6 +78,7 @@ class ConnectionExchange : public Exchange {
   const bool late_;  // begun while draining
   std::string route_ = "other";
   std::string error_type_;
+  std::string error_code_;
   size_t request_bytes_;
   size_t counted_body_;  // of all bodies: its request's, while it is held
   size_t response_bytes_ = 0;

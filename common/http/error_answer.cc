@@ -26,6 +26,7 @@ HttpResponse ErrorResponse(const ApiError& error) {
   response.status = error.http_status;
   response.body = ErrorJson(error);
   response.error_type = error.type;
+  response.error_code = error.code.value_or("");
   if (error.http_status == 429 || error.http_status == 503) {
     response.headers.emplace_back("Retry-After",
                                   Cat(error.retry_after_seconds));

@@ -1,8 +1,10 @@
 #ifndef SLUICE_COMMON_HTTP_EXCHANGE_H_
 #define SLUICE_COMMON_HTTP_EXCHANGE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +27,19 @@ class WriteObserver {
   virtual void OnWritten(const TraceSpan& wait, const TraceSpan& write) = 0;
   // Nothing more is written: the answer is complete, or the client is gone.
   virtual void OnClosed() = 0;
+};
+
+// What a generation has come to so far, for the access log.
+struct AnswerFigures {
+  bool generates = false;               // else the rest says nothing
+  std::optional<Duration> first_token;  // from the request's arrival
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt
+  int64_t completion_tokens = 0;
+  std::string finish;  // "stop"; of choices that differ "stop,length"
+  // Of an error that came after the answer's head.
+  std::string error_type;
+  std::string error_code;
 };
 
 // One request and its one answer: either Send once, or BeginStream, any
@@ -63,6 +78,12 @@ class Exchange {
 
   // The route's pattern, for metrics; set by the router.
   virtual void set_route(std::string_view route) = 0;
+
+  // Filled in by what generates the answer.
+  AnswerFigures& figures() { return figures_; }
+
+ private:
+  AnswerFigures figures_;
 };
 
 }  // namespace sluice::gateway

@@ -47,6 +47,10 @@ struct ExchangeSummary {
   std::string_view error_type;  // of the error object, or empty
   size_t request_bytes = 0;     // of the bodies
   size_t response_bytes = 0;
+  std::string_view error_code = {};  // of the error object, or empty
+  // Null only where nothing is known of it.
+  const HttpRequest* request = nullptr;
+  const AnswerFigures* figures = nullptr;  // null: refused before a route
 };
 
 struct HttpServerOptions {

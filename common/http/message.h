@@ -39,6 +39,7 @@ struct HttpResponse {
   HttpHeaders headers;  // beyond type, length, connection and request id
   std::string body;
   std::string error_type = {};  // of an error object, for metrics
+  std::string error_code = {};  // likewise, for the access log
 };
 
 // "Not Found" for 404; "Unknown" for what we never send.

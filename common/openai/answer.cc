@@ -20,10 +20,14 @@ Json UsageJson(const Usage& usage) {
   return json;
 }
 
-Json FinishJson(const Delta& delta) {
-  if (!delta.finish) return nullptr;
+std::string_view FinishName(const Delta& delta) {
   if (*delta.finish == FinishReason::kLength) return "length";
   return delta.called ? "tool_calls" : "stop";
+}
+
+Json FinishJson(const Delta& delta) {
+  if (!delta.finish) return nullptr;
+  return std::string(FinishName(delta));
 }
 
 double LogprobNumber(float logprob) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/json_fwd.h"
@@ -67,7 +68,9 @@ std::unique_ptr<AnswerFormat> MakeCompletionFormat(const ModelText& text,
 //  "completion_tokens_details": {"reasoning_tokens"}}, the last if known.
 Json UsageJson(const Usage& usage);
 
-// "stop", "length", "tool_calls"; null while it goes on.
+// "stop", "length" or "tool_calls" of a delta with a finish.
+std::string_view FinishName(const Delta& delta);
+// The same; null while it goes on.
 Json FinishJson(const Delta& delta);
 
 // The double whose shortest text is the shortest text of `logprob`; JSON has

@@ -41,6 +41,9 @@ ABSL_FLAG(double, peer_timeout, 10,
           "seconds of silence after which a peer is lost");
 ABSL_FLAG(int32_t, debug_batch_delay_ms, 0,
           "for tests: every computation takes so many milliseconds longer");
+ABSL_FLAG(std::string, log_format, "text", "lines of the log: text or json");
+ABSL_FLAG(std::string, log_level, "info",
+          "the least that is logged: debug, info, warning or error");
 ABSL_FLAG(std::string, port_file, "",
           "file that the chosen address is written to");
 
@@ -85,6 +88,8 @@ StatusOr<ExpertServerOptions> OptionsFromFlags() {
 }
 
 Status Run(const sigset_t& signals) {
+  SLUICE_RETURN_IF_ERROR(SetUpLog(absl::GetFlag(FLAGS_log_format),
+                                  absl::GetFlag(FLAGS_log_level)));
   SLUICE_ASSIGN_OR_RETURN(ExpertServerOptions options, OptionsFromFlags());
   SLUICE_ASSIGN_OR_RETURN(const auto server,
                           ExpertServer::Start(std::move(options)));

@@ -13,6 +13,7 @@
 #include "common/openai/error.h"
 #include "common/pipeline/gateway/pipeline_client.h"
 #include "common/trace/trace_store.h"
+#include "services/gateway/access_log.h"
 #include "services/gateway/counted_steps.h"
 #include "services/gateway/engine_generator.h"
 #include "services/gateway/gateway_metrics.h"
@@ -162,6 +163,7 @@ class GatewayServer::Impl {
     http.error_response = TransportError;
     http.observer = [this](const ExchangeSummary& summary) {
       metrics_.OnExchange(summary);
+      if (options_.access_log) LogAccess(summary);
     };
     return http;
   }

@@ -34,6 +34,7 @@ struct GatewayOptions {
   bool metrics_key_names = false;  // see GatewayMetricsOptions
   bool debug_endpoints = false;
   bool strict_fields = false;  // see HandlerContext
+  bool access_log = false;     // see LogAccess
   TraceOptions traces;
 };
 

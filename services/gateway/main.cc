@@ -74,6 +74,11 @@ ABSL_FLAG(double, trace_sample, 0,
           "share of requests that are traced without asking for it, 0 to 1");
 ABSL_FLAG(std::string, trace_dir, "",
           "folder that every trace is written to, for Perfetto; empty: none");
+ABSL_FLAG(std::string, log_format, "text", "lines of the log: text or json");
+ABSL_FLAG(std::string, log_level, "info",
+          "the least that is logged: debug, info, warning or error");
+ABSL_FLAG(bool, access_log, false,
+          "log a line per request: figures, never a text of it");
 ABSL_FLAG(std::string, metrics_compat, "vllm",
           "vllm: vLLM's metric names beside ours; none: ours alone");
 ABSL_FLAG(bool, metrics_key_names, false,
@@ -169,6 +174,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   options.strict_fields = absl::GetFlag(FLAGS_strict_fields);
   options.traces.sample = absl::GetFlag(FLAGS_trace_sample);
   options.traces.folder = absl::GetFlag(FLAGS_trace_dir);
+  options.access_log = absl::GetFlag(FLAGS_access_log);
   options.debug_endpoints = absl::GetFlag(FLAGS_debug_endpoints);
   return options;
 }
@@ -202,6 +208,8 @@ int AwaitSignal(const sigset_t& signals) {
 }
 
 Status Run(const sigset_t& signals) {
+  SLUICE_RETURN_IF_ERROR(SetUpLog(absl::GetFlag(FLAGS_log_format),
+                                  absl::GetFlag(FLAGS_log_level)));
   BoundHeap();
   RaiseFileLimit();
   SLUICE_ASSIGN_OR_RETURN(GatewayOptions options, OptionsFromFlags());

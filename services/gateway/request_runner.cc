@@ -9,6 +9,16 @@
 #include "common/openai/error.h"
 
 namespace sluice::gateway {
+namespace {
+
+// Adds `name` to the list `names` ("stop,length"), once.
+void AddFinish(std::string_view name, std::string& names) {
+  if (names.find(name) != std::string::npos) return;  // none is in another
+  if (!names.empty()) names += ',';
+  names += name;
+}
+
+}  // namespace
 
 // Leaves a sequence's events in the runner's mailbox.
 class RequestRunner::Sink : public TokenSink {
@@ -77,6 +87,7 @@ void RequestRunner::Submit() {
     self->done_ = true;
     self->CancelAll();
   });
+  TellFigures();
   if (plan_.trace != nullptr) plan_.trace->OnStart(choices_.size());
   for (size_t i = 0; i < choices_.size() && !done_; ++i) {
     if (plan_.trace != nullptr) {
@@ -202,6 +213,7 @@ Delta RequestRunner::Counted(Choice& choice, const Source& source) {
   if (usage_.reasoning_tokens) {
     *usage_.reasoning_tokens += choice.text.reasoning_tokens() - reasoning;
   }
+  TellFigures();
   return delta;
 }
 
@@ -213,6 +225,8 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
       services_.metrics.OnNextTokens(Seconds(when - *choice.last_token), count);
     } else {
       services_.metrics.OnFirstToken(Seconds(when - arrival_));
+      auto& first = exchange_->figures().first_token;
+      if (!first) first = when - arrival_;
     }
     choice.last_token = when;
   }
@@ -255,11 +269,23 @@ void RequestRunner::CountCached(size_t prompt, int64_t cached_tokens) {
   if (least && *least <= cached_tokens) return;
   usage_.cached_tokens += cached_tokens - least.value_or(0);
   least = cached_tokens;
+  TellFigures();
+}
+
+void RequestRunner::TellFigures() {
+  AnswerFigures& figures = exchange_->figures();
+  figures.generates = true;
+  figures.prompt_tokens = usage_.prompt_tokens;
+  figures.cached_tokens = usage_.cached_tokens;
+  figures.completion_tokens = usage_.completion_tokens;
 }
 
 void RequestRunner::Emit(Choice& choice, size_t index, Delta delta) {
   if (plan_.trace != nullptr) decoded_ns_ = MonotonicNanos();
-  if (delta.finish) choice.answered = true;
+  if (delta.finish) {
+    choice.answered = true;
+    AddFinish(FinishName(delta), exchange_->figures().finish);
+  }
   if (!plan_.stream) {
     choice.whole.Append(std::move(delta));
     return;
@@ -305,6 +331,8 @@ void RequestRunner::Fail(const Status& status) {
              " failed: ", Message(status));
   }
   if (streaming_) {
+    exchange_->figures().error_type = error.type;
+    exchange_->figures().error_code = error.code.value_or("");
     SendEvent(ErrorJson(error));
     exchange_->EndStream();
   } else {

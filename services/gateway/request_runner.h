@@ -111,6 +111,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   void SendEvent(std::string_view json);
   void FinishIfAnswered();
   void Fail(const Status& status);
+  void TellFigures();  // to the exchange, for the access log
   void CancelAll();
   Rejection RejectionOf(const Status& status) const;
   void Observe(const Choice& choice, const FinalEvent& event, TimePoint when);

@@ -46,6 +46,9 @@ ABSL_FLAG(double, peer_timeout, 10,
           "seconds of silence after which a peer is lost");
 ABSL_FLAG(int32_t, debug_step_delay_ms, 0,
           "for tests: every step takes so many milliseconds longer");
+ABSL_FLAG(std::string, log_format, "text", "lines of the log: text or json");
+ABSL_FLAG(std::string, log_level, "info",
+          "the least that is logged: debug, info, warning or error");
 ABSL_FLAG(std::string, port_file, "",
           "file that the chosen address is written to");
 ABSL_FLAG(double, drain_timeout, 60,
@@ -126,6 +129,8 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
 }
 
 Status Run(const sigset_t& signals) {
+  SLUICE_RETURN_IF_ERROR(SetUpLog(absl::GetFlag(FLAGS_log_format),
+                                  absl::GetFlag(FLAGS_log_level)));
   SLUICE_ASSIGN_OR_RETURN(StageServerOptions options, OptionsFromFlags());
   const double drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   if (!(drain_timeout >= 0 && drain_timeout <= 86400)) {

@@ -19,6 +19,7 @@
 #include "common/http/error_answer.h"
 #include "common/http/http_server.h"
 #include "common/http/router.h"
+#include "services/gateway/access_log.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -203,6 +204,7 @@ class GatewayHttpTest : public ::testing::Test {
     };
     options.observer = [this](const ExchangeSummary& summary) {
       metrics_.OnExchange(summary);
+      if (access_log_) LogAccess(summary);
     };
     options.error_response = TransportError;
     auto server = HttpServer::Start(std::move(options));
@@ -233,6 +235,7 @@ class GatewayHttpTest : public ::testing::Test {
   // Of the next Start: keys, CORS, text threads; what /readyz says.
   HttpServerOptions options_;
   WorkQueue* work_ = nullptr;
+  bool access_log_ = false;
   GatewayReadiness readiness_{true};
   std::unique_ptr<HttpServer> server_;
 };
