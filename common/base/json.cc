@@ -1,88 +1,217 @@
 #include "common/base/json.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
+#include <limits>
+#include <new>
+#include <utility>
 #include <vector>
 
 namespace sluice {
 namespace {
 
-// Of one object. Json adds a key by comparing it with all before it, so
-// without limits a few MB of keys would take minutes.
+// Of one object.
 constexpr size_t kMaxMembers = 8192;
-// Of all objects together, in such comparisons: two of the largest objects,
-// some tenths of a second.
-constexpr size_t kMaxKeyComparisons = kMaxMembers * kMaxMembers;
-// And in bytes of keys: a comparison of keys of one length that differ at their
-// end looks at all of them.
-constexpr size_t kMaxComparedBytes = 32 * kMaxKeyComparisons;
+// What JsonBytes counts for a value beside its text.
+constexpr size_t kValueBytes = 64;
 
-// What comparing all keys of a text with one another takes.
-class KeyComparisons {
+// What a pass over a text knows of its shape. Runs before the parser, so that
+// depth costs no stack and values no memory.
+class ShapeCheck {
  public:
-  // The `count`th key of an object, of so many bytes, ends ahead of byte `at`.
-  Status Add(size_t count, size_t key_bytes, size_t at) {
-    if (count > kMaxMembers) {
-      return InvalidArgument("JSON object with more than ", kMaxMembers,
-                             " members at byte ", at);
-    }
-    number_ += count;
-    if (number_ > kMaxKeyComparisons) {
-      return InvalidArgument("JSON with too many large objects at byte ", at,
-                             ": more than ", kMaxKeyComparisons,
-                             " comparisons of their keys");
-    }
-    bytes_ += count * key_bytes;
-    if (bytes_ > kMaxComparedBytes) {
-      return InvalidArgument("JSON with too many long keys at byte ", at,
-                             ": more than ", kMaxComparedBytes,
-                             " bytes in comparisons of them");
+  ShapeCheck(std::string_view text, const JsonLimits& limits)
+      : text_(text), limits_(limits) {}
+
+  // How many members each object has, in the order in which they open.
+  std::vector<uint32_t> TakeCounts() { return std::move(counts_); }
+
+  // An error where the text nests deeper, an object has more members, or
+  // there are more values than the limits say.
+  Status Run() {
+    for (size_t i = 0; i < text_.size(); ++i) {
+      const char c = text_[i];
+      if (in_string_) {
+        if (c == '\\') {
+          ++i;
+        } else if (c == '"') {
+          in_string_ = false;
+          key_end_ = i;
+        }
+      } else if (c == '"') {
+        in_string_ = true;
+        key_begin_ = i + 1;
+      } else if (c == '{' || c == '[') {
+        SLUICE_RETURN_IF_ERROR(Open(i));
+      } else if (c == '}' || c == ']') {
+        if (!open_.empty()) open_.pop_back();
+      } else if (c == ':' && !open_.empty() && open_.back() != kList) {
+        SLUICE_RETURN_IF_ERROR(Key(i));
+      } else if (c == ',') {
+        SLUICE_RETURN_IF_ERROR(Value(i));
+      }
     }
     return OkStatus();
   }
 
  private:
-  size_t number_ = 0;
-  size_t bytes_ = 0;
+  // Every value but the first of a list or object comes behind a comma, the
+  // first behind a bracket.
+  Status Value(size_t at) {
+    if (limits_.budget == nullptr) return OkStatus();
+    if (limits_.budget->values == 0) {
+      return InvalidArgument("JSON of more values than a request may have, ",
+                             JsonBudget().values, ", at byte ", at);
+    }
+    --limits_.budget->values;
+    return OkStatus();
+  }
+
+  Status Open(size_t at) {
+    if (open_.size() >= static_cast<size_t>(limits_.max_depth)) {
+      return InvalidArgument("JSON nested deeper than ", limits_.max_depth,
+                             " levels at byte ", at);
+    }
+    open_.push_back(text_[at] == '[' ? kList : counts_.size());
+    if (text_[at] == '{') counts_.push_back(0);
+    return Value(at);
+  }
+
+  Status Key(size_t at) {
+    if (++counts_[open_.back()] > kMaxMembers) {
+      return InvalidArgument("JSON object with more than ", kMaxMembers,
+                             " members at byte ", at);
+    }
+    const size_t bytes = key_end_ - key_begin_;
+    if (bytes > limits_.max_key_bytes) {
+      return InvalidArgument("JSON key of ", bytes, " bytes, limit ",
+                             limits_.max_key_bytes, ", ahead of byte ", at);
+    }
+    return OkStatus();
+  }
+
+  static constexpr size_t kList = std::numeric_limits<size_t>::max();
+
+  const std::string_view text_;
+  const JsonLimits& limits_;
+  bool in_string_ = false;
+  std::vector<size_t> open_;  // what is open: an index into counts_, or kList
+  std::vector<uint32_t> counts_;
+  size_t key_begin_ = 0;  // of the latest string
+  size_t key_end_ = 0;
 };
 
-// An error where `text` nests deeper or an object has more members than the
-// limits say. Runs before the parser, so that depth costs no stack.
-Status CheckShape(std::string_view text, const JsonLimits& limits) {
-  int depth = 0;
-  bool in_string = false;
-  std::vector<size_t> members(1);  // by depth, of the objects that are open
-  KeyComparisons comparisons;
-  size_t key_begin = 0;  // of the latest string
-  size_t key_end = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-        key_end = i;
-      }
-    } else if (c == '"') {
-      in_string = true;
-      key_begin = i + 1;
-    } else if (c == '{' || c == '[') {
-      if (++depth > limits.max_depth) {
-        return InvalidArgument("JSON nested deeper than ", limits.max_depth,
-                               " levels at byte ", i);
-      }
-      members.resize(static_cast<size_t>(std::max(depth, 0)));
-      members.push_back(0);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    } else if (c == ':' && depth > 0) {
-      const size_t count = ++members[static_cast<size_t>(depth)];
-      SLUICE_RETURN_IF_ERROR(comparisons.Add(count, key_end - key_begin, i));
-    }
+// Builds the value that a parser reads. Where nlohmann's own builder looks for
+// each key among all before it, this one sorts an object's keys once. It makes
+// room for all members first: a growing object copies what it has, values too.
+class JsonBuilder : public nlohmann::json_sax<Json> {
+ public:
+  explicit JsonBuilder(std::vector<uint32_t> counts)
+      : counts_(std::move(counts)) {}
+
+  bool null() override { return Add(nullptr); }
+  bool boolean(bool value) override { return Add(value); }
+  bool number_integer(number_integer_t value) override { return Add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return Add(value); }
+  bool number_float(number_float_t value, const string_t&) override {
+    return Add(value);
   }
-  return OkStatus();
-}
+  bool string(string_t& value) override { return Add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(size_t) override {
+    const size_t index = num_objects_++;
+    return Begin(MakeObject(index < counts_.size() ? counts_[index] : 0));
+  }
+  bool start_array(size_t) override { return Begin(Json::array()); }
+  bool key(string_t& name) override {
+    key_ = std::move(name);
+    return true;
+  }
+  bool end_object() override {
+    DropRepeated(open_.back()->get_ref<Json::object_t&>());
+    open_.pop_back();
+    return true;
+  }
+  bool end_array() override {
+    open_.pop_back();
+    return true;
+  }
+  bool parse_error(size_t at, const std::string&,
+                   const nlohmann::json::exception& error) override {
+    // 406: a number's text is well-formed and its value too large.
+    status_ = error.id == 406
+                  ? InvalidArgument(
+                        "malformed JSON: a number is out of double's range")
+                  : InvalidArgument("malformed JSON at byte ", at);
+    return false;
+  }
+
+  Status status() const { return status_; }
+  Json Take() { return std::move(root_); }
+
+ private:
+  bool Add(Json value) {
+    Place(std::move(value));
+    return true;
+  }
+  bool Begin(Json empty) {
+    open_.push_back(Place(std::move(empty)));
+    return true;
+  }
+  // Where `value` stays until what is open around it grows again.
+  Json* Place(Json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    if (open_.back()->is_array()) {
+      auto& items = open_.back()->get_ref<Json::array_t&>();
+      return &items.emplace_back(std::move(value));
+    }
+    auto& members = open_.back()->get_ref<Json::object_t&>();
+    members.emplace_back(std::move(key_), std::move(value));
+    return &members.back().second;
+  }
+
+  // Of members of one name only the first one's place and the last one's
+  // value stay.
+  void DropRepeated(Json::object_t& object) {
+    const size_t size = object.size();
+    if (size < 2) return;
+    auto* const members = object.data();
+    order_.resize(size);
+    for (uint32_t i = 0; i < size; ++i) order_[i] = i;
+    std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+      const int names = members[a].first.compare(members[b].first);
+      return names != 0 ? names < 0 : a < b;
+    });
+    std::vector<bool> dropped;
+    for (size_t i = size - 1; i > 0; --i) {
+      auto& first = members[order_[i - 1]];
+      auto& next = members[order_[i]];
+      if (first.first != next.first) continue;
+      dropped.resize(size);
+      dropped[order_[i]] = true;
+      first.second = std::move(next.second);
+    }
+    if (dropped.empty()) return;
+    Json::object_t kept;
+    kept.reserve(size);
+    for (size_t i = 0; i < size; ++i) {
+      if (dropped[i]) continue;
+      kept.emplace_back(members[i].first, std::move(members[i].second));
+    }
+    object = std::move(kept);
+  }
+
+  const std::vector<uint32_t> counts_;
+  size_t num_objects_ = 0;
+  Json root_;
+  std::vector<Json*> open_;  // from the outermost
+  std::string key_;
+  std::vector<uint32_t> order_;  // of one object's members; kept for its memory
+  Status status_ = InvalidArgument("malformed JSON");
+};
 
 }  // namespace
 
@@ -91,16 +220,42 @@ StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
     return InvalidArgument("JSON of ", text.size(), " bytes, limit ",
                            limits.max_bytes);
   }
-  SLUICE_RETURN_IF_ERROR(CheckShape(text, limits));
+  ShapeCheck shape(text, limits);
+  SLUICE_RETURN_IF_ERROR(shape.Run());
   try {
-    return Json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    return InvalidArgument("malformed JSON at byte ", error.byte);
-  } catch (const nlohmann::json::out_of_range&) {
-    return InvalidArgument("malformed JSON: a number is out of double's range");
+    JsonBuilder builder(shape.TakeCounts());
+    if (!Json::sax_parse(text, &builder)) return builder.status();
+    return builder.Take();
+  } catch (const std::bad_alloc&) {
+    throw;  // whose request it is knows what to do
   } catch (const std::exception&) {
     return InvalidArgument("malformed JSON");
   }
+}
+
+Json MakeObject(size_t members) {
+  Json made = Json::object();
+  made.get_ref<Json::object_t&>().reserve(members);
+  return made;
+}
+
+void AppendMember(Json& object, std::string name, Json value) {
+  object.get_ref<Json::object_t&>().emplace_back(std::move(name),
+                                                 std::move(value));
+}
+
+size_t JsonBytes(const Json& value) {
+  size_t bytes = kValueBytes;
+  if (value.is_string()) {
+    bytes += value.get_ref<const std::string&>().size();
+  } else if (value.is_array()) {
+    for (const Json& item : value) bytes += JsonBytes(item);
+  } else if (value.is_object()) {
+    for (const auto& [name, item] : value.get_ref<const Json::object_t&>()) {
+      bytes += name.size() + JsonBytes(item);
+    }
+  }
+  return bytes;
 }
 
 std::string DumpJson(const Json& value) {

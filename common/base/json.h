@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_BASE_JSON_H_
 
 #include <cstddef>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -14,18 +15,37 @@ namespace sluice {
 // in the order their author wrote them.
 using Json = nlohmann::ordered_json;
 
+// What the texts of one request may have together: a text within a text
+// counts like the text that holds it.
+struct JsonBudget {
+  size_t values = size_t{2} << 20;  // that may still come
+};
+
 struct JsonLimits {
   size_t max_bytes = size_t{8} << 20;
   int max_depth = 64;
+  size_t max_key_bytes = std::numeric_limits<size_t>::max();
+  JsonBudget* budget = nullptr;  // null: only the limits above
 };
 
 // Parses RFC 8259 JSON; duplicate keys: the last one wins. INVALID_ARGUMENT
 // with the byte offset for malformed text, invalid UTF-8, numbers outside
-// double's range, nesting or size over limits, more than 8192 keys in an
-// object, and for objects that are costly together: their keys' counts squared
-// may add up to 2 * 8192^2, the same with their keys' bytes to 32 times that.
-// No throw.
+// double's range, nesting, keys, values or size over limits, and more than
+// 8192 keys in an object. Takes linear time, but for a sort of each object's
+// keys. No throw but bad_alloc.
 StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// An empty object with room for so many members. An object without room copies
+// its members, values too, when it grows.
+Json MakeObject(size_t members);
+
+// Appends a member to `object`, which must not have one of that name: nothing
+// is compared, where object[name] compares with all that are there.
+void AppendMember(Json& object, std::string name, Json value);
+
+// Bytes of the strings and keys of `value`, and 64 for each of its values:
+// about what copies of it take.
+size_t JsonBytes(const Json& value);
 
 // Compact text of `value`. Invalid UTF-8 becomes U+FFFD.
 std::string DumpJson(const Json& value);
