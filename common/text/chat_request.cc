@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/text/special_marks.h"
 
@@ -44,14 +45,16 @@ Json Marked(const Json& value, std::string_view key, char32_t plane) {
   }
   if (value.is_array()) {
     Json made = Json::array();
+    made.get_ref<Json::array_t&>().reserve(value.size());
     for (const Json& item : value) made.push_back(Marked(item, key, plane));
     return made;
   }
   if (value.is_object()) {
-    Json made = Json::object();
-    for (const auto& [name, item] : value.items()) {
-      made[Contains(kKeys, name) ? name : MarkAll(name, plane)] =
-          Marked(item, name, plane);
+    // Marking keeps different names different.
+    Json made = MakeObject(value.size());
+    for (const auto& [name, item] : value.get_ref<const Json::object_t&>()) {
+      AppendMember(made, Contains(kKeys, name) ? name : MarkAll(name, plane),
+                   Marked(item, name, plane));
     }
     return made;
   }
@@ -73,7 +76,7 @@ StatusOr<Json> JoinParts(const Json& parts, const std::string& where) {
     if (i > 0) text += "\n";
     text += part["text"].get_ref<const std::string&>();
   }
-  return Json(text);
+  return Json(std::move(text));
 }
 
 Status ParseArguments(Json& call, const std::string& where) {
@@ -84,7 +87,7 @@ Status ParseArguments(Json& call, const std::string& where) {
   if (arguments == function->end() || !arguments->is_string()) {
     return OkStatus();
   }
-  const std::string text = arguments->get<std::string>();
+  const auto& text = arguments->get_ref<const std::string&>();
   if (text.empty()) {
     *arguments = Json::object();
     return OkStatus();
@@ -125,14 +128,13 @@ Status NormalizeMessage(Json& message, const std::string& where,
 
 }  // namespace
 
-StatusOr<Json> NormalizeMessages(const Json& messages, bool join_parts) {
+StatusOr<Json> NormalizeMessages(Json messages, bool join_parts) {
   if (!messages.is_array()) return InvalidArgument("messages: not an array");
-  Json made = messages;
-  for (size_t i = 0; i < made.size(); ++i) {
+  for (size_t i = 0; i < messages.size(); ++i) {
     SLUICE_RETURN_IF_ERROR(
-        NormalizeMessage(made[i], Cat("messages[", i, "]"), join_parts));
+        NormalizeMessage(messages[i], Cat("messages[", i, "]"), join_parts));
   }
-  return made;
+  return messages;
 }
 
 Json MarkRequest(const Json& value, char32_t plane) {

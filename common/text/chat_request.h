@@ -9,7 +9,7 @@ namespace sluice {
 // The messages of a request as templates expect them: the arguments of tool
 // calls are objects, and, if `join_parts`, contents are strings. Errors name
 // the place: "messages[2].tool_calls[0].function.arguments: ...".
-StatusOr<Json> NormalizeMessages(const Json& messages, bool join_parts);
+StatusOr<Json> NormalizeMessages(Json messages, bool join_parts);
 
 // `value` with every string of the request in it marked (MarkAll): not those
 // that only a fixed set of values gives (roles, types), and no well-known key.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <random>
 #include <utility>
 
 #include "common/text/chat_request.h"
@@ -42,8 +43,6 @@ bool AllIn(const std::vector<bool>& marks, size_t begin, size_t end,
   return true;
 }
 
-using Marks = std::optional<std::vector<bool>>;
-
 struct Scan {
   std::vector<ControlSpan> controls;
   size_t unproved = 0;  // spellings that are left as text
@@ -52,7 +51,8 @@ struct Scan {
 // The special tokens in `text` that are proved to be the template's: marked
 // in `own`, or, where `foreign` is there, free of the request's bytes.
 Scan ScanControls(std::string_view text, const SpecialSpellings& specials,
-                  const Marks& own, const Marks& foreign) {
+                  const std::optional<std::vector<bool>>& own,
+                  const std::optional<std::vector<bool>>& foreign) {
   Scan scan;
   size_t at = 0;
   while (at < text.size()) {
@@ -92,11 +92,29 @@ Json* FinalText(Json& messages) {
   return part != content->back().end() && part->is_string() ? &*part : nullptr;
 }
 
-// A word that `text` does not have.
-std::string WordNotIn(std::string_view text) {
-  std::string word = "sluicecontinueshere";
-  while (text.find(word) != text.npos) word += 'x';
-  return word;
+// A word that `text` does not have. Small letters alone, which few templates
+// change.
+StatusOr<std::string> WordNotIn(std::string_view text) {
+  constexpr int kTries = 3;
+  constexpr int kLetters = 16;
+  std::random_device random;
+  for (int i = 0; i < kTries; ++i) {
+    std::string word = "sluice";
+    for (int k = 0; k < kLetters; ++k) {
+      word += static_cast<char>('a' + random() % 16);
+    }
+    if (text.find(word) == text.npos) return word;
+  }
+  return Internal("no word of ", kTries, " is free in the prompt");
+}
+
+// Appends `"name":VALUE,` to the text of an object.
+void AppendVariable(std::string_view name, const Json& value,
+                    std::string& text) {
+  text += DumpJson(Json(std::string(name)));
+  text += ':';
+  text += DumpJson(value);
+  text += ',';
 }
 
 size_t PlaneIndex(char32_t plane) { return plane == kMarkPlanes[0] ? 0 : 1; }
@@ -165,11 +183,13 @@ void ChatTemplate::Probe() {
       Prepare(Json::array({{{"role", "user"}, {"content", text}}}), nullptr,
               RenderOptions());
   if (!request.ok()) return;
+  const auto shared = Share(*request);
+  if (!shared.ok()) return;
   const char32_t plane = kMarkPlanes[0];
-  const auto plain = default_.plain->Render(Context(*request, 0), request->now);
+  const auto plain = RenderPlain(*request, *shared);
   if (!plain.ok() || default_.marked[0] == nullptr) return;
   const auto marked =
-      default_.marked[0]->Render(Context(*request, plane), request->now);
+      default_.marked[0]->Render(Names(plane), shared->variables, request->now);
   if (!marked.ok()) return;
   const Marks own = MarkedBytes(*plain, *marked, plane);
   composes_tokens_ =
@@ -177,15 +197,15 @@ void ChatTemplate::Probe() {
 }
 
 StatusOr<ChatTemplate::Request> ChatTemplate::Prepare(
-    const Json& messages, const Json& tools,
-    const RenderOptions& options) const {
+    Json messages, Json tools, const RenderOptions& options) const {
   Request request;
-  SLUICE_ASSIGN_OR_RETURN(request.messages,
-                          NormalizeMessages(messages, !accepts_parts_));
+  SLUICE_ASSIGN_OR_RETURN(
+      request.messages,
+      NormalizeMessages(std::move(messages), !accepts_parts_));
   if (!tools.is_null() && !tools.is_array()) {
     return InvalidArgument("tools: not an array");
   }
-  if (!tools.empty()) request.tools = tools;
+  if (!tools.empty()) request.tools = std::move(tools);
   request.add_generation_prompt = options.add_generation_prompt;
   if (!options.kwargs.is_null() && !options.kwargs.is_object()) {
     return InvalidArgument("chat_template_kwargs: not an object");
@@ -206,8 +226,7 @@ const ChatTemplate::Variants& ChatTemplate::VariantsFor(
   return tool_use_ && !request.tools.is_null() ? *tool_use_ : default_;
 }
 
-std::string ChatTemplate::Context(const Request& request,
-                                  char32_t plane) const {
+std::string ChatTemplate::Names(char32_t plane) const {
   Json context = Json::object();
   const std::pair<const char*, std::string> names[] = {
       {"bos_token", tokenizer_.bos_token()},
@@ -219,19 +238,39 @@ std::string ChatTemplate::Context(const Request& request,
     if (text.empty()) continue;
     context[name] = plane == 0 ? text : MarkSpecials(text, specials_, plane);
   }
-  if (request.kwargs.is_object()) context.update(request.kwargs);
-  context["messages"] = request.messages;
-  context["tools"] = request.tools;
-  context["documents"] = nullptr;
-  context["add_generation_prompt"] = request.add_generation_prompt;
   return DumpJson(context);
 }
 
-StatusOr<size_t> ChatTemplate::EndOfFinalMessage(Request request,
+StatusOr<ChatTemplate::Shared> ChatTemplate::Share(
+    const Request& request) const {
+  std::string text = "{";
+  if (request.kwargs.is_object()) {
+    for (const auto& [name, value] : request.kwargs.items()) {
+      AppendVariable(name, value, text);
+    }
+  }
+  AppendVariable("messages", request.messages, text);
+  AppendVariable("tools", request.tools, text);
+  AppendVariable("add_generation_prompt", request.add_generation_prompt, text);
+  text += "\"documents\":null}";
+  SLUICE_ASSIGN_OR_RETURN(JinjaVariables variables,
+                          JinjaVariables::Parse(text));
+  return Shared{std::move(variables), FreeMarkPlane(text, Names(0))};
+}
+
+StatusOr<std::string> ChatTemplate::RenderPlain(const Request& request,
+                                                const Shared& shared) const {
+  return VariantsFor(request).plain->Render(Names(0), shared.variables,
+                                            request.now);
+}
+
+StatusOr<size_t> ChatTemplate::EndOfFinalMessage(Request& request,
                                                  std::string_view text) const {
   Json* const final_text = FinalText(request.messages);
-  const std::string content =
-      final_text == nullptr ? "" : final_text->get<std::string>();
+  std::string content;
+  if (final_text != nullptr) {
+    content = std::move(final_text->get_ref<std::string&>());
+  }
   const std::string_view kept = TrimRight(content);
   if (kept.empty()) {
     return InvalidArgument(
@@ -239,11 +278,13 @@ StatusOr<size_t> ChatTemplate::EndOfFinalMessage(Request request,
   }
   // The text may also stand elsewhere, even within an end-of-turn token: a
   // word behind it, in a rendering of its own, shows where it ends.
-  const std::string word = WordNotIn(text);
+  SLUICE_ASSIGN_OR_RETURN(const std::string word, WordNotIn(text));
   *final_text = std::string(kept) + word;
-  SLUICE_ASSIGN_OR_RETURN(
-      const std::string shown,
-      VariantsFor(request).plain->Render(Context(request, 0), request.now));
+  auto shared = Share(request);
+  *final_text = content;
+  if (!shared.ok()) return shared.status();
+  SLUICE_ASSIGN_OR_RETURN(const std::string shown,
+                          RenderPlain(request, *shared));
   const size_t at = shown.find(word);
   if (at == shown.npos || shown.compare(0, at, text.substr(0, at)) != 0 ||
       shown.find(word, at + 1) != shown.npos) {
@@ -255,14 +296,12 @@ StatusOr<size_t> ChatTemplate::EndOfFinalMessage(Request request,
   return at + (text.substr(at).starts_with(spaces) ? spaces.size() : 0);
 }
 
-StatusOr<std::string> ChatTemplate::Render(const Json& messages,
-                                           const Json& tools,
+StatusOr<std::string> ChatTemplate::Render(Json messages, Json tools,
                                            const RenderOptions& options) const {
-  SLUICE_ASSIGN_OR_RETURN(const Request request,
-                          Prepare(messages, tools, options));
   SLUICE_ASSIGN_OR_RETURN(
-      std::string text,
-      VariantsFor(request).plain->Render(Context(request, 0), request.now));
+      Request request, Prepare(std::move(messages), std::move(tools), options));
+  SLUICE_ASSIGN_OR_RETURN(const Shared shared, Share(request));
+  SLUICE_ASSIGN_OR_RETURN(std::string text, RenderPlain(request, shared));
   if (!options.continue_final_message) return text;
   SLUICE_ASSIGN_OR_RETURN(const size_t end, EndOfFinalMessage(request, text));
   text.resize(end);
@@ -270,29 +309,23 @@ StatusOr<std::string> ChatTemplate::Render(const Json& messages,
 }
 
 StatusOr<std::vector<ControlSpan>> ChatTemplate::FindControls(
-    const Request& request, std::string_view text) const {
+    const Request& request, const Shared& shared, std::string_view text) const {
   const Variants& variants = VariantsFor(request);
-  const std::optional<char32_t> plane = FreeMarkPlane(Context(request, 0));
+  const std::optional<char32_t> plane = shared.free_plane;
   if (!plane) {
     return InvalidArgument(
         "messages with private-use characters of planes 15 and 16");
   }
   Marks own;
   if (const auto& marked = variants.marked[PlaneIndex(*plane)]) {
-    const auto rendered = marked->Render(Context(request, *plane), request.now);
+    const auto rendered =
+        marked->Render(Names(*plane), shared.variables, request.now);
     if (rendered.ok()) own = MarkedBytes(text, *rendered, *plane);
   }
   Scan scan = ScanControls(text, specials_, own, std::nullopt);
   if (own && scan.unproved == 0) return std::move(scan.controls);
 
-  Request foreign_request = request;
-  foreign_request.messages = MarkRequest(request.messages, *plane);
-  foreign_request.tools = MarkRequest(request.tools, *plane);
-  for (auto& item : foreign_request.kwargs) item = MarkRequest(item, *plane);
-  Marks foreign;
-  const auto rendered =
-      variants.plain->Render(Context(foreign_request, 0), request.now);
-  if (rendered.ok()) foreign = MarkedBytes(text, *rendered, *plane);
+  const Marks foreign = ForeignBytes(request, *plane, text);
   if (!foreign && (!own || composes_tokens_)) {
     return InvalidArgument(
         "messages: text that spells special tokens of this model cannot be "
@@ -301,26 +334,45 @@ StatusOr<std::vector<ControlSpan>> ChatTemplate::FindControls(
   return ScanControls(text, specials_, own, foreign).controls;
 }
 
+ChatTemplate::Marks ChatTemplate::ForeignBytes(const Request& request,
+                                               char32_t plane,
+                                               std::string_view text) const {
+  Request foreign;
+  foreign.messages = MarkRequest(request.messages, plane);
+  foreign.tools = MarkRequest(request.tools, plane);
+  foreign.kwargs = request.kwargs;
+  for (auto& item : foreign.kwargs) item = MarkRequest(item, plane);
+  foreign.add_generation_prompt = request.add_generation_prompt;
+  foreign.now = request.now;
+  const auto shared = Share(foreign);
+  if (!shared.ok()) return std::nullopt;
+  const auto rendered = RenderPlain(foreign, *shared);
+  if (!rendered.ok()) return std::nullopt;
+  return MarkedBytes(text, *rendered, plane);
+}
+
 StatusOr<std::vector<TokenId>> ChatTemplate::RenderIds(
-    const Json& messages, const Json& tools,
-    const RenderOptions& options) const {
-  SLUICE_ASSIGN_OR_RETURN(const Request request,
-                          Prepare(messages, tools, options));
+    Json messages, Json tools, const RenderOptions& options) const {
   SLUICE_ASSIGN_OR_RETURN(
-      std::string text,
-      VariantsFor(request).plain->Render(Context(request, 0), request.now));
-  if (text.size() > options.max_bytes) {
-    return MakeStatus(StatusCode::kOutOfRange,
-                      Cat("the rendered messages have ", text.size(),
-                          " bytes, limit ", options.max_bytes));
+      Request request, Prepare(std::move(messages), std::move(tools), options));
+  std::string text;
+  std::vector<ControlSpan> controls;
+  {
+    SLUICE_ASSIGN_OR_RETURN(const Shared shared, Share(request));
+    SLUICE_ASSIGN_OR_RETURN(text, RenderPlain(request, shared));
+    if (text.size() > options.max_bytes) {
+      return MakeStatus(StatusCode::kOutOfRange,
+                        Cat("the rendered messages have ", text.size(),
+                            " bytes, limit ", options.max_bytes));
+    }
+    SLUICE_ASSIGN_OR_RETURN(controls, FindControls(request, shared, text));
   }
-  SLUICE_ASSIGN_OR_RETURN(std::vector<ControlSpan> controls,
-                          FindControls(request, text));
   if (options.continue_final_message) {
     SLUICE_ASSIGN_OR_RETURN(const size_t end, EndOfFinalMessage(request, text));
     text.resize(end);
     while (!controls.empty() && controls.back().end > end) controls.pop_back();
   }
+  request = Request();  // tokenizing takes memory of its own
   return tokenizer_.EncodeWithControls(text, controls);
 }
 

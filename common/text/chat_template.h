@@ -64,12 +64,11 @@ class ChatTemplate {
   // tool calls may be JSON text, which is parsed. `tools`: an array, or null.
   // INVALID_ARGUMENT: messages of the wrong shape, or the template refused
   // them (its own words); RESOURCE_EXHAUSTED: a limit, named.
-  StatusOr<std::string> Render(const Json& messages, const Json& tools,
+  StatusOr<std::string> Render(Json messages, Json tools,
                                const RenderOptions& options) const;
 
   // The prompt's token ids, guarded as said above.
-  StatusOr<std::vector<TokenId>> RenderIds(const Json& messages,
-                                           const Json& tools,
+  StatusOr<std::vector<TokenId>> RenderIds(Json messages, Json tools,
                                            const RenderOptions& options) const;
 
  private:
@@ -86,23 +85,39 @@ class ChatTemplate {
     Json kwargs;
     int64_t now = 0;
   };
+  // Of a text, by byte; nullopt: nothing is known.
+  using Marks = std::optional<std::vector<bool>>;
+  // What all renderings of a request have in common, made once.
+  struct Shared {
+    JinjaVariables variables;
+    // A plane of marks without a character of the request; nullopt: each has.
+    std::optional<char32_t> free_plane;
+  };
 
   explicit ChatTemplate(const Tokenizer& tokenizer);
   StatusOr<Variants> Compile(const std::string& source) const;
   // Learns from renderings of made-up messages.
   void Probe();
-  StatusOr<Request> Prepare(const Json& messages, const Json& tools,
+  StatusOr<Request> Prepare(Json messages, Json tools,
                             const RenderOptions& options) const;
   const Variants& VariantsFor(const Request& request) const;
-  // The variables of a rendering; special tokens as `plane` marks them, 0:
-  // as they are.
-  std::string Context(const Request& request, char32_t plane) const;
+  // The special tokens' names as variables; as `plane` marks them, 0: as they
+  // are.
+  std::string Names(char32_t plane) const;
+  StatusOr<Shared> Share(const Request& request) const;
+  // The plain rendering.
+  StatusOr<std::string> RenderPlain(const Request& request,
+                                    const Shared& shared) const;
   // Where `text`, the plain rendering of `request`, is control tokens.
   StatusOr<std::vector<ControlSpan>> FindControls(const Request& request,
+                                                  const Shared& shared,
                                                   std::string_view text) const;
+  // Which bytes of `text`, that rendering, are the request's own.
+  Marks ForeignBytes(const Request& request, char32_t plane,
+                     std::string_view text) const;
   // Where `text`, the plain rendering of `request`, ends if its final message
-  // is continued.
-  StatusOr<size_t> EndOfFinalMessage(Request request,
+  // is continued. Leaves `request` as it was.
+  StatusOr<size_t> EndOfFinalMessage(Request& request,
                                      std::string_view text) const;
 
   const Tokenizer& tokenizer_;

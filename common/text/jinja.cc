@@ -5,6 +5,23 @@
 
 namespace sluice {
 
+StatusOr<JinjaVariables> JinjaVariables::Parse(std::string_view json) {
+  SluiceVariables* handle = nullptr;
+  BridgeBuffer message;
+  const int code = [&] {
+    const BridgeCall call;
+    return sluice_variables_new(BridgeData(json), json.size(), &handle,
+                                message.out());
+  }();
+  SLUICE_RETURN_IF_ERROR(message.ToStatus(code));
+  return JinjaVariables(handle);
+}
+
+void JinjaVariables::Free::operator()(SluiceVariables* handle) const {
+  const BridgeCall call;
+  sluice_variables_free(handle);
+}
+
 StatusOr<std::unique_ptr<JinjaTemplate>> JinjaTemplate::Compile(
     std::string_view source) {
   SluiceTemplate* handle = nullptr;
@@ -16,13 +33,15 @@ StatusOr<std::unique_ptr<JinjaTemplate>> JinjaTemplate::Compile(
 
 JinjaTemplate::~JinjaTemplate() { sluice_template_free(handle_); }
 
-StatusOr<std::string> JinjaTemplate::Render(std::string_view context,
+StatusOr<std::string> JinjaTemplate::Render(std::string_view names,
+                                            const JinjaVariables& common,
                                             int64_t now) const {
   BridgeBuffer output;
   const int code = [&] {
     const BridgeCall call;
-    return sluice_template_render(handle_, BridgeData(context), context.size(),
-                                  now, kMaxOutputBytes, output.out());
+    return sluice_template_render(handle_, BridgeData(names), names.size(),
+                                  common.handle(), now, kMaxOutputBytes,
+                                  output.out());
   }();
   SLUICE_RETURN_IF_ERROR(output.ToStatus(code));
   return std::string(output.bytes());

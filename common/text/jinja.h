@@ -10,8 +10,27 @@
 #include "common/base/status.h"
 
 struct SluiceTemplate;
+struct SluiceVariables;
 
 namespace sluice {
+
+// Variables that several renderings of one request have in common, read once.
+// Immutable; any thread.
+class JinjaVariables {
+ public:
+  // From the text of a JSON object.
+  static StatusOr<JinjaVariables> Parse(std::string_view json);
+
+  const SluiceVariables* handle() const { return handle_.get(); }
+
+ private:
+  struct Free {
+    void operator()(SluiceVariables* handle) const;
+  };
+  explicit JinjaVariables(SluiceVariables* handle) : handle_(handle) {}
+
+  std::unique_ptr<SluiceVariables, Free> handle_;
+};
 
 // One compiled chat template: jinja2 as transformers sets it up (trim_blocks,
 // lstrip_blocks, loop controls, tojson like json.dumps without ASCII
@@ -30,11 +49,12 @@ class JinjaTemplate {
   JinjaTemplate(const JinjaTemplate&) = delete;
   JinjaTemplate& operator=(const JinjaTemplate&) = delete;
 
-  // Renders with the variables of `context`, the text of a JSON object.
-  // `now`: the wall clock that strftime_now shows, in seconds since 1970 in
-  // its own zone. INVALID_ARGUMENT: the template raised (its message alone)
-  // or failed; RESOURCE_EXHAUSTED: a limit, named.
-  StatusOr<std::string> Render(std::string_view context, int64_t now) const;
+  // Renders with the variables of `names`, the text of a small JSON object,
+  // and `common`, which win. `now`: the wall clock that strftime_now shows, in
+  // seconds since 1970 in its own zone. INVALID_ARGUMENT: the template raised
+  // (its message alone) or failed; RESOURCE_EXHAUSTED: a limit, named.
+  StatusOr<std::string> Render(std::string_view names,
+                               const JinjaVariables& common, int64_t now) const;
 
  private:
   explicit JinjaTemplate(SluiceTemplate* handle) : handle_(handle) {}

@@ -61,12 +61,16 @@ std::vector<std::pair<size_t, TokenId>> SpecialSpellings::At(
   return found;
 }
 
-std::optional<char32_t> FreeMarkPlane(std::string_view text) {
+std::optional<char32_t> FreeMarkPlane(std::string_view text,
+                                      std::string_view other) {
   for (const char32_t plane : kMarkPlanes) {
     // Lead bytes of the plane's characters; plane 15 shares its first byte
     // with plane 14, which then counts as taken too.
     const char lead = plane == 0x100000 ? '\xF4' : '\xF3';
-    if (text.find(lead) == std::string_view::npos) return plane;
+    if (text.find(lead) == std::string_view::npos &&
+        other.find(lead) == std::string_view::npos) {
+      return plane;
+    }
   }
   return std::nullopt;
 }

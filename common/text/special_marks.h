@@ -36,8 +36,9 @@ class SpecialSpellings {
 // `plane` is the plane's first code point.
 inline constexpr char32_t kMarkPlanes[] = {0x100000, 0xF0000};
 
-// The first plane of which `text` has no character, or nullopt.
-std::optional<char32_t> FreeMarkPlane(std::string_view text);
+// The first plane of which neither text has a character, or nullopt.
+std::optional<char32_t> FreeMarkPlane(std::string_view text,
+                                      std::string_view other);
 
 // `text` with every spelling of a special token marked.
 std::string MarkSpecials(std::string_view text, const SpecialSpellings& finder,

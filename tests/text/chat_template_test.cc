@@ -14,7 +14,8 @@ StatusOr<std::string> RenderSource(const std::string& source,
                                    const std::string& context = "{}",
                                    int64_t now = 0) {
   SLUICE_ASSIGN_OR_RETURN(const auto compiled, JinjaTemplate::Compile(source));
-  return compiled->Render(context, now);
+  SLUICE_ASSIGN_OR_RETURN(const auto variables, JinjaVariables::Parse(context));
+  return compiled->Render("{}", variables, now);
 }
 
 TEST(JinjaTemplateTest, ValuesAreWrittenAsPythonWritesThem) {

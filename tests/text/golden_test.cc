@@ -169,7 +169,9 @@ TEST(GoldenTest, ChatRenderingsAreByteEqual) {
     context["documents"] = nullptr;
     context["add_generation_prompt"] = one["add_generation_prompt"];
     // 2025-06-28 12:00
-    const auto text = (*compiled)->Render(DumpJson(context), 1751112000);
+    const auto variables = JinjaVariables::Parse(DumpJson(context));
+    ASSERT_TRUE(variables.ok()) << variables.status();
+    const auto text = (*compiled)->Render("{}", *variables, 1751112000);
     if (one["expected"].is_null()) {
       EXPECT_FALSE(text.ok());
       continue;

@@ -105,13 +105,23 @@ int sluice_template_new(const uint8_t* source, size_t source_size,
                         SluiceTemplate** compiled, SluiceBuffer* message);
 void sluice_template_free(SluiceTemplate* compiled);
 
-// Renders with the variables of `context`, a JSON object. `now` is the wall
-// clock that strftime_now shows, in seconds since 1970 of that clock's own
-// zone. SLUICE_INVALID_ARGUMENT: the template refused or failed; a message
-// from raise_exception stands alone. SLUICE_RESOURCE_EXHAUSTED: it ran out
-// of steps or wrote more than `max_output` bytes.
-int sluice_template_render(const SluiceTemplate* compiled,
-                           const uint8_t* context, size_t context_size,
+// Variables that several renderings have in common.
+typedef struct SluiceVariables SluiceVariables;
+
+// Parses `json`, an object. On success *variables is the caller's; on failure
+// *message says why.
+int sluice_variables_new(const uint8_t* json, size_t json_size,
+                         SluiceVariables** variables, SluiceBuffer* message);
+void sluice_variables_free(SluiceVariables* variables);
+
+// Renders with the variables of `names`, a small JSON object, and `variables`,
+// which win. `now` is the wall clock that strftime_now shows, in seconds since
+// 1970 of that clock's own zone. SLUICE_INVALID_ARGUMENT: the template refused
+// or failed; a message from raise_exception stands alone.
+// SLUICE_RESOURCE_EXHAUSTED: it ran out of steps or wrote more than
+// `max_output` bytes.
+int sluice_template_render(const SluiceTemplate* compiled, const uint8_t* names,
+                           size_t names_size, const SluiceVariables* variables,
                            int64_t now, size_t max_output,
                            SluiceBuffer* output);
 

@@ -12,7 +12,7 @@ mod vocabulary;
 
 use failure::{Code, Failure};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use template::Template;
+use template::{Template, Variables};
 use tokenizer::{Span, TextTokenizer};
 
 const OK: i32 = 0;
@@ -180,15 +180,44 @@ pub unsafe extern "C" fn sluice_template_free(compiled: *mut Template) {
 /// # Safety
 /// Pointers as bridge.h says.
 #[no_mangle]
+pub unsafe extern "C" fn sluice_variables_new(
+    json: *const u8,
+    json_size: usize,
+    variables: *mut *mut Variables,
+    message: *mut Buffer,
+) -> i32 {
+    answer(message, || {
+        let made = Variables::parse(slice(json, json_size))?;
+        variables.write(Box::into_raw(Box::new(made)));
+        Ok(Vec::new())
+    })
+}
+
+/// # Safety
+/// `variables` came from sluice_variables_new and is freed once.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_variables_free(variables: *mut Variables) {
+    if !variables.is_null() {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(variables))));
+    }
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
 pub unsafe extern "C" fn sluice_template_render(
     compiled: *const Template,
-    context: *const u8,
-    context_size: usize,
+    names: *const u8,
+    names_size: usize,
+    variables: *const Variables,
     now: i64,
     max_output: usize,
     output: *mut Buffer,
 ) -> i32 {
-    answer(output, || (*compiled).render(slice(context, context_size), now, max_output))
+    answer(output, || {
+        let names = Variables::parse(slice(names, names_size))?;
+        (*compiled).render(&names, &*variables, now, max_output)
+    })
 }
 
 /// # Safety

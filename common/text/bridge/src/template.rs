@@ -6,6 +6,7 @@ use crate::pyjson::{self, Layout};
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -29,6 +30,18 @@ pub struct Template {
     /// Renderings that passed a bound of time or memory and whose threads have
     /// not ended.
     lost: Arc<AtomicUsize>,
+}
+
+/// Variables of a rendering. Made outside of the bounds: what the request
+/// itself takes is not the template's doing.
+pub struct Variables(BTreeMap<String, Value>);
+
+impl Variables {
+    pub fn parse(json: &[u8]) -> Result<Self> {
+        serde_json::from_slice(json)
+            .map(Self)
+            .map_err(|e| Failure::invalid(format!("template variables: {e}")))
+    }
 }
 
 impl Template {
@@ -66,16 +79,23 @@ impl Template {
         Ok(Self { environment: Arc::new(environment), lost: Arc::default() })
     }
 
-    pub fn render(&self, context: &[u8], now: i64, max_output: usize) -> Result<Vec<u8>> {
+    /// With the variables of `names` and of `common`, which win.
+    pub fn render(
+        &self,
+        names: &Variables,
+        common: &Variables,
+        now: i64,
+        max_output: usize,
+    ) -> Result<Vec<u8>> {
         if self.lost.load(Ordering::Relaxed) >= MAX_LOST {
             return Err(Failure::exhausted(
                 "the chat template took too much time or memory too often",
             ));
         }
-        let context: serde_json::Value = serde_json::from_slice(context)
-            .map_err(|e| Failure::invalid(format!("template variables: {e}")))?;
-        // What the request itself takes is not the template's doing.
-        let context = Value::from_serialize(&context);
+        // Values are shared, not copied.
+        let mut context = names.0.clone();
+        context.extend(common.0.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let context = Value::from(context);
         let environment = self.environment.clone();
         bounded::run(&self.lost, move || render(&environment, context, now, max_output))
     }
