@@ -75,8 +75,9 @@ Json WithReasoning(Json message, const HistoryRules& rules) {
                       message["content"].is_string() &&
                       !message["content"].get_ref<std::string&>().empty();
   if (joined) {
-    reasoning = reasoning.get<std::string>() + "\n\n" +
-                message["content"].get<std::string>();
+    auto& text = reasoning.get_ref<std::string&>();
+    text += "\n\n";
+    text += message["content"].get_ref<std::string&>();
     message["content"] = "";
   }
   message[rules.reasoning] = std::move(reasoning);
@@ -124,21 +125,19 @@ void AppendAll(std::vector<Json>& results, Json& out) {
 }
 
 // Appends `message`, which has several calls, one call at a time, each with
-// its group of `results` behind it.
+// its group of `results` behind it. The first one keeps all that the message
+// says; the others have their role and their call.
 void AppendOneByOne(Json message, std::vector<std::vector<Json>> results,
                     Json& out) {
   Json calls = std::move(message["tool_calls"]);
-  message["tool_calls"] = Json::array();
+  const Json role = message["role"];
   for (size_t i = 0; i < calls.size(); ++i) {
-    Json part = message;
+    Json part =
+        i == 0 ? std::move(message) : Json{{"role", role}, {"content", ""}};
+    part["tool_calls"] = Json::array();
     part["tool_calls"].push_back(std::move(calls[i]));
     out.push_back(std::move(part));
     AppendAll(results[i], out);
-    if (i > 0) continue;
-    for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
-      message.erase(name);
-    }
-    message["content"] = "";
   }
   AppendAll(results.back(), out);
 }
@@ -168,10 +167,10 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
   return rules;
 }
 
-Json AdaptHistory(const Json& messages, const HistoryRules& rules) {
+Json AdaptHistory(Json messages, const HistoryRules& rules) {
   Json out = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {
-    Json message = WithReasoning(messages[i], rules);
+    Json message = WithReasoning(std::move(messages[i]), rules);
     const bool several =
         message.contains("tool_calls") && message["tool_calls"].size() > 1;
     if (!several) {
@@ -180,7 +179,7 @@ Json AdaptHistory(const Json& messages, const HistoryRules& rules) {
     }
     std::vector<Json> results;
     while (i + 1 < messages.size() && messages[i + 1]["role"] == "tool") {
-      results.push_back(messages[++i]);
+      results.push_back(std::move(messages[++i]));
     }
     auto by_call = ByCall(message["tool_calls"], std::move(results));
     if (rules.one_call) {
@@ -193,14 +192,13 @@ Json AdaptHistory(const Json& messages, const HistoryRules& rules) {
   return out;
 }
 
-Json AdaptTools(const Json& tools, const HistoryRules& rules) {
-  Json out = tools;
-  if (!rules.described_tools) return out;
-  for (Json& tool : out) {
+Json AdaptTools(Json tools, const HistoryRules& rules) {
+  if (!rules.described_tools) return tools;
+  for (Json& tool : tools) {
     Json& function = tool["function"];
     if (!function.contains("description")) function["description"] = "";
   }
-  return out;
+  return tools;
 }
 
 }  // namespace sluice::gateway

@@ -31,14 +31,15 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template);
 
 // `messages` (ChatRequest's) as the template wants them: the reasoning by its
 // name; where it cannot stand beside content, in front of it as one text. The
-// results of several calls come in the calls' order (templates show no ids),
-// and where one call fits in a message, each has its own, with its result
-// behind it; a result is never shown as another call's. Results that do not
-// tell by their ids whose they are go to the calls without one, in order.
-Json AdaptHistory(const Json& messages, const HistoryRules& rules);
+// results of several calls come in the calls' order (templates show no ids).
+// Where one call fits in a message, each has its own, with its result behind
+// it, and the first one has all else that the message says: nothing is copied.
+// A result is never shown as another call's. Results that do not tell by their
+// ids whose they are go to the calls without one, in order.
+Json AdaptHistory(Json messages, const HistoryRules& rules);
 
 // `tools` (ToolFields'), with empty descriptions where there must be one.
-Json AdaptTools(const Json& tools, const HistoryRules& rules);
+Json AdaptTools(Json tools, const HistoryRules& rules);
 
 }  // namespace sluice::gateway
 

@@ -133,13 +133,14 @@ std::optional<std::vector<std::string>> FieldReader::Strings(
     std::string_view name, size_t max_count, size_t max_bytes) {
   const Json* value = Find(name);
   if (value == nullptr) return std::nullopt;
-  const Json list = value->is_array() ? *value : Json::array({*value});
-  if (list.size() > max_count) {
-    Refuse(name, "has ", list.size(), " strings, limit ", max_count);
+  const size_t count = value->is_array() ? value->size() : 1;
+  if (count > max_count) {
+    Refuse(name, "has ", count, " strings, limit ", max_count);
     return std::nullopt;
   }
   std::vector<std::string> strings;
-  for (const Json& entry : list) {
+  for (size_t i = 0; i < count; ++i) {
+    const Json& entry = value->is_array() ? (*value)[i] : *value;
     if (!entry.is_string()) {
       Refuse(name, "must be a string or an array of strings, got ",
              value->is_array() ? "an array with " : "", Describe(entry));

@@ -118,8 +118,8 @@ StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
   const TimePoint begin = Clock::now();
   Json tools;
   if (options.tools != nullptr) tools = AdaptTools(*options.tools, history_);
-  auto ids = LimitsAsInvalid(
-      template_->RenderIds(AdaptHistory(messages, history_), tools, render));
+  auto ids = LimitsAsInvalid(template_->RenderIds(
+      AdaptHistory(messages, history_), std::move(tools), render));
   if (!ids.ok()) {
     NoteRendering(Seconds(Clock::now() - begin), 0);
     return ids;
@@ -148,6 +148,7 @@ StatusOr<std::string> LoadedText::Decode(std::span<const TokenId> tokens,
                                          bool skip_special) const {
   // The model's vocabulary may have more rows than the tokenizer has ids.
   std::vector<TokenId> known;
+  known.reserve(tokens.size());
   for (const TokenId token : tokens) {
     if (token < tokenizer_->vocab_size()) known.push_back(token);
   }

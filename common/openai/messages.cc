@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "common/base/json.h"
@@ -13,6 +14,9 @@ namespace {
 constexpr std::string_view kOtherParts[] = {
     "image_url", "input_image", "image",      "input_audio", "audio_url",
     "video_url", "file",        "input_file", "refusal",     "thinking"};
+
+// Role, content, name, reasoning, calls, and one of a template's own.
+constexpr size_t kMaxMessageMembers = 6;
 
 // What to say of a part of `type`; what the client wrote is never quoted.
 std::string PartRefusal(const std::string& type) {
@@ -69,35 +73,55 @@ StatusOr<Json> ParseContent(const Json& message, std::string_view role,
                     Describe(*content));
 }
 
-// Copies the string `name` of `in`, if it is there, to `as` of `out`.
-Status CopyString(const Json& in, const char* name, const std::string& where,
-                  Json& out, const char* as) {
-  const auto found = in.find(name);
+// A string member of a message or a call.
+struct StringMember {
+  const char* name;
+  const char* as;  // what the template reads it by
+  size_t max_bytes = std::numeric_limits<size_t>::max();
+};
+
+// Copies `member` of `in`, if it is there, to `out`.
+Status CopyString(const Json& in, const StringMember& member,
+                  const std::string& where, Json& out) {
+  const auto found = in.find(member.name);
   if (found == in.end() || found->is_null()) return OkStatus();
   if (!found->is_string()) {
-    return FieldError("messages", where, ".", name, " must be a string, got ",
-                      Describe(*found));
+    return FieldError("messages", where, ".", member.name,
+                      " must be a string, got ", Describe(*found));
   }
-  out[as] = *found;
+  const size_t bytes = found->get_ref<const std::string&>().size();
+  if (bytes > member.max_bytes) {
+    return FieldError("messages", where, ".", member.name, " has ", bytes,
+                      " bytes, limit ", member.max_bytes);
+  }
+  out[member.as] = *found;
   return OkStatus();
 }
 
-// The arguments of a call as templates can show them: an object, or the JSON
-// text of one. A model's arguments may be cut, or no JSON: clients send them
-// back as they are, and a refusal would end the conversation.
-Json ArgumentsToShow(const Json* arguments) {
+// The arguments of a call as templates can show them: an object. A model's
+// arguments may be cut, or no JSON: clients send them back as they are, and a
+// refusal would end the conversation.
+StatusOr<Json> ArgumentsToShow(const Json* arguments, const std::string& where,
+                               JsonBudget& budget) {
   if (arguments == nullptr) return Json::object();
   if (!arguments->is_string()) return *arguments;
   const auto& text = arguments->get_ref<const std::string&>();
-  const auto parsed = ParseJson(text);
-  if (text.empty() || (parsed.ok() && parsed->is_object())) return *arguments;
+  if (text.empty()) return Json::object();
+  auto parsed =
+      ParseJson(text, {.max_key_bytes = kMaxKeyBytes, .budget = &budget});
+  if (parsed.ok() && parsed->is_object()) return parsed;
+  if (!parsed.ok() && budget.values == 0) {
+    return FieldError("messages", where,
+                      ".function.arguments: ", Message(parsed.status()));
+  }
   Json made = Json::object();
   made["arguments"] = text;
   return made;
 }
 
 // One call of an assistant's message as templates expect it.
-StatusOr<Json> ParseToolCall(const Json& call, const std::string& where) {
+StatusOr<Json> ParseToolCall(const Json& call, const std::string& where,
+                             JsonBudget& budget) {
   if (!call.is_object()) {
     return FieldError("messages", where, " must be an object, got ",
                       Describe(call));
@@ -115,6 +139,10 @@ StatusOr<Json> ParseToolCall(const Json& call, const std::string& where) {
     return FieldError("messages", where,
                       ".function.name must be a string that is not empty");
   }
+  if (name->size() > kMaxNameBytes) {
+    return FieldError("messages", where, ".function.name has ", name->size(),
+                      " bytes, limit ", kMaxNameBytes);
+  }
   const Json* arguments = FieldReader(*function).Find("arguments");
   if (arguments != nullptr && !arguments->is_string() &&
       !arguments->is_object()) {
@@ -122,14 +150,21 @@ StatusOr<Json> ParseToolCall(const Json& call, const std::string& where) {
                       ".function.arguments must be JSON text, got ",
                       Describe(*arguments));
   }
-  Json out{{"type", "function"},
-           {"function",
-            {{"name", *name}, {"arguments", ArgumentsToShow(arguments)}}}};
-  SLUICE_RETURN_IF_ERROR(CopyString(call, "id", where, out, "id"));
+  Json shown = MakeObject(2);
+  AppendMember(shown, "name", *name);
+  SLUICE_ASSIGN_OR_RETURN(Json parsed,
+                          ArgumentsToShow(arguments, where, budget));
+  AppendMember(shown, "arguments", std::move(parsed));
+  Json out = MakeObject(3);
+  AppendMember(out, "type", "function");
+  AppendMember(out, "function", std::move(shown));
+  SLUICE_RETURN_IF_ERROR(
+      CopyString(call, {"id", "id", kMaxNameBytes}, where, out));
   return out;
 }
 
-Status CopyToolCalls(const Json& in, const std::string& where, Json& out) {
+Status CopyToolCalls(const Json& in, const std::string& where, Json& out,
+                     JsonBudget& budget) {
   const auto calls = in.find("tool_calls");
   if (calls == in.end() || calls->is_null()) return OkStatus();
   if (!calls->is_array()) {
@@ -146,7 +181,7 @@ Status CopyToolCalls(const Json& in, const std::string& where, Json& out) {
   for (size_t i = 0; i < calls->size(); ++i) {
     SLUICE_ASSIGN_OR_RETURN(
         Json call,
-        ParseToolCall((*calls)[i], Cat(where, ".tool_calls[", i, "]")));
+        ParseToolCall((*calls)[i], Cat(where, ".tool_calls[", i, "]"), budget));
     parsed.push_back(std::move(call));
   }
   if (!parsed.empty()) out["tool_calls"] = std::move(parsed);
@@ -155,16 +190,17 @@ Status CopyToolCalls(const Json& in, const std::string& where, Json& out) {
 
 Status CopyToolFields(const Json& in, std::string_view role,
                       const std::string& where, Json& out) {
-  SLUICE_RETURN_IF_ERROR(CopyString(in, "name", where, out, "name"));
+  SLUICE_RETURN_IF_ERROR(
+      CopyString(in, {"name", "name", kMaxNameBytes}, where, out));
   if (role == "tool") {
-    SLUICE_RETURN_IF_ERROR(
-        CopyString(in, "tool_call_id", where, out, "tool_call_id"));
+    SLUICE_RETURN_IF_ERROR(CopyString(
+        in, {"tool_call_id", "tool_call_id", kMaxNameBytes}, where, out));
   }
   if (role != "assistant") return OkStatus();
   // By either name, as servers give it back: the second wins.
   for (const char* name : {"reasoning", "reasoning_content"}) {
     SLUICE_RETURN_IF_ERROR(
-        CopyString(in, name, where, out, "reasoning_content"));
+        CopyString(in, {name, "reasoning_content"}, where, out));
   }
   if (out.contains("reasoning_content") && out["reasoning_content"] == "") {
     out.erase("reasoning_content");
@@ -175,10 +211,11 @@ Status CopyToolFields(const Json& in, std::string_view role,
                       ".function_call is deprecated and not supported; give "
                       "tool_calls instead");
   }
-  return CopyToolCalls(in, where, out);
+  return OkStatus();
 }
 
-StatusOr<Json> ParseMessage(const Json& message, size_t index) {
+StatusOr<Json> ParseMessage(const Json& message, size_t index,
+                            JsonBudget& budget) {
   const std::string where = Cat("messages[", index, "]");
   if (!message.is_object()) {
     return FieldError("messages", where, " must be an object, got ",
@@ -197,16 +234,20 @@ StatusOr<Json> ParseMessage(const Json& message, size_t index) {
                       ".role must be system, user, assistant, tool or "
                       "developer");
   }
-  Json out;
-  out["role"] = name == "developer" ? "system" : name;
-  SLUICE_ASSIGN_OR_RETURN(out["content"], ParseContent(message, name, where));
+  Json out = MakeObject(kMaxMessageMembers);
+  AppendMember(out, "role", name == "developer" ? "system" : name);
+  SLUICE_ASSIGN_OR_RETURN(Json content, ParseContent(message, name, where));
+  AppendMember(out, "content", std::move(content));
   SLUICE_RETURN_IF_ERROR(CopyToolFields(message, name, where, out));
+  if (name == "assistant") {
+    SLUICE_RETURN_IF_ERROR(CopyToolCalls(message, where, out, budget));
+  }
   return out;
 }
 
 }  // namespace
 
-StatusOr<Json> ParseMessages(const Json& messages) {
+StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget) {
   if (!messages.is_array() || messages.empty()) {
     return FieldError("messages",
                       "must be an array of at least one message, "
@@ -219,7 +260,7 @@ StatusOr<Json> ParseMessages(const Json& messages) {
   }
   Json out = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {
-    SLUICE_ASSIGN_OR_RETURN(Json message, ParseMessage(messages[i], i));
+    SLUICE_ASSIGN_OR_RETURN(Json message, ParseMessage(messages[i], i, budget));
     out.push_back(std::move(message));
   }
   return out;

@@ -15,8 +15,10 @@
 namespace sluice::gateway {
 namespace {
 
-StatusOr<Json> ParseObject(std::string_view body) {
-  SLUICE_ASSIGN_OR_RETURN(Json json, ParseJson(body));
+StatusOr<Json> ParseObject(std::string_view body, JsonBudget& budget) {
+  SLUICE_ASSIGN_OR_RETURN(
+      Json json,
+      ParseJson(body, {.max_key_bytes = kMaxKeyBytes, .budget = &budget}));
   if (!json.is_object()) {
     return InvalidArgument("the body must be a JSON object, got ",
                            Describe(json));
@@ -63,7 +65,8 @@ StatusOr<std::vector<Prompt>> ParsePrompts(const Json* prompt, int vocab_size) {
 
 StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
                                        bool strict) {
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  JsonBudget budget;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget));
   if (strict) {
     SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, /*chat=*/true));
   }
@@ -91,14 +94,15 @@ StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
   const Json* messages = in.Find("messages");
   SLUICE_RETURN_IF_ERROR(in.status());
   if (messages == nullptr) return FieldError("messages", "is missing");
-  SLUICE_ASSIGN_OR_RETURN(out.messages, ParseMessages(*messages));
+  SLUICE_ASSIGN_OR_RETURN(out.messages, ParseMessages(*messages, budget));
   return out;
 }
 
 StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
                                                    int vocab_size,
                                                    bool strict) {
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  JsonBudget budget;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget));
   if (strict) {
     SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, /*chat=*/false));
   }
@@ -123,7 +127,8 @@ StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
 }
 
 StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body) {
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  JsonBudget budget;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget));
   FieldReader in(json);
   TokenizeRequest out;
   out.model = in.String("model").value_or("");
@@ -135,30 +140,31 @@ StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body) {
   out.add_special_tokens =
       in.Bool("add_special_tokens").value_or(messages == nullptr);
   out.return_token_strs = in.Bool("return_token_strs").value_or(false);
-  const auto prompt = in.String("prompt");
+  auto prompt = in.String("prompt");
   SLUICE_RETURN_IF_ERROR(in.status());
   if (prompt.has_value() == (messages != nullptr)) {
     return FieldError("prompt", "give either prompt or messages");
   }
   if (prompt) {
-    out.input = *prompt;
+    out.input = *std::move(prompt);
   } else {
-    SLUICE_ASSIGN_OR_RETURN(out.input, ParseMessages(*messages));
+    SLUICE_ASSIGN_OR_RETURN(out.input, ParseMessages(*messages, budget));
   }
   return out;
 }
 
 StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
                                                    int vocab_size) {
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body));
+  JsonBudget budget;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget));
   FieldReader in(json);
   DetokenizeRequest out;
   out.model = in.String("model").value_or("");
-  const auto tokens =
+  auto tokens =
       in.TokenIds("tokens", vocab_size, std::numeric_limits<size_t>::max());
   SLUICE_RETURN_IF_ERROR(in.status());
   if (!tokens) return FieldError("tokens", "is missing");
-  out.tokens = *tokens;
+  out.tokens = *std::move(tokens);
   return out;
 }
 

@@ -14,6 +14,11 @@ inline constexpr size_t kMaxContentParts = 1024;
 inline constexpr size_t kMaxTools = 512;
 inline constexpr size_t kMaxToolNameBytes = 128;
 inline constexpr size_t kMaxToolCalls = 512;  // of one message
+// Of a message's name, a call's id and function, and a result's call id.
+inline constexpr size_t kMaxNameBytes = 128;
+// Of any object in a body, and in the arguments of its calls. Schemas spell
+// patterns as keys.
+inline constexpr size_t kMaxKeyBytes = 512;
 inline constexpr size_t kMaxPrompts = 128;
 inline constexpr size_t kMaxStopStrings = 4;
 inline constexpr size_t kMaxStopBytes = 1024;
@@ -34,8 +39,9 @@ StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body);
 StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
                                                    int vocab_size);
 
-// The `messages` field, checked and normalised as ChatRequest says.
-StatusOr<Json> ParseMessages(const Json& messages);
+// The `messages` field, checked and normalised as ChatRequest says. The JSON in
+// it is read at the expense of `budget`, what the request has left.
+StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget);
 
 }  // namespace sluice::gateway
 

@@ -73,7 +73,7 @@ struct ChatRequest {
   GenerationFields fields;
   // Checked: an array of {"role", "content", ..}, contents plain strings,
   // "developer" renamed to "system"; an assistant's reasoning, by whichever
-  // name, in "reasoning_content".
+  // name, in "reasoning_content"; arguments of calls as objects.
   Json messages;
   ToolFields tools;
   TemplateFields chat_template;

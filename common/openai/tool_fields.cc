@@ -40,11 +40,11 @@ std::string Complaint(const Json& tool) {
 
 // A tool as templates expect it: without members that are null.
 Json WithoutNulls(const Json& tool) {
-  Json out = Json::object();
-  for (const auto& [name, value] : tool.items()) {
+  Json out = MakeObject(tool.size());
+  for (const auto& [name, value] : tool.get_ref<const Json::object_t&>()) {
     if (value.is_null()) continue;
     const bool inner = name == "function" && value.is_object();
-    out[name] = inner ? WithoutNulls(value) : value;
+    AppendMember(out, name, inner ? WithoutNulls(value) : value);
   }
   return out;
 }
@@ -69,7 +69,8 @@ Json ReadTools(FieldReader& in) {
     }
     out.push_back(WithoutNulls((*tools)[i]));
   }
-  return out.empty() ? Json(nullptr) : out;
+  if (out.empty()) return nullptr;
+  return out;
 }
 
 // False: the model must not call.

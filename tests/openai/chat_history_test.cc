@@ -140,6 +140,25 @@ TEST(GatewayHistoryTest, AToolNeedsNoDescription) {
   EXPECT_EQ(AdaptTools(tools, {}), tools);
 }
 
+TEST(GatewayHistoryTest, NothingOfAMessageIsCopiedForEachOfItsCalls) {
+  Json calls = Json::array();
+  for (int i = 0; i < 512; ++i) {
+    calls.push_back({{"id", Cat(i)},
+                     {"type", "function"},
+                     {"function", {{"name", "f"}, {"arguments", "{}"}}}});
+  }
+  const Json messages = Json::array({{{"role", "assistant"},
+                                      {"content", std::string(8192, 'c')},
+                                      {"name", std::string(8192, 'n')},
+                                      {"tool_calls", calls}}});
+  const Json made = AdaptHistory(messages, {"", false, /*one_call=*/true});
+  ASSERT_EQ(made.size(), 512u);
+  EXPECT_EQ(made[0]["name"], messages[0]["name"]);
+  EXPECT_EQ(made[0]["content"], messages[0]["content"]);
+  EXPECT_EQ(made[511]["tool_calls"][0]["id"], "511");
+  EXPECT_LT(JsonBytes(made), 2 * JsonBytes(messages));
+}
+
 // A question, two calls in one message, and their results in another order.
 Json TwoCalls() {
   return *ParseJson(R"([

@@ -31,7 +31,8 @@ StatusOr<CompletionRequest> Completion(const std::string& fields) {
 }
 
 StatusOr<Json> Messages(const std::string& text) {
-  return ParseMessages(*ParseJson(text));
+  JsonBudget budget;
+  return ParseMessages(*ParseJson(text), budget);
 }
 
 template <typename T>
@@ -310,6 +311,62 @@ TEST(GatewayParseTest, BadCallsAreRefusedWithTheirPlace) {
   const auto old = Messages(
       R"([{"role":"assistant","content":"a","function_call":{"name":"f"}}])");
   EXPECT_THAT(Message(old.status()), HasSubstr("give tool_calls instead"));
+}
+
+TEST(GatewayParseTest, NamesAndIdsOfMessagesAreShort) {
+  const auto with = [](const char* format, size_t bytes) {
+    std::string text = format;
+    text.replace(text.find('$'), 1, std::string(bytes, 'n'));
+    return Messages(text);
+  };
+  for (const char* format :
+       {R"([{"role":"user","content":"a","name":"$"}])",
+        R"([{"role":"tool","content":"a","tool_call_id":"$"}])",
+        R"([{"role":"assistant","tool_calls":[{"id":"$",
+            "function":{"name":"f"}}]}])",
+        R"([{"role":"assistant","tool_calls":[{
+            "function":{"name":"$"}}]}])"}) {
+    SCOPED_TRACE(format);
+    EXPECT_TRUE(with(format, kMaxNameBytes).ok());
+    const auto got = with(format, kMaxNameBytes + 1);
+    ExpectRefused(got, "messages");
+    EXPECT_THAT(Message(got.status()), HasSubstr("has 129 bytes, limit 128"));
+  }
+}
+
+TEST(GatewayParseTest, KeysAreShortAndWhatOnlyLooksLikeOneStaysText) {
+  const std::string key(kMaxKeyBytes + 1, 'k');
+  EXPECT_THAT(Message(Chat(Cat("\"metadata\":{\"", key, "\":0}")).status()),
+              HasSubstr("key of 513 bytes, limit 512"));
+  const auto call = [&key](std::string_view arguments) {
+    return Json{{"role", "assistant"},
+                {"tool_calls",
+                 {{{"function", {{"name", "f"}, {"arguments", arguments}}}}}}};
+  };
+  const std::string text = Cat("{\"", key, "\":0}");
+  const auto got = Messages(DumpJson({call(text), call("{\"a\":1}")}));
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ((*got)[0]["tool_calls"][0]["function"]["arguments"],
+            (Json{{"arguments", text}}));
+  EXPECT_EQ((*got)[1]["tool_calls"][0]["function"]["arguments"],
+            (Json{{"a", 1}}));
+}
+
+TEST(GatewayParseTest, ArgumentsAreReadOutOfTheRequestsOneBudget) {
+  std::string arguments = "[0";
+  for (int i = 1; i < 100; ++i) arguments += ",0";
+  const Json call{
+      {"function",
+       {{"name", "f"}, {"arguments", Cat("{\"a\":", arguments, "]}")}}}};
+  const Json messages = Json::array(
+      {{{"role", "assistant"}, {"tool_calls", Json::array({call, call})}}});
+  JsonBudget budget{205};
+  EXPECT_TRUE(ParseMessages(messages, budget).ok());
+  budget.values = 150;
+  const auto got = ParseMessages(messages, budget);
+  ExpectRefused(got, "messages");
+  EXPECT_THAT(Message(got.status()),
+              HasSubstr("messages[0].tool_calls[1].function.arguments"));
 }
 
 TEST(GatewayParseTest, BadMessagesAreRefusedWithTheirPlace) {
