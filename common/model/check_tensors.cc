@@ -190,8 +190,9 @@ const char* ToString(ExpertStorage storage) {
 
 ExpertStorage ExpertStorageOf(const ModelConfig& config,
                               const weights::ModelFile& model) {
-  const std::string fused = Cat(LayerPrefix(config.moe.first_dense_layers),
-                                "mlp.experts.gate_up_proj");
+  if (config.moe.num_experts == 0) return ExpertStorage::kSeparate;
+  const std::string fused =
+      Cat(LayerPrefix(SparseSpan(config).first), "mlp.experts.gate_up_proj");
   if (model.Find(fused + "_blocks") != nullptr) return ExpertStorage::kMxfp4;
   // gpt-oss, whose gate and up stand in turns, is also saved transposed.
   if (config.moe.interleaved) return ExpertStorage::kTransposed;

@@ -186,18 +186,26 @@ class Parser {
                             Text(json, "layers", what));
     SLUICE_ASSIGN_OR_RETURN(const std::string experts,
                             Text(json, "experts", what));
+    const LayerSpan sparse = SparseSpan(config_);
     SLUICE_ASSIGN_OR_RETURN(
         const ExpertRange among,
-        ParseRange(Cat(what, ": layers"), layers,
-                   config_.moe.first_dense_layers, config_.num_layers - 1));
+        ParseRange(Cat(what, ": layers"), layers, sparse.first, sparse.last));
     SLUICE_ASSIGN_OR_RETURN(const ExpertRange range,
                             ParseRange(Cat(what, ": experts"), experts, 0,
                                        config_.moe.num_experts - 1));
     SLUICE_ASSIGN_OR_RETURN(const std::vector<int32_t> hosts,
                             Hosts(json, what));
+    bool any = false;
     for (int32_t i = among.begin; i < among.end; ++i) {
+      if (!config_.is_sparse(i)) continue;
+      any = true;
       placement_.layers[i].push_back({range, hosts});
       placed_ += 1 + static_cast<int64_t>(hosts.size());
+    }
+    if (!any) {
+      return InvalidArgument(what, ": layers ", layers,
+                             " have no experts, layers ", SparseLayers(config_),
+                             " have");
     }
     if (placed_ <= kMaxPlaced) return OkStatus();
     return InvalidArgument(what, ": more than ", kMaxPlaced,

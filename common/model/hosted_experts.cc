@@ -49,8 +49,7 @@ Status CheckHeld(const ModelConfig& config,
     }
     if (!config.is_sparse(layer.layer)) {
       return InvalidArgument("layer ", layer.layer, " has no experts, layers ",
-                             config.moe.first_dense_layers, " to ",
-                             config.num_layers - 1, " have");
+                             SparseLayers(config), " have");
     }
     if (layer.layer <= before) {
       return InvalidArgument("layer ", layer.layer, " stands after layer ",

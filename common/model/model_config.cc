@@ -133,6 +133,26 @@ Status ReadRope(const Json& config, ModelConfig& parsed) {
 
 }  // namespace
 
+LayerSpan SparseSpan(const ModelConfig& config) {
+  LayerSpan span = {0, config.num_layers - 1};
+  while (span.first < span.last && !config.is_sparse(span.first)) ++span.first;
+  while (span.last > span.first && !config.is_sparse(span.last)) --span.last;
+  return span;
+}
+
+std::string SparseLayers(const ModelConfig& config) {
+  std::string text;
+  for (int32_t first = 0; first < config.num_layers; ++first) {
+    if (!config.is_sparse(first)) continue;
+    int32_t last = first;
+    while (config.is_sparse(last + 1)) ++last;
+    text += Cat(text.empty() ? "" : ", ", first);
+    if (last > first) text += Cat("-", last);
+    first = last;
+  }
+  return text;
+}
+
 StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
   if (!config.is_object()) {
     return InvalidArgument("config is ", config.type_name(),
@@ -147,6 +167,8 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
   SLUICE_RETURN_IF_ERROR(ReadSizes(reader, parsed));
   parsed.rotary_dim = parsed.head_dim;
   SLUICE_RETURN_IF_ERROR(read_family(reader, parsed));
+  // A model without a sparse layer is a dense one, whatever its type.
+  if (SparseLayers(parsed).empty()) parsed.moe = MoeConfig();
   SLUICE_RETURN_IF_ERROR(ReadWindows(reader, parsed));
   SLUICE_RETURN_IF_ERROR(
       reader.Positive("rms_norm_eps", 1.0, 1e-6, parsed.rms_norm_eps));

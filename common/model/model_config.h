@@ -36,11 +36,11 @@ struct RopeScaling {
 
 // The mixture of experts of a model's sparse layers. A value.
 struct MoeConfig {
-  int32_t num_experts = 0;  // E; 0: the model is dense
+  int32_t num_experts = 0;   // E; 0: the model is dense
+  std::vector<bool> sparse;  // of every layer, whether it has experts
   int32_t experts_per_token = 0;
   int32_t intermediate_size = 0;         // of one expert
   int32_t shared_intermediate_size = 0;  // 0: no shared expert
-  int32_t first_dense_layers = 0;        // layers below are dense
   // The rule by which the router chooses (see kernels/route.h).
   kernels::RouterRule::Score score = kernels::RouterRule::Score::kSoftmax;
   int32_t num_groups = 1;
@@ -98,7 +98,8 @@ struct ModelConfig {
   int32_t q_size() const { return num_heads * head_dim; }
   int32_t kv_size() const { return num_kv_heads * head_dim; }
   bool is_sparse(int32_t layer) const {
-    return moe.num_experts > 0 && layer >= moe.first_dense_layers;
+    const auto at = static_cast<size_t>(layer);
+    return at < moe.sparse.size() && moe.sparse[at];
   }
   int32_t window(int32_t layer) const {
     return windows.empty() ? 0 : windows[static_cast<size_t>(layer)];
@@ -110,6 +111,15 @@ struct ModelConfig {
 // value; a model_type that is not built is refused by its name. Keys that
 // older files lack have the defaults of transformers' class for the type.
 StatusOr<ModelConfig> ParseModelConfig(const Json& config);
+
+// The first and the last sparse layer, both included; of a model with experts.
+struct LayerSpan {
+  int32_t first = 0;
+  int32_t last = 0;
+};
+LayerSpan SparseSpan(const ModelConfig& config);
+// Which layers have experts, as "1-4" or "0-2, 5"; empty: none.
+std::string SparseLayers(const ModelConfig& config);
 
 // How a checkpoint keeps the experts of its sparse layers.
 enum class ExpertStorage {

@@ -14,6 +14,7 @@ constexpr int64_t kMaxExperts = 4096;
 // Of all layers together: a checkpoint may have three tensors for each.
 constexpr int64_t kMaxAllExperts = 1 << 17;
 constexpr int64_t kMaxExpertSize = 1 << 20;
+constexpr int64_t kMaxSparseStep = 1 << 20;
 
 Status RefuseQuantisation(const ConfigReader& reader) {
   if (reader.Find("quantization_config") == nullptr) return OkStatus();
@@ -59,13 +60,43 @@ Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
   return ReadBias(reader, /*on_o=*/true, parsed);
 }
 
+// Every decoder_sparse_step-th layer has experts, the first of them is layer
+// decoder_sparse_step - 1; those of mlp_only_layers have none all the same.
+Status ReadSparseLayers(const ConfigReader& reader, ModelConfig& parsed) {
+  int32_t step = 1;
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("decoder_sparse_step", kMaxSparseStep, 1, step));
+  std::vector<bool>& sparse = parsed.moe.sparse;
+  for (int32_t i = 0; i < parsed.num_layers; ++i) {
+    sparse.push_back((i + 1) % step == 0);
+  }
+  const Json* dense = reader.Find("mlp_only_layers");
+  if (dense == nullptr) return OkStatus();
+  if (!dense->is_array()) {
+    return InvalidArgument("mlp_only_layers is ", dense->type_name(),
+                           ", expected a list of layers");
+  }
+  for (const Json& layer : *dense) {
+    if (!layer.is_number_integer() || layer < 0) {
+      return InvalidArgument("mlp_only_layers has ", DumpJson(layer),
+                             ", expected numbers of layers");
+    }
+    // One behind the last is nobody's, as in transformers.
+    if (layer < parsed.num_layers) sparse[layer.get<size_t>()] = false;
+  }
+  return OkStatus();
+}
+
 Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadQwen3(reader, parsed));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("decoder_sparse_step", 1));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_only_layers", Json::array()));
+  if (const Json* experts = reader.Find("num_experts");
+      experts != nullptr && *experts == 0) {
+    return OkStatus();  // every layer is dense
+  }
   MoeConfig& moe = parsed.moe;
   SLUICE_RETURN_IF_ERROR(
       ReadExperts(reader, "num_experts", "moe_intermediate_size", parsed));
+  SLUICE_RETURN_IF_ERROR(ReadSparseLayers(reader, parsed));
   moe.router = "mlp.gate";
   moe.score = Score::kSoftmax;
   return reader.Bool("norm_topk_prob", false, moe.normalise);
@@ -110,9 +141,12 @@ Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", true, moe.normalise));
   SLUICE_RETURN_IF_ERROR(
       reader.Positive("routed_scaling_factor", 1e6, 1.0, moe.scale));
-  SLUICE_RETURN_IF_ERROR(reader.Int("first_k_dense_replace", 0,
-                                    parsed.num_layers, 1,
-                                    moe.first_dense_layers));
+  int32_t dense = 0;
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("first_k_dense_replace", 0, parsed.num_layers, 1, dense));
+  for (int32_t i = 0; i < parsed.num_layers; ++i) {
+    moe.sparse.push_back(i >= dense);
+  }
   int32_t shared = 0;
   SLUICE_RETURN_IF_ERROR(reader.Int("n_shared_experts", 0,
                                     kMaxExpertSize / moe.intermediate_size, 1,
@@ -138,6 +172,7 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
   MoeConfig& moe = parsed.moe;
   SLUICE_RETURN_IF_ERROR(
       ReadExperts(reader, "num_local_experts", "intermediate_size", parsed));
+  moe.sparse.assign(static_cast<size_t>(parsed.num_layers), true);
   moe.router = "mlp.router";
   moe.router_bias = true;
   moe.expert_bias = true;

@@ -47,8 +47,7 @@ void PrintExperts(const ModelConfig& config, ExpertStorage storage) {
     std::printf("%-24s %s\n", key, Cat(value).c_str());
   };
   const MoeConfig& moe = config.moe;
-  line("sparse layers",
-       Cat(moe.first_dense_layers, "-", config.num_layers - 1));
+  line("sparse layers", SparseLayers(config));
   line("experts",
        Cat(moe.num_experts, ", ", moe.experts_per_token, " per token"));
   line("experts' size", moe.intermediate_size);

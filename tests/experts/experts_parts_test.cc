@@ -20,7 +20,7 @@ ExpertPlacement Placement() {
   ModelConfig config;
   config.num_layers = 4;
   config.moe.num_experts = 8;
-  config.moe.first_dense_layers = 1;
+  config.moe.sparse = {false, true, true, true};
   auto placement = ParseExpertPlacement(
       R"({"hosts": [{"name": "a"}, {"name": "b"}],
           "experts": [

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   config.model_type = "fuzz";
   config.num_layers = 4;
   config.moe.num_experts = 8;
-  config.moe.first_dense_layers = 1;
+  config.moe.sparse = {false, true, true, true};
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto placement = sluice::ParseExpertPlacement(text, config);
   if (!placement.ok()) return 0;

@@ -15,7 +15,7 @@ ModelConfig Sparse() {
   config.model_type = "test";
   config.num_layers = 4;
   config.moe.num_experts = 8;
-  config.moe.first_dense_layers = 1;
+  config.moe.sparse = {false, true, true, true};
   return config;
 }
 
@@ -79,6 +79,29 @@ TEST(ExpertPlacementTest, ReadsBackAsItWasWritten) {
   const auto again = ParseExpertPlacement(ToText(*placement), Sparse());
   ASSERT_TRUE(again.ok()) << again.status() << ToText(*placement);
   EXPECT_EQ(*again, *placement);
+}
+
+TEST(ExpertPlacementTest, RangesOfLayersPassOverTheDenseOnes) {
+  ModelConfig config = Sparse();
+  config.num_layers = 6;
+  config.moe.sparse = {false, true, false, true, true, false};
+  const auto placement = ParseExpertPlacement(
+      WithEntries(R"({"layers": "1-4", "experts": "0-7", "hosts": ["a"]})"),
+      config);
+  ASSERT_TRUE(placement.ok()) << placement.status();
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    EXPECT_EQ(placement->layers[layer].empty(), !config.is_sparse(layer));
+  }
+  const auto again = ParseExpertPlacement(ToText(*placement), config);
+  ASSERT_TRUE(again.ok()) << again.status() << ToText(*placement);
+  EXPECT_EQ(*again, *placement);
+  EXPECT_EQ(
+      Message(ParseExpertPlacement(
+                  WithEntries(
+                      R"({"layers": "2", "experts": "0-7", "hosts": ["a"]})"),
+                  config)
+                  .status()),
+      "placement: experts[0]: layers 2 have no experts, layers 1, 3-4 have");
 }
 
 TEST(ExpertPlacementTest, NamesTheExpertThatIsNowhere) {

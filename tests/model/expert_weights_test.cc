@@ -137,7 +137,7 @@ void Restack(const std::string& from, const ModelConfig& config,
     shapes[tensor.name] = tensor.shape;
     append(tensor.name, tensor.name);
   }
-  for (int layer = config.moe.first_dense_layers; layer < config.num_layers;
+  for (int layer = SparseSpan(config).first; layer < config.num_layers;
        ++layer) {
     const std::string prefix = Cat("model.layers.", layer, ".mlp.experts.");
     shapes[prefix + "gate_up_proj"] = {experts, 2 * mlp, hidden};

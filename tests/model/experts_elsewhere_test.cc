@@ -102,7 +102,7 @@ ExpertPlacement Place(const std::string& path, const Entries& entries) {
                          "experts": [)";
   for (const auto& [first, last, hosts] : entries) {
     text += Cat(text.back() == '[' ? "" : ",", R"({"layers": ")",
-                config.moe.first_dense_layers, "-", config.num_layers - 1,
+                SparseSpan(config).first, "-", SparseSpan(config).last,
                 R"(", "experts": ")", first * eighth, "-",
                 (last + 1) * eighth - 1, R"(", "hosts": [)", hosts, "]}");
   }

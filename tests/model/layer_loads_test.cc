@@ -225,9 +225,9 @@ TEST(LayerLoadsTest, ExpertsElsewhereAreNotCounted) {
   const auto place = [&](const std::string& half) {
     const auto placement = ParseExpertPlacement(
         Cat(R"({"hosts": [{"name": "a"}], "experts": [{"layers": ")",
-            config->moe.first_dense_layers, "-", last, R"(", "experts": "0-)",
+            SparseSpan(*config).first, "-", last, R"(", "experts": "0-)",
             experts / 2 - 1, R"(", "hosts": ["a"]}, {"layers": ")",
-            config->moe.first_dense_layers, "-", last, R"(", "experts": ")",
+            SparseSpan(*config).first, "-", last, R"(", "experts": ")",
             experts / 2, "-", experts - 1, R"(", "hosts": [")", half, "\"]}]}"),
         *config);
     EXPECT_TRUE(placement.ok()) << placement.status();

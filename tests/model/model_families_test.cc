@@ -127,6 +127,56 @@ TEST(ModelFamiliesTest, ReadsTheKeysOfGptOss) {
   EXPECT_EQ(Parsed(listed), config);
 }
 
+Json Qwen3Moe() {
+  return *ParseJson(R"({
+    "model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 6,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "intermediate_size": 96, "moe_intermediate_size": 32, "num_experts": 8,
+    "num_experts_per_tok": 2, "norm_topk_prob": true, "vocab_size": 128,
+    "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+    "decoder_sparse_step": 1, "mlp_only_layers": []})");
+}
+
+// As transformers' Qwen3MoeDecoderLayer has it: a layer is sparse unless
+// mlp_only_layers names it, if (its number + 1) % decoder_sparse_step is 0.
+TEST(ModelFamiliesTest, AnyPatternOfDenseAndSparseLayersIsRead) {
+  const auto sparse = [](int step, const Json& dense) {
+    Json config = Qwen3Moe();
+    config["decoder_sparse_step"] = step;
+    config["mlp_only_layers"] = dense;
+    return SparseLayers(Parsed(config));
+  };
+  EXPECT_EQ(sparse(1, Json::array()), "0-5");
+  EXPECT_EQ(sparse(1, nullptr), "0-5");
+  EXPECT_EQ(sparse(1, {0, 3}), "1-2, 4-5");
+  EXPECT_EQ(sparse(2, Json::array()), "1, 3, 5");
+  EXPECT_EQ(sparse(3, {5, 5, 17}), "2");
+  const ModelConfig some = Parsed([] {
+    Json config = Qwen3Moe();
+    config["mlp_only_layers"] = {0, 5};
+    return config;
+  }());
+  EXPECT_EQ(SparseSpan(some).first, 1);
+  EXPECT_EQ(SparseSpan(some).last, 4);
+
+  // Without a sparse layer it is a dense model.
+  Json dense = Qwen3Moe();
+  dense["decoder_sparse_step"] = 7;
+  EXPECT_EQ(Parsed(dense).moe, MoeConfig());
+  dense = Qwen3Moe();
+  dense["num_experts"] = 0;
+  EXPECT_EQ(Parsed(dense).moe, MoeConfig());
+
+  EXPECT_THAT(Refusal(Qwen3Moe(), "decoder_sparse_step", 0),
+              HasSubstr("decoder_sparse_step"));
+  EXPECT_THAT(Refusal(Qwen3Moe(), "mlp_only_layers", 3),
+              HasSubstr("mlp_only_layers"));
+  EXPECT_THAT(Refusal(Qwen3Moe(), "mlp_only_layers", {1, -1}),
+              HasSubstr("mlp_only_layers has -1"));
+  EXPECT_THAT(Refusal(Qwen3Moe(), "mlp_only_layers", {"1"}),
+              HasSubstr("mlp_only_layers has \"1\""));
+}
+
 TEST(ModelFamiliesTest, AWindowThatNoPositionReachesBeyondIsNone) {
   Json config = GptOss();
   config["sliding_window"] = 131071;

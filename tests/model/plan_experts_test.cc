@@ -19,7 +19,7 @@ Model WithExperts(int32_t experts) {
   model.config.model_type = "test";
   model.config.num_layers = 4;
   model.config.moe.num_experts = experts;
-  model.config.moe.first_dense_layers = 1;
+  model.config.moe.sparse = {false, true, true, true};
   const auto layer = static_cast<uint64_t>(experts) * 100;
   model.bytes.experts = {0, layer, layer, layer};
   return model;

@@ -30,7 +30,7 @@ StatusOr<ExpertPlacement> Place(const ExpertHostsOptions& options) {
   text += "], \"experts\": [";
   for (const PlacedEighths& entry : options.entries) {
     text += Cat(text.back() == '[' ? "" : ",", "{\"layers\": \"",
-                config.moe.first_dense_layers, "-", config.num_layers - 1,
+                SparseSpan(config).first, "-", SparseSpan(config).last,
                 "\", \"experts\": \"", entry.first * eighth, "-",
                 (entry.last + 1) * eighth - 1, "\", \"hosts\": [");
     if (entry.hosts.empty()) text += "\"local\"";

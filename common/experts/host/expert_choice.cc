@@ -82,7 +82,8 @@ class Chosen {
 
 StatusOr<std::vector<LayerRanges>> FromText(std::string_view text,
                                             const ModelConfig& config) {
-  const Span layers = {config.moe.first_dense_layers, config.num_layers - 1};
+  const LayerSpan sparse = SparseSpan(config);
+  const Span layers = {sparse.first, sparse.last};
   const Span experts = {0, config.moe.num_experts - 1};
   Chosen chosen(config.moe.num_experts);
   while (true) {
@@ -101,8 +102,16 @@ StatusOr<std::vector<LayerRanges>> FromText(std::string_view text,
                   colon == std::string_view::npos ? std::string_view("all")
                                                   : item.substr(colon + 1),
                   experts));
+    bool any = false;
     for (int32_t layer = in.first; layer <= in.last; ++layer) {
+      if (!config.is_sparse(layer)) continue;
+      any = true;
       SLUICE_RETURN_IF_ERROR(chosen.Add(layer, ids));
+    }
+    if (!any) {
+      return InvalidArgument("--experts: layers ", item.substr(0, colon),
+                             " have no experts, layers ", SparseLayers(config),
+                             " have");
     }
     if (comma == std::string_view::npos) return chosen.Ranges();
     text.remove_prefix(comma + 1);
