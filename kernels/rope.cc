@@ -44,10 +44,10 @@ SinCos SinCosOf(double x) {
 
 }  // namespace
 
-void MakeRopeTable(std::span<const double> inv_freq, int64_t positions,
+void MakeRopeTable(std::span<const double> inv_freq, RopeRows rows,
                    double scale, float* cos, float* sin) {
   const auto half = static_cast<int64_t>(inv_freq.size());
-  for (int64_t p = 0; p < positions; ++p) {
+  for (int64_t p = rows.first; p < rows.last; ++p) {
     for (int64_t i = 0; i < half; ++i) {
       const SinCos both = SinCosOf(static_cast<double>(p) * inv_freq[i]);
       cos[p * half + i] = static_cast<float>(both.cos * scale);

@@ -24,11 +24,18 @@ struct RopeTable {
   int64_t half = 0;  // R / 2
 };
 
-// Fills cos and sin [positions, inv_freq.size()], `scale` multiplied in
-// (YaRN's attention factor; 1 otherwise). Computed in float64 with our own
-// range reduction and polynomials, then rounded once, so that every machine
-// has the same table. Right to the last bit or so for angles below 2^20.
-void MakeRopeTable(std::span<const double> inv_freq, int64_t positions,
+// Rows of a table: positions [first, last).
+struct RopeRows {
+  int64_t first = 0;
+  int64_t last = 0;
+};
+
+// Fills these rows of cos and sin [positions, inv_freq.size()], `scale`
+// multiplied in (YaRN's attention factor; 1 otherwise). Computed in float64
+// with our own range reduction and polynomials, then rounded once, so that
+// every machine has the same table. Right to the last bit or so for angles
+// below 2^20.
+void MakeRopeTable(std::span<const double> inv_freq, RopeRows rows,
                    double scale, float* cos, float* sin);
 
 // Rotates every head of x [T, num_heads * head_dim] in place by its token's

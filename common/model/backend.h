@@ -91,7 +91,7 @@ struct BackendShape {
   int64_t head_dim = 0;
   std::vector<int32_t> kv_heads;
   float attention_scale = 1;
-  // RoPE: table of cos and sin [max_context, inv_freq.size()].
+  // RoPE: cos and sin of a position are [inv_freq.size()] each.
   std::vector<double> inv_freq;
   double rope_scale = 1;  // multiplies cos and sin
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalfSplit;

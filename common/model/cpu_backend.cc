@@ -73,11 +73,8 @@ class CpuBackend final : public Backend {
     const size_t entries = half * shape.limits.max_context;
     rope_cos_ = Buffer(sizeof(float) * entries);
     rope_sin_ = Buffer(sizeof(float) * entries);
-    kernels::MakeRopeTable(shape.inv_freq, shape.limits.max_context,
-                           shape.rope_scale, rope_cos_.as<float>(),
-                           rope_sin_.as<float>());
-    rope_ = {rope_cos_.as<float>(), rope_sin_.as<float>(),
-             shape.limits.max_context, static_cast<int64_t>(half)};
+    rope_ = {rope_cos_.as<float>(), rope_sin_.as<float>(), 0,
+             static_cast<int64_t>(half)};
   }
 
   std::unique_ptr<DeviceMemory> Allocate(size_t bytes) override {
@@ -87,7 +84,14 @@ class CpuBackend final : public Backend {
     return std::make_unique<CpuWeight>(std::move(weight));
   }
 
-  void BeginStep(const StepInputs& step) override { step_ = &step; }
+  void BeginStep(const StepInputs& step) override {
+    step_ = &step;
+    int32_t last = -1;
+    for (int32_t t = 0; t < step.num_tokens; ++t) {
+      last = std::max(last, step.positions[t]);
+    }
+    GrowRope(last);
+  }
 
   void CopyIn(const float* rows, Matrix out) override {
     for (int64_t t = 0; t < out.rows; ++t) {
@@ -221,6 +225,18 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  // Makes RoPE's rows up to position `last`, some ahead at a time: pages of
+  // positions that no sequence reaches are never touched.
+  void GrowRope(int64_t last) {
+    constexpr int64_t kAhead = 256;
+    if (last < rope_.positions) return;
+    const int64_t end =
+        std::min<int64_t>(last + kAhead, shape_.limits.max_context);
+    kernels::MakeRopeTable(shape_.inv_freq, {rope_.positions, end},
+                           shape_.rope_scale, rope_cos_.as<float>(),
+                           rope_sin_.as<float>());
+    rope_.positions = std::max(rope_.positions, end);
+  }
   Matrix Normed(int64_t rows) {
     return {normed_.as<float>(), rows, shape_.hidden_size, shape_.hidden_size};
   }
@@ -238,8 +254,8 @@ class CpuBackend final : public Backend {
 
   const kernels::Context context_;
   const BackendShape shape_;
-  Buffer normed_;  // [max_step_tokens, H]
-  Buffer rope_cos_;
+  Buffer normed_;    // [max_step_tokens, H]
+  Buffer rope_cos_;  // [max_context, R / 2], as far as rope_ says
   Buffer rope_sin_;
   kernels::RopeTable rope_;
   const StepInputs* step_ = nullptr;

@@ -56,6 +56,20 @@ inline int64_t KvBlocksOfOne(const ModelConfig& config, int32_t max_context,
   return blocks;
 }
 
+// Most positions, up to `most`, of one sequence alone in so many blocks.
+inline int32_t KvPositionsIn(const ModelConfig& config, int64_t blocks,
+                             int32_t step_tokens, int32_t most) {
+  int32_t low = 0;  // whole blocks that fit
+  int32_t high = BlocksFor(most);
+  while (low < high) {
+    const int32_t middle = low + (high - low + 1) / 2;
+    const bool fits =
+        KvBlocksOfOne(config, middle * kBlockTokens, step_tokens) <= blocks;
+    (fits ? low : high) = fits ? middle : middle - 1;
+  }
+  return std::min(most, low * kBlockTokens);
+}
+
 }  // namespace sluice
 
 #endif  // SLUICE_COMMON_MODEL_KV_LAYOUT_H_

@@ -13,7 +13,9 @@ namespace sluice {
 struct ExpertPlacement;
 struct ModelConfig;
 
-// Positions of one sequence where a model has more and nobody says otherwise.
+// Positions of one sequence that a split over stages counts with where a model
+// has more and nobody says otherwise, so that it is the same on all machines;
+// and for which a stage takes more than its share of the memory.
 inline constexpr int32_t kDefaultMaxContext = 8192;
 // Most of them: the angles of kernels/rope.h are exact below 2^20 radians.
 inline constexpr int32_t kMaxContext = 1 << 20;

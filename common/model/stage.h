@@ -34,7 +34,7 @@ struct StageOptions {
   WeightsMode weights = WeightsMode::kAuto;
   int32_t kv_blocks = 0;    // 0: from max_context and memory at hand
   uint64_t memory = 0;      // of weights and KV cache; 0: what is at hand
-  int32_t max_context = 0;  // 0: the model's, at most 8192
+  int32_t max_context = 0;  // 0: the model's, or what memory allows of it
   int32_t max_step_tokens = 512;
   int32_t max_sequences = 256;
   std::string isa = "auto";  // auto, avx512, avx2, portable
@@ -66,6 +66,10 @@ struct StageInfo {
   int32_t threads = 0;
   std::string isa;
   PlanLimits limits;
+  // Positions that one sequence can have here, and what says so: "the
+  // model's", "--max-context", "KV cache; the model has 131072".
+  int32_t context = 0;
+  std::string context_limit;
   uint64_t weights_bytes = 0;
   uint64_t kv_bytes = 0;
   uint64_t bytes_read = 0;  // of tensor data, while loading

@@ -43,16 +43,8 @@ StatusOr<StageRange> ParseRange(const StageOptions& options,
   return StageRange{first, last, first == 0, last == num_layers};
 }
 
-StatusOr<int32_t> ChooseMaxContext(const StageOptions& options,
-                                   const ModelConfig& config) {
-  const int32_t most = std::min(config.max_position_embeddings, kMaxContext);
-  if (options.max_context == 0) return std::min(most, kDefaultMaxContext);
-  if (options.max_context < 1 || options.max_context > most) {
-    return InvalidArgument("max_context must be between 1 and ", most,
-                           " (the model has ", config.max_position_embeddings,
-                           "), got ", options.max_context);
-  }
-  return options.max_context;
+int32_t MostContext(const ModelConfig& config) {
+  return std::min(config.max_position_embeddings, kMaxContext);
 }
 
 Status CheckCount(const char* name, int64_t value, int64_t low, int64_t high) {
@@ -97,6 +89,35 @@ KvRoom RoomBeside(uint64_t weights, uint64_t memory) {
   room.at_most = std::min(at_hand, rest(memory));
   room.to_choose = std::min(room.to_choose, room.at_most);
   return room;
+}
+
+// What is asked for; else the model's, unless the blocks that may be chosen
+// hold less: one sequence may take them all. kDefaultMaxContext positions may
+// take half of the room.
+StatusOr<int32_t> ChooseMaxContext(const StageOptions& options,
+                                   const ModelConfig& config,
+                                   uint64_t bytes_per_block,
+                                   const KvRoom& room) {
+  const int32_t most = MostContext(config);
+  if (options.max_context != 0) {
+    if (options.max_context >= 1 && options.max_context <= most) {
+      return options.max_context;
+    }
+    return InvalidArgument("max_context must be between 1 and ", most,
+                           " (the model has ", config.max_position_embeddings,
+                           "), got ", options.max_context);
+  }
+  if (options.kv_blocks > 0) return most;
+  const auto within = [&](uint64_t bytes, int32_t positions) {
+    const auto blocks = static_cast<int64_t>(
+        std::min<uint64_t>(bytes / bytes_per_block, kMaxKvBlocks));
+    return KvPositionsIn(config, blocks, options.max_step_tokens, positions);
+  };
+  const int32_t context =
+      std::max(within(room.to_choose, most),
+               within(room.at_most / 2, std::min(most, kDefaultMaxContext)));
+  // Without room for a block, CheckKvFits says so.
+  return std::max(context, std::min(most, kBlockTokens));
 }
 
 // Blocks for every sequence at full length, within the room, but for one full
@@ -215,8 +236,6 @@ class StageLoader {
       plans_.push_back(std::move(plan));
     }
     SLUICE_ASSIGN_OR_RETURN(isa_, ParseIsa(options_.isa));
-    SLUICE_ASSIGN_OR_RETURN(limits_.max_context,
-                            ChooseMaxContext(options_, config_));
     limits_.max_step_tokens = options_.max_step_tokens;
     limits_.max_sequences = options_.max_sequences;
     const std::vector<int32_t> windows = KvWindows(config_);
@@ -227,6 +246,9 @@ class StageLoader {
       weights += loader_.HeldBytes(range_, plan);
     }
     const KvRoom room = RoomBeside(weights, options_.memory);
+    SLUICE_ASSIGN_OR_RETURN(
+        limits_.max_context,
+        ChooseMaxContext(options_, config_, block_bytes, room));
     kv_blocks_ = ChooseKvBlocks(options_, config_, limits_.max_context,
                                 block_bytes, room);
     SLUICE_RETURN_IF_ERROR(
@@ -252,7 +274,21 @@ class StageLoader {
                    config_.vocab_size,
                    windows};
     info.kv_bytes = block_bytes * kv_blocks_;
+    TellContext(info);
     return OkStatus();
+  }
+
+  void TellContext(StageInfo& info) const {
+    info.context = KvPositionsIn(config_, kv_blocks_, limits_.max_step_tokens,
+                                 limits_.max_context);
+    if (info.context == MostContext(config_)) {
+      info.context_limit = "the model's";
+    } else if (info.context == options_.max_context) {
+      info.context_limit = "--max-context";
+    } else {
+      info.context_limit = Cat("what the KV cache holds; the model has ",
+                               config_.max_position_embeddings);
+    }
   }
 
   StatusOr<RankGroup::Rank> LoadRank(const RankPlan& plan, StageInfo& info,

@@ -204,7 +204,11 @@ class GatewayServer::Impl {
           std::min(limits.max_step_tokens, options_.engine.max_step_tokens);
       generator_.SetLimits(limits);
       LogInfo("pipeline up: epoch ", epoch, ", ", num_stages, " stages, ",
-              limits.num_blocks, " KV blocks, context ", max_context());
+              limits.num_blocks, " KV blocks, context ", max_context(),
+              max_context() == model_.max_positions
+                  ? " (the model's)"
+                  : Cat(" (as the stages have it; the model has ",
+                        model_.max_positions, ")"));
       next(epoch, limits, num_stages);
     };
     callbacks.on_lost = [next =

@@ -33,7 +33,8 @@ ABSL_FLAG(std::string, isa, "auto", "auto, avx512, avx2 or portable");
 ABSL_FLAG(int32_t, kv_blocks, 0,
           "KV cache blocks of 16 tokens; 0: from the memory at hand");
 ABSL_FLAG(int32_t, max_context, 0,
-          "positions of one sequence; 0: the model's, at most 8192");
+          "positions of one sequence; 0: the model's, or what the memory of "
+          "the KV cache allows");
 ABSL_FLAG(int32_t, max_step_tokens, 512, "tokens of one step");
 ABSL_FLAG(int32_t, max_sequences, 256, "sequences alive at once");
 ABSL_FLAG(std::string, metrics_listen, "",

@@ -51,7 +51,9 @@ int64_t MaxMessageBytes(const StageOptions& options,
   limits.max_step_tokens = options.max_step_tokens;
   limits.max_sequences = options.max_sequences;
   limits.max_context =
-      options.max_context != 0 ? options.max_context : kDefaultMaxContext;
+      options.max_context != 0
+          ? options.max_context
+          : std::min(config.max_position_embeddings, kMaxContext);
   limits.vocab_size = config.vocab_size;
   return std::max(wire::MaxFrameBytes(limits, config.hidden_size),
                   wire::MaxResultBytes(limits));
@@ -271,8 +273,8 @@ class StageServer::Impl {
             info.load_seconds, " s: ", info.weights_bytes / 1000000,
             " MB of weights as ", info.weights_dtype, ", ",
             info.limits.num_blocks, " KV blocks (", info.kv_bytes / 1000000,
-            " MB), ", info.ranks, " ranks, ", info.threads, " threads, ",
-            info.isa);
+            " MB), context ", info.context, " (", info.context_limit, "), ",
+            info.ranks, " ranks, ", info.threads, " threads, ", info.isa);
   }
 
   void CopyStats() {

@@ -175,7 +175,7 @@ TEST_P(RowOpsTest, RopeRotatesThePairsOfEachStyle) {
       }
       std::vector<float> cos(100 * half);
       std::vector<float> sin(100 * half);
-      MakeRopeTable(inv_freq, 100, 1.0, cos.data(), sin.data());
+      MakeRopeTable(inv_freq, {0, 100}, 1.0, cos.data(), sin.data());
       const std::vector<int32_t> positions = {0, 99, 42};
       const auto in = RandomFloats(9, 3 * heads * head_dim);
       OwnedMatrix x(3, heads * head_dim, in);
@@ -217,7 +217,7 @@ TEST(RopeTableTest, IsTheDoubleSineAndCosineRoundedOnce) {
   const int64_t positions = 20000;
   std::vector<float> cos(positions * 32);
   std::vector<float> sin(positions * 32);
-  MakeRopeTable(inv_freq, positions, 1.25, cos.data(), sin.data());
+  MakeRopeTable(inv_freq, {0, positions}, 1.25, cos.data(), sin.data());
   int64_t different = 0;
   for (int64_t p = 0; p < positions; ++p) {
     for (int64_t i = 0; i < 32; ++i) {
@@ -239,7 +239,7 @@ TEST(RopeTableTest, StaysExactAtAMillionPositions) {
   const int64_t positions = 1 << 20;
   std::vector<float> cos(positions);
   std::vector<float> sin(positions);
-  MakeRopeTable(inv_freq, positions, 1.0, cos.data(), sin.data());
+  MakeRopeTable(inv_freq, {0, positions}, 1.0, cos.data(), sin.data());
   for (int64_t p = positions - 5000; p < positions; ++p) {
     ASSERT_NEAR(cos[p], std::cos(static_cast<double>(p)), 0x1p-24);
     ASSERT_NEAR(sin[p], std::sin(static_cast<double>(p)), 0x1p-24);

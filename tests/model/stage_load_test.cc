@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/concurrency/named_thread.h"
 #include "common/model/available_memory.h"
 #include "common/model/layer_loads.h"
@@ -13,9 +14,13 @@
 #include "common/model/stage.h"
 #include "common/weights/model_file.h"
 #include "tests/testing/shared_data.h"
+#include "tests/weights/model_files.h"
 
 namespace sluice {
 namespace {
+
+using testing::ReadFileOrDie;
+using testing::TempDir;
 
 StageOptions OptionsFor(const std::string& path) {
   StageOptions options;
@@ -133,6 +138,43 @@ TEST(StageLoadTest, KvBlocksAreChosenWithinWhatSequencesCanUse) {
   options.max_context = 100;
   options.max_sequences = 3;
   EXPECT_EQ(InfoOf(options).limits.num_blocks, 3 * 7);
+}
+
+TEST(StageLoadTest, TheContextIsTheModelsOrWhatTheKvCacheHolds) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  StageOptions options = OptionsFor(path);
+  options.kv_blocks = 0;
+  StageInfo info = InfoOf(options);
+  EXPECT_EQ(info.context, 512);
+  EXPECT_EQ(info.context_limit, "the model's");
+
+  // The same model, said to have more positions than its memory holds.
+  const TempDir dir;
+  const auto text = ReadFileOrDie(path + "/config.json");
+  auto config = ParseJson(text);
+  ASSERT_TRUE(config.ok());
+  (*config)["max_position_embeddings"] = 1 << 20;
+  dir.Write("config.json", DumpJson(*config));
+  dir.Write("model.safetensors", ReadFileOrDie(path + "/model.safetensors"));
+  options.model_path = dir.path();
+  constexpr uint64_t kBlock = 5 * 4 * 8 * 2 * 4 * 16;  // layers, heads, dims
+  options.memory = info.weights_bytes + (uint64_t{1} << 16) + 1000 * kBlock;
+  info = InfoOf(options);
+  EXPECT_GE(info.limits.num_blocks, 1000);
+  EXPECT_LE(info.limits.num_blocks, 1004);
+  EXPECT_EQ(info.context, info.limits.num_blocks * 16);
+  EXPECT_EQ(info.limits.max_context, info.context);
+  EXPECT_EQ(info.context_limit,
+            "what the KV cache holds; the model has 1048576");
+  options.max_context = 700;
+  info = InfoOf(options);
+  EXPECT_EQ(info.context, 700);
+  EXPECT_EQ(info.context_limit, "--max-context");
+  options.max_context = 0;
+  options.kv_blocks = 10;  // of others' choice: they are all there is
+  info = InfoOf(options);
+  EXPECT_EQ(info.context, 160);
+  EXPECT_EQ(info.limits.max_context, 1 << 20);
 }
 
 TEST(StageLoadTest, AKvCacheLargerThanMemoryIsRefused) {
