@@ -60,6 +60,32 @@ find_cargo() {
   return 1
 }
 
+# sluice_missing: says what sluice_setup would install, and which crates cargo
+# would fetch, and does neither. Fails if there is any. Runs in the repository
+# root.
+sluice_missing() {
+  local missing=() lacks=
+  if command -v dpkg-query >/dev/null; then
+    mapfile -t missing < <(missing_packages "${SLUICE_BUILD_PACKAGES[@]}")
+  fi
+  if [[ ${#missing[@]} -gt 0 ]]; then
+    lacks=1
+    say "missing: Debian packages: ${missing[*]}"
+  fi
+  if ! find_cargo; then
+    lacks=1
+    say "missing: cargo >= $SLUICE_CARGO_MINIMUM (Debian's cargo-web and" \
+      "rustc-web, or rustup)"
+  elif [[ ! -f build/cargo/release/libsluice_text_bridge.a ]] &&
+    ! cargo fetch --offline --locked --quiet \
+      --manifest-path common/text/bridge/Cargo.toml 2>/dev/null; then
+    lacks=1
+    say "missing: crates: cargo fetch --locked --manifest-path" \
+      "common/text/bridge/Cargo.toml"
+  fi
+  [[ -z $lacks ]]
+}
+
 # install_packages NAME...
 install_packages() {
   say "installing Debian packages: $*"

@@ -12,7 +12,8 @@ StatusOr<LogitRows> FetchLogits(const BaseUrl& base,
       const HttpResponse response,
       HttpPostForBytes(base, "/debug/logits", DumpJson(Json{{"prompt", ids}})));
   if (response.status == 404) {
-    return NotFound("/debug/logits is not on (--debug-endpoints)");
+    return NotFound(
+        "/debug/logits is not on (--debug-endpoints; deploy/local/up --debug)");
   }
   if (response.status != 200) {
     return FailedPrecondition(ErrorText(response.status, response.body));

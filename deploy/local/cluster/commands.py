@@ -40,7 +40,8 @@ def up(options):
     with _start_lock(options.run_dir):
         _refuse_if_running(cluster_file, options.run_dir)
         with stop.interrupts():
-            document = _new_document(options, model.resolve(options.model))
+            document = _new_document(options, model.resolve(
+                options.model, may_fetch=not options.no_install))
         try:
             _start(document, cluster_file)
             with stop.interrupts():
@@ -143,7 +144,8 @@ def _greet(document, options):
     url = document["url"]
     key = gateway_client.first_key(options.api_key_file)
     name = gateway_client.served_model(url, key)
-    path, body, prompt, answer = gateway_client.first_answer(url, name, key)
+    path, body, prompt, answer = gateway_client.first_answer(
+        url, name, model.first_question(document["model"]), key)
     hosts = sum(entry.role == "expert" for entry in document["processes"])
     more = f", {hosts} expert hosts" if hosts else ""
     print(f"\nready: {url}  (model {name}, {options.stages} stages, "

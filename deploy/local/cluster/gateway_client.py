@@ -4,8 +4,6 @@ import json
 import urllib.error
 import urllib.request
 
-PROMPT = "What is a sluice? Answer in one sentence."
-
 
 def first_key(path):
     """The first key of a file that sluice-gateway takes; None without one."""
@@ -49,18 +47,18 @@ def curl_line(url, path, body, with_key=False):
             f"-d '{json.dumps(shown)}'")
 
 
-def first_answer(url, model, key=None):
-    """(path, body, prompt, answer) of a chat, or of a plain completion where
-    the model has no chat template."""
+def first_answer(url, model, question, key=None):
+    """(path, body, prompt, answer) of a chat that asks `question`, or of a
+    plain completion where the model has no chat template."""
     asked = {"model": model, "max_tokens": 64, "temperature": 0}
     path, body = "/v1/chat/completions", {
-        **asked, "messages": [{"role": "user", "content": PROMPT}]}
+        **asked, "messages": [{"role": "user", "content": question}]}
     status, text = call(url + path, body, key=key)
     if status == 200:
         message = json.loads(text)["choices"][0]["message"]
         # Of a model that reasons longer than it may answer there is no more.
         answer = message["content"] or message.get("reasoning_content") or ""
-        return path, body, PROMPT, answer
+        return path, body, question, answer
     path, prompt = "/v1/completions", "Once upon a time"
     body = {**asked, "prompt": prompt, "max_tokens": 32}
     status, text = call(url + path, body, key=key)

@@ -5,6 +5,7 @@ import pathlib
 
 import exits
 import experts
+import options as options_module
 import ports
 import process
 
@@ -37,7 +38,7 @@ def make_processes(options, model, default_port):
             options, model, {name: host.addresses[0]
                              for name, host in zip(names, hosts)},
             binary("cli", "sluice"))
-    port = ports.gateway_port(options.port, default_port)
+    port = ports.gateway_port(options.port, default_port, options.host)
     return hosts + stages + [_gateway(options, model, stages, port)]
 
 
@@ -52,6 +53,7 @@ def _stage(options, model, index, port, metrics_port):
             "--port-file", str(run_dir / f"stage-{index}.port")]
     argv += _valued("--isa", options.isa)
     argv += _valued("--kv-blocks", options.kv_blocks)
+    argv += _valued("--max-context", options.max_context)
     if experts.host_names(options):
         argv += ["--placement", str(experts.placement_file(options))]
     return process.Process(
@@ -86,10 +88,11 @@ def _expert(options, model, index, name, port, metrics_port):
 
 def _gateway(options, model, stages, port):
     run_dir = pathlib.Path(options.run_dir)
-    address = f"127.0.0.1:{port}"
-    argv = [binary("gateway"), "--listen", address, "--stages",
+    # As it is called by: behind 0.0.0.0 that is another address.
+    address = f"{options_module.reachable_host(options.host)}:{port}"
+    argv = [binary("gateway"), "--listen", f"{options.host}:{port}", "--stages",
             ",".join(stage.addresses[0] for stage in stages),
-            "--model", model, "--debug-endpoints", "--drain-timeout", "30",
+            "--model", model, "--drain-timeout", "30",
             "--port-file", str(run_dir / "gateway.port")]
     argv += _valued("--max-running", options.max_running)
     argv += _valued("--max-queue", options.max_queue)
@@ -99,6 +102,10 @@ def _gateway(options, model, stages, port):
     argv += _valued("--tool-format", options.tool_format)
     argv += _valued("--reasoning-format", options.reasoning_format)
     argv += _valued("--api-key-file", options.api_key_file)
+    argv += _valued("--model-name", options.model_name)
+    argv += _valued("--cors-origins", options.cors_origins)
+    argv += ["--debug-endpoints"] if options.debug else []
+    argv += ["--open"] if options.open else []
     argv += _valued("--kv-blocks", options.kv_blocks)
     if options.no_prefix_cache:
         argv.append("--no-prefix-cache")

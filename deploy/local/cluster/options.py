@@ -1,6 +1,7 @@
 """The command line of deploy/local/up and down."""
 
 import argparse
+import ipaddress
 import os
 import pathlib
 import re
@@ -44,6 +45,29 @@ def port_number(text):
     return value
 
 
+def host_address(text):
+    """An IP address, in the brackets that IPv6 has before a port."""
+    try:
+        found = ipaddress.ip_address(
+            "127.0.0.1" if text == "localhost" else text.strip("[]"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be an IP address or localhost, got '{text}'") from None
+    return f"[{found}]" if found.version == 6 else str(found)
+
+
+def is_loopback(host):
+    return ipaddress.ip_address(host.strip("[]")).is_loopback
+
+
+def reachable_host(host):
+    """What to call a gateway on this machine by, which listens on `host`."""
+    found = ipaddress.ip_address(host.strip("[]"))
+    if not found.is_unspecified:
+        return host
+    return "[::1]" if found.version == 6 else "127.0.0.1"
+
+
 def add_run_dir(parser):
     parser.add_argument(
         "--run-dir", default=default_run_dir(), metavar="DIR",
@@ -57,12 +81,17 @@ def up_parser(name):
         prog=name, description="Builds what is needed and starts a cluster "
         "on this machine: stages and a gateway, each a process of its own.",
         epilog="Exit codes: 0 stopped as asked (with --detach: it is ready), "
-        "1 unexpected, 2 bad options, 3 set-up failed, 4 build failed, "
+        "1 unexpected, 2 bad options, 3 set-up failed or, with --no-install, "
+        "something is missing, 4 build failed, "
         "5 no model, 6 a process died or did not become ready, "
         "7 port or run folder in use, 130 told to stop before it was ready.")
     parser.add_argument("--model", metavar="PATH", help="a Hugging Face "
                         "folder or a GGUF (default: SmolLM2-135M-Instruct, "
                         "fetched once into the user's cache)")
+    parser.add_argument("--no-install", action="store_true",
+                        help="say what is missing (Debian packages, cargo, "
+                        "crates, the default model) and end with 3, instead "
+                        "of installing and fetching it")
     parser.add_argument("--stages", type=positive, default=2, metavar="N")
     parser.add_argument("--stage-memory", metavar="BYTES,...",
                         help="memory of every stage, as 4G,2G: the layers' "
@@ -93,12 +122,29 @@ def up_parser(name):
     parser.add_argument("--port", type=port_number, metavar="P",
                         help="of the gateway; 0 chooses one (default: "
                         f"{DEFAULT_PORT}, or another if that is taken)")
+    parser.add_argument("--host", type=host_address, default="127.0.0.1",
+                        metavar="IP", help="address that the gateway listens "
+                        "on; beyond loopback it needs --api-key-file or "
+                        "--open (default: %(default)s)")
     add_run_dir(parser)
     parser.add_argument("--detach", action="store_true",
                         help="return once the cluster is ready")
     parser.add_argument("--supervise", action="store_true",
                         help="restart processes that die")
+    parser.add_argument("--debug", action="store_true",
+                        help="serve /debug/logits and the list of traces, "
+                        "which tests and sluice eval ask for")
     passed = parser.add_argument_group("passed through to the processes")
+    passed.add_argument("--model-name", metavar="A,B",
+                        help="the model's names in requests, the first one "
+                        "is shown")
+    passed.add_argument("--max-context", type=positive, metavar="N",
+                        help="positions of one sequence")
+    passed.add_argument("--cors-origins", metavar="O,...",
+                        help="origins whose web pages may call the server, "
+                        "or * (default: none)")
+    passed.add_argument("--open", action="store_true",
+                        help="beyond loopback: requests need no key")
     passed.add_argument("--kv-blocks", type=positive, metavar="N")
     passed.add_argument("--prefill-chunk", type=not_negative, metavar="N",
                         help="tokens of a prompt per step; 0: all")
@@ -129,6 +175,11 @@ def up_parser(name):
 
 def check_up(parser, options):
     """Ends with a message if options of `up` contradict each other."""
+    if not (is_loopback(options.host) or options.api_key_file
+            or options.open):
+        parser.error(f"--host {options.host} can be reached from other "
+                     "machines: requests need keys there (--api-key-file), "
+                     "or --open says that they need none")
     if options.layers and len(options.layers) != options.stages:
         parser.error(f"--layers has {len(options.layers)} ranges, --stages is "
                      f"{options.stages}")

@@ -6,18 +6,19 @@ import socket
 import exits
 
 
-def is_free(port):
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+def is_free(port, host="127.0.0.1"):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host.strip("[]"), port))
         except OSError:
             return False
     return True
 
 
-def choose(count):
-    """`count` free ports outside the range from which the kernel takes the
+def choose(count, host="127.0.0.1"):
+    """`count` free ports of `host` outside the range from which the kernel takes the
     ports of outgoing connections: a process that is started again finds its
     port free."""
     try:
@@ -33,19 +34,19 @@ def choose(count):
     for port in random.SystemRandom().sample(candidates, 2000):
         if len(chosen) == count:
             return chosen
-        if is_free(port):
+        if is_free(port, host):
             chosen.append(port)
     raise exits.Failure(exits.IN_USE, f"no {count} free ports found")
 
 
-def gateway_port(asked, default):
-    """The port to serve on. `asked` None: `default`, or any that is free;
+def gateway_port(asked, default, host="127.0.0.1"):
+    """The port of `host` to serve on. `asked` None: `default`, or any that is free;
     0: any; else exactly that one."""
     if asked:
-        if not is_free(asked):
+        if not is_free(asked, host):
             raise exits.Failure(exits.IN_USE, f"--port {asked}: something "
                                 "listens there already")
         return asked
-    if asked is None and is_free(default):
+    if asked is None and is_free(default, host):
         return default
-    return choose(1)[0]
+    return choose(1, host)[0]

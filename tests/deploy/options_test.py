@@ -1,0 +1,186 @@
+"""up's options: what they make of the processes' command lines, what is
+refused, and what --no-install says."""
+
+import contextlib
+import io
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "deploy/local/cluster"
+sys.path.insert(0, str(PACKAGE))
+
+import exits  # noqa: E402
+import layout  # noqa: E402
+import model  # noqa: E402
+import options  # noqa: E402
+
+
+class FolderTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sluice-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+
+class LayoutTest(FolderTest):
+    def setUp(self):
+        super().setUp()
+        for service, name in (("stage", "sluice-stage"),
+                              ("gateway", "sluice-gateway")):
+            program = self.folder / "services" / service / name
+            program.parent.mkdir(parents=True)
+            program.touch(mode=0o755)
+        patch = unittest.mock.patch.dict(os.environ,
+                                         SLUICE_BUILD_DIR=str(self.folder))
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def parse(self, *arguments):
+        parser = options.up_parser("up")
+        parsed = parser.parse_args([*arguments, "--run-dir",
+                                    str(self.folder)])
+        options.check_up(parser, parsed)
+        return parsed
+
+    def processes(self, *arguments):
+        return layout.make_processes(self.parse(*arguments, "--port", "0"),
+                                     "/m", 8080)
+
+    def gateway(self, *arguments):
+        return self.processes(*arguments)[-1]
+
+    def refused(self, *arguments):
+        with contextlib.redirect_stderr(io.StringIO()) as said, \
+                self.assertRaises(SystemExit) as raised:
+            self.parse(*arguments)
+        self.assertEqual(raised.exception.code, exits.USAGE)
+        return said.getvalue()
+
+    def test_debug_endpoints_are_on_only_when_asked_for(self):
+        self.assertNotIn("--debug-endpoints", self.gateway().argv)
+        self.assertIn("--debug-endpoints", self.gateway("--debug").argv)
+
+    def test_names_and_origins_reach_the_gateway_and_are_else_left_out(self):
+        argv = self.gateway("--model-name", "a,b", "--cors-origins",
+                            "https://x.example").argv
+        self.assertEqual(argv[argv.index("--model-name") + 1], "a,b")
+        self.assertEqual(argv[argv.index("--cors-origins") + 1],
+                         "https://x.example")
+        for flag in ("--model-name", "--cors-origins", "--open"):
+            self.assertNotIn(flag, self.gateway().argv)
+
+    def test_the_context_is_that_of_every_stage(self):
+        made = self.processes("--stages", "3", "--max-context", "777")
+        for stage in made[:-1]:
+            at = stage.argv.index("--max-context")
+            self.assertEqual(stage.argv[at + 1], "777")
+        self.assertNotIn("--max-context", self.processes()[0].argv)
+
+    def test_a_gateway_listens_where_it_is_told_and_is_called_from_here(self):
+        for host, listens, called in (
+                ("127.0.0.1", "127.0.0.1", "127.0.0.1"),
+                ("localhost", "127.0.0.1", "127.0.0.1"),
+                ("0.0.0.0", "0.0.0.0", "127.0.0.1"),
+                ("::1", "[::1]", "[::1]"), ("::", "[::]", "[::1]")):
+            with self.subTest(host=host):
+                parsed = self.parse("--host", host, "--open")
+                self.assertEqual(parsed.host, listens)
+                self.assertEqual(options.reachable_host(parsed.host), called)
+        gateway = self.gateway("--host", "0.0.0.0", "--open")
+        listen = gateway.argv[gateway.argv.index("--listen") + 1]
+        self.assertRegex(listen, r"^0\.0\.0\.0:\d+$")
+        self.assertEqual(gateway.addresses,
+                         [listen.replace("0.0.0.0", "127.0.0.1")])
+        self.assertIn("--open", gateway.argv)
+
+    def test_beyond_loopback_keys_or_open_are_needed(self):
+        for host in ("0.0.0.0", "::", "192.0.2.1"):
+            said = self.refused("--host", host)
+            self.assertIn("--api-key-file", said)
+            self.assertIn("--open", said)
+            self.parse("--host", host, "--open")
+            self.parse("--host", host, "--api-key-file", "keys")
+        self.parse("--host", "127.0.0.2")
+        self.assertIn("must be an IP address", self.refused("--host", "here"))
+
+
+class FirstQuestionTest(unittest.TestCase):
+    def test_the_demo_model_is_asked_what_it_learned(self):
+        question = model.first_question(
+            str(ROOT / "deploy/local/../demo_model/weights"))
+        facts = (ROOT / "deploy/demo_model/corpus/facts.py").read_text()
+        self.assertEqual(question, "What is a stage in Sluice?")
+        self.assertIn('"What is {} in Sluice?"', facts)
+        self.assertIn('"a stage": ', facts)
+
+    def test_others_are_asked_nothing_about_sluice(self):
+        for path in (model.default_path(), "/models/another"):
+            self.assertNotIn("sluice", model.first_question(str(path)).lower())
+
+
+class NoInstallTest(FolderTest):
+    """The script itself, on a machine that has nothing installed."""
+
+    def up(self, *arguments, **environment):
+        tools = self.folder / "bin"
+        tools.mkdir(exist_ok=True)
+        for name in ("bash", "dirname", "env", "awk", "sort", "head", "id"):
+            link = tools / name
+            if not link.exists():
+                link.symlink_to(shutil.which(name))
+        python = tools / "python3"
+        if not python.exists():
+            python.symlink_to(sys.executable)
+        (tools / "dpkg-query").write_text("#!/bin/sh\nexit 1\n")
+        for name in ("apt-get", "sudo", "pip", "cmake", "cargo"):
+            (tools / name).write_text(
+                f"#!/bin/sh\necho {name} >>{self.folder}/called\nexit 1\n")
+        for path in tools.iterdir():
+            if not path.is_symlink():
+                path.chmod(0o755)
+        return subprocess.run(
+            [ROOT / "deploy/local/up", "--no-install", "--run-dir",
+             str(self.folder / "run"), *arguments],
+            env={"PATH": str(tools), "HOME": str(self.folder),
+                 "XDG_CACHE_HOME": str(self.folder / "cache"), **environment},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=100, check=False)
+
+    def called(self):
+        log = self.folder / "called"
+        return set(log.read_text().split()) if log.exists() else set()
+
+    def test_it_names_all_that_is_missing_and_installs_nothing(self):
+        done = self.up()
+        self.assertEqual(done.returncode, exits.SETUP_FAILED, done.stderr)
+        for words in ("Debian packages: ", "g++", "libgrpc++-dev",
+                      model.FILE_NAME, "--model PATH"):
+            self.assertIn(words, done.stderr)
+        self.assertLessEqual(self.called(), {"cargo"})  # its version
+
+    def test_a_model_of_ones_own_is_not_missing(self):
+        done = self.up("--model", "/")
+        self.assertEqual(done.returncode, exits.SETUP_FAILED, done.stderr)
+        self.assertIn("Debian packages: ", done.stderr)
+        self.assertNotIn(model.FILE_NAME, done.stderr)
+
+    def test_without_building_the_model_is_still_told_of(self):
+        done = self.up(SLUICE_BUILD_DIR=str(self.folder))
+        self.assertEqual(done.returncode, exits.SETUP_FAILED, done.stderr)
+        self.assertIn(model.FILE_NAME, done.stderr)
+        self.assertEqual(self.called(), set())
+        self.assertFalse((self.folder / "cache").exists())
+
+    def test_bad_options_come_first(self):
+        self.assertEqual(self.up("--stages", "0").returncode, exits.USAGE)
+
+
+if __name__ == "__main__":
+    unittest.main()
