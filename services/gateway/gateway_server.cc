@@ -127,7 +127,8 @@ class GatewayServer::Impl {
                                  [this] { return readiness(); },
                                  &traces_,
                                  !options_.api_key_file.empty(),
-                                 options_.strict_fields};
+                                 options_.strict_fields,
+                                 options_.limits};
     AddChatHandler(router_, context);
     AddCompletionsHandler(router_, context);
     AddTokenizeHandlers(router_, context);

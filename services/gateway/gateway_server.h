@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/engine/engine_loop.h"
 #include "common/http/http_server.h"
+#include "common/openai/request_cost.h"
 #include "common/rpc/transport_options.h"
 #include "common/trace/trace_options.h"
 #include "services/gateway/readiness.h"
@@ -35,6 +36,7 @@ struct GatewayOptions {
   bool debug_endpoints = false;
   bool strict_fields = false;  // see HandlerContext
   bool access_log = false;     // see LogAccess
+  CostLimits limits;           // of one request
   TraceOptions traces;
 };
 

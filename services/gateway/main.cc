@@ -70,6 +70,15 @@ ABSL_FLAG(std::vector<std::string>, cors_origins, {"*"},
 ABSL_FLAG(bool, strict_fields, false,
           "refuse fields of a request's body that are not known, instead of "
           "ignoring them");
+ABSL_FLAG(int64_t, max_answer_bytes, 64 << 20,
+          "bytes that a request's choices may take, by an estimate from n, "
+          "prompt, logprobs and max_tokens");
+ABSL_FLAG(int64_t, max_history_bytes, 16 << 20,
+          "bytes of messages and tools for the chat template: text, and 64 for "
+          "each value");
+ABSL_FLAG(int64_t, max_tokenize_bytes, 0,
+          "bytes of one text to tokenize; 0: 1 MiB, or 16 for each token of "
+          "the context if that is more");
 ABSL_FLAG(double, trace_sample, 0,
           "share of requests that are traced without asking for it, 0 to 1");
 ABSL_FLAG(std::string, trace_dir, "",
@@ -102,6 +111,27 @@ Status CheckRange(const char* flag, double value, double low, double high) {
   if (value >= low && value <= high) return OkStatus();
   return InvalidArgument(flag, " must be between ", low, " and ", high,
                          ", got ", value);
+}
+
+StatusOr<CostLimits> CostLimitsFromFlags() {
+  const auto size = [](const char* flag, int64_t value,
+                       int64_t low) -> StatusOr<size_t> {
+    SLUICE_RETURN_IF_ERROR(CheckRange(flag, static_cast<double>(value),
+                                      static_cast<double>(low),
+                                      static_cast<double>(int64_t{1} << 40)));
+    return static_cast<size_t>(value);
+  };
+  CostLimits limits;
+  SLUICE_ASSIGN_OR_RETURN(
+      limits.answer_bytes,
+      size("--max-answer-bytes", absl::GetFlag(FLAGS_max_answer_bytes), 1));
+  SLUICE_ASSIGN_OR_RETURN(
+      limits.history_bytes,
+      size("--max-history-bytes", absl::GetFlag(FLAGS_max_history_bytes), 1));
+  SLUICE_ASSIGN_OR_RETURN(
+      limits.tokenize_bytes,
+      size("--max-tokenize-bytes", absl::GetFlag(FLAGS_max_tokenize_bytes), 0));
+  return limits;
 }
 
 // What nobody behind the flags checks.
@@ -172,6 +202,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   options.vllm_metrics = compat == "vllm";
   options.metrics_key_names = absl::GetFlag(FLAGS_metrics_key_names);
   options.strict_fields = absl::GetFlag(FLAGS_strict_fields);
+  SLUICE_ASSIGN_OR_RETURN(options.limits, CostLimitsFromFlags());
   options.traces.sample = absl::GetFlag(FLAGS_trace_sample);
   options.traces.folder = absl::GetFlag(FLAGS_trace_dir);
   options.access_log = absl::GetFlag(FLAGS_access_log);

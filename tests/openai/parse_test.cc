@@ -1,3 +1,5 @@
+// From a body's bytes to a request.
+// Size: as many cases as there are fields and ways to get them wrong.
 #include "common/openai/parse.h"
 
 #include <gmock/gmock.h>

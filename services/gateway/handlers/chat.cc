@@ -1,4 +1,4 @@
-#include <limits>
+#include <algorithm>
 #include <utility>
 
 #include "common/base/json.h"
@@ -20,12 +20,20 @@ StatusOr<std::vector<TokenId>> EncodeMessages(const HandlerContext& context,
   options.add_special_tokens = fields.add_special_tokens;
   options.arguments = &fields.arguments;
   if (!request.tools.tools.is_null()) options.tools = &request.tools.tools;
-  options.max_bytes = MaxTextBytes(context, request.fields);
+  // Of the two limits the one that is the context's has its own error.
+  const size_t fits = MaxTextBytes(context, request.fields);
+  const size_t allowed = MaxTokenizeBytes(context);
+  options.max_bytes = std::min(fits, allowed);
   auto encoded = context.model.text->EncodeChat(request.messages, options);
   switch (encoded.status().code()) {
     case StatusCode::kOk:
       return TruncatePrompt(context, request.fields, *std::move(encoded));
     case StatusCode::kOutOfRange:
+      if (allowed < fits) {
+        return WithCode(FieldError("messages", Message(encoded.status()),
+                                   " (the server's --max-tokenize-bytes)"),
+                        "request_too_large");
+      }
       return WithCode(
           FieldError("messages", "this model's maximum context length is ",
                      MaxContext(context),
@@ -87,6 +95,24 @@ void AddParsers(const ServedModel& model, const ToolFields& fields,
   }
 }
 
+// The engine's request, once its answer is known to be within the limits.
+StatusOr<GenerateRequest> MakeBoundedRequest(const HandlerContext& context,
+                                             const ChatRequest& request,
+                                             size_t echo_bytes,
+                                             std::vector<TokenId> prompt) {
+  const GenerationFields& fields = request.fields;
+  AnswerShape shape{/*chat=*/true, request.echo, prompt.size(), echo_bytes};
+  SLUICE_ASSIGN_OR_RETURN(
+      GenerateRequest made,
+      MakeGenerateRequest(
+          context, fields, std::move(prompt),
+          {"messages", DefaultMaxTokens(fields, shape, context.limits)}));
+  shape.max_tokens = made.max_tokens;
+  SLUICE_RETURN_IF_ERROR(
+      CheckAnswer(fields, shape, AnswerBytes(fields, shape), context.limits));
+  return made;
+}
+
 StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
                               const HttpRequest& http) {
   const ServedModel& model = context.model;
@@ -96,19 +122,21 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
   const GenerationFields& fields = request.fields;
   SLUICE_RETURN_IF_ERROR(CheckModel(model, fields.model));
   SLUICE_RETURN_IF_ERROR(CheckTools(model, request.tools));
+  SLUICE_RETURN_IF_ERROR(
+      CheckHistory(request.messages, request.tools.tools, context.limits));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
                           EncodeMessages(context, request));
   RunPlan::Choice choice;
-  SLUICE_ASSIGN_OR_RETURN(
-      choice.generate,
-      MakeGenerateRequest(context, fields, std::move(prompt),
-                          {"messages", std::numeric_limits<int32_t>::max()}));
   choice.text = MakeTextOptions(fields);
   const Json& last = request.messages.back();
   if (request.echo && last["role"] == "assistant") {
     choice.text.echo_text = last["content"].get<std::string>();
   }
+  SLUICE_ASSIGN_OR_RETURN(
+      choice.generate,
+      MakeBoundedRequest(context, request, choice.text.echo_text.size(),
+                         std::move(prompt)));
   AnswerInfo info = MakeAnswerInfo(model, fields, http, "chatcmpl-");
   const bool is_parsed =
       IsParsed(*model.text, request, choice.generate.prompt_tokens);

@@ -20,6 +20,8 @@ StatusOr<std::vector<TokenId>> EncodePrompt(const HandlerContext& context,
   if (words->size() > MaxTextBytes(context, request.fields)) {
     return TextTooLong(context, "prompt", words->size());
   }
+  SLUICE_RETURN_IF_ERROR(
+      CheckText("prompt", words->size(), MaxTokenizeBytes(context)));
   auto encoded = context.model.text->Encode(*words, request.add_special_tokens);
   if (!encoded.ok()) return WithParam(encoded.status(), "prompt");
   return encoded;
@@ -68,11 +70,18 @@ StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   AnswerInfo info = MakeAnswerInfo(model, fields, http, "cmpl-");
   RunPlan plan;
+  size_t answer_bytes = 0;  // of all prompts so far
   plan.stream = fields.stream;
   plan.include_usage = fields.include_usage;
   for (const Prompt& prompt : request.prompts) {
     SLUICE_ASSIGN_OR_RETURN(RunPlan::Choice choice,
                             PrepareChoice(context, request, prompt));
+    const AnswerShape shape{
+        /*chat=*/false, request.echo, choice.generate.prompt_tokens.size(),
+        choice.text.echo_text.size(), choice.generate.max_tokens};
+    answer_bytes += AnswerBytes(fields, shape);
+    SLUICE_RETURN_IF_ERROR(
+        CheckAnswer(fields, shape, answer_bytes, context.limits));
     if (info.return_token_ids) {
       info.prompts.push_back(choice.generate.prompt_tokens);
     }

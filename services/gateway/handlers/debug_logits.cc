@@ -120,6 +120,9 @@ StatusOr<std::vector<TokenId>> ParseLogitsPrompt(const HandlerContext& context,
   FieldReader in(json);
   const Json* prompt = in.Find("prompt");
   if (prompt != nullptr && prompt->is_string()) {
+    SLUICE_RETURN_IF_ERROR(
+        CheckText("prompt", prompt->get_ref<const std::string&>().size(),
+                  MaxTokenizeBytes(context)));
     return context.model.text->Encode(prompt->get_ref<const std::string&>(),
                                       /*special=*/true);
   }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "common/http/router.h"
+#include "common/openai/request_cost.h"
 #include "services/gateway/readiness.h"
 
 namespace sluice {
@@ -31,6 +32,7 @@ struct HandlerContext {
   bool keys_asked = false;       // API keys: who has none is told no addresses
   // Fields of a body that are not known are refused, not ignored.
   bool strict_fields = false;
+  CostLimits limits = {};  // of one request
 };
 
 // Each adds the routes of one file.

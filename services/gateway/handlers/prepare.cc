@@ -80,6 +80,10 @@ size_t MaxTextBytes(const HandlerContext& context,
   return per_token * static_cast<size_t>(MaxContext(context));
 }
 
+size_t MaxTokenizeBytes(const HandlerContext& context) {
+  return TokenizeLimit(context.limits, MaxContext(context));
+}
+
 Status TextTooLong(const HandlerContext& context, std::string_view field,
                    size_t bytes) {
   return WithCode(FieldError(field, "this model's maximum context length is ",

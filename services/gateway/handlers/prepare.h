@@ -37,6 +37,9 @@ struct LengthRules {
 size_t MaxTextBytes(const HandlerContext& context,
                     const GenerationFields& fields);
 
+// Bytes that any one text may have which is tokenized: --max-tokenize-bytes.
+size_t MaxTokenizeBytes(const HandlerContext& context);
+
 // context_length_exceeded about `bytes` of text, more than MaxTextBytes.
 Status TextTooLong(const HandlerContext& context, std::string_view field,
                    size_t bytes);
