@@ -109,11 +109,14 @@ struct FinalEvent {
 
 // Where a sequence's tokens go. The engine thread calls OnTokens any number
 // of times and then OnEnd exactly once, also on refusal, cancel, shutdown and
-// crash of a stage. Neither may block: post and return. An end token is not
+// crash of a stage. None may block: post and return. An end token is not
 // delivered as a token.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
+  // A plan begins to compute the sequence: before its first token, and again
+  // after each preemption. Not called for one that ends while it waits.
+  virtual void OnStart() {}
   virtual void OnTokens(TokenEvent event) = 0;
   virtual void OnEnd(FinalEvent event) = 0;
 

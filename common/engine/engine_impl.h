@@ -96,6 +96,7 @@ class EngineLoop::Impl {
   void Emit(SequenceEvents events);
   void EndOne(SequenceId id, FinalEvent event);
   void TellStep(StepTrace trace, int64_t handled_ns);
+  void TellStarts(const StepPlan& plan);
   void SubmitPlans();
   void Publish();
 

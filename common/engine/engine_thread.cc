@@ -160,6 +160,13 @@ void EngineLoop::Impl::TellStep(StepTrace trace, int64_t handled_ns) {
   }
 }
 
+void EngineLoop::Impl::TellStarts(const StepPlan& plan) {
+  for (const StartedSequence& started : plan.started) {
+    const auto sink = sinks_.find(started.sequence);
+    if (sink != sinks_.end()) sink->second->OnStart();
+  }
+}
+
 void EngineLoop::Impl::SubmitPlans() {
   while (true) {
     const TimePoint begin = Clock::now();
@@ -168,6 +175,7 @@ void EngineLoop::Impl::SubmitPlans() {
     counters_.plan_time += end - begin;
     if (!plan) break;
     if (plan->trace) plan->trace->plan = {ToNanos(begin), ToNanos(end)};
+    TellStarts(*plan);
     executor_->Submit(*std::move(plan));
   }
   const TimePoint now = Clock::now();

@@ -15,10 +15,11 @@ class Generator {
  public:
   virtual ~Generator() = default;
 
-  // After an error the sink gets no call at all; after an id any number of
-  // OnTokens and exactly one OnEnd, from the generator's own thread, possibly
-  // before this returns. RESOURCE_EXHAUSTED: the queue is full; UNAVAILABLE:
-  // no pipeline, or draining; INVALID_ARGUMENT: the request does not fit.
+  // After an error the sink gets no call at all; after an id OnStart, any
+  // number of OnTokens and exactly one OnEnd, from the generator's own thread,
+  // possibly before this returns. RESOURCE_EXHAUSTED: the queue is full;
+  // UNAVAILABLE: no pipeline, or draining; INVALID_ARGUMENT: the request does
+  // not fit.
   virtual StatusOr<SequenceId> Submit(GenerateRequest request,
                                       std::shared_ptr<TokenSink> sink) = 0;
 
