@@ -52,6 +52,25 @@ void ConnectionExchange::Post(std::function<void()> work) {
   boost::asio::post(executor, std::move(work));
 }
 
+void ConnectionExchange::PostAfter(Duration delay, std::function<void()> work) {
+  if (!open()) return;
+  later_ = std::make_shared<std::function<void()>>(std::move(work));
+  if (!timer_) timer_.emplace(connection_->stream_.get_executor());
+  timer_->expires_after(delay);
+  const std::weak_ptr<std::function<void()>> later = later_;
+  timer_->async_wait([this, later](boost::system::error_code error) {
+    // Once that is not there any more, the exchange may not be either.
+    if (error || later.expired()) return;
+    const auto due = std::exchange(later_, nullptr);
+    (*due)();
+  });
+}
+
+void ConnectionExchange::DropLater() {
+  later_ = nullptr;
+  if (timer_) timer_->cancel();
+}
+
 std::string ConnectionExchange::Head(HttpResponse response, long long length) {
   if (connection_->context_.draining) framing_.keep_alive = false;
   status_ = response.status;
@@ -87,6 +106,7 @@ void ConnectionExchange::Send(HttpResponse response) {
   }
   finished_ = true;
   on_gone_ = nullptr;
+  DropLater();
   Enqueue(std::move(block));
 }
 
@@ -129,6 +149,7 @@ void ConnectionExchange::EndStream() {
   if (!open() || !streaming_) return;
   finished_ = true;
   on_gone_ = nullptr;
+  DropLater();
   if (framing_.http_1_0 || framing_.head_only) {
     connection_->Signal();
   } else {
@@ -184,6 +205,7 @@ void ConnectionExchange::MarkGone(Gone why) {
   if (slow) ++stats.slow_readers;
   // Who leaves behind a finished answer may have read it.
   if (slow || !finished_) ++stats.disconnects;
+  DropLater();
   if (finished_) return;
   // The callback may drop the last reference to itself.
   if (const auto callback = std::exchange(on_gone_, nullptr)) callback(why);
@@ -194,6 +216,7 @@ void ConnectionExchange::Close() {
   BlockWritten(backlog_);
   blocks_.clear();
   on_gone_ = nullptr;
+  DropLater();
   if (const auto observer = std::exchange(observer_, nullptr)) {
     observer->OnClosed();
   }

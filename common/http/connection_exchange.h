@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_HTTP_CONNECTION_EXCHANGE_H_
 
 #include <atomic>
+#include <boost/asio/steady_timer.hpp>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -37,6 +38,7 @@ class ConnectionExchange : public Exchange {
   HttpRequest& request() override { return request_; }
   void ReleaseBody() override;
   void Post(std::function<void()> work) override;
+  void PostAfter(Duration delay, std::function<void()> work) override;
   void Send(HttpResponse response) override;
   void BeginStream(HttpResponse head) override;
   void SendChunk(std::string bytes) override;
@@ -71,6 +73,7 @@ class ConnectionExchange : public Exchange {
   bool AllTooMuch() const;
   std::string Head(HttpResponse response, long long length);
   bool open() const { return !finished_ && !gone_; }
+  void DropLater();  // what PostAfter was given, if it has not run
 
   std::shared_ptr<Connection> connection_;
   HttpRequest request_;
@@ -94,6 +97,9 @@ class ConnectionExchange : public Exchange {
   std::optional<Gone> gone_;
   std::atomic<bool> is_gone_{false};
   std::function<void(Gone)> on_gone_;
+  std::optional<boost::asio::steady_timer> timer_;
+  // What it will run; it asks first whether this is still there.
+  std::shared_ptr<std::function<void()>> later_;
 };
 
 }  // namespace sluice::gateway

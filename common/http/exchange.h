@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/clock.h"
 #include "common/core/step_trace.h"
 #include "common/http/message.h"
 
@@ -57,6 +58,10 @@ class Exchange {
   // Runs `work` on the exchange's loop, soon. Any thread. Dropped only if
   // the server is destroyed first.
   virtual void Post(std::function<void()> work) = 0;
+  // Runs `work` on the exchange's loop after `delay`, instead of the work of
+  // an earlier call that has not run. Dropped with the answer's end, and when
+  // the client goes away: `work` may hold the exchange.
+  virtual void PostAfter(Duration delay, std::function<void()> work) = 0;
 
   virtual void Send(HttpResponse response) = 0;
 

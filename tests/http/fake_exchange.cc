@@ -19,12 +19,25 @@ void FakeExchange::RunPosted() {
   }
 }
 
+void FakeExchange::PostAfter(Duration delay, std::function<void()> work) {
+  if (ended || left_) return;
+  later_delay = delay;
+  later_ = std::move(work);
+}
+
+bool FakeExchange::RunLater() {
+  const auto due = std::exchange(later_, nullptr);
+  if (due) due();
+  return due != nullptr;
+}
+
 void FakeExchange::Send(HttpResponse response) {
   EXPECT_FALSE(ended) << "a second answer";
   EXPECT_FALSE(streaming) << "an answer within a stream";
   responses.push_back(std::move(response));
   ended = true;
   on_gone_ = nullptr;
+  later_ = nullptr;
 }
 
 void FakeExchange::BeginStream(HttpResponse head) {
@@ -42,6 +55,7 @@ void FakeExchange::EndStream() {
   EXPECT_TRUE(streaming && !ended);
   ended = true;
   on_gone_ = nullptr;
+  later_ = nullptr;
 }
 
 void FakeExchange::OnGone(std::function<void(Gone)> callback) {
@@ -50,6 +64,7 @@ void FakeExchange::OnGone(std::function<void(Gone)> callback) {
 
 void FakeExchange::Leave(Gone why) {
   left_ = true;
+  later_ = nullptr;
   if (const auto callback = std::exchange(on_gone_, nullptr)) callback(why);
 }
 
@@ -64,7 +79,7 @@ Json FakeExchange::Body() const {
 std::vector<Json> FakeExchange::Events() const {
   std::vector<Json> events;
   for (const std::string& chunk : chunks) {
-    if (chunk == "data: [DONE]\n\n") continue;
+    if (chunk == "data: [DONE]\n\n" || chunk.starts_with(":")) continue;
     EXPECT_TRUE(chunk.starts_with("data: ") && chunk.ends_with("\n\n"))
         << chunk;
     auto json = ParseJson(std::string_view(chunk).substr(6));

@@ -22,6 +22,7 @@ class FakeExchange : public Exchange {
 
   HttpRequest& request() override { return request_; }
   void Post(std::function<void()> work) override;
+  void PostAfter(Duration delay, std::function<void()> work) override;
   void Send(HttpResponse response) override;
   void BeginStream(HttpResponse head) override;
   void SendChunk(std::string bytes) override;
@@ -32,6 +33,10 @@ class FakeExchange : public Exchange {
 
   void RunPosted();
   void Leave(Gone why);  // the client goes away
+  // Runs what PostAfter was given, as if its time had come; false if there is
+  // nothing.
+  bool RunLater();
+  bool has_later() const { return later_ != nullptr; }
 
   bool deferred = false;
   std::vector<HttpResponse> responses;  // of Send, or the stream's head
@@ -39,16 +44,18 @@ class FakeExchange : public Exchange {
   bool streaming = false;
   bool ended = false;
   std::string route_;
+  Duration later_delay{};  // of the latest PostAfter
 
   // The one answer's body as JSON.
   Json Body() const;
-  // The chunks' JSON, without the final [DONE].
+  // The chunks' JSON, without comments and the final [DONE].
   std::vector<Json> Events() const;
 
  private:
   HttpRequest request_;
   std::vector<std::function<void()>> posted_;
   std::function<void(Gone)> on_gone_;
+  std::function<void()> later_;
   std::atomic<bool> left_{false};
 };
 

@@ -76,6 +76,7 @@ class QuietExchange : public Exchange {
  public:
   HttpRequest& request() override { return request_; }
   void Post(std::function<void()>) override {}
+  void PostAfter(Duration, std::function<void()>) override {}
   void Send(HttpResponse) override {}
   void BeginStream(HttpResponse) override {}
   void SendChunk(std::string) override {}

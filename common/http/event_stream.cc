@@ -1,0 +1,66 @@
+#include "common/http/event_stream.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/http/sse.h"
+
+namespace sluice::gateway {
+
+EventStream::EventStream(std::shared_ptr<Exchange> exchange,
+                         const EventStreamTimes& times)
+    : exchange_(std::move(exchange)), times_(times) {}
+
+void EventStream::Await() {
+  const Duration waited = Clock::now() - exchange_->request().arrival;
+  WaitFor(std::max(times_.head_after - waited, Duration::zero()));
+}
+
+void EventStream::Open() {
+  if (std::exchange(open_, true)) return;
+  exchange_->BeginStream(SseHead());
+  last_sent_ = Clock::now();
+  if (times_.ping_interval > Duration::zero()) WaitFor(times_.ping_interval);
+}
+
+void EventStream::Send(std::string_view json) {
+  Open();
+  SendChunk(SseEvent(json));
+}
+
+void EventStream::End() {
+  SendChunk(std::string(kSseDone));
+  exchange_->EndStream();
+}
+
+void EventStream::SendChunk(std::string bytes) {
+  last_sent_ = Clock::now();
+  exchange_->SendChunk(std::move(bytes));
+}
+
+void EventStream::WaitFor(Duration silence) {
+  exchange_->PostAfter(silence, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->OnSilence();
+  });
+}
+
+// One wait per interval, however many events there are in it: what is left of
+// it since the latest event is waited for when it is over.
+void EventStream::OnSilence() {
+  if (!open_) {
+    Open();
+    return;
+  }
+  // It opened before the wait for the header was over.
+  if (times_.ping_interval <= Duration::zero()) return;
+  const Duration silence = Clock::now() - last_sent_;
+  if (silence < times_.ping_interval) {
+    WaitFor(times_.ping_interval - silence);
+    return;
+  }
+  SendChunk(std::string(kSsePing));
+  WaitFor(times_.ping_interval);
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,53 @@
+#ifndef SLUICE_COMMON_HTTP_EVENT_STREAM_H_
+#define SLUICE_COMMON_HTTP_EVENT_STREAM_H_
+
+#include <chrono>
+#include <memory>
+#include <string_view>
+
+#include "common/base/clock.h"
+#include "common/http/exchange.h"
+
+namespace sluice::gateway {
+
+// When a stream of events shows that it is alive.
+struct EventStreamTimes {
+  // After the request's arrival: its header is out by then.
+  Duration head_after = std::chrono::seconds(10);
+  // A comment goes out after so long a silence; zero and less: never.
+  Duration ping_interval = std::chrono::seconds(10);
+};
+
+// An exchange's answer as server-sent events. The header goes out with the
+// first of Open, Send and the end of `head_after`; from then on a comment
+// goes out whenever nothing else did for `ping_interval`. Lives on its
+// exchange's loop; what it asks the exchange to do later holds no reference.
+class EventStream : public std::enable_shared_from_this<EventStream> {
+ public:
+  EventStream(std::shared_ptr<Exchange> exchange,
+              const EventStreamTimes& times);
+
+  // The answer will be a stream, unless the exchange is answered otherwise
+  // before it is open: begins to wait for `head_after`.
+  void Await();
+  // The header is sent, if it was not.
+  void Open();
+  bool is_open() const { return open_; }
+  void Send(std::string_view json);
+  // "[DONE]", and the answer's end.
+  void End();
+
+ private:
+  void WaitFor(Duration silence);
+  void OnSilence();
+  void SendChunk(std::string bytes);
+
+  const std::shared_ptr<Exchange> exchange_;
+  const EventStreamTimes times_;
+  bool open_ = false;
+  TimePoint last_sent_{};
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_HTTP_EVENT_STREAM_H_
