@@ -33,9 +33,4 @@ StatusOr<kernels::Isa> ParseIsa(const std::string& name) {
                          name, "'");
 }
 
-std::string BaseName(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path.substr(path.find_last_of('/') + 1);
-}
-
 }  // namespace sluice

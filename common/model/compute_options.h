@@ -20,9 +20,6 @@ std::vector<int> AvailableCpus();
 // or for more than this CPU has.
 StatusOr<kernels::Isa> ParseIsa(const std::string& name);
 
-// The last part of a path: what a model is called.
-std::string BaseName(std::string path);
-
 }  // namespace sluice
 
 #endif  // SLUICE_COMMON_MODEL_COMPUTE_OPTIONS_H_

@@ -11,6 +11,7 @@
 #include "common/model/cpu_backend.h"
 #include "common/model/expert_weights.h"
 #include "common/weights/model_file.h"
+#include "common/weights/model_name.h"
 
 namespace sluice {
 namespace {
@@ -110,7 +111,7 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
 Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
                               const weights::ModelFile& file) {
   SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(file));
-  info_.model_name = BaseName(options.model_path);
+  info_.model_name = weights::ModelName(file);
   info_.model_digest = digest.Hex();
   info_.numerics = kNumerics;
   info_.weights = options.weights;

@@ -53,7 +53,7 @@ struct StageOptions {
 
 // What a stage is, for the handshake and for people.
 struct StageInfo {
-  std::string model_name;    // folder or file name without its path
+  std::string model_name;    // weights::ModelName
   std::string model_digest;  // hex SHA-256, weights::ComputeIdentity
   // Which arithmetic: equal ids give equal bits. "f32-canonical-2".
   std::string numerics;

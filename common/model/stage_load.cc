@@ -21,6 +21,7 @@
 #include "common/model/stage_weights.h"
 #include "common/model/step_inputs.h"
 #include "common/weights/model_file.h"
+#include "common/weights/model_name.h"
 #include "kernels/context.h"
 
 namespace sluice {
@@ -336,7 +337,7 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *file));
   auto stage = std::unique_ptr<Stage>(new Stage());
   StageInfo& info = stage->info_;
-  info.model_name = BaseName(options.model_path);
+  info.model_name = weights::ModelName(*file);
   info.numerics = kNumerics;
   SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(*file));
   info.model_digest = digest.Hex();

@@ -1,7 +1,6 @@
 #include "services/gateway/served_model.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "common/base/json.h"
@@ -11,17 +10,11 @@
 #include "common/openai/loaded_text.h"
 #include "common/text/tokenizer.h"
 #include "common/weights/model_file.h"
+#include "common/weights/model_name.h"
 #include "services/gateway/handlers/prepare.h"
 
 namespace sluice::gateway {
 namespace {
-
-std::string NameOf(const std::string& path) {
-  std::filesystem::path last = std::filesystem::path(path).lexically_normal();
-  if (!last.has_filename()) last = last.parent_path();
-  return last.extension() == ".gguf" ? last.stem().string()
-                                     : last.filename().string();
-}
 
 // Ids of config.json, generation_config.json and the tokenizer's files.
 StatusOr<std::vector<TokenId>> EosIds(const weights::ModelFile& file,
@@ -48,7 +41,7 @@ StatusOr<ServedModel> LoadServedModel(const std::string& path,
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(file->config()));
   ServedModel model;
-  model.name = name.empty() ? NameOf(path) : name;
+  model.name = name.empty() ? weights::ModelName(*file) : name;
   model.root = path;
   model.created = UnixSeconds();
   model.vocab_size = config.vocab_size;

@@ -28,9 +28,11 @@ StatusOr<SamplingDefaults> ParseSamplingDefaults(const Json& generation_config);
 
 // The one model that this gateway serves. Immutable once loaded.
 struct ServedModel {
-  std::string name;     // as requests name it
-  std::string root;     // where it came from, shown in /v1/models
-  int64_t created = 0;  // Unix time of the load
+  std::string name;                  // as requests name it, and answers show it
+  std::vector<std::string> aliases;  // further names that requests may use
+  bool any_name = false;             // they may use any
+  std::string root;                  // where it came from, shown in /v1/models
+  int64_t created = 0;               // Unix time of the load
   std::unique_ptr<const ModelText> text;
   SamplingDefaults defaults;
   std::vector<TokenId> eos_ids;
@@ -40,7 +42,7 @@ struct ServedModel {
 };
 
 // Reads tokenizer, template and configs of the model at `path`, no tensors.
-// `name` empty: the last part of the path. `tool_format`, `reasoning_format`:
+// `name` empty: weights::ModelName. `tool_format`, `reasoning_format`:
 // see ChooseOutputFormat.
 StatusOr<ServedModel> LoadServedModel(
     const std::string& path, const std::string& name,

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "common/base/json.h"
@@ -108,6 +109,54 @@ TEST_F(ServedModelTest, ABadValueOfTheGenerationConfigIsRefusedByName) {
   for (const auto& [config, name] : cases) {
     EXPECT_THAT(ErrorOf(config), HasSubstr(name)) << config;
   }
+}
+
+TEST_F(ServedModelTest, WithoutANameItIsTheModelsOwn) {
+  dir_.Write(kGenerationConfig, "{}");
+  const auto name = [](const std::string& path) {
+    const auto model = LoadServedModel(path, "");
+    return model.ok() ? model->name : Message(model.status());
+  };
+  const std::filesystem::path folder = dir_.path();
+  EXPECT_EQ(name(dir_.path()), folder.filename());
+  EXPECT_EQ(name(dir_.path() + "/"), folder.filename());
+  const auto snapshots = folder / "hub/models--ada--tiny-1/snapshots";
+  std::filesystem::create_directories(snapshots);
+  std::filesystem::create_directory_symlink(folder, snapshots / "0a1b2c");
+  EXPECT_EQ(name(snapshots / "0a1b2c"), "ada/tiny-1");
+  std::filesystem::create_directories(folder / "hub/models--tiny/snapshots");
+  std::filesystem::create_directory_symlink(
+      folder, folder / "hub/models--tiny/snapshots/0a1b2c");
+  EXPECT_EQ(name(folder / "hub/models--tiny/snapshots/0a1b2c/"), "tiny");
+}
+
+TEST_F(ServedModelTest, AConfigMayNameItsModel) {
+  dir_.Write(kGenerationConfig, "{}");
+  auto config = ParseJson(testing::ReadFileOrDie(dir_.path() + "/config.json"));
+  ASSERT_TRUE(config.ok());
+  const std::string folder =
+      std::filesystem::path(dir_.path()).filename().string();
+  const struct {
+    Json value;
+    std::string name;
+  } cases[] = {{"org/of-config", "org/of-config"},
+               {"", folder},
+               {7, folder},
+               {"a b", folder},
+               {std::string(97, 'a'), folder}};
+  for (const auto& [value, wanted] : cases) {
+    (*config)["sluice_model_name"] = value;
+    dir_.Write("config.json", DumpJson(*config));
+    EXPECT_EQ(LoadServedModel(dir_.path(), "")->name, wanted) << value;
+    EXPECT_EQ(LoadServedModel(dir_.path(), "given")->name, "given");
+  }
+}
+
+TEST(DemoModelTest, ItHasANameOfItsOwn) {
+  const auto model =
+      LoadServedModel(Cat(SLUICE_SOURCE_DIR, "/deploy/demo_model/weights"), "");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->name, "sluice-demo");
 }
 
 }  // namespace
