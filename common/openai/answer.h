@@ -73,6 +73,9 @@ std::string_view FinishName(const Delta& delta);
 // The same; null while it goes on.
 Json FinishJson(const Delta& delta);
 
+// vLLM's member beside it: a stop string, the id of a stop token, or null.
+Json StopReasonJson(const Delta& delta);
+
 // The double whose shortest text is the shortest text of `logprob`; JSON has
 // no infinity, so it is at least -9999. One value always gives one text.
 double LogprobNumber(float logprob);

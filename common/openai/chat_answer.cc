@@ -44,6 +44,7 @@ class ChatFormat : public AnswerFormat {
     }
     if (delta.finish) {
       Json last = Choice(index, Json::object(), FinishJson(delta));
+      last["stop_reason"] = StopReasonJson(delta);
       chunks.push_back(
           WithUsage(Head("chat.completion.chunk", std::move(last)), usage));
     }
@@ -64,7 +65,8 @@ class ChatFormat : public AnswerFormat {
       Json choice{{"index", i},
                   {"message", Message(delta)},
                   {"logprobs", Logprobs(delta)},
-                  {"finish_reason", FinishJson(delta)}};
+                  {"finish_reason", FinishJson(delta)},
+                  {"stop_reason", StopReasonJson(delta)}};
       if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
       answer["choices"].push_back(std::move(choice));
     }
@@ -88,7 +90,7 @@ class ChatFormat : public AnswerFormat {
                  {"content", only_others ? Json(nullptr) : Json(delta.text)},
                  {"refusal", nullptr}};
     if (!delta.reasoning.empty()) {
-      message["reasoning_content"] = delta.reasoning;
+      message.update(Reasoning(delta));
     }
     for (const CallDelta& call : delta.calls) {
       message["tool_calls"].push_back(
@@ -99,11 +101,17 @@ class ChatFormat : public AnswerFormat {
     return message;
   }
 
+  // By both names: clients read either.
+  static Json Reasoning(const Delta& delta) {
+    return {{"reasoning_content", delta.reasoning},
+            {"reasoning", delta.reasoning}};
+  }
+
   // What a chunk's `delta` says, one kind each.
   static std::vector<Json> Parts(const Delta& delta) {
     std::vector<Json> parts;
     if (!delta.reasoning.empty()) {
-      parts.push_back({{"reasoning_content", delta.reasoning}});
+      parts.push_back(Reasoning(delta));
     }
     if (!delta.text.empty()) parts.push_back({{"content", delta.text}});
     for (const CallDelta& call : delta.calls) {

@@ -73,6 +73,16 @@ void ReadArgument(FieldReader& in, const std::string& name, const Json& value,
   out[name] = value;
 }
 
+// Templates turn thinking off by a variable of their own; the client's value
+// of it stands.
+void ObeyNoEffort(Json& arguments) {
+  const auto effort = arguments.find("reasoning_effort");
+  if (effort == arguments.end() || *effort != "none") return;
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    if (!arguments.contains(name)) arguments[name] = false;
+  }
+}
+
 }  // namespace
 
 TemplateFields ReadTemplateFields(FieldReader& in) {
@@ -105,6 +115,7 @@ TemplateFields ReadTemplateFields(FieldReader& in) {
       ReadArgument(in, name, value, out.arguments);
     }
   }
+  ObeyNoEffort(out.arguments);
   out.continue_final_message = goes_on.value_or(false);
   if (out.continue_final_message && opens.value_or(false)) {
     in.Refuse("continue_final_message",

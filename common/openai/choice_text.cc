@@ -37,6 +37,7 @@ void Delta::Append(Delta other) {
                          std::make_move_iterator(other.prompt_logprobs.begin()),
                          std::make_move_iterator(other.prompt_logprobs.end()));
   if (other.finish) finish = other.finish;
+  if (other.stop_reason) stop_reason = std::move(other.stop_reason);
   called = called || other.called;
 }
 
@@ -84,7 +85,9 @@ void ChoiceText::TakeContent(const std::string& text, Delta& delta) {
     return;
   }
   delta.text += stops_.Push(text);
-  if (stops_.matched()) End(FinishReason::kStop, delta);
+  if (!stops_.matched()) return;
+  delta.stop_reason = stops_.match();
+  End(FinishReason::kStop, delta);
 }
 
 void ChoiceText::TakeEvents(OutputEvents events, Delta& delta) {
@@ -157,8 +160,14 @@ Delta ChoiceText::OnEnd(const FinalEvent& event) {
     }
   }
   if (!ended_) TakeRest(event, delta);
-  if (!ended_) End(event.reason, delta);
-  ended_ = true;
+  if (!ended_) {
+    const auto& asked = options_.stop_token_ids;
+    if (event.stop_token && std::find(asked.begin(), asked.end(),
+                                      *event.stop_token) != asked.end()) {
+      delta.stop_reason = *event.stop_token;
+    }
+    End(event.reason, delta);
+  }
   return delta;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "common/core/generate_request.h"
@@ -35,6 +36,9 @@ struct Delta {
   std::vector<TokenResult> prompt_logprobs;
   std::optional<FinishReason> finish;
   bool called = false;  // with `finish`: tools were called, none was cut
+  // With `finish`: the stop string, or the one of the client's stop tokens,
+  // that ended it.
+  std::optional<std::variant<std::string, TokenId>> stop_reason;
 
   void Append(Delta other);
   // Joined to the last piece if that is of the same call.
@@ -42,7 +46,8 @@ struct Delta {
 };
 
 struct ChoiceTextOptions {
-  std::vector<std::string> stop;
+  StopStrings stop;
+  std::vector<TokenId> stop_token_ids;  // the client's
   int64_t min_tokens = 0;     // no stop string is looked for in the first ones
   bool include_stop = false;  // what ended the text is shown
   bool skip_special = true;   // special tokens are not shown

@@ -15,6 +15,7 @@ namespace {
 // Of a request; the model's own end tokens may join them.
 constexpr int kMaxClientStopTokenIds = 128;
 static_assert(kMaxClientStopTokenIds < kMaxStopTokenIds);
+constexpr int64_t kMaxPingSeconds = 3600;
 
 void ReadStreamOptions(FieldReader& in, GenerationFields& out) {
   const Json* options = in.Find("stream_options");
@@ -82,6 +83,19 @@ std::vector<LogitBias> ReadLogitBias(FieldReader& in, int vocab_size) {
   return out;
 }
 
+// Of two names, which must not contradict each other.
+std::optional<double> ReadRepetitionPenalty(FieldReader& in) {
+  const auto penalty = in.Number("repetition_penalty", kMinRepetitionPenalty,
+                                 kMaxRepetitionPenalty);
+  const auto alias =
+      in.Number("repeat_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty);
+  if (penalty && alias && *penalty != *alias) {
+    in.Refuse("repeat_penalty", "is another name of repetition_penalty, which ",
+              "is ", *penalty, "; got ", *alias);
+  }
+  return penalty ? penalty : alias;
+}
+
 void ReadSampling(FieldReader& in, int vocab_size, GenerationFields& out) {
   out.temperature = in.Number("temperature", 0, 2);
   out.top_p = in.Number("top_p", 0, 1);
@@ -96,8 +110,7 @@ void ReadSampling(FieldReader& in, int vocab_size, GenerationFields& out) {
       in.Number("frequency_penalty", -kMaxPenalty, kMaxPenalty);
   out.presence_penalty =
       in.Number("presence_penalty", -kMaxPenalty, kMaxPenalty);
-  out.repetition_penalty = in.Number(
-      "repetition_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty);
+  out.repetition_penalty = ReadRepetitionPenalty(in);
   out.logit_bias = ReadLogitBias(in, vocab_size);
 }
 
@@ -125,15 +138,21 @@ void ReadChoices(FieldReader& in, GenerationFields& out) {
 
 }  // namespace
 
+std::optional<int64_t> ReadMaxTokens(FieldReader& in, std::string_view name) {
+  const auto max = in.Int(name, -1, kMaxInt32);
+  return max == -1 ? std::nullopt : max;
+}
+
 GenerationFields ReadCommonFields(FieldReader& in, int vocab_size) {
   GenerationFields out;
   out.model = in.String("model").value_or("");
-  out.max_tokens = in.Int("max_tokens", 0, kMaxInt32);
+  out.max_tokens = ReadMaxTokens(in, "max_tokens");
   ReadSampling(in, vocab_size, out);
   ReadStops(in, vocab_size, out);
   ReadChoices(in, out);
   out.stream = in.Bool("stream").value_or(false);
   ReadStreamOptions(in, out);
+  out.ping_interval = in.Int("sse_ping_interval", -1, kMaxPingSeconds);
   if (const auto k = in.Int("prompt_logprobs", 0, kMaxTopLogprobs)) {
     out.prompt_logprobs = static_cast<int>(*k);
   }

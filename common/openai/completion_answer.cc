@@ -69,6 +69,7 @@ class CompletionFormat : public AnswerFormat {
                 {"text", delta.text},
                 {"logprobs", Logprobs(delta, state)},
                 {"finish_reason", FinishJson(delta)}};
+    if (delta.finish) choice["stop_reason"] = StopReasonJson(delta);
     const bool first = std::exchange(state.first, false);
     if (info_.prompt_logprobs) {
       choice["prompt_logprobs"] =

@@ -17,11 +17,16 @@ constexpr size_t kMaxShownName = 64;
 enum class Neutral {
   kZero,
   kOne,
+  kMinusOne,
   kFalse,
+  kTrue,
   kEmpty,       // "", [] or {}
   kNoTools,     // "none" or "auto"
   kPlainText,   // {"type": "text"}
   kTextOutput,  // ["text"]
+  kLeft,        // "left"
+  kApart,       // "auto" or "deepseek"
+  kEnabled,     // {"type": "enabled"}
   kNever,       // only null
 };
 
@@ -47,6 +52,7 @@ constexpr KnownField kBuiltFields[] = {
     {"frequency_penalty"},
     {"presence_penalty"},
     {"repetition_penalty"},
+    {"repeat_penalty"},
     {"logit_bias"},
     {"n"},
     {"best_of"},
@@ -64,6 +70,7 @@ constexpr KnownField kBuiltFields[] = {
     {"echo"},
     {"stream"},
     {"stream_options"},
+    {"sse_ping_interval"},
     {"return_token_ids"},
     {"return_tokens_as_token_ids"},
     {"add_special_tokens"},
@@ -103,6 +110,27 @@ constexpr UnbuiltField kUnbuiltFields[] = {
     {"guided_choice", Neutral::kNever},
     {"guided_grammar", Neutral::kNever},
     {"structured_outputs", Neutral::kNever},
+    // What other servers obey and we would not.
+    {"grammar", Neutral::kEmpty},
+    {"json_schema", Neutral::kEmpty},
+    {"regex", Neutral::kEmpty},
+    {"ebnf", Neutral::kEmpty},
+    {"stop_regex", Neutral::kEmpty},
+    {"logprob_token_ids", Neutral::kEmpty},
+    {"truncation_side", Neutral::kLeft},
+    {"repetition_detection", Neutral::kEmpty},
+    {"samplers", Neutral::kEmpty},
+    {"typical_p", Neutral::kOne},
+    {"mirostat", Neutral::kZero},
+    {"dry_multiplier", Neutral::kZero},
+    {"xtc_probability", Neutral::kZero},
+    {"dynatemp_range", Neutral::kZero},
+    {"thinking_token_budget", Neutral::kMinusOne},
+    {"reasoning_budget", Neutral::kMinusOne},
+    {"thinking", Neutral::kEnabled, true, false},
+    {"include_reasoning", Neutral::kTrue, true, false},
+    {"separate_reasoning", Neutral::kTrue, true, false},
+    {"reasoning_format", Neutral::kApart, true, false},
     {"suffix", Neutral::kEmpty, false, true},
     {"functions", Neutral::kEmpty, true, false, "tools"},
     {"function_call", Neutral::kNoTools, true, false, "tool_choice"},
@@ -119,8 +147,12 @@ bool IsNeutral(const Json& value, Neutral neutral) {
       return value.is_number() && value == 0;
     case Neutral::kOne:
       return value.is_number() && value == 1;
+    case Neutral::kMinusOne:
+      return value.is_number() && value == -1;
     case Neutral::kFalse:
       return value == false;
+    case Neutral::kTrue:
+      return value == true;
     case Neutral::kEmpty:
       return value.is_string() ? value == "" : value.empty();
     case Neutral::kNoTools:
@@ -130,6 +162,13 @@ bool IsNeutral(const Json& value, Neutral neutral) {
              value["type"] == "text";
     case Neutral::kTextOutput:
       return value == Json::array({"text"});
+    case Neutral::kLeft:
+      return value == "left";
+    case Neutral::kApart:
+      return value == "auto" || value == "deepseek";
+    case Neutral::kEnabled:
+      return value.is_object() && value.contains("type") &&
+             value["type"] == "enabled";
     case Neutral::kNever:
       return false;
   }
@@ -142,8 +181,12 @@ std::string_view Allowed(Neutral neutral) {
       return "0";
     case Neutral::kOne:
       return "1";
+    case Neutral::kMinusOne:
+      return "-1";
     case Neutral::kFalse:
       return "false";
+    case Neutral::kTrue:
+      return "true";
     case Neutral::kEmpty:
       return "empty";
     case Neutral::kNoTools:
@@ -152,6 +195,12 @@ std::string_view Allowed(Neutral neutral) {
       return "{\"type\": \"text\"}";
     case Neutral::kTextOutput:
       return "[\"text\"]";
+    case Neutral::kLeft:
+      return "\"left\"";
+    case Neutral::kApart:
+      return "\"auto\"";
+    case Neutral::kEnabled:
+      return "{\"type\": \"enabled\"}";
     case Neutral::kNever:
       return "null";
   }

@@ -54,6 +54,13 @@ class TokenizerDecoder : public TextDecoder {
   Detokenizer detokenizer_;
 };
 
+// gpt-oss always reasons: no effort is the least that it knows.
+void ObeyLeastEffort(const OutputFormat& format, Json& arguments) {
+  if (format.reasoning != ReasoningFormat::kHarmony) return;
+  const auto effort = arguments.find("reasoning_effort");
+  if (effort != arguments.end() && *effort == "none") *effort = "low";
+}
+
 // See ModelText::max_bytes_per_token.
 size_t MaxBytesPerToken(const Tokenizer& tokenizer) {
   size_t longest = 0;
@@ -115,6 +122,7 @@ StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
   render.continue_final_message = options.continue_final_message;
   render.max_bytes = options.max_bytes;
   if (options.arguments != nullptr) render.kwargs = *options.arguments;
+  ObeyLeastEffort(format_, render.kwargs);
   const TimePoint begin = Clock::now();
   Json tools;
   if (options.tools != nullptr) tools = AdaptTools(*options.tools, history_);

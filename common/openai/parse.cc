@@ -74,7 +74,7 @@ StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
   FieldReader in(json);
   ChatRequest out;
   out.fields = ReadCommonFields(in, vocab_size);
-  if (const auto max = in.Int("max_completion_tokens", 0, kMaxInt32)) {
+  if (const auto max = ReadMaxTokens(in, "max_completion_tokens")) {
     out.fields.max_tokens = max;
     out.fields.max_tokens_field = "max_completion_tokens";
   }

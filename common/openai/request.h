@@ -46,6 +46,9 @@ struct GenerationFields {
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;
+  // Seconds of silence after which a stream shows that it is alive; zero and
+  // less: never.
+  std::optional<int64_t> ping_interval;
   bool return_token_ids = false;
   bool tokens_as_token_ids = false;
   std::string cache_salt;

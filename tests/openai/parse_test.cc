@@ -99,7 +99,7 @@ TEST(GatewayParseTest, RefusesWrongTypesAndRangesByName) {
   const Case cases[] = {
       {"\"model\":1", "model"},
       {"\"max_tokens\":0", "max_tokens"},
-      {"\"max_tokens\":-1", "max_tokens"},
+      {"\"max_tokens\":-2", "max_tokens"},
       {"\"max_tokens\":1.5", "max_tokens"},
       {"\"max_tokens\":\"5\"", "max_tokens"},
       {"\"max_tokens\":99999999999999999999", "max_tokens"},
@@ -117,7 +117,10 @@ TEST(GatewayParseTest, RefusesWrongTypesAndRangesByName) {
       {"\"stop\":[\"\"]", "stop"},
       {"\"stop\":5", "stop"},
       {"\"stop\":[1]", "stop"},
-      {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]", "stop"},
+      {"\"sse_ping_interval\":-2", "sse_ping_interval"},
+      {"\"sse_ping_interval\":0.5", "sse_ping_interval"},
+      {"\"repeat_penalty\":0", "repeat_penalty"},
+      {"\"repeat_penalty\":2,\"repetition_penalty\":1", "repeat_penalty"},
       {"\"stop_token_ids\":[100]", "stop_token_ids"},
       {"\"stop_token_ids\":[-1]", "stop_token_ids"},
       {"\"stop_token_ids\":7", "stop_token_ids"},
@@ -158,6 +161,26 @@ TEST(GatewayParseTest, UnbuiltFieldsAreRefusedUnlessNeutral) {
       {"chat_template", "null", "\"x\""},
       {"modalities", "[\"text\"]", "[\"audio\"]"},
       {"guided_json", "null", "{}"},
+      {"grammar", "\"\"", "\"root ::= [a-z]\""},
+      {"json_schema", "{}", "{\"type\":\"object\"}"},
+      {"regex", "\"\"", "\"a+\""},
+      {"ebnf", "\"\"", "\"root ::= a\""},
+      {"stop_regex", "[]", "[\"a+\"]"},
+      {"logprob_token_ids", "[]", "[5]"},
+      {"truncation_side", "\"left\"", "\"right\""},
+      {"repetition_detection", "{}", "{\"max_pattern_size\":2}"},
+      {"samplers", "[]", "[\"top_k\"]"},
+      {"typical_p", "1.0", "0.5"},
+      {"mirostat", "0", "2"},
+      {"dry_multiplier", "0", "0.8"},
+      {"xtc_probability", "0", "0.5"},
+      {"dynatemp_range", "0", "0.5"},
+      {"thinking_token_budget", "-1", "100"},
+      {"reasoning_budget", "-1", "0"},
+      {"thinking", "{\"type\":\"enabled\"}", "{\"type\":\"disabled\"}"},
+      {"include_reasoning", "true", "false"},
+      {"separate_reasoning", "true", "false"},
+      {"reasoning_format", "\"auto\"", "\"none\""},
   };
   for (const Case& one : cases) {
     const std::string field = Cat("\"", one.name, "\":");
@@ -165,6 +188,39 @@ TEST(GatewayParseTest, UnbuiltFieldsAreRefusedUnlessNeutral) {
     EXPECT_TRUE(Chat(field + one.neutral).ok());
     ExpectRefused(Chat(field + one.refused), one.name);
   }
+}
+
+TEST(GatewayParseTest, MaxTokensOfMinusOneCountAsAbsent) {
+  EXPECT_FALSE(Chat("\"max_tokens\":-1")->fields.max_tokens.has_value());
+  EXPECT_EQ(
+      Chat("\"max_tokens\":5,\"max_completion_tokens\":-1")->fields.max_tokens,
+      5);
+  EXPECT_FALSE(Completion("\"max_tokens\":-1")->fields.max_tokens.has_value());
+}
+
+TEST(GatewayParseTest, RepeatPenaltyIsRepetitionPenalty) {
+  EXPECT_EQ(Chat("\"repeat_penalty\":1.5")->fields.repetition_penalty, 1.5);
+  EXPECT_EQ(Chat("\"repeat_penalty\":1.5,\"repetition_penalty\":1.5")
+                ->fields.repetition_penalty,
+            1.5);
+}
+
+TEST(GatewayParseTest, NoReasoningEffortTurnsThinkingOff) {
+  const auto of = [](const std::string& fields) {
+    return DumpJson(Chat(fields)->chat_template.arguments);
+  };
+  const char* off =
+      "{\"reasoning_effort\":\"none\",\"enable_thinking\":false,"
+      "\"thinking\":false}";
+  EXPECT_EQ(of("\"reasoning_effort\":\"none\""), off);
+  EXPECT_EQ(of("\"chat_template_kwargs\":{\"reasoning_effort\":\"none\"}"),
+            off);
+  EXPECT_EQ(of("\"reasoning_effort\":\"none\",\"chat_template_kwargs\":{"
+               "\"enable_thinking\":true}"),
+            "{\"reasoning_effort\":\"none\",\"enable_thinking\":true,"
+            "\"thinking\":false}");
+  EXPECT_EQ(of("\"reasoning_effort\":\"low\""),
+            "{\"reasoning_effort\":\"low\"}");
 }
 
 TEST(GatewayParseTest, BodiesThatAreNoObjectAreRefused) {

@@ -96,6 +96,24 @@ TEST(GatewayChoiceTextTest, AStopStringAcrossTokensEndsTheChoice) {
   EXPECT_FALSE(choice.OnEnd({}).finish.has_value());
 }
 
+TEST(GatewayChoiceTextTest, WhatEndedAChoiceIsNamed) {
+  ChoiceTextOptions options;
+  options.stop = {"no", "STOP"};
+  options.stop_token_ids = {33};
+  ChoiceText by_string(FakeText(), options, {1});
+  EXPECT_EQ(StopReasonJson(by_string.OnTokens(Event("a STOP"))), "STOP");
+  const auto end_of = [&](std::optional<TokenId> token) {
+    ChoiceText choice(FakeText(), options, {1});
+    FinalEvent end;
+    end.stop_token = token;
+    if (!token) end.reason = FinishReason::kLength;
+    return StopReasonJson(choice.OnEnd(end));
+  };
+  EXPECT_EQ(end_of(33), 33);
+  EXPECT_TRUE(end_of(kFakeEos).is_null()) << "the model's own end";
+  EXPECT_TRUE(end_of(std::nullopt).is_null());
+}
+
 TEST(GatewayChoiceTextTest, NoStopStringWithinMinTokens) {
   ChoiceTextOptions options;
   options.stop = {"a"};
