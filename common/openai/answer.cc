@@ -28,6 +28,8 @@ std::string_view FinishName(const Delta& delta) {
 Json FinishJson(const Delta& delta) {
   if (!delta.finish) return nullptr;
   return std::string(FinishName(delta));
+}
+
 Json StopReasonJson(const Delta& delta) {
   if (!delta.stop_reason) return nullptr;
   return std::visit([](const auto& reason) { return Json(reason); },

@@ -42,6 +42,17 @@ std::vector<TraceRecord::Stage> TracedStages(const PipelineStatus& status) {
   return stages;
 }
 
+StatusOr<ServedModel> LoadNamedModel(const GatewayOptions& options) {
+  const std::vector<std::string>& names = options.model_names;
+  SLUICE_ASSIGN_OR_RETURN(
+      ServedModel model,
+      LoadServedModel(options.model_path, names.empty() ? "" : names.front(),
+                      options.tool_format, options.reasoning_format));
+  if (!names.empty()) model.aliases.assign(names.begin() + 1, names.end());
+  model.any_name = options.any_model_name;
+  return model;
+}
+
 }  // namespace
 
 class GatewayServer::Impl {
@@ -128,7 +139,8 @@ class GatewayServer::Impl {
                                  &traces_,
                                  !options_.api_key_file.empty(),
                                  options_.strict_fields,
-                                 options_.limits};
+                                 options_.limits,
+                                 options_.rules};
     AddChatHandler(router_, context);
     AddCompletionsHandler(router_, context);
     AddTokenizeHandlers(router_, context);
@@ -244,10 +256,7 @@ GatewayServer::~GatewayServer() = default;
 StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     GatewayOptions options) {
   SLUICE_RETURN_IF_ERROR(Validate(options.traces));
-  SLUICE_ASSIGN_OR_RETURN(
-      ServedModel model,
-      LoadServedModel(options.model_path, options.model_name,
-                      options.tool_format, options.reasoning_format));
+  SLUICE_ASSIGN_OR_RETURN(ServedModel model, LoadNamedModel(options));
   PipelineOptions pipeline;
   pipeline.stages = options.stages;
   pipeline.replica = options.engine.replica;

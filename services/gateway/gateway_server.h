@@ -13,6 +13,7 @@
 #include "common/rpc/transport_options.h"
 #include "common/trace/trace_options.h"
 #include "services/gateway/readiness.h"
+#include "services/gateway/request_rules.h"
 
 namespace sluice::gateway {
 
@@ -21,7 +22,9 @@ struct GatewayOptions {
   std::string metrics_listen;  // /metrics on a thread of its own; empty: none
   std::vector<std::string> stages;  // "host:port", in the order of layers
   std::string model_path;
-  std::string model_name;                 // empty: the last part of the path
+  // As requests name it; the first is shown. Empty: weights::ModelName.
+  std::vector<std::string> model_names;
+  bool any_model_name = false;            // requests may use any name
   std::string tool_format = "auto";       // see ChooseOutputFormat
   std::string reasoning_format = "auto";  // the same
   rpc::TransportOptions transport;
@@ -37,6 +40,7 @@ struct GatewayOptions {
   bool strict_fields = false;  // see HandlerContext
   bool access_log = false;     // see LogAccess
   CostLimits limits;           // of one request
+  RequestRules rules;
   TraceOptions traces;
 };
 

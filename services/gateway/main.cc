@@ -12,6 +12,7 @@
 #include "common/base/flag_names.h"
 #include "common/base/log.h"
 #include "common/base/service_process.h"
+#include "common/openai/parse.h"
 #include "services/gateway/gateway_server.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:8000",
@@ -21,8 +22,19 @@ ABSL_FLAG(std::string, metrics_listen, "",
 ABSL_FLAG(std::vector<std::string>, stages, {},
           "gRPC addresses of the stages, in the order of their layers");
 ABSL_FLAG(std::string, model, "", "model folder or .gguf file");
-ABSL_FLAG(std::string, model_name, "",
-          "the model's name in requests; empty: the last part of --model");
+ABSL_FLAG(std::vector<std::string>, served_model_name, {},
+          "names of the model in requests, the first is shown; empty: by its "
+          "config, its place in a Hugging Face cache, or its file");
+ABSL_FLAG(std::vector<std::string>, model_name, {},
+          "another name of --served-model-name");
+ABSL_FLAG(bool, any_model_name, false, "requests may name any model");
+ABSL_FLAG(int32_t, max_stop_strings, 32, "stop strings of one request");
+ABSL_FLAG(std::string, max_tokens_overflow, "refuse",
+          "max_tokens beyond what the context leaves: refuse, or cut to it");
+ABSL_FLAG(double, sse_head_after, 10,
+          "seconds after which a stream that waits sends its header");
+ABSL_FLAG(double, sse_ping_interval, 10,
+          "seconds of silence after which a stream sends a comment; 0: never");
 ABSL_FLAG(std::string, tool_format, "auto",
           "how the model writes tool calls: glm, qwen3-coder, hermes, "
           "llama3-json, harmony, none; auto: as its chat template shows");
@@ -101,6 +113,8 @@ ABSL_FLAG(bool, debug_endpoints, false, "serve /debug/logits");
 namespace sluice::gateway {
 namespace {
 
+constexpr double kLeastPingSeconds = 0.01;
+
 Duration FromSeconds(double seconds) {
   return std::chrono::duration_cast<Duration>(
       std::chrono::duration<double>(seconds));
@@ -156,6 +170,50 @@ Status CheckFlags() {
                     86400);
 }
 
+StatusOr<std::vector<std::string>> ModelNames() {
+  constexpr size_t kMaxBytes = 256;
+  auto names = absl::GetFlag(FLAGS_served_model_name);
+  const auto old_names = absl::GetFlag(FLAGS_model_name);
+  if (!names.empty() && !old_names.empty()) {
+    return InvalidArgument(
+        "--served-model-name and --model-name are one: give either");
+  }
+  if (names.empty()) names = old_names;
+  for (const std::string& name : names) {
+    if (name.empty() || name.size() > kMaxBytes) {
+      return InvalidArgument("--served-model-name: each name must have 1 to ",
+                             kMaxBytes, " bytes, got ", name.size());
+    }
+  }
+  return names;
+}
+
+StatusOr<RequestRules> RulesFromFlags() {
+  RequestRules rules;
+  const int stops = absl::GetFlag(FLAGS_max_stop_strings);
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--max-stop-strings", stops, 0, kMaxStopStrings));
+  rules.max_stop_strings = static_cast<size_t>(stops);
+  const std::string overflow = absl::GetFlag(FLAGS_max_tokens_overflow);
+  if (overflow != "refuse" && overflow != "cut") {
+    return InvalidArgument("--max-tokens-overflow must be refuse or cut, got '",
+                           overflow, "'");
+  }
+  rules.cut_max_tokens = overflow == "cut";
+  const double head = absl::GetFlag(FLAGS_sse_head_after);
+  SLUICE_RETURN_IF_ERROR(CheckRange("--sse-head-after", head, 0, 86400));
+  rules.stream_times.head_after = FromSeconds(head);
+  // Below nothing it is off, as nothing is.
+  const double ping = absl::GetFlag(FLAGS_sse_ping_interval);
+  SLUICE_RETURN_IF_ERROR(CheckRange("--sse-ping-interval", ping, -1, 3600));
+  if (ping > 0 && ping < kLeastPingSeconds) {
+    return InvalidArgument("--sse-ping-interval must be 0 or at least ",
+                           kLeastPingSeconds, ", got ", ping);
+  }
+  rules.stream_times.ping_interval = FromSeconds(ping);
+  return rules;
+}
+
 StatusOr<GatewayOptions> OptionsFromFlags() {
   SLUICE_RETURN_IF_ERROR(CheckFlags());
   GatewayOptions options;
@@ -165,7 +223,9 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   if (options.stages.empty()) return InvalidArgument("--stages is needed");
   options.model_path = absl::GetFlag(FLAGS_model);
   if (options.model_path.empty()) return InvalidArgument("--model is needed");
-  options.model_name = absl::GetFlag(FLAGS_model_name);
+  SLUICE_ASSIGN_OR_RETURN(options.model_names, ModelNames());
+  options.any_model_name = absl::GetFlag(FLAGS_any_model_name);
+  SLUICE_ASSIGN_OR_RETURN(options.rules, RulesFromFlags());
   options.tool_format = absl::GetFlag(FLAGS_tool_format);
   options.reasoning_format = absl::GetFlag(FLAGS_reasoning_format);
   rpc::TransportOptions& transport = options.transport;

@@ -5,7 +5,6 @@
 
 #include "common/base/log.h"
 #include "common/base/retry_after.h"
-#include "common/http/sse.h"
 #include "common/openai/error.h"
 
 namespace sluice::gateway {
@@ -26,6 +25,7 @@ class RequestRunner::Sink : public TokenSink {
   Sink(std::shared_ptr<RequestRunner> runner, size_t choice)
       : runner_(std::move(runner)), choice_(choice) {}
 
+  void OnStart() override { runner_->OnStart(); }
   void OnTokens(TokenEvent event) override {
     runner_->Deliver({choice_, Clock::now(), std::move(event), steps_});
   }
@@ -59,7 +59,10 @@ RequestRunner::RequestRunner(const Services& services, RunPlan plan,
     : services_(services),
       plan_(std::move(plan)),
       exchange_(std::move(exchange)),
-      arrival_(exchange_->request().arrival) {
+      arrival_(exchange_->request().arrival),
+      stream_(plan_.stream
+                  ? std::make_shared<EventStream>(exchange_, plan_.times)
+                  : nullptr) {
   size_t leader = 0;  // of those that follow
   for (RunPlan::Choice& choice : plan_.choices) {
     if (choice.text.parser != nullptr) usage_.reasoning_tokens = 0;
@@ -88,6 +91,7 @@ void RequestRunner::Submit() {
     self->CancelAll();
   });
   TellFigures();
+  if (stream_ != nullptr) stream_->Await();
   if (plan_.trace != nullptr) plan_.trace->OnStart(choices_.size());
   for (size_t i = 0; i < choices_.size() && !done_; ++i) {
     if (plan_.trace != nullptr) {
@@ -105,6 +109,13 @@ void RequestRunner::Submit() {
     Fail(sequence.status());
   }
   plan_.choices.clear();  // prompts live in the engine from here on
+}
+
+void RequestRunner::OnStart() {
+  if (stream_ == nullptr) return;
+  exchange_->Post([self = shared_from_this()] {
+    if (!self->done_) self->stream_->Open();
+  });
 }
 
 Rejection RequestRunner::RejectionOf(const Status& status) const {
@@ -292,12 +303,7 @@ void RequestRunner::Emit(Choice& choice, size_t index, Delta delta) {
   }
   const auto chunks =
       plan_.format->Chunks(static_cast<int>(index), delta, usage_);
-  for (const std::string& chunk : chunks) SendEvent(chunk);
-}
-
-void RequestRunner::SendEvent(std::string_view json) {
-  if (!std::exchange(streaming_, true)) exchange_->BeginStream(SseHead());
-  exchange_->SendChunk(SseEvent(json));
+  for (const std::string& chunk : chunks) stream_->Send(chunk);
 }
 
 void RequestRunner::FinishIfAnswered() {
@@ -315,9 +321,8 @@ void RequestRunner::FinishIfAnswered() {
     exchange_->Send(std::move(response));
     return;
   }
-  if (plan_.include_usage) SendEvent(plan_.format->UsageChunk(usage_));
-  exchange_->SendChunk(std::string(kSseDone));
-  exchange_->EndStream();
+  if (plan_.include_usage) stream_->Send(plan_.format->UsageChunk(usage_));
+  stream_->End();
 }
 
 void RequestRunner::Fail(const Status& status) {
@@ -330,11 +335,11 @@ void RequestRunner::Fail(const Status& status) {
     LogError("request ", exchange_->request().request_id,
              " failed: ", Message(status));
   }
-  if (streaming_) {
+  if (stream_ != nullptr && stream_->is_open()) {
     exchange_->figures().error_type = error.type;
     exchange_->figures().error_code = error.code.value_or("");
-    SendEvent(ErrorJson(error));
-    exchange_->EndStream();
+    stream_->Send(ErrorJson(error));
+    stream_->End();
   } else {
     exchange_->Send(ErrorResponse(error));
   }

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/core/generate_request.h"
+#include "common/http/event_stream.h"
 #include "common/http/exchange.h"
 #include "common/openai/answer.h"
 #include "common/openai/choice_text.h"
@@ -34,6 +35,7 @@ struct RunPlan {
   std::unique_ptr<AnswerFormat> format;
   bool stream = false;
   bool include_usage = false;
+  EventStreamTimes times;               // of a stream
   std::shared_ptr<RequestTrace> trace;  // null: not traced
 };
 
@@ -92,6 +94,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   };
 
   void Submit();
+  void OnStart();           // any thread
   void Deliver(Mail mail);  // any thread
   void Drain();
   void Receive(Mail mail);
@@ -108,7 +111,6 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   Delta Counted(Choice& choice, const Source& source);
   void CountCached(size_t prompt, int64_t cached_tokens);
   void Emit(Choice& choice, size_t index, Delta delta);
-  void SendEvent(std::string_view json);
   void FinishIfAnswered();
   void Fail(const Status& status);
   void TellFigures();  // to the exchange, for the access log
@@ -120,10 +122,10 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   RunPlan plan_;
   const std::shared_ptr<Exchange> exchange_;
   const TimePoint arrival_;
+  const std::shared_ptr<EventStream> stream_;  // null: answered whole
   std::vector<Choice> choices_;
   Usage usage_;
   std::vector<Prompt> prompts_;
-  bool streaming_ = false;  // the stream's head is out
   bool done_ = false;       // the answer is complete, or nobody wants it
   int64_t decoded_ns_ = 0;  // when the latest tokens were text, if traced
 

@@ -121,6 +121,7 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
       ParseChatRequest(http.body, model.vocab_size, context.strict_fields));
   const GenerationFields& fields = request.fields;
   SLUICE_RETURN_IF_ERROR(CheckModel(model, fields.model));
+  SLUICE_RETURN_IF_ERROR(CheckStops(context, fields));
   SLUICE_RETURN_IF_ERROR(CheckTools(model, request.tools));
   SLUICE_RETURN_IF_ERROR(
       CheckHistory(request.messages, request.tools.tools, context.limits));
@@ -146,6 +147,7 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
   RunPlan plan;
   plan.stream = fields.stream;
   plan.include_usage = fields.include_usage;
+  plan.times = StreamTimes(context, fields);
   plan.format = MakeChatFormat(*model.text, std::move(info));
   AddChoices(plan, std::move(choice), fields.n, terms);
   if (is_parsed) AddParsers(model, request.tools, plan);

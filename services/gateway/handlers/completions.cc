@@ -67,12 +67,14 @@ StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
                                                  context.strict_fields));
   const GenerationFields& fields = request.fields;
   SLUICE_RETURN_IF_ERROR(CheckModel(model, fields.model));
+  SLUICE_RETURN_IF_ERROR(CheckStops(context, fields));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   AnswerInfo info = MakeAnswerInfo(model, fields, http, "cmpl-");
   RunPlan plan;
   size_t answer_bytes = 0;  // of all prompts so far
   plan.stream = fields.stream;
   plan.include_usage = fields.include_usage;
+  plan.times = StreamTimes(context, fields);
   for (const Prompt& prompt : request.prompts) {
     SLUICE_ASSIGN_OR_RETURN(RunPlan::Choice choice,
                             PrepareChoice(context, request, prompt));

@@ -7,6 +7,7 @@
 #include "common/http/router.h"
 #include "common/openai/request_cost.h"
 #include "services/gateway/readiness.h"
+#include "services/gateway/request_rules.h"
 
 namespace sluice {
 class WorkQueue;
@@ -33,13 +34,15 @@ struct HandlerContext {
   // Fields of a body that are not known are refused, not ignored.
   bool strict_fields = false;
   CostLimits limits = {};  // of one request
+  RequestRules rules = {};
 };
 
 // Each adds the routes of one file.
 void AddChatHandler(Router& router, const HandlerContext& context);
 void AddCompletionsHandler(Router& router, const HandlerContext& context);
 void AddTokenizeHandlers(Router& router, const HandlerContext& context);
-// Endpoints of OpenAI's API that are known but not built: 404, saying so.
+// Endpoints of OpenAI's and other servers' APIs that are known but not built:
+// 404, saying so.
 void AddUnbuiltHandlers(Router& router);
 void AddModelHandlers(Router& router, const HandlerContext& context);
 void AddHealthHandlers(Router& router, const HandlerContext& context);

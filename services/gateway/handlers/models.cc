@@ -8,9 +8,9 @@
 namespace sluice::gateway {
 namespace {
 
-Json ModelJson(const HandlerContext& context) {
+Json ModelJson(const HandlerContext& context, std::string_view name) {
   const ServedModel& model = context.model;
-  return {{"id", model.name},
+  return {{"id", std::string(name)},
           {"object", "model"},
           {"created", model.created},
           {"owned_by", "sluice"},
@@ -31,16 +31,24 @@ HttpResponse JsonResponse(const Json& body) {
 void AddModelHandlers(Router& router, const HandlerContext& context) {
   router.Add("GET", "/v1/models", [context](std::shared_ptr<Exchange> on) {
     Json body{{"object", "list"}, {"data", Json::array()}};
-    body["data"].push_back(ModelJson(context));
+    body["data"].push_back(ModelJson(context, context.model.name));
+    for (const std::string& alias : context.model.aliases) {
+      body["data"].push_back(ModelJson(context, alias));
+    }
     on->Send(JsonResponse(body));
   });
   router.Add("GET", "/v1/models/*", [context](std::shared_ptr<Exchange> on) {
     // Names may have slashes: "org/model".
     constexpr std::string_view kPrefix = "/v1/models/";
-    const std::string_view path = on->request().path;
-    const Status known = CheckModel(context.model, path.substr(kPrefix.size()));
-    on->Send(known.ok() ? JsonResponse(ModelJson(context))
-                        : ErrorResponse(ToApiError(known)));
+    std::string_view name = on->request().path;
+    name.remove_prefix(kPrefix.size());
+    const ServedModel& model = context.model;
+    if (const Status known = CheckModel(model, name); !known.ok()) {
+      on->Send(ErrorResponse(ToApiError(known)));
+      return;
+    }
+    if (!Serves(model, name)) name = model.name;
+    on->Send(JsonResponse(ModelJson(context, name)));
   });
   router.Add("GET", "/version", [](std::shared_ptr<Exchange> on) {
     on->Send(JsonResponse({{"version", std::string(metrics::BuildVersion())}}));

@@ -56,13 +56,36 @@ Rejection RejectionOf(const Status& status) {
 
 }  // namespace
 
+bool Serves(const ServedModel& model, std::string_view name) {
+  const auto& aliases = model.aliases;
+  return name == model.name ||
+         std::find(aliases.begin(), aliases.end(), name) != aliases.end();
+}
+
 Status CheckModel(const ServedModel& model, std::string_view name) {
-  if (name.empty() || name == model.name) return OkStatus();
+  if (name.empty() || model.any_name || Serves(model, name)) return OkStatus();
   return WithCode(WithParam(NotFound("The model \"", name.substr(0, 200),
                                      "\" does not exist here; there is \"",
                                      model.name, "\""),
                             "model"),
                   "model_not_found");
+}
+
+Status CheckStops(const HandlerContext& context,
+                  const GenerationFields& fields) {
+  const size_t limit = context.rules.max_stop_strings;
+  if (fields.stop.size() <= limit) return OkStatus();
+  return FieldError("stop", "has ", fields.stop.size(), " strings, limit ",
+                    limit);
+}
+
+EventStreamTimes StreamTimes(const HandlerContext& context,
+                             const GenerationFields& fields) {
+  EventStreamTimes times = context.rules.stream_times;
+  if (fields.ping_interval) {
+    times.ping_interval = std::chrono::seconds(*fields.ping_interval);
+  }
+  return times;
 }
 
 int MaxContext(const HandlerContext& context) {
@@ -100,8 +123,10 @@ StatusOr<std::vector<TokenId>> TruncatePrompt(const HandlerContext& context,
   const int64_t limit = MaxContext(context);
   int64_t kept = *fields.truncate_prompt;
   if (kept < 0) {
-    kept = limit -
-           fields.max_tokens.value_or(std::max<int64_t>(fields.min_tokens, 1));
+    const bool cut =
+        context.rules.cut_max_tokens && fields.max_tokens.value_or(0) >= limit;
+    const auto left_out = std::max<int64_t>(fields.min_tokens, 1);
+    kept = limit - (cut ? left_out : fields.max_tokens.value_or(left_out));
   }
   if (kept > limit || kept < 1) {
     return FieldError("truncate_prompt_tokens", "the context is limited to ",
@@ -129,22 +154,26 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
                                " tokens, the prompt has ", tokens),
                     "context_length_exceeded");
   }
-  if (fields.max_tokens && *fields.max_tokens > room) {
+  int64_t most =
+      fields.max_tokens.value_or(std::min(rules.default_max_tokens, room));
+  if (context.rules.cut_max_tokens) most = std::min(most, room);
+  if (most > room) {
     return WithCode(FieldError(fields.max_tokens_field,
                                "this model's maximum context length is ", limit,
                                " tokens: the prompt has ", tokens, " and ",
-                               *fields.max_tokens, " are asked for"),
+                               most, " are asked for"),
                     "context_length_exceeded");
   }
   GenerateRequest request;
   request.prompt_tokens = std::move(prompt);
   request.sampling = MakeSampling(context.model, fields);
   request.cache_salt = fields.cache_salt;
-  request.max_tokens = static_cast<int32_t>(
-      fields.max_tokens.value_or(std::min(rules.default_max_tokens, room)));
-  if (fields.min_tokens > request.max_tokens) {
+  request.max_tokens = static_cast<int32_t>(most);
+  if (fields.min_tokens > most) {
     return FieldError("min_tokens", "must not exceed max_tokens, which is ",
-                      request.max_tokens, " where it is left out, got ",
+                      most,
+                      fields.max_tokens ? " beside this prompt, got "
+                                        : " where it is left out, got ",
                       fields.min_tokens);
   }
   if (!fields.ignore_eos) request.eos_token_ids = context.model.eos_ids;
@@ -206,6 +235,7 @@ void AddChoices(RunPlan& plan, RunPlan::Choice first, int n,
 ChoiceTextOptions MakeTextOptions(const GenerationFields& fields) {
   ChoiceTextOptions text;
   text.stop = fields.stop;
+  text.stop_token_ids = fields.stop_token_ids;
   text.min_tokens = fields.min_tokens;
   text.include_stop = fields.include_stop;
   text.skip_special = fields.skip_special;

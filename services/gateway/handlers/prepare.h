@@ -20,8 +20,20 @@ namespace sluice::gateway {
 // From parsed fields to what the engine is asked: shared by the endpoints
 // that generate. Pure functions; any thread.
 
-// NOT_FOUND (model_not_found) unless `name` is empty or the served model's.
+// Whether the model is served under this very name.
+bool Serves(const ServedModel& model, std::string_view name);
+
+// NOT_FOUND (model_not_found) unless `name` is empty or one that requests may
+// give.
 Status CheckModel(const ServedModel& model, std::string_view name);
+
+// INVALID_ARGUMENT for more stop strings than the operator allows.
+Status CheckStops(const HandlerContext& context,
+                  const GenerationFields& fields);
+
+// When a stream that answers `fields` shows that it is alive.
+EventStreamTimes StreamTimes(const HandlerContext& context,
+                             const GenerationFields& fields);
 
 // Positions one sequence may have: the generator's, else the model's.
 int MaxContext(const HandlerContext& context);
@@ -52,7 +64,8 @@ StatusOr<std::vector<TokenId>> TruncatePrompt(const HandlerContext& context,
                                               std::vector<TokenId> prompt);
 
 // The engine's request for one prompt. INVALID_ARGUMENT
-// (context_length_exceeded) if prompt or completion do not fit.
+// (context_length_exceeded) if prompt or completion do not fit; by the
+// operator's choice max_tokens is cut to fit.
 StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
                                               const GenerationFields& fields,
                                               std::vector<TokenId> prompt,

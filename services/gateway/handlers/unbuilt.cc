@@ -6,9 +6,11 @@
 namespace sluice::gateway {
 namespace {
 
+// To post to; of Ollama's API ("/api/*") some are for reading.
 constexpr std::string_view kUnbuilt[] = {
     "/v1/responses",
     "/v1/messages",
+    "/v1/messages/count_tokens",
     "/v1/embeddings",
     "/v1/moderations",
     "/v1/audio/speech",
@@ -22,6 +24,9 @@ constexpr std::string_view kUnbuilt[] = {
     "/v1/batches",
     "/v1/rerank",
     "/v1/score",
+    "/rerank",
+    "/infill",
+    "/api/*",
 };
 
 }  // namespace
@@ -29,13 +34,15 @@ constexpr std::string_view kUnbuilt[] = {
 void AddUnbuiltHandlers(Router& router) {
   for (const std::string_view path : kUnbuilt) {
     // Not 501: clients try 5xx again.
-    router.Add("POST", path, [path](std::shared_ptr<Exchange> on) {
+    const auto refuse = [path](std::shared_ptr<Exchange> on) {
       on->Send(ErrorResponse(ToApiError(
           WithCode(NotFound(path,
                             " is not built; there are /v1/chat/completions and "
                             "/v1/completions"),
                    "unsupported_endpoint"))));
-    });
+    };
+    router.Add("POST", path, refuse);
+    if (path.ends_with("*")) router.Add("GET", path, refuse);
   }
 }
 

@@ -88,6 +88,8 @@ TEST_F(GatewayAnswerTest, AChatIsAnsweredWhole) {
   EXPECT_EQ(choice["message"]["content"], "hello");
   EXPECT_EQ(choice["finish_reason"], "stop");
   EXPECT_TRUE(choice["logprobs"].is_null());
+  EXPECT_TRUE(choice["stop_reason"].is_null());
+  EXPECT_TRUE(choice.contains("stop_reason"));
   EXPECT_FALSE(choice.contains("token_ids"));
   EXPECT_EQ(body["usage"]["prompt_tokens"], 6);
   EXPECT_EQ(body["usage"]["completion_tokens"], 6);
@@ -110,7 +112,7 @@ TEST_F(GatewayAnswerTest, AChatStreamHasExactlyTheseEvents) {
   EXPECT_EQ(DumpJson(events[1]["choices"][0]["delta"]), "{\"content\":\"b\"}");
   EXPECT_EQ(DumpJson(events[2]["choices"]),
             "[{\"index\":0,\"delta\":{},\"logprobs\":null,"
-            "\"finish_reason\":\"length\"}]");
+            "\"finish_reason\":\"length\",\"stop_reason\":null}]");
   EXPECT_FALSE(events[0].contains("usage"));
   EXPECT_EQ(on->chunks[3], "data: [DONE]\n\n");
   EXPECT_TRUE(on->ended);
@@ -158,6 +160,7 @@ TEST_F(GatewayAnswerTest, AStopStringCancelsAndIsNeverShown) {
   }
   EXPECT_EQ(text, "ok");
   EXPECT_EQ(on->Events().back()["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(on->Events().back()["choices"][0]["stop_reason"], "END");
   EXPECT_EQ(on->chunks.back(), "data: [DONE]\n\n");
   EXPECT_THAT(metrics_.Text(),
               HasSubstr("finished_reason=\"stop\",model_name=\"fake\"} 1\n"));
@@ -298,6 +301,18 @@ TEST_F(GatewayAnswerTest, AnErrorBeforeTheFirstTokenIsAnHttpError) {
   EXPECT_TRUE(on->chunks.empty());
 }
 
+TEST_F(GatewayAnswerTest, AStopTokenOfTheClientsIsNamed) {
+  const auto on =
+      Complete("\"prompt\":\"a\",\"stop_token_ids\":[33],\"stream\":true");
+  generator_.Text(0, "b");
+  FinalEvent end;
+  end.stop_token = 33;
+  generator_.End(0, end);
+  const auto events = on->Events();
+  EXPECT_FALSE(events[0]["choices"][0].contains("stop_reason"));
+  EXPECT_EQ(events[1]["choices"][0]["stop_reason"], 33);
+}
+
 TEST_F(GatewayAnswerTest, AnErrorAfterwardsIsTheLastEvent) {
   const auto on = Chat("\"stream\":true");
   generator_.Text(0, "a");
@@ -307,6 +322,7 @@ TEST_F(GatewayAnswerTest, AnErrorAfterwardsIsTheLastEvent) {
   generator_.End(0, end);
   EXPECT_EQ(on->Events().back()["error"]["message"], "stage 1 was lost");
   EXPECT_TRUE(on->Events().back()["error"]["param"].is_null());
+  EXPECT_EQ(on->chunks.back(), "data: [DONE]\n\n");
   EXPECT_TRUE(on->ended);
 }
 

@@ -31,6 +31,7 @@ StatusOr<SequenceId> FakeGenerator::Submit(GenerateRequest request,
   }
   changed_.NotifyAll();
   if (mode_ == Mode::kEcho) {
+    Start(index);
     TokenEvent event;
     for (const TokenId token : prompt) {
       if (token < 256) event.tokens.push_back({token, {}, {}});
@@ -56,6 +57,10 @@ void FakeGenerator::Cancel(SequenceId sequence) {
 std::shared_ptr<TokenSink> FakeGenerator::SinkOf(size_t sequence) const {
   MutexLock lock(mutex_);
   return sinks_.at(sequence);
+}
+
+void FakeGenerator::Start(size_t sequence) {
+  if (const auto sink = SinkOf(sequence)) sink->OnStart();
 }
 
 void FakeGenerator::Tokens(size_t sequence, TokenEvent event) {

@@ -40,6 +40,7 @@ class FakeGenerator : public Generator {
   void set_max_context(int tokens) { max_context_ = tokens; }
 
   // Sequences are numbered from 0 in order of Submit.
+  void Start(size_t sequence);
   void Tokens(size_t sequence, TokenEvent event);
   void Text(size_t sequence, std::string_view text);
   void End(size_t sequence, FinalEvent event);

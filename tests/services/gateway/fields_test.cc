@@ -534,9 +534,20 @@ TEST_F(GatewayFieldsTest, TokenizerInfoTellsWhatHarnessesAskFor) {
   EXPECT_EQ(info["chat_template"], "{{ messages }}");
 }
 
+TEST_F(GatewayFieldsTest, PathsOfOllamaAreRefusedWhateverTheMethod) {
+  for (const char* method : {"GET", "HEAD", "POST"}) {
+    auto exchange = Post("/api/tags", "");
+    exchange->request().method = method;
+    router_.Route(exchange);
+    EXPECT_EQ(exchange->responses[0].status, 404);
+    EXPECT_EQ(exchange->Body()["error"]["code"], "unsupported_endpoint");
+  }
+}
+
 TEST_F(GatewayFieldsTest, OtherEndpointsOfOpenAiAreRefusedByName) {
   for (const char* path : {"/v1/embeddings", "/v1/responses",
-                           "/v1/audio/speech", "/v1/images/generations"}) {
+                           "/v1/audio/speech", "/v1/images/generations",
+                           "/v1/messages/count_tokens", "/rerank", "/infill"}) {
     const auto on = Route(path, "{}");
     EXPECT_EQ(on->responses[0].status, 404);
     const Json error = on->Body()["error"];

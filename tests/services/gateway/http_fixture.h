@@ -177,6 +177,7 @@ class GatewayHttpTest : public ::testing::Test {
     HandlerContext context{model_, generator_, metrics_, work_,
                            [this] { return readiness_; }};
     context.keys_asked = options_.screen != nullptr;
+    context.rules = rules_;
     Router router;
     AddChatHandler(router, context);
     AddCompletionsHandler(router, context);
@@ -236,6 +237,7 @@ class GatewayHttpTest : public ::testing::Test {
   HttpServerOptions options_;
   WorkQueue* work_ = nullptr;
   bool access_log_ = false;
+  RequestRules rules_;
   GatewayReadiness readiness_{true};
   std::unique_ptr<HttpServer> server_;
 };

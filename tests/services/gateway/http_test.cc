@@ -70,6 +70,44 @@ TEST_F(GatewayHttpTest, EachEventIsOneChunkOfItsOwn) {
   EXPECT_EQ(client.ReceiveUntil("\r\n\r\n"), "0\r\n\r\n");
 }
 
+TEST_F(GatewayHttpTest, AStreamThatStartedSendsItsHeaderAndThenComments) {
+  rules_.stream_times.ping_interval = std::chrono::milliseconds(20);
+  Restart({});
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  generator_.Start(0);
+  EXPECT_THAT(client.ReceiveUntil("\r\n\r\n"), HasSubstr(" 200 OK\r\n"));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(client.ReceiveUntil("\n\n\r\n"), "8\r\n: ping\n\n\r\n");
+  }
+  generator_.Text(0, "a");
+  EXPECT_THAT(client.ReceiveUntil("}\n\n"), HasSubstr("\"role\""));
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_THAT(client.ReceiveUntil("0\r\n\r\n"), HasSubstr("[DONE]"));
+  // What was to come later does not come into the next answer.
+  ASSERT_TRUE(client.Send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"));
+  EXPECT_THAT(client.ReceiveAnswer(), EndsWith("ok\n"));
+  EXPECT_FALSE(client.Readable(std::chrono::milliseconds(100)));
+}
+
+TEST_F(GatewayHttpTest, AStreamThatWaitsSendsItsHeaderInTime) {
+  rules_.stream_times = {std::chrono::milliseconds(20), Duration::zero()};
+  Restart({});
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
+  EXPECT_THAT(client.ReceiveUntil("\r\n\r\n"), HasSubstr(" 200 OK\r\n"));
+}
+
+TEST_F(GatewayHttpTest, AServerStopsWhileStreamsWaitForTheirComments) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  const TimePoint begin = Clock::now();
+  server_.reset();
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
+}
+
 TEST_F(GatewayHttpTest, TheRequestIdComesBack) {
   Client client(port());
   client.Send("GET /livez HTTP/1.1\r\nX-Request-ID: abc-1\r\n\r\n");

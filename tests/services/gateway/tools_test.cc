@@ -66,6 +66,8 @@ struct Streamed {
                      ? delta.value("content", "")
                      : "";
       reasoning += delta.value("reasoning_content", "");
+      EXPECT_EQ(delta.value("reasoning", ""),
+                delta.value("reasoning_content", ""));
       if (delta.contains("tool_calls")) TakeCalls(delta["tool_calls"]);
       if (!choice["finish_reason"].is_null()) {
         finish = choice["finish_reason"];
@@ -188,6 +190,8 @@ class GatewayFormatTest : public ::testing::TestWithParam<Format> {
 
   void ExpectTheTurn(const Json& message) {
     const Format& format = GetParam();
+    EXPECT_EQ(message.value("reasoning", Json("")),
+              message.value("reasoning_content", Json("")));
     EXPECT_EQ(Trimmed(message.value("reasoning_content", Json(""))),
               format.reasons ? "Need it." : "");
     EXPECT_EQ(Trimmed(message["content"]),
@@ -542,8 +546,11 @@ TEST_F(GatewayToolsTest, WhatContinuesAMessageIsItsContentToTheLastSpace) {
 TEST_F(GatewayToolsTest, ThinkingIsTurnedOffByTheTemplatesOwnVariable) {
   Message(*ParseJson(R"({"chat_template_kwargs": {"enable_thinking": false}})"),
           "Yes.");
-  EXPECT_THAT(server_->PromptOf(0), HasSubstr("/nothink"));
-  EXPECT_THAT(server_->PromptOf(0), ::testing::EndsWith("<think></think>"));
+  Message(*ParseJson(R"({"reasoning_effort": "none"})"), "Yes.");
+  for (const size_t i : {0, 1}) {
+    EXPECT_THAT(server_->PromptOf(i), HasSubstr("/nothink"));
+    EXPECT_THAT(server_->PromptOf(i), ::testing::EndsWith("<think></think>"));
+  }
 }
 
 TEST_F(GatewayToolsTest, TokenizeCountsTheToolsToo) {
@@ -585,6 +592,8 @@ TEST_F(GatewayToolsTest, ReasoningEffortReachesGptOss) {
   server.Chat(
       *ParseJson(R"({"chat_template_kwargs": {"reasoning_effort": "low"}})"));
   EXPECT_THAT(server.PromptOf(1), HasSubstr("Reasoning: low"));
+  server.Chat(*ParseJson(R"({"reasoning_effort": "none"})"));
+  EXPECT_THAT(server.PromptOf(2), HasSubstr("Reasoning: low"));
 }
 
 }  // namespace

@@ -1,0 +1,128 @@
+// What the operator lets requests ask for: names, stop strings, max_tokens.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/handlers.h"
+#include "tests/services/gateway/fakes.h"
+
+namespace sluice::gateway {
+namespace {
+
+class GatewayRulesTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    for (size_t i = 0; i < generator_.submitted(); ++i) {
+      generator_.End(i, FinishReason::kCancelled);
+    }
+  }
+
+  // By the rules as they are now.
+  std::shared_ptr<FakeExchange> Route(std::shared_ptr<FakeExchange> exchange) {
+    HandlerContext context{model_, generator_, metrics_, nullptr,
+                           [] { return GatewayReadiness{true}; }};
+    context.rules = rules_;
+    Router router;
+    AddChatHandler(router, context);
+    AddCompletionsHandler(router, context);
+    AddModelHandlers(router, context);
+    router.Route(exchange);
+    return exchange;
+  }
+  std::shared_ptr<FakeExchange> Get(std::string_view path) {
+    auto exchange = Post(path, "");
+    exchange->request().method = "GET";
+    return Route(std::move(exchange));
+  }
+  std::shared_ptr<FakeExchange> Chat(const std::string& fields) {
+    return Route(
+        Post("/v1/chat/completions",
+             Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],",
+                 fields, "}")));
+  }
+  std::shared_ptr<FakeExchange> Complete(const std::string& fields) {
+    return Route(Post("/v1/completions", "{" + fields + "}"));
+  }
+
+  ServedModel model_ = FakeModel();
+  FakeGenerator generator_;
+  GatewayMetrics metrics_{{"fake"}};
+  RequestRules rules_;
+};
+
+TEST_F(GatewayRulesTest, EveryNameOfTheModelIsTakenAndTheFirstShown) {
+  model_.aliases = {"org/other", "gpt-4"};
+  for (const char* name : {"fake", "org/other", "gpt-4"}) {
+    const size_t index = generator_.submitted();
+    const auto on = Chat(Cat("\"model\":\"", name, "\""));
+    ASSERT_EQ(generator_.submitted(), index + 1) << name;
+    generator_.End(index, FinishReason::kStop);
+    EXPECT_EQ(on->Body()["model"], "fake");
+  }
+  EXPECT_EQ(Chat("\"model\":\"gpt-5\"")->responses[0].status, 404);
+  const Json models = Get("/v1/models")->Body()["data"];
+  ASSERT_EQ(models.size(), 3u);
+  EXPECT_EQ(models[0]["id"], "fake");
+  EXPECT_EQ(models[1]["id"], "org/other");
+  EXPECT_EQ(models[2]["root"], "somewhere/fake");
+  EXPECT_EQ(Get("/v1/models/org/other")->Body()["id"], "org/other");
+}
+
+TEST_F(GatewayRulesTest, AnyNameIsTakenIfTheOperatorSaysSo) {
+  model_.any_name = true;
+  const auto on = Chat("\"model\":\"claude-haiku\"");
+  ASSERT_EQ(generator_.submitted(), 1u);
+  generator_.End(0, FinishReason::kStop);
+  EXPECT_EQ(on->Body()["model"], "fake");
+  EXPECT_EQ(Get("/v1/models/claude-haiku")->Body()["id"], "fake");
+  EXPECT_EQ(Get("/v1/models")->Body()["data"].size(), 1u);
+}
+
+TEST_F(GatewayRulesTest, MaxTokensBeyondTheRoomAreCutIfTheOperatorSaysSo) {
+  generator_.set_max_context(20);
+  rules_.cut_max_tokens = true;
+  const auto on = Chat("\"max_tokens\":64000");
+  ASSERT_EQ(generator_.submitted(), 1u);
+  EXPECT_EQ(generator_.request(0).max_tokens, 14);
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_EQ(on->Body()["choices"][0]["finish_reason"], "length");
+  Chat("\"max_completion_tokens\":14");
+  EXPECT_EQ(generator_.request(1).max_tokens, 14);
+  Complete("\"prompt\":\"abc\"");
+  EXPECT_EQ(generator_.request(2).max_tokens, 16) << "the default stays";
+  Complete(
+      "\"prompt\":\"0123456789012345678901234\",\"max_tokens\":64000,"
+      "\"truncate_prompt_tokens\":-1");
+  EXPECT_EQ(generator_.request(3).prompt_tokens.size(), 19u);
+  EXPECT_EQ(generator_.request(3).max_tokens, 1);
+  EXPECT_EQ(Chat("\"max_tokens\":64000,\"min_tokens\":15")
+                ->Body()["error"]["message"],
+            "min_tokens: must not exceed max_tokens, which is 14 beside this "
+            "prompt, got 15");
+  EXPECT_EQ(
+      Complete("\"prompt\":\"01234567890123456789\"")->Body()["error"]["code"],
+      "context_length_exceeded")
+      << "a prompt is never cut";
+}
+
+TEST_F(GatewayRulesTest, StopStringsAreAsManyAsTheOperatorAllows) {
+  const auto with = [this](int count) {
+    std::string stops;
+    for (int i = 0; i < count; ++i) {
+      stops += Cat(i > 0 ? "," : "", "\"s", i, "\"");
+    }
+    return Complete(Cat("\"prompt\":\"a\",\"stop\":[", stops, "]"));
+  };
+  with(32);
+  EXPECT_EQ(generator_.submitted(), 1u);
+  EXPECT_EQ(with(33)->Body()["error"]["message"],
+            "stop: has 33 strings, limit 32");
+  rules_.max_stop_strings = 2;
+  EXPECT_EQ(with(3)->Body()["error"]["message"],
+            "stop: has 3 strings, limit 2");
+}
+
+}  // namespace
+}  // namespace sluice::gateway
