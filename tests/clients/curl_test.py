@@ -47,6 +47,8 @@ class CurlTest(unittest.TestCase):
         self.assertEqual(events[-2:], ["data: [DONE]", ""])
         said = ""
         for event in events[:-2]:
+            if event == ": ping":  # a machine that is busy otherwise
+                continue
             self.assertTrue(event.startswith("data: "), event)
             choice = json.loads(event[6:])["choices"][0]
             said += choice["delta"].get("content") or ""

@@ -1,8 +1,8 @@
 """lm-evaluation-harness, unmodified: its scores through the cluster agree with
 its scores through transformers on the same weights (long mode).
 
-Tasks of our own (tasks/): log-likelihoods, a multiple choice, generation, and
-generation in the chat template.
+Tasks of our own (tasks/): log-likelihoods, a multiple choice, generation (also
+with ten stop strings), and generation in the chat template.
 """
 
 import os
@@ -25,7 +25,8 @@ except ImportError as error:
     skip(f"needs build/venv-evals (tests/run --long makes it): {error}")
 
 TASKS = pathlib.Path(__file__).resolve().parent / "tasks"
-PLAIN = ("sluice_choice", "sluice_likelihood", "sluice_generation")
+PLAIN = ("sluice_choice", "sluice_likelihood", "sluice_generation",
+         "sluice_stops")
 # Sums of a few log-probabilities; transformers' order of summing differs.
 LOGPROB_TOLERANCE = 2e-3
 

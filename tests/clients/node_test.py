@@ -8,7 +8,7 @@ from client_cluster import ClientCluster, run_client, skip
 import harness
 
 FOLDER = harness.ROOT / "build" / "node" / "node"
-MINIMUM = 20  # what the package asks for
+MINIMUM = 20  # the package asks for 22; it works with what many have
 
 
 def node():

@@ -27,7 +27,7 @@ class OpenAiErrorsTest(OpenAiCase):
     def test_a_value_out_of_range_names_its_field(self):
         for name, value in (("top_p", 7), ("temperature", -1), ("n", 0),
                             ("n", 100000), ("presence_penalty", 9),
-                            ("frequency_penalty", -9), ("max_tokens", -1)):
+                            ("frequency_penalty", -9), ("max_tokens", -2)):
             with self.subTest(field=name, value=value):
                 self.assertEqual(self.refused(**{name: value}).param, name)
 

@@ -84,7 +84,7 @@ class BadInputTest(unittest.TestCase):
 
     def test_wrong_types_are_refused_by_name(self):
         for param, value in (
-                ("max_tokens", "5"), ("max_tokens", -1), ("max_tokens", 1.5),
+                ("max_tokens", "5"), ("max_tokens", -2), ("max_tokens", 1.5),
                 ("temperature", "hot"), ("temperature", -0.1),
                 ("top_p", 0), ("top_p", 1.5), ("top_p", [1]),
                 ("top_k", -7), ("min_p", 2), ("seed", "x"),
