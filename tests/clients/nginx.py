@@ -3,7 +3,9 @@
 The binary is the system's, or build/nginx's, which tests/run unpacks.
 """
 
+import os
 import pathlib
+import pwd
 import shutil
 import socket
 import subprocess
@@ -15,6 +17,7 @@ UNPACKED = harness.ROOT / "build" / "nginx" / "usr" / "sbin" / "nginx"
 
 CONFIG = """
 daemon off;
+user {user};
 worker_processes 1;
 pid {folder}/pid;
 events {{}}
@@ -56,7 +59,8 @@ class Nginx:
         self.url = f"http://127.0.0.1:{self._port}"
         self._log = folder / "error.log"
         (folder / "nginx.conf").write_text(CONFIG.format(
-            folder=folder, port=self._port, url=url, options=options))
+            folder=folder, port=self._port, url=url, options=options,
+            user=pwd.getpwuid(os.getuid()).pw_name))
         self._process = subprocess.Popen(
             [binary(), "-p", folder, "-e", self._log, "-c",
              folder / "nginx.conf"], stdin=subprocess.DEVNULL)

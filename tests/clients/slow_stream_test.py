@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 import unittest
 
-import api
 from client_cluster import ClientCluster, skip
+import api
 import harness
 import nginx
 
@@ -86,7 +86,7 @@ class SlowStreamTest(SlowStreamCase):
     def test_the_header_comes_long_before_the_first_token(self):
         cluster = self.cluster()
         seen = Fetch(cluster.url, self.body(
-            cluster, 3000, "One", sse_ping_interval=1)).result(300)
+            cluster, 2500, "One", sse_ping_interval=1)).result(300)
         print(seen, flush=True)
         self.expect_whole(seen)
         self.assertGreater(seen["first"], 2, "the prefill is not slow")
@@ -97,9 +97,9 @@ class SlowStreamTest(SlowStreamCase):
         cluster = self.cluster()
         with self.nginx(cluster.url, "proxy_read_timeout 2s;") as proxy:
             seen = Fetch(proxy.url, self.body(
-                cluster, 4000, "Two", sse_ping_interval=1)).result(300)
+                cluster, 2500, "Two", sse_ping_interval=1)).result(300)
             silent = Fetch(proxy.url, self.body(
-                cluster, 4000, "Three", sse_ping_interval=-1)).result(300)
+                cluster, 2500, "Three", sse_ping_interval=-1)).result(300)
             log = proxy.log()
         print(seen, silent, sep="\n", flush=True)
         self.expect_whole(seen)
