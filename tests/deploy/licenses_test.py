@@ -75,5 +75,42 @@ class SbomTest(unittest.TestCase):
             self.assertLessEqual(set(node["dependsOn"]), refs)
 
 
+class LockTest(unittest.TestCase):
+    """tests/requirements*.lock: what tests/run installs, by digest."""
+
+    def test_a_lock_has_what_its_requirements_pin_and_only_digests(self):
+        locks = sorted((ROOT / "tests").glob("requirements*.lock"))
+        self.assertGreater(len(locks), 1)
+        for lock in locks:
+            lines = lock.read_text().splitlines()
+            versions = {}
+            for line in lines:
+                if line.startswith("#"):
+                    continue
+                found = re.fullmatch(
+                    r"([a-z0-9._-]+)==(\S+) --hash=sha256:[0-9a-f]{64}", line)
+                self.assertTrue(found, f"{lock.name}: {line}")
+                versions[found[1].replace("_", "-")] = found[2]
+            for line in lock.with_suffix(".txt").read_text().splitlines():
+                pinned = re.match(r"([\w.-]+)(?:\[.*\])?==(\S+)", line)
+                if pinned:
+                    name = pinned[1].lower().replace("_", "-")
+                    self.assertEqual(versions.get(name), pinned[2],
+                                     f"{lock.name}: {name}")
+
+
+    def test_a_node_lock_has_what_its_package_pins_and_digests(self):
+        folder = ROOT / "tests/clients/node"
+        package = json.loads((folder / "package.json").read_text())
+        locked = json.loads((folder / "package-lock.json").read_text())
+        for name, version in package["dependencies"].items():
+            self.assertEqual(
+                locked["packages"]["node_modules/" + name]["version"],
+                version)
+        for path, one in locked["packages"].items():
+            if path:
+                self.assertIn("integrity", one, path)
+
+
 if __name__ == "__main__":
     unittest.main()
