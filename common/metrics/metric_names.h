@@ -22,6 +22,8 @@ inline constexpr Name kProcessOpenFds = "process_open_fds";
 inline constexpr Name kProcessMaxFds = "process_max_fds";
 inline constexpr Name kProcessStartTime = "process_start_time_seconds";
 inline constexpr Name kLogLinesDropped = "sluice_log_lines_dropped_total";
+inline constexpr Name kExceptions =
+    "sluice_exceptions_total";  // where=http_handler|..: the edge
 
 // gRPC servers: grpc_service, grpc_method, grpc_type; handled: grpc_code.
 inline constexpr Name kGrpcHandled = "grpc_server_handled_total";
@@ -101,6 +103,12 @@ inline constexpr Name kGatewayRejections =
 inline constexpr Name kGatewayDisconnects =
     "sluice_gateway_client_disconnects_total";  // reason
 inline constexpr Name kGatewayConnections = "sluice_gateway_connections";
+inline constexpr Name kGatewayEvictions =
+    "sluice_gateway_connection_evictions_total";  // closed to make room
+inline constexpr Name kGatewayLoopLongestHold =
+    "sluice_gateway_loop_longest_hold_seconds";  // of its thread's CPU time
+inline constexpr Name kGatewayLoopLongHolds =
+    "sluice_gateway_loop_long_holds_total";  // of more than 50 ms
 inline constexpr Name kGatewaySseBacklog = "sluice_gateway_sse_backlog_bytes";
 inline constexpr Name kGatewayTokenizeSeconds =
     "sluice_gateway_tokenize_seconds";

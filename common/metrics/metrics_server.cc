@@ -19,13 +19,18 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/metrics/metrics.h"
 
 namespace sluice::metrics {
 namespace {
 
+// When so many are connected, the one that came first makes room: each gets one
+// answer, which takes a moment unless the client is slow.
 constexpr size_t kMaxClients = 64;
+// At once, so that those that just came are served before they make room.
+constexpr int kMaxAccepts = 16;
 constexpr size_t kMaxRequestBytes = 8 << 10;
 constexpr auto kClientTimeout = std::chrono::seconds(5);
 // Without descriptors accept fails and the listener stays readable: a pause
@@ -153,31 +158,40 @@ class MetricsServer::Impl {
 
   void Run() {
     pthread_setname_np(pthread_self(), "metrics");
-    while (true) {
-      std::vector<pollfd> fds;
-      fds.push_back({wake_.get(), POLLIN, 0});
-      const bool deaf =
-          clients_.size() >= kMaxClients || Clock::now() < next_accept_;
-      fds.push_back({deaf ? -1 : listener_.get(), POLLIN, 0});
-      for (const Client& client : clients_) {
-        const short events = client.writing() ? POLLOUT : POLLIN;
-        fds.push_back({client.fd.get(), events, 0});
-      }
-      ::poll(fds.data(), fds.size(), deaf ? 100 : clients_.empty() ? -1 : 500);
-      if (fds[0].revents != 0) return;
-      size_t i = 2;
-      for (Client& client : clients_) {
-        if (fds[i++].revents != 0) Serve(client);
-      }
-      const TimePoint now = Clock::now();
-      clients_.remove_if(
-          [&](const Client& c) { return c.done || c.deadline < now; });
-      if (fds[1].revents != 0) Accept();
+    bool more = true;
+    while (more) {
+      const Status turned =
+          CatchAndCount("metrics_server", [&] { more = Turn(); });
+      // Memory was short: the oldest client's is given back.
+      if (!turned.ok() && !clients_.empty()) clients_.pop_front();
     }
   }
 
+  // Serves who is ready. False once the server is to end.
+  bool Turn() {
+    std::vector<pollfd> fds;
+    fds.push_back({wake_.get(), POLLIN, 0});
+    const bool deaf = Clock::now() < next_accept_;
+    fds.push_back({deaf ? -1 : listener_.get(), POLLIN, 0});
+    for (const Client& client : clients_) {
+      const short events = client.writing() ? POLLOUT : POLLIN;
+      fds.push_back({client.fd.get(), events, 0});
+    }
+    ::poll(fds.data(), fds.size(), deaf ? 100 : clients_.empty() ? -1 : 500);
+    if (fds[0].revents != 0) return false;
+    size_t i = 2;
+    for (Client& client : clients_) {
+      if (fds[i++].revents != 0) Serve(client);
+    }
+    const TimePoint now = Clock::now();
+    clients_.remove_if(
+        [&](const Client& c) { return c.done || c.deadline < now; });
+    if (fds[1].revents != 0) Accept();
+    return true;
+  }
+
   void Accept() {
-    while (clients_.size() < kMaxClients) {
+    for (int i = 0; i < kMaxAccepts; ++i) {
       Fd fd(::accept4(listener_.get(), nullptr, nullptr,
                       SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (fd.get() < 0) {
@@ -187,6 +201,7 @@ class MetricsServer::Impl {
         }
         return;
       }
+      if (clients_.size() >= kMaxClients) clients_.pop_front();
       Client& client = clients_.emplace_back();
       client.fd = std::move(fd);
       client.deadline = Clock::now() + kClientTimeout;
@@ -194,8 +209,11 @@ class MetricsServer::Impl {
   }
 
   void Serve(Client& client) {
-    if (!client.writing()) Read(client);
-    if (client.writing()) Write(client);
+    const Status served = CatchAndCount("metrics_server", [&] {
+      if (!client.writing()) Read(client);
+      if (client.writing()) Write(client);
+    });
+    if (!served.ok()) client.done = true;
   }
 
   void Read(Client& client) {

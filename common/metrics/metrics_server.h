@@ -30,7 +30,8 @@ struct MetricsServerOptions {
 // A small HTTP/1.1 listener for probes and scrapes: GET and HEAD of /metrics,
 // /livez, /readyz and the pages given, one answer per connection. It has one
 // thread, "metrics", which no work of the process can delay; slow or silent
-// clients are dropped after 5 s and do not delay others.
+// clients are dropped after 5 s, or when 64 later ones came, and do not delay
+// others.
 class MetricsServer {
  public:
   // INVALID_ARGUMENT for an address that is not "IPv4:port", "[IPv6]:port" or

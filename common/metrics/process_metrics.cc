@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/metrics/metric_names.h"
 
@@ -91,7 +92,13 @@ void AddProcessMetrics(Registry& registry, std::string_view service,
   registry.AddGauge(names::kProcessStartTime, "Start, in Unix time")
       .Set(BootTimeSeconds() + FieldAt(StatFields(), 22) / ticks);
   const double page = static_cast<double>(sysconf(_SC_PAGESIZE));
-  registry.OnScrape([=] {
+  registry.OnScrape([=, &registry] {
+    for (const auto& [where, count] : ExceptionCounts()) {
+      registry
+          .AddCounter(names::kExceptions, "Exceptions caught, by edge",
+                      {{"where", where}})
+          .AdvanceTo(static_cast<double>(count));
+    }
     const auto fields = StatFields();
     cpu.AdvanceTo((FieldAt(fields, 14) + FieldAt(fields, 15)) / ticks);
     dropped.AdvanceTo(static_cast<double>(LogLinesDropped()));

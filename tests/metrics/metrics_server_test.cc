@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <new>
 #include <string>
+#include <vector>
 
 #include "common/metrics/metrics.h"
 #include "tests/testing/http_exchange.h"
@@ -89,6 +91,19 @@ TEST_F(MetricsServerTest, ASilentClientDelaysNobody) {
   ::close(silent);
 }
 
+TEST_F(MetricsServerTest, SilentClientsWithoutEndKeepNobodyOut) {
+  std::vector<int> silent;
+  for (int i = 0; i < 200; ++i) {
+    silent.push_back(Connect(server_->port()));
+    if (i % 10 != 0) continue;
+    ASSERT_THAT(Get(server_->port(), "/livez"), StartsWith("HTTP/1.1 200 OK"))
+        << i;
+  }
+  pollfd first{silent.front(), POLLIN, 0};
+  EXPECT_EQ(::poll(&first, 1, 2000), 1) << "it made room for others";
+  for (const int fd : silent) ::close(fd);
+}
+
 TEST_F(MetricsServerTest, WithoutDescriptorsItWaitsAndDoesNotSpin) {
   const int waiting = ::socket(AF_INET, SOCK_STREAM, 0);
   const std::string request = "GET /livez HTTP/1.1\r\n\r\n";
@@ -103,6 +118,19 @@ TEST_F(MetricsServerTest, WithoutDescriptorsItWaitsAndDoesNotSpin) {
   }
   EXPECT_EQ(::poll(&answer, 1, 10000), 1) << "accepted once there are some";
   ::close(waiting);
+}
+
+TEST(MetricsServerStartTest, AnExceptionEndsOneAnswerAlone) {
+  MetricsServerOptions options;
+  options.readiness = []() -> Readiness { throw std::bad_alloc(); };
+  options.pages["/odd"] = []() -> std::string { throw 5; };
+  const auto server = MetricsServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok()) << server.status();
+  for (const char* path : {"/readyz", "/odd"}) {
+    EXPECT_EQ(Get((*server)->port(), path), "");
+    EXPECT_THAT(Get((*server)->port(), "/livez"),
+                StartsWith("HTTP/1.1 200 OK"));
+  }
 }
 
 TEST(MetricsServerStartTest, RefusesAddressesItCannotUse) {
