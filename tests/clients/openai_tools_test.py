@@ -57,6 +57,7 @@ class OpenAiToolsTest(unittest.TestCase):
         self.assertEqual(choice.finish_reason, "tool_calls")
         self.assertEqual(choice.message.reasoning_content,
                          tool_model.REASONING)
+        self.assertEqual(choice.message.reasoning, tool_model.REASONING)
         self.assertEqual(choice.message.content.strip(), tool_model.CONTENT)
         self.assertEqual(len(choice.message.tool_calls), 1)
         self.check_call(choice.message.tool_calls[0])
