@@ -117,6 +117,12 @@ void ReadSampling(FieldReader& in, int vocab_size, GenerationFields& out) {
 void ReadStops(FieldReader& in, int vocab_size, GenerationFields& out) {
   out.stop =
       in.Strings("stop", kMaxStopStrings, kMaxStopBytes).value_or(out.stop);
+  size_t bytes = 0;
+  for (const std::string& stop : out.stop) bytes += stop.size();
+  if (bytes > kMaxAllStopBytes) {
+    in.Refuse("stop", "the strings have ", bytes, " bytes together, limit ",
+              kMaxAllStopBytes);
+  }
   out.stop_token_ids =
       in.TokenIds("stop_token_ids", vocab_size, kMaxClientStopTokenIds)
           .value_or(out.stop_token_ids);

@@ -198,6 +198,18 @@ TEST(GatewayParseTest, MaxTokensOfMinusOneCountAsAbsent) {
   EXPECT_FALSE(Completion("\"max_tokens\":-1")->fields.max_tokens.has_value());
 }
 
+TEST(GatewayParseTest, StopStringsHaveFewBytesTogether) {
+  const auto with = [](size_t last) {
+    const std::string whole(1024, 'x');
+    return Chat(Cat("\"stop\":[\"", whole, "\",\"", whole, "\",\"", whole,
+                    "\",\"", std::string(1000, 'y'), "\",\"",
+                    std::string(last, 'z'), "\"]"));
+  };
+  EXPECT_TRUE(with(24).ok());
+  ExpectRefused(with(25), "stop");
+  EXPECT_THAT(Message(with(25).status()), HasSubstr("4097 bytes together"));
+}
+
 TEST(GatewayParseTest, RepeatPenaltyIsRepetitionPenalty) {
   EXPECT_EQ(Chat("\"repeat_penalty\":1.5")->fields.repetition_penalty, 1.5);
   EXPECT_EQ(Chat("\"repeat_penalty\":1.5,\"repetition_penalty\":1.5")

@@ -27,12 +27,14 @@ StatusOr<std::vector<TokenId>> EncodePrompt(const HandlerContext& context,
   return encoded;
 }
 
+// `text` is what the choices of all prompts begin with.
 StatusOr<RunPlan::Choice> PrepareChoice(const HandlerContext& context,
                                         const CompletionRequest& request,
-                                        const Prompt& prompt) {
+                                        const Prompt& prompt,
+                                        const ChoiceTextOptions& text) {
   const GenerationFields& fields = request.fields;
   RunPlan::Choice choice;
-  choice.text = MakeTextOptions(fields);
+  choice.text = text;
   choice.text.echo = request.echo;
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
                           EncodePrompt(context, request, prompt));
@@ -75,9 +77,10 @@ StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
   plan.stream = fields.stream;
   plan.include_usage = fields.include_usage;
   plan.times = StreamTimes(context, fields);
+  const ChoiceTextOptions text = MakeTextOptions(fields);
   for (const Prompt& prompt : request.prompts) {
     SLUICE_ASSIGN_OR_RETURN(RunPlan::Choice choice,
-                            PrepareChoice(context, request, prompt));
+                            PrepareChoice(context, request, prompt, text));
     const AnswerShape shape{
         /*chat=*/false, request.echo, choice.generate.prompt_tokens.size(),
         choice.text.echo_text.size(), choice.generate.max_tokens};
