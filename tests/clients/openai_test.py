@@ -133,6 +133,15 @@ class OpenAiTest(OpenAiCase):
         self.assertGreater(
             distinct(extra={"repetition_penalty": 1.8}), plain)
 
+    def test_as_many_stop_strings_as_evaluations_send(self):
+        # HumanEval in lm-evaluation-harness has eight and more.
+        stops = [f"\n{word}" for word in ("class", "def", "#", "if", "print",
+                                          "assert", "import", "from", "```")]
+        choice = self.chat(stop=[*stops, ANSWER], max_tokens=-1).choices[0]
+        self.assertEqual(choice.finish_reason, "stop")
+        self.assertEqual(choice.stop_reason, ANSWER)
+        self.assertNotIn(ANSWER, choice.message.content)
+
     def test_a_stop_string_ends_the_text_before_it(self):
         answer = self.complete(prompt="1, 2, 3, 4,", max_tokens=30,
                                stop=["7"])
