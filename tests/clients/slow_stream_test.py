@@ -137,7 +137,8 @@ class SevenThousandTokensTest(SlowStreamCase):
 
     def test_slower_than_node_and_nginx_wait(self):
         with harness.Cluster(harness.default_model(), "--stages", 1,
-                             "--prefill-chunk", self.CHUNK) as cluster:
+                             "--prefill-chunk", self.CHUNK,
+                             "--max-queue-wait", 3600) as cluster:
             cluster.kill("stage")
             cluster.restart("stage", 0, "--debug-step-delay-ms",
                             str(self.DELAY_MS))
