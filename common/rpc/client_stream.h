@@ -12,6 +12,7 @@
 
 #include "common/base/mutex.h"
 #include "common/base/status.h"
+#include "common/rpc/hello.h"
 #include "common/rpc/send_queue.h"
 #include "common/rpc/status.h"
 
@@ -35,14 +36,21 @@ class ClientStream
         stub_(std::move(channel)),
         queue_(max_queued) {}
 
-  void Open() {
+  // `hello`: a serialised message, which goes ahead of all that is sent. One
+  // of more than kMaxHelloBytes ends the stream with INVALID_ARGUMENT.
+  void Open(const std::string& hello = "") {
     self_ = this->shared_from_this();
+    const bool fits = hello.size() <= kMaxHelloBytes;
+    if (fits) SetHello(hello, &context_);
     stub_.PrepareBidiStreamingCall(&context_, method_, {}, this);
     // Writes start outside of reactions; gRPC must not finish before Pump
     // has seen the end.
     this->AddHold();
     this->StartRead(&in_);
     this->StartCall();
+    if (fits) return;
+    Cancel(InvalidArgument("the hello has ", hello.size(), " bytes, limit ",
+                           kMaxHelloBytes));
   }
 
   // Queues a message. False if the queue is full or the stream has ended.

@@ -8,11 +8,10 @@ namespace sluice::rpc {
 
 std::shared_ptr<CreditedSender> CreditedSender::Open(
     CreditedSenderOptions options, CreditedSenderEvents events) {
-  const grpc::ByteBuffer hello = options.hello;
+  const std::string hello = options.hello;
   auto sender =
       std::make_shared<CreditedSender>(std::move(options), std::move(events));
-  sender->ClientStream::Open();
-  sender->Send(hello);
+  sender->ClientStream::Open(hello);
   return sender;
 }
 

@@ -20,7 +20,7 @@ namespace sluice::rpc {
 struct CreditedSenderOptions {
   std::shared_ptr<grpc::Channel> channel;
   std::string method;
-  grpc::ByteBuffer hello;  // the first frame; its answer opens the stream
+  std::string hello;       // its answer opens the stream
   size_t credits = 1;      // frames that may be unanswered
   size_t max_waiting = 1;  // frames that may wait for a credit
 };

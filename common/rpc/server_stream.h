@@ -129,12 +129,14 @@ class ServerStreamBase
   std::shared_ptr<ServerStreamBase> self_;
 };
 
-// A stream that only writes.
-template <typename Out>
-using ServerWriter = ServerStreamBase<grpc::ServerWriteReactor<Out>, Out>;
+// A stream that only writes: no message of the peer's is read. On the wire a
+// stream in both directions, since gRPC would read the one request of others
+// before it asks us.
+template <typename In, typename Out>
+using ServerWriter = ServerStreamBase<grpc::ServerBidiReactor<In, Out>, Out>;
 
-// A stream in both directions: one read at a time, the next one after
-// OnMessage has returned.
+// A stream in both directions. Its hello comes first, before anything is
+// read; then one read at a time, the next one after OnMessage has returned.
 template <typename In, typename Out>
 class ServerStream
     : public ServerStreamBase<grpc::ServerBidiReactor<In, Out>, Out> {
@@ -142,12 +144,22 @@ class ServerStream
   using Base = ServerStreamBase<grpc::ServerBidiReactor<In, Out>, Out>;
   using Base::Base;
 
-  void Open() {
+  // `hello`: what the call's metadata had (common/rpc/hello.h). Of a peer that
+  // is refused no byte is read.
+  void Open(const std::string& hello) {
     Base::Open();
-    this->StartRead(&in_);
+    const Status status = OnHello(hello);
+    if (!status.ok()) {
+      this->End(status);
+    } else if (!this->has_ended()) {
+      this->StartRead(&in_);
+    }
   }
 
  protected:
+  // gRPC's thread, once, first: whether the peer may go on, and what it is
+  // answered. An error ends the stream.
+  virtual Status OnHello(const std::string& hello) = 0;
   // gRPC's thread: translate, enqueue, return. `message` may be moved from.
   virtual void OnMessage(In& message) = 0;
   // The peer sends nothing more.

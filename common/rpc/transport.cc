@@ -4,6 +4,8 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/support/byte_buffer.h>
@@ -17,11 +19,26 @@
 #include <sstream>
 #include <utility>
 
+#include "common/rpc/grpc_log.h"
+#include "common/rpc/hello.h"
+
 namespace sluice::rpc {
 namespace {
 
-constexpr int kMaxConcurrentStreams = 256;
+// Of one connection. A peer has its streams on connections of their own, and
+// probes are short.
+constexpr int kMaxConcurrentStreams = 16;
 constexpr int64_t kMaxLookahead = int64_t{64} << 20;
+// What a server takes of a stream before anybody reads it.
+constexpr int kServerLookahead = 64 << 10;
+// gRPC's buffers of one server, all connections together: at least so much,
+// and room for so many of the largest messages.
+constexpr int64_t kMinServerMemory = int64_t{1} << 30;
+constexpr int64_t kServerMessages = 16;
+constexpr int kMaxPingStrikes = 64;
+// A connection without a stream is closed after so long.
+constexpr int kIdleMs = 60'000;
+constexpr int kHandshakeMs = 10'000;
 
 int Milliseconds(Duration d) {
   return static_cast<int>(
@@ -60,14 +77,11 @@ StatusOr<Pem> ReadPems(const TransportOptions& options) {
 std::vector<std::pair<std::string, int>> CommonArguments(
     const TransportOptions& options) {
   const int quarter = std::max(25, Milliseconds(options.peer_timeout) / 4);
-  const int lookahead =
-      static_cast<int>(std::min(kMaxLookahead, 2 * options.max_message_bytes));
   return {
       {GRPC_ARG_KEEPALIVE_TIME_MS, quarter},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3 * quarter},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
       {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
-      {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, lookahead},
       {GRPC_ARG_HTTP2_BDP_PROBE, 0},
       {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
        static_cast<int>(options.max_message_bytes)},
@@ -127,6 +141,38 @@ struct CallbackThreads {
   static inline std::atomic<CallbackThreads*> kept{nullptr};
 };
 
+// What one peer may take of a server, above all before it has said who it is.
+void LimitPeers(const TransportOptions& options, grpc::ServerBuilder* builder) {
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                              kServerLookahead);
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                              kMaxConcurrentStreams);
+  builder->AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kMaxPingStrikes);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              kHandshakeMs);
+  grpc::ResourceQuota quota("peers");
+  quota.Resize(static_cast<size_t>(
+      std::max(kMinServerMemory, kServerMessages * options.max_message_bytes)));
+  builder->SetResourceQuota(quota);
+}
+
+// Linking its library is enough for reflection on every server: a plugin that
+// the builder finds. This one takes it out again.
+class NoReflection : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
+                         plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) {
+      return plugin->name() == "proto_server_reflection";
+    });
+  }
+};
+
 std::string WithPort(const std::string& address, int port) {
   if (address.starts_with("unix:")) return address;
   return Cat(address.substr(0, address.rfind(':') + 1), port);
@@ -139,28 +185,30 @@ StatusOr<ListeningServer> Listen(const std::string& address,
                                  grpc::Service* service) {
   SLUICE_RETURN_IF_ERROR(CheckAddress(address, options));
   SLUICE_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(options));
+  SLUICE_ASSIGN_OR_RETURN(ListenLock lock, ListenLock::Take(address));
   CallbackThreads::Keep();
+  TakeGrpcLog();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
+  if (!options.reflection) {
+    builder.SetOption(std::make_unique<NoReflection>());
+  }
   for (const auto& [name, value] : CommonArguments(options)) {
     builder.AddChannelArgument(name, value);
   }
-  builder.AddChannelArgument(
-      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                             kMaxConcurrentStreams);
+  LimitPeers(options, &builder);
   // A second process on the same port is an error, not a share of it.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // Only reflection uses the sync API.
+  // Reflection uses the sync API.
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
   int port = 0;
   builder.AddListeningPort(address, credentials, &port);
   builder.RegisterService(service);
   ListeningServer listening;
-  listening.server = builder.BuildAndStart();
+  listening.lock = std::move(lock);
+  BindPrivately([&] { listening.server = builder.BuildAndStart(); });
   if (listening.server == nullptr || port == 0) {
     return Unavailable("cannot listen on ", address, ": the address is in use",
                        options.tls() ? ", not ours, or the TLS files are bad"
@@ -184,10 +232,14 @@ StatusOr<std::shared_ptr<grpc::Channel>> Connect(
   SLUICE_RETURN_IF_ERROR(CheckAddress(address, options));
   SLUICE_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(options));
   CallbackThreads::Keep();
+  TakeGrpcLog();
   grpc::ChannelArguments arguments;
   for (const auto& [name, value] : CommonArguments(options)) {
     arguments.SetInt(name, value);
   }
+  arguments.SetInt(
+      GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+      static_cast<int>(std::min(kMaxLookahead, 2 * options.max_message_bytes)));
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

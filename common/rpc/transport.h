@@ -9,18 +9,21 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "common/rpc/listen_address.h"
 #include "common/rpc/transport_options.h"
 
 namespace sluice::rpc {
 
-// A server with its port, its health service (names "", "startup",
-// "liveness", "readiness") and reflection. Services must outlive it.
+// A server with its address and its health service (names "", "startup",
+// "liveness", "readiness"). Services must outlive it.
 struct ListeningServer {
+  ListenLock lock;  // of a socket file, as long as the server may be there
   std::unique_ptr<grpc::Server> server;
   std::string address;  // with the chosen port
 };
 
-// Binds `address` and serves `service`. Port 0: the system chooses. Errors:
+// Binds `address` and serves `service`. Port 0: the system chooses; a socket
+// file has mode 0600, and one that was left behind is replaced. Errors:
 // INVALID_ARGUMENT as CheckAddress says, NOT_FOUND for a missing TLS file,
 // UNAVAILABLE if the address cannot be bound.
 StatusOr<ListeningServer> Listen(const std::string& address,

@@ -1,8 +1,29 @@
 #include "common/rpc/transport_options.h"
 
 #include <charconv>
+#include <string_view>
 
 namespace sluice::rpc {
+namespace {
+
+constexpr std::string_view kUnix = "unix:";
+
+Status CheckSocketPath(const std::string& address) {
+  const std::string path = SocketPath(address);
+  if (path.empty()) {
+    return InvalidArgument("address '", address, "' names no socket file");
+  }
+  if (path.size() > kMaxSocketPath) {
+    return InvalidArgument("address '", address, "': the path has ",
+                           path.size(), " bytes, limit ", kMaxSocketPath);
+  }
+  const size_t odd = path.find_first_of("%?#");
+  if (odd == std::string::npos) return OkStatus();
+  return InvalidArgument("address '", address, "': the path has a '",
+                         path.substr(odd, 1), "'");
+}
+
+}  // namespace
 
 Status Validate(const TransportOptions& options) {
   const bool any = !options.tls_cert.empty() || !options.tls_key.empty() ||
@@ -33,9 +54,9 @@ Status Validate(const TransportOptions& options) {
 }
 
 StatusOr<Address> ParseAddress(const std::string& address) {
-  if (address.starts_with("unix:")) {
-    if (address.size() > 5) return Address{address, 0};
-    return InvalidArgument("address '", address, "' names no socket file");
+  if (address.starts_with(kUnix)) {
+    SLUICE_RETURN_IF_ERROR(CheckSocketPath(address));
+    return Address{address, 0};
   }
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == address.size()) {
@@ -61,9 +82,15 @@ StatusOr<Address> ParseAddress(const std::string& address) {
   return parsed;
 }
 
+std::string SocketPath(const std::string& address) {
+  if (!address.starts_with(kUnix)) return "";
+  const std::string path = address.substr(kUnix.size());
+  return path.starts_with("///") ? path.substr(2) : path;
+}
+
 bool IsLoopback(const Address& address) {
   const std::string& host = address.host;
-  if (host.starts_with("unix:") || host == "localhost" || host == "::1") {
+  if (host.starts_with(kUnix) || host == "localhost" || host == "::1") {
     return true;
   }
   // Digits and dots only: "127.example.com" is a name like any other.

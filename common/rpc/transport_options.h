@@ -22,6 +22,8 @@ struct TransportOptions {
   Duration peer_timeout = std::chrono::seconds(10);
   // Bytes of the largest message in either direction.
   int64_t max_message_bytes = int64_t{4} << 20;
+  // A server tells everybody what services and messages it has.
+  bool reflection = false;
 
   bool tls() const { return !tls_cert.empty(); }
 };
@@ -31,13 +33,21 @@ struct TransportOptions {
 // [1 KiB, 2 GiB).
 Status Validate(const TransportOptions& options);
 
+// Bytes of a socket file's path; the system takes no more.
+inline constexpr size_t kMaxSocketPath = 107;
+
 // "host:port", "[v6]:port" or "unix:path" taken apart.
 struct Address {
   std::string host;  // "unix:path" for a socket file
   int port = 0;
 };
-// INVALID_ARGUMENT unless the port is within [0, 65535] and a host is named.
+// INVALID_ARGUMENT unless the port is within [0, 65535] and a host is named,
+// or the path has 1 to kMaxSocketPath bytes and none of %, ? and #, which gRPC
+// would not take as they are.
 StatusOr<Address> ParseAddress(const std::string& address);
+
+// The path of a "unix:path" address; empty for others.
+std::string SocketPath(const std::string& address);
 
 // Whether nothing outside this machine can be meant: "localhost", 127.x.x.x,
 // ::1, or a socket file.

@@ -17,7 +17,7 @@ namespace sluice::wire {
 
 // Of ExpertHello and ExpertWelcome. Raised when older peers would misread a
 // message.
-inline constexpr uint32_t kExpertProtocolVersion = 1;
+inline constexpr uint32_t kExpertProtocolVersion = 2;
 
 // Field number of ExpertFrame.hidden_states and of ExpertAnswer.sums, which
 // travel beside the rest (common/rpc/payload_frame.h).

@@ -16,7 +16,10 @@ namespace sluice::wire {
 
 // Of Hello, Welcome and StepsHello. Raised when older peers would misread a
 // message.
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
+
+// Bytes of Hello's and Assign's secrets.
+inline constexpr size_t kSecretBytes = 32;
 
 // Field number of StepFrame.hidden_states, which travels beside the rest.
 inline constexpr int kHiddenStatesField = 15;

@@ -13,7 +13,7 @@
 #include "services/stage/stage_server.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:0",
-          "gRPC address, host:port; port 0: the system chooses");
+          "gRPC address, host:port or unix:PATH; port 0: the system chooses");
 ABSL_FLAG(std::string, model, "", "model folder or .gguf file");
 ABSL_FLAG(std::string, layers, "",
           "layers to serve, first-last (0-7: eight layers); auto: a split "
@@ -43,6 +43,8 @@ ABSL_FLAG(std::string, tls_cert, "", "PEM file: this stage's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the peers");
 ABSL_FLAG(bool, insecure, false, "plain text beyond loopback");
+ABSL_FLAG(bool, reflection, false,
+          "gRPC reflection: tells everybody what messages there are");
 ABSL_FLAG(double, peer_timeout, 10,
           "seconds of silence after which a peer is lost");
 ABSL_FLAG(int32_t, debug_step_delay_ms, 0,
@@ -124,6 +126,7 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   transport.tls_key = absl::GetFlag(FLAGS_tls_key);
   transport.tls_ca = absl::GetFlag(FLAGS_tls_ca);
   transport.insecure = absl::GetFlag(FLAGS_insecure);
+  transport.reflection = absl::GetFlag(FLAGS_reflection);
   transport.peer_timeout = std::chrono::duration_cast<Duration>(
       std::chrono::duration<double>(absl::GetFlag(FLAGS_peer_timeout)));
   return options;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/rpc/hello.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
 #include "sluice/v1/expert.grpc.pb.h"
@@ -151,10 +152,7 @@ class NeverReads {
       : channel_(grpc::CreateCustomChannel(
             address, grpc::InsecureChannelCredentials(), SmallWindow())),
         stub_(v1::Expert::NewStub(channel_)),
-        stream_(stub_->Batches(&context_)) {
-    v1::ExpertFrame frame;
-    *frame.mutable_hello() = wire::ToProto(HelloFor(info));
-    EXPECT_TRUE(stream_->Write(frame));
+        stream_(Begin(wire::ToProto(HelloFor(info)).SerializeAsString())) {
     v1::ExpertAnswer welcome;
     EXPECT_TRUE(stream_->Read(&welcome) && welcome.has_welcome());
     writer_ = std::thread([this] {
@@ -201,12 +199,16 @@ class NeverReads {
     return arguments;
   }
 
+  using Stream = grpc::ClientReaderWriter<v1::ExpertFrame, v1::ExpertAnswer>;
+  std::unique_ptr<Stream> Begin(const std::string& hello) {
+    rpc::SetHello(hello, &context_);
+    return stub_->Batches(&context_);
+  }
+
   grpc::ClientContext context_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Expert::Stub> stub_;
-  const std::unique_ptr<
-      grpc::ClientReaderWriter<v1::ExpertFrame, v1::ExpertAnswer>>
-      stream_;
+  const std::unique_ptr<Stream> stream_;
   std::atomic<uint64_t> pings_{0};
   Mutex mutex_;
   CondVar never_;

@@ -126,21 +126,24 @@ class ExpertClient::Stream
 
 ExpertClient::ExpertClient(const std::string& address)
     : stream_(std::make_shared<Stream>(ChannelTo(address),
-                                       "/sluice.v1.Expert/Batches", 4096)) {
-  stream_->Open();
-}
+                                       "/sluice.v1.Expert/Batches", 4096)) {}
 
 ExpertClient::~ExpertClient() {
+  if (!opened_) return;
   stream_->Cancel(Cancelled("the test is over"));
   (void)stream_->End();
 }
 
+ExpertClient::Stream& ExpertClient::Opened(const std::string& hello) {
+  if (!std::exchange(opened_, true)) stream_->Open(hello);
+  return *stream_;
+}
+
 StatusOr<wire::ExpertWelcome> ExpertClient::Hello(
     const v1::ExpertHello& hello) {
-  v1::ExpertFrame frame;
-  *frame.mutable_hello() = hello;
-  SendFrame(frame, Buffer());
-  SLUICE_ASSIGN_OR_RETURN(const v1::ExpertWelcome welcome, stream_->Welcome());
+  EXPECT_FALSE(opened_) << "a stream has one hello";
+  SLUICE_ASSIGN_OR_RETURN(const v1::ExpertWelcome welcome,
+                          Opened(hello.SerializeAsString()).Welcome());
   return wire::FromProto(welcome);
 }
 
@@ -175,17 +178,17 @@ StatusOr<v1::ExpertPong> ExpertClient::WaitUnaskedPong() {
 
 void ExpertClient::SendFrame(const v1::ExpertFrame& head,
                              const Buffer& payload) {
-  stream_->Send(
+  Opened().Send(
       rpc::JoinPayload(head, wire::kExpertPayloadField, CopyOf(payload)));
 }
 
 void ExpertClient::SendBytes(const std::string& bytes) {
   const grpc::Slice slice(bytes);
-  stream_->Send(grpc::ByteBuffer(&slice, 1));
+  Opened().Send(grpc::ByteBuffer(&slice, 1));
 }
 
-void ExpertClient::HalfClose() { stream_->HalfClose(); }
-Status ExpertClient::WaitEnd() { return stream_->End(); }
+void ExpertClient::HalfClose() { Opened().HalfClose(); }
+Status ExpertClient::WaitEnd() { return Opened().End(); }
 
 wire::ExpertHello HelloFor(const HostedExpertsInfo& info) {
   wire::ExpertHello hello;

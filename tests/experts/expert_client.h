@@ -19,13 +19,14 @@ inline constexpr int32_t kHidden = 64;
 // One stream of Batches, as a test asks over it. All calls wait at most 30 s.
 class ExpertClient {
  public:
-  // Opens the stream; nothing is sent yet.
+  // The stream is opened by the first of the calls below.
   explicit ExpertClient(const std::string& address);
   ~ExpertClient();
   ExpertClient(const ExpertClient&) = delete;
   ExpertClient& operator=(const ExpertClient&) = delete;
 
-  // Sends a hello and waits for the welcome, or for how the stream ends.
+  // Opens the stream with a hello and waits for the welcome, or for how it
+  // ends. First, if at all: a stream has one hello.
   StatusOr<wire::ExpertWelcome> Hello(const v1::ExpertHello& hello);
   StatusOr<wire::ExpertWelcome> Hello(const HostedExpertsInfo& info);
 
@@ -50,7 +51,9 @@ class ExpertClient {
 
  private:
   class Stream;
-  std::shared_ptr<Stream> stream_;
+  Stream& Opened(const std::string& hello = "");
+  const std::shared_ptr<Stream> stream_;
+  bool opened_ = false;
 };
 
 // A hello that suits a host with `info`.

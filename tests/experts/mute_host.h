@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/model/hosted_experts.h"
+#include "common/rpc/hello.h"
 #include "common/rpc/payload_frame.h"
 #include "common/rpc/server_stream.h"
 #include "common/rpc/transport.h"
@@ -41,9 +42,9 @@ class MuteHost {
     Service(wire::ExpertWelcome said, bool answers_pings)
         : welcome(std::move(said)), pongs(answers_pings) {}
     grpc::ServerBidiReactor<Frame, Frame>* Batches(
-        grpc::CallbackServerContext*) override {
+        grpc::CallbackServerContext* context) override {
       auto stream = std::make_shared<Stream>(this);
-      stream->Open();
+      stream->Open(rpc::HelloOf(*context));
       return stream.get();
     }
     const wire::ExpertWelcome welcome;
@@ -57,6 +58,12 @@ class MuteHost {
           service_(*service) {}
 
    private:
+    Status OnHello(const std::string&) override {
+      v1::ExpertAnswer answer;
+      *answer.mutable_welcome() = wire::ToProto(service_.welcome);
+      Send(rpc::JoinPayload(answer, 0, Buffer()));
+      return OkStatus();
+    }
     void OnMessage(Frame& frame) override {
       const auto split =
           rpc::SplitPayload(frame, wire::kExpertPayloadField, frame.Length());
@@ -65,13 +72,8 @@ class MuteHost {
       ASSERT_TRUE(head.ok()) << head.status();
       v1::ExpertAnswer answer;
       if (head->has_batch()) ++service_.batches;
-      if (head->has_hello()) {
-        *answer.mutable_welcome() = wire::ToProto(service_.welcome);
-      } else if (head->has_ping() && service_.pongs && service_.batches == 0) {
-        answer.mutable_pong()->set_sequence(head->ping().sequence());
-      } else {
-        return;
-      }
+      if (!head->has_ping() || !service_.pongs || service_.batches > 0) return;
+      answer.mutable_pong()->set_sequence(head->ping().sequence());
       Send(rpc::JoinPayload(answer, 0, Buffer()));
     }
     Service& service_;

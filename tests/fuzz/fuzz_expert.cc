@@ -64,11 +64,12 @@ void CheckAccepted(const wire::ExpertBatch& batch) {
 }
 
 void Frame(const std::string& bytes) {
+  const auto hello = rpc::ParseHead<v1::ExpertHello>(bytes);
+  if (hello.ok()) (void)wire::FromProto(*hello);
   auto split = Split(bytes);
   if (!split.ok()) return;
   auto frame = rpc::ParseHead<v1::ExpertFrame>(split->head);
   if (!frame.ok()) return;
-  if (frame->has_hello()) (void)wire::FromProto(frame->hello());
   if (!frame->has_batch()) return;
   auto batch =
       wire::FromProto(frame->batch(), std::move(split->payload), Host());

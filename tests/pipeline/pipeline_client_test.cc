@@ -403,7 +403,8 @@ TEST_F(PipelineClientTest, ASecondGatewayIsRefusedUntilTheFirstLetsGo) {
   const auto second = Connect();
   ASSERT_TRUE(
       Eventually([&] { return State(*second, 0) == StageState::kRefused; }));
-  EXPECT_THAT(second->status().stages[0].message, HasSubstr("held by gateway"));
+  EXPECT_THAT(second->status().stages[0].message,
+              HasSubstr("held by another gateway, at ipv4:127.0.0.1:"));
   EXPECT_TRUE(first->ready());
   first.reset();
   EXPECT_TRUE(Eventually([&] { return second->ready(); }));

@@ -75,7 +75,8 @@ class StageProtocolTest : public ::testing::Test {
   }
   template <typename Out, typename In>
   std::shared_ptr<Link<Out, In>> Open(const char* method,
-                                      std::shared_ptr<Log<In>> log) {
+                                      std::shared_ptr<Log<In>> log,
+                                      const std::string& hello) {
     typename Link<Out, In>::Events events;
     events.on_message = [log](In& message) {
       MutexLock lock(log->mutex);
@@ -87,34 +88,43 @@ class StageProtocolTest : public ::testing::Test {
     };
     auto link =
         std::make_shared<Link<Out, In>>(Channel(), method, std::move(events));
-    link->Open();
+    link->Open(hello);
     return link;
   }
 
   using ControlLog = Log<v1::ControlResponse>;
-  std::shared_ptr<ControlLink> Control() {
+  std::shared_ptr<ControlLink> Control(const std::string& hello) {
     control_log_ = std::make_shared<ControlLog>();
     return Open<v1::ControlRequest, v1::ControlResponse>(kControlMethod,
-                                                         control_log_);
+                                                         control_log_, hello);
   }
-  static v1::ControlRequest Hello(uint32_t version = wire::kProtocolVersion) {
-    v1::ControlRequest request;
-    request.mutable_hello()->set_protocol_version(version);
-    request.mutable_hello()->set_gateway_id("test");
-    return request;
+  std::shared_ptr<ControlLink> Control(const v1::Hello& hello) {
+    return Control(hello.SerializeAsString());
+  }
+  std::shared_ptr<ControlLink> Control() { return Control(Hello()); }
+  // Of the gateway of that name; each has its secret.
+  static v1::Hello Hello(const std::string& gateway = "test") {
+    v1::Hello hello;
+    hello.set_protocol_version(wire::kProtocolVersion);
+    hello.set_gateway_id(gateway);
+    hello.set_secret(std::string(wire::kSecretBytes, gateway.front()));
+    return hello;
   }
   static v1::ControlRequest Assign(const StageInfo& info,
                                    uint64_t epoch = kEpoch) {
     v1::ControlRequest request;
     v1::Assign* assign = request.mutable_assign();
     assign->set_epoch(epoch);
+    assign->set_secret(EpochSecret());
     *assign->mutable_limits() = wire::ToProto(LimitsOf(info, 2));
     return request;
+  }
+  static std::string EpochSecret() {
+    return std::string(wire::kSecretBytes, 'e');
   }
   // A Control stream with epoch kEpoch assigned.
   std::shared_ptr<ControlLink> Hold() {
     auto control = Control();
-    control->Send(Hello());
     control->Send(Assign(FakeInfo(0, 1)));
     EXPECT_TRUE(Eventually([&] { return control_log_->count() == 2; }));
     EXPECT_EQ(control_log_->message(1).assigned().status_code(), 0);
@@ -130,12 +140,10 @@ class StageProtocolTest : public ::testing::Test {
 
   using StepsLog = Log<grpc::ByteBuffer>;
   using StepsLink = Link<grpc::ByteBuffer, grpc::ByteBuffer>;
-  std::shared_ptr<StepsLink> Steps(const v1::StepFrame& first) {
+  std::shared_ptr<StepsLink> Steps(const v1::StepsHello& hello) {
     steps_log_ = std::make_shared<StepsLog>();
-    auto steps =
-        Open<grpc::ByteBuffer, grpc::ByteBuffer>(kStepsMethod, steps_log_);
-    steps->Send(rpc::JoinPayload(first, 0, Buffer()));
-    return steps;
+    return Open<grpc::ByteBuffer, grpc::ByteBuffer>(kStepsMethod, steps_log_,
+                                                    hello.SerializeAsString());
   }
   // One that the stage has taken: it may have the one before for a moment
   // longer than its client, and refuses another until then.
@@ -149,15 +157,15 @@ class StageProtocolTest : public ::testing::Test {
     }));
     return steps;
   }
-  static v1::StepFrame StepsHello() {
-    v1::StepFrame frame;
-    v1::StepsHello* hello = frame.mutable_hello();
-    hello->set_protocol_version(wire::kProtocolVersion);
-    hello->set_epoch(kEpoch);
-    hello->set_model_digest("d1");
-    hello->set_numerics("n1");
-    hello->set_hidden_size(8);
-    return frame;
+  static v1::StepsHello StepsHello() {
+    v1::StepsHello hello;
+    hello.set_protocol_version(wire::kProtocolVersion);
+    hello.set_epoch(kEpoch);
+    hello.set_model_digest("d1");
+    hello.set_numerics("n1");
+    hello.set_hidden_size(8);
+    hello.set_secret(EpochSecret());
+    return hello;
   }
   static StepPlan Plan(uint64_t step, uint64_t epoch = kEpoch) {
     StepPlan plan;
@@ -192,8 +200,9 @@ class StageProtocolTest : public ::testing::Test {
 };
 
 TEST_F(StageProtocolTest, AnotherProtocolVersionIsRefusedNamingBoth) {
-  const auto control = Control();
-  control->Send(Hello(wire::kProtocolVersion + 1));
+  v1::Hello hello = Hello();
+  hello.set_protocol_version(wire::kProtocolVersion + 1);
+  const auto control = Control(hello);
   const Status status = control_log_->WaitEnd();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(status),
@@ -201,25 +210,23 @@ TEST_F(StageProtocolTest, AnotherProtocolVersionIsRefusedNamingBoth) {
                             ", the peer has ", wire::kProtocolVersion + 1)));
 }
 
-TEST_F(StageProtocolTest, ControlMustBeginWithOneHello) {
-  auto control = Control();
-  control->Send(Assign(FakeInfo(0, 1)));
-  EXPECT_EQ(control_log_->WaitEnd().code(), StatusCode::kInvalidArgument);
+TEST_F(StageProtocolTest, ControlMustBeginWithAHello) {
+  auto control = Control("");
+  const Status none = control_log_->WaitEnd();
+  EXPECT_EQ(none.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(none), HasSubstr("begins with a hello"));
+  control = Control("\xff\xff\xff");
+  EXPECT_THAT(Message(control_log_->WaitEnd()),
+              HasSubstr("got 3 bytes of something else"));
   control = Control();
-  control->Send(Hello());
-  control->Send(Hello());
-  EXPECT_THAT(Message(control_log_->WaitEnd()), HasSubstr("second hello"));
-  control = Control();
-  control->Send(Hello());
   control->Send(v1::ControlRequest());
   EXPECT_THAT(Message(control_log_->WaitEnd()), HasSubstr("unknown kind 0"));
 }
 
 TEST_F(StageProtocolTest, AGatewayWithoutANameIsRefused) {
-  const auto control = Control();
-  v1::ControlRequest request = Hello();
-  request.mutable_hello()->clear_gateway_id();
-  control->Send(request);
+  v1::Hello hello = Hello();
+  hello.clear_gateway_id();
+  const auto control = Control(hello);
   EXPECT_THAT(Message(control_log_->WaitEnd()), HasSubstr("gateway_id"));
 }
 
@@ -231,11 +238,8 @@ TEST_F(StageProtocolTest, WhatAGatewayActsOnIsInTheDetailsNotInTheWords) {
   };
   const auto held = Hold();
   const auto log = std::make_shared<ControlLog>();
-  const auto second =
-      Open<v1::ControlRequest, v1::ControlResponse>(kControlMethod, log);
-  v1::ControlRequest hello = Hello();
-  hello.mutable_hello()->set_gateway_id("another");
-  second->Send(hello);
+  const auto second = Open<v1::ControlRequest, v1::ControlResponse>(
+      kControlMethod, log, Hello("another").SerializeAsString());
   EXPECT_EQ(reason_of(log->WaitEnd()), v1::Refusal::REASON_HELD);
 
   FakeStageOptions options;
@@ -243,19 +247,16 @@ TEST_F(StageProtocolTest, WhatAGatewayActsOnIsInTheDetailsNotInTheWords) {
   options.loaded = false;
   stage_ = std::make_unique<FakeStage>(options);
   const auto early = Control();
-  early->Send(Hello());
   EXPECT_EQ(reason_of(control_log_->WaitEnd()), v1::Refusal::REASON_LOADING);
 
   stage_->session().Shutdown();
   const auto late = Control();
-  late->Send(Hello());
   EXPECT_EQ(reason_of(control_log_->WaitEnd()),
             v1::Refusal::REASON_UNSPECIFIED);
 }
 
 TEST_F(StageProtocolTest, TheWelcomeTellsWhatTheStageServes) {
   const auto control = Control();
-  control->Send(Hello());
   ASSERT_TRUE(Eventually([&] { return control_log_->count() == 1; }));
   const v1::Welcome welcome = control_log_->message(0).welcome();
   EXPECT_EQ(welcome.protocol_version(), wire::kProtocolVersion);
@@ -265,7 +266,6 @@ TEST_F(StageProtocolTest, TheWelcomeTellsWhatTheStageServes) {
 
 TEST_F(StageProtocolTest, AssignmentsThatDoNotFitAreRefusedAndTheStreamLives) {
   const auto control = Control();
-  control->Send(Hello());
   size_t answers = 1;
   const auto refused = [&](auto change) {
     v1::ControlRequest request = Assign(FakeInfo(0, 1));
@@ -286,6 +286,8 @@ TEST_F(StageProtocolTest, AssignmentsThatDoNotFitAreRefusedAndTheStreamLives) {
               HasSubstr("max_step_tokens"));
   EXPECT_THAT(refused([](auto* a) { a->set_next_address("127.0.0.1:1"); }),
               HasSubstr("ends the model"));
+  EXPECT_THAT(refused([](auto* a) { a->set_secret("short"); }),
+              HasSubstr("secret has 5 bytes, it must have 32"));
   EXPECT_THAT(refused([](auto* a) { a->set_epoch(0); }),
               HasSubstr("not above 0"));
   control->Send(Assign(FakeInfo(0, 1)));
@@ -299,10 +301,7 @@ TEST_F(StageProtocolTest, AnotherGatewayMayBeginAtALowerEpoch) {
   control->HalfClose();
   EXPECT_TRUE(control_log_->WaitEnd().ok());
   ASSERT_TRUE(Eventually([&] { return !stage_->session().held(); }));
-  control = Control();
-  v1::ControlRequest hello = Hello();
-  hello.mutable_hello()->set_gateway_id("another");
-  control->Send(hello);
+  control = Control(Hello("another"));
   control->Send(Assign(FakeInfo(0, 1), kEpoch - 1));
   EXPECT_TRUE(AssignedAt(1).ok());
 }
@@ -315,9 +314,7 @@ TEST_F(StageProtocolTest, TheEndOfOneGatewayLeavesTheNextOnesEpochAlone) {
   };
   const auto hold = [&](const char* gateway, uint64_t epoch,
                         const std::shared_ptr<ControlStream>& control) {
-    v1::ControlRequest hello = Hello();
-    hello.mutable_hello()->set_gateway_id(gateway);
-    EXPECT_TRUE(session.OnHello(hello.hello(), control).ok());
+    EXPECT_TRUE(session.OnHello(Hello(gateway), control).ok());
     session.OnAssign(Assign(FakeInfo(0, 1), epoch).assign(), control.get());
   };
   const auto first = stream();
@@ -349,7 +346,7 @@ TEST_F(StageProtocolTest, AReplacedControlStreamAssignsNothing) {
   StageSession& session = stage_->session();
   const auto old = std::make_shared<ControlStream>(
       rpc::ServerStreamOptions{"Control"}, session.shared_from_this());
-  ASSERT_TRUE(session.OnHello(Hello().hello(), old).ok());
+  ASSERT_TRUE(session.OnHello(Hello(), old).ok());
   const auto control = Hold();
   session.OnAssign(Assign(FakeInfo(0, 1), kEpoch + 1).assign(), old.get());
   EXPECT_EQ(session.epoch(), Epoch(kEpoch));
@@ -358,7 +355,6 @@ TEST_F(StageProtocolTest, AReplacedControlStreamAssignsNothing) {
 TEST_F(StageProtocolTest, ASuccessorThatCannotBeReachedIsNamed) {
   StartStage(FakeInfo(0, 2));
   const auto control = Control();
-  control->Send(Hello());
   v1::ControlRequest request = Assign(FakeInfo(0, 2));
   request.mutable_assign()->set_next_address("127.0.0.1:1");
   request.mutable_assign()->set_next_model_digest("d1");
@@ -376,9 +372,9 @@ TEST_F(StageProtocolTest, ASuccessorThatCannotBeReachedIsNamed) {
 TEST_F(StageProtocolTest, AStepsHelloThatContradictsIsRefusedNamingBoth) {
   const auto control = Hold();
   const auto refused = [&](auto change) {
-    v1::StepFrame frame = StepsHello();
-    change(frame.mutable_hello());
-    const auto steps = Steps(frame);
+    v1::StepsHello hello = StepsHello();
+    change(&hello);
+    const auto steps = Steps(hello);
     const Status status = steps_log_->WaitEnd();
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
     return Message(status);
@@ -397,6 +393,10 @@ TEST_F(StageProtocolTest, AStepsHelloThatContradictsIsRefusedNamingBoth) {
               HasSubstr("in epoch 100"));
   EXPECT_THAT(refused([](auto* h) { h->set_replica(1); }),
               HasSubstr("replica 1"));
+  EXPECT_THAT(refused([](auto* h) { h->mutable_secret()->back() ^= 1; }),
+              HasSubstr("not that of epoch 100"));
+  EXPECT_THAT(refused([](auto* h) { h->clear_secret(); }),
+              HasSubstr("not that of epoch 100"));
 }
 
 TEST_F(StageProtocolTest, StepsOfAnotherEpochAreDroppedWithoutAnAck) {
@@ -447,7 +447,7 @@ TEST_F(StageProtocolTest, FramesThatBreakTheLimitsEndTheStream) {
               HasSubstr("vocabulary size is 1000"));
   EXPECT_THAT(refused(wire::StepFrameHead(Plan(0), 0), Buffer(32)),
               HasSubstr("hidden states have 32 bytes"));
-  EXPECT_THAT(refused(StepsHello(), Buffer()), HasSubstr("has no step"));
+  EXPECT_THAT(refused(v1::StepFrame(), Buffer()), HasSubstr("has no step"));
 }
 
 TEST_F(StageProtocolTest, BytesThatAreNoMessageEndTheStream) {
@@ -460,37 +460,40 @@ TEST_F(StageProtocolTest, BytesThatAreNoMessageEndTheStream) {
   }
 }
 
-TEST_F(StageProtocolTest, NothingLargeIsTakenBeforeTheHello) {
+TEST_F(StageProtocolTest, StepsMustBeginWithAHelloThatFits) {
   const auto control = Hold();
-  const auto steps = Steps(v1::StepFrame());
+  const auto steps = Steps(v1::StepsHello());
   EXPECT_THAT(Message(steps_log_->WaitEnd()), HasSubstr("begins with a hello"));
-  v1::StepFrame large = StepsHello();
-  large.mutable_hello()->set_model_digest(std::string(5000, 'd'));
+  v1::StepsHello large = StepsHello();
+  large.set_model_digest(std::string(70'000, 'd'));
   const auto other = Steps(large);
-  EXPECT_THAT(Message(steps_log_->WaitEnd()), HasSubstr("limit 4096"));
+  EXPECT_THAT(Message(steps_log_->WaitEnd()), HasSubstr("limit 61440"));
 }
 
 TEST_F(StageProtocolTest, ResultsAreForOneReaderOfThisEpoch) {
   const auto control = Hold();
-  const auto read = [this](uint64_t epoch) {
+  const auto read = [this](uint64_t epoch, const std::string& secret) {
     auto log = std::make_shared<Log<v1::StepResult>>();
-    auto link = Open<v1::ResultsRequest, v1::StepResult>(kResultsMethod, log);
     v1::ResultsRequest request;
     request.set_epoch(epoch);
-    link->Send(request);
-    link->HalfClose();
+    request.set_secret(secret);
+    (void)Open<v1::ResultsRequest, v1::StepResult>(kResultsMethod, log,
+                                                   request.SerializeAsString());
     return log;
   };
-  EXPECT_EQ(read(kEpoch + 1)->WaitEnd().code(),
+  EXPECT_EQ(read(kEpoch + 1, EpochSecret())->WaitEnd().code(),
             StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(read(kEpoch, "guessed")->WaitEnd()),
+              HasSubstr("not that of epoch 100"));
   // A result from before there was a reader is kept for it.
   const auto steps = Steps(StepsHello());
   steps->Send(PlanFrame(Plan(0)));
   ASSERT_TRUE(Eventually([&] { return steps_log_->count() == 2; }));
-  const auto reader = read(kEpoch);
+  const auto reader = read(kEpoch, EpochSecret());
   ASSERT_TRUE(Eventually([&] { return reader->count() == 1; }));
   EXPECT_EQ(reader->message(0).header().epoch(), kEpoch);
-  EXPECT_THAT(Message(read(kEpoch)->WaitEnd()), HasSubstr("being read"));
+  EXPECT_THAT(Message(read(kEpoch, EpochSecret())->WaitEnd()),
+              HasSubstr("being read"));
 }
 
 TEST_F(StageProtocolTest, ADrainedStageTakesNoEpochAndNoStep) {
@@ -544,7 +547,6 @@ TEST_F(StageProtocolTest, AStageThatEndsSaysSoAndGoesOnUntilItIsLetGo) {
   leaving.join();
   EXPECT_FALSE(stage_->session().held());
   const auto next = Control();
-  next->Send(Hello());
   EXPECT_THAT(Message(control_log_->WaitEnd()), HasSubstr("shutting down"));
 }
 

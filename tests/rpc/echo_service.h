@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/rpc/client_stream.h"
+#include "common/rpc/hello.h"
 #include "common/rpc/server_stream.h"
 #include "common/rpc/transport.h"
 #include "sluice/v1/stage.grpc.pb.h"
@@ -19,13 +20,14 @@ namespace sluice::rpc::testing {
 
 class EchoService;
 
-// Steps: keeps the frames until the test answers them.
+// Steps: keeps the frames until the test answers them; a hello counts as one.
 class EchoStream : public ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   EchoStream(ServerStreamOptions options, EchoService* service)
       : ServerStream(std::move(options)), service_(*service) {}
 
  private:
+  Status OnHello(const std::string& hello) override;
   void OnMessage(grpc::ByteBuffer& message) override;
   void OnEnd(const Status& status) override;
   EchoService& service_;
@@ -62,14 +64,14 @@ class EchoService
  private:
   friend class EchoStream;
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Steps(
-      grpc::CallbackServerContext*) override {
+      grpc::CallbackServerContext* context) override {
     auto stream = std::make_shared<EchoStream>(
         ServerStreamOptions{"Steps", observer_, 64}, this);
     {
       MutexLock lock(mutex_);
       stream_ = stream;
     }
-    stream->Open();
+    stream->Open(HelloOf(*context));
     return stream.get();
   }
 
@@ -89,6 +91,15 @@ inline void EchoStream::OnMessage(grpc::ByteBuffer& message) {
     echo = service_.echo_;
   }
   if (echo) Send(message);
+}
+
+inline Status EchoStream::OnHello(const std::string& hello) {
+  if (hello == "refuse me") return FailedPrecondition("as you like");
+  if (hello.empty()) return OkStatus();
+  const grpc::Slice slice(hello);
+  grpc::ByteBuffer message(&slice, 1);
+  OnMessage(message);
+  return OkStatus();
 }
 
 inline void EchoStream::OnEnd(const Status& status) {

@@ -32,15 +32,35 @@ grpc::ByteBuffer Request(const char* field, const char* text) {
   return testing::Bytes(request->SerializeAsString());
 }
 
-TEST(ReflectionTest, AServerTellsItsServicesAndTheirMethods) {
+constexpr char kMethod[] =
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+TEST(ReflectionTest, AServerTellsNothingUnlessItIsTold) {
   testing::EchoService service;
   const auto listening = Listen("127.0.0.1:0", TransportOptions(), &service);
   ASSERT_TRUE(listening.ok()) << listening.status();
   const auto channel = Connect(listening->address, TransportOptions());
   ASSERT_TRUE(channel.ok()) << channel.status();
-  const auto stream = std::make_shared<testing::RecordingStream>(
-      *channel,
-      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
+  const auto stream =
+      std::make_shared<testing::RecordingStream>(*channel, kMethod);
+  stream->Open();
+  stream->Send(Request("list_services", "*"));
+  ASSERT_TRUE(testing::Eventually([&] { return stream->ends().size() == 1; }));
+  EXPECT_EQ(stream->ends()[0].code(), StatusCode::kUnimplemented);
+}
+
+TEST(ReflectionTest, WithTheFlagAServerTellsItsServicesAndTheirMethods) {
+  // Or the linker leaves the messages out.
+  ASSERT_NE(v1::StepFrame::descriptor(), nullptr);
+  testing::EchoService service;
+  TransportOptions options;
+  options.reflection = true;
+  const auto listening = Listen("127.0.0.1:0", options, &service);
+  ASSERT_TRUE(listening.ok()) << listening.status();
+  const auto channel = Connect(listening->address, TransportOptions());
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  const auto stream =
+      std::make_shared<testing::RecordingStream>(*channel, kMethod);
   stream->Open();
   ASSERT_TRUE(stream->Send(Request("list_services", "*")));
   ASSERT_TRUE(

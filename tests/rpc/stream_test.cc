@@ -231,7 +231,7 @@ TEST_F(StreamTest, ACreditedSenderNeverHasMoreFramesUnansweredThanCredits) {
   service_.SetEcho(false);
   SenderLog log;
   const auto sender = CreditedSender::Open(
-      {Channel(), testing::kSteps, Bytes("hello"), 2, 5}, log.Events());
+      {Channel(), testing::kSteps, "hello", 2, 5}, log.Events());
   ASSERT_TRUE(Eventually([&] { return service_.received() == 1; }));
   for (int i = 0; i < 5; ++i) {
     EXPECT_TRUE(sender->SendFrame(Bytes("frame")).ok());
@@ -264,12 +264,34 @@ TEST_F(StreamTest, ACreditedSenderNeverHasMoreFramesUnansweredThanCredits) {
 TEST_F(StreamTest, AnAckOfNothingCutsThePeerOff) {
   SenderLog log;
   const auto sender = CreditedSender::Open(
-      {Channel(), testing::kSteps, Bytes("hello"), 2, 5}, log.Events());
+      {Channel(), testing::kSteps, "hello", 2, 5}, log.Events());
   ASSERT_TRUE(Eventually([&] { return log.ready == 1; }));
   service_.stream()->Send(Bytes("ack"));
   ASSERT_TRUE(Eventually([&] { return log.ends == 1; }));
   MutexLock lock(log.mutex);
   EXPECT_EQ(log.end.code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(StreamTest, OfAPeerThatIsRefusedNothingIsRead) {
+  auto stream = std::make_shared<RecordingStream>(Channel());
+  stream->Open("refuse me");
+  stream->Send(Bytes("x"));
+  ASSERT_TRUE(Eventually([&] { return stream->ends().size() == 1; }));
+  EXPECT_EQ(stream->ends()[0], FailedPrecondition("as you like"));
+  ASSERT_TRUE(Eventually([&] { return service_.ends().size() == 1; }));
+  EXPECT_EQ(service_.received(), 0u);
+}
+
+TEST_F(StreamTest, AHelloThatNoServerTakesIsRefusedHere) {
+  auto stream = std::make_shared<RecordingStream>(Channel());
+  stream->Open(std::string(kMaxHelloBytes + 1, 'x'));
+  ASSERT_TRUE(Eventually([&] { return stream->ends().size() == 1; }));
+  EXPECT_EQ(stream->ends()[0].code(), StatusCode::kInvalidArgument);
+  const auto most = std::make_shared<RecordingStream>(Channel());
+  const std::string hello(kMaxHelloBytes, 'x');
+  most->Open(hello);
+  ASSERT_TRUE(Eventually([&] { return most->messages().size() == 1; }));
+  EXPECT_EQ(most->messages()[0], hello);
 }
 
 TEST_F(StreamTest, AMessageBeyondTheLimitEndsTheStream) {

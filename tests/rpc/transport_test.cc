@@ -21,12 +21,24 @@ TEST(TransportOptionsTest, AddressesAreTakenApart) {
 }
 
 TEST(TransportOptionsTest, BadAddressesAreRefusedWithTheirText) {
-  for (const char* bad : {"", "host", "host:", ":7001", "host:70000", "host:-1",
-                          "host:7x", "::1:7001", "unix:", "[]:1"}) {
+  for (const char* bad :
+       {"", "host", "host:", ":7001", "host:70000", "host:-1", "host:7x",
+        "::1:7001", "unix:", "[]:1", "unix:/a%20b", "unix:/a?b", "unix:/a#b"}) {
     const Status status = ParseAddress(bad).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << bad;
     EXPECT_THAT(Message(status), HasSubstr(bad));
   }
+}
+
+TEST(TransportOptionsTest, APathThatTheSystemDoesNotTakeIsRefusedWithBoth) {
+  const std::string longest = "unix:/" + std::string(106, 'x');
+  EXPECT_TRUE(ParseAddress(longest).ok());
+  EXPECT_EQ(SocketPath(longest).size(), kMaxSocketPath);
+  EXPECT_THAT(Message(ParseAddress(longest + "x").status()),
+              HasSubstr("the path has 108 bytes, limit 107"));
+  EXPECT_EQ(SocketPath("unix:///run/a"), "/run/a");
+  EXPECT_EQ(SocketPath("unix:a"), "a");
+  EXPECT_EQ(SocketPath("127.0.0.1:1"), "");
 }
 
 TEST(TransportOptionsTest, OnlyThisMachineIsLoopback) {

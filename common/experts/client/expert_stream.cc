@@ -19,10 +19,7 @@ std::shared_ptr<ExpertStream> ExpertStream::Open(
     ExpertStreamEvents events) {
   auto stream =
       std::make_shared<ExpertStream>(std::move(channel), std::move(events));
-  v1::ExpertFrame frame;
-  *frame.mutable_hello() = wire::ToProto(hello);
-  stream->ClientStream::Open();
-  stream->Send(rpc::JoinPayload(frame, 0, Buffer()));
+  stream->ClientStream::Open(wire::ToProto(hello).SerializeAsString());
   return stream;
 }
 

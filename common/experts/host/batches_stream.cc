@@ -1,15 +1,10 @@
 #include "common/experts/host/batches_stream.h"
 
 #include "common/experts/host/expert_metrics.h"
+#include "common/rpc/hello.h"
 #include "common/rpc/payload_frame.h"
 
 namespace sluice {
-namespace {
-
-// A hello has lists of ranges alone; before one nothing large is taken.
-constexpr size_t kMaxHelloBytes = size_t{1} << 20;
-
-}  // namespace
 
 void BatchesStream::OnMessage(grpc::ByteBuffer& frame) {
   const int64_t received_ns = MonotonicNanos();
@@ -67,20 +62,11 @@ void BatchesStream::OnSent() {
 
 Status BatchesStream::OnFrame(const grpc::ByteBuffer& frame,
                               int64_t received_ns) {
-  if (terms_ == nullptr && frame.Length() > kMaxHelloBytes) {
-    return InvalidArgument("Batches begins with a hello, got ", frame.Length(),
-                           " bytes, limit ", kMaxHelloBytes);
-  }
   SLUICE_ASSIGN_OR_RETURN(
       rpc::SplitFrame split,
       rpc::SplitPayload(frame, wire::kExpertPayloadField, frame.Length()));
   SLUICE_ASSIGN_OR_RETURN(const v1::ExpertFrame head,
                           rpc::ParseHead<v1::ExpertFrame>(split.head));
-  if (terms_ == nullptr) {
-    if (head.has_hello()) return OnHello(head.hello());
-    return InvalidArgument("Batches begins with a hello, got message kind ",
-                           static_cast<int>(head.kind_case()));
-  }
   switch (head.kind_case()) {
     case v1::ExpertFrame::kBatch:
       OnBatch(head.batch(), std::move(split.payload), received_ns);
@@ -88,15 +74,15 @@ Status BatchesStream::OnFrame(const grpc::ByteBuffer& frame,
     case v1::ExpertFrame::kPing:
       SendPong(session_->Pong(head.ping()));
       return OkStatus();
-    case v1::ExpertFrame::kHello:
-      return InvalidArgument("a second hello on one stream of batches");
     default:
       return InvalidArgument("a frame of Batches is of unknown kind ",
                              static_cast<int>(head.kind_case()));
   }
 }
 
-Status BatchesStream::OnHello(const v1::ExpertHello& proto) {
+Status BatchesStream::OnHello(const std::string& bytes) {
+  SLUICE_ASSIGN_OR_RETURN(const v1::ExpertHello proto,
+                          rpc::ParseHello<v1::ExpertHello>(bytes, "Batches"));
   SLUICE_ASSIGN_OR_RETURN(const wire::ExpertHello hello,
                           wire::FromProto(proto));
   SLUICE_ASSIGN_OR_RETURN(terms_, session_->OnHello(hello, self()));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "common/base/mutex.h"
@@ -29,12 +30,12 @@ class BatchesStream
   void SendPong(const v1::ExpertPong& pong);
 
  private:
+  Status OnHello(const std::string& hello) override;
   void OnMessage(grpc::ByteBuffer& frame) override;
   void OnHalfClose() override;
   void OnEnd(const Status& status) override;
   void OnSent() override;
   Status OnFrame(const grpc::ByteBuffer& frame, int64_t received_ns);
-  Status OnHello(const v1::ExpertHello& hello);
   void OnBatch(const v1::ExpertBatch& proto, Buffer payload,
                int64_t received_ns);
   // Whether it may be computed; counts it as under way if so.
@@ -52,7 +53,7 @@ class BatchesStream
 
   const std::shared_ptr<ExpertSession> session_;
   // Reads are one at a time; these two are the reader's.
-  std::shared_ptr<const ExpertSession::Terms> terms_;  // after the hello
+  std::shared_ptr<const ExpertSession::Terms> terms_;  // by the hello
   uint64_t highest_epoch_ = 0;
   Mutex mutex_;
   // Batches admitted whose answers have not left yet.

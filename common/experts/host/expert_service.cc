@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/experts/host/batches_stream.h"
+#include "common/rpc/hello.h"
 #include "sluice/v1/expert.grpc.pb.h"
 
 namespace sluice {
@@ -28,7 +29,7 @@ class ExpertService : public RawExpert {
     auto stream = std::make_shared<BatchesStream>(
         rpc::ServerStreamOptions{"Batches", observer_, kMaxQueuedAnswers},
         session_);
-    stream->Open();
+    stream->Open(rpc::HelloOf(*context));
     return stream.get();
   }
 

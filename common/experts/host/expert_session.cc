@@ -34,7 +34,7 @@ StatusOr<std::shared_ptr<const ExpertSession::Terms>> ExpertSession::OnHello(
       wire::CheckSameModel(terms_->welcome.model, hello.model));
   SLUICE_RETURN_IF_ERROR(wire::CheckHolds(terms_->welcome.held, hello.wanted));
   streams_.insert(std::move(stream));
-  LogInfo("asked by ", hello.asker);
+  visits_.Write(LogLevel::kInfo, "asked by ", hello.asker);
   return terms_;
 }
 

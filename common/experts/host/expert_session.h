@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/base/clock.h"
+#include "common/base/log_limit.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/wire/expert.h"
@@ -54,6 +55,8 @@ class ExpertSession {
   std::set<std::shared_ptr<BatchesStream>> streams() const;
 
   ExpertMetrics* const metrics_;
+  // Askers come as often as strangers like.
+  LogLimit visits_{50, std::chrono::seconds(1)};
   mutable Mutex mutex_;
   std::string loading_ ABSL_GUARDED_BY(mutex_) = "loading";
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "common/base/log.h"
@@ -21,13 +20,10 @@ constexpr size_t kMaxMessageEvents = kMaxEvents / 2;  // the rest: streams' ends
 constexpr Duration kLate = std::chrono::milliseconds(500);
 constexpr int64_t kMaxControlMessage = int64_t{1} << 20;
 
-std::string DrawGatewayId() {
-  std::random_device random;
-  return Cat(std::hex, random(), random(), "-", std::dec, getpid());
-}
-
 PipelineOptions WithId(PipelineOptions options) {
-  if (options.gateway_id.empty()) options.gateway_id = DrawGatewayId();
+  if (options.gateway_id.empty()) {
+    options.gateway_id = Cat(RandomHex(16), "-", getpid());
+  }
   return options;
 }
 

@@ -19,7 +19,7 @@ namespace sluice {
 struct PipelineOptions {
   std::vector<std::string> stages;  // "host:port", in the order of layers
   ReplicaId replica;
-  std::string gateway_id;  // of this run; empty: drawn
+  std::string gateway_id;  // of this run, for people; empty: drawn
   std::string build;       // for people, shown by the stages
   // transport.peer_timeout: silence after which a stage is lost.
   rpc::TransportOptions transport;

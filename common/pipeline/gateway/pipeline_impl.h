@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/base/random_bytes.h"
 #include "common/concurrency/bounded_queue.h"
 #include "common/concurrency/named_thread.h"
 #include "common/pipeline/gateway/handshake.h"
@@ -120,6 +121,8 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   static Duration NextBackoff(Duration last);
 
   const PipelineOptions options_;
+  // Of this run: the stages are held by it. Told to them alone.
+  const std::string secret_ = RandomBytes(wire::kSecretBytes);
   PipelineCallbacks callbacks_;
   BoundedQueue<Event> events_;
   NamedThread thread_;
@@ -150,6 +153,7 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   std::vector<Stage> stages_;
   JoinedPipeline joined_;
   Epoch epoch_;
+  std::string epoch_secret_;  // of its data streams
   size_t assigning_ = 0;
   TimePoint assign_at_{};  // not before
   Duration assign_backoff_{};

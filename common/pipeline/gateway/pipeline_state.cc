@@ -48,6 +48,7 @@ void PipelineClient::Impl::BeginAssigning(TimePoint now) {
   }
   phase_ = Phase::kAssigning;
   epoch_ = EpochAfter(epoch_);
+  epoch_secret_ = RandomBytes(wire::kSecretBytes);
   phase_deadline_ = now + options_.transport.peer_timeout;
   assigning_ = stages_.size() - 1;
   AssignStage();
@@ -58,6 +59,7 @@ void PipelineClient::Impl::AssignStage() {
   v1::Assign* assign = request.mutable_assign();
   assign->set_replica(options_.replica.value());
   assign->set_epoch(epoch_.value());
+  assign->set_secret(epoch_secret_);
   *assign->mutable_limits() = wire::ToProto(joined_.limits);
   if (assigning_ + 1 < stages_.size()) {
     const Stage& next = stages_[assigning_ + 1];
@@ -103,16 +105,16 @@ Status PipelineClient::Impl::OpenDataStreams() {
   transport.max_message_bytes = wire::MaxFrameBytes(limits, 0);
   SLUICE_ASSIGN_OR_RETURN(auto to_first,
                           rpc::Connect(first.address, transport));
-  results_ = OpenResults(std::move(from_last), options_.replica, epoch_,
-                         ResultsEvents(epoch_, limits));
+  const PipelineName name = {options_.replica, epoch_, epoch_secret_};
+  results_ =
+      OpenResults(std::move(from_last), name, ResultsEvents(epoch_, limits));
   // The engine keeps about one plan per stage under way; more than fit into
   // the credits wait here.
   const size_t credits =
       static_cast<size_t>(joined_.limits.max_steps_in_flight);
   steps_ = rpc::CreditedSender::Open(
       {std::move(to_first), kStepsMethod,
-       FirstStepsHello(options_.replica, epoch_, first.welcome->identity),
-       credits, credits + 1024},
+       FirstStepsHello(name, first.welcome->identity), credits, credits + 1024},
       StepsEvents(epoch_));
   return OkStatus();
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "common/rpc/client_stream.h"
@@ -43,20 +44,26 @@ class Link : public rpc::ClientStream<Out, In> {
 using ControlLink = Link<v1::ControlRequest, v1::ControlResponse>;
 using ResultsLink = Link<v1::ResultsRequest, v1::StepResult>;
 
-// Opens Control and sends the hello.
+// Opens Control.
 std::shared_ptr<ControlLink> OpenControl(std::shared_ptr<grpc::Channel> channel,
-                                         const std::string& gateway_id,
-                                         const std::string& build,
+                                         const v1::Hello& hello,
                                          ControlLink::Events events);
 
-// Opens Results of `epoch`; nothing is sent after the request.
+// An epoch's pipeline, as its data streams name it.
+struct PipelineName {
+  ReplicaId replica;
+  Epoch epoch;
+  std::string secret;
+};
+
+// Opens Results; nothing is sent on it.
 std::shared_ptr<ResultsLink> OpenResults(std::shared_ptr<grpc::Channel> channel,
-                                         ReplicaId replica, Epoch epoch,
+                                         const PipelineName& pipeline,
                                          ResultsLink::Events events);
 
-// The hello of Steps to the first stage.
-grpc::ByteBuffer FirstStepsHello(ReplicaId replica, Epoch epoch,
-                                 const wire::StageIdentity& first);
+// The hello of Steps to the first stage, serialised.
+std::string FirstStepsHello(const PipelineName& pipeline,
+                            const wire::StageIdentity& first);
 
 // Frame of a plan to the first stage. If the plan is traced the frame asks
 // the stages for their part.

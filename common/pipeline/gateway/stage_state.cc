@@ -91,8 +91,13 @@ void PipelineClient::Impl::ConnectStage(size_t index, TimePoint now) {
     MutexLock lock(trace_mutex_);
     clocks_[index].Reset();
   }
-  stage.link = OpenControl(stage.channel, options_.gateway_id, options_.build,
-                           ControlEvents(index, stage.link_id));
+  v1::Hello hello;
+  hello.set_protocol_version(wire::kProtocolVersion);
+  hello.set_gateway_id(options_.gateway_id);
+  hello.set_build(options_.build);
+  hello.set_secret(secret_);
+  stage.link =
+      OpenControl(stage.channel, hello, ControlEvents(index, stage.link_id));
 }
 
 void PipelineClient::Impl::CheckSilence(size_t index, TimePoint now) {

@@ -2,18 +2,26 @@
 
 #include <utility>
 
+#include "common/rpc/hello.h"
+
 namespace sluice {
 
+Status ControlStream::OnHello(const std::string& bytes) {
+  auto hello = rpc::ParseHello<v1::Hello>(bytes, "Control");
+  auto self = std::static_pointer_cast<ControlStream>(shared_from_this());
+  auto welcome =
+      hello.ok() ? session_->OnHello(*hello, std::move(self)) : hello.status();
+  if (!welcome.ok()) {
+    session_->OnRefused(peer_, welcome.status());
+    return welcome.status();
+  }
+  v1::ControlResponse response;
+  *response.mutable_welcome() = *std::move(welcome);
+  Answer(std::move(response));
+  return OkStatus();
+}
+
 void ControlStream::OnMessage(v1::ControlRequest& request) {
-  if (request.kind_case() == v1::ControlRequest::kHello) {
-    OnHello(request.hello());
-    return;
-  }
-  if (!welcomed_) {
-    End(InvalidArgument("Control begins with a hello, got message kind ",
-                        static_cast<int>(request.kind_case())));
-    return;
-  }
   switch (request.kind_case()) {
     case v1::ControlRequest::kAssign:
       session_->OnAssign(request.assign(), this);
@@ -21,7 +29,7 @@ void ControlStream::OnMessage(v1::ControlRequest& request) {
     case v1::ControlRequest::kHeartbeat: {
       v1::ControlResponse response;
       *response.mutable_heartbeat() =
-          session_->OnHeartbeat(request.heartbeat());
+          session_->OnHeartbeat(request.heartbeat(), this);
       Answer(std::move(response));
       return;
     }
@@ -32,23 +40,6 @@ void ControlStream::OnMessage(v1::ControlRequest& request) {
       End(InvalidArgument("Control request of unknown kind ",
                           static_cast<int>(request.kind_case())));
   }
-}
-
-void ControlStream::OnHello(const v1::Hello& hello) {
-  if (welcomed_) {
-    End(InvalidArgument("a second hello on one Control stream"));
-    return;
-  }
-  auto self = std::static_pointer_cast<ControlStream>(shared_from_this());
-  auto welcome = session_->OnHello(hello, std::move(self));
-  if (!welcome.ok()) {
-    End(welcome.status());
-    return;
-  }
-  welcomed_ = true;
-  v1::ControlResponse response;
-  *response.mutable_welcome() = *std::move(welcome);
-  Answer(std::move(response));
 }
 
 void ControlStream::OnEnd(const Status& status) {

@@ -2,6 +2,8 @@
 #define SLUICE_COMMON_PIPELINE_STAGE_CONTROL_STREAM_H_
 
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "common/pipeline/stage/stage_session.h"
 #include "common/rpc/server_stream.h"
@@ -12,10 +14,14 @@ namespace sluice {
 class ControlStream
     : public rpc::ServerStream<v1::ControlRequest, v1::ControlResponse> {
  public:
+  // `peer`: where the gateway is; may be empty.
   ControlStream(rpc::ServerStreamOptions options,
-                std::shared_ptr<StageSession> session)
-      : ServerStream(std::move(options)), session_(std::move(session)) {}
+                std::shared_ptr<StageSession> session, std::string peer = "")
+      : ServerStream(std::move(options)),
+        session_(std::move(session)),
+        peer_(std::move(peer)) {}
 
+  const std::string& peer() const { return peer_; }
   void SendAssigned(Epoch epoch, const Status& status);
   void SendFailure(Epoch epoch, v1::FailureSide side, const Status& status);
   void SendDrained();
@@ -23,13 +29,13 @@ class ControlStream
   void SendDraining(Duration remaining);
 
  private:
+  Status OnHello(const std::string& hello) override;
   void OnMessage(v1::ControlRequest& request) override;
   void OnEnd(const Status& status) override;
-  void OnHello(const v1::Hello& hello);
   void Answer(v1::ControlResponse response);
 
   const std::shared_ptr<StageSession> session_;
-  bool welcomed_ = false;  // reads are one at a time
+  const std::string peer_;
 };
 
 }  // namespace sluice

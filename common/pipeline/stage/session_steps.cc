@@ -1,8 +1,10 @@
 // StageSession's way of a step: from the predecessor to the runner, and from
 // there to the successor or the gateway.
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "common/base/random_bytes.h"
 #include "common/pipeline/stage/session_live.h"
 #include "common/pipeline/stage/stage_checks.h"
 #include "common/pipeline/stage/stage_metrics.h"
@@ -17,18 +19,24 @@ namespace {
 constexpr char kStepsMethod[] = "/sluice.v1.Stage/Steps";
 constexpr size_t kMaxAckBytes = 4096;
 
-grpc::ByteBuffer NextHello(const Assignment& assignment,
-                           const StageInfo& info) {
-  v1::StepFrame frame;
-  v1::StepsHello* hello = frame.mutable_hello();
-  hello->set_protocol_version(wire::kProtocolVersion);
-  hello->set_replica(assignment.replica.value());
-  hello->set_epoch(assignment.epoch.value());
-  hello->set_model_digest(info.model_digest);
-  hello->set_numerics(info.numerics);
-  hello->set_layer(info.last_layer);
-  hello->set_hidden_size(info.hidden_size);
-  return rpc::JoinPayload(frame, 0, Buffer());
+std::string NextHello(const Assignment& assignment, const StageInfo& info) {
+  v1::StepsHello hello;
+  hello.set_protocol_version(wire::kProtocolVersion);
+  hello.set_replica(assignment.replica.value());
+  hello.set_epoch(assignment.epoch.value());
+  hello.set_model_digest(info.model_digest);
+  hello.set_numerics(info.numerics);
+  hello.set_layer(info.last_layer);
+  hello.set_hidden_size(info.hidden_size);
+  hello.set_secret(assignment.secret);
+  return hello.SerializeAsString();
+}
+
+Status CheckEpochSecret(const Assignment& assignment,
+                        const std::string& secret) {
+  if (EqualSecrets(assignment.secret, secret)) return OkStatus();
+  return FailedPrecondition("the secret is not that of epoch ",
+                            assignment.epoch);
 }
 
 // This stage's part of a trace ends: what follows is the wire.
@@ -161,6 +169,7 @@ StatusOr<StageSession::InputTerms> StageSession::OnStepsHello(
                               ", the hello names epoch ", hello.epoch(),
                               " of replica ", hello.replica());
   }
+  SLUICE_RETURN_IF_ERROR(CheckEpochSecret(assignment, hello.secret()));
   SLUICE_RETURN_IF_ERROR(CheckStepsHello(hello, info_));
   if (live_->input != nullptr) {
     return FailedPrecondition("this stage has a predecessor's stream already");
@@ -225,6 +234,7 @@ Status StageSession::CheckResults(const v1::ResultsRequest& request) const {
         ", results were asked for of epoch ", request.epoch(), " of replica ",
         request.replica());
   }
+  SLUICE_RETURN_IF_ERROR(CheckEpochSecret(live_->assignment, request.secret()));
   if (!info_.is_last()) {
     return FailedPrecondition("this stage ends at layer ", info_.last_layer,
                               " of ", info_.num_layers,

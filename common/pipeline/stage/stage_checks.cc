@@ -72,6 +72,10 @@ Status CheckAssignment(const v1::Assign& assign,
   SLUICE_RETURN_IF_ERROR(CheckFits("max_steps_in_flight",
                                    own.max_steps_in_flight,
                                    limits.max_steps_in_flight));
+  if (assign.secret().size() != wire::kSecretBytes) {
+    return FailedPrecondition("the epoch's secret has ", assign.secret().size(),
+                              " bytes, it must have ", wire::kSecretBytes);
+  }
   if (assign.next_address().empty()) {
     if (info.is_last()) return OkStatus();
     return FailedPrecondition("this stage ends at layer ", info.last_layer,

@@ -6,6 +6,7 @@
 #include "common/pipeline/stage/control_stream.h"
 #include "common/pipeline/stage/results_stream.h"
 #include "common/pipeline/stage/steps_stream.h"
+#include "common/rpc/hello.h"
 #include "sluice/v1/stage.grpc.pb.h"
 
 namespace sluice {
@@ -28,25 +29,23 @@ class StageService : public ServiceBase {
  private:
   grpc::ServerBidiReactor<v1::ControlRequest, v1::ControlResponse>* Control(
       grpc::CallbackServerContext* context) override {
-    auto stream = std::make_shared<ControlStream>(Named("Control"), session_);
-    stream->Open();
+    auto stream = std::make_shared<ControlStream>(Named("Control"), session_,
+                                                  rpc::PeerOf(*context));
+    stream->Open(rpc::HelloOf(*context));
     return stream.get();
   }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Steps(
       grpc::CallbackServerContext* context) override {
     auto stream = std::make_shared<StepsStream>(Named("Steps"), session_);
-    stream->Open();
+    stream->Open(rpc::HelloOf(*context));
     return stream.get();
   }
 
-  grpc::ServerWriteReactor<v1::StepResult>* Results(
-      grpc::CallbackServerContext* context,
-      const v1::ResultsRequest* request) override {
+  grpc::ServerBidiReactor<v1::ResultsRequest, v1::StepResult>* Results(
+      grpc::CallbackServerContext* context) override {
     auto stream = std::make_shared<ResultsStream>(Named("Results"), session_);
-    stream->Open();
-    const Status status = session_->OnResults(*request, stream);
-    if (!status.ok()) stream->End(status);
+    stream->Open(rpc::HelloOf(*context));
     return stream.get();
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/random_bytes.h"
 #include "common/metrics/process_metrics.h"
 #include "common/pipeline/stage/session_live.h"
 #include "common/pipeline/stage/stage_checks.h"
@@ -13,6 +14,9 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxGatewayId = 256;
+// A gateway that says nothing for less than this is never replaced: its
+// heartbeats are a quarter second apart.
+constexpr Duration kLeastSilence = std::chrono::seconds(1);
 
 // `status` with the reason that the gateway acts on.
 Status Refused(Status status, v1::Refusal::Reason reason) {
@@ -48,6 +52,11 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     return InvalidArgument("gateway_id has ", hello.gateway_id().size(),
                            " bytes, limit [1, ", kMaxGatewayId, "]");
   }
+  if (hello.secret().size() != wire::kSecretBytes) {
+    return InvalidArgument("the secret has ", hello.secret().size(),
+                           " bytes, it must have ", wire::kSecretBytes);
+  }
+  const TimePoint now = Clock::now();
   std::shared_ptr<ControlStream> replaced;
   std::unique_ptr<Live> ended;
   v1::Welcome welcome;
@@ -59,33 +68,57 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     if (runner_ == nullptr) {
       return Refused(Unavailable(loading_), v1::Refusal::REASON_LOADING);
     }
-    if (control_ != nullptr && gateway_id_ != hello.gateway_id()) {
-      return Refused(
-          FailedPrecondition("this stage is held by gateway ", gateway_id_,
-                             ", gateway ", hello.gateway_id(), " is refused"),
-          v1::Refusal::REASON_HELD);
-    }
+    SLUICE_RETURN_IF_ERROR(CheckHold(hello.secret(), now));
     replaced = std::exchange(control_, std::move(control));
     if (replaced != nullptr) ended = std::move(live_);
-    gateway_id_ = hello.gateway_id();
     // Another run of the gateway may have another clock.
-    if (std::exchange(last_gateway_id_, gateway_id_) != gateway_id_) {
-      highest_epoch_ = 0;
-    }
-    welcome.set_protocol_version(wire::kProtocolVersion);
-    welcome.set_build(std::string(metrics::BuildVersion()));
-    welcome.set_clock_ns(MonotonicNanos());
-    *welcome.mutable_identity() = wire::ToProto(IdentityOf(info_));
-    *welcome.mutable_limits() =
-        wire::ToProto(LimitsOf(info_, options_.max_steps_in_flight));
+    if (!EqualSecrets(holder_.secret, hello.secret())) highest_epoch_ = 0;
+    holder_ = {hello.gateway_id(), hello.secret(), now, now};
+    welcome = MakeWelcome();
   }
-  LogInfo("gateway ", hello.gateway_id(), " holds this stage");
+  visits_.Write(LogLevel::kInfo, "gateway ", hello.gateway_id(),
+                " holds this stage");
   if (replaced != nullptr) {
     EndEpoch(std::move(ended),
              Cancelled("the gateway opened a new Control stream"));
     replaced->End(Cancelled("replaced by a new Control stream"));
   }
   return welcome;
+}
+
+Status StageSession::CheckHold(const std::string& secret, TimePoint now) const {
+  if (control_ == nullptr || EqualSecrets(holder_.secret, secret)) {
+    return OkStatus();
+  }
+  if (now - holder_.heard >=
+      std::max(options_.transport.peer_timeout, kLeastSilence)) {
+    return OkStatus();
+  }
+  const std::string& peer = control_->peer();
+  return Refused(FailedPrecondition(
+                     "this stage is held by another gateway",
+                     peer.empty() ? "" : Cat(", at ", peer), ", for ",
+                     static_cast<int64_t>(Seconds(now - holder_.since)), " s"),
+                 v1::Refusal::REASON_HELD);
+}
+
+v1::Welcome StageSession::MakeWelcome() const {
+  v1::Welcome welcome;
+  welcome.set_protocol_version(wire::kProtocolVersion);
+  welcome.set_build(std::string(metrics::BuildVersion()));
+  welcome.set_clock_ns(MonotonicNanos());
+  *welcome.mutable_identity() = wire::ToProto(IdentityOf(info_));
+  *welcome.mutable_limits() =
+      wire::ToProto(LimitsOf(info_, options_.max_steps_in_flight));
+  return welcome;
+}
+
+void StageSession::OnRefused(const std::string& peer, const Status& why) {
+  // A gateway that waits for us comes again and again.
+  if (why.code() == StatusCode::kUnavailable) return;
+  refusals_.Write(LogLevel::kWarning, "a gateway",
+                  peer.empty() ? "" : Cat(" at ", peer),
+                  " is refused: ", Message(why));
 }
 
 Status StageSession::CheckAssign(const v1::Assign& assign,
@@ -108,12 +141,13 @@ void StageSession::OnAssign(const v1::Assign& assign,
   Status status = limits.status();
   Assignment assignment{ReplicaId(assign.replica()), epoch,
                         limits.value_or(wire::PipelineLimits()),
-                        assign.next_address()};
+                        assign.next_address(), assign.secret()};
   std::shared_ptr<ControlStream> refused;  // who asked, if it is refused
   std::unique_ptr<Live> ended;
   {
     MutexLock lock(mutex_);
     if (control_.get() != control) return;
+    holder_.heard = Clock::now();
     if (status.ok()) status = CheckAssign(assign, *limits);
     if (!status.ok()) {
       refused = control_;
@@ -154,8 +188,8 @@ void StageSession::AnswerAssign(Epoch epoch, const Status& status) {
   if (control != nullptr) control->SendAssigned(epoch, status);
 }
 
-v1::HeartbeatReply StageSession::OnHeartbeat(
-    const v1::Heartbeat& heartbeat) const {
+v1::HeartbeatReply StageSession::OnHeartbeat(const v1::Heartbeat& heartbeat,
+                                             const ControlStream* control) {
   v1::HeartbeatReply reply;
   reply.set_sequence(heartbeat.sequence());
   reply.set_sender_clock_ns(heartbeat.sender_clock_ns());
@@ -163,6 +197,7 @@ v1::HeartbeatReply StageSession::OnHeartbeat(
   const StepRunner* runner = nullptr;
   {
     MutexLock lock(mutex_);
+    if (control_.get() == control) holder_.heard = Clock::now();
     runner = runner_;
     reply.set_experts_missing(experts_missing_);
     if (live_ != nullptr) {
@@ -194,19 +229,20 @@ void StageSession::OnDrain() {
 }
 
 void StageSession::OnControlEnd(const ControlStream* control) {
+  std::string gateway;
   std::unique_ptr<Live> ended;
   {
     MutexLock lock(mutex_);
     if (control_.get() != control) return;
-    LogInfo("gateway ", gateway_id_, " let go of this stage");
+    gateway = holder_.id;
     control_ = nullptr;
-    gateway_id_.clear();
     draining_ = shutting_down_;
     drain_asked_ = false;
     // All at once: from here on another gateway may begin an epoch.
     ended = std::move(live_);
     runner_->Reset(Epoch(0));
   }
+  visits_.Write(LogLevel::kInfo, "gateway ", gateway, " let go of this stage");
   EndEpoch(std::move(ended), Cancelled("the gateway let go of this stage"));
 }
 

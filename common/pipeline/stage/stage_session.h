@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/log_limit.h"
 #include "common/base/mutex.h"
 #include "common/model/stage.h"
 #include "common/model/stage_loop.h"
@@ -32,6 +33,7 @@ struct Assignment {
   Epoch epoch;
   wire::PipelineLimits limits;  // of the pipeline
   std::string next_address;     // empty: the last stage
+  std::string secret;           // who names it belongs to the pipeline
 };
 
 struct StageSessionOptions {
@@ -57,13 +59,17 @@ class StageSession : public StepOutputSink,
   // From now on gateways are welcome. `runner` must outlive every stream.
   void SetLoaded(const StageInfo& info, StepRunner* runner);
 
-  // Control. A gateway that comes again under its own id replaces its stream.
+  // Control. A gateway that comes again with the secret of its run replaces
+  // its stream; another one only what has been silent for the peer timeout.
   StatusOr<v1::Welcome> OnHello(const v1::Hello& hello,
                                 std::shared_ptr<ControlStream> control);
   // Answers with Assigned through the stream, at once or when the successor
   // has answered. Nothing, if another stream has replaced `control`.
   void OnAssign(const v1::Assign& assign, const ControlStream* control);
-  v1::HeartbeatReply OnHeartbeat(const v1::Heartbeat& heartbeat) const;
+  v1::HeartbeatReply OnHeartbeat(const v1::Heartbeat& heartbeat,
+                                 const ControlStream* control);
+  // A hello from `peer` was refused: for the log.
+  void OnRefused(const std::string& peer, const Status& why);
   // What heartbeats say from now on.
   void SetExpertsMissing(bool missing);
   // Answers with Drained when no step is under way. Until the Control stream
@@ -108,6 +114,17 @@ class StageSession : public StepOutputSink,
 
  private:
   struct Live;  // the streams of the epoch
+  // The gateway that has the stage, or had it last.
+  struct Holder {
+    std::string id;  // for people
+    std::string secret;
+    TimePoint since{};
+    TimePoint heard{};
+  };
+  // Whether the gateway with `secret` may have the stage.
+  Status CheckHold(const std::string& secret, TimePoint now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::Welcome MakeWelcome() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status CheckResults(const v1::ResultsRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status CheckAssign(const v1::Assign& assign,
@@ -133,6 +150,9 @@ class StageSession : public StepOutputSink,
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const StageSessionOptions options_;
+  // Gateways come and go as often as strangers like.
+  LogLimit visits_{20, std::chrono::seconds(1)};
+  LogLimit refusals_{5, std::chrono::seconds(60)};
   mutable Mutex mutex_;
   CondVar step_done_;
   std::string loading_ ABSL_GUARDED_BY(mutex_) = "loading";
@@ -143,9 +163,8 @@ class StageSession : public StepOutputSink,
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;  // draining for good
   bool drain_asked_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string gateway_id_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<ControlStream> control_ ABSL_GUARDED_BY(mutex_);
-  std::string last_gateway_id_ ABSL_GUARDED_BY(mutex_);
+  Holder holder_ ABSL_GUARDED_BY(mutex_);
   uint64_t highest_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of that gateway
   std::unique_ptr<Live> live_ ABSL_GUARDED_BY(mutex_);
 };

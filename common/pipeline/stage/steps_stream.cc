@@ -2,14 +2,12 @@
 
 #include <utility>
 
+#include "common/rpc/hello.h"
 #include "common/rpc/payload_frame.h"
 #include "common/wire/types.h"
 
 namespace sluice {
 namespace {
-
-// A hello is small; before one nothing large is taken.
-constexpr size_t kMaxHelloBytes = 4096;
 
 grpc::ByteBuffer AckFrame(v1::StepHeader header, int64_t received_ns,
                           const StepTiming& timing) {
@@ -35,28 +33,19 @@ void StepsStream::OnEnd(const Status& status) {
 
 Status StepsStream::OnFrame(const grpc::ByteBuffer& frame,
                             int64_t received_ns) {
-  const size_t max_head = terms_.has_value() ? frame.Length() : kMaxHelloBytes;
-  if (!terms_.has_value() && frame.Length() > kMaxHelloBytes) {
-    return InvalidArgument("Steps begins with a hello, got ", frame.Length(),
-                           " bytes, limit ", kMaxHelloBytes);
-  }
   SLUICE_ASSIGN_OR_RETURN(
       rpc::SplitFrame split,
-      rpc::SplitPayload(frame, wire::kHiddenStatesField, max_head));
+      rpc::SplitPayload(frame, wire::kHiddenStatesField, frame.Length()));
   SLUICE_ASSIGN_OR_RETURN(const v1::StepFrame head,
                           rpc::ParseHead<v1::StepFrame>(split.head));
-  if (!terms_.has_value()) {
-    if (head.has_hello()) return OnHello(head.hello());
-    return InvalidArgument("Steps begins with a hello");
-  }
-  if (!head.has_step()) {
-    return InvalidArgument("a frame of Steps after the hello has no step");
-  }
+  if (!head.has_step()) return InvalidArgument("a frame of Steps has no step");
   return OnStep(head.step(), std::move(split.payload),
                 {received_ns, static_cast<int64_t>(frame.Length())});
 }
 
-Status StepsStream::OnHello(const v1::StepsHello& hello) {
+Status StepsStream::OnHello(const std::string& bytes) {
+  SLUICE_ASSIGN_OR_RETURN(const v1::StepsHello hello,
+                          rpc::ParseHello<v1::StepsHello>(bytes, "Steps"));
   auto self = std::static_pointer_cast<StepsStream>(shared_from_this());
   SLUICE_ASSIGN_OR_RETURN(terms_,
                           session_->OnStepsHello(hello, std::move(self)));

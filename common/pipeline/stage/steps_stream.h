@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "common/base/mutex.h"
 #include "common/pipeline/stage/stage_session.h"
@@ -28,6 +29,7 @@ class StepsStream
   void QueueAck(StepId step, const StepTiming& timing);
 
  private:
+  Status OnHello(const std::string& hello) override;
   void OnMessage(grpc::ByteBuffer& frame) override;
   void OnEnd(const Status& status) override;
   // Of a frame.
@@ -36,11 +38,10 @@ class StepsStream
     int64_t bytes = 0;
   };
   Status OnFrame(const grpc::ByteBuffer& frame, int64_t received_ns);
-  Status OnHello(const v1::StepsHello& hello);
   Status OnStep(const v1::Step& step, Buffer payload, const Arrival& arrival);
 
   const std::shared_ptr<StageSession> session_;
-  std::optional<StageSession::InputTerms> terms_;  // after the hello
+  std::optional<StageSession::InputTerms> terms_;  // by the hello
   Mutex mutex_;
   std::deque<int64_t> received_ns_ ABSL_GUARDED_BY(mutex_);  // not yet acked
 };

@@ -19,6 +19,7 @@
 #include "common/base/clock.h"
 #include "common/concurrency/bounded_queue.h"
 #include "common/rpc/credited_sender.h"
+#include "common/rpc/hello.h"
 #include "common/rpc/payload_frame.h"
 #include "common/rpc/server_stream.h"
 #include "common/rpc/transport.h"
@@ -53,6 +54,10 @@ class Receiver : public rpc::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
       : ServerStream({"Steps"}), hidden_size_(hidden_size), queue_(*queue) {}
 
  private:
+  Status OnHello(const std::string&) override {
+    Send(rpc::JoinPayload(v1::StepAck(), 0, Buffer()));
+    return OkStatus();
+  }
   void OnMessage(grpc::ByteBuffer& frame) override {
     Received received;
     received.arrived_ns = MonotonicNanos();
@@ -86,9 +91,9 @@ class Service
   Service(int32_t hidden_size, BoundedQueue<Received>* queue)
       : hidden_size_(hidden_size), queue_(queue) {}
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Steps(
-      grpc::CallbackServerContext*) override {
+      grpc::CallbackServerContext* context) override {
     auto stream = std::make_shared<Receiver>(hidden_size_, queue_);
-    stream->Open();
+    stream->Open(rpc::HelloOf(*context));
     return stream.get();
   }
 
@@ -171,11 +176,8 @@ int Main(int argc, char** argv) {
   SLUICE_CHECK(server.ok());
   auto channel = rpc::Connect(server->address, transport);
   SLUICE_CHECK(channel.ok());
-  v1::StepFrame hello;
-  hello.mutable_hello();
   auto sender = rpc::CreditedSender::Open(
-      {*channel, "/sluice.v1.Stage/Steps", rpc::JoinPayload(hello, 0, Buffer()),
-       4, 64},
+      {*channel, "/sluice.v1.Stage/Steps", "hello", 4, 64},
       {[] {}, [](const grpc::ByteBuffer&) {}, [](const Status&) {}});
   Run(*sender, queue, 1, hidden_size, rounds);
   Run(*sender, queue, 512, hidden_size, std::max(10, rounds / 10));

@@ -19,6 +19,7 @@
 #include "common/base/json.h"
 #include "common/model/model_config.h"
 #include "tests/experts/expert_client.h"
+#include "tests/rpc/flood.h"
 #include "tests/testing/shared_data.h"
 
 extern char** environ;
@@ -89,6 +90,7 @@ class ExpertProcess {
     std::ifstream(port_file_) >> address;
     return address;
   }
+  pid_t pid() const { return pid_; }
   void Signal(int signal_number) const { kill(pid_, signal_number); }
   // Exit code, or minus the signal that ended it.
   int WaitExit() {
@@ -227,6 +229,22 @@ TEST(ExpertProcessTest, ItsMemoryIsThatOfItsExpertsAndAConstant) {
   std::printf("resident: %.1f MB with %.1f MB of experts\n",
               static_cast<double>(resident) * 1e-6,
               static_cast<double>(experts) * 1e-6);
+}
+
+TEST(ExpertProcessTest, WhoIsNotWelcomeCostsItLittleMemory) {
+  const ZeroModel model;
+  ExpertProcess process({"--model", model.path(), "--experts", "3:0-1"});
+  wire::ExpertHello hello = HelloOf(model.path());
+  WaitWelcome(process.address(), hello);
+  hello.model.model_digest = "another";
+  const int64_t before = rpc::testing::PeakRss(process.pid());
+  for (const std::string& said :
+       {std::string(), wire::ToProto(hello).SerializeAsString()}) {
+    ASSERT_NO_FATAL_FAILURE(rpc::testing::Flood(
+        process.address(), "/sluice.v1.Expert/Batches", said));
+  }
+  EXPECT_LT(rpc::testing::PeakRss(process.pid()) - before,
+            rpc::testing::kFloodBytes);
 }
 
 TEST(ExpertProcessTest, ATermSignalEndsItInOrder) {

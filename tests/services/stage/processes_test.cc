@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "common/pipeline/gateway/pipeline_client.h"
+#include "common/wire/stage.h"
+#include "tests/rpc/flood.h"
 #include "tests/services/stage/generate.h"
 #include "tests/testing/shared_data.h"
 
@@ -91,6 +93,7 @@ class StageProcess {
   }
   void Signal(int signal_number) const { kill(pid_, signal_number); }
   const std::string& address() const { return address_; }
+  pid_t pid() const { return pid_; }
 
  private:
   const std::filesystem::path port_file_;
@@ -180,6 +183,30 @@ TEST_F(ProcessesTest, AStoppedProcessIsSuspectThenLostAndMayComeBack) {
   EXPECT_THAT(Message(end->status), HasSubstr("stage 1"));
   stages_[1]->Signal(SIGCONT);
   EXPECT_TRUE(WaitReady()) << client_->status().message;
+}
+
+TEST_F(ProcessesTest, WhoIsNotWelcomeCostsAStageLittleMemory) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  Start(model);
+  const auto sink = Begin(400);
+  ASSERT_TRUE(sink->WaitTokens(3, Clock::now() + kLimit));
+  const pid_t stage = stages_[1]->pid();
+  const std::string& address = stages_[1]->address();
+  const int64_t before = rpc::testing::PeakRss(stage);
+  v1::Hello hello;  // of another gateway
+  hello.set_protocol_version(wire::kProtocolVersion);
+  hello.set_gateway_id("rogue");
+  hello.set_secret(std::string(wire::kSecretBytes, 'r'));
+  for (const char* method : {"Control", "Steps", "Results"}) {
+    for (const std::string& said : {std::string(), hello.SerializeAsString()}) {
+      ASSERT_NO_FATAL_FAILURE(
+          rpc::testing::Flood(address, Cat("/sluice.v1.Stage/", method), said));
+    }
+  }
+  EXPECT_LT(rpc::testing::PeakRss(stage) - before, rpc::testing::kFloodBytes);
+  const auto end = sink->WaitEnd(Clock::now() + kLimit);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->reason, FinishReason::kLength) << end->status;
 }
 
 TEST_F(ProcessesTest, AStageAskedToEndDrainsAndExitsWithZero) {

@@ -1,0 +1,218 @@
+// What a peer can do to a stage that another gateway holds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/random_bytes.h"
+#include "common/pipeline/gateway/pipeline_client.h"
+#include "common/pipeline/gateway/stage_links.h"
+#include "common/rpc/status.h"
+#include "tests/pipeline/fake_stage.h"
+
+namespace sluice {
+namespace {
+
+using testing::Eventually;
+using testing::FakeInfo;
+using testing::FakeStage;
+using testing::FakeStageOptions;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kGatewayId[] = "the-gateway-of-the-test";
+
+// Says hello to a stage, as anybody can who reaches it.
+class Stranger {
+ public:
+  Stranger(const std::string& address, const std::string& id,
+           const std::string& secret = RandomBytes(wire::kSecretBytes)) {
+    auto channel = rpc::Connect(address, {});
+    EXPECT_TRUE(channel.ok()) << channel.status();
+    v1::Hello hello;
+    hello.set_protocol_version(wire::kProtocolVersion);
+    hello.set_gateway_id(id);
+    hello.set_secret(secret);
+    ControlLink::Events events;
+    events.on_message = [log = log_](v1::ControlResponse&) {
+      MutexLock lock(log->mutex);
+      ++log->messages;
+    };
+    events.on_end = [log = log_](const Status& status) {
+      MutexLock lock(log->mutex);
+      log->end = status;
+      log->ended = Clock::now();
+    };
+    link_ = OpenControl(*channel, hello, std::move(events));
+  }
+  ~Stranger() { link_->Cancel(Cancelled("the test is over")); }
+
+  int messages() const {
+    MutexLock lock(log_->mutex);
+    return log_->messages;
+  }
+  std::optional<Status> end() const {
+    MutexLock lock(log_->mutex);
+    return log_->end;
+  }
+  // How it was refused.
+  Status WaitRefused() const {
+    EXPECT_TRUE(Eventually([this] { return end().has_value(); }));
+    EXPECT_EQ(messages(), 0);
+    return end().value_or(OkStatus());
+  }
+  // From its making to its end.
+  Duration lasted() const {
+    MutexLock lock(log_->mutex);
+    return log_->ended - begun_;
+  }
+
+ private:
+  struct Log {
+    Mutex mutex;
+    int messages = 0;
+    std::optional<Status> end;
+    TimePoint ended{};
+  };
+  const TimePoint begun_ = Clock::now();
+  const std::shared_ptr<Log> log_ = std::make_shared<Log>();
+  std::shared_ptr<ControlLink> link_;
+};
+
+v1::Refusal::Reason ReasonOf(const Status& status) {
+  v1::Refusal refusal;
+  EXPECT_TRUE(refusal.ParseFromString(rpc::DetailsOf(status)));
+  return refusal.reason();
+}
+
+class StrangersTest : public ::testing::Test {
+ protected:
+  void Start(Duration peer_timeout = std::chrono::seconds(10)) {
+    FakeStageOptions options;
+    options.info = FakeInfo(0, 1);
+    options.transport.peer_timeout = peer_timeout;
+    stage_ = std::make_unique<FakeStage>(options);
+  }
+  // A gateway whose pipeline is this one stage.
+  std::unique_ptr<PipelineClient> Connect() {
+    PipelineOptions options;
+    options.stages = {stage_->address()};
+    options.gateway_id = kGatewayId;
+    options.heartbeat = std::chrono::milliseconds(50);
+    auto client = PipelineClient::Create(options);
+    EXPECT_TRUE(client.ok()) << client.status();
+    PipelineCallbacks callbacks;
+    callbacks.on_up = [this](Epoch epoch, const PlanLimits&, int) {
+      epoch_ = epoch.value();
+    };
+    callbacks.on_lost = [this](const Status&) { ++losses_; };
+    callbacks.on_result = [this](StepResult) { ++results_; };
+    (*client)->Start(std::move(callbacks));
+    return *std::move(client);
+  }
+  // One more step, answered.
+  void Step(PipelineClient& client) {
+    StepPlan plan;
+    plan.epoch = Epoch(epoch_);
+    plan.step_id = StepId(step_++);
+    Chunk chunk;
+    chunk.sequence = SequenceId(1);
+    chunk.tokens = {5};
+    plan.chunks = {chunk};
+    client.Submit(plan);
+    ASSERT_TRUE(Eventually([&] { return results_ == step_; }));
+  }
+
+  std::unique_ptr<FakeStage> stage_;
+  std::atomic<uint64_t> epoch_{0};
+  std::atomic<int> losses_{0};
+  std::atomic<uint64_t> results_{0};
+  uint64_t step_ = 0;
+};
+
+TEST_F(StrangersTest, ARefusalTellsNothingThatTakesTheStage) {
+  Start();
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  const Status refused = Stranger(stage_->address(), "rogue").WaitRefused();
+  EXPECT_EQ(ReasonOf(refused), v1::Refusal::REASON_HELD);
+  EXPECT_THAT(Message(refused), Not(HasSubstr(kGatewayId)));
+  EXPECT_THAT(Message(refused), HasSubstr("held by another gateway, at ipv4:"));
+  // Nor does the id, for who has it from elsewhere.
+  const Status again = Stranger(stage_->address(), kGatewayId).WaitRefused();
+  EXPECT_EQ(ReasonOf(again), v1::Refusal::REASON_HELD);
+  for (const char* secret : {"", "short"}) {
+    EXPECT_EQ(
+        Stranger(stage_->address(), kGatewayId, secret).WaitRefused().code(),
+        StatusCode::kInvalidArgument);
+  }
+  Step(*client);
+  EXPECT_EQ(losses_, 0);
+}
+
+TEST_F(StrangersTest, TheSecretOfTheRunReplacesItsStream) {
+  Start();
+  const std::string secret = RandomBytes(wire::kSecretBytes);
+  const Stranger first(stage_->address(), "a", secret);
+  ASSERT_TRUE(Eventually([&] { return first.messages() == 1; }));
+  const Stranger second(stage_->address(), "a", secret);
+  ASSERT_TRUE(Eventually([&] { return second.messages() == 1; }));
+  ASSERT_TRUE(Eventually([&] { return first.end().has_value(); }));
+  EXPECT_EQ(first.end()->code(), StatusCode::kCancelled);
+  EXPECT_FALSE(second.end().has_value());
+}
+
+// Far more than 50 a second, beside a pipeline that works.
+TEST_F(StrangersTest, EveryRefusedHelloIsAnsweredWithinASecond) {
+  Start();
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  constexpr size_t kAtOnce = 50;
+  const TimePoint begin = Clock::now();
+  for (int second = 0; second < 4; ++second) {
+    std::vector<std::unique_ptr<Stranger>> strangers;
+    for (size_t i = 0; i < kAtOnce; ++i) {
+      strangers.push_back(
+          std::make_unique<Stranger>(stage_->address(), "rogue"));
+      if (i % 10 == 0) Step(*client);
+    }
+    for (const auto& stranger : strangers) {
+      EXPECT_EQ(ReasonOf(stranger->WaitRefused()), v1::Refusal::REASON_HELD);
+      EXPECT_LT(stranger->lasted(), std::chrono::seconds(1));
+    }
+  }
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(4));
+  EXPECT_TRUE(client->ready());
+  EXPECT_EQ(losses_, 0);
+}
+
+TEST_F(StrangersTest, WhoHoldsAStageInSilenceLosesItToTheNextGateway) {
+  Start(/*peer_timeout=*/std::chrono::seconds(1));
+  const Stranger silent(stage_->address(), "rogue");
+  ASSERT_TRUE(Eventually([&] { return silent.messages() == 1; }));
+  const TimePoint begin = Clock::now();
+  const auto client = Connect();
+  EXPECT_TRUE(Eventually([&] { return client->ready(); }));
+  EXPECT_GT(Clock::now() - begin, std::chrono::milliseconds(800));
+  ASSERT_TRUE(Eventually([&] { return silent.end().has_value(); }));
+  EXPECT_EQ(silent.end()->code(), StatusCode::kCancelled);
+}
+
+TEST_F(StrangersTest, AGatewayThatSendsHeartbeatsKeepsItsStage) {
+  Start(/*peer_timeout=*/std::chrono::seconds(1));
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  const TimePoint end = Clock::now() + std::chrono::milliseconds(2500);
+  while (Clock::now() < end) {
+    const Status refused = Stranger(stage_->address(), "rogue").WaitRefused();
+    ASSERT_EQ(ReasonOf(refused), v1::Refusal::REASON_HELD);
+  }
+  EXPECT_EQ(losses_, 0);
+}
+
+}  // namespace
+}  // namespace sluice
