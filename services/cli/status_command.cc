@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -37,7 +38,7 @@ std::string ProcessName(const ClusterProcess& process) {
 }
 
 void PrintProcess(const ClusterProcess& process, bool running,
-                  const std::string& api_key) {
+                  const std::string& api_key, int width) {
   const StatusOr<Metrics> fetched =
       running ? MetricsOf(process, api_key) : StatusOr<Metrics>(Metrics());
   const Metrics metrics = fetched.ok() ? *fetched : Metrics();
@@ -48,8 +49,8 @@ void PrintProcess(const ClusterProcess& process, bool running,
           process.role == "expert" ? "_batches_total" : "_steps_total");
   const std::string steps = Shown(metrics, counted, 1, "");
   std::printf(
-      "%-10s %8d  %-8s %-22s %10s %10s%s\n", name.c_str(), process.pid,
-      running ? "running" : "DEAD", process.address.c_str(),
+      "%-10s %8d  %-8s %-*s %10s %10s%s\n", name.c_str(), process.pid,
+      running ? "running" : "DEAD", width, process.address.c_str(),
       Shown(metrics, "process_resident_memory_bytes", 1e-6, " MB").c_str(),
       steps.c_str(),
       fetched.ok() ? ""
@@ -89,13 +90,17 @@ Status RunStatus(const Words& words) {
   std::printf("%s\nmodel %s\n", cluster.url.c_str(), cluster.model.c_str());
   const std::string unready = WhyNotReady(base);
   std::printf("%s\n\n", unready.empty() ? "ready" : unready.c_str());
-  std::printf("%-10s %8s  %-8s %-22s %10s %10s\n", "process", "pid", "state",
-              "address", "memory", "steps");
+  size_t width = 22;  // of the addresses; those of socket files are longer
+  for (const ClusterProcess& process : cluster.processes) {
+    width = std::max(width, process.address.size());
+  }
+  std::printf("%-10s %8s  %-8s %-*s %10s %10s\n", "process", "pid", "state",
+              static_cast<int>(width), "address", "memory", "steps");
   std::string dead;
   for (const ClusterProcess& process : cluster.processes) {
     const bool running = process.IsRunning();
     if (!running) dead += (dead.empty() ? "" : ", ") + ProcessName(process);
-    PrintProcess(process, running, base.api_key);
+    PrintProcess(process, running, base.api_key, static_cast<int>(width));
   }
   std::printf("\n");
   for (const ClusterProcess& process : cluster.processes) {

@@ -6,6 +6,7 @@ it to its own build folder), else of build/release.
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -82,11 +83,24 @@ def wait_for(condition, seconds, what):
 
 def wait_until_free(argv, seconds=30):
     """Until the address of --listen, if argv has one, can be bound: whoever
-    had it may still be ending, or another's outgoing connection is there."""
+    had it may still be ending, or another's outgoing connection is there. A
+    socket file is whose lock is held."""
     listen = next((word.removeprefix("--listen=") if "=" in word else argv[at]
                    for at, word in enumerate(argv, 1)
                    if word.split("=")[0] == "--listen"), None)
     if listen is None:
+        return
+    if listen.startswith("unix:"):
+        def unlocked():
+            try:
+                with open(listen[5:] + ".lock") as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except FileNotFoundError:
+                return True
+            except BlockingIOError:
+                return False
+            return True
+        wait_for(unlocked, seconds, f"{listen} is free again")
         return
     host, port = listen.rsplit(":", 1)
 

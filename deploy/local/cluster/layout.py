@@ -8,6 +8,7 @@ import experts
 import options as options_module
 import ports
 import process
+import sockets
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
@@ -24,14 +25,30 @@ def binary(service, name=None):
 
 def make_processes(options, model, default_port):
     """The processes that `options` ask for, addresses chosen."""
+    folder = None if options.tcp else sockets.folder(options.run_dir)
+    try:
+        return _make_processes(options, model, default_port, folder)
+    except BaseException:
+        if folder:
+            sockets.remove_folder(folder, options.run_dir)
+        raise
+
+
+def _make_processes(options, model, default_port, folder):
+    """`folder`: of the socket files; None: everybody listens on a port."""
     names = experts.host_names(options)
-    chosen = ports.choose(2 * (options.stages + len(names)))
-    stages = [_stage(options, model, index, chosen[2 * index],
-                     chosen[2 * index + 1])
+    count = options.stages + len(names)
+    metrics = ports.choose(count if folder else 2 * count)
+
+    def address(role, index):
+        return f"unix:{folder}/{role}-{index}.sock" if folder \
+            else f"127.0.0.1:{metrics.pop()}"
+
+    stages = [_stage(options, model, index, address("stage", index),
+                     metrics.pop())
               for index in range(options.stages)]
-    chosen = chosen[2 * options.stages:]
-    hosts = [_expert(options, model, index, name, chosen[2 * index],
-                     chosen[2 * index + 1])
+    hosts = [_expert(options, model, (index, name), address("expert", index),
+                     metrics.pop())
              for index, name in enumerate(names)]
     if hosts:
         experts.write_placement(
@@ -42,9 +59,8 @@ def make_processes(options, model, default_port):
     return hosts + stages + [_gateway(options, model, stages, port)]
 
 
-def _stage(options, model, index, port, metrics_port):
+def _stage(options, model, index, address, metrics_port):
     run_dir = pathlib.Path(options.run_dir)
-    address = f"127.0.0.1:{port}"
     metrics = f"127.0.0.1:{metrics_port}"
     argv = [binary("stage"), "--listen", address, "--model", model,
             *_layers(options, index),
@@ -70,9 +86,10 @@ def _layers(options, index):
             *_valued("--stage-memory", options.stage_memory)]
 
 
-def _expert(options, model, index, name, port, metrics_port):
+def _expert(options, model, host, address, metrics_port):
+    """`host`: its index and name."""
+    index, name = host
     run_dir = pathlib.Path(options.run_dir)
-    address = f"127.0.0.1:{port}"
     metrics = f"127.0.0.1:{metrics_port}"
     argv = [binary("expert"), "--listen", address, "--model", model,
             "--placement", str(experts.placement_file(options)),

@@ -127,6 +127,11 @@ def up_parser(name):
                         "on; beyond loopback it needs --api-key-file or "
                         "--open (default: %(default)s)")
     add_run_dir(parser)
+    parser.add_argument("--tcp", action="store_true",
+                        help="stages and expert hosts listen on ports of "
+                        "127.0.0.1, which every user of this machine can "
+                        "reach (default: on socket files of mode 0600 in the "
+                        "run folder)")
     parser.add_argument("--detach", action="store_true",
                         help="return once the cluster is ready")
     parser.add_argument("--supervise", action="store_true",

@@ -28,7 +28,7 @@ class Process:
     index: int
     argv: list
     environment: dict
-    addresses: list  # "host:port" it serves on
+    addresses: list  # "host:port" or "unix:PATH" it serves on
     metrics_address: str
     log: str
     pid: int = 0

@@ -9,6 +9,7 @@ import time
 
 import exits
 import process
+import sockets
 
 
 class ClusterFile:
@@ -63,8 +64,12 @@ class ClusterFile:
         return True
 
     def remove(self, document):
-        """Does nothing if the file is gone or another cluster's."""
+        """With the socket files of its processes, which are gone. Does nothing
+        if the file is gone or another cluster's."""
         if self._is_of(document):
+            sockets.remove([address for entry in document["processes"]
+                            for address in entry.addresses],
+                           str(self.path.parent))
             self.path.unlink(missing_ok=True)
 
     def _is_of(self, document):
