@@ -46,10 +46,11 @@ class RulesTest(unittest.TestCase):
 
     def test_2_flags_change_them(self):
         self.cluster.kill("gateway")
-        self.cluster.restart(
+        gateway = self.cluster.restart(
             "gateway", 0, "--served-model-name=org/first,second",
             "--any-model-name", "--max-stop-strings=2",
             "--max-tokens-overflow=cut")
+        self.addClassCleanup(gateway.terminate)
         harness.wait_for(
             lambda: api.try_get(self.url, "/readyz")[0] == 200, 60,
             "the gateway is back")
