@@ -1,9 +1,8 @@
 #include "kernels/logits.h"
 
 #include <bit>
-#include <cmath>
+#include <cstdint>
 
-#include "common/base/check.h"
 #include "kernels/cpu/dispatch.h"
 
 namespace sluice::kernels {
@@ -31,27 +30,6 @@ double Log(double x) {
   // ln 2 in two parts; a whole number times the first is exact.
   const double e = exponent;
   return e * 0x1.62e42feep-1 + (e * 0x1.a39ef35793c76p-33 + log_m);
-}
-
-int64_t ArgMax(const Context& context, std::span<const float> logits) {
-  SLUICE_CHECK(!logits.empty());
-  const auto n = static_cast<int64_t>(logits.size());
-  const float max = cpu::OpsFor(context.isa).max(logits.data(), n);
-  for (int64_t i = 0; i < n; ++i) {
-    if (logits[i] == max) return i;
-  }
-  return 0;  // NaN alone
-}
-
-float LogSumExp(const Context& context, std::span<const float> logits) {
-  const cpu::Ops& ops = cpu::OpsFor(context.isa);
-  const auto n = static_cast<int64_t>(logits.size());
-  const float max = ops.max(logits.data(), n);
-  if (std::isinf(max)) return max;
-  const float sum = ops.sum_exp(logits.data(), max, n);
-  if (std::isnan(sum)) return sum;
-  return static_cast<float>(static_cast<double>(max) +
-                            Log(static_cast<double>(sum)));
 }
 
 }  // namespace sluice::kernels

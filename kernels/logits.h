@@ -1,11 +1,6 @@
 #ifndef SLUICE_KERNELS_LOGITS_H_
 #define SLUICE_KERNELS_LOGITS_H_
 
-#include <cstdint>
-#include <span>
-
-#include "kernels/context.h"
-
 namespace sluice::kernels {
 
 // Our own exponential, the same bits on every instruction set: round(x/ln2)
@@ -16,14 +11,6 @@ float Exp(float x);
 
 // Natural logarithm of a positive finite x, the same bits everywhere.
 double Log(double x);
-
-// Index of the largest element, the lower index on ties. NaN counts as the
-// smallest. n >= 1.
-int64_t ArgMax(const Context& context, std::span<const float> logits);
-
-// max + Log(sum Exp(x - max)); the sum in 16 lanes i % 16 joined like
-// matmul.h's dot product.
-float LogSumExp(const Context& context, std::span<const float> logits);
 
 }  // namespace sluice::kernels
 

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "common/model/philox.h"
-#include "kernels/context.h"
 #include "kernels/logits.h"
 
 namespace sluice {
@@ -14,202 +12,249 @@ namespace {
 
 // Below this, temperature means greedy; 1 / temperature stays finite.
 constexpr float kGreedyTemperature = 1e-5f;
-// First guess of how many candidates top_p keeps.
-constexpr int64_t kFirstCandidates = 64;
-constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// Sampling runs on one thread per row: several rows run side by side.
-kernels::Context OneThread() {
-  static const kernels::Isa isa = kernels::DetectIsa();
-  return {nullptr, isa};
+double TotalOf(std::span<const float> sums) {
+  double total = 0;
+  for (const float sum : sums) total += sum;
+  return total;
 }
 
-Status CheckLogits(std::span<const float> logits) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  bool finite = true;
-  for (const float value : logits) finite &= value < kInfinity;
-  if (finite) return OkStatus();
-  const auto bad = std::find_if(logits.begin(), logits.end(),
-                                [](float v) { return !(v < kInfinity); });
+Status NotFinite(std::span<const float> logits) {
+  const auto bad = std::find_if_not(logits.begin(), logits.end(), [](float v) {
+    return v < std::numeric_limits<float>::infinity();
+  });
   return Internal("logit of token ", bad - logits.begin(), " is ", *bad);
-}
-
-struct Candidate {
-  TokenId id = 0;
-  float logit = 0;
-};
-
-// Most likely first, the lower id on ties: a total order, so whatever picks
-// and sorts by it gives one result.
-bool Likelier(const Candidate& a, const Candidate& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
-// The `count` likeliest of `all`, likeliest first. Reorders `all`.
-void SortFront(std::vector<Candidate>& all, int64_t count) {
-  const auto middle = all.begin() + count;
-  if (count < static_cast<int64_t>(all.size())) {
-    std::nth_element(all.begin(), middle, all.end(), Likelier);
-  }
-  std::sort(all.begin(), middle, Likelier);
-}
-
-class Drawing {
- public:
-  Drawing(std::span<const float> logits, const SamplingParams& params)
-      : params_(params), candidates_(logits.size()) {
-    for (size_t i = 0; i < logits.size(); ++i) {
-      candidates_[i] = {static_cast<TokenId>(i), logits[i]};
-    }
-    max_ = *std::max_element(logits.begin(), logits.end());
-  }
-
-  StatusOr<TokenId> Draw(double uniform) {
-    if (max_ == kMasked) return Internal("every token is masked");
-    TakeTopK();
-    TakeTopP();
-    const float least = params_.min_p;  // the largest weight is exactly 1
-    double total = 0;
-    for (const Candidate& c : candidates_) {
-      const float weight = Weight(c);
-      if (weight >= least) total += weight;
-    }
-    const double target = uniform * total;
-    double sum = 0;
-    TokenId last = 0;
-    for (const Candidate& c : candidates_) {
-      const float weight = Weight(c);
-      if (weight < least || weight == 0) continue;
-      sum += weight;
-      last = c.id;
-      if (sum > target) break;
-    }
-    return last;
-  }
-
- private:
-  float Weight(const Candidate& c) const {
-    return kernels::Exp((c.logit - max_) / params_.temperature);
-  }
-
-  void TakeTopK() {
-    const int64_t k = params_.top_k;
-    if (k == 0 || k >= static_cast<int64_t>(candidates_.size())) return;
-    SortFront(candidates_, k);
-    candidates_.resize(k);
-    sorted_ = k;
-  }
-
-  void TakeTopP() {
-    if (params_.top_p >= 1.0f) return;
-    const int64_t all = static_cast<int64_t>(candidates_.size());
-    double total = 0;  // by rising id, or largest first after top_k
-    for (const Candidate& c : candidates_) total += Weight(c);
-    const double wanted = static_cast<double>(params_.top_p) * total;
-    double sum = 0;
-    for (int64_t i = 0; i < all; ++i) {
-      if (i >= sorted_) GrowSorted(i + 1);
-      sum += Weight(candidates_[i]);
-      if (sum >= wanted) {
-        candidates_.resize(i + 1);
-        return;
-      }
-    }
-    // Rounding kept the sum below the share of the whole: all stay.
-  }
-
-  // Makes the first `least` or more candidates stand in order.
-  void GrowSorted(int64_t least) {
-    const int64_t all = static_cast<int64_t>(candidates_.size());
-    sorted_ = std::min(all, std::max({least, kFirstCandidates, sorted_ * 4}));
-    SortFront(candidates_, sorted_);
-  }
-
-  const SamplingParams& params_;
-  std::vector<Candidate> candidates_;
-  int64_t sorted_ = 0;  // so many at the front stand in order
-  float max_ = 0;
-};
-
-// A changed logit, kept finite.
-float Bounded(float logit) {
-  constexpr float kMost = std::numeric_limits<float>::max();
-  return std::clamp(logit, -kMost, kMost);
-}
-
-void Penalize(const SamplingParams& params, const TokenCounts& counts,
-              std::vector<float>& logits) {
-  const float repetition = params.repetition_penalty;
-  // Each token's logit depends on no other: any order will do.
-  for (const auto& [token, generated] : counts.entries()) {
-    float& logit = logits[token];
-    if (logit == kMasked) continue;
-    logit = Bounded(logit > 0 ? logit / repetition : logit * repetition);
-    if (generated == 0) continue;
-    logit -= params.frequency_penalty * static_cast<float>(generated);
-    logit = Bounded(logit - params.presence_penalty);
-  }
-}
-
-// The logits after bias, min_tokens and penalties; empty if they are the same.
-std::vector<float> Adjust(std::span<const float> logits,
-                          const SamplingParams& params,
-                          const SamplingPoint& point) {
-  const int64_t sampled =
-      static_cast<int64_t>(point.history.size()) - point.num_prompt_tokens;
-  const bool masks =
-      sampled < params.min_tokens && !params.stop_token_ids.empty();
-  const bool penalizes = NeedsTokenCounts(params);
-  if (!masks && !penalizes && params.logit_bias.empty()) return {};
-  std::vector<float> out(logits.begin(), logits.end());
-  for (const LogitBias& entry : params.logit_bias) {
-    float& logit = out[entry.token];
-    if (logit != kMasked) logit = Bounded(logit + entry.bias);
-  }
-  if (masks) {
-    for (const TokenId id : params.stop_token_ids) out[id] = kMasked;
-  }
-  if (penalizes && point.counts != nullptr) {
-    Penalize(params, *point.counts, out);
-  } else if (penalizes) {
-    Penalize(params, TokenCounts::Of(point.history, point.num_prompt_tokens),
-             out);
-  }
-  return out;
-}
-
-std::vector<Candidate> TopOf(std::span<const float> logits, int count) {
-  std::vector<Candidate> top;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const Candidate c = {static_cast<TokenId>(i), logits[i]};
-    const bool full = top.size() == static_cast<size_t>(count);
-    if (full && !Likelier(c, top.back())) continue;
-    if (full) top.pop_back();
-    top.insert(std::upper_bound(top.begin(), top.end(), c, Likelier), c);
-  }
-  return top;
 }
 
 }  // namespace
 
-StatusOr<TokenResult> DescribeToken(std::span<const float> logits,
-                                    TokenId token, int num_top) {
-  SLUICE_RETURN_IF_ERROR(CheckLogits(logits));
+Sampler::Sampler(kernels::Isa isa)
+    : isa_(isa),
+      raw_(isa),
+      adjusted_(isa),
+      candidates_(isa),
+      weights_(kernels::kLogitsPiece) {}
+
+bool Sampler::greedy() const {
+  return ask_.params->temperature < kGreedyTemperature;
+}
+
+int32_t Sampler::num_top() const {
+  return ask_.params != nullptr ? ask_.params->logprobs : ask_.num_top;
+}
+
+bool Sampler::KeepsTopK() const {
+  return ask_.params->top_k > 0 && ask_.params->top_k < raw_.size();
+}
+
+LogitChanges Sampler::Changes() const {
+  const SamplingParams& params = *ask_.params;
+  const int64_t sampled =
+      std::ssize(ask_.point.history) - ask_.point.num_prompt_tokens;
+  const bool masks =
+      sampled < params.min_tokens && !params.stop_token_ids.empty();
+  const TokenCounts* counts = nullptr;
+  if (NeedsTokenCounts(params)) {
+    counts = counted_.has_value() ? &*counted_ : ask_.point.counts;
+  }
+  return {params, masks, counts};
+}
+
+void Sampler::Begin(const TokenAsk& ask) {
+  ask_ = ask;
+  raw_.Reset(ask.logits);
+  adjusts_ = sums_all_ = false;
+  scale_ = 1;
+  counted_.reset();
+  if (ask.params != nullptr) {
+    const SamplingParams& params = *ask.params;
+    if (NeedsTokenCounts(params) && ask.point.counts == nullptr) {
+      counted_ =
+          TokenCounts::Of(ask.point.history, ask.point.num_prompt_tokens);
+    }
+    adjusts_ = Changes().any();
+    if (!greedy()) scale_ = 1.0f / params.temperature;
+    sums_all_ = !greedy() && !KeepsTopK() &&
+                (params.top_p < 1.0f || params.min_p <= 0.0f);
+  }
+  if (adjusts_) {
+    changed_.resize(ask.logits.size());
+    adjusted_.Reset(changed_);
+  }
+  // At temperature 1 an unchanged row has one sum for both.
+  sums_raw_ = num_top() >= 0 && !(sums_all_ && !adjusts_ && scale_ == 1);
+  const auto pieces = static_cast<size_t>(kernels::NumPieces(raw_.size()));
+  if (sums_all_) sums_.resize(pieces);
+  if (sums_raw_) raw_sums_.resize(pieces);
+}
+
+void Sampler::Scan(int part, int parts) {
+  const PieceRange range = PieceRange::Of(raw_.size(), part, parts);
+  raw_.Scan(range);
+  if (!adjusts_) return;
+  const int64_t begin = range.first_logit();
+  const int64_t end = std::min(range.end * kernels::kLogitsPiece, raw_.size());
+  std::copy(ask_.logits.begin() + begin, ask_.logits.begin() + end,
+            changed_.begin() + begin);
+  Changes().Apply(static_cast<TokenId>(begin),
+                  std::span(changed_).subspan(begin, end - begin));
+  adjusted_.Scan(range);
+}
+
+void Sampler::Weigh(int part, int parts) {
+  if (!raw_.is_finite()) return;
+  const PieceRange range = PieceRange::Of(raw_.size(), part, parts);
+  if (sums_all_ && drawn().max() != kMaskedLogit) {
+    drawn().Weigh(range, scale_, sums_);
+  }
+  if (sums_raw_ && raw_.max() != kMaskedLogit) {
+    raw_.Weigh(range, 1, raw_sums_);
+  }
+}
+
+StatusOr<TokenResult> Sampler::Finish() {
+  if (!raw_.is_finite()) return NotFinite(ask_.logits);
+  if (ask_.params == nullptr) return Describe(ask_.token);
+  SLUICE_ASSIGN_OR_RETURN(const TokenId token, Draw());
+  return Describe(token);
+}
+
+StatusOr<TokenResult> Sampler::Run(const TokenAsk& ask) {
+  Begin(ask);
+  Scan(0, 1);
+  Weigh(0, 1);
+  return Finish();
+}
+
+StatusOr<TokenId> Sampler::Draw() {
+  const float max = drawn().max();
+  if (max == kMaskedLogit) return Internal("every token is masked");
+  if (greedy()) return static_cast<TokenId>(drawn().ArgMax());
+  soft_ = {max, scale_};
+  const SamplingParams& params = *ask_.params;
+  if (KeepsTopK()) {
+    candidates_.Collect(drawn(), drawn().LeastOfLargest(params.top_k));
+    candidates_.KeepLikeliest(params.top_k);
+  } else if (params.top_p >= 1.0f && params.min_p <= 0.0f) {
+    return static_cast<TokenId>(DrawOne(drawn().logits(), sums_));
+  }
+  if (params.top_p < 1.0f) FilterShare();
+  if (params.min_p > 0.0f) FilterHeavy();
+  SumCandidates();
+  return candidates_.ids()[DrawOne(candidates_.logits(), left_sums_)];
+}
+
+void Sampler::SumCandidates() {
+  const int64_t pieces = kernels::NumPieces(candidates_.size());
+  left_sums_.resize(static_cast<size_t>(pieces));
+  kernels::WeightSums(isa_, candidates_.logits(), soft_, left_sums_);
+}
+
+void Sampler::FilterShare() {
+  const double top_p = ask_.params->top_p;
+  if (KeepsTopK()) {
+    SumCandidates();
+    candidates_.KeepShare({top_p * TotalOf(left_sums_), raw_.size()}, soft_);
+    return;
+  }
+  // Guesses only save work: the first that holds the run gives just it.
+  const double total = TotalOf(sums_);
+  const double left_out = (1 - top_p) * total;
+  // So low that all tokens below weigh less than left_out together.
+  const float rough =
+      BoundAt(std::log(static_cast<double>(raw_.size()) / left_out) + 1e-3);
+  for (const float least : {CloseBound(rough, left_out), rough, kMaskedLogit}) {
+    candidates_.Collect(drawn(), least);
+    if (candidates_.KeepShare({top_p * total, raw_.size()}, soft_)) return;
+  }
+}
+
+// A little below the logits that weigh Exp(-depth).
+float Sampler::BoundAt(double depth) const {
+  const double bound = soft_.max - depth / soft_.scale;
+  if (bound < -std::numeric_limits<float>::max()) return kMaskedLogit;
+  return std::nextafter(static_cast<float>(bound), kMaskedLogit);
+}
+
+// A guess of a logit, at least `rough`, below which tokens weigh half of
+// `left_out`: what it is in some of the pieces.
+float Sampler::CloseBound(float rough, double left_out) {
+  constexpr int64_t kStride = 16;
+  if (std::ssize(sums_) < 4 * kStride) return rough;
+  double some = 0;
+  float largest = kMaskedLogit;
+  for (int64_t p = 0; p < std::ssize(sums_); p += kStride) {
+    some += sums_[p];
+    largest = std::max(largest, drawn().maxima()[p]);
+  }
+  const double wanted = some - left_out / 2 / kStride;
+  if (wanted <= 0) return std::max(rough, largest);
+  candidates_.Collect(drawn(), rough, kStride);
+  return std::max(rough, candidates_.LastOfShare({wanted, raw_.size()}, soft_));
+}
+
+void Sampler::FilterHeavy() {
+  const float min_p = ask_.params->min_p;
+  if (!KeepsTopK() && ask_.params->top_p >= 1.0f) {
+    // A little more than what can weigh min_p: Exp and its argument are off
+    // by less than 1e-4, but for weights that are not normal numbers.
+    const double depth = 1e-3 - std::log(static_cast<double>(min_p));
+    candidates_.Collect(drawn(),
+                        min_p < 1e-30f ? kMaskedLogit : BoundAt(depth));
+  }
+  candidates_.KeepHeavy(min_p, soft_);
+}
+
+int64_t Sampler::DrawOne(std::span<const float> logits,
+                         std::span<const float> sums) {
+  const SamplingParams& params = *ask_.params;
+  const double uniform = UniformFor(params.seed, params.choice,
+                                    static_cast<uint32_t>(ask_.point.position));
+  const double target = uniform * TotalOf(sums);
+  int64_t piece = 0;
+  double before = 0;
+  double running = 0;
+  for (int64_t p = 0; p < std::ssize(sums) && running <= target; ++p) {
+    if (sums[p] == 0) continue;
+    piece = p;
+    before = running;
+    running += sums[p];
+  }
+  const int64_t begin = piece * kernels::kLogitsPiece;
+  const int64_t size =
+      std::min(kernels::kLogitsPiece, std::ssize(logits) - begin);
+  const std::span<float> weights(weights_.data(), static_cast<size_t>(size));
+  kernels::Weights(isa_, logits.subspan(begin, size), soft_, weights);
+  const double wanted = (target - before) / sums[piece] * TotalOf(weights);
+  int64_t drawn_at = 0;
+  running = 0;
+  for (int64_t i = 0; i < size && running <= wanted; ++i) {
+    if (weights[i] == 0) continue;
+    drawn_at = i;
+    running += weights[i];
+  }
+  return begin + drawn_at;
+}
+
+TokenResult Sampler::Describe(TokenId token) {
   TokenResult result;
   result.token = token;
-  if (num_top < 0) return result;
-  const float total = kernels::LogSumExp(OneThread(), logits);
-  const Candidate own = {token, logits[token]};
-  int32_t rank = 0;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (Likelier({static_cast<TokenId>(i), logits[i]}, own)) ++rank;
-  }
-  result.logprob = TokenLogprob{token, own.logit - total, rank};
-  if (num_top == 0) return result;
-  for (const Candidate& c : TopOf(logits, num_top)) {
+  const int32_t top = num_top();
+  if (top < 0) return result;
+  const float max = raw_.max();
+  const double sum = TotalOf(sums_raw_ ? raw_sums_ : sums_);
+  const float total =
+      max == kMaskedLogit ? max : static_cast<float>(max + kernels::Log(sum));
+  result.logprob = TokenLogprob{token, ask_.logits[token] - total,
+                                static_cast<int32_t>(raw_.RankOf(token))};
+  if (top == 0) return result;
+  candidates_.Collect(raw_, raw_.LeastOfLargest(top));
+  const auto order =
+      candidates_.Ordered(std::min<int64_t>(top, candidates_.size()));
+  for (const int32_t place : order) {
+    const auto rank = static_cast<int32_t>(result.top_logprobs.size());
     result.top_logprobs.push_back(
-        {c.id, c.logit - total,
-         static_cast<int32_t>(result.top_logprobs.size())});
+        {candidates_.ids()[place], candidates_.logits()[place] - total, rank});
   }
   return result;
 }
@@ -217,20 +262,14 @@ StatusOr<TokenResult> DescribeToken(std::span<const float> logits,
 StatusOr<TokenResult> Sample(std::span<const float> logits,
                              const SamplingParams& params,
                              const SamplingPoint& point) {
-  SLUICE_RETURN_IF_ERROR(CheckLogits(logits));
-  const std::vector<float> adjusted = Adjust(logits, params, point);
-  const std::span<const float> allowed =
-      adjusted.empty() ? logits : std::span<const float>(adjusted);
-  TokenId token = 0;
-  if (params.temperature < kGreedyTemperature) {
-    token = static_cast<TokenId>(kernels::ArgMax(OneThread(), allowed));
-    if (allowed[token] == kMasked) return Internal("every token is masked");
-  } else {
-    const double uniform = UniformFor(params.seed, params.choice,
-                                      static_cast<uint32_t>(point.position));
-    SLUICE_ASSIGN_OR_RETURN(token, Drawing(allowed, params).Draw(uniform));
-  }
-  return DescribeToken(logits, token, params.logprobs);
+  return Sampler(kernels::DetectIsa())
+      .Run({.logits = logits, .params = &params, .point = point});
+}
+
+StatusOr<TokenResult> DescribeToken(std::span<const float> logits,
+                                    TokenId token, int num_top) {
+  return Sampler(kernels::DetectIsa())
+      .Run({.logits = logits, .token = token, .num_top = num_top});
 }
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/model/rank_group.h"
+#include "common/model/sampler.h"
 #include "common/model/step_inputs.h"
 #include "common/model/step_sampler.h"
 
@@ -82,7 +83,7 @@ void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
   StepInputs& step = *inputs_;
   SLUICE_CHECK(info_.is_first() || in.rows == step.num_tokens);
   step.name = name;
-  StepSampler sampler(chunks);
+  StepSampler sampler(chunks, samplers_);
   step.num_logits_rows = 0;
   if (info_.is_last()) {
     step.num_logits_rows = static_cast<int32_t>(sampler.rows().size());
@@ -92,7 +93,7 @@ void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
     out = HiddenStates(step.num_tokens, info_.hidden_size);
   }
   if (step.num_tokens == 0) return;  // a plan that only starts or ends
-  const kernels::Context context = {ranks_->team()};
+  const kernels::Context context = {ranks_->team(), isa_};
   ranks_->RunStep(step, info_.is_first() ? nullptr : in.values(),
                   info_.is_last() ? nullptr : out.values(),
                   [&](int32_t begin, kernels::ConstMatrix rows) {

@@ -17,10 +17,12 @@
 #include "common/model/token_counts.h"
 #include "common/model/weights_mode.h"
 #include "common/tensor/hidden_states.h"
+#include "kernels/context.h"
 
 namespace sluice {
 
 class ExpertOwner;
+class Sampler;
 
 struct StageOptions {
   std::string model_path;
@@ -55,7 +57,7 @@ struct StageOptions {
 struct StageInfo {
   std::string model_name;    // weights::ModelName
   std::string model_digest;  // hex SHA-256, weights::ComputeIdentity
-  // Which arithmetic: equal ids give equal bits. "f32-canonical-2".
+  // Which arithmetic: equal ids give equal bits. "f32-canonical-3".
   std::string numerics;
   std::string weights_dtype;  // "f32", "bf16": as computed with
   int32_t first_layer = 0;
@@ -133,9 +135,11 @@ class Stage {
   void NoteFailures(const std::vector<ChunkInput>& chunks);
 
   StageInfo info_;
+  kernels::Isa isa_ = kernels::Isa::kPortable;
   Duration step_delay_{};
   TraceSpan sampling_;
   std::vector<SequenceResult> failed_;
+  std::vector<Sampler> samplers_;  // of StepSampler
   std::unique_ptr<StepInputs> inputs_;
   std::unique_ptr<RankGroup> ranks_;
 };

@@ -17,6 +17,7 @@
 #include "common/model/model_config.h"
 #include "common/model/rank_group.h"
 #include "common/model/rank_plan.h"
+#include "common/model/sampler.h"
 #include "common/model/stage.h"
 #include "common/model/stage_weights.h"
 #include "common/model/step_inputs.h"
@@ -342,6 +343,7 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(*file));
   info.model_digest = digest.Hex();
   stage->step_delay_ = options.debug_step_delay;
+  SLUICE_ASSIGN_OR_RETURN(stage->isa_, ParseIsa(options.isa));
   StageLoader loader(options, *file, config);
   SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));
   stage->inputs_ = std::make_unique<StepInputs>(loader.limits());

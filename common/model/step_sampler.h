@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/core/step_plan.h"
+#include "common/model/sampler.h"
 #include "common/model/stage.h"
 #include "kernels/context.h"
 #include "kernels/views.h"
@@ -13,12 +15,15 @@
 namespace sluice {
 
 // Turns one step's logits rows into its sequences' results: prompt logprobs,
-// drawn tokens, raw rows. Used by the stage's thread; rows are spread over
-// the team, and each depends on nothing but itself.
+// drawn tokens, raw rows. Used by the stage's thread. Rows are spread over
+// the team, where they are fewer than it has threads also the parts of each,
+// and each row depends on nothing but itself.
 class StepSampler {
  public:
-  // `chunks` must outlive the sampler.
-  explicit StepSampler(const std::vector<Stage::ChunkInput>& chunks);
+  // `chunks` and `samplers` must outlive the StepSampler. The samplers' memory
+  // is used from step to step; there will be one for each thread of the team.
+  StepSampler(const std::vector<Stage::ChunkInput>& chunks,
+              std::vector<Sampler>& samplers);
 
   // Rows of the step that want logits, rising.
   std::span<const int32_t> rows() const { return rows_; }
@@ -37,17 +42,22 @@ class StepSampler {
     int32_t position = 0;  // of the token whose logits these are
     bool is_last = false;  // of its chunk
   };
-  // What one row of logits says.
-  struct Outcome {
-    Status status;
-    std::vector<TokenResult> prompt;
-    std::vector<TokenResult> sampled;
+  // What is asked of a row, and the answer.
+  struct Job {
+    int64_t row = 0;  // of Consume's logits
+    TokenAsk ask;
+    StatusOr<TokenResult> told = TokenResult();
   };
-  Outcome Judge(const Row& row, std::span<const float> logits) const;
+  void AddJobs(const Row& row, int64_t index, std::span<const float> logits);
+  void RunSide(const kernels::Context& context, std::span<Job> jobs);
+  void RunSplit(const kernels::Context& context, std::span<Job> jobs);
+  void Take(const Row& row, Job& job);
 
   const std::vector<Stage::ChunkInput>& chunks_;
+  std::vector<Sampler>& samplers_;
   std::vector<int32_t> rows_;
   std::vector<Row> infos_;  // of rows_
+  std::vector<Job> jobs_;
   std::vector<SequenceResult> results_;
 };
 

@@ -1,9 +1,11 @@
 #ifndef SLUICE_COMMON_MODEL_TOKEN_COUNTS_H_
 #define SLUICE_COMMON_MODEL_TOKEN_COUNTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "common/core/ids.h"
 
@@ -14,22 +16,31 @@ namespace sluice {
 // that grew with the sequence equal those that Of gives for the whole.
 class TokenCounts {
  public:
+  struct Entry {
+    TokenId token = 0;
+    int32_t generated = 0;  // 0: it occurs in the prompt alone
+    bool operator==(const Entry&) const = default;
+  };
+
   // The first `num_prompt_tokens` of `history` are the prompt.
   static TokenCounts Of(std::span<const TokenId> history,
                         int32_t num_prompt_tokens);
 
-  void AddGenerated(TokenId token) { ++entries_[token]; }
+  void AddGenerated(TokenId token) { ++EntryOf(token).generated; }
 
-  // Every token of the history with the number of times that it was
-  // generated; 0: it occurs in the prompt alone. In no order.
-  const std::unordered_map<TokenId, int32_t>& entries() const {
-    return entries_;
+  // Every token of the history, in the order of its first occurrence: a row
+  // of neighbours, because each drawn token walks over all of them.
+  std::span<const Entry> entries() const { return entries_; }
+
+  bool operator==(const TokenCounts& other) const {
+    return entries_ == other.entries_;
   }
 
-  bool operator==(const TokenCounts&) const = default;
-
  private:
-  std::unordered_map<TokenId, int32_t> entries_;
+  Entry& EntryOf(TokenId token);
+
+  std::vector<Entry> entries_;
+  std::unordered_map<TokenId, size_t> places_;  // in entries_
 };
 
 }  // namespace sluice

@@ -15,6 +15,8 @@ namespace {
 //
 #include "kernels/cpu/elementwise_body.inc"
 //
+#include "kernels/cpu/sampling_body.inc"
+//
 #include "kernels/cpu/attention_body.inc"
 
 }  // namespace
@@ -33,6 +35,11 @@ const Ops kAvx512Ops = {
     .exp = Exp,
     .max = MaxOf,
     .sum_exp = SumExp,
+    .piece_maxima = PieceMaxima,
+    .weight_sums = WeightSums,
+    .weights = Weights,
+    .select_not_below = SelectNotBelow,
+    .count_above = CountAbove,
     .attention_chunk = AttentionChunk,
     .join_scaled = JoinScaled,
 };

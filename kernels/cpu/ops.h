@@ -19,6 +19,8 @@ constexpr int kMaxQueries = 24;
 constexpr int kMaxTileRows = 4;
 // Shards of a product that one call can join.
 constexpr int kMaxShards = 64;
+// Logits of a piece, as sampling.h's kLogitsPiece.
+constexpr int kPiece = 256;
 
 struct MatMulOut {
   float* y;
@@ -80,6 +82,18 @@ struct AttentionPartials {
   float* packed;
 };
 
+// Exp((x - max) * scale), as sampling.h's Softening.
+struct WeightRule {
+  float max;
+  float scale;
+};
+
+// Logits with their ids; see sampling.h's SelectNotBelow.
+struct ChosenLogits {
+  float* values;
+  int32_t* ids;
+};
+
 struct Ops {
   void (*matmul)(const MatMulArgs& args);
   int32_t tile_columns;  // tokens that a tile takes
@@ -110,6 +124,15 @@ struct Ops {
   float (*max)(const float* x, int64_t n);
   // Canonical lane sum of Exp(x[i] - max).
   float (*sum_exp)(const float* x, float max, int64_t n);
+  // sampling.h's passes over logits, piece by piece: the maxima (false if one
+  // is NaN or +inf), the weights' lane sums, the weights.
+  bool (*piece_maxima)(const float* x, int64_t n, float* maxima);
+  void (*weight_sums)(const float* x, int64_t n, WeightRule rule, float* sums);
+  void (*weights)(const float* x, int64_t n, WeightRule rule, float* y);
+  // How many are chosen; `first` is the id of x[0].
+  int64_t (*select_not_below)(const float* x, int64_t n, float least,
+                              int32_t first, ChosenLogits out);
+  int64_t (*count_above)(const float* x, int64_t n, float value);
   // Fills the partials of chunk `chunk` for all queries that see any of it;
   // those of others are left as they are.
   void (*attention_chunk)(const AttentionArgs& args, int32_t chunk,

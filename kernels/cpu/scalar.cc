@@ -13,6 +13,8 @@ namespace {
 //
 #include "kernels/cpu/elementwise_body.inc"
 //
+#include "kernels/cpu/sampling_body.inc"
+//
 #include "kernels/cpu/attention_body.inc"
 
 }  // namespace
@@ -31,6 +33,11 @@ const Ops kScalarOps = {
     .exp = Exp,
     .max = MaxOf,
     .sum_exp = SumExp,
+    .piece_maxima = PieceMaxima,
+    .weight_sums = WeightSums,
+    .weights = Weights,
+    .select_not_below = SelectNotBelow,
+    .count_above = CountAbove,
     .attention_chunk = AttentionChunk,
     .join_scaled = JoinScaled,
 };

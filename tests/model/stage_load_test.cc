@@ -56,7 +56,7 @@ TEST(StageLoadTest, InfoTellsWhatTheStageIs) {
   const StageInfo info = InfoOf(options);
   EXPECT_EQ(info.model_name, "stories260K-hf");
   EXPECT_EQ(info.model_digest.size(), 64u);
-  EXPECT_EQ(info.numerics, "f32-canonical-2");
+  EXPECT_EQ(info.numerics, "f32-canonical-3");
   EXPECT_EQ(info.weights_dtype, "f32");
   EXPECT_FALSE(info.is_first());
   EXPECT_FALSE(info.is_last());

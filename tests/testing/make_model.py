@@ -12,6 +12,7 @@ same arguments always give the same bytes.
 
   make_model.py --preset tiny --out /tmp/tiny
   make_model.py --preset llama1b --out /tmp/llama1b
+  make_model.py --preset vocab128k --out /tmp/vocab128k
   make_model.py --preset glm1b --out /tmp/glm1b
   make_model.py --preset gptoss1b --experts 64 --out /tmp/gptoss
   make_model.py --preset tiny --layers 6 --dtype f32 --shards 3 --out /tmp/m
@@ -34,6 +35,11 @@ PRESETS = {
                     intermediate=8192, vocab=128256, dtype="bf16", tie=True,
                     rope_theta=500000.0, max_positions=131072, llama3=True),
 }
+# About the size of the default model (SmolLM2-135M) with Llama 3's
+# vocabulary: 180 M parameters, 0.36 GB.
+PRESETS["vocab128k"] = dict(
+    PRESETS["tiny"], layers=30, hidden=576, heads=9, kv_heads=3, head_dim=64,
+    intermediate=1536, vocab=128256, max_positions=8192)
 # What the families with experts add; llama has none of it.
 MOE = dict(family="glm4_moe", tie=False, experts=8, experts_per_token=2,
            moe_intermediate=64, shared_experts=1, first_dense=1, groups=1,
