@@ -7,12 +7,13 @@ a second, TTFT p50 and p99, ITL p99, and the ratios, ours to theirs.
 
 Usage: tests/benchmarks/peer_http.py --peer PATH/llama-server --gguf FILE
        [--threads 2] [--streams 1,8,32] [--rounds 3] [--prompt-tokens 128]
-       [--output-tokens 64] [--weights auto|bf16|f32] [--json FILE] [--short]
+       [--output-tokens 64] [--weights auto|bf16|f32] [--sampling JSON] [--json FILE] [--short]
 """
 
 import argparse
 import asyncio
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -71,7 +72,8 @@ def requests_of(rng, streams, arguments):
     # What both understand alike; ids, so that no tokenizer differs.
     return [{"prompt": lc.prompt_ids(rng, arguments.prompt_tokens),
              "max_tokens": arguments.output_tokens, "ignore_eos": True,
-             "temperature": 0} for _ in range(streams)]
+             "seed": rng.randrange(1 << 30), **arguments.sampling}
+            for _ in range(streams)]
 
 
 def figures(answers, seconds, arguments):
@@ -153,6 +155,10 @@ def main():
     parser.add_argument("--prompt-tokens", type=int, default=128)
     parser.add_argument("--output-tokens", type=int, default=64)
     parser.add_argument("--weights", default="auto")
+    parser.add_argument("--sampling", type=json.loads, metavar="JSON",
+                        default={"temperature": 0},
+                        help='fields of every request, as {"temperature": 1, '
+                        '"top_p": 0.95}; default: greedy')
     arguments = parser.parse_args()
     arguments.gguf = arguments.model = str(
         arguments.gguf or lc.harness.default_model())
