@@ -10,7 +10,6 @@
 #include <fstream>
 #include <utility>
 
-#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/http/error_answer.h"
 
@@ -22,7 +21,8 @@ constexpr size_t kMaxKeys = 1000;
 constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMinKeyBytes = 8;
 constexpr size_t kMaxKeyBytes = 512;
-constexpr auto kLookEvery = std::chrono::seconds(1);
+// Shorter ones are taken with a warning: chosen by hand, they can be guessed.
+constexpr size_t kGoodKeyBytes = 20;
 
 // What needs no key: probes, and a page that asks for one.
 constexpr std::string_view kOpenPaths[] = {"/", "/livez", "/readyz", "/health",
@@ -72,7 +72,28 @@ StatusOr<ApiKey> ParseLine(std::string_view line, int number) {
                            ": a key is of printable ASCII without spaces");
   }
   key.digest = DigestOf(line);
+  key.is_short = line.size() < kGoodKeyBytes;
   return key;
+}
+
+HttpResponse TooManyFailures() {
+  return ErrorResponse({429, "Too many wrong API keys came from this address",
+                        "authentication_error", std::nullopt,
+                        "too_many_wrong_api_keys"});
+}
+
+// The keys that a request comes with: at most one of each header.
+std::vector<std::string> KeysOf(const HttpRequest& request) {
+  constexpr std::string_view kScheme = "bearer ";
+  std::vector<std::string> keys;
+  const std::string_view authorization = request.Header("authorization");
+  if (AsciiLower(authorization.substr(0, kScheme.size())) == kScheme) {
+    keys.emplace_back(Trimmed(authorization.substr(kScheme.size())));
+  }
+  if (const auto key = Trimmed(request.Header("x-api-key")); !key.empty()) {
+    keys.emplace_back(key);
+  }
+  return keys;
 }
 
 HttpResponse Unauthorized(std::string_view message, const char* challenge) {
@@ -113,39 +134,46 @@ StatusOr<std::vector<ApiKey>> ParseApiKeys(std::string_view text) {
 StatusOr<std::unique_ptr<ApiKeys>> ApiKeys::Open(std::string path) {
   auto keys = std::unique_ptr<ApiKeys>(new ApiKeys(std::move(path)));
   SLUICE_RETURN_IF_ERROR(keys->Load());
-  keys->thread_ =
-      NamedThread("api-keys", [watched = keys.get()] { watched->Watch(); });
+  keys->watch_ =
+      std::make_unique<FileWatch>("api-keys", [watched = keys.get()] {
+        if (const Status loaded = watched->Load(); !loaded.ok()) {
+          LogError(Message(loaded), "; the keys from before stay");
+        }
+      });
   return keys;
 }
 
-ApiKeys::~ApiKeys() {
-  {
-    MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  stop_.NotifyAll();
-  thread_.Join();
+StatusOr<std::unique_ptr<ApiKeys>> ApiKeys::FromText(std::string_view text,
+                                                     std::string_view source) {
+  std::string lines(text);
+  std::replace(lines.begin(), lines.end(), ',', '\n');
+  auto parsed = ParseApiKeys(lines);
+  OPENSSL_cleanse(lines.data(), lines.size());
+  if (!parsed.ok()) return Annotate(parsed.status(), "API keys of ", source);
+  auto keys = std::unique_ptr<ApiKeys>(new ApiKeys(""));
+  keys->Set(*std::move(parsed), source);
+  return keys;
 }
 
 Status ApiKeys::Load() {
-  struct stat info {};
-  if (::stat(path_.c_str(), &info) != 0) {
+  const auto version = VersionOf(path_);
+  if (!version) {
     // Told once, not every second; so is a bad file.
-    if (std::exchange(version_, Version()) == Version()) return OkStatus();
+    if (std::exchange(version_, FileVersion()) == FileVersion()) {
+      return OkStatus();
+    }
     return InvalidArgument("API keys ", path_, ": ", std::strerror(errno));
   }
-  const Version version{info.st_dev, info.st_ino, info.st_mtim.tv_sec,
-                        info.st_mtim.tv_nsec, info.st_size};
   if (version == version_) return OkStatus();
   version_ = version;
-  if (!S_ISREG(info.st_mode)) {
+  if (!S_ISREG(version->mode)) {
     return InvalidArgument("API keys ", path_, ": not a regular file");
   }
-  if ((info.st_mode & S_IWOTH) != 0) {
+  if ((version->mode & S_IWOTH) != 0) {
     return InvalidArgument("API keys ", path_,
                            ": everybody may write to it (chmod o-w)");
   }
-  if (static_cast<size_t>(info.st_size) > kMaxFileBytes) {
+  if (static_cast<size_t>(version->size) > kMaxFileBytes) {
     return InvalidArgument("API keys ", path_, ": larger than ", kMaxFileBytes,
                            " bytes");
   }
@@ -157,29 +185,23 @@ Status ApiKeys::Load() {
   auto keys = ParseApiKeys(text);
   OPENSSL_cleanse(text.data(), text.size());
   if (!keys.ok()) return Annotate(keys.status(), "API keys ", path_);
-  if ((info.st_mode & S_IROTH) != 0) {
+  if ((version->mode & S_IROTH) != 0) {
     LogWarning("API keys ", path_, ": everybody on this machine may read it");
   }
-  LogInfo("API keys: ", keys->size(), " read from ", path_);
-  auto current = std::make_shared<const Keys>(*std::move(keys));
-  MutexLock lock(mutex_);
-  keys_ = std::move(current);
+  Set(*std::move(keys), path_);
   return OkStatus();
 }
 
-void ApiKeys::Watch() {
-  for (;;) {
-    {
-      const TimePoint next = Clock::now() + kLookEvery;
-      MutexLock lock(mutex_);
-      while (!stopping_ && stop_.WaitUntil(mutex_, next)) {
-      }
-      if (stopping_) return;
-    }
-    if (const Status loaded = Load(); !loaded.ok()) {
-      LogError(Message(loaded), "; the keys from before stay");
-    }
+void ApiKeys::Set(Keys keys, std::string_view source) {
+  LogInfo("API keys: ", keys.size(), " read from ", source);
+  for (const ApiKey& key : keys) {
+    if (!key.is_short) continue;
+    LogWarning("API keys: ", key.name, "'s has fewer than ", kGoodKeyBytes,
+               " characters and may be guessed; take openssl rand -hex 32");
   }
+  auto current = std::make_shared<const Keys>(std::move(keys));
+  MutexLock lock(mutex_);
+  keys_ = std::move(current);
 }
 
 std::shared_ptr<const ApiKeys::Keys> ApiKeys::Current() const {
@@ -189,11 +211,14 @@ std::shared_ptr<const ApiKeys::Keys> ApiKeys::Current() const {
 
 std::optional<std::string> ApiKeys::NameOf(
     std::string_view authorization) const {
-  constexpr size_t kScheme = 7;
-  if (AsciiLower(authorization.substr(0, kScheme)) != "bearer ") {
-    return std::nullopt;
-  }
-  const auto digest = DigestOf(Trimmed(authorization.substr(kScheme)));
+  HttpRequest request;
+  request.headers.emplace_back("authorization", authorization);
+  const auto keys = KeysOf(request);
+  return keys.empty() ? std::nullopt : NameOfKey(keys.front());
+}
+
+std::optional<std::string> ApiKeys::NameOfKey(std::string_view key) const {
+  const auto digest = DigestOf(key);
   const auto keys = Current();
   // All are compared, and the comparison is of digests: time tells nothing.
   size_t found = keys->size();
@@ -206,30 +231,46 @@ std::optional<std::string> ApiKeys::NameOf(
   return (*keys)[found].name;
 }
 
+ApiKeys::Verdict ApiKeys::Try(HttpRequest& request,
+                              std::string_view key) const {
+  uint64_t begin = 0;
+  std::memcpy(&begin, DigestOf(key).data(), sizeof(begin));
+  if (!failed_.MayTry(request.peer, begin)) return Verdict::kTooOften;
+  auto name = NameOfKey(key);
+  if (!name) {
+    failed_.OnFailure(request.peer);
+    return Verdict::kWrong;
+  }
+  failed_.OnSuccess(request.peer, begin);
+  request.tenant = *std::move(name);
+  return Verdict::kIn;
+}
+
 std::optional<HttpResponse> ApiKeys::Screen(HttpRequest& request) const {
   const bool open = request.method == "OPTIONS" ||
                     request.path.starts_with(kOpenFolder) ||
                     std::find(std::begin(kOpenPaths), std::end(kOpenPaths),
                               request.path) != std::end(kOpenPaths);
-  const std::string_view authorization = request.Header("authorization");
-  if (authorization.empty()) {
-    if (open) return std::nullopt;
-    return Unauthorized(
-        "An API key is needed: send the header Authorization: Bearer KEY",
-        "Bearer realm=\"sluice\"");
+  const bool none = request.Header("authorization").empty() &&
+                    request.Header("x-api-key").empty();
+  Verdict verdict = Verdict::kWrong;
+  for (const std::string& key : KeysOf(request)) {
+    if (verdict != Verdict::kIn) verdict = Try(request, key);
   }
-  auto name = NameOf(authorization);
-  if (!name) {
-    if (open) return std::nullopt;
-    return Unauthorized("The API key is not one of this server's",
-                        "Bearer realm=\"sluice\", error=\"invalid_token\"");
-  }
-  request.tenant = *std::move(name);
   // Nobody behind here needs the key itself.
   std::erase_if(request.headers, [](const auto& header) {
-    return header.first == "authorization";
+    return header.first == "authorization" || header.first == "x-api-key";
   });
-  return std::nullopt;
+  if (open || verdict == Verdict::kIn) return std::nullopt;
+  if (verdict == Verdict::kTooOften) return TooManyFailures();
+  if (none) {
+    return Unauthorized(
+        "An API key is needed: send the header Authorization: Bearer KEY, or "
+        "X-Api-Key: KEY",
+        "Bearer realm=\"sluice\"");
+  }
+  return Unauthorized("The API key is not one of this server's",
+                      "Bearer realm=\"sluice\", error=\"invalid_token\"");
 }
 
 }  // namespace sluice::gateway

@@ -7,10 +7,13 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <utility>
 
+#include "common/base/exception_counts.h"
+#include "common/base/log.h"
 #include "common/http/connection_exchange.h"
 #include "common/http/connection_io.h"
 
@@ -32,6 +35,9 @@ constexpr size_t kWriteBytes = size_t{64} << 10;
 // takes megabytes, and then no more until a third of them is gone: a slow
 // reader would look like one that stands still.
 constexpr int kUnsentBytes = 128 << 10;
+// What was sent and not acknowledged for so long ends the connection: as long
+// as its keepalive takes to notice that, while nothing is sent.
+constexpr int kUserTimeoutMs = 60'000;
 
 // The connection is reset, or closed both ways: not merely half-closed.
 bool IsBroken(int socket) {
@@ -52,13 +58,38 @@ void SetSocketOptions(tcp::socket& socket) {
   set(TCP_KEEPINTVL, 10);
   set(TCP_KEEPCNT, 3);
   set(TCP_NOTSENT_LOWAT, kUnsentBytes);
+  set(TCP_USER_TIMEOUT, kUserTimeoutMs);
+}
+
+std::string AddressOf(const tcp::socket& socket) {
+  error_code error;
+  const auto peer = socket.remote_endpoint(error);
+  return error ? "unknown" : peer.address().to_string();
 }
 
 }  // namespace
 
-Connection::Connection(tcp::socket socket, const ConnectionContext& context)
+// Ends the connection with the coroutine that holds it, also if an exception
+// outside the coroutine destroys that.
+class Connection::Ending {
+ public:
+  explicit Ending(std::shared_ptr<Connection> connection)
+      : connection_(std::move(connection)) {}
+  ~Ending() { connection_->End(); }
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+ private:
+  const std::shared_ptr<Connection> connection_;
+};
+
+Connection::Connection(tcp::socket socket, const ConnectionContext& context,
+                       std::unique_ptr<ConnectionTable::Place> place)
     : context_(context),
-      stream_(std::move(socket)),
+      place_(std::move(place)),
+      peer_(AddressOf(socket)),
+      stream_(std::move(socket),
+              context.tls == nullptr ? nullptr : context.tls->Current()),
       signal_(stream_.get_executor()),
       half_closed_timer_(stream_.get_executor()),
       buffer_(context.options.limits.header_bytes + kMaxPipelinedBytes + 4096) {
@@ -77,13 +108,20 @@ void Connection::CountBody(size_t bytes) {
 }
 
 void Connection::Start(std::function<void()> ended) {
+  ended_ = std::move(ended);
   SetSocketOptions(stream_.socket());
-  auto self = shared_from_this();
-  auto on_end = [self, ended = std::move(ended)](std::exception_ptr) {
-    ended();
-  };
   auto executor = stream_.get_executor();
-  net::co_spawn(executor, Run(), std::move(on_end));
+  net::co_spawn(executor, Run(), net::detached);
+}
+
+void Connection::MakeRoom() {
+  if (current_ || aborted_) return;
+  ++context_.stats.evictions;
+  Abort(Gone::kShutdown);
+}
+
+void Connection::SetActivity(ConnectionTable::Activity activity) {
+  if (place_) place_->Set(activity);
 }
 
 void Connection::CloseIfIdle() {
@@ -108,7 +146,26 @@ Connection::Nothing Connection::WaitForSignal() {
 }
 
 Connection::Nothing Connection::Run() {
-  const auto self = shared_from_this();
+  const Ending ending(shared_from_this());
+  std::exception_ptr thrown;
+  auto serving = Serve();
+  try {
+    co_await std::move(serving);
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  if (thrown) OnException(std::exchange(thrown, nullptr));
+  current_ = nullptr;
+  CountBody(0);
+  if (refusal_) {
+    auto refusing = WriteRefusal();
+    co_await std::move(refusing);
+  }
+  auto lingering = Linger();
+  co_await std::move(lingering);
+}
+
+Connection::Nothing Connection::Serve() {
   bool more = true;
   while (more && !aborted_) {
     auto reading = ReadRequest();
@@ -131,25 +188,47 @@ Connection::Nothing Connection::Run() {
     exchange->Close();
     current_ = nullptr;
   }
-  current_ = nullptr;
-  CountBody(0);
-  if (refusal_) {
-    auto refusing = WriteRefusal();
-    co_await std::move(refusing);
-  }
-  auto lingering = Linger();
-  co_await std::move(lingering);
+}
+
+void Connection::OnException(std::exception_ptr thrown) noexcept {
+  const Status told = CatchAndCount("http_connection", [&] {
+    const Status why = CatchExceptions(
+        "http_connection", [&] { std::rethrow_exception(std::move(thrown)); });
+    CountException("http_connection");
+    LogError("request ", (current_ ? current_->request() : request_).request_id,
+             ": ", Message(why));
+    if (current_ == nullptr) refusal_ = FailedAnswer(context_.options, why);
+  });
+  // Of an answer that was begun nobody knows how far it went.
+  if (current_ != nullptr || !told.ok()) Abort(Gone::kFailed);
+}
+
+void Connection::End() noexcept {
+  const Status ended = CatchAndCount("http_connection", [this] {
+    error_code ignored;
+    stream_.socket().close(ignored);
+    aborted_ = true;
+    if (const auto exchange = std::exchange(current_, nullptr)) {
+      exchange->MarkGone(Gone::kFailed);
+      exchange->Close();
+    }
+  });
+  if (const auto callback = std::exchange(ended_, nullptr)) callback();
 }
 
 void Connection::Dispatch(const std::shared_ptr<ConnectionExchange>& exchange) {
-  if (auto preflight = context_.options.cors.Preflight(exchange->request())) {
-    exchange->set_route("preflight");
-    exchange->Send(*std::move(preflight));
-  } else if (auto refused = std::exchange(screened_, std::nullopt)) {
-    exchange->Send(*std::move(refused));
-  } else {
-    context_.options.handler(exchange);
-  }
+  const Status handled = CatchAndCount("http_handler", [&] {
+    if (auto refused = std::exchange(screened_, std::nullopt)) {
+      exchange->Send(*std::move(refused));
+    } else if (auto preflight =
+                   context_.options.cors.Preflight(exchange->request())) {
+      exchange->set_route("preflight");
+      exchange->Send(*std::move(preflight));
+    } else {
+      context_.options.handler(exchange);
+    }
+  });
+  if (!handled.ok()) exchange->Fail(handled);
 }
 
 // Reads ahead while an answer is made: the only way to see that the client
@@ -158,16 +237,19 @@ void Connection::Dispatch(const std::shared_ptr<ConnectionExchange>& exchange) {
 Connection::Nothing Connection::Watch(
     std::shared_ptr<ConnectionExchange> exchange) {
   const auto self = shared_from_this();
+  // However this ends, nobody waits for it any longer.
+  const auto over = [](Connection* connection) {
+    connection->watching_ = false;
+    connection->Signal();
+  };
+  const std::unique_ptr<Connection, decltype(over)> watch(this, over);
   error_code error;
   while (!error && !half_closed_ && !exchange->finished() &&
          buffer_.size() < kMaxPipelinedBytes) {
-    auto token = Redirect(error);
-    auto space = buffer_.prepare(4096);
-    const size_t bytes =
-        co_await stream_.socket().async_read_some(space, token);
-    buffer_.commit(bytes);
+    auto reading = ReadAhead();
+    error = co_await std::move(reading);
   }
-  if (error == net::error::eof) {
+  if (error == net::error::eof || error == net::ssl::error::stream_truncated) {
     error.clear();
     half_closed_ = true;
   }
@@ -185,11 +267,26 @@ Connection::Nothing Connection::Watch(
       error = net::error::connection_reset;
     }
   }
-  watching_ = false;
   if (error && error != net::error::operation_aborted) {
     exchange->MarkGone(Gone::kDisconnected);
   }
-  Signal();
+}
+
+// Past the deadlines, which are those of the answer's writes.
+boost::asio::awaitable<error_code> Connection::ReadAhead() {
+  error_code error;
+  auto token = Redirect(error);
+  auto space = buffer_.prepare(4096);
+  size_t bytes = 0;
+  if (stream_.tls() == nullptr) {
+    bytes = co_await stream_.socket().async_read_some(space, token);
+  } else {
+    // A write under way has its own.
+    stream_.expires_never();
+    bytes = co_await stream_.async_read_some(space, token);
+  }
+  buffer_.commit(bytes);
+  co_return error;
 }
 
 // To us, a client that closed its half and one that closed both look alike
@@ -198,8 +295,11 @@ void Connection::AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange) {
   half_closed_timer_.expires_after(context_.options.limits.half_closed_time);
   half_closed_timer_.async_wait(
       [self = shared_from_this(), exchange](error_code error) {
-        if (error || !exchange->SendQuestion()) return;
-        self->AskIfStillThere(exchange);
+        const Status asked = CatchAndCount("http_timer", [&] {
+          if (error || !exchange->SendQuestion()) return;
+          self->AskIfStillThere(exchange);
+        });
+        if (!asked.ok()) exchange->Fail(asked);
       });
 }
 
@@ -277,6 +377,13 @@ Connection::Nothing Connection::WriteRefusal() {
 Connection::Nothing Connection::Linger() {
   if (aborted_) co_return;
   error_code error;
+  if (stream_.tls() != nullptr) {
+    // Tells the client that this is the end, and not a cut.
+    auto token = Redirect(error);
+    stream_.expires_after(kLingerTime);
+    co_await stream_.tls()->async_shutdown(token);
+    error.clear();
+  }
   stream_.socket().shutdown(tcp::socket::shutdown_send, error);
   if (!error) {
     buffer_.clear();
@@ -287,7 +394,7 @@ Connection::Nothing Connection::Linger() {
   while (!error && !half_closed_ && !aborted_ && total < kLingerBytes) {
     auto token = Redirect(error);
     const auto space = net::buffer(sink);
-    total += co_await stream_.async_read_some(space, token);
+    total += co_await stream_.tcp().async_read_some(space, token);
   }
   stream_.socket().close(error);
 }

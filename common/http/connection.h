@@ -5,13 +5,17 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "common/http/client_stream.h"
+#include "common/http/connection_table.h"
 #include "common/http/http_server.h"
+#include "common/http/tls_identity.h"
 
 namespace sluice::gateway {
 
@@ -22,18 +26,23 @@ struct ConnectionContext {
   const HttpServerOptions& options;
   HttpServerStats& stats;
   const std::atomic<bool>& draining;
+  const TlsIdentity* tls = nullptr;  // null: plain HTTP
 };
 
 // One client connection: reads a request, has it answered, and so on. All of
 // it runs on the socket's own loop, one thread, so it has no locks.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
+  // `place` may be null: then nothing closes it to make room.
   Connection(boost::asio::ip::tcp::socket socket,
-             const ConnectionContext& context);
+             const ConnectionContext& context,
+             std::unique_ptr<ConnectionTable::Place> place = nullptr);
   ~Connection();
 
   // `ended` runs once, when the connection is closed.
   void Start(std::function<void()> ended);
+  // Closes it now, for another client, unless a request is being answered.
+  void MakeRoom();
   // Closes it now if it waits for another request; the first is awaited.
   void CloseIfIdle();
   // Closes it now; an exchange in progress learns it with `why`.
@@ -44,20 +53,31 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Nothing = boost::asio::awaitable<void>;
 
   struct Parser;  // Beast's
+  class Ending;
 
   Nothing Run();
+  // Requests and answers, until the connection is to be closed.
+  Nothing Serve();
+  // What Serve threw: the request that it was about gets an error, if it has
+  // had no answer.
+  void OnException(std::exception_ptr thrown) noexcept;
+  // Whatever happened: nothing of it goes on.
+  void End() noexcept;
   // Begins the next exchange: its request is read whole. False when the
   // connection is to be closed; then `refusal_` may hold a last answer.
   boost::asio::awaitable<bool> ReadRequest();
   boost::asio::awaitable<bool> AwaitFirstByte();
+  boost::asio::awaitable<bool> Handshake();
   boost::asio::awaitable<bool> ReadHeader(Parser& parser);
   boost::asio::awaitable<bool> ReadBody(Parser& parser);
   boost::asio::awaitable<bool> AnswerExpectation(std::string_view expect);
-  // For a half-closed client: as much of a message as is in the buffer.
+  // As much of a message as is in the buffer; need_more if that is not all.
   void ParseBuffered(Parser& parser, boost::system::error_code& error);
+  // Parses what there is, or reads more first.
+  boost::asio::awaitable<boost::system::error_code> ReadSome(Parser& parser);
   // False, with a refusal, for a header that is well-formed and yet refused.
   bool AcceptHeader(const Parser& parser);
-  std::string PeerAddress();  // its IP address; "unknown" once it has gone
+  bool AcceptFraming(unsigned version);
   bool AcceptBodySize(const Parser& parser);
 
   void Dispatch(const std::shared_ptr<ConnectionExchange>& exchange);
@@ -69,6 +89,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
       std::string_view block);
   Nothing StopWatch();
   void AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange);
+  // One read by Watch, into `buffer_`.
+  boost::asio::awaitable<boost::system::error_code> ReadAhead();
   Nothing WriteRefusal();
   Nothing Linger();
   Nothing WaitForSignal();
@@ -80,8 +102,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Counts it, and refuses it if all bodies together are too large.
   bool MayGrowTo(size_t body_bytes);
 
+  void SetActivity(ConnectionTable::Activity activity);
+
   const ConnectionContext context_;
-  boost::beast::tcp_stream stream_;
+  const std::unique_ptr<ConnectionTable::Place> place_;
+  const std::string peer_;  // its IP address, or "unknown"
+  std::function<void()> ended_;
+  ClientStream stream_;
   boost::asio::steady_timer signal_;
   boost::asio::steady_timer half_closed_timer_;
   boost::beast::flat_buffer buffer_;

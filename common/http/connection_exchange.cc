@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/base/exception_counts.h"
+#include "common/base/log.h"
 
 namespace sluice::gateway {
 namespace {
@@ -25,6 +27,14 @@ std::string AnswerHead(HttpResponse response, const HttpRequest& request,
     response.headers.emplace_back("Traceparent", request.traceparent);
   }
   return SerializeHead(response, request.request_id, length, keep_alive);
+}
+
+HttpResponse FailedAnswer(const HttpServerOptions& options, const Status& why) {
+  const bool short_of_memory = why.code() == StatusCode::kUnavailable;
+  return options.error_response(
+      short_of_memory ? 503 : 500,
+      short_of_memory ? "There was too little memory for this request"
+                      : "The server failed to answer this request");
 }
 
 ConnectionExchange::ConnectionExchange(std::shared_ptr<Connection> connection,
@@ -49,7 +59,12 @@ ConnectionExchange::~ConnectionExchange() {
 
 void ConnectionExchange::Post(std::function<void()> work) {
   auto executor = connection_->stream_.get_executor();
-  boost::asio::post(executor, std::move(work));
+  auto guarded = [weak = weak_from_this(), work = std::move(work)] {
+    const Status done = CatchAndCount("http_post", work);
+    if (done.ok()) return;
+    if (const auto exchange = weak.lock()) exchange->Fail(done);
+  };
+  boost::asio::post(executor, std::move(guarded));
 }
 
 void ConnectionExchange::PostAfter(Duration delay, std::function<void()> work) {
@@ -62,7 +77,10 @@ void ConnectionExchange::PostAfter(Duration delay, std::function<void()> work) {
     // Once that is not there any more, the exchange may not be either.
     if (error || later.expired()) return;
     const auto due = std::exchange(later_, nullptr);
-    (*due)();
+    const auto weak = weak_from_this();
+    const Status done = CatchAndCount("http_timer", *due);
+    if (done.ok()) return;
+    if (const auto exchange = weak.lock()) exchange->Fail(done);
   });
 }
 
@@ -193,7 +211,10 @@ void ConnectionExchange::TellWritten(const TraceSpan& write) {
   if (observer_ == nullptr || queued_ns_.empty()) return;
   const int64_t queued_ns = queued_ns_.front();
   queued_ns_.pop_front();
-  observer_->OnWritten({queued_ns, write.start_ns}, write);
+  const Status told = CatchAndCount("http_observer", [&] {
+    observer_->OnWritten({queued_ns, write.start_ns}, write);
+  });
+  if (!told.ok()) observer_ = nullptr;
 }
 
 void ConnectionExchange::MarkGone(Gone why) {
@@ -207,8 +228,32 @@ void ConnectionExchange::MarkGone(Gone why) {
   if (slow || !finished_) ++stats.disconnects;
   DropLater();
   if (finished_) return;
+  TellGone(why);
+}
+
+void ConnectionExchange::TellGone(Gone why) {
   // The callback may drop the last reference to itself.
-  if (const auto callback = std::exchange(on_gone_, nullptr)) callback(why);
+  const auto callback = std::exchange(on_gone_, nullptr);
+  if (!callback) return;
+  const Status told = CatchAndCount("http_gone", [&] { callback(why); });
+  if (!told.ok()) {
+    LogError("request ", request_.request_id, ": ", Message(told));
+  }
+}
+
+void ConnectionExchange::Fail(const Status& why) noexcept {
+  if (!open()) return;
+  const Status answered = CatchAndCount("http_failure", [&] {
+    LogError("request ", request_.request_id, " of ", route_, ": ",
+             Message(why));
+    if (streaming_ || status_ != 0) return;
+    // Whatever is still made for it is made for nobody.
+    auto callback = std::exchange(on_gone_, nullptr);
+    Send(FailedAnswer(connection_->context_.options, why));
+    on_gone_ = std::move(callback);
+    TellGone(Gone::kFailed);
+  });
+  if (!finished_) connection_->Abort(Gone::kFailed);
 }
 
 void ConnectionExchange::Close() {
@@ -217,18 +262,23 @@ void ConnectionExchange::Close() {
   blocks_.clear();
   on_gone_ = nullptr;
   DropLater();
-  if (const auto observer = std::exchange(observer_, nullptr)) {
-    observer->OnClosed();
-  }
   const auto& context = connection_->context_;
   if (late_) --context.stats.late_exchanges;
   --context.stats.exchanges;
-  if (!context.options.observer) return;
-  const Duration duration = Clock::now() - request_.arrival;
-  context.options.observer({request_.method, route_, finished_ ? status_ : 0,
-                            duration, request_.tenant, error_type_,
-                            request_bytes_, response_bytes_, error_code_,
-                            &request_, &figures()});
+  const Status told = CatchAndCount("http_observer", [&] {
+    if (const auto observer = std::exchange(observer_, nullptr)) {
+      observer->OnClosed();
+    }
+    if (!context.options.observer) return;
+    const Duration duration = Clock::now() - request_.arrival;
+    context.options.observer({request_.method, route_, finished_ ? status_ : 0,
+                              duration, request_.tenant, error_type_,
+                              request_bytes_, response_bytes_, error_code_,
+                              &request_, &figures()});
+  });
+  if (!told.ok()) {
+    LogError("request ", request_.request_id, ": ", Message(told));
+  }
 }
 
 }  // namespace sluice::gateway

@@ -27,9 +27,15 @@ std::string AnswerHead(HttpResponse response, const HttpRequest& request,
                        const CorsPolicy& cors, long long length,
                        bool keep_alive);
 
+// The answer to a request that an exception of ours ended: 503 where memory
+// was short, else 500. What was thrown is not for the client.
+HttpResponse FailedAnswer(const HttpServerOptions& options, const Status& why);
+
 // An exchange on a Connection: a queue of byte blocks that the connection's
 // coroutine writes one by one.
-class ConnectionExchange : public Exchange {
+class ConnectionExchange
+    : public Exchange,
+      public std::enable_shared_from_this<ConnectionExchange> {
  public:
   ConnectionExchange(std::shared_ptr<Connection> connection,
                      HttpRequest request, AnswerFraming framing);
@@ -57,6 +63,10 @@ class ConnectionExchange : public Exchange {
   // The block taken last was written; for the observer, if there is one.
   void TellWritten(const TraceSpan& write);
   void MarkGone(Gone why);
+  // An exception of ours ended the request, once it is caught: answers 500 or
+  // 503 (FailedAnswer) if nothing was sent yet, else closes the connection, and
+  // logs it. No effect on an exchange that has ended.
+  void Fail(const Status& why) noexcept;
   // Sends what clients skip and what a closed connection refuses: "100
   // Continue" ahead of the answer, a comment in a stream of events. False if
   // there is nothing of that kind: then the client may be taken for gone if
@@ -71,6 +81,7 @@ class ConnectionExchange : public Exchange {
  private:
   void Enqueue(std::string block);
   bool AllTooMuch() const;
+  void TellGone(Gone why);  // `on_gone_`, once
   std::string Head(HttpResponse response, long long length);
   bool open() const { return !finished_ && !gone_; }
   void DropLater();  // what PostAfter was given, if it has not run

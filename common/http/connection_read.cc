@@ -1,7 +1,7 @@
 // How a Connection reads its requests.
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/error.hpp>
 #include <utility>
 
 #include "common/base/cat.h"
@@ -20,6 +20,8 @@ using boost::system::error_code;
 
 // Up to this size a body is always taken.
 constexpr size_t kSmallBody = size_t{64} << 10;
+// Read at once, beyond what a header may leave in the buffer.
+constexpr size_t kReadBytes = size_t{16} << 10;
 
 std::string_view View(beast::string_view text) {
   return {text.data(), text.size()};
@@ -46,8 +48,10 @@ boost::asio::awaitable<bool> Connection::ReadRequest() {
   const bool begun = co_await std::move(first);
   if (!begun) co_return false;
   fresh_ = false;
+  SetActivity(ConnectionTable::Activity::kReading);
   request_.arrival = Clock::now();
   request_.request_id = RandomId();  // until the client's is known
+  request_.peer = peer_;
   Parser parser;
   auto header = ReadHeader(parser);
   const bool header_read = co_await std::move(header);
@@ -62,24 +66,57 @@ boost::asio::awaitable<bool> Connection::ReadRequest() {
   };
   request_.body = std::move(parser.get().body());
   CountBody(request_.body.size());
+  SetActivity(ConnectionTable::Activity::kAnswering);
   current_ = std::make_shared<ConnectionExchange>(
       shared_from_this(), std::exchange(request_, {}), framing);
   co_return true;
 }
 
 void Connection::ParseBuffered(Parser& parser, error_code& error) {
-  const size_t used = parser.put(buffer_.data(), error);
-  buffer_.consume(used);
+  size_t used = 0;
+  if (buffer_.size() > 0) {
+    used = parser.put(buffer_.data(), error);
+    buffer_.consume(used);
+  }
   if (!error && used == 0) error = http::error::need_more;
 }
 
+// Parsing happens here and not in Beast's own operations, which run outside
+// the coroutine: what it throws must reach the coroutine.
+boost::asio::awaitable<error_code> Connection::ReadSome(Parser& parser) {
+  error_code error;
+  ParseBuffered(parser, error);
+  if (error != http::error::need_more || half_closed_) co_return error;
+  error.clear();
+  auto token = Redirect(error);
+  auto space = buffer_.prepare(kReadBytes);
+  const size_t bytes = co_await stream_.async_read_some(space, token);
+  buffer_.commit(bytes);
+  co_return error;
+}
+
+boost::asio::awaitable<bool> Connection::Handshake() {
+  error_code error;
+  auto token = Redirect(error);
+  const auto as_server = net::ssl::stream_base::server;
+  co_await stream_.tls()->async_handshake(as_server, token);
+  co_return !error;
+}
+
 boost::asio::awaitable<bool> Connection::AwaitFirstByte() {
+  const HttpLimits& limits = context_.options.limits;
   if (buffer_.size() > 0) co_return true;
   if (half_closed_) co_return false;
+  SetActivity(ConnectionTable::Activity::kIdle);
+  stream_.expires_after(fresh_ ? limits.header_time : limits.idle_time);
+  if (fresh_ && stream_.tls() != nullptr) {
+    auto handshake = Handshake();
+    const bool spoken = co_await std::move(handshake);
+    if (!spoken) co_return false;
+  }
   error_code error;
   auto token = Redirect(error);
   auto space = buffer_.prepare(4096);
-  stream_.expires_after(context_.options.limits.idle_time);
   idle_ = !fresh_;
   const size_t bytes = co_await stream_.async_read_some(space, token);
   idle_ = false;
@@ -92,13 +129,10 @@ boost::asio::awaitable<bool> Connection::ReadHeader(Parser& parser) {
   parser.header_limit(static_cast<uint32_t>(limits.header_bytes));
   parser.body_limit(boost::none);  // compared here, for a clear answer
   error_code error;
-  auto token = Redirect(error);
   stream_.expires_after(limits.header_time);
-  if (half_closed_) {
-    ParseBuffered(parser, error);
-    if (!error && !parser.is_header_done()) error = http::error::need_more;
-  } else {
-    co_await http::async_read_header(stream_, buffer_, parser, token);
+  while (!error && !parser.is_header_done()) {
+    auto reading = ReadSome(parser);
+    error = co_await std::move(reading);
   }
   if (error) {
     if (error == http::error::header_limit) {
@@ -120,11 +154,28 @@ bool Connection::AcceptHeader(const Parser& parser) {
   }
   request_.request_id = SanitizedRequestId(request_.Header("x-request-id"));
   request_.traceparent = SanitizedTraceparent(request_.Header("traceparent"));
+  if (!AcceptFraming(parser.get().version())) return false;
+  if (!ParseTarget(View(parser.get().target()), request_)) {
+    Refuse(400, "The request's target is not a valid path");
+    return false;
+  }
+  if (context_.options.screen) screened_ = context_.options.screen(request_);
+  request_.client = request_.tenant.empty() ? Cat("addr:", peer_)
+                                            : Cat("key:", request_.tenant);
+  return true;
+}
+
+bool Connection::AcceptFraming(unsigned version) {
   int hosts = 0;
   int encodings = 0;
   for (const auto& [name, value] : request_.headers) {
     if (name == "host" && ++hosts > 1) {
       Refuse(400, "The request has several Host headers");
+      return false;
+    }
+    // HTTP/1.0 knows no codings: its body would end elsewhere for others.
+    if (name == "transfer-encoding" && version < 11) {
+      Refuse(400, "An HTTP/1.0 request cannot have a Transfer-Encoding");
       return false;
     }
     // The body is framed by the last coding alone, but means what all say.
@@ -139,20 +190,11 @@ bool Connection::AcceptHeader(const Parser& parser) {
       return false;
     }
   }
-  if (!ParseTarget(View(parser.get().target()), request_)) {
-    Refuse(400, "The request's target is not a valid path");
+  if (version >= 11 && hosts == 0) {
+    Refuse(400, "An HTTP/1.1 request needs a Host header");
     return false;
   }
-  if (context_.options.screen) screened_ = context_.options.screen(request_);
-  request_.client = request_.tenant.empty() ? Cat("addr:", PeerAddress())
-                                            : Cat("key:", request_.tenant);
   return true;
-}
-
-std::string Connection::PeerAddress() {
-  error_code error;
-  const auto peer = stream_.socket().remote_endpoint(error);
-  return error ? "unknown" : peer.address().to_string();
 }
 
 bool Connection::AcceptBodySize(const Parser& parser) {
@@ -209,15 +251,12 @@ boost::asio::awaitable<bool> Connection::ReadBody(Parser& parser) {
     if (!go_on) co_return false;
   }
   error_code error;
-  auto token = Redirect(error);
-  if (half_closed_) {
-    while (!error && !parser.is_done()) ParseBuffered(parser, error);
-  } else {
-    while (!error && !parser.is_done()) {
-      co_await http::async_read_some(stream_, buffer_, parser, token);
-      if (parser.chunked() && !MayGrowTo(parser.get().body().size())) {
-        co_return false;
-      }
+  parser.eager(true);
+  while (!error && !parser.is_done()) {
+    auto reading = ReadSome(parser);
+    error = co_await std::move(reading);
+    if (parser.chunked() && !MayGrowTo(parser.get().body().size())) {
+      co_return false;
     }
   }
   if (error == http::error::body_limit) {

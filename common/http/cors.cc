@@ -11,7 +11,8 @@ constexpr char kExposedHeaders[] =
 constexpr char kAllowedMethods[] = "GET, HEAD, POST, OPTIONS";
 // Without Access-Control-Request-Headers.
 constexpr char kAllowedHeaders[] =
-    "Authorization, Content-Type, X-Request-Id, Traceparent, X-Sluice-Trace";
+    "Authorization, X-Api-Key, Content-Type, X-Request-Id, Traceparent, "
+    "X-Sluice-Trace";
 constexpr char kMaxAgeSeconds[] = "7200";  // the most that browsers keep
 constexpr size_t kMaxRequestHeaders = 4096;
 
@@ -83,7 +84,7 @@ std::optional<HttpResponse> CorsPolicy::Preflight(
   HttpResponse response;
   response.status = 204;
   response.content_type.clear();
-  if (!all_ && !Allows(request.Header("origin"))) return response;
+  if (!Admits(request.Header("origin"))) return response;
   // SDKs send headers of their own, and "*" would not cover Authorization:
   // so what is asked for is allowed.
   const std::string_view asked =

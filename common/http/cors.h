@@ -21,6 +21,9 @@ class CorsPolicy {
   // INVALID_ARGUMENT names the one that is neither.
   static StatusOr<CorsPolicy> Parse(const std::vector<std::string>& origins);
 
+  // Whether pages of `origin` may call at all.
+  bool Admits(std::string_view origin) const { return all_ || Allows(origin); }
+
   // What an answer to a request with `origin` as its Origin, or with none,
   // has to carry.
   void AddTo(std::string_view origin, HttpHeaders& headers) const;

@@ -47,6 +47,9 @@ HttpResponse TransportError(int http_status, std::string_view message) {
     case 431:
       error.code = "header_too_large";
       break;
+    case 500:
+      error.type = "server_error";
+      break;
     case 501:
       error.code = "not_implemented";
       break;

@@ -18,6 +18,7 @@ enum class Gone {
   kDisconnected,  // the client closed, or its connection broke
   kSlowReader,    // it took nothing for too long, or left too much unread
   kShutdown,      // the server stops and waits no longer
+  kFailed,        // an exception of ours ended the request
 };
 
 // Told of an answer's bytes, for traces; on the exchange's loop.

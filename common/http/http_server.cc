@@ -1,6 +1,8 @@
 #include "common/http/http_server.h"
 
-#include <array>
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -11,10 +13,14 @@
 #include <unordered_set>
 #include <utility>
 
+#include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/concurrency/named_thread.h"
 #include "common/http/connection.h"
-#include "common/http/connection_exchange.h"
+#include "common/http/connection_table.h"
+#include "common/http/event_loop.h"
+#include "common/http/tls_identity.h"
+#include "common/http/turned_away.h"
 
 namespace sluice::gateway {
 namespace {
@@ -48,74 +54,36 @@ StatusOr<tcp::endpoint> ParseEndpoint(const std::string& text) {
   return tcp::endpoint(address, static_cast<uint16_t>(port));
 }
 
-// Connections beyond the limit that wait for their client to read why, and
-// for how long at most.
-constexpr int kMaxTurnedAway = 64;
-constexpr auto kTurnAwayTime = std::chrono::seconds(1);
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+// Descriptors that are no client's: of the streams to stages, and of all else
+// that a process opens.
+constexpr int kStageDescriptors = 64;
+constexpr int kOtherDescriptors = 64;
 
-// The answer to a connection that is one too many.
-std::string FullAnswer(const HttpServerOptions& options) {
-  if (!options.error_response) return "";
-  HttpResponse full =
-      options.error_response(503, "There are too many connections");
-  const std::string body = full.body;
-  HttpRequest none;
-  none.request_id = RandomId();
-  return AnswerHead(std::move(full), none, options.cors,
-                    static_cast<long long>(body.size()), false) +
-         body;
+// As many of `wanted` connections as there are descriptors for.
+int AffordableConnections(int wanted) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  // Besides, those that are turned away and those that make room.
+  constexpr int kKeptBack = kStageDescriptors + kOtherDescriptors +
+                            kMaxTurnedAway + ConnectionTable::kMaxLeaving;
+  if (limit.rlim_cur >= static_cast<rlim_t>(wanted) + kKeptBack) return wanted;
+  const int left = std::max(1, static_cast<int>(limit.rlim_cur) - kKeptBack);
+  LogWarning("at most ", left, " connections instead of ", wanted,
+             ": of this process's ", limit.rlim_cur,
+             " descriptors (ulimit -n) ", kKeptBack,
+             " are kept back for stages and other uses");
+  return left;
 }
-
-// A connection that was turned away. What its client sends is dropped until it
-// closes: a socket closed with unread bytes resets the connection, and the
-// client may not have read the answer, nor sent its whole request.
-class Leaver : public std::enable_shared_from_this<Leaver> {
- public:
-  // `count` is that of all of them.
-  Leaver(tcp::socket socket, std::atomic<int>& count)
-      : socket_(std::move(socket)),
-        timer_(socket_.get_executor()),
-        count_(count) {
-    ++count_;
-  }
-  ~Leaver() { --count_; }
-
-  tcp::socket::executor_type executor() { return socket_.get_executor(); }
-
-  // On its loop.
-  void Start() {
-    timer_.expires_after(kTurnAwayTime);
-    timer_.async_wait([self = shared_from_this()](error_code) {
-      error_code ignored;
-      self->socket_.close(ignored);
-    });
-    Drop();
-  }
-
- private:
-  void Drop() {
-    socket_.async_read_some(net::buffer(sink_), [self = shared_from_this()](
-                                                    error_code error, size_t) {
-      if (error) {
-        self->timer_.cancel();
-      } else {
-        self->Drop();
-      }
-    });
-  }
-
-  tcp::socket socket_;
-  net::steady_timer timer_;
-  std::atomic<int>& count_;
-  std::array<char, size_t{64} << 10> sink_;
-};
 
 }  // namespace
 
 class HttpServer::Impl {
  public:
-  explicit Impl(HttpServerOptions options) : options_(std::move(options)) {}
+  explicit Impl(HttpServerOptions options)
+      : options_(std::move(options)),
+        table_(options_.limits.connections,
+               options_.limits.connections_per_client) {}
 
   Status Start() {
     SLUICE_ASSIGN_OR_RETURN(const tcp::endpoint endpoint,
@@ -124,9 +92,13 @@ class HttpServer::Impl {
       return InvalidArgument("threads must be at least 1, got ",
                              options_.threads);
     }
+    if (!options_.tls.certificate.empty() || !options_.tls.key.empty()) {
+      SLUICE_ASSIGN_OR_RETURN(tls_, TlsIdentity::Open(options_.tls));
+    }
     for (int i = 0; i < options_.threads; ++i) {
       loops_.push_back(std::make_unique<Loop>());
     }
+    retry_ = std::make_unique<net::steady_timer>(loops_[0]->io);
     acceptor_ = std::make_unique<tcp::acceptor>(loops_[0]->io);
     error_code error;
     acceptor_->open(endpoint.protocol(), error);
@@ -142,8 +114,9 @@ class HttpServer::Impl {
     port_ = acceptor_->local_endpoint().port();
     Accept();
     for (size_t i = 0; i < loops_.size(); ++i) {
-      loops_[i]->thread =
-          NamedThread(Cat("http-", i), [io = &loops_[i]->io] { io->run(); });
+      loops_[i]->thread = NamedThread(
+          Cat("http-", i),
+          [this, io = &loops_[i]->io] { RunEventLoop(*io, stats_); });
     }
     return OkStatus();
   }
@@ -167,7 +140,7 @@ class HttpServer::Impl {
     net::post(loops_[0]->io, [this] {
       error_code ignored;
       acceptor_->close(ignored);
-      if (retry_) retry_->cancel();
+      retry_->cancel();
     });
     EachConnection(
         [](Connection& connection) { connection.Abort(Gone::kShutdown); });
@@ -205,55 +178,71 @@ class HttpServer::Impl {
         loop->io, [this, loop](error_code error, tcp::socket socket) {
           if (stopping_ || error == net::error::operation_aborted) return;
           if (error) {
-            RetryAccept(error);
+            RetryAccept(error.message());
             return;
           }
-          Admit(loop, std::move(socket));
-          Accept();
+          Guarded([&] { Admit(loop, std::move(socket)); });
+          AcceptNext();
         });
   }
 
+  void AcceptNext() {
+    if (!Guarded([this] { Accept(); })) RetryAccept("out of memory");
+  }
+
   // Out of file descriptors, mostly: waiting beats spinning.
-  void RetryAccept(error_code error) {
-    LogWarning("accept failed: ", error.message());
-    retry_ = std::make_unique<net::steady_timer>(loops_[0]->io, kAcceptPause);
+  void RetryAccept(const std::string& why) {
+    LogWarning("accept failed: ", why);
+    retry_->expires_after(kAcceptPause);
     retry_->async_wait([this](error_code) {
-      if (!stopping_) Accept();
+      if (!stopping_) AcceptNext();
     });
+  }
+
+  template <typename Work>
+  static bool Guarded(Work&& work) {
+    const Status done = CatchAndCount("http_accept", std::forward<Work>(work));
+    if (!done.ok()) LogWarning("a connection was dropped: ", Message(done));
+    return done.ok();
   }
 
   void Admit(Loop* loop, tcp::socket socket) {
-    if (stats_.connections >= options_.limits.connections) {
-      TurnAway(std::move(socket));
+    error_code error;
+    const auto peer = socket.remote_endpoint(error);
+    if (error) return;  // it has gone
+    auto place = table_.Take(peer.address().to_string());
+    if (!place) {
+      TurnAway(std::move(socket), options_, turned_away_);
       return;
     }
-    auto connection = std::make_shared<Connection>(
-        std::move(socket), ConnectionContext{options_, stats_, draining_});
-    net::post(loop->io, [this, loop, connection] {
-      if (stopping_) return;
-      loop->connections.insert(connection);
-      const std::weak_ptr<Connection> weak = connection;
-      connection->Start([loop, weak] {
-        if (const auto ended = weak.lock()) loop->connections.erase(ended);
+    ConnectionTable::Place& opened = *place;
+    const auto connection = std::make_shared<Connection>(
+        std::move(socket),
+        ConnectionContext{options_, stats_, draining_, tls_.get()},
+        std::move(place));
+    const std::weak_ptr<Connection> weak = connection;
+    opened.Open([io = &loop->io, weak] {
+      net::post(*io, [weak] {
+        if (const auto idle = weak.lock()) idle->MakeRoom();
       });
+    });
+    net::post(loop->io, [this, loop, connection] {
+      if (!stopping_) Guarded([&] { Begin(loop, connection); });
     });
   }
 
-  // Says why, and closes once the client did or soon after.
-  void TurnAway(tcp::socket socket) {
-    error_code error;
-    socket.non_blocking(true, error);
-    const std::string answer = FullAnswer(options_);
-    socket.send(net::buffer(answer), 0, error);
-    socket.shutdown(tcp::socket::shutdown_send, error);
-    if (turned_away_ >= kMaxTurnedAway) return;
-    const auto leaver =
-        std::make_shared<Leaver>(std::move(socket), turned_away_);
-    net::post(leaver->executor(), [leaver] { leaver->Start(); });
+  static void Begin(Loop* loop, const std::shared_ptr<Connection>& connection) {
+    loop->connections.insert(connection);
+    const std::weak_ptr<Connection> weak = connection;
+    connection->Start([loop, weak] {
+      if (const auto ended = weak.lock()) loop->connections.erase(ended);
+    });
   }
 
   const HttpServerOptions options_;
   HttpServerStats stats_;
+  ConnectionTable table_;
+  std::unique_ptr<TlsIdentity> tls_;  // null: plain HTTP
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<int> turned_away_{0};
@@ -264,11 +253,18 @@ class HttpServer::Impl {
   std::unique_ptr<net::steady_timer> retry_;  // on loop 0
 };
 
+StatusOr<bool> IsLoopback(const std::string& listen) {
+  SLUICE_ASSIGN_OR_RETURN(const tcp::endpoint endpoint, ParseEndpoint(listen));
+  return endpoint.address().is_loopback();
+}
+
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() { Stop(); }
 
 StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
     HttpServerOptions options) {
+  options.limits.connections =
+      AffordableConnections(options.limits.connections);
   auto impl = std::make_unique<Impl>(std::move(options));
   SLUICE_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));

@@ -21,20 +21,31 @@ struct HttpLimits {
   size_t body_bytes = size_t{8} << 20;
   size_t all_body_bytes = size_t{256} << 20;  // of all requests at once
   int connections = 4096;
+  // Of one client (an IPv4 address, or 64 bits of an IPv6 one) while all
+  // connections are taken and another client waits for one.
+  int connections_per_client = 1024;
   // Unsent bytes of all answers together; beyond it whoever leaves more than
   // 64 KiB of a stream unread counts as gone, and a whole answer larger than
   // that is a 503.
   size_t all_backlog_bytes = size_t{256} << 20;
   // Who takes longer is cut off without an answer.
-  Duration header_time = std::chrono::seconds(10);  // whole header
-  Duration body_time = std::chrono::seconds(60);    // whole body
-  Duration idle_time = std::chrono::seconds(75);    // between requests
+  // The whole header; from its begin, a connection's first byte, and a TLS
+  // handshake before it.
+  Duration header_time = std::chrono::seconds(10);
+  Duration body_time = std::chrono::seconds(60);  // whole body
+  Duration idle_time = std::chrono::seconds(75);  // between requests
   // 64 KiB of an answer, or a smaller block: however much there is of it, who
   // takes less than that in so long is gone, and who reads on is not. A reader
   // of 8 KiB/s makes room in steps that may take it most of a minute.
   Duration write_time = std::chrono::seconds(60);
   // A client that closed its half is asked this often whether it still reads.
   Duration half_closed_time = std::chrono::seconds(2);
+};
+
+// PEM files; both empty: plain HTTP.
+struct TlsFiles {
+  std::string certificate;  // with the chain that leads to its signer
+  std::string key;
 };
 
 // An answered exchange, for metrics. `status` 0: the client left first.
@@ -57,6 +68,7 @@ struct HttpServerOptions {
   std::string listen = "127.0.0.1:8000";  // IP:port; port 0: choose one
   int threads = 2;
   HttpLimits limits;
+  TlsFiles tls;  // read again when they change
   CorsPolicy cors;
   // Looks at a request before its body is read: an answer refuses it, nothing
   // lets it in. On the connection's loop; must not block. May be empty.
@@ -77,13 +89,24 @@ struct HttpServerStats {
   std::atomic<long long> backlog_bytes{0};  // unsent, of all connections
   std::atomic<long long> disconnects{0};    // clients gone before the end
   std::atomic<long long> slow_readers{0};   // of them, cut off by us
+  std::atomic<long long> evictions{0};      // connections closed to make room
+  // What one event held its loop for, in CPU time of the loop's thread: the
+  // longest so far, and how many took more than 50 ms.
+  std::atomic<long long> longest_hold_ns{0};
+  std::atomic<long long> long_holds{0};
 };
+
+// Whether `listen` ("IP:port") can be reached from this machine alone.
+// INVALID_ARGUMENT for what is no address.
+StatusOr<bool> IsLoopback(const std::string& listen);
 
 // HTTP/1.1 with keep-alive and pipelining. Threads "http-0", "http-1", ..:
 // each runs one event loop, and a connection stays on the loop it was given.
 class HttpServer {
  public:
-  // INVALID_ARGUMENT for a bad address, UNAVAILABLE if it cannot be bound.
+  // INVALID_ARGUMENT for a bad address or TLS file, UNAVAILABLE if the address
+  // cannot be bound. Fewer connections than asked for are taken, with a
+  // warning, where RLIMIT_NOFILE leaves no descriptors for other uses.
   static StatusOr<std::unique_ptr<HttpServer>> Start(HttpServerOptions options);
   ~HttpServer();  // Stop()
   HttpServer(const HttpServer&) = delete;

@@ -22,6 +22,9 @@ struct HttpRequest {
   std::string request_id;  // the client's X-Request-Id, or ours
   // The name of the API key it came with; empty if none is asked for.
   std::string tenant;
+  // The client's IP address; "unknown" once it has gone, empty for a request
+  // that no connection carried.
+  std::string peer;
   // Whose share of the server the request counts against: "key:" and the API
   // key's name, or "addr:" and the peer's IP address where no key is asked
   // for. Empty only for a request that no connection carried.

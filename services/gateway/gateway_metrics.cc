@@ -258,6 +258,14 @@ void GatewayMetrics::AddScrapedSeries() {
       registry_.AddGauge(names::kGatewayInflight, "Requests being answered");
   const Gauge backlog = registry_.AddGauge(
       names::kGatewaySseBacklog, "Bytes that clients have not read yet");
+  const Counter evicted = registry_.AddCounter(
+      names::kGatewayEvictions, "Connections closed to make room");
+  const Gauge longest_hold = registry_.AddGauge(
+      names::kGatewayLoopLongestHold,
+      "The longest that an event held its HTTP event loop, in CPU time");
+  const Counter long_holds =
+      registry_.AddCounter(names::kGatewayLoopLongHolds,
+                           "Events that held theirs for more than 50 ms of it");
   const Counter gone = registry_.AddCounter(
       names::kGatewayDisconnects, "Clients gone before their answer's end",
       {{"reason", "disconnected"}});
@@ -278,6 +286,9 @@ void GatewayMetrics::AddScrapedSeries() {
     connections.Set(http.connections);
     inflight.Set(http.exchanges);
     backlog.Set(static_cast<double>(http.backlog_bytes));
+    evicted.AdvanceTo(static_cast<double>(http.evictions));
+    longest_hold.Set(static_cast<double>(http.longest_hold_ns) / 1e9);
+    long_holds.AdvanceTo(static_cast<double>(http.long_holds));
     const auto slow_readers = static_cast<double>(http.slow_readers);
     slow.AdvanceTo(slow_readers);
     gone.AdvanceTo(static_cast<double>(http.disconnects) - slow_readers);

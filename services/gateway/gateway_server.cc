@@ -6,7 +6,6 @@
 
 #include "common/base/log.h"
 #include "common/concurrency/work_queue.h"
-#include "common/http/api_keys.h"
 #include "common/http/router.h"
 #include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
@@ -15,6 +14,7 @@
 #include "common/trace/trace_store.h"
 #include "services/gateway/access_log.h"
 #include "services/gateway/counted_steps.h"
+#include "services/gateway/doors.h"
 #include "services/gateway/engine_generator.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/cluster.h"
@@ -58,7 +58,7 @@ StatusOr<ServedModel> LoadNamedModel(const GatewayOptions& options) {
 class GatewayServer::Impl {
  public:
   Impl(GatewayOptions options, ServedModel model,
-       std::unique_ptr<PipelineClient> pipeline)
+       std::unique_ptr<PipelineClient> pipeline, std::unique_ptr<Doors> doors)
       : options_(std::move(options)),
         model_(std::move(model)),
         metrics_({model_.name, model_.max_positions, options_.vllm_metrics,
@@ -69,15 +69,15 @@ class GatewayServer::Impl {
         generator_(engine_),
         traces_(options_.traces,
                 [this] { return TracedStages(pipeline_->status()); }),
-        work_("text", kTextThreads, kMaxQueuedPrompts) {}
+        work_("text", kTextThreads, kMaxQueuedPrompts),
+        doors_(std::move(doors)) {}
 
   ~Impl() { Stop(); }
 
   Status Start() {
     AddRoutes();
     SLUICE_RETURN_IF_ERROR(engine_.Start());
-    SLUICE_ASSIGN_OR_RETURN(HttpServerOptions http, HttpOptions());
-    SLUICE_ASSIGN_OR_RETURN(http_, HttpServer::Start(std::move(http)));
+    SLUICE_ASSIGN_OR_RETURN(http_, HttpServer::Start(HttpOptions()));
     metrics_.Attach(
         {[this] { return engine_.Stats(); },
          [this] { return readiness().ready; },
@@ -137,7 +137,7 @@ class GatewayServer::Impl {
                                  &work_,
                                  [this] { return readiness(); },
                                  &traces_,
-                                 !options_.api_key_file.empty(),
+                                 AskForKeys(options_),
                                  options_.strict_fields,
                                  options_.limits,
                                  options_.rules};
@@ -148,7 +148,7 @@ class GatewayServer::Impl {
     AddUnbuiltHandlers(router_);
     AddHealthHandlers(router_, context);
     AddPageHandlers(router_);
-    AddClusterHandler(router_, model_, [this] {
+    AddClusterHandler(router_, model_, AskForKeys(options_), [this] {
       return ClusterReading{readiness(), pipeline_->status(),
                             pipeline_->model(), max_context(), engine_.Stats()};
     });
@@ -157,19 +157,16 @@ class GatewayServer::Impl {
     if (options_.debug_endpoints) AddTraceListHandler(router_, context);
   }
 
-  StatusOr<HttpServerOptions> HttpOptions() {
+  HttpServerOptions HttpOptions() {
     HttpServerOptions http;
     http.listen = options_.listen;
     http.threads = options_.http_threads;
     http.limits = options_.http_limits;
-    SLUICE_ASSIGN_OR_RETURN(http.cors,
-                            CorsPolicy::Parse(options_.cors_origins));
-    if (!options_.api_key_file.empty()) {
-      SLUICE_ASSIGN_OR_RETURN(api_keys_, ApiKeys::Open(options_.api_key_file));
-      http.screen = [this](HttpRequest& request) {
-        return api_keys_->Screen(request);
-      };
-    }
+    http.tls = options_.http_tls;
+    http.cors = doors_->cors();
+    http.screen = [this](HttpRequest& request) {
+      return doors_->Screen(request);
+    };
     http.handler = [this](std::shared_ptr<Exchange> exchange) {
       router_.Route(std::move(exchange));
     };
@@ -242,7 +239,7 @@ class GatewayServer::Impl {
   TraceStore traces_;
   WorkQueue work_;
   Router router_;
-  std::unique_ptr<ApiKeys> api_keys_;  // null: nobody needs one
+  const std::unique_ptr<Doors> doors_;
   std::atomic<bool> draining_{false};
   bool stopped_ = false;
   std::unique_ptr<HttpServer> http_;
@@ -256,6 +253,7 @@ GatewayServer::~GatewayServer() = default;
 StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     GatewayOptions options) {
   SLUICE_RETURN_IF_ERROR(Validate(options.traces));
+  SLUICE_ASSIGN_OR_RETURN(auto doors, Doors::Open(options));
   SLUICE_ASSIGN_OR_RETURN(ServedModel model, LoadNamedModel(options));
   PipelineOptions pipeline;
   pipeline.stages = options.stages;
@@ -272,7 +270,7 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   SLUICE_ASSIGN_OR_RETURN(auto client,
                           PipelineClient::Create(std::move(pipeline)));
   auto impl = std::make_unique<Impl>(std::move(options), std::move(model),
-                                     std::move(client));
+                                     std::move(client), std::move(doors));
   SLUICE_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<GatewayServer>(new GatewayServer(std::move(impl)));
 }

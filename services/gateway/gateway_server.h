@@ -32,8 +32,14 @@ struct GatewayOptions {
   int kv_blocks = 0;  // at most so many of the stages' blocks; 0: all
   int http_threads = 2;
   HttpLimits http_limits;
-  std::vector<std::string> cors_origins = {"*"};  // see CorsPolicy
-  std::string api_key_file;  // see ApiKeys; empty: everybody may come in
+  TlsFiles http_tls;
+  std::vector<std::string> cors_origins;   // see CorsPolicy
+  std::vector<std::string> allowed_hosts;  // see BrowserGuard
+  // API keys, of a file or as text (see ApiKeys), not both; without any
+  // everybody may come in, which beyond loopback has to be said by `open`.
+  std::string api_key_file;
+  std::string api_keys;
+  bool open = false;
   bool vllm_metrics = true;
   bool metrics_key_names = false;  // see GatewayMetricsOptions
   bool debug_endpoints = false;

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -69,16 +70,31 @@ ABSL_FLAG(int32_t, kv_blocks, 0,
 ABSL_FLAG(int32_t, max_plans_in_flight, 0, "0: one per stage");
 ABSL_FLAG(int32_t, http_threads, 2, "event loops");
 ABSL_FLAG(int32_t, max_connections, 4096, "open connections at once");
+ABSL_FLAG(int32_t, max_connections_per_client, 1024,
+          "of one address, while all are taken and others wait");
 ABSL_FLAG(double, header_timeout, 10,
-          "seconds in which a request's header must be there");
+          "seconds in which a connection's first byte, and then a request's "
+          "header, must be there");
 ABSL_FLAG(double, body_timeout, 60,
           "seconds in which a request's body must be there");
 ABSL_FLAG(std::string, api_key_file, "",
           "file of API keys, a line each: name:key or key; read again when it "
-          "changes; empty: no key is asked for");
-ABSL_FLAG(std::vector<std::string>, cors_origins, {"*"},
+          "changes; empty: the keys in the environment's SLUICE_API_KEYS, by "
+          "commas or lines; without any no key is asked for");
+ABSL_FLAG(bool, open, false,
+          "let everybody in who can reach --listen: needed beyond loopback "
+          "without API keys");
+ABSL_FLAG(std::string, http_tls_cert, "",
+          "PEM file: the certificate shown to clients, with its chain; read "
+          "again when it changes; empty: plain HTTP");
+ABSL_FLAG(std::string, http_tls_key, "", "PEM file: its key");
+ABSL_FLAG(
+    std::vector<std::string>, allowed_hosts, {},
+    "names that clients without API keys may call this server by, besides "
+    "localhost and IP addresses: host, .domain or *");
+ABSL_FLAG(std::vector<std::string>, cors_origins, {},
           "origins whose web pages may call this server: *, or "
-          "http(s)://host[:port],..; empty: none");
+          "http(s)://host[:port],..; empty: none but its own");
 ABSL_FLAG(bool, strict_fields, false,
           "refuse fields of a request's body that are not known, instead of "
           "ignoring them");
@@ -156,6 +172,9 @@ Status CheckFlags() {
       CheckRange("--http-threads", absl::GetFlag(FLAGS_http_threads), 1, 256));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--max-connections", absl::GetFlag(FLAGS_max_connections), 1, INT32_MAX));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--max-connections-per-client",
+      absl::GetFlag(FLAGS_max_connections_per_client), 1, INT32_MAX));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--peer-timeout", absl::GetFlag(FLAGS_peer_timeout), 0.1, 3600));
   SLUICE_RETURN_IF_ERROR(CheckRange(
@@ -248,12 +267,20 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   options.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   options.http_threads = absl::GetFlag(FLAGS_http_threads);
   options.http_limits.connections = absl::GetFlag(FLAGS_max_connections);
+  options.http_limits.connections_per_client =
+      absl::GetFlag(FLAGS_max_connections_per_client);
   options.http_limits.header_time =
       FromSeconds(absl::GetFlag(FLAGS_header_timeout));
   options.http_limits.body_time =
       FromSeconds(absl::GetFlag(FLAGS_body_timeout));
   options.cors_origins = absl::GetFlag(FLAGS_cors_origins);
+  options.allowed_hosts = absl::GetFlag(FLAGS_allowed_hosts);
   options.api_key_file = absl::GetFlag(FLAGS_api_key_file);
+  if (const char* keys = std::getenv("SLUICE_API_KEYS"))
+    options.api_keys = keys;
+  options.open = absl::GetFlag(FLAGS_open);
+  options.http_tls = {absl::GetFlag(FLAGS_http_tls_cert),
+                      absl::GetFlag(FLAGS_http_tls_key)};
   const std::string compat = absl::GetFlag(FLAGS_metrics_compat);
   if (compat != "vllm" && compat != "none") {
     return InvalidArgument("--metrics-compat must be vllm or none, got '",
@@ -306,7 +333,8 @@ Status Run(const sigset_t& signals) {
   SLUICE_ASSIGN_OR_RETURN(GatewayOptions options, OptionsFromFlags());
   SLUICE_ASSIGN_OR_RETURN(const auto server,
                           GatewayServer::Start(std::move(options)));
-  LogInfo("listening on http://", server->address());
+  const bool tls = !absl::GetFlag(FLAGS_http_tls_cert).empty();
+  LogInfo("listening on ", tls ? "https" : "http", "://", server->address());
   SLUICE_RETURN_IF_ERROR(
       WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
   const int signal_number = AwaitSignal(signals);

@@ -28,8 +28,8 @@ struct GatewayReadiness {
   int retry_after_seconds = 1;
 };
 
-// For whom a text is: where keys are asked for, whoever comes without one is
-// told no addresses.
+// For whom a text is: who comes without a key is told no addresses and paths,
+// unless no keys are asked for and the client is on this machine.
 enum class Audience { kAnybody, kKeyHolder };
 
 // {"ready", "why", "not_ready": [{"name", "why"}], "epoch"}.

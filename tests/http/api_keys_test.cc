@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <thread>
+#include <utility>
 
+#include "common/base/cat.h"
 #include "common/base/clock.h"
 #include "tests/http/key_file.h"
 
@@ -90,6 +92,67 @@ TEST(ApiKeysTest, AChangedFileIsReadAgainWithoutARequest) {
   EXPECT_EQ((*keys)->NameOf("Bearer abcdefgh"), "b");
   file.Write("b:abcdefgh\nc:ABCDEFGH\nd:01234567\n");
   EXPECT_TRUE(becomes(3));
+}
+
+HttpRequest RequestWith(std::string_view header, std::string_view value,
+                        std::string_view path = "/v1/models") {
+  HttpRequest request;
+  request.method = "GET";
+  request.path = path;
+  request.peer = "1.2.3.4";
+  request.headers.emplace_back(header, value);
+  return request;
+}
+
+TEST(ApiKeysTest, KeysComeFromTextToo) {
+  const auto keys =
+      ApiKeys::FromText("a:sk-0123456789,sk-abcdefghij\nb:sk-xyzxyzxyz", "X");
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  EXPECT_EQ((*keys)->NameOf("Bearer sk-0123456789"), "a");
+  EXPECT_EQ((*keys)->NameOf("Bearer sk-abcdefghij"), "key-2");
+  EXPECT_EQ((*keys)->NameOf("Bearer sk-xyzxyzxyz"), "b");
+  EXPECT_THAT(Message(ApiKeys::FromText("a:1", "X").status()),
+              StartsWith("API keys of X: line 1: "));
+}
+
+TEST(ApiKeysTest, EitherHeaderBringsAKeyAndNeitherStays) {
+  const auto keys = ApiKeys::FromText("a:sk-0123456789", "X");
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  for (const auto& [header, value] :
+       {std::pair("authorization", "Bearer sk-0123456789"),
+        std::pair("x-api-key", " sk-0123456789 ")}) {
+    HttpRequest request = RequestWith(header, value);
+    EXPECT_FALSE((*keys)->Screen(request).has_value()) << header;
+    EXPECT_EQ(request.tenant, "a");
+    EXPECT_TRUE(request.headers.empty());
+  }
+  // Some clients always send the one, with nothing in it.
+  HttpRequest both = RequestWith("authorization", "Bearer EMPTY");
+  both.headers.emplace_back("x-api-key", "sk-0123456789");
+  EXPECT_FALSE((*keys)->Screen(both).has_value());
+}
+
+TEST(ApiKeysTest, GuessingIsSlowedDownAlsoWhereNoKeyIsNeeded) {
+  const auto keys = ApiKeys::FromText("a:sk-0123456789,b:sk-9876543210", "X");
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  const auto ask = [&](std::string_view key, std::string_view path) {
+    HttpRequest request = RequestWith("x-api-key", key, path);
+    const auto refused = (*keys)->Screen(request);
+    return std::pair(refused ? refused->status : 0, request.tenant);
+  };
+  EXPECT_EQ(ask("sk-0123456789", "/v1/models").first, 0);
+  int refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    const int status = ask(Cat("sk-guess-", i), i % 2 ? "/readyz" : "/").first;
+    EXPECT_EQ(status, 0) << "no key is needed there";
+  }
+  for (int i = 0; i < 10; ++i) {
+    refused += ask("sk-guess-more", "/v1/models").first == 429 ? 1 : 0;
+  }
+  EXPECT_GE(refused, 5);
+  // A guess that is right tells nothing; who was in before stays in.
+  EXPECT_EQ(ask("sk-9876543210", "/readyz").second, "");
+  EXPECT_EQ(ask("sk-0123456789", "/v1/models").second, "a");
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ class BadInputTest(unittest.TestCase):
         parts = urllib.parse.urlsplit(self.url)
         with socket.create_connection((parts.hostname, parts.port),
                                       30) as peer:
-            peer.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+            peer.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                          b"Content-Type: application/json\r\n"
                          b"Content-Length: 104857600\r\n\r\n{")
             answer = http.client.HTTPResponse(peer)
@@ -183,7 +183,7 @@ class BadInputTest(unittest.TestCase):
         parts = urllib.parse.urlsplit(self.url)
         with socket.create_connection((parts.hostname, parts.port),
                                       30) as peer:
-            peer.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+            peer.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                          b"Content-Length: 5\r\n"
                          b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
             answer = http.client.HTTPResponse(peer)

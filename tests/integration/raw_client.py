@@ -8,7 +8,7 @@ import urllib.parse
 
 def post(path, body, *headers, length=True):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = [f"POST {path} HTTP/1.1", "Host: x",
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost",
              "Content-Type: application/json", *headers]
     if length:
         lines.append(f"Content-Length: {len(raw)}")
@@ -96,7 +96,7 @@ class Raw:
 
     def ask(self, path):
         """(status, text) of a GET; the connection stays."""
-        self.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        self.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         status, _, body = self.answer()
         return status, body.decode()
 

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/metrics/process_metrics.h"
+#include "services/gateway/handlers/handlers.h"
 #include "services/gateway/served_model.h"
 
 namespace sluice::gateway {
@@ -42,11 +43,17 @@ Json EnginePart(const EngineStats& engine) {
           {"last_step_ms", Millis(engine.last_step_time)}};
 }
 
-Json StagePart(const StageStatus& stage, size_t index) {
+// An address of a socket in the file system is a path, with a user's name.
+std::string OpenAddress(const std::string& address) {
+  if (!address.starts_with("unix:")) return address;
+  return "unix:" + address.substr(address.find_last_of("/:") + 1);
+}
+
+Json StagePart(const StageStatus& stage, size_t index, bool open) {
   Json part{{"index", index},
-            {"address", stage.address},
+            {"address", open ? OpenAddress(stage.address) : stage.address},
             {"state", ToString(stage.state)},
-            {"message", stage.message},
+            {"message", open ? std::string() : stage.message},
             {"first_layer", stage.first_layer},
             {"last_layer", stage.last_layer},
             {"ranks", stage.ranks},
@@ -68,30 +75,33 @@ Json StagePart(const StageStatus& stage, size_t index) {
 
 }  // namespace
 
-std::string ClusterJson(const ServedModel& model,
-                        const ClusterReading& reading) {
+std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
+                        Audience audience) {
+  const bool open = audience == Audience::kAnybody;
   Json body{{"time_ms", MonotonicNanos() / 1000000},
             {"version", std::string(metrics::BuildVersion())},
             {"ready", reading.readiness.ready},
-            {"why", reading.readiness.why},
+            {"why", open ? reading.readiness.open_why : reading.readiness.why},
             {"epoch", reading.pipeline.epoch.value()},
             {"model", ModelPart(model, reading)},
             {"engine", EnginePart(reading.engine)},
             {"stages", Json::array()}};
   const auto& stages = reading.pipeline.stages;
   for (size_t i = 0; i < stages.size(); ++i) {
-    body["stages"].push_back(StagePart(stages[i], i));
+    body["stages"].push_back(StagePart(stages[i], i, open));
   }
   return DumpJson(body);
 }
 
 void AddClusterHandler(Router& router, const ServedModel& model,
-                       std::function<ClusterReading()> read) {
+                       bool keys_asked, std::function<ClusterReading()> read) {
   router.Add("GET", "/cluster",
-             [&model, read = std::move(read)](std::shared_ptr<Exchange> on) {
+             [&model, keys_asked,
+              read = std::move(read)](std::shared_ptr<Exchange> on) {
                HttpResponse response;
                response.headers.emplace_back("Cache-Control", "no-store");
-               response.body = ClusterJson(model, read());
+               response.body = ClusterJson(
+                   model, read(), AudienceOf(keys_asked, on->request()));
                on->Send(std::move(response));
              });
 }

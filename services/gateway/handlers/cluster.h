@@ -24,14 +24,15 @@ struct ClusterReading {
 };
 
 // `reading` as /cluster shows it. Counters are as they are: who draws rates
-// takes two readings and the difference of their time_ms.
-std::string ClusterJson(const ServedModel& model,
-                        const ClusterReading& reading);
+// takes two readings and the difference of their time_ms. Anybody is told the
+// last part alone of a stage's path, and no words of what went wrong.
+std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
+                        Audience audience = Audience::kKeyHolder);
 
 // GET /cluster. `read` is called on the event loops and must not block;
 // `model` outlives the router.
 void AddClusterHandler(Router& router, const ServedModel& model,
-                       std::function<ClusterReading()> read);
+                       bool keys_asked, std::function<ClusterReading()> read);
 
 }  // namespace sluice::gateway
 

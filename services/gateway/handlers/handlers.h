@@ -37,6 +37,10 @@ struct HandlerContext {
   RequestRules rules = {};
 };
 
+// Who asks: a key holder has a tenant; where no keys are asked for, a client on
+// this machine counts as one.
+Audience AudienceOf(bool keys_asked, const HttpRequest& request);
+
 // Each adds the routes of one file.
 void AddChatHandler(Router& router, const HandlerContext& context);
 void AddCompletionsHandler(Router& router, const HandlerContext& context);

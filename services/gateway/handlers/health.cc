@@ -21,6 +21,14 @@ std::string ReadinessJson(const GatewayReadiness& readiness,
   return DumpJson(body);
 }
 
+Audience AudienceOf(bool keys_asked, const HttpRequest& request) {
+  const bool local = request.peer.empty() || request.peer == "::1" ||
+                     request.peer.starts_with("127.") ||
+                     request.peer.starts_with("::ffff:127.");
+  const bool known = keys_asked ? !request.tenant.empty() : local;
+  return known ? Audience::kKeyHolder : Audience::kAnybody;
+}
+
 void AddHealthHandlers(Router& router, const HandlerContext& context) {
   router.Add("GET", "/livez", [](std::shared_ptr<Exchange> on) {
     on->Send({200, "text/plain", {}, "ok\n"});
@@ -28,10 +36,9 @@ void AddHealthHandlers(Router& router, const HandlerContext& context) {
   const auto ready = [context](std::shared_ptr<Exchange> on) {
     const GatewayReadiness readiness = context.readiness();
     HttpResponse response;
-    // The path is open to everybody; only a key gave the request a tenant.
-    const bool known = !context.keys_asked || !on->request().tenant.empty();
-    response.body = ReadinessJson(
-        readiness, known ? Audience::kKeyHolder : Audience::kAnybody);
+    // The path is open to everybody.
+    response.body =
+        ReadinessJson(readiness, AudienceOf(context.keys_asked, on->request()));
     if (!readiness.ready) {
       response.status = 503;
       response.headers.emplace_back("Retry-After",

@@ -8,16 +8,17 @@
 namespace sluice::gateway {
 namespace {
 
-Json ModelJson(const HandlerContext& context, std::string_view name) {
+// `root`, a path with a user's name, is for key holders alone.
+Json ModelJson(const HandlerContext& context, const HttpRequest& request,
+               std::string_view name) {
   const ServedModel& model = context.model;
-  return {{"id", std::string(name)},
-          {"object", "model"},
-          {"created", model.created},
-          {"owned_by", "sluice"},
-          {"root", model.root},
-          {"parent", nullptr},
-          {"max_model_len", MaxContext(context)},
-          {"permission", Json::array()}};
+  Json json{
+      {"id", std::string(name)},    {"object", "model"},
+      {"created", model.created},   {"owned_by", "sluice"},
+      {"parent", nullptr},          {"max_model_len", MaxContext(context)},
+      {"permission", Json::array()}};
+  if (!request.tenant.empty()) json["root"] = model.root;
+  return json;
 }
 
 HttpResponse JsonResponse(const Json& body) {
@@ -31,9 +32,10 @@ HttpResponse JsonResponse(const Json& body) {
 void AddModelHandlers(Router& router, const HandlerContext& context) {
   router.Add("GET", "/v1/models", [context](std::shared_ptr<Exchange> on) {
     Json body{{"object", "list"}, {"data", Json::array()}};
-    body["data"].push_back(ModelJson(context, context.model.name));
+    const HttpRequest& request = on->request();
+    body["data"].push_back(ModelJson(context, request, context.model.name));
     for (const std::string& alias : context.model.aliases) {
-      body["data"].push_back(ModelJson(context, alias));
+      body["data"].push_back(ModelJson(context, request, alias));
     }
     on->Send(JsonResponse(body));
   });
@@ -48,7 +50,7 @@ void AddModelHandlers(Router& router, const HandlerContext& context) {
       return;
     }
     if (!Serves(model, name)) name = model.name;
-    on->Send(JsonResponse(ModelJson(context, name)));
+    on->Send(JsonResponse(ModelJson(context, on->request(), name)));
   });
   router.Add("GET", "/version", [](std::shared_ptr<Exchange> on) {
     on->Send(JsonResponse({{"version", std::string(metrics::BuildVersion())}}));

@@ -45,12 +45,13 @@ class GatewayAccessTest : public GatewayHttpTest {
 TEST_F(GatewayAccessTest, WithoutAKeyEverythingButProbesIsRefused) {
   AskForKeys();
   for (const char* path : {"/livez", "/readyz", "/health", "/ping"}) {
-    EXPECT_THAT(Ask(Cat("GET ", path, " HTTP/1.1\r\n\r\n")),
+    EXPECT_THAT(Ask(Cat("GET ", path, " HTTP/1.1\r\nHost: x\r\n\r\n")),
                 StartsWith("HTTP/1.1 200 "));
   }
   for (const char* path : {"/v1/models", "/metrics", "/version", "/nowhere",
                            "/v1/models/fake", "/livez/", "//livez"}) {
-    const std::string answer = Ask(Cat("GET ", path, " HTTP/1.1\r\n\r\n"));
+    const std::string answer =
+        Ask(Cat("GET ", path, " HTTP/1.1\r\nHost: x\r\n\r\n"));
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 401 ")) << path;
     EXPECT_THAT(answer, HasSubstr("WWW-Authenticate: Bearer"));
     EXPECT_THAT(answer, HasSubstr("\"code\":\"invalid_api_key\""));
@@ -69,7 +70,7 @@ TEST_F(GatewayAccessTest, ProbesWithoutAKeyAreToldNoAddress) {
   AskForKeys();
   const auto ask = [this](const char* path, const char* key) {
     const std::string answer =
-        Ask(Cat("GET ", path, " HTTP/1.1\r\n", key, "\r\n"));
+        Ask(Cat("GET ", path, " HTTP/1.1\r\nHost: x\r\n", key, "\r\n"));
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 ")) << path;
     return answer;
   };
@@ -90,12 +91,18 @@ TEST_F(GatewayAccessTest, ProbesWithoutAKeyAreToldNoAddress) {
 TEST_F(GatewayAccessTest, AnyOfTheKeysComesIn) {
   AskForKeys();
   for (const char* key : {"sk-alice-key", "sk-bob-key"}) {
-    EXPECT_THAT(Ask(Cat("GET /v1/models HTTP/1.1\r\nAuthorization: Bearer ",
-                        key, "\r\n\r\n")),
-                StartsWith("HTTP/1.1 200 "));
+    for (const char* header : {"Authorization: Bearer ", "X-API-Key: "}) {
+      const std::string answer =
+          Ask(Cat("GET /v1/models HTTP/1.1\r\nHost: x"
+                  "\r\n",
+                  header, key, "\r\n\r\n"));
+      EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
+      EXPECT_THAT(answer, HasSubstr("\"root\":\"somewhere/fake\""));
+    }
   }
   const std::string answer =
-      Ask("GET /v1/models HTTP/1.1\r\nAuthorization: Bearer sk-wrong-key\r\n"
+      Ask("GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+          "sk-wrong-key\r\n"
           "\r\n");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 401 "));
   EXPECT_THAT(answer, HasSubstr("error=\"invalid_token\""));
@@ -143,9 +150,9 @@ TEST(HttpMetricsTest, KeysAreNamedOnlyIfThatIsAskedFor) {
 
 TEST_F(GatewayAccessTest, ALargeBodyWithoutAKeyIsRefusedUnread) {
   AskForKeys();
-  const std::string answer =
-      Ask("POST /v1/completions HTTP/1.1\r\nContent-Length: 8000000\r\n"
-          "Expect: 100-continue\r\n\r\n");
+  const std::string answer = Ask(
+      "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n"
+      "Expect: 100-continue\r\n\r\n");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 401 "));
   EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
 }
@@ -161,7 +168,8 @@ TEST_F(GatewayAccessTest, ARefusedRequestLeavesTheConnectionGood) {
 }
 
 constexpr std::string_view kPreflight =
-    "OPTIONS /v1/chat/completions HTTP/1.1\r\nOrigin: https://page.example\r\n"
+    "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: x\r\nOrigin: "
+    "https://page.example\r\n"
     "Access-Control-Request-Method: POST\r\n"
     "Access-Control-Request-Headers: authorization,x-stainless-os\r\n\r\n";
 
@@ -183,11 +191,13 @@ TEST_F(GatewayAccessTest, PreflightsAreAnsweredWithoutAKey) {
 
 TEST_F(GatewayAccessTest, PagesCanReadEveryAnswerAndItsIds) {
   SetOrigins({"*"});
-  for (const char* request :
-       {"GET /livez HTTP/1.1\r\nOrigin: https://page.example\r\n\r\n",
-        "GET /nowhere HTTP/1.1\r\nOrigin: https://page.example\r\n\r\n",
-        "POST /tokenize HTTP/1.1\r\nContent-Length: 999999999\r\n\r\n",
-        "GET / HTTP/9.9\r\n\r\n"}) {
+  for (const char* request : {"GET /livez HTTP/1.1\r\nHost: x\r\nOrigin: "
+                              "https://page.example\r\n\r\n",
+                              "GET /nowhere HTTP/1.1\r\nHost: x\r\nOrigin: "
+                              "https://page.example\r\n\r\n",
+                              "POST /tokenize HTTP/1.1\r\nHost: "
+                              "x\r\nContent-Length: 999999999\r\n\r\n",
+                              "GET / HTTP/9.9\r\n\r\n"}) {
     const std::string answer = Ask(request);
     EXPECT_THAT(answer, HasSubstr("Access-Control-Allow-Origin: *\r\n"));
     EXPECT_THAT(answer, HasSubstr("Access-Control-Expose-Headers: "
@@ -200,8 +210,8 @@ TEST_F(GatewayAccessTest, OnlyListedOriginsAreAllowed) {
   const std::string listed = Ask(kPreflight);
   EXPECT_THAT(listed, HasSubstr("Allow-Origin: https://page.example\r\n"));
   EXPECT_THAT(listed, HasSubstr("Vary: Origin\r\n"));
-  const std::string other =
-      Ask("GET /livez HTTP/1.1\r\nOrigin: https://evil.example\r\n\r\n");
+  const std::string other = Ask(
+      "GET /livez HTTP/1.1\r\nHost: x\r\nOrigin: https://evil.example\r\n\r\n");
   EXPECT_THAT(other, Not(HasSubstr("Allow-Origin")));
   EXPECT_THAT(other, EndsWith("ok\n"));
 }
@@ -218,9 +228,11 @@ TEST_F(GatewayAccessTest, IdsComeBackAlsoOnErrors) {
   const std::string parent =
       "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   for (const char* begin :
-       {"GET /livez HTTP/1.1\r\n", "GET /nowhere HTTP/1.1\r\n",
-        "POST /tokenize HTTP/1.1\r\nContent-Length: 999999999\r\n",
-        "POST /livez HTTP/1.1\r\n", "GET ftp://x/ HTTP/1.1\r\n"}) {
+       {"GET /livez HTTP/1.1\r\nHost: x\r\n",
+        "GET /nowhere HTTP/1.1\r\nHost: x\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n",
+        "POST /livez HTTP/1.1\r\nHost: x\r\n",
+        "GET ftp://x/ HTTP/1.1\r\nHost: x\r\n"}) {
     const std::string answer = Ask(Cat(
         begin, "X-Request-ID: mine-1\r\ntraceparent: ", parent, "\r\n\r\n"));
     EXPECT_THAT(answer, HasSubstr("X-Request-Id: mine-1\r\n")) << begin;
@@ -230,7 +242,7 @@ TEST_F(GatewayAccessTest, IdsComeBackAlsoOnErrors) {
 
 TEST_F(GatewayAccessTest, BadIdsAreReplacedAndBadTraceparentsDropped) {
   const std::string answer =
-      Ask("GET /livez HTTP/1.1\r\nX-Request-ID: a b<script>\r\n"
+      Ask("GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-ID: a b<script>\r\n"
           "traceparent: 00-xyz\r\n\r\n");
   EXPECT_THAT(answer, HasSubstr("X-Request-Id: "));
   EXPECT_THAT(answer, Not(HasSubstr("script")));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -122,6 +123,8 @@ class Client {
     return answer;
   }
 
+  int fd() const { return fd_; }
+
   std::string ReceiveAll() { return ReceiveUntil(std::string(1, '\0') + "no"); }
 
  private:
@@ -197,6 +200,7 @@ class GatewayHttpTest : public ::testing::Test {
       }
       exchange->EndStream();
     });
+    if (more_routes_) more_routes_(router);
     HttpServerOptions options = options_;
     options.listen = "127.0.0.1:0";
     options.limits = limits;
@@ -235,6 +239,7 @@ class GatewayHttpTest : public ::testing::Test {
   GatewayMetrics metrics_{{.model_name = "fake", .key_names = true}};
   // Of the next Start: keys, CORS, text threads; what /readyz says.
   HttpServerOptions options_;
+  std::function<void(Router&)> more_routes_;
   WorkQueue* work_ = nullptr;
   bool access_log_ = false;
   RequestRules rules_;

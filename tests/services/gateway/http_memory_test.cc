@@ -125,7 +125,7 @@ TEST_F(GatewayMemoryTest, WhoStandsStillIsCutOffHoweverMuchIsLeft) {
   for (const char* path : {"/large", "/burst"}) {
     const auto before = server_->stats().slow_readers.load();
     Client client(port(), /*receive_buffer=*/4096);
-    ASSERT_TRUE(client.Send(Cat("GET ", path, " HTTP/1.1\r\n\r\n")));
+    ASSERT_TRUE(client.Send(Cat("GET ", path, " HTTP/1.1\r\nHost: x\r\n\r\n")));
     EXPECT_TRUE(Await([&](const HttpServerStats& stats) {
       return stats.slow_readers == before + 1 && stats.backlog_bytes == 0;
     })) << path;
@@ -145,8 +145,8 @@ TEST_F(GatewayMemoryTest, WhoReadsOnMayTakeLongerThanAWriteMay) {
          i < 20 && received < kLargeAnswer && longest > limits.write_time / 8;
          ++i) {
       Client client(port(), /*receive_buffer=*/256 << 10);
-      ASSERT_TRUE(client.Send(
-          Cat("GET ", path, " HTTP/1.1\r\nConnection: close\r\n\r\n")));
+      ASSERT_TRUE(client.Send(Cat(
+          "GET ", path, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")));
       std::tie(received, longest) = ReadSteadily(client, whole);
     }
     EXPECT_GE(received, kLargeAnswer) << path;
@@ -157,7 +157,7 @@ TEST_F(GatewayMemoryTest, AllUnreadWholeAnswersAreBoundedToo) {
   HttpLimits limits;
   limits.all_backlog_bytes = 1 << 20;
   Restart(limits);
-  const std::string request = "GET /large HTTP/1.1\r\n\r\n";
+  const std::string request = "GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
   Client slow(port(), /*receive_buffer=*/4096);
   ASSERT_TRUE(slow.Send(request));
   ASSERT_TRUE(Await([](const HttpServerStats& stats) {
@@ -169,7 +169,7 @@ TEST_F(GatewayMemoryTest, AllUnreadWholeAnswersAreBoundedToo) {
   EXPECT_THAT(refusal, StartsWith("HTTP/1.1 503 "));
   EXPECT_THAT(refusal, HasSubstr("Retry-After: "));
   // Small ones are no burden, and who reads gets all of it.
-  ASSERT_TRUE(other.Send("GET /livez HTTP/1.1\r\n\r\n"));
+  ASSERT_TRUE(other.Send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"));
   EXPECT_THAT(other.ReceiveAnswer(), EndsWith("ok\n"));
   EXPECT_GT(slow.ReceiveAnswer().size(), kLargeAnswer);
   ASSERT_TRUE(Await(

@@ -171,11 +171,27 @@ TEST(ClusterJsonTest, TellsTheEngineAndEveryStage) {
   EXPECT_TRUE(second["hop_ms"].is_null());
 }
 
+TEST(ClusterJsonTest, StrangersAreToldNoPath) {
+  ClusterReading reading = TwoStages();
+  reading.pipeline.stages[1].address = "unix:/home/jo/.cache/run/stage-1.sock";
+  reading.pipeline.stages[1].message = "unix:/home/jo/.cache/run: refused";
+  reading.readiness.why = "stage 1 (unix:/home/jo/.cache/run/stage-1.sock)";
+  reading.readiness.open_why = "stage 1 (layers 15 to 29)";
+  const ServedModel model = FakeModel();
+  EXPECT_THAT(ClusterJson(model, reading),
+              HasSubstr("unix:/home/jo/.cache/run/stage-1.sock"));
+  const std::string open = ClusterJson(model, reading, Audience::kAnybody);
+  EXPECT_THAT(open, Not(HasSubstr("/home/jo")));
+  EXPECT_THAT(open, HasSubstr("\"address\":\"unix:stage-1.sock\""));
+  EXPECT_THAT(open, HasSubstr("\"address\":\"127.0.0.1:7001\""));
+  EXPECT_THAT(open, HasSubstr("stage 1 (layers 15 to 29)"));
+}
+
 TEST(ClusterJsonTest, IsReadAnewForEveryRequest) {
   const ServedModel model = FakeModel();
   Router router;
   int reads = 0;
-  AddClusterHandler(router, model, [&reads] {
+  AddClusterHandler(router, model, /*keys_asked=*/false, [&reads] {
     ClusterReading reading;
     reading.engine.running = ++reads;
     return reading;

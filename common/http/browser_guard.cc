@@ -1,0 +1,115 @@
+#include "common/http/browser_guard.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/http/error_answer.h"
+
+namespace sluice::gateway {
+namespace {
+
+// Probes and scrapers come under any name, and change nothing.
+constexpr std::string_view kProbePaths[] = {"/livez", "/readyz", "/health",
+                                            "/ping", "/metrics"};
+constexpr size_t kShownBytes = 100;
+
+bool IsHostChar(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+         c == '_' || c == '.';
+}
+
+// The host of "host[:port]", without the brackets of an IPv6 address.
+std::string_view HostOf(std::string_view authority, bool& bracketed) {
+  bracketed = authority.starts_with('[');
+  if (bracketed) return authority.substr(1, authority.find(']') - 1);
+  return authority.substr(0, authority.rfind(':'));
+}
+
+bool IsAddress(std::string_view host, bool bracketed) {
+  const std::string text(host);
+  in6_addr address{};
+  return ::inet_pton(bracketed ? AF_INET6 : AF_INET, text.c_str(), &address) ==
+         1;
+}
+
+bool IsSameOrigin(std::string_view origin, std::string_view host) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!origin.starts_with(scheme)) continue;
+    origin.remove_prefix(scheme.size());
+    return !host.empty() && AsciiLower(origin) == AsciiLower(host);
+  }
+  return false;
+}
+
+bool IsJson(std::string_view content_type) {
+  std::string_view type = content_type.substr(0, content_type.find(';'));
+  while (type.ends_with(' ') || type.ends_with('\t')) type.remove_suffix(1);
+  return AsciiLower(type) == "application/json";
+}
+
+HttpResponse Refusal(int status, std::string message, const char* code) {
+  return ErrorResponse({status, std::move(message), "invalid_request_error",
+                        std::nullopt, code});
+}
+
+}  // namespace
+
+StatusOr<BrowserGuard> BrowserGuard::Create(Options options) {
+  for (std::string& host : options.allowed_hosts) {
+    host = AsciiLower(host);
+    const bool name = std::all_of(host.begin(), host.end(), IsHostChar);
+    if (host != "*" && (!name || host.empty())) {
+      return InvalidArgument("allowed host \"", host,
+                             "\" is neither a name without a port nor *");
+    }
+  }
+  return BrowserGuard(std::move(options));
+}
+
+bool BrowserGuard::IsOurs(std::string_view authority) const {
+  bool bracketed = false;
+  const std::string host = AsciiLower(HostOf(authority, bracketed));
+  if (host == "localhost" || IsAddress(host, bracketed)) return true;
+  const auto& allowed = options_.allowed_hosts;
+  return std::any_of(allowed.begin(), allowed.end(), [&](const auto& one) {
+    return one == "*" || host == one ||
+           (one.front() == '.' && host.ends_with(one));
+  });
+}
+
+std::optional<HttpResponse> BrowserGuard::Screen(
+    const HttpRequest& request) const {
+  const std::string_view host = request.Header("host");
+  const bool probe = std::find(std::begin(kProbePaths), std::end(kProbePaths),
+                               request.path) != std::end(kProbePaths);
+  // No browser leaves the name out.
+  if (options_.check_host && !probe && !host.empty() && !IsOurs(host)) {
+    return Refusal(421,
+                   Cat("This server is not ", host.substr(0, kShownBytes),
+                       ": ask it by its IP address or as localhost, or start "
+                       "it with --allowed-hosts"),
+                   "host_not_allowed");
+  }
+  const std::string_view origin = request.Header("origin");
+  if (origin.empty()) return std::nullopt;
+  if (!IsSameOrigin(origin, host) && !options_.cors.Admits(origin)) {
+    return Refusal(403,
+                   Cat("Web pages of ", origin.substr(0, kShownBytes),
+                       " may not use this server: it must be started with "
+                       "--cors-origins"),
+                   "origin_not_allowed");
+  }
+  if (request.method == "POST" && !IsJson(request.Header("content-type"))) {
+    return Refusal(415,
+                   "A POST with an Origin header needs the header "
+                   "Content-Type: application/json",
+                   "unsupported_content_type");
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,23 @@
+#ifndef SLUICE_COMMON_HTTP_TURNED_AWAY_H_
+#define SLUICE_COMMON_HTTP_TURNED_AWAY_H_
+
+#include <atomic>
+#include <boost/asio/ip/tcp.hpp>
+
+#include "common/http/http_server.h"
+
+namespace sluice::gateway {
+
+// Of the connections beyond the limit, so many wait for their client to read
+// why; the others are closed at once.
+inline constexpr int kMaxTurnedAway = 64;
+
+// Tells a client why it gets no connection, and closes that once the client
+// did, or after a second. On the socket's loop, while that runs; `waiting`
+// counts those that are not closed yet, and outlives the loop.
+void TurnAway(boost::asio::ip::tcp::socket socket,
+              const HttpServerOptions& options, std::atomic<int>& waiting);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_COMMON_HTTP_TURNED_AWAY_H_

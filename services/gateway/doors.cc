@@ -1,0 +1,69 @@
+#include "services/gateway/doors.h"
+
+#include "common/base/log.h"
+
+namespace sluice::gateway {
+namespace {
+
+// Who can reach the listener must be let in on purpose.
+Status CheckListener(const GatewayOptions& options) {
+  const bool tls = !options.http_tls.certificate.empty();
+  if (tls == options.http_tls.key.empty()) {
+    return InvalidArgument(
+        "--http-tls-cert and --http-tls-key are needed together");
+  }
+  SLUICE_ASSIGN_OR_RETURN(const bool loopback, IsLoopback(options.listen));
+  if (loopback) return OkStatus();
+  if (!AskForKeys(options) && !options.open) {
+    return InvalidArgument(
+        "--listen ", options.listen,
+        " can be reached from other machines: give --api-key-file (or "
+        "SLUICE_API_KEYS), or --open to let everybody in");
+  }
+  if (AskForKeys(options) && !tls) {
+    LogWarning("API keys come in plain text to ", options.listen,
+               ": give --http-tls-cert and --http-tls-key, unless TLS ends in "
+               "front of this gateway");
+  }
+  return OkStatus();
+}
+
+StatusOr<std::unique_ptr<ApiKeys>> OpenKeys(const GatewayOptions& options) {
+  if (!options.api_key_file.empty() && !options.api_keys.empty()) {
+    return InvalidArgument(
+        "--api-key-file and SLUICE_API_KEYS are both given: take one");
+  }
+  if (!options.api_key_file.empty()) {
+    return ApiKeys::Open(options.api_key_file);
+  }
+  if (!options.api_keys.empty()) {
+    return ApiKeys::FromText(options.api_keys, "SLUICE_API_KEYS");
+  }
+  return std::unique_ptr<ApiKeys>();
+}
+
+}  // namespace
+
+bool AskForKeys(const GatewayOptions& options) {
+  return !options.api_key_file.empty() || !options.api_keys.empty();
+}
+
+StatusOr<std::unique_ptr<Doors>> Doors::Open(const GatewayOptions& options) {
+  SLUICE_RETURN_IF_ERROR(CheckListener(options));
+  SLUICE_ASSIGN_OR_RETURN(CorsPolicy cors,
+                          CorsPolicy::Parse(options.cors_origins));
+  SLUICE_ASSIGN_OR_RETURN(BrowserGuard guard,
+                          BrowserGuard::Create({!AskForKeys(options),
+                                                options.allowed_hosts, cors}));
+  SLUICE_ASSIGN_OR_RETURN(auto keys, OpenKeys(options));
+  return std::unique_ptr<Doors>(
+      new Doors(std::move(cors), std::move(guard), std::move(keys)));
+}
+
+std::optional<HttpResponse> Doors::Screen(HttpRequest& request) const {
+  auto refused = guard_.Screen(request);
+  if (refused || !keys_) return refused;
+  return keys_->Screen(request);
+}
+
+}  // namespace sluice::gateway

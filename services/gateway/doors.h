@@ -1,0 +1,43 @@
+#ifndef SLUICE_SERVICES_GATEWAY_DOORS_H_
+#define SLUICE_SERVICES_GATEWAY_DOORS_H_
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/http/api_keys.h"
+#include "common/http/browser_guard.h"
+#include "services/gateway/gateway_server.h"
+
+namespace sluice::gateway {
+
+// Whether requests need an API key.
+bool AskForKeys(const GatewayOptions& options);
+
+// Who may come in: the rules for browsers' pages, then the API keys. Any
+// thread.
+class Doors {
+ public:
+  // INVALID_ARGUMENT for options that are wrong, or that would let everybody
+  // in from beyond this machine without saying so.
+  static StatusOr<std::unique_ptr<Doors>> Open(const GatewayOptions& options);
+
+  // See HttpServerOptions::screen.
+  std::optional<HttpResponse> Screen(HttpRequest& request) const;
+  const CorsPolicy& cors() const { return cors_; }
+
+ private:
+  Doors(CorsPolicy cors, BrowserGuard guard, std::unique_ptr<ApiKeys> keys)
+      : cors_(std::move(cors)),
+        guard_(std::move(guard)),
+        keys_(std::move(keys)) {}
+
+  const CorsPolicy cors_;
+  const BrowserGuard guard_;
+  const std::unique_ptr<ApiKeys> keys_;  // null: nobody needs one
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_DOORS_H_

@@ -1,0 +1,147 @@
+#include "common/http/browser_guard.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::HasSubstr;
+
+BrowserGuard Guard(std::vector<std::string> hosts = {},
+                   std::vector<std::string> origins = {},
+                   bool check_host = true) {
+  auto cors = CorsPolicy::Parse(origins);
+  EXPECT_TRUE(cors.ok());
+  auto guard = BrowserGuard::Create({check_host, std::move(hosts), *cors});
+  EXPECT_TRUE(guard.ok()) << guard.status();
+  return *std::move(guard);
+}
+
+// The status that refuses the request; 0 if it may go on.
+int Ask(const BrowserGuard& guard, std::string_view host,
+        std::string_view origin = "", std::string_view path = "/v1/models",
+        std::string_view type = "") {
+  HttpRequest request;
+  request.method = type.empty() ? "GET" : "POST";
+  request.path = path;
+  request.headers.emplace_back("host", host);
+  if (!origin.empty()) request.headers.emplace_back("origin", origin);
+  if (!type.empty()) request.headers.emplace_back("content-type", type);
+  const auto refused = guard.Screen(request);
+  return refused ? refused->status : 0;
+}
+
+TEST(BrowserGuardTest, AddressesAndLocalhostAreOursUnderAnyPort) {
+  const BrowserGuard guard = Guard();
+  for (const char* host :
+       {"localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:8000",
+        "127.8.8.8:1", "10.1.2.3:80", "[::1]", "[::1]:8000", "[fe80::1]:9",
+        "[::ffff:1.2.3.4]", ""}) {
+    EXPECT_EQ(Ask(guard, host), 0) << host;
+  }
+}
+
+TEST(BrowserGuardTest, NamesAreNotOurs) {
+  const BrowserGuard guard = Guard();
+  for (const char* host :
+       {"evil.example", "evil.example:8000", "127.0.0.1.evil.example",
+        "localhost.evil.example", "notlocalhost", "[evil]", "[::1", "1.2.3",
+        "x", "127.0.0.1:80:80"}) {
+    EXPECT_EQ(Ask(guard, host), 421) << host;
+  }
+}
+
+TEST(BrowserGuardTest, NamesMayBeAllowed) {
+  const BrowserGuard guard = Guard({"LLM.example", ".in.example"});
+  for (const char* host :
+       {"llm.example", "LLM.EXAMPLE:443", "a.in.example", "a.b.in.example"}) {
+    EXPECT_EQ(Ask(guard, host), 0) << host;
+  }
+  for (const char* host : {"in.example", "xllm.example", "llm.example.org"}) {
+    EXPECT_EQ(Ask(guard, host), 421) << host;
+  }
+  EXPECT_EQ(Ask(Guard({"*"}), "anything"), 0);
+  EXPECT_EQ(Ask(Guard({}, {}, /*check_host=*/false), "anything"), 0);
+  for (const char* bad : {"a:80", "http://a", "a b", "", "*.a"}) {
+    const auto guard_of_bad = BrowserGuard::Create({true, {bad}, {}});
+    ASSERT_FALSE(guard_of_bad.ok()) << bad;
+    EXPECT_THAT(Message(guard_of_bad.status()), HasSubstr(bad));
+  }
+}
+
+TEST(BrowserGuardTest, ProbesComeUnderAnyName) {
+  const BrowserGuard guard = Guard();
+  for (const char* path :
+       {"/livez", "/readyz", "/health", "/ping", "/metrics"}) {
+    EXPECT_EQ(Ask(guard, "gateway.pod.cluster", "", path), 0) << path;
+  }
+  for (const char* path : {"/livez/", "/", "/cluster", "/version"}) {
+    EXPECT_EQ(Ask(guard, "gateway.pod.cluster", "", path), 421) << path;
+  }
+}
+
+TEST(BrowserGuardTest, ForeignOriginsAreRefusedAndOursIsNot) {
+  const BrowserGuard guard = Guard();
+  const char* const ours = "127.0.0.1:8000";
+  EXPECT_EQ(Ask(guard, ours, "http://127.0.0.1:8000"), 0);
+  EXPECT_EQ(Ask(guard, ours, "https://127.0.0.1:8000"), 0);
+  EXPECT_EQ(Ask(guard, "LocalHost:8000", "http://localhost:8000"), 0);
+  for (const char* origin :
+       {"null", "https://evil.example", "http://127.0.0.1:8001",
+        "http://127.0.0.1", "http://localhost:8000", "file://", "ftp://a",
+        "http://127.0.0.1:8000.evil.example", "127.0.0.1:8000"}) {
+    EXPECT_EQ(Ask(guard, ours, origin), 403) << origin;
+    EXPECT_EQ(Ask(guard, ours, origin, "/livez"), 403) << origin;
+  }
+  EXPECT_EQ(Ask(guard, "null", "null", "/livez"), 403);
+}
+
+TEST(BrowserGuardTest, ListedOriginsMayCall) {
+  const BrowserGuard guard = Guard({}, {"https://page.example"});
+  EXPECT_EQ(Ask(guard, "localhost", "https://page.example"), 0);
+  EXPECT_EQ(Ask(guard, "localhost", "https://other.example"), 403);
+  EXPECT_EQ(Ask(Guard({}, {"*"}), "localhost", "null"), 0);
+}
+
+TEST(BrowserGuardTest, AFormFromAPageIsNoRequest) {
+  const BrowserGuard guard = Guard();
+  const char* const origin = "http://localhost:8000";
+  const auto post = [&](const char* type, const char* from) {
+    return Ask(guard, "localhost:8000", from, "/tokenize", type);
+  };
+  for (const char* type :
+       {"text/plain", "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x", " ", "application/jsonx"}) {
+    EXPECT_EQ(post(type, origin), 415) << type;
+    EXPECT_EQ(post(type, ""), 0) << "curl sends what it likes: " << type;
+  }
+  for (const char* type :
+       {"application/json", "Application/JSON", "application/json ; charset=x",
+        "application/json;charset=utf-8"}) {
+    EXPECT_EQ(post(type, origin), 0) << type;
+  }
+}
+
+TEST(BrowserGuardTest, RefusalsSayWhatToDo) {
+  HttpRequest request;
+  request.method = "GET";
+  request.path = "/";
+  request.headers = {{"host", "my.example:8000"}};
+  auto refused = Guard().Screen(request);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_THAT(refused->body, HasSubstr("my.example:8000"));
+  EXPECT_THAT(refused->body, HasSubstr("--allowed-hosts"));
+  EXPECT_THAT(refused->body, HasSubstr("\"code\":\"host_not_allowed\""));
+  request.headers = {{"host", "localhost"}, {"origin", "http://a.example"}};
+  refused = Guard().Screen(request);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_THAT(refused->body, HasSubstr("http://a.example"));
+  EXPECT_THAT(refused->body, HasSubstr("--cors-origins"));
+}
+
+}  // namespace
+}  // namespace sluice::gateway

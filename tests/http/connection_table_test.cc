@@ -1,0 +1,110 @@
+#include "common/http/connection_table.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice::gateway {
+namespace {
+
+using Activity = ConnectionTable::Activity;
+
+class ConnectionTableTest : public ::testing::Test {
+ protected:
+  // A connection from `address` that says its number when it is told to
+  // close; its number, or -1 if it found no place.
+  int Connect(ConnectionTable& table, const std::string& address,
+              Activity activity = Activity::kIdle) {
+    auto place = table.Take(address);
+    if (!place) return -1;
+    const int number = static_cast<int>(places_.size());
+    place->Open([this, number] { told_.push_back(number); });
+    if (activity != Activity::kIdle) place->Set(activity);
+    places_.push_back(std::move(place));
+    return number;
+  }
+
+  std::vector<std::unique_ptr<ConnectionTable::Place>> places_;
+  std::vector<int> told_;
+};
+
+TEST_F(ConnectionTableTest, TheOneIdleLongestMakesRoom) {
+  ConnectionTable table(3, 100);
+  Connect(table, "1.1.1.1");
+  Connect(table, "1.1.1.2");
+  Connect(table, "1.1.1.3");
+  places_[0]->Set(Activity::kReading);
+  places_[0]->Set(Activity::kAnswering);
+  places_[0]->Set(Activity::kIdle);  // idle again: later than the others
+  EXPECT_EQ(Connect(table, "1.1.1.4"), 3);
+  EXPECT_EQ(told_, std::vector<int>{1});
+  EXPECT_EQ(Connect(table, "1.1.1.5"), 4);
+  EXPECT_EQ(told_, (std::vector<int>{1, 2}));
+}
+
+TEST_F(ConnectionTableTest, NobodyIsClosedWhileThereIsRoom) {
+  ConnectionTable table(256, 1);
+  for (int i = 0; i < 256; ++i) {
+    EXPECT_EQ(Connect(table, "1.1.1.1", Activity::kAnswering), i);
+  }
+  EXPECT_TRUE(told_.empty()) << "one address alone may have all";
+  EXPECT_EQ(Connect(table, "1.1.1.1"), -1);
+  places_.pop_back();
+  EXPECT_EQ(Connect(table, "1.1.1.1"), 255);
+}
+
+TEST_F(ConnectionTableTest, WhoWaitsForAnAnswerIsNeverClosed) {
+  ConnectionTable table(2, 1);
+  Connect(table, "1.1.1.1", Activity::kAnswering);
+  Connect(table, "1.1.1.1", Activity::kAnswering);
+  EXPECT_EQ(Connect(table, "1.1.1.2"), -1);
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(ConnectionTableTest, WhoHasMoreThanItsShareMakesRoomFirst) {
+  ConnectionTable table(4, 2);
+  Connect(table, "1.1.1.1");
+  Connect(table, "2.2.2.2");
+  Connect(table, "2.2.2.2");
+  Connect(table, "2.2.2.2");
+  EXPECT_EQ(Connect(table, "1.1.1.2"), 4);
+  EXPECT_EQ(told_, std::vector<int>{1}) << "0 is idle longer, and alone";
+}
+
+TEST_F(ConnectionTableTest, WhoHasItsShareGetsRoomFromItsOwnAlone) {
+  ConnectionTable table(3, 1);
+  Connect(table, "1.1.1.1");
+  Connect(table, "2.2.2.2", Activity::kAnswering);
+  Connect(table, "2.2.2.2", Activity::kReading);
+  EXPECT_EQ(Connect(table, "2.2.2.2"), -1);
+  places_[2]->Set(Activity::kIdle);
+  EXPECT_EQ(Connect(table, "2.2.2.2"), 3);
+  EXPECT_EQ(told_, std::vector<int>{2});
+}
+
+TEST_F(ConnectionTableTest, SlowRequestsOfOneClientMakeRoomForAnother) {
+  ConnectionTable table(3, 2);
+  Connect(table, "1.1.1.1", Activity::kReading);
+  Connect(table, "2001:db8::1", Activity::kReading);
+  Connect(table, "2001:db8::2", Activity::kReading);
+  EXPECT_EQ(Connect(table, "3.3.3.3"), -1) << "nobody has too many";
+  places_[0].reset();
+  Connect(table, "2001:db8::3", Activity::kReading);
+  EXPECT_EQ(Connect(table, "3.3.3.3"), 4);
+  EXPECT_EQ(told_, std::vector<int>{1}) << "64 bits are one client";
+}
+
+TEST_F(ConnectionTableTest, ThoseThatLeaveAreBounded) {
+  constexpr int kLimit = 2 * ConnectionTable::kMaxLeaving;
+  ConnectionTable table(kLimit, 1000);
+  for (int i = 0; i < kLimit; ++i) Connect(table, "1.1.1.1");
+  int more = 0;
+  while (Connect(table, "2.2.2.2") >= 0) ++more;
+  EXPECT_EQ(more, ConnectionTable::kMaxLeaving);
+}
+
+}  // namespace
+}  // namespace sluice::gateway
