@@ -110,7 +110,8 @@ struct FinalEvent {
 // Where a sequence's tokens go. The engine thread calls OnTokens any number
 // of times and then OnEnd exactly once, also on refusal, cancel, shutdown and
 // crash of a stage. None may block: post and return. An end token is not
-// delivered as a token.
+// delivered as a token. After an OnTokens that throws the sequence ends with an
+// error; an OnEnd that throws is called once more.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;

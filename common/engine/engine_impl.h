@@ -85,6 +85,10 @@ class EngineLoop::Impl {
   void Run();
   // Waits for commands or the next deadline. False: stop after these.
   bool TakeCommands(std::vector<Command>& commands);
+  // An exception ends the sequence that it is about, or, where the scheduler
+  // may have been in the middle of something, all of them.
+  void HandleSafely(Command& command);
+  void OnException(const Status& what);
   void Handle(Submission& submission);
   void Handle(CancelCommand& cancel);
   void Handle(StepResult& result);
@@ -95,6 +99,7 @@ class EngineLoop::Impl {
   void GiveUpPipeline(const Status& why);
   void Emit(SequenceEvents events);
   void EndOne(SequenceId id, FinalEvent event);
+  void TellEnd(TokenSink& sink, FinalEvent event);
   void TellStep(StepTrace trace, int64_t handled_ns);
   void TellStarts(const StepPlan& plan);
   void SubmitPlans();

@@ -27,6 +27,7 @@ struct EngineCounters {
   uint64_t steps_with_several_sequences = 0;
   uint64_t split_prefills = 0;   // prompts computed in more than one chunk
   uint64_t stale_results = 0;    // dropped: of an older epoch
+  uint64_t exceptions = 0;       // caught, of the engine or a sink
   uint64_t refused_results = 0;  // results that did not answer their plan
   Duration step_time{};          // sum over committed steps, submit to result
   // The same sum from the result before, or from submission if that was later.

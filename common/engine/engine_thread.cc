@@ -1,7 +1,9 @@
 // The engine's thread: commands in, plans and events out.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "common/base/catch_exceptions.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/engine/engine_impl.h"
@@ -19,17 +21,42 @@ void EngineLoop::Impl::Run() {
   while (go_on) {
     std::vector<Command> commands;
     go_on = TakeCommands(commands);
-    for (Command& command : commands) {
-      std::visit([this](auto& c) { Handle(c); }, command);
-    }
-    Emit(scheduler_.Expire(Clock::now()));
-    if (go_on) {
-      SubmitPlans();
-    } else {
-      Emit(scheduler_.Detach(Unavailable("shutting down")));
-    }
-    Publish();
+    for (Command& command : commands) HandleSafely(command);
+    const Status planned = CatchExceptions("engine", [&] {
+      Emit(scheduler_.Expire(Clock::now()));
+      if (go_on) {
+        SubmitPlans();
+      } else {
+        Emit(scheduler_.Detach(Unavailable("shutting down")));
+      }
+      Publish();
+    });
+    if (planned.ok()) continue;
+    OnException(planned);
+    GiveUpPipeline(planned);
   }
+}
+
+void EngineLoop::Impl::HandleSafely(Command& command) {
+  const Status handled = CatchExceptions(
+      "engine", [&] { std::visit([this](auto& c) { Handle(c); }, command); });
+  if (handled.ok()) return;
+  OnException(handled);
+  auto* const submission = std::get_if<Submission>(&command);
+  if (submission == nullptr) {
+    GiveUpPipeline(handled);
+    return;
+  }
+  ++counters_.finished_error;
+  if (submission->sink != nullptr) {
+    sinks_.emplace(submission->id, std::move(submission->sink));
+  }
+  EndOne(submission->id, {.reason = FinishReason::kError, .status = handled});
+}
+
+void EngineLoop::Impl::OnException(const Status& what) {
+  ++counters_.exceptions;
+  LogError("caught: ", Message(what));
 }
 
 bool EngineLoop::Impl::TakeCommands(std::vector<Command>& commands) {
@@ -126,13 +153,34 @@ void EngineLoop::Impl::GiveUpPipeline(const Status& why) {
   executor_->OnPipelineBroken(why);
 }
 
+// A sink that throws has lost tokens: its sequence ends with that error, also
+// if it has just ended well.
 void EngineLoop::Impl::Emit(SequenceEvents events) {
+  std::vector<std::pair<SequenceId, Status>> failed;
   for (SequenceEvent& event : events) {
-    if (auto* tokens = std::get_if<TokenEvent>(&event.what)) {
-      sinks_.at(event.sequence)->OnTokens(std::move(*tokens));
-    } else {
-      EndOne(event.sequence, std::get<FinalEvent>(std::move(event.what)));
+    const auto error = std::find_if(
+        failed.begin(), failed.end(),
+        [&](const auto& one) { return one.first == event.sequence; });
+    auto* const tokens = std::get_if<TokenEvent>(&event.what);
+    if (tokens == nullptr) {
+      auto& end = std::get<FinalEvent>(event.what);
+      if (error != failed.end()) {
+        end.reason = FinishReason::kError;
+        end.status = error->second;
+        failed.erase(error);
+      }
+      EndOne(event.sequence, std::move(end));
+    } else if (error == failed.end()) {
+      const Status told = CatchExceptions("sink", [&] {
+        sinks_.at(event.sequence)->OnTokens(std::move(*tokens));
+      });
+      if (told.ok()) continue;
+      OnException(told);
+      failed.emplace_back(event.sequence, told);
     }
+  }
+  for (const auto& [id, why] : failed) {
+    Emit(scheduler_.End(id, FinishReason::kError, why));
   }
 }
 
@@ -146,7 +194,19 @@ void EngineLoop::Impl::EndOne(SequenceId id, FinalEvent event) {
     SLUICE_CHECK(!live.empty());
     admission_.OnEnd(live.mapped().request_id);
   }
-  node.mapped()->OnEnd(std::move(event));
+  TellEnd(*node.mapped(), std::move(event));
+}
+
+// Once more, and less, if the sink throws: without its end a request hangs.
+void EngineLoop::Impl::TellEnd(TokenSink& sink, FinalEvent event) {
+  const Status told =
+      CatchExceptions("sink", [&] { sink.OnEnd(std::move(event)); });
+  if (told.ok()) return;
+  OnException(told);
+  const Status again = CatchExceptions("sink", [&] {
+    sink.OnEnd({.reason = FinishReason::kError, .status = told});
+  });
+  if (!again.ok()) OnException(again);
 }
 
 // Those of the step's sequences that are traced hear of it.

@@ -92,12 +92,18 @@ SequenceEvents Scheduler::Detach(const Status& why) {
 
 void Scheduler::Add(SequenceId id, GenerateRequest request) {
   SLUICE_CHECK(sequences_.empty() || sequences_.rbegin()->first < id);
-  Sequence& sequence = sequences_[id];
-  sequence.id = id;
-  sequence.history = &journal_.Open(id, std::move(request));
-  sequence.stats.prompt_tokens = sequence.history->num_prompt_tokens;
-  sequence.group = GroupOf(sequence);
-  line_.Push(sequence);
+  try {
+    Sequence& sequence = sequences_[id];
+    sequence.id = id;
+    sequence.history = &journal_.Open(id, std::move(request));
+    sequence.stats.prompt_tokens = sequence.history->num_prompt_tokens;
+    sequence.group = GroupOf(sequence);
+    line_.Push(sequence);
+  } catch (...) {
+    journal_.Close(id);
+    sequences_.erase(id);
+    throw;
+  }
 }
 
 // That of an earlier choice of the same request and prompt, or a new one.

@@ -71,7 +71,8 @@ class Scheduler {
   SequenceEvents Detach(const Status& why);
 
   // Queues a sequence. `id` is above all earlier ones, and
-  // CheckRequest(request, limits) is OK.
+  // CheckRequest(request, limits) is OK. If it throws nothing has changed;
+  // after an exception of another method only Detach makes sense.
   void Add(SequenceId id, GenerateRequest request);
   // Ends a sequence; nothing if it is not live.
   SequenceEvents End(SequenceId id, FinishReason reason, const Status& status);

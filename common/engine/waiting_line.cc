@@ -23,12 +23,16 @@ void WaitingLine::Push(Sequence& sequence) {
   const std::string& name = sequence.history->request.client;
   ClientShare* client = Find(name);
   if (client == nullptr) {
-    client = clients_.emplace_back(std::make_unique<ClientShare>()).get();
-    client->name = name;
+    auto fresh = std::make_unique<ClientShare>();
+    fresh->name = name;
+    fresh->waiting.push_back(&sequence);
+    clients_.push_back(std::move(fresh));
+    client = clients_.back().get();
+  } else {
+    client->waiting.push_back(&sequence);
   }
   sequence.client = client;
   sequence.in_line = true;
-  client->waiting.push_back(&sequence);
   ++client->live;
   ++size_;
 }

@@ -35,7 +35,8 @@ class WaitingLine {
  public:
   using MayStart = std::function<bool(const Sequence&)>;
 
-  // A new sequence, behind those of its client; sets Sequence::client.
+  // A new sequence, behind those of its client; sets Sequence::client. If it
+  // throws nothing has changed.
   void Push(Sequence& sequence);
   // One that ran, before those of its client: it gave its place away.
   void PushBack(Sequence& sequence);

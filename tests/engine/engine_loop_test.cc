@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -100,6 +101,7 @@ class ThreadedPipeline : public StepExecutor {
     thread_.Join();
   }
   void Submit(StepPlan plan) override {
+    if (throws_.exchange(false)) throw std::bad_alloc();
     EXPECT_TRUE(plans_.Push(std::move(plan)).ok());
   }
   void OnPipelineBroken(Status why) override {
@@ -124,6 +126,8 @@ class ThreadedPipeline : public StepExecutor {
     paused_ = false;
     changed_.NotifyAll();
   }
+  // The next plan is not taken.
+  void ThrowOnce() { throws_ = true; }
   // Changes every result from now on.
   void set_tamper(std::function<void(StepResult&)> tamper) {
     MutexLock lock(mutex_);
@@ -155,6 +159,7 @@ class ThreadedPipeline : public StepExecutor {
 
   const PlanLimits limits_;
   EngineLoop* loop_ = nullptr;
+  std::atomic<bool> throws_{false};
   BoundedQueue<StepPlan> plans_{64};
   Mutex mutex_;
   CondVar changed_;
@@ -559,6 +564,70 @@ TEST_F(EngineLoopTest, ProgressTellsAStuckPipelineFromAnIdleOne) {
   progress = loop_->Progress();
   EXPECT_GE(progress.since_last_result, before);
   EXPECT_GT(progress.oldest_plan_age, Duration::zero());
+}
+
+TEST_F(EngineLoopTest, ASinkThatThrowsEndsItsOwnSequenceAlone) {
+  Run();
+  const GenerateRequest request = TestRequest(30, 20);
+  const auto other = Submit(request);
+  auto throws = std::make_shared<RecordingSink>();
+  throws->set_on_first_token([] { throw std::bad_alloc(); });
+  ASSERT_TRUE(loop_->Submit(TestRequest(20, 20), throws).ok());
+  const FinalEvent end = throws->WaitForEnd();
+  EXPECT_EQ(end.reason, FinishReason::kError);
+  EXPECT_EQ(end.status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(other->WaitForEnd().reason, FinishReason::kLength);
+  EXPECT_EQ(other->tokens(), Undisturbed(request, 50).tokens);
+  EXPECT_TRUE(loop_->WaitIdle(Never()));
+  EXPECT_EQ(loop_->Stats().exceptions, 1u);
+}
+
+TEST_F(EngineLoopTest, ASinkThatThrowsAtItsLastTokenHasNotEndedWell) {
+  Run();
+  auto throws = std::make_shared<RecordingSink>();
+  throws->set_on_first_token([] { throw std::bad_alloc(); });
+  ASSERT_TRUE(loop_->Submit(TestRequest(20, 1), throws).ok());
+  EXPECT_EQ(throws->WaitForEnd().reason, FinishReason::kError);
+}
+
+// Throws when it is told of its end for the first time.
+class EndlessSink : public TokenSink {
+ public:
+  explicit EndlessSink(std::shared_ptr<RecordingSink> then)
+      : then_(std::move(then)) {}
+  void OnTokens(TokenEvent event) override {}
+  void OnEnd(FinalEvent event) override {
+    if (std::exchange(first_, false)) throw std::bad_alloc();
+    then_->OnEnd(std::move(event));
+  }
+
+ private:
+  const std::shared_ptr<RecordingSink> then_;
+  bool first_ = true;
+};
+
+TEST_F(EngineLoopTest, AnEndThatThrowsIsToldOnceMore) {
+  Run();
+  const auto recorded = std::make_shared<RecordingSink>();
+  ASSERT_TRUE(
+      loop_->Submit(TestRequest(20, 5), std::make_shared<EndlessSink>(recorded))
+          .ok());
+  EXPECT_EQ(recorded->WaitForEnd().reason, FinishReason::kError);
+}
+
+TEST_F(EngineLoopTest, APlanThatCannotBeSubmittedBreaksThePipelineAlone) {
+  Run();
+  pipeline_->Pause();
+  const auto lost = Submit(TestRequest(20, 5));
+  pipeline_->ThrowOnce();
+  const auto also = Submit(TestRequest(20, 5));
+  pipeline_->Resume();
+  EXPECT_EQ(lost->WaitForEnd().reason, FinishReason::kError);
+  EXPECT_EQ(also->WaitForEnd().reason, FinishReason::kError);
+  EXPECT_EQ(pipeline_->WaitForBroken().code(), StatusCode::kUnavailable);
+  loop_->OnPipelineUp(Epoch(2), limits_, 2);
+  const auto next = Submit(TestRequest(20, 5));
+  EXPECT_EQ(next->WaitForEnd().reason, FinishReason::kLength);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/catch_exceptions.h"
 #include "common/base/log.h"
 #include "common/pipeline/gateway/pipeline_impl.h"
 #include "common/rpc/transport.h"
@@ -106,15 +107,22 @@ void PipelineClient::Impl::Run() {
       std::min<Duration>(options_.heartbeat, std::chrono::milliseconds(100));
   TimePoint next_tick = Clock::now();
   while (!stopping_) {
-    if (std::optional<Event> event = events_.Pop(next_tick)) (*event)();
-    const TimePoint now = Clock::now();
-    // After the events that came before: a message that nobody has read yet
-    // is no silence.
-    if (now >= next_tick && (events_.size() == 0 || now >= next_tick + kLate)) {
-      Tick(now);
-      next_tick = now + interval;
-    }
-    Publish();
+    const Status done = CatchExceptions("pipeline", [&] {
+      if (std::optional<Event> event = events_.Pop(next_tick)) (*event)();
+      const TimePoint now = Clock::now();
+      // After the events that came before: a message that nobody has read yet
+      // is no silence.
+      if (now >= next_tick &&
+          (events_.size() == 0 || now >= next_tick + kLate)) {
+        Tick(now);
+        next_tick = now + interval;
+      }
+      Publish();
+    });
+    if (done.ok()) continue;
+    OnException(done);
+    const Status lost = CatchExceptions("pipeline", [&] { Lose(0, done); });
+    if (!lost.ok()) OnException(lost);
   }
   events_.Close();
   phase_ = Phase::kGathering;
@@ -176,8 +184,23 @@ void PipelineClient::Impl::Break(Status why) {
   Post([this, why] { Lose(0, why); });
 }
 
+void PipelineClient::Impl::OnException(const Status& what) {
+  LogError("caught: ", Message(what));
+  if (callbacks_.on_exception) callbacks_.on_exception(what);
+}
+
+// On gRPC's thread: a result that gets lost breaks the pipeline.
 void PipelineClient::Impl::Deliver(Epoch epoch, const v1::StepResult& proto,
                                    const PlanLimits& limits) {
+  const Status done =
+      CatchExceptions("pipeline", [&] { Take(epoch, proto, limits); });
+  if (done.ok()) return;
+  OnException(done);
+  Break(done);
+}
+
+void PipelineClient::Impl::Take(Epoch epoch, const v1::StepResult& proto,
+                                const PlanLimits& limits) {
   const int64_t received_ns = MonotonicNanos();
   auto result = wire::FromProto(proto, limits);
   if (!result.ok()) {

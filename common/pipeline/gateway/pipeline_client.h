@@ -45,6 +45,8 @@ struct PipelineCallbacks {
   // Whether, since on_leaving, no plan is in flight and none will come. Then
   // the stage is let go, and on_lost follows. Empty: at once.
   std::function<bool()> idle = nullptr;
+  // An event of the client threw: the pipeline is built anew. Any thread.
+  std::function<void(const Status&)> on_exception = nullptr;
 };
 
 // `engine` must outlive the client, or Stop must have returned.

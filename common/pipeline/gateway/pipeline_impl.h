@@ -77,6 +77,8 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   rpc::CreditedSenderEvents StepsEvents(Epoch epoch);
   void Deliver(Epoch epoch, const v1::StepResult& proto,
                const PlanLimits& limits);
+  void Take(Epoch epoch, const v1::StepResult& proto, const PlanLimits& limits);
+  void OnException(const Status& what);
   void FinishTrace(StepResult& result, int64_t received_ns);
   std::vector<ClockEstimate> Clocks() const;
 
