@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "deploy/local/cluster"
 sys.path.insert(0, str(PACKAGE))
 
+import commands  # noqa: E402
 import exits  # noqa: E402
 import layout  # noqa: E402
 import model  # noqa: E402
@@ -73,7 +74,8 @@ class LayoutTest(FolderTest):
         self.assertEqual(argv[argv.index("--model-name") + 1], "a,b")
         self.assertEqual(argv[argv.index("--cors-origins") + 1],
                          "https://x.example")
-        for flag in ("--model-name", "--cors-origins", "--open"):
+        for flag in ("--model-name", "--cors-origins", "--allowed-hosts",
+                     "--open"):
             self.assertNotIn(flag, self.gateway().argv)
 
     def test_the_context_is_that_of_every_stage(self):
@@ -109,6 +111,20 @@ class LayoutTest(FolderTest):
             self.parse("--host", host, "--api-key-file", "keys")
         self.parse("--host", "127.0.0.2")
         self.assertIn("must be an IP address", self.refused("--host", "here"))
+
+
+    def test_keys_of_the_environment_are_in_a_file_of_their_user_alone(self):
+        with unittest.mock.patch.dict(os.environ,
+                                      SLUICE_API_KEYS="a:sk-one,sk-two"):
+            parsed = self.parse("--host", "0.0.0.0")
+            self.refused("--api-key-file", "keys")
+            parsed.api_key_file = commands._key_file(parsed)
+            gateway = layout.make_processes(parsed, "/m", 8080)[-1]
+        path = pathlib.Path(parsed.api_key_file)
+        self.assertEqual(path.read_text().split(), ["a:sk-one", "sk-two"])
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        self.assertIn(str(path), gateway.argv)
+        self.assertNotIn("sk-", str(gateway))
 
 
 class FirstQuestionTest(unittest.TestCase):

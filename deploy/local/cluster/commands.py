@@ -39,6 +39,7 @@ def up(options):
     cluster_file = run_folder.ClusterFile(options.run_dir)
     with _start_lock(options.run_dir):
         _refuse_if_running(cluster_file, options.run_dir)
+        options.api_key_file = _key_file(options)
         with stop.interrupts():
             document = _new_document(options, model.resolve(
                 options.model, may_fetch=not options.no_install))
@@ -64,6 +65,20 @@ def _start_lock(run_dir):
         raise exits.Failure(exits.IN_USE, f"--run-dir {run_dir}: a cluster "
                             "is being started or stopped there")
     return lock
+
+
+def _key_file(options):
+    """--api-key-file, or the keys of the environment in a file that only its
+    user reads: neither command lines nor cluster.json show them."""
+    keys = os.environ.get(process.KEYS_NAME)
+    if not keys:
+        return options.api_key_file
+    path = pathlib.Path(options.run_dir) / "api-keys"
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
+              "w") as file:
+        file.write(keys.replace(",", "\n") + "\n")
+    return str(path)
 
 
 def _refuse_if_running(cluster_file, run_dir):

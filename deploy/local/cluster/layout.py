@@ -121,6 +121,7 @@ def _gateway(options, model, stages, port):
     argv += _valued("--api-key-file", options.api_key_file)
     argv += _valued("--model-name", options.model_name)
     argv += _valued("--cors-origins", options.cors_origins)
+    argv += _valued("--allowed-hosts", options.allowed_hosts)
     argv += ["--debug-endpoints"] if options.debug else []
     argv += ["--open"] if options.open else []
     argv += _valued("--kv-blocks", options.kv_blocks)

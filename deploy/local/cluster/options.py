@@ -6,6 +6,8 @@ import os
 import pathlib
 import re
 
+import process
+
 DEFAULT_PORT = 8080
 
 
@@ -148,6 +150,9 @@ def up_parser(name):
     passed.add_argument("--cors-origins", metavar="O,...",
                         help="origins whose web pages may call the server, "
                         "or * (default: none)")
+    passed.add_argument("--allowed-hosts", metavar="H,...",
+                        help="names that clients without keys may call the "
+                        "server by, besides localhost and IP addresses")
     passed.add_argument("--open", action="store_true",
                         help="beyond loopback: requests need no key")
     passed.add_argument("--kv-blocks", type=positive, metavar="N")
@@ -169,7 +174,8 @@ def up_parser(name):
                         type=lambda text: str(pathlib.Path(
                             text).expanduser().absolute()),
                         help="keys that requests must have: lines of "
-                        "name:key or key")
+                        "name:key or key (default: those of the environment's "
+                        "SLUICE_API_KEYS, by commas)")
     passed.add_argument("--isa", metavar="X",
                         choices=["auto", "avx512", "avx2", "portable"])
     parser.add_argument("--ready-timeout", type=positive, default=900,
@@ -180,8 +186,11 @@ def up_parser(name):
 
 def check_up(parser, options):
     """Ends with a message if options of `up` contradict each other."""
+    if os.environ.get(process.KEYS_NAME) and options.api_key_file:
+        parser.error(f"--api-key-file and {process.KEYS_NAME} are both given: "
+                     "take one")
     if not (is_loopback(options.host) or options.api_key_file
-            or options.open):
+            or os.environ.get(process.KEYS_NAME) or options.open):
         parser.error(f"--host {options.host} can be reached from other "
                      "machines: requests need keys there (--api-key-file), "
                      "or --open says that they need none")

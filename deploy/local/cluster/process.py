@@ -15,9 +15,14 @@ PASSED_PREFIXES = ("SLUICE_", "GRPC_", "ASAN_", "UBSAN_", "LSAN_", "TSAN_",
                    "MALLOC_", "GLIBC_")
 
 
+# Kept out of cluster.json: `up` writes the keys to a file of mode 0600.
+KEYS_NAME = "SLUICE_API_KEYS"
+
+
 def passed_environment():
     return {name: value for name, value in sorted(os.environ.items())
-            if name in PASSED_NAMES or name.startswith(PASSED_PREFIXES)}
+            if name != KEYS_NAME and (name in PASSED_NAMES or
+                                      name.startswith(PASSED_PREFIXES))}
 
 
 @dataclasses.dataclass
