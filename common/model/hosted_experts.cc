@@ -12,6 +12,7 @@
 #include "common/model/expert_weights.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
+#include "common/weights/weight_sums.h"
 
 namespace sluice {
 namespace {
@@ -109,8 +110,9 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
 }
 
 Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
-                              const weights::ModelFile& file) {
+                              weights::ModelFile& file) {
   SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(file));
+  SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(file, digest));
   info_.model_name = weights::ModelName(file);
   info_.model_digest = digest.Hex();
   info_.numerics = kNumerics;

@@ -84,8 +84,7 @@ class HostedExperts {
 
  private:
   HostedExperts() = default;
-  Status LoadAll(const HostedExpertsOptions& options,
-                 const weights::ModelFile& file);
+  Status LoadAll(const HostedExpertsOptions& options, weights::ModelFile& file);
 
   HostedExpertsInfo info_;
   ModelConfig config_;

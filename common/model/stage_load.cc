@@ -23,6 +23,7 @@
 #include "common/model/step_inputs.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
+#include "common/weights/weight_sums.h"
 #include "kernels/context.h"
 
 namespace sluice {
@@ -341,6 +342,7 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   info.model_name = weights::ModelName(*file);
   info.numerics = kNumerics;
   SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(*file));
+  SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*file, digest));
   info.model_digest = digest.Hex();
   stage->step_delay_ = options.debug_step_delay;
   SLUICE_ASSIGN_OR_RETURN(stage->isa_, ParseIsa(options.isa));

@@ -8,11 +8,14 @@
 #include <memory>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/json.h"
+#include "common/weights/checked_reader.h"
 #include "common/weights/dequantize.h"
 #include "common/weights/extent.h"
 #include "common/weights/gguf_file.h"
 #include "common/weights/model_contents.h"
+#include "common/weights/weight_sums.h"
 
 namespace sluice::weights {
 namespace {
@@ -46,11 +49,19 @@ int64_t StoredRow(const LocatedTensor& tensor, int64_t row) {
   return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
+// A tensor and what its bytes are checked against, if they are.
+struct Source {
+  const LocatedTensor& tensor;
+  const PieceSums* sums;
+};
+
 // Calls take(raw, row, rows) for consecutive runs of the slice's rows, `raw`
 // being the stored bytes of `rows` times the span, packed.
 template <typename Take>
-Status ForEachRun(const LocatedTensor& tensor, const Slice& slice,
-                  const BlockSpan& span, Take take) {
+Status ForEachRun(const Source& from, const Slice& slice, const BlockSpan& span,
+                  Take take) {
+  const LocatedTensor& tensor = from.tensor;
+  CheckedReader reader(tensor, from.sums);
   const bool single = tensor.permuted_head_rows > 0 || !span.whole_rows();
   const int64_t run = single || span.bytes() == 0
                           ? 1
@@ -64,9 +75,9 @@ Status ForEachRun(const LocatedTensor& tensor, const Slice& slice,
     const int64_t count = std::min(run, slice.row_end - row);
     const int64_t offset =
         StoredRow(tensor, row) * span.row_bytes + span.first * span.block.bytes;
-    SLUICE_RETURN_IF_ERROR(tensor.file->ReadAt(
-        tensor.offset + static_cast<uint64_t>(offset),
-        static_cast<size_t>(count * span.bytes()), raw.get()));
+    SLUICE_RETURN_IF_ERROR(
+        reader.Read(static_cast<uint64_t>(offset),
+                    static_cast<size_t>(count * span.bytes()), raw.get()));
     take(raw.get(), row - slice.row_begin, count);
   }
   return OkStatus();
@@ -87,10 +98,11 @@ constexpr DType kSameType<uint16_t> = DType::kBF16;
 
 // ReadF32 and ReadBf16 of a located tensor, the slice being checked.
 template <typename Out>
-Status ReadSlice(const LocatedTensor& tensor, const Slice& slice, Out* out) {
-  const BlockSpan span(tensor.info, slice);
+Status ReadSlice(const Source& tensor, const Slice& slice, Out* out) {
+  const TensorInfo& info = tensor.tensor.info;
+  const BlockSpan span(info, slice);
   const int64_t cols = slice.col_end - slice.col_begin;
-  const DType dtype = tensor.info.dtype;
+  const DType dtype = info.dtype;
   if (dtype == kSameType<Out>) {
     return ForEachRun(tensor, slice, span,
                       [&](const uint8_t* raw, int64_t row, int64_t rows) {
@@ -213,6 +225,55 @@ const GgufMetadata* ModelFile::gguf() const {
 }
 const std::vector<TensorInfo>& ModelFile::tensors() const { return infos_; }
 
+const PieceSums* ModelFile::SumsOf(const LocatedTensor& tensor) const {
+  if (sums_.empty()) return nullptr;
+  return &sums_[static_cast<size_t>(&tensor - contents_->tensors.data())];
+}
+
+std::string ModelFile::sums_path() const {
+  const ModelContents& contents = *contents_;
+  const bool is_folder =
+      !contents.gguf.has_value() && !path().ends_with(".safetensors");
+  return is_folder ? Cat(path(), "/sluice.sums")
+                   : Cat(contents.files.front()->path(), ".sluice.sums");
+}
+
+void ModelFile::CheckAgainst(const WeightSums& sums) {
+  SLUICE_CHECK(sums.tensors.size() == infos_.size());
+  sums_.clear();
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    const TensorSums& tensor = sums.tensors[i];
+    SLUICE_CHECK(tensor.name == infos_[i].name);
+    PieceSums& own = sums_.emplace_back();
+    own.path = sums_path();
+    own.pieces = tensor.pieces;
+    own.checked = std::make_unique<std::atomic<bool>[]>(tensor.pieces.size());
+  }
+}
+
+StatusOr<std::string> ModelFile::FileOf(std::string_view name) const {
+  const LocatedTensor* tensor = FindLocated(*contents_, name);
+  if (tensor != nullptr) return tensor->file->path();
+  return NotFound(path(), ": has no tensor ", Quoted(name));
+}
+
+Status ModelFile::ReadStoredBytes(std::string_view name, uint64_t offset,
+                                  size_t size, uint8_t* out) const {
+  const LocatedTensor* tensor = FindLocated(*contents_, name);
+  if (tensor == nullptr) {
+    return NotFound(path(), ": has no tensor ", Quoted(name));
+  }
+  const auto bytes = static_cast<uint64_t>(tensor->info.stored_bytes());
+  if (offset > bytes || size > bytes - offset) {
+    return InvalidArgument("tensor ", Quoted(name), ": ", size, " bytes at ",
+                           offset, " are not within its ", bytes);
+  }
+  bytes_read_ += size;
+  return Annotate(
+      CheckedReader(*tensor, SumsOf(*tensor)).Read(offset, size, out),
+      "tensor ", Quoted(name));
+}
+
 const TensorInfo* ModelFile::Find(std::string_view name) const {
   const LocatedTensor* tensor = FindLocated(*contents_, name);
   return tensor != nullptr ? &tensor->info : nullptr;
@@ -234,7 +295,8 @@ Status ModelFile::Read(std::string_view name, const Slice& slice,
   }
   if (slice.elements() == 0) return OkStatus();
   SLUICE_RETURN_IF_ERROR(
-      Annotate(ReadSlice(*tensor, slice, out), "tensor ", Quoted(name)));
+      Annotate(ReadSlice<Out>({*tensor, SumsOf(*tensor)}, slice, out),
+               "tensor ", Quoted(name)));
   const BlockSpan span(tensor->info, slice);
   bytes_read_ +=
       static_cast<uint64_t>((slice.row_end - slice.row_begin) * span.bytes());
@@ -263,7 +325,7 @@ Status ModelFile::ReadStored(std::string_view name, int64_t row_begin,
   if (slice.elements() == 0) return OkStatus();
   const BlockSpan span(tensor->info, slice);
   SLUICE_RETURN_IF_ERROR(Annotate(
-      ForEachRun(*tensor, slice, span,
+      ForEachRun({*tensor, SumsOf(*tensor)}, slice, span,
                  [&](const uint8_t* raw, int64_t row, int64_t rows) {
                    std::memcpy(out + row * span.bytes(), raw,
                                static_cast<size_t>(rows * span.bytes()));

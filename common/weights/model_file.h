@@ -16,7 +16,10 @@
 namespace sluice::weights {
 
 class GgufMetadata;
+struct LocatedTensor;
 struct ModelContents;
+struct PieceSums;
+struct WeightSums;
 
 // A tensor by the model's own (Hugging Face) name. Dimensions are slowest
 // first: a linear layer's weight is [out, in].
@@ -103,9 +106,23 @@ class ModelFile {
   // formats that are kept packed. Errors as above.
   Status ReadStored(std::string_view name, int64_t row_begin, int64_t row_end,
                     uint8_t* out) const;
-  // The first min(limit, all) bytes of the tensor as they are stored.
+  // `size` bytes at `offset` of the tensor, as they are stored and in the
+  // file's order.
+  Status ReadStoredBytes(std::string_view name, uint64_t offset, size_t size,
+                         uint8_t* out) const;
+  // The first min(limit, all) of them, not checked against sums.
   StatusOr<std::string> ReadStoredPrefix(std::string_view name,
                                          int64_t limit) const;
+  // Path of the file that has the tensor.
+  StatusOr<std::string> FileOf(std::string_view name) const;
+
+  // Where the checksums of the model's tensors are kept, if somebody made
+  // them (weight_sums.h).
+  std::string sums_path() const;
+  // From now on every piece of a tensor is checked when it is read first:
+  // DATA_LOSS, naming tensor and file, where it is not as it was. Requires
+  // sums of all tensors, in their order and sizes. Before other threads read.
+  void CheckAgainst(const WeightSums& sums);
 
   // Bytes of tensor data read so far, by all threads.
   uint64_t bytes_read() const { return bytes_read_; }
@@ -113,9 +130,12 @@ class ModelFile {
  private:
   template <typename Out>
   Status Read(std::string_view name, const Slice& slice, Out* out) const;
+  // Of a tensor of contents_; null: none.
+  const PieceSums* SumsOf(const LocatedTensor& tensor) const;
 
   const std::unique_ptr<const ModelContents> contents_;
   std::vector<TensorInfo> infos_;
+  std::vector<PieceSums> sums_;  // of every tensor, or none
   mutable std::atomic<uint64_t> bytes_read_ = 0;
 };
 

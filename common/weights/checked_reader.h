@@ -1,0 +1,48 @@
+#ifndef SLUICE_COMMON_WEIGHTS_CHECKED_READER_H_
+#define SLUICE_COMMON_WEIGHTS_CHECKED_READER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/weights/model_contents.h"
+
+namespace sluice::weights {
+
+// The checksums of one tensor's stored bytes, piece by piece, and which pieces
+// were checked. Any thread may read with them.
+struct PieceSums {
+  std::string path;  // of the file that they are from
+  std::vector<uint64_t> pieces;
+  std::unique_ptr<std::atomic<bool>[]> checked;
+};
+
+// Reads stored bytes of one tensor. With sums, the first read that meets a
+// piece reads the whole piece and checks it, so that every byte given out is
+// of a piece that was right when it was checked, however a tensor is cut into
+// reads. Tensor and sums must outlive it; one thread.
+class CheckedReader {
+ public:
+  // `sums` may be null.
+  CheckedReader(const LocatedTensor& tensor, const PieceSums* sums)
+      : tensor_(tensor), sums_(sums) {}
+
+  // Fills `out` with the `size` bytes at `offset` of the tensor. DATA_LOSS
+  // that names the file and both sums where a piece is not as it was.
+  Status Read(uint64_t offset, size_t size, uint8_t* out);
+
+ private:
+  Status ReadPiece(uint64_t begin, size_t size, uint8_t* out) const;
+
+  const LocatedTensor& tensor_;
+  const PieceSums* const sums_;
+  std::unique_ptr<uint8_t[]> piece_;  // for one that is met in part
+};
+
+}  // namespace sluice::weights
+
+#endif  // SLUICE_COMMON_WEIGHTS_CHECKED_READER_H_
