@@ -6,6 +6,7 @@
 #include "common/base/json.h"
 #include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
+#include "services/cli/command_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/http_client.h"
 #include "services/cli/sampling_options.h"
@@ -56,10 +57,8 @@ Status Answer(const BaseUrl& base, Json body, Json& messages) {
 }  // namespace
 
 Status RunChat(const Words& words) {
-  std::vector<std::string> options = RequestOptions();
-  options.emplace_back("system");
   SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          Arguments::Parse(words, options, {}));
+                          ParseArguments("chat", words));
   SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(arguments));
   SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
   Json body = {{"model", model}, {"stream", true}};

@@ -6,6 +6,7 @@
 
 #include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
+#include "services/cli/command_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/heat_map.h"
 #include "services/cli/http_client.h"
@@ -52,10 +53,8 @@ StatusOr<HeatMap> HeatOf(const std::string& host, bool recent) {
 }  // namespace
 
 Status RunExperts(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(
-      const Arguments arguments,
-      Arguments::Parse(words, {"hosts", "run-dir", "columns", "svg"},
-                       {"since-start"}));
+  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
+                          ParseArguments("experts", words));
   if (arguments.words() != Words{"heat"}) return InvalidArgument(kHeatUsage);
   SLUICE_ASSIGN_OR_RETURN(const auto columns, arguments.Int("columns"));
   if (columns.value_or(128) < 1 || columns.value_or(128) > 4096) {

@@ -5,6 +5,7 @@
 #include "common/base/json.h"
 #include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
+#include "services/cli/command_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/fetch_logits.h"
 #include "services/cli/http_client.h"
@@ -85,12 +86,12 @@ Status DumpLogits(const BaseUrl& base, std::vector<int64_t> ids,
 }  // namespace
 
 Status RunGenerate(const Words& words) {
-  std::vector<std::string> options = RequestOptions();
-  options.emplace_back("dump-logits");
   SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          Arguments::Parse(words, options, {"ignore-eos"}));
+                          ParseArguments("generate", words));
   if (arguments.words().size() != 1) {
-    return InvalidArgument("usage: sluice generate PROMPT [--max-tokens N]");
+    return InvalidArgument(
+        "usage: sluice generate PROMPT [OPTIONS]; sluice generate --help "
+        "lists them");
   }
   SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(arguments));
   SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -7,7 +9,9 @@
 #include "common/model/layer_loads.h"
 #include "common/model/model_config.h"
 #include "common/weights/model_file.h"
+#include "common/weights/weight_sums.h"
 #include "services/cli/arguments.h"
+#include "services/cli/command_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/layer_table.h"
 #include "services/cli/stage_table.h"
@@ -116,13 +120,33 @@ Status PrintStages(const ModelConfig& config, const weights::ModelFile& model,
   return OkStatus();
 }
 
+// Checksums of all tensors, beside the model.
+Status WriteSums(const weights::ModelFile& model) {
+  SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(model));
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+  uint64_t bytes = 0;
+  const auto progress = [&](uint64_t done, uint64_t total) {
+    bytes = total;
+    if (terminal && done % (uint64_t{64} << 20) < weights::kSumPieceBytes) {
+      std::fprintf(stderr, "\r%.0f of %.0f MB", double(done) * 1e-6,
+                   double(total) * 1e-6);
+    }
+  };
+  SLUICE_ASSIGN_OR_RETURN(const weights::WeightSums sums,
+                          weights::ComputeWeightSums(model, digest, progress));
+  SLUICE_RETURN_IF_ERROR(weights::WriteWeightSums(model, sums));
+  std::printf("\nwrote %s: %zu tensors, %.2f MB\n", model.sums_path().c_str(),
+              sums.tensors.size(), double(bytes) * 1e-6);
+  return OkStatus();
+}
+
 }  // namespace
 
 Status RunInspect(const Words& words) {
   SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          Arguments::Parse(words, {"stages"}, {}));
+                          ParseArguments("inspect", words));
   if (arguments.words().size() != 1) {
-    return InvalidArgument("usage: sluice inspect MODEL [--stages N]");
+    return InvalidArgument("usage: sluice inspect MODEL [--stages N] [--sums]");
   }
   SLUICE_ASSIGN_OR_RETURN(const auto stages, arguments.Int("stages"));
   SLUICE_ASSIGN_OR_RETURN(const auto model,
@@ -141,9 +165,10 @@ Status RunInspect(const Words& words) {
   PrintModelBytes(config, bytes);
   const int64_t num_stages =
       stages.value_or(std::min<int64_t>(2, config.num_layers));
-  return PrintStages(config, *model,
-                     static_cast<int32_t>(std::clamp<int64_t>(
-                         num_stages, INT32_MIN, INT32_MAX)));
+  SLUICE_RETURN_IF_ERROR(PrintStages(config, *model,
+                                     static_cast<int32_t>(std::clamp<int64_t>(
+                                         num_stages, INT32_MIN, INT32_MAX))));
+  return arguments.Has("sums") ? WriteSums(*model) : OkStatus();
 }
 
 }  // namespace sluice::cli

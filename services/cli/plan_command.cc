@@ -11,6 +11,7 @@
 #include "common/model/rank_heads.h"
 #include "common/weights/model_file.h"
 #include "services/cli/arguments.h"
+#include "services/cli/command_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/stage_table.h"
 
@@ -195,13 +196,8 @@ Status CheckTogether(const Arguments& arguments, bool split) {
 }  // namespace
 
 Status RunPlan(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(
-      const Arguments arguments,
-      Arguments::Parse(words,
-                       {"hosts", "replicas", "local-bytes", "out", "stages",
-                        "stage-memory", "placement", "kv-blocks", "weights",
-                        "max-context", "max-step-tokens", "ranks"},
-                       {}));
+  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
+                          ParseArguments("plan", words));
   const bool split = arguments.Has("stages") || arguments.Has("stage-memory");
   if (arguments.words().size() != 1 || (!arguments.Has("hosts") && !split)) {
     return InvalidArgument(kPlanUsage);

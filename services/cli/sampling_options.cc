@@ -21,12 +21,6 @@ constexpr Option kOptions[] = {
 
 }  // namespace
 
-std::vector<std::string> RequestOptions() {
-  std::vector<std::string> names = {"url", "run-dir", "api-key", "stop"};
-  for (const Option& option : kOptions) names.emplace_back(option.name);
-  return names;
-}
-
 Status AddSampling(const Arguments& arguments, Json& body) {
   for (const Option& option : kOptions) {
     if (option.is_integer) {

@@ -11,9 +11,6 @@
 
 namespace sluice::cli {
 
-// The options that `chat` and `generate` share: where to, and how to sample.
-std::vector<std::string> RequestOptions();
-
 // Adds those that were given to `body` by their names in the API; what is
 // left out takes the model's defaults.
 Status AddSampling(const Arguments& arguments, Json& body);

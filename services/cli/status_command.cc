@@ -4,6 +4,7 @@
 
 #include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
+#include "services/cli/command_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/http_client.h"
 #include "services/cli/metrics_text.h"
@@ -82,7 +83,7 @@ std::string WhyNotReady(const BaseUrl& base) {
 
 Status RunStatus(const Words& words) {
   SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          Arguments::Parse(words, {"run-dir", "api-key"}, {}));
+                          ParseArguments("status", words));
   SLUICE_ASSIGN_OR_RETURN(const ClusterFile cluster,
                           ReadClusterFile(RunDir(arguments)));
   SLUICE_ASSIGN_OR_RETURN(BaseUrl base, BaseUrl::Parse(cluster.url));

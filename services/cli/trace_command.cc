@@ -4,6 +4,7 @@
 #include "common/base/json.h"
 #include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
+#include "services/cli/command_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/http_client.h"
 
@@ -62,9 +63,8 @@ void PrintTrace(const Json& trace) {
 }  // namespace
 
 Status RunTrace(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(
-      const Arguments arguments,
-      Arguments::Parse(words, {"run-dir", "url", "api-key", "chrome"}, {}));
+  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
+                          ParseArguments("trace", words));
   if (arguments.words().size() != 1) {
     return InvalidArgument("trace takes one request's id, got ",
                            arguments.words().size(), " words");

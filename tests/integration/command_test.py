@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import re
+import shutil
 import struct
 import subprocess
 import threading
@@ -16,6 +17,8 @@ import api
 import harness
 
 COMMAND = pathlib.Path(os.environ["SLUICE_BUILD_DIR"], "services/cli/sluice")
+STAGE = pathlib.Path(os.environ["SLUICE_BUILD_DIR"],
+                     "services/stage/sluice-stage")
 MODEL = harness.ROOT / "deploy/demo_model/weights"
 
 
@@ -218,6 +221,75 @@ def write_gguf(path, formats):
         file.write(head)
         file.truncate(-(-len(head) // 32) * 32 + at)
     return layers
+
+
+class HelpTest(unittest.TestCase):
+    COMMANDS = ("up", "down", "status", "chat", "generate", "bench", "eval",
+                "trace", "inspect", "plan", "experts")
+
+    def test_every_command_answers_help_with_0_on_stdout(self):
+        for words in (("--help",), ("-h",), ("help",)):
+            text = sluice(*words)
+            for command in self.COMMANDS:
+                self.assertRegex(text, rf"(?m)^  {command}\b")
+        for command in self.COMMANDS:
+            for words in ((command, "--help"), (command, "-h"),
+                          ("help", command)):
+                with self.subTest(words=words):
+                    self.assertIn("usage:", sluice(*words))
+        for command in self.COMMANDS[2:]:
+            self.assertIn("usage:", sluice(command, "word", "--help"))
+
+    def test_the_version_is_that_of_the_project(self):
+        text = (harness.ROOT / "CMakeLists.txt").read_text()
+        version = re.search(r"VERSION (\d+\.\d+\.\d+)", text).group(1)
+        self.assertEqual(sluice("--version"), f"sluice {version}\n")
+
+    def test_what_is_not_known_ends_with_2_and_a_hint(self):
+        self.assertIn("usage: sluice COMMAND", sluice(code=2))
+        self.assertIn("unknown command 'nope'", sluice("nope", code=2))
+        for command in self.COMMANDS[2:]:
+            error = sluice(command, "--nope", code=2)
+            self.assertIn("unknown option --nope", error)
+            self.assertIn(f"sluice {command} --help", error)
+
+    def test_options_may_stand_before_the_words_and_the_command(self):
+        after = sluice("inspect", MODEL, "--stages", "3")
+        self.assertEqual(sluice("inspect", "--stages=3", MODEL), after)
+        self.assertEqual(sluice("--stages", "3", "inspect", MODEL), after)
+
+
+class SumsTest(unittest.TestCase):
+    def test_sums_are_written_and_a_damaged_model_is_not_loaded(self):
+        with harness.tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder, "model")
+            shutil.copytree(MODEL, copy)
+            self.assertIn("sluice.sums", sluice("inspect", copy, "--sums"))
+            sums = json.loads((copy / "sluice.sums").read_text())
+            file = copy / "model.safetensors"
+            raw = bytearray(file.read_bytes())
+            size = struct.unpack_from("<Q", raw)[0]
+            header = json.loads(raw[8:8 + size])
+            header.pop("__metadata__", None)
+            self.assertEqual([t["name"] for t in sums["tensors"]],
+                             sorted(header))
+            for tensor in sums["tensors"]:
+                begin, end = header[tensor["name"]]["data_offsets"]
+                self.assertEqual(tensor["bytes"], end - begin)
+                self.assertEqual(tensor["file"], "model.safetensors")
+                self.assertEqual(len(tensor["pieces"]),
+                                 16 * -(-(end - begin) // 2**20))
+            name = "model.layers.2.mlp.experts.3.down_proj.weight"
+            begin, end = header[name]["data_offsets"]
+            raw[8 + size + (begin + end) // 2] ^= 1
+            file.write_bytes(raw)
+            stage = subprocess.run(
+                [STAGE, "--model", copy], capture_output=True, text=True,
+                timeout=60, check=False)
+            self.assertEqual(stage.returncode, 1, stage.stderr)
+            tensor = next(t for t in sums["tensors"] if t["name"] == name)
+            for part in (name, str(file), tensor["pieces"]):
+                self.assertIn(part, stage.stderr)
 
 
 class InspectTest(unittest.TestCase):

@@ -77,10 +77,6 @@ Status WriteResults(const BenchOptions& options, const BenchNotes& notes,
 }  // namespace
 
 Status RunBench(const Words& words) {
-  if (words == Words{"--help"}) {
-    std::fputs(kBenchUsage, stdout);
-    return OkStatus();
-  }
   SLUICE_ASSIGN_OR_RETURN(const BenchOptions options, ParseBenchOptions(words));
   SLUICE_ASSIGN_OR_RETURN(
       const Workload workload,

@@ -6,6 +6,7 @@
 
 #include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
+#include "services/cli/command_table.h"
 
 namespace sluice::cli {
 namespace {
@@ -145,31 +146,7 @@ Exit status: 0 every request was answered, 1 some were not (or none was sent),
 
 StatusOr<BenchOptions> ParseBenchOptions(const Words& words) {
   SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          Arguments::Parse(words,
-                                           {"url",
-                                            "run-dir",
-                                            "api-key",
-                                            "model",
-                                            "endpoint",
-                                            "concurrency",
-                                            "rate",
-                                            "burstiness",
-                                            "requests",
-                                            "duration",
-                                            "warmup",
-                                            "timeout",
-                                            "max-in-flight",
-                                            "prompt-tokens",
-                                            "output-tokens",
-                                            "file",
-                                            "temperature",
-                                            "seed",
-                                            "extra",
-                                            "slo",
-                                            "csv",
-                                            "json",
-                                            "svg"},
-                                           {"plain", "quiet"}));
+                          ParseArguments("bench", words));
   if (!arguments.words().empty()) {
     return InvalidArgument("unexpected '", arguments.words()[0], "'\n",
                            kBenchUsage);

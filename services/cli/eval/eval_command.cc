@@ -1,3 +1,5 @@
+#include "services/cli/eval/eval_command.h"
+
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -6,14 +8,14 @@
 
 #include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
+#include "services/cli/command_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/eval/checks.h"
 #include "services/cli/eval/prompt_file.h"
 
 namespace sluice::cli {
-namespace {
 
-constexpr char kUsage[] = R"(usage: sluice eval [OPTIONS] CHECK...
+const char kEvalUsage[] = R"(usage: sluice eval [OPTIONS] CHECK...
 
 Checks, any number of them:
   --reference FILE    logits, log probabilities and greedy ids against a
@@ -42,6 +44,8 @@ Checks, any number of them:
 Exit status: 0 every check passed, 1 one failed or could not be made, 2 the
 command line was wrong.
 )";
+
+namespace {
 
 // Of many lengths, so that a batch holds prompts at different places.
 const char* const kPrompts[] = {
@@ -123,7 +127,7 @@ StatusOr<EvalOptions> ReadOptions(const Arguments& arguments) {
   out.text.stride = static_cast<int64_t>(stride);
   if (out.reference.empty() && out.other.empty() && out.perplexity.empty() &&
       out.write_reference.empty() && !out.batch) {
-    return InvalidArgument("no check is asked for\n", kUsage);
+    return InvalidArgument("no check is asked for\n", kEvalUsage);
   }
   return out;
 }
@@ -259,21 +263,11 @@ class Evaluation {
 }  // namespace
 
 Status RunEval(const Words& words) {
-  if (words == Words{"--help"}) {
-    std::fputs(kUsage, stdout);
-    return OkStatus();
-  }
-  SLUICE_ASSIGN_OR_RETURN(
-      const Arguments arguments,
-      Arguments::Parse(
-          words,
-          {"url", "run-dir", "api-key", "model", "reference", "tolerance",
-           "gap", "crowd", "other", "other-tolerance", "other-api-key",
-           "perplexity", "window", "stride", "max-perplexity", "prompts",
-           "max-tokens", "out", "write-reference"},
-          {"batch"}));
+  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
+                          ParseArguments("eval", words));
   if (!arguments.words().empty()) {
-    return InvalidArgument("unexpected '", arguments.words()[0], "'\n", kUsage);
+    return InvalidArgument("unexpected '", arguments.words()[0], "'\n",
+                           kEvalUsage);
   }
   SLUICE_ASSIGN_OR_RETURN(const EvalOptions options, ReadOptions(arguments));
   SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(arguments));
