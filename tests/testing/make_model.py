@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes a random model of any size in the released layout.
 
-Families: llama, glm4_moe (mixture of experts, with a shared one) and gpt_oss
-(windows, sinks, experts in MXFP4 or, with --experts-dtype bf16, transposed).
+Families: llama, qwen3_moe (any pattern of dense and sparse layers), glm4_moe
+(mixture of experts, with a shared one) and gpt_oss (windows, sinks, experts in
+MXFP4 or, with --experts-dtype bf16, transposed).
 
 The folder has config.json, generation_config.json, safetensors (one file, or
 shards with an index) and a tokenizer whose text spells the ids ("t5 t17" is
@@ -47,6 +48,10 @@ MOE = dict(family="glm4_moe", tie=False, experts=8, experts_per_token=2,
 OSS = dict(MOE, family="gpt_oss", experts_per_token=4, window=128,
            shared_experts=0, first_dense=0, experts_dtype="mxfp4",
            rope_theta=150000.0)
+QWEN = dict(MOE, family="qwen3_moe", shared_experts=0, first_dense=0,
+            sparse_step=1, mlp_only_layers=())
+PRESETS["qwen3moe-tiny"] = dict(PRESETS["tiny"], **QWEN)
+PRESETS["qwen3moe-tiny"].update(layers=6, dtype="f32", intermediate=96)
 PRESETS["glm-tiny"] = dict(PRESETS["tiny"], layers=3, **MOE)
 PRESETS["gptoss-tiny"] = dict(PRESETS["tiny"], **OSS)
 # About 1.0 B parameters, 0.15 B of them active for a token; 2 GB as BF16.
@@ -73,11 +78,14 @@ def parse_args(argv):
     for name in ("layers", "hidden", "heads", "kv-heads", "head-dim",
                  "intermediate", "vocab", "max-positions", "experts",
                  "experts-per-token", "moe-intermediate", "shared-experts",
-                 "first-dense", "groups", "window"):
+                 "first-dense", "groups", "window", "sparse-step"):
         parser.add_argument("--" + name, type=int)
     parser.add_argument("--dtype", choices=("bf16", "f32"))
     parser.add_argument("--experts-dtype", choices=("mxfp4", "bf16"),
                         help="of gpt_oss")
+    parser.add_argument("--mlp-only-layers", metavar="N,N",
+                        type=lambda text: [int(n) for n in text.split(",")],
+                        help="dense ones of qwen3_moe")
     parser.add_argument("--qk-norm", action=argparse.BooleanOptionalAction)
     parser.add_argument("--mtp", action=argparse.BooleanOptionalAction,
                         help="a layer behind the last, for glm4_moe")
@@ -104,6 +112,7 @@ def parse_args(argv):
 def config_of(args):
     config = {
         "architectures": [{"llama": "LlamaForCausalLM",
+                           "qwen3_moe": "Qwen3MoeForCausalLM",
                            "glm4_moe": "Glm4MoeForCausalLM",
                            "gpt_oss": "GptOssForCausalLM"}[args.family]],
         "model_type": args.family,
@@ -143,6 +152,14 @@ def config_of(args):
             "n_group": args.groups, "topk_group": (args.groups + 1) // 2,
             "norm_topk_prob": True, "routed_scaling_factor": 1.0,
             "num_nextn_predict_layers": int(args.mtp),
+        })
+    elif args.family == "qwen3_moe":
+        config.update({
+            "num_experts": args.experts,
+            "num_experts_per_tok": args.experts_per_token,
+            "moe_intermediate_size": args.moe_intermediate,
+            "norm_topk_prob": True, "decoder_sparse_step": args.sparse_step,
+            "mlp_only_layers": list(args.mlp_only_layers),
         })
     elif args.family == "gpt_oss":
         config.update({
@@ -204,22 +221,30 @@ class Tensors:
                             (hidden,), 0)
         if args.family == "gpt_oss":
             yield from self.gpt_oss_experts(prefix + "mlp.")
-        elif args.family == "llama" or layer < args.first_dense:
+        elif self.is_dense(layer):
             yield from self.mlp(prefix + "mlp.", args.intermediate, 2.0)
         else:
             yield from self.glm_experts(prefix + "mlp.")
 
+    def is_dense(self, layer):
+        args = self.args
+        if args.family == "qwen3_moe":
+            return (layer in args.mlp_only_layers
+                    or (layer + 1) % args.sparse_step != 0)
+        return args.family == "llama" or layer < args.first_dense
+
     def attention(self, prefix):
         args, hidden = self.args, self.args.hidden
         q, kv = args.heads * args.head_dim, args.kv_heads * args.head_dim
-        bias = args.family != "llama"
+        bias = args.family not in ("llama", "qwen3_moe")
         for name, out in (("q", q), ("k", kv), ("v", kv)):
             yield from self.linear(f"{prefix}{name}_proj", out, hidden,
                                    self.inner, bias)
         yield from self.linear(prefix + "o_proj", hidden, q,
                                self.residual / math.sqrt(q),
                                args.family == "gpt_oss")
-        if args.family == "glm4_moe" and args.qk_norm:
+        if args.family == "qwen3_moe" or (args.family == "glm4_moe"
+                                          and args.qk_norm):
             for name in ("q_norm", "k_norm"):
                 yield from self.one(f"{prefix}{name}.weight",
                                     (args.head_dim,), 0)
@@ -237,8 +262,9 @@ class Tensors:
         args = self.args
         yield from self.linear(prefix + "gate", args.experts, args.hidden,
                                self.inner)
-        yield from self.one(prefix + "gate.e_score_correction_bias",
-                            (args.experts,), 0.05, "f32")
+        if args.family == "glm4_moe":
+            yield from self.one(prefix + "gate.e_score_correction_bias",
+                                (args.experts,), 0.05, "f32")
         for expert in range(args.experts):
             yield from self.mlp(f"{prefix}experts.{expert}.",
                                 args.moe_intermediate, 2.0)

@@ -43,6 +43,7 @@ TEST(MakeModelTest, EveryLayoutPassesTheChecksOfAStage) {
         "--intermediate 100 --vocab 99 --llama3 --shards 2",
         "--preset glm-tiny --mtp --shards 2",
         "--preset glm-tiny --no-qk-norm --dtype f32 --shared-experts 0",
+        "--preset qwen3moe-tiny --sparse-step 2 --mlp-only-layers 1,9",
         "--preset gptoss-tiny", "--preset gptoss-tiny --experts-dtype bf16"}) {
     const TempDir dir;
     const auto model = Make(dir, options);
