@@ -7,7 +7,8 @@ a second, TTFT p50 and p99, ITL p99, and the ratios, ours to theirs.
 
 Usage: tests/benchmarks/peer_http.py --peer PATH/llama-server --gguf FILE
        [--threads 2] [--streams 1,8,32] [--rounds 3] [--prompt-tokens 128]
-       [--output-tokens 64] [--weights auto|bf16|f32] [--sampling JSON] [--json FILE] [--short]
+       [--output-tokens 64] [--weights auto|bf16|f32] [--sampling JSON]
+       [--json FILE] [--short]
 """
 
 import argparse

@@ -3,8 +3,10 @@
 
 Every way to sample runs between two greedy runs of the same streams (g A g B
 g ...), and its ratio is taken to their mean, so that a machine whose speed
-drifts is in both. Per number of streams and way: tokens a second, the median
-of the rounds' ratios, CPU milliseconds a token of gateway and stages.
+drifts is in both. Per number of streams and way: tokens a second, CPU
+milliseconds a token of gateway and stages, each with the median of its ratios.
+On a machine that others use the ratio of CPU times says more: goals are of
+rates, which want an idle one.
 
   long   the same with prompts of --long tokens, which the prefix cache holds
   TTFT   of 1,000 and 4,000 fresh tokens in turns, one stream
@@ -108,7 +110,7 @@ class Load:
 
 def measure(load, streams, ways, arguments, long=False):
     """{way: tokens/s and ratios of every round}; greedy is among them."""
-    seen = {way: {"rates": [], "ratios": [], "cpu": []}
+    seen = {way: {"rates": [], "ratios": [], "cpu": [], "costs": []}
             for way in ["greedy", *ways]}
     load.run(streams, GREEDY, long)  # warms up; fills the cache of prefixes
     order = list(ways)
@@ -125,10 +127,15 @@ def measure(load, streams, ways, arguments, long=False):
             # Two greedy runs that are as far apart: what noise alone does.
             seen["greedy"]["ratios"].append(greedy[0] / last[0])
             seen["greedy"]["cpu"].append(greedy[1])
+            costs = [sum(roles.values()) for roles in (cpu, last[1],
+                                                       greedy[1])]
+            seen[way]["costs"].append(2 * costs[0] / (costs[1] + costs[2]))
+            seen["greedy"]["costs"].append(costs[2] / costs[1])
         order.append(order.pop(0))
     return {way: {
         "tokens_per_s": lc.spread(row["rates"], 2),
         "of_greedy": lc.spread(row["ratios"], 3),
+        "cpu_of_greedy": lc.spread(row["costs"], 3),
         "cpu_ms_per_token": {
             role: round(statistics.median(cpu[role] for cpu in row["cpu"]), 3)
             for role in row["cpu"][0]}} for way, row in seen.items()}
@@ -151,8 +158,8 @@ def show(streams, rows, what=""):
         print(f"{streams:>3} streams{what} {way:14} "
               f"{row['tokens_per_s']['p50']:>8.1f} tokens/s, of greedy "
               f"{row['of_greedy']['p50']:.3f} ({row['of_greedy']['min']:.2f} "
-              f"to {row['of_greedy']['max']:.2f}); CPU ms a token: {cpu}",
-              flush=True)
+              f"to {row['of_greedy']['max']:.2f}); CPU ms a token {cpu}, of "
+              f"greedy {row['cpu_of_greedy']['p50']:.3f}", flush=True)
 
 
 def run(arguments, ways):
