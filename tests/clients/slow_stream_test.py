@@ -113,8 +113,10 @@ class SlowStreamTest(SlowStreamCase):
 @unittest.skipUnless(harness.LONG, "takes minutes: SLUICE_LONG=1")
 class SevenThousandTokensTest(SlowStreamCase):
     TOKENS = 7000
-    CHUNK = 128
-    DELAY_MS = 6000  # of each step: 55 of them are 330 s
+    # Tokens of a prompt in a step, and what each step waits: 330 s for two
+    # prompts if a step has both, else twice as long.
+    CHUNK = 64
+    DELAY_MS = 3000
 
     def run_all(self, cluster, cases):
         """{name: what came}, all at once; `cases`: (name, url, fields)."""
@@ -140,8 +142,8 @@ class SevenThousandTokensTest(SlowStreamCase):
                              "--prefill-chunk", self.CHUNK,
                              "--max-queue-wait", 3600) as cluster:
             cluster.kill("stage")
-            cluster.restart("stage", 0, "--debug-step-delay-ms",
-                            str(self.DELAY_MS))
+            stage = cluster.restart("stage", 0, "--debug-step-delay-ms",
+                                    str(self.DELAY_MS))
             harness.wait_for(lambda: api.get(cluster.url, "/readyz")[0] == 200,
                              60, "the slowed stage is ready")
             cluster.model = json.loads(api.get(
@@ -152,6 +154,7 @@ class SevenThousandTokensTest(SlowStreamCase):
                     ("Proxied", proxy.url, {}),
                     ("Silent", proxy.url, {"sse_ping_interval": -1})])
                 log = proxy.log()
+            stage.kill()  # it is not one of those that the cluster ends
         for name in ("Direct", "Proxied"):
             self.expect_whole(seen[name])
             self.assertGreater(seen[name]["first"], 300)
