@@ -66,7 +66,7 @@ TEST_F(GatewayRulesTest, EveryNameOfTheModelIsTakenAndTheFirstShown) {
   ASSERT_EQ(models.size(), 3u);
   EXPECT_EQ(models[0]["id"], "fake");
   EXPECT_EQ(models[1]["id"], "org/other");
-  EXPECT_EQ(models[2]["root"], "somewhere/fake");
+  EXPECT_EQ(models[2]["max_model_len"], 4096);
   EXPECT_EQ(Get("/v1/models/org/other")->Body()["id"], "org/other");
 }
 
