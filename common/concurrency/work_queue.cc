@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/base/catch_exceptions.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
 
 namespace sluice {
 
@@ -30,7 +32,10 @@ void WorkQueue::Stop() {
 }
 
 void WorkQueue::Run() {
-  while (std::optional<std::function<void()>> work = queue_.Pop()) (*work)();
+  while (std::optional<std::function<void()>> work = queue_.Pop()) {
+    const Status status = CatchExceptions("a function", *work);
+    if (!status.ok()) LogError("not done: ", Message(status));
+  }
 }
 
 }  // namespace sluice

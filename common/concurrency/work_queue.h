@@ -14,7 +14,8 @@ namespace sluice {
 
 // A few threads that run functions which would block an event loop:
 // tokenizing, rendering a template. Not for kernels. Functions start in the
-// order of Push; with one thread they also end in it.
+// order of Push; with one thread they also end in it. One that throws is logged
+// and ends alone.
 class WorkQueue {
  public:
   // Threads "name-0", "name-1", ...; at most `max_queued` functions wait.

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,15 @@ TEST(WorkQueueTest, FunctionsOfTwoThreadsRunAtTheSameTime) {
                   })
                   .ok());
   queue.Stop();
+}
+
+TEST(WorkQueueTest, AFunctionThatThrowsEndsAlone) {
+  bool ran = false;
+  WorkQueue queue("work", 1, 4);
+  ASSERT_TRUE(queue.Push([] { throw std::bad_alloc(); }).ok());
+  ASSERT_TRUE(queue.Push([&] { ran = true; }).ok());
+  queue.Stop();
+  EXPECT_TRUE(ran);
 }
 
 }  // namespace

@@ -1,0 +1,219 @@
+#include "common/concurrency/turn_queue.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/base/catch_exceptions.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/retry_after.h"
+
+namespace sluice {
+namespace {
+
+// A small job that takes longer makes its client's next ones large, for so
+// long.
+constexpr double kSlowSeconds = 0.1;
+constexpr auto kSlowFor = std::chrono::seconds(60);
+constexpr size_t kMaxSlow = 1024;  // clients remembered
+// What a job is charged with before it is known.
+constexpr double kLeastSeconds = 0.001;
+// A refused client is told to wait no longer than this.
+constexpr double kMostSeconds = 30;
+
+}  // namespace
+
+TurnQueue::TurnQueue(Options options) : options_(std::move(options)) {
+  SLUICE_CHECK(options_.threads > 0);
+  threads_.reserve(static_cast<size_t>(options_.threads));
+  for (int i = 0; i < options_.threads; ++i) {
+    threads_.emplace_back(Cat(options_.name, "-", i), [this, i] { Run(i); });
+  }
+}
+
+TurnQueue::~TurnQueue() { Stop(); }
+
+size_t TurnQueue::queued() const {
+  MutexLock lock(mutex_);
+  return queued_;
+}
+
+Status TurnQueue::CheckRoom(const std::string& client,
+                            const Client* own) const {
+  const size_t waiting = own == nullptr ? 0 : own->queued();
+  const size_t active = clients_.size() + (own == nullptr ? 1 : 0);
+  // A full queue takes more of clients that have less than their share.
+  const bool full =
+      queued_ >= options_.max_queued &&
+      (active == 1 ||
+       waiting >= std::max<size_t>(options_.max_queued / active, 1) ||
+       queued_ >= 2 * options_.max_queued);
+  const double wait = own == nullptr
+                          ? 0
+                          : own->mean * static_cast<double>(waiting) *
+                                static_cast<double>(active) / options_.threads;
+  if (!full && wait <= Seconds(options_.max_wait)) return OkStatus();
+  return WithRetryAfter(
+      ResourceExhausted("too many requests are being read: ", queued_,
+                        " wait, ", waiting, " of this client, limit ",
+                        options_.max_queued, " or ", Seconds(options_.max_wait),
+                        " s"),
+      std::chrono::duration_cast<Duration>(
+          std::chrono::duration<double>(std::min(wait, kMostSeconds))));
+}
+
+// Nothing is saved up while a client has nothing to do: it begins where the
+// others are.
+double TurnQueue::LeastSpent(const std::string& but_for) const {
+  std::optional<double> least;
+  for (const auto& [name, client] : clients_) {
+    if (name == but_for) continue;
+    least = std::min(least.value_or(client.spent), client.spent);
+  }
+  return least.value_or(0);
+}
+
+Status TurnQueue::Push(Job job) {
+  {
+    MutexLock lock(mutex_);
+    if (stopped_) return Unavailable("shutting down");
+    const auto found = clients_.find(job.client);
+    SLUICE_RETURN_IF_ERROR(CheckRoom(
+        job.client, found == clients_.end() ? nullptr : &found->second));
+    const auto slow = slow_.find(job.client);
+    const TimePoint now = Clock::now();
+    const bool is_slow = slow != slow_.end() && slow->second > now;
+    Client& client = clients_[job.client];
+    if (found == clients_.end()) {
+      client.spent = LeastSpent(job.client);
+    }
+    const bool large = is_slow || job.bytes > kSmallBytes;
+    client.waiting[large ? 1 : 0].push_back({std::move(job), now});
+    ++queued_;
+  }
+  changed_.NotifyAll();
+  return OkStatus();
+}
+
+void TurnQueue::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.NotifyAll();
+  for (NamedThread& thread : threads_) thread.Join();
+}
+
+// The first thread takes small jobs alone; the others take those only while
+// it is busy. Large jobs must fit into what is left of max_bytes.
+bool TurnQueue::MayRun(const Client& client, bool large, int index) const {
+  const std::deque<Waiting>& waiting = client.waiting[large ? 1 : 0];
+  if (waiting.empty()) return false;
+  if (options_.threads > 1) {
+    if (client.running >= options_.threads - 1) return false;
+    if (large && index == 0) return false;
+    if (!large && index > 0 && !first_is_busy_) return false;
+  }
+  return !large || bytes_ == 0 ||
+         bytes_ + waiting.front().job.bytes <= options_.max_bytes;
+}
+
+std::optional<TurnQueue::Taken> TurnQueue::Take(int index) {
+  auto chosen = clients_.end();
+  bool large = false;
+  for (auto it = clients_.begin(); it != clients_.end(); ++it) {
+    if (chosen != clients_.end() && it->second.spent >= chosen->second.spent) {
+      continue;
+    }
+    const bool small_fits = MayRun(it->second, false, index);
+    if (!small_fits && !MayRun(it->second, true, index)) continue;
+    chosen = it;
+    large = !small_fits;
+  }
+  if (chosen == clients_.end()) return std::nullopt;
+  Client& client = chosen->second;
+  std::deque<Waiting>& waiting = client.waiting[large ? 1 : 0];
+  Taken taken{chosen, std::move(waiting.front()), large,
+              std::max(client.mean, kLeastSeconds)};
+  waiting.pop_front();
+  --queued_;
+  ++client.running;
+  client.spent += taken.charged;
+  if (large) bytes_ += taken.waiting.job.bytes;
+  if (index == 0) first_is_busy_ = true;
+  return taken;
+}
+
+void TurnQueue::Done(const Taken& taken, double seconds) {
+  Client& client = taken.client->second;
+  client.spent += seconds - taken.charged;
+  client.mean += (seconds - client.mean) / 4;
+  if (taken.large) bytes_ -= taken.waiting.job.bytes;
+  if (!taken.large && seconds > kSlowSeconds) {
+    if (slow_.size() >= kMaxSlow) slow_.clear();
+    slow_[taken.client->first] = Clock::now() + kSlowFor;
+  }
+  if (--client.running == 0 && client.queued() == 0) {
+    clients_.erase(taken.client);
+  }
+}
+
+void TurnQueue::Run(int index) {
+  if (index > 0 && options_.nice > 0) {
+    setpriority(PRIO_PROCESS, 0, options_.nice);  // this thread's alone
+  }
+  while (true) {
+    std::optional<Taken> taken;
+    {
+      MutexLock lock(mutex_);
+      while (!(taken = Take(index))) {
+        if (stopped_ && queued_ == 0) return;
+        changed_.Wait(mutex_);
+      }
+    }
+    const TimePoint begin = Clock::now();
+    Job& job = taken->waiting.job;
+    if (job.deadline && *job.deadline <= begin) {
+      Refuse(job, DeadlineExceeded(
+                      "the request's deadline passed before it was read"));
+    } else if (begin - taken->waiting.since > options_.max_wait) {
+      Refuse(job, ResourceExhausted("the request waited ",
+                                    Seconds(begin - taken->waiting.since),
+                                    " s to be read, limit ",
+                                    Seconds(options_.max_wait), " s"));
+    } else {
+      RunJob(job);
+    }
+    // What it holds goes outside the lock.
+    job.run = nullptr;
+    job.refused = nullptr;
+    job.wanted = nullptr;
+    {
+      MutexLock lock(mutex_);
+      if (index == 0) first_is_busy_ = false;
+      Done(*taken, Seconds(Clock::now() - begin));
+    }
+    changed_.NotifyAll();
+  }
+}
+
+void TurnQueue::RunJob(Job& job) const {
+  const Status status = CatchExceptions(options_.name, [&] {
+    if (!job.wanted || job.wanted()) job.run();
+  });
+  if (status.ok()) return;
+  LogError("a job of ", job.client, " failed: ", Message(status));
+  if (options_.on_exception) options_.on_exception(status);
+  Refuse(job, status);
+}
+
+void TurnQueue::Refuse(const Job& job, const Status& why) {
+  if (!job.refused) return;
+  const Status told = CatchExceptions("refusal", [&] { job.refused(why); });
+  if (!told.ok()) LogError("not told of a failure: ", Message(told));
+}
+
+}  // namespace sluice

@@ -1,0 +1,120 @@
+#ifndef SLUICE_COMMON_CONCURRENCY_TURN_QUEUE_H_
+#define SLUICE_COMMON_CONCURRENCY_TURN_QUEUE_H_
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/concurrency/named_thread.h"
+
+namespace sluice {
+
+// A few threads that run work of many clients which would block an event
+// loop: tokenizing, rendering a template, formatting a large answer.
+//
+// Clients take turns: whoever used the threads least is next. With several
+// threads no client has all of them at once, and the first one is kept for
+// small jobs: large ones, and those of clients whose jobs took long of late,
+// leave it free. The other threads run at a lower priority (nice), so that
+// large jobs give way to the process' other threads.
+class TurnQueue {
+ public:
+  struct Options {
+    std::string name = "text";  // of threads: "text-0", "text-1", ..
+    int threads = 3;            // at least 1
+    size_t max_queued = 256;    // jobs that wait, of all clients
+    Duration max_wait = std::chrono::seconds(30);
+    size_t max_bytes = size_t{512} << 20;  // of large jobs that run at once
+    int nice = 0;                          // of all threads but the first
+    // Told of every job that threw. Any thread; may be empty.
+    std::function<void(const Status&)> on_exception;
+  };
+  struct Job {
+    std::string client;
+    size_t bytes = 0;  // of memory that it takes while it runs, estimated
+    std::optional<TimePoint> deadline;
+    // Looked at before the job runs: one that nobody wants is dropped. May be
+    // empty; so may `refused`.
+    std::function<bool()> wanted;
+    std::function<void()> run;
+    // Instead of run: RESOURCE_EXHAUSTED after max_wait, DEADLINE_EXCEEDED
+    // after the deadline. After run: what it threw (see CatchExceptions).
+    std::function<void(const Status&)> refused;
+  };
+
+  explicit TurnQueue(Options options);
+  ~TurnQueue();  // Stop()
+  TurnQueue(const TurnQueue&) = delete;
+  TurnQueue& operator=(const TurnQueue&) = delete;
+
+  // Any thread. RESOURCE_EXHAUSTED, with RetryAfterSeconds, when the queue is
+  // full or the job would wait longer than max_wait; UNAVAILABLE when
+  // stopped: then none of the job's functions is called.
+  Status Push(Job job);
+
+  // Refuses more, runs what was taken, joins. Idempotent. Not from within a
+  // job.
+  void Stop();
+
+  size_t queued() const;
+
+  // Jobs of more bytes are large.
+  static constexpr size_t kSmallBytes = size_t{8} << 20;
+
+ private:
+  struct Waiting {
+    Job job;
+    TimePoint since;
+  };
+  struct Client {
+    std::array<std::deque<Waiting>, 2> waiting;  // small ones, large ones
+    int running = 0;
+    double spent = 0;  // seconds of threads, ahead of those that just came
+    double mean = 0;   // seconds of a job, lately
+    size_t queued() const { return waiting[0].size() + waiting[1].size(); }
+  };
+  using Clients = std::map<std::string, Client>;
+  struct Taken {
+    Clients::iterator client;  // stays while the client has a job running
+    Waiting waiting;
+    bool large = false;
+    double charged = 0;  // seconds, ahead
+  };
+
+  void Run(int index);
+  void RunJob(Job& job) const;
+  static void Refuse(const Job& job, const Status& why);
+  Status CheckRoom(const std::string& client, const Client* own) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  double LeastSpent(const std::string& but_for) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayRun(const Client& client, bool large, int index) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Taken> Take(int index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Done(const Taken& taken, double seconds)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  Clients clients_ ABSL_GUARDED_BY(mutex_);  // with a job waiting or running
+  // Until when jobs of a client count as large, whose small ones took long.
+  std::map<std::string, TimePoint> slow_ ABSL_GUARDED_BY(mutex_);
+  size_t queued_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of large jobs that run
+  bool first_is_busy_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<NamedThread> threads_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_CONCURRENCY_TURN_QUEUE_H_
