@@ -327,7 +327,6 @@ Connection::Nothing Connection::WriteAnswer(
     const int64_t begin_ns = MonotonicNanos();
     auto writing = WriteBlock(block);
     const error_code error = co_await std::move(writing);
-    exchange->BlockWritten(block.size());
     if (!error) exchange->TellWritten({begin_ns, MonotonicNanos()});
     if (error) {
       const bool slow = error == beast::error::timeout;
@@ -346,6 +345,7 @@ boost::asio::awaitable<error_code> Connection::WriteBlock(
     auto token = Redirect(error);
     stream_.expires_after(context_.options.limits.write_time);
     co_await net::async_write(stream_, bytes, token);
+    if (!error && current_ != nullptr) current_->BlockWritten(size);
     block.remove_prefix(size);
   }
   co_return error;

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/http/answer_memory.h"
 #include "common/http/client_stream.h"
 #include "common/http/connection_table.h"
 #include "common/http/http_server.h"
@@ -26,6 +27,7 @@ struct ConnectionContext {
   const HttpServerOptions& options;
   HttpServerStats& stats;
   const std::atomic<bool>& draining;
+  AnswerMemory& answers;
   const TlsIdentity* tls = nullptr;  // null: plain HTTP
 };
 

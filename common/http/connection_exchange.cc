@@ -11,8 +11,12 @@
 namespace sluice::gateway {
 namespace {
 
-// What a reader may leave unread when all answers together are too many.
-constexpr size_t kFairBacklog = size_t{64} << 10;
+// Less than this unread is next to nothing: more may be made.
+constexpr size_t kMostlyRead = size_t{256} << 10;
+
+constexpr std::string_view kCutReason =
+    "Memory for answers is short, and this is the largest one of the client "
+    "that holds the most";
 
 }  // namespace
 
@@ -40,12 +44,14 @@ HttpResponse FailedAnswer(const HttpServerOptions& options, const Status& why) {
 ConnectionExchange::ConnectionExchange(std::shared_ptr<Connection> connection,
                                        HttpRequest request,
                                        AnswerFraming framing)
-    : connection_(std::move(connection)),
+    : Holder(request.client),
+      connection_(std::move(connection)),
       request_(std::move(request)),
       framing_(framing),
       late_(connection_->context_.draining),
       request_bytes_(request_.body.size()),
       counted_body_(std::exchange(connection_->counted_body_, 0)) {
+  connection_->context_.answers.Add(*this);
   ++connection_->context_.stats.exchanges;
   if (late_) ++connection_->context_.stats.late_exchanges;
 }
@@ -55,6 +61,7 @@ ConnectionExchange::ConnectionExchange(std::shared_ptr<Connection> connection,
 ConnectionExchange::~ConnectionExchange() {
   Close();
   ReleaseBody();
+  connection_->context_.answers.Remove(*this);
 }
 
 void ConnectionExchange::Post(std::function<void()> work) {
@@ -107,10 +114,11 @@ void ConnectionExchange::ReleaseBody() {
 
 void ConnectionExchange::Send(HttpResponse response) {
   if (!open() || streaming_) return;
-  if (response.body.size() > kFairBacklog && !framing_.head_only &&
-      AllTooMuch()) {
-    response = connection_->context_.options.error_response(
-        503, "Too many answers wait for their clients to read them");
+  // It is not held twice: what was collected is what is sent.
+  const bool fits = framing_.head_only || Hold(response.body.size());
+  Hold(0);
+  if (!fits) {
+    response = connection_->context_.options.error_response(503, kCutReason);
   }
   const std::string body = std::move(response.body);
   // These have no body, and no length of one either.
@@ -140,16 +148,52 @@ void ConnectionExchange::BeginStream(HttpResponse head) {
 void ConnectionExchange::SendChunk(std::string bytes) {
   if (!open() || !streaming_ || framing_.head_only || bytes.empty()) return;
   response_bytes_ += bytes.size();
-  Enqueue(framing_.http_1_0 ? std::move(bytes) : SerializeChunk(bytes));
-  if (backlog_ > kFairBacklog && AllTooMuch()) {
-    connection_->Abort(Gone::kSlowReader);
+  const bool fits =
+      Enqueue(framing_.http_1_0 ? std::move(bytes) : SerializeChunk(bytes));
+  if (!fits) CutHere();
+}
+
+void ConnectionExchange::Break() {
+  if (open()) connection_->Abort(Gone::kShutdown);
+}
+
+bool ConnectionExchange::Hold(size_t bytes) {
+  if (!open()) return true;
+  const auto change =
+      static_cast<long long>(bytes) - static_cast<long long>(held_);
+  held_ = bytes;
+  const bool fits = connection_->context_.answers.Change(*this, change);
+  if (!fits && streaming_) CutHere();
+  return fits;
+}
+
+void ConnectionExchange::WhenRead(std::function<void()> work) {
+  if (gone_) return;
+  if (backlog_ <= kMostlyRead) {
+    Post(std::move(work));
+  } else {
+    on_read_ = std::move(work);
   }
 }
 
-bool ConnectionExchange::AllTooMuch() const {
-  const ConnectionContext& context = connection_->context_;
-  return context.stats.backlog_bytes >
-         static_cast<long long>(context.options.limits.all_backlog_bytes);
+// Unless the connection's present exchange is this one, this one is over; a
+// later one at the same address is not cut.
+void ConnectionExchange::Cut() {
+  auto executor = connection_->stream_.get_executor();
+  boost::asio::post(executor, [connection = connection_, this] {
+    if (connection->current_.get() == this && is_cut()) CutHere();
+  });
+}
+
+void ConnectionExchange::CutHere() {
+  if (status_ != 0 || streaming_) {
+    connection_->Abort(Gone::kSlowReader);
+    return;
+  }
+  if (!open()) return;
+  const auto callback = std::exchange(on_gone_, nullptr);
+  Send(connection_->context_.options.error_response(503, kCutReason));
+  if (callback) callback(Gone::kSlowReader);
 }
 
 bool ConnectionExchange::SendQuestion() {
@@ -183,13 +227,16 @@ void ConnectionExchange::OnGone(std::function<void(Gone)> callback) {
   }
 }
 
-void ConnectionExchange::Enqueue(std::string block) {
+bool ConnectionExchange::Enqueue(std::string block) {
   backlog_ += block.size();
   connection_->context_.stats.backlog_bytes +=
       static_cast<long long>(block.size());
+  const bool fits = connection_->context_.answers.Change(
+      *this, static_cast<long long>(block.size()));
   blocks_.push_back(std::move(block));
   if (observer_ != nullptr) queued_ns_.push_back(MonotonicNanos());
   connection_->Signal();
+  return fits;
 }
 
 std::string ConnectionExchange::TakeBlock() {
@@ -201,6 +248,10 @@ std::string ConnectionExchange::TakeBlock() {
 void ConnectionExchange::BlockWritten(size_t bytes) {
   backlog_ -= bytes;
   connection_->context_.stats.backlog_bytes -= static_cast<long long>(bytes);
+  connection_->context_.answers.Change(*this, -static_cast<long long>(bytes));
+  if (on_read_ && backlog_ <= kMostlyRead) {
+    Post(std::exchange(on_read_, nullptr));
+  }
 }
 
 void ConnectionExchange::Observe(std::shared_ptr<WriteObserver> observer) {
@@ -221,6 +272,7 @@ void ConnectionExchange::MarkGone(Gone why) {
   if (gone_) return;
   gone_ = why;
   is_gone_ = true;
+  const auto unread = std::exchange(on_read_, nullptr);  // holds itself
   auto& stats = connection_->context_.stats;
   const bool slow = why == Gone::kSlowReader;
   if (slow) ++stats.slow_readers;
@@ -258,9 +310,11 @@ void ConnectionExchange::Fail(const Status& why) noexcept {
 
 void ConnectionExchange::Close() {
   if (std::exchange(closed_, true)) return;
+  on_read_ = nullptr;
   BlockWritten(backlog_);
   blocks_.clear();
   on_gone_ = nullptr;
+  connection_->context_.answers.Remove(*this);
   DropLater();
   const auto& context = connection_->context_;
   if (late_) --context.stats.late_exchanges;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "common/http/answer_memory.h"
 #include "common/http/connection.h"
 #include "common/http/exchange.h"
 
@@ -35,7 +36,8 @@ HttpResponse FailedAnswer(const HttpServerOptions& options, const Status& why);
 // coroutine writes one by one.
 class ConnectionExchange
     : public Exchange,
-      public std::enable_shared_from_this<ConnectionExchange> {
+      public std::enable_shared_from_this<ConnectionExchange>,
+      private AnswerMemory::Holder {
  public:
   ConnectionExchange(std::shared_ptr<Connection> connection,
                      HttpRequest request, AnswerFraming framing);
@@ -49,6 +51,9 @@ class ConnectionExchange
   void BeginStream(HttpResponse head) override;
   void SendChunk(std::string bytes) override;
   void EndStream() override;
+  void Break() override;
+  bool Hold(size_t bytes) override;
+  void WhenRead(std::function<void()> work) override;
   void OnGone(std::function<void(Gone)> callback) override;
   bool gone() const override { return is_gone_; }
   void Observe(std::shared_ptr<WriteObserver> observer) override;
@@ -59,7 +64,7 @@ class ConnectionExchange
   bool keep_alive() const { return framing_.keep_alive; }
   bool has_block() const { return !blocks_.empty(); }
   std::string TakeBlock();
-  void BlockWritten(size_t bytes);
+  void BlockWritten(size_t bytes);  // of the block taken last
   // The block taken last was written; for the observer, if there is one.
   void TellWritten(const TraceSpan& write);
   void MarkGone(Gone why);
@@ -79,9 +84,10 @@ class ConnectionExchange
   void Close();
 
  private:
-  void Enqueue(std::string block);
-  bool AllTooMuch() const;
-  void TellGone(Gone why);  // `on_gone_`, once
+  void TellGone(Gone why);          // `on_gone_`, once
+  bool Enqueue(std::string block);  // false: it is the one to be cut
+  void Cut() override;
+  void CutHere();
   std::string Head(HttpResponse response, long long length);
   bool open() const { return !finished_ && !gone_; }
   void DropLater();  // what PostAfter was given, if it has not run
@@ -100,6 +106,8 @@ class ConnectionExchange
   std::shared_ptr<WriteObserver> observer_;
   std::deque<int64_t> queued_ns_;  // of blocks not written, if observed
   size_t backlog_ = 0;
+  size_t held_ = 0;  // collected, not sent
+  std::function<void()> on_read_;
   bool events_ = false;  // the answer is a stream of events, under way
   int status_ = 0;
   bool streaming_ = false;

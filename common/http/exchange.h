@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/clock.h"
 #include "common/core/step_trace.h"
@@ -16,7 +17,8 @@ namespace sluice::gateway {
 
 enum class Gone {
   kDisconnected,  // the client closed, or its connection broke
-  kSlowReader,    // it took nothing for too long, or left too much unread
+  kSlowReader,    // it took nothing for too long, or its answer was cut: the
+                  // largest, when memory for answers was short
   kShutdown,      // the server stops and waits no longer
   kFailed,        // an exception of ours ended the request
 };
@@ -72,6 +74,18 @@ class Exchange {
   // with another. Not empty.
   virtual void SendChunk(std::string bytes) = 0;
   virtual void EndStream() = 0;
+
+  // Ends an answer that cannot be completed: its client sees it torn off.
+  virtual void Break() { EndStream(); }
+
+  // What is collected for the answer and not sent yet has become so many
+  // bytes: they count like those that the client has not read. False: memory
+  // for answers is short, and this one is to end with an error; a stream goes
+  // away by itself.
+  virtual bool Hold(size_t bytes) { return true; }
+  // Runs `work` on the loop once the client has read most of what was sent;
+  // dropped when it goes away.
+  virtual void WhenRead(std::function<void()> work) { Post(std::move(work)); }
 
   // `callback` runs at most once, on the loop, if the client goes away before
   // the answer's end; at once if it already has.

@@ -83,7 +83,8 @@ class HttpServer::Impl {
   explicit Impl(HttpServerOptions options)
       : options_(std::move(options)),
         table_(options_.limits.connections,
-               options_.limits.connections_per_client) {}
+               options_.limits.connections_per_client),
+        answers_(options_.limits.all_backlog_bytes) {}
 
   Status Start() {
     SLUICE_ASSIGN_OR_RETURN(const tcp::endpoint endpoint,
@@ -218,7 +219,7 @@ class HttpServer::Impl {
     ConnectionTable::Place& opened = *place;
     const auto connection = std::make_shared<Connection>(
         std::move(socket),
-        ConnectionContext{options_, stats_, draining_, tls_.get()},
+        ConnectionContext{options_, stats_, draining_, answers_, tls_.get()},
         std::move(place));
     const std::weak_ptr<Connection> weak = connection;
     opened.Open([io = &loop->io, weak] {
@@ -243,6 +244,7 @@ class HttpServer::Impl {
   HttpServerStats stats_;
   ConnectionTable table_;
   std::unique_ptr<TlsIdentity> tls_;  // null: plain HTTP
+  AnswerMemory answers_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<int> turned_away_{0};

@@ -24,9 +24,7 @@ struct HttpLimits {
   // Of one client (an IPv4 address, or 64 bits of an IPv6 one) while all
   // connections are taken and another client waits for one.
   int connections_per_client = 1024;
-  // Unsent bytes of all answers together; beyond it whoever leaves more than
-  // 64 KiB of a stream unread counts as gone, and a whole answer larger than
-  // that is a 503.
+  // Of all answers together, collected or unsent; beyond it see AnswerMemory.
   size_t all_backlog_bytes = size_t{256} << 20;
   // Who takes longer is cut off without an answer.
   // The whole header; from its begin, a connection's first byte, and a TLS
