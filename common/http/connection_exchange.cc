@@ -148,6 +148,7 @@ void ConnectionExchange::BeginStream(HttpResponse head) {
 void ConnectionExchange::SendChunk(std::string bytes) {
   if (!open() || !streaming_ || framing_.head_only || bytes.empty()) return;
   response_bytes_ += bytes.size();
+  within_event_ = events_ && !bytes.ends_with("\n\n");
   const bool fits =
       Enqueue(framing_.http_1_0 ? std::move(bytes) : SerializeChunk(bytes));
   if (!fits) CutHere();
@@ -199,7 +200,7 @@ void ConnectionExchange::CutHere() {
 bool ConnectionExchange::SendQuestion() {
   if (!open()) return false;
   if (events_) {
-    SendChunk(":\n\n");
+    if (!within_event_) SendChunk(":\n\n");
     return open();
   }
   if (status_ != 0 || framing_.http_1_0) return false;

@@ -108,7 +108,8 @@ class ConnectionExchange
   size_t backlog_ = 0;
   size_t held_ = 0;  // collected, not sent
   std::function<void()> on_read_;
-  bool events_ = false;  // the answer is a stream of events, under way
+  bool events_ = false;        // the answer is a stream of events, under way
+  bool within_event_ = false;  // the chunk sent last does not end its event
   int status_ = 0;
   bool streaming_ = false;
   bool finished_ = false;

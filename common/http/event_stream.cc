@@ -29,6 +29,12 @@ void EventStream::Send(std::string_view json) {
   SendChunk(SseEvent(json));
 }
 
+void EventStream::SendPart(std::string bytes) {
+  Open();
+  within_event_ = !bytes.ends_with("\n\n");  // no JSON has a raw newline
+  SendChunk(std::move(bytes));
+}
+
 void EventStream::End() {
   SendChunk(std::string(kSseDone));
   exchange_->EndStream();
@@ -59,7 +65,7 @@ void EventStream::OnSilence() {
     WaitFor(times_.ping_interval - silence);
     return;
   }
-  SendChunk(std::string(kSsePing));
+  if (!within_event_) SendChunk(std::string(kSsePing));
   WaitFor(times_.ping_interval);
 }
 

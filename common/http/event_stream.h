@@ -34,6 +34,11 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   void Open();
   bool is_open() const { return open_; }
   void Send(std::string_view json);
+  // Bytes of events as they are sent: a large event comes in several parts,
+  // and no comment goes out before its last one.
+  void SendPart(std::string bytes);
+  // Whether the last part of an event is still to come.
+  bool is_within_event() const { return within_event_; }
   // "[DONE]", and the answer's end.
   void End();
 
@@ -45,6 +50,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   const std::shared_ptr<Exchange> exchange_;
   const EventStreamTimes times_;
   bool open_ = false;
+  bool within_event_ = false;
   TimePoint last_sent_{};
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "common/base/json.h"
 
@@ -45,10 +46,29 @@ double LogprobNumber(float logprob) {
   return number;
 }
 
-Json PromptLogprobsJson(const ModelText& text,
-                        const std::vector<TokenResult>& prompt) {
-  Json list = Json::array({nullptr});
-  for (const TokenResult& token : prompt) {
+std::vector<std::string> AnswerFormat::Chunks(int index, const Delta& delta,
+                                              const Usage& usage) {
+  JsonPieces pieces;
+  std::vector<std::string> chunks;
+  for (const Json& value : ChunkValues(index, delta, usage, pieces)) {
+    pieces.Write(value);
+    chunks.push_back(pieces.Next(std::numeric_limits<size_t>::max()));
+  }
+  return chunks;
+}
+
+std::string AnswerFormat::Whole(const std::vector<Delta>& choices,
+                                const Usage& usage) {
+  JsonPieces pieces;
+  pieces.Write(WholeValue(choices, usage, pieces));
+  return pieces.Next(std::numeric_limits<size_t>::max());
+}
+
+Json PromptLogprobsJson(const ModelText& text, const Delta& delta,
+                        JsonPieces& pieces) {
+  return pieces.List(delta.num_prompt() + 1, [&text, &delta](size_t index) {
+    if (index == 0) return Json(nullptr);
+    const TokenResult& token = delta.prompt_at(index - 1);
     Json entry = Json::object();
     const auto add = [&](const TokenLogprob& one) {
       entry[Cat(one.token)] = {{"logprob", LogprobNumber(one.logprob)},
@@ -57,9 +77,8 @@ Json PromptLogprobsJson(const ModelText& text,
     };
     if (token.logprob) add(*token.logprob);
     for (const TokenLogprob& top : token.top_logprobs) add(top);
-    list.push_back(std::move(entry));
-  }
-  return list;
+    return entry;
+  });
 }
 
 Json AnswerHead(const AnswerInfo& info, const char* object) {

@@ -10,6 +10,7 @@
 
 #include "common/base/json_fwd.h"
 #include "common/openai/choice_text.h"
+#include "common/openai/json_pieces.h"
 #include "common/openai/model_text.h"
 
 namespace sluice::gateway {
@@ -47,12 +48,18 @@ class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
   // The events that `delta` of choice `index` makes; none if it shows nothing.
-  virtual std::vector<std::string> Chunks(int index, const Delta& delta,
-                                          const Usage& usage) = 0;
+  std::vector<std::string> Chunks(int index, const Delta& delta,
+                                  const Usage& usage);
+  // The same, each as a value with lists of `pieces`, which read `delta`.
+  virtual std::vector<Json> ChunkValues(int index, const Delta& delta,
+                                        const Usage& usage,
+                                        JsonPieces& pieces) = 0;
   // The event of stream_options.include_usage.
   virtual std::string UsageChunk(const Usage& usage) = 0;
-  virtual std::string Whole(const std::vector<Delta>& choices,
-                            const Usage& usage) = 0;
+  std::string Whole(const std::vector<Delta>& choices, const Usage& usage);
+  // The same as a value with lists of `pieces`, which read `choices`.
+  virtual Json WholeValue(const std::vector<Delta>& choices, const Usage& usage,
+                          JsonPieces& pieces) = 0;
 };
 
 // `text` must outlive the format.
@@ -83,8 +90,8 @@ double LogprobNumber(float logprob);
 // vLLM's list: null for the prompt's first token, then for each an object of
 // {"id": {"logprob", "rank", "decoded_token"}} of the token and of the most
 // likely ones. Ranks begin at 1.
-Json PromptLogprobsJson(const ModelText& text,
-                        const std::vector<TokenResult>& prompt);
+Json PromptLogprobsJson(const ModelText& text, const Delta& delta,
+                        JsonPieces& pieces);
 
 // {"id", "object", "created", "model", "system_fingerprint", "choices": []}.
 Json AnswerHead(const AnswerInfo& info, const char* object);

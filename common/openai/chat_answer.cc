@@ -13,9 +13,10 @@ class ChatFormat : public AnswerFormat {
         info_(std::move(info)),
         is_first_(info_.num_choices, true) {}
 
-  std::vector<std::string> Chunks(int index, const Delta& delta,
-                                  const Usage& usage) override {
-    std::vector<std::string> chunks;
+  std::vector<Json> ChunkValues(int index, const Delta& delta,
+                                const Usage& usage,
+                                JsonPieces& pieces) override {
+    std::vector<Json> chunks;
     const bool first = is_first_.at(static_cast<size_t>(index));
     is_first_[static_cast<size_t>(index)] = false;
     const bool tells = (info_.logprobs && !delta.logprobs.empty()) ||
@@ -32,7 +33,7 @@ class ChatFormat : public AnswerFormat {
       message.update(parts[i]);
       Json choice = Choice(index, std::move(message), nullptr);
       // What belongs to the tokens, once.
-      if (i == 0) choice["logprobs"] = Logprobs(delta);
+      if (i == 0) choice["logprobs"] = Logprobs(delta, pieces);
       if (info_.return_token_ids) {
         choice["token_ids"] = i == 0 ? Json(delta.token_ids) : Json::array();
       }
@@ -57,28 +58,29 @@ class ChatFormat : public AnswerFormat {
     return DumpJson(chunk);
   }
 
-  std::string Whole(const std::vector<Delta>& choices,
-                    const Usage& usage) override {
+  Json WholeValue(const std::vector<Delta>& choices, const Usage& usage,
+                  JsonPieces& pieces) override {
     Json answer = Head("chat.completion", nullptr);
-    for (size_t i = 0; i < choices.size(); ++i) {
-      const Delta& delta = choices[i];
-      Json choice{{"index", i},
-                  {"message", Message(delta)},
-                  {"logprobs", Logprobs(delta)},
-                  {"finish_reason", FinishJson(delta)},
-                  {"stop_reason", StopReasonJson(delta)}};
-      if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
-      answer["choices"].push_back(std::move(choice));
-    }
+    answer["choices"] =
+        pieces.List(choices.size(), [this, &choices, &pieces](size_t i) {
+          const Delta& delta = choices[i];
+          Json choice{{"index", i},
+                      {"message", Message(delta)},
+                      {"logprobs", Logprobs(delta, pieces)},
+                      {"finish_reason", FinishJson(delta)},
+                      {"stop_reason", StopReasonJson(delta)}};
+          if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
+          return choice;
+        });
     answer["usage"] = UsageJson(usage);
     if (info_.prompt_logprobs) {
       answer["prompt_logprobs"] =
-          PromptLogprobsJson(text_, choices.front().prompt_logprobs);
+          PromptLogprobsJson(text_, choices.front(), pieces);
     }
     if (info_.return_token_ids) {
       answer["prompt_token_ids"] = info_.prompts.at(0);
     }
-    return DumpJson(answer);
+    return answer;
   }
 
  private:
@@ -146,12 +148,12 @@ class ChatFormat : public AnswerFormat {
     return head;
   }
 
-  std::string WithUsage(Json chunk, const Usage& usage) const {
+  Json WithUsage(Json chunk, const Usage& usage) const {
     if (info_.include_usage) {
       chunk["usage"] =
           info_.continuous_usage ? UsageJson(usage) : Json(nullptr);
     }
-    return DumpJson(chunk);
+    return chunk;
   }
 
   Json Entry(const TokenLogprob& token) const {
@@ -164,18 +166,22 @@ class ChatFormat : public AnswerFormat {
             {"bytes", std::move(bytes)}};
   }
 
-  Json Logprobs(const Delta& delta) const {
+  Json Logprobs(const Delta& delta, JsonPieces& pieces) const {
     if (!info_.logprobs) return nullptr;
-    Json content = Json::array();
+    std::vector<const TokenResult*> told;
     for (const TokenResult& token : delta.logprobs) {
-      if (!token.logprob) continue;
+      if (token.logprob) told.push_back(&token);
+    }
+    const size_t size = told.size();
+    Json content = pieces.List(size, [this, told = std::move(told)](size_t i) {
+      const TokenResult& token = *told[i];
       Json entry = Entry(*token.logprob);
       entry["top_logprobs"] = Json::array();
       for (const TokenLogprob& top : token.top_logprobs) {
         entry["top_logprobs"].push_back(Entry(top));
       }
-      content.push_back(std::move(entry));
-    }
+      return entry;
+    });
     return {{"content", std::move(content)}, {"refusal", nullptr}};
   }
 

@@ -33,12 +33,60 @@ void Delta::Append(Delta other) {
   logprobs.insert(logprobs.end(),
                   std::make_move_iterator(other.logprobs.begin()),
                   std::make_move_iterator(other.logprobs.end()));
-  prompt_logprobs.insert(prompt_logprobs.end(),
-                         std::make_move_iterator(other.prompt_logprobs.begin()),
-                         std::make_move_iterator(other.prompt_logprobs.end()));
+  prompt.insert(prompt.end(), other.prompt.begin(), other.prompt.end());
+  if (other.echo_begin) echo_begin = other.echo_begin;
+  echoes_prompt = echoes_prompt || other.echoes_prompt;
+  num_echo_tops = std::max(num_echo_tops, other.num_echo_tops);
   if (other.finish) finish = other.finish;
   if (other.stop_reason) stop_reason = std::move(other.stop_reason);
   called = called || other.called;
+}
+
+size_t Delta::num_prompt() const {
+  size_t count = 0;
+  for (const PromptResults& part : prompt) count += part->size();
+  return count;
+}
+
+const TokenResult& Delta::prompt_at(size_t index) const {
+  auto part = prompt.begin();
+  for (; index >= (*part)->size(); ++part) index -= (*part)->size();
+  return (**part)[index];
+}
+
+size_t Delta::num_shown() const {
+  return (echo_begin ? 1 : 0) + (echoes_prompt ? num_prompt() : 0) +
+         logprobs.size();
+}
+
+ShownLogprob Delta::shown(size_t index) const {
+  const auto show = [](const TokenResult& token, size_t tops) {
+    return ShownLogprob{token.token, token.logprob ? &*token.logprob : nullptr,
+                        std::span(token.top_logprobs)
+                            .first(std::min(tops, token.top_logprobs.size()))};
+  };
+  if (echo_begin && index-- == 0) return {*echo_begin, nullptr, {}};
+  if (echoes_prompt) {
+    const size_t echoed = num_prompt();
+    if (index < echoed) return show(prompt_at(index), num_echo_tops);
+    index -= echoed;
+  }
+  const TokenResult& token = logprobs[index];
+  return show(token, token.top_logprobs.size());
+}
+
+size_t Delta::EstimatedBytes() const {
+  constexpr size_t kLogprob = 64;  // of one token
+  size_t bytes = 512 + text.size() + reasoning.size() + 8 * token_ids.size();
+  for (const CallDelta& call : calls) bytes += 128 + call.arguments.size();
+  const auto count = [&](const std::vector<TokenResult>& tokens) {
+    for (const TokenResult& token : tokens) {
+      bytes += kLogprob * (1 + token.top_logprobs.size());
+    }
+  };
+  count(logprobs);
+  for (const PromptResults& part : prompt) count(*part);
+  return bytes;
 }
 
 ChoiceText::ChoiceText(const ModelText& text, ChoiceTextOptions options,
@@ -52,8 +100,7 @@ ChoiceText::ChoiceText(const ModelText& text, ChoiceTextOptions options,
   echo_.emplace();
   echo_->text = options_.echo_text;
   // Nothing comes before the first token, so it has no logprob.
-  if (options_.logprobs && options_.echo)
-    echo_->logprobs.push_back({prompt.front(), {}, {}});
+  if (options_.logprobs && options_.echo) echo_->echo_begin = prompt.front();
 }
 
 Delta ChoiceText::Begin() {
@@ -62,15 +109,13 @@ Delta ChoiceText::Begin() {
   return delta;
 }
 
-void ChoiceText::TakePrompt(const TokenEvent& event, Delta& delta) const {
-  if (options_.logprobs && options_.echo) {
-    for (TokenResult token : event.prompt) {
-      const auto tops = static_cast<size_t>(options_.num_echo_tops);
-      if (token.top_logprobs.size() > tops) token.top_logprobs.resize(tops);
-      delta.logprobs.push_back(std::move(token));
-    }
-  }
-  if (options_.prompt_logprobs) delta.prompt_logprobs = event.prompt;
+void ChoiceText::TakePrompt(const std::vector<PromptResults>& prompt,
+                            Delta& delta) const {
+  const bool echoes = options_.logprobs && options_.echo;
+  if (prompt.empty() || !(echoes || options_.prompt_logprobs)) return;
+  delta.prompt = prompt;
+  delta.echoes_prompt = echoes;
+  delta.num_echo_tops = static_cast<size_t>(options_.num_echo_tops);
 }
 
 void ChoiceText::End(FinishReason reason, Delta& delta) {
@@ -131,10 +176,11 @@ void ChoiceText::Take(TokenId token, const std::string& text, Delta& delta) {
   TakeEvents(options_.parser->Feed(token, text), delta);
 }
 
-Delta ChoiceText::OnTokens(const TokenEvent& event) {
+Delta ChoiceText::OnTokens(const TokenEvent& event,
+                           const std::vector<PromptResults>& prompt) {
   if (ended_) return {};
   Delta delta = Begin();
-  TakePrompt(event, delta);
+  TakePrompt(prompt, delta);
   for (const TokenResult& token : event.tokens) {
     delta.token_ids.push_back(token.token);
     if (options_.logprobs) delta.logprobs.push_back(token);

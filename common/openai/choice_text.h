@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -24,6 +25,16 @@ struct CallDelta {
   std::string arguments;
 };
 
+// What is told of some of a prompt's tokens, shared by its choices.
+using PromptResults = std::shared_ptr<const std::vector<TokenResult>>;
+
+// One token's log probabilities as they are shown.
+struct ShownLogprob {
+  TokenId token = 0;
+  const TokenLogprob* logprob = nullptr;  // null: it has none
+  std::span<const TokenLogprob> tops;
+};
+
 // What one choice gained: text that may be shown, and the tokens it came
 // with. Text can lag behind tokens, which is why either may be empty.
 struct Delta {
@@ -31,9 +42,14 @@ struct Delta {
   std::string reasoning;
   std::vector<CallDelta> calls;
   std::vector<TokenId> token_ids;
-  std::vector<TokenResult> logprobs;  // if asked for, echo's before
-  // If asked for: entry i tells of prompt token i + 1.
-  std::vector<TokenResult> prompt_logprobs;
+  std::vector<TokenResult> logprobs;  // if asked for
+  // If asked for: entry i of all together tells of prompt token i + 1.
+  std::vector<PromptResults> prompt;
+  // With echo: its first token, which has no logprob, and what `prompt` tells,
+  // with so many tops, are shown before `logprobs`.
+  std::optional<TokenId> echo_begin;
+  bool echoes_prompt = false;
+  size_t num_echo_tops = 0;
   std::optional<FinishReason> finish;
   bool called = false;  // with `finish`: tools were called, none was cut
   // With `finish`: the stop string, or the one of the client's stop tokens,
@@ -41,6 +57,14 @@ struct Delta {
   std::optional<std::variant<std::string, TokenId>> stop_reason;
 
   void Append(Delta other);
+  // Of the echo and `logprobs` together.
+  size_t num_shown() const;
+  ShownLogprob shown(size_t index) const;
+  // Of the entries of `prompt`.
+  size_t num_prompt() const;
+  const TokenResult& prompt_at(size_t index) const;
+  // About how long it is as JSON.
+  size_t EstimatedBytes() const;
   // Joined to the last piece if that is of the same call.
   void AddCall(CallDelta call);
 };
@@ -77,7 +101,9 @@ class ChoiceText {
   // A delta with a finish means that a stop string matched, or that the one
   // call allowed is complete: the caller cancels the sequence, and both
   // methods give nothing from then on.
-  Delta OnTokens(const TokenEvent& event);
+  // `prompt` is what the event, whose own is not looked at, tells of that.
+  Delta OnTokens(const TokenEvent& event,
+                 const std::vector<PromptResults>& prompt = {});
   // Whatever was held back, and why it ended.
   Delta OnEnd(const FinalEvent& event);
 
@@ -96,7 +122,7 @@ class ChoiceText {
   // What decoder, parser and stop strings held back.
   void TakeRest(const FinalEvent& event, Delta& delta);
   void End(FinishReason reason, Delta& delta);
-  void TakePrompt(const TokenEvent& event, Delta& delta) const;
+  void TakePrompt(const std::vector<PromptResults>& prompt, Delta& delta) const;
 
   ChoiceTextOptions options_;
   std::unique_ptr<TextDecoder> decoder_;

@@ -18,19 +18,20 @@ class CompletionFormat : public AnswerFormat {
   CompletionFormat(const ModelText& text, AnswerInfo info)
       : text_(text), info_(std::move(info)), states_(info_.num_choices) {}
 
-  std::vector<std::string> Chunks(int index, const Delta& delta,
-                                  const Usage& usage) override {
+  std::vector<Json> ChunkValues(int index, const Delta& delta,
+                                const Usage& usage,
+                                JsonPieces& pieces) override {
     const bool tells = !delta.text.empty() || delta.finish ||
-                       (info_.logprobs && !delta.logprobs.empty()) ||
+                       (info_.logprobs && delta.num_shown() > 0) ||
                        (info_.return_token_ids && !delta.token_ids.empty());
     if (!tells) return {};
     Json chunk = Head();
-    chunk["choices"].push_back(Choice(index, delta));
+    chunk["choices"].push_back(Choice(index, delta, pieces));
     if (info_.include_usage) {
       chunk["usage"] =
           info_.continuous_usage ? UsageJson(usage) : Json(nullptr);
     }
-    return {DumpJson(chunk)};
+    return {std::move(chunk)};
   }
 
   std::string UsageChunk(const Usage& usage) override {
@@ -39,14 +40,15 @@ class CompletionFormat : public AnswerFormat {
     return DumpJson(chunk);
   }
 
-  std::string Whole(const std::vector<Delta>& choices,
-                    const Usage& usage) override {
+  Json WholeValue(const std::vector<Delta>& choices, const Usage& usage,
+                  JsonPieces& pieces) override {
     Json answer = Head();
-    for (size_t i = 0; i < choices.size(); ++i) {
-      answer["choices"].push_back(Choice(static_cast<int>(i), choices[i]));
-    }
+    answer["choices"] =
+        pieces.List(choices.size(), [this, &choices, &pieces](size_t i) {
+          return Choice(static_cast<int>(i), choices[i], pieces);
+        });
     answer["usage"] = UsageJson(usage);
-    return DumpJson(answer);
+    return answer;
   }
 
  private:
@@ -63,17 +65,16 @@ class CompletionFormat : public AnswerFormat {
         static_cast<size_t>(index / info_.choices_per_prompt));
   }
 
-  Json Choice(int index, const Delta& delta) {
+  Json Choice(int index, const Delta& delta, JsonPieces& pieces) {
     State& state = states_.at(static_cast<size_t>(index));
     Json choice{{"index", index},
                 {"text", delta.text},
-                {"logprobs", Logprobs(delta, state)},
+                {"logprobs", Logprobs(delta, state, pieces)},
                 {"finish_reason", FinishJson(delta)}};
     if (delta.finish) choice["stop_reason"] = StopReasonJson(delta);
     const bool first = std::exchange(state.first, false);
     if (info_.prompt_logprobs) {
-      choice["prompt_logprobs"] =
-          PromptLogprobsJson(text_, delta.prompt_logprobs);
+      choice["prompt_logprobs"] = PromptLogprobsJson(text_, delta, pieces);
     }
     if (!info_.return_token_ids) return choice;
     if (first) choice["prompt_token_ids"] = PromptOf(index);
@@ -81,33 +82,37 @@ class CompletionFormat : public AnswerFormat {
     return choice;
   }
 
-  Json Logprobs(const Delta& delta, State& state) const {
+  // The offsets come first: counting goes on from chunk to chunk.
+  Json Logprobs(const Delta& delta, State& state, JsonPieces& pieces) const {
     if (!info_.logprobs) return nullptr;
-    Json tokens = Json::array();
-    Json token_logprobs = Json::array();
-    Json top_logprobs = Json::array();
-    Json offsets = Json::array();
-    for (const TokenResult& token : delta.logprobs) {
-      tokens.push_back(TokenName(text_, info_, token.token));
-      offsets.push_back(state.text_offset);
-      state.text_offset += CountCharacters(text_.TokenText(token.token));
-      if (token.logprob) {
-        token_logprobs.push_back(LogprobNumber(token.logprob->logprob));
-        top_logprobs.push_back(TopLogprobs(token));
-      } else {
-        token_logprobs.push_back(nullptr);
-        top_logprobs.push_back(nullptr);
-      }
-    }
+    const size_t size = delta.num_shown();
+    Json offsets = pieces.List(size, [this, &delta, &state](size_t i) {
+      const int64_t offset = state.text_offset;
+      state.text_offset +=
+          CountCharacters(text_.TokenText(delta.shown(i).token));
+      return Json(offset);
+    });
+    Json logprobs = pieces.List(size, [&delta](size_t i) {
+      const TokenLogprob* logprob = delta.shown(i).logprob;
+      return logprob == nullptr ? Json(nullptr)
+                                : Json(LogprobNumber(logprob->logprob));
+    });
+    Json tokens = pieces.List(size, [this, &delta](size_t i) {
+      return Json(TokenName(text_, info_, delta.shown(i).token));
+    });
+    Json tops = pieces.List(size, [this, &delta](size_t i) {
+      const ShownLogprob shown = delta.shown(i);
+      return shown.logprob == nullptr ? Json(nullptr) : TopLogprobs(shown);
+    });
     return {{"text_offset", std::move(offsets)},
-            {"token_logprobs", std::move(token_logprobs)},
+            {"token_logprobs", std::move(logprobs)},
             {"tokens", std::move(tokens)},
-            {"top_logprobs", std::move(top_logprobs)}};
+            {"top_logprobs", std::move(tops)}};
   }
 
   // The most likely tokens and the token itself. Two tokens may have one
   // text: the likelier one stands.
-  Json TopLogprobs(const TokenResult& token) const {
+  Json TopLogprobs(const ShownLogprob& token) const {
     Json top = Json::object();
     const auto add = [&](const TokenLogprob& entry) {
       const std::string name = TokenName(text_, info_, entry.token);
@@ -119,7 +124,7 @@ class CompletionFormat : public AnswerFormat {
         *found = logprob;
       }
     };
-    for (const TokenLogprob& entry : token.top_logprobs) add(entry);
+    for (const TokenLogprob& entry : token.tops) add(entry);
     add(*token.logprob);
     return top;
   }

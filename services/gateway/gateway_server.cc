@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/concurrency/work_queue.h"
+#include "common/concurrency/turn_queue.h"
 #include "common/http/router.h"
 #include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
@@ -25,12 +25,26 @@
 namespace sluice::gateway {
 namespace {
 
-constexpr int kTextThreads = 2;
-constexpr size_t kMaxQueuedPrompts = 256;
+// Of the text threads that take large work: below all that serves tokens.
+constexpr int kTextNice = 10;
 // How long Stop waits for the last errors to be written.
 constexpr auto kLastWrites = std::chrono::seconds(2);
 // How long it waits for the stages to say that they have drained.
 constexpr auto kStagesDrain = std::chrono::seconds(1);
+
+TurnQueue::Options TextOptions(const GatewayOptions& options,
+                               const GatewayMetrics& metrics) {
+  TurnQueue::Options text;
+  text.name = "text";
+  text.threads = options.text_threads;
+  text.max_wait = options.engine.max_queue_wait;
+  text.max_bytes = options.text_bytes;
+  text.nice = kTextNice;
+  text.on_exception = [&metrics](const Status&) {
+    metrics.OnException("text");
+  };
+  return text;
+}
 
 std::vector<TraceRecord::Stage> TracedStages(const PipelineStatus& status) {
   std::vector<TraceRecord::Stage> stages;
@@ -69,7 +83,7 @@ class GatewayServer::Impl {
         generator_(engine_),
         traces_(options_.traces,
                 [this] { return TracedStages(pipeline_->status()); }),
-        work_("text", kTextThreads, kMaxQueuedPrompts),
+        work_(TextOptions(options_, metrics_)),
         doors_(std::move(doors)) {}
 
   ~Impl() { Stop(); }
@@ -226,6 +240,9 @@ class GatewayServer::Impl {
       LogWarning("pipeline lost: ", Message(why));
       next(why);
     };
+    callbacks.on_exception = [this](const Status&) {
+      metrics_.OnException("pipeline");
+    };
     pipeline_->Start(std::move(callbacks));
   }
 
@@ -237,7 +254,7 @@ class GatewayServer::Impl {
   EngineLoop engine_;
   EngineGenerator generator_;
   TraceStore traces_;
-  WorkQueue work_;
+  TurnQueue work_;
   Router router_;
   const std::unique_ptr<Doors> doors_;
   std::atomic<bool> draining_{false};

@@ -31,6 +31,8 @@ struct GatewayOptions {
   EngineOptions engine;
   int kv_blocks = 0;  // at most so many of the stages' blocks; 0: all
   int http_threads = 2;
+  int text_threads = 3;                   // see TurnQueue
+  size_t text_bytes = size_t{512} << 20;  // of large text work at once
   HttpLimits http_limits;
   TlsFiles http_tls;
   std::vector<std::string> cors_origins;   // see CorsPolicy

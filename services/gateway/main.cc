@@ -69,6 +69,13 @@ ABSL_FLAG(int32_t, kv_blocks, 0,
           "KV blocks of 16 tokens to use; 0: all that the stages have");
 ABSL_FLAG(int32_t, max_plans_in_flight, 0, "0: one per stage");
 ABSL_FLAG(int32_t, http_threads, 2, "event loops");
+ABSL_FLAG(int32_t, text_threads, 3,
+          "threads that parse, tokenize and format what is large, in turns "
+          "among clients; with several the first is kept for small work");
+ABSL_FLAG(int32_t, text_memory, 512, "MiB of large text work at once");
+ABSL_FLAG(int32_t, answer_memory, 256,
+          "MiB of all answers that clients have not read yet; beyond it the "
+          "largest of the client that has the most is cut");
 ABSL_FLAG(int32_t, max_connections, 4096, "open connections at once");
 ABSL_FLAG(int32_t, max_connections_per_client, 1024,
           "of one address, while all are taken and others wait");
@@ -170,6 +177,12 @@ Status CheckFlags() {
       CheckRange("--kv-blocks", absl::GetFlag(FLAGS_kv_blocks), 0, INT32_MAX));
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--http-threads", absl::GetFlag(FLAGS_http_threads), 1, 256));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--text-threads", absl::GetFlag(FLAGS_text_threads), 1, 256));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--text-memory", absl::GetFlag(FLAGS_text_memory), 1, 1 << 20));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--answer-memory", absl::GetFlag(FLAGS_answer_memory), 1, 1 << 20));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--max-connections", absl::GetFlag(FLAGS_max_connections), 1, INT32_MAX));
   SLUICE_RETURN_IF_ERROR(CheckRange(
@@ -266,6 +279,11 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   engine.max_plans_in_flight = absl::GetFlag(FLAGS_max_plans_in_flight);
   options.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   options.http_threads = absl::GetFlag(FLAGS_http_threads);
+  options.text_threads = absl::GetFlag(FLAGS_text_threads);
+  options.text_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_text_memory))
+                       << 20;
+  options.http_limits.all_backlog_bytes =
+      static_cast<size_t>(absl::GetFlag(FLAGS_answer_memory)) << 20;
   options.http_limits.connections = absl::GetFlag(FLAGS_max_connections);
   options.http_limits.connections_per_client =
       absl::GetFlag(FLAGS_max_connections_per_client);

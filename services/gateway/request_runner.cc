@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/catch_exceptions.h"
 #include "common/base/log.h"
 #include "common/base/retry_after.h"
 #include "common/openai/error.h"
@@ -127,14 +128,21 @@ Rejection RequestRunner::RejectionOf(const Status& status) const {
                                         : Rejection::kUnavailable;
 }
 
+// If it cannot be posted, the generator hears of it, and ends the sequence.
 void RequestRunner::Deliver(Mail mail) {
-  bool first;
   {
     MutexLock lock(mutex_);
-    first = mailbox_.empty();
     mailbox_.push_back(std::move(mail));
+    if (is_posted_) return;
+    is_posted_ = true;
   }
-  if (first) exchange_->Post([self = shared_from_this()] { self->Drain(); });
+  try {
+    exchange_->Post([self = shared_from_this()] { self->Drain(); });
+  } catch (...) {
+    MutexLock lock(mutex_);
+    is_posted_ = false;
+    throw;
+  }
 }
 
 void RequestRunner::Drain() {
@@ -142,12 +150,27 @@ void RequestRunner::Drain() {
   {
     MutexLock lock(mutex_);
     mails.swap(mailbox_);
+    is_posted_ = false;
   }
-  for (Mail& mail : mails) Receive(std::move(mail));
+  for (Mail& mail : mails) {
+    const Status received =
+        CatchExceptions("answer", [&] { Receive(std::move(mail)); });
+    if (received.ok()) continue;
+    LogError("request ", exchange_->request().request_id,
+             " failed: ", Message(received));
+    services_.metrics.OnException("answer");
+    Fail(received);
+  }
 }
 
 void RequestRunner::Receive(Mail mail) {
   Choice& choice = choices_[mail.choice];
+  auto* const event = std::get_if<TokenEvent>(&mail.event);
+  if (event != nullptr && !event->prompt.empty()) {
+    mail.prompt = std::make_shared<const std::vector<TokenResult>>(
+        std::move(event->prompt));
+    Collect(BytesOf(*mail.prompt));
+  }
   if (choice.awaits_prompt) {
     choice.held.push_back(std::move(mail));
     return;
@@ -170,17 +193,16 @@ void RequestRunner::Handle(const Mail& mail) {
 void RequestRunner::TellFollowers(const Mail& mail) {
   Choice& first = choices_[mail.choice];
   if (const auto* event = std::get_if<TokenEvent>(&mail.event)) {
-    first.prompt_results.insert(first.prompt_results.end(),
-                                event->prompt.begin(), event->prompt.end());
+    if (mail.prompt != nullptr) first.prompt_results.push_back(mail.prompt);
     if (event->tokens.empty()) return;  // more of the prompt may come
   }
   first.collects_prompt = false;
-  const TokenEvent told{{}, std::exchange(first.prompt_results, {})};
+  const auto told = std::exchange(first.prompt_results, {});
   for (size_t i = mail.choice + 1; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     if (choice.prompt != first.prompt) break;
     choice.awaits_prompt = false;
-    OnTokens(choice, i, told, mail.when);
+    OnTokens(choice, i, TokenEvent(), told, mail.when);
     for (const Mail& held : std::exchange(choice.held, {})) Handle(held);
   }
 }
@@ -188,7 +210,9 @@ void RequestRunner::TellFollowers(const Mail& mail) {
 void RequestRunner::Take(const Mail& mail) {
   Choice& choice = choices_[mail.choice];
   if (const auto* tokens = std::get_if<TokenEvent>(&mail.event)) {
-    OnTokens(choice, mail.choice, *tokens, mail.when);
+    std::vector<PromptResults> prompt;
+    if (mail.prompt != nullptr) prompt.push_back(mail.prompt);
+    OnTokens(choice, mail.choice, *tokens, prompt, mail.when);
   } else {
     OnEnd(choice, mail.choice, std::get<FinalEvent>(mail.event), mail.when);
   }
@@ -229,7 +253,9 @@ Delta RequestRunner::Counted(Choice& choice, const Source& source) {
 }
 
 void RequestRunner::OnTokens(Choice& choice, size_t index,
-                             const TokenEvent& event, TimePoint when) {
+                             const TokenEvent& event,
+                             const std::vector<PromptResults>& prompt,
+                             TimePoint when) {
   if (!event.tokens.empty()) {
     const int count = static_cast<int>(event.tokens.size());
     if (choice.last_token) {
@@ -242,7 +268,8 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
     choice.last_token = when;
   }
   if (done_ || choice.answered) return;
-  Delta delta = Counted(choice, [&] { return choice.text.OnTokens(event); });
+  Delta delta =
+      Counted(choice, [&] { return choice.text.OnTokens(event, prompt); });
   const bool matched = delta.finish.has_value();
   Emit(choice, index, std::move(delta));
   if (!matched) return;
@@ -252,7 +279,8 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
 
 void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
                           TimePoint when) {
-  choice.ended = true;
+  // Told twice where the first time threw half-way.
+  if (std::exchange(choice.ended, true)) return;
   CountCached(choice.prompt, event.stats.cached_tokens);
   Observe(choice, event, when);
   if (done_) return;
@@ -298,7 +326,17 @@ void RequestRunner::Emit(Choice& choice, size_t index, Delta delta) {
     AddFinish(FinishName(delta), exchange_->figures().finish);
   }
   if (!plan_.stream) {
+    Collect(MemoryOf(delta));
     choice.whole.Append(std::move(delta));
+    return;
+  }
+  // What is being written comes first.
+  if ((writer_ != nullptr && !writer_->is_idle()) ||
+      delta.EstimatedBytes() > AnswerWriter::kLargeBytes) {
+    const size_t bytes = MemoryOf(delta);
+    Collect(bytes);
+    Writer().WriteEvents(static_cast<int>(index), std::move(delta), usage_);
+    Writer().Then([this, bytes] { collected_ -= bytes; });
     return;
   }
   const auto chunks =
@@ -313,16 +351,11 @@ void RequestRunner::FinishIfAnswered() {
     if (!choice.answered || !choice.ended) return;
   }
   if (std::exchange(done_, true)) return;
-  if (!plan_.stream) {
-    std::vector<Delta> wholes;
-    for (Choice& choice : choices_) wholes.push_back(std::move(choice.whole));
-    HttpResponse response;
-    response.body = plan_.format->Whole(wholes, usage_);
-    exchange_->Send(std::move(response));
-    return;
+  if (plan_.stream) {
+    EndStream();
+  } else {
+    SendWhole();
   }
-  if (plan_.include_usage) stream_->Send(plan_.format->UsageChunk(usage_));
-  stream_->End();
 }
 
 void RequestRunner::Fail(const Status& status) {
@@ -338,8 +371,15 @@ void RequestRunner::Fail(const Status& status) {
   if (stream_ != nullptr && stream_->is_open()) {
     exchange_->figures().error_type = error.type;
     exchange_->figures().error_code = error.code.value_or("");
-    stream_->Send(ErrorJson(error));
-    stream_->End();
+    const auto end = [this, error] {
+      stream_->Send(ErrorJson(error));
+      stream_->End();
+    };
+    if (writer_ == nullptr || writing_failed_) {
+      end();
+    } else {
+      writer_->Then(end);
+    }
   } else {
     exchange_->Send(ErrorResponse(error));
   }

@@ -15,6 +15,7 @@
 #include "common/openai/answer.h"
 #include "common/openai/choice_text.h"
 #include "common/trace/request_trace.h"
+#include "services/gateway/answer_writer.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/generator.h"
 #include "services/gateway/readiness.h"
@@ -52,6 +53,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
     GatewayMetrics& metrics;
     // What is told to who is refused because the pipeline is not there.
     std::function<GatewayReadiness()> readiness;
+    TurnQueue* work = nullptr;  // where large answers are written
   };
 
   // On the exchange's loop.
@@ -67,7 +69,8 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
     size_t choice = 0;
     TimePoint when;
     std::variant<TokenEvent, FinalEvent> event;
-    size_t steps = 0;  // that came before it, of a traced request
+    size_t steps = 0;                // that came before it, of a traced request
+    PromptResults prompt = nullptr;  // of its tokens' event
   };
   struct Choice {
     ChoiceText text;
@@ -83,7 +86,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
     bool awaits_prompt = false;
     bool collects_prompt = false;
     std::vector<Mail> held;
-    std::vector<TokenResult> prompt_results;
+    std::vector<PromptResults> prompt_results;
   };
   // What choices of one prompt have in common.
   struct Prompt {
@@ -103,7 +106,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   void Take(const Mail& mail);
   void TraceDelivery(const Mail& mail, int64_t begin_ns);
   void OnTokens(Choice& choice, size_t index, const TokenEvent& event,
-                TimePoint when);
+                const std::vector<PromptResults>& prompt, TimePoint when);
   void OnEnd(Choice& choice, size_t index, const FinalEvent& event,
              TimePoint when);
   // What `source` makes of the choice's text, its tokens counted.
@@ -111,7 +114,18 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   Delta Counted(Choice& choice, const Source& source);
   void CountCached(size_t prompt, int64_t cached_tokens);
   void Emit(Choice& choice, size_t index, Delta delta);
+  // For what is too large to be written here.
+  AnswerWriter& Writer();
+  void SendPiece(std::string bytes);
+  void FailWriting(const Status& why);
+  bool HasBegun() const;  // something of the answer is out
+  void Collect(size_t bytes);
+  // In memory.
+  static size_t BytesOf(const std::vector<TokenResult>& tokens);
+  static size_t MemoryOf(const Delta& delta);
   void FinishIfAnswered();
+  void SendWhole();
+  void EndStream();
   void Fail(const Status& status);
   void TellFigures();  // to the exchange, for the access log
   void CancelAll();
@@ -126,11 +140,16 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   std::vector<Choice> choices_;
   Usage usage_;
   std::vector<Prompt> prompts_;
-  bool done_ = false;       // the answer is complete, or nobody wants it
+  bool done_ = false;         // the answer is complete, or nobody wants it
+  bool whole_begun_ = false;  // the first piece of a large whole answer is out
+  bool writing_failed_ = false;           // `writer_` sends nothing more
+  size_t collected_ = 0;                  // bytes of what was not sent yet
+  std::unique_ptr<AnswerWriter> writer_;  // null: not needed so far
   int64_t decoded_ns_ = 0;  // when the latest tokens were text, if traced
 
   Mutex mutex_;
   std::vector<Mail> mailbox_ ABSL_GUARDED_BY(mutex_);
+  bool is_posted_ ABSL_GUARDED_BY(mutex_) = false;  // that it is to be drained
 };
 
 }  // namespace sluice::gateway

@@ -1,5 +1,4 @@
 // The engine's loop over a pipeline that answers from a thread of its own.
-// Size: every case needs the sink and the pipeline of this file.
 #include "common/engine/engine_loop.h"
 
 #include <gtest/gtest.h>
@@ -7,203 +6,18 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "common/concurrency/bounded_queue.h"
 #include "common/concurrency/named_thread.h"
-#include "tests/engine/fake_pipeline.h"
-#include "tests/engine/scheduler_harness.h"
+#include "tests/engine/engine_fixture.h"
 
 namespace sluice {
 namespace {
 
 using std::chrono::seconds;
-
-// Long enough for any machine; a test that gets there has failed.
-TimePoint Never() { return Clock::now() + seconds(60); }
-
-// Gathers what a sequence gets; other threads wait for it.
-class RecordingSink : public TokenSink {
- public:
-  void OnTokens(TokenEvent event) override {
-    std::function<void()> hook;
-    {
-      MutexLock lock(mutex_);
-      EXPECT_FALSE(end_.has_value()) << "tokens after the end";
-      for (const TokenResult& t : event.tokens) tokens_.push_back(t.token);
-      changed_.NotifyAll();
-      hook = std::move(on_first_token_);
-      on_first_token_ = nullptr;
-    }
-    if (hook) hook();
-  }
-  void OnEnd(FinalEvent event) override {
-    MutexLock lock(mutex_);
-    EXPECT_FALSE(end_.has_value()) << "a second end";
-    end_ = std::move(event);
-    changed_.NotifyAll();
-  }
-
-  void set_on_first_token(std::function<void()> hook) {
-    MutexLock lock(mutex_);
-    on_first_token_ = std::move(hook);
-  }
-  FinalEvent WaitForEnd() {
-    MutexLock lock(mutex_);
-    const TimePoint deadline = Never();
-    while (!end_ && changed_.WaitUntil(mutex_, deadline)) {
-    }
-    EXPECT_TRUE(end_.has_value()) << "no end";
-    return end_.value_or(FinalEvent());
-  }
-  void WaitForTokens(size_t count) {
-    MutexLock lock(mutex_);
-    const TimePoint deadline = Never();
-    while (tokens_.size() < count && changed_.WaitUntil(mutex_, deadline)) {
-    }
-    EXPECT_GE(tokens_.size(), count);
-  }
-  std::vector<TokenId> tokens() {
-    MutexLock lock(mutex_);
-    return tokens_;
-  }
-  bool ended() {
-    MutexLock lock(mutex_);
-    return end_.has_value();
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  std::vector<TokenId> tokens_ ABSL_GUARDED_BY(mutex_);
-  std::optional<FinalEvent> end_ ABSL_GUARDED_BY(mutex_);
-  std::function<void()> on_first_token_ ABSL_GUARDED_BY(mutex_);
-};
-
-// Runs plans on a thread of its own, as a pipeline does. It can be paused:
-// plans are then kept.
-class ThreadedPipeline : public StepExecutor {
- public:
-  explicit ThreadedPipeline(const PlanLimits& limits) : limits_(limits) {}
-  ~ThreadedPipeline() override { Stop(); }
-
-  void Start(EngineLoop* loop) {
-    loop_ = loop;
-    thread_ = NamedThread("fake-pipeline", [this] { Run(); });
-  }
-  void Stop() {
-    Resume();
-    plans_.Close();
-    thread_.Join();
-  }
-  void Submit(StepPlan plan) override {
-    if (throws_.exchange(false)) throw std::bad_alloc();
-    EXPECT_TRUE(plans_.Push(std::move(plan)).ok());
-  }
-  void OnPipelineBroken(Status why) override {
-    MutexLock lock(mutex_);
-    broken_ = why;
-    changed_.NotifyAll();
-  }
-  Status WaitForBroken() {
-    MutexLock lock(mutex_);
-    const TimePoint deadline = Never();
-    while (broken_.ok() && changed_.WaitUntil(mutex_, deadline)) {
-    }
-    return broken_;
-  }
-
-  void Pause() {
-    MutexLock lock(mutex_);
-    paused_ = true;
-  }
-  void Resume() {
-    MutexLock lock(mutex_);
-    paused_ = false;
-    changed_.NotifyAll();
-  }
-  // The next plan is not taken.
-  void ThrowOnce() { throws_ = true; }
-  // Changes every result from now on.
-  void set_tamper(std::function<void(StepResult&)> tamper) {
-    MutexLock lock(mutex_);
-    tamper_ = std::move(tamper);
-  }
-
- private:
-  void Run() {
-    std::unique_ptr<FakePipeline> pipeline;
-    std::optional<Epoch> epoch;
-    while (std::optional<StepPlan> plan = plans_.Pop()) {
-      if (epoch != plan->epoch) {
-        epoch = plan->epoch;
-        pipeline = std::make_unique<FakePipeline>(*epoch, limits_);
-      }
-      StatusOr<StepResult> result = pipeline->Run(*plan);
-      EXPECT_TRUE(result.ok()) << result.status();
-      if (!result.ok()) return;
-      std::function<void(StepResult&)> tamper;
-      {
-        MutexLock lock(mutex_);
-        while (paused_) changed_.Wait(mutex_);
-        tamper = tamper_;
-      }
-      if (tamper) tamper(*result);
-      loop_->OnStepResult(*std::move(result));
-    }
-  }
-
-  const PlanLimits limits_;
-  EngineLoop* loop_ = nullptr;
-  std::atomic<bool> throws_{false};
-  BoundedQueue<StepPlan> plans_{64};
-  Mutex mutex_;
-  CondVar changed_;
-  bool paused_ ABSL_GUARDED_BY(mutex_) = false;
-  Status broken_ ABSL_GUARDED_BY(mutex_);
-  std::function<void(StepResult&)> tamper_ ABSL_GUARDED_BY(mutex_);
-  NamedThread thread_;
-};
-
-class EngineLoopTest : public ::testing::Test {
- protected:
-  void Run(const EngineOptions& options = {}, int num_blocks = 400,
-           int num_stages = 2) {
-    limits_ = TestLimits(num_blocks);
-    pipeline_ = std::make_unique<ThreadedPipeline>(limits_);
-    loop_ = std::make_unique<EngineLoop>(options, pipeline_.get());
-    pipeline_->Start(loop_.get());
-    ASSERT_TRUE(loop_->Start().ok());
-    loop_->OnPipelineUp(Epoch(1), limits_, num_stages);
-  }
-  void TearDown() override {
-    if (pipeline_) pipeline_->Resume();
-    if (loop_) loop_->Stop();
-    if (pipeline_) pipeline_->Stop();
-  }
-  std::shared_ptr<RecordingSink> Submit(const GenerateRequest& request) {
-    auto sink = std::make_shared<RecordingSink>();
-    const auto id = loop_->Submit(request, sink);
-    EXPECT_TRUE(id.ok()) << id.status();
-    if (id.ok()) last_id_ = *id;
-    return sink;
-  }
-  Status SubmitError(const GenerateRequest& request) {
-    auto sink = std::make_shared<RecordingSink>();
-    const Status status = loop_->Submit(request, sink).status();
-    EXPECT_FALSE(sink->ended());
-    return status;
-  }
-
-  PlanLimits limits_;
-  std::unique_ptr<ThreadedPipeline> pipeline_;
-  std::unique_ptr<EngineLoop> loop_;
-  SequenceId last_id_;
-};
 
 TEST_F(EngineLoopTest, ARequestGetsItsTokensAndOneEnd) {
   Run();
@@ -564,70 +378,6 @@ TEST_F(EngineLoopTest, ProgressTellsAStuckPipelineFromAnIdleOne) {
   progress = loop_->Progress();
   EXPECT_GE(progress.since_last_result, before);
   EXPECT_GT(progress.oldest_plan_age, Duration::zero());
-}
-
-TEST_F(EngineLoopTest, ASinkThatThrowsEndsItsOwnSequenceAlone) {
-  Run();
-  const GenerateRequest request = TestRequest(30, 20);
-  const auto other = Submit(request);
-  auto throws = std::make_shared<RecordingSink>();
-  throws->set_on_first_token([] { throw std::bad_alloc(); });
-  ASSERT_TRUE(loop_->Submit(TestRequest(20, 20), throws).ok());
-  const FinalEvent end = throws->WaitForEnd();
-  EXPECT_EQ(end.reason, FinishReason::kError);
-  EXPECT_EQ(end.status.code(), StatusCode::kUnavailable);
-  EXPECT_EQ(other->WaitForEnd().reason, FinishReason::kLength);
-  EXPECT_EQ(other->tokens(), Undisturbed(request, 50).tokens);
-  EXPECT_TRUE(loop_->WaitIdle(Never()));
-  EXPECT_EQ(loop_->Stats().exceptions, 1u);
-}
-
-TEST_F(EngineLoopTest, ASinkThatThrowsAtItsLastTokenHasNotEndedWell) {
-  Run();
-  auto throws = std::make_shared<RecordingSink>();
-  throws->set_on_first_token([] { throw std::bad_alloc(); });
-  ASSERT_TRUE(loop_->Submit(TestRequest(20, 1), throws).ok());
-  EXPECT_EQ(throws->WaitForEnd().reason, FinishReason::kError);
-}
-
-// Throws when it is told of its end for the first time.
-class EndlessSink : public TokenSink {
- public:
-  explicit EndlessSink(std::shared_ptr<RecordingSink> then)
-      : then_(std::move(then)) {}
-  void OnTokens(TokenEvent event) override {}
-  void OnEnd(FinalEvent event) override {
-    if (std::exchange(first_, false)) throw std::bad_alloc();
-    then_->OnEnd(std::move(event));
-  }
-
- private:
-  const std::shared_ptr<RecordingSink> then_;
-  bool first_ = true;
-};
-
-TEST_F(EngineLoopTest, AnEndThatThrowsIsToldOnceMore) {
-  Run();
-  const auto recorded = std::make_shared<RecordingSink>();
-  ASSERT_TRUE(
-      loop_->Submit(TestRequest(20, 5), std::make_shared<EndlessSink>(recorded))
-          .ok());
-  EXPECT_EQ(recorded->WaitForEnd().reason, FinishReason::kError);
-}
-
-TEST_F(EngineLoopTest, APlanThatCannotBeSubmittedBreaksThePipelineAlone) {
-  Run();
-  pipeline_->Pause();
-  const auto lost = Submit(TestRequest(20, 5));
-  pipeline_->ThrowOnce();
-  const auto also = Submit(TestRequest(20, 5));
-  pipeline_->Resume();
-  EXPECT_EQ(lost->WaitForEnd().reason, FinishReason::kError);
-  EXPECT_EQ(also->WaitForEnd().reason, FinishReason::kError);
-  EXPECT_EQ(pipeline_->WaitForBroken().code(), StatusCode::kUnavailable);
-  loop_->OnPipelineUp(Epoch(2), limits_, 2);
-  const auto next = Submit(TestRequest(20, 5));
-  EXPECT_EQ(next->WaitForEnd().reason, FinishReason::kLength);
 }
 
 }  // namespace

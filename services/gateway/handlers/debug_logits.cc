@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "common/base/json.h"
-#include "common/concurrency/work_queue.h"
 #include "common/openai/error.h"
 #include "common/openai/fields.h"
 #include "services/gateway/generator.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/handlers/prepare.h"
 #include "services/gateway/served_model.h"
+#include "services/gateway/text_work.h"
 
 namespace sluice::gateway {
 namespace {
@@ -70,13 +70,13 @@ HttpResponse RowsResponse(const LogitsRows& rows) {
 }
 
 // Gathers the prompt's logits and answers with them at the end. They are
-// written out on the work queue: neither the generator's thread nor the loop
+// written out on a text thread: neither the generator's thread nor the loop
 // has the time for up to a gigabyte of them.
 class LogitsSink : public TokenSink {
  public:
   LogitsSink(std::shared_ptr<Exchange> exchange, LogitsRows rows,
-             WorkQueue* work)
-      : exchange_(std::move(exchange)), rows_(std::move(rows)), work_(work) {
+             const TextWorkers& text)
+      : exchange_(std::move(exchange)), rows_(std::move(rows)), text_(text) {
     rows_.values.reserve(rows_.ids.size() * rows_.columns);
   }
 
@@ -93,25 +93,20 @@ class LogitsSink : public TokenSink {
       return;
     }
     auto rows = std::make_shared<LogitsRows>(std::move(rows_));
-    auto answer = [on = exchange_, rows] {
-      if (on->gone()) return;
-      const auto response = std::make_shared<HttpResponse>(RowsResponse(*rows));
-      on->Post([on, response] { on->Send(std::move(*response)); });
-    };
-    if (work_ == nullptr) {
-      exchange_->Post(std::move(answer));
-    } else if (const Status pushed = work_->Push(std::move(answer));
-               !pushed.ok()) {
-      exchange_->Post([on = exchange_, pushed] {
-        on->Send(ErrorResponse(ToApiError(pushed)));
-      });
-    }
+    const size_t bytes = rows->values.size() * sizeof(float);
+    // As JSON a value takes up to 14 bytes.
+    RunTextWork(text_, exchange_, rows->binary ? 2 * bytes : 5 * bytes,
+                [on = exchange_, rows] {
+                  const auto response =
+                      std::make_shared<HttpResponse>(RowsResponse(*rows));
+                  on->Post([on, response] { on->Send(std::move(*response)); });
+                });
   }
 
  private:
   const std::shared_ptr<Exchange> exchange_;
   LogitsRows rows_;  // of the generator's thread
-  WorkQueue* const work_;
+  const TextWorkers text_;
 };
 
 // Token ids, or a text to be tokenized.
@@ -177,8 +172,8 @@ void SubmitLogits(const HandlerContext& context,
   rows.ids = request->prompt_tokens;
   rows.columns = static_cast<size_t>(context.model.vocab_size);
   rows.binary = TakesBytes(exchange->request());
-  auto sink =
-      std::make_shared<LogitsSink>(exchange, std::move(rows), context.work);
+  auto sink = std::make_shared<LogitsSink>(
+      exchange, std::move(rows), TextWorkers{context.work, context.metrics});
   const auto sequence =
       context.generator.Submit(*std::move(request), std::move(sink));
   if (!sequence.ok()) {
@@ -192,9 +187,7 @@ void SubmitLogits(const HandlerContext& context,
 
 void DumpLogits(const HandlerContext& context,
                 std::shared_ptr<Exchange> exchange) {
-  Exchange& on = *exchange;
-  RunSized(context, on, [context, exchange = std::move(exchange)] {
-    if (exchange->gone()) return;
+  RunSized(context, exchange, [context, exchange] {
     const auto request = std::make_shared<StatusOr<GenerateRequest>>(
         ParseLogitsRequest(context, exchange->request()));
     exchange->Post([context, exchange, request] {

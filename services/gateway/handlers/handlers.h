@@ -10,7 +10,7 @@
 #include "services/gateway/request_rules.h"
 
 namespace sluice {
-class WorkQueue;
+class TurnQueue;
 }  // namespace sluice
 
 namespace sluice::gateway {
@@ -25,8 +25,9 @@ struct HandlerContext {
   const ServedModel& model;
   Generator& generator;
   GatewayMetrics& metrics;
-  // Where large prompts are parsed and tokenized; null: on the loop.
-  WorkQueue* work = nullptr;
+  // Where large prompts are parsed and tokenized, and large answers written;
+  // null: on the loop.
+  TurnQueue* work = nullptr;
   // Any thread; must not block.
   std::function<GatewayReadiness()> readiness;
   TraceStore* traces = nullptr;  // null: no request is traced

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "common/base/random_bytes.h"
-#include "common/concurrency/work_queue.h"
 #include "common/openai/error.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/served_model.h"
+#include "services/gateway/text_work.h"
 
 namespace sluice::gateway {
 namespace {
@@ -19,8 +19,8 @@ namespace {
 // Bodies up to this size are parsed and tokenized on the event loop: below
 // it, handing them over costs more than the work.
 constexpr size_t kMaxInlineBytes = size_t{8} << 10;
-constexpr std::string_view kTimeoutHeader = "x-request-timeout";
-constexpr double kMaxTimeoutSeconds = 86400;
+// What parsing, rendering and tokenizing take for each byte of a body.
+constexpr size_t kMemoryPerByte = 128;
 // Hexadecimal digits of the model's digest in system_fingerprint.
 constexpr size_t kFingerprintDigits = 12;
 
@@ -197,21 +197,7 @@ StatusOr<RequestTerms> ReadTerms(const HttpRequest& request) {
   terms.id = Cat(request.request_id, "/", ++count);
   terms.tenant = request.tenant;
   terms.client = request.client;
-  const std::string_view text = request.Header(kTimeoutHeader);
-  if (text.empty()) return terms;
-  double seconds = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(),
-                                   seconds, std::chars_format::fixed);
-  if (end.ec != std::errc() || end.ptr != text.data() + text.size() ||
-      !(seconds > 0 && seconds <= kMaxTimeoutSeconds)) {
-    return InvalidArgument(
-        "header X-Request-Timeout must be a number of seconds above 0 and at "
-        "most ",
-        kMaxTimeoutSeconds);
-  }
-  terms.deadline =
-      request.arrival + std::chrono::duration_cast<Duration>(
-                            std::chrono::duration<double>(seconds));
+  SLUICE_ASSIGN_OR_RETURN(terms.deadline, DeadlineOf(request));
   return terms;
 }
 
@@ -275,77 +261,70 @@ int64_t UnixSeconds() {
       .count();
 }
 
-void RunSized(const HandlerContext& context, Exchange& exchange,
+void RunSized(const HandlerContext& context, std::shared_ptr<Exchange> exchange,
               std::function<void()> work) {
-  const bool small = exchange.request().body.size() <= kMaxInlineBytes;
-  if (context.work == nullptr || (small && context.model.text->is_quick())) {
-    work();
+  const size_t bytes = exchange->request().body.size();
+  if (bytes <= kMaxInlineBytes && context.model.text->is_quick()) {
+    RunTextWorkHere(context.metrics, std::move(exchange), work);
     return;
   }
-  const Status pushed = context.work->Push(std::move(work));
-  if (pushed.ok()) return;
-  context.metrics.OnRejection(Rejection::kQueueFull);
-  exchange.Send(ErrorResponse(
-      ToApiError(ResourceExhausted("too many requests are being read"))));
+  RunTextWork({context.work, context.metrics}, std::move(exchange),
+              bytes * kMemoryPerByte, std::move(work));
 }
 
 void PrepareAndRun(const HandlerContext& context, Prepare prepare,
                    std::shared_ptr<Exchange> exchange) {
-  Exchange& on = *exchange;
   const std::thread::id loop = std::this_thread::get_id();
   std::shared_ptr<RequestTrace> trace;
   if (context.traces != nullptr) {
-    trace = context.traces->Begin(on.request().Header("x-sluice-trace"), on);
+    trace = context.traces->Begin(exchange->request().Header("x-sluice-trace"),
+                                  *exchange);
   }
-  RunSized(
-      context, on,
-      [context, loop, trace = std::move(trace), prepare = std::move(prepare),
-       exchange = std::move(exchange)]() mutable {
-        if (exchange->gone()) return;
-        const TimePoint begin = Clock::now();
-        auto plan =
-            std::make_shared<StatusOr<RunPlan>>(prepare(exchange->request()));
-        const TimePoint end = Clock::now();
-        context.metrics.OnTokenized(Seconds(end - begin));
-        if (trace != nullptr) trace->OnPrepared({ToNanos(begin), ToNanos(end)});
-        auto run = [context, plan, trace, exchange] {
-          exchange->ReleaseBody();
-          if (plan->ok()) {
-            (*plan)->trace = trace;
-            RequestRunner::Start({context.generator, *context.model.text,
-                                  context.metrics, context.readiness},
-                                 std::move(**plan), exchange);
-            return;
-          }
-          const Status& status = plan->status();
-          context.metrics.OnRejection(RejectionOf(status));
-          exchange->Send(ErrorResponse(ToApiError(status)));
-        };
-        if (std::this_thread::get_id() == loop) {
-          run();
-        } else {
-          Exchange& on_exchange = *exchange;
-          on_exchange.Post(std::move(run));
-        }
-      });
+  RunSized(context, exchange,
+           [context, loop, trace = std::move(trace),
+            prepare = std::move(prepare), exchange]() mutable {
+             const TimePoint begin = Clock::now();
+             auto plan = std::make_shared<StatusOr<RunPlan>>(
+                 prepare(exchange->request()));
+             const TimePoint end = Clock::now();
+             context.metrics.OnTokenized(Seconds(end - begin));
+             if (trace != nullptr)
+               trace->OnPrepared({ToNanos(begin), ToNanos(end)});
+             auto run = [context, plan, trace, exchange] {
+               exchange->ReleaseBody();
+               if (plan->ok()) {
+                 (*plan)->trace = trace;
+                 RequestRunner::Start(
+                     {context.generator, *context.model.text, context.metrics,
+                      context.readiness, context.work},
+                     std::move(**plan), exchange);
+                 return;
+               }
+               const Status& status = plan->status();
+               context.metrics.OnRejection(RejectionOf(status));
+               exchange->Send(ErrorResponse(ToApiError(status)));
+             };
+             if (std::this_thread::get_id() == loop) {
+               run();
+             } else {
+               Exchange& on_exchange = *exchange;
+               on_exchange.Post(std::move(run));
+             }
+           });
 }
 
 void AnswerOffLoop(const HandlerContext& context, Answer answer,
                    std::shared_ptr<Exchange> exchange) {
-  Exchange& on = *exchange;
-  RunSized(
-      context, on,
-      [answer = std::move(answer), exchange = std::move(exchange)] {
-        if (exchange->gone()) return;
-        const auto response = std::make_shared<StatusOr<HttpResponse>>(
-            answer(exchange->request().body));
-        exchange->Post([exchange, response] {
-          exchange->ReleaseBody();
-          exchange->Send(response->ok()
-                             ? std::move(**response)
-                             : ErrorResponse(ToApiError(response->status())));
-        });
-      });
+  RunSized(context, exchange, [answer = std::move(answer), exchange] {
+    const auto response = std::make_shared<StatusOr<HttpResponse>>(
+        answer(exchange->request().body));
+    exchange->Post([exchange, response] {
+      exchange->ReleaseBody();
+      exchange->Send(response->ok()
+                         ? std::move(**response)
+                         : ErrorResponse(ToApiError(response->status())));
+    });
+  });
 }
 
 }  // namespace sluice::gateway

@@ -103,9 +103,8 @@ std::string NewCallIds();
 int64_t UnixSeconds();
 
 // Runs `work`, which reads the body: on the loop for small bodies (if the
-// model's text side is quick) and on the work queue for large ones. Answers if
-// the queue is full.
-void RunSized(const HandlerContext& context, Exchange& exchange,
+// model's text side is quick), else as text work (see text_work.h).
+void RunSized(const HandlerContext& context, std::shared_ptr<Exchange> exchange,
               std::function<void()> work);
 
 // Runs `prepare`, which gives a RunPlan, so, and then the plan or its error.

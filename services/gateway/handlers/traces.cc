@@ -3,17 +3,19 @@
 #include <utility>
 
 #include "common/base/json.h"
-#include "common/concurrency/work_queue.h"
 #include "common/openai/error.h"
 #include "common/trace/chrome_trace.h"
 #include "common/trace/trace_json.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/handlers/handlers.h"
+#include "services/gateway/text_work.h"
 
 namespace sluice::gateway {
 namespace {
 
 constexpr std::string_view kTracesPath = "/debug/traces/";
+// Taken while one is written out.
+constexpr size_t kTraceMemory = size_t{4} << 20;
 
 void AnswerTrace(const HandlerContext& context,
                  std::shared_ptr<Exchange> exchange) {
@@ -31,19 +33,15 @@ void AnswerTrace(const HandlerContext& context,
     return;
   }
   // A long answer's trace takes a while to write out.
-  auto work = [exchange, record = *std::move(record), chrome] {
-    if (exchange->gone()) return;
-    const auto response = std::make_shared<HttpResponse>();
-    response->body = chrome ? ChromeTrace(*record) : TraceJson(*record);
-    exchange->Post(
-        [exchange, response] { exchange->Send(std::move(*response)); });
-  };
-  if (context.work == nullptr) {
-    work();
-  } else if (const Status pushed = context.work->Push(std::move(work));
-             !pushed.ok()) {
-    exchange->Send(ErrorResponse(ToApiError(pushed)));
-  }
+  RunTextWork({context.work, context.metrics}, exchange, kTraceMemory,
+              [exchange, record = *std::move(record), chrome] {
+                const auto response = std::make_shared<HttpResponse>();
+                response->body =
+                    chrome ? ChromeTrace(*record) : TraceJson(*record);
+                exchange->Post([exchange, response] {
+                  exchange->Send(std::move(*response));
+                });
+              });
 }
 
 }  // namespace

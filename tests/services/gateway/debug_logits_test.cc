@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "common/concurrency/work_queue.h"
+#include "common/concurrency/turn_queue.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -56,7 +56,7 @@ TEST_F(DebugLogitsTest, LogitsComeAsRows) {
 }
 
 TEST_F(DebugLogitsTest, LogitsAreReadAndWrittenOffTheLoop) {
-  WorkQueue work("text", 1, 4);
+  TurnQueue work({.threads = 1, .max_queued = 4});
   context_.work = &work;
   Router router;
   AddDebugHandlers(router, context_);
@@ -64,7 +64,7 @@ TEST_F(DebugLogitsTest, LogitsAreReadAndWrittenOffTheLoop) {
   const auto hold = [&held] {
     while (held) std::this_thread::yield();
   };
-  ASSERT_TRUE(work.Push(hold).ok());
+  ASSERT_TRUE(work.Push({.run = hold}).ok());
   const auto on = Post("/debug/logits",
                        Cat("{", std::string(9000, ' '), "\"prompt\":[1,2]}"));
   router.Route(on);
@@ -72,7 +72,7 @@ TEST_F(DebugLogitsTest, LogitsAreReadAndWrittenOffTheLoop) {
   held = false;
   EXPECT_TRUE(generator_.AwaitSubmitted(1));
   held = true;
-  EXPECT_TRUE(work.Push(hold).ok());
+  EXPECT_TRUE(work.Push({.run = hold}).ok());
   TokenEvent event;
   event.logits.assign(2 * kFakeVocab, 0.1f);
   generator_.Tokens(0, event);
@@ -114,7 +114,7 @@ TEST_F(DebugLogitsTest, JsonHasFewerRowsThanBytes) {
 }
 
 TEST_F(DebugLogitsTest, AnErrorIsToldAlsoWhileTheQueueIsFull) {
-  WorkQueue work("text", 1, 1);
+  TurnQueue work({.threads = 1, .max_queued = 1});
   context_.work = &work;
   Router router;
   AddDebugHandlers(router, context_);
@@ -122,10 +122,10 @@ TEST_F(DebugLogitsTest, AnErrorIsToldAlsoWhileTheQueueIsFull) {
   router.Route(on);
   ASSERT_TRUE(generator_.AwaitSubmitted(1));
   std::atomic<bool> held{true};
-  while (work.Push([&held] {
-               while (held) std::this_thread::yield();
-             })
-             .ok()) {
+  const auto hold = [&held] {
+    while (held) std::this_thread::yield();
+  };
+  while (work.Push({.run = hold}).ok()) {
   }
   FinalEvent lost;
   lost.reason = FinishReason::kError;

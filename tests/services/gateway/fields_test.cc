@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "common/concurrency/work_queue.h"
+#include "common/concurrency/turn_queue.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -500,7 +500,7 @@ TEST_F(GatewayFieldsTest, SlowTextIsKeptOffTheLoop) {
   auto text = std::make_unique<FakeText>();
   text->quick = false;
   model_.text = std::move(text);
-  WorkQueue work("text", 1, 1);
+  TurnQueue work({.threads = 1, .max_queued = 1});
   work.Stop();  // it takes nothing: what is sent there is refused
   context_.work = &work;
   Router router;

@@ -16,7 +16,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/concurrency/work_queue.h"
+#include "common/concurrency/turn_queue.h"
 #include "common/http/error_answer.h"
 #include "common/http/http_server.h"
 #include "common/http/router.h"
@@ -240,9 +240,9 @@ class GatewayHttpTest : public ::testing::Test {
   // Of the next Start: keys, CORS, text threads; what /readyz says.
   HttpServerOptions options_;
   std::function<void(Router&)> more_routes_;
-  WorkQueue* work_ = nullptr;
   bool access_log_ = false;
   RequestRules rules_;
+  TurnQueue* work_ = nullptr;
   GatewayReadiness readiness_{true};
   std::unique_ptr<HttpServer> server_;
 };

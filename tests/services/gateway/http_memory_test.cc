@@ -88,7 +88,7 @@ TEST_F(GatewayMemoryTest, OneEventMayBeMegabytes) {
 }
 
 TEST_F(GatewayMemoryTest, ABodyWhoseClientLeftCountsUntilItsTurnAndIsNotRead) {
-  WorkQueue work("text", 1, 8);
+  TurnQueue work({.threads = 1, .max_queued = 8});
   work_ = &work;
   Restart({});
   std::atomic<bool> begun{false};
@@ -97,7 +97,7 @@ TEST_F(GatewayMemoryTest, ABodyWhoseClientLeftCountsUntilItsTurnAndIsNotRead) {
     begun = true;
     while (!go_on) std::this_thread::yield();
   };
-  ASSERT_TRUE(work.Push(hold).ok());
+  ASSERT_TRUE(work.Push({.run = hold}).ok());
   while (!begun) std::this_thread::yield();
   for (const char* path : {"/v1/completions", "/tokenize"}) {
     Client client(port());
@@ -176,6 +176,21 @@ TEST_F(GatewayMemoryTest, AllUnreadWholeAnswersAreBoundedToo) {
       [](const HttpServerStats& stats) { return stats.backlog_bytes == 0; }));
   ASSERT_TRUE(other.Send(request));
   EXPECT_THAT(other.ReceiveAnswer(), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(GatewayMemoryTest, WhenMemoryIsShortTheLargestAnswerIsCut) {
+  HttpLimits limits;
+  limits.all_backlog_bytes = kLargeAnswer * 5 / 4;
+  Restart(limits);
+  Client slow(port(), /*receive_buffer=*/4096);
+  ASSERT_TRUE(slow.Send("GET /large HTTP/1.1\r\n\r\n"));
+  ASSERT_TRUE(Await([](const HttpServerStats& stats) {
+    return stats.backlog_bytes > static_cast<long long>(kLargeAnswer / 2);
+  }));
+  Client reads(port());
+  ASSERT_TRUE(reads.Send("GET /burst HTTP/1.1\r\nConnection: close\r\n\r\n"));
+  EXPECT_GT(reads.ReceiveAll().size(), kLargeAnswer);
+  EXPECT_EQ(server_->stats().slow_readers, 1);
 }
 
 }  // namespace

@@ -1,0 +1,88 @@
+#include "services/gateway/text_work.h"
+
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "common/base/catch_exceptions.h"
+#include "common/base/log.h"
+#include "common/openai/error.h"
+
+namespace sluice::gateway {
+namespace {
+
+constexpr std::string_view kTimeoutHeader = "x-request-timeout";
+constexpr double kMaxTimeoutSeconds = 86400;
+
+}  // namespace
+
+StatusOr<std::optional<TimePoint>> DeadlineOf(const HttpRequest& request) {
+  const std::string_view text = request.Header(kTimeoutHeader);
+  if (text.empty()) return std::optional<TimePoint>();
+  double seconds = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(),
+                                   seconds, std::chars_format::fixed);
+  if (end.ec != std::errc() || end.ptr != text.data() + text.size() ||
+      !(seconds > 0 && seconds <= kMaxTimeoutSeconds)) {
+    return InvalidArgument(
+        "header X-Request-Timeout must be a number of seconds above 0 and at "
+        "most ",
+        kMaxTimeoutSeconds);
+  }
+  return std::optional<TimePoint>(request.arrival +
+                                  std::chrono::duration_cast<Duration>(
+                                      std::chrono::duration<double>(seconds)));
+}
+
+void RunTextWork(const TextWorkers& workers, std::shared_ptr<Exchange> exchange,
+                 size_t bytes, std::function<void()> work,
+                 std::function<void(const Status&)> failed) {
+  TurnQueue::Job job;
+  job.client = exchange->request().client;
+  job.bytes = bytes;
+  // A header that is no deadline is told of when the request is read.
+  if (const auto deadline = DeadlineOf(exchange->request()); deadline.ok()) {
+    job.deadline = *deadline;
+  }
+  job.wanted = [exchange] { return !exchange->gone(); };
+  job.run = std::move(work);
+  job.refused = [exchange, &metrics = workers.metrics,
+                 failed = std::move(failed)](const Status& why) {
+    if (why.code() == StatusCode::kResourceExhausted) {
+      metrics.OnRejection(Rejection::kQueueFull);
+    }
+    exchange->Post([exchange, why, failed] {
+      exchange->ReleaseBody();
+      if (failed) {
+        failed(why);
+      } else {
+        exchange->Send(ErrorResponse(ToApiError(why)));
+      }
+    });
+  };
+  const auto refused = job.refused;
+  if (workers.queue != nullptr) {
+    const Status pushed = workers.queue->Push(std::move(job));
+    if (!pushed.ok()) refused(pushed);
+    return;
+  }
+  if (!job.wanted()) return;
+  const Status done = CatchExceptions("text", job.run);
+  if (done.ok()) return;
+  workers.metrics.OnException("text");
+  refused(done);
+}
+
+void RunTextWorkHere(GatewayMetrics& metrics,
+                     std::shared_ptr<Exchange> exchange,
+                     const std::function<void()>& work) {
+  if (exchange->gone()) return;
+  const Status done = CatchExceptions("text", work);
+  if (done.ok()) return;
+  LogError("request ", exchange->request().request_id,
+           " failed: ", Message(done));
+  metrics.OnException("text");
+  exchange->Send(ErrorResponse(ToApiError(done)));
+}
+
+}  // namespace sluice::gateway

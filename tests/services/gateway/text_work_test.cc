@@ -1,0 +1,125 @@
+// Work on a request's text: deadlines, exceptions, refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/concurrency/turn_queue.h"
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/handlers.h"
+#include "tests/services/gateway/fakes.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A text side that runs out of memory, if it is told to.
+class ExhaustedText : public FakeText {
+ public:
+  StatusOr<std::vector<TokenId>> Encode(std::string_view text,
+                                        bool special) const override {
+    if (exhausted) throw std::bad_alloc();
+    return FakeText::Encode(text, special);
+  }
+  bool exhausted = false;
+};
+
+class TextWorkTest : public ::testing::Test {
+ protected:
+  TextWorkTest()
+      : context_{model_, generator_, metrics_, &queue_,
+                 [] { return GatewayReadiness{true}; }} {
+    auto text = std::make_unique<ExhaustedText>();
+    text_ = text.get();
+    text_->quick = false;
+    model_.text = std::move(text);
+    AddCompletionsHandler(router_, context_);
+  }
+  // A request and its exchange hold each other until the sequences end.
+  ~TextWorkTest() override {
+    queue_.Stop();
+    for (size_t i = 0; i < generator_.submitted(); ++i) {
+      generator_.End(i, FinishReason::kCancelled);
+    }
+  }
+
+  std::shared_ptr<FakeExchange> Complete(const std::string& client = "a") {
+    auto on = Post("/v1/completions", "{\"prompt\":\"a\"}");
+    on->request().client = client;
+    router_.Route(on);
+    return on;
+  }
+
+  ServedModel model_ = FakeModel();
+  FakeGenerator generator_;
+  GatewayMetrics metrics_{{"fake"}};
+  TurnQueue queue_{
+      {.threads = 1, .max_queued = 2, .on_exception = [this](const Status&) {
+         metrics_.OnException("text");
+       }}};
+  HandlerContext context_;
+  Router router_;
+  ExhaustedText* text_ = nullptr;
+};
+
+TEST_F(TextWorkTest, AnExceptionIsOneRequestsTrouble) {
+  text_->exhausted = true;
+  for (const bool quick : {true, false}) {
+    text_->quick = quick;
+    const auto on = Complete();
+    if (!quick) queue_.Stop();
+    ASSERT_EQ(on->responses.size(), 1u);
+    EXPECT_EQ(on->responses[0].status, 503);
+    EXPECT_EQ(on->Body()["error"]["message"], "text: out of memory");
+  }
+  EXPECT_THAT(metrics_.Text(),
+              HasSubstr("sluice_exceptions_total{where=\"text\"} 2"));
+}
+
+TEST_F(TextWorkTest, ADeadlineIsLookedAtBeforeABodyIsRead) {
+  auto on = Post("/v1/completions", "{\"prompt\":\"a\"}");
+  on->request().headers = {{"x-request-timeout", "1"}};
+  on->request().arrival -= std::chrono::seconds(2);
+  router_.Route(on);
+  queue_.Stop();
+  ASSERT_EQ(on->responses.size(), 1u);
+  EXPECT_EQ(on->responses[0].status, 504);
+  EXPECT_EQ(generator_.submitted(), 0u);
+}
+
+TEST_F(TextWorkTest, AFullQueueRefusesAndCountsAndTakesAnotherClient) {
+  std::atomic<bool> held{true};
+  std::atomic<bool> begun{false};
+  ASSERT_TRUE(queue_
+                  .Push({.run =
+                             [&] {
+                               begun = true;
+                               while (held) std::this_thread::yield();
+                             }})
+                  .ok());
+  while (!begun) std::this_thread::yield();
+  Complete();
+  Complete();
+  const auto refused = Complete();
+  ASSERT_EQ(refused->responses.size(), 1u);
+  EXPECT_EQ(refused->responses[0].status, 429);
+  const auto other = Complete("b");
+  EXPECT_TRUE(other->responses.empty());
+  held = false;
+  EXPECT_TRUE(generator_.AwaitSubmitted(3));
+  EXPECT_THAT(
+      metrics_.Text(),
+      HasSubstr("sluice_gateway_rejections_total{reason=\"queue_full\"} 1"));
+}
+
+}  // namespace
+}  // namespace sluice::gateway
