@@ -22,10 +22,14 @@ bool IsHostChar(char c) {
          c == '_' || c == '.';
 }
 
-// The host of "host[:port]", without the brackets of an IPv6 address.
+// The host of "host[:port]", without the brackets of an IPv6 address; empty if
+// they do not match.
 std::string_view HostOf(std::string_view authority, bool& bracketed) {
   bracketed = authority.starts_with('[');
-  if (bracketed) return authority.substr(1, authority.find(']') - 1);
+  if (bracketed) {
+    const size_t end = authority.find(']');
+    return end == authority.npos ? "" : authority.substr(1, end - 1);
+  }
   return authority.substr(0, authority.rfind(':'));
 }
 

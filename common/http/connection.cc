@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
@@ -61,6 +60,12 @@ void SetSocketOptions(tcp::socket& socket) {
   set(TCP_USER_TIMEOUT, kUserTimeoutMs);
 }
 
+// What a coroutine of a connection threw, counted.
+Status Caught(const std::exception_ptr& thrown) {
+  return CatchAndCount("http_connection",
+                       [&] { std::rethrow_exception(thrown); });
+}
+
 std::string AddressOf(const tcp::socket& socket) {
   error_code error;
   const auto peer = socket.remote_endpoint(error);
@@ -111,7 +116,10 @@ void Connection::Start(std::function<void()> ended) {
   ended_ = std::move(ended);
   SetSocketOptions(stream_.socket());
   auto executor = stream_.get_executor();
-  net::co_spawn(executor, Run(), net::detached);
+  auto on_end = [](std::exception_ptr thrown) {
+    if (thrown) LogError("a connection was dropped: ", Message(Caught(thrown)));
+  };
+  net::co_spawn(executor, Run(), std::move(on_end));
 }
 
 void Connection::MakeRoom() {
@@ -177,7 +185,10 @@ Connection::Nothing Connection::Serve() {
       watching_ = true;
       auto executor = stream_.get_executor();
       auto watch = Watch(exchange);
-      net::co_spawn(executor, std::move(watch), net::detached);
+      auto on_end = [exchange](std::exception_ptr thrown) {
+        if (thrown) exchange->Fail(Caught(thrown));
+      };
+      net::co_spawn(executor, std::move(watch), std::move(on_end));
     }
     auto writing = WriteAnswer(exchange);
     co_await std::move(writing);
@@ -192,9 +203,7 @@ Connection::Nothing Connection::Serve() {
 
 void Connection::OnException(std::exception_ptr thrown) noexcept {
   const Status told = CatchAndCount("http_connection", [&] {
-    const Status why = CatchExceptions(
-        "http_connection", [&] { std::rethrow_exception(std::move(thrown)); });
-    CountException("http_connection");
+    const Status why = Caught(thrown);
     LogError("request ", (current_ ? current_->request() : request_).request_id,
              ": ", Message(why));
     if (current_ == nullptr) refusal_ = FailedAnswer(context_.options, why);

@@ -78,6 +78,8 @@ void Connection::ParseBuffered(Parser& parser, error_code& error) {
     used = parser.put(buffer_.data(), error);
     buffer_.consume(used);
   }
+  // What was used is told of first: bodies are counted as they grow.
+  if (used > 0 && error == http::error::need_more) error.clear();
   if (!error && used == 0) error = http::error::need_more;
 }
 

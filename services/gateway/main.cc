@@ -246,6 +246,24 @@ StatusOr<RequestRules> RulesFromFlags() {
   return rules;
 }
 
+// Who may come in, and how many.
+void SetDoors(GatewayOptions& options) {
+  options.cors_origins = absl::GetFlag(FLAGS_cors_origins);
+  options.allowed_hosts = absl::GetFlag(FLAGS_allowed_hosts);
+  options.api_key_file = absl::GetFlag(FLAGS_api_key_file);
+  const char* const keys = std::getenv("SLUICE_API_KEYS");
+  if (keys != nullptr) options.api_keys = keys;
+  options.open = absl::GetFlag(FLAGS_open);
+  options.http_tls = {absl::GetFlag(FLAGS_http_tls_cert),
+                      absl::GetFlag(FLAGS_http_tls_key)};
+  HttpLimits& limits = options.http_limits;
+  limits.connections = absl::GetFlag(FLAGS_max_connections);
+  limits.connections_per_client =
+      absl::GetFlag(FLAGS_max_connections_per_client);
+  limits.header_time = FromSeconds(absl::GetFlag(FLAGS_header_timeout));
+  limits.body_time = FromSeconds(absl::GetFlag(FLAGS_body_timeout));
+}
+
 StatusOr<GatewayOptions> OptionsFromFlags() {
   SLUICE_RETURN_IF_ERROR(CheckFlags());
   GatewayOptions options;
@@ -284,21 +302,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
                        << 20;
   options.http_limits.all_backlog_bytes =
       static_cast<size_t>(absl::GetFlag(FLAGS_answer_memory)) << 20;
-  options.http_limits.connections = absl::GetFlag(FLAGS_max_connections);
-  options.http_limits.connections_per_client =
-      absl::GetFlag(FLAGS_max_connections_per_client);
-  options.http_limits.header_time =
-      FromSeconds(absl::GetFlag(FLAGS_header_timeout));
-  options.http_limits.body_time =
-      FromSeconds(absl::GetFlag(FLAGS_body_timeout));
-  options.cors_origins = absl::GetFlag(FLAGS_cors_origins);
-  options.allowed_hosts = absl::GetFlag(FLAGS_allowed_hosts);
-  options.api_key_file = absl::GetFlag(FLAGS_api_key_file);
-  if (const char* keys = std::getenv("SLUICE_API_KEYS"))
-    options.api_keys = keys;
-  options.open = absl::GetFlag(FLAGS_open);
-  options.http_tls = {absl::GetFlag(FLAGS_http_tls_cert),
-                      absl::GetFlag(FLAGS_http_tls_key)};
+  SetDoors(options);
   const std::string compat = absl::GetFlag(FLAGS_metrics_compat);
   if (compat != "vllm" && compat != "none") {
     return InvalidArgument("--metrics-compat must be vllm or none, got '",

@@ -27,12 +27,18 @@ class ConnectionTableTest : public ::testing::Test {
     return number;
   }
 
+  ConnectionTable& Make(int limit, int client_share) {
+    table_ = std::make_unique<ConnectionTable>(limit, client_share);
+    return *table_;
+  }
+
+  std::unique_ptr<ConnectionTable> table_;  // outlives its places
   std::vector<std::unique_ptr<ConnectionTable::Place>> places_;
   std::vector<int> told_;
 };
 
 TEST_F(ConnectionTableTest, TheOneIdleLongestMakesRoom) {
-  ConnectionTable table(3, 100);
+  ConnectionTable& table = Make(3, 100);
   Connect(table, "1.1.1.1");
   Connect(table, "1.1.1.2");
   Connect(table, "1.1.1.3");
@@ -46,7 +52,7 @@ TEST_F(ConnectionTableTest, TheOneIdleLongestMakesRoom) {
 }
 
 TEST_F(ConnectionTableTest, NobodyIsClosedWhileThereIsRoom) {
-  ConnectionTable table(256, 1);
+  ConnectionTable& table = Make(256, 1);
   for (int i = 0; i < 256; ++i) {
     EXPECT_EQ(Connect(table, "1.1.1.1", Activity::kAnswering), i);
   }
@@ -57,7 +63,7 @@ TEST_F(ConnectionTableTest, NobodyIsClosedWhileThereIsRoom) {
 }
 
 TEST_F(ConnectionTableTest, WhoWaitsForAnAnswerIsNeverClosed) {
-  ConnectionTable table(2, 1);
+  ConnectionTable& table = Make(2, 1);
   Connect(table, "1.1.1.1", Activity::kAnswering);
   Connect(table, "1.1.1.1", Activity::kAnswering);
   EXPECT_EQ(Connect(table, "1.1.1.2"), -1);
@@ -65,7 +71,7 @@ TEST_F(ConnectionTableTest, WhoWaitsForAnAnswerIsNeverClosed) {
 }
 
 TEST_F(ConnectionTableTest, WhoHasMoreThanItsShareMakesRoomFirst) {
-  ConnectionTable table(4, 2);
+  ConnectionTable& table = Make(4, 2);
   Connect(table, "1.1.1.1");
   Connect(table, "2.2.2.2");
   Connect(table, "2.2.2.2");
@@ -75,7 +81,7 @@ TEST_F(ConnectionTableTest, WhoHasMoreThanItsShareMakesRoomFirst) {
 }
 
 TEST_F(ConnectionTableTest, WhoHasItsShareGetsRoomFromItsOwnAlone) {
-  ConnectionTable table(3, 1);
+  ConnectionTable& table = Make(3, 1);
   Connect(table, "1.1.1.1");
   Connect(table, "2.2.2.2", Activity::kAnswering);
   Connect(table, "2.2.2.2", Activity::kReading);
@@ -86,7 +92,7 @@ TEST_F(ConnectionTableTest, WhoHasItsShareGetsRoomFromItsOwnAlone) {
 }
 
 TEST_F(ConnectionTableTest, SlowRequestsOfOneClientMakeRoomForAnother) {
-  ConnectionTable table(3, 2);
+  ConnectionTable& table = Make(3, 2);
   Connect(table, "1.1.1.1", Activity::kReading);
   Connect(table, "2001:db8::1", Activity::kReading);
   Connect(table, "2001:db8::2", Activity::kReading);
@@ -99,7 +105,7 @@ TEST_F(ConnectionTableTest, SlowRequestsOfOneClientMakeRoomForAnother) {
 
 TEST_F(ConnectionTableTest, ThoseThatLeaveAreBounded) {
   constexpr int kLimit = 2 * ConnectionTable::kMaxLeaving;
-  ConnectionTable table(kLimit, 1000);
+  ConnectionTable& table = Make(kLimit, 1000);
   for (int i = 0; i < kLimit; ++i) Connect(table, "1.1.1.1");
   int more = 0;
   while (Connect(table, "2.2.2.2") >= 0) ++more;

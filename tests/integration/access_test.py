@@ -1,9 +1,16 @@
-"""A cluster with API keys, and a gateway that drains."""
+"""Who may come in: API keys, web pages, HTTPS, listeners that others reach;
+and a gateway that drains."""
 
 import concurrent.futures
+import contextlib
+import http.client
+import json
 import os
 import pathlib
+import shutil
 import signal
+import ssl
+import subprocess
 import tempfile
 import unittest
 
@@ -72,6 +79,21 @@ class AccessTest(unittest.TestCase):
             self.assertNotIn(secret.encode(), text)
             self.assertNotIn(secret, self.cluster.logs(1000))
 
+    def test_what_only_key_holders_are_told(self):
+        _, _, raw = api.request(self.url, "GET", "/v1/models", headers=ALICE)
+        self.assertIn("root", json.loads(raw)["data"][0])
+        headers = {"X-Api-Key": "sk-alice-0123456789"}
+        self.assertEqual(self.status("GET", "/cluster", headers=headers), 200)
+        self.assertEqual(self.status("GET", "/cluster"), 401)
+
+    def test_guessing_is_slowed_down(self):
+        self.assertEqual(self.status("GET", "/version", headers=ALICE), 200)
+        answers = [self.status("GET", "/version", headers={
+            "Authorization": f"Bearer sk-guess-{i:010}"}) for i in range(60)]
+        self.assertEqual(answers[:20], [401] * 20)
+        self.assertGreater(answers.count(429), 20)
+        self.assertEqual(self.status("GET", "/version", headers=ALICE), 200)
+
     def test_a_key_file_that_cannot_be_read_is_named(self):
         with harness.Cluster(harness.shared("data/models/stories260K-hf"),
                              "--api-key-file", self.keys.with_name("none"),
@@ -115,6 +137,129 @@ class AccessTest(unittest.TestCase):
         _, _, text = api.request(self.url, "GET", "/metrics", headers=ALICE)
         name = b"\nsluice_gateway_inflight_requests "
         return float(text.partition(name)[2].split(b"\n", 1)[0])
+
+
+class DoorsTest(unittest.TestCase):
+    """Gateways whose stages are not there: who may come in is asked first."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def gateway(self, *options, **environment):
+        """Starts a gateway; (its process, where its words go)."""
+        log = self.folder / "log"
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                [pathlib.Path(os.environ["SLUICE_BUILD_DIR"]) /
+                 "services/gateway/sluice-gateway",
+                 "--stages", "127.0.0.1:1", "--model",
+                 harness.shared("data/models/stories260K-hf"),
+                 "--port-file", self.folder / "port",
+                 "--drain-timeout", "1", *options],
+                stderr=out, stdout=out, stdin=subprocess.DEVNULL,
+                env={**os.environ, **environment})
+
+        def end():
+            process.kill()
+            process.wait(30)
+        self.addCleanup(end)
+        return process, log
+
+    def port(self):
+        file = self.folder / "port"
+        return int(harness.wait_for(
+            lambda: file.exists() and file.read_text().strip(), 30,
+            "the gateway listens").rsplit(":", 1)[1])
+
+    def ask(self, connection, headers=None, method="GET", path="/version",
+            body=None):
+        """The status, and the code of the error."""
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            raw = answer.read()
+            code = json.loads(raw)["error"]["code"] \
+                if answer.status >= 400 else None
+            return answer.status, code
+
+    def test_beyond_loopback_needs_keys_or_open(self):
+        process, log = self.gateway("--listen", "0.0.0.0:0")
+        self.assertEqual(process.wait(30), 1)
+        self.assertIn("--api-key-file", log.read_text())
+        self.assertIn("--open", log.read_text())
+        process, log = self.gateway("--listen", "0.0.0.0:0",
+                                    SLUICE_API_KEYS="a:sk-0123456789,b:sk-b-9"
+                                    "876543210")
+        port = self.port()
+        self.assertIn("plain text", log.read_text())
+        for key, status in (("sk-0123456789", 200), ("sk-b-9876543210", 200),
+                            ("sk-other", 401)):
+            connection = http.client.HTTPConnection("127.0.0.1", port, 30)
+            self.assertEqual(
+                self.ask(connection, {"X-Api-Key": key})[0], status)
+        self.assertNotIn("sk-0123456789", log.read_text())
+
+    def test_other_web_pages_are_refused(self):
+        self.gateway("--listen", "127.0.0.1:0", "--allowed-hosts",
+                     "llm.example", "--cors-origins", "https://page.example")
+        port = self.port()
+
+        def ask(headers, **more):
+            return self.ask(http.client.HTTPConnection("127.0.0.1", port, 30),
+                            headers, **more)
+        ours = f"http://127.0.0.1:{port}"
+        self.assertEqual(ask({})[0], 200)
+        self.assertEqual(ask({"Origin": ours})[0], 200)
+        self.assertEqual(ask({"Origin": "https://page.example"})[0], 200)
+        self.assertEqual(ask({"Host": "llm.example"})[0], 200)
+        self.assertEqual(ask({"Host": "evil.example"}),
+                         (421, "host_not_allowed"))
+        self.assertEqual(ask({"Host": "evil.example"}, path="/livez")[0], 200)
+        for origin in ("https://evil.example", "null"):
+            self.assertEqual(ask({"Origin": origin}),
+                             (403, "origin_not_allowed"))
+        post = {"method": "POST", "path": "/tokenize",
+                "body": '{"prompt": "a"}'}
+        self.assertEqual(ask({"Origin": ours, "Content-Type": "text/plain"},
+                             **post), (415, "unsupported_content_type"))
+        self.assertEqual(ask({"Content-Type": "text/plain"}, **post)[0], 200)
+
+    @unittest.skipUnless(shutil.which("openssl"), "needs openssl")
+    def test_https_with_a_certificate_that_changes(self):
+        def make(name):
+            for file in ("cert", "key"):
+                (self.folder / f"{file}.pem").unlink(missing_ok=True)
+            subprocess.run(
+                ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes",
+                 "-days", "1", "-subj", f"/CN={name}", "-addext",
+                 "subjectAltName=IP:127.0.0.1", "-keyout",
+                 self.folder / "key.pem", "-out", self.folder / "cert.pem"],
+                check=True, capture_output=True)
+            return ssl.create_default_context(
+                cafile=self.folder / "cert.pem")
+
+        def ask(context):
+            return self.ask(http.client.HTTPSConnection(
+                "127.0.0.1", port, timeout=30, context=context))
+
+        def shown(context):
+            try:
+                return ask(context)[0] == 200
+            except ssl.SSLError:
+                return False
+        first = make("first")
+        _, log = self.gateway(
+            "--listen", "127.0.0.1:0", "--http-tls-cert",
+            self.folder / "cert.pem", "--http-tls-key",
+            self.folder / "key.pem")
+        port = self.port()
+        self.assertIn("listening on https://", log.read_text())
+        self.assertEqual(ask(first)[0], 200)
+        second = make("second")
+        harness.wait_for(lambda: shown(second), 20, "the new certificate")
+        self.assertFalse(shown(first))
 
 
 if __name__ == "__main__":

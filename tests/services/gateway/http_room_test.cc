@@ -133,7 +133,9 @@ TEST_F(GatewayRoomTest, AnEventThatHoldsItsLoopIsMeasured) {
     });
   };
   Restart({});
-  metrics_.Attach({.http = &server_->stats()});
+  GatewayMetrics::Sources sources;
+  sources.http = &server_->stats();
+  metrics_.Attach(std::move(sources));
   Client client(port());
   for (int i = 0; i < 20; ++i) {
     client.Send(kLivez);

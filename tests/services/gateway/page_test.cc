@@ -173,15 +173,15 @@ TEST(ClusterJsonTest, TellsTheEngineAndEveryStage) {
 
 TEST(ClusterJsonTest, StrangersAreToldNoPath) {
   ClusterReading reading = TwoStages();
-  reading.pipeline.stages[1].address = "unix:/home/jo/.cache/run/stage-1.sock";
-  reading.pipeline.stages[1].message = "unix:/home/jo/.cache/run: refused";
-  reading.readiness.why = "stage 1 (unix:/home/jo/.cache/run/stage-1.sock)";
+  reading.pipeline.stages[1].address = "unix:/srv/jo/.cache/run/stage-1.sock";
+  reading.pipeline.stages[1].message = "unix:/srv/jo/.cache/run: refused";
+  reading.readiness.why = "stage 1 (unix:/srv/jo/.cache/run/stage-1.sock)";
   reading.readiness.open_why = "stage 1 (layers 15 to 29)";
   const ServedModel model = FakeModel();
   EXPECT_THAT(ClusterJson(model, reading),
-              HasSubstr("unix:/home/jo/.cache/run/stage-1.sock"));
+              HasSubstr("unix:/srv/jo/.cache/run/stage-1.sock"));
   const std::string open = ClusterJson(model, reading, Audience::kAnybody);
-  EXPECT_THAT(open, Not(HasSubstr("/home/jo")));
+  EXPECT_THAT(open, Not(HasSubstr("/srv/jo")));
   EXPECT_THAT(open, HasSubstr("\"address\":\"unix:stage-1.sock\""));
   EXPECT_THAT(open, HasSubstr("\"address\":\"127.0.0.1:7001\""));
   EXPECT_THAT(open, HasSubstr("stage 1 (layers 15 to 29)"));
