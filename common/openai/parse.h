@@ -23,7 +23,7 @@ inline constexpr size_t kMaxPrompts = 128;
 inline constexpr size_t kMaxStopStrings = 1024;  // a server may allow fewer
 inline constexpr size_t kMaxStopBytes = 1024;
 inline constexpr size_t kMaxAllStopBytes = 4096;  // of a request's together
-inline constexpr size_t kMaxChoices = 128;  // of all prompts together
+inline constexpr size_t kMaxChoices = 128;        // of all prompts together
 inline constexpr size_t kMaxCacheSaltBytes = 256;
 
 // Body bytes to a request. INVALID_ARGUMENT with the field as param (see
