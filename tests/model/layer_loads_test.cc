@@ -4,8 +4,10 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/model/expert_placement.h"
+#include "common/model/kv_layout.h"
 #include "common/model/layer_names.h"
 #include "common/model/model_config.h"
 #include "common/model/stage.h"
@@ -245,6 +247,26 @@ TEST(LayerLoadsTest, ExpertsElsewhereAreNotCounted) {
   EXPECT_EQ(here - with(place("a")).layers[layer], stored.experts[layer]);
   EXPECT_EQ(with(place("a")).layers[0],
             LoadsOf(*config, **model, {}).layers[0]);
+}
+
+TEST(KvLayoutTest, PositionsInSoManyBlocksAreTheMostThatFit) {
+  ModelConfig config;
+  config.num_layers = 4;
+  const std::vector<std::vector<int32_t>> all = {
+      {}, {0, 40, 0, 40}, {16, 16, 100, 0}};
+  for (const std::vector<int32_t>& windows : all) {
+    config.windows = windows;
+    for (const int32_t step : {1, 64}) {
+      for (int32_t blocks = 0; blocks < 60; ++blocks) {
+        const int32_t most = 500;
+        const int32_t fit = KvPositionsIn(config, blocks, step, most);
+        EXPECT_TRUE(fit == most || fit % kBlockTokens == 0);
+        EXPECT_LE(KvBlocksOfOne(config, fit, step), blocks);
+        if (fit == most) continue;
+        EXPECT_GT(KvBlocksOfOne(config, fit + 1, step), blocks);
+      }
+    }
+  }
 }
 
 }  // namespace
