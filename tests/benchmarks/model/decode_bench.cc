@@ -24,17 +24,26 @@ struct Flags {
   int rounds = 5;
   int steps = 4;      // decode steps per round
   int prefill = 512;  // tokens
+  bool sampling = false;
 };
+
+SamplingParams Greedy() {
+  SamplingParams params;
+  params.temperature = 0;
+  return params;
+}
 
 // Sequences on one stage, with blocks that nobody else uses.
 class Sequences {
  public:
-  Sequences(Stage* stage, int count, int length)
+  Sequences(Stage* stage, int count, int length,
+            const SamplingParams& sampling = Greedy())
       : stage_(*stage), states_(count), chunks_(count) {
     const int per_sequence = (length + kBlockTokens - 1) / kBlockTokens;
     for (int i = 0; i < count; ++i) {
       Stage::SequenceState& state = states_[i];
-      state.sampling.temperature = 0;
+      state.sampling = sampling;
+      state.sampling.seed = static_cast<uint64_t>(i);
       state.num_prompt_tokens = 1;
       state.blocks.resize(1);
       for (int b = 0; b < per_sequence; ++b) {
@@ -56,6 +65,12 @@ class Sequences {
         chunk.tokens.push_back(static_cast<TokenId>((i * 31 + t * 7) % 250));
       }
       history.insert(history.end(), chunk.tokens.begin(), chunk.tokens.end());
+      if (NeedsTokenCounts(states_[i].sampling)) {
+        if (!states_[i].counts) states_[i].counts.emplace();
+        for (const TokenId id : chunk.tokens) {
+          states_[i].counts->AddGenerated(id);
+        }
+      }
       chunk.logits = LogitsWanted::kLast;
       chunk.samples = true;
       inputs.push_back({&chunk, &states_[i]});
@@ -107,9 +122,49 @@ void Measure(Stage& stage, benchmarks::ReadProbe& probe, const Flags& flags,
   std::fflush(stdout);
 }
 
+// What steps of `batch` sequences spend on drawing their tokens, and its share,
+// by what the sequences ask. The ways take turns, step by step.
+void MeasureSampling(Stage& stage, int batch, const Flags& flags) {
+  std::vector<std::pair<const char*, SamplingParams>> ways;
+  for (const char* name : {"greedy", "temperature 1", "top_p 0.95",
+                           "min_p 0.05", "penalties", "logprobs 5"}) {
+    ways.push_back({name, {}});
+  }
+  ways[0].second = Greedy();
+  ways[2].second.top_p = 0.95f;
+  ways[3].second.min_p = 0.05f;
+  ways[4].second.presence_penalty = 0.5f;
+  ways[4].second.repetition_penalty = 1.1f;
+  ways[5].second.logprobs = 5;
+  std::vector<std::vector<double>> micros(ways.size());
+  std::vector<std::vector<double>> shares(ways.size());
+  for (int round = 0; round < flags.rounds; ++round) {
+    for (size_t way = 0; way < ways.size(); ++way) {
+      Sequences sequences(&stage, batch, 32, ways[way].second);
+      sequences.Step(8);
+      for (int i = 0; i < flags.steps; ++i) {
+        const double step = sequences.Step(1);
+        const TraceSpan& span = stage.sampling();
+        const double drawn = static_cast<double>(span.stop_ns - span.start_ns);
+        micros[way].push_back(drawn * 1e-3);
+        shares[way].push_back(drawn * 1e-9 / step);
+      }
+    }
+  }
+  for (size_t way = 0; way < ways.size(); ++way) {
+    std::printf(
+        "sample   batch %2d %-14s median %8.1f us/step, best %8.1f, %5.2f %% "
+        "of its step\n",
+        batch, ways[way].first, Median(micros[way]),
+        *std::min_element(micros[way].begin(), micros[way].end()),
+        100 * Median(shares[way]));
+  }
+  std::fflush(stdout);
+}
+
 bool ParseFlags(int argc, char** argv, Flags& flags) {
   flags.stage.max_context = 1024;
-  flags.stage.max_sequences = 16;
+  flags.stage.max_sequences = 32;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
     if (flag.substr(0, 2) != "--") {
@@ -128,6 +183,8 @@ bool ParseFlags(int argc, char** argv, Flags& flags) {
       flags.stage.isa = value;
     } else if (flag == "--pin") {
       flags.stage.pin_threads = value == "true";
+    } else if (flag == "--sampling") {
+      flags.sampling = value == "true";
     } else if (flag == "--weights" && value == "f32") {
       flags.stage.weights = WeightsMode::kF32;
     } else if (flag == "--weights" && value == "bf16") {
@@ -145,7 +202,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr,
                  "usage: decode_bench MODEL [--threads N] [--ranks R] "
                  "[--weights auto|bf16|f32] [--isa NAME] [--rounds N] "
-                 "[--pin true|false]\n");
+                 "[--pin true|false] [--sampling true|false]\n");
     return 2;
   }
   flags.stage.kv_blocks = 1024;
@@ -163,6 +220,10 @@ int Main(int argc, char** argv) {
       static_cast<double>(info.weights_bytes) * 1e-6,
       info.weights_dtype.c_str(), info.isa.c_str(), info.ranks, info.threads,
       info.load_seconds);
+  if (flags.sampling) {
+    for (const int batch : {1, 8, 32}) MeasureSampling(stage, batch, flags);
+    return 0;
+  }
   benchmarks::ReadProbe probe(info.threads);
   Measure(stage, probe, flags, "decode", 1, 1);
   Measure(stage, probe, flags, "decode", 8, 1);
