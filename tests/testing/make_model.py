@@ -37,10 +37,11 @@ PRESETS = {
                     rope_theta=500000.0, max_positions=131072, llama3=True),
 }
 # About the size of the default model (SmolLM2-135M) with Llama 3's
-# vocabulary: 180 M parameters, 0.36 GB.
+# vocabulary: 180 M parameters, 0.36 GB. Its draws at temperature 1 have about
+# the entropy of a trained model's, one or two nats.
 PRESETS["vocab128k"] = dict(
     PRESETS["tiny"], layers=30, hidden=576, heads=9, kv_heads=3, head_dim=64,
-    intermediate=1536, vocab=128256, max_positions=8192)
+    intermediate=1536, vocab=128256, max_positions=8192, logit_std=6.0)
 # What the families with experts add; llama has none of it.
 MOE = dict(family="glm4_moe", tie=False, experts=8, experts_per_token=2,
            moe_intermediate=64, shared_experts=1, first_dense=1, groups=1,
@@ -69,7 +70,7 @@ ELEMENT_BYTES = {"bf16": 2, "f32": 4, "codes": 1, "scales": 1}
 STORED = {"bf16": "BF16", "f32": "F32", "codes": "U8", "scales": "U8"}
 MXFP4_RMS = 2.93  # of its sixteen codes, at a scale of 1
 CHUNK = 1 << 22  # elements made at a time
-LOGIT_STD = 3.0  # of a random model's logits, about
+LOGIT_STD = 3.0  # of a random model's logits, about, unless told
 
 
 def parse_args(argv):
@@ -93,6 +94,7 @@ def parse_args(argv):
     parser.add_argument("--llama3", action=argparse.BooleanOptionalAction,
                         help="llama3 rope scaling")
     parser.add_argument("--rope-theta", type=float)
+    parser.add_argument("--logit-std", type=float)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--out", required=True, help="folder to make")
@@ -201,7 +203,7 @@ class Tensors:
 
     def all(self):
         args, hidden = self.args, self.args.hidden
-        logits = LOGIT_STD / math.sqrt(hidden)
+        logits = (args.logit_std or LOGIT_STD) / math.sqrt(hidden)
         yield from self.linear("model.embed_tokens", args.vocab, hidden,
                                logits)
         behind = args.family == "glm4_moe" and args.mtp
