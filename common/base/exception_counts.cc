@@ -63,4 +63,11 @@ std::vector<std::pair<std::string, uint64_t>> ExceptionCounts() {
   return counts;
 }
 
+uint64_t ExceptionsAt(std::string_view where) {
+  for (const auto& [edge, count] : ExceptionCounts()) {
+    if (edge == where) return count;
+  }
+  return 0;
+}
+
 }  // namespace sluice

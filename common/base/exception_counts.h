@@ -20,6 +20,9 @@ void CountException(std::string_view where) noexcept;
 // How many were counted at each edge so far, edges in order of their first.
 std::vector<std::pair<std::string, uint64_t>> ExceptionCounts();
 
+// Of the edge `where` so far.
+uint64_t ExceptionsAt(std::string_view where);
+
 // CatchExceptions, with what is caught counted under `where`.
 template <typename Work>
 Status CatchAndCount(std::string_view where, Work&& work) {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/base/cat.h"
-#include "common/base/catch_exceptions.h"
 #include "common/base/check.h"
+#include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/base/retry_after.h"
 
@@ -201,12 +201,11 @@ void TurnQueue::Run(int index) {
 }
 
 void TurnQueue::RunJob(Job& job) const {
-  const Status status = CatchExceptions(options_.name, [&] {
+  const Status status = CatchAndCount(options_.name, [&] {
     if (!job.wanted || job.wanted()) job.run();
   });
   if (status.ok()) return;
   LogError("a job of ", job.client, " failed: ", Message(status));
-  if (options_.on_exception) options_.on_exception(status);
   Refuse(job, status);
 }
 

@@ -5,6 +5,7 @@
 
 #include "common/base/catch_exceptions.h"
 #include "common/base/check.h"
+#include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/engine/engine_impl.h"
 
@@ -56,6 +57,7 @@ void EngineLoop::Impl::HandleSafely(Command& command) {
 
 void EngineLoop::Impl::OnException(const Status& what) {
   ++counters_.exceptions;
+  CountException("engine");
   LogError("caught: ", Message(what));
 }
 

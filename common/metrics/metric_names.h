@@ -100,8 +100,6 @@ inline constexpr Name kGatewayTokenRate =
 inline constexpr Name kGatewayRejections =
     "sluice_gateway_rejections_total";  // reason=queue_full|draining|
                                         //   unavailable|too_large|invalid
-inline constexpr Name kExceptions =
-    "sluice_exceptions_total";  // where=loop|text|answer|engine|pipeline
 inline constexpr Name kGatewayDisconnects =
     "sluice_gateway_client_disconnects_total";  // reason
 inline constexpr Name kGatewayConnections = "sluice_gateway_connections";

@@ -22,10 +22,6 @@ constexpr const char* kOutcomes[] = {"stop", "length", "abort", "error"};
 constexpr const char* kRejections[] = {"queue_full", "draining", "unavailable",
                                        "too_large", "invalid"};
 
-constexpr std::string_view kExceptionsIn[] = {"loop", "text", "answer",
-                                              "engine", "pipeline"};
-constexpr size_t kEngineExceptions = 3;  // its index
-
 // The engine's counts that are shown as they are.
 struct EngineCounter {
   std::string_view name;
@@ -145,11 +141,6 @@ GatewayMetrics::GatewayMetrics(GatewayMetricsOptions options)
                                           "Requests refused, by reason",
                                           {{"reason", kRejections[i]}});
   }
-  for (size_t i = 0; i < std::size(kExceptionsIn); ++i) {
-    exceptions_[i] = registry_.AddCounter(
-        names::kExceptions, "Exceptions caught, each one request's trouble",
-        {{"where", std::string(kExceptionsIn[i])}});
-  }
   AddHistograms();
   AddEngineSeries();
   AddScrapedSeries();
@@ -215,7 +206,6 @@ void GatewayMetrics::AddEngineSeries() {
     metrics::Registry& registry = one.vllm ? vllm() : registry_;
     gauges.push_back(registry.AddGauge(one.name, one.help, labels));
   }
-  const Counter engine_exceptions = exceptions_[kEngineExceptions];
   registry_.OnScrape([=, this] {
     EngineStats stats;
     {
@@ -227,8 +217,6 @@ void GatewayMetrics::AddEngineSeries() {
       counters[i].AdvanceTo(
           static_cast<double>(stats.*kEngineCounters[i].value));
     }
-    // The engine counts its own.
-    engine_exceptions.AdvanceTo(static_cast<double>(stats.exceptions));
     for (size_t i = 0; i < times.size(); ++i) {
       times[i].AdvanceTo(Seconds(stats.*kEngineTimes[i].value));
     }
@@ -309,14 +297,6 @@ void GatewayMetrics::AddScrapedSeries() {
 
 void GatewayMetrics::OnRejection(Rejection why) const {
   rejections_[static_cast<int>(why)].Add();
-}
-
-void GatewayMetrics::OnException(std::string_view where) const {
-  const auto* const found =
-      std::find(std::begin(kExceptionsIn), std::end(kExceptionsIn), where);
-  if (found != std::end(kExceptionsIn)) {
-    exceptions_[found - std::begin(kExceptionsIn)].Add();
-  }
 }
 
 void GatewayMetrics::OnNextTokens(double seconds, int count) const {

@@ -46,9 +46,6 @@ class GatewayMetrics {
 
   void OnExchange(const ExchangeSummary& summary) { http_.OnExchange(summary); }
   void OnRejection(Rejection why) const;
-  // One request's work threw, and was answered with an error. `where`: loop,
-  // text, answer, engine or pipeline.
-  void OnException(std::string_view where) const;
   void OnTokenized(double seconds) const { tokenize_.Observe(seconds); }
   // An event's tokens became text.
   void OnDetokenized(double seconds) const { detokenize_.Observe(seconds); }
@@ -92,7 +89,7 @@ class GatewayMetrics {
       request_tpot_, e2e_, queue_time_, prefill_time_, decode_time_,
       inference_time_, prompt_tokens_, generation_tokens_, max_tokens_,
       choices_, most_tokens_, prefill_computed_, iteration_tokens_;
-  metrics::Counter outcomes_[4], rejections_[5], exceptions_[5];
+  metrics::Counter outcomes_[4], rejections_[5];
 
   mutable Mutex mutex_;
   Sources sources_ ABSL_GUARDED_BY(mutex_);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/concurrency/turn_queue.h"
 #include "common/http/router.h"
@@ -32,17 +33,13 @@ constexpr auto kLastWrites = std::chrono::seconds(2);
 // How long it waits for the stages to say that they have drained.
 constexpr auto kStagesDrain = std::chrono::seconds(1);
 
-TurnQueue::Options TextOptions(const GatewayOptions& options,
-                               const GatewayMetrics& metrics) {
+TurnQueue::Options TextOptions(const GatewayOptions& options) {
   TurnQueue::Options text;
   text.name = "text";
   text.threads = options.text_threads;
   text.max_wait = options.engine.max_queue_wait;
   text.max_bytes = options.text_bytes;
   text.nice = kTextNice;
-  text.on_exception = [&metrics](const Status&) {
-    metrics.OnException("text");
-  };
   return text;
 }
 
@@ -83,7 +80,7 @@ class GatewayServer::Impl {
         generator_(engine_),
         traces_(options_.traces,
                 [this] { return TracedStages(pipeline_->status()); }),
-        work_(TextOptions(options_, metrics_)),
+        work_(TextOptions(options_)),
         doors_(std::move(doors)) {}
 
   ~Impl() { Stop(); }
@@ -240,9 +237,7 @@ class GatewayServer::Impl {
       LogWarning("pipeline lost: ", Message(why));
       next(why);
     };
-    callbacks.on_exception = [this](const Status&) {
-      metrics_.OnException("pipeline");
-    };
+    callbacks.on_exception = [](const Status&) { CountException("pipeline"); };
     pipeline_->Start(std::move(callbacks));
   }
 

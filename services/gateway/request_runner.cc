@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/catch_exceptions.h"
+#include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/base/retry_after.h"
 #include "common/openai/error.h"
@@ -154,11 +154,10 @@ void RequestRunner::Drain() {
   }
   for (Mail& mail : mails) {
     const Status received =
-        CatchExceptions("answer", [&] { Receive(std::move(mail)); });
+        CatchAndCount("answer", [&] { Receive(std::move(mail)); });
     if (received.ok()) continue;
     LogError("request ", exchange_->request().request_id,
              " failed: ", Message(received));
-    services_.metrics.OnException("answer");
     Fail(received);
   }
 }

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/base/catch_exceptions.h"
+#include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/openai/error.h"
 
@@ -67,9 +67,8 @@ void RunTextWork(const TextWorkers& workers, std::shared_ptr<Exchange> exchange,
     return;
   }
   if (!job.wanted()) return;
-  const Status done = CatchExceptions("text", job.run);
+  const Status done = CatchAndCount("text", job.run);
   if (done.ok()) return;
-  workers.metrics.OnException("text");
   refused(done);
 }
 
@@ -77,11 +76,10 @@ void RunTextWorkHere(GatewayMetrics& metrics,
                      std::shared_ptr<Exchange> exchange,
                      const std::function<void()>& work) {
   if (exchange->gone()) return;
-  const Status done = CatchExceptions("text", work);
+  const Status done = CatchAndCount("text", work);
   if (done.ok()) return;
   LogError("request ", exchange->request().request_id,
            " failed: ", Message(done));
-  metrics.OnException("text");
   exchange->Send(ErrorResponse(ToApiError(done)));
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/exception_counts.h"
 #include "common/base/retry_after.h"
 
 namespace sluice {
@@ -153,10 +154,8 @@ TEST(TurnQueueTest, LargeJobsRunTogetherOnlyWithinTheBudget) {
 
 TEST(TurnQueueTest, AnExceptionIsOneJobsTrouble) {
   std::vector<StatusCode> told;
-  int counted = 0;
-  TurnQueue::Options options = Threads(1);
-  options.on_exception = [&](const Status&) { ++counted; };
-  TurnQueue queue(options);
+  const uint64_t before = ExceptionsAt("text");
+  TurnQueue queue(Threads(1));
   const auto push = [&](std::function<void()> run) {
     TurnQueue::Job job = JobOf("a", 0, std::move(run));
     job.refused = [&](const Status& why) { told.push_back(why.code()); };
@@ -169,7 +168,7 @@ TEST(TurnQueueTest, AnExceptionIsOneJobsTrouble) {
   queue.Stop();
   EXPECT_EQ(told, (std::vector<StatusCode>{StatusCode::kUnavailable,
                                            StatusCode::kInternal}));
-  EXPECT_EQ(counted, 2);
+  EXPECT_EQ(ExceptionsAt("text"), before + 2);
   EXPECT_TRUE(went_on);
 }
 

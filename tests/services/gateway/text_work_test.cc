@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/exception_counts.h"
 #include "common/concurrency/turn_queue.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
@@ -62,10 +63,7 @@ class TextWorkTest : public ::testing::Test {
   ServedModel model_ = FakeModel();
   FakeGenerator generator_;
   GatewayMetrics metrics_{{"fake"}};
-  TurnQueue queue_{
-      {.threads = 1, .max_queued = 2, .on_exception = [this](const Status&) {
-         metrics_.OnException("text");
-       }}};
+  TurnQueue queue_{{.threads = 1, .max_queued = 2}};
   HandlerContext context_;
   Router router_;
   ExhaustedText* text_ = nullptr;
@@ -73,6 +71,7 @@ class TextWorkTest : public ::testing::Test {
 
 TEST_F(TextWorkTest, AnExceptionIsOneRequestsTrouble) {
   text_->exhausted = true;
+  const uint64_t before = ExceptionsAt("text");
   for (const bool quick : {true, false}) {
     text_->quick = quick;
     const auto on = Complete();
@@ -81,8 +80,7 @@ TEST_F(TextWorkTest, AnExceptionIsOneRequestsTrouble) {
     EXPECT_EQ(on->responses[0].status, 503);
     EXPECT_EQ(on->Body()["error"]["message"], "text: out of memory");
   }
-  EXPECT_THAT(metrics_.Text(),
-              HasSubstr("sluice_exceptions_total{where=\"text\"} 2"));
+  EXPECT_EQ(ExceptionsAt("text"), before + 2);
 }
 
 TEST_F(TextWorkTest, ADeadlineIsLookedAtBeforeABodyIsRead) {
