@@ -84,7 +84,7 @@ std::string StopMatcher::Push(std::string_view text) {
     if (length == 0) continue;
     held_ += text.substr(0, i + 1);
     match_ = held_.substr(held_.size() - length);
-    if (!include_) held_.resize(held_.size() - length);
+    if (!include_) held_.erase(held_.size() - length);
     return std::exchange(held_, "");
   }
   held_ += text;
