@@ -69,6 +69,7 @@ struct Server {
   HttpServerOptions options;
   HttpServerStats stats;
   std::atomic<bool> draining{false};
+  AnswerMemory answers{size_t{256} << 20};
   std::vector<Answered> answered;  // on the connection at hand
   boost::asio::io_context io{1};
 };
@@ -167,7 +168,8 @@ void RunOne(std::string_view input) {
     socket.assign(tcp::v4(), peer.other_end());
     const auto connection = std::make_shared<Connection>(
         std::move(socket),
-        ConnectionContext{server->options, server->stats, server->draining});
+        ConnectionContext{server->options, server->stats, server->draining,
+                          server->answers});
     connection->Start([&ended] { ended = true; });
   }
   while (!ended) {
