@@ -11,8 +11,6 @@
 namespace sluice {
 namespace {
 
-// Of one object.
-constexpr size_t kMaxMembers = 8192;
 // What JsonBytes counts for a value beside its text.
 constexpr size_t kValueBytes = 64;
 
@@ -78,8 +76,8 @@ class ShapeCheck {
   }
 
   Status Key(size_t at) {
-    if (++counts_[open_.back()] > kMaxMembers) {
-      return InvalidArgument("JSON object with more than ", kMaxMembers,
+    if (++counts_[open_.back()] > limits_.max_members) {
+      return InvalidArgument("JSON object with more than ", limits_.max_members,
                              " members at byte ", at);
     }
     const size_t bytes = key_end_ - key_begin_;
@@ -214,6 +212,10 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
 };
 
 }  // namespace
+
+Status CheckJsonShape(std::string_view text, const JsonLimits& limits) {
+  return ShapeCheck(text, limits).Run();
+}
 
 StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {

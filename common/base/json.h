@@ -24,15 +24,20 @@ struct JsonBudget {
 struct JsonLimits {
   size_t max_bytes = size_t{8} << 20;
   int max_depth = 64;
+  size_t max_members = 8192;  // of one object
   size_t max_key_bytes = std::numeric_limits<size_t>::max();
   JsonBudget* budget = nullptr;  // null: only the limits above
 };
 
+// The part of ParseJson that takes neither memory nor stack: INVALID_ARGUMENT
+// where `text` nests deeper, or has more members or values than the limits say.
+// For a text that another parser reads.
+Status CheckJsonShape(std::string_view text, const JsonLimits& limits);
+
 // Parses RFC 8259 JSON; duplicate keys: the last one wins. INVALID_ARGUMENT
 // with the byte offset for malformed text, invalid UTF-8, numbers outside
-// double's range, nesting, keys, values or size over limits, and more than
-// 8192 keys in an object. Takes linear time, but for a sort of each object's
-// keys. No throw but bad_alloc.
+// double's range, nesting, members, keys, values or size over limits. Takes
+// linear time, but for a sort of each object's keys. No throw but bad_alloc.
 StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
 // An empty object with room for so many members. An object without room copies

@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -50,6 +51,10 @@ Status CheckShardName(const std::string& name) {
 StatusOr<WeightMap> ReadIndex(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const std::string text,
                           ReadSmallFile(path, kMaxIndexBytes));
+  constexpr JsonLimits kShape = {
+      .max_depth = kMaxConfigDepth,
+      .max_members = std::numeric_limits<size_t>::max()};
+  SLUICE_RETURN_IF_ERROR(Annotate(CheckJsonShape(text, kShape), path));
   // A sorted map: reading an index is no quadratic affair, however long.
   const auto index =
       nlohmann::json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);

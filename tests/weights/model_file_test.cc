@@ -266,6 +266,8 @@ TEST(ModelFileTest, AnIndexThatContradictsItsShardsIsRefused) {
   EXPECT_THAT(Message(refusal("{}")), HasSubstr("weight_map"));
   EXPECT_THAT(Message(refusal("{")), HasSubstr("weight_map"));
   EXPECT_THAT(Message(refusal(R"({"weight_map":{}})")), HasSubstr("0 shards"));
+  EXPECT_THAT(Message(refusal(std::string(1 << 20, '['))),
+              HasSubstr("nested deeper than 32 levels"));
 }
 
 TEST(ModelFileTest, ATensorInTwoShardsIsRefused) {
