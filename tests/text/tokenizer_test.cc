@@ -34,6 +34,41 @@ class TokenizerFilesTest : public ::testing::Test {
   const std::filesystem::path folder_;
 };
 
+TEST(TokenizerTest, LongTextsAreEncodedInPartsThatChangeNothing) {
+  std::mt19937_64 random(5);
+  std::string text;
+  while (text.size() < size_t{300} << 10) {
+    text += RandomText(random, 20);
+    text += "it's 12 words  of";
+    text += random() % 8 == 0 ? "\n\n" : " ";
+  }
+  for (const char* rule :
+       {"llama-bpe", "qwen2", "gpt-4o", "gpt-2", "smollm", "default"}) {
+    const auto tokenizer = PairTokenizer(rule);
+    for (const bool special : {false, true}) {
+      const EncodeOptions options{.add_special_tokens = special};
+      const auto ours = tokenizer->Encode(text, options);
+      ASSERT_TRUE(ours.ok()) << rule << ours.status();
+      EXPECT_EQ(*ours, *tokenizer->EncodeReference(text, options)) << rule;
+    }
+  }
+}
+
+TEST(TokenizerTest, AddedTokensAreFoundInLongTexts) {
+  const auto tokenizer = TinyTokenizer();
+  std::string text;
+  Ids expected;
+  for (int i = 0; i < 12'000; ++i) {
+    const std::string piece = i % 3 == 0   ? "<|im_end|>"
+                              : i % 3 == 1 ? " some words of"
+                                           : "<think> a word";
+    text += piece;
+    const auto ids = tokenizer->Encode(piece, kRaw);
+    expected.insert(expected.end(), ids->begin(), ids->end());
+  }
+  EXPECT_EQ(*tokenizer->Encode(text, kRaw), expected);
+}
+
 TEST(TokenizerTest, TextThatIsNotUtf8IsRefused) {
   const auto tokenizer = TinyTokenizer();
   const auto ids = tokenizer->Encode("ab\xFF", kRaw);

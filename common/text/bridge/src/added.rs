@@ -69,6 +69,10 @@ impl Cutter {
         ranges
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.finder.is_none()
+    }
+
     pub fn cut(&self, text: NormalizedString) -> Vec<Piece> {
         if self.finder.is_none() {
             return vec![(text, None)];

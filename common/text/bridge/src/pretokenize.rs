@@ -46,6 +46,25 @@ impl PreTokenize {
         })
     }
 
+    /// A text may be cut between an ASCII letter and the space behind it: the
+    /// pieces of the two parts are the whole's.
+    pub fn parts_words(&self) -> bool {
+        let mut splits = false;
+        let all = self.steps.iter().all(|step| match step {
+            Step::Split { splitter, behavior, invert } => {
+                splits |= splitter.has_tail();
+                let isolates = *behavior == SplitDelimiterBehavior::Isolated;
+                splitter.parts_words() && isolates && !invert
+            }
+            Step::ByteLevel { add_prefix_space, splitter, .. } => {
+                splits |= splitter.is_some();
+                !add_prefix_space && splitter.as_ref().map_or(true, Splitter::parts_words)
+            }
+            Step::Other(other) => matches!(other, PreTokenizerWrapper::Digits(_)),
+        });
+        all && splits
+    }
+
     /// Every byte of a text ends up in some piece.
     pub fn keeps_all(&self) -> bool {
         self.steps.iter().all(|step| match step {

@@ -53,6 +53,7 @@ enum Engine {
 pub struct Splitter {
     engine: Engine,
     known: bool,
+    literal: bool,
 }
 
 impl Splitter {
@@ -71,7 +72,18 @@ impl Splitter {
                     .map_err(|e| Failure::invalid(format!("pre-tokenizer pattern: {e}")))?,
             )),
         };
-        Ok(Self { engine, known })
+        Ok(Self { engine, known, literal: false })
+    }
+
+    /// Splits words from each other, by one of the families' whole patterns.
+    pub fn has_tail(&self) -> bool {
+        matches!(self.engine, Engine::Automaton { has_tail: true, .. })
+    }
+
+    /// A word and the space behind it never share a piece, and no piece hangs
+    /// on what is beyond them: so with every known pattern. Not with literals.
+    pub fn parts_words(&self) -> bool {
+        self.known && !self.literal
     }
 
     /// Takes linear time on every text.
@@ -82,6 +94,7 @@ impl Splitter {
     pub fn literal(text: &str) -> Result<Self, Failure> {
         let mut made = Self::new(&regex::escape(text))?;
         made.known = true;
+        made.literal = true;
         Ok(made)
     }
 

@@ -6,13 +6,15 @@ use crate::pretokenize::PreTokenize;
 use serde_json::Value;
 use std::collections::HashSet;
 use tokenizers::{
-    Model, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, OffsetType,
-    PreTokenizedString, Tokenizer,
+    Encoding, Model, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, OffsetType,
+    PreTokenizedString, Token, Tokenizer,
 };
 
 const ADD_SPECIAL: u32 = 1;
 const PARSE_SPECIAL: u32 = 2;
 const REFERENCE: u32 = 4;
+/// Texts beyond this are encoded in parts.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Bytes [begin, end) of a text that are the token `id`.
 #[repr(C)]
@@ -31,6 +33,7 @@ pub struct TextTokenizer {
     /// Special ids that plain text may never become: all but the unknown one.
     forbidden: HashSet<u32>,
     keep_reference: bool,
+    parts_words: bool,
 }
 
 impl TextTokenizer {
@@ -58,8 +61,10 @@ impl TextTokenizer {
             .filter(|(id, token)| token.special && Some(**id) != unknown)
             .map(|(id, _)| *id)
             .collect();
+        let pre_tokenize = PreTokenize::new(inner.get_pre_tokenizer())?;
         Ok(Self {
-            pre_tokenize: PreTokenize::new(inner.get_pre_tokenizer())?,
+            parts_words: pre_tokenize.parts_words() && keeps_ends(inner.get_normalizer()),
+            pre_tokenize,
             with_special: Cutters::new(&inner, true)?,
             without_special: Cutters::new(&inner, false)?,
             forbidden,
@@ -101,8 +106,23 @@ impl TextTokenizer {
         check_spans(text, spans)?;
         let parse_special = flags & PARSE_SPECIAL != 0;
         let cutters = if parse_special { &self.with_special } else { &self.without_special };
+        if text.len() > CHUNK_BYTES && self.parts_words && cutters.normalized.is_empty() {
+            let ids = self.encode_in_chunks(text, cutters, spans)?;
+            self.check_special(&ids, parse_special, spans)?;
+            return if add_special { self.with_added(ids) } else { Ok(ids) };
+        }
         let mut parts: PreTokenizedString = text.into();
         parts.split(|_, whole| Ok(cut_raw(whole, cutters, spans)))?;
+        let encoding = self.encode_parts(parts, cutters)?;
+        self.check_special(encoding.get_ids(), parse_special, spans)?;
+        if !add_special {
+            return Ok(encoding.get_ids().to_vec());
+        }
+        Ok(self.inner.post_process(encoding, None, true)?.get_ids().to_vec())
+    }
+
+    /// A text whose raw added tokens are cut out, to its end.
+    fn encode_parts(&self, mut parts: PreTokenizedString, cutters: &Cutters) -> Result<Encoding> {
         parts.split(|_, mut part| {
             if let Some(normalizer) = self.inner.get_normalizer() {
                 normalizer.normalize(&mut part)?;
@@ -111,9 +131,63 @@ impl TextTokenizer {
         })?;
         self.pre_tokenize.run(&mut parts)?;
         self.inner.get_model().tokenize_in_pretokenized(&mut parts, None)?;
-        let encoding = parts.into_encoding(None, 0, OffsetType::None)?;
+        Ok(parts.into_encoding(None, 0, OffsetType::None)?)
+    }
+
+    /// The same ids: the crate keeps some hundred bytes for each of a text, so
+    /// a long one goes through it in parts.
+    fn encode_in_chunks(&self, text: &str, cutters: &Cutters, spans: &[Span]) -> Result<Vec<u32>> {
+        let mut ids = Vec::with_capacity(text.len() / 4);
+        let text_between = |begin: usize, end: usize, ids: &mut Vec<u32>| -> Result<()> {
+            for (id, b, e) in cutters.raw.find(&text[begin..end]) {
+                match id {
+                    Some(id) => ids.push(id),
+                    None => self.encode_words(&text[begin + b..begin + e], cutters, ids)?,
+                }
+            }
+            Ok(())
+        };
+        let mut done = 0;
+        for span in spans {
+            text_between(done, span.begin, &mut ids)?;
+            ids.push(span.id);
+            done = span.end;
+        }
+        text_between(done, text.len(), &mut ids)?;
+        Ok(ids)
+    }
+
+    /// A text without added tokens, cut behind words.
+    fn encode_words(&self, text: &str, cutters: &Cutters, ids: &mut Vec<u32>) -> Result<()> {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (part, more) = rest.split_at(end_of_chunk(rest));
+            ids.extend(self.encode_parts(part.into(), cutters)?.get_ids());
+            rest = more;
+        }
+        Ok(())
+    }
+
+    /// What the post-processor puts around `ids`.
+    fn with_added(&self, ids: Vec<u32>) -> Result<Vec<u32>> {
+        const STANDIN: u32 = u32::MAX;
+        let one = Encoding::from_tokens(vec![Token::new(STANDIN, "a".to_string(), (0, 1))], 0);
+        let around = self.inner.post_process(one, None, true)?;
+        let mut made = Vec::with_capacity(ids.len() + around.get_ids().len());
+        for id in around.get_ids() {
+            if *id == STANDIN {
+                made.extend_from_slice(&ids);
+            } else {
+                made.push(*id);
+            }
+        }
+        Ok(made)
+    }
+
+    /// An error if plain text became special tokens.
+    fn check_special(&self, ids: &[u32], parse_special: bool, spans: &[Span]) -> Result<()> {
         if !parse_special {
-            let found = encoding.get_ids().iter().filter(|id| self.forbidden.contains(id)).count();
+            let found = ids.iter().filter(|id| self.forbidden.contains(id)).count();
             let asked = spans.iter().filter(|s| self.forbidden.contains(&s.id)).count();
             if found != asked {
                 return Err(Failure {
@@ -125,11 +199,17 @@ impl TextTokenizer {
                 });
             }
         }
-        if !add_special {
-            return Ok(encoding.get_ids().to_vec());
-        }
-        Ok(self.inner.post_process(encoding, None, true)?.get_ids().to_vec())
+        Ok(())
     }
+}
+
+/// Where to cut `text`: between a letter and a space, no further than needed
+/// beyond CHUNK_BYTES.
+fn end_of_chunk(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    (CHUNK_BYTES..bytes.len())
+        .find(|&at| bytes[at] == b' ' && bytes[at - 1].is_ascii_alphabetic())
+        .unwrap_or(bytes.len())
 }
 
 fn check_spans(text: &str, spans: &[Span]) -> Result<()> {
@@ -174,6 +254,12 @@ fn cut_raw(whole: NormalizedString, cutters: &Cutters, spans: &[Span]) -> Vec<Pi
     }
     text_between(done, size, &mut pieces);
     pieces
+}
+
+/// Whether a text that is cut ahead of a space is normalized in its parts as it
+/// is as a whole: NFC composes nothing with what is ASCII.
+fn keeps_ends(normalizer: Option<&NormalizerWrapper>) -> bool {
+    matches!(normalizer, None | Some(NormalizerWrapper::NFC(_)))
 }
 
 /// How many times shorter a text may become: 0 if nothing is known.
