@@ -43,6 +43,10 @@ TurnQueue::Options TextOptions(const GatewayOptions& options) {
   return text;
 }
 
+// KV blocks that are used without --kv-blocks, however many the stages say that
+// they have: the gateway keeps 128 bytes for each. 16 million tokens.
+constexpr int kMostBlocks = 1 << 20;
+
 std::vector<TraceRecord::Stage> TracedStages(const PipelineStatus& status) {
   std::vector<TraceRecord::Stage> stages;
   for (const StageStatus& stage : status.stages) {
@@ -217,9 +221,9 @@ class GatewayServer::Impl {
                           Epoch epoch, const PlanLimits& stages,
                           int num_stages) {
       PlanLimits limits = stages;
-      if (options_.kv_blocks > 0) {
-        limits.num_blocks = std::min(limits.num_blocks, options_.kv_blocks);
-      }
+      limits.num_blocks =
+          std::min(limits.num_blocks,
+                   options_.kv_blocks > 0 ? options_.kv_blocks : kMostBlocks);
       // What a windowed KV group takes of the pool hangs on it.
       limits.max_step_tokens =
           std::min(limits.max_step_tokens, options_.engine.max_step_tokens);

@@ -66,7 +66,8 @@ ABSL_FLAG(int32_t, prefill_chunk, 256,
           "tokens of one prompt in one step; 0: no limit but the step's");
 ABSL_FLAG(bool, no_prefix_cache, false, "never reuse computed prompt blocks");
 ABSL_FLAG(int32_t, kv_blocks, 0,
-          "KV blocks of 16 tokens to use; 0: all that the stages have");
+          "KV blocks of 16 tokens to use; 0: all that the stages have, up to "
+          "1048576");
 ABSL_FLAG(int32_t, max_plans_in_flight, 0, "0: one per stage");
 ABSL_FLAG(int32_t, http_threads, 2, "event loops");
 ABSL_FLAG(int32_t, text_threads, 3,
