@@ -1,0 +1,526 @@
+// Size: a list with an entry for each way in which a request can grow.
+#include "tests/services/gateway/cost_elements.h"
+
+#include <string_view>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/openai/known_fields.h"
+#include "common/openai/parse.h"
+
+namespace sluice::gateway {
+namespace {
+
+constexpr const char* kChat = "/v1/chat/completions";
+constexpr const char* kCompletions = "/v1/completions";
+// Bytes of a text that grows.
+constexpr size_t kText = size_t{4} << 10;
+
+std::string Repeat(std::string_view part, size_t n) {
+  std::string text;
+  text.reserve(part.size() * n);
+  for (size_t i = 0; i < n; ++i) text += part;
+  return text;
+}
+
+std::string List(size_t n, const std::function<std::string(size_t)>& item) {
+  std::string text = "[";
+  for (size_t i = 0; i < n; ++i) {
+    if (i > 0) text += ',';
+    text += item(i);
+  }
+  return text + "]";
+}
+
+// {"0": VALUE, ..}
+std::string Members(size_t n, std::string_view value) {
+  std::string text = "{";
+  for (size_t i = 0; i < n; ++i) {
+    text += Cat(i > 0 ? "," : "", "\"", i, "\":", value);
+  }
+  return text + "}";
+}
+
+std::string Nested(size_t n, std::string_view inner) {
+  return Repeat("{\"a\":", n) + std::string(inner) + Repeat("}", n);
+}
+
+std::string Quoted(std::string_view text) { return Cat("\"", text, "\""); }
+
+// `json` as the JSON text of a string.
+std::string AsText(std::string_view json) {
+  std::string text = "\"";
+  for (const char c : json) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + "\"";
+}
+
+std::string User(std::string_view content_json) {
+  return Cat("{\"role\":\"user\",\"content\":", content_json, "}");
+}
+
+std::string ChatBody(std::string_view messages, std::string_view more = "") {
+  return Cat("{\"messages\":", messages, more.empty() ? "" : ",", more, "}");
+}
+
+std::string Call(size_t id, std::string_view arguments) {
+  return Cat("{\"id\":\"call_", id, "\",\"type\":\"function\",\"function\":",
+             "{\"name\":\"f\",\"arguments\":", arguments, "}}");
+}
+
+std::string Assistant(std::string_view calls, std::string_view more = "") {
+  return Cat("{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":", calls,
+             more.empty() ? "" : ",", more, "}");
+}
+
+std::string Result(std::string_view id) {
+  return Cat("{\"role\":\"tool\",\"content\":\"r\"",
+             id.empty() ? "" : Cat(",\"tool_call_id\":\"", id, "\""), "}");
+}
+
+std::string Tool(std::string_view parameters, size_t index = 0,
+                 std::string_view description = "d") {
+  return Cat("{\"type\":\"function\",\"function\":{\"name\":\"f", index,
+             "\",\"description\":\"", description,
+             "\",\"parameters\":", parameters, "}}");
+}
+
+// The endpoint's smallest body with `fields` in it.
+std::string With(const char* path, std::string_view fields) {
+  return path == kChat ? ChatBody("[" + User("\"hi\"") + "]", fields)
+                       : Cat("{\"prompt\":\"hi\",", fields, "}");
+}
+
+using Elements = std::vector<CostElement>;
+using Make = std::function<std::string(size_t)>;
+
+void AddMessages(Elements& all) {
+  const auto add = [&all](const char* name, size_t small, Make make,
+                          const char* field = "messages") {
+    all.push_back({Cat("chat: ", name), field, kChat, std::move(make), small});
+  };
+  add("messages, count", 128, [](size_t n) {
+    return ChatBody(List(n, [](size_t) { return User("\"hello\""); }));
+  });
+  // Texts that some step looks at in a way of its own.
+  constexpr std::pair<const char*, std::string_view> kTexts[] = {
+      {"content, one long word", "x"},
+      {"content, words", "a b "},
+      {"content, spaces", "    "},
+      {"content, newlines", "\\n\\n"},
+      {"content, special tokens", "<|im_end|>"},
+      {"content, beginnings of special tokens", "<|im_start<|im_"},
+      {"content, tags of reasoning", "<think></think>"},
+      {"content, tags that do not end", "<think><thin"},
+      {"content, beginnings of calls", "{\\\"name\\\": \\\"f\\\", "},
+      {"content, braces", "{[{["},
+      {"content, characters of three bytes", "\xE4\xB8\x80"},
+      {"content, escapes", "\\u0001\\u00e9"},
+      {"content, private-use characters", "\xF4\x80\x80\x80"},
+  };
+  for (const auto& [name, part] : kTexts) {
+    add(name, kText / part.size(), [part = part](size_t n) {
+      return ChatBody("[" + User(Quoted(Repeat(part, n))) + "]");
+    });
+  }
+  add("content, parts", kMaxContentParts / 2, [](size_t n) {
+    return ChatBody(
+        "[" +
+        User(List(
+            n,
+            [](size_t) { return "{\"type\":\"text\",\"text\":\"a part\"}"; })) +
+        "]");
+  });
+  add("name", kMaxNameBytes / 2, [](size_t n) {
+    return ChatBody(Cat("[{\"role\":\"user\",\"content\":\"a\",\"name\":\"",
+                        std::string(n, 'n'), "\"}]"));
+  });
+  add("reasoning", kText, [](size_t n) {
+    return ChatBody(Cat("[", User("\"a\""), ",{\"role\":\"assistant\",",
+                        "\"content\":\"a\",\"reasoning\":\"", Repeat("r", n),
+                        "\"},", User("\"b\""), "]"));
+  });
+  add(
+      "final message to continue", kText,
+      [](size_t n) {
+        return ChatBody(
+            Cat("[", User(Quoted("sluicecontinueshere" + std::string(n, 'x'))),
+                "]"),
+            "\"continue_final_message\":true");
+      },
+      "continue_final_message");
+  add("white space between values", kText, [](size_t n) {
+    return Repeat(" ", n) + ChatBody("[" + User("\"hi\"") + "]");
+  });
+  add(
+      "one key again and again", kText / 4,
+      [](size_t n) {
+        return ChatBody("[" + User("\"hi\"") + "]",
+                        Repeat("\"user\":0,", n) + "\"user\":1");
+      },
+      "user");
+}
+
+void AddCalls(Elements& all) {
+  const auto add = [&all](const char* name, size_t small, Make messages) {
+    all.push_back({Cat("chat: ", name), "messages", kChat,
+                   [messages = std::move(messages)](size_t n) {
+                     return ChatBody(messages(n));
+                   },
+                   small});
+  };
+  const std::string name(kMaxNameBytes, 'n');
+  const std::string named = Cat("\"name\":\"", name, "\"");
+  add("tool calls, of a message with a long name", kMaxToolCalls / 8,
+      [named](size_t n) {
+        return "[" +
+               Assistant(List(n, [](size_t i) { return Call(i, "\"{}\""); }),
+                         named) +
+               "]";
+      });
+  add("tool calls, each with its result", kMaxToolCalls / 8, [](size_t n) {
+    std::string text =
+        "[" + Assistant(List(n, [](size_t i) { return Call(i, "\"{}\""); }));
+    for (size_t i = n; i > 0; --i) text += "," + Result(Cat("call_", i - 1));
+    return text + "]";
+  });
+  add("tool calls of one id, results of it", kMaxToolCalls / 8, [](size_t n) {
+    std::string text =
+        "[" + Assistant(List(n, [](size_t) { return Call(7, "\"{}\""); }));
+    for (size_t i = 0; i < n; ++i) text += "," + Result("call_7");
+    return text + "]";
+  });
+  add("results without a call", 128, [](size_t n) {
+    std::string text =
+        "[" + Assistant(Cat("[", Call(0, "{}"), ",", Call(1, "{}"), "]"));
+    for (size_t i = 0; i < n; ++i) text += "," + Result("");
+    return text + "]";
+  });
+  add("arguments, keys", 512, [](size_t n) {
+    return Cat("[", Assistant(Cat("[", Call(0, AsText(Members(n, "0"))), "]")),
+               "]");
+  });
+  add("arguments, keys of an object", 512, [](size_t n) {
+    return Cat("[", Assistant(Cat("[", Call(0, Members(n, "0")), "]")), "]");
+  });
+  add("arguments, depth", 24, [](size_t n) {
+    return Cat(
+        "[",
+        Assistant(List(
+            40, [n](size_t i) { return Call(i, AsText(Nested(n, "0"))); })),
+        "]");
+  });
+  add("arguments, a long text", kText, [](size_t n) {
+    return Cat(
+        "[",
+        Assistant(Cat(
+            "[", Call(0, AsText(Nested(1, Quoted(std::string(n, 'v'))))), "]")),
+        "]");
+  });
+  add("arguments, no JSON", kText, [](size_t n) {
+    return Cat(
+        "[",
+        Assistant(
+            Cat("[", Call(0, AsText("{\"a\":\"" + std::string(n, 'v'))), "]")),
+        "]");
+  });
+  add("arguments, many calls of many keys", 4, [](size_t n) {
+    return Cat("[",
+               Assistant(List(n,
+                              [](size_t i) {
+                                return Call(i, AsText(Members(200, "\"v\"")));
+                              })),
+               "]");
+  });
+}
+
+void AddTools(Elements& all) {
+  const auto add = [&all](const char* name, size_t small, Make tools) {
+    all.push_back({Cat("chat: tools, ", name), "tools", kChat,
+                   [tools = std::move(tools)](size_t n) {
+                     return With(kChat, "\"tools\":" + tools(n));
+                   },
+                   small});
+  };
+  add("count", kMaxTools / 16, [](size_t n) {
+    return List(n, [](size_t i) { return Tool("{\"type\":\"object\"}", i); });
+  });
+  add("properties", 256, [](size_t n) {
+    return "[" +
+           Tool("{\"type\":\"object\",\"properties\":" +
+                Members(n, "{\"type\":\"string\"}") + "}") +
+           "]";
+  });
+  add("depth of a schema", 14, [](size_t n) {
+    const std::string inner =
+        "{\"type\":\"object\",\"properties\":" + Nested(n, "{}") + "}";
+    return List(16, [&](size_t i) { return Tool(inner, i); });
+  });
+  add("types of a property", 256, [](size_t n) {
+    return "[" +
+           Tool("{\"properties\":{\"p\":{\"anyOf\":" +
+                List(n, [](size_t) { return "{\"type\":\"null\"}"; }) + "}}}") +
+           "]";
+  });
+  add("definitions, each of the next", 256, [](size_t n) {
+    std::string defs;
+    for (size_t i = 0; i < n; ++i) {
+      defs += Cat(i > 0 ? "," : "", "\"d", i, "\":{\"$ref\":\"#/$defs/d", i + 1,
+                  "\"}");
+    }
+    return "[" +
+           Tool(
+               "{\"properties\":{\"p\":{\"$ref\":\"#/$defs/d0\"}},"
+               "\"$defs\":{" +
+               defs + "}}") +
+           "]";
+  });
+  add("enumeration", 512, [](size_t n) {
+    return "[" +
+           Tool("{\"properties\":{\"p\":{\"enum\":" +
+                List(n, [](size_t i) { return Cat("\"e", i, "\""); }) + "}}}") +
+           "]";
+  });
+  add("description", kText,
+      [](size_t n) { return "[" + Tool("{}", 0, std::string(n, 'd')) + "]"; });
+  add("unknown members", 256, [](size_t n) {
+    return Cat("[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"more\":",
+               Members(n, "null"), "},\"other\":", Members(n, "0"), "}]");
+  });
+}
+
+void AddAnswers(Elements& all, const char* path, const char* name) {
+  const auto add = [&](const char* what, const char* field, size_t small,
+                       Make make) {
+    all.push_back({Cat(name, ": ", what), field, path, std::move(make), small});
+  };
+  const bool chat = path == kChat;
+  // With a prompt, which the answer repeats.
+  const auto echoed = [chat](size_t n, std::string_view fields) {
+    const std::string text(n, 'e');
+    return chat ? ChatBody("[" + User(Quoted(text)) + "]",
+                           Cat("\"max_tokens\":", n, ",", fields))
+                : Cat("{\"max_tokens\":", n, ",\"prompt\":\"", text, "\",",
+                      fields, "}");
+  };
+  add("choices", "n", kMaxChoices / 16,
+      [=](size_t n) { return echoed(200, Cat("\"n\":", n)); });
+  add("choices, streamed", "stream", kMaxChoices / 16,
+      [=](size_t n) { return echoed(200, Cat("\"stream\":true,\"n\":", n)); });
+  add("a stream's answer", "stream", 512, [=](size_t n) {
+    return echoed(n,
+                  "\"stream\":true,\"stream_options\":"
+                  "{\"include_usage\":true,\"continuous_usage_stats\":true}");
+  });
+  add("answer with log probabilities", "logprobs", 128, [=](size_t n) {
+    return echoed(
+        n, chat ? "\"logprobs\":true,\"top_logprobs\":20" : "\"logprobs\":20");
+  });
+  add("log probabilities of the prompt", "prompt_logprobs", 64,
+      [=](size_t n) { return echoed(n, "\"prompt_logprobs\":20,\"n\":4"); });
+  add("token ids", "return_token_ids", 2048,
+      [=](size_t n) { return echoed(n, "\"return_token_ids\":true"); });
+  constexpr std::pair<const char*, std::string_view> kAnswers[] = {
+      {"answer, tags that do not end", "<think><thin"},
+      {"answer, beginnings of calls", "{\\\"name\\\": \\\"f\\\", "},
+      {"answer, braces", "{[{["},
+  };
+  for (const auto& [what, part] : kAnswers) {
+    if (!chat) break;
+    add(what, "messages", 1024 / part.size(), [part = part](size_t n) {
+      return ChatBody("[" + User(Quoted(Repeat(part, n))) + "]",
+                      Cat("\"max_tokens\":", n * part.size(), ",\"tools\":[",
+                          Tool("{}"), "]"));
+    });
+  }
+  add("stop strings", "stop", kMaxStopStrings / 2, [=](size_t n) {
+    return echoed(kText / 4, "\"stop\":" + List(n, [](size_t i) {
+                               return Cat("\"ee", i, "\"");
+                             }));
+  });
+  add("a stop string that nearly matches", "stop", kMaxStopBytes / 2,
+      [=](size_t n) {
+        return echoed(4 * n, "\"stop\":\"" + std::string(n - 1, 'e') + "f\"");
+      });
+  add("an answer beside a long stop string", "stop", 1024, [=](size_t n) {
+    return echoed(n,
+                  "\"stop\":\"" + std::string(kMaxStopBytes - 1, 'e') + "f\"");
+  });
+  add("stop token ids", "stop_token_ids", 64, [=](size_t n) {
+    return With(path, "\"stop_token_ids\":" +
+                          List(n, [](size_t i) { return Cat(i + 300); }));
+  });
+  add("biases", "logit_bias", 512, [=](size_t n) {
+    return With(path, "\"logit_bias\":" + Members(n, "1"));
+  });
+  add("fields that are not known", "", 1024, [=](size_t n) {
+    std::string fields = "\"m\":" + Members(n, "[]");
+    for (size_t i = 0; i < n; ++i) fields += Cat(",\"unknown", i, "\":0");
+    return With(path, fields);
+  });
+  all.push_back(
+      {Cat(name, ": a number of many digits"), "seed", path,
+       [=](size_t n) { return With(path, "\"seed\":" + std::string(n, '9')); },
+       kText, 400});
+  all.push_back(
+      {Cat(name, ": depth of the body"), "", path,
+       [=](size_t n) { return With(path, "\"x\":" + Nested(n, "0")); }, 28});
+}
+
+void AddPrompts(Elements& all) {
+  const auto add = [&all](const char* name, const char* field, size_t small,
+                          Make make) {
+    all.push_back({Cat("completions: ", name), field, kCompletions,
+                   std::move(make), small});
+  };
+  add("prompts", "prompt", kMaxPrompts / 2, [](size_t n) {
+    return "{\"prompt\":" + List(n, [](size_t) { return "\"some text\""; }) +
+           "}";
+  });
+  add("prompts of token ids", "prompt", kMaxPrompts / 2, [](size_t n) {
+    return "{\"prompt\":" + List(n, [](size_t) { return "[1,2,3]"; }) + "}";
+  });
+  add("token ids of a prompt", "prompt", 4096, [](size_t n) {
+    return "{\"prompt\":" + List(n, [](size_t) { return "97"; }) + "}";
+  });
+  add("a prompt's words", "prompt", kText / 4,
+      [](size_t n) { return Cat("{\"prompt\":\"", Repeat("abc ", n), "\"}"); });
+  add("a prompt's one word", "prompt", kText,
+      [](size_t n) { return Cat("{\"prompt\":\"", Repeat("y", n), "\"}"); });
+  add("a prompt's special tokens", "prompt", kText / 8, [](size_t n) {
+    return Cat("{\"prompt\":\"", Repeat("<|im_end|> ", n), "\"}");
+  });
+  add("a prompt that is echoed", "echo", kText / 8, [](size_t n) {
+    return Cat("{\"echo\":true,\"n\":2,\"logprobs\":2,\"prompt\":\"",
+               Repeat("abc ", n), "\"}");
+  });
+  add("a prompt that is cut", "truncate_prompt_tokens", kText / 4,
+      [](size_t n) {
+        return Cat("{\"truncate_prompt_tokens\":5,\"prompt\":\"",
+                   Repeat("abc ", n), "\"}");
+      });
+}
+
+void AddOthers(Elements& all) {
+  const auto add = [&all](const char* name, const char* path, size_t small,
+                          Make make, int status = 200) {
+    all.push_back({name, "", path, std::move(make), small, status});
+  };
+  add("tokenize: a prompt", "/tokenize", kText / 4, [](size_t n) {
+    return Cat("{\"return_token_strs\":true,\"prompt\":\"", Repeat("abc ", n),
+               "\"}");
+  });
+  add("tokenize: one word", "/tokenize", kText,
+      [](size_t n) { return Cat("{\"prompt\":\"", Repeat("z", n), "\"}"); });
+  add("tokenize: messages", "/tokenize", 256, [](size_t n) {
+    return ChatBody(List(n, [](size_t) { return User("\"hello\""); }));
+  });
+  add("tokenize: a final message to continue", "/tokenize", 8 * kText,
+      [](size_t n) {
+        return ChatBody(
+            Cat("[", User(Quoted("sluicecontinueshere" + std::string(n, 'x'))),
+                "]"),
+            "\"continue_final_message\":true");
+      });
+  add("tokenize: tools", "/tokenize", 64, [](size_t n) {
+    return With(kChat, "\"tools\":" + List(n, [](size_t i) {
+                         return Tool("{\"type\":\"object\"}", i);
+                       }));
+  });
+  add("detokenize: tokens", "/detokenize", 4096, [](size_t n) {
+    return "{\"tokens\":" + List(n, [](size_t i) { return Cat(i % 256); }) +
+           "}";
+  });
+  add("logits: tokens", "/debug/logits", 16, [](size_t n) {
+    return "{\"prompt\":" + List(n, [](size_t) { return "97"; }) + "}";
+  });
+  add(
+      "models: a long name", "", kText,
+      [](size_t n) { return "/v1/models/" + std::string(n, 'm'); }, 404);
+  add(
+      "traces: a long id", "", kText,
+      [](size_t n) { return "/debug/traces/" + std::string(n, 't'); }, 404);
+  add(
+      "no path of ours", "", kText, [](size_t n) { return Repeat("/a", n); },
+      404);
+  all.push_back({"traces: a traced answer", "stream", kCompletions,
+                 [](size_t n) {
+                   return Cat("{\"stream\":true,\"max_tokens\":", n,
+                              ",\"prompt\":\"", std::string(n, 't'), "\"}");
+                 },
+                 512, 200, /*traced=*/true});
+}
+
+// Whatever may be put in the place of any field: a text, keys, a list, depth.
+void AddGeneric(Elements& all) {
+  for (const KnownField& field : KnownFields()) {
+    for (const char* path : {kChat, kCompletions}) {
+      if (path == kChat ? !field.chat : !field.completions) continue;
+      const std::string name(field.name);
+      all.push_back(
+          {Cat(path == kChat ? "chat: " : "completions: ", "anything as ",
+               name),
+           name, path,
+           [path, name](size_t n) {
+             const std::string value =
+                 Cat("[\"", std::string(8 * n, 's'), "\",", Members(n, "{}"),
+                     ",", List(n, [](size_t) { return "0"; }), "]");
+             // The later of two fields of one name counts.
+             return With(path, Cat("\"", name, "\":", value));
+           },
+           64, /*status=*/0});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<CostElement> CostElements() {
+  Elements all;
+  AddMessages(all);
+  AddCalls(all);
+  AddTools(all);
+  AddAnswers(all, kChat, "chat");
+  AddAnswers(all, kCompletions, "completions");
+  AddPrompts(all);
+  AddOthers(all);
+  AddGeneric(all);
+  return all;
+}
+
+const std::vector<std::string>& FieldsWithoutSize() {
+  static const auto& all = *new std::vector<std::string>{
+      "model",
+      "max_tokens",
+      "max_completion_tokens",
+      "temperature",
+      "top_p",
+      "top_k",
+      "min_p",
+      "frequency_penalty",
+      "presence_penalty",
+      "repetition_penalty",
+      "best_of",
+      "ignore_eos",
+      "min_tokens",
+      "include_stop_str_in_output",
+      "skip_special_tokens",
+      "spaces_between_special_tokens",
+      "top_logprobs",
+      "stream_options",
+      "return_tokens_as_token_ids",
+      "add_special_tokens",
+      "add_generation_prompt",
+      "chat_template_kwargs",
+      "reasoning_effort",
+      "tool_choice",
+      "parallel_tool_calls",
+      "cache_salt",
+      "request_id",
+  };
+  return all;
+}
+
+}  // namespace sluice::gateway
