@@ -14,6 +14,7 @@
 #include "common/text/output/parsers.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
+#include "tests/fuzz/input_bound.h"
 #include "tests/services/gateway/fakes.h"
 
 namespace sluice::gateway {
@@ -82,6 +83,7 @@ void RunOne(std::string_view input) {
   } else if (response.content_type == "application/json") {
     CheckJson(response.body);
   }
+  fuzz::g_passes = gateway->generator.submitted();
   gateway->generator.Forget();
 }
 
