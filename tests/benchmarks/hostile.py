@@ -118,7 +118,8 @@ def attacker(address, bodies, connections, stop, send):
 
 
 async def streams(address, name, seconds):
-    """(gaps, TTFTs, errors) of B's streams, closed loop."""
+    """(gaps, TTFTs, errors) of B's streams, closed loop; of many lengths, so
+    that some begin while others decode."""
     rng, answers = random.Random(3), []
     end = time.perf_counter() + seconds
 
@@ -126,8 +127,9 @@ async def streams(address, name, seconds):
         while time.perf_counter() < end:
             answers.append(await lc.stream(
                 address, {"model": name, "prompt": lc.prompt_ids(rng, PROMPT),
-                          "max_tokens": OUTPUT, "ignore_eos": True,
-                          "temperature": 0}, headers=[key("b")]))
+                          "max_tokens": rng.randrange(OUTPUT // 2, 2 * OUTPUT),
+                          "ignore_eos": True, "temperature": 0},
+                headers=[key("b")]))
             if not answers[-1].ok:
                 await asyncio.sleep(0.5)
 
