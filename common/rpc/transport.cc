@@ -1,6 +1,7 @@
 #include "common/rpc/transport.h"
 
 #include <grpcpp/create_channel.h>
+#include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -20,6 +21,7 @@
 #include <utility>
 
 #include "common/rpc/grpc_log.h"
+#include "common/rpc/health_service.h"
 #include "common/rpc/hello.h"
 
 namespace sluice::rpc {
@@ -188,7 +190,6 @@ StatusOr<ListeningServer> Listen(const std::string& address,
   SLUICE_ASSIGN_OR_RETURN(ListenLock lock, ListenLock::Take(address));
   CallbackThreads::Keep();
   TakeGrpcLog();
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   if (!options.reflection) {
@@ -206,8 +207,14 @@ StatusOr<ListeningServer> Listen(const std::string& address,
   int port = 0;
   builder.AddListeningPort(address, credentials, &port);
   builder.RegisterService(service);
+  auto health = std::make_unique<HealthService>();
+  builder.RegisterService(health.get());
+  builder.SetOption(
+      std::make_unique<grpc::HealthCheckServiceServerBuilderOption>(
+          health->Interface()));
   ListeningServer listening;
   listening.lock = std::move(lock);
+  listening.health = std::move(health);
   BindPrivately([&] { listening.server = builder.BuildAndStart(); });
   if (listening.server == nullptr || port == 0) {
     return Unavailable("cannot listen on ", address, ": the address is in use",
@@ -215,8 +222,7 @@ StatusOr<ListeningServer> Listen(const std::string& address,
                                      : " or not ours");
   }
   listening.address = WithPort(address, port);
-  auto* health = listening.server->GetHealthCheckService();
-  health->SetServingStatus("liveness", true);
+  listening.server->GetHealthCheckService()->SetServingStatus("liveness", true);
   SetReady(*listening.server, false);
   return listening;
 }

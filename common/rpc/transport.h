@@ -18,6 +18,7 @@ namespace sluice::rpc {
 // "liveness", "readiness"). Services must outlive it.
 struct ListeningServer {
   ListenLock lock;  // of a socket file, as long as the server may be there
+  std::unique_ptr<grpc::Service> health;
   std::unique_ptr<grpc::Server> server;
   std::string address;  // with the chosen port
 };

@@ -342,5 +342,21 @@ TEST_F(StreamTest, HealthTellsReadinessApartFromLiveness) {
   EXPECT_EQ(HealthOf(channel, "no such service"), -1);
 }
 
+TEST_F(StreamTest, AHealthCheckThatDoesNotComeWholeIsLetGo) {
+  const auto check = [this](const std::string& request) {
+    auto stream = std::make_shared<RecordingStream>(
+        Channel(), "/grpc.health.v1.Health/Check");
+    stream->Open();
+    if (!request.empty()) stream->Send(Bytes(request));
+    EXPECT_TRUE(Eventually([&] { return stream->ends().size() == 1; }));
+    EXPECT_TRUE(stream->messages().empty());
+    return stream->ends()[0].code();
+  };
+  EXPECT_EQ(check(""), StatusCode::kDeadlineExceeded);  // none comes
+  EXPECT_EQ(check("x"), StatusCode::kInvalidArgument);
+  EXPECT_EQ(check("\x0a\x05x"), StatusCode::kInvalidArgument);
+  EXPECT_EQ(check(std::string(130, '\x0a')), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace sluice::rpc

@@ -1,0 +1,33 @@
+#ifndef SLUICE_COMMON_RPC_HEALTH_SERVICE_H_
+#define SLUICE_COMMON_RPC_HEALTH_SERVICE_H_
+
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/service_type.h>
+
+#include <memory>
+
+namespace sluice::rpc {
+
+// Check of gRPC's health protocol (grpc.health.v1.Health), for probes, which
+// anybody may send. gRPC's own reads requests of any size for as long as they
+// come; here one has to be there whole within a moment, or it is let go. Watch
+// is UNIMPLEMENTED. Must outlive the server.
+class HealthService : public grpc::Service {
+ public:
+  HealthService();
+  ~HealthService() override;
+
+  // What the server is given, so that GetHealthCheckService() leads here. The
+  // name "" is SERVING from the beginning, others are NOT_FOUND until set.
+  std::unique_ptr<grpc::HealthCheckServiceInterface> Interface() const;
+
+ private:
+  class State;
+  class Stream;
+  class Setter;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace sluice::rpc
+
+#endif  // SLUICE_COMMON_RPC_HEALTH_SERVICE_H_
