@@ -31,8 +31,8 @@ class TurnQueue {
     // Of threads: "text-0", "text-1", ..; and of the edge that exceptions are
     // counted at (exception_counts.h).
     std::string name = "text";
-    int threads = 3;            // at least 1
-    size_t max_queued = 256;    // jobs that wait, of all clients
+    int threads = 3;          // at least 1
+    size_t max_queued = 256;  // jobs that wait, of all clients
     Duration max_wait = std::chrono::seconds(30);
     size_t max_bytes = size_t{512} << 20;  // of large jobs that run at once
     int nice = 0;                          // of all threads but the first
