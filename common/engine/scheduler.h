@@ -147,6 +147,7 @@ class Scheduler {
   bool HasLess(const ClientShare& client) const;
   bool HasMore(const ClientShare& client) const;
   bool HadItsTurn(const Sequence& sequence, TimePoint now) const;
+  std::pair<const ClientShare*, int32_t> MostDecodes(int groups) const;
   bool OneWithLessWaits() const;
   bool MakeWay(Draft& draft);
   bool ReturnInTurn(const Draft& draft);

@@ -102,11 +102,15 @@ void Scheduler::PlanDecodes(Draft& draft) {
                      return a->last_step < b->last_step;
                    });
   int room = CeilDiv(decoding, groups);
+  const auto [most, limit] = MostDecodes(groups);
+  int left = limit;
   for (Sequence* sequence : ready) {
     if (room == 0 || draft.budget == 0) break;
     // An older one may have taken its blocks a moment ago.
     if (sequence->state != SequenceState::kRunning) continue;
+    if (sequence->client == most && left == 0) continue;
     if (!AddChunk(draft, *sequence, 1)) continue;
+    if (sequence->client == most) --left;
     draft.decodes.push_back(sequence->id);
     --room;
   }

@@ -74,6 +74,26 @@ bool Scheduler::OneWithLessWaits() const {
       });
 }
 
+// The client that decodes more sequences than all others together, and how
+// many of them a plan may carry: as many as the others', and more while those
+// are not slowed down much. Plans carry a part of all decodes, a `groups`th.
+std::pair<const ClientShare*, int32_t> Scheduler::MostDecodes(
+    int groups) const {
+  const ClientShare* most = nullptr;
+  if (!IsContended()) return {most, 0};
+  for (const auto& client : line_.clients()) {
+    if (most == nullptr || client->running > most->running) most = client.get();
+  }
+  int32_t own = 0, others = 0;
+  for (const Sequence* sequence : running_) {
+    if (!sequence->sampling_in_flight && sequence->remaining() != 1) continue;
+    ++(sequence->client == most ? own : others);
+  }
+  if (others == 0 || own <= others) return {nullptr, 0};
+  const int32_t beside = (others + groups - 1) / groups;
+  return {most, std::max(pace_.decode_limit(beside) - beside, beside)};
+}
+
 // The newest one that has had its turn, of the client with the most places
 // (or blocks) of those that have more than their share.
 Sequence* Scheduler::GivesWay(const Draft& draft) const {

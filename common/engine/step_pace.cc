@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace sluice {
 namespace {
@@ -40,6 +41,8 @@ void StepPace::LearnLatency(const Step& step) {
   const double latency = Seconds(step.latency);
   const int32_t prompt = step.prompt_tokens;
   if (prompt == 0 && !step.had_company) {
+    LearnDecodes(step.decodes,
+                 plain_ < 0 ? latency : std::min(latency, kOutlier * plain_));
     plain_ = Learn(plain_, latency, 0.3);
     mixed_since_plain_ = 0;
     return;
@@ -54,6 +57,33 @@ void StepPace::LearnLatency(const Step& step) {
     const double expected = plain_ + std::max(slope_, 0.0) * prompt;
     company_ = Learn(company_, std::max(latency - expected, 0.0), 0.2);
   }
+}
+
+// A line through the latest plans; of plans that are all of one size the line
+// before tells more.
+void StepPace::LearnDecodes(double decodes, double latency) {
+  constexpr double kKept = 0.99;
+  constexpr double kLeastPlans = 8, kLeastVariance = 1;
+  for (double* sum : {&plans_, &sum_n_, &sum_s_, &sum_nn_, &sum_ns_}) {
+    *sum *= kKept;
+  }
+  plans_ += 1;
+  sum_n_ += decodes;
+  sum_s_ += latency;
+  sum_nn_ += decodes * decodes;
+  sum_ns_ += decodes * latency;
+  const double mean = sum_n_ / plans_;
+  const double variance = sum_nn_ / plans_ - mean * mean;
+  if (plans_ < kLeastPlans || variance < kLeastVariance) return;
+  each_ = std::max((sum_ns_ / plans_ - mean * sum_s_ / plans_) / variance, 0.0);
+  base_ = std::max(sum_s_ / plans_ - each_ * mean, 0.0);
+}
+
+int32_t StepPace::decode_limit(int32_t others) const {
+  if (each_ <= 0) return std::numeric_limits<int32_t>::max();
+  const double seconds = kMaxDecodeSlowdown * (base_ + each_ * others);
+  const double limit = (seconds - base_) / each_;
+  return static_cast<int32_t>(std::clamp(limit, double(others), 1e6));
 }
 
 // Time of a plan with both kinds is shared out as the estimates so far say.

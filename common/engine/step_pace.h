@@ -42,6 +42,11 @@ class StepPace {
   // The next plans shall carry no prompt while sequences decode, so that the
   // time without is known.
   bool wants_plain_plan() const;
+  // Decodes that a plan may carry if `others` of them are of clients that have
+  // fewer: so many that it takes kMaxDecodeSlowdown times as long as with those
+  // alone. As many as there are, while that is not known.
+  int32_t decode_limit(int32_t others) const;
+  static constexpr double kMaxDecodeSlowdown = 1.5;
   // Whether plans of prompts alone may go out beside those with decodes. They
   // keep more stages busy; where stages share a machine they cost decodes
   // more than prompts that ride along.
@@ -63,6 +68,7 @@ class StepPace {
 
  private:
   void LearnLatency(const Step& step);
+  void LearnDecodes(double decodes, double latency);
   double target(int32_t crowd) const;  // seconds
   void LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy);
 
@@ -70,6 +76,10 @@ class StepPace {
   // A plan with decodes: seconds without prompts, per prompt token, and more
   // in company.
   double plain_ = -1, slope_ = -1, company_ = -1;
+  // Plans without prompts, weighted: number, decodes, seconds, and the sums of
+  // their squares and products; seconds = base_ + each_ * decodes.
+  double plans_ = 0, sum_n_ = 0, sum_s_ = 0, sum_nn_ = 0, sum_ns_ = 0;
+  double base_ = 0, each_ = 0;  // each_ 0: not known
   int32_t mixed_since_plain_ = 0;
   int32_t alone_since_company_ = 0;
   double prompt_s_ = 0, decode_s_ = 0, completion_ = 0;

@@ -144,5 +144,34 @@ TEST(StepPaceTest, CostsComeOutOfPlansOfEitherKindAndOfBoth) {
   EXPECT_NEAR(pace.completion_tokens(), 100, 1);
 }
 
+// Plans of `decodes` that take `ms` milliseconds.
+StepPace::Step PlainStep(int32_t decodes, int ms) {
+  StepPace::Step step;
+  step.decodes = decodes;
+  step.latency = step.busy = std::chrono::milliseconds(ms);
+  return step;
+}
+
+TEST(StepPaceTest, DecodesBesideOthersAreBoundedByWhatTheyCost) {
+  StepPace pace{Duration::zero()};
+  EXPECT_GT(pace.decode_limit(8), 1000000) << "not known";
+  for (int i = 0; i < 20; ++i) pace.OnResult(PlainStep(8, 10 + 8));
+  EXPECT_GT(pace.decode_limit(8), 1000000) << "plans of one size tell nothing";
+  for (int i = 0; i < 20; ++i) pace.OnResult(PlainStep(40, 10 + 40));
+  // 10 ms and 1 ms for each: 27 ms are half as long again as 18 ms.
+  EXPECT_NEAR(pace.decode_limit(8), 17, 1);
+  for (int i = 0; i < 1000; ++i) pace.OnResult(PlainStep(17, 27));
+  EXPECT_NEAR(pace.decode_limit(8), 17, 1) << "it is not forgotten";
+}
+
+TEST(StepPaceTest, WhereDecodesCostNothingManyMayComeAlong) {
+  StepPace pace{Duration::zero()};
+  for (int i = 0; i < 20; ++i) {
+    pace.OnResult(PlainStep(1, 10));
+    pace.OnResult(PlainStep(64, 10));
+  }
+  EXPECT_GT(pace.decode_limit(1), 1000);
+}
+
 }  // namespace
 }  // namespace sluice
