@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -26,21 +28,27 @@ using ::testing::HasSubstr;
 class Listener {
  public:
   PipelineCallbacks Callbacks() {
-    return {[this](Epoch epoch, const PlanLimits& limits, int num_stages) {
-              MutexLock lock(mutex_);
-              epochs_.push_back(epoch);
-              limits_ = limits;
-              num_stages_ = num_stages;
-            },
-            [this](const Status& why) {
-              MutexLock lock(mutex_);
-              losses_.push_back(Message(why));
-            },
-            [this](StepResult result) {
-              MutexLock lock(mutex_);
-              results_.push_back(std::move(result));
-            }};
+    PipelineCallbacks callbacks{
+        [this](Epoch epoch, const PlanLimits& limits, int num_stages) {
+          MutexLock lock(mutex_);
+          epochs_.push_back(epoch);
+          limits_ = limits;
+          num_stages_ = num_stages;
+        },
+        [this](const Status& why) {
+          MutexLock lock(mutex_);
+          losses_.push_back(Message(why));
+        },
+        [this](StepResult result) {
+          if (throws_.exchange(false)) throw std::bad_alloc();
+          MutexLock lock(mutex_);
+          results_.push_back(std::move(result));
+        }};
+    callbacks.on_exception = [this](const Status&) { ++exceptions_; };
+    return callbacks;
   }
+  void ThrowOnce() { throws_ = true; }
+  int exceptions() const { return exceptions_; }
   size_t ups() const { return Locked(epochs_).size(); }
   size_t losses() const { return Locked(losses_).size(); }
   std::string loss(size_t i) const { return Locked(losses_)[i]; }
@@ -61,6 +69,8 @@ class Listener {
   int num_stages_ = 0;
   std::vector<std::string> losses_;
   std::vector<StepResult> results_;
+  std::atomic<bool> throws_{false};
+  std::atomic<int> exceptions_{0};
 };
 
 struct Timing {
@@ -467,6 +477,19 @@ TEST_F(PipelineClientTest, ABrokenPipelineIsBuiltAnew) {
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }));
   EXPECT_EQ(listener_.losses(), 1u);
   EXPECT_THAT(listener_.loss(0), HasSubstr("no such step"));
+}
+
+TEST_F(PipelineClientTest, AResultThatThrowsBuildsThePipelineAnew) {
+  AddStages(2);
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  listener_.ThrowOnce();
+  client->Submit(Plan(0, 1));
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }));
+  EXPECT_EQ(listener_.exceptions(), 1);
+  EXPECT_THAT(listener_.loss(0), HasSubstr("out of memory"));
+  client->Submit(Plan(0, 2));
+  ASSERT_TRUE(Eventually([&] { return listener_.results().size() == 1; }));
 }
 
 TEST_F(PipelineClientTest, NoCallbackComesAfterStop) {

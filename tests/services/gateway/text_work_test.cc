@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -23,6 +24,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
+class ExhaustedDecoder : public TextDecoder {
+ public:
+  std::string Push(TokenId) override { throw std::bad_alloc(); }
+  std::string Finish() override { return ""; }
+};
+
 // A text side that runs out of memory, if it is told to.
 class ExhaustedText : public FakeText {
  public:
@@ -31,7 +38,14 @@ class ExhaustedText : public FakeText {
     if (exhausted) throw std::bad_alloc();
     return FakeText::Encode(text, special);
   }
+  std::unique_ptr<TextDecoder> NewDecoder(
+      std::span<const TokenId> prompt,
+      const DecodeOptions& options) const override {
+    if (!decodes) return std::make_unique<ExhaustedDecoder>();
+    return FakeText::NewDecoder(prompt, options);
+  }
   bool exhausted = false;
+  bool decodes = true;
 };
 
 class TextWorkTest : public ::testing::Test {
@@ -81,6 +95,19 @@ TEST_F(TextWorkTest, AnExceptionIsOneRequestsTrouble) {
     EXPECT_EQ(on->Body()["error"]["message"], "text: out of memory");
   }
   EXPECT_EQ(ExceptionsAt("text"), before + 2);
+}
+
+TEST_F(TextWorkTest, AnAnswerThatThrowsEndsWithAnErrorAndItsSequence) {
+  text_->quick = true;
+  text_->decodes = false;
+  const auto on = Complete();
+  ASSERT_EQ(generator_.submitted(), 1u);
+  generator_.Text(0, "a");
+  ASSERT_EQ(on->responses.size(), 1u);
+  EXPECT_EQ(on->responses[0].status, 503);
+  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_THAT(metrics_.Text(),
+              HasSubstr("sluice_exceptions_total{where=\"answer\"} 1"));
 }
 
 TEST_F(TextWorkTest, ADeadlineIsLookedAtBeforeABodyIsRead) {
