@@ -335,7 +335,8 @@ void AddAnswers(Elements& all, const char* path, const char* name) {
                           Tool("{}"), "]"));
     });
   }
-  add("stop strings", "stop", kMaxStopStrings / 2, [=](size_t n) {
+  // They have 4096 bytes together.
+  add("stop strings", "stop", kMaxStopStrings / 4, [=](size_t n) {
     return echoed(kText / 4, "\"stop\":" + List(n, [](size_t i) {
                                return Cat("\"ee", i, "\"");
                              }));
@@ -502,6 +503,8 @@ const std::vector<std::string>& FieldsWithoutSize() {
       "frequency_penalty",
       "presence_penalty",
       "repetition_penalty",
+      "repeat_penalty",
+      "sse_ping_interval",
       "best_of",
       "ignore_eos",
       "min_tokens",

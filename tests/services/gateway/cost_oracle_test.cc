@@ -123,6 +123,7 @@ class Served {
     HandlerContext context{model_, generator_, metrics_, nullptr,
                            [] { return GatewayReadiness{true}; }};
     context.traces = &traces_;
+    context.rules.max_stop_strings = kMaxStopStrings;
     context.limits.answer_bytes = size_t{1} << 30;
     context.limits.tokenize_bytes = size_t{1} << 20;
     AddChatHandler(router_, context);

@@ -183,12 +183,13 @@ TEST_F(GatewayMemoryTest, WhenMemoryIsShortTheLargestAnswerIsCut) {
   limits.all_backlog_bytes = kLargeAnswer * 5 / 4;
   Restart(limits);
   Client slow(port(), /*receive_buffer=*/4096);
-  ASSERT_TRUE(slow.Send("GET /large HTTP/1.1\r\n\r\n"));
+  ASSERT_TRUE(slow.Send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n"));
   ASSERT_TRUE(Await([](const HttpServerStats& stats) {
     return stats.backlog_bytes > static_cast<long long>(kLargeAnswer / 2);
   }));
   Client reads(port());
-  ASSERT_TRUE(reads.Send("GET /burst HTTP/1.1\r\nConnection: close\r\n\r\n"));
+  ASSERT_TRUE(reads.Send(
+      "GET /burst HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
   EXPECT_GT(reads.ReceiveAll().size(), kLargeAnswer);
   EXPECT_EQ(server_->stats().slow_readers, 1);
 }
