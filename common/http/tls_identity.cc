@@ -89,6 +89,10 @@ Status TlsIdentity::Load() {
   auto context = std::make_shared<Context>(Context::tls_server);
   SSL_CTX* const native = context->native_handle();
   SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
+  // An encrypted key is an error: OpenSSL would ask the terminal for a
+  // password.
+  SSL_CTX_set_default_passwd_cb(native,
+                                [](char*, int, int, void*) { return 0; });
   SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                   SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);

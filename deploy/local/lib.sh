@@ -78,6 +78,7 @@ sluice_missing() {
       "rustc-web, or rustup)"
   elif [[ ! -f build/cargo/release/libsluice_text_bridge.a ]] &&
     ! cargo fetch --offline --locked --quiet \
+      --target "$(rustc -vV | sed -n 's/^host: //p')" \
       --manifest-path common/text/bridge/Cargo.toml 2>/dev/null; then
     lacks=1
     say "missing: crates: cargo fetch --locked --manifest-path" \
