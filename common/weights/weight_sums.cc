@@ -23,7 +23,8 @@ constexpr char kFormat[] = "sluice sums 1";
 constexpr char kHash[] = "xxh64";
 constexpr char kAgain[] = "; `sluice inspect MODEL --sums` writes it anew";
 constexpr uint64_t kMaxSumsBytes = uint64_t{512} << 20;
-constexpr size_t kHexDigits = 16;  // of a sum
+constexpr size_t kHexDigits = 16;    // of a sum
+constexpr size_t kModelDigits = 64;  // of a model's digest
 
 uint64_t PieceCount(uint64_t bytes) {
   return bytes / kSumPieceBytes + (bytes % kSumPieceBytes > 0 ? 1 : 0);
@@ -36,6 +37,17 @@ StatusOr<std::string> TextAt(const Json& object, const char* key) {
     return InvalidArgument(key, " is missing or no text");
   }
   return found->get<std::string>();
+}
+
+// A model's digest.
+StatusOr<std::string> DigestAt(const Json& object, const char* key) {
+  SLUICE_ASSIGN_OR_RETURN(std::string text, TextAt(object, key));
+  if (text.size() == kModelDigits &&
+      text.find_first_not_of("0123456789abcdef") == std::string::npos) {
+    return text;
+  }
+  return InvalidArgument(key, " is ", Quoted(text), ", expected ", kModelDigits,
+                         " hexadecimal digits, 0-9 and a-f");
 }
 
 StatusOr<std::vector<uint64_t>> SumsAt(const Json& object, const char* key) {
@@ -135,10 +147,12 @@ std::string FileName(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// Writes `text` where no reader looks yet, and gives the descriptor's errors.
+// Writes `text` to a new file, where no reader looks yet, and gives the
+// descriptor's errors.
 Status WriteDraft(const std::string& path, const std::string& text) {
-  const int fd =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  ::unlink(path.c_str());  // of an earlier process with our pid
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  const int fd = ::open(path.c_str(), flags, 0644);
   if (fd < 0) {
     return Unavailable(path, ": cannot be written: ", std::strerror(errno));
   }
@@ -146,6 +160,7 @@ Status WriteDraft(const std::string& path, const std::string& text) {
   while (done < text.size()) {
     const ssize_t wrote = ::write(fd, text.data() + done, text.size() - done);
     if (wrote < 0 && errno == EINTR) continue;
+    if (wrote == 0) errno = ENOSPC;
     if (wrote <= 0) break;
     done += static_cast<size_t>(wrote);
   }
@@ -200,7 +215,7 @@ StatusOr<WeightSums> ParseWeightSums(std::string_view text) {
       ParseJson(text, {.max_bytes = kMaxSumsBytes, .max_depth = 8}));
   SLUICE_RETURN_IF_ERROR(CheckHead(root));
   WeightSums sums;
-  SLUICE_ASSIGN_OR_RETURN(sums.model, TextAt(root, "model"));
+  SLUICE_ASSIGN_OR_RETURN(sums.model, DigestAt(root, "model"));
   for (const Json& json : root["tensors"]) {
     if (!json.is_object()) return InvalidArgument("tensors has no objects");
     auto tensor = ParseTensor(json);
@@ -255,7 +270,7 @@ StatusOr<WeightSums> ComputeWeightSums(
 
 Status WriteWeightSums(const ModelFile& model, const WeightSums& sums) {
   const std::string path = model.sums_path();
-  const std::string draft = path + ".tmp";
+  const std::string draft = Cat(path, ".tmp.", ::getpid());
   SLUICE_RETURN_IF_ERROR(WriteDraft(draft, ToText(sums)));
   if (std::rename(draft.c_str(), path.c_str()) == 0) return OkStatus();
   const int error = errno;

@@ -13,7 +13,7 @@
 // Checksums of a model's tensors, kept beside it: "sluice.sums" in a model
 // folder, FILE.sluice.sums beside a GGUF FILE (of a split set: its first).
 //
-//   {"format": "sluice sums 1", "model": "<the model's digest>",
+//   {"format": "sluice sums 1", "model": "<digest, 64 digits>",
 //    "hash": "xxh64", "piece_bytes": 1048576, "tensors": [
 //     {"name": "model.norm.weight", "file": "model.safetensors",
 //      "bytes": 2304, "sum": "<16 digits>", "pieces": "<16 digits each>"},

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,7 +104,24 @@ TEST(WeightSumsTest, AreOfPiecesOfTheStoredBytesAndReadBackAsWritten) {
   EXPECT_EQ(*again, *sums);
   ASSERT_TRUE(WriteWeightSums(*model, *sums).ok());
   EXPECT_EQ(model->sums_path(), path + ".sluice.sums");
-  EXPECT_FALSE(std::filesystem::exists(path + ".sluice.sums.tmp"));
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry;
+  }
+}
+
+// A link that another user left where the draft goes leads nowhere.
+TEST(WeightSumsTest, TheDraftIsANewFile) {
+  const TempDir dir;
+  const std::string path = dir.Write("m.safetensors", FileOf(Data()));
+  const std::string victim = dir.Write("victim", "precious");
+  const std::string draft = path + ".sluice.sums.tmp";
+  for (const std::string& name : {draft, Cat(draft, ".", ::getpid())}) {
+    std::filesystem::create_symlink(victim, name);
+  }
+  WriteSums(path);
+  EXPECT_EQ(std::filesystem::file_size(victim), 8u);
+  EXPECT_TRUE(std::filesystem::is_regular_file(
+      std::filesystem::symlink_status(path + ".sluice.sums")));
 }
 
 // Whatever is read of a damaged piece, however it is cut.
@@ -227,8 +246,9 @@ TEST(WeightSumsTest, SumsOfAnotherModelAreRefused) {
               HasSubstr("has tensor 'c'"));
   EXPECT_THAT(refusal([](WeightSums& s) { s.tensors[0].bytes = 4; }),
               HasSubstr("has 4 bytes of tensor 'b', the model 8"));
-  EXPECT_THAT(refusal([](WeightSums& s) { s.model = "00ff"; }),
-              HasSubstr("a model with the digest 00ff"));
+  const std::string other(64, 'f');
+  EXPECT_THAT(refusal([&](WeightSums& s) { s.model = other; }),
+              HasSubstr("a model with the digest " + other));
 }
 
 TEST(WeightSumsTest, TextThatIsNoSumsIsRefused) {
@@ -249,6 +269,12 @@ TEST(WeightSumsTest, TextThatIsNoSumsIsRefused) {
   EXPECT_THAT(refusal("xxh64", "crc32"), HasSubstr("hash is"));
   EXPECT_THAT(refusal("1048576", "1"), HasSubstr("piece_bytes is 1"));
   EXPECT_THAT(refusal("\"model\"", "\"modem\""), HasSubstr("model is missing"));
+  const std::string& id = sums->model;
+  for (const std::string& other :
+       {id.substr(1), id + "0", "G" + id.substr(1), "\\\"" + id.substr(1)}) {
+    EXPECT_THAT(refusal(id, other),
+                AllOf(HasSubstr("model is "), HasSubstr("64 hexadecimal")));
+  }
   EXPECT_THAT(refusal("\"bytes\": 8", "\"bytes\": -8"),
               HasSubstr("tensor 'b': bytes is missing or no number"));
   EXPECT_THAT(refusal("\"bytes\": 8", "\"bytes\": 18446744073709551615"),
