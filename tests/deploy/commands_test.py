@@ -178,6 +178,36 @@ class UpTest(FolderTest):
                       self.ended(self.up(), exits.UNEXPECTED))
         self.assert_nothing_left()
 
+    def test_files_are_their_users_and_the_keys_go_with_the_cluster(self):
+        keys = self.run_dir / "new/api-keys"
+        environment = {**os.environ, "SLUICE_API_KEYS": "sk-one"}
+        self.run_dir = keys.parent
+        with self.subTest("down"):
+            self.ended(self.up("--detach", env=environment), exits.OK)
+            self.assertTrue(keys.exists())
+            for path, mode in ((self.run_dir, 0o700), (keys, 0o600),
+                               (self.run_dir / "cluster.json", 0o600)):
+                self.assertEqual(path.stat().st_mode & 0o777, mode, path)
+            self.ended(self.down(), exits.OK)
+            self.assertFalse(keys.exists())
+        with self.subTest("a process that cannot be started"):
+            self.hold("absent-gateway")
+            self.ended(self.up(env=environment), exits.UNEXPECTED)
+            self.assertFalse(keys.exists())
+        with self.subTest("no model"):
+            up = self.start("up", "--model", str(self.run_dir / "none"),
+                            env=environment)
+            up.communicate(timeout=SECONDS)
+            self.assertNotIn(up.returncode, (exits.OK, exits.UNEXPECTED))
+            self.assertFalse(keys.exists())
+
+    def test_a_key_file_of_the_users_own_stays(self):
+        keys = self.run_dir / "api-keys"
+        keys.write_text("sk-one\n")
+        self.ended(self.up("--detach", "--api-key-file", str(keys)), exits.OK)
+        self.ended(self.down(), exits.OK)
+        self.assertTrue(keys.exists())
+
     def test_a_log_that_cannot_be_written_ends_those_before_it(self):
         (self.run_dir / "gateway.log").mkdir()
         self.assertIn("gateway.log", self.ended(self.up(), exits.UNEXPECTED))

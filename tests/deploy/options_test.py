@@ -112,19 +112,23 @@ class LayoutTest(FolderTest):
         self.parse("--host", "127.0.0.2")
         self.assertIn("must be an IP address", self.refused("--host", "here"))
 
+    def test_options_are_not_abbreviated(self):
+        for option in ("--no-inst", "--deta"):
+            self.assertIn(option, self.refused(option))
 
     def test_keys_of_the_environment_are_in_a_file_of_their_user_alone(self):
         with unittest.mock.patch.dict(os.environ,
-                                      SLUICE_API_KEYS="a:sk-one,sk-two"):
+                                      SLUICE_API_KEYS="a:sk-one,sk-two",
+                                      SLUICE_API_KEY="sk-two"):
             parsed = self.parse("--host", "0.0.0.0")
             self.refused("--api-key-file", "keys")
-            parsed.api_key_file = commands._key_file(parsed)
-            gateway = layout.make_processes(parsed, "/m", 8080)[-1]
+            commands._key_file(parsed)
+            made = layout.make_processes(parsed, "/m", 8080)
         path = pathlib.Path(parsed.api_key_file)
         self.assertEqual(path.read_text().split(), ["a:sk-one", "sk-two"])
         self.assertEqual(path.stat().st_mode & 0o777, 0o600)
-        self.assertIn(str(path), gateway.argv)
-        self.assertNotIn("sk-", str(gateway))
+        self.assertIn(str(path), made[-1].argv)
+        self.assertNotIn("sk-", str(made))
 
 
 class FirstQuestionTest(unittest.TestCase):

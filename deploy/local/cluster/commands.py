@@ -39,10 +39,15 @@ def up(options):
     cluster_file = run_folder.ClusterFile(options.run_dir)
     with _start_lock(options.run_dir):
         _refuse_if_running(cluster_file, options.run_dir)
-        options.api_key_file = _key_file(options)
-        with stop.interrupts():
-            document = _new_document(options, model.resolve(
-                options.model, may_fetch=not options.no_install))
+        key_file = _key_file(options)
+        try:
+            with stop.interrupts():
+                document = _new_document(options, model.resolve(
+                    options.model, may_fetch=not options.no_install), key_file)
+        except BaseException:
+            if key_file:
+                pathlib.Path(key_file).unlink(missing_ok=True)
+            raise
         try:
             _start(document, cluster_file)
             with stop.interrupts():
@@ -59,7 +64,7 @@ def up(options):
 
 def _start_lock(run_dir):
     """One `up` or `down` at a time in a run folder; freed when closed."""
-    pathlib.Path(run_dir).mkdir(parents=True, exist_ok=True)
+    pathlib.Path(run_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = run_folder.take_lock(run_dir)
     if lock is None:
         raise exits.Failure(exits.IN_USE, f"--run-dir {run_dir}: a cluster "
@@ -68,17 +73,19 @@ def _start_lock(run_dir):
 
 
 def _key_file(options):
-    """--api-key-file, or the keys of the environment in a file that only its
-    user reads: neither command lines nor cluster.json show them."""
+    """A file that only its user reads, with the keys of the environment:
+    neither command lines nor cluster.json show them. It becomes the options'
+    --api-key-file. None without such keys."""
     keys = os.environ.get(process.KEYS_NAME)
     if not keys:
-        return options.api_key_file
+        return None
     path = pathlib.Path(options.run_dir) / "api-keys"
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
               "w") as file:
         file.write(keys.replace(",", "\n") + "\n")
-    return str(path)
+    options.api_key_file = str(path)
+    return options.api_key_file
 
 
 def _refuse_if_running(cluster_file, run_dir):
@@ -98,13 +105,14 @@ def _refuse_if_running(cluster_file, run_dir):
     cluster_file.remove(old)  # Left behind by a crash or a reboot.
 
 
-def _new_document(options, model_path):
+def _new_document(options, model_path, key_file):
     processes = layout.make_processes(options, model_path,
                                       options_module.DEFAULT_PORT)
     return {
         "version": 1, "run_dir": options.run_dir, "model": model_path,
         "url": "http://" + processes[-1].addresses[0],
         "created": datetime.datetime.now().astimezone().isoformat(),
+        "key_file": key_file,  # to remove with the cluster
         "options": {k: v for k, v in vars(options).items()
                     if k != "command"},
         "supervisor": {"pid": os.getpid(),

@@ -80,7 +80,7 @@ def add_run_dir(parser):
 
 def up_parser(name):
     parser = argparse.ArgumentParser(
-        prog=name, description="Builds what is needed and starts a cluster "
+        prog=name, allow_abbrev=False, description="Builds what is needed and starts a cluster "
         "on this machine: stages and a gateway, each a process of its own.",
         epilog="Exit codes: 0 stopped as asked (with --detach: it is ready), "
         "1 unexpected, 2 bad options, 3 set-up failed or, with --no-install, "
@@ -220,6 +220,7 @@ def check_up(parser, options):
 
 
 def run_dir_parser(name, description):
-    parser = argparse.ArgumentParser(prog=name, description=description)
+    parser = argparse.ArgumentParser(prog=name, description=description,
+                                     allow_abbrev=False)
     add_run_dir(parser)
     return parser

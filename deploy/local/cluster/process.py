@@ -15,14 +15,16 @@ PASSED_PREFIXES = ("SLUICE_", "GRPC_", "ASAN_", "UBSAN_", "LSAN_", "TSAN_",
                    "MALLOC_", "GLIBC_")
 
 
-# Kept out of cluster.json: `up` writes the keys to a file of mode 0600.
+# The server's keys, which `up` writes to a file of mode 0600, and a client's.
+# Both are kept out of cluster.json.
 KEYS_NAME = "SLUICE_API_KEYS"
+SECRET_NAMES = (KEYS_NAME, "SLUICE_API_KEY")
 
 
 def passed_environment():
     return {name: value for name, value in sorted(os.environ.items())
-            if name != KEYS_NAME and (name in PASSED_NAMES or
-                                      name.startswith(PASSED_PREFIXES))}
+            if name not in SECRET_NAMES and (
+                name in PASSED_NAMES or name.startswith(PASSED_PREFIXES))}
 
 
 @dataclasses.dataclass

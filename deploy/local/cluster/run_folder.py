@@ -43,13 +43,16 @@ class ClusterFile:
         self._write(document)
 
     def _write(self, document):
-        """Whole, by rename."""
+        """Whole, by rename, for its user alone."""
         plain = dict(document)
         plain["processes"] = [dataclasses.asdict(entry)
                               for entry in document["processes"]]
         temporary = self.path.with_suffix(f".json.{os.getpid()}")
         try:
-            temporary.write_text(json.dumps(plain, indent=2) + "\n")
+            temporary.unlink(missing_ok=True)
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+                              0o600), "w") as file:
+                file.write(json.dumps(plain, indent=2) + "\n")
             os.replace(temporary, self.path)
         except OSError:
             temporary.unlink(missing_ok=True)
@@ -64,9 +67,12 @@ class ClusterFile:
         return True
 
     def remove(self, document):
-        """With the socket files of its processes, which are gone. Does nothing
-        if the file is gone or another cluster's."""
-        if self._is_of(document):
+        """With the socket files of its processes, which are gone, and the
+        file of keys that `up` wrote. Leaves another cluster's file alone."""
+        ours = self._is_of(document)
+        if document.get("key_file") and (ours or not self.path.exists()):
+            pathlib.Path(document["key_file"]).unlink(missing_ok=True)
+        if ours:
             sockets.remove([address for entry in document["processes"]
                             for address in entry.addresses],
                            str(self.path.parent))
