@@ -172,6 +172,20 @@ TEST_F(PipelineClientTest, ThePipelinesLimitsAreTheLeastOfItsStages) {
   EXPECT_EQ(client->model()->limits.vocab_size, 1000);
 }
 
+TEST_F(PipelineClientTest, ATickThatThrowsComesNoSoonerAgain) {
+  AddStage(FakeInfo(0, 1));
+  std::atomic<int64_t> first_ns{0};
+  check_model_ = [&](const PipelineModel&) -> Status {
+    int64_t none = 0;
+    first_ns.compare_exchange_strong(none, MonotonicNanos());
+    throw std::bad_alloc();
+  };
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.exceptions() >= 4; }));
+  // Three of the heartbeat's 50 ms.
+  EXPECT_GE(MonotonicNanos() - first_ns, int64_t{140'000'000});
+}
+
 struct Conflict {
   const char* name;
   void (*change)(StageInfo&);

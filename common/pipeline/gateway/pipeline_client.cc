@@ -114,8 +114,11 @@ void PipelineClient::Impl::Run() {
       // is no silence.
       if (now >= next_tick &&
           (events_.size() == 0 || now >= next_tick + kLate)) {
+        next_tick = now + interval;  // whatever the tick does
+        if (event_lost_.exchange(false)) {
+          Lose(0, Unavailable("memory was short for an event of a stream"));
+        }
         Tick(now);
-        next_tick = now + interval;
       }
       Publish();
     });
@@ -185,18 +188,20 @@ void PipelineClient::Impl::Break(Status why) {
 }
 
 void PipelineClient::Impl::OnException(const Status& what) {
-  LogError("caught: ", Message(what));
+  exceptions_log_.Write(LogLevel::kError, "caught: ", Message(what));
   if (callbacks_.on_exception) callbacks_.on_exception(what);
 }
 
-// On gRPC's thread: a result that gets lost breaks the pipeline.
-void PipelineClient::Impl::Deliver(Epoch epoch, const v1::StepResult& proto,
-                                   const PlanLimits& limits) {
-  const Status done =
-      CatchExceptions("pipeline", [&] { Take(epoch, proto, limits); });
+// On gRPC's thread: a message or an end that gets lost breaks the pipeline.
+template <typename Work>
+void PipelineClient::Impl::Guard(Work&& work) {
+  const Status done = CatchExceptions("pipeline", std::forward<Work>(work));
   if (done.ok()) return;
-  OnException(done);
-  Break(done);
+  const Status told = CatchExceptions("pipeline", [&] {
+    Break(done);
+    OnException(done);
+  });
+  if (!told.ok()) event_lost_ = true;
 }
 
 void PipelineClient::Impl::Take(Epoch epoch, const v1::StepResult& proto,
@@ -248,16 +253,20 @@ ControlLink::Events PipelineClient::Impl::ControlEvents(size_t index,
     const auto self = weak.lock();
     // A stage that floods us loses messages, and then its heartbeats.
     if (self == nullptr || self->events_.size() >= kMaxMessageEvents) return;
-    self->Post([impl = self.get(), index, link_id,
-                message = std::move(response), now = MonotonicNanos()] {
-      impl->OnControl(index, link_id, message, now);
+    self->Guard([&] {
+      self->Post([impl = self.get(), index, link_id,
+                  message = std::move(response), now = MonotonicNanos()] {
+        impl->OnControl(index, link_id, message, now);
+      });
     });
   };
   events.on_end = [weak, index, link_id](const Status& status) {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    self->Post([impl = self.get(), index, link_id, status] {
-      impl->OnControlEnd(index, link_id, status);
+    self->Guard([&] {
+      self->Post([impl = self.get(), index, link_id, status] {
+        impl->OnControlEnd(index, link_id, status);
+      });
     });
   };
   return events;
@@ -268,14 +277,18 @@ ResultsLink::Events PipelineClient::Impl::ResultsEvents(
   const auto weak = weak_from_this();
   ResultsLink::Events events;
   events.on_message = [weak, epoch, limits](v1::StepResult& result) {
-    if (const auto self = weak.lock()) self->Deliver(epoch, result, limits);
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->Guard([&] { self->Take(epoch, result, limits); });
   };
   events.on_end = [weak, epoch](const Status& status) {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    self->Post([impl = self.get(), epoch, status] {
-      impl->OnStreamEnd(epoch, impl->stages_.size() - 1, "stream of results",
-                        status);
+    self->Guard([&] {
+      self->Post([impl = self.get(), epoch, status] {
+        impl->OnStreamEnd(epoch, impl->stages_.size() - 1, "stream of results",
+                          status);
+      });
     });
   };
   return events;
@@ -287,14 +300,18 @@ rpc::CreditedSenderEvents PipelineClient::Impl::StepsEvents(Epoch epoch) {
   events.on_ready = [weak, epoch] {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    self->Post([impl = self.get(), epoch] { impl->OnStepsReady(epoch); });
+    self->Guard([&] {
+      self->Post([impl = self.get(), epoch] { impl->OnStepsReady(epoch); });
+    });
   };
   events.on_ack = [](const grpc::ByteBuffer&) {};
   events.on_end = [weak, epoch](const Status& status) {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    self->Post([impl = self.get(), epoch, status] {
-      impl->OnStreamEnd(epoch, 0, "stream of steps", status);
+    self->Guard([&] {
+      self->Post([impl = self.get(), epoch, status] {
+        impl->OnStreamEnd(epoch, 0, "stream of steps", status);
+      });
     });
   };
   return events;

@@ -17,7 +17,7 @@
 namespace sluice {
 
 struct PipelineOptions {
-  std::vector<std::string> stages;  // "host:port", in the order of layers
+  std::vector<std::string> stages;  // "host:port" or "unix:PATH", in order
   ReplicaId replica;
   std::string gateway_id;  // of this run, for people; empty: drawn
   std::string build;       // for people, shown by the stages

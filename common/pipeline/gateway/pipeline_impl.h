@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/log_limit.h"
 #include "common/base/mutex.h"
 #include "common/base/random_bytes.h"
 #include "common/concurrency/bounded_queue.h"
@@ -75,8 +76,8 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   ControlLink::Events ControlEvents(size_t index, uint64_t link_id);
   ResultsLink::Events ResultsEvents(Epoch epoch, const PlanLimits& limits);
   rpc::CreditedSenderEvents StepsEvents(Epoch epoch);
-  void Deliver(Epoch epoch, const v1::StepResult& proto,
-               const PlanLimits& limits);
+  template <typename Work>
+  void Guard(Work&& work);
   void Take(Epoch epoch, const v1::StepResult& proto, const PlanLimits& limits);
   void OnException(const Status& what);
   void FinishTrace(StepResult& result, int64_t received_ns);
@@ -148,6 +149,8 @@ class PipelineClient::Impl : public std::enable_shared_from_this<Impl> {
   bool drained_ ABSL_GUARDED_BY(status_mutex_) = false;
   std::atomic<int64_t> last_result_ns_{0};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> event_lost_{false};  // there was no memory for it
+  LogLimit exceptions_log_{8, std::chrono::seconds(1)};
 
   // Owner state.
   bool draining_ = false;

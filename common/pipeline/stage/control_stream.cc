@@ -5,6 +5,12 @@
 #include "common/rpc/hello.h"
 
 namespace sluice {
+namespace {
+
+// Bytes: the largest has the secrets and an address.
+constexpr size_t kMaxRequest = size_t{1} << 20;
+
+}  // namespace
 
 Status ControlStream::OnHello(const std::string& bytes) {
   auto hello = rpc::ParseHello<v1::Hello>(bytes, "Control");
@@ -22,6 +28,11 @@ Status ControlStream::OnHello(const std::string& bytes) {
 }
 
 void ControlStream::OnMessage(v1::ControlRequest& request) {
+  if (const size_t size = request.ByteSizeLong(); size > kMaxRequest) {
+    End(InvalidArgument("a Control request has ", size, " bytes, limit ",
+                        kMaxRequest));
+    return;
+  }
   switch (request.kind_case()) {
     case v1::ControlRequest::kAssign:
       session_->OnAssign(request.assign(), this);
