@@ -234,7 +234,8 @@ std::string UsageText() {
   }
   return text + R"(
 sluice COMMAND --help tells its options, sluice --version the version. Options
-may stand before and behind the other words; "--" ends them.
+may stand before and behind the other words, those of up and down behind the
+command alone; "--" ends them.
 
 Exit status: 0 done, 1 it failed (status: a process is dead or the cluster is
 not ready; bench: a request was not answered; eval: a check failed), 2 the

@@ -32,11 +32,11 @@ Status Run(Words words) {
   if (words[0] == "--version") {
     return Print(sluice::Cat("sluice ", SLUICE_VERSION, "\n"));
   }
-  if (IsHelp(words[0]) && words.size() == 1) {
+  if (IsHelp(words[0]) && (words.size() == 1 || IsHelp(words[1]))) {
     return Print(sluice::cli::UsageText());
   }
-  // "help chat" is "chat --help".
-  if (words[0] == "help") words = {words[1], "--help"};
+  // "help chat" and "--help chat" are "chat --help".
+  if (IsHelp(words[0])) words = {words[1], "--help"};
   SLUICE_ASSIGN_OR_RETURN(words, sluice::cli::CommandFirst(words));
   SLUICE_ASSIGN_OR_RETURN(const CommandSpec* command, Find(words[0]));
   words.erase(words.begin());

@@ -228,13 +228,15 @@ class HelpTest(unittest.TestCase):
                 "trace", "inspect", "plan", "experts")
 
     def test_every_command_answers_help_with_0_on_stdout(self):
-        for words in (("--help",), ("-h",), ("help",)):
+        for words in (("--help",), ("-h",), ("help",), ("help", "--help"),
+                      ("--help", "-h")):
             text = sluice(*words)
             for command in self.COMMANDS:
                 self.assertRegex(text, rf"(?m)^  {command}\b")
         for command in self.COMMANDS:
             for words in ((command, "--help"), (command, "-h"),
-                          ("help", command)):
+                          ("help", command), ("--help", command),
+                          ("-h", command)):
                 with self.subTest(words=words):
                     self.assertIn("usage:", sluice(*words))
         for command in self.COMMANDS[2:]:
