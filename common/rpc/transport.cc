@@ -36,7 +36,7 @@ constexpr int kServerLookahead = 64 << 10;
 // gRPC's buffers of one server, all connections together: at least so much,
 // and room for so many of the largest messages.
 constexpr int64_t kMinServerMemory = int64_t{1} << 30;
-constexpr int64_t kServerMessages = 16;
+constexpr int64_t kServerMessages = 2;
 constexpr int kMaxPingStrikes = 64;
 // A connection without a stream is closed after so long.
 constexpr int kIdleMs = 60'000;
