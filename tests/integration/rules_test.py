@@ -55,7 +55,7 @@ class RulesTest(unittest.TestCase):
             lambda: api.try_get(self.url, "/readyz")[0] == 200, 60,
             "the gateway is back")
         self.assertEqual(self.names(), ["org/first", "second"])
-        for name in ("org/first", "second", "claude-haiku"):
+        for name in ("org/first", "second", "another-model"):
             status, answer = self.chat(model=name)
             self.assertEqual((status, answer["model"]), (200, "org/first"))
         status, answer = self.chat(stop=["a", "b", "c"])

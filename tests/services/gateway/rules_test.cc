@@ -72,11 +72,11 @@ TEST_F(GatewayRulesTest, EveryNameOfTheModelIsTakenAndTheFirstShown) {
 
 TEST_F(GatewayRulesTest, AnyNameIsTakenIfTheOperatorSaysSo) {
   model_.any_name = true;
-  const auto on = Chat("\"model\":\"claude-haiku\"");
+  const auto on = Chat("\"model\":\"another-model\"");
   ASSERT_EQ(generator_.submitted(), 1u);
   generator_.End(0, FinishReason::kStop);
   EXPECT_EQ(on->Body()["model"], "fake");
-  EXPECT_EQ(Get("/v1/models/claude-haiku")->Body()["id"], "fake");
+  EXPECT_EQ(Get("/v1/models/another-model")->Body()["id"], "fake");
   EXPECT_EQ(Get("/v1/models")->Body()["data"].size(), 1u);
 }
 
