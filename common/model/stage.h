@@ -69,7 +69,8 @@ struct StageInfo {
   std::string isa;
   PlanLimits limits;
   // Positions that one sequence can have here, and what says so: "the
-  // model's", "--max-context", "KV cache; the model has 131072".
+  // model's", "--max-context", "what the KV cache holds; the model has 131072",
+  // "the most that there can be; the model has 2097152".
   int32_t context = 0;
   std::string context_limit;
   uint64_t weights_bytes = 0;

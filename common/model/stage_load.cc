@@ -284,10 +284,13 @@ class StageLoader {
   void TellContext(StageInfo& info) const {
     info.context = KvPositionsIn(config_, kv_blocks_, limits_.max_step_tokens,
                                  limits_.max_context);
-    if (info.context == MostContext(config_)) {
+    if (info.context == config_.max_position_embeddings) {
       info.context_limit = "the model's";
     } else if (info.context == options_.max_context) {
       info.context_limit = "--max-context";
+    } else if (info.context == kMaxContext) {
+      info.context_limit = Cat("the most that there can be; the model has ",
+                               config_.max_position_embeddings);
     } else {
       info.context_limit = Cat("what the KV cache holds; the model has ",
                                config_.max_position_embeddings);
