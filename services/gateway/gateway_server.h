@@ -20,7 +20,7 @@ namespace sluice::gateway {
 struct GatewayOptions {
   std::string listen = "127.0.0.1:8000";  // HTTP; port 0: choose one
   std::string metrics_listen;  // /metrics on a thread of its own; empty: none
-  std::vector<std::string> stages;  // "host:port", in the order of layers
+  std::vector<std::string> stages;  // "host:port" or "unix:PATH", in order
   std::string model_path;
   // As requests name it; the first is shown. Empty: weights::ModelName.
   std::vector<std::string> model_names;

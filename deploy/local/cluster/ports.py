@@ -18,9 +18,9 @@ def is_free(port, host="127.0.0.1"):
 
 
 def choose(count, host="127.0.0.1"):
-    """`count` free ports of `host` outside the range from which the kernel takes the
-    ports of outgoing connections: a process that is started again finds its
-    port free."""
+    """`count` free ports of `host` outside the range from which the kernel
+    takes the ports of outgoing connections: a process that is started again
+    finds its port free."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range") as text:
             low, high = (int(word) for word in text.read().split())
@@ -40,8 +40,8 @@ def choose(count, host="127.0.0.1"):
 
 
 def gateway_port(asked, default, host="127.0.0.1"):
-    """The port of `host` to serve on. `asked` None: `default`, or any that is free;
-    0: any; else exactly that one."""
+    """The port of `host` to serve on. `asked` None: `default`, or any that is
+    free; 0: any; else exactly that one."""
     if asked:
         if not is_free(asked, host):
             raise exits.Failure(exits.IN_USE, f"--port {asked}: something "
