@@ -1,9 +1,11 @@
 #include "common/engine/admission.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/base/retry_after.h"
+#include "common/engine/sequence.h"
 
 namespace sluice {
 namespace {
@@ -62,11 +64,44 @@ Duration PromisedWait(const QueueState& queue) {
                     PlacesBehind(queue, queue.waiting));
 }
 
+namespace {
+
+int NumLive(const QueueState::Client& client) {
+  return client.running + client.waiting;
+}
+
+// Of a client whose prompts are owed a part of every plan: its own, and a turn
+// of each that is not the largest. None if it is not such a client.
+std::optional<Duration> OwedWait(const QueueState& queue,
+                                 const QueueState::Client& own,
+                                 int place_share) {
+  int most = 0;
+  for (const auto& other : queue.clients) most = std::max(most, NumLive(other));
+  const auto is_owed = [&](const QueueState::Client& client) {
+    return client.running < place_share && NumLive(client) < most &&
+           client.prompt_tokens <= int64_t{kShortPrompt} * client.waiting;
+  };
+  if (NumLive(own) >= place_share || !is_owed(own)) return std::nullopt;
+  double tokens = static_cast<double>(own.prompt_tokens);
+  for (const QueueState::Client& other : queue.clients) {
+    if (other.name == own.name || NumLive(other) == most) continue;
+    tokens += static_cast<double>(
+        std::min(other.prompt_tokens, own.prompt_tokens + kTurn));
+  }
+  return FromSeconds(queue.rates_known ? tokens * queue.owed_prompt_seconds
+                                       : 0.0);
+}
+
+}  // namespace
+
 // The client's own go before it, and as much of every other client's: turns
 // are equal in tokens. Those that return go before all.
 Duration PromisedWait(const QueueState& queue, const std::string& name,
                       int place_share) {
   const QueueState::Client* own = FindClient(queue, name);
+  const auto owed = OwedWait(
+      queue, own != nullptr ? *own : QueueState::Client{name}, place_share);
+  if (owed) return *owed;
   const int64_t own_tokens = own != nullptr ? own->prompt_tokens : 0;
   const int own_places = own != nullptr ? own->running + own->waiting : 0;
   double tokens = static_cast<double>(queue.prompt_tokens);

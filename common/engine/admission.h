@@ -33,6 +33,8 @@ struct QueueState {
   double prompt_seconds = 0;  // of the pipeline per token
   // The same beside what the running sequences decode meanwhile.
   double shared_prompt_seconds = 0;
+  // The same for short prompts of a client that has less than its share.
+  double owed_prompt_seconds = 0;
   double decode_seconds = 0;
   double completion_tokens = 0;  // of a sequence, on average
 };
@@ -46,7 +48,8 @@ int64_t PromptWork(const GenerateRequest& request, int64_t num_prompt_tokens);
 
 // How long a new request would wait for its first step: behind all, or as one
 // of `client`, which is given places up to `place_share` by those that hold
-// more. Zero while the rates are not known.
+// more. One that has less, of places and of sequences, does not wait for those
+// of the client that has the most. Zero while the rates are not known.
 Duration PromisedWait(const QueueState& queue);
 Duration PromisedWait(const QueueState& queue, const std::string& client,
                       int place_share = 0);

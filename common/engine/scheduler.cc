@@ -242,6 +242,11 @@ int32_t Scheduler::PromptBudget() const {
                              : std::min(full, pace_.prompt_budget(Crowd()));
 }
 
+// The same of prompts that are owed that share of the time.
+int32_t Scheduler::OwedBudget(double share) const {
+  return std::max(pace_.prompt_budget(Crowd()), pace_.share_budget(share));
+}
+
 // Choices of one prompt have a history each.
 int64_t Scheduler::WaitingBytes() const {
   int64_t tokens = 0;
@@ -276,13 +281,17 @@ QueueState Scheduler::Queue() const {
     queue.free_places = max_running() - static_cast<int>(running_.size());
   }
   queue.rates_known = pace_.known();
-  queue.prompt_seconds = queue.shared_prompt_seconds = pace_.prompt_seconds();
+  queue.prompt_seconds = pace_.prompt_seconds();
+  queue.shared_prompt_seconds = queue.owed_prompt_seconds =
+      queue.prompt_seconds;
   queue.decode_seconds = pace_.decode_seconds();
   queue.completion_tokens = pace_.completion_tokens();
   // Each plan of so many prompt tokens carries all decodes along.
   if (const int32_t decoding = num_decoding(); decoding > 0) {
-    queue.shared_prompt_seconds +=
-        decoding * queue.decode_seconds / PromptBudget();
+    const double decodes = decoding * queue.decode_seconds;
+    const double clients = double(std::max<size_t>(queue.clients.size(), 2));
+    queue.shared_prompt_seconds += decodes / PromptBudget();
+    queue.owed_prompt_seconds += decodes / OwedBudget(1 / clients);
   }
   return queue;
 }

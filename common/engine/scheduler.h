@@ -119,15 +119,18 @@ class Scheduler {
   struct Draft;  // a plan being built
 
   void PlanDecodes(Draft& draft);
+  void PlanSparing(Draft& draft);
   void PlanPrompts(Draft& draft);
   void PlanPrompt(Draft& draft, Sequence& sequence);
   int32_t PromptBudget() const;
+  int32_t OwedBudget(double share) const;
   int64_t WaitingBytes() const;
   int32_t num_decoding() const;
   int32_t Crowd() const;
   int32_t max_running() const;
   void Admit(Draft& draft, int32_t keep);
   Sequence* NextInLine();
+  Sequence* NextToStart(const Draft& draft);
   bool MayStart(const Sequence& sequence) const;
   bool Start(Draft& draft, Sequence& sequence, int32_t budget);
   void FirstStart(Draft& draft, Sequence& sequence, int32_t skipped);
@@ -147,7 +150,10 @@ class Scheduler {
   bool HasLess(const ClientShare& client) const;
   bool HasMore(const ClientShare& client) const;
   bool HadItsTurn(const Sequence& sequence, TimePoint now) const;
-  std::pair<const ClientShare*, int32_t> MostDecodes(int groups) const;
+  std::pair<const ClientShare*, int32_t> MostDecodes(int groups,
+                                                     bool beside_owed) const;
+  const ClientShare* LargestClient() const;
+  double NoteOwed();
   bool OneWithLessWaits() const;
   bool MakeWay(Draft& draft);
   bool ReturnInTurn(const Draft& draft);

@@ -13,8 +13,6 @@ namespace {
 
 // From so many tokens on a plan's prompt tokens are shared out.
 constexpr int32_t kShared = 32;
-// Tokens up to which a prompt counts as one of a crowd.
-constexpr int32_t kShortPrompt = 512;
 
 constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
@@ -45,17 +43,18 @@ std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   draft.budget = std::min(options_.max_step_tokens, limits_.max_step_tokens);
   // While nobody decodes a plan is as large as may be.
   const bool spares = num_decoding() > 0;
+  draft.owed_share = NoteOwed();
   PlanDecodes(draft);
   const int32_t unbounded = draft.budget;
   if (spares) {
-    const bool none = pace_.wants_plain_plan() ||
-                      (draft.decodes.empty() && !pace_.allows_company());
-    draft.budget = none ? 0 : std::min(unbounded, pace_.prompt_budget(Crowd()));
+    PlanSparing(draft);
+  } else {
+    PlanPrompts(draft);
   }
-  PlanPrompts(draft);
   if (draft.plan.chunks.empty() && in_flight_.empty()) {
     // Who decodes has no block to go on: prompts need not spare anybody.
     draft.budget = unbounded;
+    draft.prompts = Draft::Prompts::kAll;
     PlanPrompts(draft);
   }
   if (draft.plan.chunks.empty()) {
@@ -75,6 +74,31 @@ StepPlan Scheduler::Probe(TimePoint now) {
   in_flight_.back().is_probe = true;
   max_plans_seen_ = seen;
   return plan;
+}
+
+// No more prompt tokens than the decodes in the plan are asked to bear. Those
+// that are owed come first, and are more while their own clients decode
+// nothing. The others keep a quarter of theirs.
+void Scheduler::PlanSparing(Draft& draft) {
+  const int32_t unbounded = draft.budget;
+  const bool none = pace_.wants_plain_plan() ||
+                    (draft.decodes.empty() && !pace_.allows_company());
+  int32_t budget = none ? 0 : std::min(unbounded, pace_.prompt_budget(Crowd()));
+  if (!none && draft.owed_share > 0) {
+    const bool own_decode = std::any_of(
+        running_.begin(), running_.end(),
+        [](const Sequence* s) { return s->client->is_owed && IsDecoding(*s); });
+    const int32_t owed =
+        own_decode ? budget : std::min(unbounded, OwedBudget(draft.owed_share));
+    draft.budget = owed;
+    draft.prompts = Draft::Prompts::kOwed;
+    PlanPrompts(draft);
+    const int32_t used = owed - draft.budget;
+    budget = std::min(unbounded - used, std::max(budget - used, budget / 4));
+    draft.prompts = Draft::Prompts::kOthers;
+  }
+  draft.budget = budget;
+  PlanPrompts(draft);
 }
 
 // To keep N stages busy, N plans must carry decodes, each about an Nth of
@@ -102,7 +126,7 @@ void Scheduler::PlanDecodes(Draft& draft) {
                      return a->last_step < b->last_step;
                    });
   int room = CeilDiv(decoding, groups);
-  const auto [most, limit] = MostDecodes(groups);
+  const auto [most, limit] = MostDecodes(groups, draft.owed_share > 0);
   int left = limit;
   for (Sequence* sequence : ready) {
     if (room == 0 || draft.budget == 0) break;
@@ -122,18 +146,22 @@ int32_t Scheduler::num_decoding() const {
                     [](const Sequence* s) { return IsDecoding(*s); }));
 }
 
-// Short prompts that are to be computed, as far as the number matters.
+// Short prompts that are to be computed, as far as the number matters. Those
+// of the largest client do not count: it is no crowd to the others.
 int32_t Scheduler::Crowd() const {
+  const ClientShare* const largest = LargestClient();
   int32_t crowd = 0;
-  const auto count = [&](int64_t tokens) {
+  const auto count = [&](const Sequence& sequence) {
+    const int32_t tokens = sequence.remaining();
+    if (sequence.client == largest) return;
     crowd += tokens >= 2 && tokens <= kShortPrompt ? 1 : 0;
   };
-  for (const Sequence* sequence : running_) count(sequence->remaining());
-  for (const Sequence* sequence : returning_) count(sequence->remaining());
+  for (const Sequence* sequence : running_) count(*sequence);
+  for (const Sequence* sequence : returning_) count(*sequence);
   for (const auto& client : line_.clients()) {
     for (const Sequence* sequence : client->waiting) {
-      if (crowd >= StepPace::kLargestCrowd) return crowd;
-      count(sequence->num_tokens());
+      if (client.get() == largest || crowd >= StepPace::kLargestCrowd) break;
+      count(*sequence);
     }
   }
   return crowd;
@@ -152,7 +180,10 @@ int32_t Scheduler::max_running() const {
 void Scheduler::PlanPrompts(Draft& draft) {
   std::vector<Sequence*> prompts;
   for (Sequence* sequence : running_) {
-    if (sequence->remaining() >= 2) prompts.push_back(sequence);
+    const bool is_other =
+        draft.prompts != Draft::Prompts::kAll &&
+        IsOwed(*sequence) != (draft.prompts == Draft::Prompts::kOwed);
+    if (sequence->remaining() >= 2 && !is_other) prompts.push_back(sequence);
   }
   if (prompts.empty()) return Admit(draft, 0);
   Sequence& first = *prompts.front();
@@ -186,11 +217,13 @@ void Scheduler::Admit(Draft& draft, int32_t keep) {
   while (draft.budget > keep) {
     const bool returns = !returning_.empty();
     if (!returns && line_.empty()) return;
+    const bool owed = draft.prompts == Draft::Prompts::kOwed;
+    if (owed && !NextToStart(draft)) return;
     // Blocks were short a moment ago.
     bool blocked =
         draft.preempted || static_cast<int>(running_.size()) >= max_running();
     if (!blocked) {
-      Sequence* const next = returns ? returning_.front() : NextInLine();
+      Sequence* const next = NextToStart(draft);
       if (next == nullptr) return;
       // Plans still carry its former life, whose last token may be on its way.
       blocked = next->plans_in_flight > 0;
@@ -200,6 +233,23 @@ void Scheduler::Admit(Draft& draft, int32_t keep) {
     admission_blocked_ = true;
     if (draft.preempted || !MakeWay(draft)) return;
   }
+}
+
+// Who was preempted, or else has the turn; of those that are owed, if the plan
+// is for them now: as long as what starts in it leaves them less than others.
+Sequence* Scheduler::NextToStart(const Draft& draft) {
+  if (draft.prompts != Draft::Prompts::kOwed) {
+    return returning_.empty() ? NextInLine() : returning_.front();
+  }
+  for (const auto& client : line_.clients()) {
+    client->has_less = client->is_owed && HasLess(*client);
+  }
+  const auto may_start = [this](const Sequence& s) {
+    return s.client->has_less && IsOwed(s) && MayStart(s);
+  };
+  if (returning_.empty()) return line_.Next(may_start);
+  Sequence* const next = returning_.front();
+  return next->client->has_less && IsOwed(*next) ? next : nullptr;
 }
 
 // Not while another choice of its request computes the prompt that it can

@@ -60,6 +60,36 @@ Sequence* Scheduler::NextInLine() {
   return next != nullptr ? next : line_.Next(may_start);
 }
 
+// The client with the most live sequences while there are several.
+const ClientShare* Scheduler::LargestClient() const {
+  if (!IsContended()) return nullptr;
+  return std::max_element(
+             line_.clients().begin(), line_.clients().end(),
+             [](const auto& a, const auto& b) { return a->live < b->live; })
+      ->get();
+}
+
+// A client is owed a fair part of each plan for its short prompts if it has
+// less than its share of places and blocks, and another one has more
+// sequences: the pace that spares decodes is then that other one's gain.
+// Returns the part of the time that is due to those that have such prompts.
+double Scheduler::NoteOwed() {
+  const ClientShare* const largest = LargestClient();
+  int owed = 0;
+  for (const auto& client : line_.clients()) {
+    client->is_owed =
+        largest != nullptr && client->live < largest->live && HasLess(*client);
+    if (!client->is_owed) continue;
+    const auto is_prompt = [&](const Sequence* s) {
+      return s->client == client.get() && s->remaining() >= 2 && IsOwed(*s);
+    };
+    owed += std::any_of(running_.begin(), running_.end(), is_prompt) ||
+            std::any_of(client->waiting.begin(), client->waiting.end(),
+                        [&](const Sequence* s) { return IsOwed(*s); });
+  }
+  return owed == 0 ? 0.0 : double(owed) / double(line_.clients().size());
+}
+
 // Whether a client that has less than its share has a sequence to start.
 bool Scheduler::OneWithLessWaits() const {
   const auto has_less = [this](const Sequence* s) {
@@ -76,9 +106,10 @@ bool Scheduler::OneWithLessWaits() const {
 
 // The client that decodes more sequences than all others together, and how
 // many of them a plan may carry: as many as the others', and more while those
-// are not slowed down much. Plans carry a part of all decodes, a `groups`th.
+// are not slowed down much, by prompts that are owed neither. Plans carry a
+// part of all decodes, a `groups`th.
 std::pair<const ClientShare*, int32_t> Scheduler::MostDecodes(
-    int groups) const {
+    int groups, bool beside_owed) const {
   const ClientShare* most = nullptr;
   if (!IsContended()) return {most, 0};
   for (const auto& client : line_.clients()) {
@@ -91,11 +122,13 @@ std::pair<const ClientShare*, int32_t> Scheduler::MostDecodes(
   }
   if (others == 0 || own <= others) return {nullptr, 0};
   const int32_t beside = (others + groups - 1) / groups;
+  if (beside_owed) return {most, beside};
   return {most, std::max(pace_.decode_limit(beside) - beside, beside)};
 }
 
 // The newest one that has had its turn, of the client with the most places
-// (or blocks) of those that have more than their share.
+// (or blocks) of those that have more than their share. None that starts in
+// this very plan: two could make way for each other without end.
 Sequence* Scheduler::GivesWay(const Draft& draft) const {
   Sequence* chosen = nullptr;
   std::pair<int32_t, int32_t> most;
@@ -106,7 +139,8 @@ Sequence* Scheduler::GivesWay(const Draft& draft) const {
     if (chosen != nullptr && held <= most) continue;
     const auto newest =
         std::find_if(running_.rbegin(), running_.rend(), [&](Sequence* s) {
-          return s->client == client.get() && HadItsTurn(*s, draft.now);
+          return s->client == client.get() && HadItsTurn(*s, draft.now) &&
+                 !draft.Starts(*s);
         });
     if (newest == running_.rend()) continue;
     chosen = *newest;

@@ -20,6 +20,9 @@ enum class SequenceState {
 
 struct ClientShare;
 
+// Tokens up to which a prompt counts as a short one.
+inline constexpr int32_t kShortPrompt = 512;
+
 // The scheduler's record of a live sequence; a finished one has none. A value
 // without behaviour of its own: the scheduler keeps it consistent.
 struct Sequence {

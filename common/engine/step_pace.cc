@@ -137,6 +137,16 @@ int32_t StepPace::prompt_budget(int32_t crowd) const {
   return std::max(static_cast<int32_t>(spare / slope_), kLeastPrompt);
 }
 
+int32_t StepPace::share_budget(double share) const {
+  if (plain_ < 0 || slope_ <= 0 || target_itl_ > Duration::zero()) {
+    return prompt_budget(1);
+  }
+  share = std::min(share, kLargestShare);
+  const double tokens = share / (1 - share) * plain_ / slope_;
+  return static_cast<int32_t>(
+      std::clamp(tokens, double(kLeastPrompt), double(kMostPrompt)));
+}
+
 bool StepPace::allows_company() const {
   if (plain_ < 0 || slope_ < 0) return false;
   if (company_ < 0 || alone_since_company_ >= kAlonePlans) return true;

@@ -39,6 +39,10 @@ class StepPace {
   // down decodes more than one prompt may, however long that is.
   int32_t prompt_budget(int32_t crowd) const;
   static constexpr int32_t kLargestCrowd = 8;  // that makes a difference
+  // The same for prompts that have a right to `share` of the time (below 1),
+  // whatever that costs decodes, unless they have a target.
+  int32_t share_budget(double share) const;
+  static constexpr double kLargestShare = 0.75;
   // The next plans shall carry no prompt while sequences decode, so that the
   // time without is known.
   bool wants_plain_plan() const;

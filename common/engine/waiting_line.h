@@ -20,7 +20,13 @@ struct ClientShare {
   int running = 0;                // of them; kept by the scheduler
   int64_t credit = 0;             // tokens
   bool has_less = false;          // than its share; the scheduler's note
+  bool is_owed = false;           // see Scheduler::NoteOwed
 };
+
+// Whether its prompt need not spare the decodes of larger clients.
+inline bool IsOwed(const Sequence& sequence) {
+  return sequence.client->is_owed && sequence.remaining() <= kShortPrompt;
+}
 
 // The sequences that wait for their turn, and which of them starts next:
 // clients in turn by deficit round robin, measured in tokens; within a client

@@ -211,5 +211,22 @@ TEST(AdmissionTest, ACapOfWaitingBitesOnlyWhileAnotherClientWaits) {
   EXPECT_FALSE(admission.Admit(Request(10, "other")).ok());
 }
 
+TEST(AdmissionTest, AClientWithAShortLineIsNotRefusedForAnothersPace) {
+  // What the larger one queues, and what returns of it, is not before the
+  // other one's prompts; nor do those wait at the pace that spares decodes.
+  QueueState queue = Queue(0, {{"many", 100, 200000, 56}, {"few", 4, 300, 4}});
+  queue.places = 64;
+  queue.prompt_tokens += 30000;  // return
+  queue.shared_prompt_seconds = 0.06;
+  queue.owed_prompt_seconds = 0.003;
+  EXPECT_NEAR(Seconds(PromisedWait(queue, "few", 32)), 0.9, 0.01);
+  EXPECT_LT(Seconds(PromisedWait(queue, "new", 21)), 1);
+  EXPECT_GT(Seconds(PromisedWait(queue, "many", 32)), 30);
+  Admission admission(Options());
+  admission.Publish(queue);
+  EXPECT_TRUE(admission.Admit(Request(30, "few")).ok());
+  EXPECT_FALSE(admission.Admit(Request(30, "many")).ok());
+}
+
 }  // namespace
 }  // namespace sluice

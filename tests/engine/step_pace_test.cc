@@ -173,5 +173,22 @@ TEST(StepPaceTest, WhereDecodesCostNothingManyMayComeAlong) {
   EXPECT_GT(pace.decode_limit(1), 1000);
 }
 
+TEST(StepPaceTest, WhatIsOwedAShareOfTheTimeHasSoManyTokensOfAPlan) {
+  StepPace pace{Duration::zero()};
+  for (int i = 0; i < 50; ++i) {
+    pace.OnResult(PlainStep(8, 20));
+    pace.OnResult(Of(8, 20, milliseconds(30), milliseconds(30)));
+  }
+  EXPECT_NEAR(pace.prompt_budget(1), 12, 1);
+  EXPECT_NEAR(pace.share_budget(0.5), 40, 2);
+  EXPECT_NEAR(pace.share_budget(1.0), 120, 4) << "kLargestShare";
+  StepPace with_target{milliseconds(25)};
+  for (int i = 0; i < 50; ++i) {
+    with_target.OnResult(PlainStep(8, 20));
+    with_target.OnResult(Of(8, 20, milliseconds(30), milliseconds(30)));
+  }
+  EXPECT_EQ(with_target.share_budget(0.5), with_target.prompt_budget(1));
+}
+
 }  // namespace
 }  // namespace sluice
