@@ -408,7 +408,7 @@ TEST(GatewayParseTest, KeysAreShortAndWhatOnlyLooksLikeOneStaysText) {
   const std::string key(kMaxKeyBytes + 1, 'k');
   EXPECT_THAT(Message(Chat(Cat("\"metadata\":{\"", key, "\":0}")).status()),
               HasSubstr("key of 513 bytes, limit 512"));
-  const auto call = [&key](std::string_view arguments) {
+  const auto call = [](std::string_view arguments) {
     return Json{{"role", "assistant"},
                 {"tool_calls",
                  {{{"function", {{"name", "f"}, {"arguments", arguments}}}}}}};
