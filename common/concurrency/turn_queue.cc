@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "common/base/cat.h"
@@ -81,8 +82,10 @@ Status TurnQueue::Push(Job job) {
     MutexLock lock(mutex_);
     if (stopped_) return Unavailable("shutting down");
     const auto found = clients_.find(job.client);
-    SLUICE_RETURN_IF_ERROR(CheckRoom(
-        job.client, found == clients_.end() ? nullptr : &found->second));
+    if (!job.goes_on) {
+      SLUICE_RETURN_IF_ERROR(CheckRoom(
+          job.client, found == clients_.end() ? nullptr : &found->second));
+    }
     const auto slow = slow_.find(job.client);
     const TimePoint now = Clock::now();
     const bool is_slow = slow != slow_.end() && slow->second > now;
@@ -154,7 +157,11 @@ void TurnQueue::Done(const Taken& taken, double seconds) {
   if (taken.large) bytes_ -= taken.waiting.job.bytes;
   if (!taken.large && seconds > kSlowSeconds) {
     if (slow_.size() >= kMaxSlow) slow_.clear();
-    slow_[taken.client->first] = Clock::now() + kSlowFor;
+    try {
+      slow_[taken.client->first] = Clock::now() + kSlowFor;
+    } catch (const std::bad_alloc&) {
+      CountException(options_.name);  // the client is forgiven
+    }
   }
   if (--client.running == 0 && client.queued() == 0) {
     clients_.erase(taken.client);
@@ -173,20 +180,14 @@ void TurnQueue::Run(int index) {
         if (stopped_ && queued_ == 0) return;
         changed_.Wait(mutex_);
       }
+      // Now that the first is busy the others may take small jobs too.
+      if (index == 0 && queued_ > 0) changed_.NotifyAll();
     }
     const TimePoint begin = Clock::now();
     Job& job = taken->waiting.job;
-    if (job.deadline && *job.deadline <= begin) {
-      Refuse(job, DeadlineExceeded(
-                      "the request's deadline passed before it was read"));
-    } else if (begin - taken->waiting.since > options_.max_wait) {
-      Refuse(job, ResourceExhausted("the request waited ",
-                                    Seconds(begin - taken->waiting.since),
-                                    " s to be read, limit ",
-                                    Seconds(options_.max_wait), " s"));
-    } else {
-      RunJob(job);
-    }
+    const Status over = CatchAndCount(
+        options_.name, [&] { RunOrRefuse(job, begin - taken->waiting.since); });
+    if (!over.ok()) Refuse(job, over);
     // What it holds goes outside the lock.
     job.run = nullptr;
     job.refused = nullptr;
@@ -200,19 +201,38 @@ void TurnQueue::Run(int index) {
   }
 }
 
+void TurnQueue::RunOrRefuse(Job& job, Duration waited) const {
+  if (job.deadline && *job.deadline <= Clock::now()) {
+    Refuse(job, DeadlineExceeded(
+                    "the request's deadline passed before it was read"));
+  } else if (!job.goes_on && waited > options_.max_wait) {
+    Refuse(job, ResourceExhausted("the request waited ", Seconds(waited),
+                                  " s to be read, limit ",
+                                  Seconds(options_.max_wait), " s"));
+  } else {
+    RunJob(job);
+  }
+}
+
 void TurnQueue::RunJob(Job& job) const {
   const Status status = CatchAndCount(options_.name, [&] {
     if (!job.wanted || job.wanted()) job.run();
   });
   if (status.ok()) return;
-  LogError("a job of ", job.client, " failed: ", Message(status));
-  Refuse(job, status);
+  if (job.refused) {  // that tells of it
+    Refuse(job, status);
+  } else {
+    LogError("a job of ", job.client, " failed: ", Message(status));
+  }
 }
 
 void TurnQueue::Refuse(const Job& job, const Status& why) {
   if (!job.refused) return;
   const Status told = CatchExceptions("refusal", [&] { job.refused(why); });
-  if (!told.ok()) LogError("not told of a failure: ", Message(told));
+  if (told.ok()) return;
+  CatchExceptions("refusal", [&] {
+    LogError("not told of a failure: ", Message(told));
+  }).IgnoreError();
 }
 
 }  // namespace sluice

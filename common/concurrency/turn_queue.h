@@ -41,6 +41,9 @@ class TurnQueue {
     std::string client;
     size_t bytes = 0;  // of memory that it takes while it runs, estimated
     std::optional<TimePoint> deadline;
+    // More of what jobs before it began, one at a time: only `deadline` and
+    // Stop refuse it, neither a full queue nor max_wait.
+    bool goes_on = false;
     // Looked at before the job runs: one that nobody wants is dropped. May be
     // empty; so may `refused`.
     std::function<bool()> wanted;
@@ -90,6 +93,7 @@ class TurnQueue {
   };
 
   void Run(int index);
+  void RunOrRefuse(Job& job, Duration waited) const;
   void RunJob(Job& job) const;
   static void Refuse(const Job& job, const Status& why);
   Status CheckRoom(const std::string& client, const Client* own) const

@@ -202,6 +202,31 @@ TEST(TurnQueueTest, AJobThatWaitedTooLongIsRefused) {
   EXPECT_EQ(told.code(), StatusCode::kResourceExhausted);
 }
 
+TEST(TurnQueueTest, WhatGoesOnIsRefusedByNoFullQueueAndNoWait) {
+  TurnQueue::Options options = Threads(1);
+  options.max_queued = 1;
+  options.max_wait = Duration::zero();
+  TurnQueue queue(options);
+  Latch begun, go;
+  bool ran = false;
+  const auto more = [&](std::function<void()> run) {
+    TurnQueue::Job job = JobOf("a", 0, std::move(run));
+    job.goes_on = true;
+    return queue.Push(std::move(job));
+  };
+  ASSERT_TRUE(more([&] {
+                begun.Open();
+                go.Wait();
+              }).ok());
+  begun.Wait();
+  ASSERT_TRUE(queue.Push(JobOf("a", 0, [] {})).ok());
+  EXPECT_FALSE(queue.Push(JobOf("a", 0, [] {})).ok());
+  EXPECT_TRUE(more([&] { ran = true; }).ok());
+  go.Open();
+  queue.Stop();
+  EXPECT_TRUE(ran);
+}
+
 TEST(TurnQueueTest, AFullQueueStillTakesThoseOfAnotherClient) {
   TurnQueue::Options options = Threads(1);
   options.max_queued = 4;
