@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_ENGINE_ENGINE_IMPL_H_
 #define SLUICE_COMMON_ENGINE_ENGINE_IMPL_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -97,9 +98,12 @@ class EngineLoop::Impl {
   void Handle(ResultFlood& flood);
   void Handle(BadLimits& bad);
   void GiveUpPipeline(const Status& why);
+  void GiveUpSafely(const Status& why);  // it throws nothing
   void Emit(SequenceEvents events);
   void EndOne(SequenceId id, FinalEvent event);
   void TellEnd(TokenSink& sink, FinalEvent event);
+  // Of a start or a step, which a sink may miss: its tokens come all the same.
+  void Tell(const std::function<void()>& sink);
   void TellStep(StepTrace trace, int64_t handled_ns);
   void TellStarts(const StepPlan& plan);
   void SubmitPlans();

@@ -34,8 +34,14 @@ void EngineLoop::Impl::Run() {
     });
     if (planned.ok()) continue;
     OnException(planned);
-    GiveUpPipeline(planned);
+    GiveUpSafely(planned);
   }
+}
+
+void EngineLoop::Impl::GiveUpSafely(const Status& why) {
+  const Status given_up =
+      CatchExceptions("engine", [&] { GiveUpPipeline(why); });
+  if (!given_up.ok()) OnException(given_up);
 }
 
 void EngineLoop::Impl::HandleSafely(Command& command) {
@@ -45,7 +51,7 @@ void EngineLoop::Impl::HandleSafely(Command& command) {
   OnException(handled);
   auto* const submission = std::get_if<Submission>(&command);
   if (submission == nullptr) {
-    GiveUpPipeline(handled);
+    GiveUpSafely(handled);
     return;
   }
   ++counters_.finished_error;
@@ -211,6 +217,11 @@ void EngineLoop::Impl::TellEnd(TokenSink& sink, FinalEvent event) {
   if (!again.ok()) OnException(again);
 }
 
+void EngineLoop::Impl::Tell(const std::function<void()>& sink) {
+  const Status told = CatchExceptions("sink", sink);
+  if (!told.ok()) OnException(told);
+}
+
 // Those of the step's sequences that are traced hear of it.
 void EngineLoop::Impl::TellStep(StepTrace trace, int64_t handled_ns) {
   trace.inbox.stop_ns = handled_ns;
@@ -218,14 +229,15 @@ void EngineLoop::Impl::TellStep(StepTrace trace, int64_t handled_ns) {
   const auto step = std::make_shared<const StepTrace>(std::move(trace));
   for (const TracedChunk& chunk : step->chunks) {
     const auto sink = sinks_.find(chunk.sequence);
-    if (sink != sinks_.end()) sink->second->OnStep(step, chunk);
+    if (sink == sinks_.end()) continue;
+    Tell([&] { sink->second->OnStep(step, chunk); });
   }
 }
 
 void EngineLoop::Impl::TellStarts(const StepPlan& plan) {
   for (const StartedSequence& started : plan.started) {
     const auto sink = sinks_.find(started.sequence);
-    if (sink != sinks_.end()) sink->second->OnStart();
+    if (sink != sinks_.end()) Tell([&] { sink->second->OnStart(); });
   }
 }
 

@@ -34,6 +34,23 @@ TEST_F(EngineExceptionTest, ASinkThatThrowsAtItsLastTokenHasNotEndedWell) {
   EXPECT_EQ(throws->WaitForEnd().reason, FinishReason::kError);
 }
 
+class StartlessSink : public RecordingSink {
+ public:
+  void OnStart() override { throw std::bad_alloc(); }
+};
+
+TEST_F(EngineExceptionTest, AStartThatThrowsBreaksNoSequence) {
+  Run();
+  const GenerateRequest request = TestRequest(30, 20);
+  const auto other = Submit(request);
+  const auto throws = std::make_shared<StartlessSink>();
+  ASSERT_TRUE(loop_->Submit(TestRequest(20, 20), throws).ok());
+  EXPECT_EQ(throws->WaitForEnd().reason, FinishReason::kLength);
+  EXPECT_EQ(other->WaitForEnd().reason, FinishReason::kLength);
+  EXPECT_EQ(other->tokens(), Undisturbed(request, 50).tokens);
+  EXPECT_EQ(loop_->Stats().exceptions, 1u);
+}
+
 // Throws when it is told of its end for the first time.
 class EndlessSink : public TokenSink {
  public:
