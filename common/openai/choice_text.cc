@@ -33,7 +33,7 @@ void Delta::Append(Delta other) {
   logprobs.insert(logprobs.end(),
                   std::make_move_iterator(other.logprobs.begin()),
                   std::make_move_iterator(other.logprobs.end()));
-  prompt.insert(prompt.end(), other.prompt.begin(), other.prompt.end());
+  AddPrompt(other.prompt);
   if (other.echo_begin) echo_begin = other.echo_begin;
   echoes_prompt = echoes_prompt || other.echoes_prompt;
   num_echo_tops = std::max(num_echo_tops, other.num_echo_tops);
@@ -42,16 +42,23 @@ void Delta::Append(Delta other) {
   called = called || other.called;
 }
 
+void Delta::AddPrompt(const std::vector<PromptResults>& parts) {
+  for (const PromptResults& part : parts) {
+    prompt_ends.push_back(num_prompt() + part->size());
+    prompt.push_back(part);
+  }
+}
+
 size_t Delta::num_prompt() const {
-  size_t count = 0;
-  for (const PromptResults& part : prompt) count += part->size();
-  return count;
+  return prompt_ends.empty() ? 0 : prompt_ends.back();
 }
 
 const TokenResult& Delta::prompt_at(size_t index) const {
-  auto part = prompt.begin();
-  for (; index >= (*part)->size(); ++part) index -= (*part)->size();
-  return (**part)[index];
+  const auto end =
+      std::upper_bound(prompt_ends.begin(), prompt_ends.end(), index);
+  const std::vector<TokenResult>& part =
+      *prompt[static_cast<size_t>(end - prompt_ends.begin())];
+  return part[index - (*end - part.size())];
 }
 
 size_t Delta::num_shown() const {
@@ -113,7 +120,7 @@ void ChoiceText::TakePrompt(const std::vector<PromptResults>& prompt,
                             Delta& delta) const {
   const bool echoes = options_.logprobs && options_.echo;
   if (prompt.empty() || !(echoes || options_.prompt_logprobs)) return;
-  delta.prompt = prompt;
+  delta.AddPrompt(prompt);
   delta.echoes_prompt = echoes;
   delta.num_echo_tops = static_cast<size_t>(options_.num_echo_tops);
 }

@@ -45,6 +45,7 @@ struct Delta {
   std::vector<TokenResult> logprobs;  // if asked for
   // If asked for: entry i of all together tells of prompt token i + 1.
   std::vector<PromptResults> prompt;
+  std::vector<size_t> prompt_ends;  // entries of `prompt` up to each part's end
   // With echo: its first token, which has no logprob, and what `prompt` tells,
   // with so many tops, are shown before `logprobs`.
   std::optional<TokenId> echo_begin;
@@ -60,6 +61,7 @@ struct Delta {
   // Of the echo and `logprobs` together.
   size_t num_shown() const;
   ShownLogprob shown(size_t index) const;
+  void AddPrompt(const std::vector<PromptResults>& parts);
   // Of the entries of `prompt`.
   size_t num_prompt() const;
   const TokenResult& prompt_at(size_t index) const;
