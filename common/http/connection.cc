@@ -165,6 +165,8 @@ Connection::Nothing Connection::Run() {
   if (thrown) OnException(std::exchange(thrown, nullptr));
   current_ = nullptr;
   CountBody(0);
+  // What is left to tell keeps no other client out.
+  if (!aborted_) SetActivity(ConnectionTable::Activity::kIdle);
   if (refusal_) {
     auto refusing = WriteRefusal();
     co_await std::move(refusing);

@@ -103,6 +103,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void CountBody(size_t bytes);
   // Counts it, and refuses it if all bodies together are too large.
   bool MayGrowTo(size_t body_bytes);
+  // Refuses one of `body_bytes` that makes all bodies too large together.
+  bool BodiesFit(size_t body_bytes, long long all_bytes);
 
   void SetActivity(ConnectionTable::Activity activity);
 

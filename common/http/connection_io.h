@@ -5,7 +5,9 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <boost/optional/optional.hpp>
 #include <cstddef>
+#include <cstdint>
 
 #include "common/http/connection.h"
 
@@ -20,8 +22,21 @@ inline auto Redirect(boost::system::error_code& error) {
   return boost::asio::redirect_error(boost::asio::use_awaitable, error);
 }
 
-struct Connection::Parser
-    : boost::beast::http::request_parser<boost::beast::http::string_body> {};
+// A string for which no memory is taken before its bytes come: a length that is
+// only announced costs nothing.
+struct GrowingBody : boost::beast::http::string_body {
+  class reader : public boost::beast::http::string_body::reader {
+   public:
+    using Base = boost::beast::http::string_body::reader;
+    using Base::Base;
+    void init(const boost::optional<std::uint64_t>& /*length*/,
+              boost::system::error_code& error) {
+      Base::init(boost::none, error);
+    }
+  };
+};
+
+struct Connection::Parser : boost::beast::http::request_parser<GrowingBody> {};
 
 }  // namespace sluice::gateway
 

@@ -7,6 +7,7 @@
 #include "common/base/cat.h"
 #include "common/http/connection_exchange.h"
 #include "common/http/connection_io.h"
+#include "common/http/failed_keys.h"
 
 // g++ 12 destroys temporaries inside co_await expressions twice. Here every
 // operand of a co_await has a name.
@@ -162,8 +163,9 @@ bool Connection::AcceptHeader(const Parser& parser) {
     return false;
   }
   if (context_.options.screen) screened_ = context_.options.screen(request_);
-  request_.client = request_.tenant.empty() ? Cat("addr:", peer_)
-                                            : Cat("key:", request_.tenant);
+  request_.client = request_.tenant.empty()
+                        ? Cat("addr:", ClientOfAddress(peer_))
+                        : Cat("key:", request_.tenant);
   return true;
 }
 
@@ -202,7 +204,7 @@ bool Connection::AcceptFraming(unsigned version) {
 bool Connection::AcceptBodySize(const Parser& parser) {
   const HttpLimits& limits = context_.options.limits;
   const auto length = parser.content_length();
-  // A chunked body is counted as it grows.
+  // Bodies are counted as they grow: one that is only announced takes nothing.
   const size_t size = static_cast<size_t>(length.value_or(0));
   if (screened_ && (parser.chunked() || size > kSmallBody)) {
     refusal_ = std::exchange(screened_, std::nullopt);
@@ -213,16 +215,19 @@ bool Connection::AcceptBodySize(const Parser& parser) {
                     limits.body_bytes, " bytes"));
     return false;
   }
-  return MayGrowTo(size);
+  return BodiesFit(size,
+                   context_.stats.body_bytes + static_cast<long long>(size));
 }
 
 bool Connection::MayGrowTo(size_t body_bytes) {
   CountBody(body_bytes);
+  return BodiesFit(body_bytes, context_.stats.body_bytes);
+}
+
+bool Connection::BodiesFit(size_t body_bytes, long long all_bytes) {
   const auto limit =
       static_cast<long long>(context_.options.limits.all_body_bytes);
-  if (body_bytes <= kSmallBody || context_.stats.body_bytes <= limit) {
-    return true;
-  }
+  if (body_bytes <= kSmallBody || all_bytes <= limit) return true;
   Refuse(503, "Too many large requests are being read at once");
   return false;
 }
@@ -257,9 +262,7 @@ boost::asio::awaitable<bool> Connection::ReadBody(Parser& parser) {
   while (!error && !parser.is_done()) {
     auto reading = ReadSome(parser);
     error = co_await std::move(reading);
-    if (parser.chunked() && !MayGrowTo(parser.get().body().size())) {
-      co_return false;
-    }
+    if (!MayGrowTo(parser.get().body().size())) co_return false;
   }
   if (error == http::error::body_limit) {
     Refuse(413, Cat("The body has more than the limit of ", limits.body_bytes,

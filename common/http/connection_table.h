@@ -21,7 +21,7 @@ namespace sluice::gateway {
 class ConnectionTable {
  public:
   enum class Activity {
-    kIdle,       // no byte of a request yet
+    kIdle,       // no byte of a request yet, or after the last answer
     kReading,    // a request's header or body
     kAnswering,  // neither is closed to make room
   };

@@ -58,6 +58,16 @@ TEST_F(GatewayRoomTest, WhenAllAreTakenTheOneIdleLongestMakesRoom) {
   EXPECT_EQ(server_->stats().evictions, 1);
 }
 
+TEST_F(GatewayRoomTest, OneThatLingersAfterItsLastAnswerMakesRoom) {
+  RestartWith(1);
+  Client refused(port());
+  refused.Send("GET /livez HTTP/1.1\r\n\r\n");  // no Host
+  EXPECT_THAT(refused.ReceiveAnswer(), HasSubstr(" 400 "));
+  Client next(port());
+  next.Send(kLivez);
+  EXPECT_THAT(next.ReceiveAnswer(), EndsWith("ok\n"));
+}
+
 TEST_F(GatewayRoomTest, SilentConnectionsKeepNobodyOut) {
   RestartWith(8);
   std::list<Client> silent;

@@ -185,9 +185,15 @@ TEST_F(GatewayHttpTest, AllBodiesTogetherAreBounded) {
   const std::string head =
       "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n"
       "Expect: 100-continue\r\n\r\n";
+  // What is only announced takes nothing.
+  Client silent(port());
+  ASSERT_TRUE(silent.Send(head));
+  EXPECT_THAT(silent.ReceiveUntil("\r\n\r\n"), HasSubstr("100 Continue"));
   Client first(port());
   ASSERT_TRUE(first.Send(head));
   EXPECT_THAT(first.ReceiveUntil("\r\n\r\n"), HasSubstr("100 Continue"));
+  ASSERT_TRUE(first.Send(std::string(800000, ' ')));
+  while (server_->stats().body_bytes < 800000) std::this_thread::yield();
   Client second(port());
   ASSERT_TRUE(second.Send(head));
   const std::string refusal = second.ReceiveAnswer();
