@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/base/exception_counts.h"
+
 namespace sluice::gateway {
 namespace {
 
@@ -20,7 +22,7 @@ AnswerWriter::AnswerWriter(const TextWorkers& workers,
                            std::shared_ptr<Exchange> exchange,
                            AnswerFormat& format, Output output,
                            std::weak_ptr<void> owner)
-    : workers_(workers),
+    : workers_{workers.queue, workers.metrics, /*goes_on=*/true},
       exchange_(std::move(exchange)),
       format_(format),
       output_(std::move(output)),
@@ -61,9 +63,14 @@ void AnswerWriter::Pump() {
       work();
     } else {
       is_writing_ = true;
-      AskForPiece();
+      AskSafely();
     }
   }
+}
+
+void AnswerWriter::AskSafely() {
+  const Status asked = CatchAndCount("answer", [this] { AskForPiece(); });
+  if (!asked.ok()) output_.fail(asked);
 }
 
 void AnswerWriter::AskForPiece() {
@@ -118,7 +125,7 @@ void AnswerWriter::MakePiece(Part& part) {
 void AnswerWriter::OnPiece(std::string bytes, bool ended) {
   if (!bytes.empty()) output_.send(std::move(bytes));
   if (!ended) {
-    exchange_->WhenRead([this, owner = owner_.lock()] { AskForPiece(); });
+    exchange_->WhenRead([this, owner = owner_.lock()] { AskSafely(); });
     return;
   }
   is_writing_ = false;

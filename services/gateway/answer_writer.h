@@ -60,6 +60,7 @@ class AnswerWriter {
   void Add(Part part);
   void Pump();
   void AskForPiece();
+  void AskSafely();            // an exception fails the writing
   void MakePiece(Part& part);  // on a text thread
   void Begin(Part& part);
   void OnPiece(std::string bytes, bool ended);

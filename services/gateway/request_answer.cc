@@ -75,11 +75,13 @@ void RequestRunner::FailWriting(const Status& why) {
   writing_failed_ = true;
   if (stream_ != nullptr ? stream_->is_within_event() : whole_begun_) {
     done_ = true;
+    LogThrown(why);
     CancelAll();
     exchange_->Break();
     return;
   }
   done_ = false;  // the answer was complete, but for its writing
+  if (why.code() == StatusCode::kUnavailable) LogThrown(why);
   Fail(why);
 }
 

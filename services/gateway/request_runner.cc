@@ -156,10 +156,16 @@ void RequestRunner::Drain() {
     const Status received =
         CatchAndCount("answer", [&] { Receive(std::move(mail)); });
     if (received.ok()) continue;
-    LogError("request ", exchange_->request().request_id,
-             " failed: ", Message(received));
+    LogThrown(received);
     Fail(received);
   }
+}
+
+// What Fail does not log itself.
+void RequestRunner::LogThrown(const Status& what) const {
+  if (!done_ && what.code() == StatusCode::kInternal) return;
+  LogError("request ", exchange_->request().request_id,
+           " failed: ", Message(what));
 }
 
 void RequestRunner::Receive(Mail mail) {
@@ -335,7 +341,10 @@ void RequestRunner::Emit(Choice& choice, size_t index, Delta delta) {
     const size_t bytes = MemoryOf(delta);
     Collect(bytes);
     Writer().WriteEvents(static_cast<int>(index), std::move(delta), usage_);
-    Writer().Then([this, bytes] { collected_ -= bytes; });
+    Writer().Then([this, bytes] {
+      collected_ -= bytes;
+      exchange_->Hold(collected_);
+    });
     return;
   }
   const auto chunks =
@@ -349,12 +358,13 @@ void RequestRunner::FinishIfAnswered() {
   for (const Choice& choice : choices_) {
     if (!choice.answered || !choice.ended) return;
   }
-  if (std::exchange(done_, true)) return;
+  if (done_) return;
   if (plan_.stream) {
     EndStream();
   } else {
     SendWhole();
   }
+  done_ = true;  // not before: what throws is answered with an error
 }
 
 void RequestRunner::Fail(const Status& status) {

@@ -127,6 +127,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   void SendWhole();
   void EndStream();
   void Fail(const Status& status);
+  void LogThrown(const Status& what) const;
   void TellFigures();  // to the exchange, for the access log
   void CancelAll();
   Rejection RejectionOf(const Status& status) const;

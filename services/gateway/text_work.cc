@@ -14,6 +14,16 @@ namespace {
 constexpr std::string_view kTimeoutHeader = "x-request-timeout";
 constexpr double kMaxTimeoutSeconds = 86400;
 
+// What was thrown; a request that is merely refused is no matter for the log.
+void LogFailure(Exchange& exchange, const Status& why) {
+  if (why.code() != StatusCode::kUnavailable &&
+      why.code() != StatusCode::kInternal) {
+    return;
+  }
+  LogError("request ", exchange.request().request_id,
+           " failed: ", Message(why));
+}
+
 }  // namespace
 
 StatusOr<std::optional<TimePoint>> DeadlineOf(const HttpRequest& request) {
@@ -40,6 +50,7 @@ void RunTextWork(const TextWorkers& workers, std::shared_ptr<Exchange> exchange,
   TurnQueue::Job job;
   job.client = exchange->request().client;
   job.bytes = bytes;
+  job.goes_on = workers.goes_on;
   // A header that is no deadline is told of when the request is read.
   if (const auto deadline = DeadlineOf(exchange->request()); deadline.ok()) {
     job.deadline = *deadline;
@@ -56,6 +67,7 @@ void RunTextWork(const TextWorkers& workers, std::shared_ptr<Exchange> exchange,
       if (failed) {
         failed(why);
       } else {
+        LogFailure(*exchange, why);
         exchange->Send(ErrorResponse(ToApiError(why)));
       }
     });
@@ -78,8 +90,7 @@ void RunTextWorkHere(GatewayMetrics& metrics,
   if (exchange->gone()) return;
   const Status done = CatchAndCount("text", work);
   if (done.ok()) return;
-  LogError("request ", exchange->request().request_id,
-           " failed: ", Message(done));
+  LogFailure(*exchange, done);
   exchange->Send(ErrorResponse(ToApiError(done)));
 }
 

@@ -18,6 +18,7 @@ namespace sluice::gateway {
 struct TextWorkers {
   TurnQueue* queue = nullptr;  // null: it runs where it is asked for
   GatewayMetrics& metrics;
+  bool goes_on = false;  // see TurnQueue::Job
 };
 
 // The request's deadline by X-Request-Timeout, in seconds from its arrival;

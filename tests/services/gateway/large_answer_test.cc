@@ -166,6 +166,20 @@ TEST_F(LargeAnswerTest, AnExceptionBeforeItBeginsIsAnError) {
   EXPECT_EQ(ExceptionsAt("text"), before + 1);
 }
 
+TEST_F(LargeAnswerTest, AnExceptionInASmallWholeOneIsAnErrorToo) {
+  text_->fails = true;
+  Client client(port());
+  ASSERT_TRUE(client.Send(PostOf(
+      "/v1/completions", "{\"prompt\":\"hi\",\"max_tokens\":1,\"logprobs\":1}",
+      "Connection: close\r\n")));
+  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  TokenEvent event;
+  event.tokens = {WithLogprob('a', -1)};
+  generator_.Tokens(0, event);
+  generator_.End(0, FinishReason::kLength);
+  EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 503 "));
+}
+
 TEST_F(LargeAnswerTest, AClientThatLeavesEndsIt) {
   {
     Client client(port(), /*receive_buffer=*/4096);
