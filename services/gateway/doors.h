@@ -25,6 +25,7 @@ class Doors {
 
   // See HttpServerOptions::screen.
   std::optional<HttpResponse> Screen(HttpRequest& request) const;
+  bool asks_for_keys() const { return keys_ != nullptr; }
   const CorsPolicy& cors() const { return cors_; }
 
  private:

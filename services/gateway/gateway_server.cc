@@ -37,7 +37,9 @@ TurnQueue::Options TextOptions(const GatewayOptions& options) {
   TurnQueue::Options text;
   text.name = "text";
   text.threads = options.text_threads;
-  text.max_wait = options.engine.max_queue_wait;
+  // 0 means that a request starts at once: reading it takes a moment still.
+  text.max_wait = std::max<Duration>(options.engine.max_queue_wait,
+                                     std::chrono::seconds(1));
   text.max_bytes = options.text_bytes;
   text.nice = kTextNice;
   return text;
@@ -152,7 +154,7 @@ class GatewayServer::Impl {
                                  &work_,
                                  [this] { return readiness(); },
                                  &traces_,
-                                 AskForKeys(options_),
+                                 doors_->asks_for_keys(),
                                  options_.strict_fields,
                                  options_.limits,
                                  options_.rules};
@@ -163,7 +165,7 @@ class GatewayServer::Impl {
     AddUnbuiltHandlers(router_);
     AddHealthHandlers(router_, context);
     AddPageHandlers(router_);
-    AddClusterHandler(router_, model_, AskForKeys(options_), [this] {
+    AddClusterHandler(router_, model_, doors_->asks_for_keys(), [this] {
       return ClusterReading{readiness(), pipeline_->status(),
                             pipeline_->model(), max_context(), engine_.Stats()};
     });
@@ -270,6 +272,9 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     GatewayOptions options) {
   SLUICE_RETURN_IF_ERROR(Validate(options.traces));
   SLUICE_ASSIGN_OR_RETURN(auto doors, Doors::Open(options));
+  // The doors keep digests: the keys themselves are not to be found in memory.
+  std::fill(options.api_keys.begin(), options.api_keys.end(), '\0');
+  options.api_keys.clear();
   SLUICE_ASSIGN_OR_RETURN(ServedModel model, LoadNamedModel(options));
   PipelineOptions pipeline;
   pipeline.stages = options.stages;
