@@ -132,7 +132,8 @@ ABSL_FLAG(std::string, port_file, "",
           "file that the chosen address is written to");
 ABSL_FLAG(double, drain_timeout, 120,
           "seconds that requests in progress get after SIGTERM");
-ABSL_FLAG(bool, debug_endpoints, false, "serve /debug/logits");
+ABSL_FLAG(bool, debug_endpoints, false,
+          "serve /debug/logits and GET /debug/traces");
 
 namespace sluice::gateway {
 namespace {
