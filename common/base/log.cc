@@ -26,6 +26,9 @@ void Append(LogLevel level, std::string_view message,
 }  // namespace
 
 void SetLogLevel(LogLevel level) { g_level = level; }
+bool IsLogged(LogLevel level) {
+  return level >= g_level.load(std::memory_order_relaxed);
+}
 
 Status SetUpLog(std::string_view format, std::string_view level) {
   if (format != "text" && format != "json") {
@@ -45,7 +48,7 @@ Status SetUpLog(std::string_view format, std::string_view level) {
 }
 
 void Log(LogLevel level, std::string_view message) {
-  if (level < g_level.load(std::memory_order_relaxed)) return;
+  if (!IsLogged(level)) return;
   Append(level, message, {});
 }
 

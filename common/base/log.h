@@ -37,6 +37,8 @@ void LogFields(std::string_view message, const std::vector<LogField>& fields);
 
 // Messages below `level` are left out; default kInfo.
 void SetLogLevel(LogLevel level);
+// Whether messages of `level` are written.
+bool IsLogged(LogLevel level);
 void SetLogFormat(LogFormat format);
 
 // What the flags --log-format (text, json) and --log-level (debug, info,

@@ -23,6 +23,7 @@ class LogLimit {
 
   template <typename... Parts>
   void Write(LogLevel level, const Parts&... parts) {
+    if (!IsLogged(level)) return;
     uint64_t dropped = 0;
     if (!Take(Clock::now(), &dropped)) return;
     if (dropped == 0) {

@@ -35,5 +35,13 @@ TEST(LogLimitTest, AfterALongSilenceABurstMayPassAgainAndNoMore) {
   EXPECT_FALSE(limit.Take(later, &dropped));
 }
 
+TEST(LogLimitTest, LinesBelowTheLevelTakeNothing) {
+  LogLimit limit(1, seconds(3600));
+  for (int i = 0; i < 5; ++i) limit.Write(LogLevel::kDebug, "not written");
+  uint64_t dropped = 99;
+  EXPECT_TRUE(limit.Take(Clock::now(), &dropped));
+  EXPECT_EQ(dropped, 0u);
+}
+
 }  // namespace
 }  // namespace sluice
