@@ -17,11 +17,14 @@
 #ifndef SLUICE_FUZZ_EDGES
 #define SLUICE_FUZZ_EDGES 20000
 #endif
+#ifndef SLUICE_FUZZ_EDGES_CONSTANT
+#define SLUICE_FUZZ_EDGES_CONSTANT 16000000
+#endif
 #ifndef SLUICE_FUZZ_BYTES
 #define SLUICE_FUZZ_BYTES 4096
 #endif
-#ifndef SLUICE_FUZZ_CONSTANT
-#define SLUICE_FUZZ_CONSTANT 16000000
+#ifndef SLUICE_FUZZ_BYTES_CONSTANT
+#define SLUICE_FUZZ_BYTES_CONSTANT 16000000
 #endif
 
 #define SLUICE_UNCOUNTED __attribute__((no_sanitize("all", "coverage")))
@@ -58,17 +61,29 @@ SLUICE_UNCOUNTED void OnFree(const volatile void* block) {
   __atomic_sub_fetch(&g_live, static_cast<int64_t>(size), __ATOMIC_RELAXED);
 }
 
-void Check(const char* what, int64_t value, int64_t factor, size_t size) {
+// A constant, and a factor per byte of input.
+struct Bound {
+  int64_t constant;
+  int64_t factor;
+};
+
+constexpr Bound kBounds[3] = {
+    {SLUICE_FUZZ_EDGES_CONSTANT, SLUICE_FUZZ_EDGES},
+    {SLUICE_FUZZ_BYTES_CONSTANT, 16 * SLUICE_FUZZ_BYTES},
+    {SLUICE_FUZZ_BYTES_CONSTANT, SLUICE_FUZZ_BYTES}};
+
+void Check(const char* what, int64_t value, const Bound& bound, size_t size) {
   const auto passes =
       static_cast<int64_t>(std::max<size_t>(sluice::fuzz::g_passes, 1));
   const int64_t limit =
-      SLUICE_FUZZ_CONSTANT + factor * passes * static_cast<int64_t>(size);
+      bound.constant + bound.factor * passes * static_cast<int64_t>(size);
   if (value <= limit) return;
   std::fprintf(stderr,
                "an input of %zu bytes costs %lld %s, limit %lld: a constant "
                "and %lld per byte\n",
                size, static_cast<long long>(value), what,
-               static_cast<long long>(limit), static_cast<long long>(factor));
+               static_cast<long long>(limit),
+               static_cast<long long>(bound.factor));
   std::abort();
 }
 
@@ -105,7 +120,7 @@ int __wrap_LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const char* const names[3] = {"edges", "bytes asked for", "bytes held"};
     for (int i = 0; i < 3; ++i) {
       const double factor =
-          std::max(0.0, values[i] - SLUICE_FUZZ_CONSTANT) /
+          std::max(0.0, values[i] - static_cast<double>(kBounds[i].constant)) /
           static_cast<double>((size + 1) * sluice::fuzz::g_passes);
       if (values[i] <= most[i]) continue;
       most[i] = values[i];
@@ -113,9 +128,9 @@ int __wrap_LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                    values[i], names[i], factor);
     }
   }
-  Check("edges", cost.edges, SLUICE_FUZZ_EDGES, size);
-  Check("bytes asked for", cost.asked, 16 * SLUICE_FUZZ_BYTES, size);
-  Check("bytes held", cost.held, SLUICE_FUZZ_BYTES, size);
+  Check("edges", cost.edges, kBounds[0], size);
+  Check("bytes asked for", cost.asked, kBounds[1], size);
+  Check("bytes held", cost.held, kBounds[2], size);
   return result;
 }
 
