@@ -60,7 +60,7 @@ class GatewayHttpTest : public ::testing::Test {
     Start(limits);
   }
   void TearDown() override {
-    // As GatewayServer::Stop: whoever makes tokens ends first.
+    // As GatewayServer::Stop: what makes tokens ends first.
     for (size_t i = 0; i < generator_.submitted(); ++i) {
       generator_.End(i, FinishReason::kCancelled);
     }

@@ -35,6 +35,12 @@ class FailingText : public FakeText {
 
 class LargeAnswerTest : public GatewayHttpTest {
  protected:
+  // As GatewayServer::Stop: jobs hold exchanges of the server.
+  void TearDown() override {
+    queue_.Stop();
+    GatewayHttpTest::TearDown();
+  }
+
   void SetUp() override {
     auto text = std::make_unique<FailingText>();
     text_ = text.get();
