@@ -33,11 +33,13 @@ class FailureTest(unittest.TestCase):
         errors = 0
         for status, events in results:
             self.assertIn(status, (200, 503), events)
-            if events[-1] == "[DONE]":
-                last = json.loads(events[-2])
+            # A stream's error, too, is followed by its end.
+            last = json.loads([e for e in events if e != "[DONE]"][-1])
+            if "error" not in last:
+                self.assertEqual(events[-1], "[DONE]")
                 self.assertTrue(last["choices"][0]["finish_reason"])
                 continue
-            error = json.loads(events[-1])["error"]
+            error = last["error"]
             errors += 1
             self.assertTrue(error.pop("message"))
             self.assertEqual(error, {"type": "service_unavailable_error",
@@ -97,9 +99,14 @@ class FailureTest(unittest.TestCase):
         before = api.metrics(cluster.url)["vllm:generation_tokens_total"]
         for thread in threads:
             thread.start()
-        harness.wait_for(
-            lambda: api.metrics(cluster.url)["vllm:generation_tokens_total"]
-            > before + self.STREAMS, 30, "tokens flow")
+
+        def all_flow():
+            now = api.metrics(cluster.url)
+            begun = now["vllm:num_requests_running"] >= self.STREAMS
+            return (now["vllm:generation_tokens_total"] > before + self.STREAMS
+                    and (begun or any(results)))
+
+        harness.wait_for(all_flow, 30, "tokens flow")
         return threads, results
 
     def told_to_end(self, cluster, index):

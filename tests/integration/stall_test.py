@@ -59,6 +59,8 @@ def ids_of(outcome):
         raise AssertionError(f"{status}: {events[-2:]}")
     ids = []
     for event in events[:-1]:
+        if "error" in json.loads(event):
+            raise AssertionError(event)
         for choice in json.loads(event).get("choices", []):
             ids += choice.get("token_ids") or []
     return ids
