@@ -13,7 +13,7 @@
 namespace sluice {
 
 // The lines that wait to be written to stderr, and the thread "log" that
-// writes them: its writes may block for as long as nobody reads, a caller of
+// writes them: its writes may block while the reader does not read, a caller of
 // Append never does. The descriptor's flags stay as they are, since other
 // processes share it. One per process, which lives as long as the process and
 // starts its thread with the first line. Any thread.

@@ -20,7 +20,7 @@ namespace sluice {
 // A few threads that run work of many clients which would block an event
 // loop: tokenizing, rendering a template, formatting a large answer.
 //
-// Clients take turns: whoever used the threads least is next. With several
+// Clients take turns: the one that used the threads least is next. With several
 // threads no client has all of them at once, and the first one is kept for
 // small jobs: large ones, and those of clients whose jobs took long of late,
 // leave it free. The other threads run at a lower priority (nice), so that
@@ -44,7 +44,7 @@ class TurnQueue {
     // More of what jobs before it began, one at a time: only `deadline` and
     // Stop refuse it, neither a full queue nor max_wait.
     bool goes_on = false;
-    // Looked at before the job runs: one that nobody wants is dropped. May be
+    // Looked at before the job runs: an unwanted one is dropped. May be
     // empty; so may `refused`.
     std::function<bool()> wanted;
     std::function<void()> run;

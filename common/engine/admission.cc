@@ -161,7 +161,7 @@ Status Admission::CheckCount(const std::string& name) const {
 Status Admission::CheckFirst(const std::string& client) {
   const size_t clients =
       queue_.clients.size() + (FindClient(queue_, client) == nullptr ? 1 : 0);
-  // With one client there is nobody to give it a place.
+  // With one client there is no other to give a place to.
   const int share =
       clients > 1 ? PlaceShare(options_, queue_.places, clients) : 0;
   const Duration wait = PromisedWait(queue_, client, share);
