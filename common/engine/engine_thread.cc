@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
+#include "common/concurrency/short_slices.h"
 #include "common/engine/engine_impl.h"
 
 namespace sluice {
@@ -18,6 +19,7 @@ constexpr Duration kProbeEvery = std::chrono::seconds(1);
 }  // namespace
 
 void EngineLoop::Impl::Run() {
+  AskForShortSlices();
   bool go_on = true;
   while (go_on) {
     std::vector<Command> commands;

@@ -5,6 +5,7 @@
 
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
+#include "common/concurrency/short_slices.h"
 
 namespace sluice::gateway {
 namespace {
@@ -40,6 +41,7 @@ void CountHold(long long held_ns, HttpServerStats& stats) {
 }  // namespace
 
 void RunEventLoop(boost::asio::io_context& io, HttpServerStats& stats) {
+  AskForShortSlices();
   long long begin_ns = ThreadCpuNanos();
   bool more = true;
   while (more) {

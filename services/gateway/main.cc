@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/base/flag_names.h"
@@ -70,9 +71,10 @@ ABSL_FLAG(int32_t, kv_blocks, 0,
           "1048576");
 ABSL_FLAG(int32_t, max_plans_in_flight, 0, "0: one per stage");
 ABSL_FLAG(int32_t, http_threads, 2, "event loops");
-ABSL_FLAG(int32_t, text_threads, 3,
+ABSL_FLAG(int32_t, text_threads, 0,
           "threads that parse, tokenize and format what is large, in turns "
-          "among clients; with several the first is kept for small work");
+          "among clients; with several the first is kept for small work; 0: 3, "
+          "on two CPUs 2");
 ABSL_FLAG(int32_t, text_memory, 512, "MiB of large text work at once");
 ABSL_FLAG(int32_t, answer_memory, 256,
           "MiB of all answers that clients have not read yet; beyond it the "
@@ -180,7 +182,7 @@ Status CheckFlags() {
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--http-threads", absl::GetFlag(FLAGS_http_threads), 1, 256));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("--text-threads", absl::GetFlag(FLAGS_text_threads), 1, 256));
+      CheckRange("--text-threads", absl::GetFlag(FLAGS_text_threads), 0, 256));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--text-memory", absl::GetFlag(FLAGS_text_memory), 1, 1 << 20));
   SLUICE_RETURN_IF_ERROR(CheckRange(
@@ -300,6 +302,9 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   options.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   options.http_threads = absl::GetFlag(FLAGS_http_threads);
   options.text_threads = absl::GetFlag(FLAGS_text_threads);
+  if (options.text_threads == 0) {
+    options.text_threads = std::thread::hardware_concurrency() <= 2 ? 2 : 3;
+  }
   options.text_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_text_memory))
                        << 20;
   options.http_limits.all_backlog_bytes =

@@ -1,0 +1,14 @@
+#ifndef SLUICE_COMMON_CONCURRENCY_SHORT_SLICES_H_
+#define SLUICE_COMMON_CONCURRENCY_SHORT_SLICES_H_
+
+namespace sluice {
+
+// Asks the system to run the calling thread in short slices, and so to let the
+// thread wait for shorter, too: for threads that work briefly and often beside
+// threads that compute. The thread's share of the CPU stays. Linux 6.12 and
+// later obey; other systems ignore the wish.
+void AskForShortSlices();
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_CONCURRENCY_SHORT_SLICES_H_
