@@ -19,7 +19,7 @@ inline constexpr int64_t NumPieces(int64_t logits) {
 }
 
 // A logit's weight in a draw: Exp((logit - max) * scale), each operation
-// rounded once (see logits.h); exactly 1 for the largest logit. max is finite
+// rounded once (see exp_log.h); exactly 1 for the largest logit. max is finite
 // and no logit is above it.
 struct Softening {
   float max = 0;

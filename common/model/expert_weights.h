@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/model/backend.h"
-#include "common/model/expert_range.h"
-#include "common/model/model_config.h"
-#include "common/model/stage.h"
+#include "common/device/backend.h"
+#include "common/model_config/expert_range.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/weights_mode.h"
 #include "common/weights/model_file.h"
 
 namespace sluice {

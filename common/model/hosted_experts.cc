@@ -7,8 +7,8 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "common/model/compute_options.h"
-#include "common/model/cpu_backend.h"
+#include "common/device/cpu/cpu_backend.h"
+#include "common/device/cpu/cpu_options.h"
 #include "common/model/expert_weights.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"

@@ -11,12 +11,11 @@
 
 #include "common/base/status.h"
 #include "common/concurrency/thread_team.h"
-#include "common/model/backend.h"
-#include "common/model/expert_range.h"
-#include "common/model/model_config.h"
-#include "common/model/moe.h"
-#include "common/model/stage.h"
-#include "common/model/weights_mode.h"
+#include "common/device/backend.h"
+#include "common/model/expert_owner.h"
+#include "common/model_config/expert_range.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/weights_mode.h"
 
 namespace sluice {
 

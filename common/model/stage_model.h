@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "common/collective/communicator.h"
-#include "common/model/backend.h"
+#include "common/device/backend.h"
+#include "common/device/kv_cache.h"
 #include "common/model/decoder_layer.h"
-#include "common/model/kv_cache.h"
-#include "common/model/moe.h"
-#include "common/model/rank_plan.h"
+#include "common/model/expert_owner.h"
 #include "common/model/stage_weights.h"
+#include "common/model_config/rank_plan.h"
 
 namespace sluice {
 

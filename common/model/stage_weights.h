@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/model/backend.h"
+#include "common/device/backend.h"
 #include "common/model/expert_weights.h"
-#include "common/model/model_config.h"
-#include "common/model/rank_plan.h"
-#include "common/model/stage.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/rank_plan.h"
+#include "common/model_config/weights_mode.h"
 #include "common/weights/model_file.h"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "kernels/logits.h"
+#include "kernels/exp_log.h"
 
 namespace sluice::kernels::cpu {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 
 namespace sluice::cli {
 

@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "common/base/byte_size.h"
-#include "common/model/layer_loads.h"
-#include "common/model/model_config.h"
-#include "common/model/plan_experts.h"
-#include "common/model/rank_heads.h"
+#include "common/model_config/layer_loads.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/plan_experts.h"
+#include "common/model_config/rank_heads.h"
 #include "common/weights/model_file.h"
 #include "services/cli/arguments.h"
 #include "services/cli/command_table.h"

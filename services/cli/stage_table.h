@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "common/model/layer_loads.h"
+#include "common/model_config/layer_loads.h"
 
 namespace sluice::cli {
 

@@ -16,7 +16,7 @@
 #include "common/experts/host/expert_session.h"
 #include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 #include "common/rpc/transport.h"
 #include "common/weights/model_file.h"
 

@@ -5,8 +5,8 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/model/model_config.h"
-#include "common/model/stop_ids.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/stop_ids.h"
 #include "common/openai/loaded_text.h"
 #include "common/text/tokenizer.h"
 #include "common/weights/model_file.h"

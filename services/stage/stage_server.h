@@ -7,9 +7,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/model/layer_loads.h"
-#include "common/model/stage.h"
+#include "common/model_config/layer_loads.h"
 #include "common/rpc/transport_options.h"
+#include "common/stage/stage.h"
 
 namespace sluice {
 

@@ -17,7 +17,7 @@
 #include "common/base/json.h"
 #include "common/experts/client/client_metrics.h"
 #include "common/experts/client/expert_client.h"
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 #include "common/weights/model_file.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"

@@ -11,7 +11,7 @@
 #include "common/experts/client/latency_window.h"
 #include "common/experts/client/question.h"
 #include "common/experts/client/shard_map.h"
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 
 namespace sluice {
 namespace {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/device/cpu/cpu_backend.h"
 #include "common/experts/host/expert_loop.h"
-#include "common/model/cpu_backend.h"
+#include "common/model/expert_owner.h"
 #include "common/model/expert_weights.h"
-#include "common/model/moe.h"
 #include "common/weights/model_file.h"
 #include "tests/experts/expert_client.h"
 #include "tests/testing/shared_data.h"

@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include "common/base/check.h"
-#include "common/model/expert_placement.h"
-#include "common/model/model_config.h"
+#include "common/model_config/expert_placement.h"
+#include "common/model_config/model_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sluice::ModelConfig config;

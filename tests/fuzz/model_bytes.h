@@ -12,7 +12,7 @@
 #include "common/base/cat.h"
 #include "common/base/check.h"
 #include "common/base/json.h"
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 #include "common/weights/model_file.h"
 
 namespace sluice::fuzz {

@@ -8,7 +8,7 @@
 
 #include "common/concurrency/thread_team.h"
 #include "gtest/gtest.h"
-#include "kernels/logits.h"
+#include "kernels/exp_log.h"
 #include "kernels/reduction_tree.h"
 #include "tests/kernels/kernel_tester.h"
 

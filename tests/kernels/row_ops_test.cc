@@ -6,7 +6,7 @@
 #include "common/concurrency/thread_team.h"
 #include "gtest/gtest.h"
 #include "kernels/elementwise.h"
-#include "kernels/logits.h"
+#include "kernels/exp_log.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "tests/kernels/kernel_tester.h"

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/logits.h"
+#include "kernels/exp_log.h"
 #include "tests/kernels/kernel_tester.h"
 
 namespace sluice::kernels {

@@ -15,15 +15,15 @@ def includes(name, *headers):
 class IncludeLintTest(unittest.TestCase):
     def test_downward_includes_pass(self):
         self.assertEqual(includes(
-            "common/model/stage.cc", '"common/model/stage.h"', "<vector>",
+            "common/stage/stage.cc", '"common/stage/stage.h"', "<vector>",
             '"kernels/matmul.h"', '"common/core/step_plan.h"'), [])
 
     def test_engine_and_model_never_meet(self):
         self.assertEqual(
             includes("common/engine/a.cc", "<map>",
-                     '"common/model/stage.h"'),
+                     '"common/stage/stage.h"'),
             ["common/engine/a.cc:2: common/engine may not include "
-             "common/model (common/model/stage.h)"])
+             "common/stage (common/stage/stage.h)"])
         self.assertTrue(includes("common/model/a.h",
                                  '"common/engine/journal.h"'))
 

@@ -11,9 +11,11 @@ import re
 _BASE = {"common/base"}
 _NOUNS = _BASE | {"common/core", "common/concurrency"}
 _TENSOR = _BASE | {"common/tensor", "kernels"}
+# What a model is, and how its weights lie on devices.
+_MODEL = {"common/model_config", "common/device", "common/model"}
 # What a process that serves has, whatever it serves.
 _PROCESS = _BASE | {"common/concurrency", "common/rpc", "common/metrics",
-                    "common/weights", "common/model"}
+                    "common/weights", "common/model_config"}
 _PLAIN = {"absl"}
 _EDGE = {"absl", "grpc", "protobuf", "generated"}
 _STREAMS = {"absl", "grpc", "generated"}
@@ -31,8 +33,18 @@ ROOMS = {
     "common/text": (_NOUNS | {"common/weights"}, _PLAIN),
     "common/engine": (_NOUNS, _PLAIN),
     "common/collective": (_NOUNS | _TENSOR, _PLAIN),
-    "common/model": (_NOUNS | _TENSOR |
+    "common/model_config": (_BASE | _TENSOR |
+                            {"common/core", "common/weights"}, _PLAIN),
+    "common/sampling": (_BASE | {"common/core", "kernels"}, _PLAIN),
+    # A device knows no family, no layer and no config.
+    "common/device": (_NOUNS | _TENSOR |
+                      {"common/collective", "common/sampling"}, _PLAIN),
+    # Requests and sequences are the stage's.
+    "common/model": (_NOUNS | _TENSOR | _MODEL |
                      {"common/weights", "common/collective"}, _PLAIN),
+    "common/stage": (_NOUNS | _TENSOR | _MODEL |
+                     {"common/weights", "common/collective",
+                      "common/sampling"}, _PLAIN),
     # 4: edges.
     "common/wire": (_NOUNS | _TENSOR, {"absl", "protobuf", "generated"}),
     "common/rpc": (_BASE | {"common/concurrency", "common/tensor"},
@@ -46,29 +58,28 @@ ROOMS = {
     # Both ends of one protocol: they meet on the wire alone.
     "common/pipeline/gateway": (_NOUNS | {"common/engine", "common/wire",
                                           "common/rpc"}, _PLAIN),
-    "common/pipeline/stage": (_BASE | {"common/core", "common/model",
+    "common/pipeline/stage": (_BASE | {"common/core", "common/stage",
                                        "common/wire", "common/rpc",
                                        "common/metrics"}, _STREAMS),
-    "common/experts/client": (_BASE | {"common/concurrency", "kernels",
-                                       "common/model", "common/wire",
-                                       "common/rpc", "common/metrics"},
-                              _PLAIN | {"grpc"}),
-    "common/experts/host": (_BASE | {"common/concurrency", "common/model",
-                                     "common/wire", "common/rpc",
-                                     "common/metrics"}, _STREAMS),
+    "common/experts/client": (_BASE | _MODEL | {
+        "common/concurrency", "kernels", "common/stage", "common/wire",
+        "common/rpc", "common/metrics"}, _PLAIN | {"grpc"}),
+    "common/experts/host": (_BASE | _MODEL | {
+        "common/concurrency", "common/wire", "common/rpc",
+        "common/metrics"}, _STREAMS),
     # 5: shells. Never one another.
     "services/gateway": (_PROCESS | {"common/core", "common/text",
                                      "common/engine", "common/http",
                                      "common/openai", "common/trace",
                                      "common/pipeline/gateway"}, _PLAIN),
-    "services/stage": (_PROCESS | {"common/pipeline/stage",
+    "services/stage": (_PROCESS | {"common/pipeline/stage", "common/stage",
                                    "common/experts/client"},
                        _PLAIN | {"grpc"}),
-    "services/expert": (_PROCESS | {"common/experts/host"},
+    "services/expert": (_PROCESS | {"common/experts/host", "common/model"},
                         _PLAIN | {"grpc"}),
     "services/cli": (_NOUNS | _TENSOR | {
         "common/text", "common/engine", "common/collective",
-        "common/weights", "common/model", "common/metrics"},
+        "common/weights", "common/model_config", "common/metrics"},
         _PLAIN | {"boost"}),
     "tests": (None, None),  # anything
 }

@@ -14,9 +14,9 @@
 
 #include "common/base/json.h"
 #include "common/model/hosted_experts.h"
-#include "common/model/layer_names.h"
-#include "common/model/model_config.h"
-#include "common/model/stage.h"
+#include "common/model_config/layer_names.h"
+#include "common/model_config/model_config.h"
+#include "common/stage/stage.h"
 #include "common/weights/weight_sums.h"
 #include "tests/model/representative.h"
 #include "tests/testing/shared_data.h"

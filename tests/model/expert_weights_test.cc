@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/model/cpu_backend.h"
-#include "common/model/moe.h"
+#include "common/device/cpu/cpu_backend.h"
+#include "common/model/expert_owner.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/shared_data.h"

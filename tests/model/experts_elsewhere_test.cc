@@ -11,9 +11,9 @@
 #include <tuple>
 #include <vector>
 
-#include "common/model/cpu_backend.h"
-#include "common/model/model_config.h"
-#include "common/model/moe.h"
+#include "common/device/cpu/cpu_backend.h"
+#include "common/model/expert_owner.h"
+#include "common/model_config/model_config.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/shared_data.h"

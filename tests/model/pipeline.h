@@ -10,8 +10,8 @@
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/core/step_plan.h"
-#include "common/model/stage.h"
-#include "common/model/stage_loop.h"
+#include "common/stage/stage.h"
+#include "common/stage/stage_loop.h"
 
 namespace sluice::testing {
 

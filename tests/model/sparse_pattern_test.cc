@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 #include "common/weights/model_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/reference_model.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <utility>
 
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 #include "common/weights/model_file.h"
 
 namespace sluice::testing {

@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/model/expert_placement.h"
+#include "common/model_config/expert_placement.h"
 #include "services/expert/expert_server.h"
 
 namespace sluice::testing {

@@ -8,8 +8,8 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/engine/engine_loop.h"
-#include "common/model/stage.h"
 #include "common/pipeline/gateway/pipeline_client.h"
+#include "common/stage/stage.h"
 #include "services/stage/stage_server.h"
 #include "tests/testing/local_pipeline.h"
 

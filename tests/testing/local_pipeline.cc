@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/model/layer_loads.h"
-#include "common/model/model_config.h"
+#include "common/model_config/layer_loads.h"
+#include "common/model_config/model_config.h"
 #include "common/weights/model_file.h"
 
 namespace sluice::testing {

@@ -6,8 +6,8 @@
 
 #include "common/base/status.h"
 #include "common/engine/engine_loop.h"
-#include "common/model/stage.h"
-#include "common/model/stage_loop.h"
+#include "common/stage/stage.h"
+#include "common/stage/stage_loop.h"
 
 namespace sluice::testing {
 

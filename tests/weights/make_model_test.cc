@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "common/base/json.h"
-#include "common/model/model_config.h"
-#include "common/model/stop_ids.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/stop_ids.h"
 #include "common/weights/model_file.h"
 #include "tests/weights/model_files.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 
 namespace sluice {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/experts/client/client_core.h"
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 
 namespace sluice {
 

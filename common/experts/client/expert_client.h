@@ -10,11 +10,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/model/expert_placement.h"
-#include "common/model/layer_split.h"
-#include "common/model/moe.h"
-#include "common/model/stage.h"
+#include "common/model/expert_owner.h"
+#include "common/model_config/expert_placement.h"
+#include "common/model_config/layer_split.h"
 #include "common/rpc/transport_options.h"
+#include "common/stage/stage_info.h"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@
 
 #include "common/base/status.h"
 #include "common/experts/client/shard_map.h"
-#include "common/model/moe.h"
+#include "common/model/expert_owner.h"
 #include "common/wire/expert.h"
 
 namespace sluice {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "common/model/expert_placement.h"
-#include "common/model/layer_split.h"
+#include "common/model_config/expert_placement.h"
+#include "common/model_config/layer_split.h"
 #include "kernels/reduction_tree.h"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "common/model/expert_placement.h"
+#include "common/model_config/expert_placement.h"
 
 namespace sluice {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/model/hosted_experts.h"
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 #define SLUICE_COMMON_PIPELINE_STAGE_STAGE_CHECKS_H_
 
 #include "common/base/status.h"
-#include "common/model/stage.h"
+#include "common/stage/stage.h"
 #include "common/wire/stage.h"
 
 // What a stage compares before it believes a peer. Every refusal names both

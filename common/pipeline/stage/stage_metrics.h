@@ -9,9 +9,9 @@
 
 #include "common/base/mutex.h"
 #include "common/metrics/metrics.h"
-#include "common/model/stage.h"
-#include "common/model/stage_loop.h"
 #include "common/rpc/rpc_observer.h"
+#include "common/stage/stage.h"
+#include "common/stage/stage_loop.h"
 
 namespace sluice {
 

@@ -10,10 +10,10 @@
 
 #include "common/base/log_limit.h"
 #include "common/base/mutex.h"
-#include "common/model/stage.h"
-#include "common/model/stage_loop.h"
 #include "common/pipeline/stage/step_runner.h"
 #include "common/rpc/transport_options.h"
+#include "common/stage/stage.h"
+#include "common/stage/stage_loop.h"
 #include "common/wire/stage.h"
 
 namespace sluice::rpc {

@@ -3,7 +3,7 @@
 
 #include "common/base/status.h"
 #include "common/core/ids.h"
-#include "common/model/stage_loop.h"
+#include "common/stage/stage_loop.h"
 
 namespace sluice {
 

@@ -13,7 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/model/stage.h"
+#include "common/stage/stage.h"
 #include "tests/benchmarks/machine/machine.h"
 
 namespace sluice {

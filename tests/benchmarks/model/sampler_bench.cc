@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/model/compute_options.h"
-#include "common/model/sampler.h"
-#include "common/model/token_counts.h"
+#include "common/device/cpu/cpu_options.h"
+#include "common/sampling/sampler.h"
+#include "common/sampling/token_counts.h"
 #include "tests/benchmarks/machine/machine.h"
 
 namespace sluice {

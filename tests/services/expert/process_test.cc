@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/model/model_config.h"
+#include "common/model_config/model_config.h"
 #include "tests/experts/expert_client.h"
 #include "tests/rpc/flood.h"
 #include "tests/testing/shared_data.h"

@@ -1,0 +1,67 @@
+#ifndef SLUICE_COMMON_DEVICE_STEP_INPUTS_H_
+#define SLUICE_COMMON_DEVICE_STEP_INPUTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/core/ids.h"
+
+namespace sluice {
+
+// Largest step that a stage takes; every buffer of a step has its size from
+// here.
+struct StepLimits {
+  int32_t max_step_tokens = 0;
+  int32_t max_sequences = 0;
+  int32_t max_context = 0;
+  int32_t num_kv_groups = 1;
+  int32_t max_blocks_per_sequence() const {
+    return (max_context + kBlockTokens - 1) / kBlockTokens;
+  }
+};
+
+// Which step of which pipeline, for those who ask about it elsewhere.
+struct StepName {
+  ReplicaId replica;
+  Epoch epoch;
+  StepId step_id;
+};
+
+// Where tokens of a step read and write keys and values, for one KV group.
+struct KvGroupInputs {
+  std::vector<int64_t> slots;          // [T] block * kBlockTokens + place
+  std::vector<int64_t> table_offsets;  // [T] into block_tables
+  std::vector<int32_t> block_tables;   // the step's tables, one after another
+};
+
+// Everything that one step tells a device, in buffers of fixed address and
+// size: a backend copies them in one go, and a captured graph can be run
+// again on them. Filled by the stage's thread, read by all its ranks.
+struct StepInputs {
+  explicit StepInputs(const StepLimits& limits)
+      : token_ids(limits.max_step_tokens),
+        positions(limits.max_step_tokens),
+        logits_rows(limits.max_step_tokens),
+        kv_groups(limits.num_kv_groups) {
+    for (KvGroupInputs& group : kv_groups) {
+      group.slots.resize(limits.max_step_tokens);
+      group.table_offsets.resize(limits.max_step_tokens);
+      group.block_tables.resize(static_cast<size_t>(limits.max_sequences) *
+                                limits.max_blocks_per_sequence());
+    }
+  }
+  StepInputs(const StepInputs&) = delete;
+  StepInputs& operator=(const StepInputs&) = delete;
+
+  StepName name;
+  int32_t num_tokens = 0;       // T
+  int32_t num_logits_rows = 0;  // how many of the rows want logits
+  std::vector<int32_t> token_ids;
+  std::vector<int32_t> positions;
+  std::vector<int32_t> logits_rows;  // rising rows of the step
+  std::vector<KvGroupInputs> kv_groups;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_STEP_INPUTS_H_

@@ -1,0 +1,41 @@
+#ifndef SLUICE_COMMON_MODEL_CONFIG_CONFIG_READER_H_
+#define SLUICE_COMMON_MODEL_CONFIG_CONFIG_READER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "common/base/json.h"
+#include "common/base/status.h"
+
+namespace sluice {
+
+// Typed reads of one config's keys; each error names key, limit and value.
+class ConfigReader {
+ public:
+  explicit ConfigReader(const Json& config) : config_(config) {}
+
+  // Null for an absent key and for null, which configs use alike.
+  const Json* Find(const char* key) const;
+  // An integer in [1, max], or in [min, max]; `absent` if there is no key,
+  // which is an error without.
+  Status Int(const char* key, int64_t max, std::optional<int64_t> absent,
+             int32_t& out) const;
+  Status Int(const char* key, int64_t min, int64_t max,
+             std::optional<int64_t> absent, int32_t& out) const;
+  // A number in (0, max].
+  Status Positive(const char* key, double max, double absent,
+                  double& out) const;
+  Status Bool(const char* key, bool absent, bool& out) const;
+  // Refuses a feature that changes the arithmetic and is not built.
+  Status MustBe(const char* key, const Json& built) const;
+
+ private:
+  Status WrongType(const char* key, std::string_view wanted) const;
+
+  const Json& config_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_MODEL_CONFIG_CONFIG_READER_H_

@@ -1,0 +1,75 @@
+#ifndef SLUICE_COMMON_MODEL_CONFIG_KV_LAYOUT_H_
+#define SLUICE_COMMON_MODEL_CONFIG_KV_LAYOUT_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "common/core/kv_groups.h"
+#include "common/model_config/model_config.h"
+
+// Which of a model's layers share a KV group (see kv_groups.h), and what a
+// stage's layers take of memory.
+namespace sluice {
+
+// Window of each of the model's KV groups: the layers that see all come first,
+// also where there are none, then those of each window there is.
+inline std::vector<int32_t> KvWindows(const ModelConfig& config) {
+  std::set<int32_t> windows(config.windows.begin(), config.windows.end());
+  windows.insert(0);
+  return {windows.begin(), windows.end()};
+}
+
+// KV group of each of layers [first, last).
+inline std::vector<int32_t> KvGroups(const ModelConfig& config, int32_t first,
+                                     int32_t last) {
+  const std::vector<int32_t> windows = KvWindows(config);
+  std::vector<int32_t> groups;
+  for (int32_t i = first; i < last; ++i) {
+    const auto at =
+        std::lower_bound(windows.begin(), windows.end(), config.window(i));
+    groups.push_back(static_cast<int32_t>(at - windows.begin()));
+  }
+  return groups;
+}
+
+// Layers whose keys and values take memory of their own, of layers of these
+// groups: as many as the largest group has. No block is in two groups at once,
+// so that the i-th layers of all groups share memory.
+inline int64_t KvSlabs(std::span<const int32_t> layer_groups) {
+  std::map<int32_t, int64_t> seen;
+  int64_t most = 0;
+  for (int32_t group : layer_groups) most = std::max(most, ++seen[group]);
+  return most;
+}
+
+// Most blocks, of all groups together, that one sequence holds.
+inline int64_t KvBlocksOfOne(const ModelConfig& config, int32_t max_context,
+                             int32_t step_tokens) {
+  int64_t blocks = 0;
+  for (int32_t window : KvWindows(config)) {
+    blocks += MostBlocks(window, max_context, step_tokens);
+  }
+  return blocks;
+}
+
+// Most positions, up to `most`, of one sequence alone in so many blocks.
+inline int32_t KvPositionsIn(const ModelConfig& config, int64_t blocks,
+                             int32_t step_tokens, int32_t most) {
+  int32_t low = 0;  // whole blocks that fit
+  int32_t high = BlocksFor(most);
+  while (low < high) {
+    const int32_t middle = low + (high - low + 1) / 2;
+    const bool fits =
+        KvBlocksOfOne(config, middle * kBlockTokens, step_tokens) <= blocks;
+    (fits ? low : high) = fits ? middle : middle - 1;
+  }
+  return std::min(most, low * kBlockTokens);
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_MODEL_CONFIG_KV_LAYOUT_H_

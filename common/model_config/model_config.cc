@@ -1,0 +1,193 @@
+#include "common/model_config/model_config.h"
+
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "common/base/json.h"
+#include "common/model_config/config_reader.h"
+#include "common/model_config/model_families.h"
+#include "common/model_config/rope_frequencies.h"
+#include "common/model_config/stop_ids.h"
+
+namespace sluice {
+namespace {
+
+// Limits far above every released model, and low enough that products of
+// two or three of them stay within int64_t.
+constexpr int64_t kMaxHidden = 1 << 17;
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxHeads = 4096;
+constexpr int64_t kMaxHeadDim = 1024;
+constexpr int64_t kMaxIntermediate = 1 << 20;
+constexpr int64_t kMaxVocab = 1 << 22;
+constexpr int64_t kMaxPositions = 1 << 28;
+constexpr double kMaxTheta = 1e15;
+
+// The defaults of absent keys are those of Llama, whose older files lack them.
+// Another family's files have the keys, or are no files of that family.
+Status RequireKeys(const ConfigReader& reader, std::string_view model_type) {
+  if (model_type == "llama") return OkStatus();
+  const Json* parameters = reader.Find("rope_parameters");
+  const auto require = [&](const char* key, const char* nested) {
+    if (reader.Find(key) != nullptr) return OkStatus();
+    if (nested != nullptr && parameters != nullptr && parameters->is_object() &&
+        parameters->contains(nested)) {
+      return OkStatus();
+    }
+    return InvalidArgument("key ", key, " is missing, and a ", model_type,
+                           " model has no default for it");
+  };
+  SLUICE_RETURN_IF_ERROR(require("rms_norm_eps", nullptr));
+  SLUICE_RETURN_IF_ERROR(require("rope_theta", "rope_theta"));
+  if (model_type != "gpt_oss") return OkStatus();
+  SLUICE_RETURN_IF_ERROR(require("rope_scaling", "rope_type"));
+  return require("max_position_embeddings", nullptr);
+}
+
+Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("hidden_size", kMaxHidden, {}, parsed.hidden_size));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("num_hidden_layers", kMaxLayers, {}, parsed.num_layers));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("num_attention_heads", kMaxHeads, {}, parsed.num_heads));
+  SLUICE_RETURN_IF_ERROR(reader.Int("num_key_value_heads", kMaxHeads,
+                                    parsed.num_heads, parsed.num_kv_heads));
+  if (parsed.num_heads % parsed.num_kv_heads != 0) {
+    return InvalidArgument("num_attention_heads ", parsed.num_heads,
+                           " is no multiple of num_key_value_heads ",
+                           parsed.num_kv_heads);
+  }
+  if (reader.Find("head_dim") == nullptr &&
+      parsed.hidden_size % parsed.num_heads != 0) {
+    return InvalidArgument("hidden_size ", parsed.hidden_size,
+                           " is no multiple of num_attention_heads ",
+                           parsed.num_heads, ", and there is no head_dim");
+  }
+  SLUICE_RETURN_IF_ERROR(reader.Int("head_dim", kMaxHeadDim,
+                                    parsed.hidden_size / parsed.num_heads,
+                                    parsed.head_dim));
+  if (parsed.head_dim % 2 != 0) {
+    return InvalidArgument("head_dim ", parsed.head_dim, " is odd");
+  }
+  SLUICE_RETURN_IF_ERROR(reader.Int("intermediate_size", kMaxIntermediate, {},
+                                    parsed.intermediate_size));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("vocab_size", kMaxVocab, {}, parsed.vocab_size));
+  return reader.Int("max_position_embeddings", kMaxPositions, 2048,
+                    parsed.max_position_embeddings);
+}
+
+// A position is an angle of at most as many radians (see kernels/rope.h).
+Status CheckFrequencies(const ModelConfig& parsed) {
+  for (size_t i = 0; i < parsed.inv_freq.size(); ++i) {
+    const double frequency = parsed.inv_freq[i];
+    if (frequency > 0.0 && frequency <= 1.0) continue;
+    return InvalidArgument("rope_theta ", parsed.rope_theta,
+                           " with rope_scaling gives pair ", i, " frequency ",
+                           frequency, ", limits 0 (excluded) and 1");
+  }
+  return OkStatus();
+}
+
+// What share of a head rotates; `parsed.rotary_dim` is the family's default.
+Status ReadRotaryDim(const Json& config, const Json* parameters,
+                     ModelConfig& parsed) {
+  constexpr char kKey[] = "partial_rotary_factor";
+  const bool nested = parameters != nullptr && parameters->contains(kKey);
+  double factor = static_cast<double>(parsed.rotary_dim) / parsed.head_dim;
+  SLUICE_RETURN_IF_ERROR(ConfigReader(nested ? *parameters : config)
+                             .Positive(kKey, 1.0, factor, factor));
+  parsed.rotary_dim = static_cast<int32_t>(parsed.head_dim * factor);
+  if (parsed.rotary_dim >= 2 && parsed.rotary_dim % 2 == 0) return OkStatus();
+  return InvalidArgument(kKey, " ", factor, " of head_dim ", parsed.head_dim,
+                         " gives ", parsed.rotary_dim,
+                         " dimensions, expected an even number above 0");
+}
+
+// RoPE's keys stand at the top, or (newer files) within rope_parameters.
+Status ReadRope(const Json& config, ModelConfig& parsed) {
+  const ConfigReader reader(config);
+  const Json* parameters = reader.Find("rope_parameters");
+  if (parameters != nullptr && !parameters->is_object()) {
+    return InvalidArgument("rope_parameters is ", parameters->type_name(),
+                           ", expected an object");
+  }
+  const Json* scaling =
+      parameters != nullptr ? parameters : reader.Find("rope_scaling");
+  const bool nested =
+      parameters != nullptr && parameters->contains("rope_theta");
+  SLUICE_RETURN_IF_ERROR(
+      ConfigReader(nested ? *parameters : config)
+          .Positive("rope_theta", kMaxTheta, 10000.0, parsed.rope_theta));
+  SLUICE_RETURN_IF_ERROR(ReadRotaryDim(config, parameters, parsed));
+  if (scaling != nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(parsed.rope_scaling,
+                            ParseRopeScaling(*scaling, parsed.rotary_dim));
+  }
+  parsed.inv_freq =
+      RopeInvFreq(parsed.rope_theta, parsed.rotary_dim, parsed.rope_scaling);
+  return CheckFrequencies(parsed);
+}
+
+}  // namespace
+
+LayerSpan SparseSpan(const ModelConfig& config) {
+  LayerSpan span = {0, config.num_layers - 1};
+  while (span.first < span.last && !config.is_sparse(span.first)) ++span.first;
+  while (span.last > span.first && !config.is_sparse(span.last)) --span.last;
+  return span;
+}
+
+std::string SparseLayers(const ModelConfig& config) {
+  std::string text;
+  for (int32_t first = 0; first < config.num_layers; ++first) {
+    if (!config.is_sparse(first)) continue;
+    int32_t last = first;
+    while (config.is_sparse(last + 1)) ++last;
+    text += Cat(text.empty() ? "" : ", ", first);
+    if (last > first) text += Cat("-", last);
+    first = last;
+  }
+  return text;
+}
+
+StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
+  if (!config.is_object()) {
+    return InvalidArgument("config is ", config.type_name(),
+                           ", expected an object");
+  }
+  const ConfigReader reader(config);
+  ModelConfig parsed;
+  SLUICE_ASSIGN_OR_RETURN(const FamilyReader read_family,
+                          FindFamily(reader, parsed.model_type));
+  SLUICE_RETURN_IF_ERROR(RequireKeys(reader, parsed.model_type));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("hidden_act", "silu"));
+  SLUICE_RETURN_IF_ERROR(ReadSizes(reader, parsed));
+  parsed.rotary_dim = parsed.head_dim;
+  SLUICE_RETURN_IF_ERROR(read_family(reader, parsed));
+  // A model without a sparse layer is a dense one, whatever its type.
+  if (SparseLayers(parsed).empty()) parsed.moe = MoeConfig();
+  SLUICE_RETURN_IF_ERROR(ReadWindows(reader, parsed));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Positive("rms_norm_eps", 1.0, 1e-6, parsed.rms_norm_eps));
+  SLUICE_RETURN_IF_ERROR(ReadRope(config, parsed));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Bool("tie_word_embeddings", false, parsed.tie_word_embeddings));
+  if (const Json* bos = reader.Find("bos_token_id")) {
+    const bool valid =
+        bos->is_number_integer() && *bos >= 0 && *bos < parsed.vocab_size;
+    if (!valid) {
+      return InvalidArgument("bos_token_id ", DumpJson(*bos),
+                             " is not in the vocabulary of ",
+                             parsed.vocab_size);
+    }
+    parsed.bos_token_id = bos->get<int32_t>();
+  }
+  SLUICE_ASSIGN_OR_RETURN(parsed.eos_token_ids,
+                          EosTokenIds(config, parsed.vocab_size));
+  return parsed;
+}
+
+}  // namespace sluice

@@ -1,0 +1,272 @@
+#include "common/model_config/model_families.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "common/core/kv_groups.h"
+
+namespace sluice {
+namespace {
+
+using Score = kernels::RouterRule::Score;
+
+constexpr int64_t kMaxExperts = 4096;
+// Of all layers together: a checkpoint may have three tensors for each.
+constexpr int64_t kMaxAllExperts = 1 << 17;
+constexpr int64_t kMaxExpertSize = 1 << 20;
+constexpr int64_t kMaxSparseStep = 1 << 20;
+
+Status RefuseQuantisation(const ConfigReader& reader) {
+  if (reader.Find("quantization_config") == nullptr) return OkStatus();
+  return InvalidArgument(
+      "quantization_config: quantised safetensors are not supported for this "
+      "model_type");
+}
+
+// attention_bias: on q, k and v, and for most families on o.
+Status ReadBias(const ConfigReader& reader, bool on_o, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(reader.Bool("attention_bias", false, parsed.qkv_bias));
+  parsed.o_bias = on_o && parsed.qkv_bias;
+  return OkStatus();
+}
+
+// Sizes that every mixture has; `experts` is the key of their number.
+Status ReadExperts(const ConfigReader& reader, const char* experts,
+                   const char* intermediate, ModelConfig& parsed) {
+  MoeConfig& moe = parsed.moe;
+  SLUICE_RETURN_IF_ERROR(reader.Int(experts, kMaxExperts, {}, moe.num_experts));
+  if (int64_t{parsed.num_layers} * moe.num_experts > kMaxAllExperts) {
+    return InvalidArgument(experts, " ", moe.num_experts, " in ",
+                           parsed.num_layers, " layers: limit is ",
+                           kMaxAllExperts, " in all");
+  }
+  const int64_t most = std::min(moe.num_experts, kernels::kMaxExpertsPerToken);
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("num_experts_per_tok", most, {}, moe.experts_per_token));
+  return reader.Int(intermediate, kMaxExpertSize, {}, moe.intermediate_size);
+}
+
+Status ReadLlama(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("partial_rotary_factor", 1.0));
+  return ReadBias(reader, /*on_o=*/true, parsed);
+}
+
+Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("use_sliding_window", false));
+  parsed.qk_norm = true;
+  return ReadBias(reader, /*on_o=*/true, parsed);
+}
+
+// Every decoder_sparse_step-th layer has experts, the first of them is layer
+// decoder_sparse_step - 1; those of mlp_only_layers have none all the same.
+Status ReadSparseLayers(const ConfigReader& reader, ModelConfig& parsed) {
+  int32_t step = 1;
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("decoder_sparse_step", kMaxSparseStep, 1, step));
+  std::vector<bool>& sparse = parsed.moe.sparse;
+  for (int32_t i = 0; i < parsed.num_layers; ++i) {
+    sparse.push_back((i + 1) % step == 0);
+  }
+  const Json* dense = reader.Find("mlp_only_layers");
+  if (dense == nullptr) return OkStatus();
+  if (!dense->is_array()) {
+    return InvalidArgument("mlp_only_layers is ", dense->type_name(),
+                           ", expected a list of layers");
+  }
+  for (const Json& layer : *dense) {
+    if (!layer.is_number_integer() || layer < 0) {
+      return InvalidArgument("mlp_only_layers has ", DumpJson(layer),
+                             ", expected numbers of layers");
+    }
+    // One behind the last is nobody's, as in transformers.
+    if (layer < parsed.num_layers) sparse[layer.get<size_t>()] = false;
+  }
+  return OkStatus();
+}
+
+Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(ReadQwen3(reader, parsed));
+  if (const Json* experts = reader.Find("num_experts");
+      experts != nullptr && *experts == 0) {
+    return OkStatus();  // every layer is dense
+  }
+  MoeConfig& moe = parsed.moe;
+  SLUICE_RETURN_IF_ERROR(
+      ReadExperts(reader, "num_experts", "moe_intermediate_size", parsed));
+  SLUICE_RETURN_IF_ERROR(ReadSparseLayers(reader, parsed));
+  moe.router = "mlp.gate";
+  moe.score = Score::kSoftmax;
+  return reader.Bool("norm_topk_prob", false, moe.normalise);
+}
+
+Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
+  parsed.sandwich_norms = true;
+  parsed.fused_gate_up = true;
+  parsed.rope_interleaved = true;
+  parsed.rotary_dim = parsed.head_dim / 2;
+  return ReadBias(reader, /*on_o=*/false, parsed);
+}
+
+Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("n_group", moe.num_experts, 1, moe.num_groups));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("topk_group", moe.num_groups, 1, moe.groups_per_token));
+  const int32_t size = moe.num_experts / moe.num_groups;
+  if (moe.num_experts % moe.num_groups == 0 &&
+      (size >= 2 || moe.num_groups == 1)) {
+    return OkStatus();
+  }
+  return InvalidArgument("n_group ", moe.num_groups, " does not cut ",
+                         moe.num_experts,
+                         " experts into groups of equal size, two at least");
+}
+
+Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
+  parsed.rotary_dim = parsed.head_dim / 2;
+  SLUICE_RETURN_IF_ERROR(ReadBias(reader, /*on_o=*/false, parsed));
+  SLUICE_RETURN_IF_ERROR(reader.Bool("use_qk_norm", false, parsed.qk_norm));
+  MoeConfig& moe = parsed.moe;
+  SLUICE_RETURN_IF_ERROR(
+      ReadExperts(reader, "n_routed_experts", "moe_intermediate_size", parsed));
+  moe.router = "mlp.gate";
+  moe.score = Score::kSigmoid;
+  moe.correction_bias = true;
+  SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
+  SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", true, moe.normalise));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Positive("routed_scaling_factor", 1e6, 1.0, moe.scale));
+  int32_t dense = 0;
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("first_k_dense_replace", 0, parsed.num_layers, 1, dense));
+  for (int32_t i = 0; i < parsed.num_layers; ++i) {
+    moe.sparse.push_back(i >= dense);
+  }
+  int32_t shared = 0;
+  SLUICE_RETURN_IF_ERROR(reader.Int("n_shared_experts", 0,
+                                    kMaxExpertSize / moe.intermediate_size, 1,
+                                    shared));
+  moe.shared_intermediate_size = shared * moe.intermediate_size;
+  // Files whose config does not tell may have the one layer or lack it.
+  return reader.Int("num_nextn_predict_layers", 0, 64, 1,
+                    parsed.num_nextn_predict_layers);
+}
+
+Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
+  if (const Json* found = reader.Find("quantization_config")) {
+    if (!found->is_object() ||
+        found->value("quant_method", Json()) != Json("mxfp4")) {
+      return InvalidArgument(
+          "quantization_config: only quant_method mxfp4 is supported for "
+          "gpt_oss");
+    }
+  }
+  parsed.attention_sinks = true;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("attention_bias", true, parsed.qkv_bias));
+  parsed.o_bias = parsed.qkv_bias;
+  MoeConfig& moe = parsed.moe;
+  SLUICE_RETURN_IF_ERROR(
+      ReadExperts(reader, "num_local_experts", "intermediate_size", parsed));
+  moe.sparse.assign(static_cast<size_t>(parsed.num_layers), true);
+  moe.router = "mlp.router";
+  moe.router_bias = true;
+  moe.expert_bias = true;
+  moe.interleaved = true;
+  moe.score = Score::kSoftmaxOfSelected;
+  // Windows alternate unless layer_types says otherwise, the first is short.
+  SLUICE_RETURN_IF_ERROR(
+      reader.Positive("swiglu_limit", 1e6, 7.0, moe.swiglu_limit));
+  if (reader.Find("layer_types") != nullptr) return OkStatus();
+  int32_t window = 0;
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("sliding_window", kMaxKvWindow, 128, window));
+  for (int32_t i = 0; i < parsed.num_layers; ++i) {
+    parsed.windows.push_back(i % 2 == 0 ? window : 0);
+  }
+  return OkStatus();
+}
+
+// How OpenModel calls a GGUF's architecture that it only lists.
+constexpr std::string_view kGgufPrefix = "gguf ";
+
+struct Family {
+  std::string_view model_type;
+  FamilyReader read;
+};
+
+constexpr Family kFamilies[] = {
+    {"llama", ReadLlama},        {"qwen3", ReadQwen3},
+    {"qwen3_moe", ReadQwen3Moe}, {"glm4", ReadGlm4},
+    {"glm4_moe", ReadGlm4Moe},   {"gpt_oss", ReadGptOss},
+};
+
+Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
+                      ModelConfig& parsed) {
+  const auto layers = static_cast<size_t>(parsed.num_layers);
+  if (!types.is_array() || types.size() < layers) {
+    return InvalidArgument("layer_types is no list of at least ", layers,
+                           " layers' types");
+  }
+  for (size_t i = 0; i < layers; ++i) {
+    const Json& type = types[i];
+    int32_t window = 0;
+    if (type == "sliding_attention") {
+      SLUICE_RETURN_IF_ERROR(
+          reader.Int("sliding_window", kMaxKvWindow, {}, window));
+    } else if (type != "full_attention") {
+      return InvalidArgument("layer_types has ", DumpJson(type), " for layer ",
+                             i,
+                             "; supported are full_attention and "
+                             "sliding_attention");
+    }
+    parsed.windows.push_back(window);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<FamilyReader> FindFamily(const ConfigReader& reader,
+                                  std::string& model_type) {
+  const Json* found = reader.Find("model_type");
+  if (found == nullptr || !found->is_string()) {
+    return InvalidArgument("model_type is missing or no string");
+  }
+  model_type = found->get<std::string>();
+  std::string supported;
+  for (const Family& family : kFamilies) {
+    if (family.model_type == model_type) return family.read;
+    supported += Cat(supported.empty() ? "" : ", ", family.model_type);
+  }
+  if (model_type.starts_with(kGgufPrefix)) {
+    return InvalidArgument(
+        "GGUF architecture '", model_type.substr(kGgufPrefix.size()),
+        "' is not supported; of GGUF files only llama is, of "
+        "safetensors folders ",
+        supported);
+  }
+  return InvalidArgument("model_type '", model_type,
+                         "' is not supported; supported are ", supported);
+}
+
+Status ReadWindows(const ConfigReader& reader, ModelConfig& parsed) {
+  if (const Json* types = reader.Find("layer_types"); types != nullptr) {
+    SLUICE_RETURN_IF_ERROR(ReadLayerTypes(*types, reader, parsed));
+  }
+  // One that no position reaches beyond is none: it would never let go.
+  for (int32_t& window : parsed.windows) {
+    if (window >= parsed.max_position_embeddings) window = 0;
+  }
+  const bool all_full =
+      std::all_of(parsed.windows.begin(), parsed.windows.end(),
+                  [](int32_t window) { return window == 0; });
+  if (all_full) parsed.windows.clear();
+  return OkStatus();
+}
+
+}  // namespace sluice

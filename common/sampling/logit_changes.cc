@@ -1,0 +1,51 @@
+#include "common/sampling/logit_changes.h"
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+// A changed logit, kept finite.
+float Bounded(float logit) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  return std::clamp(logit, -kMost, kMost);
+}
+
+float Penalized(const SamplingParams& params, float logit, int32_t generated) {
+  // Both sides of each choice, without branches: nothing predicts them.
+  const float less = logit / params.repetition_penalty;
+  const float more = logit * params.repetition_penalty;
+  const float repeated = Bounded(logit > 0 ? less : more);
+  const float rarer =
+      repeated - params.frequency_penalty * static_cast<float>(generated);
+  const float penalized = Bounded(rarer - params.presence_penalty);
+  return generated == 0 ? repeated : penalized;
+}
+
+}  // namespace
+
+void LogitChanges::Apply(TokenId first, std::span<float> logits) const {
+  // The token's logit, or null where another part has it.
+  const auto find = [&](TokenId token) {
+    const auto at = static_cast<size_t>(token) - static_cast<size_t>(first);
+    return at < logits.size() ? &logits[at] : nullptr;
+  };
+  for (const LogitBias& entry : params.logit_bias) {
+    float* logit = find(entry.token);
+    if (logit == nullptr || *logit == kMaskedLogit) continue;
+    *logit = Bounded(*logit + entry.bias);
+  }
+  if (masks) {
+    for (const TokenId id : params.stop_token_ids) {
+      if (float* logit = find(id)) *logit = kMaskedLogit;
+    }
+  }
+  if (counts == nullptr) return;
+  for (const auto& [token, generated] : counts->entries()) {
+    float* logit = find(token);
+    if (logit == nullptr || *logit == kMaskedLogit) continue;
+    *logit = Penalized(params, *logit, generated);
+  }
+}
+
+}  // namespace sluice

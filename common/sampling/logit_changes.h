@@ -1,0 +1,32 @@
+#ifndef SLUICE_COMMON_SAMPLING_LOGIT_CHANGES_H_
+#define SLUICE_COMMON_SAMPLING_LOGIT_CHANGES_H_
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "common/core/sampling_params.h"
+#include "common/sampling/token_counts.h"
+
+namespace sluice {
+
+// A logit that excludes its token.
+inline constexpr float kMaskedLogit = -std::numeric_limits<float>::infinity();
+
+// Steps 1 to 4 of sampler.h over a part of a row: each touches single tokens,
+// none of them twice, so that a row's parts may be changed by several threads.
+struct LogitChanges {
+  const SamplingParams& params;
+  bool masks = false;                   // below min_tokens
+  const TokenCounts* counts = nullptr;  // null: without penalties
+
+  bool any() const {
+    return masks || counts != nullptr || !params.logit_bias.empty();
+  }
+  // `logits` are those of the tokens from `first` on.
+  void Apply(TokenId first, std::span<float> logits) const;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_SAMPLING_LOGIT_CHANGES_H_

@@ -1,0 +1,122 @@
+#ifndef SLUICE_COMMON_STAGE_STAGE_H_
+#define SLUICE_COMMON_STAGE_STAGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/collective/communicator.h"
+#include "common/core/step_plan.h"
+#include "common/device/step_inputs.h"
+#include "common/model_config/expert_placement.h"
+#include "common/model_config/weights_mode.h"
+#include "common/sampling/token_counts.h"
+#include "common/stage/stage_info.h"
+#include "common/tensor/hidden_states.h"
+#include "kernels/context.h"
+
+namespace sluice {
+
+class ExpertOwner;
+class RankGroup;
+class Sampler;
+
+struct StageOptions {
+  std::string model_path;
+  // Layers [first_layer, last_layer) of the model; last_layer -1: to the end.
+  int32_t first_layer = 0;
+  int32_t last_layer = -1;
+  int32_t ranks = 1;  // tensor-parallel ranks, each a team of threads
+  // Compute threads of the whole stage, shared out evenly, at least one per
+  // rank; 0: as many as this process has cores.
+  int32_t threads = 0;
+  WeightsMode weights = WeightsMode::kAuto;
+  int32_t kv_blocks = 0;    // 0: from max_context and memory at hand
+  uint64_t memory = 0;      // of weights and KV cache; 0: what is at hand
+  int32_t max_context = 0;  // 0: the model's, or what memory allows of it
+  int32_t max_step_tokens = 512;
+  int32_t max_sequences = 256;
+  std::string isa = "auto";  // auto, avx512, avx2, portable
+  // Pins each compute thread to a core of its own if there are enough.
+  bool pin_threads = false;
+  // Experts that the stage neither loads nor computes, of this model; empty:
+  // it has all. `elsewhere` answers for them, called by the stage's thread;
+  // it must outlive the stage.
+  ExpertPlacement placement;
+  ExpertOwner* elsewhere = nullptr;
+  // For tests of traces: every step takes so much longer.
+  Duration debug_step_delay{};
+  // Called while loading with bytes done and in all; may be empty.
+  std::function<void(uint64_t done, uint64_t total)> progress;
+};
+
+// One stage's weights, KV cache and ranks. Not thread-safe: one StageLoop
+// owns the calls to Run; info() is const after Load.
+class Stage {
+ public:
+  // Reads this stage's tensors and nothing else. INVALID_ARGUMENT for options
+  // and models that do not fit each other; RESOURCE_EXHAUSTED if the KV cache
+  // is larger than the memory at hand.
+  static StatusOr<std::unique_ptr<Stage>> Load(const StageOptions& options);
+  ~Stage();
+
+  const StageInfo& info() const { return info_; }
+
+  // One sequence's state on this stage, kept by StageLoop from plans.
+  struct SequenceState {
+    SamplingParams sampling;
+    int32_t num_prompt_tokens = 0;
+    std::vector<TokenId> tokens;               // history: prompt and sampled
+    std::optional<TokenCounts> counts;         // of it; where penalties need it
+    std::vector<std::vector<BlockId>> blocks;  // per KV group
+  };
+  // A chunk with its sequence's state; the table covers the chunk.
+  struct ChunkInput {
+    const Chunk* chunk = nullptr;
+    const SequenceState* state = nullptr;
+  };
+
+  // Runs the stage's layers over `chunks`, whose tokens together are the rows
+  // of the step. First stage: embeds and `in` is empty. Last stage: fills
+  // `results`, one per chunk with logits wanted, and leaves `out` empty.
+  // Inputs were validated by StageLoop. `name` is what others are told.
+  void Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
+           HiddenStates& out, std::vector<SequenceResult>& results,
+           const StepName& name = {});
+
+  // Sequences of the last Run that failed on this stage, each once: experts
+  // elsewhere gave no answer. Their hidden states and results are without
+  // meaning.
+  const std::vector<SequenceResult>& failed() const { return failed_; }
+
+  // The ranks' times in collectives in the last Run that had tokens; empty
+  // with one rank.
+  const std::vector<CollectiveTimes>& collective_times() const;
+
+  // When the last Run drew its tokens; did not happen elsewhere than on the
+  // last stage. (A prompt's logits that come in several pieces: the last.)
+  const TraceSpan& sampling() const { return sampling_; }
+
+ private:
+  Stage();
+  void FillInputs(const std::vector<ChunkInput>& chunks);
+  void NoteFailures(const std::vector<ChunkInput>& chunks);
+
+  StageInfo info_;
+  kernels::Isa isa_ = kernels::Isa::kPortable;
+  Duration step_delay_{};
+  TraceSpan sampling_;
+  std::vector<SequenceResult> failed_;
+  std::vector<Sampler> samplers_;  // of StepSampler
+  std::unique_ptr<StepInputs> inputs_;
+  std::unique_ptr<RankGroup> ranks_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_STAGE_STAGE_H_

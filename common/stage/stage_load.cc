@@ -1,0 +1,360 @@
+// Stage::Load: from options to a stage that can run steps.
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/device/cpu/available_memory.h"
+#include "common/device/cpu/cpu_backend.h"
+#include "common/device/cpu/cpu_options.h"
+#include "common/device/kv_cache.h"
+#include "common/device/step_inputs.h"
+#include "common/model/stage_weights.h"
+#include "common/model_config/kv_layout.h"
+#include "common/model_config/layer_loads.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/rank_plan.h"
+#include "common/sampling/sampler.h"
+#include "common/stage/rank_group.h"
+#include "common/stage/stage.h"
+#include "common/weights/model_file.h"
+#include "common/weights/model_name.h"
+#include "common/weights/weight_sums.h"
+#include "kernels/context.h"
+
+namespace sluice {
+namespace {
+
+// Share of the room beside the weights that the KV cache takes when it may
+// choose, of memory that others use too.
+constexpr uint64_t kKvMemoryShare = 4;
+
+StatusOr<StageRange> ParseRange(const StageOptions& options,
+                                int32_t num_layers) {
+  const int32_t first = options.first_layer;
+  const int32_t last =
+      options.last_layer == -1 ? num_layers : options.last_layer;
+  if (first < 0 || last > num_layers || first >= last) {
+    return InvalidArgument("layers [", first, ", ", last,
+                           ") are not a range of the model's ", num_layers,
+                           " layers");
+  }
+  return StageRange{first, last, first == 0, last == num_layers};
+}
+
+int32_t MostContext(const ModelConfig& config) {
+  return std::min(config.max_position_embeddings, kMaxContext);
+}
+
+Status CheckCount(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return OkStatus();
+  return InvalidArgument(name, " must be between ", low, " and ", high,
+                         ", got ", value);
+}
+
+Status CheckOptions(const StageOptions& options) {
+  SLUICE_RETURN_IF_ERROR(CheckCount("threads", options.threads, 0, 1024));
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("kv_blocks", options.kv_blocks, 0, kMaxKvBlocks));
+  SLUICE_RETURN_IF_ERROR(CheckCount("max_step_tokens", options.max_step_tokens,
+                                    1, kMostStepTokens));
+  return CheckCount("max_sequences", options.max_sequences, 1, 1 << 14);
+}
+
+// One block in all layers of one KV group and all ranks of the stage.
+uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
+                       const std::vector<RankPlan>& plans) {
+  uint64_t bytes = 0;
+  for (const RankPlan& plan : plans) {
+    bytes += KvCache::LayerBytes(1, plan.num_kv_heads(), config.head_dim);
+  }
+  return bytes * KvSlabs(KvGroups(config, range.first_layer, range.last_layer));
+}
+
+// Memory beside the weights, which are yet to be loaded.
+struct KvRoom {
+  uint64_t weights = 0;
+  uint64_t at_most = 0;
+  uint64_t to_choose = 0;
+};
+
+KvRoom RoomBeside(uint64_t weights, uint64_t memory) {
+  const auto rest = [weights](uint64_t bytes) {
+    return bytes > weights ? bytes - weights : 0;
+  };
+  const uint64_t at_hand = rest(AvailableMemory());
+  KvRoom room = {weights, at_hand, at_hand / kKvMemoryShare};
+  if (memory == 0) return room;
+  room.at_most = std::min(at_hand, rest(memory));
+  room.to_choose = std::min(room.to_choose, room.at_most);
+  return room;
+}
+
+// What is asked for; else the model's, unless the blocks that may be chosen
+// hold less: one sequence may take them all. kDefaultMaxContext positions may
+// take half of the room.
+StatusOr<int32_t> ChooseMaxContext(const StageOptions& options,
+                                   const ModelConfig& config,
+                                   uint64_t bytes_per_block,
+                                   const KvRoom& room) {
+  const int32_t most = MostContext(config);
+  if (options.max_context != 0) {
+    if (options.max_context >= 1 && options.max_context <= most) {
+      return options.max_context;
+    }
+    return InvalidArgument("max_context must be between 1 and ", most,
+                           " (the model has ", config.max_position_embeddings,
+                           "), got ", options.max_context);
+  }
+  if (options.kv_blocks > 0) return most;
+  const auto within = [&](uint64_t bytes, int32_t positions) {
+    const auto blocks = static_cast<int64_t>(
+        std::min<uint64_t>(bytes / bytes_per_block, kMaxKvBlocks));
+    return KvPositionsIn(config, blocks, options.max_step_tokens, positions);
+  };
+  const int32_t context =
+      std::max(within(room.to_choose, most),
+               within(room.at_most / 2, std::min(most, kDefaultMaxContext)));
+  // Without room for a block, CheckKvFits says so.
+  return std::max(context, std::min(most, kBlockTokens));
+}
+
+// Blocks for every sequence at full length, within the room, but for one full
+// sequence at the least.
+int32_t ChooseKvBlocks(const StageOptions& options, const ModelConfig& config,
+                       int32_t max_context, uint64_t bytes_per_block,
+                       const KvRoom& room) {
+  if (options.kv_blocks > 0) return options.kv_blocks;
+  const uint64_t one =
+      KvBlocksOfOne(config, max_context, options.max_step_tokens);
+  const uint64_t all =
+      std::min<uint64_t>(one * options.max_sequences, kMaxKvBlocks);
+  const uint64_t fit = room.to_choose / bytes_per_block;
+  const auto blocks = static_cast<int32_t>(std::clamp(fit, one, all));
+  LogInfo("kv cache: chose ", blocks, " blocks of ", kBlockTokens, " tokens, ",
+          blocks * bytes_per_block / (1 << 20), " MiB");
+  return blocks;
+}
+
+// The cache is taken in one go later, where a lack of memory would end the
+// process.
+Status CheckKvFits(int32_t blocks, uint64_t bytes, const KvRoom& room) {
+  if (bytes <= room.at_most) return OkStatus();
+  return ResourceExhausted("a KV cache of ", blocks, " blocks takes ", bytes,
+                           " bytes, available beside ", room.weights,
+                           " of weights are ", room.at_most);
+}
+
+// Which CPUs each rank's team is pinned to; empty: none.
+std::vector<int> CpusOf(const StageOptions& options,
+                        const std::vector<int>& cpus, int32_t rank,
+                        int32_t per_rank) {
+  const size_t first = static_cast<size_t>(rank) * per_rank;
+  const size_t needed = static_cast<size_t>(options.ranks) * per_rank;
+  if (!options.pin_threads || needed > cpus.size()) return {};
+  return {cpus.begin() + static_cast<std::ptrdiff_t>(first),
+          cpus.begin() + static_cast<std::ptrdiff_t>(first + per_rank)};
+}
+
+BackendShape ShapeOf(const ModelConfig& config, const RankPlan& plan,
+                     const StepLimits& limits) {
+  BackendShape shape;
+  shape.limits = limits;
+  shape.hidden_size = config.hidden_size;
+  shape.norm_eps = static_cast<float>(config.rms_norm_eps);
+  shape.num_heads = plan.num_heads();
+  shape.num_kv_heads = plan.num_kv_heads();
+  shape.head_dim = config.head_dim;
+  shape.kv_heads = plan.kv_heads;
+  // Both roots are correctly rounded, so every machine has the same scale.
+  shape.attention_scale =
+      static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  shape.inv_freq = config.inv_freq;
+  shape.rope_scale = config.rope_scaling.attention_factor;
+  shape.rope_style = config.rope_interleaved ? kernels::RopeStyle::kInterleaved
+                                             : kernels::RopeStyle::kHalfSplit;
+  const MoeConfig& moe = config.moe;
+  shape.router = {moe.score,
+                  moe.num_experts,
+                  moe.experts_per_token,
+                  moe.num_groups,
+                  moe.groups_per_token,
+                  moe.normalise,
+                  static_cast<float>(moe.scale)};
+  shape.swiglu_limit = static_cast<float>(moe.swiglu_limit);
+  return shape;
+}
+
+// What the ranks' models have in common.
+StageModelShape ModelShapeOf(const ModelConfig& config, const StageRange& range,
+                             const StepLimits& limits, int32_t kv_blocks) {
+  StageModelShape shape = {range, config.hidden_size, config.vocab_size,
+                           limits.max_step_tokens, kv_blocks};
+  shape.shared_intermediate_size = config.moe.shared_intermediate_size;
+  shape.experts_per_token = config.moe.experts_per_token;
+  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+    shape.windows.push_back(config.window(i));
+  }
+  shape.kv_groups = KvGroups(config, range.first_layer, range.last_layer);
+  return shape;
+}
+
+// Loading, one step after another, from checked options.
+class StageLoader {
+ public:
+  StageLoader(const StageOptions& options, const weights::ModelFile& file,
+              const ModelConfig& config)
+      : options_(options),
+        config_(config),
+        loader_(file, config, options.weights) {}
+
+  // Fills `info` and starts the ranks.
+  StatusOr<std::unique_ptr<RankGroup>> Load(StageInfo& info) {
+    SLUICE_RETURN_IF_ERROR(Prepare(info));
+    auto group = std::make_unique<RankGroup>(options_.ranks);
+    for (const RankPlan& plan : plans_) loader_.Announce(range_, plan);
+    std::vector<RankGroup::Rank> ranks;
+    for (const RankPlan& plan : plans_) {
+      SLUICE_ASSIGN_OR_RETURN(
+          auto rank, LoadRank(plan, info, group->communicator(plan.rank)));
+      ranks.push_back(std::move(rank));
+    }
+    info.weights_dtype = loader_.WeightsDtype();
+    group->Start(std::move(ranks));
+    return group;
+  }
+
+  const StepLimits& limits() const { return limits_; }
+
+ private:
+  Status Prepare(StageInfo& info) {
+    SLUICE_ASSIGN_OR_RETURN(range_, ParseRange(options_, config_.num_layers));
+    for (int32_t r = 0; r < options_.ranks || r == 0; ++r) {
+      SLUICE_ASSIGN_OR_RETURN(
+          auto plan, PlanRank(config_, options_.ranks, r, options_.placement));
+      plans_.push_back(std::move(plan));
+    }
+    SLUICE_ASSIGN_OR_RETURN(isa_, ParseIsa(options_.isa));
+    limits_.max_step_tokens = options_.max_step_tokens;
+    limits_.max_sequences = options_.max_sequences;
+    const std::vector<int32_t> windows = KvWindows(config_);
+    limits_.num_kv_groups = static_cast<int32_t>(windows.size());
+    const uint64_t block_bytes = BytesPerBlock(range_, config_, plans_);
+    uint64_t weights = 0;
+    for (const RankPlan& plan : plans_) {
+      weights += loader_.HeldBytes(range_, plan);
+    }
+    const KvRoom room = RoomBeside(weights, options_.memory);
+    SLUICE_ASSIGN_OR_RETURN(
+        limits_.max_context,
+        ChooseMaxContext(options_, config_, block_bytes, room));
+    kv_blocks_ = ChooseKvBlocks(options_, config_, limits_.max_context,
+                                block_bytes, room);
+    SLUICE_RETURN_IF_ERROR(
+        CheckKvFits(kv_blocks_, block_bytes * kv_blocks_, room));
+    cpus_ = AvailableCpus();
+    const int32_t threads = options_.threads == 0
+                                ? static_cast<int32_t>(cpus_.size())
+                                : options_.threads;
+    threads_per_rank_ = std::max(1, threads / options_.ranks);
+
+    info.first_layer = range_.first_layer;
+    info.last_layer = range_.last_layer;
+    info.num_layers = config_.num_layers;
+    info.hidden_size = config_.hidden_size;
+    info.ranks = options_.ranks;
+    info.threads = threads_per_rank_ * options_.ranks;
+    info.isa = kernels::ToString(isa_);
+    info.limits = {limits_.max_step_tokens,
+                   limits_.max_sequences,
+                   limits_.max_context,
+                   kv_blocks_,
+                   limits_.num_kv_groups,
+                   config_.vocab_size,
+                   windows};
+    info.kv_bytes = block_bytes * kv_blocks_;
+    TellContext(info);
+    return OkStatus();
+  }
+
+  void TellContext(StageInfo& info) const {
+    info.context = KvPositionsIn(config_, kv_blocks_, limits_.max_step_tokens,
+                                 limits_.max_context);
+    if (info.context == config_.max_position_embeddings) {
+      info.context_limit = "the model's";
+    } else if (info.context == options_.max_context) {
+      info.context_limit = "--max-context";
+    } else if (info.context == kMaxContext) {
+      info.context_limit = Cat("the most that there can be; the model has ",
+                               config_.max_position_embeddings);
+    } else {
+      info.context_limit = Cat("what the KV cache holds; the model has ",
+                               config_.max_position_embeddings);
+    }
+  }
+
+  StatusOr<RankGroup::Rank> LoadRank(const RankPlan& plan, StageInfo& info,
+                                     Communicator* communicator) {
+    RankGroup::Rank rank;
+    rank.team = std::make_unique<ThreadTeam>(
+        ThreadTeamOptions{threads_per_rank_,
+                          CpusOf(options_, cpus_, plan.rank, threads_per_rank_),
+                          Cat("rank", plan.rank)});
+    const BackendShape shape = ShapeOf(config_, plan, limits_);
+    rank.backend = MakeCpuBackend({rank.team.get(), isa_}, shape);
+    SLUICE_ASSIGN_OR_RETURN(
+        RankWeights weights,
+        loader_.Load(range_, plan, *rank.backend, options_.progress));
+    info.weights_bytes += weights.bytes();
+    rank.model = std::make_unique<StageModel>(
+        ModelShapeOf(config_, range_, limits_, kv_blocks_), shape, plan,
+        std::move(weights),
+        StageModel::Surroundings{
+            rank.backend.get(), communicator,
+            plan.rank == 0 ? options_.elsewhere : nullptr});
+    return rank;
+  }
+
+  const StageOptions& options_;
+  const ModelConfig& config_;
+  WeightLoader loader_;
+  StageRange range_;
+  std::vector<RankPlan> plans_;
+  kernels::Isa isa_ = kernels::Isa::kPortable;
+  StepLimits limits_;
+  int32_t kv_blocks_ = 0;
+  std::vector<int> cpus_;
+  int32_t threads_per_rank_ = 1;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
+  const TimePoint start = Clock::now();
+  SLUICE_RETURN_IF_ERROR(CheckOptions(options));
+  SLUICE_ASSIGN_OR_RETURN(auto file, weights::OpenModel(options.model_path));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(file->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *file));
+  auto stage = std::unique_ptr<Stage>(new Stage());
+  StageInfo& info = stage->info_;
+  info.model_name = weights::ModelName(*file);
+  info.numerics = kNumerics;
+  SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(*file));
+  SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*file, digest));
+  info.model_digest = digest.Hex();
+  stage->step_delay_ = options.debug_step_delay;
+  SLUICE_ASSIGN_OR_RETURN(stage->isa_, ParseIsa(options.isa));
+  StageLoader loader(options, *file, config);
+  SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));
+  stage->inputs_ = std::make_unique<StepInputs>(loader.limits());
+  info.bytes_read = file->bytes_read();
+  info.load_seconds = Seconds(Clock::now() - start);
+  return stage;
+}
+
+}  // namespace sluice

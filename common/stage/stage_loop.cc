@@ -1,0 +1,274 @@
+#include "common/stage/stage_loop.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/concurrency/named_thread.h"
+#include "common/stage/sequence_table.h"
+
+namespace sluice {
+namespace {
+
+using Results = std::vector<SequenceResult>;
+
+Results::iterator FindSequence(Results& results, SequenceId sequence) {
+  return std::find_if(
+      results.begin(), results.end(),
+      [&](const SequenceResult& r) { return r.sequence == sequence; });
+}
+
+// What failed first is why.
+void AddFailures(const Results& more, Results& failed) {
+  for (const SequenceResult& result : more) {
+    if (FindSequence(failed, result.sequence) == failed.end()) {
+      failed.push_back(result);
+    }
+  }
+}
+
+// A failed sequence has its status for a result and nothing beside.
+void ReplaceFailed(Results failed, Results& results) {
+  for (SequenceResult& result : failed) {
+    const auto found = FindSequence(results, result.sequence);
+    if (found == results.end()) {
+      results.push_back(std::move(result));
+    } else {
+      *found = std::move(result);
+    }
+  }
+}
+
+}  // namespace
+
+class StageLoop::Impl {
+ public:
+  Impl(Stage* stage, StepOutputSink* sink, int max_queued_steps)
+      : stage_(*stage),
+        sink_(*sink),
+        max_queued_steps_(static_cast<uint64_t>(max_queued_steps)),
+        sequences_(stage->info().limits, stage->info().is_last()) {
+    SLUICE_CHECK(max_queued_steps >= 1);
+  }
+
+  void Start() {
+    SLUICE_CHECK(!thread_.joinable());
+    thread_ = NamedThread("stage-loop", [this] { Loop(); });
+  }
+
+  void Stop() {
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+      queue_.clear();
+    }
+    wake_.NotifyAll();
+    thread_.Join();
+  }
+
+  Status Push(StepInput input) {
+    SLUICE_RETURN_IF_ERROR(Check(input));
+    const StepPlan& plan = input.plan;
+    const uint64_t id = plan.step_id.value();
+    MutexLock lock(mutex_);
+    if (stopping_ || faulted_ || plan.epoch != epoch_) return OkStatus();
+    if (id < next_step_ || queue_.count(id) != 0) {
+      return InvalidArgument("step ", id, " of epoch ", epoch_,
+                             " came before; the next one is ", next_step_);
+    }
+    // Ids in this window alone, so the next step always finds room.
+    if (id - next_step_ >= max_queued_steps_) {
+      return ResourceExhausted("step ", id, " is ", id - next_step_,
+                               " ahead of step ", next_step_, ", limit ",
+                               max_queued_steps_ - 1);
+    }
+    queue_.emplace(id, Queued{std::move(input), MonotonicNanos()});
+    wake_.NotifyAll();
+    return OkStatus();
+  }
+
+  void Reset(Epoch epoch) {
+    MutexLock lock(mutex_);
+    epoch_ = epoch;
+    next_step_ = 0;
+    queue_.clear();
+    faulted_ = false;
+    forget_ = true;
+    stats_.sequences = stats_.kv_blocks_used = stats_.kv_blocks_peak = 0;
+  }
+
+  StageLoopStats Stats() const {
+    MutexLock lock(mutex_);
+    StageLoopStats stats = stats_;
+    stats.queue_depth = static_cast<int32_t>(queue_.size());
+    stats.epoch = epoch_;
+    return stats;
+  }
+
+ private:
+  struct Queued {
+    StepInput input;
+    int64_t arrival_ns = 0;
+  };
+
+  // What can be checked without the sequences.
+  Status Check(const StepInput& input) const {
+    const StageInfo& info = stage_.info();
+    const StepPlan& plan = input.plan;
+    SLUICE_RETURN_IF_ERROR(Validate(plan, info.limits));
+    const int32_t rows = info.is_first() ? 0 : plan.num_tokens();
+    const int32_t cols = info.hidden_size;
+    const HiddenStates& hidden = input.hidden;
+    if (hidden.rows != rows || (rows > 0 && hidden.cols != cols)) {
+      return InvalidArgument("hidden states of step ", plan.step_id, " are [",
+                             hidden.rows, ", ", hidden.cols, "], expected [",
+                             rows, ", ", cols, "]");
+    }
+    if (rows > 0 && hidden.data.size() != sizeof(float) * rows * cols) {
+      return InvalidArgument("hidden states of step ", plan.step_id, " have ",
+                             hidden.data.size(), " bytes, expected ",
+                             sizeof(float) * rows * cols);
+    }
+    for (const SequenceResult& failed : input.failed) {
+      const bool known = std::any_of(
+          plan.chunks.begin(), plan.chunks.end(),
+          [&](const Chunk& c) { return c.sequence == failed.sequence; });
+      if (known && !failed.status.ok()) continue;
+      return InvalidArgument("step ", plan.step_id, " says that sequence ",
+                             failed.sequence,
+                             known ? " failed with status OK"
+                                   : " failed, which is not among its chunks");
+    }
+    return OkStatus();
+  }
+
+  void Loop() {
+    Queued step;
+    while (Take(step)) RunOne(step);
+  }
+
+  // Waits for the next step of the epoch; false when stopping.
+  bool Take(Queued& step) {
+    const int64_t idle_since = MonotonicNanos();
+    MutexLock lock(mutex_);
+    while (!stopping_ &&
+           (queue_.empty() || queue_.begin()->first != next_step_)) {
+      wake_.Wait(mutex_);
+    }
+    stats_.wait_seconds +=
+        1e-9 * static_cast<double>(MonotonicNanos() - idle_since);
+    if (stopping_) return false;
+    if (forget_) sequences_.Clear();
+    forget_ = false;
+    step = std::move(queue_.extract(queue_.begin()).mapped());
+    ++next_step_;
+    return true;
+  }
+
+  void RunOne(Queued& step) {
+    const int64_t start = MonotonicNanos();
+    StepPlan& plan = step.input.plan;
+    const Status applied = sequences_.Apply(plan);
+    if (!applied.ok()) return Fail(plan, applied);
+    StepOutput output;
+    std::vector<SequenceResult> results;
+    stage_.Run(sequences_.Inputs(plan), step.input.hidden, output.hidden,
+               results, {plan.replica, plan.epoch, plan.step_id});
+    output.failed = std::move(step.input.failed);
+    AddFailures(stage_.failed(), output.failed);
+    if (stage_.info().is_last() && !output.failed.empty()) {
+      ReplaceFailed(std::exchange(output.failed, {}), results);
+    }
+    const int64_t stop = MonotonicNanos();
+    sequences_.Append(results);
+    if (stage_.info().is_last()) {
+      output.result = StepResult{plan.replica, plan.epoch, plan.step_id,
+                                 std::move(results)};
+    }
+    output.timing = {start - step.arrival_ns, stop - start};
+    if (plan.num_tokens() > 0) output.ranks = stage_.collective_times();
+    if (plan.trace) Stamp({step.arrival_ns, start}, stop, *plan.trace);
+    output.plan = std::move(plan);
+    if (Count(output)) sink_.OnStep(std::move(output));
+  }
+
+  // Into this stage's part of the trace, which its receiver has begun.
+  void Stamp(const TraceSpan& wait, int64_t stop, StepTrace& trace) const {
+    if (trace.stages.empty()) trace.stages.emplace_back();
+    StageTrace& part = trace.stages.back();
+    const TraceSpan& sampling = stage_.sampling();
+    part.wait = wait;
+    // What was received waits from that moment on, also to be queued.
+    if (part.receive.happened()) part.wait.start_ns = part.receive.stop_ns;
+    part.compute = {wait.stop_ns,
+                    sampling.happened() ? sampling.start_ns : stop};
+    part.sample = sampling;
+  }
+
+  // Adds to the statistics; false if the step's epoch is over.
+  bool Count(const StepOutput& output) {
+    MutexLock lock(mutex_);
+    ++stats_.steps;
+    stats_.tokens += static_cast<uint64_t>(output.plan.num_tokens());
+    for (const Chunk& chunk : output.plan.chunks) {
+      if (chunk.tokens.size() > 1) {
+        ++stats_.prefill_steps;
+        break;
+      }
+    }
+    stats_.compute_seconds +=
+        1e-9 * static_cast<double>(output.timing.compute_ns);
+    if (output.plan.epoch != epoch_ || stopping_) return false;
+    stats_.sequences = sequences_.size();
+    stats_.kv_blocks_used = sequences_.blocks();
+    stats_.kv_blocks_peak = sequences_.peak_blocks();
+    return true;
+  }
+
+  void Fail(const StepPlan& plan, const Status& why) {
+    sequences_.Clear();
+    {
+      MutexLock lock(mutex_);
+      if (plan.epoch != epoch_ || stopping_) return;
+      faulted_ = true;
+      stats_.sequences = stats_.kv_blocks_used = 0;
+      queue_.clear();
+    }
+    sink_.OnStepError(plan.epoch, plan.step_id, why);
+  }
+
+  Stage& stage_;
+  StepOutputSink& sink_;
+  const uint64_t max_queued_steps_;
+  SequenceTable sequences_;  // the loop's thread's own
+
+  mutable Mutex mutex_;
+  CondVar wake_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool faulted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool forget_ ABSL_GUARDED_BY(mutex_) = false;
+  Epoch epoch_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_step_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, Queued> queue_ ABSL_GUARDED_BY(mutex_);
+  StageLoopStats stats_ ABSL_GUARDED_BY(mutex_);
+
+  NamedThread thread_;
+};
+
+StageLoop::StageLoop(Stage* stage, StepOutputSink* sink, int max_queued_steps)
+    : impl_(std::make_unique<Impl>(stage, sink, max_queued_steps)) {}
+
+StageLoop::~StageLoop() { Stop(); }
+
+void StageLoop::Start() { impl_->Start(); }
+void StageLoop::Stop() { impl_->Stop(); }
+Status StageLoop::Push(StepInput input) {
+  return impl_->Push(std::move(input));
+}
+void StageLoop::Reset(Epoch epoch) { impl_->Reset(epoch); }
+StageLoopStats StageLoop::Stats() const { return impl_->Stats(); }
+
+}  // namespace sluice

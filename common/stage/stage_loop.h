@@ -1,0 +1,99 @@
+#ifndef SLUICE_COMMON_STAGE_STAGE_LOOP_H_
+#define SLUICE_COMMON_STAGE_STAGE_LOOP_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/step_plan.h"
+#include "common/stage/stage.h"
+#include "common/tensor/hidden_states.h"
+
+namespace sluice {
+
+// A plan on its way through the pipeline: to stage i it comes with stage
+// i-1's hidden states, from stage i it goes on with its own.
+struct StepInput {
+  StepPlan plan;
+  HiddenStates hidden;  // [plan.num_tokens(), H]; empty at the first stage
+  // Sequences of the step that failed on a stage before, with a status alone.
+  std::vector<SequenceResult> failed = {};
+};
+
+// Where a step's time went on this stage, nanoseconds of this process.
+struct StepTiming {
+  int64_t wait_ns = 0;     // in the queue
+  int64_t compute_ns = 0;  // layers, and sampling on the last stage
+};
+
+struct StepOutput {
+  StepPlan plan;
+  HiddenStates hidden;               // empty at the last stage
+  std::optional<StepResult> result;  // at the last stage
+  // So far; empty at the last stage.
+  std::vector<SequenceResult> failed = {};
+  StepTiming timing;
+  std::vector<CollectiveTimes> ranks;  // per rank; empty with one
+};
+
+// Where finished steps go, in step order, from the loop's thread. May not
+// block: queue and return.
+class StepOutputSink {
+ public:
+  virtual ~StepOutputSink() = default;
+  virtual void OnStep(StepOutput output) = 0;
+  // A plan contradicts what this stage knows (unknown sequence, a block table
+  // that does not reach, a step out of order). The stage has dropped the
+  // epoch's state and takes no step until Reset; the peer must raise the
+  // epoch.
+  virtual void OnStepError(Epoch epoch, StepId step, Status why) = 0;
+};
+
+struct StageLoopStats {
+  uint64_t steps = 0;
+  uint64_t tokens = 0;
+  uint64_t prefill_steps = 0;  // with a chunk of more than one token
+  double compute_seconds = 0;
+  double wait_seconds = 0;     // idle between steps
+  int32_t sequences = 0;       // begun and not ended, by the last step's plan
+  int32_t kv_blocks_used = 0;  // distinct ones of these sequences
+  int32_t kv_blocks_peak = 0;  // the most at once since the epoch began
+  int32_t queue_depth = 0;
+  Epoch epoch;
+};
+
+// Runs one stage: one thread owns the model, the KV cache and what plans told
+// of sequences. Steps run in step_id order within an epoch; a step of another
+// epoch is dropped. The stage and the sink must outlive the loop.
+class StageLoop {
+ public:
+  // `max_queued_steps` bounds Push.
+  StageLoop(Stage* stage, StepOutputSink* sink, int max_queued_steps);
+  ~StageLoop();  // stops
+
+  void Start();
+  // Finishes the step in hand, drops the rest.
+  void Stop();
+
+  // Any thread, never blocks. INVALID_ARGUMENT if the plan breaks the stage's
+  // limits or the hidden states' shape is not [tokens, H];
+  // RESOURCE_EXHAUSTED if the queue is full. A step that comes before its
+  // predecessor waits for it.
+  Status Push(StepInput input);
+
+  // Any thread: forgets every sequence and queued step and begins `epoch`,
+  // whose first step id is 0. Takes effect before any later Push.
+  void Reset(Epoch epoch);
+
+  StageLoopStats Stats() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_STAGE_STAGE_LOOP_H_

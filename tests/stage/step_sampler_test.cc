@@ -1,0 +1,108 @@
+// A step's rows over a team of threads: the results of each row alone.
+#include "common/stage/step_sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+#include <vector>
+
+#include "common/concurrency/thread_team.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kRowLogits = 20000;
+
+// Sequences of which each samples one token, and one that has prompt
+// logprobs besides.
+class Step {
+ public:
+  explicit Step(int sequences) {
+    std::mt19937 random(9);
+    std::normal_distribution<float> logit(0, 3);
+    for (int i = 0; i < sequences; ++i) {
+      Stage::SequenceState& state = states_.emplace_back();
+      const int32_t tokens = i == 1 ? 5 : 1;
+      state.tokens.assign(static_cast<size_t>(tokens), 3 + i);
+      state.num_prompt_tokens = tokens;
+      state.sampling.seed = static_cast<uint64_t>(i);
+      state.sampling.temperature = i % 4 == 2 ? 0.0f : 0.8f;
+      state.sampling.top_p = i % 3 == 1 ? 0.9f : 1.0f;
+      state.sampling.logprobs = i % 2 == 0 ? 3 : -1;
+      state.sampling.repetition_penalty = i % 5 == 3 ? 1.5f : 1.0f;
+      Chunk& chunk = parts_.emplace_back();
+      chunk.sequence = SequenceId(static_cast<uint64_t>(i + 1));
+      chunk.tokens = state.tokens;
+      chunk.logits = i == 1 ? LogitsWanted::kAll : LogitsWanted::kLast;
+      chunk.samples = true;
+      chunks_.push_back({&chunk, &state});
+      rows_ += i == 1 ? 5 : 1;
+    }
+    logits_.resize(static_cast<size_t>(rows_ * kRowLogits));
+    for (float& value : logits_) value = logit(random);
+  }
+
+  // In runs of `at_once` rows.
+  std::vector<SequenceResult> Results(const kernels::Context& context,
+                                      int64_t at_once) {
+    StepSampler step(chunks_, samplers_);
+    EXPECT_EQ(std::ssize(step.rows()), rows_);
+    for (int64_t begin = 0; begin < rows_; begin += at_once) {
+      step.Consume(context, static_cast<int32_t>(begin),
+                   {logits_.data() + begin * kRowLogits,
+                    std::min(at_once, rows_ - begin), kRowLogits, kRowLogits});
+    }
+    return step.Finish();
+  }
+
+  float& logit(int64_t row, int64_t id) {
+    return logits_[static_cast<size_t>(row * kRowLogits + id)];
+  }
+
+ private:
+  std::deque<Stage::SequenceState> states_;
+  std::deque<Chunk> parts_;
+  std::vector<Stage::ChunkInput> chunks_;
+  std::vector<Sampler> samplers_;
+  std::vector<float> logits_;
+  int64_t rows_ = 0;
+};
+
+TEST(StepSamplerTest, ThreadsAndRunsOfRowsChangeNoBit) {
+  const kernels::Isa isa = kernels::DetectIsa();
+  for (const int sequences : {1, 2, 3, 7}) {
+    Step step(sequences);
+    const auto want = step.Results({nullptr, isa}, 1);
+    ASSERT_EQ(want.size(), static_cast<size_t>(sequences));
+    for (const int threads : {1, 2, 3, 5, 16}) {
+      ThreadTeam team({.num_threads = threads});
+      for (const int64_t at_once : {1, 3, 64}) {
+        const auto got = step.Results({&team, isa}, at_once);
+        ASSERT_EQ(got.size(), want.size());
+        for (size_t i = 0; i < got.size(); ++i) {
+          EXPECT_EQ(got[i].prompt.size(), i == 1 ? 4u : 0u);
+          EXPECT_EQ(got[i].sampled.size(), 1u);
+          EXPECT_TRUE(got[i].sampled == want[i].sampled) << threads;
+          EXPECT_TRUE(got[i].prompt == want[i].prompt) << threads;
+        }
+      }
+    }
+  }
+}
+
+TEST(StepSamplerTest, ARowWithNanEndsItsSequenceAlone) {
+  Step step(3);
+  step.logit(6, 12345) = std::nanf("");  // the third sequence's
+  ThreadTeam team({.num_threads = 2});
+  for (const int64_t at_once : {1, 64}) {
+    const auto got = step.Results({&team, kernels::DetectIsa()}, at_once);
+    EXPECT_TRUE(got[0].status.ok() && got[1].status.ok());
+    EXPECT_EQ(got[2].status.code(), StatusCode::kInternal);
+    EXPECT_EQ(Message(got[2].status), "logit of token 12345 is nan");
+    EXPECT_TRUE(got[2].sampled.empty());
+  }
+}
+
+}  // namespace
+}  // namespace sluice
