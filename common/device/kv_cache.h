@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <vector>
 
 #include "common/core/ids.h"
@@ -12,50 +11,49 @@
 namespace sluice {
 
 // Keys and values of one rank's heads in a stage's layers: blocks of
-// kBlockTokens tokens, F32. Which block holds what is the gateway's business;
-// a block id means the same slot in every layer of a KV group. The i-th layers
-// of all groups share memory, see kv_layout.h.
+// kBlockTokens tokens, of the type that the backend keeps. Which block holds
+// what is the gateway's business; a block id means the same slot in every
+// layer of a KV group. The i-th layers of all groups share memory, see
+// model_config/kv_layout.h.
 class KvCache {
  public:
+  // What one layer holds.
+  struct Shape {
+    int64_t num_blocks = 0;
+    int64_t num_kv_heads = 0;
+    int64_t head_dim = 0;
+    // Of keys and values together.
+    size_t bytes(ElementType type) const {
+      return 2 * BytesOf(type) * num_blocks * kBlockTokens * num_kv_heads *
+             head_dim;
+    }
+  };
+
   // `layer_groups`: KV group of each layer.
   KvCache(Backend& backend, const std::vector<int32_t>& layer_groups,
-          int64_t num_blocks, int64_t num_kv_heads, int64_t head_dim)
-      : num_blocks_(num_blocks) {
-    const size_t bytes = LayerBytes(num_blocks, num_kv_heads, head_dim) / 2;
+          const Shape& shape) {
+    const ElementType type = backend.info().kv_type;
+    const size_t bytes = shape.bytes(type) / 2;
     std::map<int32_t, size_t> seen;  // layers per group
     for (int32_t group : layer_groups) {
       const size_t slab = seen[group]++;
-      layers_.push_back({slab, group});
-      if (slab < slabs_.size()) continue;
-      slabs_.push_back({backend.Allocate(bytes), backend.Allocate(bytes)});
+      if (slab == slabs_.size()) {
+        slabs_.push_back({backend.Allocate(bytes), backend.Allocate(bytes)});
+      }
+      layers_.push_back({slabs_[slab].keys.data(), slabs_[slab].values.data(),
+                         type, shape.num_blocks, group});
     }
   }
 
-  LayerKv layer(int32_t index) const {
-    const Slab& slab = slabs_[layers_[index].slab];
-    return {slab.keys->data(), slab.values->data(), num_blocks_,
-            layers_[index].group};
-  }
-
-  // Keys and values of one slab.
-  static size_t LayerBytes(int64_t num_blocks, int64_t num_kv_heads,
-                           int64_t head_dim) {
-    return 2 * sizeof(float) * num_blocks * kBlockTokens * num_kv_heads *
-           head_dim;
-  }
+  const LayerKv& layer(int32_t index) const { return layers_[index]; }
 
  private:
   struct Slab {
-    std::unique_ptr<DeviceMemory> keys;
-    std::unique_ptr<DeviceMemory> values;
+    DeviceMemory keys;
+    DeviceMemory values;
   };
-  struct Layer {
-    size_t slab;
-    int32_t group;
-  };
-  int64_t num_blocks_;
   std::vector<Slab> slabs_;
-  std::vector<Layer> layers_;
+  std::vector<LayerKv> layers_;
 };
 
 }  // namespace sluice

@@ -219,8 +219,9 @@ StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
   return weight;
 }
 
-StatusOr<std::unique_ptr<DeviceMemory>> ExpertLoader::ReadBias(
-    int32_t layer, ExpertRange range, const Matrix& matrix, Backend& backend) {
+StatusOr<DeviceMemory> ExpertLoader::ReadBias(int32_t layer, ExpertRange range,
+                                              const Matrix& matrix,
+                                              Backend& backend) {
   const std::string name =
       Prefix(layer) +
       (matrix.is_gate_up ? "gate_up_proj_bias" : "down_proj_bias");
@@ -233,8 +234,8 @@ StatusOr<std::unique_ptr<DeviceMemory>> ExpertLoader::ReadBias(
     const int64_t row = i % matrix.rows;
     sorted.as<float>()[i - row + Row(matrix, row)] = stored.as<float>()[i];
   }
-  auto bias = backend.Allocate(sorted.size());
-  backend.CopyIn(sorted.as<float>(), {bias->data(), 1, count, count});
+  DeviceMemory bias = backend.Allocate(sorted.size());
+  backend.CopyIn(sorted.as<float>(), {bias.data(), 1, count, count});
   return bias;
 }
 

@@ -63,10 +63,8 @@ class ExpertLoader {
                             const Matrix& matrix);
   StatusOr<HostWeight> ReadPacked(int32_t layer, int32_t expert,
                                   const Matrix& matrix);
-  StatusOr<std::unique_ptr<DeviceMemory>> ReadBias(int32_t layer,
-                                                   ExpertRange range,
-                                                   const Matrix& matrix,
-                                                   Backend& backend);
+  StatusOr<DeviceMemory> ReadBias(int32_t layer, ExpertRange range,
+                                  const Matrix& matrix, Backend& backend);
 
   const weights::ModelFile& file_;
   const ModelConfig& config_;

@@ -7,25 +7,14 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "common/device/cpu/cpu_backend.h"
-#include "common/device/cpu/cpu_options.h"
 #include "common/model/expert_weights.h"
+#include "common/model/local_experts.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
 #include "common/weights/weight_sums.h"
 
 namespace sluice {
 namespace {
-
-// Of the backend a host needs the experts' operation alone.
-BackendShape ExpertShape(const ModelConfig& config) {
-  BackendShape shape;
-  shape.limits.max_step_tokens = 0;
-  shape.limits.max_context = 0;
-  shape.hidden_size = config.hidden_size;
-  shape.swiglu_limit = static_cast<float>(config.moe.swiglu_limit);
-  return shape;
-}
 
 std::string DtypeOf(const ExpertLoader& loader) {
   if (loader.used_mxfp4()) return loader.used_bf16() ? "bf16+mxfp4" : "mxfp4";
@@ -90,17 +79,17 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
   SLUICE_ASSIGN_OR_RETURN(hosted->config_, ParseModelConfig(file->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(hosted->config_, *file));
   SLUICE_RETURN_IF_ERROR(CheckHeld(hosted->config_, options.held));
-  SLUICE_ASSIGN_OR_RETURN(const kernels::Isa isa, ParseIsa(options.isa));
-  HostedExpertsInfo& info = hosted->info_;
-  info.threads = options.threads != 0
-                     ? options.threads
-                     : static_cast<int32_t>(AvailableCpus().size());
-  info.isa = kernels::ToString(isa);
-  hosted->team_ = std::make_unique<ThreadTeam>(
-      ThreadTeamOptions{info.threads, {}, "expert"});
-  hosted->backend_ =
-      MakeCpuBackend({hosted->team_.get(), isa}, ExpertShape(hosted->config_));
+  SLUICE_ASSIGN_OR_RETURN(
+      auto backends,
+      options.make_backends(
+          {.threads = options.threads, .isa = options.isa, .name = "expert"}));
+  hosted->backend_ = std::move(backends[0]);
+  const BackendInfo& device = hosted->backend_->info();
+  hosted->info_.numerics = device.numerics;
+  hosted->info_.threads = device.threads;
+  hosted->info_.isa = device.isa;
   SLUICE_RETURN_IF_ERROR(hosted->LoadAll(options, *file));
+  HostedExpertsInfo& info = hosted->info_;
   info.bytes_read = file->bytes_read();
   // What reading took beside the weights goes back to the system.
   file.reset();
@@ -115,7 +104,6 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
   SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(file, digest));
   info_.model_name = weights::ModelName(file);
   info_.model_digest = digest.Hex();
-  info_.numerics = kNumerics;
   info_.weights = options.weights;
   info_.num_layers = config_.num_layers;
   info_.hidden_size = config_.hidden_size;
@@ -147,24 +135,59 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
   return OkStatus();
 }
 
+DeviceMatrix HostedExperts::OnDevice(size_t slot, DeviceMatrix host) {
+  SLUICE_CHECK(host.stride == host.cols);
+  if (backend_->info().shares_host_memory) return host;
+  if (staging_.size() <= slot) staging_.resize(slot + 1);
+  const size_t bytes = BytesOf(host.type) * host.rows * host.cols;
+  if (staging_[slot].bytes() < bytes) {
+    staging_[slot] = backend_->Allocate(bytes);
+  }
+  host.data = staging_[slot].data();
+  return host;
+}
+
 void HostedExperts::Run(const ExpertAsk& ask,
                         std::span<const kernels::TreeNode> nodes,
                         std::span<const kernels::Matrix> parts) {
   SLUICE_CHECK(nodes.size() == parts.size());
-  team_->AdoptCaller();
+  const int64_t rows = ask.x.rows;
+  const int64_t k = ask.routing.per_token;
+  auto* const host_x = const_cast<float*>(ask.x.data);  // only read
+  const DeviceMatrix x = OnDevice(0, {host_x, rows, ask.x.cols, ask.x.stride});
+  const DeviceRouting routing = {
+      OnDevice(1, {ask.routing.ids, rows, k, k, ElementType::kInt32}),
+      OnDevice(2, {ask.routing.weights, rows, k, k})};
+  parts_.clear();
+  for (const kernels::Matrix& part : parts) {
+    parts_.push_back(OnDevice(3 + parts_.size(),
+                              {part.data, part.rows, part.cols, part.stride}));
+  }
+  const bool copies = !backend_->info().shares_host_memory;
+  backend_->BeginStep(no_tokens_);
+  if (copies) {
+    backend_->CopyIn(ask.x.data, x);
+    backend_->CopyIn(ask.routing.ids, routing.ids);
+    backend_->CopyIn(ask.routing.weights, routing.weights);
+  }
   size_t first = 0;
   for (const ExpertWeights& experts : layers_.at(ask.layer)) {
-    const int32_t end =
-        experts.first + static_cast<int32_t>(experts.gate_up.size());
     size_t last = first;
-    while (last < nodes.size() && nodes[last].end <= end) ++last;
+    while (last < nodes.size() &&
+           nodes[last].end <= experts.first + experts.size()) {
+      ++last;
+    }
     if (last == first) continue;
-    backend_->ExpertNodes(ask.x, ask.routing, experts,
+    backend_->ExpertNodes(x, routing, experts, ExpertActivation(config_.moe),
                           nodes.subspan(first, last - first),
-                          parts.subspan(first, last - first));
+                          std::span(parts_).subspan(first, last - first));
     first = last;
   }
   SLUICE_CHECK(first == nodes.size());
+  for (size_t i = 0; copies && i < parts.size(); ++i) {
+    backend_->CopyOut(parts_[i], parts[i].data);
+  }
+  backend_->EndStep();
 }
 
 }  // namespace sluice

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/concurrency/thread_team.h"
-#include "common/device/backend.h"
+#include "common/device/make_backends.h"
 #include "common/model/expert_owner.h"
 #include "common/model_config/expert_range.h"
 #include "common/model_config/model_config.h"
@@ -32,6 +31,7 @@ struct HostedExpertsOptions {
   WeightsMode weights = WeightsMode::kAuto;
   int32_t threads = 0;       // 0: as many as this process has cores
   std::string isa = "auto";  // auto, avx512, avx2, portable
+  BackendFactory make_backends = MakeBackends;
   // Called while loading with bytes done and in all; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
 };
@@ -84,11 +84,18 @@ class HostedExperts {
  private:
   HostedExperts() = default;
   Status LoadAll(const HostedExpertsOptions& options, weights::ModelFile& file);
+  // The host's packed matrix as the device has it: the same memory, or that
+  // of staging_[slot].
+  DeviceMatrix OnDevice(size_t slot, DeviceMatrix host);
 
   HostedExpertsInfo info_;
   ModelConfig config_;
-  std::unique_ptr<ThreadTeam> team_;
   std::unique_ptr<Backend> backend_;
+  const StepInputs no_tokens_{StepLimits()};
+  // What Run takes and gives, where the device does not share the host's
+  // memory: x, ids, weights, parts.
+  std::vector<DeviceMemory> staging_;
+  std::vector<DeviceMatrix> parts_;
   // By layer: one entry per held range.
   std::map<int32_t, std::vector<ExpertWeights>> layers_;
 };

@@ -6,41 +6,43 @@
 namespace sluice {
 namespace {
 
-using kernels::ConstMatrix;
-using kernels::Matrix;
-
 // Logits are made a few rows at a time: a long prompt whose every position
 // is wanted would else need [T, V] at once.
 constexpr int64_t kLogitsBytes = int64_t{32} << 20;
 
-int32_t LogitsRows(const StageModelShape& shape) {
+int64_t LogitsRows(const StageModelShape& shape) {
   const int64_t row_bytes =
-      static_cast<int64_t>(sizeof(float)) * shape.vocab_size;
-  return static_cast<int32_t>(
-      std::clamp<int64_t>(kLogitsBytes / row_bytes, 1, shape.max_step_tokens));
+      static_cast<int64_t>(BytesOf(ElementType::kF32)) * shape.vocab_size;
+  return std::clamp<int64_t>(kLogitsBytes / row_bytes, 1,
+                             shape.max_step_tokens);
 }
 
-Matrix FirstRows(Matrix x, int64_t rows) {
-  return {x.data, rows, x.cols, x.stride};
+// Those of `all`, which rise by row, that are of rows [begin, end).
+template <typename T>
+std::pair<size_t, size_t> RowsWithin(std::span<const T> all, int64_t begin,
+                                     int64_t end) {
+  const auto below = [](const T& x, int64_t row) { return x.row < row; };
+  const auto first = std::lower_bound(all.begin(), all.end(), begin, below);
+  const auto last = std::lower_bound(first, all.end(), end, below);
+  return {static_cast<size_t>(first - all.begin()),
+          static_cast<size_t>(last - first)};
 }
 
 }  // namespace
 
-StageModel::StageModel(const StageModelShape& shape,
-                       const BackendShape& rank_shape, RankPlan plan,
-                       RankWeights weights, const Surroundings& surroundings)
-    : shape_(shape),
+StageModel::StageModel(StageModelShape shape, RankPlan plan,
+                       RankWeights weights, const Dependencies& dependencies)
+    : shape_(std::move(shape)),
       plan_(std::move(plan)),
       weights_(std::move(weights)),
-      backend_(*surroundings.backend),
-      communicator_(*surroundings.communicator),
-      elsewhere_(surroundings.elsewhere),
-      kv_(backend_, shape.kv_groups, shape.kv_blocks, plan_.num_kv_heads(),
-          rank_shape.head_dim) {
-  const int64_t tokens = shape.max_step_tokens;
-  const int64_t dim = rank_shape.head_dim;
+      backend_(*dependencies.backend),
+      kv_(backend_, shape_.kv_groups,
+          {shape_.kv_blocks, plan_.num_kv_heads(),
+           shape_.layers[0].attention.head_dim}) {
+  const int64_t tokens = shape_.max_step_tokens;
+  const int64_t dim = shape_.layers[0].attention.head_dim;
   LayerActivations& a = activations_;
-  hidden_ = AllocateMatrix(tokens, shape.hidden_size);
+  hidden_ = AllocateMatrix(tokens, shape_.hidden_size);
   a.qkv = AllocateMatrix(tokens,
                          (plan_.num_heads() + 2 * plan_.num_kv_heads()) * dim);
   a.attention = AllocateMatrix(tokens, plan_.num_heads() * dim);
@@ -48,39 +50,35 @@ StageModel::StageModel(const StageModelShape& shape,
   a.mlp = AllocateMatrix(tokens, plan_.mlp.cols());
   a.attention_sums = AllocateSums(plan_.attention);
   a.mlp_sums = AllocateSums(plan_.mlp);
-  if (plan_.num_experts > 0) AllocateSparse();
-  if (!shape.range.is_last) return;
-  max_logits_rows_ = LogitsRows(shape);
-  own_logits_ = AllocateMatrix(max_logits_rows_, plan_.num_vocab());
+  if (plan_.num_experts > 0) AllocateSparse(dependencies.elsewhere);
+  if (!shape_.range.is_last) return;
+  own_logits_ = AllocateMatrix(LogitsRows(shape_), plan_.num_vocab());
   if (plan_.rank == 0) {
     all_logits_ = plan_.ranks == 1
                       ? own_logits_
-                      : AllocateMatrix(max_logits_rows_, shape.vocab_size);
+                      : AllocateMatrix(own_logits_.rows, shape_.vocab_size);
   }
 }
 
-void StageModel::AllocateSparse() {
+void StageModel::AllocateSparse(ExpertOwner* elsewhere) {
   const int64_t tokens = shape_.max_step_tokens;
-  const int64_t asks = tokens * shape_.experts_per_token;
+  const int64_t per_token = shape_.layers[0].router.per_token;
   LayerActivations& a = activations_;
   a.normed = AllocateMatrix(tokens, shape_.hidden_size);
   a.router_logits = AllocateMatrix(tokens, plan_.num_experts);
   a.mixed = AllocateMatrix(tokens, shape_.hidden_size);
-  a.routing.per_token = shape_.experts_per_token;
-  a.routing.weights = AllocateMatrix(1, asks).data;
-  // Ids are of the floats' size.
-  static_assert(sizeof(int32_t) == sizeof(float));
-  a.routing.ids = reinterpret_cast<int32_t*>(AllocateMatrix(1, asks).data);
+  a.routing.weights = AllocateMatrix(tokens, per_token);
+  a.routing.ids = AllocateMatrix(tokens, per_token, ElementType::kInt32);
   if (shape_.shared_intermediate_size > 0) {
     const int64_t columns = plan_.shared_mlp.cols();
     a.shared_gate_up = AllocateMatrix(tokens, 2 * columns);
     a.shared_mlp = AllocateMatrix(tokens, columns);
     a.shared_sums = AllocateSums(plan_.shared_mlp);
   }
-  PlanExperts();
+  PlanExperts(elsewhere);
 }
 
-void StageModel::PlanExperts() {
+void StageModel::PlanExperts(ExpertOwner* elsewhere) {
   std::vector<LocalExperts::Runs> own;
   for (const LayerWeights& layer : weights_.layers) {
     own.emplace_back();
@@ -88,115 +86,121 @@ void StageModel::PlanExperts() {
       own.back().push_back(&run);
     }
   }
-  own_experts_ = std::make_unique<LocalExperts>(&backend_, plan_.num_experts,
-                                                shape_.range.first_layer, own);
-  std::vector<ExpertOwner*> owners = {own_experts_.get()};
-  if (elsewhere_ != nullptr) owners.insert(owners.begin(), elsewhere_);
-  // Layers run one after another and share these.
-  std::vector<Matrix> sums;
+  LayerActivations& a = activations_;
+  a.own_experts =
+      std::make_unique<LocalExperts>(&backend_, plan_.num_experts, own);
+  // Layers run one after another and share these: a layer's remote nodes have
+  // the first ones, its own nodes those behind.
+  std::vector<DeviceMatrix> sums;
+  const auto sum = [&](size_t i) {
+    while (i >= sums.size()) {
+      sums.push_back(
+          AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size));
+    }
+    return sums[i];
+  };
+  size_t most_remote = 0;
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    ExpertJoin join;
+    ExpertJoin& join = a.experts.emplace_back();
     join.layer = shape_.range.first_layer + static_cast<int32_t>(i);
-    std::vector<std::pair<kernels::TreeNode, ConstMatrix>> parts;
-    for (ExpertOwner* owner : owners) {
-      join.parts.push_back({owner, {}});
-      for (const kernels::TreeNode& node : owner->nodes(join.layer)) {
-        if (parts.size() == sums.size()) {
-          sums.push_back(
-              AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size));
-        }
-        join.parts.back().out.push_back(sums[parts.size()]);
-        parts.push_back({node, sums[parts.size()]});
+    std::vector<std::pair<kernels::TreeNode, DeviceMatrix>> parts;
+    if (elsewhere != nullptr) {
+      for (const kernels::TreeNode& node : elsewhere->nodes(join.layer)) {
+        parts.push_back({node, sum(parts.size())});
       }
+    }
+    most_remote = std::max(most_remote, parts.size());
+    for (const kernels::TreeNode& node : a.own_experts->nodes(i)) {
+      join.own.push_back(sum(parts.size()));
+      parts.push_back({node, join.own.back()});
     }
     std::sort(parts.begin(), parts.end(), [](const auto& x, const auto& y) {
       return x.first.begin < y.first.begin;
     });
-    for (const auto& [node, sum] : parts) {
+    for (const auto& [node, of_node] : parts) {
       join.nodes.push_back(node);
-      join.sums.push_back(sum);
+      join.sums.push_back(of_node);
     }
-    activations_.experts.push_back(std::move(join));
   }
+  if (elsewhere == nullptr) return;
+  a.remote_experts =
+      std::make_unique<RemoteExperts>(&backend_, elsewhere, a.normed, a.routing,
+                                      std::span(sums).first(most_remote));
 }
 
-Matrix StageModel::AllocateMatrix(int64_t rows, int64_t cols) {
-  memory_.push_back(backend_.Allocate(sizeof(float) * rows * cols));
-  return {memory_.back()->data(), rows, cols, cols};
+DeviceMatrix StageModel::AllocateMatrix(int64_t rows, int64_t cols,
+                                        ElementType type) {
+  memory_.push_back(backend_.Allocate(BytesOf(type) * rows * cols));
+  return {memory_.back().data(), rows, cols, cols, type};
 }
 
-PartialSums StageModel::AllocateSums(const RowShards& shards) {
-  PartialSums sums;
+std::vector<DeviceMatrix> StageModel::AllocateSums(const RowShards& shards) {
+  std::vector<DeviceMatrix> sums;
   for (size_t i = 0; i < shards.nodes.size(); ++i) {
-    sums.out.push_back(
-        AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size));
-    sums.in.push_back(sums.out.back());
+    sums.push_back(AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size));
   }
   return sums;
 }
 
 void StageModel::SetRows(int32_t num_tokens) {
   LayerActivations& a = activations_;
-  for (Matrix* matrix :
+  for (DeviceMatrix* matrix :
        {&hidden_, &a.qkv, &a.attention, &a.gate_up, &a.mlp, &a.normed,
-        &a.router_logits, &a.shared_gate_up, &a.shared_mlp, &a.mixed}) {
+        &a.router_logits, &a.routing.ids, &a.routing.weights, &a.shared_gate_up,
+        &a.shared_mlp, &a.mixed}) {
     matrix->rows = num_tokens;
   }
-  for (PartialSums* sums : {&a.attention_sums, &a.mlp_sums, &a.shared_sums}) {
-    for (Matrix& out : sums->out) out.rows = num_tokens;
-    for (ConstMatrix& in : sums->in) in.rows = num_tokens;
+  for (auto* sums : {&a.attention_sums, &a.mlp_sums, &a.shared_sums}) {
+    for (DeviceMatrix& sum : *sums) sum.rows = num_tokens;
   }
   for (ExpertJoin& join : a.experts) {
-    for (ExpertJoin::Part& part : join.parts) {
-      for (Matrix& out : part.out) out.rows = num_tokens;
-    }
-    for (ConstMatrix& in : join.sums) in.rows = num_tokens;
+    for (DeviceMatrix& sum : join.own) sum.rows = num_tokens;
+    for (DeviceMatrix& sum : join.sums) sum.rows = num_tokens;
   }
 }
 
-// Rank 0 alone holds the embedding; a tree of one leaf, which it brings,
-// hands the rows to all.
-void StageModel::Embed(const StepInputs& step) {
-  if (plan_.rank != 0) {
-    communicator_.ReduceTree(1, {}, {}, hidden_);
-    return;
-  }
-  backend_.Embed(*weights_.embedding, hidden_);
-  const kernels::TreeNode node = {0, 1};
-  const ConstMatrix part = hidden_;
-  communicator_.ReduceTree(1, {&node, 1}, {&part, 1}, hidden_);
-}
-
-void StageModel::Forward(const StepInputs& step, const float* hidden_in,
-                         float* hidden_out) {
+StepTimes StageModel::Run(const StepInputs& step, const StepIo& io) {
   backend_.BeginStep(step);
   SetRows(step.num_tokens);
-  if (hidden_in == nullptr) {
-    Embed(step);
+  if (io.hidden_in == nullptr) {
+    backend_.Embed(weights_.embedding.get(), hidden_);
   } else {
-    backend_.CopyIn(hidden_in, hidden_);
+    backend_.CopyIn(io.hidden_in, hidden_);
   }
   failed_rows_.clear();
-  const RankContext rank = {backend_, communicator_, plan_, step.name,
-                            failed_rows_};
+  const RankContext rank = {backend_, plan_, step.name, failed_rows_};
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    const auto index = static_cast<int32_t>(i);
-    LayerKv kv = kv_.layer(index);
-    kv.window = shape_.windows[i];
-    RunDecoderLayer(rank, weights_.layers[i], kv, index, activations_, hidden_);
+    RunDecoderLayer(rank,
+                    {i, shape_.layers[i], weights_.layers[i],
+                     kv_.layer(static_cast<int32_t>(i))},
+                    activations_, hidden_);
   }
-  if (hidden_out != nullptr) backend_.CopyOut(hidden_, hidden_out);
+  if (io.hidden_out != nullptr) backend_.CopyOut(hidden_, io.hidden_out);
+  if (shape_.range.is_last) RunLogits(step, io);
+  return backend_.EndStep();
 }
 
-ConstMatrix StageModel::Logits(const StepInputs& step, int32_t begin) {
-  const int64_t rows = std::min(max_logits_rows_, step.num_logits_rows - begin);
-  const Matrix own = FirstRows(own_logits_, rows);
-  const Matrix all = plan_.rank == 0 ? FirstRows(all_logits_, rows) : Matrix{};
-  backend_.Logits(hidden_, begin, weights_.final_norm->data(), *weights_.head(),
-                  own);
-  communicator_.GatherColumns(own, plan_.vocab_begin, all);
-  if (plan_.rank != 0) return {};
-  return backend_.ToHost(all);
+void StageModel::RunLogits(const StepInputs& step, const StepIo& io) {
+  const NormSpec norm = {weights_.final_norm.data(),
+                         shape_.layers.back().norm_eps};
+  for (int32_t begin = 0; begin < step.num_logits_rows;) {
+    const auto rows = static_cast<int32_t>(
+        std::min<int64_t>(own_logits_.rows, step.num_logits_rows - begin));
+    const LogitsOut out = {
+        own_logits_.Rows(0, rows), plan_.vocab_begin,
+        plan_.rank == 0 ? all_logits_.Rows(0, rows) : DeviceMatrix()};
+    backend_.Logits(hidden_, begin, norm, *weights_.head(), out);
+    const auto [ask, asks] = RowsWithin(io.asks, begin, begin + rows);
+    if (asks > 0) {
+      backend_.Sample(out.all, begin, io.asks.subspan(ask, asks),
+                      io.answers.subspan(ask, asks));
+    }
+    const auto [raw, raws] = RowsWithin(io.raw_logits, begin, begin + rows);
+    for (const RawLogits& wanted : io.raw_logits.subspan(raw, raws)) {
+      backend_.CopyOut(out.all.Rows(wanted.row - begin, 1), wanted.to);
+    }
+    begin += rows;
+  }
 }
 
 }  // namespace sluice

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
-#include "common/collective/communicator.h"
 #include "common/device/backend.h"
 #include "common/device/kv_cache.h"
 #include "common/model/decoder_layer.h"
@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// Shapes of a stage's step that all its ranks share.
+// Shapes of one rank's part of a stage's step.
 struct StageModelShape {
   StageRange range;
   int64_t hidden_size = 0;
@@ -23,10 +23,28 @@ struct StageModelShape {
   int32_t max_step_tokens = 0;
   int64_t kv_blocks = 0;
   int64_t shared_intermediate_size = 0;  // of all ranks; 0: no shared expert
-  int32_t experts_per_token = 0;
-  // Per layer of the stage: tokens seen (0: all) and KV group.
-  std::vector<int32_t> windows;
+  // Per layer of the stage. Layers' heads are of the same number and size.
+  std::vector<LayerSpec> layers;
   std::vector<int32_t> kv_groups;
+};
+
+// Where rows of raw logits go to in host memory.
+struct RawLogits {
+  int32_t row = 0;  // index into StepInputs::logits_rows
+  float* to = nullptr;
+};
+
+// What one step takes from the host and brings there. The rows [T, H] of
+// hidden_in are the residual of the stage before, null on the first stage,
+// which embeds token_ids; those of hidden_out this stage's, null on the last
+// one. All of it stays where it is until the step's end.
+struct StepIo {
+  const float* hidden_in = nullptr;
+  float* hidden_out = nullptr;
+  // Last stage: both rising by row, answers one per ask.
+  std::span<const RowAsk> asks;
+  std::span<StatusOr<TokenResult>> answers;
+  std::span<const RawLogits> raw_logits;
 };
 
 // One rank's part of a stage: its slice of the layers, its heads' KV cache
@@ -35,58 +53,47 @@ struct StageModelShape {
 class StageModel {
  public:
   // What it works with; must outlive it.
-  struct Surroundings {
+  struct Dependencies {
     Backend* backend = nullptr;
-    Communicator* communicator = nullptr;
     // Asked for the experts that no rank holds, by this one; may be null.
     ExpertOwner* elsewhere = nullptr;
   };
-  StageModel(const StageModelShape& shape, const BackendShape& rank_shape,
-             RankPlan plan, RankWeights weights,
-             const Surroundings& surroundings);
+  StageModel(StageModelShape shape, RankPlan plan, RankWeights weights,
+             const Dependencies& dependencies);
 
-  // Runs the layers over the step's tokens. `hidden_in` [T, H] is the stage
-  // before's residual, null on the first stage, which embeds token_ids. A
-  // non-null `hidden_out` gets this stage's residual.
-  void Forward(const StepInputs& step, const float* hidden_in,
-               float* hidden_out);
+  // Runs one step and returns when it is done. Rank 0 alone brings
+  // hidden_out, asks and raw logits.
+  StepTimes Run(const StepInputs& step, const StepIo& io);
 
-  // Rows of the last Forward whose experts this rank asked elsewhere and got
+  // Rows of the last step whose experts this rank asked elsewhere and got
   // no answer for; a row may stand there for several layers. What was
   // computed for them is without meaning, their keys and values too.
   const std::vector<RowFailure>& failed_rows() const { return failed_rows_; }
 
-  // Last stage, after Forward: logits of up to max_logits_rows() of the
-  // step's logits rows, from `begin` on. Rank 0 gets [n, V] in host memory,
-  // valid until its next call; the other ranks get nothing.
-  kernels::ConstMatrix Logits(const StepInputs& step, int32_t begin);
-  int32_t max_logits_rows() const { return max_logits_rows_; }
-
  private:
-  kernels::Matrix AllocateMatrix(int64_t rows, int64_t cols);
-  PartialSums AllocateSums(const RowShards& shards);
-  void AllocateSparse();
-  // Lays out which owner finishes what of each sparse layer's experts.
-  void PlanExperts();
+  DeviceMatrix AllocateMatrix(int64_t rows, int64_t cols,
+                              ElementType type = ElementType::kF32);
+  std::vector<DeviceMatrix> AllocateSums(const RowShards& shards);
+  void AllocateSparse(ExpertOwner* elsewhere);
+  // Lays out which sum is whose node of each sparse layer's experts.
+  void PlanExperts(ExpertOwner* elsewhere);
   void SetRows(int32_t num_tokens);
-  void Embed(const StepInputs& step);
+  // Logits of all rows that want them, some rows at a time, and what is asked
+  // of each.
+  void RunLogits(const StepInputs& step, const StepIo& io);
 
   const StageModelShape shape_;
   const RankPlan plan_;
   const RankWeights weights_;
   Backend& backend_;
-  Communicator& communicator_;
-  ExpertOwner* const elsewhere_;
   KvCache kv_;
-  int32_t max_logits_rows_ = 0;
 
-  std::vector<std::unique_ptr<DeviceMemory>> memory_;  // behind the matrices
-  kernels::Matrix hidden_;                             // x [T, H]
+  std::vector<DeviceMemory> memory_;  // behind the matrices
+  DeviceMatrix hidden_;               // x [T, H]
   LayerActivations activations_;
-  std::unique_ptr<LocalExperts> own_experts_;
   std::vector<RowFailure> failed_rows_;
-  kernels::Matrix own_logits_;  // [max_logits_rows, V of this rank]
-  kernels::Matrix all_logits_;  // rank 0: [max_logits_rows, V]
+  DeviceMatrix own_logits_;  // [some rows, V of this rank]
+  DeviceMatrix all_logits_;  // rank 0: [some rows, V]
 };
 
 }  // namespace sluice

@@ -267,7 +267,7 @@ Status WeightLoader::LoadOne(const Read& read, Backend& backend,
   if (read.vector != nullptr) {
     *read.vector = backend.Allocate(weight.data.size());
     backend.CopyIn(weight.data.as<float>(),
-                   {(*read.vector)->data(), 1, elements, elements});
+                   {read.vector->data(), 1, elements, elements});
     return OkStatus();
   }
   weight.cols = Cols(read.pieces[0].slice);

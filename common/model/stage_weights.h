@@ -18,10 +18,7 @@
 namespace sluice {
 
 // A norm or a bias; the model may have none.
-using DeviceVector = std::unique_ptr<DeviceMemory>;
-inline const float* DataOf(const DeviceVector& vector) {
-  return vector == nullptr ? nullptr : vector->data();
-}
+using DeviceVector = DeviceMemory;
 
 // A gated MLP, cut over the ranks.
 struct MlpWeights {
@@ -60,7 +57,7 @@ struct LayerWeights {
 struct RankWeights {
   std::unique_ptr<Weight> embedding;  // [V, H]: first stage, rank 0
   std::vector<LayerWeights> layers;
-  std::unique_ptr<DeviceMemory> final_norm;  // [H]: last stage
+  DeviceVector final_norm;  // [H]: last stage
   // Last stage: the rank's rows of the output head are the first rows of
   // head(). A tied head of a rank that has the whole embedding is that.
   std::unique_ptr<Weight> own_head;

@@ -4,64 +4,44 @@
 
 #include "common/base/cat.h"
 #include "common/base/check.h"
-#include "common/collective/self_communicator.h"
 
 namespace sluice {
 
-RankGroup::RankGroup(int32_t num_ranks) {
-  if (num_ranks == 1) {
-    self_ = std::make_unique<SelfCommunicator>();
-  } else {
-    group_ = std::make_unique<ThreadCommunicatorGroup>(num_ranks);
-  }
-}
-
-RankGroup::~RankGroup() {
-  if (threads_.empty()) return;
-  job_ = {};
-  communicator(0)->Barrier();
-  threads_.clear();
-}
-
-Communicator* RankGroup::communicator(int32_t rank) {
-  return self_ != nullptr ? self_.get() : group_->rank(rank);
-}
-
-void RankGroup::Start(std::vector<Rank> ranks) {
-  SLUICE_CHECK(ranks_.empty() && !ranks.empty());
-  ranks_ = std::move(ranks);
-  if (group_ != nullptr) times_.resize(ranks_.size());
-  for (size_t i = 1; i < ranks_.size(); ++i) {
-    const auto rank = static_cast<int32_t>(i);
+RankGroup::RankGroup(std::vector<Rank> ranks)
+    : ranks_(std::move(ranks)), meeting_(static_cast<int>(ranks_.size())) {
+  SLUICE_CHECK(!ranks_.empty());
+  if (ranks_.size() > 1) times_.resize(ranks_.size());
+  for (size_t rank = 1; rank < ranks_.size(); ++rank) {
     threads_.emplace_back(Cat("rank-", rank), [this, rank] {
       while (true) {
-        communicator(rank)->Barrier();  // a step begins
-        if (job_.step == nullptr) return;
+        meeting_.Arrive();  // a step begins
+        if (step_ == nullptr) return;
         RunRank(rank);
+        meeting_.Arrive();  // no rank reads the job any more
       }
     });
   }
 }
 
-void RankGroup::RunStep(const StepInputs& step, const float* hidden_in,
-                        float* hidden_out, const LogitsConsumer& consume) {
-  job_ = {&step, hidden_in, hidden_out, &consume};
-  communicator(0)->Barrier();
-  RunRank(0);
+RankGroup::~RankGroup() {
+  step_ = nullptr;
+  Meet();
+  threads_.clear();
 }
 
-void RankGroup::RunRank(int32_t rank) {
-  ranks_[rank].team->AdoptCaller();
-  StageModel& model = *ranks_[rank].model;
-  const StepInputs& step = *job_.step;
-  model.Forward(step, job_.hidden_in, rank == 0 ? job_.hidden_out : nullptr);
-  for (int32_t begin = 0; begin < step.num_logits_rows;
-       begin += model.max_logits_rows()) {
-    const kernels::ConstMatrix rows = model.Logits(step, begin);
-    if (rank == 0) (*job_.consume)(begin, rows);
-  }
-  if (!times_.empty()) times_[rank] = communicator(rank)->TakeTimes();
-  communicator(rank)->Barrier();  // nobody reads the job any more
+void RankGroup::RunStep(const StepInputs& step, const StepIo& io) {
+  step_ = &step;
+  io_ = io;
+  Meet();
+  RunRank(0);
+  Meet();
+}
+
+void RankGroup::RunRank(size_t rank) {
+  const StepIo io = rank == 0 ? io_ : StepIo{.hidden_in = io_.hidden_in};
+  const StepTimes times = ranks_[rank].model->Run(*step_, io);
+  if (!times_.empty()) times_[rank] = times.collectives;
+  if (rank == 0) sampling_ = times.sampling;
 }
 
 }  // namespace sluice

@@ -7,7 +7,6 @@
 
 #include "common/base/check.h"
 #include "common/device/step_inputs.h"
-#include "common/sampling/sampler.h"
 #include "common/stage/rank_group.h"
 #include "common/stage/step_sampler.h"
 
@@ -18,6 +17,10 @@ Stage::~Stage() = default;
 
 const std::vector<CollectiveTimes>& Stage::collective_times() const {
   return ranks_->collective_times();
+}
+
+TraceSpan Stage::sampling() const {
+  return ran_ ? ranks_->sampling() : TraceSpan();
 }
 
 void Stage::FillInputs(const std::vector<ChunkInput>& chunks) {
@@ -76,31 +79,29 @@ void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
                 const StepName& name) {
   results.clear();
   failed_.clear();
-  sampling_ = TraceSpan();
+  ran_ = false;
   if (step_delay_ > Duration::zero()) std::this_thread::sleep_for(step_delay_);
   out = HiddenStates();
   FillInputs(chunks);
   StepInputs& step = *inputs_;
   SLUICE_CHECK(info_.is_first() || in.rows == step.num_tokens);
   step.name = name;
-  StepSampler sampler(chunks, samplers_);
   step.num_logits_rows = 0;
+  StepIo io;
+  if (!info_.is_first()) io.hidden_in = in.values();
+  StepSampler sampler(chunks, info_.limits.vocab_size);
   if (info_.is_last()) {
     step.num_logits_rows = static_cast<int32_t>(sampler.rows().size());
     std::copy(sampler.rows().begin(), sampler.rows().end(),
               step.logits_rows.begin());
+    sampler.Request(io);
   } else {
     out = HiddenStates(step.num_tokens, info_.hidden_size);
+    io.hidden_out = out.values();
   }
   if (step.num_tokens == 0) return;  // a plan that only starts or ends
-  const kernels::Context context = {ranks_->team(), isa_};
-  ranks_->RunStep(step, info_.is_first() ? nullptr : in.values(),
-                  info_.is_last() ? nullptr : out.values(),
-                  [&](int32_t begin, kernels::ConstMatrix rows) {
-                    sampling_.start_ns = MonotonicNanos();
-                    sampler.Consume(context, begin, rows);
-                    sampling_.stop_ns = MonotonicNanos();
-                  });
+  ranks_->RunStep(step, io);
+  ran_ = true;
   if (info_.is_last()) results = sampler.Finish();
   NoteFailures(chunks);
 }

@@ -10,21 +10,18 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/collective/communicator.h"
 #include "common/core/step_plan.h"
-#include "common/device/step_inputs.h"
+#include "common/device/make_backends.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/weights_mode.h"
 #include "common/sampling/token_counts.h"
 #include "common/stage/stage_info.h"
 #include "common/tensor/hidden_states.h"
-#include "kernels/context.h"
 
 namespace sluice {
 
 class ExpertOwner;
 class RankGroup;
-class Sampler;
 
 struct StageOptions {
   std::string model_path;
@@ -49,6 +46,8 @@ struct StageOptions {
   // it must outlive the stage.
   ExpertPlacement placement;
   ExpertOwner* elsewhere = nullptr;
+  // Makes the devices that the ranks compute on.
+  BackendFactory make_backends = MakeBackends;
   // For tests of traces: every step takes so much longer.
   Duration debug_step_delay{};
   // Called while loading with bytes done and in all; may be empty.
@@ -100,7 +99,7 @@ class Stage {
 
   // When the last Run drew its tokens; did not happen elsewhere than on the
   // last stage. (A prompt's logits that come in several pieces: the last.)
-  const TraceSpan& sampling() const { return sampling_; }
+  TraceSpan sampling() const;
 
  private:
   Stage();
@@ -108,11 +107,9 @@ class Stage {
   void NoteFailures(const std::vector<ChunkInput>& chunks);
 
   StageInfo info_;
-  kernels::Isa isa_ = kernels::Isa::kPortable;
   Duration step_delay_{};
-  TraceSpan sampling_;
+  bool ran_ = false;  // the last Run had tokens
   std::vector<SequenceResult> failed_;
-  std::vector<Sampler> samplers_;  // of StepSampler
   std::unique_ptr<StepInputs> inputs_;
   std::unique_ptr<RankGroup> ranks_;
 };

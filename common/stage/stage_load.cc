@@ -8,23 +8,18 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/device/cpu/available_memory.h"
-#include "common/device/cpu/cpu_backend.h"
-#include "common/device/cpu/cpu_options.h"
 #include "common/device/kv_cache.h"
-#include "common/device/step_inputs.h"
+#include "common/model/local_experts.h"
 #include "common/model/stage_weights.h"
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/rank_plan.h"
-#include "common/sampling/sampler.h"
 #include "common/stage/rank_group.h"
 #include "common/stage/stage.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
 #include "common/weights/weight_sums.h"
-#include "kernels/context.h"
 
 namespace sluice {
 namespace {
@@ -67,10 +62,11 @@ Status CheckOptions(const StageOptions& options) {
 
 // One block in all layers of one KV group and all ranks of the stage.
 uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
-                       const std::vector<RankPlan>& plans) {
+                       const std::vector<RankPlan>& plans, ElementType type) {
   uint64_t bytes = 0;
   for (const RankPlan& plan : plans) {
-    bytes += KvCache::LayerBytes(1, plan.num_kv_heads(), config.head_dim);
+    bytes +=
+        KvCache::Shape{1, plan.num_kv_heads(), config.head_dim}.bytes(type);
   }
   return bytes * KvSlabs(KvGroups(config, range.first_layer, range.last_layer));
 }
@@ -82,11 +78,13 @@ struct KvRoom {
   uint64_t to_choose = 0;
 };
 
-KvRoom RoomBeside(uint64_t weights, uint64_t memory) {
+// `available`: of the device; `memory`: the most that the stage may take of
+// it, 0: all.
+KvRoom RoomBeside(uint64_t weights, uint64_t available, uint64_t memory) {
   const auto rest = [weights](uint64_t bytes) {
     return bytes > weights ? bytes - weights : 0;
   };
-  const uint64_t at_hand = rest(AvailableMemory());
+  const uint64_t at_hand = rest(available);
   KvRoom room = {weights, at_hand, at_hand / kKvMemoryShare};
   if (memory == 0) return room;
   room.at_most = std::min(at_hand, rest(memory));
@@ -149,58 +147,38 @@ Status CheckKvFits(int32_t blocks, uint64_t bytes, const KvRoom& room) {
                            " of weights are ", room.at_most);
 }
 
-// Which CPUs each rank's team is pinned to; empty: none.
-std::vector<int> CpusOf(const StageOptions& options,
-                        const std::vector<int>& cpus, int32_t rank,
-                        int32_t per_rank) {
-  const size_t first = static_cast<size_t>(rank) * per_rank;
-  const size_t needed = static_cast<size_t>(options.ranks) * per_rank;
-  if (!options.pin_threads || needed > cpus.size()) return {};
-  return {cpus.begin() + static_cast<std::ptrdiff_t>(first),
-          cpus.begin() + static_cast<std::ptrdiff_t>(first + per_rank)};
-}
-
-BackendShape ShapeOf(const ModelConfig& config, const RankPlan& plan,
-                     const StepLimits& limits) {
-  BackendShape shape;
-  shape.limits = limits;
-  shape.hidden_size = config.hidden_size;
-  shape.norm_eps = static_cast<float>(config.rms_norm_eps);
-  shape.num_heads = plan.num_heads();
-  shape.num_kv_heads = plan.num_kv_heads();
-  shape.head_dim = config.head_dim;
-  shape.kv_heads = plan.kv_heads;
+// What layer `index` of the model computes with on the rank of `plan`.
+LayerSpec SpecOf(const ModelConfig& config, const RankPlan& plan, int32_t index,
+                 RopeHandle rope) {
+  LayerSpec spec;
+  spec.norm_eps = static_cast<float>(config.rms_norm_eps);
+  AttentionSpec& attention = spec.attention;
+  attention.num_heads = plan.num_heads();
+  attention.num_kv_heads = plan.num_kv_heads();
+  attention.head_dim = config.head_dim;
+  attention.kv_heads = plan.kv_heads;
   // Both roots are correctly rounded, so every machine has the same scale.
-  shape.attention_scale =
+  attention.scale =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
-  shape.inv_freq = config.inv_freq;
-  shape.rope_scale = config.rope_scaling.attention_factor;
-  shape.rope_style = config.rope_interleaved ? kernels::RopeStyle::kInterleaved
-                                             : kernels::RopeStyle::kHalfSplit;
+  attention.window = config.window(index);
+  attention.rope = rope;
   const MoeConfig& moe = config.moe;
-  shape.router = {moe.score,
-                  moe.num_experts,
-                  moe.experts_per_token,
-                  moe.num_groups,
-                  moe.groups_per_token,
-                  moe.normalise,
-                  static_cast<float>(moe.scale)};
-  shape.swiglu_limit = static_cast<float>(moe.swiglu_limit);
-  return shape;
+  spec.router = {moe.score,
+                 moe.num_experts,
+                 moe.experts_per_token,
+                 moe.num_groups,
+                 moe.groups_per_token,
+                 moe.normalise,
+                 static_cast<float>(moe.scale)};
+  spec.experts = ExpertActivation(moe);
+  return spec;
 }
 
-// What the ranks' models have in common.
-StageModelShape ModelShapeOf(const ModelConfig& config, const StageRange& range,
-                             const StepLimits& limits, int32_t kv_blocks) {
-  StageModelShape shape = {range, config.hidden_size, config.vocab_size,
-                           limits.max_step_tokens, kv_blocks};
-  shape.shared_intermediate_size = config.moe.shared_intermediate_size;
-  shape.experts_per_token = config.moe.experts_per_token;
-  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-    shape.windows.push_back(config.window(i));
-  }
-  shape.kv_groups = KvGroups(config, range.first_layer, range.last_layer);
-  return shape;
+RopeSpec RopeOf(const ModelConfig& config, int64_t positions) {
+  return {config.inv_freq, config.rope_scaling.attention_factor,
+          config.rope_interleaved ? kernels::RopeStyle::kInterleaved
+                                  : kernels::RopeStyle::kHalfSplit,
+          positions};
 }
 
 // Loading, one step after another, from checked options.
@@ -215,17 +193,14 @@ class StageLoader {
   // Fills `info` and starts the ranks.
   StatusOr<std::unique_ptr<RankGroup>> Load(StageInfo& info) {
     SLUICE_RETURN_IF_ERROR(Prepare(info));
-    auto group = std::make_unique<RankGroup>(options_.ranks);
     for (const RankPlan& plan : plans_) loader_.Announce(range_, plan);
     std::vector<RankGroup::Rank> ranks;
     for (const RankPlan& plan : plans_) {
-      SLUICE_ASSIGN_OR_RETURN(
-          auto rank, LoadRank(plan, info, group->communicator(plan.rank)));
+      SLUICE_ASSIGN_OR_RETURN(auto rank, LoadRank(plan, info));
       ranks.push_back(std::move(rank));
     }
     info.weights_dtype = loader_.WeightsDtype();
-    group->Start(std::move(ranks));
-    return group;
+    return std::make_unique<RankGroup>(std::move(ranks));
   }
 
   const StepLimits& limits() const { return limits_; }
@@ -238,17 +213,23 @@ class StageLoader {
           auto plan, PlanRank(config_, options_.ranks, r, options_.placement));
       plans_.push_back(std::move(plan));
     }
-    SLUICE_ASSIGN_OR_RETURN(isa_, ParseIsa(options_.isa));
+    SLUICE_ASSIGN_OR_RETURN(
+        backends_,
+        options_.make_backends({options_.ranks, options_.threads,
+                                options_.pin_threads, options_.isa, ""}));
+    const BackendInfo& device = backends_[0]->info();
     limits_.max_step_tokens = options_.max_step_tokens;
     limits_.max_sequences = options_.max_sequences;
     const std::vector<int32_t> windows = KvWindows(config_);
     limits_.num_kv_groups = static_cast<int32_t>(windows.size());
-    const uint64_t block_bytes = BytesPerBlock(range_, config_, plans_);
+    const uint64_t block_bytes =
+        BytesPerBlock(range_, config_, plans_, device.kv_type);
     uint64_t weights = 0;
     for (const RankPlan& plan : plans_) {
       weights += loader_.HeldBytes(range_, plan);
     }
-    const KvRoom room = RoomBeside(weights, options_.memory);
+    const KvRoom room =
+        RoomBeside(weights, device.available_memory, options_.memory);
     SLUICE_ASSIGN_OR_RETURN(
         limits_.max_context,
         ChooseMaxContext(options_, config_, block_bytes, room));
@@ -256,19 +237,14 @@ class StageLoader {
                                 block_bytes, room);
     SLUICE_RETURN_IF_ERROR(
         CheckKvFits(kv_blocks_, block_bytes * kv_blocks_, room));
-    cpus_ = AvailableCpus();
-    const int32_t threads = options_.threads == 0
-                                ? static_cast<int32_t>(cpus_.size())
-                                : options_.threads;
-    threads_per_rank_ = std::max(1, threads / options_.ranks);
-
     info.first_layer = range_.first_layer;
     info.last_layer = range_.last_layer;
     info.num_layers = config_.num_layers;
     info.hidden_size = config_.hidden_size;
     info.ranks = options_.ranks;
-    info.threads = threads_per_rank_ * options_.ranks;
-    info.isa = kernels::ToString(isa_);
+    info.numerics = device.numerics;
+    info.threads = device.threads * options_.ranks;
+    info.isa = device.isa;
     info.limits = {limits_.max_step_tokens,
                    limits_.max_sequences,
                    limits_.max_context,
@@ -297,26 +273,31 @@ class StageLoader {
     }
   }
 
-  StatusOr<RankGroup::Rank> LoadRank(const RankPlan& plan, StageInfo& info,
-                                     Communicator* communicator) {
+  StatusOr<RankGroup::Rank> LoadRank(const RankPlan& plan, StageInfo& info) {
     RankGroup::Rank rank;
-    rank.team = std::make_unique<ThreadTeam>(
-        ThreadTeamOptions{threads_per_rank_,
-                          CpusOf(options_, cpus_, plan.rank, threads_per_rank_),
-                          Cat("rank", plan.rank)});
-    const BackendShape shape = ShapeOf(config_, plan, limits_);
-    rank.backend = MakeCpuBackend({rank.team.get(), isa_}, shape);
+    rank.backend = std::move(backends_[static_cast<size_t>(plan.rank)]);
     SLUICE_ASSIGN_OR_RETURN(
         RankWeights weights,
         loader_.Load(range_, plan, *rank.backend, options_.progress));
     info.weights_bytes += weights.bytes();
     rank.model = std::make_unique<StageModel>(
-        ModelShapeOf(config_, range_, limits_, kv_blocks_), shape, plan,
-        std::move(weights),
-        StageModel::Surroundings{
-            rank.backend.get(), communicator,
-            plan.rank == 0 ? options_.elsewhere : nullptr});
+        ShapeOf(plan, *rank.backend), plan, std::move(weights),
+        StageModel::Dependencies{
+            rank.backend.get(), plan.rank == 0 ? options_.elsewhere : nullptr});
     return rank;
+  }
+
+  StageModelShape ShapeOf(const RankPlan& plan, Backend& backend) const {
+    StageModelShape shape = {range_, config_.hidden_size, config_.vocab_size,
+                             limits_.max_step_tokens, kv_blocks_};
+    shape.shared_intermediate_size = config_.moe.shared_intermediate_size;
+    const RopeHandle rope =
+        backend.AddRope(RopeOf(config_, limits_.max_context));
+    for (int32_t i = range_.first_layer; i < range_.last_layer; ++i) {
+      shape.layers.push_back(SpecOf(config_, plan, i, rope));
+    }
+    shape.kv_groups = KvGroups(config_, range_.first_layer, range_.last_layer);
+    return shape;
   }
 
   const StageOptions& options_;
@@ -324,11 +305,9 @@ class StageLoader {
   WeightLoader loader_;
   StageRange range_;
   std::vector<RankPlan> plans_;
-  kernels::Isa isa_ = kernels::Isa::kPortable;
+  std::vector<std::unique_ptr<Backend>> backends_;  // of ranks to be loaded
   StepLimits limits_;
   int32_t kv_blocks_ = 0;
-  std::vector<int> cpus_;
-  int32_t threads_per_rank_ = 1;
 };
 
 }  // namespace
@@ -343,12 +322,10 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   auto stage = std::unique_ptr<Stage>(new Stage());
   StageInfo& info = stage->info_;
   info.model_name = weights::ModelName(*file);
-  info.numerics = kNumerics;
   SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(*file));
   SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*file, digest));
   info.model_digest = digest.Hex();
   stage->step_delay_ = options.debug_step_delay;
-  SLUICE_ASSIGN_OR_RETURN(stage->isa_, ParseIsa(options.isa));
   StageLoader loader(options, *file, config);
   SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));
   stage->inputs_ = std::make_unique<StepInputs>(loader.limits());

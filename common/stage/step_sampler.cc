@@ -1,130 +1,90 @@
 #include "common/stage/step_sampler.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace sluice {
-namespace {
-
-// Rows shorter than this are not cut: two threads that meet cost more.
-constexpr int64_t kLeastToSplit = 8192;
-
-}  // namespace
 
 StepSampler::StepSampler(const std::vector<Stage::ChunkInput>& chunks,
-                         std::vector<Sampler>& samplers)
-    : chunks_(chunks), samplers_(samplers) {
+                         int64_t vocab_size)
+    : vocab_size_(vocab_size) {
   int32_t first_row = 0;
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    const Chunk& chunk = *chunks[i].chunk;
+  for (const Stage::ChunkInput& input : chunks) {
+    const Chunk& chunk = *input.chunk;
     const auto count = static_cast<int32_t>(chunk.tokens.size());
     if (chunk.logits != LogitsWanted::kNone) {
       results_.emplace_back().sequence = chunk.sequence;
       const int32_t begin = chunk.logits == LogitsWanted::kAll ? 0 : count - 1;
       for (int32_t row = begin; row < count; ++row) {
+        AddRow(input, chunk.start + row, row == count - 1);
         rows_.push_back(first_row + row);
-        infos_.push_back(
-            {i, results_.size() - 1, chunk.start + row, row == count - 1});
       }
     }
     first_row += count;
   }
 }
 
-void StepSampler::AddJobs(const Row& row, int64_t index,
-                          std::span<const float> logits) {
-  const Chunk& chunk = *chunks_[row.chunk].chunk;
-  const Stage::SequenceState& state = *chunks_[row.chunk].state;
-  const int32_t next = row.position + 1;
+// The logits of the token at `position`, the chunk's last or not.
+void StepSampler::AddRow(const Stage::ChunkInput& input, int32_t position,
+                         bool is_last) {
+  const Chunk& chunk = *input.chunk;
+  const Stage::SequenceState& state = *input.state;
+  const auto row = static_cast<int32_t>(rows_.size());
+  const size_t result = results_.size() - 1;
+  const int32_t next = position + 1;
   if (chunk.logits == LogitsWanted::kAll && next < state.num_prompt_tokens) {
-    Job& job = jobs_.emplace_back();
-    job.row = index;
-    job.ask = {.logits = logits,
-               .token = state.tokens[next],
-               .num_top = state.sampling.prompt_logprobs};
+    asks_.push_back({row,
+                     {.token = state.tokens[next],
+                      .num_top = state.sampling.prompt_logprobs}});
+    results_of_.push_back(result);
   }
-  if (chunk.samples && row.is_last) {
-    Job& job = jobs_.emplace_back();
-    job.row = index;
-    job.ask = {.logits = logits,
-               .params = &state.sampling,
-               .point = {next, std::span(state.tokens.data(), next),
-                         state.num_prompt_tokens,
-                         state.counts ? &*state.counts : nullptr}};
+  if (chunk.samples && is_last) {
+    asks_.push_back({row,
+                     {.params = &state.sampling,
+                      .point = {next, std::span(state.tokens.data(), next),
+                                state.num_prompt_tokens,
+                                state.counts ? &*state.counts : nullptr}}});
+    results_of_.push_back(result);
+  }
+  if (state.sampling.return_logits) {
+    raw_rows_.push_back(row);
+    raw_results_of_.push_back(result);
   }
 }
 
-// A multiple of the team's threads, each of which takes whole rows.
-void StepSampler::RunSide(const kernels::Context& context,
-                          std::span<Job> jobs) {
-  if (jobs.empty()) return;
-  const int threads = kernels::NumThreads(context);
-  const size_t each = jobs.size() / static_cast<size_t>(threads);
-  kernels::ParallelFor(context, threads, [&](int thread) {
-    for (Job& job : jobs.subspan(thread * each, each)) {
-      job.told = samplers_[thread].Run(job.ask);
-    }
-  });
+void StepSampler::Request(StepIo& io) {
+  answers_.assign(asks_.size(), TokenResult());
+  for (const size_t result : raw_results_of_) {
+    std::vector<float>& logits = results_[result].logits;
+    logits.resize(logits.size() + static_cast<size_t>(vocab_size_));
+  }
+  size_t behind = 0;  // within the result's logits
+  for (size_t i = 0; i < raw_rows_.size(); ++i) {
+    const size_t result = raw_results_of_[i];
+    if (i == 0 || result != raw_results_of_[i - 1]) behind = 0;
+    raw_logits_.push_back(
+        {raw_rows_[i], results_[result].logits.data() + behind});
+    behind += static_cast<size_t>(vocab_size_);
+  }
+  io.asks = asks_;
+  io.answers = answers_;
+  io.raw_logits = raw_logits_;
 }
 
-// Fewer than the team has threads: each row is cut into parts.
-void StepSampler::RunSplit(const kernels::Context& context,
-                           std::span<Job> jobs) {
-  if (jobs.empty()) return;
-  const auto rows = static_cast<int>(jobs.size());
-  const bool cuts = std::ssize(jobs[0].ask.logits) >= kLeastToSplit;
-  const int parts = cuts ? kernels::NumThreads(context) / rows : 1;
-  if (parts == 1) {
-    kernels::ParallelFor(context, rows, [&](int i) {
-      jobs[i].told = samplers_[i].Run(jobs[i].ask);
-    });
-    return;
-  }
-  for (int i = 0; i < rows; ++i) samplers_[i].Begin(jobs[i].ask);
-  kernels::ParallelFor(context, rows * parts, [&](int task) {
-    samplers_[task / parts].Scan(task % parts, parts);
-  });
-  if (std::any_of(samplers_.begin(), samplers_.begin() + rows,
-                  [](const Sampler& s) { return s.needs_weights(); })) {
-    kernels::ParallelFor(context, rows * parts, [&](int task) {
-      samplers_[task / parts].Weigh(task % parts, parts);
-    });
-  }
-  kernels::ParallelFor(context, rows,
-                       [&](int i) { jobs[i].told = samplers_[i].Finish(); });
-}
-
-void StepSampler::Take(const Row& row, Job& job) {
-  SequenceResult& result = results_[row.result];
-  if (!job.told.ok()) {
-    if (result.status.ok()) result.status = job.told.status();
-    return;
-  }
-  auto& told = job.ask.params == nullptr ? result.prompt : result.sampled;
-  told.push_back(*std::move(job.told));
-}
-
-void StepSampler::Consume(const kernels::Context& context, int32_t begin,
-                          kernels::ConstMatrix logits) {
-  const auto threads = static_cast<size_t>(kernels::NumThreads(context));
-  while (samplers_.size() < threads) samplers_.emplace_back(context.isa);
-  jobs_.clear();
-  for (int64_t i = 0; i < logits.rows; ++i) {
-    AddJobs(infos_[begin + i], i, {logits.row(i), size_t(logits.cols)});
-  }
-  const size_t whole = jobs_.size() / threads * threads;
-  RunSide(context, std::span(jobs_).first(whole));
-  RunSplit(context, std::span(jobs_).subspan(whole));
-  for (Job& job : jobs_) Take(infos_[begin + job.row], job);
-  for (int64_t i = 0; i < logits.rows; ++i) {
-    const Row& info = infos_[begin + i];
-    SequenceResult& result = results_[info.result];
-    if (!result.status.ok()) continue;
-    if (chunks_[info.chunk].state->sampling.return_logits) {
-      result.logits.insert(result.logits.end(), logits.row(i),
-                           logits.row(i) + logits.cols);
+std::vector<SequenceResult> StepSampler::Finish() {
+  for (size_t i = 0; i < asks_.size(); ++i) {
+    SequenceResult& result = results_[results_of_[i]];
+    if (answers_[i].ok()) {
+      auto& told =
+          asks_[i].ask.params == nullptr ? result.prompt : result.sampled;
+      told.push_back(*std::move(answers_[i]));
+    } else if (result.status.ok()) {
+      result.status = answers_[i].status();
     }
   }
+  for (SequenceResult& result : results_) {
+    if (!result.status.ok()) result.logits.clear();
+  }
+  return std::move(results_);
 }
 
 }  // namespace sluice

@@ -3,61 +3,43 @@
 
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "common/core/step_plan.h"
-#include "common/sampling/sampler.h"
+#include "common/model/stage_model.h"
 #include "common/stage/stage.h"
-#include "kernels/context.h"
-#include "kernels/views.h"
 
 namespace sluice {
 
-// Turns one step's logits rows into its sequences' results: prompt logprobs,
-// drawn tokens, raw rows. Used by the stage's thread. Rows are spread over
-// the team, where they are fewer than it has threads also the parts of each,
-// and each row depends on nothing but itself.
+// What one step asks of its logits rows, and the answers as its sequences'
+// results: prompt logprobs, drawn tokens, raw rows. Used by the stage's
+// thread.
 class StepSampler {
  public:
-  // `chunks` and `samplers` must outlive the StepSampler. The samplers' memory
-  // is used from step to step; there will be one for each thread of the team.
-  StepSampler(const std::vector<Stage::ChunkInput>& chunks,
-              std::vector<Sampler>& samplers);
+  // `chunks` must outlive the StepSampler. Raw rows have `vocab_size` logits.
+  StepSampler(const std::vector<Stage::ChunkInput>& chunks, int64_t vocab_size);
 
   // Rows of the step that want logits, rising.
   std::span<const int32_t> rows() const { return rows_; }
 
-  // Takes logits of rows()[begin ..], one after another.
-  void Consume(const kernels::Context& context, int32_t begin,
-               kernels::ConstMatrix logits);
+  // Adds what the step is to bring; the StepSampler outlives the step.
+  void Request(StepIo& io);
 
-  // One result per chunk with logits wanted, in the chunks' order.
-  std::vector<SequenceResult> Finish() { return std::move(results_); }
+  // After the step: one result per chunk with logits wanted, in the chunks'
+  // order.
+  std::vector<SequenceResult> Finish();
 
  private:
-  struct Row {
-    size_t chunk = 0;
-    size_t result = 0;
-    int32_t position = 0;  // of the token whose logits these are
-    bool is_last = false;  // of its chunk
-  };
-  // What is asked of a row, and the answer.
-  struct Job {
-    int64_t row = 0;  // of Consume's logits
-    TokenAsk ask;
-    StatusOr<TokenResult> told = TokenResult();
-  };
-  void AddJobs(const Row& row, int64_t index, std::span<const float> logits);
-  void RunSide(const kernels::Context& context, std::span<Job> jobs);
-  void RunSplit(const kernels::Context& context, std::span<Job> jobs);
-  void Take(const Row& row, Job& job);
+  void AddRow(const Stage::ChunkInput& input, int32_t position, bool is_last);
 
-  const std::vector<Stage::ChunkInput>& chunks_;
-  std::vector<Sampler>& samplers_;
+  const int64_t vocab_size_;
   std::vector<int32_t> rows_;
-  std::vector<Row> infos_;  // of rows_
-  std::vector<Job> jobs_;
+  std::vector<RowAsk> asks_;
+  std::vector<size_t> results_of_;  // per ask: which of results_
+  std::vector<StatusOr<TokenResult>> answers_;
+  std::vector<int32_t> raw_rows_;       // indices into rows_, rising
+  std::vector<size_t> raw_results_of_;  // per raw row: which of results_
+  std::vector<RawLogits> raw_logits_;
   std::vector<SequenceResult> results_;
 };
 

@@ -34,6 +34,12 @@ class Buffer {
     return *this;
   }
 
+  // Hands the bytes over; std::free takes them.
+  std::byte* Release() {
+    size_ = 0;
+    return data_.release();
+  }
+
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   std::byte* data() { return data_.get(); }

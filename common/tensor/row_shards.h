@@ -9,7 +9,7 @@
 namespace sluice {
 
 // One rank's share of a row-parallel product: its leaves of the reduction
-// tree (see kernels/matmul.h and common/collective/communicator.h).
+// tree (see kernels/matmul.h and common/device/backend.h).
 struct RowShards {
   int32_t num_leaves = 0;  // of the whole tree, all ranks together
   int64_t col_begin = 0;   // columns [col_begin, col_end) of the whole weight

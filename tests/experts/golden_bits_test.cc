@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/device/cpu/cpu_backend.h"
+#include "common/device/make_backends.h"
 #include "common/experts/host/expert_loop.h"
-#include "common/model/expert_owner.h"
 #include "common/model/expert_weights.h"
+#include "common/model/local_experts.h"
 #include "common/weights/model_file.h"
 #include "tests/experts/expert_client.h"
 #include "tests/testing/shared_data.h"
@@ -41,10 +41,7 @@ class GoldenModel {
     auto config = ParseModelConfig(file_->config());
     EXPECT_TRUE(config.ok()) << config.status();
     config_ = *std::move(config);
-    BackendShape shape;
-    shape.hidden_size = config_.hidden_size;
-    shape.swiglu_limit = static_cast<float>(config_.moe.swiglu_limit);
-    backend_ = MakeCpuBackend({}, shape);
+    backend_ = std::move((*MakeBackends({.threads = 1}))[0]);
   }
   const std::string& path() const { return path_; }
   const ModelConfig& config() const { return config_; }
@@ -57,16 +54,19 @@ class GoldenModel {
     ExpertLoader loader(*file_, config_, WeightsMode::kAuto);
     const auto all = loader.Load(layer, {0, experts()}, *backend_, {});
     EXPECT_TRUE(all.ok()) << all.status();
-    LocalExperts local(backend_.get(), experts(), layer, {{&*all}});
+    LocalExperts local(backend_.get(), experts(), {{&*all}});
     const int64_t cols = config_.hidden_size;
+    const int64_t k = per_row();
     std::vector<float> sums(static_cast<size_t>(rows.x.rows * cols));
-    const kernels::Matrix part = {sums.data(), rows.x.rows, cols, cols};
-    ExpertAsk ask;
-    ask.layer = layer;
-    ask.x = {rows.x.values(), rows.x.rows, cols, cols};
-    ask.routing = {rows.ids.data(), rows.weights.data(), per_row()};
-    local.Begin(ask);
-    EXPECT_TRUE(local.Finish(ask, {&part, 1}).empty());
+    const StepInputs step{StepLimits()};
+    // On a CPU device memory is the host's.
+    const DeviceMatrix part = {sums.data(), rows.x.rows, cols, cols};
+    backend_->BeginStep(step);
+    local.Run(0, {rows.x.values(), rows.x.rows, cols, cols},
+              {{rows.ids.data(), rows.x.rows, k, k, ElementType::kInt32},
+               {rows.weights.data(), rows.x.rows, k, k}},
+              ExpertActivation(config_.moe), {&part, 1});
+    backend_->EndStep();
     return sums;
   }
 

@@ -32,19 +32,15 @@ ROOMS = {
     # 3: doers. engine and model never meet.
     "common/text": (_NOUNS | {"common/weights"}, _PLAIN),
     "common/engine": (_NOUNS, _PLAIN),
-    "common/collective": (_NOUNS | _TENSOR, _PLAIN),
     "common/model_config": (_BASE | _TENSOR |
                             {"common/core", "common/weights"}, _PLAIN),
     "common/sampling": (_BASE | {"common/core", "kernels"}, _PLAIN),
     # A device knows no family, no layer and no config.
-    "common/device": (_NOUNS | _TENSOR |
-                      {"common/collective", "common/sampling"}, _PLAIN),
+    "common/device": (_NOUNS | _TENSOR | {"common/sampling"}, _PLAIN),
     # Requests and sequences are the stage's.
-    "common/model": (_NOUNS | _TENSOR | _MODEL |
-                     {"common/weights", "common/collective"}, _PLAIN),
+    "common/model": (_NOUNS | _TENSOR | _MODEL | {"common/weights"}, _PLAIN),
     "common/stage": (_NOUNS | _TENSOR | _MODEL |
-                     {"common/weights", "common/collective",
-                      "common/sampling"}, _PLAIN),
+                     {"common/weights", "common/sampling"}, _PLAIN),
     # 4: edges.
     "common/wire": (_NOUNS | _TENSOR, {"absl", "protobuf", "generated"}),
     "common/rpc": (_BASE | {"common/concurrency", "common/tensor"},
@@ -78,8 +74,8 @@ ROOMS = {
     "services/expert": (_PROCESS | {"common/experts/host", "common/model"},
                         _PLAIN | {"grpc"}),
     "services/cli": (_NOUNS | _TENSOR | {
-        "common/text", "common/engine", "common/collective",
-        "common/weights", "common/model_config", "common/metrics"},
+        "common/text", "common/engine", "common/weights",
+        "common/model_config", "common/metrics"},
         _PLAIN | {"boost"}),
     "tests": (None, None),  # anything
 }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/device/cpu/cpu_backend.h"
-#include "common/model/expert_owner.h"
+#include "common/model/local_experts.h"
+#include "tests/device/apart_backend.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/shared_data.h"
@@ -34,14 +34,8 @@ Opened Open(const std::string& path) {
   return {*std::move(file), *std::move(config)};
 }
 
-std::unique_ptr<Backend> BackendFor(const ModelConfig& config) {
-  BackendShape shape;
-  shape.limits.max_step_tokens = 8;
-  shape.limits.max_context = 8;
-  shape.hidden_size = config.hidden_size;
-  shape.inv_freq = config.inv_freq;
-  shape.swiglu_limit = static_cast<float>(config.moe.swiglu_limit);
-  return MakeCpuBackend({}, shape);
+std::unique_ptr<Backend> BackendOn(Device device) {
+  return std::move((*FactoryOf(device)({.threads = 1}))[0]);
 }
 
 TEST(ExpertLoaderTest, OnlyTheBytesOfTheExpertsAskedForAreRead) {
@@ -49,7 +43,7 @@ TEST(ExpertLoaderTest, OnlyTheBytesOfTheExpertsAskedForAreRead) {
        {"glm4_moe-air", "glm4_moe-46", "gpt_oss", "gpt_oss-mxfp4"}) {
     SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
     const Opened model = Open(path);
-    const auto backend = BackendFor(model.config);
+    const auto backend = BackendOn(Device::kCpu);
     ExpertLoader loader(*model.file, model.config, WeightsMode::kAuto);
     const int32_t experts = model.config.moe.num_experts;
     uint64_t sum = 0;
@@ -79,30 +73,44 @@ TEST(ExpertLoaderTest, OnlyTheBytesOfTheExpertsAskedForAreRead) {
   }
 }
 
-TEST(LocalExpertsTest, OwnersOfHalvesFinishWhatOneOwnerDoes) {
+class LocalExpertsTest : public ::testing::TestWithParam<Device> {};
+
+TEST_P(LocalExpertsTest, OwnersOfHalvesFinishWhatOneOwnerDoes) {
   SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-46");
   const Opened model = Open(path);
-  const auto backend = BackendFor(model.config);
+  const auto backend = BackendOn(GetParam());
   ExpertLoader loader(*model.file, model.config, WeightsMode::kAuto);
   const int64_t hidden = model.config.hidden_size;
   std::vector<float> x(static_cast<size_t>(2 * hidden));
   for (size_t i = 0; i < x.size(); ++i) {
     x[i] = static_cast<float>(i % 17) * 0.1f - 0.8f;
   }
-  std::vector<int32_t> ids = {1, 5, 9, 14, 8, 10, 11, 15};
-  std::vector<float> shares = {0.5f, 0.25f, 1.5f, 0.75f, 1, 2, 3, 4};
-  const ExpertAsk ask = {
-      4, {x.data(), 2, hidden, hidden}, {ids.data(), shares.data(), 4}};
+  const std::vector<int32_t> ids = {1, 5, 9, 14, 8, 10, 11, 15};
+  const std::vector<float> shares = {0.5f, 0.25f, 1.5f, 0.75f, 1, 2, 3, 4};
+  const StepInputs step{StepLimits()};
+  std::vector<DeviceMemory> memory;
+  const auto matrix = [&](int64_t cols, ElementType type) {
+    memory.push_back(backend->Allocate(BytesOf(type) * 2 * cols));
+    return DeviceMatrix{memory.back().data(), 2, cols, cols, type};
+  };
+  const DeviceMatrix rows = matrix(hidden, ElementType::kF32);
+  const DeviceRouting routing = {matrix(4, ElementType::kInt32),
+                                 matrix(4, ElementType::kF32)};
+  backend->CopyIn(x.data(), rows);
+  backend->CopyIn(ids.data(), routing.ids);
+  backend->CopyIn(shares.data(), routing.weights);
   // Asks an owner of one range, which is one node.
   const auto finish = [&](int32_t begin, int32_t end) {
     const auto experts = loader.Load(4, {begin, end}, *backend, {});
     EXPECT_TRUE(experts.ok()) << experts.status();
-    LocalExperts owner(backend.get(), 16, 4, {{&*experts}});
-    EXPECT_EQ(owner.nodes(4).size(), 1u);
+    LocalExperts owner(backend.get(), 16, {{&*experts}});
+    EXPECT_EQ(owner.nodes(0).size(), 1u);
+    const DeviceMatrix part = matrix(hidden, ElementType::kF32);
     std::vector<float> sum(x.size());
-    const kernels::Matrix part = {sum.data(), 2, hidden, hidden};
-    owner.Begin(ask);
-    EXPECT_TRUE(owner.Finish(ask, {&part, 1}).empty());
+    backend->BeginStep(step);
+    owner.Run(0, rows, routing, ExpertActivation(model.config.moe), {&part, 1});
+    backend->CopyOut(part, sum.data());
+    backend->EndStep();
     return sum;
   };
   const auto whole = finish(0, 16);
@@ -112,6 +120,9 @@ TEST(LocalExpertsTest, OwnersOfHalvesFinishWhatOneOwnerDoes) {
   EXPECT_EQ(std::memcmp(joined.data(), whole.data(), sizeof(float) * x.size()),
             0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, LocalExpertsTest,
+                         ::testing::Values(Device::kCpu, Device::kApart));
 
 // Writes `from`, whose experts are tensors of their own, with all experts of
 // a layer in one tensor, as newer transformers saves them.

@@ -11,9 +11,11 @@
 #include <tuple>
 #include <vector>
 
-#include "common/device/cpu/cpu_backend.h"
 #include "common/model/expert_owner.h"
+#include "common/model/hosted_experts.h"
 #include "common/model_config/model_config.h"
+#include "common/weights/model_file.h"
+#include "tests/device/apart_backend.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/shared_data.h"
@@ -27,47 +29,50 @@ ModelConfig ConfigOf(const weights::ModelFile& file) {
   return *std::move(config);
 }
 
-std::unique_ptr<Backend> BackendFor(const ModelConfig& config) {
-  BackendShape shape;
-  shape.limits.max_step_tokens = 512;
-  shape.limits.max_context = 8;
-  shape.hidden_size = config.hidden_size;
-  shape.inv_freq = config.inv_freq;
-  shape.swiglu_limit = static_cast<float>(config.moe.swiglu_limit);
-  return MakeCpuBackend({}, shape);
-}
-
 // Every host of a placement at once, in this process: what is elsewhere,
 // without the wire. Rows of tokens that `fails` picks get no answer.
 class AllHosts : public ExpertOwner {
  public:
-  AllHosts(const std::string& path, const ExpertPlacement& placement)
-      : file_(*weights::OpenModel(path)),
-        config_(ConfigOf(*file_)),
-        backend_(BackendFor(config_)) {
-    ExpertLoader loader(*file_, config_, WeightsMode::kAuto);
-    std::vector<LocalExperts::Runs> layers;
-    for (int32_t i = 0; i < config_.num_layers; ++i) {
-      layers.emplace_back();
+  AllHosts(const std::string& path, const ExpertPlacement& placement,
+           Device device = Device::kCpu) {
+    HostedExpertsOptions options;
+    options.model_path = path;
+    options.threads = 1;
+    options.make_backends = FactoryOf(device);
+    nodes_.resize(placement.layers.size());
+    for (size_t i = 0; i < placement.layers.size(); ++i) {
+      std::vector<ExpertRange> ranges;
       for (const PlacedExperts& run : placement.layers[i]) {
         if (run.hosts.empty()) continue;
-        auto loaded = loader.Load(i, run.experts, *backend_, {});
-        EXPECT_TRUE(loaded.ok()) << loaded.status();
-        runs_.push_back(std::make_unique<ExpertWeights>(*std::move(loaded)));
-        layers.back().push_back(runs_.back().get());
+        if (!ranges.empty() && ranges.back().end == run.experts.begin) {
+          ranges.back().end = run.experts.end;
+        } else {
+          ranges.push_back(run.experts);
+        }
+      }
+      if (ranges.empty()) continue;
+      options.held.push_back({static_cast<int32_t>(i), ranges});
+    }
+    auto loaded = HostedExperts::Load(options);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    experts_ = *std::move(loaded);
+    for (const LayerRanges& layer : options.held) {
+      for (const ExpertRange& range : layer.ranges) {
+        for (const kernels::TreeNode& node : kernels::AlignedNodes(
+                 range.begin, range.end, experts_->info().num_experts)) {
+          nodes_[static_cast<size_t>(layer.layer)].push_back(node);
+        }
       }
     }
-    experts_ = std::make_unique<LocalExperts>(
-        backend_.get(), config_.moe.num_experts, 0, layers);
   }
 
   std::span<const kernels::TreeNode> nodes(int32_t layer) const override {
-    return experts_->nodes(layer);
+    return nodes_[static_cast<size_t>(layer)];
   }
   void Begin(const ExpertAsk& ask) override { ++asks; }
   std::vector<RowFailure> Finish(
       const ExpertAsk& ask, std::span<const kernels::Matrix> parts) override {
-    experts_->Finish(ask, parts);
+    if (!parts.empty()) experts_->Run(ask, nodes(ask.layer), parts);
     std::vector<RowFailure> failures;
     for (int32_t row = 0; row < ask.x.rows && fails; ++row) {
       if (!fails(ask, row)) continue;
@@ -83,11 +88,8 @@ class AllHosts : public ExpertOwner {
   int asks = 0;
 
  private:
-  std::unique_ptr<weights::ModelFile> file_;
-  ModelConfig config_;
-  std::unique_ptr<Backend> backend_;
-  std::vector<std::unique_ptr<ExpertWeights>> runs_;
-  std::unique_ptr<LocalExperts> experts_;
+  std::vector<std::vector<kernels::TreeNode>> nodes_;  // by layer
+  std::unique_ptr<HostedExperts> experts_;
 };
 
 // What is where in every sparse layer: from and to which eighth of the experts
@@ -154,6 +156,7 @@ struct Cut {
   int32_t stages;
   int32_t ranks;
   Entries entries;
+  Device device = Device::kCpu;  // of the stages and of the hosts
 };
 
 class ExpertsElsewhereTest
@@ -164,7 +167,8 @@ TEST_P(ExpertsElsewhereTest, TokensAndLogprobsAreThoseOfAllOnTheStage) {
   SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
   PipelineOptions options = Options(path, cut.stages, cut.ranks);
   options.stage.placement = Place(path, cut.entries);
-  AllHosts hosts(path, options.stage.placement);
+  options.stage.make_backends = FactoryOf(cut.device);
+  AllHosts hosts(path, options.stage.placement, cut.device);
   options.stage.elsewhere = &hosts;
   auto pipeline = Pipeline::Load(options);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
@@ -194,6 +198,11 @@ INSTANTIATE_TEST_SUITE_P(
                                {4, 4, R"("b")"},
                                {5, 6, R"("local")"},
                                {7, 7, R"("a", "b")"}}},
+                          Cut{"ApartTwoRanksTwoStages",
+                              2,
+                              2,
+                              {{0, 1, R"("local")"}, {2, 7, R"("a", "b")"}},
+                              Device::kApart},
                           Cut{"AllTwoRanksThreeStages",
                               3,
                               2,

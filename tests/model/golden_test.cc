@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "tests/device/apart_backend.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/reference_model.h"
@@ -43,13 +44,15 @@ SamplingParams Greedy() {
 
 std::unique_ptr<Pipeline> LoadOrDie(const std::string& path, int32_t stages,
                                     int32_t ranks,
-                                    WeightsMode weights = WeightsMode::kF32) {
+                                    WeightsMode weights = WeightsMode::kF32,
+                                    Device device = Device::kCpu) {
   PipelineOptions options;
   options.stage.model_path = path;
   options.stage.weights = weights;
   options.stage.ranks = ranks;
   options.stage.threads = 1;
   options.stage.kv_blocks = 256;
+  options.stage.make_backends = FactoryOf(device);
   options.stages = stages;
   auto pipeline = Pipeline::Load(options);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
@@ -76,6 +79,7 @@ struct Golden {
   int32_t stages;
   int32_t ranks;
   WeightsMode weights = WeightsMode::kF32;
+  Device device = Device::kCpu;
 
   // For our F32 against the same model in double. Embeddings that are moved by
   // one unit in their last place move the logits of the others by 1e-5 at the
@@ -86,7 +90,8 @@ struct Golden {
 };
 
 std::ostream& operator<<(std::ostream& out, const Golden& golden) {
-  return out << golden.name << " " << golden.stages << "x" << golden.ranks;
+  return out << golden.name << " " << golden.stages << "x" << golden.ranks
+             << (golden.device == Device::kApart ? " apart" : "");
 }
 
 class GoldenModelTest : public ::testing::TestWithParam<Golden> {};
@@ -101,7 +106,8 @@ TEST_P(GoldenModelTest, LogitsAtAllPositionsAndGreedyIdsAreTheModels) {
   SLUICE_REQUIRE_SHARED(path, std::string("golden/") + tested.name);
   const auto goldens = ReadGolden(path);
   ASSERT_EQ(goldens.size(), 4u);
-  auto pipeline = LoadOrDie(path, tested.stages, tested.ranks, tested.weights);
+  auto pipeline = LoadOrDie(path, tested.stages, tested.ranks, tested.weights,
+                            tested.device);
   ASSERT_NE(pipeline, nullptr);
   const auto& in_double = InDouble(path, goldens);
   double ours = 0;
@@ -130,6 +136,7 @@ TEST_P(GoldenModelTest, LogitsAtAllPositionsAndGreedyIdsAreTheModels) {
 
 // Stored types that F32 holds exactly give the reference's values as they are.
 constexpr WeightsMode kAsStored = WeightsMode::kAuto;
+constexpr Device kApart = Device::kApart;
 
 INSTANTIATE_TEST_SUITE_P(
     Goldens, GoldenModelTest,
@@ -143,12 +150,22 @@ INSTANTIATE_TEST_SUITE_P(
         Golden{"glm4_moe-46", 3, 2, kAsStored}, Golden{"gpt_oss", 1, 1},
         Golden{"gpt_oss", 2, 2}, Golden{"gpt_oss", 3, 2},
         Golden{"gpt_oss-mxfp4", 1, 1}, Golden{"gpt_oss-mxfp4", 2, 2, kAsStored},
-        Golden{"gpt_oss-mxfp4", 3, 2, kAsStored}),
+        Golden{"gpt_oss-mxfp4", 3, 2, kAsStored},
+        Golden{"llama3-tied", 1, 1, kAsStored, kApart},
+        Golden{"llama2-bf16-sharded", 3, 2, kAsStored, kApart},
+        Golden{"qwen3", 1, 2, kAsStored, kApart},
+        Golden{"glm4", 3, 2, kAsStored, kApart},
+        Golden{"qwen3_moe", 2, 2, kAsStored, kApart},
+        Golden{"glm4_moe-air", 1, 2, kAsStored, kApart},
+        Golden{"glm4_moe-46", 2, 1, kAsStored, kApart},
+        Golden{"gpt_oss", 1, 2, kAsStored, kApart},
+        Golden{"gpt_oss-mxfp4", 2, 1, kAsStored, kApart}),
     [](const auto& tested) {
       std::string name = tested.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
       return name + "Stages" + std::to_string(tested.param.stages) + "Ranks" +
-             std::to_string(tested.param.ranks);
+             std::to_string(tested.param.ranks) +
+             (tested.param.device == kApart ? "Apart" : "");
     });
 
 class Stories260KTest

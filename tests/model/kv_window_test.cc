@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "common/core/kv_groups.h"
+#include "tests/device/apart_backend.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/representative.h"
@@ -33,9 +35,11 @@ StageOptions StageOf(const std::string& path) {
 }
 
 std::unique_ptr<Pipeline> LoadOrDie(const std::string& path, int32_t stages,
-                                    int32_t ranks) {
+                                    int32_t ranks,
+                                    Device device = Device::kCpu) {
   PipelineOptions options;
   options.stage = StageOf(path);
+  options.stage.make_backends = FactoryOf(device);
   options.stage.ranks = ranks;
   options.stages = stages;
   auto pipeline = Pipeline::Load(options);
@@ -69,8 +73,11 @@ TEST(KvWindowTest, GivingBackWhatIsBehindTheWindowChangesNoBit) {
     if (OnlyRepresentative()) continue;  // of one thread
     ExpectSame(one->Generate(asks, drive), kept);
   }
-  for (const auto& [stages, ranks] : {std::pair{2, 2}, {3, 1}, {4, 1}}) {
-    auto cut = LoadOrDie(path, stages, ranks);
+  for (const auto& [stages, ranks, device] : {std::tuple{2, 2, Device::kCpu},
+                                              {3, 1, Device::kCpu},
+                                              {4, 1, Device::kCpu},
+                                              {2, 2, Device::kApart}}) {
+    auto cut = LoadOrDie(path, stages, ranks, device);
     ASSERT_NE(cut, nullptr);
     ExpectSame(cut->Generate(asks, {48, 3}), kept);
   }

@@ -13,6 +13,7 @@
 
 #include "common/base/json.h"
 #include "kernels/context.h"
+#include "tests/device/apart_backend.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
@@ -31,6 +32,7 @@ struct Cut {
   std::string isa = "auto";
   WeightsMode weights = WeightsMode::kAuto;
   Drive drive = {1 << 20, 1};
+  Device device = Device::kCpu;
 
   // Three threads or more work on one step.
   bool representative() const { return isa == "auto" && ranks * threads >= 3; }
@@ -74,6 +76,7 @@ std::vector<Answer> Answers(const std::string& path, const Cut& cut,
   options.stage.weights = cut.weights;
   options.stage.kv_blocks = 256;
   options.stage.max_step_tokens = 1024;
+  options.stage.make_backends = FactoryOf(cut.device);
   options.stages = cut.stages;
   auto pipeline = Pipeline::Load(options);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
@@ -134,7 +137,16 @@ INSTANTIATE_TEST_SUITE_P(
         Cut{"Ranks8", 1, 8, 1},
         Cut{"Ranks2Threads4", 1, 2, 4, "auto", kAuto, {64, 10}},
         Cut{"Stages2", 2, 1, 1}, Cut{"Stages5", 5, 1, 1},
-        Cut{"Stages3Ranks3Batch", 3, 3, 1, "auto", kAuto, {16, 8}}),
+        Cut{"Stages3Ranks3Batch", 3, 3, 1, "auto", kAuto, {16, 8}},
+        Cut{"Apart", 1, 1, 2, "auto", kAuto, {1 << 20, 1}, Device::kApart},
+        Cut{"ApartStages2Ranks3Batch",
+            2,
+            3,
+            1,
+            "auto",
+            kAuto,
+            {16, 8},
+            Device::kApart}),
     [](const auto& tested) { return tested.param.name; });
 
 std::vector<Ask> GoldenAsks(const std::vector<GoldenPrompt>& goldens) {
@@ -201,6 +213,14 @@ INSTANTIATE_TEST_SUITE_P(
             Cut{"Ranks2", 1, 2, 1},
             Cut{"Ranks3Batch", 1, 3, 1, "auto", kAuto, {16, 8}},
             Cut{"Ranks4Stages2", 2, 4, 1},
+            Cut{"ApartRanks3Stages2Batch",
+                2,
+                3,
+                1,
+                "auto",
+                kAuto,
+                {33, 8},
+                Device::kApart},
             Cut{"Stages3", 3, 1, 1, "auto", kAuto, {50, 3}})),
     [](const auto& tested) {
       std::string name = std::string(std::get<0>(tested.param)) +

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <random>
 #include <vector>
 
 #include "common/concurrency/thread_team.h"
+#include "common/device/cpu/row_sampler.h"
 
 namespace sluice {
 namespace {
@@ -46,13 +48,23 @@ class Step {
   // In runs of `at_once` rows.
   std::vector<SequenceResult> Results(const kernels::Context& context,
                                       int64_t at_once) {
-    StepSampler step(chunks_, samplers_);
+    StepSampler step(chunks_, kRowLogits);
     EXPECT_EQ(std::ssize(step.rows()), rows_);
+    StepIo io;
+    step.Request(io);
+    RowSampler sampler(context);
+    size_t done = 0;
     for (int64_t begin = 0; begin < rows_; begin += at_once) {
-      step.Consume(context, static_cast<int32_t>(begin),
-                   {logits_.data() + begin * kRowLogits,
-                    std::min(at_once, rows_ - begin), kRowLogits, kRowLogits});
+      const int64_t rows = std::min(at_once, rows_ - begin);
+      size_t end = done;
+      while (end < io.asks.size() && io.asks[end].row < begin + rows) ++end;
+      sampler.Run(
+          {logits_.data() + begin * kRowLogits, rows, kRowLogits, kRowLogits},
+          static_cast<int32_t>(begin), io.asks.subspan(done, end - done),
+          io.answers.subspan(done, end - done));
+      done = end;
     }
+    EXPECT_EQ(done, io.asks.size());
     return step.Finish();
   }
 
@@ -64,7 +76,6 @@ class Step {
   std::deque<Stage::SequenceState> states_;
   std::deque<Chunk> parts_;
   std::vector<Stage::ChunkInput> chunks_;
-  std::vector<Sampler> samplers_;
   std::vector<float> logits_;
   int64_t rows_ = 0;
 };

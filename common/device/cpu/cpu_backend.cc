@@ -1,11 +1,17 @@
 #include "common/device/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/device/cpu/available_memory.h"
+#include "common/device/cpu/cpu_options.h"
+#include "common/device/cpu/rope_tables.h"
+#include "common/device/cpu/row_sampler.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
@@ -18,41 +24,21 @@ namespace {
 using kernels::ConstMatrix;
 using kernels::Matrix;
 
-class HostMemory final : public DeviceMemory {
- public:
-  explicit HostMemory(size_t bytes) : buffer_(bytes) {}
-  float* data() override { return buffer_.as<float>(); }
-
- private:
-  Buffer buffer_;
-};
-
-class CpuWeight final : public Weight {
- public:
-  explicit CpuWeight(HostWeight weight) : weight_(std::move(weight)) {}
-  int64_t rows() const override { return weight_.rows; }
-  int64_t cols() const override { return weight_.cols; }
-  size_t bytes() const override {
-    return weight_.data.size() + weight_.scales.size();
-  }
-  kernels::WeightView view() const {
-    return {weight_.data.data(), weight_.type, weight_.rows, weight_.cols,
-            weight_.scales.as<uint8_t>()};
-  }
-
- private:
-  HostWeight weight_;
-};
-
-kernels::WeightView ViewOf(const Weight& weight) {
-  return static_cast<const CpuWeight&>(weight).view();
+// As the kernels see it.
+Matrix View(const DeviceMatrix& x) {
+  SLUICE_CHECK(x.type == ElementType::kF32);
+  return {static_cast<float*>(x.data), x.rows, x.cols, x.stride};
+}
+const float* Floats(const void* vector) {
+  return static_cast<const float*>(vector);
+}
+kernels::WeightView View(const Weight& weight) {
+  return {weight.data.data(), weight.type, weight.rows, weight.cols,
+          static_cast<const uint8_t*>(weight.scales.data())};
 }
 
 // Columns [begin, begin + cols) of x.
 Matrix Columns(Matrix x, int64_t begin, int64_t cols) {
-  return {x.data + begin, x.rows, cols, x.stride};
-}
-ConstMatrix Columns(ConstMatrix x, int64_t begin, int64_t cols) {
   return {x.data + begin, x.rows, cols, x.stride};
 }
 
@@ -62,212 +48,302 @@ void FillZero(Matrix x) {
   }
 }
 
+void CopyRows(ConstMatrix x, Matrix y) {
+  for (int64_t t = 0; t < x.rows; ++t) {
+    std::memcpy(y.row(t), x.row(t), sizeof(float) * x.cols);
+  }
+}
+
+kernels::KvView KvOf(const AttentionSpec& spec, const LayerKv& kv) {
+  SLUICE_CHECK(kv.type == ElementType::kF32);
+  return {static_cast<float*>(kv.keys),
+          static_cast<float*>(kv.values),
+          kv.num_blocks,
+          spec.num_kv_heads,
+          kBlockTokens,
+          spec.head_dim};
+}
+
+// In `views`, whose memory is kept.
+std::span<const Matrix> View(std::span<const DeviceMatrix> parts,
+                             std::vector<Matrix>& views) {
+  views.clear();
+  for (const DeviceMatrix& part : parts) views.push_back(View(part));
+  return views;
+}
+
+DeviceMemory Adopt(Backend* owner, Buffer buffer) {
+  const size_t bytes = buffer.size();
+  return DeviceMemory(owner, buffer.Release(), bytes);
+}
+
+void RmsNorm(const kernels::Context& context, ConstMatrix x,
+             const NormSpec& norm, Matrix y) {
+  kernels::RmsNorm(context, x, Floats(norm.weight), norm.eps, y);
+}
+
+void NormHeads(const kernels::Context& context, const AttentionSpec& spec,
+               const NormSpec& norm, Matrix x) {
+  if (norm.weight == nullptr) return;
+  kernels::RmsNormHeads(context, x, spec.head_dim, Floats(norm.weight),
+                        norm.eps);
+}
+
+void Product(const kernels::Context& context, ConstMatrix x,
+             const kernels::WeightView& weight, const float* bias, Matrix y) {
+  if (weight.rows > 0) kernels::MatMul(context, x, weight, bias, y);
+}
+
+BackendInfo InfoOf(const CpuBackendOptions& options) {
+  BackendInfo info;
+  info.numerics = kNumerics;
+  info.isa = kernels::ToString(options.isa);
+  info.threads = options.team.num_threads;
+  info.available_memory = AvailableMemory();
+  info.shares_host_memory = true;
+  return info;
+}
+
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const kernels::Context& context, const BackendShape& shape)
-      : context_(context),
-        shape_(shape),
-        normed_(sizeof(float) * shape.limits.max_step_tokens *
-                shape.hidden_size) {
-    const size_t half = shape.inv_freq.size();
-    const size_t entries = half * shape.limits.max_context;
-    rope_cos_ = Buffer(sizeof(float) * entries);
-    rope_sin_ = Buffer(sizeof(float) * entries);
-    rope_ = {rope_cos_.as<float>(), rope_sin_.as<float>(), 0,
-             static_cast<int64_t>(half)};
-  }
+  explicit CpuBackend(CpuBackendOptions options)
+      : info_(InfoOf(options)),
+        team_(options.team),
+        context_{&team_, options.isa},
+        communicator_(std::move(options.ranks), options.rank),
+        sampler_(context_) {}
 
-  std::unique_ptr<DeviceMemory> Allocate(size_t bytes) override {
-    return std::make_unique<HostMemory>(bytes);
+  const BackendInfo& info() const override { return info_; }
+
+  DeviceMemory Allocate(size_t bytes) override {
+    return Adopt(this, Buffer(bytes));
   }
+  void Free(void* data) override { std::free(data); }
   std::unique_ptr<Weight> Pack(HostWeight weight) override {
-    return std::make_unique<CpuWeight>(std::move(weight));
+    return std::make_unique<Weight>(
+        Weight{weight.type, weight.rows, weight.cols,
+               Adopt(this, std::move(weight.data)),
+               Adopt(this, std::move(weight.scales))});
+  }
+  RopeHandle AddRope(RopeSpec spec) override {
+    return ropes_.Add(std::move(spec));
+  }
+  void CopyIn(const void* rows, DeviceMatrix out) override {
+    const size_t bytes = BytesOf(out.type) * out.cols;
+    for (int64_t t = 0; t < out.rows; ++t) {
+      std::memcpy(out.row(t), static_cast<const std::byte*>(rows) + t * bytes,
+                  bytes);
+    }
+  }
+  void CopyOut(DeviceMatrix x, void* rows) override {
+    const size_t bytes = BytesOf(x.type) * x.cols;
+    for (int64_t t = 0; t < x.rows; ++t) {
+      std::memcpy(static_cast<std::byte*>(rows) + t * bytes, x.row(t), bytes);
+    }
   }
 
   void BeginStep(const StepInputs& step) override {
+    team_.AdoptCaller();
     step_ = &step;
+    sampling_ = TraceSpan();
     int32_t last = -1;
     for (int32_t t = 0; t < step.num_tokens; ++t) {
       last = std::max(last, step.positions[t]);
     }
-    GrowRope(last);
+    ropes_.Reach(last);
+  }
+  void Sync() override {}
+  StepTimes EndStep() override {
+    return {communicator_.TakeTimes(), sampling_};
   }
 
-  void CopyIn(const float* rows, Matrix out) override {
-    for (int64_t t = 0; t < out.rows; ++t) {
-      std::memcpy(out.row(t), rows + t * out.cols, sizeof(float) * out.cols);
+  // The rank that has the table hands its rows to all: the root of a tree of
+  // one leaf.
+  void Embed(const Weight* table, DeviceMatrix x) override {
+    if (table == nullptr) return communicator_.ReduceTree(1, {}, {}, View(x));
+    kernels::Embed(context_, View(*table), step_->token_ids.data(), View(x));
+    const kernels::TreeNode node = {0, 1};
+    const ConstMatrix part = View(x);
+    communicator_.ReduceTree(1, {&node, 1}, {&part, 1}, View(x));
+  }
+
+  void Norm(DeviceMatrix x, const NormSpec& norm, DeviceMatrix y) override {
+    RmsNorm(context_, View(x), norm, View(y));
+  }
+
+  void Linear(DeviceMatrix x, const NormSpec& norm, const Weight& weight,
+              const void* bias, DeviceMatrix y) override {
+    ConstMatrix in = View(x);
+    if (norm.weight != nullptr) {
+      const Matrix normed = Scratch(x.rows, x.cols);
+      RmsNorm(context_, in, norm, normed);
+      in = normed;
     }
-  }
-  void CopyOut(ConstMatrix x, float* rows) override {
-    for (int64_t t = 0; t < x.rows; ++t) {
-      std::memcpy(rows + t * x.cols, x.row(t), sizeof(float) * x.cols);
-    }
+    Product(context_, in, View(weight), Floats(bias), View(y));
   }
 
-  ConstMatrix ToHost(ConstMatrix x) override { return x; }
-
-  void Embed(const Weight& table, Matrix x) override {
-    kernels::Embed(context_, ViewOf(table), step_->token_ids.data(), x);
-  }
-
-  void NormLinear(ConstMatrix x, const float* norm, const Weight& weight,
-                  const float* bias, Matrix y) override {
-    const Matrix normed = Normed(x.rows);
-    Norm(x, norm, normed);
-    Linear(normed, weight, bias, y);
-  }
-
-  void Norm(ConstMatrix x, const float* norm, Matrix y) override {
-    kernels::RmsNorm(context_, x, norm, shape_.norm_eps, y);
-  }
-
-  void Linear(ConstMatrix x, const Weight& weight, const float* bias,
-              Matrix y) override {
-    Product(x, ViewOf(weight), bias, y);
-  }
-
-  void RopeStoreKv(Matrix qkv, const HeadNorms& norms,
+  void RopeStoreKv(const AttentionSpec& spec, const NormSpec& q_norm,
+                   const NormSpec& k_norm, DeviceMatrix qkv,
                    const LayerKv& kv) override {
-    const int64_t q_cols = shape_.num_heads * shape_.head_dim;
-    const int64_t kv_cols = shape_.num_kv_heads * shape_.head_dim;
-    const Matrix k = Columns(qkv, q_cols, kv_cols);
-    if (norms.q != nullptr) NormHeads(Columns(qkv, 0, q_cols), norms.q);
-    if (norms.k != nullptr) NormHeads(k, norms.k);
+    const int64_t q_cols = spec.num_heads * spec.head_dim;
+    const int64_t kv_cols = spec.num_kv_heads * spec.head_dim;
+    const Matrix all = View(qkv);
+    const Matrix k = Columns(all, q_cols, kv_cols);
+    NormHeads(context_, spec, q_norm, Columns(all, 0, q_cols));
+    NormHeads(context_, spec, k_norm, k);
     // q and k stand side by side: all their heads rotate in one go.
-    kernels::Rope(context_, Columns(qkv, 0, q_cols + kv_cols), shape_.head_dim,
-                  shape_.rope_style, rope_, step_->positions.data());
-    kernels::StoreKv(context_, k, Columns(qkv, q_cols + kv_cols, kv_cols),
-                     step_->kv_groups[kv.group].slots.data(), KvOf(kv));
+    const RopeTables::Table& rope = ropes_.at(spec.rope);
+    kernels::Rope(context_, Columns(all, 0, q_cols + kv_cols), spec.head_dim,
+                  rope.spec.style, rope.rows, step_->positions.data());
+    kernels::StoreKv(context_, k, Columns(all, q_cols + kv_cols, kv_cols),
+                     step_->kv_groups[kv.group].slots.data(), KvOf(spec, kv));
   }
 
-  void Attention(ConstMatrix qkv, const float* sinks, const LayerKv& kv,
-                 Matrix out) override {
+  void Attention(const AttentionSpec& spec, DeviceMatrix qkv, const void* sinks,
+                 const LayerKv& kv, DeviceMatrix out) override {
     const KvGroupInputs& group = step_->kv_groups[kv.group];
     kernels::AttentionQueries queries;
-    queries.q = Columns(qkv, 0, shape_.num_heads * shape_.head_dim);
+    queries.q = Columns(View(qkv), 0, spec.num_heads * spec.head_dim);
     queries.positions = step_->positions.data();
     queries.block_tables = group.block_tables.data();
     queries.table_offsets = group.table_offsets.data();
-    queries.num_heads = shape_.num_heads;
-    queries.kv_heads = shape_.kv_heads.data();
-    queries.scale = shape_.attention_scale;
-    queries.window = kv.window;
-    queries.sinks = sinks;
-    kernels::PagedAttention(context_, queries, KvOf(kv), out);
+    queries.num_heads = spec.num_heads;
+    queries.kv_heads = spec.kv_heads.data();
+    queries.scale = spec.scale;
+    queries.window = spec.window;
+    queries.sinks = Floats(sinks);
+    kernels::PagedAttention(context_, queries, KvOf(spec, kv), View(out));
   }
 
-  void SiluMul(ConstMatrix x, Matrix y) override {
-    if (y.cols > 0) kernels::SiluMul(context_, x, y);
+  void Gate(const Activation& activation, DeviceMatrix x,
+            DeviceMatrix y) override {
+    if (y.cols == 0) return;
+    if (activation.kind == Activation::Kind::kSilu) {
+      kernels::SiluMul(context_, View(x), View(y));
+    } else {
+      kernels::ClampedSwiGlu(context_, View(x), activation.limit, View(y));
+    }
   }
 
-  void RowParallel(ConstMatrix x, const Weight& weight, const RowShards& shards,
-                   std::span<const Matrix> parts) override {
+  void RowParallel(DeviceMatrix x, const Weight& weight,
+                   const RowShards& shards,
+                   std::span<const DeviceMatrix> parts) override {
     SLUICE_CHECK(parts.size() == shards.nodes.size());
+    const std::span<const Matrix> out = View(parts, parts_);
     if (shards.cols() == 0) {  // a rank whose shards are all empty
-      for (const Matrix& part : parts) FillZero(part);
+      for (const Matrix& part : out) FillZero(part);
       return;
     }
-    kernels::MatMulSharded(context_, x, ViewOf(weight),
-                           {shards.bounds, shards.own_nodes}, parts);
+    kernels::MatMulSharded(context_, View(x), View(weight),
+                           {shards.bounds, shards.own_nodes}, out);
   }
 
-  void Add(ConstMatrix y, Matrix x) override { kernels::Add(context_, y, x); }
+  void ReduceTree(int32_t num_leaves, std::span<const kernels::TreeNode> nodes,
+                  std::span<const DeviceMatrix> parts,
+                  DeviceMatrix out) override {
+    const std::span<const Matrix> views = View(parts, parts_);
+    const_parts_.assign(views.begin(), views.end());
+    communicator_.ReduceTree(num_leaves, nodes, const_parts_, View(out));
+  }
 
-  void AddNormed(ConstMatrix y, const float* bias, const float* norm,
-                 Matrix x) override {
-    if (bias == nullptr && norm == nullptr) return Add(y, x);
-    const Matrix sum = Normed(y.rows);
-    CopyIn(y.data, sum);
-    if (bias != nullptr) {
-      // One row of all tokens' rows: a stride of zero.
-      kernels::Add(context_, {bias, y.rows, y.cols, 0}, sum);
+  void Add(DeviceMatrix y, const void* bias, const NormSpec& norm,
+           DeviceMatrix x) override {
+    ConstMatrix sum = View(y);
+    if (bias != nullptr || norm.weight != nullptr) {
+      const Matrix changed = Scratch(y.rows, y.cols);
+      CopyRows(sum, changed);
+      if (bias != nullptr) {
+        // One row of all tokens' rows: a stride of zero.
+        kernels::Add(context_, {Floats(bias), y.rows, y.cols, 0}, changed);
+      }
+      if (norm.weight != nullptr) RmsNorm(context_, changed, norm, changed);
+      sum = changed;
     }
-    if (norm != nullptr) Norm(sum, norm, sum);
-    Add(sum, x);
+    kernels::Add(context_, sum, View(x));
   }
 
-  void Route(ConstMatrix logits, const float* correction,
-             const Routing& routing) override {
-    kernels::Route(context_, logits, shape_.router, correction, routing.ids,
-                   routing.weights);
+  void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
+             const void* correction, const DeviceRouting& routing) override {
+    kernels::Route(context_, View(logits), rule, Floats(correction),
+                   static_cast<int32_t*>(routing.ids.data),
+                   static_cast<float*>(routing.weights.data));
   }
 
-  void ExpertNodes(ConstMatrix x, const Routing& routing,
-                   const ExpertWeights& experts,
+  void ExpertNodes(DeviceMatrix x, const DeviceRouting& routing,
+                   const ExpertWeights& experts, const Activation& activation,
                    std::span<const kernels::TreeNode> nodes,
-                   std::span<const Matrix> parts) override {
+                   std::span<const DeviceMatrix> parts) override {
     gate_up_.clear();
     down_.clear();
     for (const auto& weight : experts.gate_up) {
-      gate_up_.push_back(ViewOf(*weight));
+      gate_up_.push_back(View(*weight));
     }
-    for (const auto& weight : experts.down) down_.push_back(ViewOf(*weight));
-    kernels::ExpertsView view = {experts.first, gate_up_, down_};
-    if (experts.gate_up_bias) view.gate_up_bias = experts.gate_up_bias->data();
-    if (experts.down_bias) view.down_bias = experts.down_bias->data();
-    view.swiglu_limit = shape_.swiglu_limit;
-    kernels::ExpertNodes(context_, view,
-                         {x, routing.ids, routing.weights, routing.per_token},
-                         nodes, parts);
+    for (const auto& weight : experts.down) down_.push_back(View(*weight));
+    kernels::ExpertsView view = {experts.first, gate_up_, down_,
+                                 Floats(experts.gate_up_bias.data()),
+                                 Floats(experts.down_bias.data())};
+    if (activation.kind == Activation::Kind::kClampedSwiGlu) {
+      view.swiglu_limit = activation.limit;
+    }
+    const kernels::ExpertRows rows = {
+        View(x), static_cast<const int32_t*>(routing.ids.data),
+        Floats(routing.weights.data), static_cast<int32_t>(routing.ids.cols)};
+    kernels::ExpertNodes(context_, view, rows, nodes, View(parts, parts_));
   }
 
-  void Logits(ConstMatrix x, int32_t begin, const float* norm,
-              const Weight& head, Matrix y) override {
-    const Matrix normed = Normed(y.rows);
-    for (int64_t i = 0; i < y.rows; ++i) {
+  void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
+              const Weight& head, const LogitsOut& out) override {
+    const Matrix normed = Scratch(out.own.rows, x.cols);
+    for (int64_t i = 0; i < normed.rows; ++i) {
       std::memcpy(normed.row(i), x.row(step_->logits_rows[begin + i]),
                   sizeof(float) * x.cols);
     }
-    kernels::RmsNorm(context_, normed, norm, shape_.norm_eps, normed);
-    kernels::WeightView view = ViewOf(head);
-    view.rows = y.cols;
-    Product(normed, view, /*bias=*/nullptr, y);
+    RmsNorm(context_, normed, norm, normed);
+    kernels::WeightView view = View(head);
+    view.rows = out.own.cols;
+    Product(context_, normed, view, /*bias=*/nullptr, View(out.own));
+    communicator_.GatherColumns(View(out.own), out.first_column, View(out.all));
+  }
+
+  void Sample(DeviceMatrix logits, int32_t begin, std::span<const RowAsk> asks,
+              std::span<StatusOr<TokenResult>> answers) override {
+    sampling_.start_ns = MonotonicNanos();
+    sampler_.Run(View(logits), begin, asks, answers);
+    sampling_.stop_ns = MonotonicNanos();
   }
 
  private:
-  // Makes RoPE's rows up to position `last`, some ahead at a time: pages of
-  // positions that no sequence reaches are never touched.
-  void GrowRope(int64_t last) {
-    constexpr int64_t kAhead = 256;
-    if (last < rope_.positions) return;
-    const int64_t end =
-        std::min<int64_t>(last + kAhead, shape_.limits.max_context);
-    kernels::MakeRopeTable(shape_.inv_freq, {rope_.positions, end},
-                           shape_.rope_scale, rope_cos_.as<float>(),
-                           rope_sin_.as<float>());
-    rope_.positions = std::max(rope_.positions, end);
-  }
-  Matrix Normed(int64_t rows) {
-    return {normed_.as<float>(), rows, shape_.hidden_size, shape_.hidden_size};
-  }
-  void Product(ConstMatrix x, const kernels::WeightView& weight,
-               const float* bias, Matrix y) {
-    if (weight.rows > 0) kernels::MatMul(context_, x, weight, bias, y);
-  }
-  void NormHeads(Matrix x, const float* norm) {
-    kernels::RmsNormHeads(context_, x, shape_.head_dim, norm, shape_.norm_eps);
-  }
-  kernels::KvView KvOf(const LayerKv& kv) const {
-    return {kv.keys,      kv.values,      kv.num_blocks, shape_.num_kv_heads,
-            kBlockTokens, shape_.head_dim};
+  // Packed rows that the next operation may use for something else. Grown by
+  // the first operations alone: to the largest step at once.
+  Matrix Scratch(int64_t rows, int64_t cols) {
+    const size_t needed = sizeof(float) * rows * cols;
+    if (scratch_.size() < needed) {
+      const auto most = static_cast<int64_t>(step_->positions.size());
+      scratch_ = Buffer(sizeof(float) * std::max(rows, most) * cols);
+    }
+    return {scratch_.as<float>(), rows, cols, cols};
   }
 
+  const BackendInfo info_;
+  ThreadTeam team_;
   const kernels::Context context_;
-  const BackendShape shape_;
-  Buffer normed_;    // [max_step_tokens, H]
-  Buffer rope_cos_;  // [max_context, R / 2], as far as rope_ says
-  Buffer rope_sin_;
-  kernels::RopeTable rope_;
+  ThreadCommunicator communicator_;
+  RowSampler sampler_;
+  RopeTables ropes_;
+  Buffer scratch_;
   const StepInputs* step_ = nullptr;
-  std::vector<kernels::WeightView> gate_up_;  // of ExpertNodes
+  TraceSpan sampling_;
+  // Views of an operation's arguments, in memory that is kept.
+  std::vector<Matrix> parts_;
+  std::vector<ConstMatrix> const_parts_;
+  std::vector<kernels::WeightView> gate_up_;
   std::vector<kernels::WeightView> down_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeCpuBackend(const kernels::Context& context,
-                                        const BackendShape& shape) {
-  return std::make_unique<CpuBackend>(context, shape);
+std::unique_ptr<Backend> MakeCpuBackend(CpuBackendOptions options) {
+  return std::make_unique<CpuBackend>(std::move(options));
 }
 
 }  // namespace sluice

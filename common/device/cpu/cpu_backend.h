@@ -3,16 +3,26 @@
 
 #include <memory>
 
+#include "common/concurrency/thread_team.h"
 #include "common/device/backend.h"
+#include "common/device/cpu/thread_communicator.h"
 #include "kernels/context.h"
 
 namespace sluice {
 
-// The backend over the kernels of this process's CPU. Operations are inline
-// calls that spread over context.executor, which must outlive the backend.
-// Weights stay as they are handed in: packing for the CPU comes later.
-std::unique_ptr<Backend> MakeCpuBackend(const kernels::Context& context,
-                                        const BackendShape& shape);
+struct CpuBackendOptions {
+  ThreadTeamOptions team;
+  kernels::Isa isa = kernels::Isa::kPortable;
+  // Of all the stage's backends, and this one's number among them.
+  std::shared_ptr<RankTable> ranks;
+  int rank = 0;
+};
+
+// The backend over the kernels of this process's CPU: operations are done
+// when they return, spread over a team of threads, one of which is the
+// caller. Device addresses are host addresses, and a weight's bytes stay as
+// they are handed in.
+std::unique_ptr<Backend> MakeCpuBackend(CpuBackendOptions options);
 
 }  // namespace sluice
 

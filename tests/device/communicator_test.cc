@@ -1,17 +1,16 @@
-#include "common/collective/communicator.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/collective/self_communicator.h"
-#include "common/collective/thread_communicator.h"
+#include "common/concurrency/meeting_point.h"
+#include "common/device/cpu/thread_communicator.h"
 
 namespace sluice {
 namespace {
@@ -57,6 +56,14 @@ bool SameBits(const Values& a, const Values& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// The communicators of so many ranks.
+std::vector<ThreadCommunicator> MakeGroup(int ranks) {
+  const auto table = std::make_shared<RankTable>(ranks);
+  std::vector<ThreadCommunicator> group;
+  for (int r = 0; r < ranks; ++r) group.emplace_back(table, r);
+  return group;
+}
+
 // Runs body(rank) on one thread per rank.
 void OnRanks(int ranks, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
@@ -70,7 +77,7 @@ std::vector<Values> ReduceOverRanks(const std::vector<Values>& leaves,
                                     bool in_place) {
   const int n = static_cast<int>(leaves.size());
   const int ranks = static_cast<int>(cuts.size()) - 1;
-  ThreadCommunicatorGroup group(ranks);
+  auto group = MakeGroup(ranks);
   std::vector<Values> outs(ranks);
   OnRanks(ranks, [&](int r) {
     const auto nodes = AlignedNodes(cuts[r], cuts[r + 1], n);
@@ -80,7 +87,7 @@ std::vector<Values> ReduceOverRanks(const std::vector<Values>& leaves,
     for (const Values& sum : sums) parts.push_back(View(sum));
     Values out(kRows * kCols);
     Values& target = in_place && !sums.empty() ? sums[0] : out;
-    group.rank(r)->ReduceTree(n, nodes, parts, View(target));
+    group[r].ReduceTree(n, nodes, parts, View(target));
     outs[r] = target;
   });
   return outs;
@@ -126,7 +133,7 @@ TEST(CommunicatorTest, RanksMayOwnLeavesInAnyOrder) {
   const std::vector<TreeNode> nodes = {{0, 2}, {2, 3}, {3, 4},  {4, 6},  {6, 7},
                                        {7, 8}, {8, 9}, {9, 10}, {10, 12}};
   for (int shift = 0; shift < ranks; ++shift) {
-    ThreadCommunicatorGroup group(ranks);
+    auto group = MakeGroup(ranks);
     OnRanks(ranks, [&](int r) {
       std::vector<TreeNode> own;
       std::vector<Values> sums;
@@ -138,7 +145,7 @@ TEST(CommunicatorTest, RanksMayOwnLeavesInAnyOrder) {
       std::vector<ConstMatrix> parts;
       for (const Values& sum : sums) parts.push_back(View(sum));
       Values out(kRows * kCols);
-      group.rank(r)->ReduceTree(n, own, parts, View(out));
+      group[r].ReduceTree(n, own, parts, View(out));
       EXPECT_TRUE(SameBits(out, root)) << "rank " << r;
     });
   }
@@ -147,7 +154,7 @@ TEST(CommunicatorTest, RanksMayOwnLeavesInAnyOrder) {
 TEST(CommunicatorTest, OneRankJoinsSeveralNodesLikeTheTree) {
   const int n = 11;
   const auto leaves = MakeLeaves(n, 3);
-  SelfCommunicator self;
+  ThreadCommunicator self = MakeGroup(1)[0];
   std::vector<TreeNode> nodes;
   std::vector<ConstMatrix> parts;
   for (int i = 0; i < n; ++i) {
@@ -167,7 +174,7 @@ TEST(CommunicatorTest, ANodeOfOneRankAloneReachesAllRanks) {
 
 TEST(CommunicatorTest, GatherPutsEveryRanksColumnsIntoRankZero) {
   constexpr int kRanks = 3;
-  ThreadCommunicatorGroup group(kRanks);
+  auto group = MakeGroup(kRanks);
   const std::vector<int64_t> cuts = {0, 5, 5, 12};
   Values all(2 * 12, -1.0f);
   OnRanks(kRanks, [&](int r) {
@@ -178,9 +185,8 @@ TEST(CommunicatorTest, GatherPutsEveryRanksColumnsIntoRankZero) {
         part[t * n + c] = static_cast<float>(100 * t + cuts[r] + c);
       }
     }
-    group.rank(r)->GatherColumns(
-        {part.data(), 2, n, n}, cuts[r],
-        r == 0 ? Matrix{all.data(), 2, 12, 12} : Matrix{});
+    group[r].GatherColumns({part.data(), 2, n, n}, cuts[r],
+                           r == 0 ? Matrix{all.data(), 2, 12, 12} : Matrix{});
   });
   for (int64_t t = 0; t < 2; ++t) {
     for (int64_t c = 0; c < 12; ++c) {
@@ -194,12 +200,13 @@ TEST(CommunicatorTest, ARanksTimesAreItsOwnAndTakenOnce) {
   // only many rounds tell.
   constexpr int64_t kLateNs = 300'000;
   constexpr int kRounds = 40;
-  ThreadCommunicatorGroup group(2);
+  auto group = MakeGroup(2);
+  MeetingPoint meeting(2);
   OnRanks(2, [&](int r) {
-    Communicator& self = *group.rank(r);
+    ThreadCommunicator& self = group[r];
     int64_t most = 0;
     for (int round = 0; round < kRounds; ++round) {
-      self.Barrier();
+      meeting.Arrive();
       const int64_t start = MonotonicNanos();
       while (r == 1 && MonotonicNanos() - start < kLateNs) {
       }
@@ -225,16 +232,19 @@ TEST(CommunicatorTest, ARanksTimesAreItsOwnAndTakenOnce) {
       EXPECT_GE(most, kLateNs / 2);
     }
   });
-  EXPECT_EQ(SelfCommunicator().TakeTimes().wait_ns, 0);
+  ThreadCommunicator alone = MakeGroup(1)[0];
+  float value = 1;
+  alone.GatherColumns({&value, 1, 1, 1}, 0, {&value, 1, 1, 1});
+  const CollectiveTimes none = alone.TakeTimes();
+  EXPECT_EQ(none.reduce_ns + none.gather_ns + none.wait_ns, 0);
 }
 
 TEST(CommunicatorTest, ManyRoundsWithMoreRanksThanCoresStayInStep) {
   constexpr int kRanks = 5;
-  ThreadCommunicatorGroup group(kRanks);
+  auto group = MakeGroup(kRanks);
+  MeetingPoint meeting(kRanks);
   OnRanks(kRanks, [&](int r) {
-    Communicator& self = *group.rank(r);
-    EXPECT_EQ(self.rank(), r);
-    EXPECT_EQ(self.world_size(), kRanks);
+    ThreadCommunicator& self = group[r];
     for (int round = 0; round < 300; ++round) {
       float value = static_cast<float>(round * (r + 1));
       const TreeNode node = {r, r + 1};
@@ -242,7 +252,7 @@ TEST(CommunicatorTest, ManyRoundsWithMoreRanksThanCoresStayInStep) {
       float sum = 0;
       self.ReduceTree(kRanks, {&node, 1}, {&part, 1}, {&sum, 1, 1, 1});
       ASSERT_EQ(sum, static_cast<float>(round * 15));
-      if (round % 7 == 0) self.Barrier();
+      if (round % 7 == 0) meeting.Arrive();
     }
   });
 }

@@ -1,10 +1,10 @@
-#include "common/model/expert_owner.h"
+#include "common/model/local_experts.h"
 
 namespace sluice {
 
 LocalExperts::LocalExperts(Backend* backend, int32_t num_experts,
-                           int32_t first_layer, const std::vector<Runs>& layers)
-    : backend_(*backend), first_layer_(first_layer) {
+                           const std::vector<Runs>& layers)
+    : backend_(*backend) {
   for (const Runs& runs : layers) {
     Layer& layer = layers_.emplace_back();
     layer.runs = runs;
@@ -17,24 +17,19 @@ LocalExperts::LocalExperts(Backend* backend, int32_t num_experts,
   }
 }
 
-std::span<const kernels::TreeNode> LocalExperts::nodes(int32_t layer) const {
-  return at(layer).nodes;
-}
-
-void LocalExperts::Begin(const ExpertAsk&) {}  // the rank itself is busy
-
-std::vector<RowFailure> LocalExperts::Finish(
-    const ExpertAsk& ask, std::span<const kernels::Matrix> parts) {
-  const Layer& layer = at(ask.layer);
+void LocalExperts::Run(size_t index, DeviceMatrix x,
+                       const DeviceRouting& routing,
+                       const Activation& activation,
+                       std::span<const DeviceMatrix> parts) {
+  const Layer& layer = layers_[index];
   std::span<const kernels::TreeNode> nodes = layer.nodes;
   for (size_t i = 0; i < layer.runs.size(); ++i) {
     const size_t count = layer.nodes_of_run[i];
-    backend_.ExpertNodes(ask.x, ask.routing, *layer.runs[i], nodes.first(count),
-                         parts.first(count));
+    backend_.ExpertNodes(x, routing, *layer.runs[i], activation,
+                         nodes.first(count), parts.first(count));
     nodes = nodes.subspan(count);
     parts = parts.subspan(count);
   }
-  return {};
 }
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMMON_COLLECTIVE_JOIN_PARTS_H_
-#define SLUICE_COMMON_COLLECTIVE_JOIN_PARTS_H_
+#ifndef SLUICE_COMMON_DEVICE_CPU_JOIN_PARTS_H_
+#define SLUICE_COMMON_DEVICE_CPU_JOIN_PARTS_H_
 
 #include <cstdint>
 #include <span>
@@ -25,4 +25,4 @@ void JoinParts(int32_t num_leaves, std::span<const NodePart> parts,
 
 }  // namespace sluice
 
-#endif  // SLUICE_COMMON_COLLECTIVE_JOIN_PARTS_H_
+#endif  // SLUICE_COMMON_DEVICE_CPU_JOIN_PARTS_H_

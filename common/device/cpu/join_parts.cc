@@ -1,4 +1,4 @@
-#include "common/collective/join_parts.h"
+#include "common/device/cpu/join_parts.h"
 
 #include <cstring>
 

@@ -1,0 +1,42 @@
+#ifndef SLUICE_COMMON_DEVICE_CPU_ROW_SAMPLER_H_
+#define SLUICE_COMMON_DEVICE_CPU_ROW_SAMPLER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/device/backend.h"
+#include "common/sampling/sampler.h"
+#include "kernels/context.h"
+#include "kernels/views.h"
+
+namespace sluice {
+
+// Answers what is asked of a step's logits rows: over the threads of a team,
+// where there are fewer asks than threads also over the parts of each row. An
+// answer depends on nothing but its ask and its row. Keeps its memory from
+// step to step. Used by one thread.
+class RowSampler {
+ public:
+  explicit RowSampler(const kernels::Context& context);
+
+  // As Backend::Sample.
+  void Run(kernels::ConstMatrix logits, int32_t begin,
+           std::span<const RowAsk> asks,
+           std::span<StatusOr<TokenResult>> answers);
+
+ private:
+  void RunWhole(std::span<const TokenAsk> asks,
+                std::span<StatusOr<TokenResult>> answers);
+  void RunSplit(std::span<const TokenAsk> asks,
+                std::span<StatusOr<TokenResult>> answers);
+
+  const kernels::Context context_;
+  std::vector<Sampler> samplers_;  // one for each thread of the team
+  std::vector<TokenAsk> asks_;     // with their logits
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_CPU_ROW_SAMPLER_H_

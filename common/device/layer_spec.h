@@ -1,0 +1,70 @@
+#ifndef SLUICE_COMMON_DEVICE_LAYER_SPEC_H_
+#define SLUICE_COMMON_DEVICE_LAYER_SPEC_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/device/memory.h"
+#include "kernels/rope.h"
+
+// The constants of a model as operations take them: values that may differ
+// from layer to layer. Vectors are F32 on the device.
+namespace sluice {
+
+// An RMS norm; no norm if `weight` is null.
+struct NormSpec {
+  const void* weight = nullptr;
+  float eps = 0;
+};
+
+// RoPE of some layers: cos and sin of a position are [inv_freq.size()] each.
+struct RopeSpec {
+  std::vector<double> inv_freq;
+  double scale = 1;  // multiplies cos and sin
+  kernels::RopeStyle style = kernels::RopeStyle::kHalfSplit;
+  int64_t positions = 0;  // at most so many
+};
+
+// A RopeSpec that a backend knows: see Backend::AddRope.
+enum class RopeHandle : int32_t {};
+
+// Attention of one layer, over one rank's heads.
+struct AttentionSpec {
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  // kv_heads[h]: which of the rank's own kv heads query head h reads.
+  std::vector<int32_t> kv_heads;
+  float scale = 1;
+  int32_t window = 0;  // tokens seen, the query's own included; 0: all
+  RopeHandle rope = {};
+};
+
+// What stands between the two products of an MLP: act(gate) * up.
+struct Activation {
+  enum class Kind : uint8_t { kSilu, kClampedSwiGlu };
+  Kind kind = Kind::kSilu;
+  float limit = 0;  // of kClampedSwiGlu; see kernels/elementwise.h
+};
+
+// Keys and values of one layer on the device, and the KV group whose block
+// tables the layer follows. [num_blocks, num_kv_heads, kBlockTokens, head_dim]
+// each.
+struct LayerKv {
+  void* keys = nullptr;
+  void* values = nullptr;
+  ElementType type = ElementType::kF32;
+  int64_t num_blocks = 0;
+  int32_t group = 0;
+};
+
+// Which experts the tokens of a step go to, [T, k] each: ids (INT32), rising
+// within a token, and the router's weights (F32).
+struct DeviceRouting {
+  DeviceMatrix ids;
+  DeviceMatrix weights;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_LAYER_SPEC_H_

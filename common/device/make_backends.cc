@@ -1,0 +1,46 @@
+#include "common/device/make_backends.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/device/cpu/cpu_backend.h"
+#include "common/device/cpu/cpu_options.h"
+
+namespace sluice {
+namespace {
+
+// Which CPUs the team of rank `rank` is pinned to; empty: none.
+std::vector<int> CpusOf(const BackendOptions& options,
+                        const std::vector<int>& cpus, int32_t rank,
+                        int32_t per_rank) {
+  const size_t first = static_cast<size_t>(rank) * per_rank;
+  const size_t needed = static_cast<size_t>(options.ranks) * per_rank;
+  if (!options.pin_threads || needed > cpus.size()) return {};
+  return {cpus.begin() + static_cast<std::ptrdiff_t>(first),
+          cpus.begin() + static_cast<std::ptrdiff_t>(first + per_rank)};
+}
+
+}  // namespace
+
+StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
+    const BackendOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const kernels::Isa isa, ParseIsa(options.isa));
+  const std::vector<int> cpus = AvailableCpus();
+  const int32_t threads = options.threads == 0
+                              ? static_cast<int32_t>(cpus.size())
+                              : options.threads;
+  const int32_t per_rank = std::max(1, threads / options.ranks);
+  const auto table = std::make_shared<RankTable>(options.ranks);
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (int32_t rank = 0; rank < options.ranks; ++rank) {
+    const ThreadTeamOptions team = {
+        per_rank, CpusOf(options, cpus, rank, per_rank),
+        options.name.empty() ? Cat("rank", rank) : options.name};
+    backends.push_back(MakeCpuBackend({team, isa, table, rank}));
+  }
+  return backends;
+}
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+#ifndef SLUICE_COMMON_DEVICE_MAKE_BACKENDS_H_
+#define SLUICE_COMMON_DEVICE_MAKE_BACKENDS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/device/backend.h"
+
+namespace sluice {
+
+struct BackendOptions {
+  int32_t ranks = 1;
+  // Compute threads of all ranks together, shared out evenly, at least one
+  // per rank; 0: as many as this process has cores.
+  int32_t threads = 0;
+  // Pins each compute thread to a core of its own if there are enough.
+  bool pin_threads = false;
+  std::string isa = "auto";  // auto, avx512, avx2, portable
+  std::string name;          // of the teams; empty: rank0, rank1, ...
+};
+
+// One backend per rank, in order, which know each other.
+using BackendFactory =
+    std::function<StatusOr<std::vector<std::unique_ptr<Backend>>>(
+        const BackendOptions& options)>;
+
+// Backends of this machine's devices. INVALID_ARGUMENT for an isa that does
+// not exist, or that this machine does not have.
+StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
+    const BackendOptions& options);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_MAKE_BACKENDS_H_

@@ -1,0 +1,73 @@
+#ifndef SLUICE_COMMON_DEVICE_MEMORY_H_
+#define SLUICE_COMMON_DEVICE_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace sluice {
+
+class Backend;
+
+// What the elements of a matrix on a device are. A CPU has F32 alone, and
+// INT32 for expert ids; another device may keep hidden states, keys, values,
+// logits and partial sums in less.
+enum class ElementType : uint8_t { kF32, kInt32 };
+
+inline constexpr size_t BytesOf(ElementType type) {
+  return type == ElementType::kInt32 ? sizeof(int32_t) : sizeof(float);
+}
+
+// Bytes of one backend's device, given back by the destructor; empty by
+// default. data() is an address on the device: only the backend's operations
+// read and write there. The backend must outlive the memory.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  // `owner` frees; null: the bytes are somebody else's.
+  DeviceMemory(Backend* owner, void* data, size_t bytes)
+      : owner_(owner), data_(data), bytes_(bytes) {}
+  ~DeviceMemory() { Release(); }
+  DeviceMemory(DeviceMemory&& other) noexcept
+      : owner_(std::exchange(other.owner_, nullptr)),
+        data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    Release();
+    owner_ = std::exchange(other.owner_, nullptr);
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+    return *this;
+  }
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void Release();
+
+  Backend* owner_ = nullptr;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// Row-major matrix in device memory that somebody else owns. `stride` is in
+// elements. Addresses may be counted with on the host, not followed.
+struct DeviceMatrix {
+  void* data = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+  ElementType type = ElementType::kF32;
+
+  void* row(int64_t r) const {
+    return static_cast<std::byte*>(data) + r * stride * BytesOf(type);
+  }
+  DeviceMatrix Rows(int64_t begin, int64_t count) const {
+    return {row(begin), count, cols, stride, type};
+  }
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_MEMORY_H_
