@@ -13,6 +13,7 @@
 #include "common/model/expert_owner.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/layer_split.h"
+#include "common/model_config/weights_mode.h"
 #include "common/rpc/transport_options.h"
 #include "common/stage/stage_info.h"
 
