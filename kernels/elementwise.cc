@@ -1,8 +1,6 @@
 #include "kernels/elementwise.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "common/base/check.h"
 #include "kernels/cpu/dispatch.h"
@@ -60,22 +58,16 @@ void Add(const Context& context, ConstMatrix y, Matrix x) {
   });
 }
 
-void Embed(const Context&, const WeightView& table, const int32_t* ids,
+void Embed(const Context& context, const WeightView& table, const int32_t* ids,
            Matrix y) {
-  SLUICE_CHECK(y.cols == table.cols && table.type != WeightType::kMxfp4);
+  SLUICE_CHECK(y.cols == table.cols);
+  const cpu::WeightOps& ops =
+      cpu::OpsFor(context.isa).of_type[static_cast<int>(table.type)];
+  const cpu::WeightRows rows = {
+      .data = table.data, .scales = table.scales, .cols = table.cols};
   for (int64_t t = 0; t < y.rows; ++t) {
     SLUICE_CHECK(ids[t] >= 0 && ids[t] < table.rows);
-    const int64_t at = ids[t] * table.cols;
-    float* to = y.row(t);
-    if (table.type == WeightType::kF32) {
-      std::memcpy(to, static_cast<const float*>(table.data) + at,
-                  static_cast<size_t>(table.cols) * sizeof(float));
-      continue;
-    }
-    const auto* from = static_cast<const uint16_t*>(table.data) + at;
-    for (int64_t i = 0; i < table.cols; ++i) {
-      to[i] = std::bit_cast<float>(static_cast<uint32_t>(from[i]) << 16);
-    }
+    ops.widen(rows, ids[t], y.row(t));
   }
 }
 

@@ -21,8 +21,7 @@ void ClampedSwiGlu(const Context& context, ConstMatrix x, float limit,
 // x[t, i] += y[t, i].
 void Add(const Context& context, ConstMatrix y, Matrix x);
 
-// y[t, :] = row ids[t] of table [V, H], F32 or BF16, widened to F32. Ids are
-// in range.
+// y[t, :] = row ids[t] of table [V, H], widened to F32. Ids are in range.
 void Embed(const Context& context, const WeightView& table, const int32_t* ids,
            Matrix y);
 

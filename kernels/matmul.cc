@@ -38,17 +38,21 @@ void CheckWeight(const WeightView& w) {
   SLUICE_CHECK(!scaled || w.cols % kMxfp4Group == 0);
 }
 
-// Spreads `args`, complete but for rows and scratch, over the team.
-void Multiply(const Context& context, int64_t rows, cpu::MatMulArgs args) {
+// Spreads `args`, complete but for weight, rows and scratch, over the team.
+void Multiply(const Context& context, const WeightView& w,
+              cpu::MatMulArgs args) {
+  const int64_t rows = w.rows;
+  args.w = {.data = w.data, .scales = w.scales, .cols = w.cols};
   int64_t padded = 0;
   for (int32_t s = 0; s < args.num_shards; ++s) {
     padded += (args.bounds[s + 1] - args.bounds[s] + 15) / 16 * 16;
   }
   const cpu::Ops& ops = cpu::OpsFor(context.isa);
+  const cpu::WeightOps& of_type = ops.of_type[static_cast<int>(w.type)];
   args.tokens_per_block = TokensPerBlock(padded, ops.tile_columns);
   int64_t size = std::min(args.tokens, args.tokens_per_block) * padded;
-  if (args.scales != nullptr) size += cpu::kMaxTileRows * args.cols;
-  const int tasks = cpu::NumTasks(context, args.tokens * rows * args.cols);
+  size += of_type.widened_rows * args.w.cols;
+  const int tasks = cpu::NumTasks(context, args.tokens * rows * args.w.cols);
   ParallelFor(context, tasks, [&](int i) {
     const cpu::Range range = cpu::PartOf(rows, i, tasks, kRowAlign);
     if (range.begin >= range.end) return;
@@ -56,7 +60,7 @@ void Multiply(const Context& context, int64_t rows, cpu::MatMulArgs args) {
     own.row_begin = range.begin;
     own.row_end = range.end;
     own.scratch = Scratch(size);
-    ops.matmul(own);
+    of_type.matmul(own);
   });
 }
 
@@ -70,14 +74,10 @@ void MatMul(const Context& context, ConstMatrix x, const WeightView& w,
   const int32_t bounds[2] = {0, static_cast<int32_t>(w.cols)};
   const cpu::LeafRange node = {.begin = 0, .end = 1};
   const cpu::MatMulOut out = {.y = y.data, .stride = y.stride};
-  Multiply(context, w.rows,
+  Multiply(context, w,
            {.x = x.data,
             .x_stride = x.stride,
             .tokens = x.rows,
-            .w = w.data,
-            .bf16 = w.type == WeightType::kBf16,
-            .scales = w.scales,
-            .cols = w.cols,
             .bias = bias,
             .bounds = bounds,
             .num_shards = 1,
@@ -107,14 +107,10 @@ void MatMulSharded(const Context& context, ConstMatrix x, const WeightView& w,
     outputs[i] = {.y = y[i].data, .stride = y[i].stride};
   }
   SLUICE_CHECK(covered <= static_cast<int32_t>(num_shards));
-  Multiply(context, w.rows,
+  Multiply(context, w,
            {.x = x.data,
             .x_stride = x.stride,
             .tokens = x.rows,
-            .w = w.data,
-            .bf16 = w.type == WeightType::kBf16,
-            .scales = w.scales,
-            .cols = w.cols,
             .bounds = shards.bounds.data(),
             .num_shards = static_cast<int32_t>(num_shards),
             .num_outputs = static_cast<int32_t>(y.size()),

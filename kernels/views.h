@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/weight_type.h"
+
 namespace sluice::kernels {
 
 // Row-major F32 matrix that somebody else owns. `stride` is in elements.
@@ -25,13 +27,11 @@ struct Matrix {
   }
 };
 
-enum class WeightType : uint8_t { kF32, kBf16, kMxfp4 };
-
 // Elements of a row that share one scale in MXFP4.
 inline constexpr int64_t kMxfp4Group = 32;
 
 // A linear layer's weight [out, in], row-major, packed rows, 64-byte aligned
-// data. BF16 is the upper half of F32 and is widened exactly.
+// data.
 //
 // MXFP4, as safetensors checkpoints store it: `data` has half a byte per
 // element, element 2j of a row in the low half of its byte j, 2j + 1 in the

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/weight_type.h"
+
 namespace sluice::kernels::cpu {
 
 // What one instruction set offers the ops: plain structs and functions on
@@ -22,6 +24,14 @@ constexpr int kMaxShards = 64;
 // Logits of a piece, as sampling.h's kLogitsPiece.
 constexpr int kPiece = 256;
 
+// A weight's rows, packed one behind the other, in the type of the WeightOps
+// that read them.
+struct WeightRows {
+  const void* data;
+  const uint8_t* scales;  // of types that keep them apart
+  int64_t cols;
+};
+
 struct MatMulOut {
   float* y;
   int64_t stride;
@@ -38,10 +48,7 @@ struct MatMulArgs {
   const float* x;
   int64_t x_stride;
   int64_t tokens;
-  const void* w;
-  bool bf16;              // of w without scales; otherwise F32
-  const uint8_t* scales;  // of an MXFP4 weight; null for the other types
-  int64_t cols;
+  WeightRows w;
   int64_t row_begin;
   int64_t row_end;
   const float* bias;      // [rows] or null
@@ -51,7 +58,8 @@ struct MatMulArgs {
   const LeafRange* nodes;
   const MatMulOut* outputs;
   // For packed columns: tokens_per_block times the sum over shards of their
-  // columns rounded up to 16. With scales, kMaxTileRows * cols more in front.
+  // columns rounded up to 16. In front of it WeightOps::widened_rows * w.cols
+  // more.
   float* scratch;
   int64_t tokens_per_block;
 };
@@ -94,9 +102,17 @@ struct ChosenLogits {
   int32_t* ids;
 };
 
-struct Ops {
+// What is done with weights of one type.
+struct WeightOps {
   void (*matmul)(const MatMulArgs& args);
-  int32_t tile_columns;  // tokens that a tile takes
+  int32_t widened_rows;  // that matmul keeps as F32 in its scratch
+  // to[i] = element i of row `row`, exact.
+  void (*widen)(const WeightRows& w, int64_t row, float* to);
+};
+
+struct Ops {
+  const WeightOps* of_type;  // by WeightType
+  int32_t tile_columns;      // tokens that a tile takes
   // The canonical dot product of matmul.h.
   float (*dot)(const float* a, const float* b, int64_t n);
   // y[i] = (x[i] * scale) * weight[i]

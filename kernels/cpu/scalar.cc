@@ -20,7 +20,7 @@ namespace {
 }  // namespace
 
 const Ops kScalarOps = {
-    .matmul = MatMul,
+    .of_type = kWeightOps,
     .tile_columns = kTileCols,
     .dot = Dot,
     .scale_multiply = ScaleMultiply,

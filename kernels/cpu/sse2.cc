@@ -22,7 +22,7 @@ namespace {
 }  // namespace
 
 const Ops kSse2Ops = {
-    .matmul = MatMul,
+    .of_type = kWeightOps,
     .tile_columns = kTileCols,
     .dot = Dot,
     .scale_multiply = ScaleMultiply,
