@@ -48,7 +48,8 @@ struct SamplingParams {
   int32_t min_tokens = 0;
   std::vector<TokenId> stop_token_ids;
 
-  // How logits are changed before the draw; sampling/sampler.h has the formulas.
+  // How logits are changed before the draw; sampling/sampler.h has the
+  // formulas.
   float frequency_penalty = 0.0f;     // [-kMaxPenalty, kMaxPenalty]; 0: off
   float presence_penalty = 0.0f;      // the same
   float repetition_penalty = 1.0f;    // [kMin.., kMaxRepetitionPenalty]; 1: off

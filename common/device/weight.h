@@ -7,19 +7,10 @@
 #include <vector>
 
 #include "common/device/memory.h"
-#include "common/tensor/buffer.h"
-#include "kernels/views.h"
+#include "common/tensor/host_weight.h"
+#include "kernels/weight_type.h"
 
 namespace sluice {
-
-// A weight as it was read: row-major, rows packed (see kernels/views.h).
-struct HostWeight {
-  kernels::WeightType type = kernels::WeightType::kF32;
-  int64_t rows = 0;
-  int64_t cols = 0;
-  Buffer data;
-  Buffer scales;  // MXFP4 alone
-};
 
 // A linear layer's weight [rows, cols] on a device. How its bytes are laid out
 // is the backend's own affair.

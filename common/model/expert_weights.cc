@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/weights/dequantize.h"
-#include "kernels/views.h"
 
 namespace sluice {
 namespace {
@@ -14,28 +13,6 @@ using kernels::WeightType;
 using weights::DType;
 using weights::Slice;
 using weights::TensorInfo;
-
-constexpr int64_t kPackedGroup = kernels::kMxfp4Group;
-
-size_t BytesPerElement(WeightType type) {
-  return type == WeightType::kBf16 ? 2 : 4;
-}
-
-Status ReadSliceAs(const weights::ModelFile& file, const std::string& name,
-                   const Slice& slice, WeightType type, std::byte* out) {
-  return type == WeightType::kBf16
-             ? file.ReadBf16(name, slice, reinterpret_cast<uint16_t*>(out))
-             : file.ReadF32(name, slice, reinterpret_cast<float*>(out));
-}
-
-HostWeight EmptyWeight(WeightType type, int64_t rows, int64_t cols) {
-  HostWeight weight;
-  weight.type = type;
-  weight.rows = rows;
-  weight.cols = cols;
-  weight.data = Buffer(BytesPerElement(type) * rows * cols);
-  return weight;
-}
 
 // to[row_of(c)][r] = from[r][c]; from [rows, cols].
 template <typename T, typename RowOf>
@@ -54,66 +31,36 @@ ExpertLoader::ExpertLoader(const weights::ModelFile& file,
     : file_(file),
       config_(config),
       mode_(mode),
-      storage_(ExpertStorageOf(config, file)) {}
-
-ExpertLoader::Matrix ExpertLoader::GateUp() const {
-  return {true, 2 * int64_t{config_.moe.intermediate_size},
-          config_.hidden_size};
-}
-
-ExpertLoader::Matrix ExpertLoader::Down() const {
-  return {false, config_.hidden_size, config_.moe.intermediate_size};
-}
-
-std::string ExpertLoader::Prefix(int32_t layer) const {
-  return Cat("model.layers.", layer, ".mlp.experts.");
-}
-
-std::vector<std::string> ExpertLoader::NamesOf(int32_t layer, int32_t expert,
-                                               const Matrix& matrix) const {
-  const std::string prefix = Prefix(layer);
-  const std::string stacked =
-      prefix + (matrix.is_gate_up ? "gate_up_proj" : "down_proj");
-  if (storage_ == ExpertStorage::kMxfp4) {
-    return {stacked + "_blocks", stacked + "_scales"};
-  }
-  if (storage_ != ExpertStorage::kSeparate) return {stacked};
-  const std::string own = Cat(prefix, expert, ".");
-  if (!matrix.is_gate_up) return {own + "down_proj.weight"};
-  return {own + "gate_proj.weight", own + "up_proj.weight"};
+      storage_(ExpertStorageOf(config, file)) {
+  if (config.moe.num_experts == 0) return;
+  const auto all = WeightsOf(config, SparseSpan(config).first, storage_);
+  const auto at = [&](WeightPlace place) {
+    const auto found = std::find_if(
+        all.begin(), all.end(),
+        [&](const WeightRows& weight) { return weight.place == place; });
+    return found != all.end() ? *found : WeightRows{place, {}};
+  };
+  const int64_t size = config.moe.intermediate_size;
+  const int64_t hidden = config.hidden_size;
+  matrices_ = {{at(WeightPlace::kExpertGateUp),
+                at(WeightPlace::kExpertGateUpBias), 2 * size, hidden},
+               {at(WeightPlace::kExpertDown), at(WeightPlace::kExpertDownBias),
+                hidden, size}};
 }
 
 int64_t ExpertLoader::Row(const Matrix& matrix, int64_t row) const {
-  if (!matrix.is_gate_up || !config_.moe.interleaved) return row;
+  if (!matrix.is_gate_up() || !config_.moe.interleaved) return row;
   return row / 2 + row % 2 * (matrix.rows / 2);
 }
 
 uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
-  const bool separate = storage_ == ExpertStorage::kSeparate;
   uint64_t bytes = 0;
   for (int32_t e = range.begin; e < range.end; ++e) {
-    for (const Matrix& matrix : {GateUp(), Down()}) {
-      for (const std::string& name : NamesOf(layer, e, matrix)) {
-        const auto stored =
-            static_cast<uint64_t>(file_.Find(name)->stored_bytes());
-        bytes += separate ? stored : stored / config_.moe.num_experts;
-      }
-    }
-  }
-  return bytes;
-}
-
-uint64_t ExpertLoader::HeldBytes(int32_t layer, ExpertRange range) const {
-  uint64_t bytes = 0;
-  for (int32_t e = range.begin; e < range.end; ++e) {
-    for (const Matrix& matrix : {GateUp(), Down()}) {
-      const auto elements = static_cast<uint64_t>(matrix.rows * matrix.cols);
-      const WeightType type = TypeOf(layer, e, matrix);
-      bytes += type == WeightType::kMxfp4
-                   ? elements / 2 + elements / kPackedGroup  // codes, scales
-                   : BytesPerElement(type) * elements;
-      if (config_.moe.expert_bias) {
-        bytes += sizeof(float) * static_cast<uint64_t>(matrix.rows);
+    for (const Matrix& matrix : matrices_) {
+      for (const TensorRow* row : matrix.tensors.rows) {
+        const auto stored = static_cast<uint64_t>(
+            file_.Find(NameOf(*row, layer, e))->stored_bytes());
+        bytes += row->per_expert() ? stored : stored / config_.moe.num_experts;
       }
     }
   }
@@ -122,37 +69,33 @@ uint64_t ExpertLoader::HeldBytes(int32_t layer, ExpertRange range) const {
 
 StatusOr<HostWeight> ExpertLoader::ReadPacked(int32_t layer, int32_t expert,
                                               const Matrix& matrix) {
-  const std::vector<std::string> names = NamesOf(layer, expert, matrix);
-  const int64_t groups = matrix.cols / kPackedGroup;  // per row
-  const int64_t code_bytes = matrix.cols / 2;         // per row
-  Buffer codes(code_bytes * matrix.rows);
-  Buffer scales(groups * matrix.rows);
+  const WeightFormat& format = FormatOf(WeightType::kMxfp4);
+  const int64_t groups = matrix.cols / format.block_elements;  // per row
+  const size_t code_bytes = format.data_bytes(matrix.cols);    // per row
+  const size_t scale_bytes = format.scales_bytes(matrix.cols);
   const int64_t all = matrix.rows * groups;
+  HostWeight stored(WeightType::kMxfp4, matrix.rows, matrix.cols);
+  SLUICE_RETURN_IF_ERROR(file_.ReadStored(Name(matrix, 0, layer, expert),
+                                          expert * all, (expert + 1) * all,
+                                          stored.data.as<uint8_t>()));
   SLUICE_RETURN_IF_ERROR(file_.ReadStored(
-      names[0], expert * all, (expert + 1) * all, codes.as<uint8_t>()));
-  SLUICE_RETURN_IF_ERROR(file_.ReadStored(names[1], expert * matrix.rows,
-                                          (expert + 1) * matrix.rows,
-                                          scales.as<uint8_t>()));
-  HostWeight weight;
-  weight.type = WeightType::kMxfp4;
-  weight.rows = matrix.rows;
-  weight.cols = matrix.cols;
-  weight.data = Buffer(codes.size());
-  weight.scales = Buffer(scales.size());
+      Name(matrix, 1, layer, expert), expert * matrix.rows,
+      (expert + 1) * matrix.rows, stored.scales.as<uint8_t>()));
+  HostWeight weight(WeightType::kMxfp4, matrix.rows, matrix.cols);
   for (int64_t row = 0; row < matrix.rows; ++row) {
     const int64_t to = Row(matrix, row);
     std::memcpy(weight.data.data() + to * code_bytes,
-                codes.data() + row * code_bytes, code_bytes);
-    std::memcpy(weight.scales.data() + to * groups,
-                scales.data() + row * groups, groups);
+                stored.data.data() + row * code_bytes, code_bytes);
+    std::memcpy(weight.scales.data() + to * scale_bytes,
+                stored.scales.data() + row * scale_bytes, scale_bytes);
   }
   if (mode_ == WeightsMode::kAuto) return weight;
-  HostWeight wide = EmptyWeight(WeightType::kF32, matrix.rows, matrix.cols);
+  HostWeight wide(WeightType::kF32, matrix.rows, matrix.cols);
   weights::DequantizeMxfp4(weight.data.as<uint8_t>(),
                            weight.scales.as<uint8_t>(), all,
                            wide.data.as<float>());
   if (mode_ == WeightsMode::kF32) return wide;
-  HostWeight narrow = EmptyWeight(WeightType::kBf16, matrix.rows, matrix.cols);
+  HostWeight narrow(WeightType::kBf16, matrix.rows, matrix.cols);
   std::transform(wide.data.as<float>(),
                  wide.data.as<float>() + matrix.rows * matrix.cols,
                  narrow.data.as<uint16_t>(), weights::F32ToBf16);
@@ -161,25 +104,36 @@ StatusOr<HostWeight> ExpertLoader::ReadPacked(int32_t layer, int32_t expert,
 
 WeightType ExpertLoader::TypeOf(int32_t layer, int32_t expert,
                                 const Matrix& matrix) const {
-  if (mode_ == WeightsMode::kBf16) return WeightType::kBf16;
-  if (mode_ == WeightsMode::kF32) return WeightType::kF32;
-  if (storage_ == ExpertStorage::kMxfp4) return WeightType::kMxfp4;
-  const std::vector<std::string> names = NamesOf(layer, expert, matrix);
-  const bool all_bf16 =
-      std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-        return file_.Find(name)->dtype == DType::kBF16;
-      });
-  return all_bf16 ? WeightType::kBf16 : WeightType::kF32;
+  std::vector<DType> stored;
+  for (const TensorRow* row : matrix.tensors.rows) {
+    stored.push_back(file_.Find(NameOf(*row, layer, expert))->dtype);
+  }
+  return ComputedType(mode_, stored);
 }
 
 void ExpertLoader::NoteUsed(int32_t layer, ExpertRange range) {
   for (int32_t e = range.begin; e < range.end; ++e) {
-    for (const Matrix& matrix : {GateUp(), Down()}) {
-      const WeightType type = TypeOf(layer, e, matrix);
-      used_bf16_ |= type == WeightType::kBf16;
-      used_mxfp4_ |= type == WeightType::kMxfp4;
+    for (const Matrix& matrix : matrices_) {
+      formats_.Add(TypeOf(layer, e, matrix));
     }
   }
+}
+
+Status ExpertLoader::ReadTransposed(const std::string& name, int32_t expert,
+                                    const Matrix& matrix, HostWeight& to) {
+  Buffer stored(to.data.size());
+  const Slice slice = {expert * matrix.cols, (expert + 1) * matrix.cols, 0,
+                       matrix.rows};
+  SLUICE_RETURN_IF_ERROR(file_.ReadAs(name, slice, to.type, stored.data()));
+  const auto row_of = [&](int64_t row) { return Row(matrix, row); };
+  if (to.type == WeightType::kBf16) {
+    Transpose(stored.as<uint16_t>(), matrix.cols, matrix.rows, row_of,
+              to.data.as<uint16_t>());
+  } else {
+    Transpose(stored.as<float>(), matrix.cols, matrix.rows, row_of,
+              to.data.as<float>());
+  }
+  return OkStatus();
 }
 
 StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
@@ -187,34 +141,23 @@ StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
   if (storage_ == ExpertStorage::kMxfp4) {
     return ReadPacked(layer, expert, matrix);
   }
-  const std::vector<std::string> names = NamesOf(layer, expert, matrix);
   const WeightType type = TypeOf(layer, expert, matrix);
-  const bool bf16 = type == WeightType::kBf16;
-  HostWeight weight = EmptyWeight(type, matrix.rows, matrix.cols);
+  HostWeight weight(type, matrix.rows, matrix.cols);
   if (storage_ == ExpertStorage::kTransposed) {
-    Buffer stored(weight.data.size());
-    const Slice slice = {expert * matrix.cols, (expert + 1) * matrix.cols, 0,
-                         matrix.rows};
     SLUICE_RETURN_IF_ERROR(
-        ReadSliceAs(file_, names[0], slice, type, stored.data()));
-    const auto row_of = [&](int64_t row) { return Row(matrix, row); };
-    if (bf16) {
-      Transpose(stored.as<uint16_t>(), matrix.cols, matrix.rows, row_of,
-                weight.data.as<uint16_t>());
-    } else {
-      Transpose(stored.as<float>(), matrix.cols, matrix.rows, row_of,
-                weight.data.as<float>());
-    }
+        ReadTransposed(Name(matrix, 0, layer, expert), expert, matrix, weight));
     return weight;
   }
-  const auto rows = matrix.rows / static_cast<int64_t>(names.size());
+  const size_t parts = matrix.tensors.rows.size();
+  const int64_t rows = matrix.rows / static_cast<int64_t>(parts);
   const int64_t first =
       storage_ == ExpertStorage::kStacked ? expert * matrix.rows : 0;
   std::byte* out = weight.data.data();
-  for (const std::string& name : names) {
-    SLUICE_RETURN_IF_ERROR(ReadSliceAs(
-        file_, name, {first, first + rows, 0, matrix.cols}, type, out));
-    out += BytesPerElement(type) * rows * matrix.cols;
+  for (size_t part = 0; part < parts; ++part) {
+    SLUICE_RETURN_IF_ERROR(file_.ReadAs(Name(matrix, part, layer, expert),
+                                        {first, first + rows, 0, matrix.cols},
+                                        type, out));
+    out += FormatOf(type).bytes(rows * matrix.cols);
   }
   return weight;
 }
@@ -222,9 +165,8 @@ StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
 StatusOr<DeviceMemory> ExpertLoader::ReadBias(int32_t layer, ExpertRange range,
                                               const Matrix& matrix,
                                               Backend& backend) {
-  const std::string name =
-      Prefix(layer) +
-      (matrix.is_gate_up ? "gate_up_proj_bias" : "down_proj_bias");
+  if (matrix.bias.rows.empty() || range.size() == 0) return DeviceMemory();
+  const std::string name = NameOf(matrix.bias.first(), layer);
   const int64_t count = range.size() * matrix.rows;
   Buffer stored(sizeof(float) * count);
   Buffer sorted(sizeof(float) * count);
@@ -245,20 +187,18 @@ StatusOr<ExpertWeights> ExpertLoader::Load(int32_t layer, ExpertRange range,
   ExpertWeights loaded;
   loaded.first = range.begin;
   for (int32_t e = range.begin; e < range.end; ++e) {
-    for (const Matrix& matrix : {GateUp(), Down()}) {
+    for (const Matrix& matrix : matrices_) {
       SLUICE_ASSIGN_OR_RETURN(HostWeight weight, Read(layer, e, matrix));
-      used_bf16_ |= weight.type == WeightType::kBf16;
-      used_mxfp4_ |= weight.type == WeightType::kMxfp4;
-      auto& to = matrix.is_gate_up ? loaded.gate_up : loaded.down;
+      formats_.Add(weight.type);
+      auto& to = matrix.is_gate_up() ? loaded.gate_up : loaded.down;
       to.push_back(backend.Pack(std::move(weight)));
     }
     if (read) read(StoredBytes(layer, {e, e + 1}));
   }
-  if (!config_.moe.expert_bias || range.size() == 0) return loaded;
   SLUICE_ASSIGN_OR_RETURN(loaded.gate_up_bias,
-                          ReadBias(layer, range, GateUp(), backend));
+                          ReadBias(layer, range, matrices_[0], backend));
   SLUICE_ASSIGN_OR_RETURN(loaded.down_bias,
-                          ReadBias(layer, range, Down(), backend));
+                          ReadBias(layer, range, matrices_[1], backend));
   return loaded;
 }
 

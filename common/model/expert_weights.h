@@ -10,8 +10,9 @@
 #include "common/base/status.h"
 #include "common/device/backend.h"
 #include "common/model_config/expert_range.h"
-#include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
 #include "common/model_config/weights_mode.h"
+#include "common/tensor/weight_format.h"
 #include "common/weights/model_file.h"
 
 namespace sluice {
@@ -20,9 +21,9 @@ namespace sluice {
 using BytesRead = std::function<void(uint64_t bytes)>;
 
 // Reads experts of one model and nothing else of it, for a stage's rank or
-// for a host of experts. Weights in `mode`: kAuto keeps BF16, F32 and MXFP4
-// (packed, as it is stored) and takes other types to F32. CheckTensors(config,
-// file) has passed; file and config must outlive it. Used by one thread.
+// for a host of experts. Which tensors, the family's table says; matrices
+// become what `mode` says, biases F32. CheckTensors(config, file) has passed;
+// file and config must outlive the loader. Used by one thread.
 class ExpertLoader {
  public:
   ExpertLoader(const weights::ModelFile& file, const ModelConfig& config,
@@ -30,30 +31,30 @@ class ExpertLoader {
 
   // Stored bytes of these experts of `layer`, which is sparse.
   uint64_t StoredBytes(int32_t layer, ExpertRange range) const;
-  // What Load gives of them takes so much memory, biases included.
-  uint64_t HeldBytes(int32_t layer, ExpertRange range) const;
   // `read` may be empty.
   StatusOr<ExpertWeights> Load(int32_t layer, ExpertRange range,
                                Backend& backend, const BytesRead& read);
   // As if these experts of `layer` had been loaded, without reading them: for
-  // used_bf16 and used_mxfp4 where others hold them.
+  // formats() where others hold them.
   void NoteUsed(int32_t layer, ExpertRange range);
-  // Whether any weight loaded so far is kept in BF16; in MXFP4.
-  bool used_bf16() const { return used_bf16_; }
-  bool used_mxfp4() const { return used_mxfp4_; }
+  // The types of the matrices loaded so far.
+  const WeightFormatSet& formats() const { return formats_; }
 
  private:
-  // One of an expert's two matrices, [rows, cols] when loaded.
+  // One of an expert's two matrices, [rows, cols] when loaded, and its bias.
   struct Matrix {
-    bool is_gate_up;
+    WeightRows tensors;
+    WeightRows bias;  // without rows: none
     int64_t rows;
     int64_t cols;
+    bool is_gate_up() const {
+      return tensors.place == WeightPlace::kExpertGateUp;
+    }
   };
-  Matrix GateUp() const;
-  Matrix Down() const;
-  std::string Prefix(int32_t layer) const;
-  std::vector<std::string> NamesOf(int32_t layer, int32_t expert,
-                                   const Matrix& matrix) const;
+  std::string Name(const Matrix& matrix, size_t part, int32_t layer,
+                   int32_t expert) const {
+    return NameOf(*matrix.tensors.rows[part], layer, expert);
+  }
   // Where row `row` of a stored tensor goes: gate and up part.
   int64_t Row(const Matrix& matrix, int64_t row) const;
   // What Read gives.
@@ -63,6 +64,9 @@ class ExpertLoader {
                             const Matrix& matrix);
   StatusOr<HostWeight> ReadPacked(int32_t layer, int32_t expert,
                                   const Matrix& matrix);
+  Status ReadTransposed(const std::string& name, int32_t expert,
+                        const Matrix& matrix, HostWeight& to);
+  // Empty if the model has none.
   StatusOr<DeviceMemory> ReadBias(int32_t layer, ExpertRange range,
                                   const Matrix& matrix, Backend& backend);
 
@@ -70,8 +74,8 @@ class ExpertLoader {
   const ModelConfig& config_;
   const WeightsMode mode_;
   const ExpertStorage storage_;
-  bool used_bf16_ = false;
-  bool used_mxfp4_ = false;
+  std::vector<Matrix> matrices_;  // gate and up, down; of a sparse model
+  WeightFormatSet formats_;
 };
 
 }  // namespace sluice

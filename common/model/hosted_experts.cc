@@ -14,14 +14,6 @@
 #include "common/weights/weight_sums.h"
 
 namespace sluice {
-namespace {
-
-std::string DtypeOf(const ExpertLoader& loader) {
-  if (loader.used_mxfp4()) return loader.used_bf16() ? "bf16+mxfp4" : "mxfp4";
-  return loader.used_bf16() ? "bf16" : "f32";
-}
-
-}  // namespace
 
 Status CheckHeld(const ModelConfig& config,
                  const std::vector<LayerRanges>& held) {
@@ -131,7 +123,8 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
       layers_[layer.layer].push_back(std::move(experts));
     }
   }
-  info_.weights_dtype = DtypeOf(loader);
+  info_.weights_dtype = loader.formats().names();
+  info_.numerics = loader.formats().numerics(info_.numerics);
   return OkStatus();
 }
 

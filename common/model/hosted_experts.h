@@ -15,6 +15,7 @@
 #include "common/model_config/expert_range.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/weights_mode.h"
+#include "common/weights/model_file.h"
 
 namespace sluice {
 

@@ -10,9 +10,10 @@
 #include "common/base/status.h"
 #include "common/device/backend.h"
 #include "common/model/expert_weights.h"
-#include "common/model_config/model_config.h"
 #include "common/model_config/rank_plan.h"
+#include "common/model_config/tensor_table.h"
 #include "common/model_config/weights_mode.h"
+#include "common/tensor/weight_format.h"
 #include "common/weights/model_file.h"
 
 namespace sluice {
@@ -61,10 +62,10 @@ struct RankWeights {
   // Last stage: the rank's rows of the output head are the first rows of
   // head(). A tied head of a rank that has the whole embedding is that.
   std::unique_ptr<Weight> own_head;
+  size_t bytes = 0;  // of device memory in matrices
   const Weight* head() const {
     return own_head != nullptr ? own_head.get() : embedding.get();
   }
-  size_t bytes() const;  // of device memory in linear weights
 };
 
 struct StageRange {
@@ -78,9 +79,10 @@ struct StageRange {
 using LoadProgress = std::function<void(uint64_t done, uint64_t total)>;
 
 // Reads what ranks own of a stage's layers, and nothing else, and packs it
-// for their backends. Linear weights in `mode`: kAuto keeps BF16 and F32 and
-// takes every other type to F32; norms are always F32. CheckTensors(config,
-// file) has passed. Routers are F32 too. Used by one thread.
+// for their backends. Which tensors, the family's table says
+// (common/model_config/tensor_table.h); matrices become what `mode` says,
+// vectors and routers F32. CheckTensors(config, file) has passed; file and
+// config must outlive the loader. Used by one thread.
 class WeightLoader {
  public:
   WeightLoader(const weights::ModelFile& file, const ModelConfig& config,
@@ -92,46 +94,37 @@ class WeightLoader {
 
   // Adds the rank's share to the bytes that progress counts against.
   void Announce(const StageRange& range, const RankPlan& plan);
-  // What Load will give takes so much memory, vectors included.
-  uint64_t HeldBytes(const StageRange& range, const RankPlan& plan) const;
   StatusOr<RankWeights> Load(const StageRange& range, const RankPlan& plan,
                              Backend& backend, const LoadProgress& progress);
-  // What linear weights loaded so far are computed with: "f32", "bf16",
-  // "bf16+mxfp4", ...
-  std::string WeightsDtype() const;
+  // The types of the matrices loaded so far, and of experts that others hold.
+  WeightFormatSet formats() const;
 
  private:
-  // Rows or columns of one tensor, part of a packed weight.
+  // Rows or columns of one tensor.
   struct Piece {
     std::string name;
     weights::Slice slice;
   };
-  // Pieces one below the other make one weight, one behind the other one
-  // vector.
+  // One weight or vector: its pieces one behind the other.
   struct Read {
+    int32_t layer = -1;  // of the model; -1: outside of layers
+    WeightPlace place = WeightPlace::kEmbedding;
+    bool is_vector = false;
+    kernels::WeightType type = kernels::WeightType::kF32;
     std::vector<Piece> pieces;
-    std::unique_ptr<Weight>* weight = nullptr;
-    DeviceVector* vector = nullptr;
-    bool always_f32 = false;
+    int64_t elements() const;
   };
 
-  std::vector<Read> Reads(const StageRange& range, const RankPlan& plan,
-                          RankWeights& weights) const;
-  void AddLayerReads(int32_t layer, const RankPlan& plan, LayerWeights& weights,
-                     std::vector<Read>& reads) const;
-  void AddAttentionReads(const std::string& prefix, const RankPlan& plan,
-                         LayerWeights& weights, std::vector<Read>& reads) const;
-  void AddMlpReads(const std::string& prefix, const RowShards& shards,
-                   int64_t fused_rows, MlpWeights& weights,
-                   std::vector<Read>& reads) const;
-  void AddMoeReads(const std::string& prefix, const RankPlan& plan,
-                   MoeWeights& weights, std::vector<Read>& reads) const;
+  std::vector<Read> Reads(const StageRange& range, const RankPlan& plan) const;
+  Read ReadOf(int32_t layer, const WeightRows& weight,
+              const RankPlan& plan) const;
+  // The output head's rows where the head is the embedding.
+  Read TiedHead(const RankPlan& plan) const;
   uint64_t StoredBytes(const Piece& piece) const;
-  kernels::WeightType TypeOf(const Read& read) const;
   Status ReadPiece(const Piece& piece, kernels::WeightType type, std::byte* out,
                    const LoadProgress& progress);
-  Status LoadOne(const Read& read, Backend& backend,
-                 const LoadProgress& progress);
+  Status LoadOne(const Read& read, const StageRange& range, Backend& backend,
+                 const LoadProgress& progress, RankWeights& to);
 
   const weights::ModelFile& file_;
   const ModelConfig& config_;
@@ -139,7 +132,7 @@ class WeightLoader {
   ExpertLoader expert_loader_;
   uint64_t total_bytes_ = 0;
   uint64_t done_bytes_ = 0;
-  bool used_bf16_ = false;
+  WeightFormatSet formats_;
 };
 
 }  // namespace sluice

@@ -1,59 +1,19 @@
 #include "common/model_config/layer_loads.h"
 
 #include <algorithm>
-#include <string>
-#include <string_view>
 
 #include "common/core/ids.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/kv_layout.h"
-#include "common/model_config/layer_names.h"
-#include "common/model_config/model_config.h"
 #include "common/model_config/rank_heads.h"
+#include "common/model_config/tensor_table.h"
+#include "common/tensor/weight_format.h"
 
 namespace sluice {
 namespace {
 
 using weights::DType;
 using weights::TensorInfo;
-
-bool IsVector(const TensorInfo& tensor) { return tensor.shape.size() < 2; }
-
-// Whether a matrix stays BF16: if all do that make one weight with it.
-bool KeepsBf16(const TensorInfo& tensor, const weights::ModelFile& model) {
-  static const std::vector<std::vector<std::string_view>> kFused = {
-      {".q_proj.", ".k_proj.", ".v_proj."}, {".gate_proj.", ".up_proj."}};
-  if (tensor.dtype != DType::kBF16) return false;
-  for (const std::vector<std::string_view>& names : kFused) {
-    for (const std::string_view own : names) {
-      const size_t at = tensor.name.find(own);
-      if (at == std::string::npos) continue;
-      for (const std::string_view other : names) {
-        std::string name = tensor.name;
-        name.replace(at, own.size(), other);
-        const TensorInfo* beside = model.Find(name);
-        if (beside != nullptr && beside->dtype != DType::kBF16) return false;
-      }
-    }
-  }
-  return true;
-}
-
-// As WeightLoader and ExpertLoader take it to memory.
-uint64_t LoadedBytes(const TensorInfo& tensor, const weights::ModelFile& model,
-                     bool always_f32, WeightsMode mode) {
-  if (tensor.dtype == DType::kU8 && mode == WeightsMode::kAuto) {
-    return static_cast<uint64_t>(tensor.stored_bytes());
-  }
-  always_f32 |= IsVector(tensor) || mode == WeightsMode::kF32;
-  const bool bf16 =
-      !always_f32 && (mode == WeightsMode::kBf16 || KeepsBf16(tensor, model));
-  const uint64_t element = bf16 ? 2 : 4;
-  const auto elements = static_cast<uint64_t>(tensor.elements());
-  if (tensor.dtype != DType::kU8) return element * elements;
-  // MXFP4, widened: two elements in a byte of blocks, scales are used up.
-  return tensor.name.ends_with("_blocks") ? element * 2 * elements : 0;
-}
 
 // Of `experts` of the layer, how many stay on the stage.
 uint64_t LocalExperts(const ModelConfig& config,
@@ -98,6 +58,64 @@ std::vector<uint64_t> KvBytes(const ModelConfig& config,
                                static_cast<uint64_t>(layer));
 }
 
+// Counts weights as a stage's ranks together hold them.
+class WeightCounter {
+ public:
+  WeightCounter(const ModelConfig& config, const weights::ModelFile& model,
+                WeightsMode mode, int32_t ranks)
+      : config_(config),
+        model_(model),
+        mode_(mode),
+        ranks_(static_cast<uint64_t>(ranks)),
+        kv_heads_(static_cast<uint64_t>(KvHeadsOf(config, ranks))) {}
+
+  // Of `layer`, every expert included.
+  uint64_t BytesOf(const WeightRows& weight, int32_t layer) const {
+    const bool per_expert = weight.first().per_expert();
+    const int32_t copies = per_expert ? config_.moe.num_experts : 1;
+    uint64_t bytes = 0;
+    for (int32_t expert = 0; expert < copies; ++expert) {
+      bytes += BytesOfOne(weight, layer, expert);
+    }
+    return bytes;
+  }
+
+ private:
+  uint64_t BytesOfOne(const WeightRows& weight, int32_t layer,
+                      int32_t expert) const {
+    std::vector<const TensorInfo*> found;
+    std::vector<DType> stored;
+    for (const TensorRow* row : weight.rows) {
+      found.push_back(model_.Find(NameOf(*row, layer, expert)));
+      if (found.back() != nullptr) stored.push_back(found.back()->dtype);
+    }
+    const kernels::WeightType type = weight.first().is_f32()
+                                         ? kernels::WeightType::kF32
+                                         : ComputedType(mode_, stored);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i] == nullptr) continue;
+      const TensorRow& row = *weight.rows[i];
+      bytes += OnAllRanks(
+          row, FormatOf(type).bytes(WeightElements(row, found[i]->elements())));
+    }
+    return bytes;
+  }
+
+  uint64_t OnAllRanks(const TensorRow& row, uint64_t bytes) const {
+    if (row.place == WeightPlace::kEmbedding) return bytes;  // rank 0 alone
+    if (row.is_vector() || row.cut == RankCut::kNone) return bytes * ranks_;
+    if (!row.shape.starts_with('K')) return bytes;
+    return bytes / static_cast<uint64_t>(config_.num_kv_heads) * kv_heads_;
+  }
+
+  const ModelConfig& config_;
+  const weights::ModelFile& model_;
+  const WeightsMode mode_;
+  const uint64_t ranks_;
+  const uint64_t kv_heads_;
+};
+
 }  // namespace
 
 StageBytes LayerLoads::Of(const LayerRange& range) const {
@@ -132,33 +150,19 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
   loads.kv_groups = KvGroups(config, 0, config.num_layers);
   loads.tied = config.tie_word_embeddings;
   const int32_t ranks = RanksOf(config, options);
-  const auto kv_heads = static_cast<uint64_t>(KvHeadsOf(config, ranks));
+  const WeightCounter counter(config, model, options.weights, ranks);
+  const ExpertStorage storage = ExpertStorageOf(config, model);
   std::vector<uint64_t> experts(num_layers);
-  for (const TensorInfo& wanted :
-       ExpectedTensors(config, ExpertStorageOf(config, model))) {
-    const TensorInfo* found = model.Find(wanted.name);
-    if (found == nullptr) continue;
-    std::string_view name;
-    const int32_t layer = LayerOfTensor(wanted.name, name);
-    const bool of_expert = name.starts_with("mlp.experts.");
-    const bool always_f32 = of_expert
-                                ? name.ends_with("_bias")
-                                : config.moe.num_experts > 0 && layer >= 0 &&
-                                      name.starts_with(config.moe.router + ".");
-    uint64_t bytes = LoadedBytes(*found, model, always_f32, options.weights);
-    const bool is_router = always_f32 && !of_expert;
-    if (is_router || IsVector(*found)) {
-      bytes *= static_cast<uint64_t>(ranks);
-    } else if (name.starts_with("self_attn.k_proj.") ||
-               name.starts_with("self_attn.v_proj.")) {
-      bytes = bytes / static_cast<uint64_t>(config.num_kv_heads) * kv_heads;
-    }
-    if (layer >= 0) {
-      (of_expert ? experts : loads.layers)[static_cast<size_t>(layer)] += bytes;
-    } else if (wanted.name.starts_with("model.embed_tokens.")) {
-      loads.embedding += bytes;
-    } else {
-      loads.head += bytes;
+  for (const WeightRows& weight : WeightsOf(config, -1, storage)) {
+    const bool is_embedding = weight.place == WeightPlace::kEmbedding;
+    (is_embedding ? loads.embedding : loads.head) +=
+        counter.BytesOf(weight, -1);
+  }
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const WeightRows& weight : WeightsOf(config, layer, storage)) {
+      const bool of_expert = weight.first().cut == RankCut::kExperts;
+      (of_expert ? experts : loads.layers)[static_cast<size_t>(layer)] +=
+          counter.BytesOf(weight, layer);
     }
   }
   if (loads.tied && config.vocab_size > 0) {

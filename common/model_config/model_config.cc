@@ -160,13 +160,14 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
   }
   const ConfigReader reader(config);
   ModelConfig parsed;
-  SLUICE_ASSIGN_OR_RETURN(const FamilyReader read_family,
-                          FindFamily(reader, parsed.model_type));
+  SLUICE_ASSIGN_OR_RETURN(const Family* family, FindFamily(reader));
+  parsed.model_type = family->model_type;
+  parsed.tensors = family->tensors;
   SLUICE_RETURN_IF_ERROR(RequireKeys(reader, parsed.model_type));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("hidden_act", "silu"));
   SLUICE_RETURN_IF_ERROR(ReadSizes(reader, parsed));
   parsed.rotary_dim = parsed.head_dim;
-  SLUICE_RETURN_IF_ERROR(read_family(reader, parsed));
+  SLUICE_RETURN_IF_ERROR(family->read(reader, parsed));
   // A model without a sparse layer is a dense one, whatever its type.
   if (SparseLayers(parsed).empty()) parsed.moe = MoeConfig();
   SLUICE_RETURN_IF_ERROR(ReadWindows(reader, parsed));

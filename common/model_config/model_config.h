@@ -7,10 +7,11 @@
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
-#include "common/weights/model_file.h"
 #include "kernels/route.h"
 
 namespace sluice {
+
+struct TensorTable;
 
 // How rotary frequencies differ from theta^(-2i/rotary_dim).
 struct RopeScaling {
@@ -47,10 +48,6 @@ struct MoeConfig {
   int32_t groups_per_token = 1;
   bool normalise = false;
   double scale = 1.0;
-  std::string router;            // "mlp.gate": its tensors' name in a layer
-  bool router_bias = false;      // added to the logits
-  bool correction_bias = false;  // e_score_correction_bias: selects alone
-  bool expert_bias = false;
   // Above 0: clamped SwiGLU with this limit; 0: SiLU times up.
   double swiglu_limit = 0.0;
   // Gate and up stand in turns, gate first, where tensors hold both.
@@ -62,6 +59,7 @@ struct MoeConfig {
 // they agree with one another. Names are config.json's. A value.
 struct ModelConfig {
   std::string model_type;
+  const TensorTable* tensors = nullptr;  // the family's (tensor_table.h)
   int32_t hidden_size = 0;
   int32_t num_layers = 0;
   int32_t num_heads = 0;
@@ -79,9 +77,6 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool o_bias = false;
   bool qk_norm = false;  // RMS norm of every head of q and k
-  bool attention_sinks = false;
-  bool sandwich_norms = false;  // also behind attention and behind the MLP
-  bool fused_gate_up = false;   // stored as one tensor, gate rows first
   // Tokens that each layer sees, itself included, 0: all; empty: all see all.
   std::vector<int32_t> windows;
   MoeConfig moe;
@@ -120,48 +115,6 @@ struct LayerSpan {
 LayerSpan SparseSpan(const ModelConfig& config);
 // Which layers have experts, as "1-4" or "0-2, 5"; empty: none.
 std::string SparseLayers(const ModelConfig& config);
-
-// How a checkpoint keeps the experts of its sparse layers.
-enum class ExpertStorage {
-  kSeparate,    // mlp.experts.J.{gate,up,down}_proj.weight
-  kStacked,     // mlp.experts.gate_up_proj [E, 2F, H], down_proj [E, H, F]
-  kTransposed,  // mlp.experts.gate_up_proj [E, H, 2F], down_proj [E, F, H]
-  kMxfp4,       // mlp.experts.*_blocks and *_scales, rows as in kStacked
-};
-const char* ToString(ExpertStorage storage);
-// What the tensors' names say; kSeparate for a dense model.
-ExpertStorage ExpertStorageOf(const ModelConfig& config,
-                              const weights::ModelFile& model);
-
-// Every tensor that the model needs, with its shape, embedding first, then
-// layer by layer, final norm and head last. The dtype is U8 for MXFP4's
-// blocks and scales and is left F32 for the others.
-std::vector<weights::TensorInfo> ExpectedTensors(const ModelConfig& config,
-                                                 ExpertStorage storage);
-
-// Whether `model` has these tensors in these shapes and types that we read,
-// and no tensor of a layer beyond them (layers left aside excepted).
-// INVALID_ARGUMENT names the tensor and both shapes.
-Status CheckTensors(const ModelConfig& config, const weights::ModelFile& model);
-
-// Parameters of the whole model, without layers left aside; tied embeddings
-// count once. Active: those that one token meets.
-uint64_t ParameterCount(const ModelConfig& config);
-uint64_t ActiveParameterCount(const ModelConfig& config);
-uint64_t LayerParameters(const ModelConfig& config, int32_t layer);
-
-// Bytes as stored in the model's files.
-struct ModelBytes {
-  uint64_t embedding = 0;
-  std::vector<uint64_t> layers;   // experts included
-  std::vector<uint64_t> experts;  // of each layer; 0 in dense ones
-  uint64_t head = 0;  // final norm and lm_head; a tied head counts here not
-  uint64_t left_aside = 0;  // in layers behind the last; not in total()
-  uint64_t total() const;
-};
-// Requires CheckTensors to have passed.
-ModelBytes StoredBytes(const ModelConfig& config,
-                       const weights::ModelFile& model);
 
 }  // namespace sluice
 

@@ -97,15 +97,12 @@ Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(
       ReadExperts(reader, "num_experts", "moe_intermediate_size", parsed));
   SLUICE_RETURN_IF_ERROR(ReadSparseLayers(reader, parsed));
-  moe.router = "mlp.gate";
   moe.score = Score::kSoftmax;
   return reader.Bool("norm_topk_prob", false, moe.normalise);
 }
 
 Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
-  parsed.sandwich_norms = true;
-  parsed.fused_gate_up = true;
   parsed.rope_interleaved = true;
   parsed.rotary_dim = parsed.head_dim / 2;
   return ReadBias(reader, /*on_o=*/false, parsed);
@@ -134,9 +131,7 @@ Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
   MoeConfig& moe = parsed.moe;
   SLUICE_RETURN_IF_ERROR(
       ReadExperts(reader, "n_routed_experts", "moe_intermediate_size", parsed));
-  moe.router = "mlp.gate";
   moe.score = Score::kSigmoid;
-  moe.correction_bias = true;
   SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", true, moe.normalise));
   SLUICE_RETURN_IF_ERROR(
@@ -166,16 +161,12 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
           "gpt_oss");
     }
   }
-  parsed.attention_sinks = true;
   SLUICE_RETURN_IF_ERROR(reader.Bool("attention_bias", true, parsed.qkv_bias));
   parsed.o_bias = parsed.qkv_bias;
   MoeConfig& moe = parsed.moe;
   SLUICE_RETURN_IF_ERROR(
       ReadExperts(reader, "num_local_experts", "intermediate_size", parsed));
   moe.sparse.assign(static_cast<size_t>(parsed.num_layers), true);
-  moe.router = "mlp.router";
-  moe.router_bias = true;
-  moe.expert_bias = true;
   moe.interleaved = true;
   moe.score = Score::kSoftmaxOfSelected;
   // Windows alternate unless layer_types says otherwise, the first is short.
@@ -194,15 +185,13 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
 // How OpenModel calls a GGUF's architecture that it only lists.
 constexpr std::string_view kGgufPrefix = "gguf ";
 
-struct Family {
-  std::string_view model_type;
-  FamilyReader read;
-};
-
 constexpr Family kFamilies[] = {
-    {"llama", ReadLlama},        {"qwen3", ReadQwen3},
-    {"qwen3_moe", ReadQwen3Moe}, {"glm4", ReadGlm4},
-    {"glm4_moe", ReadGlm4Moe},   {"gpt_oss", ReadGptOss},
+    {"llama", ReadLlama, &kLlamaTensors},
+    {"qwen3", ReadQwen3, &kLlamaTensors},
+    {"qwen3_moe", ReadQwen3Moe, &kQwen3MoeTensors},
+    {"glm4", ReadGlm4, &kGlm4Tensors},
+    {"glm4_moe", ReadGlm4Moe, &kGlm4MoeTensors},
+    {"gpt_oss", ReadGptOss, &kGptOssTensors},
 };
 
 Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
@@ -231,16 +220,15 @@ Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
 
 }  // namespace
 
-StatusOr<FamilyReader> FindFamily(const ConfigReader& reader,
-                                  std::string& model_type) {
+StatusOr<const Family*> FindFamily(const ConfigReader& reader) {
   const Json* found = reader.Find("model_type");
   if (found == nullptr || !found->is_string()) {
     return InvalidArgument("model_type is missing or no string");
   }
-  model_type = found->get<std::string>();
+  const auto model_type = found->get<std::string>();
   std::string supported;
   for (const Family& family : kFamilies) {
-    if (family.model_type == model_type) return family.read;
+    if (family.model_type == model_type) return &family;
     supported += Cat(supported.empty() ? "" : ", ", family.model_type);
   }
   if (model_type.starts_with(kGgufPrefix)) {

@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
 
 namespace sluice {
 

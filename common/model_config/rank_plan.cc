@@ -1,9 +1,17 @@
 #include "common/model_config/rank_plan.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/tensor/weight_format.h"
 
 namespace sluice {
 namespace {
+
+// The cut unit of every type of weights that there is.
+constexpr int64_t kMlpShardColumns =
+    FormatOf(kernels::WeightType::kF32).cut_unit;
 
 // `units` of `unit_columns` (the last may be short of `columns`) over
 // num_leaves shards, of which this rank owns [begin, end).
@@ -46,6 +54,22 @@ std::vector<ExpertRange> CutRuns(const std::vector<ExpertRange>& runs,
 }
 
 }  // namespace
+
+OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
+                    char letter) {
+  const int64_t dim = config.head_dim;
+  const std::pair<char, OwnRange> ranges[] = {
+      {'Q', {plan.attention.col_begin, plan.attention.col_end}},
+      {'K', {plan.kv_head_begin * dim, plan.kv_head_end * dim}},
+      {'N', {plan.head_begin, plan.head_end}},
+      {'F', {plan.mlp.col_begin, plan.mlp.col_end}},
+      {'S', {plan.shared_mlp.col_begin, plan.shared_mlp.col_end}},
+      {'V', {plan.vocab_begin, plan.vocab_end}}};
+  for (const auto& [name, range] : ranges) {
+    if (name == letter) return range;
+  }
+  SLUICE_CHECK(false);
+}
 
 StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
                             int32_t rank, const ExpertPlacement& placement) {

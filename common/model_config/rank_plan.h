@@ -12,16 +12,13 @@
 
 namespace sluice {
 
-// Columns of down_proj are cut at multiples of this.
-inline constexpr int64_t kMlpShardColumns = 32;
-
 // What one tensor-parallel rank of a stage owns. Experts are never split: of
 // the E of a layer that stay on the stage, counted by rising id, rank r of R
 // owns those from floor(r E / R) up to floor((r + 1) E / R). The shards
 // follow from the model's shape alone: min(16, num_heads) of them, o_proj cut
-// at whole query heads, down_proj at multiples of 32 columns, as even as can
-// be; some may be empty. Rank r of R owns shards [floor(r S / R), floor((r + 1)
-// S / R)).
+// at whole query heads, down_proj at multiples of the cut unit of its weights
+// (common/tensor/weight_format.h: 32 columns), as even as can be; some may be
+// empty. Rank r of R owns shards [floor(r S / R), floor((r + 1) S / R)).
 struct RankPlan {
   int32_t rank = 0;
   int32_t ranks = 1;
@@ -48,6 +45,15 @@ struct RankPlan {
   int64_t num_kv_heads() const { return kv_head_end - kv_head_begin; }
   int64_t num_vocab() const { return vocab_end - vocab_begin; }
 };
+
+// Rows or columns [begin, end) of a tensor.
+struct OwnRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+// Of a tensor's dimension with this letter (tensor_table.h): Q, K, N, F, S, V.
+OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
+                    char letter);
 
 // INVALID_ARGUMENT, naming limit and value, if the model cannot be cut into
 // so many ranks. `placement`: of this model, which experts are elsewhere.

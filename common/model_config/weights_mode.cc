@@ -1,5 +1,7 @@
 #include "common/model_config/weights_mode.h"
 
+#include <algorithm>
+
 namespace sluice {
 
 const char* ToString(WeightsMode mode) {
@@ -20,6 +22,20 @@ StatusOr<WeightsMode> ParseWeightsMode(const std::string& name) {
     if (name == ToString(mode)) return mode;
   }
   return InvalidArgument("weights must be auto, bf16 or f32, got '", name, "'");
+}
+
+kernels::WeightType ComputedType(WeightsMode mode,
+                                 std::span<const weights::DType> stored) {
+  using kernels::WeightType;
+  using weights::DType;
+  if (mode == WeightsMode::kF32) return WeightType::kF32;
+  if (mode == WeightsMode::kBf16) return WeightType::kBf16;
+  const auto all = [&](DType dtype) {
+    return std::all_of(stored.begin(), stored.end(),
+                       [&](DType part) { return part == dtype; });
+  };
+  if (all(DType::kBF16)) return WeightType::kBf16;
+  return all(DType::kU8) ? WeightType::kMxfp4 : WeightType::kF32;
 }
 
 }  // namespace sluice

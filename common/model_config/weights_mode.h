@@ -1,9 +1,12 @@
 #ifndef SLUICE_COMMON_MODEL_CONFIG_WEIGHTS_MODE_H_
 #define SLUICE_COMMON_MODEL_CONFIG_WEIGHTS_MODE_H_
 
+#include <span>
 #include <string>
 
 #include "common/base/status.h"
+#include "common/weights/dtype.h"
+#include "kernels/weight_type.h"
 
 namespace sluice {
 
@@ -15,6 +18,11 @@ enum class WeightsMode { kAuto, kBf16, kF32 };
 const char* ToString(WeightsMode mode);
 // The reverse; INVALID_ARGUMENT for another name.
 StatusOr<WeightsMode> ParseWeightsMode(const std::string& name);
+
+// What a matrix is computed with whose parts are stored as `stored` (U8: the
+// codes and scales of MXFP4).
+kernels::WeightType ComputedType(WeightsMode mode,
+                                 std::span<const weights::DType> stored);
 
 }  // namespace sluice
 

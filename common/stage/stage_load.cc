@@ -187,6 +187,7 @@ class StageLoader {
   StageLoader(const StageOptions& options, const weights::ModelFile& file,
               const ModelConfig& config)
       : options_(options),
+        file_(file),
         config_(config),
         loader_(file, config, options.weights) {}
 
@@ -199,7 +200,8 @@ class StageLoader {
       SLUICE_ASSIGN_OR_RETURN(auto rank, LoadRank(plan, info));
       ranks.push_back(std::move(rank));
     }
-    info.weights_dtype = loader_.WeightsDtype();
+    info.weights_dtype = loader_.formats().names();
+    info.numerics = loader_.formats().numerics(info.numerics);
     return std::make_unique<RankGroup>(std::move(ranks));
   }
 
@@ -224,12 +226,14 @@ class StageLoader {
     limits_.num_kv_groups = static_cast<int32_t>(windows.size());
     const uint64_t block_bytes =
         BytesPerBlock(range_, config_, plans_, device.kv_type);
-    uint64_t weights = 0;
-    for (const RankPlan& plan : plans_) {
-      weights += loader_.HeldBytes(range_, plan);
-    }
+    LayerLoadOptions loads;
+    loads.weights = options_.weights;
+    loads.placement = &options_.placement;
+    loads.ranks = options_.ranks;
+    const StageBytes held = LoadsOf(config_, file_, loads)
+                                .Of({range_.first_layer, range_.last_layer});
     const KvRoom room =
-        RoomBeside(weights, device.available_memory, options_.memory);
+        RoomBeside(held.weights, device.available_memory, options_.memory);
     SLUICE_ASSIGN_OR_RETURN(
         limits_.max_context,
         ChooseMaxContext(options_, config_, block_bytes, room));
@@ -279,7 +283,7 @@ class StageLoader {
     SLUICE_ASSIGN_OR_RETURN(
         RankWeights weights,
         loader_.Load(range_, plan, *rank.backend, options_.progress));
-    info.weights_bytes += weights.bytes();
+    info.weights_bytes += weights.bytes;
     rank.model = std::make_unique<StageModel>(
         ShapeOf(plan, *rank.backend), plan, std::move(weights),
         StageModel::Dependencies{
@@ -301,6 +305,7 @@ class StageLoader {
   }
 
   const StageOptions& options_;
+  const weights::ModelFile& file_;
   const ModelConfig& config_;
   WeightLoader loader_;
   StageRange range_;

@@ -313,6 +313,15 @@ Status ModelFile::ReadBf16(std::string_view name, const Slice& slice,
   return Read(name, slice, out);
 }
 
+Status ModelFile::ReadAs(std::string_view name, const Slice& slice,
+                         kernels::WeightType type, std::byte* out) const {
+  if (type == kernels::WeightType::kBf16) {
+    return Read(name, slice, reinterpret_cast<uint16_t*>(out));
+  }
+  SLUICE_CHECK(type == kernels::WeightType::kF32);
+  return Read(name, slice, reinterpret_cast<float*>(out));
+}
+
 Status ModelFile::ReadStored(std::string_view name, int64_t row_begin,
                              int64_t row_end, uint8_t* out) const {
   const LocatedTensor* tensor = FindLocated(*contents_, name);

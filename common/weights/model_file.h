@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
 #include "common/weights/dtype.h"
+#include "kernels/weight_type.h"
 
 namespace sluice::weights {
 
@@ -102,6 +104,9 @@ class ModelFile {
   Status ReadF32(std::string_view name, const Slice& slice, float* out) const;
   Status ReadBf16(std::string_view name, const Slice& slice,
                   uint16_t* out) const;
+  // One of these two, as the plain type `type` says.
+  Status ReadAs(std::string_view name, const Slice& slice,
+                kernels::WeightType type, std::byte* out) const;
   // The stored bytes of rows [row_begin, row_end), whatever the type: for
   // formats that are kept packed. Errors as above.
   Status ReadStored(std::string_view name, int64_t row_begin, int64_t row_end,

@@ -8,6 +8,7 @@
 #include "common/base/json.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
 #include "common/weights/weight_sums.h"
 #include "services/cli/arguments.h"

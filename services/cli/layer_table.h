@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
 
 namespace sluice::cli {
 

@@ -9,6 +9,7 @@
 #include "common/model_config/model_config.h"
 #include "common/model_config/plan_experts.h"
 #include "common/model_config/rank_heads.h"
+#include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
 #include "services/cli/arguments.h"
 #include "services/cli/command_table.h"

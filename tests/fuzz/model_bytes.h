@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
 
 namespace sluice::fuzz {

@@ -14,8 +14,8 @@
 
 #include "common/base/json.h"
 #include "common/model/hosted_experts.h"
-#include "common/model_config/layer_names.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
 #include "common/stage/stage.h"
 #include "common/weights/weight_sums.h"
 #include "tests/model/representative.h"

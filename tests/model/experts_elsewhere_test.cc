@@ -14,6 +14,7 @@
 #include "common/model/expert_owner.h"
 #include "common/model/hosted_experts.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
 #include "tests/device/apart_backend.h"
 #include "tests/model/golden_file.h"
@@ -233,7 +234,7 @@ TEST(StageWithoutExpertsTest, ReadsAndHoldsNoneOfTheirBytes) {
               experts);
     EXPECT_EQ((*remote)->info().weights_dtype, (*local)->info().weights_dtype);
     // Biases are not counted among the weights.
-    if (config.moe.expert_bias) continue;
+    if (std::string(name) == "gpt_oss-mxfp4") continue;
     EXPECT_EQ((*local)->info().weights_bytes - (*remote)->info().weights_bytes,
               experts);
   }

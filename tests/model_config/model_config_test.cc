@@ -9,6 +9,7 @@
 
 #include "common/base/json.h"
 #include "common/model_config/stop_ids.h"
+#include "common/model_config/tensor_table.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 

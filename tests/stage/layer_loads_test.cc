@@ -8,8 +8,8 @@
 
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/kv_layout.h"
-#include "common/model_config/layer_names.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
 #include "common/stage/stage.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"

@@ -7,6 +7,7 @@
 #include "common/base/json.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/stop_ids.h"
+#include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
 #include "tests/weights/model_files.h"
 

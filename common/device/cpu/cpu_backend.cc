@@ -96,7 +96,7 @@ void Product(const kernels::Context& context, ConstMatrix x,
 
 BackendInfo InfoOf(const CpuBackendOptions& options) {
   BackendInfo info;
-  info.numerics = kNumerics;
+  info.numerics = kF32Canonical;
   info.isa = kernels::ToString(options.isa);
   info.threads = options.team.num_threads;
   info.available_memory = AvailableMemory();

@@ -10,10 +10,6 @@
 // What a stage and a host of experts ask of the machine alike.
 namespace sluice {
 
-// The arithmetic of this build's CPU kernels and of its sampler: equal ids
-// give equal bits, tokens that are drawn included.
-inline constexpr char kNumerics[] = "f32-canonical-3";
-
 // The CPUs that this process may run on; at least one.
 std::vector<int> AvailableCpus();
 

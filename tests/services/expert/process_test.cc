@@ -18,6 +18,7 @@
 
 #include "common/base/json.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
 #include "tests/experts/expert_client.h"
 #include "tests/rpc/flood.h"
 #include "tests/testing/shared_data.h"

@@ -1,0 +1,264 @@
+#include "common/model_config/tensor_table.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+#include "common/base/check.h"
+#include "kernels/views.h"
+
+namespace sluice {
+namespace {
+
+using enum RankCut;
+using enum WeightPlace;
+using enum StoredAs;
+
+constexpr TensorRow kTop[] = {
+    {"model.embed_tokens.weight", "V H", kNone, kEmbedding},
+    {"model.norm.weight", "H", kNone, kFinalNorm},
+    {"lm_head.weight", "V H", kRows, kHead},
+};
+
+// Attention and the two norms that every family has.
+constexpr TensorRow kAttention[] = {
+    {"input_layernorm.weight", "H", kNone, kAttentionNorm},
+    {"self_attn.q_proj.weight", "Q H", kRows, kQkv},
+    {"self_attn.k_proj.weight", "K H", kRows, kQkv},
+    {"self_attn.v_proj.weight", "K H", kRows, kQkv},
+    {"self_attn.q_proj.bias", "Q", kRows, kQkvBias, &ModelConfig::qkv_bias},
+    {"self_attn.k_proj.bias", "K", kRows, kQkvBias, &ModelConfig::qkv_bias},
+    {"self_attn.v_proj.bias", "K", kRows, kQkvBias, &ModelConfig::qkv_bias},
+    {"self_attn.o_proj.weight", "H Q", kColumns, kO},
+    {"self_attn.o_proj.bias", "H", kNone, kOBias, &ModelConfig::o_bias},
+    {"self_attn.q_norm.weight", "D", kNone, kQNorm, &ModelConfig::qk_norm},
+    {"self_attn.k_norm.weight", "D", kNone, kKNorm, &ModelConfig::qk_norm},
+    {"post_attention_layernorm.weight", "H", kNone, kMlpNorm},
+};
+
+constexpr TensorRow kSandwichNorms[] = {
+    {"post_self_attn_layernorm.weight", "H", kNone, kPostAttentionNorm},
+    {"post_mlp_layernorm.weight", "H", kNone, kPostMlpNorm},
+};
+
+constexpr TensorRow kAttentionSinks[] = {
+    {"self_attn.sinks", "N", kRows, kSinks},
+};
+
+constexpr TensorRow kMlp[] = {
+    {"mlp.gate_proj.weight", "F H", kRows, kGateUp},
+    {"mlp.up_proj.weight", "F H", kRows, kGateUp},
+    {"mlp.down_proj.weight", "H F", kColumns, kDown},
+};
+
+constexpr TensorRow kFusedMlp[] = {
+    {"mlp.gate_up_proj.weight", "2F H", kRows, kGateUp},
+    {"mlp.down_proj.weight", "H F", kColumns, kDown},
+};
+
+constexpr TensorRow kGate[] = {
+    {"mlp.gate.weight", "E H", kNone, kRouter, nullptr, kF32},
+};
+
+constexpr TensorRow kGateCorrection[] = {
+    {"mlp.gate.e_score_correction_bias", "E", kNone, kCorrection},
+};
+
+constexpr TensorRow kSharedExpert[] = {
+    {"mlp.shared_experts.gate_proj.weight", "S H", kRows, kSharedGateUp},
+    {"mlp.shared_experts.up_proj.weight", "S H", kRows, kSharedGateUp},
+    {"mlp.shared_experts.down_proj.weight", "H S", kColumns, kSharedDown},
+};
+
+constexpr TensorRow kBiasedRouter[] = {
+    {"mlp.router.weight", "E H", kNone, kRouter, nullptr, kF32},
+    {"mlp.router.bias", "E", kNone, kRouterBias},
+};
+
+constexpr TensorRow kExpertBiases[] = {
+    {"mlp.experts.gate_up_proj_bias", "E 2X", kExperts, kExpertGateUpBias,
+     nullptr, kF32},
+    {"mlp.experts.down_proj_bias", "E H", kExperts, kExpertDownBias, nullptr,
+     kF32},
+};
+
+// Experts' matrices, by ExpertStorage.
+constexpr TensorRow kSeparateExperts[] = {
+    {"mlp.experts.{}.gate_proj.weight", "X H", kExperts, kExpertGateUp},
+    {"mlp.experts.{}.up_proj.weight", "X H", kExperts, kExpertGateUp},
+    {"mlp.experts.{}.down_proj.weight", "H X", kExperts, kExpertDown},
+};
+constexpr TensorRow kStackedExperts[] = {
+    {"mlp.experts.gate_up_proj", "E 2X H", kExperts, kExpertGateUp},
+    {"mlp.experts.down_proj", "E H X", kExperts, kExpertDown},
+};
+constexpr TensorRow kTransposedExperts[] = {
+    {"mlp.experts.gate_up_proj", "E H 2X", kExperts, kExpertGateUp},
+    {"mlp.experts.down_proj", "E X H", kExperts, kExpertDown},
+};
+constexpr TensorRow kMxfp4Experts[] = {
+    {"mlp.experts.gate_up_proj_blocks", "E 2X H/32 16", kExperts, kExpertGateUp,
+     nullptr, kMxfp4Codes},
+    {"mlp.experts.gate_up_proj_scales", "E 2X H/32", kExperts, kExpertGateUp,
+     nullptr, kMxfp4Scales},
+    {"mlp.experts.down_proj_blocks", "E H X/32 16", kExperts, kExpertDown,
+     nullptr, kMxfp4Codes},
+    {"mlp.experts.down_proj_scales", "E H X/32", kExperts, kExpertDown, nullptr,
+     kMxfp4Scales},
+};
+static_assert(kernels::kMxfp4Group == 32);
+
+// By ExpertStorage.
+constexpr std::span<const TensorRow> kExpertRows[] = {
+    kSeparateExperts, kStackedExperts, kTransposedExperts, kMxfp4Experts};
+
+// Of the dimension that a shape's letter stands for.
+int64_t SizeOf(char letter, const ModelConfig& config) {
+  const std::pair<char, int64_t> sizes[] = {
+      {'V', config.vocab_size},
+      {'H', config.hidden_size},
+      {'Q', config.q_size()},
+      {'K', config.kv_size()},
+      {'N', config.num_heads},
+      {'D', config.head_dim},
+      {'F', config.intermediate_size},
+      {'X', config.moe.intermediate_size},
+      {'S', config.moe.shared_intermediate_size},
+      {'E', config.moe.num_experts}};
+  for (const auto& [name, size] : sizes) {
+    if (name == letter) return size;
+  }
+  SLUICE_CHECK(false);
+}
+
+// Takes a number off the front of `text`; `absent` if there is none.
+int64_t TakeNumber(std::string_view& text, int64_t absent) {
+  int64_t number = absent;
+  const auto read =
+      std::from_chars(text.data(), text.data() + text.size(), number);
+  text.remove_prefix(static_cast<size_t>(read.ptr - text.data()));
+  return number;
+}
+
+bool IsPresent(const TensorRow& row, const ModelConfig& config) {
+  if (row.only != nullptr && !(config.*row.only)) return false;
+  const std::vector<Dimension> shape = DimensionsOf(row, config);
+  return std::none_of(shape.begin(), shape.end(),
+                      [](const Dimension& size) { return size.size == 0; });
+}
+
+void AddRows(std::span<const TensorRow> rows, const ModelConfig& config,
+             std::vector<WeightRows>& to) {
+  for (const TensorRow& row : rows) {
+    if (!IsPresent(row, config)) continue;
+    const auto same = std::find_if(
+        to.begin(), to.end(),
+        [&](const WeightRows& weight) { return weight.place == row.place; });
+    if (same == to.end()) {
+      to.push_back({row.place, {&row}});
+    } else {
+      same->rows.push_back(&row);
+    }
+  }
+}
+
+}  // namespace
+
+constexpr TensorTable kLlamaTensors = {{kAttention}, {kMlp}, {}, {}};
+constexpr TensorTable kQwen3MoeTensors = {{kAttention}, {kMlp}, {kGate}, {}};
+constexpr TensorTable kGlm4Tensors = {
+    {kAttention, kSandwichNorms}, {kFusedMlp}, {}, {}};
+constexpr TensorTable kGlm4MoeTensors = {
+    {kAttention}, {kMlp}, {kGate, kGateCorrection, kSharedExpert}, {}};
+constexpr TensorTable kGptOssTensors = {
+    {kAttention, kAttentionSinks}, {}, {kBiasedRouter}, {kExpertBiases}};
+
+std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
+                                  ExpertStorage storage) {
+  std::vector<WeightRows> weights;
+  const auto add = [&](const TensorTable::Groups& groups) {
+    for (const auto& rows : groups) AddRows(rows, config, weights);
+  };
+  if (layer < 0) {
+    AddRows(kTop, config, weights);
+    if (config.tie_word_embeddings) weights.pop_back();
+    return weights;
+  }
+  SLUICE_CHECK(config.tensors != nullptr);
+  add(config.tensors->layers);
+  if (!config.is_sparse(layer)) {
+    add(config.tensors->dense);
+    return weights;
+  }
+  add(config.tensors->sparse);
+  AddRows(kExpertRows[static_cast<size_t>(storage)], config, weights);
+  add(config.tensors->experts);
+  return weights;
+}
+
+std::vector<Dimension> DimensionsOf(const TensorRow& row,
+                                    const ModelConfig& config) {
+  std::vector<Dimension> dimensions;
+  std::string_view text = row.shape;
+  while (!text.empty()) {
+    Dimension& to = dimensions.emplace_back();
+    to.times = TakeNumber(text, 1);
+    to.size = to.times;
+    if (!text.empty() && text[0] != ' ') {
+      to.letter = text[0];
+      to.size *= SizeOf(to.letter, config);
+      text.remove_prefix(1);
+    }
+    if (text.starts_with('/')) {
+      text.remove_prefix(1);
+      to.size /= TakeNumber(text, 1);
+    }
+    if (text.starts_with(' ')) text.remove_prefix(1);
+  }
+  return dimensions;
+}
+
+std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert) {
+  std::string name(row.name);
+  const size_t at = name.find("{}");
+  if (at != std::string::npos) name.replace(at, 2, std::to_string(expert));
+  return layer < 0 ? name : Cat(kLayerPrefix, layer, ".", name);
+}
+
+int64_t WeightElements(const TensorRow& row, int64_t stored) {
+  if (row.stored == kMxfp4Scales) return 0;
+  return row.stored == kMxfp4Codes ? 2 * stored : stored;
+}
+
+int32_t LayerOfTensor(std::string_view name, std::string_view& rest) {
+  if (!name.starts_with(kLayerPrefix)) return -1;
+  name.remove_prefix(kLayerPrefix.size());
+  const int64_t layer = TakeNumber(name, -1);
+  if (layer < 0 || layer > std::numeric_limits<int32_t>::max()) return -1;
+  rest = name;
+  if (rest.starts_with('.')) rest.remove_prefix(1);
+  return static_cast<int32_t>(layer);
+}
+
+const char* ToString(ExpertStorage storage) {
+  constexpr const char* kNames[] = {"one by one", "stacked",
+                                    "stacked, transposed", "stacked, MXFP4"};
+  return kNames[static_cast<size_t>(storage)];
+}
+
+ExpertStorage ExpertStorageOf(const ModelConfig& config,
+                              const weights::ModelFile& model) {
+  if (config.moe.num_experts == 0) return ExpertStorage::kSeparate;
+  const int32_t layer = SparseSpan(config).first;
+  const auto has = [&](const TensorRow& row) {
+    return model.Find(NameOf(row, layer)) != nullptr;
+  };
+  if (has(kMxfp4Experts[0])) return ExpertStorage::kMxfp4;
+  // gpt-oss, whose gate and up stand in turns, is also saved transposed.
+  if (config.moe.interleaved) return ExpertStorage::kTransposed;
+  return has(kStackedExperts[0]) ? ExpertStorage::kStacked
+                                 : ExpertStorage::kSeparate;
+}
+
+}  // namespace sluice

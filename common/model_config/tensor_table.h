@@ -1,0 +1,155 @@
+#ifndef SLUICE_COMMON_MODEL_CONFIG_TENSOR_TABLE_H_
+#define SLUICE_COMMON_MODEL_CONFIG_TENSOR_TABLE_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/model_config/model_config.h"
+#include "common/weights/model_file.h"
+
+// The tensors of every family, as data: what checks, counts, cuts and loads
+// them reads these rows. A family that only looks different needs a reader of
+// its config (model_families.cc) and a table (tensor_table.cc).
+namespace sluice {
+
+// What checkpoints put before a layer's number.
+inline constexpr std::string_view kLayerPrefix = "model.layers.";
+
+// What a tensor becomes a part of (common/model/stage_weights.h). Matrices of
+// one layer with the same place stand one below the other in one weight,
+// vectors one behind the other, in the order of the table.
+// clang-format off
+enum class WeightPlace : uint8_t {
+  kEmbedding, kFinalNorm, kHead,
+  kAttentionNorm, kQkv, kQkvBias, kO, kOBias, kQNorm, kKNorm, kSinks,
+  kPostAttentionNorm, kMlpNorm, kGateUp, kDown, kPostMlpNorm,
+  kRouter, kRouterBias, kCorrection, kSharedGateUp, kSharedDown,
+  kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias
+};
+// clang-format on
+
+// What of a tensor one tensor-parallel rank holds: all, a run of rows or of
+// columns (which run, its shape's letter says: rank_plan.h), whole experts.
+enum class RankCut : uint8_t { kNone, kRows, kColumns, kExperts };
+
+// How a tensor is stored, and computed with. Vectors always become F32.
+enum class StoredAs : uint8_t {
+  kWeight,       // any readable type; computed with as WeightsMode says
+  kF32,          // any readable type; becomes F32
+  kMxfp4Codes,   // U8, two elements in each
+  kMxfp4Scales,  // U8, one for each group of elements
+};
+
+// One kind of tensor. Its shape is written slowest dimension first, "2F H":
+// V vocabulary, H hidden, Q and K columns of q and of k (heads times head_dim),
+// N heads, D head_dim, F, X and S intermediate sizes of a dense MLP, of an
+// expert and of the shared expert, E experts; "2F" is twice F, "H/32" a part
+// of H. A tensor with an empty dimension is not there.
+struct TensorRow {
+  std::string_view name;  // within its layer; {}: an expert's number
+  std::string_view shape;
+  RankCut cut;
+  WeightPlace place;
+  // Only where the config says so; null: always.
+  bool ModelConfig::*only = nullptr;
+  StoredAs stored = StoredAs::kWeight;
+
+  bool is_vector() const { return shape.find(' ') == std::string_view::npos; }
+  bool is_f32() const { return is_vector() || stored == StoredAs::kF32; }
+  bool is_packed() const {
+    return stored == StoredAs::kMxfp4Codes || stored == StoredAs::kMxfp4Scales;
+  }
+  bool per_expert() const { return name.find('{') != std::string_view::npos; }
+};
+
+// What a family's layers have, in groups of rows that families share.
+struct TensorTable {
+  using Groups = std::array<std::span<const TensorRow>, 3>;
+  Groups layers;   // of every layer
+  Groups dense;    // of a dense one besides
+  Groups sparse;   // of a sparse one besides its experts
+  Groups experts;  // besides what ExpertStorage says
+};
+extern const TensorTable kLlamaTensors, kQwen3MoeTensors, kGlm4Tensors,
+    kGlm4MoeTensors, kGptOssTensors;
+
+// How a checkpoint keeps the experts of its sparse layers.
+enum class ExpertStorage {
+  kSeparate,    // a matrix is a tensor
+  kStacked,     // [E, 2X, H] and [E, H, X]
+  kTransposed,  // [E, H, 2X] and [E, X, H]
+  kMxfp4,       // rows as in kStacked, in MXFP4
+};
+const char* ToString(ExpertStorage storage);
+// What the tensors' names say; kSeparate for a dense model.
+ExpertStorage ExpertStorageOf(const ModelConfig& config,
+                              const weights::ModelFile& model);
+
+// The rows that make one weight or one vector; of the static tables.
+struct WeightRows {
+  WeightPlace place;
+  std::vector<const TensorRow*> rows;
+  const TensorRow& first() const { return *rows.front(); }
+};
+// What `layer` has; -1: what stands outside of layers. A tied head is not
+// there.
+std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
+                                  ExpertStorage storage);
+
+// A dimension, of which `letter` (0: none) stands in it `times` times.
+struct Dimension {
+  int64_t size = 0;
+  int64_t times = 1;
+  char letter = 0;
+};
+std::vector<Dimension> DimensionsOf(const TensorRow& row,
+                                    const ModelConfig& config);
+
+// The model's name of it, "model.layers.3.mlp.experts.7.down_proj.weight".
+std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert = 0);
+
+// Elements of a weight that a tensor of so many stored ones gives: MXFP4's
+// codes give two each, its scales none.
+int64_t WeightElements(const TensorRow& row, int64_t stored);
+
+// A tensor's layer and, in `rest`, what follows its number and dot: 3 and
+// "mlp.gate.weight" of "model.layers.3.mlp.gate.weight". -1 for other tensors.
+int32_t LayerOfTensor(std::string_view name, std::string_view& rest);
+
+// Every tensor that the model needs, with its shape, layer by layer, behind
+// those outside of layers. The dtype is U8 for MXFP4's codes and scales and is
+// left F32 for the others.
+std::vector<weights::TensorInfo> ExpectedTensors(const ModelConfig& config,
+                                                 ExpertStorage storage);
+
+// Whether `model` has these tensors in these shapes and types that we read,
+// and no tensor of a layer beyond them (layers left aside excepted).
+// INVALID_ARGUMENT names the tensor and both shapes.
+Status CheckTensors(const ModelConfig& config, const weights::ModelFile& model);
+
+// Parameters of the whole model, without layers left aside; tied embeddings
+// count once. Active: those that one token meets.
+uint64_t ParameterCount(const ModelConfig& config);
+uint64_t ActiveParameterCount(const ModelConfig& config);
+uint64_t LayerParameters(const ModelConfig& config, int32_t layer);
+
+// Bytes as stored in the model's files.
+struct ModelBytes {
+  uint64_t embedding = 0;
+  std::vector<uint64_t> layers;   // experts included
+  std::vector<uint64_t> experts;  // of each layer; 0 in dense ones
+  uint64_t head = 0;  // final norm and lm_head; a tied head is not counted
+  uint64_t left_aside = 0;  // in layers behind the last; not in total()
+  uint64_t total() const;
+};
+// Requires CheckTensors to have passed.
+ModelBytes StoredBytes(const ModelConfig& config,
+                       const weights::ModelFile& model);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_MODEL_CONFIG_TENSOR_TABLE_H_

@@ -1,0 +1,32 @@
+#ifndef SLUICE_COMMON_TENSOR_HOST_WEIGHT_H_
+#define SLUICE_COMMON_TENSOR_HOST_WEIGHT_H_
+
+#include <cstdint>
+
+#include "common/tensor/buffer.h"
+#include "common/tensor/weight_format.h"
+
+namespace sluice {
+
+// A weight [rows, cols] as it was read: row-major, rows packed (see
+// kernels/views.h).
+struct HostWeight {
+  HostWeight() = default;
+  // Of uninitialised elements.
+  HostWeight(kernels::WeightType of_type, int64_t num_rows, int64_t num_cols)
+      : type(of_type),
+        rows(num_rows),
+        cols(num_cols),
+        data(FormatOf(of_type).data_bytes(num_rows * num_cols)),
+        scales(FormatOf(of_type).scales_bytes(num_rows * num_cols)) {}
+
+  kernels::WeightType type = kernels::WeightType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  Buffer data;
+  Buffer scales;  // empty unless the format keeps scales apart
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_TENSOR_HOST_WEIGHT_H_
