@@ -1,7 +1,10 @@
 #include "common/model/stage_weights.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
+
+#include "common/base/check.h"
 
 namespace sluice {
 namespace {
@@ -17,60 +20,49 @@ constexpr int64_t kReadBytes = int64_t{8} << 20;
 int64_t Rows(const Slice& slice) { return slice.row_end - slice.row_begin; }
 int64_t Cols(const Slice& slice) { return slice.col_end - slice.col_begin; }
 
-// Where a place of the table is in memory: one of the two.
-struct Slot {
-  std::unique_ptr<Weight>* weight = nullptr;
-  DeviceVector* vector = nullptr;
-};
-
-// `layer`: null outside of layers.
-Slot SlotOf(WeightPlace place, RankWeights& rank, LayerWeights* layer) {
-  switch (place) {
-    case WeightPlace::kEmbedding:
-      return {.weight = &rank.embedding};
-    case WeightPlace::kFinalNorm:
-      return {.vector = &rank.final_norm};
-    case WeightPlace::kHead:
-      return {.weight = &rank.own_head};
-    case WeightPlace::kAttentionNorm:
-      return {.vector = &layer->attention_norm};
-    case WeightPlace::kQkv:
-      return {.weight = &layer->qkv};
-    case WeightPlace::kQkvBias:
-      return {.vector = &layer->qkv_bias};
-    case WeightPlace::kO:
-      return {.weight = &layer->o};
-    case WeightPlace::kOBias:
-      return {.vector = &layer->o_bias};
-    case WeightPlace::kQNorm:
-      return {.vector = &layer->q_norm};
-    case WeightPlace::kKNorm:
-      return {.vector = &layer->k_norm};
-    case WeightPlace::kSinks:
-      return {.vector = &layer->sinks};
-    case WeightPlace::kPostAttentionNorm:
-      return {.vector = &layer->post_attention_norm};
-    case WeightPlace::kMlpNorm:
-      return {.vector = &layer->mlp_norm};
-    case WeightPlace::kGateUp:
-      return {.weight = &layer->mlp.gate_up};
-    case WeightPlace::kDown:
-      return {.weight = &layer->mlp.down};
-    case WeightPlace::kPostMlpNorm:
-      return {.vector = &layer->post_mlp_norm};
-    case WeightPlace::kRouter:
-      return {.weight = &layer->moe.router};
-    case WeightPlace::kRouterBias:
-      return {.vector = &layer->moe.router_bias};
-    case WeightPlace::kCorrection:
-      return {.vector = &layer->moe.correction};
-    case WeightPlace::kSharedGateUp:
-      return {.weight = &layer->moe.shared.gate_up};
-    case WeightPlace::kSharedDown:
-      return {.weight = &layer->moe.shared.down};
-    default:  // experts: see ExpertLoader
-      return {};
+// Where `place` is among `members`, which have it.
+template <typename T>
+T* MemberAt(WeightPlace place,
+            std::initializer_list<std::pair<WeightPlace, T*>> members) {
+  for (const auto& [name, member] : members) {
+    if (name == place) return member;
   }
+  SLUICE_CHECK(false);
+}
+
+// A matrix of the table in memory; `layer` is read for those of a layer alone.
+std::unique_ptr<Weight>* MatrixAt(WeightPlace place, RankWeights& rank,
+                                  LayerWeights& layer) {
+  using enum WeightPlace;
+  return MemberAt<std::unique_ptr<Weight>>(
+      place, {{kEmbedding, &rank.embedding},
+              {kHead, &rank.own_head},
+              {kQkv, &layer.qkv},
+              {kO, &layer.o},
+              {kGateUp, &layer.mlp.gate_up},
+              {kDown, &layer.mlp.down},
+              {kRouter, &layer.moe.router},
+              {kSharedGateUp, &layer.moe.shared.gate_up},
+              {kSharedDown, &layer.moe.shared.down}});
+}
+
+// The same of a vector.
+DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
+                       LayerWeights& layer) {
+  using enum WeightPlace;
+  return MemberAt<DeviceVector>(
+      place, {{kFinalNorm, &rank.final_norm},
+              {kAttentionNorm, &layer.attention_norm},
+              {kQkvBias, &layer.qkv_bias},
+              {kOBias, &layer.o_bias},
+              {kQNorm, &layer.q_norm},
+              {kKNorm, &layer.k_norm},
+              {kSinks, &layer.sinks},
+              {kPostAttentionNorm, &layer.post_attention_norm},
+              {kMlpNorm, &layer.mlp_norm},
+              {kPostMlpNorm, &layer.post_mlp_norm},
+              {kRouterBias, &layer.moe.router_bias},
+              {kCorrection, &layer.moe.correction}});
 }
 
 }  // namespace
@@ -196,18 +188,20 @@ Status WeightLoader::LoadOne(const Read& read, const StageRange& range,
     SLUICE_RETURN_IF_ERROR(ReadPiece(piece, read.type, out, progress));
     out += FormatOf(read.type).bytes(piece.slice.elements());
   }
-  LayerWeights* const layer =
-      read.layer < 0 ? nullptr : &to.layers[read.layer - range.first_layer];
-  const Slot slot = SlotOf(read.place, to, layer);
+  LayerWeights none;
+  LayerWeights& layer =
+      read.layer < 0 ? none : to.layers[read.layer - range.first_layer];
   if (read.is_vector) {
-    *slot.vector = backend.Allocate(weight.data.size());
+    DeviceVector& vector = *VectorAt(read.place, to, layer);
+    vector = backend.Allocate(weight.data.size());
     backend.CopyIn(weight.data.as<float>(),
-                   {slot.vector->data(), 1, elements, elements});
+                   {vector.data(), 1, elements, elements});
     return OkStatus();
   }
   formats_.Add(read.type);
-  *slot.weight = backend.Pack(std::move(weight));
-  to.bytes += (*slot.weight)->bytes();
+  auto packed = backend.Pack(std::move(weight));
+  to.bytes += packed->bytes();
+  *MatrixAt(read.place, to, layer) = std::move(packed);
   return OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #include "common/model_config/layer_loads.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/core/ids.h"
 #include "common/model_config/expert_placement.h"
@@ -59,20 +60,17 @@ std::vector<uint64_t> KvBytes(const ModelConfig& config,
 }
 
 // Counts weights as a stage's ranks together hold them.
-class WeightCounter {
- public:
-  WeightCounter(const ModelConfig& config, const weights::ModelFile& model,
-                WeightsMode mode, int32_t ranks)
-      : config_(config),
-        model_(model),
-        mode_(mode),
-        ranks_(static_cast<uint64_t>(ranks)),
-        kv_heads_(static_cast<uint64_t>(KvHeadsOf(config, ranks))) {}
+struct WeightCounter {
+  const ModelConfig& config;
+  const weights::ModelFile& model;
+  const WeightsMode mode;
+  const uint64_t ranks;
+  const uint64_t kv_heads;  // on all ranks
 
   // Of `layer`, every expert included.
   uint64_t BytesOf(const WeightRows& weight, int32_t layer) const {
-    const bool per_expert = weight.first().per_expert();
-    const int32_t copies = per_expert ? config_.moe.num_experts : 1;
+    const int32_t copies =
+        weight.first().per_expert() ? config.moe.num_experts : 1;
     uint64_t bytes = 0;
     for (int32_t expert = 0; expert < copies; ++expert) {
       bytes += BytesOfOne(weight, layer, expert);
@@ -80,40 +78,32 @@ class WeightCounter {
     return bytes;
   }
 
- private:
   uint64_t BytesOfOne(const WeightRows& weight, int32_t layer,
                       int32_t expert) const {
-    std::vector<const TensorInfo*> found;
+    std::vector<std::pair<const TensorRow*, int64_t>> elements;
     std::vector<DType> stored;
     for (const TensorRow* row : weight.rows) {
-      found.push_back(model_.Find(NameOf(*row, layer, expert)));
-      if (found.back() != nullptr) stored.push_back(found.back()->dtype);
+      const TensorInfo* found = model.Find(NameOf(*row, layer, expert));
+      if (found == nullptr) continue;
+      elements.emplace_back(row, WeightElements(*row, found->elements()));
+      stored.push_back(found->dtype);
     }
-    const kernels::WeightType type = weight.first().is_f32()
-                                         ? kernels::WeightType::kF32
-                                         : ComputedType(mode_, stored);
+    const WeightFormat& format =
+        FormatOf(weight.first().is_f32() ? kernels::WeightType::kF32
+                                         : ComputedType(mode, stored));
     uint64_t bytes = 0;
-    for (size_t i = 0; i < found.size(); ++i) {
-      if (found[i] == nullptr) continue;
-      const TensorRow& row = *weight.rows[i];
-      bytes += OnAllRanks(
-          row, FormatOf(type).bytes(WeightElements(row, found[i]->elements())));
+    for (const auto& [row, count] : elements) {
+      bytes += OnAllRanks(*row, format.bytes(count));
     }
     return bytes;
   }
 
   uint64_t OnAllRanks(const TensorRow& row, uint64_t bytes) const {
     if (row.place == WeightPlace::kEmbedding) return bytes;  // rank 0 alone
-    if (row.is_vector() || row.cut == RankCut::kNone) return bytes * ranks_;
+    if (row.is_vector() || row.cut == RankCut::kNone) return bytes * ranks;
     if (!row.shape.starts_with('K')) return bytes;
-    return bytes / static_cast<uint64_t>(config_.num_kv_heads) * kv_heads_;
+    return bytes / static_cast<uint64_t>(config.num_kv_heads) * kv_heads;
   }
-
-  const ModelConfig& config_;
-  const weights::ModelFile& model_;
-  const WeightsMode mode_;
-  const uint64_t ranks_;
-  const uint64_t kv_heads_;
 };
 
 }  // namespace
@@ -150,7 +140,9 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
   loads.kv_groups = KvGroups(config, 0, config.num_layers);
   loads.tied = config.tie_word_embeddings;
   const int32_t ranks = RanksOf(config, options);
-  const WeightCounter counter(config, model, options.weights, ranks);
+  const WeightCounter counter = {
+      config, model, options.weights, static_cast<uint64_t>(ranks),
+      static_cast<uint64_t>(KvHeadsOf(config, ranks))};
   const ExpertStorage storage = ExpertStorageOf(config, model);
   std::vector<uint64_t> experts(num_layers);
   for (const WeightRows& weight : WeightsOf(config, -1, storage)) {
