@@ -63,7 +63,7 @@ boost::asio::awaitable<bool> Connection::ReadRequest() {
   const AnswerFraming framing{
       parser.get().version() == 10,
       parser.get().method() == http::verb::head,
-      parser.keep_alive() && !context_.draining,
+      parser.keep_alive() && context_.options.keep_alive && !context_.draining,
   };
   request_.body = std::move(parser.get().body());
   CountBody(request_.body.size());

@@ -116,7 +116,7 @@ class HttpServer::Impl {
     Accept();
     for (size_t i = 0; i < loops_.size(); ++i) {
       loops_[i]->thread = NamedThread(
-          Cat("http-", i),
+          Cat(options_.thread_name, "-", i),
           [this, io = &loops_[i]->io] { RunEventLoop(*io, stats_); });
     }
     return OkStatus();

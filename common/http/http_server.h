@@ -65,6 +65,8 @@ struct ExchangeSummary {
 struct HttpServerOptions {
   std::string listen = "127.0.0.1:8000";  // IP:port; port 0: choose one
   int threads = 2;
+  std::string thread_name = "http";  // "http-0", ..; at most 11 bytes
+  bool keep_alive = true;            // false: one answer per connection
   HttpLimits limits;
   TlsFiles tls;  // read again when they change
   CorsPolicy cors;
@@ -98,8 +100,9 @@ struct HttpServerStats {
 // INVALID_ARGUMENT for what is no address.
 StatusOr<bool> IsLoopback(const std::string& listen);
 
-// HTTP/1.1 with keep-alive and pipelining. Threads "http-0", "http-1", ..:
-// each runs one event loop, and a connection stays on the loop it was given.
+// HTTP/1.1 with keep-alive and pipelining. Threads "http-0", "http-1", .. (of
+// the options' name): each runs one event loop, and a connection stays on the
+// loop it was given.
 class HttpServer {
  public:
   // INVALID_ARGUMENT for a bad address or TLS file, UNAVAILABLE if the address

@@ -14,7 +14,8 @@
 #include "common/experts/host/expert_metrics.h"
 #include "common/experts/host/expert_service.h"
 #include "common/experts/host/expert_session.h"
-#include "common/metrics/metrics_server.h"
+#include "common/http/probe_server.h"
+#include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
 #include "common/model_config/model_config.h"
 #include "common/rpc/transport.h"
@@ -140,13 +141,18 @@ class ExpertServer::Impl {
     metrics::AddProcessMetrics(registry_, "expert", options_.experts.isa);
     registry_.OnScrape([this] { CopyStats(); });
     if (!options_.metrics_listen.empty()) {
-      metrics::MetricsServerOptions listener;
-      listener.listen = options_.metrics_listen;
-      listener.registry = &registry_;
-      listener.readiness = [this] { return Readiness(); };
-      listener.pages["/experts"] = [this] { return heat_.Json(); };
-      SLUICE_ASSIGN_OR_RETURN(
-          metrics_server_, metrics::MetricsServer::Start(std::move(listener)));
+      gateway::ProbeOptions probes;
+      probes.listen = options_.metrics_listen;
+      probes.readiness = [this] { return Readiness(); };
+      probes.pages["/metrics"] = [this] {
+        return gateway::HttpResponse{
+            200, std::string(metrics::kTextContentType), {}, registry_.Text()};
+      };
+      probes.pages["/experts"] = [this] {
+        return gateway::HttpResponse{200, "application/json", {}, heat_.Json()};
+      };
+      SLUICE_ASSIGN_OR_RETURN(metrics_server_,
+                              gateway::StartProbeServer(std::move(probes)));
       LogInfo("metrics on port ", metrics_server_->port());
     }
     loader_ = NamedThread("expert-load", [this] { Load(); });
@@ -296,7 +302,7 @@ class ExpertServer::Impl {
     }
   }
 
-  metrics::Readiness Readiness() {
+  gateway::Readiness Readiness() {
     const bool draining = session_->draining();
     const bool loaded = info() != nullptr;
     const bool stalled = loaded && loop_->Stalled();
@@ -321,7 +327,7 @@ class ExpertServer::Impl {
   std::unique_ptr<ExpertLoop> loop_;
   const std::unique_ptr<grpc::Service> service_;
   rpc::ListeningServer server_;
-  std::unique_ptr<metrics::MetricsServer> metrics_server_;
+  std::unique_ptr<gateway::HttpServer> metrics_server_;
   Mutex mutex_;
   CondVar loaded_;
   CondVar wake_watch_;

@@ -31,7 +31,7 @@ struct ExpertServerOptions {
 // metrics. The address is bound before the experts are loaded; until then
 // askers are answered UNAVAILABLE with the progress. Threads: "expert-load"
 // while loading, "expert-loop", its team of compute threads, "expert-watch",
-// "metrics", and gRPC's own.
+// "metrics-0", and gRPC's own.
 class ExpertServer {
  public:
   // Binds and begins to load. Errors: INVALID_ARGUMENT for options and models

@@ -7,8 +7,8 @@
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/concurrency/turn_queue.h"
+#include "common/http/probe_server.h"
 #include "common/http/router.h"
-#include "common/metrics/metrics_server.h"
 #include "common/metrics/process_metrics.h"
 #include "common/openai/error.h"
 #include "common/pipeline/gateway/pipeline_client.h"
@@ -197,17 +197,21 @@ class GatewayServer::Impl {
 
   Status StartMetricsServer() {
     if (options_.metrics_listen.empty()) return OkStatus();
-    metrics::MetricsServerOptions metrics;
-    metrics.listen = options_.metrics_listen;
-    metrics.registry = &metrics_.registry();
-    metrics.readiness = [this] {
+    ProbeOptions probes;
+    probes.listen = options_.metrics_listen;
+    probes.pages["/metrics"] = [this] {
+      return HttpResponse{200,
+                          std::string(metrics::kTextContentType),
+                          {},
+                          metrics_.registry().Text()};
+    };
+    probes.readiness = [this] {
       const GatewayReadiness now = readiness();
       // A listener of the operator's own.
-      return metrics::Readiness{now.ready,
-                                ReadinessJson(now, Audience::kKeyHolder)};
+      return Readiness{now.ready, ReadinessJson(now, Audience::kKeyHolder)};
     };
     SLUICE_ASSIGN_OR_RETURN(metrics_server_,
-                            metrics::MetricsServer::Start(std::move(metrics)));
+                            StartProbeServer(std::move(probes)));
     LogInfo("metrics on port ", metrics_server_->port());
     return OkStatus();
   }
@@ -261,7 +265,7 @@ class GatewayServer::Impl {
   std::atomic<bool> draining_{false};
   bool stopped_ = false;
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<metrics::MetricsServer> metrics_server_;
+  std::unique_ptr<HttpServer> metrics_server_;
 };
 
 GatewayServer::GatewayServer(std::unique_ptr<Impl> impl)

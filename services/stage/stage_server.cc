@@ -10,7 +10,8 @@
 #include "common/concurrency/named_thread.h"
 #include "common/experts/client/client_metrics.h"
 #include "common/experts/client/expert_client.h"
-#include "common/metrics/metrics_server.h"
+#include "common/http/probe_server.h"
+#include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/model_config.h"
@@ -148,10 +149,15 @@ class StageServer::Impl {
     metrics::AddProcessMetrics(registry_, "stage", options_.stage.isa);
     registry_.OnScrape([this] { CopyStats(); });
     if (!options_.metrics_listen.empty()) {
-      SLUICE_ASSIGN_OR_RETURN(
-          metrics_server_,
-          metrics::MetricsServer::Start({options_.metrics_listen, &registry_,
-                                         [this] { return Readiness(); }}));
+      gateway::ProbeOptions probes;
+      probes.listen = options_.metrics_listen;
+      probes.readiness = [this] { return Readiness(); };
+      probes.pages["/metrics"] = [this] {
+        return gateway::HttpResponse{
+            200, std::string(metrics::kTextContentType), {}, registry_.Text()};
+      };
+      SLUICE_ASSIGN_OR_RETURN(metrics_server_,
+                              gateway::StartProbeServer(std::move(probes)));
       LogInfo("metrics on port ", metrics_server_->port());
     }
     loader_ = NamedThread("stage-load", [this] { Load(); });
@@ -284,7 +290,7 @@ class StageServer::Impl {
     }
   }
 
-  metrics::Readiness Readiness() {
+  gateway::Readiness Readiness() {
     const bool draining = session_->draining();
     const bool loaded = info() != nullptr && !draining;
     const char* state = loaded ? "ready" : draining ? "draining" : "loading";
@@ -311,7 +317,7 @@ class StageServer::Impl {
   std::unique_ptr<LoopRunner> runner_;
   const std::unique_ptr<grpc::Service> service_;
   rpc::ListeningServer server_;
-  std::unique_ptr<metrics::MetricsServer> metrics_server_;
+  std::unique_ptr<gateway::HttpServer> metrics_server_;
   Mutex mutex_;
   CondVar loaded_;
   std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);

@@ -47,7 +47,7 @@ struct StageServerOptions {
 // address is bound before the model is loaded; until then gateways are
 // answered UNAVAILABLE with the progress. Threads: "stage-load" while
 // loading, "stage-loop", the model's ranks, "expert-watch" with experts
-// elsewhere, "metrics", and gRPC's own.
+// elsewhere, "metrics-0", and gRPC's own.
 class StageServer {
  public:
   // Binds and begins to load; loaded means that experts elsewhere can be
