@@ -2,39 +2,19 @@
 
 #include <cstdio>
 #include <iostream>
+#include <memory>
+#include <optional>
 
 #include "common/base/json.h"
-#include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
-#include "services/cli/command_table.h"
+#include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/http_client.h"
 #include "services/cli/sampling_options.h"
+#include "services/cli/stream_chunk.h"
 
 namespace sluice::cli {
 namespace {
-
-// The text that one streamed event adds; an error event is an error.
-StatusOr<std::string> DeltaOf(std::string_view event) {
-  if (event == "[DONE]") return std::string();
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(event));
-  if (!json.is_object()) return Internal("odd event: ", event);
-  if (json.contains("error")) {
-    return Unavailable(ErrorText(200, std::string(event)));
-  }
-  if (!json.contains("choices") || !json["choices"].is_array()) {
-    return std::string();
-  }
-  for (const Json& choice : json["choices"]) {
-    if (!choice.is_object() || !choice.contains("delta")) continue;
-    const Json& delta = choice["delta"];
-    if (delta.is_object() && delta.contains("content") &&
-        delta["content"].is_string()) {
-      return delta["content"].get<std::string>();
-    }
-  }
-  return std::string();
-}
 
 // Streams the answer to `messages` and appends it to them.
 Status Answer(const BaseUrl& base, Json body, Json& messages) {
@@ -43,9 +23,9 @@ Status Answer(const BaseUrl& base, Json body, Json& messages) {
   const Status done = HttpPostEvents(
       base, "/v1/chat/completions", DumpJson(body),
       [&](std::string_view event) -> Status {
-        SLUICE_ASSIGN_OR_RETURN(const std::string delta, DeltaOf(event));
-        PrintOutput(delta);
-        answer += delta;
+        SLUICE_ASSIGN_OR_RETURN(const StreamChunk chunk, ParseGoodChunk(event));
+        PrintOutput(chunk.text);
+        answer += chunk.text;
         return OkStatus();
       });
   PrintOutput("\n");
@@ -54,18 +34,20 @@ Status Answer(const BaseUrl& base, Json body, Json& messages) {
   return OkStatus();
 }
 
-}  // namespace
+struct ChatOptions {
+  EndpointOptions endpoint;
+  SamplingOptions sampling;
+  std::optional<std::string> system;
+};
 
-Status RunChat(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          ParseArguments("chat", words));
-  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(arguments));
+Status RunChat(const ChatOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(options.endpoint));
   SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
   Json body = {{"model", model}, {"stream", true}};
-  SLUICE_RETURN_IF_ERROR(AddSampling(arguments, body));
+  AddSampling(options.sampling, body);
   Json first = Json::array();
-  if (const auto system = arguments.String("system")) {
-    first.push_back({{"role", "system"}, {"content", *system}});
+  if (options.system) {
+    first.push_back({{"role", "system"}, {"content", *options.system}});
   }
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (terminal) {
@@ -89,6 +71,17 @@ Status RunChat(const Words& words) {
       }
     }
   }
+}
+
+}  // namespace
+
+void AddChat(CommandLine& sluice) {
+  const auto options = std::make_shared<ChatOptions>();
+  CLI::App& chat = sluice.Add("chat", "a conversation on the terminal",
+                              [options] { return RunChat(*options); });
+  chat.add_option("--system", options->system, "what the model is told first");
+  AddSampling(chat, options->sampling);
+  AddEndpoint(chat, options->endpoint);
 }
 
 }  // namespace sluice::cli

@@ -1,10 +1,11 @@
 #include "services/cli/cluster_file.h"
 
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 
 #include "common/base/json.h"
+#include "services/cli/json_member.h"
+#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -44,19 +45,7 @@ ClusterProcess ParseProcess(const Json& json) {
   return process;
 }
 
-}  // namespace
-
-bool ClusterProcess::IsRunning() const {
-  std::ifstream in(Cat("/proc/", pid, "/cmdline"), std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  std::string expected;
-  for (const std::string& word : argv) expected += word + '\0';
-  return !expected.empty() && text.str() == expected;
-}
-
-std::string RunDir(const Arguments& arguments) {
-  if (const auto given = arguments.String("run-dir")) return *given;
+std::string DefaultRunDir() {
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");
   const std::string base =
@@ -66,18 +55,26 @@ std::string RunDir(const Arguments& arguments) {
   return base + "/sluice/default";
 }
 
-StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir) {
+}  // namespace
+
+bool ClusterProcess::IsRunning() const {
+  const StatusOr<std::string> text = ReadText(Cat("/proc/", pid, "/cmdline"));
+  std::string expected;
+  for (const std::string& word : argv) expected += word + '\0';
+  return !expected.empty() && text.ok() && *text == expected;
+}
+
+StatusOr<ClusterFile> ReadClusterFile(const std::string& given) {
+  const std::string run_dir = given.empty() ? DefaultRunDir() : given;
   ClusterFile cluster;
   cluster.path = run_dir + "/cluster.json";
-  std::ifstream in(cluster.path, std::ios::binary);
-  if (!in) {
+  const StatusOr<std::string> text = ReadText(cluster.path);
+  if (!text.ok()) {
     return NotFound("no cluster runs in ", run_dir,
                     " (start one with deploy/local/up, or name it: --run-dir "
                     "DIR or --url URL)");
   }
-  std::ostringstream text;
-  text << in.rdbuf();
-  const StatusOr<Json> json = ParseJson(text.str());
+  const StatusOr<Json> json = ParseJson(*text);
   if (!json.ok()) return Annotate(json.status(), cluster.path);
   if (!json->is_object()) {
     return InvalidArgument(cluster.path, ": not a JSON object");
@@ -93,45 +90,74 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir) {
   return cluster;
 }
 
-StatusOr<BaseUrl> FindGateway(const Arguments& arguments) {
-  std::string url;
-  if (const auto given = arguments.String("url")) {
-    url = *given;
-  } else {
+void AddRunDir(CLI::App& app, EndpointOptions& options) {
+  app.add_option("--run-dir", options.run_dir,
+                 "the cluster's run folder, unless it is the default one");
+  app.add_option("--api-key", options.api_key, "where the server has keys");
+}
+
+void AddEndpoint(CLI::App& app, EndpointOptions& options) {
+  app.add_option("--url", options.url, "another server than the cluster's");
+  AddRunDir(app, options);
+}
+
+StatusOr<BaseUrl> FindGateway(const EndpointOptions& options) {
+  std::string url = options.url;
+  if (url.empty()) {
     SLUICE_ASSIGN_OR_RETURN(const ClusterFile cluster,
-                            ReadClusterFile(RunDir(arguments)));
+                            ReadClusterFile(options.run_dir));
     url = cluster.url;
   }
   SLUICE_ASSIGN_OR_RETURN(BaseUrl base, BaseUrl::Parse(url));
-  base.api_key = ApiKey(arguments);
+  base.api_key = options.api_key;
   return base;
-}
-
-StatusOr<BaseUrl> OtherEndpoint(const Arguments& arguments) {
-  SLUICE_ASSIGN_OR_RETURN(
-      BaseUrl base, BaseUrl::Parse(arguments.String("other").value_or("")));
-  base.api_key = arguments.String("other-api-key").value_or("");
-  return base;
-}
-
-std::string ApiKey(const Arguments& arguments) {
-  if (const auto key = arguments.String("api-key")) return *key;
-  const char* key = std::getenv("SLUICE_API_KEY");
-  return key == nullptr ? "" : key;
 }
 
 StatusOr<std::string> ServedModelId(const BaseUrl& base) {
+  SLUICE_ASSIGN_OR_RETURN(const Json json, GetJson(base, "/v1/models"));
+  const Json* data = FindMember(json, "data");
+  if (data != nullptr && data->is_array() && !data->empty() &&
+      (*data)[0].is_object()) {
+    return Text((*data)[0], "id");
+  }
+  return Internal("/v1/models lists no model: ", DumpJson(json));
+}
+
+StatusOr<std::vector<int64_t>> Tokenize(const BaseUrl& base, const Json& body) {
+  SLUICE_ASSIGN_OR_RETURN(const Json answer, PostJson(base, "/tokenize", body));
+  const Json* tokens = FindMember(answer, "tokens");
+  std::vector<int64_t> ids;
+  if (tokens == nullptr || !tokens->is_array()) {
+    return FailedPrecondition("/tokenize gave no tokens");
+  }
+  for (const Json& id : *tokens) {
+    if (!id.is_number_integer()) {
+      return FailedPrecondition("/tokenize gave no ids");
+    }
+    ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
+Metrics ParseMetrics(const std::string& text) {
+  Metrics sums;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    const size_t space = line.rfind(' ');
+    if (line.empty() || line[0] == '#' || space == std::string::npos) continue;
+    sums[line.substr(0, line.find_first_of("{ "))] +=
+        std::strtod(line.c_str() + space, nullptr);
+  }
+  return sums;
+}
+
+StatusOr<Metrics> FetchMetrics(const BaseUrl& base) {
   SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
-                          HttpGet(base, "/v1/models"));
+                          HttpGet(base, "/metrics", std::chrono::seconds(2)));
   if (response.status != 200) {
     return FailedPrecondition(ErrorText(response.status, response.body));
   }
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(response.body));
-  if (json.is_object() && json.contains("data") && json["data"].is_array() &&
-      !json["data"].empty() && json["data"][0].is_object()) {
-    return Text(json["data"][0], "id");
-  }
-  return Internal("/v1/models lists no model: ", response.body);
+  return ParseMetrics(response.body);
 }
 
 }  // namespace sluice::cli

@@ -1,11 +1,13 @@
 #ifndef SLUICE_SERVICES_CLI_CLUSTER_FILE_H_
 #define SLUICE_SERVICES_CLI_CLUSTER_FILE_H_
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "common/base/status.h"
-#include "services/cli/arguments.h"
+#include "services/cli/command_line.h"
 #include "services/cli/http_client.h"
 
 namespace sluice::cli {
@@ -32,25 +34,37 @@ struct ClusterFile {
   std::vector<ClusterProcess> processes;
 };
 
-// The run folder that --run-dir names, else the default one.
-std::string RunDir(const Arguments& arguments);
+// Which cluster or endpoint a command asks: --url, --run-dir and --api-key.
+struct EndpointOptions {
+  std::string url;      // empty: that of the run folder's cluster
+  std::string run_dir;  // empty: the default one
+  std::string api_key;
+};
+void AddRunDir(CLI::App& app, EndpointOptions& options);    // and --api-key
+void AddEndpoint(CLI::App& app, EndpointOptions& options);  // all of them
 
-// NOT_FOUND if no cluster runs in `run_dir`.
+// NOT_FOUND if no cluster runs in `run_dir`; empty: the default run folder.
 StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir);
 
-// Where to send requests: --url, else the url of the run folder's cluster;
-// with the key of ApiKey.
-StatusOr<BaseUrl> FindGateway(const Arguments& arguments);
-
-// The endpoint that --other names, with the key of --other-api-key and no
-// other: the first endpoint's key is not for another host to see.
-StatusOr<BaseUrl> OtherEndpoint(const Arguments& arguments);
-
-// --api-key, else the environment's SLUICE_API_KEY, else empty.
-std::string ApiKey(const Arguments& arguments);
+// Where to send requests, with the key.
+StatusOr<BaseUrl> FindGateway(const EndpointOptions& options);
 
 // The id of the model that the gateway serves.
 StatusOr<std::string> ServedModelId(const BaseUrl& base);
+
+// The ids that /tokenize gives for `body`. NOT_FOUND or FAILED_PRECONDITION
+// where the server has no such endpoint.
+StatusOr<std::vector<int64_t>> Tokenize(const BaseUrl& base, const Json& body);
+
+// Sums over labels, by metric name.
+using Metrics = std::map<std::string, double>;
+
+// The sums of a Prometheus text. Lines that are no samples are left out.
+Metrics ParseMetrics(const std::string& text);
+
+// Those of GET /metrics. UNAVAILABLE if nothing answers; FAILED_PRECONDITION
+// with the status and the server's words ("401: ..") if it refuses.
+StatusOr<Metrics> FetchMetrics(const BaseUrl& base);
 
 }  // namespace sluice::cli
 

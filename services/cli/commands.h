@@ -1,53 +1,48 @@
 #ifndef SLUICE_SERVICES_CLI_COMMANDS_H_
 #define SLUICE_SERVICES_CLI_COMMANDS_H_
 
-#include <string>
-#include <vector>
-
-#include "common/base/status.h"
-
-// The commands of `sluice`. Each takes the words after its name, writes its
-// answer to stdout and progress to stderr, and returns when it is done.
 namespace sluice::cli {
 
-using Words = std::vector<std::string>;
+class CommandLine;
 
-// Replaces this process by deploy/local/`script`; returns only on failure.
-Status RunScript(const std::string& script, const Words& words);
+// Each adds one command, which writes its answer to stdout and progress to
+// stderr.
 
 // A table of the cluster's processes, readiness and load. FAILED_PRECONDITION
 // if a process is dead or the cluster is not ready.
-Status RunStatus(const Words& words);
+void AddStatus(CommandLine& sluice);
 
 // A conversation on the terminal; ends with the input.
-Status RunChat(const Words& words);
+void AddChat(CommandLine& sluice);
 
 // A completion of one prompt, streamed; with --dump-logits the logits of
 // every position in a safetensors file.
-Status RunGenerate(const Words& words);
+void AddGenerate(CommandLine& sluice);
 
-// Load against an OpenAI endpoint: latencies, rates, a plot. An error if a
-// request was not answered.
-Status RunBench(const Words& words);
+// Load against an OpenAI endpoint: latencies and rates. An error if a request
+// was not answered.
+void AddBench(CommandLine& sluice);
 
 // Checks of an endpoint against references and against itself, as a report in
 // Markdown. FAILED_PRECONDITION if one fails.
-Status RunEval(const Words& words);
+void AddEval(CommandLine& sluice);
 
 // Where the time of one traced request went, as a table; with --chrome FILE
 // for Perfetto instead.
-Status RunTrace(const Words& words);
+void AddTrace(CommandLine& sluice);
 
 // What a model folder or GGUF holds, and how it splits over stages.
-Status RunInspect(const Words& words);
+void AddInspect(CommandLine& sluice);
 
-// A placement of a model's experts on hosts, by their memory, on stdout or
-// in --out FILE; who has how much on stderr.
-Status RunPlan(const Words& words);
+// A placement of a model's experts on hosts, by their memory, on stdout or in
+// --out FILE, with what each host has on stderr; how layers split over stages.
+void AddPlan(CommandLine& sluice);
 
-// `experts heat`: how often each expert of a cluster's hosts was asked, as a
-// picture on the terminal and, with --svg FILE, in a file.
-Status RunExperts(const Words& words);
+// The script by which a shell completes the command line.
+void AddCompletion(CommandLine& sluice);
+
+// All of the above, and the scripts `up` and `down`.
+void AddCommands(CommandLine& sluice);
 
 }  // namespace sluice::cli
 

@@ -1,56 +1,19 @@
 #include <cstdio>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "common/base/json.h"
-#include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
-#include "services/cli/command_table.h"
+#include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/fetch_logits.h"
 #include "services/cli/http_client.h"
 #include "services/cli/logits_file.h"
 #include "services/cli/sampling_options.h"
+#include "services/cli/stream_chunk.h"
 
 namespace sluice::cli {
 namespace {
-
-// What one streamed event of a completion adds.
-struct Delta {
-  std::string text;
-  std::vector<int64_t> prompt_ids;  // in the first event
-  std::vector<int64_t> ids;
-};
-
-void AppendIds(const Json& choice, const char* key, std::vector<int64_t>& ids) {
-  const auto found = choice.find(key);
-  if (found == choice.end() || !found->is_array()) return;
-  for (const Json& id : *found) {
-    if (id.is_number_integer()) ids.push_back(id.get<int64_t>());
-  }
-}
-
-// An error event is an error.
-StatusOr<Delta> ParseEvent(std::string_view event) {
-  Delta delta;
-  if (event == "[DONE]") return delta;
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(event));
-  if (!json.is_object()) return Internal("odd event: ", event);
-  if (json.contains("error")) {
-    return Unavailable(ErrorText(200, std::string(event)));
-  }
-  const auto choices = json.find("choices");
-  if (choices == json.end() || !choices->is_array()) return delta;
-  for (const Json& choice : *choices) {
-    if (!choice.is_object()) continue;
-    if (choice.contains("text") && choice["text"].is_string()) {
-      delta.text += choice["text"].get<std::string>();
-    }
-    AppendIds(choice, "prompt_token_ids", delta.prompt_ids);
-    AppendIds(choice, "token_ids", delta.ids);
-  }
-  return delta;
-}
 
 // Streams the completion to stdout; returns all ids, the prompt's first.
 StatusOr<std::vector<int64_t>> Stream(const BaseUrl& base, Json body) {
@@ -60,10 +23,11 @@ StatusOr<std::vector<int64_t>> Stream(const BaseUrl& base, Json body) {
   const Status done = HttpPostEvents(
       base, "/v1/completions", DumpJson(body),
       [&ids](std::string_view event) -> Status {
-        SLUICE_ASSIGN_OR_RETURN(const Delta delta, ParseEvent(event));
-        PrintOutput(delta.text);
-        ids.insert(ids.end(), delta.prompt_ids.begin(), delta.prompt_ids.end());
-        ids.insert(ids.end(), delta.ids.begin(), delta.ids.end());
+        SLUICE_ASSIGN_OR_RETURN(const StreamChunk chunk, ParseGoodChunk(event));
+        PrintOutput(chunk.text);
+        ids.insert(ids.end(), chunk.prompt_ids.begin(), chunk.prompt_ids.end());
+        if (chunk.ids)
+          ids.insert(ids.end(), chunk.ids->begin(), chunk.ids->end());
         return OkStatus();
       });
   PrintOutput("\n");
@@ -83,26 +47,39 @@ Status DumpLogits(const BaseUrl& base, std::vector<int64_t> ids,
   return OkStatus();
 }
 
+struct GenerateOptions {
+  EndpointOptions endpoint;
+  SamplingOptions sampling;
+  std::string prompt, dump_logits;
+  bool ignore_eos = false;
+};
+
+Status RunGenerate(const GenerateOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(options.endpoint));
+  SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
+  Json body = {{"model", model}, {"prompt", options.prompt}};
+  AddSampling(options.sampling, body);
+  if (options.ignore_eos) body["ignore_eos"] = true;
+  SLUICE_ASSIGN_OR_RETURN(std::vector<int64_t> ids, Stream(base, body));
+  if (options.dump_logits.empty()) return OkStatus();
+  if (ids.empty()) return Internal("the gateway gave no token ids");
+  return DumpLogits(base, std::move(ids), options.dump_logits);
+}
+
 }  // namespace
 
-Status RunGenerate(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          ParseArguments("generate", words));
-  if (arguments.words().size() != 1) {
-    return InvalidArgument(
-        "usage: sluice generate PROMPT [OPTIONS]; sluice generate --help "
-        "lists them");
-  }
-  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(arguments));
-  SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
-  Json body = {{"model", model}, {"prompt", arguments.words()[0]}};
-  SLUICE_RETURN_IF_ERROR(AddSampling(arguments, body));
-  if (arguments.Has("ignore-eos")) body["ignore_eos"] = true;
-  SLUICE_ASSIGN_OR_RETURN(std::vector<int64_t> ids, Stream(base, body));
-  const auto path = arguments.String("dump-logits");
-  if (!path) return OkStatus();
-  if (ids.empty()) return Internal("the gateway gave no token ids");
-  return DumpLogits(base, std::move(ids), *path);
+void AddGenerate(CommandLine& sluice) {
+  const auto options = std::make_shared<GenerateOptions>();
+  CLI::App& generate = sluice.Add("generate", "complete a prompt",
+                                  [options] { return RunGenerate(*options); });
+  generate.add_option("PROMPT", options->prompt, "what is completed")
+      ->required();
+  generate.add_flag("--ignore-eos", options->ignore_eos,
+                    "go on behind an end token");
+  generate.add_option("--dump-logits", options->dump_logits,
+                      "the logits of every position, as safetensors");
+  AddSampling(generate, options->sampling);
+  AddEndpoint(generate, options->endpoint);
 }
 
 }  // namespace sluice::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/json_fwd.h"
 #include "common/base/status.h"
 
 namespace sluice::cli {
@@ -27,17 +28,20 @@ struct HttpResponse {
 
 // One request on a connection of its own; blocks. UNAVAILABLE if nothing
 // listens or the connection breaks, DEADLINE_EXCEEDED after `timeout` without
-// any progress. Any HTTP status is OK here.
+// any progress, 10 minutes of a post. Any HTTP status is OK here.
 StatusOr<HttpResponse> HttpGet(
     const BaseUrl& base, const std::string& target,
     std::chrono::seconds timeout = std::chrono::seconds(10));
-StatusOr<HttpResponse> HttpPost(
-    const BaseUrl& base, const std::string& target, const std::string& json,
-    std::chrono::seconds timeout = std::chrono::seconds(600));
-// The same, and says that an answer as application/octet-stream is welcome.
+// Likewise; says that an answer as application/octet-stream is welcome.
 StatusOr<HttpResponse> HttpPostForBytes(const BaseUrl& base,
                                         const std::string& target,
                                         const std::string& json);
+
+// The JSON of an answer, of up to 1 GiB. NOT_FOUND for status 404,
+// FAILED_PRECONDITION with the server's words for another than 200.
+StatusOr<Json> GetJson(const BaseUrl& base, const std::string& target);
+StatusOr<Json> PostJson(const BaseUrl& base, const std::string& target,
+                        const Json& body);
 
 // Posts `json` and gives the data of every server-sent event to `on_event`
 // until the stream ends or `on_event` returns an error, which is returned. A

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <memory>
 #include <numeric>
+#include <optional>
 
 #include "common/base/json.h"
 #include "common/model_config/layer_loads.h"
@@ -11,11 +13,9 @@
 #include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
 #include "common/weights/weight_sums.h"
-#include "services/cli/arguments.h"
-#include "services/cli/command_table.h"
+#include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/layer_table.h"
-#include "services/cli/stage_table.h"
+#include "services/cli/model_tables.h"
 
 namespace sluice::cli {
 namespace {
@@ -141,17 +141,14 @@ Status WriteSums(const weights::ModelFile& model) {
   return OkStatus();
 }
 
-}  // namespace
+struct InspectOptions {
+  std::string model;
+  std::optional<int64_t> stages;
+  bool sums = false;
+};
 
-Status RunInspect(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          ParseArguments("inspect", words));
-  if (arguments.words().size() != 1) {
-    return InvalidArgument("usage: sluice inspect MODEL [--stages N] [--sums]");
-  }
-  SLUICE_ASSIGN_OR_RETURN(const auto stages, arguments.Int("stages"));
-  SLUICE_ASSIGN_OR_RETURN(const auto model,
-                          weights::OpenModel(arguments.words()[0]));
+Status RunInspect(const InspectOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const auto model, weights::OpenModel(options.model));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
@@ -165,11 +162,25 @@ Status RunInspect(const Words& words) {
   std::printf("\n");
   PrintModelBytes(config, bytes);
   const int64_t num_stages =
-      stages.value_or(std::min<int64_t>(2, config.num_layers));
+      options.stages.value_or(std::min<int64_t>(2, config.num_layers));
   SLUICE_RETURN_IF_ERROR(PrintStages(config, *model,
                                      static_cast<int32_t>(std::clamp<int64_t>(
                                          num_stages, INT32_MIN, INT32_MAX))));
-  return arguments.Has("sums") ? WriteSums(*model) : OkStatus();
+  return options.sums ? WriteSums(*model) : OkStatus();
+}
+
+}  // namespace
+
+void AddInspect(CommandLine& sluice) {
+  const auto options = std::make_shared<InspectOptions>();
+  CLI::App& inspect = sluice.Add("inspect", "what a model folder or GGUF holds",
+                                 [options] { return RunInspect(*options); });
+  inspect.add_option("MODEL", options->model, "folder or GGUF")->required();
+  inspect.add_option("--stages", options->stages,
+                     "how its layers split over N stages");
+  inspect.add_flag("--sums", options->sums,
+                   "write checksums of its tensors beside it, which loads "
+                   "then check");
 }
 
 }  // namespace sluice::cli

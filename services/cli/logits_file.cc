@@ -1,11 +1,39 @@
 #include "services/cli/logits_file.h"
 
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 
 #include "common/base/json.h"
+#include "common/weights/model_contents.h"
 
 namespace sluice::cli {
+
+StatusOr<LogitRows> FetchLogits(const BaseUrl& base,
+                                const std::vector<int64_t>& ids) {
+  SLUICE_ASSIGN_OR_RETURN(
+      const HttpResponse response,
+      HttpPostForBytes(base, "/debug/logits", DumpJson(Json{{"prompt", ids}})));
+  if (response.status == 404) {
+    return NotFound(
+        "/debug/logits is not on (--debug-endpoints; deploy/local/up --debug)");
+  }
+  if (response.status != 200) {
+    return FailedPrecondition(ErrorText(response.status, response.body));
+  }
+  const size_t row_bytes = response.body.size() / ids.size();
+  if (response.content_type != "application/octet-stream" || row_bytes == 0 ||
+      response.body.size() % (ids.size() * sizeof(float)) != 0) {
+    return FailedPrecondition(
+        "/debug/logits answered something else: ", response.body.size(),
+        " bytes of ", response.content_type);
+  }
+  LogitRows rows;
+  rows.columns = row_bytes / sizeof(float);
+  rows.values.resize(response.body.size() / sizeof(float));
+  std::memcpy(rows.values.data(), response.body.data(), response.body.size());
+  return rows;
+}
 
 Status WriteLogitsFile(const std::string& path, const LogitsDump& dump) {
   const auto rows = static_cast<int64_t>(dump.ids.size());
@@ -43,6 +71,28 @@ Status WriteLogitsFile(const std::string& path, const LogitsDump& dump) {
     return Unavailable(path, " cannot be written");
   }
   return OkStatus();
+}
+
+StatusOr<std::map<std::string, ReferenceTensor>> ReadTensors(
+    const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(const auto file,
+                          weights::RandomAccessFile::Open(path));
+  SLUICE_ASSIGN_OR_RETURN(const auto located,
+                          weights::ReadSafetensorsHeader(*file));
+  std::map<std::string, ReferenceTensor> tensors;
+  for (const weights::LocatedTensor& tensor : located) {
+    const bool floats = tensor.info.dtype == weights::DType::kF32;
+    if (!floats && tensor.info.dtype != weights::DType::kI64) continue;
+    ReferenceTensor& out = tensors[tensor.info.name];
+    out.shape = tensor.info.shape;
+    const auto elements = static_cast<size_t>(tensor.info.elements());
+    (floats ? out.floats.resize(elements) : out.ints.resize(elements));
+    void* bytes = floats ? static_cast<void*>(out.floats.data())
+                         : static_cast<void*>(out.ints.data());
+    SLUICE_RETURN_IF_ERROR(file->ReadAt(
+        tensor.offset, static_cast<size_t>(tensor.info.stored_bytes()), bytes));
+  }
+  return tensors;
 }
 
 }  // namespace sluice::cli

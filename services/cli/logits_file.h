@@ -2,12 +2,25 @@
 #define SLUICE_SERVICES_CLI_LOGITS_FILE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "common/base/status.h"
+#include "services/cli/http_client.h"
 
 namespace sluice::cli {
+
+// Logits [ids, vocabulary], as the cluster made them.
+struct LogitRows {
+  size_t columns = 0;
+  std::vector<float> values;
+};
+
+// The logits after each of `ids` (at least one), by the gateway's
+// /debug/logits, as bytes. NOT_FOUND if the gateway runs without it.
+StatusOr<LogitRows> FetchLogits(const BaseUrl& base,
+                                const std::vector<int64_t>& ids);
 
 // What --dump-logits keeps.
 struct LogitsDump {
@@ -19,6 +32,18 @@ struct LogitsDump {
 // Writes safetensors with `ids` (I64 [T]) and `logits` (F32 [T, V]) to
 // `path`, whole or not at all.
 Status WriteLogitsFile(const std::string& path, const LogitsDump& dump);
+
+// A tensor of a reference file: one of `floats` and `ints` is filled.
+struct ReferenceTensor {
+  std::vector<int64_t> shape;
+  std::vector<float> floats;  // F32
+  std::vector<int64_t> ints;  // I64
+};
+
+// The F32 and I64 tensors of a safetensors file, by name; others are left
+// out. INVALID_ARGUMENT names what is wrong with the file.
+StatusOr<std::map<std::string, ReferenceTensor>> ReadTensors(
+    const std::string& path);
 
 }  // namespace sluice::cli
 

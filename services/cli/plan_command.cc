@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,32 +12,27 @@
 #include "common/model_config/rank_heads.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
-#include "services/cli/arguments.h"
-#include "services/cli/command_table.h"
+#include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/stage_table.h"
+#include "services/cli/model_tables.h"
+#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
 
-constexpr char kPlanUsage[] =
-    "usage: sluice plan MODEL [--hosts NAME=HOST:PORT[:BYTES],... "
-    "[--replicas R] [--local-bytes BYTES] [--out FILE]] [--stages N] "
-    "[--stage-memory BYTES,...] [--placement FILE] [--kv-blocks B] "
-    "[--max-context N] [--max-step-tokens N] [--ranks R] "
-    "[--weights auto|bf16|f32]; --hosts, --stages or both; BYTES may end in "
-    "K, M, G or T, powers of 1024";
-
-// Options that change nothing where no layers are split.
-constexpr const char* kOfStages[] = {"placement",       "kv-blocks",
-                                     "weights",         "max-context",
-                                     "max-step-tokens", "ranks"};
+struct PlanOptions {
+  std::string model, hosts, local_bytes, out, placement;
+  std::optional<int64_t> replicas, stages;
+  std::vector<uint64_t> stage_memory;
+  LayerLoadOptions loads;
+  bool split() const { return stages || !stage_memory.empty(); }
+};
 
 // NAME=HOST:PORT or NAME=HOST:PORT:BYTES.
 StatusOr<HostRoom> ParseHost(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos) {
-    return InvalidArgument("--hosts: '", text, "' has no '='; ", kPlanUsage);
+    return InvalidArgument("--hosts: '", text, "' has no '='");
   }
   HostRoom room;
   room.host.name = text.substr(0, equals);
@@ -98,140 +94,134 @@ void Tell(const ModelConfig& config, const ModelBytes& bytes,
 }
 
 // The placement that --hosts asks for.
-StatusOr<ExpertPlacement> PlanHosts(const Arguments& arguments,
+StatusOr<ExpertPlacement> PlanHosts(const PlanOptions& given,
                                     const ModelConfig& config,
                                     const ModelBytes& bytes) {
   ExpertPlanOptions options;
-  SLUICE_ASSIGN_OR_RETURN(options.hosts,
-                          ParseHosts(*arguments.String("hosts")));
-  SLUICE_ASSIGN_OR_RETURN(const auto replicas, arguments.Int("replicas"));
+  SLUICE_ASSIGN_OR_RETURN(options.hosts, ParseHosts(given.hosts));
   options.replicas = static_cast<int32_t>(
-      std::clamp<int64_t>(replicas.value_or(1), -1, INT32_MAX));
-  if (arguments.Has("local-bytes") && *arguments.String("local-bytes") != "0") {
-    auto local = ParseBytes(*arguments.String("local-bytes"));
+      std::clamp<int64_t>(given.replicas.value_or(1), -1, INT32_MAX));
+  if (!given.local_bytes.empty() && given.local_bytes != "0") {
+    auto local = ParseBytes(given.local_bytes);
     if (!local.ok()) return Annotate(local.status(), "--local-bytes");
     options.local_bytes = *local;
   }
   return PlanExperts(config, bytes, options);
 }
 
-// Writes a placement where --out says.
-Status WritePlacement(const ExpertPlacement& placement,
-                      const std::string& path) {
-  const std::string text = ToText(placement);
-  if (path.empty()) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-  } else {
-    std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.close();
-    if (!out) return Unavailable("--out ", path, " cannot be written");
-  }
-  return OkStatus();
-}
-
-// What an option says, 0 if it is not given; within 1 to `most`.
-StatusOr<int32_t> Number(const Arguments& arguments, const std::string& name,
-                         int64_t most) {
-  SLUICE_ASSIGN_OR_RETURN(const auto value, arguments.Int(name));
-  if (!value.has_value()) return 0;
-  if (*value >= 1 && *value <= most) return static_cast<int32_t>(*value);
-  return InvalidArgument("--", name, " must be between 1 and ", most, ", got ",
-                         *value);
-}
-
 // How the layers are split over stages, experts of `placement` left out.
-StatusOr<std::string> PlanStages(const Arguments& arguments,
+StatusOr<std::string> PlanStages(const PlanOptions& options,
                                  const ModelConfig& config,
                                  const weights::ModelFile& model,
                                  const ExpertPlacement& placement) {
-  LayerLoadOptions options;
-  options.placement = &placement;
-  SLUICE_ASSIGN_OR_RETURN(
-      options.weights,
-      ParseWeightsMode(arguments.String("weights").value_or("auto")));
-  SLUICE_ASSIGN_OR_RETURN(options.kv_blocks,
-                          Number(arguments, "kv-blocks", kMaxKvBlocks));
-  SLUICE_ASSIGN_OR_RETURN(
-      options.max_context,
-      Number(arguments, "max-context",
-             std::min(config.max_position_embeddings, kMaxContext)));
-  SLUICE_ASSIGN_OR_RETURN(
-      const int32_t step,
-      Number(arguments, "max-step-tokens", kMostStepTokens));
-  if (step > 0) options.max_step_tokens = step;
-  SLUICE_ASSIGN_OR_RETURN(const int32_t ranks,
-                          Number(arguments, "ranks", NumShards(config)));
-  if (ranks > 0) options.ranks = ranks;
-  auto memory = ParseBytesList(arguments.String("stage-memory").value_or(""));
-  if (!memory.ok()) return Annotate(memory.status(), "--stage-memory");
-  SLUICE_ASSIGN_OR_RETURN(const auto stages, arguments.Int("stages"));
-  const int64_t num_stages =
-      stages.value_or(static_cast<int64_t>(memory->size()));
+  LayerLoadOptions loads = options.loads;
+  loads.placement = &placement;
+  const int32_t context = std::min(config.max_position_embeddings, kMaxContext);
+  if (loads.max_context > context) {
+    return InvalidArgument("--max-context: must be between 1 and ", context,
+                           ", got ", loads.max_context);
+  }
+  if (loads.ranks > NumShards(config)) {
+    return InvalidArgument("--ranks: must be between 1 and ", NumShards(config),
+                           ", got ", loads.ranks);
+  }
+  const int64_t stages = options.stages.value_or(
+      static_cast<int64_t>(options.stage_memory.size()));
   return StageTable(
-      LoadsOf(config, model, options),
-      static_cast<int32_t>(std::clamp<int64_t>(num_stages, -1, INT32_MAX)),
-      *memory);
+      LoadsOf(config, model, loads),
+      static_cast<int32_t>(std::clamp<int64_t>(stages, -1, INT32_MAX)),
+      options.stage_memory);
 }
 
-// Refuses options without effect.
-Status CheckTogether(const Arguments& arguments, bool split) {
-  const bool hosts = arguments.Has("hosts");
-  if (hosts && arguments.Has("placement")) {
-    return InvalidArgument("--hosts makes a placement: --placement cannot be ",
-                           "given with it");
+Status RunPlan(const PlanOptions& options) {
+  const bool hosts = !options.hosts.empty();
+  if (!hosts && !options.split()) {
+    return InvalidArgument("--hosts, --stages or --stage-memory is needed; ",
+                           "sluice plan --help lists the options");
   }
-  for (const char* name : {"replicas", "local-bytes", "out"}) {
-    if (arguments.Has(name) && !hosts) {
-      return InvalidArgument("--", name, " goes with --hosts");
-    }
+  SLUICE_ASSIGN_OR_RETURN(const auto model, weights::OpenModel(options.model));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(model->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
+  const ModelBytes bytes = StoredBytes(config, *model);
+  ExpertPlacement placement;
+  if (hosts) {
+    SLUICE_ASSIGN_OR_RETURN(placement, PlanHosts(options, config, bytes));
+  } else if (!options.placement.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(placement,
+                            ReadExpertPlacement(options.placement, config));
   }
-  for (const char* name : kOfStages) {
-    if (arguments.Has(name) && !split) {
-      return InvalidArgument("--", name, " goes with --stages");
-    }
+  std::string table;
+  if (options.split()) {
+    SLUICE_ASSIGN_OR_RETURN(table,
+                            PlanStages(options, config, *model, placement));
   }
+  // Nothing is written of a plan that cannot be.
+  if (hosts && options.out.empty()) {
+    std::fputs(ToText(placement).c_str(), stdout);
+  } else if (hosts) {
+    SLUICE_RETURN_IF_ERROR(WriteText(options.out, ToText(placement)));
+  }
+  if (hosts) Tell(config, bytes, placement);
+  // With --hosts stdout has the placement.
+  std::fputs(table.c_str(), hosts ? stderr : stdout);
   return OkStatus();
+}
+
+// Options that change nothing where no layers are split.
+void AddStageOptions(CLI::App& plan, PlanOptions& options) {
+  const CLI::Option* stages = plan.add_option(
+      "--stages", options.stages, "stages that the layers are split over");
+  const CLI::Option* memory =
+      AddParsed(plan, "--stage-memory", options.stage_memory, ParseBytesList,
+                "BYTES,..: memory of each; K, M, G, T are 1024s");
+  LayerLoadOptions& loads = options.loads;
+  const std::vector<CLI::Option*> of_stages = {
+      plan.add_option("--placement", options.placement,
+                      "a placement that is there, for the split")
+          ->excludes("--hosts"),
+      plan.add_option("--kv-blocks", loads.kv_blocks,
+                      "of the stages, as sluice-stage takes them")
+          ->check(Within(1, kMaxKvBlocks)),
+      plan.add_option("--max-context", loads.max_context, "likewise")
+          ->check(Within(1, kMaxContext)),
+      plan.add_option("--max-step-tokens", loads.max_step_tokens, "likewise")
+          ->check(Within(1, kMostStepTokens)),
+      plan.add_option("--ranks", loads.ranks, "likewise")
+          ->check(Within(1, INT32_MAX)),
+      AddParsed(plan, "--weights", loads.weights, ParseWeightsMode,
+                "auto, bf16 or f32"),
+  };
+  plan.callback([stages, memory, of_stages] {
+    if (stages->count() + memory->count() > 0) return;
+    for (const CLI::Option* option : of_stages) {
+      if (option->count() == 0) continue;
+      throw CLI::ValidationError(
+          Cat(option->get_name(), " goes with --stages"));
+    }
+  });
 }
 
 }  // namespace
 
-Status RunPlan(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          ParseArguments("plan", words));
-  const bool split = arguments.Has("stages") || arguments.Has("stage-memory");
-  if (arguments.words().size() != 1 || (!arguments.Has("hosts") && !split)) {
-    return InvalidArgument(kPlanUsage);
-  }
-  SLUICE_RETURN_IF_ERROR(CheckTogether(arguments, split));
-  SLUICE_ASSIGN_OR_RETURN(const auto model,
-                          weights::OpenModel(arguments.words()[0]));
-  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
-                          ParseModelConfig(model->config()));
-  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
-  const bool hosts = arguments.Has("hosts");
-  const ModelBytes bytes = StoredBytes(config, *model);
-  ExpertPlacement placement;
-  if (hosts) {
-    SLUICE_ASSIGN_OR_RETURN(placement, PlanHosts(arguments, config, bytes));
-  } else if (arguments.Has("placement")) {
-    SLUICE_ASSIGN_OR_RETURN(
-        placement, ReadExpertPlacement(*arguments.String("placement"), config));
-  }
-  std::string table;
-  if (split) {
-    SLUICE_ASSIGN_OR_RETURN(table,
-                            PlanStages(arguments, config, *model, placement));
-  }
-  // Nothing is written of a plan that cannot be.
-  if (hosts) {
-    SLUICE_RETURN_IF_ERROR(
-        WritePlacement(placement, arguments.String("out").value_or("")));
-    Tell(config, bytes, placement);
-  }
-  // With --hosts stdout has the placement.
-  std::fputs(table.c_str(), hosts ? stderr : stdout);
-  return OkStatus();
+void AddPlan(CommandLine& sluice) {
+  const auto options = std::make_shared<PlanOptions>();
+  CLI::App& plan =
+      sluice.Add("plan", "which experts go to which hosts, layers to stages",
+                 [options] { return RunPlan(*options); });
+  plan.add_option("MODEL", options->model, "folder or GGUF")->required();
+  CLI::Option* hosts =
+      plan.add_option("--hosts", options->hosts,
+                      "NAME=HOST:PORT[:BYTES],... that take experts");
+  plan.add_option("--replicas", options->replicas,
+                  "hosts that have an expert (1)")
+      ->needs(hosts);
+  plan.add_option("--local-bytes", options->local_bytes,
+                  "of experts that stay on the stages")
+      ->needs(hosts);
+  plan.add_option("--out", options->out, "where the placement goes (stdout)")
+      ->needs(hosts);
+  AddStageOptions(plan, *options);
 }
 
 }  // namespace sluice::cli

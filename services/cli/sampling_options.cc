@@ -5,34 +5,35 @@
 #include "common/base/json.h"
 
 namespace sluice::cli {
-namespace {
 
-struct Option {
-  const char* name;
-  const char* field;
-  bool is_integer;
-};
-constexpr Option kOptions[] = {
-    {"max-tokens", "max_tokens", true}, {"temperature", "temperature", false},
-    {"top-p", "top_p", false},          {"top-k", "top_k", true},
-    {"min-p", "min_p", false},          {"seed", "seed", true},
-    {"min-tokens", "min_tokens", true},
-};
+void AddSampling(CLI::App& app, SamplingOptions& options) {
+  app.add_option("--max-tokens", options.max_tokens,
+                 "tokens of an answer at most");
+  app.add_option("--min-tokens", options.min_tokens, "and at least");
+  app.add_option("--temperature", options.temperature,
+                 "0: always the likeliest token");
+  app.add_option("--top-p", options.top_p,
+                 "the likeliest tokens that make up P");
+  app.add_option("--top-k", options.top_k, "the N likeliest tokens");
+  app.add_option("--min-p", options.min_p,
+                 "tokens at least P times as likely as the likeliest");
+  app.add_option("--seed", options.seed, "the same tokens again");
+  app.add_option("--stop", options.stop,
+                 "ends the answer where this text comes");
+}
 
-}  // namespace
-
-Status AddSampling(const Arguments& arguments, Json& body) {
-  for (const Option& option : kOptions) {
-    if (option.is_integer) {
-      SLUICE_ASSIGN_OR_RETURN(const auto value, arguments.Int(option.name));
-      if (value) body[option.field] = *value;
-    } else {
-      SLUICE_ASSIGN_OR_RETURN(const auto value, arguments.Number(option.name));
-      if (value) body[option.field] = *value;
-    }
-  }
-  if (const auto stop = arguments.String("stop")) body["stop"] = *stop;
-  return OkStatus();
+void AddSampling(const SamplingOptions& options, Json& body) {
+  const auto add = [&](const char* field, const auto& value) {
+    if (value) body[field] = *value;
+  };
+  add("max_tokens", options.max_tokens);
+  add("temperature", options.temperature);
+  add("top_p", options.top_p);
+  add("top_k", options.top_k);
+  add("min_p", options.min_p);
+  add("seed", options.seed);
+  add("min_tokens", options.min_tokens);
+  add("stop", options.stop);
 }
 
 void PrintOutput(std::string_view text) {

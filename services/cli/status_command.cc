@@ -1,13 +1,12 @@
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
 
-#include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
-#include "services/cli/command_table.h"
+#include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/http_client.h"
-#include "services/cli/metrics_text.h"
 
 namespace sluice::cli {
 namespace {
@@ -79,15 +78,11 @@ std::string WhyNotReady(const BaseUrl& base) {
   return "not ready: " + ErrorText(ready->status, ready->body);
 }
 
-}  // namespace
-
-Status RunStatus(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          ParseArguments("status", words));
+Status RunStatus(const EndpointOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const ClusterFile cluster,
-                          ReadClusterFile(RunDir(arguments)));
+                          ReadClusterFile(options.run_dir));
   SLUICE_ASSIGN_OR_RETURN(BaseUrl base, BaseUrl::Parse(cluster.url));
-  base.api_key = ApiKey(arguments);
+  base.api_key = options.api_key;
   std::printf("%s\nmodel %s\n", cluster.url.c_str(), cluster.model.c_str());
   const std::string unready = WhyNotReady(base);
   std::printf("%s\n\n", unready.empty() ? "ready" : unready.c_str());
@@ -117,6 +112,15 @@ Status RunStatus(const Words& words) {
   if (!dead.empty()) return FailedPrecondition("dead: ", dead);
   if (!unready.empty()) return FailedPrecondition(unready);
   return OkStatus();
+}
+
+}  // namespace
+
+void AddStatus(CommandLine& sluice) {
+  const auto options = std::make_shared<EndpointOptions>();
+  AddRunDir(sluice.Add("status", "the cluster's processes, readiness and load",
+                       [options] { return RunStatus(*options); }),
+            *options);
 }
 
 }  // namespace sluice::cli

@@ -1,12 +1,12 @@
 #include <cstdio>
-#include <fstream>
+#include <memory>
 
 #include "common/base/json.h"
-#include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
-#include "services/cli/command_table.h"
+#include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/http_client.h"
+#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -60,26 +60,20 @@ void PrintTrace(const Json& trace) {
   for (const Json& choice : trace.at("choices")) PrintTraceChoice(choice);
 }
 
-}  // namespace
+struct TraceOptions {
+  EndpointOptions endpoint;
+  std::string id, chrome;
+};
 
-Status RunTrace(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          ParseArguments("trace", words));
-  if (arguments.words().size() != 1) {
-    return InvalidArgument("trace takes one request's id, got ",
-                           arguments.words().size(), " words");
-  }
-  const std::string& id = arguments.words()[0];
-  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(arguments));
-  if (const auto path = arguments.String("chrome")) {
+Status RunTrace(const TraceOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(options.endpoint));
+  if (!options.chrome.empty()) {
     SLUICE_ASSIGN_OR_RETURN(const std::string text,
-                            FetchTrace(base, id, "?format=chrome"));
-    std::ofstream out(*path);
-    out << text;
-    out.close();
-    return out ? OkStatus() : Unavailable(*path, " cannot be written");
+                            FetchTrace(base, options.id, "?format=chrome"));
+    return WriteText(options.chrome, text);
   }
-  SLUICE_ASSIGN_OR_RETURN(const std::string text, FetchTrace(base, id, ""));
+  SLUICE_ASSIGN_OR_RETURN(const std::string text,
+                          FetchTrace(base, options.id, ""));
   SLUICE_ASSIGN_OR_RETURN(const Json trace, ParseJson(text, kTraceLimits));
   try {
     PrintTrace(trace);
@@ -87,6 +81,19 @@ Status RunTrace(const Words& words) {
     return Internal("the answer is no trace: ", error.what());
   }
   return OkStatus();
+}
+
+}  // namespace
+
+void AddTrace(CommandLine& sluice) {
+  const auto options = std::make_shared<TraceOptions>();
+  CLI::App& trace = sluice.Add("trace", "where a traced request's time went",
+                               [options] { return RunTrace(*options); });
+  trace.add_option("REQUEST-ID", options->id, "of a request that was traced")
+      ->required();
+  trace.add_option("--chrome", options->chrome,
+                   "a file for Perfetto, in the place of the table");
+  AddEndpoint(trace, options->endpoint);
 }
 
 }  // namespace sluice::cli

@@ -225,7 +225,7 @@ def write_gguf(path, formats):
 
 class HelpTest(unittest.TestCase):
     COMMANDS = ("up", "down", "status", "chat", "generate", "bench", "eval",
-                "trace", "inspect", "plan", "experts")
+                "trace", "inspect", "plan", "completion")
 
     def test_every_command_answers_help_with_0_on_stdout(self):
         for words in (("--help",), ("-h",), ("help",), ("help", "--help"),
@@ -248,7 +248,7 @@ class HelpTest(unittest.TestCase):
         self.assertEqual(sluice("--version"), f"sluice {version}\n")
 
     def test_what_is_not_known_ends_with_2_and_a_hint(self):
-        self.assertIn("usage: sluice COMMAND", sluice(code=2))
+        self.assertIn("usage: sluice [OPTIONS] COMMAND", sluice(code=2))
         self.assertIn("unknown command 'nope'", sluice("nope", code=2))
         for command in self.COMMANDS[2:]:
             error = sluice(command, "--nope", code=2)

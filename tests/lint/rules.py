@@ -76,7 +76,7 @@ ROOMS = {
     "services/cli": (_NOUNS | _TENSOR | {
         "common/text", "common/engine", "common/weights",
         "common/model_config", "common/metrics"},
-        _PLAIN | {"boost"}),
+        _PLAIN | {"boost", "cli11"}),
     "tests": (None, None),  # anything
 }
 
@@ -95,6 +95,7 @@ FAMILIES = [
     ("nlohmann", re.compile(r"nlohmann/")),
     ("prometheus", re.compile(r"prometheus/")),
     ("boost", re.compile(r"boost/")),
+    ("cli11", re.compile(r"CLI/")),
     ("openssl", re.compile(r"openssl/")),
     ("gtest", re.compile(r"g(test|mock)/")),
 ]

@@ -1,12 +1,13 @@
 #include <cstdio>
-#include <fstream>
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "services/cli/bench/bench_options.h"
 #include "services/cli/bench/bench_output.h"
 #include "services/cli/bench/progress.h"
 #include "services/cli/commands.h"
+#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -29,9 +30,9 @@ StatusOr<LoadResult> RunPhase(const BenchOptions& options,
 
 // The load's own concurrency, or a few at a time for an open loop.
 Status WarmUp(const BenchOptions& options, const Workload& workload) {
-  if (options.warmup == 0) return OkStatus();
+  if (*options.warmup == 0) return OkStatus();
   LoadOptions load = options.load;
-  load.num_requests = options.warmup;
+  load.num_requests = *options.warmup;
   load.duration = Duration(0);
   if (load.concurrency == 0) load.concurrency = 4;
   SLUICE_ASSIGN_OR_RETURN(
@@ -48,36 +49,16 @@ Status WarmUp(const BenchOptions& options, const Workload& workload) {
                             result.records.front().error);
 }
 
-Status WriteFile(const std::string& path, const std::string& text) {
+Status WriteResult(const std::string& path,
+                   const std::function<std::string()>& make) {
   if (path.empty()) return OkStatus();
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) return Unavailable("cannot write ", path);
+  SLUICE_RETURN_IF_ERROR(WriteText(path, make()));
   std::fprintf(stderr, "wrote %s\n", path.c_str());
   return OkStatus();
 }
 
-Status WriteResults(const BenchOptions& options, const BenchNotes& notes,
-                    const BenchSummary& summary, const LoadResult& result) {
-  if (!options.csv_path.empty()) {
-    SLUICE_RETURN_IF_ERROR(WriteFile(options.csv_path, ResultCsv(result)));
-  }
-  if (!options.json_path.empty()) {
-    SLUICE_RETURN_IF_ERROR(WriteFile(
-        options.json_path, ResultJson(options, notes, summary, result)));
-  }
-  if (!options.svg_path.empty()) {
-    SLUICE_RETURN_IF_ERROR(
-        WriteFile(options.svg_path, ResultSvg(options, summary, result)));
-  }
-  return OkStatus();
-}
-
-}  // namespace
-
-Status RunBench(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(const BenchOptions options, ParseBenchOptions(words));
+Status RunBench(BenchOptions options) {
+  SLUICE_RETURN_IF_ERROR(CompleteBenchOptions(options));
   SLUICE_ASSIGN_OR_RETURN(
       const Workload workload,
       Workload::Prepare(options.workload, options.load.base));
@@ -91,11 +72,24 @@ Status RunBench(const Words& words) {
   const BenchNotes notes{workload.prompt_kind(), workload.exact(),
                          workload.Repeated(summary.requests)};
   std::fputs(SummaryText(options, notes, summary).c_str(), stdout);
-  SLUICE_RETURN_IF_ERROR(WriteResults(options, notes, summary, result));
+  SLUICE_RETURN_IF_ERROR(
+      WriteResult(options.csv_path, [&] { return ResultCsv(result); }));
+  SLUICE_RETURN_IF_ERROR(WriteResult(options.json_path, [&] {
+    return ResultJson(options, notes, summary, result);
+  }));
   if (summary.requests == 0) return FailedPrecondition("no request was sent");
   if (summary.done == summary.requests) return OkStatus();
   return FailedPrecondition(summary.requests - summary.done, " of ",
                             summary.requests, " requests were not answered");
+}
+
+}  // namespace
+
+void AddBench(CommandLine& sluice) {
+  const auto options = std::make_shared<BenchOptions>();
+  CLI::App& bench = sluice.Add("bench", "load against an OpenAI endpoint",
+                               [options] { return RunBench(*options); });
+  AddBenchOptions(bench, *options);
 }
 
 }  // namespace sluice::cli

@@ -56,7 +56,7 @@ Json ConfigJson(const BenchOptions& options, const BenchNotes& notes) {
       {"burstiness", Cat(load.burstiness)},  // may be infinite
       {"requests", load.num_requests},
       {"duration_s", Seconds(load.duration)},
-      {"warmup_requests", options.warmup},
+      {"warmup_requests", options.warmup.value_or(0)},
       {"timeout_s", Seconds(load.timeout)},
       {"seed", load.seed},
       {"prompt_tokens", {work.prompt_tokens.low, work.prompt_tokens.high}},

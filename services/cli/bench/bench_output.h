@@ -28,11 +28,6 @@ std::string ResultJson(const BenchOptions& options, const BenchNotes& notes,
 // One line per request; RFC 4180.
 std::string ResultCsv(const LoadResult& result);
 
-// Charts: TTFT, ITL and end-to-end histograms with their percentiles, tokens
-// per second and requests in flight over time.
-std::string ResultSvg(const BenchOptions& options, const BenchSummary& summary,
-                      const LoadResult& result);
-
 }  // namespace sluice::cli
 
 #endif  // SLUICE_SERVICES_CLI_BENCH_BENCH_OUTPUT_H_

@@ -102,6 +102,37 @@ double MeanInFlight(const LoadResult& result, TimePoint end, double window_s) {
 
 }  // namespace
 
+double Percentile(const std::vector<double>& sorted, double percent) {
+  const double rank =
+      std::clamp(percent, 0.0, 100.0) / 100.0 * double(sorted.size() - 1);
+  const auto below = static_cast<size_t>(rank);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  const double share = rank - static_cast<double>(below);
+  return sorted[below] + share * (sorted[above] - sorted[below]);
+}
+
+Summary Summarize(std::vector<double> values) {
+  Summary out;
+  out.count = values.size();
+  if (values.empty()) return out;
+  std::sort(values.begin(), values.end());
+  double sum = 0;
+  for (const double value : values) sum += value;
+  out.mean = sum / static_cast<double>(values.size());
+  double squares = 0;
+  for (const double value : values) {
+    squares += (value - out.mean) * (value - out.mean);
+  }
+  out.deviation = std::sqrt(squares / static_cast<double>(values.size()));
+  out.min = values.front();
+  out.p50 = Percentile(values, 50);
+  out.p90 = Percentile(values, 90);
+  out.p95 = Percentile(values, 95);
+  out.p99 = Percentile(values, 99);
+  out.max = values.back();
+  return out;
+}
+
 StatusOr<ServiceLevel> ServiceLevel::Parse(std::string_view text) {
   ServiceLevel level;
   std::string_view rest = text;
@@ -116,7 +147,7 @@ StatusOr<ServiceLevel> ServiceLevel::Parse(std::string_view text) {
     const char* end = digits.data() + digits.size();
     const auto [stop, error] = std::from_chars(digits.data(), end, value);
     if (error != std::errc() || stop != end || !(value > 0)) {
-      return InvalidArgument("--slo: '", part, "' is not NAME=MILLISECONDS");
+      return InvalidArgument("'", part, "' is not NAME=MILLISECONDS");
     }
     if (name == "ttft") {
       level.ttft_ms = value;
@@ -125,8 +156,7 @@ StatusOr<ServiceLevel> ServiceLevel::Parse(std::string_view text) {
     } else if (name == "e2e") {
       level.e2e_ms = value;
     } else {
-      return InvalidArgument("--slo: '", name,
-                             "' is none of ttft, tpot and e2e");
+      return InvalidArgument("'", name, "' is none of ttft, tpot and e2e");
     }
   }
   return level;
@@ -187,47 +217,6 @@ BenchSummary Summarize(const LoadResult& result, Duration duration,
   out.output_lengths = Summarize(std::move(samples.output));
   out.refused_ms = Summarize(std::move(samples.refused));
   out.retry_after_s = Summarize(std::move(samples.retry_after));
-  return out;
-}
-
-Timeline MakeTimeline(const LoadResult& result) {
-  Timeline out;
-  const double length = Seconds(result.ended - result.began);
-  if (length <= 0) return out;
-  out.step_s = length / 60;
-  for (const double step : {0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0}) {
-    if (length / step <= 120) {
-      out.step_s = step;
-      break;
-    }
-  }
-  const auto count = static_cast<size_t>(std::ceil(length / out.step_s));
-  out.output_tokens_per_s.resize(count);
-  out.in_flight.resize(count);
-  const auto bucket = [&](TimePoint at) {
-    const double steps = Seconds(at - result.began) / out.step_s;
-    return std::min(static_cast<size_t>(std::max(steps, 0.0)), count - 1);
-  };
-  for (const RequestRecord& record : result.records) {
-    for (const TokenArrival& arrival : record.arrivals) {
-      out.output_tokens_per_s[bucket(arrival.at)] +=
-          arrival.tokens / out.step_s;
-    }
-    for (size_t i = bucket(record.sent); i <= bucket(record.ended); ++i) {
-      const double from = static_cast<double>(i) * out.step_s;
-      const double begin = Seconds(record.sent - result.began);
-      const double stop = Seconds(record.ended - result.began);
-      out.in_flight[i] += std::max(0.0, std::min(stop, from + out.step_s) -
-                                            std::max(begin, from)) /
-                          out.step_s;
-    }
-  }
-  // The last step may be shorter.
-  const double last = length - double(count - 1) * out.step_s;
-  if (last > 0) {
-    out.output_tokens_per_s.back() *= out.step_s / last;
-    out.in_flight.back() *= out.step_s / last;
-  }
   return out;
 }
 

@@ -10,9 +10,21 @@
 
 #include "common/base/status.h"
 #include "services/cli/bench/load_generator.h"
-#include "services/cli/bench/statistics.h"
 
 namespace sluice::cli {
+
+// What is told of a set of measurements. All zero for an empty one.
+struct Summary {
+  size_t count = 0;
+  double mean = 0, deviation = 0;  // of the population
+  double min = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
+};
+
+// The value below which `percent` of `sorted` (ascending, not empty) lies,
+// linear between neighbours: rank percent / 100 * (n - 1), as numpy's default.
+double Percentile(const std::vector<double>& sorted, double percent);
+
+Summary Summarize(std::vector<double> values);
 
 // What a request must keep to count for goodput, in milliseconds.
 struct ServiceLevel {
@@ -56,15 +68,6 @@ struct BenchSummary {
 // `duration` 0: the window ends with the last answer.
 BenchSummary Summarize(const LoadResult& result, Duration duration,
                        const std::optional<ServiceLevel>& level);
-
-// Output tokens per second and requests in flight over time, from the first
-// request to the last answer, for the plot. `step_s` apart.
-struct Timeline {
-  double step_s = 1;
-  std::vector<double> output_tokens_per_s;
-  std::vector<double> in_flight;
-};
-Timeline MakeTimeline(const LoadResult& result);
 
 }  // namespace sluice::cli
 

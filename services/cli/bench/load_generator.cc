@@ -17,7 +17,6 @@ namespace sluice::cli {
 namespace {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
 using Error = boost::system::error_code;
 using std::chrono::milliseconds;
 
@@ -31,20 +30,6 @@ double ThreadCpuSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
-std::string RequestHead(const LoadOptions& options) {
-  const BaseUrl& base = options.base;
-  std::string head =
-      Cat("POST ", options.target, " HTTP/1.1\r\nHost: ", base.host, ":",
-          base.port, "\r\n");
-  if (!base.api_key.empty()) {
-    head += Cat("Authorization: Bearer ", base.api_key, "\r\n");
-  }
-  head +=
-      "Content-Type: application/json\r\nAccept: text/event-stream\r\n"
-      "User-Agent: sluice-bench\r\nContent-Length: ";
-  return head;
-}
-
 // One run, from its first request to its last answer.
 class LoadRun {
  public:
@@ -56,19 +41,13 @@ class LoadRun {
       : options_(options),
         next_(next),
         on_progress_(on_progress),
-        head_(RequestHead(options)),
+        head_(RequestHead(options.base, "POST", options.target,
+                          "text/event-stream")),
         arrivals_(std::max(options.rate, 1e-9), options.burstiness,
                   options.seed) {}
 
   StatusOr<LoadResult> Run() {
-    Error error;
-    tcp::resolver resolver(io_);
-    pool_.endpoints =
-        resolver.resolve(options_.base.host, options_.base.port, error);
-    if (error) {
-      return Unavailable("looking up ", options_.base.host, ": ",
-                         error.message());
-    }
+    SLUICE_RETURN_IF_ERROR(pool_.Resolve(options_.base));
     signals_.async_wait([this](const Error& failed, int) {
       if (!failed) Interrupt();
     });
@@ -86,7 +65,7 @@ class LoadRun {
             std::chrono::system_clock::now().time_since_epoch())
             .count();
     if (options_.concurrency > 0) {
-      for (LoadRequest& request : first) Send(std::move(request), prepared);
+      for (const LoadRequest& request : first) Send(request, prepared);
     } else {
       due_ = result_.began;
       ScheduleNext();
@@ -115,8 +94,8 @@ class LoadRun {
   // Closed loop: the next request of a slot.
   void FillSlot() {
     if (!MaySend(Clock::now())) return MaybeFinish();
-    LoadRequest request = next_(sent_);
-    Send(std::move(request), Clock::now());
+    const LoadRequest request = next_(sent_);
+    Send(request, Clock::now());
   }
 
   // Open loop: the next arrival. Its body is made before it is due.
@@ -139,17 +118,17 @@ class LoadRun {
       return;
     }
     held_ = false;
-    Send(std::move(waiting_), due_);
+    Send(waiting_, due_);
     ScheduleNext();
   }
 
-  void Send(LoadRequest request, TimePoint scheduled) {
+  void Send(const LoadRequest& request, TimePoint scheduled) {
     RequestRecord record;
     record.index = sent_++;
     record.scheduled = scheduled;
     const int64_t index = record.index;
-    auto exchange = std::make_shared<StreamExchange>(
-        pool_, head_, std::move(request), std::move(record));
+    auto exchange = std::make_shared<StreamExchange>(pool_, head_, request,
+                                                     std::move(record));
     in_flight_[index] = exchange;
     exchange->Start(
         options_.timeout, [this](int tokens) { progress_.tokens += tokens; },

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "services/cli/cluster_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -26,24 +27,18 @@ Json ChatBody(const std::string& model, const std::string& text) {
   return body;
 }
 
-}  // namespace
-
-StatusOr<std::vector<int64_t>> TokenizeBy(const BaseUrl& base,
-                                          const std::string& json) {
-  SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
-                          HttpPost(base, "/tokenize", json));
-  std::vector<int64_t> ids;
-  if (response.status != 200) return ids;
-  const StatusOr<Json> parsed = ParseJson(response.body, {size_t{1} << 30});
-  if (!parsed.ok() || !parsed->is_object()) return ids;
-  const auto tokens = parsed->find("tokens");
-  if (tokens == parsed->end() || !tokens->is_array()) return ids;
-  for (const Json& id : *tokens) {
-    if (!id.is_number_integer()) return std::vector<int64_t>();
-    ids.push_back(id.get<int64_t>());
-  }
-  return ids;
+// No ids where the server has no /tokenize.
+StatusOr<std::vector<int64_t>> TokenizeIfAny(const BaseUrl& base,
+                                             const Json& body) {
+  auto ids = Tokenize(base, body);
+  const StatusCode code = ids.status().code();
+  const bool none = code == StatusCode::kNotFound ||
+                    code == StatusCode::kFailedPrecondition ||
+                    code == StatusCode::kInvalidArgument;
+  return none ? std::vector<int64_t>() : std::move(ids);
 }
+
+}  // namespace
 
 StatusOr<PromptMaker> PromptMaker::Learn(const BaseUrl& base,
                                          const std::string& model, bool chat) {
@@ -51,9 +46,9 @@ StatusOr<PromptMaker> PromptMaker::Learn(const BaseUrl& base,
   maker.chat_ = chat;
   // A letter before the word, so that no tokenizer adds or strips its space.
   const auto encode = [&](const std::string& text) {
-    return TokenizeBy(base, DumpJson(Json{{"model", model},
-                                          {"prompt", text},
-                                          {"add_special_tokens", false}}));
+    return TokenizeIfAny(
+        base,
+        {{"model", model}, {"prompt", text}, {"add_special_tokens", false}});
   };
   SLUICE_ASSIGN_OR_RETURN(const auto stem, encode("a"));
   for (const char* word : kWords) {
@@ -73,10 +68,10 @@ StatusOr<PromptMaker> PromptMaker::Learn(const BaseUrl& base,
   SeededRandom random(0);
   SLUICE_ASSIGN_OR_RETURN(
       const auto few,
-      TokenizeBy(base, DumpJson(ChatBody(model, maker.Text(4, random)))));
+      TokenizeIfAny(base, ChatBody(model, maker.Text(4, random))));
   SLUICE_ASSIGN_OR_RETURN(
       const auto many,
-      TokenizeBy(base, DumpJson(ChatBody(model, maker.Text(200, random)))));
+      TokenizeIfAny(base, ChatBody(model, maker.Text(200, random))));
   maker.exact_ = few.size() > 4 && many.size() == few.size() + 196;
   if (maker.exact_) {
     maker.template_tokens_ = static_cast<int64_t>(few.size()) - 4;

@@ -35,11 +35,6 @@ class PromptMaker {
   bool chat_ = false;
 };
 
-// The ids of a body for /tokenize ("prompt" or "messages"); empty where the
-// server has no such endpoint.
-StatusOr<std::vector<int64_t>> TokenizeBy(const BaseUrl& base,
-                                          const std::string& json);
-
 }  // namespace sluice::cli
 
 #endif  // SLUICE_SERVICES_CLI_BENCH_PROMPT_MAKER_H_

@@ -5,27 +5,10 @@
 namespace sluice::cli {
 
 const char* OutcomeName(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kDone:
-      return "done";
-    case Outcome::kRefused:
-      return "refused";
-    case Outcome::kHttpError:
-      return "http_error";
-    case Outcome::kConnect:
-      return "connect";
-    case Outcome::kBroken:
-      return "broken";
-    case Outcome::kError:
-      return "error_event";
-    case Outcome::kTimeout:
-      return "timeout";
-    case Outcome::kEmpty:
-      return "empty";
-    case Outcome::kCancelled:
-      return "cancelled";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"done",    "refused", "http_error",
+                                    "connect", "broken",  "error_event",
+                                    "timeout", "empty",   "cancelled"};
+  return kNames[static_cast<size_t>(outcome)];
 }
 
 double RequestRecord::TimeToFirstToken() const {

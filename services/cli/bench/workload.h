@@ -2,13 +2,15 @@
 #define SLUICE_SERVICES_CLI_BENCH_WORKLOAD_H_
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/base/status.h"
 #include "services/cli/bench/load_generator.h"
+#include "services/cli/bench/prompt_maker.h"
 #include "services/cli/http_client.h"
 
 namespace sluice::cli {
@@ -16,9 +18,8 @@ namespace sluice::cli {
 // Numbers of tokens, evenly distributed from low to high.
 struct LengthRange {
   int64_t low = 0, high = 0;
-  // "128", or "64:256". INVALID_ARGUMENT names `what`.
-  static StatusOr<LengthRange> Parse(std::string_view what,
-                                     std::string_view text);
+  // "128", or "64:256".
+  static StatusOr<LengthRange> Parse(std::string_view text);
 };
 
 struct WorkloadOptions {
@@ -44,10 +45,6 @@ class Workload {
   // lengths are what the server's usage tells.
   static StatusOr<Workload> Prepare(const WorkloadOptions& options,
                                     const BaseUrl& base);
-  Workload(Workload&&) noexcept;
-  Workload& operator=(Workload&&) noexcept;
-  ~Workload();
-
   LoadRequest Request(int64_t index) const;
 
   // A request of the same kind and about the same length, whose prompt is
@@ -60,15 +57,27 @@ class Workload {
   int64_t Repeated(int64_t requests) const;
 
   // How prompts are made, and whether their lengths are exact: for the report.
-  const std::string& prompt_kind() const;
-  bool exact() const;
+  const std::string& prompt_kind() const { return kind_; }
+  bool exact() const { return exact_; }
 
  private:
+  // One line of the file: a prompt, lengths, or both.
+  struct FileLine {
+    std::optional<Json> prompt;    // text or token ids
+    std::optional<Json> messages;  // a chat's
+    std::optional<int64_t> prompt_tokens, output_tokens;
+    int64_t RoughTokens(int64_t otherwise) const;
+  };
+
+  static StatusOr<FileLine> ParseLine(const Json& json, bool chat);
   LoadRequest Make(int64_t index, bool given_prompts) const;
 
-  struct Parts;
-  explicit Workload(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  WorkloadOptions options_;
+  Json fields_;  // of every body
+  std::vector<FileLine> lines_;
+  PromptMaker maker_;
+  std::string kind_ = "from the file";
+  bool exact_ = false;
 };
 
 }  // namespace sluice::cli

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "common/base/json.h"
+#include "services/cli/cluster_file.h"
 #include "services/cli/json_member.h"
-#include "services/cli/metrics_text.h"
 
 namespace sluice::cli {
 namespace {
@@ -24,20 +24,6 @@ int64_t TokenId(std::string_view text) {
   const auto [stop, error] =
       std::from_chars(text.data(), text.data() + text.size(), id);
   return error == std::errc() && stop == text.data() + text.size() ? id : -1;
-}
-
-StatusOr<Json> PostJson(const BaseUrl& base, const std::string& target,
-                        const Json& body) {
-  SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
-                          HttpPost(base, target, DumpJson(body)));
-  if (response.status == 404) {
-    return NotFound(ErrorText(response.status, response.body));
-  }
-  if (response.status != 200) {
-    return FailedPrecondition(target, ": ",
-                              ErrorText(response.status, response.body));
-  }
-  return ParseJson(response.body, kLargeAnswers);
 }
 
 Status Odd(const char* what) {
@@ -161,21 +147,7 @@ StatusOr<LogitRows> EvalApi::Logits(const std::vector<int64_t>& ids) const {
 
 StatusOr<std::vector<int64_t>> EvalApi::Tokenize(
     const std::string& text) const {
-  SLUICE_ASSIGN_OR_RETURN(
-      const Json answer,
-      PostJson(base_, "/tokenize", {{"model", model_}, {"prompt", text}}));
-  const Json* tokens = FindMember(answer, "tokens");
-  std::vector<int64_t> ids;
-  if (tokens == nullptr || !tokens->is_array()) {
-    return FailedPrecondition("/tokenize gave no tokens");
-  }
-  for (const Json& id : *tokens) {
-    if (!id.is_number_integer()) {
-      return FailedPrecondition("/tokenize gave no ids");
-    }
-    ids.push_back(id.get<int64_t>());
-  }
-  return ids;
+  return sluice::cli::Tokenize(base_, {{"model", model_}, {"prompt", text}});
 }
 
 StatusOr<double> EvalApi::RunningRequests() const {
@@ -188,9 +160,7 @@ StatusOr<double> EvalApi::RunningRequests() const {
 }
 
 StatusOr<int64_t> EvalApi::MaxContext() const {
-  SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
-                          HttpGet(base_, "/v1/models"));
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(response.body));
+  SLUICE_ASSIGN_OR_RETURN(const Json json, GetJson(base_, "/v1/models"));
   const Json* data = FindMember(json, "data");
   if (data == nullptr || !data->is_array()) return int64_t{0};
   for (const Json& entry : *data) {

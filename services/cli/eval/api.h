@@ -8,8 +8,8 @@
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
-#include "services/cli/fetch_logits.h"
 #include "services/cli/http_client.h"
+#include "services/cli/logits_file.h"
 
 namespace sluice::cli {
 

@@ -1,50 +1,14 @@
-#include "services/cli/eval/eval_command.h"
-
 #include <cstdio>
-#include <fstream>
 #include <functional>
-#include <sstream>
+#include <memory>
 #include <utility>
 
-#include "services/cli/arguments.h"
 #include "services/cli/cluster_file.h"
-#include "services/cli/command_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/eval/checks.h"
-#include "services/cli/eval/prompt_file.h"
+#include "services/cli/text_file.h"
 
 namespace sluice::cli {
-
-const char kEvalUsage[] = R"(usage: sluice eval [OPTIONS] CHECK...
-
-Checks, any number of them:
-  --reference FILE    logits, log probabilities and greedy ids against a
-                      reference: a folder with expected.safetensors, or JSON
-                      {"prompts": [{"ids", "greedy_ids", "greedy_logprobs",
-                      "prompt_logprobs", "logits", "gaps"}]}, each but ids
-                      if there
-                      --tolerance X (1e-3), --gap X (0.01)
-  --batch             the same prompts alone and in a crowd: the same ids and
-                      bits; --crowd N (16)
-  --other URL         the same requests at another endpoint: the same ids and
-                      bits; --other-tolerance X (0), --other-api-key KEY
-                      (--api-key is not sent there)
-  --perplexity FILE   of a text; --window N (the context, at most 2048),
-                      --stride N (half of it), --max-perplexity X
-
-  --url URL | --run-dir DIR    --api-key KEY    --model NAME
-  --prompts FILE      of --batch and --other: JSON lines {"prompt": text or
-                      ids} (default: the reference's, else our own)
-  --max-tokens N      of their answers (32)
-  --out FILE          the report, in Markdown, its plots beside it
-                      (default: on stdout, without plots)
-  --write-reference FILE   what this endpoint answers to the prompts, as a
-                      reference for others
-
-Exit status: 0 every check passed, 1 one failed or could not be made, 2 the
-command line was wrong.
-)";
-
 namespace {
 
 // Of many lengths, so that a batch holds prompts at different places.
@@ -67,7 +31,9 @@ const char* const kPrompts[] = {
 
 // What the command line says.
 struct EvalOptions {
-  std::string reference, other, perplexity, prompts, out, write_reference;
+  EndpointOptions endpoint;
+  std::string model, reference, other, other_api_key, perplexity, prompts;
+  std::string out, write_reference;
   bool batch = false;
   ReferenceLimits limits;
   int crowd = 16;
@@ -75,62 +41,6 @@ struct EvalOptions {
   int64_t max_tokens = 32;
   PerplexityOptions text;
 };
-
-StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return NotFound("cannot read ", path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return std::move(text).str();
-}
-
-// The number of an option within [low, high], else `otherwise`.
-StatusOr<double> NumberOr(const Arguments& arguments, const char* name,
-                          double low, double high, double otherwise) {
-  SLUICE_ASSIGN_OR_RETURN(const auto given, arguments.Number(name));
-  const double value = given.value_or(otherwise);
-  if (!(value >= low && value <= high)) {
-    return InvalidArgument("--", name, ": must be ", low, " to ", high,
-                           ", got ", value);
-  }
-  return value;
-}
-
-StatusOr<EvalOptions> ReadOptions(const Arguments& arguments) {
-  EvalOptions out;
-  out.reference = arguments.String("reference").value_or("");
-  out.other = arguments.String("other").value_or("");
-  out.perplexity = arguments.String("perplexity").value_or("");
-  out.prompts = arguments.String("prompts").value_or("");
-  out.out = arguments.String("out").value_or("");
-  out.write_reference = arguments.String("write-reference").value_or("");
-  out.batch = arguments.Has("batch");
-  SLUICE_ASSIGN_OR_RETURN(out.limits.tolerance,
-                          NumberOr(arguments, "tolerance", 0, 1e9, 1e-3));
-  SLUICE_ASSIGN_OR_RETURN(out.limits.gap,
-                          NumberOr(arguments, "gap", 0, 1e9, 0.01));
-  SLUICE_ASSIGN_OR_RETURN(out.other_tolerance,
-                          NumberOr(arguments, "other-tolerance", 0, 1e9, 0));
-  SLUICE_ASSIGN_OR_RETURN(const double crowd,
-                          NumberOr(arguments, "crowd", 2, 512, 16));
-  SLUICE_ASSIGN_OR_RETURN(const double tokens,
-                          NumberOr(arguments, "max-tokens", 1, 1e6, 32));
-  SLUICE_ASSIGN_OR_RETURN(const double window,
-                          NumberOr(arguments, "window", 0, 1e7, 0));
-  SLUICE_ASSIGN_OR_RETURN(const double stride,
-                          NumberOr(arguments, "stride", 0, 1e7, 0));
-  SLUICE_ASSIGN_OR_RETURN(out.text.max_token_perplexity,
-                          NumberOr(arguments, "max-perplexity", 0, 1e30, 0));
-  out.crowd = static_cast<int>(crowd);
-  out.max_tokens = static_cast<int64_t>(tokens);
-  out.text.window = static_cast<int64_t>(window);
-  out.text.stride = static_cast<int64_t>(stride);
-  if (out.reference.empty() && out.other.empty() && out.perplexity.empty() &&
-      out.write_reference.empty() && !out.batch) {
-    return InvalidArgument("no check is asked for\n", kEvalUsage);
-  }
-  return out;
-}
 
 // The prompts of --batch and --other, as JSON.
 StatusOr<std::vector<std::string>> ChoosePrompts(
@@ -184,10 +94,9 @@ Status WriteReferenceFile(const EvalApi& api, const EvalOptions& options,
                                   answer.logprobs.end());
     made.push_back(std::move(prompt));
   }
-  std::ofstream out(options.write_reference, std::ios::binary);
-  out << ReferenceJson(Cat(api.model(), " at ", api.url()), made);
-  out.close();
-  if (!out) return Unavailable("cannot write ", options.write_reference);
+  SLUICE_RETURN_IF_ERROR(
+      WriteText(options.write_reference,
+                ReferenceJson(Cat(api.model(), " at ", api.url()), made)));
   std::fprintf(stderr, "wrote %s\n", options.write_reference.c_str());
   return OkStatus();
 }
@@ -195,9 +104,8 @@ Status WriteReferenceFile(const EvalApi& api, const EvalOptions& options,
 // Runs the checks that were asked for, one after the other.
 class Evaluation {
  public:
-  Evaluation(const Arguments& arguments, const EvalOptions& options,
-             const EvalApi& api)
-      : arguments_(arguments), options_(options), api_(api) {}
+  Evaluation(const EvalOptions& options, const EvalApi& api)
+      : options_(options), api_(api) {}
 
   StatusOr<std::vector<CheckResult>> Run() {
     std::vector<ReferencePrompt> reference;
@@ -241,7 +149,10 @@ class Evaluation {
   }
 
   StatusOr<CheckResult> Cut(const std::vector<Probe>& probes) {
-    SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, OtherEndpoint(arguments_));
+    // The first endpoint's key is not for another host to see.
+    SLUICE_ASSIGN_OR_RETURN(
+        const BaseUrl base,
+        FindGateway({options_.other, "", options_.other_api_key}));
     SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
     return CheckCut(api_, EvalApi(base, model), probes,
                     options_.other_tolerance);
@@ -254,37 +165,32 @@ class Evaluation {
     return CheckPerplexity(api_, text);
   }
 
-  const Arguments& arguments_;
   const EvalOptions& options_;
   const EvalApi& api_;
   std::vector<CheckResult> results_;
 };
 
-}  // namespace
-
-Status RunEval(const Words& words) {
-  SLUICE_ASSIGN_OR_RETURN(const Arguments arguments,
-                          ParseArguments("eval", words));
-  if (!arguments.words().empty()) {
-    return InvalidArgument("unexpected '", arguments.words()[0], "'\n",
-                           kEvalUsage);
+Status RunEval(const EvalOptions& options) {
+  if (options.reference.empty() && options.other.empty() &&
+      options.perplexity.empty() && options.write_reference.empty() &&
+      !options.batch) {
+    return InvalidArgument(
+        "no check is asked for; sluice eval --help lists them");
   }
-  SLUICE_ASSIGN_OR_RETURN(const EvalOptions options, ReadOptions(arguments));
-  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(arguments));
-  std::string model = arguments.String("model").value_or("");
+  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(options.endpoint));
+  std::string model = options.model;
   if (model.empty()) {
     SLUICE_ASSIGN_OR_RETURN(model, ServedModelId(base));
   }
   const EvalApi api(base, model);
-  SLUICE_ASSIGN_OR_RETURN(std::vector<CheckResult> results,
-                          Evaluation(arguments, options, api).Run());
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<CheckResult> results,
+                          Evaluation(options, api).Run());
   if (results.empty()) return OkStatus();
-  const ReportSubject subject{model, api.url()};
+  const std::string report = ReportMarkdown({model, api.url()}, results);
   if (options.out.empty()) {
-    for (CheckResult& result : results) result.svg_name.clear();
-    std::fputs(ReportMarkdown(subject, results, "").c_str(), stdout);
+    std::fputs(report.c_str(), stdout);
   } else {
-    SLUICE_RETURN_IF_ERROR(WriteReport(subject, results, options.out));
+    SLUICE_RETURN_IF_ERROR(WriteText(options.out, report));
     std::fprintf(stderr, "wrote %s\n", options.out.c_str());
   }
   std::string failed;
@@ -293,6 +199,59 @@ Status RunEval(const Words& words) {
   }
   if (failed.empty()) return OkStatus();
   return FailedPrecondition("failed: ", failed);
+}
+
+void AddChecks(CLI::App& eval, EvalOptions& options) {
+  eval.add_option("--reference", options.reference,
+                  "logits, log probabilities and greedy ids against a "
+                  "reference: a folder with expected.safetensors, or JSON");
+  eval.add_option("--tolerance", options.limits.tolerance,
+                  "of its logits and log probabilities (1e-3)")
+      ->check(Within(0, 1e9));
+  eval.add_option("--gap", options.limits.gap,
+                  "of its two best logits, where a greedy id may differ (0.01)")
+      ->check(Within(0, 1e9));
+  eval.add_flag("--batch", options.batch,
+                "the same prompts alone and in a crowd: the same ids and bits");
+  eval.add_option("--crowd", options.crowd, "requests of it (16)")
+      ->check(Within(2, 512));
+  eval.add_option("--other", options.other,
+                  "the same requests at another endpoint: the same ids, bits");
+  eval.add_option("--other-tolerance", options.other_tolerance,
+                  "of its log probabilities (0)")
+      ->check(Within(0, 1e9));
+  eval.add_option("--other-api-key", options.other_api_key,
+                  "--api-key is not sent there");
+  eval.add_option("--perplexity", options.perplexity, "of a file's text");
+  eval.add_option("--window", options.text.window,
+                  "tokens (the context, at most 2048)")
+      ->check(Within(0, 1e7));
+  eval.add_option("--stride", options.text.stride, "tokens (half the window)")
+      ->check(Within(0, 1e7));
+  eval.add_option("--max-perplexity", options.text.max_token_perplexity,
+                  "above it the check fails")
+      ->check(Within(0, 1e30));
+}
+
+}  // namespace
+
+void AddEval(CommandLine& sluice) {
+  const auto options = std::make_shared<EvalOptions>();
+  CLI::App& eval =
+      sluice.Add("eval", "is it right? against references, itself, others",
+                 [options] { return RunEval(*options); });
+  AddChecks(eval, *options);
+  AddEndpoint(eval, options->endpoint);
+  eval.add_option("--model", options->model,
+                  "the first that the endpoint lists");
+  eval.add_option("--prompts", options->prompts,
+                  "of --batch and --other: JSON lines {\"prompt\": text or "
+                  "ids} (the reference's, else our own)");
+  eval.add_option("--max-tokens", options->max_tokens, "of their answers (32)")
+      ->check(Within(1, 1e6));
+  eval.add_option("--out", options->out, "the report, in Markdown (stdout)");
+  eval.add_option("--write-reference", options->write_reference,
+                  "what this endpoint answers, as a reference for others");
 }
 
 }  // namespace sluice::cli

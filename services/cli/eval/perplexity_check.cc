@@ -3,24 +3,11 @@
 #include <utility>
 
 #include "services/cli/eval/checks.h"
-#include "services/cli/eval/error_table.h"
-#include "services/cli/svg_chart.h"
 
 namespace sluice::cli {
 namespace {
 
 constexpr int64_t kLargestWindow = 2048;
-
-size_t CountWords(const std::string& text) {
-  size_t words = 0;
-  bool inside = false;
-  for (const char c : text) {
-    const bool space = c == ' ' || (c >= '\t' && c <= '\r');
-    if (!space && !inside) ++words;
-    inside = !space;
-  }
-  return words;
-}
 
 struct Windowing {
   size_t window = 0, stride = 0;
@@ -47,7 +34,6 @@ StatusOr<Windowing> ChooseWindow(const EvalApi& api,
 struct Losses {
   double sum = 0;  // negative log likelihood of the counted tokens
   size_t counted = 0;
-  std::vector<std::pair<double, double>> points;  // of WindowChart
   double perplexity() const {
     return std::exp(sum / static_cast<double>(counted));
   }
@@ -82,23 +68,10 @@ StatusOr<Losses> MeasureLosses(const EvalApi& api,
   for (const PerplexityWindow& window :
        PerplexityWindows(ids.size(), size.window, size.stride)) {
     SLUICE_ASSIGN_OR_RETURN(const double loss, WindowLoss(api, ids, window));
-    const size_t tokens = window.end - window.score_begin;
-    losses.points.emplace_back(static_cast<double>(window.end),
-                               std::exp(loss / static_cast<double>(tokens)));
     losses.sum += loss;
-    losses.counted += tokens;
+    losses.counted += window.end - window.score_begin;
   }
   return losses;
-}
-
-Chart WindowChart(std::vector<std::pair<double, double>> points) {
-  Chart chart;
-  chart.title = "Perplexity of each window's counted tokens";
-  chart.x_label = "token";
-  chart.y_label = "token perplexity";
-  chart.series.push_back(
-      {"perplexity", std::move(points), ChartSeries::Shape::kLine});
-  return chart;
 }
 
 }  // namespace
@@ -125,10 +98,8 @@ StatusOr<CheckResult> CheckPerplexity(const EvalApi& api,
                            "needed, it has ",
                            ids.size());
   }
-  SLUICE_ASSIGN_OR_RETURN(Losses losses, MeasureLosses(api, ids, size));
+  SLUICE_ASSIGN_OR_RETURN(const Losses losses, MeasureLosses(api, ids, size));
   const double token = losses.perplexity();
-  const auto bytes = static_cast<double>(options.text.size());
-  const size_t words = CountWords(options.text);
   CheckResult result;
   result.title = "Perplexity";
   result.passed =
@@ -136,22 +107,13 @@ StatusOr<CheckResult> CheckPerplexity(const EvalApi& api,
                                 token > options.max_token_perplexity);
   result.summary = Cat("token perplexity ", Fixed(token, 4), " over ",
                        losses.counted, " tokens");
-  result.body = Cat(
-      options.name, ": ", options.text.size(), " bytes, ", words, " words, ",
-      ids.size(), " tokens; windows of ", size.window, " tokens, stride ",
-      size.stride, ". Every token but the first is counted once.\n\n",
-      MarkdownTable(
-          {{"figure", "value"},
-           {"negative log likelihood", Fixed(losses.sum, 4)},
-           {"token perplexity", Fixed(token, 5)},
-           {"word perplexity",
-            words == 0 ? "-" : Fixed(std::exp(losses.sum / double(words)), 3)},
-           {"byte perplexity", Fixed(std::exp(losses.sum / bytes), 5)},
-           {"bits per byte", Fixed(losses.sum / bytes / std::log(2.0), 5)}}));
-  result.svg_name = "perplexity";
-  result.svg =
-      DrawCharts(Cat("Perplexity of ", api.model(), ", ", options.name),
-                 {WindowChart(std::move(losses.points))}, 1);
+  result.body =
+      Cat(options.name, ": ", options.text.size(), " bytes, ", ids.size(),
+          " tokens; windows of ", size.window, " tokens, stride ", size.stride,
+          ". Every token but the first is counted once.\n\n",
+          MarkdownTable({{"figure", "value"},
+                         {"negative log likelihood", Fixed(losses.sum, 4)},
+                         {"token perplexity", Fixed(token, 5)}}));
   return result;
 }
 

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
-#include <sstream>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 #include "common/base/json.h"
-#include "services/cli/eval/tensors.h"
+#include "services/cli/json_member.h"
+#include "services/cli/logits_file.h"
+#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -77,58 +78,49 @@ StatusOr<std::vector<ReferencePrompt>> FromTensors(const std::string& path) {
   return prompts;
 }
 
-// The list under the first of `keys` that is there, appended to `out`.
+// Appends the list under the first of `keys` that is there; null is NaN.
+// Throws what nlohmann throws for another value.
 template <typename T>
-Status ReadList(const Json& json, std::initializer_list<const char*> keys,
-                std::vector<T>& out) {
+void ReadList(const Json& json, std::initializer_list<const char*> keys,
+              std::vector<T>& out) {
   for (const char* key : keys) {
-    const auto found = json.find(key);
-    if (found == json.end() || found->is_null()) continue;
-    if (!found->is_array()) return InvalidArgument(key, " is no list");
-    for (const Json& value : *found) {
-      if constexpr (std::is_integral_v<T>) {
-        if (!value.is_number_integer()) {
-          return InvalidArgument(key, " has something else than ids");
-        }
-        out.push_back(value.get<T>());
-      } else {
-        if (!value.is_number() && !value.is_null()) {
-          return InvalidArgument(key, " has something else than numbers");
-        }
-        out.push_back(value.is_null() ? T(kNan) : value.get<T>());
+    const Json* found = FindMember(json, key);
+    if (found == nullptr) continue;
+    for (const Json& value : found->get_ref<const Json::array_t&>()) {
+      if (std::is_integral_v<T> && !value.is_number_integer()) {
+        throw std::invalid_argument(Cat(key, " has something else than ids"));
       }
+      out.push_back(value.is_null() ? T(kNan) : value.get<T>());
     }
-    return OkStatus();
+    return;
   }
-  return OkStatus();
+}
+
+void ReadLogits(const Json& rows, ReferencePrompt& prompt) {
+  for (const Json& row : rows.get_ref<const Json::array_t&>()) {
+    const auto values = row.get<std::vector<float>>();
+    if (!prompt.logits.empty() && values.size() != prompt.vocab_size) {
+      throw std::invalid_argument(
+          Cat("logits: every row must have ", prompt.vocab_size,
+              " values, as the first, one has ", values.size()));
+    }
+    prompt.vocab_size = values.size();
+    prompt.logits.insert(prompt.logits.end(), values.begin(), values.end());
+  }
 }
 
 StatusOr<ReferencePrompt> FromJson(const Json& json) {
   ReferencePrompt prompt;
-  if (!json.is_object()) return InvalidArgument("not an object");
-  SLUICE_RETURN_IF_ERROR(ReadList(json, {"ids", "prompt_ids"}, prompt.ids));
-  SLUICE_RETURN_IF_ERROR(
-      ReadList(json, {"prompt_logprobs"}, prompt.prompt_logprobs));
-  SLUICE_RETURN_IF_ERROR(ReadList(json, {"greedy_ids"}, prompt.greedy_ids));
-  SLUICE_RETURN_IF_ERROR(
-      ReadList(json, {"greedy_logprobs", "logprobs"}, prompt.greedy_logprobs));
-  SLUICE_RETURN_IF_ERROR(ReadList(json, {"gaps"}, prompt.gaps));
-  const auto rows = json.find("logits");
-  if (rows != json.end() && rows->is_array()) {
-    for (const Json& row : *rows) {
-      const size_t before = prompt.logits.size();
-      if (!row.is_array()) return InvalidArgument("logits has no rows");
-      Json one = Json::object();
-      one["logits"] = row;
-      SLUICE_RETURN_IF_ERROR(ReadList(one, {"logits"}, prompt.logits));
-      const size_t columns = prompt.logits.size() - before;
-      if (before > 0 && columns != prompt.vocab_size) {
-        return InvalidArgument("logits: every row must have ",
-                               prompt.vocab_size,
-                               " values, as the first, one has ", columns);
-      }
-      prompt.vocab_size = columns;
-    }
+  try {
+    ReadList(json, {"ids", "prompt_ids"}, prompt.ids);
+    ReadList(json, {"prompt_logprobs"}, prompt.prompt_logprobs);
+    ReadList(json, {"greedy_ids"}, prompt.greedy_ids);
+    ReadList(json, {"greedy_logprobs", "logprobs"}, prompt.greedy_logprobs);
+    ReadList(json, {"gaps"}, prompt.gaps);
+    const Json* rows = FindMember(json, "logits");
+    if (rows != nullptr) ReadLogits(*rows, prompt);
+  } catch (const std::exception& error) {
+    return InvalidArgument(error.what());
   }
   SLUICE_RETURN_IF_ERROR(Check(prompt));
   return prompt;
@@ -152,11 +144,8 @@ StatusOr<std::vector<ReferencePrompt>> ReadReference(const std::string& path) {
   if (path.size() > 12 && path.substr(path.size() - 12) == ".safetensors") {
     return FromTensors(path);
   }
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return NotFound("cannot read ", path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  const StatusOr<Json> json = ParseJson(text.str(), {size_t{1} << 30, 64});
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  const StatusOr<Json> json = ParseJson(text, {size_t{1} << 30, 64});
   if (!json.ok()) return Annotate(json.status(), path);
   if (!json->is_object() || !json->contains("prompts") ||
       !(*json)["prompts"].is_array() || (*json)["prompts"].empty()) {
@@ -186,6 +175,19 @@ std::string ReferenceJson(const std::string& made_by,
   Json all = {{"made_by", made_by}};
   all["prompts"] = std::move(list);
   return DumpJson(all) + "\n";
+}
+
+StatusOr<std::vector<std::string>> ReadPromptLines(const std::string& path) {
+  std::vector<std::string> prompts;
+  SLUICE_RETURN_IF_ERROR(ReadJsonLines(path, [&](const Json& json) {
+    const auto prompt = json.find("prompt");
+    if (prompt == json.end() || !(prompt->is_string() || prompt->is_array())) {
+      return InvalidArgument("no \"prompt\"");
+    }
+    prompts.push_back(DumpJson(*prompt));
+    return OkStatus();
+  }));
+  return prompts;
 }
 
 std::vector<double> LogSoftmax(const float* row, size_t size) {

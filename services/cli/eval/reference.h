@@ -36,6 +36,10 @@ StatusOr<std::vector<ReferencePrompt>> ReadReference(const std::string& path);
 std::string ReferenceJson(const std::string& made_by,
                           const std::vector<ReferencePrompt>& prompts);
 
+// The prompts of a file of JSON lines {"prompt": text or token ids}, each as
+// JSON. INVALID_ARGUMENT names the line that is wrong.
+StatusOr<std::vector<std::string>> ReadPromptLines(const std::string& path);
+
 // log softmax of `row`, in double precision.
 std::vector<double> LogSoftmax(const float* row, size_t size);
 

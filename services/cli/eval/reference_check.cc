@@ -3,8 +3,6 @@
 #include <utility>
 
 #include "services/cli/eval/checks.h"
-#include "services/cli/eval/error_table.h"
-#include "services/cli/svg_chart.h"
 
 namespace sluice::cli {
 namespace {
@@ -20,27 +18,19 @@ struct Found {
   size_t greedy = 0, greedy_same = 0;
   bool greedy_passed = true;
   std::string greedy_note;
-  std::vector<std::pair<double, double>> by_position;  // largest error
-  std::vector<std::pair<double, double>> scatter;      // reference, ours
 };
 
 void CompareRow(const float* want, const float* got, size_t columns,
-                double position, Found& found) {
-  ErrorStats row;
-  for (size_t i = 0; i < columns; ++i) row.Add(double(got[i]) - want[i]);
+                Found& found) {
   const std::vector<double> p = LogSoftmax(want, columns);
   const std::vector<double> q = LogSoftmax(got, columns);
   double divergence = 0;
   for (size_t i = 0; i < columns; ++i) {
+    found.logits.Add(double(got[i]) - want[i]);
     found.logprobs.Add(p[i] - q[i]);
     divergence += std::exp(p[i]) * (p[i] - q[i]);
   }
-  const auto best =
-      static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin());
-  found.scatter.emplace_back(p[best], q[best]);
-  found.logits.Add(row);
   found.largest_divergence = std::max(found.largest_divergence, divergence);
-  found.by_position.emplace_back(position, row.max);
 }
 
 // The whole rows of /debug/logits.
@@ -55,7 +45,7 @@ Status CompareLogits(const ReferencePrompt& prompt, const LogitRows& rows,
   found.compared = "logits of every token";
   for (size_t t = 0; t < prompt.ids.size(); ++t) {
     CompareRow(&prompt.logits[t * rows.columns], &rows.values[t * rows.columns],
-               rows.columns, double(t), found);
+               rows.columns, found);
   }
   return OkStatus();
 }
@@ -74,7 +64,6 @@ Status CompareLogprobs(const EvalApi& api, const ReferencePrompt& prompt,
           ? "log probability of each token"
           : Cat("log probability of each token and the ", kTop, " likeliest");
   for (size_t t = 1; t < prompt.ids.size(); ++t) {
-    ErrorStats here;
     double want = 0;
     if (prompt.logits.empty()) {
       want = prompt.prompt_logprobs[t];
@@ -84,13 +73,10 @@ Status CompareLogprobs(const EvalApi& api, const ReferencePrompt& prompt,
       want = row[static_cast<size_t>(prompt.ids[t])];
       for (const auto& [id, logprob] : answer.top[t]) {
         if (static_cast<size_t>(id) >= row.size()) continue;
-        here.Add(logprob - row[static_cast<size_t>(id)]);
+        found.logprobs.Add(logprob - row[static_cast<size_t>(id)]);
       }
     }
-    here.Add(answer.logprobs[t] - want);
-    found.scatter.emplace_back(want, answer.logprobs[t]);
-    found.by_position.emplace_back(double(t), here.max);
-    found.logprobs.Add(here);
+    found.logprobs.Add(answer.logprobs[t] - want);
   }
   return OkStatus();
 }
@@ -118,9 +104,6 @@ Status CompareGreedy(const EvalApi& api, const ReferencePrompt& prompt,
     ++found.greedy_same;
     if (prompt.greedy_logprobs.empty()) continue;
     found.logprobs.Add(answer.logprobs[at] - prompt.greedy_logprobs[i]);
-    found.scatter.emplace_back(prompt.greedy_logprobs[i], answer.logprobs[at]);
-    found.by_position.emplace_back(
-        double(at), std::fabs(answer.logprobs[at] - prompt.greedy_logprobs[i]));
   }
   return OkStatus();
 }
@@ -147,38 +130,6 @@ StatusOr<Found> ComparePrompt(const EvalApi& api, const ReferencePrompt& prompt,
   return found;
 }
 
-std::string DrawFound(const EvalApi& api, const std::vector<Found>& all,
-                      const std::vector<ReferencePrompt>& prompts) {
-  Chart errors;
-  errors.title = "Largest error at each position, where above 0";
-  errors.x_label = "position";
-  errors.y_label = "|difference|";
-  errors.log_y = true;
-  Chart scatter;
-  scatter.title = "Log probabilities";
-  scatter.x_label = "reference";
-  scatter.y_label = "this endpoint";
-  scatter.from_zero = false;
-  ChartSeries dots{"", {}, ChartSeries::Shape::kDots};
-  const bool few = all.size() <= 4;
-  ChartSeries every{"", {}, ChartSeries::Shape::kDots};
-  for (size_t i = 0; i < all.size(); ++i) {
-    const auto& points = all[i].by_position;
-    dots.points.insert(dots.points.end(), all[i].scatter.begin(),
-                       all[i].scatter.end());
-    if (few) {
-      errors.series.push_back(
-          {prompts[i].name, points, ChartSeries::Shape::kDots});
-    } else {
-      every.points.insert(every.points.end(), points.begin(), points.end());
-    }
-  }
-  if (!few) errors.series.push_back(std::move(every));
-  scatter.series.push_back(std::move(dots));
-  return DrawCharts(Cat(api.model(), " against its reference"),
-                    {errors, scatter});
-}
-
 }  // namespace
 
 StatusOr<CheckResult> CheckReference(
@@ -190,9 +141,9 @@ StatusOr<CheckResult> CheckReference(
   ErrorStats logits, logprobs;
   size_t greedy = 0, greedy_same = 0;
   bool passed = true;
-  std::vector<Found> all;
   for (const ReferencePrompt& prompt : prompts) {
-    SLUICE_ASSIGN_OR_RETURN(Found found, ComparePrompt(api, prompt, limits));
+    SLUICE_ASSIGN_OR_RETURN(const Found found,
+                            ComparePrompt(api, prompt, limits));
     logits.Add(found.logits);
     logprobs.Add(found.logprobs);
     greedy += found.greedy;
@@ -213,7 +164,6 @@ StatusOr<CheckResult> CheckReference(
              ? Cat(found.greedy_same, " of ", found.greedy,
                    found.greedy_note.empty() ? "" : ", ", found.greedy_note)
              : "-"});
-    all.push_back(std::move(found));
   }
   if (logprobs.count == 0 && greedy == 0) {
     return InvalidArgument("the reference has ids alone: nothing to compare");
@@ -236,8 +186,6 @@ StatusOr<CheckResult> CheckReference(
       "divergence of a position, in nats. A greedy answer may part from the "
       "reference where its two best logits are within ",
       Scientific(limits.gap), ".\n\n", MarkdownTable(rows));
-  result.svg_name = "reference";
-  result.svg = DrawFound(api, all, prompts);
   return result;
 }
 

@@ -1,22 +1,10 @@
 #include "services/cli/eval/report.h"
 
+#include <cstdio>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
-
-#include "services/cli/eval/error_table.h"
 
 namespace sluice::cli {
 namespace {
-
-namespace fs = std::filesystem;
-
-Status WriteText(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  return out ? OkStatus() : Unavailable("cannot write ", path);
-}
 
 std::string Today() {
   const std::time_t now = std::time(nullptr);
@@ -29,6 +17,40 @@ std::string Today() {
 
 }  // namespace
 
+std::string Scientific(double value) {
+  if (value == 0) return "0";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1e", value);
+  return text;
+}
+
+std::string Fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", digits, value);
+  return text;
+}
+
+std::string MarkdownTable(const std::vector<std::vector<std::string>>& rows) {
+  std::string out;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    out += "|";
+    for (const std::string& cell : rows[i]) {
+      out += ' ';
+      for (const char c : cell) {
+        if (c == '|') out += '\\';
+        out += c == '\n' ? ' ' : c;
+      }
+      out += " |";
+    }
+    out += "\n";
+    if (i > 0) continue;
+    out += "|";
+    for (size_t j = 0; j < rows[0].size(); ++j) out += " --- |";
+    out += "\n";
+  }
+  return out;
+}
+
 CheckResult FailedCheck(const std::string& title, const Status& status) {
   CheckResult result;
   result.title = title;
@@ -38,8 +60,7 @@ CheckResult FailedCheck(const std::string& title, const Status& status) {
 }
 
 std::string ReportMarkdown(const ReportSubject& subject,
-                           const std::vector<CheckResult>& checks,
-                           const std::string& plot_prefix) {
+                           const std::vector<CheckResult>& checks) {
   std::string out = Cat("# Evaluation of ", subject.model, "\n\n", subject.url,
                         ", ", Today(), ".\n\n");
   std::vector<std::vector<std::string>> rows = {{"check", "result", "figures"}};
@@ -50,25 +71,8 @@ std::string ReportMarkdown(const ReportSubject& subject,
   out += MarkdownTable(rows);
   for (const CheckResult& check : checks) {
     out += Cat("\n## ", check.title, "\n\n", check.body);
-    if (!check.svg_name.empty()) {
-      out += Cat("\n![", check.title, "](", plot_prefix, check.svg_name,
-                 ".svg)\n");
-    }
   }
   return out;
-}
-
-Status WriteReport(const ReportSubject& subject,
-                   const std::vector<CheckResult>& checks,
-                   const std::string& path) {
-  const std::string prefix = fs::path(path).stem().string() + "-";
-  const fs::path folder = fs::path(path).parent_path();
-  for (const CheckResult& check : checks) {
-    if (check.svg_name.empty()) continue;
-    SLUICE_RETURN_IF_ERROR(WriteText(
-        (folder / (prefix + check.svg_name + ".svg")).string(), check.svg));
-  }
-  return WriteText(path, ReportMarkdown(subject, checks, prefix));
 }
 
 }  // namespace sluice::cli

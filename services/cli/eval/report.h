@@ -12,10 +12,8 @@ namespace sluice::cli {
 struct CheckResult {
   std::string title;
   bool passed = false;
-  std::string summary;   // one line, for the first table
-  std::string body;      // Markdown
-  std::string svg_name;  // "reference"; empty: no plot
-  std::string svg;
+  std::string summary;  // one line, for the first table
+  std::string body;     // Markdown
 };
 
 // A check that could not be made counts as failed.
@@ -26,15 +24,17 @@ struct ReportSubject {
   std::string model, url;
 };
 
-// The report. `plot_prefix` stands before the names of the plots it shows.
+// The report, in Markdown.
 std::string ReportMarkdown(const ReportSubject& subject,
-                           const std::vector<CheckResult>& checks,
-                           const std::string& plot_prefix);
+                           const std::vector<CheckResult>& checks);
 
-// Writes the report to `path`, and REPORT-NAME.svg for each plot beside it.
-Status WriteReport(const ReportSubject& subject,
-                   const std::vector<CheckResult>& checks,
-                   const std::string& path);
+// "1.2e-07", "0".
+std::string Scientific(double value);
+// "12.345" with so many digits after the point.
+std::string Fixed(double value, int digits);
+
+// A Markdown table; the first row is its head. Cells are escaped.
+std::string MarkdownTable(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace sluice::cli
 

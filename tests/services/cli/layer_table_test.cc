@@ -1,6 +1,6 @@
-#include "services/cli/layer_table.h"
-
 #include <gtest/gtest.h>
+
+#include "services/cli/model_tables.h"
 
 namespace sluice::cli {
 namespace {

@@ -1,8 +1,8 @@
-#include "services/cli/stage_table.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "services/cli/model_tables.h"
 
 namespace sluice::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "services/cli/cluster_file.h"
+#include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/metrics_text.h"
 #include "tests/services/cli/one_answer.h"
 
 namespace sluice::cli {
@@ -24,9 +24,11 @@ std::string StatusText(const OneAnswer& metrics, Words words) {
       << R"({"url":"http://127.0.0.1:1","model":"m","processes":[)"
       << R"({"role":"gateway","pid":0,"metrics_address":"127.0.0.1:)"
       << metrics.url().port << "\"}]}";
-  words.insert(words.end(), {"--run-dir", folder});
+  words.insert(words.begin(), {"status", "--run-dir", folder});
+  CommandLine sluice("0");
+  AddStatus(sluice);
   ::testing::internal::CaptureStdout();
-  EXPECT_FALSE(RunStatus(words).ok());  // dead
+  EXPECT_EQ(sluice.Run(words).code(), StatusCode::kFailedPrecondition);
   std::filesystem::remove_all(folder);
   return ::testing::internal::GetCapturedStdout();
 }
@@ -46,18 +48,6 @@ TEST(StatusCommandTest, ARefusalIsPrintedInsteadOfBlanks) {
   const std::string text = StatusText(metrics, {});
   EXPECT_NE(text.find("401: a key is needed"), std::string::npos) << text;
   EXPECT_EQ(text.find("requests running"), std::string::npos) << text;
-}
-
-TEST(OtherEndpointTest, TheFirstEndpointsKeyIsNotSentToAnother) {
-  const auto key = [](Words words) {
-    const auto parsed =
-        Arguments::Parse(words, {"other", "api-key", "other-api-key"}, {});
-    return OtherEndpoint(*parsed)->api_key;
-  };
-  EXPECT_EQ(key({"--other", "http://h:1", "--api-key", "first"}), "");
-  EXPECT_EQ(key({"--other", "http://h:1", "--api-key", "first",
-                 "--other-api-key", "second"}),
-            "second");
 }
 
 TEST(MetricsTextTest, SamplesAreSummedOverTheirLabels) {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "services/cli/bench/statistics.h"
+#include "services/cli/bench/bench_summary.h"
 
 namespace sluice::cli {
 namespace {

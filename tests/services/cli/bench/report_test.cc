@@ -1,10 +1,9 @@
-// From times to figures, and the figures as text, JSON, CSV and SVG.
+// From times to figures, and the figures as text, JSON and CSV.
 #include <gtest/gtest.h>
 
 #include "common/base/json.h"
 #include "services/cli/bench/bench_output.h"
 #include "services/cli/bench/progress.h"
-#include "tests/services/cli/xml_check.h"
 
 namespace sluice::cli {
 namespace {
@@ -150,19 +149,6 @@ TEST(BenchOutputTest, CsvQuotesWhatServersSay) {
       << csv;
 }
 
-TEST(BenchOutputTest, ThePlotIsWellFormed) {
-  const LoadResult result = SomeResult();
-  const BenchSummary summary = Summarize(result, Duration(0), std::nullopt);
-  const std::string svg = ResultSvg(SomeOptions(), summary, result);
-  EXPECT_EQ(testing::XmlProblem(svg), "");
-  EXPECT_NE(svg.find("m&lt;1&gt;"), std::string::npos);
-  const LoadResult none;
-  EXPECT_EQ(
-      testing::XmlProblem(ResultSvg(
-          SomeOptions(), Summarize(none, Duration(0), std::nullopt), none)),
-      "");
-}
-
 TEST(BenchOutputTest, TheTableTellsWhatCountsAndHowItWasMeasured) {
   const BenchOptions options = SomeOptions();
   const BenchSummary summary =
@@ -175,17 +161,6 @@ TEST(BenchOutputTest, TheTableTellsWhatCountsAndHowItWasMeasured) {
         "TTFT", "sent late by"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
-}
-
-TEST(TimelineTest, TokensAndRequestsInFlightAddUp) {
-  const Timeline line = MakeTimeline(SomeResult());
-  double tokens = 0, busy = 0;
-  for (size_t i = 0; i < line.in_flight.size(); ++i) {
-    tokens += line.output_tokens_per_s[i] * line.step_s;
-    busy += line.in_flight[i] * line.step_s;
-  }
-  EXPECT_NEAR(tokens, 4, 1e-9);
-  EXPECT_NEAR(busy, 0.155 + 0.010, 1e-9);
 }
 
 TEST(ProgressBarTest, ALineFitsTheTerminal) {

@@ -1,6 +1,6 @@
-#include "services/cli/bench/statistics.h"
-
 #include <gtest/gtest.h>
+
+#include "services/cli/bench/bench_summary.h"
 
 namespace sluice::cli {
 namespace {

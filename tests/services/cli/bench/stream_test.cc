@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "services/cli/bench/response_parser.h"
-#include "services/cli/bench/stream_chunk.h"
+#include "services/cli/response_parser.h"
+#include "services/cli/stream_chunk.h"
 
 namespace sluice::cli {
 namespace {

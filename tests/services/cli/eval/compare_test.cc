@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "services/cli/eval/checks.h"
-#include "services/cli/eval/error_table.h"
 
 namespace sluice::cli {
 namespace {

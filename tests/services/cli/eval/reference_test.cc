@@ -8,8 +8,6 @@
 #include <fstream>
 #include <limits>
 
-#include "services/cli/eval/prompt_file.h"
-#include "services/cli/eval/tensors.h"
 #include "services/cli/logits_file.h"
 #include "tests/testing/shared_data.h"
 

@@ -1,6 +1,4 @@
-#include "services/cli/bench/stream_chunk.h"
-
-#include <algorithm>
+#include "services/cli/stream_chunk.h"
 
 #include "common/base/json.h"
 #include "services/cli/json_member.h"
@@ -14,25 +12,35 @@ std::optional<int64_t> FindInt(const Json& json, const char* key) {
   return found->get<int64_t>();
 }
 
-bool HasText(const Json& json, const char* key) {
+// The text of a member; empty if it is absent or no text.
+std::string TextOf(const Json& json, const char* key) {
   const Json* found = FindMember(json, key);
-  return found != nullptr && found->is_string() &&
-         !found->get_ref<const std::string&>().empty();
+  return found != nullptr && found->is_string() ? found->get<std::string>()
+                                                : std::string();
+}
+
+void AppendIds(const Json& choice, const char* key, std::vector<int64_t>& ids) {
+  const Json* found = FindMember(choice, key);
+  if (found == nullptr || !found->is_array()) return;
+  for (const Json& id : *found) {
+    if (id.is_number_integer()) ids.push_back(id.get<int64_t>());
+  }
 }
 
 void ReadChoice(const Json& choice, StreamChunk& out) {
-  if (HasText(choice, "text")) out.has_text = true;
+  out.text += TextOf(choice, "text");
   if (const Json* delta = FindMember(choice, "delta")) {
-    for (const char* key : {"content", "reasoning_content", "reasoning"}) {
-      if (HasText(*delta, key)) out.has_text = true;
-    }
-    if (FindMember(*delta, "tool_calls") != nullptr) out.has_text = true;
+    out.text += TextOf(*delta, "content");
+    out.other_text = out.other_text ||
+                     !TextOf(*delta, "reasoning_content").empty() ||
+                     !TextOf(*delta, "reasoning").empty() ||
+                     FindMember(*delta, "tool_calls") != nullptr;
   }
   if (FindMember(choice, "finish_reason") != nullptr) out.is_finish = true;
-  const Json* ids = FindMember(choice, "token_ids");
-  if (ids != nullptr && ids->is_array()) {
-    out.token_ids = std::max(out.token_ids, 0) + static_cast<int>(ids->size());
-  }
+  AppendIds(choice, "prompt_token_ids", out.prompt_ids);
+  if (FindMember(choice, "token_ids") == nullptr) return;
+  if (!out.ids) out.ids.emplace();
+  AppendIds(choice, "token_ids", *out.ids);
 }
 
 void ReadUsage(const Json& usage, StreamChunk& out) {
@@ -66,6 +74,12 @@ StatusOr<StreamChunk> ParseStreamChunk(std::string_view data) {
   }
   if (const Json* usage = FindMember(json, "usage")) ReadUsage(*usage, out);
   return out;
+}
+
+StatusOr<StreamChunk> ParseGoodChunk(std::string_view data) {
+  auto chunk = ParseStreamChunk(data);
+  if (chunk.ok() && chunk->error) return Unavailable(*chunk->error);
+  return chunk;
 }
 
 }  // namespace sluice::cli

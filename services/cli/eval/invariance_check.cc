@@ -1,12 +1,13 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
 #include "services/cli/eval/checks.h"
-#include "services/cli/eval/error_table.h"
 
 namespace sluice::cli {
 namespace {
@@ -55,7 +56,54 @@ class RunningWatch {
   std::jthread thread_;
 };
 
+using Row = std::vector<std::string>;
+
+std::vector<Row> TableHead() {
+  return {{"prompt", "tokens", "ids", "log probabilities that differ",
+           "largest difference"}};
+}
+
+Row RowOf(const Probe& probe, const AnswerDifference& found) {
+  return {probe.name, Cat(found.tokens),
+          found.same_ids ? "same" : Cat("part at ", found.first_different),
+          Cat(found.different_logprobs), Scientific(found.logprobs.max)};
+}
+
 }  // namespace
+
+void ErrorStats::Add(double error) {
+  const double size = std::isnan(error)
+                          ? std::numeric_limits<double>::infinity()
+                          : std::fabs(error);
+  ++count;
+  sum += size;
+  max = std::max(max, size);
+}
+
+void ErrorStats::Add(const ErrorStats& other) {
+  count += other.count;
+  sum += other.sum;
+  max = std::max(max, other.max);
+}
+
+AnswerDifference Compare(const ProbeAnswer& a, const ProbeAnswer& b) {
+  AnswerDifference out;
+  const size_t common = std::min(a.ids.size(), b.ids.size());
+  out.tokens = std::max(a.ids.size(), b.ids.size());
+  out.same_ids = a.ids == b.ids;
+  out.first_different = static_cast<size_t>(
+      std::mismatch(a.ids.begin(), a.ids.begin() + std::ptrdiff_t(common),
+                    b.ids.begin())
+          .first -
+      a.ids.begin());
+  for (size_t i = 0; i < out.first_different; ++i) {
+    const double x = a.logprobs[i], y = b.logprobs[i];
+    if (i == 0 && std::isnan(x) && std::isnan(y)) continue;
+    out.logprobs.Add(x - y);
+    if (!(x == y)) ++out.different_logprobs;
+  }
+  return out;
+}
 
 std::string OverlapNote(double running) {
   if (running < 0) {
@@ -84,9 +132,7 @@ StatusOr<CheckResult> CheckBatch(const EvalApi& api,
   const double running = watch.Stop();
   if (!asked.ok()) return asked.status();
   const std::vector<ProbeAnswer> together = *std::move(asked);
-  std::vector<std::vector<std::string>> rows = {
-      {"prompt", "tokens", "ids", "log probabilities that differ",
-       "largest difference"}};
+  std::vector<Row> rows = TableHead();
   size_t tokens = 0, different = 0;
   for (size_t i = 0; i < probes.size(); ++i) {
     AnswerDifference worst;
@@ -96,10 +142,7 @@ StatusOr<CheckResult> CheckBatch(const EvalApi& api,
       if (!found.Same()) ++different;
       if (at == i || !found.Same()) worst = found;
     }
-    rows.push_back(
-        {probes[i].name, Cat(worst.tokens),
-         worst.same_ids ? "same" : Cat("part at ", worst.first_different),
-         Cat(worst.different_logprobs), Scientific(worst.logprobs.max)});
+    rows.push_back(RowOf(probes[i], worst));
   }
   CheckResult result;
   result.title = "Batch invariance";
@@ -113,6 +156,39 @@ StatusOr<CheckResult> CheckBatch(const EvalApi& api,
           " requests at once. Ids and every bit of the log probabilities, the "
           "prompt's and the answer's, must be the same. ",
           OverlapNote(running), "\n\n", MarkdownTable(rows));
+  return result;
+}
+
+StatusOr<CheckResult> CheckCut(const EvalApi& api, const EvalApi& other,
+                               const std::vector<Probe>& probes,
+                               double tolerance) {
+  std::vector<Row> rows = TableHead();
+  size_t tokens = 0, failed = 0;
+  ErrorStats errors;
+  for (const Probe& probe : probes) {
+    SLUICE_ASSIGN_OR_RETURN(const ProbeAnswer here, api.Ask(probe));
+    SLUICE_ASSIGN_OR_RETURN(const ProbeAnswer there, other.Ask(probe));
+    const AnswerDifference found = Compare(here, there);
+    const bool same = tolerance > 0
+                          ? found.same_ids && found.logprobs.count > 0 &&
+                                found.logprobs.max <= tolerance
+                          : found.Same();
+    if (!same) ++failed;
+    tokens += found.tokens;
+    errors.Add(found.logprobs);
+    rows.push_back(RowOf(probe, found));
+  }
+  CheckResult result;
+  result.title = "Cut invariance";
+  result.passed = failed == 0;
+  result.summary = Cat(probes.size() - failed, " of ", probes.size(),
+                       " answers the same at ", other.url(), ", ", tokens,
+                       " tokens, largest difference ", Scientific(errors.max));
+  result.body = Cat("The same requests at ", api.url(), " and at ", other.url(),
+                    ". Ids must be the same, and log probabilities ",
+                    tolerance > 0 ? Cat("within ", Scientific(tolerance))
+                                  : std::string("in every bit"),
+                    ".\n\n", MarkdownTable(rows));
   return result;
 }
 

@@ -1,0 +1,341 @@
+#include "services/cli/command_line.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+namespace sluice::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Options that mean the same to every command.
+constexpr std::string_view kShared[] = {"--url", "--run-dir", "--api-key"};
+
+bool TakesValue(const CLI::Option& option) {
+  return option.get_items_expected_max() > 0;
+}
+
+bool IsHelp(const std::string& word) {
+  return word == "--help" || word == "-h" || word == "help";
+}
+
+std::string NameIn(const std::string& word) {
+  return word.substr(0, word.find('='));
+}
+
+// "--name", and "-x" or "-abc": a word of these forms is meant as an option.
+bool IsOption(std::string_view word) {
+  if (word.starts_with("--")) return true;
+  return word.size() > 1 && word[0] == '-' &&
+         std::all_of(word.begin() + 1, word.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+         });
+}
+
+// How many letters are put in, left out or exchanged between the two.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t above_left = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1,
+                         above_left + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      above_left = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// The nearest option that `command` has, if one is near; where to read on.
+std::string Hint(const CLI::App& command, const std::string& name) {
+  std::string meant;
+  size_t least = 3;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string known = option->get_name();
+    if (IsHelp(known)) continue;
+    const size_t distance = Distance(name.substr(0, 64), known);
+    if (distance >= least) continue;
+    least = distance;
+    meant = Cat("; did you mean ", known, "?");
+  }
+  return Cat(meant, "; sluice ", command.get_name(),
+             " --help lists its options");
+}
+
+// Empty if it is not set.
+std::string Environment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? "" : value;
+}
+
+// SLUICE_CONFIG, else ./sluice.toml, else the user's.
+std::string ConfigFile() {
+  std::string path = Environment("SLUICE_CONFIG");
+  std::error_code error;
+  if (!path.empty()) return path;
+  if (fs::is_regular_file("sluice.toml", error)) return "sluice.toml";
+  path = Environment("XDG_CONFIG_HOME");
+  if (path.empty()) path = Environment("HOME") + "/.config";
+  return path + "/sluice.toml";
+}
+
+// CLI11's reader of TOML for one command: its own section, and above all
+// sections what every command with such an option takes. CLI11 would prefer
+// the file to the environment: items with a variable that is set are left out.
+class CommandConfig : public CLI::ConfigTOML {
+ public:
+  CommandConfig(const CLI::App& all, const CLI::App& command)
+      : all_(all), command_(command) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& file) const override {
+    std::vector<CLI::ConfigItem> kept;
+    for (CLI::ConfigItem& item : CLI::ConfigTOML::from_config(file)) {
+      if (item.name == "++" || item.name == "--") continue;  // of sections
+      const bool shared = item.parents.empty();
+      if (!shared && item.parents[0] != command_.get_name()) continue;
+      const CLI::Option* option =
+          command_.get_option_no_throw("--" + item.name);
+      if (option == nullptr && shared && OfAny(item.name)) continue;
+      if (option == nullptr) {
+        throw CLI::ConfigError(
+            Cat("the file of options: there is no ", item.fullname()));
+      }
+      if (!Environment(EnvName(command_, *option)).empty()) continue;
+      item.parents = {command_.get_name()};
+      kept.push_back(std::move(item));
+    }
+    return kept;
+  }
+
+ private:
+  bool OfAny(const std::string& name) const {
+    const auto commands = all_.get_subcommands({});
+    return std::any_of(commands.begin(), commands.end(), [&](const auto* one) {
+      return one->get_option_no_throw("--" + name) != nullptr;
+    });
+  }
+
+  const CLI::App& all_;
+  const CLI::App& command_;
+};
+
+// Replaces this process by deploy/local/`words[0]`; returns on failure alone.
+Status RunScript(Words words) {
+  // The scripts are in the checkout that this binary was built in.
+  std::error_code error;
+  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  while (!fs::exists(folder / "deploy/local" / words[0], error)) {
+    if (folder == folder.parent_path()) {
+      return NotFound("deploy/local/", words[0],
+                      " is in no folder above this binary: run it from a "
+                      "checkout");
+    }
+    folder = folder.parent_path();
+  }
+  words[0] = (folder / "deploy/local" / words[0]).string();
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  return Internal("running ", words[0], ": ", std::strerror(errno));
+}
+
+CLI::Validator NumberThat(std::string about,
+                          std::function<bool(double)> holds) {
+  return CLI::Validator(
+      [about, holds](std::string& text) {
+        double value = 0;
+        const bool fits =
+            CLI::detail::lexical_cast(text, value) && holds(value);
+        return fits ? std::string() : Cat("must be ", about, ", got ", text);
+      },
+      "");
+}
+
+}  // namespace
+
+CLI::Validator Within(double low, double high) {
+  return NumberThat(
+      Cat("between ", low, " and ", high),
+      [low, high](double value) { return value >= low && value <= high; });
+}
+
+CLI::Validator Above(double low, double high) {
+  return NumberThat(
+      Cat("above ", low, " and at most ", high),
+      [low, high](double value) { return value > low && value <= high; });
+}
+
+std::string EnvName(const CLI::App& command, const CLI::Option& option) {
+  const std::string name = option.get_name();
+  std::string words = name;
+  if (std::find(std::begin(kShared), std::end(kShared), name) ==
+      std::end(kShared)) {
+    words = Cat("--", command.get_name(), "-", name.substr(2));
+  }
+  std::string variable = "SLUICE_";
+  for (const char c : words.substr(2)) {
+    variable += c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  }
+  return variable;
+}
+
+CommandLine::CommandLine(const std::string& version)
+    : app_("The one command of Sluice for people.", "sluice") {
+  app_.get_formatter()->label("Usage", "usage");
+  app_.get_formatter()->label("SUBCOMMAND", "COMMAND ...");
+  app_.option_defaults()->take_last();
+  app_.set_help_flag("-h,--help", "What a command does and takes");
+  app_.set_version_flag("--version", Cat("sluice ", version));
+  app_.set_config("--config", ConfigFile(),
+                  "TOML: a section per command, and above them what all take; "
+                  "else SLUICE_CONFIG, ./sluice.toml, ~/.config/sluice.toml",
+                  !Environment("SLUICE_CONFIG").empty());
+  app_.require_subcommand(1);
+  app_.footer(
+      R"(sluice COMMAND --help tells its options. They may stand before and behind the
+other words, those of up and down behind the command alone; "--" ends them.
+
+Exit status: 0 done, 1 it failed (status: a process is dead or the cluster is
+not ready; bench: a request was not answered; eval: a check failed), 2 the
+command line was wrong.)");
+}
+
+CLI::App& CommandLine::Add(const std::string& name, const std::string& about,
+                           std::function<Status()> run) {
+  CLI::App* command = app_.add_subcommand(name, about);
+  command->fallthrough();  // --version and --config stand anywhere
+  command->group("Commands")->footer(std::string());
+  commands_[name] = std::move(run);
+  return *command;
+}
+
+const CLI::App* CommandLine::Find(const std::string& name) const {
+  if (!commands_.contains(name)) return nullptr;
+  return app_.get_subcommand(name);
+}
+
+StatusOr<Words> CommandLine::Ordered(const Words& words) const {
+  size_t at = 0;
+  while (at < words.size() && words[at].starts_with("-")) {
+    const std::string name = NameIn(words[at]);
+    const CLI::Option* option = app_.get_option_no_throw(name);
+    for (const CLI::App* command : app_.get_subcommands({})) {
+      if (option == nullptr) option = command->get_option_no_throw(name);
+    }
+    if (option == nullptr) {
+      return InvalidArgument("unknown option ", words[at],
+                             "; sluice --help lists the commands");
+    }
+    at += TakesValue(*option) && name == words[at] ? 2 : 1;
+  }
+  if (at >= words.size()) {
+    return InvalidArgument("no command is named; sluice --help lists them");
+  }
+  const CLI::App* command = Find(words[at]);
+  if (command == nullptr) {
+    return InvalidArgument("unknown command '", words[at], "'\n", Help());
+  }
+  Words others = words;
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(at));
+  if (commands_.at(words[at])) return Checked(*command, others);
+  others.insert(others.begin(), words[at]);
+  return others;
+}
+
+StatusOr<Words> CommandLine::Checked(const CLI::App& command,
+                                     const Words& words) const {
+  Words options = {command.get_name()};
+  Words others;
+  Status wrong = OkStatus();
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--") {
+      others.insert(others.end(), words.begin() + std::ptrdiff_t(i) + 1,
+                    words.end());
+      break;
+    }
+    if (!IsOption(word)) {
+      others.push_back(word);
+      continue;
+    }
+    const std::string name = NameIn(word);
+    const CLI::Option* option = command.get_option_no_throw(name);
+    if (option == nullptr) option = app_.get_option_no_throw(name);
+    if (option == nullptr) {
+      wrong = InvalidArgument("unknown option ", word, Hint(command, name));
+      continue;
+    }
+    if (IsHelp(name)) return Words{command.get_name(), "--help"};
+    options.push_back(name);
+    const bool has_value = name != word;
+    if (has_value && !TakesValue(*option)) {
+      wrong = InvalidArgument(name, " takes no value");
+    } else if (has_value) {
+      options.push_back(word.substr(name.size() + 1));
+    } else if (TakesValue(*option) && i + 1 < words.size()) {
+      options.push_back(words[++i]);
+    } else if (TakesValue(*option)) {
+      wrong = InvalidArgument(name, " needs a value");
+    }
+  }
+  SLUICE_RETURN_IF_ERROR(wrong);
+  if (others.empty()) return options;
+  options.emplace_back("--");
+  options.insert(options.end(), others.begin(), others.end());
+  return options;
+}
+
+StatusOr<bool> CommandLine::Parse(const Words& words) {
+  CLI::App* command = app_.get_subcommand(words[0]);
+  for (CLI::Option* option : command->get_options()) {
+    if (option->get_positional() || IsHelp(option->get_name())) continue;
+    option->envname(EnvName(*command, *option));
+  }
+  app_.config_formatter(std::make_shared<CommandConfig>(app_, *command));
+  try {
+    app_.parse(Words(words.rbegin(), words.rend()));
+  } catch (const CLI::Success& wanted) {
+    app_.exit(wanted);
+    return false;
+  } catch (const CLI::ParseError& error) {
+    const std::string help = command->help("sluice");
+    const size_t usage = help.find("usage:");
+    return InvalidArgument(error.what(), "\n",
+                           help.substr(usage, help.find('\n', usage) - usage),
+                           "; sluice ", words[0], " --help lists its options");
+  }
+  return true;
+}
+
+Status CommandLine::Run(Words words) {
+  if (words.empty()) return InvalidArgument("no command is named\n", Help());
+  if (IsHelp(words[0]) && (words.size() == 1 || IsHelp(words[1]))) {
+    std::fputs(Help().c_str(), stdout);
+    return OkStatus();
+  }
+  if (words[0] == "--version") {
+    std::printf("%s\n", app_.version().c_str());
+    return OkStatus();
+  }
+  // "help chat" and "--help chat" are "chat --help".
+  if (IsHelp(words[0])) words = {words[1], "--help"};
+  SLUICE_ASSIGN_OR_RETURN(words, Ordered(words));
+  const std::function<Status()>& run = commands_.at(words[0]);
+  if (!run) return RunScript(std::move(words));
+  SLUICE_ASSIGN_OR_RETURN(const bool parsed, Parse(words));
+  return parsed ? run() : OkStatus();
+}
+
+}  // namespace sluice::cli

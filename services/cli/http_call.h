@@ -1,0 +1,89 @@
+#ifndef SLUICE_SERVICES_CLI_HTTP_CALL_H_
+#define SLUICE_SERVICES_CLI_HTTP_CALL_H_
+
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "services/cli/http_client.h"
+#include "services/cli/response_parser.h"
+
+namespace sluice::cli {
+
+// Connections to one server that wait for their next request.
+struct ConnectionPool {
+  boost::asio::io_context& io;
+  boost::asio::ip::tcp::resolver::results_type endpoints;
+  std::vector<boost::asio::ip::tcp::socket> idle;
+
+  // UNAVAILABLE if the host's name is not known.
+  Status Resolve(const BaseUrl& base);
+};
+
+// A request's bytes up to the value of Content-Length. `accept` may be empty.
+std::string RequestHead(const BaseUrl& base, std::string_view method,
+                        std::string_view target, std::string_view accept);
+
+// One request and its answer over a connection of a pool, which takes the
+// connection back where the server keeps it. Lives until it has ended; every
+// call is on the loop's thread.
+class HttpCall : public std::enable_shared_from_this<HttpCall> {
+ public:
+  enum class End { kDone, kConnect, kBroken, kTimeout, kCancelled };
+  struct Events {
+    // Bytes of the body, maybe none, when they came; the header is read.
+    std::function<void(std::string_view, TimePoint)> on_body;
+    // Called once, never within Start. `error` says what broke.
+    std::function<void(End, const std::string& error)> on_end;
+  };
+  struct Deadline {
+    Duration time;
+    bool of_each_read = false;  // else of the whole call
+  };
+
+  // `pool` outlives the call. `head` as RequestHead makes it.
+  HttpCall(ConnectionPool& pool, const std::string& head,
+           const std::string& body);
+
+  void Start(const Deadline& deadline, Events events);
+  void Cancel() { Finish(End::kCancelled, ""); }
+
+  const ResponseParser& response() const { return parser_; }
+  TimePoint sent() const { return sent_; }    // its first byte
+  TimePoint ended() const { return ended_; }  // the last byte; 0: none came
+  bool new_connection() const { return !reused_; }
+
+ private:
+  using Error = boost::system::error_code;
+
+  void Await();
+  void Connect();
+  void Send();
+  void Read();
+  void OnBytes(TimePoint at, size_t size);
+  void OnClosed(const Error& error);
+  void OnWhole();
+  void Finish(End end, const std::string& error);
+
+  ConnectionPool& pool_;
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::steady_timer timer_;
+  const std::string bytes_;  // of the request
+  Deadline deadline_{};
+  Events events_;
+  ResponseParser parser_;
+  TimePoint sent_, ended_;
+  std::array<char, 16384> buffer_;
+  bool reused_ = false;  // the connection had an answer before
+  bool finished_ = false;
+};
+
+}  // namespace sluice::cli
+
+#endif  // SLUICE_SERVICES_CLI_HTTP_CALL_H_

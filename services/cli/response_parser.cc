@@ -1,0 +1,53 @@
+#include "services/cli/response_parser.h"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/error.hpp>
+#include <charconv>
+
+namespace sluice::cli {
+
+namespace http = boost::beast::http;
+
+ResponseParser::ResponseParser() {
+  eager(true);
+  body_limit(boost::none);
+}
+
+void ResponseParser::on_field_impl(Field name, View, View value, Error&) {
+  if (name == Field::content_type) {
+    content_type_.assign(value.data(), value.size());
+  } else if (name == Field::retry_after) {
+    std::from_chars(value.data(), value.data() + value.size(), retry_after_s_);
+  }
+}
+
+size_t ResponseParser::on_body_impl(View bytes, Error&) {
+  body_.append(bytes.data(), bytes.size());
+  return bytes.size();
+}
+
+Status ResponseParser::Feed(std::string_view bytes) {
+  pending_ += bytes;
+  while (!pending_.empty()) {
+    if (is_done()) return InvalidArgument("bytes after the end of the answer");
+    Error error;
+    const size_t used = put(boost::asio::buffer(pending_), error);
+    pending_.erase(0, used);
+    if (error == http::error::need_more) break;
+    if (error) return InvalidArgument("no HTTP answer: ", error.message());
+    if (used == 0) break;
+  }
+  return OkStatus();
+}
+
+Status ResponseParser::Close() {
+  if (is_done()) return OkStatus();
+  Error error;
+  if (got_some()) {
+    put_eof(error);
+    if (!error && is_done()) return OkStatus();
+  }
+  return Unavailable("the connection was closed before the end");
+}
+
+}  // namespace sluice::cli
