@@ -41,16 +41,20 @@ class ClientStream
   void Open(const std::string& hello = "") {
     self_ = this->shared_from_this();
     const bool fits = hello.size() <= kMaxHelloBytes;
-    if (fits) SetHello(hello, &context_);
+    if (fits) {
+      SetHello(hello, &context_);
+    } else {
+      // Before the call begins: the peer's end would be another one.
+      SetEnd(InvalidArgument("the hello has ", hello.size(), " bytes, limit ",
+                             kMaxHelloBytes));
+    }
     stub_.PrepareBidiStreamingCall(&context_, method_, {}, this);
     // Writes start outside of reactions; gRPC must not finish before Pump
     // has seen the end.
     this->AddHold();
     this->StartRead(&in_);
     this->StartCall();
-    if (fits) return;
-    Cancel(InvalidArgument("the hello has ", hello.size(), " bytes, limit ",
-                           kMaxHelloBytes));
+    if (!fits) Cancel(Cancelled("the hello is too large"));
   }
 
   // Queues a message. False if the queue is full or the stream has ended.

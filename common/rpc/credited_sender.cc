@@ -24,6 +24,12 @@ CreditedSender::CreditedSender(CreditedSenderOptions options,
       credits_(options.credits) {}
 
 Status CreditedSender::SendFrame(grpc::ByteBuffer frame) {
+  SLUICE_RETURN_IF_ERROR(EnqueueFrame(std::move(frame)));
+  Pump();
+  return OkStatus();
+}
+
+Status CreditedSender::EnqueueFrame(grpc::ByteBuffer frame) {
   std::vector<int64_t> waits;
   {
     MutexLock lock(mutex_);
@@ -35,7 +41,6 @@ Status CreditedSender::SendFrame(grpc::ByteBuffer frame) {
     waiting_.push_back({std::move(frame), MonotonicNanos()});
     waits = Advance();
   }
-  Pump();
   Tell(waits);
   return OkStatus();
 }

@@ -49,6 +49,10 @@ class CreditedSender : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
   // RESOURCE_EXHAUSTED if max_waiting frames wait already; UNAVAILABLE after
   // the end.
   Status SendFrame(grpc::ByteBuffer frame);
+  // SendFrame in two steps, for callers that order frames under a lock of
+  // theirs: EnqueueFrame with it, Pump without it.
+  Status EnqueueFrame(grpc::ByteBuffer frame);
+  using ClientStream::Pump;
   // Frames that wait for a credit.
   size_t waiting() const;
 
