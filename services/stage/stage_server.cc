@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/concurrency/named_thread.h"
 #include "common/experts/client/client_metrics.h"
-#include "common/experts/client/expert_client.h"
+#include "common/experts/client/expert_dispatcher.h"
 #include "common/http/probe_server.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
@@ -128,7 +128,7 @@ class StageServer::Impl {
       names.push_back(asked ? stage.placement.hosts[i].name : "");
     }
     expert_metrics_ = std::make_unique<ExpertClientMetrics>(&registry_, names);
-    ExpertClientOptions options;
+    DispatchOptions options;
     options.placement = stage.placement;
     options.layers = {stage.first_layer, stage.last_layer};
     options.max_step_tokens = stage.max_step_tokens;
@@ -137,7 +137,7 @@ class StageServer::Impl {
     options.metrics = expert_metrics_.get();
     options.on_ready = [this](bool ready) { OnExperts(ready); };
     SLUICE_ASSIGN_OR_RETURN(experts_,
-                            ExpertClient::Make(config, std::move(options)));
+                            ExpertDispatcher::Make(config, std::move(options)));
     stage.elsewhere = experts_.get();
     return OkStatus();
   }
@@ -311,7 +311,7 @@ class StageServer::Impl {
   // the server before the service.
   const std::shared_ptr<StageSession> session_;
   std::unique_ptr<ExpertClientMetrics> expert_metrics_;
-  std::unique_ptr<ExpertClient> experts_;  // null: every expert is here
+  std::shared_ptr<ExpertDispatcher> experts_;  // null: every expert is here
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageLoop> loop_;
   std::unique_ptr<LoopRunner> runner_;

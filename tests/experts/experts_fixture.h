@@ -16,7 +16,7 @@
 
 #include "common/base/json.h"
 #include "common/experts/client/client_metrics.h"
-#include "common/experts/client/expert_client.h"
+#include "common/experts/client/expert_dispatcher.h"
 #include "common/model_config/model_config.h"
 #include "common/weights/model_file.h"
 #include "tests/model/expect_same.h"
@@ -80,19 +80,20 @@ class Clients {
           const StageInfo& info, double most_hedges = 10) {
     const auto file = weights::OpenModel(path);
     const auto config = ParseModelConfig((*file)->config());
-    ExpertClientOptions options;
+    DispatchOptions options;
     options.placement = std::move(placement);
     options.layers = {0, config->num_layers};
     options.most_hedges = most_hedges;
     options.metrics = &metrics_;
     options.on_ready = [this](bool ready) { told_ready_ = ready; };
-    auto made = ExpertClient::Make(*config, std::move(options));
+    auto made = ExpertDispatcher::Make(*config, std::move(options));
     EXPECT_TRUE(made.ok()) << made.status();
     client_ = *std::move(made);
     client_->Connect(info);
   }
-  ExpertClient& operator*() { return *client_; }
-  ExpertClient* operator->() { return client_.get(); }
+  ~Clients() { client_->Stop(); }  // while the metrics live
+  ExpertDispatcher& operator*() { return *client_; }
+  ExpertDispatcher* operator->() { return client_.get(); }
   bool told_ready() const { return told_ready_; }
   // The sum of a series over its labels.
   double Metric(const std::string& name) const {
@@ -111,7 +112,7 @@ class Clients {
   std::atomic<bool> told_ready_{false};
   metrics::Registry registry_;
   ExpertClientMetrics metrics_{&registry_, {"a", "b", "c"}};
-  std::unique_ptr<ExpertClient> client_;
+  std::shared_ptr<ExpertDispatcher> client_;
 };
 
 inline const StageInfo& InfoOf(const std::string& path) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/experts/client/latency_window.h"
-#include "common/experts/client/question.h"
+#include "common/experts/client/layer_dispatch.h"
 #include "common/experts/client/shard_map.h"
 #include "common/model_config/model_config.h"
 
@@ -54,17 +54,17 @@ TEST(ShardMapTest, HasTheNodesOfWhatIsElsewhere) {
 }
 
 // Four rows of two experts each, of layer 1.
-class QuestionTest : public ::testing::Test {
+class LayerDispatchTest : public ::testing::Test {
  protected:
-  Question Ask(int32_t max_rows) {
+  LayerDispatch Dispatch(int32_t max_rows) {
     const ExpertAsk ask = {
         1, {x_.data(), 4, 2, 2}, {ids_.data(), weights_.data(), 2}};
-    return Question(ask, map_, max_rows);
+    return LayerDispatch(ask, map_, max_rows);
   }
   // An answer of the host: node i of row r is 100 i + r, plus a column's half.
-  std::shared_ptr<ExpertReply> Reply(const wire::ExpertBatch& batch,
-                                     const std::vector<int32_t>& rows) {
-    auto reply = std::make_shared<ExpertReply>();
+  std::shared_ptr<HostReply> Reply(const wire::ExpertBatch& batch,
+                                   const std::vector<int32_t>& rows) {
+    auto reply = std::make_shared<HostReply>();
     reply->rows = rows;
     reply->result.rows = batch.rows();
     reply->result.nodes = static_cast<int32_t>(batch.nodes.size());
@@ -79,10 +79,10 @@ class QuestionTest : public ::testing::Test {
     }
     return reply;
   }
-  std::vector<RowFailure> Join(const Question& question) {
+  std::vector<RowFailure> Combine(const LayerDispatch& dispatch) {
     std::vector<kernels::Matrix> matrices;
     for (auto& part : parts_) matrices.push_back({part.data(), 4, 2, 2});
-    return question.Join(matrices);
+    return dispatch.Combine(matrices);
   }
 
   std::vector<float> x_ = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -93,24 +93,24 @@ class QuestionTest : public ::testing::Test {
   std::vector<std::vector<float>> parts_{3, std::vector<float>(8, 9.0f)};
 };
 
-TEST_F(QuestionTest, IsCutByShardsAndRows) {
-  Question question = Ask(8);
-  ASSERT_EQ(question.units().size(), 2u);
-  EXPECT_EQ(question.units()[0].rows, (std::vector<int32_t>{0, 1}));
-  EXPECT_EQ(question.units()[1].rows, (std::vector<int32_t>{1, 3}));
-  EXPECT_EQ(question.units()[1].asks, 3);
+TEST_F(LayerDispatchTest, IsCutByShardsAndRows) {
+  LayerDispatch dispatch = Dispatch(8);
+  ASSERT_EQ(dispatch.units().size(), 2u);
+  EXPECT_EQ(dispatch.units()[0].rows, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(dispatch.units()[1].rows, (std::vector<int32_t>{1, 3}));
+  EXPECT_EQ(dispatch.units()[1].pairs, 3);
 
-  Question short_batches = Ask(2);
+  LayerDispatch short_batches = Dispatch(2);
   ASSERT_EQ(short_batches.units().size(), 3u);
   EXPECT_EQ(short_batches.units()[2].chunk, 1);
   EXPECT_EQ(short_batches.units()[2].rows, (std::vector<int32_t>{3}));
 }
 
-TEST_F(QuestionTest, ABatchHasTheRowsAndIdsOfItsUnitsAlone) {
-  Question question = Ask(8);
+TEST_F(LayerDispatchTest, ABatchHasTheRowsAndIdsOfItsUnitsAlone) {
+  LayerDispatch dispatch = Dispatch(8);
   std::vector<int32_t> rows;
   const size_t second[] = {1};
-  const wire::ExpertBatch one = question.MakeBatch(second, rows);
+  const wire::ExpertBatch one = dispatch.MakeBatch(second, rows);
   EXPECT_EQ(rows, (std::vector<int32_t>{1, 3}));
   EXPECT_EQ(one.layer, 1);
   EXPECT_EQ(one.nodes, (Nodes{{4, 8}}));
@@ -121,28 +121,28 @@ TEST_F(QuestionTest, ABatchHasTheRowsAndIdsOfItsUnitsAlone) {
   EXPECT_EQ(one.x.values()[3], 7);
 
   const size_t both[] = {0, 1};
-  const wire::ExpertBatch all = question.MakeBatch(both, rows);
+  const wire::ExpertBatch all = dispatch.MakeBatch(both, rows);
   EXPECT_EQ(rows, (std::vector<int32_t>{0, 1, 3}));
   EXPECT_EQ(all.nodes, (Nodes{{0, 2}, {2, 3}, {4, 8}}));
   EXPECT_EQ(all.counts, (std::vector<int32_t>{1, 2, 2}));
   EXPECT_EQ(all.expert_ids, (std::vector<int32_t>{0, 2, 6, 5, 7}));
 }
 
-TEST_F(QuestionTest, AnswersOfOneOrSeveralBatchesGiveTheSameParts) {
+TEST_F(LayerDispatchTest, AnswersOfOneOrSeveralBatchesGiveTheSameParts) {
   std::vector<std::vector<std::vector<float>>> joined;
   for (const bool together : {true, false}) {
-    Question question = Ask(8);
+    LayerDispatch dispatch = Dispatch(8);
     const std::vector<std::vector<size_t>> batches =
         together ? std::vector<std::vector<size_t>>{{0, 1}}
                  : std::vector<std::vector<size_t>>{{1}, {0}};
     for (const auto& units : batches) {
-      EXPECT_TRUE(question.open());
+      EXPECT_TRUE(dispatch.open());
       std::vector<int32_t> rows;
-      const auto batch = question.MakeBatch(units, rows);
-      question.Answer(units, Reply(batch, rows));
+      const auto batch = dispatch.MakeBatch(units, rows);
+      dispatch.Take(units, Reply(batch, rows));
     }
-    EXPECT_FALSE(question.open());
-    EXPECT_TRUE(Join(question).empty());
+    EXPECT_FALSE(dispatch.open());
+    EXPECT_TRUE(Combine(dispatch).empty());
     joined.push_back(parts_);
   }
   EXPECT_EQ(joined[0], joined[1]);
@@ -153,67 +153,67 @@ TEST_F(QuestionTest, AnswersOfOneOrSeveralBatchesGiveTheSameParts) {
   EXPECT_TRUE(joined[0][2][4] == 0 && std::signbit(joined[0][2][4]));
 }
 
-TEST_F(QuestionTest, AUnitIsCutForAHostThatTakesFewerRows) {
-  Question whole = Ask(8);
+TEST_F(LayerDispatchTest, AUnitIsCutForAHostThatTakesFewerRows) {
+  LayerDispatch whole = Dispatch(8);
   std::vector<int32_t> rows;
   const size_t both[] = {0, 1};
   auto batch = whole.MakeBatch(both, rows);
-  whole.Answer(both, Reply(batch, rows));
-  EXPECT_TRUE(Join(whole).empty());
+  whole.Take(both, Reply(batch, rows));
+  EXPECT_TRUE(Combine(whole).empty());
   const auto wanted = parts_;
 
-  Question question = Ask(8);
-  EXPECT_EQ(question.units()[1].chunk_rows, 4);
+  LayerDispatch dispatch = Dispatch(8);
+  EXPECT_EQ(dispatch.units()[1].chunk_rows, 4);
   // Asked once already, as a whole.
-  AskUnit& unit = question.units()[1];
-  unit.state = AskUnit::State::kAsked;
-  unit.asked = {0};
-  unit.refused = {5};
+  DispatchUnit& unit = dispatch.units()[1];
+  unit.state = DispatchUnit::State::kSent;
+  unit.sent_to = {0};
+  unit.refused_by = {5};
   unit.attempts = 3;
   const size_t second[] = {1};
-  batch = question.MakeBatch(second, rows);
+  batch = dispatch.MakeBatch(second, rows);
   const auto late = Reply(batch, rows);
-  question.Split(1, 1);
-  ASSERT_EQ(question.units().size(), 3u);
-  const AskUnit& kept = question.units()[1];
-  const AskUnit& fresh = question.units()[2];
+  dispatch.Split(1, 1);
+  ASSERT_EQ(dispatch.units().size(), 3u);
+  const DispatchUnit& kept = dispatch.units()[1];
+  const DispatchUnit& fresh = dispatch.units()[2];
   EXPECT_EQ(kept.rows, (std::vector<int32_t>{1}));
-  EXPECT_EQ(kept.asks, 1);
-  EXPECT_EQ(kept.state, AskUnit::State::kAsked);
+  EXPECT_EQ(kept.pairs, 1);
+  EXPECT_EQ(kept.state, DispatchUnit::State::kSent);
   EXPECT_EQ(fresh.rows, (std::vector<int32_t>{3}));
-  EXPECT_EQ(fresh.asks, 2);
-  EXPECT_EQ(fresh.state, AskUnit::State::kToAsk);
-  EXPECT_TRUE(fresh.asked.empty());
-  EXPECT_EQ(fresh.refused, (std::vector<int32_t>{5}));
+  EXPECT_EQ(fresh.pairs, 2);
+  EXPECT_EQ(fresh.state, DispatchUnit::State::kToSend);
+  EXPECT_TRUE(fresh.sent_to.empty());
+  EXPECT_EQ(fresh.refused_by, (std::vector<int32_t>{5}));
   EXPECT_EQ(fresh.attempts, 3);
   // Chunks of their own: one batch never has two of them.
   EXPECT_EQ(kept.chunk_rows, 1);
-  EXPECT_NE(kept.chunk, question.units()[0].chunk);
+  EXPECT_NE(kept.chunk, dispatch.units()[0].chunk);
   EXPECT_NE(kept.chunk, fresh.chunk);
 
   // The answer to the whole unit is good for what is left of it.
-  question.Answer(second, late);
+  dispatch.Take(second, late);
   for (const size_t index : {size_t{0}, size_t{2}}) {
-    batch = question.MakeBatch(std::span(&index, 1), rows);
-    question.Answer(std::span(&index, 1), Reply(batch, rows));
+    batch = dispatch.MakeBatch(std::span(&index, 1), rows);
+    dispatch.Take(std::span(&index, 1), Reply(batch, rows));
   }
-  EXPECT_FALSE(question.open());
-  EXPECT_TRUE(Join(question).empty());
+  EXPECT_FALSE(dispatch.open());
+  EXPECT_TRUE(Combine(dispatch).empty());
   EXPECT_EQ(parts_, wanted);
 }
 
-TEST_F(QuestionTest, FailedRowsAreNamedAndFinite) {
-  Question question = Ask(8);
+TEST_F(LayerDispatchTest, FailedRowsAreNamedAndFinite) {
+  LayerDispatch dispatch = Dispatch(8);
   std::vector<int32_t> rows;
   const size_t first[] = {0};
-  const auto batch = question.MakeBatch(first, rows);
+  const auto batch = dispatch.MakeBatch(first, rows);
   auto reply = Reply(batch, rows);
   reply->result.failures.push_back({1, InvalidArgument("not finite")});
   reply->result.sums.as<float>()[2] = std::nanf("");
-  question.Answer(first, reply);
-  question.units()[1].state = AskUnit::State::kFailed;
-  question.units()[1].why = Unavailable("nobody");
-  const auto failures = Join(question);
+  dispatch.Take(first, reply);
+  dispatch.units()[1].state = DispatchUnit::State::kFailed;
+  dispatch.units()[1].why = Unavailable("nobody");
+  const auto failures = Combine(dispatch);
   ASSERT_EQ(failures.size(), 2u);
   EXPECT_EQ(failures[0].row, 1);
   EXPECT_EQ(failures[0].status.code(), StatusCode::kInternal);

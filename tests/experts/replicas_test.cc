@@ -265,10 +265,10 @@ TEST_F(ReplicasTest, AHostThatLacksExpertsIsNamed) {
   wrong.hosts[0].address = (*hosts)->placement().hosts[0].address;
   const auto file = weights::OpenModel(*path_);
   const auto config = ParseModelConfig((*file)->config());
-  ExpertClientOptions options;
+  DispatchOptions options;
   options.placement = wrong;
   options.layers = {0, config->num_layers};
-  auto client = ExpertClient::Make(*config, std::move(options));
+  auto client = ExpertDispatcher::Make(*config, std::move(options));
   ASSERT_TRUE(client.ok()) << client.status();
   (*client)->Connect(InfoOf(*path_));
   const TimePoint end = Clock::now() + kLimit;
@@ -286,14 +286,14 @@ TEST_F(ReplicasTest, AHostWithoutAnAddressIsRefused) {
   ASSERT_TRUE(hosts.ok()) << hosts.status();
   const auto file = weights::OpenModel(*path_);
   const auto config = ParseModelConfig((*file)->config());
-  ExpertClientOptions options;
+  DispatchOptions options;
   options.placement = (*hosts)->placement();
   options.layers = {0, config->num_layers};
   options.placement.hosts[0].address.clear();
-  EXPECT_EQ(Message(ExpertClient::Make(*config, options).status()),
+  EXPECT_EQ(Message(ExpertDispatcher::Make(*config, options).status()),
             "placement: host 'a' has no address");
   options.placement.hosts[0].address = "10.1.2.3:7101";
-  EXPECT_THAT(Message(ExpertClient::Make(*config, options).status()),
+  EXPECT_THAT(Message(ExpertDispatcher::Make(*config, options).status()),
               HasSubstr("host 'a': address 10.1.2.3:7101 is beyond loopback"));
 }
 

@@ -1,4 +1,4 @@
-#include "common/experts/client/question.h"
+#include "common/experts/client/layer_dispatch.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,8 @@
 
 namespace sluice {
 
-Question::Question(const ExpertAsk& ask, const ShardMap& map, int32_t max_rows)
+LayerDispatch::LayerDispatch(const ExpertAsk& ask, const ShardMap& map,
+                             int32_t max_rows)
     : ask_(ask), map_(&map) {
   const size_t shards = map.shards(ask.layer).size();
   const Routing& routing = ask.routing;
@@ -24,40 +25,41 @@ Question::Question(const ExpertAsk& ask, const ShardMap& map, int32_t max_rows)
         int32_t& index = unit_of[static_cast<size_t>(shard)];
         if (index < 0) {
           index = static_cast<int32_t>(units_.size());
-          AskUnit& fresh = units_.emplace_back();
+          DispatchUnit& fresh = units_.emplace_back();
           fresh.shard = shard;
           fresh.chunk = begin / max_rows;
           fresh.chunk_rows = end - begin;
         }
-        AskUnit& unit = units_[static_cast<size_t>(index)];
+        DispatchUnit& unit = units_[static_cast<size_t>(index)];
         if (unit.rows.empty() || unit.rows.back() != row) {
           unit.rows.push_back(row);
         }
-        ++unit.asks;
+        ++unit.pairs;
       }
     }
   }
   // By chunk, then by shard, so that a batch's nodes rise.
-  std::stable_sort(
-      units_.begin(), units_.end(), [](const AskUnit& a, const AskUnit& b) {
-        return std::pair(a.chunk, a.shard) < std::pair(b.chunk, b.shard);
-      });
+  std::stable_sort(units_.begin(), units_.end(),
+                   [](const DispatchUnit& a, const DispatchUnit& b) {
+                     return std::pair(a.chunk, a.shard) <
+                            std::pair(b.chunk, b.shard);
+                   });
   chunks_ = units_.empty() ? 0 : units_.back().chunk + 1;
 }
 
-int64_t Question::CountAsks(const AskUnit& unit) const {
+int64_t LayerDispatch::CountPairs(const DispatchUnit& unit) const {
   const int32_t per_token = ask_.routing.per_token;
-  int64_t asks = 0;
+  int64_t pairs = 0;
   for (const int32_t row : unit.rows) {
     const int32_t* ids = ask_.routing.ids + int64_t{row} * per_token;
-    asks += std::count_if(ids, ids + per_token, [&](int32_t id) {
+    pairs += std::count_if(ids, ids + per_token, [&](int32_t id) {
       return map_->ShardOf(ask_.layer, id) == unit.shard;
     });
   }
-  return asks;
+  return pairs;
 }
 
-void Question::Split(size_t index, int32_t max_rows) {
+void LayerDispatch::Split(size_t index, int32_t max_rows) {
   const std::vector<int32_t> rows = std::move(units_[index].rows);
   const auto piece = [&](size_t begin) {
     const size_t end =
@@ -65,30 +67,30 @@ void Question::Split(size_t index, int32_t max_rows) {
     return std::vector<int32_t>(rows.begin() + static_cast<int64_t>(begin),
                                 rows.begin() + static_cast<int64_t>(end));
   };
-  const auto settle = [&](AskUnit& unit, size_t begin) {
+  const auto fill = [&](DispatchUnit& unit, size_t begin) {
     unit.rows = piece(begin);
     unit.chunk = chunks_++;
     unit.chunk_rows = static_cast<int32_t>(unit.rows.size());
-    unit.asks = CountAsks(unit);
+    unit.pairs = CountPairs(unit);
   };
-  settle(units_[index], 0);
+  fill(units_[index], 0);
   for (auto begin = static_cast<size_t>(max_rows); begin < rows.size();
        begin += static_cast<size_t>(max_rows)) {
-    AskUnit fresh = units_[index];
-    settle(fresh, begin);
-    fresh.state = AskUnit::State::kToAsk;
-    fresh.asked.clear();
+    DispatchUnit fresh = units_[index];
+    fill(fresh, begin);
+    fresh.state = DispatchUnit::State::kToSend;
+    fresh.sent_to.clear();
     units_.push_back(std::move(fresh));
   }
 }
 
-bool Question::open() const {
+bool LayerDispatch::open() const {
   return std::any_of(units_.begin(), units_.end(),
-                     [](const AskUnit& unit) { return unit.open(); });
+                     [](const DispatchUnit& unit) { return unit.open(); });
 }
 
-wire::ExpertBatch Question::MakeBatch(std::span<const size_t> units,
-                                      std::vector<int32_t>& rows) const {
+wire::ExpertBatch LayerDispatch::MakeBatch(std::span<const size_t> units,
+                                           std::vector<int32_t>& rows) const {
   wire::ExpertBatch batch;
   batch.replica = ask_.step.replica;
   batch.epoch = ask_.step.epoch;
@@ -97,7 +99,7 @@ wire::ExpertBatch Question::MakeBatch(std::span<const size_t> units,
   std::vector<bool> wanted(map_->shards(ask_.layer).size());
   rows.clear();
   for (const size_t index : units) {
-    const AskUnit& unit = units_[index];
+    const DispatchUnit& unit = units_[index];
     wanted[static_cast<size_t>(unit.shard)] = true;
     const auto& nodes = shard(unit).nodes;
     batch.nodes.insert(batch.nodes.end(), nodes.begin(), nodes.end());
@@ -129,13 +131,13 @@ wire::ExpertBatch Question::MakeBatch(std::span<const size_t> units,
   return batch;
 }
 
-void Question::Answer(std::span<const size_t> units,
-                      std::shared_ptr<const ExpertReply> reply) {
+void LayerDispatch::Take(std::span<const size_t> units,
+                         std::shared_ptr<const HostReply> reply) {
   int32_t node = 0;
   for (const size_t index : units) {
-    AskUnit& unit = units_[index];
+    DispatchUnit& unit = units_[index];
     if (unit.open()) {
-      unit.state = AskUnit::State::kAnswered;
+      unit.state = DispatchUnit::State::kAnswered;
       unit.reply = reply;
       unit.reply_node = node;
     }
@@ -143,7 +145,7 @@ void Question::Answer(std::span<const size_t> units,
   }
 }
 
-std::vector<RowFailure> Question::Join(
+std::vector<RowFailure> LayerDispatch::Combine(
     std::span<const kernels::Matrix> parts) const {
   for (const kernels::Matrix& part : parts) {
     for (int64_t row = 0; row < part.rows; ++row) {
@@ -151,12 +153,12 @@ std::vector<RowFailure> Question::Join(
     }
   }
   std::map<int32_t, Status> failed;
-  for (const AskUnit& unit : units_) {
-    if (unit.state == AskUnit::State::kFailed) {
+  for (const DispatchUnit& unit : units_) {
+    if (unit.state == DispatchUnit::State::kFailed) {
       for (const int32_t row : unit.rows) failed.emplace(row, unit.why);
       continue;
     }
-    const ExpertReply& reply = *unit.reply;
+    const HostReply& reply = *unit.reply;
     // A row that the host could not compute is no fault of the client's.
     for (const wire::ExpertRowFailure& failure : reply.result.failures) {
       failed.emplace(reply.rows[static_cast<size_t>(failure.row)],
