@@ -118,7 +118,9 @@ class StageLoop::Impl {
   Status Check(const StepInput& input) const {
     const StageInfo& info = stage_.info();
     const StepPlan& plan = input.plan;
-    SLUICE_RETURN_IF_ERROR(Validate(plan, info.limits));
+    if (!input.validated) {
+      SLUICE_RETURN_IF_ERROR(Validate(plan, info.limits));
+    }
     const int32_t rows = info.is_first() ? 0 : plan.num_tokens();
     const int32_t cols = info.hidden_size;
     const HiddenStates& hidden = input.hidden;

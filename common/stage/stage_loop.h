@@ -20,6 +20,8 @@ struct StepInput {
   HiddenStates hidden;  // [plan.num_tokens(), H]; empty at the first stage
   // Sequences of the step that failed on a stage before, with a status alone.
   std::vector<SequenceResult> failed = {};
+  // The plan was checked against limits within the stage's when it was parsed.
+  bool validated = false;
 };
 
 // Where a step's time went on this stage, nanoseconds of this process.
@@ -64,14 +66,26 @@ struct StageLoopStats {
   Epoch epoch;
 };
 
+// What computes steps: a StageLoop, or a test's stand-in. Finished steps go to
+// a StepOutputSink. Any thread, never blocks.
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+  // As StageLoop's.
+  virtual Status Push(StepInput input) = 0;
+  // Called with the caller's locks held: calls nothing of the sink's.
+  virtual void Reset(Epoch epoch) = 0;
+  virtual StageLoopStats Stats() const = 0;
+};
+
 // Runs one stage: one thread owns the model, the KV cache and what plans told
 // of sequences. Steps run in step_id order within an epoch; a step of another
 // epoch is dropped. The stage and the sink must outlive the loop.
-class StageLoop {
+class StageLoop : public StepRunner {
  public:
   // `max_queued_steps` bounds Push.
   StageLoop(Stage* stage, StepOutputSink* sink, int max_queued_steps);
-  ~StageLoop();  // stops
+  ~StageLoop() override;  // stops
 
   void Start();
   // Finishes the step in hand, drops the rest.
@@ -81,13 +95,13 @@ class StageLoop {
   // limits or the hidden states' shape is not [tokens, H];
   // RESOURCE_EXHAUSTED if the queue is full. A step that comes before its
   // predecessor waits for it.
-  Status Push(StepInput input);
+  Status Push(StepInput input) override;
 
   // Any thread: forgets every sequence and queued step and begins `epoch`,
   // whose first step id is 0. Takes effect before any later Push.
-  void Reset(Epoch epoch);
+  void Reset(Epoch epoch) override;
 
-  StageLoopStats Stats() const;
+  StageLoopStats Stats() const override;
 
  private:
   class Impl;

@@ -62,6 +62,20 @@ StatusOr<StageTrace> FromProto(const v1::StageTrace& proto) {
 
 }  // namespace
 
+std::string StepsHello(const PipelineName& pipeline,
+                       const StageIdentity& identity, int32_t layer) {
+  v1::StepsHello hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_replica(pipeline.replica.value());
+  hello.set_epoch(pipeline.epoch.value());
+  hello.set_model_digest(identity.model_digest);
+  hello.set_numerics(identity.numerics);
+  hello.set_layer(layer);
+  hello.set_hidden_size(identity.hidden_size);
+  hello.set_secret(pipeline.secret);
+  return hello.SerializeAsString();
+}
+
 v1::StageIdentity ToProto(const StageIdentity& identity) {
   v1::StageIdentity proto;
   proto.set_model_name(identity.model_name);
@@ -164,10 +178,16 @@ StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto) {
 
 v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns,
                             std::span<const SequenceResult> failed) {
+  return StepFrameHead(plan, ToProto(plan), sent_ns, failed);
+}
+
+v1::StepFrame StepFrameHead(const StepPlan& plan, v1::StepPlan proto,
+                            int64_t sent_ns,
+                            std::span<const SequenceResult> failed) {
   v1::StepFrame frame;
   v1::Step* step = frame.mutable_step();
   *step->mutable_header() = ToProto(plan.replica, plan.epoch, plan.step_id);
-  *step->mutable_plan() = ToProto(plan);
+  step->mutable_plan()->Swap(&proto);
   step->set_sent_ns(sent_ns);
   for (const SequenceResult& sequence : failed) {
     *step->add_failed() = ToProto(sequence);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/core/stage_identity.h"
 #include "common/core/step_plan.h"
 #include "common/tensor/hidden_states.h"
 #include "sluice/v1/stage.pb.h"
@@ -16,7 +17,7 @@ namespace sluice::wire {
 
 // Of Hello, Welcome and StepsHello. Raised when older peers would misread a
 // message.
-inline constexpr uint32_t kProtocolVersion = 5;
+inline constexpr uint32_t kProtocolVersion = 6;
 
 // Bytes of Hello's and Assign's secrets.
 inline constexpr size_t kSecretBytes = 32;
@@ -24,30 +25,23 @@ inline constexpr size_t kSecretBytes = 32;
 // Field number of StepFrame.hidden_states, which travels beside the rest.
 inline constexpr int kHiddenStatesField = 15;
 
-// What a stage serves, as its Welcome tells.
-struct StageIdentity {
-  std::string model_name;
-  std::string model_digest;
-  std::string numerics;
-  std::string weights_dtype;
-  int32_t first_layer = 0;
-  int32_t last_layer = 0;  // one past the last
-  int32_t num_layers = 0;  // of the whole model
-  int32_t hidden_size = 0;
-  int32_t ranks = 0;
-  int32_t threads = 0;
-  std::string isa;
-  uint64_t weights_bytes = 0;
-  uint64_t kv_bytes = 0;
-  bool operator==(const StageIdentity&) const = default;
-};
-
 // What plans must fit into, and how many may be under way on one stream.
 struct PipelineLimits {
   PlanLimits plan;
   int32_t block_tokens = kBlockTokens;
   int32_t max_steps_in_flight = 0;
 };
+
+// An epoch's pipeline, as its data streams name it.
+struct PipelineName {
+  ReplicaId replica;
+  Epoch epoch;
+  std::string secret;  // a peer that names it belongs to the pipeline
+};
+// The hello of Steps, serialised: to the stage with first layer `layer`, about
+// the model of `identity`.
+std::string StepsHello(const PipelineName& pipeline,
+                       const StageIdentity& identity, int32_t layer);
 
 v1::StageIdentity ToProto(const StageIdentity& identity);
 StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto);
@@ -59,6 +53,10 @@ StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto);
 // on a stage before.
 v1::StepFrame StepFrameHead(const StepPlan& plan, int64_t sent_ns,
                             std::span<const SequenceResult> failed = {});
+// The same with `proto`, the plan as it came from the stage before.
+v1::StepFrame StepFrameHead(const StepPlan& plan, v1::StepPlan proto,
+                            int64_t sent_ns,
+                            std::span<const SequenceResult> failed);
 // The failed ones of a step with `plan`. INVALID_ARGUMENT for more than it has
 // chunks, or with more than a status.
 StatusOr<std::vector<SequenceResult>> FailedFromProto(const v1::Step& proto,

@@ -11,7 +11,7 @@
 #include "common/http/router.h"
 #include "common/metrics/process_metrics.h"
 #include "common/openai/error.h"
-#include "common/pipeline/gateway/pipeline_client.h"
+#include "common/pipeline/gateway/pipeline_assembler.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/access_log.h"
 #include "services/gateway/counted_steps.h"
@@ -52,9 +52,9 @@ constexpr int kMostBlocks = 1 << 20;
 std::vector<TraceRecord::Stage> TracedStages(const PipelineStatus& status) {
   std::vector<TraceRecord::Stage> stages;
   for (const StageStatus& stage : status.stages) {
-    stages.push_back({stage.address, stage.first_layer, stage.last_layer,
-                      stage.clock.rtt_ns, stage.clock.offset_ns,
-                      stage.clock.error_ns});
+    stages.push_back({stage.address, stage.identity.first_layer,
+                      stage.identity.last_layer, stage.clock.rtt_ns,
+                      stage.clock.offset_ns, stage.clock.error_ns});
   }
   return stages;
 }
@@ -75,13 +75,14 @@ StatusOr<ServedModel> LoadNamedModel(const GatewayOptions& options) {
 class GatewayServer::Impl {
  public:
   Impl(GatewayOptions options, ServedModel model,
-       std::unique_ptr<PipelineClient> pipeline, std::unique_ptr<Doors> doors)
+       std::unique_ptr<PipelineAssembler> pipeline,
+       std::unique_ptr<Doors> doors)
       : options_(std::move(options)),
         model_(std::move(model)),
         metrics_({model_.name, model_.max_positions, options_.vllm_metrics,
                   options_.engine.prefix_cache, options_.metrics_key_names}),
         pipeline_(std::move(pipeline)),
-        steps_(pipeline_.get(), &metrics_),
+        steps_(&pipeline_->plans(), &metrics_),
         engine_(options_.engine, &steps_),
         generator_(engine_),
         traces_(options_.traces,
@@ -166,8 +167,8 @@ class GatewayServer::Impl {
     AddHealthHandlers(router_, context);
     AddPageHandlers(router_);
     AddClusterHandler(router_, model_, doors_->asks_for_keys(), [this] {
-      return ClusterReading{readiness(), pipeline_->status(),
-                            pipeline_->model(), max_context(), engine_.Stats()};
+      return ClusterReading{readiness(), pipeline_->status(), max_context(),
+                            engine_.Stats()};
     });
     AddTraceHandler(router_, context);
     if (options_.debug_endpoints) AddDebugHandlers(router_, context);
@@ -254,7 +255,7 @@ class GatewayServer::Impl {
   const GatewayOptions options_;
   const ServedModel model_;
   GatewayMetrics metrics_;
-  const std::unique_ptr<PipelineClient> pipeline_;
+  const std::unique_ptr<PipelineAssembler> pipeline_;
   CountedSteps steps_;
   EngineLoop engine_;
   EngineGenerator generator_;
@@ -287,13 +288,14 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   pipeline.transport = options.transport;
   pipeline.check_model = [digest = model.digest,
                           path = model.root](const PipelineModel& stages) {
-    if (digest.empty() || stages.digest == digest) return OkStatus();
-    return FailedPrecondition(
-        "the stages serve model ", stages.name, " with digest ", stages.digest,
-        ", the gateway's model ", path, " has digest ", digest);
+    if (digest.empty() || stages.model_digest == digest) return OkStatus();
+    return FailedPrecondition("the stages serve model ", stages.model_name,
+                              " with digest ", stages.model_digest,
+                              ", the gateway's model ", path, " has digest ",
+                              digest);
   };
   SLUICE_ASSIGN_OR_RETURN(auto client,
-                          PipelineClient::Create(std::move(pipeline)));
+                          PipelineAssembler::Create(std::move(pipeline)));
   auto impl = std::make_unique<Impl>(std::move(options), std::move(model),
                                      std::move(client), std::move(doors));
   SLUICE_RETURN_IF_ERROR(impl->Start());

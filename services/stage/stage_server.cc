@@ -31,20 +31,6 @@ constexpr auto kExpertWait = std::chrono::milliseconds(200);
 // For the steps under way when the time to drain is over.
 constexpr auto kLastSteps = std::chrono::seconds(5);
 
-// The model's loop as the session calls it.
-class LoopRunner : public StepRunner {
- public:
-  explicit LoopRunner(StageLoop* loop) : loop_(loop) {}
-  Status Push(StepInput input) override {
-    return loop_->Push(std::move(input));
-  }
-  void Reset(Epoch epoch) override { loop_->Reset(epoch); }
-  StageLoopStats Stats() const override { return loop_->Stats(); }
-
- private:
-  StageLoop* const loop_;
-};
-
 // Limits of the messages, before the model is loaded.
 int64_t MaxMessageBytes(const StageOptions& options,
                         const ModelConfig& config) {
@@ -216,13 +202,12 @@ class StageServer::Impl {
     auto stage = Stage::Load(options);
     if (stage.ok()) {
       stage_ = *std::move(stage);
-      loop_ = std::make_unique<StageLoop>(stage_.get(), session_.get(),
+      loop_ = std::make_unique<StageLoop>(stage_.get(), &session_->links(),
                                           2 * options_.max_steps_in_flight);
       loop_->Start();
-      runner_ = std::make_unique<LoopRunner>(loop_.get());
       metrics_.OnLoaded(stage_->info());
       WaitForExperts();
-      session_->SetLoaded(stage_->info(), runner_.get());
+      session_->SetLoaded(stage_->info(), loop_.get());
       BeginServing();
       LogLoaded();
     } else {
@@ -300,7 +285,7 @@ class StageServer::Impl {
     return {ready, Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"",
                        state, "\",\"experts\":", experts ? "true" : "false",
                        ",\"held\":", session_->held() ? "true" : "false",
-                       ",\"epoch\":", session_->epoch(), "}")};
+                       ",\"epoch\":", session_->links().progress().epoch, "}")};
   }
 
   StageServerOptions options_;
@@ -314,7 +299,6 @@ class StageServer::Impl {
   std::shared_ptr<ExpertDispatcher> experts_;  // null: every expert is here
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageLoop> loop_;
-  std::unique_ptr<LoopRunner> runner_;
   const std::unique_ptr<grpc::Service> service_;
   rpc::ListeningServer server_;
   std::unique_ptr<gateway::HttpServer> metrics_server_;

@@ -138,7 +138,7 @@ FakeStage::FakeStage(FakeStageOptions options)
     : options_(std::move(options)),
       session_(std::make_shared<StageSession>(StageSessionOptions{
           options_.transport, options_.max_steps_in_flight, nullptr})),
-      runner_(options_.info, session_.get()),
+      runner_(options_.info, &session_->links()),
       service_(MakeStageService(session_, nullptr)) {
   auto server =
       rpc::Listen(options_.listen, options_.transport, service_.get());

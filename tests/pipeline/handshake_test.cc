@@ -16,7 +16,7 @@ v1::Welcome FittingWelcome() {
   const StageInfo info = testing::FakeInfo(1, 2);
   v1::Welcome welcome;
   welcome.set_protocol_version(wire::kProtocolVersion);
-  *welcome.mutable_identity() = wire::ToProto(IdentityOf(info));
+  *welcome.mutable_identity() = wire::ToProto(info);
   *welcome.mutable_limits() = wire::ToProto(LimitsOf(info, 4));
   return welcome;
 }
@@ -31,7 +31,7 @@ TEST(HandshakeTest, AWelcomeIsTakenAsTheStageSaysIt) {
   const auto checked = CheckWelcome("a:1", FittingWelcome());
   ASSERT_TRUE(checked.ok()) << checked.status();
   EXPECT_EQ(checked->address, "a:1");
-  EXPECT_EQ(checked->identity, IdentityOf(testing::FakeInfo(1, 2)));
+  EXPECT_EQ(checked->identity, StageIdentity(testing::FakeInfo(1, 2)));
   EXPECT_EQ(checked->limits.max_steps_in_flight, 4);
   EXPECT_EQ(checked->limits.plan.vocab_size, 1000);
 }

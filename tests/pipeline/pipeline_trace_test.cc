@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "common/pipeline/gateway/pipeline_client.h"
+#include "common/pipeline/gateway/pipeline_assembler.h"
 #include "tests/pipeline/fake_stage.h"
 
 namespace sluice {
@@ -80,14 +80,14 @@ TEST(PipelineTraceTest, ATracedPlanComesBackWithEveryStagesPartInOrder) {
     stages.push_back(std::make_unique<FakeStage>(stage));
     options.stages.push_back(stages.back()->address());
   }
-  auto client = PipelineClient::Create(std::move(options));
+  auto client = PipelineAssembler::Create(std::move(options));
   ASSERT_TRUE(client.ok());
   Answers answers;
   (*client)->Start(answers.Callbacks());
   const Epoch epoch = answers.AwaitEpoch();
   const int64_t before = MonotonicNanos();
-  (*client)->Submit(Plan(epoch, 0, true));
-  (*client)->Submit(Plan(epoch, 1, false));
+  (*client)->plans().Submit(Plan(epoch, 0, true));
+  (*client)->plans().Submit(Plan(epoch, 1, false));
   const auto results = answers.AwaitResults(2);
   const int64_t after = MonotonicNanos();
   (*client)->Stop();

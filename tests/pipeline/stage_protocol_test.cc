@@ -116,6 +116,8 @@ class StageProtocolTest : public ::testing::Test {
     v1::Assign* assign = request.mutable_assign();
     assign->set_epoch(epoch);
     assign->set_secret(EpochSecret());
+    assign->set_first_layer(info.first_layer);
+    assign->set_last_layer(info.last_layer);
     *assign->mutable_limits() = wire::ToProto(LimitsOf(info, 2));
     return request;
   }
@@ -260,7 +262,8 @@ TEST_F(StageProtocolTest, TheWelcomeTellsWhatTheStageServes) {
   ASSERT_TRUE(Eventually([&] { return control_log_->count() == 1; }));
   const v1::Welcome welcome = control_log_->message(0).welcome();
   EXPECT_EQ(welcome.protocol_version(), wire::kProtocolVersion);
-  EXPECT_EQ(*wire::FromProto(welcome.identity()), IdentityOf(FakeInfo(0, 1)));
+  EXPECT_EQ(*wire::FromProto(welcome.identity()),
+            StageIdentity(FakeInfo(0, 1)));
   EXPECT_EQ(welcome.limits().max_steps_in_flight(), 2);
 }
 
@@ -286,6 +289,9 @@ TEST_F(StageProtocolTest, AssignmentsThatDoNotFitAreRefusedAndTheStreamLives) {
               HasSubstr("max_step_tokens"));
   EXPECT_THAT(refused([](auto* a) { a->set_next_address("127.0.0.1:1"); }),
               HasSubstr("ends the model"));
+  EXPECT_THAT(refused([](auto* a) { a->set_last_layer(1); }),
+              HasSubstr("the place has layers 0 to 0, this stage holds layers "
+                        "0 to 1"));
   EXPECT_THAT(refused([](auto* a) { a->set_secret("short"); }),
               HasSubstr("secret has 5 bytes, it must have 32"));
   EXPECT_THAT(refused([](auto* a) { a->set_epoch(0); }),
@@ -335,9 +341,10 @@ TEST_F(StageProtocolTest, TheEndOfOneGatewayLeavesTheNextOnesEpochAlone) {
   runner.HoldLettingGo(false);
   ending.join();
   beginning.join();
-  EXPECT_EQ(session.epoch(), Epoch(kEpoch + 1));
+  EXPECT_EQ(session.links().progress().epoch, Epoch(kEpoch + 1));
   runner.HoldSteps();
-  EXPECT_TRUE(session.OnStepInput({Plan(0, kEpoch + 1), {}}, 0).ok());
+  EXPECT_TRUE(
+      session.links().OnStepInput({Plan(0, kEpoch + 1), {}}, {}, 0).ok());
   EXPECT_EQ(runner.held_steps(), 1);
   session.OnControlEnd(next.get());
 }
@@ -349,7 +356,7 @@ TEST_F(StageProtocolTest, AReplacedControlStreamAssignsNothing) {
   ASSERT_TRUE(session.OnHello(Hello(), old).ok());
   const auto control = Hold();
   session.OnAssign(Assign(FakeInfo(0, 1), kEpoch + 1).assign(), old.get());
-  EXPECT_EQ(session.epoch(), Epoch(kEpoch));
+  EXPECT_EQ(session.links().progress().epoch, Epoch(kEpoch));
 }
 
 TEST_F(StageProtocolTest, ASuccessorThatCannotBeReachedIsNamed) {
@@ -520,8 +527,8 @@ TEST_F(StageProtocolTest, DrainedComesAfterTheStepsUnderWay) {
 TEST_F(StageProtocolTest, DrainedComesWhenTheStepsUnderWayAreLost) {
   const auto control = Hold();
   const auto steps = DrainDuringAStep(*control);
-  stage_->session().OnStepError(Epoch(kEpoch), StepId(0),
-                                FailedPrecondition("no such block"));
+  stage_->session().links().OnStepError(Epoch(kEpoch), StepId(0),
+                                        FailedPrecondition("no such block"));
   ASSERT_TRUE(Eventually([&] { return control_log_->count() == 5; }));
   EXPECT_TRUE(control_log_->message(3).has_failure());
   EXPECT_TRUE(control_log_->message(4).has_drained());

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/random_bytes.h"
-#include "common/pipeline/gateway/pipeline_client.h"
+#include "common/pipeline/gateway/pipeline_assembler.h"
 #include "common/pipeline/gateway/stage_links.h"
 #include "common/rpc/status.h"
 #include "tests/pipeline/fake_stage.h"
@@ -98,12 +98,12 @@ class StrangersTest : public ::testing::Test {
     stage_ = std::make_unique<FakeStage>(options);
   }
   // A gateway whose pipeline is this one stage.
-  std::unique_ptr<PipelineClient> Connect() {
+  std::unique_ptr<PipelineAssembler> Connect() {
     PipelineOptions options;
     options.stages = {stage_->address()};
     options.gateway_id = kGatewayId;
     options.heartbeat = std::chrono::milliseconds(50);
-    auto client = PipelineClient::Create(options);
+    auto client = PipelineAssembler::Create(options);
     EXPECT_TRUE(client.ok()) << client.status();
     PipelineCallbacks callbacks;
     callbacks.on_up = [this](Epoch epoch, const PlanLimits&, int) {
@@ -115,7 +115,7 @@ class StrangersTest : public ::testing::Test {
     return *std::move(client);
   }
   // One more step, answered.
-  void Step(PipelineClient& client) {
+  void Step(PipelineAssembler& client) {
     StepPlan plan;
     plan.epoch = Epoch(epoch_);
     plan.step_id = StepId(step_++);
@@ -123,7 +123,7 @@ class StrangersTest : public ::testing::Test {
     chunk.sequence = SequenceId(1);
     chunk.tokens = {5};
     plan.chunks = {chunk};
-    client.Submit(plan);
+    client.plans().Submit(plan);
     ASSERT_TRUE(Eventually([&] { return results_ == step_; }));
   }
 

@@ -72,8 +72,9 @@ Status LocalCluster::StartOverGrpc() {
   pipeline.transport.peer_timeout = options_.peer_timeout;
   pipeline.suspect_after = options_.suspect_after;
   pipeline.heartbeat = options_.heartbeat;
-  SLUICE_ASSIGN_OR_RETURN(client_, PipelineClient::Create(std::move(pipeline)));
-  engine_ = std::make_unique<EngineLoop>(options_.engine, client_.get());
+  SLUICE_ASSIGN_OR_RETURN(client_,
+                          PipelineAssembler::Create(std::move(pipeline)));
+  engine_ = std::make_unique<EngineLoop>(options_.engine, &client_->plans());
   SLUICE_RETURN_IF_ERROR(engine_->Start());
   client_->Start(CallbacksTo(engine_.get()));
   if (!WaitReady(Clock::now() + kStartTime)) {

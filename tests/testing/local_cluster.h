@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/engine/engine_loop.h"
-#include "common/pipeline/gateway/pipeline_client.h"
+#include "common/pipeline/gateway/pipeline_assembler.h"
 #include "common/stage/stage.h"
 #include "services/stage/stage_server.h"
 #include "tests/testing/local_pipeline.h"
@@ -36,7 +36,7 @@ class LocalCluster {
 
   EngineLoop& engine() { return *engine_; }
   // Null without gRPC.
-  PipelineClient* pipeline() { return client_.get(); }
+  PipelineAssembler* pipeline() { return client_.get(); }
   const std::string& address(int stage) const;
 
   // With gRPC: ends a stage as its process's end would, and starts it again
@@ -59,7 +59,7 @@ class LocalCluster {
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<StageServer>> servers_;
   std::unique_ptr<LocalPipeline> chained_;
-  std::unique_ptr<PipelineClient> client_;
+  std::unique_ptr<PipelineAssembler> client_;
   std::unique_ptr<EngineLoop> engine_;
 };
 

@@ -55,10 +55,22 @@ void TakeLeast(const wire::PipelineLimits& other,
   least(limits->max_steps_in_flight, other.max_steps_in_flight);
 }
 
-JoinResult Conflict(const std::vector<StageWelcome>& stages, size_t index,
-                    const Status& why) {
-  return JoinResult(StageConflict{static_cast<int>(index),
-                                  Annotate(why, Describe(stages, index))});
+// Whether `stage` goes on where the one before it ends.
+Status CheckPlace(const std::vector<StageWelcome>& stages, size_t index) {
+  const StageIdentity& stage = stages[index].identity;
+  const int32_t expected =
+      index == 0 ? 0 : stages[index - 1].identity.last_layer;
+  if (stage.first_layer != expected) {
+    return FailedPrecondition(
+        "it begins at layer ", stage.first_layer, ", layer ", expected,
+        index == 0 ? std::string(" is the model's first")
+                   : Cat(" follows ", Describe(stages, index - 1)),
+        "; stages are listed in the order of layers");
+  }
+  if (index + 1 < stages.size() || stage.is_last()) return OkStatus();
+  return FailedPrecondition("it ends at layer ", stage.last_layer,
+                            ", the model has ", stage.num_layers,
+                            " layers and no stage follows");
 }
 
 }  // namespace
@@ -83,40 +95,21 @@ StatusOr<StageWelcome> CheckWelcome(const std::string& address,
   return checked;
 }
 
-JoinResult JoinStages(const std::vector<StageWelcome>& stages) {
+StatusOr<JoinedPipeline> JoinStages(const std::vector<StageWelcome>& stages,
+                                    size_t& conflict) {
   JoinedPipeline joined;
+  static_cast<StageIdentity&>(joined.model) = stages.back().identity;
+  joined.model.first_layer = 0;
   joined.limits = stages.front().limits;
   const std::string first = Describe(stages, 0);
-  for (size_t i = 0; i < stages.size(); ++i) {
-    const Status same = CheckAgainst(stages.front(), stages[i], first);
-    if (!same.ok()) return Conflict(stages, i, same);
-    const int32_t expected = i == 0 ? 0 : stages[i - 1].identity.last_layer;
-    if (stages[i].identity.first_layer != expected) {
-      return Conflict(stages, i,
-                      FailedPrecondition(
-                          "it begins at layer ", stages[i].identity.first_layer,
-                          ", layer ", expected,
-                          i == 0 ? std::string(" is the model's first")
-                                 : Cat(" follows ", Describe(stages, i - 1)),
-                          "; stages are listed in the order of layers"));
-    }
-    TakeLeast(stages[i].limits, &joined.limits);
+  for (conflict = 0; conflict < stages.size(); ++conflict) {
+    Status fits = CheckAgainst(stages.front(), stages[conflict], first);
+    if (fits.ok()) fits = CheckPlace(stages, conflict);
+    if (!fits.ok()) return Annotate(fits, Describe(stages, conflict));
+    TakeLeast(stages[conflict].limits, &joined.limits);
   }
-  const wire::StageIdentity& last = stages.back().identity;
-  if (last.last_layer != last.num_layers) {
-    return Conflict(stages, stages.size() - 1,
-                    FailedPrecondition("it ends at layer ", last.last_layer,
-                                       ", the model has ", last.num_layers,
-                                       " layers and no stage follows"));
-  }
-  joined.model.name = last.model_name;
-  joined.model.digest = last.model_digest;
-  joined.model.numerics = last.numerics;
-  joined.model.weights_dtype = last.weights_dtype;
-  joined.model.num_layers = last.num_layers;
-  joined.model.hidden_size = last.hidden_size;
   joined.model.limits = joined.limits.plan;
-  return JoinResult(std::move(joined));
+  return joined;
 }
 
 }  // namespace sluice

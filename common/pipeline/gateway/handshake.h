@@ -14,7 +14,7 @@ namespace sluice {
 // What a stage said of itself.
 struct StageWelcome {
   std::string address;
-  wire::StageIdentity identity;
+  StageIdentity identity;
   wire::PipelineLimits limits;
 };
 
@@ -23,12 +23,6 @@ struct StageWelcome {
 StatusOr<StageWelcome> CheckWelcome(const std::string& address,
                                     const v1::Welcome& welcome);
 
-// A pipeline that cannot be, and which stage is at odds with those before.
-struct StageConflict {
-  int stage = 0;
-  Status why;  // FAILED_PRECONDITION naming both sides' addresses and values
-};
-
 struct JoinedPipeline {
   PipelineModel model;
   wire::PipelineLimits limits;  // the least of every stage's
@@ -36,21 +30,11 @@ struct JoinedPipeline {
 
 // Whether `stages`, in their order, are one pipeline: layer ranges that join
 // up and cover the model; digest, numerics, weights' dtype, hidden size,
-// vocabulary, block size and KV groups equal.
-class JoinResult {
- public:
-  explicit JoinResult(JoinedPipeline joined) : joined_(std::move(joined)) {}
-  explicit JoinResult(StageConflict conflict)
-      : conflict_(std::move(conflict)) {}
-  bool ok() const { return conflict_.why.ok(); }
-  const JoinedPipeline& joined() const { return joined_; }
-  const StageConflict& conflict() const { return conflict_; }
-
- private:
-  JoinedPipeline joined_;
-  StageConflict conflict_;
-};
-JoinResult JoinStages(const std::vector<StageWelcome>& stages);
+// vocabulary, block size and KV groups equal. Otherwise FAILED_PRECONDITION
+// naming both sides' addresses and values, and `conflict` becomes the stage
+// that is at odds with those before.
+StatusOr<JoinedPipeline> JoinStages(const std::vector<StageWelcome>& stages,
+                                    size_t& conflict);
 
 }  // namespace sluice
 

@@ -2,11 +2,13 @@
 #define SLUICE_COMMON_PIPELINE_GATEWAY_PIPELINE_STATUS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/core/ids.h"
+#include "common/core/stage_identity.h"
 #include "common/core/step_plan.h"
 #include "common/pipeline/gateway/stage_clock.h"
 
@@ -34,20 +36,14 @@ struct StageLoad {
   Duration busy{};  // computing, since the stage began
   // To the next stage and back, a mean over the latest steps; zero: unknown.
   Duration hop{};
-  // It can ask nobody for some of the experts that it has elsewhere.
+  // Some of its remote experts have no host that answers.
   bool experts_missing = false;
 };
 
 struct StageStatus {
   std::string address;
-  // What the stage is, as it said last: it stays known when the stage is lost.
-  int32_t first_layer = 0;  // [first_layer, last_layer); 0, 0: not known yet
-  int32_t last_layer = 0;
-  int32_t ranks = 0;
-  int32_t threads = 0;  // per rank
-  std::string isa;
-  uint64_t weights_bytes = 0;
-  uint64_t kv_bytes = 0;
+  // As the stage said last, also when it is lost; no layers: not known yet.
+  StageIdentity identity;
   StageLoad load;
   StageState state = StageState::kConnecting;
   std::string message;    // why it is not ready; empty when it is
@@ -55,6 +51,11 @@ struct StageStatus {
   Duration last_heard{};  // since its last message
   Duration rtt{};         // of the latest heartbeat
   ClockEstimate clock;    // how its monotonic clock relates to ours
+};
+
+// What the pipeline's stages agree on; its layers are the whole model's.
+struct PipelineModel : StageIdentity {
+  PlanLimits limits;
 };
 
 // What /readyz and people see. A copy, taken at one moment.
@@ -66,17 +67,8 @@ struct PipelineStatus {
   // From the latest loss of a pipeline to the next one; zero: never yet.
   Duration last_recovery{};
   std::vector<StageStatus> stages;
-};
-
-// What the pipeline's stages agree on.
-struct PipelineModel {
-  std::string name;
-  std::string digest;
-  std::string numerics;
-  std::string weights_dtype;
-  int32_t num_layers = 0;
-  int32_t hidden_size = 0;
-  PlanLimits limits;
+  // Of the last time that the stages were joined.
+  std::optional<PipelineModel> model;
 };
 
 }  // namespace sluice

@@ -15,7 +15,7 @@ std::shared_ptr<ControlLink> OpenControl(std::shared_ptr<grpc::Channel> channel,
 }
 
 std::shared_ptr<ResultsLink> OpenResults(std::shared_ptr<grpc::Channel> channel,
-                                         const PipelineName& pipeline,
+                                         const wire::PipelineName& pipeline,
                                          ResultsLink::Events events) {
   auto link = std::make_shared<ResultsLink>(std::move(channel), kResultsMethod,
                                             std::move(events));
@@ -25,20 +25,6 @@ std::shared_ptr<ResultsLink> OpenResults(std::shared_ptr<grpc::Channel> channel,
   request.set_secret(pipeline.secret);
   link->Open(request.SerializeAsString());
   return link;
-}
-
-std::string FirstStepsHello(const PipelineName& pipeline,
-                            const wire::StageIdentity& first) {
-  v1::StepsHello hello;
-  hello.set_protocol_version(wire::kProtocolVersion);
-  hello.set_replica(pipeline.replica.value());
-  hello.set_epoch(pipeline.epoch.value());
-  hello.set_model_digest(first.model_digest);
-  hello.set_numerics(first.numerics);
-  hello.set_layer(first.first_layer);
-  hello.set_hidden_size(first.hidden_size);
-  hello.set_secret(pipeline.secret);
-  return hello.SerializeAsString();
 }
 
 grpc::ByteBuffer PlanFrame(const StepPlan& plan) {

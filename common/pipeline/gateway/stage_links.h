@@ -49,21 +49,10 @@ std::shared_ptr<ControlLink> OpenControl(std::shared_ptr<grpc::Channel> channel,
                                          const v1::Hello& hello,
                                          ControlLink::Events events);
 
-// An epoch's pipeline, as its data streams name it.
-struct PipelineName {
-  ReplicaId replica;
-  Epoch epoch;
-  std::string secret;
-};
-
 // Opens Results; nothing is sent on it.
 std::shared_ptr<ResultsLink> OpenResults(std::shared_ptr<grpc::Channel> channel,
-                                         const PipelineName& pipeline,
+                                         const wire::PipelineName& pipeline,
                                          ResultsLink::Events events);
-
-// The hello of Steps to the first stage, serialised.
-std::string FirstStepsHello(const PipelineName& pipeline,
-                            const wire::StageIdentity& first);
 
 // Frame of a plan to the first stage. If the plan is traced the frame asks
 // the stages for their part.

@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Results' handler: the session writes to it.
+// Results' handler: the epoch's links write to it.
 class ResultsStream
     : public rpc::ServerWriter<v1::ResultsRequest, v1::StepResult> {
  public:
@@ -31,10 +31,12 @@ class ResultsStream
     SLUICE_ASSIGN_OR_RETURN(
         const v1::ResultsRequest request,
         rpc::ParseHello<v1::ResultsRequest>(hello, "Results"));
-    return session_->OnResults(
+    return session_->links().OnResults(
         request, std::static_pointer_cast<ResultsStream>(shared_from_this()));
   }
-  void OnEnd(const Status& status) override { session_->OnResultsEnd(this); }
+  void OnEnd(const Status& status) override {
+    session_->links().OnResultsEnd(this);
+  }
 
   const std::shared_ptr<StageSession> session_;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/random_bytes.h"
+
 namespace sluice {
 namespace {
 
@@ -18,25 +20,13 @@ Status CheckFits(const char* what, int32_t stage, int32_t pipeline) {
                             ", this stage takes ", stage);
 }
 
-}  // namespace
-
-wire::StageIdentity IdentityOf(const StageInfo& info) {
-  wire::StageIdentity identity;
-  identity.model_name = info.model_name;
-  identity.model_digest = info.model_digest;
-  identity.numerics = info.numerics;
-  identity.weights_dtype = info.weights_dtype;
-  identity.first_layer = info.first_layer;
-  identity.last_layer = info.last_layer;
-  identity.num_layers = info.num_layers;
-  identity.hidden_size = info.hidden_size;
-  identity.ranks = info.ranks;
-  identity.threads = info.threads;
-  identity.isa = info.isa;
-  identity.weights_bytes = info.weights_bytes;
-  identity.kv_bytes = info.kv_bytes;
-  return identity;
+Status CheckEpochSecret(const wire::PipelineName& pipeline,
+                        const std::string& secret) {
+  if (EqualSecrets(pipeline.secret, secret)) return OkStatus();
+  return FailedPrecondition("the secret is not that of epoch ", pipeline.epoch);
 }
+
+}  // namespace
 
 wire::PipelineLimits LimitsOf(const StageInfo& info,
                               int32_t max_steps_in_flight) {
@@ -76,6 +66,13 @@ Status CheckAssignment(const v1::Assign& assign,
     return FailedPrecondition("the epoch's secret has ", assign.secret().size(),
                               " bytes, it must have ", wire::kSecretBytes);
   }
+  if (assign.first_layer() != info.first_layer ||
+      assign.last_layer() != info.last_layer) {
+    return FailedPrecondition("the place has layers ", assign.first_layer(),
+                              " to ", assign.last_layer() - 1,
+                              ", this stage holds layers ", info.first_layer,
+                              " to ", info.last_layer - 1);
+  }
   if (assign.next_address().empty()) {
     if (info.is_last()) return OkStatus();
     return FailedPrecondition("this stage ends at layer ", info.last_layer,
@@ -93,7 +90,17 @@ Status CheckAssignment(const v1::Assign& assign,
                    assign.next_model_digest());
 }
 
-Status CheckStepsHello(const v1::StepsHello& hello, const StageInfo& info) {
+Status CheckStepsHello(const v1::StepsHello& hello,
+                       const wire::PipelineName& pipeline,
+                       const StageInfo& info) {
+  if (hello.epoch() != pipeline.epoch.value() ||
+      hello.replica() != pipeline.replica.value()) {
+    return FailedPrecondition("this stage is in epoch ", pipeline.epoch,
+                              " of replica ", pipeline.replica,
+                              ", the hello names epoch ", hello.epoch(),
+                              " of replica ", hello.replica());
+  }
+  SLUICE_RETURN_IF_ERROR(CheckEpochSecret(pipeline, hello.secret()));
   SLUICE_RETURN_IF_ERROR(CheckVersion(hello.protocol_version()));
   SLUICE_RETURN_IF_ERROR(
       CheckSame("model digest", info.model_digest, hello.model_digest()));
@@ -102,6 +109,24 @@ Status CheckStepsHello(const v1::StepsHello& hello, const StageInfo& info) {
   SLUICE_RETURN_IF_ERROR(
       CheckSame("first layer", info.first_layer, hello.layer()));
   return CheckSame("hidden size", info.hidden_size, hello.hidden_size());
+}
+
+Status CheckResultsRequest(const v1::ResultsRequest& request,
+                           const wire::PipelineName* pipeline,
+                           const StageInfo& info) {
+  if (pipeline == nullptr || request.epoch() != pipeline->epoch.value() ||
+      request.replica() != pipeline->replica.value()) {
+    return FailedPrecondition("this stage is in epoch ",
+                              pipeline == nullptr ? Epoch(0) : pipeline->epoch,
+                              ", results were asked for of epoch ",
+                              request.epoch(), " of replica ",
+                              request.replica());
+  }
+  SLUICE_RETURN_IF_ERROR(CheckEpochSecret(*pipeline, request.secret()));
+  if (info.is_last()) return OkStatus();
+  return FailedPrecondition("this stage ends at layer ", info.last_layer,
+                            " of ", info.num_layers,
+                            ": results come from the last stage");
 }
 
 int64_t HopNanos(const v1::StepAck& ack, int64_t round_trip_ns) {

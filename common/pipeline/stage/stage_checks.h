@@ -9,7 +9,6 @@
 // sides' values.
 namespace sluice {
 
-wire::StageIdentity IdentityOf(const StageInfo& info);
 // What this stage takes, with `max_steps_in_flight` of its own.
 wire::PipelineLimits LimitsOf(const StageInfo& info,
                               int32_t max_steps_in_flight);
@@ -24,9 +23,17 @@ Status CheckAssignment(const v1::Assign& assign,
                        const wire::PipelineLimits& limits,
                        const StageInfo& info, const wire::PipelineLimits& own);
 
-// Whether the predecessor's hello is about the model, layer and sizes that
-// this stage serves. FAILED_PRECONDITION otherwise.
-Status CheckStepsHello(const v1::StepsHello& hello, const StageInfo& info);
+// Whether the predecessor's hello is about `pipeline`, and the model, layer and
+// sizes that this stage serves. FAILED_PRECONDITION otherwise.
+Status CheckStepsHello(const v1::StepsHello& hello,
+                       const wire::PipelineName& pipeline,
+                       const StageInfo& info);
+
+// Whether the results of `pipeline` (null: there is no epoch) may be read from
+// this stage. FAILED_PRECONDITION otherwise.
+Status CheckResultsRequest(const v1::ResultsRequest& request,
+                           const wire::PipelineName* pipeline,
+                           const StageInfo& info);
 
 // What is left of a step's round trip without the time that the successor's
 // ack says it computed and waited, which is believed as far as it fits.

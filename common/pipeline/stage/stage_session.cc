@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/random_bytes.h"
 #include "common/metrics/process_metrics.h"
-#include "common/pipeline/stage/session_live.h"
+#include "common/pipeline/stage/control_stream.h"
 #include "common/pipeline/stage/stage_checks.h"
 #include "common/rpc/status.h"
 
@@ -28,9 +28,34 @@ Status Refused(Status status, v1::Refusal::Reason reason) {
 }  // namespace
 
 StageSession::StageSession(StageSessionOptions options)
-    : options_(std::move(options)) {}
+    : options_(std::move(options)), links_(options_, LinkEvents()) {}
 
 StageSession::~StageSession() = default;
+
+EpochLinks::Events StageSession::LinkEvents() {
+  EpochLinks::Events events;
+  events.on_assigned = [this](Epoch epoch, const Status& status) {
+    if (status.ok()) {
+      LogInfo("epoch ", epoch, " assigned");
+    } else {
+      LogWarning("epoch ", epoch, " refused: ", Message(status));
+    }
+    if (const auto to = control()) to->SendAssigned(epoch, status);
+  };
+  events.on_failure = [this](Epoch epoch, v1::FailureSide side,
+                             const Status& why) {
+    if (const auto to = control()) to->SendFailure(epoch, side, why);
+  };
+  events.on_drained = [this] {
+    if (const auto to = control()) to->SendDrained();
+  };
+  return events;
+}
+
+std::shared_ptr<ControlStream> StageSession::control() const {
+  MutexLock lock(mutex_);
+  return control_;
+}
 
 void StageSession::SetLoading(std::string progress) {
   MutexLock lock(mutex_);
@@ -38,6 +63,7 @@ void StageSession::SetLoading(std::string progress) {
 }
 
 void StageSession::SetLoaded(const StageInfo& info, StepRunner* runner) {
+  links_.SetLoaded(info, runner);
   MutexLock lock(mutex_);
   info_ = info;
   runner_ = runner;
@@ -58,11 +84,11 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   }
   const TimePoint now = Clock::now();
   std::shared_ptr<ControlStream> replaced;
-  std::unique_ptr<Live> ended;
+  std::shared_ptr<EpochLinks::Live> ended;
   v1::Welcome welcome;
   {
     MutexLock lock(mutex_);
-    if (draining_ || leaving_) {
+    if (leaving_ || links_.draining()) {
       return Unavailable("this stage is shutting down");
     }
     if (runner_ == nullptr) {
@@ -70,7 +96,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     }
     SLUICE_RETURN_IF_ERROR(CheckHold(hello.secret(), now));
     replaced = std::exchange(control_, std::move(control));
-    if (replaced != nullptr) ended = std::move(live_);
+    if (replaced != nullptr) ended = links_.Release(/*draining=*/false);
     // Another run of the gateway may have another clock.
     if (!EqualSecrets(holder_.secret, hello.secret())) highest_epoch_ = 0;
     holder_ = {hello.gateway_id(), hello.secret(), now, now};
@@ -79,8 +105,8 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   visits_.Write(LogLevel::kInfo, "gateway ", hello.gateway_id(),
                 " holds this stage");
   if (replaced != nullptr) {
-    EndEpoch(std::move(ended),
-             Cancelled("the gateway opened a new Control stream"));
+    links_.EndStreams(std::move(ended),
+                      Cancelled("the gateway opened a new Control stream"));
     replaced->End(Cancelled("replaced by a new Control stream"));
   }
   return welcome;
@@ -107,7 +133,7 @@ v1::Welcome StageSession::MakeWelcome() const {
   welcome.set_protocol_version(wire::kProtocolVersion);
   welcome.set_build(std::string(metrics::BuildVersion()));
   welcome.set_clock_ns(MonotonicNanos());
-  *welcome.mutable_identity() = wire::ToProto(IdentityOf(info_));
+  *welcome.mutable_identity() = wire::ToProto(info_);
   *welcome.mutable_limits() =
       wire::ToProto(LimitsOf(info_, options_.max_steps_in_flight));
   return welcome;
@@ -123,7 +149,7 @@ void StageSession::OnRefused(const std::string& peer, const Status& why) {
 
 Status StageSession::CheckAssign(const v1::Assign& assign,
                                  const wire::PipelineLimits& limits) const {
-  if (draining_ || leaving_) {
+  if (leaving_ || links_.draining()) {
     return Unavailable("this stage is shutting down");
   }
   if (assign.epoch() <= highest_epoch_) {
@@ -139,53 +165,31 @@ void StageSession::OnAssign(const v1::Assign& assign,
   const Epoch epoch(assign.epoch());
   const auto limits = wire::FromProto(assign.limits());
   Status status = limits.status();
-  Assignment assignment{ReplicaId(assign.replica()), epoch,
-                        limits.value_or(wire::PipelineLimits()),
-                        assign.next_address(), assign.secret()};
-  std::shared_ptr<ControlStream> refused;  // who asked, if it is refused
-  std::unique_ptr<Live> ended;
+  const Assignment assignment{
+      {ReplicaId(assign.replica()), epoch, assign.secret()},
+      limits.value_or(wire::PipelineLimits()),
+      assign.next_address()};
+  std::shared_ptr<ControlStream> asker;
+  std::shared_ptr<EpochLinks::Live> ended;
   {
     MutexLock lock(mutex_);
     if (control_.get() != control) return;
+    asker = control_;
     holder_.heard = Clock::now();
     if (status.ok()) status = CheckAssign(assign, *limits);
-    if (!status.ok()) {
-      refused = control_;
-    } else {
+    if (status.ok()) {
       highest_epoch_ = assign.epoch();
-      ended = std::exchange(live_, std::make_unique<Live>());
-      live_->assignment = assignment;
-      runner_->Reset(epoch);
+      ended = links_.Begin(assignment);
     }
   }
-  if (refused != nullptr) {
+  if (!status.ok()) {
     LogWarning("epoch ", epoch, " refused: ", Message(status));
-    refused->SendAssigned(epoch, status);
+    asker->SendAssigned(epoch, status);
     return;
   }
-  EndEpoch(std::move(ended), FailedPrecondition("epoch ", epoch, " begins"));
-  if (assignment.next_address.empty()) {
-    AnswerAssign(epoch, OkStatus());
-  } else {
-    OpenNext(assignment);
-  }
-}
-
-void StageSession::AnswerAssign(Epoch epoch, const Status& status) {
-  std::shared_ptr<ControlStream> control;
-  {
-    MutexLock lock(mutex_);
-    // The gateway that let go of it waits for no answer, the next one neither.
-    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
-    live_->assigned = status.ok();
-    control = control_;
-  }
-  if (status.ok()) {
-    LogInfo("epoch ", epoch, " assigned");
-  } else {
-    LogWarning("epoch ", epoch, " refused: ", Message(status));
-  }
-  if (control != nullptr) control->SendAssigned(epoch, status);
+  links_.EndStreams(std::move(ended),
+                    FailedPrecondition("epoch ", epoch, " begins"));
+  links_.Connect(assignment, weak_from_this());
 }
 
 v1::HeartbeatReply StageSession::OnHeartbeat(const v1::Heartbeat& heartbeat,
@@ -200,12 +204,11 @@ v1::HeartbeatReply StageSession::OnHeartbeat(const v1::Heartbeat& heartbeat,
     if (control_.get() == control) holder_.heard = Clock::now();
     runner = runner_;
     reply.set_experts_missing(experts_missing_);
-    if (live_ != nullptr) {
-      reply.set_epoch(live_->assignment.epoch.value());
-      reply.set_steps_done(live_->done);
-      reply.set_hop_ns(live_->hop_ns);
-    }
   }
+  const EpochLinks::Progress progress = links_.progress();
+  reply.set_epoch(progress.epoch.value());
+  reply.set_steps_done(progress.steps_done);
+  reply.set_hop_ns(progress.hop_ns);
   const StageLoopStats stats = runner->Stats();
   reply.set_queue_depth(stats.queue_depth);
   reply.set_busy_ns(static_cast<int64_t>(stats.compute_seconds * 1e9));
@@ -218,133 +221,71 @@ void StageSession::SetExpertsMissing(bool missing) {
 }
 
 void StageSession::OnDrain() {
-  std::shared_ptr<ControlStream> control;
-  {
-    MutexLock lock(mutex_);
-    draining_ = true;
-    drain_asked_ = !idle();
-    if (!drain_asked_) control = control_;
-  }
-  if (control != nullptr) control->SendDrained();
+  if (!links_.Drain()) return;
+  if (const auto to = control()) to->SendDrained();
 }
 
 void StageSession::OnControlEnd(const ControlStream* control) {
   std::string gateway;
-  std::unique_ptr<Live> ended;
+  std::shared_ptr<EpochLinks::Live> ended;
   {
     MutexLock lock(mutex_);
     if (control_.get() != control) return;
     gateway = holder_.id;
     control_ = nullptr;
-    draining_ = shutting_down_;
-    drain_asked_ = false;
     // All at once: from here on another gateway may begin an epoch.
-    ended = std::move(live_);
-    runner_->Reset(Epoch(0));
+    ended = links_.Release(/*draining=*/shutting_down_);
   }
+  released_.NotifyAll();
   visits_.Write(LogLevel::kInfo, "gateway ", gateway, " let go of this stage");
-  EndEpoch(std::move(ended), Cancelled("the gateway let go of this stage"));
+  links_.EndStreams(std::move(ended),
+                    Cancelled("the gateway let go of this stage"));
 }
 
 // Ends -----------------------------------------------------------------------
 
-void StageSession::NoteStepDone(Epoch epoch) {
-  std::shared_ptr<ControlStream> control;
-  {
-    MutexLock lock(mutex_);
-    if (live_ == nullptr || live_->assignment.epoch != epoch) return;
-    ++live_->done;
-    control = TakeDrained();
-  }
-  step_done_.NotifyAll();
-  if (control != nullptr) control->SendDrained();
-}
-
-void StageSession::Fail(Epoch epoch, v1::FailureSide side, const Status& why) {
-  std::shared_ptr<ControlStream> control;
-  std::shared_ptr<ControlStream> drained;
-  {
-    MutexLock lock(mutex_);
-    if (live_ == nullptr || live_->assignment.epoch != epoch || live_->broken) {
-      return;
-    }
-    live_->broken = true;
-    control = control_;
-    drained = TakeDrained();
-  }
-  step_done_.NotifyAll();
-  LogWarning("epoch ", epoch, " failed: ", Message(why));
-  if (control != nullptr) control->SendFailure(epoch, side, why);
-  if (drained != nullptr) drained->SendDrained();
-}
-
-void StageSession::EndEpoch(std::unique_ptr<Live> ended, const Status& why) {
-  step_done_.NotifyAll();
-  if (ended == nullptr) return;
-  if (ended->input != nullptr) ended->input->End(why);
-  if (ended->next != nullptr) ended->next->Cancel(why);
-  if (ended->results != nullptr) ended->results->End(why);
-}
-
 void StageSession::Leave(TimePoint deadline) {
-  std::shared_ptr<ControlStream> control;
+  std::shared_ptr<ControlStream> to;
   {
     MutexLock lock(mutex_);
     leaving_ = true;
-    control = control_;
+    to = control_;
   }
-  if (control == nullptr) return;
-  control->SendDraining(std::max(deadline - Clock::now(), Duration::zero()));
+  if (to == nullptr) return;
+  to->SendDraining(std::max(deadline - Clock::now(), Duration::zero()));
   MutexLock lock(mutex_);
-  while (control_ != nullptr) {
-    if (!step_done_.WaitUntil(mutex_, deadline)) break;
+  while (control_ != nullptr && released_.WaitUntil(mutex_, deadline)) {
   }
 }
 
 void StageSession::Drain(TimePoint deadline) {
-  MutexLock lock(mutex_);
-  draining_ = shutting_down_ = true;
-  while (!idle()) {
-    if (!step_done_.WaitUntil(mutex_, deadline)) break;
+  {
+    MutexLock lock(mutex_);
+    shutting_down_ = true;
+    links_.Drain();
   }
+  links_.WaitIdle(deadline);
 }
 
 void StageSession::Shutdown() {
   const Status why = Unavailable("this stage is shutting down");
-  std::shared_ptr<ControlStream> control;
-  std::unique_ptr<Live> ended;
+  std::shared_ptr<ControlStream> to;
+  std::shared_ptr<EpochLinks::Live> ended;
   {
     MutexLock lock(mutex_);
-    draining_ = shutting_down_ = true;
-    control = control_;
-    ended = std::move(live_);
+    shutting_down_ = true;
+    to = control_;
+    ended = links_.Release(/*draining=*/true);
   }
-  EndEpoch(std::move(ended), why);
-  if (control != nullptr) control->End(why);
-}
-
-bool StageSession::idle() const {
-  return live_ == nullptr || live_->broken || live_->accepted == live_->done;
-}
-
-std::shared_ptr<ControlStream> StageSession::TakeDrained() {
-  if (!idle() || !std::exchange(drain_asked_, false)) return nullptr;
-  return control_;
+  links_.EndStreams(std::move(ended), why);
+  if (to != nullptr) to->End(why);
 }
 
 bool StageSession::draining() const {
   MutexLock lock(mutex_);
-  return draining_ || leaving_;
+  return leaving_ || links_.draining();
 }
 
-bool StageSession::held() const {
-  MutexLock lock(mutex_);
-  return control_ != nullptr;
-}
-
-Epoch StageSession::epoch() const {
-  MutexLock lock(mutex_);
-  return live_ == nullptr ? Epoch(0) : live_->assignment.epoch;
-}
+bool StageSession::held() const { return control() != nullptr; }
 
 }  // namespace sluice

@@ -28,7 +28,7 @@ void StepsStream::OnMessage(grpc::ByteBuffer& frame) {
 }
 
 void StepsStream::OnEnd(const Status& status) {
-  session_->OnStepsEnd(this, status);
+  session_->links().OnStepsEnd(this, status);
 }
 
 Status StepsStream::OnFrame(const grpc::ByteBuffer& frame,
@@ -36,10 +36,10 @@ Status StepsStream::OnFrame(const grpc::ByteBuffer& frame,
   SLUICE_ASSIGN_OR_RETURN(
       rpc::SplitFrame split,
       rpc::SplitPayload(frame, wire::kHiddenStatesField, frame.Length()));
-  SLUICE_ASSIGN_OR_RETURN(const v1::StepFrame head,
+  SLUICE_ASSIGN_OR_RETURN(v1::StepFrame head,
                           rpc::ParseHead<v1::StepFrame>(split.head));
   if (!head.has_step()) return InvalidArgument("a frame of Steps has no step");
-  return OnStep(head.step(), std::move(split.payload),
+  return OnStep(std::move(*head.mutable_step()), std::move(split.payload),
                 {received_ns, static_cast<int64_t>(frame.Length())});
 }
 
@@ -47,8 +47,8 @@ Status StepsStream::OnHello(const std::string& bytes) {
   SLUICE_ASSIGN_OR_RETURN(const v1::StepsHello hello,
                           rpc::ParseHello<v1::StepsHello>(bytes, "Steps"));
   auto self = std::static_pointer_cast<StepsStream>(shared_from_this());
-  SLUICE_ASSIGN_OR_RETURN(terms_,
-                          session_->OnStepsHello(hello, std::move(self)));
+  SLUICE_ASSIGN_OR_RETURN(
+      terms_, session_->links().OnStepsHello(hello, std::move(self)));
   v1::StepHeader header;
   header.set_replica(terms_->assignment.replica.value());
   header.set_epoch(terms_->assignment.epoch.value());
@@ -56,7 +56,7 @@ Status StepsStream::OnHello(const std::string& bytes) {
   return OkStatus();
 }
 
-Status StepsStream::OnStep(const v1::Step& step, Buffer payload,
+Status StepsStream::OnStep(v1::Step step, Buffer payload,
                            const Arrival& arrival) {
   const Assignment& assignment = terms_->assignment;
   // Stale, or another pipeline's: dropped, as the protocol says.
@@ -68,6 +68,7 @@ Status StepsStream::OnStep(const v1::Step& step, Buffer payload,
   SLUICE_ASSIGN_OR_RETURN(
       input.plan,
       wire::FromProto(step.header(), step.plan(), assignment.limits.plan));
+  input.validated = true;  // the pipeline's limits are within the stage's
   SLUICE_ASSIGN_OR_RETURN(
       input.failed,
       wire::FailedFromProto(step, input.plan, assignment.limits.plan));
@@ -93,7 +94,8 @@ Status StepsStream::OnStep(const v1::Step& step, Buffer payload,
     input.plan.trace->stages.emplace_back().receive = {arrival.received_ns,
                                                        MonotonicNanos()};
   }
-  return session_->OnStepInput(std::move(input), arrival.bytes);
+  return session_->links().OnStepInput(
+      std::move(input), std::move(*step.mutable_plan()), arrival.bytes);
 }
 
 void StepsStream::QueueAck(StepId step, const StepTiming& timing) {

@@ -16,7 +16,7 @@
 namespace sluice {
 
 // Steps' handler: takes frames apart, checks them against the epoch's limits
-// and hands them to the session; answers with acks.
+// and hands them to the epoch's links; answers with acks.
 class StepsStream
     : public rpc::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -38,10 +38,10 @@ class StepsStream
     int64_t bytes = 0;
   };
   Status OnFrame(const grpc::ByteBuffer& frame, int64_t received_ns);
-  Status OnStep(const v1::Step& step, Buffer payload, const Arrival& arrival);
+  Status OnStep(v1::Step step, Buffer payload, const Arrival& arrival);
 
   const std::shared_ptr<StageSession> session_;
-  std::optional<StageSession::InputTerms> terms_;  // by the hello
+  std::optional<EpochLinks::InputTerms> terms_;  // by the hello
   Mutex mutex_;
   std::deque<int64_t> received_ns_ ABSL_GUARDED_BY(mutex_);  // not yet acked
 };

@@ -14,14 +14,14 @@ namespace {
 double Millis(Duration duration) { return 1e3 * Seconds(duration); }
 
 Json ModelPart(const ServedModel& model, const ClusterReading& reading) {
-  const std::optional<PipelineModel>& joined = reading.model;
+  const std::optional<PipelineModel>& joined = reading.pipeline.model;
   Json part{{"name", model.name}};
   if (!joined.has_value()) return part;
   part["num_layers"] = joined->num_layers;
   part["hidden_size"] = joined->hidden_size;
   part["weights_dtype"] = joined->weights_dtype;
   part["numerics"] = joined->numerics;
-  part["digest"] = joined->digest;
+  part["digest"] = joined->model_digest;
   if (reading.max_context > 0) part["max_context"] = reading.max_context;
   return part;
 }
@@ -54,13 +54,13 @@ Json StagePart(const StageStatus& stage, size_t index, bool open) {
             {"address", open ? OpenAddress(stage.address) : stage.address},
             {"state", ToString(stage.state)},
             {"message", open ? std::string() : stage.message},
-            {"first_layer", stage.first_layer},
-            {"last_layer", stage.last_layer},
-            {"ranks", stage.ranks},
-            {"threads", stage.threads},
-            {"isa", stage.isa},
-            {"weights_bytes", stage.weights_bytes},
-            {"kv_bytes", stage.kv_bytes},
+            {"first_layer", stage.identity.first_layer},
+            {"last_layer", stage.identity.last_layer},
+            {"ranks", stage.identity.ranks},
+            {"threads", stage.identity.threads},
+            {"isa", stage.identity.isa},
+            {"weights_bytes", stage.identity.weights_bytes},
+            {"kv_bytes", stage.identity.kv_bytes},
             {"last_heard_ms", Millis(stage.last_heard)},
             {"rtt_ms", Millis(stage.rtt)},
             {"hop_ms", nullptr},

@@ -2,7 +2,6 @@
 #define SLUICE_SERVICES_GATEWAY_HANDLERS_CLUSTER_H_
 
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "common/engine/engine_stats.h"
@@ -18,8 +17,7 @@ struct ServedModel;
 struct ClusterReading {
   GatewayReadiness readiness;
   PipelineStatus pipeline;
-  std::optional<PipelineModel> model;  // once the stages were joined
-  int max_context = 0;                 // 0: no pipeline was ever up
+  int max_context = 0;  // 0: no pipeline was ever up
   EngineStats engine;
 };
 

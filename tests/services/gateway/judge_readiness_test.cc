@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/engine/engine_loop.h"
-#include "common/pipeline/gateway/pipeline_client.h"
+#include "common/pipeline/gateway/pipeline_assembler.h"
 #include "tests/pipeline/fake_stage.h"
 
 namespace sluice::gateway {
@@ -106,8 +106,8 @@ TEST(JudgeReadinessTest, WhatAnybodyMayReadNamesStagesByTheirLayers) {
   status.message = "stage 1 (127.0.0.1:7001): connection refused";
   status.stages[1].state = StageState::kLost;
   status.stages[1].message = "127.0.0.1:7001: connection refused";
-  status.stages[1].first_layer = 10;
-  status.stages[1].last_layer = 20;
+  status.stages[1].identity.first_layer = 10;
+  status.stages[1].identity.last_layer = 20;
   const auto open = [&] {
     return ReadinessJson(JudgeReadiness(status, Moving(), false),
                          Audience::kAnybody);
@@ -227,10 +227,11 @@ class WedgedStageTest : public ::testing::Test {
       options.stages.push_back(stages_.back()->address());
     }
     options.heartbeat = milliseconds(50);
-    auto created = PipelineClient::Create(options);
+    auto created = PipelineAssembler::Create(options);
     ASSERT_TRUE(created.ok()) << created.status();
     pipeline_ = *std::move(created);
-    engine_ = std::make_unique<EngineLoop>(EngineOptions(), pipeline_.get());
+    engine_ =
+        std::make_unique<EngineLoop>(EngineOptions(), &pipeline_->plans());
     ASSERT_TRUE(engine_->Start().ok());
     pipeline_->Start(CallbacksTo(engine_.get()));
     ASSERT_TRUE(Eventually([&] { return Judge().ready; }));
@@ -268,7 +269,7 @@ class WedgedStageTest : public ::testing::Test {
 
   const GenerateRequest request_ = Request();
   std::vector<std::unique_ptr<testing::FakeStage>> stages_;
-  std::unique_ptr<PipelineClient> pipeline_;
+  std::unique_ptr<PipelineAssembler> pipeline_;
   std::unique_ptr<EngineLoop> engine_;
 };
 

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/pipeline/gateway/pipeline_client.h"
+#include "common/pipeline/gateway/pipeline_assembler.h"
 #include "common/wire/stage.h"
 #include "tests/rpc/flood.h"
 #include "tests/services/stage/generate.h"
@@ -114,10 +114,10 @@ class ProcessesTest : public ::testing::Test {
     options.heartbeat = std::chrono::milliseconds(50);
     options.suspect_after = std::chrono::milliseconds(500);
     options.transport.peer_timeout = std::chrono::seconds(2);
-    auto client = PipelineClient::Create(options);
+    auto client = PipelineAssembler::Create(options);
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
-    engine_ = std::make_unique<EngineLoop>(EngineOptions(), client_.get());
+    engine_ = std::make_unique<EngineLoop>(EngineOptions(), &client_->plans());
     ASSERT_TRUE(engine_->Start().ok());
     client_->Start(CallbacksTo(engine_.get()));
     ASSERT_TRUE(WaitReady()) << client_->status().message;
@@ -145,7 +145,7 @@ class ProcessesTest : public ::testing::Test {
 
   std::string model_;
   std::vector<std::unique_ptr<StageProcess>> stages_;
-  std::unique_ptr<PipelineClient> client_;
+  std::unique_ptr<PipelineAssembler> client_;
   std::unique_ptr<EngineLoop> engine_;
 };
 

@@ -1,6 +1,6 @@
 // The gateway's client against the real stage protocol, without a model.
 // Size: one fixture of stages, and what a pipeline goes through in its life.
-#include "common/pipeline/gateway/pipeline_client.h"
+#include "common/pipeline/gateway/pipeline_assembler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ struct Timing {
   Duration heartbeat = std::chrono::milliseconds(50);
 };
 
-class PipelineClientTest : public ::testing::Test {
+class PipelineAssemblerTest : public ::testing::Test {
  protected:
   void AddStage(const StageInfo& info, const std::string& listen = "") {
     FakeStageOptions options;
@@ -90,7 +90,7 @@ class PipelineClientTest : public ::testing::Test {
   void AddStages(int count) {
     for (int i = 0; i < count; ++i) AddStage(FakeInfo(i, count));
   }
-  std::unique_ptr<PipelineClient> Connect(Timing timing = {}) {
+  std::unique_ptr<PipelineAssembler> Connect(Timing timing = {}) {
     PipelineOptions options;
     for (const auto& stage : stages_) {
       options.stages.push_back(stage->address());
@@ -100,7 +100,7 @@ class PipelineClientTest : public ::testing::Test {
     options.suspect_after = timing.suspect_after;
     options.heartbeat = timing.heartbeat;
     options.check_model = check_model_;
-    auto client = PipelineClient::Create(std::move(options));
+    auto client = PipelineAssembler::Create(std::move(options));
     EXPECT_TRUE(client.ok()) << client.status();
     (*client)->Start(listener_.Callbacks());
     return *std::move(client);
@@ -119,7 +119,7 @@ class PipelineClientTest : public ::testing::Test {
     plan.chunks = {chunk};
     return plan;
   }
-  static StageState State(const PipelineClient& client, size_t stage) {
+  static StageState State(const PipelineAssembler& client, size_t stage) {
     return client.status().stages[stage].state;
   }
 
@@ -128,7 +128,7 @@ class PipelineClientTest : public ::testing::Test {
   std::function<Status(const PipelineModel&)> check_model_;
 };
 
-TEST_F(PipelineClientTest, PlansGoThroughOneTwoAndThreeStages) {
+TEST_F(PipelineAssemblerTest, PlansGoThroughOneTwoAndThreeStages) {
   for (int count = 1; count <= 3; ++count) {
     stages_.clear();
     AddStages(count);
@@ -140,7 +140,7 @@ TEST_F(PipelineClientTest, PlansGoThroughOneTwoAndThreeStages) {
     EXPECT_TRUE(client->ready());
     EXPECT_EQ(listener_.num_stages(), count);
     for (uint64_t step = 0; step < 20; ++step) {
-      client->Submit(Plan(step, static_cast<TokenId>(100 + step)));
+      client->plans().Submit(Plan(step, static_cast<TokenId>(100 + step)));
     }
     ASSERT_TRUE(
         Eventually([&] { return listener_.results().size() == before + 20; }));
@@ -154,7 +154,7 @@ TEST_F(PipelineClientTest, PlansGoThroughOneTwoAndThreeStages) {
   }
 }
 
-TEST_F(PipelineClientTest, ThePipelinesLimitsAreTheLeastOfItsStages) {
+TEST_F(PipelineAssemblerTest, ThePipelinesLimitsAreTheLeastOfItsStages) {
   StageInfo first = FakeInfo(0, 2);
   StageInfo second = FakeInfo(1, 2);
   first.limits.max_step_tokens = 32;
@@ -167,12 +167,12 @@ TEST_F(PipelineClientTest, ThePipelinesLimitsAreTheLeastOfItsStages) {
   EXPECT_EQ(listener_.limits().max_step_tokens, 32);
   EXPECT_EQ(listener_.limits().num_blocks, 9);
   EXPECT_EQ(listener_.limits().max_context, 100);
-  ASSERT_TRUE(client->model().has_value());
-  EXPECT_EQ(client->model()->digest, "d1");
-  EXPECT_EQ(client->model()->limits.vocab_size, 1000);
+  ASSERT_TRUE(client->status().model.has_value());
+  EXPECT_EQ(client->status().model->model_digest, "d1");
+  EXPECT_EQ(client->status().model->limits.vocab_size, 1000);
 }
 
-TEST_F(PipelineClientTest, ATickThatThrowsComesNoSoonerAgain) {
+TEST_F(PipelineAssemblerTest, ATickThatThrowsComesNoSoonerAgain) {
   AddStage(FakeInfo(0, 1));
   std::atomic<int64_t> first_ns{0};
   check_model_ = [&](const PipelineModel&) -> Status {
@@ -192,7 +192,7 @@ struct Conflict {
   std::vector<std::string> says;
 };
 
-class PipelineConflictTest : public PipelineClientTest,
+class PipelineConflictTest : public PipelineAssemblerTest,
                              public ::testing::WithParamInterface<Conflict> {};
 
 TEST_P(PipelineConflictTest, IsRefusedNamingTheStageAndBothValues) {
@@ -245,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(
                                {"ends at layer 3", "has 4 layers"}}),
     [](const auto& each) { return std::string(each.param.name); });
 
-TEST_F(PipelineClientTest, AStageThatComesAgainWithTheRightModelIsTaken) {
+TEST_F(PipelineAssemblerTest, AStageThatComesAgainWithTheRightModelIsTaken) {
   AddStage(FakeInfo(0, 2));
   StageInfo other = FakeInfo(1, 2);
   other.model_digest = "d2";
@@ -260,10 +260,10 @@ TEST_F(PipelineClientTest, AStageThatComesAgainWithTheRightModelIsTaken) {
       << client->status().message;
 }
 
-TEST_F(PipelineClientTest, AModelThatTheGatewayIsNotForIsRefusedInItsWords) {
+TEST_F(PipelineAssemblerTest, AModelThatTheGatewayIsNotForIsRefusedInItsWords) {
   check_model_ = [](const PipelineModel& model) {
-    if (model.digest == "d2") return OkStatus();
-    return FailedPrecondition("the stages have ", model.digest,
+    if (model.model_digest == "d2") return OkStatus();
+    return FailedPrecondition("the stages have ", model.model_digest,
                               ", the gateway has d2");
   };
   AddStage(FakeInfo(0, 1));
@@ -280,10 +280,10 @@ TEST_F(PipelineClientTest, AModelThatTheGatewayIsNotForIsRefusedInItsWords) {
   AddStage(other, address);
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }))
       << client->status().message;
-  EXPECT_EQ(client->model()->digest, "d2");
+  EXPECT_EQ(client->status().model->model_digest, "d2");
 }
 
-TEST_F(PipelineClientTest, AStoppedStageIsNamedAndServesAgainWhenItIsBack) {
+TEST_F(PipelineAssemblerTest, AStoppedStageIsNamedAndServesAgainWhenItIsBack) {
   for (size_t gone = 0; gone < 3; ++gone) {
     stages_.clear();
     AddStages(3);
@@ -311,13 +311,13 @@ TEST_F(PipelineClientTest, AStoppedStageIsNamedAndServesAgainWhenItIsBack) {
     EXPECT_GT(listener_.epoch(), before);
     EXPECT_EQ(listener_.losses(), losses + 1);
     const size_t results = listener_.results().size();
-    client->Submit(Plan(0, 5));
+    client->plans().Submit(Plan(0, 5));
     EXPECT_TRUE(
         Eventually([&] { return listener_.results().size() > results; }));
   }
 }
 
-TEST_F(PipelineClientTest, AStageThatLoadsIsShownSoAndTakenWhenItHasLoaded) {
+TEST_F(PipelineAssemblerTest, AStageThatLoadsIsShownSoAndTakenWhenItHasLoaded) {
   FakeStageOptions options;
   options.info = FakeInfo(0, 1);
   options.loaded = false;
@@ -331,7 +331,7 @@ TEST_F(PipelineClientTest, AStageThatLoadsIsShownSoAndTakenWhenItHasLoaded) {
   EXPECT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
 }
 
-TEST_F(PipelineClientTest, ASilentStageBecomesSuspectAndThenLost) {
+TEST_F(PipelineAssemblerTest, ASilentStageBecomesSuspectAndThenLost) {
   AddStages(2);
   Timing timing;
   timing.heartbeat = std::chrono::milliseconds(20);
@@ -352,7 +352,7 @@ TEST_F(PipelineClientTest, ASilentStageBecomesSuspectAndThenLost) {
   EXPECT_TRUE(Eventually([&] { return listener_.ups() == 2; }));
 }
 
-TEST_F(PipelineClientTest, ASuspectThatAnswersAgainIsReadyAgain) {
+TEST_F(PipelineAssemblerTest, ASuspectThatAnswersAgainIsReadyAgain) {
   AddStages(1);
   Timing timing;
   timing.heartbeat = std::chrono::milliseconds(20);
@@ -367,7 +367,7 @@ TEST_F(PipelineClientTest, ASuspectThatAnswersAgainIsReadyAgain) {
   EXPECT_EQ(listener_.ups(), 1u);
 }
 
-TEST_F(PipelineClientTest, AResultIsASignOfLifeOfEveryStage) {
+TEST_F(PipelineAssemblerTest, AResultIsASignOfLifeOfEveryStage) {
   AddStages(2);
   Timing timing;
   timing.heartbeat = std::chrono::milliseconds(20);
@@ -380,7 +380,7 @@ TEST_F(PipelineClientTest, AResultIsASignOfLifeOfEveryStage) {
   for (uint64_t step = 0; Clock::now() < end && !HasFailure(); ++step) {
     StepPlan plan = Plan(step, 5);
     plan.chunks[0].start = 0;
-    client->Submit(std::move(plan));
+    client->plans().Submit(std::move(plan));
     EXPECT_TRUE(
         Eventually([&] { return listener_.results().size() == step + 1; }));
     EXPECT_TRUE(client->ready()) << client->status().message;
@@ -389,7 +389,7 @@ TEST_F(PipelineClientTest, AResultIsASignOfLifeOfEveryStage) {
   EXPECT_EQ(listener_.losses(), 0u);
 }
 
-TEST_F(PipelineClientTest, DrainedStagesAreThereForTheNextGateway) {
+TEST_F(PipelineAssemblerTest, DrainedStagesAreThereForTheNextGateway) {
   AddStages(2);
   const auto first = Connect();
   ASSERT_TRUE(Eventually([&] { return first->ready(); }));
@@ -403,12 +403,12 @@ TEST_F(PipelineClientTest, DrainedStagesAreThereForTheNextGateway) {
   for (const auto& stage : stages_) EXPECT_FALSE(stage->session().draining());
 }
 
-TEST_F(PipelineClientTest, DrainWaitsForStepsUnderWayUntilItsDeadline) {
+TEST_F(PipelineAssemblerTest, DrainWaitsForStepsUnderWayUntilItsDeadline) {
   AddStages(1);
   const auto client = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
   stages_[0]->runner().HoldSteps();
-  client->Submit(Plan(0, 5));
+  client->plans().Submit(Plan(0, 5));
   ASSERT_TRUE(
       Eventually([&] { return stages_[0]->runner().held_steps() == 1; }));
   const TimePoint deadline = Clock::now() + std::chrono::milliseconds(100);
@@ -420,7 +420,7 @@ TEST_F(PipelineClientTest, DrainWaitsForStepsUnderWayUntilItsDeadline) {
   EXPECT_TRUE(Eventually([&] { return listener_.results().size() == 1; }));
 }
 
-TEST_F(PipelineClientTest, ASecondGatewayIsRefusedUntilTheFirstLetsGo) {
+TEST_F(PipelineAssemblerTest, ASecondGatewayIsRefusedUntilTheFirstLetsGo) {
   AddStages(1);
   auto first = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
@@ -434,7 +434,7 @@ TEST_F(PipelineClientTest, ASecondGatewayIsRefusedUntilTheFirstLetsGo) {
   EXPECT_TRUE(Eventually([&] { return second->ready(); }));
 }
 
-TEST_F(PipelineClientTest, ASecondGatewayTakesNoStageBehindOneThatIsHeld) {
+TEST_F(PipelineAssemblerTest, ASecondGatewayTakesNoStageBehindOneThatIsHeld) {
   AddStages(2);
   const auto first = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
@@ -455,13 +455,14 @@ TEST_F(PipelineClientTest, ASecondGatewayTakesNoStageBehindOneThatIsHeld) {
   }
 }
 
-TEST_F(PipelineClientTest, PlansBeyondTheCreditsWaitForAcks) {
+TEST_F(PipelineAssemblerTest, PlansBeyondTheCreditsWaitForAcks) {
   AddStages(2);
   const auto client = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
   FakeStage& first = *stages_[0];
   first.runner().HoldSteps();
-  for (uint64_t step = 0; step < 10; ++step) client->Submit(Plan(step, 1));
+  for (uint64_t step = 0; step < 10; ++step)
+    client->plans().Submit(Plan(step, 1));
   ASSERT_TRUE(Eventually([&] { return first.runner().held_steps() == 4; }));
   for (size_t done = 1; done <= 10; ++done) {
     ASSERT_TRUE(Eventually([&] { return first.runner().held_steps() > 0; }));
@@ -471,42 +472,42 @@ TEST_F(PipelineClientTest, PlansBeyondTheCreditsWaitForAcks) {
   }
 }
 
-TEST_F(PipelineClientTest, PlansOfAnotherEpochAreDropped) {
+TEST_F(PipelineAssemblerTest, PlansOfAnotherEpochAreDropped) {
   AddStages(1);
   const auto client = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
   StepPlan stale = Plan(0, 1);
   stale.epoch = Epoch(stale.epoch.value() - 1);
-  client->Submit(stale);
-  client->Submit(Plan(0, 2));
+  client->plans().Submit(stale);
+  client->plans().Submit(Plan(0, 2));
   ASSERT_TRUE(Eventually([&] { return listener_.results().size() == 1; }));
   EXPECT_EQ(listener_.results()[0].sequences[0].sampled[0].token, 2);
 }
 
-TEST_F(PipelineClientTest, ABrokenPipelineIsBuiltAnew) {
+TEST_F(PipelineAssemblerTest, ABrokenPipelineIsBuiltAnew) {
   AddStages(2);
   const auto client = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
-  client->OnPipelineBroken(Internal("no such step"));
+  client->plans().OnPipelineBroken(Internal("no such step"));
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }));
   EXPECT_EQ(listener_.losses(), 1u);
   EXPECT_THAT(listener_.loss(0), HasSubstr("no such step"));
 }
 
-TEST_F(PipelineClientTest, AResultThatThrowsBuildsThePipelineAnew) {
+TEST_F(PipelineAssemblerTest, AResultThatThrowsBuildsThePipelineAnew) {
   AddStages(2);
   const auto client = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
   listener_.ThrowOnce();
-  client->Submit(Plan(0, 1));
+  client->plans().Submit(Plan(0, 1));
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }));
   EXPECT_EQ(listener_.exceptions(), 1);
   EXPECT_THAT(listener_.loss(0), HasSubstr("out of memory"));
-  client->Submit(Plan(0, 2));
+  client->plans().Submit(Plan(0, 2));
   ASSERT_TRUE(Eventually([&] { return listener_.results().size() == 1; }));
 }
 
-TEST_F(PipelineClientTest, NoCallbackComesAfterStop) {
+TEST_F(PipelineAssemblerTest, NoCallbackComesAfterStop) {
   AddStages(1);
   const auto client = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
@@ -517,16 +518,16 @@ TEST_F(PipelineClientTest, NoCallbackComesAfterStop) {
 }
 
 TEST(PipelineOptionsTest, WhatCannotBeIsRefused) {
-  EXPECT_FALSE(PipelineClient::Create({}).ok());
+  EXPECT_FALSE(PipelineAssembler::Create({}).ok());
   PipelineOptions options;
   options.stages = {"stage-0:7000"};
-  EXPECT_THAT(Message(PipelineClient::Create(options).status()),
+  EXPECT_THAT(Message(PipelineAssembler::Create(options).status()),
               HasSubstr("--insecure"));
   options.stages = {"127.0.0.1"};
-  EXPECT_FALSE(PipelineClient::Create(options).ok());
+  EXPECT_FALSE(PipelineAssembler::Create(options).ok());
   options.stages = {"127.0.0.1:1"};
   options.suspect_after = std::chrono::seconds(11);
-  EXPECT_THAT(Message(PipelineClient::Create(options).status()),
+  EXPECT_THAT(Message(PipelineAssembler::Create(options).status()),
               HasSubstr("must rise"));
 }
 

@@ -1,0 +1,33 @@
+#ifndef SLUICE_COMMON_CORE_STAGE_IDENTITY_H_
+#define SLUICE_COMMON_CORE_STAGE_IDENTITY_H_
+
+#include <cstdint>
+#include <string>
+
+namespace sluice {
+
+// What a stage serves and computes with: one value from the loaded model over
+// the handshake to the pages that people read.
+struct StageIdentity {
+  std::string model_name;    // weights::ModelName
+  std::string model_digest;  // hex SHA-256, weights::ComputeIdentity
+  // Which arithmetic: equal ids give equal bits. "f32-canonical-3".
+  std::string numerics;
+  std::string weights_dtype;  // "f32", "bf16": as computed with
+  int32_t first_layer = 0;
+  int32_t last_layer = 0;  // one past the last
+  int32_t num_layers = 0;  // of the whole model
+  int32_t hidden_size = 0;
+  int32_t ranks = 0;
+  int32_t threads = 0;  // of the stage, over all ranks
+  std::string isa;
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes = 0;
+  bool is_first() const { return first_layer == 0; }
+  bool is_last() const { return last_layer == num_layers; }
+  bool operator==(const StageIdentity&) const = default;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_CORE_STAGE_IDENTITY_H_

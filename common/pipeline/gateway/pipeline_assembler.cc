@@ -1,0 +1,439 @@
+#include "common/pipeline/gateway/pipeline_assembler.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/random_bytes.h"
+#include "common/rpc/transport.h"
+#include "common/wire/types.h"
+
+namespace sluice {
+namespace {
+
+// A tick waits no longer than this for events that were there before.
+constexpr Duration kLate = std::chrono::milliseconds(500);
+constexpr int64_t kMaxControlMessage = int64_t{1} << 20;
+
+// Above every epoch of this gateway, and of those before it on the same
+// stages as far as clocks go.
+Epoch EpochAfter(Epoch last) {
+  const auto unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                           std::chrono::system_clock::now().time_since_epoch())
+                           .count();
+  return Epoch(std::max(static_cast<uint64_t>(unix_ms), last.value() + 1));
+}
+
+Status CheckOptions(const PipelineOptions& options) {
+  if (options.stages.empty()) {
+    return InvalidArgument("a pipeline needs at least one stage");
+  }
+  if (options.heartbeat <= Duration::zero() ||
+      options.suspect_after < options.heartbeat ||
+      options.transport.peer_timeout < options.suspect_after) {
+    return InvalidArgument(
+        "heartbeat, time to suspicion and peer timeout must rise, got ",
+        Seconds(options.heartbeat), " s, ", Seconds(options.suspect_after),
+        " s, ", Seconds(options.transport.peer_timeout), " s");
+  }
+  return OkStatus();
+}
+
+v1::Hello HelloOf(const PipelineOptions& options) {
+  v1::Hello hello;
+  hello.set_protocol_version(wire::kProtocolVersion);
+  hello.set_gateway_id(options.gateway_id.empty()
+                           ? Cat(RandomHex(16), "-", getpid())
+                           : options.gateway_id);
+  hello.set_build(options.build);
+  hello.set_secret(RandomBytes(wire::kSecretBytes));
+  return hello;
+}
+
+}  // namespace
+
+PipelineCallbacks CallbacksTo(EngineLoop* engine) {
+  return {
+      [engine](Epoch epoch, const PlanLimits& limits, int num_stages) {
+        engine->OnPipelineUp(epoch, limits, num_stages);
+      },
+      [engine](const Status& why) { engine->OnPipelineLost(why); },
+      [engine](StepResult result) { engine->OnStepResult(std::move(result)); },
+      [engine](const Status& why) { engine->OnPipelineLeaving(why); },
+      [engine] { return engine->idle(); }};
+}
+
+StatusOr<std::unique_ptr<PipelineAssembler>> PipelineAssembler::Create(
+    PipelineOptions options) {
+  SLUICE_RETURN_IF_ERROR(CheckOptions(options));
+  rpc::TransportOptions transport = options.transport;
+  transport.max_message_bytes = kMaxControlMessage;
+  StageConnections stages;
+  for (const std::string& address : options.stages) {
+    SLUICE_ASSIGN_OR_RETURN(auto channel, rpc::Connect(address, transport));
+    stages.push_back(std::make_shared<StageConnection>(stages.size(), address,
+                                                       std::move(channel)));
+  }
+  return std::unique_ptr<PipelineAssembler>(
+      new PipelineAssembler(std::move(options), std::move(stages)));
+}
+
+PipelineAssembler::PipelineAssembler(PipelineOptions options,
+                                     StageConnections stages)
+    : options_(std::move(options)),
+      hello_(HelloOf(options_)),
+      events_(std::make_shared<PipelineEvents>()),
+      stages_(std::move(stages)),
+      plans_(
+          std::make_shared<PlanChannel>(options_.replica, stages_, events_)) {
+  name_.replica = options_.replica;
+  Publish();
+}
+
+PipelineAssembler::~PipelineAssembler() { Stop(); }
+
+void PipelineAssembler::Start(PipelineCallbacks callbacks) {
+  callbacks_ = std::move(callbacks);
+  plans_->Start({[this](Epoch epoch) { OnUp(epoch); },
+                 [this](Epoch epoch, size_t index, const Status& why) {
+                   if (epoch == name_.epoch) Lose(index, why);
+                 }},
+                std::move(callbacks_.on_result));
+  thread_ = NamedThread("pipeline", [this] { Run(); });
+}
+
+void PipelineAssembler::Drain(TimePoint deadline) {
+  events_->Post([this] { SendDrain(); });
+  MutexLock lock(mutex_);
+  while (!drained_ && drained_changed_.WaitUntil(mutex_, deadline)) {
+  }
+}
+
+void PipelineAssembler::Stop() {
+  // A flag beside the event, for a queue that is full.
+  stopping_ = true;
+  events_->Post([] {});
+  thread_.Join();
+}
+
+void PipelineAssembler::Run() {
+  const Duration interval =
+      std::min<Duration>(options_.heartbeat, std::chrono::milliseconds(100));
+  TimePoint next_tick = Clock::now();
+  while (!stopping_) {
+    const Status done = CatchExceptions("pipeline", [&] {
+      if (auto event = events_->Pop(next_tick)) (*event)();
+      if (const auto broken = events_->TakeBreak()) {
+        if (broken->thrown) OnException(broken->why);
+        Lose(0, broken->why);
+      }
+      const TimePoint now = Clock::now();
+      // After the events that came before: a message that nothing has read yet
+      // is no silence.
+      if (now >= next_tick &&
+          (events_->size() == 0 || now >= next_tick + kLate)) {
+        next_tick = now + interval;  // whatever the tick does
+        Tick(now);
+      }
+      Publish();
+    });
+    if (done.ok()) continue;
+    OnException(done);
+    const Status lost = CatchExceptions("pipeline", [&] { Lose(0, done); });
+    if (!lost.ok()) OnException(lost);
+  }
+  events_->Close();
+  phase_ = Phase::kGathering;
+  message_ = "stopped";
+  plans_->Close(Cancelled("the gateway is shutting down"));
+  for (const auto& stage : stages_) {
+    if (stage->linked()) stage->End(Cancelled(message_))->HalfClose();
+  }
+  Publish();
+}
+
+void PipelineAssembler::Tick(TimePoint now) {
+  const bool beat = now >= heartbeat_at_;
+  if (beat) heartbeat_at_ = now + options_.heartbeat;
+  const Duration limit = options_.transport.peer_timeout;
+  const TimePoint passed =
+      phase_ == Phase::kUp ? plans_->last_result() : TimePoint();
+  bool all_welcome = true;
+  // Two gateways that each hold a stage of the other would wait for ever: a
+  // gateway keeps no stage behind one that another gateway holds.
+  bool behind_held = false;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    StageConnection& stage = *stages_[i];
+    if (behind_held && stage.linked()) {
+      EndStage(i, Unavailable("waits for a stage that another gateway holds"))
+          ->HalfClose();
+      stage.SetDownState(StageState::kConnecting);
+    } else if (!behind_held && !stage.linked() && now >= stage.connect_at() &&
+               !draining_) {
+      Connect(i);
+    }
+    behind_held = behind_held || stage.held();
+    if (stage.linked() && stage.Silence(now, passed) >= limit) {
+      // The stream's own end comes later and is of an older link then.
+      const Status why =
+          Unavailable("silent for ", Seconds(stage.Silence(now, passed)),
+                      " s, limit ", Seconds(limit));
+      EndStage(i, why)->Cancel(why);
+    }
+    if (stage.linked() && stage.leaving()) ReleaseLeaving(i);
+    if (beat && stage.linked() && stage.welcome().has_value()) {
+      stage.SendHeartbeat(++heartbeats_);
+    }
+    all_welcome = all_welcome && stage.welcome().has_value();
+  }
+  if (draining_) return;
+  if (phase_ == Phase::kGathering) {
+    if (all_welcome && now >= assign_at_) BeginAssigning(now);
+  } else if (phase_ != Phase::kUp && now >= phase_deadline_) {
+    Lose(assigning_, DeadlineExceeded("no answer to the assignment within ",
+                                      Seconds(limit), " s"));
+  }
+}
+
+void PipelineAssembler::Connect(size_t index) {
+  const uint64_t link_id = ++links_;
+  stages_[index]->Connect(
+      hello_, link_id, events_,
+      [this, index, link_id](const v1::ControlResponse& response,
+                             int64_t received_ns) {
+        OnControl(index, link_id, response, received_ns);
+      },
+      [this, index, link_id](const Status& status) {
+        if (stages_[index]->linked_by(link_id)) EndStage(index, status);
+      });
+}
+
+void PipelineAssembler::OnControl(size_t index, uint64_t link_id,
+                                  const v1::ControlResponse& response,
+                                  int64_t received_ns) {
+  StageConnection& stage = *stages_[index];
+  if (!stage.linked_by(link_id)) return;
+  const Status status = stage.OnMessage(response, received_ns);
+  if (!status.ok()) {
+    EndStage(index, status)->Cancel(status);
+    return;
+  }
+  switch (response.kind_case()) {
+    case v1::ControlResponse::kWelcome: {
+      LogInfo(stage.Describe(), " is there");
+      // What did not fit before may fit now.
+      for (const auto& any : stages_) any->SetConflict("");
+      const TimePoint now = Clock::now();
+      assign_at_ = std::min(assign_at_, now + assign_backoff_);
+      const bool all = std::all_of(
+          stages_.begin(), stages_.end(),
+          [](const auto& any) { return any->welcome().has_value(); });
+      if (all && phase_ == Phase::kGathering && !draining_ &&
+          now >= assign_at_) {
+        BeginAssigning(now);
+      }
+      return;
+    }
+    case v1::ControlResponse::kAssigned:
+      return OnAssigned(index, response.assigned());
+    case v1::ControlResponse::kDrained:
+      return CheckDrained();
+    case v1::ControlResponse::kFailure:
+      return OnFailure(index, response.failure());
+    case v1::ControlResponse::kDraining:
+      if (phase_ == Phase::kUp && callbacks_.on_leaving) {
+        callbacks_.on_leaving(Unavailable(stage.Describe(), " is draining"));
+      }
+      return ReleaseLeaving(index);
+    default:
+      return;  // the connection's, or of a newer version
+  }
+}
+
+std::shared_ptr<ControlLink> PipelineAssembler::EndStage(size_t index,
+                                                         const Status& why) {
+  Lose(index, why);
+  auto link = stages_[index]->End(why);
+  if (draining_) CheckDrained();
+  return link;
+}
+
+void PipelineAssembler::ReleaseLeaving(size_t index) {
+  if (phase_ == Phase::kUp && callbacks_.idle && !callbacks_.idle()) return;
+  EndStage(index, Unavailable("it was told to end; nothing needs it any more"))
+      ->HalfClose();
+  stages_[index]->SetDownState(StageState::kDraining);
+}
+
+// Drain ----------------------------------------------------------------------
+
+void PipelineAssembler::SendDrain() {
+  const bool sent = std::exchange(draining_, true);
+  v1::ControlRequest request;
+  request.mutable_drain();
+  for (const auto& stage : stages_) {
+    if (!sent && stage->welcome().has_value()) stage->Send(request);
+  }
+  CheckDrained();
+}
+
+void PipelineAssembler::CheckDrained() {
+  for (const auto& stage : stages_) {
+    if (stage->welcome().has_value() && !stage->drained()) return;
+  }
+  LogInfo("all stages have drained");
+  MutexLock lock(mutex_);
+  drained_ = true;
+  drained_changed_.NotifyAll();
+}
+
+// Epochs ---------------------------------------------------------------------
+
+void PipelineAssembler::BeginAssigning(TimePoint now) {
+  std::vector<StageWelcome> welcomes;
+  for (const auto& stage : stages_) welcomes.push_back(*stage->welcome());
+  size_t conflict = 0;
+  auto joined = JoinStages(welcomes, conflict);
+  Status refusal = joined.status();
+  if (joined.ok()) {
+    joined_ = *std::move(joined);
+    model_ = joined_.model;
+    if (options_.check_model) refusal = options_.check_model(joined_.model);
+  } else {
+    stages_[conflict]->SetConflict(Message(refusal));
+  }
+  if (!refusal.ok()) {
+    message_ = Message(refusal);
+    LogWarning("the stages are no pipeline: ", message_);
+    assign_at_ = TimePoint::max();  // until a stage has changed
+    return;
+  }
+  phase_ = Phase::kAssigning;
+  name_.epoch = EpochAfter(name_.epoch);
+  name_.secret = RandomBytes(wire::kSecretBytes);
+  phase_deadline_ = now + options_.transport.peer_timeout;
+  assigning_ = stages_.size() - 1;
+  stages_.back()->SendAssign(name_, joined_.limits, nullptr);
+}
+
+void PipelineAssembler::OnAssigned(size_t index, const v1::Assigned& assigned) {
+  if (phase_ != Phase::kAssigning || index != assigning_ ||
+      assigned.epoch() != name_.epoch.value()) {
+    return;
+  }
+  const Status status =
+      wire::StatusFromProto(assigned.status_code(), assigned.status_message());
+  if (!status.ok()) return Lose(index, status);
+  if (assigning_ > 0) {
+    --assigning_;
+    return stages_[assigning_]->SendAssign(name_, joined_.limits,
+                                           stages_[index].get());
+  }
+  phase_ = Phase::kOpening;
+  const Status opened = plans_->Open(name_, joined_, options_.transport);
+  if (!opened.ok()) Lose(0, opened);
+}
+
+void PipelineAssembler::OnUp(Epoch epoch) {
+  if (phase_ != Phase::kOpening || epoch != name_.epoch) return;
+  phase_ = Phase::kUp;
+  message_.clear();
+  assign_backoff_ = Duration::zero();
+  if (std::exchange(was_up_, true)) {
+    last_recovery_ = Clock::now() - down_since_;
+  }
+  plans_->GoLive();
+  LogInfo("pipeline of ", stages_.size(), " stages is up, epoch ", epoch);
+  Publish();
+  callbacks_.on_up(epoch, joined_.limits.plan,
+                   static_cast<int>(stages_.size()));
+}
+
+void PipelineAssembler::OnFailure(size_t index, const v1::Failure& failure) {
+  if (failure.epoch() != name_.epoch.value()) return;
+  const Status why =
+      wire::StatusFromProto(failure.status_code(), failure.status_message());
+  size_t blamed = index;
+  if (failure.side() == v1::FAILURE_SIDE_SUCCESSOR &&
+      index + 1 < stages_.size()) {
+    blamed = index + 1;
+  } else if (failure.side() == v1::FAILURE_SIDE_PREDECESSOR && index > 0) {
+    blamed = index - 1;
+  }
+  Lose(blamed, blamed == index
+                   ? why
+                   : Annotate(why, stages_[index]->Describe(), " reports"));
+}
+
+void PipelineAssembler::Lose(size_t index, const Status& why) {
+  if (phase_ == Phase::kGathering) return;
+  const bool was_up = phase_ == Phase::kUp;
+  phase_ = Phase::kGathering;
+  if (was_up) down_since_ = Clock::now();
+  message_ = Cat(stages_[index]->Describe(), ": ", Message(why));
+  plans_->Close(Cancelled("epoch ", name_.epoch, " has ended"));
+  assign_backoff_ = NextBackoff(assign_backoff_);
+  assign_at_ = Clock::now() + assign_backoff_;
+  LogWarning(was_up ? "pipeline lost: " : "pipeline not built: ", message_);
+  Publish();
+  if (was_up) callbacks_.on_lost(Unavailable(message_));
+}
+
+void PipelineAssembler::OnException(const Status& what) {
+  exceptions_log_.Write(LogLevel::kError, "caught: ", Message(what));
+  if (callbacks_.on_exception) callbacks_.on_exception(what);
+}
+
+// Status ---------------------------------------------------------------------
+
+void PipelineAssembler::Publish() {
+  const TimePoint now = Clock::now();
+  const bool up = phase_ == Phase::kUp;
+  PipelineStatus status;
+  status.epoch = name_.epoch;
+  status.message = message_;
+  status.ready = up;
+  if (!up) status.down = now - down_since_;
+  status.last_recovery = last_recovery_;
+  status.model = model_;
+  std::vector<TimePoint> heard;
+  for (const auto& stage : stages_) {
+    const Duration silence =
+        stage->Silence(now, up ? plans_->last_result() : TimePoint());
+    StageStatus part = stage->Report(now, silence, options_.suspect_after, up);
+    if (status.ready && part.state != StageState::kReady) {
+      status.message =
+          Cat(stage->Describe(), part.state == StageState::kDraining
+                                     ? " is draining"
+                                     : ": " + part.message);
+      status.ready = false;
+    }
+    status.stages.push_back(std::move(part));
+    heard.push_back(stage->heard());
+  }
+  MutexLock lock(mutex_);
+  published_ = std::move(status);
+  heard_ = std::move(heard);
+}
+
+PipelineStatus PipelineAssembler::status() const {
+  const TimePoint now = Clock::now();
+  const std::vector<ClockEstimate> clocks = plans_->Clocks();
+  MutexLock lock(mutex_);
+  PipelineStatus copy = published_;
+  for (size_t i = 0; i < copy.stages.size(); ++i) {
+    copy.stages[i].clock = clocks[i];
+    if (heard_[i] != TimePoint()) copy.stages[i].last_heard = now - heard_[i];
+  }
+  return copy;
+}
+
+bool PipelineAssembler::ready() const {
+  MutexLock lock(mutex_);
+  return published_.ready;
+}
+
+}  // namespace sluice

@@ -1,0 +1,165 @@
+#ifndef SLUICE_COMMON_PIPELINE_GATEWAY_PIPELINE_ASSEMBLER_H_
+#define SLUICE_COMMON_PIPELINE_GATEWAY_PIPELINE_ASSEMBLER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/log_limit.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/concurrency/named_thread.h"
+#include "common/core/step_plan.h"
+#include "common/engine/engine_loop.h"
+#include "common/pipeline/gateway/pipeline_events.h"
+#include "common/pipeline/gateway/pipeline_status.h"
+#include "common/pipeline/gateway/plan_channel.h"
+#include "common/pipeline/gateway/stage_connection.h"
+#include "common/rpc/transport_options.h"
+
+namespace sluice {
+
+struct PipelineOptions {
+  std::vector<std::string> stages;  // "host:port" or "unix:PATH", in order
+  ReplicaId replica;
+  std::string gateway_id;  // of this run, for people; empty: drawn
+  std::string build;       // for people, shown by the stages
+  // transport.peer_timeout: silence after which a stage is lost.
+  rpc::TransportOptions transport;
+  Duration suspect_after = std::chrono::seconds(2);
+  Duration heartbeat = std::chrono::milliseconds(250);
+  // Whether the stages' model is the one that this gateway speaks for; may
+  // be empty. A refusal is shown and tried again when a stage has changed.
+  std::function<Status(const PipelineModel&)> check_model;
+};
+
+// What the owner is told. on_up and on_lost come from the thread "pipeline", in
+// turn; on_result from gRPC's threads, between the two; the others from the
+// thread "pipeline", and may be empty. None may wait for the assembler.
+struct PipelineCallbacks {
+  // Plans of `epoch` within `limits` may be submitted.
+  std::function<void(Epoch, const PlanLimits&, int num_stages)> on_up;
+  // No plan of the epoch is answered any more. Names the stage's index,
+  // address and layers, and why.
+  std::function<void(const Status&)> on_lost;
+  std::function<void(StepResult)> on_result;
+  // A stage was told to end: no new sequences, those that live may end.
+  std::function<void(const Status&)> on_leaving = nullptr;
+  // Whether, since on_leaving, no plan is in flight and none will come. Then
+  // the stage is let go, and on_lost follows. Empty: at once.
+  std::function<bool()> idle = nullptr;
+  // An event threw: the pipeline is built anew.
+  std::function<void(const Status&)> on_exception = nullptr;
+};
+
+// `engine` must outlive the assembler, or Stop must have returned.
+PipelineCallbacks CallbacksTo(EngineLoop* engine);
+
+// The gateway's end of one replica: connects to all stages, gives each its
+// place in an epoch (a layer range and a successor), opens the channel of plans
+// and results, and builds the pipeline anew when a stage was lost. One thread,
+// "pipeline", owns its state; gRPC's threads leave events for it.
+class PipelineAssembler {
+ public:
+  // INVALID_ARGUMENT for addresses and durations that cannot be.
+  static StatusOr<std::unique_ptr<PipelineAssembler>> Create(
+      PipelineOptions options);
+  ~PipelineAssembler();  // Stop
+  PipelineAssembler(const PipelineAssembler&) = delete;
+  PipelineAssembler& operator=(const PipelineAssembler&) = delete;
+
+  // Where the engine hands its plans; lives as long as the assembler.
+  PlanChannel& plans() { return *plans_; }
+
+  // Begins to connect. Once.
+  void Start(PipelineCallbacks callbacks);
+  // Asks the stages to finish what they have, and waits till all of them
+  // said that they did, at most until `deadline`. No pipeline is built any
+  // more; plans that are submitted from here on may be lost. For the time
+  // between the last plan and Stop. Not from within a callback.
+  void Drain(TimePoint deadline);
+  // Lets go of the stages. No callback comes afterwards. Idempotent. Not from
+  // within a callback.
+  void Stop();
+
+  // Any thread.
+  PipelineStatus status() const;
+  bool ready() const;  // up, and no stage is suspect
+
+ private:
+  enum class Phase {
+    kGathering,  // not every stage has welcomed us, or we wait to try again
+    kAssigning,  // last stage first
+    kOpening,    // the channel of plans
+    kUp,
+  };
+
+  PipelineAssembler(PipelineOptions options, StageConnections stages);
+
+  // The thread "pipeline".
+  void Run();
+  void Tick(TimePoint now);
+  void Connect(size_t index);
+  void OnControl(size_t index, uint64_t link_id,
+                 const v1::ControlResponse& response, int64_t received_ns);
+  void OnAssigned(size_t index, const v1::Assigned& assigned);
+  void OnFailure(size_t index, const v1::Failure& failure);
+  // Loses the pipeline, if there is one, and forgets the stage's stream, which
+  // it returns for the caller to half-close or cancel.
+  std::shared_ptr<ControlLink> EndStage(size_t index, const Status& why);
+  // Lets go of a stage that was told to end once nothing needs it any more.
+  void ReleaseLeaving(size_t index);
+  void SendDrain();
+  void CheckDrained();
+  // Joins the stages' places to a pipeline and begins an epoch, if they fit.
+  void BeginAssigning(TimePoint now);
+  void OnUp(Epoch epoch);
+  // The pipeline cannot go on because of stage `index`.
+  void Lose(size_t index, const Status& why);
+  void OnException(const Status& what);
+  void Publish();
+
+  const PipelineOptions options_;
+  const v1::Hello
+      hello_;  // with the secret of this run, told to the stages alone
+  PipelineCallbacks callbacks_;
+  const std::shared_ptr<PipelineEvents> events_;
+  const StageConnections stages_;
+  const std::shared_ptr<PlanChannel> plans_;
+  NamedThread thread_;
+  std::atomic<bool> stopping_{false};
+  LogLimit exceptions_log_{8, std::chrono::seconds(1)};
+
+  mutable Mutex mutex_;
+  CondVar drained_changed_;
+  bool drained_ ABSL_GUARDED_BY(mutex_) = false;
+  PipelineStatus published_ ABSL_GUARDED_BY(mutex_);
+  std::vector<TimePoint> heard_ ABSL_GUARDED_BY(mutex_);  // per stage
+
+  // The thread "pipeline" from here on.
+  bool draining_ = false;
+  Phase phase_ = Phase::kGathering;
+  JoinedPipeline joined_;
+  std::optional<PipelineModel> model_;
+  wire::PipelineName name_;  // of the epoch that is up or being assigned
+  size_t assigning_ = 0;     // the stage whose answer is awaited
+  TimePoint assign_at_{};    // not before
+  Duration assign_backoff_{};
+  TimePoint phase_deadline_{};           // of kAssigning and kOpening
+  TimePoint down_since_ = Clock::now();  // unless kUp
+  bool was_up_ = false;                  // at some time
+  Duration last_recovery_{};             // of a pipeline that had been up
+  TimePoint heartbeat_at_{};
+  uint64_t heartbeats_ = 0;
+  uint64_t links_ = 0;
+  std::string message_ = "connecting to the stages";
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_PIPELINE_GATEWAY_PIPELINE_ASSEMBLER_H_

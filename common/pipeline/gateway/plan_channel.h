@@ -1,0 +1,88 @@
+#ifndef SLUICE_COMMON_PIPELINE_GATEWAY_PLAN_CHANNEL_H_
+#define SLUICE_COMMON_PIPELINE_GATEWAY_PLAN_CHANNEL_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/engine/engine_loop.h"
+#include "common/pipeline/gateway/handshake.h"
+#include "common/pipeline/gateway/pipeline_events.h"
+#include "common/pipeline/gateway/stage_connection.h"
+#include "common/pipeline/gateway/stage_links.h"
+#include "common/pipeline/gateway/step_traces.h"
+#include "common/rpc/transport_options.h"
+
+namespace sluice {
+
+// The way of plans to the first stage and of results from the last one, past
+// the thread "pipeline", which opens and closes it for one epoch at a time.
+// gRPC's callbacks hold weak references.
+class PlanChannel : public StepExecutor,
+                    public std::enable_shared_from_this<PlanChannel> {
+ public:
+  // What happens to the streams, told on the thread "pipeline".
+  struct Events {
+    std::function<void(Epoch)> on_ready;  // both streams stand
+    // A stream of the epoch ended, because of stage `index`.
+    std::function<void(Epoch, size_t index, const Status&)> on_end;
+  };
+
+  PlanChannel(ReplicaId replica, StageConnections stages,
+              std::shared_ptr<PipelineEvents> events);
+
+  // Before Open. `on_result` runs on gRPC's threads, between GoLive and Close.
+  void Start(Events events, std::function<void(StepResult)> on_result);
+
+  // The thread "pipeline". Opens the streams of an epoch of stages that have
+  // welcomed us; on_ready or on_end follows, unless this returns an error.
+  Status Open(const wire::PipelineName& pipeline, const JoinedPipeline& joined,
+              rpc::TransportOptions transport);
+  // Takes plans and results of the epoch of the latest Open.
+  void GoLive();
+  // Ends the streams. No on_result runs or comes after the return.
+  void Close(const Status& why);
+
+  // Any thread; neither waits. A plan of another epoch than the live one is
+  // dropped: its sender has been or will be told that the pipeline was lost.
+  void Submit(StepPlan plan) override;
+  void OnPipelineBroken(Status why) override;
+
+  // The best estimate of every stage's clock, by heartbeats and by steps.
+  std::vector<ClockEstimate> Clocks() const;
+  // When the latest result came, which passed through every stage.
+  TimePoint last_result() const { return last_result_; }
+
+ private:
+  // gRPC's thread: a result, or a stream's end because of stage `index`.
+  void Take(Epoch epoch, const v1::StepResult& proto, const PlanLimits& limits);
+  void PostEnd(Epoch epoch, size_t index, const char* what,
+               const Status& status);
+  void SetLive(Epoch epoch, std::shared_ptr<rpc::CreditedSender> sender);
+
+  const ReplicaId replica_;
+  const StageConnections stages_;
+  const std::shared_ptr<PipelineEvents> events_;
+  Events owner_;
+  std::function<void(StepResult)> on_result_;
+
+  // The thread "pipeline".
+  Epoch epoch_;  // of the streams
+  PlanLimits limits_;
+  std::shared_ptr<rpc::CreditedSender> steps_;
+  std::shared_ptr<ResultsLink> results_;
+
+  mutable Mutex mutex_;
+  Epoch submit_epoch_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<rpc::CreditedSender> sender_ ABSL_GUARDED_BY(mutex_);
+  StepTraces traces_ ABSL_GUARDED_BY(mutex_);
+  Mutex deliver_mutex_;  // held while on_result_ runs
+  Epoch deliver_epoch_ ABSL_GUARDED_BY(deliver_mutex_);
+  std::atomic<TimePoint> last_result_{TimePoint()};
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_PIPELINE_GATEWAY_PLAN_CHANNEL_H_

@@ -1,0 +1,241 @@
+#include "common/pipeline/gateway/stage_connection.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/rpc/status.h"
+
+namespace sluice {
+namespace {
+
+// The rest is for streams' ends.
+constexpr size_t kMaxMessageEvents = PipelineEvents::kMaxEvents / 2;
+constexpr Duration kLoadingPause = std::chrono::milliseconds(300);
+constexpr int64_t kMaxLeavingMs = int64_t{24} * 3600 * 1000;
+
+StageLoad LoadOf(const v1::HeartbeatReply& reply) {
+  const auto duration = [](int64_t nanos) {
+    return std::chrono::nanoseconds(std::max<int64_t>(nanos, 0));
+  };
+  return {reply.steps_done(), std::max(reply.queue_depth(), 0),
+          duration(reply.busy_ns()), duration(reply.hop_ns()),
+          reply.experts_missing()};
+}
+
+// What the stage gave as its reason to end Control.
+v1::Refusal::Reason ReasonOf(const Status& status) {
+  v1::Refusal refusal;
+  const bool parsed = refusal.ParseFromString(rpc::DetailsOf(status));
+  return parsed ? refusal.reason() : v1::Refusal::REASON_UNSPECIFIED;
+}
+
+bool IsRefusal(StatusCode code) {
+  return code == StatusCode::kFailedPrecondition ||
+         code == StatusCode::kInvalidArgument ||
+         code == StatusCode::kUnimplemented;
+}
+
+}  // namespace
+
+const char* ToString(StageState state) {
+  static constexpr const char* kNames[] = {
+      "connecting", "loading",  "handshaking", "ready",
+      "suspect",    "draining", "lost",        "refused"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+Duration NextBackoff(Duration last) {
+  return std::clamp<Duration>(2 * last, std::chrono::milliseconds(100),
+                              std::chrono::seconds(1));
+}
+
+StageConnection::StageConnection(size_t index, std::string address,
+                                 std::shared_ptr<grpc::Channel> control)
+    : index_(index),
+      address_(std::move(address)),
+      channel_(std::move(control)) {}
+
+void StageConnection::Connect(
+    const v1::Hello& hello, uint64_t link_id,
+    const std::shared_ptr<PipelineEvents>& events,
+    std::function<void(const v1::ControlResponse&, int64_t)> on_message,
+    std::function<void(const Status&)> on_end) {
+  link_id_ = link_id;
+  linked_at_ = Clock::now();
+  heartbeats_.Reset();
+  {
+    MutexLock lock(clock_mutex_);
+    clock_.Reset();
+  }
+  ControlLink::Events on;
+  on.on_message = [events, on_message](v1::ControlResponse& response) {
+    // A stage that floods us loses messages, and then its heartbeats.
+    if (events->size() >= kMaxMessageEvents) return;
+    events->Guard([&] {
+      events->Post([on_message, message = std::move(response),
+                    now = MonotonicNanos()] { on_message(message, now); });
+    });
+  };
+  on.on_end = [events, on_end](const Status& status) {
+    events->Guard([&] {
+      events->Post(
+          [on_end, why = status.ok()
+                             ? Unavailable("the stage ended its Control "
+                                           "stream")
+                             : status] { on_end(why); });
+    });
+  };
+  link_ = OpenControl(channel_, hello, std::move(on));
+}
+
+std::shared_ptr<ControlLink> StageConnection::End(const Status& why) {
+  welcome_.reset();
+  leaves_at_.reset();
+  message_ = Message(why);
+  const v1::Refusal::Reason reason = ReasonOf(why);
+  held_ = reason == v1::Refusal::REASON_HELD;
+  backoff_ = NextBackoff(backoff_);
+  if (reason == v1::Refusal::REASON_LOADING) {
+    down_state_ = StageState::kLoading;
+    backoff_ = kLoadingPause;
+  } else if (IsRefusal(why.code())) {
+    if (down_state_ != StageState::kRefused) {
+      LogWarning(Describe(), " refuses: ", message_);
+    }
+    down_state_ = StageState::kRefused;
+  } else {
+    down_state_ = seen_ ? StageState::kLost : StageState::kConnecting;
+  }
+  connect_at_ = Clock::now() + backoff_;
+  return std::exchange(link_, nullptr);
+}
+
+Status StageConnection::OnMessage(const v1::ControlResponse& response,
+                                  int64_t received_ns) {
+  heard_ = Clock::now();
+  switch (response.kind_case()) {
+    case v1::ControlResponse::kWelcome: {
+      AddRoundTrip(ToNanos(linked_at_), response.welcome().clock_ns(),
+                   received_ns);
+      SLUICE_ASSIGN_OR_RETURN(welcome_,
+                              CheckWelcome(address_, response.welcome()));
+      identity_ = welcome_->identity;
+      load_ = {};
+      seen_ = true;
+      held_ = false;
+      backoff_ = Duration::zero();
+      message_.clear();
+      return OkStatus();
+    }
+    case v1::ControlResponse::kHeartbeat: {
+      const v1::HeartbeatReply& reply = response.heartbeat();
+      const auto sent_ns = heartbeats_.Answered(reply.sequence());
+      if (!sent_ns.has_value()) return OkStatus();  // answers nothing of ours
+      load_ = LoadOf(reply);
+      rtt_ = std::chrono::nanoseconds(
+          std::max<int64_t>(0, received_ns - *sent_ns));
+      AddRoundTrip(*sent_ns, reply.clock_ns(), received_ns);
+      return OkStatus();
+    }
+    case v1::ControlResponse::kDrained:
+      drained_ = true;
+      return OkStatus();
+    case v1::ControlResponse::kDraining: {
+      const auto remaining = std::chrono::milliseconds(std::clamp<int64_t>(
+          response.draining().remaining_ms(), 0, kMaxLeavingMs));
+      leaves_at_ = Clock::now() + remaining;
+      LogInfo(Describe(), " is told to end, within ", Seconds(remaining), " s");
+      return OkStatus();
+    }
+    default:
+      return OkStatus();  // the assembler's, or of a newer version
+  }
+}
+
+void StageConnection::AddRoundTrip(int64_t sent_ns, int64_t stage_ns,
+                                   int64_t received_ns) {
+  MutexLock lock(clock_mutex_);
+  clock_.Add(sent_ns, stage_ns, received_ns);
+}
+
+void StageConnection::Send(v1::ControlRequest request) {
+  link_->Send(std::move(request));
+}
+
+void StageConnection::SendHeartbeat(uint64_t sequence) {
+  v1::ControlRequest request;
+  request.mutable_heartbeat()->set_sequence(sequence);
+  const int64_t now_ns = MonotonicNanos();
+  request.mutable_heartbeat()->set_sender_clock_ns(now_ns);
+  heartbeats_.Sent(sequence, now_ns);
+  Send(std::move(request));
+}
+
+void StageConnection::SendAssign(const wire::PipelineName& name,
+                                 const wire::PipelineLimits& limits,
+                                 const StageConnection* next) {
+  v1::ControlRequest request;
+  v1::Assign* assign = request.mutable_assign();
+  assign->set_replica(name.replica.value());
+  assign->set_epoch(name.epoch.value());
+  assign->set_secret(name.secret);
+  assign->set_first_layer(identity_.first_layer);
+  assign->set_last_layer(identity_.last_layer);
+  *assign->mutable_limits() = wire::ToProto(limits);
+  if (next != nullptr) {
+    assign->set_next_address(next->address_);
+    assign->set_next_model_digest(next->identity_.model_digest);
+    assign->set_next_first_layer(next->identity_.first_layer);
+  }
+  Send(std::move(request));
+}
+
+void StageConnection::SetConflict(std::string message) {
+  if (message.empty() && !refused_) return;
+  refused_ = !message.empty();
+  message_ = std::move(message);
+}
+
+Duration StageConnection::Silence(TimePoint now, TimePoint passed) const {
+  return now - (welcome_.has_value() ? std::max(heard_, passed) : linked_at_);
+}
+
+StageStatus StageConnection::Report(TimePoint now, Duration silence,
+                                    Duration suspect_after,
+                                    bool pipeline_up) const {
+  StageStatus status;
+  status.address = address_;
+  status.identity = identity_;
+  status.load = load_;
+  status.message = message_;
+  status.rtt = rtt_;
+  status.state = down_state_;
+  if (!welcome_.has_value()) return status;
+  if (silence >= suspect_after) {
+    status.state = StageState::kSuspect;
+    status.message = Cat("silent for ", Seconds(silence), " s");
+  } else if (leaves_at_.has_value()) {
+    status.state = StageState::kDraining;
+    status.drain_left = std::max(*leaves_at_ - now, Duration::zero());
+  } else if (refused_) {
+    status.state = StageState::kRefused;
+  } else {
+    status.state = pipeline_up ? StageState::kReady : StageState::kHandshaking;
+  }
+  return status;
+}
+
+std::string StageConnection::Describe() const {
+  if (!welcome_.has_value()) return Cat("stage ", index_, " (", address_, ")");
+  return Cat("stage ", index_, " (", address_, ", layers ",
+             identity_.first_layer, " to ", identity_.last_layer - 1, ")");
+}
+
+ClockEstimate StageConnection::clock(int64_t now_ns) const {
+  MutexLock lock(clock_mutex_);
+  return clock_.At(now_ns);
+}
+
+}  // namespace sluice

@@ -1,0 +1,123 @@
+#ifndef SLUICE_COMMON_PIPELINE_STAGE_EPOCH_LINKS_H_
+#define SLUICE_COMMON_PIPELINE_STAGE_EPOCH_LINKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/mutex.h"
+#include "common/rpc/transport_options.h"
+#include "common/stage/stage.h"
+#include "common/stage/stage_loop.h"
+#include "common/wire/stage.h"
+
+namespace sluice {
+
+class ResultsStream;
+class StageMetrics;
+class StepsStream;
+
+// A stage's place in one epoch, as the gateway assigned it. A value.
+struct Assignment : wire::PipelineName {
+  wire::PipelineLimits limits;  // of the pipeline
+  std::string next_address;     // empty: the last stage
+};
+
+struct StageSessionOptions {
+  rpc::TransportOptions transport;  // towards the successor
+  int32_t max_steps_in_flight = 16;
+  StageMetrics* metrics = nullptr;  // outlives the session; may be null
+};
+
+// The way of steps through a stage, one epoch at a time: from the predecessor
+// to the runner, from there to the successor or the gateway, and acks back.
+// Any thread: one mutex, taken once per step and event; what goes to a peer is
+// queued under it, in order, and written without it. The runner changes epochs
+// under it.
+class EpochLinks : public StepOutputSink {
+ public:
+  // What the gateway is told of an epoch. Called without the mutex.
+  struct Events {
+    std::function<void(Epoch, const Status&)> on_assigned;
+    std::function<void(Epoch, v1::FailureSide, const Status&)> on_failure;
+    // No step is under way any more; only after Drain.
+    std::function<void()> on_drained;
+  };
+  // An epoch's streams and counts.
+  struct Live;
+  // What heartbeats tell of the epoch; zeros: there is none.
+  struct Progress {
+    Epoch epoch;
+    uint64_t steps_done = 0;
+    int64_t hop_ns = 0;  // moving mean over steps that the successor has acked
+  };
+
+  EpochLinks(StageSessionOptions options, Events events);
+
+  // Once, before Begin. `runner` must outlive every stream.
+  void SetLoaded(const StageInfo& info, StepRunner* runner);
+
+  // Begins an epoch, and returns the one before for EndStreams. Connect
+  // follows: on_assigned comes when the successor has answered.
+  std::shared_ptr<Live> Begin(const Assignment& assignment);
+  // Callbacks come while `owner`, which has these links, lives.
+  void Connect(const Assignment& assignment, std::weak_ptr<const void> owner);
+  // Forgets the epoch, which it returns for EndStreams; `draining`: whether
+  // steps are refused from here on.
+  std::shared_ptr<Live> Release(bool draining);
+  // Ends the streams of an epoch that is over; null: there was none.
+  void EndStreams(std::shared_ptr<Live> ended, const Status& why);
+
+  // No step is taken any more. Whether none is under way; if one is,
+  // on_drained follows, unless the epoch is released before.
+  bool Drain();
+  // Until no step is under way, or `deadline`.
+  void WaitIdle(TimePoint deadline);
+  bool draining() const;
+  Progress progress() const;
+
+  // Steps. What the stream needs to check its frames.
+  struct InputTerms {
+    Assignment assignment;
+    int32_t hidden_size = 0;  // of the frames' payload; 0: the first stage
+  };
+  StatusOr<InputTerms> OnStepsHello(const v1::StepsHello& hello,
+                                    std::shared_ptr<StepsStream> steps);
+  // Queues a step that the stream has checked. `plan`: its plan as it came,
+  // which goes on to the successor.
+  Status OnStepInput(StepInput input, v1::StepPlan plan, int64_t wire_bytes);
+  void OnStepsEnd(const StepsStream* steps, const Status& status);
+
+  // Results.
+  Status OnResults(const v1::ResultsRequest& request,
+                   std::shared_ptr<ResultsStream> results);
+  void OnResultsEnd(const ResultsStream* results);
+
+  // From the runner's thread.
+  void OnStep(StepOutput output) override;
+  void OnStepError(Epoch epoch, StepId step, Status why) override;
+
+ private:
+  // The epoch's streams; null: it is not the one that lives.
+  Live* LiveOf(Epoch epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnNextAck(const v1::StepAck& ack);
+  void OnNextEnd(Epoch epoch, const Status& status);
+  void Answer(Epoch epoch, const Status& status);
+  void Fail(Epoch epoch, v1::FailureSide side, const Status& why);
+  bool idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const StageSessionOptions options_;
+  const Events events_;
+  mutable Mutex mutex_;
+  CondVar idle_changed_;
+  StageInfo info_ ABSL_GUARDED_BY(mutex_);
+  StepRunner* runner_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool drain_asked_ ABSL_GUARDED_BY(mutex_) = false;  // and not answered
+  std::shared_ptr<Live> live_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_PIPELINE_STAGE_EPOCH_LINKS_H_
