@@ -15,7 +15,7 @@ class ExpertClientMetrics {
  public:
   enum class Outcome {
     kUsed,
-    kLate,     // another replica was first, or nobody waited any more
+    kLate,     // another replica was first, or nothing waited any more
     kRefused,  // by the host
     kLost,     // with the stream
   };
