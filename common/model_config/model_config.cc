@@ -80,34 +80,34 @@ Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
 }
 
 // A position is an angle of at most as many radians (see kernels/rope.h).
-Status CheckFrequencies(const ModelConfig& parsed) {
-  for (size_t i = 0; i < parsed.inv_freq.size(); ++i) {
-    const double frequency = parsed.inv_freq[i];
+Status CheckFrequencies(const RopeConfig& rope) {
+  for (size_t i = 0; i < rope.inv_freq.size(); ++i) {
+    const double frequency = rope.inv_freq[i];
     if (frequency > 0.0 && frequency <= 1.0) continue;
-    return InvalidArgument("rope_theta ", parsed.rope_theta,
+    return InvalidArgument("rope_theta ", rope.theta,
                            " with rope_scaling gives pair ", i, " frequency ",
                            frequency, ", limits 0 (excluded) and 1");
   }
   return OkStatus();
 }
 
-// What share of a head rotates; `parsed.rotary_dim` is the family's default.
+// What share of a head rotates; `rope.rotary_dim` is the family's default.
 Status ReadRotaryDim(const Json& config, const Json* parameters,
-                     ModelConfig& parsed) {
+                     int32_t head_dim, RopeConfig& rope) {
   constexpr char kKey[] = "partial_rotary_factor";
   const bool nested = parameters != nullptr && parameters->contains(kKey);
-  double factor = static_cast<double>(parsed.rotary_dim) / parsed.head_dim;
+  double factor = static_cast<double>(rope.rotary_dim) / head_dim;
   SLUICE_RETURN_IF_ERROR(ConfigReader(nested ? *parameters : config)
                              .Positive(kKey, 1.0, factor, factor));
-  parsed.rotary_dim = static_cast<int32_t>(parsed.head_dim * factor);
-  if (parsed.rotary_dim >= 2 && parsed.rotary_dim % 2 == 0) return OkStatus();
-  return InvalidArgument(kKey, " ", factor, " of head_dim ", parsed.head_dim,
-                         " gives ", parsed.rotary_dim,
+  rope.rotary_dim = static_cast<int32_t>(head_dim * factor);
+  if (rope.rotary_dim >= 2 && rope.rotary_dim % 2 == 0) return OkStatus();
+  return InvalidArgument(kKey, " ", factor, " of head_dim ", head_dim,
+                         " gives ", rope.rotary_dim,
                          " dimensions, expected an even number above 0");
 }
 
 // RoPE's keys stand at the top, or (newer files) within rope_parameters.
-Status ReadRope(const Json& config, ModelConfig& parsed) {
+Status ReadRope(const Json& config, int32_t head_dim, RopeConfig& rope) {
   const ConfigReader reader(config);
   const Json* parameters = reader.Find("rope_parameters");
   if (parameters != nullptr && !parameters->is_object()) {
@@ -120,15 +120,14 @@ Status ReadRope(const Json& config, ModelConfig& parsed) {
       parameters != nullptr && parameters->contains("rope_theta");
   SLUICE_RETURN_IF_ERROR(
       ConfigReader(nested ? *parameters : config)
-          .Positive("rope_theta", kMaxTheta, 10000.0, parsed.rope_theta));
-  SLUICE_RETURN_IF_ERROR(ReadRotaryDim(config, parameters, parsed));
+          .Positive("rope_theta", kMaxTheta, 10000.0, rope.theta));
+  SLUICE_RETURN_IF_ERROR(ReadRotaryDim(config, parameters, head_dim, rope));
   if (scaling != nullptr) {
-    SLUICE_ASSIGN_OR_RETURN(parsed.rope_scaling,
-                            ParseRopeScaling(*scaling, parsed.rotary_dim));
+    SLUICE_ASSIGN_OR_RETURN(rope.scaling,
+                            ParseRopeScaling(*scaling, rope.rotary_dim));
   }
-  parsed.inv_freq =
-      RopeInvFreq(parsed.rope_theta, parsed.rotary_dim, parsed.rope_scaling);
-  return CheckFrequencies(parsed);
+  rope.inv_freq = RopeInvFreq(rope.theta, rope.rotary_dim, rope.scaling);
+  return CheckFrequencies(rope);
 }
 
 }  // namespace
@@ -166,14 +165,14 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
   SLUICE_RETURN_IF_ERROR(RequireKeys(reader, parsed.model_type));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("hidden_act", "silu"));
   SLUICE_RETURN_IF_ERROR(ReadSizes(reader, parsed));
-  parsed.rotary_dim = parsed.head_dim;
+  parsed.ropes[0].rotary_dim = parsed.head_dim;
   SLUICE_RETURN_IF_ERROR(family->read(reader, parsed));
   // A model without a sparse layer is a dense one, whatever its type.
   if (SparseLayers(parsed).empty()) parsed.moe = MoeConfig();
   SLUICE_RETURN_IF_ERROR(ReadWindows(reader, parsed));
   SLUICE_RETURN_IF_ERROR(
       reader.Positive("rms_norm_eps", 1.0, 1e-6, parsed.rms_norm_eps));
-  SLUICE_RETURN_IF_ERROR(ReadRope(config, parsed));
+  SLUICE_RETURN_IF_ERROR(ReadRope(config, parsed.head_dim, parsed.ropes[0]));
   SLUICE_RETURN_IF_ERROR(
       reader.Bool("tie_word_embeddings", false, parsed.tie_word_embeddings));
   if (const Json* bos = reader.Find("bos_token_id")) {

@@ -35,6 +35,18 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+// The rotary embedding of some layers. A value.
+struct RopeConfig {
+  double theta = 0.0;
+  RopeScaling scaling;
+  int32_t rotary_dim = 0;    // even: the first dimensions of a head rotate
+  bool interleaved = false;  // pairs (2i, 2i + 1), else (i, i + R/2)
+  // Radians per position of each rotary pair [rotary_dim / 2], scaling
+  // applied.
+  std::vector<double> inv_freq;
+  bool operator==(const RopeConfig&) const = default;
+};
+
 // The mixture of experts of a model's sparse layers. A value.
 struct MoeConfig {
   int32_t num_experts = 0;   // E; 0: the model is dense
@@ -69,10 +81,8 @@ struct ModelConfig {
   int32_t vocab_size = 0;
   int32_t max_position_embeddings = 0;
   double rms_norm_eps = 0.0;
-  double rope_theta = 0.0;
-  RopeScaling rope_scaling;
-  int32_t rotary_dim = 0;         // even: the first dimensions of a head rotate
-  bool rope_interleaved = false;  // pairs (2i, 2i + 1), else (i, i + R/2)
+  std::vector<RopeConfig> ropes = {{}};
+  std::vector<int32_t> layer_ropes;  // of each layer, in ropes; empty: all 0
   bool tie_word_embeddings = false;
   bool qkv_bias = false;
   bool o_bias = false;
@@ -85,9 +95,6 @@ struct ModelConfig {
   int32_t num_nextn_predict_layers = 0;
   int32_t bos_token_id = -1;           // -1: none
   std::vector<int32_t> eos_token_ids;  // of config.json alone; see StopIds
-  // Radians per position of each rotary pair [rotary_dim / 2], scaling
-  // applied.
-  std::vector<double> inv_freq;
 
   // Columns of q_proj's and k_proj's outputs.
   int32_t q_size() const { return num_heads * head_dim; }
@@ -98,6 +105,10 @@ struct ModelConfig {
   }
   int32_t window(int32_t layer) const {
     return windows.empty() ? 0 : windows[static_cast<size_t>(layer)];
+  }
+  size_t rope(int32_t layer) const {  // in ropes
+    const auto at = static_cast<size_t>(layer);
+    return layer_ropes.empty() ? 0 : static_cast<size_t>(layer_ropes[at]);
   }
   bool operator==(const ModelConfig&) const = default;
 };

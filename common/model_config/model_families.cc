@@ -103,8 +103,8 @@ Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
 
 Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
-  parsed.rope_interleaved = true;
-  parsed.rotary_dim = parsed.head_dim / 2;
+  parsed.ropes[0].interleaved = true;
+  parsed.ropes[0].rotary_dim = parsed.head_dim / 2;
   return ReadBias(reader, /*on_o=*/false, parsed);
 }
 
@@ -125,7 +125,7 @@ Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
 
 Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
-  parsed.rotary_dim = parsed.head_dim / 2;
+  parsed.ropes[0].rotary_dim = parsed.head_dim / 2;
   SLUICE_RETURN_IF_ERROR(ReadBias(reader, /*on_o=*/false, parsed));
   SLUICE_RETURN_IF_ERROR(reader.Bool("use_qk_norm", false, parsed.qk_norm));
   MoeConfig& moe = parsed.moe;

@@ -174,10 +174,10 @@ LayerSpec SpecOf(const ModelConfig& config, const RankPlan& plan, int32_t index,
   return spec;
 }
 
-RopeSpec RopeOf(const ModelConfig& config, int64_t positions) {
-  return {config.inv_freq, config.rope_scaling.attention_factor,
-          config.rope_interleaved ? kernels::RopeStyle::kInterleaved
-                                  : kernels::RopeStyle::kHalfSplit,
+RopeSpec RopeOf(const RopeConfig& rope, int64_t positions) {
+  return {rope.inv_freq, rope.scaling.attention_factor,
+          rope.interleaved ? kernels::RopeStyle::kInterleaved
+                           : kernels::RopeStyle::kHalfSplit,
           positions};
 }
 
@@ -295,10 +295,12 @@ class StageLoader {
     StageModelShape shape = {range_, config_.hidden_size, config_.vocab_size,
                              limits_.max_step_tokens, kv_blocks_};
     shape.shared_intermediate_size = config_.moe.shared_intermediate_size;
-    const RopeHandle rope =
-        backend.AddRope(RopeOf(config_, limits_.max_context));
+    std::vector<RopeHandle> ropes;
+    for (const RopeConfig& rope : config_.ropes) {
+      ropes.push_back(backend.AddRope(RopeOf(rope, limits_.max_context)));
+    }
     for (int32_t i = range_.first_layer; i < range_.last_layer; ++i) {
-      shape.layers.push_back(SpecOf(config_, plan, i, rope));
+      shape.layers.push_back(SpecOf(config_, plan, i, ropes[config_.rope(i)]));
     }
     shape.kv_groups = KvGroups(config_, range_.first_layer, range_.last_layer);
     return shape;

@@ -33,7 +33,7 @@ void PrintConfig(const ModelConfig& config) {
   line("head_dim", config.head_dim);
   line("vocab_size", config.vocab_size);
   line("max_position_embeddings", config.max_position_embeddings);
-  line("rope_theta", config.rope_theta);
+  line("rope_theta", config.ropes[0].theta);
   line("rms_norm_eps", config.rms_norm_eps);
   line("tie_word_embeddings", config.tie_word_embeddings ? "yes" : "no");
   const auto windowed =

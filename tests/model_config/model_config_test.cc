@@ -67,9 +67,9 @@ TEST(ModelConfigTest, ReadsTheKeysOfLlama3) {
   EXPECT_EQ(config->q_size(), 2048);
   EXPECT_EQ(config->kv_size(), 512);
   EXPECT_TRUE(config->tie_word_embeddings);
-  EXPECT_EQ(config->rope_scaling.kind, RopeScaling::Kind::kLlama3);
+  EXPECT_EQ(config->ropes[0].scaling.kind, RopeScaling::Kind::kLlama3);
   EXPECT_THAT(config->eos_token_ids, ElementsAre(128001, 128008, 128009));
-  EXPECT_EQ(config->inv_freq.size(), 32u);
+  EXPECT_EQ(config->ropes[0].inv_freq.size(), 32u);
 }
 
 TEST(ModelConfigTest, CountsTheParametersOfReleasedModels) {
@@ -91,10 +91,10 @@ TEST(ModelConfigTest, OldConfigsGetTheDefaultsOfTheirTime) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->num_kv_heads, 4);
   EXPECT_EQ(config->head_dim, 12);
-  EXPECT_EQ(config->rope_theta, 10000.0);
+  EXPECT_EQ(config->ropes[0].theta, 10000.0);
   EXPECT_EQ(config->rms_norm_eps, 1e-6);
   EXPECT_EQ(config->max_position_embeddings, 2048);
-  EXPECT_EQ(config->rope_scaling.kind, RopeScaling::Kind::kNone);
+  EXPECT_EQ(config->ropes[0].scaling.kind, RopeScaling::Kind::kNone);
   EXPECT_FALSE(config->tie_word_embeddings);
   EXPECT_EQ(config->bos_token_id, -1);
   EXPECT_THAT(config->eos_token_ids, ElementsAre());
@@ -109,7 +109,7 @@ TEST(ModelConfigTest, NewConfigsHaveThetaAndScalingInRopeParameters) {
   EXPECT_EQ(*ParseModelConfig(config), *ParseModelConfig(Llama1b()));
   config["rope_parameters"] =
       Json{{"rope_type", "default"}, {"rope_theta", 1e5}};
-  EXPECT_EQ(ParseModelConfig(config)->rope_theta, 1e5);
+  EXPECT_EQ(ParseModelConfig(config)->ropes[0].theta, 1e5);
 }
 
 TEST(ModelConfigTest, FrequenciesAreThoseOfTheReference) {
@@ -125,10 +125,11 @@ TEST(ModelConfigTest, FrequenciesAreThoseOfTheReference) {
         name.find("factor 32") != std::string::npos ? 32.0 : 8.0;
     const auto parsed = ParseModelConfig(config);
     ASSERT_TRUE(parsed.ok()) << parsed.status();
-    ASSERT_EQ(parsed->inv_freq.size(), values.size()) << name;
+    ASSERT_EQ(parsed->ropes[0].inv_freq.size(), values.size()) << name;
     for (size_t i = 0; i < values.size(); ++i) {
       const double wanted = values[i].get<double>();
-      EXPECT_NEAR(parsed->inv_freq[i], wanted, 1e-14 * wanted) << name << i;
+      EXPECT_NEAR(parsed->ropes[0].inv_freq[i], wanted, 1e-14 * wanted)
+          << name << i;
     }
     ++compared;
   }
@@ -141,15 +142,17 @@ TEST(ModelConfigTest, DivisorsOfAGgufGiveTheSameFrequenciesAsLlama3) {
   config.erase("rope_scaling");
   const auto plain = ParseModelConfig(config);
   Json divisors = Json::array();
-  for (size_t i = 0; i < plain->inv_freq.size(); ++i) {
-    divisors.push_back(plain->inv_freq[i] / scaled->inv_freq[i]);
+  for (size_t i = 0; i < plain->ropes[0].inv_freq.size(); ++i) {
+    divisors.push_back(plain->ropes[0].inv_freq[i] /
+                       scaled->ropes[0].inv_freq[i]);
   }
   config["rope_scaling"] =
       Json{{"rope_type", "divisors"}, {"divisors", divisors}};
   const auto divided = ParseModelConfig(config);
   ASSERT_TRUE(divided.ok()) << divided.status();
-  for (size_t i = 0; i < scaled->inv_freq.size(); ++i) {
-    EXPECT_DOUBLE_EQ(divided->inv_freq[i], scaled->inv_freq[i]);
+  for (size_t i = 0; i < scaled->ropes[0].inv_freq.size(); ++i) {
+    EXPECT_DOUBLE_EQ(divided->ropes[0].inv_freq[i],
+                     scaled->ropes[0].inv_freq[i]);
   }
   divisors[0] = 0.0;
   EXPECT_THAT(ScalingRefusal("rope_type", "divisors"), HasSubstr("32 numbers"));
@@ -303,7 +306,7 @@ TEST(CheckTensorsTest, TheGgufOfSmolLm2IsALlamaOfThirtyLayers) {
   EXPECT_EQ(config->num_kv_heads, 3);
   EXPECT_EQ(config->head_dim, 64);
   EXPECT_EQ(config->vocab_size, 49152);
-  EXPECT_EQ(config->rope_theta, 100000.0);
+  EXPECT_EQ(config->ropes[0].theta, 100000.0);
   EXPECT_EQ(config->rms_norm_eps, 1e-5);
   EXPECT_TRUE(config->tie_word_embeddings);
   EXPECT_THAT(config->eos_token_ids, ElementsAre(2));

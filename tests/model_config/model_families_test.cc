@@ -101,9 +101,9 @@ TEST(ModelFamiliesTest, CountsTheParametersOfReleasedModels) {
 
 TEST(ModelFamiliesTest, ReadsTheKeysOfGlm4Moe) {
   const ModelConfig config = Parsed(Air());
-  EXPECT_EQ(config.rotary_dim, 64);
-  EXPECT_EQ(config.inv_freq.size(), 32u);
-  EXPECT_FALSE(config.rope_interleaved);
+  EXPECT_EQ(config.ropes[0].rotary_dim, 64);
+  EXPECT_EQ(config.ropes[0].inv_freq.size(), 32u);
+  EXPECT_FALSE(config.ropes[0].interleaved);
   EXPECT_TRUE(config.qkv_bias);
   EXPECT_FALSE(config.o_bias);
   EXPECT_FALSE(config.qk_norm);
@@ -199,20 +199,21 @@ TEST(ModelFamiliesTest, AWindowThatNoPositionReachesBeyondIsNone) {
 
 TEST(ModelFamiliesTest, YarnIsNotTruncatedAndScalesTheAngles) {
   const ModelConfig config = Parsed(GptOss());
-  EXPECT_NEAR(config.rope_scaling.attention_factor, 1.3465736, 1e-7);
+  EXPECT_NEAR(config.ropes[0].scaling.attention_factor, 1.3465736, 1e-7);
   // The ramp goes from pair 8.092779 to pair 17.398024.
-  ASSERT_EQ(config.inv_freq.size(), 32u);
+  ASSERT_EQ(config.ropes[0].inv_freq.size(), 32u);
   for (int i = 0; i < 32; ++i) {
     const double plain = std::pow(150000.0, -2.0 * i / 64);
     const double ramp =
         std::min(1.0, std::max(0.0, (i - 8.092779) / (17.398024 - 8.092779)));
     const double wanted = ramp * plain / 32 + (1 - ramp) * plain;
-    EXPECT_NEAR(config.inv_freq[i], wanted, 1e-6 * wanted) << i;
+    EXPECT_NEAR(config.ropes[0].inv_freq[i], wanted, 1e-6 * wanted) << i;
   }
   Json whole = GptOss();
   whole["rope_scaling"]["truncate"] = true;  // from 8 to 18
   const double plain = std::pow(150000.0, -2.0 * 9 / 64);
-  EXPECT_NEAR(Parsed(whole).inv_freq[9], plain * (0.9 + 0.1 / 32), 1e-12);
+  EXPECT_NEAR(Parsed(whole).ropes[0].inv_freq[9], plain * (0.9 + 0.1 / 32),
+              1e-12);
   for (const char* key : {"mscale", "mscale_all_dim"}) {
     Json other = GptOss();
     other["rope_scaling"][key] = 1.0;
