@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/tensor/weight_format.h"
 
 namespace sluice::kernels {
 namespace {
@@ -53,7 +54,7 @@ OwnedWeight::OwnedWeight(WeightType type, int64_t rows, int64_t cols,
                          const std::vector<float>& values)
     : type_(type), rows_(rows), cols_(cols) {
   SLUICE_CHECK(static_cast<int64_t>(values.size()) == rows * cols);
-  const size_t size = type == WeightType::kF32 ? 4 : 2;
+  const size_t size = FormatOf(type).bytes(1);
   bytes_.resize(values.size() * size + 64);
   start_ = (64 - reinterpret_cast<uintptr_t>(bytes_.data()) % 64) % 64;
   for (size_t i = 0; i < values.size(); ++i) {
