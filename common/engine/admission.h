@@ -26,6 +26,7 @@ struct QueueState {
   std::vector<Client> clients;  // those with live sequences
   int waiting = 0;              // sequences of all, returning ones included
   int64_t prompt_tokens = 0;    // of all
+  int64_t history_tokens = 0;   // kept of all: choices have a history each
   int free_places = 0;  // that may start at once; 0 also while blocks are short
   int places = 0;       // of all
 

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-constexpr BlockId kGone = BlockId(-1);
+constexpr BlockId kEvicted = BlockId(-1);
 
 BlockTokens BlockAt(std::span<const TokenId> tokens, size_t index) {
   return tokens.subspan(index * kBlockTokens).first<kBlockTokens>();
@@ -16,7 +16,7 @@ BlockTokens BlockAt(std::span<const TokenId> tokens, size_t index) {
 
 // Blocks at the front that nobody reads after a hit of `blocks`. A full hit
 // runs its last token again.
-int32_t GoneAfterHit(int32_t window, int32_t blocks) {
+int32_t EvictedAfterHit(int32_t window, int32_t blocks) {
   return BlocksBehind(window, std::max(blocks * kBlockTokens - 1, 0));
 }
 
@@ -33,11 +33,11 @@ void BlockManager::Reset(int num_blocks) {
   pool_ = BlockPool(num_blocks, options_.key);
 }
 
-std::vector<BlockTable> BlockManager::Open(std::optional<std::string_view> salt,
-                                           std::span<const TokenId> tokens) {
+std::vector<BlockTable> BlockManager::MatchPrefix(
+    std::optional<std::string_view> salt, std::span<const TokenId> tokens) {
   std::vector<BlockTable> tables(options_.windows.size());
   if (!salt) return tables;
-  std::vector<ChainPoint> points = {pool_.Root(
+  std::vector<PrefixHash> prefixes = {pool_.Root(
       {reinterpret_cast<const uint8_t*>(salt->data()), salt->size()})};
   // Per group, how many blocks up to here it knows without a gap.
   std::vector<int32_t> known(tables.size(), 0);
@@ -47,28 +47,28 @@ std::vector<BlockTable> BlockManager::Open(std::optional<std::string_view> salt,
     bool enough = true;
     std::optional<BlockPool::Found> next;
     for (size_t g = 0; g < tables.size(); ++g) {
-      const auto found = pool_.Find(static_cast<int>(g), points.back(),
+      const auto found = pool_.Find(static_cast<int>(g), prefixes.back(),
                                     BlockAt(tokens, static_cast<size_t>(i)));
-      tables[g].blocks.push_back(found ? found->block : kGone);
+      tables[g].blocks.push_back(found ? found->block : kEvicted);
       known[g] = found ? known[g] + 1 : 0;
-      enough &= known[g] >= i + 1 - GoneAfterHit(options_.windows[g], i + 1);
+      enough &= known[g] >= i + 1 - EvictedAfterHit(options_.windows[g], i + 1);
       if (g == 0) next = found;
       if (!next) break;
     }
     if (!next) break;
-    points.push_back(next->point);
+    prefixes.push_back(next->prefix);
     if (enough) hit = i + 1;
   }
   for (size_t g = 0; g < tables.size(); ++g) {
     BlockTable& table = tables[g];
     table.blocks.resize(static_cast<size_t>(hit));
-    table.num_gone = GoneAfterHit(options_.windows[g], hit);
-    std::fill_n(table.blocks.begin(), table.num_gone, kGone);
+    table.num_evicted = EvictedAfterHit(options_.windows[g], hit);
+    std::fill_n(table.blocks.begin(), table.num_evicted, kEvicted);
     for (BlockId block : table.held()) pool_.Hold(block);
   }
-  tables[0].findable = true;
-  tables[0].num_published = hit;
-  tables[0].point = points[static_cast<size_t>(hit)];
+  tables[0].use_cache = true;
+  tables[0].num_cached = hit;
+  tables[0].prefix = prefixes[static_cast<size_t>(hit)];
   return tables;
 }
 
@@ -88,7 +88,8 @@ int32_t BlockManager::Needed(const std::vector<BlockTable>& tables,
   return needed;
 }
 
-bool BlockManager::Grow(std::vector<BlockTable>& tables, int32_t num_tokens) {
+bool BlockManager::Reserve(std::vector<BlockTable>& tables,
+                           int32_t num_tokens) {
   SLUICE_CHECK(tables.size() == options_.windows.size());
   const auto wanted = static_cast<size_t>(BlocksFor(num_tokens));
   size_t missing = 0;
@@ -106,37 +107,37 @@ bool BlockManager::Grow(std::vector<BlockTable>& tables, int32_t num_tokens) {
   return true;
 }
 
-bool BlockManager::ReleaseBehind(std::vector<BlockTable>& tables,
-                                 int32_t position) {
+bool BlockManager::EvictBehind(std::vector<BlockTable>& tables,
+                               int32_t position) {
   bool any = false;
   for (size_t g = 0; g < tables.size(); ++g) {
     BlockTable& table = tables[g];
     const int32_t behind = std::min(BlocksBehind(options_.windows[g], position),
                                     static_cast<int32_t>(table.blocks.size()));
-    for (; table.num_gone < behind; ++table.num_gone, any = true) {
-      BlockId& block = table.blocks[static_cast<size_t>(table.num_gone)];
+    for (; table.num_evicted < behind; ++table.num_evicted, any = true) {
+      BlockId& block = table.blocks[static_cast<size_t>(table.num_evicted)];
       pool_.Release(block);
-      block = kGone;
+      block = kEvicted;
     }
   }
   return any;
 }
 
-void BlockManager::Publish(std::vector<BlockTable>& tables,
-                           std::span<const TokenId> computed) {
+void BlockManager::CacheFullBlocks(std::vector<BlockTable>& tables,
+                                   std::span<const TokenId> computed) {
   BlockTable& first = tables[0];
-  if (!first.findable) return;
+  if (!first.use_cache) return;
   const auto full = static_cast<int32_t>(computed.size()) / kBlockTokens;
   SLUICE_CHECK(full <= static_cast<int32_t>(first.blocks.size()));
-  for (int32_t& i = first.num_published; i < full; ++i) {
+  for (int32_t& i = first.num_cached; i < full; ++i) {
     const auto index = static_cast<size_t>(i);
     const BlockTokens tokens = BlockAt(computed, index);
-    const ChainPoint before = first.point;
-    first.point = pool_.Publish(0, first.blocks[index], before, tokens);
+    const PrefixHash before = first.prefix;
+    first.prefix = pool_.Cache(0, first.blocks[index], before, tokens);
     for (int g = 1; g < num_groups(); ++g) {
       const BlockTable& table = tables[static_cast<size_t>(g)];
-      if (i < table.num_gone) continue;
-      pool_.Publish(g, table.blocks[index], before, tokens);
+      if (i < table.num_evicted) continue;
+      pool_.Cache(g, table.blocks[index], before, tokens);
     }
   }
 }
@@ -164,9 +165,9 @@ Status BlockManager::CheckIntegrity(
       const BlockTable& table = (*tables)[g];
       const auto size = static_cast<int32_t>(table.blocks.size());
       const int32_t may_be_gone = options_.windows[g] > 0 ? size : 0;
-      if (table.num_gone > may_be_gone || table.num_published > size) {
+      if (table.num_evicted > may_be_gone || table.num_cached > size) {
         return Internal("a table of KV group ", g, " has ", size, " blocks, ",
-                        table.num_gone, " let go, ", table.num_published,
+                        table.num_evicted, " let go, ", table.num_cached,
                         " published");
       }
       for (BlockId block : table.held()) {
@@ -174,7 +175,7 @@ Status BlockManager::CheckIntegrity(
           return Internal("a table names block ", block, ", the pool has ",
                           pool_.num_blocks());
         }
-        if (const auto found = pool_.FindableFor(block);
+        if (const auto found = pool_.CachedFor(block);
             found && *found != static_cast<int>(g)) {
           return Internal("block ", block, " is in a table of KV group ", g,
                           ", found for ", *found);

@@ -18,20 +18,20 @@ namespace sluice {
 // [i * kBlockTokens, (i + 1) * kBlockTokens).
 struct BlockTable {
   std::vector<BlockId> blocks;
-  // So many at the front are behind the group's window and given back: their
-  // entries name no block.
-  int32_t num_gone = 0;
-  // Of the first group's table alone, for all of them:
-  bool findable = false;      // whether full blocks shall be
-  int32_t num_published = 0;  // of them, from the front: findable content
-  ChainPoint point;           // behind the published ones
+  // Blocks at the front that are behind the group's window and given back:
+  // their entries name no block.
+  int32_t num_evicted = 0;
+  // In the first group's table alone, for all groups:
+  bool use_cache = false;  // whether full blocks are to be cached
+  int32_t num_cached = 0;  // full blocks from the front whose content is cached
+  PrefixHash prefix;       // behind the cached ones
 
   int32_t num_held() const {
-    return static_cast<int32_t>(blocks.size()) - num_gone;
+    return static_cast<int32_t>(blocks.size()) - num_evicted;
   }
-  // The blocks that it holds.
+  // The blocks behind the evicted ones.
   std::span<const BlockId> held() const {
-    return std::span(blocks).subspan(static_cast<size_t>(num_gone));
+    return std::span(blocks).subspan(static_cast<size_t>(num_evicted));
   }
 };
 
@@ -42,10 +42,10 @@ struct BlockTable {
 //
 // When a block may be reused: at once when its last reference goes, even
 // while a plan in flight still writes to it. Every stage runs plans in step
-// order, so whoever is handed the block writes in a later plan, after that.
-// When a block may be found: once the plan that computes it has been
+// order, so the block's next sequence writes in a later plan.
+// When a block may be matched: once the plan that computes the block has been
 // committed. (Order alone would allow it from the moment of planning, but a
-// step may fail for one sequence, and nobody else shall read what it left.)
+// step may fail for one sequence, and no other may read what the step left.)
 class BlockManager {
  public:
   struct Options {
@@ -61,29 +61,29 @@ class BlockManager {
   // in full blocks, of which every group knows what is still read behind it
   // (a windowed one the last blocks), each held once more.
   // Content is shared among sequences of one salt only; without a salt
-  // nothing is looked up, and nothing of it will be found.
-  std::vector<BlockTable> Open(std::optional<std::string_view> salt,
-                               std::span<const TokenId> tokens);
+  // nothing is looked up, and no block of the sequence is cached.
+  std::vector<BlockTable> MatchPrefix(std::optional<std::string_view> salt,
+                                      std::span<const TokenId> tokens);
 
-  // Free blocks that it takes at most to go on until the tables have held
+  // Returns how many free blocks the tables take at most until they have held
   // `num_tokens` positions.
   int32_t Needed(const std::vector<BlockTable>& tables,
                  int32_t num_tokens) const;
 
-  // Grows every table to hold `num_tokens` positions, or changes nothing and
-  // returns false because there are too few free blocks.
-  bool Grow(std::vector<BlockTable>& tables, int32_t num_tokens);
+  // Grows every table to hold `num_tokens` positions. Returns false and
+  // changes nothing if there are too few free blocks.
+  bool Reserve(std::vector<BlockTable>& tables, int32_t num_tokens);
 
   // Gives back what windowed groups need no more when the next query is at
-  // `position`; false if that is nothing. What was published stays findable.
-  bool ReleaseBehind(std::vector<BlockTable>& tables, int32_t position);
+  // `position`; false if that is nothing. Cached content stays cached.
+  bool EvictBehind(std::vector<BlockTable>& tables, int32_t position);
 
-  // The positions of `computed` are in the KV cache: full blocks of them
-  // become findable, if the tables were opened with a salt.
-  void Publish(std::vector<BlockTable>& tables,
-               std::span<const TokenId> computed);
+  // Caches the full blocks of `computed`, whose positions are in the KV
+  // cache, so that MatchPrefix finds them; nothing for tables without a salt.
+  void CacheFullBlocks(std::vector<BlockTable>& tables,
+                       std::span<const TokenId> computed);
 
-  // Lets go of all blocks, the last first, so that a prefix stays findable
+  // Gives back all blocks, the last first, so that a prefix stays cached
   // longer than what follows it. The tables are empty after.
   void Release(std::vector<BlockTable>& tables);
 
@@ -95,8 +95,8 @@ class BlockManager {
   // Blocks of cached prefixes that were given to others since the last Reset.
   uint64_t evictions() const { return pool_.evictions(); }
 
-  // INTERNAL naming the first contradiction. `open` are all tables that were
-  // opened and not released.
+  // INTERNAL naming the first contradiction. `open` are all tables that hold
+  // blocks.
   Status CheckIntegrity(
       std::span<const std::vector<BlockTable>* const> open) const;
 

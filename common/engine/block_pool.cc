@@ -22,7 +22,7 @@ std::optional<BlockId> BlockPool::Allocate() {
   const int32_t index = first_free_;
   RemoveFree(index);
   Block& block = blocks_[static_cast<size_t>(index)];
-  if (block.findable) {
+  if (block.cached) {
     Forget(block);
     ++evictions_;
   }
@@ -42,7 +42,7 @@ void BlockPool::Release(BlockId id) {
   if (--block.references == 0) PushFree(id.value());
 }
 
-ChainPoint BlockPool::Root(std::span<const uint8_t> salt) const {
+PrefixHash BlockPool::Root(std::span<const uint8_t> salt) const {
   return {SipHash128(key_, salt), 0};
 }
 
@@ -57,85 +57,73 @@ Hash128 BlockPool::Extend(int group, const Hash128& hash,
 
 // By induction the whole prefix is compared, not just this block: equal
 // content numbers mean equal tokens up to there.
-bool BlockPool::Holds(const Block& block, int group, const ChainPoint& point,
+bool BlockPool::Holds(const Block& block, int group, const PrefixHash& prefix,
                       BlockTokens tokens) const {
-  return block.group == group && block.parent == point.content &&
+  return block.group == group && block.parent == prefix.content &&
          std::equal(tokens.begin(), tokens.end(), block.tokens.begin());
 }
 
 std::optional<BlockPool::Found> BlockPool::Find(int group,
-                                                const ChainPoint& point,
+                                                const PrefixHash& prefix,
                                                 BlockTokens tokens) const {
-  const auto it = by_hash_.find(Extend(group, point.hash, tokens));
+  const auto it = by_hash_.find(Extend(group, prefix.hash, tokens));
   if (it == by_hash_.end()) return std::nullopt;
   const Block& block = blocks_[static_cast<size_t>(it->second)];
-  if (!Holds(block, group, point, tokens)) return std::nullopt;
-  return Found{BlockId(it->second), block.point};
+  if (!Holds(block, group, prefix, tokens)) return std::nullopt;
+  return Found{BlockId(it->second), block.prefix};
 }
 
-ChainPoint BlockPool::Publish(int group, BlockId id, const ChainPoint& point,
-                              BlockTokens tokens) {
+PrefixHash BlockPool::Cache(int group, BlockId id, const PrefixHash& prefix,
+                            BlockTokens tokens) {
   Block& block = at(id);
-  SLUICE_CHECK(block.references > 0 && !block.findable);
-  const Hash128 hash = Extend(group, point.hash, tokens);
+  SLUICE_CHECK(block.references > 0 && !block.cached);
+  const Hash128 hash = Extend(group, prefix.hash, tokens);
   const auto it = by_hash_.find(hash);
   if (it != by_hash_.end()) {
     Block& other = blocks_[static_cast<size_t>(it->second)];
-    if (Holds(other, group, point, tokens)) return other.point;
+    if (Holds(other, group, prefix, tokens)) return other.prefix;
     // Its parent was evicted and came back under another content number, so
     // nobody can reach it any more.
     Forget(other);
   }
-  block.findable = true;
+  block.cached = true;
   block.group = group;
-  block.point = {hash, next_content_++};
-  block.parent = point.content;
+  block.prefix = {hash, next_content_++};
+  block.parent = prefix.content;
   std::copy(tokens.begin(), tokens.end(), block.tokens.begin());
   by_hash_.emplace(hash, id.value());
-  return block.point;
+  return block.prefix;
 }
 
 void BlockPool::Forget(Block& block) {
-  by_hash_.erase(block.point.hash);
-  block.findable = false;
+  by_hash_.erase(block.prefix.hash);
+  block.cached = false;
 }
 
 void BlockPool::PushFree(int32_t index) {
   Block& block = blocks_[static_cast<size_t>(index)];
   ++num_free_;
-  if (block.findable) {
+  if (block.cached) {
     block.previous = last_free_;
     block.next = -1;
   } else {
     block.previous = -1;
     block.next = first_free_;
   }
-  int32_t& before = block.previous < 0
-                        ? first_free_
-                        : blocks_[static_cast<size_t>(block.previous)].next;
-  int32_t& after = block.next < 0
-                       ? last_free_
-                       : blocks_[static_cast<size_t>(block.next)].previous;
-  before = index;
-  after = index;
+  NextOf(block.previous) = index;
+  PreviousOf(block.next) = index;
 }
 
 void BlockPool::RemoveFree(int32_t index) {
   Block& block = blocks_[static_cast<size_t>(index)];
   --num_free_;
-  int32_t& before = block.previous < 0
-                        ? first_free_
-                        : blocks_[static_cast<size_t>(block.previous)].next;
-  int32_t& after = block.next < 0
-                       ? last_free_
-                       : blocks_[static_cast<size_t>(block.next)].previous;
-  before = block.next;
-  after = block.previous;
+  NextOf(block.previous) = block.next;
+  PreviousOf(block.next) = block.previous;
 }
 
-std::optional<int> BlockPool::FindableFor(BlockId block) const {
+std::optional<int> BlockPool::CachedFor(BlockId block) const {
   const Block& found = blocks_[static_cast<size_t>(block.value())];
-  return found.findable ? std::optional(found.group) : std::nullopt;
+  return found.cached ? std::optional(found.group) : std::nullopt;
 }
 
 Status BlockPool::CheckIntegrity(std::span<const int32_t> references) const {
@@ -143,7 +131,7 @@ Status BlockPool::CheckIntegrity(std::span<const int32_t> references) const {
     return Internal("references of ", references.size(), " blocks, pool has ",
                     blocks_.size());
   }
-  size_t held = 0, findable = 0;
+  size_t held = 0, cached = 0;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
     if (block.references != references[i]) {
@@ -151,15 +139,15 @@ Status BlockPool::CheckIntegrity(std::span<const int32_t> references) const {
                       " references, tables have ", references[i]);
     }
     held += block.references > 0 ? 1 : 0;
-    if (!block.findable) continue;
-    ++findable;
-    const auto it = by_hash_.find(block.point.hash);
+    if (!block.cached) continue;
+    ++cached;
+    const auto it = by_hash_.find(block.prefix.hash);
     if (it == by_hash_.end() || it->second != static_cast<int32_t>(i)) {
-      return Internal("findable block ", i, " is not found by its hash");
+      return Internal("cached block ", i, " is not found by its hash");
     }
   }
-  if (findable != by_hash_.size()) {
-    return Internal(by_hash_.size(), " hashes for ", findable, " blocks");
+  if (cached != by_hash_.size()) {
+    return Internal(by_hash_.size(), " hashes for ", cached, " blocks");
   }
   // The free list: every free block once, walked forwards.
   size_t listed = 0;

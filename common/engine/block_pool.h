@@ -17,10 +17,10 @@ namespace sluice {
 // Where a chain of full blocks has come to: the hash over its salt and all
 // its tokens, and the number of that content. Two chains with one `content`
 // hold the same tokens.
-struct ChainPoint {
+struct PrefixHash {
   Hash128 hash;
   uint64_t content = 0;  // 0: nothing but the salt
-  bool operator==(const ChainPoint&) const = default;
+  bool operator==(const PrefixHash&) const = default;
 };
 
 using BlockTokens = std::span<const TokenId, kBlockTokens>;
@@ -30,7 +30,7 @@ using BlockTokens = std::span<const TokenId, kBlockTokens>;
 // BlockManager.
 //
 // A block is held (one reference per sequence), or free. A free block may
-// still be findable; it is handed out again only after every free block that
+// still be cached; it is handed out again only after every free block that
 // is not, least recently freed first. So the cache costs nobody a block.
 class BlockPool {
  public:
@@ -47,28 +47,28 @@ class BlockPool {
   void Release(BlockId block);
 
   // Where chains of this salt begin.
-  ChainPoint Root(std::span<const uint8_t> salt) const;
-  // The block of KV group `group` that continues the chain at `point` with
+  PrefixHash Root(std::span<const uint8_t> salt) const;
+  // The block of KV group `group` that continues the chain at `prefix` with
   // `tokens`. Found by hash, then verified: the same tokens after the same
   // content. Chains go through blocks of group 0; another group's block hangs
-  // on the point before it, so that it needs none of its own group's.
+  // on the prefix before it, so that it needs none of its own group's.
   struct Found {
     BlockId block;
-    ChainPoint point;  // behind the block; nothing follows other groups'
+    PrefixHash prefix;  // behind the block; nothing follows other groups'
   };
-  std::optional<Found> Find(int group, const ChainPoint& point,
+  std::optional<Found> Find(int group, const PrefixHash& prefix,
                             BlockTokens tokens) const;
-  // Makes a held, full block findable and returns the point behind it. If
-  // its content is findable already, in another block, that one stays.
-  ChainPoint Publish(int group, BlockId block, const ChainPoint& point,
-                     BlockTokens tokens);
+  // Makes a held, full block cached and returns the prefix behind it. If
+  // its content is cached already, in another block, that one stays.
+  PrefixHash Cache(int group, BlockId block, const PrefixHash& prefix,
+                   BlockTokens tokens);
 
   // The group that a block can be found for; nothing if it cannot be found.
-  std::optional<int> FindableFor(BlockId block) const;
+  std::optional<int> CachedFor(BlockId block) const;
 
   int num_blocks() const { return static_cast<int>(blocks_.size()); }
   int num_free() const { return num_free_; }
-  int num_findable() const { return static_cast<int>(by_hash_.size()); }
+  int num_cached() const { return static_cast<int>(by_hash_.size()); }
 
   // INTERNAL naming the first contradiction: `references[b]` is how often
   // block b stands in tables.
@@ -77,14 +77,14 @@ class BlockPool {
  private:
   struct Block {
     int32_t references = 0;
-    bool findable = false;
+    bool cached = false;
     // Neighbours in the list of free blocks; -1: none.
     int32_t previous = -1;
     int32_t next = -1;
-    // If findable: its group, the point behind it, what came before, what it
+    // If cached: its group, the prefix behind it, what came before, what it
     // holds.
     int group = 0;
-    ChainPoint point;
+    PrefixHash prefix;
     uint64_t parent = 0;
     std::array<TokenId, kBlockTokens> tokens{};
   };
@@ -94,8 +94,16 @@ class BlockPool {
 
   Block& at(BlockId block);
   Hash128 Extend(int group, const Hash128& hash, BlockTokens tokens) const;
-  bool Holds(const Block& block, int group, const ChainPoint& point,
+  bool Holds(const Block& block, int group, const PrefixHash& prefix,
              BlockTokens tokens) const;
+  // Neighbours in the list of free blocks; of -1: its ends.
+  int32_t& NextOf(int32_t index) {
+    return index < 0 ? first_free_ : blocks_[static_cast<size_t>(index)].next;
+  }
+  int32_t& PreviousOf(int32_t index) {
+    return index < 0 ? last_free_
+                     : blocks_[static_cast<size_t>(index)].previous;
+  }
   void PushFree(int32_t index);
   void RemoveFree(int32_t index);
   void Forget(Block& block);

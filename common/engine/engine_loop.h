@@ -2,13 +2,23 @@
 #define SLUICE_COMMON_ENGINE_ENGINE_LOOP_H_
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
+#include "common/concurrency/named_thread.h"
 #include "common/core/generate_request.h"
 #include "common/core/step_plan.h"
+#include "common/engine/admission.h"
 #include "common/engine/engine_options.h"
 #include "common/engine/engine_stats.h"
+#include "common/engine/scheduler.h"
 
 namespace sluice {
 
@@ -22,19 +32,60 @@ class StepExecutor {
   // OnPipelineLost.
   virtual void Submit(StepPlan plan) = 0;
   // The pipeline answered what no plan asked for. All live sequences have
-  // ended and no plan follows until OnPipelineUp with a new epoch: the owner
-  // should rebuild the pipeline. Never blocks.
+  // ended and no plan follows until OnPipelineUp with a new epoch, so that the
+  // owner rebuilds the pipeline. Never blocks.
   virtual void OnPipelineBroken(Status why) {}
 };
 
+// What the inbox of EngineLoop holds: an accepted request,
+struct Submission {
+  SequenceId id;
+  std::string request_id;
+  GenerateRequest request;
+  std::shared_ptr<TokenSink> sink;
+  int64_t pushed_ns = 0;  // of a traced request
+};
+// the end of one,
+struct CancelCommand {
+  SequenceId id;
+};
+// a new pipeline,
+struct PipelineUp {
+  Epoch epoch;
+  PlanLimits limits;
+  int num_stages;
+};
+// the loss of one,
+struct PipelineLost {
+  Status why;
+};
+// news of a pipeline that cannot be used, or an exception of the engine,
+struct PipelineBroken {
+  Status why;
+  bool if_attached = false;  // without a pipeline the news is stale
+};
+// or the answer to a plan.
+using EngineCommand = std::variant<Submission, CancelCommand, StepResult,
+                                   PipelineUp, PipelineLost, PipelineBroken>;
+
 // Owns every sequence of one replica: one thread admits, plans, commits and
-// calls the sinks; the methods below may be called from any thread, also
-// from within a sink, and never wait for a plan (Stop and WaitIdle aside).
+// calls the sinks (engine_thread.cc); the public methods may be called from
+// any thread, also from within a sink, and never wait for a plan (Stop and
+// WaitIdle aside).
+//
+// The inbox is one list, so that commands take effect in the order they were
+// given. Each kind has a bound of its own: submissions by the number of live
+// sequences, cancels by one for each sequence, results by kMaxQueuedResults,
+// the rest by how often pipelines change.
 class EngineLoop {
  public:
   // `executor` must outlive the loop.
-  EngineLoop(const EngineOptions& options, StepExecutor* executor);
-  ~EngineLoop();  // Stop()
+  EngineLoop(const EngineOptions& options, StepExecutor* executor)
+      : options_(options),
+        executor_(executor),
+        admission_(options),
+        scheduler_(options, &counters_) {}
+  ~EngineLoop() { Stop(); }
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
 
@@ -55,8 +106,8 @@ class EngineLoop {
   // context or the whole KV pool.
   // Choices and prompts of one request: see GenerateRequest. While any of a
   // request_id is live, others of it are not held against max_queue_wait,
-  // only against twice max_queue; after a refusal it is the caller who
-  // cancels those before it.
+  // only against twice max_queue; after a refusal the caller cancels those
+  // before it.
   StatusOr<SequenceId> Submit(GenerateRequest request,
                               std::shared_ptr<TokenSink> sink);
 
@@ -76,13 +127,22 @@ class EngineLoop {
 
   // The pipeline is going to be lost: Submit refuses with `why` until
   // OnPipelineUp; accepted requests go on.
-  void OnPipelineLeaving(const Status& why);
+  void OnPipelineLeaving(const Status& why) {
+    MutexLock lock(mutex_);
+    leaving_ = why;
+  }
 
   // Refuses new requests from now on; accepted ones go on.
-  void BeginDrain();
+  void BeginDrain() {
+    MutexLock lock(mutex_);
+    draining_ = true;
+  }
 
   // No live sequence and no plan in flight.
-  bool idle() const;
+  bool idle() const {
+    MutexLock lock(mutex_);
+    return IsIdle();
+  }
   // False if `deadline` passed first.
   bool WaitIdle(TimePoint deadline) const;
 
@@ -90,8 +150,70 @@ class EngineLoop {
   EngineProgress Progress() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  // More unread results than any pipeline has plans in flight.
+  static constexpr size_t kMaxQueuedResults = 256;
+
+  void Push(EngineCommand command) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    inbox_.push_back(std::move(command));
+    wake_.NotifyOne();
+  }
+  bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return num_live_ == 0 && !working_ && stats_.plans_in_flight == 0;
+  }
+  Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // The engine thread's.
+  void Run();
+  // Waits for commands or the next deadline. False: stop after these.
+  bool TakeCommands(std::vector<EngineCommand>& commands);
+  void HandleSafely(EngineCommand& command);
+  void Handle(Submission& submission);
+  void Handle(CancelCommand& cancel);
+  void Handle(StepResult& result);
+  void Handle(PipelineUp& up);
+  void Handle(PipelineLost& lost);
+  void Handle(PipelineBroken& broken);
+  void Emit(SequenceEvents events);
+  void EndOne(TokenSink& sink, const std::string& request_id, FinalEvent event);
+  void SubmitPlans();
+  void Publish();
+
+  const EngineOptions options_;
+  StepExecutor* const executor_;
+  NamedThread thread_;
+
+  mutable Mutex mutex_;
+  CondVar wake_;
+  mutable CondVar became_idle_;
+  std::vector<EngineCommand> inbox_ ABSL_GUARDED_BY(mutex_);
+  size_t queued_results_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Sequences that the inbox has a cancel of.
+  std::unordered_set<SequenceId> cancels_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_live_ ABSL_GUARDED_BY(mutex_) = 0;  // accepted and not ended
+  SequenceId next_id_ ABSL_GUARDED_BY(mutex_){1};
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool working_ ABSL_GUARDED_BY(mutex_) = false;  // on commands taken
+  // Of the pipeline that is up; nothing: Submit refuses.
+  std::optional<Epoch> up_ ABSL_GUARDED_BY(mutex_);
+  Status leaving_ ABSL_GUARDED_BY(mutex_);  // why it will go; OK: it will not
+  PlanLimits limits_ ABSL_GUARDED_BY(mutex_);
+  uint64_t submitted_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t refused_queue_full_ ABSL_GUARDED_BY(mutex_) = 0;
+  // What the engine thread last published.
+  EngineStats stats_ ABSL_GUARDED_BY(mutex_);
+  Admission admission_ ABSL_GUARDED_BY(mutex_);
+  TimePoint published_progress_ ABSL_GUARDED_BY(mutex_);
+  TimePoint published_oldest_plan_ ABSL_GUARDED_BY(mutex_) = TimePoint::max();
+  Duration published_expected_step_ ABSL_GUARDED_BY(mutex_){};
+
+  // The engine thread's own.
+  EngineCounters counters_;
+  Scheduler scheduler_;
+  Epoch epoch_;
+  Status why_down_ = Unavailable("no pipeline is up");
+  TimePoint last_progress_ = Clock::now();
 };
 
 }  // namespace sluice

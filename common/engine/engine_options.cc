@@ -1,15 +1,12 @@
 #include "common/engine/engine_options.h"
 
-#include "common/engine/request_check.h"
+#include <algorithm>
+#include <utility>
+
+#include "common/core/kv_groups.h"
 
 namespace sluice {
 namespace {
-
-Status CheckNotNegative(const char* name, Duration value) {
-  if (value >= Duration::zero()) return OkStatus();
-  return InvalidArgument(name, " must not be negative, got ", Seconds(value),
-                         " s");
-}
 
 Status CheckAtLeast(const char* name, int value, int low) {
   if (value >= low) return OkStatus();
@@ -19,34 +16,40 @@ Status CheckAtLeast(const char* name, int value, int low) {
 }  // namespace
 
 Status Validate(const EngineOptions& options) {
-  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_running", options.max_running, 1));
-  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_queue", options.max_queue, 0));
-  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_running_per_client",
-                                      options.max_running_per_client, 0));
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("max_queue_per_client", options.max_queue_per_client, 0));
-  SLUICE_RETURN_IF_ERROR(CheckNotNegative("place_turn", options.place_turn));
-  SLUICE_RETURN_IF_ERROR(
-      CheckNotNegative("max_queue_wait", options.max_queue_wait));
-  SLUICE_RETURN_IF_ERROR(CheckNotNegative("target_itl", options.target_itl));
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("max_step_tokens", options.max_step_tokens, 1));
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("prefill_chunk", options.prefill_chunk, 0));
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("max_plans_in_flight", options.max_plans_in_flight, 0));
-  return CheckAtLeast("min_decode_batch", options.min_decode_batch, 1);
+  const struct {
+    const char* name;
+    int value;
+    int low;
+  } numbers[] = {{"max_running", options.max_running, 1},
+                 {"max_queue", options.max_queue, 0},
+                 {"max_running_per_client", options.max_running_per_client, 0},
+                 {"max_queue_per_client", options.max_queue_per_client, 0},
+                 {"max_step_tokens", options.max_step_tokens, 1},
+                 {"prefill_chunk", options.prefill_chunk, 0},
+                 {"max_plans_in_flight", options.max_plans_in_flight, 0},
+                 {"min_decode_batch", options.min_decode_batch, 1}};
+  for (const auto& [name, value, low] : numbers) {
+    SLUICE_RETURN_IF_ERROR(CheckAtLeast(name, value, low));
+  }
+  for (const auto& [name, value] : {std::pair{"place_turn", options.place_turn},
+                                    {"max_queue_wait", options.max_queue_wait},
+                                    {"target_itl", options.target_itl}}) {
+    if (value >= Duration::zero()) continue;
+    return InvalidArgument(name, " must not be negative, got ", Seconds(value),
+                           " s");
+  }
+  return OkStatus();
 }
 
 Status Validate(const PlanLimits& limits) {
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("max_step_tokens", limits.max_step_tokens, 1));
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("max_sequences", limits.max_sequences, 1));
-  SLUICE_RETURN_IF_ERROR(CheckAtLeast("max_context", limits.max_context, 1));
-  SLUICE_RETURN_IF_ERROR(CheckAtLeast("num_blocks", limits.num_blocks, 1));
-  SLUICE_RETURN_IF_ERROR(
-      CheckAtLeast("num_kv_groups", limits.num_kv_groups, 1));
+  for (const auto& [name, value] :
+       {std::pair{"max_step_tokens", limits.max_step_tokens},
+        {"max_sequences", limits.max_sequences},
+        {"max_context", limits.max_context},
+        {"num_blocks", limits.num_blocks},
+        {"num_kv_groups", limits.num_kv_groups}}) {
+    SLUICE_RETURN_IF_ERROR(CheckAtLeast(name, value, 1));
+  }
   if (limits.kv_window(0) != 0) {
     return InvalidArgument("KV group 0 must see all positions, its window is ",
                            limits.kv_window(0));
@@ -57,6 +60,66 @@ Status Validate(const PlanLimits& limits) {
                            limits.num_blocks);
   }
   return CheckAtLeast("vocab_size", limits.vocab_size, 1);
+}
+
+int64_t MaxPositions(const PlanLimits& limits) {
+  const auto fits = [&](int64_t blocks) {
+    int64_t held = 0;
+    for (int32_t g = 0; g < limits.num_kv_groups; ++g) {
+      held += MostBlocks(limits.kv_window(g),
+                         static_cast<int32_t>(blocks) * kBlockTokens,
+                         limits.max_step_tokens);
+    }
+    return held <= limits.num_blocks;
+  };
+  constexpr int64_t kMost = int64_t{1} << 26;  // positions are of 32 bits
+  int64_t low = 0;                             // fits
+  int64_t high = std::min<int64_t>(limits.num_blocks, kMost) + 1;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low * kBlockTokens;
+}
+
+Status CheckFits(int64_t num_prompt_tokens, int64_t max_tokens,
+                 const PlanLimits& limits) {
+  if (num_prompt_tokens + max_tokens > limits.max_context) {
+    return InvalidArgument("the prompt has ", num_prompt_tokens,
+                           " tokens and max_tokens is ", max_tokens,
+                           ", together ", num_prompt_tokens + max_tokens,
+                           "; the context limit is ", limits.max_context);
+  }
+  // The last token is sampled but never computed.
+  const int64_t positions =
+      num_prompt_tokens + std::max<int64_t>(max_tokens - 1, 0);
+  const int64_t pool = MaxPositions(limits);
+  if (positions > pool) {
+    return InvalidArgument("the prompt has ", num_prompt_tokens,
+                           " tokens and max_tokens is ", max_tokens,
+                           "; the KV cache holds ", pool, " positions");
+  }
+  return OkStatus();
+}
+
+Status CheckRequest(const GenerateRequest& request, const PlanLimits& limits) {
+  if (request.prompt_tokens.empty()) {
+    return InvalidArgument("the prompt has no tokens");
+  }
+  if (request.max_tokens < 0) {
+    return InvalidArgument("max_tokens must not be negative, got ",
+                           request.max_tokens);
+  }
+  for (size_t i = 0; i < request.prompt_tokens.size(); ++i) {
+    const TokenId token = request.prompt_tokens[i];
+    if (token < 0 || token >= limits.vocab_size) {
+      return InvalidArgument("prompt token ", i, " is ", token,
+                             ", vocabulary size is ", limits.vocab_size);
+    }
+  }
+  SLUICE_RETURN_IF_ERROR(Validate(request.sampling, limits.vocab_size));
+  return CheckFits(static_cast<int64_t>(request.prompt_tokens.size()),
+                   request.max_tokens, limits);
 }
 
 }  // namespace sluice

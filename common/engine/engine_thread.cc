@@ -4,11 +4,10 @@
 #include <vector>
 
 #include "common/base/catch_exceptions.h"
-#include "common/base/check.h"
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/concurrency/short_slices.h"
-#include "common/engine/engine_impl.h"
+#include "common/engine/engine_loop.h"
 
 namespace sluice {
 namespace {
@@ -16,16 +15,55 @@ namespace {
 // So often an idle pipeline is asked whether it still moves.
 constexpr Duration kProbeEvery = std::chrono::seconds(1);
 
+// Runs `call`, in `where`. What it throws is counted, logged and returned.
+template <typename Call>
+Status Guarded(const char* where, EngineCounters& counters, const Call& call) {
+  Status status = CatchExceptions(where, call);
+  if (!status.ok()) {
+    ++counters.exceptions;
+    CountException("engine");
+    LogError("caught: ", Message(status));
+  }
+  return status;
+}
+
+void TellEnd(TokenSink& sink, EngineCounters& counters, FinalEvent event) {
+  const Status told =
+      Guarded("sink", counters, [&] { sink.OnEnd(std::move(event)); });
+  if (told.ok()) return;
+  // Once more, and less: without its end a request hangs.
+  (void)Guarded("sink", counters, [&] {
+    sink.OnEnd({.reason = FinishReason::kError, .status = told});
+  });
+}
+
+// A sequence that asked for a trace, as the step carried it.
+using TracedSinks =
+    std::vector<std::pair<TracedChunk, std::shared_ptr<TokenSink>>>;
+
+TracedSinks SinksOf(const std::optional<StepTrace>& trace,
+                    Scheduler& scheduler) {
+  TracedSinks sinks;
+  if (!trace) return sinks;
+  for (const TracedChunk& chunk : trace->chunks) {
+    const Sequence* const sequence = scheduler.Find(chunk.sequence);
+    if (sequence != nullptr) sinks.emplace_back(chunk, sequence->sink);
+  }
+  return sinks;
+}
+
 }  // namespace
 
-void EngineLoop::Impl::Run() {
+// An exception ends the sequence that it is about, or, where the scheduler may
+// have been in the middle of something, all of them.
+void EngineLoop::Run() {
   AskForShortSlices();
   bool go_on = true;
   while (go_on) {
-    std::vector<Command> commands;
+    std::vector<EngineCommand> commands;
     go_on = TakeCommands(commands);
-    for (Command& command : commands) HandleSafely(command);
-    const Status planned = CatchExceptions("engine", [&] {
+    for (EngineCommand& command : commands) HandleSafely(command);
+    const Status planned = Guarded("engine", counters_, [&] {
       Emit(scheduler_.Expire(Clock::now()));
       if (go_on) {
         SubmitPlans();
@@ -35,101 +73,98 @@ void EngineLoop::Impl::Run() {
       Publish();
     });
     if (planned.ok()) continue;
-    OnException(planned);
-    GiveUpSafely(planned);
+    EngineCommand broken = PipelineBroken{planned};
+    HandleSafely(broken);
   }
 }
 
-void EngineLoop::Impl::GiveUpSafely(const Status& why) {
-  const Status given_up =
-      CatchExceptions("engine", [&] { GiveUpPipeline(why); });
-  if (!given_up.ok()) OnException(given_up);
-}
-
-void EngineLoop::Impl::HandleSafely(Command& command) {
-  const Status handled = CatchExceptions(
-      "engine", [&] { std::visit([this](auto& c) { Handle(c); }, command); });
-  if (handled.ok()) return;
-  OnException(handled);
-  auto* const submission = std::get_if<Submission>(&command);
-  if (submission == nullptr) {
-    GiveUpSafely(handled);
+void EngineLoop::HandleSafely(EngineCommand& command) {
+  const Status handled = Guarded("engine", counters_, [&] {
+    std::visit([this](auto& c) { Handle(c); }, command);
+  });
+  if (handled.ok() || std::holds_alternative<PipelineBroken>(command)) return;
+  if (auto* const submission = std::get_if<Submission>(&command)) {
+    ++counters_.finished_error;
+    EndOne(*submission->sink, submission->request_id,
+           {.reason = FinishReason::kError, .status = handled});
     return;
   }
-  ++counters_.finished_error;
-  if (submission->sink != nullptr) {
-    sinks_.emplace(submission->id, std::move(submission->sink));
-  }
-  EndOne(submission->id, {.reason = FinishReason::kError, .status = handled});
+  EngineCommand broken = PipelineBroken{handled};
+  HandleSafely(broken);
 }
 
-void EngineLoop::Impl::OnException(const Status& what) {
-  ++counters_.exceptions;
-  CountException("engine");
-  LogError("caught: ", Message(what));
-}
-
-bool EngineLoop::Impl::TakeCommands(std::vector<Command>& commands) {
-  std::optional<TimePoint> deadline = scheduler_.next_deadline();
+bool EngineLoop::TakeCommands(std::vector<EngineCommand>& commands) {
+  TimePoint deadline = scheduler_.next_deadline();
   if (scheduler_.quiet()) {
-    const TimePoint probe = last_progress_ + kProbeEvery;
-    deadline = std::min(deadline.value_or(probe), probe);
+    deadline = std::min(deadline, last_progress_ + kProbeEvery);
   }
   MutexLock lock(mutex_);
   while (inbox_.empty() && !stopping_) {
-    if (!deadline) {
+    if (deadline == TimePoint::max()) {
       wake_.Wait(mutex_);
-    } else if (!wake_.WaitUntil(mutex_, *deadline)) {
+    } else if (!wake_.WaitUntil(mutex_, deadline)) {
       break;
     }
   }
   commands.swap(inbox_);
   admission_.OnTaken();
   queued_results_ = 0;
+  cancels_.clear();
   // A result alone is no work: unless it is a probe's its plan still counts.
-  working_ = std::any_of(
-      commands.begin(), commands.end(),
-      [](const Command& c) { return !std::holds_alternative<StepResult>(c); });
+  working_ =
+      std::any_of(commands.begin(), commands.end(), [](const EngineCommand& c) {
+        return !std::holds_alternative<StepResult>(c);
+      });
   return !stopping_;
 }
 
-void EngineLoop::Impl::Handle(Submission& submission) {
-  if (submission.request.trace) {
+void EngineLoop::Handle(Submission& submission) {
+  GenerateRequest& request = submission.request;
+  if (request.trace) {
     submission.sink->OnInbox({submission.pushed_ns, MonotonicNanos()});
   }
-  sinks_.emplace(submission.id, std::move(submission.sink));
   if (scheduler_.attached()) {
-    scheduler_.Add(submission.id, std::move(submission.request));
+    scheduler_.Add(submission.id, std::move(request), submission.sink);
     return;
   }
   // Accepted just before the engine found the pipeline broken.
   ++counters_.finished_error;
   FinalEvent event{.reason = FinishReason::kError, .status = why_down_};
   event.stats.prompt_tokens =
-      static_cast<int32_t>(submission.request.prompt_tokens.size());
-  EndOne(submission.id, std::move(event));
+      static_cast<int32_t>(request.prompt_tokens.size());
+  EndOne(*submission.sink, submission.request_id, std::move(event));
 }
 
-void EngineLoop::Impl::Handle(CancelCommand& cancel) {
+void EngineLoop::Handle(CancelCommand& cancel) {
   Emit(scheduler_.End(cancel.id, FinishReason::kCancelled, OkStatus()));
 }
 
-void EngineLoop::Impl::Handle(StepResult& result) {
+void EngineLoop::Handle(StepResult& result) {
   const bool stale = !scheduler_.attached() || result.epoch != epoch_;
-  const int64_t handled_ns = MonotonicNanos();
+  TraceSpan commit{MonotonicNanos()};
   const TimePoint now = Clock::now();
   std::optional<StepTrace> trace = std::move(result.trace);
+  // Before the result ends some of them.
+  const TracedSinks traced = stale ? TracedSinks() : SinksOf(trace, scheduler_);
   StatusOr<SequenceEvents> events = scheduler_.Commit(std::move(result), now);
   if (!events.ok()) {
-    GiveUpPipeline(events.status());
-    return;
+    PipelineBroken broken{events.status()};
+    return Handle(broken);
   }
   if (!stale) last_progress_ = now;
-  if (trace && !stale) TellStep(*std::move(trace), handled_ns);
+  if (!traced.empty()) {
+    commit.stop_ns = MonotonicNanos();
+    trace->inbox.stop_ns = commit.start_ns;
+    trace->commit = commit;
+    const auto step = std::make_shared<const StepTrace>(*std::move(trace));
+    for (const auto& [chunk, sink] : traced) {
+      (void)Guarded("sink", counters_, [&] { sink->OnStep(step, chunk); });
+    }
+  }
   Emit(*std::move(events));
 }
 
-void EngineLoop::Impl::Handle(PipelineUp& up) {
+void EngineLoop::Handle(PipelineUp& up) {
   if (scheduler_.attached()) {
     Emit(scheduler_.Detach(Unavailable("the pipeline was rebuilt")));
   }
@@ -138,34 +173,27 @@ void EngineLoop::Impl::Handle(PipelineUp& up) {
   Emit(scheduler_.Attach(up.epoch, up.limits, up.num_stages));
 }
 
-void EngineLoop::Impl::Handle(PipelineLost& lost) {
+void EngineLoop::Handle(PipelineLost& lost) {
   why_down_ = lost.why;
   Emit(scheduler_.Detach(why_down_));
 }
 
-void EngineLoop::Impl::Handle(ResultFlood&) {
-  if (!scheduler_.attached()) return;  // what was dropped was stale
-  GiveUpPipeline(
-      Internal("more than ", kMaxQueuedResults, " unread step results"));
-}
-
-void EngineLoop::Impl::Handle(BadLimits& bad) { GiveUpPipeline(bad.why); }
-
-void EngineLoop::Impl::GiveUpPipeline(const Status& why) {
+void EngineLoop::Handle(PipelineBroken& broken) {
+  if (broken.if_attached && !scheduler_.attached()) return;
   {
     MutexLock lock(mutex_);
     // Unless a newer pipeline has been announced already.
     if (up_ && *up_ == epoch_) up_.reset();
   }
-  LogError("the pipeline is broken: ", Message(why));
-  why_down_ = Unavailable("the pipeline is broken: ", Message(why));
+  LogError("the pipeline is broken: ", Message(broken.why));
+  why_down_ = Unavailable("the pipeline is broken: ", Message(broken.why));
   Emit(scheduler_.Detach(why_down_));
-  executor_->OnPipelineBroken(why);
+  executor_->OnPipelineBroken(broken.why);
 }
 
 // A sink that throws has lost tokens: its sequence ends with that error, also
 // if it has just ended well.
-void EngineLoop::Impl::Emit(SequenceEvents events) {
+void EngineLoop::Emit(SequenceEvents events) {
   std::vector<std::pair<SequenceId, Status>> failed;
   for (SequenceEvent& event : events) {
     const auto error = std::find_if(
@@ -179,14 +207,11 @@ void EngineLoop::Impl::Emit(SequenceEvents events) {
         end.status = error->second;
         failed.erase(error);
       }
-      EndOne(event.sequence, std::move(end));
+      EndOne(*event.sink, event.request_id, std::move(end));
     } else if (error == failed.end()) {
-      const Status told = CatchExceptions("sink", [&] {
-        sinks_.at(event.sequence)->OnTokens(std::move(*tokens));
-      });
-      if (told.ok()) continue;
-      OnException(told);
-      failed.emplace_back(event.sequence, told);
+      const Status told = Guarded(
+          "sink", counters_, [&] { event.sink->OnTokens(std::move(*tokens)); });
+      if (!told.ok()) failed.emplace_back(event.sequence, told);
     }
   }
   for (const auto& [id, why] : failed) {
@@ -194,56 +219,18 @@ void EngineLoop::Impl::Emit(SequenceEvents events) {
   }
 }
 
-void EngineLoop::Impl::EndOne(SequenceId id, FinalEvent event) {
-  auto node = sinks_.extract(id);
-  SLUICE_CHECK(!node.empty());
+void EngineLoop::EndOne(TokenSink& sink, const std::string& request_id,
+                        FinalEvent event) {
   {
-    // First: whoever sees the end may submit the next request.
+    // First: a client that sees the end may submit the next request.
     MutexLock lock(mutex_);
-    const auto live = live_.extract(id);
-    SLUICE_CHECK(!live.empty());
-    admission_.OnEnd(live.mapped().request_id);
+    --num_live_;
+    admission_.OnEnd(request_id);
   }
-  TellEnd(*node.mapped(), std::move(event));
+  TellEnd(sink, counters_, std::move(event));
 }
 
-// Once more, and less, if the sink throws: without its end a request hangs.
-void EngineLoop::Impl::TellEnd(TokenSink& sink, FinalEvent event) {
-  const Status told =
-      CatchExceptions("sink", [&] { sink.OnEnd(std::move(event)); });
-  if (told.ok()) return;
-  OnException(told);
-  const Status again = CatchExceptions("sink", [&] {
-    sink.OnEnd({.reason = FinishReason::kError, .status = told});
-  });
-  if (!again.ok()) OnException(again);
-}
-
-void EngineLoop::Impl::Tell(const std::function<void()>& sink) {
-  const Status told = CatchExceptions("sink", sink);
-  if (!told.ok()) OnException(told);
-}
-
-// Those of the step's sequences that are traced hear of it.
-void EngineLoop::Impl::TellStep(StepTrace trace, int64_t handled_ns) {
-  trace.inbox.stop_ns = handled_ns;
-  trace.commit = {handled_ns, MonotonicNanos()};
-  const auto step = std::make_shared<const StepTrace>(std::move(trace));
-  for (const TracedChunk& chunk : step->chunks) {
-    const auto sink = sinks_.find(chunk.sequence);
-    if (sink == sinks_.end()) continue;
-    Tell([&] { sink->second->OnStep(step, chunk); });
-  }
-}
-
-void EngineLoop::Impl::TellStarts(const StepPlan& plan) {
-  for (const StartedSequence& started : plan.started) {
-    const auto sink = sinks_.find(started.sequence);
-    if (sink != sinks_.end()) Tell([&] { sink->second->OnStart(); });
-  }
-}
-
-void EngineLoop::Impl::SubmitPlans() {
+void EngineLoop::SubmitPlans() {
   while (true) {
     const TimePoint begin = Clock::now();
     std::optional<StepPlan> plan = scheduler_.Plan(begin);
@@ -251,7 +238,10 @@ void EngineLoop::Impl::SubmitPlans() {
     counters_.plan_time += end - begin;
     if (!plan) break;
     if (plan->trace) plan->trace->plan = {ToNanos(begin), ToNanos(end)};
-    TellStarts(*plan);
+    for (const StartedSequence& started : plan->started) {
+      TokenSink& sink = *scheduler_.Find(started.sequence)->sink;
+      (void)Guarded("sink", counters_, [&] { sink.OnStart(); });
+    }
     executor_->Submit(*std::move(plan));
   }
   const TimePoint now = Clock::now();
@@ -260,17 +250,12 @@ void EngineLoop::Impl::SubmitPlans() {
   }
 }
 
-void EngineLoop::Impl::Publish() {
+void EngineLoop::Publish() {
   MutexLock lock(mutex_);
-  scheduler_.FillStats(stats_);
-  admission_.Publish(scheduler_.Queue());
+  admission_.Publish(scheduler_.FillStats(stats_));
   published_progress_ = last_progress_;
-  published_oldest_plan_.reset();
-  published_expected_step_ = Duration::zero();
-  if (scheduler_.plans_in_flight() > 0) {
-    published_oldest_plan_ = scheduler_.oldest_plan();
-    published_expected_step_ = scheduler_.expected_step();
-  }
+  published_oldest_plan_ = scheduler_.oldest_plan();
+  published_expected_step_ = scheduler_.expected_step();
   working_ = false;
   if (IsIdle()) became_idle_.NotifyAll();
 }

@@ -33,13 +33,13 @@ Status CheckToken(const char* what, const TokenResult& result,
   return OkStatus();
 }
 
-Status CheckPrompt(const PlannedChunk& chunk, const JournalEntry& history,
+Status CheckPrompt(const PlannedChunk& chunk, const Sequence& sequence,
                    const SequenceResult& result, int32_t vocab_size) {
-  const int32_t num_logprobs = history.request.sampling.prompt_logprobs;
+  const int32_t num_logprobs = sequence.request.sampling.prompt_logprobs;
   if (num_logprobs < 0 || chunk.logits != LogitsWanted::kAll) {
     return OkStatus();
   }
-  const int32_t known = std::min(chunk.end(), history.num_prompt_tokens - 1);
+  const int32_t known = std::min(chunk.end(), sequence.num_prompt_tokens - 1);
   const int32_t wanted = std::max(known - chunk.start, 0);
   if (result.prompt.size() != static_cast<size_t>(wanted)) {
     return Internal("result has ", result.prompt.size(),
@@ -48,9 +48,9 @@ Status CheckPrompt(const PlannedChunk& chunk, const JournalEntry& history,
   for (int32_t i = 0; i < wanted; ++i) {
     const TokenResult& entry = result.prompt[static_cast<size_t>(i)];
     const size_t position = static_cast<size_t>(chunk.start + i + 1);
-    if (entry.token != history.tokens[position]) {
+    if (entry.token != sequence.tokens[position]) {
       return Internal("result names token ", entry.token, " at position ",
-                      position, ", the prompt has ", history.tokens[position]);
+                      position, ", the prompt has ", sequence.tokens[position]);
     }
     SLUICE_RETURN_IF_ERROR(
         CheckToken("prompt", entry, num_logprobs, vocab_size));
@@ -76,9 +76,9 @@ Status CheckAnswers(const PlanInFlight& plan, const StepResult& result) {
   return OkStatus();
 }
 
-Status CheckAnswers(const PlannedChunk& chunk, const JournalEntry& history,
+Status CheckAnswers(const PlannedChunk& chunk, const Sequence& sequence,
                     const SequenceResult& result, int32_t vocab_size) {
-  const SamplingParams& sampling = history.request.sampling;
+  const SamplingParams& sampling = sequence.request.sampling;
   const size_t wanted = chunk.samples ? 1 : 0;
   if (result.sampled.size() != wanted) {
     return Internal("result has ", result.sampled.size(),
@@ -88,7 +88,7 @@ Status CheckAnswers(const PlannedChunk& chunk, const JournalEntry& history,
     SLUICE_RETURN_IF_ERROR(
         CheckToken("sampled", token, sampling.logprobs, vocab_size));
   }
-  SLUICE_RETURN_IF_ERROR(CheckPrompt(chunk, history, result, vocab_size));
+  SLUICE_RETURN_IF_ERROR(CheckPrompt(chunk, sequence, result, vocab_size));
   if (!sampling.return_logits || chunk.logits == LogitsWanted::kNone) {
     return OkStatus();
   }

@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/core/step_plan.h"
-#include "common/engine/journal.h"
+#include "common/engine/sequence.h"
 
 namespace sluice {
 
@@ -26,10 +26,10 @@ struct PlannedChunk {
 struct PlanInFlight {
   StepId step_id;
   std::vector<PlannedChunk> chunks;
-  int32_t num_decodes = 0;    // of the chunks, a token each
-  int32_t prompt_tokens = 0;  // of the others
-  bool had_company = false;   // see StepPace
-  bool is_probe = false;      // see Scheduler::Probe
+  int32_t num_decodes = 0;          // of the chunks, a token each
+  int32_t prompt_tokens = 0;        // of the others
+  bool concurrent_prefill = false;  // see StepPace
+  bool is_probe = false;            // see Scheduler::Probe
   TimePoint submitted;
 };
 
@@ -39,7 +39,7 @@ Status CheckAnswers(const PlanInFlight& plan, const StepResult& result);
 
 // INTERNAL unless `result` holds what `chunk` of the sequence asked for:
 // counts, token ids within the vocabulary, sizes. Its status is OK.
-Status CheckAnswers(const PlannedChunk& chunk, const JournalEntry& history,
+Status CheckAnswers(const PlannedChunk& chunk, const Sequence& sequence,
                     const SequenceResult& result, int32_t vocab_size);
 
 }  // namespace sluice

@@ -12,11 +12,12 @@ bool Contains(const std::vector<TokenId>& ids, TokenId token) {
   return std::find(ids.begin(), ids.end(), token) != ids.end();
 }
 
-// Before min_tokens an end token is a token like any other. (The sampler
-// gives stop_token_ids no probability then, so this is about eos alone.)
-bool Ends(const JournalEntry& history, TokenId token) {
-  const GenerateRequest& request = history.request;
-  if (history.num_emitted() < request.sampling.min_tokens) return false;
+// Whether `token`, the next one, ends the sequence. Before min_tokens an end
+// token is a token like any other. (The sampler gives stop_token_ids no
+// probability then, so this is about eos alone.)
+bool Ends(const Sequence& sequence, TokenId token) {
+  const GenerateRequest& request = sequence.request;
+  if (sequence.num_emitted() < request.sampling.min_tokens) return false;
   return Contains(request.eos_token_ids, token) ||
          Contains(request.sampling.stop_token_ids, token);
 }
@@ -24,36 +25,38 @@ bool Ends(const JournalEntry& history, TokenId token) {
 }  // namespace
 
 StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
+  EngineCounters& counters = *state_.counters;
   if (!attached_ || result.epoch != epoch_) {
-    ++counters_->stale_results;
+    ++counters.stale_results;
     return SequenceEvents();
   }
-  if (result.replica != options_.replica || in_flight_.empty()) {
-    ++counters_->refused_results;
+  if (result.replica != state_.options.replica || state_.in_flight.empty()) {
+    ++counters.refused_results;
     return Internal("result of replica ", result.replica, ", step ",
-                    result.step_id, "; replica ", options_.replica, " has ",
-                    in_flight_.size(), " plans in flight");
+                    result.step_id, "; replica ", state_.options.replica,
+                    " has ", state_.in_flight.size(), " plans in flight");
   }
-  if (Status status = CheckAnswers(in_flight_.front(), result); !status.ok()) {
-    ++counters_->refused_results;
+  if (Status status = CheckAnswers(state_.in_flight.front(), result);
+      !status.ok()) {
+    ++counters.refused_results;
     return status;
   }
-  const PlanInFlight plan = std::move(in_flight_.front());
-  in_flight_.pop_front();
+  const PlanInFlight plan = std::move(state_.in_flight.front());
+  state_.in_flight.pop_front();
   if (plan.is_probe) {
     last_result_ = now;
     return SequenceEvents();
   }
   last_step_time_ = now - plan.submitted;
-  ++counters_->steps;
-  counters_->step_time += last_step_time_;
-  // What it took beside the plans before it, if they overlapped.
+  ++counters.steps;
+  counters.step_time += last_step_time_;
+  // The plan's time beside the plans before it, if they overlapped.
   const Duration interval = now - std::max(plan.submitted, last_result_);
   last_result_ = now;
-  counters_->step_interval += interval;
-  pace_.OnResult({plan.num_decodes, plan.prompt_tokens, plan.had_company,
-                  last_step_time_, interval});
-  if (plan.chunks.size() > 1) ++counters_->steps_with_several_sequences;
+  counters.step_interval += interval;
+  state_.pace.OnResult({plan.num_decodes, plan.prompt_tokens,
+                        plan.concurrent_prefill, last_step_time_, interval});
+  if (plan.chunks.size() > 1) ++counters.steps_with_several_sequences;
 
   std::unordered_map<SequenceId, SequenceResult*> results;
   for (SequenceResult& entry : result.sequences) {
@@ -61,16 +64,17 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   }
   SequenceEvents events;
   for (const PlannedChunk& chunk : plan.chunks) {
-    counters_->computed_tokens += static_cast<uint64_t>(chunk.count);
+    counters.computed_tokens += static_cast<uint64_t>(chunk.count);
     const auto it = results.find(chunk.sequence);
     CommitChunk(chunk, it == results.end() ? nullptr : it->second, now, events);
   }
   return events;
 }
 
+// `result` is null if the result has nothing of the chunk's sequence.
 void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
                             TimePoint now, SequenceEvents& events) {
-  Sequence* const sequence = Find(chunk.sequence);
+  Sequence* const sequence = state_.sequences.Find(chunk.sequence);
   if (sequence == nullptr) return;  // ended while the plan was in flight
   --sequence->plans_in_flight;
   if (chunk.samples) sequence->sampling_in_flight = false;
@@ -80,41 +84,43 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
   Status status = result != nullptr ? result->status : OkStatus();
   if (status.ok()) {
     if (result == nullptr) result = &nothing;
-    status =
-        CheckAnswers(chunk, *sequence->history, *result, limits_.vocab_size);
-    if (!status.ok()) ++counters_->refused_results;
+    status = CheckAnswers(chunk, *sequence, *result, state_.limits.vocab_size);
+    if (!status.ok()) ++state_.counters->refused_results;
   }
   if (!status.ok()) {
     EndSequence(*sequence, {.reason = FinishReason::kError, .status = status},
                 events);
     return;
   }
-  // Preempted meanwhile: its blocks are gone, its tokens are as good as ever.
+  // Preempted meanwhile: the blocks are gone, the tokens are as good as ever.
   if (sequence->state == SequenceState::kRunning) {
+    BlockManager& blocks = state_.sequences.blocks();
     sequence->num_computed = std::max(sequence->num_computed, chunk.end());
-    blocks_.Publish(sequence->tables, sequence->history->first(chunk.end()));
-    blocks_.ReleaseBehind(sequence->tables, sequence->num_computed);
+    blocks.CacheFullBlocks(sequence->tables, sequence->first(chunk.end()));
+    blocks.EvictBehind(sequence->tables, sequence->num_computed);
   }
   Deliver(chunk, *sequence, *result, now, events);
 }
 
+// Appends what the result holds for the sequence, tells of it, and ends the
+// sequence where an end rule holds.
 void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
                         SequenceResult& result, TimePoint now,
                         SequenceEvents& events) {
-  const JournalEntry& history = *sequence.history;
-  const SamplingParams& sampling = history.request.sampling;
+  const GenerateRequest& request = sequence.request;
   TokenEvent event;
   if (chunk.logits != LogitsWanted::kNone) {
-    if (sampling.prompt_logprobs >= 0 && chunk.logits == LogitsWanted::kAll) {
+    if (request.sampling.prompt_logprobs >= 0 &&
+        chunk.logits == LogitsWanted::kAll) {
       event.prompt = std::move(result.prompt);
     }
-    if (sampling.return_logits) {
+    if (request.sampling.return_logits) {
       event.logits = std::move(result.logits);
       event.logits_position =
           chunk.logits == LogitsWanted::kAll ? chunk.start : chunk.end() - 1;
       sequence.logits_done = chunk.end();
     } else {
-      sequence.logits_done = std::min(chunk.end(), history.num_prompt_tokens);
+      sequence.logits_done = std::min(chunk.end(), sequence.num_prompt_tokens);
     }
   }
   std::optional<FinalEvent> end;
@@ -124,31 +130,39 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
       sequence.stats.prefill_time = now - sequence.first_schedule;
     }
     sequence.last_token = now;
-    if (Ends(history, token.token)) {
-      end = FinalEvent{.reason = FinishReason::kStop,
-                       .stop_token = token.token,
-                       .stop_result = std::move(token)};
-      break;
-    }
-    journal_.Append(sequence.id, token.token);
-    event.tokens.push_back(std::move(token));
-    ++sequence.stats.completion_tokens;
-    ++counters_->generation_tokens;
-    if (history.num_emitted() >= history.request.max_tokens ||
-        history.num_tokens() >= limits_.max_context) {
-      end = FinalEvent{.reason = FinishReason::kLength};
-      break;
-    }
+    end = Append(sequence, std::move(token), event);
+    if (end) break;
   }
-  const bool prompt_only = history.request.max_tokens == 0;
-  if (prompt_only && chunk.end() == history.num_prompt_tokens) {
+  if (request.max_tokens == 0 && chunk.end() == sequence.num_prompt_tokens) {
     end = FinalEvent{.reason = FinishReason::kLength};
   }
-  line_.Charge(*sequence.client, static_cast<int64_t>(event.tokens.size()));
+  state_.sequences.queue().Charge(*sequence.client,
+                                  static_cast<int64_t>(event.tokens.size()));
   if (!event.tokens.empty() || !event.prompt.empty() || !event.logits.empty()) {
-    events.emplace_back(sequence.id, std::move(event));
+    events.emplace_back(sequence, std::move(event));
   }
   if (end) EndSequence(sequence, *std::move(end), events);
+}
+
+// Takes a sampled token into the sequence and the event. Returns the end that
+// it is, or that follows it, if any.
+std::optional<FinalEvent> Scheduler::Append(Sequence& sequence,
+                                            TokenResult token,
+                                            TokenEvent& event) {
+  if (Ends(sequence, token.token)) {
+    return FinalEvent{.reason = FinishReason::kStop,
+                      .stop_token = token.token,
+                      .stop_result = std::move(token)};
+  }
+  sequence.tokens.push_back(token.token);
+  event.tokens.push_back(std::move(token));
+  ++sequence.stats.completion_tokens;
+  ++state_.counters->generation_tokens;
+  if (sequence.num_emitted() < sequence.request.max_tokens &&
+      sequence.num_tokens() < state_.limits.max_context) {
+    return std::nullopt;
+  }
+  return FinalEvent{.reason = FinishReason::kLength};
 }
 
 }  // namespace sluice

@@ -2,20 +2,23 @@
 #define SLUICE_COMMON_ENGINE_SEQUENCE_H_
 
 #include <cstdint>
-#include <optional>
+#include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/core/generate_request.h"
 #include "common/core/ids.h"
+#include "common/core/step_plan.h"
 #include "common/engine/block_manager.h"
-#include "common/engine/journal.h"
 
 namespace sluice {
 
 enum class SequenceState {
-  kWaiting,  // holds no blocks; new or preempted
-  kRunning,  // known to the stages, holds blocks
+  kQueued,     // in its client's queue, without blocks
+  kRunning,    // known to the stages, with blocks
+  kPreempted,  // runs again before any queued sequence, without blocks
 };
 
 struct ClientShare;
@@ -23,12 +26,29 @@ struct ClientShare;
 // Tokens up to which a prompt counts as a short one.
 inline constexpr int32_t kShortPrompt = 512;
 
-// The scheduler's record of a live sequence; a finished one has none. A value
-// without behaviour of its own: the scheduler keeps it consistent.
+// A live sequence; a finished one has no record. The request and the tokens
+// are all that is needed to compute the sequence again, on any pipeline, to
+// the same next token: sampling is a function of them and the logits. A token
+// is appended before a sink sees it, so nothing sent is decided again.
+// A value without behaviour of its own: SequenceStore and Scheduler keep it
+// consistent.
 struct Sequence {
+  Sequence(SequenceId own_id, GenerateRequest asked,
+           std::shared_ptr<TokenSink> tokens_to)
+      : id(own_id),
+        tokens(std::exchange(asked.prompt_tokens, {})),
+        num_prompt_tokens(static_cast<int32_t>(tokens.size())),
+        request(std::move(asked)),
+        sink(std::move(tokens_to)) {
+    stats.prompt_tokens = num_prompt_tokens;
+  }
+
   SequenceId id;
-  const JournalEntry* history = nullptr;  // the tokens; the journal's
-  SequenceState state = SequenceState::kWaiting;
+  std::vector<TokenId> tokens;  // prompt, then what was emitted
+  int32_t num_prompt_tokens = 0;
+  GenerateRequest request;  // seed resolved; prompt_tokens moved to `tokens`
+  std::shared_ptr<TokenSink> sink;
+  SequenceState state = SequenceState::kQueued;
 
   // Positions [0, num_computed) are in the KV cache for sure, those up to
   // num_scheduled will be once the plans in flight are committed.
@@ -36,7 +56,7 @@ struct Sequence {
   int32_t num_scheduled = 0;
   std::vector<BlockTable> tables;  // one per KV group while running
 
-  int32_t plans_in_flight = 0;      // plans that carry a chunk of it
+  int32_t plans_in_flight = 0;      // plans that carry a chunk of the sequence
   bool sampling_in_flight = false;  // one of them draws a token
   StepId last_step;                 // the latest of them
 
@@ -44,26 +64,44 @@ struct Sequence {
   // delivered; a recompute does not ask for them again.
   int32_t logits_done = 0;
 
-  // Choices of one request and prompt have one number; 0: it has no others.
+  // Choices of one request and prompt have one number; 0: no other choices.
   uint64_t group = 0;
 
-  ClientShare* client = nullptr;  // the waiting line's, while it lives
-  bool in_line = false;           // waits for its turn there
+  ClientShare* client = nullptr;  // the fair queue's, while the client lives
   bool was_started = false;       // at least once
-  uint64_t ticket = 0;            // rises with each start out of the line
-  TimePoint last_start;           // the latest, out of the line or returning
+  uint64_t ticket = 0;            // rises with each start out of the queue
+  TimePoint last_start;           // the latest, out of the queue or preempted
   TimePoint first_schedule;
   TimePoint first_token;
   TimePoint last_token;
   SequenceStats stats;
 
-  int32_t num_tokens() const { return history->num_tokens(); }
+  int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
+  int32_t num_emitted() const { return num_tokens() - num_prompt_tokens; }
+  std::span<const TokenId> first(int32_t count) const {
+    return std::span(tokens).first(static_cast<size_t>(count));
+  }
   // Positions that no plan computes yet.
   int32_t remaining() const { return num_tokens() - num_scheduled; }
-  // Whether more than the sampled positions' logits are asked for.
+  // A decode is the one position whose logits give the next token.
+  bool is_decoding() const { return sampling_in_flight || remaining() == 1; }
+  // Whether logits of more than the sampled positions are wanted.
   bool wants_all_logits() const {
-    const SamplingParams& sampling = history->request.sampling;
-    return sampling.return_logits || sampling.prompt_logprobs >= 0;
+    return request.sampling.return_logits ||
+           request.sampling.prompt_logprobs >= 0;
+  }
+  // What the stages need to know of the sequence when it starts: all that
+  // `tokens`, `tables` and the request hold now.
+  StartedSequence Started() const {
+    StartedSequence started;
+    started.sequence = id;
+    started.sampling = request.sampling;
+    started.num_prompt_tokens = num_prompt_tokens;
+    started.tokens = tokens;
+    for (const BlockTable& table : tables) {
+      started.blocks.emplace_back(table.held().begin(), table.held().end());
+    }
+    return started;
   }
 };
 

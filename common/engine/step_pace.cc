@@ -7,15 +7,15 @@
 namespace sluice {
 namespace {
 
-constexpr int32_t kFirstPrompt = 32;   // before anything was measured
-constexpr int32_t kMostPrompt = 8192;  // whoever plans has limits of its own
+constexpr int32_t kFirstPrompt = 32;  // before anything was measured
+constexpr int32_t kMaxPrompt = 8192;  // the batch builder has its own limits
 constexpr double kShortestTarget = 0.002;
 // After so many plans with prompts one without is wanted.
 constexpr int32_t kMixedPlans = 32;
 constexpr int32_t kFirstMixedPlans = 4;  // while none without was ever seen
-// What company may cost decodes, of what prompts may cost them at all.
-constexpr double kCompanyShare = 0.5;
-// After so many without company it is tried again.
+// What concurrent prefill may cost decodes, of what prompts may cost them.
+constexpr double kConcurrentShare = 0.5;
+// After so many plans without concurrent prefill it is tried again.
 constexpr int32_t kAlonePlans = 256;
 // A stopped process or a page fault is no new pace: one sample moves an
 // estimate as if it were at most so many times larger.
@@ -40,22 +40,23 @@ void StepPace::OnResult(const Step& step) {
 void StepPace::LearnLatency(const Step& step) {
   const double latency = Seconds(step.latency);
   const int32_t prompt = step.prompt_tokens;
-  if (prompt == 0 && !step.had_company) {
+  if (prompt == 0 && !step.concurrent_prefill) {
     LearnDecodes(step.decodes,
-                 plain_ < 0 ? latency : std::min(latency, kOutlier * plain_));
-    plain_ = Learn(plain_, latency, 0.3);
-    mixed_since_plain_ = 0;
+                 decode_only_ < 0 ? latency
+                                  : std::min(latency, kOutlier * decode_only_));
+    decode_only_ = Learn(decode_only_, latency, 0.3);
+    mixed_since_decode_only_ = 0;
     return;
   }
-  ++mixed_since_plain_;
-  if (plain_ < 0) return;
-  if (!step.had_company) {
-    ++alone_since_company_;
-    slope_ = Learn(slope_, std::max(latency - plain_, 0.0) / prompt, 0.2);
+  ++mixed_since_decode_only_;
+  if (decode_only_ < 0) return;
+  if (!step.concurrent_prefill) {
+    ++alone_since_concurrent_;
+    slope_ = Learn(slope_, std::max(latency - decode_only_, 0.0) / prompt, 0.2);
   } else {
-    alone_since_company_ = 0;
-    const double expected = plain_ + std::max(slope_, 0.0) * prompt;
-    company_ = Learn(company_, std::max(latency - expected, 0.0), 0.2);
+    alone_since_concurrent_ = 0;
+    const double expected = decode_only_ + std::max(slope_, 0.0) * prompt;
+    concurrent_ = Learn(concurrent_, std::max(latency - expected, 0.0), 0.2);
   }
 }
 
@@ -121,40 +122,43 @@ Duration StepPace::expected(int32_t decodes, int32_t prompt_tokens) const {
       std::chrono::duration<double>(seconds));
 }
 
-double StepPace::target(int32_t crowd) const {
+double StepPace::target(int32_t short_prompts) const {
   const double slowdown =
-      1 + (kMaxSlowdown - 1) * std::clamp(crowd, 1, kLargestCrowd);
+      1 + (kMaxSlowdown - 1) * std::clamp(short_prompts, 1, kMaxShortPrompts);
   return target_itl_ > Duration::zero()
              ? Seconds(target_itl_)
-             : std::max(slowdown * plain_, kShortestTarget);
+             : std::max(slowdown * decode_only_, kShortestTarget);
 }
 
-int32_t StepPace::prompt_budget(int32_t crowd) const {
-  if (plain_ < 0 || slope_ < 0) return kFirstPrompt;
-  const double company = allows_company() ? std::max(company_, 0.0) : 0.0;
-  const double spare = std::max(target(crowd) - plain_ - company, 0.0);
-  if (spare >= slope_ * kMostPrompt) return kMostPrompt;
-  return std::max(static_cast<int32_t>(spare / slope_), kLeastPrompt);
+int32_t StepPace::prompt_budget(int32_t short_prompts) const {
+  if (decode_only_ < 0 || slope_ < 0) return kFirstPrompt;
+  const double beside =
+      allows_concurrent_prefill() ? std::max(concurrent_, 0.0) : 0.0;
+  const double spare =
+      std::max(target(short_prompts) - decode_only_ - beside, 0.0);
+  if (spare >= slope_ * kMaxPrompt) return kMaxPrompt;
+  return std::max(static_cast<int32_t>(spare / slope_), kMinPrompt);
 }
 
 int32_t StepPace::share_budget(double share) const {
-  if (plain_ < 0 || slope_ <= 0 || target_itl_ > Duration::zero()) {
+  if (decode_only_ < 0 || slope_ <= 0 || target_itl_ > Duration::zero()) {
     return prompt_budget(1);
   }
-  share = std::min(share, kLargestShare);
-  const double tokens = share / (1 - share) * plain_ / slope_;
+  share = std::min(share, kMaxShare);
+  const double tokens = share / (1 - share) * decode_only_ / slope_;
   return static_cast<int32_t>(
-      std::clamp(tokens, double(kLeastPrompt), double(kMostPrompt)));
+      std::clamp(tokens, double(kMinPrompt), double(kMaxPrompt)));
 }
 
-bool StepPace::allows_company() const {
-  if (plain_ < 0 || slope_ < 0) return false;
-  if (company_ < 0 || alone_since_company_ >= kAlonePlans) return true;
-  return company_ <= kCompanyShare * (target(1) - plain_);
+bool StepPace::allows_concurrent_prefill() const {
+  if (decode_only_ < 0 || slope_ < 0) return false;
+  if (concurrent_ < 0 || alone_since_concurrent_ >= kAlonePlans) return true;
+  return concurrent_ <= kConcurrentShare * (target(1) - decode_only_);
 }
 
-bool StepPace::wants_plain_plan() const {
-  return mixed_since_plain_ >= (plain_ < 0 ? kFirstMixedPlans : kMixedPlans);
+bool StepPace::wants_decode_only_plan() const {
+  return mixed_since_decode_only_ >=
+         (decode_only_ < 0 ? kFirstMixedPlans : kMixedPlans);
 }
 
 }  // namespace sluice

@@ -20,41 +20,42 @@ class StepPace {
   // this, and a prompt gets nearly a quarter of the time.
   static constexpr double kMaxSlowdown = 1.3;
   // Prompts make so much progress per plan whatever the target.
-  static constexpr int32_t kLeastPrompt = 4;
+  static constexpr int32_t kMinPrompt = 4;
 
   // A plan that came back.
   struct Step {
     int32_t decodes = 0;
     int32_t prompt_tokens = 0;
-    bool had_company = false;  // a plan of prompts alone was under way as well
-    Duration latency{};        // from submission to result
-    Duration busy{};           // of it, while the pipeline gave no other result
+    // A plan of prompts alone was under way as well.
+    bool concurrent_prefill = false;
+    Duration latency{};  // from submission to result
+    Duration busy{};     // of it, while the pipeline gave no other result
   };
   void OnResult(const Step& step);
   // A sequence ended by itself after so many tokens.
   void OnEnd(int32_t completion_tokens);
 
-  // Prompt tokens that a plan may carry while sequences decode. `crowd`: how
-  // many short prompts are to be computed. Without a target a crowd may slow
-  // down decodes more than one prompt may, however long that is.
-  int32_t prompt_budget(int32_t crowd) const;
-  static constexpr int32_t kLargestCrowd = 8;  // that makes a difference
+  // Prompt tokens that a plan may carry while sequences decode, with
+  // `short_prompts` of them to be computed. Without a target several short
+  // prompts may slow down decodes more than one prompt may, whatever its size.
+  int32_t prompt_budget(int32_t short_prompts) const;
+  static constexpr int32_t kMaxShortPrompts = 8;  // that makes a difference
   // The same for prompts that have a right to `share` of the time (below 1),
   // whatever that costs decodes, unless they have a target.
   int32_t share_budget(double share) const;
-  static constexpr double kLargestShare = 0.75;
-  // The next plans shall carry no prompt while sequences decode, so that the
-  // time without is known.
-  bool wants_plain_plan() const;
+  static constexpr double kMaxShare = 0.75;
+  // The next plans carry no prompt while sequences decode, so that the time
+  // without prompts is known.
+  bool wants_decode_only_plan() const;
   // Decodes that a plan may carry if `others` of them are of clients that have
-  // fewer: so many that it takes kMaxDecodeSlowdown times as long as with those
-  // alone. As many as there are, while that is not known.
+  // fewer: as many as make it take kMaxDecodeSlowdown times as long as with
+  // those alone. No limit while that is not known.
   int32_t decode_limit(int32_t others) const;
   static constexpr double kMaxDecodeSlowdown = 1.5;
   // Whether plans of prompts alone may go out beside those with decodes. They
   // keep more stages busy; where stages share a machine they cost decodes
   // more than prompts that ride along.
-  bool allows_company() const;
+  bool allows_concurrent_prefill() const;
 
   // Until then the rates below say nothing.
   bool known() const {
@@ -73,19 +74,19 @@ class StepPace {
  private:
   void LearnLatency(const Step& step);
   void LearnDecodes(double decodes, double latency);
-  double target(int32_t crowd) const;  // seconds
+  double target(int32_t short_prompts) const;  // seconds
   void LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy);
 
   const Duration target_itl_;
-  // A plan with decodes: seconds without prompts, per prompt token, and more
-  // in company.
-  double plain_ = -1, slope_ = -1, company_ = -1;
+  // A plan with decodes: seconds without prompts, seconds per prompt token,
+  // and seconds more beside a concurrent prefill.
+  double decode_only_ = -1, slope_ = -1, concurrent_ = -1;
   // Plans without prompts, weighted: number, decodes, seconds, and the sums of
   // their squares and products; seconds = base_ + each_ * decodes.
   double plans_ = 0, sum_n_ = 0, sum_s_ = 0, sum_nn_ = 0, sum_ns_ = 0;
   double base_ = 0, each_ = 0;  // each_ 0: not known
-  int32_t mixed_since_plain_ = 0;
-  int32_t alone_since_company_ = 0;
+  int32_t mixed_since_decode_only_ = 0;
+  int32_t alone_since_concurrent_ = 0;
   double prompt_s_ = 0, decode_s_ = 0, completion_ = 0;
   double typical_ = -1;  // seconds from submission to result
 };

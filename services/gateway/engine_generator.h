@@ -8,7 +8,7 @@
 
 #include "common/core/step_plan.h"
 #include "common/engine/engine_loop.h"
-#include "common/engine/request_check.h"
+#include "common/engine/engine_options.h"
 #include "services/gateway/generator.h"
 
 namespace sluice::gateway {

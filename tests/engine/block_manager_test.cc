@@ -14,12 +14,12 @@ size_t Hits(const Tables& tables) { return tables[0].blocks.size(); }
 
 TEST(BlockManagerTest, ATableGrowsByOneBlockPerSixteenTokens) {
   BlockManager manager({.num_blocks = 4});
-  Tables tables = manager.Open("", {});
-  EXPECT_TRUE(manager.Grow(tables, 1));
+  Tables tables = manager.MatchPrefix("", {});
+  EXPECT_TRUE(manager.Reserve(tables, 1));
   EXPECT_EQ(tables[0].blocks, std::vector<BlockId>{BlockId(0)});
-  EXPECT_TRUE(manager.Grow(tables, 16));
+  EXPECT_TRUE(manager.Reserve(tables, 16));
   EXPECT_EQ(tables[0].blocks.size(), 1u);
-  EXPECT_TRUE(manager.Grow(tables, 17));
+  EXPECT_TRUE(manager.Reserve(tables, 17));
   EXPECT_EQ(tables[0].blocks.size(), 2u);
   EXPECT_EQ(manager.num_free(), 2);
   ExpectSound(manager, {&tables});
@@ -30,9 +30,9 @@ TEST(BlockManagerTest, ATableGrowsByOneBlockPerSixteenTokens) {
 
 TEST(BlockManagerTest, AnEmptyPoolRefusesAndChangesNothing) {
   BlockManager manager({.num_blocks = 2});
-  Tables tables = manager.Open("", {});
-  ASSERT_TRUE(manager.Grow(tables, 16));
-  EXPECT_FALSE(manager.Grow(tables, 16 * 3));
+  Tables tables = manager.MatchPrefix("", {});
+  ASSERT_TRUE(manager.Reserve(tables, 16));
+  EXPECT_FALSE(manager.Reserve(tables, 16 * 3));
   EXPECT_EQ(tables[0].blocks.size(), 1u);
   EXPECT_EQ(manager.num_free(), 1);
   ExpectSound(manager, {&tables});
@@ -42,7 +42,7 @@ TEST(BlockManagerTest, APublishedPrefixIsFoundAndShared) {
   BlockManager manager({.num_blocks = 8});
   const Tables first = Fill(manager, Count(40));
   std::vector<TokenId> longer = Count(50);
-  const Tables second = manager.Open("", longer);
+  const Tables second = manager.MatchPrefix("", longer);
   ASSERT_EQ(Hits(second), 2u);
   EXPECT_EQ(second[0].blocks[0], first[0].blocks[0]);
   EXPECT_EQ(second[0].blocks[1], first[0].blocks[1]);
@@ -52,11 +52,11 @@ TEST(BlockManagerTest, APublishedPrefixIsFoundAndShared) {
 
 TEST(BlockManagerTest, WhatIsNotPublishedIsNotFound) {
   BlockManager manager({.num_blocks = 8});
-  Tables tables = manager.Open("", Count(32));
-  ASSERT_TRUE(manager.Grow(tables, 32));
-  EXPECT_EQ(Hits(manager.Open("", Count(32))), 0u);
-  manager.Publish(tables, Count(31));
-  Tables found = manager.Open("", Count(32));
+  Tables tables = manager.MatchPrefix("", Count(32));
+  ASSERT_TRUE(manager.Reserve(tables, 32));
+  EXPECT_EQ(Hits(manager.MatchPrefix("", Count(32))), 0u);
+  manager.CacheFullBlocks(tables, Count(31));
+  Tables found = manager.MatchPrefix("", Count(32));
   EXPECT_EQ(Hits(found), 1u);
   manager.Release(found);
 }
@@ -66,7 +66,7 @@ TEST(BlockManagerTest, AReleasedPrefixIsFoundAgain) {
   Tables tables = Fill(manager, Count(32));
   manager.Release(tables);
   EXPECT_EQ(manager.num_free(), 4);
-  tables = manager.Open("", Count(32));
+  tables = manager.MatchPrefix("", Count(32));
   EXPECT_EQ(Hits(tables), 2u);
   EXPECT_EQ(manager.num_free(), 2);
   ExpectSound(manager, {&tables});
@@ -77,25 +77,25 @@ TEST(BlockManagerTest, EqualBlocksAfterDifferentPrefixesAreDifferent) {
   std::vector<TokenId> tokens = Count(32);
   Fill(manager, tokens);
   tokens[3] = 99;
-  EXPECT_EQ(Hits(manager.Open("", tokens)), 0u);
+  EXPECT_EQ(Hits(manager.MatchPrefix("", tokens)), 0u);
 }
 
 TEST(BlockManagerTest, AnotherSaltFindsNothing) {
   BlockManager manager({.num_blocks = 8});
   Fill(manager, Count(32), "tenant a");
-  EXPECT_EQ(Hits(manager.Open("tenant b", Count(32))), 0u);
-  EXPECT_EQ(Hits(manager.Open("tenant a", Count(32))), 2u);
+  EXPECT_EQ(Hits(manager.MatchPrefix("tenant b", Count(32))), 0u);
+  EXPECT_EQ(Hits(manager.MatchPrefix("tenant a", Count(32))), 2u);
 }
 
 TEST(BlockManagerTest, WithoutASaltNothingIsLookedUpOrFound) {
   BlockManager manager({.num_blocks = 8});
-  Tables hidden = manager.Open(std::nullopt, Count(32));
-  ASSERT_TRUE(manager.Grow(hidden, 32));
-  manager.Publish(hidden, Count(32));
-  EXPECT_EQ(Hits(manager.Open("", Count(32))), 0u);
+  Tables hidden = manager.MatchPrefix(std::nullopt, Count(32));
+  ASSERT_TRUE(manager.Reserve(hidden, 32));
+  manager.CacheFullBlocks(hidden, Count(32));
+  EXPECT_EQ(Hits(manager.MatchPrefix("", Count(32))), 0u);
   Tables seen = Fill(manager, Count(32));
-  EXPECT_EQ(Hits(manager.Open(std::nullopt, Count(32))), 0u);
-  EXPECT_EQ(Hits(manager.Open("", Count(32))), 2u);
+  EXPECT_EQ(Hits(manager.MatchPrefix(std::nullopt, Count(32))), 0u);
+  EXPECT_EQ(Hits(manager.MatchPrefix("", Count(32))), 2u);
 }
 
 TEST(BlockManagerTest, TheCacheCostsNobodyABlock) {
@@ -106,17 +106,17 @@ TEST(BlockManagerTest, TheCacheCostsNobodyABlock) {
   EXPECT_EQ(manager.num_free(), 0);
   ExpectSound(manager, {&tables});
   manager.Release(tables);
-  EXPECT_EQ(Hits(manager.Open("", Count(64))), 0u);
+  EXPECT_EQ(Hits(manager.MatchPrefix("", Count(64))), 0u);
 }
 
 TEST(BlockManagerTest, BlocksThatCannotBeFoundAreReusedFirst) {
   BlockManager manager({.num_blocks = 4});
   Tables cached = Fill(manager, Count(32));
   manager.Release(cached);
-  Tables plain = manager.Open("", {});
-  ASSERT_TRUE(manager.Grow(plain, 32));
+  Tables plain = manager.MatchPrefix("", {});
+  ASSERT_TRUE(manager.Reserve(plain, 32));
   EXPECT_EQ(manager.evictions(), 0u);
-  EXPECT_EQ(Hits(manager.Open("", Count(32))), 2u);
+  EXPECT_EQ(Hits(manager.MatchPrefix("", Count(32))), 2u);
 }
 
 TEST(BlockManagerTest, TheLeastRecentlyFreedPrefixGoesFirstAndItsTailBefore) {
@@ -125,24 +125,24 @@ TEST(BlockManagerTest, TheLeastRecentlyFreedPrefixGoesFirstAndItsTailBefore) {
   Tables b = Fill(manager, Count(32, 100));
   manager.Release(a);
   manager.Release(b);
-  Tables plain = manager.Open("", {});
-  ASSERT_TRUE(manager.Grow(plain, 16));
+  Tables plain = manager.MatchPrefix("", {});
+  ASSERT_TRUE(manager.Reserve(plain, 16));
   EXPECT_EQ(manager.evictions(), 1u);
-  Tables found_a = manager.Open("", Count(32));
+  Tables found_a = manager.MatchPrefix("", Count(32));
   EXPECT_EQ(Hits(found_a), 1u) << "the head outlives the tail";
   manager.Release(found_a);
-  EXPECT_EQ(Hits(manager.Open("", Count(32, 100))), 2u);
+  EXPECT_EQ(Hits(manager.MatchPrefix("", Count(32, 100))), 2u);
 }
 
 TEST(BlockManagerTest, APrefixComputedTwiceStaysFoundWhenOneCopyGoes) {
   BlockManager manager({.num_blocks = 8});
-  Tables a = manager.Open("", Count(48));
-  Tables b = manager.Open("", Count(48));
-  ASSERT_TRUE(manager.Grow(a, 48) && manager.Grow(b, 48));
-  manager.Publish(a, Count(32));
-  manager.Publish(b, Count(48));
+  Tables a = manager.MatchPrefix("", Count(48));
+  Tables b = manager.MatchPrefix("", Count(48));
+  ASSERT_TRUE(manager.Reserve(a, 48) && manager.Reserve(b, 48));
+  manager.CacheFullBlocks(a, Count(32));
+  manager.CacheFullBlocks(b, Count(48));
   ExpectSound(manager, {&a, &b});
-  Tables found = manager.Open("", Count(48));
+  Tables found = manager.MatchPrefix("", Count(48));
   ASSERT_EQ(Hits(found), 3u);
   EXPECT_EQ(found[0].blocks[0], a[0].blocks[0]);
   EXPECT_EQ(found[0].blocks[2], b[0].blocks[2]);
@@ -156,22 +156,22 @@ TEST(BlockManagerTest, AChildOfAnEvictedPrefixIsNotFoundByItself) {
   ASSERT_EQ(child[0].blocks[0], parent[0].blocks[0]);
   // Keep the second block alive alone by releasing the first twice.
   manager.Release(parent);
-  Tables again = manager.Open("", Count(32));
+  Tables again = manager.MatchPrefix("", Count(32));
   manager.Release(child);
   ExpectSound(manager, {&again});
   manager.Release(again);
   // The tail is evicted before the head: after one allocation only the head
   // is left.
-  Tables plain = manager.Open("", {});
-  ASSERT_TRUE(manager.Grow(plain, 32));
-  EXPECT_EQ(Hits(manager.Open("", Count(32))), 1u);
+  Tables plain = manager.MatchPrefix("", {});
+  ASSERT_TRUE(manager.Reserve(plain, 32));
+  EXPECT_EQ(Hits(manager.MatchPrefix("", Count(32))), 1u);
 }
 
 TEST(BlockManagerTest, GroupsAgreeOnTheShortestHit) {
   BlockManager manager({.windows = {0, 0}, .num_blocks = 8});
   Tables tables = Fill(manager, Count(48));
   ASSERT_EQ(tables.size(), 2u);
-  Tables found = manager.Open("", Count(40));
+  Tables found = manager.MatchPrefix("", Count(40));
   EXPECT_EQ(found[0].blocks.size(), 2u);
   EXPECT_EQ(found[1].blocks.size(), 2u);
   ExpectSound(manager, {&tables, &found});
@@ -183,7 +183,7 @@ TEST(BlockManagerTest, ResetForgetsPrefixesAndMayChangeTheSize) {
   manager.Release(tables);
   manager.Reset(9);
   EXPECT_EQ(manager.num_free(), 9);
-  EXPECT_EQ(Hits(manager.Open("", Count(32))), 0u);
+  EXPECT_EQ(Hits(manager.MatchPrefix("", Count(32))), 0u);
   ExpectSound(manager);
 }
 
@@ -217,7 +217,7 @@ TEST(BlockManagerTest, RandomUseKeepsItSoundAndEveryHitHoldsItsTokens) {
       for (size_t i = 0; i < length; ++i) {
         entry.tokens.push_back(static_cast<TokenId>(i / 16 * kind));
       }
-      entry.tables = manager.Open("", entry.tokens);
+      entry.tables = manager.MatchPrefix("", entry.tokens);
       for (size_t g = 0; g < 2; ++g) {
         for (size_t i = 0; i < entry.tables[g].blocks.size(); ++i, ++hits) {
           const std::vector<TokenId> prefix(
@@ -233,7 +233,7 @@ TEST(BlockManagerTest, RandomUseKeepsItSoundAndEveryHitHoldsItsTokens) {
       Open& entry = open[pick(open.size())];
       const int32_t size = static_cast<int32_t>(entry.tokens.size());
       const size_t before = Hits(entry.tables);
-      if (manager.Grow(entry.tables, size)) {
+      if (manager.Reserve(entry.tables, size)) {
         for (size_t g = 0; g < 2; ++g) {
           for (size_t i = before; i < Hits(entry.tables); ++i) {
             const size_t end = std::min((i + 1) * 16, entry.tokens.size());
@@ -242,7 +242,7 @@ TEST(BlockManagerTest, RandomUseKeepsItSoundAndEveryHitHoldsItsTokens) {
                  entry.tokens.begin() + static_cast<ptrdiff_t>(end)};
           }
         }
-        manager.Publish(entry.tables, entry.tokens);
+        manager.CacheFullBlocks(entry.tables, entry.tokens);
       }
     } else if (!open.empty()) {
       const size_t index = pick(open.size());

@@ -33,10 +33,10 @@ inline void ExpectSound(const BlockManager& manager,
 inline Tables Fill(BlockManager& manager, const std::vector<TokenId>& tokens,
                    std::string_view salt = "") {
   const auto size = static_cast<int32_t>(tokens.size());
-  Tables tables = manager.Open(salt, tokens);
-  EXPECT_TRUE(manager.Grow(tables, size));
-  manager.Publish(tables, tokens);
-  manager.ReleaseBehind(tables, size);
+  Tables tables = manager.MatchPrefix(salt, tokens);
+  EXPECT_TRUE(manager.Reserve(tables, size));
+  manager.CacheFullBlocks(tables, tokens);
+  manager.EvictBehind(tables, size);
   return tables;
 }
 

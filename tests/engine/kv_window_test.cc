@@ -45,11 +45,11 @@ TEST(KvGroupsTest, NoStepNeedsMoreThanTheMostBlocks) {
 
 TEST(KvWindowTest, WhatIsBehindTheWindowIsGivenBackAndTheRestStays) {
   BlockManager manager = Manager(20);
-  Tables tables = manager.Open("", {});
-  ASSERT_TRUE(manager.Grow(tables, 80));
+  Tables tables = manager.MatchPrefix("", {});
+  ASSERT_TRUE(manager.Reserve(tables, 80));
   EXPECT_EQ(manager.num_free(), 10);
-  EXPECT_FALSE(manager.ReleaseBehind(tables, 46));
-  EXPECT_TRUE(manager.ReleaseBehind(tables, 79));  // sees 48 to 79
+  EXPECT_FALSE(manager.EvictBehind(tables, 46));
+  EXPECT_TRUE(manager.EvictBehind(tables, 79));  // sees 48 to 79
   EXPECT_EQ(tables[0].num_held(), 5);
   EXPECT_EQ(tables[1].num_held(), 2);
   EXPECT_EQ(manager.num_free(), 13);
@@ -62,10 +62,10 @@ TEST(KvWindowTest, WhatIsBehindTheWindowIsGivenBackAndTheRestStays) {
 TEST(KvWindowTest, AHitHoldsTheWholePrefixAndTheLastWindow) {
   BlockManager manager = Manager(20);
   const Tables first = Fill(manager, Count(80));
-  const Tables second = manager.Open("", Count(90));
+  const Tables second = manager.MatchPrefix("", Count(90));
   EXPECT_EQ(second[0].num_held(), 5);
   EXPECT_EQ(second[1].num_held(), 2);
-  EXPECT_EQ(second[1].num_gone, 3);
+  EXPECT_EQ(second[1].num_evicted, 3);
   EXPECT_TRUE(std::ranges::equal(second[1].held(), first[1].held()));
   ExpectSound(manager, {&first, &second});
 }
@@ -75,7 +75,7 @@ TEST(KvWindowTest, AHitInTheMiddleFindsWhatWasGivenBackThere) {
   const Tables first = Fill(manager, Count(80));
   std::vector<TokenId> other = Count(80);
   other[50] = 99;
-  const Tables second = manager.Open("", other);
+  const Tables second = manager.MatchPrefix("", other);
   EXPECT_EQ(second[0].num_held(), 3);
   EXPECT_EQ(second[1].num_held(), 2);
   ExpectSound(manager, {&first, &second});
@@ -86,13 +86,13 @@ TEST(KvWindowTest, AHitIsShortenedToWhereTheWindowIsKnown) {
   Tables first = Fill(manager, Count(80));
   EXPECT_EQ(manager.num_free(), 4);
   // Takes the free blocks: those behind the window are forgotten.
-  Tables other = manager.Open(std::nullopt, {});
-  ASSERT_TRUE(manager.Grow(other, 32));
+  Tables other = manager.MatchPrefix(std::nullopt, {});
+  ASSERT_TRUE(manager.Reserve(other, 32));
   std::vector<TokenId> branch = Count(80);
   branch[70] = 99;
-  Tables second = manager.Open("", branch);
+  Tables second = manager.MatchPrefix("", branch);
   EXPECT_EQ(second[0].num_held(), 0) << "group 1 forgot positions 32 to 47";
-  Tables third = manager.Open("", Count(80));
+  Tables third = manager.MatchPrefix("", Count(80));
   EXPECT_EQ(third[0].num_held(), 5) << "the end of it is known";
   ExpectSound(manager, {&first, &other, &second, &third});
 }
@@ -100,7 +100,7 @@ TEST(KvWindowTest, AHitIsShortenedToWhereTheWindowIsKnown) {
 TEST(KvWindowTest, ABlockIsFoundForItsOwnGroupAlone) {
   BlockManager manager = Manager(20);
   const Tables tables = Fill(manager, Count(32));
-  const Tables found = manager.Open("", Count(32));
+  const Tables found = manager.MatchPrefix("", Count(32));
   EXPECT_TRUE(std::ranges::equal(found[0].held(), tables[0].held()));
   EXPECT_TRUE(std::ranges::equal(found[1].held(), tables[1].held()));
   EXPECT_NE(found[0].blocks, found[1].blocks);
@@ -116,15 +116,15 @@ TEST(KvWindowTest, ATableThatSaysWhatCannotBeIsSeen) {
   std::swap(tables[0].blocks, tables[1].blocks);
   EXPECT_NE(message().find("found for 1"), std::string::npos) << message();
   std::swap(tables[0].blocks, tables[1].blocks);
-  tables[0].num_gone = 1;
+  tables[0].num_evicted = 1;
   EXPECT_NE(message().find("KV group 0 has 2 blocks, 1 let go"),
             std::string::npos)
       << message();
-  tables[0].num_gone = 0;
-  tables[1].num_gone = 3;
+  tables[0].num_evicted = 0;
+  tables[1].num_evicted = 3;
   EXPECT_NE(message().find("3 let go"), std::string::npos) << message();
-  tables[1].num_gone = 0;
-  ++tables[0].num_published;
+  tables[1].num_evicted = 0;
+  ++tables[0].num_cached;
   EXPECT_NE(message().find("3 published"), std::string::npos) << message();
 }
 

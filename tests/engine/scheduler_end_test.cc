@@ -76,15 +76,15 @@ TEST(SchedulerEndTest, DetachEndsAllAndForgetsThePlansInFlight) {
   harness.Take(harness.scheduler().Detach(Unavailable("stage 1 is gone")));
   EXPECT_EQ(Message(harness.outcome(id).ends[0].status), "stage 1 is gone");
   EXPECT_FALSE(harness.scheduler().Plan(Clock::now()).has_value());
-  EXPECT_EQ(harness.scheduler().plans_in_flight(), 0u);
+  EXPECT_EQ(harness.scheduler().state().in_flight.size(), 0u);
 }
 
 TEST(SchedulerEndTest, AttachEndsWhatTheNewPipelineCannotHold) {
   EngineCounters counters;
   Scheduler scheduler({}, &counters);
   scheduler.Attach(Epoch(1), TestLimits(100), 1);
-  scheduler.Add(SequenceId(1), TestRequest(100, 10));
-  scheduler.Add(SequenceId(2), TestRequest(10, 10));
+  scheduler.Add(SequenceId(1), TestRequest(100, 10), nullptr);
+  scheduler.Add(SequenceId(2), TestRequest(10, 10), nullptr);
   const SequenceEvents events = scheduler.Attach(Epoch(2), TestLimits(4), 1);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].sequence, SequenceId(1));
@@ -219,21 +219,29 @@ TEST(RequestCheckTest, NamesWhatDoesNotFit) {
   EXPECT_EQ(CheckRequest(request, limits).code(), StatusCode::kInvalidArgument);
 }
 
-TEST(JournalTest, ReplaysThePromptAndWhatWasEmitted) {
-  Journal journal;
-  const JournalEntry& entry =
-      journal.Open(SequenceId(3), TestRequest(4, 9, /*seed=*/5));
-  EXPECT_TRUE(entry.request.prompt_tokens.empty());
-  journal.Append(SequenceId(3), 17);
-  journal.Append(SequenceId(3), 18);
-  EXPECT_EQ(entry.num_emitted(), 2);
-  const StartedSequence started = journal.Replay(SequenceId(3));
+TEST(SequenceTest, StartsWithThePromptAndWhatWasEmitted) {
+  Sequence sequence(SequenceId(3), TestRequest(4, 9, /*seed=*/5), nullptr);
+  EXPECT_TRUE(sequence.request.prompt_tokens.empty());
+  sequence.tokens.push_back(17);
+  sequence.tokens.push_back(18);
+  EXPECT_EQ(sequence.num_emitted(), 2);
+  const StartedSequence started = sequence.Started();
+  EXPECT_EQ(started.sequence, SequenceId(3));
   EXPECT_EQ(started.num_prompt_tokens, 4);
   EXPECT_EQ(started.sampling.seed, 5u);
   ASSERT_EQ(started.tokens.size(), 6u);
   EXPECT_EQ(started.tokens[5], 18);
-  journal.Close(SequenceId(3));
-  EXPECT_EQ(journal.size(), 0u);
+}
+
+TEST(SequenceStoreTest, ForgetsWhatIsErased) {
+  SequenceStore sequences;
+  sequences.Add(SequenceId(1), TestRequest(4, 9), nullptr);
+  EXPECT_EQ(sequences.num_waiting(), 1u);
+  ASSERT_NE(sequences.Find(SequenceId(1)), nullptr);
+  sequences.Erase(*sequences.Find(SequenceId(1)));
+  EXPECT_EQ(sequences.Find(SequenceId(1)), nullptr);
+  EXPECT_TRUE(sequences.queue().clients().empty());
+  EXPECT_TRUE(sequences.CheckIntegrity().ok());
 }
 
 }  // namespace

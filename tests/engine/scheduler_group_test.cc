@@ -62,7 +62,7 @@ TEST(SchedulerGroupTest, ChoicesComputeTheirPromptOnce) {
 TEST(SchedulerGroupTest, TheyHoldThePromptsBlocksTogether) {
   SchedulerHarness harness(Options(false), TestLimits(100));
   AddChoices(harness, 4, 96, 40);
-  while (harness.scheduler().num_running() < 4) {
+  while (harness.num_running() < 4) {
     harness.Plan();
     harness.Commit();
   }
@@ -93,7 +93,7 @@ TEST(SchedulerGroupTest, WhenTheLeaderIsCancelledAnotherLeads) {
   SchedulerHarness harness(Options(false), TestLimits(100));
   const auto ids = AddChoices(harness, 3, 100, 5);
   harness.Plan();
-  EXPECT_EQ(harness.scheduler().num_running(), 1u);
+  EXPECT_EQ(harness.num_running(), 1u);
   harness.End(ids[0], FinishReason::kCancelled);
   harness.RunToEnd();
   ExpectUndisturbed(harness, {ids[1], ids[2]});
@@ -114,7 +114,7 @@ TEST(SchedulerGroupTest, WhenTheLeaderFailsTheOthersDoNot) {
 TEST(SchedulerGroupTest, AChoiceThatIsCancelledLeavesTheOthersTheirBlocks) {
   SchedulerHarness harness(Options(false), TestLimits(100));
   const auto ids = AddChoices(harness, 3, 100, 30);
-  while (harness.scheduler().num_running() < 3) {
+  while (harness.num_running() < 3) {
     harness.Plan();
     harness.Commit();
   }
@@ -171,7 +171,7 @@ TEST(SchedulerGroupTest, ChoicesThatWaitForTheirLeaderHoldUpNobody) {
   harness.Plan();
   harness.Commit();
   EXPECT_FALSE(harness.outcome(other).tokens.empty());
-  EXPECT_EQ(harness.scheduler().num_running(), 2u);
+  EXPECT_EQ(harness.num_running(), 2u);
   harness.RunToEnd();
 }
 

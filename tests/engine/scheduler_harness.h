@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/engine/request_check.h"
+#include "common/engine/engine_options.h"
 #include "common/engine/scheduler.h"
 #include "tests/engine/fake_pipeline.h"
 
@@ -46,7 +46,7 @@ class SchedulerHarness {
     const SequenceId id(++last_id_);
     outcomes_[id];
     requests_[id] = request;
-    scheduler_.Add(id, std::move(request));
+    scheduler_.Add(id, std::move(request), nullptr);
     Check();
     return id;
   }
@@ -89,7 +89,7 @@ class SchedulerHarness {
       }
       if (!Commit() || ::testing::Test::HasFailure()) break;
     }
-    EXPECT_EQ(scheduler_.num_live(), 0u);
+    EXPECT_EQ(num_live(), 0u);
     ExpectNothingHeld();
   }
 
@@ -138,6 +138,13 @@ class SchedulerHarness {
 
   Scheduler& scheduler() { return scheduler_; }
   const Scheduler& scheduler() const { return scheduler_; }
+  size_t num_live() const { return scheduler_.state().sequences.all().size(); }
+  size_t num_running() const {
+    return scheduler_.state().sequences.running().size();
+  }
+  size_t num_waiting() const {
+    return scheduler_.state().sequences.num_waiting();
+  }
   const EngineCounters& counters() const { return counters_; }
   EngineStats stats() const {
     EngineStats now;

@@ -106,7 +106,7 @@ Totals RunRandom(const Shape& shape, uint32_t seed, int num_requests,
   TimePoint now = Clock::now();
   Totals totals;
   uint64_t& epoch = totals.epochs;
-  while (added < num_requests || harness.scheduler().num_live() > 0) {
+  while (added < num_requests || harness.num_live() > 0) {
     if (added < num_requests && pick(3) == 0) {
       GenerateRequest request = RandomRequest(random, max_positions);
       request.num_choices = pick(4) == 0 ? 2 + pick(3) : 1;

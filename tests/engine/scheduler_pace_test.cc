@@ -91,11 +91,11 @@ TEST(SchedulerPaceTest, ACrowdOfShortPromptsComesThrough) {
   const SequenceId talker = harness.Add(TestRequest(10, 900, 1));
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(run.Step());
   const TimePoint begin = run.now();
-  std::vector<SequenceId> crowd;
+  std::vector<SequenceId> short_prompts;
   for (uint64_t i = 0; i < 32; ++i) {
-    crowd.push_back(harness.Add(TestRequest(256, 1, 10 + i)));
+    short_prompts.push_back(harness.Add(TestRequest(256, 1, 10 + i)));
   }
-  while (harness.outcome(crowd.back()).ends.empty()) {
+  while (harness.outcome(short_prompts.back()).ends.empty()) {
     ASSERT_TRUE(run.Step());
     EXPECT_LE(run.last(), milliseconds(20 * 5));
   }
@@ -139,7 +139,7 @@ TEST(SchedulerPaceTest, ALongPromptIsNotBehindACrowdOfShortOnes) {
   uint64_t seed = 10;
   int steps = 0;
   while (harness.outcome(early).ends.empty()) {
-    while (harness.scheduler().num_waiting() < 20) {
+    while (harness.num_waiting() < 20) {
       harness.Add(TestRequest(100, 1, ++seed));
     }
     ASSERT_TRUE(run.Step());

@@ -118,7 +118,7 @@ TEST(SchedulerTenantTest, ALargeRequestIsNotOvertakenUntilItNeverFits) {
   const SequenceId large = harness.Add(Of("large", 300, 10, 2));
   uint64_t seed = 10;
   for (int i = 0; i < 2000 && harness.outcome(large).ends.empty(); ++i) {
-    while (harness.scheduler().num_waiting() < 6) {
+    while (harness.num_waiting() < 6) {
       harness.Add(Of("small", 40, 60, ++seed));
     }
     harness.Plan();
@@ -136,7 +136,7 @@ TEST(SchedulerTenantTest, APreemptedSequenceReturnsBeforeAnotherTenantsFirst) {
   const SequenceId young = harness.Add(Of("a", 32, 40, 2));
   harness.Plan();
   harness.Commit();
-  ASSERT_EQ(harness.scheduler().num_running(), 2u);
+  ASSERT_EQ(harness.num_running(), 2u);
   const SequenceId other = harness.Add(Of("b", 32, 40, 3));
   std::vector<SequenceId> started;
   while (harness.outcome(other).ends.empty()) {

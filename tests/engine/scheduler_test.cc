@@ -275,18 +275,18 @@ TEST(SchedulerQueueTest, NoMoreRunAtOnceThanAllowed) {
   SchedulerHarness harness(options, TestLimits(100));
   for (uint64_t i = 0; i < 8; ++i) harness.Add(TestRequest(4, 5, i));
   harness.Plan();
-  EXPECT_EQ(harness.scheduler().num_running(), 3u);
-  EXPECT_EQ(harness.scheduler().num_waiting(), 5u);
-  EXPECT_TRUE(harness.scheduler().admission_blocked());
+  EXPECT_EQ(harness.num_running(), 3u);
+  EXPECT_EQ(harness.num_waiting(), 5u);
+  EXPECT_TRUE(harness.scheduler().state().admission_blocked);
   harness.RunToEnd();
-  EXPECT_FALSE(harness.scheduler().admission_blocked());
+  EXPECT_FALSE(harness.scheduler().state().admission_blocked);
 }
 
 TEST(SchedulerQueueTest, NobodyStarvesWhileOthersKeepComing) {
   SchedulerHarness harness({}, TestLimits(16), /*num_stages=*/2);
   const SequenceId large = harness.Add(TestRequest(180, 60, 1));
   for (uint64_t i = 0; i < 400; ++i) {
-    if (harness.scheduler().num_waiting() < 3) {
+    if (harness.num_waiting() < 3) {
       harness.Add(TestRequest(30, 20, i));
     }
     harness.Plan();

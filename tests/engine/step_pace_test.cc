@@ -24,7 +24,7 @@ StepPace::Step Of(int32_t decodes, int32_t prompt_tokens, Duration latency,
 int32_t Settle(StepPace& pace, int plans = 300) {
   int32_t carried = 0;
   for (int i = 0; i < plans; ++i) {
-    carried = pace.wants_plain_plan() ? 0 : pace.prompt_budget(1);
+    carried = pace.wants_decode_only_plan() ? 0 : pace.prompt_budget(1);
     pace.OnResult(Of(1, carried, TimeOf(carried), TimeOf(carried)));
   }
   return pace.prompt_budget(1);
@@ -52,7 +52,7 @@ TEST(StepPaceTest, ACrowdMaySlowDownMoreUnlessATargetIsSet) {
 
 TEST(StepPaceTest, PromptsProgressEvenWhereTheTargetLeavesNothing) {
   StepPace pace(milliseconds(5));
-  EXPECT_EQ(Settle(pace), StepPace::kLeastPrompt);
+  EXPECT_EQ(Settle(pace), StepPace::kMinPrompt);
 }
 
 TEST(StepPaceTest, WhereStepsTakeNoTimePromptsAreNotBounded) {
@@ -67,7 +67,7 @@ TEST(StepPaceTest, OnePauseIsNoNewPace) {
   const int32_t before = Settle(pace);
   pace.OnResult(Of(1, 0, seconds(5), seconds(5)));
   pace.OnResult(Of(1, before, seconds(5), seconds(5)));
-  EXPECT_GE(pace.prompt_budget(1), StepPace::kLeastPrompt);
+  EXPECT_GE(pace.prompt_budget(1), StepPace::kMinPrompt);
   EXPECT_NEAR(Settle(pace), before, 8);
 }
 
@@ -96,7 +96,8 @@ TEST(StepPaceTest, EveryNowAndThenAPlanCarriesNoPrompt) {
   StepPace pace(milliseconds(60));
   int plain = 0;
   for (int i = 0; i < 330; ++i) {
-    const int32_t carried = pace.wants_plain_plan() ? 0 : pace.prompt_budget(1);
+    const int32_t carried =
+        pace.wants_decode_only_plan() ? 0 : pace.prompt_budget(1);
     plain += carried == 0 ? 1 : 0;
     pace.OnResult(Of(1, carried, TimeOf(carried), TimeOf(carried)));
   }
@@ -108,11 +109,11 @@ TEST(StepPaceTest, PromptsGoOutAloneWhereThatCostsDecodesLittle) {
   for (const int cost_ms : {1, 15}) {
     StepPace pace(Duration::zero());
     Settle(pace);
-    EXPECT_TRUE(pace.allows_company()) << "it is tried";
+    EXPECT_TRUE(pace.allows_concurrent_prefill()) << "it is tried";
     int with = 0;
     for (int i = 0; i < 600; ++i) {
-      const bool plain = pace.wants_plain_plan();
-      const bool company = !plain && pace.allows_company();
+      const bool plain = pace.wants_decode_only_plan();
+      const bool company = !plain && pace.allows_concurrent_prefill();
       const int32_t carried = plain ? 0 : pace.prompt_budget(1);
       const Duration time =
           TimeOf(carried) + (company ? milliseconds(cost_ms) : Duration());
@@ -181,7 +182,7 @@ TEST(StepPaceTest, WhatIsOwedAShareOfTheTimeHasSoManyTokensOfAPlan) {
   }
   EXPECT_NEAR(pace.prompt_budget(1), 12, 1);
   EXPECT_NEAR(pace.share_budget(0.5), 40, 2);
-  EXPECT_NEAR(pace.share_budget(1.0), 120, 4) << "kLargestShare";
+  EXPECT_NEAR(pace.share_budget(1.0), 120, 4) << "kMaxShare";
   StepPace with_target{milliseconds(25)};
   for (int i = 0; i < 50; ++i) {
     with_target.OnResult(PlainStep(8, 20));

@@ -1,4 +1,4 @@
-#include "common/engine/waiting_line.h"
+#include "common/engine/fair_queue.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,50 +12,44 @@ constexpr int64_t kQuantum = 256;
 
 }  // namespace
 
-ClientShare* WaitingLine::Find(const std::string& name) {
-  for (const auto& client : clients_) {
-    if (client->name == name) return client.get();
-  }
-  return nullptr;
-}
-
-void WaitingLine::Push(Sequence& sequence) {
-  const std::string& name = sequence.history->request.client;
-  ClientShare* client = Find(name);
-  if (client == nullptr) {
+void FairQueue::Push(Sequence& sequence) {
+  const std::string& name = sequence.request.client;
+  const auto found = std::ranges::find(
+      clients_, name, [](const auto& one) { return one->name; });
+  ClientShare* client = nullptr;
+  if (found != clients_.end()) {
+    client = found->get();
+    client->waiting.push_back(&sequence);
+  } else {
     auto fresh = std::make_unique<ClientShare>();
     fresh->name = name;
     fresh->waiting.push_back(&sequence);
     clients_.push_back(std::move(fresh));
     client = clients_.back().get();
-  } else {
-    client->waiting.push_back(&sequence);
   }
   sequence.client = client;
-  sequence.in_line = true;
   ++client->live;
   ++size_;
 }
 
-void WaitingLine::PushBack(Sequence& sequence) {
-  sequence.in_line = true;
+void FairQueue::PushFront(Sequence& sequence) {
   sequence.client->waiting.push_front(&sequence);
   ++size_;
 }
 
-void WaitingLine::Remove(Sequence& sequence) {
-  if (!std::exchange(sequence.in_line, false)) return;
+void FairQueue::Remove(Sequence& sequence) {
   ClientShare& client = *sequence.client;
   client.waiting.erase(
       std::find(client.waiting.begin(), client.waiting.end(), &sequence));
   --size_;
-  if (pledged_ == &sequence) pledged_ = nullptr;
+  if (reserved_ == &sequence) reserved_ = nullptr;
   // Credit is not saved up for later.
-  if (client.waiting.empty())
+  if (client.waiting.empty()) {
     client.credit = std::min<int64_t>(client.credit, 0);
+  }
 }
 
-void WaitingLine::Ended(const Sequence& sequence) {
+void FairQueue::OnEnd(const Sequence& sequence) {
   ClientShare& client = *sequence.client;
   if (--client.live > 0) return;
   const auto it =
@@ -67,8 +61,8 @@ void WaitingLine::Ended(const Sequence& sequence) {
   if (turn_ >= clients_.size()) turn_ = 0;
 }
 
-Sequence* WaitingLine::Next(const MayStart& may_start) {
-  if (pledged_ != nullptr && may_start(*pledged_)) return pledged_;
+Sequence* FairQueue::Next(const MayStart& may_start) {
+  if (reserved_ != nullptr && may_start(*reserved_)) return reserved_;
   struct Candidate {
     size_t index;
     Sequence* first;
@@ -92,7 +86,7 @@ Sequence* WaitingLine::Next(const MayStart& may_start) {
     for (const Candidate& one : candidates) {
       clients_[one.index]->credit += rounds * kQuantum;
     }
-    // The turn goes on: whoever had it last has used its credit up.
+    // The turn goes on: the client that had it last has used its credit up.
     if (candidates.size() > 1 && candidates[0].index == turn_) {
       std::rotate(candidates.begin(), candidates.begin() + 1, candidates.end());
     }
@@ -104,7 +98,7 @@ Sequence* WaitingLine::Next(const MayStart& may_start) {
   return chosen->first;
 }
 
-void WaitingLine::Charge(ClientShare& client, int64_t tokens) {
+void FairQueue::Charge(ClientShare& client, int64_t tokens) {
   bool contended = false;
   for (const auto& other : clients_) {
     contended =

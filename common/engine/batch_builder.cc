@@ -1,0 +1,322 @@
+#include "common/engine/batch_builder.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "common/base/cat.h"
+#include "common/base/check.h"
+
+namespace sluice {
+namespace {
+
+// From so many tokens on a plan's prompt tokens are shared out.
+constexpr int32_t kShared = 32;
+
+}  // namespace
+
+void BatchBuilder::Build() {
+  // Without a decode under way a plan is as large as may be.
+  const bool decoding = sequences_.num_decoding() > 0;
+  owed_share_ = policy_.NoteOwed();
+  AddDecodes();
+  const int32_t unbounded = budget_;
+  if (decoding) {
+    AddPromptsBesideDecodes();
+  } else {
+    AddPrompts(Prompts::kAll);
+  }
+  if (plan_.chunks.empty() && state_.in_flight.empty()) {
+    // No decode has a block to go on: prompts need not spare any.
+    budget_ = unbounded;
+    AddPrompts(Prompts::kAll);
+  }
+}
+
+void BatchBuilder::AddDecodes() {
+  BatchPolicy::Decodes next = policy_.NextDecodes(owed_share_ > 0);
+  for (Sequence* sequence : next.ready) {
+    if (next.room == 0 || budget_ == 0) return;
+    const bool of_most = sequence->client == next.most;
+    if (of_most && next.room_of_most == 0) continue;
+    if (!AddChunk(*sequence, 1)) continue;
+    if (of_most) --next.room_of_most;
+    decodes_.push_back(sequence->id);
+    --next.room;
+  }
+}
+
+// No more prompt tokens than the pace allows beside decodes. Those that are
+// owed come first, and are more while their own clients decode nothing. The
+// others keep a quarter of theirs.
+void BatchBuilder::AddPromptsBesideDecodes() {
+  const int32_t unbounded = budget_;
+  const bool none = policy_.KeepsPromptsOut(!decodes_.empty());
+  // The decodes of this plan count as none now, so not PromptBudget.
+  int32_t budget =
+      none ? 0 : std::min(unbounded, policy_.PromptBudgetBesideDecodes());
+  Prompts rest = Prompts::kAll;
+  if (!none && owed_share_ > 0) {
+    const bool own_decode =
+        std::ranges::any_of(sequences_.running(), [](const Sequence* s) {
+          return s->client->is_owed && s->is_decoding();
+        });
+    const int32_t owed =
+        own_decode ? budget
+                   : std::min(unbounded, policy_.OwedBudget(owed_share_));
+    budget_ = owed;
+    AddPrompts(Prompts::kOwed);
+    const int32_t used = owed - budget_;
+    budget = std::min(unbounded - used, std::max(budget - used, budget / 4));
+    rest = Prompts::kOthers;
+  }
+  budget_ = budget;
+  AddPrompts(rest);
+}
+
+// The prompt that was started first gets half of the budget, so that many
+// short ones do not hold up a long one; of the rest one half is for sequences
+// that start now, then come those with the least left to compute, so that long
+// ones do not hold up a short one. What one does not need the next ones get. A
+// budget too small to be shared goes to either side in turn.
+void BatchBuilder::AddPrompts(Prompts kind) {
+  std::vector<Sequence*> prompts;
+  std::ranges::copy_if(
+      sequences_.running(), std::back_inserter(prompts), [&](Sequence* s) {
+        return s->remaining() >= 2 && (kind == Prompts::kAll ||
+                                       IsOwed(*s) == (kind == Prompts::kOwed));
+      });
+  if (prompts.empty()) return Admit(kind, 0);
+  Sequence& first = *prompts.front();
+  const bool whole = budget_ < kShared;
+  int32_t kept = (budget_ + 1) / 2;
+  if (whole) kept = state_.next_step.value() % 2 == 0 ? budget_ : 0;
+  kept = std::min(kept, NextChunkSize(first, budget_));
+  budget_ -= kept;
+  prompts.erase(prompts.begin());
+  Admit(kind, prompts.empty() || whole ? 0 : budget_ / 2);
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [](const Sequence* a, const Sequence* b) {
+                     return a->remaining() < b->remaining();
+                   });
+  const auto add = [&](Sequence& sequence) {
+    if (budget_ > 0) AddChunk(sequence, NextChunkSize(sequence, budget_));
+  };
+  for (Sequence* sequence : prompts) add(*sequence);
+  budget_ += kept;
+  add(first);
+}
+
+// Starts sequences while more than `keep` of the budget is left.
+void BatchBuilder::Admit(Prompts kind, int32_t keep) {
+  if (budget_ <= keep) return;
+  const bool owed = kind == Prompts::kOwed;
+  state_.admission_blocked = false;
+  while (budget_ > keep) {
+    const bool preempted = !sequences_.preempted().empty();
+    if (!preempted && sequences_.queue().empty()) return;
+    if (owed && policy_.NextToStart(owed) == nullptr) return;
+    // Blocks were short a moment ago.
+    bool blocked =
+        preempted_ || std::ssize(sequences_.running()) >= state_.max_running();
+    if (!blocked) {
+      Sequence* const next = policy_.NextToStart(owed);
+      if (next == nullptr) return;
+      // Plans still carry its earlier run, whose last token may be on its way.
+      blocked = next->plans_in_flight > 0;
+      if (!blocked && Start(*next, budget_ - keep)) continue;
+      if (!blocked && !preempted) sequences_.queue().Reserve(*next);
+    }
+    state_.admission_blocked = true;
+    if (preempted_ || !MakeWay()) return;
+  }
+}
+
+// Makes way for a client that has less than its share and waits: true if the
+// caller should look again at what may start. Preempted sequences of other
+// clients that have had their turn are queued again, else a running one is.
+bool BatchBuilder::MakeWay() {
+  if (!policy_.IsContended() || !policy_.ClientWithLessWaits()) return false;
+  const auto& preempted = sequences_.preempted();
+  bool changed = false;
+  for (size_t i = preempted.size(); i-- > 0;) {
+    Sequence& sequence = *preempted[i];
+    if (policy_.HasLess(*sequence.client) ||
+        !policy_.HadItsTurn(sequence, now_)) {
+      continue;
+    }
+    sequences_.Requeue(sequence);
+    changed = true;
+  }
+  if (changed) return true;
+  if (!preempted.empty() && !policy_.HasLess(*preempted.front()->client)) {
+    return false;
+  }
+  Sequence* const victim = policy_.GivesWay(plan_.started, now_);
+  if (victim == nullptr) return false;
+  TakeOut(*victim, /*requeue=*/true);
+  return true;
+}
+
+// Under which salt the sequence's blocks are cached and matched. Without a
+// prefix cache the choices of one request match each other's alone. Tenants
+// are apart: a hit, and how fast an answer came, tells nothing of another's
+// prompts.
+std::optional<std::string> BatchBuilder::SaltOf(
+    const Sequence& sequence) const {
+  const GenerateRequest& request = sequence.request;
+  if (state_.options.prefix_cache) {
+    return Cat(request.tenant.size(), ":", request.tenant, request.cache_salt);
+  }
+  if (sequence.group == 0) return std::nullopt;
+  return std::string(reinterpret_cast<const char*>(&sequence.group),
+                     sizeof(sequence.group));
+}
+
+// Runs a sequence that has no blocks, if its whole history fits beside what
+// the running ones still need for theirs, and a block for each to go on with:
+// it would be the first to be preempted otherwise. False if it does not fit.
+bool BatchBuilder::Start(Sequence& sequence, int32_t budget) {
+  BlockManager& blocks = sequences_.blocks();
+  const int32_t num_tokens = sequence.num_tokens();
+  const int32_t may_skip =
+      sequence.wants_all_logits() ? sequence.logits_done : num_tokens;
+  sequence.tables =
+      blocks.MatchPrefix(SaltOf(sequence), sequence.first(may_skip));
+  const auto hit_blocks =
+      static_cast<int32_t>(sequence.tables[0].blocks.size());
+  int32_t needed = blocks.Needed(sequence.tables, num_tokens);
+  for (const Sequence* other : sequences_.running()) {
+    needed += blocks.Needed(other->tables, other->num_tokens() + kBlockTokens);
+  }
+  if (blocks.num_free() < needed) {
+    blocks.Release(sequence.tables);
+    return false;
+  }
+  // A full hit computes its last token again: its logits are wanted.
+  const int32_t skipped = std::min(hit_blocks * kBlockTokens, num_tokens - 1);
+  if (sequence.state == SequenceState::kQueued) {
+    sequences_.queue().Charge(*sequence.client, num_tokens - skipped);
+  }
+  sequences_.Run(sequence, now_);
+  const bool first = !sequence.was_started;
+  if (first) CountFirstStart(sequence, skipped);
+  sequence.num_computed = sequence.num_scheduled = skipped;
+  plan_.started.push_back(sequence.Started());
+  const int32_t count = NextChunkSize(sequence, budget);
+  if (first && skipped + count < num_tokens) ++state_.counters->split_prefills;
+  SLUICE_CHECK(AddChunk(sequence, count));
+  return true;
+}
+
+void BatchBuilder::CountFirstStart(Sequence& sequence, int32_t skipped) {
+  EngineCounters& counters = *state_.counters;
+  const int32_t num_tokens = sequence.num_tokens();
+  sequence.was_started = true;
+  sequence.first_schedule = now_;
+  sequence.stats.queue_time = now_ - sequence.request.arrival;
+  sequence.stats.cached_tokens = skipped;
+  counters.prompt_tokens += static_cast<uint64_t>(num_tokens);
+  if (state_.options.prefix_cache) {
+    counters.prefix_query_tokens += static_cast<uint64_t>(
+        sequence.wants_all_logits() ? sequence.logits_done : num_tokens);
+    counters.prefix_hit_tokens += static_cast<uint64_t>(skipped);
+  }
+}
+
+int32_t BatchBuilder::NextChunkSize(const Sequence& sequence,
+                                    int32_t budget) const {
+  int32_t count = std::min(sequence.remaining(), budget);
+  if (state_.options.prefill_chunk > 0) {
+    count = std::min(count, state_.options.prefill_chunk);
+  }
+  // A recompute asks for no logits twice: its chunks end where those begin
+  // that were not delivered yet.
+  const int32_t known = sequence.logits_done - sequence.num_scheduled;
+  if (sequence.wants_all_logits() && known > 0) count = std::min(count, known);
+  return count;
+}
+
+// Adds a chunk of the sequence's next `count` tokens. False, and nothing
+// added, if there are no blocks for them now.
+bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
+  // An older one may have taken the blocks a moment ago.
+  if (sequence.state != SequenceState::kRunning) return false;
+  std::vector<size_t> before;
+  for (const BlockTable& table : sequence.tables) {
+    before.push_back(table.blocks.size());
+  }
+  const int32_t start = sequence.num_scheduled;
+  const int32_t end = start + count;
+  if (!Reserve(sequence, end)) return false;
+  Chunk chunk;
+  chunk.sequence = sequence.id;
+  chunk.start = start;
+  const auto tokens = sequence.first(end).subspan(static_cast<size_t>(start));
+  chunk.tokens.assign(tokens.begin(), tokens.end());
+  chunk.samples =
+      end == sequence.num_tokens() && sequence.request.max_tokens > 0;
+  if (sequence.wants_all_logits() && start >= sequence.logits_done &&
+      start < sequence.num_prompt_tokens) {
+    chunk.logits = LogitsWanted::kAll;
+  } else if (chunk.samples) {
+    chunk.logits = LogitsWanted::kLast;
+  }
+  for (size_t g = 0; g < before.size(); ++g) {
+    const std::vector<BlockId>& blocks = sequence.tables[g].blocks;
+    chunk.new_blocks.emplace_back(
+        blocks.begin() + static_cast<ptrdiff_t>(before[g]), blocks.end());
+  }
+  sequence.num_scheduled = end;
+  budget_ -= count;
+  plan_.chunks.push_back(std::move(chunk));
+  return true;
+}
+
+// Grows the sequence's tables, with blocks of younger sequences while there
+// are any. The youngest itself waits, with what it has, until others end or
+// need its blocks. The oldest is never refused: alone, every sequence fits.
+// What it holds behind a window goes first, although plans in flight may still
+// read it: blocks are given back when those are committed because they can be
+// matched from then on.
+bool BatchBuilder::Reserve(Sequence& sequence, int32_t num_tokens) {
+  BlockManager& blocks = sequences_.blocks();
+  const uint64_t evictions = blocks.evictions();
+  while (!blocks.Reserve(sequence.tables, num_tokens)) {
+    if (blocks.EvictBehind(sequence.tables, sequence.num_scheduled)) continue;
+    Sequence& victim = *policy_.LosesBlocks();
+    if (&victim == &sequence) return false;
+    TakeOut(victim, /*requeue=*/&victim != sequences_.running().back());
+    preempted_ = true;
+  }
+  state_.counters->cache_evictions += blocks.evictions() - evictions;
+  return true;
+}
+
+// The running `victim` loses its blocks, and what the plan has of it. It is
+// preempted, which only the one that started last can be, or queued again.
+void BatchBuilder::TakeOut(Sequence& victim, bool requeue) {
+  const auto chunk =
+      std::ranges::find(plan_.chunks, victim.id, &Chunk::sequence);
+  if (chunk != plan_.chunks.end()) {
+    budget_ += static_cast<int32_t>(chunk->tokens.size());
+    plan_.chunks.erase(chunk);
+    std::erase(decodes_, victim.id);
+  }
+  ++victim.stats.preemptions;
+  ++state_.counters->preemptions;
+  if (requeue) {
+    ++state_.counters->yields;
+    sequences_.Requeue(victim);
+  } else {
+    sequences_.Preempt(victim);
+  }
+  // No stage knows a sequence that would have started in this plan.
+  const auto is_victim = [&](const StartedSequence& started) {
+    return started.sequence == victim.id;
+  };
+  if (std::erase_if(plan_.started, is_victim) > 0) {
+    sequences_.stopped().pop_back();
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+#ifndef SLUICE_COMMON_ENGINE_BATCH_BUILDER_H_
+#define SLUICE_COMMON_ENGINE_BATCH_BUILDER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/engine/batch_policy.h"
+#include "common/engine/scheduler_state.h"
+
+namespace sluice {
+
+// Builds one plan: asks BatchPolicy which sequences come next and how much of
+// the plan they get, and moves them by SequenceStore. One object per plan.
+//
+// A plan takes decodes first, then prompt chunks and new sequences. When
+// blocks run out, the running sequence that started last is preempted, and
+// runs again before any other starts, so the running sequences are always
+// those that started first. A sequence of a client above its share gives its
+// place or blocks to one of a client below, and is queued again.
+class BatchBuilder {
+ public:
+  // `policy` decides from `state`; both must outlive the builder.
+  BatchBuilder(SchedulerState& state, const BatchPolicy& policy, TimePoint now)
+      : state_(state),
+        sequences_(state.sequences),
+        policy_(policy),
+        now_(now),
+        budget_(state.max_step_tokens()) {}
+
+  // Fills the plan. What it lacks after are replica, epoch, step, ended, trace.
+  void Build();
+
+  // The chunks and started sequences. Valid once.
+  StepPlan TakePlan() { return std::move(plan_); }
+  // How many of the chunks are decodes.
+  int32_t num_decodes() const { return static_cast<int32_t>(decodes_.size()); }
+
+ private:
+  // The prompts that one pass is about: those that are owed a part of the plan
+  // (see BatchPolicy), the others, or both.
+  enum class Prompts { kAll, kOwed, kOthers };
+
+  void AddDecodes();
+  void AddPromptsBesideDecodes();
+  void AddPrompts(Prompts kind);
+  void Admit(Prompts kind, int32_t keep);
+  bool MakeWay();
+  bool Start(Sequence& sequence, int32_t budget);
+  void CountFirstStart(Sequence& sequence, int32_t skipped);
+  std::optional<std::string> SaltOf(const Sequence& sequence) const;
+  int32_t NextChunkSize(const Sequence& sequence, int32_t budget) const;
+  bool AddChunk(Sequence& sequence, int32_t count);
+  bool Reserve(Sequence& sequence, int32_t num_tokens);
+  void TakeOut(Sequence& victim, bool requeue);
+
+  SchedulerState& state_;
+  SequenceStore& sequences_;
+  const BatchPolicy& policy_;
+  const TimePoint now_;
+  StepPlan plan_;
+  std::vector<SequenceId> decodes_;  // whose chunks are in `plan_`
+  int32_t budget_ = 0;               // tokens that still fit
+  bool preempted_ = false;           // some sequence, for want of blocks
+  double owed_share_ = 0;            // see BatchPolicy::NoteOwed
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_ENGINE_BATCH_BUILDER_H_

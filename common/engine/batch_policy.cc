@@ -1,0 +1,253 @@
+#include "common/engine/batch_policy.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+// To keep N stages busy, N plans must carry decodes, each about an Nth of
+// them; but plans with few decodes cost as much as plans with some, so there
+// are no more groups than keep `min_decode_batch` each. At most that many
+// plans in flight carry decodes: a sequence that becomes ready meanwhile waits
+// for the next of them to come back and joins it, so groups merge again when
+// sequences end.
+BatchPolicy::Decodes BatchPolicy::NextDecodes(bool beside_owed) const {
+  Decodes decodes;
+  const SequenceStore& sequences = state_.sequences;
+  for (Sequence* sequence : sequences.running()) {
+    if (sequence->remaining() == 1) decodes.ready.push_back(sequence);
+  }
+  if (decodes.ready.empty()) return decodes;
+  const int decoding = sequences.num_decoding();
+  const int batch = std::max(CeilDiv(decoding, state_.max_plans),
+                             state_.options.min_decode_batch);
+  const int groups = CeilDiv(decoding, batch);
+  const auto carrying = std::count_if(
+      state_.in_flight.begin(), state_.in_flight.end(),
+      [](const PlanInFlight& plan) { return plan.num_decodes > 0; });
+  if (carrying >= groups) return {};
+  std::stable_sort(decodes.ready.begin(), decodes.ready.end(),
+                   [](const Sequence* a, const Sequence* b) {
+                     return a->last_step < b->last_step;
+                   });
+  decodes.room = CeilDiv(decoding, groups);
+  LimitLargest(groups, beside_owed, decodes);
+  return decodes;
+}
+
+// A client that decodes more sequences than all others together has as many in
+// the plan as the others, and more while the others are not slowed down much,
+// by prompts that are owed neither. Plans carry a part of all decodes, a
+// `groups`th.
+void BatchPolicy::LimitLargest(int groups, bool beside_owed,
+                               Decodes& decodes) const {
+  if (!IsContended()) return;
+  const ClientShare* const most =
+      std::max_element(
+          clients().begin(), clients().end(),
+          [](const auto& a, const auto& b) { return a->running < b->running; })
+          ->get();
+  int32_t own = 0, others = 0;
+  for (const Sequence* sequence : state_.sequences.running()) {
+    if (!sequence->is_decoding()) continue;
+    ++(sequence->client == most ? own : others);
+  }
+  if (others == 0 || own <= others) return;
+  const int32_t beside = CeilDiv(others, groups);
+  decodes.most = most;
+  decodes.room_of_most =
+      beside_owed ? beside
+                  : std::max(state_.pace.decode_limit(beside) - beside, beside);
+}
+
+int32_t BatchPolicy::PromptBudget() const {
+  const int32_t full = state_.max_step_tokens();
+  return state_.sequences.num_decoding() == 0
+             ? full
+             : std::min(full, PromptBudgetBesideDecodes());
+}
+
+int32_t BatchPolicy::PromptBudgetBesideDecodes() const {
+  return state_.pace.prompt_budget(NumShortPrompts());
+}
+
+int32_t BatchPolicy::OwedBudget(double share) const {
+  return std::max(PromptBudgetBesideDecodes(), state_.pace.share_budget(share));
+}
+
+bool BatchPolicy::KeepsPromptsOut(bool has_decodes) const {
+  return state_.pace.wants_decode_only_plan() ||
+         (!has_decodes && !state_.pace.allows_concurrent_prefill());
+}
+
+// Short prompts to be computed, counted as far as the number matters. Those of
+// the largest client do not count: the others do not wait for them.
+int32_t BatchPolicy::NumShortPrompts() const {
+  const ClientShare* const largest = LargestClient();
+  int32_t number = 0;
+  const auto count = [&](const Sequence* sequence) {
+    const int32_t tokens = sequence->remaining();
+    if (sequence->client == largest) return;
+    number += tokens >= 2 && tokens <= kShortPrompt ? 1 : 0;
+  };
+  const SequenceStore& sequences = state_.sequences;
+  std::ranges::for_each(sequences.running(), count);
+  std::ranges::for_each(sequences.preempted(), count);
+  for (const auto& client : clients()) {
+    for (const Sequence* sequence : client->waiting) {
+      if (client.get() == largest || number >= StepPace::kMaxShortPrompts) {
+        break;
+      }
+      count(sequence);
+    }
+  }
+  return number;
+}
+
+// The client with the most live sequences while there are several.
+const ClientShare* BatchPolicy::LargestClient() const {
+  if (!IsContended()) return nullptr;
+  return std::max_element(
+             clients().begin(), clients().end(),
+             [](const auto& a, const auto& b) { return a->live < b->live; })
+      ->get();
+}
+
+// A client is owed a fair part of each plan for its short prompts if it has
+// less than its share of places and blocks, and another one has more
+// sequences: the pace that spares decodes is then that other one's gain.
+double BatchPolicy::NoteOwed() const {
+  const ClientShare* const largest = LargestClient();
+  const auto& running = state_.sequences.running();
+  int owed = 0;
+  for (const auto& client : clients()) {
+    client->is_owed =
+        largest != nullptr && client->live < largest->live && HasLess(*client);
+    if (!client->is_owed) continue;
+    const auto is_prompt = [&](const Sequence* s) {
+      return s->client == client.get() && s->remaining() >= 2 && IsOwed(*s);
+    };
+    owed += std::any_of(running.begin(), running.end(), is_prompt) ||
+            std::any_of(client->waiting.begin(), client->waiting.end(),
+                        [&](const Sequence* s) { return IsOwed(*s); });
+  }
+  return owed == 0 ? 0.0 : double(owed) / double(clients().size());
+}
+
+// A sequence does not start while another choice of its request computes the
+// prompt that it can share then, nor before the stages have forgotten its
+// earlier run.
+bool BatchPolicy::MayStart(const Sequence& sequence) const {
+  if (sequence.plans_in_flight > 0) return false;
+  const SequenceStore& sequences = state_.sequences;
+  if (sequence.was_started &&
+      std::ranges::count(sequences.stopped(), sequence.id) > 0) {
+    return false;
+  }
+  if (sequence.group == 0 || sequence.wants_all_logits()) return true;
+  const int32_t shared = sequence.num_tokens() / kBlockTokens * kBlockTokens;
+  return std::ranges::none_of(sequences.running(), [&](const Sequence* s) {
+    return s->group == sequence.group && s->num_computed < shared;
+  });
+}
+
+// Preempted sequences come first; then clients with less than their share,
+// also before a sequence that waits for blocks.
+Sequence* BatchPolicy::NextToStart(bool owed) const {
+  const auto& preempted = state_.sequences.preempted();
+  if (!owed && !preempted.empty()) return preempted.front();
+  FairQueue& queue = state_.sequences.queue();
+  const auto may_start = [this](const Sequence& s) { return MayStart(s); };
+  if (!owed && !IsContended()) return queue.Next(may_start);
+  for (const auto& client : clients()) {
+    client->has_less = (!owed || client->is_owed) && HasLess(*client);
+  }
+  const auto has_less = [&](const Sequence& s) {
+    return s.client->has_less && (!owed || IsOwed(s));
+  };
+  if (!preempted.empty()) {
+    return has_less(*preempted.front()) ? preempted.front() : nullptr;
+  }
+  Sequence* const next =
+      queue.Next([&](const Sequence& s) { return has_less(s) && MayStart(s); });
+  return next != nullptr || owed ? next : queue.Next(may_start);
+}
+
+// A prefix that several sequences share counts for each of them.
+int32_t BatchPolicy::BlocksOf(const ClientShare& client) const {
+  int32_t held = 0;
+  for (const Sequence* sequence : state_.sequences.running()) {
+    if (sequence->client != &client) continue;
+    for (const BlockTable& table : sequence->tables) held += table.num_held();
+  }
+  return held;
+}
+
+bool BatchPolicy::HasLess(const ClientShare& client) const {
+  return client.running < PlacesEach() &&
+         (client.running == 0 || BlocksOf(client) < BlocksEach());
+}
+
+bool BatchPolicy::HasMore(const ClientShare& client) const {
+  return client.running > PlacesEach() ||
+         (client.running > 1 && BlocksOf(client) > BlocksEach());
+}
+
+bool BatchPolicy::ClientWithLessWaits() const {
+  const auto has_less = [&](const auto& s) { return HasLess(*s->client); };
+  const auto may_start = [&](const auto& s) { return MayStart(*s); };
+  return std::ranges::any_of(state_.sequences.preempted(), has_less) ||
+         std::ranges::any_of(clients(), [&](const auto& client) {
+           return HasLess(*client) &&
+                  std::ranges::any_of(client->waiting, may_start);
+         });
+}
+
+Sequence* BatchPolicy::GivesWay(const std::vector<StartedSequence>& started,
+                                TimePoint now) const {
+  const auto& running = state_.sequences.running();
+  Sequence* chosen = nullptr;
+  std::pair<int32_t, int32_t> most;
+  for (const auto& client : clients()) {
+    if (!HasMore(*client)) continue;
+    const std::pair<int32_t, int32_t> held = {client->running,
+                                              BlocksOf(*client)};
+    if (chosen != nullptr && held <= most) continue;
+    const auto newest =
+        std::find_if(running.rbegin(), running.rend(), [&](Sequence* s) {
+          return s->client == client.get() && HadItsTurn(*s, now) &&
+                 std::ranges::find(started, s->id,
+                                   &StartedSequence::sequence) == started.end();
+        });
+    if (newest == running.rend()) continue;
+    chosen = *newest;
+    most = held;
+  }
+  return chosen;
+}
+
+// The youngest, of the client with the most blocks if that is more than its
+// share: one client's growth takes nothing from another that has less. One
+// running sequence at a time loses blocks, the others go on.
+Sequence* BatchPolicy::LosesBlocks() const {
+  const auto& running = state_.sequences.running();
+  if (!IsContended()) return running.back();
+  const ClientShare* heaviest = nullptr;
+  int32_t most = BlocksEach();
+  for (const auto& client : clients()) {
+    const int32_t held = client->running > 1 ? BlocksOf(*client) : 0;
+    if (held <= most) continue;
+    heaviest = client.get();
+    most = held;
+  }
+  if (heaviest == nullptr) return running.back();
+  return *std::find_if(running.rbegin(), running.rend(),
+                       [&](Sequence* s) { return s->client == heaviest; });
+}
+
+}  // namespace sluice

@@ -1,0 +1,46 @@
+#ifndef SLUICE_COMMON_ENGINE_SCHEDULER_STATE_H_
+#define SLUICE_COMMON_ENGINE_SCHEDULER_STATE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+
+#include "common/core/step_plan.h"
+#include "common/engine/engine_options.h"
+#include "common/engine/engine_stats.h"
+#include "common/engine/plan_in_flight.h"
+#include "common/engine/sequence_store.h"
+#include "common/engine/step_pace.h"
+
+namespace sluice {
+
+// All that a plan depends on: Scheduler's state. BatchPolicy reads it,
+// BatchBuilder fills a plan from it.
+struct SchedulerState {
+  SchedulerState(const EngineOptions& given, EngineCounters* counts)
+      : options(given), counters(counts), pace(given.target_itl) {}
+
+  const EngineOptions options;
+  EngineCounters* const counters;
+  PlanLimits limits;  // of the attached pipeline; all 0 without one
+  int max_plans = 1;  // in flight
+  StepId next_step;
+  SequenceStore sequences;
+  std::deque<PlanInFlight> in_flight;
+  StepPace pace;
+  // Whether the last plan wanted to start a sequence and could not.
+  bool admission_blocked = false;
+
+  int32_t max_running() const {
+    return limits.max_sequences > 0
+               ? std::min(options.max_running, limits.max_sequences)
+               : options.max_running;
+  }
+  int32_t max_step_tokens() const {
+    return std::min(options.max_step_tokens, limits.max_step_tokens);
+  }
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_ENGINE_SCHEDULER_STATE_H_
