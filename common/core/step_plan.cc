@@ -1,5 +1,6 @@
 #include "common/core/step_plan.h"
 
+#include <algorithm>
 #include <ostream>
 #include <unordered_set>
 
@@ -43,6 +44,39 @@ Status CheckBlocks(SequenceId sequence,
   return OkStatus();
 }
 
+// The chunk has tokens.
+Status CheckSampling(const Chunk& chunk, int32_t vocab_size) {
+  if (chunk.samples && chunk.logits == LogitsWanted::kNone) {
+    return InvalidArgument("chunk of sequence ", chunk.sequence,
+                           " samples without logits");
+  }
+  const int32_t drafts = chunk.num_draft_tokens;
+  const auto most =
+      std::min<int64_t>(kMaxDraftTokens, std::ssize(chunk.tokens) - 1);
+  if (drafts < 0 || drafts > most) {
+    return InvalidArgument("chunk of sequence ", chunk.sequence, " has ",
+                           drafts, " draft tokens, limit ", most);
+  }
+  if (drafts > 0 && (!chunk.samples || chunk.logits != LogitsWanted::kLast)) {
+    return InvalidArgument("chunk of sequence ", chunk.sequence, " has ",
+                           drafts,
+                           " draft tokens, and does not sample from "
+                           "the last positions alone");
+  }
+  if (chunk.masks.empty()) return OkStatus();
+  const int64_t sampled = chunk.samples ? drafts + 1 : 0;
+  if (std::ssize(chunk.masks) != sampled) {
+    return InvalidArgument("chunk of sequence ", chunk.sequence, " has ",
+                           chunk.masks.size(), " masks for ", sampled,
+                           " sampled tokens");
+  }
+  for (const TokenMask& mask : chunk.masks) {
+    SLUICE_RETURN_IF_ERROR(Annotate(Validate(mask, vocab_size),
+                                    "chunk of sequence ", chunk.sequence));
+  }
+  return OkStatus();
+}
+
 Status CheckChunk(const Chunk& chunk, const PlanLimits& limits) {
   if (chunk.tokens.empty()) {
     return InvalidArgument("chunk of sequence ", chunk.sequence,
@@ -56,15 +90,7 @@ Status CheckChunk(const Chunk& chunk, const PlanLimits& limits) {
                            chunk.start + int64_t(chunk.tokens.size()),
                            ", context limit ", limits.max_context);
   }
-  if (chunk.num_draft_tokens != 0) {
-    return InvalidArgument("chunk of sequence ", chunk.sequence, " has ",
-                           chunk.num_draft_tokens,
-                           " draft tokens, this version takes 0");
-  }
-  if (chunk.samples && chunk.logits == LogitsWanted::kNone) {
-    return InvalidArgument("chunk of sequence ", chunk.sequence,
-                           " samples without logits");
-  }
+  SLUICE_RETURN_IF_ERROR(CheckSampling(chunk, limits.vocab_size));
   SLUICE_RETURN_IF_ERROR(
       CheckTokens("chunk", chunk.sequence, chunk.tokens, limits.vocab_size));
   return CheckBlocks(chunk.sequence, chunk.new_blocks, limits);
@@ -142,6 +168,7 @@ std::ostream& operator<<(std::ostream& out, const StepPlan& plan) {
   for (const auto& c : plan.chunks) {
     out << ' ' << c.sequence << "@" << c.start << "+" << c.tokens.size()
         << (c.samples ? "s" : "");
+    if (c.num_draft_tokens > 0) out << "d" << c.num_draft_tokens;
   }
   return out << " ]";
 }

@@ -11,25 +11,36 @@
 #include "common/core/ids.h"
 #include "common/core/sampling_params.h"
 #include "common/core/step_trace.h"
+#include "common/core/token_mask.h"
 
 namespace sluice {
 
 // Which positions of a chunk need logits.
 enum class LogitsWanted : uint8_t {
   kNone,  // prefill that goes on
-  kLast,  // the last position, and a token is sampled from it
+  kLast,  // the last known token and the drafts behind it
   kAll,   // every position: prompt logprobs; samples from the last one only
           // if `samples` is set
 };
 
-// Consecutive tokens of one sequence in one step.
+// Draft tokens of one chunk.
+inline constexpr int32_t kMaxDraftTokens = 16;
+
+// Consecutive tokens of one sequence in one step: known ones, and behind them
+// drafts, guesses at the tokens that follow. The last stage samples behind the
+// last known token, and behind a draft if it equals the token sampled at its
+// place and so do all drafts before it: that draft is accepted. So drafts
+// change no token. The next chunk of the sequence starts behind the accepted
+// drafts, and writes over the KV positions of the others.
 struct Chunk {
   SequenceId sequence;
   int32_t start = 0;             // position of tokens[0]
-  std::vector<TokenId> tokens;   // at least one
-  int32_t num_draft_tokens = 0;  // of them, at the end; speculation, later
+  std::vector<TokenId> tokens;   // at least one is known
+  int32_t num_draft_tokens = 0;  // of them, at the end; needs kLast, `samples`
   LogitsWanted logits = LogitsWanted::kNone;
-  bool samples = false;  // a token is drawn from the last position's logits
+  bool samples = false;  // 1 to num_draft_tokens + 1 tokens are drawn
+  // Which tokens may be drawn: empty, or a mask for each that may be drawn.
+  std::vector<TokenMask> masks;
   // Blocks appended to the sequence's tables by this step, per KV group.
   std::vector<std::vector<BlockId>> new_blocks;
   bool operator==(const Chunk&) const = default;
@@ -62,7 +73,7 @@ struct StepPlan {
   // Present if a sequence of the step is traced; changes no token.
   std::optional<StepTrace> trace;
 
-  int32_t num_tokens() const;
+  int32_t num_tokens() const;  // drafts included
   bool operator==(const StepPlan&) const = default;
 };
 
@@ -96,9 +107,11 @@ Status Validate(const StepPlan& plan, const PlanLimits& limits);
 struct SequenceResult {
   SequenceId sequence;
   Status status;  // not OK: this sequence failed, the step did not
-  std::vector<TokenResult> sampled;  // accepted ids, in order
-  std::vector<TokenResult> prompt;   // entry i: prompt token start+i+1
-  std::vector<float> logits;         // rows [.., V] if asked for
+  // The accepted drafts, in order, and the token behind them.
+  std::vector<TokenResult> sampled;
+  std::vector<TokenResult> prompt;  // entry i: prompt token start+i+1
+  // Rows [.., V] if asked for: with kLast one for each of `sampled`.
+  std::vector<float> logits;
 };
 
 // What the last stage answers to a plan.

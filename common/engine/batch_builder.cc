@@ -17,6 +17,7 @@ constexpr int32_t kShared = 32;
 void BatchBuilder::Build() {
   // Without a decode under way a plan is as large as may be.
   const bool decoding = sequences_.num_decoding() > 0;
+  const uint64_t evictions = sequences_.blocks().evictions();
   owed_share_ = policy_.NoteOwed();
   AddDecodes();
   const int32_t unbounded = budget_;
@@ -30,6 +31,8 @@ void BatchBuilder::Build() {
     budget_ = unbounded;
     AddPrompts(Prompts::kAll);
   }
+  state_.counters->cache_evictions +=
+      sequences_.blocks().evictions() - evictions;
 }
 
 void BatchBuilder::AddDecodes() {
@@ -38,7 +41,7 @@ void BatchBuilder::AddDecodes() {
     if (next.room == 0 || budget_ == 0) return;
     const bool of_most = sequence->client == next.most;
     if (of_most && next.room_of_most == 0) continue;
-    if (!AddChunk(*sequence, 1)) continue;
+    if (!AddChunk(*sequence, 1, DraftsFor(*sequence))) continue;
     if (of_most) --next.room_of_most;
     decodes_.push_back(sequence->id);
     --next.room;
@@ -200,7 +203,7 @@ bool BatchBuilder::Start(Sequence& sequence, int32_t budget) {
   sequences_.Run(sequence, now_);
   const bool first = !sequence.was_started;
   if (first) CountFirstStart(sequence, skipped);
-  sequence.num_computed = sequence.num_scheduled = skipped;
+  sequence.num_computed = sequence.num_scheduled = sequence.num_told = skipped;
   plan_.started.push_back(sequence.Started());
   const int32_t count = NextChunkSize(sequence, budget);
   if (first && skipped + count < num_tokens) ++state_.counters->split_prefills;
@@ -236,9 +239,26 @@ int32_t BatchBuilder::NextChunkSize(const Sequence& sequence,
   return count;
 }
 
-// Adds a chunk of the sequence's next `count` tokens. False, and nothing
-// added, if there are no blocks for them now.
-bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
+// Drafts for the chunk that is a decode of the sequence: as many as the plan,
+// the request and the context have room for.
+std::vector<TokenId> BatchBuilder::DraftsFor(const Sequence& sequence) const {
+  if (!state_.options.propose_drafts || sequence.num_emitted() == 0) return {};
+  const int32_t limit =
+      std::min({kMaxDraftTokens, budget_ - 1,
+                sequence.request.max_tokens - sequence.num_emitted() - 1,
+                state_.limits.max_context - sequence.num_tokens() - 1});
+  if (limit <= 0) return {};
+  std::vector<TokenId> drafts = state_.options.propose_drafts(
+      sequence.tokens, sequence.request.sampling, limit);
+  SLUICE_CHECK(std::ssize(drafts) <= limit);
+  return drafts;
+}
+
+// Adds a chunk of the sequence's next `count` tokens, and of the drafts if
+// there are blocks for them without taking any from a sequence. False, and
+// nothing added, if there are no blocks for the tokens now.
+bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count,
+                            std::span<const TokenId> drafts) {
   // An older one may have taken the blocks a moment ago.
   if (sequence.state != SequenceState::kRunning) return false;
   std::vector<size_t> before;
@@ -248,11 +268,15 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
   const int32_t start = sequence.num_scheduled;
   const int32_t end = start + count;
   if (!Reserve(sequence, end)) return false;
+  const auto with_drafts = end + static_cast<int32_t>(drafts.size());
+  if (!sequences_.blocks().Reserve(sequence.tables, with_drafts)) drafts = {};
   Chunk chunk;
   chunk.sequence = sequence.id;
   chunk.start = start;
   const auto tokens = sequence.first(end).subspan(static_cast<size_t>(start));
   chunk.tokens.assign(tokens.begin(), tokens.end());
+  chunk.tokens.insert(chunk.tokens.end(), drafts.begin(), drafts.end());
+  chunk.num_draft_tokens = static_cast<int32_t>(drafts.size());
   chunk.samples =
       end == sequence.num_tokens() && sequence.request.max_tokens > 0;
   if (sequence.wants_all_logits() && start >= sequence.logits_done &&
@@ -266,8 +290,10 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
     chunk.new_blocks.emplace_back(
         blocks.begin() + static_cast<ptrdiff_t>(before[g]), blocks.end());
   }
-  sequence.num_scheduled = end;
-  budget_ -= count;
+  sequence.num_scheduled = sequence.num_told = end;
+  sequence.num_reserved =
+      std::max(sequence.num_reserved, end + chunk.num_draft_tokens);
+  budget_ -= count + chunk.num_draft_tokens;
   plan_.chunks.push_back(std::move(chunk));
   return true;
 }
@@ -280,15 +306,13 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
 // matched from then on.
 bool BatchBuilder::Reserve(Sequence& sequence, int32_t num_tokens) {
   BlockManager& blocks = sequences_.blocks();
-  const uint64_t evictions = blocks.evictions();
   while (!blocks.Reserve(sequence.tables, num_tokens)) {
-    if (blocks.EvictBehind(sequence.tables, sequence.num_scheduled)) continue;
+    if (blocks.EvictBehind(sequence.tables, sequence.num_told)) continue;
     Sequence& victim = *policy_.LosesBlocks();
     if (&victim == &sequence) return false;
     TakeOut(victim, /*requeue=*/&victim != sequences_.running().back());
     preempted_ = true;
   }
-  state_.counters->cache_evictions += blocks.evictions() - evictions;
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +53,9 @@ class BatchBuilder {
   void CountFirstStart(Sequence& sequence, int32_t skipped);
   std::optional<std::string> SaltOf(const Sequence& sequence) const;
   int32_t NextChunkSize(const Sequence& sequence, int32_t budget) const;
-  bool AddChunk(Sequence& sequence, int32_t count);
+  std::vector<TokenId> DraftsFor(const Sequence& sequence) const;
+  bool AddChunk(Sequence& sequence, int32_t count,
+                std::span<const TokenId> drafts = {});
   bool Reserve(Sequence& sequence, int32_t num_tokens);
   void TakeOut(Sequence& victim, bool requeue);
 

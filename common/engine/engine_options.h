@@ -2,14 +2,25 @@
 #define SLUICE_COMMON_ENGINE_ENGINE_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/core/generate_request.h"
 #include "common/core/ids.h"
+#include "common/core/sampling_params.h"
 #include "common/core/step_plan.h"
 
 namespace sluice {
+
+// Returns guesses at the tokens that follow `tokens`, drawn with `sampling`: at
+// most `limit` (above 0), each within the vocabulary. Called by the engine
+// thread for every decode; throws nothing.
+using DraftProposer = std::function<std::vector<TokenId>(
+    std::span<const TokenId> tokens, const SamplingParams& sampling,
+    int32_t limit)>;
 
 struct EngineOptions {
   ReplicaId replica;
@@ -34,6 +45,8 @@ struct EngineOptions {
   // Decodes are spread over the plans in flight only from so many per plan
   // on: a smaller batch costs a stage about as much as this one.
   int min_decode_batch = 4;
+  // Drafts ride with decodes (see Chunk); empty: none do.
+  DraftProposer propose_drafts;
 };
 
 // INVALID_ARGUMENT naming the option, its limit and its value.

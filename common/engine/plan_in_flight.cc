@@ -80,13 +80,20 @@ Status CheckAnswers(const PlannedChunk& chunk, const Sequence& sequence,
                     const SequenceResult& result, int32_t vocab_size) {
   const SamplingParams& sampling = sequence.request.sampling;
   const size_t wanted = chunk.samples ? 1 : 0;
-  if (result.sampled.size() != wanted) {
+  const size_t most = wanted + chunk.drafts.size();
+  if (result.sampled.size() < wanted || result.sampled.size() > most) {
     return Internal("result has ", result.sampled.size(),
-                    " sampled tokens, the chunk asked for ", wanted);
+                    " sampled tokens, the chunk asked for ", wanted, " to ",
+                    most);
   }
-  for (const TokenResult& token : result.sampled) {
+  for (size_t i = 0; i < result.sampled.size(); ++i) {
+    const TokenResult& token = result.sampled[i];
     SLUICE_RETURN_IF_ERROR(
         CheckToken("sampled", token, sampling.logprobs, vocab_size));
+    if (i + 1 < result.sampled.size() && token.token != chunk.drafts[i]) {
+      return Internal("result goes on behind sampled token ", token.token,
+                      ", draft ", i, " is ", chunk.drafts[i]);
+    }
   }
   SLUICE_RETURN_IF_ERROR(CheckPrompt(chunk, sequence, result, vocab_size));
   if (!sampling.return_logits || chunk.logits == LogitsWanted::kNone) {
@@ -94,7 +101,7 @@ Status CheckAnswers(const PlannedChunk& chunk, const Sequence& sequence,
   }
   const size_t rows = chunk.logits == LogitsWanted::kAll
                           ? static_cast<size_t>(chunk.count)
-                          : size_t{1};
+                          : result.sampled.size();
   if (result.logits.size() != rows * static_cast<size_t>(vocab_size)) {
     return Internal("result has ", result.logits.size(), " logits, asked for ",
                     rows, " rows of ", vocab_size);

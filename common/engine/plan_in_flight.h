@@ -11,11 +11,12 @@
 
 namespace sluice {
 
-// What a plan asked of one sequence, without its tokens.
+// What a plan asked of one sequence, without its known tokens.
 struct PlannedChunk {
   SequenceId sequence;
   int32_t start = 0;
-  int32_t count = 0;
+  int32_t count = 0;            // known tokens
+  std::vector<TokenId> drafts;  // behind them
   LogitsWanted logits = LogitsWanted::kNone;
   bool samples = false;
 
@@ -26,7 +27,7 @@ struct PlannedChunk {
 struct PlanInFlight {
   StepId step_id;
   std::vector<PlannedChunk> chunks;
-  int32_t num_decodes = 0;          // of the chunks, a token each
+  int32_t num_decodes = 0;          // of the chunks, one known token each
   int32_t prompt_tokens = 0;        // of the others
   bool concurrent_prefill = false;  // see StepPace
   bool is_probe = false;            // see Scheduler::Probe

@@ -52,18 +52,20 @@ Status CheckSequence(const Sequence& sequence, const SchedulerState& state) {
     return Internal("counts ", sequence.plans_in_flight, " plans in flight");
   }
   if (sequence.num_computed > sequence.num_scheduled ||
+      sequence.num_told > sequence.num_scheduled ||
       sequence.num_scheduled > sequence.num_tokens()) {
     return Internal("computed ", sequence.num_computed, ", scheduled ",
                     sequence.num_scheduled, ", tokens ", sequence.num_tokens());
   }
   for (size_t g = 0; g < sequence.tables.size(); ++g) {
     const BlockTable& table = sequence.tables[g];
-    const auto needed = static_cast<size_t>(BlocksFor(sequence.num_scheduled));
+    const auto needed = static_cast<size_t>(
+        BlocksFor(std::max(sequence.num_scheduled, sequence.num_reserved)));
     if (table.blocks.size() != needed) {
       return Internal("has ", table.blocks.size(), " blocks, needs ", needed);
     }
     const int32_t window = state.limits.kv_window(static_cast<int32_t>(g));
-    const int32_t behind = BlocksBehind(window, sequence.num_scheduled);
+    const int32_t behind = BlocksBehind(window, sequence.num_told);
     if (table.num_evicted > behind) {
       return Internal("gave back ", table.num_evicted, " blocks of KV group ",
                       g, ", may give ", behind);
@@ -189,16 +191,22 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
   PlanInFlight record;
   record.step_id = plan.step_id;
   record.num_decodes = num_decodes;
-  record.prompt_tokens = plan.num_tokens() - num_decodes;
+  record.prompt_tokens = -num_decodes;
   record.submitted = now;
   for (const Chunk& chunk : plan.chunks) {
     Sequence& sequence = *state_.sequences.Find(chunk.sequence);
     ++sequence.plans_in_flight;
     sequence.sampling_in_flight |= chunk.samples;
     sequence.last_step = plan.step_id;
-    record.chunks.push_back({chunk.sequence, chunk.start,
-                             static_cast<int32_t>(chunk.tokens.size()),
-                             chunk.logits, chunk.samples});
+    const auto drafts = chunk.tokens.end() - chunk.num_draft_tokens;
+    const auto known = static_cast<int32_t>(drafts - chunk.tokens.begin());
+    record.prompt_tokens += known;
+    record.chunks.push_back({chunk.sequence,
+                             chunk.start,
+                             known,
+                             {drafts, chunk.tokens.end()},
+                             chunk.logits,
+                             chunk.samples});
     if (sequence.request.trace) AddToTrace(chunk, plan);
   }
   // Decodes under way together with prompts alone, whichever came first.

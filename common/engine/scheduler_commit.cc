@@ -64,7 +64,8 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   }
   SequenceEvents events;
   for (const PlannedChunk& chunk : plan.chunks) {
-    counters.computed_tokens += static_cast<uint64_t>(chunk.count);
+    counters.computed_tokens +=
+        static_cast<uint64_t>(chunk.count) + chunk.drafts.size();
     const auto it = results.find(chunk.sequence);
     CommitChunk(chunk, it == results.end() ? nullptr : it->second, now, events);
   }
@@ -97,7 +98,12 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
     BlockManager& blocks = state_.sequences.blocks();
     sequence->num_computed = std::max(sequence->num_computed, chunk.end());
     blocks.CacheFullBlocks(sequence->tables, sequence->first(chunk.end()));
-    blocks.EvictBehind(sequence->tables, sequence->num_computed);
+    blocks.EvictBehind(sequence->tables, chunk.end());
+    // The accepted drafts are in the KV cache, and about to be in the tokens.
+    if (result->sampled.size() > 1) {
+      sequence->num_computed = sequence->num_scheduled =
+          chunk.end() + static_cast<int32_t>(result->sampled.size()) - 1;
+    }
   }
   Deliver(chunk, *sequence, *result, now, events);
 }
@@ -118,7 +124,8 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
       event.logits = std::move(result.logits);
       event.logits_position =
           chunk.logits == LogitsWanted::kAll ? chunk.start : chunk.end() - 1;
-      sequence.logits_done = chunk.end();
+      const auto rows = static_cast<int32_t>(result.sampled.size());
+      sequence.logits_done = chunk.end() + std::max(rows - 1, 0);
     } else {
       sequence.logits_done = std::min(chunk.end(), sequence.num_prompt_tokens);
     }
@@ -132,6 +139,11 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
     sequence.last_token = now;
     end = Append(sequence, std::move(token), event);
     if (end) break;
+  }
+  if (end && !chunk.drafts.empty() && !event.logits.empty()) {
+    // Accepted drafts behind the end are none of the sequence's.
+    const size_t rows = event.tokens.size() + (end->stop_token ? 1 : 0);
+    event.logits.resize(rows * static_cast<size_t>(state_.limits.vocab_size));
   }
   if (request.max_tokens == 0 && chunk.end() == sequence.num_prompt_tokens) {
     end = FinalEvent{.reason = FinishReason::kLength};

@@ -55,6 +55,10 @@ struct Sequence {
   int32_t num_computed = 0;
   int32_t num_scheduled = 0;
   std::vector<BlockTable> tables;  // one per KV group while running
+  int32_t num_reserved = 0;  // positions that a chunk of it had, drafts too
+  // Positions that every stage knows to be final. Accepted drafts of the last
+  // chunk are not among them until the next chunk starts behind them.
+  int32_t num_told = 0;
 
   int32_t plans_in_flight = 0;      // plans that carry a chunk of the sequence
   bool sampling_in_flight = false;  // one of them draws a token

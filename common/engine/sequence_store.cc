@@ -111,6 +111,8 @@ void SequenceStore::Stop(Sequence& sequence) {
   --sequence.client->running;
   sequence.num_computed = 0;
   sequence.num_scheduled = 0;
+  sequence.num_reserved = 0;
+  sequence.num_told = 0;
   stopped_.push_back(sequence.id);
 }
 

@@ -22,6 +22,27 @@ float Penalized(const SamplingParams& params, float logit, int32_t generated) {
   return generated == 0 ? repeated : penalized;
 }
 
+// Excludes what the mask does not allow of the tokens from `first` on.
+void Exclude(const TokenMask& mask, TokenId first, std::span<float> logits) {
+  const TokenId last = first + static_cast<TokenId>(logits.size());
+  const auto exclude = [&](TokenId begin, TokenId end) {
+    begin = std::max(begin, first);
+    end = std::min(end, last);
+    if (begin >= end) return;
+    std::fill_n(logits.begin() + (begin - first), end - begin, kMaskedLogit);
+  };
+  TokenId behind = 0;  // the runs so far
+  for (const TokenRun& run : mask.runs) {
+    if (mask.excludes) {
+      exclude(run.begin, run.end);
+    } else {
+      exclude(behind, run.begin);
+    }
+    behind = run.end;
+  }
+  if (!mask.excludes) exclude(behind, last);
+}
+
 }  // namespace
 
 void LogitChanges::Apply(TokenId first, std::span<float> logits) const {
@@ -35,6 +56,7 @@ void LogitChanges::Apply(TokenId first, std::span<float> logits) const {
     if (logit == nullptr || *logit == kMaskedLogit) continue;
     *logit = Bounded(*logit + entry.bias);
   }
+  if (mask != nullptr) Exclude(*mask, first, logits);
   if (masks) {
     for (const TokenId id : params.stop_token_ids) {
       if (float* logit = find(id)) *logit = kMaskedLogit;

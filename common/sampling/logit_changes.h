@@ -6,6 +6,7 @@
 #include <span>
 
 #include "common/core/sampling_params.h"
+#include "common/core/token_mask.h"
 #include "common/sampling/token_counts.h"
 
 namespace sluice {
@@ -18,10 +19,12 @@ inline constexpr float kMaskedLogit = -std::numeric_limits<float>::infinity();
 struct LogitChanges {
   const SamplingParams& params;
   bool masks = false;                   // below min_tokens
+  const TokenMask* mask = nullptr;      // null: all tokens are allowed
   const TokenCounts* counts = nullptr;  // null: without penalties
 
   bool any() const {
-    return masks || counts != nullptr || !params.logit_bias.empty();
+    return masks || mask != nullptr || counts != nullptr ||
+           !params.logit_bias.empty();
   }
   // `logits` are those of the tokens from `first` on.
   void Apply(TokenId first, std::span<float> logits) const;

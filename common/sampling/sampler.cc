@@ -57,7 +57,7 @@ LogitChanges Sampler::Changes() const {
   if (NeedsTokenCounts(params)) {
     counts = counted_.has_value() ? &*counted_ : ask_.point.counts;
   }
-  return {params, masks, counts};
+  return {params, masks, ask_.mask, counts};
 }
 
 void Sampler::Begin(const TokenAsk& ask) {

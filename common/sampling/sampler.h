@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/core/generate_request.h"
 #include "common/core/sampling_params.h"
+#include "common/core/token_mask.h"
 #include "common/sampling/candidates.h"
 #include "common/sampling/logit_changes.h"
 #include "common/sampling/logits_row.h"
@@ -37,6 +38,7 @@ struct TokenAsk {
   std::span<const float> logits;
   const SamplingParams* params = nullptr;  // null: describe `token`
   SamplingPoint point;                     // of a draw
+  const TokenMask* mask = nullptr;         // of a draw; null: none
   TokenId token = 0;
   int32_t num_top = -1;  // of a described token; see DescribeToken
 };
@@ -46,7 +48,8 @@ struct TokenAsk {
 // result, on every CPU and however a row's parts are spread over threads. In
 // this order:
 //   1. each logit_bias is added to its token's logit;
-//   2. with fewer than min_tokens sampled, stop_token_ids are excluded;
+//   2. tokens that the mask does not allow are excluded and, with fewer than
+//      min_tokens sampled, stop_token_ids;
 //   3. repetition_penalty r, for every token of prompt or completion: a
 //      logit above 0 is divided by r, others are multiplied by it (Keskar et
 //      al., "CTRL", 2019; so do Hugging Face and vLLM);

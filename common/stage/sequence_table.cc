@@ -34,11 +34,11 @@ void SequenceTable::LeaveBehind() {
     const auto found = sequences_.find(id);
     if (found == sequences_.end()) continue;
     Entry& entry = found->second;
-    for (size_t g = 0; g < entry.gone.size(); ++g) {
+    for (size_t g = 0; g < entry.evicted.size(); ++g) {
       const int32_t behind = BlocksBehind(
           limits_.kv_window(static_cast<int32_t>(g)), entry.computed);
-      for (int32_t& gone = entry.gone[g]; gone < behind; ++gone) {
-        LetGo(std::exchange(entry.state.blocks[g][gone], BlockId(0)));
+      for (int32_t& evicted = entry.evicted[g]; evicted < behind; ++evicted) {
+        LetGo(std::exchange(entry.state.blocks[g][evicted], BlockId(0)));
       }
     }
   }
@@ -52,9 +52,9 @@ Status SequenceTable::End(SequenceId id) {
                               " ends, but was never started or has ended");
   }
   const Entry& entry = found->second;
-  for (size_t g = 0; g < entry.gone.size(); ++g) {
+  for (size_t g = 0; g < entry.evicted.size(); ++g) {
     const std::vector<BlockId>& blocks = entry.state.blocks[g];
-    for (size_t i = entry.gone[g]; i < blocks.size(); ++i) LetGo(blocks[i]);
+    for (size_t i = entry.evicted[g]; i < blocks.size(); ++i) LetGo(blocks[i]);
   }
   sequences_.erase(found);
   return OkStatus();
@@ -86,13 +86,13 @@ Status SequenceTable::StartOne(const StartedSequence& started) {
 // the front may be missing.
 Status SequenceTable::TakeHits(const StartedSequence& started, Entry& entry) {
   entry.state.blocks.resize(limits_.num_kv_groups);
-  entry.gone.resize(limits_.num_kv_groups);
+  entry.evicted.resize(limits_.num_kv_groups);
   const size_t covered = started.blocks.empty() ? 0 : started.blocks[0].size();
   // A full hit runs its last token again: its logits are wanted.
   entry.computed =
       std::min(static_cast<int32_t>(covered) * kBlockTokens,
                static_cast<int32_t>(entry.state.tokens.size()) - 1);
-  for (size_t g = 1; g < entry.gone.size(); ++g) {
+  for (size_t g = 1; g < entry.evicted.size(); ++g) {
     const size_t have =
         g < started.blocks.size() ? started.blocks[g].size() : 0;
     const auto behind = static_cast<size_t>(BlocksBehind(
@@ -103,7 +103,7 @@ Status SequenceTable::TakeHits(const StartedSequence& started, Entry& entry) {
                                 " are covered, of which ", behind,
                                 " may be missing");
     }
-    entry.gone[g] = static_cast<int32_t>(covered - have);
+    entry.evicted[g] = static_cast<int32_t>(covered - have);
     entry.state.blocks[g].assign(covered - have, BlockId(0));
   }
   return AppendBlocks(started.blocks, started.sequence, entry);
@@ -149,11 +149,13 @@ Status SequenceTable::TakeChunk(const Chunk& chunk) {
   }
   Entry& entry = found->second;
   SLUICE_RETURN_IF_ERROR(AppendBlocks(chunk.new_blocks, chunk.sequence, entry));
-  if (chunk.start != entry.computed) {
+  const int32_t num_accepted = chunk.start - entry.computed;
+  if (num_accepted < 0 || num_accepted > entry.num_drafts) {
     return FailedPrecondition("chunk of sequence ", chunk.sequence,
                               " starts at position ", chunk.start, ", ",
                               entry.computed, " are computed");
   }
+  Accept(num_accepted, entry);
   const auto end = chunk.start + static_cast<int32_t>(chunk.tokens.size());
   for (size_t g = 0; g < entry.state.blocks.size(); ++g) {
     const size_t reach = entry.state.blocks[g].size() * kBlockTokens;
@@ -164,14 +166,25 @@ Status SequenceTable::TakeChunk(const Chunk& chunk) {
     }
   }
   SLUICE_RETURN_IF_ERROR(TakeTokens(chunk, entry));
-  entry.computed = end;
+  entry.num_drafts = chunk.num_draft_tokens;
+  entry.computed = end - entry.num_drafts;
   advanced_.push_back(chunk.sequence);
   return OkStatus();
 }
 
+// The history has only the accepted drafts from now on.
+void SequenceTable::Accept(int32_t num_accepted, Entry& entry) {
+  std::vector<TokenId>& history = entry.state.tokens;
+  history.resize(history.size() -
+                 static_cast<size_t>(entry.num_drafts - num_accepted));
+  entry.computed += num_accepted;
+  entry.num_drafts = 0;
+}
+
 Status SequenceTable::TakeTokens(const Chunk& chunk, Entry& entry) const {
   std::vector<TokenId>& history = entry.state.tokens;
-  for (size_t i = 0; i < chunk.tokens.size(); ++i) {
+  const size_t known = chunk.tokens.size() - chunk.num_draft_tokens;
+  for (size_t i = 0; i < known; ++i) {
     const size_t position = chunk.start + i;
     if (position > history.size() ||
         (position == history.size() && knows_sampled_)) {
@@ -186,12 +199,13 @@ Status SequenceTable::TakeTokens(const Chunk& chunk, Entry& entry) const {
           " at position ", position, ", the history has ", history[position]);
     }
   }
-  const size_t end = chunk.start + chunk.tokens.size();
-  if (chunk.samples && end != history.size()) {
+  if (chunk.samples && chunk.start + known != history.size()) {
     return FailedPrecondition("chunk of sequence ", chunk.sequence,
-                              " samples after position ", end,
+                              " samples after position ", chunk.start + known,
                               ", the history has ", history.size());
   }
+  history.insert(history.end(), chunk.tokens.begin() + known,
+                 chunk.tokens.end());
   return OkStatus();
 }
 
@@ -207,7 +221,14 @@ std::vector<Stage::ChunkInput> SequenceTable::Inputs(
 
 void SequenceTable::Append(const std::vector<SequenceResult>& results) {
   for (const SequenceResult& result : results) {
-    Stage::SequenceState& state = sequences_.at(result.sequence).state;
+    Entry& entry = sequences_.at(result.sequence);
+    Stage::SequenceState& state = entry.state;
+    if (entry.num_drafts > 0) {
+      Accept(0, entry);
+      // All of them but the last were drafts, and are computed.
+      const auto num_sampled = static_cast<int32_t>(result.sampled.size());
+      entry.computed += std::max(num_sampled - 1, 0);
+    }
     for (const TokenResult& token : result.sampled) {
       state.tokens.push_back(token.token);
       if (state.counts) state.counts->AddGenerated(token.token);

@@ -13,8 +13,8 @@ namespace sluice {
 
 // What plans told one stage of its sequences: parameters, token history and
 // block tables. Every plan is checked against it; the table trusts no peer.
-// What is behind a KV group's window counts as the sequence's no more from
-// the next plan on: others may have it then. Used by the stage loop's thread.
+// From the next plan on a sequence has no block that is behind a KV group's
+// window: others may have it then. Used by the stage loop's thread.
 class SequenceTable {
  public:
   // `knows_sampled`: this is the last stage, which samples, so that chunks
@@ -25,16 +25,16 @@ class SequenceTable {
   // Validate(plan, limits). FAILED_PRECONDITION, naming what, which and both
   // values, if the plan contradicts the table: a sequence that is not there
   // or starts twice, a chunk that does not begin where the last one ended (the
-  // first: where the prefix hits do) or whose tokens are not the history's, a
-  // block table that does not reach, a block in two KV groups.
-  // The table is then in between and must be cleared.
+  // first: where the prefix hits do), nor behind drafts of that one, or whose
+  // tokens are not the history's, a block table that does not reach, a block in
+  // two KV groups. The table is then in between and must be cleared.
   Status Apply(const StepPlan& plan);
 
   // The plan's chunks with their sequences, after Apply; valid until the
   // next Apply or Clear.
   std::vector<Stage::ChunkInput> Inputs(const StepPlan& plan) const;
 
-  // Appends what was sampled to the histories.
+  // Appends what was sampled to the histories, in the place of drafts.
   void Append(const std::vector<SequenceResult>& results);
 
   void Clear();
@@ -51,9 +51,12 @@ class SequenceTable {
     // Positions [0, computed) are in the KV cache: the next chunk begins
     // there. At first the prefix hits, but for the history's last token.
     int32_t computed = 0;
+    // The last chunk's drafts, which end the history until the next chunk,
+    // or the result, tells how many of them were accepted.
+    int32_t num_drafts = 0;
     // Per KV group: so many blocks at the front are behind its window. Their
-    // entries are 0 and read by nobody.
-    std::vector<int32_t> gone;
+    // entries are 0 and not read.
+    std::vector<int32_t> evicted;
   };
 
   void LeaveBehind();
@@ -61,6 +64,7 @@ class SequenceTable {
   Status End(SequenceId id);
   Status StartOne(const StartedSequence& started);
   Status TakeChunk(const Chunk& chunk);
+  static void Accept(int32_t num_accepted, Entry& entry);
   Status TakeTokens(const Chunk& chunk, Entry& entry) const;
   Status TakeHits(const StartedSequence& started, Entry& entry);
   Status AppendBlocks(const std::vector<std::vector<BlockId>>& blocks,

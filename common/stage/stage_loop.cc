@@ -216,7 +216,7 @@ class StageLoop::Impl {
     ++stats_.steps;
     stats_.tokens += static_cast<uint64_t>(output.plan.num_tokens());
     for (const Chunk& chunk : output.plan.chunks) {
-      if (chunk.tokens.size() > 1) {
+      if (std::ssize(chunk.tokens) - chunk.num_draft_tokens > 1) {
         ++stats_.prefill_steps;
         break;
       }

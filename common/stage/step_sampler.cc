@@ -1,5 +1,6 @@
 #include "common/stage/step_sampler.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace sluice {
@@ -13,9 +14,10 @@ StepSampler::StepSampler(const std::vector<Stage::ChunkInput>& chunks,
     const auto count = static_cast<int32_t>(chunk.tokens.size());
     if (chunk.logits != LogitsWanted::kNone) {
       results_.emplace_back().sequence = chunk.sequence;
-      const int32_t begin = chunk.logits == LogitsWanted::kAll ? 0 : count - 1;
+      const int32_t last = count - 1 - chunk.num_draft_tokens;
+      const int32_t begin = chunk.logits == LogitsWanted::kAll ? 0 : last;
       for (int32_t row = begin; row < count; ++row) {
-        AddRow(input, chunk.start + row, row == count - 1);
+        AddRow(input, chunk.start + row, chunk.samples ? row - last : -1);
         rows_.push_back(first_row + row);
       }
     }
@@ -23,9 +25,9 @@ StepSampler::StepSampler(const std::vector<Stage::ChunkInput>& chunks,
   }
 }
 
-// The logits of the token at `position`, the chunk's last or not.
+// The logits of the token at `position`.
 void StepSampler::AddRow(const Stage::ChunkInput& input, int32_t position,
-                         bool is_last) {
+                         int32_t draw) {
   const Chunk& chunk = *input.chunk;
   const Stage::SequenceState& state = *input.state;
   const auto row = static_cast<int32_t>(rows_.size());
@@ -35,15 +37,19 @@ void StepSampler::AddRow(const Stage::ChunkInput& input, int32_t position,
     asks_.push_back({row,
                      {.token = state.tokens[next],
                       .num_top = state.sampling.prompt_logprobs}});
-    results_of_.push_back(result);
+    places_.push_back({result});
   }
-  if (chunk.samples && is_last) {
-    asks_.push_back({row,
-                     {.params = &state.sampling,
-                      .point = {next, std::span(state.tokens.data(), next),
-                                state.num_prompt_tokens,
-                                state.counts ? &*state.counts : nullptr}}});
-    results_of_.push_back(result);
+  if (draw >= 0) {
+    // The counts are those without drafts.
+    const bool counted = state.counts.has_value() && draw == 0;
+    asks_.push_back(
+        {row,
+         {.params = &state.sampling,
+          .point = {next, std::span(state.tokens.data(), next),
+                    state.num_prompt_tokens,
+                    counted ? &*state.counts : nullptr},
+          .mask = chunk.masks.empty() ? nullptr : &chunk.masks[draw]}});
+    places_.push_back({result, draw, state.tokens[position]});
   }
   if (state.sampling.return_logits) {
     raw_rows_.push_back(row);
@@ -72,14 +78,27 @@ void StepSampler::Request(StepIo& io) {
 
 std::vector<SequenceResult> StepSampler::Finish() {
   for (size_t i = 0; i < asks_.size(); ++i) {
-    SequenceResult& result = results_[results_of_[i]];
+    const auto [index, draw, draft] = places_[i];
+    SequenceResult& result = results_[index];
+    const bool is_draw = asks_[i].ask.params != nullptr;
+    auto& told = is_draw ? result.sampled : result.prompt;
+    // A draft that was not accepted: no token is drawn behind it.
+    if (is_draw && draw > 0 &&
+        (std::ssize(told) != draw || told.back().token != draft)) {
+      continue;
+    }
     if (answers_[i].ok()) {
-      auto& told =
-          asks_[i].ask.params == nullptr ? result.prompt : result.sampled;
       told.push_back(*std::move(answers_[i]));
     } else if (result.status.ok()) {
       result.status = answers_[i].status();
     }
+  }
+  for (const Place& place : places_) {
+    if (place.draw == 0) continue;
+    SequenceResult& result = results_[place.result];
+    const size_t drawn =
+        result.sampled.size() * static_cast<size_t>(vocab_size_);
+    result.logits.resize(std::min(result.logits.size(), drawn));
   }
   for (SequenceResult& result : results_) {
     if (!result.status.ok()) result.logits.clear();

@@ -12,8 +12,9 @@
 namespace sluice {
 
 // What one step asks of its logits rows, and the answers as its sequences'
-// results: prompt logprobs, drawn tokens, raw rows. Used by the stage's
-// thread.
+// results: prompt logprobs, drawn tokens, raw rows. Rows behind a draft are
+// drawn from as well, and dropped unless the draft is accepted (see Chunk).
+// Used by the stage's thread.
 class StepSampler {
  public:
   // `chunks` must outlive the StepSampler. Raw rows have `vocab_size` logits.
@@ -30,12 +31,21 @@ class StepSampler {
   std::vector<SequenceResult> Finish();
 
  private:
-  void AddRow(const Stage::ChunkInput& input, int32_t position, bool is_last);
+  // What an ask is about.
+  struct Place {
+    size_t result = 0;  // which of results_
+    // Of the tokens that may be drawn for the chunk, which one; and the draft
+    // before it, if it is not the first.
+    int32_t draw = 0;
+    TokenId draft = 0;
+  };
+  // `draw`: of the tokens that may be drawn; below 0: none is.
+  void AddRow(const Stage::ChunkInput& input, int32_t position, int32_t draw);
 
   const int64_t vocab_size_;
   std::vector<int32_t> rows_;
   std::vector<RowAsk> asks_;
-  std::vector<size_t> results_of_;  // per ask: which of results_
+  std::vector<Place> places_;  // per ask
   std::vector<StatusOr<TokenResult>> answers_;
   std::vector<int32_t> raw_rows_;       // indices into rows_, rising
   std::vector<size_t> raw_results_of_;  // per raw row: which of results_

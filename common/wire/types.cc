@@ -71,6 +71,33 @@ StatusOr<LogitsWanted> LogitsFromProto(int logits) {
   }
 }
 
+v1::TokenMask MaskToProto(const TokenMask& mask) {
+  v1::TokenMask proto;
+  for (const TokenRun& run : mask.runs) {
+    proto.add_runs(run.begin);
+    proto.add_runs(run.end);
+  }
+  proto.set_excludes(mask.excludes);
+  return proto;
+}
+
+StatusOr<TokenMask> MaskFromProto(const v1::TokenMask& proto,
+                                  int32_t vocab_size) {
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("mask's runs", proto.runs_size(), vocab_size + int64_t{1}));
+  if (proto.runs_size() % 2 != 0) {
+    return InvalidArgument("mask's runs have ", proto.runs_size(),
+                           " bounds, which is odd");
+  }
+  TokenMask mask;
+  mask.excludes = proto.excludes();
+  mask.runs.reserve(static_cast<size_t>(proto.runs_size() / 2));
+  for (int i = 0; i < proto.runs_size(); i += 2) {
+    mask.runs.push_back({proto.runs(i), proto.runs(i + 1)});
+  }
+  return mask;
+}
+
 StatusOr<Chunk> ChunkFromProto(const v1::Chunk& proto,
                                const PlanLimits& limits) {
   SLUICE_RETURN_IF_ERROR(
@@ -82,6 +109,13 @@ StatusOr<Chunk> ChunkFromProto(const v1::Chunk& proto,
   chunk.num_draft_tokens = proto.num_draft_tokens();
   SLUICE_ASSIGN_OR_RETURN(chunk.logits, LogitsFromProto(proto.logits()));
   chunk.samples = proto.samples();
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("masks", proto.masks_size(), kMaxDraftTokens + 1));
+  for (const v1::TokenMask& mask : proto.masks()) {
+    SLUICE_ASSIGN_OR_RETURN(TokenMask value,
+                            MaskFromProto(mask, limits.vocab_size));
+    chunk.masks.push_back(std::move(value));
+  }
   SLUICE_ASSIGN_OR_RETURN(chunk.new_blocks,
                           BlocksFromProto(proto.new_blocks(), limits));
   return chunk;
@@ -276,6 +310,9 @@ v1::StepPlan ToProto(const StepPlan& plan) {
     out->set_num_draft_tokens(chunk.num_draft_tokens);
     out->set_logits(LogitsToProto(chunk.logits));
     out->set_samples(chunk.samples);
+    for (const TokenMask& mask : chunk.masks) {
+      *out->add_masks() = MaskToProto(mask);
+    }
     BlocksToProto(chunk.new_blocks, out->mutable_new_blocks());
   }
   return proto;

@@ -37,6 +37,15 @@ TEST(StepPlanTest, AGoodPlanPasses) {
   EXPECT_TRUE(Validate(GoodPlan(), kLimits).ok());
 }
 
+TEST(StepPlanTest, DraftsAndAMaskForEachTokenThatMayBeSampledPass) {
+  StepPlan plan = GoodPlan();
+  plan.chunks[0].num_draft_tokens = 2;
+  EXPECT_TRUE(Validate(plan, kLimits).ok());
+  plan.chunks[0].masks = {
+      {{{0, 1}, {7, 100}}, false}, {{}, true}, {{{3, 4}}, true}};
+  EXPECT_TRUE(Validate(plan, kLimits).ok());
+}
+
 TEST(StepPlanTest, EachContradictionIsRefusedAndSaysWhich) {
   const struct {
     const char* says;
@@ -57,7 +66,53 @@ TEST(StepPlanTest, EachContradictionIsRefusedAndSaysWhich) {
       {"KV groups", [](auto& p) { p.chunks[0].new_blocks.resize(2); }},
       {"blocks in one step",
        [](auto& p) { p.chunks[0].new_blocks[0].assign(5, BlockId(1)); }},
-      {"draft", [](auto& p) { p.chunks[0].num_draft_tokens = 1; }},
+      {"draft tokens, limit 2",
+       [](auto& p) { p.chunks[0].num_draft_tokens = 3; }},
+      {"draft tokens, limit 2",
+       [](auto& p) { p.chunks[0].num_draft_tokens = -1; }},
+      {"last positions alone",
+       [](auto& p) {
+         p.chunks[0].num_draft_tokens = 1;
+         p.chunks[0].samples = false;
+       }},
+      {"last positions alone",
+       [](auto& p) {
+         p.chunks[0].num_draft_tokens = 1;
+         p.chunks[0].logits = LogitsWanted::kAll;
+       }},
+      {"2 masks for 1",
+       [](auto& p) {
+         p.chunks[0].masks.resize(2, {{{1, 2}}, false});
+       }},
+      {"1 masks for 3",
+       [](auto& p) {
+         p.chunks[0].num_draft_tokens = 2;
+         p.chunks[0].masks.resize(1, {{{1, 2}}, false});
+       }},
+      {"run [4, 101)",
+       [](auto& p) {
+         p.chunks[0].masks = {{{{4, 101}}, false}};
+       }},
+      {"run [2, 3)",
+       [](auto& p) {
+         p.chunks[0].masks = {{{{1, 2}, {2, 3}}, false}};
+       }},
+      {"run [3, 3)",
+       [](auto& p) {
+         p.chunks[0].masks = {{{{3, 3}}, true}};
+       }},
+      {"run [-1, 3)",
+       [](auto& p) {
+         p.chunks[0].masks = {{{{-1, 3}}, true}};
+       }},
+      {"allows none",
+       [](auto& p) {
+         p.chunks[0].masks = {{{}, false}};
+       }},
+      {"allows none",
+       [](auto& p) {
+         p.chunks[0].masks = {{{{0, 100}}, true}};
+       }},
       {"without logits",
        [](auto& p) { p.chunks[0].logits = LogitsWanted::kNone; }},
       {"two chunks", [](auto& p) { p.chunks.push_back(p.chunks[0]); }},

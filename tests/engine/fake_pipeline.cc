@@ -177,58 +177,85 @@ StatusOr<SequenceResult> FakePipeline::RunChunk(const Chunk& chunk) {
                               chunk.new_blocks[g].begin(),
                               chunk.new_blocks[g].end());
   }
+  if (known.next_start >= 0 && chunk.start != known.next_start) {
+    return Internal("chunk starts at ", chunk.start, ", expected ",
+                    known.next_start);
+  }
   const int32_t end = chunk.start + static_cast<int32_t>(chunk.tokens.size());
+  const int32_t known_end = end - chunk.num_draft_tokens;
+  known.next_start = known_end;
   for (const auto& blocks : known.blocks) {
     if (static_cast<int32_t>(blocks.size()) * kBlockTokens < end) {
       return Internal("the table does not reach position ", end);
     }
   }
-  for (size_t i = 0; i < chunk.tokens.size(); ++i) {
-    const size_t position = static_cast<size_t>(chunk.start) + i;
-    if (position >= known.tokens.size() ||
-        known.tokens[position] != chunk.tokens[i]) {
-      return Internal("chunk token ", i, " is not the history's");
+  for (int32_t p = chunk.start; p < known_end; ++p) {
+    if (p >= static_cast<int32_t>(known.tokens.size()) ||
+        known.tokens[static_cast<size_t>(p)] !=
+            chunk.tokens[static_cast<size_t>(p - chunk.start)]) {
+      return Internal("chunk token at ", p, " is not the history's");
     }
+  }
+  if (chunk.samples && known_end != static_cast<int32_t>(known.tokens.size())) {
+    return Internal("samples before the end of the history");
   }
   SLUICE_RETURN_IF_ERROR(Annotate(ReadHistory(known, chunk.start, chunk.start),
                                   "sequence ", chunk.sequence, " at ",
                                   chunk.start));
   tokens_computed_ += end - chunk.start;
+  drafts_seen_ += chunk.num_draft_tokens;
 
   SequenceResult result;
   result.sequence = chunk.sequence;
   const bool all = chunk.logits == LogitsWanted::kAll;
+  std::vector<TokenId> tokens(known.tokens);
+  tokens.insert(tokens.end(), chunk.tokens.end() - chunk.num_draft_tokens,
+                chunk.tokens.end());
   for (int32_t p = chunk.start; p < end; ++p) {
-    const uint64_t digest =
-        Digest(known.tokens.data(), static_cast<size_t>(p) + 1);
+    const uint64_t digest = Digest(tokens.data(), static_cast<size_t>(p) + 1);
     for (size_t g = 0; g < known.blocks.size(); ++g) {
       Slot(known, g, p) = Kept(g, digest);
     }
     if (all && known.sampling.prompt_logprobs >= 0 &&
         p + 1 < known.num_prompt_tokens) {
-      result.prompt.push_back(
-          WithLogprob(known.tokens[static_cast<size_t>(p) + 1],
-                      known.sampling.prompt_logprobs, digest));
+      result.prompt.push_back(WithLogprob(tokens[static_cast<size_t>(p) + 1],
+                                          known.sampling.prompt_logprobs,
+                                          digest));
     }
-    const bool row =
-        all || (chunk.logits == LogitsWanted::kLast && p + 1 == end);
-    for (int32_t v = 0;
-         row && known.sampling.return_logits && v < limits_.vocab_size; ++v) {
+  }
+  if (chunk.samples) Sample(chunk, known, result);
+  if (!known.sampling.return_logits || chunk.logits == LogitsWanted::kNone) {
+    return result;
+  }
+  const int32_t first = all ? chunk.start : known_end - 1;
+  const int32_t rows =
+      all ? end - first : static_cast<int32_t>(result.sampled.size());
+  for (int32_t p = first; p < first + rows; ++p) {
+    const uint64_t digest = Digest(tokens.data(), static_cast<size_t>(p) + 1);
+    for (int32_t v = 0; v < limits_.vocab_size; ++v) {
       result.logits.push_back(LogitOf(digest, v));
     }
   }
-  if (chunk.samples) {
-    if (end != static_cast<int32_t>(known.tokens.size())) {
-      return Internal("samples before the end of the history");
-    }
+  return result;
+}
+
+void FakePipeline::Sample(const Chunk& chunk, Known& known,
+                          SequenceResult& result) {
+  const TokenId* draft = chunk.tokens.data() + chunk.tokens.size() -
+                         static_cast<size_t>(chunk.num_draft_tokens);
+  const TokenId* const drafts_end = chunk.tokens.data() + chunk.tokens.size();
+  for (;;) {
     const TokenId token =
         NextToken(known.tokens, known.sampling, limits_.vocab_size);
     const uint64_t digest = Digest(known.tokens.data(), known.tokens.size());
     result.sampled.push_back(
         WithLogprob(token, known.sampling.logprobs, digest));
     known.tokens.push_back(token);
+    if (draft == drafts_end || *draft != token) return;
+    ++draft;
+    ++known.next_start;
+    ++drafts_accepted_;
   }
-  return result;
 }
 
 }  // namespace sluice

@@ -16,6 +16,7 @@ namespace sluice {
 // the window's, hold the digests of exactly its own history, so any block
 // handed out too early, shared wrongly, reused or let go shows at once.
 // Tokens are a pure function of (history, seed), as a real sampler's are.
+// Drafts are computed like tokens, and sampled behind while they are right.
 //
 // Plans are run when they are given, in order, as every stage does; their
 // results are the caller's to hold back.
@@ -29,6 +30,8 @@ class FakePipeline {
   size_t num_sequences() const { return sequences_.size(); }
   // Chunks of more than one sequence in a plan, so far.
   int64_t tokens_computed() const { return tokens_computed_; }
+  int64_t drafts_seen() const { return drafts_seen_; }
+  int64_t drafts_accepted() const { return drafts_accepted_; }
 
  private:
   struct Known {
@@ -36,10 +39,13 @@ class FakePipeline {
     int32_t num_prompt_tokens = 0;
     std::vector<TokenId> tokens;
     std::vector<std::vector<BlockId>> blocks;  // per KV group
+    // Where the next chunk starts; below 0: nothing was computed yet.
+    int32_t next_start = -1;
   };
 
   Status RunStarted(const StartedSequence& started);
   StatusOr<SequenceResult> RunChunk(const Chunk& chunk);
+  void Sample(const Chunk& chunk, Known& known, SequenceResult& result);
   Status ReadHistory(const Known& known, int32_t query, int32_t end) const;
   uint64_t& Slot(const Known& known, size_t group, int32_t position);
 
@@ -49,6 +55,8 @@ class FakePipeline {
   std::map<SequenceId, Known> sequences_;
   std::vector<uint64_t> slots_;  // of all KV groups
   int64_t tokens_computed_ = 0;
+  int64_t drafts_seen_ = 0;
+  int64_t drafts_accepted_ = 0;
 };
 
 // Digest of a history.

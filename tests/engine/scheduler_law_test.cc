@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/engine/scheduler_harness.h"
 
@@ -243,6 +246,96 @@ TEST(SchedulerLawTest, ARebuiltPipelineGoesOnWithTheSameTokens) {
   }
 }
 
+// Guesses `right` of 4 tokens right, whatever follows.
+DraftProposer Oracle(int right) {
+  return [right](std::span<const TokenId> tokens,
+                 const SamplingParams& sampling, int32_t limit) {
+    std::vector<TokenId> history(tokens.begin(), tokens.end());
+    std::vector<TokenId> drafts;
+    while (static_cast<int32_t>(drafts.size()) < limit) {
+      const TokenId token = NextToken(history, sampling, kVocab);
+      history.push_back(token);
+      const bool is_right = static_cast<int>(history.size() % 4) < right;
+      drafts.push_back(is_right ? token : (token + 1) % kVocab);
+    }
+    return drafts;
+  };
+}
+
+TEST(SchedulerLawTest, RightAndWrongDraftsChangeNoToken) {
+  uint64_t preemptions = 0;
+  for (const int right : {0, 2, 4}) {
+    for (const int stages : {1, 3}) {
+      Shape shape;
+      shape.options.propose_drafts = Oracle(right);
+      shape.num_stages = stages;
+      shape.num_blocks = stages == 1 ? 400 : 16;
+      const Totals totals = RunRandom(shape, 8, 200, /*rebuilds=*/stages == 3);
+      ASSERT_FALSE(HasFailure()) << right << " of 4 are right";
+      preemptions += totals.counters.preemptions;
+    }
+  }
+  EXPECT_GT(preemptions, 50u);
+}
+
+TEST(SchedulerLawTest, DraftsBehindAWindowChangeNoToken) {
+  uint64_t preemptions = 0;
+  for (const int32_t window : {1, 16, 33}) {
+    for (const int right : {0, 3, 4}) {
+      Shape shape;
+      shape.options.propose_drafts = Oracle(right);
+      shape.windows = {0, window};
+      shape.step_tokens = 24;
+      shape.num_blocks = 18;
+      shape.num_stages = 2;
+      const Totals totals =
+          RunRandom(shape, static_cast<uint32_t>(400 + window), 100);
+      ASSERT_FALSE(HasFailure()) << "window " << window << ", " << right;
+      preemptions += totals.counters.preemptions;
+    }
+  }
+  EXPECT_GT(preemptions, 50u);
+}
+
+// Each step gives as many tokens as its drafts are right, and one more; the
+// last plan tells of the end.
+TEST(SchedulerLawTest, RightDraftsSaveSteps) {
+  const GenerateRequest request = TestRequest(20, 171);
+  for (const auto& [right, steps] : {std::pair{4, 12}, std::pair{0, 172}}) {
+    EngineOptions options;
+    options.propose_drafts = Oracle(right);
+    SchedulerHarness harness(options, TestLimits(100));
+    const SequenceId id = harness.Add(request);
+    harness.RunToEnd();
+    EXPECT_EQ(harness.outcome(id).result(), Undisturbed(request, kVocab));
+    EXPECT_EQ(harness.counters().steps, static_cast<uint64_t>(steps));
+  }
+}
+
+// A result that goes on behind a wrong draft is the pipeline's mistake.
+TEST(SchedulerLawTest, WhatFollowsAWrongDraftIsRefused) {
+  for (const bool too_many : {false, true}) {
+    EngineOptions options;
+    options.propose_drafts = Oracle(0);
+    SchedulerHarness harness(options, TestLimits(100));
+    const SequenceId id = harness.Add(TestRequest(20, 30));
+    ASSERT_TRUE(harness.Plan());
+    ASSERT_TRUE(harness.Commit());
+    const auto plan = harness.Plan();
+    ASSERT_TRUE(plan.has_value());
+    ASSERT_EQ(plan->chunks[0].num_draft_tokens, kMaxDraftTokens);
+    auto& sampled = harness.NextResult().sequences[0].sampled;
+    const size_t more = too_many ? kMaxDraftTokens + 1 : 1;
+    sampled.insert(sampled.end(), more, sampled[0]);
+    ASSERT_TRUE(harness.Commit());
+    const Outcome& outcome = harness.outcome(id);
+    ASSERT_EQ(outcome.ends.size(), 1u);
+    EXPECT_EQ(outcome.ends[0].status.code(), StatusCode::kInternal);
+    EXPECT_EQ(outcome.tokens.size(), 1u);
+    EXPECT_EQ(harness.counters().refused_results, 1u);
+  }
+}
+
 TEST(SchedulerLawTest, AnyMixOfAllOfItGivesTheSameTokens) {
   Totals sum;
   for (uint32_t seed = 100; seed < 160; ++seed) {
@@ -266,6 +359,7 @@ TEST(SchedulerLawTest, AnyMixOfAllOfItGivesTheSameTokens) {
     shape.options.place_turn = std::chrono::milliseconds(one_of({0, 1, 500}));
     shape.options.prefix_cache = one_of({0, 1, 1}) == 1;
     shape.options.min_decode_batch = one_of({1, 2, 4});
+    if (seed % 3 == 0) shape.options.propose_drafts = Oracle(one_of({1, 3, 4}));
     const Totals totals =
         RunRandom(shape, seed, 60, /*rebuilds=*/seed % 4 == 0);
     ASSERT_FALSE(HasFailure()) << "seed " << seed;

@@ -254,5 +254,74 @@ TEST(SamplerTest, AFilterThatKeepsEverythingStillDrawsTheSoftmax) {
   }
 }
 
+StatusOr<TokenResult> DrawMasked(const TokenMask& mask,
+                                 const SamplingParams& params,
+                                 int32_t position = 0) {
+  static const std::vector<TokenId> history = {0};
+  TokenAsk ask;
+  ask.logits = kLogits;
+  ask.params = &params;
+  ask.point = {position, history, 1};
+  ask.mask = &mask;
+  return Sampler(kernels::Isa::kPortable).Run(ask);
+}
+
+TEST(SamplerTest, AMaskLeavesItsTokensAlone) {
+  SamplingParams params;
+  params.temperature = 0;
+  params.logprobs = 1;
+  const auto all = Softmax(kLogits, 1);
+  // Token 2 is the likeliest, then 5, 0, 4, 1, 3.
+  const struct {
+    TokenMask mask;
+    TokenId drawn;
+  } cases[] = {{{{{0, 6}}, false}, 2},
+               {{{{0, 2}, {3, 6}}, false}, 5},
+               {{{{0, 2}, {3, 5}}, false}, 0},
+               {{{{3, 4}}, false}, 3},
+               {{{{2, 3}}, true}, 5},
+               {{{{0, 1}, {2, 6}}, true}, 1},
+               {{{}, true}, 2}};
+  for (const auto& c : cases) {
+    const auto drawn = DrawMasked(c.mask, params);
+    ASSERT_TRUE(drawn.ok()) << drawn.status();
+    EXPECT_EQ(drawn->token, c.drawn);
+    // Of the raw distribution: as if there were no mask.
+    EXPECT_NEAR(drawn->logprob->logprob, std::log(all[c.drawn]), 1e-6);
+    EXPECT_EQ(drawn->top_logprobs.at(0).token, 2);
+  }
+}
+
+TEST(SamplerTest, AMaskedRowIsDrawnFromAsIfTheOthersWereNotThere) {
+  SamplingParams params;
+  params.seed = 5;
+  const TokenMask mask = {{{1, 3}, {4, 5}}, false};
+  std::vector<float> left(kLogits.size(), -kInfinity);
+  for (const TokenId id : {1, 2, 4}) left[id] = kLogits[id];
+  for (int position = 0; position < 200; ++position) {
+    const auto drawn = DrawMasked(mask, params, position);
+    ASSERT_TRUE(drawn.ok()) << drawn.status();
+    EXPECT_EQ(drawn->token, Draw(left, params, position));
+  }
+}
+
+// A bias moves an allowed token, and brings no other one back.
+TEST(SamplerTest, AMaskComesBehindBiasesAndBeforePenalties) {
+  SamplingParams params;
+  params.temperature = 0;
+  params.logit_bias = {{2, 100.0f}, {3, 50.0f}};
+  EXPECT_EQ(DrawMasked({{{2, 3}}, true}, params)->token, 3);
+  params.repetition_penalty = 100;
+  EXPECT_EQ(DrawMasked({{{2, 4}}, true}, params)->token, 5);
+}
+
+TEST(SamplerTest, WhereMaskAndMinTokensLeaveNothingTheDrawFails) {
+  SamplingParams params;
+  params.min_tokens = 3;
+  params.stop_token_ids = {4};
+  EXPECT_EQ(DrawMasked({{{4, 5}}, false}, params).status().code(),
+            StatusCode::kInternal);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -1,3 +1,4 @@
+// Size: one fixture, which drives a real stage.
 #include "common/stage/stage_loop.h"
 
 #include <gtest/gtest.h>
@@ -145,6 +146,43 @@ TEST_F(StageLoopTest, AStepSamplesAndTheNextOneGoesOnFromIt) {
   EXPECT_TRUE(output.ranks.empty());
 }
 
+TEST_F(StageLoopTest, TheNextChunkGoesOnBehindTheAcceptedDrafts) {
+  std::vector<TokenId> tokens = {RunFirst()};
+  const auto sampled = [&](const StepPlan& plan, uint64_t step,
+                           uint64_t epoch) {
+    EXPECT_TRUE(Push(plan, step, epoch).ok());
+    std::vector<TokenId> ids;
+    const StepOutput output = sink_.AwaitStep();
+    for (const TokenResult& token : output.result->sequences.at(0).sampled) {
+      ids.push_back(token.token);
+    }
+    return ids;
+  };
+  for (int32_t i = 0; i < 3; ++i) {
+    tokens.push_back(
+        sampled(NextPlan(3 + i, tokens.back()), static_cast<uint64_t>(i + 1), 0)
+            .at(0));
+  }
+  // The first draft is right, the second is not.
+  StepPlan drafts = NextPlan(3, tokens[0]);
+  drafts.chunks[0].tokens = {tokens[0], tokens[1], tokens[2] ^ 1};
+  drafts.chunks[0].num_draft_tokens = 2;
+  for (const int32_t start : {4, 5, 6}) {
+    const auto epoch = static_cast<uint64_t>(start);
+    loop_->Reset(Epoch(epoch));
+    EXPECT_EQ(sampled(FirstPlan(), 0, epoch), std::vector<TokenId>{tokens[0]});
+    EXPECT_EQ(sampled(drafts, 1, epoch),
+              (std::vector<TokenId>{tokens[1], tokens[2]}));
+    if (start == 5) {
+      EXPECT_EQ(sampled(NextPlan(5, tokens[2]), 2, epoch),
+                std::vector<TokenId>{tokens[3]});
+      continue;
+    }
+    ASSERT_TRUE(Push(NextPlan(start, tokens[2]), 2, epoch).ok());
+    EXPECT_EQ(sink_.AwaitError().why.code(), StatusCode::kFailedPrecondition);
+  }
+}
+
 TEST_F(StageLoopTest, BlocksAreThoseOfLiveSequencesAndThePeakIsTheEpochs) {
   const TokenId token = RunFirst();
   StepPlan second = FirstPlan();
@@ -243,7 +281,7 @@ TEST_F(StageLoopTest, PlansOutsideTheLimitsAreRefusedAtThePush) {
       [](StepPlan& p) {
         p.chunks[0].new_blocks = {{}, {}};
       },
-      [](StepPlan& p) { p.chunks[0].num_draft_tokens = 1; },
+      [](StepPlan& p) { p.chunks[0].num_draft_tokens = 3; },
       [](StepPlan& p) { p.chunks.push_back(p.chunks[0]); },
       [](StepPlan& p) { p.started.push_back(p.started[0]); },
       [](StepPlan& p) { p.started[0].sampling.temperature = -1; },

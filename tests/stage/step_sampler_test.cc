@@ -115,5 +115,90 @@ TEST(StepSamplerTest, ARowWithNanEndsItsSequenceAlone) {
   }
 }
 
+// One sequence with a prompt of two tokens; row i is likeliest to give `i`.
+class DraftStep {
+ public:
+  static constexpr int64_t kVocab = 6;
+
+  explicit DraftStep(std::vector<TokenId> drafts) {
+    state_.tokens = {9, 9};
+    state_.num_prompt_tokens = 2;
+    state_.sampling.temperature = 0;
+    state_.sampling.return_logits = true;
+    chunk_.sequence = SequenceId(1);
+    chunk_.tokens = state_.tokens;
+    chunk_.logits = LogitsWanted::kLast;
+    chunk_.samples = true;
+    chunk_.num_draft_tokens = static_cast<int32_t>(drafts.size());
+    chunk_.tokens.insert(chunk_.tokens.end(), drafts.begin(), drafts.end());
+    state_.tokens = chunk_.tokens;
+    for (size_t row = 0; row <= drafts.size(); ++row) {
+      for (int64_t id = 0; id < kVocab; ++id) {
+        logits_.push_back(id == static_cast<int64_t>(row) ? 2.0f : 1.0f);
+      }
+    }
+  }
+
+  SequenceResult Result() {
+    const std::vector<Stage::ChunkInput> chunks = {{&chunk_, &state_}};
+    StepSampler step(chunks, kVocab);
+    const auto rows = std::ssize(logits_) / kVocab;
+    EXPECT_EQ(std::ssize(step.rows()), rows);
+    EXPECT_EQ(step.rows()[0], 1);
+    StepIo io;
+    step.Request(io);
+    RowSampler sampler({nullptr, kernels::Isa::kPortable});
+    sampler.Run({logits_.data(), rows, kVocab, kVocab}, 0, io.asks, io.answers);
+    for (const RawLogits& raw : io.raw_logits) {
+      std::copy_n(logits_.begin() + raw.row * kVocab, kVocab, raw.to);
+    }
+    return step.Finish().at(0);
+  }
+  std::vector<TokenId> Sampled() {
+    std::vector<TokenId> ids;
+    const SequenceResult result = Result();
+    for (const TokenResult& token : result.sampled) ids.push_back(token.token);
+    EXPECT_EQ(result.logits.size(), ids.size() * size_t{kVocab});
+    return ids;
+  }
+
+  Stage::SequenceState state_;
+  Chunk chunk_;
+  std::vector<float> logits_;
+};
+
+TEST(StepSamplerDraftTest, DraftsAreAcceptedUntilOneIsWrong) {
+  const std::vector<TokenId> none = {0}, two = {0, 1, 2}, all = {0, 1, 2, 3};
+  EXPECT_EQ(DraftStep({}).Sampled(), none);
+  EXPECT_EQ(DraftStep({0, 1, 2}).Sampled(), all);
+  EXPECT_EQ(DraftStep({0, 1, 5}).Sampled(), two);
+  EXPECT_EQ(DraftStep({5, 1, 2}).Sampled(), none);
+}
+
+TEST(StepSamplerDraftTest, ABrokenRowBehindAWrongDraftHarmsNoSequence) {
+  DraftStep step({5, 1});
+  step.logits_.back() = std::nanf("");
+  EXPECT_EQ(step.Sampled(), std::vector<TokenId>{0});
+  DraftStep right({0, 1});
+  right.logits_.back() = std::nanf("");
+  EXPECT_EQ(right.Result().status.code(), StatusCode::kInternal);
+}
+
+TEST(StepSamplerDraftTest, EachTokenHasItsOwnMask) {
+  DraftStep step({4, 1});
+  step.chunk_.masks = {{{{4, 6}}, false}, {{}, true}, {{{2, 3}}, true}};
+  EXPECT_EQ(step.Sampled(), (std::vector<TokenId>{4, 1, 0}));
+}
+
+// The second row's history has the first draft, whose token is penalised.
+TEST(StepSamplerDraftTest, PenaltiesSeeAcceptedDrafts) {
+  DraftStep step({0, 0});
+  step.logits_[DraftStep::kVocab] = 2.5f;  // token 0 again, unless penalised
+  EXPECT_EQ(step.Sampled(), (std::vector<TokenId>{0, 0, 2}));
+  step.state_.sampling.presence_penalty = 2;
+  step.state_.counts = TokenCounts::Of(std::vector<TokenId>{9, 9}, 2);
+  EXPECT_EQ(step.Sampled(), (std::vector<TokenId>{0, 1}));
+}
+
 }  // namespace
 }  // namespace sluice

@@ -57,7 +57,15 @@ StepPlan FullPlan() {
   chunk.logits = LogitsWanted::kAll;
   chunk.samples = true;
   chunk.new_blocks = {{BlockId(3)}};
-  plan.chunks = {chunk};
+  Chunk drafts;
+  drafts.sequence = SequenceId(4);
+  drafts.start = 3;
+  drafts.tokens = {7, 8, 9};
+  drafts.num_draft_tokens = 2;
+  drafts.logits = LogitsWanted::kLast;
+  drafts.samples = true;
+  drafts.masks = {{{{0, 3}, {5, 100}}, false}, {{{8, 9}}, true}, {{}, true}};
+  plan.chunks = {chunk, drafts};
   return plan;
 }
 
@@ -102,7 +110,7 @@ TEST(WireTypesTest, TooManyEntriesAreRefusedBeforeTheyAreCopied) {
   EXPECT_THAT(Check([](auto* p) {
                 for (int i = 0; i < 5; ++i) p->add_chunks();
               }),
-              RefusedWith("chunks has 6 entries, limit 4"));
+              RefusedWith("chunks has 7 entries, limit 4"));
   EXPECT_THAT(Check([](auto* p) {
                 for (int i = 0; i < 64; ++i) {
                   p->mutable_started(0)->add_tokens(1);
@@ -172,6 +180,24 @@ TEST(WireTypesTest, FieldsOutOfRangeAreRefusedByName) {
   EXPECT_THAT(
       chunk([](auto* c) { c->set_logits(static_cast<v1::LogitsWanted>(9)); }),
       RefusedWith("got 9"));
+  EXPECT_THAT(Check([](auto* p) { p->mutable_chunks(1)->add_masks(); }),
+              RefusedWith("4 masks for 3 sampled tokens"));
+  EXPECT_THAT(Check([](auto* p) {
+                for (int i = 0; i < 15; ++i) p->mutable_chunks(1)->add_masks();
+              }),
+              RefusedWith("masks has 18 entries, limit 17"));
+  const auto mask = [](auto change) {
+    return Check(
+        [&](auto* p) { change(p->mutable_chunks(1)->mutable_masks(0)); });
+  };
+  EXPECT_THAT(mask([](auto* m) { m->add_runs(1); }),
+              RefusedWith("5 bounds, which is odd"));
+  EXPECT_THAT(mask([](auto* m) { m->set_runs(3, 101); }),
+              RefusedWith("run [5, 101)"));
+  EXPECT_THAT(mask([](auto* m) {
+                for (int i = 0; i < 98; ++i) m->add_runs(i);
+              }),
+              RefusedWith("runs has 102 entries, limit 101"));
   EXPECT_THAT(Check([](auto* p) { *p->add_chunks() = p->chunks(0); }),
               RefusedWith("two chunks"));
 }

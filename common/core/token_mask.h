@@ -1,0 +1,32 @@
+#ifndef SLUICE_COMMON_CORE_TOKEN_MASK_H_
+#define SLUICE_COMMON_CORE_TOKEN_MASK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/ids.h"
+
+namespace sluice {
+
+// Token ids [begin, end).
+struct TokenRun {
+  TokenId begin = 0;
+  TokenId end = 0;
+  bool operator==(const TokenRun&) const = default;
+};
+
+// Which tokens may be sampled at one position.
+struct TokenMask {
+  std::vector<TokenRun> runs;  // rising; none is empty, none overlap or touch
+  bool excludes = false;       // all tokens but those of `runs` are allowed
+  bool operator==(const TokenMask&) const = default;
+};
+
+// INVALID_ARGUMENT unless the runs are as above, within the vocabulary, and
+// leave a token allowed.
+Status Validate(const TokenMask& mask, int32_t vocab_size);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_CORE_TOKEN_MASK_H_
