@@ -178,6 +178,48 @@ Sequence* BatchPolicy::NextToStart(bool owed) const {
   return next != nullptr || owed ? next : queue.Next(may_start);
 }
 
+QueueState BatchPolicy::Queue() const {
+  const SequenceStore& sequences = state_.sequences;
+  QueueState queue;
+  queue.waiting = static_cast<int>(sequences.num_waiting());
+  for (const Sequence* sequence : sequences.preempted()) {
+    queue.prompt_tokens += sequence->num_tokens();
+  }
+  queue.history_tokens = queue.prompt_tokens;
+  queue.places = state_.max_running();
+  for (const auto& client : sequences.queue().clients()) {
+    QueueState::Client& own = queue.clients.emplace_back();
+    own.name = client->name;
+    own.running = client->running;
+    own.waiting = static_cast<int>(client->waiting.size());
+    for (const Sequence* sequence : client->waiting) {
+      queue.history_tokens += sequence->num_tokens();
+      own.prompt_tokens +=
+          PromptWork(sequence->request, sequence->num_tokens());
+    }
+    queue.prompt_tokens += own.prompt_tokens;
+  }
+  if (!state_.admission_blocked) {
+    queue.free_places =
+        queue.places - static_cast<int>(sequences.running().size());
+  }
+  const StepPace& pace = state_.pace;
+  queue.rates_known = pace.known();
+  queue.prompt_seconds = pace.prompt_seconds();
+  queue.shared_prompt_seconds = queue.owed_prompt_seconds =
+      queue.prompt_seconds;
+  queue.decode_seconds = pace.decode_seconds();
+  queue.completion_tokens = pace.completion_tokens();
+  // Each plan of so many prompt tokens carries all decodes along.
+  if (const int32_t decoding = sequences.num_decoding(); decoding > 0) {
+    const double decodes = decoding * queue.decode_seconds;
+    const double clients = double(std::max<size_t>(queue.clients.size(), 2));
+    queue.shared_prompt_seconds += decodes / PromptBudget();
+    queue.owed_prompt_seconds += decodes / OwedBudget(1 / clients);
+  }
+  return queue;
+}
+
 // A prefix that several sequences share counts for each of them.
 int32_t BatchPolicy::BlocksOf(const ClientShare& client) const {
   int32_t held = 0;

@@ -51,6 +51,9 @@ class BatchPolicy {
   // their client has less than its share.
   Sequence* NextToStart(bool owed) const;
 
+  // What waits, and how fast it is served: what a new request is promised.
+  QueueState Queue() const;
+
   // Whether there are several clients, so that shares count.
   bool IsContended() const { return clients().size() > 1; }
   bool HasLess(const ClientShare& client) const;

@@ -101,7 +101,7 @@ class Scheduler {
   TimePoint next_deadline() const;  // TimePoint::max(): there is none
   // Returns the queue that the stats tell of.
   QueueState FillStats(EngineStats& stats) const;
-  QueueState Queue() const;
+  QueueState Queue() const { return policy_.Queue(); }
 
   // INTERNAL naming the first contradiction. For tests.
   Status CheckIntegrity() const;
