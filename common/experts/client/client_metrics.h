@@ -20,7 +20,7 @@ class ExpertClientMetrics {
     kLost,     // with the stream
   };
 
-  // `hosts`: the names of all; empty: one that is never asked and has no
+  // `hosts`: the names of all; empty: one that is never used and has no
   // series. `registry` must outlive this object.
   ExpertClientMetrics(metrics::Registry* registry,
                       const std::vector<std::string>& hosts);
@@ -29,8 +29,8 @@ class ExpertClientMetrics {
   void OnSilent(int32_t host, bool silent);
   // A batch was made in so many nanoseconds; its trip begins then.
   void OnSent(int64_t serialise_ns);
-  void OnHedge(int32_t host);  // that is asked in addition
-  void OnRetry(int32_t host);  // that is asked instead of another one
+  void OnHedge(int32_t host);  // that gets a late batch, too
+  void OnRetry(int32_t host);  // that gets it instead of another one
   void OnOutcome(int32_t host, Outcome outcome);
   // A batch was answered after so long.
   void OnTrip(int32_t host, int64_t nanos, const wire::ExpertTimes& there);

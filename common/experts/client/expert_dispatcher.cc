@@ -6,7 +6,6 @@
 
 #include "common/base/log.h"
 #include "common/metrics/process_metrics.h"
-#include "common/model/hosted_experts.h"
 #include "common/model_config/model_config.h"
 
 namespace sluice {
@@ -19,6 +18,13 @@ constexpr Duration kStuckAfter = std::chrono::seconds(60);
 // before it this is assumed, for the size of messages alone.
 constexpr int32_t kAssumedInFlight = 1;
 constexpr auto kShortestWait = std::chrono::milliseconds(1);
+
+int64_t MaxMessageBytes(const wire::ExpertModel& model, int32_t max_rows,
+                        int32_t max_nodes) {
+  const wire::ExpertLimits limits = {max_rows, kAssumedInFlight};
+  return std::max(wire::MaxExpertFrameBytes(model, limits),
+                  wire::MaxExpertAnswerBytes(model, limits, max_nodes));
+}
 
 wire::ExpertModel ModelOf(const ModelConfig& config) {
   wire::ExpertModel model;
@@ -69,12 +75,9 @@ StatusOr<std::shared_ptr<ExpertDispatcher>> ExpertDispatcher::Make(
   std::shared_ptr<ExpertDispatcher> made(
       new ExpertDispatcher(config, std::move(options)));
   rpc::TransportOptions transport = made->options_.transport;
-  const wire::ExpertModel& model = made->hello_.model;
-  const wire::ExpertLimits limits = {made->options_.max_step_tokens,
-                                     kAssumedInFlight};
-  transport.max_message_bytes = std::max(
-      wire::MaxExpertFrameBytes(model, limits),
-      wire::MaxExpertAnswerBytes(model, limits, made->map_.max_nodes()));
+  transport.max_message_bytes =
+      MaxMessageBytes(made->hello_.model, made->options_.max_step_tokens,
+                      made->map_.max_nodes());
   MutexLock lock(made->mutex_);
   for (auto& [index, host] : made->hosts_) {
     SLUICE_RETURN_IF_ERROR(host.MakeChannel(transport));

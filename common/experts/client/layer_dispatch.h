@@ -41,8 +41,7 @@ struct DispatchUnit {
 
 // One layer's rows for remote experts: cut into units by shards and rows, made
 // into batches, and the hosts' replies combined. Knows no host and never waits.
-// `ask`'s memory and the map must outlive it; on a CPU that memory is read as
-// it is.
+// `ask`'s memory, which is the host's, and the map must outlive it.
 class LayerDispatch {
  public:
   // `max_rows`: of one batch.

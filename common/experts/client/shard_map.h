@@ -12,20 +12,20 @@
 
 namespace sluice {
 
-// Experts of one layer that are together on the same hosts: what is asked of
-// one of them, and of another one if that does not answer.
+// Experts of one layer that are together on the same hosts: what goes to
+// one of them, and to another one if that does not answer.
 struct ExpertShard {
   ExpertRange experts;
   std::vector<int32_t> hosts;  // into the placement's, rising, at least one
   std::vector<kernels::TreeNode> nodes;  // what they finish of the tree
-  int32_t first_node = 0;                // of the layer's nodes elsewhere
+  int32_t first_node = 0;                // of the layer's remote nodes
   // The layers around this one that have the same experts on the same hosts.
   LayerRange layers;
 };
 // "experts 0-63 of layers 1-45".
 std::string ToString(const ExpertShard& shard);
 
-// The part of a placement that is elsewhere, for the layers of one stage. A
+// The remote experts of a placement, for the layers of one stage. A
 // value, const after it was made.
 class ShardMap {
  public:
@@ -45,7 +45,7 @@ class ShardMap {
   int32_t ShardOf(int32_t layer, int32_t expert) const {
     return at(layer).shard_of[static_cast<size_t>(expert)];
   }
-  // The most nodes that one layer has elsewhere.
+  // The most remote nodes that one layer has.
   int32_t max_nodes() const;
 
  private:

@@ -42,6 +42,20 @@ Status CheckOptions(const PipelineOptions& options) {
   return OkStatus();
 }
 
+// The stage that a failure which stage `index` reports is laid to.
+size_t Blamed(size_t index, v1::FailureSide side, size_t num_stages) {
+  if (side == v1::FAILURE_SIDE_SUCCESSOR && index + 1 < num_stages) {
+    return index + 1;
+  }
+  return side == v1::FAILURE_SIDE_PREDECESSOR && index > 0 ? index - 1 : index;
+}
+
+bool AllWelcome(const StageConnections& stages) {
+  return std::all_of(stages.begin(), stages.end(), [](const auto& stage) {
+    return stage->welcome().has_value();
+  });
+}
+
 v1::Hello HelloOf(const PipelineOptions& options) {
   v1::Hello hello;
   hello.set_protocol_version(wire::kProtocolVersion);
@@ -161,7 +175,6 @@ void PipelineAssembler::Tick(TimePoint now) {
   const Duration limit = options_.transport.peer_timeout;
   const TimePoint passed =
       phase_ == Phase::kUp ? plans_->last_result() : TimePoint();
-  bool all_welcome = true;
   // Two gateways that each hold a stage of the other would wait for ever: a
   // gateway keeps no stage behind one that another gateway holds.
   bool behind_held = false;
@@ -187,11 +200,10 @@ void PipelineAssembler::Tick(TimePoint now) {
     if (beat && stage.linked() && stage.welcome().has_value()) {
       stage.SendHeartbeat(++heartbeats_);
     }
-    all_welcome = all_welcome && stage.welcome().has_value();
   }
   if (draining_) return;
   if (phase_ == Phase::kGathering) {
-    if (all_welcome && now >= assign_at_) BeginAssigning(now);
+    if (now >= assign_at_ && AllWelcome(stages_)) BeginAssigning(now);
   } else if (phase_ != Phase::kUp && now >= phase_deadline_) {
     Lose(assigning_, DeadlineExceeded("no answer to the assignment within ",
                                       Seconds(limit), " s"));
@@ -228,11 +240,8 @@ void PipelineAssembler::OnControl(size_t index, uint64_t link_id,
       for (const auto& any : stages_) any->SetConflict("");
       const TimePoint now = Clock::now();
       assign_at_ = std::min(assign_at_, now + assign_backoff_);
-      const bool all = std::all_of(
-          stages_.begin(), stages_.end(),
-          [](const auto& any) { return any->welcome().has_value(); });
-      if (all && phase_ == Phase::kGathering && !draining_ &&
-          now >= assign_at_) {
+      if (phase_ == Phase::kGathering && !draining_ && now >= assign_at_ &&
+          AllWelcome(stages_)) {
         BeginAssigning(now);
       }
       return;
@@ -356,13 +365,7 @@ void PipelineAssembler::OnFailure(size_t index, const v1::Failure& failure) {
   if (failure.epoch() != name_.epoch.value()) return;
   const Status why =
       wire::StatusFromProto(failure.status_code(), failure.status_message());
-  size_t blamed = index;
-  if (failure.side() == v1::FAILURE_SIDE_SUCCESSOR &&
-      index + 1 < stages_.size()) {
-    blamed = index + 1;
-  } else if (failure.side() == v1::FAILURE_SIDE_PREDECESSOR && index > 0) {
-    blamed = index - 1;
-  }
+  const size_t blamed = Blamed(index, failure.side(), stages_.size());
   Lose(blamed, blamed == index
                    ? why
                    : Annotate(why, stages_[index]->Describe(), " reports"));

@@ -60,6 +60,13 @@ struct PipelineCallbacks {
 // `engine` must outlive the assembler, or Stop must have returned.
 PipelineCallbacks CallbacksTo(EngineLoop* engine);
 
+enum class PipelinePhase {
+  kGathering,  // not every stage has welcomed us, or we wait to try again
+  kAssigning,  // last stage first
+  kOpening,    // the channel of plans
+  kUp,
+};
+
 // The gateway's end of one replica: connects to all stages, gives each its
 // place in an epoch (a layer range and a successor), opens the channel of plans
 // and results, and builds the pipeline anew when a stage was lost. One thread,
@@ -92,13 +99,7 @@ class PipelineAssembler {
   bool ready() const;  // up, and no stage is suspect
 
  private:
-  enum class Phase {
-    kGathering,  // not every stage has welcomed us, or we wait to try again
-    kAssigning,  // last stage first
-    kOpening,    // the channel of plans
-    kUp,
-  };
-
+  using Phase = PipelinePhase;
   PipelineAssembler(PipelineOptions options, StageConnections stages);
 
   // The thread "pipeline".
@@ -143,7 +144,7 @@ class PipelineAssembler {
 
   // The thread "pipeline" from here on.
   bool draining_ = false;
-  Phase phase_ = Phase::kGathering;
+  PipelinePhase phase_ = Phase::kGathering;
   JoinedPipeline joined_;
   std::optional<PipelineModel> model_;
   wire::PipelineName name_;  // of the epoch that is up or being assigned
