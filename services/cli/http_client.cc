@@ -6,7 +6,7 @@
 
 #include "common/base/json.h"
 #include "services/cli/http_call.h"
-#include "services/cli/sse_reader.h"
+#include "services/cli/stream_chunk.h"
 
 namespace sluice::cli {
 namespace {

@@ -1,6 +1,5 @@
 #include "services/cli/bench/progress.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,14 +11,7 @@ namespace {
 
 constexpr double kSecondsPerLine = 5;
 constexpr int kBarWidth = 24;
-
-int TerminalWidth() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
-    return 80;
-  }
-  return size.ws_col;
-}
+constexpr int kTerminalWidth = 79;  // of any
 
 }  // namespace
 
@@ -55,8 +47,7 @@ std::string ProgressBar::Line(const LoadProgress& progress, int width) const {
 
 void ProgressBar::Show(const LoadProgress& progress) {
   if (terminal_) {
-    std::fprintf(stderr, "\r%s\x1b[K",
-                 Line(progress, TerminalWidth() - 1).c_str());
+    std::fprintf(stderr, "\r%s\x1b[K", Line(progress, kTerminalWidth).c_str());
     shown_ = true;
   } else if (progress.elapsed_s >= next_line_s_) {
     next_line_s_ = progress.elapsed_s + kSecondsPerLine;

@@ -9,7 +9,6 @@
 #include "services/cli/bench/load_generator.h"
 #include "services/cli/bench/request_record.h"
 #include "services/cli/http_call.h"
-#include "services/cli/sse_reader.h"
 #include "services/cli/stream_chunk.h"
 
 namespace sluice::cli {

@@ -101,74 +101,65 @@ Status WriteReferenceFile(const EvalApi& api, const EvalOptions& options,
   return OkStatus();
 }
 
-// Runs the checks that were asked for, one after the other.
-class Evaluation {
- public:
-  Evaluation(const EvalOptions& options, const EvalApi& api)
-      : options_(options), api_(api) {}
+using CheckMaker = std::function<StatusOr<CheckResult>()>;
 
-  StatusOr<std::vector<CheckResult>> Run() {
-    std::vector<ReferencePrompt> reference;
-    if (!options_.reference.empty()) {
-      SLUICE_ASSIGN_OR_RETURN(reference, ReadReference(options_.reference));
-    }
-    SLUICE_ASSIGN_OR_RETURN(const auto prompts,
-                            ChoosePrompts(options_, reference));
-    const auto probes = MakeProbes(prompts, options_.max_tokens);
-    if (!options_.write_reference.empty()) {
-      SLUICE_RETURN_IF_ERROR(WriteReferenceFile(api_, options_, prompts));
-    }
-    if (!reference.empty()) {
-      Add("Against the reference",
-          [&] { return CheckReference(api_, reference, options_.limits); });
-    }
-    if (options_.batch) {
-      Add("Batch invariance",
-          [&] { return CheckBatch(api_, probes, options_.crowd); });
-    }
-    if (!options_.other.empty()) {
-      Add("Cut invariance", [&] { return Cut(probes); });
-    }
-    if (!options_.perplexity.empty()) {
-      Add("Perplexity", [&] { return Perplexity(); });
-    }
-    return std::move(results_);
+// Makes a check and tells on stderr what came of it.
+CheckResult RunCheck(const std::string& title, const CheckMaker& check) {
+  std::fprintf(stderr, "%s: ", title.c_str());
+  std::fflush(stderr);
+  StatusOr<CheckResult> result = check();
+  CheckResult made =
+      result.ok() ? *std::move(result) : FailedCheck(title, result.status());
+  std::fprintf(stderr, "%s: %s\n", made.passed ? "passed" : "FAILED",
+               made.summary.c_str());
+  return made;
+}
+
+StatusOr<CheckResult> RunCut(const EvalOptions& options, const EvalApi& api,
+                             const std::vector<Probe>& probes) {
+  // The first endpoint's key is not for another host to see.
+  SLUICE_ASSIGN_OR_RETURN(
+      const BaseUrl base,
+      FindGateway({options.other, "", options.other_api_key}));
+  SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
+  return CheckCut(api, EvalApi(base, model), probes, options.other_tolerance);
+}
+
+StatusOr<CheckResult> RunPerplexity(const EvalOptions& options,
+                                    const EvalApi& api) {
+  PerplexityOptions text = options.text;
+  SLUICE_ASSIGN_OR_RETURN(text.text, ReadText(options.perplexity));
+  text.name = options.perplexity.substr(options.perplexity.rfind('/') + 1);
+  return CheckPerplexity(api, text);
+}
+
+// The checks that were asked for, one after the other.
+StatusOr<std::vector<CheckResult>> RunChecks(const EvalOptions& options,
+                                             const EvalApi& api) {
+  std::vector<ReferencePrompt> reference;
+  if (!options.reference.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(reference, ReadReference(options.reference));
   }
-
- private:
-  void Add(const std::string& title,
-           const std::function<StatusOr<CheckResult>()>& check) {
-    std::fprintf(stderr, "%s: ", title.c_str());
-    std::fflush(stderr);
-    StatusOr<CheckResult> result = check();
-    results_.push_back(result.ok() ? *std::move(result)
-                                   : FailedCheck(title, result.status()));
-    const CheckResult& made = results_.back();
-    std::fprintf(stderr, "%s: %s\n", made.passed ? "passed" : "FAILED",
-                 made.summary.c_str());
+  SLUICE_ASSIGN_OR_RETURN(const auto prompts,
+                          ChoosePrompts(options, reference));
+  const auto probes = MakeProbes(prompts, options.max_tokens);
+  if (!options.write_reference.empty()) {
+    SLUICE_RETURN_IF_ERROR(WriteReferenceFile(api, options, prompts));
   }
-
-  StatusOr<CheckResult> Cut(const std::vector<Probe>& probes) {
-    // The first endpoint's key is not for another host to see.
-    SLUICE_ASSIGN_OR_RETURN(
-        const BaseUrl base,
-        FindGateway({options_.other, "", options_.other_api_key}));
-    SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
-    return CheckCut(api_, EvalApi(base, model), probes,
-                    options_.other_tolerance);
-  }
-
-  StatusOr<CheckResult> Perplexity() {
-    PerplexityOptions text = options_.text;
-    SLUICE_ASSIGN_OR_RETURN(text.text, ReadText(options_.perplexity));
-    text.name = options_.perplexity.substr(options_.perplexity.rfind('/') + 1);
-    return CheckPerplexity(api_, text);
-  }
-
-  const EvalOptions& options_;
-  const EvalApi& api_;
-  std::vector<CheckResult> results_;
-};
+  std::vector<CheckResult> results;
+  const auto add = [&](bool asked, const char* title, const CheckMaker& check) {
+    if (asked) results.push_back(RunCheck(title, check));
+  };
+  add(!reference.empty(), "Against the reference",
+      [&] { return CheckReference(api, reference, options.limits); });
+  add(options.batch, "Batch invariance",
+      [&] { return CheckBatch(api, probes, options.crowd); });
+  add(!options.other.empty(), "Cut invariance",
+      [&] { return RunCut(options, api, probes); });
+  add(!options.perplexity.empty(), "Perplexity",
+      [&] { return RunPerplexity(options, api); });
+  return results;
+}
 
 Status RunEval(const EvalOptions& options) {
   if (options.reference.empty() && options.other.empty() &&
@@ -184,7 +175,7 @@ Status RunEval(const EvalOptions& options) {
   }
   const EvalApi api(base, model);
   SLUICE_ASSIGN_OR_RETURN(const std::vector<CheckResult> results,
-                          Evaluation(options, api).Run());
+                          RunChecks(options, api));
   if (results.empty()) return OkStatus();
   const std::string report = ReportMarkdown({model, api.url()}, results);
   if (options.out.empty()) {

@@ -56,14 +56,14 @@ class RunningWatch {
   std::jthread thread_;
 };
 
-using Row = std::vector<std::string>;
+using TableRow = std::vector<std::string>;
 
-std::vector<Row> TableHead() {
+std::vector<TableRow> TableHead() {
   return {{"prompt", "tokens", "ids", "log probabilities that differ",
            "largest difference"}};
 }
 
-Row RowOf(const Probe& probe, const AnswerDifference& found) {
+TableRow RowOf(const Probe& probe, const AnswerDifference& found) {
   return {probe.name, Cat(found.tokens),
           found.same_ids ? "same" : Cat("part at ", found.first_different),
           Cat(found.different_logprobs), Scientific(found.logprobs.max)};
@@ -132,7 +132,7 @@ StatusOr<CheckResult> CheckBatch(const EvalApi& api,
   const double running = watch.Stop();
   if (!asked.ok()) return asked.status();
   const std::vector<ProbeAnswer> together = *std::move(asked);
-  std::vector<Row> rows = TableHead();
+  std::vector<TableRow> rows = TableHead();
   size_t tokens = 0, different = 0;
   for (size_t i = 0; i < probes.size(); ++i) {
     AnswerDifference worst;
@@ -162,7 +162,7 @@ StatusOr<CheckResult> CheckBatch(const EvalApi& api,
 StatusOr<CheckResult> CheckCut(const EvalApi& api, const EvalApi& other,
                                const std::vector<Probe>& probes,
                                double tolerance) {
-  std::vector<Row> rows = TableHead();
+  std::vector<TableRow> rows = TableHead();
   size_t tokens = 0, failed = 0;
   ErrorStats errors;
   for (const Probe& probe : probes) {

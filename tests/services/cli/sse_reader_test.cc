@@ -1,6 +1,6 @@
-#include "services/cli/sse_reader.h"
-
 #include <gtest/gtest.h>
+
+#include "services/cli/stream_chunk.h"
 
 namespace sluice::cli {
 namespace {

@@ -1,0 +1,198 @@
+// The commands that ask a model: chat and generate.
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/base/json.h"
+#include "services/cli/cluster_file.h"
+#include "services/cli/command_line.h"
+#include "services/cli/commands.h"
+#include "services/cli/http_client.h"
+#include "services/cli/logits_file.h"
+#include "services/cli/stream_chunk.h"
+
+namespace sluice::cli {
+namespace {
+
+// How an answer is sampled; what is not given takes the model's defaults.
+struct SamplingOptions {
+  std::optional<int64_t> max_tokens, min_tokens, top_k, seed;
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<std::string> stop;
+};
+void AddSampling(CLI::App& app, SamplingOptions& options) {
+  app.add_option("--max-tokens", options.max_tokens,
+                 "tokens of an answer at most");
+  app.add_option("--min-tokens", options.min_tokens, "and at least");
+  app.add_option("--temperature", options.temperature,
+                 "0: always the likeliest token");
+  app.add_option("--top-p", options.top_p,
+                 "the likeliest tokens that make up P");
+  app.add_option("--top-k", options.top_k, "the N likeliest tokens");
+  app.add_option("--min-p", options.min_p,
+                 "tokens at least P times as likely as the likeliest");
+  app.add_option("--seed", options.seed, "the same tokens again");
+  app.add_option("--stop", options.stop,
+                 "ends the answer where this text comes");
+}
+
+// Adds those that were given to `body` by their names in the API.
+void AddSampling(const SamplingOptions& options, Json& body) {
+  const auto add = [&](const char* field, const auto& value) {
+    if (value) body[field] = *value;
+  };
+  add("max_tokens", options.max_tokens);
+  add("temperature", options.temperature);
+  add("top_p", options.top_p);
+  add("top_k", options.top_k);
+  add("min_p", options.min_p);
+  add("seed", options.seed);
+  add("min_tokens", options.min_tokens);
+  add("stop", options.stop);
+}
+
+// Writes model output to stdout at once, without control characters that
+// would drive the terminal.
+void PrintOutput(std::string_view text) {
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 32 ? byte != 127 : c == '\n' || c == '\t') std::putchar(c);
+  }
+  std::fflush(stdout);
+}
+
+// Streams an answer to stdout and gives `take` every event of it.
+Status Stream(const BaseUrl& base, const char* target, const Json& body,
+              const std::function<void(const StreamChunk&)>& take) {
+  const Status done = HttpPostEvents(
+      base, target, DumpJson(body), [&](std::string_view event) -> Status {
+        SLUICE_ASSIGN_OR_RETURN(const StreamChunk chunk, ParseGoodChunk(event));
+        PrintOutput(chunk.text);
+        take(chunk);
+        return OkStatus();
+      });
+  PrintOutput("\n");
+  return done;
+}
+
+// Streams the answer to `messages` and appends it to them.
+Status Answer(const BaseUrl& base, Json body, Json& messages) {
+  body["messages"] = messages;
+  std::string answer;
+  SLUICE_RETURN_IF_ERROR(
+      Stream(base, "/v1/chat/completions", body,
+             [&](const StreamChunk& chunk) { answer += chunk.text; }));
+  messages.push_back({{"role", "assistant"}, {"content", answer}});
+  return OkStatus();
+}
+
+struct ChatOptions {
+  EndpointOptions endpoint;
+  SamplingOptions sampling;
+  std::optional<std::string> system;
+};
+
+Status RunChat(const ChatOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(options.endpoint));
+  SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
+  Json body = {{"model", model}, {"stream", true}};
+  AddSampling(options.sampling, body);
+  Json first = Json::array();
+  if (options.system) {
+    first.push_back({{"role", "system"}, {"content", *options.system}});
+  }
+  const bool terminal = isatty(STDIN_FILENO) != 0;
+  if (terminal) {
+    std::fprintf(stderr, "%s. /reset starts anew, Ctrl-D ends.\n",
+                 model.c_str());
+  }
+  Json messages = first;
+  for (;;) {
+    if (terminal) std::fprintf(stderr, "> ");
+    std::string line;
+    if (!std::getline(std::cin, line)) return OkStatus();
+    if (line == "/reset") {
+      messages = first;
+    } else if (!line.empty()) {
+      messages.push_back({{"role", "user"}, {"content", line}});
+      const Status answered = Answer(base, body, messages);
+      if (!answered.ok() && !terminal) return answered;
+      if (!answered.ok()) {
+        messages.erase(messages.size() - 1);  // As if it was not asked.
+        std::fprintf(stderr, "%s\n", Message(answered).c_str());
+      }
+    }
+  }
+}
+
+// The logits after each of `ids`, as the cluster computes them.
+Status DumpLogits(const BaseUrl& base, std::vector<int64_t> ids,
+                  const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(LogitRows rows, FetchLogits(base, ids));
+  const LogitsDump dump = {std::move(ids), std::move(rows.values),
+                           static_cast<int64_t>(rows.columns)};
+  SLUICE_RETURN_IF_ERROR(WriteLogitsFile(path, dump));
+  std::fprintf(stderr, "%s: %zu positions of %lld logits\n", path.c_str(),
+               dump.ids.size(), static_cast<long long>(dump.vocab_size));
+  return OkStatus();
+}
+
+struct GenerateOptions {
+  EndpointOptions endpoint;
+  SamplingOptions sampling;
+  std::string prompt, dump_logits;
+  bool ignore_eos = false;
+};
+
+Status RunGenerate(const GenerateOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(options.endpoint));
+  SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
+  Json body = {{"model", model}, {"prompt", options.prompt}};
+  AddSampling(options.sampling, body);
+  if (options.ignore_eos) body["ignore_eos"] = true;
+  body["stream"] = body["return_token_ids"] = true;
+  std::vector<int64_t> ids;  // the prompt's first
+  SLUICE_RETURN_IF_ERROR(
+      Stream(base, "/v1/completions", body, [&ids](const StreamChunk& chunk) {
+        ids.insert(ids.end(), chunk.prompt_ids.begin(), chunk.prompt_ids.end());
+        const std::vector<int64_t> made =
+            chunk.ids.value_or(std::vector<int64_t>());
+        ids.insert(ids.end(), made.begin(), made.end());
+      }));
+  if (options.dump_logits.empty()) return OkStatus();
+  if (ids.empty()) return Internal("the gateway gave no token ids");
+  return DumpLogits(base, std::move(ids), options.dump_logits);
+}
+
+}  // namespace
+
+void AddChat(CommandLine& sluice) {
+  const auto options = std::make_shared<ChatOptions>();
+  CLI::App& chat = sluice.Add("chat", "a conversation on the terminal",
+                              [options] { return RunChat(*options); });
+  chat.add_option("--system", options->system, "what the model is told first");
+  AddSampling(chat, options->sampling);
+  AddEndpoint(chat, options->endpoint);
+}
+
+void AddGenerate(CommandLine& sluice) {
+  const auto options = std::make_shared<GenerateOptions>();
+  CLI::App& generate = sluice.Add("generate", "complete a prompt",
+                                  [options] { return RunGenerate(*options); });
+  generate.add_option("PROMPT", options->prompt, "what is completed")
+      ->required();
+  generate.add_flag("--ignore-eos", options->ignore_eos,
+                    "go on behind an end token");
+  generate.add_option("--dump-logits", options->dump_logits,
+                      "the logits of every position, as safetensors");
+  AddSampling(generate, options->sampling);
+  AddEndpoint(generate, options->endpoint);
+}
+
+}  // namespace sluice::cli
