@@ -29,6 +29,8 @@ static_assert(sizeof(SchedulingWish) == 48);
 }  // namespace
 
 void AskForShortSlices() {
+  if (sched_getscheduler(0) != SCHED_OTHER)
+    return;  // the operator chose another
   SchedulingWish wish;
   wish.nice = getpriority(PRIO_PROCESS, 0);  // this thread's
   syscall(SYS_sched_setattr, 0, &wish, 0U);

@@ -142,6 +142,7 @@ Status Validate(const StepPlan& plan, const PlanLimits& limits) {
   }
   seen.clear();
   int64_t tokens = 0;
+  size_t mask_runs = 0;
   for (const Chunk& chunk : plan.chunks) {
     if (!seen.insert(chunk.sequence).second) {
       return InvalidArgument("step ", plan.step_id, " has two chunks of ",
@@ -149,6 +150,11 @@ Status Validate(const StepPlan& plan, const PlanLimits& limits) {
     }
     SLUICE_RETURN_IF_ERROR(CheckChunk(chunk, limits));
     tokens += static_cast<int64_t>(chunk.tokens.size());
+    for (const TokenMask& mask : chunk.masks) mask_runs += mask.runs.size();
+  }
+  if (mask_runs > kMaxMaskRuns) {
+    return InvalidArgument("step ", plan.step_id, " has ", mask_runs,
+                           " runs of allowed tokens, limit ", kMaxMaskRuns);
   }
   if (tokens > limits.max_step_tokens) {
     return InvalidArgument("step ", plan.step_id, " has ", tokens,

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_CORE_TOKEN_MASK_H_
 #define SLUICE_COMMON_CORE_TOKEN_MASK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct TokenMask {
   bool excludes = false;       // all tokens but those of `runs` are allowed
   bool operator==(const TokenMask&) const = default;
 };
+
+// Runs of all masks of a plan together.
+inline constexpr size_t kMaxMaskRuns = 1 << 17;
 
 // INVALID_ARGUMENT unless the runs are as above, within the vocabulary, and
 // leave a token allowed.

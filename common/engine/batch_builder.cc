@@ -251,6 +251,11 @@ std::vector<TokenId> BatchBuilder::DraftsFor(const Sequence& sequence) const {
   std::vector<TokenId> drafts = state_.options.propose_drafts(
       sequence.tokens, sequence.request.sampling, limit);
   SLUICE_CHECK(std::ssize(drafts) <= limit);
+  const auto unknown =
+      std::find_if(drafts.begin(), drafts.end(), [&](TokenId token) {
+        return token < 0 || token >= state_.limits.vocab_size;
+      });
+  drafts.erase(unknown, drafts.end());
   return drafts;
 }
 

@@ -157,7 +157,9 @@ void EngineLoop::Handle(StepResult& result) {
     trace->inbox.stop_ns = commit.start_ns;
     trace->commit = commit;
     const auto step = std::make_shared<const StepTrace>(*std::move(trace));
-    for (const auto& [chunk, sink] : traced) {
+    for (const auto& [first, second] : traced) {
+      const auto& chunk = first;  // clang 14 captures no binding
+      const auto& sink = second;
       (void)Guarded("sink", counters_, [&] { sink->OnStep(step, chunk); });
     }
   }

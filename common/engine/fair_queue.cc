@@ -39,8 +39,10 @@ void FairQueue::PushFront(Sequence& sequence) {
 
 void FairQueue::Remove(Sequence& sequence) {
   ClientShare& client = *sequence.client;
-  client.waiting.erase(
-      std::find(client.waiting.begin(), client.waiting.end(), &sequence));
+  const auto it =
+      std::find(client.waiting.begin(), client.waiting.end(), &sequence);
+  if (it == client.waiting.end()) return;  // an exception came in between
+  client.waiting.erase(it);
   --size_;
   if (reserved_ == &sequence) reserved_ = nullptr;
   // Credit is not saved up for later.

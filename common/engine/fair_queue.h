@@ -46,7 +46,7 @@ class FairQueue {
   void Push(Sequence& sequence);
   // Queues a sequence that was pushed before, ahead of those of its client.
   void PushFront(Sequence& sequence);
-  // Takes out a queued sequence.
+  // Takes out a queued sequence; no effect on one that is not in the queue.
   void Remove(Sequence& sequence);
   // A sequence that was pushed once, and removed, has ended.
   void OnEnd(const Sequence& sequence);

@@ -51,6 +51,11 @@ std::function<void()> ConnectionTable::MakeRoom(const Client& newcomer) {
       chosen = std::find_if(reading_.begin(), reading_.end(), over_share);
     }
   }
+  if (chosen == list->end() && client_share_ >= limit_) {
+    // Without shares the newest goes before the request read for longest.
+    list = &reading_;
+    chosen = reading_.begin();
+  }
   if (chosen == list->end()) return nullptr;
   Move(chosen, leaving_);
   return chosen->close;

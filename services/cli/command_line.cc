@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace sluice::cli {
 namespace {
@@ -79,12 +80,11 @@ std::string Environment(const std::string& name) {
   return value == nullptr ? "" : value;
 }
 
-// SLUICE_CONFIG, else ./sluice.toml, else the user's.
+// SLUICE_CONFIG, else the user's. Not the current folder's: a file in a folder
+// of somebody else could send the user's key to another server.
 std::string ConfigFile() {
   std::string path = Environment("SLUICE_CONFIG");
-  std::error_code error;
   if (!path.empty()) return path;
-  if (fs::is_regular_file("sluice.toml", error)) return "sluice.toml";
   path = Environment("XDG_CONFIG_HOME");
   if (path.empty()) path = Environment("HOME") + "/.config";
   return path + "/sluice.toml";
@@ -95,13 +95,16 @@ std::string ConfigFile() {
 // the file to the environment: items with a variable that is set are left out.
 class CommandConfig : public CLI::ConfigTOML {
  public:
-  CommandConfig(const CLI::App& all, const CLI::App& command)
-      : all_(all), command_(command) {}
+  // `hidden`: an option that the file does not set.
+  CommandConfig(const CLI::App& all, const CLI::App& command,
+                std::string hidden)
+      : all_(all), command_(command), hidden_(std::move(hidden)) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& file) const override {
     std::vector<CLI::ConfigItem> kept;
     for (CLI::ConfigItem& item : CLI::ConfigTOML::from_config(file)) {
       if (item.name == "++" || item.name == "--") continue;  // of sections
+      if ("--" + item.name == hidden_) continue;
       const bool shared = item.parents.empty();
       if (!shared && item.parents[0] != command_.get_name()) continue;
       const CLI::Option* option =
@@ -128,6 +131,7 @@ class CommandConfig : public CLI::ConfigTOML {
 
   const CLI::App& all_;
   const CLI::App& command_;
+  const std::string hidden_;
 };
 
 // Replaces this process by deploy/local/`words[0]`; returns on failure alone.
@@ -299,11 +303,17 @@ StatusOr<Words> CommandLine::Checked(const CLI::App& command,
 
 StatusOr<bool> CommandLine::Parse(const Words& words) {
   CLI::App* command = app_.get_subcommand(words[0]);
+  // The command line names a cluster: no other source names another server.
+  const bool names_cluster =
+      std::find(words.begin(), words.end(), "--run-dir") != words.end();
+  const std::string hidden = names_cluster ? "--url" : "";
   for (CLI::Option* option : command->get_options()) {
     if (option->get_positional() || IsHelp(option->get_name())) continue;
+    if (option->get_name() == hidden) continue;
     option->envname(EnvName(*command, *option));
   }
-  app_.config_formatter(std::make_shared<CommandConfig>(app_, *command));
+  app_.config_formatter(
+      std::make_shared<CommandConfig>(app_, *command, hidden));
   try {
     app_.parse(Words(words.rbegin(), words.rend()));
   } catch (const CLI::Success& wanted) {

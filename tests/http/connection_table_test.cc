@@ -51,6 +51,18 @@ TEST_F(ConnectionTableTest, TheOneIdleLongestMakesRoom) {
   EXPECT_EQ(told_, (std::vector<int>{1, 2}));
 }
 
+TEST_F(ConnectionTableTest, WithoutSharesHalfSentRequestsKeepNobodyOut) {
+  ConnectionTable& table = Make(2, 2);
+  Connect(table, "1.1.1.1", Activity::kReading);
+  Connect(table, "1.1.1.1", Activity::kReading);
+  EXPECT_EQ(Connect(table, "1.1.1.1"), 2) << "of the same address";
+  EXPECT_EQ(told_, std::vector<int>{0});
+  places_[0].reset();
+  places_[2]->Set(Activity::kAnswering);
+  EXPECT_EQ(Connect(table, "1.1.1.2"), 3) << "of another";
+  EXPECT_EQ(told_, (std::vector<int>{0, 1}));
+}
+
 TEST_F(ConnectionTableTest, NobodyIsClosedWhileThereIsRoom) {
   ConnectionTable& table = Make(256, 1);
   for (int i = 0; i < 256; ++i) {

@@ -249,7 +249,8 @@ void PipelineAssembler::OnControl(size_t index, uint64_t link_id,
     case v1::ControlResponse::kAssigned:
       return OnAssigned(index, response.assigned());
     case v1::ControlResponse::kDrained:
-      return CheckDrained();
+      if (draining_) CheckDrained();
+      return;
     case v1::ControlResponse::kFailure:
       return OnFailure(index, response.failure());
     case v1::ControlResponse::kDraining:

@@ -218,11 +218,11 @@ void EpochLinks::Fail(Epoch epoch, v1::FailureSide side, const Status& why) {
   if (drained) events_.on_drained();
 }
 
-bool EpochLinks::Drain() {
+bool EpochLinks::Drain(bool is_asked) {
   MutexLock lock(mutex_);
   draining_ = true;
-  drain_asked_ = !idle();
-  return !drain_asked_;
+  if (is_asked) drain_asked_ = !idle();
+  return idle();
 }
 
 void EpochLinks::WaitIdle(TimePoint deadline) {

@@ -69,9 +69,9 @@ class EpochLinks : public StepOutputSink {
   // Ends the streams of an epoch that is over; null: there was none.
   void EndStreams(std::shared_ptr<Live> ended, const Status& why);
 
-  // No step is taken any more. Whether none is under way; if one is,
-  // on_drained follows, unless the epoch is released before.
-  bool Drain();
+  // No step is taken any more. Whether none is under way; if one is and the
+  // gateway has asked, on_drained follows, unless the epoch is released before.
+  bool Drain(bool is_asked);
   // Until no step is under way, or `deadline`.
   void WaitIdle(TimePoint deadline);
   bool draining() const;

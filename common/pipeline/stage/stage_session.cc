@@ -221,7 +221,7 @@ void StageSession::SetExpertsMissing(bool missing) {
 }
 
 void StageSession::OnDrain() {
-  if (!links_.Drain()) return;
+  if (!links_.Drain(/*is_asked=*/true)) return;
   if (const auto to = control()) to->SendDrained();
 }
 
@@ -262,7 +262,7 @@ void StageSession::Drain(TimePoint deadline) {
   {
     MutexLock lock(mutex_);
     shutting_down_ = true;
-    links_.Drain();
+    links_.Drain(/*is_asked=*/false);
   }
   links_.WaitIdle(deadline);
 }

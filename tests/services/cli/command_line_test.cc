@@ -32,7 +32,7 @@ class Variable {
 
 // A command with an option of each kind, and what it was given.
 struct Given {
-  std::string prompt, url;
+  std::string prompt, url, run_dir;
   std::optional<int64_t> top_k;
   bool ignore_eos = false, since = false;
 
@@ -41,6 +41,7 @@ struct Given {
     CLI::App& ask = sluice.Add("ask", "asks", [] { return OkStatus(); });
     ask.add_option("PROMPT", prompt);
     ask.add_option("--url", url, "where");
+    ask.add_option("--run-dir", run_dir, "of which cluster");
     ask.add_option("--top-k", top_k, "of the likeliest")->check(Within(1, 9));
     ask.add_flag("--ignore-eos", ignore_eos, "goes on");
     sluice.Add("other", "other things", [] { return OkStatus(); })
@@ -169,6 +170,21 @@ TEST(CommandLineTest, TheLineIsOverTheEnvironmentOverTheFile) {
   ASSERT_TRUE(line.Parse({"ask", "--top-k", "4"}).ok());
   EXPECT_EQ(line.url, "http://environment");
   EXPECT_EQ(line.top_k, 4);
+  std::remove(path.c_str());
+}
+
+TEST(CommandLineTest, ARunFolderOnTheLineIsOverAServerNamedElsewhere) {
+  const std::string path = Cat(::testing::TempDir(), "sluice-dir-", getpid());
+  std::ofstream(path) << "url = \"http://file\"\n";
+  const Variable config("SLUICE_CONFIG", path);
+  Given file;
+  ASSERT_TRUE(file.Parse({"ask", "--run-dir", "/tmp/run"}).ok());
+  EXPECT_EQ(file.url, "");
+  const Variable url("SLUICE_URL", "http://environment");
+  Given line;
+  ASSERT_TRUE(line.Parse({"ask", "--run-dir=/tmp/run"}).ok());
+  EXPECT_EQ(line.run_dir, "/tmp/run");
+  EXPECT_EQ(line.url, "");
   std::remove(path.c_str());
 }
 
