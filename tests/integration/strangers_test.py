@@ -42,10 +42,18 @@ def field(name, value):
     return b"\0" + length(len(name)) + name + length(len(value)) + value
 
 
+def protocol_version():
+    """Of this build."""
+    header = pathlib.Path(__file__).parents[2] / "common/wire/stage.h"
+    return int(re.search(r"kProtocolVersion = (\d+);",
+                         header.read_text()).group(1))
+
+
 def hello(name, secret):
-    """A v1.Hello of protocol version 5, as gRPC sends bytes: in base64."""
-    raw = (b"\x08\x05\x12" + bytes([len(name)]) + name + b"\x22" +
-           bytes([len(secret)]) + secret)
+    """A v1.Hello of this build's protocol, as gRPC sends bytes: in base64."""
+    raw = (b"\x08" + bytes([protocol_version()]) +
+           b"\x12" + bytes([len(name)]) + name +
+           b"\x22" + bytes([len(secret)]) + secret)
     return base64.b64encode(raw).rstrip(b"=")
 
 
