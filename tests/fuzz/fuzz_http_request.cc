@@ -56,13 +56,28 @@ void CheckJson(std::string_view text) {
   SLUICE_CHECK(ParseJson(text, limits).ok());
 }
 
-void CheckStream(const FakeExchange& exchange) {
+// `text` holds whole events alone, each with one JSON value or [DONE].
+void CheckEvents(std::string_view text) {
   constexpr std::string_view kData = "data: ";
-  for (const std::string& chunk : exchange.chunks) {
-    SLUICE_CHECK(chunk.starts_with(kData));
-    SLUICE_CHECK(chunk.find("\n\n") == chunk.size() - 2);
-    if (chunk == "data: [DONE]\n\n") continue;
-    CheckJson(std::string_view(chunk).substr(kData.size()));
+  constexpr std::string_view kEnd = "\n\n";
+  while (!text.empty()) {
+    SLUICE_CHECK(text.starts_with(kData));
+    const size_t end = text.find(kEnd);
+    SLUICE_CHECK(end != std::string_view::npos);
+    const auto data = text.substr(kData.size(), end - kData.size());
+    if (data != "[DONE]") CheckJson(data);
+    text.remove_prefix(end + kEnd.size());
+  }
+}
+
+// A large answer comes in pieces that end anywhere, as events or whole.
+void CheckPieces(const FakeExchange& exchange) {
+  std::string text;
+  for (const std::string& chunk : exchange.chunks) text += chunk;
+  if (exchange.responses[0].content_type == "application/json") {
+    CheckJson(text);
+  } else {
+    CheckEvents(text);
   }
 }
 
@@ -79,7 +94,7 @@ void RunOne(std::string_view input) {
   SLUICE_CHECK(exchange->responses.size() == 1);
   const HttpResponse& response = exchange->responses[0];
   if (exchange->streaming) {
-    CheckStream(*exchange);
+    CheckPieces(*exchange);
   } else if (response.content_type == "application/json") {
     CheckJson(response.body);
   }

@@ -12,7 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/http/sse.h"
-#include "services/cli/sse_reader.h"
+#include "services/cli/stream_chunk.h"
 
 namespace sluice {
 namespace {
