@@ -1,6 +1,7 @@
 #include "common/rpc/health_service.h"
 
 #include <grpcpp/alarm.h>
+#include <grpcpp/impl/codegen/server_callback_handlers.h>
 #include <grpcpp/impl/rpc_service_method.h>
 #include <grpcpp/support/byte_buffer.h>
 
