@@ -41,7 +41,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
              std::unique_ptr<ConnectionTable::Place> place = nullptr);
   ~Connection();
 
-  // `ended` runs once, when the connection is closed.
+  // `ended` runs once, when the connection is closed. The caller holds the
+  // connection until then.
   void Start(std::function<void()> ended);
   // Closes it now, for another client, unless a request is being answered.
   void MakeRoom();

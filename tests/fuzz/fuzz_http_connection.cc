@@ -163,15 +163,15 @@ void RunOne(std::string_view input) {
   server->answered.clear();
   Peer peer(input);
   bool ended = false;
-  {
-    tcp::socket socket(server->io);
-    socket.assign(tcp::v4(), peer.other_end());
-    const auto connection = std::make_shared<Connection>(
-        std::move(socket),
-        ConnectionContext{server->options, server->stats, server->draining,
-                          server->answers});
-    connection->Start([&ended] { ended = true; });
-  }
+  tcp::socket socket(server->io);
+  socket.assign(tcp::v4(), peer.other_end());
+  auto connection = std::make_shared<Connection>(
+      std::move(socket), ConnectionContext{server->options, server->stats,
+                                           server->draining, server->answers});
+  connection->Start([&ended, &connection] {
+    connection = nullptr;
+    ended = true;
+  });
   while (!ended) {
     server->io.restart();
     if (server->io.poll() == 0) {
