@@ -4,7 +4,7 @@
 #include <map>
 #include <string_view>
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 void AnswerMemory::Add(Holder& holder) {
   MutexLock lock(mutex_);
@@ -53,4 +53,4 @@ bool AnswerMemory::MakeRoom(Holder& holder) {
   return false;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -9,7 +9,7 @@
 
 #include "common/base/mutex.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // The bytes of all answers that are held in memory: collected, or written and
 // not read yet by their clients. While they are more than the limit the client
@@ -59,6 +59,6 @@ class AnswerMemory {
   std::set<Holder*> holders_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_ANSWER_MEMORY_H_

@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "common/http/error_answer.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
@@ -273,4 +273,4 @@ std::optional<HttpResponse> ApiKeys::Screen(HttpRequest& request) const {
                       "Bearer realm=\"sluice\", error=\"invalid_token\"");
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -15,7 +15,7 @@
 #include "common/http/file_watch.h"
 #include "common/http/message.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // One key: its name, and of the key itself the SHA-256 alone.
 struct ApiKey {
@@ -80,6 +80,6 @@ class ApiKeys {
   std::unique_ptr<FileWatch> watch_;  // last: it uses all of the above
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_API_KEYS_H_

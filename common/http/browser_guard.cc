@@ -9,7 +9,7 @@
 #include "common/base/cat.h"
 #include "common/http/error_answer.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 // Probes and scrapers come under any name, and change nothing.
@@ -116,4 +116,4 @@ std::optional<HttpResponse> BrowserGuard::Screen(
   return std::nullopt;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -10,7 +10,7 @@
 #include "common/http/cors.h"
 #include "common/http/message.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // Refuses what a browser sends for a page that is not ours: requests under a
 // name that is not ours (DNS rebinding: 421), with a foreign or "null" Origin
@@ -41,6 +41,6 @@ class BrowserGuard {
   Options options_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_BROWSER_GUARD_H_

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // A client's bytes: of its socket as they are, or within TLS. Of the
 // connection's loop; at most one read and one write at a time. Deadlines are
@@ -76,6 +76,6 @@ class ClientStream {
   std::optional<Tls> tls_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_CLIENT_STREAM_H_

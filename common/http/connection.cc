@@ -18,7 +18,7 @@
 
 // g++ 12 destroys temporaries inside co_await expressions twice. Here every
 // operand of a co_await has a name.
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 namespace net = boost::asio;
@@ -410,4 +410,4 @@ Connection::Nothing Connection::Linger() {
   stream_.socket().close(error);
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

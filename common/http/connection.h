@@ -18,7 +18,7 @@
 #include "common/http/http_server.h"
 #include "common/http/tls_identity.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 class ConnectionExchange;
 
@@ -131,6 +131,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool aborted_ = false;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_CONNECTION_H_

@@ -8,7 +8,7 @@
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 // Less than this unread is next to nothing: more may be made.
@@ -336,4 +336,4 @@ void ConnectionExchange::Close() {
   }
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -13,7 +13,7 @@
 #include "common/http/connection.h"
 #include "common/http/exchange.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // How the connection frames an answer.
 struct AnswerFraming {
@@ -122,6 +122,6 @@ class ConnectionExchange
   std::shared_ptr<std::function<void()>> later_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_CONNECTION_EXCHANGE_H_

@@ -12,7 +12,7 @@
 #include "common/http/connection.h"
 
 // What the two halves of Connection share: connection_read.cc, and the rest.
-namespace sluice::gateway {
+namespace sluice::http {
 
 // What a client may send ahead of its answer before we stop looking.
 inline constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
@@ -38,6 +38,6 @@ struct GrowingBody : boost::beast::http::string_body {
 
 struct Connection::Parser : boost::beast::http::request_parser<GrowingBody> {};
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_CONNECTION_IO_H_

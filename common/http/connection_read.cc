@@ -11,12 +11,11 @@
 
 // g++ 12 destroys temporaries inside co_await expressions twice. Here every
 // operand of a co_await has a name.
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 namespace net = boost::asio;
 namespace beast = boost::beast;
-namespace http = boost::beast::http;
 using boost::system::error_code;
 
 // Up to this size a body is always taken.
@@ -31,10 +30,11 @@ std::string_view View(beast::string_view text) {
 // The bytes were wrong, not the connection.
 bool IsMalformed(const error_code& error) {
   return error.category() ==
-             http::make_error_code(http::error::bad_version).category() &&
-         error != http::error::end_of_stream &&
-         error != http::error::need_more &&
-         error != http::error::partial_message;
+             beast::http::make_error_code(beast::http::error::bad_version)
+                 .category() &&
+         error != beast::http::error::end_of_stream &&
+         error != beast::http::error::need_more &&
+         error != beast::http::error::partial_message;
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ boost::asio::awaitable<bool> Connection::ReadRequest() {
   if (!body_read) co_return false;
   const AnswerFraming framing{
       parser.get().version() == 10,
-      parser.get().method() == http::verb::head,
+      parser.get().method() == beast::http::verb::head,
       parser.keep_alive() && context_.options.keep_alive && !context_.draining,
   };
   request_.body = std::move(parser.get().body());
@@ -80,8 +80,8 @@ void Connection::ParseBuffered(Parser& parser, error_code& error) {
     buffer_.consume(used);
   }
   // What was used is told of first: bodies are counted as they grow.
-  if (used > 0 && error == http::error::need_more) error.clear();
-  if (!error && used == 0) error = http::error::need_more;
+  if (used > 0 && error == beast::http::error::need_more) error.clear();
+  if (!error && used == 0) error = beast::http::error::need_more;
 }
 
 // Parsing happens here and not in Beast's own operations, which run outside
@@ -89,7 +89,7 @@ void Connection::ParseBuffered(Parser& parser, error_code& error) {
 boost::asio::awaitable<error_code> Connection::ReadSome(Parser& parser) {
   error_code error;
   ParseBuffered(parser, error);
-  if (error != http::error::need_more || half_closed_) co_return error;
+  if (error != beast::http::error::need_more || half_closed_) co_return error;
   error.clear();
   auto token = Redirect(error);
   auto space = buffer_.prepare(kReadBytes);
@@ -138,7 +138,7 @@ boost::asio::awaitable<bool> Connection::ReadHeader(Parser& parser) {
     error = co_await std::move(reading);
   }
   if (error) {
-    if (error == http::error::header_limit) {
+    if (error == beast::http::error::header_limit) {
       Refuse(431,
              Cat("The header is longer than ", limits.header_bytes, " bytes"));
     } else if (IsMalformed(error)) {
@@ -264,7 +264,7 @@ boost::asio::awaitable<bool> Connection::ReadBody(Parser& parser) {
     error = co_await std::move(reading);
     if (!MayGrowTo(parser.get().body().size())) co_return false;
   }
-  if (error == http::error::body_limit) {
+  if (error == beast::http::error::body_limit) {
     Refuse(413, Cat("The body has more than the limit of ", limits.body_bytes,
                     " bytes"));
   } else if (IsMalformed(error)) {
@@ -273,4 +273,4 @@ boost::asio::awaitable<bool> Connection::ReadBody(Parser& parser) {
   co_return !error;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

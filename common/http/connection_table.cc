@@ -5,7 +5,7 @@
 
 #include "common/http/failed_keys.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 std::unique_ptr<ConnectionTable::Place> ConnectionTable::Take(
     std::string_view address) {
@@ -102,4 +102,4 @@ void ConnectionTable::Place::Set(Activity activity) {
   table_.Move(entry_, table_.ListOf(activity));
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -10,7 +10,7 @@
 
 #include "common/base/mutex.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // Who holds the server's connections, over all loops. When all are taken, room
 // is made for another client: the connection that has been idle longest is
@@ -97,6 +97,6 @@ class ConnectionTable::Place {
   const Entries::iterator entry_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_CONNECTION_TABLE_H_

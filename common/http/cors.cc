@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 constexpr char kExposedHeaders[] =
@@ -98,4 +98,4 @@ std::optional<HttpResponse> CorsPolicy::Preflight(
   return response;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "common/http/message.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // Whose web pages may read answers (Fetch standard, section 3.2). Credentials
 // are never allowed: a key goes into a header that the page's script sets.
@@ -38,6 +38,6 @@ class CorsPolicy {
   std::vector<std::string> origins_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_CORS_H_

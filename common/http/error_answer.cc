@@ -3,7 +3,7 @@
 #include "common/base/cat.h"
 #include "common/base/json.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 Json OrNull(const std::optional<std::string>& text) {
@@ -61,4 +61,4 @@ HttpResponse TransportError(int http_status, std::string_view message) {
   return ErrorResponse(error);
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -7,7 +7,7 @@
 
 #include "common/http/message.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // An error as it is answered, whoever finds it: the router, a key that is not
 // ours, a handler. It has the members that OpenAI's clients read.
@@ -29,6 +29,6 @@ HttpResponse ErrorResponse(const ApiError& error);
 // An answer to what never became a request, by HTTP status.
 HttpResponse TransportError(int http_status, std::string_view message);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_ERROR_ANSWER_H_

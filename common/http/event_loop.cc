@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "common/concurrency/short_slices.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 // Longer than this no event should hold a loop.
@@ -60,4 +60,4 @@ void RunEventLoop(boost::asio::io_context& io, HttpServerStats& stats) {
   }
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -6,7 +6,7 @@
 
 #include "common/http/sse.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 EventStream::EventStream(std::shared_ptr<Exchange> exchange,
                          const EventStreamTimes& times)
@@ -69,4 +69,4 @@ void EventStream::OnSilence() {
   WaitFor(times_.ping_interval);
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

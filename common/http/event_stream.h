@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/http/exchange.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // When a stream of events shows that it is alive.
 struct EventStreamTimes {
@@ -54,6 +54,6 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   TimePoint last_sent_{};
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_EVENT_STREAM_H_

@@ -13,7 +13,7 @@
 #include "common/core/step_trace.h"
 #include "common/http/message.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 enum class Gone {
   kDisconnected,  // the client closed, or its connection broke
@@ -106,6 +106,6 @@ class Exchange {
   AnswerFigures figures_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_EXCHANGE_H_

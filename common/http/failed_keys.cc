@@ -6,7 +6,7 @@
 
 #include "common/base/cat.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 constexpr double kBurst = 20;
@@ -70,4 +70,4 @@ FailedKeys::Peer& FailedKeys::Find(std::string_view peer, TimePoint now) {
   return found;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // The client that an IP address stands for: of an IPv6 address the first 64
 // bits, which are one host's or one network's, otherwise the address.
@@ -48,6 +48,6 @@ class FailedKeys {
       ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_FAILED_KEYS_H_

@@ -8,7 +8,7 @@
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 constexpr auto kLookEvery = std::chrono::seconds(1);
@@ -49,4 +49,4 @@ void FileWatch::Run() {
   }
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -9,7 +9,7 @@
 #include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // What tells that a file is another one than before.
 struct FileVersion {
@@ -41,6 +41,6 @@ class FileWatch {
   NamedThread thread_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_FILE_WATCH_H_

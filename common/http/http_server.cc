@@ -22,7 +22,7 @@
 #include "common/http/tls_identity.h"
 #include "common/http/turned_away.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 namespace net = boost::asio;
@@ -280,4 +280,4 @@ bool HttpServer::WaitIdle(TimePoint deadline) const {
 }
 void HttpServer::Stop() { impl_->Stop(); }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -14,7 +14,7 @@
 #include "common/http/cors.h"
 #include "common/http/exchange.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 struct HttpLimits {
   size_t header_bytes = size_t{16} << 10;
@@ -132,6 +132,6 @@ class HttpServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_HTTP_SERVER_H_

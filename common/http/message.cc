@@ -6,7 +6,7 @@
 
 #include "common/base/random_bytes.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 bool IsIdChar(char c) {
@@ -188,4 +188,4 @@ std::string AsciiLower(std::string_view text) {
 
 std::string RandomId() { return RandomHex(24); }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
@@ -81,6 +81,6 @@ std::string AsciiLower(std::string_view text);
 // 24 random hexadecimal digits.
 std::string RandomId();
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_MESSAGE_H_

@@ -4,7 +4,7 @@
 
 #include "common/http/error_answer.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 constexpr int kMaxConnections = 64;
@@ -56,4 +56,4 @@ StatusOr<std::unique_ptr<HttpServer>> StartProbeServer(ProbeOptions options) {
   return HttpServer::Start(std::move(http));
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

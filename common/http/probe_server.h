@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "common/http/http_server.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // The answer of /readyz: 200 if `ready`, else 503; `json` is the body.
 struct Readiness {
@@ -33,6 +33,6 @@ struct ProbeOptions {
 // 5 s is dropped. Errors as HttpServer::Start.
 StatusOr<std::unique_ptr<HttpServer>> StartProbeServer(ProbeOptions options);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_PROBE_SERVER_H_

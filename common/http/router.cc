@@ -3,7 +3,7 @@
 #include "common/base/cat.h"
 #include "common/http/error_answer.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 void Router::Add(std::string_view method, std::string_view path,
                  Handler handler) {
@@ -70,4 +70,4 @@ void Router::Route(std::shared_ptr<Exchange> exchange) const {
   exchange->Send(std::move(response));
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

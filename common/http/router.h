@@ -9,7 +9,7 @@
 
 #include "common/http/exchange.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // Paths and methods to handlers. Filled before the server starts, const
 // afterwards, then safe from every loop.
@@ -31,6 +31,6 @@ class Router {
   std::map<std::string, Methods, std::less<>> routes_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_ROUTER_H_

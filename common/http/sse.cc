@@ -1,6 +1,6 @@
 #include "common/http/sse.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 HttpResponse SseHead() {
   return {200,
@@ -15,4 +15,4 @@ std::string SseEvent(std::string_view json) {
   return event.append("data: ").append(json).append("\n\n");
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

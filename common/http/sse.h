@@ -6,7 +6,7 @@
 
 #include "common/http/message.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // Server-sent events as OpenAI's clients read them: one event per chunk,
 // "data: ", one line of JSON, an empty line.
@@ -16,6 +16,6 @@ inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 // A comment: readers skip it, and all between us see a stream that lives.
 inline constexpr std::string_view kSsePing = ": ping\n\n";
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_SSE_H_

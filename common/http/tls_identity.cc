@@ -10,7 +10,7 @@
 
 #include "common/base/log.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 // OpenSSL's latest error on this thread, in words; clears them.
@@ -114,4 +114,4 @@ std::shared_ptr<TlsIdentity::Context> TlsIdentity::Current() const {
   return context_;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -11,7 +11,7 @@
 #include "common/http/file_watch.h"
 #include "common/http/http_server.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // The certificate and key that a listener shows, from files that are read
 // again when they change, by the thread "http-tls": a connection keeps what it
@@ -40,6 +40,6 @@ class TlsIdentity {
   std::unique_ptr<FileWatch> watch_;  // last: it uses all of the above
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_TLS_IDENTITY_H_

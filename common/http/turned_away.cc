@@ -9,7 +9,7 @@
 
 #include "common/http/connection_exchange.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 namespace net = boost::asio;
@@ -91,4 +91,4 @@ void TurnAway(tcp::socket socket, const HttpServerOptions& options,
   net::post(leaver->executor(), [leaver] { leaver->Start(); });
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

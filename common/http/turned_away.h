@@ -6,7 +6,7 @@
 
 #include "common/http/http_server.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // Of the connections beyond the limit, so many wait for their client to read
 // why; the others are closed at once.
@@ -18,6 +18,6 @@ inline constexpr int kMaxTurnedAway = 64;
 void TurnAway(boost::asio::ip::tcp::socket socket,
               const HttpServerOptions& options, std::atomic<int>& waiting);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_COMMON_HTTP_TURNED_AWAY_H_

@@ -178,7 +178,7 @@ GenerationFields ReadCommonFields(FieldReader& in, int vocab_size) {
   }
   out.request_id = in.String("request_id").value_or("");
   if (!out.request_id.empty() &&
-      SanitizedRequestId(out.request_id) != out.request_id) {
+      http::SanitizedRequestId(out.request_id) != out.request_id) {
     in.Refuse("request_id", "must be 1 to 128 of A-Z a-z 0-9 . _ : -");
   }
   return out;

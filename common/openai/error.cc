@@ -34,9 +34,9 @@ Status WithCode(Status status, std::string_view code) {
   return WithPayload(std::move(status), kCode, code);
 }
 
-ApiError ToApiError(const Status& status) {
-  ApiError error{500, Message(status), "server_error", Payload(status, kParam),
-                 Payload(status, kCode)};
+http::ApiError ToApiError(const Status& status) {
+  http::ApiError error{500, Message(status), "server_error",
+                       Payload(status, kParam), Payload(status, kCode)};
   error.retry_after_seconds = RetryAfterSeconds(status).value_or(1);
   const auto set = [&](int http_status, std::string_view type,
                        std::string_view code) {

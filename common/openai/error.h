@@ -22,7 +22,7 @@ Status FieldError(std::string_view param, const Parts&... parts) {
 // What a status is to a client: the code's HTTP status, and type, param and
 // code, and when to try again (common/base/retry_after.h). INTERNAL's message
 // stays with us.
-ApiError ToApiError(const Status& status);
+http::ApiError ToApiError(const Status& status);
 
 }  // namespace sluice::gateway
 

@@ -16,7 +16,7 @@ namespace sluice::gateway {
 // Collects what is measured of one traced request, and hands it on when the
 // answer's last byte is written. Each method is called where its time is
 // measured: from the loop, the text threads and the engine's.
-class RequestTrace : public WriteObserver {
+class RequestTrace : public http::WriteObserver {
  public:
   // What one record holds at most, of all choices together. What is beyond is
   // left out, and the record says so. The last block is always there.

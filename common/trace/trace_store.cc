@@ -80,9 +80,9 @@ bool TraceStore::Wanted(std::string_view header) const {
 }
 
 std::shared_ptr<RequestTrace> TraceStore::Begin(std::string_view header,
-                                                Exchange& exchange) {
+                                                http::Exchange& exchange) {
   if (!Wanted(header)) return nullptr;
-  const HttpRequest& request = exchange.request();
+  const http::HttpRequest& request = exchange.request();
   auto trace = std::make_shared<RequestTrace>(
       request.request_id, request.tenant, request.arrival,
       [this](TraceRecord record) { Keep(std::move(record)); });

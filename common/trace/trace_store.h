@@ -32,7 +32,7 @@ class TraceStore {
   // be traced. It is if `header`, its X-Sluice-Trace, is "1" or "true"; of
   // those without the header (empty) the sampled share.
   std::shared_ptr<RequestTrace> Begin(std::string_view header,
-                                      Exchange& exchange);
+                                      http::Exchange& exchange);
 
   // NOT_FOUND: `tenant` has no such request, it was not traced, is not
   // finished, its trace gave way to later ones or is too large to be kept.

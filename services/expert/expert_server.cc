@@ -141,18 +141,18 @@ class ExpertServer::Impl {
     metrics::AddProcessMetrics(registry_, "expert", options_.experts.isa);
     registry_.OnScrape([this] { CopyStats(); });
     if (!options_.metrics_listen.empty()) {
-      gateway::ProbeOptions probes;
+      http::ProbeOptions probes;
       probes.listen = options_.metrics_listen;
       probes.readiness = [this] { return Readiness(); };
       probes.pages["/metrics"] = [this] {
-        return gateway::HttpResponse{
+        return http::HttpResponse{
             200, std::string(metrics::kTextContentType), {}, registry_.Text()};
       };
       probes.pages["/experts"] = [this] {
-        return gateway::HttpResponse{200, "application/json", {}, heat_.Json()};
+        return http::HttpResponse{200, "application/json", {}, heat_.Json()};
       };
       SLUICE_ASSIGN_OR_RETURN(metrics_server_,
-                              gateway::StartProbeServer(std::move(probes)));
+                              http::StartProbeServer(std::move(probes)));
       LogInfo("metrics on port ", metrics_server_->port());
     }
     loader_ = NamedThread("expert-load", [this] { Load(); });
@@ -302,7 +302,7 @@ class ExpertServer::Impl {
     }
   }
 
-  gateway::Readiness Readiness() {
+  http::Readiness Readiness() {
     const bool draining = session_->draining();
     const bool loaded = info() != nullptr;
     const bool stalled = loaded && loop_->Stalled();
@@ -327,7 +327,7 @@ class ExpertServer::Impl {
   std::unique_ptr<ExpertLoop> loop_;
   const std::unique_ptr<grpc::Service> service_;
   rpc::ListeningServer server_;
-  std::unique_ptr<gateway::HttpServer> metrics_server_;
+  std::unique_ptr<http::HttpServer> metrics_server_;
   Mutex mutex_;
   CondVar loaded_;
   CondVar wake_watch_;

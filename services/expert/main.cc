@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
     sluice::LogError("unknown argument '", words[1], "'; see --help");
     return 1;
   }
-  const sluice::Status status = sluice::Run(sluice::BlockSignals());
+  const sluice::Status status = sluice::expert::Run(sluice::BlockSignals());
   if (status.ok()) return 0;
   sluice::LogError(sluice::Message(status));
   return 1;

@@ -23,7 +23,8 @@ void AddText(std::vector<LogField>& fields, std::string_view name,
   if (!text.empty()) fields.push_back({name, text});
 }
 
-void AddRequest(std::vector<LogField>& fields, const HttpRequest& request) {
+void AddRequest(std::vector<LogField>& fields,
+                const http::HttpRequest& request) {
   AddText(fields, "request_id", request.request_id);
   AddText(fields, "key", request.tenant);
   const std::string_view client = request.client;
@@ -36,7 +37,7 @@ void AddRequest(std::vector<LogField>& fields, const HttpRequest& request) {
 }
 
 void AddGeneration(std::vector<LogField>& fields,
-                   const AnswerFigures& figures) {
+                   const http::AnswerFigures& figures) {
   if (figures.first_token) {
     fields.push_back({"first_token_ms", Milliseconds(*figures.first_token)});
   }
@@ -48,14 +49,14 @@ void AddGeneration(std::vector<LogField>& fields,
 
 }  // namespace
 
-void LogAccess(const ExchangeSummary& summary) {
+void LogAccess(const http::ExchangeSummary& summary) {
   std::vector<LogField> fields;
   if (summary.request != nullptr) AddRequest(fields, *summary.request);
   const int64_t status = summary.status;
   fields.push_back({"status", status == 0 ? kClientLeft : status});
   AddText(fields, "error_type", summary.error_type);
   AddText(fields, "error_code", summary.error_code);
-  const AnswerFigures* figures = summary.figures;
+  const http::AnswerFigures* figures = summary.figures;
   if (figures != nullptr) {
     AddText(fields, "error_type", figures->error_type);
     AddText(fields, "error_code", figures->error_code);

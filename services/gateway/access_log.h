@@ -7,7 +7,7 @@ namespace sluice::gateway {
 
 // One line of the log about an answered request (README.md lists its fields):
 // figures and names, never a text of a prompt or an answer. Any thread.
-void LogAccess(const ExchangeSummary& summary);
+void LogAccess(const http::ExchangeSummary& summary);
 
 }  // namespace sluice::gateway
 

@@ -19,7 +19,7 @@ constexpr std::string_view kEventEnd = "\n\n";
 }  // namespace
 
 AnswerWriter::AnswerWriter(const TextWorkers& workers,
-                           std::shared_ptr<Exchange> exchange,
+                           std::shared_ptr<http::Exchange> exchange,
                            AnswerFormat& format, Output output,
                            std::weak_ptr<void> owner)
     : workers_{workers.queue, workers.metrics, /*goes_on=*/true},

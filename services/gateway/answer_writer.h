@@ -35,8 +35,9 @@ class AnswerWriter {
   };
 
   // `format` and what `output` refers to are `owner`'s, which owns this.
-  AnswerWriter(const TextWorkers& workers, std::shared_ptr<Exchange> exchange,
-               AnswerFormat& format, Output output, std::weak_ptr<void> owner);
+  AnswerWriter(const TextWorkers& workers,
+               std::shared_ptr<http::Exchange> exchange, AnswerFormat& format,
+               Output output, std::weak_ptr<void> owner);
 
   bool is_idle() const { return parts_.empty(); }
 
@@ -66,7 +67,7 @@ class AnswerWriter {
   void OnPiece(std::string bytes, bool ended);
 
   const TextWorkers workers_;
-  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<http::Exchange> exchange_;
   AnswerFormat& format_;
   const Output output_;
   const std::weak_ptr<void> owner_;

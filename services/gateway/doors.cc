@@ -12,7 +12,8 @@ Status CheckListener(const GatewayOptions& options) {
     return InvalidArgument(
         "--http-tls-cert and --http-tls-key are needed together");
   }
-  SLUICE_ASSIGN_OR_RETURN(const bool loopback, IsLoopback(options.listen));
+  SLUICE_ASSIGN_OR_RETURN(const bool loopback,
+                          http::IsLoopback(options.listen));
   if (loopback) return OkStatus();
   if (!AskForKeys(options) && !options.open) {
     return InvalidArgument(
@@ -28,18 +29,19 @@ Status CheckListener(const GatewayOptions& options) {
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<ApiKeys>> OpenKeys(const GatewayOptions& options) {
+StatusOr<std::unique_ptr<http::ApiKeys>> OpenKeys(
+    const GatewayOptions& options) {
   if (!options.api_key_file.empty() && !options.api_keys.empty()) {
     return InvalidArgument(
         "--api-key-file and SLUICE_API_KEYS are both given: take one");
   }
   if (!options.api_key_file.empty()) {
-    return ApiKeys::Open(options.api_key_file);
+    return http::ApiKeys::Open(options.api_key_file);
   }
   if (!options.api_keys.empty()) {
-    return ApiKeys::FromText(options.api_keys, "SLUICE_API_KEYS");
+    return http::ApiKeys::FromText(options.api_keys, "SLUICE_API_KEYS");
   }
-  return std::unique_ptr<ApiKeys>();
+  return std::unique_ptr<http::ApiKeys>();
 }
 
 }  // namespace
@@ -50,17 +52,19 @@ bool AskForKeys(const GatewayOptions& options) {
 
 StatusOr<std::unique_ptr<Doors>> Doors::Open(const GatewayOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckListener(options));
-  SLUICE_ASSIGN_OR_RETURN(CorsPolicy cors,
-                          CorsPolicy::Parse(options.cors_origins));
-  SLUICE_ASSIGN_OR_RETURN(BrowserGuard guard,
-                          BrowserGuard::Create({!AskForKeys(options),
-                                                options.allowed_hosts, cors}));
+  SLUICE_ASSIGN_OR_RETURN(http::CorsPolicy cors,
+                          http::CorsPolicy::Parse(options.cors_origins));
+  SLUICE_ASSIGN_OR_RETURN(
+      http::BrowserGuard guard,
+      http::BrowserGuard::Create(
+          {!AskForKeys(options), options.allowed_hosts, cors}));
   SLUICE_ASSIGN_OR_RETURN(auto keys, OpenKeys(options));
   return std::unique_ptr<Doors>(
       new Doors(std::move(cors), std::move(guard), std::move(keys)));
 }
 
-std::optional<HttpResponse> Doors::Screen(HttpRequest& request) const {
+std::optional<http::HttpResponse> Doors::Screen(
+    http::HttpRequest& request) const {
   auto refused = guard_.Screen(request);
   if (refused || !keys_) return refused;
   return keys_->Screen(request);

@@ -24,19 +24,20 @@ class Doors {
   static StatusOr<std::unique_ptr<Doors>> Open(const GatewayOptions& options);
 
   // See HttpServerOptions::screen.
-  std::optional<HttpResponse> Screen(HttpRequest& request) const;
+  std::optional<http::HttpResponse> Screen(http::HttpRequest& request) const;
   bool asks_for_keys() const { return keys_ != nullptr; }
-  const CorsPolicy& cors() const { return cors_; }
+  const http::CorsPolicy& cors() const { return cors_; }
 
  private:
-  Doors(CorsPolicy cors, BrowserGuard guard, std::unique_ptr<ApiKeys> keys)
+  Doors(http::CorsPolicy cors, http::BrowserGuard guard,
+        std::unique_ptr<http::ApiKeys> keys)
       : cors_(std::move(cors)),
         guard_(std::move(guard)),
         keys_(std::move(keys)) {}
 
-  const CorsPolicy cors_;
-  const BrowserGuard guard_;
-  const std::unique_ptr<ApiKeys> keys_;  // null: nobody needs one
+  const http::CorsPolicy cors_;
+  const http::BrowserGuard guard_;
+  const std::unique_ptr<http::ApiKeys> keys_;  // null: nobody needs one
 };
 
 }  // namespace sluice::gateway

@@ -282,7 +282,7 @@ void GatewayMetrics::AddScrapedSeries() {
     if (sources_.epoch) epoch.Set(sources_.epoch());
     if (sources_.last_recovery) recovery.Set(sources_.last_recovery());
     if (sources_.http == nullptr) return;
-    const HttpServerStats& http = *sources_.http;
+    const http::HttpServerStats& http = *sources_.http;
     connections.Set(http.connections);
     inflight.Set(http.exchanges);
     backlog.Set(static_cast<double>(http.backlog_bytes));

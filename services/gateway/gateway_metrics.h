@@ -44,7 +44,9 @@ class GatewayMetrics {
   metrics::Registry& registry() { return registry_; }
   std::string Text() const { return registry_.Text(); }
 
-  void OnExchange(const ExchangeSummary& summary) { http_.OnExchange(summary); }
+  void OnExchange(const http::ExchangeSummary& summary) {
+    http_.OnExchange(summary);
+  }
   void OnRejection(Rejection why) const;
   void OnTokenized(double seconds) const { tokenize_.Observe(seconds); }
   // An event's tokens became text.
@@ -67,7 +69,7 @@ class GatewayMetrics {
     std::function<EngineStats()> engine;
     std::function<bool()> ready;
     std::function<double()> epoch;  // may be empty
-    const HttpServerStats* http = nullptr;
+    const http::HttpServerStats* http = nullptr;
     std::function<double()> last_recovery = nullptr;  // seconds; may be empty
   };
   void Attach(Sources sources);

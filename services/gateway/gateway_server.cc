@@ -95,7 +95,7 @@ class GatewayServer::Impl {
   Status Start() {
     AddRoutes();
     SLUICE_RETURN_IF_ERROR(engine_.Start());
-    SLUICE_ASSIGN_OR_RETURN(http_, HttpServer::Start(HttpOptions()));
+    SLUICE_ASSIGN_OR_RETURN(http_, http::HttpServer::Start(HttpOptions()));
     metrics_.Attach(
         {[this] { return engine_.Stats(); },
          [this] { return readiness().ready; },
@@ -175,21 +175,21 @@ class GatewayServer::Impl {
     if (options_.debug_endpoints) AddTraceListHandler(router_, context);
   }
 
-  HttpServerOptions HttpOptions() {
-    HttpServerOptions http;
+  http::HttpServerOptions HttpOptions() {
+    http::HttpServerOptions http;
     http.listen = options_.listen;
     http.threads = options_.http_threads;
     http.limits = options_.http_limits;
     http.tls = options_.http_tls;
     http.cors = doors_->cors();
-    http.screen = [this](HttpRequest& request) {
+    http.screen = [this](http::HttpRequest& request) {
       return doors_->Screen(request);
     };
-    http.handler = [this](std::shared_ptr<Exchange> exchange) {
+    http.handler = [this](std::shared_ptr<http::Exchange> exchange) {
       router_.Route(std::move(exchange));
     };
-    http.error_response = TransportError;
-    http.observer = [this](const ExchangeSummary& summary) {
+    http.error_response = http::TransportError;
+    http.observer = [this](const http::ExchangeSummary& summary) {
       metrics_.OnExchange(summary);
       if (options_.access_log) LogAccess(summary);
     };
@@ -198,21 +198,22 @@ class GatewayServer::Impl {
 
   Status StartMetricsServer() {
     if (options_.metrics_listen.empty()) return OkStatus();
-    ProbeOptions probes;
+    http::ProbeOptions probes;
     probes.listen = options_.metrics_listen;
     probes.pages["/metrics"] = [this] {
-      return HttpResponse{200,
-                          std::string(metrics::kTextContentType),
-                          {},
-                          metrics_.registry().Text()};
+      return http::HttpResponse{200,
+                                std::string(metrics::kTextContentType),
+                                {},
+                                metrics_.registry().Text()};
     };
     probes.readiness = [this] {
       const GatewayReadiness now = readiness();
       // A listener of the operator's own.
-      return Readiness{now.ready, ReadinessJson(now, Audience::kKeyHolder)};
+      return http::Readiness{now.ready,
+                             ReadinessJson(now, Audience::kKeyHolder)};
     };
     SLUICE_ASSIGN_OR_RETURN(metrics_server_,
-                            StartProbeServer(std::move(probes)));
+                            http::StartProbeServer(std::move(probes)));
     LogInfo("metrics on port ", metrics_server_->port());
     return OkStatus();
   }
@@ -261,12 +262,12 @@ class GatewayServer::Impl {
   EngineGenerator generator_;
   TraceStore traces_;
   TurnQueue work_;
-  Router router_;
+  http::Router router_;
   const std::unique_ptr<Doors> doors_;
   std::atomic<bool> draining_{false};
   bool stopped_ = false;
-  std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<HttpServer> metrics_server_;
+  std::unique_ptr<http::HttpServer> http_;
+  std::unique_ptr<http::HttpServer> metrics_server_;
 };
 
 GatewayServer::GatewayServer(std::unique_ptr<Impl> impl)

@@ -33,8 +33,8 @@ struct GatewayOptions {
   int http_threads = 2;
   int text_threads = 3;                   // see TurnQueue
   size_t text_bytes = size_t{512} << 20;  // of large text work at once
-  HttpLimits http_limits;
-  TlsFiles http_tls;
+  http::HttpLimits http_limits;
+  http::TlsFiles http_tls;
   std::vector<std::string> cors_origins;   // see CorsPolicy
   std::vector<std::string> allowed_hosts;  // see BrowserGuard
   // API keys, of a file or as text (see ApiKeys), not both; without any

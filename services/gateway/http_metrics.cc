@@ -28,7 +28,7 @@ std::string MethodLabel(std::string_view method) {
 
 }  // namespace
 
-void HttpMetrics::OnExchange(const ExchangeSummary& summary) {
+void HttpMetrics::OnExchange(const http::ExchangeSummary& summary) {
   const std::string handler(summary.route);
   const std::string status = StatusClass(summary.status);
   metrics::Labels labels{{"handler", handler},

@@ -18,7 +18,7 @@ class HttpMetrics {
   HttpMetrics(metrics::Registry& registry, bool key_names)
       : registry_(registry), key_names_(key_names) {}
 
-  void OnExchange(const ExchangeSummary& summary);
+  void OnExchange(const http::ExchangeSummary& summary);
 
  private:
   // The label for a key's name: "other" beyond the first 64 of them.

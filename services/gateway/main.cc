@@ -260,7 +260,7 @@ void SetDoors(GatewayOptions& options) {
   options.open = absl::GetFlag(FLAGS_open);
   options.http_tls = {absl::GetFlag(FLAGS_http_tls_cert),
                       absl::GetFlag(FLAGS_http_tls_key)};
-  HttpLimits& limits = options.http_limits;
+  http::HttpLimits& limits = options.http_limits;
   limits.connections = absl::GetFlag(FLAGS_max_connections);
   limits.connections_per_client =
       absl::GetFlag(FLAGS_max_connections_per_client);

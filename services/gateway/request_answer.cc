@@ -34,7 +34,7 @@ void RequestRunner::SendWhole() {
     });
     return;
   }
-  HttpResponse response;
+  http::HttpResponse response;
   response.body = plan_.format->Whole(wholes, usage_);
   exchange_->Send(std::move(response));
 }
@@ -66,7 +66,7 @@ void RequestRunner::SendPiece(std::string bytes) {
     return;
   }
   if (!std::exchange(whole_begun_, true)) {
-    exchange_->BeginStream(HttpResponse());
+    exchange_->BeginStream(http::HttpResponse());
   }
   exchange_->SendChunk(std::move(bytes));
 }

@@ -13,7 +13,7 @@ struct RequestRules {
   // max_tokens beyond the room that the context leaves is cut to it, not
   // refused.
   bool cut_max_tokens = false;
-  EventStreamTimes stream_times;
+  http::EventStreamTimes stream_times;
 };
 
 }  // namespace sluice::gateway

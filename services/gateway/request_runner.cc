@@ -49,20 +49,20 @@ class RequestRunner::Sink : public TokenSink {
 };
 
 void RequestRunner::Start(const Services& services, RunPlan plan,
-                          std::shared_ptr<Exchange> exchange) {
+                          std::shared_ptr<http::Exchange> exchange) {
   auto runner = std::make_shared<RequestRunner>(services, std::move(plan),
                                                 std::move(exchange));
   runner->Submit();
 }
 
 RequestRunner::RequestRunner(const Services& services, RunPlan plan,
-                             std::shared_ptr<Exchange> exchange)
+                             std::shared_ptr<http::Exchange> exchange)
     : services_(services),
       plan_(std::move(plan)),
       exchange_(std::move(exchange)),
       arrival_(exchange_->request().arrival),
       stream_(plan_.stream
-                  ? std::make_shared<EventStream>(exchange_, plan_.times)
+                  ? std::make_shared<http::EventStream>(exchange_, plan_.times)
                   : nullptr) {
   size_t leader = 0;  // of those that follow
   for (RunPlan::Choice& choice : plan_.choices) {
@@ -87,7 +87,7 @@ RequestRunner::RequestRunner(const Services& services, RunPlan plan,
 }
 
 void RequestRunner::Submit() {
-  exchange_->OnGone([self = shared_from_this()](Gone) {
+  exchange_->OnGone([self = shared_from_this()](http::Gone) {
     self->done_ = true;
     self->CancelAll();
   });
@@ -317,7 +317,7 @@ void RequestRunner::CountCached(size_t prompt, int64_t cached_tokens) {
 }
 
 void RequestRunner::TellFigures() {
-  AnswerFigures& figures = exchange_->figures();
+  http::AnswerFigures& figures = exchange_->figures();
   figures.generates = true;
   figures.prompt_tokens = usage_.prompt_tokens;
   figures.cached_tokens = usage_.cached_tokens;
@@ -369,7 +369,7 @@ void RequestRunner::FinishIfAnswered() {
 
 void RequestRunner::Fail(const Status& status) {
   if (std::exchange(done_, true)) return;
-  ApiError error = ToApiError(status);
+  http::ApiError error = ToApiError(status);
   if (error.http_status == 503 && !RetryAfterSeconds(status)) {
     error.retry_after_seconds = services_.readiness().retry_after_seconds;
   }
@@ -381,7 +381,7 @@ void RequestRunner::Fail(const Status& status) {
     exchange_->figures().error_type = error.type;
     exchange_->figures().error_code = error.code.value_or("");
     const auto end = [this, error] {
-      stream_->Send(ErrorJson(error));
+      stream_->Send(http::ErrorJson(error));
       stream_->End();
     };
     if (writer_ == nullptr || writing_failed_) {
@@ -390,7 +390,7 @@ void RequestRunner::Fail(const Status& status) {
       writer_->Then(end);
     }
   } else {
-    exchange_->Send(ErrorResponse(error));
+    exchange_->Send(http::ErrorResponse(error));
   }
   CancelAll();
 }

@@ -36,7 +36,7 @@ struct RunPlan {
   std::unique_ptr<AnswerFormat> format;
   bool stream = false;
   bool include_usage = false;
-  EventStreamTimes times;               // of a stream
+  http::EventStreamTimes times;         // of a stream
   std::shared_ptr<RequestTrace> trace;  // null: not traced
 };
 
@@ -58,10 +58,10 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
 
   // On the exchange's loop.
   static void Start(const Services& services, RunPlan plan,
-                    std::shared_ptr<Exchange> exchange);
+                    std::shared_ptr<http::Exchange> exchange);
 
   RequestRunner(const Services& services, RunPlan plan,
-                std::shared_ptr<Exchange> exchange);
+                std::shared_ptr<http::Exchange> exchange);
 
  private:
   class Sink;
@@ -135,9 +135,9 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
 
   const Services services_;
   RunPlan plan_;
-  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<http::Exchange> exchange_;
   const TimePoint arrival_;
-  const std::shared_ptr<EventStream> stream_;  // null: answered whole
+  const std::shared_ptr<http::EventStream> stream_;  // null: answered whole
   std::vector<Choice> choices_;
   Usage usage_;
   std::vector<Prompt> prompts_;

@@ -15,7 +15,7 @@ constexpr std::string_view kTimeoutHeader = "x-request-timeout";
 constexpr double kMaxTimeoutSeconds = 86400;
 
 // What was thrown; a request that is merely refused is no matter for the log.
-void LogFailure(Exchange& exchange, const Status& why) {
+void LogFailure(http::Exchange& exchange, const Status& why) {
   if (why.code() != StatusCode::kUnavailable &&
       why.code() != StatusCode::kInternal) {
     return;
@@ -26,7 +26,8 @@ void LogFailure(Exchange& exchange, const Status& why) {
 
 }  // namespace
 
-StatusOr<std::optional<TimePoint>> DeadlineOf(const HttpRequest& request) {
+StatusOr<std::optional<TimePoint>> DeadlineOf(
+    const http::HttpRequest& request) {
   const std::string_view text = request.Header(kTimeoutHeader);
   if (text.empty()) return std::optional<TimePoint>();
   double seconds = 0;
@@ -44,8 +45,9 @@ StatusOr<std::optional<TimePoint>> DeadlineOf(const HttpRequest& request) {
                                       std::chrono::duration<double>(seconds)));
 }
 
-void RunTextWork(const TextWorkers& workers, std::shared_ptr<Exchange> exchange,
-                 size_t bytes, std::function<void()> work,
+void RunTextWork(const TextWorkers& workers,
+                 std::shared_ptr<http::Exchange> exchange, size_t bytes,
+                 std::function<void()> work,
                  std::function<void(const Status&)> failed) {
   TurnQueue::Job job;
   job.client = exchange->request().client;
@@ -68,7 +70,7 @@ void RunTextWork(const TextWorkers& workers, std::shared_ptr<Exchange> exchange,
         failed(why);
       } else {
         LogFailure(*exchange, why);
-        exchange->Send(ErrorResponse(ToApiError(why)));
+        exchange->Send(http::ErrorResponse(ToApiError(why)));
       }
     });
   };
@@ -85,13 +87,13 @@ void RunTextWork(const TextWorkers& workers, std::shared_ptr<Exchange> exchange,
 }
 
 void RunTextWorkHere(GatewayMetrics& metrics,
-                     std::shared_ptr<Exchange> exchange,
+                     std::shared_ptr<http::Exchange> exchange,
                      const std::function<void()>& work) {
   if (exchange->gone()) return;
   const Status done = CatchAndCount("text", work);
   if (done.ok()) return;
   LogFailure(*exchange, done);
-  exchange->Send(ErrorResponse(ToApiError(done)));
+  exchange->Send(http::ErrorResponse(ToApiError(done)));
 }
 
 }  // namespace sluice::gateway

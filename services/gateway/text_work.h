@@ -23,20 +23,21 @@ struct TextWorkers {
 
 // The request's deadline by X-Request-Timeout, in seconds from its arrival;
 // nothing without one. INVALID_ARGUMENT if that is no number in range.
-StatusOr<std::optional<TimePoint>> DeadlineOf(const HttpRequest& request);
+StatusOr<std::optional<TimePoint>> DeadlineOf(const http::HttpRequest& request);
 
 // Runs `work` for the exchange in its client's turn; `bytes` is the memory
 // that it takes. Not if the client went away. If it cannot run (the queue is
 // full, it waited too long, the deadline passed), or threw, the exchange is
 // answered with that error, which is counted; `failed`, on the exchange's
 // loop, takes the place of that answer. Any thread.
-void RunTextWork(const TextWorkers& workers, std::shared_ptr<Exchange> exchange,
-                 size_t bytes, std::function<void()> work,
+void RunTextWork(const TextWorkers& workers,
+                 std::shared_ptr<http::Exchange> exchange, size_t bytes,
+                 std::function<void()> work,
                  std::function<void(const Status&)> failed = nullptr);
 
 // The same without waiting, on the exchange's loop: for work that is small.
 void RunTextWorkHere(GatewayMetrics& metrics,
-                     std::shared_ptr<Exchange> exchange,
+                     std::shared_ptr<http::Exchange> exchange,
                      const std::function<void()>& work);
 
 }  // namespace sluice::gateway

@@ -135,15 +135,15 @@ class StageServer::Impl {
     metrics::AddProcessMetrics(registry_, "stage", options_.stage.isa);
     registry_.OnScrape([this] { CopyStats(); });
     if (!options_.metrics_listen.empty()) {
-      gateway::ProbeOptions probes;
+      http::ProbeOptions probes;
       probes.listen = options_.metrics_listen;
       probes.readiness = [this] { return Readiness(); };
       probes.pages["/metrics"] = [this] {
-        return gateway::HttpResponse{
+        return http::HttpResponse{
             200, std::string(metrics::kTextContentType), {}, registry_.Text()};
       };
       SLUICE_ASSIGN_OR_RETURN(metrics_server_,
-                              gateway::StartProbeServer(std::move(probes)));
+                              http::StartProbeServer(std::move(probes)));
       LogInfo("metrics on port ", metrics_server_->port());
     }
     loader_ = NamedThread("stage-load", [this] { Load(); });
@@ -275,7 +275,7 @@ class StageServer::Impl {
     }
   }
 
-  gateway::Readiness Readiness() {
+  http::Readiness Readiness() {
     const bool draining = session_->draining();
     const bool loaded = info() != nullptr && !draining;
     const char* state = loaded ? "ready" : draining ? "draining" : "loading";
@@ -301,7 +301,7 @@ class StageServer::Impl {
   std::unique_ptr<StageLoop> loop_;
   const std::unique_ptr<grpc::Service> service_;
   rpc::ListeningServer server_;
-  std::unique_ptr<gateway::HttpServer> metrics_server_;
+  std::unique_ptr<http::HttpServer> metrics_server_;
   Mutex mutex_;
   CondVar loaded_;
   std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);

@@ -18,7 +18,7 @@
 #include "common/http/connection.h"
 #include "common/http/error_answer.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 using boost::asio::ip::tcp;
@@ -195,9 +195,9 @@ void RunOne(std::string_view input) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  sluice::gateway::RunOne({reinterpret_cast<const char*>(data), size});
+  sluice::http::RunOne({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -37,7 +37,7 @@ struct Gateway {
   const ServedModel model = ModelThatCalls();
   FakeGenerator generator{FakeGenerator::Mode::kEcho};
   GatewayMetrics metrics{{"fake"}};
-  Router router;
+  http::Router router;
 
   Gateway() {
     const HandlerContext context{model, generator, metrics, nullptr,
@@ -71,7 +71,7 @@ void CheckEvents(std::string_view text) {
 }
 
 // A large answer comes in pieces that end anywhere, as events or whole.
-void CheckPieces(const FakeExchange& exchange) {
+void CheckPieces(const http::FakeExchange& exchange) {
   std::string text;
   for (const std::string& chunk : exchange.chunks) text += chunk;
   if (exchange.responses[0].content_type == "application/json") {
@@ -86,13 +86,13 @@ void RunOne(std::string_view input) {
   const size_t newline = std::min(input.find('\n'), input.size());
   const std::string_view body =
       input.substr(std::min(newline + 1, input.size()));
-  const auto exchange = Post(input.substr(0, newline), std::string(body));
+  const auto exchange = http::Post(input.substr(0, newline), std::string(body));
   exchange->deferred = true;  // as on a loop
   gateway->router.Route(exchange);
   exchange->RunPosted();
   SLUICE_CHECK(exchange->ended);
   SLUICE_CHECK(exchange->responses.size() == 1);
-  const HttpResponse& response = exchange->responses[0];
+  const http::HttpResponse& response = exchange->responses[0];
   if (exchange->streaming) {
     CheckPieces(*exchange);
   } else if (response.content_type == "application/json") {

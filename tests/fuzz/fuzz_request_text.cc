@@ -41,7 +41,7 @@ struct TextGateway {
   ServedModel model = FakeModel();
   FakeGenerator generator{FakeGenerator::Mode::kEcho};
   GatewayMetrics metrics{{"toy"}};
-  Router router;
+  http::Router router;
 
   TextGateway() {
     model.text = MakeToyText(
@@ -58,7 +58,7 @@ struct TextGateway {
 void AskOne(uint8_t which, std::string_view body) {
   static auto* gateway = new TextGateway;
   const auto exchange =
-      Post(kPaths[which % std::size(kPaths)], std::string(body));
+      http::Post(kPaths[which % std::size(kPaths)], std::string(body));
   exchange->deferred = true;  // as on a loop
   gateway->router.Route(exchange);
   exchange->RunPosted();

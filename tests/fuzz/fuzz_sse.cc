@@ -47,12 +47,12 @@ void RunOne(std::string_view input) {
     Json chunk{{"delta", std::string(input.substr(0, end))}};
     input.remove_prefix(std::min(end + 1, input.size()));
     sent.push_back(DumpJson(chunk));
-    const std::string event = gateway::SseEvent(sent.back());
+    const std::string event = http::SseEvent(sent.back());
     SLUICE_CHECK(event.find("\n\n") == event.size() - 2);
     stream += event;
   }
   sent.emplace_back("[DONE]");
-  stream += gateway::kSseDone;
+  stream += http::kSseDone;
   const Events received = Read(stream, first, rest);
   SLUICE_CHECK(received == sent);
   for (size_t i = 0; i + 1 < received.size(); ++i) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 constexpr long long kMiB = 1 << 20;
@@ -82,4 +82,4 @@ TEST(AnswerMemoryTest, WhatIsOverIsCountedNoMore) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "tests/http/key_file.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 using ::testing::HasSubstr;
@@ -156,4 +156,4 @@ TEST(ApiKeysTest, GuessingIsSlowedDownAlsoWhereNoKeyIsNeeded) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 using ::testing::HasSubstr;
@@ -144,4 +144,4 @@ TEST(BrowserGuardTest, RefusalsSayWhatToDo) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 using Activity = ConnectionTable::Activity;
@@ -125,4 +125,4 @@ TEST_F(ConnectionTableTest, ThoseThatLeaveAreBounded) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -7,7 +7,7 @@
 
 #include "tests/http/fake_exchange.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 using std::chrono::hours;
@@ -104,4 +104,4 @@ TEST(EventStreamTest, AWaitKeepsNothingAlive) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -4,7 +4,7 @@
 
 #include "common/base/cat.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 using std::chrono::seconds;
@@ -67,4 +67,4 @@ TEST_F(FailedKeysTest, OnlyTheLatestClientsAreKnown) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 void FakeExchange::Post(std::function<void()> work) {
   if (deferred) {
@@ -98,4 +98,4 @@ std::shared_ptr<FakeExchange> Post(std::string_view path, std::string body) {
   return std::make_shared<FakeExchange>(std::move(request));
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -12,7 +12,7 @@
 #include "common/base/json.h"
 #include "common/http/exchange.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // An exchange without a socket. Posted work runs at once, or, with
 // `deferred`, when the test calls RunPosted.
@@ -61,6 +61,6 @@ class FakeExchange : public Exchange {
 
 std::shared_ptr<FakeExchange> Post(std::string_view path, std::string body);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_TESTS_HTTP_FAKE_EXCHANGE_H_

@@ -12,7 +12,7 @@
 
 #include "common/base/cat.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 
 // A key file that can be changed.
 class KeyFile {
@@ -31,6 +31,6 @@ class KeyFile {
   const std::string path_ = Cat(::testing::TempDir(), "keys-", ::getpid());
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::http
 
 #endif  // SLUICE_TESTS_HTTP_KEY_FILE_H_

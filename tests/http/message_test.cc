@@ -6,7 +6,7 @@
 #include "common/http/router.h"
 #include "tests/http/fake_exchange.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 std::string PathOf(std::string_view target, std::string_view method = "GET") {
@@ -101,4 +101,4 @@ TEST(HttpMessageTest, TheNearestPatternServesAPath) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::http

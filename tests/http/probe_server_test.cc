@@ -13,7 +13,7 @@
 #include "tests/testing/http_exchange.h"
 #include "tests/testing/no_descriptors.h"
 
-namespace sluice::gateway {
+namespace sluice::http {
 namespace {
 
 using sluice::testing::Connect;
@@ -155,4 +155,4 @@ TEST(ProbeServerStartTest, SaysThatAnAddressIsTaken) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::http

@@ -40,7 +40,7 @@ StatusOr<Json> Messages(const std::string& text) {
 template <typename T>
 void ExpectRefused(const StatusOr<T>& got, std::string_view param) {
   ASSERT_FALSE(got.ok()) << param;
-  const ApiError error = ToApiError(got.status());
+  const http::ApiError error = ToApiError(got.status());
   EXPECT_EQ(error.http_status, 400) << error.message;
   EXPECT_EQ(error.type, "invalid_request_error");
   EXPECT_EQ(error.param.value_or("none"), param) << error.message;
@@ -522,28 +522,28 @@ TEST(GatewayParseTest, TokenizeTakesPromptOrMessages) {
 
 TEST(GatewayErrorTest, StatusesBecomeHttpErrors) {
   const auto http = [](const Status& status) {
-    return ErrorResponse(ToApiError(status));
+    return http::ErrorResponse(ToApiError(status));
   };
   EXPECT_EQ(http(InvalidArgument("x")).status, 400);
   EXPECT_EQ(http(NotFound("x")).status, 404);
   EXPECT_EQ(http(DeadlineExceeded("x")).status, 504);
-  const HttpResponse full = http(ResourceExhausted("x"));
+  const http::HttpResponse full = http(ResourceExhausted("x"));
   EXPECT_EQ(full.status, 429);
-  const HttpResponse wait = http(
+  const http::HttpResponse wait = http(
       WithRetryAfter(ResourceExhausted("x"), std::chrono::milliseconds(6500)));
-  EXPECT_EQ(wait.headers,
-            (HttpHeaders{{"Retry-After", "7"}, {"Retry-After-Ms", "7000"}}));
+  EXPECT_EQ(wait.headers, (http::HttpHeaders{{"Retry-After", "7"},
+                                             {"Retry-After-Ms", "7000"}}));
   EXPECT_EQ(full.headers[0].first, "Retry-After");
   EXPECT_EQ(http(Unavailable("x")).status, 503);
   EXPECT_EQ(http(Unavailable("x")).headers[0].first, "Retry-After");
-  EXPECT_EQ(ErrorJson(ToApiError(FieldError("n", "bad"))),
+  EXPECT_EQ(http::ErrorJson(ToApiError(FieldError("n", "bad"))),
             "{\"error\":{\"message\":\"n: bad\",\"type\":"
             "\"invalid_request_error\",\"param\":\"n\",\"code\":null}}");
 }
 
 TEST(GatewayErrorTest, InternalMessagesStayInside) {
-  const HttpResponse response =
-      ErrorResponse(ToApiError(Internal("secret path")));
+  const http::HttpResponse response =
+      http::ErrorResponse(ToApiError(Internal("secret path")));
   EXPECT_EQ(response.status, 500);
   EXPECT_THAT(response.body, HasSubstr("internal error"));
   EXPECT_THAT(response.body, ::testing::Not(HasSubstr("secret")));

@@ -154,11 +154,11 @@ TEST(GatewayLogprobTest, OneLogprobHasOneShortText) {
 }
 
 TEST(GatewayMessageTest, OnlySaneRequestIdsComeBack) {
-  EXPECT_EQ(SanitizedRequestId("abc-1.2_3:4"), "abc-1.2_3:4");
+  EXPECT_EQ(http::SanitizedRequestId("abc-1.2_3:4"), "abc-1.2_3:4");
   for (const std::string& bad :
        {std::string(), std::string("a b"), std::string("a\r\nX: y"),
         std::string(129, 'a')}) {
-    EXPECT_EQ(SanitizedRequestId(bad).size(), 24u) << bad;
+    EXPECT_EQ(http::SanitizedRequestId(bad).size(), 24u) << bad;
   }
 }
 

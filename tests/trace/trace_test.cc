@@ -72,23 +72,23 @@ TEST(ChromeTraceTest, SlicesOfATrackNestOrFollowEachOther) {
 }
 
 // An exchange that is only asked for its request and told of its observer.
-class QuietExchange : public Exchange {
+class QuietExchange : public http::Exchange {
  public:
-  HttpRequest& request() override { return request_; }
+  http::HttpRequest& request() override { return request_; }
   void Post(std::function<void()>) override {}
   void PostAfter(Duration, std::function<void()>) override {}
-  void Send(HttpResponse) override {}
-  void BeginStream(HttpResponse) override {}
+  void Send(http::HttpResponse) override {}
+  void BeginStream(http::HttpResponse) override {}
   void SendChunk(std::string) override {}
   void EndStream() override {}
-  void OnGone(std::function<void(Gone)>) override {}
-  void Observe(std::shared_ptr<WriteObserver> observer) override {
+  void OnGone(std::function<void(http::Gone)>) override {}
+  void Observe(std::shared_ptr<http::WriteObserver> observer) override {
     observer_ = std::move(observer);
   }
   void set_route(std::string_view) override {}
 
-  HttpRequest request_;
-  std::shared_ptr<WriteObserver> observer_;
+  http::HttpRequest request_;
+  std::shared_ptr<http::WriteObserver> observer_;
 };
 
 std::vector<TraceRecord::Stage> NoStages() { return {}; }

@@ -114,7 +114,7 @@ StatusOr<GenerateRequest> MakeBoundedRequest(const HandlerContext& context,
 }
 
 StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
-                              const HttpRequest& http) {
+                              const http::HttpRequest& http) {
   const ServedModel& model = context.model;
   SLUICE_ASSIGN_OR_RETURN(
       const ChatRequest request,
@@ -160,12 +160,12 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
 
 }  // namespace
 
-void AddChatHandler(Router& router, const HandlerContext& context) {
+void AddChatHandler(http::Router& router, const HandlerContext& context) {
   router.Add("POST", "/v1/chat/completions",
-             [context](std::shared_ptr<Exchange> exchange) {
+             [context](std::shared_ptr<http::Exchange> exchange) {
                PrepareAndRun(
                    context,
-                   [context](const HttpRequest& request) {
+                   [context](const http::HttpRequest& request) {
                      return PrepareChat(context, request);
                    },
                    std::move(exchange));

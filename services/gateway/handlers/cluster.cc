@@ -93,12 +93,12 @@ std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
   return DumpJson(body);
 }
 
-void AddClusterHandler(Router& router, const ServedModel& model,
+void AddClusterHandler(http::Router& router, const ServedModel& model,
                        bool keys_asked, std::function<ClusterReading()> read) {
   router.Add("GET", "/cluster",
              [&model, keys_asked,
-              read = std::move(read)](std::shared_ptr<Exchange> on) {
-               HttpResponse response;
+              read = std::move(read)](std::shared_ptr<http::Exchange> on) {
+               http::HttpResponse response;
                response.headers.emplace_back("Cache-Control", "no-store");
                response.body = ClusterJson(
                    model, read(), AudienceOf(keys_asked, on->request()));

@@ -29,7 +29,7 @@ std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
 
 // GET /cluster. `read` is called on the event loops and must not block;
 // `model` outlives the router.
-void AddClusterHandler(Router& router, const ServedModel& model,
+void AddClusterHandler(http::Router& router, const ServedModel& model,
                        bool keys_asked, std::function<ClusterReading()> read);
 
 }  // namespace sluice::gateway

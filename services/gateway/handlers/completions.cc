@@ -62,7 +62,7 @@ StatusOr<RunPlan::Choice> PrepareChoice(const HandlerContext& context,
 }
 
 StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
-                                    const HttpRequest& http) {
+                                    const http::HttpRequest& http) {
   const ServedModel& model = context.model;
   SLUICE_ASSIGN_OR_RETURN(const CompletionRequest request,
                           ParseCompletionRequest(http.body, model.vocab_size,
@@ -105,12 +105,13 @@ StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
 
 }  // namespace
 
-void AddCompletionsHandler(Router& router, const HandlerContext& context) {
+void AddCompletionsHandler(http::Router& router,
+                           const HandlerContext& context) {
   router.Add("POST", "/v1/completions",
-             [context](std::shared_ptr<Exchange> exchange) {
+             [context](std::shared_ptr<http::Exchange> exchange) {
                PrepareAndRun(
                    context,
-                   [context](const HttpRequest& request) {
+                   [context](const http::HttpRequest& request) {
                      return PrepareCompletion(context, request);
                    },
                    std::move(exchange));

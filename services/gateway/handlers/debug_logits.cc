@@ -43,20 +43,20 @@ std::string RowsJson(const LogitsRows& rows) {
   return out;
 }
 
-HttpResponse RowsResponse(const LogitsRows& rows) {
+http::HttpResponse RowsResponse(const LogitsRows& rows) {
   const size_t expected = rows.ids.size() * rows.columns;
   if (rows.values.size() != expected) {
-    return ErrorResponse(ToApiError(Unavailable(
+    return http::ErrorResponse(ToApiError(Unavailable(
         "got ", rows.values.size(), " logits, expected ", expected)));
   }
   const bool finite =
       std::all_of(rows.values.begin(), rows.values.end(),
                   [](float value) { return std::isfinite(value); });
   if (!rows.binary && !finite) {
-    return ErrorResponse(ToApiError(
+    return http::ErrorResponse(ToApiError(
         Internal("logits are not finite; ask for application/octet-stream")));
   }
-  HttpResponse response;
+  http::HttpResponse response;
   response.headers = {{"X-Sluice-Rows", Cat(rows.ids.size())},
                       {"X-Sluice-Columns", Cat(rows.columns)}};
   if (rows.binary) {
@@ -74,7 +74,7 @@ HttpResponse RowsResponse(const LogitsRows& rows) {
 // has the time for up to a gigabyte of them.
 class LogitsSink : public TokenSink {
  public:
-  LogitsSink(std::shared_ptr<Exchange> exchange, LogitsRows rows,
+  LogitsSink(std::shared_ptr<http::Exchange> exchange, LogitsRows rows,
              const TextWorkers& text)
       : exchange_(std::move(exchange)), rows_(std::move(rows)), text_(text) {
     rows_.values.reserve(rows_.ids.size() * rows_.columns);
@@ -88,7 +88,7 @@ class LogitsSink : public TokenSink {
   void OnEnd(FinalEvent event) override {
     if (event.reason == FinishReason::kError) {
       exchange_->Post([on = exchange_, status = event.status] {
-        on->Send(ErrorResponse(ToApiError(status)));
+        on->Send(http::ErrorResponse(ToApiError(status)));
       });
       return;
     }
@@ -98,13 +98,13 @@ class LogitsSink : public TokenSink {
     RunTextWork(text_, exchange_, rows->binary ? 2 * bytes : 5 * bytes,
                 [on = exchange_, rows] {
                   const auto response =
-                      std::make_shared<HttpResponse>(RowsResponse(*rows));
+                      std::make_shared<http::HttpResponse>(RowsResponse(*rows));
                   on->Post([on, response] { on->Send(std::move(*response)); });
                 });
   }
 
  private:
-  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<http::Exchange> exchange_;
   LogitsRows rows_;  // of the generator's thread
   const TextWorkers text_;
 };
@@ -128,12 +128,12 @@ StatusOr<std::vector<TokenId>> ParseLogitsPrompt(const HandlerContext& context,
   return *std::move(ids);
 }
 
-bool TakesBytes(const HttpRequest& request) {
+bool TakesBytes(const http::HttpRequest& request) {
   return request.Header("accept") == "application/octet-stream";
 }
 
 StatusOr<GenerateRequest> ParseLogitsRequest(const HandlerContext& context,
-                                             const HttpRequest& http) {
+                                             const http::HttpRequest& http) {
   SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(http.body));
   if (!json.is_object()) return InvalidArgument("the body must be an object");
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
@@ -160,10 +160,10 @@ StatusOr<GenerateRequest> ParseLogitsRequest(const HandlerContext& context,
 }
 
 void SubmitLogits(const HandlerContext& context,
-                  const std::shared_ptr<Exchange>& exchange,
+                  const std::shared_ptr<http::Exchange>& exchange,
                   StatusOr<GenerateRequest> request) {
   if (!request.ok()) {
-    exchange->Send(ErrorResponse(ToApiError(request.status())));
+    exchange->Send(http::ErrorResponse(ToApiError(request.status())));
     return;
   }
   request->request_id = exchange->request().request_id;
@@ -177,16 +177,15 @@ void SubmitLogits(const HandlerContext& context,
   const auto sequence =
       context.generator.Submit(*std::move(request), std::move(sink));
   if (!sequence.ok()) {
-    exchange->Send(ErrorResponse(ToApiError(sequence.status())));
+    exchange->Send(http::ErrorResponse(ToApiError(sequence.status())));
     return;
   }
-  exchange->OnGone([&generator = context.generator, id = *sequence](Gone) {
-    generator.Cancel(id);
-  });
+  exchange->OnGone([&generator = context.generator,
+                    id = *sequence](http::Gone) { generator.Cancel(id); });
 }
 
 void DumpLogits(const HandlerContext& context,
-                std::shared_ptr<Exchange> exchange) {
+                std::shared_ptr<http::Exchange> exchange) {
   RunSized(context, exchange, [context, exchange] {
     const auto request = std::make_shared<StatusOr<GenerateRequest>>(
         ParseLogitsRequest(context, exchange->request()));
@@ -199,9 +198,9 @@ void DumpLogits(const HandlerContext& context,
 
 }  // namespace
 
-void AddDebugHandlers(Router& router, const HandlerContext& context) {
+void AddDebugHandlers(http::Router& router, const HandlerContext& context) {
   router.Add("POST", "/debug/logits",
-             [context](std::shared_ptr<Exchange> exchange) {
+             [context](std::shared_ptr<http::Exchange> exchange) {
                DumpLogits(context, std::move(exchange));
              });
 }

@@ -40,23 +40,23 @@ struct HandlerContext {
 
 // Who asks: a key holder has a tenant; where no keys are asked for, a client on
 // this machine counts as one.
-Audience AudienceOf(bool keys_asked, const HttpRequest& request);
+Audience AudienceOf(bool keys_asked, const http::HttpRequest& request);
 
 // Each adds the routes of one file.
-void AddChatHandler(Router& router, const HandlerContext& context);
-void AddCompletionsHandler(Router& router, const HandlerContext& context);
-void AddTokenizeHandlers(Router& router, const HandlerContext& context);
+void AddChatHandler(http::Router& router, const HandlerContext& context);
+void AddCompletionsHandler(http::Router& router, const HandlerContext& context);
+void AddTokenizeHandlers(http::Router& router, const HandlerContext& context);
 // Endpoints of OpenAI's and other servers' APIs that are known but not built:
 // 404, saying so.
-void AddUnbuiltHandlers(Router& router);
-void AddModelHandlers(Router& router, const HandlerContext& context);
-void AddHealthHandlers(Router& router, const HandlerContext& context);
+void AddUnbuiltHandlers(http::Router& router);
+void AddModelHandlers(http::Router& router, const HandlerContext& context);
+void AddHealthHandlers(http::Router& router, const HandlerContext& context);
 // A trace by its request's id.
-void AddTraceHandler(Router& router, const HandlerContext& context);
+void AddTraceHandler(http::Router& router, const HandlerContext& context);
 // The ids; for --debug-endpoints, since an id is all it takes to see a trace.
-void AddTraceListHandler(Router& router, const HandlerContext& context);
-void AddDebugHandlers(Router& router, const HandlerContext& context);
-void AddPageHandlers(Router& router);
+void AddTraceListHandler(http::Router& router, const HandlerContext& context);
+void AddDebugHandlers(http::Router& router, const HandlerContext& context);
+void AddPageHandlers(http::Router& router);
 
 }  // namespace sluice::gateway
 

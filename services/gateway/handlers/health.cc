@@ -21,7 +21,7 @@ std::string ReadinessJson(const GatewayReadiness& readiness,
   return DumpJson(body);
 }
 
-Audience AudienceOf(bool keys_asked, const HttpRequest& request) {
+Audience AudienceOf(bool keys_asked, const http::HttpRequest& request) {
   const bool local = request.peer.empty() || request.peer == "::1" ||
                      request.peer.starts_with("127.") ||
                      request.peer.starts_with("::ffff:127.");
@@ -29,13 +29,13 @@ Audience AudienceOf(bool keys_asked, const HttpRequest& request) {
   return known ? Audience::kKeyHolder : Audience::kAnybody;
 }
 
-void AddHealthHandlers(Router& router, const HandlerContext& context) {
-  router.Add("GET", "/livez", [](std::shared_ptr<Exchange> on) {
+void AddHealthHandlers(http::Router& router, const HandlerContext& context) {
+  router.Add("GET", "/livez", [](std::shared_ptr<http::Exchange> on) {
     on->Send({200, "text/plain", {}, "ok\n"});
   });
-  const auto ready = [context](std::shared_ptr<Exchange> on) {
+  const auto ready = [context](std::shared_ptr<http::Exchange> on) {
     const GatewayReadiness readiness = context.readiness();
-    HttpResponse response;
+    http::HttpResponse response;
     // The path is open to everybody.
     response.body =
         ReadinessJson(readiness, AudienceOf(context.keys_asked, on->request()));
@@ -49,7 +49,7 @@ void AddHealthHandlers(Router& router, const HandlerContext& context) {
   router.Add("GET", "/readyz", ready);
   router.Add("GET", "/health", ready);
   router.Add("GET", "/ping", ready);
-  router.Add("GET", "/metrics", [context](std::shared_ptr<Exchange> on) {
+  router.Add("GET", "/metrics", [context](std::shared_ptr<http::Exchange> on) {
     on->Send({200,
               std::string(metrics::kTextContentType),
               {},

@@ -9,7 +9,7 @@ namespace sluice::gateway {
 namespace {
 
 // `root`, a path with a user's name, is for key holders alone.
-Json ModelJson(const HandlerContext& context, const HttpRequest& request,
+Json ModelJson(const HandlerContext& context, const http::HttpRequest& request,
                std::string_view name) {
   const ServedModel& model = context.model;
   Json json{
@@ -21,38 +21,40 @@ Json ModelJson(const HandlerContext& context, const HttpRequest& request,
   return json;
 }
 
-HttpResponse JsonResponse(const Json& body) {
-  HttpResponse response;
+http::HttpResponse JsonResponse(const Json& body) {
+  http::HttpResponse response;
   response.body = DumpJson(body);
   return response;
 }
 
 }  // namespace
 
-void AddModelHandlers(Router& router, const HandlerContext& context) {
-  router.Add("GET", "/v1/models", [context](std::shared_ptr<Exchange> on) {
-    Json body{{"object", "list"}, {"data", Json::array()}};
-    const HttpRequest& request = on->request();
-    body["data"].push_back(ModelJson(context, request, context.model.name));
-    for (const std::string& alias : context.model.aliases) {
-      body["data"].push_back(ModelJson(context, request, alias));
-    }
-    on->Send(JsonResponse(body));
-  });
-  router.Add("GET", "/v1/models/*", [context](std::shared_ptr<Exchange> on) {
-    // Names may have slashes: "org/model".
-    constexpr std::string_view kPrefix = "/v1/models/";
-    std::string_view name = on->request().path;
-    name.remove_prefix(kPrefix.size());
-    const ServedModel& model = context.model;
-    if (const Status known = CheckModel(model, name); !known.ok()) {
-      on->Send(ErrorResponse(ToApiError(known)));
-      return;
-    }
-    if (!Serves(model, name)) name = model.name;
-    on->Send(JsonResponse(ModelJson(context, on->request(), name)));
-  });
-  router.Add("GET", "/version", [](std::shared_ptr<Exchange> on) {
+void AddModelHandlers(http::Router& router, const HandlerContext& context) {
+  router.Add(
+      "GET", "/v1/models", [context](std::shared_ptr<http::Exchange> on) {
+        Json body{{"object", "list"}, {"data", Json::array()}};
+        const http::HttpRequest& request = on->request();
+        body["data"].push_back(ModelJson(context, request, context.model.name));
+        for (const std::string& alias : context.model.aliases) {
+          body["data"].push_back(ModelJson(context, request, alias));
+        }
+        on->Send(JsonResponse(body));
+      });
+  router.Add("GET", "/v1/models/*",
+             [context](std::shared_ptr<http::Exchange> on) {
+               // Names may have slashes: "org/model".
+               constexpr std::string_view kPrefix = "/v1/models/";
+               std::string_view name = on->request().path;
+               name.remove_prefix(kPrefix.size());
+               const ServedModel& model = context.model;
+               if (const Status known = CheckModel(model, name); !known.ok()) {
+                 on->Send(http::ErrorResponse(ToApiError(known)));
+                 return;
+               }
+               if (!Serves(model, name)) name = model.name;
+               on->Send(JsonResponse(ModelJson(context, on->request(), name)));
+             });
+  router.Add("GET", "/version", [](std::shared_ptr<http::Exchange> on) {
     on->Send(JsonResponse({{"version", std::string(metrics::BuildVersion())}}));
   });
 }

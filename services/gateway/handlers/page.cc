@@ -20,9 +20,9 @@ bool NamesTag(std::string_view if_none_match, std::string_view etag) {
   return if_none_match == "*" || if_none_match.find(etag) != if_none_match.npos;
 }
 
-HttpResponse PageResponse(const PageFile& file,
-                          std::string_view if_none_match) {
-  HttpResponse response;
+http::HttpResponse PageResponse(const PageFile& file,
+                                std::string_view if_none_match) {
+  http::HttpResponse response;
   response.headers = {
       {"ETag", std::string(file.etag)},
       // Kept, and asked for again: a new gateway's page shows at once.
@@ -45,9 +45,9 @@ HttpResponse PageResponse(const PageFile& file,
 
 }  // namespace
 
-void AddPageHandlers(Router& router) {
+void AddPageHandlers(http::Router& router) {
   for (const PageFile& file : PageFiles()) {
-    router.Add("GET", file.path, [&file](std::shared_ptr<Exchange> on) {
+    router.Add("GET", file.path, [&file](std::shared_ptr<http::Exchange> on) {
       on->Send(PageResponse(file, on->request().Header("if-none-match")));
     });
   }

@@ -79,9 +79,9 @@ Status CheckStops(const HandlerContext& context,
                     limit);
 }
 
-EventStreamTimes StreamTimes(const HandlerContext& context,
-                             const GenerationFields& fields) {
-  EventStreamTimes times = context.rules.stream_times;
+http::EventStreamTimes StreamTimes(const HandlerContext& context,
+                                   const GenerationFields& fields) {
+  http::EventStreamTimes times = context.rules.stream_times;
   if (fields.ping_interval) {
     times.ping_interval = std::chrono::seconds(*fields.ping_interval);
   }
@@ -191,7 +191,7 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
   return request;
 }
 
-StatusOr<RequestTerms> ReadTerms(const HttpRequest& request) {
+StatusOr<RequestTerms> ReadTerms(const http::HttpRequest& request) {
   static std::atomic<uint64_t> count{0};
   RequestTerms terms;
   terms.id = Cat(request.request_id, "/", ++count);
@@ -233,7 +233,8 @@ ChoiceTextOptions MakeTextOptions(const GenerationFields& fields) {
 
 AnswerInfo MakeAnswerInfo(const ServedModel& model,
                           const GenerationFields& fields,
-                          const HttpRequest& request, std::string_view prefix) {
+                          const http::HttpRequest& request,
+                          std::string_view prefix) {
   AnswerInfo info;
   const bool own = request.Header("x-request-id").empty();
   info.id = Cat(prefix, own && !fields.request_id.empty() ? fields.request_id
@@ -261,7 +262,8 @@ int64_t UnixSeconds() {
       .count();
 }
 
-void RunSized(const HandlerContext& context, std::shared_ptr<Exchange> exchange,
+void RunSized(const HandlerContext& context,
+              std::shared_ptr<http::Exchange> exchange,
               std::function<void()> work) {
   const size_t bytes = exchange->request().body.size();
   if (bytes <= kMaxInlineBytes && context.model.text->is_quick()) {
@@ -273,7 +275,7 @@ void RunSized(const HandlerContext& context, std::shared_ptr<Exchange> exchange,
 }
 
 void PrepareAndRun(const HandlerContext& context, Prepare prepare,
-                   std::shared_ptr<Exchange> exchange) {
+                   std::shared_ptr<http::Exchange> exchange) {
   const std::thread::id loop = std::this_thread::get_id();
   std::shared_ptr<RequestTrace> trace;
   if (context.traces != nullptr) {
@@ -302,27 +304,27 @@ void PrepareAndRun(const HandlerContext& context, Prepare prepare,
                }
                const Status& status = plan->status();
                context.metrics.OnRejection(RejectionOf(status));
-               exchange->Send(ErrorResponse(ToApiError(status)));
+               exchange->Send(http::ErrorResponse(ToApiError(status)));
              };
              if (std::this_thread::get_id() == loop) {
                run();
              } else {
-               Exchange& on_exchange = *exchange;
+               http::Exchange& on_exchange = *exchange;
                on_exchange.Post(std::move(run));
              }
            });
 }
 
 void AnswerOffLoop(const HandlerContext& context, Answer answer,
-                   std::shared_ptr<Exchange> exchange) {
+                   std::shared_ptr<http::Exchange> exchange) {
   RunSized(context, exchange, [answer = std::move(answer), exchange] {
-    const auto response = std::make_shared<StatusOr<HttpResponse>>(
+    const auto response = std::make_shared<StatusOr<http::HttpResponse>>(
         answer(exchange->request().body));
     exchange->Post([exchange, response] {
       exchange->ReleaseBody();
       exchange->Send(response->ok()
                          ? std::move(**response)
-                         : ErrorResponse(ToApiError(response->status())));
+                         : http::ErrorResponse(ToApiError(response->status())));
     });
   });
 }

@@ -32,8 +32,8 @@ Status CheckStops(const HandlerContext& context,
                   const GenerationFields& fields);
 
 // When a stream that answers `fields` shows that it is alive.
-EventStreamTimes StreamTimes(const HandlerContext& context,
-                             const GenerationFields& fields);
+http::EventStreamTimes StreamTimes(const HandlerContext& context,
+                                   const GenerationFields& fields);
 
 // Positions one sequence may have: the generator's, else the model's.
 int MaxContext(const HandlerContext& context);
@@ -79,7 +79,7 @@ struct RequestTerms {
   std::string client;  // whose share it counts against
   std::optional<TimePoint> deadline;
 };
-StatusOr<RequestTerms> ReadTerms(const HttpRequest& request);
+StatusOr<RequestTerms> ReadTerms(const http::HttpRequest& request);
 
 // Adds the n choices of one prompt to `plan`: copies of `first`, which differ
 // in their choice index.
@@ -93,7 +93,8 @@ ChoiceTextOptions MakeTextOptions(const GenerationFields& fields);
 // X-Request-Id, else the body's request_id, else ours, behind the prefix.
 AnswerInfo MakeAnswerInfo(const ServedModel& model,
                           const GenerationFields& fields,
-                          const HttpRequest& request, std::string_view prefix);
+                          const http::HttpRequest& request,
+                          std::string_view prefix);
 
 // What the ids of one request's tool calls begin with: "call_", 16
 // hexadecimal digits that no other request has, "_".
@@ -104,18 +105,21 @@ int64_t UnixSeconds();
 
 // Runs `work`, which reads the body: on the loop for small bodies (if the
 // model's text side is quick), else as text work (see text_work.h).
-void RunSized(const HandlerContext& context, std::shared_ptr<Exchange> exchange,
+void RunSized(const HandlerContext& context,
+              std::shared_ptr<http::Exchange> exchange,
               std::function<void()> work);
 
 // Runs `prepare`, which gives a RunPlan, so, and then the plan or its error.
-using Prepare = std::function<StatusOr<RunPlan>(const HttpRequest& request)>;
+using Prepare =
+    std::function<StatusOr<RunPlan>(const http::HttpRequest& request)>;
 void PrepareAndRun(const HandlerContext& context, Prepare prepare,
-                   std::shared_ptr<Exchange> exchange);
+                   std::shared_ptr<http::Exchange> exchange);
 
 // The same for an endpoint that answers with `answer(body)` at once.
-using Answer = std::function<StatusOr<HttpResponse>(std::string_view body)>;
+using Answer =
+    std::function<StatusOr<http::HttpResponse>(std::string_view body)>;
 void AnswerOffLoop(const HandlerContext& context, Answer answer,
-                   std::shared_ptr<Exchange> exchange);
+                   std::shared_ptr<http::Exchange> exchange);
 
 }  // namespace sluice::gateway
 

@@ -10,8 +10,8 @@
 namespace sluice::gateway {
 namespace {
 
-StatusOr<HttpResponse> Tokenize(const HandlerContext& context,
-                                std::string_view body) {
+StatusOr<http::HttpResponse> Tokenize(const HandlerContext& context,
+                                      std::string_view body) {
   SLUICE_ASSIGN_OR_RETURN(const TokenizeRequest request,
                           ParseTokenizeRequest(body));
   SLUICE_RETURN_IF_ERROR(CheckModel(context.model, request.model));
@@ -44,7 +44,7 @@ StatusOr<HttpResponse> Tokenize(const HandlerContext& context,
     for (const TokenId token : *tokens)
       strings.push_back(text.TokenText(token));
   }
-  HttpResponse response;
+  http::HttpResponse response;
   response.body = DumpJson({{"count", tokens->size()},
                             {"max_model_len", MaxContext(context)},
                             {"tokens", *tokens},
@@ -53,12 +53,12 @@ StatusOr<HttpResponse> Tokenize(const HandlerContext& context,
 }
 
 // What evaluation harnesses need to know; as vLLM, the tokenizer's config.
-HttpResponse TokenizerInfoResponse(const HandlerContext& context) {
+http::HttpResponse TokenizerInfoResponse(const HandlerContext& context) {
   const TokenizerInfo info = context.model.text->info();
   const auto text_or_null = [](const std::string& text) {
     return text.empty() ? Json(nullptr) : Json(text);
   };
-  HttpResponse response;
+  http::HttpResponse response;
   response.body =
       DumpJson({{"bos_token", text_or_null(info.bos_token)},
                 {"eos_token", text_or_null(info.eos_token)},
@@ -84,8 +84,8 @@ Status CheckTokens(const HandlerContext& context, size_t tokens) {
       "request_too_large");
 }
 
-StatusOr<HttpResponse> Detokenize(const HandlerContext& context,
-                                  std::string_view body) {
+StatusOr<http::HttpResponse> Detokenize(const HandlerContext& context,
+                                        std::string_view body) {
   SLUICE_ASSIGN_OR_RETURN(
       const DetokenizeRequest request,
       ParseDetokenizeRequest(body, context.model.vocab_size));
@@ -94,29 +94,36 @@ StatusOr<HttpResponse> Detokenize(const HandlerContext& context,
   SLUICE_ASSIGN_OR_RETURN(
       const std::string prompt,
       context.model.text->Decode(request.tokens, /*skip_special=*/false));
-  HttpResponse response;
+  http::HttpResponse response;
   response.body = DumpJson({{"prompt", prompt}});
   return response;
 }
 
 }  // namespace
 
-void AddTokenizeHandlers(Router& router, const HandlerContext& context) {
-  router.Add("POST", "/tokenize", [context](std::shared_ptr<Exchange> on) {
-    AnswerOffLoop(
-        context,
-        [context](std::string_view body) { return Tokenize(context, body); },
-        std::move(on));
-  });
-  router.Add("GET", "/tokenizer_info", [context](std::shared_ptr<Exchange> on) {
-    on->Send(TokenizerInfoResponse(context));
-  });
-  router.Add("POST", "/detokenize", [context](std::shared_ptr<Exchange> on) {
-    AnswerOffLoop(
-        context,
-        [context](std::string_view body) { return Detokenize(context, body); },
-        std::move(on));
-  });
+void AddTokenizeHandlers(http::Router& router, const HandlerContext& context) {
+  router.Add("POST", "/tokenize",
+             [context](std::shared_ptr<http::Exchange> on) {
+               AnswerOffLoop(
+                   context,
+                   [context](std::string_view body) {
+                     return Tokenize(context, body);
+                   },
+                   std::move(on));
+             });
+  router.Add("GET", "/tokenizer_info",
+             [context](std::shared_ptr<http::Exchange> on) {
+               on->Send(TokenizerInfoResponse(context));
+             });
+  router.Add("POST", "/detokenize",
+             [context](std::shared_ptr<http::Exchange> on) {
+               AnswerOffLoop(
+                   context,
+                   [context](std::string_view body) {
+                     return Detokenize(context, body);
+                   },
+                   std::move(on));
+             });
 }
 
 }  // namespace sluice::gateway

@@ -18,24 +18,24 @@ constexpr std::string_view kTracesPath = "/debug/traces/";
 constexpr size_t kTraceMemory = size_t{4} << 20;
 
 void AnswerTrace(const HandlerContext& context,
-                 std::shared_ptr<Exchange> exchange) {
-  const HttpRequest& request = exchange->request();
+                 std::shared_ptr<http::Exchange> exchange) {
+  const http::HttpRequest& request = exchange->request();
   const std::string id = request.path.substr(kTracesPath.size());
   const bool chrome = request.query == "format=chrome";
   if (!chrome && !request.query.empty()) {
-    exchange->Send(ErrorResponse(ToApiError(InvalidArgument(
+    exchange->Send(http::ErrorResponse(ToApiError(InvalidArgument(
         "the only query is format=chrome, got '", request.query, "'"))));
     return;
   }
   auto record = context.traces->Find(id, request.tenant);
   if (!record.ok()) {
-    exchange->Send(ErrorResponse(ToApiError(record.status())));
+    exchange->Send(http::ErrorResponse(ToApiError(record.status())));
     return;
   }
   // A long answer's trace takes a while to write out.
   RunTextWork({context.work, context.metrics}, exchange, kTraceMemory,
               [exchange, record = *std::move(record), chrome] {
-                const auto response = std::make_shared<HttpResponse>();
+                const auto response = std::make_shared<http::HttpResponse>();
                 response->body =
                     chrome ? ChromeTrace(*record) : TraceJson(*record);
                 exchange->Post([exchange, response] {
@@ -46,17 +46,17 @@ void AnswerTrace(const HandlerContext& context,
 
 }  // namespace
 
-void AddTraceHandler(Router& router, const HandlerContext& context) {
+void AddTraceHandler(http::Router& router, const HandlerContext& context) {
   router.Add("GET", "/debug/traces/*",
-             [context](std::shared_ptr<Exchange> exchange) {
+             [context](std::shared_ptr<http::Exchange> exchange) {
                AnswerTrace(context, std::move(exchange));
              });
 }
 
-void AddTraceListHandler(Router& router, const HandlerContext& context) {
+void AddTraceListHandler(http::Router& router, const HandlerContext& context) {
   router.Add("GET", "/debug/traces",
-             [context](std::shared_ptr<Exchange> exchange) {
-               HttpResponse response;
+             [context](std::shared_ptr<http::Exchange> exchange) {
+               http::HttpResponse response;
                response.body = DumpJson(
                    {{"request_ids",
                      context.traces->RequestIds(exchange->request().tenant)}});

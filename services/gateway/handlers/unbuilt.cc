@@ -31,11 +31,11 @@ constexpr std::string_view kUnbuilt[] = {
 
 }  // namespace
 
-void AddUnbuiltHandlers(Router& router) {
+void AddUnbuiltHandlers(http::Router& router) {
   for (const std::string_view path : kUnbuilt) {
     // Not 501: clients try 5xx again.
-    const auto refuse = [path](std::shared_ptr<Exchange> on) {
-      on->Send(ErrorResponse(ToApiError(
+    const auto refuse = [path](std::shared_ptr<http::Exchange> on) {
+      on->Send(http::ErrorResponse(ToApiError(
           WithCode(NotFound(path,
                             " is not built; there are /v1/chat/completions and "
                             "/v1/completions"),

@@ -35,24 +35,25 @@ class GatewayAnswerTest : public ::testing::Test {
     }
   }
 
-  std::shared_ptr<FakeExchange> Route(std::string_view path, std::string body) {
-    auto exchange = Post(path, std::move(body));
+  std::shared_ptr<http::FakeExchange> Route(std::string_view path,
+                                            std::string body) {
+    auto exchange = http::Post(path, std::move(body));
     router_.Route(exchange);
     return exchange;
   }
-  std::shared_ptr<FakeExchange> Get(std::string_view path,
-                                    std::string method = "GET") {
-    auto exchange = Post(path, "");
+  std::shared_ptr<http::FakeExchange> Get(std::string_view path,
+                                          std::string method = "GET") {
+    auto exchange = http::Post(path, "");
     exchange->request().method = std::move(method);
     router_.Route(exchange);
     return exchange;
   }
-  std::shared_ptr<FakeExchange> Chat(const std::string& fields) {
+  std::shared_ptr<http::FakeExchange> Chat(const std::string& fields) {
     return Route("/v1/chat/completions",
                  Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
                      fields.empty() ? "" : ",", fields, "}"));
   }
-  std::shared_ptr<FakeExchange> Complete(const std::string& fields) {
+  std::shared_ptr<http::FakeExchange> Complete(const std::string& fields) {
     return Route("/v1/completions", "{" + fields + "}");
   }
 
@@ -61,7 +62,7 @@ class GatewayAnswerTest : public ::testing::Test {
   GatewayMetrics metrics_{{"fake"}};
   GatewayReadiness readiness_{true, "", {}, 1};
   HandlerContext context_;
-  Router router_;
+  http::Router router_;
 };
 
 TEST_F(GatewayAnswerTest, AChatIsAnsweredWhole) {
@@ -328,7 +329,7 @@ TEST_F(GatewayAnswerTest, AnErrorAfterwardsIsTheLastEvent) {
 
 TEST_F(GatewayAnswerTest, AClientThatLeavesCancelsItsSequences) {
   const auto on = Complete("\"prompt\":[\"a\",\"b\"]");
-  on->Leave(Gone::kDisconnected);
+  on->Leave(http::Gone::kDisconnected);
   EXPECT_TRUE(generator_.AwaitCancelled(2));
   EXPECT_TRUE(on->responses.empty());
   EXPECT_THAT(metrics_.Text(),
@@ -393,7 +394,7 @@ TEST_F(GatewayAnswerTest, MinTokensExcludesTheEndTokensToo) {
 
 TEST_F(GatewayAnswerTest, MinTokensAboveWhatMayBeGeneratedAreRefused) {
   const struct {
-    std::shared_ptr<FakeExchange> on;
+    std::shared_ptr<http::FakeExchange> on;
     const char* message;
   } cases[] = {
       {Complete("\"prompt\":\"a\",\"min_tokens\":17"),
@@ -548,7 +549,7 @@ TEST_F(GatewayAnswerTest, APromptIsCountedOnceWithAllItsChoices) {
 TEST_F(GatewayAnswerTest, WhoIsRefusedIsToldWhenToTryAgainAndWhy) {
   generator_.set_refusal(Unavailable("no pipeline is up"));
   const auto refuse = [this] {
-    const HttpResponse answer = Chat("")->responses[0];
+    const http::HttpResponse answer = Chat("")->responses[0];
     EXPECT_EQ(answer.status, 503);
     EXPECT_EQ(answer.headers[0].first, "Retry-After");
     return answer.headers[0].second;
@@ -563,7 +564,7 @@ TEST_F(GatewayAnswerTest, WhoIsRefusedIsToldWhenToTryAgainAndWhy) {
   EXPECT_THAT(text, HasSubstr("rejections_total{reason=\"unavailable\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("rejections_total{reason=\"draining\"} 2\n"));
   readiness_.ready = false;
-  const HttpResponse probe = Get("/readyz")->responses[0];
+  const http::HttpResponse probe = Get("/readyz")->responses[0];
   EXPECT_EQ(probe.headers[0],
             (std::pair<std::string, std::string>("Retry-After", "42")));
 }

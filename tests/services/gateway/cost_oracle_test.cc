@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "common/openai/known_fields.h"
+#include "common/openai/parse.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
@@ -140,8 +141,9 @@ class Served {
 
   // The status of the answer to `made`, a body or a path of `element`.
   int Ask(const CostElement& element, std::string made) {
-    auto exchange = element.path.empty() ? Get(std::move(made))
-                                         : Post(element.path, std::move(made));
+    auto exchange = element.path.empty()
+                        ? Get(std::move(made))
+                        : http::Post(element.path, std::move(made));
     if (element.traced) {
       exchange->request().headers = {{"x-sluice-trace", "1"}};
       exchange->request().request_id = "traced";
@@ -154,13 +156,13 @@ class Served {
   }
 
  private:
-  static std::shared_ptr<FakeExchange> Get(std::string path) {
-    auto exchange = Post(path, "");
+  static std::shared_ptr<http::FakeExchange> Get(std::string path) {
+    auto exchange = http::Post(path, "");
     exchange->request().method = "GET";
     return exchange;
   }
 
-  void Run(const std::shared_ptr<FakeExchange>& exchange) {
+  void Run(const std::shared_ptr<http::FakeExchange>& exchange) {
     exchange->deferred = true;  // as on a loop
     router_.Route(exchange);
     exchange->RunPosted();
@@ -170,7 +172,7 @@ class Served {
   RepeatingGenerator generator_;
   GatewayMetrics metrics_{{"toy"}};
   TraceStore traces_{{}, [] { return std::vector<TraceRecord::Stage>(); }};
-  Router router_;
+  http::Router router_;
 };
 
 // What one element takes at n and at 2n.

@@ -25,8 +25,8 @@ class DebugLogitsTest : public ::testing::Test {
     }
   }
 
-  std::shared_ptr<FakeExchange> Route(std::string body) {
-    auto exchange = Post("/debug/logits", std::move(body));
+  std::shared_ptr<http::FakeExchange> Route(std::string body) {
+    auto exchange = http::Post("/debug/logits", std::move(body));
     router_.Route(exchange);
     return exchange;
   }
@@ -36,7 +36,7 @@ class DebugLogitsTest : public ::testing::Test {
   GatewayMetrics metrics_{{"fake"}};
   HandlerContext context_{model_, generator_, metrics_, nullptr,
                           [] { return GatewayReadiness{true}; }};
-  Router router_;
+  http::Router router_;
 };
 
 TEST_F(DebugLogitsTest, LogitsComeAsRows) {
@@ -58,15 +58,15 @@ TEST_F(DebugLogitsTest, LogitsComeAsRows) {
 TEST_F(DebugLogitsTest, LogitsAreReadAndWrittenOffTheLoop) {
   TurnQueue work({.threads = 1, .max_queued = 4});
   context_.work = &work;
-  Router router;
+  http::Router router;
   AddDebugHandlers(router, context_);
   std::atomic<bool> held{true};
   const auto hold = [&held] {
     while (held) std::this_thread::yield();
   };
   ASSERT_TRUE(work.Push({.run = hold}).ok());
-  const auto on = Post("/debug/logits",
-                       Cat("{", std::string(9000, ' '), "\"prompt\":[1,2]}"));
+  const auto on = http::Post(
+      "/debug/logits", Cat("{", std::string(9000, ' '), "\"prompt\":[1,2]}"));
   router.Route(on);
   EXPECT_EQ(generator_.submitted(), 0u);
   held = false;
@@ -84,7 +84,7 @@ TEST_F(DebugLogitsTest, LogitsAreReadAndWrittenOffTheLoop) {
 }
 
 TEST_F(DebugLogitsTest, LogitsComeAsBytesIfAskedFor) {
-  const auto on = Post("/debug/logits", "{\"prompt\":\"hi\"}");
+  const auto on = http::Post("/debug/logits", "{\"prompt\":\"hi\"}");
   on->request().headers = {{"accept", "application/octet-stream"}};
   router_.Route(on);
   TokenEvent event;
@@ -100,14 +100,14 @@ TEST_F(DebugLogitsTest, JsonHasFewerRowsThanBytes) {
   wide.vocab_size = 10'000'000;  // two rows: 80 MB
   HandlerContext context{wide, generator_, metrics_, nullptr,
                          [] { return GatewayReadiness{true}; }};
-  Router router;
+  http::Router router;
   AddDebugHandlers(router, context);
-  const auto text = Post("/debug/logits", "{\"prompt\":[1,2]}");
+  const auto text = http::Post("/debug/logits", "{\"prompt\":[1,2]}");
   router.Route(text);
   EXPECT_EQ(text->responses[0].status, 400);
   EXPECT_THAT(text->responses[0].body,
               ::testing::HasSubstr("limit 67108864 (more as application"));
-  const auto bytes = Post("/debug/logits", "{\"prompt\":[1,2]}");
+  const auto bytes = http::Post("/debug/logits", "{\"prompt\":[1,2]}");
   bytes->request().headers = {{"accept", "application/octet-stream"}};
   router.Route(bytes);
   EXPECT_EQ(generator_.submitted(), 1u);
@@ -116,9 +116,9 @@ TEST_F(DebugLogitsTest, JsonHasFewerRowsThanBytes) {
 TEST_F(DebugLogitsTest, AnErrorIsToldAlsoWhileTheQueueIsFull) {
   TurnQueue work({.threads = 1, .max_queued = 1});
   context_.work = &work;
-  Router router;
+  http::Router router;
   AddDebugHandlers(router, context_);
-  const auto on = Post("/debug/logits", "{\"prompt\":[1,2]}");
+  const auto on = http::Post("/debug/logits", "{\"prompt\":[1,2]}");
   router.Route(on);
   ASSERT_TRUE(generator_.AwaitSubmitted(1));
   std::atomic<bool> held{true};

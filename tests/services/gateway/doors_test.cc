@@ -16,8 +16,8 @@ GatewayOptions ListenOn(const std::string& address) {
   return options;
 }
 
-HttpRequest PageRequest(const char* host, const char* origin) {
-  HttpRequest request;
+http::HttpRequest PageRequest(const char* host, const char* origin) {
+  http::HttpRequest request;
   request.method = "GET";
   request.path = "/v1/models";
   request.peer = "127.0.0.1";
@@ -64,7 +64,7 @@ TEST(DoorsTest, PagesOfOthersAreRefusedByDefault) {
   const auto doors = Doors::Open(ListenOn("127.0.0.1:0"));
   ASSERT_TRUE(doors.ok()) << doors.status();
   const auto status = [&](const char* host, const char* origin) {
-    HttpRequest request = PageRequest(host, origin);
+    http::HttpRequest request = PageRequest(host, origin);
     const auto refused = (*doors)->Screen(request);
     return refused ? refused->status : 0;
   };
@@ -78,7 +78,7 @@ TEST(DoorsTest, WithKeysAnyNameIsOurs) {
   options.api_keys = "a:sk-0123456789";
   const auto doors = Doors::Open(options);
   ASSERT_TRUE(doors.ok()) << doors.status();
-  HttpRequest request = PageRequest("llm.example", "https://llm.example");
+  http::HttpRequest request = PageRequest("llm.example", "https://llm.example");
   auto refused = (*doors)->Screen(request);
   ASSERT_TRUE(refused.has_value());
   EXPECT_EQ(refused->status, 401) << "the key is what is missing";

@@ -33,28 +33,29 @@ class GatewayFieldsTest : public ::testing::Test {
     }
   }
 
-  void AddRoutes(Router& router) {
+  void AddRoutes(http::Router& router) {
     AddChatHandler(router, context_);
     AddCompletionsHandler(router, context_);
     AddTokenizeHandlers(router, context_);
     AddUnbuiltHandlers(router);
   }
 
-  std::shared_ptr<FakeExchange> Route(std::string_view path, std::string body,
-                                      HttpHeaders headers = {}) {
-    auto exchange = Post(path, std::move(body));
+  std::shared_ptr<http::FakeExchange> Route(std::string_view path,
+                                            std::string body,
+                                            http::HttpHeaders headers = {}) {
+    auto exchange = http::Post(path, std::move(body));
     exchange->request().headers = std::move(headers);
     router_.Route(exchange);
     return exchange;
   }
-  std::shared_ptr<FakeExchange> Chat(const std::string& fields,
-                                     HttpHeaders headers = {}) {
+  std::shared_ptr<http::FakeExchange> Chat(const std::string& fields,
+                                           http::HttpHeaders headers = {}) {
     return Route("/v1/chat/completions",
                  Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
                      fields.empty() ? "" : ",", fields, "}"),
                  std::move(headers));
   }
-  std::shared_ptr<FakeExchange> Complete(const std::string& fields) {
+  std::shared_ptr<http::FakeExchange> Complete(const std::string& fields) {
     return Route("/v1/completions", "{\"prompt\":\"hello\"," + fields + "}");
   }
   const SamplingParams& Sampling(size_t sequence) {
@@ -73,7 +74,7 @@ class GatewayFieldsTest : public ::testing::Test {
     generator_.End(sequence, end);
     return on->Body()["choices"][0]["text"];
   }
-  static std::string ErrorOf(const std::shared_ptr<FakeExchange>& on) {
+  static std::string ErrorOf(const std::shared_ptr<http::FakeExchange>& on) {
     EXPECT_EQ(on->responses.at(0).status, 400);
     return on->Body()["error"]["message"];
   }
@@ -82,7 +83,7 @@ class GatewayFieldsTest : public ::testing::Test {
   FakeGenerator generator_;
   GatewayMetrics metrics_{{"fake"}};
   HandlerContext context_;
-  Router router_;
+  http::Router router_;
   std::deque<GenerateRequest> requests_;
 };
 
@@ -407,12 +408,12 @@ TEST_F(GatewayFieldsTest, ACacheSaltSeparatesPrefixes) {
 }
 
 TEST_F(GatewayFieldsTest, TheIdIsTheClients) {
-  const auto id_of = [&](const std::string& fields, HttpHeaders headers) {
+  const auto id_of = [&](const std::string& fields, http::HttpHeaders headers) {
     const size_t sequence = generator_.submitted();
     auto exchange =
-        Post("/v1/chat/completions",
-             Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
-                 fields, "}"));
+        http::Post("/v1/chat/completions",
+                   Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
+                       fields, "}"));
     exchange->request().headers = std::move(headers);
     exchange->request().request_id = "from-http";
     router_.Route(exchange);
@@ -450,7 +451,7 @@ TEST_F(GatewayFieldsTest, ATimeoutBecomesADeadline) {
 }
 
 TEST_F(GatewayFieldsTest, ATenantsRequestsCarryItsName) {
-  auto exchange = Post("/v1/completions", "{\"prompt\":\"a\"}");
+  auto exchange = http::Post("/v1/completions", "{\"prompt\":\"a\"}");
   exchange->request().tenant = "alice";
   router_.Route(exchange);
   EXPECT_EQ(generator_.request(0).tenant, "alice");
@@ -470,9 +471,10 @@ TEST_F(GatewayFieldsTest, HarmlessFieldsChangeNothing) {
 
 TEST_F(GatewayFieldsTest, UnknownFieldsAreRefusedIfTheServerIsStrict) {
   context_.strict_fields = true;
-  Router strict;
+  http::Router strict;
   AddRoutes(strict);
-  const auto on = Post("/v1/completions", R"({"prompt":"a","temprature":1})");
+  const auto on =
+      http::Post("/v1/completions", R"({"prompt":"a","temprature":1})");
   strict.Route(on);
   EXPECT_EQ(on->responses[0].status, 400);
   EXPECT_EQ(on->Body()["error"]["param"], "temprature");
@@ -503,9 +505,9 @@ TEST_F(GatewayFieldsTest, SlowTextIsKeptOffTheLoop) {
   TurnQueue work({.threads = 1, .max_queued = 1});
   work.Stop();  // it takes nothing: what is sent there is refused
   context_.work = &work;
-  Router router;
+  http::Router router;
   AddRoutes(router);
-  const auto on = Post("/v1/completions", "{\"prompt\":\"a\"}");
+  const auto on = http::Post("/v1/completions", "{\"prompt\":\"a\"}");
   router.Route(on);
   EXPECT_EQ(generator_.submitted(), 0u);
   EXPECT_EQ(on->responses.size(), 1u);
@@ -524,7 +526,7 @@ TEST_F(GatewayFieldsTest, TokenizeTakesTemplateFieldsAndNamesTokens) {
 }
 
 TEST_F(GatewayFieldsTest, TokenizerInfoTellsWhatHarnessesAskFor) {
-  auto on = Post("/tokenizer_info", "");
+  auto on = http::Post("/tokenizer_info", "");
   on->request().method = "GET";
   router_.Route(on);
   const Json info = on->Body();
@@ -536,7 +538,7 @@ TEST_F(GatewayFieldsTest, TokenizerInfoTellsWhatHarnessesAskFor) {
 
 TEST_F(GatewayFieldsTest, PathsOfOllamaAreRefusedWhateverTheMethod) {
   for (const char* method : {"GET", "HEAD", "POST"}) {
-    auto exchange = Post("/api/tags", "");
+    auto exchange = http::Post("/api/tags", "");
     exchange->request().method = method;
     router_.Route(exchange);
     EXPECT_EQ(exchange->responses[0].status, 404);

@@ -16,17 +16,17 @@ using ::testing::StartsWith;
 class GatewayAccessTest : public GatewayHttpTest {
  protected:
   void AskForKeys() {
-    auto keys = ApiKeys::Open(file_.path());
+    auto keys = http::ApiKeys::Open(file_.path());
     ASSERT_TRUE(keys.ok()) << keys.status();
     keys_ = *std::move(keys);
-    options_.screen = [this](HttpRequest& request) {
+    options_.screen = [this](http::HttpRequest& request) {
       return keys_->Screen(request);
     };
     Restart({});
   }
 
   void SetOrigins(const std::vector<std::string>& origins) {
-    auto policy = CorsPolicy::Parse(origins);
+    auto policy = http::CorsPolicy::Parse(origins);
     ASSERT_TRUE(policy.ok()) << policy.status();
     options_.cors = *std::move(policy);
     Restart({});
@@ -38,8 +38,8 @@ class GatewayAccessTest : public GatewayHttpTest {
     return client.ReceiveAnswer();
   }
 
-  const KeyFile file_{"alice:sk-alice-key\nbob:sk-bob-key\n"};
-  std::unique_ptr<ApiKeys> keys_;
+  const http::KeyFile file_{"alice:sk-alice-key\nbob:sk-bob-key\n"};
+  std::unique_ptr<http::ApiKeys> keys_;
 };
 
 TEST_F(GatewayAccessTest, WithoutAKeyEverythingButProbesIsRefused) {
@@ -127,7 +127,7 @@ TEST_F(GatewayAccessTest, TheKeysNameReachesTheGenerator) {
 }
 
 TEST(HttpMetricsTest, KeysAreNamedOnlyIfThatIsAskedFor) {
-  ExchangeSummary summary;
+  http::ExchangeSummary summary;
   summary.route = "/v1/completions";
   summary.status = 200;
   const auto names = [&summary](bool asked) {
@@ -174,7 +174,7 @@ constexpr std::string_view kPreflight =
     "Access-Control-Request-Headers: authorization,x-stainless-os\r\n\r\n";
 
 TEST_F(GatewayAccessTest, PreflightsAreAnsweredWithoutAKey) {
-  auto policy = CorsPolicy::Parse({"*"});
+  auto policy = http::CorsPolicy::Parse({"*"});
   ASSERT_TRUE(policy.ok());
   options_.cors = *std::move(policy);
   AskForKeys();
@@ -218,7 +218,7 @@ TEST_F(GatewayAccessTest, OnlyListedOriginsAreAllowed) {
 
 TEST_F(GatewayAccessTest, OriginsThatAreNoneAreRefused) {
   for (const char* origin : {"page.example", "https://", "https://a/b", "**"}) {
-    const auto policy = CorsPolicy::Parse({origin});
+    const auto policy = http::CorsPolicy::Parse({origin});
     ASSERT_FALSE(policy.ok());
     EXPECT_THAT(Message(policy.status()), HasSubstr(origin));
   }

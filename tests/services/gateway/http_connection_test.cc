@@ -53,7 +53,7 @@ TEST_F(GatewayConnectionTest, AHalfClosedClientGetsItsWholeStream) {
 }
 
 TEST_F(GatewayConnectionTest, AHalfClosedClientIsAskedAndStillAnswered) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.half_closed_time = std::chrono::milliseconds(10);
   Restart(limits);
   Client client(port());
@@ -68,7 +68,7 @@ TEST_F(GatewayConnectionTest, AHalfClosedClientIsAskedAndStillAnswered) {
 }
 
 TEST_F(GatewayConnectionTest, AHalfClosedStreamIsAskedWithComments) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.half_closed_time = std::chrono::milliseconds(10);
   Restart(limits);
   Client client(port());
@@ -122,7 +122,7 @@ TEST_F(GatewayConnectionTest, ARequestCutOffByAHalfCloseIsDropped) {
 }
 
 TEST_F(GatewayConnectionTest, AResetCancelsAtOnce) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.half_closed_time = std::chrono::hours(1);
   Restart(limits);
   for (const char* fields : {"", "\"stream\":true"}) {
@@ -136,7 +136,7 @@ TEST_F(GatewayConnectionTest, AResetCancelsAtOnce) {
 }
 
 TEST_F(GatewayConnectionTest, AResetAfterAHalfCloseCancelsAtOnce) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.half_closed_time = std::chrono::hours(1);
   Restart(limits);
   Client client(port());
@@ -291,14 +291,14 @@ TEST_F(GatewayConnectionTest, RequestsThatCameWhileDrainingAreNotWaitedFor) {
 }
 
 TEST_F(GatewayConnectionTest, AllUnreadAnswersTogetherAreBounded) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.all_backlog_bytes = 100 << 10;
   Restart(limits);
   ExpectASlowReaderIsCutOff();
 }
 
 TEST_F(GatewayConnectionTest, HundredsTooManyAreTurnedAwayInWords) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.connections = 1;
   Restart(limits);
   Client first(port());
@@ -320,7 +320,7 @@ TEST_F(GatewayConnectionTest, HundredsTooManyAreTurnedAwayInWords) {
 }
 
 TEST_F(GatewayConnectionTest, WhoIsTurnedAwayMaySendItsWholeRequest) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.connections = 1;
   Restart(limits);
   Client first(port());

@@ -60,14 +60,15 @@ uint64_t CaughtAt(std::string_view where) {
 
 class GatewayExceptionsTest : public GatewayHttpTest {
  protected:
-  using Use = std::function<void(std::shared_ptr<Exchange>, const Thrown&)>;
+  using Use =
+      std::function<void(std::shared_ptr<http::Exchange>, const Thrown&)>;
 
   // Serves GET /memory, /length, .. by `use`.
   void Serve(Use use) {
-    more_routes_ = [use](Router& router) {
+    more_routes_ = [use](http::Router& router) {
       for (const Thrown& thrown : kThrown) {
         router.Add("GET", Cat("/", thrown.what),
-                   [use, &thrown](std::shared_ptr<Exchange> on) {
+                   [use, &thrown](std::shared_ptr<http::Exchange> on) {
                      use(std::move(on), thrown);
                    });
       }
@@ -81,8 +82,9 @@ class GatewayExceptionsTest : public GatewayHttpTest {
     Client client(port());
     client.Send(RequestOf("livez"));
     EXPECT_THAT(client.ReceiveAnswer(), EndsWith("ok\n"));
-    EXPECT_TRUE(Await(
-        [](const HttpServerStats& stats) { return stats.exchanges == 0; }));
+    EXPECT_TRUE(Await([](const http::HttpServerStats& stats) {
+      return stats.exchanges == 0;
+    }));
   }
   // Each of kThrown becomes an error answer that tells nothing, and the
   // connection stays.
@@ -105,13 +107,14 @@ class GatewayExceptionsTest : public GatewayHttpTest {
 };
 
 TEST_F(GatewayExceptionsTest, OfAHandlerBecomesAnAnswer) {
-  Serve(
-      [](std::shared_ptr<Exchange>, const Thrown& thrown) { thrown.raise(); });
+  Serve([](std::shared_ptr<http::Exchange>, const Thrown& thrown) {
+    thrown.raise();
+  });
   ExpectErrorAnswers("http_handler");
 }
 
 TEST_F(GatewayExceptionsTest, OfAPostedFunctionBecomesAnAnswer) {
-  Serve([](std::shared_ptr<Exchange> on, const Thrown& thrown) {
+  Serve([](std::shared_ptr<http::Exchange> on, const Thrown& thrown) {
     on->Post([on, &thrown] { thrown.raise(); });
   });
   ExpectErrorAnswers("http_post");
@@ -119,8 +122,10 @@ TEST_F(GatewayExceptionsTest, OfAPostedFunctionBecomesAnAnswer) {
 
 TEST_F(GatewayExceptionsTest, TellsWhatWorksForTheRequest) {
   std::atomic<int> told{0};
-  Serve([&told](std::shared_ptr<Exchange> on, const Thrown& thrown) {
-    on->OnGone([&told](Gone why) { told += why == Gone::kFailed ? 1 : 100; });
+  Serve([&told](std::shared_ptr<http::Exchange> on, const Thrown& thrown) {
+    on->OnGone([&told](http::Gone why) {
+      told += why == http::Gone::kFailed ? 1 : 100;
+    });
     on->Post([on, &thrown] { thrown.raise(); });
   });
   ExpectErrorAnswers("http_post");
@@ -129,10 +134,12 @@ TEST_F(GatewayExceptionsTest, TellsWhatWorksForTheRequest) {
 
 TEST_F(GatewayExceptionsTest, WithinAStreamEndsTheConnection) {
   std::atomic<int> told{0};
-  Serve([&told](std::shared_ptr<Exchange> on, const Thrown& thrown) {
+  Serve([&told](std::shared_ptr<http::Exchange> on, const Thrown& thrown) {
     on->BeginStream({200, "text/plain", {}, ""});
     on->SendChunk("begun");
-    on->OnGone([&told](Gone why) { told += why == Gone::kFailed ? 1 : 100; });
+    on->OnGone([&told](http::Gone why) {
+      told += why == http::Gone::kFailed ? 1 : 100;
+    });
     on->Post([on, &thrown] { thrown.raise(); });
   });
   for (const Thrown& thrown : kThrown) {
@@ -147,8 +154,8 @@ TEST_F(GatewayExceptionsTest, WithinAStreamEndsTheConnection) {
 
 TEST_F(GatewayExceptionsTest, OfWhatIsToldOfAClientsEndIsDropped) {
   std::atomic<int> asked{0};
-  Serve([&asked](std::shared_ptr<Exchange> on, const Thrown& thrown) {
-    on->OnGone([on, &thrown](Gone) { thrown.raise(); });
+  Serve([&asked](std::shared_ptr<http::Exchange> on, const Thrown& thrown) {
+    on->OnGone([on, &thrown](http::Gone) { thrown.raise(); });
     ++asked;
   });
   const uint64_t before = CaughtAt("http_gone");
@@ -159,14 +166,15 @@ TEST_F(GatewayExceptionsTest, OfWhatIsToldOfAClientsEndIsDropped) {
     while (asked == seen) std::this_thread::yield();
     client.Reset();
   }
-  EXPECT_TRUE(Await([&](const HttpServerStats&) {
+  EXPECT_TRUE(Await([&](const http::HttpServerStats&) {
     return CaughtAt("http_gone") == before + 4;
   }));
   ExpectServed();
 }
 
 TEST_F(GatewayExceptionsTest, OfTheScreenBecomesAnAnswer) {
-  options_.screen = [](HttpRequest& request) -> std::optional<HttpResponse> {
+  options_.screen =
+      [](http::HttpRequest& request) -> std::optional<http::HttpResponse> {
     for (const Thrown& thrown : kThrown) {
       if (request.path == Cat("/", thrown.what)) thrown.raise();
     }
@@ -184,12 +192,12 @@ TEST_F(GatewayExceptionsTest, OfTheScreenBecomesAnAnswer) {
 }
 
 TEST_F(GatewayExceptionsTest, OfAnObserverIsDropped) {
-  class Observer : public WriteObserver {
+  class Observer : public http::WriteObserver {
    public:
     void OnWritten(const TraceSpan&, const TraceSpan&) override { throw 5; }
     void OnClosed() override { throw 5; }
   };
-  Serve([](std::shared_ptr<Exchange> on, const Thrown&) {
+  Serve([](std::shared_ptr<http::Exchange> on, const Thrown&) {
     on->Observe(std::make_shared<Observer>());
     on->Send({200, "text/plain", {}, "fine\n"});
   });

@@ -55,7 +55,7 @@ class GatewayHttpTest : public ::testing::Test {
     EXPECT_EQ(server_->stats().disconnects, 1);
   }
   // Another server, with other limits, instead of the one that runs.
-  void Restart(const HttpLimits& limits) {
+  void Restart(const http::HttpLimits& limits) {
     server_.reset();
     Start(limits);
   }
@@ -67,23 +67,23 @@ class GatewayHttpTest : public ::testing::Test {
     server_.reset();
   }
 
-  void Start(const HttpLimits& limits) {
+  void Start(const http::HttpLimits& limits) {
     HandlerContext context{model_, generator_, metrics_, work_,
                            [this] { return readiness_; }};
     context.keys_asked = options_.screen != nullptr;
     context.rules = rules_;
-    Router router;
+    http::Router router;
     AddChatHandler(router, context);
     AddCompletionsHandler(router, context);
     AddTokenizeHandlers(router, context);
     AddHealthHandlers(router, context);
     AddModelHandlers(router, context);
-    router.Add("GET", "/large", [](std::shared_ptr<Exchange> exchange) {
-      HttpResponse response;
+    router.Add("GET", "/large", [](std::shared_ptr<http::Exchange> exchange) {
+      http::HttpResponse response;
       response.body.assign(kLargeAnswer, 'x');
       exchange->Send(std::move(response));
     });
-    router.Add("GET", "/burst", [](std::shared_ptr<Exchange> exchange) {
+    router.Add("GET", "/burst", [](std::shared_ptr<http::Exchange> exchange) {
       exchange->BeginStream({});
       const std::string chunk(size_t{16} << 10, 'x');
       for (size_t sent = 0; sent < kLargeAnswer; sent += chunk.size()) {
@@ -92,18 +92,18 @@ class GatewayHttpTest : public ::testing::Test {
       exchange->EndStream();
     });
     if (more_routes_) more_routes_(router);
-    HttpServerOptions options = options_;
+    http::HttpServerOptions options = options_;
     options.listen = "127.0.0.1:0";
     options.limits = limits;
-    options.handler = [router](std::shared_ptr<Exchange> exchange) {
+    options.handler = [router](std::shared_ptr<http::Exchange> exchange) {
       router.Route(std::move(exchange));
     };
-    options.observer = [this](const ExchangeSummary& summary) {
+    options.observer = [this](const http::ExchangeSummary& summary) {
       metrics_.OnExchange(summary);
       if (access_log_) LogAccess(summary);
     };
-    options.error_response = TransportError;
-    auto server = HttpServer::Start(std::move(options));
+    options.error_response = http::TransportError;
+    auto server = http::HttpServer::Start(std::move(options));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::move(*server);
   }
@@ -129,13 +129,13 @@ class GatewayHttpTest : public ::testing::Test {
   FakeGenerator generator_;
   GatewayMetrics metrics_{{.model_name = "fake", .key_names = true}};
   // Of the next Start: keys, CORS, text threads; what /readyz says.
-  HttpServerOptions options_;
-  std::function<void(Router&)> more_routes_;
+  http::HttpServerOptions options_;
+  std::function<void(http::Router&)> more_routes_;
   bool access_log_ = false;
   RequestRules rules_;
   TurnQueue* work_ = nullptr;
   GatewayReadiness readiness_{true};
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<http::HttpServer> server_;
 };
 
 }  // namespace sluice::gateway

@@ -106,34 +106,35 @@ TEST_F(GatewayMemoryTest, ABodyWhoseClientLeftCountsUntilItsTurnAndIsNotRead) {
     while (work.queued() == before) std::this_thread::yield();
     client.Reset();
   }
-  EXPECT_TRUE(Await([](const HttpServerStats& stats) {
+  EXPECT_TRUE(Await([](const http::HttpServerStats& stats) {
     return stats.disconnects == 2 && stats.exchanges == 0;
   }));
   EXPECT_EQ(server_->stats().body_bytes, 18000);
   go_on = true;
   work.Stop();
-  EXPECT_TRUE(Await(
-      [](const HttpServerStats& stats) { return stats.body_bytes == 0; }));
+  EXPECT_TRUE(Await([](const http::HttpServerStats& stats) {
+    return stats.body_bytes == 0;
+  }));
   EXPECT_THAT(metrics_.Text(),
               HasSubstr("sluice_gateway_tokenize_seconds_count 0"));
 }
 
 TEST_F(GatewayMemoryTest, WhoStandsStillIsCutOffHoweverMuchIsLeft) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.write_time = std::chrono::milliseconds(300);
   Restart(limits);
   for (const char* path : {"/large", "/burst"}) {
     const auto before = server_->stats().slow_readers.load();
     Client client(port(), /*receive_buffer=*/4096);
     ASSERT_TRUE(client.Send(Cat("GET ", path, " HTTP/1.1\r\nHost: x\r\n\r\n")));
-    EXPECT_TRUE(Await([&](const HttpServerStats& stats) {
+    EXPECT_TRUE(Await([&](const http::HttpServerStats& stats) {
       return stats.slow_readers == before + 1 && stats.backlog_bytes == 0;
     })) << path;
   }
 }
 
 TEST_F(GatewayMemoryTest, WhoReadsOnMayTakeLongerThanAWriteMay) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.write_time = std::chrono::seconds(4);
   Restart(limits);
   const auto whole = std::chrono::duration<double>(1.5 * limits.write_time);
@@ -154,13 +155,13 @@ TEST_F(GatewayMemoryTest, WhoReadsOnMayTakeLongerThanAWriteMay) {
 }
 
 TEST_F(GatewayMemoryTest, AllUnreadWholeAnswersAreBoundedToo) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.all_backlog_bytes = 1 << 20;
   Restart(limits);
   const std::string request = "GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
   Client slow(port(), /*receive_buffer=*/4096);
   ASSERT_TRUE(slow.Send(request));
-  ASSERT_TRUE(Await([](const HttpServerStats& stats) {
+  ASSERT_TRUE(Await([](const http::HttpServerStats& stats) {
     return stats.backlog_bytes > (1 << 20);
   }));
   Client other(port());
@@ -172,19 +173,20 @@ TEST_F(GatewayMemoryTest, AllUnreadWholeAnswersAreBoundedToo) {
   ASSERT_TRUE(other.Send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"));
   EXPECT_THAT(other.ReceiveAnswer(), EndsWith("ok\n"));
   EXPECT_GT(slow.ReceiveAnswer().size(), kLargeAnswer);
-  ASSERT_TRUE(Await(
-      [](const HttpServerStats& stats) { return stats.backlog_bytes == 0; }));
+  ASSERT_TRUE(Await([](const http::HttpServerStats& stats) {
+    return stats.backlog_bytes == 0;
+  }));
   ASSERT_TRUE(other.Send(request));
   EXPECT_THAT(other.ReceiveAnswer(), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(GatewayMemoryTest, WhenMemoryIsShortTheLargestAnswerIsCut) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.all_backlog_bytes = kLargeAnswer * 5 / 4;
   Restart(limits);
   Client slow(port(), /*receive_buffer=*/4096);
   ASSERT_TRUE(slow.Send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n"));
-  ASSERT_TRUE(Await([](const HttpServerStats& stats) {
+  ASSERT_TRUE(Await([](const http::HttpServerStats& stats) {
     return stats.backlog_bytes > static_cast<long long>(kLargeAnswer / 2);
   }));
   Client reads(port());

@@ -19,14 +19,14 @@ constexpr char kLivez[] = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
 class GatewayRoomTest : public GatewayHttpTest {
  protected:
   void RestartWith(int connections) {
-    HttpLimits limits;
+    http::HttpLimits limits;
     limits.connections = connections;
     Restart(limits);
   }
 };
 
 TEST_F(GatewayRoomTest, AConnectionsFirstByteIsDueInTheHeadersTime) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.header_time = std::chrono::milliseconds(100);
   Restart(limits);
   Client used(port());
@@ -81,7 +81,7 @@ TEST_F(GatewayRoomTest, SilentConnectionsKeepNobodyOut) {
 }
 
 TEST_F(GatewayRoomTest, TwoHundredAndFiftySixStreamsOfOneAddressAllEnd) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.connections_per_client = 8;
   Restart(limits);
   std::list<Client> clients;
@@ -131,12 +131,12 @@ void BurnCpu(std::chrono::milliseconds time) {
 }
 
 TEST_F(GatewayRoomTest, AnEventThatHoldsItsLoopIsMeasured) {
-  more_routes_ = [](Router& router) {
-    router.Add("GET", "/burn", [](std::shared_ptr<Exchange> on) {
+  more_routes_ = [](http::Router& router) {
+    router.Add("GET", "/burn", [](std::shared_ptr<http::Exchange> on) {
       BurnCpu(std::chrono::milliseconds(70));
       on->Send({200, "text/plain", {}, "burnt\n"});
     });
-    router.Add("GET", "/burn-later", [](std::shared_ptr<Exchange> on) {
+    router.Add("GET", "/burn-later", [](std::shared_ptr<http::Exchange> on) {
       on->Post([on] {
         BurnCpu(std::chrono::milliseconds(90));
         on->Send({200, "text/plain", {}, "burnt\n"});
@@ -155,13 +155,15 @@ TEST_F(GatewayRoomTest, AnEventThatHoldsItsLoopIsMeasured) {
   EXPECT_EQ(server_->stats().long_holds, 0);
   client.Send("GET /burn HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(client.ReceiveAnswer(), EndsWith("burnt\n"));
-  EXPECT_TRUE(Await(
-      [](const HttpServerStats& stats) { return stats.long_holds == 1; }));
+  EXPECT_TRUE(Await([](const http::HttpServerStats& stats) {
+    return stats.long_holds == 1;
+  }));
   EXPECT_GE(server_->stats().longest_hold_ns, 70'000'000);
   client.Send("GET /burn-later HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(client.ReceiveAnswer(), EndsWith("burnt\n"));
-  EXPECT_TRUE(Await(
-      [](const HttpServerStats& stats) { return stats.long_holds == 2; }));
+  EXPECT_TRUE(Await([](const http::HttpServerStats& stats) {
+    return stats.long_holds == 2;
+  }));
   EXPECT_GE(server_->stats().longest_hold_ns, 90'000'000);
   const std::string text = metrics_.Text();
   metrics_.Detach();

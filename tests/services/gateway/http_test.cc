@@ -138,7 +138,7 @@ TEST_F(GatewayHttpTest, AClientThatLeavesAStreamCancelsIt) {
 }
 
 TEST_F(GatewayHttpTest, AClientThatLeavesWhileWaitingCancelsToo) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.half_closed_time = std::chrono::milliseconds(20);
   Restart(limits);
   Client client(port());
@@ -149,7 +149,7 @@ TEST_F(GatewayHttpTest, AClientThatLeavesWhileWaitingCancelsToo) {
 }
 
 TEST_F(GatewayHttpTest, ASlowReaderIsCutOffInTheEnd) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.write_time = std::chrono::milliseconds(300);
   Restart(limits);
   Client client(port(), /*receive_buffer=*/4096);
@@ -179,7 +179,7 @@ TEST_F(GatewayHttpTest, AHundredMegabytesAreRefusedUnread) {
 }
 
 TEST_F(GatewayHttpTest, AllBodiesTogetherAreBounded) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.all_body_bytes = 1 << 20;
   Restart(limits);
   const std::string head =
@@ -205,7 +205,7 @@ TEST_F(GatewayHttpTest, AllBodiesTogetherAreBounded) {
 }
 
 TEST_F(GatewayHttpTest, ChunkedBodiesCountAsFarAsTheyCame) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.all_body_bytes = 1 << 20;
   Restart(limits);
   const std::string head =
@@ -295,7 +295,7 @@ TEST_F(GatewayHttpTest, ALongHeaderIsRefused) {
 }
 
 TEST_F(GatewayHttpTest, ASlowHeaderIsGivenUp) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.header_time = std::chrono::milliseconds(50);
   Restart(limits);
   Client client(port());
@@ -305,7 +305,7 @@ TEST_F(GatewayHttpTest, ASlowHeaderIsGivenUp) {
 }
 
 TEST_F(GatewayHttpTest, ASlowBodyIsGivenUp) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.body_time = std::chrono::milliseconds(50);
   Restart(limits);
   Client client(port());
@@ -361,7 +361,7 @@ TEST_F(GatewayHttpTest, Http10GetsNoChunksAndAnEnd) {
 }
 
 TEST_F(GatewayHttpTest, TooManyConnectionsAreToldSo) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.connections = 2;
   Restart(limits);
   Client first(port());

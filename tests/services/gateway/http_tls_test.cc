@@ -185,7 +185,7 @@ TEST_F(GatewayTlsTest, MegabytesComeWhole) {
 }
 
 TEST_F(GatewayTlsTest, AClientThatLeavesCancels) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.half_closed_time = std::chrono::milliseconds(20);
   Restart(limits);
   size_t cancelled = 0;
@@ -202,7 +202,7 @@ TEST_F(GatewayTlsTest, AClientThatLeavesCancels) {
 }
 
 TEST_F(GatewayTlsTest, AQuietClientKeepsItsStreamBeyondAWritesTime) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.write_time = std::chrono::milliseconds(200);
   limits.body_time = std::chrono::milliseconds(200);
   Restart(limits);
@@ -220,7 +220,7 @@ TEST_F(GatewayTlsTest, AQuietClientKeepsItsStreamBeyondAWritesTime) {
 }
 
 TEST_F(GatewayTlsTest, AHandshakeHasTheHeadersTime) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.header_time = std::chrono::milliseconds(100);
   Restart(limits);
   Client silent(port());
@@ -264,17 +264,17 @@ TEST_F(GatewayTlsTest, ChangedFilesAreShownToNewConnections) {
 }
 
 TEST_F(GatewayTlsTest, FilesThatCannotBeUsedAreNamed) {
-  HttpServerOptions options;
+  http::HttpServerOptions options;
   options.listen = "127.0.0.1:0";
   options.tls = {Path("none.pem"), Path("key.pem")};
-  EXPECT_THAT(Message(HttpServer::Start(options).status()),
+  EXPECT_THAT(Message(http::HttpServer::Start(options).status()),
               HasSubstr("none.pem: No such file"));
   options.tls = {Path("key.pem"), Path("key.pem")};
-  EXPECT_THAT(Message(HttpServer::Start(options).status()),
+  EXPECT_THAT(Message(http::HttpServer::Start(options).status()),
               HasSubstr("TLS certificate"));
   MakeCertificate("second");
   options.tls = {Path("cert.pem"), Path("second.key")};
-  EXPECT_THAT(Message(HttpServer::Start(options).status()),
+  EXPECT_THAT(Message(http::HttpServer::Start(options).status()),
               HasSubstr("second.key"));
 }
 

@@ -157,8 +157,9 @@ TEST_F(LargeAnswerTest, TheLoopGoesOnWhileNoTextThreadIsFree) {
 TEST_F(LargeAnswerTest, NoMoreIsMadeThanItsClientReads) {
   Client client(port(), /*receive_buffer=*/4096);
   Ask(client, ",\"prompt_logprobs\":1");
-  ASSERT_TRUE(Await(
-      [](const HttpServerStats& stats) { return stats.backlog_bytes > 0; }));
+  ASSERT_TRUE(Await([](const http::HttpServerStats& stats) {
+    return stats.backlog_bytes > 0;
+  }));
   EXPECT_LT(server_->stats().backlog_bytes, 1 << 20);
   EXPECT_GT(client.ReceiveAll().size(), size_t{3} << 19);
 }
@@ -190,17 +191,18 @@ TEST_F(LargeAnswerTest, AClientThatLeavesEndsIt) {
   {
     Client client(port(), /*receive_buffer=*/4096);
     Ask(client, "");
-    ASSERT_TRUE(Await(
-        [](const HttpServerStats& stats) { return stats.backlog_bytes > 0; }));
+    ASSERT_TRUE(Await([](const http::HttpServerStats& stats) {
+      return stats.backlog_bytes > 0;
+    }));
     client.Reset();
   }
-  EXPECT_TRUE(Await([](const HttpServerStats& stats) {
+  EXPECT_TRUE(Await([](const http::HttpServerStats& stats) {
     return stats.exchanges == 0 && stats.backlog_bytes == 0;
   }));
 }
 
 TEST_F(LargeAnswerTest, WhatIsCollectedCountsAndTheLargestEndsWithAnError) {
-  HttpLimits limits;
+  http::HttpLimits limits;
   limits.all_backlog_bytes = 64 << 10;
   server_.reset();
   Start(limits);

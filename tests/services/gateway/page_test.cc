@@ -13,33 +13,35 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string HeaderOf(const HttpResponse& response, std::string_view name) {
+std::string HeaderOf(const http::HttpResponse& response,
+                     std::string_view name) {
   for (const auto& [key, value] : response.headers) {
     if (key == name) return value;
   }
   return "";
 }
 
-HttpResponse Get(const Router& router, std::string_view path,
-                 HttpHeaders headers = {}) {
-  HttpRequest request;
+http::HttpResponse Get(const http::Router& router, std::string_view path,
+                       http::HttpHeaders headers = {}) {
+  http::HttpRequest request;
   request.method = "GET";
   request.path = path;
   request.headers = std::move(headers);
-  const auto exchange = std::make_shared<FakeExchange>(std::move(request));
+  const auto exchange =
+      std::make_shared<http::FakeExchange>(std::move(request));
   router.Route(exchange);
-  return exchange->responses.empty() ? HttpResponse{}
+  return exchange->responses.empty() ? http::HttpResponse{}
                                      : exchange->responses.front();
 }
 
 class PageTest : public ::testing::Test {
  protected:
   PageTest() { AddPageHandlers(router_); }
-  Router router_;
+  http::Router router_;
 };
 
 TEST_F(PageTest, TheRootIsTheEmbeddedHtml) {
-  const HttpResponse page = Get(router_, "/");
+  const http::HttpResponse page = Get(router_, "/");
   EXPECT_EQ(page.status, 200);
   EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
   EXPECT_THAT(page.body, HasSubstr("<title>Sluice</title>"));
@@ -62,7 +64,7 @@ TEST_F(PageTest, EveryFileThatTheHtmlNamesIsServed) {
 
 TEST_F(PageTest, EveryFileSaysWhatItIsAndWhatItMayDo) {
   for (const PageFile& file : PageFiles()) {
-    const HttpResponse response = Get(router_, file.path);
+    const http::HttpResponse response = Get(router_, file.path);
     EXPECT_EQ(response.body, file.bytes);
     EXPECT_FALSE(response.body.empty()) << file.path;
     EXPECT_EQ(HeaderOf(response, "X-Content-Type-Options"), "nosniff");
@@ -81,7 +83,7 @@ TEST_F(PageTest, AKnownFileIsNotSentAgain) {
     const std::string tag = HeaderOf(Get(router_, file.path), "ETag");
     EXPECT_EQ(tag, file.etag);
     for (const std::string& known : {tag, "W/" + tag, "\"x\", " + tag}) {
-      const HttpResponse again =
+      const http::HttpResponse again =
           Get(router_, file.path, {{"if-none-match", known}});
       EXPECT_EQ(again.status, 304) << known;
       EXPECT_TRUE(again.body.empty());
@@ -189,7 +191,7 @@ TEST(ClusterJsonTest, StrangersAreToldNoPath) {
 
 TEST(ClusterJsonTest, IsReadAnewForEveryRequest) {
   const ServedModel model = FakeModel();
-  Router router;
+  http::Router router;
   int reads = 0;
   AddClusterHandler(router, model, /*keys_asked=*/false, [&reads] {
     ClusterReading reading;
@@ -197,7 +199,7 @@ TEST(ClusterJsonTest, IsReadAnewForEveryRequest) {
     return reading;
   });
   for (int want = 1; want <= 2; ++want) {
-    const HttpResponse response = Get(router, "/cluster");
+    const http::HttpResponse response = Get(router, "/cluster");
     EXPECT_EQ(response.status, 200);
     EXPECT_EQ(HeaderOf(response, "Cache-Control"), "no-store");
     EXPECT_THAT(response.body,

@@ -32,27 +32,28 @@ class RequestCostTest : public ::testing::Test {
     }
   }
 
-  std::shared_ptr<FakeExchange> Route(std::string_view path, const Json& body) {
-    Router router;
+  std::shared_ptr<http::FakeExchange> Route(std::string_view path,
+                                            const Json& body) {
+    http::Router router;
     AddChatHandler(router, context_);
     AddCompletionsHandler(router, context_);
     AddTokenizeHandlers(router, context_);
     AddDebugHandlers(router, context_);
-    auto exchange = Post(path, DumpJson(body));
+    auto exchange = http::Post(path, DumpJson(body));
     router.Route(exchange);
     return exchange;
   }
-  std::shared_ptr<FakeExchange> Chat(Json body, size_t bytes = 2) {
+  std::shared_ptr<http::FakeExchange> Chat(Json body, size_t bytes = 2) {
     body["messages"] =
         Json::array({{{"role", "user"}, {"content", std::string(bytes, 'h')}}});
     return Route("/v1/chat/completions", body);
   }
-  std::shared_ptr<FakeExchange> Complete(Json body, size_t bytes) {
+  std::shared_ptr<http::FakeExchange> Complete(Json body, size_t bytes) {
     body["prompt"] = std::string(bytes, 'h');
     return Route("/v1/completions", body);
   }
   // The message of a refusal for what it would take; nothing was submitted.
-  std::string Refusal(const std::shared_ptr<FakeExchange>& on) {
+  std::string Refusal(const std::shared_ptr<http::FakeExchange>& on) {
     if (on->responses.size() != 1) return "not answered";
     EXPECT_EQ(on->responses[0].status, 400);
     EXPECT_EQ(on->Body()["error"]["code"], "request_too_large");

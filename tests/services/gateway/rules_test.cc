@@ -20,30 +20,31 @@ class GatewayRulesTest : public ::testing::Test {
   }
 
   // By the rules as they are now.
-  std::shared_ptr<FakeExchange> Route(std::shared_ptr<FakeExchange> exchange) {
+  std::shared_ptr<http::FakeExchange> Route(
+      std::shared_ptr<http::FakeExchange> exchange) {
     HandlerContext context{model_, generator_, metrics_, nullptr,
                            [] { return GatewayReadiness{true}; }};
     context.rules = rules_;
-    Router router;
+    http::Router router;
     AddChatHandler(router, context);
     AddCompletionsHandler(router, context);
     AddModelHandlers(router, context);
     router.Route(exchange);
     return exchange;
   }
-  std::shared_ptr<FakeExchange> Get(std::string_view path) {
-    auto exchange = Post(path, "");
+  std::shared_ptr<http::FakeExchange> Get(std::string_view path) {
+    auto exchange = http::Post(path, "");
     exchange->request().method = "GET";
     return Route(std::move(exchange));
   }
-  std::shared_ptr<FakeExchange> Chat(const std::string& fields) {
-    return Route(
-        Post("/v1/chat/completions",
-             Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],",
-                 fields, "}")));
+  std::shared_ptr<http::FakeExchange> Chat(const std::string& fields) {
+    return Route(http::Post(
+        "/v1/chat/completions",
+        Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],", fields,
+            "}")));
   }
-  std::shared_ptr<FakeExchange> Complete(const std::string& fields) {
-    return Route(Post("/v1/completions", "{" + fields + "}"));
+  std::shared_ptr<http::FakeExchange> Complete(const std::string& fields) {
+    return Route(http::Post("/v1/completions", "{" + fields + "}"));
   }
 
   ServedModel model_ = FakeModel();

@@ -58,11 +58,11 @@ TEST_F(ServedModelTest, WhatARequestLeavesOutComesFromTheGenerationConfig) {
   ASSERT_TRUE(model.ok()) << model.status();
   FakeGenerator generator(FakeGenerator::Mode::kEcho);
   GatewayMetrics metrics{{"tiny"}};
-  Router router;
+  http::Router router;
   AddCompletionsHandler(router, {*model, generator, metrics, nullptr,
                                  [] { return GatewayReadiness{true}; }});
-  router.Route(Post("/v1/completions", R"({"prompt":[9]})"));
-  router.Route(Post("/v1/completions", R"({"prompt":[9],"temperature":1.5,
+  router.Route(http::Post("/v1/completions", R"({"prompt":[9]})"));
+  router.Route(http::Post("/v1/completions", R"({"prompt":[9],"temperature":1.5,
       "top_k":-1,"top_p":1,"min_p":0,"repetition_penalty":1})"));
   const GenerateRequest left_out = generator.request(0);
   EXPECT_EQ(left_out.sampling.temperature, 0.3f);

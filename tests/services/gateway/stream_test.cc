@@ -36,15 +36,15 @@ class GatewayStreamTest : public ::testing::Test {
     }
   }
 
-  std::shared_ptr<FakeExchange> Chat(const std::string& fields) {
+  std::shared_ptr<http::FakeExchange> Chat(const std::string& fields) {
     auto exchange =
-        Post("/v1/chat/completions",
-             Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
-                 fields.empty() ? "" : ",", fields, "}"));
+        http::Post("/v1/chat/completions",
+                   Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
+                       fields.empty() ? "" : ",", fields, "}"));
     router_.Route(exchange);
     return exchange;
   }
-  std::shared_ptr<FakeExchange> Stream(const std::string& fields = "") {
+  std::shared_ptr<http::FakeExchange> Stream(const std::string& fields = "") {
     return Chat(Cat("\"stream\":true", fields.empty() ? "" : ",", fields));
   }
   void Lose(size_t sequence) {
@@ -58,7 +58,7 @@ class GatewayStreamTest : public ::testing::Test {
   FakeGenerator generator_;
   GatewayMetrics metrics_{{"fake"}};
   HandlerContext context_;
-  Router router_;
+  http::Router router_;
 };
 
 TEST_F(GatewayStreamTest, TheHeaderGoesOutWhenTheSequenceStarts) {
@@ -153,7 +153,7 @@ TEST_F(GatewayStreamTest, AWholeAnswerIsNotTouched) {
 TEST_F(GatewayStreamTest, AClientThatLeftIsAskedNothingMore) {
   const auto on = Stream();
   generator_.Start(0);
-  on->Leave(Gone::kDisconnected);
+  on->Leave(http::Gone::kDisconnected);
   EXPECT_TRUE(generator_.AwaitCancelled(1));
   EXPECT_FALSE(on->RunLater());
   EXPECT_THAT(on->chunks, IsEmpty());

@@ -67,8 +67,9 @@ class TextWorkTest : public ::testing::Test {
     }
   }
 
-  std::shared_ptr<FakeExchange> Complete(const std::string& client = "a") {
-    auto on = Post("/v1/completions", "{\"prompt\":\"a\"}");
+  std::shared_ptr<http::FakeExchange> Complete(
+      const std::string& client = "a") {
+    auto on = http::Post("/v1/completions", "{\"prompt\":\"a\"}");
     on->request().client = client;
     router_.Route(on);
     return on;
@@ -79,7 +80,7 @@ class TextWorkTest : public ::testing::Test {
   GatewayMetrics metrics_{{"fake"}};
   TurnQueue queue_{{.threads = 1, .max_queued = 2}};
   HandlerContext context_;
-  Router router_;
+  http::Router router_;
   ExhaustedText* text_ = nullptr;
 };
 
@@ -111,7 +112,7 @@ TEST_F(TextWorkTest, AnAnswerThatThrowsEndsWithAnErrorAndItsSequence) {
 }
 
 TEST_F(TextWorkTest, ADeadlineIsLookedAtBeforeABodyIsRead) {
-  auto on = Post("/v1/completions", "{\"prompt\":\"a\"}");
+  auto on = http::Post("/v1/completions", "{\"prompt\":\"a\"}");
   on->request().headers = {{"x-request-timeout", "1"}};
   on->request().arrival -= std::chrono::seconds(2);
   router_.Route(on);

@@ -120,12 +120,12 @@ class Server {
     }
   }
 
-  std::shared_ptr<FakeExchange> Chat(Json body) {
+  std::shared_ptr<http::FakeExchange> Chat(Json body) {
     if (!body.contains("messages")) {
       body["messages"] =
           Json::array({{{"role", "user"}, {"content", "Weather?"}}});
     }
-    const auto exchange = Post("/v1/chat/completions", DumpJson(body));
+    const auto exchange = http::Post("/v1/chat/completions", DumpJson(body));
     router_.Route(exchange);
     return exchange;
   }
@@ -147,8 +147,8 @@ class Server {
     generator_.End(sequence, end);
   }
   // The answer to `body` when the model says `output` and ends its turn.
-  std::shared_ptr<FakeExchange> Answer(const Json& body,
-                                       const std::string& output) {
+  std::shared_ptr<http::FakeExchange> Answer(const Json& body,
+                                             const std::string& output) {
     const size_t sequence = generator_.submitted();
     auto exchange = Chat(body);
     EXPECT_EQ(generator_.submitted(), sequence + 1);
@@ -170,7 +170,7 @@ class Server {
   FakeGenerator generator_;
   GatewayMetrics metrics_{{"toy"}};
   HandlerContext context_;
-  Router router_;
+  http::Router router_;
   size_t spoken_ = 0;  // tokens of the latest Say
 };
 
@@ -494,7 +494,7 @@ TEST_F(GatewayToolsTest, TextWithoutATokenCountsAsNone) {
   const auto on = server_->Chat(WithTools());
   server_->Say(0, "\n<think>");
   TokenEvent event;
-  event.tokens = {WithLogprob(0xE2, -0.5f)};  // of a character of three bytes
+  event.tokens = {WithLogprob(0xE2, -0.5f)};  // of three bytes
   server_->generator_.Tokens(0, event);
   server_->generator_.End(0, FinishReason::kLength);
   const Json body = on->Body();
@@ -516,9 +516,11 @@ TEST_F(GatewayToolsTest, AStopOfWhiteSpaceEndsAnAnswerWithoutToolsAtOnce) {
 TEST_F(GatewayToolsTest, AFormatIsReadFromATemplateForToolsToo) {
   const std::string plain =
       "{% for m in messages %}{{ m.content }}{% endfor %}";
-  const ToyTokens tokens = Glm().tokens;
-  EXPECT_EQ(MakeToyText(plain, tokens)->output_format(), OutputFormat());
-  EXPECT_EQ(MakeToyText(plain, tokens, {}, TemplateOf(Glm()))->output_format(),
+  const auto format = [&](const std::string& for_tools) {
+    return MakeToyText(plain, Glm().tokens, {}, for_tools)->output_format();
+  };
+  EXPECT_EQ(format(""), OutputFormat());
+  EXPECT_EQ(format(TemplateOf(Glm())),
             (OutputFormat{ToolFormat::kGlm, ReasoningFormat::kThink}));
 }
 
@@ -557,7 +559,7 @@ TEST_F(GatewayToolsTest, TokenizeCountsTheToolsToo) {
   Json body{
       {"messages", Json::array({{{"role", "user"}, {"content", "Weather?"}}})}};
   const auto count = [&] {
-    const auto on = Post("/tokenize", DumpJson(body));
+    const auto on = http::Post("/tokenize", DumpJson(body));
     server_->router_.Route(on);
     return on->Body()["count"].get<int>();
   };
