@@ -6,7 +6,7 @@
 
 #include "common/base/json.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 Json UsageJson(const Usage& usage) {
   Json json{
@@ -97,4 +97,4 @@ std::string TokenName(const ModelText& text, const AnswerInfo& info,
                                   : text.TokenText(token);
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

@@ -13,7 +13,7 @@
 #include "common/openai/json_pieces.h"
 #include "common/openai/model_text.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 struct Usage {
   int64_t prompt_tokens = 0;
@@ -100,6 +100,6 @@ Json AnswerHead(const AnswerInfo& info, const char* object);
 std::string TokenName(const ModelText& text, const AnswerInfo& info,
                       TokenId token);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_ANSWER_H_

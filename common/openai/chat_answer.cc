@@ -3,7 +3,7 @@
 #include "common/base/json.h"
 #include "common/openai/answer.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 class ChatFormat : public AnswerFormat {
@@ -197,4 +197,4 @@ std::unique_ptr<AnswerFormat> MakeChatFormat(const ModelText& text,
   return std::make_unique<ChatFormat>(text, std::move(info));
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

@@ -6,7 +6,7 @@
 
 #include "common/base/json.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // Short words, which a template compares or prints: no special token fits in.
@@ -125,4 +125,4 @@ TemplateFields ReadTemplateFields(FieldReader& in) {
   return out;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

@@ -5,13 +5,13 @@
 #include "common/openai/fields.h"
 #include "common/openai/request.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // What goes to the chat template beside the messages: add_generation_prompt,
 // continue_final_message, add_special_tokens, reasoning_effort and the
 // allowed members of chat_template_kwargs. Complaints stay in `in`.
 TemplateFields ReadTemplateFields(FieldReader& in);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_CHAT_FIELDS_H_

@@ -10,7 +10,7 @@
 #include "common/base/json.h"
 #include "common/text/chat_template.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // Words that no template writes by itself.
@@ -201,4 +201,4 @@ Json AdaptTools(Json tools, const HistoryRules& rules) {
   return tools;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

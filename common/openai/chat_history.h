@@ -9,7 +9,7 @@ namespace sluice {
 class ChatTemplate;
 }  // namespace sluice
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // What a chat template asks of tools and of an assistant's earlier messages.
 struct HistoryRules {
@@ -41,6 +41,6 @@ Json AdaptHistory(Json messages, const HistoryRules& rules);
 // `tools` (ToolFields'), with empty descriptions where there must be one.
 Json AdaptTools(Json tools, const HistoryRules& rules);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_CHAT_HISTORY_H_

@@ -6,7 +6,7 @@
 
 #include "common/base/cat.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // Stands for no token: what a decoder gives at its end.
@@ -243,4 +243,4 @@ void ChoiceText::TakeRest(const FinalEvent& event, Delta& delta) {
   if (!ended_) delta.text += stops_.Finish();
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

@@ -14,7 +14,7 @@
 #include "common/openai/stop_matcher.h"
 #include "common/text/output/output_parser.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // What one tool call gained. `id` and `name` come whole, when it begins;
 // later pieces have them empty.
@@ -138,6 +138,6 @@ class ChoiceText {
   bool ended_ = false;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_CHOICE_TEXT_H_

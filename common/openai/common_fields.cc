@@ -9,7 +9,7 @@
 #include "common/http/message.h"
 #include "common/openai/parse.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // Of a request; the model's own end tokens may join them.
@@ -200,4 +200,4 @@ void CheckTogether(FieldReader& in, const GenerationFields& fields,
   }
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

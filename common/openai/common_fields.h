@@ -8,7 +8,7 @@
 #include "common/openai/fields.h"
 #include "common/openai/request.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // The fields that mean the same for chat and completions. Complaints stay in
 // `in`; token ids are below `vocab_size`.
@@ -22,6 +22,6 @@ std::optional<int64_t> ReadMaxTokens(FieldReader& in, std::string_view name);
 void CheckTogether(FieldReader& in, const GenerationFields& fields,
                    size_t num_prompts);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_COMMON_FIELDS_H_

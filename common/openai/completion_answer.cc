@@ -4,7 +4,7 @@
 #include "common/base/json.h"
 #include "common/openai/answer.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 int64_t CountCharacters(std::string_view utf8) {
@@ -141,4 +141,4 @@ std::unique_ptr<AnswerFormat> MakeCompletionFormat(const ModelText& text,
   return std::make_unique<CompletionFormat>(text, std::move(info));
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

@@ -6,7 +6,7 @@
 #include "absl/strings/cord.h"
 #include "common/base/retry_after.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 constexpr char kParam[] = "sluice/param";
@@ -74,4 +74,4 @@ http::ApiError ToApiError(const Status& status) {
   return error;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

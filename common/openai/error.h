@@ -6,7 +6,7 @@
 #include "common/base/status.h"
 #include "common/http/error_answer.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // `status` with the request field and the code that the error object shall
 // carry. They travel as payloads, so that parsers return plain statuses.
@@ -24,6 +24,6 @@ Status FieldError(std::string_view param, const Parts&... parts) {
 // stays with us.
 http::ApiError ToApiError(const Status& status);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_ERROR_H_

@@ -4,7 +4,7 @@
 
 #include "common/base/json.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // The integer that `value` is, if it is one within int64.
@@ -157,4 +157,4 @@ std::optional<std::vector<std::string>> FieldReader::Strings(
   return strings;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

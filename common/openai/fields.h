@@ -13,7 +13,7 @@
 #include "common/core/ids.h"
 #include "common/openai/error.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 inline constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
@@ -67,6 +67,6 @@ StatusOr<std::vector<TokenId>> ParseTokenIds(const Json& array,
                                              std::string_view param,
                                              int vocab_size);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_FIELDS_H_

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 bool HoldsList(const Json& value) {
@@ -88,4 +88,4 @@ std::string JsonPieces::Next(size_t bytes) {
   return out;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

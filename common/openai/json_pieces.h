@@ -9,7 +9,7 @@
 
 #include "common/base/json.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // A JSON text that is made piece by piece, the same bytes as DumpJson's: long
 // lists in it are made element by element. One thread at a time.
@@ -48,6 +48,6 @@ class JsonPieces {
   std::deque<Part> parts_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_JSON_PIECES_H_

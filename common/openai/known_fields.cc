@@ -7,7 +7,7 @@
 #include "common/openai/error.h"
 #include "common/openai/fields.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // Bytes of an unknown field's name that an error shows.
@@ -278,4 +278,4 @@ Status RefuseUnbuiltFields(const Json& object, bool chat) {
   return OkStatus();
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

@@ -7,7 +7,7 @@
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 enum class FieldUse {
   kBuilt,    // read, checked and obeyed
@@ -34,6 +34,6 @@ Status RefuseUnbuiltFields(const Json& object, bool chat);
 // INVALID_ARGUMENT naming the first field of `object` that is not known.
 Status RefuseUnknownFields(const Json& object, bool chat);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_KNOWN_FIELDS_H_

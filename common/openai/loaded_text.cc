@@ -7,7 +7,7 @@
 #include "common/text/detokenizer.h"
 #include "common/text/text_source.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // How much of the prompt a detokenizer looks at.
@@ -197,4 +197,4 @@ TokenizerInfo LoadedText::info() const {
           template_source_,        adds_bos_};
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

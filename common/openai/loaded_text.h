@@ -11,7 +11,7 @@
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // Names of output formats, as flags have them.
 struct FormatNames {
@@ -66,6 +66,6 @@ class LoadedText : public ModelText {
   mutable std::atomic<int> probation_{0};
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_LOADED_TEXT_H_

@@ -7,7 +7,7 @@
 #include "common/openai/fields.h"
 #include "common/openai/parse.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // Parts of OpenAI's and vLLM's APIs that no model here reads yet.
@@ -266,4 +266,4 @@ StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget) {
   return out;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

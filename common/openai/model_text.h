@@ -13,7 +13,7 @@
 #include "common/core/ids.h"
 #include "common/text/output/output_parser.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // One sequence's tokens to text, as they come; one thread.
 class TextDecoder {
@@ -96,6 +96,6 @@ class ModelText {
   virtual TokenizerInfo info() const = 0;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_MODEL_TEXT_H_

@@ -12,7 +12,7 @@
 #include "common/openai/known_fields.h"
 #include "common/openai/tool_fields.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 StatusOr<Json> ParseObject(std::string_view body, JsonBudget& budget) {
@@ -168,4 +168,4 @@ StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
   return out;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

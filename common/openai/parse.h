@@ -6,7 +6,7 @@
 #include "common/base/status.h"
 #include "common/openai/request.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // Limits on what one request may bring.
 inline constexpr size_t kMaxMessages = 4096;
@@ -44,6 +44,6 @@ StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
 // it is read at the expense of `budget`, what the request has left.
 StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_PARSE_H_

@@ -12,7 +12,7 @@
 #include "common/core/ids.h"
 #include "common/core/sampling_params.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // Requests after parsing: every value has its type and lies in its range.
 // What was left out is nullopt; defaults are the model's business.
@@ -106,6 +106,6 @@ struct DetokenizeRequest {
   std::vector<TokenId> tokens;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_REQUEST_H_

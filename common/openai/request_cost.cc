@@ -8,7 +8,7 @@
 #include "common/base/json.h"
 #include "common/openai/error.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 constexpr size_t kLeastTokenizeBytes = size_t{1} << 20;
@@ -133,4 +133,4 @@ Status CheckAnswer(const GenerationFields& fields, const AnswerShape& shape,
       " (the server's --max-answer-bytes): ", Fields(fields, shape)));
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

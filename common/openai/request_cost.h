@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "common/openai/request.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // What one request may take at most, by estimates that are made from counts
 // and sizes before anything of it is spent.
@@ -60,6 +60,6 @@ int64_t DefaultMaxTokens(const GenerationFields& fields, AnswerShape shape,
 Status CheckAnswer(const GenerationFields& fields, const AnswerShape& shape,
                    size_t bytes, const CostLimits& limits);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_REQUEST_COST_H_

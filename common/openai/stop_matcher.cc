@@ -3,7 +3,7 @@
 #include <deque>
 #include <utility>
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 StopStrings::StopStrings(const std::vector<std::string>& strings) {
   if (strings.empty()) return;
@@ -99,4 +99,4 @@ std::string StopMatcher::Finish() {
   return matched() ? std::string() : std::exchange(held_, "");
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

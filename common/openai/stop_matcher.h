@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // Stop strings as an automaton (Aho and Corasick 1975): one step per byte of
 // the text, however many strings there are. Immutable; copies share it.
@@ -73,6 +73,6 @@ class StopMatcher {
   std::string match_;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_STOP_MATCHER_H_

@@ -6,7 +6,7 @@
 #include "common/base/json.h"
 #include "common/openai/parse.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // What is wrong with `tool`, beginning with the member's name; empty: nothing.
@@ -110,4 +110,4 @@ ToolFields ReadToolFields(FieldReader& in) {
   return out;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

@@ -7,7 +7,7 @@
 #include "common/openai/fields.h"
 #include "common/openai/request.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // tools, tool_choice and parallel_tool_calls. Complaints stay in `in`.
 ToolFields ReadToolFields(FieldReader& in);
@@ -16,6 +16,6 @@ ToolFields ReadToolFields(FieldReader& in);
 // A-Z a-z 0-9 and _ . : / -, which no format of calls takes for markup.
 bool IsToolName(std::string_view name);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_TOOL_FIELDS_H_

@@ -20,7 +20,7 @@ constexpr std::string_view kEventEnd = "\n\n";
 
 AnswerWriter::AnswerWriter(const TextWorkers& workers,
                            std::shared_ptr<http::Exchange> exchange,
-                           AnswerFormat& format, Output output,
+                           openai::AnswerFormat& format, Output output,
                            std::weak_ptr<void> owner)
     : workers_{workers.queue, workers.metrics, /*goes_on=*/true},
       exchange_(std::move(exchange)),
@@ -28,7 +28,8 @@ AnswerWriter::AnswerWriter(const TextWorkers& workers,
       output_(std::move(output)),
       owner_(std::move(owner)) {}
 
-void AnswerWriter::WriteEvents(int index, Delta delta, const Usage& usage) {
+void AnswerWriter::WriteEvents(int index, openai::Delta delta,
+                               const openai::Usage& usage) {
   Part part;
   part.index = index;
   part.deltas.push_back(std::move(delta));
@@ -36,7 +37,8 @@ void AnswerWriter::WriteEvents(int index, Delta delta, const Usage& usage) {
   Add(std::move(part));
 }
 
-void AnswerWriter::WriteWhole(std::vector<Delta> choices, const Usage& usage) {
+void AnswerWriter::WriteWhole(std::vector<openai::Delta> choices,
+                              const openai::Usage& usage) {
   Part part;
   part.deltas = std::move(choices);
   part.usage = usage;
@@ -84,7 +86,7 @@ void AnswerWriter::AskForPiece() {
 }
 
 void AnswerWriter::Begin(Part& part) {
-  pieces_ = std::make_unique<JsonPieces>();
+  pieces_ = std::make_unique<openai::JsonPieces>();
   next_ = 0;
   values_.clear();
   if (part.index < 0) {

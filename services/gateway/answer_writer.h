@@ -36,15 +36,17 @@ class AnswerWriter {
 
   // `format` and what `output` refers to are `owner`'s, which owns this.
   AnswerWriter(const TextWorkers& workers,
-               std::shared_ptr<http::Exchange> exchange, AnswerFormat& format,
-               Output output, std::weak_ptr<void> owner);
+               std::shared_ptr<http::Exchange> exchange,
+               openai::AnswerFormat& format, Output output,
+               std::weak_ptr<void> owner);
 
   bool is_idle() const { return parts_.empty(); }
 
   // The events that `delta` of choice `index` makes.
-  void WriteEvents(int index, Delta delta, const Usage& usage);
+  void WriteEvents(int index, openai::Delta delta, const openai::Usage& usage);
   // The whole answer; nothing else comes before it.
-  void WriteWhole(std::vector<Delta> choices, const Usage& usage);
+  void WriteWhole(std::vector<openai::Delta> choices,
+                  const openai::Usage& usage);
   // Runs `work` when all parts so far are out: at once if it is idle. It must
   // not hold the owner.
   void Then(std::function<void()> work);
@@ -53,8 +55,8 @@ class AnswerWriter {
   // Something to write, or to do.
   struct Part {
     int index = -1;  // of the choice whose events these are; -1: all of it
-    std::vector<Delta> deltas;
-    Usage usage;
+    std::vector<openai::Delta> deltas;
+    openai::Usage usage;
     std::function<void()> then;
   };
 
@@ -68,7 +70,7 @@ class AnswerWriter {
 
   const TextWorkers workers_;
   const std::shared_ptr<http::Exchange> exchange_;
-  AnswerFormat& format_;
+  openai::AnswerFormat& format_;
   const Output output_;
   const std::weak_ptr<void> owner_;
   std::deque<Part> parts_;
@@ -76,7 +78,8 @@ class AnswerWriter {
   // What the text thread uses, one piece at a time.
   std::vector<Json> values_;  // of the first part, from values_[next_] on
   size_t next_ = 0;
-  std::unique_ptr<JsonPieces> pieces_;  // null: the first part has not begun
+  std::unique_ptr<openai::JsonPieces>
+      pieces_;  // null: the first part has not begun
 };
 
 }  // namespace sluice::gateway

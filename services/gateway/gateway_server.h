@@ -47,7 +47,7 @@ struct GatewayOptions {
   bool debug_endpoints = false;
   bool strict_fields = false;  // see HandlerContext
   bool access_log = false;     // see LogAccess
-  CostLimits limits;           // of one request
+  openai::CostLimits limits;   // of one request
   RequestRules rules;
   TraceOptions traces;
 };

@@ -154,7 +154,7 @@ Status CheckRange(const char* flag, double value, double low, double high) {
                          ", got ", value);
 }
 
-StatusOr<CostLimits> CostLimitsFromFlags() {
+StatusOr<openai::CostLimits> CostLimitsFromFlags() {
   const auto size = [](const char* flag, int64_t value,
                        int64_t low) -> StatusOr<size_t> {
     SLUICE_RETURN_IF_ERROR(CheckRange(flag, static_cast<double>(value),
@@ -162,7 +162,7 @@ StatusOr<CostLimits> CostLimitsFromFlags() {
                                       static_cast<double>(int64_t{1} << 40)));
     return static_cast<size_t>(value);
   };
-  CostLimits limits;
+  openai::CostLimits limits;
   SLUICE_ASSIGN_OR_RETURN(
       limits.answer_bytes,
       size("--max-answer-bytes", absl::GetFlag(FLAGS_max_answer_bytes), 1));
@@ -228,7 +228,7 @@ StatusOr<RequestRules> RulesFromFlags() {
   RequestRules rules;
   const int stops = absl::GetFlag(FLAGS_max_stop_strings);
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("--max-stop-strings", stops, 0, kMaxStopStrings));
+      CheckRange("--max-stop-strings", stops, 0, openai::kMaxStopStrings));
   rules.max_stop_strings = static_cast<size_t>(stops);
   const std::string overflow = absl::GetFlag(FLAGS_max_tokens_overflow);
   if (overflow != "refuse" && overflow != "cut") {

@@ -14,13 +14,13 @@ size_t RequestRunner::BytesOf(const std::vector<TokenResult>& tokens) {
   return bytes;
 }
 
-size_t RequestRunner::MemoryOf(const Delta& delta) {
+size_t RequestRunner::MemoryOf(const openai::Delta& delta) {
   return delta.text.size() + delta.reasoning.size() +
          delta.token_ids.size() * sizeof(TokenId) + BytesOf(delta.logprobs);
 }
 
 void RequestRunner::SendWhole() {
-  std::vector<Delta> wholes;
+  std::vector<openai::Delta> wholes;
   size_t bytes = 0;
   for (Choice& choice : choices_) {
     bytes += choice.whole.EstimatedBytes();

@@ -74,7 +74,7 @@ RequestRunner::RequestRunner(const Services& services, RunPlan plan,
     }
     ++prompts_.back().choices;
     choices_.push_back(
-        {ChoiceText(services_.text, std::move(choice.text), prompt),
+        {openai::ChoiceText(services_.text, std::move(choice.text), prompt),
          choice.prompt,
          {},
          std::nullopt,
@@ -215,7 +215,7 @@ void RequestRunner::TellFollowers(const Mail& mail) {
 void RequestRunner::Take(const Mail& mail) {
   Choice& choice = choices_[mail.choice];
   if (const auto* tokens = std::get_if<TokenEvent>(&mail.event)) {
-    std::vector<PromptResults> prompt;
+    std::vector<openai::PromptResults> prompt;
     if (mail.prompt != nullptr) prompt.push_back(mail.prompt);
     OnTokens(choice, mail.choice, *tokens, prompt, mail.when);
   } else {
@@ -243,11 +243,11 @@ void RequestRunner::TraceDelivery(const Mail& mail, int64_t begin_ns) {
 }
 
 template <typename Source>
-Delta RequestRunner::Counted(Choice& choice, const Source& source) {
+openai::Delta RequestRunner::Counted(Choice& choice, const Source& source) {
   const int64_t tokens = choice.text.completion_tokens();
   const int64_t reasoning = choice.text.reasoning_tokens();
   const TimePoint begin = Clock::now();
-  Delta delta = source();
+  openai::Delta delta = source();
   services_.metrics.OnDetokenized(Seconds(Clock::now() - begin));
   usage_.completion_tokens += choice.text.completion_tokens() - tokens;
   if (usage_.reasoning_tokens) {
@@ -259,7 +259,7 @@ Delta RequestRunner::Counted(Choice& choice, const Source& source) {
 
 void RequestRunner::OnTokens(Choice& choice, size_t index,
                              const TokenEvent& event,
-                             const std::vector<PromptResults>& prompt,
+                             const std::vector<openai::PromptResults>& prompt,
                              TimePoint when) {
   if (!event.tokens.empty()) {
     const int count = static_cast<int>(event.tokens.size());
@@ -273,7 +273,7 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
     choice.last_token = when;
   }
   if (done_ || choice.answered) return;
-  Delta delta =
+  openai::Delta delta =
       Counted(choice, [&] { return choice.text.OnTokens(event, prompt); });
   const bool matched = delta.finish.has_value();
   Emit(choice, index, std::move(delta));
@@ -301,7 +301,8 @@ void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
     Fail(Unavailable("the request was cancelled by the server"));
     return;
   }
-  Delta delta = Counted(choice, [&] { return choice.text.OnEnd(event); });
+  openai::Delta delta =
+      Counted(choice, [&] { return choice.text.OnEnd(event); });
   Emit(choice, index, std::move(delta));
   FinishIfAnswered();
 }
@@ -324,11 +325,11 @@ void RequestRunner::TellFigures() {
   figures.completion_tokens = usage_.completion_tokens;
 }
 
-void RequestRunner::Emit(Choice& choice, size_t index, Delta delta) {
+void RequestRunner::Emit(Choice& choice, size_t index, openai::Delta delta) {
   if (plan_.trace != nullptr) decoded_ns_ = MonotonicNanos();
   if (delta.finish) {
     choice.answered = true;
-    AddFinish(FinishName(delta), exchange_->figures().finish);
+    AddFinish(openai::FinishName(delta), exchange_->figures().finish);
   }
   if (!plan_.stream) {
     Collect(MemoryOf(delta));
@@ -369,7 +370,7 @@ void RequestRunner::FinishIfAnswered() {
 
 void RequestRunner::Fail(const Status& status) {
   if (std::exchange(done_, true)) return;
-  http::ApiError error = ToApiError(status);
+  http::ApiError error = openai::ToApiError(status);
   if (error.http_status == 503 && !RetryAfterSeconds(status)) {
     error.retry_after_seconds = services_.readiness().retry_after_seconds;
   }

@@ -26,14 +26,14 @@ namespace sluice::gateway {
 struct RunPlan {
   struct Choice {
     GenerateRequest generate;
-    ChoiceTextOptions text;
+    openai::ChoiceTextOptions text;
     size_t prompt = 0;  // index of its prompt among the request's
     // It is told of the prompt's tokens what the prompt's first choice is
     // told, which alone asks for that.
     bool follows = false;
   };
   std::vector<Choice> choices;  // at least one; prompts rise by at most one
-  std::unique_ptr<AnswerFormat> format;
+  std::unique_ptr<openai::AnswerFormat> format;
   bool stream = false;
   bool include_usage = false;
   http::EventStreamTimes times;         // of a stream
@@ -49,7 +49,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   // What outlives every request.
   struct Services {
     Generator& generator;
-    const ModelText& text;
+    const openai::ModelText& text;
     GatewayMetrics& metrics;
     // What is told to who is refused because the pipeline is not there.
     std::function<GatewayReadiness()> readiness;
@@ -69,13 +69,13 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
     size_t choice = 0;
     TimePoint when;
     std::variant<TokenEvent, FinalEvent> event;
-    size_t steps = 0;                // that came before it, of a traced request
-    PromptResults prompt = nullptr;  // of its tokens' event
+    size_t steps = 0;  // that came before it, of a traced request
+    openai::PromptResults prompt = nullptr;  // of its tokens' event
   };
   struct Choice {
-    ChoiceText text;
-    size_t prompt = 0;  // index of its prompt
-    Delta whole;        // without streaming: all so far
+    openai::ChoiceText text;
+    size_t prompt = 0;    // index of its prompt
+    openai::Delta whole;  // without streaming: all so far
     std::optional<SequenceId> sequence;
     int max_tokens = 0;
     std::optional<TimePoint> last_token;
@@ -86,7 +86,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
     bool awaits_prompt = false;
     bool collects_prompt = false;
     std::vector<Mail> held;
-    std::vector<PromptResults> prompt_results;
+    std::vector<openai::PromptResults> prompt_results;
   };
   // What choices of one prompt have in common.
   struct Prompt {
@@ -106,14 +106,15 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   void Take(const Mail& mail);
   void TraceDelivery(const Mail& mail, int64_t begin_ns);
   void OnTokens(Choice& choice, size_t index, const TokenEvent& event,
-                const std::vector<PromptResults>& prompt, TimePoint when);
+                const std::vector<openai::PromptResults>& prompt,
+                TimePoint when);
   void OnEnd(Choice& choice, size_t index, const FinalEvent& event,
              TimePoint when);
   // What `source` makes of the choice's text, its tokens counted.
   template <typename Source>
-  Delta Counted(Choice& choice, const Source& source);
+  openai::Delta Counted(Choice& choice, const Source& source);
   void CountCached(size_t prompt, int64_t cached_tokens);
-  void Emit(Choice& choice, size_t index, Delta delta);
+  void Emit(Choice& choice, size_t index, openai::Delta delta);
   // For what is too large to be written here.
   AnswerWriter& Writer();
   void SendPiece(std::string bytes);
@@ -122,7 +123,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   void Collect(size_t bytes);
   // In memory.
   static size_t BytesOf(const std::vector<TokenResult>& tokens);
-  static size_t MemoryOf(const Delta& delta);
+  static size_t MemoryOf(const openai::Delta& delta);
   void FinishIfAnswered();
   void SendWhole();
   void EndStream();
@@ -139,7 +140,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   const TimePoint arrival_;
   const std::shared_ptr<http::EventStream> stream_;  // null: answered whole
   std::vector<Choice> choices_;
-  Usage usage_;
+  openai::Usage usage_;
   std::vector<Prompt> prompts_;
   bool done_ = false;         // the answer is complete, or nobody wants it
   bool whole_begun_ = false;  // the first piece of a large whole answer is out

@@ -10,7 +10,7 @@ StatusOr<SamplingDefaults> ParseSamplingDefaults(
   if (!generation_config.is_object()) {
     return InvalidArgument("generation config must be an object");
   }
-  FieldReader in(generation_config, "generation config: ");
+  openai::FieldReader in(generation_config, "generation config: ");
   SamplingDefaults out;
   if (const auto value = in.Number("temperature", 0, 2)) {
     out.temperature = static_cast<float>(*value);

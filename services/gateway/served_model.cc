@@ -49,7 +49,8 @@ StatusOr<ServedModel> LoadServedModel(const std::string& path,
   SLUICE_ASSIGN_OR_RETURN(model.defaults,
                           ParseSamplingDefaults(file->generation_config()));
   SLUICE_ASSIGN_OR_RETURN(
-      auto text, LoadedText::Load(path, {tool_format, reasoning_format}));
+      auto text,
+      openai::LoadedText::Load(path, {tool_format, reasoning_format}));
   const OutputFormat format = text->output_format();
   LogInfo("output: tool calls ", ToolFormatName(format.tools), ", reasoning ",
           ReasoningFormatName(format.reasoning));

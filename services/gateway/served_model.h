@@ -33,7 +33,7 @@ struct ServedModel {
   bool any_name = false;             // they may use any
   std::string root;                  // where it came from, shown in /v1/models
   int64_t created = 0;               // Unix time of the load
-  std::unique_ptr<const ModelText> text;
+  std::unique_ptr<const openai::ModelText> text;
   SamplingDefaults defaults;
   std::vector<TokenId> eos_ids;
   int vocab_size = 0;

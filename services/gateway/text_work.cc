@@ -70,7 +70,7 @@ void RunTextWork(const TextWorkers& workers,
         failed(why);
       } else {
         LogFailure(*exchange, why);
-        exchange->Send(http::ErrorResponse(ToApiError(why)));
+        exchange->Send(http::ErrorResponse(openai::ToApiError(why)));
       }
     });
   };
@@ -93,7 +93,7 @@ void RunTextWorkHere(GatewayMetrics& metrics,
   const Status done = CatchAndCount("text", work);
   if (done.ok()) return;
   LogFailure(*exchange, done);
-  exchange->Send(http::ErrorResponse(ToApiError(done)));
+  exchange->Send(http::ErrorResponse(openai::ToApiError(done)));
 }
 
 }  // namespace sluice::gateway

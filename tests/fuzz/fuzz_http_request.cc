@@ -21,7 +21,7 @@ namespace sluice::gateway {
 namespace {
 
 ServedModel ModelThatCalls() {
-  auto text = std::make_unique<FakeText>();
+  auto text = std::make_unique<openai::FakeText>();
   text->format = {ToolFormat::kHermes, ReasoningFormat::kThink};
   text->new_parser = [format = text->format](const OutputRequest& request) {
     return NewMarkupParser(format, request,

@@ -44,7 +44,7 @@ struct TextGateway {
   http::Router router;
 
   TextGateway() {
-    model.text = MakeToyText(
+    model.text = openai::MakeToyText(
         kTemplate, {{"<|end|>", "<|start|>", "<|eot|>"}, {"<think>"}});
     model.eos_ids = {256};
     const HandlerContext context{model, generator, metrics, nullptr,

@@ -14,7 +14,7 @@
 #include "tests/openai/toy_text.h"
 #include "tests/testing/shared_data.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 using ::testing::HasSubstr;
@@ -301,4 +301,4 @@ TEST(GatewayHistoryTest, TemplatesOfOneCallShowThemAllWithTheirResults) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 size_t CharacterLength(unsigned char lead) {
@@ -118,4 +118,4 @@ TokenResult WithLogprob(TokenId token, float logprob) {
           {TokenLogprob{'!', logprob / 2, 0}}};
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

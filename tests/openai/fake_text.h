@@ -12,7 +12,7 @@
 #include "common/core/generate_request.h"
 #include "common/openai/model_text.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // A vocabulary of the 256 bytes and three special tokens. A chat is <turn>,
 // the role's first letter and the content, for each message; variables of the
@@ -57,6 +57,6 @@ class FakeText : public ModelText {
 // A token with its logprob and that of token 0 ahead of it.
 TokenResult WithLogprob(TokenId token, float logprob);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_TESTS_OPENAI_FAKE_TEXT_H_

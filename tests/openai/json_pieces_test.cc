@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // The whole text, and the longest piece.
@@ -79,4 +79,4 @@ TEST(JsonPiecesTest, ALongTextIsCut) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

@@ -10,7 +10,7 @@
 #include "common/base/retry_after.h"
 #include "common/openai/error.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 using ::testing::ElementsAre;
@@ -550,4 +550,4 @@ TEST(GatewayErrorTest, InternalMessagesStayInside) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

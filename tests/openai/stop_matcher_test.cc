@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // The same rule, string by string over the whole text: what the matcher must
@@ -116,4 +116,4 @@ TEST(GatewayStopMatcherLawTest, AThousandLongStringsAreFoundToo) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

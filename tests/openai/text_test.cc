@@ -10,7 +10,7 @@
 #include "common/openai/stop_matcher.h"
 #include "tests/openai/fake_text.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 // Everything shown when `text` comes in pieces of `size` bytes.
@@ -163,4 +163,4 @@ TEST(GatewayMessageTest, OnlySaneRequestIdsComeBack) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

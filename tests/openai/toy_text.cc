@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/text/vocabulary_spec.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
 namespace fs = std::filesystem;
@@ -73,4 +73,4 @@ std::unique_ptr<LoadedText> MakeToyText(const std::string& chat_template,
   return *std::move(text);
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

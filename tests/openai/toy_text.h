@@ -7,7 +7,7 @@
 
 #include "common/openai/loaded_text.h"
 
-namespace sluice::gateway {
+namespace sluice::openai {
 
 // A text side that is real but for its vocabulary: a tokenizer of the 256
 // bytes and of added tokens. `tool_template`: another template for requests
@@ -21,6 +21,6 @@ std::unique_ptr<LoadedText> MakeToyText(const std::string& chat_template,
                                         const FormatNames& formats = {},
                                         const std::string& tool_template = "");
 
-}  // namespace sluice::gateway
+}  // namespace sluice::openai
 
 #endif  // SLUICE_TESTS_OPENAI_TOY_TEXT_H_

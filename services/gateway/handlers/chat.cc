@@ -11,10 +11,10 @@
 namespace sluice::gateway {
 namespace {
 
-StatusOr<std::vector<TokenId>> EncodeMessages(const HandlerContext& context,
-                                              const ChatRequest& request) {
-  const TemplateFields& fields = request.chat_template;
-  ChatTextOptions options;
+StatusOr<std::vector<TokenId>> EncodeMessages(
+    const HandlerContext& context, const openai::ChatRequest& request) {
+  const openai::TemplateFields& fields = request.chat_template;
+  openai::ChatTextOptions options;
   options.add_generation_prompt = fields.add_generation_prompt;
   options.continue_final_message = fields.continue_final_message;
   options.add_special_tokens = fields.add_special_tokens;
@@ -30,36 +30,38 @@ StatusOr<std::vector<TokenId>> EncodeMessages(const HandlerContext& context,
       return TruncatePrompt(context, request.fields, *std::move(encoded));
     case StatusCode::kOutOfRange:
       if (allowed < fits) {
-        return WithCode(FieldError("messages", Message(encoded.status()),
-                                   " (the server's --max-tokenize-bytes)"),
-                        "request_too_large");
+        return openai::WithCode(
+            openai::FieldError("messages", Message(encoded.status()),
+                               " (the server's --max-tokenize-bytes)"),
+            "request_too_large");
       }
-      return WithCode(
-          FieldError("messages", "this model's maximum context length is ",
-                     MaxContext(context),
-                     " tokens: ", Message(encoded.status())),
+      return openai::WithCode(
+          openai::FieldError(
+              "messages", "this model's maximum context length is ",
+              MaxContext(context), " tokens: ", Message(encoded.status())),
           "context_length_exceeded");
     case StatusCode::kInvalidArgument:
-      return WithParam(encoded.status(), "messages");
+      return openai::WithParam(encoded.status(), "messages");
     default:
       return encoded.status();
   }
 }
 
 // INVALID_ARGUMENT if the request has tools and the model no way to call.
-Status CheckTools(const ServedModel& model, const ToolFields& fields) {
+Status CheckTools(const ServedModel& model, const openai::ToolFields& fields) {
   const bool can_call = model.text->output_format().tools != ToolFormat::kNone;
   if (fields.tools.is_null() || can_call) return OkStatus();
-  return WithCode(
-      FieldError("tools", "the chat template of model ", model.name,
-                 " shows no format of tool calls that is known here (the "
-                 "server's --tool-format names one)"),
+  return openai::WithCode(
+      openai::FieldError(
+          "tools", "the chat template of model ", model.name,
+          " shows no format of tool calls that is known here (the "
+          "server's --tool-format names one)"),
       "unsupported_parameter");
 }
 
 // Whether the answer to `prompt` may have more than content. What continues a
 // message is its content, from the first space on, unless it reasons.
-bool IsParsed(const ModelText& text, const ChatRequest& request,
+bool IsParsed(const openai::ModelText& text, const openai::ChatRequest& request,
               const std::vector<TokenId>& prompt) {
   if (request.chat_template.continue_final_message &&
       !text.EndsInReasoning(prompt)) {
@@ -71,7 +73,7 @@ bool IsParsed(const ModelText& text, const ChatRequest& request,
 }
 
 // A parser for each choice. Here, because reading large schemas is work.
-void AddParsers(const ServedModel& model, const ToolFields& fields,
+void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
                 RunPlan& plan) {
   OutputRequest request;
   request.in_reasoning =
@@ -87,7 +89,7 @@ void AddParsers(const ServedModel& model, const ToolFields& fields,
   auto parsers = model.text->NewParsers(request, plan.choices.size());
   const std::string ids = NewCallIds();
   for (size_t i = 0; i < plan.choices.size(); ++i) {
-    ChoiceTextOptions& choice = plan.choices[i].text;
+    openai::ChoiceTextOptions& choice = plan.choices[i].text;
     choice.parser = std::move(parsers[i]);
     choice.eos_ids = model.eos_ids;
     choice.call_ids = Cat(ids, i, "_");
@@ -97,34 +99,35 @@ void AddParsers(const ServedModel& model, const ToolFields& fields,
 
 // The engine's request, once its answer is known to be within the limits.
 StatusOr<GenerateRequest> MakeBoundedRequest(const HandlerContext& context,
-                                             const ChatRequest& request,
+                                             const openai::ChatRequest& request,
                                              size_t echo_bytes,
                                              std::vector<TokenId> prompt) {
-  const GenerationFields& fields = request.fields;
-  AnswerShape shape{/*chat=*/true, request.echo, prompt.size(), echo_bytes};
+  const openai::GenerationFields& fields = request.fields;
+  openai::AnswerShape shape{/*chat=*/true, request.echo, prompt.size(),
+                            echo_bytes};
   SLUICE_ASSIGN_OR_RETURN(
       GenerateRequest made,
-      MakeGenerateRequest(
-          context, fields, std::move(prompt),
-          {"messages", DefaultMaxTokens(fields, shape, context.limits)}));
+      MakeGenerateRequest(context, fields, std::move(prompt),
+                          {"messages", openai::DefaultMaxTokens(
+                                           fields, shape, context.limits)}));
   shape.max_tokens = made.max_tokens;
-  SLUICE_RETURN_IF_ERROR(
-      CheckAnswer(fields, shape, AnswerBytes(fields, shape), context.limits));
+  SLUICE_RETURN_IF_ERROR(openai::CheckAnswer(
+      fields, shape, openai::AnswerBytes(fields, shape), context.limits));
   return made;
 }
 
 StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
                               const http::HttpRequest& http) {
   const ServedModel& model = context.model;
-  SLUICE_ASSIGN_OR_RETURN(
-      const ChatRequest request,
-      ParseChatRequest(http.body, model.vocab_size, context.strict_fields));
-  const GenerationFields& fields = request.fields;
+  SLUICE_ASSIGN_OR_RETURN(const openai::ChatRequest request,
+                          openai::ParseChatRequest(http.body, model.vocab_size,
+                                                   context.strict_fields));
+  const openai::GenerationFields& fields = request.fields;
   SLUICE_RETURN_IF_ERROR(CheckModel(model, fields.model));
   SLUICE_RETURN_IF_ERROR(CheckStops(context, fields));
   SLUICE_RETURN_IF_ERROR(CheckTools(model, request.tools));
-  SLUICE_RETURN_IF_ERROR(
-      CheckHistory(request.messages, request.tools.tools, context.limits));
+  SLUICE_RETURN_IF_ERROR(openai::CheckHistory(
+      request.messages, request.tools.tools, context.limits));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
                           EncodeMessages(context, request));
@@ -138,7 +141,7 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
       choice.generate,
       MakeBoundedRequest(context, request, choice.text.echo_text.size(),
                          std::move(prompt)));
-  AnswerInfo info = MakeAnswerInfo(model, fields, http, "chatcmpl-");
+  openai::AnswerInfo info = MakeAnswerInfo(model, fields, http, "chatcmpl-");
   const bool is_parsed =
       IsParsed(*model.text, request, choice.generate.prompt_tokens);
   info.is_parsed = is_parsed;
@@ -148,7 +151,7 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
   plan.stream = fields.stream;
   plan.include_usage = fields.include_usage;
   plan.times = StreamTimes(context, fields);
-  plan.format = MakeChatFormat(*model.text, std::move(info));
+  plan.format = openai::MakeChatFormat(*model.text, std::move(info));
   AddChoices(plan, std::move(choice), fields.n, terms);
   if (is_parsed) AddParsers(model, request.tools, plan);
   // The answer tells of the prompt once.

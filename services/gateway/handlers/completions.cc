@@ -12,27 +12,26 @@ namespace {
 
 constexpr int64_t kDefaultMaxTokens = 16;
 
-StatusOr<std::vector<TokenId>> EncodePrompt(const HandlerContext& context,
-                                            const CompletionRequest& request,
-                                            const Prompt& prompt) {
+StatusOr<std::vector<TokenId>> EncodePrompt(
+    const HandlerContext& context, const openai::CompletionRequest& request,
+    const openai::Prompt& prompt) {
   const auto* words = std::get_if<std::string>(&prompt);
   if (words == nullptr) return std::get<std::vector<TokenId>>(prompt);
   if (words->size() > MaxTextBytes(context, request.fields)) {
     return TextTooLong(context, "prompt", words->size());
   }
   SLUICE_RETURN_IF_ERROR(
-      CheckText("prompt", words->size(), MaxTokenizeBytes(context)));
+      openai::CheckText("prompt", words->size(), MaxTokenizeBytes(context)));
   auto encoded = context.model.text->Encode(*words, request.add_special_tokens);
-  if (!encoded.ok()) return WithParam(encoded.status(), "prompt");
+  if (!encoded.ok()) return openai::WithParam(encoded.status(), "prompt");
   return encoded;
 }
 
 // `text` is what the choices of all prompts begin with.
-StatusOr<RunPlan::Choice> PrepareChoice(const HandlerContext& context,
-                                        const CompletionRequest& request,
-                                        const Prompt& prompt,
-                                        const ChoiceTextOptions& text) {
-  const GenerationFields& fields = request.fields;
+StatusOr<RunPlan::Choice> PrepareChoice(
+    const HandlerContext& context, const openai::CompletionRequest& request,
+    const openai::Prompt& prompt, const openai::ChoiceTextOptions& text) {
+  const openai::GenerationFields& fields = request.fields;
   RunPlan::Choice choice;
   choice.text = text;
   choice.text.echo = request.echo;
@@ -64,29 +63,30 @@ StatusOr<RunPlan::Choice> PrepareChoice(const HandlerContext& context,
 StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
                                     const http::HttpRequest& http) {
   const ServedModel& model = context.model;
-  SLUICE_ASSIGN_OR_RETURN(const CompletionRequest request,
-                          ParseCompletionRequest(http.body, model.vocab_size,
-                                                 context.strict_fields));
-  const GenerationFields& fields = request.fields;
+  SLUICE_ASSIGN_OR_RETURN(
+      const openai::CompletionRequest request,
+      openai::ParseCompletionRequest(http.body, model.vocab_size,
+                                     context.strict_fields));
+  const openai::GenerationFields& fields = request.fields;
   SLUICE_RETURN_IF_ERROR(CheckModel(model, fields.model));
   SLUICE_RETURN_IF_ERROR(CheckStops(context, fields));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
-  AnswerInfo info = MakeAnswerInfo(model, fields, http, "cmpl-");
+  openai::AnswerInfo info = MakeAnswerInfo(model, fields, http, "cmpl-");
   RunPlan plan;
   size_t answer_bytes = 0;  // of all prompts so far
   plan.stream = fields.stream;
   plan.include_usage = fields.include_usage;
   plan.times = StreamTimes(context, fields);
-  const ChoiceTextOptions text = MakeTextOptions(fields);
-  for (const Prompt& prompt : request.prompts) {
+  const openai::ChoiceTextOptions text = MakeTextOptions(fields);
+  for (const openai::Prompt& prompt : request.prompts) {
     SLUICE_ASSIGN_OR_RETURN(RunPlan::Choice choice,
                             PrepareChoice(context, request, prompt, text));
-    const AnswerShape shape{
+    const openai::AnswerShape shape{
         /*chat=*/false, request.echo, choice.generate.prompt_tokens.size(),
         choice.text.echo_text.size(), choice.generate.max_tokens};
-    answer_bytes += AnswerBytes(fields, shape);
+    answer_bytes += openai::AnswerBytes(fields, shape);
     SLUICE_RETURN_IF_ERROR(
-        CheckAnswer(fields, shape, answer_bytes, context.limits));
+        openai::CheckAnswer(fields, shape, answer_bytes, context.limits));
     if (info.return_token_ids) {
       info.prompts.push_back(choice.generate.prompt_tokens);
     }
@@ -99,7 +99,7 @@ StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
     if (choice.follows) sampling.prompt_logprobs = -1;
   }
   info.num_choices = plan.choices.size();
-  plan.format = MakeCompletionFormat(*model.text, std::move(info));
+  plan.format = openai::MakeCompletionFormat(*model.text, std::move(info));
   return plan;
 }
 

@@ -46,14 +46,14 @@ std::string RowsJson(const LogitsRows& rows) {
 http::HttpResponse RowsResponse(const LogitsRows& rows) {
   const size_t expected = rows.ids.size() * rows.columns;
   if (rows.values.size() != expected) {
-    return http::ErrorResponse(ToApiError(Unavailable(
+    return http::ErrorResponse(openai::ToApiError(Unavailable(
         "got ", rows.values.size(), " logits, expected ", expected)));
   }
   const bool finite =
       std::all_of(rows.values.begin(), rows.values.end(),
                   [](float value) { return std::isfinite(value); });
   if (!rows.binary && !finite) {
-    return http::ErrorResponse(ToApiError(
+    return http::ErrorResponse(openai::ToApiError(
         Internal("logits are not finite; ask for application/octet-stream")));
   }
   http::HttpResponse response;
@@ -88,7 +88,7 @@ class LogitsSink : public TokenSink {
   void OnEnd(FinalEvent event) override {
     if (event.reason == FinishReason::kError) {
       exchange_->Post([on = exchange_, status = event.status] {
-        on->Send(http::ErrorResponse(ToApiError(status)));
+        on->Send(http::ErrorResponse(openai::ToApiError(status)));
       });
       return;
     }
@@ -112,19 +112,19 @@ class LogitsSink : public TokenSink {
 // Token ids, or a text to be tokenized.
 StatusOr<std::vector<TokenId>> ParseLogitsPrompt(const HandlerContext& context,
                                                  const Json& json) {
-  FieldReader in(json);
+  openai::FieldReader in(json);
   const Json* prompt = in.Find("prompt");
   if (prompt != nullptr && prompt->is_string()) {
-    SLUICE_RETURN_IF_ERROR(
-        CheckText("prompt", prompt->get_ref<const std::string&>().size(),
-                  MaxTokenizeBytes(context)));
+    SLUICE_RETURN_IF_ERROR(openai::CheckText(
+        "prompt", prompt->get_ref<const std::string&>().size(),
+        MaxTokenizeBytes(context)));
     return context.model.text->Encode(prompt->get_ref<const std::string&>(),
                                       /*special=*/true);
   }
   auto ids = in.TokenIds("prompt", context.model.vocab_size,
                          static_cast<size_t>(MaxContext(context)));
   SLUICE_RETURN_IF_ERROR(in.status());
-  if (!ids) return FieldError("prompt", "must be a text or token ids");
+  if (!ids) return openai::FieldError("prompt", "must be a text or token ids");
   return *std::move(ids);
 }
 
@@ -143,11 +143,11 @@ StatusOr<GenerateRequest> ParseLogitsRequest(const HandlerContext& context,
   const bool binary = TakesBytes(http);
   const size_t limit = binary ? kMaxLogitsBytes : kMaxJsonLogitsBytes;
   if (bytes > limit) {
-    return FieldError("prompt", "its logits take ", bytes, " bytes, limit ",
-                      limit,
-                      binary ? "" : " (more as application/octet-stream)");
+    return openai::FieldError(
+        "prompt", "its logits take ", bytes, " bytes, limit ", limit,
+        binary ? "" : " (more as application/octet-stream)");
   }
-  GenerationFields fields;
+  openai::GenerationFields fields;
   fields.max_tokens = 0;
   fields.temperature = 0;
   fields.logprobs = 0;
@@ -163,7 +163,7 @@ void SubmitLogits(const HandlerContext& context,
                   const std::shared_ptr<http::Exchange>& exchange,
                   StatusOr<GenerateRequest> request) {
   if (!request.ok()) {
-    exchange->Send(http::ErrorResponse(ToApiError(request.status())));
+    exchange->Send(http::ErrorResponse(openai::ToApiError(request.status())));
     return;
   }
   request->request_id = exchange->request().request_id;
@@ -177,7 +177,7 @@ void SubmitLogits(const HandlerContext& context,
   const auto sequence =
       context.generator.Submit(*std::move(request), std::move(sink));
   if (!sequence.ok()) {
-    exchange->Send(http::ErrorResponse(ToApiError(sequence.status())));
+    exchange->Send(http::ErrorResponse(openai::ToApiError(sequence.status())));
     return;
   }
   exchange->OnGone([&generator = context.generator,

@@ -34,7 +34,7 @@ struct HandlerContext {
   bool keys_asked = false;       // API keys: who has none is told no addresses
   // Fields of a body that are not known are refused, not ignored.
   bool strict_fields = false;
-  CostLimits limits = {};  // of one request
+  openai::CostLimits limits = {};  // of one request
   RequestRules rules = {};
 };
 

@@ -48,7 +48,7 @@ void AddModelHandlers(http::Router& router, const HandlerContext& context) {
                name.remove_prefix(kPrefix.size());
                const ServedModel& model = context.model;
                if (const Status known = CheckModel(model, name); !known.ok()) {
-                 on->Send(http::ErrorResponse(ToApiError(known)));
+                 on->Send(http::ErrorResponse(openai::ToApiError(known)));
                  return;
                }
                if (!Serves(model, name)) name = model.name;

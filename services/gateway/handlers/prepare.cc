@@ -25,7 +25,7 @@ constexpr size_t kMemoryPerByte = 128;
 constexpr size_t kFingerprintDigits = 12;
 
 SamplingParams MakeSampling(const ServedModel& model,
-                            const GenerationFields& fields) {
+                            const openai::GenerationFields& fields) {
   const SamplingDefaults& defaults = model.defaults;
   SamplingParams sampling;
   sampling.temperature =
@@ -49,7 +49,7 @@ SamplingParams MakeSampling(const ServedModel& model,
 }
 
 Rejection RejectionOf(const Status& status) {
-  return ToApiError(status).code == "context_length_exceeded"
+  return openai::ToApiError(status).code == "context_length_exceeded"
              ? Rejection::kTooLong
              : Rejection::kInvalid;
 }
@@ -64,23 +64,24 @@ bool Serves(const ServedModel& model, std::string_view name) {
 
 Status CheckModel(const ServedModel& model, std::string_view name) {
   if (name.empty() || model.any_name || Serves(model, name)) return OkStatus();
-  return WithCode(WithParam(NotFound("The model \"", name.substr(0, 200),
-                                     "\" does not exist here; there is \"",
-                                     model.name, "\""),
-                            "model"),
-                  "model_not_found");
+  return openai::WithCode(
+      openai::WithParam(
+          NotFound("The model \"", name.substr(0, 200),
+                   "\" does not exist here; there is \"", model.name, "\""),
+          "model"),
+      "model_not_found");
 }
 
 Status CheckStops(const HandlerContext& context,
-                  const GenerationFields& fields) {
+                  const openai::GenerationFields& fields) {
   const size_t limit = context.rules.max_stop_strings;
   if (fields.stop.size() <= limit) return OkStatus();
-  return FieldError("stop", "has ", fields.stop.size(), " strings, limit ",
-                    limit);
+  return openai::FieldError("stop", "has ", fields.stop.size(),
+                            " strings, limit ", limit);
 }
 
 http::EventStreamTimes StreamTimes(const HandlerContext& context,
-                                   const GenerationFields& fields) {
+                                   const openai::GenerationFields& fields) {
   http::EventStreamTimes times = context.rules.stream_times;
   if (fields.ping_interval) {
     times.ping_interval = std::chrono::seconds(*fields.ping_interval);
@@ -95,7 +96,7 @@ int MaxContext(const HandlerContext& context) {
 }
 
 size_t MaxTextBytes(const HandlerContext& context,
-                    const GenerationFields& fields) {
+                    const openai::GenerationFields& fields) {
   const size_t per_token = context.model.text->max_bytes_per_token();
   if (per_token == 0 || fields.truncate_prompt) {
     return std::numeric_limits<size_t>::max();
@@ -104,21 +105,22 @@ size_t MaxTextBytes(const HandlerContext& context,
 }
 
 size_t MaxTokenizeBytes(const HandlerContext& context) {
-  return TokenizeLimit(context.limits, MaxContext(context));
+  return openai::TokenizeLimit(context.limits, MaxContext(context));
 }
 
 Status TextTooLong(const HandlerContext& context, std::string_view field,
                    size_t bytes) {
-  return WithCode(FieldError(field, "this model's maximum context length is ",
-                             MaxContext(context), " tokens of at most ",
-                             context.model.text->max_bytes_per_token(),
-                             " bytes each, the prompt has ", bytes, " bytes"),
-                  "context_length_exceeded");
+  return openai::WithCode(
+      openai::FieldError(field, "this model's maximum context length is ",
+                         MaxContext(context), " tokens of at most ",
+                         context.model.text->max_bytes_per_token(),
+                         " bytes each, the prompt has ", bytes, " bytes"),
+      "context_length_exceeded");
 }
 
-StatusOr<std::vector<TokenId>> TruncatePrompt(const HandlerContext& context,
-                                              const GenerationFields& fields,
-                                              std::vector<TokenId> prompt) {
+StatusOr<std::vector<TokenId>> TruncatePrompt(
+    const HandlerContext& context, const openai::GenerationFields& fields,
+    std::vector<TokenId> prompt) {
   if (!fields.truncate_prompt) return prompt;
   const int64_t limit = MaxContext(context);
   int64_t kept = *fields.truncate_prompt;
@@ -129,40 +131,42 @@ StatusOr<std::vector<TokenId>> TruncatePrompt(const HandlerContext& context,
     kept = limit - (cut ? left_out : fields.max_tokens.value_or(left_out));
   }
   if (kept > limit || kept < 1) {
-    return FieldError("truncate_prompt_tokens", "the context is limited to ",
-                      limit, " tokens, ", kept, " would be kept");
+    return openai::FieldError("truncate_prompt_tokens",
+                              "the context is limited to ", limit, " tokens, ",
+                              kept, " would be kept");
   }
   const auto size = static_cast<int64_t>(prompt.size());
   if (kept < size) prompt.erase(prompt.begin(), prompt.end() - kept);
   return prompt;
 }
 
-StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
-                                              const GenerationFields& fields,
-                                              std::vector<TokenId> prompt,
-                                              const LengthRules& rules) {
+StatusOr<GenerateRequest> MakeGenerateRequest(
+    const HandlerContext& context, const openai::GenerationFields& fields,
+    std::vector<TokenId> prompt, const LengthRules& rules) {
   const auto tokens = static_cast<int64_t>(prompt.size());
   const int64_t limit = MaxContext(context);
   if (tokens == 0) {
-    return FieldError(rules.prompt_field, "must not be empty");
+    return openai::FieldError(rules.prompt_field, "must not be empty");
   }
   const int64_t room = limit - tokens;
   const bool only_prompt = fields.max_tokens == 0;
   if (room < (only_prompt ? 0 : 1)) {
-    return WithCode(FieldError(rules.prompt_field,
-                               "this model's maximum context length is ", limit,
-                               " tokens, the prompt has ", tokens),
-                    "context_length_exceeded");
+    return openai::WithCode(
+        openai::FieldError(rules.prompt_field,
+                           "this model's maximum context length is ", limit,
+                           " tokens, the prompt has ", tokens),
+        "context_length_exceeded");
   }
   int64_t most =
       fields.max_tokens.value_or(std::min(rules.default_max_tokens, room));
   if (context.rules.cut_max_tokens) most = std::min(most, room);
   if (most > room) {
-    return WithCode(FieldError(fields.max_tokens_field,
-                               "this model's maximum context length is ", limit,
-                               " tokens: the prompt has ", tokens, " and ",
-                               most, " are asked for"),
-                    "context_length_exceeded");
+    return openai::WithCode(
+        openai::FieldError(fields.max_tokens_field,
+                           "this model's maximum context length is ", limit,
+                           " tokens: the prompt has ", tokens, " and ", most,
+                           " are asked for"),
+        "context_length_exceeded");
   }
   GenerateRequest request;
   request.prompt_tokens = std::move(prompt);
@@ -170,11 +174,11 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
   request.cache_salt = fields.cache_salt;
   request.max_tokens = static_cast<int32_t>(most);
   if (fields.min_tokens > most) {
-    return FieldError("min_tokens", "must not exceed max_tokens, which is ",
-                      most,
-                      fields.max_tokens ? " beside this prompt, got "
-                                        : " where it is left out, got ",
-                      fields.min_tokens);
+    return openai::FieldError("min_tokens",
+                              "must not exceed max_tokens, which is ", most,
+                              fields.max_tokens ? " beside this prompt, got "
+                                                : " where it is left out, got ",
+                              fields.min_tokens);
   }
   if (!fields.ignore_eos) request.eos_token_ids = context.model.eos_ids;
   if (fields.min_tokens > 0) {
@@ -218,8 +222,9 @@ void AddChoices(RunPlan& plan, RunPlan::Choice first, int n,
   plan.choices.push_back(std::move(first));
 }
 
-ChoiceTextOptions MakeTextOptions(const GenerationFields& fields) {
-  ChoiceTextOptions text;
+openai::ChoiceTextOptions MakeTextOptions(
+    const openai::GenerationFields& fields) {
+  openai::ChoiceTextOptions text;
   text.stop = fields.stop;
   text.stop_token_ids = fields.stop_token_ids;
   text.min_tokens = fields.min_tokens;
@@ -231,11 +236,11 @@ ChoiceTextOptions MakeTextOptions(const GenerationFields& fields) {
   return text;
 }
 
-AnswerInfo MakeAnswerInfo(const ServedModel& model,
-                          const GenerationFields& fields,
-                          const http::HttpRequest& request,
-                          std::string_view prefix) {
-  AnswerInfo info;
+openai::AnswerInfo MakeAnswerInfo(const ServedModel& model,
+                                  const openai::GenerationFields& fields,
+                                  const http::HttpRequest& request,
+                                  std::string_view prefix) {
+  openai::AnswerInfo info;
   const bool own = request.Header("x-request-id").empty();
   info.id = Cat(prefix, own && !fields.request_id.empty() ? fields.request_id
                                                           : request.request_id);
@@ -304,7 +309,7 @@ void PrepareAndRun(const HandlerContext& context, Prepare prepare,
                }
                const Status& status = plan->status();
                context.metrics.OnRejection(RejectionOf(status));
-               exchange->Send(http::ErrorResponse(ToApiError(status)));
+               exchange->Send(http::ErrorResponse(openai::ToApiError(status)));
              };
              if (std::this_thread::get_id() == loop) {
                run();
@@ -322,9 +327,9 @@ void AnswerOffLoop(const HandlerContext& context, Answer answer,
         answer(exchange->request().body));
     exchange->Post([exchange, response] {
       exchange->ReleaseBody();
-      exchange->Send(response->ok()
-                         ? std::move(**response)
-                         : http::ErrorResponse(ToApiError(response->status())));
+      exchange->Send(response->ok() ? std::move(**response)
+                                    : http::ErrorResponse(openai::ToApiError(
+                                          response->status())));
     });
   });
 }

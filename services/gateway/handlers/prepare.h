@@ -29,11 +29,11 @@ Status CheckModel(const ServedModel& model, std::string_view name);
 
 // INVALID_ARGUMENT for more stop strings than the operator allows.
 Status CheckStops(const HandlerContext& context,
-                  const GenerationFields& fields);
+                  const openai::GenerationFields& fields);
 
 // When a stream that answers `fields` shows that it is alive.
 http::EventStreamTimes StreamTimes(const HandlerContext& context,
-                                   const GenerationFields& fields);
+                                   const openai::GenerationFields& fields);
 
 // Positions one sequence may have: the generator's, else the model's.
 int MaxContext(const HandlerContext& context);
@@ -47,7 +47,7 @@ struct LengthRules {
 // context, whatever they are. No limit if the prompt is truncated, or if the
 // tokenizer has no such bound.
 size_t MaxTextBytes(const HandlerContext& context,
-                    const GenerationFields& fields);
+                    const openai::GenerationFields& fields);
 
 // Bytes that any one text may have which is tokenized: --max-tokenize-bytes.
 size_t MaxTokenizeBytes(const HandlerContext& context);
@@ -59,17 +59,16 @@ Status TextTooLong(const HandlerContext& context, std::string_view field,
 // `prompt` with truncate_prompt_tokens obeyed: its last tokens, with -1 as
 // many as fit beside max_tokens (at least one). INVALID_ARGUMENT if more are
 // asked for than the context has.
-StatusOr<std::vector<TokenId>> TruncatePrompt(const HandlerContext& context,
-                                              const GenerationFields& fields,
-                                              std::vector<TokenId> prompt);
+StatusOr<std::vector<TokenId>> TruncatePrompt(
+    const HandlerContext& context, const openai::GenerationFields& fields,
+    std::vector<TokenId> prompt);
 
 // The engine's request for one prompt. INVALID_ARGUMENT
 // (context_length_exceeded) if prompt or completion do not fit; by the
 // operator's choice max_tokens is cut to fit.
-StatusOr<GenerateRequest> MakeGenerateRequest(const HandlerContext& context,
-                                              const GenerationFields& fields,
-                                              std::vector<TokenId> prompt,
-                                              const LengthRules& rules);
+StatusOr<GenerateRequest> MakeGenerateRequest(
+    const HandlerContext& context, const openai::GenerationFields& fields,
+    std::vector<TokenId> prompt, const LengthRules& rules);
 
 // What the HTTP request itself says: whose it is, and its deadline by
 // X-Request-Timeout, in seconds from its arrival.
@@ -87,14 +86,15 @@ void AddChoices(RunPlan& plan, RunPlan::Choice first, int n,
                 const RequestTerms& terms);
 
 // How a choice's tokens become text, by `fields`; without echo.
-ChoiceTextOptions MakeTextOptions(const GenerationFields& fields);
+openai::ChoiceTextOptions MakeTextOptions(
+    const openai::GenerationFields& fields);
 
 // What stands on every answer; `prefix`: "chatcmpl-". Its id is the client's
 // X-Request-Id, else the body's request_id, else ours, behind the prefix.
-AnswerInfo MakeAnswerInfo(const ServedModel& model,
-                          const GenerationFields& fields,
-                          const http::HttpRequest& request,
-                          std::string_view prefix);
+openai::AnswerInfo MakeAnswerInfo(const ServedModel& model,
+                                  const openai::GenerationFields& fields,
+                                  const http::HttpRequest& request,
+                                  std::string_view prefix);
 
 // What the ids of one request's tool calls begin with: "call_", 16
 // hexadecimal digits that no other request has, "_".

@@ -12,30 +12,31 @@ namespace {
 
 StatusOr<http::HttpResponse> Tokenize(const HandlerContext& context,
                                       std::string_view body) {
-  SLUICE_ASSIGN_OR_RETURN(const TokenizeRequest request,
-                          ParseTokenizeRequest(body));
+  SLUICE_ASSIGN_OR_RETURN(const openai::TokenizeRequest request,
+                          openai::ParseTokenizeRequest(body));
   SLUICE_RETURN_IF_ERROR(CheckModel(context.model, request.model));
-  const ModelText& text = *context.model.text;
+  const openai::ModelText& text = *context.model.text;
   const auto* prompt = std::get_if<std::string>(&request.input);
   const size_t limit = MaxTokenizeBytes(context);
-  ChatTextOptions options;
+  openai::ChatTextOptions options;
   options.add_generation_prompt = request.chat_template.add_generation_prompt;
   options.continue_final_message = request.chat_template.continue_final_message;
   options.add_special_tokens = request.chat_template.add_special_tokens;
   options.arguments = &request.chat_template.arguments;
   if (!request.tools.is_null()) options.tools = &request.tools;
   options.max_bytes = limit;
-  SLUICE_RETURN_IF_ERROR(prompt != nullptr
-                             ? CheckText("prompt", prompt->size(), limit)
-                             : CheckHistory(std::get<Json>(request.input),
-                                            request.tools, context.limits));
+  SLUICE_RETURN_IF_ERROR(
+      prompt != nullptr ? openai::CheckText("prompt", prompt->size(), limit)
+                        : openai::CheckHistory(std::get<Json>(request.input),
+                                               request.tools, context.limits));
   auto tokens = prompt != nullptr
                     ? text.Encode(*prompt, request.add_special_tokens)
                     : text.EncodeChat(std::get<Json>(request.input), options);
   if (tokens.status().code() == StatusCode::kOutOfRange) {
-    return WithCode(FieldError("messages", Message(tokens.status()),
-                               " (the server's --max-tokenize-bytes)"),
-                    "request_too_large");
+    return openai::WithCode(
+        openai::FieldError("messages", Message(tokens.status()),
+                           " (the server's --max-tokenize-bytes)"),
+        "request_too_large");
   }
   if (!tokens.ok()) return tokens.status();
   Json strings = nullptr;
@@ -54,7 +55,7 @@ StatusOr<http::HttpResponse> Tokenize(const HandlerContext& context,
 
 // What evaluation harnesses need to know; as vLLM, the tokenizer's config.
 http::HttpResponse TokenizerInfoResponse(const HandlerContext& context) {
-  const TokenizerInfo info = context.model.text->info();
+  const openai::TokenizerInfo info = context.model.text->info();
   const auto text_or_null = [](const std::string& text) {
     return text.empty() ? Json(nullptr) : Json(text);
   };
@@ -77,18 +78,18 @@ Status CheckTokens(const HandlerContext& context, size_t tokens) {
   const size_t longest = context.model.text->max_bytes_per_token();
   const size_t bytes = tokens * (longest > 0 ? longest : kLongToken);
   if (bytes <= context.limits.answer_bytes) return OkStatus();
-  return WithCode(
-      FieldError("tokens", "the text of ", tokens, " tokens may take ", bytes,
-                 " bytes, limit ", context.limits.answer_bytes,
-                 " (the server's --max-answer-bytes)"),
+  return openai::WithCode(
+      openai::FieldError("tokens", "the text of ", tokens, " tokens may take ",
+                         bytes, " bytes, limit ", context.limits.answer_bytes,
+                         " (the server's --max-answer-bytes)"),
       "request_too_large");
 }
 
 StatusOr<http::HttpResponse> Detokenize(const HandlerContext& context,
                                         std::string_view body) {
   SLUICE_ASSIGN_OR_RETURN(
-      const DetokenizeRequest request,
-      ParseDetokenizeRequest(body, context.model.vocab_size));
+      const openai::DetokenizeRequest request,
+      openai::ParseDetokenizeRequest(body, context.model.vocab_size));
   SLUICE_RETURN_IF_ERROR(CheckModel(context.model, request.model));
   SLUICE_RETURN_IF_ERROR(CheckTokens(context, request.tokens.size()));
   SLUICE_ASSIGN_OR_RETURN(

@@ -23,13 +23,13 @@ void AnswerTrace(const HandlerContext& context,
   const std::string id = request.path.substr(kTracesPath.size());
   const bool chrome = request.query == "format=chrome";
   if (!chrome && !request.query.empty()) {
-    exchange->Send(http::ErrorResponse(ToApiError(InvalidArgument(
+    exchange->Send(http::ErrorResponse(openai::ToApiError(InvalidArgument(
         "the only query is format=chrome, got '", request.query, "'"))));
     return;
   }
   auto record = context.traces->Find(id, request.tenant);
   if (!record.ok()) {
-    exchange->Send(http::ErrorResponse(ToApiError(record.status())));
+    exchange->Send(http::ErrorResponse(openai::ToApiError(record.status())));
     return;
   }
   // A long answer's trace takes a while to write out.

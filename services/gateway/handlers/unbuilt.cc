@@ -35,11 +35,11 @@ void AddUnbuiltHandlers(http::Router& router) {
   for (const std::string_view path : kUnbuilt) {
     // Not 501: clients try 5xx again.
     const auto refuse = [path](std::shared_ptr<http::Exchange> on) {
-      on->Send(http::ErrorResponse(ToApiError(
-          WithCode(NotFound(path,
-                            " is not built; there are /v1/chat/completions and "
-                            "/v1/completions"),
-                   "unsupported_endpoint"))));
+      on->Send(http::ErrorResponse(openai::ToApiError(openai::WithCode(
+          NotFound(path,
+                   " is not built; there are /v1/chat/completions and "
+                   "/v1/completions"),
+          "unsupported_endpoint"))));
     };
     router.Add("POST", path, refuse);
     if (path.ends_with("*")) router.Add("GET", path, refuse);

@@ -68,15 +68,16 @@ class GatewayAnswerTest : public ::testing::Test {
 TEST_F(GatewayAnswerTest, AChatIsAnsweredWhole) {
   const auto on = Chat("\"max_tokens\":10");
   ASSERT_EQ(generator_.submitted(), 1u);
-  EXPECT_EQ(
-      generator_.request(0).prompt_tokens,
-      (std::vector<TokenId>{kFakeBos, kFakeTurn, 'u', 'h', 'i', kFakeTurn}));
+  EXPECT_EQ(generator_.request(0).prompt_tokens,
+            (std::vector<TokenId>{openai::kFakeBos, openai::kFakeTurn, 'u', 'h',
+                                  'i', openai::kFakeTurn}));
   EXPECT_EQ(generator_.request(0).max_tokens, 10);
-  EXPECT_THAT(generator_.request(0).eos_token_ids, ElementsAre(kFakeEos));
+  EXPECT_THAT(generator_.request(0).eos_token_ids,
+              ElementsAre(openai::kFakeEos));
   generator_.Text(0, "hello");
   EXPECT_TRUE(on->responses.empty());
   FinalEvent end;
-  end.stop_token = kFakeEos;
+  end.stop_token = openai::kFakeEos;
   end.stats.cached_tokens = 4;
   generator_.End(0, end);
   const Json body = on->Body();
@@ -171,7 +172,7 @@ TEST_F(GatewayAnswerTest, ChatLogprobsHaveTokenBytesAndTops) {
   const auto on = Chat("\"logprobs\":true,\"top_logprobs\":1");
   EXPECT_EQ(generator_.request(0).sampling.logprobs, 1);
   TokenEvent event;
-  event.tokens = {WithLogprob('a', -0.5f)};
+  event.tokens = {openai::WithLogprob('a', -0.5f)};
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   EXPECT_EQ(DumpJson(on->Body()["choices"][0]["logprobs"]["content"]),
@@ -186,7 +187,7 @@ TEST_F(GatewayAnswerTest, EchoGivesThePromptsOwnLogprobs) {
   EXPECT_EQ(generator_.request(0).max_tokens, 0);
   EXPECT_EQ(generator_.request(0).sampling.prompt_logprobs, 1);
   TokenEvent event;
-  event.prompt = {WithLogprob('i', -1.5f)};
+  event.prompt = {openai::WithLogprob('i', -1.5f)};
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   const Json choice = on->Body()["choices"][0];
@@ -201,8 +202,8 @@ TEST_F(GatewayAnswerTest, EchoKeepsTheNewTokensLogprobLast) {
   const auto on = Complete(
       "\"prompt\":[[104,105]],\"echo\":true,\"logprobs\":1,\"max_tokens\":1");
   TokenEvent event;
-  event.prompt = {WithLogprob('i', -1.5f)};
-  event.tokens = {WithLogprob('j', -2.0f)};
+  event.prompt = {openai::WithLogprob('i', -1.5f)};
+  event.tokens = {openai::WithLogprob('j', -2.0f)};
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   const Json choice = on->Body()["choices"][0];
@@ -225,7 +226,7 @@ TEST_F(GatewayAnswerTest, TokensMayBeNamedByTheirIds) {
   const auto on = Complete(
       "\"prompt\":\"x\",\"logprobs\":1,\"return_tokens_as_token_ids\":true");
   TokenEvent event;
-  event.tokens = {WithLogprob('a', -0.5f)};
+  event.tokens = {openai::WithLogprob('a', -0.5f)};
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   const Json logprobs = on->Body()["choices"][0]["logprobs"];
@@ -237,7 +238,7 @@ TEST_F(GatewayAnswerTest, TokenIdsComeBackIfAskedFor) {
   const auto chat = Chat("\"return_token_ids\":true");
   generator_.Text(0, "a");
   FinalEvent end;
-  end.stop_token = kFakeEos;
+  end.stop_token = openai::kFakeEos;
   generator_.End(0, end);
   EXPECT_EQ(chat->Body()["prompt_token_ids"].size(), 6u);
   EXPECT_EQ(DumpJson(chat->Body()["choices"][0]["token_ids"]), "[97,257]");
@@ -389,7 +390,7 @@ TEST_F(GatewayAnswerTest, SamplingReachesTheEngineResolved) {
 TEST_F(GatewayAnswerTest, MinTokensExcludesTheEndTokensToo) {
   Chat("\"min_tokens\":2,\"stop_token_ids\":[9]");
   EXPECT_THAT(generator_.request(0).sampling.stop_token_ids,
-              ElementsAre(9, kFakeEos));
+              ElementsAre(9, openai::kFakeEos));
 }
 
 TEST_F(GatewayAnswerTest, MinTokensAboveWhatMayBeGeneratedAreRefused) {

@@ -49,7 +49,7 @@ std::map<std::string, Row> PageRows() {
   return rows;
 }
 
-std::string EndpointsOf(const KnownField& field) {
+std::string EndpointsOf(const openai::KnownField& field) {
   if (field.chat && field.completions) return "both";
   return field.chat ? "chat" : "completions";
 }
@@ -57,16 +57,16 @@ std::string EndpointsOf(const KnownField& field) {
 TEST(GatewayApiPageTest, EveryKnownFieldHasItsRow) {
   const auto rows = PageRows();
   std::set<std::string> known;
-  for (const KnownField& field : KnownFields()) {
+  for (const openai::KnownField& field : openai::KnownFields()) {
     const std::string name(field.name);
     known.insert(name);
     const auto row = rows.find(name);
     ASSERT_NE(row, rows.end()) << name << " is not on the page";
     EXPECT_EQ(row->second.endpoints, EndpointsOf(field)) << name;
-    if (field.use == FieldUse::kIgnored) {
+    if (field.use == openai::FieldUse::kIgnored) {
       EXPECT_THAT(row->second.text, HasSubstr("no effect")) << name;
     }
-    if (field.use == FieldUse::kUnbuilt) {
+    if (field.use == openai::FieldUse::kUnbuilt) {
       EXPECT_THAT(row->second.text, HasSubstr("else refused")) << name;
     }
   }
@@ -77,7 +77,8 @@ TEST(GatewayApiPageTest, EveryKnownFieldHasItsRow) {
 
 TEST(GatewayApiPageTest, NothingIsReadThatIsNotKnown) {
   std::set<std::string> known = {"tokens", "return_token_strs"};  // elsewhere
-  for (const KnownField& field : KnownFields()) known.emplace(field.name);
+  for (const openai::KnownField& field : openai::KnownFields())
+    known.emplace(field.name);
   const std::regex read(R"(\bin\.\w+\(\s*"(\w+)\")");
   size_t reads = 0;
   for (const char* file :
@@ -93,8 +94,8 @@ TEST(GatewayApiPageTest, NothingIsReadThatIsNotKnown) {
 
 // A value of a type that no field takes.
 TEST(GatewayApiPageTest, EveryBuiltFieldIsReadAndRefusedByName) {
-  for (const KnownField& field : KnownFields()) {
-    if (field.use == FieldUse::kIgnored) continue;
+  for (const openai::KnownField& field : openai::KnownFields()) {
+    if (field.use == openai::FieldUse::kIgnored) continue;
     SCOPED_TRACE(field.name);
     const std::string value =
         Cat("{\"", field.name, "\":[{\"?\":true}],\"stream\":true,");
@@ -103,15 +104,16 @@ TEST(GatewayApiPageTest, EveryBuiltFieldIsReadAndRefusedByName) {
     const std::string completion = "\"prompt\":\"a\"}";
     Status status;
     if (field.chat) {
-      status = ParseChatRequest(value + chat, 100).status();
+      status = openai::ParseChatRequest(value + chat, 100).status();
     } else {
-      status = ParseCompletionRequest(value + completion, 100).status();
+      status = openai::ParseCompletionRequest(value + completion, 100).status();
     }
     if (field.name == "messages" || field.name == "prompt" ||
         field.name == "stream") {
       continue;  // the body has them already, and the last one counts
     }
-    EXPECT_EQ(ToApiError(status).param.value_or("accepted"), field.name);
+    EXPECT_EQ(openai::ToApiError(status).param.value_or("accepted"),
+              field.name);
   }
 }
 

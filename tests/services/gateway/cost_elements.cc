@@ -125,7 +125,7 @@ void AddMessages(Elements& all) {
       return ChatBody("[" + User(Quoted(Repeat(part, n))) + "]");
     });
   }
-  add("content, parts", kMaxContentParts / 2, [](size_t n) {
+  add("content, parts", openai::kMaxContentParts / 2, [](size_t n) {
     return ChatBody(
         "[" +
         User(List(
@@ -133,7 +133,7 @@ void AddMessages(Elements& all) {
             [](size_t) { return "{\"type\":\"text\",\"text\":\"a part\"}"; })) +
         "]");
   });
-  add("name", kMaxNameBytes / 2, [](size_t n) {
+  add("name", openai::kMaxNameBytes / 2, [](size_t n) {
     return ChatBody(Cat("[{\"role\":\"user\",\"content\":\"a\",\"name\":\"",
                         std::string(n, 'n'), "\"}]"));
   });
@@ -171,27 +171,31 @@ void AddCalls(Elements& all) {
                    },
                    small});
   };
-  const std::string name(kMaxNameBytes, 'n');
+  const std::string name(openai::kMaxNameBytes, 'n');
   const std::string named = Cat("\"name\":\"", name, "\"");
-  add("tool calls, of a message with a long name", kMaxToolCalls / 8,
+  add("tool calls, of a message with a long name", openai::kMaxToolCalls / 8,
       [named](size_t n) {
         return "[" +
                Assistant(List(n, [](size_t i) { return Call(i, "\"{}\""); }),
                          named) +
                "]";
       });
-  add("tool calls, each with its result", kMaxToolCalls / 8, [](size_t n) {
-    std::string text =
-        "[" + Assistant(List(n, [](size_t i) { return Call(i, "\"{}\""); }));
-    for (size_t i = n; i > 0; --i) text += "," + Result(Cat("call_", i - 1));
-    return text + "]";
-  });
-  add("tool calls of one id, results of it", kMaxToolCalls / 8, [](size_t n) {
-    std::string text =
-        "[" + Assistant(List(n, [](size_t) { return Call(7, "\"{}\""); }));
-    for (size_t i = 0; i < n; ++i) text += "," + Result("call_7");
-    return text + "]";
-  });
+  add("tool calls, each with its result", openai::kMaxToolCalls / 8,
+      [](size_t n) {
+        std::string text =
+            "[" +
+            Assistant(List(n, [](size_t i) { return Call(i, "\"{}\""); }));
+        for (size_t i = n; i > 0; --i)
+          text += "," + Result(Cat("call_", i - 1));
+        return text + "]";
+      });
+  add("tool calls of one id, results of it", openai::kMaxToolCalls / 8,
+      [](size_t n) {
+        std::string text =
+            "[" + Assistant(List(n, [](size_t) { return Call(7, "\"{}\""); }));
+        for (size_t i = 0; i < n; ++i) text += "," + Result("call_7");
+        return text + "]";
+      });
   add("results without a call", 128, [](size_t n) {
     std::string text =
         "[" + Assistant(Cat("[", Call(0, "{}"), ",", Call(1, "{}"), "]"));
@@ -244,7 +248,7 @@ void AddTools(Elements& all) {
                    },
                    small});
   };
-  add("count", kMaxTools / 16, [](size_t n) {
+  add("count", openai::kMaxTools / 16, [](size_t n) {
     return List(n, [](size_t i) { return Tool("{\"type\":\"object\"}", i); });
   });
   add("properties", 256, [](size_t n) {
@@ -305,9 +309,9 @@ void AddAnswers(Elements& all, const char* path, const char* name) {
                 : Cat("{\"max_tokens\":", n, ",\"prompt\":\"", text, "\",",
                       fields, "}");
   };
-  add("choices", "n", kMaxChoices / 16,
+  add("choices", "n", openai::kMaxChoices / 16,
       [=](size_t n) { return echoed(200, Cat("\"n\":", n)); });
-  add("choices, streamed", "stream", kMaxChoices / 16,
+  add("choices, streamed", "stream", openai::kMaxChoices / 16,
       [=](size_t n) { return echoed(200, Cat("\"stream\":true,\"n\":", n)); });
   add("a stream's answer", "stream", 512, [=](size_t n) {
     return echoed(n,
@@ -336,18 +340,18 @@ void AddAnswers(Elements& all, const char* path, const char* name) {
     });
   }
   // They have 4096 bytes together.
-  add("stop strings", "stop", kMaxStopStrings / 4, [=](size_t n) {
+  add("stop strings", "stop", openai::kMaxStopStrings / 4, [=](size_t n) {
     return echoed(kText / 4, "\"stop\":" + List(n, [](size_t i) {
                                return Cat("\"ee", i, "\"");
                              }));
   });
-  add("a stop string that nearly matches", "stop", kMaxStopBytes / 2,
+  add("a stop string that nearly matches", "stop", openai::kMaxStopBytes / 2,
       [=](size_t n) {
         return echoed(4 * n, "\"stop\":\"" + std::string(n - 1, 'e') + "f\"");
       });
   add("an answer beside a long stop string", "stop", 1024, [=](size_t n) {
-    return echoed(n,
-                  "\"stop\":\"" + std::string(kMaxStopBytes - 1, 'e') + "f\"");
+    return echoed(
+        n, "\"stop\":\"" + std::string(openai::kMaxStopBytes - 1, 'e') + "f\"");
   });
   add("stop token ids", "stop_token_ids", 64, [=](size_t n) {
     return With(path, "\"stop_token_ids\":" +
@@ -376,11 +380,11 @@ void AddPrompts(Elements& all) {
     all.push_back({Cat("completions: ", name), field, kCompletions,
                    std::move(make), small});
   };
-  add("prompts", "prompt", kMaxPrompts / 2, [](size_t n) {
+  add("prompts", "prompt", openai::kMaxPrompts / 2, [](size_t n) {
     return "{\"prompt\":" + List(n, [](size_t) { return "\"some text\""; }) +
            "}";
   });
-  add("prompts of token ids", "prompt", kMaxPrompts / 2, [](size_t n) {
+  add("prompts of token ids", "prompt", openai::kMaxPrompts / 2, [](size_t n) {
     return "{\"prompt\":" + List(n, [](size_t) { return "[1,2,3]"; }) + "}";
   });
   add("token ids of a prompt", "prompt", 4096, [](size_t n) {
@@ -456,7 +460,7 @@ void AddOthers(Elements& all) {
 
 // Whatever may be put in the place of any field: a text, keys, a list, depth.
 void AddGeneric(Elements& all) {
-  for (const KnownField& field : KnownFields()) {
+  for (const openai::KnownField& field : openai::KnownFields()) {
     for (const char* path : {kChat, kCompletions}) {
       if (path == kChat ? !field.chat : !field.completions) continue;
       const std::string name(field.name);

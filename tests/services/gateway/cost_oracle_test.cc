@@ -115,7 +115,7 @@ class Served {
  public:
   Served() {
     model_.name = "toy";
-    model_.text = MakeToyText(
+    model_.text = openai::MakeToyText(
         kTemplate,
         {{"<|im_end|>", "<|im_start|>", "<|eot|>"}, {"<think>", "</think>"}});
     model_.eos_ids = {256};
@@ -124,7 +124,7 @@ class Served {
     HandlerContext context{model_, generator_, metrics_, nullptr,
                            [] { return GatewayReadiness{true}; }};
     context.traces = &traces_;
-    context.rules.max_stop_strings = kMaxStopStrings;
+    context.rules.max_stop_strings = openai::kMaxStopStrings;
     context.limits.answer_bytes = size_t{1} << 30;
     context.limits.tokenize_bytes = size_t{1} << 20;
     AddChatHandler(router_, context);
@@ -137,7 +137,7 @@ class Served {
     AddDebugHandlers(router_, context);
   }
 
-  const ModelText& text() const { return *model_.text; }
+  const openai::ModelText& text() const { return *model_.text; }
 
   // The status of the answer to `made`, a body or a path of `element`.
   int Ask(const CostElement& element, std::string made) {
@@ -269,9 +269,9 @@ TEST(CostOracleTest, EveryFieldHasAnElement) {
   for (const CostElement& element : CostElements()) {
     if (element.status != 0) covered.insert(element.field);
   }
-  for (const KnownField& field : KnownFields()) {
+  for (const openai::KnownField& field : openai::KnownFields()) {
     // What has no effect and what is refused is covered by "anything as".
-    if (field.use != FieldUse::kBuilt) continue;
+    if (field.use != openai::FieldUse::kBuilt) continue;
     EXPECT_TRUE(covered.contains(std::string(field.name)))
         << "field " << field.name << " of common/openai/known_fields.cc has no "
         << "element in tests/services/gateway/cost_elements.cc: add one that "

@@ -44,13 +44,13 @@ TEST_F(DebugLogitsTest, LogitsComeAsRows) {
   EXPECT_TRUE(generator_.request(0).sampling.return_logits);
   EXPECT_EQ(generator_.request(0).max_tokens, 0);
   TokenEvent event;
-  event.logits.assign(2 * kFakeVocab, 0.1f);
+  event.logits.assign(2 * openai::kFakeVocab, 0.1f);
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   const Json body = on->Body();
   EXPECT_EQ(DumpJson(body["ids"]), "[1,2]");
   ASSERT_EQ(body["logits"].size(), 2u);
-  EXPECT_EQ(body["logits"][1].size(), size_t{kFakeVocab});
+  EXPECT_EQ(body["logits"][1].size(), size_t{openai::kFakeVocab});
   EXPECT_EQ(DumpJson(body["logits"][1][5]), "0.1");
   EXPECT_EQ(Route("{\"prompt\":[999]}")->responses[0].status, 400);
 }
@@ -74,7 +74,7 @@ TEST_F(DebugLogitsTest, LogitsAreReadAndWrittenOffTheLoop) {
   held = true;
   EXPECT_TRUE(work.Push({.run = hold}).ok());
   TokenEvent event;
-  event.logits.assign(2 * kFakeVocab, 0.1f);
+  event.logits.assign(2 * openai::kFakeVocab, 0.1f);
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   EXPECT_TRUE(on->responses.empty());
@@ -88,11 +88,12 @@ TEST_F(DebugLogitsTest, LogitsComeAsBytesIfAskedFor) {
   on->request().headers = {{"accept", "application/octet-stream"}};
   router_.Route(on);
   TokenEvent event;
-  event.logits.assign(3 * kFakeVocab, 0.5f);
+  event.logits.assign(3 * openai::kFakeVocab, 0.5f);
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->responses[0].content_type, "application/octet-stream");
-  EXPECT_EQ(on->responses[0].body.size(), 3 * kFakeVocab * sizeof(float));
+  EXPECT_EQ(on->responses[0].body.size(),
+            3 * openai::kFakeVocab * sizeof(float));
 }
 
 TEST_F(DebugLogitsTest, JsonHasFewerRowsThanBytes) {

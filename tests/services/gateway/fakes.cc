@@ -9,9 +9,9 @@ ServedModel FakeModel(int positions) {
   ServedModel model;
   model.name = "fake";
   model.root = "somewhere/fake";
-  model.text = std::make_unique<FakeText>();
-  model.eos_ids = {kFakeEos};
-  model.vocab_size = kFakeVocab;
+  model.text = std::make_unique<openai::FakeText>();
+  model.eos_ids = {openai::kFakeEos};
+  model.vocab_size = openai::kFakeVocab;
   model.max_positions = positions;
   return model;
 }
@@ -38,7 +38,7 @@ StatusOr<SequenceId> FakeGenerator::Submit(GenerateRequest request,
     }
     Tokens(index, std::move(event));
     FinalEvent end;
-    end.stop_token = kFakeEos;
+    end.stop_token = openai::kFakeEos;
     End(index, end);
   }
   return SequenceId(index + 1);
@@ -68,7 +68,7 @@ void FakeGenerator::Tokens(size_t sequence, TokenEvent event) {
 }
 
 void FakeGenerator::Text(size_t sequence, std::string_view text) {
-  for (const TokenId token : Bytes(text)) {
+  for (const TokenId token : openai::Bytes(text)) {
     TokenEvent event;
     event.tokens = {{token, {}, {}}};
     Tokens(sequence, std::move(event));

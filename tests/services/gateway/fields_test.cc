@@ -189,7 +189,7 @@ TEST_F(GatewayFieldsTest, BadBiasesAreRefusedByPlace) {
 
 TEST_F(GatewayFieldsTest, AStopStringIsShownIfItIsToBe) {
   const std::string stop = "\"stop\":\"END\",";
-  const auto tokens = Bytes("okENDmore");
+  const auto tokens = openai::Bytes("okENDmore");
   EXPECT_EQ(TextOf(stop + "\"include_stop_str_in_output\":false", tokens),
             "ok");
   EXPECT_EQ(TextOf(stop + "\"include_stop_str_in_output\":true", tokens),
@@ -197,15 +197,15 @@ TEST_F(GatewayFieldsTest, AStopStringIsShownIfItIsToBe) {
 }
 
 TEST_F(GatewayFieldsTest, AStopTokenIsShownIfItIsToBe) {
-  EXPECT_EQ(TextOf("\"stop_token_ids\":[33]", Bytes("ok"), '!'), "ok");
+  EXPECT_EQ(TextOf("\"stop_token_ids\":[33]", openai::Bytes("ok"), '!'), "ok");
   EXPECT_EQ(TextOf("\"stop_token_ids\":[33],"
                    "\"include_stop_str_in_output\":true",
-                   Bytes("ok"), '!'),
+                   openai::Bytes("ok"), '!'),
             "ok!");
 }
 
 TEST_F(GatewayFieldsTest, SpecialTokensAreShownIfTheyAreToBe) {
-  const std::vector<TokenId> tokens = {'a', kFakeTurn, 'b'};
+  const std::vector<TokenId> tokens = {'a', openai::kFakeTurn, 'b'};
   EXPECT_EQ(TextOf("\"skip_special_tokens\":true", tokens), "ab");
   EXPECT_EQ(TextOf("\"skip_special_tokens\":false", tokens), "a<turn>b");
   EXPECT_EQ(TextOf("\"skip_special_tokens\":false,"
@@ -216,25 +216,26 @@ TEST_F(GatewayFieldsTest, SpecialTokensAreShownIfTheyAreToBe) {
 
 TEST_F(GatewayFieldsTest, AddSpecialTokensPutsBosInFront) {
   Complete("\"add_special_tokens\":false");
-  EXPECT_EQ(generator_.request(0).prompt_tokens, Bytes("hello"));
+  EXPECT_EQ(generator_.request(0).prompt_tokens, openai::Bytes("hello"));
   Chat("\"add_special_tokens\":true");
-  EXPECT_EQ(generator_.request(1).prompt_tokens[1], kFakeBos);
+  EXPECT_EQ(generator_.request(1).prompt_tokens[1], openai::kFakeBos);
 }
 
 TEST_F(GatewayFieldsTest, TruncationKeepsTheEndOfThePrompt) {
   const auto on =
       Complete("\"truncate_prompt_tokens\":3,\"echo\":true,\"max_tokens\":1");
-  EXPECT_EQ(generator_.request(0).prompt_tokens, Bytes("llo"));
+  EXPECT_EQ(generator_.request(0).prompt_tokens, openai::Bytes("llo"));
   generator_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->Body()["choices"][0]["text"], "llo");
   EXPECT_EQ(on->Body()["usage"]["prompt_tokens"], 3);
   generator_.set_max_context(6);
   Complete("\"truncate_prompt_tokens\":-1,\"max_tokens\":4");
-  EXPECT_EQ(generator_.request(1).prompt_tokens, Bytes("lo"));
+  EXPECT_EQ(generator_.request(1).prompt_tokens, openai::Bytes("lo"));
   Complete("\"truncate_prompt_tokens\":-1,\"min_tokens\":4");
-  EXPECT_EQ(generator_.request(2).prompt_tokens, Bytes("lo"));
+  EXPECT_EQ(generator_.request(2).prompt_tokens, openai::Bytes("lo"));
   Chat("\"truncate_prompt_tokens\":2,\"max_tokens\":1");
-  EXPECT_THAT(generator_.request(3).prompt_tokens, ElementsAre('i', kFakeTurn));
+  EXPECT_THAT(generator_.request(3).prompt_tokens,
+              ElementsAre('i', openai::kFakeTurn));
   EXPECT_THAT(ErrorOf(Complete("\"truncate_prompt_tokens\":7")),
               HasSubstr("limited to 6"));
   EXPECT_THAT(ErrorOf(Complete("\"truncate_prompt_tokens\":0")),
@@ -246,7 +247,7 @@ TEST_F(GatewayFieldsTest, PromptLogprobsHaveVllmsShape) {
   EXPECT_EQ(Sampling(0).prompt_logprobs, 1);
   EXPECT_EQ(Sampling(1).prompt_logprobs, -1) << "told once";
   TokenEvent event;
-  event.prompt = {WithLogprob('u', -2.0f)};
+  event.prompt = {openai::WithLogprob('u', -2.0f)};
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   generator_.End(1, FinishReason::kLength);
@@ -273,9 +274,9 @@ TEST_F(GatewayFieldsTest, APromptsLogprobsAreComputedOnceForAllChoices) {
   generator_.Text(1, "b");
   generator_.End(1, FinishReason::kLength);
   TokenEvent event;
-  event.prompt = {WithLogprob('u', -2.0f)};
+  event.prompt = {openai::WithLogprob('u', -2.0f)};
   generator_.Tokens(0, event);
-  event.prompt = {WithLogprob('v', -3.0f)};
+  event.prompt = {openai::WithLogprob('v', -3.0f)};
   generator_.Tokens(0, event);
   generator_.Text(0, "a");
   generator_.End(0, FinishReason::kLength);
@@ -296,7 +297,7 @@ TEST_F(GatewayFieldsTest, EchoedLogprobsAreStreamedToEveryChoice) {
   EXPECT_EQ(Sampling(1).prompt_logprobs, -1);
   generator_.End(1, FinishReason::kLength);
   TokenEvent event;
-  event.prompt = {WithLogprob('h', -2.0f)};
+  event.prompt = {openai::WithLogprob('h', -2.0f)};
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   EXPECT_TRUE(on->ended);
@@ -328,7 +329,7 @@ TEST_F(GatewayFieldsTest, EchoKeepsItsOwnNumberOfLogprobs) {
       "\"return_tokens_as_token_ids\":true");
   EXPECT_EQ(Sampling(0).prompt_logprobs, 1);
   TokenEvent event;
-  event.prompt = {WithLogprob('h', -2.0f)};
+  event.prompt = {openai::WithLogprob('h', -2.0f)};
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   const Json choice = on->Body()["choices"][0];
@@ -360,13 +361,15 @@ TEST_F(GatewayFieldsTest, EchoShowsTheMessageThatIsContinued) {
 
 TEST_F(GatewayFieldsTest, TemplateArgumentsAreAllowedByName) {
   Chat("\"chat_template_kwargs\":{\"enable_thinking\":false}");
-  EXPECT_THAT(
-      FakeText().Decode(generator_.request(0).prompt_tokens, true).value(),
-      HasSubstr("enable_thinking"));
+  EXPECT_THAT(openai::FakeText()
+                  .Decode(generator_.request(0).prompt_tokens, true)
+                  .value(),
+              HasSubstr("enable_thinking"));
   Chat("\"reasoning_effort\":\"low\"");
-  EXPECT_THAT(
-      FakeText().Decode(generator_.request(1).prompt_tokens, true).value(),
-      HasSubstr("reasoning_effort"));
+  EXPECT_THAT(openai::FakeText()
+                  .Decode(generator_.request(1).prompt_tokens, true)
+                  .value(),
+              HasSubstr("reasoning_effort"));
   Chat("\"chat_template_kwargs\":{\"add_generation_prompt\":false}");
   EXPECT_EQ(generator_.request(2).prompt_tokens.back(), 'i');
   EXPECT_THAT(ErrorOf(Chat("\"chat_template_kwargs\":{\"bos_token\":\"x\"}")),
@@ -384,7 +387,8 @@ TEST_F(GatewayFieldsTest, DevelopersAreSystemsAndTextPartsAreJoined) {
         R"({"messages":[{"role":"developer","content":[
           {"type":"text","text":"a"},{"type":"text","text":"b"}]}]})");
   EXPECT_THAT(generator_.request(0).prompt_tokens,
-              ElementsAre(kFakeBos, kFakeTurn, 's', 'a', '\n', 'b', kFakeTurn));
+              ElementsAre(openai::kFakeBos, openai::kFakeTurn, 's', 'a', '\n',
+                          'b', openai::kFakeTurn));
   EXPECT_THAT(
       ErrorOf(Route("/v1/chat/completions",
                     R"({"messages":[{"role":"user","content":[
@@ -499,7 +503,7 @@ TEST_F(GatewayFieldsTest, TextThatCannotFitIsRefusedBeforeItIsEncoded) {
 }
 
 TEST_F(GatewayFieldsTest, SlowTextIsKeptOffTheLoop) {
-  auto text = std::make_unique<FakeText>();
+  auto text = std::make_unique<openai::FakeText>();
   text->quick = false;
   model_.text = std::move(text);
   TurnQueue work({.threads = 1, .max_queued = 1});

@@ -57,10 +57,10 @@ TEST_F(GatewayMemoryTest, WhoReadsOnIsNotCutOffByMuchAtOnce) {
                              "\"logprobs\":5,\"n\":8,\"max_tokens\":1}"))));
   ASSERT_TRUE(generator_.AwaitSubmitted(8));
   TokenEvent event;
-  for (const TokenId token : Bytes(text)) {
-    event.prompt.push_back(WithLogprob(token, -1));
+  for (const TokenId token : openai::Bytes(text)) {
+    event.prompt.push_back(openai::WithLogprob(token, -1));
   }
-  event.tokens = {WithLogprob('a', -1)};
+  event.tokens = {openai::WithLogprob('a', -1)};
   generator_.Tokens(0, event);
   event.prompt.clear();
   for (size_t i = 0; i < 8; ++i) {
@@ -78,7 +78,8 @@ TEST_F(GatewayMemoryTest, OneEventMayBeMegabytes) {
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"logprobs\":true")));
   ASSERT_TRUE(generator_.AwaitSubmitted(1));
   TokenEvent event;
-  for (int i = 0; i < 20000; ++i) event.tokens.push_back(WithLogprob('x', -1));
+  for (int i = 0; i < 20000; ++i)
+    event.tokens.push_back(openai::WithLogprob('x', -1));
   generator_.Tokens(0, std::move(event));
   generator_.Text(0, "abc");
   generator_.End(0, FinishReason::kStop);

@@ -156,7 +156,8 @@ TEST_F(GatewayHttpTest, ASlowReaderIsCutOffInTheEnd) {
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"logprobs\":true")));
   ASSERT_TRUE(generator_.AwaitSubmitted(1));
   TokenEvent event;  // a megabyte
-  for (int i = 0; i < 20000; ++i) event.tokens.push_back(WithLogprob('x', -1));
+  for (int i = 0; i < 20000; ++i)
+    event.tokens.push_back(openai::WithLogprob('x', -1));
   generator_.Tokens(0, std::move(event));
   EXPECT_TRUE(generator_.AwaitCancelled(1));
   EXPECT_EQ(server_->stats().slow_readers, 1);

@@ -24,11 +24,11 @@ constexpr int kPrompt = 3000;
 constexpr int kChoices = 4;
 
 // A text side of which a token's text fails once it is told to.
-class FailingText : public FakeText {
+class FailingText : public openai::FakeText {
  public:
   std::string TokenText(TokenId token) const override {
     if (fails) throw std::bad_alloc();
-    return FakeText::TokenText(token);
+    return openai::FakeText::TokenText(token);
   }
   std::atomic<bool> fails{false};
 };
@@ -62,10 +62,10 @@ class LargeAnswerTest : public GatewayHttpTest {
         "Connection: close\r\n")));
     ASSERT_TRUE(generator_.AwaitSubmitted(kChoices));
     TokenEvent event;
-    for (const TokenId token : Bytes(prompt)) {
-      event.prompt.push_back(WithLogprob(token, -1));
+    for (const TokenId token : openai::Bytes(prompt)) {
+      event.prompt.push_back(openai::WithLogprob(token, -1));
     }
-    event.tokens = {WithLogprob('a', -1)};
+    event.tokens = {openai::WithLogprob('a', -1)};
     generator_.Tokens(0, event);
     event.prompt.clear();
     for (size_t i = 0; i < kChoices; ++i) {
@@ -181,7 +181,7 @@ TEST_F(LargeAnswerTest, AnExceptionInASmallWholeOneIsAnErrorToo) {
       "Connection: close\r\n")));
   ASSERT_TRUE(generator_.AwaitSubmitted(1));
   TokenEvent event;
-  event.tokens = {WithLogprob('a', -1)};
+  event.tokens = {openai::WithLogprob('a', -1)};
   generator_.Tokens(0, event);
   generator_.End(0, FinishReason::kLength);
   EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 503 "));

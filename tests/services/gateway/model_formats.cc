@@ -87,8 +87,9 @@ Format Llama() {
 }
 
 ServedModel MakeToyModel(const std::string& chat_template,
-                         const ToyTokens& tokens, const FormatNames& formats) {
-  auto text = MakeToyText(chat_template, tokens, formats);
+                         const openai::ToyTokens& tokens,
+                         const openai::FormatNames& formats) {
+  auto text = openai::MakeToyText(chat_template, tokens, formats);
   ServedModel model;
   model.name = "toy";
   model.root = "somewhere/toy";

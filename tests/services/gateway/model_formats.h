@@ -18,7 +18,7 @@ inline constexpr char kArguments[] = R"({"city": "Köln", "days": 2})";
 struct Format {
   const char* name;
   const char* file;  // of data/templates
-  ToyTokens tokens;
+  openai::ToyTokens tokens;
   std::string output;
   bool reasons = true;
   bool two_calls = true;
@@ -40,8 +40,8 @@ Format Llama();
 
 // A served model "toy" with such a text side.
 ServedModel MakeToyModel(const std::string& chat_template,
-                         const ToyTokens& tokens,
-                         const FormatNames& formats = {});
+                         const openai::ToyTokens& tokens,
+                         const openai::FormatNames& formats = {});
 
 // The chat template, from the shared data.
 std::string TemplateOf(const Format& format);

@@ -182,9 +182,9 @@ TEST_F(RequestCostTest, TheTextOfManyTokensHasALimit) {
 }
 
 TEST(CostLimitsTest, TheTextToTokenizeGrowsWithTheContext) {
-  EXPECT_EQ(TokenizeLimit({}, 4096), size_t{1} << 20);
-  EXPECT_EQ(TokenizeLimit({}, 131072), size_t{2} << 20);
-  EXPECT_EQ(TokenizeLimit({.tokenize_bytes = 5}, 131072), 5u);
+  EXPECT_EQ(openai::TokenizeLimit({}, 4096), size_t{1} << 20);
+  EXPECT_EQ(openai::TokenizeLimit({}, 131072), size_t{2} << 20);
+  EXPECT_EQ(openai::TokenizeLimit({.tokenize_bytes = 5}, 131072), 5u);
 }
 
 }  // namespace

@@ -24,25 +24,25 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class ExhaustedDecoder : public TextDecoder {
+class ExhaustedDecoder : public openai::TextDecoder {
  public:
   std::string Push(TokenId) override { throw std::bad_alloc(); }
   std::string Finish() override { return ""; }
 };
 
 // A text side that runs out of memory, if it is told to.
-class ExhaustedText : public FakeText {
+class ExhaustedText : public openai::FakeText {
  public:
   StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                         bool special) const override {
     if (exhausted) throw std::bad_alloc();
-    return FakeText::Encode(text, special);
+    return openai::FakeText::Encode(text, special);
   }
-  std::unique_ptr<TextDecoder> NewDecoder(
+  std::unique_ptr<openai::TextDecoder> NewDecoder(
       std::span<const TokenId> prompt,
-      const DecodeOptions& options) const override {
+      const openai::DecodeOptions& options) const override {
     if (!decodes) return std::make_unique<ExhaustedDecoder>();
-    return FakeText::NewDecoder(prompt, options);
+    return openai::FakeText::NewDecoder(prompt, options);
   }
   bool exhausted = false;
   bool decodes = true;

@@ -107,7 +107,7 @@ struct Streamed {
 // The handlers over a model of `format`, behind which the test speaks.
 class Server {
  public:
-  explicit Server(const Format& format, const FormatNames& names = {})
+  explicit Server(const Format& format, const openai::FormatNames& names = {})
       : model_(MakeToyModel(TemplateOf(format), format.tokens, names)),
         context_{model_, generator_, metrics_, nullptr, {}} {
     context_.readiness = [] { return GatewayReadiness{true}; };
@@ -137,7 +137,7 @@ class Server {
     spoken_ = tokens->size();
     for (const TokenId token : *tokens) {
       TokenEvent event;
-      event.tokens = {WithLogprob(token, -0.5f)};
+      event.tokens = {openai::WithLogprob(token, -0.5f)};
       generator_.Tokens(sequence, event);
     }
   }
@@ -163,7 +163,7 @@ class Server {
                                 /*skip_special=*/false);
   }
   const Tokenizer& tokenizer() const {
-    return static_cast<const LoadedText&>(*model_.text).tokenizer();
+    return static_cast<const openai::LoadedText&>(*model_.text).tokenizer();
   }
 
   ServedModel model_;
@@ -494,7 +494,7 @@ TEST_F(GatewayToolsTest, TextWithoutATokenCountsAsNone) {
   const auto on = server_->Chat(WithTools());
   server_->Say(0, "\n<think>");
   TokenEvent event;
-  event.tokens = {WithLogprob(0xE2, -0.5f)};  // of three bytes
+  event.tokens = {openai::WithLogprob(0xE2, -0.5f)};  // of three bytes
   server_->generator_.Tokens(0, event);
   server_->generator_.End(0, FinishReason::kLength);
   const Json body = on->Body();
@@ -514,13 +514,11 @@ TEST_F(GatewayToolsTest, AStopOfWhiteSpaceEndsAnAnswerWithoutToolsAtOnce) {
 }
 
 TEST_F(GatewayToolsTest, AFormatIsReadFromATemplateForToolsToo) {
-  const std::string plain =
-      "{% for m in messages %}{{ m.content }}{% endfor %}";
-  const auto format = [&](const std::string& for_tools) {
-    return MakeToyText(plain, Glm().tokens, {}, for_tools)->output_format();
-  };
-  EXPECT_EQ(format(""), OutputFormat());
-  EXPECT_EQ(format(TemplateOf(Glm())),
+  using openai::MakeToyText;
+  const auto plain = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  const openai::ToyTokens tokens = Glm().tokens;
+  EXPECT_EQ(MakeToyText(plain, tokens)->output_format(), OutputFormat());
+  EXPECT_EQ(MakeToyText(plain, tokens, {}, TemplateOf(Glm()))->output_format(),
             (OutputFormat{ToolFormat::kGlm, ReasoningFormat::kThink}));
 }
 
