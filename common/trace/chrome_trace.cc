@@ -12,7 +12,7 @@
 #include "common/trace/trace_json.h"
 #include "common/trace/trace_path.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 namespace {
 
 constexpr int kGatewayProcess = 1;
@@ -198,4 +198,4 @@ std::string ChromeTrace(const TraceRecord& record) {
              ",\"arrival_unix_us\":", record.arrival_unix_us, "}}\n");
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace

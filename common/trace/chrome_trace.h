@@ -5,7 +5,7 @@
 
 #include "common/trace/trace_record.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 
 // A trace in Chrome's trace event format (JSON), which ui.perfetto.dev and
 // chrome://tracing open. One process for the gateway, one for the wire, one
@@ -17,6 +17,6 @@ namespace sluice::gateway {
 // microseconds from the request's arrival.
 std::string ChromeTrace(const TraceRecord& record);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace
 
 #endif  // SLUICE_COMMON_TRACE_CHROME_TRACE_H_

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-namespace sluice::gateway {
+namespace sluice::trace {
 namespace {
 
 int64_t UnixMicros() {
@@ -94,4 +94,4 @@ void RequestTrace::OnClosed() {
   done_(std::move(record));
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace

@@ -11,7 +11,7 @@
 #include "common/http/exchange.h"
 #include "common/trace/trace_record.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 
 // Collects what is measured of one traced request, and hands it on when the
 // answer's last byte is written. Each method is called where its time is
@@ -56,6 +56,6 @@ class RequestTrace : public http::WriteObserver {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace
 
 #endif  // SLUICE_COMMON_TRACE_REQUEST_TRACE_H_

@@ -10,7 +10,7 @@
 
 #include "common/base/json.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 namespace {
 
 // JSON text, written straight away: a long answer's trace has 100,000 parts.
@@ -160,4 +160,4 @@ std::string TraceJson(const TraceRecord& record) {
   return out.Take();
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace

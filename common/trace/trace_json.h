@@ -6,7 +6,7 @@
 #include "common/trace/trace_path.h"
 #include "common/trace/trace_record.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 
 // "gateway", "stage 1", "hop 2".
 std::string PlaceName(const TracePlace& place);
@@ -15,6 +15,6 @@ std::string PlaceName(const TracePlace& place);
 // microseconds from the request's arrival.
 std::string TraceJson(const TraceRecord& record);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace
 
 #endif  // SLUICE_COMMON_TRACE_TRACE_JSON_H_

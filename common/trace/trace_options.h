@@ -6,7 +6,7 @@
 
 #include "common/base/status.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 
 struct TraceOptions {
   double sample = 0;  // share of requests that are traced unasked
@@ -23,6 +23,6 @@ struct TraceOptions {
 // INVALID_ARGUMENT for a share that is none, or a folder that is none.
 Status Validate(const TraceOptions& options);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace
 
 #endif  // SLUICE_COMMON_TRACE_TRACE_OPTIONS_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace sluice::gateway {
+namespace sluice::trace {
 namespace {
 
 using Choice = TraceRecord::Choice;
@@ -285,4 +285,4 @@ int64_t ChoicePath::wall_ns() const {
          tokens.front().parts.front().start_ns;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace

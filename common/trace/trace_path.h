@@ -8,7 +8,7 @@
 
 #include "common/trace/trace_record.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 
 // Whose time a part is.
 struct TracePlace {
@@ -58,6 +58,6 @@ struct ChoicePath {
 // The way of one choice's tokens.
 ChoicePath MakePath(const TraceRecord& record, size_t choice);
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace
 
 #endif  // SLUICE_COMMON_TRACE_TRACE_PATH_H_

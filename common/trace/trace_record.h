@@ -9,7 +9,7 @@
 
 #include "common/core/step_trace.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 
 // What was measured of one request: raw, in the order it came. A value. All
 // times are nanoseconds of the gateway's clock.
@@ -74,6 +74,6 @@ struct TraceRecord {
   }
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace
 
 #endif  // SLUICE_COMMON_TRACE_TRACE_RECORD_H_

@@ -14,7 +14,7 @@
 #include "common/base/random_bytes.h"
 #include "common/trace/chrome_trace.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 namespace {
 
 // Traces that wait to be written; more than that are not.
@@ -189,4 +189,4 @@ std::vector<std::string> TraceStore::RequestIds(std::string_view tenant) const {
   return ids;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace

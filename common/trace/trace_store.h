@@ -16,7 +16,7 @@
 #include "common/trace/trace_options.h"
 #include "common/trace/trace_record.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 
 // Decides which requests are traced and keeps the latest traces. Any thread;
 // "trace" writes the files.
@@ -75,6 +75,6 @@ class TraceStore {
   size_t next_suffix_ = 2;
 };
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace
 
 #endif  // SLUICE_COMMON_TRACE_TRACE_STORE_H_

@@ -49,8 +49,9 @@ TurnQueue::Options TextOptions(const GatewayOptions& options) {
 // they have: the gateway keeps 128 bytes for each. 16 million tokens.
 constexpr int kMostBlocks = 1 << 20;
 
-std::vector<TraceRecord::Stage> TracedStages(const PipelineStatus& status) {
-  std::vector<TraceRecord::Stage> stages;
+std::vector<trace::TraceRecord::Stage> TracedStages(
+    const PipelineStatus& status) {
+  std::vector<trace::TraceRecord::Stage> stages;
   for (const StageStatus& stage : status.stages) {
     stages.push_back({stage.address, stage.identity.first_layer,
                       stage.identity.last_layer, stage.clock.rtt_ns,
@@ -260,7 +261,7 @@ class GatewayServer::Impl {
   CountedSteps steps_;
   EngineLoop engine_;
   EngineGenerator generator_;
-  TraceStore traces_;
+  trace::TraceStore traces_;
   TurnQueue work_;
   http::Router router_;
   const std::unique_ptr<Doors> doors_;
@@ -276,7 +277,7 @@ GatewayServer::~GatewayServer() = default;
 
 StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     GatewayOptions options) {
-  SLUICE_RETURN_IF_ERROR(Validate(options.traces));
+  SLUICE_RETURN_IF_ERROR(trace::Validate(options.traces));
   SLUICE_ASSIGN_OR_RETURN(auto doors, Doors::Open(options));
   // The doors keep digests: the keys themselves are not to be found in memory.
   std::fill(options.api_keys.begin(), options.api_keys.end(), '\0');

@@ -49,7 +49,7 @@ struct GatewayOptions {
   bool access_log = false;     // see LogAccess
   openai::CostLimits limits;   // of one request
   RequestRules rules;
-  TraceOptions traces;
+  trace::TraceOptions traces;
 };
 
 // The gateway's parts, in the order they depend on each other: model's text,

@@ -224,7 +224,7 @@ void RequestRunner::Take(const Mail& mail) {
 }
 
 void RequestRunner::TraceDelivery(const Mail& mail, int64_t begin_ns) {
-  TraceRecord::Delivery delivery;
+  trace::TraceRecord::Delivery delivery;
   delivery.steps = mail.steps;
   if (const auto* tokens = std::get_if<TokenEvent>(&mail.event)) {
     delivery.num_tokens = static_cast<int32_t>(tokens->tokens.size());

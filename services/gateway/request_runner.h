@@ -36,8 +36,8 @@ struct RunPlan {
   std::unique_ptr<openai::AnswerFormat> format;
   bool stream = false;
   bool include_usage = false;
-  http::EventStreamTimes times;         // of a stream
-  std::shared_ptr<RequestTrace> trace;  // null: not traced
+  http::EventStreamTimes times;                // of a stream
+  std::shared_ptr<trace::RequestTrace> trace;  // null: not traced
 };
 
 // Runs one request: submits its sequences, turns their tokens into the answer

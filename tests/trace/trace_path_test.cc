@@ -12,7 +12,7 @@
 #include "common/trace/trace_json.h"
 #include "tests/trace/trace_records.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 namespace {
 
 using ::testing::HasSubstr;
@@ -287,4 +287,4 @@ TEST(TracePathTest, ARequestThatFailedEarlyHasNoTokens) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::trace

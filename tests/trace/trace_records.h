@@ -9,7 +9,7 @@
 #include "common/trace/trace_record.h"
 
 // Traces from synthetic stamps.
-namespace sluice::gateway {
+namespace sluice::trace {
 
 // Gives out spans that follow each other, with 1 us between any two.
 class Stamps {
@@ -92,6 +92,6 @@ inline TraceRecord MakeRecord(int stages, int tokens) {
   return record;
 }
 
-}  // namespace sluice::gateway
+}  // namespace sluice::trace
 
 #endif  // SLUICE_TESTS_TRACE_TRACE_RECORDS_H_

@@ -19,7 +19,7 @@
 #include "common/trace/trace_store.h"
 #include "tests/trace/trace_records.h"
 
-namespace sluice::gateway {
+namespace sluice::trace {
 namespace {
 
 using ::testing::HasSubstr;
@@ -272,4 +272,4 @@ TEST(TraceOptionsTest, RefuseSharesAndFoldersThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::trace

@@ -9,6 +9,10 @@
 #include "services/gateway/readiness.h"
 #include "services/gateway/request_rules.h"
 
+namespace sluice::trace {
+class TraceStore;
+}  // namespace sluice::trace
+
 namespace sluice {
 class TurnQueue;
 }  // namespace sluice
@@ -17,7 +21,6 @@ namespace sluice::gateway {
 
 class GatewayMetrics;
 class Generator;
-class TraceStore;
 struct ServedModel;
 
 // What handlers work with. All of it outlives the server.
@@ -30,8 +33,8 @@ struct HandlerContext {
   TurnQueue* work = nullptr;
   // Any thread; must not block.
   std::function<GatewayReadiness()> readiness;
-  TraceStore* traces = nullptr;  // null: no request is traced
-  bool keys_asked = false;       // API keys: who has none is told no addresses
+  trace::TraceStore* traces = nullptr;  // null: no request is traced
+  bool keys_asked = false;  // API keys: who has none is told no addresses
   // Fields of a body that are not known are refused, not ignored.
   bool strict_fields = false;
   openai::CostLimits limits = {};  // of one request

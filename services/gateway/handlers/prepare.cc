@@ -282,7 +282,7 @@ void RunSized(const HandlerContext& context,
 void PrepareAndRun(const HandlerContext& context, Prepare prepare,
                    std::shared_ptr<http::Exchange> exchange) {
   const std::thread::id loop = std::this_thread::get_id();
-  std::shared_ptr<RequestTrace> trace;
+  std::shared_ptr<trace::RequestTrace> trace;
   if (context.traces != nullptr) {
     trace = context.traces->Begin(exchange->request().Header("x-sluice-trace"),
                                   *exchange);

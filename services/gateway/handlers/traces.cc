@@ -36,8 +36,8 @@ void AnswerTrace(const HandlerContext& context,
   RunTextWork({context.work, context.metrics}, exchange, kTraceMemory,
               [exchange, record = *std::move(record), chrome] {
                 const auto response = std::make_shared<http::HttpResponse>();
-                response->body =
-                    chrome ? ChromeTrace(*record) : TraceJson(*record);
+                response->body = chrome ? trace::ChromeTrace(*record)
+                                        : trace::TraceJson(*record);
                 exchange->Post([exchange, response] {
                   exchange->Send(std::move(*response));
                 });

@@ -171,7 +171,8 @@ class Served {
   ServedModel model_;
   RepeatingGenerator generator_;
   GatewayMetrics metrics_{{"toy"}};
-  TraceStore traces_{{}, [] { return std::vector<TraceRecord::Stage>(); }};
+  trace::TraceStore traces_{
+      {}, [] { return std::vector<trace::TraceRecord::Stage>(); }};
   http::Router router_;
 };
 
