@@ -21,7 +21,7 @@
 #include "common/rpc/transport.h"
 #include "common/weights/model_file.h"
 
-namespace sluice {
+namespace sluice::expert {
 namespace {
 
 // Between two looks at whether the loop makes progress.
@@ -366,4 +366,4 @@ std::string ExpertServer::HeatJson() const { return impl_->HeatJson(); }
 void ExpertServer::Drain(TimePoint deadline) { impl_->Drain(deadline); }
 void ExpertServer::Stop() { impl_->Stop(); }
 
-}  // namespace sluice
+}  // namespace sluice::expert

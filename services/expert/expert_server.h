@@ -10,7 +10,7 @@
 #include "common/model/hosted_experts.h"
 #include "common/rpc/transport_options.h"
 
-namespace sluice {
+namespace sluice::expert {
 
 struct ExpertServerOptions {
   std::string listen = "127.0.0.1:0";  // port 0: choose one, see address()
@@ -64,6 +64,6 @@ class ExpertServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace sluice
+}  // namespace sluice::expert
 
 #endif  // SLUICE_SERVICES_EXPERT_EXPERT_SERVER_H_

@@ -49,7 +49,7 @@ ABSL_FLAG(std::string, log_level, "info",
 ABSL_FLAG(std::string, port_file, "",
           "file that the chosen address is written to");
 
-namespace sluice {
+namespace sluice::expert {
 namespace {
 
 constexpr auto kDrainTime = std::chrono::seconds(5);
@@ -110,7 +110,7 @@ Status Run(const sigset_t& signals) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::expert
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(

@@ -7,7 +7,7 @@
 
 #include "common/base/log.h"
 
-namespace sluice {
+namespace sluice::stage {
 
 LoadProgress::LoadProgress() : terminal_(isatty(STDERR_FILENO) == 1) {}
 
@@ -34,4 +34,4 @@ std::string LoadProgress::Report(uint64_t done, uint64_t total) {
   return text;
 }
 
-}  // namespace sluice
+}  // namespace sluice::stage

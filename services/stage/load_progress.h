@@ -6,7 +6,7 @@
 
 #include "common/base/mutex.h"
 
-namespace sluice {
+namespace sluice::stage {
 
 // Shows a person how loading goes: a bar on stderr if that is a terminal,
 // else one log line per tenth. Any thread.
@@ -22,6 +22,6 @@ class LoadProgress {
   int shown_percent_ ABSL_GUARDED_BY(mutex_) = -1;
 };
 
-}  // namespace sluice
+}  // namespace sluice::stage
 
 #endif  // SLUICE_SERVICES_STAGE_LOAD_PROGRESS_H_

@@ -57,7 +57,7 @@ ABSL_FLAG(std::string, port_file, "",
 ABSL_FLAG(double, drain_timeout, 60,
           "seconds that the gateway gets after SIGTERM to end its sequences");
 
-namespace sluice {
+namespace sluice::stage {
 namespace {
 
 StatusOr<LayerChoice> ParseLayers(const std::string& text) {
@@ -159,7 +159,7 @@ Status Run(const sigset_t& signals) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::stage
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(

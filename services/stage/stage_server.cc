@@ -23,7 +23,7 @@
 #include "common/weights/model_file.h"
 #include "services/stage/load_progress.h"
 
-namespace sluice {
+namespace sluice::stage {
 namespace {
 
 // Between two looks at whether the stage is stopped.
@@ -351,4 +351,4 @@ const StageInfo* StageServer::info() const { return impl_->info(); }
 void StageServer::Drain(TimePoint deadline) { impl_->Drain(deadline); }
 void StageServer::Stop() { impl_->Stop(); }
 
-}  // namespace sluice
+}  // namespace sluice::stage

@@ -11,7 +11,7 @@
 #include "common/rpc/transport_options.h"
 #include "common/stage/stage.h"
 
-namespace sluice {
+namespace sluice::stage {
 
 // Which of a model's layers a stage serves.
 struct LayerChoice {
@@ -82,6 +82,6 @@ class StageServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace sluice
+}  // namespace sluice::stage
 
 #endif  // SLUICE_SERVICES_STAGE_STAGE_SERVER_H_

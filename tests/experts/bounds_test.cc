@@ -97,8 +97,8 @@ class ExpertBoundsTest : public ::testing::Test {
   }
   std::string Ready() const { return Get(server_->metrics_port(), "/readyz"); }
 
-  ExpertServerOptions options_;
-  std::unique_ptr<ExpertServer> server_;
+  expert::ExpertServerOptions options_;
+  std::unique_ptr<expert::ExpertServer> server_;
 };
 
 TEST_F(ExpertBoundsTest, AHostWhoseLoopIsStuckIsNotReadyUntilItMoves) {

@@ -200,17 +200,18 @@ wire::ExpertHello HelloFor(const HostedExpertsInfo& info) {
   return hello;
 }
 
-std::unique_ptr<ExpertServer> StartExperts(const std::string& model,
-                                           const std::string& experts) {
-  ExpertServerOptions options;
+std::unique_ptr<expert::ExpertServer> StartExperts(const std::string& model,
+                                                   const std::string& experts) {
+  expert::ExpertServerOptions options;
   options.experts.model_path = model;
   options.experts.threads = 1;
   options.choice.experts = experts;
   return StartExperts(std::move(options));
 }
 
-std::unique_ptr<ExpertServer> StartExperts(ExpertServerOptions options) {
-  auto server = ExpertServer::Start(std::move(options));
+std::unique_ptr<expert::ExpertServer> StartExperts(
+    expert::ExpertServerOptions options) {
+  auto server = expert::ExpertServer::Start(std::move(options));
   if (!server.ok()) {
     ADD_FAILURE() << server.status();
     return nullptr;

@@ -60,9 +60,10 @@ class ExpertClient {
 wire::ExpertHello HelloFor(const HostedExpertsInfo& info);
 
 // A server on a free port of this machine, loaded.
-std::unique_ptr<ExpertServer> StartExperts(const std::string& model,
-                                           const std::string& experts);
-std::unique_ptr<ExpertServer> StartExperts(ExpertServerOptions options);
+std::unique_ptr<expert::ExpertServer> StartExperts(const std::string& model,
+                                                   const std::string& experts);
+std::unique_ptr<expert::ExpertServer> StartExperts(
+    expert::ExpertServerOptions options);
 
 }  // namespace sluice::testing
 

@@ -31,7 +31,7 @@ class ExpertProtocolTest : public ::testing::Test {
   void Start(const std::string& experts, int32_t in_flight = 64,
              int32_t delay_ms = 0) {
     client_.reset();
-    ExpertServerOptions options;
+    expert::ExpertServerOptions options;
     options.experts.model_path = model_;
     options.experts.threads = 1;
     options.choice.experts = experts;
@@ -81,7 +81,7 @@ class ExpertProtocolTest : public ::testing::Test {
   }
 
   std::string model_;
-  std::unique_ptr<ExpertServer> server_;
+  std::unique_ptr<expert::ExpertServer> server_;
   std::unique_ptr<ExpertClient> client_;
 };
 
@@ -308,10 +308,10 @@ TEST_F(ExpertProtocolTest, TheHeatCountsEveryAsk) {
 
 TEST_F(ExpertProtocolTest, WhatCannotBeServedIsRefusedAtTheStart) {
   const auto refusal = [&](auto change) {
-    ExpertServerOptions options;
+    expert::ExpertServerOptions options;
     options.experts.model_path = model_;
     change(options);
-    const auto server = ExpertServer::Start(std::move(options));
+    const auto server = expert::ExpertServer::Start(std::move(options));
     EXPECT_FALSE(server.ok());
     return Message(server.status());
   };
@@ -363,7 +363,7 @@ TEST_F(ExpertProtocolTest, APlacementSaysWhatItsHostServes) {
                        "hosts": ["a", "b"]}]})",
       file);
   std::fclose(file);
-  ExpertServerOptions options;
+  expert::ExpertServerOptions options;
   options.experts.model_path = model_;
   options.experts.threads = 1;
   options.choice.placement = path;
@@ -374,7 +374,7 @@ TEST_F(ExpertProtocolTest, APlacementSaysWhatItsHostServes) {
   const LayerRanges want = {2, {{0, 3}, {4, 8}}};
   EXPECT_EQ(server->info()->held[1], want);
   options.choice.host = "c";
-  EXPECT_EQ(ExpertServer::Start(options).status().code(),
+  EXPECT_EQ(expert::ExpertServer::Start(options).status().code(),
             StatusCode::kNotFound);
 }
 

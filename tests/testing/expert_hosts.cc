@@ -79,9 +79,9 @@ Status ExpertHosts::WritePlacement() {
   return out ? OkStatus() : Unavailable(file_, " cannot be written");
 }
 
-StatusOr<std::unique_ptr<ExpertServer>> ExpertHosts::StartHost(
+StatusOr<std::unique_ptr<expert::ExpertServer>> ExpertHosts::StartHost(
     int index, const std::string& listen) {
-  ExpertServerOptions options;
+  expert::ExpertServerOptions options;
   options.listen = listen;
   options.choice.placement = file_;
   options.choice.host = HostName(index);
@@ -94,7 +94,8 @@ StatusOr<std::unique_ptr<ExpertServer>> ExpertHosts::StartHost(
   if (static_cast<size_t>(index) < options_.max_rows.size()) {
     options.max_rows = options_.max_rows[index];
   }
-  SLUICE_ASSIGN_OR_RETURN(auto server, ExpertServer::Start(std::move(options)));
+  SLUICE_ASSIGN_OR_RETURN(auto server,
+                          expert::ExpertServer::Start(std::move(options)));
   SLUICE_RETURN_IF_ERROR(server->WaitLoaded(Clock::now() + kLoadTime));
   return server;
 }

@@ -41,7 +41,7 @@ class ExpertHosts {
 
   const std::string& placement_file() const { return file_; }
   const ExpertPlacement& placement() const { return placement_; }
-  ExpertServer& host(int index) { return *servers_[index]; }
+  expert::ExpertServer& host(int index) { return *servers_[index]; }
 
   // Ends a host as its process's end would, and starts it again on the same
   // port.
@@ -51,13 +51,13 @@ class ExpertHosts {
  private:
   explicit ExpertHosts(ExpertHostsOptions options);
   Status WritePlacement();
-  StatusOr<std::unique_ptr<ExpertServer>> StartHost(int index,
-                                                    const std::string& listen);
+  StatusOr<std::unique_ptr<expert::ExpertServer>> StartHost(
+      int index, const std::string& listen);
 
   const ExpertHostsOptions options_;
   std::string file_;
   ExpertPlacement placement_;
-  std::vector<std::unique_ptr<ExpertServer>> servers_;
+  std::vector<std::unique_ptr<expert::ExpertServer>> servers_;
 };
 
 }  // namespace sluice::testing

@@ -47,15 +47,16 @@ Status LocalCluster::StartInProcess() {
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<StageServer>> LocalCluster::StartStage(
+StatusOr<std::unique_ptr<stage::StageServer>> LocalCluster::StartStage(
     int stage, const std::string& listen) {
-  StageServerOptions options;
+  stage::StageServerOptions options;
   options.listen = listen;
   options.layers.index = stage;
   options.layers.parts = options_.stages;
   options.stage = options_.stage;
   options.transport.peer_timeout = options_.peer_timeout;
-  SLUICE_ASSIGN_OR_RETURN(auto server, StageServer::Start(std::move(options)));
+  SLUICE_ASSIGN_OR_RETURN(auto server,
+                          stage::StageServer::Start(std::move(options)));
   SLUICE_RETURN_IF_ERROR(server->WaitLoaded(Clock::now() + kStartTime));
   return server;
 }

@@ -52,12 +52,12 @@ class LocalCluster {
   explicit LocalCluster(LocalClusterOptions options);
   Status StartInProcess();
   Status StartOverGrpc();
-  StatusOr<std::unique_ptr<StageServer>> StartStage(int stage,
-                                                    const std::string& listen);
+  StatusOr<std::unique_ptr<stage::StageServer>> StartStage(
+      int stage, const std::string& listen);
 
   const LocalClusterOptions options_;
   std::vector<std::string> addresses_;
-  std::vector<std::unique_ptr<StageServer>> servers_;
+  std::vector<std::unique_ptr<stage::StageServer>> servers_;
   std::unique_ptr<LocalPipeline> chained_;
   std::unique_ptr<PipelineAssembler> client_;
   std::unique_ptr<EngineLoop> engine_;

@@ -11,7 +11,7 @@
 #include "tests/services/stage/generate.h"
 #include "tests/testing/shared_data.h"
 
-namespace sluice {
+namespace sluice::stage {
 namespace {
 
 using testing::CollectingSink;
@@ -90,4 +90,4 @@ TEST(LocalClusterTest, ALostStageEndsItsRequestsAndServesAgainWhenRestarted) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::stage

@@ -21,7 +21,7 @@
 
 extern char** environ;
 
-namespace sluice {
+namespace sluice::stage {
 namespace {
 
 using testing::CollectingSink;
@@ -257,4 +257,4 @@ TEST_F(ProcessesTest, WhenItsTimeToDrainIsOverAStageEndsItsStreams) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::stage

@@ -6,7 +6,7 @@
 
 #include "services/stage/stage_server.h"
 
-namespace sluice {
+namespace sluice::stage {
 namespace {
 
 using ::testing::HasSubstr;
@@ -50,4 +50,4 @@ TEST(ResolveLayersTest, LayersThatDoNotExistAreRefused) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::stage
