@@ -1,6 +1,5 @@
 """`sluice bench` and `sluice eval` against a live cluster of a tiny model."""
 
-import csv
 import json
 import os
 import pathlib
@@ -12,10 +11,6 @@ import unittest
 import api
 import harness
 import metrics_page
-
-TEXT = ("Once upon a time, there was a little girl named Lily. She loved to "
-        "play outside in the park. One day, she saw a big, red ball. She "
-        "wanted to play with it, but it was too high. ") * 4
 
 
 class BenchEvalTest(unittest.TestCase):
@@ -45,7 +40,7 @@ class BenchEvalTest(unittest.TestCase):
         text = self.sluice(
             "bench", "--concurrency", "4", "--requests", "20",
             "--prompt-tokens", "10:40", "--output-tokens", "12",
-            "--slo", "ttft=60000", "--csv", self.path("bench.csv"),
+            "--slo", "ttft=60000",
             "--json", self.path("bench.json"))
         self.assertIn("20 of 20 requests answered", text)
         self.assertIn("exact lengths", text)
@@ -61,9 +56,8 @@ class BenchEvalTest(unittest.TestCase):
             self.assertAlmostEqual(
                 request["ttft_ms"] + sum(request["itl_ms"]),
                 request["e2e_ms"], delta=0.2 * request["e2e_ms"] + 20)
-        with open(self.path("bench.csv"), newline="") as lines:
-            rows = list(csv.DictReader(lines))
-        self.assertEqual([row["outcome"] for row in rows], ["done"] * 20)
+        self.assertEqual([row["outcome"] for row in result["requests"]],
+                         ["done"] * 20)
 
     def test_an_open_loop_keeps_its_arrivals(self):
         self.sluice("bench", "--rate", "40", "--requests", "30", "--seed",
@@ -80,30 +74,22 @@ class BenchEvalTest(unittest.TestCase):
         for a, b in zip(due, [r["scheduled_s"] for r in again["requests"]]):
             self.assertAlmostEqual(a, b, delta=1e-6)
 
-    def test_prompts_of_a_file_are_sent_and_a_refusal_is_a_failure(self):
-        lines = self.path("prompts.jsonl")
-        pathlib.Path(lines).write_text(
-            '{"prompt": "Once upon a time", "output_tokens": 5}\n'
-            '{"prompt": [1, 400000], "output_tokens": 5}\n')
-        text = self.sluice("bench", "--file", lines, "--requests", "4",
-                           "--warmup", "1", code=1)
-        self.assertIn("2 of 4 requests answered", text)
-        self.assertIn("http_error 400: 2", text)
+    def test_a_refusal_is_a_failure(self):
+        text = self.sluice("bench", "--requests", "4", "--warmup", "0",
+                           "--extra", '{"top_p": 2}', code=1)
+        self.assertIn("0 of 4 requests answered", text)
+        self.assertIn("http_error 400: 4", text)
 
-    def test_a_cluster_agrees_with_references_itself_another_and_a_text(self):
+    def test_a_cluster_agrees_with_references_itself_and_another(self):
         reference = self.path("reference.json")
-        text_file = self.path("text.txt")
         report = self.path("report.md")
-        pathlib.Path(text_file).write_text(TEXT)
         self.sluice("eval", "--write-reference", reference, run_dir=str(
             self.other.run_dir))
         self.sluice("eval", "--reference", reference, "--tolerance", "0",
-                    "--batch", "--other", self.other.url, "--perplexity",
-                    text_file, "--window", "64", "--max-tokens", "12",
-                    "--out", report)
+                    "--batch", "--other", self.other.url, "--max-tokens",
+                    "12", "--out", report)
         text = pathlib.Path(report).read_text()
-        self.assertEqual(text.count("| passed |"), 4, text)
-        self.assertIn("token perplexity", text)
+        self.assertEqual(text.count("| passed |"), 3, text)
 
     def test_a_wrong_reference_fails_and_is_reported(self):
         reference = self.path("wrong.json")
@@ -117,17 +103,6 @@ class BenchEvalTest(unittest.TestCase):
         self.assertIn("**FAILED**", text)
         self.assertIn("max 5.0e-01", text)
         self.assertIn("parts at 5", text)
-
-    def test_perplexity_is_that_of_the_models_own_log_probabilities(self):
-        text_file = self.path("short.txt")
-        pathlib.Path(text_file).write_text(TEXT[:150])
-        one = self.sluice("eval", "--perplexity", text_file)
-        cut = self.sluice("eval", "--perplexity", text_file, "--window", "16",
-                          "--stride", "8")
-        self.assertNotEqual(one.split("token perplexity |")[1].split("|")[0],
-                            cut.split("token perplexity |")[1].split("|")[0])
-        self.sluice("eval", "--perplexity", text_file, "--max-perplexity",
-                    "1.01", code=1)
 
     def test_stages_tell_what_steps_wait_for(self):
         def counts(cluster):

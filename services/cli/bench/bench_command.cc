@@ -38,7 +38,7 @@ Status WarmUp(const BenchOptions& options, const Workload& workload) {
   SLUICE_ASSIGN_OR_RETURN(
       const LoadResult result,
       RunPhase(options, load, "warm-up", [&](int64_t index) {
-        return workload.WarmupRequest(kWarmupIndex + index);
+        return workload.Request(kWarmupIndex + index);
       }));
   if (result.interrupted) return Cancelled("interrupted in the warm-up");
   for (const RequestRecord& record : result.records) {
@@ -47,14 +47,6 @@ Status WarmUp(const BenchOptions& options, const Workload& workload) {
   return FailedPrecondition("no request of the warm-up was answered: ",
                             OutcomeName(result.records.front().outcome), ", ",
                             result.records.front().error);
-}
-
-Status WriteResult(const std::string& path,
-                   const std::function<std::string()>& make) {
-  if (path.empty()) return OkStatus();
-  SLUICE_RETURN_IF_ERROR(WriteText(path, make()));
-  std::fprintf(stderr, "wrote %s\n", path.c_str());
-  return OkStatus();
 }
 
 Status RunBench(BenchOptions options) {
@@ -69,14 +61,13 @@ Status RunBench(BenchOptions options) {
                [&](int64_t index) { return workload.Request(index); }));
   const BenchSummary summary =
       Summarize(result, options.load.duration, options.service_level);
-  const BenchNotes notes{workload.prompt_kind(), workload.exact(),
-                         workload.Repeated(summary.requests)};
+  const BenchNotes notes{workload.prompt_kind(), workload.exact()};
   std::fputs(SummaryText(options, notes, summary).c_str(), stdout);
-  SLUICE_RETURN_IF_ERROR(
-      WriteResult(options.csv_path, [&] { return ResultCsv(result); }));
-  SLUICE_RETURN_IF_ERROR(WriteResult(options.json_path, [&] {
-    return ResultJson(options, notes, summary, result);
-  }));
+  if (!options.json_path.empty()) {
+    SLUICE_RETURN_IF_ERROR(WriteText(
+        options.json_path, ResultJson(options, notes, summary, result)));
+    std::fprintf(stderr, "wrote %s\n", options.json_path.c_str());
+  }
   if (summary.requests == 0) return FailedPrecondition("no request was sent");
   if (summary.done == summary.requests) return OkStatus();
   return FailedPrecondition(summary.requests - summary.done, " of ",

@@ -1,7 +1,6 @@
 #include "services/cli/bench/bench_options.h"
 
 #include <chrono>
-#include <cmath>
 
 namespace sluice::cli {
 namespace {
@@ -21,11 +20,6 @@ void AddLoadOptions(CLI::App& app, BenchOptions& options) {
                  "closed loop: so many requests at any time (1)")
       ->check(Within(1, 16384))
       ->excludes(rate);
-  app.add_option("--burstiness", load.burstiness,
-                 "gamma arrivals: below 1 in bursts, above 1 steadier, inf a "
-                 "fixed beat")
-      ->check(Above(0, HUGE_VAL))
-      ->needs(rate);
   app.add_option("--requests", options.requests,
                  "so many (100, with --duration any number)")
       ->check(Within(1, 1e8));
@@ -56,10 +50,6 @@ void AddWorkloadOptions(CLI::App& app, BenchOptions& options) {
         [](const std::string& text) { return LengthRange::Parse(text); },
         "N, or LOW:HIGH (128)");
   }
-  app.add_option("--file", work.file,
-                 "JSON lines: {\"prompt\": text or ids}, {\"messages\": [..]}, "
-                 "{\"prompt_tokens\": N}, each with \"output_tokens\": N if "
-                 "wanted");
   app.add_option("--temperature", work.temperature, "0: greedy (0)")
       ->check(Within(0, 100));
   app.add_option("--seed", options.seed, "of prompts and arrivals (the clock)")
@@ -80,7 +70,6 @@ void AddBenchOptions(CLI::App& app, BenchOptions& options) {
       app, "--slo", options.service_level,
       [](const std::string& text) { return ServiceLevel::Parse(text); },
       "ttft=MS,tpot=MS,e2e=MS: goodput, the requests that keep all");
-  app.add_option("--csv", options.csv_path, "a line per request");
   app.add_option("--json", options.json_path, "figures and every request");
   app.add_flag("--quiet", options.quiet, "no progress");
 }
@@ -97,7 +86,6 @@ Status CompleteBenchOptions(BenchOptions& options) {
   load.target = work.chat ? "/v1/chat/completions" : "/v1/completions";
   const int64_t warmup = load.concurrency > 0 ? load.concurrency : 4;
   options.warmup = options.warmup.value_or(warmup);
-  work.warmup = options.warmup > 0;
   // A new one for each run: prompts that a server has seen are in its cache.
   work.seed = load.seed = static_cast<uint64_t>(options.seed.value_or(
       std::chrono::system_clock::now().time_since_epoch() /

@@ -21,9 +21,9 @@ struct BenchOptions {
   std::optional<int64_t> requests, warmup, seed;
   double duration_s = 0, timeout_s = 600;
   std::optional<ServiceLevel> service_level;
-  std::string csv_path, json_path;  // empty: not written
-  bool plain = false;               // OpenAI's fields alone
-  bool quiet = false;               // no progress
+  std::string json_path;  // empty: not written
+  bool plain = false;     // OpenAI's fields alone
+  bool quiet = false;     // no progress
 };
 
 void AddBenchOptions(CLI::App& app, BenchOptions& options);

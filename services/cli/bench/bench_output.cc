@@ -29,8 +29,7 @@ std::string Row(const char* name, const Summary& s) {
 std::string LoadText(const LoadOptions& load) {
   std::string text = load.concurrency > 0
                          ? Cat("closed loop, concurrency ", load.concurrency)
-                         : Cat("open loop, ", load.rate,
-                               " requests/s, burstiness ", load.burstiness);
+                         : Cat("open loop, ", load.rate, " requests/s");
   if (load.num_requests > 0) text += Cat(", ", load.num_requests, " requests");
   if (load.duration > Duration(0))
     text += Cat(", ", Seconds(load.duration), " s");
@@ -53,7 +52,6 @@ Json ConfigJson(const BenchOptions& options, const BenchNotes& notes) {
       {"loop", load.concurrency > 0 ? "closed" : "open"},
       {"concurrency", load.concurrency},
       {"rate", load.rate},
-      {"burstiness", Cat(load.burstiness)},  // may be infinite
       {"requests", load.num_requests},
       {"duration_s", Seconds(load.duration)},
       {"warmup_requests", options.warmup.value_or(0)},
@@ -61,13 +59,11 @@ Json ConfigJson(const BenchOptions& options, const BenchNotes& notes) {
       {"seed", load.seed},
       {"prompt_tokens", {work.prompt_tokens.low, work.prompt_tokens.high}},
       {"output_tokens", {work.output_tokens.low, work.output_tokens.high}},
-      {"file", work.file},
       {"temperature", work.temperature},
       {"extensions", work.extensions},
       {"extra", work.extra},
       {"prompts", notes.prompt_kind},
-      {"exact_prompt_lengths", notes.exact_lengths},
-      {"repeated_prompts", notes.repeated}};
+      {"exact_prompt_lengths", notes.exact_lengths}};
   if (options.service_level) {
     const ServiceLevel& level = *options.service_level;
     Json slo = Json::object();
@@ -125,12 +121,6 @@ std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
                 notes.prompt_kind.c_str(), s.prompt_lengths.mean,
                 notes.exact_lengths ? "exact lengths" : "as the server counts",
                 static_cast<long long>(s.cached_tokens));
-  if (notes.repeated > 0) {
-    out += Format(
-        "%lld prompts were repeated: the file has fewer than were "
-        "sent\n",
-        static_cast<long long>(notes.repeated));
-  }
   out += Format("answers: %.1f tokens on average, counted by %s\n\n",
                 s.output_lengths.mean, s.token_source.c_str());
   out += Format("%-22s %10.3f\n", "requests/s", s.requests_per_s);
@@ -206,30 +196,6 @@ std::string ResultJson(const BenchOptions& options, const BenchNotes& notes,
                     {"summary", std::move(summary)},
                     {"requests", std::move(requests)}};
   return DumpJson(all) + "\n";
-}
-
-std::string ResultCsv(const LoadResult& result) {
-  std::string out =
-      "index,outcome,http_status,scheduled_s,late_ms,ttft_ms,tpot_ms,e2e_ms,"
-      "longest_gap_ms,prompt_tokens,cached_tokens,output_tokens,"
-      "retry_after_s,error\r\n";
-  for (const RequestRecord& r : result.records) {
-    out += Format("%lld,%s,%d,%.6f,%.3f,%.3f,%.3f,%.3f,%.3f,%lld,%lld,%lld,%g,",
-                  static_cast<long long>(r.index), OutcomeName(r.outcome),
-                  r.http_status, Seconds(r.scheduled - result.began),
-                  r.Lateness() * 1e3, r.TimeToFirstToken() * 1e3,
-                  r.TimePerOutputToken() * 1e3, r.Latency() * 1e3,
-                  r.LongestGap() * 1e3, static_cast<long long>(r.prompt_tokens),
-                  static_cast<long long>(r.cached_tokens),
-                  static_cast<long long>(r.output_tokens), r.retry_after_s);
-    std::string error = r.error;
-    for (size_t at = 0; (at = error.find('"', at)) != std::string::npos;
-         at += 2) {
-      error.insert(at, 1, '"');
-    }
-    out += error.empty() ? "\r\n" : Cat("\"", error, "\"\r\n");
-  }
-  return out;
 }
 
 }  // namespace sluice::cli

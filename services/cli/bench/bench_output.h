@@ -14,7 +14,6 @@ namespace sluice::cli {
 struct BenchNotes {
   std::string prompt_kind;
   bool exact_lengths = false;
-  int64_t repeated = 0;  // requests with a prompt sent before: likely cached
 };
 
 // The table for a terminal.
@@ -24,9 +23,6 @@ std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
 // {"config", "summary", "requests": [..]}; times in milliseconds.
 std::string ResultJson(const BenchOptions& options, const BenchNotes& notes,
                        const BenchSummary& summary, const LoadResult& result);
-
-// One line per request; RFC 4180.
-std::string ResultCsv(const LoadResult& result);
 
 }  // namespace sluice::cli
 

@@ -43,8 +43,7 @@ class LoadRun {
         on_progress_(on_progress),
         head_(RequestHead(options.base, "POST", options.target,
                           "text/event-stream")),
-        arrivals_(std::max(options.rate, 1e-9), options.burstiness,
-                  options.seed) {}
+        arrivals_(std::max(options.rate, 1e-9), options.seed) {}
 
   StatusOr<LoadResult> Run() {
     SLUICE_RETURN_IF_ERROR(pool_.Resolve(options_.base));

@@ -26,7 +26,6 @@ struct LoadOptions {
   // Closed loop: so many requests at any time. 0: open loop, by `rate`.
   int concurrency = 1;
   double rate = 0;  // per second
-  double burstiness = 1;
   uint64_t seed = 0;
   // No request is sent after this many (0: any number) or after this long
   // (0: for ever). One of them is set.

@@ -1,21 +1,10 @@
 #include "services/cli/bench/workload.h"
 
-#include <algorithm>
 #include <charconv>
-#include <set>
 #include <utility>
-
-#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
-
-bool IsPrompt(const Json& json) {
-  if (json.is_string()) return !json.get_ref<const std::string&>().empty();
-  return json.is_array() && !json.empty() &&
-         std::all_of(json.begin(), json.end(),
-                     [](const Json& id) { return id.is_number_integer(); });
-}
 
 int64_t Draw(const LengthRange& range, SeededRandom& random) {
   return range.low + static_cast<int64_t>(random.Below(
@@ -44,44 +33,6 @@ StatusOr<LengthRange> LengthRange::Parse(std::string_view text) {
   return range;
 }
 
-StatusOr<Workload::FileLine> Workload::ParseLine(const Json& json, bool chat) {
-  FileLine line;
-  for (const auto& [key, value] : json.items()) {
-    if (key == "prompt") {
-      if (!IsPrompt(value)) {
-        return InvalidArgument("\"prompt\" is neither text nor token ids");
-      }
-      if (chat && !value.is_string()) {
-        return InvalidArgument("\"prompt\" is token ids, which no chat takes");
-      }
-      line.prompt = value;
-    } else if (key == "messages") {
-      if (!value.is_array()) return InvalidArgument("\"messages\" is no list");
-      if (!chat) return InvalidArgument("\"messages\": give --endpoint chat");
-      line.messages = value;
-    } else if (key == "prompt_tokens" || key == "output_tokens" ||
-               key == "max_tokens") {
-      if (!value.is_number_integer() || value.get<int64_t>() < 1) {
-        return InvalidArgument("\"", key, "\" is no number above 0");
-      }
-      (key == "prompt_tokens" ? line.prompt_tokens : line.output_tokens) =
-          value.get<int64_t>();
-    }
-  }
-  return line;
-}
-
-// The tokens of the prompt: its ids, or a token per 4 bytes of text;
-// `otherwise` if there is none.
-int64_t Workload::FileLine::RoughTokens(int64_t otherwise) const {
-  if (!messages && !prompt) return otherwise;
-  const bool ids = !messages && prompt->is_array();
-  const size_t tokens =
-      ids ? prompt->size()
-          : DumpJson(messages ? *messages : *prompt).size() / 4;
-  return static_cast<int64_t>(std::max<size_t>(tokens, 1));
-}
-
 StatusOr<Workload> Workload::Prepare(const WorkloadOptions& options,
                                      const BaseUrl& base) {
   Workload made;
@@ -100,76 +51,27 @@ StatusOr<Workload> Workload::Prepare(const WorkloadOptions& options,
     if (!extra->is_object()) return InvalidArgument("--extra: no JSON object");
     made.fields_.update(*extra);
   }
-  bool all_given = !options.file.empty();
-  if (all_given) {
-    SLUICE_RETURN_IF_ERROR(
-        ReadJsonLines(options.file, [&](const Json& json) -> Status {
-          SLUICE_ASSIGN_OR_RETURN(FileLine line, ParseLine(json, options.chat));
-          all_given = all_given && (line.prompt || line.messages);
-          made.lines_.push_back(std::move(line));
-          return OkStatus();
-        }));
-  }
-  if (!all_given || options.warmup) {
-    SLUICE_ASSIGN_OR_RETURN(
-        made.maker_, PromptMaker::Learn(base, options.model, options.chat));
-  }
-  if (all_given) return made;
-  made.exact_ = made.maker_.exact();
-  made.kind_ = made.maker_.makes_ids() ? "random token ids" : "random words";
+  SLUICE_ASSIGN_OR_RETURN(
+      made.maker_, PromptMaker::Learn(base, options.model, options.chat));
   return made;
 }
 
-LoadRequest Workload::Request(int64_t index) const { return Make(index, true); }
-
-LoadRequest Workload::WarmupRequest(int64_t index) const {
-  return Make(index, false);
-}
-
-int64_t Workload::Repeated(int64_t requests) const {
-  const auto lines = static_cast<int64_t>(lines_.size());
-  std::set<std::string> distinct;
-  int64_t given = 0;
-  for (int64_t i = 0; i < std::min(lines, requests); ++i) {
-    const FileLine& line = lines_[static_cast<size_t>(i)];
-    if (!line.prompt && !line.messages) continue;
-    given += (requests - i - 1) / lines + 1;  // i, i + lines, ..
-    distinct.insert(DumpJson(line.messages ? *line.messages : *line.prompt));
-  }
-  return given - static_cast<int64_t>(distinct.size());
-}
-
-LoadRequest Workload::Make(int64_t index, bool given_prompts) const {
+LoadRequest Workload::Request(int64_t index) const {
   SeededRandom random(options_.seed * 0x9e3779b97f4a7c15ULL +
                       static_cast<uint64_t>(index));
-  int64_t prompt_tokens = Draw(options_.prompt_tokens, random);
-  int64_t output_tokens = Draw(options_.output_tokens, random);
-  const FileLine* line = nullptr;
-  if (!lines_.empty()) {
-    line = &lines_[static_cast<size_t>(index) % lines_.size()];
-    prompt_tokens = line->prompt_tokens.value_or(prompt_tokens);
-    output_tokens = line->output_tokens.value_or(output_tokens);
-    if (!given_prompts) prompt_tokens = line->RoughTokens(prompt_tokens);
-  }
+  const int64_t prompt_tokens = Draw(options_.prompt_tokens, random);
+  const int64_t output_tokens = Draw(options_.output_tokens, random);
   Json body = fields_;
   body["max_tokens"] = output_tokens;
-  const bool has_prompt =
-      given_prompts && line != nullptr && (line->prompt || line->messages);
-  if (has_prompt && line->messages) {
-    body["messages"] = *line->messages;
-  } else if (options_.chat) {
-    Json message = {{"role", "user"}};
-    message["content"] =
-        has_prompt ? *line->prompt : Json(maker_.Text(prompt_tokens, random));
-    body["messages"] = Json::array({std::move(message)});
-  } else if (has_prompt) {
-    body["prompt"] = *line->prompt;
+  if (options_.chat) {
+    body["messages"] = Json::array(
+        {{{"role", "user"}, {"content", maker_.Text(prompt_tokens, random)}}});
   } else if (maker_.makes_ids()) {
     body["prompt"] = maker_.Ids(prompt_tokens, random);
   } else {
     body["prompt"] = maker_.Text(prompt_tokens, random);
   }
-  return {DumpJson(body), has_prompt ? 0 : prompt_tokens, output_tokens};
+  return {DumpJson(body), prompt_tokens, output_tokens};
 }
 
 }  // namespace sluice::cli

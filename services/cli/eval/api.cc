@@ -145,11 +145,6 @@ StatusOr<LogitRows> EvalApi::Logits(const std::vector<int64_t>& ids) const {
   return FetchLogits(base_, ids);
 }
 
-StatusOr<std::vector<int64_t>> EvalApi::Tokenize(
-    const std::string& text) const {
-  return sluice::cli::Tokenize(base_, {{"model", model_}, {"prompt", text}});
-}
-
 StatusOr<double> EvalApi::RunningRequests() const {
   SLUICE_ASSIGN_OR_RETURN(const Metrics metrics, FetchMetrics(base_));
   const auto running = metrics.find("vllm:num_requests_running");
@@ -157,19 +152,6 @@ StatusOr<double> EvalApi::RunningRequests() const {
     return NotFound("/metrics has no vllm:num_requests_running");
   }
   return running->second;
-}
-
-StatusOr<int64_t> EvalApi::MaxContext() const {
-  SLUICE_ASSIGN_OR_RETURN(const Json json, GetJson(base_, "/v1/models"));
-  const Json* data = FindMember(json, "data");
-  if (data == nullptr || !data->is_array()) return int64_t{0};
-  for (const Json& entry : *data) {
-    const Json* length = FindMember(entry, "max_model_len");
-    if (length != nullptr && length->is_number_integer()) {
-      return length->get<int64_t>();
-    }
-  }
-  return int64_t{0};
 }
 
 }  // namespace sluice::cli

@@ -49,12 +49,6 @@ class EvalApi {
   // /debug/logits; NOT_FOUND where it is not on.
   StatusOr<LogitRows> Logits(const std::vector<int64_t>& ids) const;
 
-  // /tokenize, with the special tokens that a prompt gets.
-  StatusOr<std::vector<int64_t>> Tokenize(const std::string& text) const;
-
-  // max_model_len of /v1/models; 0 if it is not told.
-  StatusOr<int64_t> MaxContext() const;
-
   // The sequences that run now, by the vllm:num_requests_running of /metrics;
   // NOT_FOUND if it has none.
   StatusOr<double> RunningRequests() const;

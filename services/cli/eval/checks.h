@@ -69,26 +69,6 @@ StatusOr<CheckResult> CheckCut(const EvalApi& api, const EvalApi& other,
                                const std::vector<Probe>& probes,
                                double tolerance);
 
-struct PerplexityOptions {
-  std::string text;
-  std::string name;                 // for the report
-  int64_t window = 0;               // tokens; 0: the context, at most 2048
-  int64_t stride = 0;               // tokens; 0: half the window
-  double max_token_perplexity = 0;  // above it the check fails; 0: no limit
-};
-StatusOr<CheckResult> CheckPerplexity(const EvalApi& api,
-                                      const PerplexityOptions& options);
-
-// One request of a windowed perplexity: ids [begin, end) are sent, and the
-// log probabilities of [score_begin, end) counted. Every token but the first
-// is counted once, with as much before it as the windows allow.
-struct PerplexityWindow {
-  size_t begin = 0, end = 0, score_begin = 0;
-  bool operator==(const PerplexityWindow&) const = default;
-};
-std::vector<PerplexityWindow> PerplexityWindows(size_t tokens, size_t window,
-                                                size_t stride);
-
 }  // namespace sluice::cli
 
 #endif  // SLUICE_SERVICES_CLI_EVAL_CHECKS_H_

@@ -32,14 +32,13 @@ const char* const kPrompts[] = {
 // What the command line says.
 struct EvalOptions {
   EndpointOptions endpoint;
-  std::string model, reference, other, other_api_key, perplexity, prompts;
+  std::string model, reference, other, other_api_key, prompts;
   std::string out, write_reference;
   bool batch = false;
   ReferenceLimits limits;
   int crowd = 16;
   double other_tolerance = 0;
   int64_t max_tokens = 32;
-  PerplexityOptions text;
 };
 
 // The prompts of --batch and --other, as JSON.
@@ -125,14 +124,6 @@ StatusOr<CheckResult> RunCut(const EvalOptions& options, const EvalApi& api,
   return CheckCut(api, EvalApi(base, model), probes, options.other_tolerance);
 }
 
-StatusOr<CheckResult> RunPerplexity(const EvalOptions& options,
-                                    const EvalApi& api) {
-  PerplexityOptions text = options.text;
-  SLUICE_ASSIGN_OR_RETURN(text.text, ReadText(options.perplexity));
-  text.name = options.perplexity.substr(options.perplexity.rfind('/') + 1);
-  return CheckPerplexity(api, text);
-}
-
 // The checks that were asked for, one after the other.
 StatusOr<std::vector<CheckResult>> RunChecks(const EvalOptions& options,
                                              const EvalApi& api) {
@@ -156,15 +147,12 @@ StatusOr<std::vector<CheckResult>> RunChecks(const EvalOptions& options,
       [&] { return CheckBatch(api, probes, options.crowd); });
   add(!options.other.empty(), "Cut invariance",
       [&] { return RunCut(options, api, probes); });
-  add(!options.perplexity.empty(), "Perplexity",
-      [&] { return RunPerplexity(options, api); });
   return results;
 }
 
 Status RunEval(const EvalOptions& options) {
   if (options.reference.empty() && options.other.empty() &&
-      options.perplexity.empty() && options.write_reference.empty() &&
-      !options.batch) {
+      options.write_reference.empty() && !options.batch) {
     return InvalidArgument(
         "no check is asked for; sluice eval --help lists them");
   }
@@ -213,15 +201,6 @@ void AddChecks(CLI::App& eval, EvalOptions& options) {
       ->check(Within(0, 1e9));
   eval.add_option("--other-api-key", options.other_api_key,
                   "--api-key is not sent there");
-  eval.add_option("--perplexity", options.perplexity, "of a file's text");
-  eval.add_option("--window", options.text.window,
-                  "tokens (the context, at most 2048)")
-      ->check(Within(0, 1e7));
-  eval.add_option("--stride", options.text.stride, "tokens (half the window)")
-      ->check(Within(0, 1e7));
-  eval.add_option("--max-perplexity", options.text.max_token_perplexity,
-                  "above it the check fails")
-      ->check(Within(0, 1e30));
 }
 
 }  // namespace

@@ -24,12 +24,6 @@ std::string Scientific(double value) {
   return text;
 }
 
-std::string Fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.*f", digits, value);
-  return text;
-}
-
 std::string MarkdownTable(const std::vector<std::vector<std::string>>& rows) {
   std::string out;
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -30,9 +30,6 @@ std::string ReportMarkdown(const ReportSubject& subject,
 
 // "1.2e-07", "0".
 std::string Scientific(double value);
-// "12.345" with so many digits after the point.
-std::string Fixed(double value, int digits);
-
 // A Markdown table; the first row is its head. Cells are escaped.
 std::string MarkdownTable(const std::vector<std::vector<std::string>>& rows);
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "services/cli/bench/bench_summary.h"
@@ -11,43 +10,24 @@
 namespace sluice::cli {
 namespace {
 
-std::vector<double> Gaps(double rate, double burstiness, uint64_t seed,
-                         int count) {
-  Arrivals arrivals(rate, burstiness, seed);
+std::vector<double> Gaps(double rate, uint64_t seed, int count) {
+  Arrivals arrivals(rate, seed);
   std::vector<double> gaps;
   for (int i = 0; i < count; ++i) gaps.push_back(Seconds(arrivals.NextGap()));
   return gaps;
 }
 
 TEST(ArrivalsTest, ASeedRepeatsItsArrivals) {
-  EXPECT_EQ(Gaps(10, 1, 7, 100), Gaps(10, 1, 7, 100));
-  EXPECT_EQ(Gaps(10, 0.3, 7, 100), Gaps(10, 0.3, 7, 100));
-  EXPECT_NE(Gaps(10, 1, 7, 100), Gaps(10, 1, 8, 100));
+  EXPECT_EQ(Gaps(10, 7, 100), Gaps(10, 7, 100));
+  EXPECT_NE(Gaps(10, 7, 100), Gaps(10, 8, 100));
 }
 
 TEST(ArrivalsTest, APoissonProcessHasExponentialGaps) {
-  const Summary s = Summarize(Gaps(50, 1, 1, 100000));
+  const Summary s = Summarize(Gaps(50, 1, 100000));
   EXPECT_NEAR(s.mean, 0.02, 0.02 * 0.015);
   EXPECT_NEAR(s.deviation, 0.02, 0.02 * 0.03);
   EXPECT_NEAR(s.p50, 0.02 * std::log(2), 0.02 * 0.02);
   EXPECT_NEAR(s.p99, 0.02 * std::log(100), 0.02 * 0.2);
-}
-
-TEST(ArrivalsTest, BurstinessIsTheShapeOfAGammaWithTheSameMean) {
-  for (const double shape : {0.25, 0.9, 4.0}) {
-    const Summary s = Summarize(Gaps(50, shape, 3, 100000));
-    EXPECT_NEAR(s.mean, 0.02, 0.02 * 0.04) << shape;
-    EXPECT_NEAR(s.deviation, 0.02 / std::sqrt(shape),
-                0.02 / std::sqrt(shape) * 0.05)
-        << shape;
-  }
-}
-
-TEST(ArrivalsTest, InfiniteBurstinessIsAFixedBeat) {
-  for (const double gap :
-       Gaps(4, std::numeric_limits<double>::infinity(), 1, 10)) {
-    EXPECT_DOUBLE_EQ(gap, 0.25);
-  }
 }
 
 TEST(SeededRandomTest, NumbersBelowABoundAreAllReached) {

@@ -1,4 +1,4 @@
-// From times to figures, and the figures as text, JSON and CSV.
+// From times to figures, and the figures as text and JSON.
 #include <gtest/gtest.h>
 
 #include "common/base/json.h"
@@ -103,17 +103,6 @@ TEST(BenchSummaryTest, TokensOfACacheAreNoComputedInput) {
   EXPECT_DOUBLE_EQ(all.computed_input_tokens_per_s, 10);
 }
 
-TEST(BenchOutputTest, RepeatedPromptsAreTold) {
-  const BenchSummary summary =
-      Summarize(SomeResult(), Duration(0), std::nullopt);
-  EXPECT_NE(SummaryText(SomeOptions(), {"from the file", false, 3}, summary)
-                .find("3 prompts were repeated"),
-            std::string::npos);
-  EXPECT_EQ(SummaryText(SomeOptions(), {"from the file", false, 0}, summary)
-                .find("repeated"),
-            std::string::npos);
-}
-
 TEST(BenchSummaryTest, AServiceLevelIsKeptByEveryPartOfIt) {
   EXPECT_TRUE((ServiceLevel{100, 20, 165}).IsKeptBy(OneRequest()));
   EXPECT_FALSE((ServiceLevel{99, 20, 165}).IsKeptBy(OneRequest()));
@@ -137,16 +126,6 @@ TEST(BenchOutputTest, JsonHasConfigSummaryAndEveryRequest) {
   ASSERT_EQ((*json)["requests"].size(), 2u);
   EXPECT_EQ((*json)["requests"][0]["itl_ms"].size(), 3u);
   EXPECT_EQ((*json)["requests"][1]["outcome"], "refused");
-}
-
-TEST(BenchOutputTest, CsvQuotesWhatServersSay) {
-  const std::string csv = ResultCsv(SomeResult());
-  EXPECT_NE(csv.find("0,done,200,0.000000,10.000,100.000,20.000,165.000,"
-                     "40.000,8,0,4,-1,\r\n"),
-            std::string::npos)
-      << csv;
-  EXPECT_NE(csv.find("\"429: \"\"full\"\", come back\"\r\n"), std::string::npos)
-      << csv;
 }
 
 TEST(BenchOutputTest, TheTableTellsWhatCountsAndHowItWasMeasured) {

@@ -71,27 +71,5 @@ TEST(ErrorStatsTest, NotANumberIsNeverClose) {
   EXPECT_FALSE(Compare(a, Answer({1, 2}, {kNan, -1})).Same());
 }
 
-TEST(PerplexityTest, EveryTokenButTheFirstIsCountedOnce) {
-  EXPECT_EQ(PerplexityWindows(5, 10, 5),
-            (std::vector<PerplexityWindow>{{0, 5, 1}}));
-  EXPECT_EQ(PerplexityWindows(10, 4, 2),
-            (std::vector<PerplexityWindow>{
-                {0, 4, 1}, {2, 6, 4}, {4, 8, 6}, {6, 10, 8}}));
-  for (const size_t tokens : {2, 3, 17, 100}) {
-    for (const size_t window : {2, 3, 16, 200}) {
-      for (size_t stride = 1; stride < window; stride += 3) {
-        size_t next = 1;
-        for (const auto& w : PerplexityWindows(tokens, window, stride)) {
-          EXPECT_EQ(w.score_begin, next);
-          EXPECT_GT(w.score_begin, w.begin);  // has something before it
-          EXPECT_LE(w.end - w.begin, window);
-          next = w.end;
-        }
-        EXPECT_EQ(next, tokens);
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace sluice::cli
