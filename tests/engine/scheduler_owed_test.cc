@@ -16,11 +16,14 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// One plan after another on a machine that needs 10 ms for any, 1 ms for a
+// One plan after another on a machine that needs `base` for any, 1 ms for a
 // decode and 0.5 ms for a prompt token.
 class CostedRun {
  public:
-  CostedRun() : harness_(Options(), Limits()) { harness_.set_now(now_); }
+  explicit CostedRun(Duration base = milliseconds(10))
+      : base_(base), harness_(Options(), Limits()) {
+    harness_.set_now(now_);
+  }
 
   static EngineOptions Options() {
     EngineOptions options;
@@ -45,7 +48,7 @@ class CostedRun {
   void Step() {
     std::optional<StepPlan> plan = harness_.Plan();
     ASSERT_TRUE(plan);
-    Duration took = milliseconds(10);
+    Duration took = base_;
     for (const Chunk& chunk : plan->chunks) {
       const auto tokens = static_cast<int>(chunk.tokens.size());
       took += tokens == 1 ? microseconds(1000) : tokens * microseconds(500);
@@ -69,6 +72,7 @@ class CostedRun {
   SchedulerHarness& harness() { return harness_; }
 
  private:
+  const Duration base_;
   SchedulerHarness harness_;
   TimePoint now_ = Clock::now();
   uint64_t seed_ = 0;
@@ -141,10 +145,13 @@ TEST(SchedulerOwedTest, AShortPromptBesideManyDecodesOfAnotherComesSoon) {
   EXPECT_LE(run.now() - begin, 2 * milliseconds(100) + milliseconds(150));
 }
 
-TEST(SchedulerOwedTest, StreamsBesideAFloodOfAnotherClientAreHardlySlower) {
-  CostedRun calm;
+class SchedulerFloodTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(SchedulerFloodTest, StreamsBesideOneOfAnotherClientAreHardlySlower) {
+  const Duration base = milliseconds(GetParam());
+  CostedRun calm(base);
   const Figures alone = Streams(calm, 60, [] {});
-  CostedRun run;
+  CostedRun run(base);
   auto flood = Flooding(run);
   for (int i = 0; i < 100; ++i) {
     flood();
@@ -158,6 +165,9 @@ TEST(SchedulerOwedTest, StreamsBesideAFloodOfAnotherClientAreHardlySlower) {
   EXPECT_LE(beside.itl, 2 * alone.itl);
   EXPECT_LE(beside.ttft, 2 * alone.ttft);
 }
+
+// Where weights are read for each plan, and where each row costs.
+INSTANTIATE_TEST_SUITE_P(Bases, SchedulerFloodTest, ::testing::Values(10, 1));
 
 TEST(SchedulerOwedTest, TheFloodGoesOnMeanwhile) {
   CostedRun run;
