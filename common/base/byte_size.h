@@ -13,7 +13,8 @@ namespace sluice {
 // INVALID_ARGUMENT for anything else and for 2^62 and more.
 StatusOr<uint64_t> ParseBytes(std::string_view text);
 
-// Those of a list with commas between; none for an empty text.
+// The sizes of a list with commas between them; none for an empty text. Errors
+// as ParseBytes.
 StatusOr<std::vector<uint64_t>> ParseBytesList(std::string_view text);
 
 }  // namespace sluice

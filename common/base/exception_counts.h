@@ -17,10 +17,10 @@ namespace sluice {
 // as "other". Allocates nothing. Any thread.
 void CountException(std::string_view where) noexcept;
 
-// How many were counted at each edge so far, edges in order of their first.
+// The number of exceptions at each edge so far, in order of each edge's first.
 std::vector<std::pair<std::string, uint64_t>> ExceptionCounts();
 
-// Of the edge `where` so far.
+// The number of exceptions at the edge `where` so far.
 uint64_t ExceptionsAt(std::string_view where);
 
 // CatchExceptions, with what is caught counted under `where`.

@@ -6,7 +6,7 @@
 namespace sluice {
 
 // Names Json without its definition: for headers, which stay cheap to read.
-// Whoever touches a value includes common/base/json.h.
+// Code that reads a value includes common/base/json.h.
 using Json = nlohmann::ordered_json;
 
 }  // namespace sluice

@@ -30,8 +30,8 @@ struct LogField {
   std::variant<std::string_view, int64_t, double> value;
 };
 
-// As Log, at level kInfo and whatever SetLogLevel said: `message` and behind
-// it name=value for each field, or the fields as members of the JSON object. A
+// As Log, at level kInfo whatever level SetLogLevel chose: `message`, then
+// name=value for each field, or the fields as members of the JSON object. A
 // text with other characters than letters, digits and .:/-_+@, is quoted.
 void LogFields(std::string_view message, const std::vector<LogField>& fields);
 
@@ -41,16 +41,16 @@ void SetLogLevel(LogLevel level);
 bool IsLogged(LogLevel level);
 void SetLogFormat(LogFormat format);
 
-// What the flags --log-format (text, json) and --log-level (debug, info,
-// warning, error) say. INVALID_ARGUMENT, naming the flag, for another word.
+// Applies the flags --log-format (text, json) and --log-level (debug, info,
+// warning, error). INVALID_ARGUMENT, naming the flag, for another word.
 Status SetUpLog(std::string_view format, std::string_view level);
 
-// Lines dropped since the process began. A line of the log tells of those
-// dropped since the one before it, as soon as stderr takes lines again.
+// Lines dropped since the process began. When stderr takes lines again, a line
+// of the log tells how many were dropped.
 uint64_t LogLinesDropped();
 
-// Waits until all that was logged before is written, at most `wait`; false if
-// that was too short. exit() does so with 1 s.
+// Waits at most `wait` until all earlier lines are written; false if `wait` is
+// too short. exit() calls it with 1 s.
 bool FlushLog(Duration wait);
 
 template <typename... Parts>

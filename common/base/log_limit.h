@@ -9,16 +9,15 @@
 
 namespace sluice {
 
-// For lines that a peer can cause as often as it likes: `burst` at once and
-// one more every `interval`; the rest is counted, and the next line tells how
-// many there were. Any thread.
+// Limits the lines that a peer can cause: `burst` at once and one more every
+// `interval`. The next line tells how many were left out. Any thread.
 class LogLimit {
  public:
   LogLimit(int burst, Duration interval)
       : burst_(burst), interval_(interval), left_(burst) {}
 
-  // Whether a line may be written at `now`; `dropped` is then how many were
-  // not since the last one.
+  // Whether a line may be written at `now`; if so, `dropped` becomes the number
+  // of lines left out since the last one.
   bool Take(TimePoint now, uint64_t* dropped);
 
   template <typename... Parts>

@@ -13,8 +13,9 @@
 
 namespace sluice {
 
-// A FIFO that joins two loops. A full queue refuses: admission control is the
-// caller's, so a push never waits. All methods may be called from any thread.
+// A FIFO between two loops. A full queue refuses an item, so a push never
+// waits: the caller does admission control. All methods may be called from any
+// thread.
 template <typename T>
 class BoundedQueue {
  public:

@@ -6,17 +6,16 @@
 
 namespace sluice {
 
-// A point where a fixed number of threads meet. Waiting threads spin for some
-// tens of microseconds, if there is a core for each, and then sleep, so that
-// they get out of the way of those that still work.
+// A point where a fixed number of threads meet. Waiting threads spin briefly if
+// each has a core, then sleep and leave the CPU to the threads that still work.
 class MeetingPoint {
  public:
   explicit MeetingPoint(int num_threads);
   MeetingPoint(const MeetingPoint&) = delete;
   MeetingPoint& operator=(const MeetingPoint&) = delete;
 
-  // Returns when all threads have called it; what they wrote before is seen
-  // by all after.
+  // Returns when all threads have called it. Every thread then sees what the
+  // others wrote before the call.
   void Arrive();
 
  private:

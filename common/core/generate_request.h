@@ -14,8 +14,8 @@
 
 namespace sluice {
 
-// What the engine is asked for. From here on text does not exist: stop
-// strings are matched by whoever reads the tokens, who then cancels.
+// A request to the engine, in tokens. The reader of the tokens matches stop
+// strings and cancels the request.
 //
 // `n` choices are n requests that differ in sampling.choice (and what hangs on
 // it) and are submitted one after another, with the same `num_choices`. Those

@@ -21,8 +21,8 @@ constexpr int32_t BlocksFor(int32_t num_tokens) {
   return (num_tokens + kBlockTokens - 1) / kBlockTokens;
 }
 
-// Blocks at the front of a table that nobody reads any more once the next
-// query is at `position`.
+// The number of blocks at the front of a table that no later query reads, once
+// the next query is at `position`.
 constexpr int32_t BlocksBehind(int32_t window, int32_t position) {
   return window > 0 ? std::max(0, position - window + 1) / kBlockTokens : 0;
 }

@@ -29,7 +29,7 @@ struct StageTrace {
   bool operator==(const StageTrace&) const = default;
 };
 
-// A sequence that asked for a trace, as one step carried it.
+// A traced sequence's part of one step.
 struct TracedChunk {
   SequenceId sequence;
   int32_t start = 0;  // position of its first token

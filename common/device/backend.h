@@ -44,16 +44,16 @@ struct StepTimes {
   TraceSpan sampling;           // the last Sample of the step
 };
 
-// What is asked of one of the step's logits rows.
+// What to sample from one logits row of the step.
 struct RowAsk {
   int32_t row = 0;  // index into StepInputs::logits_rows
   TokenAsk ask;     // its logits are empty
 };
 
 // Logits of some rows: this rank's columns [n, M], which are columns
-// [first_column, first_column + M) of all ranks' together [n, V]; those are
-// asked for by rank 0 and empty elsewhere. One rank may give the same matrix
-// twice.
+// [first_column, first_column + M) of all ranks' together [n, V]; rank 0 alone
+// asks for those, on the other ranks the list is empty. One rank may give the
+// same matrix twice.
 struct LogitsOut {
   DeviceMatrix own;
   int64_t first_column = 0;

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// A matrix on the device as the host sees it: the same memory where a backend
-// shares the host's, a copy elsewhere. Used by the backend's thread.
+// A device matrix as the host sees it: the same memory if the backend shares
+// the host's, else a copy. Used by the backend's thread.
 class HostMirror {
  public:
   HostMirror() = default;

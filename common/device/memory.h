@@ -24,7 +24,7 @@ inline constexpr size_t BytesOf(ElementType type) {
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  // `owner` frees; null: the bytes are somebody else's.
+  // `owner` frees the bytes; null: the caller owns them.
   DeviceMemory(Backend* owner, void* data, size_t bytes)
       : owner_(owner), data_(data), bytes_(bytes) {}
   ~DeviceMemory() { Release(); }
@@ -51,8 +51,8 @@ class DeviceMemory {
   size_t bytes_ = 0;
 };
 
-// Row-major matrix in device memory that somebody else owns. `stride` is in
-// elements. Addresses may be counted with on the host, not followed.
+// A view of a row-major matrix in device memory. `stride` is in elements. The
+// host may compute addresses from `data` and must not read through it.
 struct DeviceMatrix {
   void* data = nullptr;
   int64_t rows = 0;

@@ -20,7 +20,8 @@ struct StepLimits {
   }
 };
 
-// Which step of which pipeline, for those who ask about it elsewhere.
+// Names a step: its pipeline, epoch and id. Expert hosts get it with each
+// batch.
 struct StepName {
   ReplicaId replica;
   Epoch epoch;

@@ -19,10 +19,10 @@ struct PieceRange {
   static PieceRange Of(int64_t logits, int part, int parts);
 };
 
-// A row of logits that somebody else owns, and the largest logit of each of
-// its pieces. Its memory is kept from row to row. Several threads may call
-// Scan, and after that Weigh, for ranges of their own; all else is for one
-// thread, when all have scanned.
+// A view of a row of logits, and the largest logit of each of its pieces. The
+// object keeps its memory from row to row. Several threads may call Scan, and
+// after that Weigh, for ranges of their own; all else is for one thread, when
+// all have scanned.
 class LogitsRow {
  public:
   explicit LogitsRow(kernels::Isa isa) : isa_(isa) {}

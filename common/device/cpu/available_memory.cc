@@ -29,8 +29,8 @@ uint64_t GroupNumber(const std::string& path) {
   return in >> value ? value : kUnknown;
 }
 
-// Of the group's memory, pages of files: given back when somebody needs them,
-// like the model's file that was read a moment ago.
+// Bytes of the group's memory that hold pages of files. The system reclaims
+// them on demand: those of a model file just read, for example.
 uint64_t GroupFilePages(const std::string& path) {
   std::ifstream in(path);
   std::string key;

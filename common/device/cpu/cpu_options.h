@@ -7,7 +7,7 @@
 #include "common/base/status.h"
 #include "kernels/context.h"
 
-// What a stage and a host of experts ask of the machine alike.
+// What a stage and an expert host take from the machine.
 namespace sluice {
 
 // The CPUs that this process may run on; at least one.

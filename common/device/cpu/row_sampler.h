@@ -13,10 +13,9 @@
 
 namespace sluice {
 
-// Answers what is asked of a step's logits rows: over the threads of a team,
-// where there are fewer asks than threads also over the parts of each row. An
-// answer depends on nothing but its ask and its row. Keeps its memory from
-// step to step. Used by one thread.
+// Samples a step's logits rows over the threads of a team; with fewer rows than
+// threads it also splits each row. A result depends on its parameters and its
+// row alone. Keeps its memory from step to step. Used by one thread.
 class RowSampler {
  public:
   explicit RowSampler(const kernels::Context& context);

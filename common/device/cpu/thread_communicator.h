@@ -35,8 +35,8 @@ class RankTable {
 };
 
 // One rank's end of it, used by that rank's thread. Every rank calls the same
-// operations in the same order; one returns when this rank may read `out` and
-// may use its own buffers again. One rank alone waits for nobody.
+// operations in the same order. An operation returns when this rank may read
+// `out` and reuse its own buffers. A single rank never waits.
 class ThreadCommunicator {
  public:
   ThreadCommunicator(std::shared_ptr<RankTable> ranks, int rank)
