@@ -34,7 +34,8 @@ DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
                a.routing);
   RemoteExperts* const remote = a.remote_experts.get();
   if (remote != nullptr) {
-    remote->Begin(join.layer, static_cast<int32_t>(a.normed.rows), rank.step);
+    remote->Dispatch(join.layer, static_cast<int32_t>(a.normed.rows),
+                     rank.step);
   }
 
   // Remote experts are at work meanwhile.
@@ -50,7 +51,7 @@ DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
                      join.own);
 
   if (remote != nullptr) {
-    for (RowFailure& row : remote->Finish()) {
+    for (RowFailure& row : remote->Combine()) {
       rank.failed.push_back(std::move(row));
     }
   }

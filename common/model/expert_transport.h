@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMMON_MODEL_EXPERT_OWNER_H_
-#define SLUICE_COMMON_MODEL_EXPERT_OWNER_H_
+#ifndef SLUICE_COMMON_MODEL_EXPERT_TRANSPORT_H_
+#define SLUICE_COMMON_MODEL_EXPERT_TRANSPORT_H_
 
 #include <cstdint>
 #include <span>
@@ -21,10 +21,10 @@ struct Routing {
   int32_t per_token = 0;  // k
 };
 
-// What a step asks of one layer's experts: row t of x [T, H], the normed
-// residual, goes to routing.ids[t * k + j] with routing.weights of the same
-// place. Host memory, unchanged until the answer.
-struct ExpertAsk {
+// The rows of a step that go to one layer's experts: row t of x [T, H], the
+// normed residual, goes to expert routing.ids[t * k + j] with weight
+// routing.weights[t * k + j]. Host memory, unchanged from Dispatch to Combine.
+struct RoutedRows {
   int32_t layer = 0;
   kernels::ConstMatrix x;
   Routing routing;
@@ -37,25 +37,25 @@ struct RowFailure {
   Status status;
 };
 
-// Experts that no rank of a stage has: hosts elsewhere finish nodes of the
-// fixed tree over expert ids (kernels/experts.h). Which nodes they finish
-// changes no bit of the sum that all nodes are joined to. Used by rank 0's
-// thread: one Begin and one Finish per sparse layer and step.
-class ExpertOwner {
+// Remote experts: hosts outside the stage finish nodes of the fixed tree over
+// expert ids (kernels/experts.h). The choice of nodes changes no bit of the
+// joined sum. Used by rank 0's thread: one Dispatch and one Combine per sparse
+// layer and step.
+class ExpertTransport {
  public:
-  virtual ~ExpertOwner() = default;
-  // The nodes of `layer`'s tree that this owner finishes: aligned, rising,
-  // the same in every step.
+  virtual ~ExpertTransport() = default;
+  // The nodes of `layer`'s tree that the hosts finish: aligned, rising, the
+  // same in every step.
   virtual std::span<const kernels::TreeNode> nodes(int32_t layer) const = 0;
-  // Takes the question, and sends it out.
-  virtual void Begin(const ExpertAsk& ask) = 0;
-  // Answers it: parts[i] [T, H] = node nodes(layer)[i] of every row, -0 where
-  // a row asks no expert of the node. Rows that could not be answered are
-  // returned, rising; their parts are some finite values.
-  virtual std::vector<RowFailure> Finish(
-      const ExpertAsk& ask, std::span<const kernels::Matrix> parts) = 0;
+  // Sends `routed` to the hosts; does not wait for them.
+  virtual void Dispatch(const RoutedRows& routed) = 0;
+  // Waits for the sums: parts[i] [T, H] = node nodes(layer)[i] of every row, -0
+  // where a row goes to no expert of the node. Returns the rows without an
+  // answer, rising; their parts are some finite values.
+  virtual std::vector<RowFailure> Combine(
+      const RoutedRows& routed, std::span<const kernels::Matrix> parts) = 0;
 };
 
 }  // namespace sluice
 
-#endif  // SLUICE_COMMON_MODEL_EXPERT_OWNER_H_
+#endif  // SLUICE_COMMON_MODEL_EXPERT_TRANSPORT_H_

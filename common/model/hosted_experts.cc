@@ -140,17 +140,18 @@ DeviceMatrix HostedExperts::OnDevice(size_t slot, DeviceMatrix host) {
   return host;
 }
 
-void HostedExperts::Run(const ExpertAsk& ask,
+void HostedExperts::Run(const RoutedRows& routed,
                         std::span<const kernels::TreeNode> nodes,
                         std::span<const kernels::Matrix> parts) {
   SLUICE_CHECK(nodes.size() == parts.size());
-  const int64_t rows = ask.x.rows;
-  const int64_t k = ask.routing.per_token;
-  auto* const host_x = const_cast<float*>(ask.x.data);  // only read
-  const DeviceMatrix x = OnDevice(0, {host_x, rows, ask.x.cols, ask.x.stride});
+  const int64_t rows = routed.x.rows;
+  const int64_t k = routed.routing.per_token;
+  auto* const host_x = const_cast<float*>(routed.x.data);  // only read
+  const DeviceMatrix x =
+      OnDevice(0, {host_x, rows, routed.x.cols, routed.x.stride});
   const DeviceRouting routing = {
-      OnDevice(1, {ask.routing.ids, rows, k, k, ElementType::kInt32}),
-      OnDevice(2, {ask.routing.weights, rows, k, k})};
+      OnDevice(1, {routed.routing.ids, rows, k, k, ElementType::kInt32}),
+      OnDevice(2, {routed.routing.weights, rows, k, k})};
   parts_.clear();
   for (const kernels::Matrix& part : parts) {
     parts_.push_back(OnDevice(3 + parts_.size(),
@@ -159,12 +160,12 @@ void HostedExperts::Run(const ExpertAsk& ask,
   const bool copies = !backend_->info().shares_host_memory;
   backend_->BeginStep(no_tokens_);
   if (copies) {
-    backend_->CopyIn(ask.x.data, x);
-    backend_->CopyIn(ask.routing.ids, routing.ids);
-    backend_->CopyIn(ask.routing.weights, routing.weights);
+    backend_->CopyIn(routed.x.data, x);
+    backend_->CopyIn(routed.routing.ids, routing.ids);
+    backend_->CopyIn(routed.routing.weights, routing.weights);
   }
   size_t first = 0;
-  for (const ExpertWeights& experts : layers_.at(ask.layer)) {
+  for (const ExpertWeights& experts : layers_.at(routed.layer)) {
     size_t last = first;
     while (last < nodes.size() &&
            nodes[last].end <= experts.first + experts.size()) {

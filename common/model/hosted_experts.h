@@ -11,7 +11,7 @@
 
 #include "common/base/status.h"
 #include "common/device/make_backends.h"
-#include "common/model/expert_owner.h"
+#include "common/model/expert_transport.h"
 #include "common/model_config/expert_range.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/weights_mode.h"
@@ -76,10 +76,11 @@ class HostedExperts {
 
   const HostedExpertsInfo& info() const { return info_; }
 
-  // parts[i] [T, H] = node nodes[i] of layer ask.layer for every row of ask.x;
-  // see kernels::ExpertNodes. The nodes are rising and apart, each within one
-  // held range; ids may be others' too, but only where no node has them.
-  void Run(const ExpertAsk& ask, std::span<const kernels::TreeNode> nodes,
+  // parts[i] [T, H] = node nodes[i] of layer routed.layer for every row of
+  // routed.x; see kernels::ExpertNodes. The nodes are rising and apart, each
+  // within one held range; ids may be others' too, but only where no node has
+  // them.
+  void Run(const RoutedRows& routed, std::span<const kernels::TreeNode> nodes,
            std::span<const kernels::Matrix> parts);
 
  private:

@@ -2,36 +2,37 @@
 
 namespace sluice {
 
-RemoteExperts::RemoteExperts(Backend* backend, ExpertOwner* owner,
+RemoteExperts::RemoteExperts(Backend* backend, ExpertTransport* transport,
                              DeviceMatrix x, const DeviceRouting& routing,
                              std::span<const DeviceMatrix> sums)
     : backend_(*backend),
-      owner_(*owner),
+      transport_(*transport),
       x_(backend, x),
       ids_(backend, routing.ids),
       weights_(backend, routing.weights) {
   for (const DeviceMatrix& sum : sums) sums_.emplace_back(backend, sum);
-  ask_.routing = {ids_.as<int32_t>(), weights_.as<float>(),
-                  static_cast<int32_t>(routing.ids.cols)};
+  routed_.routing = {ids_.as<int32_t>(), weights_.as<float>(),
+                     static_cast<int32_t>(routing.ids.cols)};
 }
 
-void RemoteExperts::Begin(int32_t layer, int32_t rows, const StepName& step) {
+void RemoteExperts::Dispatch(int32_t layer, int32_t rows,
+                             const StepName& step) {
   for (HostMirror* mirror : {&x_, &ids_, &weights_}) mirror->Fetch(rows);
   backend_.Sync();
-  ask_.layer = layer;
-  ask_.x = x_.Rows(rows);
-  ask_.step = step;
-  owner_.Begin(ask_);
+  routed_.layer = layer;
+  routed_.x = x_.Rows(rows);
+  routed_.step = step;
+  transport_.Dispatch(routed_);
 }
 
-std::vector<RowFailure> RemoteExperts::Finish() {
-  const size_t count = nodes(ask_.layer).size();
+std::vector<RowFailure> RemoteExperts::Combine() {
+  const size_t count = nodes(routed_.layer).size();
   parts_.clear();
   for (size_t i = 0; i < count; ++i) {
-    parts_.push_back(sums_[i].Rows(ask_.x.rows));
+    parts_.push_back(sums_[i].Rows(routed_.x.rows));
   }
-  std::vector<RowFailure> failures = owner_.Finish(ask_, parts_);
-  for (size_t i = 0; i < count; ++i) sums_[i].Push(ask_.x.rows);
+  std::vector<RowFailure> failures = transport_.Combine(routed_, parts_);
+  for (size_t i = 0; i < count; ++i) sums_[i].Push(routed_.x.rows);
   return failures;
 }
 

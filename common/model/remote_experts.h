@@ -6,38 +6,39 @@
 #include <vector>
 
 #include "common/device/host_mirror.h"
-#include "common/model/expert_owner.h"
+#include "common/model/expert_transport.h"
 
 namespace sluice {
 
-// The way of a rank's rows to an ExpertOwner, and of the owner's sums back to
-// the device. Used by the rank's thread, within a step.
+// Carries a rank's rows to an ExpertTransport and its sums back to the device.
+// Used by the rank's thread, within a step.
 class RemoteExperts {
  public:
   // `x` [T, H], `routing` [T, k] and `sums` ([T, H] each, as many as a layer
-  // of the owner has nodes at the most) as large as a step may be. All, and
-  // the backend and the owner, must outlive it.
-  RemoteExperts(Backend* backend, ExpertOwner* owner, DeviceMatrix x,
+  // of the transport has nodes at the most) as large as a step may be. All, and
+  // the backend and the transport, must outlive it.
+  RemoteExperts(Backend* backend, ExpertTransport* transport, DeviceMatrix x,
                 const DeviceRouting& routing,
                 std::span<const DeviceMatrix> sums);
 
   std::span<const kernels::TreeNode> nodes(int32_t layer) const {
-    return owner_.nodes(layer);
+    return transport_.nodes(layer);
   }
-  // Asks `layer`'s experts about the first `rows` rows. Waits for the device.
-  void Begin(int32_t layer, int32_t rows, const StepName& step);
-  // Waits for the answer; the first sums, one per node of the layer, are the
-  // nodes'. Returns the rows that got none, rising.
-  std::vector<RowFailure> Finish();
+  // Dispatches the first `rows` rows to `layer`'s experts. Waits for the
+  // device.
+  void Dispatch(int32_t layer, int32_t rows, const StepName& step);
+  // Waits for the hosts and writes one sum for each node of the layer. Returns
+  // the rows without an answer, rising.
+  std::vector<RowFailure> Combine();
 
  private:
   Backend& backend_;
-  ExpertOwner& owner_;
+  ExpertTransport& transport_;
   HostMirror x_;
   HostMirror ids_;
   HostMirror weights_;
   std::vector<HostMirror> sums_;
-  ExpertAsk ask_;  // at hand
+  RoutedRows routed_;  // at hand
   std::vector<kernels::Matrix> parts_;
 };
 

@@ -50,7 +50,7 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
   a.mlp = AllocateMatrix(tokens, plan_.mlp.cols());
   a.attention_sums = AllocateSums(plan_.attention);
   a.mlp_sums = AllocateSums(plan_.mlp);
-  if (plan_.num_experts > 0) AllocateSparse(dependencies.elsewhere);
+  if (plan_.num_experts > 0) AllocateSparse(dependencies.expert_transport);
   if (!shape_.range.is_last) return;
   own_logits_ = AllocateMatrix(LogitsRows(shape_), plan_.num_vocab());
   if (plan_.rank == 0) {
@@ -60,7 +60,7 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
   }
 }
 
-void StageModel::AllocateSparse(ExpertOwner* elsewhere) {
+void StageModel::AllocateSparse(ExpertTransport* expert_transport) {
   const int64_t tokens = shape_.max_step_tokens;
   const int64_t per_token = shape_.layers[0].router.per_token;
   LayerActivations& a = activations_;
@@ -75,10 +75,10 @@ void StageModel::AllocateSparse(ExpertOwner* elsewhere) {
     a.shared_mlp = AllocateMatrix(tokens, columns);
     a.shared_sums = AllocateSums(plan_.shared_mlp);
   }
-  PlanExperts(elsewhere);
+  PlanExperts(expert_transport);
 }
 
-void StageModel::PlanExperts(ExpertOwner* elsewhere) {
+void StageModel::PlanExperts(ExpertTransport* expert_transport) {
   std::vector<LocalExperts::Runs> own;
   for (const LayerWeights& layer : weights_.layers) {
     own.emplace_back();
@@ -104,8 +104,9 @@ void StageModel::PlanExperts(ExpertOwner* elsewhere) {
     ExpertJoin& join = a.experts.emplace_back();
     join.layer = shape_.range.first_layer + static_cast<int32_t>(i);
     std::vector<std::pair<kernels::TreeNode, DeviceMatrix>> parts;
-    if (elsewhere != nullptr) {
-      for (const kernels::TreeNode& node : elsewhere->nodes(join.layer)) {
+    if (expert_transport != nullptr) {
+      for (const kernels::TreeNode& node :
+           expert_transport->nodes(join.layer)) {
         parts.push_back({node, sum(parts.size())});
       }
     }
@@ -122,10 +123,10 @@ void StageModel::PlanExperts(ExpertOwner* elsewhere) {
       join.sums.push_back(of_node);
     }
   }
-  if (elsewhere == nullptr) return;
-  a.remote_experts =
-      std::make_unique<RemoteExperts>(&backend_, elsewhere, a.normed, a.routing,
-                                      std::span(sums).first(most_remote));
+  if (expert_transport == nullptr) return;
+  a.remote_experts = std::make_unique<RemoteExperts>(
+      &backend_, expert_transport, a.normed, a.routing,
+      std::span(sums).first(most_remote));
 }
 
 DeviceMatrix StageModel::AllocateMatrix(int64_t rows, int64_t cols,

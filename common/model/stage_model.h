@@ -9,7 +9,7 @@
 #include "common/device/backend.h"
 #include "common/device/kv_cache.h"
 #include "common/model/decoder_layer.h"
-#include "common/model/expert_owner.h"
+#include "common/model/expert_transport.h"
 #include "common/model/stage_weights.h"
 #include "common/model_config/rank_plan.h"
 
@@ -55,8 +55,8 @@ class StageModel {
   // What it works with; must outlive it.
   struct Dependencies {
     Backend* backend = nullptr;
-    // Asked for the experts that no rank holds, by this one; may be null.
-    ExpertOwner* elsewhere = nullptr;
+    // Reaches the experts that no rank holds, for this rank; may be null.
+    ExpertTransport* expert_transport = nullptr;
   };
   StageModel(StageModelShape shape, RankPlan plan, RankWeights weights,
              const Dependencies& dependencies);
@@ -65,18 +65,18 @@ class StageModel {
   // hidden_out, asks and raw logits.
   StepTimes Run(const StepInputs& step, const StepIo& io);
 
-  // Rows of the last step whose experts this rank asked elsewhere and got
-  // no answer for; a row may stand there for several layers. What was
-  // computed for them is without meaning, their keys and values too.
+  // Rows of the last step whose remote experts gave no answer; a row may be
+  // listed for several layers. The results, keys and values of these rows have
+  // no meaning.
   const std::vector<RowFailure>& failed_rows() const { return failed_rows_; }
 
  private:
   DeviceMatrix AllocateMatrix(int64_t rows, int64_t cols,
                               ElementType type = ElementType::kF32);
   std::vector<DeviceMatrix> AllocateSums(const RowShards& shards);
-  void AllocateSparse(ExpertOwner* elsewhere);
+  void AllocateSparse(ExpertTransport* expert_transport);
   // Lays out which sum is whose node of each sparse layer's experts.
-  void PlanExperts(ExpertOwner* elsewhere);
+  void PlanExperts(ExpertTransport* expert_transport);
   void SetRows(int32_t num_tokens);
   // Logits of all rows that want them, some rows at a time, and what is asked
   // of each.

@@ -20,7 +20,7 @@
 
 namespace sluice {
 
-class ExpertOwner;
+class ExpertTransport;
 class RankGroup;
 
 struct StageOptions {
@@ -41,11 +41,11 @@ struct StageOptions {
   std::string isa = "auto";  // auto, avx512, avx2, portable
   // Pins each compute thread to a core of its own if there are enough.
   bool pin_threads = false;
-  // Experts that the stage neither loads nor computes, of this model; empty:
-  // it has all. `elsewhere` answers for them, called by the stage's thread;
+  // The experts of this model that the stage neither loads nor computes; empty:
+  // it has all. `expert_transport` reaches them, called by the stage's thread;
   // it must outlive the stage.
   ExpertPlacement placement;
-  ExpertOwner* elsewhere = nullptr;
+  ExpertTransport* expert_transport = nullptr;
   // Makes the devices that the ranks compute on.
   BackendFactory make_backends = MakeBackends;
   // For tests of traces: every step takes so much longer.
@@ -88,8 +88,8 @@ class Stage {
            HiddenStates& out, std::vector<SequenceResult>& results,
            const StepName& name = {});
 
-  // Sequences of the last Run that failed on this stage, each once: experts
-  // elsewhere gave no answer. Their hidden states and results are without
+  // Sequences of the last Run that failed on this stage, each once, because
+  // remote experts gave no answer. Their hidden states and results have no
   // meaning.
   const std::vector<SequenceResult>& failed() const { return failed_; }
 
@@ -97,8 +97,8 @@ class Stage {
   // with one rank.
   const std::vector<CollectiveTimes>& collective_times() const;
 
-  // When the last Run drew its tokens; did not happen elsewhere than on the
-  // last stage. (A prompt's logits that come in several pieces: the last.)
+  // When the last Run sampled its tokens; only the last stage samples. (A
+  // prompt's logits that come in several pieces: the last.)
   TraceSpan sampling() const;
 
  private:

@@ -287,7 +287,8 @@ class StageLoader {
     rank.model = std::make_unique<StageModel>(
         ShapeOf(plan, *rank.backend), plan, std::move(weights),
         StageModel::Dependencies{
-            rank.backend.get(), plan.rank == 0 ? options_.elsewhere : nullptr});
+            rank.backend.get(),
+            plan.rank == 0 ? options_.expert_transport : nullptr});
     return rank;
   }
 

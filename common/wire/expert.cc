@@ -169,7 +169,7 @@ Status CheckHolds(const std::vector<LayerExperts>& held,
 v1::ExpertHello ToProto(const ExpertHello& hello) {
   v1::ExpertHello proto;
   proto.set_protocol_version(hello.protocol_version);
-  proto.set_asker(hello.asker);
+  proto.set_client(hello.client);
   proto.set_build(hello.build);
   ModelToProto(hello.model, &proto);
   LayersToProto(hello.wanted, proto.mutable_wanted());
@@ -179,7 +179,7 @@ v1::ExpertHello ToProto(const ExpertHello& hello) {
 StatusOr<ExpertHello> FromProto(const v1::ExpertHello& proto) {
   ExpertHello hello;
   hello.protocol_version = proto.protocol_version();
-  hello.asker = proto.asker().substr(0, kMaxNameBytes);
+  hello.client = proto.client().substr(0, kMaxNameBytes);
   hello.build = proto.build().substr(0, kMaxNameBytes);
   SLUICE_ASSIGN_OR_RETURN(hello.model, ModelFromProto(proto));
   SLUICE_ASSIGN_OR_RETURN(

@@ -50,7 +50,7 @@ struct ExpertLimits {
 
 struct ExpertHello {
   uint32_t protocol_version = kExpertProtocolVersion;
-  std::string asker;
+  std::string client;
   std::string build;
   ExpertModel model;
   std::vector<LayerExperts> wanted;  // layers rising; empty: what there is
@@ -156,9 +156,9 @@ struct ExpertResult {
   }
 };
 
-// What a batch asks of its result: the ids and shape that it must echo. Kept
-// by the asker; a value.
-struct ExpertAsked {
+// The ids and the shape of a batch, which its result must echo. The client
+// keeps it; a value.
+struct SentBatch {
   ReplicaId replica;
   Epoch epoch;
   StepId step;
@@ -168,7 +168,7 @@ struct ExpertAsked {
   int32_t rows = 0;
   int32_t hidden_size = 0;
 };
-ExpertAsked AskedBy(const ExpertBatch& batch);
+SentBatch SentOf(const ExpertBatch& batch);
 
 // Without sums, which go beside it as kExpertPayloadField.
 v1::ExpertAnswer ExpertAnswerHead(const ExpertResult& result);
@@ -176,7 +176,7 @@ v1::ExpertAnswer ExpertAnswerHead(const ExpertResult& result);
 // sums of another size, failures out of order, times that no clock shows.
 // `payload` is the answer's.
 StatusOr<ExpertResult> FromProto(const v1::ExpertResult& proto, Buffer payload,
-                                 const ExpertAsked& asked);
+                                 const SentBatch& asked);
 
 // Bytes that no valid frame or answer exceeds, for the channels' limits.
 // Below 2 GiB, which is gRPC's own limit.

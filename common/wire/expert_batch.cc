@@ -16,12 +16,13 @@ namespace {
 constexpr size_t kMaxBatchMessage = 2048;
 constexpr size_t kMaxRowMessage = 256;
 constexpr int64_t kMaxNs = 3'600'000'000'000;  // an hour on one host
-// A placement may cut experts finer than its host must: their other replicas
-// may be elsewhere. So many nodes more than twice the fewest may be asked.
+// A placement may cut experts finer than its host must, since their other
+// replicas may be on other hosts. A batch may have so many nodes more than
+// twice the fewest.
 constexpr int64_t kMoreNodes = 16;
 
 // Every node is as many sums as the batch has rows, so what one batch may ask
-// for is bounded by what a good asker wants of this layer.
+// for is bounded by what a correct client wants of this layer.
 int64_t MostNodes(const ExpertWelcome& host, int32_t layer) {
   const int32_t experts = host.model.num_experts;
   int64_t fewest = 0;
@@ -169,7 +170,7 @@ Status StatusOf(int32_t code, const std::string& message, size_t most) {
   return MakeStatus(static_cast<StatusCode>(code), message.substr(0, most));
 }
 
-Status CheckAnswers(const v1::ExpertResult& proto, const ExpertAsked& asked) {
+Status CheckAnswers(const v1::ExpertResult& proto, const SentBatch& asked) {
   const auto differs = [](const char* what, auto want, auto got) {
     return InvalidArgument("a result's ", what, " is ", got, ", asked was ",
                            want);
@@ -206,7 +207,7 @@ StatusOr<ExpertTimes> TimesFromProto(const v1::ExpertTimes& proto) {
 }
 
 Status CheckSums(const v1::ExpertResult& proto, const Buffer& payload,
-                 const ExpertAsked& asked) {
+                 const SentBatch& asked) {
   if (proto.nodes() != asked.nodes || proto.rows() != asked.rows) {
     return InvalidArgument("a result has ", proto.nodes(), " nodes of ",
                            proto.rows(), " rows, asked were ", asked.nodes,
@@ -283,7 +284,7 @@ StatusOr<ExpertBatch> FromProto(const v1::ExpertBatch& proto, Buffer payload,
   return batch;
 }
 
-ExpertAsked AskedBy(const ExpertBatch& batch) {
+SentBatch SentOf(const ExpertBatch& batch) {
   return {batch.replica,  batch.epoch, batch.step,
           batch.batch_id, batch.layer, static_cast<int32_t>(batch.nodes.size()),
           batch.x.rows,   batch.x.cols};
@@ -316,7 +317,7 @@ v1::ExpertAnswer ExpertAnswerHead(const ExpertResult& result) {
 }
 
 StatusOr<ExpertResult> FromProto(const v1::ExpertResult& proto, Buffer payload,
-                                 const ExpertAsked& asked) {
+                                 const SentBatch& asked) {
   SLUICE_RETURN_IF_ERROR(CheckAnswers(proto, asked));
   ExpertResult result;
   result.replica = asked.replica;

@@ -298,7 +298,7 @@ class ExpertServer::Impl {
   void CopyStats() {
     MutexLock lock(mutex_);
     if (outcome_.has_value() && outcome_->ok()) {
-      metrics_.OnScrape(loop_->Stats(), session_->askers(), heat_);
+      metrics_.OnScrape(loop_->Stats(), session_->clients(), heat_);
     }
   }
 
@@ -312,7 +312,7 @@ class ExpertServer::Impl {
                         : stalled  ? "stalled"
                                    : "loading";
     return {ready, Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"",
-                       state, "\",\"askers\":", session_->askers(), "}")};
+                       state, "\",\"askers\":", session_->clients(), "}")};
   }
 
   ExpertServerOptions options_;

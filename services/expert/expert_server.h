@@ -29,7 +29,7 @@ struct ExpertServerOptions {
 
 // One host of experts as a process serves it: experts, loop, gRPC server,
 // metrics. The address is bound before the experts are loaded; until then
-// askers are answered UNAVAILABLE with the progress. Threads: "expert-load"
+// clients are answered UNAVAILABLE with the progress. Threads: "expert-load"
 // while loading, "expert-loop", its team of compute threads, "expert-watch",
 // "metrics-0", and gRPC's own.
 class ExpertServer {

@@ -24,7 +24,7 @@ ABSL_FLAG(std::string, weights, "auto", "auto, bf16 or f32");
 ABSL_FLAG(std::string, isa, "auto", "auto, avx512, avx2 or portable");
 ABSL_FLAG(int32_t, max_rows, 2048, "rows of one batch");
 ABSL_FLAG(int32_t, max_batches_in_flight, 64,
-          "unanswered batches of one asker");
+          "unanswered batches of one client");
 ABSL_FLAG(int32_t, join_window_us, 50,
           "microseconds that a batch may wait for others of its layer, at "
           "most 50");

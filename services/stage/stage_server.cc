@@ -124,7 +124,7 @@ class StageServer::Impl {
     options.on_ready = [this](bool ready) { OnExperts(ready); };
     SLUICE_ASSIGN_OR_RETURN(experts_,
                             ExpertDispatcher::Make(config, std::move(options)));
-    stage.elsewhere = experts_.get();
+    stage.expert_transport = experts_.get();
     return OkStatus();
   }
 
@@ -221,8 +221,8 @@ class StageServer::Impl {
     loaded_.NotifyAll();
   }
 
-  // Until every expert elsewhere can be asked, or the stage is stopped;
-  // meanwhile gateways are told what is missing.
+  // Waits until every remote expert has a host, or the stage is stopped;
+  // meanwhile it tells gateways what is missing.
   void WaitForExperts() {
     if (experts_ == nullptr) return;
     experts_->Connect(stage_->info());
@@ -243,7 +243,8 @@ class StageServer::Impl {
     if (!experts_ready_) SetReadiness(false);
   }
 
-  // The thread of experts_: whether they can all be asked has changed.
+  // Called by the thread of experts_ when the set of experts without a host
+  // changes.
   void OnExperts(bool ready) {
     session_->SetExpertsMissing(!ready);
     MutexLock lock(mutex_);
@@ -279,7 +280,7 @@ class StageServer::Impl {
     const bool draining = session_->draining();
     const bool loaded = info() != nullptr && !draining;
     const char* state = loaded ? "ready" : draining ? "draining" : "loading";
-    // Every expert elsewhere can be asked of somebody.
+    // Every remote expert has a host.
     const bool experts = experts_ == nullptr || experts_->Ready().ok();
     const bool ready = loaded && experts;
     return {ready, Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"",

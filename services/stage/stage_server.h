@@ -35,8 +35,8 @@ struct StageServerOptions {
   std::string listen = "127.0.0.1:0";  // port 0: choose one, see address()
   std::string metrics_listen;          // empty: none
   LayerChoice layers;
-  // first_layer, last_layer and memory are taken from `layers`, placement and
-  // elsewhere from `placement`.
+  // The server sets first_layer, last_layer and memory from `layers`, placement
+  // and expert_transport from `placement`.
   StageOptions stage;
   std::string placement;  // file; empty: every expert is here
   rpc::TransportOptions transport;
@@ -44,16 +44,16 @@ struct StageServerOptions {
 };
 
 // One stage as a process serves it: model, loop, gRPC server, metrics. The
-// address is bound before the model is loaded; until then gateways are
-// answered UNAVAILABLE with the progress. Threads: "stage-load" while
-// loading, "stage-loop", the model's ranks, "expert-watch" with experts
-// elsewhere, "metrics-0", and gRPC's own.
+// address is bound before the model is loaded; until then gateways are answered
+// UNAVAILABLE with the progress. Threads: "stage-load" while loading,
+// "stage-loop", the model's ranks, "expert-watch" with remote experts,
+// "metrics-0", and gRPC's own.
 class StageServer {
  public:
-  // Binds and begins to load; loaded means that experts elsewhere can be
-  // asked, too. Errors: INVALID_ARGUMENT for options and models that cannot
-  // be, NOT_FOUND for files, UNAVAILABLE for an address in use,
-  // RESOURCE_EXHAUSTED for layers that fit no split of `layers.memory`.
+  // Binds and begins to load; loaded means that remote experts have hosts, too.
+  // Errors: INVALID_ARGUMENT for options and models that cannot be, NOT_FOUND
+  // for files, UNAVAILABLE for an address in use, RESOURCE_EXHAUSTED for layers
+  // that fit no split of `layers.memory`.
   static StatusOr<std::unique_ptr<StageServer>> Start(
       StageServerOptions options);
   ~StageServer();  // Stop

@@ -1,5 +1,5 @@
-// What a host of experts does when an asker or its own loop does nothing, and
-// when it is ended in the midst of batches.
+// What an expert host does when a client or its own loop does nothing, and when
+// it is ended in the midst of batches.
 #include <gmock/gmock.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/create_channel.h>
@@ -224,7 +224,7 @@ TEST_F(ExpertBoundsTest, AnAskerThatNeverReadsIsCutOffAndOthersAreServed) {
   ExpectAnswers(other, 1);
   const auto [answers, end] = greedy.Finish();
   EXPECT_EQ(end.code(), StatusCode::kResourceExhausted) << end;
-  EXPECT_THAT(Message(end), HasSubstr("the asker reads no answers"));
+  EXPECT_THAT(Message(end), HasSubstr("the client reads no answers"));
   // What waited was let go: it is not sent after all.
   EXPECT_LT(answers, greedy.pings());
   ExpectAnswers(other, 2);

@@ -161,7 +161,7 @@ StatusOr<wire::ExpertResult> ExpertClient::Wait(
   SLUICE_ASSIGN_OR_RETURN(Stream::Answered answered,
                           stream_->Result(batch.batch_id));
   return wire::FromProto(answered.result, std::move(answered.sums),
-                         wire::AskedBy(batch));
+                         wire::SentOf(batch));
 }
 
 StatusOr<v1::ExpertPong> ExpertClient::Ping(uint64_t sequence) {
@@ -192,7 +192,7 @@ Status ExpertClient::WaitEnd() { return Opened().End(); }
 
 wire::ExpertHello HelloFor(const HostedExpertsInfo& info) {
   wire::ExpertHello hello;
-  hello.asker = "test";
+  hello.client = "test";
   hello.model = {info.model_digest,      info.numerics,
                  ToString(info.weights), info.num_layers,
                  info.hidden_size,       info.num_experts,

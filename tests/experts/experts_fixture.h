@@ -147,7 +147,7 @@ class ReplicasTest : public ::testing::Test {
     clients_ = std::make_unique<Clients>(*path_, placement, info, most_hedges);
     PipelineOptions pipeline = {StageOf(*path_, 1), 1};
     pipeline.stage.placement = placement;
-    pipeline.stage.elsewhere = &**clients_;
+    pipeline.stage.expert_transport = &**clients_;
     auto loaded = Pipeline::Load(pipeline);
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     pipeline_ = *std::move(loaded);

@@ -57,9 +57,9 @@ TEST(ShardMapTest, HasTheNodesOfWhatIsElsewhere) {
 class LayerDispatchTest : public ::testing::Test {
  protected:
   LayerDispatch Dispatch(int32_t max_rows) {
-    const ExpertAsk ask = {
+    const RoutedRows routed = {
         1, {x_.data(), 4, 2, 2}, {ids_.data(), weights_.data(), 2}};
-    return LayerDispatch(ask, map_, max_rows);
+    return LayerDispatch(routed, map_, max_rows);
   }
   // An answer of the host: node i of row r is 100 i + r, plus a column's half.
   std::shared_ptr<HostReply> Reply(const wire::ExpertBatch& batch,

@@ -72,7 +72,7 @@ TEST_P(OneHashTest, TokensAndLogprobsAreThoseOfAllExpertsOnTheStage) {
         }
         PipelineOptions options = {StageOf(path, ranks), stages};
         options.stage.placement = (*hosts)->placement();
-        options.stage.elsewhere = &*clients;
+        options.stage.expert_transport = &*clients;
         auto pipeline = Pipeline::Load(options);
         ASSERT_TRUE(pipeline.ok()) << pipeline.status();
         for (const int32_t batch : {1, 8}) {

@@ -18,7 +18,7 @@
 
 namespace sluice::testing {
 
-// A host that welcomes askers, answers pings until the first batch (or none),
+// A host that accepts clients, answers pings until the first batch (or none),
 // and no batch.
 class MuteHost {
  public:

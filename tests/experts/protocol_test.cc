@@ -1,4 +1,4 @@
-// What a host of experts answers to askers, good ones and bad ones.
+// What an expert host answers to clients, good ones and bad ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What askers may send to a host of experts, and what hosts may answer. The
-// first byte says which message the rest is.
+// What clients may send to an expert host, and what hosts may answer. The first
+// byte says which message the rest is.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -100,14 +100,14 @@ void Answer(const std::string& bytes) {
   if (!answer->has_result()) return;
   // As if the ids were right: sizes and failures are what is left to lie.
   const v1::ExpertResult& proto = answer->result();
-  const wire::ExpertAsked asked = {ReplicaId(proto.header().replica()),
-                                   Epoch(proto.header().epoch()),
-                                   StepId(proto.header().step_id()),
-                                   proto.batch_id(),
-                                   proto.layer(),
-                                   2,
-                                   3,
-                                   kHidden};
+  const wire::SentBatch asked = {ReplicaId(proto.header().replica()),
+                                 Epoch(proto.header().epoch()),
+                                 StepId(proto.header().step_id()),
+                                 proto.batch_id(),
+                                 proto.layer(),
+                                 2,
+                                 3,
+                                 kHidden};
   auto result = wire::FromProto(proto, std::move(split->payload), asked);
   if (!result.ok() || !result->status.ok()) return;
   SLUICE_CHECK(result->sums.size() == sizeof(float) * 2 * 3 * kHidden);

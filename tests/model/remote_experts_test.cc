@@ -1,5 +1,5 @@
-// Stages whose experts are elsewhere: the same bits, none of the bytes, and a
-// row that gets no answer ends its sequence alone.
+// Stages with remote experts: the same bits, none of the bytes, and a row that
+// gets no answer ends its sequence alone.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "common/model/expert_owner.h"
+#include "common/model/expert_transport.h"
 #include "common/model/hosted_experts.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/tensor_table.h"
@@ -32,7 +32,7 @@ ModelConfig ConfigOf(const weights::ModelFile& file) {
 
 // Every host of a placement at once, in this process: what is elsewhere,
 // without the wire. Rows of tokens that `fails` picks get no answer.
-class AllHosts : public ExpertOwner {
+class AllHosts : public ExpertTransport {
  public:
   AllHosts(const std::string& path, const ExpertPlacement& placement,
            Device device = Device::kCpu) {
@@ -70,14 +70,16 @@ class AllHosts : public ExpertOwner {
   std::span<const kernels::TreeNode> nodes(int32_t layer) const override {
     return nodes_[static_cast<size_t>(layer)];
   }
-  void Begin(const ExpertAsk& ask) override { ++asks; }
-  std::vector<RowFailure> Finish(
-      const ExpertAsk& ask, std::span<const kernels::Matrix> parts) override {
-    if (!parts.empty()) experts_->Run(ask, nodes(ask.layer), parts);
+  void Dispatch(const RoutedRows& routed) override { ++asks; }
+  std::vector<RowFailure> Combine(
+      const RoutedRows& routed,
+      std::span<const kernels::Matrix> parts) override {
+    if (!parts.empty()) experts_->Run(routed, nodes(routed.layer), parts);
     std::vector<RowFailure> failures;
-    for (int32_t row = 0; row < ask.x.rows && fails; ++row) {
-      if (!fails(ask, row)) continue;
-      failures.push_back({row, Unavailable("no host for layer ", ask.layer)});
+    for (int32_t row = 0; row < routed.x.rows && fails; ++row) {
+      if (!fails(routed, row)) continue;
+      failures.push_back(
+          {row, Unavailable("no host for layer ", routed.layer)});
       for (const kernels::Matrix& part : parts) {
         std::fill(part.row(row), part.row(row) + part.cols, 0.25f);
       }
@@ -85,7 +87,7 @@ class AllHosts : public ExpertOwner {
     return failures;
   }
 
-  std::function<bool(const ExpertAsk& ask, int32_t row)> fails;
+  std::function<bool(const RoutedRows& routed, int32_t row)> fails;
   int asks = 0;
 
  private:
@@ -170,7 +172,7 @@ TEST_P(ExpertsElsewhereTest, TokensAndLogprobsAreThoseOfAllOnTheStage) {
   options.stage.placement = Place(path, cut.entries);
   options.stage.make_backends = FactoryOf(cut.device);
   AllHosts hosts(path, options.stage.placement, cut.device);
-  options.stage.elsewhere = &hosts;
+  options.stage.expert_transport = &hosts;
   auto pipeline = Pipeline::Load(options);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   const auto answers = (*pipeline)->Generate(Asks(path));
@@ -227,7 +229,7 @@ TEST(StageWithoutExpertsTest, ReadsAndHoldsNoneOfTheirBytes) {
     StageOptions options = Options(path, 1, 1).stage;
     options.placement = Place(path, {{0, 7, R"("a")"}});
     AllHosts hosts(path, options.placement);
-    options.elsewhere = &hosts;
+    options.expert_transport = &hosts;
     const auto remote = Stage::Load(options);
     ASSERT_TRUE(remote.ok()) << remote.status();
     EXPECT_EQ((*local)->info().bytes_read - (*remote)->info().bytes_read,
@@ -247,13 +249,13 @@ TEST(FailedRowsTest, EndTheirSequenceAndNoOther) {
     PipelineOptions options = Options(path, stages, 2);
     options.stage.placement = Place(path, {{0, 7, R"("a", "b")"}});
     AllHosts hosts(path, options.stage.placement);
-    options.stage.elsewhere = &hosts;
+    options.stage.expert_transport = &hosts;
     auto pipeline = Pipeline::Load(options);
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     // Prompts go together in the first step; of each step after, one row per
     // sequence: the second one's is row 1.
-    hosts.fails = [](const ExpertAsk& ask, int32_t row) {
-      return ask.step.step_id.value() == 3 && ask.layer == 2 && row == 1;
+    hosts.fails = [](const RoutedRows& routed, int32_t row) {
+      return routed.step.step_id.value() == 3 && routed.layer == 2 && row == 1;
     };
     const auto answers = (*pipeline)->Generate(Asks(path));
     for (size_t i = 0; i < answers.size(); ++i) {
@@ -273,11 +275,11 @@ TEST(FailedRowsTest, EndASequenceWhosePromptGoesOn) {
   PipelineOptions options = Options(path, 2, 1);
   options.stage.placement = Place(path, {{0, 7, R"("a")"}});
   AllHosts hosts(path, options.stage.placement);
-  options.stage.elsewhere = &hosts;
+  options.stage.expert_transport = &hosts;
   auto pipeline = Pipeline::Load(options);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
-  hosts.fails = [](const ExpertAsk& ask, int32_t row) {
-    return ask.step.step_id.value() == 0 && row == 2;
+  hosts.fails = [](const RoutedRows& routed, int32_t row) {
+    return routed.step.step_id.value() == 0 && row == 2;
   };
   std::vector<Ask> asks = Asks(path);
   std::sort(asks.begin(), asks.end(), [](const Ask& a, const Ask& b) {

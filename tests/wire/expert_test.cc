@@ -77,13 +77,13 @@ TEST(WireExpertTest, AnExpertsWelcomeComesBackAsItWas) {
 
 TEST(WireExpertTest, AnExpertsHelloComesBackAsItWas) {
   ExpertHello hello;
-  hello.asker = "stage 0-5";
+  hello.client = "stage 0-5";
   hello.model = Host().model;
   hello.wanted = Host().held;
   const auto back = FromProto(ToProto(hello));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->protocol_version, kExpertProtocolVersion);
-  EXPECT_EQ(back->asker, "stage 0-5");
+  EXPECT_EQ(back->client, "stage 0-5");
   EXPECT_EQ(back->model, hello.model);
   EXPECT_EQ(back->wanted, hello.wanted);
 }
@@ -340,7 +340,7 @@ ExpertResult Result() {
 TEST(WireExpertTest, AResultComesBackAsItWas) {
   const ExpertResult result = Result();
   const auto back = FromProto(ExpertAnswerHead(result).result(),
-                              CopyOf(result.sums), AskedBy(Batch()));
+                              CopyOf(result.sums), SentOf(Batch()));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_TRUE(back->status.ok());
   ASSERT_THAT(back->failures, SizeIs(1));
@@ -356,7 +356,7 @@ TEST(WireExpertTest, ARefusedBatchHasItsReasonAndNoSums) {
   ExpertResult result = Result();
   result.status = FailedPrecondition("epoch 1 is below 2");
   const auto back =
-      FromProto(ExpertAnswerHead(result).result(), Buffer(), AskedBy(Batch()));
+      FromProto(ExpertAnswerHead(result).result(), Buffer(), SentOf(Batch()));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->status.code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(Message(back->status), "epoch 1 is below 2");
@@ -368,7 +368,7 @@ TEST(WireExpertTest, AResultThatDoesNotAnswerItsBatchIsRefused) {
     v1::ExpertAnswer proto = ExpertAnswerHead(Result());
     change(proto.mutable_result());
     return Message(
-        FromProto(proto.result(), Buffer(bytes), AskedBy(Batch())).status());
+        FromProto(proto.result(), Buffer(bytes), SentOf(Batch())).status());
   };
   EXPECT_THAT(check([](auto* p) { p->set_batch_id(5); }),
               HasSubstr("batch_id is 5, asked was 4"));

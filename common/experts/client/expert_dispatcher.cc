@@ -105,7 +105,7 @@ ExpertDispatcher::~ExpertDispatcher() { Stop(); }
 void ExpertDispatcher::Connect(const StageInfo& info) {
   MutexLock lock(mutex_);
   if (stopping_) return;
-  hello_.asker = Cat("stage ", info.first_layer, "-", info.last_layer - 1);
+  hello_.client = Cat("stage ", info.first_layer, "-", info.last_layer - 1);
   hello_.model.model_digest = info.model_digest;
   hello_.model.numerics = info.numerics;
   hello_.model.weights = ToString(options_.weights);
@@ -256,7 +256,7 @@ void ExpertDispatcher::OnEnd(int32_t index, uint64_t generation,
 
 void ExpertDispatcher::OnResult(int32_t index, uint64_t generation,
                                 const v1::ExpertResult& proto, Buffer sums) {
-  wire::ExpertAsked asked;
+  wire::SentBatch asked;
   {
     MutexLock lock(mutex_);
     HostConnection& host = hosts_.at(index);
@@ -336,7 +336,7 @@ void ExpertDispatcher::Lose(const ExpertCall& call, bool refused,
 // The stage's thread
 // -----------------------------------------------------------
 
-void ExpertDispatcher::Begin(const ExpertAsk& ask) {
+void ExpertDispatcher::Dispatch(const RoutedRows& routed) {
   {
     MutexLock lock(mutex_);
     // The least of what hosts take; a batch of more rows would be refused.
@@ -344,16 +344,16 @@ void ExpertDispatcher::Begin(const ExpertAsk& ask) {
     for (const auto& [index, host] : hosts_) {
       if (host.up()) max_rows = std::min(max_rows, host.limits().max_rows);
     }
-    layer_ = std::make_unique<LayerDispatch>(ask, map_, max_rows);
+    layer_ = std::make_unique<LayerDispatch>(routed, map_, max_rows);
     dispatch_ = ++last_dispatch_;
     // A stream's epochs never fall; another gateway's may.
-    wire_epoch_ = std::max(wire_epoch_, ask.step.epoch.value());
+    wire_epoch_ = std::max(wire_epoch_, routed.step.epoch.value());
   }
   SendAll();
 }
 
-std::vector<RowFailure> ExpertDispatcher::Finish(
-    const ExpertAsk&, std::span<const kernels::Matrix> parts) {
+std::vector<RowFailure> ExpertDispatcher::Combine(
+    const RoutedRows&, std::span<const kernels::Matrix> parts) {
   const int64_t begin = MonotonicNanos();
   while (true) {
     SendAll();
@@ -407,7 +407,7 @@ void ExpertDispatcher::Send(const HostBatch& outgoing) {
   batch.sent_ns = begin;
   const uint64_t id = batch.batch_id = next_batch_++;
   const int32_t rows = batch.rows();
-  call.asked = wire::AskedBy(batch);
+  call.asked = wire::SentOf(batch);
   grpc::ByteBuffer frame = ExpertStream::FrameOf(std::move(batch));
   // The trip begins where making it ends: the parts do not overlap.
   const int64_t sent = MonotonicNanos();

@@ -18,7 +18,7 @@
 #include "common/experts/client/host_connection.h"
 #include "common/experts/client/layer_dispatch.h"
 #include "common/experts/client/send_planner.h"
-#include "common/model/expert_owner.h"
+#include "common/model/expert_transport.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/layer_split.h"
 #include "common/model_config/weights_mode.h"
@@ -58,7 +58,7 @@ struct ExpertCall {
   uint64_t dispatch = 0;  // which layer's
   std::vector<size_t> units;
   std::vector<int32_t> rows;
-  wire::ExpertAsked asked;
+  wire::SentBatch asked;
   int64_t sent_ns = 0;
   int64_t pairs = 0;
 };
@@ -76,7 +76,7 @@ struct ExpertCall {
 // dispatched; batches are made and sent outside of it. Streams' callbacks hold
 // weak references: call Stop before the last reference goes.
 class ExpertDispatcher final
-    : public ExpertOwner,
+    : public ExpertTransport,
       public std::enable_shared_from_this<ExpertDispatcher> {
  public:
   // INVALID_ARGUMENT for a host without an address or with one that may not
@@ -98,9 +98,10 @@ class ExpertDispatcher final
   std::span<const kernels::TreeNode> nodes(int32_t layer) const override {
     return map_.nodes(layer);
   }
-  void Begin(const ExpertAsk& ask) override;
-  std::vector<RowFailure> Finish(
-      const ExpertAsk& ask, std::span<const kernels::Matrix> parts) override;
+  void Dispatch(const RoutedRows& routed) override;
+  std::vector<RowFailure> Combine(
+      const RoutedRows& routed,
+      std::span<const kernels::Matrix> parts) override;
 
  private:
   using Calls = std::unordered_map<uint64_t, ExpertCall>;

@@ -22,7 +22,7 @@ struct ExpertStreamEvents {
   std::function<void(const Status&)> on_end;  // once
 };
 
-// The asker's end of Expert.Batches (proto/sluice/v1/expert.proto): takes
+// The client's end of Expert.Batches (proto/sluice/v1/expert.proto): takes
 // frames apart, in the order that the protocol has, and knows nothing of what
 // is in them. A peer that breaks the order is cut off with INVALID_ARGUMENT.
 class ExpertStream

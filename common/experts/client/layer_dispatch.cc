@@ -7,20 +7,20 @@
 
 namespace sluice {
 
-LayerDispatch::LayerDispatch(const ExpertAsk& ask, const ShardMap& map,
+LayerDispatch::LayerDispatch(const RoutedRows& routed, const ShardMap& map,
                              int32_t max_rows)
-    : ask_(ask), map_(&map) {
-  const size_t shards = map.shards(ask.layer).size();
-  const Routing& routing = ask.routing;
+    : routed_(routed), map_(&map) {
+  const size_t shards = map.shards(routed.layer).size();
+  const Routing& routing = routed.routing;
   std::vector<int32_t> unit_of(shards);
-  for (int32_t begin = 0; begin < ask.x.rows; begin += max_rows) {
+  for (int32_t begin = 0; begin < routed.x.rows; begin += max_rows) {
     std::fill(unit_of.begin(), unit_of.end(), -1);
-    const auto end =
-        static_cast<int32_t>(std::min<int64_t>(ask.x.rows, begin + max_rows));
+    const auto end = static_cast<int32_t>(
+        std::min<int64_t>(routed.x.rows, begin + max_rows));
     for (int32_t row = begin; row < end; ++row) {
       for (int32_t j = 0; j < routing.per_token; ++j) {
         const int32_t id = routing.ids[int64_t{row} * routing.per_token + j];
-        const int32_t shard = map.ShardOf(ask.layer, id);
+        const int32_t shard = map.ShardOf(routed.layer, id);
         if (shard < 0) continue;
         int32_t& index = unit_of[static_cast<size_t>(shard)];
         if (index < 0) {
@@ -48,12 +48,12 @@ LayerDispatch::LayerDispatch(const ExpertAsk& ask, const ShardMap& map,
 }
 
 int64_t LayerDispatch::CountPairs(const DispatchUnit& unit) const {
-  const int32_t per_token = ask_.routing.per_token;
+  const int32_t per_token = routed_.routing.per_token;
   int64_t pairs = 0;
   for (const int32_t row : unit.rows) {
-    const int32_t* ids = ask_.routing.ids + int64_t{row} * per_token;
+    const int32_t* ids = routed_.routing.ids + int64_t{row} * per_token;
     pairs += std::count_if(ids, ids + per_token, [&](int32_t id) {
-      return map_->ShardOf(ask_.layer, id) == unit.shard;
+      return map_->ShardOf(routed_.layer, id) == unit.shard;
     });
   }
   return pairs;
@@ -92,11 +92,11 @@ bool LayerDispatch::open() const {
 wire::ExpertBatch LayerDispatch::MakeBatch(std::span<const size_t> units,
                                            std::vector<int32_t>& rows) const {
   wire::ExpertBatch batch;
-  batch.replica = ask_.step.replica;
-  batch.epoch = ask_.step.epoch;
-  batch.step = ask_.step.step_id;
-  batch.layer = ask_.layer;
-  std::vector<bool> wanted(map_->shards(ask_.layer).size());
+  batch.replica = routed_.step.replica;
+  batch.epoch = routed_.step.epoch;
+  batch.step = routed_.step.step_id;
+  batch.layer = routed_.layer;
+  std::vector<bool> wanted(map_->shards(routed_.layer).size());
   rows.clear();
   for (const size_t index : units) {
     const DispatchUnit& unit = units_[index];
@@ -109,21 +109,22 @@ wire::ExpertBatch LayerDispatch::MakeBatch(std::span<const size_t> units,
     std::sort(rows.begin(), rows.end());
     rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   }
-  const auto cols = static_cast<int32_t>(ask_.x.cols);
+  const auto cols = static_cast<int32_t>(routed_.x.cols);
   batch.x = HiddenStates(static_cast<int32_t>(rows.size()), cols);
   float* to = batch.x.values();
-  const int32_t per_token = ask_.routing.per_token;
+  const int32_t per_token = routed_.routing.per_token;
   for (const int32_t row : rows) {
-    std::memcpy(to, ask_.x.row(row), sizeof(float) * static_cast<size_t>(cols));
+    std::memcpy(to, routed_.x.row(row),
+                sizeof(float) * static_cast<size_t>(cols));
     to += cols;
     int32_t count = 0;
     for (int32_t j = 0; j < per_token; ++j) {
       const int64_t at = int64_t{row} * per_token + j;
-      const int32_t id = ask_.routing.ids[at];
-      const int32_t shard = map_->ShardOf(ask_.layer, id);
+      const int32_t id = routed_.routing.ids[at];
+      const int32_t shard = map_->ShardOf(routed_.layer, id);
       if (shard < 0 || !wanted[static_cast<size_t>(shard)]) continue;
       batch.expert_ids.push_back(id);
-      batch.weights.push_back(ask_.routing.weights[at]);
+      batch.weights.push_back(routed_.routing.weights[at]);
       ++count;
     }
     batch.counts.push_back(count);

@@ -8,7 +8,7 @@
 
 #include "common/base/status.h"
 #include "common/experts/client/shard_map.h"
-#include "common/model/expert_owner.h"
+#include "common/model/expert_transport.h"
 #include "common/wire/expert.h"
 
 namespace sluice {
@@ -41,16 +41,17 @@ struct DispatchUnit {
 
 // One layer's rows for remote experts: cut into units by shards and rows, made
 // into batches, and the hosts' replies combined. Knows no host and never waits.
-// `ask`'s memory, which is the host's, and the map must outlive it.
+// The memory of `routed`, which is the host's, and the map must outlive it.
 class LayerDispatch {
  public:
   // `max_rows`: of one batch.
-  LayerDispatch(const ExpertAsk& ask, const ShardMap& map, int32_t max_rows);
+  LayerDispatch(const RoutedRows& routed, const ShardMap& map,
+                int32_t max_rows);
 
   std::vector<DispatchUnit>& units() { return units_; }
   const std::vector<DispatchUnit>& units() const { return units_; }
   const ExpertShard& shard(const DispatchUnit& unit) const {
-    return map_->shards(ask_.layer)[static_cast<size_t>(unit.shard)];
+    return map_->shards(routed_.layer)[static_cast<size_t>(unit.shard)];
   }
   bool open() const;
 
@@ -69,14 +70,14 @@ class LayerDispatch {
   void Take(std::span<const size_t> units,
             std::shared_ptr<const HostReply> reply);
 
-  // When no unit is open: parts as ExpertOwner::Finish gives them, and its
+  // When no unit is open: parts as ExpertTransport::Combine gives them, and its
   // failures.
   std::vector<RowFailure> Combine(std::span<const kernels::Matrix> parts) const;
 
  private:
   int64_t CountPairs(const DispatchUnit& unit) const;
 
-  ExpertAsk ask_;
+  RoutedRows routed_;
   const ShardMap* map_;
   std::vector<DispatchUnit> units_;
   int32_t chunks_ = 0;

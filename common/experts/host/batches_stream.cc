@@ -46,7 +46,7 @@ bool BatchesStream::Post(grpc::ByteBuffer answer, bool counted) {
   if (queued) {
     Pump();
   } else if (!has_ended()) {
-    Abort(ResourceExhausted("the asker reads no answers"));
+    Abort(ResourceExhausted("the client reads no answers"));
   }
   return queued;
 }

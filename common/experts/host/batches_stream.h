@@ -42,10 +42,10 @@ class BatchesStream
   Status Admit(const v1::ExpertBatch& proto);
   void Refuse(const v1::ExpertBatch& proto, const Status& why);
   // Queues an answer; `counted`: to a batch that was admitted. False if the
-  // stream has ended. If the asker reads so little that there is no room, it
+  // stream has ended. If the client reads so little that there is no room, it
   // is ended: an answer that is left out would be waited for.
   bool Post(grpc::ByteBuffer answer, bool counted);
-  // Ends the stream if the asker has and nothing is under way.
+  // Ends the stream if the client has ended it and no batch is open.
   void EndIfDone();
   std::shared_ptr<BatchesStream> self() {
     return std::static_pointer_cast<BatchesStream>(shared_from_this());

@@ -13,8 +13,8 @@
 
 namespace sluice {
 
-// How often each expert was asked, since the start and lately: what a picture
-// of the load is made of. Any thread.
+// How many rows each expert got, since the start and lately: what a picture of
+// the load is made of. Any thread.
 class ExpertHeat {
  public:
   // "Lately" is the running period and the one before.
@@ -22,7 +22,7 @@ class ExpertHeat {
 
   ExpertHeat(int32_t num_experts, const std::vector<LayerRanges>& held);
 
-  // Rows asked these experts of `layer`, an id per ask.
+  // Counts rows of `layer`: one id for each row and expert.
   void Add(int32_t layer, const std::vector<int32_t>& expert_ids,
            TimePoint now = Clock::now());
 

@@ -13,8 +13,8 @@
 namespace sluice {
 namespace {
 
-// What the outputs of the asks computed at once may take: the kernel keeps
-// that much. Rows are independent, so cutting them changes no bit.
+// Bytes that the outputs of one kernel call may take: the kernel keeps that
+// much. Rows are independent, so cutting them changes no bit.
 constexpr int64_t kMaxOutputBytes = int64_t{16} << 20;
 
 bool SameNodes(const wire::ExpertBatch& a, const wire::ExpertBatch& b) {
@@ -40,7 +40,8 @@ wire::ExpertResult EmptyResult(const wire::ExpertBatch& batch) {
   return result;
 }
 
-// NaN in every node of the rows that failed: nobody takes them for sums.
+// Writes NaN into every node of the rows that failed, so that no stage takes
+// them for sums.
 void SpoilFailed(const wire::ExpertBatch& batch, Buffer& sums) {
   const int64_t cols = batch.x.cols;
   for (const wire::ExpertRowFailure& failure : batch.failures) {
@@ -82,7 +83,7 @@ Status ExpertLoop::Push(QueuedBatch batch) {
                                options_.max_queued, " batches");
     }
     if (queue_.empty() && computing_ == 0) progress_ = Clock::now();
-    askers_[batch.batch.layer][batch.sink.get()] = batch.queued_ns;
+    clients_[batch.batch.layer][batch.sink.get()] = batch.queued_ns;
     queue_.push_back(std::move(batch));
   }
   changed_.NotifyAll();
@@ -149,11 +150,11 @@ void ExpertLoop::Join(Group& group) {
 }
 
 size_t ExpertLoop::RecentAskers(int32_t layer) {
-  auto& askers = askers_[layer];
+  auto& clients = clients_[layer];
   const int64_t oldest = ToNanos(Clock::now() - options_.recent);
-  std::erase_if(askers,
-                [&](const auto& asker) { return asker.second < oldest; });
-  return askers.size();
+  std::erase_if(clients,
+                [&](const auto& client) { return client.second < oldest; });
+  return clients.size();
 }
 
 ExpertLoop::Group ExpertLoop::TakeGroup() {
@@ -167,7 +168,7 @@ ExpertLoop::Group ExpertLoop::TakeGroup() {
   queue_.pop_front();
   computing_ = 1;
   Join(group);
-  // Stages of other replicas may be about to ask at the same layer.
+  // Stages of other replicas may be about to send rows for the same layer.
   const size_t others = RecentAskers(group.front().batch.layer);
   const TimePoint deadline =
       TimePoint(std::chrono::nanoseconds(group.front().queued_ns)) +
@@ -199,7 +200,7 @@ void ExpertLoop::LayOut(const Group& group, int32_t rows) {
       counts_[row] = static_cast<int32_t>(asks);
       for (size_t j = 0; j < per_row; ++j) {
         const size_t to = row * per_row + j;
-        // Ids behind the last expert rise on and are nobody's.
+        // The ids of unused places rise beyond the last expert.
         ids_[to] = j < asks
                        ? batch.expert_ids[from + j]
                        : experts_.info().num_experts + static_cast<int32_t>(j);
@@ -227,12 +228,12 @@ void ExpertLoop::RunRows(const Group& group, kernels::ConstMatrix x,
       const int64_t row = static_cast<int64_t>(i) * x.rows + begin;
       parts[i] = {sums + row * x.cols, end - begin, x.cols, x.cols};
     }
-    ExpertAsk ask;
-    ask.layer = group.front().batch.layer;
-    ask.x = {x.row(begin), end - begin, x.cols, x.stride};
-    ask.routing = {ids_.data() + begin * per_row,
-                   weights_.data() + begin * per_row, per_row};
-    experts_.Run(ask, nodes, parts);
+    RoutedRows routed;
+    routed.layer = group.front().batch.layer;
+    routed.x = {x.row(begin), end - begin, x.cols, x.stride};
+    routed.routing = {ids_.data() + begin * per_row,
+                      weights_.data() + begin * per_row, per_row};
+    experts_.Run(routed, nodes, parts);
     NoteProgress();
     begin = end;
   }

@@ -19,7 +19,7 @@ namespace sluice {
 
 class ExpertMetrics;
 
-// Who gets a batch's result. Called by the loop's thread; may not block.
+// Receives a batch's result. Called by the loop's thread; must not block.
 class ExpertResultSink {
  public:
   virtual ~ExpertResultSink() = default;
@@ -38,7 +38,7 @@ struct ExpertLoopOptions {
   int32_t max_queued = 1024;  // batches
   int32_t max_rows = 0;       // of one computation
   // How long a batch may wait for others of its layer, if others than its
-  // asker asked for that layer within the last `recent`.
+  // client sent rows for that layer within the last `recent`.
   Duration join_window = std::chrono::microseconds(50);
   Duration recent = std::chrono::seconds(1);
   // Batches wait and none is taken, computed in part or done for so long: it
@@ -86,7 +86,7 @@ class ExpertLoop {
   using Group = std::vector<QueuedBatch>;
   void Work();
   Group TakeGroup();
-  // How many asked for `layer` lately.
+  // The number of clients that sent rows for `layer` lately.
   size_t RecentAskers(int32_t layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves what waits and fits from the queue to `group`.
   void Join(Group& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -104,8 +104,8 @@ class ExpertLoop {
   CondVar changed_;
   std::deque<QueuedBatch> queue_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  // By layer: who asked, and when they last did (nanoseconds).
-  std::map<int32_t, std::map<const ExpertResultSink*, int64_t>> askers_
+  // By layer: each client and when it last sent rows (nanoseconds).
+  std::map<int32_t, std::map<const ExpertResultSink*, int64_t>> clients_
       ABSL_GUARDED_BY(mutex_);
   int32_t computing_ ABSL_GUARDED_BY(mutex_) = 0;  // batches
   ExpertLoopStats stats_ ABSL_GUARDED_BY(mutex_);
@@ -113,9 +113,9 @@ class ExpertLoop {
 
   // The thread's own: the joined rows.
   Buffer x_;                     // [rows, H] of several batches
-  std::vector<int32_t> ids_;     // [rows, k], filled up with ids of nobody
+  std::vector<int32_t> ids_;     // [rows, k]; unused places: beyond all ids
   std::vector<float> weights_;   // [rows, k]
-  std::vector<int32_t> counts_;  // [rows]: asks
+  std::vector<int32_t> counts_;  // [rows]: experts of each
 };
 
 }  // namespace sluice

@@ -57,7 +57,7 @@ ExpertMetrics::ExpertMetrics(metrics::Registry* registry, bool per_expert)
                                   "Results that could not be sent.");
   queue_depth_ = registry->AddGauge(names::kExpertQueueDepth,
                                     "Batches that wait or are being computed.");
-  askers_ = registry->AddGauge(names::kExpertAskers, "Streams that are open.");
+  clients_ = registry->AddGauge(names::kExpertAskers, "Streams that are open.");
   busy_ratio_ = registry->AddGauge(names::kExpertBusyRatio,
                                    "Share of the loop's time spent computing.");
   weights_bytes_ = registry->AddGauge(names::kExpertWeightsBytes,
@@ -79,13 +79,13 @@ void ExpertMetrics::OnLoaded(const HostedExpertsInfo& info) {
   SetState(State::kReady);
 }
 
-void ExpertMetrics::OnScrape(const ExpertLoopStats& stats, int32_t askers,
+void ExpertMetrics::OnScrape(const ExpertLoopStats& stats, int32_t clients,
                              ExpertHeat& heat) {
   const double busy = static_cast<double>(stats.busy_ns) * kNano;
   const double total = busy + stats.wait_seconds;
   busy_ratio_.Set(total > 0 ? busy / total : 0);
   queue_depth_.Set(stats.queue_depth);
-  askers_.Set(askers);
+  clients_.Set(clients);
   for (const ExpertHeat::Layer& layer : heat.Snapshot()) {
     const std::string name = Cat(layer.layer);
     registry_

@@ -26,8 +26,9 @@ class ExpertMetrics : public rpc::RpcObserver {
 
   void SetState(State state);
   void OnLoaded(const HostedExpertsInfo& info);
-  // Values that are kept elsewhere, copied at a scrape.
-  void OnScrape(const ExpertLoopStats& stats, int32_t askers, ExpertHeat& heat);
+  // Copies the values that other classes count, at a scrape.
+  void OnScrape(const ExpertLoopStats& stats, int32_t clients,
+                ExpertHeat& heat);
 
   // Batches were computed together.
   void OnComputed(int32_t batches, int32_t rows, int64_t nanos);
@@ -56,7 +57,7 @@ class ExpertMetrics : public rpc::RpcObserver {
   metrics::Histogram serialize_seconds_;
   metrics::Counter dropped_;
   metrics::Gauge queue_depth_;
-  metrics::Gauge askers_;
+  metrics::Gauge clients_;
   metrics::Gauge busy_ratio_;
   metrics::Gauge weights_bytes_;
   metrics::Gauge load_seconds_;

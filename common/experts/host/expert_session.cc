@@ -27,14 +27,14 @@ StatusOr<std::shared_ptr<const ExpertSession::Terms>> ExpertSession::OnHello(
   if (terms_ == nullptr) return Unavailable(loading_);
   if (hello.protocol_version != wire::kExpertProtocolVersion) {
     return FailedPrecondition("protocol version differs: this host has ",
-                              wire::kExpertProtocolVersion, ", ", hello.asker,
+                              wire::kExpertProtocolVersion, ", ", hello.client,
                               " has ", hello.protocol_version);
   }
   SLUICE_RETURN_IF_ERROR(
       wire::CheckSameModel(terms_->welcome.model, hello.model));
   SLUICE_RETURN_IF_ERROR(wire::CheckHolds(terms_->welcome.held, hello.wanted));
   streams_.insert(std::move(stream));
-  visits_.Write(LogLevel::kInfo, "asked by ", hello.asker);
+  visits_.Write(LogLevel::kInfo, "asked by ", hello.client);
   return terms_;
 }
 
@@ -91,7 +91,7 @@ bool ExpertSession::draining() const {
   return draining_;
 }
 
-int32_t ExpertSession::askers() const {
+int32_t ExpertSession::clients() const {
   MutexLock lock(mutex_);
   return static_cast<int32_t>(streams_.size());
 }

@@ -17,9 +17,9 @@ class BatchesStream;
 class ExpertLoop;
 class ExpertMetrics;
 
-// What is the same for every stream of this host: what it serves, once it is
-// loaded, who asks, and whether it drains. Any thread: one mutex, held for
-// moments. Streams hold shared references.
+// The state that all streams of a host share: the experts it serves once they
+// are loaded, its clients, and whether it drains. Any thread: one mutex, held
+// for moments. Streams hold shared references.
 class ExpertSession {
  public:
   // `metrics` may be null; it outlives the session.
@@ -27,7 +27,7 @@ class ExpertSession {
 
   // While loading: a hello is answered UNAVAILABLE with this text.
   void SetLoading(std::string progress);
-  // From now on askers are welcome. `loop` must outlive every stream.
+  // Accepts clients from now on. `loop` must outlive every stream.
   void SetLoaded(const wire::ExpertWelcome& welcome, ExpertLoop* loop);
 
   // What a stream that was welcomed works by.
@@ -35,20 +35,20 @@ class ExpertSession {
     wire::ExpertWelcome welcome;
     ExpertLoop* loop = nullptr;
   };
-  // Errors as expert.proto says; the stream is one of the askers then.
+  // Adds the stream to the clients. Errors as expert.proto says.
   StatusOr<std::shared_ptr<const Terms>> OnHello(
       const wire::ExpertHello& hello, std::shared_ptr<BatchesStream> stream);
   void OnStreamEnd(const std::shared_ptr<BatchesStream>& stream);
   v1::ExpertPong Pong(const v1::ExpertPing& ping) const;
 
-  // Takes no new batch and tells all askers. Returns when none is left, or at
-  // `deadline`.
+  // Takes no new batch and tells all clients. Returns when no client is left,
+  // or at `deadline`.
   void Drain(TimePoint deadline);
-  // Ends every stream with UNAVAILABLE. Nobody is welcome any more.
+  // Ends every stream with UNAVAILABLE and refuses new ones.
   void Shutdown();
 
   bool draining() const;
-  int32_t askers() const;
+  int32_t clients() const;
   ExpertMetrics* metrics() const { return metrics_; }
 
  private:
