@@ -11,11 +11,11 @@
 namespace sluice::kernels {
 
 // The fixed tree over expert ids. A layer of E experts adds their outputs in
-// the tree of reduction_tree.h over leaves 0 .. E - 1, the router's weight
-// multiplied in before, experts that a row does not ask skipped. Whoever owns
-// a range of ids finishes its aligned nodes; their sums are joined in the
-// same tree, wherever they were made. A node of which a row asks no expert is
-// -0, which added to anything changes nothing: skipping and adding are one.
+// the tree of reduction_tree.h over leaves 0 .. E - 1, each multiplied by the
+// router's weight; experts that a row does not go to are skipped. A process
+// with a range of ids finishes its aligned nodes; the same tree joins their
+// sums, whichever process made them. A node without an expert of a row is -0,
+// which added to anything changes nothing: skipping and adding are one.
 
 // Experts first .. first + gate_up.size() - 1 of one layer.
 struct ExpertsView {
@@ -28,9 +28,9 @@ struct ExpertsView {
   float swiglu_limit = 0.0f;
 };
 
-// What rows ask: row t of x [T, H] goes to experts ids[t * per_row + j], j <
-// per_row, rising and distinct within the row, with these weights. Ids of
-// experts that are elsewhere may be among them.
+// The rows and their experts: row t of x [T, H] goes to experts ids[t * per_row
+// + j], j < per_row, rising and distinct within the row, with these weights.
+// Ids of remote experts may be among them.
 struct ExpertRows {
   ConstMatrix x;
   const int32_t* ids = nullptr;

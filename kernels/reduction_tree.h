@@ -9,7 +9,7 @@ namespace sluice::kernels {
 // The one order in which partial results are joined. Leaves 0..n-1; the node
 // (level, index) covers leaves [index << level, (index + 1) << level) cut off
 // at n, and is the sum of its left and its right child, left first. A child
-// without leaves is skipped. The order depends on n alone, so whoever owns
+// without leaves is skipped. The order depends on n alone, so a process with
 // leaves [a, b) can finish the largest aligned nodes inside and send those.
 
 // Leaves [begin, end) of one aligned node.

@@ -7,7 +7,7 @@
 
 namespace sluice::kernels {
 
-// Row-major F32 matrix that somebody else owns. `stride` is in elements.
+// A view of a row-major F32 matrix. `stride` is in elements.
 struct ConstMatrix {
   const float* data = nullptr;
   int64_t rows = 0;

@@ -75,8 +75,7 @@ class Admission {
   void OnTaken() { since_.clear(); }
   // ..and it is in `queue` now.
   void Publish(QueueState queue);
-  // One that was admitted has ended since: whoever sees that may send the next
-  // request.
+  // An admitted request has ended since: its client may send the next one.
   void OnEnd(const std::string& request_id);
 
  private:

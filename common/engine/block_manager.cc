@@ -14,8 +14,8 @@ BlockTokens BlockAt(std::span<const TokenId> tokens, size_t index) {
   return tokens.subspan(index * kBlockTokens).first<kBlockTokens>();
 }
 
-// Blocks at the front that nobody reads after a hit of `blocks`. A full hit
-// runs its last token again.
+// The number of blocks at the front that no step reads after a hit of `blocks`.
+// A full hit runs its last token again.
 int32_t EvictedAfterHit(int32_t window, int32_t blocks) {
   return BlocksBehind(window, std::max(blocks * kBlockTokens - 1, 0));
 }

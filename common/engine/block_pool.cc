@@ -82,8 +82,8 @@ PrefixHash BlockPool::Cache(int group, BlockId id, const PrefixHash& prefix,
   if (it != by_hash_.end()) {
     Block& other = blocks_[static_cast<size_t>(it->second)];
     if (Holds(other, group, prefix, tokens)) return other.prefix;
-    // Its parent was evicted and came back under another content number, so
-    // nobody can reach it any more.
+    // Its parent was evicted and came back under another content number, so no
+    // lookup reaches it any more.
     Forget(other);
   }
   block.cached = true;

@@ -25,13 +25,13 @@ struct PrefixHash {
 
 using BlockTokens = std::span<const TokenId, kBlockTokens>;
 
-// The blocks of a replica, for all KV groups: who holds them, and which full
-// ones can be found by their content. Not thread safe; owned by a
+// The blocks of a replica, for all KV groups: the references to each, and an
+// index of full blocks by their content. Not thread safe; owned by a
 // BlockManager.
 //
-// A block is held (one reference per sequence), or free. A free block may
-// still be cached; it is handed out again only after every free block that
-// is not, least recently freed first. So the cache costs nobody a block.
+// A block is held (one reference per sequence), or free. A free block may still
+// be cached; it is handed out again only after every free block that is not,
+// least recently freed first. So the cache costs no sequence a block.
 class BlockPool {
  public:
   BlockPool(int num_blocks, const SipKey& key);

@@ -21,7 +21,7 @@ struct SipKey {
 };
 
 // SipHash-2-4 with 128 bits of output (Aumasson and Bernstein 2012): without
-// the key, nobody can find two inputs of one hash.
+// the key, an attacker cannot find two inputs of one hash.
 Hash128 SipHash128(const SipKey& key, std::span<const uint8_t> bytes);
 
 }  // namespace sluice

@@ -3,7 +3,7 @@
 
 // Every metric name and every histogram's bounds, once. Units are suffixes,
 // `_total` stands on counters only. Labels are named in the comments.
-// Size: nothing is to be looked for elsewhere.
+// Size: every name is in this one file.
 
 #include <string_view>
 #include <vector>
@@ -171,7 +171,7 @@ inline constexpr Name kStageState =
     "sluice_stage_state";  // state=loading|ready|draining|failed: 0 or 1
 inline constexpr Name kStageSteps = "sluice_stage_steps_total";
 inline constexpr Name kStageTokens = "sluice_stage_tokens_total";
-// Its experts elsewhere: host (a name of the placement).
+// A stage's remote experts: host (a name of the placement).
 inline constexpr Name kStageExpertUp = "sluice_stage_expert_up";
 inline constexpr Name kStageExpertSilent = "sluice_stage_expert_silent";
 inline constexpr Name kStageExpertBatches =
@@ -201,7 +201,7 @@ inline constexpr Name kExpertSerializeSeconds =
     "sluice_expert_serialize_seconds";  // both ways, of one batch
 inline constexpr Name kExpertQueueDepth = "sluice_expert_queue_depth";
 inline constexpr Name kExpertDropped =
-    "sluice_expert_dropped_total";  // answers that nobody waited for any more
+    "sluice_expert_dropped_total";  // answers whose client had left
 inline constexpr Name kExpertLoadSkew =
     "sluice_expert_load_skew";  // layer; max / mean asks per expert, a minute
 inline constexpr Name kExpertActive =

@@ -21,13 +21,13 @@ namespace sluice::metrics {
 using Labels = std::map<std::string, std::string>;
 
 // Handles to one series each: cheap to copy, safe from any thread, valid as
-// long as their Registry. A default-constructed handle drops what it is told.
+// long as their Registry. A default-constructed handle does nothing.
 class Counter {
  public:
   Counter() = default;
   void Add(double by = 1.0) const;
-  // Raises the counter to `total`, a count that is kept elsewhere; a lower
-  // total is ignored. For one caller at a time: a scrape hook.
+  // Raises the counter to `total`, the value of another count; a lower total is
+  // ignored. For one caller at a time: a scrape hook.
   void AdvanceTo(double total) const;
   double value() const;
 
@@ -76,15 +76,16 @@ class Registry {
                      const Labels& labels = {});
   Gauge AddGauge(std::string_view name, std::string_view help,
                  const Labels& labels = {});
-  // Takes that series of `name` out; its handles must not be used any more.
+  // Removes the series `series` of `name`; its handles must not be used after
+  // that.
   void RemoveGauge(std::string_view name, const Gauge& series);
   // `bounds`: rising upper bounds; +Inf is implied.
   Histogram AddHistogram(std::string_view name, std::string_view help,
                          const std::vector<double>& bounds,
                          const Labels& labels = {});
 
-  // `hook` runs before each Text(), one at a time, to copy values that are
-  // kept elsewhere. It must not block.
+  // `hook` runs before each Text(), one at a time, to copy values that other
+  // classes count. It must not block.
   void OnScrape(std::function<void()> hook);
 
   // Content type text/plain; version=0.0.4. Safe from any thread.

@@ -51,7 +51,7 @@ struct ExpertPlacement {
   std::vector<ExpertRange> On(int32_t host, int32_t layer) const;
   // NOT_FOUND names the hosts that there are.
   StatusOr<int32_t> HostIndex(std::string_view name) const;
-  // Whether a layer of [first, last) has experts elsewhere.
+  // Whether a layer of [first, last) has remote experts.
   bool IsRemote(int32_t first_layer, int32_t last_layer) const;
   bool operator==(const ExpertPlacement&) const = default;
 };

@@ -13,9 +13,9 @@ namespace sluice {
 struct ExpertPlacement;
 struct ModelConfig;
 
-// Positions of one sequence that a split over stages counts with where a model
-// has more and nobody says otherwise, so that it is the same on all machines;
-// and for which a stage takes more than its share of the memory.
+// The default context of a split over stages, for a model with more positions:
+// a constant, so that all machines compute the same split. A stage may take
+// more than its share of the memory for a context of this size.
 inline constexpr int32_t kDefaultMaxContext = 8192;
 // Most of them: the angles of kernels/rope.h are exact below 2^20 radians.
 inline constexpr int32_t kMaxContext = 1 << 20;
@@ -34,8 +34,7 @@ struct StageBytes {
 // What a stage holds for each of a model's layers, in bytes, all its ranks
 // together. A value.
 struct LayerLoads {
-  // Weights of every layer as they are computed with, experts that are
-  // elsewhere left out.
+  // Weights of every layer as they are computed with, without remote experts.
   std::vector<uint64_t> layers;
   // Keys and values of every layer; empty: none. Layers of different KV groups
   // share memory (kv_layout.h): a stage has that of the largest group.

@@ -81,7 +81,7 @@ Status ReadSparseLayers(const ConfigReader& reader, ModelConfig& parsed) {
       return InvalidArgument("mlp_only_layers has ", DumpJson(layer),
                              ", expected numbers of layers");
     }
-    // One behind the last is nobody's, as in transformers.
+    // A number beyond the last layer is ignored, as in transformers.
     if (layer < parsed.num_layers) sparse[layer.get<size_t>()] = false;
   }
   return OkStatus();

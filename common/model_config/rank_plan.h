@@ -55,8 +55,8 @@ struct OwnRange {
 OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
                     char letter);
 
-// INVALID_ARGUMENT, naming limit and value, if the model cannot be cut into
-// so many ranks. `placement`: of this model, which experts are elsewhere.
+// INVALID_ARGUMENT, naming limit and value, if the model cannot be cut into so
+// many ranks. `placement`: the remote experts of this model.
 StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
                             int32_t rank,
                             const ExpertPlacement& placement = {});

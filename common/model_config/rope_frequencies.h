@@ -15,8 +15,8 @@ namespace sluice {
 StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim);
 
 // theta^(-2i/rotary_dim), scaled, in double precision [rotary_dim / 2]. The
-// same bits on every machine: no function of the C library that may round
-// otherwise elsewhere is in it.
+// same bits on every machine: it calls no function of the C library whose
+// rounding differs between systems.
 std::vector<double> RopeInvFreq(double theta, int rotary_dim,
                                 const RopeScaling& scaling);
 

@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-// What the drawing of one token depends on beside its logits.
+// The inputs of one token's sampling beside its logits.
 struct SamplingPoint {
   // Index in the sequence of the token drawn, prompt included: the same
   // however the sequence was cut into steps.
@@ -32,8 +32,8 @@ struct SamplingPoint {
   const TokenCounts* counts = nullptr;
 };
 
-// What is asked of one row of raw logits: draw a token (Sample), or tell of
-// `token` (DescribeToken). What is pointed to outlives the call.
+// A task for one row of raw logits: sample a token (Sample), or describe
+// `token` (DescribeToken). All pointers outlive the call.
 struct TokenAsk {
   std::span<const float> logits;
   const SamplingParams* params = nullptr;  // null: describe `token`
@@ -44,9 +44,8 @@ struct TokenAsk {
 };
 
 // Draws tokens from rows of raw logits, one row at a time, in memory that it
-// keeps from row to row. A pure function of the ask: same arguments, same
-// result, on every CPU and however a row's parts are spread over threads. In
-// this order:
+// keeps from row to row. A pure function: the same arguments give the same
+// result on every CPU and for every split of a row over threads. In this order:
 //   1. each logit_bias is added to its token's logit;
 //   2. tokens that the mask does not allow are excluded and, with fewer than
 //      min_tokens sampled, stop_token_ids;

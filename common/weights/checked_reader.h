@@ -22,9 +22,9 @@ struct PieceSums {
 };
 
 // Reads stored bytes of one tensor. With sums, the first read that meets a
-// piece reads the whole piece and checks it, so that every byte given out is
-// of a piece that was right when it was checked, however a tensor is cut into
-// reads. Tensor and sums must outlive it; one thread.
+// piece reads the whole piece and checks it, so that every byte returned is
+// from a checked piece, however a tensor is cut into reads. Tensor and sums
+// must outlive it; one thread.
 class CheckedReader {
  public:
   // `sums` may be null.
@@ -32,7 +32,7 @@ class CheckedReader {
       : tensor_(tensor), sums_(sums) {}
 
   // Fills `out` with the `size` bytes at `offset` of the tensor. DATA_LOSS
-  // that names the file and both sums where a piece is not as it was.
+  // names the file and both sums for a piece that differs.
   Status Read(uint64_t offset, size_t size, uint8_t* out);
 
  private:

@@ -121,12 +121,12 @@ class ModelFile {
   // Path of the file that has the tensor.
   StatusOr<std::string> FileOf(std::string_view name) const;
 
-  // Where the checksums of the model's tensors are kept, if somebody made
-  // them (weight_sums.h).
+  // The path of the checksums of the model's tensors, if there are any
+  // (weight_sums.h).
   std::string sums_path() const;
-  // From now on every piece of a tensor is checked when it is read first:
-  // DATA_LOSS, naming tensor and file, where it is not as it was. Requires
-  // sums of all tensors, in their order and sizes. Before other threads read.
+  // Checks every piece of a tensor at its first read from now on: DATA_LOSS,
+  // naming tensor and file, for a piece that differs. Requires sums of all
+  // tensors, in their order and sizes. Call it before other threads read.
   void CheckAgainst(const WeightSums& sums);
 
   // Bytes of tensor data read so far, by all threads.

@@ -7,11 +7,11 @@
 
 namespace sluice::weights {
 
-// What people call the model, the first of these that there is:
+// The model's name for people, the first of these that exists:
 // "sluice_model_name" of its config (1 to 96 of A-Z a-z 0-9 . _ / -);
 // "org/name" of a snapshot in a Hugging Face cache,
-// ".../models--org--name/snapshots/HASH"; a .gguf file's name without its
-// end; the folder's name.
+// ".../models--org--name/snapshots/HASH"; a .gguf file's name without its end;
+// the folder's name.
 std::string ModelName(const ModelFile& file);
 
 }  // namespace sluice::weights

@@ -6,9 +6,9 @@
 
 namespace sluice::weights {
 
-// XXH64 of `size` bytes with seed 0, as its public specification has it, so
-// that any tool can make it again. It finds damage, not intent: whoever may
-// change a file on purpose can make another with the same sum.
+// XXH64 of `size` bytes with seed 0, as its public specification defines it, so
+// that any tool can compute it. XXH64 finds damage, not intent: an attacker can
+// make another file with the same sum.
 uint64_t Xxh64(const void* data, size_t size);
 
 }  // namespace sluice::weights

@@ -37,7 +37,7 @@ class Doors {
 
   const http::CorsPolicy cors_;
   const http::BrowserGuard guard_;
-  const std::unique_ptr<http::ApiKeys> keys_;  // null: nobody needs one
+  const std::unique_ptr<http::ApiKeys> keys_;  // null: no request needs one
 };
 
 }  // namespace sluice::gateway

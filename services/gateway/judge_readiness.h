@@ -9,7 +9,7 @@
 namespace sluice::gateway {
 
 // How long a plan may stay unanswered: far beyond what one of its size should
-// take (zero: nobody knows yet), never so short that a moment's hiccup counts.
+// take (zero: not known yet), never so short that a moment's hiccup counts.
 Duration StuckAfter(Duration expected_step);
 
 // Readiness is progress: ready means that the pipeline is up, every stage was

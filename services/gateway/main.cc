@@ -175,7 +175,7 @@ StatusOr<openai::CostLimits> CostLimitsFromFlags() {
   return limits;
 }
 
-// What nobody behind the flags checks.
+// Checks the flags that no later code checks.
 Status CheckFlags() {
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--kv-blocks", absl::GetFlag(FLAGS_kv_blocks), 0, INT32_MAX));

@@ -142,7 +142,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   std::vector<Choice> choices_;
   openai::Usage usage_;
   std::vector<Prompt> prompts_;
-  bool done_ = false;         // the answer is complete, or nobody wants it
+  bool done_ = false;         // the answer is complete, or not wanted
   bool whole_begun_ = false;  // the first piece of a large whole answer is out
   bool writing_failed_ = false;           // `writer_` sends nothing more
   size_t collected_ = 0;                  // bytes of what was not sent yet

@@ -26,7 +26,7 @@ class StageMetrics : public rpc::RpcObserver {
 
   void SetState(State state);
   void OnLoaded(const StageInfo& info);
-  // Values that are kept elsewhere, copied at a scrape.
+  // Copies the values that other classes count, at a scrape.
   void OnStats(const StageLoopStats& stats);
 
   // A step was computed.

@@ -6,11 +6,11 @@
 
 // The C ABI of the Rust crate in this folder. Text is UTF-8 without a
 // terminator. Every call that can fail returns a SluiceCode; nothing unwinds
-// out of it: a panic becomes SLUICE_INTERNAL. Objects are freed with their
-// own _free function by whoever made them. Buffers are made by the bridge,
-// also when a call fails (they hold the message then), and freed by the
-// caller with sluice_buffer_free. Calls on one object from several threads
-// at once are allowed, except _free.
+// out of it: a panic becomes SLUICE_INTERNAL. The caller that made an object
+// frees it with its own _free function. Buffers are made by the bridge, also
+// when a call fails (they hold the message then), and freed by the caller with
+// sluice_buffer_free. Calls on one object from several threads at once are
+// allowed, except _free.
 
 #ifdef __cplusplus
 extern "C" {

@@ -14,10 +14,10 @@ namespace {
 constexpr std::string_view kFunctions = "functions.";
 
 // A message to a function of ours is a call. One on the channel `analysis` is
-// reasoning, and so is one for anybody but the user (a tool that the model
-// knows from training). All else is content: also text where a header should
-// be, and messages on no known channel. Messages of one kind are set apart by
-// a line feed.
+// reasoning, and so is one for a recipient other than the user (a tool that the
+// model knows from training). All else is content: also text where a header
+// should be, and messages on no known channel. Messages of one kind are set
+// apart by a line feed.
 class HarmonyParser : public OutputParser {
  public:
   HarmonyParser(const Vocabulary& vocabulary,

@@ -1,5 +1,5 @@
-// Markdown to nodes, for text that nobody vouches for: no HTML, no images, no
-// links but http and https. What looks like HTML stays text.
+// Markdown to nodes, for untrusted text: no HTML, no images, no links but http
+// and https. What looks like HTML stays text.
 //
 // A text is cut into blocks first, so that a growing answer redraws its last
 // block alone (MarkdownView). Inline patterns look at most kReach characters
