@@ -25,8 +25,8 @@ bool AnswerMemory::Change(Holder& holder, long long bytes) {
   return MakeRoom(holder);
 }
 
-// Cuts the largest answers of those who hold the most until the rest is
-// within the limit, or it is `holder`'s turn.
+// Cuts the largest answers of the clients that hold the most, until the rest is
+// within the limit. Stops where `holder` is the next to cut.
 bool AnswerMemory::MakeRoom(Holder& holder) {
   MutexLock lock(mutex_);
   while (!holder.cut_) {

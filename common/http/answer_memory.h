@@ -11,19 +11,19 @@
 
 namespace sluice::http {
 
-// The bytes of all answers that are held in memory: collected, or written and
-// not read yet by their clients. While they are more than the limit the client
-// that holds the most pays for every further large one: its largest answer is
-// cut. While they are not, everybody may hold any number. Any thread.
+// Counts the bytes of all answers in memory: collected answers, and written
+// ones that their clients have not read yet. Within the limit a client may hold
+// any number of bytes. Above it, each further large answer cuts the largest
+// answer of the client that holds the most. Any thread.
 class AnswerMemory {
  public:
-  // What holds bytes: one answer.
+  // One answer, which holds bytes.
   class Holder {
    public:
     explicit Holder(std::string client) : client_(std::move(client)) {}
     virtual ~Holder() = default;
-    // Any thread: the answer ends soon, with an error if none of it is out.
-    // Called once, under the memory's lock.
+    // Makes the answer end soon, with an error if none of it is out. Called
+    // once, by any thread, under the memory's lock.
     virtual void Cut() = 0;
 
    protected:
@@ -36,7 +36,7 @@ class AnswerMemory {
     std::atomic<bool> cut_{false};
   };
 
-  // Answers up to this size are never cut, and cut nobody.
+  // Answers up to this size are never cut and cut no other answer.
   static constexpr long long kSmallBytes = 64 << 10;
 
   explicit AnswerMemory(size_t limit) : limit_(static_cast<long long>(limit)) {}
@@ -44,8 +44,8 @@ class AnswerMemory {
   void Add(Holder& holder);
   void Remove(Holder& holder);  // with all that it holds
 
-  // `holder` is going to hold `bytes` more, or less. False: it is the answer
-  // to be cut; its bytes are counted all the same.
+  // Adds `bytes`, which may be negative, to what `holder` holds. False:
+  // `holder` is the answer to cut; its bytes count all the same.
   bool Change(Holder& holder, long long bytes);
 
   long long bytes() const { return all_; }

@@ -257,7 +257,7 @@ std::optional<HttpResponse> ApiKeys::Screen(HttpRequest& request) const {
   for (const std::string& key : KeysOf(request)) {
     if (verdict != Verdict::kIn) verdict = Try(request, key);
   }
-  // Nobody behind here needs the key itself.
+  // No handler needs the key itself.
   std::erase_if(request.headers, [](const auto& header) {
     return header.first == "authorization" || header.first == "x-api-key";
   });

@@ -17,7 +17,7 @@
 
 namespace sluice::http {
 
-// One key: its name, and of the key itself the SHA-256 alone.
+// One key: its name, and the SHA-256 of the key.
 struct ApiKey {
   std::string name;
   std::array<uint8_t, 32> digest{};
@@ -30,31 +30,30 @@ struct ApiKey {
 // keys may have one name. INVALID_ARGUMENT tells the line, never the key.
 StatusOr<std::vector<ApiKey>> ParseApiKeys(std::string_view text);
 
-// The keys that requests may come with, in Authorization: Bearer or X-Api-Key.
-// Those of a file are read again when it changes, by the thread "api-keys"; a
-// file that became bad is logged, and the keys from before stay. Any thread.
+// The keys that requests may carry in Authorization: Bearer or X-Api-Key. The
+// thread "api-keys" reads a file of keys again when it changes; a bad file is
+// logged and the earlier keys stay. Any thread.
 class ApiKeys {
  public:
-  // An error naming `path` if it cannot be read, has no key or a bad line, or
-  // may be written by everybody.
+  // Reads the keys of the file `path`. An error names `path` if the file cannot
+  // be read, has no key or a bad line, or is writable for all users.
   static StatusOr<std::unique_ptr<ApiKeys>> Open(std::string path);
   // The keys of `text`, as ParseApiKeys reads it, with commas for line ends
   // too; `source` names it in errors.
   static StatusOr<std::unique_ptr<ApiKeys>> FromText(std::string_view text,
                                                      std::string_view source);
 
-  // The name of the key in an Authorization header ("Bearer KEY"); nothing
-  // if it is not one of ours. Takes the same time whichever key it is.
+  // The name of the key in an Authorization header ("Bearer KEY"); nothing for
+  // an unknown key. The time does not depend on the key.
   std::optional<std::string> NameOf(std::string_view authorization) const;
 
-  // Lets a request in, setting its tenant and removing the key from its
-  // headers, or gives the 401 that it gets; 429 once the client's address came
-  // with too many wrong keys (FailedKeys).
-  // Probes, the page at "/" and OPTIONS need no key, and a wrong one does not
-  // matter to them; all else needs one.
+  // Accepts a request: sets its tenant, removes the key from its headers and
+  // returns nothing. Else returns the answer: 401, or 429 after too many wrong
+  // keys from the client's address (FailedKeys). Probes, the page at "/" and
+  // OPTIONS need no key, and may carry a wrong one.
   std::optional<HttpResponse> Screen(HttpRequest& request) const;
 
-  // How many keys are known now.
+  // The number of keys.
   size_t size() const { return Current()->size(); }
 
  private:
@@ -62,17 +61,17 @@ class ApiKeys {
   enum class Verdict { kIn, kWrong, kTooOften };
 
   explicit ApiKeys(std::string path) : path_(std::move(path)) {}
-  // Reads the file if it is another one than last time.
+  // Reads the file if it changed since the last call.
   Status Load();
   void Set(Keys keys, std::string_view source);
   std::optional<std::string> NameOfKey(std::string_view key) const;
-  // Tries one key of `request`, and sets its tenant if it is ours.
+  // Tries one key of `request`; a known key sets the tenant.
   Verdict Try(HttpRequest& request, std::string_view key) const;
   std::shared_ptr<const Keys> Current() const;
 
   const std::string path_;
-  // Seen last: nothing before the first look, empty if there was no file. Of
-  // Open, then of the thread.
+  // The version read last: nothing before the first look, empty without a file.
+  // Used by Open, then by the thread.
   std::optional<FileVersion> version_;
   mutable FailedKeys failed_;
   mutable Mutex mutex_;

@@ -12,10 +12,10 @@
 
 namespace sluice::http {
 
-// Refuses what a browser sends for a page that is not ours: requests under a
-// name that is not ours (DNS rebinding: 421), with a foreign or "null" Origin
-// (403), and POSTs with an Origin whose body is not declared as JSON, which
-// browsers send without asking first (415). Immutable; any thread.
+// Refuses requests that a browser sends for another site's page: a Host that is
+// not ours (DNS rebinding: 421), a foreign or "null" Origin (403), and a POST
+// with an Origin whose body is not declared as JSON (415), because browsers
+// send those without a preflight. Immutable; any thread.
 class BrowserGuard {
  public:
   struct Options {

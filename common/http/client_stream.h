@@ -12,9 +12,9 @@
 
 namespace sluice::http {
 
-// A client's bytes: of its socket as they are, or within TLS. Of the
-// connection's loop; at most one read and one write at a time. Deadlines are
-// the socket's, as of Beast's tcp_stream.
+// A client's byte stream: its socket, plain or with TLS. Used on the
+// connection's loop, with at most one read and one write at a time. Deadlines
+// are those of Beast's tcp_stream.
 class ClientStream {
  public:
   using executor_type = boost::beast::tcp_stream::executor_type;
@@ -35,7 +35,7 @@ class ClientStream {
   // Null without TLS. The handshake comes before all else.
   Tls* tls() { return tls_ ? &*tls_ : nullptr; }
 
-  // For the reads and writes that begin from here on.
+  // Sets the deadline of the reads and writes that begin later.
   template <typename Duration>
   void expires_after(Duration duration) {
     tcp_.expires_after(duration);

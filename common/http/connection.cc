@@ -210,7 +210,7 @@ void Connection::OnException(std::exception_ptr thrown) noexcept {
              ": ", Message(why));
     if (current_ == nullptr) refusal_ = FailedAnswer(context_.options, why);
   });
-  // Of an answer that was begun nobody knows how far it went.
+  // The client may have any part of an answer that was begun.
   if (current_ != nullptr || !told.ok()) Abort(Gone::kFailed);
 }
 
@@ -248,7 +248,7 @@ void Connection::Dispatch(const std::shared_ptr<ConnectionExchange>& exchange) {
 Connection::Nothing Connection::Watch(
     std::shared_ptr<ConnectionExchange> exchange) {
   const auto self = shared_from_this();
-  // However this ends, nobody waits for it any longer.
+  // Watch has ended, with or without an error.
   const auto over = [](Connection* connection) {
     connection->watching_ = false;
     connection->Signal();
@@ -264,7 +264,7 @@ Connection::Nothing Connection::Watch(
     error.clear();
     half_closed_ = true;
   }
-  if (half_closed_ && !exchange->can_ask()) {
+  if (half_closed_ && !exchange->can_probe()) {
     error = net::error::connection_reset;
   } else if (half_closed_) {
     AskIfStillThere(exchange);
@@ -307,7 +307,7 @@ void Connection::AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange) {
   half_closed_timer_.async_wait(
       [self = shared_from_this(), exchange](error_code error) {
         const Status asked = CatchAndCount("http_timer", [&] {
-          if (error || !exchange->SendQuestion()) return;
+          if (error || !exchange->SendProbe()) return;
           self->AskIfStillThere(exchange);
         });
         if (!asked.ok()) exchange->Fail(asked);

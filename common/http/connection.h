@@ -22,7 +22,7 @@ namespace sluice::http {
 
 class ConnectionExchange;
 
-// What all connections of a server share.
+// The parts that all connections of a server share.
 struct ConnectionContext {
   const HttpServerOptions& options;
   HttpServerStats& stats;
@@ -31,11 +31,11 @@ struct ConnectionContext {
   const TlsIdentity* tls = nullptr;  // null: plain HTTP
 };
 
-// One client connection: reads a request, has it answered, and so on. All of
-// it runs on the socket's own loop, one thread, so it has no locks.
+// One client connection: reads a request, waits for its answer, and repeats.
+// All of it runs on the socket's loop, in one thread, without locks.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // `place` may be null: then nothing closes it to make room.
+  // `place` may be null: then no other client's connection closes this one.
   Connection(boost::asio::ip::tcp::socket socket,
              const ConnectionContext& context,
              std::unique_ptr<ConnectionTable::Place> place = nullptr);
@@ -44,11 +44,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // `ended` runs once, when the connection is closed. The caller holds the
   // connection until then.
   void Start(std::function<void()> ended);
-  // Closes it now, for another client, unless a request is being answered.
+  // Closes the connection for another client, unless a request is being
+  // answered.
   void MakeRoom();
-  // Closes it now if it waits for another request; the first is awaited.
+  // Closes the connection if it waits for a request other than its first.
   void CloseIfIdle();
-  // Closes it now; an exchange in progress learns it with `why`.
+  // Closes the connection; an exchange in progress ends with `why`.
   void Abort(Gone why);
 
  private:
@@ -61,10 +62,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Nothing Run();
   // Requests and answers, until the connection is to be closed.
   Nothing Serve();
-  // What Serve threw: the request that it was about gets an error, if it has
-  // had no answer.
+  // Handles an exception of Serve: the current request gets an error if nothing
+  // of its answer was sent.
   void OnException(std::exception_ptr thrown) noexcept;
-  // Whatever happened: nothing of it goes on.
+  // Ends the connection in any state.
   void End() noexcept;
   // Begins the next exchange: its request is read whole. False when the
   // connection is to be closed; then `refusal_` may hold a last answer.
@@ -74,7 +75,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> ReadHeader(Parser& parser);
   boost::asio::awaitable<bool> ReadBody(Parser& parser);
   boost::asio::awaitable<bool> AnswerExpectation(std::string_view expect);
-  // As much of a message as is in the buffer; need_more if that is not all.
+  // Parses the part of a message that is in the buffer; need_more if the
+  // message goes on.
   void ParseBuffered(Parser& parser, boost::system::error_code& error);
   // Parses what there is, or reads more first.
   boost::asio::awaitable<boost::system::error_code> ReadSome(Parser& parser);
@@ -86,8 +88,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Dispatch(const std::shared_ptr<ConnectionExchange>& exchange);
   Nothing Watch(std::shared_ptr<ConnectionExchange> exchange);
   Nothing WriteAnswer(std::shared_ptr<ConnectionExchange> exchange);
-  // `block` outlives the call. Whoever leaves a part of it (kWriteBytes)
-  // unwritten for too long is a timeout.
+  // Writes `block`, which outlives the call. A client that takes less than
+  // kWriteBytes within the write time gets a timeout.
   boost::asio::awaitable<boost::system::error_code> WriteBlock(
       std::string_view block);
   Nothing StopWatch();
@@ -124,8 +126,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t counted_body_ = 0;
   bool fresh_ = true;  // no request yet
   bool idle_ = false;  // between two requests
-  // The end of what the client sends was read. Asio would wait for ever for
-  // another event that says so: from here on nothing is read.
+  // The client has half-closed the connection. Nothing is read from then on,
+  // since Asio reports the end once alone.
   bool half_closed_ = false;
   bool watching_ = false;
   bool aborted_ = false;

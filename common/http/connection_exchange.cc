@@ -56,8 +56,7 @@ ConnectionExchange::ConnectionExchange(std::shared_ptr<Connection> connection,
   if (late_) ++connection_->context_.stats.late_exchanges;
 }
 
-// Whoever reads the body may be the last to hold the exchange, after its
-// client left.
+// The reader of the body may hold the last reference, after the client left.
 ConnectionExchange::~ConnectionExchange() {
   Close();
   ReleaseBody();
@@ -197,7 +196,7 @@ void ConnectionExchange::CutHere() {
   if (callback) callback(Gone::kSlowReader);
 }
 
-bool ConnectionExchange::SendQuestion() {
+bool ConnectionExchange::SendProbe() {
   if (!open()) return false;
   if (events_) {
     if (!within_event_) SendChunk(":\n\n");
@@ -300,7 +299,7 @@ void ConnectionExchange::Fail(const Status& why) noexcept {
     LogError("request ", request_.request_id, " of ", route_, ": ",
              Message(why));
     if (streaming_ || status_ != 0) return;
-    // Whatever is still made for it is made for nobody.
+    // The handler stops: no client reads the rest.
     auto callback = std::exchange(on_gone_, nullptr);
     Send(FailedAnswer(connection_->context_.options, why));
     on_gone_ = std::move(callback);

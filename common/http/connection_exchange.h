@@ -28,8 +28,8 @@ std::string AnswerHead(HttpResponse response, const HttpRequest& request,
                        const CorsPolicy& cors, long long length,
                        bool keep_alive);
 
-// The answer to a request that an exception of ours ended: 503 where memory
-// was short, else 500. What was thrown is not for the client.
+// The answer to a request that an exception ended: 503 if memory was short,
+// else 500. The client does not get the exception's words.
 HttpResponse FailedAnswer(const HttpServerOptions& options, const Status& why);
 
 // An exchange on a Connection: a queue of byte blocks that the connection's
@@ -65,22 +65,22 @@ class ConnectionExchange
   bool has_block() const { return !blocks_.empty(); }
   std::string TakeBlock();
   void BlockWritten(size_t bytes);  // of the block taken last
-  // The block taken last was written; for the observer, if there is one.
+  // Tells the observer, if any, that the block taken last was written.
   void TellWritten(const TraceSpan& write);
   void MarkGone(Gone why);
-  // An exception of ours ended the request, once it is caught: answers 500 or
-  // 503 (FailedAnswer) if nothing was sent yet, else closes the connection, and
-  // logs it. No effect on an exchange that has ended.
+  // Ends the request after an exception and logs it: answers 500 or 503
+  // (FailedAnswer) if nothing was sent yet, else closes the connection. No
+  // effect on an exchange that has ended.
   void Fail(const Status& why) noexcept;
-  // Sends what clients skip and what a closed connection refuses: "100
-  // Continue" ahead of the answer, a comment in a stream of events. False if
-  // there is nothing of that kind: then the client may be taken for gone if
-  // `can_ask()` says so too.
-  bool SendQuestion();
-  // Whether an answer to come leaves a way to ask: an HTTP/1.0 client knows
-  // no interim answer.
-  bool can_ask() const { return !framing_.http_1_0 || events_; }
-  // The answer is written, or nobody is left to read it. Tells the observer.
+  // Probes whether the peer still reads: sends "100 Continue" before the
+  // answer, or a comment within a stream of events. Clients skip both. False if
+  // no such bytes fit here; the client may then count as gone if `can_probe()`
+  // is true.
+  bool SendProbe();
+  // Whether a probe is possible at some time: an HTTP/1.0 client knows no
+  // interim answer.
+  bool can_probe() const { return !framing_.http_1_0 || events_; }
+  // Tells the observer that the answer is written, or that its client is gone.
   void Close();
 
  private:

@@ -14,7 +14,8 @@
 // What the two halves of Connection share: connection_read.cc, and the rest.
 namespace sluice::http {
 
-// What a client may send ahead of its answer before we stop looking.
+// Bytes that a client may send before its answer; beyond them the connection
+// reads no more.
 inline constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
 
 // A completion token: errors go to `error` instead of being thrown.

@@ -12,12 +12,12 @@
 
 namespace sluice::http {
 
-// Who holds the server's connections, over all loops. When all are taken, room
-// is made for another client: the connection that has been idle longest is
-// closed, that of a client with more than its share first; else the request
-// that has been read longest of such a client. A client that has its share
-// already gets room by its own idle connections alone. A connection whose
-// request is being answered is never closed. Any thread.
+// The server's connections, over all loops. When all are taken, the table
+// closes one for another client: the connection idle longest, first of a client
+// above its share; else, of a client above its share, the one whose request has
+// been read longest. A client at its share gets room from its own idle
+// connections alone. A connection whose request is being answered is never
+// closed. Any thread.
 class ConnectionTable {
  public:
   enum class Activity {
@@ -26,8 +26,8 @@ class ConnectionTable {
     kAnswering,  // neither is closed to make room
   };
 
-  // Connections that are told to close and have not yet: beyond so many the
-  // loops are behind, and more would not help.
+  // Connections that are told to close and are still open. Beyond this number
+  // the loops are behind, and closing more would not help.
   static constexpr int kMaxLeaving = 64;
 
   // A connection's place, free again when it is destroyed. The table outlives

@@ -11,8 +11,9 @@
 
 namespace sluice::http {
 
-// Whose web pages may read answers (Fetch standard, section 3.2). Credentials
-// are never allowed: a key goes into a header that the page's script sets.
+// Which origins' web pages may read answers (Fetch standard, section 3.2).
+// Credentials are never allowed: a key goes into a header that the page's
+// script sets.
 class CorsPolicy {
  public:
   CorsPolicy() = default;  // no page but our own

@@ -9,8 +9,7 @@
 
 namespace sluice::http {
 
-// An error as it is answered, whoever finds it: the router, a key that is not
-// ours, a handler. It has the members that OpenAI's clients read.
+// An error answer, with the members that OpenAI's clients read.
 struct ApiError {
   int http_status = 500;
   std::string message;
@@ -26,7 +25,7 @@ std::string ErrorJson(const ApiError& error);
 // The whole answer. 429 and 503 carry Retry-After and Retry-After-Ms.
 HttpResponse ErrorResponse(const ApiError& error);
 
-// An answer to what never became a request, by HTTP status.
+// The answer to bytes that are no valid request, by HTTP status.
 HttpResponse TransportError(int http_status, std::string_view message);
 
 }  // namespace sluice::http

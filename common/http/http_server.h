@@ -32,9 +32,9 @@ struct HttpLimits {
   Duration header_time = std::chrono::seconds(10);
   Duration body_time = std::chrono::seconds(60);  // whole body
   Duration idle_time = std::chrono::seconds(75);  // between requests
-  // 64 KiB of an answer, or a smaller block: however much there is of it, who
-  // takes less than that in so long is gone, and who reads on is not. A reader
-  // of 8 KiB/s makes room in steps that may take it most of a minute.
+  // Per 64 KiB of an answer, or a smaller block. A client that takes less
+  // within this time is disconnected. Clients make room in steps: one that
+  // reads 8 KiB/s may take most of a minute for one.
   Duration write_time = std::chrono::seconds(60);
   // A client that closed its half is asked this often whether it still reads.
   Duration half_closed_time = std::chrono::seconds(2);

@@ -8,8 +8,8 @@
 
 namespace sluice::http {
 
-// Of the connections beyond the limit, so many wait for their client to read
-// why; the others are closed at once.
+// Connections beyond the limit that may wait for their client to read the
+// reason; more are closed at once.
 inline constexpr int kMaxTurnedAway = 64;
 
 // Tells a client why it gets no connection, and closes that once the client

@@ -82,7 +82,7 @@ class ClientStream
   // The stream is over; called once, last, from gRPC's thread.
   virtual void OnEnd(const Status& status) = 0;
 
-  // Send in two steps, for those who order messages under a lock of theirs.
+  // Send in two steps, for callers that order messages under their own lock.
   bool Enqueue(Out message) { return queue_.Push(std::move(message)); }
   void Pump() {
     switch (queue_.Decide()) {

@@ -3,8 +3,8 @@
 
 namespace sluice::rpc {
 
-// What gRPC has to say becomes lines of our log, short and few: it quotes
-// what peers send, as often as they send it. For the whole process, once.
+// Sends gRPC's messages to our log, shortened and limited in rate, because they
+// quote what peers send. Once per process.
 void TakeGrpcLog();
 
 }  // namespace sluice::rpc

@@ -9,9 +9,9 @@
 namespace sluice::rpc {
 
 // Check of gRPC's health protocol (grpc.health.v1.Health), for probes, which
-// anybody may send. gRPC's own reads requests of any size for as long as they
-// come; here one has to be there whole within a moment, or it is let go. Watch
-// is UNIMPLEMENTED. Must outlive the server.
+// any peer may send. gRPC's own service reads requests of any size and
+// duration; this one drops a request that is not complete within a moment.
+// Watch is UNIMPLEMENTED. Must outlive the server.
 class HealthService : public grpc::Service {
  public:
   HealthService();

@@ -17,14 +17,14 @@ namespace sluice::rpc {
 // Bytes of a call's metadata that a server takes.
 inline constexpr int kMaxMetadataBytes = 64 << 10;
 
-// Of them a hello's own.
+// Bytes of a hello within them.
 inline constexpr size_t kMaxHelloBytes = 60 << 10;
 
 // Puts a serialised message into the call that `context` begins; nothing if
 // it is empty.
 void SetHello(const std::string& hello, grpc::ClientContext* context);
 
-// What the peer put there; empty if it did not.
+// The hello of the call; empty if there is none.
 std::string HelloOf(const grpc::CallbackServerContext& context);
 
 // Where the peer is, "ipv4:10.0.0.3:40000"; empty for a socket file, whose

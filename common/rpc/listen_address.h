@@ -9,8 +9,8 @@
 namespace sluice::rpc {
 
 // The right to listen on a socket file: a lock on PATH.lock beside it, which
-// the system frees with the process. gRPC removes a file that it finds at
-// PATH, whoever listens there. A value; nothing for "host:port".
+// the system frees with the process. gRPC removes a file at PATH even if
+// another process listens on it. A value; empty for "host:port".
 class ListenLock {
  public:
   ListenLock() = default;

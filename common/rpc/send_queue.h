@@ -9,9 +9,9 @@
 
 namespace sluice::rpc {
 
-// The outgoing half of a stream: a bounded queue, at most one write under
-// way, and one end. Decide() is the only place that says what happens next;
-// whoever changed something calls it and does what it says. Any thread.
+// The outgoing half of a stream: a bounded queue, at most one write under way,
+// and one end. Decide() alone says what happens next: after every change the
+// caller calls it and does what it says. Any thread.
 template <typename Message>
 class SendQueue {
  public:

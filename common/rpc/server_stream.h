@@ -17,8 +17,8 @@
 
 namespace sluice::rpc {
 
-// What a server's stream is called, who is told of its end, and how many
-// messages may wait to be written.
+// A server stream's name, the observer of its end, and how many messages may
+// wait to be written.
 struct ServerStreamOptions {
   std::string method;
   RpcObserver* observer = nullptr;  // may be null
@@ -47,8 +47,8 @@ class ServerStreamBase
     Pump();
     return true;
   }
-  // Send in two steps, for those who order messages under a lock of theirs:
-  // Enqueue with it, Pump without it, because a write is a system call.
+  // Send in two steps, for callers that order messages under their own lock:
+  // Enqueue with the lock, Pump without it, because a write is a system call.
   bool Enqueue(Out message) { return queue_.Push(std::move(message)); }
   void Pump() {
     switch (queue_.Decide()) {
@@ -69,7 +69,7 @@ class ServerStreamBase
     Pump();
   }
 
-  // Ends it without what was sent and is not being written yet.
+  // Ends the stream at once: drops the messages that are not being written yet.
   void Abort(const Status& status) {
     SetEnd(status);
     queue_.Abort();
@@ -79,7 +79,7 @@ class ServerStreamBase
  protected:
   // The stream is over; called once, last, from gRPC's thread.
   virtual void OnEnd(const Status& status) {}
-  // The oldest of what was sent has left; gRPC's thread.
+  // gRPC's thread: the oldest message has left.
   virtual void OnSent() {}
 
   bool has_ended() const {
@@ -144,8 +144,8 @@ class ServerStream
   using Base = ServerStreamBase<grpc::ServerBidiReactor<In, Out>, Out>;
   using Base::Base;
 
-  // `hello`: what the call's metadata had (common/rpc/hello.h). Of a peer that
-  // is refused no byte is read.
+  // `hello`: what the call's metadata had (common/rpc/hello.h). No byte of a
+  // refused peer is read.
   void Open(const std::string& hello) {
     Base::Open();
     const Status status = OnHello(hello);
@@ -157,8 +157,8 @@ class ServerStream
   }
 
  protected:
-  // gRPC's thread, once, first: whether the peer may go on, and what it is
-  // answered. An error ends the stream.
+  // gRPC's thread, once, first: judges the hello and answers it. An error ends
+  // the stream.
   virtual Status OnHello(const std::string& hello) = 0;
   // gRPC's thread: translate, enqueue, return. `message` may be moved from.
   virtual void OnMessage(In& message) = 0;

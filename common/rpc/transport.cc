@@ -31,7 +31,7 @@ namespace {
 // probes are short.
 constexpr int kMaxConcurrentStreams = 16;
 constexpr int64_t kMaxLookahead = int64_t{64} << 20;
-// What a server takes of a stream before anybody reads it.
+// Bytes that a server takes of a stream before the stream is read.
 constexpr int kServerLookahead = 64 << 10;
 // gRPC's buffers of one server, all connections together: at least so much,
 // and room for so many of the largest messages.
@@ -143,7 +143,7 @@ struct CallbackThreads {
   static inline std::atomic<CallbackThreads*> kept{nullptr};
 };
 
-// What one peer may take of a server, above all before it has said who it is.
+// Limits what one peer may take of a server, above all before its hello.
 void LimitPeers(const TransportOptions& options, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
                               kServerLookahead);

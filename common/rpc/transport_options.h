@@ -22,7 +22,7 @@ struct TransportOptions {
   Duration peer_timeout = std::chrono::seconds(10);
   // Bytes of the largest message in either direction.
   int64_t max_message_bytes = int64_t{4} << 20;
-  // A server tells everybody what services and messages it has.
+  // gRPC reflection: any client can list the server's services and messages.
   bool reflection = false;
 
   bool tls() const { return !tls_cert.empty(); }

@@ -13,13 +13,13 @@
 
 namespace sluice::trace {
 
-// Collects what is measured of one traced request, and hands it on when the
+// Collects the times of one traced request and hands the record on when the
 // answer's last byte is written. Each method is called where its time is
-// measured: from the loop, the text threads and the engine's.
+// measured: by the loop, the text threads and the engine's thread.
 class RequestTrace : public http::WriteObserver {
  public:
-  // What one record holds at most, of all choices together. What is beyond is
-  // left out, and the record says so. The last block is always there.
+  // Limits of one record, over all choices. The record leaves out what exceeds
+  // them and says so. The last block is always there.
   static constexpr size_t kMaxSteps = 4096;
   static constexpr size_t kMaxDeliveries = 2 * kMaxSteps;
   static constexpr size_t kMaxBlocks = 2 * kMaxSteps;

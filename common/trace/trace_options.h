@@ -20,7 +20,7 @@ struct TraceOptions {
   size_t max_file_bytes = size_t{1} << 30;
 };
 
-// INVALID_ARGUMENT for a share that is none, or a folder that is none.
+// INVALID_ARGUMENT for a share outside [0, 1] or a path that is no folder.
 Status Validate(const TraceOptions& options);
 
 }  // namespace sluice::trace

@@ -139,8 +139,8 @@ std::vector<size_t> Chain(const Choice& choice, size_t first, size_t last) {
   return chain;
 }
 
-// Whether no step is missing between the two, which follow each other: a later
-// position would have been computed by nobody. Positions may be computed again.
+// Whether no step is missing between two consecutive chunks: every position up
+// to `after` was computed. Positions may be computed again.
 bool Continues(const TracedChunk& before, const TracedChunk& after) {
   return after.start <= before.start + before.count;
 }

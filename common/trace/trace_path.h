@@ -10,7 +10,7 @@
 
 namespace sluice::trace {
 
-// Whose time a part is.
+// The process or hop that a part's time belongs to.
 struct TracePlace {
   enum Kind { kGateway, kHop, kStage };
   Kind kind = kGateway;
@@ -19,8 +19,8 @@ struct TracePlace {
   bool operator==(const TracePlace&) const = default;
 };
 
-// One thing that took time. Its start and its stop were both read where it
-// happened; what one hands over to the next at one moment shares that reading.
+// One part of the time. One process reads both its start and its stop; a part
+// that follows at once shares the reading.
 struct TracePart {
   std::string_view name;  // a literal
   TracePlace place;
@@ -28,9 +28,9 @@ struct TracePart {
   int64_t stop_ns = 0;
 };
 
-// What one token waited for, in order and without overlap: from the moment
-// when the token before it was known (the first one: from the request's
-// arrival) until its bytes were written.
+// The parts that one token waited for, in order and without overlap. They begin
+// when the token before it was known (for the first token: at the request's
+// arrival) and end when its bytes were written.
 struct TokenPath {
   int32_t num_tokens = 0;  // 0: an end token, or an end without one
   std::vector<TracePart> parts;
@@ -55,7 +55,7 @@ struct ChoicePath {
   int64_t num_incomplete() const;
 };
 
-// The way of one choice's tokens.
+// The path of each token of one choice.
 ChoicePath MakePath(const TraceRecord& record, size_t choice);
 
 }  // namespace sluice::trace

@@ -11,8 +11,8 @@
 
 namespace sluice::trace {
 
-// What was measured of one request: raw, in the order it came. A value. All
-// times are nanoseconds of the gateway's clock.
+// The raw measurements of one request, in the order of their arrival. A value.
+// All times are nanoseconds of the gateway's clock.
 struct TraceRecord {
   // One block of the answer's bytes.
   struct Block {
@@ -24,8 +24,8 @@ struct TraceRecord {
     size_t steps = 0;  // steps that came before it
     int32_t num_tokens = 0;
     bool is_end = false;
-    // Of an end: whether a token was drawn for it, and how much of the prompt
-    // was found in the cache, so that no step computed it.
+    // For an end: whether a token was sampled for it, and how many prompt
+    // tokens came from the prefix cache.
     bool has_end_token = false;
     int32_t cached_tokens = 0;
     int64_t posted_ns = 0;   // the engine's thread left it in the mailbox

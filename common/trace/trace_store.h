@@ -28,9 +28,10 @@ class TraceStore {
   TraceStore(TraceOptions options, Stages stages);
   ~TraceStore();
 
-  // On the loop, when `exchange`'s request has been read: null if it is not to
-  // be traced. It is if `header`, its X-Sluice-Trace, is "1" or "true"; of
-  // those without the header (empty) the sampled share.
+  // On the loop, when `exchange`'s request has been read: begins its trace.
+  // Null for a request that is not traced. Traced are requests whose `header`
+  // X-Sluice-Trace is "1" or "true" and the sampled share of requests without
+  // one (empty).
   std::shared_ptr<RequestTrace> Begin(std::string_view header,
                                       http::Exchange& exchange);
 

@@ -189,6 +189,11 @@ class TextLintTest(unittest.TestCase):
     def test_unfinished_work_is_told(self):
         self.assertTrue(text_lint.check_words("a.cc", "// TO" + "DO: x"))
 
+    def test_old_words_are_told_in_the_product_alone(self):
+        for name, told in (("common/a/x.h", True), ("tests/a/x.h", False)):
+            self.assertEqual(bool(text_lint.check_words(
+                name, "// Whoever reads it, frees it.")), told)
+
     def test_a_room_without_readme_is_told(self):
         self.assertEqual(text_lint.folders_without_readme(
             {"common/README.md", "common/a/x.cc", "common/b/x.cc",

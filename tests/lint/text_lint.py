@@ -12,6 +12,15 @@ _BANNED = [
     (re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b"), "unfinished work"),
     (re.compile(r"^(<{7}|>{7}) ", re.M), "a merge conflict"),
 ]
+# Words of prose and names that the field's own terms have replaced.
+_OLD_WORDS = [
+    (re.compile(r"\b(whoever|nobody)\b", re.I),
+     "name the type or the process, in a sentence with a subject"),
+    (re.compile(r"\b(ExpertOwner|ExpertAsk|SendQuestion)\b"),
+     "ExpertTransport, RoutedRows, SendProbe"),
+    (re.compile(r"\b[Pp]ledge"), "reserve"),
+]
+_PRODUCT = ("common/", "kernels/", "proto/", "services/")
 _TEXT = sources.CODE + (".md", ".txt", ".json", ".toml", ".yaml", ".yml")
 _NO_README = {".ci", "proto/sluice", "proto/sluice/v1"}
 
@@ -27,7 +36,8 @@ def check_guard(name, text):
 
 def check_words(name, text):
     findings = []
-    for pattern, meaning in _BANNED:
+    old = _OLD_WORDS if name.startswith(_PRODUCT) else []
+    for pattern, meaning in _BANNED + old:
         for match in pattern.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
             findings.append(f"{name}:{line}: {match.group()!r}: {meaning}")
