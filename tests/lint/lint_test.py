@@ -199,6 +199,12 @@ class TextLintTest(unittest.TestCase):
             {"common/README.md", "common/a/x.cc", "common/b/x.cc",
              "common/b/README.md"}), ["common/a"])
 
+    def test_a_long_readme_of_a_room_is_told(self):
+        self.assertTrue(text_lint.long_readme("common/a/README.md", "x\n" * 61))
+        self.assertEqual(
+            text_lint.long_readme("common/a/README.md", "x\n" * 60), [])
+        self.assertEqual(text_lint.long_readme("README.md", "x\n" * 99), [])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -22,6 +22,7 @@ _OLD_WORDS = [
 ]
 _PRODUCT = ("common/", "kernels/", "proto/", "services/")
 _TEXT = sources.CODE + (".md", ".txt", ".json", ".toml", ".yaml", ".yml")
+_README_LINES = 60
 _NO_README = {".ci", "proto/sluice", "proto/sluice/v1"}
 
 
@@ -75,7 +76,18 @@ def folders_without_readme(names):
     return missing
 
 
+def long_readme(name, text):
+    """A room's README is read in a minute: longer pages are files beside it."""
+    lines = text.count("\n")
+    if lines <= _README_LINES or not re.fullmatch(
+            r"(common/.+|kernels|proto)/README\.md", name):
+        return []
+    return [f"{name}: {lines} lines, at most {_README_LINES}"]
+
+
 def check_readmes():
     names = set(sources.files())
     return [f"{folder}/README.md is missing"
-            for folder in folders_without_readme(names)]
+            for folder in folders_without_readme(names)] + [
+        finding for name in sorted(names) if name.endswith("/README.md")
+        for finding in long_readme(name, sources.read(name))]

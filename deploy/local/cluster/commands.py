@@ -19,8 +19,8 @@ import run_folder
 import watch
 
 PACKAGE = str(pathlib.Path(__file__).resolve().parent)
-# `down` waits so long for whoever else stops the cluster, and longer than
-# that takes.
+# `down` waits so long for another command that stops the cluster; stopping takes
+# less.
 LOCK_SECONDS = 90
 
 
@@ -33,8 +33,8 @@ def say(text):
 
 
 def up(options):
-    """From the first process until somebody is there who stops it, whatever
-    goes wrong here stops the cluster."""
+    """Starts the cluster. Until a supervisor or this process watches it, any
+    error stops it."""
     stop = watch.StopRequest()
     cluster_file = run_folder.ClusterFile(options.run_dir)
     with _start_lock(options.run_dir):
@@ -183,8 +183,8 @@ def _greet(document, options):
 
 
 def _hand_over(document, cluster_file, options):
-    """To whoever watches the cluster from now on: this process, a supervisor
-    in the background, or nobody."""
+    """Hands the cluster to its watcher: this process, a supervisor in the
+    background, or none."""
     if options.detach:
         document["supervisor"] = _start_supervisor(options) \
             if options.supervise else None
@@ -255,8 +255,8 @@ def _stop(document, cluster_file, stop):
 
 
 def down(options):
-    """Whoever watches the cluster is asked first, and not under the lock,
-    which it takes to stop. What is left is stopped here."""
+    """Asks the watcher of the cluster first, without the lock that the watcher
+    takes to stop it. Then stops the processes that are left."""
     cluster_file = run_folder.ClusterFile(options.run_dir)
     asked, waiting = None, False
     end = time.monotonic() + LOCK_SECONDS
@@ -291,7 +291,7 @@ def _ask_supervisor(supervisor):
 
 
 def _stop_if_unwatched(cluster_file, run_dir):
-    """False if somebody else has the lock, or watches the cluster by now."""
+    """False if another process has the lock, or watches the cluster by now."""
     lock = run_folder.take_lock(run_dir, seconds=0.2)
     if lock is None:
         return False

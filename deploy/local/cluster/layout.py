@@ -35,7 +35,7 @@ def make_processes(options, model, default_port):
 
 
 def _make_processes(options, model, default_port, folder):
-    """`folder`: of the socket files; None: everybody listens on a port."""
+    """`folder`: of the socket files; None: every process listens on a port."""
     names = experts.host_names(options)
     count = options.stages + len(names)
     metrics = ports.choose(count if folder else 2 * count)

@@ -135,8 +135,8 @@ def reap():
 
 def stop_all(processes, say, drain_seconds=35, hurry=lambda: False):
     """Drains and stops: the gateway first, which ends its streams, then the
-    stages, then the expert hosts. Whoever does not go in time (or when
-    `hurry()`) is killed."""
+    stages, then the expert hosts. Kills processes that do not end in time
+    (or when `hurry()`)."""
     for role, seconds in (("gateway", drain_seconds), ("stage", 10),
                           ("expert", 10)):
         running = [p for p in processes if p.role == role and p.find()]

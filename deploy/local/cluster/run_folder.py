@@ -96,9 +96,9 @@ def lock_path(run_dir):
 
 
 def take_lock(run_dir, seconds=0):
-    """The lock of an existing folder, an open file: whoever starts or stops
-    its cluster has it. None if another has it for `seconds`. It is free again
-    once it is closed, or its process is gone."""
+    """The lock of an existing folder, an open file, which a command holds while
+    it starts or stops the cluster. None if another process has it for
+    `seconds`. Closing the file, or the end of the process, frees it."""
     end = time.monotonic() + seconds
     lock = open(lock_path(run_dir), "a")
     while True:

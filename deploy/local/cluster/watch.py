@@ -67,7 +67,7 @@ class _Watched:
 def watch(cluster_file, document, stop, restart, say):
     """Returns when `stop` is asked, or when a new pid is to be written and the
     file is not of `document` any more. Tells of processes that end and, with
-    `restart`, starts them again with the same argv; a process that somebody
+    `restart`, starts them again with the same argv; a process that a user
     started again by hand is taken over."""
     watched = [_Watched(entry) for entry in document["processes"]]
     saved, troubled = True, False
