@@ -20,19 +20,18 @@
 
 namespace sluice {
 
-// What a backend is, for loading, the handshake and people.
+// A backend's properties, for loading, the handshake and people.
 struct BackendInfo {
   std::string numerics;  // equal ids give equal bits
   std::string isa;
   int32_t threads = 0;            // that compute for the rank
   uint64_t available_memory = 0;  // bytes that were free when it was made
   ElementType kv_type = ElementType::kF32;
-  // Device addresses are host addresses: nothing has to be copied between the
-  // two.
+  // Device addresses are host addresses, so no copies are needed.
   bool shares_host_memory = false;
 };
 
-// Where one rank's time in collectives went, nanoseconds.
+// One rank's time in collectives, nanoseconds.
 struct CollectiveTimes {
   int64_t reduce_ns = 0;  // ReduceTree, Embed
   int64_t gather_ns = 0;  // the gathering of Logits
@@ -63,10 +62,10 @@ struct LogitsOut {
 // The device that one rank computes on. Operations are as large as is natural
 // both on a CPU and on a GPU, and take what is constant in a model as
 // arguments. Between BeginStep and EndStep operations are enqueued: they take
-// effect in call order, and at EndStep or Sync at the latest. So the host
-// reads nothing but what EndStep hands out (copies, answers to Sample), and
-// leaves host memory and spans that it passes unchanged until then. Between
-// steps, while loading, a copy is done when it returns.
+// effect in call order, and at EndStep or Sync at the latest. So the host reads
+// only what EndStep hands out (copies, results of Sample), and does not change
+// host memory and spans that it passed until then. Between steps, while
+// loading, a copy is done when it returns.
 //
 // Used by the rank's thread alone. Matrices have T rows, T being the step's
 // num_tokens unless said otherwise; outputs do not overlap inputs. Embed,
@@ -80,7 +79,7 @@ class Backend {
   // Memory ----------------------------------------------------------------
   // `bytes` of device memory, uninitialised, 64-byte aligned.
   virtual DeviceMemory Allocate(size_t bytes) = 0;
-  // Takes back what Allocate and Pack gave; called by DeviceMemory.
+  // Frees memory of Allocate and Pack; called by DeviceMemory.
   virtual void Free(void* data) = 0;
   // Packs a weight for the products below and for Embed.
   virtual std::unique_ptr<Weight> Pack(HostWeight weight) = 0;
@@ -93,10 +92,10 @@ class Backend {
   // A step ----------------------------------------------------------------
   // `step` stays valid and unchanged until EndStep.
   virtual void BeginStep(const StepInputs& step) = 0;
-  // Returns when everything enqueued so far is done. For what the host must
-  // know in the middle of a step: rows for experts on other hosts.
+  // Returns when all enqueued operations are done. For results that the host
+  // needs within a step: rows for remote experts.
   virtual void Sync() = 0;
-  // Returns when everything enqueued is done.
+  // Returns when all operations of the step are done.
   virtual StepTimes EndStep() = 0;
 
   // x[t] = table[token_ids[t]] on every rank. One rank alone has the table,
@@ -153,8 +152,8 @@ class Backend {
   // M rows of head.
   virtual void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
                       const Weight& head, const LogitsOut& out) = 0;
-  // Answers `asks`, which are of rows [begin, begin + logits.rows): token and
-  // log probabilities, or INTERNAL for logits with a NaN or +inf.
+  // Samples for `asks`, which are of rows [begin, begin + logits.rows): token
+  // and log probabilities, or INTERNAL for logits with a NaN or +inf.
   virtual void Sample(DeviceMatrix logits, int32_t begin,
                       std::span<const RowAsk> asks,
                       std::span<StatusOr<TokenResult>> answers) = 0;

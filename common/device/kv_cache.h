@@ -11,13 +11,12 @@
 namespace sluice {
 
 // Keys and values of one rank's heads in a stage's layers: blocks of
-// kBlockTokens tokens, of the type that the backend keeps. Which block holds
-// what is the gateway's business; a block id means the same slot in every
-// layer of a KV group. The i-th layers of all groups share memory, see
-// model_config/kv_layout.h.
+// kBlockTokens tokens, of the type that the backend keeps. The gateway assigns
+// blocks; a block id means the same slot in every layer of a KV group. The i-th
+// layers of all groups share memory, see model_config/kv_layout.h.
 class KvCache {
  public:
-  // What one layer holds.
+  // The shape of one layer.
   struct Shape {
     int64_t num_blocks = 0;
     int64_t num_kv_heads = 0;

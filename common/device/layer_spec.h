@@ -40,7 +40,7 @@ struct AttentionSpec {
   RopeHandle rope = {};
 };
 
-// What stands between the two products of an MLP: act(gate) * up.
+// The operation between the two products of an MLP: act(gate) * up.
 struct Activation {
   enum class Kind : uint8_t { kSilu, kClampedSwiGlu };
   Kind kind = Kind::kSilu;

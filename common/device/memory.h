@@ -9,9 +9,9 @@ namespace sluice {
 
 class Backend;
 
-// What the elements of a matrix on a device are. A CPU has F32 alone, and
-// INT32 for expert ids; another device may keep hidden states, keys, values,
-// logits and partial sums in less.
+// The type of a device matrix's elements. A CPU has F32 alone, and INT32 for
+// expert ids; another device may keep hidden states, keys, values, logits and
+// partial sums in less.
 enum class ElementType : uint8_t { kF32, kInt32 };
 
 inline constexpr size_t BytesOf(ElementType type) {

@@ -28,16 +28,16 @@ struct StepName {
   StepId step_id;
 };
 
-// Where tokens of a step read and write keys and values, for one KV group.
+// The slots that a step's tokens read and write, for one KV group.
 struct KvGroupInputs {
   std::vector<int64_t> slots;          // [T] block * kBlockTokens + place
   std::vector<int64_t> table_offsets;  // [T] into block_tables
   std::vector<int32_t> block_tables;   // the step's tables, one after another
 };
 
-// Everything that one step tells a device, in buffers of fixed address and
-// size: a backend copies them in one go, and a captured graph can be run
-// again on them. Filled by the stage's thread, read by all its ranks.
+// The inputs of one step, in buffers of fixed address and size: a backend
+// copies them at once, and a captured graph can run on them again. The stage's
+// thread fills them, all its ranks read them.
 struct StepInputs {
   explicit StepInputs(const StepLimits& limits)
       : token_ids(limits.max_step_tokens),

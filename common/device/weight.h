@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// A linear layer's weight [rows, cols] on a device. How its bytes are laid out
-// is the backend's own affair.
+// A linear layer's weight [rows, cols] on a device. The backend chooses the
+// layout of its bytes.
 struct Weight {
   kernels::WeightType type = kernels::WeightType::kF32;
   int64_t rows = 0;

@@ -10,27 +10,27 @@
 
 namespace sluice::http {
 
-// When a stream of events shows that it is alive.
+// The times of a stream's signs of life.
 struct EventStreamTimes {
-  // After the request's arrival: its header is out by then.
+  // The header is sent at the latest this long after the request's arrival.
   Duration head_after = std::chrono::seconds(10);
-  // A comment goes out after so long a silence; zero and less: never.
+  // The silence after which a comment is sent; zero and less: never.
   Duration ping_interval = std::chrono::seconds(10);
 };
 
 // An exchange's answer as server-sent events. The header goes out with the
-// first of Open, Send and the end of `head_after`; from then on a comment
-// goes out whenever nothing else did for `ping_interval`. Lives on its
-// exchange's loop; what it asks the exchange to do later holds no reference.
+// first of Open, Send and the end of `head_after`; from then on a comment goes
+// out whenever nothing else did for `ping_interval`. Lives on its exchange's
+// loop; work that it posts to the exchange holds no reference to it.
 class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
   EventStream(std::shared_ptr<Exchange> exchange,
               const EventStreamTimes& times);
 
-  // The answer will be a stream, unless the exchange is answered otherwise
-  // before it is open: begins to wait for `head_after`.
+  // Begins to wait for `head_after`. Another answer may still come before the
+  // stream opens.
   void Await();
-  // The header is sent, if it was not.
+  // Sends the header if it is not sent yet.
   void Open();
   bool is_open() const { return open_; }
   void Send(std::string_view json);

@@ -23,7 +23,7 @@ enum class Gone {
   kFailed,        // an exception of ours ended the request
 };
 
-// Told of an answer's bytes, for traces; on the exchange's loop.
+// Observes an answer's bytes, for traces; on the exchange's loop.
 class WriteObserver {
  public:
   virtual ~WriteObserver() = default;
@@ -33,7 +33,7 @@ class WriteObserver {
   virtual void OnClosed() = 0;
 };
 
-// What a generation has come to so far, for the access log.
+// A generation's figures so far, for the access log.
 struct AnswerFigures {
   bool generates = false;               // else the rest says nothing
   std::optional<Duration> first_token;  // from the request's arrival
@@ -46,16 +46,16 @@ struct AnswerFigures {
   std::string error_code;
 };
 
-// One request and its one answer: either Send once, or BeginStream, any
-// number of SendChunk and EndStream. An exchange lives on one event loop;
-// all methods but Post and gone are for that loop's thread. Whatever is sent
-// after the answer's end, or after the client went away, is dropped.
+// One request and its one answer: either Send once, or BeginStream, any number
+// of SendChunk and EndStream. An exchange lives on one event loop; all methods
+// but Post and gone are for that loop's thread. An exchange drops bytes sent
+// after the answer's end or after the client left.
 class Exchange {
  public:
   virtual ~Exchange() = default;
 
   virtual HttpRequest& request() = 0;
-  // The request's body is not needed any more: an answer may take long.
+  // Frees the request's body, which the handler has read.
   virtual void ReleaseBody() { request().body = {}; }
 
   // Runs `work` on the exchange's loop, soon. Any thread. Dropped only if
@@ -75,13 +75,13 @@ class Exchange {
   virtual void SendChunk(std::string bytes) = 0;
   virtual void EndStream() = 0;
 
-  // Ends an answer that cannot be completed: its client sees it torn off.
+  // Ends an incomplete answer: the client sees a broken stream.
   virtual void Break() { EndStream(); }
 
-  // What is collected for the answer and not sent yet has become so many
-  // bytes: they count like those that the client has not read. False: memory
-  // for answers is short, and this one is to end with an error; a stream goes
-  // away by itself.
+  // Sets the number of bytes collected for the answer and not sent yet; they
+  // count like bytes that the client has not read. False: memory for answers is
+  // short, and the caller ends this answer with an error; a stream ends by
+  // itself.
   virtual bool Hold(size_t bytes) { return true; }
   // Runs `work` on the loop once the client has read most of what was sent;
   // dropped when it goes away.
@@ -90,7 +90,7 @@ class Exchange {
   // `callback` runs at most once, on the loop, if the client goes away before
   // the answer's end; at once if it already has.
   virtual void OnGone(std::function<void(Gone)> callback) = 0;
-  // Whether it has gone away: what is made for it is dropped. Any thread.
+  // Whether the client is gone, so that no answer is needed. Any thread.
   virtual bool gone() const { return false; }
 
   // Tells `observer` of every block from now on. Before anything is sent.
@@ -99,7 +99,7 @@ class Exchange {
   // The route's pattern, for metrics; set by the router.
   virtual void set_route(std::string_view route) = 0;
 
-  // Filled in by what generates the answer.
+  // The generator of the answer fills these in.
   AnswerFigures& figures() { return figures_; }
 
  private:

@@ -13,13 +13,13 @@
 
 namespace sluice::http {
 
-// The client that an IP address stands for: of an IPv6 address the first 64
-// bits, which are one host's or one network's, otherwise the address.
+// The client of an IP address: the first 64 bits of an IPv6 address (one host
+// or network), else the address.
 std::string ClientOfAddress(std::string_view address);
 
-// Slows down the guessing of API keys: a client has 20 failures at once and
-// one more each second. When these are used up, only keys that this client has
-// come in with before are looked at. Of the 4096 clients seen last. Any thread.
+// Slows down the guessing of API keys: a client may fail 20 times at once and
+// once more each second. Beyond that, only keys that this client used with
+// success before are tried. Remembers the latest 4096 clients. Any thread.
 class FailedKeys {
  public:
   // Whether `peer`, an IP address, may try the key whose digest begins with

@@ -11,7 +11,7 @@
 
 namespace sluice::http {
 
-// What tells that a file is another one than before.
+// The version of a file: equal for an unchanged file.
 struct FileVersion {
   uint64_t device = 0, inode = 0;
   int64_t seconds = 0, nanoseconds = 0, size = 0;
@@ -22,8 +22,8 @@ struct FileVersion {
 // The version of the file at `path`; nothing, with errno set, if stat fails.
 std::optional<FileVersion> VersionOf(const std::string& path);
 
-// Calls `look` once a second on a thread of its own, so that a slow disk holds
-// up no request, until it is destroyed. Whatever `look` uses must outlive it.
+// Calls `look` once a second until it is destroyed, on a thread of its own, so
+// that a slow disk delays no request. All that `look` uses must outlive it.
 class FileWatch {
  public:
   FileWatch(std::string thread_name, std::function<void()> look);

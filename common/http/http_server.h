@@ -21,14 +21,13 @@ struct HttpLimits {
   size_t body_bytes = size_t{8} << 20;
   size_t all_body_bytes = size_t{256} << 20;  // of all requests at once
   int connections = 4096;
-  // Of one client (an IPv4 address, or 64 bits of an IPv6 one) while all
-  // connections are taken and another client waits for one.
+  // The limit of one client (an IPv4 address, or 64 bits of an IPv6 one) while
+  // all connections are taken and another client waits for one.
   int connections_per_client = 1024;
-  // Of all answers together, collected or unsent; beyond it see AnswerMemory.
+  // Of all answers together, collected or unsent; see AnswerMemory.
   size_t all_backlog_bytes = size_t{256} << 20;
-  // Who takes longer is cut off without an answer.
-  // The whole header; from its begin, a connection's first byte, and a TLS
-  // handshake before it.
+  // A slower client is disconnected without an answer. The time of a whole
+  // header, of a connection's first byte, and of a TLS handshake.
   Duration header_time = std::chrono::seconds(10);
   Duration body_time = std::chrono::seconds(60);  // whole body
   Duration idle_time = std::chrono::seconds(75);  // between requests
@@ -36,7 +35,7 @@ struct HttpLimits {
   // within this time is disconnected. Clients make room in steps: one that
   // reads 8 KiB/s may take most of a minute for one.
   Duration write_time = std::chrono::seconds(60);
-  // A client that closed its half is asked this often whether it still reads.
+  // The interval of probes to a client that half-closed its connection.
   Duration half_closed_time = std::chrono::seconds(2);
 };
 
@@ -57,7 +56,7 @@ struct ExchangeSummary {
   size_t request_bytes = 0;     // of the bodies
   size_t response_bytes = 0;
   std::string_view error_code = {};  // of the error object, or empty
-  // Null only where nothing is known of it.
+  // Null only for bytes that are no request.
   const HttpRequest* request = nullptr;
   const AnswerFigures* figures = nullptr;  // null: refused before a route
 };
@@ -70,12 +69,14 @@ struct HttpServerOptions {
   HttpLimits limits;
   TlsFiles tls;  // read again when they change
   CorsPolicy cors;
-  // Looks at a request before its body is read: an answer refuses it, nothing
-  // lets it in. On the connection's loop; must not block. May be empty.
+  // Screens a request before its body is read: returns an answer to refuse it,
+  // nothing to accept it. On the connection's loop; must not block. May be
+  // empty.
   std::function<std::optional<HttpResponse>(HttpRequest&)> screen;
   // Called on the exchange's loop; must not block.
   std::function<void(std::shared_ptr<Exchange>)> handler;
-  // An answer to what never became a request: status and a short reason.
+  // Makes the answer to bytes that are no valid request, from a status and a
+  // short reason.
   std::function<HttpResponse(int, std::string_view)> error_response;
   std::function<void(const ExchangeSummary&)> observer;  // may be empty
 };
@@ -90,14 +91,14 @@ struct HttpServerStats {
   std::atomic<long long> disconnects{0};    // clients gone before the end
   std::atomic<long long> slow_readers{0};   // of them, cut off by us
   std::atomic<long long> evictions{0};      // connections closed to make room
-  // What one event held its loop for, in CPU time of the loop's thread: the
-  // longest so far, and how many took more than 50 ms.
+  // CPU time that one event held its loop for: the longest so far, and the
+  // number of events above 50 ms.
   std::atomic<long long> longest_hold_ns{0};
   std::atomic<long long> long_holds{0};
 };
 
-// Whether `listen` ("IP:port") can be reached from this machine alone.
-// INVALID_ARGUMENT for what is no address.
+// Whether only this machine reaches `listen` ("IP:port"). INVALID_ARGUMENT for
+// text that is no address.
 StatusOr<bool> IsLoopback(const std::string& listen);
 
 // HTTP/1.1 with keep-alive and pipelining. Threads "http-0", "http-1", .. (of
@@ -106,8 +107,8 @@ StatusOr<bool> IsLoopback(const std::string& listen);
 class HttpServer {
  public:
   // INVALID_ARGUMENT for a bad address or TLS file, UNAVAILABLE if the address
-  // cannot be bound. Fewer connections than asked for are taken, with a
-  // warning, where RLIMIT_NOFILE leaves no descriptors for other uses.
+  // cannot be bound. Lowers limits.connections, with a warning, if
+  // RLIMIT_NOFILE would leave no descriptors for other uses.
   static StatusOr<std::unique_ptr<HttpServer>> Start(HttpServerOptions options);
   ~HttpServer();  // Stop()
   HttpServer(const HttpServer&) = delete;
@@ -116,14 +117,14 @@ class HttpServer {
   int port() const;
   const HttpServerStats& stats() const;
 
-  // From here on every answer says Connection: close, and idle connections
-  // are closed. The listener stays open, so that probes and scrapes get their
-  // answers until Stop; it is the handler that refuses new work.
+  // Every later answer says Connection: close, and idle connections are closed.
+  // The listener stays open, so that probes and scrapes get answers until Stop;
+  // the handler refuses new work.
   void BeginDrain();
   // Waits until no exchange from before BeginDrain is in progress; false if
   // `deadline` came first.
   bool WaitIdle(TimePoint deadline) const;
-  // Ends what is left with Gone::kShutdown, joins the threads. Idempotent.
+  // Ends all exchanges with Gone::kShutdown and joins the threads. Idempotent.
   void Stop();
 
  private:

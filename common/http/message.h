@@ -12,7 +12,7 @@ namespace sluice::http {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
-// One request, read whole. Free of Beast, so that handlers are too.
+// One whole request, free of Beast, so that handlers are too.
 struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // without the query
@@ -20,14 +20,14 @@ struct HttpRequest {
   HttpHeaders headers;  // names in lower case
   std::string body;
   std::string request_id;  // the client's X-Request-Id, or ours
-  // The name of the API key it came with; empty if none is asked for.
+  // The name of the request's API key; empty on a server without keys.
   std::string tenant;
   // The client's IP address; "unknown" once it has gone, empty for a request
   // that no connection carried.
   std::string peer;
-  // Whose share of the server the request counts against: "key:" and the API
-  // key's name, or "addr:" and the peer's IP address where no key is asked
-  // for. Empty only for a request that no connection carried.
+  // The client whose share of the server the request counts against: "key:" and
+  // the API key's name, or "addr:" and the peer's IP address on a server
+  // without keys. Empty only for a request that no connection carried.
   std::string client;
   std::string traceparent;  // W3C trace context as offered; empty if invalid
   TimePoint arrival = Clock::now();
@@ -45,7 +45,7 @@ struct HttpResponse {
   std::string error_code = {};  // likewise, for the access log
 };
 
-// "Not Found" for 404; "Unknown" for what we never send.
+// "Not Found" for 404; "Unknown" for a status that we never send.
 std::string_view ReasonPhrase(int status);
 
 // The status line and all headers, with the empty line that ends them.

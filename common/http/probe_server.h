@@ -17,8 +17,8 @@ struct Readiness {
   std::string json = "{}";
 };
 
-// What a process tells on a port of its own. The functions are called on the
-// server's thread and must not block.
+// The pages of a process on its own port. The server's thread calls the
+// functions; they must not block.
 struct ProbeOptions {
   std::string listen = "127.0.0.1:0";    // port 0: choose one, see port()
   std::function<Readiness()> readiness;  // empty: always ready

@@ -13,7 +13,7 @@ namespace sluice::http {
 HttpResponse SseHead();
 std::string SseEvent(std::string_view json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
-// A comment: readers skip it, and all between us see a stream that lives.
+// A comment: readers skip it, and proxies see a live stream.
 inline constexpr std::string_view kSsePing = ": ping\n\n";
 
 }  // namespace sluice::http

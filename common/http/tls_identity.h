@@ -13,10 +13,10 @@
 
 namespace sluice::http {
 
-// The certificate and key that a listener shows, from files that are read
-// again when they change, by the thread "http-tls": a connection keeps what it
-// began with. Files that do not fit each other are logged, and those from
-// before stay. TLS 1.2 and later. Any thread.
+// A listener's certificate and key. The thread "http-tls" reads their files
+// again when they change; an open connection keeps its own. Files that do not
+// fit each other are logged, and the earlier ones stay. TLS 1.2 and later. Any
+// thread.
 class TlsIdentity {
  public:
   using Context = boost::asio::ssl::context;
@@ -24,16 +24,16 @@ class TlsIdentity {
   // INVALID_ARGUMENT names the file that cannot be used, and why.
   static StatusOr<std::unique_ptr<TlsIdentity>> Open(TlsFiles files);
 
-  // For a new connection; never null.
+  // The context for a new connection; never null.
   std::shared_ptr<Context> Current() const;
 
  private:
   explicit TlsIdentity(TlsFiles files) : files_(std::move(files)) {}
-  // Reads the files if one is another than last time.
+  // Reads the files if one changed since the last call.
   Status Load();
 
   const TlsFiles files_;
-  // Seen last; of Open, then of the thread.
+  // The versions read last. Used by Open, then by the thread.
   std::optional<FileVersion> certificate_version_, key_version_;
   mutable Mutex mutex_;
   std::shared_ptr<Context> context_ ABSL_GUARDED_BY(mutex_);

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// A stage's series about the hosts that have its experts. Any thread.
+// A stage's series about its expert hosts. Any thread.
 class ExpertClientMetrics {
  public:
   enum class Outcome {

@@ -36,23 +36,22 @@ struct DispatchOptions {
   int32_t max_step_tokens = 512;
   WeightsMode weights = WeightsMode::kAuto;
   rpc::TransportOptions transport;
-  // Nothing heard of a host for so long: the host gets no new work while
-  // another one with the same experts is heard of.
+  // A host that is silent for this long gets no new work while another host
+  // with the same experts is not silent.
   Duration silent_after = std::chrono::milliseconds(500);
   Duration ping_every = std::chrono::milliseconds(100);
   // Between two attempts to reach a host; doubles from the first to the last.
   Duration first_backoff = std::chrono::milliseconds(50);
   Duration last_backoff = std::chrono::seconds(1);
-  // Batches that may be sent twice because they are late, saved up; one of ten
-  // adds to them.
+  // The most late batches that may be sent twice in a row; every tenth batch
+  // allows one more.
   double most_hedges = 10;
   ExpertClientMetrics* metrics = nullptr;  // lives until Stop; may be null
-  // Told when what Ready says has changed, by "expert-watch" alone; may be
-  // null.
+  // Called by "expert-watch" alone when Ready's result changes; may be null.
   std::function<void(bool ready)> on_ready = {};
 };
 
-// A batch that is not answered yet.
+// A batch without an answer yet.
 struct ExpertCall {
   int32_t host = 0;
   uint64_t dispatch = 0;  // which layer's
@@ -64,14 +63,14 @@ struct ExpertCall {
 };
 
 // A stage's remote experts: one stream to every host that the placement names
-// for the stage's layers. Begin dispatches a layer's rows in batches, each to
-// the replica with the least work outstanding; a batch that is late (beyond
-// the 99th percentile of its size) goes to another replica too, one that is
-// lost or refused at once; the first answer is taken, as all give the same
-// bits. Finish waits and combines. Rows that no host is left for fail with
-// UNAVAILABLE, naming experts and layers.
+// for the stage's layers. Dispatch sends a layer's rows in batches, each to the
+// replica with the least work outstanding; a batch that is late (beyond the
+// 99th percentile of its size) goes to another replica too, one that is lost or
+// refused at once; the first answer counts, since all have the same bits.
+// Combine waits and adds. Rows without a host fail with UNAVAILABLE, naming
+// experts and layers.
 //
-// Begin and Finish: the stage's thread. The others: any. The thread
+// Dispatch and Combine: the stage's thread. The others: any. The thread
 // "expert-watch" pings and reconnects. One mutex guards the hosts and what is
 // dispatched; batches are made and sent outside of it. Streams' callbacks hold
 // weak references: call Stop before the last reference goes.
@@ -85,14 +84,14 @@ class ExpertDispatcher final
       const ModelConfig& config, DispatchOptions options);
   ~ExpertDispatcher() override;
 
-  // Begins to connect, as the stage that `info` tells of. Once.
+  // Begins to connect, for the stage of `info`. Once.
   void Connect(const StageInfo& info);
-  // OK if every remote expert has a host that can be sent to. UNAVAILABLE
-  // names the first that has none, its hosts and why.
+  // OK if every remote expert has a usable host. UNAVAILABLE names the first
+  // expert without one, its hosts and the reasons.
   Status Ready() const;
-  // Waits for that, at most until `deadline`; what Ready says then.
+  // Waits until Ready is OK, at most until `deadline`; returns Ready's status.
   Status WaitReady(TimePoint deadline) const;
-  // Ends all streams; what is dispatched fails. Idempotent.
+  // Ends all streams; dispatched rows fail. Idempotent.
   void Stop();
 
   std::span<const kernels::TreeNode> nodes(int32_t layer) const override {
@@ -122,12 +121,12 @@ class ExpertDispatcher final
   // The call was answered.
   void Settle(ExpertCall call, wire::ExpertResult result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The call will not be answered: its units are open to other hosts.
+  // Gives up the call: other hosts may take its units.
   void Lose(const ExpertCall& call, bool refused, const Status& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ExpertCall TakeCall(Calls::iterator at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // The stage's thread: everything that can be sent now.
+  // The stage's thread: sends all units that a host can take now.
   void SendAll() ABSL_LOCKS_EXCLUDED(mutex_);
   void Send(const HostBatch& outgoing) ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -16,8 +16,8 @@
 
 namespace sluice {
 
-// Batches' handler: takes frames apart, checks them against what this host
-// has and hands them to the loop; answers with results, each batch with one.
+// The handler of Batches: takes frames apart, checks them against the host's
+// experts and hands them to the loop; answers each batch with one result.
 class BatchesStream
     : public rpc::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer>,
       public ExpertResultSink {
@@ -38,7 +38,7 @@ class BatchesStream
   Status OnFrame(const grpc::ByteBuffer& frame, int64_t received_ns);
   void OnBatch(const v1::ExpertBatch& proto, Buffer payload,
                int64_t received_ns);
-  // Whether it may be computed; counts it as under way if so.
+  // Whether the batch may be computed; counts it as open if so.
   Status Admit(const v1::ExpertBatch& proto);
   void Refuse(const v1::ExpertBatch& proto, const Status& why);
   // Queues an answer; `counted`: to a batch that was admitted. False if the

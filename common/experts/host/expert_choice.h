@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// Which of a model's experts a host serves, as flags say it: either `experts`
-// or a placement file with the host's name in it.
+// The experts of a model that a host serves, by its flags: either `experts` or
+// a placement file with the host's name in it.
 struct ExpertChoice {
   // "3-10:0-63,3-10:96-127": layers, colon, expert ids, both ends included; a
   // single number or "all" for either. "all" alone: every expert.

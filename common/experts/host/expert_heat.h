@@ -31,7 +31,7 @@ class ExpertHeat {
     std::vector<int32_t> experts;  // ids held, rising
     std::vector<uint64_t> asks;    // of each, since the start
     std::vector<uint64_t> recent;  // of each, lately
-    // Of the recent ones: the most over the mean; 0 if there are none.
+    // The most recent rows of one expert over the mean; 0 without recent rows.
     double skew() const;
     int32_t active() const;  // experts asked lately
   };

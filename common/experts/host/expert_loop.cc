@@ -149,7 +149,7 @@ void ExpertLoop::Join(Group& group) {
   }
 }
 
-size_t ExpertLoop::RecentAskers(int32_t layer) {
+size_t ExpertLoop::RecentClients(int32_t layer) {
   auto& clients = clients_[layer];
   const int64_t oldest = ToNanos(Clock::now() - options_.recent);
   std::erase_if(clients,
@@ -169,7 +169,7 @@ ExpertLoop::Group ExpertLoop::TakeGroup() {
   computing_ = 1;
   Join(group);
   // Stages of other replicas may be about to send rows for the same layer.
-  const size_t others = RecentAskers(group.front().batch.layer);
+  const size_t others = RecentClients(group.front().batch.layer);
   const TimePoint deadline =
       TimePoint(std::chrono::nanoseconds(group.front().queued_ns)) +
       options_.join_window;

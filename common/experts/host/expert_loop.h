@@ -37,12 +37,12 @@ struct QueuedBatch {
 struct ExpertLoopOptions {
   int32_t max_queued = 1024;  // batches
   int32_t max_rows = 0;       // of one computation
-  // How long a batch may wait for others of its layer, if others than its
-  // client sent rows for that layer within the last `recent`.
+  // The time a batch may wait for other clients' batches of its layer. It waits
+  // only if another client sent rows for that layer within the last `recent`.
   Duration join_window = std::chrono::microseconds(50);
   Duration recent = std::chrono::seconds(1);
-  // Batches wait and none is taken, computed in part or done for so long: it
-  // is stalled.
+  // The loop counts as stalled if batches wait and none makes progress for this
+  // long.
   Duration stalled_after = std::chrono::seconds(5);
   Duration debug_delay{};  // for tests: every computation takes so much longer
   ExpertMetrics* metrics = nullptr;  // outlives the loop; may be null
@@ -56,10 +56,10 @@ struct ExpertLoopStats {
   double wait_seconds = 0;  // of the thread, without work
 };
 
-// Computes batches, one thread ("expert-loop"). The oldest is taken first,
-// together with all that wait for the same nodes of the same layer: their rows
-// are one matrix, so that each expert's weights are read once for all. A row's
-// sums do not depend on what it was joined with.
+// Computes batches, one thread ("expert-loop"). It takes the oldest first, with
+// all waiting batches for the same nodes of the same layer: their rows form one
+// matrix, so that each expert's weights are read once. A row's sums do not
+// depend on the other rows.
 class ExpertLoop {
  public:
   // `experts` must outlive the loop.
@@ -79,7 +79,7 @@ class ExpertLoop {
   // still so at `deadline`.
   bool WaitIdle(TimePoint deadline);
   ExpertLoopStats Stats() const;
-  // Has batches and makes no progress with them.
+  // Whether batches wait without progress.
   bool Stalled() const;
 
  private:
@@ -87,7 +87,7 @@ class ExpertLoop {
   void Work();
   Group TakeGroup();
   // The number of clients that sent rows for `layer` lately.
-  size_t RecentAskers(int32_t layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t RecentClients(int32_t layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves what waits and fits from the queue to `group`.
   void Join(Group& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Compute(Group& group);

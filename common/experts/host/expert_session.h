@@ -25,12 +25,12 @@ class ExpertSession {
   // `metrics` may be null; it outlives the session.
   explicit ExpertSession(ExpertMetrics* metrics) : metrics_(metrics) {}
 
-  // While loading: a hello is answered UNAVAILABLE with this text.
+  // While loading: answers every hello with UNAVAILABLE and this text.
   void SetLoading(std::string progress);
   // Accepts clients from now on. `loop` must outlive every stream.
   void SetLoaded(const wire::ExpertWelcome& welcome, ExpertLoop* loop);
 
-  // What a stream that was welcomed works by.
+  // The terms of an accepted stream.
   struct Terms {
     wire::ExpertWelcome welcome;
     ExpertLoop* loop = nullptr;
@@ -55,7 +55,7 @@ class ExpertSession {
   std::set<std::shared_ptr<BatchesStream>> streams() const;
 
   ExpertMetrics* const metrics_;
-  // Askers come as often as strangers like.
+  // Limits the log lines that clients cause.
   LogLimit visits_{50, std::chrono::seconds(1)};
   mutable Mutex mutex_;
   std::string loading_ ABSL_GUARDED_BY(mutex_) = "loading";
