@@ -11,7 +11,7 @@ enum class Isa : uint8_t { kPortable, kAvx2, kAvx512 };
 
 const char* ToString(Isa isa);
 
-// Best set that this CPU can run.
+// The fastest set that this CPU supports.
 Isa DetectIsa();
 
 // A team of threads that run the same function on different task indices.
@@ -26,7 +26,7 @@ class Executor {
   virtual void Run(Task task, void* argument, int num_tasks) = 0;
 };
 
-// What every kernel is handed. Kernels keep no state between calls.
+// The first argument of every kernel. Kernels keep no state between calls.
 struct Context {
   Executor* executor = nullptr;  // null: the calling thread alone
   Isa isa = Isa::kPortable;      // at most DetectIsa()

@@ -38,7 +38,7 @@ struct ExpertRows {
   int32_t per_row = 0;
 };
 
-// parts[i][t] = the tree's node nodes[i] for row t: over asked experts e in
+// parts[i][t] = the tree's node nodes[i] for row t: over row t's experts e in
 // it, weight * (down_e act(gate_up_e x + bias) + bias), each operation rounded
 // once. Products are matmul.h's. nodes: aligned nodes of the layer's tree
 // within the experts at hand, rising. parts: [T, H] each, not overlapping x.

@@ -33,8 +33,8 @@ struct RopeRows {
 // Fills these rows of cos and sin [positions, inv_freq.size()], `scale`
 // multiplied in (YaRN's attention factor; 1 otherwise). Computed in float64
 // with our own range reduction and polynomials, then rounded once, so that
-// every machine has the same table. Right to the last bit or so for angles
-// below 2^20.
+// every machine has the same table. The error is about one bit for angles below
+// 2^20.
 void MakeRopeTable(std::span<const double> inv_freq, RopeRows rows,
                    double scale, float* cos, float* sin);
 

@@ -8,7 +8,7 @@
 
 namespace sluice::kernels {
 
-// Most experts that one token is sent to.
+// The most experts of one token.
 inline constexpr int32_t kMaxExpertsPerToken = 64;
 
 // How a router turns its logits into experts and weights.
@@ -21,8 +21,8 @@ struct RouterRule {
   Score score = Score::kSoftmax;
   int32_t num_experts = 0;  // E
   int32_t per_token = 0;    // k: at most E and kMaxExpertsPerToken
-  // Above 1: experts are in so many groups of equal size (two at least), and
-  // the choice of all but groups_per_token groups counts as 0. A group's
+  // Above 1: the number of groups of equal size (two experts at least). The
+  // choices of all but the best groups_per_token groups count as 0. A group's
   // score is the sum of its two best choices.
   int32_t num_groups = 1;
   int32_t groups_per_token = 1;

@@ -8,10 +8,9 @@
 
 namespace sluice::kernels {
 
-// Passes over a row of logits, on the calling thread. Everything that is
-// summed is summed in pieces of kLogitsPiece neighbours: a caller may hand
-// over any run of whole pieces (the row's last one may be shorter), and gets
-// the bits that one call for the whole row gives.
+// Passes over a row of logits, on the calling thread. All sums are over pieces
+// of kLogitsPiece neighbours: a call for any run of whole pieces (the row's
+// last one may be shorter) gives the bits of one call for the whole row.
 inline constexpr int64_t kLogitsPiece = 256;
 
 inline constexpr int64_t NumPieces(int64_t logits) {

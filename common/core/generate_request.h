@@ -31,11 +31,11 @@ struct GenerateRequest {
   std::vector<TokenId> prompt_tokens;  // at least one
   SamplingParams sampling;             // seed resolved
   int32_t num_choices = 1;             // of this request and prompt
-  // Whose request it is: the API key's name; empty without one. What is kept
-  // of prompts is apart by tenant.
+  // The request's owner: the API key's name; empty without one. Tenants share
+  // no cached prompts.
   std::string tenant;
-  // Against whose share of places, blocks and queue it counts: the tenant, or
-  // where no key is asked for the peer's address. Clients take turns.
+  // The client whose share of places, blocks and queue the request uses: the
+  // tenant, or the peer's address on a server without keys. Clients take turns.
   std::string client;
   int32_t max_tokens = 0;  // 0: only the prompt is computed (echo)
   // Ends of generation, on top of sampling.stop_token_ids: the model's own
@@ -44,8 +44,8 @@ struct GenerateRequest {
   // KV blocks of equal prefixes are shared among requests of one tenant and
   // salt.
   std::string cache_salt;
-  // Passed while it waits or runs: it ends with kError DEADLINE_EXCEEDED,
-  // with the tokens it has got till then.
+  // When it passes, the request ends with kError DEADLINE_EXCEEDED and keeps
+  // its tokens.
   std::optional<TimePoint> deadline;
   TimePoint arrival = Clock::now();
   bool trace = false;  // the sink is told of the inbox and of every step
@@ -107,8 +107,8 @@ struct FinalEvent {
   SequenceStats stats;
 };
 
-// Where a sequence's tokens go. The engine thread calls OnTokens any number
-// of times and then OnEnd exactly once, also on refusal, cancel, shutdown and
+// Receives a sequence's tokens. The engine thread calls OnTokens any number of
+// times and then OnEnd exactly once, also on refusal, cancel, shutdown and
 // crash of a stage. None may block: post and return. An end token is not
 // delivered as a token. After an OnTokens that throws the sequence ends with an
 // error; an OnEnd that throws is called once more.

@@ -6,11 +6,10 @@
 
 #include "common/core/ids.h"
 
-// Layers that see equally far share a KV group, and with it one block table
-// per sequence: group 0 sees everything, a further one the last `window`
-// positions, a query's own included (window 0: everything, too). The engine,
-// which gives blocks and takes them back, and the stages, which read them,
-// count by these rules.
+// Layers with the same window share a KV group, and with it one block table per
+// sequence: group 0 sees everything, a further one the last `window` positions,
+// a query's own included (window 0: everything, too). The engine gives out and
+// frees blocks by these rules, and the stages read them.
 namespace sluice {
 
 // The widest window there may be.

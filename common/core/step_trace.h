@@ -8,9 +8,8 @@
 
 namespace sluice {
 
-// From when to when something took, in nanoseconds of one process' monotonic
-// clock. Both ends were read where the thing began and ended. 0, 0: it did
-// not happen.
+// The start and stop of one activity, in nanoseconds of one process' monotonic
+// clock. 0, 0: it did not happen.
 struct TraceSpan {
   int64_t start_ns = 0;
   int64_t stop_ns = 0;
@@ -19,7 +18,7 @@ struct TraceSpan {
   bool operator==(const TraceSpan&) const = default;
 };
 
-// Where a step's time went on one stage, by that stage's clock.
+// The times of a step on one stage, by that stage's clock.
 struct StageTrace {
   TraceSpan receive;    // the frame is taken apart and checked
   TraceSpan wait;       // in the queue, for the steps before it

@@ -6,7 +6,7 @@
 
 #include "common/base/status.h"
 
-// What conversions from proto check, field by field.
+// The checks of single fields in conversions from proto.
 namespace sluice::wire {
 
 inline constexpr size_t kMaxNameBytes = 256;

@@ -23,7 +23,7 @@ inline constexpr uint32_t kExpertProtocolVersion = 2;
 // travel beside the rest (common/rpc/payload_frame.h).
 inline constexpr int kExpertPayloadField = 15;
 
-// What both sides of a stream must agree on to mean the same bits. A value.
+// The facts that both sides of a stream must share for equal bits. A value.
 struct ExpertModel {
   std::string model_digest;
   std::string numerics;
@@ -56,7 +56,7 @@ struct ExpertHello {
   std::vector<LayerExperts> wanted;  // layers rising; empty: what there is
 };
 
-// What a host serves, as its welcome tells.
+// The experts and limits of a host, in its welcome.
 struct ExpertWelcome {
   uint32_t protocol_version = kExpertProtocolVersion;
   std::string build;
@@ -77,7 +77,7 @@ bool Holds(const std::vector<LayerExperts>& held, int32_t layer,
 // Whether `node` is one aligned node of the tree over `num_experts` leaves.
 bool IsAlignedNode(kernels::TreeNode node, int32_t num_experts);
 
-// Whether two sides can work together: FAILED_PRECONDITION names the first
+// Checks that two sides fit each other: FAILED_PRECONDITION names the first
 // field that differs, with the value of this side and of the peer.
 Status CheckSameModel(const ExpertModel& own, const ExpertModel& peer);
 // FAILED_PRECONDITION names the first layer and range of `wanted` that is not
@@ -110,8 +110,8 @@ struct ExpertBatch {
   std::vector<float> weights;            // [sum of counts]
   int64_t sent_ns = 0;
   HiddenStates x;  // [rows, hidden_size]
-  // Of a batch that came in: rows that break the rules, rows rising. What
-  // else they have was not checked and must not be used.
+  // Of a received batch: the rows that break the rules, rising. Their other
+  // values are unchecked and must not be used.
   std::vector<ExpertRowFailure> failures;
 
   int32_t rows() const { return x.rows; }
@@ -182,7 +182,7 @@ StatusOr<ExpertResult> FromProto(const v1::ExpertResult& proto, Buffer payload,
 // Below 2 GiB, which is gRPC's own limit.
 int64_t MaxExpertFrameBytes(const ExpertModel& model,
                             const ExpertLimits& limits);
-// Of an answer with `nodes` nodes per batch.
+// The same for an answer with `nodes` nodes per batch.
 int64_t MaxExpertAnswerBytes(const ExpertModel& model,
                              const ExpertLimits& limits, int32_t nodes);
 

@@ -22,16 +22,16 @@ struct ExpertServerOptions {
   int32_t max_batches_in_flight = 64;
   Duration join_window = std::chrono::microseconds(50);
   bool per_expert_series = false;
-  // It has batches and makes no progress for so long: it is not ready.
+  // The host is not ready if batches make no progress for this long.
   Duration stalled_after = std::chrono::seconds(5);
   Duration debug_batch_delay{};  // for tests
 };
 
-// One host of experts as a process serves it: experts, loop, gRPC server,
-// metrics. The address is bound before the experts are loaded; until then
-// clients are answered UNAVAILABLE with the progress. Threads: "expert-load"
-// while loading, "expert-loop", its team of compute threads, "expert-watch",
-// "metrics-0", and gRPC's own.
+// An expert host process: experts, loop, gRPC server, metrics. It binds the
+// address before it loads the experts; until then it answers clients
+// UNAVAILABLE with the progress. Threads: "expert-load" while loading,
+// "expert-loop", its team of compute threads, "expert-watch", "metrics-0", and
+// gRPC's own.
 class ExpertServer {
  public:
   // Binds and begins to load. Errors: INVALID_ARGUMENT for options and models
@@ -50,7 +50,7 @@ class ExpertServer {
   Status WaitLoaded(TimePoint deadline);
   // Null until loaded.
   const HostedExpertsInfo* info() const;
-  // How often each expert was asked, as JSON.
+  // The rows that each expert got, as JSON.
   std::string HeatJson() const;
 
   // Takes no new batch and waits for those it has, at most until `deadline`.

@@ -13,7 +13,7 @@
 
 namespace sluice::stage {
 
-// Which of a model's layers a stage serves.
+// The choice of a stage's layers.
 struct LayerChoice {
   // Layers [first, last); last -1: to the end. Or a split by bytes: part
   // `index` of `parts`, if parts is not 0, by the memory of each part (empty:
@@ -43,11 +43,10 @@ struct StageServerOptions {
   int32_t max_steps_in_flight = 16;
 };
 
-// One stage as a process serves it: model, loop, gRPC server, metrics. The
-// address is bound before the model is loaded; until then gateways are answered
-// UNAVAILABLE with the progress. Threads: "stage-load" while loading,
-// "stage-loop", the model's ranks, "expert-watch" with remote experts,
-// "metrics-0", and gRPC's own.
+// A stage process: model, loop, gRPC server, metrics. It binds the address
+// before it loads the model; until then it answers gateways UNAVAILABLE with
+// the progress. Threads: "stage-load" while loading, "stage-loop", the model's
+// ranks, "expert-watch" with remote experts, "metrics-0", and gRPC's own.
 class StageServer {
  public:
   // Binds and begins to load; loaded means that remote experts have hosts, too.
@@ -69,9 +68,10 @@ class StageServer {
   // Null until loaded.
   const StageInfo* info() const;
 
-  // Readiness goes off and the gateway is told that this stage ends. What the
-  // gateway has goes on; returns when it let go, or when at `deadline` no new
-  // step is taken and those under way are done (a few seconds at most).
+  // Turns readiness off and tells the gateway that this stage ends. The
+  // gateway's sequences go on. Returns when the gateway has let go of the
+  // stage; at `deadline` the stage takes no new step and returns once open
+  // steps are done (a few seconds at most).
   void Drain(TimePoint deadline);
   // Ends all streams with UNAVAILABLE and joins every thread. Idempotent.
   void Stop();

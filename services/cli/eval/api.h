@@ -13,8 +13,8 @@
 
 namespace sluice::cli {
 
-// One question to an endpoint: `prompt` is text or token ids. Ends of text
-// are ignored, so that every answer has max_tokens tokens.
+// One request to an endpoint: `prompt` is text or token ids. The endpoint
+// ignores end tokens, so that every answer has max_tokens tokens.
 struct Probe {
   std::string name;
   std::string prompt_json;
@@ -23,9 +23,9 @@ struct Probe {
   int64_t seed = 1;
 };
 
-// What came back: the ids of prompt and answer, the log probability of each
-// (NaN where the server gives none, as for the first), and the most likely
-// ids beside it.
+// The answer: the ids of prompt and completion, the log probability of each
+// (NaN where the server gives none, as for the first), and the most likely ids
+// beside it.
 struct ProbeAnswer {
   std::vector<int64_t> ids;
   size_t prompt_length = 0;

@@ -10,8 +10,8 @@
 #include "services/cli/eval/reference.h"
 #include "services/cli/eval/report.h"
 
-// The checks of `sluice eval`. Each asks an endpoint and tells what it found;
-// an error means that the check could not be made.
+// The checks of `sluice eval`. Each queries an endpoint and returns its
+// findings; an error means that the check was not possible.
 namespace sluice::cli {
 
 // The mean and maximum of absolute errors. A NaN counts as infinite: what

@@ -9,8 +9,8 @@
 
 namespace sluice::cli {
 
-// What a trusted implementation answers to one prompt. Any of the fields
-// after `ids` may be empty: what is there is compared.
+// A trusted implementation's answer to one prompt. Any field after `ids` may be
+// empty; the others are compared.
 struct ReferencePrompt {
   std::string name;
   std::vector<int64_t> ids;             // [T]

@@ -8,7 +8,7 @@
 
 namespace sluice::cli {
 
-// What a check found.
+// The findings of a check.
 struct CheckResult {
   std::string title;
   bool passed = false;
@@ -19,7 +19,7 @@ struct CheckResult {
 // A check that could not be made counts as failed.
 CheckResult FailedCheck(const std::string& title, const Status& status);
 
-// What was looked at, for the report's head.
+// The endpoint, for the report's head.
 struct ReportSubject {
   std::string model, url;
 };
