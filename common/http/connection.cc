@@ -2,6 +2,7 @@
 
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
@@ -30,6 +31,8 @@ constexpr auto kLingerTime = std::chrono::seconds(5);
 constexpr size_t kLingerBytes = size_t{256} << 20;
 // A block is written in parts of this size, each with its own deadline.
 constexpr size_t kWriteBytes = size_t{64} << 10;
+// A block up to this size, a token's event, is written where it is made.
+constexpr size_t kWriteNowBytes = size_t{4} << 10;
 // What the kernel may hold beyond what the client has room for. Otherwise it
 // takes megabytes, and then no more until a third of them is gone: a slow
 // reader would look like one that stands still.
@@ -330,8 +333,10 @@ Connection::Nothing Connection::WriteAnswer(
     if (exchange->gone() && !exchange->finished()) break;
     if (!exchange->has_block()) {
       if (exchange->finished()) break;
+      awaits_block_ = true;
       auto waiting = WaitForSignal();
       co_await std::move(waiting);
+      awaits_block_ = false;
       continue;
     }
     const std::string block = exchange->TakeBlock();
@@ -345,6 +350,17 @@ Connection::Nothing Connection::WriteAnswer(
       break;
     }
   }
+}
+
+size_t Connection::WriteNow(std::string_view block) {
+  // TLS has a state of its own, and what is large has a deadline.
+  if (!awaits_block_ || aborted_ || stream_.tls() != nullptr ||
+      block.size() > kWriteNowBytes) {
+    return 0;
+  }
+  const ssize_t sent = ::send(stream_.socket().native_handle(), block.data(),
+                              block.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent > 0 ? static_cast<size_t>(sent) : 0;
 }
 
 boost::asio::awaitable<error_code> Connection::WriteBlock(

@@ -92,6 +92,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // kWriteBytes within the write time gets a timeout.
   boost::asio::awaitable<boost::system::error_code> WriteBlock(
       std::string_view block);
+  // Writes what the socket takes at once of `block`, if nothing is to be
+  // written before it. Returns how much; what is left is the coroutine's.
+  size_t WriteNow(std::string_view block);
   Nothing StopWatch();
   void AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange);
   // One read by Watch, into `buffer_`.
@@ -130,6 +133,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // since Asio reports the end once alone.
   bool half_closed_ = false;
   bool watching_ = false;
+  bool awaits_block_ = false;  // WriteAnswer, and has none
   bool aborted_ = false;
 };
 

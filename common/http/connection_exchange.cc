@@ -228,6 +228,7 @@ void ConnectionExchange::OnGone(std::function<void(Gone)> callback) {
 }
 
 bool ConnectionExchange::Enqueue(std::string block) {
+  if (blocks_.empty() && WriteNow(block)) return true;
   backlog_ += block.size();
   connection_->context_.stats.backlog_bytes +=
       static_cast<long long>(block.size());
@@ -237,6 +238,20 @@ bool ConnectionExchange::Enqueue(std::string block) {
   if (observer_ != nullptr) queued_ns_.push_back(MonotonicNanos());
   connection_->Signal();
   return fits;
+}
+
+bool ConnectionExchange::WriteNow(std::string& block) {
+  const int64_t begin_ns = observer_ != nullptr ? MonotonicNanos() : 0;
+  const size_t written = connection_->WriteNow(block);
+  if (written < block.size()) {
+    block.erase(0, written);
+    return false;
+  }
+  if (finished_) connection_->Signal();
+  if (observer_ == nullptr) return true;
+  queued_ns_.push_back(begin_ns);
+  TellWritten({begin_ns, MonotonicNanos()});
+  return true;
 }
 
 std::string ConnectionExchange::TakeBlock() {

@@ -86,6 +86,8 @@ class ConnectionExchange
  private:
   void TellGone(Gone why);          // `on_gone_`, once
   bool Enqueue(std::string block);  // false: it is the one to be cut
+  // False: what is left of `block` is to be queued.
+  bool WriteNow(std::string& block);
   void Cut() override;
   void CutHere();
   std::string Head(HttpResponse response, long long length);

@@ -46,8 +46,40 @@ double LogprobNumber(float logprob) {
   return number;
 }
 
+namespace {
+
+// As DumpJson; common text goes by a shorter way.
+std::string JsonString(const std::string& text) {
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return c >= ' ' && c < '\x7F' && c != '"' && c != '\\';
+  });
+  return plain ? '"' + text + '"' : DumpJson(Json(text));
+}
+
+}  // namespace
+
+// Most tokens of a stream have text alone: what stands around it is made once.
+std::string AnswerFormat::TextChunk(int index, const std::string& text) {
+  constexpr std::string_view kMark = "\"\\u0001\"";
+  Around& around = around_[index];
+  if (around.before.empty()) {
+    Delta mark;
+    mark.text = "\x01";
+    JsonPieces pieces;
+    const std::string chunk =
+        DumpJson(ChunkValues(index, mark, {}, pieces).at(0));
+    const size_t at = chunk.rfind(kMark);
+    around.before = chunk.substr(0, at);
+    around.behind = chunk.substr(at + kMark.size());
+  }
+  return around.before + JsonString(text) + around.behind;
+}
+
 std::vector<std::string> AnswerFormat::Chunks(int index, const Delta& delta,
                                               const Usage& usage) {
+  if (delta.has_text_alone() && ShowsTextAlone(index)) {
+    return {TextChunk(index, delta.text)};
+  }
   JsonPieces pieces;
   std::vector<std::string> chunks;
   for (const Json& value : ChunkValues(index, delta, usage, pieces)) {

@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_OPENAI_ANSWER_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,6 +61,21 @@ class AnswerFormat {
   // The same as a value with lists of `pieces`, which read `choices`.
   virtual Json WholeValue(const std::vector<Delta>& choices, const Usage& usage,
                           JsonPieces& pieces) = 0;
+
+ protected:
+  // Whether the next chunk of choice `index`, if its delta has text alone,
+  // differs from the one before in nothing but that text.
+  virtual bool ShowsTextAlone(int index) const = 0;
+
+ private:
+  // A chunk of one choice, before its text and behind it.
+  struct Around {
+    std::string before;
+    std::string behind;
+  };
+  std::string TextChunk(int index, const std::string& text);
+
+  std::map<int, Around> around_;
 };
 
 // `text` must outlive the format.

@@ -83,6 +83,12 @@ class ChatFormat : public AnswerFormat {
     return answer;
   }
 
+ protected:
+  bool ShowsTextAlone(int index) const override {
+    return !is_first_.at(static_cast<size_t>(index)) && !info_.logprobs &&
+           !info_.return_token_ids && !info_.continuous_usage;
+  }
+
  private:
   // A whole message. Content beside reasoning or calls is null, not empty.
   static Json Message(const Delta& delta) {

@@ -58,6 +58,11 @@ struct Delta {
   std::optional<std::variant<std::string, TokenId>> stop_reason;
 
   void Append(Delta other);
+  // Content and tokens without log probabilities, and nothing else.
+  bool has_text_alone() const {
+    return !text.empty() && reasoning.empty() && calls.empty() &&
+           logprobs.empty() && prompt.empty() && !echo_begin && !finish;
+  }
   // Of the echo and `logprobs` together.
   size_t num_shown() const;
   ShownLogprob shown(size_t index) const;

@@ -51,6 +51,13 @@ class CompletionFormat : public AnswerFormat {
     return answer;
   }
 
+ protected:
+  bool ShowsTextAlone(int index) const override {
+    return !states_.at(static_cast<size_t>(index)).first && !info_.logprobs &&
+           !info_.prompt_logprobs && !info_.return_token_ids &&
+           !info_.continuous_usage;
+  }
+
  private:
   // Of one choice, from chunk to chunk.
   struct State {
