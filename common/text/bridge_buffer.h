@@ -68,6 +68,7 @@ class BridgeBuffer {
       case SLUICE_INVALID_ARGUMENT:
         return InvalidArgument(bytes());
       case SLUICE_RESOURCE_EXHAUSTED:
+      case SLUICE_OUT_OF_STEPS:
         return ResourceExhausted(bytes());
       case SLUICE_UNIMPLEMENTED:
         return Unimplemented(bytes());

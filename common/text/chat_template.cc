@@ -194,6 +194,8 @@ void ChatTemplate::Probe() {
   const Marks own = MarkedBytes(*plain, *marked, plane);
   composes_tokens_ =
       ScanControls(*plain, specials_, own, std::nullopt).unproved > 0;
+  default_.marks_prove_all =
+      own && !composes_tokens_ && FreeMarkPlane(source_, "") == plane;
 }
 
 StatusOr<ChatTemplate::Request> ChatTemplate::Prepare(
@@ -218,6 +220,7 @@ StatusOr<ChatTemplate::Request> ChatTemplate::Prepare(
   }
   request.kwargs = options.kwargs;
   SLUICE_ASSIGN_OR_RETURN(request.now, WallClock(options.date));
+  request.deadline = options.deadline;
   return request;
 }
 
@@ -255,13 +258,14 @@ StatusOr<ChatTemplate::Shared> ChatTemplate::Share(
   text += "\"documents\":null}";
   SLUICE_ASSIGN_OR_RETURN(JinjaVariables variables,
                           JinjaVariables::Parse(text));
-  return Shared{std::move(variables), FreeMarkPlane(text, Names(0))};
+  return Shared{std::move(variables), FreeMarkPlane(text, Names(0)),
+                specials_.MayBeInJson(text)};
 }
 
 StatusOr<std::string> ChatTemplate::RenderPlain(const Request& request,
                                                 const Shared& shared) const {
   return VariantsFor(request).plain->Render(Names(0), shared.variables,
-                                            request.now);
+                                            request.now, request.deadline);
 }
 
 StatusOr<size_t> ChatTemplate::EndOfFinalMessage(Request& request,
@@ -308,6 +312,47 @@ StatusOr<std::string> ChatTemplate::Render(Json messages, Json tools,
   return text;
 }
 
+std::optional<ChatTemplate::Guarded> ChatTemplate::RenderOnce(
+    const Request& request, const Shared& shared) const {
+  const Variants& variants = VariantsFor(request);
+  const std::optional<char32_t> plane = shared.free_plane;
+  if (!variants.marks_prove_all || shared.may_spell_specials ||
+      plane != kMarkPlanes[0]) {
+    return std::nullopt;
+  }
+  const auto marked = variants.marked[PlaneIndex(*plane)]->Render(
+      Names(*plane), shared.variables, request.now, request.deadline);
+  if (!marked.ok()) return std::nullopt;
+  auto unmarked = TakeMarksOff(*marked, *plane);
+  if (!unmarked) return std::nullopt;
+  Scan scan =
+      ScanControls(unmarked->text, specials_, unmarked->marks, std::nullopt);
+  // The template put one together with the request's text, or took some away.
+  if (scan.unproved > 0) return std::nullopt;
+  return Guarded{std::move(unmarked->text), std::move(scan.controls)};
+}
+
+StatusOr<ChatTemplate::Guarded> ChatTemplate::RenderGuarded(
+    const Request& request, const Shared& shared, size_t max_bytes) const {
+  std::optional<Guarded> once = RenderOnce(request, shared);
+  Guarded made;
+  if (once) {
+    made = *std::move(once);
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(made.text, RenderPlain(request, shared));
+  }
+  if (made.text.size() > max_bytes) {
+    return MakeStatus(StatusCode::kOutOfRange,
+                      Cat("the rendered messages have ", made.text.size(),
+                          " bytes, limit ", max_bytes));
+  }
+  if (!once) {
+    SLUICE_ASSIGN_OR_RETURN(made.controls,
+                            FindControls(request, shared, made.text));
+  }
+  return made;
+}
+
 StatusOr<std::vector<ControlSpan>> ChatTemplate::FindControls(
     const Request& request, const Shared& shared, std::string_view text) const {
   const Variants& variants = VariantsFor(request);
@@ -318,8 +363,8 @@ StatusOr<std::vector<ControlSpan>> ChatTemplate::FindControls(
   }
   Marks own;
   if (const auto& marked = variants.marked[PlaneIndex(*plane)]) {
-    const auto rendered =
-        marked->Render(Names(*plane), shared.variables, request.now);
+    const auto rendered = marked->Render(Names(*plane), shared.variables,
+                                         request.now, request.deadline);
     if (rendered.ok()) own = MarkedBytes(text, *rendered, *plane);
   }
   Scan scan = ScanControls(text, specials_, own, std::nullopt);
@@ -344,6 +389,7 @@ ChatTemplate::Marks ChatTemplate::ForeignBytes(const Request& request,
   for (auto& item : foreign.kwargs) item = MarkRequest(item, plane);
   foreign.add_generation_prompt = request.add_generation_prompt;
   foreign.now = request.now;
+  foreign.deadline = request.deadline;
   const auto shared = Share(foreign);
   if (!shared.ok()) return std::nullopt;
   const auto rendered = RenderPlain(foreign, *shared);
@@ -355,18 +401,13 @@ StatusOr<std::vector<TokenId>> ChatTemplate::RenderIds(
     Json messages, Json tools, const RenderOptions& options) const {
   SLUICE_ASSIGN_OR_RETURN(
       Request request, Prepare(std::move(messages), std::move(tools), options));
-  std::string text;
-  std::vector<ControlSpan> controls;
+  Guarded prompt;
   {
     SLUICE_ASSIGN_OR_RETURN(const Shared shared, Share(request));
-    SLUICE_ASSIGN_OR_RETURN(text, RenderPlain(request, shared));
-    if (text.size() > options.max_bytes) {
-      return MakeStatus(StatusCode::kOutOfRange,
-                        Cat("the rendered messages have ", text.size(),
-                            " bytes, limit ", options.max_bytes));
-    }
-    SLUICE_ASSIGN_OR_RETURN(controls, FindControls(request, shared, text));
+    SLUICE_ASSIGN_OR_RETURN(prompt,
+                            RenderGuarded(request, shared, options.max_bytes));
   }
+  auto& [text, controls] = prompt;
   if (options.continue_final_message) {
     SLUICE_ASSIGN_OR_RETURN(const size_t end, EndOfFinalMessage(request, text));
     text.resize(end);

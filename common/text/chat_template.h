@@ -22,10 +22,14 @@ struct RenderOptions {
   // the template takes off), so that the model continues it, as transformers'
   // apply_chat_template has it. Not with add_generation_prompt.
   bool continue_final_message = false;
+  // Of ModelText::EncodeChat alone: BOS, on top of what the template writes.
+  bool add_special_tokens = false;
   // OUT_OF_RANGE for a prompt of more bytes, before it is tokenized.
   size_t max_bytes = std::numeric_limits<size_t>::max();
   Json kwargs = Json::object();     // chat_template_kwargs of the request
   std::optional<std::string> date;  // "2025-06-28" for strftime_now; else now
+  // The request's: bounds the steps of a rendering. DEADLINE_EXCEEDED.
+  std::optional<TimePoint> deadline;
 };
 
 // A model's chat template: messages to the prompt the model was trained on.
@@ -34,14 +38,15 @@ struct RenderOptions {
 //
 // The guard. Text of a request (contents, names, tool schemas, arguments)
 // that spells a special token stays text, while the template sees the text as
-// it is. How: the template is rendered twice, as it is and with the special
-// tokens in its own literals (and in bos_token and so on) marked by moving
-// their characters to a private-use plane. A special token in the first
-// rendering counts only where the second shows it marked, that is, where the
-// template itself wrote it. Where a template puts a token together from parts
-// ('<|' + role + '|>'), a third rendering with the request's strings marked
-// shows which bytes are not the request's. What neither proves is text; if
-// nothing can be proved, the request is refused.
+// it is. How: the special tokens in the template's own literals (and in
+// bos_token and so on) are marked by moving their characters to a private-use
+// plane. What comes out marked is the template's. If no text of the request
+// spells a special token, the one rendering of the marked template is the
+// prompt. Else the template is rendered as it is, too, and a special token of
+// that rendering counts only where the marked one shows it marked. Where a
+// template puts a token together from parts ('<|' + role + '|>'), a rendering
+// with the request's strings marked shows which bytes are not the request's.
+// What is not proved is text; if nothing can be proved, the request is refused.
 class ChatTemplate {
  public:
   // From chat_template.jinja, tokenizer_config.json or GGUF metadata of the
@@ -76,6 +81,9 @@ class ChatTemplate {
   struct Variants {
     std::unique_ptr<JinjaTemplate> plain;
     std::unique_ptr<JinjaTemplate> marked[2];
+    // With its marks taken off, the marked rendering of a made-up chat is the
+    // plain one, and all special tokens in it are marked.
+    bool marks_prove_all = false;
   };
   // What a rendering starts from.
   struct Request {
@@ -84,6 +92,12 @@ class ChatTemplate {
     bool add_generation_prompt = true;
     Json kwargs;
     int64_t now = 0;
+    std::optional<TimePoint> deadline;
+  };
+  // A prompt before it is tokenized, and which of its bytes are control tokens.
+  struct Guarded {
+    std::string text;
+    std::vector<ControlSpan> controls;
   };
   // Of a text, by byte; nullopt: nothing is known.
   using Marks = std::optional<std::vector<bool>>;
@@ -92,6 +106,7 @@ class ChatTemplate {
     JinjaVariables variables;
     // A plane of marks without a character of the request; nullopt: each has.
     std::optional<char32_t> free_plane;
+    bool may_spell_specials = true;  // some text of the request
   };
 
   explicit ChatTemplate(const Tokenizer& tokenizer);
@@ -108,6 +123,13 @@ class ChatTemplate {
   // The plain rendering.
   StatusOr<std::string> RenderPlain(const Request& request,
                                     const Shared& shared) const;
+  // By the one rendering of the marked template; nullopt where that proves
+  // nothing.
+  std::optional<Guarded> RenderOnce(const Request& request,
+                                    const Shared& shared) const;
+  // OUT_OF_RANGE for more bytes than `max_bytes`.
+  StatusOr<Guarded> RenderGuarded(const Request& request, const Shared& shared,
+                                  size_t max_bytes) const;
   // Where `text`, the plain rendering of `request`, is control tokens.
   StatusOr<std::vector<ControlSpan>> FindControls(const Request& request,
                                                   const Shared& shared,

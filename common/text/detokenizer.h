@@ -19,9 +19,11 @@ class Detokenizer {
   // `tokenizer` outlives this. `prompt_tail`: the tokens before the first
   // one pushed, if the text continues them: a sentencepiece vocabulary drops
   // the leading space of a text's first word only. The last few are enough;
-  // their own text is not returned.
+  // their own text is not returned. `shown`, ascending, outlives this: special
+  // tokens that are not skipped with the others.
   Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens,
-              std::span<const TokenId> prompt_tail = {});
+              std::span<const TokenId> prompt_tail = {},
+              std::span<const TokenId> shown = {});
 
   // The text that `id` completes; empty while a character is incomplete. An
   // id that does not exist (a padded row of the model's vocabulary) gives
@@ -32,11 +34,13 @@ class Detokenizer {
   std::string Finish();
 
  private:
+  bool IsSkipped(TokenId id) const;
   // What `id` adds in bytes; moves on the rules for the text's start.
   std::string Next(TokenId id);
 
   const Tokenizer& tokenizer_;
   const bool skip_special_tokens_;
+  const std::span<const TokenId> shown_;
   bool at_start_ = true;  // nothing shown yet, not even an empty token
   bool strip_space_;      // the next byte, if it is a space, is dropped
   Utf8Stream stream_;

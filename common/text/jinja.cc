@@ -1,5 +1,7 @@
 #include "common/text/jinja.h"
 
+#include <algorithm>
+
 #include "common/text/bridge/bridge.h"
 #include "common/text/bridge_buffer.h"
 
@@ -33,16 +35,24 @@ StatusOr<std::unique_ptr<JinjaTemplate>> JinjaTemplate::Compile(
 
 JinjaTemplate::~JinjaTemplate() { sluice_template_free(handle_); }
 
-StatusOr<std::string> JinjaTemplate::Render(std::string_view names,
-                                            const JinjaVariables& common,
-                                            int64_t now) const {
+StatusOr<std::string> JinjaTemplate::Render(
+    std::string_view names, const JinjaVariables& common, int64_t now,
+    std::optional<TimePoint> deadline) const {
+  uint64_t steps = kMaxSteps;
+  if (deadline) {
+    const double seconds = Seconds(*deadline - Clock::now());
+    steps = static_cast<uint64_t>(std::clamp(seconds, 0.0, 1.0) * kMaxSteps);
+  }
   BridgeBuffer output;
   const int code = [&] {
     const BridgeCall call;
     return sluice_template_render(handle_, BridgeData(names), names.size(),
-                                  common.handle(), now, kMaxOutputBytes,
+                                  common.handle(), now, kMaxOutputBytes, steps,
                                   output.out());
   }();
+  if (code == SLUICE_OUT_OF_STEPS && steps < kMaxSteps) {
+    return DeadlineExceeded("the request's deadline passed: ", output.bytes());
+  }
   SLUICE_RETURN_IF_ERROR(output.ToStatus(code));
   return std::string(output.bytes());
 }

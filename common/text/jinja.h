@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 struct SluiceTemplate;
@@ -34,12 +36,15 @@ class JinjaVariables {
 
 // One compiled chat template: jinja2 as transformers sets it up (trim_blocks,
 // lstrip_blocks, loop controls, tojson like json.dumps without ASCII
-// escaping, raise_exception, strftime_now). The source comes from a model's
-// files and is untrusted: steps, recursion and output are bounded. Immutable;
-// any thread.
+// escaping, raise_exception, strftime_now). Steps, recursion and output are
+// bounded; memory is not: the source comes with the weights, from the operator.
+// Immutable; any thread.
 class JinjaTemplate {
  public:
   static constexpr size_t kMaxOutputBytes = size_t{16} << 20;
+  // Instructions of one rendering, about a second's work; most take some
+  // hundred per message.
+  static constexpr uint64_t kMaxSteps = 20'000'000;
 
   // INVALID_ARGUMENT with the line of a syntax error.
   static StatusOr<std::unique_ptr<JinjaTemplate>> Compile(
@@ -49,12 +54,15 @@ class JinjaTemplate {
   JinjaTemplate(const JinjaTemplate&) = delete;
   JinjaTemplate& operator=(const JinjaTemplate&) = delete;
 
-  // Renders with the variables of `names`, the text of a small JSON object,
-  // and `common`, which win. `now`: the wall clock that strftime_now shows, in
-  // seconds since 1970 in its own zone. INVALID_ARGUMENT: the template raised
-  // (its message alone) or failed; RESOURCE_EXHAUSTED: a limit, named.
-  StatusOr<std::string> Render(std::string_view names,
-                               const JinjaVariables& common, int64_t now) const;
+  // Renders, on this thread, with the variables of `names`, the text of a small
+  // JSON object, and `common`, which win. `now`: the wall clock that
+  // strftime_now shows, in seconds since 1970 in its own zone.
+  // INVALID_ARGUMENT: the template raised (its message alone) or failed;
+  // RESOURCE_EXHAUSTED: a limit, named; DEADLINE_EXCEEDED: the steps that
+  // `deadline` leaves time for are not enough.
+  StatusOr<std::string> Render(
+      std::string_view names, const JinjaVariables& common, int64_t now,
+      std::optional<TimePoint> deadline = std::nullopt) const;
 
  private:
   explicit JinjaTemplate(SluiceTemplate* handle) : handle_(handle) {}

@@ -30,6 +30,11 @@ SpecialSpellings::SpecialSpellings(const Vocabulary& vocabulary)
     if (name.empty()) continue;
     sorted_.emplace_back(name, id);
     starts_[static_cast<unsigned char>(name[0])] = true;
+    escaped_in_json_ =
+        escaped_in_json_ ||
+        std::any_of(name.begin(), name.end(), [](unsigned char byte) {
+          return byte < 0x20 || byte == '"' || byte == '\\' || byte == 0x7F;
+        });
   }
   std::sort(sorted_.begin(), sorted_.end());
 }
@@ -59,6 +64,17 @@ std::vector<std::pair<size_t, TokenId>> SpecialSpellings::At(
   }
   std::reverse(found.begin(), found.end());
   return found;
+}
+
+bool SpecialSpellings::MayBeInJson(std::string_view text) const {
+  if (escaped_in_json_) return true;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (starts_[static_cast<unsigned char>(text[at])] &&
+        !At(text, at).empty()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::optional<char32_t> FreeMarkPlane(std::string_view text,
@@ -93,6 +109,21 @@ std::string MarkSpecials(std::string_view text, const SpecialSpellings& finder,
                  out);
       spelled.remove_prefix(unit.size);
     }
+  }
+  return out;
+}
+
+std::optional<Unmarked> TakeMarksOff(std::string_view marked, char32_t plane) {
+  Unmarked out;
+  out.text.reserve(marked.size());
+  while (!marked.empty()) {
+    const Utf8Unit unit = NextUtf8(marked);
+    if (unit.kind != Utf8Unit::Kind::kCharacter) return std::nullopt;
+    const bool is_marked =
+        unit.value >= plane && unit.value - plane <= kMaxMarked;
+    AppendUtf8(is_marked ? unit.value - plane : unit.value, out.text);
+    out.marks.resize(out.text.size(), is_marked);
+    marked.remove_prefix(unit.size);
   }
   return out;
 }

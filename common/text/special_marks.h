@@ -23,12 +23,16 @@ class SpecialSpellings {
   // spelling.
   std::vector<std::pair<size_t, TokenId>> At(std::string_view text,
                                              size_t at) const;
+  // Whether a special token is spelled anywhere in `text`, the text of JSON; if
+  // a spelling of the vocabulary looks otherwise there, always.
+  bool MayBeInJson(std::string_view text) const;
   std::string_view Text(TokenId id) const { return vocabulary_.Name(id); }
 
  private:
   const Vocabulary& vocabulary_;
   std::vector<std::pair<std::string_view, TokenId>> sorted_;
   std::array<bool, 256> starts_{};  // first bytes of spellings
+  bool escaped_in_json_ = false;    // one of them, in part
 };
 
 // A character is marked by moving it into a private-use plane, one to one, so
@@ -43,6 +47,13 @@ std::optional<char32_t> FreeMarkPlane(std::string_view text,
 // `text` with every spelling of a special token marked.
 std::string MarkSpecials(std::string_view text, const SpecialSpellings& finder,
                          char32_t plane);
+
+struct Unmarked {
+  std::string text;
+  std::vector<bool> marks;  // by byte of `text`: it was marked
+};
+// `marked`, UTF-8 text, without its marks. nullopt for other text.
+std::optional<Unmarked> TakeMarksOff(std::string_view marked, char32_t plane);
 
 // `text` with every character marked, but for those that a template treats
 // by kind: white space, quotes, backslashes, controls.

@@ -96,12 +96,26 @@ TEST(JinjaTemplateTest, EndlessRecursionIsAnError) {
   EXPECT_FALSE(JinjaTemplate::Compile("{{ " + nested).ok());
 }
 
-TEST(JinjaTemplateTest, DoublingAStringIsBounded) {
+TEST(JinjaTemplateTest, ADoubledStringIsCappedWhereItIsWritten) {
   const auto text = RenderSource(
       "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(60) %}"
-      "{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s | length }}");
+      "{% set ns.s = ns.s ~ ns.s %}{{ ns.s }}{% endfor %}");
   EXPECT_EQ(text.status().code(), StatusCode::kResourceExhausted)
       << text.status();
+}
+
+TEST(JinjaTemplateTest, TheDeadlineBoundsTheSteps) {
+  const auto compiled = JinjaTemplate::Compile(
+      "{% for i in range(99999) %}{% set x = i %}{% endfor %}done");
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const auto none = JinjaVariables::Parse("{}");
+  ASSERT_TRUE(none.ok()) << none.status();
+  const auto at = [&](std::optional<TimePoint> deadline) {
+    return (*compiled)->Render("{}", *none, 0, deadline);
+  };
+  EXPECT_EQ(*at(std::nullopt), "done");
+  EXPECT_EQ(*at(Clock::now() + std::chrono::hours(1)), "done");
+  EXPECT_EQ(at(Clock::now()).status().code(), StatusCode::kDeadlineExceeded);
 }
 
 constexpr char kChatMl[] =

@@ -25,6 +25,7 @@ enum SluiceCode {
   SLUICE_RESOURCE_EXHAUSTED = 2,  // a limit on time, memory or length
   SLUICE_INTERNAL = 3,            // a panic within the bridge
   SLUICE_UNIMPLEMENTED = 4,
+  SLUICE_OUT_OF_STEPS = 5,  // a rendering's `max_steps`
 };
 
 // Bytes owned by the bridge.
@@ -115,14 +116,15 @@ int sluice_variables_new(const uint8_t* json, size_t json_size,
 void sluice_variables_free(SluiceVariables* variables);
 
 // Renders with the variables of `names`, a small JSON object, and `variables`,
-// which win. `now` is the wall clock that strftime_now shows, in seconds since
-// 1970 of that clock's own zone. SLUICE_INVALID_ARGUMENT: the template refused
-// or failed; a message from raise_exception stands alone.
-// SLUICE_RESOURCE_EXHAUSTED: it ran out of steps or wrote more than
-// `max_output` bytes.
+// which win, on the caller's thread. `now` is the wall clock that strftime_now
+// shows, in seconds since 1970 of that clock's own zone.
+// SLUICE_INVALID_ARGUMENT: the template refused or failed; a message from
+// raise_exception stands alone. SLUICE_OUT_OF_STEPS: the rendering takes more
+// than `max_steps` instructions of the engine. SLUICE_RESOURCE_EXHAUSTED: the
+// rendering writes more than `max_output` bytes.
 int sluice_template_render(const SluiceTemplate* compiled, const uint8_t* names,
                            size_t names_size, const SluiceVariables* variables,
-                           int64_t now, size_t max_output,
+                           int64_t now, size_t max_output, uint64_t max_steps,
                            SluiceBuffer* output);
 
 // Panics on purpose: returns SLUICE_INTERNAL and "test panic" in *message.

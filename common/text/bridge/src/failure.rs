@@ -7,6 +7,7 @@ pub enum Code {
     ResourceExhausted = 2,
     Internal = 3,
     Unimplemented = 4,
+    OutOfSteps = 5,
 }
 
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! Tokenizers and chat templates behind the C ABI of bridge.h.
 
 mod added;
-mod bounded;
 mod failure;
 mod pretokenize;
 mod pyjson;
@@ -12,7 +11,7 @@ mod vocabulary;
 
 use failure::{Code, Failure};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use template::{Template, Variables};
+use template::{Limits, Template, Variables};
 use tokenizer::{Span, TextTokenizer};
 
 const OK: i32 = 0;
@@ -212,11 +211,12 @@ pub unsafe extern "C" fn sluice_template_render(
     variables: *const Variables,
     now: i64,
     max_output: usize,
+    max_steps: u64,
     output: *mut Buffer,
 ) -> i32 {
     answer(output, || {
         let names = Variables::parse(slice(names, names_size))?;
-        (*compiled).render(&names, &*variables, now, max_output)
+        (*compiled).render(names, &*variables, now, Limits { max_output, max_steps })
     })
 }
 

@@ -1,22 +1,14 @@
 //! Chat templates: minijinja set up as transformers sets jinja2 up.
 
-use crate::bounded;
-use crate::failure::{Failure, Result};
+use crate::failure::{Code, Failure, Result};
 use crate::pyjson::{self, Layout};
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
 
-/// Instructions that one rendering may take: some hundred per message.
-const FUEL: u64 = 20_000_000;
 const MAX_RECURSION: usize = 100;
-/// Renderings that may be lost at once; while so many are, the template is
-/// refused.
-const MAX_LOST: usize = 4;
 const MAX_SOURCE_BYTES: usize = 1 << 20;
 const NAME: &str = "chat_template";
 
@@ -26,14 +18,18 @@ thread_local! {
 }
 
 pub struct Template {
-    environment: Arc<Environment<'static>>,
-    /// Renderings that passed a bound of time or memory and whose threads have
-    /// not ended.
-    lost: Arc<AtomicUsize>,
+    environment: Environment<'static>,
 }
 
-/// Variables of a rendering. Made outside of the bounds: what the request
-/// itself takes is not the template's doing.
+/// What one rendering may take.
+pub struct Limits {
+    /// Bytes that it writes.
+    pub max_output: usize,
+    /// Instructions of the engine: some hundred per message.
+    pub max_steps: u64,
+}
+
+/// Variables of a rendering.
 pub struct Variables(BTreeMap<String, Value>);
 
 impl Variables {
@@ -57,7 +53,6 @@ impl Template {
         environment.set_lstrip_blocks(true);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(MAX_RECURSION);
         environment
             .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
@@ -76,59 +71,51 @@ impl Template {
         environment
             .add_template_owned(NAME, without_generation_tags(source))
             .map_err(|e| Failure::invalid(format!("chat template: {e}")))?;
-        Ok(Self { environment: Arc::new(environment), lost: Arc::default() })
+        Ok(Self { environment })
     }
 
-    /// With the variables of `names` and of `common`, which win.
+    /// Renders, on the caller's thread, with the variables of `names` and of
+    /// `common`, which win.
     pub fn render(
         &self,
-        names: &Variables,
+        names: Variables,
         common: &Variables,
         now: i64,
-        max_output: usize,
+        limits: Limits,
     ) -> Result<Vec<u8>> {
-        if self.lost.load(Ordering::Relaxed) >= MAX_LOST {
-            return Err(Failure::exhausted(
-                "the chat template took too much time or memory too often",
-            ));
-        }
         // Values are shared, not copied.
-        let mut context = names.0.clone();
+        let mut context = names.0;
         context.extend(common.0.iter().map(|(name, value)| (name.clone(), value.clone())));
-        let context = Value::from(context);
-        let environment = self.environment.clone();
-        bounded::run(&self.lost, move || render(&environment, context, now, max_output))
+        // The clone shares the template.
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(limits.max_steps));
+        NOW.set(now);
+        RAISED.set(None);
+        let mut output = Capped { bytes: Vec::new(), limit: limits.max_output, full: false };
+        let template = environment
+            .get_template(NAME)
+            .map_err(|e| Failure::invalid(format!("chat template: {e}")))?;
+        let outcome = template.render_captured_to(Value::from(context), &mut output).map(|_| ());
+        match outcome {
+            Ok(()) => Ok(output.bytes),
+            Err(_) if output.full => Err(Failure::exhausted(format!(
+                "the chat template writes more than {} bytes",
+                limits.max_output
+            ))),
+            Err(e) => Err(failure_of(e, limits.max_steps)),
+        }
     }
 }
 
-fn render(
-    environment: &Environment,
-    context: Value,
-    now: i64,
-    max_output: usize,
-) -> Result<Vec<u8>> {
-    NOW.set(now);
-    RAISED.set(None);
-    let mut output = Capped { bytes: Vec::new(), limit: max_output, full: false };
-    let template = environment
-        .get_template(NAME)
-        .map_err(|e| Failure::invalid(format!("chat template: {e}")))?;
-    let outcome = template.render_captured_to(context, &mut output).map(|_| ());
-    match outcome {
-        Ok(()) => Ok(output.bytes),
-        Err(_) if output.full => Err(Failure::exhausted(format!(
-            "the chat template writes more than {max_output} bytes"
-        ))),
-        Err(e) => Err(failure_of(e)),
-    }
-}
-
-fn failure_of(error: Error) -> Failure {
+fn failure_of(error: Error, max_steps: u64) -> Failure {
     if let Some(message) = RAISED.take() {
         return Failure::invalid(message);
     }
     if error.kind() == ErrorKind::OutOfFuel {
-        return Failure::exhausted(format!("the chat template takes more than {FUEL} steps"));
+        return Failure {
+            code: Code::OutOfSteps,
+            message: format!("the chat template takes more than {max_steps} steps"),
+        };
     }
     Failure::invalid(format!("chat template: {error}"))
 }
