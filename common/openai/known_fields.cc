@@ -14,25 +14,29 @@ namespace {
 constexpr size_t kMaxShownName = 64;
 
 // When a known field that is not built changes nothing.
-enum class Neutral {
-  kZero,
-  kOne,
-  kMinusOne,
-  kFalse,
-  kTrue,
-  kEmpty,       // "", [] or {}
-  kNoTools,     // "none" or "auto"
-  kPlainText,   // {"type": "text"}
-  kTextOutput,  // ["text"]
-  kLeft,        // "left"
-  kApart,       // "auto" or "deepseek"
-  kEnabled,     // {"type": "enabled"}
-  kNever,       // only null
+struct Neutral {
+  std::string_view words;  // for people
+  std::string_view
+      values;  // a JSON array; of an object its "type" alone counts
 };
+constexpr Neutral kZero{"0", "[0]"};
+constexpr Neutral kOne{"1", "[1]"};
+constexpr Neutral kMinusOne{"-1", "[-1]"};
+constexpr Neutral kFalse{"false", "[false]"};
+constexpr Neutral kTrue{"true", "[true]"};
+constexpr Neutral kEmpty{"empty", R"(["", [], {}])"};
+constexpr Neutral kNoTools{R"("none" or "auto")", R"(["none", "auto"])"};
+constexpr Neutral kPlainText{R"({"type": "text"})", R"([{"type": "text"}])"};
+constexpr Neutral kTextOutput{R"(["text"])", R"([["text"]])"};
+constexpr Neutral kLeft{R"("left")", R"(["left"])"};
+constexpr Neutral kApart{R"("auto")", R"(["auto", "deepseek"])"};
+constexpr Neutral kEnabled{R"({"type": "enabled"})",
+                           R"([{"type": "enabled"}])"};
+constexpr Neutral kNever{"null", "[]"};
 
 struct UnbuiltField {
   std::string_view name;
-  Neutral neutral;
+  const Neutral& neutral;
   bool chat = true;
   bool completions = true;
   std::string_view successor = {};  // OpenAI's own, of a deprecated field
@@ -99,117 +103,61 @@ constexpr KnownField kIgnoredFields[] = {
 };
 
 constexpr UnbuiltField kUnbuiltFields[] = {
-    {"length_penalty", Neutral::kOne},
-    {"allowed_token_ids", Neutral::kEmpty},
-    {"bad_words", Neutral::kEmpty},
-    {"use_beam_search", Neutral::kFalse},
-    {"priority", Neutral::kZero},
-    {"response_format", Neutral::kPlainText},
-    {"guided_json", Neutral::kNever},
-    {"guided_regex", Neutral::kNever},
-    {"guided_choice", Neutral::kNever},
-    {"guided_grammar", Neutral::kNever},
-    {"structured_outputs", Neutral::kNever},
+    {"length_penalty", kOne},
+    {"allowed_token_ids", kEmpty},
+    {"bad_words", kEmpty},
+    {"use_beam_search", kFalse},
+    {"priority", kZero},
+    {"response_format", kPlainText},
+    {"guided_json", kNever},
+    {"guided_regex", kNever},
+    {"guided_choice", kNever},
+    {"guided_grammar", kNever},
+    {"structured_outputs", kNever},
     // What other servers obey and we would not.
-    {"grammar", Neutral::kEmpty},
-    {"json_schema", Neutral::kEmpty},
-    {"regex", Neutral::kEmpty},
-    {"ebnf", Neutral::kEmpty},
-    {"stop_regex", Neutral::kEmpty},
-    {"logprob_token_ids", Neutral::kEmpty},
-    {"truncation_side", Neutral::kLeft},
-    {"repetition_detection", Neutral::kEmpty},
-    {"samplers", Neutral::kEmpty},
-    {"typical_p", Neutral::kOne},
-    {"mirostat", Neutral::kZero},
-    {"dry_multiplier", Neutral::kZero},
-    {"xtc_probability", Neutral::kZero},
-    {"dynatemp_range", Neutral::kZero},
-    {"thinking_token_budget", Neutral::kMinusOne},
-    {"reasoning_budget", Neutral::kMinusOne},
-    {"thinking", Neutral::kEnabled, true, false},
-    {"include_reasoning", Neutral::kTrue, true, false},
-    {"separate_reasoning", Neutral::kTrue, true, false},
-    {"reasoning_format", Neutral::kApart, true, false},
-    {"suffix", Neutral::kEmpty, false, true},
-    {"functions", Neutral::kEmpty, true, false, "tools"},
-    {"function_call", Neutral::kNoTools, true, false, "tool_choice"},
-    {"modalities", Neutral::kTextOutput, true, false},
-    {"audio", Neutral::kNever, true, false},
-    {"web_search_options", Neutral::kNever, true, false},
-    {"chat_template", Neutral::kNever, true, false},
-    {"documents", Neutral::kEmpty, true, false},
+    {"grammar", kEmpty},
+    {"json_schema", kEmpty},
+    {"regex", kEmpty},
+    {"ebnf", kEmpty},
+    {"stop_regex", kEmpty},
+    {"logprob_token_ids", kEmpty},
+    {"truncation_side", kLeft},
+    {"repetition_detection", kEmpty},
+    {"samplers", kEmpty},
+    {"typical_p", kOne},
+    {"mirostat", kZero},
+    {"dry_multiplier", kZero},
+    {"xtc_probability", kZero},
+    {"dynatemp_range", kZero},
+    {"thinking_token_budget", kMinusOne},
+    {"reasoning_budget", kMinusOne},
+    {"thinking", kEnabled, true, false},
+    {"include_reasoning", kTrue, true, false},
+    {"separate_reasoning", kTrue, true, false},
+    {"reasoning_format", kApart, true, false},
+    {"suffix", kEmpty, false, true},
+    {"functions", kEmpty, true, false, "tools"},
+    {"function_call", kNoTools, true, false, "tool_choice"},
+    {"modalities", kTextOutput, true, false},
+    {"audio", kNever, true, false},
+    {"web_search_options", kNever, true, false},
+    {"chat_template", kNever, true, false},
+    {"documents", kEmpty, true, false},
 };
 
-bool IsNeutral(const Json& value, Neutral neutral) {
-  switch (neutral) {
-    case Neutral::kZero:
-      return value.is_number() && value == 0;
-    case Neutral::kOne:
-      return value.is_number() && value == 1;
-    case Neutral::kMinusOne:
-      return value.is_number() && value == -1;
-    case Neutral::kFalse:
-      return value == false;
-    case Neutral::kTrue:
-      return value == true;
-    case Neutral::kEmpty:
-      return value.is_string() ? value == "" : value.empty();
-    case Neutral::kNoTools:
-      return value == "none" || value == "auto";
-    case Neutral::kPlainText:
-      return value.is_object() && value.contains("type") &&
-             value["type"] == "text";
-    case Neutral::kTextOutput:
-      return value == Json::array({"text"});
-    case Neutral::kLeft:
-      return value == "left";
-    case Neutral::kApart:
-      return value == "auto" || value == "deepseek";
-    case Neutral::kEnabled:
-      return value.is_object() && value.contains("type") &&
-             value["type"] == "enabled";
-    case Neutral::kNever:
-      return false;
-  }
-  return false;
-}
-
-std::string_view Allowed(Neutral neutral) {
-  switch (neutral) {
-    case Neutral::kZero:
-      return "0";
-    case Neutral::kOne:
-      return "1";
-    case Neutral::kMinusOne:
-      return "-1";
-    case Neutral::kFalse:
-      return "false";
-    case Neutral::kTrue:
-      return "true";
-    case Neutral::kEmpty:
-      return "empty";
-    case Neutral::kNoTools:
-      return "\"none\" or \"auto\"";
-    case Neutral::kPlainText:
-      return "{\"type\": \"text\"}";
-    case Neutral::kTextOutput:
-      return "[\"text\"]";
-    case Neutral::kLeft:
-      return "\"left\"";
-    case Neutral::kApart:
-      return "\"auto\"";
-    case Neutral::kEnabled:
-      return "{\"type\": \"enabled\"}";
-    case Neutral::kNever:
-      return "null";
-  }
-  return "";
+bool IsNeutral(const Json& value, const Neutral& neutral) {
+  const Json values = *ParseJson(neutral.values);
+  return std::any_of(values.begin(), values.end(), [&](const Json& one) {
+    const bool by_type = one.is_object() && !one.empty();
+    if (!by_type) return value == one;
+    return value.is_object() && value.contains("type") &&
+           value["type"] == one["type"];
+  });
 }
 
 // What was asked for in words, where the value's type says too little.
 std::string Asked(const UnbuiltField& field, const Json& value) {
-  if (field.neutral != Neutral::kPlainText || !value.is_object()) {
+  if (&field.neutral != &kPlainText || !value.is_object()) {
     return Describe(value);
   }
   static constexpr std::string_view kTypes[] = {"json_object", "json_schema",
@@ -272,7 +220,7 @@ Status RefuseUnbuiltFields(const Json& object, bool chat) {
     }
     return WithCode(
         FieldError(field.name, "not supported yet; leave it out, or ",
-                   Allowed(field.neutral), "; got ", Asked(field, *found)),
+                   field.neutral.words, "; got ", Asked(field, *found)),
         "unsupported_parameter");
   }
   return OkStatus();
