@@ -96,6 +96,8 @@ void EngineLoop::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
   up_ = epoch;
   leaving_ = OkStatus();
   limits_ = limits;
+  max_context_ = static_cast<int32_t>(
+      std::min(int64_t{limits.max_context}, MaxPositions(limits)));
   Push(PipelineUp{epoch, limits, num_stages});
 }
 

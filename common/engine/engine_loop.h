@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_ENGINE_ENGINE_LOOP_H_
 #define SLUICE_COMMON_ENGINE_ENGINE_LOOP_H_
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -149,7 +150,13 @@ class EngineLoop {
   EngineStats Stats() const;
   EngineProgress Progress() const;
 
+  // Positions that one sequence may have on the latest pipeline, prompt and
+  // completion together; 0 while no pipeline was ever up.
+  int32_t max_context() const { return max_context_; }
+
  private:
+  friend class EngineLoopPeer;  // tests play the engine's thread by it
+
   // More unread results than any pipeline has plans in flight.
   static constexpr size_t kMaxQueuedResults = 256;
 
@@ -199,6 +206,7 @@ class EngineLoop {
   std::optional<Epoch> up_ ABSL_GUARDED_BY(mutex_);
   Status leaving_ ABSL_GUARDED_BY(mutex_);  // why it will go; OK: it will not
   PlanLimits limits_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<int32_t> max_context_{0};  // by `limits_`
   uint64_t submitted_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t refused_queue_full_ ABSL_GUARDED_BY(mutex_) = 0;
   // What the engine thread last published.

@@ -45,6 +45,8 @@ struct EngineOptions {
   // Decodes are spread over the plans in flight only from so many per plan
   // on: a smaller batch costs a stage about as much as this one.
   int min_decode_batch = 4;
+  // Told of the tokens of each plan that has any, by the engine's thread.
+  std::function<void(int32_t tokens)> on_step;
   // Drafts ride with decodes (see Chunk); empty: none do.
   DraftProposer propose_drafts;
 };

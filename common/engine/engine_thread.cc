@@ -244,6 +244,9 @@ void EngineLoop::SubmitPlans() {
       TokenSink& sink = *scheduler_.Find(started.sequence)->sink;
       (void)Guarded("sink", counters_, [&] { sink.OnStart(); });
     }
+    if (options_.on_step && !plan->chunks.empty()) {
+      options_.on_step(plan->num_tokens());
+    }
     executor_->Submit(*std::move(plan));
   }
   const TimePoint now = Clock::now();

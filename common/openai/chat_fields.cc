@@ -85,9 +85,8 @@ void ObeyNoEffort(Json& arguments) {
 
 }  // namespace
 
-TemplateFields ReadTemplateFields(FieldReader& in) {
-  TemplateFields out;
-  out.arguments = Json::object();
+RenderOptions ReadTemplateFields(FieldReader& in) {
+  RenderOptions out;
   std::optional<bool> opens = in.Bool("add_generation_prompt");
   std::optional<bool> goes_on = in.Bool("continue_final_message");
   out.add_special_tokens = in.Bool("add_special_tokens").value_or(false);
@@ -95,7 +94,7 @@ TemplateFields ReadTemplateFields(FieldReader& in) {
     if (!IsWord(*effort)) {
       in.Refuse("reasoning_effort", "must be a word like \"low\"");
     }
-    out.arguments["reasoning_effort"] = *effort;
+    out.kwargs["reasoning_effort"] = *effort;
   }
   if (const Json* arguments = in.Find("chat_template_kwargs")) {
     if (!arguments->is_object()) {
@@ -112,10 +111,10 @@ TemplateFields ReadTemplateFields(FieldReader& in) {
     for (const auto& [name, value] : arguments->items()) {
       if (name == "add_generation_prompt") continue;
       if (name == "continue_final_message" || value.is_null()) continue;
-      ReadArgument(in, name, value, out.arguments);
+      ReadArgument(in, name, value, out.kwargs);
     }
   }
-  ObeyNoEffort(out.arguments);
+  ObeyNoEffort(out.kwargs);
   out.continue_final_message = goes_on.value_or(false);
   if (out.continue_final_message && opens.value_or(false)) {
     in.Refuse("continue_final_message",

@@ -192,7 +192,7 @@ Delta ChoiceText::OnTokens(const TokenEvent& event,
     delta.token_ids.push_back(token.token);
     if (options_.logprobs) delta.logprobs.push_back(token);
     ++completion_tokens_;
-    Take(token.token, decoder_->Push(token.token), delta);
+    Take(token.token, decoder_.Push(token.token), delta);
     if (ended_) break;
   }
   return delta;
@@ -209,7 +209,7 @@ Delta ChoiceText::OnEnd(const FinalEvent& event) {
       delta.logprobs.push_back(event.stop_result);
     }
     if (options_.include_stop) {
-      Take(*event.stop_token, decoder_->Push(*event.stop_token), delta);
+      Take(*event.stop_token, decoder_.Push(*event.stop_token), delta);
     }
   }
   if (!ended_) TakeRest(event, delta);
@@ -225,7 +225,7 @@ Delta ChoiceText::OnEnd(const FinalEvent& event) {
 }
 
 void ChoiceText::TakeRest(const FinalEvent& event, Delta& delta) {
-  const std::string text = decoder_->Finish();
+  const std::string text = decoder_.Finish();
   if (options_.parser == nullptr) {
     TakeContent(text, delta);
   } else {

@@ -12,6 +12,7 @@
 #include "common/core/generate_request.h"
 #include "common/openai/model_text.h"
 #include "common/openai/stop_matcher.h"
+#include "common/text/detokenizer.h"
 #include "common/text/output/output_parser.h"
 
 namespace sluice::openai {
@@ -132,7 +133,7 @@ class ChoiceText {
   void TakePrompt(const std::vector<PromptResults>& prompt, Delta& delta) const;
 
   ChoiceTextOptions options_;
-  std::unique_ptr<TextDecoder> decoder_;
+  Detokenizer decoder_;
   StopMatcher stops_;
   std::optional<Delta> echo_;  // until it is given out
   int64_t completion_tokens_ = 0;

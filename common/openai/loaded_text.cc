@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/base/clock.h"
-#include "common/text/detokenizer.h"
 #include "common/text/text_source.h"
 
 namespace sluice::openai {
@@ -26,33 +25,6 @@ StatusOr<std::vector<TokenId>> LimitsAsInvalid(
   if (ids.status().code() != StatusCode::kResourceExhausted) return ids;
   return InvalidArgument(Message(ids.status()));
 }
-
-class TokenizerDecoder : public TextDecoder {
- public:
-  // Special tokens are skipped, if they are to be, but for `shown` ones.
-  TokenizerDecoder(const Tokenizer& tokenizer, bool skip_special,
-                   std::span<const TokenId> shown,
-                   std::span<const TokenId> tail)
-      : tokenizer_(tokenizer),
-        skip_special_(skip_special),
-        shown_(shown),
-        detokenizer_(tokenizer, skip_special && shown.empty(), tail) {}
-  std::string Push(TokenId token) override {
-    return IsSkipped(token) ? "" : detokenizer_.Push(token);
-  }
-  std::string Finish() override { return detokenizer_.Finish(); }
-
- private:
-  bool IsSkipped(TokenId token) const {
-    return skip_special_ && tokenizer_.IsSpecial(token) &&
-           !std::binary_search(shown_.begin(), shown_.end(), token);
-  }
-
-  const Tokenizer& tokenizer_;
-  const bool skip_special_;
-  const std::span<const TokenId> shown_;
-  Detokenizer detokenizer_;
-};
 
 // gpt-oss always reasons: no effort is the least that it knows.
 void ObeyLeastEffort(const OutputFormat& format, Json& arguments) {
@@ -112,22 +84,16 @@ StatusOr<std::vector<TokenId>> LoadedText::Encode(std::string_view text,
 }
 
 StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
-    const Json& messages, const ChatTextOptions& options) const {
+    const Json& messages, const Json& tools, RenderOptions options) const {
   if (template_ == nullptr) {
     return InvalidArgument(
         "this model has no chat template; use /v1/completions");
   }
-  RenderOptions render;
-  render.add_generation_prompt = options.add_generation_prompt;
-  render.continue_final_message = options.continue_final_message;
-  render.max_bytes = options.max_bytes;
-  if (options.arguments != nullptr) render.kwargs = *options.arguments;
-  ObeyLeastEffort(format_, render.kwargs);
+  ObeyLeastEffort(format_, options.kwargs);
   const TimePoint begin = Clock::now();
-  Json tools;
-  if (options.tools != nullptr) tools = AdaptTools(*options.tools, history_);
   auto ids = LimitsAsInvalid(template_->RenderIds(
-      AdaptHistory(messages, history_), std::move(tools), render));
+      AdaptHistory(messages, history_),
+      tools.is_null() ? Json() : AdaptTools(tools, history_), options));
   if (!ids.ok()) {
     NoteRendering(Seconds(Clock::now() - begin), 0);
     return ids;
@@ -163,13 +129,13 @@ StatusOr<std::string> LoadedText::Decode(std::span<const TokenId> tokens,
   return tokenizer_->Decode(known, skip_special);
 }
 
-std::unique_ptr<TextDecoder> LoadedText::NewDecoder(
-    std::span<const TokenId> prompt, const DecodeOptions& options) const {
+Detokenizer LoadedText::NewDecoder(std::span<const TokenId> prompt,
+                                   const DecodeOptions& options) const {
   const size_t tail = std::min(prompt.size(), kPromptTail);
   std::span<const TokenId> shown;
   if (options.show_markup) shown = markup_;
-  return std::make_unique<TokenizerDecoder>(*tokenizer_, options.skip_special,
-                                            shown, prompt.last(tail));
+  return Detokenizer(*tokenizer_, options.skip_special, prompt.last(tail),
+                     shown);
 }
 
 std::vector<std::unique_ptr<OutputParser>> LoadedText::NewParsers(

@@ -1,7 +1,6 @@
 #ifndef SLUICE_COMMON_OPENAI_MODEL_TEXT_H_
 #define SLUICE_COMMON_OPENAI_MODEL_TEXT_H_
 
-#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,30 +10,11 @@
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
 #include "common/core/ids.h"
+#include "common/text/chat_template.h"
+#include "common/text/detokenizer.h"
 #include "common/text/output/output_parser.h"
 
 namespace sluice::openai {
-
-// One sequence's tokens to text, as they come; one thread.
-class TextDecoder {
- public:
-  virtual ~TextDecoder() = default;
-  // Whole characters only: what is incomplete is held back.
-  virtual std::string Push(TokenId token) = 0;
-  virtual std::string Finish() = 0;
-};
-
-// How a chat becomes a prompt.
-struct ChatTextOptions {
-  bool add_generation_prompt = true;
-  // The prompt ends within the last message, so that it is continued.
-  bool continue_final_message = false;
-  bool add_special_tokens = false;  // on top of what the template writes
-  const Json* arguments = nullptr;  // variables of the template; null: none
-  const Json* tools = nullptr;      // what may be called; null: nothing
-  // OUT_OF_RANGE for a prompt of more bytes, before it is tokenized.
-  size_t max_bytes = std::numeric_limits<size_t>::max();
-};
 
 // What of a sequence's tokens shows.
 struct DecodeOptions {
@@ -65,16 +45,17 @@ class ModelText {
   // the model wants it.
   virtual StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                                 bool special) const = 0;
-  // Renders the template. Message text can never become a special token.
-  // INVALID_ARGUMENT with the template's own complaint, or if the model has
-  // no template.
+  // Renders the template; `tools` null: nothing may be called. Message text can
+  // never become a special token. INVALID_ARGUMENT with the template's own
+  // complaint, or if the model has no template.
   virtual StatusOr<std::vector<TokenId>> EncodeChat(
-      const Json& messages, const ChatTextOptions& options) const = 0;
+      const Json& messages, const Json& tools, RenderOptions options) const = 0;
   // INVALID_ARGUMENT for an id out of range.
   virtual StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                        bool skip_special) const = 0;
-  virtual std::unique_ptr<TextDecoder> NewDecoder(
-      std::span<const TokenId> prompt, const DecodeOptions& options) const = 0;
+  // Of what follows `prompt`.
+  virtual Detokenizer NewDecoder(std::span<const TokenId> prompt,
+                                 const DecodeOptions& options) const = 0;
 
   // How the model sets reasoning and tool calls apart.
   virtual OutputFormat output_format() const = 0;

@@ -11,6 +11,7 @@
 #include "common/base/json.h"
 #include "common/core/ids.h"
 #include "common/core/sampling_params.h"
+#include "common/text/chat_template.h"
 
 namespace sluice::openai {
 
@@ -55,14 +56,6 @@ struct GenerationFields {
   std::string request_id;  // empty: not given
 };
 
-// What the chat template gets beside the messages.
-struct TemplateFields {
-  bool add_generation_prompt = true;
-  bool continue_final_message = false;
-  bool add_special_tokens = false;
-  Json arguments;  // an object; allowed names and types only
-};
-
 // What the model may call.
 struct ToolFields {
   // Null: nothing. Else an array of at least one {"type": "function",
@@ -79,7 +72,8 @@ struct ChatRequest {
   // name, in "reasoning_content"; arguments of calls as objects.
   Json messages;
   ToolFields tools;
-  TemplateFields chat_template;
+  // Without limits; `kwargs` is an object, of allowed names and types only.
+  RenderOptions chat_template;
   bool echo = false;  // an assistant's last message comes before the answer
 };
 
@@ -96,7 +90,7 @@ struct TokenizeRequest {
   std::string model;
   std::variant<std::string, Json> input;  // a prompt, or chat messages
   bool add_special_tokens = true;         // of a prompt
-  TemplateFields chat_template;           // of messages
+  RenderOptions chat_template;            // of messages
   Json tools;                             // as ToolFields has them
   bool return_token_strs = false;
 };

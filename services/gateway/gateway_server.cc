@@ -14,9 +14,7 @@
 #include "common/pipeline/gateway/pipeline_assembler.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/access_log.h"
-#include "services/gateway/counted_steps.h"
 #include "services/gateway/doors.h"
-#include "services/gateway/engine_generator.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/cluster.h"
 #include "services/gateway/handlers/handlers.h"
@@ -60,6 +58,13 @@ std::vector<trace::TraceRecord::Stage> TracedStages(
   return stages;
 }
 
+EngineOptions EngineOptionsOf(const GatewayOptions& options,
+                              const GatewayMetrics& metrics) {
+  EngineOptions engine = options.engine;
+  engine.on_step = [&metrics](int32_t tokens) { metrics.OnStep(tokens); };
+  return engine;
+}
+
 StatusOr<ServedModel> LoadNamedModel(const GatewayOptions& options) {
   const std::vector<std::string>& names = options.model_names;
   SLUICE_ASSIGN_OR_RETURN(
@@ -83,9 +88,7 @@ class GatewayServer::Impl {
         metrics_({model_.name, model_.max_positions, options_.vllm_metrics,
                   options_.engine.prefix_cache, options_.metrics_key_names}),
         pipeline_(std::move(pipeline)),
-        steps_(&pipeline_->plans(), &metrics_),
-        engine_(options_.engine, &steps_),
-        generator_(engine_),
+        engine_(EngineOptionsOf(options_, metrics_), &pipeline_->plans()),
         traces_(options_.traces,
                 [this] { return TracedStages(pipeline_->status()); }),
         work_(TextOptions(options_)),
@@ -151,7 +154,7 @@ class GatewayServer::Impl {
  private:
   void AddRoutes() {
     const HandlerContext context{model_,
-                                 generator_,
+                                 engine_,
                                  metrics_,
                                  &work_,
                                  [this] { return readiness(); },
@@ -221,7 +224,7 @@ class GatewayServer::Impl {
 
   // As /v1/models shows it; 0 while no pipeline was ever up.
   int max_context() const {
-    return std::min(generator_.max_context(), model_.max_positions);
+    return std::min(engine_.max_context(), model_.max_positions);
   }
 
   void StartPipeline() {
@@ -236,14 +239,13 @@ class GatewayServer::Impl {
       // What a windowed KV group takes of the pool hangs on it.
       limits.max_step_tokens =
           std::min(limits.max_step_tokens, options_.engine.max_step_tokens);
-      generator_.SetLimits(limits);
+      next(epoch, limits, num_stages);
       LogInfo("pipeline up: epoch ", epoch, ", ", num_stages, " stages, ",
               limits.num_blocks, " KV blocks, context ", max_context(),
               max_context() == model_.max_positions
                   ? " (the model's)"
                   : Cat(" (as the stages have it; the model has ",
                         model_.max_positions, ")"));
-      next(epoch, limits, num_stages);
     };
     callbacks.on_lost = [next =
                              std::move(callbacks.on_lost)](const Status& why) {
@@ -258,9 +260,7 @@ class GatewayServer::Impl {
   const ServedModel model_;
   GatewayMetrics metrics_;
   const std::unique_ptr<PipelineAssembler> pipeline_;
-  CountedSteps steps_;
   EngineLoop engine_;
-  EngineGenerator generator_;
   trace::TraceStore traces_;
   TurnQueue work_;
   http::Router router_;

@@ -35,13 +35,14 @@ void RequestRunner::SendWhole() {
     return;
   }
   http::HttpResponse response;
-  response.body = plan_.format->Whole(wholes, usage_);
+  response.body = prepared_.format->Whole(wholes, usage_);
   exchange_->Send(std::move(response));
 }
 
 void RequestRunner::EndStream() {
   const auto end = [this] {
-    if (plan_.include_usage) stream_->Send(plan_.format->UsageChunk(usage_));
+    if (prepared_.include_usage)
+      stream_->Send(prepared_.format->UsageChunk(usage_));
     stream_->End();
   };
   if (writer_ == nullptr) return end();
@@ -54,8 +55,8 @@ AnswerWriter& RequestRunner::Writer() {
     output.send = [this](std::string bytes) { SendPiece(std::move(bytes)); };
     output.fail = [this](const Status& why) { FailWriting(why); };
     writer_ = std::make_unique<AnswerWriter>(
-        TextWorkers{services_.work, services_.metrics}, exchange_,
-        *plan_.format, std::move(output), weak_from_this());
+        TextWorkers{context_.work, context_.metrics}, exchange_,
+        *prepared_.format, std::move(output), weak_from_this());
   }
   return *writer_;
 }

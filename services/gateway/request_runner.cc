@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/retry_after.h"
 #include "common/openai/error.h"
+#include "services/gateway/served_model.h"
 
 namespace sluice::gateway {
 namespace {
@@ -34,12 +35,12 @@ class RequestRunner::Sink : public TokenSink {
     runner_->Deliver({choice_, Clock::now(), std::move(event), steps_});
   }
   void OnInbox(const TraceSpan& inbox) override {
-    runner_->plan_.trace->OnInbox(choice_, inbox);
+    runner_->prepared_.trace->OnInbox(choice_, inbox);
   }
   void OnStep(std::shared_ptr<const StepTrace> step,
               const TracedChunk& chunk) override {
     ++steps_;
-    runner_->plan_.trace->OnStep(choice_, std::move(step), chunk);
+    runner_->prepared_.trace->OnStep(choice_, std::move(step), chunk);
   }
 
  private:
@@ -48,24 +49,26 @@ class RequestRunner::Sink : public TokenSink {
   size_t steps_ = 0;  // the engine thread's
 };
 
-void RequestRunner::Start(const Services& services, RunPlan plan,
+void RequestRunner::Start(const HandlerContext& context,
+                          PreparedRequest prepared,
                           std::shared_ptr<http::Exchange> exchange) {
-  auto runner = std::make_shared<RequestRunner>(services, std::move(plan),
+  auto runner = std::make_shared<RequestRunner>(context, std::move(prepared),
                                                 std::move(exchange));
   runner->Submit();
 }
 
-RequestRunner::RequestRunner(const Services& services, RunPlan plan,
+RequestRunner::RequestRunner(const HandlerContext& context,
+                             PreparedRequest prepared,
                              std::shared_ptr<http::Exchange> exchange)
-    : services_(services),
-      plan_(std::move(plan)),
+    : context_(context),
+      prepared_(std::move(prepared)),
       exchange_(std::move(exchange)),
       arrival_(exchange_->request().arrival),
-      stream_(plan_.stream
-                  ? std::make_shared<http::EventStream>(exchange_, plan_.times)
-                  : nullptr) {
+      stream_(prepared_.stream ? std::make_shared<http::EventStream>(
+                                     exchange_, prepared_.times)
+                               : nullptr) {
   size_t leader = 0;  // of those that follow
-  for (RunPlan::Choice& choice : plan_.choices) {
+  for (PreparedRequest::Choice& choice : prepared_.choices) {
     if (choice.text.parser != nullptr) usage_.reasoning_tokens = 0;
     const auto& prompt = choice.generate.prompt_tokens;
     if (choice.prompt == prompts_.size()) {  // choices share their prompt
@@ -73,13 +76,13 @@ RequestRunner::RequestRunner(const Services& services, RunPlan plan,
       prompts_.emplace_back();
     }
     ++prompts_.back().choices;
-    choices_.push_back(
-        {openai::ChoiceText(services_.text, std::move(choice.text), prompt),
-         choice.prompt,
-         {},
-         std::nullopt,
-         choice.generate.max_tokens,
-         std::nullopt});
+    choices_.push_back({openai::ChoiceText(*context_.model.text,
+                                           std::move(choice.text), prompt),
+                        choice.prompt,
+                        {},
+                        std::nullopt,
+                        choice.generate.max_tokens,
+                        std::nullopt});
     choices_.back().awaits_prompt = choice.follows;
     if (choice.follows) choices_[leader].collects_prompt = true;
     if (!choice.follows) leader = choices_.size() - 1;
@@ -93,23 +96,23 @@ void RequestRunner::Submit() {
   });
   TellFigures();
   if (stream_ != nullptr) stream_->Await();
-  if (plan_.trace != nullptr) plan_.trace->OnStart(choices_.size());
+  if (prepared_.trace != nullptr) prepared_.trace->OnStart(choices_.size());
   for (size_t i = 0; i < choices_.size() && !done_; ++i) {
-    if (plan_.trace != nullptr) {
-      plan_.choices[i].generate.trace = true;
-      plan_.trace->OnSubmit(i);
+    if (prepared_.trace != nullptr) {
+      prepared_.choices[i].generate.trace = true;
+      prepared_.trace->OnSubmit(i);
     }
     auto sink = std::make_shared<Sink>(shared_from_this(), i);
-    const auto sequence = services_.generator.Submit(
-        std::move(plan_.choices[i].generate), std::move(sink));
+    const auto sequence = context_.engine.Submit(
+        std::move(prepared_.choices[i].generate), std::move(sink));
     if (sequence.ok()) {
       choices_[i].sequence = *sequence;
       continue;
     }
-    services_.metrics.OnRejection(RejectionOf(sequence.status()));
+    context_.metrics.OnRejection(RejectionOf(sequence.status()));
     Fail(sequence.status());
   }
-  plan_.choices.clear();  // prompts live in the engine from here on
+  prepared_.choices.clear();  // prompts live in the engine from here on
 }
 
 void RequestRunner::OnStart() {
@@ -124,11 +127,11 @@ Rejection RequestRunner::RejectionOf(const Status& status) const {
     return Rejection::kQueueFull;
   }
   if (status.code() != StatusCode::kUnavailable) return Rejection::kInvalid;
-  return services_.readiness().draining ? Rejection::kDraining
-                                        : Rejection::kUnavailable;
+  return context_.readiness().draining ? Rejection::kDraining
+                                       : Rejection::kUnavailable;
 }
 
-// If it cannot be posted, the generator hears of it, and ends the sequence.
+// If it cannot be posted, the engine hears of it, and ends the sequence.
 void RequestRunner::Deliver(Mail mail) {
   {
     MutexLock lock(mutex_);
@@ -185,7 +188,7 @@ void RequestRunner::Receive(Mail mail) {
 }
 
 void RequestRunner::Handle(const Mail& mail) {
-  if (plan_.trace == nullptr) {
+  if (prepared_.trace == nullptr) {
     Take(mail);
     return;
   }
@@ -239,7 +242,7 @@ void RequestRunner::TraceDelivery(const Mail& mail, int64_t begin_ns) {
   delivery.sent_ns = MonotonicNanos();
   // Nothing was to be decoded: all of it was the answer's end.
   delivery.decoded_ns = decoded_ns_ != 0 ? decoded_ns_ : begin_ns;
-  plan_.trace->OnDelivery(mail.choice, delivery);
+  prepared_.trace->OnDelivery(mail.choice, delivery);
 }
 
 template <typename Source>
@@ -248,7 +251,7 @@ openai::Delta RequestRunner::Counted(Choice& choice, const Source& source) {
   const int64_t reasoning = choice.text.reasoning_tokens();
   const TimePoint begin = Clock::now();
   openai::Delta delta = source();
-  services_.metrics.OnDetokenized(Seconds(Clock::now() - begin));
+  context_.metrics.OnDetokenized(Seconds(Clock::now() - begin));
   usage_.completion_tokens += choice.text.completion_tokens() - tokens;
   if (usage_.reasoning_tokens) {
     *usage_.reasoning_tokens += choice.text.reasoning_tokens() - reasoning;
@@ -264,9 +267,9 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
   if (!event.tokens.empty()) {
     const int count = static_cast<int>(event.tokens.size());
     if (choice.last_token) {
-      services_.metrics.OnNextTokens(Seconds(when - *choice.last_token), count);
+      context_.metrics.OnNextTokens(Seconds(when - *choice.last_token), count);
     } else {
-      services_.metrics.OnFirstToken(Seconds(when - arrival_));
+      context_.metrics.OnFirstToken(Seconds(when - arrival_));
       auto& first = exchange_->figures().first_token;
       if (!first) first = when - arrival_;
     }
@@ -278,7 +281,7 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
   const bool matched = delta.finish.has_value();
   Emit(choice, index, std::move(delta));
   if (!matched) return;
-  if (!choice.ended) services_.generator.Cancel(*choice.sequence);
+  if (!choice.ended) context_.engine.Cancel(*choice.sequence);
   FinishIfAnswered();
 }
 
@@ -326,12 +329,12 @@ void RequestRunner::TellFigures() {
 }
 
 void RequestRunner::Emit(Choice& choice, size_t index, openai::Delta delta) {
-  if (plan_.trace != nullptr) decoded_ns_ = MonotonicNanos();
+  if (prepared_.trace != nullptr) decoded_ns_ = MonotonicNanos();
   if (delta.finish) {
     choice.answered = true;
     AddFinish(openai::FinishName(delta), exchange_->figures().finish);
   }
-  if (!plan_.stream) {
+  if (!prepared_.stream) {
     Collect(MemoryOf(delta));
     choice.whole.Append(std::move(delta));
     return;
@@ -349,7 +352,7 @@ void RequestRunner::Emit(Choice& choice, size_t index, openai::Delta delta) {
     return;
   }
   const auto chunks =
-      plan_.format->Chunks(static_cast<int>(index), delta, usage_);
+      prepared_.format->Chunks(static_cast<int>(index), delta, usage_);
   for (const std::string& chunk : chunks) stream_->Send(chunk);
 }
 
@@ -360,7 +363,7 @@ void RequestRunner::FinishIfAnswered() {
     if (!choice.answered || !choice.ended) return;
   }
   if (done_) return;
-  if (plan_.stream) {
+  if (prepared_.stream) {
     EndStream();
   } else {
     SendWhole();
@@ -372,7 +375,7 @@ void RequestRunner::Fail(const Status& status) {
   if (std::exchange(done_, true)) return;
   http::ApiError error = openai::ToApiError(status);
   if (error.http_status == 503 && !RetryAfterSeconds(status)) {
-    error.retry_after_seconds = services_.readiness().retry_after_seconds;
+    error.retry_after_seconds = context_.readiness().retry_after_seconds;
   }
   if (error.http_status == 500) {
     LogError("request ", exchange_->request().request_id,
@@ -399,7 +402,7 @@ void RequestRunner::Fail(const Status& status) {
 void RequestRunner::CancelAll() {
   for (const Choice& choice : choices_) {
     if (choice.sequence && !choice.ended) {
-      services_.generator.Cancel(*choice.sequence);
+      context_.engine.Cancel(*choice.sequence);
     }
   }
 }
@@ -414,14 +417,14 @@ void RequestRunner::Observe(const Choice& choice, const FinalEvent& event,
       (event.reason == FinishReason::kCancelled && choice.answered)) {
     outcome = Outcome::kStop;
   }
-  services_.metrics.OnSequenceEnd(outcome, event.stats, choice.max_tokens,
-                                  Seconds(when - arrival_));
+  context_.metrics.OnSequenceEnd(outcome, event.stats, choice.max_tokens,
+                                 Seconds(when - arrival_));
   Prompt& prompt = prompts_.at(choice.prompt);
   if (outcome == Outcome::kError) return;
   prompt.most_tokens =
       std::max(prompt.most_tokens, event.stats.completion_tokens);
   if (++prompt.ended == prompt.choices) {
-    services_.metrics.OnPromptEnd(prompt.choices, prompt.most_tokens);
+    context_.metrics.OnPromptEnd(prompt.choices, prompt.most_tokens);
   }
 }
 

@@ -1,7 +1,6 @@
 #ifndef SLUICE_SERVICES_GATEWAY_REQUEST_RUNNER_H_
 #define SLUICE_SERVICES_GATEWAY_REQUEST_RUNNER_H_
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -10,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/core/generate_request.h"
+#include "common/engine/engine_loop.h"
 #include "common/http/event_stream.h"
 #include "common/http/exchange.h"
 #include "common/openai/answer.h"
@@ -17,13 +17,12 @@
 #include "common/trace/request_trace.h"
 #include "services/gateway/answer_writer.h"
 #include "services/gateway/gateway_metrics.h"
-#include "services/gateway/generator.h"
-#include "services/gateway/readiness.h"
+#include "services/gateway/handlers/handlers.h"
 
 namespace sluice::gateway {
 
 // A request made ready: what to generate and how to answer.
-struct RunPlan {
+struct PreparedRequest {
   struct Choice {
     GenerateRequest generate;
     openai::ChoiceTextOptions text;
@@ -42,25 +41,15 @@ struct RunPlan {
 
 // Runs one request: submits its sequences, turns their tokens into the answer
 // and cancels them when the client goes away. It lives on its exchange's
-// loop; the generator's thread only leaves events in its mailbox. It keeps
+// loop; the engine's thread only leaves events in its mailbox. It keeps
 // itself alive until every sequence has ended.
 class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
  public:
-  // What outlives every request.
-  struct Services {
-    Generator& generator;
-    const openai::ModelText& text;
-    GatewayMetrics& metrics;
-    // What is told to who is refused because the pipeline is not there.
-    std::function<GatewayReadiness()> readiness;
-    TurnQueue* work = nullptr;  // where large answers are written
-  };
-
   // On the exchange's loop.
-  static void Start(const Services& services, RunPlan plan,
+  static void Start(const HandlerContext& context, PreparedRequest prepared,
                     std::shared_ptr<http::Exchange> exchange);
 
-  RequestRunner(const Services& services, RunPlan plan,
+  RequestRunner(const HandlerContext& context, PreparedRequest prepared,
                 std::shared_ptr<http::Exchange> exchange);
 
  private:
@@ -134,8 +123,8 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   Rejection RejectionOf(const Status& status) const;
   void Observe(const Choice& choice, const FinalEvent& event, TimePoint when);
 
-  const Services services_;
-  RunPlan plan_;
+  const HandlerContext context_;
+  PreparedRequest prepared_;
   const std::shared_ptr<http::Exchange> exchange_;
   const TimePoint arrival_;
   const std::shared_ptr<http::EventStream> stream_;  // null: answered whole

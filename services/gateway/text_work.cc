@@ -86,14 +86,4 @@ void RunTextWork(const TextWorkers& workers,
   refused(done);
 }
 
-void RunTextWorkHere(GatewayMetrics& metrics,
-                     std::shared_ptr<http::Exchange> exchange,
-                     const std::function<void()>& work) {
-  if (exchange->gone()) return;
-  const Status done = CatchAndCount("text", work);
-  if (done.ok()) return;
-  LogFailure(*exchange, done);
-  exchange->Send(http::ErrorResponse(openai::ToApiError(done)));
-}
-
 }  // namespace sluice::gateway

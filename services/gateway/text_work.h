@@ -35,11 +35,6 @@ void RunTextWork(const TextWorkers& workers,
                  std::function<void()> work,
                  std::function<void(const Status&)> failed = nullptr);
 
-// The same without waiting, on the exchange's loop: for work that is small.
-void RunTextWorkHere(GatewayMetrics& metrics,
-                     std::shared_ptr<http::Exchange> exchange,
-                     const std::function<void()>& work);
-
 }  // namespace sluice::gateway
 
 #endif  // SLUICE_SERVICES_GATEWAY_TEXT_WORK_H_

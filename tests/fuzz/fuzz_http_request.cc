@@ -1,6 +1,6 @@
 // Any path and body through router, parsers and answers: one answer always,
 // and every byte of it as clients expect. Input: the path up to the first
-// newline, then the body. Behind it a generator that echoes its prompt, so that
+// newline, then the body. Behind it an engine that echoes its prompt, so that
 // what a client writes is told apart as a model's reasoning and calls.
 #include <memory>
 #include <string>
@@ -35,12 +35,12 @@ ServedModel ModelThatCalls() {
 // Everything behind the socket, made once.
 struct Gateway {
   const ServedModel model = ModelThatCalls();
-  FakeGenerator generator{FakeGenerator::Mode::kEcho};
+  ScriptedEngine engine{Echo};
   GatewayMetrics metrics{{"fake"}};
   http::Router router;
 
   Gateway() {
-    const HandlerContext context{model, generator, metrics, nullptr,
+    const HandlerContext context{model, engine.loop(), metrics, nullptr,
                                  [] { return GatewayReadiness{true}; }};
     AddChatHandler(router, context);
     AddCompletionsHandler(router, context);
@@ -89,7 +89,7 @@ void RunOne(std::string_view input) {
   const auto exchange = http::Post(input.substr(0, newline), std::string(body));
   exchange->deferred = true;  // as on a loop
   gateway->router.Route(exchange);
-  exchange->RunPosted();
+  gateway->engine.Settle(*exchange);
   SLUICE_CHECK(exchange->ended);
   SLUICE_CHECK(exchange->responses.size() == 1);
   const http::HttpResponse& response = exchange->responses[0];
@@ -98,8 +98,8 @@ void RunOne(std::string_view input) {
   } else if (response.content_type == "application/json") {
     CheckJson(response.body);
   }
-  fuzz::g_passes = gateway->generator.submitted();
-  gateway->generator.Forget();
+  fuzz::g_passes = gateway->engine.submitted();
+  gateway->engine.Forget();
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ constexpr const char* kPaths[] = {"/v1/chat/completions", "/v1/completions",
 // Everything behind the socket, made once.
 struct TextGateway {
   ServedModel model = FakeModel();
-  FakeGenerator generator{FakeGenerator::Mode::kEcho};
+  ScriptedEngine engine{Echo};
   GatewayMetrics metrics{{"toy"}};
   http::Router router;
 
@@ -47,7 +47,7 @@ struct TextGateway {
     model.text = openai::MakeToyText(
         kTemplate, {{"<|end|>", "<|start|>", "<|eot|>"}, {"<think>"}});
     model.eos_ids = {256};
-    const HandlerContext context{model, generator, metrics, nullptr,
+    const HandlerContext context{model, engine.loop(), metrics, nullptr,
                                  [] { return GatewayReadiness{true}; }};
     AddChatHandler(router, context);
     AddCompletionsHandler(router, context);
@@ -61,10 +61,10 @@ void AskOne(uint8_t which, std::string_view body) {
       http::Post(kPaths[which % std::size(kPaths)], std::string(body));
   exchange->deferred = true;  // as on a loop
   gateway->router.Route(exchange);
-  exchange->RunPosted();
+  gateway->engine.Settle(*exchange);
   SLUICE_CHECK(exchange->ended && exchange->responses.size() == 1);
-  fuzz::g_passes = gateway->generator.submitted();
-  gateway->generator.Forget();
+  fuzz::g_passes = gateway->engine.submitted();
+  gateway->engine.Forget();
 }
 
 }  // namespace

@@ -1,33 +1,24 @@
 #include "tests/openai/fake_text.h"
 
-#include <utility>
+#include <memory>
+
+#include "common/text/text_source.h"
+#include "common/text/tokenizer.h"
+#include "tests/openai/toy_text.h"
 
 namespace sluice::openai {
 namespace {
 
-size_t CharacterLength(unsigned char lead) {
-  return lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+// Bytes and FakeText's special tokens.
+const Tokenizer& FakeTokenizer() {
+  static const Tokenizer* const tokenizer = [] {
+    TextSource source;
+    source.tokenizer_json =
+        ToyTokenizerJson({{"<s>", "</s>", "<turn>"}, /*plain=*/{}});
+    return Tokenizer::Make(source)->release();
+  }();
+  return *tokenizer;
 }
-
-class FakeDecoder : public TextDecoder {
- public:
-  explicit FakeDecoder(bool skip_special) : skip_special_(skip_special) {}
-  std::string Push(TokenId token) override {
-    if (token > 255) return skip_special_ ? "" : FakeText().TokenBytes(token);
-    held_ += static_cast<char>(token);
-    if (held_.size() < CharacterLength(static_cast<unsigned char>(held_[0]))) {
-      return "";
-    }
-    return std::exchange(held_, "");
-  }
-  std::string Finish() override {
-    return std::exchange(held_, "").empty() ? "" : "\xef\xbf\xbd";
-  }
-
- private:
-  const bool skip_special_;
-  std::string held_;
-};
 
 }  // namespace
 
@@ -45,20 +36,16 @@ StatusOr<std::vector<TokenId>> FakeText::Encode(std::string_view text,
 }
 
 StatusOr<std::vector<TokenId>> FakeText::EncodeChat(
-    const Json& messages, const ChatTextOptions& options) const {
+    const Json& messages, const Json& tools, RenderOptions options) const {
   std::vector<TokenId> tokens{kFakeBos};
   if (options.add_special_tokens) tokens.push_back(kFakeBos);
-  if (options.arguments != nullptr) {
-    for (const auto& argument : options.arguments->items()) {
-      const auto name = Bytes(argument.key());
-      tokens.insert(tokens.end(), name.begin(), name.end());
-    }
+  for (const auto& argument : options.kwargs.items()) {
+    const auto name = Bytes(argument.key());
+    tokens.insert(tokens.end(), name.begin(), name.end());
   }
-  if (options.tools != nullptr) {
-    for (const Json& tool : *options.tools) {
-      const auto name = Bytes(tool["function"]["name"].get<std::string>());
-      tokens.insert(tokens.end(), name.begin(), name.end());
-    }
+  for (const Json& tool : tools) {
+    const auto name = Bytes(tool["function"]["name"].get<std::string>());
+    tokens.insert(tokens.end(), name.begin(), name.end());
   }
   for (const Json& message : messages) {
     tokens.push_back(kFakeTurn);
@@ -88,9 +75,9 @@ StatusOr<std::string> FakeText::Decode(std::span<const TokenId> tokens,
   return text;
 }
 
-std::unique_ptr<TextDecoder> FakeText::NewDecoder(
-    std::span<const TokenId>, const DecodeOptions& options) const {
-  return std::make_unique<FakeDecoder>(options.skip_special);
+Detokenizer FakeText::NewDecoder(std::span<const TokenId>,
+                                 const DecodeOptions& options) const {
+  return Detokenizer(FakeTokenizer(), options.skip_special);
 }
 
 bool FakeText::EndsInReasoning(std::span<const TokenId> prompt) const {

@@ -29,12 +29,12 @@ class FakeText : public ModelText {
   StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                         bool special) const override;
   StatusOr<std::vector<TokenId>> EncodeChat(
-      const Json& messages, const ChatTextOptions& options) const override;
+      const Json& messages, const Json& tools,
+      RenderOptions options) const override;
   StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                bool skip_special) const override;
-  std::unique_ptr<TextDecoder> NewDecoder(
-      std::span<const TokenId> prompt,
-      const DecodeOptions& options) const override;
+  Detokenizer NewDecoder(std::span<const TokenId> prompt,
+                         const DecodeOptions& options) const override;
   OutputFormat output_format() const override { return format; }
   std::vector<std::unique_ptr<OutputParser>> NewParsers(
       const OutputRequest& request, size_t count) const override {

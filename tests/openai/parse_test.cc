@@ -219,7 +219,7 @@ TEST(GatewayParseTest, RepeatPenaltyIsRepetitionPenalty) {
 
 TEST(GatewayParseTest, NoReasoningEffortTurnsThinkingOff) {
   const auto of = [](const std::string& fields) {
-    return DumpJson(Chat(fields)->chat_template.arguments);
+    return DumpJson(Chat(fields)->chat_template.kwargs);
   };
   const char* off =
       "{\"reasoning_effort\":\"none\",\"enable_thinking\":false,"

@@ -17,7 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string TokenizerJson(const ToyTokens& tokens) {
+void Write(const fs::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  SLUICE_CHECK(out.good());
+}
+
+}  // namespace
+
+std::string ToyTokenizerJson(const ToyTokens& tokens) {
   VocabularySpec spec;
   const auto add = [&spec](std::string token, TokenKind kind) {
     spec.tokens.push_back(std::move(token));
@@ -38,15 +47,6 @@ std::string TokenizerJson(const ToyTokens& tokens) {
   return *ToTokenizerJson(spec);
 }
 
-void Write(const fs::path& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  SLUICE_CHECK(out.good());
-}
-
-}  // namespace
-
 std::unique_ptr<LoadedText> MakeToyText(const std::string& chat_template,
                                         const ToyTokens& tokens,
                                         const FormatNames& formats,
@@ -56,7 +56,7 @@ std::unique_ptr<LoadedText> MakeToyText(const std::string& chat_template,
       fs::temp_directory_path() / ("sluice-toy-" + std::to_string(::getpid()) +
                                    "-" + std::to_string(++count));
   fs::create_directories(folder);
-  Write(folder / "tokenizer.json", TokenizerJson(tokens));
+  Write(folder / "tokenizer.json", ToyTokenizerJson(tokens));
   Json config = {{"eos_token", tokens.special.at(0)}};
   if (tool_template.empty()) {
     Write(folder / "chat_template.jinja", chat_template);

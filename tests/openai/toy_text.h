@@ -16,6 +16,8 @@ struct ToyTokens {
   std::vector<std::string> special;  // special: true; the first ends a turn
   std::vector<std::string> plain;    // one token each, but special: false
 };
+// The text of the vocabulary's tokenizer.json.
+std::string ToyTokenizerJson(const ToyTokens& tokens);
 std::unique_ptr<LoadedText> MakeToyText(const std::string& chat_template,
                                         const ToyTokens& tokens,
                                         const FormatNames& formats = {},

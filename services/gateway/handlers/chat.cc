@@ -12,19 +12,16 @@ namespace sluice::gateway {
 namespace {
 
 StatusOr<std::vector<TokenId>> EncodeMessages(
-    const HandlerContext& context, const openai::ChatRequest& request) {
-  const openai::TemplateFields& fields = request.chat_template;
-  openai::ChatTextOptions options;
-  options.add_generation_prompt = fields.add_generation_prompt;
-  options.continue_final_message = fields.continue_final_message;
-  options.add_special_tokens = fields.add_special_tokens;
-  options.arguments = &fields.arguments;
-  if (!request.tools.tools.is_null()) options.tools = &request.tools.tools;
+    const HandlerContext& context, const openai::ChatRequest& request,
+    std::optional<TimePoint> deadline) {
+  RenderOptions options = request.chat_template;
+  options.deadline = deadline;
   // Of the two limits the one that is the context's has its own error.
   const size_t fits = MaxTextBytes(context, request.fields);
   const size_t allowed = MaxTokenizeBytes(context);
   options.max_bytes = std::min(fits, allowed);
-  auto encoded = context.model.text->EncodeChat(request.messages, options);
+  auto encoded = context.model.text->EncodeChat(
+      request.messages, request.tools.tools, std::move(options));
   switch (encoded.status().code()) {
     case StatusCode::kOk:
       return TruncatePrompt(context, request.fields, *std::move(encoded));
@@ -74,10 +71,10 @@ bool IsParsed(const openai::ModelText& text, const openai::ChatRequest& request,
 
 // A parser for each choice. Here, because reading large schemas is work.
 void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
-                RunPlan& plan) {
+                PreparedRequest& prepared) {
   OutputRequest request;
-  request.in_reasoning =
-      model.text->EndsInReasoning(plan.choices.front().generate.prompt_tokens);
+  request.in_reasoning = model.text->EndsInReasoning(
+      prepared.choices.front().generate.prompt_tokens);
   if (!fields.tools.is_null()) {
     for (const Json& tool : fields.tools) {
       const Json& function = tool["function"];
@@ -86,10 +83,10 @@ void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
                                known ? DumpJson(function["parameters"]) : ""});
     }
   }
-  auto parsers = model.text->NewParsers(request, plan.choices.size());
+  auto parsers = model.text->NewParsers(request, prepared.choices.size());
   const std::string ids = NewCallIds();
-  for (size_t i = 0; i < plan.choices.size(); ++i) {
-    openai::ChoiceTextOptions& choice = plan.choices[i].text;
+  for (size_t i = 0; i < prepared.choices.size(); ++i) {
+    openai::ChoiceTextOptions& choice = prepared.choices[i].text;
     choice.parser = std::move(parsers[i]);
     choice.eos_ids = model.eos_ids;
     choice.call_ids = Cat(ids, i, "_");
@@ -116,8 +113,8 @@ StatusOr<GenerateRequest> MakeBoundedRequest(const HandlerContext& context,
   return made;
 }
 
-StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
-                              const http::HttpRequest& http) {
+StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
+                                      const http::HttpRequest& http) {
   const ServedModel& model = context.model;
   SLUICE_ASSIGN_OR_RETURN(const openai::ChatRequest request,
                           openai::ParseChatRequest(http.body, model.vocab_size,
@@ -130,8 +127,8 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
       request.messages, request.tools.tools, context.limits));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
-                          EncodeMessages(context, request));
-  RunPlan::Choice choice;
+                          EncodeMessages(context, request, terms.deadline));
+  PreparedRequest::Choice choice;
   choice.text = MakeTextOptions(fields);
   const Json& last = request.messages.back();
   if (request.echo && last["role"] == "assistant") {
@@ -147,18 +144,18 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
   info.is_parsed = is_parsed;
   info.num_choices = static_cast<size_t>(fields.n);
   if (info.return_token_ids) info.prompts = {choice.generate.prompt_tokens};
-  RunPlan plan;
-  plan.stream = fields.stream;
-  plan.include_usage = fields.include_usage;
-  plan.times = StreamTimes(context, fields);
-  plan.format = openai::MakeChatFormat(*model.text, std::move(info));
-  AddChoices(plan, std::move(choice), fields.n, terms);
-  if (is_parsed) AddParsers(model, request.tools, plan);
+  PreparedRequest prepared;
+  prepared.stream = fields.stream;
+  prepared.include_usage = fields.include_usage;
+  prepared.times = StreamTimes(context, fields);
+  prepared.format = openai::MakeChatFormat(*model.text, std::move(info));
+  AddChoices(prepared, std::move(choice), fields.n, terms);
+  if (is_parsed) AddParsers(model, request.tools, prepared);
   // The answer tells of the prompt once.
-  for (size_t i = 1; i < plan.choices.size(); ++i) {
-    plan.choices[i].generate.sampling.prompt_logprobs = -1;
+  for (size_t i = 1; i < prepared.choices.size(); ++i) {
+    prepared.choices[i].generate.sampling.prompt_logprobs = -1;
   }
-  return plan;
+  return prepared;
 }
 
 }  // namespace
@@ -166,12 +163,7 @@ StatusOr<RunPlan> PrepareChat(const HandlerContext& context,
 void AddChatHandler(http::Router& router, const HandlerContext& context) {
   router.Add("POST", "/v1/chat/completions",
              [context](std::shared_ptr<http::Exchange> exchange) {
-               PrepareAndRun(
-                   context,
-                   [context](const http::HttpRequest& request) {
-                     return PrepareChat(context, request);
-                   },
-                   std::move(exchange));
+               PrepareAndRun(context, PrepareChat, std::move(exchange));
              });
 }
 

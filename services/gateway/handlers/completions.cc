@@ -28,11 +28,11 @@ StatusOr<std::vector<TokenId>> EncodePrompt(
 }
 
 // `text` is what the choices of all prompts begin with.
-StatusOr<RunPlan::Choice> PrepareChoice(
+StatusOr<PreparedRequest::Choice> PrepareChoice(
     const HandlerContext& context, const openai::CompletionRequest& request,
     const openai::Prompt& prompt, const openai::ChoiceTextOptions& text) {
   const openai::GenerationFields& fields = request.fields;
-  RunPlan::Choice choice;
+  PreparedRequest::Choice choice;
   choice.text = text;
   choice.text.echo = request.echo;
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
@@ -60,8 +60,8 @@ StatusOr<RunPlan::Choice> PrepareChoice(
   return choice;
 }
 
-StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
-                                    const http::HttpRequest& http) {
+StatusOr<PreparedRequest> PrepareCompletion(const HandlerContext& context,
+                                            const http::HttpRequest& http) {
   const ServedModel& model = context.model;
   SLUICE_ASSIGN_OR_RETURN(
       const openai::CompletionRequest request,
@@ -72,14 +72,14 @@ StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
   SLUICE_RETURN_IF_ERROR(CheckStops(context, fields));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   openai::AnswerInfo info = MakeAnswerInfo(model, fields, http, "cmpl-");
-  RunPlan plan;
+  PreparedRequest prepared;
   size_t answer_bytes = 0;  // of all prompts so far
-  plan.stream = fields.stream;
-  plan.include_usage = fields.include_usage;
-  plan.times = StreamTimes(context, fields);
+  prepared.stream = fields.stream;
+  prepared.include_usage = fields.include_usage;
+  prepared.times = StreamTimes(context, fields);
   const openai::ChoiceTextOptions text = MakeTextOptions(fields);
   for (const openai::Prompt& prompt : request.prompts) {
-    SLUICE_ASSIGN_OR_RETURN(RunPlan::Choice choice,
+    SLUICE_ASSIGN_OR_RETURN(PreparedRequest::Choice choice,
                             PrepareChoice(context, request, prompt, text));
     const openai::AnswerShape shape{
         /*chat=*/false, request.echo, choice.generate.prompt_tokens.size(),
@@ -90,17 +90,17 @@ StatusOr<RunPlan> PrepareCompletion(const HandlerContext& context,
     if (info.return_token_ids) {
       info.prompts.push_back(choice.generate.prompt_tokens);
     }
-    AddChoices(plan, std::move(choice), fields.n, terms);
+    AddChoices(prepared, std::move(choice), fields.n, terms);
   }
   // A prompt's logprobs are computed once.
-  for (RunPlan::Choice& choice : plan.choices) {
+  for (PreparedRequest::Choice& choice : prepared.choices) {
     SamplingParams& sampling = choice.generate.sampling;
     choice.follows = sampling.choice > 0 && sampling.prompt_logprobs >= 0;
     if (choice.follows) sampling.prompt_logprobs = -1;
   }
-  info.num_choices = plan.choices.size();
-  plan.format = openai::MakeCompletionFormat(*model.text, std::move(info));
-  return plan;
+  info.num_choices = prepared.choices.size();
+  prepared.format = openai::MakeCompletionFormat(*model.text, std::move(info));
+  return prepared;
 }
 
 }  // namespace
@@ -109,12 +109,7 @@ void AddCompletionsHandler(http::Router& router,
                            const HandlerContext& context) {
   router.Add("POST", "/v1/completions",
              [context](std::shared_ptr<http::Exchange> exchange) {
-               PrepareAndRun(
-                   context,
-                   [context](const http::HttpRequest& request) {
-                     return PrepareCompletion(context, request);
-                   },
-                   std::move(exchange));
+               PrepareAndRun(context, PrepareCompletion, std::move(exchange));
              });
 }
 

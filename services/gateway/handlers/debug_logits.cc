@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/engine/engine_loop.h"
 #include "common/openai/error.h"
 #include "common/openai/fields.h"
-#include "services/gateway/generator.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/handlers/prepare.h"
 #include "services/gateway/served_model.h"
@@ -70,7 +70,7 @@ http::HttpResponse RowsResponse(const LogitsRows& rows) {
 }
 
 // Gathers the prompt's logits and answers with them at the end. They are
-// written out on a text thread: neither the generator's thread nor the loop
+// written out on a text thread: neither the engine's thread nor the loop
 // has the time for up to a gigabyte of them.
 class LogitsSink : public TokenSink {
  public:
@@ -105,7 +105,7 @@ class LogitsSink : public TokenSink {
 
  private:
   const std::shared_ptr<http::Exchange> exchange_;
-  LogitsRows rows_;  // of the generator's thread
+  LogitsRows rows_;  // of the engine's thread
   const TextWorkers text_;
 };
 
@@ -175,34 +175,30 @@ void SubmitLogits(const HandlerContext& context,
   auto sink = std::make_shared<LogitsSink>(
       exchange, std::move(rows), TextWorkers{context.work, context.metrics});
   const auto sequence =
-      context.generator.Submit(*std::move(request), std::move(sink));
+      context.engine.Submit(*std::move(request), std::move(sink));
   if (!sequence.ok()) {
     exchange->Send(http::ErrorResponse(openai::ToApiError(sequence.status())));
     return;
   }
-  exchange->OnGone([&generator = context.generator,
-                    id = *sequence](http::Gone) { generator.Cancel(id); });
-}
-
-void DumpLogits(const HandlerContext& context,
-                std::shared_ptr<http::Exchange> exchange) {
-  RunSized(context, exchange, [context, exchange] {
-    const auto request = std::make_shared<StatusOr<GenerateRequest>>(
-        ParseLogitsRequest(context, exchange->request()));
-    exchange->Post([context, exchange, request] {
-      exchange->ReleaseBody();
-      SubmitLogits(context, exchange, std::move(*request));
-    });
+  exchange->OnGone([&engine = context.engine, id = *sequence](http::Gone) {
+    engine.Cancel(id);
   });
 }
 
 }  // namespace
 
 void AddDebugHandlers(http::Router& router, const HandlerContext& context) {
-  router.Add("POST", "/debug/logits",
-             [context](std::shared_ptr<http::Exchange> exchange) {
-               DumpLogits(context, std::move(exchange));
-             });
+  router.Add(
+      "POST", "/debug/logits",
+      [context](std::shared_ptr<http::Exchange> exchange) {
+        MakeThenUse(
+            context, ParseLogitsRequest,
+            [context](const std::shared_ptr<http::Exchange>& on,
+                      StatusOr<GenerateRequest> request, const TraceSpan&) {
+              SubmitLogits(context, on, std::move(request));
+            },
+            std::move(exchange));
+      });
 }
 
 }  // namespace sluice::gateway

@@ -14,19 +14,19 @@ class TraceStore;
 }  // namespace sluice::trace
 
 namespace sluice {
+class EngineLoop;
 class TurnQueue;
 }  // namespace sluice
 
 namespace sluice::gateway {
 
 class GatewayMetrics;
-class Generator;
 struct ServedModel;
 
 // What handlers work with. All of it outlives the server.
 struct HandlerContext {
   const ServedModel& model;
-  Generator& generator;
+  EngineLoop& engine;
   GatewayMetrics& metrics;
   // Where large prompts are parsed and tokenized, and large answers written;
   // null: on the loop.

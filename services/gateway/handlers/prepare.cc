@@ -90,7 +90,7 @@ http::EventStreamTimes StreamTimes(const HandlerContext& context,
 }
 
 int MaxContext(const HandlerContext& context) {
-  const int limit = context.generator.max_context();
+  const int limit = context.engine.max_context();
   if (limit <= 0) return context.model.max_positions;
   return std::min(limit, context.model.max_positions);
 }
@@ -205,21 +205,22 @@ StatusOr<RequestTerms> ReadTerms(const http::HttpRequest& request) {
   return terms;
 }
 
-void AddChoices(RunPlan& plan, RunPlan::Choice first, int n,
+void AddChoices(PreparedRequest& prepared, PreparedRequest::Choice first, int n,
                 const RequestTerms& terms) {
-  first.prompt = plan.choices.empty() ? 0 : plan.choices.back().prompt + 1;
+  first.prompt =
+      prepared.choices.empty() ? 0 : prepared.choices.back().prompt + 1;
   first.generate.request_id = terms.id;
   first.generate.tenant = terms.tenant;
   first.generate.client = terms.client;
   first.generate.deadline = terms.deadline;
   first.generate.num_choices = n;
   for (int choice = 0; choice + 1 < n; ++choice) {
-    plan.choices.push_back(first);
-    plan.choices.back().generate.sampling.choice =
+    prepared.choices.push_back(first);
+    prepared.choices.back().generate.sampling.choice =
         static_cast<uint32_t>(choice);
   }
   first.generate.sampling.choice = static_cast<uint32_t>(n - 1);
-  plan.choices.push_back(std::move(first));
+  prepared.choices.push_back(std::move(first));
 }
 
 openai::ChoiceTextOptions MakeTextOptions(
@@ -267,71 +268,53 @@ int64_t UnixSeconds() {
       .count();
 }
 
-void RunSized(const HandlerContext& context,
-              std::shared_ptr<http::Exchange> exchange,
-              std::function<void()> work) {
-  const size_t bytes = exchange->request().body.size();
-  if (bytes <= kMaxInlineBytes && context.model.text->is_quick()) {
-    RunTextWorkHere(context.metrics, std::move(exchange), work);
-    return;
-  }
-  RunTextWork({context.work, context.metrics}, std::move(exchange),
-              bytes * kMemoryPerByte, std::move(work));
+TextWorkers WorkersFor(const HandlerContext& context,
+                       http::Exchange& exchange) {
+  const bool here = exchange.request().body.size() <= kMaxInlineBytes &&
+                    context.model.text->is_quick();
+  return {here ? nullptr : context.work, context.metrics};
 }
 
-void PrepareAndRun(const HandlerContext& context, Prepare prepare,
+size_t TextMemory(http::Exchange& exchange) {
+  return exchange.request().body.size() * kMemoryPerByte;
+}
+
+void PrepareAndRun(const HandlerContext& context,
+                   Maker<PreparedRequest> prepare,
                    std::shared_ptr<http::Exchange> exchange) {
-  const std::thread::id loop = std::this_thread::get_id();
   std::shared_ptr<trace::RequestTrace> trace;
   if (context.traces != nullptr) {
     trace = context.traces->Begin(exchange->request().Header("x-sluice-trace"),
                                   *exchange);
   }
-  RunSized(context, exchange,
-           [context, loop, trace = std::move(trace),
-            prepare = std::move(prepare), exchange]() mutable {
-             const TimePoint begin = Clock::now();
-             auto plan = std::make_shared<StatusOr<RunPlan>>(
-                 prepare(exchange->request()));
-             const TimePoint end = Clock::now();
-             context.metrics.OnTokenized(Seconds(end - begin));
-             if (trace != nullptr)
-               trace->OnPrepared({ToNanos(begin), ToNanos(end)});
-             auto run = [context, plan, trace, exchange] {
-               exchange->ReleaseBody();
-               if (plan->ok()) {
-                 (*plan)->trace = trace;
-                 RequestRunner::Start(
-                     {context.generator, *context.model.text, context.metrics,
-                      context.readiness, context.work},
-                     std::move(**plan), exchange);
-                 return;
-               }
-               const Status& status = plan->status();
-               context.metrics.OnRejection(RejectionOf(status));
-               exchange->Send(http::ErrorResponse(openai::ToApiError(status)));
-             };
-             if (std::this_thread::get_id() == loop) {
-               run();
-             } else {
-               http::Exchange& on_exchange = *exchange;
-               on_exchange.Post(std::move(run));
-             }
-           });
+  auto run = [context, trace = std::move(trace)](
+                 const std::shared_ptr<http::Exchange>& on,
+                 StatusOr<PreparedRequest> prepared, const TraceSpan& span) {
+    context.metrics.OnTokenized(1e-9 * static_cast<double>(span.duration_ns()));
+    if (trace != nullptr) trace->OnPrepared(span);
+    if (!prepared.ok()) {
+      context.metrics.OnRejection(RejectionOf(prepared.status()));
+      on->Send(http::ErrorResponse(openai::ToApiError(prepared.status())));
+      return;
+    }
+    prepared->trace = trace;
+    RequestRunner::Start(context, *std::move(prepared), on);
+  };
+  MakeThenUse(context, prepare, std::move(run), std::move(exchange));
 }
 
-void AnswerOffLoop(const HandlerContext& context, Answer answer,
+void AnswerOffLoop(const HandlerContext& context,
+                   Maker<http::HttpResponse> answer,
                    std::shared_ptr<http::Exchange> exchange) {
-  RunSized(context, exchange, [answer = std::move(answer), exchange] {
-    const auto response = std::make_shared<StatusOr<http::HttpResponse>>(
-        answer(exchange->request().body));
-    exchange->Post([exchange, response] {
-      exchange->ReleaseBody();
-      exchange->Send(response->ok() ? std::move(**response)
-                                    : http::ErrorResponse(openai::ToApiError(
-                                          response->status())));
-    });
-  });
+  MakeThenUse(
+      context, answer,
+      [](const std::shared_ptr<http::Exchange>& on,
+         StatusOr<http::HttpResponse> response, const TraceSpan&) {
+        on->Send(response.ok() ? *std::move(response)
+                               : http::ErrorResponse(
+                                     openai::ToApiError(response.status())));
+      },
+      std::move(exchange));
 }
 
 }  // namespace sluice::gateway

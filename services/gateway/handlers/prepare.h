@@ -2,18 +2,22 @@
 #define SLUICE_SERVICES_GATEWAY_HANDLERS_PREPARE_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/core/step_trace.h"
 #include "common/http/exchange.h"
 #include "common/openai/answer.h"
 #include "common/openai/request.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/request_runner.h"
+#include "services/gateway/text_work.h"
 
 namespace sluice::gateway {
 
@@ -35,7 +39,7 @@ Status CheckStops(const HandlerContext& context,
 http::EventStreamTimes StreamTimes(const HandlerContext& context,
                                    const openai::GenerationFields& fields);
 
-// Positions one sequence may have: the generator's, else the model's.
+// Positions one sequence may have: the engine's, else the model's.
 int MaxContext(const HandlerContext& context);
 
 struct LengthRules {
@@ -82,7 +86,7 @@ StatusOr<RequestTerms> ReadTerms(const http::HttpRequest& request);
 
 // Adds the n choices of one prompt to `plan`: copies of `first`, which differ
 // in their choice index.
-void AddChoices(RunPlan& plan, RunPlan::Choice first, int n,
+void AddChoices(PreparedRequest& prepared, PreparedRequest::Choice first, int n,
                 const RequestTerms& terms);
 
 // How a choice's tokens become text, by `fields`; without echo.
@@ -103,22 +107,49 @@ std::string NewCallIds();
 // Unix time in seconds.
 int64_t UnixSeconds();
 
-// Runs `work`, which reads the body: on the loop for small bodies (if the
-// model's text side is quick), else as text work (see text_work.h).
-void RunSized(const HandlerContext& context,
-              std::shared_ptr<http::Exchange> exchange,
-              std::function<void()> work);
+// The workers for what is made of the exchange's body: none for small bodies,
+// if the model's text side is quick, which are read on the loop.
+TextWorkers WorkersFor(const HandlerContext& context, http::Exchange& exchange);
+// Memory that this takes.
+size_t TextMemory(http::Exchange& exchange);
 
-// Runs `prepare`, which gives a RunPlan, so, and then the plan or its error.
-using Prepare =
-    std::function<StatusOr<RunPlan>(const http::HttpRequest& request)>;
-void PrepareAndRun(const HandlerContext& context, Prepare prepare,
+template <typename Made>
+using Maker = StatusOr<Made> (*)(const HandlerContext& context,
+                                 const http::HttpRequest& request);
+
+// Runs `make`, which reads the body, on the loop or as text work (see
+// text_work.h), and then `use(exchange, StatusOr<Made>, span of make)` on the
+// exchange's loop, without the body.
+template <typename Made, typename Use>
+void MakeThenUse(const HandlerContext& context, Maker<Made> make, Use use,
+                 std::shared_ptr<http::Exchange> exchange) {
+  const std::thread::id loop = std::this_thread::get_id();
+  const TextWorkers workers = WorkersFor(context, *exchange);
+  const size_t bytes = TextMemory(*exchange);
+  auto work = [context, make, use = std::move(use), exchange, loop] {
+    TraceSpan span{MonotonicNanos()};
+    auto made =
+        std::make_shared<StatusOr<Made>>(make(context, exchange->request()));
+    span.stop_ns = MonotonicNanos();
+    auto go_on = [made, use, exchange, span] {
+      exchange->ReleaseBody();
+      use(exchange, std::move(*made), span);
+    };
+    if (std::this_thread::get_id() == loop) return go_on();
+    http::Exchange& on_exchange = *exchange;
+    on_exchange.Post(std::move(go_on));
+  };
+  RunTextWork(workers, exchange, bytes, std::move(work));
+}
+
+// Runs the request that `prepare` makes ready, or answers with its error.
+void PrepareAndRun(const HandlerContext& context,
+                   Maker<PreparedRequest> prepare,
                    std::shared_ptr<http::Exchange> exchange);
 
-// The same for an endpoint that answers with `answer(body)` at once.
-using Answer =
-    std::function<StatusOr<http::HttpResponse>(std::string_view body)>;
-void AnswerOffLoop(const HandlerContext& context, Answer answer,
+// Answers with what `answer` makes.
+void AnswerOffLoop(const HandlerContext& context,
+                   Maker<http::HttpResponse> answer,
                    std::shared_ptr<http::Exchange> exchange);
 
 }  // namespace sluice::gateway

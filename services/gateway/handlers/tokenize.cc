@@ -11,19 +11,14 @@ namespace sluice::gateway {
 namespace {
 
 StatusOr<http::HttpResponse> Tokenize(const HandlerContext& context,
-                                      std::string_view body) {
+                                      const http::HttpRequest& http) {
   SLUICE_ASSIGN_OR_RETURN(const openai::TokenizeRequest request,
-                          openai::ParseTokenizeRequest(body));
+                          openai::ParseTokenizeRequest(http.body));
   SLUICE_RETURN_IF_ERROR(CheckModel(context.model, request.model));
   const openai::ModelText& text = *context.model.text;
   const auto* prompt = std::get_if<std::string>(&request.input);
   const size_t limit = MaxTokenizeBytes(context);
-  openai::ChatTextOptions options;
-  options.add_generation_prompt = request.chat_template.add_generation_prompt;
-  options.continue_final_message = request.chat_template.continue_final_message;
-  options.add_special_tokens = request.chat_template.add_special_tokens;
-  options.arguments = &request.chat_template.arguments;
-  if (!request.tools.is_null()) options.tools = &request.tools;
+  RenderOptions options = request.chat_template;
   options.max_bytes = limit;
   SLUICE_RETURN_IF_ERROR(
       prompt != nullptr ? openai::CheckText("prompt", prompt->size(), limit)
@@ -31,7 +26,8 @@ StatusOr<http::HttpResponse> Tokenize(const HandlerContext& context,
                                                request.tools, context.limits));
   auto tokens = prompt != nullptr
                     ? text.Encode(*prompt, request.add_special_tokens)
-                    : text.EncodeChat(std::get<Json>(request.input), options);
+                    : text.EncodeChat(std::get<Json>(request.input),
+                                      request.tools, std::move(options));
   if (tokens.status().code() == StatusCode::kOutOfRange) {
     return openai::WithCode(
         openai::FieldError("messages", Message(tokens.status()),
@@ -86,10 +82,10 @@ Status CheckTokens(const HandlerContext& context, size_t tokens) {
 }
 
 StatusOr<http::HttpResponse> Detokenize(const HandlerContext& context,
-                                        std::string_view body) {
+                                        const http::HttpRequest& http) {
   SLUICE_ASSIGN_OR_RETURN(
       const openai::DetokenizeRequest request,
-      openai::ParseDetokenizeRequest(body, context.model.vocab_size));
+      openai::ParseDetokenizeRequest(http.body, context.model.vocab_size));
   SLUICE_RETURN_IF_ERROR(CheckModel(context.model, request.model));
   SLUICE_RETURN_IF_ERROR(CheckTokens(context, request.tokens.size()));
   SLUICE_ASSIGN_OR_RETURN(
@@ -105,12 +101,7 @@ StatusOr<http::HttpResponse> Detokenize(const HandlerContext& context,
 void AddTokenizeHandlers(http::Router& router, const HandlerContext& context) {
   router.Add("POST", "/tokenize",
              [context](std::shared_ptr<http::Exchange> on) {
-               AnswerOffLoop(
-                   context,
-                   [context](std::string_view body) {
-                     return Tokenize(context, body);
-                   },
-                   std::move(on));
+               AnswerOffLoop(context, Tokenize, std::move(on));
              });
   router.Add("GET", "/tokenizer_info",
              [context](std::shared_ptr<http::Exchange> on) {
@@ -118,12 +109,7 @@ void AddTokenizeHandlers(http::Router& router, const HandlerContext& context) {
              });
   router.Add("POST", "/detokenize",
              [context](std::shared_ptr<http::Exchange> on) {
-               AnswerOffLoop(
-                   context,
-                   [context](std::string_view body) {
-                     return Detokenize(context, body);
-                   },
-                   std::move(on));
+               AnswerOffLoop(context, Detokenize, std::move(on));
              });
 }
 

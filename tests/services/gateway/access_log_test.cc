@@ -51,9 +51,9 @@ TEST_F(AccessLogTest, AStreamsLineHasItsFiguresAndNoText) {
                      "{\"messages\":[{\"role\":\"user\",\"content\":"
                      "\"a sentence of the prompt\"}],\"stream\":true}",
                      "X-Request-Id: mine-1\r\n"));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "xyzzy");
-  generator_.End(0, FinishReason::kStop);
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "xyzzy");
+  engine_.End(0, FinishReason::kStop);
   client.ReceiveUntil("0\r\n\r\n");
   const Json line = Line();
   EXPECT_EQ(line["request_id"], "mine-1");
@@ -77,10 +77,10 @@ TEST_F(AccessLogTest, AStreamsLineHasItsFiguresAndNoText) {
 TEST_F(AccessLogTest, ChoicesThatEndInDifferentWaysNameBoth) {
   Client client(port());
   client.Send(ChatOf("\"n\":3"));
-  ASSERT_TRUE(generator_.AwaitSubmitted(3));
-  generator_.End(0, FinishReason::kLength);
-  generator_.End(1, FinishReason::kStop);
-  generator_.End(2, FinishReason::kLength);
+  ASSERT_TRUE(engine_.AwaitSubmitted(3));
+  engine_.End(0, FinishReason::kLength);
+  engine_.End(1, FinishReason::kStop);
+  engine_.End(2, FinishReason::kLength);
   client.ReceiveAnswer();
   EXPECT_EQ(Line()["finish"], "length,stop");
 }
@@ -100,10 +100,10 @@ TEST_F(AccessLogTest, ARefusedRequestNamesItsErrorAndGeneratesNothing) {
 TEST_F(AccessLogTest, AnErrorThatEndsAStreamIsNamed) {
   Client client(port());
   client.Send(ChatOf("\"stream\":true"));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "ab");
-  generator_.End(0, {.reason = FinishReason::kError,
-                     .status = Unavailable("a stage was lost")});
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "ab");
+  engine_.End(0, {.reason = FinishReason::kError,
+                  .status = Unavailable("a stage was lost")});
   client.ReceiveUntil("0\r\n\r\n");
   const Json line = Line();
   EXPECT_EQ(line["status"], 200);
@@ -114,11 +114,11 @@ TEST_F(AccessLogTest, AnErrorThatEndsAStreamIsNamed) {
 TEST_F(AccessLogTest, AClientThatLeavesIsA499WithWhatItGot) {
   Client client(port());
   client.Send(ChatOf("\"stream\":true"));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "abc");
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "abc");
   client.ReceiveUntil("data: ");
   client.Reset();
-  ASSERT_TRUE(generator_.AwaitCancelled(1));
+  ASSERT_TRUE(engine_.AwaitCancelled(1));
   const Json line = Line();
   EXPECT_EQ(line["status"], 499);
   EXPECT_EQ(line["completion_tokens"], 3);

@@ -19,7 +19,8 @@ using ::testing::Not;
 // The handlers over fakes: a request's bytes in, an answer's bytes out.
 class GatewayAnswerTest : public ::testing::Test {
  protected:
-  GatewayAnswerTest() : context_{model_, generator_, metrics_, nullptr, {}} {
+  GatewayAnswerTest()
+      : context_{model_, engine_.loop(), metrics_, nullptr, {}} {
     context_.readiness = [this] { return readiness_; };
     AddChatHandler(router_, context_);
     AddCompletionsHandler(router_, context_);
@@ -29,11 +30,7 @@ class GatewayAnswerTest : public ::testing::Test {
   }
 
   // A request and its exchange hold each other until the sequences end.
-  void TearDown() override {
-    for (size_t i = 0; i < generator_.submitted(); ++i) {
-      generator_.End(i, FinishReason::kCancelled);
-    }
-  }
+  void TearDown() override { engine_.EndAll(); }
 
   std::shared_ptr<http::FakeExchange> Route(std::string_view path,
                                             std::string body) {
@@ -58,7 +55,7 @@ class GatewayAnswerTest : public ::testing::Test {
   }
 
   const ServedModel model_ = FakeModel();
-  FakeGenerator generator_;
+  ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
   GatewayReadiness readiness_{true, "", {}, 1};
   HandlerContext context_;
@@ -67,19 +64,18 @@ class GatewayAnswerTest : public ::testing::Test {
 
 TEST_F(GatewayAnswerTest, AChatIsAnsweredWhole) {
   const auto on = Chat("\"max_tokens\":10");
-  ASSERT_EQ(generator_.submitted(), 1u);
-  EXPECT_EQ(generator_.request(0).prompt_tokens,
+  ASSERT_EQ(engine_.submitted(), 1u);
+  EXPECT_EQ(engine_.request(0).prompt_tokens,
             (std::vector<TokenId>{openai::kFakeBos, openai::kFakeTurn, 'u', 'h',
                                   'i', openai::kFakeTurn}));
-  EXPECT_EQ(generator_.request(0).max_tokens, 10);
-  EXPECT_THAT(generator_.request(0).eos_token_ids,
-              ElementsAre(openai::kFakeEos));
-  generator_.Text(0, "hello");
+  EXPECT_EQ(engine_.request(0).max_tokens, 10);
+  EXPECT_THAT(engine_.request(0).eos_token_ids, ElementsAre(openai::kFakeEos));
+  engine_.Text(0, "hello");
   EXPECT_TRUE(on->responses.empty());
   FinalEvent end;
   end.stop_token = openai::kFakeEos;
   end.stats.cached_tokens = 4;
-  generator_.End(0, end);
+  engine_.End(0, end);
   const Json body = on->Body();
   EXPECT_EQ(body["object"], "chat.completion");
   EXPECT_EQ(body["model"], "fake");
@@ -102,8 +98,8 @@ TEST_F(GatewayAnswerTest, AChatIsAnsweredWhole) {
 TEST_F(GatewayAnswerTest, AChatStreamHasExactlyTheseEvents) {
   const auto on = Chat("\"stream\":true");
   EXPECT_FALSE(on->streaming) << "no event before the first token";
-  generator_.Text(0, "ab");
-  generator_.End(0, FinishReason::kLength);
+  engine_.Text(0, "ab");
+  engine_.End(0, FinishReason::kLength);
   ASSERT_EQ(on->chunks.size(), 4u);
   EXPECT_EQ(on->responses[0].content_type, "text/event-stream; charset=utf-8");
   const auto events = on->Events();
@@ -120,11 +116,23 @@ TEST_F(GatewayAnswerTest, AChatStreamHasExactlyTheseEvents) {
   EXPECT_TRUE(on->ended);
 }
 
+TEST_F(GatewayAnswerTest, AChunkOfTextAloneDiffersInItsTextAlone) {
+  const auto on = Chat("\"stream\":true");
+  const std::vector<std::string> texts{"a", "b", "\x01", "\"", "e"};
+  for (const std::string& text : texts) engine_.Text(0, text);
+  ASSERT_EQ(on->chunks.size(), texts.size());
+  Json expected = on->Events()[0];
+  for (size_t i = 1; i < texts.size(); ++i) {
+    expected["choices"][0]["delta"] = {{"content", texts[i]}};
+    EXPECT_EQ(on->chunks[i], Cat("data: ", DumpJson(expected), "\n\n"));
+  }
+}
+
 TEST_F(GatewayAnswerTest, UsageComesInItsOwnEventIfAskedFor) {
   const auto on =
       Chat("\"stream\":true,\"stream_options\":{\"include_usage\":true}");
-  generator_.Text(0, "a");
-  generator_.End(0, FinishReason::kLength);
+  engine_.Text(0, "a");
+  engine_.End(0, FinishReason::kLength);
   const auto events = on->Events();
   ASSERT_EQ(events.size(), 3u);
   EXPECT_TRUE(events[0]["usage"].is_null());
@@ -137,14 +145,14 @@ TEST_F(GatewayAnswerTest, ContinuousUsageCountsAsItGoes) {
   const auto on = Chat(
       "\"stream\":true,\"stream_options\":{\"include_usage\":true,"
       "\"continuous_usage_stats\":true}");
-  generator_.Text(0, "ab");
+  engine_.Text(0, "ab");
   EXPECT_EQ(on->Events()[0]["usage"]["completion_tokens"], 1);
   EXPECT_EQ(on->Events()[1]["usage"]["completion_tokens"], 2);
 }
 
 TEST_F(GatewayAnswerTest, AnEmptyAnswerStillHasARole) {
   const auto on = Chat("\"stream\":true");
-  generator_.End(0, FinishReason::kStop);
+  engine_.End(0, FinishReason::kStop);
   const auto events = on->Events();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
@@ -153,8 +161,8 @@ TEST_F(GatewayAnswerTest, AnEmptyAnswerStillHasARole) {
 
 TEST_F(GatewayAnswerTest, AStopStringCancelsAndIsNeverShown) {
   const auto on = Chat("\"stream\":true,\"stop\":\"END\"");
-  generator_.Text(0, "okENDmore");
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  engine_.Text(0, "okENDmore");
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
   std::string text;
   for (const Json& event : on->Events()) {
     const Json& delta = event["choices"][0]["delta"];
@@ -170,11 +178,11 @@ TEST_F(GatewayAnswerTest, AStopStringCancelsAndIsNeverShown) {
 
 TEST_F(GatewayAnswerTest, ChatLogprobsHaveTokenBytesAndTops) {
   const auto on = Chat("\"logprobs\":true,\"top_logprobs\":1");
-  EXPECT_EQ(generator_.request(0).sampling.logprobs, 1);
+  EXPECT_EQ(engine_.request(0).sampling.logprobs, 1);
   TokenEvent event;
   event.tokens = {openai::WithLogprob('a', -0.5f)};
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(DumpJson(on->Body()["choices"][0]["logprobs"]["content"]),
             "[{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97],"
             "\"top_logprobs\":[{\"token\":\"!\",\"logprob\":-0.25,"
@@ -184,12 +192,12 @@ TEST_F(GatewayAnswerTest, ChatLogprobsHaveTokenBytesAndTops) {
 TEST_F(GatewayAnswerTest, EchoGivesThePromptsOwnLogprobs) {
   const auto on = Complete(
       "\"prompt\":[104,105],\"echo\":true,\"logprobs\":1,\"max_tokens\":0");
-  EXPECT_EQ(generator_.request(0).max_tokens, 0);
-  EXPECT_EQ(generator_.request(0).sampling.prompt_logprobs, 1);
+  EXPECT_EQ(engine_.request(0).max_tokens, 0);
+  EXPECT_EQ(engine_.request(0).sampling.prompt_logprobs, 1);
   TokenEvent event;
   event.prompt = {openai::WithLogprob('i', -1.5f)};
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   const Json choice = on->Body()["choices"][0];
   EXPECT_EQ(choice["text"], "hi");
   EXPECT_EQ(DumpJson(choice["logprobs"]),
@@ -204,8 +212,8 @@ TEST_F(GatewayAnswerTest, EchoKeepsTheNewTokensLogprobLast) {
   TokenEvent event;
   event.prompt = {openai::WithLogprob('i', -1.5f)};
   event.tokens = {openai::WithLogprob('j', -2.0f)};
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   const Json choice = on->Body()["choices"][0];
   EXPECT_EQ(choice["text"], "hij");
   EXPECT_EQ(DumpJson(choice["logprobs"]["token_logprobs"]), "[null,-1.5,-2.0]");
@@ -216,8 +224,8 @@ TEST_F(GatewayAnswerTest, EqualTextsKeepTheLikelierLogprob) {
   TokenEvent event;
   event.tokens = {
       {0x80, TokenLogprob{0x80, -3.0f, 1}, {TokenLogprob{0x81, -0.5f, 0}}}};
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(DumpJson(on->Body()["choices"][0]["logprobs"]["top_logprobs"]),
             "[{\"\xef\xbf\xbd\":-0.5}]");
 }
@@ -227,8 +235,8 @@ TEST_F(GatewayAnswerTest, TokensMayBeNamedByTheirIds) {
       "\"prompt\":\"x\",\"logprobs\":1,\"return_tokens_as_token_ids\":true");
   TokenEvent event;
   event.tokens = {openai::WithLogprob('a', -0.5f)};
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   const Json logprobs = on->Body()["choices"][0]["logprobs"];
   EXPECT_EQ(logprobs["tokens"][0], "token_id:97");
   EXPECT_TRUE(logprobs["top_logprobs"][0].contains("token_id:33"));
@@ -236,24 +244,24 @@ TEST_F(GatewayAnswerTest, TokensMayBeNamedByTheirIds) {
 
 TEST_F(GatewayAnswerTest, TokenIdsComeBackIfAskedFor) {
   const auto chat = Chat("\"return_token_ids\":true");
-  generator_.Text(0, "a");
+  engine_.Text(0, "a");
   FinalEvent end;
   end.stop_token = openai::kFakeEos;
-  generator_.End(0, end);
+  engine_.End(0, end);
   EXPECT_EQ(chat->Body()["prompt_token_ids"].size(), 6u);
   EXPECT_EQ(DumpJson(chat->Body()["choices"][0]["token_ids"]), "[97,257]");
 
   const auto completion =
       Complete("\"prompt\":[7,8],\"return_token_ids\":true");
-  generator_.Text(1, "a");
-  generator_.End(1, FinishReason::kLength);
+  engine_.Text(1, "a");
+  engine_.End(1, FinishReason::kLength);
   const Json choice = completion->Body()["choices"][0];
   EXPECT_EQ(DumpJson(choice["prompt_token_ids"]), "[7,8]");
   EXPECT_EQ(DumpJson(choice["token_ids"]), "[97]");
 
   const auto stream =
       Chat("\"return_token_ids\":true,\"stream\":true,\"max_tokens\":2");
-  generator_.Text(2, "ab");
+  engine_.Text(2, "ab");
   const auto events = stream->Events();
   EXPECT_EQ(events[0]["prompt_token_ids"].size(), 6u);
   EXPECT_FALSE(events[1].contains("prompt_token_ids"));
@@ -262,13 +270,13 @@ TEST_F(GatewayAnswerTest, TokenIdsComeBackIfAskedFor) {
 
 TEST_F(GatewayAnswerTest, SeveralPromptsBecomeChoicesInOrder) {
   const auto on = Complete("\"prompt\":[\"a\",\"b\"]");
-  ASSERT_EQ(generator_.submitted(), 2u);
-  EXPECT_EQ(generator_.request(0).max_tokens, 16);
-  generator_.Text(1, "B");
-  generator_.End(1, FinishReason::kStop);
-  generator_.Text(0, "A");
+  ASSERT_EQ(engine_.submitted(), 2u);
+  EXPECT_EQ(engine_.request(0).max_tokens, 16);
+  engine_.Text(1, "B");
+  engine_.End(1, FinishReason::kStop);
+  engine_.Text(0, "A");
   EXPECT_TRUE(on->responses.empty());
-  generator_.End(0, FinishReason::kLength);
+  engine_.End(0, FinishReason::kLength);
   const Json body = on->Body();
   EXPECT_EQ(body["object"], "text_completion");
   EXPECT_EQ(body["choices"][0]["text"], "A");
@@ -279,10 +287,10 @@ TEST_F(GatewayAnswerTest, SeveralPromptsBecomeChoicesInOrder) {
 
 TEST_F(GatewayAnswerTest, CompletionStreamsEndWithAReasonPerChoice) {
   const auto on = Complete("\"prompt\":[\"a\",\"b\"],\"stream\":true");
-  generator_.Text(0, "A");
-  generator_.End(0, FinishReason::kLength);
+  engine_.Text(0, "A");
+  engine_.End(0, FinishReason::kLength);
   EXPECT_FALSE(on->ended);
-  generator_.End(1, FinishReason::kStop);
+  engine_.End(1, FinishReason::kStop);
   const auto events = on->Events();
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0]["object"], "text_completion");
@@ -297,7 +305,7 @@ TEST_F(GatewayAnswerTest, AnErrorBeforeTheFirstTokenIsAnHttpError) {
   FinalEvent end;
   end.reason = FinishReason::kError;
   end.status = Unavailable("stage 1 was lost");
-  generator_.End(0, end);
+  engine_.End(0, end);
   EXPECT_EQ(on->responses[0].status, 503);
   EXPECT_THAT(on->responses[0].body, HasSubstr("stage 1 was lost"));
   EXPECT_TRUE(on->chunks.empty());
@@ -306,10 +314,10 @@ TEST_F(GatewayAnswerTest, AnErrorBeforeTheFirstTokenIsAnHttpError) {
 TEST_F(GatewayAnswerTest, AStopTokenOfTheClientsIsNamed) {
   const auto on =
       Complete("\"prompt\":\"a\",\"stop_token_ids\":[33],\"stream\":true");
-  generator_.Text(0, "b");
+  engine_.Text(0, "b");
   FinalEvent end;
   end.stop_token = 33;
-  generator_.End(0, end);
+  engine_.End(0, end);
   const auto events = on->Events();
   EXPECT_FALSE(events[0]["choices"][0].contains("stop_reason"));
   EXPECT_EQ(events[1]["choices"][0]["stop_reason"], 33);
@@ -317,11 +325,11 @@ TEST_F(GatewayAnswerTest, AStopTokenOfTheClientsIsNamed) {
 
 TEST_F(GatewayAnswerTest, AnErrorAfterwardsIsTheLastEvent) {
   const auto on = Chat("\"stream\":true");
-  generator_.Text(0, "a");
+  engine_.Text(0, "a");
   FinalEvent end;
   end.reason = FinishReason::kError;
   end.status = Unavailable("stage 1 was lost");
-  generator_.End(0, end);
+  engine_.End(0, end);
   EXPECT_EQ(on->Events().back()["error"]["message"], "stage 1 was lost");
   EXPECT_TRUE(on->Events().back()["error"]["param"].is_null());
   EXPECT_EQ(on->chunks.back(), "data: [DONE]\n\n");
@@ -331,14 +339,14 @@ TEST_F(GatewayAnswerTest, AnErrorAfterwardsIsTheLastEvent) {
 TEST_F(GatewayAnswerTest, AClientThatLeavesCancelsItsSequences) {
   const auto on = Complete("\"prompt\":[\"a\",\"b\"]");
   on->Leave(http::Gone::kDisconnected);
-  EXPECT_TRUE(generator_.AwaitCancelled(2));
+  EXPECT_TRUE(engine_.AwaitCancelled(2));
   EXPECT_TRUE(on->responses.empty());
   EXPECT_THAT(metrics_.Text(),
               HasSubstr("finished_reason=\"abort\",model_name=\"fake\"} 2\n"));
 }
 
 TEST_F(GatewayAnswerTest, AFullQueueIsA429ThatSaysWhen) {
-  generator_.set_refusal(ResourceExhausted("queue full"));
+  engine_.set_refusal(ResourceExhausted("queue full"));
   const auto on = Chat("");
   EXPECT_EQ(on->responses[0].status, 429);
   EXPECT_EQ(on->responses[0].headers[0].first, "Retry-After");
@@ -352,11 +360,11 @@ TEST_F(GatewayAnswerTest, UnknownModelsAreNotFound) {
   EXPECT_EQ(on->responses[0].status, 404);
   EXPECT_EQ(on->Body()["error"]["code"], "model_not_found");
   EXPECT_EQ(on->Body()["error"]["param"], "model");
-  EXPECT_EQ(generator_.submitted(), 0u);
+  EXPECT_EQ(engine_.submitted(), 0u);
 }
 
 TEST_F(GatewayAnswerTest, TooLongPromptsNameTokensAndLimit) {
-  generator_.set_max_context(5);
+  engine_.set_max_context(5);
   const auto on = Chat("");
   EXPECT_EQ(on->responses[0].status, 400);
   const Json error = on->Body()["error"];
@@ -367,29 +375,28 @@ TEST_F(GatewayAnswerTest, TooLongPromptsNameTokensAndLimit) {
 }
 
 TEST_F(GatewayAnswerTest, MaxTokensMustFitAndDefaultsToTheRoom) {
-  generator_.set_max_context(20);
+  engine_.set_max_context(20);
   const auto refused = Chat("\"max_tokens\":15");
   EXPECT_EQ(refused->Body()["error"]["param"], "max_tokens");
   Chat("");
-  EXPECT_EQ(generator_.request(0).max_tokens, 14);
+  EXPECT_EQ(engine_.request(0).max_tokens, 14);
 }
 
 TEST_F(GatewayAnswerTest, SamplingReachesTheEngineResolved) {
   Chat("\"temperature\":0,\"seed\":5,\"top_k\":3,\"ignore_eos\":true");
-  const GenerateRequest request = generator_.request(0);
+  const GenerateRequest request = engine_.request(0);
   EXPECT_EQ(request.sampling.temperature, 0.0f);
   EXPECT_EQ(request.sampling.seed, 5u);
   EXPECT_EQ(request.sampling.top_k, 3);
   EXPECT_TRUE(request.eos_token_ids.empty());
   Chat("");
   Chat("");
-  EXPECT_NE(generator_.request(1).sampling.seed,
-            generator_.request(2).sampling.seed);
+  EXPECT_NE(engine_.request(1).sampling.seed, engine_.request(2).sampling.seed);
 }
 
 TEST_F(GatewayAnswerTest, MinTokensExcludesTheEndTokensToo) {
   Chat("\"min_tokens\":2,\"stop_token_ids\":[9]");
-  EXPECT_THAT(generator_.request(0).sampling.stop_token_ids,
+  EXPECT_THAT(engine_.request(0).sampling.stop_token_ids,
               ElementsAre(9, openai::kFakeEos));
 }
 
@@ -411,9 +418,9 @@ TEST_F(GatewayAnswerTest, MinTokensAboveWhatMayBeGeneratedAreRefused) {
     EXPECT_EQ(error["param"], "min_tokens");
     EXPECT_EQ(error["message"], message);
   }
-  EXPECT_EQ(generator_.submitted(), 0u);
+  EXPECT_EQ(engine_.submitted(), 0u);
   Complete("\"prompt\":\"a\",\"min_tokens\":16");
-  EXPECT_EQ(generator_.submitted(), 1u);
+  EXPECT_EQ(engine_.submitted(), 1u);
 }
 
 TEST_F(GatewayAnswerTest, TheFieldThatTheClientNamedIsToBlame) {
@@ -479,8 +486,8 @@ TEST_F(GatewayAnswerTest, OtherPathsAndMethodsGetErrorObjects) {
 
 TEST_F(GatewayAnswerTest, MetricsSpeakVllmsNames) {
   const auto on = Chat("");
-  generator_.Text(0, "abc");
-  generator_.End(0, FinishReason::kLength);
+  engine_.Text(0, "abc");
+  engine_.End(0, FinishReason::kLength);
   EngineStats stats;
   stats.blocks_total = 8;
   metrics_.Attach({[&] { return stats; }, [] { return true; }, {}, {}});
@@ -530,7 +537,7 @@ TEST_F(GatewayAnswerTest, APromptIsCountedOnceWithAllItsChoices) {
     end.stats.cached_tokens = 16;
     end.stats.completion_tokens = i == 1 ? 700 : 2;
     if (i == 5) end.reason = FinishReason::kError;
-    generator_.End(i, end);
+    engine_.End(i, end);
   }
   const std::string text = metrics_.Text();
   const std::string labels = "{engine=\"0\",model_name=\"fake\"";
@@ -548,7 +555,7 @@ TEST_F(GatewayAnswerTest, APromptIsCountedOnceWithAllItsChoices) {
 }
 
 TEST_F(GatewayAnswerTest, WhoIsRefusedIsToldWhenToTryAgainAndWhy) {
-  generator_.set_refusal(Unavailable("no pipeline is up"));
+  engine_.set_refusal(Unavailable("no pipeline is up"));
   const auto refuse = [this] {
     const http::HttpResponse answer = Chat("")->responses[0];
     EXPECT_EQ(answer.status, 503);

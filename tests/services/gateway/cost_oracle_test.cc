@@ -76,39 +76,32 @@ TokenResult Told(TokenId token, int tops) {
 
 // Answers each request at once: with its prompt's bytes, one event a token (a
 // few, unless max_tokens is given), and with what is asked for beside them.
-class RepeatingGenerator : public Generator {
- public:
-  StatusOr<SequenceId> Submit(GenerateRequest request,
-                              std::shared_ptr<TokenSink> sink) override {
-    const SamplingParams& sampling = request.sampling;
-    if (request.trace) sink->OnInbox({});
-    if (sampling.prompt_logprobs >= 0 || sampling.return_logits) {
-      TokenEvent event;
-      for (size_t i = 1; i < request.prompt_tokens.size(); ++i) {
-        event.prompt.push_back(
-            Told(request.prompt_tokens[i], sampling.prompt_logprobs));
-      }
-      if (sampling.return_logits) {
-        event.logits.assign(request.prompt_tokens.size() * kVocab, 0.5f);
-      }
-      sink->OnTokens(std::move(event));
+FinalEvent AnswerAtOnce(const GenerateRequest& request, TokenSink& sink) {
+  const SamplingParams& sampling = request.sampling;
+  if (request.trace) sink.OnInbox({});
+  if (sampling.prompt_logprobs >= 0 || sampling.return_logits) {
+    TokenEvent event;
+    for (size_t i = 1; i < request.prompt_tokens.size(); ++i) {
+      event.prompt.push_back(
+          Told(request.prompt_tokens[i], sampling.prompt_logprobs));
     }
-    int left = request.max_tokens < kMostAnswered ? request.max_tokens : 16;
-    for (const TokenId token : request.prompt_tokens) {
-      if (token >= 256) continue;
-      if (--left < 0) break;
-      TokenEvent event;
-      event.tokens.push_back(Told(token, sampling.logprobs));
-      sink->OnTokens(std::move(event));
+    if (sampling.return_logits) {
+      event.logits.assign(request.prompt_tokens.size() * kVocab, 0.5f);
     }
-    FinalEvent end;
-    end.stop_token = 256;
-    sink->OnEnd(std::move(end));
-    return SequenceId(1);
+    sink.OnTokens(std::move(event));
   }
-  void Cancel(SequenceId) override {}
-  int max_context() const override { return kPositions; }
-};
+  int left = request.max_tokens < kMostAnswered ? request.max_tokens : 16;
+  for (const TokenId token : request.prompt_tokens) {
+    if (token >= 256) continue;
+    if (--left < 0) break;
+    TokenEvent event;
+    event.tokens.push_back(Told(token, sampling.logprobs));
+    sink.OnTokens(std::move(event));
+  }
+  FinalEvent end;
+  end.stop_token = 256;
+  return end;
+}
 
 // Everything behind the socket, with the real text side.
 class Served {
@@ -118,10 +111,11 @@ class Served {
     model_.text = openai::MakeToyText(
         kTemplate,
         {{"<|im_end|>", "<|im_start|>", "<|eot|>"}, {"<think>", "</think>"}});
+    engine_.set_max_context(kPositions);
     model_.eos_ids = {256};
     model_.vocab_size = kVocab;
     model_.max_positions = kPositions;
-    HandlerContext context{model_, generator_, metrics_, nullptr,
+    HandlerContext context{model_, engine_.loop(), metrics_, nullptr,
                            [] { return GatewayReadiness{true}; }};
     context.traces = &traces_;
     context.rules.max_stop_strings = openai::kMaxStopStrings;
@@ -165,11 +159,12 @@ class Served {
   void Run(const std::shared_ptr<http::FakeExchange>& exchange) {
     exchange->deferred = true;  // as on a loop
     router_.Route(exchange);
-    exchange->RunPosted();
+    engine_.Settle(*exchange);
+    engine_.Forget();
   }
 
   ServedModel model_;
-  RepeatingGenerator generator_;
+  ScriptedEngine engine_{AnswerAtOnce};
   GatewayMetrics metrics_{{"toy"}};
   trace::TraceStore traces_{
       {}, [] { return std::vector<trace::TraceRecord::Stage>(); }};

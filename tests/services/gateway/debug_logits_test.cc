@@ -1,4 +1,4 @@
-// POST /debug/logits over a scripted generator.
+// POST /debug/logits over a scripted engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,11 +19,7 @@ class DebugLogitsTest : public ::testing::Test {
   DebugLogitsTest() { AddDebugHandlers(router_, context_); }
 
   // A request and its exchange hold each other until the sequences end.
-  void TearDown() override {
-    for (size_t i = 0; i < generator_.submitted(); ++i) {
-      generator_.End(i, FinishReason::kCancelled);
-    }
-  }
+  void TearDown() override { engine_.EndAll(); }
 
   std::shared_ptr<http::FakeExchange> Route(std::string body) {
     auto exchange = http::Post("/debug/logits", std::move(body));
@@ -32,21 +28,21 @@ class DebugLogitsTest : public ::testing::Test {
   }
 
   const ServedModel model_ = FakeModel();
-  FakeGenerator generator_;
+  ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
-  HandlerContext context_{model_, generator_, metrics_, nullptr,
+  HandlerContext context_{model_, engine_.loop(), metrics_, nullptr,
                           [] { return GatewayReadiness{true}; }};
   http::Router router_;
 };
 
 TEST_F(DebugLogitsTest, LogitsComeAsRows) {
   const auto on = Route("{\"prompt\":[1,2]}");
-  EXPECT_TRUE(generator_.request(0).sampling.return_logits);
-  EXPECT_EQ(generator_.request(0).max_tokens, 0);
+  EXPECT_TRUE(engine_.request(0).sampling.return_logits);
+  EXPECT_EQ(engine_.request(0).max_tokens, 0);
   TokenEvent event;
   event.logits.assign(2 * openai::kFakeVocab, 0.1f);
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   const Json body = on->Body();
   EXPECT_EQ(DumpJson(body["ids"]), "[1,2]");
   ASSERT_EQ(body["logits"].size(), 2u);
@@ -68,15 +64,15 @@ TEST_F(DebugLogitsTest, LogitsAreReadAndWrittenOffTheLoop) {
   const auto on = http::Post(
       "/debug/logits", Cat("{", std::string(9000, ' '), "\"prompt\":[1,2]}"));
   router.Route(on);
-  EXPECT_EQ(generator_.submitted(), 0u);
+  EXPECT_EQ(engine_.submitted(), 0u);
   held = false;
-  EXPECT_TRUE(generator_.AwaitSubmitted(1));
+  EXPECT_TRUE(engine_.AwaitSubmitted(1));
   held = true;
   EXPECT_TRUE(work.Push({.run = hold}).ok());
   TokenEvent event;
   event.logits.assign(2 * openai::kFakeVocab, 0.1f);
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   EXPECT_TRUE(on->responses.empty());
   held = false;
   work.Stop();
@@ -89,8 +85,8 @@ TEST_F(DebugLogitsTest, LogitsComeAsBytesIfAskedFor) {
   router_.Route(on);
   TokenEvent event;
   event.logits.assign(3 * openai::kFakeVocab, 0.5f);
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->responses[0].content_type, "application/octet-stream");
   EXPECT_EQ(on->responses[0].body.size(),
             3 * openai::kFakeVocab * sizeof(float));
@@ -99,7 +95,7 @@ TEST_F(DebugLogitsTest, LogitsComeAsBytesIfAskedFor) {
 TEST_F(DebugLogitsTest, JsonHasFewerRowsThanBytes) {
   ServedModel wide = FakeModel();
   wide.vocab_size = 10'000'000;  // two rows: 80 MB
-  HandlerContext context{wide, generator_, metrics_, nullptr,
+  HandlerContext context{wide, engine_.loop(), metrics_, nullptr,
                          [] { return GatewayReadiness{true}; }};
   http::Router router;
   AddDebugHandlers(router, context);
@@ -111,7 +107,7 @@ TEST_F(DebugLogitsTest, JsonHasFewerRowsThanBytes) {
   const auto bytes = http::Post("/debug/logits", "{\"prompt\":[1,2]}");
   bytes->request().headers = {{"accept", "application/octet-stream"}};
   router.Route(bytes);
-  EXPECT_EQ(generator_.submitted(), 1u);
+  EXPECT_EQ(engine_.submitted(), 1u);
 }
 
 TEST_F(DebugLogitsTest, AnErrorIsToldAlsoWhileTheQueueIsFull) {
@@ -121,7 +117,7 @@ TEST_F(DebugLogitsTest, AnErrorIsToldAlsoWhileTheQueueIsFull) {
   AddDebugHandlers(router, context_);
   const auto on = http::Post("/debug/logits", "{\"prompt\":[1,2]}");
   router.Route(on);
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   std::atomic<bool> held{true};
   const auto hold = [&held] {
     while (held) std::this_thread::yield();
@@ -131,7 +127,7 @@ TEST_F(DebugLogitsTest, AnErrorIsToldAlsoWhileTheQueueIsFull) {
   FinalEvent lost;
   lost.reason = FinishReason::kError;
   lost.status = Unavailable("stage 1 is lost");
-  generator_.End(0, std::move(lost));
+  engine_.End(0, std::move(lost));
   EXPECT_THAT(on->responses[0].body, ::testing::HasSubstr("stage 1 is lost"));
   held = false;
   work.Stop();

@@ -22,16 +22,13 @@ using ::testing::HasSubstr;
 
 class GatewayFieldsTest : public ::testing::Test {
  protected:
-  GatewayFieldsTest() : context_{model_, generator_, metrics_, nullptr, {}} {
+  GatewayFieldsTest()
+      : context_{model_, engine_.loop(), metrics_, nullptr, {}} {
     context_.readiness = [] { return GatewayReadiness{true}; };
     AddRoutes(router_);
   }
 
-  void TearDown() override {
-    for (size_t i = 0; i < generator_.submitted(); ++i) {
-      generator_.End(i, FinishReason::kCancelled);
-    }
-  }
+  void TearDown() override { engine_.EndAll(); }
 
   void AddRoutes(http::Router& router) {
     AddChatHandler(router, context_);
@@ -59,19 +56,19 @@ class GatewayFieldsTest : public ::testing::Test {
     return Route("/v1/completions", "{\"prompt\":\"hello\"," + fields + "}");
   }
   const SamplingParams& Sampling(size_t sequence) {
-    return requests_.emplace_back(generator_.request(sequence)).sampling;
+    return requests_.emplace_back(engine_.request(sequence)).sampling;
   }
   // The one choice's text when its tokens are `tokens`.
   std::string TextOf(const std::string& fields, std::vector<TokenId> tokens,
                      std::optional<TokenId> stop_token = std::nullopt) {
-    const size_t sequence = generator_.submitted();
+    const size_t sequence = engine_.submitted();
     const auto on = Complete(fields);
     TokenEvent event;
     for (const TokenId token : tokens) event.tokens.push_back({token, {}, {}});
-    generator_.Tokens(sequence, std::move(event));
+    engine_.Tokens(sequence, std::move(event));
     FinalEvent end;
     end.stop_token = stop_token;
-    generator_.End(sequence, end);
+    engine_.End(sequence, end);
     return on->Body()["choices"][0]["text"];
   }
   static std::string ErrorOf(const std::shared_ptr<http::FakeExchange>& on) {
@@ -80,7 +77,7 @@ class GatewayFieldsTest : public ::testing::Test {
   }
 
   ServedModel model_ = FakeModel();
-  FakeGenerator generator_;
+  ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
   HandlerContext context_;
   http::Router router_;
@@ -89,21 +86,21 @@ class GatewayFieldsTest : public ::testing::Test {
 
 TEST_F(GatewayFieldsTest, NGivesSequencesThatDifferInTheirChoice) {
   const auto on = Chat("\"n\":3,\"seed\":7");
-  ASSERT_EQ(generator_.submitted(), 3u);
+  ASSERT_EQ(engine_.submitted(), 3u);
   for (uint32_t i = 0; i < 3; ++i) {
-    const GenerateRequest request = generator_.request(i);
+    const GenerateRequest request = engine_.request(i);
     EXPECT_EQ(request.sampling.choice, i);
     EXPECT_EQ(request.sampling.seed, 7u);
     EXPECT_EQ(request.num_choices, 3);
-    EXPECT_EQ(request.request_id, generator_.request(0).request_id);
-    EXPECT_EQ(request.prompt_tokens, generator_.request(0).prompt_tokens);
+    EXPECT_EQ(request.request_id, engine_.request(0).request_id);
+    EXPECT_EQ(request.prompt_tokens, engine_.request(0).prompt_tokens);
   }
   // They end in any order, and the answer has them in theirs.
   FinalEvent end;
   for (const size_t i : {2, 0, 1}) {
-    generator_.Text(i, std::string(i + 1, static_cast<char>('a' + i)));
+    engine_.Text(i, std::string(i + 1, static_cast<char>('a' + i)));
     end.stats.cached_tokens = static_cast<int32_t>(2 + i);
-    generator_.End(i, end);
+    engine_.End(i, end);
   }
   const Json body = on->Body();
   ASSERT_EQ(body["choices"].size(), 3u);
@@ -117,10 +114,10 @@ TEST_F(GatewayFieldsTest, NGivesSequencesThatDifferInTheirChoice) {
 
 TEST_F(GatewayFieldsTest, EveryStreamedChoiceBeginsWithItsRole) {
   const auto on = Chat("\"n\":2,\"stream\":true");
-  generator_.Text(1, "x");
-  generator_.Text(0, "y");
-  generator_.End(1, FinishReason::kLength);
-  generator_.End(0, FinishReason::kStop);
+  engine_.Text(1, "x");
+  engine_.Text(0, "y");
+  engine_.End(1, FinishReason::kLength);
+  engine_.End(0, FinishReason::kStop);
   std::vector<std::string> roles(2);
   for (const Json& event : on->Events()) {
     const Json& choice = event["choices"][0];
@@ -135,8 +132,8 @@ TEST_F(GatewayFieldsTest, NCountsChoicesPerPrompt) {
   const auto on =
       Route("/v1/completions",
             "{\"prompt\":[\"a\",\"bc\"],\"n\":2,\"return_token_ids\":true}");
-  ASSERT_EQ(generator_.submitted(), 4u);
-  for (size_t i = 0; i < 4; ++i) generator_.End(i, FinishReason::kLength);
+  ASSERT_EQ(engine_.submitted(), 4u);
+  for (size_t i = 0; i < 4; ++i) engine_.End(i, FinishReason::kLength);
   const Json body = on->Body();
   ASSERT_EQ(body["choices"].size(), 4u);
   EXPECT_EQ(DumpJson(body["choices"][1]["prompt_token_ids"]), "[256,97]");
@@ -151,7 +148,7 @@ TEST_F(GatewayFieldsTest, BestOfIsRefusedBeyondN) {
   EXPECT_THAT(ErrorOf(Complete("\"best_of\":3")), HasSubstr("best_of"));
   Complete("\"best_of\":2,\"n\":2");
   Complete("\"best_of\":1,\"n\":2");
-  EXPECT_EQ(generator_.submitted(), 4u);
+  EXPECT_EQ(engine_.submitted(), 4u);
 }
 
 TEST_F(GatewayFieldsTest, PenaltiesAndBiasReachTheSampler) {
@@ -216,25 +213,25 @@ TEST_F(GatewayFieldsTest, SpecialTokensAreShownIfTheyAreToBe) {
 
 TEST_F(GatewayFieldsTest, AddSpecialTokensPutsBosInFront) {
   Complete("\"add_special_tokens\":false");
-  EXPECT_EQ(generator_.request(0).prompt_tokens, openai::Bytes("hello"));
+  EXPECT_EQ(engine_.request(0).prompt_tokens, openai::Bytes("hello"));
   Chat("\"add_special_tokens\":true");
-  EXPECT_EQ(generator_.request(1).prompt_tokens[1], openai::kFakeBos);
+  EXPECT_EQ(engine_.request(1).prompt_tokens[1], openai::kFakeBos);
 }
 
 TEST_F(GatewayFieldsTest, TruncationKeepsTheEndOfThePrompt) {
   const auto on =
       Complete("\"truncate_prompt_tokens\":3,\"echo\":true,\"max_tokens\":1");
-  EXPECT_EQ(generator_.request(0).prompt_tokens, openai::Bytes("llo"));
-  generator_.End(0, FinishReason::kLength);
+  EXPECT_EQ(engine_.request(0).prompt_tokens, openai::Bytes("llo"));
+  engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->Body()["choices"][0]["text"], "llo");
   EXPECT_EQ(on->Body()["usage"]["prompt_tokens"], 3);
-  generator_.set_max_context(6);
+  engine_.set_max_context(6);
   Complete("\"truncate_prompt_tokens\":-1,\"max_tokens\":4");
-  EXPECT_EQ(generator_.request(1).prompt_tokens, openai::Bytes("lo"));
+  EXPECT_EQ(engine_.request(1).prompt_tokens, openai::Bytes("lo"));
   Complete("\"truncate_prompt_tokens\":-1,\"min_tokens\":4");
-  EXPECT_EQ(generator_.request(2).prompt_tokens, openai::Bytes("lo"));
+  EXPECT_EQ(engine_.request(2).prompt_tokens, openai::Bytes("lo"));
   Chat("\"truncate_prompt_tokens\":2,\"max_tokens\":1");
-  EXPECT_THAT(generator_.request(3).prompt_tokens,
+  EXPECT_THAT(engine_.request(3).prompt_tokens,
               ElementsAre('i', openai::kFakeTurn));
   EXPECT_THAT(ErrorOf(Complete("\"truncate_prompt_tokens\":7")),
               HasSubstr("limited to 6"));
@@ -248,16 +245,16 @@ TEST_F(GatewayFieldsTest, PromptLogprobsHaveVllmsShape) {
   EXPECT_EQ(Sampling(1).prompt_logprobs, -1) << "told once";
   TokenEvent event;
   event.prompt = {openai::WithLogprob('u', -2.0f)};
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
-  generator_.End(1, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
+  engine_.End(1, FinishReason::kLength);
   EXPECT_EQ(DumpJson(chat->Body()["prompt_logprobs"]),
             "[null,{\"117\":{\"logprob\":-2.0,\"rank\":2,\"decoded_token\":"
             "\"u\"},\"33\":{\"logprob\":-1.0,\"rank\":1,\"decoded_token\":"
             "\"!\"}}]");
   const auto completion = Complete("\"prompt_logprobs\":1");
-  generator_.Tokens(2, event);
-  generator_.End(2, FinishReason::kLength);
+  engine_.Tokens(2, event);
+  engine_.End(2, FinishReason::kLength);
   EXPECT_EQ(completion->Body()["choices"][0]["prompt_logprobs"],
             chat->Body()["prompt_logprobs"]);
   EXPECT_THAT(ErrorOf(Chat("\"prompt_logprobs\":1,\"stream\":true")),
@@ -270,18 +267,18 @@ TEST_F(GatewayFieldsTest, APromptsLogprobsAreComputedOnceForAllChoices) {
   EXPECT_EQ(Sampling(1).prompt_logprobs, -1);
   EXPECT_EQ(Sampling(2).prompt_logprobs, -1);
   // The others may be ahead, and done, before the first has its prompt.
-  generator_.Text(2, "c");
-  generator_.Text(1, "b");
-  generator_.End(1, FinishReason::kLength);
+  engine_.Text(2, "c");
+  engine_.Text(1, "b");
+  engine_.End(1, FinishReason::kLength);
   TokenEvent event;
   event.prompt = {openai::WithLogprob('u', -2.0f)};
-  generator_.Tokens(0, event);
+  engine_.Tokens(0, event);
   event.prompt = {openai::WithLogprob('v', -3.0f)};
-  generator_.Tokens(0, event);
-  generator_.Text(0, "a");
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.Text(0, "a");
+  engine_.End(0, FinishReason::kLength);
   EXPECT_TRUE(on->responses.empty());
-  generator_.End(2, FinishReason::kLength);
+  engine_.End(2, FinishReason::kLength);
   const Json choices = on->Body()["choices"];
   ASSERT_EQ(choices.size(), 3u);
   EXPECT_EQ(choices[0]["prompt_logprobs"].size(), 3u);
@@ -295,11 +292,11 @@ TEST_F(GatewayFieldsTest, EchoedLogprobsAreStreamedToEveryChoice) {
   const auto on = Complete(
       "\"echo\":true,\"logprobs\":1,\"n\":2,\"max_tokens\":0,\"stream\":true");
   EXPECT_EQ(Sampling(1).prompt_logprobs, -1);
-  generator_.End(1, FinishReason::kLength);
+  engine_.End(1, FinishReason::kLength);
   TokenEvent event;
   event.prompt = {openai::WithLogprob('h', -2.0f)};
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   EXPECT_TRUE(on->ended);
   std::vector<size_t> entries(2);
   for (const Json& chunk : on->Events()) {
@@ -313,14 +310,14 @@ TEST_F(GatewayFieldsTest, EchoedLogprobsAreStreamedToEveryChoice) {
 
 TEST_F(GatewayFieldsTest, FollowersOfAPromptThatFailsEndToo) {
   const auto on = Complete("\"prompt_logprobs\":1,\"n\":2");
-  generator_.Text(1, "b");
+  engine_.Text(1, "b");
   FinalEvent lost;
   lost.reason = FinishReason::kError;
   lost.status = Unavailable("a stage was lost");
-  generator_.End(0, lost);
+  engine_.End(0, lost);
   ASSERT_EQ(on->responses.size(), 1u);
   EXPECT_EQ(on->responses[0].status, 503);
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
 }
 
 TEST_F(GatewayFieldsTest, EchoKeepsItsOwnNumberOfLogprobs) {
@@ -330,8 +327,8 @@ TEST_F(GatewayFieldsTest, EchoKeepsItsOwnNumberOfLogprobs) {
   EXPECT_EQ(Sampling(0).prompt_logprobs, 1);
   TokenEvent event;
   event.prompt = {openai::WithLogprob('h', -2.0f)};
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   const Json choice = on->Body()["choices"][0];
   EXPECT_EQ(DumpJson(choice["logprobs"]["top_logprobs"][1]),
             "{\"token_id:104\":-2.0}");
@@ -340,9 +337,9 @@ TEST_F(GatewayFieldsTest, EchoKeepsItsOwnNumberOfLogprobs) {
 
 TEST_F(GatewayFieldsTest, AFinalMessageIsContinued) {
   Chat("\"continue_final_message\":true");
-  EXPECT_EQ(generator_.request(0).prompt_tokens.back(), 'i');
+  EXPECT_EQ(engine_.request(0).prompt_tokens.back(), 'i');
   Chat("\"add_generation_prompt\":false");
-  EXPECT_EQ(generator_.request(1).prompt_tokens.back(), 'i');
+  EXPECT_EQ(engine_.request(1).prompt_tokens.back(), 'i');
   EXPECT_THAT(ErrorOf(Chat("\"continue_final_message\":true,"
                            "\"add_generation_prompt\":true")),
               HasSubstr("continue_final_message"));
@@ -354,24 +351,22 @@ TEST_F(GatewayFieldsTest, EchoShowsTheMessageThatIsContinued) {
           {"role":"assistant","content":"It is"}],"echo":true,
           "continue_final_message":true})";
   const auto on = Route("/v1/chat/completions", body);
-  generator_.Text(0, " so");
-  generator_.End(0, FinishReason::kLength);
+  engine_.Text(0, " so");
+  engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->Body()["choices"][0]["message"]["content"], "It is so");
 }
 
 TEST_F(GatewayFieldsTest, TemplateArgumentsAreAllowedByName) {
   Chat("\"chat_template_kwargs\":{\"enable_thinking\":false}");
-  EXPECT_THAT(openai::FakeText()
-                  .Decode(generator_.request(0).prompt_tokens, true)
-                  .value(),
-              HasSubstr("enable_thinking"));
+  EXPECT_THAT(
+      openai::FakeText().Decode(engine_.request(0).prompt_tokens, true).value(),
+      HasSubstr("enable_thinking"));
   Chat("\"reasoning_effort\":\"low\"");
-  EXPECT_THAT(openai::FakeText()
-                  .Decode(generator_.request(1).prompt_tokens, true)
-                  .value(),
-              HasSubstr("reasoning_effort"));
+  EXPECT_THAT(
+      openai::FakeText().Decode(engine_.request(1).prompt_tokens, true).value(),
+      HasSubstr("reasoning_effort"));
   Chat("\"chat_template_kwargs\":{\"add_generation_prompt\":false}");
-  EXPECT_EQ(generator_.request(2).prompt_tokens.back(), 'i');
+  EXPECT_EQ(engine_.request(2).prompt_tokens.back(), 'i');
   EXPECT_THAT(ErrorOf(Chat("\"chat_template_kwargs\":{\"bos_token\":\"x\"}")),
               HasSubstr("allowed are"));
   EXPECT_THAT(
@@ -386,7 +381,7 @@ TEST_F(GatewayFieldsTest, DevelopersAreSystemsAndTextPartsAreJoined) {
   Route("/v1/chat/completions",
         R"({"messages":[{"role":"developer","content":[
           {"type":"text","text":"a"},{"type":"text","text":"b"}]}]})");
-  EXPECT_THAT(generator_.request(0).prompt_tokens,
+  EXPECT_THAT(engine_.request(0).prompt_tokens,
               ElementsAre(openai::kFakeBos, openai::kFakeTurn, 's', 'a', '\n',
                           'b', openai::kFakeTurn));
   EXPECT_THAT(
@@ -400,12 +395,12 @@ TEST_F(GatewayFieldsTest, ResponseFormatsAreRefusedByName) {
   EXPECT_THAT(ErrorOf(Chat("\"response_format\":{\"type\":\"json_schema\"}")),
               HasSubstr("type \"json_schema\""));
   Chat("\"response_format\":{\"type\":\"text\"}");
-  EXPECT_EQ(generator_.submitted(), 1u);
+  EXPECT_EQ(engine_.submitted(), 1u);
 }
 
 TEST_F(GatewayFieldsTest, ACacheSaltSeparatesPrefixes) {
   Chat("\"cache_salt\":\"mine\"");
-  EXPECT_EQ(generator_.request(0).cache_salt, "mine");
+  EXPECT_EQ(engine_.request(0).cache_salt, "mine");
   EXPECT_THAT(
       ErrorOf(Chat(Cat("\"cache_salt\":\"", std::string(257, 'x'), "\""))),
       HasSubstr("limit 256"));
@@ -413,7 +408,7 @@ TEST_F(GatewayFieldsTest, ACacheSaltSeparatesPrefixes) {
 
 TEST_F(GatewayFieldsTest, TheIdIsTheClients) {
   const auto id_of = [&](const std::string& fields, http::HttpHeaders headers) {
-    const size_t sequence = generator_.submitted();
+    const size_t sequence = engine_.submitted();
     auto exchange =
         http::Post("/v1/chat/completions",
                    Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
@@ -421,7 +416,7 @@ TEST_F(GatewayFieldsTest, TheIdIsTheClients) {
     exchange->request().headers = std::move(headers);
     exchange->request().request_id = "from-http";
     router_.Route(exchange);
-    generator_.End(sequence, FinishReason::kLength);
+    engine_.End(sequence, FinishReason::kLength);
     return exchange->Body()["id"].get<std::string>();
   };
   EXPECT_EQ(id_of("", {}), "chatcmpl-from-http");
@@ -429,19 +424,19 @@ TEST_F(GatewayFieldsTest, TheIdIsTheClients) {
   EXPECT_EQ(
       id_of(",\"request_id\":\"from-body\"", {{"x-request-id", "from-http"}}),
       "chatcmpl-from-http");
-  EXPECT_NE(generator_.request(0).request_id, generator_.request(2).request_id)
+  EXPECT_NE(engine_.request(0).request_id, engine_.request(2).request_id)
       << "one request's choices are told from another's";
   EXPECT_THAT(ErrorOf(Chat("\"request_id\":\"a b\"")), HasSubstr("request_id"));
 }
 
 TEST_F(GatewayFieldsTest, ATimeoutBecomesADeadline) {
   const auto on = Chat("", {{"x-request-timeout", "2.5"}});
-  const GenerateRequest request = generator_.request(0);
+  const GenerateRequest request = engine_.request(0);
   ASSERT_TRUE(request.deadline.has_value());
   EXPECT_EQ(*request.deadline - on->request().arrival,
             std::chrono::milliseconds(2500));
   Chat("");
-  EXPECT_FALSE(generator_.request(1).deadline.has_value());
+  EXPECT_FALSE(engine_.request(1).deadline.has_value());
   for (const char* bad : {"0", "-1", "1e9", "soon", "nan", "90000", "1s"}) {
     EXPECT_THAT(ErrorOf(Chat("", {{"x-request-timeout", bad}})),
                 HasSubstr("X-Request-Timeout"))
@@ -450,7 +445,7 @@ TEST_F(GatewayFieldsTest, ATimeoutBecomesADeadline) {
   FinalEvent end;
   end.reason = FinishReason::kError;
   end.status = MakeStatus(StatusCode::kDeadlineExceeded, "too late");
-  generator_.End(0, end);
+  engine_.End(0, end);
   EXPECT_EQ(on->responses[0].status, 504);
 }
 
@@ -458,7 +453,7 @@ TEST_F(GatewayFieldsTest, ATenantsRequestsCarryItsName) {
   auto exchange = http::Post("/v1/completions", "{\"prompt\":\"a\"}");
   exchange->request().tenant = "alice";
   router_.Route(exchange);
-  EXPECT_EQ(generator_.request(0).tenant, "alice");
+  EXPECT_EQ(engine_.request(0).tenant, "alice");
 }
 
 TEST_F(GatewayFieldsTest, HarmlessFieldsChangeNothing) {
@@ -469,8 +464,7 @@ TEST_F(GatewayFieldsTest, HarmlessFieldsChangeNothing) {
     "seed":1)");
   Chat("\"temperature\":0.5,\"seed\":1");
   EXPECT_EQ(Sampling(0), Sampling(1));
-  EXPECT_EQ(generator_.request(0).prompt_tokens,
-            generator_.request(1).prompt_tokens);
+  EXPECT_EQ(engine_.request(0).prompt_tokens, engine_.request(1).prompt_tokens);
 }
 
 TEST_F(GatewayFieldsTest, UnknownFieldsAreRefusedIfTheServerIsStrict) {
@@ -486,7 +480,7 @@ TEST_F(GatewayFieldsTest, UnknownFieldsAreRefusedIfTheServerIsStrict) {
 }
 
 TEST_F(GatewayFieldsTest, TextThatCannotFitIsRefusedBeforeItIsEncoded) {
-  generator_.set_max_context(100);
+  engine_.set_max_context(100);
   const std::string text(401, 'x');  // of at most 4 bytes a token
   const auto prompt =
       Route("/v1/completions", Cat("{\"prompt\":\"", text, "\"}"));
@@ -499,7 +493,7 @@ TEST_F(GatewayFieldsTest, TextThatCannotFitIsRefusedBeforeItIsEncoded) {
   EXPECT_EQ(chat->Body()["error"]["code"], "context_length_exceeded");
   Route("/v1/completions",
         Cat("{\"prompt\":\"", text, "\",\"truncate_prompt_tokens\":5}"));
-  EXPECT_EQ(generator_.submitted(), 1u);
+  EXPECT_EQ(engine_.submitted(), 1u);
 }
 
 TEST_F(GatewayFieldsTest, SlowTextIsKeptOffTheLoop) {
@@ -513,7 +507,7 @@ TEST_F(GatewayFieldsTest, SlowTextIsKeptOffTheLoop) {
   AddRoutes(router);
   const auto on = http::Post("/v1/completions", "{\"prompt\":\"a\"}");
   router.Route(on);
-  EXPECT_EQ(generator_.submitted(), 0u);
+  EXPECT_EQ(engine_.submitted(), 0u);
   EXPECT_EQ(on->responses.size(), 1u);
 }
 
@@ -565,7 +559,7 @@ TEST_F(GatewayFieldsTest, OtherEndpointsOfOpenAiAreRefusedByName) {
 TEST_F(GatewayFieldsTest, TheFingerprintIsTheModels) {
   model_.digest = "0123456789abcdef";
   const auto on = Complete("\"max_tokens\":1");
-  generator_.End(0, FinishReason::kLength);
+  engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->Body()["system_fingerprint"], "fp_0123456789ab");
 }
 

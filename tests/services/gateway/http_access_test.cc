@@ -109,15 +109,15 @@ TEST_F(GatewayAccessTest, AnyOfTheKeysComesIn) {
   EXPECT_THAT(answer, Not(HasSubstr("sk-wrong-key")));
 }
 
-TEST_F(GatewayAccessTest, TheKeysNameReachesTheGenerator) {
+TEST_F(GatewayAccessTest, TheKeysNameReachesTheEngine) {
   AskForKeys();
   Client client(port());
   const std::string body = "{\"prompt\":\"a\",\"max_tokens\":1}";
   client.Send(
       PostOf("/v1/completions", body, "Authorization: Bearer sk-bob-key\r\n"));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  EXPECT_EQ(generator_.request(0).tenant, "bob");
-  generator_.End(0, FinishReason::kLength);
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  EXPECT_EQ(engine_.request(0).tenant, "bob");
+  engine_.End(0, FinishReason::kLength);
   EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 200 "));
   server_->Stop();
   const std::string metrics = metrics_.Text();

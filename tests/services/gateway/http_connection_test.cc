@@ -30,9 +30,9 @@ TEST_F(GatewayConnectionTest, AHalfClosedClientGetsItsAnswer) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("")));
   client.HalfClose();
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "abc");
-  generator_.End(0, FinishReason::kStop);
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "abc");
+  engine_.End(0, FinishReason::kStop);
   const std::string all = client.ReceiveAll();
   EXPECT_THAT(all, StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(all, HasSubstr("\"content\":\"abc\""));
@@ -43,11 +43,11 @@ TEST_F(GatewayConnectionTest, AHalfClosedClientGetsItsWholeStream) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
   client.HalfClose();
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "a");
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "a");
   client.ReceiveUntil("\n\n");
-  generator_.Text(0, "b");
-  generator_.End(0, FinishReason::kStop);
+  engine_.Text(0, "b");
+  engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(client.ReceiveAll(), HasSubstr("[DONE]"));
   EXPECT_EQ(server_->stats().disconnects, 0);
 }
@@ -59,11 +59,11 @@ TEST_F(GatewayConnectionTest, AHalfClosedClientIsAskedAndStillAnswered) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("")));
   client.HalfClose();
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(client.ReceiveUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   }
-  generator_.End(0, FinishReason::kStop);
+  engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(client.ReceiveAll(), HasSubstr("HTTP/1.1 200 "));
 }
 
@@ -73,13 +73,13 @@ TEST_F(GatewayConnectionTest, AHalfClosedStreamIsAskedWithComments) {
   Restart(limits);
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "a");
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "a");
   client.ReceiveUntil("\n\n");
   client.HalfClose();
   client.ReceiveUntil("\n:\n\n");
   client.ReceiveUntil("\n:\n\n");
-  generator_.End(0, FinishReason::kStop);
+  engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(client.ReceiveAll(), HasSubstr("[DONE]"));
 }
 
@@ -88,9 +88,9 @@ TEST_F(GatewayConnectionTest, AnHttp10ClientThatClosesItsHalfIsGone) {
   std::string request = ChatOf("");
   request.replace(request.find("HTTP/1.1"), 8, "HTTP/1.0");
   ASSERT_TRUE(client.Send(request));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   client.HalfClose();
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
 }
 
 TEST_F(GatewayConnectionTest, PipelinedRequestsBeforeAHalfCloseAreAnswered) {
@@ -126,12 +126,12 @@ TEST_F(GatewayConnectionTest, AResetCancelsAtOnce) {
   limits.half_closed_time = std::chrono::hours(1);
   Restart(limits);
   for (const char* fields : {"", "\"stream\":true"}) {
-    const size_t before = generator_.submitted();
+    const size_t before = engine_.submitted();
     Client client(port());
     ASSERT_TRUE(client.Send(ChatOf(fields)));
-    ASSERT_TRUE(generator_.AwaitSubmitted(before + 1));
+    ASSERT_TRUE(engine_.AwaitSubmitted(before + 1));
     client.Reset();
-    EXPECT_TRUE(generator_.AwaitCancelled(before + 1));
+    EXPECT_TRUE(engine_.AwaitCancelled(before + 1));
   }
 }
 
@@ -142,18 +142,18 @@ TEST_F(GatewayConnectionTest, AResetAfterAHalfCloseCancelsAtOnce) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("")));
   client.HalfClose();
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   client.Reset();
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
 }
 
 TEST_F(GatewayConnectionTest, AResetBehindManyPipelinedBytesIsNoticed) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   ASSERT_TRUE(client.Send(std::string(200000, 'x')));
   client.Reset();
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
 }
 
 TEST_F(GatewayConnectionTest, CodingsThatAreNotReadAreRefused) {
@@ -257,7 +257,7 @@ TEST_F(GatewayConnectionTest, AnExpectationOfHttp10IsNotAnswered) {
 TEST_F(GatewayConnectionTest, WhileDrainingProbesAreAnsweredAndClosed) {
   Client busy(port());
   busy.Send(ChatOf("\"stream\":true"));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   server_->BeginDrain();
   for (int i = 0; i < 3; ++i) {
     Client probe(port());
@@ -266,8 +266,8 @@ TEST_F(GatewayConnectionTest, WhileDrainingProbesAreAnsweredAndClosed) {
     EXPECT_THAT(all, HasSubstr("Connection: close\r\n"));
     EXPECT_THAT(all, EndsWith("ok\n"));
   }
-  generator_.Text(0, "a");
-  generator_.End(0, FinishReason::kStop);
+  engine_.Text(0, "a");
+  engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(busy.ReceiveAll(), HasSubstr("[DONE]"));
 }
 
@@ -286,7 +286,7 @@ TEST_F(GatewayConnectionTest, RequestsThatCameWhileDrainingAreNotWaitedFor) {
   server_->BeginDrain();
   Client late(port());
   late.Send(ChatOf(""));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   EXPECT_TRUE(server_->WaitIdle(Clock::now()));
 }
 
@@ -303,7 +303,7 @@ TEST_F(GatewayConnectionTest, HundredsTooManyAreTurnedAwayInWords) {
   Restart(limits);
   Client first(port());
   first.Send(ChatOf(""));  // who waits for an answer makes no room
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   std::set<std::string> ids;
   for (int i = 0; i < 200; ++i) {
     Client other(port());
@@ -315,7 +315,7 @@ TEST_F(GatewayConnectionTest, HundredsTooManyAreTurnedAwayInWords) {
     ids.insert(answer.substr(id, answer.find('\r', id) - id));
   }
   EXPECT_EQ(ids.size(), 200u);
-  generator_.End(0, FinishReason::kStop);
+  engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(first.ReceiveAnswer(), StartsWith("HTTP/1.1 200 "));
 }
 
@@ -325,7 +325,7 @@ TEST_F(GatewayConnectionTest, WhoIsTurnedAwayMaySendItsWholeRequest) {
   Restart(limits);
   Client first(port());
   first.Send(ChatOf(""));  // who waits for an answer makes no room
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   // More than the sockets' buffers hold, so that the server must read it. It
   // does so for a second only: on a machine that stalls there is another try.
   const std::string request =

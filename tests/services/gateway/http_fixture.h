@@ -36,21 +36,22 @@ inline std::string ChatOf(std::string_view fields) {
                     fields.empty() ? "" : ",", fields, "}"));
 }
 
-// The server over real sockets, with the scripted generator behind it.
+// The server over real sockets, with a scripted engine behind it.
 class GatewayHttpTest : public ::testing::Test {
  protected:
+  GatewayHttpTest() { engine_.PlayOnThread(); }
   void SetUp() override { Start({}); }
   // A client that asks for a stream and reads nothing of it, which is more
   // than the sockets' buffers hold: it is cut off, and counted.
   void ExpectASlowReaderIsCutOff() {
     Client client(port(), /*receive_buffer=*/4096);
     ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"ignore_eos\":true")));
-    ASSERT_TRUE(generator_.AwaitSubmitted(1));
+    ASSERT_TRUE(engine_.AwaitSubmitted(1));
     const std::string text(20000, 'x');
     for (int i = 0; i < 20 && server_->stats().slow_readers == 0; ++i) {
-      generator_.Text(0, text);
+      engine_.Text(0, text);
     }
-    EXPECT_TRUE(generator_.AwaitCancelled(1));
+    EXPECT_TRUE(engine_.AwaitCancelled(1));
     EXPECT_EQ(server_->stats().slow_readers, 1);
     EXPECT_EQ(server_->stats().disconnects, 1);
   }
@@ -61,14 +62,12 @@ class GatewayHttpTest : public ::testing::Test {
   }
   void TearDown() override {
     // As GatewayServer::Stop: what makes tokens ends first.
-    for (size_t i = 0; i < generator_.submitted(); ++i) {
-      generator_.End(i, FinishReason::kCancelled);
-    }
+    engine_.EndAll();
     server_.reset();
   }
 
   void Start(const http::HttpLimits& limits) {
-    HandlerContext context{model_, generator_, metrics_, work_,
+    HandlerContext context{model_, engine_.loop(), metrics_, work_,
                            [this] { return readiness_; }};
     context.keys_asked = options_.screen != nullptr;
     context.rules = rules_;
@@ -126,7 +125,7 @@ class GatewayHttpTest : public ::testing::Test {
   static constexpr size_t kLargeAnswer = size_t{16} << 20;
 
   const ServedModel model_ = FakeModel(1 << 20);
-  FakeGenerator generator_;
+  ScriptedEngine engine_;
   GatewayMetrics metrics_{{.model_name = "fake", .key_names = true}};
   // Of the next Start: keys, CORS, text threads; what /readyz says.
   http::HttpServerOptions options_;

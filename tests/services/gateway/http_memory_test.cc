@@ -48,24 +48,24 @@ class GatewayMemoryTest : public GatewayHttpTest {
 constexpr int kLongPrompt = 8000;
 
 TEST_F(GatewayMemoryTest, WhoReadsOnIsNotCutOffByMuchAtOnce) {
-  generator_.set_max_context(2 * kLongPrompt);
+  engine_.set_max_context(2 * kLongPrompt);
   Client client(port());
   const std::string text(size_t{kLongPrompt}, 'x');
   ASSERT_TRUE(client.Send(PostOf(
       "/v1/completions", Cat("{\"prompt\":\"", text,
                              "\",\"stream\":true,\"echo\":true,"
                              "\"logprobs\":5,\"n\":8,\"max_tokens\":1}"))));
-  ASSERT_TRUE(generator_.AwaitSubmitted(8));
+  ASSERT_TRUE(engine_.AwaitSubmitted(8));
   TokenEvent event;
   for (const TokenId token : openai::Bytes(text)) {
     event.prompt.push_back(openai::WithLogprob(token, -1));
   }
   event.tokens = {openai::WithLogprob('a', -1)};
-  generator_.Tokens(0, event);
+  engine_.Tokens(0, event);
   event.prompt.clear();
   for (size_t i = 0; i < 8; ++i) {
-    if (i > 0) generator_.Tokens(i, event);
-    generator_.End(i, FinishReason::kLength);
+    if (i > 0) engine_.Tokens(i, event);
+    engine_.End(i, FinishReason::kLength);
   }
   const std::string all = client.ReceiveUntil("[DONE]");
   EXPECT_GT(all.size(), size_t{3} << 19);
@@ -76,13 +76,13 @@ TEST_F(GatewayMemoryTest, WhoReadsOnIsNotCutOffByMuchAtOnce) {
 TEST_F(GatewayMemoryTest, OneEventMayBeMegabytes) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"logprobs\":true")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   TokenEvent event;
   for (int i = 0; i < 20000; ++i)
     event.tokens.push_back(openai::WithLogprob('x', -1));
-  generator_.Tokens(0, std::move(event));
-  generator_.Text(0, "abc");
-  generator_.End(0, FinishReason::kStop);
+  engine_.Tokens(0, std::move(event));
+  engine_.Text(0, "abc");
+  engine_.End(0, FinishReason::kStop);
   const std::string all = client.ReceiveUntil("[DONE]");
   EXPECT_GT(all.size(), size_t{1} << 20);
   EXPECT_THAT(all, EndsWith("[DONE]"));

@@ -89,10 +89,10 @@ TEST_F(GatewayRoomTest, TwoHundredAndFiftySixStreamsOfOneAddressAllEnd) {
     clients.emplace_back(port());
     ASSERT_TRUE(clients.back().Send(ChatOf("\"stream\":true")));
   }
-  ASSERT_TRUE(generator_.AwaitSubmitted(256));
+  ASSERT_TRUE(engine_.AwaitSubmitted(256));
   for (size_t i = 0; i < 256; ++i) {
-    generator_.Text(i, "a");
-    generator_.End(i, FinishReason::kStop);
+    engine_.Text(i, "a");
+    engine_.End(i, FinishReason::kStop);
   }
   for (Client& client : clients) {
     EXPECT_THAT(client.ReceiveUntil("[DONE]"), EndsWith("[DONE]"));
@@ -110,7 +110,7 @@ TEST_F(GatewayRoomTest, DescriptorsAreKeptBackForStages) {
   for (size_t i = 0; i < 4; ++i) {
     busy.emplace_back(port());
     ASSERT_TRUE(busy.back().Send(ChatOf("")));
-    ASSERT_TRUE(generator_.AwaitSubmitted(i + 1));
+    ASSERT_TRUE(engine_.AwaitSubmitted(i + 1));
   }
   Client late(port());
   late.Send(kLivez);

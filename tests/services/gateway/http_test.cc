@@ -42,9 +42,9 @@ TEST_F(GatewayHttpTest, ARequestBehindAStreamWaitsForItsEnd) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true") +
                           "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "ab");
-  generator_.End(0, FinishReason::kStop);
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "ab");
+  engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(client.ReceiveUntil("0\r\n\r\n"), HasSubstr("[DONE]"));
   EXPECT_THAT(client.ReceiveAnswer(), EndsWith("ok\n"));
 }
@@ -52,15 +52,15 @@ TEST_F(GatewayHttpTest, ARequestBehindAStreamWaitsForItsEnd) {
 TEST_F(GatewayHttpTest, EachEventIsOneChunkOfItsOwn) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"max_tokens\":3")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "a");
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "a");
   const std::string head = client.ReceiveUntil("\r\n\r\n");
   EXPECT_THAT(head, HasSubstr("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(head,
               HasSubstr("Content-Type: text/event-stream; charset=utf-8\r\n"));
   EXPECT_THAT(head, HasSubstr("Transfer-Encoding: chunked\r\n"));
   EXPECT_THAT(head, Not(HasSubstr("Content-Length")));
-  generator_.End(0, FinishReason::kLength);
+  engine_.End(0, FinishReason::kLength);
   for (const char* end : {"data: {", "data: {", "data: [DONE]"}) {
     const size_t size = std::stoul(client.ReceiveUntil("\r\n"), nullptr, 16);
     const std::string chunk = client.ReceiveUntil("\n\n\r\n");
@@ -75,15 +75,15 @@ TEST_F(GatewayHttpTest, AStreamThatStartedSendsItsHeaderAndThenComments) {
   Restart({});
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Start(0);
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Start(0);
   EXPECT_THAT(client.ReceiveUntil("\r\n\r\n"), HasSubstr(" 200 OK\r\n"));
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(client.ReceiveUntil("\n\n\r\n"), "8\r\n: ping\n\n\r\n");
   }
-  generator_.Text(0, "a");
+  engine_.Text(0, "a");
   EXPECT_THAT(client.ReceiveUntil("}\n\n"), HasSubstr("\"role\""));
-  generator_.End(0, FinishReason::kLength);
+  engine_.End(0, FinishReason::kLength);
   EXPECT_THAT(client.ReceiveUntil("0\r\n\r\n"), HasSubstr("[DONE]"));
   // What was to come later does not come into the next answer.
   ASSERT_TRUE(client.Send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"));
@@ -102,7 +102,7 @@ TEST_F(GatewayHttpTest, AStreamThatWaitsSendsItsHeaderInTime) {
 TEST_F(GatewayHttpTest, AServerStopsWhileStreamsWaitForTheirComments) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   const TimePoint begin = Clock::now();
   server_.reset();
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
@@ -129,12 +129,12 @@ TEST_F(GatewayHttpTest, AnswersTellHowLongTheyTookInTheServer) {
 TEST_F(GatewayHttpTest, AClientThatLeavesAStreamCancelsIt) {
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "a");
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "a");
   client.ReceiveUntil("\n\n");
   client.Close();
-  generator_.Text(0, "b");  // the write that its side refuses
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  engine_.Text(0, "b");  // the write that its side refuses
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
 }
 
 TEST_F(GatewayHttpTest, AClientThatLeavesWhileWaitingCancelsToo) {
@@ -143,9 +143,9 @@ TEST_F(GatewayHttpTest, AClientThatLeavesWhileWaitingCancelsToo) {
   Restart(limits);
   Client client(port());
   ASSERT_TRUE(client.Send(ChatOf("")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   client.Close();
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
 }
 
 TEST_F(GatewayHttpTest, ASlowReaderIsCutOffInTheEnd) {
@@ -154,12 +154,12 @@ TEST_F(GatewayHttpTest, ASlowReaderIsCutOffInTheEnd) {
   Restart(limits);
   Client client(port(), /*receive_buffer=*/4096);
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"logprobs\":true")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   TokenEvent event;  // a megabyte
   for (int i = 0; i < 20000; ++i)
     event.tokens.push_back(openai::WithLogprob('x', -1));
-  generator_.Tokens(0, std::move(event));
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  engine_.Tokens(0, std::move(event));
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
   EXPECT_EQ(server_->stats().slow_readers, 1);
   EXPECT_EQ(server_->stats().disconnects, 1);
 }
@@ -227,9 +227,9 @@ TEST_F(GatewayHttpTest, ABodyCountsUntilItIsRead) {
   Client client(port());
   ASSERT_TRUE(
       client.Send(ChatOf("\"user\":\"" + std::string(9000, 'x') + "\"")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   EXPECT_EQ(server_->stats().body_bytes, 0);
-  generator_.End(0, FinishReason::kStop);
+  engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 200 "));
 }
 
@@ -353,9 +353,9 @@ TEST_F(GatewayHttpTest, Http10GetsNoChunksAndAnEnd) {
       "\"stream\":true}";
   client.Send(Cat("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: ",
                   body.size(), "\r\n\r\n", body));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "a");
-  generator_.End(0, FinishReason::kStop);
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "a");
+  engine_.End(0, FinishReason::kStop);
   const std::string all = client.ReceiveAll();
   EXPECT_THAT(all, Not(HasSubstr("chunked")));
   EXPECT_THAT(all, EndsWith("data: [DONE]\n\n"));
@@ -369,7 +369,7 @@ TEST_F(GatewayHttpTest, TooManyConnectionsAreToldSo) {
   Client second(port());
   first.Send(ChatOf(""));  // who waits for an answer makes no room
   second.Send(ChatOf(""));
-  ASSERT_TRUE(generator_.AwaitSubmitted(2));
+  ASSERT_TRUE(engine_.AwaitSubmitted(2));
   Client third(port());
   const std::string answer = third.ReceiveAnswer();
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 "));
@@ -383,14 +383,14 @@ TEST_F(GatewayHttpTest, DrainingFinishesStreamsAndClosesIdleConnections) {
   idle.ReceiveAnswer();
   Client busy(port());
   busy.Send(ChatOf("\"stream\":true"));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
-  generator_.Text(0, "a");
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  engine_.Text(0, "a");
   busy.ReceiveUntil("\n\n");
   server_->BeginDrain();
   EXPECT_EQ(idle.ReceiveAll(), "") << "closed";
   EXPECT_FALSE(server_->WaitIdle(Clock::now()));
-  generator_.Text(0, "b");
-  generator_.End(0, FinishReason::kStop);
+  engine_.Text(0, "b");
+  engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(busy.ReceiveAll(), HasSubstr("[DONE]"));
   EXPECT_TRUE(server_->WaitIdle(Clock::now() + std::chrono::seconds(10)));
 }
@@ -398,11 +398,11 @@ TEST_F(GatewayHttpTest, DrainingFinishesStreamsAndClosesIdleConnections) {
 TEST_F(GatewayHttpTest, StoppingEndsWhatIsLeft) {
   Client client(port());
   client.Send(ChatOf(""));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   server_->Stop();
   EXPECT_EQ(client.ReceiveAll(), "");
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
-  EXPECT_EQ(server_->stats().connections, 0);
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
+  EXPECT_EQ(server_->stats().exchanges, 0);
 }
 
 TEST_F(GatewayHttpTest, ManyClientsAtOnceAllGetTheirOwnAnswer) {

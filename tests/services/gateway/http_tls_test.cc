@@ -163,13 +163,13 @@ TEST_F(GatewayTlsTest, RequestsAreAnsweredOnOneConnection) {
 TEST_F(GatewayTlsTest, AStreamIsReadAsItIsMade) {
   TlsClient client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   for (const char* text : {"a", "b", "c"}) {
-    generator_.Text(0, text);
+    engine_.Text(0, text);
     const std::string event = Cat("\"content\":\"", text, "\"");
     EXPECT_THAT(client.ReceiveUntil(event), HasSubstr(event));
   }
-  generator_.End(0, FinishReason::kStop);
+  engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(client.ReceiveUntil("[DONE]"), HasSubstr("[DONE]"));
 }
 
@@ -193,10 +193,10 @@ TEST_F(GatewayTlsTest, AClientThatLeavesCancels) {
     for (const char* fields : {"", "\"stream\":true"}) {
       TlsClient client(port());
       ASSERT_TRUE(client.Send(ChatOf(fields)));
-      ASSERT_TRUE(generator_.AwaitSubmitted(++cancelled));
+      ASSERT_TRUE(engine_.AwaitSubmitted(++cancelled));
       if (orderly) client.Shutdown();
       client.Reset();
-      EXPECT_TRUE(generator_.AwaitCancelled(cancelled)) << orderly << fields;
+      EXPECT_TRUE(engine_.AwaitCancelled(cancelled)) << orderly << fields;
     }
   }
 }
@@ -208,14 +208,14 @@ TEST_F(GatewayTlsTest, AQuietClientKeepsItsStreamBeyondAWritesTime) {
   Restart(limits);
   TlsClient client(port());
   ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   const TimePoint end = Clock::now() + std::chrono::milliseconds(800);
   for (size_t i = 0; Clock::now() < end; ++i) {
-    generator_.Text(0, "a");
+    engine_.Text(0, "a");
     ASSERT_THAT(client.ReceiveUntil("\"content\":\"a\""),
                 HasSubstr("\"content\":\"a\""));
   }
-  generator_.End(0, FinishReason::kStop);
+  engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(client.ReceiveUntil("[DONE]"), HasSubstr("[DONE]"));
 }
 

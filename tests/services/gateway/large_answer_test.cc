@@ -45,7 +45,7 @@ class LargeAnswerTest : public GatewayHttpTest {
     auto text = std::make_unique<FailingText>();
     text_ = text.get();
     const_cast<ServedModel&>(model_).text = std::move(text);
-    generator_.set_max_context(2 * kPrompt);
+    engine_.set_max_context(2 * kPrompt);
     options_.threads = 1;
     work_ = &queue_;
     Start({});
@@ -60,17 +60,17 @@ class LargeAnswerTest : public GatewayHttpTest {
         Cat("{\"prompt\":\"", prompt, "\",\"n\":", kChoices,
             ",\"max_tokens\":1,\"logprobs\":5,\"echo\":true", fields, "}"),
         "Connection: close\r\n")));
-    ASSERT_TRUE(generator_.AwaitSubmitted(kChoices));
+    ASSERT_TRUE(engine_.AwaitSubmitted(kChoices));
     TokenEvent event;
     for (const TokenId token : openai::Bytes(prompt)) {
       event.prompt.push_back(openai::WithLogprob(token, -1));
     }
     event.tokens = {openai::WithLogprob('a', -1)};
-    generator_.Tokens(0, event);
+    engine_.Tokens(0, event);
     event.prompt.clear();
     for (size_t i = 0; i < kChoices; ++i) {
-      if (i > 0) generator_.Tokens(i, event);
-      generator_.End(i, FinishReason::kLength);
+      if (i > 0) engine_.Tokens(i, event);
+      engine_.End(i, FinishReason::kLength);
     }
   }
 
@@ -179,11 +179,11 @@ TEST_F(LargeAnswerTest, AnExceptionInASmallWholeOneIsAnErrorToo) {
   ASSERT_TRUE(client.Send(PostOf(
       "/v1/completions", "{\"prompt\":\"hi\",\"max_tokens\":1,\"logprobs\":1}",
       "Connection: close\r\n")));
-  ASSERT_TRUE(generator_.AwaitSubmitted(1));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
   TokenEvent event;
   event.tokens = {openai::WithLogprob('a', -1)};
-  generator_.Tokens(0, event);
-  generator_.End(0, FinishReason::kLength);
+  engine_.Tokens(0, event);
+  engine_.End(0, FinishReason::kLength);
   EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 503 "));
 }
 

@@ -21,16 +21,12 @@ class RequestCostTest : public ::testing::Test {
  protected:
   explicit RequestCostTest(int positions = 131072)
       : model_(FakeModel(positions)),
-        context_{model_, generator_, metrics_, nullptr, {}} {
+        context_{model_, engine_.loop(), metrics_, nullptr, {}} {
     context_.readiness = [] { return GatewayReadiness{true}; };
-    generator_.set_max_context(positions);
+    engine_.set_max_context(positions);
   }
 
-  void TearDown() override {
-    for (size_t i = 0; i < generator_.submitted(); ++i) {
-      generator_.End(i, FinishReason::kCancelled);
-    }
-  }
+  void TearDown() override { engine_.EndAll(); }
 
   std::shared_ptr<http::FakeExchange> Route(std::string_view path,
                                             const Json& body) {
@@ -57,12 +53,12 @@ class RequestCostTest : public ::testing::Test {
     if (on->responses.size() != 1) return "not answered";
     EXPECT_EQ(on->responses[0].status, 400);
     EXPECT_EQ(on->Body()["error"]["code"], "request_too_large");
-    EXPECT_EQ(generator_.submitted(), 0u);
+    EXPECT_EQ(engine_.submitted(), 0u);
     return on->Body()["error"]["message"];
   }
 
   ServedModel model_;
-  FakeGenerator generator_;
+  ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
   HandlerContext context_;
 };
@@ -105,26 +101,26 @@ TEST_F(RequestCostTest, LogprobsOfLongCompletionsCountUnlessTheyAreStreamed) {
   Json streamed = body;
   streamed["stream"] = true;
   Chat(streamed);
-  EXPECT_EQ(generator_.submitted(), 16u);
+  EXPECT_EQ(engine_.submitted(), 16u);
 }
 
 TEST_F(RequestCostTest, MaxTokensThatIsLeftOutIsWhatTheLimitAffords) {
   Chat({{"n", 2}, {"logprobs", true}, {"top_logprobs", 20}});
-  ASSERT_EQ(generator_.submitted(), 2u);
-  EXPECT_GT(generator_.request(0).max_tokens, 20'000);
-  EXPECT_LT(generator_.request(0).max_tokens, 26'000);
+  ASSERT_EQ(engine_.submitted(), 2u);
+  EXPECT_GT(engine_.request(0).max_tokens, 20'000);
+  EXPECT_LT(engine_.request(0).max_tokens, 26'000);
 }
 
 TEST_F(RequestCostTest, OrdinaryRequestsPass) {
   Chat({{"n", 128}});
-  EXPECT_EQ(generator_.submitted(), 128u);
-  EXPECT_EQ(generator_.request(0).max_tokens, 131072 - 6) << "all that is left";
+  EXPECT_EQ(engine_.submitted(), 128u);
+  EXPECT_EQ(engine_.request(0).max_tokens, 131072 - 6) << "all that is left";
   context_.limits.tokenize_bytes = 0;
   Complete({{"logprobs", 5}, {"echo", true}, {"max_tokens", 100}}, 8092);
   Complete({{"prompt_logprobs", 5}, {"max_tokens", 1}}, 8191);
   Chat({{"logprobs", true}, {"top_logprobs", 5}, {"max_tokens", 100}}, 8000);
   Complete({{"max_tokens", 1}, {"n", 128}}, 8191);
-  EXPECT_EQ(generator_.submitted(), 128u + 3u + 128u);
+  EXPECT_EQ(engine_.submitted(), 128u + 3u + 128u);
 }
 
 TEST_F(RequestCostTest, CopiesOfALongPromptCount) {

@@ -13,16 +13,12 @@ namespace {
 
 class GatewayRulesTest : public ::testing::Test {
  protected:
-  void TearDown() override {
-    for (size_t i = 0; i < generator_.submitted(); ++i) {
-      generator_.End(i, FinishReason::kCancelled);
-    }
-  }
+  void TearDown() override { engine_.EndAll(); }
 
   // By the rules as they are now.
   std::shared_ptr<http::FakeExchange> Route(
       std::shared_ptr<http::FakeExchange> exchange) {
-    HandlerContext context{model_, generator_, metrics_, nullptr,
+    HandlerContext context{model_, engine_.loop(), metrics_, nullptr,
                            [] { return GatewayReadiness{true}; }};
     context.rules = rules_;
     http::Router router;
@@ -48,7 +44,7 @@ class GatewayRulesTest : public ::testing::Test {
   }
 
   ServedModel model_ = FakeModel();
-  FakeGenerator generator_;
+  ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
   RequestRules rules_;
 };
@@ -56,10 +52,10 @@ class GatewayRulesTest : public ::testing::Test {
 TEST_F(GatewayRulesTest, EveryNameOfTheModelIsTakenAndTheFirstShown) {
   model_.aliases = {"org/other", "gpt-4"};
   for (const char* name : {"fake", "org/other", "gpt-4"}) {
-    const size_t index = generator_.submitted();
+    const size_t index = engine_.submitted();
     const auto on = Chat(Cat("\"model\":\"", name, "\""));
-    ASSERT_EQ(generator_.submitted(), index + 1) << name;
-    generator_.End(index, FinishReason::kStop);
+    ASSERT_EQ(engine_.submitted(), index + 1) << name;
+    engine_.End(index, FinishReason::kStop);
     EXPECT_EQ(on->Body()["model"], "fake");
   }
   EXPECT_EQ(Chat("\"model\":\"gpt-5\"")->responses[0].status, 404);
@@ -74,30 +70,30 @@ TEST_F(GatewayRulesTest, EveryNameOfTheModelIsTakenAndTheFirstShown) {
 TEST_F(GatewayRulesTest, AnyNameIsTakenIfTheOperatorSaysSo) {
   model_.any_name = true;
   const auto on = Chat("\"model\":\"another-model\"");
-  ASSERT_EQ(generator_.submitted(), 1u);
-  generator_.End(0, FinishReason::kStop);
+  ASSERT_EQ(engine_.submitted(), 1u);
+  engine_.End(0, FinishReason::kStop);
   EXPECT_EQ(on->Body()["model"], "fake");
   EXPECT_EQ(Get("/v1/models/another-model")->Body()["id"], "fake");
   EXPECT_EQ(Get("/v1/models")->Body()["data"].size(), 1u);
 }
 
 TEST_F(GatewayRulesTest, MaxTokensBeyondTheRoomAreCutIfTheOperatorSaysSo) {
-  generator_.set_max_context(20);
+  engine_.set_max_context(20);
   rules_.cut_max_tokens = true;
   const auto on = Chat("\"max_tokens\":64000");
-  ASSERT_EQ(generator_.submitted(), 1u);
-  EXPECT_EQ(generator_.request(0).max_tokens, 14);
-  generator_.End(0, FinishReason::kLength);
+  ASSERT_EQ(engine_.submitted(), 1u);
+  EXPECT_EQ(engine_.request(0).max_tokens, 14);
+  engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->Body()["choices"][0]["finish_reason"], "length");
   Chat("\"max_completion_tokens\":14");
-  EXPECT_EQ(generator_.request(1).max_tokens, 14);
+  EXPECT_EQ(engine_.request(1).max_tokens, 14);
   Complete("\"prompt\":\"abc\"");
-  EXPECT_EQ(generator_.request(2).max_tokens, 16) << "the default stays";
+  EXPECT_EQ(engine_.request(2).max_tokens, 16) << "the default stays";
   Complete(
       "\"prompt\":\"0123456789012345678901234\",\"max_tokens\":64000,"
       "\"truncate_prompt_tokens\":-1");
-  EXPECT_EQ(generator_.request(3).prompt_tokens.size(), 19u);
-  EXPECT_EQ(generator_.request(3).max_tokens, 1);
+  EXPECT_EQ(engine_.request(3).prompt_tokens.size(), 19u);
+  EXPECT_EQ(engine_.request(3).max_tokens, 1);
   EXPECT_EQ(Chat("\"max_tokens\":64000,\"min_tokens\":15")
                 ->Body()["error"]["message"],
             "min_tokens: must not exceed max_tokens, which is 14 beside this "
@@ -117,7 +113,7 @@ TEST_F(GatewayRulesTest, StopStringsAreAsManyAsTheOperatorAllows) {
     return Complete(Cat("\"prompt\":\"a\",\"stop\":[", stops, "]"));
   };
   with(32);
-  EXPECT_EQ(generator_.submitted(), 1u);
+  EXPECT_EQ(engine_.submitted(), 1u);
   EXPECT_EQ(with(33)->Body()["error"]["message"],
             "stop: has 33 strings, limit 32");
   rules_.max_stop_strings = 2;

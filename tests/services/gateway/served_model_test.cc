@@ -56,15 +56,15 @@ TEST_F(ServedModelTest, WhatARequestLeavesOutComesFromTheGenerationConfig) {
   const auto model = Load(R"({"temperature":0.3,"top_k":7,"top_p":0.8,
       "min_p":0.1,"repetition_penalty":1.25,"eos_token_id":[7,3]})");
   ASSERT_TRUE(model.ok()) << model.status();
-  FakeGenerator generator(FakeGenerator::Mode::kEcho);
+  ScriptedEngine engine(Echo);
   GatewayMetrics metrics{{"tiny"}};
   http::Router router;
-  AddCompletionsHandler(router, {*model, generator, metrics, nullptr,
+  AddCompletionsHandler(router, {*model, engine.loop(), metrics, nullptr,
                                  [] { return GatewayReadiness{true}; }});
   router.Route(http::Post("/v1/completions", R"({"prompt":[9]})"));
   router.Route(http::Post("/v1/completions", R"({"prompt":[9],"temperature":1.5,
       "top_k":-1,"top_p":1,"min_p":0,"repetition_penalty":1})"));
-  const GenerateRequest left_out = generator.request(0);
+  const GenerateRequest left_out = engine.request(0);
   EXPECT_EQ(left_out.sampling.temperature, 0.3f);
   EXPECT_EQ(left_out.sampling.top_k, 7);
   EXPECT_EQ(left_out.sampling.top_p, 0.8f);
@@ -72,7 +72,7 @@ TEST_F(ServedModelTest, WhatARequestLeavesOutComesFromTheGenerationConfig) {
   EXPECT_EQ(left_out.sampling.repetition_penalty, 1.25f);
   EXPECT_THAT(left_out.eos_token_ids, ElementsAre(2, 3, 5, 7))
       << "of tokenizer, generation config and config";
-  const GenerateRequest given = generator.request(1);
+  const GenerateRequest given = engine.request(1);
   EXPECT_EQ(given.sampling.temperature, 1.5f);
   EXPECT_EQ(given.sampling.top_k, 0);
   EXPECT_EQ(given.sampling.top_p, 1.0f);

@@ -22,7 +22,8 @@ constexpr char kDone[] = "data: [DONE]\n\n";
 
 class GatewayStreamTest : public ::testing::Test {
  protected:
-  GatewayStreamTest() : context_{model_, generator_, metrics_, nullptr, {}} {
+  GatewayStreamTest()
+      : context_{model_, engine_.loop(), metrics_, nullptr, {}} {
     context_.readiness = [] { return GatewayReadiness{true, "", {}, 1}; };
     // What is due at once is due for a test whenever it says so.
     context_.rules.stream_times.ping_interval = std::chrono::nanoseconds(1);
@@ -30,11 +31,7 @@ class GatewayStreamTest : public ::testing::Test {
     AddCompletionsHandler(router_, context_);
   }
 
-  void TearDown() override {
-    for (size_t i = 0; i < generator_.submitted(); ++i) {
-      generator_.End(i, FinishReason::kCancelled);
-    }
-  }
+  void TearDown() override { engine_.EndAll(); }
 
   std::shared_ptr<http::FakeExchange> Chat(const std::string& fields) {
     auto exchange =
@@ -51,11 +48,11 @@ class GatewayStreamTest : public ::testing::Test {
     FinalEvent end;
     end.reason = FinishReason::kError;
     end.status = Unavailable("stage 1 was lost");
-    generator_.End(sequence, std::move(end));
+    engine_.End(sequence, std::move(end));
   }
 
   const ServedModel model_ = FakeModel();
-  FakeGenerator generator_;
+  ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
   HandlerContext context_;
   http::Router router_;
@@ -64,20 +61,20 @@ class GatewayStreamTest : public ::testing::Test {
 TEST_F(GatewayStreamTest, TheHeaderGoesOutWhenTheSequenceStarts) {
   const auto on = Stream();
   EXPECT_FALSE(on->streaming) << "it waits in the queue";
-  generator_.Start(0);
+  engine_.Start(0);
   ASSERT_TRUE(on->streaming);
   EXPECT_EQ(on->responses[0].status, 200);
   EXPECT_EQ(on->responses[0].content_type, "text/event-stream; charset=utf-8");
   EXPECT_THAT(on->chunks, IsEmpty()) << "no event before the first token";
-  generator_.Start(0);  // after a preemption
-  generator_.Text(0, "a");
+  engine_.Start(0);  // after a preemption
+  engine_.Text(0, "a");
   ASSERT_EQ(on->chunks.size(), 1u);
   EXPECT_EQ(on->Events()[0]["choices"][0]["delta"]["role"], "assistant");
 }
 
 TEST_F(GatewayStreamTest, TheFirstOfSeveralChoicesOpensTheStream) {
   const auto on = Stream("\"n\":3");
-  generator_.Start(1);
+  engine_.Start(1);
   EXPECT_TRUE(on->streaming);
 }
 
@@ -89,31 +86,31 @@ TEST_F(GatewayStreamTest, WhoWaitsLongerGetsTheHeaderAllTheSame) {
   EXPECT_TRUE(on->streaming);
   ASSERT_TRUE(on->RunLater());
   EXPECT_THAT(on->chunks, ElementsAre(kPing)) << "it still waits";
-  generator_.Start(0);
-  generator_.Text(0, "a");
+  engine_.Start(0);
+  engine_.Text(0, "a");
   EXPECT_EQ(on->Events().size(), 1u);
 }
 
 TEST_F(GatewayStreamTest, SilenceAfterTokensIsBrokenToo) {
   const auto on = Stream();
-  generator_.Start(0);
-  generator_.Text(0, "a");  // and then it is preempted
+  engine_.Start(0);
+  engine_.Text(0, "a");  // and then it is preempted
   ASSERT_TRUE(on->RunLater());
   ASSERT_TRUE(on->RunLater());
   EXPECT_THAT(on->chunks, ElementsAre(StartsWith("data: {"), kPing, kPing));
-  generator_.End(0, FinishReason::kLength);
+  engine_.End(0, FinishReason::kLength);
   EXPECT_FALSE(on->has_later()) << "nothing follows the end";
 }
 
 TEST_F(GatewayStreamTest, TheRequestSaysHowOften) {
   Stream("\"sse_ping_interval\":7");
   const auto on = Stream("\"sse_ping_interval\":7");
-  generator_.Start(1);
+  engine_.Start(1);
   EXPECT_EQ(on->later_delay, seconds(7));
   for (const char* off : {"0", "-1"}) {
-    const size_t index = generator_.submitted();
+    const size_t index = engine_.submitted();
     const auto silent = Stream(Cat("\"sse_ping_interval\":", off));
-    generator_.Start(index);
+    engine_.Start(index);
     silent->RunLater();
     EXPECT_FALSE(silent->has_later());
     EXPECT_THAT(silent->chunks, IsEmpty());
@@ -126,13 +123,13 @@ TEST_F(GatewayStreamTest, AnErrorBeforeTheHeaderKeepsItsStatus) {
   EXPECT_EQ(on->responses[0].status, 503);
   EXPECT_FALSE(on->streaming);
   EXPECT_FALSE(on->has_later());
-  generator_.set_refusal(ResourceExhausted("queue full"));
+  engine_.set_refusal(ResourceExhausted("queue full"));
   EXPECT_EQ(Stream()->responses[0].status, 429);
 }
 
 TEST_F(GatewayStreamTest, AnErrorAfterTheHeaderIsAnEventAndThenTheEnd) {
   const auto on = Stream();
-  generator_.Start(0);
+  engine_.Start(0);
   Lose(0);
   ASSERT_EQ(on->chunks.size(), 2u);
   EXPECT_EQ(on->Events()[0]["error"]["message"], "stage 1 was lost");
@@ -142,31 +139,31 @@ TEST_F(GatewayStreamTest, AnErrorAfterTheHeaderIsAnEventAndThenTheEnd) {
 
 TEST_F(GatewayStreamTest, AWholeAnswerIsNotTouched) {
   const auto on = Chat("\"sse_ping_interval\":1");
-  generator_.Start(0);
+  engine_.Start(0);
   EXPECT_FALSE(on->streaming);
   EXPECT_FALSE(on->has_later());
-  generator_.Text(0, "a");
-  generator_.End(0, FinishReason::kLength);
+  engine_.Text(0, "a");
+  engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->responses[0].status, 200);
 }
 
 TEST_F(GatewayStreamTest, AClientThatLeftIsAskedNothingMore) {
   const auto on = Stream();
-  generator_.Start(0);
+  engine_.Start(0);
   on->Leave(http::Gone::kDisconnected);
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
   EXPECT_FALSE(on->RunLater());
   EXPECT_THAT(on->chunks, IsEmpty());
 }
 
 TEST_F(GatewayStreamTest, TheTimeToTheFirstTokenIsTheTokens) {
   Stream();
-  generator_.Start(0);
+  engine_.Start(0);
   const std::string count =
       "vllm:time_to_first_token_seconds_count{engine=\"0\",model_name="
       "\"fake\"} ";
   EXPECT_EQ(metrics_.Text().find(count + "1"), std::string::npos);
-  generator_.Text(0, "a");
+  engine_.Text(0, "a");
   EXPECT_NE(metrics_.Text().find(count + "1"), std::string::npos);
 }
 

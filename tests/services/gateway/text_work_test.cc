@@ -17,6 +17,7 @@
 #include "common/concurrency/turn_queue.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
+#include "services/gateway/request_runner.h"
 #include "tests/services/gateway/fakes.h"
 
 namespace sluice::gateway {
@@ -24,10 +25,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class ExhaustedDecoder : public openai::TextDecoder {
+class ExhaustedParser : public OutputParser {
  public:
-  std::string Push(TokenId) override { throw std::bad_alloc(); }
-  std::string Finish() override { return ""; }
+  OutputEvents Feed(TokenId, std::string_view) override {
+    throw std::bad_alloc();
+  }
+  OutputEvents Finish(OutputEnd) override { return {}; }
 };
 
 // A text side that runs out of memory, if it is told to.
@@ -38,20 +41,13 @@ class ExhaustedText : public openai::FakeText {
     if (exhausted) throw std::bad_alloc();
     return openai::FakeText::Encode(text, special);
   }
-  std::unique_ptr<openai::TextDecoder> NewDecoder(
-      std::span<const TokenId> prompt,
-      const openai::DecodeOptions& options) const override {
-    if (!decodes) return std::make_unique<ExhaustedDecoder>();
-    return openai::FakeText::NewDecoder(prompt, options);
-  }
   bool exhausted = false;
-  bool decodes = true;
 };
 
 class TextWorkTest : public ::testing::Test {
  protected:
   TextWorkTest()
-      : context_{model_, generator_, metrics_, &queue_,
+      : context_{model_, engine_.loop(), metrics_, &queue_,
                  [] { return GatewayReadiness{true}; }} {
     auto text = std::make_unique<ExhaustedText>();
     text_ = text.get();
@@ -62,9 +58,7 @@ class TextWorkTest : public ::testing::Test {
   // A request and its exchange hold each other until the sequences end.
   ~TextWorkTest() override {
     queue_.Stop();
-    for (size_t i = 0; i < generator_.submitted(); ++i) {
-      generator_.End(i, FinishReason::kCancelled);
-    }
+    engine_.EndAll();
   }
 
   std::shared_ptr<http::FakeExchange> Complete(
@@ -76,7 +70,7 @@ class TextWorkTest : public ::testing::Test {
   }
 
   ServedModel model_ = FakeModel();
-  FakeGenerator generator_;
+  ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
   TurnQueue queue_{{.threads = 1, .max_queued = 2}};
   HandlerContext context_;
@@ -99,15 +93,19 @@ TEST_F(TextWorkTest, AnExceptionIsOneRequestsTrouble) {
 }
 
 TEST_F(TextWorkTest, AnAnswerThatThrowsEndsWithAnErrorAndItsSequence) {
-  text_->quick = true;
-  text_->decodes = false;
   const uint64_t before = ExceptionsAt("answer");
-  const auto on = Complete();
-  ASSERT_EQ(generator_.submitted(), 1u);
-  generator_.Text(0, "a");
+  PreparedRequest prepared;
+  prepared.choices.emplace_back();
+  prepared.choices[0].generate.prompt_tokens = {'a'};
+  prepared.choices[0].text.parser = std::make_shared<ExhaustedParser>();
+  prepared.format = MakeCompletionFormat(*model_.text, {});
+  const auto on = http::Post("/v1/completions", "");
+  RequestRunner::Start(context_, std::move(prepared), on);
+  ASSERT_EQ(engine_.submitted(), 1u);
+  engine_.Text(0, "a");
   ASSERT_EQ(on->responses.size(), 1u);
   EXPECT_EQ(on->responses[0].status, 503);
-  EXPECT_TRUE(generator_.AwaitCancelled(1));
+  EXPECT_TRUE(engine_.AwaitCancelled(1));
   EXPECT_EQ(ExceptionsAt("answer"), before + 1);
 }
 
@@ -119,7 +117,7 @@ TEST_F(TextWorkTest, ADeadlineIsLookedAtBeforeABodyIsRead) {
   queue_.Stop();
   ASSERT_EQ(on->responses.size(), 1u);
   EXPECT_EQ(on->responses[0].status, 504);
-  EXPECT_EQ(generator_.submitted(), 0u);
+  EXPECT_EQ(engine_.submitted(), 0u);
 }
 
 TEST_F(TextWorkTest, AFullQueueRefusesAndCountsAndTakesAnotherClient) {
@@ -141,7 +139,7 @@ TEST_F(TextWorkTest, AFullQueueRefusesAndCountsAndTakesAnotherClient) {
   const auto other = Complete("b");
   EXPECT_TRUE(other->responses.empty());
   held = false;
-  EXPECT_TRUE(generator_.AwaitSubmitted(3));
+  EXPECT_TRUE(engine_.AwaitSubmitted(3));
   EXPECT_THAT(
       metrics_.Text(),
       HasSubstr("sluice_gateway_rejections_total{reason=\"queue_full\"} 1"));

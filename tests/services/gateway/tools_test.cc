@@ -1,5 +1,5 @@
 // Tools and reasoning through the handlers: the released chat templates and
-// the real formats, with a generator that says what a model would.
+// the real formats, with an engine that says what a model would.
 // Size: the server and the streamed parts that every case needs are here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,16 +109,12 @@ class Server {
  public:
   explicit Server(const Format& format, const openai::FormatNames& names = {})
       : model_(MakeToyModel(TemplateOf(format), format.tokens, names)),
-        context_{model_, generator_, metrics_, nullptr, {}} {
+        context_{model_, engine_.loop(), metrics_, nullptr, {}} {
     context_.readiness = [] { return GatewayReadiness{true}; };
     AddChatHandler(router_, context_);
     AddTokenizeHandlers(router_, context_);
   }
-  ~Server() {
-    for (size_t i = 0; i < generator_.submitted(); ++i) {
-      generator_.End(i, FinishReason::kCancelled);
-    }
-  }
+  ~Server() { engine_.EndAll(); }
 
   std::shared_ptr<http::FakeExchange> Chat(Json body) {
     if (!body.contains("messages")) {
@@ -138,28 +134,28 @@ class Server {
     for (const TokenId token : *tokens) {
       TokenEvent event;
       event.tokens = {openai::WithLogprob(token, -0.5f)};
-      generator_.Tokens(sequence, event);
+      engine_.Tokens(sequence, event);
     }
   }
   void Stop(size_t sequence) {
     FinalEvent end;
     end.stop_token = 256;
-    generator_.End(sequence, end);
+    engine_.End(sequence, end);
   }
   // The answer to `body` when the model says `output` and ends its turn.
   std::shared_ptr<http::FakeExchange> Answer(const Json& body,
                                              const std::string& output) {
-    const size_t sequence = generator_.submitted();
+    const size_t sequence = engine_.submitted();
     auto exchange = Chat(body);
-    EXPECT_EQ(generator_.submitted(), sequence + 1);
-    if (generator_.submitted() == sequence) return exchange;
+    EXPECT_EQ(engine_.submitted(), sequence + 1);
+    if (engine_.submitted() == sequence) return exchange;
     Say(sequence, output);
     Stop(sequence);
     return exchange;
   }
 
   std::string PromptOf(size_t sequence) {
-    return *model_.text->Decode(generator_.request(sequence).prompt_tokens,
+    return *model_.text->Decode(engine_.request(sequence).prompt_tokens,
                                 /*skip_special=*/false);
   }
   const Tokenizer& tokenizer() const {
@@ -167,7 +163,7 @@ class Server {
   }
 
   ServedModel model_;
-  FakeGenerator generator_;
+  ScriptedEngine engine_;
   GatewayMetrics metrics_{{"toy"}};
   HandlerContext context_;
   http::Router router_;
@@ -300,9 +296,9 @@ TEST_P(GatewayFormatTest, ArgumentsThatAreNoObjectAreTakenBack) {
        "type": "function", "function": {"name": "get_weather"}}]},
       {"role": "tool", "tool_call_id": "c", "content": "no JSON"}])");
     body["messages"][1]["tool_calls"][0]["function"]["arguments"] = arguments;
-    const size_t sequence = server_->generator_.submitted();
+    const size_t sequence = server_->engine_.submitted();
     const auto on = server_->Chat(body);
-    ASSERT_EQ(server_->generator_.submitted(), sequence + 1)
+    ASSERT_EQ(server_->engine_.submitted(), sequence + 1)
         << on->responses.at(0).body;
     EXPECT_THAT(server_->PromptOf(sequence), HasSubstr("Bern")) << arguments;
   }
@@ -310,15 +306,14 @@ TEST_P(GatewayFormatTest, ArgumentsThatAreNoObjectAreTakenBack) {
 
 // How often each special token stands in the prompt of `body`.
 std::map<TokenId, int> SpecialsOf(Server& server, const Json& body) {
-  const size_t sequence = server.generator_.submitted();
+  const size_t sequence = server.engine_.submitted();
   const auto on = server.Chat(body);
   std::map<TokenId, int> counts;
-  if (server.generator_.submitted() == sequence) {
+  if (server.engine_.submitted() == sequence) {
     ADD_FAILURE() << on->responses.at(0).body;
     return counts;
   }
-  for (const TokenId token :
-       server.generator_.request(sequence).prompt_tokens) {
+  for (const TokenId token : server.engine_.request(sequence).prompt_tokens) {
     if (server.tokenizer().IsSpecial(token)) ++counts[token];
   }
   return counts;
@@ -419,7 +414,7 @@ TEST_F(GatewayToolsTest, OneCallEndsTheAnswerIfMoreAreNotWanted) {
   const auto on = server_->Answer(
       WithTools(R"({"parallel_tool_calls": false, "stream": true})"),
       Glm().output);
-  EXPECT_TRUE(server_->generator_.AwaitCancelled(1));
+  EXPECT_TRUE(server_->engine_.AwaitCancelled(1));
   const Streamed streamed(on->Events());
   EXPECT_EQ(streamed.calls.size(), 1u);
   EXPECT_EQ(streamed.finish, "tool_calls");
@@ -450,10 +445,10 @@ TEST_F(GatewayToolsTest, ReasoningTokensAreCounted) {
 
 TEST_F(GatewayToolsTest, AnAnswerThatIsCutKeepsWhatThereWas) {
   const auto cut = [&](const std::string& output) {
-    const size_t sequence = server_->generator_.submitted();
+    const size_t sequence = server_->engine_.submitted();
     const auto on = server_->Chat(WithTools());
     server_->Say(sequence, output);
-    server_->generator_.End(sequence, FinishReason::kLength);
+    server_->engine_.End(sequence, FinishReason::kLength);
     const Json choice = on->Body()["choices"][0];
     EXPECT_EQ(choice["finish_reason"], "length");
     return choice["message"];
@@ -473,14 +468,14 @@ TEST_F(GatewayToolsTest, AnAnswerThatIsCutKeepsWhatThereWas) {
 
 TEST_F(GatewayToolsTest, OnlyTheModelsOwnEndTokenCompletesACall) {
   const auto ended_by = [&](TokenId token) {
-    const size_t sequence = server_->generator_.submitted();
+    const size_t sequence = server_->engine_.submitted();
     const auto on = server_->Chat(WithTools(R"({"stop_token_ids": [88]})"));
     server_->Say(sequence,
                  "\n<think></think>\n<tool_call>get_weather\n<arg_key>city"
                  "</arg_key>\n<arg_value>Bern");
     FinalEvent end;
     end.stop_token = token;
-    server_->generator_.End(sequence, end);
+    server_->engine_.End(sequence, end);
     const Json choice = on->Body()["choices"][0];
     const Json& call = choice["message"]["tool_calls"][0]["function"];
     return Cat(choice["finish_reason"].get<std::string>(), " ",
@@ -495,8 +490,8 @@ TEST_F(GatewayToolsTest, TextWithoutATokenCountsAsNone) {
   server_->Say(0, "\n<think>");
   TokenEvent event;
   event.tokens = {openai::WithLogprob(0xE2, -0.5f)};  // of three bytes
-  server_->generator_.Tokens(0, event);
-  server_->generator_.End(0, FinishReason::kLength);
+  server_->engine_.Tokens(0, event);
+  server_->engine_.End(0, FinishReason::kLength);
   const Json body = on->Body();
   EXPECT_EQ(body["choices"][0]["message"]["reasoning_content"], "\xEF\xBF\xBD");
   const Json& usage = body["usage"];
@@ -507,7 +502,7 @@ TEST_F(GatewayToolsTest, TextWithoutATokenCountsAsNone) {
 TEST_F(GatewayToolsTest, AStopOfWhiteSpaceEndsAnAnswerWithoutToolsAtOnce) {
   const auto on = server_->Chat(*ParseJson(R"({"stop": ["\n\n"]})"));
   server_->Say(0, "<think>Hm.</think>\nYes.\n\n");
-  EXPECT_TRUE(server_->generator_.AwaitCancelled(1));
+  EXPECT_TRUE(server_->engine_.AwaitCancelled(1));
   const Json choice = on->Body()["choices"][0];
   EXPECT_EQ(choice["message"]["content"], "Yes.");
   EXPECT_EQ(choice["finish_reason"], "stop");
@@ -528,7 +523,7 @@ TEST_F(GatewayToolsTest, AnErrorInTheMiddleOfACallIsTheLastEvent) {
   FinalEvent end;
   end.reason = FinishReason::kError;
   end.status = Unavailable("stage 1 was lost");
-  server_->generator_.End(0, end);
+  server_->engine_.End(0, end);
   EXPECT_EQ(on->Events().back()["error"]["message"], "stage 1 was lost");
   EXPECT_TRUE(on->ended);
 }
@@ -565,7 +560,7 @@ TEST_F(GatewayToolsTest, TokenizeCountsTheToolsToo) {
   body["tools"] = *ParseJson(kTools);
   EXPECT_GT(count(), without + 100);
   server_->Chat(body);
-  EXPECT_EQ(server_->generator_.request(0).prompt_tokens.size(),
+  EXPECT_EQ(server_->engine_.request(0).prompt_tokens.size(),
             static_cast<size_t>(count()));
 }
 
