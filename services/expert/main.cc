@@ -1,13 +1,10 @@
 // sluice-expert: serves experts of a model's sparse layers. See README.md.
 #include <absl/flags/flag.h>
-#include <absl/flags/parse.h>
-#include <absl/flags/usage.h>
 
 #include <string>
 
-#include "common/base/flag_names.h"
 #include "common/base/log.h"
-#include "common/base/service_process.h"
+#include "common/base/service_main.h"
 #include "services/expert/expert_server.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:0",
@@ -96,34 +93,18 @@ Status Run(const sigset_t& signals) {
   SLUICE_ASSIGN_OR_RETURN(ExpertServerOptions options, OptionsFromFlags());
   SLUICE_ASSIGN_OR_RETURN(const auto server,
                           ExpertServer::Start(std::move(options)));
-  LogInfo("listening on ", server->address());
-  SLUICE_RETURN_IF_ERROR(
-      WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
-  SLUICE_RETURN_IF_ERROR(ServeUntilSignal(
-      signals,
-      [&server](TimePoint deadline) { return server->WaitLoaded(deadline); }));
-  UnblockSignals(signals);
-  server->Drain(Clock::now() + kDrainTime);
-  server->Stop();
-  LogInfo("stopped");
-  return OkStatus();
+  return ServeAndDrain(*server, signals, absl::GetFlag(FLAGS_port_file),
+                       kDrainTime);
 }
 
 }  // namespace
 }  // namespace sluice::expert
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
+  return sluice::ServiceMain(
+      argc, argv,
       "serves experts of a model's sparse layers to its stages\n"
       "  sluice-expert --model PATH --listen 127.0.0.1:7101 --experts "
-      "all:0-63");
-  sluice::AcceptDashesInFlags(argc, argv);
-  if (const auto words = absl::ParseCommandLine(argc, argv); words.size() > 1) {
-    sluice::LogError("unknown argument '", words[1], "'; see --help");
-    return 1;
-  }
-  const sluice::Status status = sluice::expert::Run(sluice::BlockSignals());
-  if (status.ok()) return 0;
-  sluice::LogError(sluice::Message(status));
-  return 1;
+      "all:0-63",
+      sluice::expert::Run);
 }

@@ -1,15 +1,12 @@
 // sluice-stage: serves a range of a model's layers. See README.md.
 #include <absl/flags/flag.h>
-#include <absl/flags/parse.h>
-#include <absl/flags/usage.h>
 
 #include <charconv>
 #include <string>
 
 #include "common/base/byte_size.h"
-#include "common/base/flag_names.h"
 #include "common/base/log.h"
-#include "common/base/service_process.h"
+#include "common/base/service_main.h"
 #include "services/stage/stage_server.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:0",
@@ -143,35 +140,18 @@ Status Run(const sigset_t& signals) {
   }
   SLUICE_ASSIGN_OR_RETURN(const auto server,
                           StageServer::Start(std::move(options)));
-  LogInfo("listening on ", server->address());
-  SLUICE_RETURN_IF_ERROR(
-      WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
-  SLUICE_RETURN_IF_ERROR(ServeUntilSignal(
-      signals,
-      [&server](TimePoint deadline) { return server->WaitLoaded(deadline); }));
-  UnblockSignals(signals);
-  server->Drain(Clock::now() +
-                std::chrono::duration_cast<Duration>(
-                    std::chrono::duration<double>(drain_timeout)));
-  server->Stop();
-  LogInfo("stopped");
-  return OkStatus();
+  return ServeAndDrain(*server, signals, absl::GetFlag(FLAGS_port_file),
+                       std::chrono::duration_cast<Duration>(
+                           std::chrono::duration<double>(drain_timeout)));
 }
 
 }  // namespace
 }  // namespace sluice::stage
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
+  return sluice::ServiceMain(
+      argc, argv,
       "serves a range of a model's layers to a gateway\n"
-      "  sluice-stage --model PATH --listen 127.0.0.1:7001 --layers 0-14");
-  sluice::AcceptDashesInFlags(argc, argv);
-  if (const auto words = absl::ParseCommandLine(argc, argv); words.size() > 1) {
-    sluice::LogError("unknown argument '", words[1], "'; see --help");
-    return 1;
-  }
-  const sluice::Status status = sluice::stage::Run(sluice::BlockSignals());
-  if (status.ok()) return 0;
-  sluice::LogError(sluice::Message(status));
-  return 1;
+      "  sluice-stage --model PATH --listen 127.0.0.1:7001 --layers 0-14",
+      sluice::stage::Run);
 }
