@@ -6,6 +6,14 @@
 
 namespace sluice {
 
+// A place in a pipeline: layers [first_layer, last_layer). Empty: not known.
+struct StagePlace {
+  int32_t first_layer = 0;
+  int32_t last_layer = 0;
+  bool empty() const { return first_layer >= last_layer; }
+  bool operator==(const StagePlace&) const = default;
+};
+
 // What a stage serves and computes with: one value from the loaded model over
 // the handshake to the pages that people read.
 struct StageIdentity {
@@ -23,6 +31,9 @@ struct StageIdentity {
   std::string isa;
   uint64_t weights_bytes = 0;
   uint64_t kv_bytes = 0;
+  // Loads the layers that its gateway names; empty place(): none yet.
+  bool assignable = false;
+  StagePlace place() const { return {first_layer, last_layer}; }
   bool is_first() const { return first_layer == 0; }
   bool is_last() const { return last_layer == num_layers; }
   bool operator==(const StageIdentity&) const = default;

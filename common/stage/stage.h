@@ -62,6 +62,9 @@ class Stage {
   // and models that do not fit each other; RESOURCE_EXHAUSTED if the KV cache
   // is larger than the memory at hand.
   static StatusOr<std::unique_ptr<Stage>> Load(const StageOptions& options);
+  // What a process can say of itself before it knows its layers: the model,
+  // and limits that no stage of it exceeds. Errors as Load's.
+  static StatusOr<StageInfo> Describe(const StageOptions& options);
   ~Stage();
 
   const StageInfo& info() const { return info_; }

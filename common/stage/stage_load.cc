@@ -243,9 +243,6 @@ class StageLoader {
         CheckKvFits(kv_blocks_, block_bytes * kv_blocks_, room));
     info.first_layer = range_.first_layer;
     info.last_layer = range_.last_layer;
-    info.num_layers = config_.num_layers;
-    info.hidden_size = config_.hidden_size;
-    info.ranks = options_.ranks;
     info.numerics = device.numerics;
     info.threads = device.threads * options_.ranks;
     info.isa = device.isa;
@@ -318,26 +315,57 @@ class StageLoader {
   int32_t kv_blocks_ = 0;
 };
 
+struct OpenedModel {
+  std::unique_ptr<weights::ModelFile> file;
+  ModelConfig config;
+};
+
+// Opens and checks the model, and fills what `info` says of all of it.
+StatusOr<OpenedModel> OpenModel(const StageOptions& options, StageInfo& info) {
+  SLUICE_RETURN_IF_ERROR(CheckOptions(options));
+  OpenedModel model;
+  SLUICE_ASSIGN_OR_RETURN(model.file, weights::OpenModel(options.model_path));
+  SLUICE_ASSIGN_OR_RETURN(model.config, ParseModelConfig(model.file->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(model.config, *model.file));
+  info.model_name = weights::ModelName(*model.file);
+  SLUICE_ASSIGN_OR_RETURN(const auto digest,
+                          weights::ComputeIdentity(*model.file));
+  SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*model.file, digest));
+  info.model_digest = digest.Hex();
+  info.num_layers = model.config.num_layers;
+  info.hidden_size = model.config.hidden_size;
+  info.ranks = options.ranks;
+  return model;
+}
+
 }  // namespace
+
+StatusOr<StageInfo> Stage::Describe(const StageOptions& options) {
+  StageInfo info;
+  SLUICE_ASSIGN_OR_RETURN(const OpenedModel model, OpenModel(options, info));
+  const std::vector<int32_t> windows = KvWindows(model.config);
+  info.threads = options.threads;
+  info.isa = options.isa;
+  info.limits = {options.max_step_tokens,
+                 options.max_sequences,
+                 MostContext(model.config),
+                 kMaxKvBlocks,
+                 static_cast<int32_t>(windows.size()),
+                 model.config.vocab_size,
+                 windows};
+  return info;
+}
 
 StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   const TimePoint start = Clock::now();
-  SLUICE_RETURN_IF_ERROR(CheckOptions(options));
-  SLUICE_ASSIGN_OR_RETURN(auto file, weights::OpenModel(options.model_path));
-  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
-                          ParseModelConfig(file->config()));
-  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *file));
   auto stage = std::unique_ptr<Stage>(new Stage());
   StageInfo& info = stage->info_;
-  info.model_name = weights::ModelName(*file);
-  SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(*file));
-  SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*file, digest));
-  info.model_digest = digest.Hex();
+  SLUICE_ASSIGN_OR_RETURN(const OpenedModel model, OpenModel(options, info));
   stage->step_delay_ = options.debug_step_delay;
-  StageLoader loader(options, *file, config);
+  StageLoader loader(options, *model.file, model.config);
   SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));
   stage->inputs_ = std::make_unique<StepInputs>(loader.limits());
-  info.bytes_read = file->bytes_read();
+  info.bytes_read = model.file->bytes_read();
   info.load_seconds = Seconds(Clock::now() - start);
   return stage;
 }

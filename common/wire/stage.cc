@@ -91,21 +91,28 @@ v1::StageIdentity ToProto(const StageIdentity& identity) {
   proto.set_isa(identity.isa);
   proto.set_weights_bytes(identity.weights_bytes);
   proto.set_kv_bytes(identity.kv_bytes);
+  proto.set_assignable(identity.assignable);
   return proto;
 }
 
 StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto) {
   SLUICE_RETURN_IF_ERROR(CheckName("model_name", proto.model_name()));
   SLUICE_RETURN_IF_ERROR(CheckName("model_digest", proto.model_digest()));
-  SLUICE_RETURN_IF_ERROR(CheckName("numerics", proto.numerics()));
-  SLUICE_RETURN_IF_ERROR(CheckName("weights_dtype", proto.weights_dtype()));
   SLUICE_RETURN_IF_ERROR(
       CheckRange("num_layers", proto.num_layers(), 1, 1 << 16));
-  SLUICE_RETURN_IF_ERROR(CheckRange("first_layer", proto.first_layer(), 0,
-                                    proto.num_layers() - 1));
-  SLUICE_RETURN_IF_ERROR(CheckRange("last_layer", proto.last_layer(),
-                                    proto.first_layer() + 1,
-                                    proto.num_layers()));
+  // An assignable stage may have no layers yet.
+  if (!proto.assignable() || proto.last_layer() != 0) {
+    SLUICE_RETURN_IF_ERROR(CheckName("numerics", proto.numerics()));
+    SLUICE_RETURN_IF_ERROR(CheckName("weights_dtype", proto.weights_dtype()));
+    SLUICE_RETURN_IF_ERROR(CheckRange("first_layer", proto.first_layer(), 0,
+                                      proto.num_layers() - 1));
+    SLUICE_RETURN_IF_ERROR(CheckRange("last_layer", proto.last_layer(),
+                                      proto.first_layer() + 1,
+                                      proto.num_layers()));
+  } else {
+    SLUICE_RETURN_IF_ERROR(
+        CheckRange("first_layer", proto.first_layer(), 0, 0));
+  }
   SLUICE_RETURN_IF_ERROR(
       CheckRange("hidden_size", proto.hidden_size(), 1, 1 << 20));
   StageIdentity identity;
@@ -122,6 +129,7 @@ StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto) {
   identity.isa = proto.isa().substr(0, kMaxNameBytes);
   identity.weights_bytes = proto.weights_bytes();
   identity.kv_bytes = proto.kv_bytes();
+  identity.assignable = proto.assignable();
   return identity;
 }
 

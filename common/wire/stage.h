@@ -17,7 +17,7 @@ namespace sluice::wire {
 
 // Of Hello, Welcome and StepsHello. Raised when older peers would misread a
 // message.
-inline constexpr uint32_t kProtocolVersion = 6;
+inline constexpr uint32_t kProtocolVersion = 7;
 
 // Bytes of Hello's and Assign's secrets.
 inline constexpr size_t kSecretBytes = 32;

@@ -285,6 +285,8 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   SLUICE_ASSIGN_OR_RETURN(ServedModel model, LoadNamedModel(options));
   PipelineOptions pipeline;
   pipeline.stages = options.stages;
+  pipeline.spares = options.spares;
+  pipeline.places = options.places;
   pipeline.replica = options.engine.replica;
   pipeline.build = std::string(metrics::BuildVersion());
   pipeline.transport = options.transport;

@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/core/stage_identity.h"
 #include "common/engine/engine_loop.h"
 #include "common/http/http_server.h"
 #include "common/openai/request_cost.h"
@@ -21,6 +22,8 @@ struct GatewayOptions {
   std::string listen = "127.0.0.1:8000";  // HTTP; port 0: choose one
   std::string metrics_listen;  // /metrics on a thread of its own; empty: none
   std::vector<std::string> stages;  // "host:port" or "unix:PATH", in order
+  std::vector<std::string> spares;  // take the place of one that is lost
+  std::vector<StagePlace> places;   // the stages' layers; empty: they say
   std::string model_path;
   // As requests name it; the first is shown. Empty: weights::ModelName.
   std::vector<std::string> model_names;

@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -23,6 +24,12 @@ ABSL_FLAG(std::string, metrics_listen, "",
           "a second address for /metrics, /livez and /readyz; empty: none");
 ABSL_FLAG(std::vector<std::string>, stages, {},
           "gRPC addresses of the stages, in the order of their layers");
+ABSL_FLAG(std::vector<std::string>, spares, {},
+          "gRPC addresses of stages of --layers assigned that take the place "
+          "of one that is lost");
+ABSL_FLAG(std::vector<std::string>, layers, {},
+          "layers of the stages, as 0-14,15-29, for those of --layers "
+          "assigned; empty: what the stages were started with");
 ABSL_FLAG(std::string, model, "", "model folder or .gguf file");
 ABSL_FLAG(std::vector<std::string>, served_model_name, {},
           "names of the model in requests, the first is shown; empty: by its "
@@ -268,6 +275,24 @@ void SetDoors(GatewayOptions& options) {
   limits.body_time = FromSeconds(absl::GetFlag(FLAGS_body_timeout));
 }
 
+StatusOr<std::vector<StagePlace>> PlacesFromFlags() {
+  std::vector<StagePlace> places;
+  for (const std::string& text : absl::GetFlag(FLAGS_layers)) {
+    StagePlace& place = places.emplace_back();
+    const char* end = text.data() + text.size();
+    auto parsed = std::from_chars(text.data(), end, place.first_layer);
+    const bool dash = parsed.ptr != end && *parsed.ptr == '-';
+    if (dash) parsed = std::from_chars(parsed.ptr + 1, end, place.last_layer);
+    if (!dash || parsed.ec != std::errc() || parsed.ptr != end ||
+        place.last_layer == INT32_MAX || ++place.last_layer < 1 ||
+        place.first_layer < 0 || place.empty()) {
+      return InvalidArgument(
+          "--layers must be first-last of every stage, got '", text, "'");
+    }
+  }
+  return places;
+}
+
 StatusOr<GatewayOptions> OptionsFromFlags() {
   SLUICE_RETURN_IF_ERROR(CheckFlags());
   GatewayOptions options;
@@ -275,6 +300,8 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   options.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
   options.stages = absl::GetFlag(FLAGS_stages);
   if (options.stages.empty()) return InvalidArgument("--stages is needed");
+  options.spares = absl::GetFlag(FLAGS_spares);
+  SLUICE_ASSIGN_OR_RETURN(options.places, PlacesFromFlags());
   options.model_path = absl::GetFlag(FLAGS_model);
   if (options.model_path.empty()) return InvalidArgument("--model is needed");
   SLUICE_ASSIGN_OR_RETURN(options.model_names, ModelNames());

@@ -14,7 +14,8 @@ ABSL_FLAG(std::string, listen, "127.0.0.1:0",
 ABSL_FLAG(std::string, model, "", "model folder or .gguf file");
 ABSL_FLAG(std::string, layers, "",
           "layers to serve, first-last (0-7: eight layers); auto: a split "
-          "by bytes, by --stage-index and --num-stages; empty: all");
+          "by bytes, by --stage-index and --num-stages; assigned: those that "
+          "the gateway names; empty: all");
 ABSL_FLAG(int32_t, stage_index, 0, "which part of the split, from 0");
 ABSL_FLAG(int32_t, num_stages, 1, "parts of the split");
 ABSL_FLAG(std::string, stage_memory, "",
@@ -68,6 +69,8 @@ StatusOr<LayerChoice> ParseLayers(const std::string& text) {
         "--stage-index and --num-stages go with --layers auto");
   }
   if (text.empty()) return choice;
+  choice.assigned = text == "assigned";
+  if (choice.assigned) return choice;
   if (text == "auto") {
     choice.index = absl::GetFlag(FLAGS_stage_index);
     choice.parts = absl::GetFlag(FLAGS_num_stages);
@@ -88,8 +91,8 @@ StatusOr<LayerChoice> ParseLayers(const std::string& text) {
       return choice;
     }
   }
-  return InvalidArgument("--layers must be first-last or auto, got '", text,
-                         "'");
+  return InvalidArgument("--layers must be first-last, auto or assigned, got '",
+                         text, "'");
 }
 
 StatusOr<StageServerOptions> OptionsFromFlags() {

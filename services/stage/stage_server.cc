@@ -1,3 +1,5 @@
+// Size: one process's parts, and the order in which they begin, change layers
+// and end.
 #include "services/stage/stage_server.h"
 
 #include <grpcpp/health_check_service_interface.h>
@@ -6,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/catch_exceptions.h"
 #include "common/base/log.h"
 #include "common/concurrency/named_thread.h"
 #include "common/experts/client/client_metrics.h"
@@ -87,11 +90,14 @@ class StageServer::Impl {
  public:
   Impl(StageServerOptions options, const LayerRange& layers)
       : options_(std::move(options)),
-        registry_({{"stage", Cat(layers.first, "-", layers.last - 1)},
+        registry_({{"stage", options_.layers.assigned
+                                 ? "assigned"
+                                 : Cat(layers.first, "-", layers.last - 1)},
                    {"replica", "0"}}),
         metrics_(&registry_),
         session_(std::make_shared<StageSession>(StageSessionOptions{
-            options_.transport, options_.max_steps_in_flight, &metrics_})),
+            options_.transport, options_.max_steps_in_flight, &metrics_,
+            OnAssigned()})),
         service_(MakeStageService(session_, &metrics_)) {
     options_.stage.first_layer = layers.first;
     options_.stage.last_layer = layers.last;
@@ -146,7 +152,9 @@ class StageServer::Impl {
                               http::StartProbeServer(std::move(probes)));
       LogInfo("metrics on port ", metrics_server_->port());
     }
-    loader_ = NamedThread("stage-load", [this] { Load(); });
+    loader_ = NamedThread("stage-load", [this] {
+      options_.layers.assigned ? LoadAssigned() : Load();
+    });
     return OkStatus();
   }
 
@@ -161,7 +169,7 @@ class StageServer::Impl {
 
   const StageInfo* info() {
     MutexLock lock(mutex_);
-    return outcome_.has_value() && outcome_->ok() ? &stage_->info() : nullptr;
+    return stage_ != nullptr && serving_ ? &stage_->info() : nullptr;
   }
 
   void Drain(TimePoint deadline) {
@@ -177,6 +185,11 @@ class StageServer::Impl {
 
   void Stop() {
     session_->Shutdown();
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.NotifyAll();
     if (server_.server != nullptr) {
       // Streams have ended with a reason; what still lives is cut off soon.
       server_.server->Shutdown(std::chrono::system_clock::now() +
@@ -194,31 +207,114 @@ class StageServer::Impl {
   }
 
  private:
+  // What the session calls when a gateway names other layers than those held.
+  std::function<void(const StagePlace&)> OnAssigned() {
+    if (!options_.layers.assigned) return nullptr;
+    return [this](const StagePlace& place) {
+      {
+        MutexLock lock(mutex_);
+        serving_ = false;
+        SetReadiness(false);
+        wanted_ = place;
+      }
+      wake_.NotifyAll();
+    };
+  }
+
   void Load() {
+    const Status loaded = LoadLayers();
+    if (!loaded.ok()) {
+      session_->SetLoading(Cat("loading failed: ", Message(loaded)));
+    }
+    SetOutcome(loaded);
+  }
+
+  // Until the stage is stopped, whatever gateways name.
+  void LoadAssigned() {
+    const auto unloaded = Stage::Describe(options_.stage);
+    if (unloaded.ok()) {
+      session_->SetLoaded(*unloaded, nullptr);
+      BeginServing();
+      LogInfo("waits to be assigned layers of ", unloaded->model_name);
+    }
+    SetOutcome(unloaded.status());
+    while (unloaded.ok() && TakeWanted()) {
+      Unload();
+      Status loaded;
+      const Status caught = CatchExceptions(
+          "stage-load", [this, &loaded] { loaded = LoadLayers(); });
+      if (!caught.ok()) loaded = caught;
+      if (loaded.ok()) continue;
+      Unload();
+      const Status why = FailedPrecondition(
+          "layers ", options_.stage.first_layer, " to ",
+          options_.stage.last_layer - 1, " were not loaded: ", Message(loaded));
+      LogError(Message(why));
+      session_->SetLoadFailed(*unloaded, why);
+      BeginServing();
+    }
+  }
+
+  // Waits for layers to load; false when stopping.
+  bool TakeWanted() {
+    MutexLock lock(mutex_);
+    while (!stopping_ && !wanted_.has_value()) wake_.Wait(mutex_);
+    if (stopping_) return false;
+    options_.stage.first_layer = wanted_->first_layer;
+    options_.stage.last_layer = wanted_->last_layer;
+    wanted_.reset();
+    return true;
+  }
+
+  // Frees the layers, before others are loaded. The session has let go of them.
+  void Unload() {
+    std::unique_ptr<StageLoop> loop;
+    std::unique_ptr<Stage> stage;
+    {
+      MutexLock lock(mutex_);
+      loop = std::move(loop_);
+      stage = std::move(stage_);
+      if (loop != nullptr) {
+        const StageLoopStats stats = loop->Stats();
+        past_.steps += stats.steps;
+        past_.tokens += stats.tokens;
+      }
+    }
+    if (loop != nullptr) loop->Stop();
+  }
+
+  void SetOutcome(const Status& outcome) {
+    {
+      MutexLock lock(mutex_);
+      outcome_ = outcome;
+    }
+    loaded_.NotifyAll();
+  }
+
+  Status LoadLayers() {
     StageOptions options = options_.stage;
     options.progress = [this](uint64_t done, uint64_t total) {
       session_->SetLoading(progress_.Report(done, total));
     };
     auto stage = Stage::Load(options);
-    if (stage.ok()) {
-      stage_ = *std::move(stage);
-      loop_ = std::make_unique<StageLoop>(stage_.get(), &session_->links(),
-                                          2 * options_.max_steps_in_flight);
-      loop_->Start();
-      metrics_.OnLoaded(stage_->info());
-      WaitForExperts();
-      session_->SetLoaded(stage_->info(), loop_.get());
-      BeginServing();
-      LogLoaded();
-    } else {
+    if (!stage.ok()) {
       metrics_.SetState(StageMetrics::State::kFailed);
-      session_->SetLoading(Cat("loading failed: ", Message(stage.status())));
+      return stage.status();
     }
+    auto loop = std::make_unique<StageLoop>(stage->get(), &session_->links(),
+                                            2 * options_.max_steps_in_flight);
+    loop->Start();
     {
       MutexLock lock(mutex_);
-      outcome_ = stage.status();
+      stage_ = *std::move(stage);
+      loop_ = std::move(loop);
     }
-    loaded_.NotifyAll();
+    metrics_.OnLoaded(stage_->info());
+    WaitForExperts();
+    session_->SetLoaded(stage_->info(), loop_.get());
+    BeginServing();
+    LogLoaded();
+    return OkStatus();
   }
 
   // Waits until every remote expert has a host, or the stage is stopped;
@@ -237,6 +333,7 @@ class StageServer::Impl {
   }
 
   void BeginServing() {
+    if (session_->draining()) return;
     MutexLock lock(mutex_);
     serving_ = true;
     rpc::SetReady(*server_.server, true);
@@ -271,15 +368,25 @@ class StageServer::Impl {
 
   void CopyStats() {
     MutexLock lock(mutex_);
-    if (outcome_.has_value() && outcome_->ok()) {
-      metrics_.OnStats(loop_->Stats());
-    }
+    if (loop_ == nullptr) return;
+    StageLoopStats stats = loop_->Stats();
+    stats.steps += past_.steps;
+    stats.tokens += past_.tokens;
+    metrics_.OnStats(stats);
   }
 
   http::Readiness Readiness() {
     const bool draining = session_->draining();
-    const bool loaded = info() != nullptr && !draining;
-    const char* state = loaded ? "ready" : draining ? "draining" : "loading";
+    bool loaded = false;
+    bool spare = false;
+    {
+      MutexLock lock(mutex_);
+      loaded = serving_ && !draining;
+      spare = stage_ == nullptr;
+    }
+    const char* state = loaded     ? spare ? "spare" : "ready"
+                        : draining ? "draining"
+                                   : "loading";
     // Every remote expert has a host.
     const bool experts = experts_ == nullptr || experts_->Ready().ok();
     const bool ready = loaded && experts;
@@ -298,6 +405,7 @@ class StageServer::Impl {
   const std::shared_ptr<StageSession> session_;
   std::unique_ptr<ExpertClientMetrics> expert_metrics_;
   std::shared_ptr<ExpertDispatcher> experts_;  // null: every expert is here
+  // Null: no layers. "stage-load" changes them, under mutex_.
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageLoop> loop_;
   const std::unique_ptr<grpc::Service> service_;
@@ -308,6 +416,10 @@ class StageServer::Impl {
   std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;  // loaded and not draining
   bool experts_ready_ ABSL_GUARDED_BY(mutex_) = true;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  CondVar wake_;
+  std::optional<StagePlace> wanted_ ABSL_GUARDED_BY(mutex_);
+  StageLoopStats past_ ABSL_GUARDED_BY(mutex_);  // of loops that are gone
   NamedThread loader_;
 };
 
@@ -329,6 +441,11 @@ StatusOr<std::unique_ptr<StageServer>> StageServer::Start(
               {options.stage.weights, &placement, options.stage.kv_blocks,
                options.stage.max_context, options.stage.max_step_tokens,
                options.stage.ranks});
+  if (options.layers.assigned && !options.placement.empty()) {
+    return InvalidArgument(
+        "a placement of experts goes with layers that are chosen at the start, "
+        "not with assigned ones");
+  }
   SLUICE_ASSIGN_OR_RETURN(const LayerRange layers,
                           ResolveLayers(options.layers, loads));
   if (options.layers.parts != 0 && !options.layers.memory.empty()) {

@@ -23,6 +23,7 @@ struct LayerChoice {
   int32_t index = 0;
   int32_t parts = 0;
   std::vector<uint64_t> memory = {};
+  bool assigned = false;  // those that a gateway's Assign names, then others
 };
 
 // Layers [first, last) of the model, resolved, a split as SplitLayers makes it.
@@ -62,10 +63,11 @@ class StageServer {
   const std::string& address() const;  // with the chosen port
   int metrics_port() const;            // 0: none
 
-  // Waits until the model is loaded, or cannot be; at most until `deadline`,
+  // Waits until the model is loaded (assigned layers: until a gateway may name
+  // them), or cannot be; at most until `deadline`,
   // then DEADLINE_EXCEEDED.
   Status WaitLoaded(TimePoint deadline);
-  // Null until loaded.
+  // Null until layers are loaded; lives until others are assigned.
   const StageInfo* info() const;
 
   // Turns readiness off and tells the gateway that this stage ends. The

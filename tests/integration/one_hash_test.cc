@@ -156,6 +156,19 @@ TEST_P(OneHashTest, EveryCutGivesTheSameBitsOverGrpc) {
 
 INSTANTIATE_TEST_SUITE_P(Stages, OneHashTest, ::testing::Values(1, 2, 3));
 
+TEST(OneHashPlacesTest, StagesThatLoadWhatTheyAreAssignedGiveTheSameBits) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  for (const int32_t cut : {1, 4}) {
+    LocalClusterOptions options = Base(model);
+    options.stages = 2;
+    options.places = {{0, cut}, {cut, 5}};
+    options.engine.prefill_chunk = 24;
+    const Outcome outcome = RunCluster(options, 16);
+    ExpectSame(outcome.records, Reference(model), Cat("cut at layer ", cut));
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Half of the layers see 16 tokens, and what is behind that is given back
 // while requests of up to 18 such windows run.
 TEST(OneHashWindowTest, EveryCutGivesTheSameBitsWithWindowedLayers) {

@@ -137,8 +137,11 @@ StageInfo FakeInfo(int index, int parts) {
 FakeStage::FakeStage(FakeStageOptions options)
     : options_(std::move(options)),
       session_(std::make_shared<StageSession>(StageSessionOptions{
-          options_.transport, options_.max_steps_in_flight, nullptr})),
-      runner_(options_.info, &session_->links()),
+          options_.transport, options_.max_steps_in_flight, nullptr,
+          options_.loads.has_value()
+              ? [this](const StagePlace& place) { Load(place); }
+              : std::function<void(const StagePlace&)>()})),
+      runner_(std::make_unique<FakeRunner>(options_.info, &session_->links())),
       service_(MakeStageService(session_, nullptr)) {
   auto server =
       rpc::Listen(options_.listen, options_.transport, service_.get());
@@ -149,16 +152,40 @@ FakeStage::FakeStage(FakeStageOptions options)
 }
 
 FakeStage::~FakeStage() {
-  runner_.SetMute(false);
-  runner_.HoldLettingGo(false);
+  runner_->SetMute(false);
+  runner_->HoldLettingGo(false);
   session_->Shutdown();
   server_.server->Shutdown(std::chrono::system_clock::now() +
                            std::chrono::milliseconds(500));
 }
 
 void FakeStage::FinishLoading() {
-  session_->SetLoaded(options_.info, &runner_);
+  if (options_.loads.has_value()) {
+    session_->SetLoaded(Unloaded(), nullptr);
+  } else {
+    session_->SetLoaded(options_.info, runner_.get());
+  }
   rpc::SetReady(*server_.server, true);
+}
+
+StageInfo FakeStage::Unloaded() const {
+  StageInfo info = options_.info;
+  info.first_layer = info.last_layer = 0;
+  info.numerics.clear();
+  info.weights_dtype.clear();
+  return info;
+}
+
+void FakeStage::Load(const StagePlace& place) {
+  if (!options_.loads->ok()) {
+    session_->SetLoadFailed(Unloaded(), *options_.loads);
+    return;
+  }
+  StageInfo info = options_.info;
+  info.first_layer = place.first_layer;
+  info.last_layer = place.last_layer;
+  runner_ = std::make_unique<FakeRunner>(info, &session_->links());
+  session_->SetLoaded(info, runner_.get());
 }
 
 }  // namespace sluice::testing

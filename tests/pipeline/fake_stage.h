@@ -2,6 +2,7 @@
 #define SLUICE_TESTS_PIPELINE_FAKE_STAGE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -58,6 +59,9 @@ struct FakeStageOptions {
   rpc::TransportOptions transport;
   int max_steps_in_flight = 4;
   bool loaded = true;
+  // Has no layers of its own, and answers every Assign that names some with
+  // this: it has them at once, or they cannot be loaded.
+  std::optional<Status> loads = std::nullopt;
 };
 
 // The real protocol, session and server around a FakeRunner.
@@ -67,14 +71,17 @@ class FakeStage {
   ~FakeStage();
 
   const std::string& address() const { return server_.address; }
-  FakeRunner& runner() { return runner_; }
+  FakeRunner& runner() { return *runner_; }
   StageSession& session() { return *session_; }
   void FinishLoading();
 
  private:
   const FakeStageOptions options_;
+  void Load(const StagePlace& place);
+  StageInfo Unloaded() const;
+
   const std::shared_ptr<StageSession> session_;
-  FakeRunner runner_;
+  std::unique_ptr<FakeRunner> runner_;
   const std::unique_ptr<grpc::Service> service_;
   rpc::ListeningServer server_;
 };

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "tests/pipeline/fake_stage.h"
+#include "tests/pipeline/assembler_fixture.h"
 
 namespace sluice {
 namespace {
@@ -23,110 +23,9 @@ using testing::FakeInfo;
 using testing::FakeStage;
 using testing::FakeStageOptions;
 using ::testing::HasSubstr;
-
-// What the callbacks told, in order of arrival.
-class Listener {
- public:
-  PipelineCallbacks Callbacks() {
-    PipelineCallbacks callbacks{
-        [this](Epoch epoch, const PlanLimits& limits, int num_stages) {
-          MutexLock lock(mutex_);
-          epochs_.push_back(epoch);
-          limits_ = limits;
-          num_stages_ = num_stages;
-        },
-        [this](const Status& why) {
-          MutexLock lock(mutex_);
-          losses_.push_back(Message(why));
-        },
-        [this](StepResult result) {
-          if (throws_.exchange(false)) throw std::bad_alloc();
-          MutexLock lock(mutex_);
-          results_.push_back(std::move(result));
-        }};
-    callbacks.on_exception = [this](const Status&) { ++exceptions_; };
-    return callbacks;
-  }
-  void ThrowOnce() { throws_ = true; }
-  int exceptions() const { return exceptions_; }
-  size_t ups() const { return Locked(epochs_).size(); }
-  size_t losses() const { return Locked(losses_).size(); }
-  std::string loss(size_t i) const { return Locked(losses_)[i]; }
-  Epoch epoch() const { return Locked(epochs_).back(); }
-  PlanLimits limits() const { return Locked(limits_); }
-  int num_stages() const { return Locked(num_stages_); }
-  std::vector<StepResult> results() const { return Locked(results_); }
-
- private:
-  template <typename T>
-  T Locked(const T& value) const {
-    MutexLock lock(mutex_);
-    return value;
-  }
-  mutable Mutex mutex_;
-  std::vector<Epoch> epochs_;
-  PlanLimits limits_;
-  int num_stages_ = 0;
-  std::vector<std::string> losses_;
-  std::vector<StepResult> results_;
-  std::atomic<bool> throws_{false};
-  std::atomic<int> exceptions_{0};
-};
-
-struct Timing {
-  Duration peer_timeout = std::chrono::seconds(10);
-  Duration suspect_after = std::chrono::seconds(2);
-  Duration heartbeat = std::chrono::milliseconds(50);
-};
-
-class PipelineAssemblerTest : public ::testing::Test {
- protected:
-  void AddStage(const StageInfo& info, const std::string& listen = "") {
-    FakeStageOptions options;
-    options.info = info;
-    if (!listen.empty()) options.listen = listen;
-    stages_.push_back(std::make_unique<FakeStage>(options));
-  }
-  void AddStages(int count) {
-    for (int i = 0; i < count; ++i) AddStage(FakeInfo(i, count));
-  }
-  std::unique_ptr<PipelineAssembler> Connect(Timing timing = {}) {
-    PipelineOptions options;
-    for (const auto& stage : stages_) {
-      options.stages.push_back(stage->address());
-    }
-    options.replica = ReplicaId(7);
-    options.transport.peer_timeout = timing.peer_timeout;
-    options.suspect_after = timing.suspect_after;
-    options.heartbeat = timing.heartbeat;
-    options.check_model = check_model_;
-    auto client = PipelineAssembler::Create(std::move(options));
-    EXPECT_TRUE(client.ok()) << client.status();
-    (*client)->Start(listener_.Callbacks());
-    return *std::move(client);
-  }
-  StepPlan Plan(uint64_t step, TokenId token) const {
-    StepPlan plan;
-    plan.replica = ReplicaId(7);
-    plan.epoch = listener_.epoch();
-    plan.step_id = StepId(step);
-    Chunk chunk;
-    chunk.sequence = SequenceId(1);
-    chunk.start = static_cast<int32_t>(step);
-    chunk.tokens = {token};
-    chunk.logits = LogitsWanted::kLast;
-    chunk.samples = true;
-    plan.chunks = {chunk};
-    return plan;
-  }
-  static StageState State(const PipelineAssembler& client, size_t stage) {
-    return client.status().stages[stage].state;
-  }
-
-  Listener listener_;
-  std::vector<std::unique_ptr<FakeStage>> stages_;
-  std::function<Status(const PipelineModel&)> check_model_;
-};
+using testing::Listener;
+using testing::PipelineAssemblerTest;
+using testing::Timing;
 
 TEST_F(PipelineAssemblerTest, PlansGoThroughOneTwoAndThreeStages) {
   for (int count = 1; count <= 3; ++count) {

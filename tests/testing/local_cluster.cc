@@ -51,6 +51,7 @@ StatusOr<std::unique_ptr<stage::StageServer>> LocalCluster::StartStage(
     int stage, const std::string& listen) {
   stage::StageServerOptions options;
   options.listen = listen;
+  options.layers.assigned = !options_.places.empty();
   options.layers.index = stage;
   options.layers.parts = options_.stages;
   options.stage = options_.stage;
@@ -69,6 +70,7 @@ Status LocalCluster::StartOverGrpc() {
     servers_.push_back(std::move(server));
   }
   pipeline.stages = addresses_;
+  pipeline.places = options_.places;
   pipeline.replica = options_.engine.replica;
   pipeline.transport.peer_timeout = options_.peer_timeout;
   pipeline.suspect_after = options_.suspect_after;

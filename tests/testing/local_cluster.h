@@ -18,6 +18,9 @@ namespace sluice::testing {
 struct LocalClusterOptions {
   StageOptions stage;  // all but the layers
   int stages = 1;
+  // With gRPC, one per stage: the stages load the layers that they are
+  // assigned. Empty: a split by bytes, which the stages know.
+  std::vector<StagePlace> places = {};
   EngineOptions engine;
   bool grpc = true;  // else the stages are chained in process
   // With gRPC; shorter than in production where a test waits for silence.

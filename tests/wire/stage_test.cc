@@ -41,6 +41,20 @@ TEST(WireStageTest, AnIdentityComesBackAsItWas) {
   EXPECT_EQ(*back, Identity());
 }
 
+TEST(WireStageTest, AnAssignableStageMayHaveNoLayersYet) {
+  StageIdentity identity = Identity();
+  identity.first_layer = identity.last_layer = 0;
+  identity.numerics = identity.weights_dtype = "";
+  EXPECT_FALSE(FromProto(ToProto(identity)).ok());
+  identity.assignable = true;
+  const auto back = FromProto(ToProto(identity));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, identity);
+  identity.first_layer = -1;
+  EXPECT_THAT(Message(FromProto(ToProto(identity)).status()),
+              HasSubstr("first_layer"));
+}
+
 TEST(WireStageTest, AnIdentityOutOfRangeIsRefused) {
   const auto check = [](auto change) {
     v1::StageIdentity proto = ToProto(Identity());

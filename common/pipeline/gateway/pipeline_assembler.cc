@@ -1,3 +1,5 @@
+// Size: one thread's state machine: links, drain, epochs and what people see
+// of them go through the same phases.
 #include "common/pipeline/gateway/pipeline_assembler.h"
 
 #include <unistd.h>
@@ -31,6 +33,12 @@ Status CheckOptions(const PipelineOptions& options) {
   if (options.stages.empty()) {
     return InvalidArgument("a pipeline needs at least one stage");
   }
+  if (!options.places.empty() &&
+      options.places.size() != options.stages.size()) {
+    return InvalidArgument("layers are given for ", options.places.size(),
+                           " places, there are ", options.stages.size(),
+                           " stages");
+  }
   if (options.heartbeat <= Duration::zero() ||
       options.suspect_after < options.heartbeat ||
       options.transport.peer_timeout < options.suspect_after) {
@@ -48,12 +56,6 @@ size_t Blamed(size_t index, v1::FailureSide side, size_t num_stages) {
     return index + 1;
   }
   return side == v1::FAILURE_SIDE_PREDECESSOR && index > 0 ? index - 1 : index;
-}
-
-bool AllWelcome(const StageConnections& stages) {
-  return std::all_of(stages.begin(), stages.end(), [](const auto& stage) {
-    return stage->welcome().has_value();
-  });
 }
 
 v1::Hello HelloOf(const PipelineOptions& options) {
@@ -86,10 +88,12 @@ StatusOr<std::unique_ptr<PipelineAssembler>> PipelineAssembler::Create(
   rpc::TransportOptions transport = options.transport;
   transport.max_message_bytes = kMaxControlMessage;
   StageConnections stages;
-  for (const std::string& address : options.stages) {
-    SLUICE_ASSIGN_OR_RETURN(auto channel, rpc::Connect(address, transport));
-    stages.push_back(std::make_shared<StageConnection>(stages.size(), address,
-                                                       std::move(channel)));
+  for (const auto* addresses : {&options.stages, &options.spares}) {
+    for (const std::string& address : *addresses) {
+      SLUICE_ASSIGN_OR_RETURN(auto channel, rpc::Connect(address, transport));
+      stages.push_back(
+          std::make_shared<StageConnection>(address, std::move(channel)));
+    }
   }
   return std::unique_ptr<PipelineAssembler>(
       new PipelineAssembler(std::move(options), std::move(stages)));
@@ -100,9 +104,10 @@ PipelineAssembler::PipelineAssembler(PipelineOptions options,
     : options_(std::move(options)),
       hello_(HelloOf(options_)),
       events_(std::make_shared<PipelineEvents>()),
-      stages_(std::move(stages)),
-      plans_(
-          std::make_shared<PlanChannel>(options_.replica, stages_, events_)) {
+      places_(std::move(stages), options_.stages.size(), options_.places),
+      stages_(places_.stages()),
+      plans_(std::make_shared<PlanChannel>(options_.replica, places_.holders(),
+                                           events_)) {
   name_.replica = options_.replica;
   Publish();
 }
@@ -189,11 +194,12 @@ void PipelineAssembler::Tick(TimePoint now) {
       Connect(i);
     }
     behind_held = behind_held || stage.held();
-    if (stage.linked() && stage.Silence(now, passed) >= limit) {
+    const Duration silence =
+        stage.Silence(now, places_.has(i) ? passed : TimePoint());
+    if (stage.linked() && silence >= limit) {
       // The stream's own end comes later and is of an older link then.
-      const Status why =
-          Unavailable("silent for ", Seconds(stage.Silence(now, passed)),
-                      " s, limit ", Seconds(limit));
+      const Status why = Unavailable("silent for ", Seconds(silence),
+                                     " s, limit ", Seconds(limit));
       EndStage(i, why)->Cancel(why);
     }
     if (stage.linked() && stage.leaving()) ReleaseLeaving(i);
@@ -203,7 +209,12 @@ void PipelineAssembler::Tick(TimePoint now) {
   }
   if (draining_) return;
   if (phase_ == Phase::kGathering) {
-    if (now >= assign_at_ && AllWelcome(stages_)) BeginAssigning(now);
+    if (!behind_held &&
+        places_.Fill(now, options_.transport.peer_timeout, name_, message_)) {
+      plans_->SetStages(places_.holders());
+      assign_at_ = std::min(assign_at_, now + assign_backoff_);
+    }
+    if (now >= assign_at_ && places_.filled()) BeginAssigning(now);
   } else if (phase_ != Phase::kUp && now >= phase_deadline_) {
     Lose(assigning_, DeadlineExceeded("no answer to the assignment within ",
                                       Seconds(limit), " s"));
@@ -214,38 +225,29 @@ void PipelineAssembler::Connect(size_t index) {
   const uint64_t link_id = ++links_;
   stages_[index]->Connect(
       hello_, link_id, events_,
-      [this, index, link_id](const v1::ControlResponse& response,
-                             int64_t received_ns) {
-        OnControl(index, link_id, response, received_ns);
+      [this, link_id](const v1::ControlResponse& response,
+                      int64_t received_ns) {
+        const auto at = places_.IndexOf(link_id);
+        if (at.has_value()) OnControl(*at, response, received_ns);
       },
-      [this, index, link_id](const Status& status) {
-        if (stages_[index]->linked_by(link_id)) EndStage(index, status);
+      [this, link_id](const Status& status) {
+        const auto at = places_.IndexOf(link_id);
+        if (at.has_value()) EndStage(*at, status);
       });
 }
 
-void PipelineAssembler::OnControl(size_t index, uint64_t link_id,
+void PipelineAssembler::OnControl(size_t index,
                                   const v1::ControlResponse& response,
                                   int64_t received_ns) {
   StageConnection& stage = *stages_[index];
-  if (!stage.linked_by(link_id)) return;
   const Status status = stage.OnMessage(response, received_ns);
   if (!status.ok()) {
     EndStage(index, status)->Cancel(status);
     return;
   }
   switch (response.kind_case()) {
-    case v1::ControlResponse::kWelcome: {
-      LogInfo(stage.Describe(), " is there");
-      // What did not fit before may fit now.
-      for (const auto& any : stages_) any->SetConflict("");
-      const TimePoint now = Clock::now();
-      assign_at_ = std::min(assign_at_, now + assign_backoff_);
-      if (phase_ == Phase::kGathering && !draining_ && now >= assign_at_ &&
-          AllWelcome(stages_)) {
-        BeginAssigning(now);
-      }
-      return;
-    }
+    case v1::ControlResponse::kWelcome:
+      return OnWelcome(index);
     case v1::ControlResponse::kAssigned:
       return OnAssigned(index, response.assigned());
     case v1::ControlResponse::kDrained:
@@ -254,7 +256,7 @@ void PipelineAssembler::OnControl(size_t index, uint64_t link_id,
     case v1::ControlResponse::kFailure:
       return OnFailure(index, response.failure());
     case v1::ControlResponse::kDraining:
-      if (phase_ == Phase::kUp && callbacks_.on_leaving) {
+      if (places_.has(index) && phase_ == Phase::kUp && callbacks_.on_leaving) {
         callbacks_.on_leaving(Unavailable(stage.Describe(), " is draining"));
       }
       return ReleaseLeaving(index);
@@ -263,16 +265,32 @@ void PipelineAssembler::OnControl(size_t index, uint64_t link_id,
   }
 }
 
+void PipelineAssembler::OnWelcome(size_t index) {
+  LogInfo(stages_[index]->Describe(), " is there");
+  places_.OnWelcome(index);
+  // What did not fit before may fit now.
+  for (const auto& any : stages_) any->SetConflict("");
+  const TimePoint now = Clock::now();
+  assign_at_ = std::min(assign_at_, now + assign_backoff_);
+  if (phase_ == Phase::kGathering && !draining_ && now >= assign_at_ &&
+      places_.filled()) {
+    BeginAssigning(now);
+  }
+}
+
 std::shared_ptr<ControlLink> PipelineAssembler::EndStage(size_t index,
                                                          const Status& why) {
-  Lose(index, why);
+  if (places_.has(index)) Lose(index, why);
   auto link = stages_[index]->End(why);
   if (draining_) CheckDrained();
   return link;
 }
 
 void PipelineAssembler::ReleaseLeaving(size_t index) {
-  if (phase_ == Phase::kUp && callbacks_.idle && !callbacks_.idle()) return;
+  if (places_.has(index) && phase_ == Phase::kUp && callbacks_.idle &&
+      !callbacks_.idle()) {
+    return;
+  }
   EndStage(index, Unavailable("it was told to end; nothing needs it any more"))
       ->HalfClose();
   stages_[index]->SetDownState(StageState::kDraining);
@@ -284,15 +302,15 @@ void PipelineAssembler::SendDrain() {
   const bool sent = std::exchange(draining_, true);
   v1::ControlRequest request;
   request.mutable_drain();
-  for (const auto& stage : stages_) {
-    if (!sent && stage->welcome().has_value()) stage->Send(request);
+  for (size_t i = 0; i < places_.count(); ++i) {
+    if (!sent && stages_[i]->welcome().has_value()) stages_[i]->Send(request);
   }
   CheckDrained();
 }
 
 void PipelineAssembler::CheckDrained() {
-  for (const auto& stage : stages_) {
-    if (stage->welcome().has_value() && !stage->drained()) return;
+  for (size_t i = 0; i < places_.count(); ++i) {
+    if (stages_[i]->welcome().has_value() && !stages_[i]->drained()) return;
   }
   LogInfo("all stages have drained");
   MutexLock lock(mutex_);
@@ -304,7 +322,9 @@ void PipelineAssembler::CheckDrained() {
 
 void PipelineAssembler::BeginAssigning(TimePoint now) {
   std::vector<StageWelcome> welcomes;
-  for (const auto& stage : stages_) welcomes.push_back(*stage->welcome());
+  for (size_t i = 0; i < places_.count(); ++i) {
+    welcomes.push_back(*stages_[i]->welcome());
+  }
   size_t conflict = 0;
   auto joined = JoinStages(welcomes, conflict);
   Status refusal = joined.status();
@@ -325,17 +345,23 @@ void PipelineAssembler::BeginAssigning(TimePoint now) {
   name_.epoch = EpochAfter(name_.epoch);
   name_.secret = RandomBytes(wire::kSecretBytes);
   phase_deadline_ = now + options_.transport.peer_timeout;
-  assigning_ = stages_.size() - 1;
-  stages_.back()->SendAssign(name_, joined_.limits, nullptr);
+  assigning_ = places_.count() - 1;
+  stages_[assigning_]->SendAssign(name_, joined_.limits, nullptr);
 }
 
 void PipelineAssembler::OnAssigned(size_t index, const v1::Assigned& assigned) {
+  const Status status =
+      wire::StatusFromProto(assigned.status_code(), assigned.status_message());
+  if (places_.has(index) && phase_ == Phase::kGathering && !status.ok() &&
+      stages_[index]->load_sent()) {
+    message_ = Cat(stages_[index]->Describe(), ": ", Message(status));
+    LogWarning(message_);
+    return stages_[index]->SetConflict(Message(status));
+  }
   if (phase_ != Phase::kAssigning || index != assigning_ ||
       assigned.epoch() != name_.epoch.value()) {
     return;
   }
-  const Status status =
-      wire::StatusFromProto(assigned.status_code(), assigned.status_message());
   if (!status.ok()) return Lose(index, status);
   if (assigning_ > 0) {
     --assigning_;
@@ -356,17 +382,17 @@ void PipelineAssembler::OnUp(Epoch epoch) {
     last_recovery_ = Clock::now() - down_since_;
   }
   plans_->GoLive();
-  LogInfo("pipeline of ", stages_.size(), " stages is up, epoch ", epoch);
+  LogInfo("pipeline of ", places_.count(), " stages is up, epoch ", epoch);
   Publish();
   callbacks_.on_up(epoch, joined_.limits.plan,
-                   static_cast<int>(stages_.size()));
+                   static_cast<int>(places_.count()));
 }
 
 void PipelineAssembler::OnFailure(size_t index, const v1::Failure& failure) {
-  if (failure.epoch() != name_.epoch.value()) return;
+  if (!places_.has(index) || failure.epoch() != name_.epoch.value()) return;
   const Status why =
       wire::StatusFromProto(failure.status_code(), failure.status_message());
-  const size_t blamed = Blamed(index, failure.side(), stages_.size());
+  const size_t blamed = Blamed(index, failure.side(), places_.count());
   Lose(blamed, blamed == index
                    ? why
                    : Annotate(why, stages_[index]->Describe(), " reports"));
@@ -404,10 +430,20 @@ void PipelineAssembler::Publish() {
   status.last_recovery = last_recovery_;
   status.model = model_;
   std::vector<TimePoint> heard;
-  for (const auto& stage : stages_) {
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const auto& stage = stages_[i];
+    const bool used = places_.has(i);
     const Duration silence =
-        stage->Silence(now, up ? plans_->last_result() : TimePoint());
-    StageStatus part = stage->Report(now, silence, options_.suspect_after, up);
+        stage->Silence(now, up && used ? plans_->last_result() : TimePoint());
+    StageStatus part =
+        stage->Report(now, silence, options_.suspect_after, up || !used);
+    if (!used) {
+      status.spares.push_back(std::move(part));
+      continue;
+    }
+    if (part.state == StageState::kLoading && part.identity.assignable) {
+      status.message = Cat(stage->Describe(), ": ", part.message);
+    }
     if (status.ready && part.state != StageState::kReady) {
       status.message =
           Cat(stage->Describe(), part.state == StageState::kDraining

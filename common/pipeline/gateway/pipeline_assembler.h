@@ -20,12 +20,19 @@
 #include "common/pipeline/gateway/pipeline_status.h"
 #include "common/pipeline/gateway/plan_channel.h"
 #include "common/pipeline/gateway/stage_connection.h"
+#include "common/pipeline/gateway/stage_places.h"
 #include "common/rpc/transport_options.h"
 
 namespace sluice {
 
 struct PipelineOptions {
-  std::vector<std::string> stages;  // "host:port" or "unix:PATH", in order
+  // The process that begins in each place: "host:port" or "unix:PATH".
+  std::vector<std::string> stages;
+  // Processes that may take any place whose own process is lost: such as load
+  // the layers that they are told.
+  std::vector<std::string> spares = {};
+  // Every place's layers; empty: those that the stages hold.
+  std::vector<StagePlace> places = {};
   ReplicaId replica;
   std::string gateway_id;  // of this run, for people; empty: drawn
   std::string build;       // for people, shown by the stages
@@ -106,8 +113,9 @@ class PipelineAssembler {
   void Run();
   void Tick(TimePoint now);
   void Connect(size_t index);
-  void OnControl(size_t index, uint64_t link_id,
-                 const v1::ControlResponse& response, int64_t received_ns);
+  void OnControl(size_t index, const v1::ControlResponse& response,
+                 int64_t received_ns);
+  void OnWelcome(size_t index);
   void OnAssigned(size_t index, const v1::Assigned& assigned);
   void OnFailure(size_t index, const v1::Failure& failure);
   // Loses the pipeline, if there is one, and forgets the stage's stream, which
@@ -130,7 +138,8 @@ class PipelineAssembler {
       hello_;  // with the secret of this run, told to the stages alone
   PipelineCallbacks callbacks_;
   const std::shared_ptr<PipelineEvents> events_;
-  const StageConnections stages_;
+  StagePlaces places_;
+  const StageConnections& stages_;  // places_.stages()
   const std::shared_ptr<PlanChannel> plans_;
   NamedThread thread_;
   std::atomic<bool> stopping_{false};

@@ -66,7 +66,8 @@ struct PipelineStatus {
   Duration down{};      // since when there is no pipeline; zero: it is up
   // From the latest loss of a pipeline to the next one; zero: never yet.
   Duration last_recovery{};
-  std::vector<StageStatus> stages;
+  std::vector<StageStatus> stages;  // by place
+  std::vector<StageStatus> spares;  // those without a place
   // Of the last time that the stages were joined.
   std::optional<PipelineModel> model;
 };

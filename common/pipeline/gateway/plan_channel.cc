@@ -9,8 +9,14 @@ namespace sluice {
 PlanChannel::PlanChannel(ReplicaId replica, StageConnections stages,
                          std::shared_ptr<PipelineEvents> events)
     : replica_(replica),
-      stages_(std::move(stages)),
-      events_(std::move(events)) {}
+      last_(stages.size() - 1),
+      events_(std::move(events)),
+      stages_(std::move(stages)) {}
+
+void PlanChannel::SetStages(StageConnections stages) {
+  MutexLock lock(mutex_);
+  stages_ = std::move(stages);
+}
 
 void PlanChannel::Start(Events events,
                         std::function<void(StepResult)> on_result) {
@@ -21,14 +27,19 @@ void PlanChannel::Start(Events events,
 Status PlanChannel::Open(const wire::PipelineName& pipeline,
                          const JoinedPipeline& joined,
                          rpc::TransportOptions transport) {
+  StageConnections stages;
+  {
+    MutexLock lock(mutex_);
+    stages = stages_;
+  }
   epoch_ = pipeline.epoch;
   limits_ = joined.limits.plan;
   transport.max_message_bytes = wire::MaxResultBytes(limits_);
   SLUICE_ASSIGN_OR_RETURN(auto from_last,
-                          rpc::Connect(stages_.back()->address(), transport));
+                          rpc::Connect(stages.back()->address(), transport));
   transport.max_message_bytes = wire::MaxFrameBytes(limits_, 0);
   SLUICE_ASSIGN_OR_RETURN(auto to_first,
-                          rpc::Connect(stages_.front()->address(), transport));
+                          rpc::Connect(stages.front()->address(), transport));
   // On gRPC's threads, while the channel lives.
   const auto guarded = [weak = weak_from_this()](auto work) {
     return [weak, work](auto&&... what) {
@@ -37,15 +48,14 @@ Status PlanChannel::Open(const wire::PipelineName& pipeline,
     };
   };
   const Epoch epoch = epoch_;
-  const size_t last = stages_.size() - 1;
   results_ = OpenResults(
       std::move(from_last), pipeline,
       {guarded([epoch, limits = limits_](PlanChannel& self,
                                          const v1::StepResult& result) {
          self.Take(epoch, result, limits);
        }),
-       guarded([epoch, last](PlanChannel& self, const Status& status) {
-         self.PostEnd(epoch, last, "stream of results", status);
+       guarded([epoch](PlanChannel& self, const Status& status) {
+         self.PostEnd(epoch, self.last_, "stream of results", status);
        })});
   rpc::CreditedSenderEvents events;
   events.on_ready = guarded([epoch](PlanChannel& self) {
@@ -58,7 +68,7 @@ Status PlanChannel::Open(const wire::PipelineName& pipeline,
   // The engine keeps about one plan per stage under way; more than fit into
   // the credits wait here.
   const auto credits = static_cast<size_t>(joined.limits.max_steps_in_flight);
-  const StageIdentity& first = stages_.front()->welcome()->identity;
+  const StageIdentity& first = stages.front()->identity();
   steps_ = rpc::CreditedSender::Open(
       {std::move(to_first), kStepsMethod,
        wire::StepsHello(pipeline, first, first.first_layer), credits,
@@ -118,7 +128,7 @@ void PlanChannel::Take(Epoch epoch, const v1::StepResult& proto,
   const int64_t received_ns = MonotonicNanos();
   auto result = wire::FromProto(proto, limits);
   if (!result.ok()) {
-    PostEnd(epoch, stages_.size() - 1, "a result is refused", result.status());
+    PostEnd(epoch, last_, "a result is refused", result.status());
     return;
   }
   MutexLock deliver(deliver_mutex_);
@@ -141,9 +151,9 @@ void PlanChannel::Take(Epoch epoch, const v1::StepResult& proto,
 
 std::vector<ClockEstimate> PlanChannel::Clocks() const {
   const int64_t now_ns = MonotonicNanos();
+  MutexLock lock(mutex_);
   std::vector<ClockEstimate> clocks;
   for (const auto& stage : stages_) clocks.push_back(stage->clock(now_ns));
-  MutexLock lock(mutex_);
   return traces_.Best(clocks, now_ns);
 }
 

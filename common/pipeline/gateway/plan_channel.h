@@ -33,6 +33,10 @@ class PlanChannel : public StepExecutor,
   PlanChannel(ReplicaId replica, StageConnections stages,
               std::shared_ptr<PipelineEvents> events);
 
+  // Who has the places from now on, as many as before. The thread "pipeline",
+  // while the channel is closed.
+  void SetStages(StageConnections stages);
+
   // Before Open. `on_result` runs on gRPC's threads, between GoLive and Close.
   void Start(Events events, std::function<void(StepResult)> on_result);
 
@@ -63,7 +67,7 @@ class PlanChannel : public StepExecutor,
   void SetLive(Epoch epoch, std::shared_ptr<rpc::CreditedSender> sender);
 
   const ReplicaId replica_;
-  const StageConnections stages_;
+  const size_t last_;  // the last stage's index
   const std::shared_ptr<PipelineEvents> events_;
   Events owner_;
   std::function<void(StepResult)> on_result_;
@@ -75,6 +79,7 @@ class PlanChannel : public StepExecutor,
   std::shared_ptr<ResultsLink> results_;
 
   mutable Mutex mutex_;
+  StageConnections stages_ ABSL_GUARDED_BY(mutex_);
   Epoch submit_epoch_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<rpc::CreditedSender> sender_ ABSL_GUARDED_BY(mutex_);
   StepTraces traces_ ABSL_GUARDED_BY(mutex_);

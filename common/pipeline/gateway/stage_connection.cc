@@ -13,6 +13,8 @@ namespace {
 // The rest is for streams' ends.
 constexpr size_t kMaxMessageEvents = PipelineEvents::kMaxEvents / 2;
 constexpr Duration kLoadingPause = std::chrono::milliseconds(300);
+// What could not be loaded is tried again: a file may be put in its place.
+constexpr Duration kLoadFailedPause = std::chrono::seconds(5);
 constexpr int64_t kMaxLeavingMs = int64_t{24} * 3600 * 1000;
 
 StageLoad LoadOf(const v1::HeartbeatReply& reply) {
@@ -51,11 +53,9 @@ Duration NextBackoff(Duration last) {
                               std::chrono::seconds(1));
 }
 
-StageConnection::StageConnection(size_t index, std::string address,
+StageConnection::StageConnection(std::string address,
                                  std::shared_ptr<grpc::Channel> control)
-    : index_(index),
-      address_(std::move(address)),
-      channel_(std::move(control)) {}
+    : address_(std::move(address)), channel_(std::move(control)) {}
 
 void StageConnection::Connect(
     const v1::Hello& hello, uint64_t link_id,
@@ -64,6 +64,8 @@ void StageConnection::Connect(
     std::function<void(const Status&)> on_end) {
   link_id_ = link_id;
   linked_at_ = Clock::now();
+  load_sent_ = false;
+  drained_ = false;
   heartbeats_.Reset();
   {
     MutexLock lock(clock_mutex_);
@@ -105,6 +107,7 @@ std::shared_ptr<ControlLink> StageConnection::End(const Status& why) {
       LogWarning(Describe(), " refuses: ", message_);
     }
     down_state_ = StageState::kRefused;
+    if (reason == v1::Refusal::REASON_LOAD_FAILED) backoff_ = kLoadFailedPause;
   } else {
     down_state_ = seen_ ? StageState::kLost : StageState::kConnecting;
   }
@@ -192,6 +195,24 @@ void StageConnection::SendAssign(const wire::PipelineName& name,
   Send(std::move(request));
 }
 
+void StageConnection::SendLoad(const wire::PipelineName& name,
+                               const StagePlace& place) {
+  if (std::exchange(load_sent_, true)) return;
+  v1::ControlRequest request;
+  v1::Assign* assign = request.mutable_assign();
+  assign->set_replica(name.replica.value());
+  assign->set_epoch(name.epoch.value());
+  assign->set_first_layer(place.first_layer);
+  assign->set_last_layer(place.last_layer);
+  Send(std::move(request));
+}
+
+bool StageConnection::vacant(TimePoint now, Duration patience) const {
+  if (welcome_.has_value()) return refused_;
+  if (held_ || down_state_ == StageState::kLoading) return false;
+  return down_state_ != StageState::kConnecting || now - created_ >= patience;
+}
+
 void StageConnection::SetConflict(std::string message) {
   if (message.empty() && !refused_) return;
   refused_ = !message.empty();
@@ -228,9 +249,13 @@ StageStatus StageConnection::Report(TimePoint now, Duration silence,
 }
 
 std::string StageConnection::Describe() const {
-  if (!welcome_.has_value()) return Cat("stage ", index_, " (", address_, ")");
-  return Cat("stage ", index_, " (", address_, ", layers ",
-             identity_.first_layer, " to ", identity_.last_layer - 1, ")");
+  const std::string name =
+      index_.has_value() ? Cat("stage ", *index_) : std::string("spare");
+  if (!welcome_.has_value() || identity_.place().empty()) {
+    return Cat(name, " (", address_, ")");
+  }
+  return Cat(name, " (", address_, ", layers ", identity_.first_layer, " to ",
+             identity_.last_layer - 1, ")");
 }
 
 ClockEstimate StageConnection::clock(int64_t now_ns) const {

@@ -24,9 +24,10 @@ namespace sluice {
 // "pipeline" calls every method but clock().
 class StageConnection {
  public:
-  // `index`: the stage's place in the pipeline, for people.
-  StageConnection(size_t index, std::string address,
-                  std::shared_ptr<grpc::Channel> control);
+  StageConnection(std::string address, std::shared_ptr<grpc::Channel> control);
+
+  // The stage's place in the pipeline, for people; nothing: it is a spare.
+  void SetIndex(std::optional<size_t> index) { index_ = index; }
 
   // Opens Control with `hello`. `link_id` tells the events of this stream from
   // those of an older one: what the stage says and when (nanoseconds), and the
@@ -50,6 +51,9 @@ class StageConnection {
   void SendAssign(const wire::PipelineName& name,
                   const wire::PipelineLimits& limits,
                   const StageConnection* next);
+  // Makes an assignable stage load the layers of `place`, once per stream. The
+  // stage ends the stream, or refuses with Assigned.
+  void SendLoad(const wire::PipelineName& name, const StagePlace& place);
 
   // The pipeline was refused because of this stage, or (empty) is tried anew.
   void SetConflict(std::string message);
@@ -57,6 +61,19 @@ class StageConnection {
   void SetDownState(StageState state) { down_state_ = state; }
 
   const std::string& address() const { return address_; }
+  // Of the latest welcome; without a model's name: there was none.
+  const StageIdentity& identity() const { return identity_; }
+  bool holds(const StagePlace& place) const {
+    return welcome_.has_value() && !place.empty() && identity_.place() == place;
+  }
+  // Whether a spare may have this stage's place at `now`: the stage is lost or
+  // refused, or has not been reached for `patience`.
+  bool vacant(TimePoint now, Duration patience) const;
+  bool load_sent() const { return load_sent_; }
+  // Whether the stage may have a place, or take that of another one.
+  bool available() const {
+    return welcome_.has_value() && !refused_ && !leaves_at_.has_value();
+  }
   bool linked() const { return link_ != nullptr; }
   bool linked_by(uint64_t link_id) const {
     return linked() && link_id_ == link_id;
@@ -85,8 +102,9 @@ class StageConnection {
  private:
   void AddRoundTrip(int64_t sent_ns, int64_t stage_ns, int64_t received_ns);
 
-  const size_t index_;
+  std::optional<size_t> index_;
   const std::string address_;
+  const TimePoint created_ = Clock::now();
   const std::shared_ptr<grpc::Channel> channel_;
   std::shared_ptr<ControlLink> link_;
   uint64_t link_id_ = 0;
@@ -102,6 +120,7 @@ class StageConnection {
   Duration rtt_{};
   StageState down_state_ = StageState::kConnecting;  // while not welcomed
   bool refused_ = false;                             // welcomed, does not fit
+  bool load_sent_ = false;                           // on this link
   bool held_ = false;
   std::string message_;
   bool drained_ = false;

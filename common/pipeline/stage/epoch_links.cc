@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "common/base/log.h"
@@ -112,6 +111,7 @@ EpochLinks::EpochLinks(StageSessionOptions options, Events events)
     : options_(std::move(options)), events_(std::move(events)) {}
 
 void EpochLinks::SetLoaded(const StageInfo& info, StepRunner* runner) {
+  MutexLock pushing(push_mutex_);
   MutexLock lock(mutex_);
   info_ = info;
   runner_ = runner;
@@ -247,8 +247,8 @@ EpochLinks::Progress EpochLinks::progress() const {
 }
 
 EpochLinks::Live* EpochLinks::LiveOf(Epoch epoch) {
-  const bool lives = live_ != nullptr && live_->assignment.epoch == epoch;
-  return lives ? live_.get() : nullptr;
+  if (live_ == nullptr || live_->assignment.epoch != epoch) return nullptr;
+  return live_.get();
 }
 
 // The predecessor ------------------------------------------------------------
@@ -272,6 +272,10 @@ StatusOr<EpochLinks::InputTerms> EpochLinks::OnStepsHello(
 
 Status EpochLinks::OnStepInput(StepInput input, v1::StepPlan plan,
                                int64_t wire_bytes) {
+  if (options_.metrics != nullptr) {
+    options_.metrics->OnWire(StageMetrics::Peer::kPrevious, wire_bytes);
+  }
+  MutexLock pushing(push_mutex_);
   StepRunner* runner = nullptr;
   {
     MutexLock lock(mutex_);
@@ -281,9 +285,6 @@ Status EpochLinks::OnStepInput(StepInput input, v1::StepPlan plan,
     ++live->accepted;
     if (live->next != nullptr) live->plans[input.plan.step_id].Swap(&plan);
     runner = runner_;
-  }
-  if (options_.metrics != nullptr) {
-    options_.metrics->OnWire(StageMetrics::Peer::kPrevious, wire_bytes);
   }
   return runner->Push(std::move(input));
 }

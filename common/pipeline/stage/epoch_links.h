@@ -28,6 +28,9 @@ struct StageSessionOptions {
   rpc::TransportOptions transport;  // towards the successor
   int32_t max_steps_in_flight = 16;
   StageMetrics* metrics = nullptr;  // outlives the session; may be null
+  // Begins to load the layers of `place` and returns; SetLoaded or
+  // SetLoadFailed follows. Empty: the stage has its layers for good.
+  std::function<void(const StagePlace& place)> load = nullptr;
 };
 
 // The way of steps through a stage, one epoch at a time: from the predecessor
@@ -55,7 +58,8 @@ class EpochLinks : public StepOutputSink {
 
   EpochLinks(StageSessionOptions options, Events events);
 
-  // Once, before Begin. `runner` must outlive every stream.
+  // Before Begin, and between epochs when the layers change. Nothing uses the
+  // runner of before once this returns. `runner` null: no layers.
   void SetLoaded(const StageInfo& info, StepRunner* runner);
 
   // Begins an epoch, and returns the one before for EndStreams. Connect
@@ -109,6 +113,7 @@ class EpochLinks : public StepOutputSink {
 
   const StageSessionOptions options_;
   const Events events_;
+  Mutex push_mutex_;  // before mutex_; held while a step goes to the runner
   mutable Mutex mutex_;
   CondVar idle_changed_;
   StageInfo info_ ABSL_GUARDED_BY(mutex_);

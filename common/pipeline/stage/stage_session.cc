@@ -66,7 +66,17 @@ void StageSession::SetLoaded(const StageInfo& info, StepRunner* runner) {
   links_.SetLoaded(info, runner);
   MutexLock lock(mutex_);
   info_ = info;
+  info_.assignable = options_.load != nullptr;
   runner_ = runner;
+  loaded_ = true;
+}
+
+void StageSession::SetLoadFailed(const StageInfo& info, const Status& why) {
+  {
+    MutexLock lock(mutex_);
+    load_failure_ = why;
+  }
+  SetLoaded(info, nullptr);
 }
 
 // Control --------------------------------------------------------------------
@@ -91,8 +101,12 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     if (leaving_ || links_.draining()) {
       return Unavailable("this stage is shutting down");
     }
-    if (runner_ == nullptr) {
+    if (!loaded_) {
       return Refused(Unavailable(loading_), v1::Refusal::REASON_LOADING);
+    }
+    if (load_failure_.has_value()) {
+      return Refused(*std::exchange(load_failure_, std::nullopt),
+                     v1::Refusal::REASON_LOAD_FAILED);
     }
     SLUICE_RETURN_IF_ERROR(CheckHold(hello.secret(), now));
     replaced = std::exchange(control_, std::move(control));
@@ -160,11 +174,35 @@ Status StageSession::CheckAssign(const v1::Assign& assign,
                          LimitsOf(info_, options_.max_steps_in_flight));
 }
 
+Status StageSession::CheckPlace(const StagePlace& place) const {
+  if (leaving_ || links_.draining()) {
+    return Unavailable("this stage is shutting down");
+  }
+  if (place.first_layer >= 0 && !place.empty() &&
+      place.last_layer <= info_.num_layers) {
+    return OkStatus();
+  }
+  return FailedPrecondition("the place has layers ", place.first_layer, " to ",
+                            int64_t{place.last_layer} - 1,
+                            ", the model has layers 0 to ",
+                            info_.num_layers - 1);
+}
+
+std::shared_ptr<EpochLinks::Live> StageSession::Unload() {
+  auto ended = links_.Release(/*draining=*/shutting_down_);
+  runner_ = nullptr;
+  loaded_ = false;
+  control_ = nullptr;
+  return ended;
+}
+
 void StageSession::OnAssign(const v1::Assign& assign,
                             const ControlStream* control) {
   const Epoch epoch(assign.epoch());
+  const StagePlace place = {assign.first_layer(), assign.last_layer()};
   const auto limits = wire::FromProto(assign.limits());
   Status status = limits.status();
+  bool load = false;
   const Assignment assignment{
       {ReplicaId(assign.replica()), epoch, assign.secret()},
       limits.value_or(wire::PipelineLimits()),
@@ -176,16 +214,35 @@ void StageSession::OnAssign(const v1::Assign& assign,
     if (control_.get() != control) return;
     asker = control_;
     holder_.heard = Clock::now();
-    if (status.ok()) status = CheckAssign(assign, *limits);
-    if (status.ok()) {
-      highest_epoch_ = assign.epoch();
-      ended = links_.Begin(assignment);
+    load = info_.assignable && (runner_ == nullptr || info_.place() != place);
+    if (load) {
+      status = CheckPlace(place);
+      if (status.ok()) ended = Unload();
+    } else {
+      if (status.ok()) status = CheckAssign(assign, *limits);
+      if (status.ok()) {
+        highest_epoch_ = assign.epoch();
+        ended = links_.Begin(assignment);
+      }
     }
   }
   if (!status.ok()) {
     LogWarning("epoch ", epoch, " refused: ", Message(status));
     asker->SendAssigned(epoch, status);
     return;
+  }
+  if (load) {
+    const Status why =
+        Unavailable("this stage loads layers ", place.first_layer, " to ",
+                    place.last_layer - 1);
+    LogInfo(Message(why));
+    links_.EndStreams(std::move(ended), why);
+    asker->End(Refused(why, v1::Refusal::REASON_LOADING));
+    released_.NotifyAll();
+    // Nothing uses the runner from here on.
+    links_.SetLoaded(StageInfo(), nullptr);
+    { MutexLock until_the_stats_are_taken(stats_mutex_); }
+    return options_.load(place);
   }
   links_.EndStreams(std::move(ended),
                     FailedPrecondition("epoch ", epoch, " begins"));
@@ -198,17 +255,19 @@ v1::HeartbeatReply StageSession::OnHeartbeat(const v1::Heartbeat& heartbeat,
   reply.set_sequence(heartbeat.sequence());
   reply.set_sender_clock_ns(heartbeat.sender_clock_ns());
   reply.set_clock_ns(MonotonicNanos());
+  MutexLock asking(stats_mutex_);
   const StepRunner* runner = nullptr;
   {
     MutexLock lock(mutex_);
     if (control_.get() == control) holder_.heard = Clock::now();
-    runner = runner_;
     reply.set_experts_missing(experts_missing_);
+    runner = runner_;
   }
   const EpochLinks::Progress progress = links_.progress();
   reply.set_epoch(progress.epoch.value());
   reply.set_steps_done(progress.steps_done);
   reply.set_hop_ns(progress.hop_ns);
+  if (runner == nullptr) return reply;
   const StageLoopStats stats = runner->Stats();
   reply.set_queue_depth(stats.queue_depth);
   reply.set_busy_ns(static_cast<int64_t>(stats.compute_seconds * 1e9));

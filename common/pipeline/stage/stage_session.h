@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/base/log_limit.h"
@@ -31,8 +32,13 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   // While loading: a hello is answered UNAVAILABLE with this text, and with
   // the reason in the status' details.
   void SetLoading(std::string progress);
-  // From now on gateways are welcome. `runner` must outlive every stream.
+  // From now on gateways are welcome. `runner` must live until an Assign makes
+  // the stage load other layers, or outlive every stream. Null, for a stage
+  // that can load: it has no layers and waits for an Assign.
   void SetLoaded(const StageInfo& info, StepRunner* runner);
+  // The layers that an Assign named cannot be loaded: the next hello is told
+  // why, those after it are welcome. `info`: of the stage without layers.
+  void SetLoadFailed(const StageInfo& info, const Status& why);
 
   // A gateway that comes again with the secret of its run replaces its stream;
   // another one only what has been silent for the peer timeout.
@@ -80,6 +86,13 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   Status CheckAssign(const v1::Assign& assign,
                      const wire::PipelineLimits& limits) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the stage, which holds other layers, can load those of `place`.
+  Status CheckPlace(const StagePlace& place) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lets go of the layers and of the gateway, whose stream is the caller's to
+  // end. Returns the epoch for EndStreams.
+  std::shared_ptr<EpochLinks::Live> Unload()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EpochLinks::Events LinkEvents();
   // The gateway's stream; null: there is none.
   std::shared_ptr<ControlStream> control() const;
@@ -89,9 +102,12 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   LogLimit visits_{20, std::chrono::seconds(1)};
   LogLimit refusals_{5, std::chrono::seconds(60)};
   EpochLinks links_;
+  Mutex stats_mutex_;  // before mutex_; held while the runner gives its stats
   mutable Mutex mutex_;
   CondVar released_;
   std::string loading_ ABSL_GUARDED_BY(mutex_) = "loading";
+  bool loaded_ ABSL_GUARDED_BY(mutex_) = false;  // gateways are welcome
+  std::optional<Status> load_failure_ ABSL_GUARDED_BY(mutex_);  // not told yet
   StageInfo info_ ABSL_GUARDED_BY(mutex_);
   StepRunner* runner_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool experts_missing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -90,6 +90,10 @@ std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
   for (size_t i = 0; i < stages.size(); ++i) {
     body["stages"].push_back(StagePart(stages[i], i, open));
   }
+  const auto& spares = reading.pipeline.spares;
+  for (size_t i = 0; i < spares.size(); ++i) {
+    body["spares"].push_back(StagePart(spares[i], i, open));
+  }
   return DumpJson(body);
 }
 

@@ -43,10 +43,12 @@ bool Eventually(Condition condition, Duration limit = kLimit) {
 // One sluice-stage. posix_spawn, not fork: gRPC's threads live here.
 class StageProcess {
  public:
+  // Part `index` of `parts`; parts 0: the layers that the gateway names.
   StageProcess(const std::string& model, int index, int parts,
                const std::string& listen, double drain_seconds = 30)
-      : port_file_(std::filesystem::temp_directory_path() /
-                   Cat("sluice-stage-", getpid(), "-", index, ".port")) {
+      : port_file_(
+            std::filesystem::temp_directory_path() /
+            Cat("sluice-stage-", getpid(), "-", parts, "-", index, ".port")) {
     std::filesystem::remove(port_file_);
     std::vector<std::string> argv = {SLUICE_STAGE_BINARY,
                                      "--listen",
@@ -54,11 +56,7 @@ class StageProcess {
                                      "--model",
                                      model,
                                      "--layers",
-                                     "auto",
-                                     "--stage-index",
-                                     std::to_string(index),
-                                     "--num-stages",
-                                     std::to_string(parts),
+                                     parts == 0 ? "assigned" : "auto",
                                      "--threads",
                                      "1",
                                      "--kv-blocks",
@@ -67,6 +65,10 @@ class StageProcess {
                                      std::to_string(drain_seconds),
                                      "--port-file",
                                      port_file_.string()};
+    if (parts != 0) {
+      argv.insert(argv.end(), {"--stage-index", std::to_string(index),
+                               "--num-stages", std::to_string(parts)});
+    }
     std::vector<char*> raw;
     for (std::string& arg : argv) raw.push_back(arg.data());
     raw.push_back(nullptr);
@@ -105,11 +107,20 @@ class ProcessesTest : public ::testing::Test {
  protected:
   void Start(const std::string& model, double drain_seconds = 30) {
     model_ = model;
-    PipelineOptions options;
     for (int i = 0; i < 2; ++i) {
       stages_.push_back(std::make_unique<StageProcess>(
           model, i, 2, "127.0.0.1:0", drain_seconds));
-      options.stages.push_back(stages_.back()->address());
+    }
+    Gather({});
+  }
+  // A gateway's end over the first two of stages_, the others as spares.
+  void Gather(std::vector<StagePlace> places) {
+    TearDown();
+    PipelineOptions options;
+    options.places = std::move(places);
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      (i < 2 ? options.stages : options.spares)
+          .push_back(stages_[i]->address());
     }
     options.heartbeat = std::chrono::milliseconds(50);
     options.suspect_after = std::chrono::milliseconds(500);
@@ -129,6 +140,16 @@ class ProcessesTest : public ::testing::Test {
   bool WaitReady() {
     return Eventually(
         [this] { return client_->ready() && engine_->Progress().pipeline_up; });
+  }
+  // Greedy tokens after the token 1.
+  std::vector<TokenId> Generate(int max_tokens) {
+    const auto sink = Begin(max_tokens);
+    const auto end = sink->WaitEnd(Clock::now() + kLimit);
+    EXPECT_TRUE(end.has_value());
+    if (end.has_value()) {
+      EXPECT_EQ(end->reason, FinishReason::kLength) << end->status;
+    }
+    return sink->tokens();
   }
   std::shared_ptr<CollectingSink> Begin(int max_tokens) {
     auto sink = std::make_shared<CollectingSink>();
@@ -254,6 +275,47 @@ TEST_F(ProcessesTest, WhenItsTimeToDrainIsOverAStageEndsItsStreams) {
   ASSERT_TRUE(end.has_value());
   EXPECT_EQ(end->status.code(), StatusCode::kUnavailable);
   EXPECT_TRUE(Eventually([this] { return !client_->ready(); }));
+}
+
+TEST_F(ProcessesTest, ASpareTakesAKilledStagesPlaceAndGivesTheSameTokens) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  Start(model);
+  const std::vector<TokenId> want = Generate(40);
+  for (int i = 0; i < 2; ++i) {
+    stages_.push_back(
+        std::make_unique<StageProcess>(model, i, 0, "127.0.0.1:0"));
+  }
+  Gather({});
+  for (const size_t lost : {1, 0}) {
+    const auto running = Begin(400);
+    ASSERT_TRUE(running->WaitTokens(3, Clock::now() + kLimit));
+    stages_[lost]->End(SIGKILL);
+    const auto end = running->WaitEnd(Clock::now() + kLimit);
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->status.code(), StatusCode::kUnavailable);
+    ASSERT_TRUE(WaitReady()) << client_->status().message;
+    EXPECT_EQ(Generate(40), want);
+  }
+  EXPECT_EQ(client_->status().stages[0].address, stages_[3]->address());
+  EXPECT_EQ(client_->status().stages[1].address, stages_[2]->address());
+}
+
+TEST_F(ProcessesTest, StagesLoadWhatTheyAreAssignedAndThenOtherLayers) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  Start(model);
+  const std::vector<TokenId> want = Generate(40);
+  stages_.clear();
+  for (int i = 0; i < 2; ++i) {
+    stages_.push_back(
+        std::make_unique<StageProcess>(model, i, 0, "127.0.0.1:0"));
+  }
+  for (const int32_t cut : {3, 1, 4}) {
+    Gather({{0, cut}, {cut, 5}});
+    EXPECT_EQ(Generate(40), want) << "cut at " << cut;
+    EXPECT_EQ(client_->status().stages[1].identity.place(),
+              (StagePlace{cut, 5}));
+  }
+  for (auto& stage : stages_) EXPECT_EQ(stage->End(SIGTERM), 0);
 }
 
 }  // namespace

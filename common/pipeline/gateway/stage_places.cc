@@ -1,0 +1,105 @@
+#include "common/pipeline/gateway/stage_places.h"
+
+#include <utility>
+
+#include "common/base/log.h"
+
+namespace sluice {
+
+StagePlaces::StagePlaces(StageConnections stages, size_t count,
+                         std::vector<StagePlace> layers)
+    : stages_(std::move(stages)),
+      places_(std::move(layers)),
+      are_given_(!places_.empty()) {
+  places_.resize(count);
+  for (size_t i = 0; i < count; ++i) stages_[i]->SetIndex(i);
+}
+
+StageConnections StagePlaces::holders() const {
+  return {stages_.begin(), stages_.begin() + std::ssize(places_)};
+}
+
+std::optional<size_t> StagePlaces::IndexOf(uint64_t link_id) const {
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (stages_[i]->linked_by(link_id)) return i;
+  }
+  return std::nullopt;
+}
+
+void StagePlaces::OnWelcome(size_t index) {
+  if (!has(index) || are_given_) return;
+  const StageIdentity& identity = stages_[index]->identity();
+  if (identity.place().empty()) return;
+  if (identity.assignable && !places_[index].empty()) return;
+  places_[index] = identity.place();
+}
+
+bool StagePlaces::Fill(TimePoint now, Duration patience,
+                       const wire::PipelineName& name, std::string& message) {
+  bool changed = false;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (stages_[i]->vacant(now, patience)) changed = Give(i) || changed;
+    StageConnection& stage = *stages_[i];
+    const StagePlace& place = places_[i];
+    if (!stage.available() || stage.holds(place)) continue;
+    if (place.empty()) {
+      message = Cat(stage.Describe(),
+                    " waits to be told its layers: no stage has held this "
+                    "place's, and --layers does not name them");
+    } else if (stage.identity().assignable) {
+      stage.SendLoad(name, place);
+    } else {
+      message = Cat(stage.Describe(), " does not hold its place's layers, ",
+                    place.first_layer, " to ", place.last_layer - 1);
+      stage.SetConflict(message);
+    }
+  }
+  return changed;
+}
+
+bool StagePlaces::Give(size_t index) {
+  const StagePlace& place = places_[index];
+  if (place.empty()) return false;
+  size_t chosen = 0;
+  for (size_t i = places_.size(); i < stages_.size(); ++i) {
+    StageConnection& spare = *stages_[i];
+    if (!spare.available()) continue;
+    if (const Status fits = CheckSpare(spare.identity()); !fits.ok()) {
+      LogWarning(spare.Describe(), ": ", Message(fits));
+      spare.SetConflict(Message(fits));
+    } else if (spare.holds(place)) {
+      chosen = i;  // has nothing to load
+      break;
+    } else if (chosen == 0 && spare.identity().assignable) {
+      chosen = i;
+    }
+  }
+  if (chosen == 0) return false;
+  LogWarning(stages_[index]->Describe(), " loses its place to ",
+             stages_[chosen]->Describe(), ": layers ", place.first_layer,
+             " to ", place.last_layer - 1);
+  std::swap(stages_[index], stages_[chosen]);
+  stages_[index]->SetIndex(index);
+  stages_[chosen]->SetIndex(std::nullopt);
+  return true;
+}
+
+Status StagePlaces::CheckSpare(const StageIdentity& spare) const {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const std::string& digest = stages_[i]->identity().model_digest;
+    if (digest.empty() || digest == spare.model_digest) continue;
+    return FailedPrecondition("its model digest is ", spare.model_digest,
+                              ", that of ", stages_[i]->Describe(), " is ",
+                              digest);
+  }
+  return OkStatus();
+}
+
+bool StagePlaces::filled() const {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (!stages_[i]->holds(places_[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace sluice
