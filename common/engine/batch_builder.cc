@@ -12,6 +12,24 @@ namespace {
 // From so many tokens on a plan's prompt tokens are shared out.
 constexpr int32_t kShared = 32;
 
+// Calls `reserve`, which grows `tables`, and appends the new blocks to `added`,
+// one entry per table. Returns false, and appends none, if `reserve` does.
+template <typename Reserve>
+bool ReserveInto(std::vector<BlockTable>& tables,
+                 std::vector<std::vector<BlockId>>& added, Reserve reserve) {
+  std::vector<size_t> before;
+  for (const BlockTable& table : tables) before.push_back(table.blocks.size());
+  if (!reserve()) return false;
+  added.resize(before.size());
+  for (size_t g = 0; g < before.size(); ++g) {
+    const std::vector<BlockId>& blocks = tables[g].blocks;
+    added[g].insert(added[g].end(),
+                    blocks.begin() + static_cast<ptrdiff_t>(before[g]),
+                    blocks.end());
+  }
+  return true;
+}
+
 }  // namespace
 
 void BatchBuilder::Build() {
@@ -31,6 +49,7 @@ void BatchBuilder::Build() {
     budget_ = unbounded;
     AddPrompts(Prompts::kAll);
   }
+  AddDrafts();
   state_.counters->cache_evictions +=
       sequences_.blocks().evictions() - evictions;
 }
@@ -42,7 +61,7 @@ void BatchBuilder::AddDecodes() {
     if (next.room == 0 || budget_ == 0) return;
     const bool of_most = sequence->client == next.most;
     if (of_most && next.room_of_most == 0) continue;
-    if (!AddChunk(*sequence, 1, DraftsFor(*sequence))) continue;
+    if (!AddChunk(*sequence, 1)) continue;
     if (of_most) --next.room_of_most;
     decodes_.push_back(sequence->id);
     --next.room;
@@ -241,15 +260,28 @@ int32_t BatchBuilder::NextChunkSize(const Sequence& sequence,
   return count;
 }
 
-// Drafts for the chunk that is a decode of the sequence: as many as the plan,
-// the request and the context have room for.
-std::vector<TokenId> BatchBuilder::DraftsFor(const Sequence& sequence) const {
-  if (!state_.options.propose_drafts || sequence.num_emitted() == 0) return {};
-  const int32_t limit =
-      std::min({kMaxDraftTokens, budget_ - 1,
-                sequence.request.max_tokens - sequence.num_emitted() - 1,
-                state_.limits.max_context - sequence.num_tokens() - 1});
-  if (limit <= 0) return {};
+// Adds drafts to the decodes, from the rows that decodes and prompts leave. A
+// decode has an even share of them, and what the decodes before it left.
+void BatchBuilder::AddDrafts() {
+  if (!state_.options.propose_drafts) return;
+  int32_t rows = state_.max_step_tokens() - plan_.num_tokens();
+  // The decodes' chunks are the plan's first ones.
+  for (int32_t i = 0; i < num_decodes(); ++i) {
+    Chunk& chunk = plan_.chunks[static_cast<size_t>(i)];
+    AddDrafts(chunk, rows / (num_decodes() - i));
+    rows -= chunk.num_draft_tokens;
+  }
+}
+
+// Adds to a decode at most `room` drafts: as many as the request and the
+// context have room for, and none without free blocks for all.
+void BatchBuilder::AddDrafts(Chunk& chunk, int32_t room) {
+  Sequence& sequence = *sequences_.Find(chunk.sequence);
+  const int32_t emitted = sequence.num_emitted();
+  const int32_t limit = std::min(
+      {kMaxDraftTokens, room, sequence.request.max_tokens - emitted - 1,
+       state_.limits.max_context - sequence.num_tokens() - 1});
+  if (limit <= 0 || emitted == 0) return;
   std::vector<TokenId> drafts = state_.options.propose_drafts(
       sequence.tokens, sequence.request.sampling, limit);
   SLUICE_CHECK(std::ssize(drafts) <= limit);
@@ -258,32 +290,31 @@ std::vector<TokenId> BatchBuilder::DraftsFor(const Sequence& sequence) const {
         return token < 0 || token >= state_.limits.vocab_size;
       });
   drafts.erase(unknown, drafts.end());
-  return drafts;
+  const int32_t end =
+      sequence.num_scheduled + static_cast<int32_t>(drafts.size());
+  const auto reserve = [&] {
+    return sequences_.blocks().Reserve(sequence.tables, end);
+  };
+  if (!ReserveInto(sequence.tables, chunk.new_blocks, reserve)) return;
+  chunk.tokens.insert(chunk.tokens.end(), drafts.begin(), drafts.end());
+  chunk.num_draft_tokens = static_cast<int32_t>(drafts.size());
+  sequence.num_reserved = std::max(sequence.num_reserved, end);
 }
 
-// Adds a chunk of the sequence's next `count` tokens, and of the drafts if
-// there are blocks for them without taking any from a sequence. False, and
-// nothing added, if there are no blocks for the tokens now.
-bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count,
-                            std::span<const TokenId> drafts) {
+// Adds a chunk of the sequence's next `count` tokens. Returns false, and adds
+// none, if there are no blocks for the tokens now.
+bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
   // An older one may have taken the blocks a moment ago.
   if (sequence.state != SequenceState::kRunning) return false;
-  std::vector<size_t> before;
-  for (const BlockTable& table : sequence.tables) {
-    before.push_back(table.blocks.size());
-  }
   const int32_t start = sequence.num_scheduled;
   const int32_t end = start + count;
-  if (!Reserve(sequence, end)) return false;
-  const auto with_drafts = end + static_cast<int32_t>(drafts.size());
-  if (!sequences_.blocks().Reserve(sequence.tables, with_drafts)) drafts = {};
   Chunk chunk;
+  const auto reserve = [&] { return Reserve(sequence, end); };
+  if (!ReserveInto(sequence.tables, chunk.new_blocks, reserve)) return false;
   chunk.sequence = sequence.id;
   chunk.start = start;
   const auto tokens = sequence.first(end).subspan(static_cast<size_t>(start));
   chunk.tokens.assign(tokens.begin(), tokens.end());
-  chunk.tokens.insert(chunk.tokens.end(), drafts.begin(), drafts.end());
-  chunk.num_draft_tokens = static_cast<int32_t>(drafts.size());
   chunk.samples =
       end == sequence.num_tokens() && sequence.request.max_tokens > 0;
   if (sequence.wants_all_logits() && start >= sequence.logits_done &&
@@ -292,15 +323,9 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count,
   } else if (chunk.samples) {
     chunk.logits = LogitsWanted::kLast;
   }
-  for (size_t g = 0; g < before.size(); ++g) {
-    const std::vector<BlockId>& blocks = sequence.tables[g].blocks;
-    chunk.new_blocks.emplace_back(
-        blocks.begin() + static_cast<ptrdiff_t>(before[g]), blocks.end());
-  }
   sequence.num_scheduled = sequence.num_told = end;
-  sequence.num_reserved =
-      std::max(sequence.num_reserved, end + chunk.num_draft_tokens);
-  budget_ -= count + chunk.num_draft_tokens;
+  sequence.num_reserved = std::max(sequence.num_reserved, end);
+  budget_ -= count;
   plan_.chunks.push_back(std::move(chunk));
   return true;
 }

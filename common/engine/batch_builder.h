@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,11 +15,11 @@ namespace sluice {
 // Builds one plan: asks BatchPolicy which sequences come next and how much of
 // the plan they get, and moves them by SequenceStore. One object per plan.
 //
-// A plan takes decodes first, then prompt chunks and new sequences. When
-// blocks run out, the running sequence that started last is preempted, and
-// runs again before any other starts, so the running sequences are always
-// those that started first. A sequence of a client above its share gives its
-// place or blocks to one of a client below, and is queued again.
+// A plan takes decodes first, then prompt chunks and new sequences; drafts get
+// what is left. When blocks run out, the running sequence that started last is
+// preempted, and runs again before any other starts, so the running sequences
+// are always those that started first. A sequence of a client above its share
+// gives its place or blocks to one of a client below, and is queued again.
 class BatchBuilder {
  public:
   // `policy` decides from `state`; both must outlive the builder.
@@ -53,9 +52,9 @@ class BatchBuilder {
   void CountFirstStart(Sequence& sequence, int32_t skipped);
   std::optional<std::string> SaltOf(const Sequence& sequence) const;
   int32_t NextChunkSize(const Sequence& sequence, int32_t budget) const;
-  std::vector<TokenId> DraftsFor(const Sequence& sequence) const;
-  bool AddChunk(Sequence& sequence, int32_t count,
-                std::span<const TokenId> drafts = {});
+  void AddDrafts();
+  void AddDrafts(Chunk& chunk, int32_t room);
+  bool AddChunk(Sequence& sequence, int32_t count);
   bool Reserve(Sequence& sequence, int32_t num_tokens);
   void TakeOut(Sequence& victim, bool requeue);
 

@@ -312,6 +312,50 @@ TEST(SchedulerLawTest, RightDraftsSaveSteps) {
   }
 }
 
+// With wrong drafts each plan has the tokens that it has without drafts, for
+// they get what decodes and prompts leave, and every decode its part of that.
+TEST(SchedulerLawTest, DraftsTakeNoRowFromDecodesOrPrompts) {
+  PlanLimits limits = TestLimits(400);
+  limits.max_step_tokens = 20;
+  EngineOptions with_drafts;
+  with_drafts.propose_drafts = Oracle(0);
+  SchedulerHarness drafted(with_drafts, limits), plain(EngineOptions(), limits);
+  const TimePoint now = Clock::now();
+  int64_t drafts = 0;
+  for (int step = 0; step < 60; ++step) {
+    for (SchedulerHarness* harness : {&drafted, &plain}) {
+      harness->set_now(now + std::chrono::milliseconds(step));
+      if (step < 3) harness->Add(TestRequest(4, 40, uint64_t(step) + 1));
+      if (step == 20) harness->Add(TestRequest(90, 8, 9));
+    }
+    std::optional<StepPlan> plan = drafted.Plan();
+    const std::optional<StepPlan> expected = plain.Plan();
+    ASSERT_EQ(plan.has_value(), expected.has_value()) << "step " << step;
+    if (!plan) break;
+    EXPECT_LE(plan->num_tokens(), limits.max_step_tokens);
+    ASSERT_EQ(plan->chunks.size(), expected->chunks.size()) << *plan;
+    int32_t least = kMaxDraftTokens, most = 0;
+    for (size_t i = 0; i < plan->chunks.size(); ++i) {
+      Chunk& chunk = plan->chunks[i];
+      least = std::min(least, chunk.num_draft_tokens);
+      most = std::max(most, chunk.num_draft_tokens);
+      drafts += chunk.num_draft_tokens;
+      chunk.tokens.resize(chunk.tokens.size() -
+                          static_cast<size_t>(chunk.num_draft_tokens));
+      EXPECT_EQ(chunk.sequence, expected->chunks[i].sequence);
+      EXPECT_EQ(chunk.start, expected->chunks[i].start);
+      EXPECT_EQ(chunk.tokens, expected->chunks[i].tokens) << *plan;
+    }
+    if (step == 10) {
+      EXPECT_EQ(plan->chunks.size(), 3u);
+      EXPECT_EQ(std::pair(least, most), std::pair(5, 6));
+    }
+    ASSERT_TRUE(drafted.Commit());
+    ASSERT_TRUE(plain.Commit());
+  }
+  EXPECT_GT(drafts, 300);
+}
+
 // A result that goes on behind a wrong draft is the pipeline's mistake.
 TEST(SchedulerLawTest, WhatFollowsAWrongDraftIsRefused) {
   for (const bool too_many : {false, true}) {
