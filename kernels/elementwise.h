@@ -8,6 +8,14 @@
 
 namespace sluice::kernels {
 
+// What stands between the two products of an MLP: act(gate) * up.
+struct Activation {
+  enum class Kind : uint8_t { kSilu, kClampedSwiGlu };
+  Kind kind = Kind::kSilu;
+  float limit = 0;  // of kClampedSwiGlu
+  bool operator==(const Activation&) const = default;
+};
+
 // y[t, i] = Silu(gate) * up with gate = x[t, i], up = x[t, i + F].
 // x [T, 2F] (gate columns first), y [T, F].
 // Silu(g) = g / (1 + Exp(-g)).

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
 
 #include "common/core/ids.h"
 
@@ -34,6 +37,27 @@ constexpr int32_t MostBlocks(int32_t window, int32_t positions,
   const int32_t all = BlocksFor(positions);
   return window > 0 ? std::min(all, BlocksFor(window - 1 + step_tokens) + 1)
                     : all;
+}
+
+// What one of a stage's layers keeps: its group, and bytes of keys and values.
+struct KvLayer {
+  int32_t group = 0;
+  uint64_t bytes = 0;
+};
+
+// Bytes of a stage's layers. No block is in two groups at once, so the n-th
+// layers of all groups share memory where they are of one size: of a size
+// there is as much as the group with the most such layers needs.
+inline uint64_t KvBytes(std::span<const KvLayer> layers) {
+  std::map<uint64_t, std::map<int32_t, uint64_t>> counts;  // by size, group
+  for (const KvLayer& layer : layers) ++counts[layer.bytes][layer.group];
+  uint64_t bytes = 0;
+  for (const auto& [size, groups] : counts) {
+    uint64_t most = 0;
+    for (const auto& [group, count] : groups) most = std::max(most, count);
+    bytes += size * most;
+  }
+  return bytes;
 }
 
 }  // namespace sluice

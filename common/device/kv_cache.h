@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "common/core/ids.h"
@@ -12,36 +14,37 @@ namespace sluice {
 
 // Keys and values of one rank's heads in a stage's layers: blocks of
 // kBlockTokens tokens, of the type that the backend keeps. The gateway assigns
-// blocks; a block id means the same slot in every layer of a KV group. The i-th
-// layers of all groups share memory, see model_config/kv_layout.h.
+// blocks; a block id means the same slot in every
+// layer of a KV group. The n-th layers of all groups share memory where they
+// are of one size (KvBytes of common/core/kv_groups.h).
 class KvCache {
  public:
-  // The shape of one layer.
-  struct Shape {
-    int64_t num_blocks = 0;
+  // One layer's heads on this rank.
+  struct Layer {
+    int32_t group = 0;
     int64_t num_kv_heads = 0;
     int64_t head_dim = 0;
-    // Of keys and values together.
-    size_t bytes(ElementType type) const {
-      return 2 * BytesOf(type) * num_blocks * kBlockTokens * num_kv_heads *
-             head_dim;
+    // Of the keys and values of one block together.
+    uint64_t block_bytes(ElementType type) const {
+      return 2 * BytesOf(type) * kBlockTokens * num_kv_heads * head_dim;
     }
   };
 
-  // `layer_groups`: KV group of each layer.
-  KvCache(Backend& backend, const std::vector<int32_t>& layer_groups,
-          const Shape& shape) {
+  KvCache(Backend& backend, std::span<const Layer> layers, int64_t num_blocks) {
     const ElementType type = backend.info().kv_type;
-    const size_t bytes = shape.bytes(type) / 2;
-    std::map<int32_t, size_t> seen;  // layers per group
-    for (int32_t group : layer_groups) {
-      const size_t slab = seen[group]++;
-      if (slab == slabs_.size()) {
-        slabs_.push_back({backend.Allocate(bytes), backend.Allocate(bytes)});
+    std::map<std::pair<int32_t, uint64_t>, size_t> seen;  // by group and size
+    std::map<std::pair<uint64_t, size_t>, Slab> slabs;    // by size and number
+    for (const Layer& layer : layers) {
+      const uint64_t size = layer.block_bytes(type);
+      const size_t bytes = size / 2 * num_blocks;
+      Slab& slab = slabs[{size, seen[{layer.group, size}]++}];
+      if (slab.keys.data() == nullptr) {
+        slab = {backend.Allocate(bytes), backend.Allocate(bytes)};
       }
-      layers_.push_back({slabs_[slab].keys.data(), slabs_[slab].values.data(),
-                         type, shape.num_blocks, group});
+      layers_.push_back({slab.keys.data(), slab.values.data(), type, num_blocks,
+                         layer.group});
     }
+    for (auto& [place, slab] : slabs) slabs_.push_back(std::move(slab));
   }
 
   const LayerKv& layer(int32_t index) const { return layers_[index]; }

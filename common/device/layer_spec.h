@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/device/memory.h"
+#include "kernels/elementwise.h"
 #include "kernels/rope.h"
 
 // The constants of a model as operations take them: values that may differ
@@ -40,12 +41,7 @@ struct AttentionSpec {
   RopeHandle rope = {};
 };
 
-// The operation between the two products of an MLP: act(gate) * up.
-struct Activation {
-  enum class Kind : uint8_t { kSilu, kClampedSwiGlu };
-  Kind kind = Kind::kSilu;
-  float limit = 0;  // of kClampedSwiGlu; see kernels/elementwise.h
-};
+using kernels::Activation;
 
 // Keys and values of one layer on the device, and the KV group whose block
 // tables the layer follows. [num_blocks, num_kv_heads, kBlockTokens, head_dim]

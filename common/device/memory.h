@@ -66,6 +66,10 @@ struct DeviceMatrix {
   DeviceMatrix Rows(int64_t begin, int64_t count) const {
     return {row(begin), count, cols, stride, type};
   }
+  // The same memory as packed rows of `count` columns, no more than there are.
+  DeviceMatrix Packed(int64_t count) const {
+    return {data, rows, count, count, type};
+  }
 };
 
 }  // namespace sluice

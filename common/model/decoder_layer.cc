@@ -1,5 +1,6 @@
 #include "common/model/decoder_layer.h"
 
+#include <span>
 #include <utility>
 
 namespace sluice {
@@ -7,18 +8,26 @@ namespace {
 
 // Returns y weight^T, the weight's columns cut over the ranks.
 DeviceMatrix RowParallel(Backend& device, DeviceMatrix y, const Weight& weight,
-                         const RowShards& shards,
-                         const std::vector<DeviceMatrix>& sums) {
+                         const RowShards& shards, const LayerActivations& a) {
+  const auto sums = std::span(a.sums).first(shards.nodes.size());
   device.RowParallel(y, weight, shards, sums);
   device.ReduceTree(shards.num_leaves, shards.nodes, sums, sums[0]);
   return sums[0];
 }
 
-// act(W_gate x) * W_up x, of the normed x.
-void RunGateUp(Backend& device, DeviceMatrix x, const NormSpec& norm,
-               const Weight& weight, DeviceMatrix gate_up, DeviceMatrix mlp) {
-  device.Linear(x, norm, weight, /*bias=*/nullptr, gate_up);
-  device.Gate(Activation(), gate_up, mlp);
+// Returns W_down (act(W_gate n) * W_up n), n = norm(x): the layer's MLP, or the
+// shared expert of a sparse layer.
+DeviceMatrix RunMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
+                    const NormSpec& norm, const LayerActivations& a) {
+  const bool is_sparse = layer.weights.is_sparse();
+  const MlpWeights& weights =
+      is_sparse ? layer.weights.moe.shared : layer.weights.mlp;
+  const DeviceMatrix gate_up = a.gate_up.Packed(weights.gate_up->rows);
+  const DeviceMatrix mlp = a.mlp.Packed(weights.down->cols);
+  device.Linear(x, norm, *weights.gate_up, /*bias=*/nullptr, gate_up);
+  device.Gate(layer.spec.activation, gate_up, mlp);
+  return RowParallel(device, mlp, *weights.down,
+                     is_sparse ? layer.share.shared_mlp : layer.share.mlp, a);
 }
 
 // Returns the weighted sum of the experts that each row of a.normed asks,
@@ -27,11 +36,15 @@ DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
                         const LayerActivations& a) {
   Backend& device = rank.backend;
   const MoeWeights& weights = layer.weights.moe;
+  const LayerSpec& spec = layer.spec;
   const ExpertJoin& join = a.experts[layer.index];
+  const DeviceMatrix logits = a.router_logits.Packed(spec.router.num_experts);
+  const DeviceRouting routing = {
+      a.routing.ids.Packed(spec.router.per_token),
+      a.routing.weights.Packed(spec.router.per_token)};
   device.Linear(a.normed, NormSpec(), *weights.router,
-                weights.router_bias.data(), a.router_logits);
-  device.Route(a.router_logits, layer.spec.router, weights.correction.data(),
-               a.routing);
+                weights.router_bias.data(), logits);
+  device.Route(logits, spec.router, weights.correction.data(), routing);
   RemoteExperts* const remote = a.remote_experts.get();
   if (remote != nullptr) {
     remote->Dispatch(join.layer, static_cast<int32_t>(a.normed.rows),
@@ -42,20 +55,16 @@ DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
   const bool has_shared = weights.shared.gate_up != nullptr;
   DeviceMatrix shared;
   if (has_shared) {
-    RunGateUp(device, a.normed, NormSpec(), *weights.shared.gate_up,
-              a.shared_gate_up, a.shared_mlp);
-    shared = RowParallel(device, a.shared_mlp, *weights.shared.down,
-                         rank.plan.shared_mlp, a.shared_sums);
+    shared = RunMlp(device, layer, a.normed, NormSpec(), a);
   }
-  a.own_experts->Run(layer.index, a.normed, a.routing, layer.spec.experts,
-                     join.own);
+  a.own_experts->Run(layer.index, a.normed, routing, spec.activation, join.own);
 
   if (remote != nullptr) {
     for (RowFailure& row : remote->Combine()) {
       rank.failed.push_back(std::move(row));
     }
   }
-  device.ReduceTree(rank.plan.num_experts, join.nodes, join.sums, a.mixed);
+  device.ReduceTree(layer.share.num_experts, join.nodes, join.sums, a.mixed);
   if (has_shared) {
     device.Add(shared, /*bias=*/nullptr, NormSpec(), a.mixed);
   }
@@ -67,22 +76,22 @@ DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
 void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
                      const LayerActivations& a, DeviceMatrix x) {
   Backend& device = rank.backend;
-  const RankPlan& plan = rank.plan;
   const AttentionSpec& attention = layer.spec.attention;
   const LayerWeights& weights = layer.weights;
+  const DeviceMatrix qkv = a.qkv.Packed(weights.qkv->rows);
+  const DeviceMatrix heads = a.attention.Packed(weights.o->cols);
   const auto norm = [&layer](const DeviceVector& weight) {
     return NormSpec{weight.data(), layer.spec.norm_eps};
   };
 
   // x += W_o attention(rope(W_q n), rope(W_k n), W_v n), n = norm(x)
   device.Linear(x, norm(weights.attention_norm), *weights.qkv,
-                weights.qkv_bias.data(), a.qkv);
-  device.RopeStoreKv(attention, norm(weights.q_norm), norm(weights.k_norm),
-                     a.qkv, layer.kv);
-  device.Attention(attention, a.qkv, weights.sinks.data(), layer.kv,
-                   a.attention);
-  const DeviceMatrix attended = RowParallel(device, a.attention, *weights.o,
-                                            plan.attention, a.attention_sums);
+                weights.qkv_bias.data(), qkv);
+  device.RopeStoreKv(attention, norm(weights.q_norm), norm(weights.k_norm), qkv,
+                     layer.kv);
+  device.Attention(attention, qkv, weights.sinks.data(), layer.kv, heads);
+  const DeviceMatrix attended =
+      RowParallel(device, heads, *weights.o, layer.share.attention, a);
   device.Add(attended, weights.o_bias.data(), norm(weights.post_attention_norm),
              x);
 
@@ -92,11 +101,9 @@ void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
     device.Add(MixExperts(rank, layer, a), /*bias=*/nullptr, NormSpec(), x);
     return;
   }
-  // x += W_down (silu(W_gate n) * W_up n), n = norm(x)
-  RunGateUp(device, x, norm(weights.mlp_norm), *weights.mlp.gate_up, a.gate_up,
-            a.mlp);
+  // x += mlp(norm(x))
   const DeviceMatrix changed =
-      RowParallel(device, a.mlp, *weights.mlp.down, plan.mlp, a.mlp_sums);
+      RunMlp(device, layer, x, norm(weights.mlp_norm), a);
   device.Add(changed, /*bias=*/nullptr, norm(weights.post_mlp_norm), x);
 }
 

@@ -17,15 +17,13 @@ namespace sluice {
 struct LayerSpec {
   AttentionSpec attention;
   float norm_eps = 0;
+  Activation activation;       // of the MLP, or of the experts
   kernels::RouterRule router;  // of a sparse layer
-  Activation experts;          // of a sparse layer's experts
 };
 
-// One rank's device and share of the model; the step, with the rows of it
-// that failed so far.
+// One rank's device; the step, with the rows of it that failed so far.
 struct RankContext {
   Backend& backend;
-  const RankPlan& plan;
   const StepName& step;
   std::vector<RowFailure>& failed;
 };
@@ -38,22 +36,18 @@ struct ExpertJoin {
   std::vector<DeviceMatrix> sums;        // of `nodes`, [T, H] each
 };
 
-// Values inside a layer, one set per rank, used by all layers in turn. Sums
-// have one matrix [T, H] per node that the rank finishes.
+// Values inside a layer, one set per rank, used by all layers in turn: as large
+// as the layer with the most needs (DeviceMatrix::Packed).
 struct LayerActivations {
-  DeviceMatrix qkv;        // [T, (N + 2K) D]
-  DeviceMatrix attention;  // [T, N D]
-  DeviceMatrix gate_up;    // [T, 2F]
-  DeviceMatrix mlp;        // [T, F]
-  std::vector<DeviceMatrix> attention_sums;
-  std::vector<DeviceMatrix> mlp_sums;
+  DeviceMatrix qkv;                // [T, (N + 2K) D]
+  DeviceMatrix attention;          // [T, N D]
+  DeviceMatrix gate_up;            // [T, 2F], also of the shared expert
+  DeviceMatrix mlp;                // [T, F], also of the shared expert
+  std::vector<DeviceMatrix> sums;  // [T, H] per node that the rank finishes
   // Sparse layers.
-  DeviceMatrix normed;          // [T, H]
-  DeviceMatrix router_logits;   // [T, E]
-  DeviceRouting routing;        // [T, k]
-  DeviceMatrix shared_gate_up;  // [T, 2F] of the shared expert
-  DeviceMatrix shared_mlp;      // [T, F]
-  std::vector<DeviceMatrix> shared_sums;
+  DeviceMatrix normed;              // [T, H]
+  DeviceMatrix router_logits;       // [T, E]
+  DeviceRouting routing;            // [T, k]
   DeviceMatrix mixed;               // [T, H]
   std::vector<ExpertJoin> experts;  // per layer of the stage
   std::unique_ptr<LocalExperts> own_experts;
@@ -64,6 +58,7 @@ struct LayerActivations {
 struct StageLayer {
   size_t index = 0;  // within the stage
   const LayerSpec& spec;
+  const LayerShare& share;
   const LayerWeights& weights;
   const LayerKv& kv;
 };

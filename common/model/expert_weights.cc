@@ -10,7 +10,6 @@ namespace sluice {
 namespace {
 
 using kernels::WeightType;
-using weights::DType;
 using weights::Slice;
 using weights::TensorInfo;
 
@@ -31,36 +30,36 @@ ExpertLoader::ExpertLoader(const weights::ModelFile& file,
     : file_(file),
       config_(config),
       mode_(mode),
-      storage_(ExpertStorageOf(config, file)) {
-  if (config.moe.num_experts == 0) return;
-  const auto all = WeightsOf(config, SparseSpan(config).first, storage_);
+      storage_(ExpertStorageOf(config, file)) {}
+
+std::array<ExpertLoader::Matrix, 2> ExpertLoader::MatricesOf(
+    int32_t layer) const {
+  const auto all = WeightsOf(config_, layer, storage_);
   const auto at = [&](WeightPlace place) {
     const auto found = std::find_if(
         all.begin(), all.end(),
         [&](const WeightRows& weight) { return weight.place == place; });
     return found != all.end() ? *found : WeightRows{place, {}};
   };
-  const int64_t size = config.moe.intermediate_size;
-  const int64_t hidden = config.hidden_size;
-  matrices_ = {{at(WeightPlace::kExpertGateUp),
-                at(WeightPlace::kExpertGateUpBias), 2 * size, hidden},
-               {at(WeightPlace::kExpertDown), at(WeightPlace::kExpertDownBias),
-                hidden, size}};
-}
-
-int64_t ExpertLoader::Row(const Matrix& matrix, int64_t row) const {
-  if (!matrix.is_gate_up() || !config_.moe.interleaved) return row;
-  return row / 2 + row % 2 * (matrix.rows / 2);
+  const MoeConfig& moe = config_.layers[layer].moe;
+  const int64_t size = moe.intermediate_size;
+  const int64_t hidden = config_.hidden_size;
+  return {{{at(WeightPlace::kExpertGateUp), at(WeightPlace::kExpertGateUpBias),
+            2 * size, hidden, moe.interleaved},
+           {at(WeightPlace::kExpertDown), at(WeightPlace::kExpertDownBias),
+            hidden, size, false}}};
 }
 
 uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
   uint64_t bytes = 0;
+  const auto matrices = MatricesOf(layer);
+  const uint64_t experts = config_.layers[layer].moe.num_experts;
   for (int32_t e = range.begin; e < range.end; ++e) {
-    for (const Matrix& matrix : matrices_) {
+    for (const Matrix& matrix : matrices) {
       for (const TensorRow* row : matrix.tensors.rows) {
         const auto stored = static_cast<uint64_t>(
             file_.Find(NameOf(*row, layer, e))->stored_bytes());
-        bytes += row->per_expert() ? stored : stored / config_.moe.num_experts;
+        bytes += row->per_expert() ? stored : stored / experts;
       }
     }
   }
@@ -83,7 +82,7 @@ StatusOr<HostWeight> ExpertLoader::ReadPacked(int32_t layer, int32_t expert,
       (expert + 1) * matrix.rows, stored.scales.as<uint8_t>()));
   HostWeight weight(WeightType::kMxfp4, matrix.rows, matrix.cols);
   for (int64_t row = 0; row < matrix.rows; ++row) {
-    const int64_t to = Row(matrix, row);
+    const int64_t to = matrix.To(row);
     std::memcpy(weight.data.data() + to * code_bytes,
                 stored.data.data() + row * code_bytes, code_bytes);
     std::memcpy(weight.scales.data() + to * scale_bytes,
@@ -102,19 +101,11 @@ StatusOr<HostWeight> ExpertLoader::ReadPacked(int32_t layer, int32_t expert,
   return narrow;
 }
 
-WeightType ExpertLoader::TypeOf(int32_t layer, int32_t expert,
-                                const Matrix& matrix) const {
-  std::vector<DType> stored;
-  for (const TensorRow* row : matrix.tensors.rows) {
-    stored.push_back(file_.Find(NameOf(*row, layer, expert))->dtype);
-  }
-  return ComputedType(mode_, stored);
-}
-
 void ExpertLoader::NoteUsed(int32_t layer, ExpertRange range) {
+  const auto matrices = MatricesOf(layer);
   for (int32_t e = range.begin; e < range.end; ++e) {
-    for (const Matrix& matrix : matrices_) {
-      formats_.Add(TypeOf(layer, e, matrix));
+    for (const Matrix& matrix : matrices) {
+      formats_.Add(TypeOf(matrix.tensors, layer, file_, mode_, e));
     }
   }
 }
@@ -125,7 +116,7 @@ Status ExpertLoader::ReadTransposed(const std::string& name, int32_t expert,
   const Slice slice = {expert * matrix.cols, (expert + 1) * matrix.cols, 0,
                        matrix.rows};
   SLUICE_RETURN_IF_ERROR(file_.ReadAs(name, slice, to.type, stored.data()));
-  const auto row_of = [&](int64_t row) { return Row(matrix, row); };
+  const auto row_of = [&](int64_t row) { return matrix.To(row); };
   if (to.type == WeightType::kBf16) {
     Transpose(stored.as<uint16_t>(), matrix.cols, matrix.rows, row_of,
               to.data.as<uint16_t>());
@@ -141,7 +132,7 @@ StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
   if (storage_ == ExpertStorage::kMxfp4) {
     return ReadPacked(layer, expert, matrix);
   }
-  const WeightType type = TypeOf(layer, expert, matrix);
+  const WeightType type = TypeOf(matrix.tensors, layer, file_, mode_, expert);
   HostWeight weight(type, matrix.rows, matrix.cols);
   if (storage_ == ExpertStorage::kTransposed) {
     SLUICE_RETURN_IF_ERROR(
@@ -174,7 +165,7 @@ StatusOr<DeviceMemory> ExpertLoader::ReadBias(int32_t layer, ExpertRange range,
       name, {range.begin, range.end, 0, matrix.rows}, stored.as<float>()));
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = i % matrix.rows;
-    sorted.as<float>()[i - row + Row(matrix, row)] = stored.as<float>()[i];
+    sorted.as<float>()[i - row + matrix.To(row)] = stored.as<float>()[i];
   }
   DeviceMemory bias = backend.Allocate(sorted.size());
   backend.CopyIn(sorted.as<float>(), {bias.data(), 1, count, count});
@@ -186,8 +177,9 @@ StatusOr<ExpertWeights> ExpertLoader::Load(int32_t layer, ExpertRange range,
                                            const BytesRead& read) {
   ExpertWeights loaded;
   loaded.first = range.begin;
+  const auto matrices = MatricesOf(layer);
   for (int32_t e = range.begin; e < range.end; ++e) {
-    for (const Matrix& matrix : matrices_) {
+    for (const Matrix& matrix : matrices) {
       SLUICE_ASSIGN_OR_RETURN(HostWeight weight, Read(layer, e, matrix));
       formats_.Add(weight.type);
       auto& to = matrix.is_gate_up() ? loaded.gate_up : loaded.down;
@@ -196,9 +188,9 @@ StatusOr<ExpertWeights> ExpertLoader::Load(int32_t layer, ExpertRange range,
     if (read) read(StoredBytes(layer, {e, e + 1}));
   }
   SLUICE_ASSIGN_OR_RETURN(loaded.gate_up_bias,
-                          ReadBias(layer, range, matrices_[0], backend));
+                          ReadBias(layer, range, matrices[0], backend));
   SLUICE_ASSIGN_OR_RETURN(loaded.down_bias,
-                          ReadBias(layer, range, matrices_[1], backend));
+                          ReadBias(layer, range, matrices[1], backend));
   return loaded;
 }
 

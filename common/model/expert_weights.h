@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_MODEL_EXPERT_WEIGHTS_H_
 #define SLUICE_COMMON_MODEL_EXPERT_WEIGHTS_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -47,19 +48,21 @@ class ExpertLoader {
     WeightRows bias;  // without rows: none
     int64_t rows;
     int64_t cols;
+    bool interleaved;  // rows of gate and of up stand in turns
     bool is_gate_up() const {
       return tensors.place == WeightPlace::kExpertGateUp;
     }
+    // Where row `row` of a stored tensor goes: gate and up part.
+    int64_t To(int64_t row) const {
+      return interleaved ? row / 2 + row % 2 * (rows / 2) : row;
+    }
   };
+  // Gate and up, down.
+  std::array<Matrix, 2> MatricesOf(int32_t layer) const;
   std::string Name(const Matrix& matrix, size_t part, int32_t layer,
                    int32_t expert) const {
     return NameOf(*matrix.tensors.rows[part], layer, expert);
   }
-  // Where row `row` of a stored tensor goes: gate and up part.
-  int64_t Row(const Matrix& matrix, int64_t row) const;
-  // What Read gives.
-  kernels::WeightType TypeOf(int32_t layer, int32_t expert,
-                             const Matrix& matrix) const;
   StatusOr<HostWeight> Read(int32_t layer, int32_t expert,
                             const Matrix& matrix);
   StatusOr<HostWeight> ReadPacked(int32_t layer, int32_t expert,
@@ -74,7 +77,6 @@ class ExpertLoader {
   const ModelConfig& config_;
   const WeightsMode mode_;
   const ExpertStorage storage_;
-  std::vector<Matrix> matrices_;  // gate and up, down; of a sparse model
   WeightFormatSet formats_;
 };
 

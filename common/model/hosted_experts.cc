@@ -17,18 +17,19 @@ namespace sluice {
 
 Status CheckHeld(const ModelConfig& config,
                  const std::vector<LayerRanges>& held) {
-  const int32_t experts = config.moe.num_experts;
+  const int32_t experts = config.moe().num_experts;
   if (experts == 0) {
     return InvalidArgument("model type ", config.model_type,
                            " with these sizes has no experts");
   }
+  SLUICE_RETURN_IF_ERROR(CheckSameExperts(config));
   if (held.empty()) return InvalidArgument("no experts are named");
   int32_t before = -1;
   for (const LayerRanges& layer : held) {
-    if (layer.layer < 0 || layer.layer >= config.num_layers) {
+    if (layer.layer < 0 || layer.layer >= config.num_layers()) {
       return InvalidArgument("layer ", layer.layer,
                              ": the model has layers 0 to ",
-                             config.num_layers - 1);
+                             config.num_layers() - 1);
     }
     if (!config.is_sparse(layer.layer)) {
       return InvalidArgument("layer ", layer.layer, " has no experts, layers ",
@@ -97,10 +98,10 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
   info_.model_name = weights::ModelName(file);
   info_.model_digest = digest.Hex();
   info_.weights = options.weights;
-  info_.num_layers = config_.num_layers;
+  info_.num_layers = config_.num_layers();
   info_.hidden_size = config_.hidden_size;
-  info_.num_experts = config_.moe.num_experts;
-  info_.experts_per_token = config_.moe.experts_per_token;
+  info_.num_experts = config_.moe().num_experts;
+  info_.experts_per_token = config_.moe().experts_per_token;
   info_.held = options.held;
 
   ExpertLoader loader(file, config_, options.weights);
@@ -172,7 +173,8 @@ void HostedExperts::Run(const RoutedRows& routed,
       ++last;
     }
     if (last == first) continue;
-    backend_->ExpertNodes(x, routing, experts, ExpertActivation(config_.moe),
+    backend_->ExpertNodes(x, routing, experts,
+                          config_.layers[routed.layer].moe.activation,
                           nodes.subspan(first, last - first),
                           std::span(parts_).subspan(first, last - first));
     first = last;

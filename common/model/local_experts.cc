@@ -2,15 +2,14 @@
 
 namespace sluice {
 
-LocalExperts::LocalExperts(Backend* backend, int32_t num_experts,
-                           const std::vector<Runs>& layers)
+LocalExperts::LocalExperts(Backend* backend, const std::vector<Runs>& layers)
     : backend_(*backend) {
-  for (const Runs& runs : layers) {
+  for (const Runs& of_layer : layers) {
     Layer& layer = layers_.emplace_back();
-    layer.runs = runs;
-    for (const ExpertWeights* run : runs) {
+    layer.runs = of_layer.runs;
+    for (const ExpertWeights* run : of_layer.runs) {
       const auto nodes = kernels::AlignedNodes(
-          run->first, run->first + run->size(), num_experts);
+          run->first, run->first + run->size(), of_layer.num_experts);
       layer.nodes_of_run.push_back(nodes.size());
       layer.nodes.insert(layer.nodes.end(), nodes.begin(), nodes.end());
     }

@@ -6,25 +6,20 @@
 #include <vector>
 
 #include "common/device/backend.h"
-#include "common/model_config/model_config.h"
 
 namespace sluice {
-
-inline Activation ExpertActivation(const MoeConfig& moe) {
-  if (moe.swiglu_limit == 0) return {};
-  return {Activation::Kind::kClampedSwiGlu,
-          static_cast<float>(moe.swiglu_limit)};
-}
 
 // The experts that a rank holds itself, of each layer of its stage.
 class LocalExperts {
  public:
-  // `layers[i]`: runs of experts of the stage's layer i, rising, of the
-  // `num_experts` that the layer has; maybe none. The backend and the weights
-  // must outlive it.
-  using Runs = std::vector<const ExpertWeights*>;
-  LocalExperts(Backend* backend, int32_t num_experts,
-               const std::vector<Runs>& layers);
+  // Runs of experts of one of the stage's layers, rising, of the `num_experts`
+  // that the layer has; maybe none.
+  struct Runs {
+    int32_t num_experts = 0;
+    std::vector<const ExpertWeights*> runs;
+  };
+  // The backend and the weights must outlive it.
+  LocalExperts(Backend* backend, const std::vector<Runs>& layers);
 
   // The nodes of layer `index`'s tree that the rank finishes: aligned, rising.
   std::span<const kernels::TreeNode> nodes(size_t index) const {
@@ -36,7 +31,7 @@ class LocalExperts {
 
  private:
   struct Layer {
-    Runs runs;
+    std::vector<const ExpertWeights*> runs;
     std::vector<size_t> nodes_of_run;
     std::vector<kernels::TreeNode> nodes;  // of all runs
   };

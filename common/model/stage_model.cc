@@ -28,6 +28,16 @@ std::pair<size_t, size_t> RowsWithin(std::span<const T> all, int64_t begin,
           static_cast<size_t>(last - first)};
 }
 
+std::vector<KvCache::Layer> KvLayersOf(const StageModelShape& shape) {
+  std::vector<KvCache::Layer> layers;
+  for (size_t i = 0; i < shape.layers.size(); ++i) {
+    const AttentionSpec& attention = shape.layers[i].attention;
+    layers.push_back(
+        {shape.kv_groups[i], attention.num_kv_heads, attention.head_dim});
+  }
+  return layers;
+}
+
 }  // namespace
 
 StageModel::StageModel(StageModelShape shape, RankPlan plan,
@@ -36,21 +46,10 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
       plan_(std::move(plan)),
       weights_(std::move(weights)),
       backend_(*dependencies.backend),
-      kv_(backend_, shape_.kv_groups,
-          {shape_.kv_blocks, plan_.num_kv_heads(),
-           shape_.layers[0].attention.head_dim}) {
-  const int64_t tokens = shape_.max_step_tokens;
-  const int64_t dim = shape_.layers[0].attention.head_dim;
-  LayerActivations& a = activations_;
-  hidden_ = AllocateMatrix(tokens, shape_.hidden_size);
-  a.qkv = AllocateMatrix(tokens,
-                         (plan_.num_heads() + 2 * plan_.num_kv_heads()) * dim);
-  a.attention = AllocateMatrix(tokens, plan_.num_heads() * dim);
-  a.gate_up = AllocateMatrix(tokens, 2 * plan_.mlp.cols());
-  a.mlp = AllocateMatrix(tokens, plan_.mlp.cols());
-  a.attention_sums = AllocateSums(plan_.attention);
-  a.mlp_sums = AllocateSums(plan_.mlp);
-  if (plan_.num_experts > 0) AllocateSparse(dependencies.expert_transport);
+      kv_(backend_, KvLayersOf(shape_), shape_.kv_blocks) {
+  hidden_ = AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size);
+  AllocateLayers();
+  AllocateSparse(dependencies.expert_transport);
   if (!shape_.range.is_last) return;
   own_logits_ = AllocateMatrix(LogitsRows(shape_), plan_.num_vocab());
   if (plan_.rank == 0) {
@@ -60,35 +59,59 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
   }
 }
 
-void StageModel::AllocateSparse(ExpertTransport* expert_transport) {
+void StageModel::AllocateLayers() {
+  int64_t qkv = 0;
+  int64_t heads = 0;
+  int64_t mlp = 0;
+  size_t sums = 0;
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    const LayerWeights& layer = weights_.layers[i];
+    const LayerShare& share = ShareOf(i);
+    const RowShards& of_mlp = layer.is_sparse() ? share.shared_mlp : share.mlp;
+    qkv = std::max(qkv, layer.qkv->rows);
+    heads = std::max(heads, layer.o->cols);
+    mlp = std::max(mlp, of_mlp.cols());
+    sums = std::max({sums, share.attention.nodes.size(), of_mlp.nodes.size()});
+  }
   const int64_t tokens = shape_.max_step_tokens;
-  const int64_t per_token = shape_.layers[0].router.per_token;
+  LayerActivations& a = activations_;
+  a.qkv = AllocateMatrix(tokens, qkv);
+  a.attention = AllocateMatrix(tokens, heads);
+  a.gate_up = AllocateMatrix(tokens, 2 * mlp);
+  a.mlp = AllocateMatrix(tokens, mlp);
+  while (a.sums.size() < sums) {
+    a.sums.push_back(AllocateMatrix(tokens, shape_.hidden_size));
+  }
+}
+
+void StageModel::AllocateSparse(ExpertTransport* expert_transport) {
+  int64_t experts = 0;
+  int64_t per_token = 0;
+  for (const LayerSpec& layer : shape_.layers) {
+    experts = std::max<int64_t>(experts, layer.router.num_experts);
+    per_token = std::max<int64_t>(per_token, layer.router.per_token);
+  }
+  if (experts == 0) return;
+  const int64_t tokens = shape_.max_step_tokens;
   LayerActivations& a = activations_;
   a.normed = AllocateMatrix(tokens, shape_.hidden_size);
-  a.router_logits = AllocateMatrix(tokens, plan_.num_experts);
+  a.router_logits = AllocateMatrix(tokens, experts);
   a.mixed = AllocateMatrix(tokens, shape_.hidden_size);
   a.routing.weights = AllocateMatrix(tokens, per_token);
   a.routing.ids = AllocateMatrix(tokens, per_token, ElementType::kInt32);
-  if (shape_.shared_intermediate_size > 0) {
-    const int64_t columns = plan_.shared_mlp.cols();
-    a.shared_gate_up = AllocateMatrix(tokens, 2 * columns);
-    a.shared_mlp = AllocateMatrix(tokens, columns);
-    a.shared_sums = AllocateSums(plan_.shared_mlp);
-  }
   PlanExperts(expert_transport);
 }
 
 void StageModel::PlanExperts(ExpertTransport* expert_transport) {
   std::vector<LocalExperts::Runs> own;
-  for (const LayerWeights& layer : weights_.layers) {
-    own.emplace_back();
-    for (const ExpertWeights& run : layer.moe.experts) {
-      own.back().push_back(&run);
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    own.push_back({ShareOf(i).num_experts, {}});
+    for (const ExpertWeights& run : weights_.layers[i].moe.experts) {
+      own.back().runs.push_back(&run);
     }
   }
   LayerActivations& a = activations_;
-  a.own_experts =
-      std::make_unique<LocalExperts>(&backend_, plan_.num_experts, own);
+  a.own_experts = std::make_unique<LocalExperts>(&backend_, own);
   // Layers run one after another and share these: a layer's remote nodes have
   // the first ones, its own nodes those behind.
   std::vector<DeviceMatrix> sums;
@@ -135,25 +158,14 @@ DeviceMatrix StageModel::AllocateMatrix(int64_t rows, int64_t cols,
   return {memory_.back().data(), rows, cols, cols, type};
 }
 
-std::vector<DeviceMatrix> StageModel::AllocateSums(const RowShards& shards) {
-  std::vector<DeviceMatrix> sums;
-  for (size_t i = 0; i < shards.nodes.size(); ++i) {
-    sums.push_back(AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size));
-  }
-  return sums;
-}
-
 void StageModel::SetRows(int32_t num_tokens) {
   LayerActivations& a = activations_;
   for (DeviceMatrix* matrix :
        {&hidden_, &a.qkv, &a.attention, &a.gate_up, &a.mlp, &a.normed,
-        &a.router_logits, &a.routing.ids, &a.routing.weights, &a.shared_gate_up,
-        &a.shared_mlp, &a.mixed}) {
+        &a.router_logits, &a.routing.ids, &a.routing.weights, &a.mixed}) {
     matrix->rows = num_tokens;
   }
-  for (auto* sums : {&a.attention_sums, &a.mlp_sums, &a.shared_sums}) {
-    for (DeviceMatrix& sum : *sums) sum.rows = num_tokens;
-  }
+  for (DeviceMatrix& sum : a.sums) sum.rows = num_tokens;
   for (ExpertJoin& join : a.experts) {
     for (DeviceMatrix& sum : join.own) sum.rows = num_tokens;
     for (DeviceMatrix& sum : join.sums) sum.rows = num_tokens;
@@ -169,10 +181,10 @@ StepTimes StageModel::Run(const StepInputs& step, const StepIo& io) {
     backend_.CopyIn(io.hidden_in, hidden_);
   }
   failed_rows_.clear();
-  const RankContext rank = {backend_, plan_, step.name, failed_rows_};
+  const RankContext rank = {backend_, step.name, failed_rows_};
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     RunDecoderLayer(rank,
-                    {i, shape_.layers[i], weights_.layers[i],
+                    {i, shape_.layers[i], ShareOf(i), weights_.layers[i],
                      kv_.layer(static_cast<int32_t>(i))},
                     activations_, hidden_);
   }
@@ -182,8 +194,7 @@ StepTimes StageModel::Run(const StepInputs& step, const StepIo& io) {
 }
 
 void StageModel::RunLogits(const StepInputs& step, const StepIo& io) {
-  const NormSpec norm = {weights_.final_norm.data(),
-                         shape_.layers.back().norm_eps};
+  const NormSpec norm = {weights_.final_norm.data(), shape_.final_norm_eps};
   for (int32_t begin = 0; begin < step.num_logits_rows;) {
     const auto rows = static_cast<int32_t>(
         std::min<int64_t>(own_logits_.rows, step.num_logits_rows - begin));

@@ -22,8 +22,8 @@ struct StageModelShape {
   int64_t vocab_size = 0;
   int32_t max_step_tokens = 0;
   int64_t kv_blocks = 0;
-  int64_t shared_intermediate_size = 0;  // of all ranks; 0: no shared expert
-  // Per layer of the stage. Layers' heads are of the same number and size.
+  float final_norm_eps = 0;
+  // Per layer of the stage.
   std::vector<LayerSpec> layers;
   std::vector<int32_t> kv_groups;
 };
@@ -73,7 +73,11 @@ class StageModel {
  private:
   DeviceMatrix AllocateMatrix(int64_t rows, int64_t cols,
                               ElementType type = ElementType::kF32);
-  std::vector<DeviceMatrix> AllocateSums(const RowShards& shards);
+  // Of stage layer `index`.
+  const LayerShare& ShareOf(size_t index) const {
+    return plan_.layers[shape_.range.first_layer + index];
+  }
+  void AllocateLayers();
   void AllocateSparse(ExpertTransport* expert_transport);
   // Lays out which sum is whose node of each sparse layer's experts.
   void PlanExperts(ExpertTransport* expert_transport);

@@ -10,7 +10,6 @@ namespace sluice {
 namespace {
 
 using kernels::WeightType;
-using weights::DType;
 using weights::Slice;
 using weights::TensorInfo;
 
@@ -76,17 +75,16 @@ int64_t WeightLoader::Read::elements() const {
 WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
                                         const RankPlan& plan) const {
   Read read = {layer, weight.place, weight.first().is_vector()};
-  std::vector<DType> stored;
+  read.type = TypeOf(weight, layer, file_, mode_);
   for (const TensorRow* row : weight.rows) {
     const std::string name = NameOf(*row, layer);
-    stored.push_back(file_.Find(name)->dtype);
-    const std::vector<Dimension> shape = DimensionsOf(*row, config_);
+    const std::vector<Dimension> shape = DimensionsOf(*row, config_, layer);
     Slice slice = {0, read.is_vector ? 1 : shape[0].size, 0, shape.back().size};
     const bool cuts_rows = row->cut == RankCut::kRows && !read.is_vector;
     const Dimension& cut = cuts_rows ? shape[0] : shape.back();
     const OwnRange own = row->cut == RankCut::kNone
                              ? OwnRange{0, cut.size}
-                             : OwnRangeOf(plan, config_, cut.letter);
+                             : OwnRangeOf(plan, config_, layer, cut.letter);
     if (!cuts_rows) {
       slice.col_begin = own.begin;
       slice.col_end = own.end;
@@ -99,7 +97,6 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
       read.pieces.push_back({name, slice});
     }
   }
-  if (!weight.first().is_f32()) read.type = ComputedType(mode_, stored);
   return read;
 }
 
@@ -168,7 +165,7 @@ void WeightLoader::Announce(const StageRange& range, const RankPlan& plan) {
     for (const Piece& piece : read.pieces) total_bytes_ += StoredBytes(piece);
   }
   for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-    for (const ExpertRange& run : plan.experts[i]) {
+    for (const ExpertRange& run : plan.layers[i].experts) {
       total_bytes_ += expert_loader_.StoredBytes(i, run);
     }
   }
@@ -220,14 +217,14 @@ StatusOr<RankWeights> WeightLoader::Load(const StageRange& range,
   for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
     if (!config_.is_sparse(i)) continue;
     MoeWeights& moe = loaded.layers[i - range.first_layer].moe;
-    for (const ExpertRange& run : plan.experts[i]) {
+    for (const ExpertRange& run : plan.layers[i].experts) {
       SLUICE_ASSIGN_OR_RETURN(
           auto experts, expert_loader_.Load(i, run, backend, read_expert));
       loaded.bytes += experts.bytes();
       moe.experts.push_back(std::move(experts));
     }
     // Those of other ranks and hosts are computed with the same.
-    expert_loader_.NoteUsed(i, {0, plan.num_experts});
+    expert_loader_.NoteUsed(i, {0, config_.layers[i].moe.num_experts});
   }
   return loaded;
 }

@@ -21,10 +21,11 @@ using weights::TensorInfo;
 template <typename Take>
 void ForEachTensor(const ModelConfig& config, ExpertStorage storage,
                    const Take& take) {
-  for (int32_t layer = -1; layer < config.num_layers; ++layer) {
+  for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
     for (const WeightRows& weight : WeightsOf(config, layer, storage)) {
       for (const TensorRow* row : weight.rows) {
-        const int32_t copies = row->per_expert() ? config.moe.num_experts : 1;
+        const int32_t copies =
+            row->per_expert() ? config.layers[layer].moe.num_experts : 1;
         for (int32_t expert = 0; expert < copies; ++expert) {
           take(*row, layer, NameOf(*row, layer, expert));
         }
@@ -33,14 +34,17 @@ void ForEachTensor(const ModelConfig& config, ExpertStorage storage,
   }
 }
 
-// Parameters of a layer (-1: outside of layers), so many experts counted.
-uint64_t Elements(const ModelConfig& config, int32_t layer, int32_t experts) {
+// Parameters of a layer (-1: outside of layers); of experts all, or as many as
+// a token meets.
+uint64_t Elements(const ModelConfig& config, int32_t layer, bool all) {
+  const MoeConfig moe = layer < 0 ? MoeConfig() : config.layers[layer].moe;
+  const int32_t experts = all ? moe.num_experts : moe.experts_per_token;
   uint64_t sum = 0;
   for (const WeightRows& weight :
        WeightsOf(config, layer, ExpertStorage::kStacked)) {
     for (const TensorRow* row : weight.rows) {
       uint64_t elements = 1;
-      for (const Dimension& dimension : DimensionsOf(*row, config)) {
+      for (const Dimension& dimension : DimensionsOf(*row, config, layer)) {
         elements *= static_cast<uint64_t>(dimension.letter == 'E' &&
                                                   row->cut == RankCut::kExperts
                                               ? experts
@@ -52,10 +56,10 @@ uint64_t Elements(const ModelConfig& config, int32_t layer, int32_t experts) {
   return sum;
 }
 
-uint64_t AllElements(const ModelConfig& config, int32_t experts) {
+uint64_t AllElements(const ModelConfig& config, bool all) {
   uint64_t sum = 0;
-  for (int32_t layer = -1; layer < config.num_layers; ++layer) {
-    sum += Elements(config, layer, experts);
+  for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
+    sum += Elements(config, layer, all);
   }
   return sum;
 }
@@ -64,8 +68,8 @@ uint64_t AllElements(const ModelConfig& config, int32_t experts) {
 bool IsLeftAside(const ModelConfig& config, std::string_view name) {
   std::string_view rest;
   const int32_t layer = LayerOfTensor(name, rest);
-  return layer >= config.num_layers &&
-         layer < config.num_layers + config.num_nextn_predict_layers;
+  return layer >= config.num_layers() &&
+         layer < config.num_layers() + config.num_nextn_predict_layers;
 }
 
 Status CheckOne(const TensorInfo& wanted, const weights::ModelFile& model) {
@@ -97,15 +101,16 @@ Status CheckOne(const TensorInfo& wanted, const weights::ModelFile& model) {
 std::vector<TensorInfo> ExpectedTensors(const ModelConfig& config,
                                         ExpertStorage storage) {
   std::vector<TensorInfo> all;
-  ForEachTensor(config, storage,
-                [&](const TensorRow& row, int32_t, std::string name) {
-                  TensorInfo& tensor = all.emplace_back();
-                  tensor.name = std::move(name);
-                  if (row.is_packed()) tensor.dtype = DType::kU8;
-                  for (const Dimension& size : DimensionsOf(row, config)) {
-                    tensor.shape.push_back(size.size);
-                  }
-                });
+  ForEachTensor(
+      config, storage,
+      [&](const TensorRow& row, int32_t layer, std::string name) {
+        TensorInfo& tensor = all.emplace_back();
+        tensor.name = std::move(name);
+        if (row.is_packed()) tensor.dtype = DType::kU8;
+        for (const Dimension& size : DimensionsOf(row, config, layer)) {
+          tensor.shape.push_back(size.size);
+        }
+      });
   return all;
 }
 
@@ -113,12 +118,14 @@ Status CheckTensors(const ModelConfig& config,
                     const weights::ModelFile& model) {
   const ExpertStorage storage = ExpertStorageOf(config, model);
   const int64_t group = kernels::kMxfp4Group;
-  if (storage == ExpertStorage::kMxfp4 &&
-      (config.hidden_size % group != 0 ||
-       config.moe.intermediate_size % group != 0)) {
+  for (const LayerConfig& layer : config.layers) {
+    const int32_t size = layer.moe.intermediate_size;
+    if (storage != ExpertStorage::kMxfp4 || !layer.is_sparse() ||
+        (config.hidden_size % group == 0 && size % group == 0)) {
+      continue;
+    }
     return InvalidArgument(model.path(), ": MXFP4 experts of hidden_size ",
-                           config.hidden_size, " and intermediate size ",
-                           config.moe.intermediate_size,
+                           config.hidden_size, " and intermediate size ", size,
                            ": both must be multiples of ", group);
   }
   const std::vector<TensorInfo> expected = ExpectedTensors(config, storage);
@@ -138,21 +145,21 @@ Status CheckTensors(const ModelConfig& config,
     if (IsLeftAside(config, name)) continue;
     return InvalidArgument(model.path(), ": tensor ", Quoted(name),
                            " is not part of a ", config.model_type,
-                           " model of ", config.num_layers, " layers");
+                           " model of ", config.num_layers(), " layers");
   }
   return OkStatus();
 }
 
 uint64_t LayerParameters(const ModelConfig& config, int32_t layer) {
-  return Elements(config, layer, config.moe.num_experts);
+  return Elements(config, layer, /*all=*/true);
 }
 
 uint64_t ParameterCount(const ModelConfig& config) {
-  return AllElements(config, config.moe.num_experts);
+  return AllElements(config, /*all=*/true);
 }
 
 uint64_t ActiveParameterCount(const ModelConfig& config) {
-  return AllElements(config, config.moe.experts_per_token);
+  return AllElements(config, /*all=*/false);
 }
 
 uint64_t ModelBytes::total() const {
@@ -162,7 +169,7 @@ uint64_t ModelBytes::total() const {
 ModelBytes StoredBytes(const ModelConfig& config,
                        const weights::ModelFile& model) {
   ModelBytes bytes;
-  bytes.layers.resize(static_cast<size_t>(config.num_layers));
+  bytes.layers.resize(config.layers.size());
   bytes.experts.resize(bytes.layers.size());
   ForEachTensor(
       config, ExpertStorageOf(config, model),

@@ -97,14 +97,15 @@ std::string NamesOf(const ExpertPlacement& placement,
 class Parser {
  public:
   explicit Parser(const ModelConfig& config) : config_(config) {
-    placement_.layers.resize(config.num_layers);
+    placement_.layers.resize(config.layers.size());
   }
 
   StatusOr<ExpertPlacement> Parse(const Json& root) {
-    if (config_.moe.num_experts == 0) {
+    if (config_.moe().num_experts == 0) {
       return InvalidArgument("placement: a model of type ", config_.model_type,
                              " has no experts");
     }
+    SLUICE_RETURN_IF_ERROR(CheckSameExperts(config_));
     SLUICE_RETURN_IF_ERROR(CheckKeys(root, {"hosts", "experts"}, "placement"));
     SLUICE_ASSIGN_OR_RETURN(const Json* hosts, List(root, "hosts"));
     if (hosts->size() > kMaxHosts) {
@@ -116,7 +117,7 @@ class Parser {
     for (const Json& entry : *entries) {
       SLUICE_RETURN_IF_ERROR(AddEntry(entry));
     }
-    for (int32_t i = 0; i < config_.num_layers; ++i) {
+    for (int32_t i = 0; i < config_.num_layers(); ++i) {
       if (config_.is_sparse(i)) SLUICE_RETURN_IF_ERROR(Finish(i));
     }
     return std::move(placement_);
@@ -192,7 +193,7 @@ class Parser {
         ParseRange(Cat(what, ": layers"), layers, sparse.first, sparse.last));
     SLUICE_ASSIGN_OR_RETURN(const ExpertRange range,
                             ParseRange(Cat(what, ": experts"), experts, 0,
-                                       config_.moe.num_experts - 1));
+                                       config_.moe().num_experts - 1));
     SLUICE_ASSIGN_OR_RETURN(const std::vector<int32_t> hosts,
                             Hosts(json, what));
     bool any = false;
@@ -240,7 +241,8 @@ class Parser {
         joined.push_back(std::move(run));
       }
     }
-    if (next < config_.moe.num_experts) return missing(config_.moe.num_experts);
+    const int32_t experts = config_.moe().num_experts;
+    if (next < experts) return missing(experts);
     placed = std::move(joined);
     return OkStatus();
   }

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <set>
-#include <span>
 #include <vector>
 
 #include "common/core/kv_groups.h"
@@ -18,8 +16,10 @@ namespace sluice {
 // Window of each of the model's KV groups: the layers that see all come first,
 // also where there are none, then those of each window there is.
 inline std::vector<int32_t> KvWindows(const ModelConfig& config) {
-  std::set<int32_t> windows(config.windows.begin(), config.windows.end());
-  windows.insert(0);
+  std::set<int32_t> windows = {0};
+  for (const LayerConfig& layer : config.layers) {
+    windows.insert(layer.attention.window);
+  }
   return {windows.begin(), windows.end()};
 }
 
@@ -29,21 +29,11 @@ inline std::vector<int32_t> KvGroups(const ModelConfig& config, int32_t first,
   const std::vector<int32_t> windows = KvWindows(config);
   std::vector<int32_t> groups;
   for (int32_t i = first; i < last; ++i) {
-    const auto at =
-        std::lower_bound(windows.begin(), windows.end(), config.window(i));
+    const int32_t window = config.layers[i].attention.window;
+    const auto at = std::lower_bound(windows.begin(), windows.end(), window);
     groups.push_back(static_cast<int32_t>(at - windows.begin()));
   }
   return groups;
-}
-
-// Layers whose keys and values take memory of their own, of layers of these
-// groups: as many as the largest group has. No block is in two groups at once,
-// so that the i-th layers of all groups share memory.
-inline int64_t KvSlabs(std::span<const int32_t> layer_groups) {
-  std::map<int32_t, int64_t> seen;
-  int64_t most = 0;
-  for (int32_t group : layer_groups) most = std::max(most, ++seen[group]);
-  return most;
 }
 
 // Most blocks, of all groups together, that one sequence holds.

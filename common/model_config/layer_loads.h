@@ -37,7 +37,7 @@ struct LayerLoads {
   // Weights of every layer as they are computed with, without remote experts.
   std::vector<uint64_t> layers;
   // Keys and values of every layer; empty: none. Layers of different KV groups
-  // share memory (kv_layout.h): a stage has that of the largest group.
+  // share memory (KvBytes of common/core/kv_groups.h).
   std::vector<uint64_t> kv;
   std::vector<int32_t> kv_groups;  // of every layer; empty: all of group 0
   uint64_t embedding = 0;          // on the stage with the first layer

@@ -1,5 +1,6 @@
 #include "common/model_config/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -45,38 +46,56 @@ Status RequireKeys(const ConfigReader& reader, std::string_view model_type) {
   return require("max_position_embeddings", nullptr);
 }
 
+// What all layers share becomes every layer's; a family changes some.
+Status ReadAttention(const ConfigReader& reader, int32_t hidden_size,
+                     AttentionConfig& attention) {
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("num_attention_heads", kMaxHeads, {}, attention.num_heads));
+  SLUICE_RETURN_IF_ERROR(reader.Int("num_key_value_heads", kMaxHeads,
+                                    attention.num_heads,
+                                    attention.num_kv_heads));
+  if (attention.num_heads % attention.num_kv_heads != 0) {
+    return InvalidArgument("num_attention_heads ", attention.num_heads,
+                           " is no multiple of num_key_value_heads ",
+                           attention.num_kv_heads);
+  }
+  if (reader.Find("head_dim") == nullptr &&
+      hidden_size % attention.num_heads != 0) {
+    return InvalidArgument("hidden_size ", hidden_size,
+                           " is no multiple of num_attention_heads ",
+                           attention.num_heads, ", and there is no head_dim");
+  }
+  SLUICE_RETURN_IF_ERROR(reader.Int("head_dim", kMaxHeadDim,
+                                    hidden_size / attention.num_heads,
+                                    attention.head_dim));
+  if (attention.head_dim % 2 != 0) {
+    return InvalidArgument("head_dim ", attention.head_dim, " is odd");
+  }
+  // Both roots are correctly rounded, so every machine has the same scale.
+  attention.scale = 1.0 / std::sqrt(static_cast<double>(attention.head_dim));
+  return OkStatus();
+}
+
 Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
+  LayerConfig layer;
+  int32_t num_layers = 0;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("hidden_size", kMaxHidden, {}, parsed.hidden_size));
   SLUICE_RETURN_IF_ERROR(
-      reader.Int("num_hidden_layers", kMaxLayers, {}, parsed.num_layers));
+      reader.Int("num_hidden_layers", kMaxLayers, {}, num_layers));
   SLUICE_RETURN_IF_ERROR(
-      reader.Int("num_attention_heads", kMaxHeads, {}, parsed.num_heads));
-  SLUICE_RETURN_IF_ERROR(reader.Int("num_key_value_heads", kMaxHeads,
-                                    parsed.num_heads, parsed.num_kv_heads));
-  if (parsed.num_heads % parsed.num_kv_heads != 0) {
-    return InvalidArgument("num_attention_heads ", parsed.num_heads,
-                           " is no multiple of num_key_value_heads ",
-                           parsed.num_kv_heads);
-  }
-  if (reader.Find("head_dim") == nullptr &&
-      parsed.hidden_size % parsed.num_heads != 0) {
-    return InvalidArgument("hidden_size ", parsed.hidden_size,
-                           " is no multiple of num_attention_heads ",
-                           parsed.num_heads, ", and there is no head_dim");
-  }
-  SLUICE_RETURN_IF_ERROR(reader.Int("head_dim", kMaxHeadDim,
-                                    parsed.hidden_size / parsed.num_heads,
-                                    parsed.head_dim));
-  if (parsed.head_dim % 2 != 0) {
-    return InvalidArgument("head_dim ", parsed.head_dim, " is odd");
-  }
+      ReadAttention(reader, parsed.hidden_size, layer.attention));
   SLUICE_RETURN_IF_ERROR(reader.Int("intermediate_size", kMaxIntermediate, {},
-                                    parsed.intermediate_size));
+                                    layer.mlp.intermediate_size));
   SLUICE_RETURN_IF_ERROR(
       reader.Int("vocab_size", kMaxVocab, {}, parsed.vocab_size));
-  return reader.Int("max_position_embeddings", kMaxPositions, 2048,
-                    parsed.max_position_embeddings);
+  SLUICE_RETURN_IF_ERROR(reader.Int("max_position_embeddings", kMaxPositions,
+                                    2048, parsed.max_position_embeddings));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Positive("rms_norm_eps", 1.0, 1e-6, parsed.rms_norm_eps));
+  layer.norm.eps = parsed.rms_norm_eps;
+  parsed.layers.assign(static_cast<size_t>(num_layers), layer);
+  return OkStatus();
 }
 
 // A position is an angle of at most as many radians (see kernels/rope.h).
@@ -132,8 +151,34 @@ Status ReadRope(const Json& config, int32_t head_dim, RopeConfig& rope) {
 
 }  // namespace
 
+const MoeConfig& ModelConfig::moe() const {
+  static const MoeConfig none;
+  const auto found =
+      std::find_if(layers.begin(), layers.end(),
+                   [](const LayerConfig& layer) { return layer.is_sparse(); });
+  return found != layers.end() ? found->moe : none;
+}
+
+Status CheckSameExperts(const ModelConfig& config) {
+  const MoeConfig& first = config.moe();
+  for (int32_t i = 0; i < config.num_layers(); ++i) {
+    const MoeConfig& moe = config.layers[static_cast<size_t>(i)].moe;
+    if (moe.num_experts == 0 ||
+        (moe.num_experts == first.num_experts &&
+         moe.experts_per_token == first.experts_per_token)) {
+      continue;
+    }
+    return InvalidArgument(
+        "layer ", i, " has ", moe.num_experts, " experts, ",
+        moe.experts_per_token, " per token, the first sparse layer ",
+        first.num_experts, ", ", first.experts_per_token,
+        " per token: experts on hosts are the same in all layers");
+  }
+  return OkStatus();
+}
+
 LayerSpan SparseSpan(const ModelConfig& config) {
-  LayerSpan span = {0, config.num_layers - 1};
+  LayerSpan span = {0, config.num_layers() - 1};
   while (span.first < span.last && !config.is_sparse(span.first)) ++span.first;
   while (span.last > span.first && !config.is_sparse(span.last)) --span.last;
   return span;
@@ -141,10 +186,10 @@ LayerSpan SparseSpan(const ModelConfig& config) {
 
 std::string SparseLayers(const ModelConfig& config) {
   std::string text;
-  for (int32_t first = 0; first < config.num_layers; ++first) {
+  for (int32_t first = 0; first < config.num_layers(); ++first) {
     if (!config.is_sparse(first)) continue;
     int32_t last = first;
-    while (config.is_sparse(last + 1)) ++last;
+    while (last + 1 < config.num_layers() && config.is_sparse(last + 1)) ++last;
     text += Cat(text.empty() ? "" : ", ", first);
     if (last > first) text += Cat("-", last);
     first = last;
@@ -165,14 +210,11 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
   SLUICE_RETURN_IF_ERROR(RequireKeys(reader, parsed.model_type));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("hidden_act", "silu"));
   SLUICE_RETURN_IF_ERROR(ReadSizes(reader, parsed));
-  parsed.ropes[0].rotary_dim = parsed.head_dim;
+  const int32_t head_dim = parsed.layers[0].attention.head_dim;
+  parsed.ropes[0].rotary_dim = head_dim;
   SLUICE_RETURN_IF_ERROR(family->read(reader, parsed));
-  // A model without a sparse layer is a dense one, whatever its type.
-  if (SparseLayers(parsed).empty()) parsed.moe = MoeConfig();
   SLUICE_RETURN_IF_ERROR(ReadWindows(reader, parsed));
-  SLUICE_RETURN_IF_ERROR(
-      reader.Positive("rms_norm_eps", 1.0, 1e-6, parsed.rms_norm_eps));
-  SLUICE_RETURN_IF_ERROR(ReadRope(config, parsed.head_dim, parsed.ropes[0]));
+  SLUICE_RETURN_IF_ERROR(ReadRope(config, head_dim, parsed.ropes[0]));
   SLUICE_RETURN_IF_ERROR(
       reader.Bool("tie_word_embeddings", false, parsed.tie_word_embeddings));
   if (const Json* bos = reader.Find("bos_token_id")) {

@@ -7,6 +7,7 @@
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
+#include "kernels/elementwise.h"
 #include "kernels/route.h"
 
 namespace sluice {
@@ -47,24 +48,65 @@ struct RopeConfig {
   bool operator==(const RopeConfig&) const = default;
 };
 
-// The mixture of experts of a model's sparse layers. A value.
+// Attention of one layer. A value.
+struct AttentionConfig {
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;  // divides num_heads
+  int32_t head_dim = 0;      // even
+  int32_t window = 0;        // tokens seen, the query's own included; 0: all
+  int32_t rope = 0;          // index into ModelConfig::ropes
+  double scale = 1.0;        // of the products of queries and keys
+  bool qkv_bias = false;
+  bool o_bias = false;
+  bool qk_norm = false;  // RMS norm of every head of q and k
+  bool sinks = false;
+
+  // Columns of q_proj's and k_proj's outputs.
+  int64_t q_size() const { return int64_t{num_heads} * head_dim; }
+  int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
+  bool operator==(const AttentionConfig&) const = default;
+};
+
+// The RMS norms of one layer. A value.
+struct NormConfig {
+  double eps = 0.0;
+  bool after = false;  // also behind attention and behind the MLP
+  bool operator==(const NormConfig&) const = default;
+};
+
+// The MLP of a dense layer. A value.
+struct MlpConfig {
+  int32_t intermediate_size = 0;
+  kernels::Activation activation;
+  bool operator==(const MlpConfig&) const = default;
+};
+
+// The experts of a sparse layer. A value.
 struct MoeConfig {
-  int32_t num_experts = 0;   // E; 0: the model is dense
-  std::vector<bool> sparse;  // of every layer, whether it has experts
+  int32_t num_experts = 0;  // E; 0: the layer is dense
   int32_t experts_per_token = 0;
   int32_t intermediate_size = 0;         // of one expert
   int32_t shared_intermediate_size = 0;  // 0: no shared expert
+  kernels::Activation activation;        // of the shared expert, too
   // The rule by which the router chooses (see kernels/route.h).
   kernels::RouterRule::Score score = kernels::RouterRule::Score::kSoftmax;
   int32_t num_groups = 1;
   int32_t groups_per_token = 1;
   bool normalise = false;
   double scale = 1.0;
-  // Above 0: clamped SwiGLU with this limit; 0: SiLU times up.
-  double swiglu_limit = 0.0;
   // Gate and up stand in turns, gate first, where tensors hold both.
   bool interleaved = false;
   bool operator==(const MoeConfig&) const = default;
+};
+
+// One decoder layer. A value.
+struct LayerConfig {
+  AttentionConfig attention;
+  NormConfig norm;
+  MlpConfig mlp;
+  MoeConfig moe;  // of a sparse layer, which has no MLP
+  bool is_sparse() const { return moe.num_experts > 0; }
+  bool operator==(const LayerConfig&) const = default;
 };
 
 // What the model is, checked: every size is positive and within limits, and
@@ -73,43 +115,25 @@ struct ModelConfig {
   std::string model_type;
   const TensorTable* tensors = nullptr;  // the family's (tensor_table.h)
   int32_t hidden_size = 0;
-  int32_t num_layers = 0;
-  int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;       // divides num_heads
-  int32_t head_dim = 0;           // even
-  int32_t intermediate_size = 0;  // of dense layers
   int32_t vocab_size = 0;
   int32_t max_position_embeddings = 0;
-  double rms_norm_eps = 0.0;
-  std::vector<RopeConfig> ropes = {{}};
-  std::vector<int32_t> layer_ropes;  // of each layer, in ropes; empty: all 0
+  double rms_norm_eps = 0.0;  // of the norm behind the last layer
   bool tie_word_embeddings = false;
-  bool qkv_bias = false;
-  bool o_bias = false;
-  bool qk_norm = false;  // RMS norm of every head of q and k
-  // Tokens that each layer sees, itself included, 0: all; empty: all see all.
-  std::vector<int32_t> windows;
-  MoeConfig moe;
+  std::vector<RopeConfig> ropes = {{}};
+  std::vector<LayerConfig> layers;  // layers may differ in everything
   // Layers behind the last that plain inference leaves aside (MTP), if the
   // files have them.
   int32_t num_nextn_predict_layers = 0;
   int32_t bos_token_id = -1;           // -1: none
   std::vector<int32_t> eos_token_ids;  // of config.json alone; see StopIds
 
-  // Columns of q_proj's and k_proj's outputs.
-  int32_t q_size() const { return num_heads * head_dim; }
-  int32_t kv_size() const { return num_kv_heads * head_dim; }
+  int32_t num_layers() const { return static_cast<int32_t>(layers.size()); }
   bool is_sparse(int32_t layer) const {
-    const auto at = static_cast<size_t>(layer);
-    return at < moe.sparse.size() && moe.sparse[at];
+    return layers[static_cast<size_t>(layer)].is_sparse();
   }
-  int32_t window(int32_t layer) const {
-    return windows.empty() ? 0 : windows[static_cast<size_t>(layer)];
-  }
-  size_t rope(int32_t layer) const {  // in ropes
-    const auto at = static_cast<size_t>(layer);
-    return layer_ropes.empty() ? 0 : static_cast<size_t>(layer_ropes[at]);
-  }
+  // The first sparse layer's experts; of a dense model none. Where experts are
+  // on hosts, every sparse layer has the same (CheckSameExperts).
+  const MoeConfig& moe() const;
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -124,6 +148,9 @@ struct LayerSpan {
   int32_t last = 0;
 };
 LayerSpan SparseSpan(const ModelConfig& config);
+// INVALID_ARGUMENT, naming the layer and both numbers, unless all sparse layers
+// have as many experts: what places experts on hosts asks for it.
+Status CheckSameExperts(const ModelConfig& config);
 // Which layers have experts, as "1-4" or "0-2, 5"; empty: none.
 std::string SparseLayers(const ModelConfig& config);
 

@@ -24,21 +24,25 @@ Status RefuseQuantisation(const ConfigReader& reader) {
 }
 
 // attention_bias: on q, k and v, and for most families on o.
-Status ReadBias(const ConfigReader& reader, bool on_o, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(reader.Bool("attention_bias", false, parsed.qkv_bias));
-  parsed.o_bias = on_o && parsed.qkv_bias;
+Status ReadBias(const ConfigReader& reader, bool on_o, bool absent,
+                ModelConfig& parsed) {
+  bool bias = false;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("attention_bias", absent, bias));
+  for (LayerConfig& layer : parsed.layers) {
+    layer.attention.qkv_bias = bias;
+    layer.attention.o_bias = on_o && bias;
+  }
   return OkStatus();
 }
 
 // Sizes that every mixture has; `experts` is the key of their number.
 Status ReadExperts(const ConfigReader& reader, const char* experts,
-                   const char* intermediate, ModelConfig& parsed) {
-  MoeConfig& moe = parsed.moe;
+                   const char* intermediate, int32_t num_layers,
+                   MoeConfig& moe) {
   SLUICE_RETURN_IF_ERROR(reader.Int(experts, kMaxExperts, {}, moe.num_experts));
-  if (int64_t{parsed.num_layers} * moe.num_experts > kMaxAllExperts) {
-    return InvalidArgument(experts, " ", moe.num_experts, " in ",
-                           parsed.num_layers, " layers: limit is ",
-                           kMaxAllExperts, " in all");
+  if (int64_t{num_layers} * moe.num_experts > kMaxAllExperts) {
+    return InvalidArgument(experts, " ", moe.num_experts, " in ", num_layers,
+                           " layers: limit is ", kMaxAllExperts, " in all");
   }
   const int64_t most = std::min(moe.num_experts, kernels::kMaxExpertsPerToken);
   SLUICE_RETURN_IF_ERROR(
@@ -50,25 +54,25 @@ Status ReadLlama(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("partial_rotary_factor", 1.0));
-  return ReadBias(reader, /*on_o=*/true, parsed);
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 
 Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("use_sliding_window", false));
-  parsed.qk_norm = true;
-  return ReadBias(reader, /*on_o=*/true, parsed);
+  for (LayerConfig& layer : parsed.layers) layer.attention.qk_norm = true;
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 
 // Every decoder_sparse_step-th layer has experts, the first of them is layer
 // decoder_sparse_step - 1; those of mlp_only_layers have none all the same.
-Status ReadSparseLayers(const ConfigReader& reader, ModelConfig& parsed) {
+Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
+                        ModelConfig& parsed) {
   int32_t step = 1;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("decoder_sparse_step", kMaxSparseStep, 1, step));
-  std::vector<bool>& sparse = parsed.moe.sparse;
-  for (int32_t i = 0; i < parsed.num_layers; ++i) {
-    sparse.push_back((i + 1) % step == 0);
+  for (int32_t i = step - 1; i < parsed.num_layers(); i += step) {
+    parsed.layers[static_cast<size_t>(i)].moe = moe;
   }
   const Json* dense = reader.Find("mlp_only_layers");
   if (dense == nullptr) return OkStatus();
@@ -82,7 +86,9 @@ Status ReadSparseLayers(const ConfigReader& reader, ModelConfig& parsed) {
                              ", expected numbers of layers");
     }
     // A number beyond the last layer is ignored, as in transformers.
-    if (layer < parsed.num_layers) sparse[layer.get<size_t>()] = false;
+    if (layer < parsed.num_layers()) {
+      parsed.layers[layer.get<size_t>()].moe = MoeConfig();
+    }
   }
   return OkStatus();
 }
@@ -93,19 +99,21 @@ Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
       experts != nullptr && *experts == 0) {
     return OkStatus();  // every layer is dense
   }
-  MoeConfig& moe = parsed.moe;
-  SLUICE_RETURN_IF_ERROR(
-      ReadExperts(reader, "num_experts", "moe_intermediate_size", parsed));
-  SLUICE_RETURN_IF_ERROR(ReadSparseLayers(reader, parsed));
+  MoeConfig moe;
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_experts",
+                                     "moe_intermediate_size",
+                                     parsed.num_layers(), moe));
   moe.score = Score::kSoftmax;
-  return reader.Bool("norm_topk_prob", false, moe.normalise);
+  SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
+  return ReadSparseLayers(reader, moe, parsed);
 }
 
 Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
   parsed.ropes[0].interleaved = true;
-  parsed.ropes[0].rotary_dim = parsed.head_dim / 2;
-  return ReadBias(reader, /*on_o=*/false, parsed);
+  parsed.ropes[0].rotary_dim /= 2;
+  for (LayerConfig& layer : parsed.layers) layer.norm.after = true;
+  return ReadBias(reader, /*on_o=*/false, /*absent=*/false, parsed);
 }
 
 Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
@@ -125,12 +133,15 @@ Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
 
 Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
-  parsed.ropes[0].rotary_dim = parsed.head_dim / 2;
-  SLUICE_RETURN_IF_ERROR(ReadBias(reader, /*on_o=*/false, parsed));
-  SLUICE_RETURN_IF_ERROR(reader.Bool("use_qk_norm", false, parsed.qk_norm));
-  MoeConfig& moe = parsed.moe;
+  parsed.ropes[0].rotary_dim /= 2;
   SLUICE_RETURN_IF_ERROR(
-      ReadExperts(reader, "n_routed_experts", "moe_intermediate_size", parsed));
+      ReadBias(reader, /*on_o=*/false, /*absent=*/false, parsed));
+  bool qk_norm = false;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("use_qk_norm", false, qk_norm));
+  MoeConfig moe;
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "n_routed_experts",
+                                     "moe_intermediate_size",
+                                     parsed.num_layers(), moe));
   moe.score = Score::kSigmoid;
   SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", true, moe.normalise));
@@ -138,15 +149,17 @@ Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
       reader.Positive("routed_scaling_factor", 1e6, 1.0, moe.scale));
   int32_t dense = 0;
   SLUICE_RETURN_IF_ERROR(
-      reader.Int("first_k_dense_replace", 0, parsed.num_layers, 1, dense));
-  for (int32_t i = 0; i < parsed.num_layers; ++i) {
-    moe.sparse.push_back(i >= dense);
-  }
+      reader.Int("first_k_dense_replace", 0, parsed.num_layers(), 1, dense));
   int32_t shared = 0;
   SLUICE_RETURN_IF_ERROR(reader.Int("n_shared_experts", 0,
                                     kMaxExpertSize / moe.intermediate_size, 1,
                                     shared));
   moe.shared_intermediate_size = shared * moe.intermediate_size;
+  for (int32_t i = 0; i < parsed.num_layers(); ++i) {
+    LayerConfig& layer = parsed.layers[static_cast<size_t>(i)];
+    layer.attention.qk_norm = qk_norm;
+    if (i >= dense) layer.moe = moe;
+  }
   // Files whose config does not tell may have the one layer or lack it.
   return reader.Int("num_nextn_predict_layers", 0, 64, 1,
                     parsed.num_nextn_predict_layers);
@@ -161,23 +174,29 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
           "gpt_oss");
     }
   }
-  SLUICE_RETURN_IF_ERROR(reader.Bool("attention_bias", true, parsed.qkv_bias));
-  parsed.o_bias = parsed.qkv_bias;
-  MoeConfig& moe = parsed.moe;
   SLUICE_RETURN_IF_ERROR(
-      ReadExperts(reader, "num_local_experts", "intermediate_size", parsed));
-  moe.sparse.assign(static_cast<size_t>(parsed.num_layers), true);
+      ReadBias(reader, /*on_o=*/true, /*absent=*/true, parsed));
+  MoeConfig moe;
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_local_experts",
+                                     "intermediate_size", parsed.num_layers(),
+                                     moe));
   moe.interleaved = true;
   moe.score = Score::kSoftmaxOfSelected;
+  double limit = 0;
+  SLUICE_RETURN_IF_ERROR(reader.Positive("swiglu_limit", 1e6, 7.0, limit));
+  moe.activation = {kernels::Activation::Kind::kClampedSwiGlu,
+                    static_cast<float>(limit)};
   // Windows alternate unless layer_types says otherwise, the first is short.
-  SLUICE_RETURN_IF_ERROR(
-      reader.Positive("swiglu_limit", 1e6, 7.0, moe.swiglu_limit));
-  if (reader.Find("layer_types") != nullptr) return OkStatus();
   int32_t window = 0;
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("sliding_window", kMaxKvWindow, 128, window));
-  for (int32_t i = 0; i < parsed.num_layers; ++i) {
-    parsed.windows.push_back(i % 2 == 0 ? window : 0);
+  if (reader.Find("layer_types") == nullptr) {
+    SLUICE_RETURN_IF_ERROR(
+        reader.Int("sliding_window", kMaxKvWindow, 128, window));
+  }
+  for (size_t i = 0; i < parsed.layers.size(); ++i) {
+    LayerConfig& layer = parsed.layers[i];
+    layer.attention.sinks = true;
+    layer.attention.window = i % 2 == 0 ? window : 0;
+    layer.moe = moe;
   }
   return OkStatus();
 }
@@ -196,14 +215,14 @@ constexpr Family kFamilies[] = {
 
 Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
                       ModelConfig& parsed) {
-  const auto layers = static_cast<size_t>(parsed.num_layers);
+  const size_t layers = parsed.layers.size();
   if (!types.is_array() || types.size() < layers) {
     return InvalidArgument("layer_types is no list of at least ", layers,
                            " layers' types");
   }
   for (size_t i = 0; i < layers; ++i) {
     const Json& type = types[i];
-    int32_t window = 0;
+    int32_t& window = parsed.layers[i].attention.window;
     if (type == "sliding_attention") {
       SLUICE_RETURN_IF_ERROR(
           reader.Int("sliding_window", kMaxKvWindow, {}, window));
@@ -213,7 +232,6 @@ Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
                              "; supported are full_attention and "
                              "sliding_attention");
     }
-    parsed.windows.push_back(window);
   }
   return OkStatus();
 }
@@ -247,13 +265,10 @@ Status ReadWindows(const ConfigReader& reader, ModelConfig& parsed) {
     SLUICE_RETURN_IF_ERROR(ReadLayerTypes(*types, reader, parsed));
   }
   // One that no position reaches beyond is none: it would never let go.
-  for (int32_t& window : parsed.windows) {
+  for (LayerConfig& layer : parsed.layers) {
+    int32_t& window = layer.attention.window;
     if (window >= parsed.max_position_embeddings) window = 0;
   }
-  const bool all_full =
-      std::all_of(parsed.windows.begin(), parsed.windows.end(),
-                  [](int32_t window) { return window == 0; });
-  if (all_full) parsed.windows.clear();
   return OkStatus();
 }
 

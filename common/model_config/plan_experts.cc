@@ -20,14 +20,14 @@ struct Group {
 
 Status CheckOptions(const ModelConfig& config,
                     const ExpertPlanOptions& options) {
-  if (config.moe.num_experts == 0) {
+  if (config.moe().num_experts == 0) {
     return InvalidArgument("a model of type ", config.model_type,
                            " has no experts to place");
   }
   const auto hosts = static_cast<int64_t>(options.hosts.size());
-  if (hosts < 1 || hosts > config.moe.num_experts) {
+  if (hosts < 1 || hosts > config.moe().num_experts) {
     return InvalidArgument("number of hosts must be between 1 and ",
-                           config.moe.num_experts,
+                           config.moe().num_experts,
                            ", the experts of a layer; got ", hosts);
   }
   if (options.replicas < 1 || options.replicas > hosts) {
@@ -127,7 +127,7 @@ StatusOr<ExpertPlacement> PlanExperts(const ModelConfig& config,
                                       const ModelBytes& bytes,
                                       const ExpertPlanOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckOptions(config, options));
-  const int32_t experts = config.moe.num_experts;
+  const int32_t experts = config.moe().num_experts;
   uint64_t all = 0;  // bytes of every layer's experts
   for (const uint64_t layer : bytes.experts) all += layer;
   const uint64_t one = (all + experts - 1) / experts;  // id, in all layers
@@ -161,7 +161,7 @@ StatusOr<ExpertPlacement> PlanExperts(const ModelConfig& config,
   for (const HostRoom& room : options.hosts) {
     placement.hosts.push_back(room.host);
   }
-  for (int32_t i = 0; i < config.num_layers; ++i) {
+  for (int32_t i = 0; i < config.num_layers(); ++i) {
     placement.layers.push_back(
         config.is_sparse(i) ? runs : std::vector<PlacedExperts>());
   }

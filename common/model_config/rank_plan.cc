@@ -1,17 +1,20 @@
 #include "common/model_config/rank_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/tensor/weight_format.h"
+#include "common/model_config/tensor_table.h"
 
 namespace sluice {
 namespace {
 
-// The cut unit of every type of weights that there is.
-constexpr int64_t kMlpShardColumns =
-    FormatOf(kernels::WeightType::kF32).cut_unit;
+const ColumnFormats& FormatsAt(std::span<const ColumnFormats> formats,
+                               size_t layer) {
+  static const ColumnFormats plain;
+  return formats.empty() ? plain : formats[layer];
+}
 
 // `units` of `unit_columns` (the last may be short of `columns`) over
 // num_leaves shards, of which this rank owns [begin, end).
@@ -53,18 +56,96 @@ std::vector<ExpertRange> CutRuns(const std::vector<ExpertRange>& runs,
   return own;
 }
 
+// Shares of the layer's heads, sizes and experts are those of this rank.
+LayerShare ShareOf(const LayerConfig& layer, const ColumnFormats& formats,
+                   int32_t ranks, int32_t rank) {
+  const AttentionConfig& attention = layer.attention;
+  const HeadShards shards(attention, *formats.o);
+  const auto begin = static_cast<int32_t>(CutAt(shards.count, ranks, rank));
+  const auto end = static_cast<int32_t>(CutAt(shards.count, ranks, rank + 1));
+  const int64_t group = attention.num_heads / attention.num_kv_heads;
+  LayerShare share;
+  share.head_begin = shards.HeadAt(begin);
+  share.head_end = shards.HeadAt(end);
+  share.kv_head_begin = share.head_begin / group;
+  share.kv_head_end = (share.head_end - 1) / group + 1;
+  for (int64_t head = share.head_begin; head < share.head_end; ++head) {
+    share.kv_heads.push_back(
+        static_cast<int32_t>(head / group - share.kv_head_begin));
+  }
+  const auto cut = [&](int64_t columns, int64_t unit) {
+    return MakeShards(columns, unit, shards.count, begin, end);
+  };
+  share.attention = cut(attention.q_size(), shards.unit * attention.head_dim);
+  share.mlp = cut(layer.mlp.intermediate_size, formats.down->cut_unit);
+  share.shared_mlp =
+      cut(layer.moe.shared_intermediate_size, formats.shared_down->cut_unit);
+  share.num_experts = layer.moe.num_experts;
+  return share;
+}
+
 }  // namespace
 
+HeadShards::HeadShards(const AttentionConfig& attention, const WeightFormat& o)
+    : heads(attention.num_heads),
+      unit(o.block_elements /
+           std::gcd<int64_t>(o.block_elements, attention.head_dim)),
+      count(static_cast<int32_t>(
+          std::min<int64_t>(kMaxShards, (heads + unit - 1) / unit))) {}
+
+int64_t HeadShards::HeadAt(int64_t shard) const {
+  return std::min(heads, CutAt((heads + unit - 1) / unit, count, shard) * unit);
+}
+
+std::vector<ColumnFormats> ColumnFormatsOf(const ModelConfig& config,
+                                           const weights::ModelFile& model,
+                                           WeightsMode mode) {
+  std::vector<ColumnFormats> formats(config.layers.size());
+  for (int32_t i = 0; i < config.num_layers(); ++i) {
+    for (const WeightRows& weight :
+         WeightsOf(config, i, ExpertStorage::kSeparate)) {
+      if (weight.first().cut != RankCut::kColumns) continue;
+      const WeightFormat& format = FormatOf(TypeOf(weight, i, model, mode));
+      (weight.place == WeightPlace::kO      ? formats[i].o
+       : weight.place == WeightPlace::kDown ? formats[i].down
+                                            : formats[i].shared_down) = &format;
+    }
+  }
+  return formats;
+}
+
+int32_t MostRanks(const ModelConfig& config,
+                  std::span<const ColumnFormats> formats) {
+  int32_t most = kMaxShards;
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    most = std::min(
+        most,
+        HeadShards(config.layers[i].attention, *FormatsAt(formats, i).o).count);
+  }
+  return most;
+}
+
+int64_t KvHeadsOnRanks(const LayerConfig& layer, const ColumnFormats& formats,
+                       int32_t ranks) {
+  int64_t heads = 0;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    heads += ShareOf(layer, formats, ranks, rank).num_kv_heads();
+  }
+  return heads;
+}
+
 OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
-                    char letter) {
-  const int64_t dim = config.head_dim;
+                    int32_t layer, char letter) {
+  if (letter == 'V') return {plan.vocab_begin, plan.vocab_end};
+  const auto at = static_cast<size_t>(layer);
+  const LayerShare& share = plan.layers[at];
+  const int64_t dim = config.layers[at].attention.head_dim;
   const std::pair<char, OwnRange> ranges[] = {
-      {'Q', {plan.attention.col_begin, plan.attention.col_end}},
-      {'K', {plan.kv_head_begin * dim, plan.kv_head_end * dim}},
-      {'N', {plan.head_begin, plan.head_end}},
-      {'F', {plan.mlp.col_begin, plan.mlp.col_end}},
-      {'S', {plan.shared_mlp.col_begin, plan.shared_mlp.col_end}},
-      {'V', {plan.vocab_begin, plan.vocab_end}}};
+      {'Q', {share.attention.col_begin, share.attention.col_end}},
+      {'K', {share.kv_head_begin * dim, share.kv_head_end * dim}},
+      {'N', {share.head_begin, share.head_end}},
+      {'F', {share.mlp.col_begin, share.mlp.col_end}},
+      {'S', {share.shared_mlp.col_begin, share.shared_mlp.col_end}}};
   for (const auto& [name, range] : ranges) {
     if (name == letter) return range;
   }
@@ -72,38 +153,25 @@ OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
 }
 
 StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
-                            int32_t rank, const ExpertPlacement& placement) {
-  const int32_t num_shards = NumShards(config);
-  if (ranks < 1 || ranks > num_shards) {
-    return InvalidArgument("ranks must be between 1 and ", num_shards,
-                           " for a model of ", config.num_heads,
-                           " query heads, got ", ranks);
-  }
+                            int32_t rank, const ExpertPlacement& placement,
+                            std::span<const ColumnFormats> formats) {
   RankPlan plan;
   plan.rank = rank;
   plan.ranks = ranks;
-  const auto begin = static_cast<int32_t>(CutAt(num_shards, ranks, rank));
-  const auto end = static_cast<int32_t>(CutAt(num_shards, ranks, rank + 1));
-  const RankHeads heads = HeadsOf(config, ranks, rank);
-  plan.head_begin = heads.begin;
-  plan.head_end = heads.end;
-  plan.kv_head_begin = heads.kv_begin;
-  plan.kv_head_end = heads.kv_end;
-  const int64_t group = config.num_heads / config.num_kv_heads;
-  for (int64_t head = plan.head_begin; head < plan.head_end; ++head) {
-    plan.kv_heads.push_back(
-        static_cast<int32_t>(head / group - plan.kv_head_begin));
-  }
-  plan.attention = MakeShards(config.num_heads * config.head_dim,
-                              config.head_dim, num_shards, begin, end);
-  plan.mlp = MakeShards(config.intermediate_size, kMlpShardColumns, num_shards,
-                        begin, end);
-  plan.shared_mlp = MakeShards(config.moe.shared_intermediate_size,
-                               kMlpShardColumns, num_shards, begin, end);
-  plan.num_experts = config.moe.num_experts;
-  for (int32_t i = 0; i < config.num_layers; ++i) {
-    const int32_t experts = config.is_sparse(i) ? plan.num_experts : 0;
-    plan.experts.push_back(CutRuns(placement.Local(i, experts), ranks, rank));
+  for (int32_t i = 0; i < config.num_layers(); ++i) {
+    const LayerConfig& layer = config.layers[i];
+    const ColumnFormats& of_layer = FormatsAt(formats, i);
+    const HeadShards shards(layer.attention, *of_layer.o);
+    if (ranks < 1 || ranks > shards.count) {
+      return InvalidArgument(
+          "ranks must be between 1 and ", shards.count, " for a model of ",
+          shards.heads, " query heads",
+          shards.unit > 1 ? Cat(" in shards of whole ", shards.unit) : "",
+          ", got ", ranks);
+    }
+    LayerShare share = ShareOf(layer, of_layer, ranks, rank);
+    share.experts = CutRuns(placement.Local(i, share.num_experts), ranks, rank);
+    plan.layers.push_back(std::move(share));
   }
   plan.vocab_begin = CutAt(config.vocab_size, ranks, rank);
   plan.vocab_end = CutAt(config.vocab_size, ranks, rank + 1);

@@ -2,26 +2,61 @@
 #define SLUICE_COMMON_MODEL_CONFIG_RANK_PLAN_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/base/status.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/model_config.h"
-#include "common/model_config/rank_heads.h"
+#include "common/model_config/weights_mode.h"
 #include "common/tensor/row_shards.h"
+#include "common/tensor/weight_format.h"
+#include "common/weights/model_file.h"
 
 namespace sluice {
 
-// What one tensor-parallel rank of a stage owns. Experts are never split: of
-// the E of a layer that stay on the stage, counted by rising id, rank r of R
-// owns those from floor(r E / R) up to floor((r + 1) E / R). The shards
-// follow from the model's shape alone: min(16, num_heads) of them, o_proj cut
-// at whole query heads, down_proj at multiples of the cut unit of its weights
-// (common/tensor/weight_format.h: 32 columns), as even as can be; some may be
-// empty. Rank r of R owns shards [floor(r S / R), floor((r + 1) S / R)).
-struct RankPlan {
-  int32_t rank = 0;
-  int32_t ranks = 1;
+// Most logical shards of a row-parallel product, and so the most ranks.
+inline constexpr int32_t kMaxShards = 16;
+
+// Start of part `index` when `total` things are cut into `parts`.
+inline int64_t CutAt(int64_t total, int64_t parts, int64_t index) {
+  return total * index / parts;
+}
+
+// Formats of a layer's weights whose columns are cut over ranks: no block is
+// cut. A value; F32's by default.
+struct ColumnFormats {
+  const WeightFormat* o = &FormatOf(kernels::WeightType::kF32);
+  const WeightFormat* down = o;
+  const WeightFormat* shared_down = o;
+};
+// Of every layer of `model` as `mode` loads it.
+std::vector<ColumnFormats> ColumnFormatsOf(const ModelConfig& config,
+                                           const weights::ModelFile& model,
+                                           WeightsMode mode);
+
+// The shards of a layer follow from its shape and formats alone: at most
+// kMaxShards. o_proj's end at whole query heads and whole blocks, so at
+// multiples of `unit` heads; down_proj's, as many, at multiples of the
+// format's cut unit; as even as can be, some of down_proj may be empty.
+struct HeadShards {
+  HeadShards(const AttentionConfig& attention, const WeightFormat& o);
+  int64_t heads = 0;
+  int64_t unit = 1;   // heads
+  int32_t count = 0;  // of the shards
+  int64_t HeadAt(int64_t shard) const;
+};
+// Most ranks that every layer can be cut into. `formats`: of every layer;
+// empty: all F32.
+int32_t MostRanks(const ModelConfig& config,
+                  std::span<const ColumnFormats> formats = {});
+// Kv heads of a layer on all ranks: one that several read is on each of them.
+int64_t KvHeadsOnRanks(const LayerConfig& layer, const ColumnFormats& formats,
+                       int32_t ranks);
+
+// What one tensor-parallel rank owns of a layer: rank r of R has shards
+// [floor(r S / R), floor((r + 1) S / R)) of S.
+struct LayerShare {
   // Query heads [head_begin, head_end): rows of q, columns of o_proj.
   int64_t head_begin = 0;
   int64_t head_end = 0;
@@ -33,16 +68,24 @@ struct RankPlan {
   RowShards mlp;  // of down_proj; its columns are rows of gate and of up
   // The same of the shared expert; no columns if there is none.
   RowShards shared_mlp;
-  int32_t num_experts = 0;  // of a sparse layer, wherever they are
-  // Per layer of the model: runs of experts that this rank holds, rising;
-  // maybe none.
-  std::vector<std::vector<ExpertRange>> experts;
-  // Rows of the output head.
-  int64_t vocab_begin = 0;
-  int64_t vocab_end = 0;
+  int32_t num_experts = 0;  // of the layer, wherever they are
+  // Runs of experts that the rank holds, rising; maybe none. Experts are never
+  // split: of the E that stay on the stage, counted by rising id, the rank
+  // owns those from floor(r E / R) up to floor((r + 1) E / R).
+  std::vector<ExpertRange> experts;
 
   int64_t num_heads() const { return head_end - head_begin; }
   int64_t num_kv_heads() const { return kv_head_end - kv_head_begin; }
+};
+
+// What one rank owns of a model.
+struct RankPlan {
+  int32_t rank = 0;
+  int32_t ranks = 1;
+  std::vector<LayerShare> layers;  // of all layers of the model
+  // Rows of the output head.
+  int64_t vocab_begin = 0;
+  int64_t vocab_end = 0;
   int64_t num_vocab() const { return vocab_end - vocab_begin; }
 };
 
@@ -51,15 +94,17 @@ struct OwnRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
-// Of a tensor's dimension with this letter (tensor_table.h): Q, K, N, F, S, V.
+// Of a tensor's dimension with this letter (tensor_table.h): Q, K, N, F, S of
+// `layer`, or V.
 OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
-                    char letter);
+                    int32_t layer, char letter);
 
-// INVALID_ARGUMENT, naming limit and value, if the model cannot be cut into so
-// many ranks. `placement`: the remote experts of this model.
+// INVALID_ARGUMENT, naming limit and value, if the model cannot be cut into
+// so many ranks. `placement`: of this model, the remote experts;
+// `formats`: of every layer; empty: all F32.
 StatusOr<RankPlan> PlanRank(const ModelConfig& config, int32_t ranks,
-                            int32_t rank,
-                            const ExpertPlacement& placement = {});
+                            int32_t rank, const ExpertPlacement& placement = {},
+                            std::span<const ColumnFormats> formats = {});
 
 }  // namespace sluice
 

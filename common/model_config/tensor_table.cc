@@ -21,29 +21,30 @@ constexpr TensorRow kTop[] = {
     {"lm_head.weight", "V H", kRows, kHead},
 };
 
-// Attention and the two norms that every family has.
+bool HasQkvBias(const LayerConfig& layer) { return layer.attention.qkv_bias; }
+bool HasOBias(const LayerConfig& layer) { return layer.attention.o_bias; }
+bool HasQkNorm(const LayerConfig& layer) { return layer.attention.qk_norm; }
+bool HasSinks(const LayerConfig& layer) { return layer.attention.sinks; }
+bool HasNormsAfter(const LayerConfig& layer) { return layer.norm.after; }
+
+// Attention and norms of all families.
 constexpr TensorRow kAttention[] = {
     {"input_layernorm.weight", "H", kNone, kAttentionNorm},
     {"self_attn.q_proj.weight", "Q H", kRows, kQkv},
     {"self_attn.k_proj.weight", "K H", kRows, kQkv},
     {"self_attn.v_proj.weight", "K H", kRows, kQkv},
-    {"self_attn.q_proj.bias", "Q", kRows, kQkvBias, &ModelConfig::qkv_bias},
-    {"self_attn.k_proj.bias", "K", kRows, kQkvBias, &ModelConfig::qkv_bias},
-    {"self_attn.v_proj.bias", "K", kRows, kQkvBias, &ModelConfig::qkv_bias},
+    {"self_attn.q_proj.bias", "Q", kRows, kQkvBias, HasQkvBias},
+    {"self_attn.k_proj.bias", "K", kRows, kQkvBias, HasQkvBias},
+    {"self_attn.v_proj.bias", "K", kRows, kQkvBias, HasQkvBias},
     {"self_attn.o_proj.weight", "H Q", kColumns, kO},
-    {"self_attn.o_proj.bias", "H", kNone, kOBias, &ModelConfig::o_bias},
-    {"self_attn.q_norm.weight", "D", kNone, kQNorm, &ModelConfig::qk_norm},
-    {"self_attn.k_norm.weight", "D", kNone, kKNorm, &ModelConfig::qk_norm},
+    {"self_attn.o_proj.bias", "H", kNone, kOBias, HasOBias},
+    {"self_attn.q_norm.weight", "D", kNone, kQNorm, HasQkNorm},
+    {"self_attn.k_norm.weight", "D", kNone, kKNorm, HasQkNorm},
     {"post_attention_layernorm.weight", "H", kNone, kMlpNorm},
-};
-
-constexpr TensorRow kSandwichNorms[] = {
-    {"post_self_attn_layernorm.weight", "H", kNone, kPostAttentionNorm},
-    {"post_mlp_layernorm.weight", "H", kNone, kPostMlpNorm},
-};
-
-constexpr TensorRow kAttentionSinks[] = {
-    {"self_attn.sinks", "N", kRows, kSinks},
+    {"self_attn.sinks", "N", kRows, kSinks, HasSinks},
+    {"post_self_attn_layernorm.weight", "H", kNone, kPostAttentionNorm,
+     HasNormsAfter},
+    {"post_mlp_layernorm.weight", "H", kNone, kPostMlpNorm, HasNormsAfter},
 };
 
 constexpr TensorRow kMlp[] = {
@@ -113,19 +114,21 @@ static_assert(kernels::kMxfp4Group == 32);
 constexpr std::span<const TensorRow> kExpertRows[] = {
     kSeparateExperts, kStackedExperts, kTransposedExperts, kMxfp4Experts};
 
-// Of the dimension that a shape's letter stands for.
-int64_t SizeOf(char letter, const ModelConfig& config) {
+// Of the dimension that a shape's letter stands for, in this layer.
+int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
+  static const LayerConfig none;
+  const LayerConfig& of = layer < 0 ? none : config.layers[layer];
   const std::pair<char, int64_t> sizes[] = {
       {'V', config.vocab_size},
       {'H', config.hidden_size},
-      {'Q', config.q_size()},
-      {'K', config.kv_size()},
-      {'N', config.num_heads},
-      {'D', config.head_dim},
-      {'F', config.intermediate_size},
-      {'X', config.moe.intermediate_size},
-      {'S', config.moe.shared_intermediate_size},
-      {'E', config.moe.num_experts}};
+      {'Q', of.attention.q_size()},
+      {'K', of.attention.kv_size()},
+      {'N', of.attention.num_heads},
+      {'D', of.attention.head_dim},
+      {'F', of.mlp.intermediate_size},
+      {'X', of.moe.intermediate_size},
+      {'S', of.moe.shared_intermediate_size},
+      {'E', of.moe.num_experts}};
   for (const auto& [name, size] : sizes) {
     if (name == letter) return size;
   }
@@ -141,17 +144,17 @@ int64_t TakeNumber(std::string_view& text, int64_t absent) {
   return number;
 }
 
-bool IsPresent(const TensorRow& row, const ModelConfig& config) {
-  if (row.only != nullptr && !(config.*row.only)) return false;
-  const std::vector<Dimension> shape = DimensionsOf(row, config);
+bool IsPresent(const TensorRow& row, const ModelConfig& config, int32_t layer) {
+  if (row.only != nullptr && !row.only(config.layers[layer])) return false;
+  const std::vector<Dimension> shape = DimensionsOf(row, config, layer);
   return std::none_of(shape.begin(), shape.end(),
                       [](const Dimension& size) { return size.size == 0; });
 }
 
 void AddRows(std::span<const TensorRow> rows, const ModelConfig& config,
-             std::vector<WeightRows>& to) {
+             int32_t layer, std::vector<WeightRows>& to) {
   for (const TensorRow& row : rows) {
-    if (!IsPresent(row, config)) continue;
+    if (!IsPresent(row, config, layer)) continue;
     const auto same = std::find_if(
         to.begin(), to.end(),
         [&](const WeightRows& weight) { return weight.place == row.place; });
@@ -167,21 +170,20 @@ void AddRows(std::span<const TensorRow> rows, const ModelConfig& config,
 
 constexpr TensorTable kLlamaTensors = {{kAttention}, {kMlp}, {}, {}};
 constexpr TensorTable kQwen3MoeTensors = {{kAttention}, {kMlp}, {kGate}, {}};
-constexpr TensorTable kGlm4Tensors = {
-    {kAttention, kSandwichNorms}, {kFusedMlp}, {}, {}};
+constexpr TensorTable kGlm4Tensors = {{kAttention}, {kFusedMlp}, {}, {}};
 constexpr TensorTable kGlm4MoeTensors = {
     {kAttention}, {kMlp}, {kGate, kGateCorrection, kSharedExpert}, {}};
 constexpr TensorTable kGptOssTensors = {
-    {kAttention, kAttentionSinks}, {}, {kBiasedRouter}, {kExpertBiases}};
+    {kAttention}, {}, {kBiasedRouter}, {kExpertBiases}};
 
 std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
                                   ExpertStorage storage) {
   std::vector<WeightRows> weights;
   const auto add = [&](const TensorTable::Groups& groups) {
-    for (const auto& rows : groups) AddRows(rows, config, weights);
+    for (const auto& rows : groups) AddRows(rows, config, layer, weights);
   };
   if (layer < 0) {
-    AddRows(kTop, config, weights);
+    AddRows(kTop, config, layer, weights);
     if (config.tie_word_embeddings) weights.pop_back();
     return weights;
   }
@@ -192,13 +194,13 @@ std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
     return weights;
   }
   add(config.tensors->sparse);
-  AddRows(kExpertRows[static_cast<size_t>(storage)], config, weights);
+  AddRows(kExpertRows[static_cast<size_t>(storage)], config, layer, weights);
   add(config.tensors->experts);
   return weights;
 }
 
 std::vector<Dimension> DimensionsOf(const TensorRow& row,
-                                    const ModelConfig& config) {
+                                    const ModelConfig& config, int32_t layer) {
   std::vector<Dimension> dimensions;
   std::string_view text = row.shape;
   while (!text.empty()) {
@@ -207,7 +209,7 @@ std::vector<Dimension> DimensionsOf(const TensorRow& row,
     to.size = to.times;
     if (!text.empty() && text[0] != ' ') {
       to.letter = text[0];
-      to.size *= SizeOf(to.letter, config);
+      to.size *= SizeOf(to.letter, config, layer);
       text.remove_prefix(1);
     }
     if (text.starts_with('/')) {
@@ -224,6 +226,18 @@ std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert) {
   const size_t at = name.find("{}");
   if (at != std::string::npos) name.replace(at, 2, std::to_string(expert));
   return layer < 0 ? name : Cat(kLayerPrefix, layer, ".", name);
+}
+
+kernels::WeightType TypeOf(const WeightRows& weight, int32_t layer,
+                           const weights::ModelFile& model, WeightsMode mode,
+                           int32_t expert) {
+  if (weight.first().is_f32()) return kernels::WeightType::kF32;
+  std::vector<weights::DType> stored;
+  for (const TensorRow* row : weight.rows) {
+    const auto* found = model.Find(NameOf(*row, layer, expert));
+    if (found != nullptr) stored.push_back(found->dtype);
+  }
+  return ComputedType(mode, stored);
 }
 
 int64_t WeightElements(const TensorRow& row, int64_t stored) {
@@ -249,14 +263,14 @@ const char* ToString(ExpertStorage storage) {
 
 ExpertStorage ExpertStorageOf(const ModelConfig& config,
                               const weights::ModelFile& model) {
-  if (config.moe.num_experts == 0) return ExpertStorage::kSeparate;
+  if (config.moe().num_experts == 0) return ExpertStorage::kSeparate;
   const int32_t layer = SparseSpan(config).first;
   const auto has = [&](const TensorRow& row) {
     return model.Find(NameOf(row, layer)) != nullptr;
   };
   if (has(kMxfp4Experts[0])) return ExpertStorage::kMxfp4;
   // gpt-oss, whose gate and up stand in turns, is also saved transposed.
-  if (config.moe.interleaved) return ExpertStorage::kTransposed;
+  if (config.moe().interleaved) return ExpertStorage::kTransposed;
   return has(kStackedExperts[0]) ? ExpertStorage::kStacked
                                  : ExpertStorage::kSeparate;
 }

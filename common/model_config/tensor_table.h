@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/model_config/model_config.h"
+#include "common/model_config/weights_mode.h"
 #include "common/weights/model_file.h"
 
 // The tensors of every family, as data: what checks, counts, cuts and loads
@@ -54,8 +55,8 @@ struct TensorRow {
   std::string_view shape;
   RankCut cut;
   WeightPlace place;
-  // Only where the config says so; null: always.
-  bool ModelConfig::*only = nullptr;
+  // Only in layers whose config says so; null: in all.
+  bool (*only)(const LayerConfig& layer) = nullptr;
   StoredAs stored = StoredAs::kWeight;
 
   bool is_vector() const { return shape.find(' ') == std::string_view::npos; }
@@ -107,7 +108,13 @@ struct Dimension {
   char letter = 0;
 };
 std::vector<Dimension> DimensionsOf(const TensorRow& row,
-                                    const ModelConfig& config);
+                                    const ModelConfig& config, int32_t layer);
+
+// What a weight is computed with: F32 where the table says so, else what
+// `mode` makes of the types in which `model` has its tensors.
+kernels::WeightType TypeOf(const WeightRows& weight, int32_t layer,
+                           const weights::ModelFile& model, WeightsMode mode,
+                           int32_t expert = 0);
 
 // The model's name of it, "model.layers.3.mlp.experts.7.down_proj.weight".
 std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert = 0);

@@ -13,6 +13,7 @@
 #include "common/core/step_plan.h"
 #include "common/device/make_backends.h"
 #include "common/model_config/expert_placement.h"
+#include "common/model_config/model_config.h"
 #include "common/model_config/weights_mode.h"
 #include "common/sampling/token_counts.h"
 #include "common/stage/stage_info.h"
@@ -48,6 +49,8 @@ struct StageOptions {
   ExpertTransport* expert_transport = nullptr;
   // Makes the devices that the ranks compute on.
   BackendFactory make_backends = MakeBackends;
+  std::function<StatusOr<ModelConfig>(const Json&)> parse_config =
+      ParseModelConfig;
   // For tests of traces: every step takes so much longer.
   Duration debug_step_delay{};
   // Called while loading with bytes done and in all; may be empty.

@@ -1,7 +1,6 @@
 // Stage::Load: from options to a stage that can run steps.
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -63,12 +62,20 @@ Status CheckOptions(const StageOptions& options) {
 // One block in all layers of one KV group and all ranks of the stage.
 uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
                        const std::vector<RankPlan>& plans, ElementType type) {
+  const std::vector<int32_t> groups =
+      KvGroups(config, range.first_layer, range.last_layer);
   uint64_t bytes = 0;
   for (const RankPlan& plan : plans) {
-    bytes +=
-        KvCache::Shape{1, plan.num_kv_heads(), config.head_dim}.bytes(type);
+    std::vector<KvLayer> layers;
+    for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+      const int32_t group = groups[i - range.first_layer];
+      const KvCache::Layer layer = {group, plan.layers[i].num_kv_heads(),
+                                    config.layers[i].attention.head_dim};
+      layers.push_back({group, layer.block_bytes(type)});
+    }
+    bytes += KvBytes(layers);
   }
-  return bytes * KvSlabs(KvGroups(config, range.first_layer, range.last_layer));
+  return bytes;
 }
 
 // Memory beside the weights, which are yet to be loaded.
@@ -147,22 +154,21 @@ Status CheckKvFits(int32_t blocks, uint64_t bytes, const KvRoom& room) {
                            " of weights are ", room.at_most);
 }
 
-// What layer `index` of the model computes with on the rank of `plan`.
-LayerSpec SpecOf(const ModelConfig& config, const RankPlan& plan, int32_t index,
+// What a layer computes with on the rank that has `share` of it.
+LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
                  RopeHandle rope) {
+  const AttentionConfig& attention = layer.attention;
+  const MoeConfig& moe = layer.moe;
   LayerSpec spec;
-  spec.norm_eps = static_cast<float>(config.rms_norm_eps);
-  AttentionSpec& attention = spec.attention;
-  attention.num_heads = plan.num_heads();
-  attention.num_kv_heads = plan.num_kv_heads();
-  attention.head_dim = config.head_dim;
-  attention.kv_heads = plan.kv_heads;
-  // Both roots are correctly rounded, so every machine has the same scale.
-  attention.scale =
-      static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
-  attention.window = config.window(index);
-  attention.rope = rope;
-  const MoeConfig& moe = config.moe;
+  spec.norm_eps = static_cast<float>(layer.norm.eps);
+  spec.attention = {share.num_heads(),
+                    share.num_kv_heads(),
+                    attention.head_dim,
+                    share.kv_heads,
+                    static_cast<float>(attention.scale),
+                    attention.window,
+                    rope};
+  spec.activation = layer.is_sparse() ? moe.activation : layer.mlp.activation;
   spec.router = {moe.score,
                  moe.num_experts,
                  moe.experts_per_token,
@@ -170,7 +176,6 @@ LayerSpec SpecOf(const ModelConfig& config, const RankPlan& plan, int32_t index,
                  moe.groups_per_token,
                  moe.normalise,
                  static_cast<float>(moe.scale)};
-  spec.experts = ExpertActivation(moe);
   return spec;
 }
 
@@ -209,10 +214,11 @@ class StageLoader {
 
  private:
   Status Prepare(StageInfo& info) {
-    SLUICE_ASSIGN_OR_RETURN(range_, ParseRange(options_, config_.num_layers));
+    SLUICE_ASSIGN_OR_RETURN(range_, ParseRange(options_, config_.num_layers()));
+    const auto formats = ColumnFormatsOf(config_, file_, options_.weights);
     for (int32_t r = 0; r < options_.ranks || r == 0; ++r) {
-      SLUICE_ASSIGN_OR_RETURN(
-          auto plan, PlanRank(config_, options_.ranks, r, options_.placement));
+      SLUICE_ASSIGN_OR_RETURN(auto plan, PlanRank(config_, options_.ranks, r,
+                                                  options_.placement, formats));
       plans_.push_back(std::move(plan));
     }
     SLUICE_ASSIGN_OR_RETURN(
@@ -292,13 +298,15 @@ class StageLoader {
   StageModelShape ShapeOf(const RankPlan& plan, Backend& backend) const {
     StageModelShape shape = {range_, config_.hidden_size, config_.vocab_size,
                              limits_.max_step_tokens, kv_blocks_};
-    shape.shared_intermediate_size = config_.moe.shared_intermediate_size;
+    shape.final_norm_eps = static_cast<float>(config_.rms_norm_eps);
     std::vector<RopeHandle> ropes;
     for (const RopeConfig& rope : config_.ropes) {
       ropes.push_back(backend.AddRope(RopeOf(rope, limits_.max_context)));
     }
     for (int32_t i = range_.first_layer; i < range_.last_layer; ++i) {
-      shape.layers.push_back(SpecOf(config_, plan, i, ropes[config_.rope(i)]));
+      const LayerConfig& layer = config_.layers[i];
+      shape.layers.push_back(
+          SpecOf(layer, plan.layers[i], ropes[layer.attention.rope]));
     }
     shape.kv_groups = KvGroups(config_, range_.first_layer, range_.last_layer);
     return shape;
@@ -325,14 +333,14 @@ StatusOr<OpenedModel> OpenModel(const StageOptions& options, StageInfo& info) {
   SLUICE_RETURN_IF_ERROR(CheckOptions(options));
   OpenedModel model;
   SLUICE_ASSIGN_OR_RETURN(model.file, weights::OpenModel(options.model_path));
-  SLUICE_ASSIGN_OR_RETURN(model.config, ParseModelConfig(model.file->config()));
+  SLUICE_ASSIGN_OR_RETURN(model.config, options.parse_config(model.file->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(model.config, *model.file));
   info.model_name = weights::ModelName(*model.file);
   SLUICE_ASSIGN_OR_RETURN(const auto digest,
                           weights::ComputeIdentity(*model.file));
   SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*model.file, digest));
   info.model_digest = digest.Hex();
-  info.num_layers = model.config.num_layers;
+  info.num_layers = model.config.num_layers();
   info.hidden_size = model.config.hidden_size;
   info.ranks = options.ranks;
   return model;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "common/base/json.h"
+#include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/tensor_table.h"
@@ -25,25 +26,24 @@ void PrintConfig(const ModelConfig& config) {
     std::printf("%-24s %s\n", key, Cat(value).c_str());
   };
   line("model_type", config.model_type);
-  line("num_layers", config.num_layers);
+  line("num_layers", config.num_layers());
   line("hidden_size", config.hidden_size);
-  line("intermediate_size", config.intermediate_size);
-  line("num_heads", config.num_heads);
-  line("num_kv_heads", config.num_kv_heads);
-  line("head_dim", config.head_dim);
+  const LayerConfig& first = config.layers[0];
+  line("intermediate_size", first.mlp.intermediate_size);
+  line("num_heads", first.attention.num_heads);
+  line("num_kv_heads", first.attention.num_kv_heads);
+  line("head_dim", first.attention.head_dim);
   line("vocab_size", config.vocab_size);
   line("max_position_embeddings", config.max_position_embeddings);
   line("rope_theta", config.ropes[0].theta);
   line("rms_norm_eps", config.rms_norm_eps);
   line("tie_word_embeddings", config.tie_word_embeddings ? "yes" : "no");
-  const auto windowed =
-      std::count_if(config.windows.begin(), config.windows.end(),
-                    [](int32_t window) { return window > 0; });
+  const auto windowed = std::count_if(
+      config.layers.begin(), config.layers.end(),
+      [](const LayerConfig& layer) { return layer.attention.window > 0; });
   if (windowed > 0) {
-    line("windowed layers",
-         Cat(windowed, " of ", config.num_layers, ", ",
-             *std::max_element(config.windows.begin(), config.windows.end()),
-             " tokens"));
+    line("windowed layers", Cat(windowed, " of ", config.num_layers(), ", ",
+                                KvWindows(config).back(), " tokens"));
   }
 }
 
@@ -51,7 +51,7 @@ void PrintExperts(const ModelConfig& config, ExpertStorage storage) {
   const auto line = [](const char* key, auto value) {
     std::printf("%-24s %s\n", key, Cat(value).c_str());
   };
-  const MoeConfig& moe = config.moe;
+  const MoeConfig& moe = config.moe();
   line("sparse layers", SparseLayers(config));
   line("experts",
        Cat(moe.num_experts, ", ", moe.experts_per_token, " per token"));
@@ -68,16 +68,16 @@ double Millions(uint64_t count) { return double(count) * 1e-6; }
 void PrintParameters(const ModelConfig& config) {
   std::printf("%-24s %.2f M (%.2f M in the last layer)\n", "parameters",
               Millions(ParameterCount(config)),
-              Millions(LayerParameters(config, config.num_layers - 1)));
-  if (config.moe.num_experts == 0) return;
+              Millions(LayerParameters(config, config.num_layers() - 1)));
+  if (config.moe().num_experts == 0) return;
   std::printf("%-24s %.2f M\n", "active per token",
               Millions(ActiveParameterCount(config)));
 }
 
 void PrintModelBytes(const ModelConfig& config, const ModelBytes& bytes) {
   std::string table = BytesLine("embedding", bytes.embedding);
-  table += LayerTable(bytes, config.moe.num_experts);
-  if (config.moe.num_experts > 0) {
+  table += LayerTable(bytes, config.moe().num_experts);
+  if (config.moe().num_experts > 0) {
     table += BytesLine("all experts",
                        std::accumulate(bytes.experts.begin(),
                                        bytes.experts.end(), uint64_t{0}));
@@ -154,7 +154,7 @@ Status RunInspect(const InspectOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
   const ModelBytes bytes = StoredBytes(config, *model);
   PrintConfig(config);
-  if (config.moe.num_experts > 0) {
+  if (config.moe().num_experts > 0) {
     PrintExperts(config, ExpertStorageOf(config, *model));
   }
   PrintParameters(config);
@@ -162,7 +162,7 @@ Status RunInspect(const InspectOptions& options) {
   std::printf("\n");
   PrintModelBytes(config, bytes);
   const int64_t num_stages =
-      options.stages.value_or(std::min<int64_t>(2, config.num_layers));
+      options.stages.value_or(std::min<int64_t>(2, config.num_layers()));
   SLUICE_RETURN_IF_ERROR(PrintStages(config, *model,
                                      static_cast<int32_t>(std::clamp<int64_t>(
                                          num_stages, INT32_MIN, INT32_MAX))));

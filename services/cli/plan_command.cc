@@ -9,7 +9,7 @@
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/plan_experts.h"
-#include "common/model_config/rank_heads.h"
+#include "common/model_config/rank_plan.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
 #include "services/cli/command_line.h"
@@ -72,7 +72,7 @@ void Tell(const ModelConfig& config, const ModelBytes& bytes,
           const ExpertPlacement& placement) {
   const auto of_layer = [&](size_t layer, int64_t experts) {
     return bytes.experts[layer] /
-           static_cast<uint64_t>(config.moe.num_experts) *
+           static_cast<uint64_t>(config.moe().num_experts) *
            static_cast<uint64_t>(experts);
   };
   uint64_t local = 0;
@@ -121,9 +121,11 @@ StatusOr<std::string> PlanStages(const PlanOptions& options,
     return InvalidArgument("--max-context: must be between 1 and ", context,
                            ", got ", loads.max_context);
   }
-  if (loads.ranks > NumShards(config)) {
-    return InvalidArgument("--ranks: must be between 1 and ", NumShards(config),
-                           ", got ", loads.ranks);
+  const int32_t most =
+      MostRanks(config, ColumnFormatsOf(config, model, loads.weights));
+  if (loads.ranks > most) {
+    return InvalidArgument("--ranks: must be between 1 and ", most, ", got ",
+                           loads.ranks);
   }
   const int64_t stages = options.stages.value_or(
       static_cast<int64_t>(options.stage_memory.size()));

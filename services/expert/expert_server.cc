@@ -97,11 +97,12 @@ int64_t MaxMessageBytes(const ExpertServerOptions& options,
                         const ModelConfig& config) {
   wire::ExpertModel model;
   model.hidden_size = config.hidden_size;
-  model.num_experts = config.moe.num_experts;
-  model.experts_per_token = config.moe.experts_per_token;
+  model.num_experts = config.moe().num_experts;
+  model.experts_per_token = config.moe().experts_per_token;
   const wire::ExpertLimits limits = {options.max_rows,
                                      options.max_batches_in_flight};
-  const int32_t nodes = MostNodes(options.experts.held, config.moe.num_experts);
+  const int32_t nodes =
+      MostNodes(options.experts.held, config.moe().num_experts);
   return std::max(wire::MaxExpertFrameBytes(model, limits),
                   wire::MaxExpertAnswerBytes(model, limits, nodes));
 }
@@ -348,7 +349,7 @@ StatusOr<std::unique_ptr<ExpertServer>> ExpertServer::Start(
                           ChooseExperts(options.choice, config));
   options.transport.max_message_bytes = MaxMessageBytes(options, config);
   auto impl =
-      std::make_unique<Impl>(std::move(options), config.moe.num_experts);
+      std::make_unique<Impl>(std::move(options), config.moe().num_experts);
   SLUICE_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<ExpertServer>(new ExpertServer(std::move(impl)));
 }

@@ -82,7 +82,7 @@ class Clients {
     const auto config = ParseModelConfig((*file)->config());
     DispatchOptions options;
     options.placement = std::move(placement);
-    options.layers = {0, config->num_layers};
+    options.layers = {0, config->num_layers()};
     options.most_hedges = most_hedges;
     options.metrics = &metrics_;
     options.on_ready = [this](bool ready) { told_ready_ = ready; };

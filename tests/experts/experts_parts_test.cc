@@ -18,9 +18,8 @@ namespace {
 
 ExpertPlacement Placement() {
   ModelConfig config;
-  config.num_layers = 4;
-  config.moe.num_experts = 8;
-  config.moe.sparse = {false, true, true, true};
+  config.layers.resize(4);
+  for (int i = 1; i < 4; ++i) config.layers[i].moe.num_experts = 8;
   auto placement = ParseExpertPlacement(
       R"({"hosts": [{"name": "a"}, {"name": "b"}],
           "experts": [

@@ -45,16 +45,16 @@ class GoldenModel {
   }
   const std::string& path() const { return path_; }
   const ModelConfig& config() const { return config_; }
-  int32_t experts() const { return config_.moe.num_experts; }
-  int32_t per_row() const { return config_.moe.experts_per_token; }
-  int32_t layer() const { return config_.num_layers - 1; }
+  int32_t experts() const { return config_.moe().num_experts; }
+  int32_t per_row() const { return config_.moe().experts_per_token; }
+  int32_t layer() const { return config_.num_layers() - 1; }
 
   // As LocalExperts finish them: the root of the tree, [rows, H].
   std::vector<float> Local(int32_t layer, Rows& rows) {
     ExpertLoader loader(*file_, config_, WeightsMode::kAuto);
     const auto all = loader.Load(layer, {0, experts()}, *backend_, {});
     EXPECT_TRUE(all.ok()) << all.status();
-    LocalExperts local(backend_.get(), experts(), {{&*all}});
+    LocalExperts local(backend_.get(), {{experts(), {&*all}}});
     const int64_t cols = config_.hidden_size;
     const int64_t k = per_row();
     std::vector<float> sums(static_cast<size_t>(rows.x.rows * cols));
@@ -65,7 +65,7 @@ class GoldenModel {
     local.Run(0, {rows.x.values(), rows.x.rows, cols, cols},
               {{rows.ids.data(), rows.x.rows, k, k, ElementType::kInt32},
                {rows.weights.data(), rows.x.rows, k, k}},
-              ExpertActivation(config_.moe), {&part, 1});
+              config_.moe().activation, {&part, 1});
     backend_->EndStep();
     return sums;
   }

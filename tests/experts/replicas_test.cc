@@ -267,7 +267,7 @@ TEST_F(ReplicasTest, AHostThatLacksExpertsIsNamed) {
   const auto config = ParseModelConfig((*file)->config());
   DispatchOptions options;
   options.placement = wrong;
-  options.layers = {0, config->num_layers};
+  options.layers = {0, config->num_layers()};
   auto client = ExpertDispatcher::Make(*config, std::move(options));
   ASSERT_TRUE(client.ok()) << client.status();
   (*client)->Connect(InfoOf(*path_));
@@ -288,7 +288,7 @@ TEST_F(ReplicasTest, AHostWithoutAnAddressIsRefused) {
   const auto config = ParseModelConfig((*file)->config());
   DispatchOptions options;
   options.placement = (*hosts)->placement();
-  options.layers = {0, config->num_layers};
+  options.layers = {0, config->num_layers()};
   options.placement.hosts[0].address.clear();
   EXPECT_EQ(Message(ExpertDispatcher::Make(*config, options).status()),
             "placement: host 'a' has no address");

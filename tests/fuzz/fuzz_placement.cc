@@ -9,13 +9,12 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sluice::ModelConfig config;
   config.model_type = "fuzz";
-  config.num_layers = 4;
-  config.moe.num_experts = 8;
-  config.moe.sparse = {false, true, true, true};
+  config.layers.resize(4);
+  for (int i = 1; i < 4; ++i) config.layers[i].moe.num_experts = 8;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto placement = sluice::ParseExpertPlacement(text, config);
   if (!placement.ok()) return 0;
-  for (int32_t layer = 1; layer < config.num_layers; ++layer) {
+  for (int32_t layer = 1; layer < config.num_layers(); ++layer) {
     int32_t next = 0;
     for (const sluice::PlacedExperts& run : placement->layers[layer]) {
       SLUICE_CHECK(run.experts.begin == next && run.experts.end > next);

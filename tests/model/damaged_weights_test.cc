@@ -109,7 +109,7 @@ std::vector<weights::TensorInfo> OneOfEachKind(const Victim& victim) {
   std::map<std::string, weights::TensorInfo> kinds;
   for (const auto& info : victim.model().tensors()) {
     std::string_view rest;
-    if (LayerOfTensor(info.name, rest) >= victim.config().num_layers) continue;
+    if (LayerOfTensor(info.name, rest) >= victim.config().num_layers()) continue;
     std::string kind = info.name;
     kind.erase(std::remove_if(kind.begin(), kind.end(),
                               [](char c) { return c >= '0' && c <= '9'; }),
@@ -127,14 +127,14 @@ bool Reads(const StageOptions& stage, const ModelConfig& config,
   const int32_t layer = LayerOfTensor(info.name, rest);
   if (layer >= 0) return layer >= stage.first_layer && layer < stage.last_layer;
   const bool first = stage.first_layer == 0;
-  const bool last = stage.last_layer == config.num_layers;
+  const bool last = stage.last_layer == config.num_layers();
   if (info.name != "model.embed_tokens.weight") return last;
   return first || (last && config.tie_word_embeddings);
 }
 
 void ExpectRefusedWhereRead(const Victim& victim,
                             const weights::TensorInfo& info) {
-  const int32_t layers = victim.config().num_layers;
+  const int32_t layers = victim.config().num_layers();
   StageOptions options;
   options.model_path = victim.path();
   options.threads = 1;
@@ -167,11 +167,11 @@ void ExpectRefusedByHosts(const Victim& victim,
   const ModelConfig& config = victim.config();
   std::string_view rest;
   const int32_t layer = LayerOfTensor(info.name, rest);
-  const int32_t experts = config.moe.num_experts;
+  const int32_t experts = config.moe().num_experts;
   HostedExpertsOptions options;
   options.model_path = victim.path();
   options.threads = 1;
-  for (int32_t held = 0; held < config.num_layers; ++held) {
+  for (int32_t held = 0; held < config.num_layers(); ++held) {
     if (!config.is_sparse(held)) continue;
     options.held = {{held, {{0, experts}}}};
     const bool refused = Victim::Middle(info) < kDigestBytes || held == layer;

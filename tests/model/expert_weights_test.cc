@@ -45,7 +45,7 @@ TEST(ExpertLoaderTest, OnlyTheBytesOfTheExpertsAskedForAreRead) {
     const Opened model = Open(path);
     const auto backend = BackendOn(Device::kCpu);
     ExpertLoader loader(*model.file, model.config, WeightsMode::kAuto);
-    const int32_t experts = model.config.moe.num_experts;
+    const int32_t experts = model.config.moe().num_experts;
     uint64_t sum = 0;
     for (const ExpertRange range :
          {ExpertRange{0, 3}, ExpertRange{3, 3}, ExpertRange{3, experts}}) {
@@ -62,7 +62,7 @@ TEST(ExpertLoaderTest, OnlyTheBytesOfTheExpertsAskedForAreRead) {
       const bool bias = loaded->gate_up_bias.bytes() > 0;
       const uint64_t bias_bytes =
           bias ? range.size() * sizeof(float) *
-                     (2 * model.config.moe.intermediate_size +
+                     (2 * model.config.moe().intermediate_size +
                       model.config.hidden_size)
                : 0;
       EXPECT_EQ(model.file->bytes_read() - before, bytes + bias_bytes) << name;
@@ -104,12 +104,12 @@ TEST_P(LocalExpertsTest, OwnersOfHalvesFinishWhatOneOwnerDoes) {
   const auto finish = [&](int32_t begin, int32_t end) {
     const auto experts = loader.Load(4, {begin, end}, *backend, {});
     EXPECT_TRUE(experts.ok()) << experts.status();
-    LocalExperts owner(backend.get(), 16, {{&*experts}});
+    LocalExperts owner(backend.get(), {{16, {&*experts}}});
     EXPECT_EQ(owner.nodes(0).size(), 1u);
     const DeviceMatrix part = matrix(hidden, ElementType::kF32);
     std::vector<float> sum(x.size());
     backend->BeginStep(step);
-    owner.Run(0, rows, routing, ExpertActivation(model.config.moe), {&part, 1});
+    owner.Run(0, rows, routing, model.config.moe().activation, {&part, 1});
     backend->CopyOut(part, sum.data());
     backend->EndStep();
     return sum;
@@ -142,14 +142,14 @@ void Restack(const std::string& from, const ModelConfig& config,
     bytes[name] += *all;
   };
   const int64_t hidden = config.hidden_size;
-  const int64_t experts = config.moe.num_experts;
-  const int64_t mlp = config.moe.intermediate_size;
+  const int64_t experts = config.moe().num_experts;
+  const int64_t mlp = config.moe().intermediate_size;
   for (const auto& tensor : (*file)->tensors()) {
     if (tensor.name.find(".mlp.experts.") != std::string::npos) continue;
     shapes[tensor.name] = tensor.shape;
     append(tensor.name, tensor.name);
   }
-  for (int layer = SparseSpan(config).first; layer < config.num_layers;
+  for (int layer = SparseSpan(config).first; layer < config.num_layers();
        ++layer) {
     const std::string prefix = Cat("model.layers.", layer, ".mlp.experts.");
     shapes[prefix + "gate_up_proj"] = {experts, 2 * mlp, hidden};

@@ -102,7 +102,7 @@ using Entries = std::vector<std::tuple<int32_t, int32_t, std::string>>;
 ExpertPlacement Place(const std::string& path, const Entries& entries) {
   const auto file = weights::OpenModel(path);
   const ModelConfig config = ConfigOf(**file);
-  const int32_t eighth = config.moe.num_experts / 8;
+  const int32_t eighth = config.moe().num_experts / 8;
   std::string text = R"({"hosts": [{"name": "a"}, {"name": "b"}],
                          "experts": [)";
   for (const auto& [first, last, hosts] : entries) {

@@ -13,9 +13,8 @@ namespace {
 ModelConfig Sparse() {
   ModelConfig config;
   config.model_type = "test";
-  config.num_layers = 4;
-  config.moe.num_experts = 8;
-  config.moe.sparse = {false, true, true, true};
+  config.layers.resize(4);
+  for (int i = 1; i < 4; ++i) config.layers[i].moe.num_experts = 8;
   return config;
 }
 
@@ -83,13 +82,14 @@ TEST(ExpertPlacementTest, ReadsBackAsItWasWritten) {
 
 TEST(ExpertPlacementTest, RangesOfLayersPassOverTheDenseOnes) {
   ModelConfig config = Sparse();
-  config.num_layers = 6;
-  config.moe.sparse = {false, true, false, true, true, false};
+  config.layers.resize(6);
+  config.layers[2] = config.layers[5] = LayerConfig();
+  config.layers[4] = config.layers[1];
   const auto placement = ParseExpertPlacement(
       WithEntries(R"({"layers": "1-4", "experts": "0-7", "hosts": ["a"]})"),
       config);
   ASSERT_TRUE(placement.ok()) << placement.status();
-  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+  for (int32_t layer = 0; layer < config.num_layers(); ++layer) {
     EXPECT_EQ(placement->layers[layer].empty(), !config.is_sparse(layer));
   }
   const auto again = ParseExpertPlacement(ToText(*placement), config);
@@ -132,9 +132,14 @@ TEST(ExpertPlacementTest, NamesWhatTheModelDoesNotHave) {
                 R"({"layers": "1-3", "experts": "0-7", "hosts": ["c"]})")),
             "placement: experts[0]: host 'c' is none of the placement's: a, b");
   ModelConfig dense = Sparse();
-  dense.moe.num_experts = 0;
+  dense.layers.assign(4, LayerConfig());
   EXPECT_EQ(Message(ParseExpertPlacement("{}", dense).status()),
             "placement: a model of type test has no experts");
+  ModelConfig mixed = Sparse();
+  mixed.layers[2].moe.num_experts = 4;
+  EXPECT_EQ(Message(ParseExpertPlacement("{}", mixed).status()),
+            "layer 2 has 4 experts, 0 per token, the first sparse layer 8, 0 "
+            "per token: experts on hosts are the same in all layers");
 }
 
 TEST(ExpertPlacementTest, RefusesWhatIsNoPlacement) {

@@ -63,9 +63,9 @@ TEST(ModelConfigTest, ReadsTheKeysOfLlama3) {
   const auto config = ParseModelConfig(Llama1b());
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->hidden_size, 2048);
-  EXPECT_EQ(config->num_layers, 16);
-  EXPECT_EQ(config->q_size(), 2048);
-  EXPECT_EQ(config->kv_size(), 512);
+  EXPECT_EQ(config->num_layers(), 16);
+  EXPECT_EQ(config->layers[15].attention.q_size(), 2048);
+  EXPECT_EQ(config->layers[15].attention.kv_size(), 512);
   EXPECT_TRUE(config->tie_word_embeddings);
   EXPECT_EQ(config->ropes[0].scaling.kind, RopeScaling::Kind::kLlama3);
   EXPECT_THAT(config->eos_token_ids, ElementsAre(128001, 128008, 128009));
@@ -89,8 +89,8 @@ TEST(ModelConfigTest, OldConfigsGetTheDefaultsOfTheirTime) {
     "model_type": "llama", "hidden_size": 48, "num_hidden_layers": 3,
     "num_attention_heads": 4, "intermediate_size": 100, "vocab_size": 250})"));
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->num_kv_heads, 4);
-  EXPECT_EQ(config->head_dim, 12);
+  EXPECT_EQ(config->layers[2].attention.num_kv_heads, 4);
+  EXPECT_EQ(config->layers[2].attention.head_dim, 12);
   EXPECT_EQ(config->ropes[0].theta, 10000.0);
   EXPECT_EQ(config->rms_norm_eps, 1e-6);
   EXPECT_EQ(config->max_position_embeddings, 2048);
@@ -300,11 +300,12 @@ TEST(CheckTensorsTest, TheGgufOfSmolLm2IsALlamaOfThirtyLayers) {
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->num_layers, 30);
+  EXPECT_EQ(config->num_layers(), 30);
   EXPECT_EQ(config->hidden_size, 576);
-  EXPECT_EQ(config->num_heads, 9);
-  EXPECT_EQ(config->num_kv_heads, 3);
-  EXPECT_EQ(config->head_dim, 64);
+  const AttentionConfig& attention = config->layers[29].attention;
+  EXPECT_EQ(attention.num_heads, 9);
+  EXPECT_EQ(attention.num_kv_heads, 3);
+  EXPECT_EQ(attention.head_dim, 64);
   EXPECT_EQ(config->vocab_size, 49152);
   EXPECT_EQ(config->ropes[0].theta, 100000.0);
   EXPECT_EQ(config->rms_norm_eps, 1e-5);
@@ -329,15 +330,15 @@ TEST(CheckTensorsTest, ContradictionsNameTheTensorAndBothShapes) {
     return Message(status);
   };
   ModelConfig other = *config;
-  other.intermediate_size = 13;
+  other.layers[0].mlp.intermediate_size = 13;
   EXPECT_THAT(refusal(other),
               AllOf(HasSubstr("model.layers.0.mlp.gate_proj.weight"),
                     HasSubstr("[12, 8]"), HasSubstr("[13, 8]")));
   other = *config;
-  other.num_layers = 3;
+  other.layers.push_back(other.layers[1]);
   EXPECT_THAT(refusal(other), HasSubstr("model.layers.2"));
   other = *config;
-  other.num_layers = 1;
+  other.layers.pop_back();
   EXPECT_THAT(refusal(other), HasSubstr("not part of"));
   other = *config;
   other.tie_word_embeddings = false;

@@ -104,12 +104,12 @@ TEST(ModelFamiliesTest, ReadsTheKeysOfGlm4Moe) {
   EXPECT_EQ(config.ropes[0].rotary_dim, 64);
   EXPECT_EQ(config.ropes[0].inv_freq.size(), 32u);
   EXPECT_FALSE(config.ropes[0].interleaved);
-  EXPECT_TRUE(config.qkv_bias);
-  EXPECT_FALSE(config.o_bias);
-  EXPECT_FALSE(config.qk_norm);
-  EXPECT_EQ(config.moe.num_experts, 128);
-  EXPECT_EQ(config.moe.experts_per_token, 8);
-  EXPECT_EQ(config.moe.shared_intermediate_size, 1408);
+  EXPECT_TRUE(config.layers[1].attention.qkv_bias);
+  EXPECT_FALSE(config.layers[1].attention.o_bias);
+  EXPECT_FALSE(config.layers[1].attention.qk_norm);
+  EXPECT_EQ(config.moe().num_experts, 128);
+  EXPECT_EQ(config.moe().experts_per_token, 8);
+  EXPECT_EQ(config.moe().shared_intermediate_size, 1408);
   EXPECT_TRUE(
       HasTensor(config, "model.layers.1.mlp.gate.e_score_correction_bias"));
   EXPECT_FALSE(config.is_sparse(0));
@@ -119,13 +119,15 @@ TEST(ModelFamiliesTest, ReadsTheKeysOfGlm4Moe) {
 
 TEST(ModelFamiliesTest, ReadsTheKeysOfGptOss) {
   const ModelConfig config = Parsed(GptOss());
-  EXPECT_EQ(config.window(0), 128);
-  EXPECT_EQ(config.window(1), 0);
-  EXPECT_EQ(config.window(22), 128);
+  EXPECT_EQ(config.layers[0].attention.window, 128);
+  EXPECT_EQ(config.layers[1].attention.window, 0);
+  EXPECT_EQ(config.layers[22].attention.window, 128);
   EXPECT_TRUE(HasTensor(config, "model.layers.0.self_attn.sinks"));
-  EXPECT_TRUE(config.o_bias);
-  EXPECT_EQ(config.moe.swiglu_limit, 7.0);
-  EXPECT_TRUE(config.moe.interleaved);
+  EXPECT_TRUE(config.layers[0].attention.o_bias);
+  EXPECT_EQ(config.moe().activation.kind,
+            kernels::Activation::Kind::kClampedSwiGlu);
+  EXPECT_EQ(config.moe().activation.limit, 7.0f);
+  EXPECT_TRUE(config.moe().interleaved);
   EXPECT_TRUE(config.is_sparse(0));
   Json listed = GptOss();
   listed["layer_types"] = Json::array();
@@ -171,10 +173,10 @@ TEST(ModelFamiliesTest, AnyPatternOfDenseAndSparseLayersIsRead) {
   // Without a sparse layer it is a dense model.
   Json dense = Qwen3Moe();
   dense["decoder_sparse_step"] = 7;
-  EXPECT_EQ(Parsed(dense).moe, MoeConfig());
+  EXPECT_EQ(Parsed(dense).moe(), MoeConfig());
   dense = Qwen3Moe();
   dense["num_experts"] = 0;
-  EXPECT_EQ(Parsed(dense).moe, MoeConfig());
+  EXPECT_EQ(Parsed(dense).moe(), MoeConfig());
 
   EXPECT_THAT(Refusal(Qwen3Moe(), "decoder_sparse_step", 0),
               HasSubstr("decoder_sparse_step"));
@@ -189,9 +191,9 @@ TEST(ModelFamiliesTest, AnyPatternOfDenseAndSparseLayersIsRead) {
 TEST(ModelFamiliesTest, AWindowThatNoPositionReachesBeyondIsNone) {
   Json config = GptOss();
   config["sliding_window"] = 131071;
-  EXPECT_EQ(Parsed(config).window(0), 131071);
+  EXPECT_EQ(Parsed(config).layers[0].attention.window, 131071);
   config["sliding_window"] = 131072;
-  EXPECT_THAT(Parsed(config).windows, IsEmpty());
+  EXPECT_EQ(Parsed(config).layers[0].attention.window, 0);
   config["sliding_window"] = kMaxKvWindow + 1;
   EXPECT_THAT(Message(ParseModelConfig(config).status()),
               HasSubstr("sliding_window"));
@@ -315,15 +317,15 @@ TEST(ModelFamiliesTest, GoldenLayoutsPassAndTheirBytesAreAllCounted) {
     const ModelBytes bytes = StoredBytes(config, **model);
     EXPECT_EQ(bytes.total() + bytes.left_aside, all) << name;
     EXPECT_EQ(bytes.left_aside > 0, config.num_nextn_predict_layers > 0);
-    EXPECT_EQ(bytes.experts.back() > 0, config.moe.num_experts > 0);
+    EXPECT_EQ(bytes.experts.back() > 0, config.moe().num_experts > 0);
     // A layer more than the config tells of is not left aside unseen.
     ModelConfig shorter = config;
-    shorter.num_layers -= 1;
+    shorter.layers.pop_back();
     shorter.num_nextn_predict_layers = 0;
     EXPECT_THAT(Message(CheckTensors(shorter, **model)),
                 HasSubstr("is not part of"));
     ModelConfig bare = config;
-    bare.qkv_bias = !bare.qkv_bias;
+    bare.layers[0].attention.qkv_bias = !bare.layers[0].attention.qkv_bias;
     EXPECT_THAT(Message(CheckTensors(bare, **model)), HasSubstr("proj.bias"));
   }
 }
@@ -333,10 +335,10 @@ TEST(ModelFamiliesTest, Mxfp4ExpertsOfOddSizesAreRefused) {
   const auto model = weights::OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   ModelConfig config = Parsed((*model)->config());
-  config.moe.intermediate_size = 40;
+  config.layers[0].moe.intermediate_size = 40;
   EXPECT_THAT(Message(CheckTensors(config, **model)),
               HasSubstr("intermediate size 40: both must be multiples of 32"));
-  config.moe.intermediate_size = 96;
+  config.layers[0].moe.intermediate_size = 96;
   EXPECT_THAT(Message(CheckTensors(config, **model)),
               HasSubstr("gate_up_proj_blocks' has shape"));
 }

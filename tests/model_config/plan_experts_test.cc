@@ -17,9 +17,8 @@ struct Model {
 Model WithExperts(int32_t experts) {
   Model model;
   model.config.model_type = "test";
-  model.config.num_layers = 4;
-  model.config.moe.num_experts = experts;
-  model.config.moe.sparse = {false, true, true, true};
+  model.config.layers.resize(4);
+  for (int i = 1; i < 4; ++i) model.config.layers[i].moe.num_experts = experts;
   const auto layer = static_cast<uint64_t>(experts) * 100;
   model.bytes.experts = {0, layer, layer, layer};
   return model;
@@ -117,7 +116,7 @@ TEST(PlanExpertsTest, RefusesWhatCannotBe) {
   options.hosts[1].host.name = "a";
   EXPECT_EQ(refusal(options), "placement: hosts[1]: name 'a' stands twice");
   ModelConfig dense = model.config;
-  dense.moe.num_experts = 0;
+  dense.layers.assign(4, LayerConfig());
   EXPECT_EQ(Message(PlanExperts(dense, model.bytes, Hosts({0})).status()),
             "a model of type test has no experts to place");
 }

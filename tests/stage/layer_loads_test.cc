@@ -30,7 +30,7 @@ uint64_t VectorBytes(const ModelConfig& config, const weights::ModelFile& model,
        ExpectedTensors(config, ExpertStorageOf(config, model))) {
     std::string_view name;
     const int32_t layer = LayerOfTensor(wanted.name, name);
-    const bool here = layer < 0 ? range.last == config.num_layers
+    const bool here = layer < 0 ? range.last == config.num_layers()
                                 : range.first <= layer && layer < range.last;
     if (!here) continue;
     const weights::TensorInfo& tensor = *model.Find(wanted.name);
@@ -47,7 +47,7 @@ void ExpectWhatStagesHold(const std::string& path, WeightsMode mode,
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();
-  const int32_t layers = config->num_layers;
+  const int32_t layers = config->num_layers();
   const LayerLoads loads =
       LoadsOf(*config, **model, {mode, nullptr, 7, 0, 512, ranks});
   for (const LayerRange range :
@@ -167,7 +167,8 @@ TEST(LayerLoadsTest, AStepsTokensCountWhereThereAreWindows) {
         .kv;
   };
   const uint64_t block =
-      uint64_t{2 * 2 * 4 * 16} * static_cast<uint64_t>(config->kv_size());
+      uint64_t{2 * 2 * 4 * 16} *
+      static_cast<uint64_t>(config->layers[0].attention.kv_size());
   EXPECT_EQ(kv(1024) - kv(512), 512 / 16 * block);
 }
 
@@ -192,11 +193,14 @@ TEST(LayerLoadsTest, LayersWithAWindowShareTheMemoryOfThoseWithout) {
   ASSERT_TRUE(model.ok()) << model.status();
   auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();
-  config->windows = {0, 16, 0, 0};
+  for (int i = 0; i < 4; ++i) {
+    config->layers[i].attention.window = i == 1 ? 16 : 0;
+  }
   const LayerLoads loads =
       LoadsOf(*config, **model, {WeightsMode::kAuto, nullptr, 12, 128});
   const uint64_t one =
-      uint64_t{2 * 4 * 12 * 16} * static_cast<uint64_t>(config->kv_size());
+      uint64_t{2 * 4 * 12 * 16} *
+      static_cast<uint64_t>(config->layers[0].attention.kv_size());
   EXPECT_EQ(loads.Of({0, 4}).kv, 3 * one);
   EXPECT_EQ(loads.Of({0, 2}).kv, one);
   EXPECT_EQ(loads.Of({1, 3}).kv, one);
@@ -212,8 +216,9 @@ TEST(LayerLoadsTest, OneSequenceHasItsWindowBesideItsLength) {
   const LayerLoads loads =
       LoadsOf(*config, **model, {WeightsMode::kAuto, nullptr, 0, 2048});
   // 2 layers of 128 blocks, and 34 for windows of 16 and steps of 512.
-  EXPECT_EQ(loads.Of({0, 4}).kv, uint64_t{2 * 2 * 4 * (128 + 34) * 16} *
-                                     static_cast<uint64_t>(config->kv_size()));
+  EXPECT_EQ(loads.Of({0, 4}).kv,
+            uint64_t{2 * 2 * 4 * (128 + 34) * 16} *
+                static_cast<uint64_t>(config->layers[0].attention.kv_size()));
 }
 
 TEST(LayerLoadsTest, ExpertsElsewhereAreNotCounted) {
@@ -222,8 +227,8 @@ TEST(LayerLoadsTest, ExpertsElsewhereAreNotCounted) {
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();
-  const int32_t experts = config->moe.num_experts;
-  const int32_t last = config->num_layers - 1;
+  const int32_t experts = config->moe().num_experts;
+  const int32_t last = config->num_layers() - 1;
   const auto place = [&](const std::string& half) {
     const auto placement = ParseExpertPlacement(
         Cat(R"({"hosts": [{"name": "a"}], "experts": [{"layers": ")",
@@ -251,11 +256,11 @@ TEST(LayerLoadsTest, ExpertsElsewhereAreNotCounted) {
 
 TEST(KvLayoutTest, PositionsInSoManyBlocksAreTheMostThatFit) {
   ModelConfig config;
-  config.num_layers = 4;
+  config.layers.resize(4);
   const std::vector<std::vector<int32_t>> all = {
-      {}, {0, 40, 0, 40}, {16, 16, 100, 0}};
+      {0, 0, 0, 0}, {0, 40, 0, 40}, {16, 16, 100, 0}};
   for (const std::vector<int32_t>& windows : all) {
-    config.windows = windows;
+    for (int i = 0; i < 4; ++i) config.layers[i].attention.window = windows[i];
     for (const int32_t step : {1, 64}) {
       for (int32_t blocks = 0; blocks < 60; ++blocks) {
         const int32_t most = 500;

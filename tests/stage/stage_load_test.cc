@@ -207,7 +207,7 @@ TEST(StageLoadTest, AKvCacheIsChosenWithinWhatTheWeightsLeaveOfItsMemory) {
     const StageBytes bytes = LoadsOf(*config, **model,
                                      {options.weights, nullptr, 1, 16,
                                       options.max_step_tokens, ranks})
-                                 .Of({0, config->num_layers});
+                                 .Of({0, config->num_layers()});
     options.memory = bytes.weights + 5 * bytes.kv;
     EXPECT_EQ(InfoOf(options).limits.num_blocks, 5) << ranks;
     options.kv_blocks = 6;

@@ -22,7 +22,7 @@ StatusOr<ExpertPlacement> Place(const ExpertHostsOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const auto file, weights::OpenModel(options.model));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(file->config()));
-  const int32_t eighth = config.moe.num_experts / 8;
+  const int32_t eighth = config.moe().num_experts / 8;
   std::string text = "{\"hosts\": [";
   for (int i = 0; i < options.hosts; ++i) {
     text += Cat(i == 0 ? "" : ",", "{\"name\": \"", HostName(i), "\"}");

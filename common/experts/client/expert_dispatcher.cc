@@ -28,10 +28,10 @@ int64_t MaxMessageBytes(const wire::ExpertModel& model, int32_t max_rows,
 
 wire::ExpertModel ModelOf(const ModelConfig& config) {
   wire::ExpertModel model;
-  model.num_layers = config.num_layers;
+  model.num_layers = config.num_layers();
   model.hidden_size = config.hidden_size;
-  model.num_experts = config.moe.num_experts;
-  model.experts_per_token = config.moe.experts_per_token;
+  model.num_experts = config.moe().num_experts;
+  model.experts_per_token = config.moe().experts_per_token;
   return model;
 }
 
@@ -88,7 +88,7 @@ StatusOr<std::shared_ptr<ExpertDispatcher>> ExpertDispatcher::Make(
 ExpertDispatcher::ExpertDispatcher(const ModelConfig& config,
                                    DispatchOptions options)
     : options_(std::move(options)),
-      map_(options_.placement, options_.layers, config.moe.num_experts),
+      map_(options_.placement, options_.layers, config.moe().num_experts),
       planner_(options_.most_hedges) {
   hello_.build = std::string(metrics::BuildVersion());
   hello_.model = ModelOf(config);

@@ -84,8 +84,8 @@ StatusOr<std::vector<LayerRanges>> FromText(std::string_view text,
                                             const ModelConfig& config) {
   const LayerSpan sparse = SparseSpan(config);
   const Span layers = {sparse.first, sparse.last};
-  const Span experts = {0, config.moe.num_experts - 1};
-  Chosen chosen(config.moe.num_experts);
+  const Span experts = {0, config.moe().num_experts - 1};
+  Chosen chosen(config.moe().num_experts);
   while (true) {
     const size_t comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
@@ -124,7 +124,7 @@ StatusOr<std::vector<LayerRanges>> FromPlacement(const ExpertChoice& choice,
                           ReadExpertPlacement(choice.placement, config));
   SLUICE_ASSIGN_OR_RETURN(const int32_t host, placement.HostIndex(choice.host));
   std::vector<LayerRanges> held;
-  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+  for (int32_t layer = 0; layer < config.num_layers(); ++layer) {
     auto ranges = placement.On(host, layer);
     if (!ranges.empty()) held.push_back({layer, std::move(ranges)});
   }
@@ -139,7 +139,7 @@ StatusOr<std::vector<LayerRanges>> FromPlacement(const ExpertChoice& choice,
 
 StatusOr<std::vector<LayerRanges>> ChooseExperts(const ExpertChoice& choice,
                                                  const ModelConfig& config) {
-  if (config.moe.num_experts == 0) {
+  if (config.moe().num_experts == 0) {
     return InvalidArgument("the model (", config.model_type,
                            ") has no experts to serve");
   }
