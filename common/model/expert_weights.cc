@@ -141,8 +141,8 @@ StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
   }
   const size_t parts = matrix.tensors.rows.size();
   const int64_t rows = matrix.rows / static_cast<int64_t>(parts);
-  const int64_t first =
-      storage_ == ExpertStorage::kStacked ? expert * matrix.rows : 0;
+  const bool stacked = !matrix.tensors.first().per_expert();
+  const int64_t first = stacked ? expert * rows : 0;
   std::byte* out = weight.data.data();
   for (size_t part = 0; part < parts; ++part) {
     SLUICE_RETURN_IF_ERROR(file_.ReadAs(Name(matrix, part, layer, expert),

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/model/expert_weights.h"
 #include "common/model/local_experts.h"
+#include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
 #include "common/weights/weight_sums.h"
@@ -67,7 +68,7 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
     return InvalidArgument("threads must be between 0 and 1024, got ",
                            options.threads);
   }
-  SLUICE_ASSIGN_OR_RETURN(auto file, weights::OpenModel(options.model_path));
+  SLUICE_ASSIGN_OR_RETURN(auto file, OpenModel(options.model_path));
   auto hosted = std::unique_ptr<HostedExperts>(new HostedExperts());
   SLUICE_ASSIGN_OR_RETURN(hosted->config_, ParseModelConfig(file->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(hosted->config_, *file));

@@ -139,7 +139,7 @@ Status CheckTensors(const ModelConfig& config,
   for (const TensorInfo& tensor : model.tensors()) {
     const std::string_view name = tensor.name;
     const bool of_layer =
-        name.starts_with(kLayerPrefix) || name.starts_with("blk.");
+        name.starts_with(kLayerPrefix) || name.starts_with(kGgufLayerPrefix);
     if (!of_layer || names.contains(name)) continue;
     if (name.ends_with(".rotary_emb.inv_freq")) continue;
     if (IsLeftAside(config, name)) continue;

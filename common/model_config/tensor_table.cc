@@ -16,9 +16,10 @@ using enum WeightPlace;
 using enum StoredAs;
 
 constexpr TensorRow kTop[] = {
-    {"model.embed_tokens.weight", "V H", kNone, kEmbedding},
-    {"model.norm.weight", "H", kNone, kFinalNorm},
-    {"lm_head.weight", "V H", kRows, kHead},
+    {"model.embed_tokens.weight", "token_embd.weight", "V H", kNone,
+     kEmbedding},
+    {"model.norm.weight", "output_norm.weight", "H", kNone, kFinalNorm},
+    {"lm_head.weight", "output.weight", "V H", kRows, kHead},
 };
 
 bool HasQkvBias(const LayerConfig& layer) { return layer.attention.qkv_bias; }
@@ -27,92 +28,119 @@ bool HasQkNorm(const LayerConfig& layer) { return layer.attention.qk_norm; }
 bool HasSinks(const LayerConfig& layer) { return layer.attention.sinks; }
 bool HasNormsAfter(const LayerConfig& layer) { return layer.norm.after; }
 
-// Attention and norms of all families.
+// Attention of all families, and the norms around it.
 constexpr TensorRow kAttention[] = {
-    {"input_layernorm.weight", "H", kNone, kAttentionNorm},
-    {"self_attn.q_proj.weight", "Q H", kRows, kQkv},
-    {"self_attn.k_proj.weight", "K H", kRows, kQkv},
-    {"self_attn.v_proj.weight", "K H", kRows, kQkv},
-    {"self_attn.q_proj.bias", "Q", kRows, kQkvBias, HasQkvBias},
-    {"self_attn.k_proj.bias", "K", kRows, kQkvBias, HasQkvBias},
-    {"self_attn.v_proj.bias", "K", kRows, kQkvBias, HasQkvBias},
-    {"self_attn.o_proj.weight", "H Q", kColumns, kO},
-    {"self_attn.o_proj.bias", "H", kNone, kOBias, HasOBias},
-    {"self_attn.q_norm.weight", "D", kNone, kQNorm, HasQkNorm},
-    {"self_attn.k_norm.weight", "D", kNone, kKNorm, HasQkNorm},
-    {"post_attention_layernorm.weight", "H", kNone, kMlpNorm},
-    {"self_attn.sinks", "N", kRows, kSinks, HasSinks},
-    {"post_self_attn_layernorm.weight", "H", kNone, kPostAttentionNorm,
-     HasNormsAfter},
-    {"post_mlp_layernorm.weight", "H", kNone, kPostMlpNorm, HasNormsAfter},
+    {"input_layernorm.weight", "attn_norm.weight", "H", kNone, kAttentionNorm},
+    {"self_attn.q_proj.weight", "attn_q.weight", "Q H", kRows, kQkv},
+    {"self_attn.k_proj.weight", "attn_k.weight", "K H", kRows, kQkv},
+    {"self_attn.v_proj.weight", "attn_v.weight", "K H", kRows, kQkv},
+    {"self_attn.q_proj.bias", "attn_q.bias", "Q", kRows, kQkvBias, HasQkvBias},
+    {"self_attn.k_proj.bias", "attn_k.bias", "K", kRows, kQkvBias, HasQkvBias},
+    {"self_attn.v_proj.bias", "attn_v.bias", "K", kRows, kQkvBias, HasQkvBias},
+    {"self_attn.o_proj.weight", "attn_output.weight", "H Q", kColumns, kO},
+    {"self_attn.o_proj.bias", "attn_output.bias", "H", kNone, kOBias, HasOBias},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight", "D", kNone, kQNorm,
+     HasQkNorm},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight", "D", kNone, kKNorm,
+     HasQkNorm},
+    {"self_attn.sinks", "attn_sinks.weight", "N", kRows, kSinks, HasSinks},
+    {"post_self_attn_layernorm.weight", "post_attention_norm.weight", "H",
+     kNone, kPostAttentionNorm, HasNormsAfter},
+    {"post_mlp_layernorm.weight", "post_ffw_norm.weight", "H", kNone,
+     kPostMlpNorm, HasNormsAfter},
+};
+
+// The norm in front of the MLP, and one that a GGUF calls as others call the
+// norm behind attention.
+constexpr TensorRow kMlpNormRow[] = {
+    {"post_attention_layernorm.weight", "ffn_norm.weight", "H", kNone,
+     kMlpNorm},
+};
+constexpr TensorRow kMlpNormAfter[] = {
+    {"post_attention_layernorm.weight", "post_attention_norm.weight", "H",
+     kNone, kMlpNorm},
 };
 
 constexpr TensorRow kMlp[] = {
-    {"mlp.gate_proj.weight", "F H", kRows, kGateUp},
-    {"mlp.up_proj.weight", "F H", kRows, kGateUp},
-    {"mlp.down_proj.weight", "H F", kColumns, kDown},
+    {"mlp.gate_proj.weight", "ffn_gate.weight", "F H", kRows, kGateUp},
+    {"mlp.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp},
+    {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
 };
 
 constexpr TensorRow kFusedMlp[] = {
-    {"mlp.gate_up_proj.weight", "2F H", kRows, kGateUp},
-    {"mlp.down_proj.weight", "H F", kColumns, kDown},
+    {"mlp.gate_up_proj.weight", "ffn_up.weight", "2F H", kRows, kGateUp},
+    {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
 };
 
 constexpr TensorRow kGate[] = {
-    {"mlp.gate.weight", "E H", kNone, kRouter, nullptr, kF32},
+    {"mlp.gate.weight", "ffn_gate_inp.weight", "E H", kNone, kRouter, nullptr,
+     kF32},
 };
 
 constexpr TensorRow kGateCorrection[] = {
-    {"mlp.gate.e_score_correction_bias", "E", kNone, kCorrection},
+    {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", "E", kNone,
+     kCorrection},
 };
 
 constexpr TensorRow kSharedExpert[] = {
-    {"mlp.shared_experts.gate_proj.weight", "S H", kRows, kSharedGateUp},
-    {"mlp.shared_experts.up_proj.weight", "S H", kRows, kSharedGateUp},
-    {"mlp.shared_experts.down_proj.weight", "H S", kColumns, kSharedDown},
+    {"mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight", "S H",
+     kRows, kSharedGateUp},
+    {"mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", "S H", kRows,
+     kSharedGateUp},
+    {"mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", "H S",
+     kColumns, kSharedDown},
 };
 
 constexpr TensorRow kBiasedRouter[] = {
-    {"mlp.router.weight", "E H", kNone, kRouter, nullptr, kF32},
-    {"mlp.router.bias", "E", kNone, kRouterBias},
+    {"mlp.router.weight", "ffn_gate_inp.weight", "E H", kNone, kRouter, nullptr, kF32},
+    {"mlp.router.bias", "ffn_gate_inp.bias", "E", kNone, kRouterBias},
 };
 
 constexpr TensorRow kExpertBiases[] = {
-    {"mlp.experts.gate_up_proj_bias", "E 2X", kExperts, kExpertGateUpBias,
+    {"mlp.experts.gate_up_proj_bias", "", "E 2X", kExperts, kExpertGateUpBias,
      nullptr, kF32},
-    {"mlp.experts.down_proj_bias", "E H", kExperts, kExpertDownBias, nullptr,
-     kF32},
+    {"mlp.experts.down_proj_bias", "", "E H", kExperts, kExpertDownBias,
+     nullptr, kF32},
 };
 
 // Experts' matrices, by ExpertStorage.
 constexpr TensorRow kSeparateExperts[] = {
-    {"mlp.experts.{}.gate_proj.weight", "X H", kExperts, kExpertGateUp},
-    {"mlp.experts.{}.up_proj.weight", "X H", kExperts, kExpertGateUp},
-    {"mlp.experts.{}.down_proj.weight", "H X", kExperts, kExpertDown},
+    {"mlp.experts.{}.gate_proj.weight", "", "X H", kExperts, kExpertGateUp},
+    {"mlp.experts.{}.up_proj.weight", "", "X H", kExperts, kExpertGateUp},
+    {"mlp.experts.{}.down_proj.weight", "", "H X", kExperts, kExpertDown},
+};
+constexpr TensorRow kApartExperts[] = {
+    {"mlp.experts.gate_proj", "ffn_gate_exps.weight", "E X H", kExperts,
+     kExpertGateUp},
+    {"mlp.experts.up_proj", "ffn_up_exps.weight", "E X H", kExperts,
+     kExpertGateUp},
+    {"mlp.experts.down_proj", "ffn_down_exps.weight", "E H X", kExperts,
+     kExpertDown},
 };
 constexpr TensorRow kStackedExperts[] = {
-    {"mlp.experts.gate_up_proj", "E 2X H", kExperts, kExpertGateUp},
-    {"mlp.experts.down_proj", "E H X", kExperts, kExpertDown},
+    {"mlp.experts.gate_up_proj", "", "E 2X H", kExperts, kExpertGateUp},
+    {"mlp.experts.down_proj", "", "E H X", kExperts, kExpertDown},
 };
 constexpr TensorRow kTransposedExperts[] = {
-    {"mlp.experts.gate_up_proj", "E H 2X", kExperts, kExpertGateUp},
-    {"mlp.experts.down_proj", "E X H", kExperts, kExpertDown},
+    {"mlp.experts.gate_up_proj", "", "E H 2X", kExperts, kExpertGateUp},
+    {"mlp.experts.down_proj", "", "E X H", kExperts, kExpertDown},
 };
 constexpr TensorRow kMxfp4Experts[] = {
-    {"mlp.experts.gate_up_proj_blocks", "E 2X H/32 16", kExperts, kExpertGateUp,
+    {"mlp.experts.gate_up_proj_blocks", "", "E 2X H/32 16", kExperts,
+     kExpertGateUp, nullptr, kMxfp4Codes},
+    {"mlp.experts.gate_up_proj_scales", "", "E 2X H/32", kExperts,
+     kExpertGateUp, nullptr, kMxfp4Scales},
+    {"mlp.experts.down_proj_blocks", "", "E H X/32 16", kExperts, kExpertDown,
      nullptr, kMxfp4Codes},
-    {"mlp.experts.gate_up_proj_scales", "E 2X H/32", kExperts, kExpertGateUp,
+    {"mlp.experts.down_proj_scales", "", "E H X/32", kExperts, kExpertDown,
      nullptr, kMxfp4Scales},
-    {"mlp.experts.down_proj_blocks", "E H X/32 16", kExperts, kExpertDown,
-     nullptr, kMxfp4Codes},
-    {"mlp.experts.down_proj_scales", "E H X/32", kExperts, kExpertDown, nullptr,
-     kMxfp4Scales},
 };
 static_assert(kernels::kMxfp4Group == 32);
 
 // By ExpertStorage.
 constexpr std::span<const TensorRow> kExpertRows[] = {
-    kSeparateExperts, kStackedExperts, kTransposedExperts, kMxfp4Experts};
+    kSeparateExperts, kApartExperts, kStackedExperts, kTransposedExperts,
+    kMxfp4Experts};
 
 // Of the dimension that a shape's letter stands for, in this layer.
 int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
@@ -168,13 +196,19 @@ void AddRows(std::span<const TensorRow> rows, const ModelConfig& config,
 
 }  // namespace
 
-constexpr TensorTable kLlamaTensors = {{kAttention}, {kMlp}, {}, {}};
-constexpr TensorTable kQwen3MoeTensors = {{kAttention}, {kMlp}, {kGate}, {}};
-constexpr TensorTable kGlm4Tensors = {{kAttention}, {kFusedMlp}, {}, {}};
+constexpr TensorTable kLlamaTensors = {
+    {kAttention, kMlpNormRow}, {kMlp}, {}, {}};
+constexpr TensorTable kQwen3MoeTensors = {
+    {kAttention, kMlpNormRow}, {kMlp}, {kGate}, {}};
+constexpr TensorTable kGlm4Tensors = {
+    {kAttention, kMlpNormRow}, {kFusedMlp}, {}, {}};
 constexpr TensorTable kGlm4MoeTensors = {
-    {kAttention}, {kMlp}, {kGate, kGateCorrection, kSharedExpert}, {}};
+    {kAttention, kMlpNormAfter},
+    {kMlp},
+    {kGate, kGateCorrection, kSharedExpert},
+    {}};
 constexpr TensorTable kGptOssTensors = {
-    {kAttention}, {}, {kBiasedRouter}, {kExpertBiases}};
+    {kAttention, kMlpNormAfter}, {}, {kBiasedRouter}, {kExpertBiases}};
 
 std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
                                   ExpertStorage storage) {
@@ -240,14 +274,42 @@ kernels::WeightType TypeOf(const WeightRows& weight, int32_t layer,
   return ComputedType(mode, stored);
 }
 
+GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
+  GgufTensorPlace place;
+  const auto find = [&](std::span<const TensorRow> rows) {
+    for (const TensorRow& row : rows) {
+      if (row.gguf == name) place.row = &row;
+    }
+  };
+  if (!name.starts_with(kGgufLayerPrefix)) {
+    find(kTop);
+    return place;
+  }
+  name.remove_prefix(kGgufLayerPrefix.size());
+  const int64_t layer = TakeNumber(name, -1);
+  if (layer < 0 || layer > std::numeric_limits<int32_t>::max() ||
+      !name.starts_with('.')) {
+    return place;
+  }
+  name.remove_prefix(1);
+  place.layer = static_cast<int32_t>(layer);
+  for (const auto& groups : {table.layers, table.dense, table.sparse}) {
+    for (const auto& rows : groups) find(rows);
+  }
+  find(kApartExperts);
+  return place;
+}
+
 int64_t WeightElements(const TensorRow& row, int64_t stored) {
   if (row.stored == kMxfp4Scales) return 0;
   return row.stored == kMxfp4Codes ? 2 * stored : stored;
 }
 
 int32_t LayerOfTensor(std::string_view name, std::string_view& rest) {
-  if (!name.starts_with(kLayerPrefix)) return -1;
-  name.remove_prefix(kLayerPrefix.size());
+  const std::string_view prefix =
+      name.starts_with(kGgufLayerPrefix) ? kGgufLayerPrefix : kLayerPrefix;
+  if (!name.starts_with(prefix)) return -1;
+  name.remove_prefix(prefix.size());
   const int64_t layer = TakeNumber(name, -1);
   if (layer < 0 || layer > std::numeric_limits<int32_t>::max()) return -1;
   rest = name;
@@ -256,8 +318,9 @@ int32_t LayerOfTensor(std::string_view name, std::string_view& rest) {
 }
 
 const char* ToString(ExpertStorage storage) {
-  constexpr const char* kNames[] = {"one by one", "stacked",
-                                    "stacked, transposed", "stacked, MXFP4"};
+  constexpr const char* kNames[] = {"one by one", "gate, up, down stacked",
+                                    "stacked", "stacked, transposed",
+                                    "stacked, MXFP4"};
   return kNames[static_cast<size_t>(storage)];
 }
 
@@ -269,6 +332,7 @@ ExpertStorage ExpertStorageOf(const ModelConfig& config,
     return model.Find(NameOf(row, layer)) != nullptr;
   };
   if (has(kMxfp4Experts[0])) return ExpertStorage::kMxfp4;
+  if (has(kApartExperts[0])) return ExpertStorage::kApart;
   // gpt-oss, whose gate and up stand in turns, is also saved transposed.
   if (config.moe().interleaved) return ExpertStorage::kTransposed;
   return has(kStackedExperts[0]) ? ExpertStorage::kStacked

@@ -19,6 +19,8 @@ namespace sluice {
 
 // What checkpoints put before a layer's number.
 inline constexpr std::string_view kLayerPrefix = "model.layers.";
+// The same in a GGUF.
+inline constexpr std::string_view kGgufLayerPrefix = "blk.";
 
 // What a tensor becomes a part of (common/model/stage_weights.h). Matrices of
 // one layer with the same place stand one below the other in one weight,
@@ -52,6 +54,7 @@ enum class StoredAs : uint8_t {
 // of H. A tensor with an empty dimension is not there.
 struct TensorRow {
   std::string_view name;  // within its layer; {}: an expert's number
+  std::string_view gguf;  // the same of a GGUF's tensor; empty: it has none
   std::string_view shape;
   RankCut cut;
   WeightPlace place;
@@ -81,6 +84,7 @@ extern const TensorTable kLlamaTensors, kQwen3MoeTensors, kGlm4Tensors,
 // How a checkpoint keeps the experts of its sparse layers.
 enum class ExpertStorage {
   kSeparate,    // a matrix is a tensor
+  kApart,       // [E, X, H] of gate and of up, [E, H, X]: a GGUF's
   kStacked,     // [E, 2X, H] and [E, H, X]
   kTransposed,  // [E, H, 2X] and [E, X, H]
   kMxfp4,       // rows as in kStacked, in MXFP4
@@ -118,6 +122,14 @@ kernels::WeightType TypeOf(const WeightRows& weight, int32_t layer,
 
 // The model's name of it, "model.layers.3.mlp.experts.7.down_proj.weight".
 std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert = 0);
+
+// The row of the family's table, and the layer, of a GGUF's tensor; a null row
+// for one that the table does not have.
+struct GgufTensorPlace {
+  const TensorRow* row = nullptr;
+  int32_t layer = -1;
+};
+GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name);
 
 // Elements of a weight that a tensor of so many stored ones gives: MXFP4's
 // codes give two each, its scales none.

@@ -13,6 +13,7 @@
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/model_config/rank_plan.h"
 #include "common/stage/rank_group.h"
 #include "common/stage/stage.h"
@@ -329,11 +330,13 @@ struct OpenedModel {
 };
 
 // Opens and checks the model, and fills what `info` says of all of it.
-StatusOr<OpenedModel> OpenModel(const StageOptions& options, StageInfo& info) {
+StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
+                                  StageInfo& info) {
   SLUICE_RETURN_IF_ERROR(CheckOptions(options));
   OpenedModel model;
-  SLUICE_ASSIGN_OR_RETURN(model.file, weights::OpenModel(options.model_path));
-  SLUICE_ASSIGN_OR_RETURN(model.config, options.parse_config(model.file->config()));
+  SLUICE_ASSIGN_OR_RETURN(model.file, OpenModel(options.model_path));
+  SLUICE_ASSIGN_OR_RETURN(model.config,
+                          options.parse_config(model.file->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(model.config, *model.file));
   info.model_name = weights::ModelName(*model.file);
   SLUICE_ASSIGN_OR_RETURN(const auto digest,
@@ -350,7 +353,7 @@ StatusOr<OpenedModel> OpenModel(const StageOptions& options, StageInfo& info) {
 
 StatusOr<StageInfo> Stage::Describe(const StageOptions& options) {
   StageInfo info;
-  SLUICE_ASSIGN_OR_RETURN(const OpenedModel model, OpenModel(options, info));
+  SLUICE_ASSIGN_OR_RETURN(const OpenedModel model, OpenChecked(options, info));
   const std::vector<int32_t> windows = KvWindows(model.config);
   info.threads = options.threads;
   info.isa = options.isa;
@@ -368,7 +371,7 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   const TimePoint start = Clock::now();
   auto stage = std::unique_ptr<Stage>(new Stage());
   StageInfo& info = stage->info_;
-  SLUICE_ASSIGN_OR_RETURN(const OpenedModel model, OpenModel(options, info));
+  SLUICE_ASSIGN_OR_RETURN(const OpenedModel model, OpenChecked(options, info));
   stage->step_delay_ = options.debug_step_delay;
   StageLoader loader(options, *model.file, model.config);
   SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));

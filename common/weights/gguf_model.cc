@@ -79,58 +79,16 @@ Status AddSplits(const std::string& path, ModelContents& contents) {
   return OkStatus();
 }
 
-// Marks q and k rows, which the converter stores interleaved within a head.
-Status MarkPermuted(LocatedTensor& tensor, int64_t heads) {
-  TensorInfo& info = tensor.info;
-  const int64_t rows = info.rows();
-  if (info.shape.size() != 2 || heads < 1 || rows % heads != 0 ||
-      rows / heads % 2 != 0) {
-    return InvalidArgument("tensor ", Quoted(info.name), " of shape ",
-                           ShapeToString(info.shape), " does not divide into ",
-                           heads, " heads of even size");
-  }
-  tensor.permuted_head_rows = rows / heads;
-  return OkStatus();
-}
-
-Status RenameLlamaTensors(ModelContents& contents) {
-  const Json& config = contents.config;
-  for (LocatedTensor& tensor : contents.tensors) {
-    tensor.info.name = LlamaTensorName(tensor.info.name);
-    const std::string& name = tensor.info.name;
-    if (name.ends_with(".q_proj.weight")) {
-      SLUICE_RETURN_IF_ERROR(
-          MarkPermuted(tensor, config["num_attention_heads"].get<int64_t>()));
-    } else if (name.ends_with(".k_proj.weight")) {
-      SLUICE_RETURN_IF_ERROR(
-          MarkPermuted(tensor, config["num_key_value_heads"].get<int64_t>()));
-    }
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
-StatusOr<ModelContents> OpenGguf(const std::string& path) {
+StatusOr<ModelContents> OpenGguf(const std::string& path,
+                                 const GgufTranslator& translate) {
   ModelContents contents;
   contents.path = path;
   SLUICE_ASSIGN_OR_RETURN(contents.gguf, AddFile(path, contents));
   SLUICE_RETURN_IF_ERROR(AddSplits(path, contents));
-  auto architecture = contents.gguf->String("general.architecture");
-  if (!architecture.ok()) {
-    return InvalidArgument(path, ": ", Message(architecture.status()));
-  }
-  if (*architecture != "llama") {
-    // Listed as it is; the model's config refuses it by name, also where a
-    // folder of the same name would be taken.
-    contents.config["model_type"] = Cat("gguf ", *architecture);
-    return contents;
-  }
-  auto config = LlamaConfigFromGguf(contents);
-  if (!config.ok()) return Annotate(config.status(), path);
-  contents.config = *std::move(config);
-  const Status renamed = RenameLlamaTensors(contents);
-  if (!renamed.ok()) return Annotate(renamed, path);
+  if (!translate) return contents;
+  SLUICE_RETURN_IF_ERROR(Annotate(translate(contents), path));
   return contents;
 }
 

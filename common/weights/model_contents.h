@@ -46,16 +46,10 @@ StatusOr<std::vector<LocatedTensor>> ReadSafetensorsHeader(
 // model.safetensors, or the shards that model.safetensors.index.json names.
 StatusOr<ModelContents> OpenHfFolder(const std::string& folder);
 
-// A GGUF file, or the first of a split set. Tensors of architecture `llama`
-// get their Hugging Face names; those of others keep their own.
-StatusOr<ModelContents> OpenGguf(const std::string& path);
-
-// config.json's keys out of the metadata of an opened GGUF.
-StatusOr<Json> LlamaConfigFromGguf(const ModelContents& contents);
-
-// The Hugging Face name of a tensor of GGUF architecture `llama`; the name
-// itself for a tensor that has none.
-std::string LlamaTensorName(const std::string& gguf_name);
+// A GGUF file, or the first of a split set, translated if there is a
+// translator.
+StatusOr<ModelContents> OpenGguf(const std::string& path,
+                                 const GgufTranslator& translate);
 
 }  // namespace sluice::weights
 

@@ -168,15 +168,16 @@ bool Exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
-StatusOr<ModelContents> OpenContents(const std::string& path) {
+StatusOr<ModelContents> OpenContents(const std::string& path,
+                                     const GgufTranslator& translate) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return NotFound(path, ": no such file");
   if (S_ISDIR(info.st_mode)) {
     if (Exists(path + "/config.json")) return OpenHfFolder(path);
     SLUICE_ASSIGN_OR_RETURN(const std::string gguf, FindGguf(path));
-    return OpenGguf(gguf);
+    return OpenGguf(gguf, translate);
   }
-  if (!path.ends_with(".safetensors")) return OpenGguf(path);
+  if (!path.ends_with(".safetensors")) return OpenGguf(path, translate);
   ModelContents contents;
   contents.path = path;
   SLUICE_ASSIGN_OR_RETURN(auto file, RandomAccessFile::Open(path));
@@ -358,8 +359,10 @@ StatusOr<std::string> ModelFile::ReadStoredPrefix(std::string_view name,
   return bytes;
 }
 
-StatusOr<std::unique_ptr<ModelFile>> OpenModel(const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(ModelContents contents, OpenContents(path));
+StatusOr<std::unique_ptr<ModelFile>> OpenModel(
+    const std::string& path, const GgufTranslator& translate) {
+  SLUICE_ASSIGN_OR_RETURN(ModelContents contents,
+                          OpenContents(path, translate));
   contents.path = path;
   auto& tensors = contents.tensors;
   std::sort(tensors.begin(), tensors.end(),

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -144,12 +145,18 @@ class ModelFile {
   mutable std::atomic<uint64_t> bytes_read_ = 0;
 };
 
+// Gives an opened GGUF its config and its tensors the model's names, which are
+// the family's business (common/model_config/open_model.h).
+using GgufTranslator = std::function<Status(ModelContents& contents)>;
+
 // Opens `path`: a model folder, a .gguf file (of a split set: its first
 // file), a folder that holds one GGUF model and no config.json, or a lone
 // .safetensors file (its config() is {}). Every
 // header byte is untrusted: INVALID_ARGUMENT names file, tensor, limit and
-// value; NOT_FOUND names a missing file.
-StatusOr<std::unique_ptr<ModelFile>> OpenModel(const std::string& path);
+// value; NOT_FOUND names a missing file. Without a translator a GGUF has its
+// tensors' own names and no config.
+StatusOr<std::unique_ptr<ModelFile>> OpenModel(
+    const std::string& path, const GgufTranslator& translate = {});
 
 // What tells two models apart, compared at the handshake.
 struct ModelDigest {

@@ -11,6 +11,7 @@
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
 #include "common/weights/weight_sums.h"
@@ -148,7 +149,7 @@ struct InspectOptions {
 };
 
 Status RunInspect(const InspectOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const auto model, weights::OpenModel(options.model));
+  SLUICE_ASSIGN_OR_RETURN(const auto model, OpenModel(options.model));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));

@@ -8,6 +8,7 @@
 #include "common/base/byte_size.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/model_config/plan_experts.h"
 #include "common/model_config/rank_plan.h"
 #include "common/model_config/tensor_table.h"
@@ -141,7 +142,7 @@ Status RunPlan(const PlanOptions& options) {
     return InvalidArgument("--hosts, --stages or --stage-memory is needed; ",
                            "sluice plan --help lists the options");
   }
-  SLUICE_ASSIGN_OR_RETURN(const auto model, weights::OpenModel(options.model));
+  SLUICE_ASSIGN_OR_RETURN(const auto model, OpenModel(options.model));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));

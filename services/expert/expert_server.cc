@@ -18,6 +18,7 @@
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/rpc/transport.h"
 #include "common/weights/model_file.h"
 
@@ -342,7 +343,7 @@ StatusOr<std::unique_ptr<ExpertServer>> ExpertServer::Start(
     ExpertServerOptions options) {
   SLUICE_RETURN_IF_ERROR(CheckOptions(options));
   SLUICE_ASSIGN_OR_RETURN(const auto model,
-                          weights::OpenModel(options.experts.model_path));
+                          OpenModel(options.experts.model_path));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   SLUICE_ASSIGN_OR_RETURN(options.experts.held,

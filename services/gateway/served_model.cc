@@ -6,6 +6,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/model_config/stop_ids.h"
 #include "common/openai/loaded_text.h"
 #include "common/text/tokenizer.h"
@@ -37,7 +38,7 @@ StatusOr<ServedModel> LoadServedModel(const std::string& path,
                                       const std::string& name,
                                       const std::string& tool_format,
                                       const std::string& reasoning_format) {
-  SLUICE_ASSIGN_OR_RETURN(const auto file, weights::OpenModel(path));
+  SLUICE_ASSIGN_OR_RETURN(const auto file, OpenModel(path));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(file->config()));
   ServedModel model;

@@ -18,6 +18,7 @@
 #include "common/metrics/process_metrics.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/pipeline/stage/stage_metrics.h"
 #include "common/pipeline/stage/stage_service.h"
 #include "common/pipeline/stage/stage_session.h"
@@ -427,7 +428,7 @@ StatusOr<std::unique_ptr<StageServer>> StageServer::Start(
     StageServerOptions options) {
   SLUICE_RETURN_IF_ERROR(CheckOptions(options));
   SLUICE_ASSIGN_OR_RETURN(const auto model,
-                          weights::OpenModel(options.stage.model_path));
+                          OpenModel(options.stage.model_path));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   options.transport.max_message_bytes = MaxMessageBytes(options.stage, config);

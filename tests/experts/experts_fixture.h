@@ -18,6 +18,7 @@
 #include "common/experts/client/client_metrics.h"
 #include "common/experts/client/expert_dispatcher.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
@@ -78,7 +79,7 @@ class Clients {
  public:
   Clients(const std::string& path, ExpertPlacement placement,
           const StageInfo& info, double most_hedges = 10) {
-    const auto file = weights::OpenModel(path);
+    const auto file = OpenModel(path);
     const auto config = ParseModelConfig((*file)->config());
     DispatchOptions options;
     options.placement = std::move(placement);

@@ -16,6 +16,7 @@
 #include "common/experts/host/expert_loop.h"
 #include "common/model/expert_weights.h"
 #include "common/model/local_experts.h"
+#include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 #include "tests/experts/expert_client.h"
 #include "tests/testing/shared_data.h"
@@ -35,7 +36,7 @@ struct Rows {
 class GoldenModel {
  public:
   explicit GoldenModel(const std::string& path) : path_(path) {
-    auto file = weights::OpenModel(path);
+    auto file = OpenModel(path);
     EXPECT_TRUE(file.ok()) << file.status();
     file_ = *std::move(file);
     auto config = ParseModelConfig(file_->config());

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/model_config/open_model.h"
 #include "tests/experts/experts_fixture.h"
 #include "tests/experts/mute_host.h"
 
@@ -263,7 +264,7 @@ TEST_F(ReplicasTest, AHostThatLacksExpertsIsNamed) {
   (*more)->Stop(0);
   ExpertPlacement wrong = (*more)->placement();
   wrong.hosts[0].address = (*hosts)->placement().hosts[0].address;
-  const auto file = weights::OpenModel(*path_);
+  const auto file = OpenModel(*path_);
   const auto config = ParseModelConfig((*file)->config());
   DispatchOptions options;
   options.placement = wrong;
@@ -284,7 +285,7 @@ TEST_F(ReplicasTest, AHostWithoutAnAddressIsRefused) {
   SLUICE_REQUIRE_AIR();
   auto hosts = ExpertHosts::Start({*path_, {{0, 7, {"a"}}}, 1});
   ASSERT_TRUE(hosts.ok()) << hosts.status();
-  const auto file = weights::OpenModel(*path_);
+  const auto file = OpenModel(*path_);
   const auto config = ParseModelConfig((*file)->config());
   DispatchOptions options;
   options.placement = (*hosts)->placement();

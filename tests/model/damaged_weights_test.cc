@@ -15,6 +15,7 @@
 #include "common/base/json.h"
 #include "common/model/hosted_experts.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "common/stage/stage.h"
 #include "common/weights/weight_sums.h"
@@ -62,7 +63,7 @@ class Victim {
 
  private:
   void Open() {
-    auto model = weights::OpenModel(path_);
+    auto model = OpenModel(path_);
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
     auto config = ParseModelConfig(model_->config());
@@ -109,7 +110,8 @@ std::vector<weights::TensorInfo> OneOfEachKind(const Victim& victim) {
   std::map<std::string, weights::TensorInfo> kinds;
   for (const auto& info : victim.model().tensors()) {
     std::string_view rest;
-    if (LayerOfTensor(info.name, rest) >= victim.config().num_layers()) continue;
+    if (LayerOfTensor(info.name, rest) >= victim.config().num_layers())
+      continue;
     std::string kind = info.name;
     kind.erase(std::remove_if(kind.begin(), kind.end(),
                               [](char c) { return c >= '0' && c <= '9'; }),

@@ -12,6 +12,7 @@
 
 #include "common/base/json.h"
 #include "common/model/local_experts.h"
+#include "common/model_config/open_model.h"
 #include "tests/device/apart_backend.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
@@ -26,7 +27,7 @@ struct Opened {
 };
 
 Opened Open(const std::string& path) {
-  auto file = weights::OpenModel(path);
+  auto file = OpenModel(path);
   EXPECT_TRUE(file.ok()) << file.status();
   auto config = ParseModelConfig((*file)->config());
   EXPECT_TRUE(config.ok()) << config.status();
@@ -132,7 +133,7 @@ void Restack(const std::string& from, const ModelConfig& config,
   std::filesystem::remove_all(to);
   std::filesystem::create_directories(to);
   std::filesystem::copy(from + "/config.json", to / "config.json");
-  const auto file = weights::OpenModel(from);
+  const auto file = OpenModel(from);
   ASSERT_TRUE(file.ok());
   std::map<std::string, std::vector<int64_t>> shapes;
   std::map<std::string, std::string> bytes;

@@ -12,6 +12,7 @@
 #include "common/base/cat.h"
 #include "common/base/check.h"
 #include "common/base/json.h"
+#include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 
 namespace sluice::testing {
@@ -105,7 +106,7 @@ class ReferenceModel::Impl {
 
  private:
   std::unique_ptr<weights::ModelFile> Open(const std::string& folder) {
-    auto file = weights::OpenModel(folder);
+    auto file = OpenModel(folder);
     SLUICE_CHECK(file.ok());
     config_ = (*file)->config();
     return *std::move(file);

@@ -14,6 +14,7 @@
 #include "common/model/expert_transport.h"
 #include "common/model/hosted_experts.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
 #include "tests/device/apart_backend.h"
@@ -100,7 +101,7 @@ class AllHosts : public ExpertTransport {
 using Entries = std::vector<std::tuple<int32_t, int32_t, std::string>>;
 
 ExpertPlacement Place(const std::string& path, const Entries& entries) {
-  const auto file = weights::OpenModel(path);
+  const auto file = OpenModel(path);
   const ModelConfig config = ConfigOf(**file);
   const int32_t eighth = config.moe().num_experts / 8;
   std::string text = R"({"hosts": [{"name": "a"}, {"name": "b"}],
@@ -219,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(StageWithoutExpertsTest, ReadsAndHoldsNoneOfTheirBytes) {
   for (const char* name : {"glm4_moe-air", "gpt_oss-mxfp4"}) {
     SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
-    const auto file = weights::OpenModel(path);
+    const auto file = OpenModel(path);
     const ModelConfig config = ConfigOf(**file);
     const ModelBytes bytes = StoredBytes(config, **file);
     uint64_t experts = 0;

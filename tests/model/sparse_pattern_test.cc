@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 #include "tests/device/apart_backend.h"
 #include "tests/model/pipeline.h"
@@ -43,7 +44,7 @@ TEST_P(SparsePatternTest, LogitsAreThoseOfTheModelInDouble) {
           "/tests/testing/make_model.py' --preset qwen3moe-tiny ",
           GetParam().options, " --out '", dir.path(), "'");
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
-  const auto file = weights::OpenModel(dir.path());
+  const auto file = OpenModel(dir.path());
   ASSERT_TRUE(file.ok()) << file.status();
   const auto config = ParseModelConfig((*file)->config());
   ASSERT_TRUE(config.ok()) << config.status();

@@ -8,6 +8,7 @@
 #include "common/base/json.h"
 #include "common/core/kv_groups.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "tests/testing/shared_data.h"
 
@@ -287,7 +288,7 @@ TEST(ModelFamiliesTest, AKeyThatHasNoDefaultIsMissedByName) {
 
 TEST(ModelFamiliesTest, AGlmLayerThatTheConfigIsSilentOfIsLeftAside) {
   SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
-  const auto model = weights::OpenModel(path);
+  const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   Json silent = (*model)->config();
   silent.erase("num_nextn_predict_layers");
@@ -304,7 +305,7 @@ TEST(ModelFamiliesTest, GoldenLayoutsPassAndTheirBytesAreAllCounted) {
   for (const char* name : {"qwen3", "qwen3_moe", "glm4", "glm4_moe-air",
                            "glm4_moe-46", "gpt_oss", "gpt_oss-mxfp4"}) {
     SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
-    const auto model = weights::OpenModel(path + "/model.safetensors");
+    const auto model = OpenModel(path + "/model.safetensors");
     ASSERT_TRUE(model.ok()) << model.status();
     const ModelConfig config =
         Parsed(*ParseJson(testing::ReadFileOrDie(path + "/config.json")));
@@ -332,7 +333,7 @@ TEST(ModelFamiliesTest, GoldenLayoutsPassAndTheirBytesAreAllCounted) {
 
 TEST(ModelFamiliesTest, Mxfp4ExpertsOfOddSizesAreRefused) {
   SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
-  const auto model = weights::OpenModel(path);
+  const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   ModelConfig config = Parsed((*model)->config());
   config.layers[0].moe.intermediate_size = 40;

@@ -9,6 +9,7 @@
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "common/stage/stage.h"
 #include "tests/testing/shared_data.h"
@@ -43,7 +44,7 @@ uint64_t VectorBytes(const ModelConfig& config, const weights::ModelFile& model,
 
 void ExpectWhatStagesHold(const std::string& path, WeightsMode mode,
                           int32_t ranks) {
-  const auto model = weights::OpenModel(path);
+  const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();
@@ -138,8 +139,7 @@ TEST(LayerLoadsTest, OfAQuantisedGgufAreTheF32ThatItIsComputedWith) {
 
 TEST(LayerLoadsTest, NumbersBeyondTheirLimitsCountAsTheLimit) {
   const TempDir dir;
-  const auto model =
-      weights::OpenModel(dir.Write("q.gguf", QuantisedLlama().Build()));
+  const auto model = OpenModel(dir.Write("q.gguf", QuantisedLlama().Build()));
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();
@@ -156,7 +156,7 @@ TEST(LayerLoadsTest, NumbersBeyondTheirLimitsCountAsTheLimit) {
 
 TEST(LayerLoadsTest, AStepsTokensCountWhereThereAreWindows) {
   SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss");
-  const auto model = weights::OpenModel(path);
+  const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();
@@ -189,7 +189,7 @@ TEST(LayerLoadsTest, AWeightIsBf16IfAllThatItIsMadeOfAre) {
 
 TEST(LayerLoadsTest, LayersWithAWindowShareTheMemoryOfThoseWithout) {
   SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss");
-  const auto model = weights::OpenModel(path);
+  const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();
@@ -209,7 +209,7 @@ TEST(LayerLoadsTest, LayersWithAWindowShareTheMemoryOfThoseWithout) {
 
 TEST(LayerLoadsTest, OneSequenceHasItsWindowBesideItsLength) {
   SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss");
-  const auto model = weights::OpenModel(path);
+  const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();
@@ -223,7 +223,7 @@ TEST(LayerLoadsTest, OneSequenceHasItsWindowBesideItsLength) {
 
 TEST(LayerLoadsTest, ExpertsElsewhereAreNotCounted) {
   SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
-  const auto model = weights::OpenModel(path);
+  const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();

@@ -11,6 +11,7 @@
 #include "common/device/cpu/available_memory.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/stage/stage.h"
 #include "common/weights/model_file.h"
 #include "tests/testing/shared_data.h"
@@ -70,7 +71,7 @@ TEST(StageLoadTest, InfoTellsWhatTheStageIs) {
 
 TEST(StageLoadTest, AStageReadsItsLayersAndASampleOfTheRest) {
   SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
-  const auto file = weights::OpenModel(path);
+  const auto file = OpenModel(path);
   ASSERT_TRUE(file.ok());
   uint64_t whole = 0;
   uint64_t samples = 0;
@@ -192,7 +193,7 @@ TEST(StageLoadTest, AKvCacheLargerThanMemoryIsRefused) {
 
 TEST(StageLoadTest, AKvCacheIsChosenWithinWhatTheWeightsLeaveOfItsMemory) {
   SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
-  const auto model = weights::OpenModel(path);
+  const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
   ASSERT_TRUE(config.ok()) << config.status();

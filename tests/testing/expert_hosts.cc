@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 
 namespace sluice::testing {
@@ -19,7 +20,7 @@ std::string HostName(int index) {
 }
 
 StatusOr<ExpertPlacement> Place(const ExpertHostsOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const auto file, weights::OpenModel(options.model));
+  SLUICE_ASSIGN_OR_RETURN(const auto file, OpenModel(options.model));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(file->config()));
   const int32_t eighth = config.moe().num_experts / 8;

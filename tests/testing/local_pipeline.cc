@@ -5,6 +5,7 @@
 
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 
 namespace sluice::testing {
@@ -51,8 +52,7 @@ class LocalPipeline::Link : public StepOutputSink {
 
 StatusOr<std::unique_ptr<LocalPipeline>> LocalPipeline::Load(
     const StageOptions& stage, int num_stages) {
-  SLUICE_ASSIGN_OR_RETURN(const auto model,
-                          weights::OpenModel(stage.model_path));
+  SLUICE_ASSIGN_OR_RETURN(const auto model, OpenModel(stage.model_path));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   SLUICE_ASSIGN_OR_RETURN(

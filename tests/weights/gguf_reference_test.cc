@@ -10,6 +10,8 @@
 #include <map>
 #include <sstream>
 
+#include "common/model_config/open_model.h"
+#include "common/model_config/tensor_table.h"
 #include "common/weights/model_contents.h"
 #include "common/weights/model_file.h"
 #include "tests/testing/shared_data.h"
@@ -64,7 +66,7 @@ TEST(GgufReferenceTest, EveryBlockFormatGivesThePackagesBits) {
   REQUIRE_GGUF_PYTHON();
   const TempDir dir;
   ASSERT_TRUE(Reference("blocks", dir.path()).has_value());
-  const auto model = OpenModel(dir.path() + "/all.gguf");
+  const auto model = sluice::OpenModel(dir.path() + "/all.gguf");
   ASSERT_TRUE(model.ok()) << model.status();
   ASSERT_EQ((*model)->tensors().size(), 11u);
   for (const TensorInfo& info : (*model)->tensors()) {
@@ -84,14 +86,16 @@ TEST(GgufReferenceTest, EveryBlockFormatGivesThePackagesBits) {
 TEST(GgufReferenceTest, EveryTensorOfSmolLm2GivesThePackagesBits) {
   REQUIRE_GGUF_PYTHON();
   SLUICE_REQUIRE_SMOLLM2(path);
-  const auto model = OpenModel(path);
+  const auto model = sluice::OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto digests = Reference("digests", path);
   ASSERT_TRUE(digests.has_value());
   std::istringstream lines(*digests);
   size_t compared = 0;
   for (std::string gguf_name, digest; lines >> gguf_name >> digest;) {
-    const std::string name = LlamaTensorName(gguf_name);
+    const GgufTensorPlace place = PlaceOfGguf(kLlamaTensors, gguf_name);
+    ASSERT_NE(place.row, nullptr) << gguf_name;
+    const std::string name = NameOf(*place.row, place.layer);
     const TensorInfo* info = (*model)->Find(name);
     ASSERT_NE(info, nullptr) << name;
     std::vector<float> values(static_cast<size_t>(info->elements()));

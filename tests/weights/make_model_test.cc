@@ -6,6 +6,7 @@
 
 #include "common/base/json.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
 #include "common/model_config/stop_ids.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
@@ -23,7 +24,7 @@ std::unique_ptr<weights::ModelFile> Make(const TempDir& dir,
       Cat("python3 '", SLUICE_SOURCE_DIR, "/tests/testing/make_model.py' ",
           options, " --out '", dir.path(), "'");
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
-  auto model = weights::OpenModel(dir.path());
+  auto model = OpenModel(dir.path());
   EXPECT_TRUE(model.ok()) << model.status();
   return model.ok() ? *std::move(model) : nullptr;
 }

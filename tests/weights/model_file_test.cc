@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "common/base/json.h"
+#include "common/model_config/open_model.h"
 #include "common/weights/gguf_file.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
@@ -75,7 +76,7 @@ TEST(ModelFileTest, OpensEveryGoldenFolder) {
   int opened = 0;
   for (const auto& entry : std::filesystem::directory_iterator(golden)) {
     if (!entry.is_directory()) continue;
-    const auto model = OpenModel(entry.path().string());
+    const auto model = sluice::OpenModel(entry.path().string());
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_TRUE((*model)->config().contains("model_type")) << entry.path();
     EXPECT_TRUE((*model)->generation_config().contains("eos_token_id"));
@@ -87,7 +88,7 @@ TEST(ModelFileTest, OpensEveryGoldenFolder) {
 
 TEST(ModelFileTest, ReadsShardsThroughTheIndex) {
   SLUICE_REQUIRE_SHARED(path, "golden/llama2-bf16-sharded");
-  const auto model = OpenModel(path);
+  const auto model = sluice::OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->tensors().size(), 3u + 3 * 9);
   for (const TensorInfo& info : (*model)->tensors()) {
@@ -98,7 +99,7 @@ TEST(ModelFileTest, ReadsShardsThroughTheIndex) {
 
 TEST(ModelFileTest, SlicesOfQuantisedAndPermutedTensorsEqualTheWhole) {
   SLUICE_REQUIRE_SMOLLM2(path);
-  const auto model = OpenModel(path);
+  const auto model = sluice::OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   for (const char* name :
        {"model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight",
@@ -111,7 +112,8 @@ TEST(ModelFileTest, SlicesOfQuantisedAndPermutedTensorsEqualTheWhole) {
 
 TEST(ModelFileTest, GgufOfLlamaGetsConfigAndNamesOfHuggingFace) {
   const TempDir dir;
-  const auto model = OpenModel(dir.Write("tiny.gguf", TinyLlama().Build()));
+  const auto model =
+      sluice::OpenModel(dir.Write("tiny.gguf", TinyLlama().Build()));
   ASSERT_TRUE(model.ok()) << model.status();
   const Json& config = (*model)->config();
   EXPECT_EQ(config["model_type"], "llama");
@@ -136,7 +138,8 @@ TEST(ModelFileTest, GgufOfLlamaGetsConfigAndNamesOfHuggingFace) {
 
 TEST(ModelFileTest, QueryAndKeyRowsComeInHalfSplitOrder) {
   const TempDir dir;
-  const auto model = OpenModel(dir.Write("tiny.gguf", TinyLlama().Build()));
+  const auto model =
+      sluice::OpenModel(dir.Write("tiny.gguf", TinyLlama().Build()));
   ASSERT_TRUE(model.ok()) << model.status();
   // head_dim 4: the model's rows 0 1 2 3 are the file's 0 2 1 3.
   const auto query = ReadAll(**model, "model.layers.0.self_attn.q_proj.weight");
@@ -152,7 +155,7 @@ TEST(ModelFileTest, QueryAndKeyRowsComeInHalfSplitOrder) {
 
 TEST(ModelFileTest, RopeDivisorsOfAGgufStandInTheConfig) {
   const TempDir dir;
-  const auto model = OpenModel(dir.Write(
+  const auto model = sluice::OpenModel(dir.Write(
       "tiny.gguf", TinyLlama()
                        .Tensor("rope_freqs.weight", {2}, 0,
                                BytesOf(std::vector<float>{1.0f, 32.0f}))
@@ -165,7 +168,7 @@ TEST(ModelFileTest, RopeDivisorsOfAGgufStandInTheConfig) {
 
 TEST(ModelFileTest, OtherGgufArchitecturesAreListedUnderTheirOwnNames) {
   const TempDir dir;
-  const auto model = OpenModel(
+  const auto model = sluice::OpenModel(
       dir.Write("m.gguf", GgufBuilder()
                               .Text("general.architecture", "qwen9")
                               .Tensor("blk.0.x", {1}, 0, BytesOf(1.0f))
@@ -178,7 +181,7 @@ TEST(ModelFileTest, OtherGgufArchitecturesAreListedUnderTheirOwnNames) {
 TEST(ModelFileTest, GgufMetadataThatContradictsIsRefused) {
   const TempDir dir;
   const auto refusal = [&](GgufBuilder gguf) {
-    const auto model = OpenModel(dir.Write("tiny.gguf", gguf.Build()));
+    const auto model = sluice::OpenModel(dir.Write("tiny.gguf", gguf.Build()));
     EXPECT_EQ(model.status().code(), StatusCode::kInvalidArgument);
     return Message(model.status());
   };
@@ -209,25 +212,27 @@ TEST(ModelFileTest, SplitGgufIsOneModel) {
   const std::string first =
       dir.Write("m-00001-of-00002.gguf",
                 part(0).Tensor("a", {1}, 0, BytesOf(1.0f)).Build());
-  EXPECT_EQ(OpenModel(first).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(sluice::OpenModel(first).status().code(), StatusCode::kNotFound);
   const std::string second =
       dir.Write("m-00002-of-00002.gguf",
                 part(1).Tensor("b", {1}, 0, BytesOf(2.0f)).Build());
   for (const std::string& path : {first, dir.path()}) {
-    const auto model = OpenModel(path);
+    const auto model = sluice::OpenModel(path);
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_THAT(ReadAll(**model, "a"), ElementsAre(1.0f));
     EXPECT_THAT(ReadAll(**model, "b"), ElementsAre(2.0f));
   }
-  EXPECT_THAT(Message(OpenModel(second).status()),
+  EXPECT_THAT(Message(sluice::OpenModel(second).status()),
               HasSubstr("open the one that ends in -00001-of-00002.gguf"));
   // The same tensor in both, then a part of another set.
   dir.Write("m-00002-of-00002.gguf",
             part(1).Tensor("a", {1}, 0, BytesOf(2.0f)).Build());
-  EXPECT_THAT(Message(OpenModel(first).status()), HasSubstr("'a' is in"));
+  EXPECT_THAT(Message(sluice::OpenModel(first).status()),
+              HasSubstr("'a' is in"));
   dir.Write("m-00002-of-00002.gguf",
             part(7).Tensor("b", {1}, 0, BytesOf(2.0f)).Build());
-  EXPECT_THAT(Message(OpenModel(first).status()), HasSubstr("split.no 7"));
+  EXPECT_THAT(Message(sluice::OpenModel(first).status()),
+              HasSubstr("split.no 7"));
 }
 
 TEST(ModelFileTest, ShardNamesMustStayInTheFolder) {
@@ -237,7 +242,7 @@ TEST(ModelFileTest, ShardNamesMustStayInTheFolder) {
     dir.Write("config.json", "{}");
     dir.Write("model.safetensors.index.json",
               Cat(R"({"weight_map":{"a":")", shard, R"("}})"));
-    const auto model = OpenModel(dir.path());
+    const auto model = sluice::OpenModel(dir.path());
     EXPECT_EQ(model.status().code(), StatusCode::kInvalidArgument) << shard;
     EXPECT_THAT(Message(model.status()), HasSubstr("no file name"));
   }
@@ -248,7 +253,7 @@ TEST(ModelFileTest, AnIndexThatContradictsItsShardsIsRefused) {
   dir.Write("config.json", "{}");
   const auto refusal = [&](std::string_view index) {
     dir.Write("model.safetensors.index.json", index);
-    return OpenModel(dir.path()).status();
+    return sluice::OpenModel(dir.path()).status();
   };
   EXPECT_EQ(refusal(R"({"weight_map":{"a":"1.safetensors"}})").code(),
             StatusCode::kNotFound);
@@ -281,31 +286,32 @@ TEST(ModelFileTest, ATensorInTwoShardsIsRefused) {
                   std::string(8, '\0')));
   dir.Write("model.safetensors.index.json",
             R"({"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})");
-  EXPECT_THAT(Message(OpenModel(dir.path()).status()), HasSubstr("'a'"));
+  EXPECT_THAT(Message(sluice::OpenModel(dir.path()).status()),
+              HasSubstr("'a'"));
 }
 
 TEST(ModelFileTest, FoldersWithoutAModelSayWhatIsMissing) {
-  EXPECT_EQ(OpenModel("/nowhere/at/all").status().code(),
+  EXPECT_EQ(sluice::OpenModel("/nowhere/at/all").status().code(),
             StatusCode::kNotFound);
   const TempDir dir;
-  EXPECT_THAT(Message(OpenModel(dir.path()).status()),
+  EXPECT_THAT(Message(sluice::OpenModel(dir.path()).status()),
               HasSubstr("no config.json"));
   dir.Write("config.json", "{}");
-  EXPECT_THAT(Message(OpenModel(dir.path()).status()),
+  EXPECT_THAT(Message(sluice::OpenModel(dir.path()).status()),
               HasSubstr("model.safetensors"));
   for (const char* config : {"", "[]", "{\"a\":", "{\"a\":NaN}"}) {
     dir.Write("config.json", config);
-    EXPECT_EQ(OpenModel(dir.path()).status().code(),
+    EXPECT_EQ(sluice::OpenModel(dir.path()).status().code(),
               StatusCode::kInvalidArgument)
         << config;
   }
-  EXPECT_EQ(OpenModel("/dev/zero").status().code(),
+  EXPECT_EQ(sluice::OpenModel("/dev/zero").status().code(),
             StatusCode::kInvalidArgument);
 }
 
 TEST(ModelFileTest, ReadingCountsTheBytesOfTheSliceAndNoMore) {
   SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
-  const auto model = OpenModel(path);
+  const auto model = sluice::OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->bytes_read(), 0u);
   const std::string name = "model.layers.0.mlp.down_proj.weight";
@@ -321,7 +327,8 @@ TEST(ModelFileTest, ReadingCountsTheBytesOfTheSliceAndNoMore) {
 
 TEST(ModelFileTest, SlicesOutsideTheTensorAndUnknownNamesAreRefused) {
   const TempDir dir;
-  const auto model = OpenModel(dir.Write("tiny.gguf", TinyLlama().Build()));
+  const auto model =
+      sluice::OpenModel(dir.Write("tiny.gguf", TinyLlama().Build()));
   ASSERT_TRUE(model.ok()) << model.status();
   const std::string name = "model.layers.0.mlp.up_proj.weight";  // [12, 8]
   float out[96];
@@ -339,7 +346,7 @@ TEST(ModelFileTest, SlicesOutsideTheTensorAndUnknownNamesAreRefused) {
 TEST(ModelFileTest, AFileThatIsCutShortLaterGivesDataLoss) {
   const TempDir dir;
   const std::string path = dir.Write("tiny.gguf", TinyLlama().Build());
-  const auto model = OpenModel(path);
+  const auto model = sluice::OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   ASSERT_EQ(::truncate(path.c_str(), 4000), 0);
   float out[8];
@@ -352,7 +359,7 @@ TEST(ModelFileTest, AFileThatIsCutShortLaterGivesDataLoss) {
 TEST(ModelIdentityTest, SeesOneBitOfOneWeightAndOfTheConfig) {
   const TempDir dir;
   const auto digest = [&](const std::string& bytes) {
-    const auto model = OpenModel(dir.Write("tiny.gguf", bytes));
+    const auto model = sluice::OpenModel(dir.Write("tiny.gguf", bytes));
     EXPECT_TRUE(model.ok()) << model.status();
     const auto computed = ComputeIdentity(**model);
     EXPECT_TRUE(computed.ok()) << computed.status();
@@ -373,7 +380,7 @@ TEST(ModelIdentityTest, DoesNotDependOnTheOrderOfConfigKeys) {
     const TempDir dir;
     dir.Write("config.json", config);
     WriteShard(dir, "model.safetensors", "a", 1);
-    return ComputeIdentity(**OpenModel(dir.path()))->Hex();
+    return ComputeIdentity(**sluice::OpenModel(dir.path()))->Hex();
   };
   EXPECT_EQ(digest(R"({"a":1,"b":{"c":2,"d":3}})"),
             digest(R"({"b":{"d":3,"c":2},"a":1})"));

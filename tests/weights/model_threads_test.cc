@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 #include "tests/weights/model_files.h"
 
@@ -17,7 +18,8 @@ using sluice::testing::TinyLlama;
 
 TEST(ModelThreadsTest, ManyThreadsReadAtOnce) {
   const TempDir dir;
-  const auto model = OpenModel(dir.Write("tiny.gguf", TinyLlama().Build()));
+  const auto model =
+      sluice::OpenModel(dir.Write("tiny.gguf", TinyLlama().Build()));
   ASSERT_TRUE(model.ok()) << model.status();
   constexpr std::string_view kName = "model.layers.1.self_attn.q_proj.weight";
   const TensorInfo* info = (*model)->Find(kName);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 #include "common/weights/xxh64.h"
 #include "tests/weights/model_files.h"
@@ -48,7 +49,7 @@ std::string FileOf(const std::string& data) {
 }
 
 std::unique_ptr<ModelFile> Open(const std::string& path) {
-  auto model = OpenModel(path);
+  auto model = sluice::OpenModel(path);
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
