@@ -4,22 +4,16 @@
 #include <cstring>
 #include <utility>
 
-#include "common/weights/dequantize.h"
-
 namespace sluice {
 namespace {
 
 using kernels::WeightType;
-using weights::Slice;
-using weights::TensorInfo;
 
-// to[row_of(c)][r] = from[r][c]; from [rows, cols].
-template <typename T, typename RowOf>
-void Transpose(const T* from, int64_t rows, int64_t cols, const RowOf& row_of,
-               T* to) {
+// to[c][r] = from[r][c]; from [rows, cols].
+template <typename T>
+void Transpose(const T* from, int64_t rows, int64_t cols, T* to) {
   for (int64_t c = 0; c < cols; ++c) {
-    T* row = to + row_of(c) * rows;
-    for (int64_t r = 0; r < rows; ++r) row[r] = from[r * cols + c];
+    for (int64_t r = 0; r < rows; ++r) to[c * rows + r] = from[r * cols + c];
   }
 }
 
@@ -57,48 +51,13 @@ uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
   for (int32_t e = range.begin; e < range.end; ++e) {
     for (const Matrix& matrix : matrices) {
       for (const TensorRow* row : matrix.tensors.rows) {
-        const auto stored = static_cast<uint64_t>(
-            file_.Find(NameOf(*row, layer, e))->stored_bytes());
+        const auto source = SourceOf(*row, layer, e);
+        const uint64_t stored = file_.StoredBytes(source);
         bytes += row->per_expert() ? stored : stored / experts;
       }
     }
   }
   return bytes;
-}
-
-StatusOr<HostWeight> ExpertLoader::ReadPacked(int32_t layer, int32_t expert,
-                                              const Matrix& matrix) {
-  const WeightFormat& format = FormatOf(WeightType::kMxfp4);
-  const int64_t groups = matrix.cols / format.block_elements;  // per row
-  const size_t code_bytes = format.data_bytes(matrix.cols);    // per row
-  const size_t scale_bytes = format.scales_bytes(matrix.cols);
-  const int64_t all = matrix.rows * groups;
-  HostWeight stored(WeightType::kMxfp4, matrix.rows, matrix.cols);
-  SLUICE_RETURN_IF_ERROR(file_.ReadStored(Name(matrix, 0, layer, expert),
-                                          expert * all, (expert + 1) * all,
-                                          stored.data.as<uint8_t>()));
-  SLUICE_RETURN_IF_ERROR(file_.ReadStored(
-      Name(matrix, 1, layer, expert), expert * matrix.rows,
-      (expert + 1) * matrix.rows, stored.scales.as<uint8_t>()));
-  HostWeight weight(WeightType::kMxfp4, matrix.rows, matrix.cols);
-  for (int64_t row = 0; row < matrix.rows; ++row) {
-    const int64_t to = matrix.To(row);
-    std::memcpy(weight.data.data() + to * code_bytes,
-                stored.data.data() + row * code_bytes, code_bytes);
-    std::memcpy(weight.scales.data() + to * scale_bytes,
-                stored.scales.data() + row * scale_bytes, scale_bytes);
-  }
-  if (mode_ == WeightsMode::kAuto) return weight;
-  HostWeight wide(WeightType::kF32, matrix.rows, matrix.cols);
-  weights::DequantizeMxfp4(weight.data.as<uint8_t>(),
-                           weight.scales.as<uint8_t>(), all,
-                           wide.data.as<float>());
-  if (mode_ == WeightsMode::kF32) return wide;
-  HostWeight narrow(WeightType::kBf16, matrix.rows, matrix.cols);
-  std::transform(wide.data.as<float>(),
-                 wide.data.as<float>() + matrix.rows * matrix.cols,
-                 narrow.data.as<uint16_t>(), weights::F32ToBf16);
-  return narrow;
 }
 
 void ExpertLoader::NoteUsed(int32_t layer, ExpertRange range) {
@@ -110,18 +69,18 @@ void ExpertLoader::NoteUsed(int32_t layer, ExpertRange range) {
   }
 }
 
-Status ExpertLoader::ReadTransposed(const std::string& name, int32_t expert,
-                                    const Matrix& matrix, HostWeight& to) {
-  Buffer stored(to.data.size());
-  const Slice slice = {expert * matrix.cols, (expert + 1) * matrix.cols, 0,
-                       matrix.rows};
-  SLUICE_RETURN_IF_ERROR(file_.ReadAs(name, slice, to.type, stored.data()));
-  const auto row_of = [&](int64_t row) { return matrix.To(row); };
+Status ExpertLoader::ReadTransposed(const weights::StoredMatrix& from,
+                                    int32_t expert, const Matrix& matrix,
+                                    HostWeight& to) {
+  HostWeight stored(to.type, matrix.cols, matrix.rows);
+  SLUICE_RETURN_IF_ERROR(file_.ReadMatrix(
+      from, {expert * matrix.cols, (expert + 1) * matrix.cols, 0, matrix.rows},
+      0, stored));
   if (to.type == WeightType::kBf16) {
-    Transpose(stored.as<uint16_t>(), matrix.cols, matrix.rows, row_of,
+    Transpose(stored.data.as<uint16_t>(), matrix.cols, matrix.rows,
               to.data.as<uint16_t>());
   } else {
-    Transpose(stored.as<float>(), matrix.cols, matrix.rows, row_of,
+    Transpose(stored.data.as<float>(), matrix.cols, matrix.rows,
               to.data.as<float>());
   }
   return OkStatus();
@@ -129,28 +88,35 @@ Status ExpertLoader::ReadTransposed(const std::string& name, int32_t expert,
 
 StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
                                         const Matrix& matrix) {
-  if (storage_ == ExpertStorage::kMxfp4) {
-    return ReadPacked(layer, expert, matrix);
-  }
-  const WeightType type = TypeOf(matrix.tensors, layer, file_, mode_, expert);
-  HostWeight weight(type, matrix.rows, matrix.cols);
-  if (storage_ == ExpertStorage::kTransposed) {
+  const WeightRows& tensors = matrix.tensors;
+  HostWeight weight(TypeOf(tensors, layer, file_, mode_, expert), matrix.rows,
+                    matrix.cols);
+  const int64_t rows = matrix.rows / static_cast<int64_t>(tensors.rows.size());
+  const int64_t first = tensors.first().per_expert() ? 0 : expert * rows;
+  for (size_t part = 0; part < tensors.rows.size(); ++part) {
+    const auto from = SourceOf(*tensors.rows[part], layer, expert);
     SLUICE_RETURN_IF_ERROR(
-        ReadTransposed(Name(matrix, 0, layer, expert), expert, matrix, weight));
-    return weight;
+        storage_ == ExpertStorage::kTransposed
+            ? ReadTransposed(from, expert, matrix, weight)
+            : file_.ReadMatrix(from, {first, first + rows, 0, matrix.cols},
+                               static_cast<int64_t>(part) * rows, weight));
   }
-  const size_t parts = matrix.tensors.rows.size();
-  const int64_t rows = matrix.rows / static_cast<int64_t>(parts);
-  const bool stacked = !matrix.tensors.first().per_expert();
-  const int64_t first = stacked ? expert * rows : 0;
-  std::byte* out = weight.data.data();
-  for (size_t part = 0; part < parts; ++part) {
-    SLUICE_RETURN_IF_ERROR(file_.ReadAs(Name(matrix, part, layer, expert),
-                                        {first, first + rows, 0, matrix.cols},
-                                        type, out));
-    out += FormatOf(type).bytes(rows * matrix.cols);
+  return matrix.interleaved ? Sorted(matrix, weight) : std::move(weight);
+}
+
+HostWeight ExpertLoader::Sorted(const Matrix& matrix, const HostWeight& from) {
+  HostWeight to(from.type, from.rows, from.cols);
+  const WeightFormat& format = FormatOf(from.type);
+  for (int64_t row = 0; row < from.rows; ++row) {
+    const auto move = [&](const Buffer& x, size_t bytes, Buffer& y) {
+      if (bytes == 0) return;
+      std::memcpy(y.data() + matrix.To(row) * bytes, x.data() + row * bytes,
+                  bytes);
+    };
+    move(from.data, format.data_bytes(from.cols), to.data);
+    move(from.scales, format.scales_bytes(from.cols), to.scales);
   }
-  return weight;
+  return to;
 }
 
 StatusOr<DeviceMemory> ExpertLoader::ReadBias(int32_t layer, ExpertRange range,

@@ -59,16 +59,12 @@ class ExpertLoader {
   };
   // Gate and up, down.
   std::array<Matrix, 2> MatricesOf(int32_t layer) const;
-  std::string Name(const Matrix& matrix, size_t part, int32_t layer,
-                   int32_t expert) const {
-    return NameOf(*matrix.tensors.rows[part], layer, expert);
-  }
   StatusOr<HostWeight> Read(int32_t layer, int32_t expert,
                             const Matrix& matrix);
-  StatusOr<HostWeight> ReadPacked(int32_t layer, int32_t expert,
-                                  const Matrix& matrix);
-  Status ReadTransposed(const std::string& name, int32_t expert,
+  Status ReadTransposed(const weights::StoredMatrix& from, int32_t expert,
                         const Matrix& matrix, HostWeight& to);
+  // The rows where Matrix::To says.
+  static HostWeight Sorted(const Matrix& matrix, const HostWeight& from);
   // Empty if the model has none.
   StatusOr<DeviceMemory> ReadBias(int32_t layer, ExpertRange range,
                                   const Matrix& matrix, Backend& backend);

@@ -11,7 +11,6 @@ namespace {
 
 using kernels::WeightType;
 using weights::Slice;
-using weights::TensorInfo;
 
 // One read between two calls of progress.
 constexpr int64_t kReadBytes = int64_t{8} << 20;
@@ -77,7 +76,7 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
   Read read = {layer, weight.place, weight.first().is_vector()};
   read.type = TypeOf(weight, layer, file_, mode_);
   for (const TensorRow* row : weight.rows) {
-    const std::string name = NameOf(*row, layer);
+    const weights::StoredMatrix from = SourceOf(*row, layer);
     const std::vector<Dimension> shape = DimensionsOf(*row, config_, layer);
     Slice slice = {0, read.is_vector ? 1 : shape[0].size, 0, shape.back().size};
     const bool cuts_rows = row->cut == RankCut::kRows && !read.is_vector;
@@ -88,13 +87,13 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
     if (!cuts_rows) {
       slice.col_begin = own.begin;
       slice.col_end = own.end;
-      read.pieces.push_back({name, slice});
+      read.pieces.push_back({from, slice});
       continue;
     }
     for (int64_t i = 0; i < cut.times; ++i) {
       slice.row_begin = cut.size / cut.times * i + own.begin;
       slice.row_end = cut.size / cut.times * i + own.end;
-      read.pieces.push_back({name, slice});
+      read.pieces.push_back({from, slice});
     }
   }
   return read;
@@ -131,17 +130,18 @@ std::vector<WeightLoader::Read> WeightLoader::Reads(
 }
 
 uint64_t WeightLoader::StoredBytes(const Piece& piece) const {
-  const TensorInfo& tensor = *file_.Find(piece.name);
-  return static_cast<uint64_t>(static_cast<double>(tensor.stored_bytes()) *
-                               static_cast<double>(piece.slice.elements()) /
-                               static_cast<double>(tensor.elements()));
+  const double all =
+      static_cast<double>(file_.Find(piece.from.name)->elements()) *
+      (piece.from.scales.empty() ? 1 : 2);
+  return static_cast<uint64_t>(
+      static_cast<double>(file_.StoredBytes(piece.from)) *
+      static_cast<double>(piece.slice.elements()) / all);
 }
 
-Status WeightLoader::ReadPiece(const Piece& piece, WeightType type,
-                               std::byte* out, const LoadProgress& progress) {
-  const int64_t cols = Cols(piece.slice);
+Status WeightLoader::ReadPiece(const Piece& piece, int64_t at, HostWeight& to,
+                               const LoadProgress& progress) {
   if (piece.slice.elements() == 0) return OkStatus();
-  const size_t row_bytes = FormatOf(type).bytes(cols);
+  const size_t row_bytes = FormatOf(to.type).bytes(Cols(piece.slice));
   const int64_t step =
       std::max<int64_t>(1, kReadBytes / static_cast<int64_t>(row_bytes));
   const uint64_t bytes = StoredBytes(piece);
@@ -149,8 +149,7 @@ Status WeightLoader::ReadPiece(const Piece& piece, WeightType type,
     Slice slice = piece.slice;
     slice.row_begin = piece.slice.row_begin + row;
     slice.row_end = std::min(piece.slice.row_end, slice.row_begin + step);
-    SLUICE_RETURN_IF_ERROR(
-        file_.ReadAs(piece.name, slice, type, out + row * row_bytes));
+    SLUICE_RETURN_IF_ERROR(file_.ReadMatrix(piece.from, slice, at + row, to));
     if (progress) {
       const int64_t read = row + Rows(slice);
       progress(done_bytes_ + bytes * read / Rows(piece.slice), total_bytes_);
@@ -177,13 +176,14 @@ Status WeightLoader::LoadOne(const Read& read, const StageRange& range,
   const int64_t elements = read.elements();
   int64_t rows = 0;
   for (const Piece& piece : read.pieces) rows += Rows(piece.slice);
+  // A vector is one column.
   HostWeight weight =
-      read.is_vector ? HostWeight(read.type, 1, elements)
+      read.is_vector ? HostWeight(read.type, elements, 1)
                      : HostWeight(read.type, rows, Cols(read.pieces[0].slice));
-  std::byte* out = weight.data.data();
+  int64_t at = 0;
   for (const Piece& piece : read.pieces) {
-    SLUICE_RETURN_IF_ERROR(ReadPiece(piece, read.type, out, progress));
-    out += FormatOf(read.type).bytes(piece.slice.elements());
+    SLUICE_RETURN_IF_ERROR(ReadPiece(piece, at, weight, progress));
+    at += read.is_vector ? piece.slice.elements() : Rows(piece.slice);
   }
   LayerWeights none;
   LayerWeights& layer =

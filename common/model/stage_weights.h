@@ -100,9 +100,9 @@ class WeightLoader {
   WeightFormatSet formats() const;
 
  private:
-  // Rows or columns of one tensor.
+  // Rows or columns of one matrix.
   struct Piece {
-    std::string name;
+    weights::StoredMatrix from;
     weights::Slice slice;
   };
   // One weight or vector: its pieces one behind the other.
@@ -121,7 +121,8 @@ class WeightLoader {
   // The output head's rows where the head is the embedding.
   Read TiedHead(const RankPlan& plan) const;
   uint64_t StoredBytes(const Piece& piece) const;
-  Status ReadPiece(const Piece& piece, kernels::WeightType type, std::byte* out,
+  // Into the rows of `to` from row `at` on.
+  Status ReadPiece(const Piece& piece, int64_t at, HostWeight& to,
                    const LoadProgress& progress);
   Status LoadOne(const Read& read, const StageRange& range, Backend& backend,
                  const LoadProgress& progress, RankWeights& to);

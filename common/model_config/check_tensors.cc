@@ -16,18 +16,33 @@ using weights::Quoted;
 using weights::ShapeToString;
 using weights::TensorInfo;
 
-// Calls take(row, layer, name) for every tensor of the model; layer -1:
-// outside of layers.
+// Calls take(row, layer, tensor) for every tensor of the model; layer -1:
+// outside of layers. The dtype is U8 for MXFP4 and left F32 for the others.
 template <typename Take>
 void ForEachTensor(const ModelConfig& config, ExpertStorage storage,
                    const Take& take) {
+  const auto take_row = [&](const TensorRow& row, int32_t layer,
+                            int32_t expert) {
+    const weights::StoredMatrix source = SourceOf(row, layer, expert);
+    TensorInfo tensor = {source.name, DType::kF32, {}};
+    for (const Dimension& size : DimensionsOf(row, config, layer)) {
+      tensor.shape.push_back(size.size);
+    }
+    if (source.scales.empty()) return take(row, layer, std::move(tensor));
+    tensor.dtype = DType::kU8;
+    tensor.shape.back() /= kernels::kMxfp4Group;
+    TensorInfo scales = {source.scales, tensor.dtype, tensor.shape};
+    tensor.shape.push_back(kernels::kMxfp4Group / 2);
+    take(row, layer, std::move(tensor));
+    take(row, layer, std::move(scales));
+  };
   for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
     for (const WeightRows& weight : WeightsOf(config, layer, storage)) {
       for (const TensorRow* row : weight.rows) {
         const int32_t copies =
             row->per_expert() ? config.layers[layer].moe.num_experts : 1;
         for (int32_t expert = 0; expert < copies; ++expert) {
-          take(*row, layer, NameOf(*row, layer, expert));
+          take_row(*row, layer, expert);
         }
       }
     }
@@ -101,16 +116,10 @@ Status CheckOne(const TensorInfo& wanted, const weights::ModelFile& model) {
 std::vector<TensorInfo> ExpectedTensors(const ModelConfig& config,
                                         ExpertStorage storage) {
   std::vector<TensorInfo> all;
-  ForEachTensor(
-      config, storage,
-      [&](const TensorRow& row, int32_t layer, std::string name) {
-        TensorInfo& tensor = all.emplace_back();
-        tensor.name = std::move(name);
-        if (row.is_packed()) tensor.dtype = DType::kU8;
-        for (const Dimension& size : DimensionsOf(row, config, layer)) {
-          tensor.shape.push_back(size.size);
-        }
-      });
+  ForEachTensor(config, storage,
+                [&](const TensorRow&, int32_t, TensorInfo tensor) {
+                  all.push_back(std::move(tensor));
+                });
   return all;
 }
 
@@ -173,8 +182,8 @@ ModelBytes StoredBytes(const ModelConfig& config,
   bytes.experts.resize(bytes.layers.size());
   ForEachTensor(
       config, ExpertStorageOf(config, model),
-      [&](const TensorRow& row, int32_t layer, std::string_view name) {
-        const TensorInfo* found = model.Find(name);
+      [&](const TensorRow& row, int32_t layer, const TensorInfo& tensor) {
+        const TensorInfo* found = model.Find(tensor.name);
         if (found == nullptr) return;
         const auto stored = static_cast<uint64_t>(found->stored_bytes());
         if (row.cut == RankCut::kExperts) bytes.experts[layer] += stored;

@@ -70,10 +70,13 @@ struct WeightCounter {
         FormatOf(TypeOf(weight, layer, model, mode, expert));
     uint64_t bytes = 0;
     for (const TensorRow* row : weight.rows) {
-      const TensorInfo* found = model.Find(NameOf(*row, layer, expert));
+      const auto source = SourceOf(*row, layer, expert);
+      const TensorInfo* found = model.Find(source.name);
       if (found == nullptr) continue;
-      bytes += OnAllRanks(
-          *row, layer, format.bytes(WeightElements(*row, found->elements())));
+      // MXFP4's bytes have two elements each.
+      const int64_t packed = source.scales.empty() ? 1 : 2;
+      bytes +=
+          OnAllRanks(*row, layer, format.bytes(packed * found->elements()));
     }
     return bytes;
   }

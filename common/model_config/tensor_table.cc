@@ -92,7 +92,8 @@ constexpr TensorRow kSharedExpert[] = {
 };
 
 constexpr TensorRow kBiasedRouter[] = {
-    {"mlp.router.weight", "ffn_gate_inp.weight", "E H", kNone, kRouter, nullptr, kF32},
+    {"mlp.router.weight", "ffn_gate_inp.weight", "E H", kNone, kRouter, nullptr,
+     kF32},
     {"mlp.router.bias", "ffn_gate_inp.bias", "E", kNone, kRouterBias},
 };
 
@@ -126,16 +127,11 @@ constexpr TensorRow kTransposedExperts[] = {
     {"mlp.experts.down_proj", "", "E X H", kExperts, kExpertDown},
 };
 constexpr TensorRow kMxfp4Experts[] = {
-    {"mlp.experts.gate_up_proj_blocks", "", "E 2X H/32 16", kExperts,
-     kExpertGateUp, nullptr, kMxfp4Codes},
-    {"mlp.experts.gate_up_proj_scales", "", "E 2X H/32", kExperts,
-     kExpertGateUp, nullptr, kMxfp4Scales},
-    {"mlp.experts.down_proj_blocks", "", "E H X/32 16", kExperts, kExpertDown,
-     nullptr, kMxfp4Codes},
-    {"mlp.experts.down_proj_scales", "", "E H X/32", kExperts, kExpertDown,
-     nullptr, kMxfp4Scales},
+    {"mlp.experts.gate_up_proj", "", "E 2X H", kExperts, kExpertGateUp, nullptr,
+     kMxfp4},
+    {"mlp.experts.down_proj", "", "E H X", kExperts, kExpertDown, nullptr,
+     kMxfp4},
 };
-static_assert(kernels::kMxfp4Group == 32);
 
 // By ExpertStorage.
 constexpr std::span<const TensorRow> kExpertRows[] = {
@@ -268,7 +264,7 @@ kernels::WeightType TypeOf(const WeightRows& weight, int32_t layer,
   if (weight.first().is_f32()) return kernels::WeightType::kF32;
   std::vector<weights::DType> stored;
   for (const TensorRow* row : weight.rows) {
-    const auto* found = model.Find(NameOf(*row, layer, expert));
+    const auto* found = model.Find(SourceOf(*row, layer, expert).name);
     if (found != nullptr) stored.push_back(found->dtype);
   }
   return ComputedType(mode, stored);
@@ -300,9 +296,11 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
   return place;
 }
 
-int64_t WeightElements(const TensorRow& row, int64_t stored) {
-  if (row.stored == kMxfp4Scales) return 0;
-  return row.stored == kMxfp4Codes ? 2 * stored : stored;
+weights::StoredMatrix SourceOf(const TensorRow& row, int32_t layer,
+                               int32_t expert) {
+  const std::string name = NameOf(row, layer, expert);
+  if (row.stored != kMxfp4) return {name, ""};
+  return {name + "_blocks", name + "_scales"};
 }
 
 int32_t LayerOfTensor(std::string_view name, std::string_view& rest) {
@@ -329,7 +327,7 @@ ExpertStorage ExpertStorageOf(const ModelConfig& config,
   if (config.moe().num_experts == 0) return ExpertStorage::kSeparate;
   const int32_t layer = SparseSpan(config).first;
   const auto has = [&](const TensorRow& row) {
-    return model.Find(NameOf(row, layer)) != nullptr;
+    return model.Find(SourceOf(row, layer).name) != nullptr;
   };
   if (has(kMxfp4Experts[0])) return ExpertStorage::kMxfp4;
   if (has(kApartExperts[0])) return ExpertStorage::kApart;

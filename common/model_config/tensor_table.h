@@ -41,10 +41,9 @@ enum class RankCut : uint8_t { kNone, kRows, kColumns, kExperts };
 
 // How a tensor is stored, and computed with. Vectors always become F32.
 enum class StoredAs : uint8_t {
-  kWeight,       // any readable type; computed with as WeightsMode says
-  kF32,          // any readable type; becomes F32
-  kMxfp4Codes,   // U8, two elements in each
-  kMxfp4Scales,  // U8, one for each group of elements
+  kWeight,  // any readable type; computed with as WeightsMode says
+  kF32,     // any readable type; becomes F32
+  kMxfp4,   // U8: NAME_blocks has groups' codes, NAME_scales their scales
 };
 
 // One kind of tensor. Its shape is written slowest dimension first, "2F H":
@@ -64,9 +63,6 @@ struct TensorRow {
 
   bool is_vector() const { return shape.find(' ') == std::string_view::npos; }
   bool is_f32() const { return is_vector() || stored == StoredAs::kF32; }
-  bool is_packed() const {
-    return stored == StoredAs::kMxfp4Codes || stored == StoredAs::kMxfp4Scales;
-  }
   bool per_expert() const { return name.find('{') != std::string_view::npos; }
 };
 
@@ -131,9 +127,9 @@ struct GgufTensorPlace {
 };
 GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name);
 
-// Elements of a weight that a tensor of so many stored ones gives: MXFP4's
-// codes give two each, its scales none.
-int64_t WeightElements(const TensorRow& row, int64_t stored);
+// The tensors that store it.
+weights::StoredMatrix SourceOf(const TensorRow& row, int32_t layer,
+                               int32_t expert = 0);
 
 // A tensor's layer and, in `rest`, what follows its number and dot: 3 and
 // "mlp.gate.weight" of "model.layers.3.mlp.gate.weight". -1 for other tensors.

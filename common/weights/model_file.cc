@@ -280,6 +280,12 @@ const TensorInfo* ModelFile::Find(std::string_view name) const {
   return tensor != nullptr ? &tensor->info : nullptr;
 }
 
+uint64_t ModelFile::StoredBytes(const StoredMatrix& matrix) const {
+  const TensorInfo* scales = Find(matrix.scales);
+  return Find(matrix.name)->stored_bytes() +
+         (scales != nullptr ? scales->stored_bytes() : 0);
+}
+
 template <typename Out>
 Status ModelFile::Read(std::string_view name, const Slice& slice,
                        Out* out) const {
@@ -314,34 +320,57 @@ Status ModelFile::ReadBf16(std::string_view name, const Slice& slice,
   return Read(name, slice, out);
 }
 
-Status ModelFile::ReadAs(std::string_view name, const Slice& slice,
-                         kernels::WeightType type, std::byte* out) const {
-  if (type == kernels::WeightType::kBf16) {
-    return Read(name, slice, reinterpret_cast<uint16_t*>(out));
+Status ModelFile::ReadMatrix(const StoredMatrix& from, const Slice& slice,
+                             int64_t row, HostWeight& to) const {
+  using kernels::WeightType;
+  std::byte* out = to.data.data() + FormatOf(to.type).data_bytes(row * to.cols);
+  if (from.scales.empty()) {
+    if (to.type == WeightType::kBf16) {
+      return Read(from.name, slice, reinterpret_cast<uint16_t*>(out));
+    }
+    SLUICE_CHECK(to.type == WeightType::kF32);
+    return Read(from.name, slice, reinterpret_cast<float*>(out));
   }
-  SLUICE_CHECK(type == kernels::WeightType::kF32);
-  return Read(name, slice, reinterpret_cast<float*>(out));
+  if (to.type == WeightType::kMxfp4) return ReadMxfp4(from, slice, row, to);
+  const int64_t count = slice.elements();
+  HostWeight packed(WeightType::kMxfp4, slice.row_end - slice.row_begin,
+                    to.cols);
+  SLUICE_RETURN_IF_ERROR(ReadMxfp4(from, slice, 0, packed));
+  Buffer wide(to.type == WeightType::kF32 ? 0 : sizeof(float) * count);
+  auto* const values =
+      wide.empty() ? reinterpret_cast<float*>(out) : wide.as<float>();
+  DequantizeMxfp4(packed.data.as<uint8_t>(), packed.scales.as<uint8_t>(),
+                  count / kernels::kMxfp4Group, values);
+  if (!wide.empty()) Store(values, count, reinterpret_cast<uint16_t*>(out));
+  return OkStatus();
 }
 
-Status ModelFile::ReadStored(std::string_view name, int64_t row_begin,
-                             int64_t row_end, uint8_t* out) const {
-  const LocatedTensor* tensor = FindLocated(*contents_, name);
-  if (tensor == nullptr) {
-    return NotFound(path(), ": has no tensor ", Quoted(name));
+Status ModelFile::ReadMxfp4(const StoredMatrix& from, const Slice& slice,
+                            int64_t row, HostWeight& to) const {
+  const WeightFormat& format = FormatOf(kernels::WeightType::kMxfp4);
+  const int64_t group = format.block_elements;
+  const TensorInfo* scales = Find(from.scales);
+  if (scales == nullptr) {
+    return NotFound(path(), ": has no tensor ", Quoted(from.scales));
   }
-  const Slice slice = Slice::Rows(tensor->info, row_begin, row_end);
-  SLUICE_RETURN_IF_ERROR(
-      Annotate(CheckSlice(tensor->info, slice), tensor->file->path()));
-  if (slice.elements() == 0) return OkStatus();
-  const BlockSpan span(tensor->info, slice);
-  SLUICE_RETURN_IF_ERROR(Annotate(
-      ForEachRun({*tensor, SumsOf(*tensor)}, slice, span,
-                 [&](const uint8_t* raw, int64_t row, int64_t rows) {
-                   std::memcpy(out + row * span.bytes(), raw,
-                               static_cast<size_t>(rows * span.bytes()));
-                 }),
-      "tensor ", Quoted(name)));
-  bytes_read_ += static_cast<uint64_t>((row_end - row_begin) * span.bytes());
+  const int64_t groups = scales->cols();  // of a stored row
+  const int64_t begin = slice.col_begin / group;
+  const int64_t end = slice.col_end / group;
+  SLUICE_CHECK(slice.col_begin % group == 0 && slice.col_end % group == 0);
+  // Whole rows in one read, others one by one.
+  const int64_t rows = slice.row_end - slice.row_begin;
+  const int64_t step = end - begin == groups ? std::max<int64_t>(rows, 1) : 1;
+  for (int64_t r = 0; r < rows; r += step) {
+    const int64_t first = (slice.row_begin + r) * groups + begin;
+    const int64_t count = (step - 1) * groups + end - begin;
+    const int64_t at = (row + r) * to.cols;
+    SLUICE_RETURN_IF_ERROR(ReadStoredBytes(
+        from.name, first * format.block_bytes, count * format.block_bytes,
+        to.data.as<uint8_t>() + format.data_bytes(at)));
+    SLUICE_RETURN_IF_ERROR(
+        ReadStoredBytes(from.scales, first, count,
+                        to.scales.as<uint8_t>() + format.scales_bytes(at)));
+  }
   return OkStatus();
 }
 

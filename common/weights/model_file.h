@@ -13,8 +13,8 @@
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
+#include "common/tensor/host_weight.h"
 #include "common/weights/dtype.h"
-#include "kernels/weight_type.h"
 
 namespace sluice::weights {
 
@@ -67,6 +67,13 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
+// A matrix as a checkpoint keeps it: one tensor, or MXFP4's codes [.., C / 32,
+// 16] with scales [.., C / 32] of their own (see kernels/views.h).
+struct StoredMatrix {
+  std::string name;    // of the tensor, or of the codes
+  std::string scales;  // empty: none
+};
+
 // One opened model: a Hugging Face folder (one safetensors file, or shards
 // with an index) or a GGUF (one file, or a split set). Headers are read and
 // checked when it is opened; tensor bytes are read, never mapped, when asked
@@ -95,6 +102,8 @@ class ModelFile {
   const std::vector<TensorInfo>& tensors() const;
   // Null if there is none of that name.
   const TensorInfo* Find(std::string_view name) const;
+  // Of the tensors of a matrix, which are there.
+  uint64_t StoredBytes(const StoredMatrix& matrix) const;
 
   // Reads `slice` of tensor `name` into `out`: slice.elements() values,
   // row-major, packed. Stored types are widened exactly to F32; ReadBf16
@@ -105,13 +114,11 @@ class ModelFile {
   Status ReadF32(std::string_view name, const Slice& slice, float* out) const;
   Status ReadBf16(std::string_view name, const Slice& slice,
                   uint16_t* out) const;
-  // One of these two, as the plain type `type` says.
-  Status ReadAs(std::string_view name, const Slice& slice,
-                kernels::WeightType type, std::byte* out) const;
-  // The stored bytes of rows [row_begin, row_end), whatever the type: for
-  // formats that are kept packed. Errors as above.
-  Status ReadStored(std::string_view name, int64_t row_begin, int64_t row_end,
-                    uint8_t* out) const;
+  // Reads `slice` of a matrix as weights of type `to.type`, into rows [row, row
+  // + the slice's) of `to`, which has the slice's columns. MXFP4 is kept as it
+  // is stored or widened; columns begin and end at its groups. Errors as above.
+  Status ReadMatrix(const StoredMatrix& from, const Slice& slice, int64_t row,
+                    HostWeight& to) const;
   // `size` bytes at `offset` of the tensor, as they are stored and in the
   // file's order.
   Status ReadStoredBytes(std::string_view name, uint64_t offset, size_t size,
@@ -134,6 +141,8 @@ class ModelFile {
   uint64_t bytes_read() const { return bytes_read_; }
 
  private:
+  Status ReadMxfp4(const StoredMatrix& from, const Slice& slice, int64_t row,
+                   HostWeight& to) const;
   template <typename Out>
   Status Read(std::string_view name, const Slice& slice, Out* out) const;
   // Of a tensor of contents_; null: none.
