@@ -10,37 +10,19 @@
 namespace sluice::cli {
 namespace {
 
-// `object[key]` as text; empty if it is absent or of another type.
-std::string Text(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>()
-                                                     : std::string();
-}
-
-int Integer(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<int>()
-                                                             : 0;
-}
-
 ClusterProcess ParseProcess(const Json& json) {
   ClusterProcess process;
-  if (!json.is_object()) return process;
-  process.role = Text(json, "role");
-  process.index = Integer(json, "index");
-  process.pid = Integer(json, "pid");
-  process.metrics_address = Text(json, "metrics_address");
-  process.log = Text(json, "log");
-  const auto argv = json.find("argv");
-  if (argv != json.end() && argv->is_array()) {
-    for (const Json& word : *argv) {
-      if (word.is_string()) process.argv.push_back(word.get<std::string>());
-    }
+  process.role = FindText(json, "role");
+  process.index = static_cast<int>(FindInt(json, "index").value_or(0));
+  process.pid = static_cast<int>(FindInt(json, "pid").value_or(0));
+  process.metrics_address = FindText(json, "metrics_address");
+  process.log = FindText(json, "log");
+  for (const Json& word : FindList(json, "argv")) {
+    if (word.is_string()) process.argv.push_back(word.get<std::string>());
   }
-  const auto addresses = json.find("addresses");
-  if (addresses != json.end() && addresses->is_array() && !addresses->empty() &&
-      addresses->front().is_string()) {
-    process.address = addresses->front().get<std::string>();
+  const Json::array_t& addresses = FindList(json, "addresses");
+  if (!addresses.empty() && addresses[0].is_string()) {
+    process.address = addresses[0].get<std::string>();
   }
   return process;
 }
@@ -79,13 +61,10 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& given) {
   if (!json->is_object()) {
     return InvalidArgument(cluster.path, ": not a JSON object");
   }
-  cluster.url = Text(*json, "url");
-  cluster.model = Text(*json, "model");
-  const auto processes = json->find("processes");
-  if (processes != json->end() && processes->is_array()) {
-    for (const Json& process : *processes) {
-      cluster.processes.push_back(ParseProcess(process));
-    }
+  cluster.url = FindText(*json, "url");
+  cluster.model = FindText(*json, "model");
+  for (const Json& process : FindList(*json, "processes")) {
+    cluster.processes.push_back(ParseProcess(process));
   }
   return cluster;
 }
@@ -115,11 +94,8 @@ StatusOr<BaseUrl> FindGateway(const EndpointOptions& options) {
 
 StatusOr<std::string> ServedModelId(const BaseUrl& base) {
   SLUICE_ASSIGN_OR_RETURN(const Json json, GetJson(base, "/v1/models"));
-  const Json* data = FindMember(json, "data");
-  if (data != nullptr && data->is_array() && !data->empty() &&
-      (*data)[0].is_object()) {
-    return Text((*data)[0], "id");
-  }
+  const Json::array_t& data = FindList(json, "data");
+  if (!data.empty() && data[0].is_object()) return FindText(data[0], "id");
   return Internal("/v1/models lists no model: ", DumpJson(json));
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/base/json.h"
 #include "services/cli/http_call.h"
+#include "services/cli/json_member.h"
 #include "services/cli/stream_chunk.h"
 
 namespace sluice::cli {
@@ -143,13 +144,10 @@ Status HttpPostEvents(const BaseUrl& base, const std::string& target,
 
 std::string ErrorText(int status, const std::string& body) {
   const StatusOr<Json> parsed = ParseJson(body);
-  if (parsed.ok() && parsed->is_object() && parsed->contains("error")) {
-    const Json& error = (*parsed)["error"];
-    if (error.is_object() && error.contains("message") &&
-        error["message"].is_string()) {
-      return Cat(status, ": ", error["message"].get<std::string>());
-    }
-  }
+  const Json* error = parsed.ok() ? FindMember(*parsed, "error") : nullptr;
+  const std::string message =
+      error == nullptr ? "" : FindText(*error, "message");
+  if (!message.empty()) return Cat(status, ": ", message);
   return Cat(status, ": ", body);
 }
 

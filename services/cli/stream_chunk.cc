@@ -8,34 +8,19 @@
 namespace sluice::cli {
 namespace {
 
-std::optional<int64_t> FindInt(const Json& json, const char* key) {
-  const Json* found = FindMember(json, key);
-  if (found == nullptr || !found->is_number_integer()) return std::nullopt;
-  return found->get<int64_t>();
-}
-
-// The text of a member; empty if it is absent or no text.
-std::string TextOf(const Json& json, const char* key) {
-  const Json* found = FindMember(json, key);
-  return found != nullptr && found->is_string() ? found->get<std::string>()
-                                                : std::string();
-}
-
 void AppendIds(const Json& choice, const char* key, std::vector<int64_t>& ids) {
-  const Json* found = FindMember(choice, key);
-  if (found == nullptr || !found->is_array()) return;
-  for (const Json& id : *found) {
+  for (const Json& id : FindList(choice, key)) {
     if (id.is_number_integer()) ids.push_back(id.get<int64_t>());
   }
 }
 
 void ReadChoice(const Json& choice, StreamChunk& out) {
-  out.text += TextOf(choice, "text");
+  out.text += FindText(choice, "text");
   if (const Json* delta = FindMember(choice, "delta")) {
-    out.text += TextOf(*delta, "content");
+    out.text += FindText(*delta, "content");
     out.other_text = out.other_text ||
-                     !TextOf(*delta, "reasoning_content").empty() ||
-                     !TextOf(*delta, "reasoning").empty() ||
+                     !FindText(*delta, "reasoning_content").empty() ||
+                     !FindText(*delta, "reasoning").empty() ||
                      FindMember(*delta, "tool_calls") != nullptr;
   }
   if (FindMember(choice, "finish_reason") != nullptr) out.is_finish = true;
@@ -92,16 +77,11 @@ StatusOr<StreamChunk> ParseStreamChunk(std::string_view data) {
   SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(data));
   if (!json.is_object()) return InvalidArgument("an event is no JSON object");
   if (const Json* error = FindMember(json, "error")) {
-    const Json* message = FindMember(*error, "message");
-    out.error = message != nullptr && message->is_string()
-                    ? message->get<std::string>()
-                    : DumpJson(*error);
+    out.error = FindText(*error, "message");
+    if (out.error->empty()) out.error = DumpJson(*error);
     return out;
   }
-  const Json* choices = FindMember(json, "choices");
-  if (choices != nullptr && choices->is_array()) {
-    for (const Json& choice : *choices) ReadChoice(choice, out);
-  }
+  for (const Json& choice : FindList(json, "choices")) ReadChoice(choice, out);
   if (const Json* usage = FindMember(json, "usage")) ReadUsage(*usage, out);
   return out;
 }

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -5,7 +7,6 @@
 
 #include "services/cli/bench/bench_options.h"
 #include "services/cli/bench/bench_output.h"
-#include "services/cli/bench/progress.h"
 #include "services/cli/commands.h"
 #include "services/cli/text_file.h"
 
@@ -20,11 +21,16 @@ using RequestMaker = std::function<LoadRequest(int64_t)>;
 StatusOr<LoadResult> RunPhase(const BenchOptions& options,
                               const LoadOptions& load, const char* name,
                               const RequestMaker& make) {
-  ProgressBar bar(name, load.num_requests, Seconds(load.duration));
+  // One line that a terminal draws anew, else a line every few seconds.
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+  double next_s = 0;
   auto result = GenerateLoad(load, make, [&](const LoadProgress& progress) {
-    if (!options.quiet) bar.Show(progress);
+    if (options.quiet || (!terminal && progress.elapsed_s < next_s)) return;
+    next_s = progress.elapsed_s + 5;
+    const std::string line = Cat(name, " ", ProgressLine(load, progress));
+    std::fprintf(stderr, terminal ? "\r%.79s\x1b[K" : "%s\n", line.c_str());
   });
-  bar.Finish();
+  if (terminal && !options.quiet) std::fputs("\r\x1b[K", stderr);
   return result;
 }
 

@@ -1,5 +1,6 @@
 #include "services/cli/bench/bench_output.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <utility>
@@ -106,6 +107,29 @@ Json RequestJson(const RequestRecord& record, TimePoint began) {
 }
 
 }  // namespace
+
+std::string ProgressLine(const LoadOptions& load,
+                         const LoadProgress& progress) {
+  constexpr int kBarWidth = 24;
+  double share = 0;
+  if (load.num_requests > 0) {
+    share = double(progress.ended) / double(load.num_requests);
+  }
+  if (load.duration > Duration(0)) {
+    share = std::max(share, progress.elapsed_s / Seconds(load.duration));
+  }
+  const auto full = static_cast<size_t>(std::min(share, 1.0) * kBarWidth);
+  std::string line =
+      Cat("[", std::string(full, '#'), std::string(kBarWidth - full, '.'), "] ",
+          progress.ended);
+  if (load.num_requests > 0) line += Cat("/", load.num_requests);
+  line += Format(" requests, %lld in flight, %.0f tokens/s, %.0f s",
+                 static_cast<long long>(progress.in_flight),
+                 double(progress.tokens) / std::max(progress.elapsed_s, 1e-3),
+                 progress.elapsed_s);
+  if (progress.failed > 0) line += Cat(", ", progress.failed, " failed");
+  return line;
+}
 
 std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
                         const BenchSummary& s) {

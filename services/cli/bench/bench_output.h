@@ -16,6 +16,9 @@ struct BenchNotes {
   bool exact_lengths = false;
 };
 
+// "[####....] 5/10 requests, 2 in flight, ..": how far a run is.
+std::string ProgressLine(const LoadOptions& load, const LoadProgress& progress);
+
 // The table for a terminal.
 std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
                         const BenchSummary& summary);

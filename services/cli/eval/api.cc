@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "common/base/json.h"
@@ -50,11 +51,10 @@ Status ReadLogprobs(const Json& json, ProbeAnswer& out) {
                                : std::numeric_limits<double>::quiet_NaN());
   }
   out.top.resize(out.ids.size());
-  const Json* top = FindMember(json, "top_logprobs");
-  if (top == nullptr || !top->is_array()) return OkStatus();
-  for (size_t i = 0; i < std::min(top->size(), out.top.size()); ++i) {
-    if (!(*top)[i].is_object()) continue;
-    for (const auto& [name, value] : (*top)[i].items()) {
+  const Json::array_t& top = FindList(json, "top_logprobs");
+  for (size_t i = 0; i < std::min(top.size(), out.top.size()); ++i) {
+    if (!top[i].is_object()) continue;
+    for (const auto& [name, value] : top[i].items()) {
       const int64_t id = TokenId(name);
       if (id >= 0 && value.is_number()) {
         out.top[i].emplace_back(id, value.get<double>());
@@ -106,24 +106,19 @@ StatusOr<ProbeAnswer> EvalApi::AskOnce(const Probe& probe, int top) const {
 }
 
 StatusOr<ProbeAnswer> ReadProbeAnswer(const Json& answer, int64_t max_tokens) {
-  const Json* choices = FindMember(answer, "choices");
-  if (choices == nullptr || !choices->is_array() || choices->empty()) {
-    return Odd("no choices");
-  }
-  const Json* logprobs = FindMember((*choices)[0], "logprobs");
+  const Json::array_t& choices = FindList(answer, "choices");
+  if (choices.empty()) return Odd("no choices");
+  const Json* logprobs = FindMember(choices[0], "logprobs");
   if (logprobs == nullptr) return Odd("no logprobs");
   ProbeAnswer out;
   SLUICE_RETURN_IF_ERROR(ReadLogprobs(*logprobs, out));
   const Json* usage = FindMember(answer, "usage");
-  const Json* made =
-      usage == nullptr ? nullptr : FindMember(*usage, "completion_tokens");
-  if (made == nullptr || !made->is_number_integer()) {
-    return Odd("no usage.completion_tokens");
-  }
-  if (made->get<int64_t>() != max_tokens) {
+  const std::optional<int64_t> made =
+      usage == nullptr ? std::nullopt : FindInt(*usage, "completion_tokens");
+  if (!made) return Odd("no usage.completion_tokens");
+  if (*made != max_tokens) {
     return FailedPrecondition("/v1/completions: usage.completion_tokens must ",
-                              "be ", max_tokens, ", as asked for, got ",
-                              made->get<int64_t>());
+                              "be ", max_tokens, ", as asked for, got ", *made);
   }
   const auto generated = static_cast<size_t>(max_tokens);
   if (out.ids.size() <= generated) return Odd("too few tokens");

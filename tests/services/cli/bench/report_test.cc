@@ -3,7 +3,6 @@
 
 #include "common/base/json.h"
 #include "services/cli/bench/bench_output.h"
-#include "services/cli/bench/progress.h"
 
 namespace sluice::cli {
 namespace {
@@ -142,15 +141,15 @@ TEST(BenchOutputTest, TheTableTellsWhatCountsAndHowItWasMeasured) {
   }
 }
 
-TEST(ProgressBarTest, ALineFitsTheTerminal) {
-  const ProgressBar bar("bench", 10, 0);
+TEST(ProgressLineTest, ABarShowsTheShareOfTheRequests) {
+  LoadOptions load;
+  load.num_requests = 10;
   LoadProgress progress;
   progress.ended = 5;
   progress.elapsed_s = 2;
-  const std::string line = bar.Line(progress, 200);
+  const std::string line = ProgressLine(load, progress);
   EXPECT_NE(line.find("[############............]"), std::string::npos) << line;
   EXPECT_NE(line.find("5/10 requests"), std::string::npos);
-  EXPECT_EQ(bar.Line(progress, 20).size(), 20u);
 }
 
 }  // namespace
