@@ -41,10 +41,9 @@ void TellEnd(TokenSink& sink, EngineCounters& counters, FinalEvent event) {
 using TracedSinks =
     std::vector<std::pair<TracedChunk, std::shared_ptr<TokenSink>>>;
 
-TracedSinks SinksOf(const std::optional<StepTrace>& trace,
-                    Scheduler& scheduler) {
+TracedSinks SinksOf(const StepTrace* trace, Scheduler& scheduler) {
   TracedSinks sinks;
-  if (!trace) return sinks;
+  if (trace == nullptr) return sinks;
   for (const TracedChunk& chunk : trace->chunks) {
     const Sequence* const sequence = scheduler.Find(chunk.sequence);
     if (sequence != nullptr) sinks.emplace_back(chunk, sequence->sink);
@@ -143,9 +142,13 @@ void EngineLoop::Handle(StepResult& result) {
   const bool stale = !scheduler_.attached() || result.epoch != epoch_;
   TraceSpan commit{MonotonicNanos()};
   const TimePoint now = Clock::now();
-  std::optional<StepTrace> trace = std::move(result.trace);
+  std::shared_ptr<StepTrace> trace;
+  if (result.trace) {
+    trace = std::make_shared<StepTrace>(*std::move(result.trace));
+  }
   // Before the result ends some of them.
-  const TracedSinks traced = stale ? TracedSinks() : SinksOf(trace, scheduler_);
+  const TracedSinks traced =
+      stale ? TracedSinks() : SinksOf(trace.get(), scheduler_);
   StatusOr<SequenceEvents> events = scheduler_.Commit(std::move(result), now);
   if (!events.ok()) {
     PipelineBroken broken{events.status()};
@@ -156,11 +159,10 @@ void EngineLoop::Handle(StepResult& result) {
     commit.stop_ns = MonotonicNanos();
     trace->inbox.stop_ns = commit.start_ns;
     trace->commit = commit;
-    const auto step = std::make_shared<const StepTrace>(*std::move(trace));
     for (const auto& [first, second] : traced) {
       const auto& chunk = first;  // clang 14 captures no binding
       const auto& sink = second;
-      (void)Guarded("sink", counters_, [&] { sink->OnStep(step, chunk); });
+      (void)Guarded("sink", counters_, [&] { sink->OnStep(trace, chunk); });
     }
   }
   Emit(*std::move(events));
