@@ -1,0 +1,54 @@
+#include <cpuid.h>
+
+#include "kernels/block_matmul.h"
+#include "kernels/cpu/block_ops.h"
+
+namespace sluice::kernels {
+namespace {
+
+// AVX-VNNI: leaf 7, subleaf 1, bit 4 of EAX. gcc 12 has no name for it in
+// __builtin_cpu_supports.
+bool HasAvxVnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
+         (eax >> 4 & 1u) != 0;
+}
+
+}  // namespace
+
+bool HasDotIsa(DotIsa isa) {
+  const Isa best = DetectIsa();
+  __builtin_cpu_init();
+  switch (isa) {
+    case DotIsa::kAvx512Vnni:
+      return best == Isa::kAvx512 && __builtin_cpu_supports("avx512vnni");
+    case DotIsa::kAvx512:
+      return best == Isa::kAvx512;
+    case DotIsa::kAvxVnni:
+      return best >= Isa::kAvx2 && __builtin_cpu_supports("f16c") &&
+             HasAvxVnni();
+    case DotIsa::kAvx2:
+      return best >= Isa::kAvx2 && __builtin_cpu_supports("f16c");
+    case DotIsa::kPortable:
+      break;
+  }
+  return true;
+}
+
+const cpu::BlockOps& BlockOpsFor(DotIsa isa) {
+  switch (isa) {
+    case DotIsa::kAvx512Vnni:
+      return cpu::kAvx512VnniBlockOps;
+    case DotIsa::kAvx512:
+      return cpu::kAvx512BlockOps;
+    case DotIsa::kAvxVnni:
+      return cpu::kAvxVnniBlockOps;
+    case DotIsa::kAvx2:
+      return cpu::kAvx2BlockOps;
+    case DotIsa::kPortable:
+      break;
+  }
+  return cpu::kSse2BlockOps;
+}
+
+}  // namespace sluice::kernels

@@ -1,0 +1,28 @@
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/cpu/block_ops.h"
+
+// Everything below is private to this source: it is compiled with flags of
+// its own, so no symbol may be shared with code for other CPUs.
+namespace sluice::kernels::cpu {
+namespace {
+
+#include "kernels/cpu/block_x86.inc"
+//
+#include "kernels/cpu/block_vec_sse2.inc"
+//
+#include "kernels/cpu/block_dot_bytes.inc"
+//
+#include "kernels/cpu/block_formats_body.inc"
+//
+#include "kernels/cpu/block_quantize_body.inc"
+//
+#include "kernels/cpu/block_body.inc"
+
+}  // namespace
+
+const BlockOps kSse2BlockOps = kOpsOfSet;
+
+}  // namespace sluice::kernels::cpu

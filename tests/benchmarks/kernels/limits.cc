@@ -1,0 +1,133 @@
+#include "tests/benchmarks/kernels/limits.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace sluice::benchmarks {
+
+using kernels::DotIsa;
+
+#if defined(__x86_64__)
+namespace {
+
+constexpr int kChains = 12;
+
+// Keeps a vector alive without storing it.
+#define SLUICE_USE(value) asm volatile("" : : "x"(value))
+
+__attribute__((target("avx512f,avx512vnni"))) void Dot512(int64_t rounds) {
+  __m512i sums[kChains];
+  for (__m512i& sum : sums) sum = _mm512_setzero_si512();
+  const __m512i one = _mm512_set1_epi8(1);
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) {
+      sums[c] = _mm512_dpbusd_epi32(sums[c], one, one);
+    }
+  }
+  for (const __m512i& sum : sums) SLUICE_USE(sum);
+}
+
+__attribute__((target("avx2,avxvnni"))) void Dot256(int64_t rounds) {
+  __m256i sums[kChains];
+  for (__m256i& sum : sums) sum = _mm256_setzero_si256();
+  const __m256i one = _mm256_set1_epi8(1);
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) {
+      sums[c] = _mm256_dpbusd_avx_epi32(sums[c], one, one);
+    }
+  }
+  for (const __m256i& sum : sums) SLUICE_USE(sum);
+}
+
+// The sum is a factor of the next step: otherwise the product would be moved
+// out of the loop.
+__attribute__((target("avx512f,avx512bw"))) void Pairs512(int64_t rounds) {
+  __m512i sums[kChains];
+  for (__m512i& sum : sums) sum = _mm512_setzero_si512();
+  const __m512i one = _mm512_set1_epi8(1);
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) {
+      sums[c] = _mm512_add_epi16(sums[c], _mm512_maddubs_epi16(one, sums[c]));
+    }
+  }
+  for (const __m512i& sum : sums) SLUICE_USE(sum);
+}
+
+__attribute__((target("avx2"))) void Pairs256(int64_t rounds) {
+  __m256i sums[kChains];
+  for (__m256i& sum : sums) sum = _mm256_setzero_si256();
+  const __m256i one = _mm256_set1_epi8(1);
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) {
+      sums[c] = _mm256_add_epi16(sums[c], _mm256_maddubs_epi16(one, sums[c]));
+    }
+  }
+  for (const __m256i& sum : sums) SLUICE_USE(sum);
+}
+
+__attribute__((target("avx2"))) void Read256(const uint8_t* from,
+                                             int64_t bytes) {
+  __m256i sums[8];
+  for (__m256i& sum : sums) sum = _mm256_setzero_si256();
+  for (int64_t at = 0; at + 256 <= bytes; at += 256) {
+    const auto* words = reinterpret_cast<const __m256i*>(from + at);
+    for (int c = 0; c < 4; ++c) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + at + 8192 + 64 * c),
+                   _MM_HINT_T0);
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < 8; ++c) {
+      sums[c] = _mm256_add_epi64(sums[c], _mm256_loadu_si256(words + c));
+    }
+  }
+  for (const __m256i& sum : sums) SLUICE_USE(sum);
+}
+
+}  // namespace
+
+void ReadBytes(const uint8_t* from, int64_t bytes) {
+  if (__builtin_cpu_supports("avx2")) return Read256(from, bytes);
+  __m128i sum = _mm_setzero_si128();
+  for (int64_t at = 0; at + 16 <= bytes; at += 16) {
+    sum = _mm_add_epi64(
+        sum, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
+  }
+  SLUICE_USE(sum);
+}
+
+PeakWork PeakOf(DotIsa isa) {
+  // Two operations per byte of a vector.
+  switch (isa) {
+    case DotIsa::kAvx512Vnni:
+      return {Dot512, kChains * 64 * 2};
+    case DotIsa::kAvx512:
+      return {Pairs512, kChains * 64 * 2};
+    case DotIsa::kAvxVnni:
+      return {Dot256, kChains * 32 * 2};
+    case DotIsa::kAvx2:
+      return {Pairs256, kChains * 32 * 2};
+    case DotIsa::kPortable:
+      break;
+  }
+  return {};
+}
+
+#else
+
+void ReadBytes(const uint8_t* from, int64_t bytes) {
+  uint64_t sum = 0;
+  const auto* words = reinterpret_cast<const uint64_t*>(from);
+  for (int64_t i = 0; i < bytes / 8; ++i) sum += words[i];
+  asm volatile("" : : "r"(sum));
+}
+
+PeakWork PeakOf(DotIsa) { return {}; }
+
+#endif
+
+}  // namespace sluice::benchmarks
