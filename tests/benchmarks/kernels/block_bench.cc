@@ -147,9 +147,10 @@ class Bench {
 
   // Interleaved rounds of the limits and the case. A share is the median over
   // rounds of the case's rate in parts of the limit measured right before;
-  // time and rates are those of the best round.
+  // time and rates are those of the best call.
   void Measure(const Case& timed, const std::function<void()>& run) {
     std::vector<double> reads, peaks, times, read_shares, peak_shares, roofs;
+    double best = 1e9;
     run();
     const double begin = Seconds();
     for (int round = 0; round < options_.rounds; ++round) {
@@ -160,9 +161,11 @@ class Bench {
       const double start = Seconds();
       double now = start;
       while (now - start < 0.01) {
+        const double last = now;
         run();
         ++calls;
         now = Seconds();
+        best = std::min(best, now - last);
       }
       times.push_back((now - start) / calls);
       const double gb = timed.bytes / times.back() * 1e-9 / reads.back();
@@ -173,7 +176,6 @@ class Bench {
       // Both limits kept at once.
       roofs.push_back(std::max(gb, part));
     }
-    const double best = *std::min_element(times.begin(), times.end());
     const double read = *std::max_element(reads.begin(), reads.end());
     const double peak = *std::max_element(peaks.begin(), peaks.end());
     const double rate = timed.bytes / best * 1e-9;
