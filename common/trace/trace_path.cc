@@ -1,6 +1,7 @@
 #include "common/trace/trace_path.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace sluice::trace {
@@ -94,33 +95,57 @@ void AddStep(const StepTrace& step, Line& line) {
   line.Work("commit", kGateway, step.commit);
 }
 
-// From the engine's thread to the answer's queue. An end may come later than
-// the token before it, when the sequence was cancelled for a stop string.
-// `since_ns`: when that wait began; 0: not known.
-void AddDelivery(const Delivery& delivery, bool is_first, int64_t since_ns,
-                 Line& line) {
+// The blocks that were queued during the delivery.
+std::span<const TraceRecord::Block> BlocksOf(const TraceRecord& record,
+                                             const Delivery& delivery) {
+  const auto starts = [](const TraceRecord::Block& block) {
+    return block.wait.start_ns;
+  };
+  const auto begin =
+      std::ranges::lower_bound(record.blocks, delivery.begin_ns, {}, starts);
+  const auto end =
+      std::ranges::upper_bound(record.blocks, delivery.sent_ns, {}, starts);
+  return {begin, end};
+}
+
+// Whether the block was written where it was made.
+bool IsWrittenWithin(const Delivery& delivery,
+                     const TraceRecord::Block& block) {
+  return block.write.stop_ns <= delivery.sent_ns;
+}
+
+void AddWrite(const TraceRecord::Block& block, Line& line) {
+  line.Wait("write_wait", kGateway, block.wait);
+  line.Wait("write", kGateway, block.write);
+}
+
+// From the engine's thread to the answer's queue or the socket. An end may come
+// later than the token before it, when the sequence was cancelled for a stop
+// string. `since_ns`: when that wait began; 0: not known.
+void AddDelivery(const TraceRecord& record, const Delivery& delivery,
+                 bool is_first, int64_t since_ns, Line& line) {
   if (since_ns != 0) {
     line.Wait(is_first ? "emit" : "end_wait", kGateway,
               {since_ns, delivery.posted_ns});
   }
   line.Wait("loop_wait", kGateway, {delivery.posted_ns, delivery.begin_ns});
   line.Work("detokenise", kGateway, {delivery.begin_ns, delivery.decoded_ns});
-  line.Work("format", kGateway, {delivery.decoded_ns, delivery.sent_ns});
+  bool all_written = false;
+  for (const TraceRecord::Block& block : BlocksOf(record, delivery)) {
+    all_written = IsWrittenWithin(delivery, block);
+    if (!all_written) break;
+    line.Wait("format", kGateway, {delivery.decoded_ns, block.wait.start_ns});
+    AddWrite(block, line);
+  }
+  if (all_written) return;
+  line.Wait("format", kGateway, {delivery.decoded_ns, delivery.sent_ns});
 }
 
-// Blocks that were queued during the delivery.
+// Blocks of the delivery that waited for the socket.
 void AddBlocks(const TraceRecord& record, const Delivery& delivery,
                Line& line) {
-  auto block = std::lower_bound(record.blocks.begin(), record.blocks.end(),
-                                delivery.begin_ns,
-                                [](const TraceRecord::Block& one, int64_t ns) {
-                                  return one.wait.start_ns < ns;
-                                });
-  for (;
-       block != record.blocks.end() && block->wait.start_ns <= delivery.sent_ns;
-       ++block) {
-    line.Wait("write_wait", kGateway, block->wait);
-    line.Wait("write", kGateway, block->write);
+  for (const TraceRecord::Block& block : BlocksOf(record, delivery)) {
+    if (!IsWrittenWithin(delivery, block)) AddWrite(block, line);
   }
 }
 
@@ -246,7 +271,7 @@ ChoicePath MakePath(const TraceRecord& record, size_t index) {
     token.num_on_path = token.parts.size();
     for (size_t d = first; d <= i; ++d) {
       token.num_tokens += choice.deliveries[d].num_tokens;
-      AddDelivery(choice.deliveries[d], d == first, since_ns, line);
+      AddDelivery(record, choice.deliveries[d], d == first, since_ns, line);
       since_ns = choice.deliveries[d].sent_ns;
     }
     for (size_t d = first; d <= i; ++d) {

@@ -77,6 +77,24 @@ TEST(TracePathTest, EveryPartIsWhereItWasMeasured) {
   EXPECT_EQ(last.num_on_path, last.parts.size());
 }
 
+TEST(TracePathTest, ABlockThatIsWrittenWhereItIsMadeEndsThePath) {
+  TraceRecord record = MakeRecord(1, 3);
+  const auto& deliveries = record.choices[0].deliveries;
+  ASSERT_EQ(record.blocks.size(), deliveries.size());
+  int64_t begin = 0;
+  for (size_t i = 0; i < deliveries.size(); ++i) {
+    begin = deliveries[i].decoded_ns + 1000;
+    record.blocks[i] = {{begin, begin}, {begin, begin + 3000}};
+    ASSERT_LT(begin + 3000, deliveries[i].sent_ns);
+  }
+  const ChoicePath path = MakePath(record, 0);
+  ExpectNoOverlap(path);
+  const std::vector<TracePart>& parts = path.tokens.back().parts;
+  EXPECT_EQ(parts.back().name, "write");
+  EXPECT_EQ(parts[parts.size() - 2].name, "format");
+  EXPECT_EQ(parts[parts.size() - 2].stop_ns, begin);
+}
+
 TEST(TracePathTest, AStepWhoseTraceIsMissingLeavesAHole) {
   TraceRecord record = MakeRecord(2, 5);
   TraceRecord::Choice& choice = record.choices[0];
