@@ -151,7 +151,7 @@ TEST_P(BlockFormatTest, ProductsHaveTheBitsOfTheArithmetic) {
     for (const int64_t rows : {1, 15, 16, 17, 33, 100}) {
       const auto stored = RandomBlockRows(format, 21, rows, cols);
       const OwnedBlocks w(format, stored, rows, cols);
-      for (const int64_t tokens : {1, 2, 3, 4, 5, 6, 7, 13}) {
+      for (const int64_t tokens : {1, 2, 3, 4, 5, 6, 7, 13, 19, 25}) {
         const auto x = SpreadActivations(22, tokens, cols);
         const auto want = Want(stored, rows, x, tokens, bounds);
         for (const Set& set : AllSets()) {
@@ -182,7 +182,7 @@ TEST_P(BlockFormatTest, ShardsAreJoinedInTheTree) {
   const int64_t rows = 40;
   const auto stored = RandomBlockRows(format, 23, rows, cols);
   const OwnedBlocks w(format, stored, rows, cols);
-  for (const int64_t tokens : {1, 3, 8}) {
+  for (const int64_t tokens : {1, 3, 8, 20}) {
     const auto x = SpreadActivations(24, tokens, cols);
     const auto want = Want(stored, rows, x, tokens, bounds);
     for (const Set& set : AllSets()) {
