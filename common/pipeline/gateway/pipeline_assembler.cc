@@ -193,7 +193,8 @@ void PipelineAssembler::Tick(TimePoint now) {
                !draining_) {
       Connect(i);
     }
-    behind_held = behind_held || stage.held();
+    // A spare that another gateway holds keeps no place from being filled.
+    behind_held = behind_held || (places_.has(i) && stage.held());
     const Duration silence =
         stage.Silence(now, places_.has(i) ? passed : TimePoint());
     if (stage.linked() && silence >= limit) {

@@ -216,6 +216,7 @@ bool StageConnection::vacant(TimePoint now, Duration patience) const {
 void StageConnection::SetConflict(std::string message) {
   if (message.empty() && !refused_) return;
   refused_ = !message.empty();
+  if (!refused_) load_sent_ = false;  // may be asked again
   message_ = std::move(message);
 }
 
