@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::infinity();
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
 // Sums of squares that differ by less are the same split turned around.
 constexpr double kSame = 1e-9;
 
@@ -55,10 +55,10 @@ class Splitter {
   // For every stage from the last to the first: the best of what it and those
   // behind it have if it begins at a layer.
   double LeastLargestShare() const {
-    std::vector<double> behind(static_cast<size_t>(layers_) + 1, kNone);
+    std::vector<double> behind(static_cast<size_t>(layers_) + 1, kImpossible);
     behind.back() = 0;
     for (int32_t stage = stages_ - 1; stage >= 0; --stage) {
-      std::vector<double> best(behind.size(), kNone);
+      std::vector<double> best(behind.size(), kImpossible);
       for (int32_t first = stage; first < MostEnd(stage); ++first) {
         double& least = best[static_cast<size_t>(first)];
         for (int32_t last = first + 1; last <= MostEnd(stage); ++last) {
@@ -76,14 +76,15 @@ class Splitter {
   double Squares(int32_t stage, int32_t first, int32_t last,
                  const std::vector<std::vector<double>>& rest) const {
     const double share = Share(stage, first, last);
-    if (share > limit_) return kNone;
+    if (share > limit_) return kImpossible;
     const double part = limit_ > 0 ? share / limit_ : 0;
     return part * part + At(rest, stage + 1, last);
   }
 
   // [stage][first]: the least sum of squares from there on.
   std::vector<std::vector<double>> LeastSquares() const {
-    const std::vector<double> none(static_cast<size_t>(layers_) + 1, kNone);
+    const std::vector<double> none(static_cast<size_t>(layers_) + 1,
+                                   kImpossible);
     std::vector<std::vector<double>> rest(static_cast<size_t>(stages_) + 1,
                                           none);
     rest.back().back() = 0;
@@ -109,7 +110,7 @@ class Splitter {
   const int32_t layers_;
   const int32_t stages_;
   const std::span<const uint64_t> memory_;
-  double limit_ = kNone;
+  double limit_ = kImpossible;
 };
 
 }  // namespace

@@ -227,9 +227,13 @@ Status Glm4MoeKeys(ConfigWriter& config) {
   config.IntOr(".nextn_predict_layers", "num_nextn_predict_layers", 0);
   SLUICE_RETURN_IF_ERROR(config.status());
   // block_count has the layers behind the last, too.
-  config["num_hidden_layers"] =
-      config["num_hidden_layers"].get<int64_t>() -
-      config["num_nextn_predict_layers"].get<int64_t>();
+  const auto behind = config["num_nextn_predict_layers"].get<int64_t>();
+  const auto layers = config["num_hidden_layers"].get<int64_t>();
+  if (behind < 0 || layers < behind) {
+    return InvalidArgument("the GGUF's nextn_predict_layers is ", behind,
+                           " of a block_count of ", layers);
+  }
+  config["num_hidden_layers"] = layers - behind;
   config["use_qk_norm"] =
       FindTensor(config.contents(), "blk.0.attn_q_norm.weight") != nullptr;
   return Glm4Keys(config);

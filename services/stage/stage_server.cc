@@ -269,8 +269,8 @@ class StageServer::Impl {
 
   // Frees the layers, before others are loaded. The session has let go of them.
   void Unload() {
+    std::unique_ptr<Stage> stage;  // first: the loop ends before it
     std::unique_ptr<StageLoop> loop;
-    std::unique_ptr<Stage> stage;
     {
       MutexLock lock(mutex_);
       loop = std::move(loop_);
