@@ -50,16 +50,12 @@ void StepPace::LearnLatency(const Step& step) {
   }
   ++mixed_since_decode_only_;
   if (decode_only_ < 0) return;
-  // Plans with prompts may carry fewer decodes than those without.
-  const double without =
-      each_ > 0 ? std::min(base_ + each_ * step.decodes, decode_only_)
-                : decode_only_;
   if (!step.concurrent_prefill) {
     ++alone_since_concurrent_;
-    slope_ = Learn(slope_, std::max(latency - without, 0.0) / prompt, 0.2);
+    slope_ = Learn(slope_, std::max(latency - decode_only_, 0.0) / prompt, 0.2);
   } else {
     alone_since_concurrent_ = 0;
-    const double expected = without + std::max(slope_, 0.0) * prompt;
+    const double expected = decode_only_ + std::max(slope_, 0.0) * prompt;
     concurrent_ = Learn(concurrent_, std::max(latency - expected, 0.0), 0.2);
   }
 }

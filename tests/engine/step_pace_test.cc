@@ -40,22 +40,6 @@ TEST(StepPaceTest, WithoutATargetStepsGetLongerByThreeTenths) {
   EXPECT_NEAR(Settle(pace), 12, 2);  // 0.3 * 20 / 0.5
 }
 
-TEST(StepPaceTest, PlansWithPromptsMayCarryFewerDecodes) {
-  // A millisecond and one for each decode, half of one for a prompt token.
-  StepPace pace(Duration::zero());
-  const auto step = [&](int32_t decodes, int32_t prompt_tokens) {
-    const Duration took =
-        milliseconds(1 + decodes) + prompt_tokens * microseconds(500);
-    pace.OnResult(Of(decodes, prompt_tokens, took, took));
-  };
-  for (int i = 0; i < 20; ++i) step(i % 2 == 0 ? 8 : 16, 0);
-  for (int i = 0; i < 100; ++i) {
-    step(16, 0);
-    step(8, pace.prompt_budget(1));
-  }
-  EXPECT_NEAR(pace.prompt_budget(1), 10, 2);  // 0.3 * 17 / 0.5
-}
-
 TEST(StepPaceTest, ACrowdMaySlowDownMoreUnlessATargetIsSet) {
   StepPace pace(Duration::zero());
   Settle(pace);
