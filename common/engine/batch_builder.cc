@@ -55,8 +55,7 @@ void BatchBuilder::Build() {
 }
 
 void BatchBuilder::AddDecodes() {
-  BatchPolicy::Decodes next = policy_.NextDecodes();
-  without_prompts_ = next.without_prompts;
+  BatchPolicy::Decodes next = policy_.NextDecodes(owed_share_ > 0);
   for (Sequence* sequence : next.ready) {
     if (next.room == 0 || budget_ == 0) return;
     const bool of_most = sequence->client == next.most;
@@ -73,8 +72,7 @@ void BatchBuilder::AddDecodes() {
 // others keep a quarter of theirs.
 void BatchBuilder::AddPromptsBesideDecodes() {
   const int32_t unbounded = budget_;
-  const bool none =
-      without_prompts_ || policy_.KeepsPromptsOut(!decodes_.empty());
+  const bool none = policy_.KeepsPromptsOut(!decodes_.empty());
   // The decodes of this plan count as none now, so not PromptBudget.
   int32_t budget =
       none ? 0 : std::min(unbounded, policy_.PromptBudgetBesideDecodes());

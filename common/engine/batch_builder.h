@@ -67,7 +67,6 @@ class BatchBuilder {
   int32_t budget_ = 0;               // tokens that still fit
   bool preempted_ = false;           // some sequence, for want of blocks
   double owed_share_ = 0;            // see BatchPolicy::NoteOwed
-  bool without_prompts_ = false;     // see BatchPolicy::Decodes
 };
 
 }  // namespace sluice

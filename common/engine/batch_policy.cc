@@ -16,7 +16,7 @@ constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 // plans in flight carry decodes: a sequence that becomes ready meanwhile waits
 // for the next of them to come back and joins it, so groups merge again when
 // sequences end.
-BatchPolicy::Decodes BatchPolicy::NextDecodes() const {
+BatchPolicy::Decodes BatchPolicy::NextDecodes(bool beside_owed) const {
   Decodes decodes;
   const SequenceStore& sequences = state_.sequences;
   for (Sequence* sequence : sequences.running()) {
@@ -36,16 +36,16 @@ BatchPolicy::Decodes BatchPolicy::NextDecodes() const {
                      return a->last_step < b->last_step;
                    });
   decodes.room = CeilDiv(decoding, groups);
-  LimitLargest(groups, decodes);
+  LimitLargest(groups, beside_owed, decodes);
   return decodes;
 }
 
 // A client that decodes more sequences than all others together has as many in
-// the plan as the others, and more while the others are not slowed down much.
-// Plans carry a part of all decodes, a `groups`th. While there are prompts, of
-// two plans one carries them and the other that client's decodes: beside both
-// the others' decodes would be slowed down twice.
-void BatchPolicy::LimitLargest(int groups, Decodes& decodes) const {
+// the plan as the others, and more while the others are not slowed down much,
+// by prompts that are owed neither. Plans carry a part of all decodes, a
+// `groups`th.
+void BatchPolicy::LimitLargest(int groups, bool beside_owed,
+                               Decodes& decodes) const {
   if (!IsContended()) return;
   const ClientShare* const most =
       std::max_element(
@@ -60,23 +60,9 @@ void BatchPolicy::LimitLargest(int groups, Decodes& decodes) const {
   if (others == 0 || own <= others) return;
   const int32_t beside = CeilDiv(others, groups);
   decodes.most = most;
-  if (HasPrompt()) {
-    decodes.without_prompts = state_.next_step.value() % 2 == 0;
-    decodes.room_of_most = decodes.without_prompts ? beside : 0;
-  } else {
-    decodes.room_of_most =
-        std::max(state_.pace.decode_limit(beside) - beside, beside);
-  }
-}
-
-// Whether a prompt has begun, or one may start.
-bool BatchPolicy::HasPrompt() const {
-  const SequenceStore& sequences = state_.sequences;
-  const auto& running = sequences.running();
-  return std::ranges::any_of(
-             running, [](const Sequence* s) { return s->remaining() >= 2; }) ||
-         (sequences.num_waiting() > 0 &&
-          std::ssize(running) < state_.max_running());
+  decodes.room_of_most =
+      beside_owed ? beside
+                  : std::max(state_.pace.decode_limit(beside) - beside, beside);
 }
 
 int32_t BatchPolicy::PromptBudget() const {

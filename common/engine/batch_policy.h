@@ -29,9 +29,9 @@ class BatchPolicy {
     // Of `room`, what the client with the most decodes may have.
     const ClientShare* most = nullptr;
     int32_t room_of_most = 0;
-    bool without_prompts = false;  // those have their turn in the next plan
   };
-  Decodes NextDecodes() const;
+  // `beside_owed`: prompts that are owed ride in the plan.
+  Decodes NextDecodes(bool beside_owed) const;
 
   // Prompt tokens that a plan may carry now, plans without any aside: in
   // general, beside decodes, and of prompts that are owed `share` of the time.
@@ -86,8 +86,7 @@ class BatchPolicy {
   bool HasMore(const ClientShare& client) const;
   const ClientShare* LargestClient() const;
   int32_t NumShortPrompts() const;
-  void LimitLargest(int groups, Decodes& decodes) const;
-  bool HasPrompt() const;
+  void LimitLargest(int groups, bool beside_owed, Decodes& decodes) const;
 
   SchedulerState& state_;
 };
