@@ -63,8 +63,7 @@ void Embed(const Context& context, const WeightView& table, const int32_t* ids,
   SLUICE_CHECK(y.cols == table.cols);
   const cpu::WeightOps& ops =
       cpu::OpsFor(context.isa).of_type[static_cast<int>(table.type)];
-  const cpu::WeightRows rows = {
-      .data = table.data, .scales = table.scales, .cols = table.cols};
+  const cpu::WeightRows rows = {.data = table.data, .cols = table.cols};
   for (int64_t t = 0; t < y.rows; ++t) {
     SLUICE_CHECK(ids[t] >= 0 && ids[t] < table.rows);
     ops.widen(rows, ids[t], y.row(t));

@@ -8,6 +8,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
+#include "kernels/quantized_buffer.h"
 
 namespace sluice::kernels {
 namespace {
@@ -21,6 +22,8 @@ struct ExpertScratch {
   std::vector<float> gate_up;   // [most rows of one expert, 2F]
   std::vector<float> middle;    // [most rows of one expert, F]
   std::vector<float> outputs;   // [slots, H]
+  QuantizedBuffer coded;        // [T, H], for experts of blocks
+  QuantizedBuffer of_expert;    // the rows of one expert: of x, or of middle
 
   Matrix Of(std::vector<float>& floats, int64_t rows, int64_t cols) {
     const auto size = static_cast<size_t>(rows * cols);
@@ -58,35 +61,72 @@ void AssignSlots(const ExpertRows& rows, int32_t first, int32_t count,
   }
 }
 
+// The rows at hand, and what products run on.
+struct ExpertRun {
+  const Context& plain;
+  const DotContext& dot;
+  ConstMatrix x;
+  ExpertScratch& scratch;
+};
+
+// y = x w^T + bias for rows `from` of x.
+void MultiplyRows(const ExpertRun& run, std::span<const int64_t> from,
+                  const ExpertWeight& w, const float* bias, Matrix y) {
+  ExpertScratch& s = run.scratch;
+  const ConstMatrix& x = run.x;
+  if (!w.is_plain()) {
+    const auto count = static_cast<int64_t>(from.size());
+    if (s.coded.rows().block != ActivationBlock(w.blocks.format)) {
+      s.coded.Quantize(run.dot, x, ActivationBlock(w.blocks.format));
+    }
+    BlockMatMul(run.dot, s.of_expert.Gather(s.coded, from.data(), count),
+                w.blocks, bias, y);
+    return s.of_expert.FailRows(y);
+  }
+  const Matrix input =
+      s.Of(s.inputs, static_cast<int64_t>(from.size()), x.cols);
+  for (size_t i = 0; i < from.size(); ++i) {
+    std::memcpy(input.row(static_cast<int64_t>(i)), x.row(from[i]),
+                sizeof(float) * static_cast<size_t>(x.cols));
+  }
+  MatMul(run.plain, input, w.plain, bias, y);
+}
+
 // Outputs of expert `e` (from the first at hand) for all rows that ask it.
-void RunExpert(const Context& context, const ExpertsView& experts, int32_t e,
-               ConstMatrix x, ExpertScratch& s) {
-  const WeightView& gate_up = experts.gate_up[e];
-  const WeightView& down = experts.down[e];
-  SLUICE_CHECK(gate_up.cols == x.cols && down.rows == x.cols);
-  SLUICE_CHECK(gate_up.rows == 2 * down.cols);
+void RunExpert(const ExpertRun& run, const ExpertsView& experts, int32_t e) {
+  const Context& context = run.plain;
+  const ConstMatrix& x = run.x;
+  ExpertScratch& s = run.scratch;
+  const ExpertWeight& gate_up = experts.gate_up[e];
+  const ExpertWeight& down = experts.down[e];
+  SLUICE_CHECK(gate_up.cols() == x.cols && down.rows() == x.cols);
+  SLUICE_CHECK(gate_up.rows() == 2 * down.cols());
   const int32_t begin = s.begins[e];
   const int64_t count = s.begins[e + 1] - begin;
   if (count == 0) return;
-  const Matrix input = s.Of(s.inputs, count, x.cols);
-  for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(input.row(i), x.row(s.askers[begin + i]),
-                sizeof(float) * static_cast<size_t>(x.cols));
-  }
   const auto bias = [&](const float* all, int64_t size) {
     return all == nullptr ? nullptr : all + e * size;
   };
-  const Matrix both = s.Of(s.gate_up, count, gate_up.rows);
-  MatMul(context, input, gate_up, bias(experts.gate_up_bias, gate_up.rows),
-         both);
-  const Matrix middle = s.Of(s.middle, count, down.cols);
+  const Matrix both = s.Of(s.gate_up, count, gate_up.rows());
+  MultiplyRows(run,
+               std::span(s.askers).subspan(begin, static_cast<size_t>(count)),
+               gate_up, bias(experts.gate_up_bias, gate_up.rows()), both);
+  const Matrix middle = s.Of(s.middle, count, down.cols());
   if (experts.swiglu_limit > 0.0f) {
     ClampedSwiGlu(context, both, experts.swiglu_limit, middle);
   } else {
     SiluMul(context, both, middle);
   }
   const Matrix out = {s.outputs.data() + begin * x.cols, count, x.cols, x.cols};
-  MatMul(context, middle, down, bias(experts.down_bias, down.rows), out);
+  const float* down_bias = bias(experts.down_bias, down.rows());
+  if (down.is_plain()) {
+    return MatMul(context, middle, down.plain, down_bias, out);
+  }
+  BlockMatMul(run.dot,
+              s.of_expert.Quantize(run.dot, middle,
+                                   ActivationBlock(down.blocks.format)),
+              down.blocks, down_bias, out);
+  s.of_expert.FailRows(out);
 }
 
 // One row's asked experts: their ids, the slots of their outputs (negative:
@@ -146,8 +186,9 @@ void FinishRow(const cpu::Ops& ops, const RowAsks& asks, int64_t t,
 
 }  // namespace
 
-void ExpertNodes(const Context& context, const ExpertsView& experts,
-                 const ExpertRows& rows, std::span<const TreeNode> nodes,
+void ExpertNodes(const Context& context, const DotContext& dot,
+                 const ExpertsView& experts, const ExpertRows& rows,
+                 std::span<const TreeNode> nodes,
                  std::span<const Matrix> parts) {
   const auto count = static_cast<int32_t>(experts.gate_up.size());
   SLUICE_CHECK(experts.down.size() == experts.gate_up.size());
@@ -159,9 +200,10 @@ void ExpertNodes(const Context& context, const ExpertsView& experts,
   }
   ExpertScratch& s = ThisThreadsExpertScratch();
   AssignSlots(rows, experts.first, count, s);
+  s.coded.Forget();
   const Matrix outputs = s.Of(s.outputs, s.begins[count], rows.x.cols);
   for (int32_t e = 0; e < count; ++e) {
-    RunExpert(context, experts, e, rows.x, s);
+    RunExpert({context, dot, rows.x, s}, experts, e);
   }
   const cpu::Ops& ops = cpu::OpsFor(context.isa);
   const int32_t* slots = s.slots.data();  // the caller's, seen by others

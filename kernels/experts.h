@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/block_matmul.h"
 #include "kernels/context.h"
 #include "kernels/reduction_tree.h"
 #include "kernels/views.h"
@@ -17,13 +18,22 @@ namespace sluice::kernels {
 // sums, whichever process made them. A node without an expert of a row is -0,
 // which added to anything changes nothing: skipping and adding are one.
 
+// A weight of a plain type, or, with a `packed` that is not null, of blocks.
+struct ExpertWeight {
+  WeightView plain;
+  BlockWeight blocks;
+  bool is_plain() const { return blocks.packed == nullptr; }
+  int64_t rows() const { return is_plain() ? plain.rows : blocks.rows; }
+  int64_t cols() const { return is_plain() ? plain.cols : blocks.cols; }
+};
+
 // Experts first .. first + gate_up.size() - 1 of one layer.
 struct ExpertsView {
   int32_t first = 0;
-  std::span<const WeightView> gate_up;  // [2F, H] each: gate rows, up rows
-  std::span<const WeightView> down;     // [H, F] each
-  const float* gate_up_bias = nullptr;  // [n, 2F] or null
-  const float* down_bias = nullptr;     // [n, H] or null
+  std::span<const ExpertWeight> gate_up;  // [2F, H] each: gate rows, up rows
+  std::span<const ExpertWeight> down;     // [H, F] each
+  const float* gate_up_bias = nullptr;    // [n, 2F] or null
+  const float* down_bias = nullptr;       // [n, H] or null
   // 0: SiluMul; above: ClampedSwiGlu with this limit.
   float swiglu_limit = 0.0f;
 };
@@ -40,11 +50,13 @@ struct ExpertRows {
 
 // parts[i][t] = the tree's node nodes[i] for row t: over row t's experts e in
 // it, weight * (down_e act(gate_up_e x + bias) + bias), each operation rounded
-// once. Products are matmul.h's. nodes: aligned nodes of the layer's tree
-// within the experts at hand, rising. parts: [T, H] each, not overlapping x.
-// Each expert's weights are read once for all its rows.
-void ExpertNodes(const Context& context, const ExpertsView& experts,
-                 const ExpertRows& rows, std::span<const TreeNode> nodes,
+// once. Products are matmul.h's, or with weights of blocks block_matmul.h's; a
+// row that is not finite there becomes NaN. nodes: aligned nodes of the layer's
+// tree within the experts at hand, rising. parts: [T, H] each, not overlapping
+// x. Each expert's weights are read once for all its rows.
+void ExpertNodes(const Context& context, const DotContext& dot,
+                 const ExpertsView& experts, const ExpertRows& rows,
+                 std::span<const TreeNode> nodes,
                  std::span<const Matrix> parts);
 
 }  // namespace sluice::kernels

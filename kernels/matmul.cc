@@ -32,17 +32,11 @@ float* Scratch(int64_t size) {
   return floats.data() + (64 - address % 64) % 64 / sizeof(float);
 }
 
-void CheckWeight(const WeightView& w) {
-  const bool scaled = w.type == WeightType::kMxfp4;
-  SLUICE_CHECK(scaled == (w.scales != nullptr));
-  SLUICE_CHECK(!scaled || w.cols % kMxfp4Group == 0);
-}
-
 // Spreads `args`, complete but for weight, rows and scratch, over the team.
 void Multiply(const Context& context, const WeightView& w,
               cpu::MatMulArgs args) {
   const int64_t rows = w.rows;
-  args.w = {.data = w.data, .scales = w.scales, .cols = w.cols};
+  args.w = {.data = w.data, .cols = w.cols};
   int64_t padded = 0;
   for (int32_t s = 0; s < args.num_shards; ++s) {
     padded += (args.bounds[s + 1] - args.bounds[s] + 15) / 16 * 16;
@@ -50,8 +44,7 @@ void Multiply(const Context& context, const WeightView& w,
   const cpu::Ops& ops = cpu::OpsFor(context.isa);
   const cpu::WeightOps& of_type = ops.of_type[static_cast<int>(w.type)];
   args.tokens_per_block = TokensPerBlock(padded, ops.tile_columns);
-  int64_t size = std::min(args.tokens, args.tokens_per_block) * padded;
-  size += of_type.widened_rows * args.w.cols;
+  const int64_t size = std::min(args.tokens, args.tokens_per_block) * padded;
   const int tasks = cpu::NumTasks(context, args.tokens * rows * args.w.cols);
   ParallelFor(context, tasks, [&](int i) {
     const cpu::Range range = cpu::PartOf(rows, i, tasks, kRowAlign);
@@ -68,7 +61,7 @@ void Multiply(const Context& context, const WeightView& w,
 
 void MatMul(const Context& context, ConstMatrix x, const WeightView& w,
             const float* bias, Matrix y) {
-  CheckWeight(w);
+  SLUICE_CHECK(static_cast<int>(w.type) < kNumPlainTypes);
   SLUICE_CHECK(x.cols == w.cols);
   SLUICE_CHECK(y.rows == x.rows && y.cols == w.rows);
   const int32_t bounds[2] = {0, static_cast<int32_t>(w.cols)};
@@ -89,7 +82,7 @@ void MatMul(const Context& context, ConstMatrix x, const WeightView& w,
 void MatMulSharded(const Context& context, ConstMatrix x, const WeightView& w,
                    const ShardedCols& shards, std::span<const Matrix> y) {
   const size_t num_shards = shards.bounds.size() - 1;
-  CheckWeight(w);
+  SLUICE_CHECK(static_cast<int>(w.type) < kNumPlainTypes);
   SLUICE_CHECK(x.cols == w.cols);
   SLUICE_CHECK(!shards.bounds.empty() && num_shards <= cpu::kMaxShards);
   SLUICE_CHECK(shards.bounds.front() == 0 && shards.bounds.back() == w.cols);

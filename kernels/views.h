@@ -27,24 +27,13 @@ struct Matrix {
   }
 };
 
-// Elements of a row that share one scale in MXFP4.
-inline constexpr int64_t kMxfp4Group = 32;
-
-// A linear layer's weight [out, in], row-major, packed rows, 64-byte aligned
-// data.
-//
-// MXFP4, as safetensors checkpoints store it: `data` has half a byte per
-// element, element 2j of a row in the low half of its byte j, 2j + 1 in the
-// high half; a code is sign (bit 3) and magnitude {0, 0.5, 1, 1.5, 2, 3, 4,
-// 6}. `scales` [out, in / 32] has a byte s per group: 2^(s - 127). Element =
-// magnitude * scale, exact in F32 (s = 255: +inf times it). cols is a
-// multiple of 32.
+// A linear layer's weight [out, in] of a plain type, row-major, packed rows,
+// 64-byte aligned data.
 struct WeightView {
   const void* data = nullptr;
   WeightType type = WeightType::kF32;
-  int64_t rows = 0;                 // out
-  int64_t cols = 0;                 // in
-  const uint8_t* scales = nullptr;  // MXFP4 alone
+  int64_t rows = 0;  // out
+  int64_t cols = 0;  // in
 };
 
 }  // namespace sluice::kernels

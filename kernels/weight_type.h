@@ -6,14 +6,20 @@
 namespace sluice::kernels {
 
 // How a weight's elements lie in memory: the index of every table about
-// weights (cpu/ops.h, common/tensor/weight_format.h). No function may stand
-// here: cpu/ops.h includes this header.
+// weights (common/tensor/weight_format.h). First the plain types, which
+// matmul.h multiplies, then those of block_format.h in the order of
+// BlockFormat, which block_matmul.h multiplies. No function may stand here:
+// cpu/ops.h includes this header.
+// clang-format off
 enum class WeightType : uint8_t {
   kF32,
-  kBf16,   // the upper half of F32, widened exactly
-  kMxfp4,  // see views.h
+  kBf16,  // the upper half of F32, widened exactly
+  kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kIq4Nl, kMxfp4,
+  kQ2K, kQ3K, kQ4K, kQ5K, kQ6K, kIq4Xs,
 };
-inline constexpr int kNumWeightTypes = 3;
+// clang-format on
+inline constexpr int kNumPlainTypes = 2;
+inline constexpr int kNumWeightTypes = 15;
 
 }  // namespace sluice::kernels
 

@@ -81,8 +81,9 @@ class Backend {
   virtual DeviceMemory Allocate(size_t bytes) = 0;
   // Frees memory of Allocate and Pack; called by DeviceMemory.
   virtual void Free(void* data) = 0;
-  // Packs a weight for the products below and for Embed.
-  virtual std::unique_ptr<Weight> Pack(HostWeight weight) = 0;
+  // Packs a weight for the products below and for Embed. `parts`: its rows,
+  // at least one part, all of the same columns.
+  virtual std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) = 0;
   // Makes RoPE's tables; before the first step.
   virtual RopeHandle AddRope(RopeSpec spec) = 0;
   // Packed rows on the host, of the matrix's type, to the device and back.

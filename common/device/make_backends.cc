@@ -26,7 +26,7 @@ std::vector<int> CpusOf(const BackendOptions& options,
 
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const kernels::Isa isa, ParseIsa(options.isa));
+  SLUICE_ASSIGN_OR_RETURN(const CpuIsa isa, ParseIsa(options.isa));
   const std::vector<int> cpus = AvailableCpus();
   const int32_t threads = options.threads == 0
                               ? static_cast<int32_t>(cpus.size())

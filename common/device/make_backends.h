@@ -19,7 +19,7 @@ struct BackendOptions {
   int32_t threads = 0;
   // Pins each compute thread to a core of its own if there are enough.
   bool pin_threads = false;
-  std::string isa = "auto";  // auto, avx512, avx2, portable
+  std::string isa = "auto";  // see ParseIsa in cpu_options.h
   std::string name;          // of the teams; empty: rank0, rank1, ...
 };
 

@@ -12,15 +12,29 @@
 
 namespace sluice {
 
-// A linear layer's weight [rows, cols] on a device. The backend chooses the
-// layout of its bytes.
-struct Weight {
+// Rows of one type of a weight on a device. The backend chooses the layout of
+// the bytes.
+struct WeightPart {
   kernels::WeightType type = kernels::WeightType::kF32;
   int64_t rows = 0;
-  int64_t cols = 0;
   DeviceMemory data;
-  DeviceMemory scales;
-  size_t bytes() const { return data.bytes() + scales.bytes(); }
+};
+
+// A linear layer's weight [rows, cols] on a device: parts one below the other,
+// one where all rows have the same type. Experts and weights of RowParallel
+// have one part.
+struct Weight {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  std::vector<WeightPart> parts;
+  // Of the elements; a layout may fill up to whole groups of rows.
+  size_t bytes() const {
+    size_t total = 0;
+    for (const WeightPart& part : parts) {
+      total += FormatOf(part.type).bytes(part.rows * cols);
+    }
+    return total;
+  }
 };
 
 // Some of one layer's experts, on the device.

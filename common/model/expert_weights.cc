@@ -60,15 +60,6 @@ uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
   return bytes;
 }
 
-void ExpertLoader::NoteUsed(int32_t layer, ExpertRange range) {
-  const auto matrices = MatricesOf(layer);
-  for (int32_t e = range.begin; e < range.end; ++e) {
-    for (const Matrix& matrix : matrices) {
-      formats_.Add(TypeOf(matrix.tensors, layer, file_, mode_, e));
-    }
-  }
-}
-
 Status ExpertLoader::ReadTransposed(const weights::StoredMatrix& from,
                                     int32_t expert, const Matrix& matrix,
                                     HostWeight& to) {
@@ -89,8 +80,8 @@ Status ExpertLoader::ReadTransposed(const weights::StoredMatrix& from,
 StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
                                         const Matrix& matrix) {
   const WeightRows& tensors = matrix.tensors;
-  HostWeight weight(TypeOf(tensors, layer, file_, mode_, expert), matrix.rows,
-                    matrix.cols);
+  HostWeight weight(TypesOf(tensors, layer, file_, mode_, expert)[0],
+                    matrix.rows, matrix.cols);
   const int64_t rows = matrix.rows / static_cast<int64_t>(tensors.rows.size());
   const int64_t first = tensors.first().per_expert() ? 0 : expert * rows;
   for (size_t part = 0; part < tensors.rows.size(); ++part) {
@@ -106,15 +97,10 @@ StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
 
 HostWeight ExpertLoader::Sorted(const Matrix& matrix, const HostWeight& from) {
   HostWeight to(from.type, from.rows, from.cols);
-  const WeightFormat& format = FormatOf(from.type);
+  const size_t bytes = FormatOf(from.type).bytes(from.cols);
   for (int64_t row = 0; row < from.rows; ++row) {
-    const auto move = [&](const Buffer& x, size_t bytes, Buffer& y) {
-      if (bytes == 0) return;
-      std::memcpy(y.data() + matrix.To(row) * bytes, x.data() + row * bytes,
-                  bytes);
-    };
-    move(from.data, format.data_bytes(from.cols), to.data);
-    move(from.scales, format.scales_bytes(from.cols), to.scales);
+    std::memcpy(to.data.data() + matrix.To(row) * bytes,
+                from.data.data() + row * bytes, bytes);
   }
   return to;
 }
@@ -147,9 +133,10 @@ StatusOr<ExpertWeights> ExpertLoader::Load(int32_t layer, ExpertRange range,
   for (int32_t e = range.begin; e < range.end; ++e) {
     for (const Matrix& matrix : matrices) {
       SLUICE_ASSIGN_OR_RETURN(HostWeight weight, Read(layer, e, matrix));
-      formats_.Add(weight.type);
       auto& to = matrix.is_gate_up() ? loaded.gate_up : loaded.down;
-      to.push_back(backend.Pack(std::move(weight)));
+      std::vector<HostWeight> parts;
+      parts.push_back(std::move(weight));
+      to.push_back(backend.Pack(std::move(parts)));
     }
     if (read) read(StoredBytes(layer, {e, e + 1}));
   }

@@ -13,7 +13,7 @@
 #include "common/model_config/expert_range.h"
 #include "common/model_config/tensor_table.h"
 #include "common/model_config/weights_mode.h"
-#include "common/tensor/weight_format.h"
+#include "common/tensor/host_weight.h"
 #include "common/weights/model_file.h"
 
 namespace sluice {
@@ -35,11 +35,6 @@ class ExpertLoader {
   // `read` may be empty.
   StatusOr<ExpertWeights> Load(int32_t layer, ExpertRange range,
                                Backend& backend, const BytesRead& read);
-  // As if these experts of `layer` had been loaded, without reading them: for
-  // formats() where others hold them.
-  void NoteUsed(int32_t layer, ExpertRange range);
-  // The types of the matrices loaded so far.
-  const WeightFormatSet& formats() const { return formats_; }
 
  private:
   // One of an expert's two matrices, [rows, cols] when loaded, and its bias.
@@ -73,7 +68,6 @@ class ExpertLoader {
   const ModelConfig& config_;
   const WeightsMode mode_;
   const ExpertStorage storage_;
-  WeightFormatSet formats_;
 };
 
 }  // namespace sluice

@@ -125,8 +125,9 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
       layers_[layer.layer].push_back(std::move(experts));
     }
   }
-  info_.weights_dtype = loader.formats().names();
-  info_.numerics = loader.formats().numerics(info_.numerics);
+  const WeightFormatSet formats = FormatsOf(config_, file, options.weights);
+  info_.weights_dtype = formats.names();
+  info_.numerics = formats.numerics(info_.numerics);
   return OkStatus();
 }
 

@@ -31,7 +31,7 @@ struct HostedExpertsOptions {
   std::vector<LayerRanges> held;  // layers rising
   WeightsMode weights = WeightsMode::kAuto;
   int32_t threads = 0;       // 0: as many as this process has cores
-  std::string isa = "auto";  // auto, avx512, avx2, portable
+  std::string isa = "auto";  // see ParseIsa in cpu_options.h
   BackendFactory make_backends = MakeBackends;
   // Called while loading with bytes done and in all; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;

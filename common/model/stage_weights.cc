@@ -65,17 +65,12 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
 
 }  // namespace
 
-int64_t WeightLoader::Read::elements() const {
-  int64_t sum = 0;
-  for (const Piece& piece : pieces) sum += piece.slice.elements();
-  return sum;
-}
-
 WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
                                         const RankPlan& plan) const {
-  Read read = {layer, weight.place, weight.first().is_vector()};
-  read.type = TypeOf(weight, layer, file_, mode_);
-  for (const TensorRow* row : weight.rows) {
+  Read read = {layer, weight.place, weight.first().is_vector(), {}};
+  const auto types = TypesOf(weight, layer, file_, mode_);
+  for (size_t part = 0; part < types.size(); ++part) {
+    const TensorRow* row = weight.rows[part];
     const weights::StoredMatrix from = SourceOf(*row, layer);
     const std::vector<Dimension> shape = DimensionsOf(*row, config_, layer);
     Slice slice = {0, read.is_vector ? 1 : shape[0].size, 0, shape.back().size};
@@ -87,13 +82,13 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
     if (!cuts_rows) {
       slice.col_begin = own.begin;
       slice.col_end = own.end;
-      read.pieces.push_back({from, slice});
+      read.pieces.push_back({from, slice, types[part]});
       continue;
     }
     for (int64_t i = 0; i < cut.times; ++i) {
       slice.row_begin = cut.size / cut.times * i + own.begin;
       slice.row_end = cut.size / cut.times * i + own.end;
-      read.pieces.push_back({from, slice});
+      read.pieces.push_back({from, slice, types[part]});
     }
   }
   return read;
@@ -170,33 +165,45 @@ void WeightLoader::Announce(const StageRange& range, const RankPlan& plan) {
   }
 }
 
+StatusOr<std::vector<HostWeight>> WeightLoader::ReadParts(
+    const Read& read, const LoadProgress& progress) {
+  // A vector is one column.
+  const auto rows_of = [&](const Piece& piece) {
+    return read.is_vector ? piece.slice.elements() : Rows(piece.slice);
+  };
+  const int64_t cols = read.is_vector ? 1 : Cols(read.pieces[0].slice);
+  std::vector<HostWeight> parts;
+  for (auto piece = read.pieces.begin(); piece != read.pieces.end();) {
+    const auto first = piece;
+    int64_t rows = 0;
+    while (piece != read.pieces.end() && piece->type == first->type) {
+      rows += rows_of(*piece++);
+    }
+    HostWeight& part = parts.emplace_back(first->type, rows, cols);
+    int64_t at = 0;
+    for (auto next = first; next != piece; at += rows_of(*next++)) {
+      SLUICE_RETURN_IF_ERROR(ReadPiece(*next, at, part, progress));
+    }
+  }
+  return parts;
+}
+
 Status WeightLoader::LoadOne(const Read& read, const StageRange& range,
                              Backend& backend, const LoadProgress& progress,
                              RankWeights& to) {
-  const int64_t elements = read.elements();
-  int64_t rows = 0;
-  for (const Piece& piece : read.pieces) rows += Rows(piece.slice);
-  // A vector is one column.
-  HostWeight weight =
-      read.is_vector ? HostWeight(read.type, elements, 1)
-                     : HostWeight(read.type, rows, Cols(read.pieces[0].slice));
-  int64_t at = 0;
-  for (const Piece& piece : read.pieces) {
-    SLUICE_RETURN_IF_ERROR(ReadPiece(piece, at, weight, progress));
-    at += read.is_vector ? piece.slice.elements() : Rows(piece.slice);
-  }
+  SLUICE_ASSIGN_OR_RETURN(auto parts, ReadParts(read, progress));
   LayerWeights none;
   LayerWeights& layer =
       read.layer < 0 ? none : to.layers[read.layer - range.first_layer];
   if (read.is_vector) {
+    const Buffer& elements = parts[0].data;
     DeviceVector& vector = *VectorAt(read.place, to, layer);
-    vector = backend.Allocate(weight.data.size());
-    backend.CopyIn(weight.data.as<float>(),
-                   {vector.data(), 1, elements, elements});
+    vector = backend.Allocate(elements.size());
+    backend.CopyIn(elements.as<float>(),
+                   {vector.data(), 1, parts[0].rows, parts[0].rows});
     return OkStatus();
   }
-  formats_.Add(read.type);
-  auto packed = backend.Pack(std::move(weight));
+  auto packed = backend.Pack(std::move(parts));
   to.bytes += packed->bytes();
   *MatrixAt(read.place, to, layer) = std::move(packed);
   return OkStatus();
@@ -223,16 +230,8 @@ StatusOr<RankWeights> WeightLoader::Load(const StageRange& range,
       loaded.bytes += experts.bytes();
       moe.experts.push_back(std::move(experts));
     }
-    // Those of other ranks and hosts are computed with the same.
-    expert_loader_.NoteUsed(i, {0, config_.layers[i].moe.num_experts});
   }
   return loaded;
-}
-
-WeightFormatSet WeightLoader::formats() const {
-  WeightFormatSet formats = formats_;
-  formats.Add(expert_loader_.formats());
-  return formats;
 }
 
 }  // namespace sluice

@@ -13,7 +13,7 @@
 #include "common/model_config/rank_plan.h"
 #include "common/model_config/tensor_table.h"
 #include "common/model_config/weights_mode.h"
-#include "common/tensor/weight_format.h"
+#include "common/tensor/host_weight.h"
 #include "common/weights/model_file.h"
 
 namespace sluice {
@@ -96,23 +96,20 @@ class WeightLoader {
   void Announce(const StageRange& range, const RankPlan& plan);
   StatusOr<RankWeights> Load(const StageRange& range, const RankPlan& plan,
                              Backend& backend, const LoadProgress& progress);
-  // The types of the matrices loaded so far, and of experts that others hold.
-  WeightFormatSet formats() const;
 
  private:
-  // Rows or columns of one matrix.
+  // Rows or columns of one matrix, and what they are computed with.
   struct Piece {
     weights::StoredMatrix from;
     weights::Slice slice;
+    kernels::WeightType type = kernels::WeightType::kF32;
   };
   // One weight or vector: its pieces one behind the other.
   struct Read {
     int32_t layer = -1;  // of the model; -1: outside of layers
     WeightPlace place = WeightPlace::kEmbedding;
     bool is_vector = false;
-    kernels::WeightType type = kernels::WeightType::kF32;
     std::vector<Piece> pieces;
-    int64_t elements() const;
   };
 
   std::vector<Read> Reads(const StageRange& range, const RankPlan& plan) const;
@@ -124,6 +121,9 @@ class WeightLoader {
   // Into the rows of `to` from row `at` on.
   Status ReadPiece(const Piece& piece, int64_t at, HostWeight& to,
                    const LoadProgress& progress);
+  // Pieces of one type that follow each other become one part.
+  StatusOr<std::vector<HostWeight>> ReadParts(const Read& read,
+                                              const LoadProgress& progress);
   Status LoadOne(const Read& read, const StageRange& range, Backend& backend,
                  const LoadProgress& progress, RankWeights& to);
 
@@ -133,7 +133,6 @@ class WeightLoader {
   ExpertLoader expert_loader_;
   uint64_t total_bytes_ = 0;
   uint64_t done_bytes_ = 0;
-  WeightFormatSet formats_;
 };
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 
 #include "common/model_config/tensor_table.h"
 #include "common/weights/file.h"
-#include "kernels/views.h"
+#include "kernels/block_format.h"
 
 namespace sluice {
 namespace {
@@ -30,9 +30,9 @@ void ForEachTensor(const ModelConfig& config, ExpertStorage storage,
     }
     if (source.scales.empty()) return take(row, layer, std::move(tensor));
     tensor.dtype = DType::kU8;
-    tensor.shape.back() /= kernels::kMxfp4Group;
+    tensor.shape.back() /= kernels::kShortBlock;
     TensorInfo scales = {source.scales, tensor.dtype, tensor.shape};
-    tensor.shape.push_back(kernels::kMxfp4Group / 2);
+    tensor.shape.push_back(kernels::kShortBlock / 2);
     take(row, layer, std::move(tensor));
     take(row, layer, std::move(scales));
   };
@@ -126,7 +126,7 @@ std::vector<TensorInfo> ExpectedTensors(const ModelConfig& config,
 Status CheckTensors(const ModelConfig& config,
                     const weights::ModelFile& model) {
   const ExpertStorage storage = ExpertStorageOf(config, model);
-  const int64_t group = kernels::kMxfp4Group;
+  const int64_t group = kernels::kShortBlock;
   for (const LayerConfig& layer : config.layers) {
     const int32_t size = layer.moe.intermediate_size;
     if (storage != ExpertStorage::kMxfp4 || !layer.is_sparse() ||

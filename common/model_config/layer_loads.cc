@@ -66,10 +66,11 @@ struct WeightCounter {
 
   uint64_t BytesOfOne(const WeightRows& weight, int32_t layer,
                       int32_t expert) const {
-    const WeightFormat& format =
-        FormatOf(TypeOf(weight, layer, model, mode, expert));
+    const auto types = TypesOf(weight, layer, model, mode, expert);
     uint64_t bytes = 0;
-    for (const TensorRow* row : weight.rows) {
+    for (size_t i = 0; i < types.size(); ++i) {
+      const TensorRow* row = weight.rows[i];
+      const WeightFormat& format = FormatOf(types[i]);
       const auto source = SourceOf(*row, layer, expert);
       const TensorInfo* found = model.Find(source.name);
       if (found == nullptr) continue;

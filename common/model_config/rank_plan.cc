@@ -105,7 +105,7 @@ std::vector<ColumnFormats> ColumnFormatsOf(const ModelConfig& config,
     for (const WeightRows& weight :
          WeightsOf(config, i, ExpertStorage::kSeparate)) {
       if (weight.first().cut != RankCut::kColumns) continue;
-      const WeightFormat& format = FormatOf(TypeOf(weight, i, model, mode));
+      const WeightFormat& format = FormatOf(TypesOf(weight, i, model, mode)[0]);
       (weight.place == WeightPlace::kO      ? formats[i].o
        : weight.place == WeightPlace::kDown ? formats[i].down
                                             : formats[i].shared_down) = &format;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "kernels/views.h"
 
 namespace sluice {
 namespace {
@@ -258,16 +257,44 @@ std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert) {
   return layer < 0 ? name : Cat(kLayerPrefix, layer, ".", name);
 }
 
-kernels::WeightType TypeOf(const WeightRows& weight, int32_t layer,
-                           const weights::ModelFile& model, WeightsMode mode,
-                           int32_t expert) {
-  if (weight.first().is_f32()) return kernels::WeightType::kF32;
-  std::vector<weights::DType> stored;
-  for (const TensorRow* row : weight.rows) {
-    const auto* found = model.Find(SourceOf(*row, layer, expert).name);
-    if (found != nullptr) stored.push_back(found->dtype);
+std::vector<kernels::WeightType> TypesOf(const WeightRows& weight,
+                                         int32_t layer,
+                                         const weights::ModelFile& model,
+                                         WeightsMode mode, int32_t expert) {
+  std::vector<kernels::WeightType> types(weight.rows.size(),
+                                         kernels::WeightType::kF32);
+  if (weight.first().is_f32()) return types;
+  for (size_t i = 0; i < types.size(); ++i) {
+    const auto* found =
+        model.Find(SourceOf(*weight.rows[i], layer, expert).name);
+    if (found != nullptr) types[i] = ComputedType(mode, found->dtype);
   }
-  return ComputedType(mode, stored);
+  const bool differ = std::count(types.begin(), types.end(), types[0]) !=
+                      static_cast<std::ptrdiff_t>(types.size());
+  if (weight.first().cut == RankCut::kExperts && differ) {
+    types.assign(types.size(), kernels::WeightType::kF32);
+  }
+  return types;
+}
+
+WeightFormatSet FormatsOf(const ModelConfig& config,
+                          const weights::ModelFile& model, WeightsMode mode) {
+  WeightFormatSet formats;
+  const ExpertStorage storage = ExpertStorageOf(config, model);
+  for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
+    for (const WeightRows& weight : WeightsOf(config, layer, storage)) {
+      if (weight.first().is_f32()) continue;
+      const int32_t copies = weight.first().per_expert()
+                                 ? config.layers[layer].moe.num_experts
+                                 : 1;
+      for (int32_t expert = 0; expert < copies; ++expert) {
+        for (const auto type : TypesOf(weight, layer, model, mode, expert)) {
+          formats.Add(type);
+        }
+      }
+    }
+  }
+  return formats;
 }
 
 GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {

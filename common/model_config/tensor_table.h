@@ -10,6 +10,7 @@
 
 #include "common/model_config/model_config.h"
 #include "common/model_config/weights_mode.h"
+#include "common/tensor/weight_format.h"
 #include "common/weights/model_file.h"
 
 // The tensors of every family, as data: what checks, counts, cuts and loads
@@ -110,11 +111,16 @@ struct Dimension {
 std::vector<Dimension> DimensionsOf(const TensorRow& row,
                                     const ModelConfig& config, int32_t layer);
 
-// What a weight is computed with: F32 where the table says so, else what
-// `mode` makes of the types in which `model` has its tensors.
-kernels::WeightType TypeOf(const WeightRows& weight, int32_t layer,
-                           const weights::ModelFile& model, WeightsMode mode,
-                           int32_t expert = 0);
+// What the rows of a weight are computed with, by its tensors: F32 where the
+// table says so, else what `mode` makes of the types in which `model` has them.
+// An expert's gate and up that differ become F32.
+std::vector<kernels::WeightType> TypesOf(const WeightRows& weight,
+                                         int32_t layer,
+                                         const weights::ModelFile& model,
+                                         WeightsMode mode, int32_t expert = 0);
+// Of all matrices of the model that the table does not keep in F32.
+WeightFormatSet FormatsOf(const ModelConfig& config,
+                          const weights::ModelFile& model, WeightsMode mode);
 
 // The model's name of it, "model.layers.3.mlp.experts.7.down_proj.weight".
 std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert = 0);

@@ -1,6 +1,6 @@
 #include "common/model_config/weights_mode.h"
 
-#include <algorithm>
+#include "common/tensor/weight_format.h"
 
 namespace sluice {
 
@@ -24,18 +24,16 @@ StatusOr<WeightsMode> ParseWeightsMode(const std::string& name) {
   return InvalidArgument("weights must be auto, bf16 or f32, got '", name, "'");
 }
 
-kernels::WeightType ComputedType(WeightsMode mode,
-                                 std::span<const weights::DType> stored) {
+kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored) {
   using kernels::WeightType;
   using weights::DType;
   if (mode == WeightsMode::kF32) return WeightType::kF32;
-  if (mode == WeightsMode::kBf16) return WeightType::kBf16;
-  const auto all = [&](DType dtype) {
-    return std::all_of(stored.begin(), stored.end(),
-                       [&](DType part) { return part == dtype; });
-  };
-  if (all(DType::kBF16)) return WeightType::kBf16;
-  return all(DType::kU8) ? WeightType::kMxfp4 : WeightType::kF32;
+  if (mode == WeightsMode::kBf16 || stored == DType::kBF16) {
+    return WeightType::kBf16;
+  }
+  if (stored == DType::kU8) return WeightType::kMxfp4;
+  const auto blocks = weights::BlocksOf(stored);
+  return blocks.has_value() ? TypeOfBlocks(*blocks) : WeightType::kF32;
 }
 
 }  // namespace sluice

@@ -1,7 +1,6 @@
 #ifndef SLUICE_COMMON_MODEL_CONFIG_WEIGHTS_MODE_H_
 #define SLUICE_COMMON_MODEL_CONFIG_WEIGHTS_MODE_H_
 
-#include <span>
 #include <string>
 
 #include "common/base/status.h"
@@ -10,8 +9,8 @@
 
 namespace sluice {
 
-// What matrices are computed with: auto keeps BF16, F32 and packed experts
-// (MXFP4) as stored and takes the others to F32.
+// What matrices are computed with: auto keeps BF16, F32 and blocks as stored
+// and takes the others to F32.
 enum class WeightsMode { kAuto, kBf16, kF32 };
 
 // "auto", "bf16" or "f32".
@@ -19,10 +18,9 @@ const char* ToString(WeightsMode mode);
 // The reverse; INVALID_ARGUMENT for another name.
 StatusOr<WeightsMode> ParseWeightsMode(const std::string& name);
 
-// What a matrix is computed with whose parts are stored as `stored` (U8: the
-// codes and scales of MXFP4).
-kernels::WeightType ComputedType(WeightsMode mode,
-                                 std::span<const weights::DType> stored);
+// What rows are computed with that are stored as `stored` (U8: the codes and
+// scales of MXFP4).
+kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored);
 
 }  // namespace sluice
 

@@ -39,7 +39,7 @@ struct StageOptions {
   int32_t max_context = 0;  // 0: the model's, or what memory allows of it
   int32_t max_step_tokens = 512;
   int32_t max_sequences = 256;
-  std::string isa = "auto";  // auto, avx512, avx2, portable
+  std::string isa = "auto";  // see ParseIsa in cpu_options.h
   // Pins each compute thread to a core of its own if there are enough.
   bool pin_threads = false;
   // The experts of this model that the stage neither loads nor computes; empty:

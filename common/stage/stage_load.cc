@@ -206,8 +206,10 @@ class StageLoader {
       SLUICE_ASSIGN_OR_RETURN(auto rank, LoadRank(plan, info));
       ranks.push_back(std::move(rank));
     }
-    info.weights_dtype = loader_.formats().names();
-    info.numerics = loader_.formats().numerics(info.numerics);
+    // Of the whole model: every stage says the same.
+    const WeightFormatSet formats = FormatsOf(config_, file_, options_.weights);
+    info.weights_dtype = formats.names();
+    info.numerics = formats.numerics(info.numerics);
     return std::make_unique<RankGroup>(std::move(ranks));
   }
 

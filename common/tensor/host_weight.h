@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// A weight [rows, cols] as it was read: row-major, rows packed (see
-// kernels/views.h).
+// A weight [rows, cols] as it was read: row-major, rows packed, blocks as they
+// are stored (kernels/block_format.h).
 struct HostWeight {
   HostWeight() = default;
   // Of uninitialised elements.
@@ -17,14 +17,12 @@ struct HostWeight {
       : type(of_type),
         rows(num_rows),
         cols(num_cols),
-        data(FormatOf(of_type).data_bytes(num_rows * num_cols)),
-        scales(FormatOf(of_type).scales_bytes(num_rows * num_cols)) {}
+        data(FormatOf(of_type).bytes(num_rows * num_cols)) {}
 
   kernels::WeightType type = kernels::WeightType::kF32;
   int64_t rows = 0;
   int64_t cols = 0;
   Buffer data;
-  Buffer scales;  // empty unless the format keeps scales apart
 };
 
 }  // namespace sluice

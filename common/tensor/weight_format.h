@@ -1,25 +1,25 @@
 #ifndef SLUICE_COMMON_TENSOR_WEIGHT_FORMAT_H_
 #define SLUICE_COMMON_TENSOR_WEIGHT_FORMAT_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "kernels/views.h"
+#include "kernels/block_format.h"
+#include "kernels/weight_type.h"
 
 namespace sluice {
 
 // The facts of one type of weights, which loading, sizes and the handshake
-// read. A new type is a row in kWeightFormats and its kernels
-// (kernels/cpu/matmul_body.inc).
+// read.
 struct WeightFormat {
   kernels::WeightType type;
   std::string_view name;  // as people and peers are told
   // A row is a whole number of blocks of `block_elements` in `block_bytes`.
   int32_t block_elements;
   int32_t block_bytes;
-  // Per block, in memory of its own (HostWeight::scales); 0: none there.
-  int32_t scale_bytes;
   // A shard of a row begins at a multiple of so many columns.
   int32_t cut_unit;
   // The arithmetic that products with such weights belong to: equal ids give
@@ -27,36 +27,54 @@ struct WeightFormat {
   std::string_view numerics;
 
   bool is_plain() const { return block_elements == 1; }
-  // Of `elements`, a whole number of blocks: the blocks alone, the scales
-  // alone, both.
-  size_t data_bytes(int64_t elements) const {
-    return static_cast<size_t>(elements / block_elements * block_bytes);
-  }
-  size_t scales_bytes(int64_t elements) const {
-    return static_cast<size_t>(elements / block_elements * scale_bytes);
-  }
+  // Of `elements`, a whole number of blocks.
   size_t bytes(int64_t elements) const {
-    return data_bytes(elements) + scales_bytes(elements);
+    return static_cast<size_t>(elements / block_elements * block_bytes);
   }
 };
 
 // The CPU kernels' arithmetic with F32 activations, and the sampler's: equal
 // ids give equal bits, tokens that are drawn included.
 inline constexpr std::string_view kF32Canonical = "f32-canonical-3";
+// The arithmetic with activations of eight bits (kernels/block_matmul.h).
+inline constexpr std::string_view kQ8Canonical = "q8-canonical-1";
 
-// By kernels::WeightType.
-inline constexpr WeightFormat kWeightFormats[kernels::kNumWeightTypes] = {
-    {kernels::WeightType::kF32, "f32", 1, 4, 0, 32, kF32Canonical},
-    {kernels::WeightType::kBf16, "bf16", 1, 2, 0, 32, kF32Canonical},
-    {kernels::WeightType::kMxfp4, "mxfp4", kernels::kMxfp4Group,
-     kernels::kMxfp4Group / 2, 1, 32, kF32Canonical},
-};
+// The format of blocks of a type that is not plain.
+constexpr kernels::BlockFormat BlockFormatOf(kernels::WeightType type) {
+  return static_cast<kernels::BlockFormat>(static_cast<int>(type) -
+                                           kernels::kNumPlainTypes);
+}
+constexpr kernels::WeightType TypeOfBlocks(kernels::BlockFormat format) {
+  return static_cast<kernels::WeightType>(static_cast<int>(format) +
+                                          kernels::kNumPlainTypes);
+}
+static_assert(kernels::kNumPlainTypes + kernels::kNumBlockFormats ==
+              kernels::kNumWeightTypes);
 
-constexpr const WeightFormat& FormatOf(kernels::WeightType type) {
-  return kWeightFormats[static_cast<int>(type)];
+constexpr WeightFormat FormatOfBlocks(kernels::BlockFormat format) {
+  const auto& layout = kernels::kBlockLayouts[static_cast<int>(format)];
+  return {TypeOfBlocks(format), layout.name,     layout.elements,
+          layout.bytes,         layout.elements, kQ8Canonical};
 }
 
-// The types of a process's weights. A value.
+// By kernels::WeightType.
+inline constexpr std::array<WeightFormat, kernels::kNumWeightTypes>
+    kWeightFormats = [] {
+      std::array<WeightFormat, kernels::kNumWeightTypes> formats = {
+          {{kernels::WeightType::kF32, "f32", 1, 4, 32, kF32Canonical},
+           {kernels::WeightType::kBf16, "bf16", 1, 2, 32, kF32Canonical}}};
+      for (int i = 0; i < kernels::kNumBlockFormats; ++i) {
+        formats[static_cast<size_t>(kernels::kNumPlainTypes + i)] =
+            FormatOfBlocks(static_cast<kernels::BlockFormat>(i));
+      }
+      return formats;
+    }();
+
+constexpr const WeightFormat& FormatOf(kernels::WeightType type) {
+  return kWeightFormats[static_cast<size_t>(type)];
+}
+
+// The types of a model's weights. A value.
 class WeightFormatSet {
  public:
   void Add(kernels::WeightType type) { bits_ |= 1u << static_cast<int>(type); }
@@ -64,15 +82,11 @@ class WeightFormatSet {
   bool has(kernels::WeightType type) const {
     return (bits_ >> static_cast<int>(type) & 1u) != 0;
   }
-  // "f32", "bf16", "bf16+mxfp4": all types, F32 only if no other plain type
-  // is there.
+  // "f32", "bf16+MXFP4", "Q4_K+Q6_K": all types.
   std::string names() const {
-    const bool narrow = has(kernels::WeightType::kBf16);
     std::string names;
     for (const WeightFormat& format : kWeightFormats) {
-      if (!has(format.type)) continue;
-      if (format.type == kernels::WeightType::kF32 && narrow) continue;
-      Append(format.name, names);
+      if (has(format.type)) Append(format.name, names);
     }
     return names;
   }

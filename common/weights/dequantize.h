@@ -14,12 +14,6 @@ namespace sluice::weights {
 void DequantizeToF32(DType dtype, const uint8_t* in, int64_t blocks,
                      float* out);
 
-// Widens `groups` groups of 32 MXFP4 elements as safetensors checkpoints
-// store them: 16 bytes of codes each, element 2j in the low half of byte j,
-// and one byte s of scale, 2^(s - 127). Exact.
-void DequantizeMxfp4(const uint8_t* codes, const uint8_t* scales,
-                     int64_t groups, float* out);
-
 }  // namespace sluice::weights
 
 #endif  // SLUICE_COMMON_WEIGHTS_DEQUANTIZE_H_

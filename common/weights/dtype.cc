@@ -5,6 +5,10 @@
 namespace sluice::weights {
 
 BlockSize BlockSizeOf(DType dtype) {
+  if (const auto format = BlocksOf(dtype)) {
+    const auto& layout = kernels::kBlockLayouts[static_cast<int>(*format)];
+    return {layout.elements, layout.bytes};
+  }
   switch (dtype) {
     case DType::kF64:
     case DType::kI64:
@@ -22,27 +26,16 @@ BlockSize BlockSizeOf(DType dtype) {
     case DType::kF8E4M3:
     case DType::kF8E5M2:
       return {1, 1};
-    case DType::kQ8_0:
-      return {32, 34};
-    case DType::kQ4_0:
-      return {32, 18};
-    case DType::kQ4_1:
-      return {32, 20};
-    case DType::kQ5_0:
-      return {32, 22};
-    case DType::kQ5_1:
-      return {32, 24};
-    case DType::kQ4K:
-      return {256, 144};
-    case DType::kQ5K:
-      return {256, 176};
-    case DType::kQ6K:
-      return {256, 210};
+    default:
+      break;
   }
   SLUICE_CHECK(false);
 }
 
 std::string_view ToString(DType dtype) {
+  if (const auto format = BlocksOf(dtype)) {
+    return kernels::kBlockLayouts[static_cast<int>(*format)].name;
+  }
   switch (dtype) {
     case DType::kF32:
       return "F32";
@@ -50,22 +43,6 @@ std::string_view ToString(DType dtype) {
       return "F16";
     case DType::kBF16:
       return "BF16";
-    case DType::kQ8_0:
-      return "Q8_0";
-    case DType::kQ4_0:
-      return "Q4_0";
-    case DType::kQ4_1:
-      return "Q4_1";
-    case DType::kQ5_0:
-      return "Q5_0";
-    case DType::kQ5_1:
-      return "Q5_1";
-    case DType::kQ4K:
-      return "Q4_K";
-    case DType::kQ5K:
-      return "Q5_K";
-    case DType::kQ6K:
-      return "Q6_K";
     case DType::kF64:
       return "F64";
     case DType::kI64:
@@ -84,11 +61,11 @@ std::string_view ToString(DType dtype) {
       return "F8_E4M3";
     case DType::kF8E5M2:
       return "F8_E5M2";
+    default:
+      break;
   }
   SLUICE_CHECK(false);
 }
-
-bool IsReadable(DType dtype) { return dtype <= DType::kQ6K; }
 
 float F16ToF32(uint16_t value) {
   const uint32_t sign = static_cast<uint32_t>(value & 0x8000u) << 16;

@@ -3,13 +3,16 @@
 
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string_view>
 
+#include "kernels/block_format.h"
+
 namespace sluice::weights {
 
-// How a tensor's elements are stored in its file. kQ8_0 to kQ6K are GGUF's
-// block formats.
+// How a tensor's elements are stored in its file. kQ8_0 to kIq4Xs are GGUF's
+// block formats, in the order of kernels::BlockFormat.
 enum class DType : uint8_t {
   kF32,
   kF16,
@@ -19,9 +22,14 @@ enum class DType : uint8_t {
   kQ4_1,
   kQ5_0,
   kQ5_1,
+  kIq4Nl,
+  kMxfp4,
+  kQ2K,
+  kQ3K,
   kQ4K,
   kQ5K,
   kQ6K,
+  kIq4Xs,
   // Stored types that no reader widens to F32: such tensors can be listed
   // and told apart, but a model that needs them is refused.
   kF64,
@@ -36,7 +44,14 @@ enum class DType : uint8_t {
 };
 
 // Whether ModelFile reads tensors of `dtype` as F32 and BF16.
-bool IsReadable(DType dtype);
+inline bool IsReadable(DType dtype) { return dtype <= DType::kIq4Xs; }
+
+// The format of a type of blocks; none for other types.
+inline std::optional<kernels::BlockFormat> BlocksOf(DType dtype) {
+  if (dtype < DType::kQ8_0 || dtype > DType::kIq4Xs) return std::nullopt;
+  return static_cast<kernels::BlockFormat>(static_cast<int>(dtype) -
+                                           static_cast<int>(DType::kQ8_0));
+}
 
 // A row is a whole number of blocks of `elements` in `bytes`. Plain types
 // have blocks of one element.

@@ -17,37 +17,23 @@ constexpr uint32_t kMaxDims = 4;
 constexpr int64_t kDefaultAlignment = 32;
 constexpr int64_t kMaxAlignment = 1 << 16;
 
-// The types we know of GGUF's; the others have ids but no reader here.
+// The types that we read, with GGUF's ids of them.
+constexpr std::pair<uint32_t, DType> kTypeIds[] = {
+    {0, DType::kF32},    {1, DType::kF16},    {2, DType::kQ4_0},
+    {3, DType::kQ4_1},   {6, DType::kQ5_0},   {7, DType::kQ5_1},
+    {8, DType::kQ8_0},   {10, DType::kQ2K},   {11, DType::kQ3K},
+    {12, DType::kQ4K},   {13, DType::kQ5K},   {14, DType::kQ6K},
+    {20, DType::kIq4Nl}, {23, DType::kIq4Xs}, {30, DType::kBF16},
+    {39, DType::kMxfp4}};
+
 StatusOr<DType> DTypeOf(uint32_t id) {
-  switch (id) {
-    case 0:
-      return DType::kF32;
-    case 1:
-      return DType::kF16;
-    case 2:
-      return DType::kQ4_0;
-    case 3:
-      return DType::kQ4_1;
-    case 6:
-      return DType::kQ5_0;
-    case 7:
-      return DType::kQ5_1;
-    case 8:
-      return DType::kQ8_0;
-    case 12:
-      return DType::kQ4K;
-    case 13:
-      return DType::kQ5K;
-    case 14:
-      return DType::kQ6K;
-    case 30:
-      return DType::kBF16;
-    default:
-      return InvalidArgument(
-          "tensor type id ", id,
-          " is not supported; supported are F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
-          "Q5_0, Q5_1, Q4_K, Q5_K, Q6_K");
+  std::string known;
+  for (const auto& [type_id, dtype] : kTypeIds) {
+    if (type_id == id) return dtype;
+    known += Cat(known.empty() ? "" : ", ", dtype);
   }
+  return InvalidArgument("tensor type id ", id,
+                         " is not supported; supported are ", known);
 }
 
 // Reads one entry of the tensor list; its offset is still relative to the

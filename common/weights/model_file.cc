@@ -16,6 +16,7 @@
 #include "common/weights/gguf_file.h"
 #include "common/weights/model_contents.h"
 #include "common/weights/weight_sums.h"
+#include "kernels/block_pack.h"
 
 namespace sluice::weights {
 namespace {
@@ -95,6 +96,18 @@ template <typename Out>
 constexpr DType kSameType = DType::kF32;
 template <>
 constexpr DType kSameType<uint16_t> = DType::kBF16;
+
+// Stored blocks as they are; the slice's columns are whole blocks.
+Status ReadSlice(const Source& tensor, const Slice& slice, std::byte* out) {
+  const BlockSpan span(tensor.tensor.info, slice);
+  SLUICE_CHECK(slice.col_begin % span.block.elements == 0 &&
+               slice.col_end % span.block.elements == 0);
+  return ForEachRun(tensor, slice, span,
+                    [&](const uint8_t* raw, int64_t row, int64_t rows) {
+                      std::memcpy(out + row * span.bytes(), raw,
+                                  static_cast<size_t>(rows * span.bytes()));
+                    });
+}
 
 // ReadF32 and ReadBf16 of a located tensor, the slice being checked.
 template <typename Out>
@@ -302,8 +315,8 @@ Status ModelFile::Read(std::string_view name, const Slice& slice,
   }
   if (slice.elements() == 0) return OkStatus();
   SLUICE_RETURN_IF_ERROR(
-      Annotate(ReadSlice<Out>({*tensor, SumsOf(*tensor)}, slice, out),
-               "tensor ", Quoted(name)));
+      Annotate(ReadSlice({*tensor, SumsOf(*tensor)}, slice, out), "tensor ",
+               Quoted(name)));
   const BlockSpan span(tensor->info, slice);
   bytes_read_ +=
       static_cast<uint64_t>((slice.row_end - slice.row_begin) * span.bytes());
@@ -323,53 +336,67 @@ Status ModelFile::ReadBf16(std::string_view name, const Slice& slice,
 Status ModelFile::ReadMatrix(const StoredMatrix& from, const Slice& slice,
                              int64_t row, HostWeight& to) const {
   using kernels::WeightType;
-  std::byte* out = to.data.data() + FormatOf(to.type).data_bytes(row * to.cols);
-  if (from.scales.empty()) {
-    if (to.type == WeightType::kBf16) {
-      return Read(from.name, slice, reinterpret_cast<uint16_t*>(out));
-    }
-    SLUICE_CHECK(to.type == WeightType::kF32);
+  std::byte* const out =
+      to.data.data() + FormatOf(to.type).bytes(row * to.cols);
+  if (!from.scales.empty()) return ReadMxfp4(from, slice, to.type, out);
+  if (to.type == WeightType::kBf16) {
+    return Read(from.name, slice, reinterpret_cast<uint16_t*>(out));
+  }
+  if (to.type == WeightType::kF32) {
     return Read(from.name, slice, reinterpret_cast<float*>(out));
   }
-  if (to.type == WeightType::kMxfp4) return ReadMxfp4(from, slice, row, to);
-  const int64_t count = slice.elements();
-  HostWeight packed(WeightType::kMxfp4, slice.row_end - slice.row_begin,
-                    to.cols);
-  SLUICE_RETURN_IF_ERROR(ReadMxfp4(from, slice, 0, packed));
-  Buffer wide(to.type == WeightType::kF32 ? 0 : sizeof(float) * count);
-  auto* const values =
-      wide.empty() ? reinterpret_cast<float*>(out) : wide.as<float>();
-  DequantizeMxfp4(packed.data.as<uint8_t>(), packed.scales.as<uint8_t>(),
-                  count / kernels::kMxfp4Group, values);
-  if (!wide.empty()) Store(values, count, reinterpret_cast<uint16_t*>(out));
-  return OkStatus();
+  const TensorInfo* stored = Find(from.name);
+  SLUICE_CHECK(stored == nullptr ||
+               BlocksOf(stored->dtype) == BlockFormatOf(to.type));
+  return Read(from.name, slice, out);
 }
 
 Status ModelFile::ReadMxfp4(const StoredMatrix& from, const Slice& slice,
-                            int64_t row, HostWeight& to) const {
-  const WeightFormat& format = FormatOf(kernels::WeightType::kMxfp4);
-  const int64_t group = format.block_elements;
+                            kernels::WeightType type, std::byte* out) const {
+  using kernels::WeightType;
+  constexpr int64_t kGroup = kernels::kShortBlock;
+  constexpr int64_t kCodes = kGroup / 2;  // bytes
   const TensorInfo* scales = Find(from.scales);
   if (scales == nullptr) {
     return NotFound(path(), ": has no tensor ", Quoted(from.scales));
   }
-  const int64_t groups = scales->cols();  // of a stored row
-  const int64_t begin = slice.col_begin / group;
-  const int64_t end = slice.col_end / group;
-  SLUICE_CHECK(slice.col_begin % group == 0 && slice.col_end % group == 0);
+  const WeightFormat& format = FormatOf(WeightType::kMxfp4);
+  const int64_t of_row = scales->cols();
+  const int64_t begin = slice.col_begin / kGroup;
+  const int64_t groups = slice.col_end / kGroup - begin;
+  SLUICE_CHECK(slice.col_begin % kGroup == 0 && slice.col_end % kGroup == 0);
   // Whole rows in one read, others one by one.
   const int64_t rows = slice.row_end - slice.row_begin;
-  const int64_t step = end - begin == groups ? std::max<int64_t>(rows, 1) : 1;
+  const int64_t step = groups == of_row ? std::max<int64_t>(rows, 1) : 1;
+  Buffer codes(static_cast<size_t>(step * groups * kCodes));
+  Buffer exponents(static_cast<size_t>(step * groups));
+  Buffer blocks(format.bytes(step * groups * kGroup));
+  Buffer wide(
+      type == WeightType::kMxfp4 ? 0 : sizeof(float) * step * groups * kGroup);
   for (int64_t r = 0; r < rows; r += step) {
-    const int64_t first = (slice.row_begin + r) * groups + begin;
-    const int64_t count = (step - 1) * groups + end - begin;
-    const int64_t at = (row + r) * to.cols;
-    SLUICE_RETURN_IF_ERROR(ReadStoredBytes(
-        from.name, first * format.block_bytes, count * format.block_bytes,
-        to.data.as<uint8_t>() + format.data_bytes(at)));
-    SLUICE_RETURN_IF_ERROR(
-        ReadStoredBytes(from.scales, first, count,
-                        to.scales.as<uint8_t>() + format.scales_bytes(at)));
+    const int64_t first = (slice.row_begin + r) * of_row + begin;
+    SLUICE_RETURN_IF_ERROR(ReadStoredBytes(from.name, first * kCodes,
+                                           codes.size(), codes.as<uint8_t>()));
+    SLUICE_RETURN_IF_ERROR(ReadStoredBytes(from.scales, first, exponents.size(),
+                                           exponents.as<uint8_t>()));
+    for (int64_t g = 0; g < step * groups; ++g) {
+      kernels::StoreMxfp4Group(codes.as<uint8_t>() + g * kCodes,
+                               exponents.as<uint8_t>()[g],
+                               blocks.as<uint8_t>() + g * format.block_bytes);
+    }
+    const int64_t elements = step * groups * kGroup;
+    std::byte* const to = out + FormatOf(type).bytes(r * groups * kGroup);
+    if (type == WeightType::kMxfp4) {
+      std::memcpy(to, blocks.data(), blocks.size());
+      continue;
+    }
+    kernels::WidenBlocks(kernels::BlockFormat::kMxfp4, blocks.as<uint8_t>(),
+                         step * groups, wide.as<float>());
+    if (type == WeightType::kF32) {
+      std::memcpy(to, wide.data(), wide.size());
+    } else {
+      Store(wide.as<float>(), elements, reinterpret_cast<uint16_t*>(to));
+    }
   }
   return OkStatus();
 }

@@ -68,7 +68,7 @@ struct Slice {
 };
 
 // A matrix as a checkpoint keeps it: one tensor, or MXFP4's codes [.., C / 32,
-// 16] with scales [.., C / 32] of their own (see kernels/views.h).
+// 16], element 2j in the low half of byte j, with scales [.., C / 32].
 struct StoredMatrix {
   std::string name;    // of the tensor, or of the codes
   std::string scales;  // empty: none
@@ -115,8 +115,9 @@ class ModelFile {
   Status ReadBf16(std::string_view name, const Slice& slice,
                   uint16_t* out) const;
   // Reads `slice` of a matrix as weights of type `to.type`, into rows [row, row
-  // + the slice's) of `to`, which has the slice's columns. MXFP4 is kept as it
-  // is stored or widened; columns begin and end at its groups. Errors as above.
+  // + the slice's) of `to`, which has the slice's columns: F32, BF16, or the
+  // type of the stored blocks, at which the columns begin and end. Errors as
+  // above.
   Status ReadMatrix(const StoredMatrix& from, const Slice& slice, int64_t row,
                     HostWeight& to) const;
   // `size` bytes at `offset` of the tensor, as they are stored and in the
@@ -141,8 +142,9 @@ class ModelFile {
   uint64_t bytes_read() const { return bytes_read_; }
 
  private:
-  Status ReadMxfp4(const StoredMatrix& from, const Slice& slice, int64_t row,
-                   HostWeight& to) const;
+  // Groups of a checkpoint's MXFP4 as `type`, which is MXFP4, F32 or BF16.
+  Status ReadMxfp4(const StoredMatrix& from, const Slice& slice,
+                   kernels::WeightType type, std::byte* out) const;
   template <typename Out>
   Status Read(std::string_view name, const Slice& slice, Out* out) const;
   // Of a tensor of contents_; null: none.

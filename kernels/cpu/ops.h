@@ -28,7 +28,6 @@ constexpr int kPiece = 256;
 // that read them.
 struct WeightRows {
   const void* data;
-  const uint8_t* scales;  // of types that keep them apart
   int64_t cols;
 };
 
@@ -58,8 +57,7 @@ struct MatMulArgs {
   const LeafRange* nodes;
   const MatMulOut* outputs;
   // For packed columns: tokens_per_block times the sum over shards of their
-  // columns rounded up to 16. In front of it WeightOps::widened_rows * w.cols
-  // more.
+  // columns rounded up to 16.
   float* scratch;
   int64_t tokens_per_block;
 };
@@ -105,13 +103,12 @@ struct ChosenLogits {
 // What is done with weights of one type.
 struct WeightOps {
   void (*matmul)(const MatMulArgs& args);
-  int32_t widened_rows;  // that matmul keeps as F32 in its scratch
   // to[i] = element i of row `row`, exact.
   void (*widen)(const WeightRows& w, int64_t row, float* to);
 };
 
 struct Ops {
-  const WeightOps* of_type;  // by WeightType
+  const WeightOps* of_type;  // by plain WeightType
   int32_t tile_columns;      // tokens that a tile takes
   // The canonical dot product of matmul.h.
   float (*dot)(const float* a, const float* b, int64_t n);

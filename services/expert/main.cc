@@ -18,7 +18,8 @@ ABSL_FLAG(std::string, placement, "",
 ABSL_FLAG(std::string, host, "", "this host's name in --placement");
 ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
 ABSL_FLAG(std::string, weights, "auto", "auto, bf16 or f32");
-ABSL_FLAG(std::string, isa, "auto", "auto, avx512, avx2 or portable");
+ABSL_FLAG(std::string, isa, "auto",
+          "auto, avx512vnni, avx512, avxvnni, avx2 or portable");
 ABSL_FLAG(int32_t, max_rows, 2048, "rows of one batch");
 ABSL_FLAG(int32_t, max_batches_in_flight, 64,
           "unanswered batches of one client");

@@ -27,7 +27,8 @@ ABSL_FLAG(std::string, placement, "",
 ABSL_FLAG(int32_t, ranks, 1, "tensor-parallel ranks in this process");
 ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
 ABSL_FLAG(std::string, weights, "auto", "auto, bf16 or f32");
-ABSL_FLAG(std::string, isa, "auto", "auto, avx512, avx2 or portable");
+ABSL_FLAG(std::string, isa, "auto",
+          "auto, avx512vnni, avx512, avxvnni, avx2 or portable");
 ABSL_FLAG(int32_t, kv_blocks, 0,
           "KV cache blocks of 16 tokens; 0: from the memory at hand");
 ABSL_FLAG(int32_t, max_context, 0,

@@ -18,7 +18,7 @@ import api  # noqa: E402
 import harness  # noqa: E402
 
 RUN_DIR = "SLUICE_CLIENTS_RUN_DIR"
-MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
+MESSAGES = [{"role": "user", "content": "Name the capital of France."}]
 ANSWER = "Paris"
 
 

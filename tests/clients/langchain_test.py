@@ -20,7 +20,7 @@ try:
 except ImportError:
     skip("needs the langchain-openai package (tests/run installs it)")
 
-QUESTION = "What is the capital of France?"
+QUESTION = "Name the capital of France."
 
 
 class LangChainTest(unittest.TestCase):

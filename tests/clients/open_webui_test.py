@@ -23,14 +23,14 @@ HISTORY = [
     {"role": "system", "content": "You are a helpful assistant."},
     {"role": "user", "content": "Hello."},
     {"role": "assistant", "content": "Hello! How can I help?"},
-    {"role": "user", "content": "What is the capital of France?"}]
+    {"role": "user", "content": "Name the capital of France."}]
 TITLE = """### Task:
 Generate a concise, 3-5 word title summarizing the chat history.
 ### Output:
 JSON format: { "title": "your concise title here" }
 ### Chat History:
 <chat_history>
-USER: What is the capital of France?
+USER: Name the capital of France.
 ASSISTANT: Paris.
 </chat_history>"""
 

@@ -81,13 +81,9 @@ class ApartBackend final : public Backend {
     SLUICE_CHECK(!in_step_);  // operations that wait may need it
     memory_.Free(data);
   }
-  std::unique_ptr<Weight> Pack(HostWeight weight) override {
-    auto packed = std::make_unique<Weight>();
-    packed->type = weight.type;
-    packed->rows = weight.rows;
-    packed->cols = weight.cols;
-    packed->data = Store(weight.data);
-    packed->scales = Store(weight.scales);
+  std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) override {
+    auto packed = cpu_->Pack(std::move(parts));
+    for (WeightPart& part : packed->parts) part.data = Store(part.data);
     return packed;
   }
   RopeHandle AddRope(RopeSpec spec) override {
@@ -220,11 +216,11 @@ class ApartBackend final : public Backend {
     queue_.push_back(std::move(operation));
   }
 
-  DeviceMemory Store(const Buffer& buffer) {
-    if (buffer.empty()) return DeviceMemory();
-    DeviceMemory stored = Allocate(buffer.size());
-    std::memcpy(memory_.Behind(stored.data(), buffer.size()), buffer.data(),
-                buffer.size());
+  DeviceMemory Store(const DeviceMemory& packed) {
+    if (packed.bytes() == 0) return DeviceMemory();
+    DeviceMemory stored = Allocate(packed.bytes());
+    std::memcpy(memory_.Behind(stored.data(), packed.bytes()), packed.data(),
+                packed.bytes());
     return stored;
   }
 
@@ -261,9 +257,13 @@ class ApartBackend final : public Backend {
     return {Behind(routing.ids), Behind(routing.weights)};
   }
   std::unique_ptr<Weight> Behind(const Weight& weight) {
-    return std::make_unique<Weight>(Weight{weight.type, weight.rows,
-                                           weight.cols, Behind(weight.data),
-                                           Behind(weight.scales)});
+    auto behind = std::make_unique<Weight>();
+    behind->rows = weight.rows;
+    behind->cols = weight.cols;
+    for (const WeightPart& part : weight.parts) {
+      behind->parts.push_back({part.type, part.rows, Behind(part.data)});
+    }
+    return behind;
   }
 
   const std::unique_ptr<Backend> cpu_;

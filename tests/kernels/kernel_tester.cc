@@ -69,54 +69,24 @@ OwnedWeight::OwnedWeight(WeightType type, int64_t rows, int64_t cols,
   }
 }
 
-OwnedWeight::OwnedWeight(int64_t rows, int64_t cols,
-                         const std::vector<uint8_t>& codes,
-                         const std::vector<uint8_t>& scales)
-    : type_(WeightType::kMxfp4), rows_(rows), cols_(cols), scales_(scales) {
-  SLUICE_CHECK(static_cast<int64_t>(codes.size()) == rows * cols / 2);
-  SLUICE_CHECK(static_cast<int64_t>(scales.size()) == rows * cols / 32);
-  bytes_.resize(codes.size() + 64);
-  start_ = (64 - reinterpret_cast<uintptr_t>(bytes_.data()) % 64) % 64;
-  std::memcpy(bytes_.data() + start_, codes.data(), codes.size());
-}
-
-OwnedWeight OwnedWeight::RandomMxfp4(uint64_t seed, int64_t rows,
-                                     int64_t cols) {
-  std::vector<uint8_t> codes(static_cast<size_t>(rows * cols / 2));
-  std::vector<uint8_t> scales(static_cast<size_t>(rows * cols / 32));
-  uint64_t state = Mix(seed);
-  for (uint8_t& code : codes) code = static_cast<uint8_t>(Mix(state++) >> 56);
-  for (uint8_t& scale : scales) {
-    scale = static_cast<uint8_t>(119 + (Mix(state++) >> 61));
-  }
-  return OwnedWeight(rows, cols, codes, scales);
-}
-
 WeightView OwnedWeight::view() const {
   return {.data = bytes_.data() + start_,
           .type = type_,
           .rows = rows_,
-          .cols = cols_,
-          .scales = scales_.empty() ? nullptr : scales_.data()};
+          .cols = cols_};
 }
 
 std::vector<float> OwnedWeight::values() const {
   std::vector<float> values(static_cast<size_t>(rows_ * cols_));
   const uint8_t* from = bytes_.data() + start_;
-  constexpr double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   for (size_t i = 0; i < values.size(); ++i) {
     uint32_t bits = 0;
     if (type_ == WeightType::kF32) {
       std::memcpy(&bits, from + i * 4, 4);
       values[i] = std::bit_cast<float>(bits);
-    } else if (type_ == WeightType::kBf16) {
+    } else {
       bits = (uint32_t{from[i * 2 + 1]} << 8 | from[i * 2]) << 16;
       values[i] = std::bit_cast<float>(bits);
-    } else {
-      const int code = from[i / 2] >> (i % 2 * 4) & 15;
-      const double value =
-          std::ldexp(kMagnitudes[code & 7], scales_[i / 32] - 127);
-      values[i] = static_cast<float>(code < 8 ? value : -value);
     }
   }
   return values;

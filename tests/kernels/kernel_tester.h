@@ -33,10 +33,6 @@ class OwnedWeight {
  public:
   OwnedWeight(WeightType type, int64_t rows, int64_t cols,
               const std::vector<float>& values);
-  // MXFP4, from its bytes; random bytes with scales of 2^-8 to 2^-1.
-  OwnedWeight(int64_t rows, int64_t cols, const std::vector<uint8_t>& codes,
-              const std::vector<uint8_t>& scales);
-  static OwnedWeight RandomMxfp4(uint64_t seed, int64_t rows, int64_t cols);
   WeightView view() const;
   // The elements, row by row.
   std::vector<float> values() const;
@@ -47,7 +43,6 @@ class OwnedWeight {
   int64_t cols_;
   std::vector<uint8_t> bytes_;
   size_t start_ = 0;
-  std::vector<uint8_t> scales_;
 };
 
 // A packed matrix with storage of its own. Rows are `pad` elements longer

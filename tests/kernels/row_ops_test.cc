@@ -164,18 +164,6 @@ TEST_P(RowOpsTest, AddAndEmbed) {
   }
 }
 
-TEST_P(RowOpsTest, EmbedWidensPackedRows) {
-  const OwnedWeight packed = OwnedWeight::RandomMxfp4(9, 3, 64);
-  const std::vector<int32_t> ids = {2, 0};
-  OwnedMatrix rows(2, 64, 2);
-  Embed(context(), packed.view(), ids.data(), rows.view());
-  EXPECT_TRUE(rows.MarkIntact());
-  const std::vector<float> all = packed.values();
-  std::vector<float> wanted(all.begin() + 2 * 64, all.end());
-  wanted.insert(wanted.end(), all.begin(), all.begin() + 64);
-  EXPECT_TRUE(SameBits(rows.values(), wanted));
-}
-
 TEST_P(RowOpsTest, RopeRotatesThePairsOfEachStyle) {
   for (RopeStyle style : {RopeStyle::kHalfSplit, RopeStyle::kInterleaved}) {
     for (int64_t half : {1, 4, 8, 15, 16, 17, 32, 40}) {

@@ -70,7 +70,8 @@ TEST(ExpertLoaderTest, OnlyTheBytesOfTheExpertsAskedForAreRead) {
       sum += bytes;
     }
     EXPECT_EQ(sum, loader.StoredBytes(3, {0, experts}));
-    EXPECT_EQ(loader.formats().has(kernels::WeightType::kMxfp4),
+    EXPECT_EQ(FormatsOf(model.config, *model.file, WeightsMode::kAuto)
+                  .has(kernels::WeightType::kMxfp4),
               std::string(name) == "gpt_oss-mxfp4");
   }
 }

@@ -139,7 +139,6 @@ WeightFormat Blocks(int32_t elements) {
           "blocks",
           elements,
           elements,
-          0,
           elements,
           "exact"};
 }

@@ -89,10 +89,11 @@ TEST(LayerLoadsTest, AreWhatAStageWithTheseLayersHasInMemory) {
 // Zeros: a llama of two layers with one kv head, F16 and Q8_0, tied.
 GgufBuilder QuantisedLlama() {
   constexpr uint64_t kBlock = 32;
+  constexpr uint64_t kHidden = 64;
   constexpr size_t kBlockBytes = 34;
   GgufBuilder gguf;
   gguf.Text("general.architecture", "llama")
-      .U32("llama.embedding_length", kBlock)
+      .U32("llama.embedding_length", kHidden)
       .U32("llama.block_count", 2)
       .U32("llama.attention.head_count", 2)
       .U32("llama.attention.head_count_kv", 1)
@@ -101,7 +102,7 @@ GgufBuilder QuantisedLlama() {
       .F32("llama.attention.layer_norm_rms_epsilon", 1e-5f)
       .U32("tokenizer.ggml.eos_token_id", 2);
   const auto norm = [&](const std::string& name) {
-    gguf.Tensor(name, {kBlock}, 0, std::string(4 * kBlock, '\0'));
+    gguf.Tensor(name, {kHidden}, 0, std::string(4 * kHidden, '\0'));
   };
   const auto half = [&](const std::string& name, uint64_t cols, uint64_t rows) {
     gguf.Tensor(name, {cols, rows}, 1, std::string(2 * cols * rows, '\0'));
@@ -110,24 +111,24 @@ GgufBuilder QuantisedLlama() {
     gguf.Tensor(name, {cols, rows}, 8,
                 std::string(kBlockBytes * (cols / kBlock) * rows, '\0'));
   };
-  q8("token_embd.weight", kBlock, 7);
+  q8("token_embd.weight", kHidden, 7);
   for (int layer = 0; layer < 2; ++layer) {
     const std::string prefix = Cat("blk.", layer, ".");
     norm(prefix + "attn_norm.weight");
-    half(prefix + "attn_q.weight", kBlock, kBlock);
-    half(prefix + "attn_k.weight", kBlock, kBlock / 2);
-    q8(prefix + "attn_v.weight", kBlock, kBlock / 2);
-    q8(prefix + "attn_output.weight", kBlock, kBlock);
+    half(prefix + "attn_q.weight", kHidden, kHidden);
+    half(prefix + "attn_k.weight", kHidden, kHidden / 2);
+    q8(prefix + "attn_v.weight", kHidden, kHidden / 2);
+    q8(prefix + "attn_output.weight", kHidden, kHidden);
     norm(prefix + "ffn_norm.weight");
-    q8(prefix + "ffn_gate.weight", kBlock, 2 * kBlock);
-    q8(prefix + "ffn_up.weight", kBlock, 2 * kBlock);
-    q8(prefix + "ffn_down.weight", 2 * kBlock, kBlock);
+    q8(prefix + "ffn_gate.weight", kHidden, 2 * kBlock);
+    q8(prefix + "ffn_up.weight", kHidden, 2 * kBlock);
+    q8(prefix + "ffn_down.weight", 2 * kBlock, kHidden);
   }
   norm("output_norm.weight");
   return gguf;
 }
 
-TEST(LayerLoadsTest, OfAQuantisedGgufAreTheF32ThatItIsComputedWith) {
+TEST(LayerLoadsTest, OfAQuantisedGgufAreItsBlocks) {
   const TempDir dir;
   const std::string path = dir.Write("q.gguf", QuantisedLlama().Build());
   for (const int32_t ranks : {1, 2}) {  // both read the one kv head
@@ -147,7 +148,7 @@ TEST(LayerLoadsTest, NumbersBeyondTheirLimitsCountAsTheLimit) {
     return LoadsOf(*config, **model, options).Of({0, 2}).kv;
   };
   constexpr auto kAuto = WeightsMode::kAuto;
-  const uint64_t block = uint64_t{2 * 2 * 4 * 16} * 16;
+  const uint64_t block = uint64_t{2 * 2 * 4 * 16} * 32;
   EXPECT_EQ(kv({kAuto, nullptr, 0, INT32_MAX, INT32_MAX}), 4 * block);
   EXPECT_EQ(kv({kAuto, nullptr, INT32_MAX}), (uint64_t{1} << 24) * block);
   EXPECT_EQ(kv({kAuto, nullptr, 1, 0, 512, 99}), 2 * block);
@@ -172,7 +173,7 @@ TEST(LayerLoadsTest, AStepsTokensCountWhereThereAreWindows) {
   EXPECT_EQ(kv(1024) - kv(512), 512 / 16 * block);
 }
 
-TEST(LayerLoadsTest, AWeightIsBf16IfAllThatItIsMadeOfAre) {
+TEST(LayerLoadsTest, RowsOfAWeightHaveTheTypesOfTheirTensors) {
   GgufBuilder gguf = QuantisedLlama();
   const TempDir dir;
   std::string bytes = gguf.Build();

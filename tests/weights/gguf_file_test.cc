@@ -230,7 +230,7 @@ TEST(GgufFileTest, RefusesRowsThatAreNoWholeBlocks) {
 }
 
 TEST(GgufFileTest, RefusesUnknownTensorTypes) {
-  for (const uint32_t type : {4u, 10u, 24u, 39u, 0xffffffffu}) {
+  for (const uint32_t type : {4u, 9u, 24u, 40u, 0xffffffffu}) {
     EXPECT_THAT(Refusal(GgufBuilder().Tensor("a", {256}, type,
                                              std::string(1024, '\0'))),
                 HasSubstr(Cat("type id ", type)));

@@ -12,6 +12,7 @@
 #include "common/device/cpu/cpu_options.h"
 #include "common/device/cpu/rope_tables.h"
 #include "common/device/cpu/row_sampler.h"
+#include "common/device/cpu/weight_products.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
@@ -31,10 +32,6 @@ Matrix View(const DeviceMatrix& x) {
 }
 const float* Floats(const void* vector) {
   return static_cast<const float*>(vector);
-}
-kernels::WeightView View(const Weight& weight) {
-  return {weight.data.data(), weight.type, weight.rows, weight.cols,
-          static_cast<const uint8_t*>(weight.scales.data())};
 }
 
 // Columns [begin, begin + cols) of x.
@@ -89,15 +86,10 @@ void NormHeads(const kernels::Context& context, const AttentionSpec& spec,
                         norm.eps);
 }
 
-void Product(const kernels::Context& context, ConstMatrix x,
-             const kernels::WeightView& weight, const float* bias, Matrix y) {
-  if (weight.rows > 0) kernels::MatMul(context, x, weight, bias, y);
-}
-
 BackendInfo InfoOf(const CpuBackendOptions& options) {
   BackendInfo info;
   info.numerics = kF32Canonical;
-  info.isa = kernels::ToString(options.isa);
+  info.isa = kernels::ToString(options.isa.dot);
   info.threads = options.team.num_threads;
   info.available_memory = AvailableMemory();
   info.shares_host_memory = true;
@@ -109,7 +101,9 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(CpuBackendOptions options)
       : info_(InfoOf(options)),
         team_(options.team),
-        context_{&team_, options.isa},
+        context_{&team_, options.isa.vectors},
+        dot_{&team_, &kernels::BlockOpsFor(options.isa.dot)},
+        products_(context_, dot_),
         communicator_(std::move(options.ranks), options.rank),
         sampler_(context_) {}
 
@@ -119,11 +113,18 @@ class CpuBackend final : public Backend {
     return Adopt(this, Buffer(bytes));
   }
   void Free(void* data) override { std::free(data); }
-  std::unique_ptr<Weight> Pack(HostWeight weight) override {
-    return std::make_unique<Weight>(
-        Weight{weight.type, weight.rows, weight.cols,
-               Adopt(this, std::move(weight.data)),
-               Adopt(this, std::move(weight.scales))});
+  std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) override {
+    auto weight = std::make_unique<Weight>();
+    weight->cols = parts[0].cols;
+    for (HostWeight& part : parts) {
+      SLUICE_CHECK(part.cols == weight->cols);
+      WeightPart& packed = weight->parts.emplace_back();
+      packed.type = part.type;
+      packed.rows = part.rows;
+      weight->rows += part.rows;
+      packed.data = Adopt(this, PackPart(std::move(part)));
+    }
+    return weight;
   }
   RopeHandle AddRope(RopeSpec spec) override {
     return ropes_.Add(std::move(spec));
@@ -161,7 +162,7 @@ class CpuBackend final : public Backend {
   // one leaf.
   void Embed(const Weight* table, DeviceMatrix x) override {
     if (table == nullptr) return communicator_.ReduceTree(1, {}, {}, View(x));
-    kernels::Embed(context_, View(*table), step_->token_ids.data(), View(x));
+    products_.Embed(*table, step_->token_ids.data(), View(x));
     const kernels::TreeNode node = {0, 1};
     const ConstMatrix part = View(x);
     communicator_.ReduceTree(1, {&node, 1}, {&part, 1}, View(x));
@@ -179,7 +180,7 @@ class CpuBackend final : public Backend {
       RmsNorm(context_, in, norm, normed);
       in = normed;
     }
-    Product(context_, in, View(weight), Floats(bias), View(y));
+    products_.Multiply(in, weight, Floats(bias), View(y));
   }
 
   void RopeStoreKv(const AttentionSpec& spec, const NormSpec& q_norm,
@@ -234,8 +235,8 @@ class CpuBackend final : public Backend {
       for (const Matrix& part : out) FillZero(part);
       return;
     }
-    kernels::MatMulSharded(context_, View(x), View(weight),
-                           {shards.bounds, shards.own_nodes}, out);
+    products_.MultiplySharded(View(x), weight,
+                              {shards.bounds, shards.own_nodes}, out);
   }
 
   void ReduceTree(int32_t num_leaves, std::span<const kernels::TreeNode> nodes,
@@ -276,9 +277,9 @@ class CpuBackend final : public Backend {
     gate_up_.clear();
     down_.clear();
     for (const auto& weight : experts.gate_up) {
-      gate_up_.push_back(View(*weight));
+      gate_up_.push_back(ViewOf(*weight));
     }
-    for (const auto& weight : experts.down) down_.push_back(View(*weight));
+    for (const auto& weight : experts.down) down_.push_back(ViewOf(*weight));
     kernels::ExpertsView view = {experts.first, gate_up_, down_,
                                  Floats(experts.gate_up_bias.data()),
                                  Floats(experts.down_bias.data())};
@@ -288,7 +289,8 @@ class CpuBackend final : public Backend {
     const kernels::ExpertRows rows = {
         View(x), static_cast<const int32_t*>(routing.ids.data),
         Floats(routing.weights.data), static_cast<int32_t>(routing.ids.cols)};
-    kernels::ExpertNodes(context_, view, rows, nodes, View(parts, parts_));
+    kernels::ExpertNodes(context_, dot_, view, rows, nodes,
+                         View(parts, parts_));
   }
 
   void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
@@ -299,9 +301,7 @@ class CpuBackend final : public Backend {
                   sizeof(float) * x.cols);
     }
     RmsNorm(context_, normed, norm, normed);
-    kernels::WeightView view = View(head);
-    view.rows = out.own.cols;
-    Product(context_, normed, view, /*bias=*/nullptr, View(out.own));
+    products_.Multiply(normed, head, /*bias=*/nullptr, View(out.own));
     communicator_.GatherColumns(View(out.own), out.first_column, View(out.all));
   }
 
@@ -327,6 +327,8 @@ class CpuBackend final : public Backend {
   const BackendInfo info_;
   ThreadTeam team_;
   const kernels::Context context_;
+  const kernels::DotContext dot_;
+  WeightProducts products_;
   ThreadCommunicator communicator_;
   RowSampler sampler_;
   RopeTables ropes_;
@@ -336,8 +338,8 @@ class CpuBackend final : public Backend {
   // Views of an operation's arguments, in memory that is kept.
   std::vector<Matrix> parts_;
   std::vector<ConstMatrix> const_parts_;
-  std::vector<kernels::WeightView> gate_up_;
-  std::vector<kernels::WeightView> down_;
+  std::vector<kernels::ExpertWeight> gate_up_;
+  std::vector<kernels::ExpertWeight> down_;
 };
 
 }  // namespace

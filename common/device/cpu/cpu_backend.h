@@ -5,14 +5,14 @@
 
 #include "common/concurrency/thread_team.h"
 #include "common/device/backend.h"
+#include "common/device/cpu/cpu_options.h"
 #include "common/device/cpu/thread_communicator.h"
-#include "kernels/context.h"
 
 namespace sluice {
 
 struct CpuBackendOptions {
   ThreadTeamOptions team;
-  kernels::Isa isa = kernels::Isa::kPortable;
+  CpuIsa isa;
   // Of all the stage's backends, and this one's number among them.
   std::shared_ptr<RankTable> ranks;
   int rank = 0;
@@ -20,8 +20,7 @@ struct CpuBackendOptions {
 
 // The backend over the kernels of this process's CPU: operations are done
 // when they return, spread over a team of threads, one of which is the
-// caller. Device addresses are host addresses, and a weight's bytes stay as
-// they are handed in.
+// caller. Device addresses are host addresses.
 std::unique_ptr<Backend> MakeCpuBackend(CpuBackendOptions options);
 
 }  // namespace sluice

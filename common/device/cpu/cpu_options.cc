@@ -17,20 +17,28 @@ std::vector<int> AvailableCpus() {
   return cpus;
 }
 
-StatusOr<kernels::Isa> ParseIsa(const std::string& name) {
+StatusOr<CpuIsa> ParseIsa(const std::string& name) {
+  using kernels::DotIsa;
   using kernels::Isa;
-  const Isa best = kernels::DetectIsa();
-  if (name == "auto") return best;
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-    if (name != kernels::ToString(isa)) continue;
-    if (isa > best) {
+  const Isa widest = kernels::DetectIsa();
+  const DotIsa best = kernels::DotIsaFor(widest);
+  if (name == "auto") return CpuIsa{best, widest};
+  static constexpr CpuIsa kIsas[] = {{DotIsa::kPortable, Isa::kPortable},
+                                     {DotIsa::kAvx2, Isa::kAvx2},
+                                     {DotIsa::kAvxVnni, Isa::kAvx2},
+                                     {DotIsa::kAvx512, Isa::kAvx512},
+                                     {DotIsa::kAvx512Vnni, Isa::kAvx512}};
+  for (const CpuIsa& isa : kIsas) {
+    if (name != kernels::ToString(isa.dot)) continue;
+    if (isa.vectors > widest || !kernels::HasDotIsa(isa.dot)) {
       return InvalidArgument("isa ", name, ": this CPU has ",
                              kernels::ToString(best), " at most");
     }
     return isa;
   }
-  return InvalidArgument("isa must be auto, avx512, avx2 or portable, got '",
-                         name, "'");
+  return InvalidArgument(
+      "isa must be auto, avx512vnni, avx512, avxvnni, avx2 or portable, got '",
+      name, "'");
 }
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "kernels/block_matmul.h"
 #include "kernels/context.h"
 
 // What a stage and an expert host take from the machine.
@@ -13,9 +14,15 @@ namespace sluice {
 // The CPUs that this process may run on; at least one.
 std::vector<int> AvailableCpus();
 
-// "auto", "avx512", "avx2" or "portable". INVALID_ARGUMENT for another name
-// or for more than this CPU has.
-StatusOr<kernels::Isa> ParseIsa(const std::string& name);
+// The instruction sets of the products with blocks, and of all the rest.
+struct CpuIsa {
+  kernels::DotIsa dot = kernels::DotIsa::kPortable;
+  kernels::Isa vectors = kernels::Isa::kPortable;
+};
+
+// "auto", or the name of a DotIsa: avx512vnni, avx512, avxvnni, avx2 or
+// portable. INVALID_ARGUMENT for another name or for what this CPU lacks.
+StatusOr<CpuIsa> ParseIsa(const std::string& name);
 
 }  // namespace sluice
 

@@ -157,5 +157,5 @@ def first_question(path):
     if found == DEMO_MODEL:
         return "What is a stage in Sluice?"
     if found.name == FILE_NAME:
-        return "What is the capital of France?"
+        return "Name the capital of France."
     return "Hello! Please introduce yourself in one sentence."

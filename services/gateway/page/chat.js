@@ -7,7 +7,7 @@ import {MessageView} from './messages.js';
 import {newConversation, saveConversations, settings} from './store.js';
 
 const kSuggestions = [
-  'What is the capital of France?',
+  'Name the capital of France.',
   'Write a haiku about a river.',
   'Show me a loop in Python that prints the numbers from 1 to 5.',
   'Make a small table of three planets and their moons.',

@@ -132,11 +132,12 @@ int Main(int argc, char** argv) {
     return 2;
   }
   std::printf("%sisa %s, one thread, logits of deviation %g\n",
-              benchmarks::DescribeCpu().c_str(), kernels::ToString(*isa),
+              benchmarks::DescribeCpu().c_str(),
+              kernels::ToString(isa->vectors),
               static_cast<double>(flags.deviation));
   std::printf("%-20s %12s %12s\n", "us a token", "49152", "128256");
-  Vocabulary small(49152, flags, *isa);
-  Vocabulary large(128256, flags, *isa);
+  Vocabulary small(49152, flags, isa->vectors);
+  Vocabulary large(128256, flags, isa->vectors);
   for (const Case& each : Cases()) {
     std::printf("%-20s %12.1f %12.1f\n", each.name.c_str(),
                 small.Measure(each.sampling), large.Measure(each.sampling));

@@ -11,7 +11,7 @@ const { default: OpenAI } = await import(
 
 const model = process.env.SLUICE_MODEL;
 const client = new OpenAI({ maxRetries: 0 });
-const messages = [{ role: "user", content: "What is the capital of France?" }];
+const messages = [{ role: "user", content: "Name the capital of France." }];
 const question = { model, messages, temperature: 0, max_tokens: 24 };
 const story = { model, messages, temperature: 0, max_tokens: 4000,
                 ignore_eos: true, stream: true };

@@ -1,0 +1,213 @@
+// Models of quantised weights: every format has one hash over every cut, and
+// answers close to those of the same weights as F32.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "common/base/cat.h"
+#include "common/device/cpu/cpu_options.h"
+#include "tests/device/apart_backend.h"
+#include "tests/kernels/block_reference.h"
+#include "tests/kernels/kernel_tester.h"
+#include "tests/model/expect_same.h"
+#include "tests/model/pipeline.h"
+#include "tests/model/representative.h"
+#include "tests/weights/model_files.h"
+
+namespace sluice::testing {
+namespace {
+
+using kernels::BlockFormat;
+
+// GGUF's ids of types.
+uint32_t IdOf(BlockFormat format) {
+  constexpr uint32_t kIds[kernels::kNumBlockFormats] = {
+      8, 2, 3, 6, 7, 20, 39, 10, 11, 12, 13, 14, 23};
+  return kIds[static_cast<size_t>(format)];
+}
+
+constexpr uint64_t kHidden = 512;
+constexpr uint64_t kVocab = 90;  // no whole groups of rows
+constexpr int kLayers = 3;
+
+// A llama whose matrices are of `formats` in turn, layer by layer: random
+// bytes, scaled so that a row of weights has about the length 1.
+GgufBuilder RandomLlama(const std::vector<BlockFormat>& formats) {
+  GgufBuilder gguf;
+  gguf.Text("general.architecture", "llama")
+      .U32("llama.embedding_length", kHidden)
+      .U32("llama.block_count", kLayers)
+      .U32("llama.attention.head_count", 8)
+      .U32("llama.attention.head_count_kv", 2)
+      .U32("llama.feed_forward_length", 768)
+      .U32("llama.context_length", 512)
+      .F32("llama.attention.layer_norm_rms_epsilon", 1e-5f)
+      .U32("tokenizer.ggml.eos_token_id", 2);
+  size_t next = 0;
+  const auto matrix = [&](const std::string& name, uint64_t cols,
+                          uint64_t rows) {
+    const BlockFormat format = formats[next % formats.size()];
+    const auto blocks = kernels::RandomBlockRows(format, 77 + next++,
+                                                 static_cast<int64_t>(rows),
+                                                 static_cast<int64_t>(cols));
+    gguf.Tensor(name, {cols, rows}, IdOf(format), BytesOf(blocks));
+  };
+  const auto norm = [&](const std::string& name, float weight) {
+    gguf.Tensor(name, {kHidden}, 0,
+                BytesOf(std::vector<float>(kHidden, weight)));
+  };
+  matrix("token_embd.weight", kHidden, kVocab);
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const std::string prefix = Cat("blk.", layer, ".");
+    // Small norms: attention that is not all on one position.
+    norm(prefix + "attn_norm.weight", 0.01f);
+    matrix(prefix + "attn_q.weight", kHidden, 512);
+    matrix(prefix + "attn_k.weight", kHidden, 128);
+    matrix(prefix + "attn_v.weight", kHidden, 128);
+    matrix(prefix + "attn_output.weight", 512, kHidden);
+    norm(prefix + "ffn_norm.weight", 0.01f);
+    matrix(prefix + "ffn_gate.weight", kHidden, 768);
+    matrix(prefix + "ffn_up.weight", kHidden, 768);
+    matrix(prefix + "ffn_down.weight", 768, kHidden);
+  }
+  norm("output_norm.weight", 0.05f);
+  matrix("output.weight", kHidden, kVocab);
+  return gguf;
+}
+
+struct BlockCut {
+  int32_t stages = 1;
+  int32_t ranks = 1;
+  int32_t threads = 1;
+  std::string isa = "auto";
+  WeightsMode weights = WeightsMode::kAuto;
+  Drive drive = {1 << 20, 1};
+  Device device = Device::kCpu;
+};
+
+std::vector<Ask> BlockAsks() {
+  std::vector<Ask> asks;
+  for (size_t i = 0; i < 5; ++i) {
+    Ask ask;
+    for (size_t t = 0; t < 1 + 11 * i; ++t) {
+      ask.prompt.push_back(
+          static_cast<TokenId>((i * 31 + t * t * 7 + t) % kVocab));
+    }
+    ask.max_tokens = static_cast<int32_t>(4 + i);
+    ask.sampling.seed = 100 + i;
+    ask.sampling.temperature = i % 2 == 0 ? 0.0f : 0.8f;
+    ask.sampling.logprobs = 3;
+    ask.sampling.prompt_logprobs = 2;
+    ask.prompt_logits = true;
+    asks.push_back(ask);
+  }
+  return asks;
+}
+
+std::vector<Answer> AnswersOf(const std::string& path, const BlockCut& cut,
+                              const std::vector<Ask>& asks) {
+  PipelineOptions options;
+  options.stage.model_path = path;
+  options.stage.ranks = cut.ranks;
+  options.stage.threads = cut.threads;
+  options.stage.isa = cut.isa;
+  options.stage.weights = cut.weights;
+  options.stage.kv_blocks = 64;
+  options.stage.max_step_tokens = 256;
+  options.stage.make_backends = FactoryOf(cut.device);
+  options.stages = cut.stages;
+  auto pipeline = Pipeline::Load(options);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return {};
+  return (*pipeline)->Generate(asks, cut.drive);
+}
+
+// Every way to cut, with every instruction set of this CPU.
+std::vector<BlockCut> Cuts() {
+  const WeightsMode kAuto = WeightsMode::kAuto;
+  std::vector<BlockCut> cuts = {
+      {1, 1, 2, "auto", kAuto, {1 << 20, 5}},
+      {2, 2, 1, "auto", kAuto, {7, 5}},
+      {3, 1, 1, "auto", kAuto, {16, 2}},
+      {1, 2, 1, "auto", kAuto, {33, 3}, Device::kApart},
+  };
+  if (OnlyRepresentative()) return {cuts[1]};
+  for (const char* isa : {"avx512vnni", "avx512", "avxvnni", "avx2"}) {
+    if (ParseIsa(isa).ok()) cuts.push_back({1, 1, 1, isa, kAuto, {20, 5}});
+  }
+  return cuts;
+}
+
+class BlockFormatsTest : public ::testing::TestWithParam<
+                             std::pair<std::string, std::vector<BlockFormat>>> {
+};
+
+TEST_P(BlockFormatsTest, EveryCutHasTheBitsOfOneUncutRun) {
+  const TempDir dir;
+  const std::string path =
+      dir.Write("model.gguf", RandomLlama(GetParam().second).Build());
+  const auto asks = BlockAsks();
+  const auto uncut = AnswersOf(path, {1, 1, 1, "portable"}, asks);
+  for (const BlockCut& cut : Cuts()) {
+    SCOPED_TRACE(Cat(cut.stages, " stages, ", cut.ranks, " ranks, ",
+                     cut.threads, " threads, ", cut.isa));
+    ExpectSame(AnswersOf(path, cut, asks), uncut);
+  }
+}
+
+// Logits of the prompts: the difference's length over the length.
+TEST_P(BlockFormatsTest, LogitsAreCloseToThoseOfTheSameWeightsInF32) {
+  const TempDir dir;
+  const std::string path =
+      dir.Write("model.gguf", RandomLlama(GetParam().second).Build());
+  auto asks = BlockAsks();
+  for (Ask& ask : asks) {
+    ask.sampling.return_logits = true;
+    ask.max_tokens = 1;
+  }
+  const auto blocks = AnswersOf(path, {}, asks);
+  const auto wide = AnswersOf(path, {1, 1, 1, "auto", WeightsMode::kF32}, asks);
+  double difference = 0;
+  double length = 0;
+  for (size_t i = 0; i < asks.size(); ++i) {
+    ASSERT_EQ(blocks[i].logits.size(), wide[i].logits.size());
+    ASSERT_GE(wide[i].logits.size(), asks[i].prompt.size() * kVocab);
+    for (size_t j = 0; j < wide[i].logits.size(); ++j) {
+      const double a = blocks[i].logits[j];
+      const double b = wide[i].logits[j];
+      difference += (a - b) * (a - b);
+      length += b * b;
+    }
+  }
+  const double relative = std::sqrt(difference / length);
+  std::cout << GetParam().first << ": logits differ from F32's by " << relative
+            << " of their length\n";
+  EXPECT_GT(relative, 0.0);
+  EXPECT_LT(relative, 0.1);
+}
+
+std::vector<std::pair<std::string, std::vector<BlockFormat>>> Models() {
+  std::vector<std::pair<std::string, std::vector<BlockFormat>>> models;
+  for (const BlockFormat format : kernels::AllBlockFormats()) {
+    models.push_back({kernels::NameOf(format), {format}});
+  }
+  // Files mix formats, also within q, k and v, and gate and up.
+  models.push_back({"Mixed",
+                    {BlockFormat::kQ4K, BlockFormat::kQ6K, BlockFormat::kQ8_0,
+                     BlockFormat::kQ5_0, BlockFormat::kIq4Xs}});
+  return models;
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, BlockFormatsTest,
+                         ::testing::ValuesIn(Models()),
+                         [](const auto& tested) { return tested.param.first; });
+
+}  // namespace
+}  // namespace sluice::testing
