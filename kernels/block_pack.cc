@@ -54,6 +54,7 @@ struct Plane {
   int bits;
   int stored;
   int packed;
+  int shift;  // within a code
   SpotOf spot;
 };
 
@@ -75,57 +76,108 @@ void ForFields(BlockFormat format, int r, const Move& move,
     at += kGroupRows;
   }
   if (layout.high_bits != 0) {
-    plane(Plane{layout.high_bits, layout.high, at, HighSpot});
+    plane(Plane{layout.high_bits, layout.high, at, layout.low_bits, HighSpot});
     at += layout.elements * layout.high_bits / 8 * kGroupRows;
   }
-  plane(Plane{layout.low_bits, layout.low, at, LowSpot});
-}
-
-// Where element k of row r stands in a packed plane.
-Spot PackedSpot(const Plane& plane, int r, int k) {
-  const int four = k / 4;
-  const int per_vector = 8 / plane.bits;
-  return {plane.packed + four / per_vector * kVector + 4 * r + k % 4,
-          four % per_vector * plane.bits};
+  plane(Plane{layout.low_bits, layout.low, at, 0, LowSpot});
 }
 
 // XORed into stored codes of eight bits.
-int SignFlip(const Plane& plane) { return plane.bits == 8 ? 0x80 : 0; }
+uint8_t SignFlip(const Plane& plane) { return plane.bits == 8 ? 0x80 : 0; }
 
-// Packs row r of a group; `packed` is zero where the row goes.
+// Adds a stored block's bits of a plane to codes of its elements.
+void ReadPlane(BlockFormat format, const uint8_t* stored, const Plane& plane,
+               uint8_t* codes) {
+  const int mask = (1 << plane.bits) - 1;
+  const int elements = LayoutOf(format).elements;
+  // Sixteen elements stand in sixteen bytes, at one shift; but for the fifth
+  // bits of short blocks, which stand one behind the other.
+  const bool spread = plane.spot(format, 1).byte != plane.spot(format, 0).byte;
+  for (int k = 0; k < elements; k += 16) {
+    const Spot first = plane.spot(format, k);
+    const uint8_t* from = stored + plane.stored + first.byte;
+    for (int i = 0; i < 16; ++i) {
+      const int bits = spread ? from[i] >> first.shift : from[i / 8] >> i % 8;
+      codes[k + i] |= static_cast<uint8_t>((bits & mask) << plane.shift);
+    }
+  }
+}
+
+// Four neighbours of a plane share a word of a vector.
+uint32_t WordAt(const uint8_t* bytes) {
+  uint32_t word;
+  std::memcpy(&word, bytes, sizeof(word));
+  return word;
+}
+
+// Packs row r of a group.
 void PackBlock(BlockFormat format, const uint8_t* stored, int r,
                uint8_t* packed) {
   const int elements = LayoutOf(format).elements;
   ForFields(
       format, r, [&](int from, int to) { packed[to] = stored[from]; },
       [&](const Plane& plane) {
-        const int mask = (1 << plane.bits) - 1;
-        for (int k = 0; k < elements; ++k) {
-          const Spot from = plane.spot(format, k);
-          const Spot to = PackedSpot(plane, r, k);
-          const int code = stored[plane.stored + from.byte] >> from.shift;
-          packed[to.byte] |= static_cast<uint8_t>(
-              ((code ^ SignFlip(plane)) & mask) << to.shift);
+        alignas(16) uint8_t codes[kLongBlock] = {};
+        Plane alone = plane;
+        alone.shift = 0;
+        ReadPlane(format, stored, alone, codes);
+        const uint32_t flip = SignFlip(plane) * 0x01010101u;
+        const int per_vector = 8 / plane.bits;
+        uint8_t* to = packed + plane.packed + 4 * r;
+        for (int k = 0; k < elements; k += 4 * per_vector, to += kVector) {
+          uint32_t word = flip;
+          for (int j = 0; j < per_vector; ++j) {
+            word ^= WordAt(codes + k + 4 * j) << (plane.bits * j);
+          }
+          std::memcpy(to, &word, sizeof(word));
         }
       });
 }
 
+// What stands in a block beside its codes, at its place, and every code.
+struct OneBlock {
+  uint8_t stored[kMaxStoredBlock];
+  alignas(16) uint8_t codes[kLongBlock];
+};
+
+// Row r of a packed block.
 void UnpackBlock(BlockFormat format, const uint8_t* packed, int r,
-                 uint8_t* stored) {
-  const BlockLayout& layout = LayoutOf(format);
-  std::memset(stored, 0, static_cast<size_t>(layout.bytes));
+                 OneBlock& to) {
+  const int elements = LayoutOf(format).elements;
+  std::memset(to.codes, 0, static_cast<size_t>(elements));
   ForFields(
-      format, r, [&](int to, int from) { stored[to] = packed[from]; },
+      format, r, [&](int at, int from) { to.stored[at] = packed[from]; },
       [&](const Plane& plane) {
-        const int mask = (1 << plane.bits) - 1;
-        for (int k = 0; k < layout.elements; ++k) {
-          const Spot to = plane.spot(format, k);
-          const Spot from = PackedSpot(plane, r, k);
-          const int code = packed[from.byte] >> from.shift;
-          stored[plane.stored + to.byte] |= static_cast<uint8_t>(
-              ((code ^ SignFlip(plane)) & mask) << to.shift);
+        const uint32_t mask = ((1u << plane.bits) - 1) * 0x01010101u;
+        const int per_vector = 8 / plane.bits;
+        const uint8_t* from = packed + plane.packed + 4 * r;
+        for (int k = 0; k < elements; k += 4 * per_vector, from += kVector) {
+          const uint32_t word = WordAt(from) ^ SignFlip(plane) * 0x01010101u;
+          for (int j = 0; j < per_vector; ++j) {
+            uint8_t* const four = to.codes + k + 4 * j;
+            const uint32_t codes =
+                WordAt(four) | (word >> (plane.bits * j) & mask) << plane.shift;
+            std::memcpy(four, &codes, sizeof(codes));
+          }
         }
       });
+}
+
+// Writes the codes to their places in a stored block.
+void StoreCodes(BlockFormat format, const uint8_t* codes, uint8_t* stored) {
+  const BlockLayout& layout = LayoutOf(format);
+  const auto plane = [&](int offset, int bits, int shift, SpotOf spot) {
+    std::memset(stored + offset, 0,
+                static_cast<size_t>(layout.elements * bits / 8));
+    for (int k = 0; k < layout.elements; ++k) {
+      const Spot to = spot(format, k);
+      const int code = codes[k] >> shift & ((1 << bits) - 1);
+      stored[offset + to.byte] |= static_cast<uint8_t>(code << to.shift);
+    }
+  };
+  plane(layout.low, layout.low_bits, 0, LowSpot);
+  if (layout.high_bits == 0) return;
+  plane(layout.high, layout.high_bits, layout.low_bits, HighSpot);
 }
 
 float F16At(const uint8_t* from) {
@@ -142,17 +194,6 @@ float F16At(const uint8_t* from) {
 float HalvedPowerOfTwo(uint8_t code) {
   return std::bit_cast<float>(code < 2 ? 0x00200000u << code
                                        : (code - 1u) << 23);
-}
-
-int CodeAt(BlockFormat format, const uint8_t* block, int k) {
-  const BlockLayout& layout = LayoutOf(format);
-  const Spot low = LowSpot(format, k);
-  int code = block[layout.low + low.byte] >> low.shift;
-  code &= (1 << layout.low_bits) - 1;
-  if (layout.high_bits == 0) return code;
-  const Spot high = HighSpot(format, k);
-  const int upper = block[layout.high + high.byte] >> high.shift;
-  return code | (upper & ((1 << layout.high_bits) - 1)) << layout.low_bits;
 }
 
 // The signed integer that a code stands for.
@@ -207,23 +248,39 @@ SubBlock SubBlockOf(BlockFormat format, const uint8_t* s, int k) {
   }
 }
 
-void WidenBlock(BlockFormat format, const uint8_t* block, float* to) {
+// What every code of a format stands for.
+struct CodeValues {
+  explicit CodeValues(BlockFormat format) {
+    const BlockLayout& layout = LayoutOf(format);
+    const int count = 1 << (layout.low_bits + layout.high_bits);
+    for (int code = 0; code < count; ++code) {
+      of[code] = static_cast<float>(IntegerOf(format, code));
+    }
+  }
+  float of[256];
+};
+
+// `stored`: of the block, its codes left aside.
+void WidenBlock(BlockFormat format, const uint8_t* stored, const uint8_t* codes,
+                const CodeValues& values, float* to) {
   const BlockLayout& layout = LayoutOf(format);
   const bool is_long = layout.elements == kLongBlock;
   const float scale = layout.scale >= 0
-                          ? F16At(block + layout.scale)
-                          : HalvedPowerOfTwo(block[layout.subscales]);
+                          ? F16At(stored + layout.scale)
+                          : HalvedPowerOfTwo(stored[layout.subscales]);
   const float minimum =
-      layout.minimum >= 0 ? F16At(block + layout.minimum) : 0.0f;
-  for (int k = 0; k < layout.elements; ++k) {
-    const int integer = IntegerOf(format, CodeAt(format, block, k));
+      layout.minimum >= 0 ? F16At(stored + layout.minimum) : 0.0f;
+  for (int k = 0; k < layout.elements; k += 16) {
     SubBlock sub = {1, 1};
-    if (is_long) sub = SubBlockOf(format, block + layout.subscales, k);
+    if (is_long) sub = SubBlockOf(format, stored + layout.subscales, k);
     const float fine = is_long ? scale * static_cast<float>(sub.scale) : scale;
-    to[k] = fine * static_cast<float>(integer);
-    if (layout.minimum < 0) continue;
-    to[k] = is_long ? to[k] - minimum * static_cast<float>(sub.minimum)
-                    : to[k] + minimum;
+    // Long blocks take their minimum off, short ones add it.
+    const float least =
+        is_long ? -(minimum * static_cast<float>(sub.minimum)) : minimum;
+    for (int i = k; i < k + 16; ++i) {
+      to[i] = fine * values.of[codes[i]];
+      if (layout.minimum >= 0) to[i] += least;
+    }
   }
 }
 
@@ -249,30 +306,44 @@ void PackRows(const StoredRows& from, uint8_t* packed) {
 void UnpackRow(const BlockWeight& w, int64_t row, uint8_t* stored) {
   const BlockLayout& layout = LayoutOf(w.format);
   const int64_t blocks = w.cols / layout.elements;
-  for (int64_t b = 0; b < blocks; ++b) {
+  OneBlock block;
+  for (int64_t b = 0; b < blocks; ++b, stored += layout.bytes) {
     const int64_t at = row / kGroupRows * blocks + b;
     UnpackBlock(w.format, w.packed + at * layout.bytes * kGroupRows,
-                static_cast<int>(row % kGroupRows), stored + b * layout.bytes);
+                static_cast<int>(row % kGroupRows), block);
+    StoreCodes(w.format, block.codes, block.stored);
+    std::memcpy(stored, block.stored, static_cast<size_t>(layout.bytes));
   }
 }
 
 void WidenBlocks(BlockFormat format, const uint8_t* stored, int64_t blocks,
                  float* to) {
   const BlockLayout& layout = LayoutOf(format);
-  for (int64_t b = 0; b < blocks; ++b) {
-    WidenBlock(format, stored + b * layout.bytes, to + b * layout.elements);
+  const CodeValues values(format);
+  for (int64_t b = 0; b < blocks; ++b, stored += layout.bytes) {
+    alignas(16) uint8_t codes[kLongBlock] = {};
+    ReadPlane(format, stored, {layout.low_bits, layout.low, 0, 0, LowSpot},
+              codes);
+    if (layout.high_bits != 0) {
+      ReadPlane(format, stored,
+                {layout.high_bits, layout.high, 0, layout.low_bits, HighSpot},
+                codes);
+    }
+    WidenBlock(format, stored, codes, values, to + b * layout.elements);
   }
 }
 
 void WidenRow(const BlockWeight& w, int64_t row, float* to) {
   const BlockLayout& layout = LayoutOf(w.format);
+  const CodeValues values(w.format);
   const int64_t blocks = w.cols / layout.elements;
-  uint8_t stored[kMaxStoredBlock];
+  OneBlock block;
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t at = row / kGroupRows * blocks + b;
     UnpackBlock(w.format, w.packed + at * layout.bytes * kGroupRows,
-                static_cast<int>(row % kGroupRows), stored);
-    WidenBlock(w.format, stored, to + b * layout.elements);
+                static_cast<int>(row % kGroupRows), block);
+    WidenBlock(w.format, block.stored, block.codes, values,
+               to + b * layout.elements);
   }
 }
 
