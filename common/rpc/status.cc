@@ -21,6 +21,17 @@ std::string DetailsOf(const Status& status) {
   return details.has_value() ? std::string(*details) : std::string();
 }
 
+bool IsConnectionRefused(const Status& status) {
+  const std::string words = Message(status);
+  const auto has = [&words](const char* text) {
+    return words.find(text) != std::string::npos;
+  };
+  // The latter: of a socket file.
+  return status.code() == StatusCode::kUnavailable &&
+         has("ailed to connect to ") &&
+         (has("Connection refused") || has("No such file or directory"));
+}
+
 grpc::Status ToGrpc(const Status& status) {
   if (status.ok()) return grpc::Status::OK;
   std::string details = DetailsOf(status);

@@ -20,6 +20,10 @@ Status WithDetails(Status status, const std::string& details);
 // Empty if there are none.
 std::string DetailsOf(const Status& status);
 
+// Whether `status` is the end of a call to an address at which no process
+// listens. gRPC has no code for it: the words tell.
+bool IsConnectionRefused(const Status& status);
+
 }  // namespace sluice::rpc
 
 #endif  // SLUICE_COMMON_RPC_STATUS_H_

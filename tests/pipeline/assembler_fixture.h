@@ -83,14 +83,17 @@ class PipelineAssemblerTest : public ::testing::Test {
   void AddStages(int count) {
     for (int i = 0; i < count; ++i) AddStage(FakeInfo(i, count));
   }
-  // A stage that has the layers that it is told; `info` is of the rest of it.
-  void AddSpare(const StageInfo& info, Status loads = OkStatus()) {
+  // A stage that has the layers that it is told, once the test lets it if
+  // `holds_loads`; `info` is of the rest of it.
+  void AddSpare(const StageInfo& info, Status loads = OkStatus(),
+                bool holds_loads = false) {
     FakeStageOptions options;
     options.info = info;
+    options.holds_loads = holds_loads;
     options.loads = std::move(loads);
     spares_.push_back(std::make_unique<FakeStage>(options));
   }
-  std::unique_ptr<PipelineAssembler> Connect(Timing timing = {}) {
+  PipelineOptions Options(Timing timing) const {
     PipelineOptions options;
     for (const auto& spare : spares_) {
       options.spares.push_back(spare->address());
@@ -104,6 +107,12 @@ class PipelineAssemblerTest : public ::testing::Test {
     options.suspect_after = timing.suspect_after;
     options.heartbeat = timing.heartbeat;
     options.check_model = check_model_;
+    return options;
+  }
+  std::unique_ptr<PipelineAssembler> Connect(Timing timing = {}) {
+    return Connect(Options(timing));
+  }
+  std::unique_ptr<PipelineAssembler> Connect(PipelineOptions options) {
     auto client = PipelineAssembler::Create(std::move(options));
     EXPECT_TRUE(client.ok()) << client.status();
     (*client)->Start(listener_.Callbacks());

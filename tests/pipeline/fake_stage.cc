@@ -139,7 +139,7 @@ FakeStage::FakeStage(FakeStageOptions options)
       session_(std::make_shared<StageSession>(StageSessionOptions{
           options_.transport, options_.max_steps_in_flight, nullptr,
           options_.loads.has_value()
-              ? [this](const StagePlace& place) { Load(place); }
+              ? [this](const StagePlace& place) { OnAssigned(place); }
               : std::function<void(const StagePlace&)>()})),
       runner_(std::make_unique<FakeRunner>(options_.info, &session_->links())),
       service_(MakeStageService(session_, nullptr)) {
@@ -159,7 +159,25 @@ FakeStage::~FakeStage() {
                            std::chrono::milliseconds(500));
 }
 
+bool FakeStage::loading() const {
+  MutexLock lock(mutex_);
+  return held_load_.has_value();
+}
+
+void FakeStage::OnAssigned(const StagePlace& place) {
+  if (!options_.holds_loads) return Load(place);
+  session_->SetLoading(kFakeProgress);
+  MutexLock lock(mutex_);
+  held_load_ = place;
+}
+
 void FakeStage::FinishLoading() {
+  std::optional<StagePlace> held;
+  {
+    MutexLock lock(mutex_);
+    held = std::exchange(held_load_, std::nullopt);
+  }
+  if (held.has_value()) return Load(*held);
   if (options_.loads.has_value()) {
     session_->SetLoaded(Unloaded(), nullptr);
   } else {

@@ -53,6 +53,9 @@ class FakeRunner : public StepRunner {
 // What stage `index` of `parts` would say of itself.
 StageInfo FakeInfo(int index, int parts);
 
+// What a FakeStage says while it loads.
+inline constexpr char kFakeProgress[] = "loading, 40 % of 5 MB";
+
 struct FakeStageOptions {
   StageInfo info;
   std::string listen = "127.0.0.1:0";
@@ -62,6 +65,9 @@ struct FakeStageOptions {
   // Has no layers of its own, and answers every Assign that names some with
   // this: it has them at once, or they cannot be loaded.
   std::optional<Status> loads = std::nullopt;
+  // Such an Assign is answered when the test calls FinishLoading, and until
+  // then hellos with kFakeProgress.
+  bool holds_loads = false;
 };
 
 // The real protocol, session and server around a FakeRunner.
@@ -73,10 +79,14 @@ class FakeStage {
   const std::string& address() const { return server_.address; }
   FakeRunner& runner() { return *runner_; }
   StageSession& session() { return *session_; }
+  // Ends the first load, or that of the latest Assign.
   void FinishLoading();
+  // Whether a load of an Assign is held.
+  bool loading() const;
 
  private:
   const FakeStageOptions options_;
+  void OnAssigned(const StagePlace& place);
   void Load(const StagePlace& place);
   StageInfo Unloaded() const;
 
@@ -84,6 +94,8 @@ class FakeStage {
   std::unique_ptr<FakeRunner> runner_;
   const std::unique_ptr<grpc::Service> service_;
   rpc::ListeningServer server_;
+  mutable Mutex mutex_;
+  std::optional<StagePlace> held_load_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Spins until `condition` holds; false after ten seconds.

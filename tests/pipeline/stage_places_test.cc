@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "common/pipeline/stage/stage_checks.h"
 #include "tests/pipeline/assembler_fixture.h"
 
 namespace sluice {
@@ -17,6 +18,7 @@ using testing::FakeInfo;
 using testing::FakeStage;
 using testing::FakeStageOptions;
 using ::testing::HasSubstr;
+using testing::Timing;
 
 class StagePlacesTest : public testing::PipelineAssemblerTest {};
 
@@ -149,6 +151,117 @@ TEST_F(StagePlacesTest, LayersThatCannotBeLoadedAreToldAndPassedOn) {
     return client->status().stages[1].message == "no memory for layers 2 to 3";
   })) << client->status().message;
   EXPECT_EQ(State(*client, 1), StageState::kRefused);
+}
+
+TEST_F(StagePlacesTest, AStageThatComesBackWithItsLayersKeepsItsPlace) {
+  AddStages(2);
+  AddSpare(FakeInfo(0, 2));
+  Timing timing;
+  timing.heartbeat = std::chrono::milliseconds(20);
+  timing.suspect_after = std::chrono::milliseconds(200);
+  timing.peer_timeout = std::chrono::milliseconds(800);
+  const auto client = Connect(timing);
+  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  stages_[1]->runner().SetMute(true);
+  ASSERT_TRUE(Eventually([&] { return listener_.losses() == 1; }));
+  stages_[1]->runner().SetMute(false);
+  ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+  EXPECT_EQ(client->status().stages[1].address, stages_[1]->address());
+  EXPECT_TRUE(client->status().spares[0].identity.place().empty());
+}
+
+TEST_F(StagePlacesTest, ASpareThatLoadsIsShownSoAndWaitedFor) {
+  AddStages(2);
+  AddSpare(FakeInfo(0, 2), OkStatus(), /*holds_loads=*/true);
+  AddSpare(FakeInfo(0, 2));
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  stages_[1].reset();
+  ASSERT_TRUE(Eventually([&] {
+    return State(*client, 1) == StageState::kLoading &&
+           client->status().stages[1].message == testing::kFakeProgress;
+  })) << client->status().message;
+  EXPECT_THAT(client->status().message, HasSubstr(testing::kFakeProgress));
+  EXPECT_EQ(client->status().stages[1].address, spares_[0]->address());
+  EXPECT_FALSE(client->ready());
+  spares_[0]->FinishLoading();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }))
+      << client->status().message;
+  EXPECT_EQ(client->status().stages[1].address, spares_[0]->address());
+}
+
+constexpr Timing kImpatient = {.peer_timeout = std::chrono::milliseconds(500),
+                               .suspect_after = std::chrono::milliseconds(200)};
+
+TEST_F(StagePlacesTest, ThePlacesBesideItTellTheLayersOfAPlaceThatIsGone) {
+  AddStages(3);
+  AddSpare(FakeInfo(0, 3));
+  PipelineOptions options = Options(kImpatient);
+  stages_[1].reset();  // before the gateway begins
+  const auto client = Connect(std::move(options));
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }))
+      << client->status().message;
+  EXPECT_EQ(client->status().stages[1].address, spares_[0]->address());
+  EXPECT_EQ(client->status().stages[1].identity.place(), (StagePlace{2, 4}));
+}
+
+TEST_F(StagePlacesTest, ANeighbourThatIsGoneTooIsNamedWithTheFlagThatHelps) {
+  AddStages(3);
+  AddSpare(FakeInfo(0, 3));
+  PipelineOptions options = Options(kImpatient);
+  for (const size_t gone : {1, 2}) stages_[gone].reset();
+  const auto client = Connect(std::move(options));
+  EXPECT_TRUE(Eventually([&] {
+    return client->status().message.find("if --layers names them") !=
+           std::string::npos;
+  })) << client->status().message;
+}
+
+// Beside these, "stage" is one process, told what its address answers.
+class StageConnectionTest : public ::testing::Test {
+ protected:
+  void Welcome() {
+    v1::ControlResponse response;
+    v1::Welcome& welcome = *response.mutable_welcome();
+    welcome.set_protocol_version(wire::kProtocolVersion);
+    *welcome.mutable_identity() = wire::ToProto(FakeInfo(0, 1));
+    *welcome.mutable_limits() = wire::ToProto(LimitsOf(FakeInfo(0, 1), 4));
+    const Status taken = stage_.OnMessage(response, MonotonicNanos());
+    EXPECT_TRUE(taken.ok()) << taken;
+  }
+  bool VacantIn(Duration later) const {
+    return stage_.vacant(Clock::now() + later, kPatience);
+  }
+
+  static constexpr Duration kPatience = std::chrono::seconds(100);
+  StageConnection stage_{"a:1", nullptr};
+};
+
+TEST_F(StageConnectionTest, ALostProcessKeepsItsPlaceForTheGrace) {
+  Welcome();
+  stage_.End(Unavailable("Socket closed"));
+  EXPECT_FALSE(VacantIn(kReturnGrace / 2));
+  EXPECT_TRUE(VacantIn(kReturnGrace));
+}
+
+TEST_F(StageConnectionTest, AProcessThatRefusesConnectionsIsGone) {
+  Welcome();
+  stage_.End(Unavailable("Socket closed"));
+  stage_.End(
+      Unavailable("failed to connect to all addresses: Connection "
+                  "refused"));
+  EXPECT_TRUE(VacantIn(Duration::zero()));
+}
+
+TEST_F(StageConnectionTest, PatienceCountsFromWhereTheStageIsTried) {
+  EXPECT_FALSE(VacantIn(kPatience / 2));
+  EXPECT_TRUE(VacantIn(kPatience));
+  Welcome();
+  stage_.End(Unavailable("let go, for another gateway's sake"));
+  stage_.SetDownState(StageState::kConnecting);
+  stage_.NotTried(Clock::now() + 2 * kPatience);
+  EXPECT_FALSE(VacantIn(2 * kPatience + kPatience / 2));
+  EXPECT_TRUE(VacantIn(3 * kPatience));
 }
 
 TEST_F(StagePlacesTest, PlacesThatDoNotFitTheStagesAreRefused) {

@@ -36,6 +36,27 @@ class CountingObserver : public RpcObserver {
   std::vector<std::string> handled_;
 };
 
+TEST(RpcStatusTest, AnAddressAtWhichNoProcessListensRefusesConnections) {
+  EchoService service;
+  auto server = Listen("127.0.0.1:0", TransportOptions(), &service);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string gone = server->address;
+  server->server->Shutdown();
+  server->server.reset();
+  for (const std::string& address :
+       {gone, std::string("unix:/tmp/no-process-listens-here")}) {
+    auto channel = Connect(address, TransportOptions());
+    ASSERT_TRUE(channel.ok()) << channel.status();
+    auto stream = std::make_shared<RecordingStream>(*channel);
+    stream->Open();
+    ASSERT_TRUE(Eventually([&] { return !stream->ends().empty(); }));
+    EXPECT_TRUE(IsConnectionRefused(stream->ends()[0])) << stream->ends()[0];
+  }
+  EXPECT_FALSE(IsConnectionRefused(Unavailable("Socket closed")));
+  EXPECT_FALSE(IsConnectionRefused(
+      Internal("failed to connect to all addresses: Connection refused")));
+}
+
 class StreamTest : public ::testing::Test {
  protected:
   void SetUp() override {

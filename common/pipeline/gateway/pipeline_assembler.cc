@@ -185,12 +185,14 @@ void PipelineAssembler::Tick(TimePoint now) {
   bool behind_held = false;
   for (size_t i = 0; i < stages_.size(); ++i) {
     StageConnection& stage = *stages_[i];
-    if (behind_held && stage.linked()) {
-      EndStage(i, Unavailable("waits for a stage that another gateway holds"))
-          ->HalfClose();
-      stage.SetDownState(StageState::kConnecting);
-    } else if (!behind_held && !stage.linked() && now >= stage.connect_at() &&
-               !draining_) {
+    if (behind_held) {
+      if (stage.linked()) {
+        EndStage(i, Unavailable("waits for a stage that another gateway holds"))
+            ->HalfClose();
+        stage.SetDownState(StageState::kConnecting);
+      }
+      stage.NotTried(now);
+    } else if (!stage.linked() && now >= stage.connect_at() && !draining_) {
       Connect(i);
     }
     // A spare that another gateway holds keeps no place from being filled.

@@ -98,6 +98,8 @@ std::shared_ptr<ControlLink> StageConnection::End(const Status& why) {
   message_ = Message(why);
   const v1::Refusal::Reason reason = ReasonOf(why);
   held_ = reason == v1::Refusal::REASON_HELD;
+  gone_ = rpc::IsConnectionRefused(why);
+  if (reason != v1::Refusal::REASON_UNSPECIFIED) alive_at_ = Clock::now();
   backoff_ = NextBackoff(backoff_);
   if (reason == v1::Refusal::REASON_LOADING) {
     down_state_ = StageState::kLoading;
@@ -117,7 +119,7 @@ std::shared_ptr<ControlLink> StageConnection::End(const Status& why) {
 
 Status StageConnection::OnMessage(const v1::ControlResponse& response,
                                   int64_t received_ns) {
-  heard_ = Clock::now();
+  heard_ = alive_at_ = Clock::now();
   switch (response.kind_case()) {
     case v1::ControlResponse::kWelcome: {
       AddRoundTrip(ToNanos(linked_at_), response.welcome().clock_ns(),
@@ -210,7 +212,9 @@ void StageConnection::SendLoad(const wire::PipelineName& name,
 bool StageConnection::vacant(TimePoint now, Duration patience) const {
   if (welcome_.has_value()) return refused_;
   if (held_ || down_state_ == StageState::kLoading) return false;
-  return down_state_ != StageState::kConnecting || now - created_ >= patience;
+  const Duration silence = now - alive_at_;
+  if (down_state_ == StageState::kConnecting) return silence >= patience;
+  return down_state_ != StageState::kLost || gone_ || silence >= kReturnGrace;
 }
 
 void StageConnection::SetConflict(std::string message) {

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_PIPELINE_GATEWAY_STAGE_CONNECTION_H_
 #define SLUICE_COMMON_PIPELINE_GATEWAY_STAGE_CONNECTION_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,10 @@
 #include "common/pipeline/gateway/stage_links.h"
 
 namespace sluice {
+
+// How long after its last sign of life a lost process is waited for: a stream
+// may break and the process still hold its layers, which no spare has yet.
+inline constexpr Duration kReturnGrace = std::chrono::seconds(3);
 
 // The gateway's connection to one stage's process: its Control stream, what
 // the stage says of itself, whether it lives, and its clock. The thread
@@ -57,6 +62,8 @@ class StageConnection {
 
   // The pipeline was refused because of this stage, or (empty) is tried anew.
   void SetConflict(std::string message);
+  // The gateway does not try to reach the stage: its absence counts from `now`.
+  void NotTried(TimePoint now) { alive_at_ = now; }
   // What the stage is shown as while it is not connected.
   void SetDownState(StageState state) { down_state_ = state; }
 
@@ -66,8 +73,10 @@ class StageConnection {
   bool holds(const StagePlace& place) const {
     return welcome_.has_value() && !place.empty() && identity_.place() == place;
   }
-  // Whether a spare may have this stage's place at `now`: the stage is lost or
-  // refused, or has not been reached for `patience`.
+  // Whether a spare may have this stage's place at `now`: the stage is refused,
+  // or was told to end and let go, or its process is gone. A lost process that
+  // may still hold its layers keeps the place for kReturnGrace, one that was
+  // never reached for `patience`; one that loads keeps it.
   bool vacant(TimePoint now, Duration patience) const;
   bool load_sent() const { return load_sent_; }
   // Whether the stage may have a place, or take that of another one.
@@ -104,7 +113,6 @@ class StageConnection {
 
   std::optional<size_t> index_;
   const std::string address_;
-  const TimePoint created_ = Clock::now();
   const std::shared_ptr<grpc::Channel> channel_;
   std::shared_ptr<ControlLink> link_;
   uint64_t link_id_ = 0;
@@ -116,6 +124,10 @@ class StageConnection {
   StageLoad load_;
   bool seen_ = false;  // has welcomed us at some time
   TimePoint heard_{};
+  // When the process last gave a sign of life; before any, since when it is
+  // tried.
+  TimePoint alive_at_ = Clock::now();
+  bool gone_ = false;      // refuses connections
   Heartbeats heartbeats_;  // of this link
   Duration rtt_{};
   StageState down_state_ = StageState::kConnecting;  // while not welcomed

@@ -1,5 +1,6 @@
 #include "common/pipeline/gateway/stage_places.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
@@ -38,7 +39,9 @@ bool StagePlaces::Fill(TimePoint now, Duration patience,
                        const wire::PipelineName& name, std::string& message) {
   bool changed = false;
   for (size_t i = 0; i < places_.size(); ++i) {
-    if (stages_[i]->vacant(now, patience)) changed = Give(i) || changed;
+    if (stages_[i]->vacant(now, patience)) {
+      changed = Give(i, message) || changed;
+    }
     StageConnection& stage = *stages_[i];
     const StagePlace& place = places_[i];
     if (!stage.available() || stage.holds(place)) continue;
@@ -57,13 +60,33 @@ bool StagePlaces::Fill(TimePoint now, Duration patience,
   return changed;
 }
 
-bool StagePlaces::Give(size_t index) {
-  const StagePlace& place = places_[index];
-  if (place.empty()) return false;
+StagePlace StagePlaces::Between(size_t index) const {
+  if (index > 0 && places_[index - 1].empty()) return {};
+  StagePlace gap;
+  if (index > 0) gap.first_layer = places_[index - 1].last_layer;
+  if (index + 1 < places_.size()) {
+    gap.last_layer = places_[index + 1].first_layer;
+    return gap;
+  }
+  for (const auto& stage : stages_) {
+    gap.last_layer = std::max(gap.last_layer, stage->identity().num_layers);
+  }
+  return gap;
+}
+
+bool StagePlaces::Give(size_t index, std::string& message) {
+  const StagePlace place =
+      places_[index].empty() ? Between(index) : places_[index];
   size_t chosen = 0;
   for (size_t i = places_.size(); i < stages_.size(); ++i) {
     StageConnection& spare = *stages_[i];
     if (!spare.available()) continue;
+    if (place.empty()) {
+      message = Cat(stages_[index]->Describe(),
+                    " is gone before this gateway knew its layers: a spare "
+                    "takes its place if --layers names them");
+      return false;
+    }
     if (const Status fits = CheckSpare(spare.identity()); !fits.ok()) {
       LogWarning(spare.Describe(), ": ", Message(fits));
       spare.SetConflict(Message(fits));
@@ -78,6 +101,7 @@ bool StagePlaces::Give(size_t index) {
   LogWarning(stages_[index]->Describe(), " loses its place to ",
              stages_[chosen]->Describe(), ": layers ", place.first_layer,
              " to ", place.last_layer - 1);
+  places_[index] = place;
   std::swap(stages_[index], stages_[chosen]);
   stages_[index]->SetIndex(index);
   stages_[chosen]->SetIndex(std::nullopt);

@@ -33,10 +33,10 @@ class StagePlaces {
 
   // Stage `index` has said which layers it holds.
   void OnWelcome(size_t index);
-  // Gives the place of a lost process to a spare, and has layers loaded where
-  // a process does not hold its place's. A stage that has not been reached for
-  // `patience` counts as lost. Returns whether a place has another holder now;
-  // `message` tells of a place whose layers are not known.
+  // Gives places that are vacant to spares (StageConnection::vacant has
+  // `patience`), and has layers loaded where a process does not hold its
+  // place's. Returns whether a place has another holder now; `message` tells of
+  // a place whose layers are not known.
   bool Fill(TimePoint now, Duration patience, const wire::PipelineName& name,
             std::string& message);
   // Whether every place has a process that holds its layers.
@@ -44,8 +44,10 @@ class StagePlaces {
 
  private:
   // Whether place `index` went to a spare: one that holds its layers, or else
-  // the first one that can load them.
-  bool Give(size_t index);
+  // the first one that can load them. `message`: as Fill's.
+  bool Give(size_t index, std::string& message);
+  // The layers of place `index`, if the places beside it tell; or empty.
+  StagePlace Between(size_t index) const;
   // FAILED_PRECONDITION unless the spare serves the model of the stages.
   Status CheckSpare(const StageIdentity& spare) const;
 
