@@ -51,6 +51,14 @@ class Stranger {
   }
   ~Stranger() { link_->Cancel(Cancelled("the test is over")); }
 
+  // Asks the stage, which holds other layers, for those of `place`.
+  void Assign(const StagePlace& place) {
+    v1::ControlRequest request;
+    request.mutable_assign()->set_first_layer(place.first_layer);
+    request.mutable_assign()->set_last_layer(place.last_layer);
+    link_->Send(std::move(request));
+  }
+
   int messages() const {
     MutexLock lock(log_->mutex);
     return log_->messages;
@@ -200,6 +208,67 @@ TEST_F(StrangersTest, WhoHoldsAStageInSilenceLosesItToTheNextGateway) {
   EXPECT_GT(Clock::now() - begin, std::chrono::milliseconds(800));
   ASSERT_TRUE(Eventually([&] { return silent.end().has_value(); }));
   EXPECT_EQ(silent.end()->code(), StatusCode::kCancelled);
+}
+
+// A gateway with `secret` makes the stage load; what the stage's load ends
+// with is `loads`.
+class LoadsTest : public StrangersTest {
+ protected:
+  void Load(Status loads, Duration peer_timeout = std::chrono::seconds(10)) {
+    FakeStageOptions options;
+    options.info = FakeInfo(0, 2);
+    options.loads = std::move(loads);
+    options.holds_loads = true;
+    options.transport.peer_timeout = peer_timeout;
+    stage_ = std::make_unique<FakeStage>(options);
+    Stranger asker(stage_->address(), "asker", secret_);
+    ASSERT_TRUE(Eventually([&] { return asker.messages() == 1; }));
+    asker.Assign({0, 2});
+    ASSERT_TRUE(Eventually([&] { return asker.end().has_value(); }));
+    EXPECT_EQ(ReasonOf(*asker.end()), v1::Refusal::REASON_LOADING);
+    ASSERT_TRUE(Eventually([&] { return stage_->loading(); }));
+  }
+  Status Refused(const std::string& secret) const {
+    return Stranger(stage_->address(), "a", secret).WaitRefused();
+  }
+  // Whether the stage welcomes a hello with `secret`.
+  bool Welcomed(const std::string& secret) const {
+    const Stranger gateway(stage_->address(), "a", secret);
+    EXPECT_TRUE(Eventually(
+        [&] { return gateway.messages() == 1 || gateway.end().has_value(); }));
+    return gateway.messages() == 1;
+  }
+
+  const std::string secret_ = RandomBytes(wire::kSecretBytes);
+  const std::string other_ = RandomBytes(wire::kSecretBytes);
+};
+
+TEST_F(LoadsTest, TheStageIsForTheGatewayThatAskedForItsLayers) {
+  Load(OkStatus());
+  EXPECT_EQ(ReasonOf(Refused(other_)), v1::Refusal::REASON_HELD);
+  const Status loading = Refused(secret_);
+  EXPECT_EQ(ReasonOf(loading), v1::Refusal::REASON_LOADING);
+  EXPECT_EQ(Message(loading), testing::kFakeProgress);
+  stage_->FinishLoading();
+  EXPECT_EQ(ReasonOf(Refused(other_)), v1::Refusal::REASON_HELD);
+  EXPECT_TRUE(Welcomed(secret_));
+  EXPECT_TRUE(Eventually([&] { return Welcomed(other_); }));
+}
+
+TEST_F(LoadsTest, AFailureIsToldToTheGatewayThatAskedAndFreesTheStage) {
+  Load(FailedPrecondition("no memory for layers 0 to 1"));
+  stage_->FinishLoading();
+  EXPECT_EQ(ReasonOf(Refused(other_)), v1::Refusal::REASON_HELD);
+  const Status failed = Refused(secret_);
+  EXPECT_EQ(ReasonOf(failed), v1::Refusal::REASON_LOAD_FAILED);
+  EXPECT_EQ(Message(failed), "no memory for layers 0 to 1");
+  EXPECT_TRUE(Welcomed(other_));
+}
+
+TEST_F(LoadsTest, AGatewayThatDoesNotComeBackLosesTheStageAndItsFailure) {
+  Load(FailedPrecondition("no memory"), std::chrono::seconds(1));
+  stage_->FinishLoading();
+  EXPECT_TRUE(Eventually([&] { return Welcomed(other_); }));
 }
 
 TEST_F(StrangersTest, AGatewayThatSendsHeartbeatsKeepsItsStage) {

@@ -101,19 +101,22 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     if (leaving_ || links_.draining()) {
       return Unavailable("this stage is shutting down");
     }
+    SLUICE_RETURN_IF_ERROR(CheckHold(hello.secret(), now));
+    const bool is_holder = EqualSecrets(holder_.secret, hello.secret());
     if (!loaded_) {
+      if (is_holder) holder_.heard = now;
       return Refused(Unavailable(loading_), v1::Refusal::REASON_LOADING);
     }
-    if (load_failure_.has_value()) {
-      return Refused(*std::exchange(load_failure_, std::nullopt),
-                     v1::Refusal::REASON_LOAD_FAILED);
+    const auto failure = std::exchange(load_failure_, std::nullopt);
+    if (failure.has_value() && is_holder) {
+      holder_.awaited = false;
+      return Refused(*failure, v1::Refusal::REASON_LOAD_FAILED);
     }
-    SLUICE_RETURN_IF_ERROR(CheckHold(hello.secret(), now));
     replaced = std::exchange(control_, std::move(control));
     if (replaced != nullptr) ended = links_.Release(/*draining=*/false);
     // Another run of the gateway may have another clock.
-    if (!EqualSecrets(holder_.secret, hello.secret())) highest_epoch_ = 0;
-    holder_ = {hello.gateway_id(), hello.secret(), now, now};
+    if (!is_holder) highest_epoch_ = 0;
+    holder_ = {hello.gateway_id(), control_->peer(), hello.secret(), now, now};
     welcome = MakeWelcome();
   }
   visits_.Write(LogLevel::kInfo, "gateway ", hello.gateway_id(),
@@ -127,14 +130,15 @@ StatusOr<v1::Welcome> StageSession::OnHello(
 }
 
 Status StageSession::CheckHold(const std::string& secret, TimePoint now) const {
-  if (control_ == nullptr || EqualSecrets(holder_.secret, secret)) {
+  if ((control_ == nullptr && !holder_.awaited) ||
+      EqualSecrets(holder_.secret, secret)) {
     return OkStatus();
   }
   if (now - holder_.heard >=
       std::max(options_.transport.peer_timeout, kLeastSilence)) {
     return OkStatus();
   }
-  const std::string& peer = control_->peer();
+  const std::string& peer = holder_.peer;
   return Refused(FailedPrecondition(
                      "this stage is held by another gateway",
                      peer.empty() ? "" : Cat(", at ", peer), ", for ",
@@ -188,11 +192,14 @@ Status StageSession::CheckPlace(const StagePlace& place) const {
                             info_.num_layers - 1);
 }
 
-std::shared_ptr<EpochLinks::Live> StageSession::Unload() {
+std::shared_ptr<EpochLinks::Live> StageSession::Unload(std::string told) {
   auto ended = links_.Release(/*draining=*/shutting_down_);
   runner_ = nullptr;
   loaded_ = false;
+  loading_ = std::move(told);
+  load_failure_.reset();
   control_ = nullptr;
+  holder_.awaited = true;
   return ended;
 }
 
@@ -209,6 +216,9 @@ void StageSession::OnAssign(const v1::Assign& assign,
       assign.next_address()};
   std::shared_ptr<ControlStream> asker;
   std::shared_ptr<EpochLinks::Live> ended;
+  const Status loads =
+      Unavailable("this stage loads layers ", place.first_layer, " to ",
+                  int64_t{place.last_layer} - 1);
   {
     MutexLock lock(mutex_);
     if (control_.get() != control) return;
@@ -217,7 +227,7 @@ void StageSession::OnAssign(const v1::Assign& assign,
     load = info_.assignable && (runner_ == nullptr || info_.place() != place);
     if (load) {
       status = CheckPlace(place);
-      if (status.ok()) ended = Unload();
+      if (status.ok()) ended = Unload(Message(loads));
     } else {
       if (status.ok()) status = CheckAssign(assign, *limits);
       if (status.ok()) {
@@ -232,12 +242,9 @@ void StageSession::OnAssign(const v1::Assign& assign,
     return;
   }
   if (load) {
-    const Status why =
-        Unavailable("this stage loads layers ", place.first_layer, " to ",
-                    place.last_layer - 1);
-    LogInfo(Message(why));
-    links_.EndStreams(std::move(ended), why);
-    asker->End(Refused(why, v1::Refusal::REASON_LOADING));
+    LogInfo(Message(loads));
+    links_.EndStreams(std::move(ended), loads);
+    asker->End(Refused(loads, v1::Refusal::REASON_LOADING));
     released_.NotifyAll();
     // Nothing uses the runner from here on.
     links_.SetLoaded(StageInfo(), nullptr);

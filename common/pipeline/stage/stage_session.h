@@ -36,12 +36,13 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   // the stage load other layers, or outlive every stream. Null, for a stage
   // that can load: it has no layers and waits for an Assign.
   void SetLoaded(const StageInfo& info, StepRunner* runner);
-  // The layers that an Assign named cannot be loaded: the next hello is told
-  // why, those after it are welcome. `info`: of the stage without layers.
+  // The layers that an Assign named cannot be loaded: the gateway that named
+  // them is told why, once. `info`: of the stage without layers.
   void SetLoadFailed(const StageInfo& info, const Status& why);
 
   // A gateway that comes again with the secret of its run replaces its stream;
-  // another one only what has been silent for the peer timeout.
+  // another one only what has been silent for the peer timeout. A gateway that
+  // had layers loaded holds the stage likewise until it comes for them.
   StatusOr<v1::Welcome> OnHello(const v1::Hello& hello,
                                 std::shared_ptr<ControlStream> control);
   // Answers with Assigned through the stream, at once or when the successor
@@ -74,10 +75,12 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
  private:
   // The gateway that has the stage, or had it last.
   struct Holder {
-    std::string id;  // for people
+    std::string id;    // for people
+    std::string peer;  // where it is; may be empty
     std::string secret;
     TimePoint since{};
     TimePoint heard{};
+    bool awaited = false;  // to come for the layers that it had loaded
   };
   // Whether the gateway with `secret` may have the stage.
   Status CheckHold(const std::string& secret, TimePoint now) const
@@ -89,9 +92,10 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   // Whether the stage, which holds other layers, can load those of `place`.
   Status CheckPlace(const StagePlace& place) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Lets go of the layers and of the gateway, whose stream is the caller's to
-  // end. Returns the epoch for EndStreams.
-  std::shared_ptr<EpochLinks::Live> Unload()
+  // Lets go of the layers and of the gateway's stream, which is the caller's to
+  // end, and awaits the gateway. `told`: what hellos are told. Returns the
+  // epoch for EndStreams.
+  std::shared_ptr<EpochLinks::Live> Unload(std::string told)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EpochLinks::Events LinkEvents();
   // The gateway's stream; null: there is none.
