@@ -168,17 +168,11 @@ class StageServer::Impl {
     return DeadlineExceeded("the model is still being loaded");
   }
 
-  const StageInfo* info() {
-    MutexLock lock(mutex_);
-    return stage_ != nullptr && serving_ ? &stage_->info() : nullptr;
-  }
-
   void Drain(TimePoint deadline) {
-    metrics_.SetState(StageMetrics::State::kDraining);
-    if (server_.server != nullptr) {
+    {
       MutexLock lock(mutex_);
-      serving_ = false;
-      rpc::SetReady(*server_.server, false);
+      leaving_ = true;
+      TellState();
     }
     session_->Leave(deadline);
     session_->Drain(Clock::now() + kLastSteps);
@@ -188,7 +182,7 @@ class StageServer::Impl {
     session_->Shutdown();
     {
       MutexLock lock(mutex_);
-      stopping_ = true;
+      leaving_ = stopping_ = true;
     }
     wake_.NotifyAll();
     if (server_.server != nullptr) {
@@ -214,9 +208,8 @@ class StageServer::Impl {
     return [this](const StagePlace& place) {
       {
         MutexLock lock(mutex_);
-        serving_ = false;
-        SetReadiness(false);
         wanted_ = place;
+        TellState();
       }
       wake_.NotifyAll();
     };
@@ -235,7 +228,7 @@ class StageServer::Impl {
     const auto unloaded = Stage::Describe(options_.stage);
     if (unloaded.ok()) {
       session_->SetLoaded(*unloaded, nullptr);
-      BeginServing();
+      EndLoad();
       LogInfo("waits to be assigned layers of ", unloaded->model_name);
     }
     SetOutcome(unloaded.status());
@@ -252,7 +245,7 @@ class StageServer::Impl {
           options_.stage.last_layer - 1, " were not loaded: ", Message(loaded));
       LogError(Message(why));
       session_->SetLoadFailed(*unloaded, why);
-      BeginServing();
+      EndLoad();
     }
   }
 
@@ -264,6 +257,7 @@ class StageServer::Impl {
     options_.stage.first_layer = wanted_->first_layer;
     options_.stage.last_layer = wanted_->last_layer;
     wanted_.reset();
+    loading_ = true;
     return true;
   }
 
@@ -282,12 +276,14 @@ class StageServer::Impl {
       }
     }
     if (loop != nullptr) loop->Stop();
+    metrics_.OnLoaded(StageInfo());
   }
 
   void SetOutcome(const Status& outcome) {
     {
       MutexLock lock(mutex_);
       outcome_ = outcome;
+      TellState();
     }
     loaded_.NotifyAll();
   }
@@ -297,23 +293,19 @@ class StageServer::Impl {
     options.progress = [this](uint64_t done, uint64_t total) {
       session_->SetLoading(progress_.Report(done, total));
     };
-    auto stage = Stage::Load(options);
-    if (!stage.ok()) {
-      metrics_.SetState(StageMetrics::State::kFailed);
-      return stage.status();
-    }
-    auto loop = std::make_unique<StageLoop>(stage->get(), &session_->links(),
+    SLUICE_ASSIGN_OR_RETURN(auto stage, Stage::Load(options));
+    auto loop = std::make_unique<StageLoop>(stage.get(), &session_->links(),
                                             2 * options_.max_steps_in_flight);
     loop->Start();
     {
       MutexLock lock(mutex_);
-      stage_ = *std::move(stage);
+      stage_ = std::move(stage);
       loop_ = std::move(loop);
     }
     metrics_.OnLoaded(stage_->info());
     WaitForExperts();
     session_->SetLoaded(stage_->info(), loop_.get());
-    BeginServing();
+    EndLoad();
     LogLoaded();
     return OkStatus();
   }
@@ -333,12 +325,28 @@ class StageServer::Impl {
     }
   }
 
-  void BeginServing() {
-    if (session_->draining()) return;
+  void EndLoad() {
     MutexLock lock(mutex_);
-    serving_ = true;
-    rpc::SetReady(*server_.server, true);
-    if (!experts_ready_) SetReadiness(false);
+    loading_ = false;
+    TellState();
+  }
+
+  // Tells probes and metrics what the process can do now. A load that ends
+  // while an Assign waits leaves the state at loading.
+  void TellState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    using State = StageMetrics::State;
+    state_ = leaving_                                  ? State::kDraining
+             : outcome_.has_value() && !outcome_->ok() ? State::kFailed
+             : loading_ || wanted_.has_value()         ? State::kLoading
+                                                       : State::kReady;
+    metrics_.SetState(state_);
+    if (server_.server == nullptr) return;
+    // Startup is over with the first load, whatever becomes of the experts.
+    if (state_ != State::kLoading) {
+      rpc::SetReady(*server_.server, state_ == State::kReady);
+    }
+    server_.server->GetHealthCheckService()->SetServingStatus(
+        "readiness", state_ == State::kReady && experts_ready_);
   }
 
   // Called by the thread of experts_ when the set of experts without a host
@@ -347,13 +355,7 @@ class StageServer::Impl {
     session_->SetExpertsMissing(!ready);
     MutexLock lock(mutex_);
     experts_ready_ = ready;
-    if (serving_) SetReadiness(ready);
-  }
-
-  // Startup is over, whatever becomes of the experts.
-  void SetReadiness(bool ready) {
-    server_.server->GetHealthCheckService()->SetServingStatus("readiness",
-                                                              ready);
+    TellState();
   }
 
   void LogLoaded() const {
@@ -369,8 +371,7 @@ class StageServer::Impl {
 
   void CopyStats() {
     MutexLock lock(mutex_);
-    if (loop_ == nullptr) return;
-    StageLoopStats stats = loop_->Stats();
+    StageLoopStats stats = loop_ != nullptr ? loop_->Stats() : StageLoopStats();
     stats.steps += past_.steps;
     stats.tokens += past_.tokens;
     metrics_.OnStats(stats);
@@ -382,7 +383,7 @@ class StageServer::Impl {
     bool spare = false;
     {
       MutexLock lock(mutex_);
-      loaded = serving_ && !draining;
+      loaded = state_ == StageMetrics::State::kReady && !draining;
       spare = stage_ == nullptr;
     }
     const char* state = loaded     ? spare ? "spare" : "ready"
@@ -415,7 +416,10 @@ class StageServer::Impl {
   Mutex mutex_;
   CondVar loaded_;
   std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
-  bool serving_ ABSL_GUARDED_BY(mutex_) = false;  // loaded and not draining
+  bool loading_ ABSL_GUARDED_BY(mutex_) = true;
+  bool leaving_ ABSL_GUARDED_BY(mutex_) = false;  // told to end
+  StageMetrics::State state_ ABSL_GUARDED_BY(mutex_) =
+      StageMetrics::State::kLoading;
   bool experts_ready_ ABSL_GUARDED_BY(mutex_) = true;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   CondVar wake_;
@@ -466,7 +470,6 @@ int StageServer::metrics_port() const { return impl_->metrics_port(); }
 Status StageServer::WaitLoaded(TimePoint deadline) {
   return impl_->WaitLoaded(deadline);
 }
-const StageInfo* StageServer::info() const { return impl_->info(); }
 void StageServer::Drain(TimePoint deadline) { impl_->Drain(deadline); }
 void StageServer::Stop() { impl_->Stop(); }
 

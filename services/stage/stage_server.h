@@ -67,9 +67,6 @@ class StageServer {
   // them), or cannot be; at most until `deadline`,
   // then DEADLINE_EXCEEDED.
   Status WaitLoaded(TimePoint deadline);
-  // Null until layers are loaded; lives until others are assigned.
-  const StageInfo* info() const;
-
   // Turns readiness off and tells the gateway that this stage ends. The
   // gateway's sequences go on. Returns when the gateway has let go of the
   // stage; at `deadline` the stage takes no new step and returns once open

@@ -125,12 +125,11 @@ void StageMetrics::SetState(State state) {
 }
 
 void StageMetrics::OnLoaded(const StageInfo& info) {
-  if (info.ranks > 1) AddRankSeries(info.ranks);
+  if (info.ranks > 1 && rank_wait_.empty()) AddRankSeries(info.ranks);
   kv_blocks_.Set(info.limits.num_blocks);
   kv_bytes_.Set(static_cast<double>(info.kv_bytes));
   weights_bytes_.Set(static_cast<double>(info.weights_bytes));
   load_seconds_.Set(info.load_seconds);
-  SetState(State::kReady);
 }
 
 void StageMetrics::OnStats(const StageLoopStats& stats) {

@@ -25,6 +25,7 @@ class StageMetrics : public rpc::RpcObserver {
   explicit StageMetrics(metrics::Registry* registry);
 
   void SetState(State state);
+  // What the stage holds now; StageInfo(): no layers.
   void OnLoaded(const StageInfo& info);
   // Copies the values that other classes count, at a scrape.
   void OnStats(const StageLoopStats& stats);
