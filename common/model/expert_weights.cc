@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/block_store.h"
+
 namespace sluice {
 namespace {
 
@@ -63,16 +65,26 @@ uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
 Status ExpertLoader::ReadTransposed(const weights::StoredMatrix& from,
                                     int32_t expert, const Matrix& matrix,
                                     HostWeight& to) {
-  HostWeight stored(to.type, matrix.cols, matrix.rows);
+  // Blocks are made of the rows as they are computed with.
+  const bool plain = FormatOf(to.type).is_plain();
+  HostWeight stored(plain ? to.type : WeightType::kF32, matrix.cols,
+                    matrix.rows);
   SLUICE_RETURN_IF_ERROR(file_.ReadMatrix(
       from, {expert * matrix.cols, (expert + 1) * matrix.cols, 0, matrix.rows},
       0, stored));
   if (to.type == WeightType::kBf16) {
     Transpose(stored.data.as<uint16_t>(), matrix.cols, matrix.rows,
               to.data.as<uint16_t>());
-  } else {
+  } else if (plain) {
     Transpose(stored.data.as<float>(), matrix.cols, matrix.rows,
               to.data.as<float>());
+  } else {
+    HostWeight wide(WeightType::kF32, matrix.rows, matrix.cols);
+    Transpose(stored.data.as<float>(), matrix.cols, matrix.rows,
+              wide.data.as<float>());
+    kernels::StoreBlocks(BlockFormatOf(to.type), wide.data.as<float>(),
+                         matrix.rows * matrix.cols / kernels::kShortBlock,
+                         to.data.as<uint8_t>());
   }
   return OkStatus();
 }

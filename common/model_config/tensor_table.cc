@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
@@ -257,6 +258,28 @@ std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert) {
   return layer < 0 ? name : Cat(kLayerPrefix, layer, ".", name);
 }
 
+namespace {
+
+// What the rows of one tensor of `weight` are computed with.
+kernels::WeightType TypeOf(const WeightRows& weight,
+                           const weights::TensorInfo& stored,
+                           WeightsMode mode) {
+  const bool is_outer = weight.place == WeightPlace::kEmbedding ||
+                        weight.place == WeightPlace::kHead;
+  const bool makes_blocks = mode >= WeightsMode::kQ8_0;
+  const WeightsMode own = is_outer && makes_blocks ? WeightsMode::kQ8_0 : mode;
+  // Experts may be stored transposed: their rows are columns there.
+  int64_t of_row = stored.cols();
+  if (weight.first().cut == RankCut::kExperts && stored.shape.size() > 2) {
+    of_row = std::gcd(of_row, stored.shape[stored.shape.size() - 2]);
+  }
+  const bool fits = of_row % kernels::kShortBlock == 0;
+  return ComputedType(makes_blocks && !fits ? WeightsMode::kAuto : own,
+                      stored.dtype);
+}
+
+}  // namespace
+
 std::vector<kernels::WeightType> TypesOf(const WeightRows& weight,
                                          int32_t layer,
                                          const weights::ModelFile& model,
@@ -267,7 +290,7 @@ std::vector<kernels::WeightType> TypesOf(const WeightRows& weight,
   for (size_t i = 0; i < types.size(); ++i) {
     const auto* found =
         model.Find(SourceOf(*weight.rows[i], layer, expert).name);
-    if (found != nullptr) types[i] = ComputedType(mode, found->dtype);
+    if (found != nullptr) types[i] = TypeOf(weight, *found, mode);
   }
   const bool differ = std::count(types.begin(), types.end(), types[0]) !=
                       static_cast<std::ptrdiff_t>(types.size());

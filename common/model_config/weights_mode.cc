@@ -1,39 +1,59 @@
 #include "common/model_config/weights_mode.h"
 
+#include <utility>
+
+#include "common/base/cat.h"
 #include "common/tensor/weight_format.h"
 
 namespace sluice {
 
+namespace {
+
+constexpr std::pair<WeightsMode, const char*> kModes[] = {
+    {WeightsMode::kAuto, "auto"}, {WeightsMode::kBf16, "bf16"},
+    {WeightsMode::kF32, "f32"},   {WeightsMode::kQ8_0, "q8_0"},
+    {WeightsMode::kQ4_0, "q4_0"}, {WeightsMode::kQ4_1, "q4_1"},
+    {WeightsMode::kQ5_0, "q5_0"}, {WeightsMode::kQ5_1, "q5_1"}};
+
+}  // namespace
+
 const char* ToString(WeightsMode mode) {
-  switch (mode) {
-    case WeightsMode::kAuto:
-      return "auto";
-    case WeightsMode::kBf16:
-      return "bf16";
-    case WeightsMode::kF32:
-      return "f32";
-  }
-  return "unknown";
+  return kModes[static_cast<size_t>(mode)].second;
 }
 
 StatusOr<WeightsMode> ParseWeightsMode(const std::string& name) {
-  for (const WeightsMode mode :
-       {WeightsMode::kAuto, WeightsMode::kBf16, WeightsMode::kF32}) {
-    if (name == ToString(mode)) return mode;
+  std::string known;
+  for (const auto& [mode, mode_name] : kModes) {
+    if (name == mode_name) return mode;
+    known += Cat(known.empty() ? "" : ", ", mode_name);
   }
-  return InvalidArgument("weights must be auto, bf16 or f32, got '", name, "'");
+  return InvalidArgument("weights must be one of ", known, ", got '", name,
+                         "'");
 }
 
 kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored) {
   using kernels::WeightType;
   using weights::DType;
   if (mode == WeightsMode::kF32) return WeightType::kF32;
-  if (mode == WeightsMode::kBf16 || stored == DType::kBF16) {
-    return WeightType::kBf16;
-  }
+  if (mode == WeightsMode::kBf16) return WeightType::kBf16;
   if (stored == DType::kU8) return WeightType::kMxfp4;
-  const auto blocks = weights::BlocksOf(stored);
-  return blocks.has_value() ? TypeOfBlocks(*blocks) : WeightType::kF32;
+  if (const auto blocks = weights::BlocksOf(stored)) {
+    return TypeOfBlocks(*blocks);
+  }
+  switch (mode) {
+    case WeightsMode::kQ8_0:
+      return WeightType::kQ8_0;
+    case WeightsMode::kQ4_0:
+      return WeightType::kQ4_0;
+    case WeightsMode::kQ4_1:
+      return WeightType::kQ4_1;
+    case WeightsMode::kQ5_0:
+      return WeightType::kQ5_0;
+    case WeightsMode::kQ5_1:
+      return WeightType::kQ5_1;
+    default:
+      return stored == DType::kBF16 ? WeightType::kBf16 : WeightType::kF32;
+  }
 }
 
 }  // namespace sluice

@@ -10,16 +10,27 @@
 namespace sluice {
 
 // What matrices are computed with: auto keeps BF16, F32 and blocks as stored
-// and takes the others to F32.
-enum class WeightsMode { kAuto, kBf16, kF32 };
+// and takes the others to F32. q8_0 to q5_1 make such blocks of what is stored
+// as no blocks, but for embedding and head, which become Q8_0.
+enum class WeightsMode {
+  kAuto,
+  kBf16,
+  kF32,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1
+};
 
-// "auto", "bf16" or "f32".
+// The name of --weights: "auto", "bf16", "f32", "q8_0", ...
 const char* ToString(WeightsMode mode);
 // The reverse; INVALID_ARGUMENT for another name.
 StatusOr<WeightsMode> ParseWeightsMode(const std::string& name);
 
 // What rows are computed with that are stored as `stored` (U8: the codes and
-// scales of MXFP4).
+// scales of MXFP4). A row that is no whole number of a mode's blocks takes
+// ComputedType of auto.
 kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored);
 
 }  // namespace sluice

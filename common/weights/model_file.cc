@@ -17,6 +17,7 @@
 #include "common/weights/model_contents.h"
 #include "common/weights/weight_sums.h"
 #include "kernels/block_pack.h"
+#include "kernels/block_store.h"
 
 namespace sluice::weights {
 namespace {
@@ -346,9 +347,17 @@ Status ModelFile::ReadMatrix(const StoredMatrix& from, const Slice& slice,
     return Read(from.name, slice, reinterpret_cast<float*>(out));
   }
   const TensorInfo* stored = Find(from.name);
-  SLUICE_CHECK(stored == nullptr ||
-               BlocksOf(stored->dtype) == BlockFormatOf(to.type));
-  return Read(from.name, slice, out);
+  const kernels::BlockFormat format = BlockFormatOf(to.type);
+  if (stored != nullptr && BlocksOf(stored->dtype) == format) {
+    return Read(from.name, slice, out);
+  }
+  SLUICE_CHECK(kernels::CanStore(format));
+  Buffer wide(sizeof(float) * static_cast<size_t>(slice.elements()));
+  SLUICE_RETURN_IF_ERROR(Read(from.name, slice, wide.as<float>()));
+  kernels::StoreBlocks(format, wide.as<float>(),
+                       slice.elements() / kernels::kShortBlock,
+                       reinterpret_cast<uint8_t*>(out));
+  return OkStatus();
 }
 
 Status ModelFile::ReadMxfp4(const StoredMatrix& from, const Slice& slice,

@@ -115,9 +115,9 @@ class ModelFile {
   Status ReadBf16(std::string_view name, const Slice& slice,
                   uint16_t* out) const;
   // Reads `slice` of a matrix as weights of type `to.type`, into rows [row, row
-  // + the slice's) of `to`, which has the slice's columns: F32, BF16, or the
-  // type of the stored blocks, at which the columns begin and end. Errors as
-  // above.
+  // + the slice's) of `to`, which has the slice's columns: F32, BF16, the type
+  // of the stored blocks, or blocks that kernels::StoreBlocks makes. Columns
+  // begin and end at blocks. Errors as above.
   Status ReadMatrix(const StoredMatrix& from, const Slice& slice, int64_t row,
                     HostWeight& to) const;
   // `size` bytes at `offset` of the tensor, as they are stored and in the

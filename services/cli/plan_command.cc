@@ -193,7 +193,7 @@ void AddStageOptions(CLI::App& plan, PlanOptions& options) {
       plan.add_option("--ranks", loads.ranks, "likewise")
           ->check(Within(1, INT32_MAX)),
       AddParsed(plan, "--weights", loads.weights, ParseWeightsMode,
-                "auto, bf16 or f32"),
+                "auto, bf16, f32, q8_0, q4_0, q4_1, q5_0 or q5_1"),
   };
   plan.callback([stages, memory, of_stages] {
     if (stages->count() + memory->count() > 0) return;

@@ -17,7 +17,9 @@ ABSL_FLAG(std::string, placement, "",
           "file that says which host has which experts; instead of --experts");
 ABSL_FLAG(std::string, host, "", "this host's name in --placement");
 ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
-ABSL_FLAG(std::string, weights, "auto", "auto, bf16 or f32");
+ABSL_FLAG(
+    std::string, weights, "auto",
+    "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2 or portable");
 ABSL_FLAG(int32_t, max_rows, 2048, "rows of one batch");

@@ -26,7 +26,9 @@ ABSL_FLAG(std::string, placement, "",
           "here");
 ABSL_FLAG(int32_t, ranks, 1, "tensor-parallel ranks in this process");
 ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
-ABSL_FLAG(std::string, weights, "auto", "auto, bf16 or f32");
+ABSL_FLAG(
+    std::string, weights, "auto",
+    "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2 or portable");
 ABSL_FLAG(int32_t, kv_blocks, 0,

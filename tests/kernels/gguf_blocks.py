@@ -2,7 +2,9 @@
 """Makes what gguf_blocks_test compares with. Needs gguf and numpy.
 
   gguf_blocks.py DIR   random blocks of every format: DIR/NAME.raw, and
-                       DIR/NAME.f32, the package's values of them
+                       DIR/NAME.f32, the package's values of them; of formats
+                       that the package makes: DIR/NAME.x, random values, and
+                       DIR/NAME.made, its blocks of them
 """
 
 import sys
@@ -31,6 +33,16 @@ def main(folder):
         raw.tofile(f"{folder}/{name}.raw")
         gguf.quants.dequantize(raw, kind).astype("<f4").tofile(
             f"{folder}/{name}.f32")
+    # Values of many sizes, whole blocks of zeros, one and equal elements.
+    x = rng.standard_normal((BLOCKS, 32)).astype("<f4")
+    x *= np.exp2(rng.integers(-30, 12, (BLOCKS, 1))).astype("<f4")
+    x[3] = 0
+    x[4, 1:] = 0
+    x[5] = x[5, 0]
+    for name in ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"):
+        x.tofile(f"{folder}/{name}.x")
+        gguf.quants.quantize(x, gguf.GGMLQuantizationType[name]).tofile(
+            f"{folder}/{name}.made")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/block_pack.h"
+#include "kernels/block_store.h"
 #include "tests/kernels/block_reference.h"
 #include "tests/kernels/kernel_tester.h"
 
@@ -42,6 +43,20 @@ TEST(GgufBlocksTest, EveryFormatGivesThePackagesValues) {
   ASSERT_EQ(std::system(command.c_str()), 0);
   for (const BlockFormat format : AllBlockFormats()) {
     const std::string at = folder + "/" + NameOf(format);
+    if (CanStore(format)) {
+      const std::vector<char> x = BytesOf(at + ".x");
+      const std::vector<char> made = BytesOf(at + ".made");
+      std::vector<float> values(x.size() / sizeof(float));
+      std::memcpy(values.data(), x.data(), x.size());
+      std::vector<uint8_t> ours(made.size());
+      ASSERT_EQ(values.size(), 97u * 32u);
+      ASSERT_EQ(made.size(), 97u * static_cast<size_t>(BlockBytes(format)));
+      StoreBlocks(format, values.data(), 97, ours.data());
+      for (size_t i = 0; i < ours.size(); ++i) {
+        ASSERT_EQ(ours[i], static_cast<uint8_t>(made[i]))
+            << NameOf(format) << " byte " << i;
+      }
+    }
     const std::vector<char> raw = BytesOf(at + ".raw");
     const std::vector<char> want = BytesOf(at + ".f32");
     const auto blocks = static_cast<int64_t>(raw.size()) / BlockBytes(format);

@@ -19,6 +19,7 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/representative.h"
+#include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {
@@ -129,6 +130,26 @@ std::vector<Answer> AnswersOf(const std::string& path, const BlockCut& cut,
   return (*pipeline)->Generate(asks, cut.drive);
 }
 
+// Of the prompts' logits: the difference's length over that of `wide`.
+double RelativeDifference(const std::vector<Answer>& blocks,
+                          const std::vector<Answer>& wide) {
+  double difference = 0;
+  double length = 0;
+  for (size_t i = 0; i < wide.size(); ++i) {
+    // Tokens that are drawn may differ; the prompt's logits come first.
+    const size_t count =
+        std::min(blocks[i].logits.size(), wide[i].logits.size());
+    EXPECT_GE(count, wide[i].prompt.size());
+    for (size_t j = 0; j < count; ++j) {
+      const double a = blocks[i].logits[j];
+      const double b = wide[i].logits[j];
+      difference += (a - b) * (a - b);
+      length += b * b;
+    }
+  }
+  return std::sqrt(difference / length);
+}
+
 // Every way to cut, with every instruction set of this CPU.
 std::vector<BlockCut> Cuts() {
   const WeightsMode kAuto = WeightsMode::kAuto;
@@ -174,24 +195,51 @@ TEST_P(BlockFormatsTest, LogitsAreCloseToThoseOfTheSameWeightsInF32) {
   }
   const auto blocks = AnswersOf(path, {}, asks);
   const auto wide = AnswersOf(path, {1, 1, 1, "auto", WeightsMode::kF32}, asks);
-  double difference = 0;
-  double length = 0;
-  for (size_t i = 0; i < asks.size(); ++i) {
-    ASSERT_EQ(blocks[i].logits.size(), wide[i].logits.size());
-    ASSERT_GE(wide[i].logits.size(), asks[i].prompt.size() * kVocab);
-    for (size_t j = 0; j < wide[i].logits.size(); ++j) {
-      const double a = blocks[i].logits[j];
-      const double b = wide[i].logits[j];
-      difference += (a - b) * (a - b);
-      length += b * b;
-    }
-  }
-  const double relative = std::sqrt(difference / length);
+  const double relative = RelativeDifference(blocks, wide);
   std::cout << GetParam().first << ": logits differ from F32's by " << relative
             << " of their length\n";
   EXPECT_GT(relative, 0.0);
   EXPECT_LT(relative, 0.1);
 }
+
+// A checkpoint without blocks, and what --weights makes of it.
+using AtLoad = std::tuple<const char*, WeightsMode, double>;
+class BlocksMadeAtLoadTest : public ::testing::TestWithParam<AtLoad> {};
+
+TEST_P(BlocksMadeAtLoadTest, EveryCutHasTheSameBitsCloseToF32) {
+  const auto& [name, mode, bound] = GetParam();
+  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
+  auto asks = BlockAsks();
+  for (Ask& ask : asks) {
+    ask.sampling.return_logits = true;
+    ask.max_tokens = 1;
+  }
+  const auto uncut = AnswersOf(path, {1, 1, 1, "portable", mode}, asks);
+  ExpectSame(AnswersOf(path, {2, 2, 1, "auto", mode, {7, 5}}, asks), uncut);
+  ExpectSame(AnswersOf(path, {1, 1, 2, "auto", mode, {33, 3}}, asks), uncut);
+  const auto wide = AnswersOf(path, {1, 1, 1, "auto", WeightsMode::kF32}, asks);
+  const double relative = RelativeDifference(uncut, wide);
+  std::cout << name << ", " << ToString(mode)
+            << ": logits differ from F32's by " << relative
+            << " of their length\n";
+  EXPECT_GT(relative, 0.0);
+  EXPECT_LT(relative, bound);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Modes, BlocksMadeAtLoadTest,
+    ::testing::Values(AtLoad{"llama3-tied", WeightsMode::kQ8_0, 0.1},
+                      AtLoad{"qwen3_moe", WeightsMode::kQ4_0, 0.7},
+                      AtLoad{"qwen3", WeightsMode::kQ5_1, 0.3},
+                      AtLoad{"glm4", WeightsMode::kQ5_0, 0.3},
+                      AtLoad{"glm4_moe-46", WeightsMode::kQ4_1, 0.7},
+                      // Its experts are stored transposed.
+                      AtLoad{"gpt_oss", WeightsMode::kQ8_0, 0.2}),
+    [](const auto& tested) {
+      std::string name = std::get<0>(tested.param);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 std::vector<std::pair<std::string, std::vector<BlockFormat>>> Models() {
   std::vector<std::pair<std::string, std::vector<BlockFormat>>> models;

@@ -119,7 +119,8 @@ def up_parser(name):
                         help="of each stage; only one works at a time when "
                         "one sequence decodes (default: all cores, "
                         "%(default)s)")
-    parser.add_argument("--weights", choices=["auto", "bf16", "f32"],
+    parser.add_argument("--weights", choices=["auto", "bf16", "f32", "q8_0", "q4_0", "q4_1",
+                                 "q5_0", "q5_1"],
                         default="auto")
     parser.add_argument("--port", type=port_number, metavar="P",
                         help="of the gateway; 0 chooses one (default: "

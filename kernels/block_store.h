@@ -1,0 +1,24 @@
+#ifndef SLUICE_KERNELS_BLOCK_STORE_H_
+#define SLUICE_KERNELS_BLOCK_STORE_H_
+
+#include <cstdint>
+
+#include "kernels/block_format.h"
+
+namespace sluice::kernels {
+
+// Whether StoreBlocks makes blocks of `format`: Q8_0, Q4_0, Q4_1, Q5_0, Q5_1.
+bool CanStore(BlockFormat format);
+
+// Quantises blocks * 32 elements of x to stored blocks, with the bytes of the
+// `gguf` Python package. The scale of a symmetric format is the element of the
+// largest magnitude over the code at its end, that of the others the range
+// over the number of steps; codes are rounded half up, Q8_0's half away from
+// zero; scales and minima are F16, rounded to nearest even. A scale that is no
+// number in F16 makes a block of NaN or infinities.
+void StoreBlocks(BlockFormat format, const float* x, int64_t blocks,
+                 uint8_t* stored);
+
+}  // namespace sluice::kernels
+
+#endif  // SLUICE_KERNELS_BLOCK_STORE_H_
