@@ -77,7 +77,27 @@ Status CheckSampling(const Chunk& chunk, int32_t vocab_size) {
   return OkStatus();
 }
 
-Status CheckChunk(const Chunk& chunk, const PlanLimits& limits) {
+// The chunk of `step` names the step that samples the chunk's token.
+Status CheckSampledBy(const Chunk& chunk, StepId step) {
+  const uint64_t by = chunk.sampled_by->value();
+  if (by >= step.value() || step.value() - by > kMaxStepsBack) {
+    return InvalidArgument("chunk of sequence ", chunk.sequence, " in step ",
+                           step, " has a token that step ", by,
+                           " samples, which must be one of the ", kMaxStepsBack,
+                           " steps before");
+  }
+  if (chunk.tokens.size() == 1 && chunk.start >= 1 && chunk.masks.empty()) {
+    return OkStatus();
+  }
+  return InvalidArgument("chunk of sequence ", chunk.sequence,
+                         " has a token that step ", by, " samples, ",
+                         chunk.tokens.size(), " tokens, start ", chunk.start,
+                         " and ", chunk.masks.size(),
+                         " masks; it must have 1 token, start at 1 or above, "
+                         "and have no mask");
+}
+
+Status CheckChunk(const Chunk& chunk, StepId step, const PlanLimits& limits) {
   if (chunk.tokens.empty()) {
     return InvalidArgument("chunk of sequence ", chunk.sequence,
                            " has no tokens");
@@ -89,6 +109,9 @@ Status CheckChunk(const Chunk& chunk, const PlanLimits& limits) {
                            " covers positions ", chunk.start, " to ",
                            chunk.start + int64_t(chunk.tokens.size()),
                            ", context limit ", limits.max_context);
+  }
+  if (chunk.sampled_by.has_value()) {
+    SLUICE_RETURN_IF_ERROR(CheckSampledBy(chunk, step));
   }
   SLUICE_RETURN_IF_ERROR(CheckSampling(chunk, limits.vocab_size));
   SLUICE_RETURN_IF_ERROR(
@@ -148,7 +171,7 @@ Status Validate(const StepPlan& plan, const PlanLimits& limits) {
       return InvalidArgument("step ", plan.step_id, " has two chunks of ",
                              "sequence ", chunk.sequence);
     }
-    SLUICE_RETURN_IF_ERROR(CheckChunk(chunk, limits));
+    SLUICE_RETURN_IF_ERROR(CheckChunk(chunk, plan.step_id, limits));
     tokens += static_cast<int64_t>(chunk.tokens.size());
     for (const TokenMask& mask : chunk.masks) mask_runs += mask.runs.size();
   }
@@ -175,6 +198,7 @@ std::ostream& operator<<(std::ostream& out, const StepPlan& plan) {
     out << ' ' << c.sequence << "@" << c.start << "+" << c.tokens.size()
         << (c.samples ? "s" : "");
     if (c.num_draft_tokens > 0) out << "d" << c.num_draft_tokens;
+    if (c.sampled_by.has_value()) out << "<" << *c.sampled_by;
   }
   return out << " ]";
 }

@@ -26,16 +26,25 @@ enum class LogitsWanted : uint8_t {
 // Draft tokens of one chunk.
 inline constexpr int32_t kMaxDraftTokens = 16;
 
+// A chunk's token is sampled at most so many steps before the chunk's own.
+inline constexpr uint64_t kMaxStepsBack = 64;
+
 // Consecutive tokens of one sequence in one step: known ones, and behind them
 // drafts, guesses at the tokens that follow. The last stage samples behind the
 // last known token, and behind a draft if it equals the token sampled at its
 // place and so do all drafts before it: that draft is accepted. So drafts
 // change no token. The next chunk of the sequence starts behind the accepted
 // drafts, and writes over the KV positions of the others.
+//
+// The token of a chunk may also be one that an earlier step samples: the plan
+// may leave before the result of that step is back. The first stage and the
+// last one look the token up, the others do not need it.
 struct Chunk {
   SequenceId sequence;
-  int32_t start = 0;             // position of tokens[0]
-  std::vector<TokenId> tokens;   // at least one is known
+  int32_t start = 0;            // position of tokens[0]
+  std::vector<TokenId> tokens;  // at least one is no draft
+  // The step that samples tokens[0], which is a placeholder then and alone.
+  std::optional<StepId> sampled_by = std::nullopt;
   int32_t num_draft_tokens = 0;  // of them, at the end; needs kLast, `samples`
   LogitsWanted logits = LogitsWanted::kNone;
   bool samples = false;  // 1 to num_draft_tokens + 1 tokens are drawn

@@ -187,7 +187,7 @@ Status SequenceTable::TakeTokens(const Chunk& chunk, Entry& entry) const {
   for (size_t i = 0; i < known; ++i) {
     const size_t position = chunk.start + i;
     if (position > history.size() ||
-        (position == history.size() && knows_sampled_)) {
+        (position == history.size() && knows_sampled_ && !chunk.sampled_by)) {
       return FailedPrecondition("chunk of sequence ", chunk.sequence,
                                 " has a token at position ", position,
                                 ", the history has ", history.size());

@@ -18,7 +18,8 @@ namespace sluice {
 class SequenceTable {
  public:
   // `knows_sampled`: this is the last stage, which samples, so that chunks
-  // may not bring tokens that it has not seen.
+  // may not bring tokens that it has not seen, but for the placeholder of one
+  // that failed to be sampled.
   SequenceTable(const PlanLimits& limits, bool knows_sampled);
 
   // Takes over ended, started and chunks, in this order. The plan has passed

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
+#include "common/stage/sampled_tokens.h"
 #include "common/stage/sequence_table.h"
 
 namespace sluice {
@@ -50,6 +51,7 @@ class StageLoop::Impl {
       : stage_(*stage),
         sink_(*sink),
         max_queued_steps_(static_cast<uint64_t>(max_queued_steps)),
+        knows_sampled_(stage->info().is_first() || stage->info().is_last()),
         sequences_(stage->info().limits, stage->info().is_last()) {
     SLUICE_CHECK(max_queued_steps >= 1);
   }
@@ -95,9 +97,17 @@ class StageLoop::Impl {
     epoch_ = epoch;
     next_step_ = 0;
     queue_.clear();
+    sampled_.Clear();
     faulted_ = false;
     forget_ = true;
     stats_.sequences = stats_.kv_blocks_used = stats_.kv_blocks_peak = 0;
+  }
+
+  void OnSampled(const StepResult& result) {
+    MutexLock lock(mutex_);
+    if (result.epoch != epoch_) return;
+    sampled_.Add(result.step_id, result.sequences);
+    wake_.NotifyAll();
   }
 
   StageLoopStats Stats() const {
@@ -112,6 +122,7 @@ class StageLoop::Impl {
   struct Queued {
     StepInput input;
     int64_t arrival_ns = 0;
+    Status resolved = OkStatus();  // see SampledTokens::Resolve
   };
 
   // What can be checked without the sequences.
@@ -156,10 +167,7 @@ class StageLoop::Impl {
   bool Take(Queued& step) {
     const int64_t idle_since = MonotonicNanos();
     MutexLock lock(mutex_);
-    while (!stopping_ &&
-           (queue_.empty() || queue_.begin()->first != next_step_)) {
-      wake_.Wait(mutex_);
-    }
+    while (!stopping_ && !NextIsHere()) wake_.Wait(mutex_);
     stats_.wait_seconds +=
         1e-9 * static_cast<double>(MonotonicNanos() - idle_since);
     if (stopping_) return false;
@@ -167,13 +175,25 @@ class StageLoop::Impl {
     forget_ = false;
     step = std::move(queue_.extract(queue_.begin()).mapped());
     ++next_step_;
+    if (knows_sampled_) {
+      step.resolved = sampled_.Resolve(step.input.plan, step.input.failed);
+    }
     return true;
+  }
+
+  // The next step, and on the first stage the tokens that earlier steps sample
+  // for it. The last stage has them by then, the others need none.
+  bool NextIsHere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (queue_.empty() || queue_.begin()->first != next_step_) return false;
+    return !stage_.info().is_first() || stage_.info().is_last() ||
+           sampled_.HasAll(queue_.begin()->second.input.plan);
   }
 
   void RunOne(Queued& step) {
     const int64_t start = MonotonicNanos();
     StepPlan& plan = step.input.plan;
-    const Status applied = sequences_.Apply(plan);
+    Status applied = std::move(step.resolved);
+    if (applied.ok()) applied = sequences_.Apply(plan);
     if (!applied.ok()) return Fail(plan, applied);
     StepOutput output;
     std::vector<SequenceResult> results;
@@ -224,6 +244,9 @@ class StageLoop::Impl {
     stats_.compute_seconds +=
         1e-9 * static_cast<double>(output.timing.compute_ns);
     if (output.plan.epoch != epoch_ || stopping_) return false;
+    if (output.result.has_value()) {
+      sampled_.Add(output.plan.step_id, output.result->sequences);
+    }
     stats_.sequences = sequences_.size();
     stats_.kv_blocks_used = sequences_.blocks();
     stats_.kv_blocks_peak = sequences_.peak_blocks();
@@ -245,7 +268,8 @@ class StageLoop::Impl {
   Stage& stage_;
   StepOutputSink& sink_;
   const uint64_t max_queued_steps_;
-  SequenceTable sequences_;  // the loop's thread's own
+  const bool knows_sampled_;  // the stages between first and last do not
+  SequenceTable sequences_;   // the loop's thread's own
 
   mutable Mutex mutex_;
   CondVar wake_;
@@ -255,6 +279,7 @@ class StageLoop::Impl {
   Epoch epoch_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_step_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Queued> queue_ ABSL_GUARDED_BY(mutex_);
+  SampledTokens sampled_ ABSL_GUARDED_BY(mutex_);
   StageLoopStats stats_ ABSL_GUARDED_BY(mutex_);
 
   NamedThread thread_;
@@ -271,6 +296,9 @@ Status StageLoop::Push(StepInput input) {
   return impl_->Push(std::move(input));
 }
 void StageLoop::Reset(Epoch epoch) { impl_->Reset(epoch); }
+void StageLoop::OnSampled(const StepResult& result) {
+  impl_->OnSampled(result);
+}
 StageLoopStats StageLoop::Stats() const { return impl_->Stats(); }
 
 }  // namespace sluice

@@ -75,6 +75,7 @@ class StepRunner {
   virtual Status Push(StepInput input) = 0;
   // Called with the caller's locks held: calls nothing of the sink's.
   virtual void Reset(Epoch epoch) = 0;
+  virtual void OnSampled(const StepResult& result) = 0;  // likewise
   virtual StageLoopStats Stats() const = 0;
 };
 
@@ -94,12 +95,17 @@ class StageLoop : public StepRunner {
   // Any thread, never blocks. INVALID_ARGUMENT if the plan breaks the stage's
   // limits or the hidden states' shape is not [tokens, H];
   // RESOURCE_EXHAUSTED if the queue is full. A step that comes before its
-  // predecessor waits for it.
+  // predecessor, or on the first stage before the tokens that its chunks have
+  // of earlier steps, waits for them.
   Status Push(StepInput input) override;
 
   // Any thread: forgets every sequence and queued step and begins `epoch`,
   // whose first step id is 0. Takes effect before any later Push.
   void Reset(Epoch epoch) override;
+
+  // Any thread: what the last stage sampled in a step, told to the first one of
+  // several. A result of another epoch is dropped.
+  void OnSampled(const StepResult& result) override;
 
   StageLoopStats Stats() const override;
 

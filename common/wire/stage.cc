@@ -284,6 +284,19 @@ v1::StepResult ToProto(const StepResult& result) {
   return proto;
 }
 
+v1::StepResult SampledToProto(const StepResult& result) {
+  StepResult sampled{result.replica, result.epoch, result.step_id};
+  for (const SequenceResult& sequence : result.sequences) {
+    if (sequence.status.ok() && sequence.sampled.empty()) continue;
+    SequenceResult& out = sampled.sequences.emplace_back();
+    out.sequence = sequence.sequence;
+    out.status = sequence.status;
+    if (!sequence.status.ok()) continue;
+    out.sampled.emplace_back().token = sequence.sampled.back().token;
+  }
+  return ToProto(sampled);
+}
+
 StatusOr<StepResult> FromProto(const v1::StepResult& proto,
                                const PlanLimits& limits) {
   SLUICE_RETURN_IF_ERROR(CheckRange("number of results", proto.sequences_size(),

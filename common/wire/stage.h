@@ -17,7 +17,7 @@ namespace sluice::wire {
 
 // Of Hello, Welcome and StepsHello. Raised when older peers would misread a
 // message.
-inline constexpr uint32_t kProtocolVersion = 7;
+inline constexpr uint32_t kProtocolVersion = 8;
 
 // Bytes of Hello's and Assign's secrets.
 inline constexpr size_t kSecretBytes = 32;
@@ -80,6 +80,9 @@ StatusOr<HiddenStates> HiddenFromPayload(Buffer payload, int32_t tokens,
 
 // Without the trace, which ToProto of its own adds when this is done.
 v1::StepResult ToProto(const StepResult& result);
+// What the first stage is told of a result: of each sequence the status, or the
+// last sampled token, if there is one.
+v1::StepResult SampledToProto(const StepResult& result);
 StatusOr<StepResult> FromProto(const v1::StepResult& proto,
                                const PlanLimits& limits);
 

@@ -118,6 +118,7 @@ StatusOr<Chunk> ChunkFromProto(const v1::Chunk& proto,
   }
   SLUICE_ASSIGN_OR_RETURN(chunk.new_blocks,
                           BlocksFromProto(proto.new_blocks(), limits));
+  if (proto.has_sampled_by()) chunk.sampled_by = StepId(proto.sampled_by());
   return chunk;
 }
 
@@ -314,6 +315,7 @@ v1::StepPlan ToProto(const StepPlan& plan) {
       *out->add_masks() = MaskToProto(mask);
     }
     BlocksToProto(chunk.new_blocks, out->mutable_new_blocks());
+    if (chunk.sampled_by) out->set_sampled_by(chunk.sampled_by->value());
   }
   return proto;
 }

@@ -113,6 +113,30 @@ TEST(StepPlanTest, EachContradictionIsRefusedAndSaysWhich) {
        [](auto& p) {
          p.chunks[0].masks = {{{{0, 100}}, true}};
        }},
+      {"one of the 64 steps before",
+       [](auto& p) { p.chunks[0].sampled_by = p.step_id; }},
+      {"one of the 64 steps before",
+       [](auto& p) {
+         p.step_id = StepId(70);
+         p.chunks[0].sampled_by = StepId(5);
+       }},
+      {"3 tokens, start 1 and 0 masks",
+       [](auto& p) {
+         p.chunks[0].sampled_by = StepId(2);
+         p.chunks[0].start = 1;
+       }},
+      {"1 tokens, start 0 and 0 masks",
+       [](auto& p) {
+         p.chunks[0].sampled_by = StepId(2);
+         p.chunks[0].tokens = {0};
+       }},
+      {"1 tokens, start 1 and 1 masks",
+       [](auto& p) {
+         p.chunks[0].sampled_by = StepId(2);
+         p.chunks[0].start = 1;
+         p.chunks[0].tokens = {0};
+         p.chunks[0].masks = {{{{1, 2}}, false}};
+       }},
       {"without logits",
        [](auto& p) { p.chunks[0].logits = LogitsWanted::kNone; }},
       {"two chunks", [](auto& p) { p.chunks.push_back(p.chunks[0]); }},
@@ -132,6 +156,16 @@ TEST(StepPlanTest, EachContradictionIsRefusedAndSaysWhich) {
     EXPECT_NE(Message(status).find(c.says), std::string::npos)
         << c.says << " in " << status;
   }
+}
+
+TEST(StepPlanTest, AChunkMayHaveATokenThatAnEarlierStepSamples) {
+  StepPlan plan = GoodPlan();
+  plan.chunks[0].start = 3;
+  plan.chunks[0].tokens = {0};
+  plan.chunks[0].sampled_by = StepId(2);
+  EXPECT_EQ(Validate(plan, kLimits), OkStatus());
+  EXPECT_EQ(Cat(plan),
+            "step 3 epoch 0 ended [ ] started [ 7:3 ] chunks [ 7@3+1s<2 ]");
 }
 
 TEST(StepPlanTest, PrintsOneLine) {

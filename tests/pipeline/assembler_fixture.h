@@ -99,6 +99,7 @@ class PipelineAssemblerTest : public ::testing::Test {
       options.spares.push_back(spare->address());
     }
     options.places = places_;
+    options.steps_ahead = steps_ahead_;
     for (const auto& stage : stages_) {
       options.stages.push_back(stage->address());
     }
@@ -140,6 +141,7 @@ class PipelineAssemblerTest : public ::testing::Test {
   std::vector<std::unique_ptr<FakeStage>> stages_;
   std::vector<std::unique_ptr<FakeStage>> spares_;
   std::vector<StagePlace> places_;
+  bool steps_ahead_ = false;
   std::function<Status(const PipelineModel&)> check_model_;
 };
 

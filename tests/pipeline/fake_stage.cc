@@ -65,6 +65,16 @@ void FakeRunner::Reset(Epoch epoch) {
   held_.clear();
 }
 
+void FakeRunner::OnSampled(const StepResult& result) {
+  MutexLock lock(mutex_);
+  sampled_.push_back(result);
+}
+
+std::vector<StepResult> FakeRunner::sampled() const {
+  MutexLock lock(mutex_);
+  return sampled_;
+}
+
 StageLoopStats FakeRunner::Stats() const {
   MutexLock lock(mutex_);
   while (mute_) changed_.Wait(mutex_);

@@ -24,7 +24,10 @@ class FakeRunner : public StepRunner {
   Status Push(StepInput input) override;
   void Reset(Epoch epoch) override;
   StageLoopStats Stats() const override;
+  void OnSampled(const StepResult& result) override;
 
+  // What the last stage sampled, by its steps.
+  std::vector<StepResult> sampled() const;
   // While held, steps are kept, and given out by Release one by one.
   void HoldSteps();
   void ReleaseOne();
@@ -47,6 +50,7 @@ class FakeRunner : public StepRunner {
   bool hold_letting_go_ ABSL_GUARDED_BY(mutex_) = false;
   bool letting_go_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<StepInput> held_ ABSL_GUARDED_BY(mutex_);
+  std::vector<StepResult> sampled_ ABSL_GUARDED_BY(mutex_);
   Epoch epoch_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -53,6 +53,38 @@ TEST_F(PipelineAssemblerTest, PlansGoThroughOneTwoAndThreeStages) {
   }
 }
 
+TEST_F(PipelineAssemblerTest, TheFirstStageReadsWhatTheLastOneSamples) {
+  steps_ahead_ = true;
+  for (int count = 1; count <= 3; ++count) {
+    stages_.clear();
+    AddStages(count);
+    const size_t ups = listener_.ups();
+    const auto client = Connect();
+    ASSERT_TRUE(Eventually([&] { return listener_.ups() > ups; }))
+        << client->status().message;
+    const size_t told = count == 1 ? 0 : 20;
+    const size_t before = listener_.results().size();
+    for (uint64_t step = 0; step < 20; ++step) {
+      client->plans().Submit(Plan(step, static_cast<TokenId>(100 + step)));
+    }
+    ASSERT_TRUE(Eventually([&] {
+      return listener_.results().size() == before + 20 &&
+             stages_[0]->runner().sampled().size() == told;
+    }));
+    for (uint64_t step = 0; step < told; ++step) {
+      const StepResult sampled = stages_[0]->runner().sampled()[step];
+      EXPECT_EQ(sampled.step_id, StepId(step));
+      EXPECT_EQ(sampled.epoch, listener_.epoch());
+      ASSERT_EQ(sampled.sequences.size(), 1u);
+      EXPECT_EQ(sampled.sequences[0].sampled[0].token,
+                static_cast<TokenId>(100 + step) + count - 1);
+    }
+    for (int other = 1; other < count; ++other) {
+      EXPECT_TRUE(stages_[other]->runner().sampled().empty());
+    }
+  }
+}
+
 TEST_F(PipelineAssemblerTest, ThePipelinesLimitsAreTheLeastOfItsStages) {
   StageInfo first = FakeInfo(0, 2);
   StageInfo second = FakeInfo(1, 2);
@@ -183,7 +215,9 @@ TEST_F(PipelineAssemblerTest, AModelThatTheGatewayIsNotForIsRefusedInItsWords) {
 }
 
 TEST_F(PipelineAssemblerTest, AStoppedStageIsNamedAndServesAgainWhenItIsBack) {
-  for (size_t gone = 0; gone < 3; ++gone) {
+  for (const auto& [gone, ahead] :
+       {std::pair<size_t, bool>{0, true}, {1, false}, {2, true}, {2, false}}) {
+    steps_ahead_ = ahead;
     stages_.clear();
     AddStages(3);
     const size_t ups = listener_.ups();
@@ -198,8 +232,10 @@ TEST_F(PipelineAssemblerTest, AStoppedStageIsNamedAndServesAgainWhenItIsBack) {
     EXPECT_THAT(listener_.loss(losses),
                 HasSubstr(Cat("stage ", gone, " (", address)));
     EXPECT_FALSE(client->ready());
-    ASSERT_TRUE(
-        Eventually([&] { return State(*client, gone) == StageState::kLost; }));
+    const auto is_lost = [&client, stage = gone] {
+      return State(*client, stage) == StageState::kLost;
+    };
+    ASSERT_TRUE(Eventually(is_lost));
 
     FakeStageOptions options;
     options.info = FakeInfo(static_cast<int>(gone), 3);

@@ -289,6 +289,8 @@ TEST_F(StageProtocolTest, AssignmentsThatDoNotFitAreRefusedAndTheStreamLives) {
               HasSubstr("max_step_tokens"));
   EXPECT_THAT(refused([](auto* a) { a->set_next_address("127.0.0.1:1"); }),
               HasSubstr("ends the model"));
+  EXPECT_THAT(refused([](auto* a) { a->set_last_address("127.0.0.1:1"); }),
+              HasSubstr("for the first stage of several"));
   EXPECT_THAT(refused([](auto* a) { a->set_last_layer(1); }),
               HasSubstr("the place has layers 0 to 0, this stage holds layers "
                         "0 to 1"));
@@ -479,11 +481,13 @@ TEST_F(StageProtocolTest, StepsMustBeginWithAHelloThatFits) {
 
 TEST_F(StageProtocolTest, ResultsAreForOneReaderOfThisEpoch) {
   const auto control = Hold();
-  const auto read = [this](uint64_t epoch, const std::string& secret) {
+  const auto read = [this](uint64_t epoch, const std::string& secret,
+                           bool tokens_only = false) {
     auto log = std::make_shared<Log<v1::StepResult>>();
     v1::ResultsRequest request;
     request.set_epoch(epoch);
     request.set_secret(secret);
+    request.set_tokens_only(tokens_only);
     (void)Open<v1::ResultsRequest, v1::StepResult>(kResultsMethod, log,
                                                    request.SerializeAsString());
     return log;
@@ -492,6 +496,14 @@ TEST_F(StageProtocolTest, ResultsAreForOneReaderOfThisEpoch) {
             StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(read(kEpoch, "guessed")->WaitEnd()),
               HasSubstr("not that of epoch 100"));
+  EXPECT_THAT(Message(read(kEpoch, "guessed", true)->WaitEnd()),
+              HasSubstr("not that of epoch 100"));
+  // The first stage is told at once that it may read.
+  const auto tokens = read(kEpoch, EpochSecret(), true);
+  ASSERT_TRUE(Eventually([&] { return tokens->count() == 1; }));
+  EXPECT_EQ(tokens->message(0).header().epoch(), kEpoch);
+  EXPECT_THAT(Message(read(kEpoch, EpochSecret(), true)->WaitEnd()),
+              HasSubstr("the tokens of this epoch are being read"));
   // A result from before there was a reader is kept for it.
   const auto steps = Steps(StepsHello());
   steps->Send(PlanFrame(Plan(0)));
@@ -500,7 +512,8 @@ TEST_F(StageProtocolTest, ResultsAreForOneReaderOfThisEpoch) {
   ASSERT_TRUE(Eventually([&] { return reader->count() == 1; }));
   EXPECT_EQ(reader->message(0).header().epoch(), kEpoch);
   EXPECT_THAT(Message(read(kEpoch, EpochSecret())->WaitEnd()),
-              HasSubstr("being read"));
+              HasSubstr("the results of this epoch are being read"));
+  EXPECT_TRUE(Eventually([&] { return tokens->count() == 2; }));
 }
 
 TEST_F(StageProtocolTest, ADrainedStageTakesNoEpochAndNoStep) {

@@ -67,11 +67,13 @@ class StageLoopTest : public ::testing::Test {
     SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
     Load(path, 0);
   }
-  void Load(const std::string& path, int32_t first_layer, int32_t ranks = 1) {
+  void Load(const std::string& path, int32_t first_layer, int32_t ranks = 1,
+            int32_t last_layer = -1) {
     loop_.reset();
     StageOptions options;
     options.model_path = path;
     options.first_layer = first_layer;
+    options.last_layer = last_layer;
     options.threads = 1;
     options.ranks = ranks;
     options.kv_blocks = 16;
@@ -118,10 +120,27 @@ class StageLoopTest : public ::testing::Test {
     plan.chunks.push_back(chunk);
     return plan;
   }
+  // The same before its token, which `step` samples, is known.
+  static StepPlan AheadPlan(int32_t start, uint64_t step) {
+    StepPlan plan = NextPlan(start, 0);
+    plan.chunks[0].sampled_by = StepId(step);
+    return plan;
+  }
   TokenId RunFirst() {
     EXPECT_TRUE(Push(FirstPlan(), 0).ok());
     const StepOutput output = sink_.AwaitStep();
     return output.result->sequences.at(0).sampled.at(0).token;
+  }
+
+  // The same on a first stage that samples nothing.
+  void RunFirstOfSeveral(uint64_t epoch = 0) {
+    EXPECT_TRUE(Push(FirstPlan(), 0, epoch).ok());
+    EXPECT_FALSE(sink_.AwaitStep().result.has_value());
+  }
+  static HiddenStates Hidden(int32_t rows) {
+    HiddenStates hidden(rows, 64);
+    for (int i = 0; i < rows * 64; ++i) hidden.values()[i] = 0.1f;
+    return hidden;
   }
 
   RecordingSink sink_;
@@ -181,6 +200,86 @@ TEST_F(StageLoopTest, TheNextChunkGoesOnBehindTheAcceptedDrafts) {
     ASSERT_TRUE(Push(NextPlan(start, tokens[2]), 2, epoch).ok());
     EXPECT_EQ(sink_.AwaitError().why.code(), StatusCode::kFailedPrecondition);
   }
+}
+
+TEST_F(StageLoopTest, AStepGoesOnFromATokenThatThePlanDoesNotKnow) {
+  std::vector<TokenId> tokens = {RunFirst()};
+  for (int32_t i = 0; i < 3; ++i) {
+    const auto step = static_cast<uint64_t>(i + 1);
+    ASSERT_TRUE(Push(NextPlan(3 + i, tokens.back()), step).ok());
+    const StepOutput output = sink_.AwaitStep();
+    tokens.push_back(output.result->sequences.at(0).sampled.at(0).token);
+  }
+  loop_->Reset(Epoch(1));
+  // In no order: each waits for the one before.
+  for (const int32_t i : {2, 1, 0}) {
+    const auto step = static_cast<uint64_t>(i + 1);
+    ASSERT_TRUE(Push(AheadPlan(3 + i, step - 1), step, 1).ok());
+  }
+  ASSERT_TRUE(Push(FirstPlan(), 0, 1).ok());
+  for (const TokenId token : tokens) {
+    const StepOutput output = sink_.AwaitStep();
+    EXPECT_EQ(output.result->sequences.at(0).sampled.at(0).token, token);
+  }
+}
+
+TEST_F(StageLoopTest, TheFirstStageWaitsForTheTokensOfTheLastOne) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  Load(path, 0, 1, 2);
+  RunFirstOfSeveral();
+  ASSERT_TRUE(Push(AheadPlan(3, 0), 1).ok());
+  StepResult sampled;
+  sampled.epoch = Epoch(7);
+  sampled.sequences.emplace_back().sequence = SequenceId(1);
+  sampled.sequences[0].sampled.emplace_back().token = 8;
+  loop_->OnSampled(sampled);  // of another epoch
+  sampled.epoch = Epoch(0);
+  sampled.sequences[0].sampled[0].token = 9;
+  loop_->OnSampled(sampled);
+  const StepOutput output = sink_.AwaitStep();
+  EXPECT_EQ(output.plan.chunks[0].tokens, std::vector<TokenId>{9});
+  EXPECT_TRUE(output.failed.empty());
+
+  // A new epoch knows no token of the one before, and needs not wait for them.
+  ASSERT_TRUE(Push(AheadPlan(4, 1), 2).ok());
+  loop_->Reset(Epoch(1));
+  RunFirstOfSeveral(1);
+  ASSERT_TRUE(Push(AheadPlan(3, 0), 1, 1).ok());
+  sampled.epoch = Epoch(1);
+  sampled.sequences[0].status = Internal("no logits");
+  loop_->OnSampled(sampled);
+  const StepOutput failed = sink_.AwaitStep();
+  ASSERT_EQ(failed.failed.size(), 1u);
+  EXPECT_EQ(failed.failed[0].sequence, SequenceId(1));
+  EXPECT_EQ(failed.failed[0].status, Internal("no logits"));
+}
+
+TEST_F(StageLoopTest, AStageInTheMiddleNeedsNoToken) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  Load(path, 2, 1, 4);
+  ASSERT_TRUE(loop_->Push({FirstPlan(), Hidden(3)}).ok());
+  sink_.AwaitStep();
+  StepPlan plan = AheadPlan(3, 0);
+  plan.step_id = StepId(1);
+  ASSERT_TRUE(loop_->Push({plan, Hidden(1)}).ok());
+  EXPECT_EQ(sink_.AwaitStep().plan, plan);
+}
+
+TEST_F(StageLoopTest, AFailedSequenceFailsAgainWhereItsTokenIsMissing) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  Load(path, 2);
+  HiddenStates hidden = Hidden(3);
+  hidden.values()[2 * 64] = NAN;
+  ASSERT_TRUE(loop_->Push({FirstPlan(), std::move(hidden)}).ok());
+  const StepOutput first = sink_.AwaitStep();
+  StepPlan plan = AheadPlan(3, 0);
+  plan.step_id = StepId(1);
+  ASSERT_TRUE(loop_->Push({plan, Hidden(1)}).ok());
+  const StepOutput output = sink_.AwaitStep();
+  ASSERT_EQ(output.result->sequences.size(), 1u);
+  EXPECT_EQ(output.result->sequences[0].status,
+            first.result->sequences.at(0).status);
+  EXPECT_TRUE(output.result->sequences[0].sampled.empty());
 }
 
 TEST_F(StageLoopTest, BlocksAreThoseOfLiveSequencesAndThePeakIsTheEpochs) {
@@ -303,7 +402,13 @@ TEST_F(StageLoopTest, PlansThatContradictTheSequencesStopTheEpoch) {
       [](TokenId t) { return NextPlan(2, 3); },      // computed before
       [](TokenId t) { return NextPlan(3, t ^ 1); },  // not what was sampled
       [](TokenId t) { return FirstPlan(); },         // starts twice
-      [](TokenId t) {                                // unknown
+      [](TokenId t) { return AheadPlan(4, 0); },     // a gap
+      [](TokenId t) {  // the step sampled none for the sequence
+        StepPlan plan = AheadPlan(3, 0);
+        plan.chunks[0].sequence = SequenceId(2);
+        return plan;
+      },
+      [](TokenId t) {  // unknown
         StepPlan plan = NextPlan(3, t);
         plan.chunks[0].sequence = SequenceId(2);
         return plan;

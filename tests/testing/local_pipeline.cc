@@ -32,6 +32,7 @@ class LocalPipeline::Link : public StepOutputSink {
 
   void OnStep(StepOutput output) override {
     if (output.result.has_value()) {
+      if (stage_ > 0) pipeline_.loops_.front()->OnSampled(*output.result);
       pipeline_.engine_->OnStepResult(*std::move(output.result));
       return;
     }

@@ -205,6 +205,37 @@ TEST(WireStageTest, FailedSequencesTravelWithTheirStatusAlone) {
   EXPECT_THAT(refusal({failed}), HasSubstr("its status code is 0"));
 }
 
+TEST(WireStageTest, TheFirstStageIsToldOfTokensAndFailuresAlone) {
+  StepResult result;
+  result.replica = ReplicaId(2);
+  result.epoch = Epoch(3);
+  result.step_id = StepId(4);
+  result.sequences.resize(3);
+  for (uint64_t i = 0; i < 3; ++i) {
+    result.sequences[i].sequence = SequenceId(i);
+  }
+  result.sequences[0].sampled.resize(2);
+  result.sequences[0].sampled[1].token = 9;
+  result.sequences[0].sampled[1].logprob = TokenLogprob{9, -1, 0};
+  result.sequences[0].logits = {1, 2};
+  result.sequences[1].status = Internal("no logits");
+  result.sequences[2].prompt.resize(1);
+  PlanLimits limits;
+  limits.max_sequences = 4;
+  limits.vocab_size = 10;
+  limits.max_step_tokens = 16;
+  const auto told = FromProto(SampledToProto(result), limits);
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_EQ(told->epoch, Epoch(3));
+  EXPECT_EQ(told->step_id, StepId(4));
+  ASSERT_EQ(told->sequences.size(), 2u);
+  ASSERT_EQ(told->sequences[0].sampled.size(), 1u);
+  EXPECT_EQ(told->sequences[0].sampled[0].token, 9);
+  EXPECT_FALSE(told->sequences[0].sampled[0].logprob.has_value());
+  EXPECT_TRUE(told->sequences[0].logits.empty());
+  EXPECT_EQ(told->sequences[1].status, Internal("no logits"));
+}
+
 TEST(WireStageTest, TimesThatNoHostsClockShowsAreRefused) {
   const auto refusal = [](const StageTrace& stage) {
     StepTrace trace;

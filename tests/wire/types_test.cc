@@ -65,7 +65,14 @@ StepPlan FullPlan() {
   drafts.logits = LogitsWanted::kLast;
   drafts.samples = true;
   drafts.masks = {{{{0, 3}, {5, 100}}, false}, {{{8, 9}}, true}, {{}, true}};
-  plan.chunks = {chunk, drafts};
+  Chunk ahead;
+  ahead.sequence = SequenceId(3);
+  ahead.start = 9;
+  ahead.tokens = {0};
+  ahead.sampled_by = StepId(0);
+  ahead.logits = LogitsWanted::kLast;
+  ahead.samples = true;
+  plan.chunks = {chunk, drafts, ahead};
   return plan;
 }
 
@@ -110,7 +117,7 @@ TEST(WireTypesTest, TooManyEntriesAreRefusedBeforeTheyAreCopied) {
   EXPECT_THAT(Check([](auto* p) {
                 for (int i = 0; i < 5; ++i) p->add_chunks();
               }),
-              RefusedWith("chunks has 7 entries, limit 4"));
+              RefusedWith("chunks has 8 entries, limit 4"));
   EXPECT_THAT(Check([](auto* p) {
                 for (int i = 0; i < 64; ++i) {
                   p->mutable_started(0)->add_tokens(1);
@@ -198,6 +205,8 @@ TEST(WireTypesTest, FieldsOutOfRangeAreRefusedByName) {
                 for (int i = 0; i < 98; ++i) m->add_runs(i);
               }),
               RefusedWith("runs has 102 entries, limit 101"));
+  EXPECT_THAT(Check([](auto* p) { p->mutable_chunks(2)->set_sampled_by(99); }),
+              RefusedWith("a token that step 99 samples"));
   EXPECT_THAT(Check([](auto* p) { *p->add_chunks() = p->chunks(0); }),
               RefusedWith("two chunks"));
 }

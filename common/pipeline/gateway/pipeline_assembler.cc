@@ -55,6 +55,7 @@ size_t Blamed(size_t index, v1::FailureSide side, size_t num_stages) {
   if (side == v1::FAILURE_SIDE_SUCCESSOR && index + 1 < num_stages) {
     return index + 1;
   }
+  if (side == v1::FAILURE_SIDE_LAST) return num_stages - 1;
   return side == v1::FAILURE_SIDE_PREDECESSOR && index > 0 ? index - 1 : index;
 }
 
@@ -368,8 +369,10 @@ void PipelineAssembler::OnAssigned(size_t index, const v1::Assigned& assigned) {
   if (!status.ok()) return Lose(index, status);
   if (assigning_ > 0) {
     --assigning_;
-    return stages_[assigning_]->SendAssign(name_, joined_.limits,
-                                           stages_[index].get());
+    const bool reads_tokens = assigning_ == 0 && options_.steps_ahead;
+    return stages_[assigning_]->SendAssign(
+        name_, joined_.limits, stages_[index].get(),
+        reads_tokens ? stages_[places_.count() - 1].get() : nullptr);
   }
   phase_ = Phase::kOpening;
   const Status opened = plans_->Open(name_, joined_, options_.transport);

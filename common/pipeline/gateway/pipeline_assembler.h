@@ -34,6 +34,9 @@ struct PipelineOptions {
   // Every place's layers; empty: those that the stages hold.
   std::vector<StagePlace> places = {};
   ReplicaId replica;
+  // Whether plans may name tokens that are not known yet: then the first stage
+  // of several reads them from the last one.
+  bool steps_ahead = false;
   std::string gateway_id;  // of this run, for people; empty: drawn
   std::string build;       // for people, shown by the stages
   // transport.peer_timeout: silence after which a stage is lost.

@@ -180,7 +180,8 @@ void StageConnection::SendHeartbeat(uint64_t sequence) {
 
 void StageConnection::SendAssign(const wire::PipelineName& name,
                                  const wire::PipelineLimits& limits,
-                                 const StageConnection* next) {
+                                 const StageConnection* next,
+                                 const StageConnection* last) {
   v1::ControlRequest request;
   v1::Assign* assign = request.mutable_assign();
   assign->set_replica(name.replica.value());
@@ -194,6 +195,7 @@ void StageConnection::SendAssign(const wire::PipelineName& name,
     assign->set_next_model_digest(next->identity_.model_digest);
     assign->set_next_first_layer(next->identity_.first_layer);
   }
+  if (last != nullptr) assign->set_last_address(last->address_);
   Send(std::move(request));
 }
 

@@ -52,10 +52,12 @@ class StageConnection {
   // None of them waits. All need a link; SendAssign needs a welcome of both.
   void Send(v1::ControlRequest request);
   void SendHeartbeat(uint64_t sequence);
-  // `next`: the stage that follows; null: none.
+  // `next`: the stage that follows; null: none. `last`: the one whose sampled
+  // tokens the stage reads; null: none.
   void SendAssign(const wire::PipelineName& name,
                   const wire::PipelineLimits& limits,
-                  const StageConnection* next);
+                  const StageConnection* next,
+                  const StageConnection* last = nullptr);
   // Makes an assignable stage load the layers of `place`, once per stream. The
   // stage ends the stream, or refuses with Assigned.
   void SendLoad(const wire::PipelineName& name, const StagePlace& place);

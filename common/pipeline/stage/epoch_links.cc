@@ -1,8 +1,6 @@
 #include "common/pipeline/stage/epoch_links.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
 #include <utility>
 
 #include "common/base/log.h"
@@ -46,63 +44,18 @@ grpc::ByteBuffer NextFrame(StepOutput& output, v1::StepPlan plan,
   return frame;
 }
 
-v1::StepResult ResultMessage(StepOutput& output, int64_t begin_ns) {
+v1::StepResult ResultMessage(StepOutput& output, int64_t begin_ns,
+                             StageMetrics* metrics) {
   v1::StepResult result = wire::ToProto(*output.result);
   if (output.plan.trace.has_value()) {
     EndSerialise(*output.plan.trace, begin_ns);
     *result.mutable_trace() = wire::ToProto(*output.plan.trace);
   }
+  if (metrics != nullptr) {
+    metrics->OnWire(StageMetrics::Peer::kGateway,
+                    static_cast<int64_t>(result.ByteSizeLong()));
+  }
   return result;
-}
-
-}  // namespace
-
-struct EpochLinks::Live {
-  Assignment assignment;
-  bool assigned = false;  // Assigned was answered
-  bool broken = false;    // Failure was sent
-  std::shared_ptr<StepsStream> input;
-  std::shared_ptr<rpc::CreditedSender> next;
-  std::map<StepId, v1::StepPlan> plans;  // under way here, for `next`
-  std::deque<int64_t> sent_ns;  // frames that `next` has not acknowledged
-  // Computed, and not acknowledged to the predecessor: those that wait for
-  // the successor's credit. So a slow stage slows down those before it.
-  struct Unacked {
-    StepId step;
-    StepTiming timing;
-  };
-  std::deque<Unacked> unacked;
-  std::shared_ptr<ResultsStream> results;
-  std::deque<v1::StepResult> early_results;  // before there was a reader
-  int64_t hop_ns = 0;
-  uint64_t accepted = 0;  // steps
-  uint64_t done = 0;
-};
-
-namespace {
-
-// Queues the acks of computed steps that the successor has room for.
-void QueueAcks(EpochLinks::Live& live) {
-  const size_t waiting = live.next == nullptr ? 0 : live.next->waiting();
-  while (live.unacked.size() > waiting) {
-    const EpochLinks::Live::Unacked& step = live.unacked.front();
-    if (live.input != nullptr) live.input->QueueAck(step.step, step.timing);
-    live.unacked.pop_front();
-  }
-}
-
-// RESOURCE_EXHAUSTED if the gateway reads too little.
-Status QueueResult(EpochLinks::Live& live, v1::StepResult result) {
-  bool queued = false;
-  if (live.results != nullptr) {
-    queued = live.results->Enqueue(std::move(result));
-  } else {
-    queued = live.early_results.size() <
-             static_cast<size_t>(live.assignment.limits.max_steps_in_flight);
-    if (queued) live.early_results.push_back(std::move(result));
-  }
-  if (queued) return OkStatus();
-  return ResourceExhausted("the gateway reads no results");
 }
 
 }  // namespace
@@ -119,16 +72,15 @@ void EpochLinks::SetLoaded(const StageInfo& info, StepRunner* runner) {
 
 // Epochs ---------------------------------------------------------------------
 
-std::shared_ptr<EpochLinks::Live> EpochLinks::Begin(
-    const Assignment& assignment) {
+std::shared_ptr<EpochStreams> EpochLinks::Begin(const Assignment& assignment) {
   MutexLock lock(mutex_);
-  auto ended = std::exchange(live_, std::make_shared<Live>());
+  auto ended = std::exchange(live_, std::make_shared<EpochStreams>());
   live_->assignment = assignment;
   runner_->Reset(assignment.epoch);
   return ended;
 }
 
-std::shared_ptr<EpochLinks::Live> EpochLinks::Release(bool draining) {
+std::shared_ptr<EpochStreams> EpochLinks::Release(bool draining) {
   MutexLock lock(mutex_);
   draining_ = draining;
   drain_asked_ = false;
@@ -136,16 +88,40 @@ std::shared_ptr<EpochLinks::Live> EpochLinks::Release(bool draining) {
   return std::move(live_);
 }
 
-void EpochLinks::EndStreams(std::shared_ptr<Live> ended, const Status& why) {
+void EpochLinks::EndStreams(std::shared_ptr<EpochStreams> ended,
+                            const Status& why) {
   idle_changed_.NotifyAll();
-  if (ended == nullptr) return;
-  if (ended->input != nullptr) ended->input->End(why);
-  if (ended->next != nullptr) ended->next->Cancel(why);
-  if (ended->results != nullptr) ended->results->End(why);
+  if (ended != nullptr) ended->End(why);
 }
 
 void EpochLinks::Connect(const Assignment& assignment,
                          std::weak_ptr<const void> owner) {
+  if (assignment.last_address.empty()) return ConnectNext(assignment, owner);
+  SampledLink::Events events;
+  events.on_ready = [this, owner, assignment] {
+    if (auto alive = owner.lock()) ConnectNext(assignment, owner);
+  };
+  events.on_sampled = [this, owner](const StepResult& result) {
+    if (auto alive = owner.lock()) OnSampled(result);
+  };
+  events.on_end = [this, owner, assignment](const Status& status) {
+    if (auto alive = owner.lock()) {
+      OnPeerEnd(assignment.epoch, v1::FAILURE_SIDE_LAST,
+                Cat("last stage ", assignment.last_address), status);
+    }
+  };
+  auto link = SampledLink::Open(assignment.last_address, assignment,
+                                assignment.limits.plan, options_.transport,
+                                std::move(events));
+  if (!link.ok()) return Answer(assignment.epoch, link.status());
+  MutexLock lock(mutex_);
+  EpochStreams* live = LiveOf(assignment.epoch);
+  if (live == nullptr) return (*link)->Cancel(Cancelled("the epoch is over"));
+  live->tokens_from = *std::move(link);
+}
+
+void EpochLinks::ConnectNext(const Assignment& assignment,
+                             const std::weak_ptr<const void>& owner) {
   const Epoch epoch = assignment.epoch;
   if (assignment.next_address.empty()) return Answer(epoch, OkStatus());
   rpc::CreditedSenderEvents events;
@@ -159,8 +135,11 @@ void EpochLinks::Connect(const Assignment& assignment,
     if (!ack.ok()) return;
     if (auto alive = owner.lock()) OnNextAck(*ack);
   };
-  events.on_end = [this, owner, epoch](const Status& status) {
-    if (auto alive = owner.lock()) OnNextEnd(epoch, status);
+  events.on_end = [this, owner, assignment](const Status& status) {
+    if (auto alive = owner.lock()) {
+      OnPeerEnd(assignment.epoch, v1::FAILURE_SIDE_SUCCESSOR,
+                Cat("successor ", assignment.next_address), status);
+    }
   };
   events.on_credit = [this, owner](int64_t waited_ns) {
     const auto alive = owner.lock();
@@ -172,7 +151,7 @@ void EpochLinks::Connect(const Assignment& assignment,
   {
     // The callbacks come from other threads and wait for this lock.
     MutexLock lock(mutex_);
-    Live* live = LiveOf(epoch);
+    EpochStreams* live = LiveOf(epoch);
     if (live == nullptr) return;
     rpc::TransportOptions transport = options_.transport;
     transport.max_message_bytes =
@@ -196,7 +175,7 @@ void EpochLinks::Answer(Epoch epoch, const Status& status) {
   {
     MutexLock lock(mutex_);
     // A gateway that has let go of the stage waits for no answer.
-    Live* live = LiveOf(epoch);
+    EpochStreams* live = LiveOf(epoch);
     if (live == nullptr) return;
     live->assigned = status.ok();
   }
@@ -207,7 +186,7 @@ void EpochLinks::Fail(Epoch epoch, v1::FailureSide side, const Status& why) {
   bool drained = false;
   {
     MutexLock lock(mutex_);
-    Live* live = LiveOf(epoch);
+    EpochStreams* live = LiveOf(epoch);
     if (live == nullptr || live->broken) return;
     live->broken = true;
     drained = std::exchange(drain_asked_, false);
@@ -246,7 +225,7 @@ EpochLinks::Progress EpochLinks::progress() const {
   return {live_->assignment.epoch, live_->done, live_->hop_ns};
 }
 
-EpochLinks::Live* EpochLinks::LiveOf(Epoch epoch) {
+EpochStreams* EpochLinks::LiveOf(Epoch epoch) {
   if (live_ == nullptr || live_->assignment.epoch != epoch) return nullptr;
   return live_.get();
 }
@@ -280,7 +259,7 @@ Status EpochLinks::OnStepInput(StepInput input, v1::StepPlan plan,
   {
     MutexLock lock(mutex_);
     if (draining_) return Unavailable("this stage is shutting down");
-    Live* live = LiveOf(input.plan.epoch);
+    EpochStreams* live = LiveOf(input.plan.epoch);
     if (live == nullptr) return OkStatus();  // stale
     ++live->accepted;
     if (live->next != nullptr) live->plans[input.plan.step_id].Swap(&plan);
@@ -310,7 +289,7 @@ void EpochLinks::OnNextAck(const v1::StepAck& ack) {
   std::shared_ptr<StepsStream> input;
   {
     MutexLock lock(mutex_);
-    Live* live = LiveOf(Epoch(ack.header().epoch()));
+    EpochStreams* live = LiveOf(Epoch(ack.header().epoch()));
     if (live == nullptr || live->sent_ns.empty()) return;
     const int64_t round_trip = MonotonicNanos() - live->sent_ns.front();
     live->sent_ns.pop_front();
@@ -319,31 +298,34 @@ void EpochLinks::OnNextAck(const v1::StepAck& ack) {
     const int64_t mean = live->hop_ns;
     live->hop_ns =
         std::max<int64_t>(mean == 0 ? hop : mean + (hop - mean) / 8, 1);
-    QueueAcks(*live);
+    live->QueueAcks();
     input = live->input;
   }
   if (input != nullptr) input->Pump();
   if (options_.metrics != nullptr) options_.metrics->OnHop(hop);
 }
 
-void EpochLinks::OnNextEnd(Epoch epoch, const Status& status) {
+void EpochLinks::OnPeerEnd(Epoch epoch, v1::FailureSide side,
+                           const std::string& peer, const Status& status) {
   bool assigned = false;
-  std::string address;
   {
     MutexLock lock(mutex_);
-    Live* live = LiveOf(epoch);
+    EpochStreams* live = LiveOf(epoch);
     if (live == nullptr) return;
     assigned = live->assigned;
-    address = live->assignment.next_address;
   }
-  const Status why =
-      status.ok() ? Unavailable("successor ", address, " ended the stream")
-                  : Annotate(status, "successor ", address);
+  const Status why = status.ok() ? Unavailable(peer, " ended the stream")
+                                 : Annotate(status, peer);
   if (assigned) {
-    Fail(epoch, v1::FAILURE_SIDE_SUCCESSOR, why);
+    Fail(epoch, side, why);
   } else {
     Answer(epoch, why);
   }
+}
+
+void EpochLinks::OnSampled(const StepResult& result) {
+  MutexLock lock(mutex_);
+  if (LiveOf(result.epoch) != nullptr) runner_->OnSampled(result);
 }
 
 // Steps and results ----------------------------------------------------------
@@ -352,20 +334,16 @@ void EpochLinks::OnStep(StepOutput output) {
   const int64_t begin = MonotonicNanos();
   if (options_.metrics != nullptr) options_.metrics->OnStep(output);
   const Epoch epoch = output.plan.epoch;
-  const Live::Unacked done{output.plan.step_id, output.timing};
+  const EpochStreams::Unacked done{output.plan.step_id, output.timing};
   v1::StepResult result;
   grpc::ByteBuffer frame;
   if (output.result.has_value()) {
-    result = ResultMessage(output, begin);
-    if (options_.metrics != nullptr) {
-      options_.metrics->OnWire(StageMetrics::Peer::kGateway,
-                               static_cast<int64_t>(result.ByteSizeLong()));
-    }
+    result = ResultMessage(output, begin, options_.metrics);
   } else {
     v1::StepPlan plan;
     {
       MutexLock lock(mutex_);
-      Live* live = LiveOf(epoch);
+      EpochStreams* live = LiveOf(epoch);
       if (live == nullptr) return;
       if (auto kept = live->plans.extract(done.step)) kept.mapped().Swap(&plan);
     }
@@ -374,15 +352,17 @@ void EpochLinks::OnStep(StepOutput output) {
   Status status;
   std::shared_ptr<StepsStream> input;
   std::shared_ptr<rpc::CreditedSender> next;
-  std::shared_ptr<ResultsStream> results;
+  std::shared_ptr<ResultsStream> results, tokens_to;
   bool drained = false;
   {
     MutexLock lock(mutex_);
-    Live* live = LiveOf(epoch);
+    EpochStreams* live = LiveOf(epoch);
     if (live == nullptr) return;
     if (output.result.has_value()) {
       results = live->results;
-      status = QueueResult(*live, std::move(result));
+      tokens_to = live->tokens_to;
+      status = live->QueueSampled(*output.result);
+      if (status.ok()) status = live->QueueResult(std::move(result));
     } else if (live->next != nullptr) {
       next = live->next;
       live->sent_ns.push_back(MonotonicNanos());
@@ -391,12 +371,13 @@ void EpochLinks::OnStep(StepOutput output) {
     }
     // Only now, so that the frame counts among those that wait.
     live->unacked.push_back(done);
-    QueueAcks(*live);
+    live->QueueAcks();
     input = live->input;
     ++live->done;
     drained = idle() && std::exchange(drain_asked_, false);
   }
   if (next != nullptr) next->Pump();
+  if (tokens_to != nullptr) tokens_to->Pump();
   if (results != nullptr) results->Pump();
   if (input != nullptr) input->Pump();
   idle_changed_.NotifyAll();
@@ -412,7 +393,7 @@ void EpochLinks::OnStepError(Epoch epoch, StepId step, Status why) {
   std::shared_ptr<StepsStream> input;
   {
     MutexLock lock(mutex_);
-    Live* live = LiveOf(epoch);
+    EpochStreams* live = LiveOf(epoch);
     if (live == nullptr) return;
     input = live->input;
   }
@@ -427,14 +408,7 @@ Status EpochLinks::OnResults(const v1::ResultsRequest& request,
     MutexLock lock(mutex_);
     SLUICE_RETURN_IF_ERROR(CheckResultsRequest(
         request, live_ == nullptr ? nullptr : &live_->assignment, info_));
-    if (live_->results != nullptr) {
-      return FailedPrecondition("the results of this epoch are being read");
-    }
-    live_->results = results;
-    for (v1::StepResult& early : live_->early_results) {
-      results->Enqueue(std::move(early));
-    }
-    live_->early_results.clear();
+    SLUICE_RETURN_IF_ERROR(live_->AddReader(request.tokens_only(), results));
   }
   results->Pump();
   return OkStatus();
@@ -442,9 +416,7 @@ Status EpochLinks::OnResults(const v1::ResultsRequest& request,
 
 void EpochLinks::OnResultsEnd(const ResultsStream* results) {
   MutexLock lock(mutex_);
-  if (live_ != nullptr && live_->results.get() == results) {
-    live_->results = nullptr;
-  }
+  if (live_ != nullptr) live_->RemoveReader(results);
 }
 
 }  // namespace sluice

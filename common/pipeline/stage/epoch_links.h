@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/base/mutex.h"
+#include "common/pipeline/stage/epoch_streams.h"
 #include "common/rpc/transport_options.h"
 #include "common/stage/stage.h"
 #include "common/stage/stage_loop.h"
@@ -14,15 +15,7 @@
 
 namespace sluice {
 
-class ResultsStream;
 class StageMetrics;
-class StepsStream;
-
-// A stage's place in one epoch, as the gateway assigned it. A value.
-struct Assignment : wire::PipelineName {
-  wire::PipelineLimits limits;  // of the pipeline
-  std::string next_address;     // empty: the last stage
-};
 
 struct StageSessionOptions {
   rpc::TransportOptions transport;  // towards the successor
@@ -47,8 +40,6 @@ class EpochLinks : public StepOutputSink {
     // No step is under way any more; only after Drain.
     std::function<void()> on_drained;
   };
-  // An epoch's streams and counts.
-  struct Live;
   // What heartbeats tell of the epoch; zeros: there is none.
   struct Progress {
     Epoch epoch;
@@ -64,14 +55,14 @@ class EpochLinks : public StepOutputSink {
 
   // Begins an epoch, and returns the one before for EndStreams. Connect
   // follows: on_assigned comes when the successor has answered.
-  std::shared_ptr<Live> Begin(const Assignment& assignment);
+  std::shared_ptr<EpochStreams> Begin(const Assignment& assignment);
   // Callbacks come while `owner`, which has these links, lives.
   void Connect(const Assignment& assignment, std::weak_ptr<const void> owner);
   // Forgets the epoch, which it returns for EndStreams; `draining`: whether
   // steps are refused from here on.
-  std::shared_ptr<Live> Release(bool draining);
+  std::shared_ptr<EpochStreams> Release(bool draining);
   // Ends the streams of an epoch that is over; null: there was none.
-  void EndStreams(std::shared_ptr<Live> ended, const Status& why);
+  void EndStreams(std::shared_ptr<EpochStreams> ended, const Status& why);
 
   // No step is taken any more. Whether none is under way; if one is and the
   // gateway has asked, on_drained follows, unless the epoch is released before.
@@ -104,9 +95,14 @@ class EpochLinks : public StepOutputSink {
 
  private:
   // The epoch's streams; null: it is not the one that lives.
-  Live* LiveOf(Epoch epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  EpochStreams* LiveOf(Epoch epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnNextAck(const v1::StepAck& ack);
-  void OnNextEnd(Epoch epoch, const Status& status);
+  void ConnectNext(const Assignment& assignment,
+                   const std::weak_ptr<const void>& owner);
+  void OnSampled(const StepResult& result);
+  // The stream that this stage opened to `peer` has ended.
+  void OnPeerEnd(Epoch epoch, v1::FailureSide side, const std::string& peer,
+                 const Status& status);
   void Answer(Epoch epoch, const Status& status);
   void Fail(Epoch epoch, v1::FailureSide side, const Status& why);
   bool idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -120,7 +116,7 @@ class EpochLinks : public StepOutputSink {
   StepRunner* runner_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool drain_asked_ ABSL_GUARDED_BY(mutex_) = false;  // and not answered
-  std::shared_ptr<Live> live_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<EpochStreams> live_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

@@ -73,6 +73,12 @@ Status CheckAssignment(const v1::Assign& assign,
                               ", this stage holds layers ", info.first_layer,
                               " to ", info.last_layer - 1);
   }
+  if (!assign.last_address().empty() && (!info.is_first() || info.is_last())) {
+    return FailedPrecondition(
+        "the last stage's address is ", assign.last_address(),
+        ", for the first stage of several; this stage holds layers ",
+        info.first_layer, " to ", info.last_layer - 1, " of ", info.num_layers);
+  }
   if (assign.next_address().empty()) {
     if (info.is_last()) return OkStatus();
     return FailedPrecondition("this stage ends at layer ", info.last_layer,

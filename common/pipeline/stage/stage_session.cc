@@ -94,7 +94,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   }
   const TimePoint now = Clock::now();
   std::shared_ptr<ControlStream> replaced;
-  std::shared_ptr<EpochLinks::Live> ended;
+  std::shared_ptr<EpochStreams> ended;
   v1::Welcome welcome;
   {
     MutexLock lock(mutex_);
@@ -192,7 +192,7 @@ Status StageSession::CheckPlace(const StagePlace& place) const {
                             info_.num_layers - 1);
 }
 
-std::shared_ptr<EpochLinks::Live> StageSession::Unload(std::string told) {
+std::shared_ptr<EpochStreams> StageSession::Unload(std::string told) {
   auto ended = links_.Release(/*draining=*/shutting_down_);
   runner_ = nullptr;
   loaded_ = false;
@@ -213,9 +213,10 @@ void StageSession::OnAssign(const v1::Assign& assign,
   const Assignment assignment{
       {ReplicaId(assign.replica()), epoch, assign.secret()},
       limits.value_or(wire::PipelineLimits()),
-      assign.next_address()};
+      assign.next_address(),
+      assign.last_address()};
   std::shared_ptr<ControlStream> asker;
-  std::shared_ptr<EpochLinks::Live> ended;
+  std::shared_ptr<EpochStreams> ended;
   const Status loads =
       Unavailable("this stage loads layers ", place.first_layer, " to ",
                   int64_t{place.last_layer} - 1);
@@ -293,7 +294,7 @@ void StageSession::OnDrain() {
 
 void StageSession::OnControlEnd(const ControlStream* control) {
   std::string gateway;
-  std::shared_ptr<EpochLinks::Live> ended;
+  std::shared_ptr<EpochStreams> ended;
   {
     MutexLock lock(mutex_);
     if (control_.get() != control) return;
@@ -336,7 +337,7 @@ void StageSession::Drain(TimePoint deadline) {
 void StageSession::Shutdown() {
   const Status why = Unavailable("this stage is shutting down");
   std::shared_ptr<ControlStream> to;
-  std::shared_ptr<EpochLinks::Live> ended;
+  std::shared_ptr<EpochStreams> ended;
   {
     MutexLock lock(mutex_);
     shutting_down_ = true;

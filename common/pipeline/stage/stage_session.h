@@ -95,7 +95,7 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   // Lets go of the layers and of the gateway's stream, which is the caller's to
   // end, and awaits the gateway. `told`: what hellos are told. Returns the
   // epoch for EndStreams.
-  std::shared_ptr<EpochLinks::Live> Unload(std::string told)
+  std::shared_ptr<EpochStreams> Unload(std::string told)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EpochLinks::Events LinkEvents();
   // The gateway's stream; null: there is none.

@@ -1,0 +1,39 @@
+#ifndef SLUICE_COMMON_STAGE_SAMPLED_TOKENS_H_
+#define SLUICE_COMMON_STAGE_SAMPLED_TOKENS_H_
+
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/step_plan.h"
+
+namespace sluice {
+
+// The tokens that the latest kMaxStepsBack steps of an epoch sampled, for
+// chunks that name the step which samples their token. A value; not
+// thread-safe.
+class SampledTokens {
+ public:
+  // Takes the last token, or the failure, of every result of `step`. Steps
+  // come in any order.
+  void Add(StepId step, const std::vector<SequenceResult>& results);
+
+  // Whether the results of every step that a chunk of `plan` names are here, or
+  // were.
+  bool HasAll(const StepPlan& plan) const;
+
+  // Sets the tokens of the chunks that name a step. A sequence that failed in
+  // its step keeps the placeholder and is added to `failed`, with the status.
+  // FAILED_PRECONDITION if a step sampled no token for its sequence.
+  Status Resolve(StepPlan& plan, std::vector<SequenceResult>& failed) const;
+
+  void Clear() { steps_.clear(); }
+
+ private:
+  std::map<StepId, std::unordered_map<SequenceId, StatusOr<TokenId>>> steps_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_STAGE_SAMPLED_TOKENS_H_
