@@ -299,7 +299,8 @@ void BatchBuilder::AddDrafts(Chunk& chunk, int32_t room) {
   sequence.num_reserved = std::max(sequence.num_reserved, end);
 }
 
-// Adds a chunk of the sequence's next `count` tokens. Returns false, and adds
+// Adds a chunk of the sequence's next `count` tokens; of one behind those that
+// are known, which a plan in flight samples, the place. Returns false, and adds
 // none, if there are no blocks for the tokens now.
 bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
   // An older one may have taken the blocks a moment ago.
@@ -311,10 +312,15 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
   if (!ReserveInto(sequence.tables, chunk.new_blocks, reserve)) return false;
   chunk.sequence = sequence.id;
   chunk.start = start;
-  const auto tokens = sequence.first(end).subspan(static_cast<size_t>(start));
-  chunk.tokens.assign(tokens.begin(), tokens.end());
+  if (start == sequence.num_tokens()) {
+    chunk.sampled_by = sequence.last_step;
+    chunk.tokens = {0};
+  } else {
+    const auto tokens = sequence.first(end).subspan(static_cast<size_t>(start));
+    chunk.tokens.assign(tokens.begin(), tokens.end());
+  }
   chunk.samples =
-      end == sequence.num_tokens() && sequence.request.max_tokens > 0;
+      end >= sequence.num_tokens() && sequence.request.max_tokens > 0;
   if (sequence.wants_all_logits() && start >= sequence.logits_done &&
       start < sequence.num_prompt_tokens) {
     chunk.logits = LogitsWanted::kAll;

@@ -15,13 +15,15 @@ constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 // are no more groups than keep `min_decode_batch` each. At most that many
 // plans in flight carry decodes: a sequence that becomes ready meanwhile waits
 // for the next of them to come back and joins it, so groups merge again when
-// sequences end.
+// sequences end. One more plan may carry decodes if it goes ahead.
 BatchPolicy::Decodes BatchPolicy::NextDecodes(bool beside_owed) const {
   Decodes decodes;
   const SequenceStore& sequences = state_.sequences;
   for (Sequence* sequence : sequences.running()) {
     if (sequence->remaining() == 1) decodes.ready.push_back(sequence);
   }
+  const std::vector<Sequence*> ahead = DecodesAhead();
+  decodes.ready.insert(decodes.ready.end(), ahead.begin(), ahead.end());
   if (decodes.ready.empty()) return decodes;
   const int decoding = sequences.num_decoding();
   const int batch = std::max(CeilDiv(decoding, state_.max_plans),
@@ -30,7 +32,7 @@ BatchPolicy::Decodes BatchPolicy::NextDecodes(bool beside_owed) const {
   const auto carrying = std::count_if(
       state_.in_flight.begin(), state_.in_flight.end(),
       [](const PlanInFlight& plan) { return plan.num_decodes > 0; });
-  if (carrying >= groups) return {};
+  if (carrying >= groups + (ahead.empty() ? 0 : 1)) return {};
   std::stable_sort(decodes.ready.begin(), decodes.ready.end(),
                    [](const Sequence* a, const Sequence* b) {
                      return a->last_step < b->last_step;
@@ -38,6 +40,45 @@ BatchPolicy::Decodes BatchPolicy::NextDecodes(bool beside_owed) const {
   decodes.room = CeilDiv(decoding, groups);
   LimitLargest(groups, beside_owed, decodes);
   return decodes;
+}
+
+// The sequences whose next tokens the oldest plan that samples is about to
+// give, and which go on behind them, unless one of these has no block to do so.
+std::vector<Sequence*> BatchPolicy::DecodesAhead() const {
+  if (state_.options.ahead_within == Duration::zero() ||
+      state_.options.propose_drafts ||
+      state_.pace.expected(state_.sequences.num_decoding(), 0) >
+          state_.options.ahead_within) {
+    return {};
+  }
+  const auto oldest =
+      std::ranges::find_if(state_.in_flight, [](const PlanInFlight& plan) {
+        return std::ranges::any_of(plan.chunks, &PlannedChunk::samples);
+      });
+  if (oldest == state_.in_flight.end() ||
+      state_.next_step.value() - oldest->step_id.value() > kMaxStepsBack) {
+    return {};
+  }
+  const BlockManager& blocks = state_.sequences.blocks();
+  std::vector<Sequence*> ahead;
+  int32_t needed = 0;
+  for (const PlannedChunk& chunk : oldest->chunks) {
+    Sequence* const sequence = state_.sequences.Find(chunk.sequence);
+    if (!chunk.samples || sequence == nullptr ||
+        sequence->state != SequenceState::kRunning ||
+        sequence->remaining() != 0) {
+      continue;
+    }
+    const int32_t next = sequence->num_tokens() + 1;
+    if (sequence->num_emitted() + 1 >= sequence->request.max_tokens ||
+        next >= state_.limits.max_context) {
+      continue;
+    }
+    needed += blocks.Needed(sequence->tables, next);
+    ahead.push_back(sequence);
+  }
+  if (needed > blocks.num_free()) ahead.clear();
+  return ahead;
 }
 
 // A client that decodes more sequences than all others together has as many in

@@ -33,6 +33,11 @@ class BatchPolicy {
   // `beside_owed`: prompts that are owed ride in the plan.
   Decodes NextDecodes(bool beside_owed) const;
 
+  // Whether a plan may go ahead now, beside max_plans: with the decodes whose
+  // tokens the oldest plan that samples is about to give. All of its sequences
+  // that go on must be able to, so that none falls behind the others.
+  bool GoesAhead() const { return !DecodesAhead().empty(); }
+
   // Prompt tokens that a plan may carry now, plans without any aside: in
   // general, beside decodes, and of prompts that are owed `share` of the time.
   int32_t PromptBudget() const;
@@ -82,6 +87,7 @@ class BatchPolicy {
     return state_.sequences.blocks().num_blocks() /
            static_cast<int32_t>(clients().size());
   }
+  std::vector<Sequence*> DecodesAhead() const;
   int32_t BlocksOf(const ClientShare& client) const;
   bool HasMore(const ClientShare& client) const;
   const ClientShare* LargestClient() const;

@@ -33,7 +33,8 @@ Status Validate(const EngineOptions& options) {
   }
   for (const auto& [name, value] : {std::pair{"place_turn", options.place_turn},
                                     {"max_queue_wait", options.max_queue_wait},
-                                    {"target_itl", options.target_itl}}) {
+                                    {"target_itl", options.target_itl},
+                                    {"ahead_within", options.ahead_within}}) {
     if (value >= Duration::zero()) continue;
     return InvalidArgument(name, " must not be negative, got ", Seconds(value),
                            " s");

@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_ENGINE_PLAN_IN_FLIGHT_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -31,7 +32,9 @@ struct PlanInFlight {
   int32_t prompt_tokens = 0;        // of the others
   bool concurrent_prefill = false;  // see StepPace
   bool is_probe = false;            // see Scheduler::Probe
-  TimePoint submitted;
+  // The plan that samples tokens of this one (see Chunk::sampled_by).
+  std::optional<StepId> follows;
+  TimePoint submitted;  // or, if later, when the plan that it follows came back
 };
 
 // INTERNAL unless `result` can be the answer to `plan`: the step's number,

@@ -48,12 +48,16 @@ Status CheckSequence(const Sequence& sequence, const SchedulerState& state) {
     }
   }
   if (carried != sequence.plans_in_flight ||
-      sampling != (sequence.sampling_in_flight ? 1 : 0)) {
-    return Internal("counts ", sequence.plans_in_flight, " plans in flight");
+      sampling != sequence.sampling_in_flight || sampling > 2) {
+    return Internal("counts ", sequence.plans_in_flight, " plans in flight, ",
+                    sequence.sampling_in_flight, " of which sample");
   }
+  const int32_t ahead = sampling == 2 ? 1 : 0;
+  const bool runs = sequence.state == SequenceState::kRunning;
   if (sequence.num_computed > sequence.num_scheduled ||
       sequence.num_told > sequence.num_scheduled ||
-      sequence.num_scheduled > sequence.num_tokens()) {
+      (runs && ahead == 1 && sequence.remaining() != -1) ||
+      sequence.num_scheduled > sequence.num_tokens() + ahead) {
     return Internal("computed ", sequence.num_computed, ", scheduled ",
                     sequence.num_scheduled, ", tokens ", sequence.num_tokens());
   }
@@ -157,7 +161,9 @@ TimePoint Scheduler::next_deadline() const {
 
 std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   const size_t in_flight = state_.in_flight.size();
-  if (!attached_ || in_flight >= static_cast<size_t>(state_.max_plans)) {
+  const auto most = static_cast<size_t>(state_.max_plans);
+  if (!attached_ || in_flight > most ||
+      (in_flight == most && !policy_.GoesAhead())) {
     return std::nullopt;
   }
   BatchBuilder builder(state_, policy_, now);
@@ -196,7 +202,8 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
   for (const Chunk& chunk : plan.chunks) {
     Sequence& sequence = *state_.sequences.Find(chunk.sequence);
     ++sequence.plans_in_flight;
-    sequence.sampling_in_flight |= chunk.samples;
+    sequence.sampling_in_flight += chunk.samples ? 1 : 0;
+    if (chunk.sampled_by) record.follows = chunk.sampled_by;
     sequence.last_step = plan.step_id;
     const auto drafts = chunk.tokens.end() - chunk.num_draft_tokens;
     const auto known = static_cast<int32_t>(drafts - chunk.tokens.begin());
@@ -209,11 +216,13 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
                              chunk.samples});
     if (sequence.request.trace) AddToTrace(chunk, plan);
   }
-  // Decodes under way together with prompts alone, whichever came first.
+  // Decodes under way together with prompts alone, whichever came first, unless
+  // one waits for the other.
   const auto has_prompts_alone = [](const PlanInFlight& one) {
     return one.num_decodes == 0 && one.prompt_tokens > 0;
   };
   for (PlanInFlight& other : state_.in_flight) {
+    if (record.follows == other.step_id) continue;
     other.concurrent_prefill |= has_prompts_alone(record);
     record.concurrent_prefill |= has_prompts_alone(other);
   }

@@ -43,8 +43,10 @@ using SequenceEvents = std::vector<SequenceEvent>;
 // events to sinks. What goes into a plan: see BatchPolicy and BatchBuilder.
 //
 // Several plans may be in flight; every stage takes them in step order. A
-// sequence is in at most one plan that samples, and a preempted one starts
-// again only when no plan carries it.
+// sequence is in at most two plans that sample: the second one goes ahead, its
+// chunk is the token that the first one samples. If that token turns out to end
+// the sequence, the row of the second plan is dropped. A preempted sequence
+// starts again only when no plan carries it.
 class Scheduler {
  public:
   // Counts into `counters`, which must outlive it. No pipeline yet.

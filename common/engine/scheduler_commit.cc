@@ -47,6 +47,10 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
     last_result_ = now;
     return SequenceEvents();
   }
+  // A plan that went ahead of this one can run from now on.
+  for (PlanInFlight& next : state_.in_flight) {
+    if (next.follows == plan.step_id) next.submitted = now;
+  }
   last_step_time_ = now - plan.submitted;
   ++counters.steps;
   counters.step_time += last_step_time_;
@@ -78,7 +82,7 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
   Sequence* const sequence = state_.sequences.Find(chunk.sequence);
   if (sequence == nullptr) return;  // ended while the plan was in flight
   --sequence->plans_in_flight;
-  if (chunk.samples) sequence->sampling_in_flight = false;
+  if (chunk.samples) --sequence->sampling_in_flight;
 
   SequenceResult nothing;
   nothing.sequence = chunk.sequence;

@@ -23,7 +23,7 @@ struct SchedulerState {
   const EngineOptions options;
   EngineCounters* const counters;
   PlanLimits limits;  // of the attached pipeline; all 0 without one
-  int max_plans = 1;  // in flight
+  int max_plans = 1;  // in flight, beside one that goes ahead
   StepId next_step;
   SequenceStore sequences;
   std::deque<PlanInFlight> in_flight;

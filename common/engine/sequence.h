@@ -51,7 +51,8 @@ struct Sequence {
   SequenceState state = SequenceState::kQueued;
 
   // Positions [0, num_computed) are in the KV cache for sure, those up to
-  // num_scheduled will be once the plans in flight are committed.
+  // num_scheduled will be once the plans in flight are committed. At most the
+  // last of these is ahead of `tokens`: its token is being sampled.
   int32_t num_computed = 0;
   int32_t num_scheduled = 0;
   std::vector<BlockTable> tables;  // one per KV group while running
@@ -60,9 +61,9 @@ struct Sequence {
   // chunk are not among them until the next chunk starts behind them.
   int32_t num_told = 0;
 
-  int32_t plans_in_flight = 0;      // plans that carry a chunk of the sequence
-  bool sampling_in_flight = false;  // one of them draws a token
-  StepId last_step;                 // the latest of them
+  int32_t plans_in_flight = 0;     // plans that carry a chunk of the sequence
+  int32_t sampling_in_flight = 0;  // of them, those that draw a token: up to 2
+  StepId last_step;                // the latest of them
 
   // Of positions [0, logits_done) the wanted logits or prompt logprobs were
   // delivered; a recompute does not ask for them again.
@@ -85,10 +86,12 @@ struct Sequence {
   std::span<const TokenId> first(int32_t count) const {
     return std::span(tokens).first(static_cast<size_t>(count));
   }
-  // Positions that no plan computes yet.
+  // Known positions that no plan computes yet; -1: a plan went ahead of them.
   int32_t remaining() const { return num_tokens() - num_scheduled; }
   // A decode is the one position whose logits give the next token.
-  bool is_decoding() const { return sampling_in_flight || remaining() == 1; }
+  bool is_decoding() const {
+    return sampling_in_flight > 0 || remaining() == 1;
+  }
   // Whether logits of more than the sampled positions are wanted.
   bool wants_all_logits() const {
     return request.sampling.return_logits ||

@@ -66,7 +66,7 @@ void SequenceStore::Reset(const BlockManager::Options& blocks) {
   while (!running_.empty()) Preempt(*running_.back());
   for (auto& [id, sequence] : sequences_) {
     sequence.plans_in_flight = 0;
-    sequence.sampling_in_flight = false;
+    sequence.sampling_in_flight = 0;
   }
   stopped_.clear();
   blocks_ = BlockManager(blocks);

@@ -15,11 +15,16 @@ constexpr TracePlace kGateway = {TracePlace::kGateway, 0};
 // Parts that follow each other. Work is taken as measured; a wait that began
 // while an earlier part still ran counts from that part's stop. So does a
 // write: the kernel has the last token's bytes while the loop makes the end.
+// And so does all work of a step that went ahead of the token before.
 class Line {
  public:
   explicit Line(std::vector<TracePart>* parts) : parts_(*parts) {}
 
-  void Work(std::string_view name, TracePlace place, const TraceSpan& span) {
+  void Work(std::string_view name, TracePlace place, TraceSpan span) {
+    if (is_ahead_) {
+      span.start_ns = std::max(span.start_ns, end_ns_);
+      if (span.stop_ns <= span.start_ns) return;
+    }
     if (!span.happened()) return;
     parts_.push_back({name, place, span.start_ns, span.stop_ns});
     end_ns_ = span.stop_ns;
@@ -29,11 +34,13 @@ class Line {
     if (rest.stop_ns > rest.start_ns) Work(name, place, rest);
   }
   void begin_at(int64_t ns) { end_ns_ = ns; }
+  void set_ahead(bool is_ahead) { is_ahead_ = is_ahead; }
   int64_t end_ns() const { return end_ns_; }
 
  private:
   std::vector<TracePart>& parts_;
   int64_t end_ns_ = 0;
+  bool is_ahead_ = false;
 };
 
 void AddHead(const TraceRecord& record, const Choice& choice, Line& line) {
@@ -77,8 +84,10 @@ bool IsWhole(const StepTrace& step, bool samples, size_t num_stages) {
   return num_stages == 0 || step.stages.size() == num_stages;
 }
 
-// From the plan to its result's commit.
+// From the plan to its result's commit; of a plan that left before the line's
+// end, what follows that.
 void AddStep(const StepTrace& step, Line& line) {
+  line.set_ahead(step.plan.start_ns < line.end_ns());
   line.Work("plan", kGateway, step.plan);
   line.Work("serialise", kGateway, step.serialise);
   int hop = 0;
@@ -93,6 +102,7 @@ void AddStep(const StepTrace& step, Line& line) {
   line.Work("receive", kGateway, step.receive);
   line.Work("engine_wait", kGateway, step.inbox);
   line.Work("commit", kGateway, step.commit);
+  line.set_ahead(false);
 }
 
 // The blocks that were queued during the delivery.

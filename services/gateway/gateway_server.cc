@@ -288,6 +288,7 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   pipeline.spares = options.spares;
   pipeline.places = options.places;
   pipeline.replica = options.engine.replica;
+  pipeline.steps_ahead = options.engine.ahead_within > Duration::zero();
   pipeline.build = std::string(metrics::BuildVersion());
   pipeline.transport = options.transport;
   pipeline.check_model = [digest = model.digest,

@@ -77,6 +77,9 @@ ABSL_FLAG(int32_t, kv_blocks, 0,
           "KV blocks of 16 tokens to use; 0: all that the stages have, up to "
           "1048576");
 ABSL_FLAG(int32_t, max_plans_in_flight, 0, "0: one per stage");
+ABSL_FLAG(double, ahead_ms, 0,
+          "a plan leaves before the result of the one before it while plans of "
+          "decodes take at most so many milliseconds; 0: none does");
 ABSL_FLAG(int32_t, http_threads, 2, "event loops");
 ABSL_FLAG(int32_t, text_threads, 0,
           "threads that parse, tokenize and format what is large, in turns "
@@ -209,6 +212,8 @@ Status CheckFlags() {
       "--max-queue-wait", absl::GetFlag(FLAGS_max_queue_wait), 0, 86400));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--target-itl-ms", absl::GetFlag(FLAGS_target_itl_ms), 0, 60000));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--ahead-ms", absl::GetFlag(FLAGS_ahead_ms), 0, 60000));
   return CheckRange("--drain-timeout", absl::GetFlag(FLAGS_drain_timeout), 0,
                     86400);
 }
@@ -322,6 +327,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   engine.max_queue_per_client = absl::GetFlag(FLAGS_max_queue_per_client);
   engine.max_queue_wait = FromSeconds(absl::GetFlag(FLAGS_max_queue_wait));
   engine.target_itl = FromSeconds(absl::GetFlag(FLAGS_target_itl_ms) / 1000);
+  engine.ahead_within = FromSeconds(absl::GetFlag(FLAGS_ahead_ms) / 1000);
   engine.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   engine.prefill_chunk = absl::GetFlag(FLAGS_prefill_chunk);
   engine.prefix_cache = !absl::GetFlag(FLAGS_no_prefix_cache);

@@ -104,8 +104,18 @@ StatusOr<StepResult> FakePipeline::Run(const StepPlan& plan) {
   result.replica = plan.replica;
   result.epoch = plan.epoch;
   result.step_id = plan.step_id;
-  for (const Chunk& chunk : plan.chunks) {
+  for (Chunk chunk : plan.chunks) {
+    const auto known = sequences_.find(chunk.sequence);
+    if (chunk.sampled_by && known != sequences_.end()) {
+      if (*chunk.sampled_by != known->second.sampled_in) {
+        return Internal("names step ", *chunk.sampled_by, ", the token is of ",
+                        known->second.sampled_in);
+      }
+      chunk.tokens = {known->second.tokens.back()};
+      ++chunks_ahead_;
+    }
     SLUICE_ASSIGN_OR_RETURN(SequenceResult entry, RunChunk(chunk));
+    if (chunk.samples) sequences_.at(chunk.sequence).sampled_in = plan.step_id;
     if (chunk.logits != LogitsWanted::kNone) {
       result.sequences.push_back(std::move(entry));
     }

@@ -30,6 +30,8 @@ class FakePipeline {
   size_t num_sequences() const { return sequences_.size(); }
   // Chunks of more than one sequence in a plan, so far.
   int64_t tokens_computed() const { return tokens_computed_; }
+  // Chunks whose token was not known when they were planned.
+  int64_t chunks_ahead() const { return chunks_ahead_; }
   int64_t drafts_seen() const { return drafts_seen_; }
   int64_t drafts_accepted() const { return drafts_accepted_; }
 
@@ -41,6 +43,7 @@ class FakePipeline {
     std::vector<std::vector<BlockId>> blocks;  // per KV group
     // Where the next chunk starts; below 0: nothing was computed yet.
     int32_t next_start = -1;
+    StepId sampled_in;  // the latest token
   };
 
   Status RunStarted(const StartedSequence& started);
@@ -55,6 +58,7 @@ class FakePipeline {
   std::map<SequenceId, Known> sequences_;
   std::vector<uint64_t> slots_;  // of all KV groups
   int64_t tokens_computed_ = 0;
+  int64_t chunks_ahead_ = 0;
   int64_t drafts_seen_ = 0;
   int64_t drafts_accepted_ = 0;
 };

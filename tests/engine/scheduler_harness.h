@@ -159,6 +159,7 @@ class SchedulerHarness {
   }
   size_t results_out() const { return results_.size(); }
   int64_t tokens_computed() const { return pipeline_->tokens_computed(); }
+  int64_t chunks_ahead() const { return pipeline_->chunks_ahead(); }
   void set_now(TimePoint now) { now_ = now; }
 
  private:
@@ -172,6 +173,9 @@ class SchedulerHarness {
   uint64_t last_id_ = 0;
   TimePoint now_ = Clock::now();
 };
+
+// EngineOptions::ahead_within: plans go ahead whatever a step takes.
+inline constexpr Duration kAlwaysAhead = std::chrono::hours(1);
 
 inline PlanLimits TestLimits(int num_blocks) {
   PlanLimits limits;

@@ -93,6 +93,7 @@ struct Totals {
   EngineCounters counters;
   int max_plans = 0;
   uint64_t epochs = 1;
+  int64_t ahead = 0;  // chunks whose token was not known, of the last epoch
 };
 
 // Runs `num_requests` random requests with random arrivals, cancels, failures
@@ -153,6 +154,7 @@ Totals RunRandom(const Shape& shape, uint32_t seed, int num_requests,
   EngineStats stats;
   harness.scheduler().FillStats(stats);
   totals.max_plans = stats.max_plans_in_flight_seen;
+  totals.ahead = harness.chunks_ahead();
   return totals;
 }
 
@@ -201,6 +203,27 @@ TEST(SchedulerLawTest, PlansInFlightChangeNoToken) {
     shape.options.prefill_chunk = 16;
     const Totals totals = RunRandom(shape, 5, 100);
     EXPECT_EQ(totals.max_plans, plans);
+  }
+}
+
+TEST(SchedulerLawTest, PlansThatGoAheadChangeNoToken) {
+  for (int stages = 1; stages <= 4; ++stages) {
+    for (int blocks : {13, 24, 400}) {
+      Shape shape;
+      shape.num_blocks = blocks;
+      shape.num_stages = stages;
+      shape.options.prefill_chunk = 16;
+      shape.options.min_decode_batch = stages % 2 == 0 ? 1 : 4;
+      shape.options.ahead_within = kAlwaysAhead;
+      const Totals totals = RunRandom(shape, 8, 100);
+      ASSERT_FALSE(HasFailure()) << stages << " stages, " << blocks;
+      EXPECT_GT(totals.ahead, 200);
+      if (blocks == 13) {
+        EXPECT_GT(totals.counters.preemptions, 5u);
+      } else if (blocks == 400) {
+        EXPECT_EQ(totals.max_plans, stages + 1);
+      }
+    }
   }
 }
 
@@ -404,16 +427,19 @@ TEST(SchedulerLawTest, AnyMixOfAllOfItGivesTheSameTokens) {
     shape.options.prefix_cache = one_of({0, 1, 1}) == 1;
     shape.options.min_decode_batch = one_of({1, 2, 4});
     if (seed % 3 == 0) shape.options.propose_drafts = Oracle(one_of({1, 3, 4}));
+    if (seed % 3 == 1) shape.options.ahead_within = kAlwaysAhead;
     const Totals totals =
         RunRandom(shape, seed, 60, /*rebuilds=*/seed % 4 == 0);
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
     sum.counters.preemptions += totals.counters.preemptions;
     sum.counters.yields += totals.counters.yields;
     sum.counters.steps += totals.counters.steps;
+    sum.ahead += totals.ahead;
     sum.counters.split_prefills += totals.counters.split_prefills;
     sum.counters.prefix_hit_tokens += totals.counters.prefix_hit_tokens;
   }
   EXPECT_GT(sum.counters.steps, 10000u);
+  EXPECT_GT(sum.ahead, 1000);
   EXPECT_GT(sum.counters.preemptions, 100u);
   EXPECT_GT(sum.counters.yields, 100u);
   EXPECT_GT(sum.counters.split_prefills, 100u);

@@ -72,6 +72,7 @@ Status LocalCluster::StartOverGrpc() {
   pipeline.stages = addresses_;
   pipeline.places = options_.places;
   pipeline.replica = options_.engine.replica;
+  pipeline.steps_ahead = options_.engine.ahead_within > Duration::zero();
   pipeline.transport.peer_timeout = options_.peer_timeout;
   pipeline.suspect_after = options_.suspect_after;
   pipeline.heartbeat = options_.heartbeat;

@@ -279,6 +279,30 @@ TEST(TracePathTest, StepsThatRunBesideEachOtherCountOnce) {
   EXPECT_FALSE(path.tokens[0].beside.empty());
 }
 
+TEST(TracePathTest, AStepThatWentAheadCountsFromTheTokenBefore) {
+  TraceRecord record = MakeRecord(1, 3);
+  auto& steps = record.choices[0].steps;
+  const int64_t wall = MakePath(record, 0).wall_ns();
+  const int64_t known = steps[0].trace->commit.stop_ns;
+  auto ahead = std::make_shared<StepTrace>(*steps[1].trace);
+  StageTrace& stage = ahead->stages[0];
+  const int64_t sooner = stage.compute.start_ns - known + 20000;
+  for (TraceSpan* span :
+       {&ahead->plan, &ahead->serialise, &stage.receive, &stage.wait}) {
+    span->start_ns -= sooner;
+    span->stop_ns -= sooner;
+  }
+  stage.compute.start_ns -= sooner;
+  steps[1].trace = ahead;
+  const ChoicePath path = MakePath(record, 0);
+  ExpectNoOverlap(path);
+  EXPECT_EQ(path.num_incomplete(), 0);
+  EXPECT_EQ(path.wall_ns(), wall);
+  EXPECT_GE(path.sum_ns(), wall * 95 / 100);
+  EXPECT_EQ(path.tokens[1].parts.front().name, "compute");
+  EXPECT_EQ(path.tokens[1].parts.front().start_ns, known);
+}
+
 TEST(TracePathTest, AnEndWithoutATokenIsAPathOfItsOwn) {
   TraceRecord record = MakeRecord(1, 2);
   TraceRecord::Choice& choice = record.choices[0];
