@@ -28,6 +28,12 @@ bool IsHelp(const std::string& word) {
   return word == "--help" || word == "-h" || word == "help";
 }
 
+// Returns whether the option has a meaning without text: no system prompt, no
+// key.
+bool MayBeEmpty(std::string_view name) {
+  return name == "--system" || name.ends_with("api-key");
+}
+
 std::string NameIn(const std::string& word) {
   return word.substr(0, word.find('='));
 }
@@ -155,6 +161,11 @@ Status RunScript(Words words) {
   return Internal("running ", words[0], ": ", std::strerror(errno));
 }
 
+Status Print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return OkStatus();
+}
+
 CLI::Validator NumberThat(std::string about,
                           std::function<bool(double)> holds) {
   return CLI::Validator(
@@ -204,7 +215,7 @@ CommandLine::CommandLine(const std::string& version)
   app_.set_version_flag("--version", Cat("sluice ", version));
   app_.set_config("--config", ConfigFile(),
                   "TOML: a section per command, and above them what all take; "
-                  "else SLUICE_CONFIG, ./sluice.toml, ~/.config/sluice.toml",
+                  "else SLUICE_CONFIG, ~/.config/sluice.toml",
                   !Environment("SLUICE_CONFIG").empty());
   app_.require_subcommand(1);
   app_.footer(
@@ -263,6 +274,7 @@ StatusOr<Words> CommandLine::Checked(const CLI::App& command,
   Words options = {command.get_name()};
   Words others;
   Status wrong = OkStatus();
+  bool asks_version = false;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--") {
@@ -282,26 +294,33 @@ StatusOr<Words> CommandLine::Checked(const CLI::App& command,
       continue;
     }
     if (IsHelp(name)) return Words{command.get_name(), "--help"};
+    asks_version = asks_version || name == "--version";
     options.push_back(name);
     const bool has_value = name != word;
-    if (has_value && !TakesValue(*option)) {
-      wrong = InvalidArgument(name, " takes no value");
-    } else if (has_value) {
-      options.push_back(word.substr(name.size() + 1));
-    } else if (TakesValue(*option) && i + 1 < words.size()) {
-      options.push_back(words[++i]);
-    } else if (TakesValue(*option)) {
+    if (!TakesValue(*option)) {
+      if (has_value) wrong = InvalidArgument(name, " takes no value");
+      continue;
+    }
+    std::string value;
+    if (has_value) {
+      value = word.substr(name.size() + 1);
+    } else if (i + 1 < words.size()) {
+      value = words[++i];
+    }
+    if (value.empty() && !MayBeEmpty(name)) {
       wrong = InvalidArgument(name, " needs a value");
     }
+    options.push_back(std::move(value));
   }
   SLUICE_RETURN_IF_ERROR(wrong);
+  if (asks_version) return Words{command.get_name(), "--version"};
   if (others.empty()) return options;
   options.emplace_back("--");
   options.insert(options.end(), others.begin(), others.end());
   return options;
 }
 
-StatusOr<bool> CommandLine::Parse(const Words& words) {
+Status CommandLine::Parse(const Words& words) {
   CLI::App* command = app_.get_subcommand(words[0]);
   // The command line names a cluster: no other source names another server.
   const bool names_cluster =
@@ -316,9 +335,6 @@ StatusOr<bool> CommandLine::Parse(const Words& words) {
       std::make_shared<CommandConfig>(app_, *command, hidden));
   try {
     app_.parse(Words(words.rbegin(), words.rend()));
-  } catch (const CLI::Success& wanted) {
-    app_.exit(wanted);
-    return false;
   } catch (const CLI::ParseError& error) {
     const std::string help = command->help("sluice");
     const size_t usage = help.find("usage:");
@@ -326,26 +342,29 @@ StatusOr<bool> CommandLine::Parse(const Words& words) {
                            help.substr(usage, help.find('\n', usage) - usage),
                            "; sluice ", words[0], " --help lists its options");
   }
-  return true;
+  return OkStatus();
 }
 
 Status CommandLine::Run(Words words) {
   if (words.empty()) return InvalidArgument("no command is named\n", Help());
   if (IsHelp(words[0]) && (words.size() == 1 || IsHelp(words[1]))) {
-    std::fputs(Help().c_str(), stdout);
-    return OkStatus();
+    return Print(Help());
   }
-  if (words[0] == "--version") {
-    std::printf("%s\n", app_.version().c_str());
-    return OkStatus();
-  }
+  if (words[0] == "--version") return Print(app_.version() + "\n");
   // "help chat" and "--help chat" are "chat --help".
   if (IsHelp(words[0])) words = {words[1], "--help"};
   SLUICE_ASSIGN_OR_RETURN(words, Ordered(words));
   const std::function<Status()>& run = commands_.at(words[0]);
   if (!run) return RunScript(std::move(words));
-  SLUICE_ASSIGN_OR_RETURN(const bool parsed, Parse(words));
-  return parsed ? run() : OkStatus();
+  // Neither depends on the file of options, which may be a bad one.
+  if (words.size() == 2 && words[1] == "--help") {
+    return Print(app_.get_subcommand(words[0])->help("sluice"));
+  }
+  if (words.size() == 2 && words[1] == "--version") {
+    return Print(app_.version() + "\n");
+  }
+  SLUICE_RETURN_IF_ERROR(Parse(words));
+  return run();
 }
 
 }  // namespace sluice::cli

@@ -44,8 +44,8 @@ class CommandLine {
   // "--" all that is no option.
   StatusOr<Words> Ordered(const Words& words) const;
   StatusOr<Words> Checked(const CLI::App& command, const Words& words) const;
-  // False if the help or the version was asked for, and printed.
-  StatusOr<bool> Parse(const Words& words);
+  // Writes the options' values, of every source, where the command has them.
+  Status Parse(const Words& words);
 
   CLI::App app_;
   std::map<std::string, std::function<Status()>> commands_;

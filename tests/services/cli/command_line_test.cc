@@ -32,7 +32,7 @@ class Variable {
 
 // A command with an option of each kind, and what it was given.
 struct Given {
-  std::string prompt, url, run_dir;
+  std::string prompt, url, run_dir, api_key;
   std::optional<int64_t> top_k;
   bool ignore_eos = false, since = false;
 
@@ -42,6 +42,7 @@ struct Given {
     ask.add_option("PROMPT", prompt);
     ask.add_option("--url", url, "where");
     ask.add_option("--run-dir", run_dir, "of which cluster");
+    ask.add_option("--api-key", api_key, "with which key");
     ask.add_option("--top-k", top_k, "of the likeliest")->check(Within(1, 9));
     ask.add_flag("--ignore-eos", ignore_eos, "goes on");
     sluice.Add("other", "other things", [] { return OkStatus(); })
@@ -199,6 +200,33 @@ TEST(CommandLineTest, AFileThatIsNotThereOrHasOtherNamesIsRefused) {
   std::ofstream(path) << "[ask]\ntop-k = many\n";
   EXPECT_THAT(ErrorOf({"ask", "--config", path}), HasSubstr("--top-k"));
   std::remove(path.c_str());
+}
+
+TEST(CommandLineTest, HelpAndVersionNeedNoFileOfOptions) {
+  const std::string path = Cat(::testing::TempDir(), "sluice-help-", getpid());
+  const Variable config("SLUICE_CONFIG", path);
+  for (const char* text : {"", "nope = 1\n", "[chat\n"}) {
+    if (*text != '\0') std::ofstream(path) << text;
+    EXPECT_THAT(Printed({"chat", "--help"}), HasSubstr("usage: sluice chat"));
+    EXPECT_EQ(Printed({"chat", "--version"}), "sluice 1.2.3\n");
+    EXPECT_EQ(Printed({"--version", "chat"}), "sluice 1.2.3\n");
+    EXPECT_THAT(ErrorOf({"ask", "hi"}), Not(HasSubstr("usage: sluice chat")));
+  }
+  std::remove(path.c_str());
+}
+
+TEST(CommandLineTest, AnEmptyValueIsRefusedUnlessItMeansSomething) {
+  for (const Words& words :
+       {Words{"ask", "--url", ""}, Words{"ask", "--url=", "hi"},
+        Words{"--run-dir", "", "ask"}}) {
+    EXPECT_THAT(ErrorOf(words), HasSubstr(" needs a value"));
+  }
+  const Variable key("SLUICE_API_KEY", "of the environment");
+  Given given;
+  const Status parsed = given.Parse({"ask", "--api-key", "", "hi"});
+  ASSERT_TRUE(parsed.ok()) << parsed;
+  EXPECT_EQ(given.api_key, "") << "the line is over the environment";
+  EXPECT_EQ(given.prompt, "hi");
 }
 
 TEST(CompletionTest, EveryShellKnowsEveryCommandAndOption) {
