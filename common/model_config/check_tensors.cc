@@ -16,8 +16,9 @@ using weights::Quoted;
 using weights::ShapeToString;
 using weights::TensorInfo;
 
-// Calls take(row, layer, tensor) for every tensor of the model; layer -1:
-// outside of layers. The dtype is U8 for MXFP4 and left F32 for the others.
+// Calls take(row, layer, tensor) for every tensor of the model; layer is -1 for
+// a tensor outside the layers. The tensor's dtype is U8 for MXFP4 and F32 for
+// the others.
 template <typename Take>
 void ForEachTensor(const ModelConfig& config, ExpertStorage storage,
                    const Take& take) {
@@ -49,8 +50,8 @@ void ForEachTensor(const ModelConfig& config, ExpertStorage storage,
   }
 }
 
-// Parameters of a layer (-1: outside of layers); of experts all, or as many as
-// a token meets.
+// Returns the parameters of `layer` (-1: outside the layers). `all` false
+// counts only the experts that one token uses.
 uint64_t Elements(const ModelConfig& config, int32_t layer, bool all) {
   const MoeConfig moe = layer < 0 ? MoeConfig() : config.layers[layer].moe;
   const int32_t experts = all ? moe.num_experts : moe.experts_per_token;
@@ -79,7 +80,7 @@ uint64_t AllElements(const ModelConfig& config, bool all) {
   return sum;
 }
 
-// Whether the tensor is of a layer behind the last that the config tells of.
+// Returns whether the tensor belongs to a layer behind the config's last.
 bool IsLeftAside(const ModelConfig& config, std::string_view name) {
   std::string_view rest;
   const int32_t layer = LayerOfTensor(name, rest);
@@ -143,8 +144,8 @@ Status CheckTensors(const ModelConfig& config,
     names.insert(wanted.name);
     SLUICE_RETURN_IF_ERROR(CheckOne(wanted, model));
   }
-  // A layer's tensor that we would leave out (a bias, a norm, a layer too
-  // many) means that the model is another one than its config says.
+  // An unknown tensor of a layer (a bias, a norm, a further layer) means that
+  // the config describes another model.
   for (const TensorInfo& tensor : model.tensors()) {
     const std::string_view name = tensor.name;
     const bool of_layer =

@@ -15,19 +15,19 @@ class ConfigReader {
  public:
   explicit ConfigReader(const Json& config) : config_(config) {}
 
-  // Null for an absent key and for null, which configs use alike.
+  // Null for an absent key and for JSON null: configs use both alike.
   const Json* Find(const char* key) const;
-  // An integer in [1, max], or in [min, max]; `absent` if there is no key,
-  // which is an error without.
+  // Reads an integer in [1, max] or [min, max]. An absent key gives `absent`,
+  // or an error without `absent`.
   Status Int(const char* key, int64_t max, std::optional<int64_t> absent,
              int32_t& out) const;
   Status Int(const char* key, int64_t min, int64_t max,
              std::optional<int64_t> absent, int32_t& out) const;
-  // A number in (0, max].
+  // Reads a number in (0, max].
   Status Positive(const char* key, double max, double absent,
                   double& out) const;
   Status Bool(const char* key, bool absent, bool& out) const;
-  // Refuses a feature that changes the arithmetic and is not built.
+  // Refuses a value other than `built`, which changes the arithmetic.
   Status MustBe(const char* key, const Json& built) const;
 
  private:

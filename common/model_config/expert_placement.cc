@@ -15,7 +15,7 @@ namespace {
 constexpr char kLocal[] = "local";
 constexpr size_t kMaxHosts = 1024;
 constexpr size_t kMaxName = 63;
-// What one id costs while reading, times these, stays below some megabytes.
+// Bounds the memory of reading: some bytes per placed id.
 constexpr int64_t kMaxPlaced = int64_t{1} << 22;
 
 bool IsName(const std::string& name) {
@@ -25,8 +25,8 @@ bool IsName(const std::string& name) {
          name.find_first_not_of(kLetters) == std::string::npos;
 }
 
-// "first-last", both included, or one number, within [low, high]. `what`: of
-// which entry's key.
+// Parses "first-last", both included, or one number, within [low, high]. `what`
+// names the entry's key in errors.
 StatusOr<ExpertRange> ParseRange(const std::string& what,
                                  const std::string& text, int32_t low,
                                  int32_t high) {
@@ -49,7 +49,8 @@ StatusOr<ExpertRange> ParseRange(const std::string& what,
   return range;
 }
 
-// The member `key` of `object`, which is the entry `what`, as text.
+// Returns the text of member `key` of `object`; `what` names the entry in
+// errors.
 StatusOr<std::string> Text(const Json& object, const char* key,
                            const std::string& what) {
   const auto found = object.find(key);
@@ -312,7 +313,7 @@ StatusOr<ExpertPlacement> ParseExpertPlacement(std::string_view text,
   if (!root.ok()) return Annotate(root.status(), "placement");
   auto placement = Parser(config).Parse(*root);
   if (placement.ok()) return placement;
-  // An unknown host is the file's fault, not a missing thing.
+  // A host that the file does not list is an error of the file.
   return InvalidArgument(Message(placement.status()));
 }
 

@@ -20,11 +20,11 @@ struct ExpertHost {
   bool operator==(const ExpertHost&) const = default;
 };
 
-// Experts of one layer that are together wherever they are.
+// Experts of one layer that share their hosts.
 struct PlacedExperts {
   ExpertRange experts;
-  // Who has them, rising indices into ExpertPlacement::hosts: replicas of one
-  // another. Empty: they stay on the stage that has the layer.
+  // Indices into ExpertPlacement::hosts, rising: replicas of one another.
+  // Empty: the experts stay on the stage of the layer.
   std::vector<int32_t> hosts;
   bool operator==(const PlacedExperts&) const = default;
 };
@@ -37,34 +37,34 @@ struct PlacedExperts {
 //    "experts": [{"layers": "1-45", "experts": "0-63", "hosts": ["a", "b"]},
 //                {"layers": "1-45", "experts": "64-127", "hosts": ["local"]}]}
 //
-// A value. Every expert of every sparse layer stands in it once.
+// A value. The placement names each expert of each sparse layer once.
 struct ExpertPlacement {
   std::vector<ExpertHost> hosts;
-  // Per layer of the model, none in dense ones, rising by id; neighbours
-  // differ in their hosts. Empty: every expert stays on its stage.
+  // By layer of the model, rising by id; a dense layer has no entries.
+  // Neighbours differ in their hosts. Empty: every expert stays on its stage.
   std::vector<std::vector<PlacedExperts>> layers;
 
-  // Ranges of `layer` that stay on the stage, rising, none touching another.
-  // `num_experts`: of the layer, 0 in a dense one.
+  // Returns the ranges of `layer` that stay on the stage, rising and apart.
+  // `num_experts` is the layer's, 0 for a dense one.
   std::vector<ExpertRange> Local(int32_t layer, int32_t num_experts) const;
-  // Ranges of `layer` that host `host` has; none touches another.
+  // Returns the ranges of `layer` that host `host` holds, apart.
   std::vector<ExpertRange> On(int32_t host, int32_t layer) const;
-  // NOT_FOUND names the hosts that there are.
+  // Returns the host's index. NOT_FOUND lists the known hosts.
   StatusOr<int32_t> HostIndex(std::string_view name) const;
-  // Whether a layer of [first, last) has remote experts.
+  // Returns whether a layer of [first, last) has remote experts.
   bool IsRemote(int32_t first_layer, int32_t last_layer) const;
   bool operator==(const ExpertPlacement&) const = default;
 };
 
-// INVALID_ARGUMENT names what, which, limit and value: malformed JSON, a host
-// named twice or not at all, a layer or an expert that the model does not
-// have, one that is placed twice (and where) or nowhere.
+// Parses a placement for a model. INVALID_ARGUMENT names what, which, limit and
+// value: malformed JSON, a host listed twice or not at all, an unknown layer or
+// expert, an expert placed twice (with both places) or nowhere.
 StatusOr<ExpertPlacement> ParseExpertPlacement(std::string_view text,
                                                const ModelConfig& config);
-// The same of a file; NOT_FOUND if it cannot be read.
+// Reads a placement file. NOT_FOUND for an unreadable file; errors as above.
 StatusOr<ExpertPlacement> ReadExpertPlacement(const std::string& path,
                                               const ModelConfig& config);
-// JSON that reads back as `placement`, one line per entry.
+// Returns JSON that reads back as `placement`, one line per entry.
 std::string ToText(const ExpertPlacement& placement);
 
 }  // namespace sluice

@@ -9,12 +9,12 @@
 #include "common/core/kv_groups.h"
 #include "common/model_config/model_config.h"
 
-// Which of a model's layers share a KV group (see kv_groups.h), and what a
-// stage's layers take of memory.
+// Which layers share a KV group (see kv_groups.h), and what a stage's layers
+// need of memory.
 namespace sluice {
 
-// Window of each of the model's KV groups: the layers that see all come first,
-// also where there are none, then those of each window there is.
+// Returns the window of each KV group. Layers with full attention are group 0,
+// even without such layers; then comes a group for each window.
 inline std::vector<int32_t> KvWindows(const ModelConfig& config) {
   std::set<int32_t> windows = {0};
   for (const LayerConfig& layer : config.layers) {
@@ -23,7 +23,7 @@ inline std::vector<int32_t> KvWindows(const ModelConfig& config) {
   return {windows.begin(), windows.end()};
 }
 
-// KV group of each of layers [first, last).
+// Returns the KV group of each of layers [first, last).
 inline std::vector<int32_t> KvGroups(const ModelConfig& config, int32_t first,
                                      int32_t last) {
   const std::vector<int32_t> windows = KvWindows(config);
@@ -36,7 +36,7 @@ inline std::vector<int32_t> KvGroups(const ModelConfig& config, int32_t first,
   return groups;
 }
 
-// Most blocks, of all groups together, that one sequence holds.
+// Returns the most blocks, over all groups, that one sequence holds.
 inline int64_t KvBlocksOfOne(const ModelConfig& config, int32_t max_context,
                              int32_t step_tokens) {
   int64_t blocks = 0;
@@ -46,7 +46,8 @@ inline int64_t KvBlocksOfOne(const ModelConfig& config, int32_t max_context,
   return blocks;
 }
 
-// Most positions, up to `most`, of one sequence alone in so many blocks.
+// Returns the most positions, up to `most`, of a single sequence in `blocks`
+// blocks.
 inline int32_t KvPositionsIn(const ModelConfig& config, int64_t blocks,
                              int32_t step_tokens, int32_t most) {
   int32_t low = 0;  // whole blocks that fit

@@ -14,7 +14,7 @@ namespace {
 
 using weights::TensorInfo;
 
-// Of the layer's experts, how many stay on the stage.
+// Returns how many of the layer's experts stay on the stage.
 uint64_t LocalExperts(const ModelConfig& config,
                       const ExpertPlacement* placement, int32_t layer) {
   const int32_t experts = config.layers[layer].moe.num_experts;
@@ -26,7 +26,8 @@ uint64_t LocalExperts(const ModelConfig& config,
   return local;
 }
 
-// Bytes of keys and values of every layer, F32 (common/device/kv_cache.h).
+// Returns the bytes of keys and values per layer, F32
+// (common/device/kv_cache.h).
 std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
                                    const LayerLoadOptions& options,
                                    const std::vector<int64_t>& kv_heads) {
@@ -45,15 +46,15 @@ std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
   return bytes;
 }
 
-// Counts weights as a stage's ranks together hold them.
+// Counts the weights of a stage, over all its ranks.
 struct WeightCounter {
   const ModelConfig& config;
   const weights::ModelFile& model;
   const WeightsMode mode;
   const uint64_t ranks;
-  const std::vector<int64_t>& kv_heads;  // of every layer, on all ranks
+  const std::vector<int64_t>& kv_heads;  // per layer, over all ranks
 
-  // Of `layer`, every expert included.
+  // Returns the bytes in `layer`, all experts included.
   uint64_t BytesOf(const WeightRows& weight, int32_t layer) const {
     const int32_t copies =
         weight.first().per_expert() ? config.layers[layer].moe.num_experts : 1;
@@ -74,7 +75,7 @@ struct WeightCounter {
       const auto source = SourceOf(*row, layer, expert);
       const TensorInfo* found = model.Find(source.name);
       if (found == nullptr) continue;
-      // MXFP4's bytes have two elements each.
+      // A byte of MXFP4 holds two elements.
       const int64_t packed = source.scales.empty() ? 1 : 2;
       bytes +=
           OnAllRanks(*row, layer, format.bytes(packed * found->elements()));
@@ -84,7 +85,7 @@ struct WeightCounter {
 
   uint64_t OnAllRanks(const TensorRow& row, int32_t layer,
                       uint64_t bytes) const {
-    if (row.place == WeightPlace::kEmbedding) return bytes;  // rank 0 alone
+    if (row.place == WeightPlace::kEmbedding) return bytes;  // on rank 0
     if (row.is_vector() || row.cut == RankCut::kNone) return bytes * ranks;
     if (!row.shape.starts_with('K')) return bytes;
     return bytes / config.layers[layer].attention.num_kv_heads *
@@ -145,7 +146,8 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
     }
   }
   if (loads.tied && config.vocab_size > 0) {
-    // Rank 0 has the embedding, the others their rows of it.
+    // Rank 0 holds the embedding, the other ranks hold their rows of a tied
+    // head.
     const auto vocab = static_cast<uint64_t>(config.vocab_size);
     const auto own = static_cast<uint64_t>(CutAt(config.vocab_size, ranks, 1));
     loads.tied_again = loads.embedding / vocab * (vocab - own);

@@ -9,10 +9,10 @@ namespace sluice {
 namespace {
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
-// Sums of squares that differ by less are the same split turned around.
+// Sums of squares that differ by less are equal: the same split, mirrored.
 constexpr double kSame = 1e-9;
 
-// Stages in order, each with the layers from where the one before ends.
+// Tries stages in order; each begins at the end of the one before.
 class Splitter {
  public:
   Splitter(const LayerLoads& loads, int32_t num_stages,
@@ -28,7 +28,7 @@ class Splitter {
     std::vector<LayerRange> ranges;
     int32_t first = 0;
     for (int32_t stage = 0; stage < stages_; ++stage) {
-      // The longest that is still as even as can be.
+      // The longest stage among the most even splits.
       int32_t last = MostEnd(stage);
       const double best = At(rest, stage, first) * (1 + kSame);
       while (Squares(stage, first, last, rest) > best) --last;
@@ -39,7 +39,7 @@ class Splitter {
   }
 
  private:
-  // Later stages have a layer each.
+  // Each later stage needs a layer.
   int32_t MostEnd(int32_t stage) const {
     return layers_ - (stages_ - 1 - stage);
   }
@@ -52,8 +52,8 @@ class Splitter {
                      static_cast<double>(memory_[static_cast<size_t>(stage)]);
   }
 
-  // For every stage from the last to the first: the best of what it and those
-  // behind it have if it begins at a layer.
+  // For each stage, from the last to the first: the best split of this stage
+  // and the later ones, by its first layer.
   double LeastLargestShare() const {
     std::vector<double> behind(static_cast<size_t>(layers_) + 1, kImpossible);
     behind.back() = 0;
@@ -81,7 +81,7 @@ class Splitter {
     return part * part + At(rest, stage + 1, last);
   }
 
-  // [stage][first]: the least sum of squares from there on.
+  // [stage][first]: the least sum of squares of this stage and the later ones.
   std::vector<std::vector<double>> LeastSquares() const {
     const std::vector<double> none(static_cast<size_t>(layers_) + 1,
                                    kImpossible);

@@ -18,15 +18,14 @@ struct LayerRange {
   bool operator==(const LayerRange&) const = default;
 };
 
-// Which layers each of `num_stages` stages has: all of them in order, at least
-// one each. The largest share, of a stage's bytes in its memory, is as small as
-// can be; of the splits that have it, the one with the most even shares (the
-// least sum of squares); of those, earlier stages are the longer ones. So equal
-// layers on equal stages are split by count, the earlier stages one longer.
-// `memory`: bytes of each stage, all positive; empty: they are equal. The same
-// arguments give the same split on every machine. INVALID_ARGUMENT if there are
-// fewer layers than stages, or sizes for another number of stages;
-// RESOURCE_EXHAUSTED if a stage's bytes do not fit, naming stage and sizes.
+// Splits the layers over `num_stages` stages, in order, at least one layer
+// each. The largest share of bytes in memory is as small as possible; among
+// those splits the shares are as even as possible (least sum of squares); among
+// those, earlier stages are longer. So equal layers on equal stages are split
+// by count. `memory`: bytes per stage, all positive; empty: equal. The same
+// arguments give the same split on every machine. INVALID_ARGUMENT for fewer
+// layers than stages or for memory of another number of stages;
+// RESOURCE_EXHAUSTED names the stage that does not fit, and both sizes.
 StatusOr<std::vector<LayerRange>> SplitLayers(
     const LayerLoads& loads, int32_t num_stages,
     std::span<const uint64_t> memory = {});

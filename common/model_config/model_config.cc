@@ -14,8 +14,8 @@
 namespace sluice {
 namespace {
 
-// Limits far above every released model, and low enough that products of
-// two or three of them stay within int64_t.
+// These limits are far above released models; products of two or three of them
+// stay within int64_t.
 constexpr int64_t kMaxHidden = 1 << 17;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeads = 4096;
@@ -25,8 +25,8 @@ constexpr int64_t kMaxVocab = 1 << 22;
 constexpr int64_t kMaxPositions = 1 << 28;
 constexpr double kMaxTheta = 1e15;
 
-// The defaults of absent keys are those of Llama, whose older files lack them.
-// Another family's files have the keys, or are no files of that family.
+// Absent keys have Llama's defaults, since older Llama files lack keys. Files
+// of another family must have the keys.
 Status RequireKeys(const ConfigReader& reader, std::string_view model_type) {
   if (model_type == "llama") return OkStatus();
   const Json* parameters = reader.Find("rope_parameters");
@@ -46,7 +46,7 @@ Status RequireKeys(const ConfigReader& reader, std::string_view model_type) {
   return require("max_position_embeddings", nullptr);
 }
 
-// What all layers share becomes every layer's; a family changes some.
+// Sets every layer to what all layers share; a family may change layers.
 Status ReadAttention(const ConfigReader& reader, int32_t hidden_size,
                      AttentionConfig& attention) {
   SLUICE_RETURN_IF_ERROR(
@@ -71,7 +71,7 @@ Status ReadAttention(const ConfigReader& reader, int32_t hidden_size,
   if (attention.head_dim % 2 != 0) {
     return InvalidArgument("head_dim ", attention.head_dim, " is odd");
   }
-  // Both roots are correctly rounded, so every machine has the same scale.
+  // IEEE rounds both roots correctly, so every machine has the same scale.
   attention.scale = 1.0 / std::sqrt(static_cast<double>(attention.head_dim));
   return OkStatus();
 }
@@ -98,7 +98,7 @@ Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
   return OkStatus();
 }
 
-// A position is an angle of at most as many radians (see kernels/rope.h).
+// A position's angle is at most so many radians (see kernels/rope.h).
 Status CheckFrequencies(const RopeConfig& rope) {
   for (size_t i = 0; i < rope.inv_freq.size(); ++i) {
     const double frequency = rope.inv_freq[i];
@@ -110,7 +110,7 @@ Status CheckFrequencies(const RopeConfig& rope) {
   return OkStatus();
 }
 
-// What share of a head rotates; `rope.rotary_dim` is the family's default.
+// Reads the rotated share of a head; `rope.rotary_dim` is the family's default.
 Status ReadRotaryDim(const Json& config, const Json* parameters,
                      int32_t head_dim, RopeConfig& rope) {
   constexpr char kKey[] = "partial_rotary_factor";
@@ -125,7 +125,7 @@ Status ReadRotaryDim(const Json& config, const Json* parameters,
                          " dimensions, expected an even number above 0");
 }
 
-// RoPE's keys stand at the top, or (newer files) within rope_parameters.
+// RoPE's keys are at the top or, in newer files, within rope_parameters.
 Status ReadRope(const Json& config, int32_t head_dim, RopeConfig& rope) {
   const ConfigReader reader(config);
   const Json* parameters = reader.Find("rope_parameters");

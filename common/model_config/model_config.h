@@ -14,14 +14,14 @@ namespace sluice {
 
 struct TensorTable;
 
-// How rotary frequencies differ from theta^(-2i/rotary_dim).
+// How rotary frequencies derive from theta^(-2i/rotary_dim).
 struct RopeScaling {
   enum class Kind {
     kNone,
     kLinear,    // all divided by factor
     kLlama3,    // low ones divided by factor, high ones kept, a ramp between
-    kYarn,      // as llama3, the ramp over the pairs' indices
-    kDivisors,  // each divided by its own (GGUF's rope_freqs)
+    kYarn,      // as llama3, with a ramp over the pairs' indices
+    kDivisors,  // each divided by its own divisor (GGUF's rope_freqs)
   };
   Kind kind = Kind::kNone;
   double factor = 1.0;
@@ -42,8 +42,7 @@ struct RopeConfig {
   RopeScaling scaling;
   int32_t rotary_dim = 0;    // even: the first dimensions of a head rotate
   bool interleaved = false;  // pairs (2i, 2i + 1), else (i, i + R/2)
-  // Radians per position of each rotary pair [rotary_dim / 2], scaling
-  // applied.
+  // Radians per position of each rotary pair [rotary_dim / 2], scaled.
   std::vector<double> inv_freq;
   bool operator==(const RopeConfig&) const = default;
 };
@@ -53,7 +52,7 @@ struct AttentionConfig {
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;  // divides num_heads
   int32_t head_dim = 0;      // even
-  int32_t window = 0;        // tokens seen, the query's own included; 0: all
+  int32_t window = 0;        // visible tokens, with the query's own; 0: all
   int32_t rope = 0;          // index into ModelConfig::ropes
   double scale = 1.0;        // of the products of queries and keys
   bool qkv_bias = false;
@@ -70,7 +69,7 @@ struct AttentionConfig {
 // The RMS norms of one layer. A value.
 struct NormConfig {
   double eps = 0.0;
-  bool after = false;  // also behind attention and behind the MLP
+  bool after = false;  // also behind attention and MLP
   bool operator==(const NormConfig&) const = default;
 };
 
@@ -88,13 +87,13 @@ struct MoeConfig {
   int32_t intermediate_size = 0;         // of one expert
   int32_t shared_intermediate_size = 0;  // 0: no shared expert
   kernels::Activation activation;        // of the shared expert, too
-  // The rule by which the router chooses (see kernels/route.h).
+  // The router's scoring (see kernels/route.h).
   kernels::RouterRule::Score score = kernels::RouterRule::Score::kSoftmax;
   int32_t num_groups = 1;
   int32_t groups_per_token = 1;
   bool normalise = false;
   double scale = 1.0;
-  // Gate and up stand in turns, gate first, where tensors hold both.
+  // Gate and up alternate, gate first, in tensors that hold both.
   bool interleaved = false;
   bool operator==(const MoeConfig&) const = default;
 };
@@ -104,13 +103,13 @@ struct LayerConfig {
   AttentionConfig attention;
   NormConfig norm;
   MlpConfig mlp;
-  MoeConfig moe;  // of a sparse layer, which has no MLP
+  MoeConfig moe;  // of a sparse layer, without MLP
   bool is_sparse() const { return moe.num_experts > 0; }
   bool operator==(const LayerConfig&) const = default;
 };
 
-// What the model is, checked: every size is positive and within limits, and
-// they agree with one another. Names are config.json's. A value.
+// A checked model: every size is positive, within limits and consistent with
+// the others. Names are config.json's. A value.
 struct ModelConfig {
   std::string model_type;
   const TensorTable* tensors = nullptr;  // the family's (tensor_table.h)
@@ -120,8 +119,8 @@ struct ModelConfig {
   double rms_norm_eps = 0.0;  // of the norm behind the last layer
   bool tie_word_embeddings = false;
   std::vector<RopeConfig> ropes = {{}};
-  std::vector<LayerConfig> layers;  // layers may differ in everything
-  // Layers behind the last that plain inference leaves aside (MTP), if the
+  std::vector<LayerConfig> layers;  // each may differ
+  // Layers behind the last, which plain inference does not use (MTP), if the
   // files have them.
   int32_t num_nextn_predict_layers = 0;
   int32_t bos_token_id = -1;           // -1: none
@@ -131,27 +130,28 @@ struct ModelConfig {
   bool is_sparse(int32_t layer) const {
     return layers[static_cast<size_t>(layer)].is_sparse();
   }
-  // The first sparse layer's experts; of a dense model none. Where experts are
-  // on hosts, every sparse layer has the same (CheckSameExperts).
+  // Returns the experts of the first sparse layer; of a dense model, no
+  // experts. With remote experts all sparse layers are equal
+  // (CheckSameExperts).
   const MoeConfig& moe() const;
   bool operator==(const ModelConfig&) const = default;
 };
 
-// Reads config.json's keys. INVALID_ARGUMENT names the key, its limit and its
-// value; a model_type that is not built is refused by its name. Keys that
-// older files lack have the defaults of transformers' class for the type.
+// Reads the keys of config.json. Absent keys have the defaults of transformers'
+// class for the model_type. INVALID_ARGUMENT names the key, its limit and its
+// value, or a model_type that is not built.
 StatusOr<ModelConfig> ParseModelConfig(const Json& config);
 
-// The first and the last sparse layer, both included; of a model with experts.
+// The first and the last sparse layer, both included, of a model with experts.
 struct LayerSpan {
   int32_t first = 0;
   int32_t last = 0;
 };
 LayerSpan SparseSpan(const ModelConfig& config);
-// INVALID_ARGUMENT, naming the layer and both numbers, unless all sparse layers
-// have as many experts: what places experts on hosts asks for it.
+// INVALID_ARGUMENT, with the layer and both numbers, unless all sparse layers
+// have equal numbers of experts: placements on hosts need that.
 Status CheckSameExperts(const ModelConfig& config);
-// Which layers have experts, as "1-4" or "0-2, 5"; empty: none.
+// Returns the layers with experts, as "1-4" or "0-2, 5"; empty: none.
 std::string SparseLayers(const ModelConfig& config);
 
 }  // namespace sluice

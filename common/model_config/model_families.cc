@@ -11,7 +11,7 @@ namespace {
 using Score = kernels::RouterRule::Score;
 
 constexpr int64_t kMaxExperts = 4096;
-// Of all layers together: a checkpoint may have three tensors for each.
+// Over all layers: a checkpoint may have three tensors per expert.
 constexpr int64_t kMaxAllExperts = 1 << 17;
 constexpr int64_t kMaxExpertSize = 1 << 20;
 constexpr int64_t kMaxSparseStep = 1 << 20;
@@ -23,7 +23,7 @@ Status RefuseQuantisation(const ConfigReader& reader) {
       "model_type");
 }
 
-// attention_bias: on q, k and v, and for most families on o.
+// Reads attention_bias: biases of q, k and v, and for most families of o.
 Status ReadBias(const ConfigReader& reader, bool on_o, bool absent,
                 ModelConfig& parsed) {
   bool bias = false;
@@ -35,7 +35,7 @@ Status ReadBias(const ConfigReader& reader, bool on_o, bool absent,
   return OkStatus();
 }
 
-// Sizes that every mixture has; `experts` is the key of their number.
+// Reads the sizes that every mixture has; `experts` is the key of their number.
 Status ReadExperts(const ConfigReader& reader, const char* experts,
                    const char* intermediate, int32_t num_layers,
                    MoeConfig& moe) {
@@ -64,8 +64,8 @@ Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 
-// Every decoder_sparse_step-th layer has experts, the first of them is layer
-// decoder_sparse_step - 1; those of mlp_only_layers have none all the same.
+// Every decoder_sparse_step-th layer has experts, from layer
+// decoder_sparse_step - 1 on; layers of mlp_only_layers have none.
 Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
                         ModelConfig& parsed) {
   int32_t step = 1;
@@ -85,7 +85,7 @@ Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
       return InvalidArgument("mlp_only_layers has ", DumpJson(layer),
                              ", expected numbers of layers");
     }
-    // A number beyond the last layer is ignored, as in transformers.
+    // Numbers beyond the last layer are ignored, as in transformers.
     if (layer < parsed.num_layers()) {
       parsed.layers[layer.get<size_t>()].moe = MoeConfig();
     }
@@ -160,7 +160,7 @@ Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
     layer.attention.qk_norm = qk_norm;
     if (i >= dense) layer.moe = moe;
   }
-  // Files whose config does not tell may have the one layer or lack it.
+  // Files without the key may have the one layer or not.
   return reader.Int("num_nextn_predict_layers", 0, 64, 1,
                     parsed.num_nextn_predict_layers);
 }
@@ -186,7 +186,7 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(reader.Positive("swiglu_limit", 1e6, 7.0, limit));
   moe.activation = {kernels::Activation::Kind::kClampedSwiGlu,
                     static_cast<float>(limit)};
-  // Windows alternate unless layer_types says otherwise, the first is short.
+  // Without layer_types windows alternate; the first layer has one.
   int32_t window = 0;
   if (reader.Find("layer_types") == nullptr) {
     SLUICE_RETURN_IF_ERROR(
@@ -201,7 +201,8 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
   return OkStatus();
 }
 
-// How OpenModel calls a GGUF's architecture that it only lists.
+// The prefix of OpenModel's model_type for a GGUF architecture without a
+// family.
 constexpr std::string_view kGgufPrefix = "gguf ";
 
 constexpr Family kFamilies[] = {
@@ -264,7 +265,7 @@ Status ReadWindows(const ConfigReader& reader, ModelConfig& parsed) {
   if (const Json* types = reader.Find("layer_types"); types != nullptr) {
     SLUICE_RETURN_IF_ERROR(ReadLayerTypes(*types, reader, parsed));
   }
-  // One that no position reaches beyond is none: it would never let go.
+  // A window beyond the last position is none: its blocks would never be freed.
   for (LayerConfig& layer : parsed.layers) {
     int32_t& window = layer.attention.window;
     if (window >= parsed.max_position_embeddings) window = 0;

@@ -10,21 +10,21 @@
 
 namespace sluice {
 
-// Models of one model_type. A value of constants.
+// One model_type and its tensors. A value of constants.
 struct Family {
   std::string_view model_type;
-  // Reads what the family has beyond the sizes that all share, which `parsed`
-  // has already: biases, norms, defaults of RoPE, the experts.
-  // INVALID_ARGUMENT names a key whose value is not built.
+  // Reads the family's own keys into `parsed`, which has the shared sizes:
+  // biases, norms, defaults of RoPE, experts. INVALID_ARGUMENT names a key with
+  // a value that is not built.
   Status (*read)(const ConfigReader& reader, ModelConfig& parsed);
   const TensorTable* tensors;
 };
 
-// The family of the config's model_type. INVALID_ARGUMENT for one that is not
-// built.
+// Returns the family of the config's model_type. INVALID_ARGUMENT for one that
+// is not built.
 StatusOr<const Family*> FindFamily(const ConfigReader& reader);
 
-// layer_types and sliding_window: which layers see how far.
+// Reads layer_types and sliding_window into the layers' windows.
 Status ReadWindows(const ConfigReader& reader, ModelConfig& parsed);
 
 }  // namespace sluice

@@ -31,8 +31,8 @@ const LocatedTensor* FindTensor(const ModelContents& contents,
   return nullptr;
 }
 
-// The double whose decimal form is the shortest that gives this float:
-// 1e-05, as config.json has it, where the file has it rounded to F32.
+// Returns the double with the shortest decimal form that rounds to this float:
+// 1e-05 as in config.json, which a GGUF stores as F32.
 double ShortestDouble(double stored) {
   std::array<char, 64> text;
   const auto end = std::to_chars(text.data(), text.data() + text.size(),
@@ -42,9 +42,9 @@ double ShortestDouble(double stored) {
   return value;
 }
 
-// Writes keys of a config out of the metadata; keeps the first error. Keys
-// that begin with a dot are the architecture's: "llama.block_count" is
-// ".block_count".
+// Writes config keys from the metadata and keeps the first error. A key that
+// begins with a dot is the architecture's: ".block_count" is
+// "llama.block_count".
 class ConfigWriter {
  public:
   ConfigWriter(const ModelContents& contents, std::string architecture,
@@ -83,7 +83,7 @@ class ConfigWriter {
   const Status& status() const { return status_; }
 
  private:
-  // A key that the config needs and the file lacks is the file's fault.
+  // The file must have each key that the config needs.
   template <typename T>
   void Set(const StatusOr<T>& value, const char* name) {
     if (value.ok()) {
@@ -99,7 +99,7 @@ class ConfigWriter {
   Status status_;
 };
 
-// llama3's scaling as the converter stores it: one divisor per frequency.
+// Reads llama3's scaling as the converter stores it: a divisor per frequency.
 StatusOr<Json> DivisorsFrom(const LocatedTensor& tensor) {
   const weights::TensorInfo& info = tensor.info;
   if (info.dtype != weights::DType::kF32 || info.shape.size() != 1 ||
@@ -139,7 +139,7 @@ StatusOr<Json> RopeScalingOf(const ConfigWriter& config,
   return scaling;
 }
 
-// Ends of generation: of the text, of a turn, of a message.
+// Returns the ids that end a text, a turn or a message.
 StatusOr<Json> EosIds(const GgufMetadata& metadata) {
   Json ids = Json::array();
   for (const char* key :
@@ -154,7 +154,7 @@ StatusOr<Json> EosIds(const GgufMetadata& metadata) {
   return ids;
 }
 
-// The size of a head, which older files leave to be derived.
+// Adds the size of a head; older files leave it out.
 Status AddHeadDim(ConfigWriter& config) {
   const auto heads = config["num_attention_heads"].get<int64_t>();
   const auto hidden = config["hidden_size"].get<int64_t>();
@@ -165,7 +165,7 @@ Status AddHeadDim(ConfigWriter& config) {
   return config.status();
 }
 
-// A size that the family takes to be head_dim.
+// Checks a size that must equal head_dim.
 Status CheckHeadDim(ConfigWriter& config, std::string_view key) {
   if (!config.Has(key)) return OkStatus();
   const Json& head_dim = config["head_dim"];
@@ -177,9 +177,9 @@ Status CheckHeadDim(ConfigWriter& config, std::string_view key) {
                          "; a part of a head is not supported");
 }
 
-// What the dense families add to what all have.
+// Adds the keys of the dense families.
 Status LlamaKeys(ConfigWriter& config) {
-  // Mixtral came to GGUF under the same architecture's name.
+  // A Mixtral GGUF has Llama's architecture name.
   if (config.Has(".expert_count")) {
     SLUICE_ASSIGN_OR_RETURN(const int64_t experts,
                             config.metadata().Int(config.Key(".expert_count")));
@@ -200,11 +200,11 @@ void ExpertKeys(ConfigWriter& config, const char* count) {
 
 Status Qwen3MoeKeys(ConfigWriter& config) {
   ExpertKeys(config, "num_experts");
-  config["norm_topk_prob"] = true;  // no key: all models of the family do
+  config["norm_topk_prob"] = true;  // no key: true for all models of the family
   return CheckHeadDim(config, ".rope.dimension_count");
 }
 
-// What both of GLM's have: heads that rotate in part, biases.
+// Adds the keys of both GLM families: partly rotated heads, biases.
 Status Glm4Keys(ConfigWriter& config) {
   const auto head_dim = config["head_dim"].get<double>();
   if (config.Has(".rope.dimension_count")) {
@@ -226,7 +226,7 @@ Status Glm4MoeKeys(ConfigWriter& config) {
   config.BoolOr(".expert_weights_norm", "norm_topk_prob", true);
   config.IntOr(".nextn_predict_layers", "num_nextn_predict_layers", 0);
   SLUICE_RETURN_IF_ERROR(config.status());
-  // block_count has the layers behind the last, too.
+  // block_count includes the layers behind the last.
   const auto behind = config["num_nextn_predict_layers"].get<int64_t>();
   const auto layers = config["num_hidden_layers"].get<int64_t>();
   if (behind < 0 || layers < behind) {
@@ -239,14 +239,14 @@ Status Glm4MoeKeys(ConfigWriter& config) {
   return Glm4Keys(config);
 }
 
-// A GGUF architecture: the family of its model_type in other words.
+// A GGUF architecture and the model_type that it stands for.
 struct GgufFamily {
   std::string_view architecture;
   std::string_view model_type;
   std::string_view hugging_face;  // config.json's architectures
-  // Reads what stands beyond what all have.
+  // Reads the architecture's own keys.
   Status (*read)(ConfigWriter& config);
-  // The converter stores q and k rows interleaved within a head.
+  // The converter interleaves q and k rows within a head.
   bool permuted = false;
 };
 
@@ -296,7 +296,7 @@ StatusOr<Json> ConfigOf(const ModelContents& contents,
   return json;
 }
 
-// Marks q and k rows, which the converter stores interleaved within a head.
+// Marks q and k rows, which the converter interleaves within a head.
 Status MarkPermuted(LocatedTensor& tensor, int64_t heads) {
   const weights::TensorInfo& info = tensor.info;
   const int64_t rows = info.rows();
@@ -344,8 +344,7 @@ Status Translate(ModelContents& contents) {
     if (!found.ok()) return OkStatus();  // ParseModelConfig refuses it
     return RenameTensors(family, *(*found)->tensors, contents);
   }
-  // Listed as it is; ParseModelConfig refuses it by name, also where a folder
-  // of the same name would be taken.
+  // ParseModelConfig refuses this model_type by its name.
   contents.config["model_type"] = Cat("gguf ", *architecture);
   return OkStatus();
 }

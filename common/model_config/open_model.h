@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-// As weights::OpenModel. A GGUF of a known architecture gets the config.json
-// that its metadata make, and its tensors the names of the family's table
-// (tensor_table.h); of another one the model_type is "gguf ARCHITECTURE",
-// which ParseModelConfig refuses by name.
+// Opens a model as weights::OpenModel. A GGUF of a known architecture gets a
+// config.json from its metadata and tensor names of the family's table
+// (tensor_table.h). Another GGUF gets the model_type "gguf ARCHITECTURE", which
+// ParseModelConfig refuses by name.
 StatusOr<std::unique_ptr<weights::ModelFile>> OpenModel(
     const std::string& path);
 

@@ -9,13 +9,13 @@
 namespace sluice {
 namespace {
 
-// How far a share may be off its proportion for a coarser cut.
+// A coarser cut may be off its proportion by this share.
 constexpr double kSlack = 0.1;
 
-// Hosts that have the same experts.
+// Hosts with the same experts.
 struct Group {
   std::vector<int32_t> hosts;  // rising
-  int64_t most = 0;            // experts, of every layer, that fit into each
+  int64_t most = 0;            // of every layer, that fit into each host
 };
 
 Status CheckOptions(const ModelConfig& config,
@@ -37,7 +37,7 @@ Status CheckOptions(const ModelConfig& config,
   return OkStatus();
 }
 
-// Groups of similar hosts, the largest first.
+// Returns groups of similar hosts, the largest first.
 std::vector<Group> MakeGroups(const ExpertPlanOptions& options,
                               int32_t num_experts, uint64_t expert_bytes) {
   const auto room = [&](int32_t host) {
@@ -54,7 +54,7 @@ std::vector<Group> MakeGroups(const ExpertPlanOptions& options,
                             static_cast<size_t>(options.replicas));
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t of = i / static_cast<size_t>(options.replicas);
-    // What is left over is no larger than those of the last group.
+    // Hosts left over are no larger than those of the last group.
     groups[std::min(of, groups.size() - 1)].hosts.push_back(order[i]);
   }
   for (Group& group : groups) {
@@ -67,8 +67,8 @@ std::vector<Group> MakeGroups(const ExpertPlanOptions& options,
   return groups;
 }
 
-// How many of `experts` each group gets, cut at multiples of `unit`: none if
-// they do not fit, or not in proportion while that is asked.
+// Shares `experts` out among the groups at multiples of `unit`. Nothing if they
+// do not fit, or if `in_proportion` and a share is not.
 std::optional<std::vector<int64_t>> Share(const std::vector<Group>& groups,
                                           int64_t experts, int64_t unit,
                                           bool in_proportion) {
@@ -78,7 +78,7 @@ std::optional<std::vector<int64_t>> Share(const std::vector<Group>& groups,
   if (room == 0) return std::vector<int64_t>(groups.size());
   std::vector<int64_t> shares;
   int64_t given = 0;
-  int64_t before = 0;  // room of the groups before
+  int64_t before = 0;  // room of earlier groups
   for (const Group& group : groups) {
     before += group.most;
     const double until = static_cast<double>(experts) *
@@ -101,7 +101,7 @@ std::optional<std::vector<int64_t>> Share(const std::vector<Group>& groups,
   return shares;
 }
 
-// The coarsest cut that is fair, else the fairest that fits.
+// Returns the coarsest fair cut, else the fairest that fits.
 std::optional<std::vector<int64_t>> ShareOut(const std::vector<Group>& groups,
                                              int64_t experts) {
   int64_t unit = 1;
@@ -110,7 +110,7 @@ std::optional<std::vector<int64_t>> ShareOut(const std::vector<Group>& groups,
     if (auto shares = Share(groups, experts, unit, true)) return shares;
   }
   if (auto shares = Share(groups, experts, 1, false)) return shares;
-  // Rounding put one expert too many into a full group: fill one by one.
+  // Rounding overfilled a group: fill the groups one by one.
   std::vector<int64_t> shares(groups.size());
   int64_t left = experts;
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -128,9 +128,10 @@ StatusOr<ExpertPlacement> PlanExperts(const ModelConfig& config,
                                       const ExpertPlanOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckOptions(config, options));
   const int32_t experts = config.moe().num_experts;
-  uint64_t all = 0;  // bytes of every layer's experts
+  uint64_t all = 0;  // bytes of the experts of all layers
   for (const uint64_t layer : bytes.experts) all += layer;
-  const uint64_t one = (all + experts - 1) / experts;  // id, in all layers
+  const uint64_t one =
+      (all + experts - 1) / experts;  // bytes of one id, over all layers
   const auto local = static_cast<int32_t>(
       std::min<uint64_t>(options.local_bytes / one, experts));
   const std::vector<Group> groups = MakeGroups(options, experts, one);
@@ -152,7 +153,7 @@ StatusOr<ExpertPlacement> PlanExperts(const ModelConfig& config,
     runs.push_back({{next, end}, hosts});
     next = end;
   };
-  // Groups first: their cuts are aligned from zero on.
+  // Groups come first: their cuts are aligned from zero on.
   for (size_t i = 0; i < groups.size(); ++i) {
     place((*shares)[i], groups[i].hosts);
   }
@@ -165,7 +166,7 @@ StatusOr<ExpertPlacement> PlanExperts(const ModelConfig& config,
     placement.layers.push_back(
         config.is_sparse(i) ? runs : std::vector<PlacedExperts>());
   }
-  // Names and the like, and that nothing above is wrong.
+  // Checks names, and the result.
   return ParseExpertPlacement(ToText(placement), config);
 }
 

@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-// A number of about 106 bits: hi is the nearest double, lo what is missing.
+// A number of about 106 bits: hi is the nearest double, lo the remainder.
 struct Pair {
   double hi = 0.0;
   double lo = 0.0;
@@ -13,11 +13,11 @@ struct Pair {
 
 constexpr Pair kLn2{0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56};
 constexpr double kSqrtHalf = 0x1.6a09e667f3bcdp-1;
-// Terms of the series: the next one is below 2^-107 of the sum.
+// Terms of the series; the next term is below 2^-107 of the sum.
 constexpr int kLogTerms = 22;
 constexpr int kExpTerms = 28;
 
-// a + b without loss; Knuth.
+// a + b without loss (Knuth).
 Pair Sum(double a, double b) {
   const double sum = a + b;
   const double part = sum - a;

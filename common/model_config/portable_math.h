@@ -3,10 +3,10 @@
 
 namespace sluice {
 
-// Logarithm and power of doubles made of IEEE additions, products, divisions
-// and fused multiply-adds in one fixed order: the same bits on every machine,
-// which the C library's do not promise (only its square root is exact). Within
-// 0.5001 ulp. For tables that are made once at load: about a microsecond each.
+// Logarithm and power of doubles from IEEE additions, products, divisions and
+// fused multiply-adds in one fixed order: the same bits on every machine,
+// unlike the C library's (only its square root is exact). Within 0.5001 ulp,
+// about a microsecond each: for tables made once at load.
 
 // The natural logarithm; `x` is positive and finite.
 double OwnLog(double x);

@@ -16,8 +16,8 @@ const ColumnFormats& FormatsAt(std::span<const ColumnFormats> formats,
   return formats.empty() ? plain : formats[layer];
 }
 
-// `units` of `unit_columns` (the last may be short of `columns`) over
-// num_leaves shards, of which this rank owns [begin, end).
+// Splits units of `unit_columns` (the last may be shorter) over `num_leaves`
+// shards, of which this rank owns [begin, end).
 RowShards MakeShards(int64_t columns, int64_t unit_columns, int32_t num_leaves,
                      int32_t begin, int32_t end) {
   const int64_t units = (columns + unit_columns - 1) / unit_columns;
@@ -38,7 +38,7 @@ RowShards MakeShards(int64_t columns, int64_t unit_columns, int32_t num_leaves,
   return shards;
 }
 
-// The share of rank `rank` when the ids of `runs` are cut into `ranks`.
+// Returns the share of rank `rank` of the ids of `runs`, cut into `ranks`.
 std::vector<ExpertRange> CutRuns(const std::vector<ExpertRange>& runs,
                                  int32_t ranks, int32_t rank) {
   int64_t total = 0;
@@ -46,7 +46,7 @@ std::vector<ExpertRange> CutRuns(const std::vector<ExpertRange>& runs,
   const auto begin = static_cast<int32_t>(CutAt(total, ranks, rank));
   const auto end = static_cast<int32_t>(CutAt(total, ranks, rank + 1));
   std::vector<ExpertRange> own;
-  int32_t first = 0;  // how many ids stand before the run
+  int32_t first = 0;  // ids before the run
   for (const ExpertRange& run : runs) {
     const int32_t from = std::max(begin - first, 0);
     const int32_t to = std::min(end - first, run.size());
@@ -56,7 +56,7 @@ std::vector<ExpertRange> CutRuns(const std::vector<ExpertRange>& runs,
   return own;
 }
 
-// Shares of the layer's heads, sizes and experts are those of this rank.
+// Returns the rank's share of the layer's heads, sizes and experts.
 LayerShare ShareOf(const LayerConfig& layer, const ColumnFormats& formats,
                    int32_t ranks, int32_t rank) {
   const AttentionConfig& attention = layer.attention;

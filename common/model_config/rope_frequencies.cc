@@ -108,8 +108,8 @@ Status ReadYarn(const Json& scaling, RopeScaling& parsed) {
   return OkStatus();
 }
 
-// YaRN's rule: pairs up to `low` stay, those from `high` on are divided,
-// between them the two are mixed linearly over the pair's index.
+// YaRN: pairs up to `low` stay, pairs from `high` on are divided; between them
+// both are mixed linearly by the pair's index.
 std::vector<double> ScaleYarn(std::vector<double> frequencies, double theta,
                               int rotary_dim, const RopeScaling& scaling) {
   const auto pair_of_turns = [&](double turns) {
@@ -136,8 +136,8 @@ std::vector<double> ScaleYarn(std::vector<double> frequencies, double theta,
   return frequencies;
 }
 
-// llama3's rule: wavelengths up to original/high stay, those above
-// original/low are divided, between them the two are mixed linearly.
+// llama3: wavelengths up to original/high stay, wavelengths above original/low
+// are divided; between them both are mixed linearly.
 double ScaleLlama3(double frequency, const RopeScaling& scaling) {
   const double wavelength = 2.0 * std::numbers::pi / frequency;
   const double original = scaling.original_max_position_embeddings;
@@ -159,7 +159,7 @@ StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim) {
     return InvalidArgument("rope_scaling is ", scaling.type_name(),
                            ", expected an object or null");
   }
-  // "type" is what configs before 2024 have.
+  // Configs before 2024 have "type".
   auto kind = scaling.find("rope_type");
   if (kind == scaling.end()) kind = scaling.find("type");
   if (kind == scaling.end()) {

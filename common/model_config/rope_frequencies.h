@@ -9,14 +9,13 @@
 
 namespace sluice {
 
-// The rope_scaling (or rope_parameters) object of a config.json; null or
-// "default" is no scaling. INVALID_ARGUMENT for kinds that are not built,
-// for missing members, and for values outside their limits.
+// Parses the rope_scaling (or rope_parameters) object of a config.json; null or
+// "default" is no scaling. INVALID_ARGUMENT for kinds that are not built, for
+// missing members and for values outside their limits.
 StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim);
 
-// theta^(-2i/rotary_dim), scaled, in double precision [rotary_dim / 2]. The
-// same bits on every machine: it calls no function of the C library whose
-// rounding differs between systems.
+// Returns theta^(-2i/rotary_dim), scaled, in double precision [rotary_dim / 2].
+// The same bits on every machine, without the C library's functions.
 std::vector<double> RopeInvFreq(double theta, int rotary_dim,
                                 const RopeScaling& scaling);
 

@@ -18,7 +18,7 @@ StatusOr<std::vector<TokenId>> EosTokenIds(const Json& config,
       return InvalidArgument("eos_token_id is ", id.type_name(),
                              ", expected an integer or a list of them");
     }
-    // An unsigned number above int64's range turns negative here: refused.
+    // Unsigned numbers beyond int64's range become negative, and are refused.
     const auto value = id.get<int64_t>();
     if (value < 0 || value >= vocab_size) {
       return InvalidArgument("eos_token_id ", DumpJson(id),

@@ -9,14 +9,15 @@
 
 namespace sluice {
 
-// Tokens that end a generation: the union of eos_token_id (a number, a list
-// or null) in config.json and generation_config.json, sorted. A GGUF's ids
-// come with its config. INVALID_ARGUMENT for an id outside [0, vocab_size).
+// Returns the tokens that end a generation, sorted: the union of eos_token_id
+// (a number, a list or null) in config.json and generation_config.json. A
+// GGUF's config has its ids. INVALID_ARGUMENT for an id outside [0,
+// vocab_size).
 StatusOr<std::vector<TokenId>> StopIds(const Json& config,
                                        const Json& generation_config,
                                        int vocab_size);
 
-// eos_token_id of one of the two files.
+// Returns eos_token_id of one of the two files.
 StatusOr<std::vector<TokenId>> EosTokenIds(const Json& config,
                                            int64_t vocab_size);
 

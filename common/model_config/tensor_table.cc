@@ -28,7 +28,7 @@ bool HasQkNorm(const LayerConfig& layer) { return layer.attention.qk_norm; }
 bool HasSinks(const LayerConfig& layer) { return layer.attention.sinks; }
 bool HasNormsAfter(const LayerConfig& layer) { return layer.norm.after; }
 
-// Attention of all families, and the norms around it.
+// Attention and its norms, for all families.
 constexpr TensorRow kAttention[] = {
     {"input_layernorm.weight", "attn_norm.weight", "H", kNone, kAttentionNorm},
     {"self_attn.q_proj.weight", "attn_q.weight", "Q H", kRows, kQkv},
@@ -50,8 +50,8 @@ constexpr TensorRow kAttention[] = {
      kPostMlpNorm, HasNormsAfter},
 };
 
-// The norm in front of the MLP, and one that a GGUF calls as others call the
-// norm behind attention.
+// The norm before the MLP. Some GGUFs name it as others name the norm behind
+// attention.
 constexpr TensorRow kMlpNormRow[] = {
     {"post_attention_layernorm.weight", "ffn_norm.weight", "H", kNone,
      kMlpNorm},
@@ -138,7 +138,7 @@ constexpr std::span<const TensorRow> kExpertRows[] = {
     kSeparateExperts, kApartExperts, kStackedExperts, kTransposedExperts,
     kMxfp4Experts};
 
-// Of the dimension that a shape's letter stands for, in this layer.
+// Returns the size of the dimension that a shape's letter stands for.
 int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
   static const LayerConfig none;
   const LayerConfig& of = layer < 0 ? none : config.layers[layer];
@@ -159,7 +159,7 @@ int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
   SLUICE_CHECK(false);
 }
 
-// Takes a number off the front of `text`; `absent` if there is none.
+// Takes a number off the front of `text`; without one returns `absent`.
 int64_t TakeNumber(std::string_view& text, int64_t absent) {
   int64_t number = absent;
   const auto read =
@@ -381,7 +381,7 @@ ExpertStorage ExpertStorageOf(const ModelConfig& config,
   };
   if (has(kMxfp4Experts[0])) return ExpertStorage::kMxfp4;
   if (has(kApartExperts[0])) return ExpertStorage::kApart;
-  // gpt-oss, whose gate and up stand in turns, is also saved transposed.
+  // gpt-oss alternates gate and up, and some of its checkpoints are transposed.
   if (config.moe().interleaved) return ExpertStorage::kTransposed;
   return has(kStackedExperts[0]) ? ExpertStorage::kStacked
                                  : ExpertStorage::kSeparate;

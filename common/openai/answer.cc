@@ -48,7 +48,7 @@ double LogprobNumber(float logprob) {
 
 namespace {
 
-// As DumpJson; common text goes by a shorter way.
+// Returns DumpJson's bytes; plain text needs no Json value.
 std::string JsonString(const std::string& text) {
   const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
     return c >= ' ' && c < '\x7F' && c != '"' && c != '\\';
@@ -58,7 +58,7 @@ std::string JsonString(const std::string& text) {
 
 }  // namespace
 
-// Most tokens of a stream have text alone: what stands around it is made once.
+// Most tokens of a stream have text alone: the rest of a chunk is made once.
 std::string AnswerFormat::TextChunk(int index, const std::string& text) {
   constexpr std::string_view kMark = "\"\\u0001\"";
   Around& around = around_[index];

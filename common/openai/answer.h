@@ -20,55 +20,56 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt
-  // Of the completion; nullopt where reasoning is not told apart.
+  // Of the completion; nullopt for a model whose reasoning is not parsed.
   std::optional<int64_t> reasoning_tokens;
 };
 
-// What stands on every answer and chunk of one request.
+// The members that every answer and chunk of one request has.
 struct AnswerInfo {
   std::string id;
   int64_t created = 0;  // Unix time
   std::string model;
   bool logprobs = false;
-  bool include_usage = false;     // in streams: usage is null, or
+  bool include_usage = false;     // in streams, usage is null, or
   bool continuous_usage = false;  // the count so far
   bool return_token_ids = false;
   bool tokens_as_token_ids = false;
   bool prompt_logprobs = false;
-  bool is_parsed = false;   // reasoning and calls are told from content
-  std::string fingerprint;  // of what gives the same tokens; empty: unknown
+  bool is_parsed = false;   // reasoning and calls are parsed
+  std::string fingerprint;  // equal for equal tokens; empty: unknown
   int choices_per_prompt = 1;
-  size_t num_choices = 1;  // of all prompts
+  size_t num_choices = 1;  // over all prompts
   // Only with return_token_ids.
   std::vector<std::vector<TokenId>> prompts;
 };
 
-// Writes the answers of one request, whole or as stream chunks. Chunks of a
-// choice are asked for in order: the first differs. One thread.
+// Writes the answers of one request, whole or as stream chunks. A choice's
+// chunks come in order: the first one differs. One thread.
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
-  // The events that `delta` of choice `index` makes; none if it shows nothing.
+  // Returns the events of `delta` of choice `index`; none if it shows nothing.
   std::vector<std::string> Chunks(int index, const Delta& delta,
                                   const Usage& usage);
-  // The same, each as a value with lists of `pieces`, which read `delta`.
+  // Returns the events as values with lists of `pieces`, which read `delta`.
   virtual std::vector<Json> ChunkValues(int index, const Delta& delta,
                                         const Usage& usage,
                                         JsonPieces& pieces) = 0;
-  // The event of stream_options.include_usage.
+  // Returns the event of stream_options.include_usage.
   virtual std::string UsageChunk(const Usage& usage) = 0;
   std::string Whole(const std::vector<Delta>& choices, const Usage& usage);
-  // The same as a value with lists of `pieces`, which read `choices`.
+  // Returns the whole answer as a value with lists of `pieces`, which read
+  // `choices`.
   virtual Json WholeValue(const std::vector<Delta>& choices, const Usage& usage,
                           JsonPieces& pieces) = 0;
 
  protected:
-  // Whether the next chunk of choice `index`, if its delta has text alone,
-  // differs from the one before in nothing but that text.
+  // Returns whether the next chunk of choice `index`, for a delta with text
+  // alone, differs from the previous chunk in its text alone.
   virtual bool ShowsTextAlone(int index) const = 0;
 
  private:
-  // A chunk of one choice, before its text and behind it.
+  // A chunk of one choice, before and behind its text.
   struct Around {
     std::string before;
     std::string behind;
@@ -88,31 +89,31 @@ std::unique_ptr<AnswerFormat> MakeCompletionFormat(const ModelText& text,
 
 // {"prompt_tokens", "completion_tokens", "total_tokens",
 //  "prompt_tokens_details": {"cached_tokens"},
-//  "completion_tokens_details": {"reasoning_tokens"}}, the last if known.
+// "completion_tokens_details": {"reasoning_tokens"}}, the last if known.
 Json UsageJson(const Usage& usage);
 
 // "stop", "length" or "tool_calls" of a delta with a finish.
 std::string_view FinishName(const Delta& delta);
-// The same; null while it goes on.
+// Returns FinishName as JSON; null before the finish.
 Json FinishJson(const Delta& delta);
 
-// vLLM's member beside it: a stop string, the id of a stop token, or null.
+// Returns vLLM's stop_reason: a stop string, the id of a stop token, or null.
 Json StopReasonJson(const Delta& delta);
 
-// The double whose shortest text is the shortest text of `logprob`; JSON has
-// no infinity, so it is at least -9999. One value always gives one text.
+// Returns the double whose shortest text is the shortest text of `logprob`, at
+// least -9999, since JSON has no infinity.
 double LogprobNumber(float logprob);
 
-// vLLM's list: null for the prompt's first token, then for each an object of
-// {"id": {"logprob", "rank", "decoded_token"}} of the token and of the most
-// likely ones. Ranks begin at 1.
+// Returns vLLM's list: null for the prompt's first token, then for each token
+// an object of {"id": {"logprob", "rank", "decoded_token"}} with the token and
+// the most likely ones. Ranks begin at 1.
 Json PromptLogprobsJson(const ModelText& text, const Delta& delta,
                         JsonPieces& pieces);
 
 // {"id", "object", "created", "model", "system_fingerprint", "choices": []}.
 Json AnswerHead(const AnswerInfo& info, const char* object);
 
-// The token for people, or "token_id:N".
+// Returns the token's text for people, or "token_id:N".
 std::string TokenName(const ModelText& text, const AnswerInfo& info,
                       TokenId token);
 

@@ -27,12 +27,12 @@ class ChatFormat : public AnswerFormat {
       Json message = Json::object();
       if (first && i == 0) {
         message["role"] = "assistant";
-        // Accumulators begin with it; null is what calls have beside them.
+        // Clients accumulate content from here; beside calls it is null.
         if (!parts[i].contains("content")) message["content"] = nullptr;
       }
       message.update(parts[i]);
       Json choice = Choice(index, std::move(message), nullptr);
-      // What belongs to the tokens, once.
+      // The tokens' members, once.
       if (i == 0) choice["logprobs"] = Logprobs(delta, pieces);
       if (info_.return_token_ids) {
         choice["token_ids"] = i == 0 ? Json(delta.token_ids) : Json::array();
@@ -90,7 +90,7 @@ class ChatFormat : public AnswerFormat {
   }
 
  private:
-  // A whole message. Content beside reasoning or calls is null, not empty.
+  // A whole message. Its content is null, not empty, beside reasoning or calls.
   static Json Message(const Delta& delta) {
     const bool only_others = delta.text.empty() &&
                              (!delta.reasoning.empty() || !delta.calls.empty());
@@ -109,13 +109,13 @@ class ChatFormat : public AnswerFormat {
     return message;
   }
 
-  // By both names: clients read either.
+  // Under both names: each client reads one.
   static Json Reasoning(const Delta& delta) {
     return {{"reasoning_content", delta.reasoning},
             {"reasoning", delta.reasoning}};
   }
 
-  // What a chunk's `delta` says, one kind each.
+  // Returns the members of a chunk's `delta`, one kind each.
   static std::vector<Json> Parts(const Delta& delta) {
     std::vector<Json> parts;
     if (!delta.reasoning.empty()) {
@@ -135,7 +135,7 @@ class ChatFormat : public AnswerFormat {
     return parts;
   }
 
-  // A chunk that shows nothing: the first one, or one for logprobs.
+  // Returns a chunk without text: the first one, or one with logprobs.
   Json Silence(bool first) const {
     if (info_.is_parsed && !first) return Json::object();
     return {{"content", ""}};
@@ -193,7 +193,7 @@ class ChatFormat : public AnswerFormat {
 
   const ModelText& text_;
   const AnswerInfo info_;
-  std::vector<bool> is_first_;  // by choice: nothing was said of it yet
+  std::vector<bool> is_first_;  // by choice: no chunk is out yet
 };
 
 }  // namespace

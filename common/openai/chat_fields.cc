@@ -9,7 +9,7 @@
 namespace sluice::openai {
 namespace {
 
-// Short words, which a template compares or prints: no special token fits in.
+// Templates compare or print short words, which hold no special token.
 constexpr size_t kMaxWordBytes = 32;
 
 enum class ArgumentType { kBool, kWord };
@@ -49,7 +49,7 @@ std::string Names() {
   return names;
 }
 
-// One member of chat_template_kwargs that is no field of its own.
+// Reads one member of chat_template_kwargs that has no field of its own.
 void ReadArgument(FieldReader& in, const std::string& name, const Json& value,
                   Json& out) {
   const auto found = std::find_if(
@@ -73,8 +73,8 @@ void ReadArgument(FieldReader& in, const std::string& name, const Json& value,
   out[name] = value;
 }
 
-// Templates turn thinking off by a variable of their own; the client's value
-// of it stands.
+// Turns thinking off by the template's own variable, unless the client set that
+// variable.
 void ObeyNoEffort(Json& arguments) {
   const auto effort = arguments.find("reasoning_effort");
   if (effort == arguments.end() || *effort != "none") return;

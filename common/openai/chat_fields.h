@@ -7,9 +7,9 @@
 
 namespace sluice::openai {
 
-// What goes to the chat template beside the messages: add_generation_prompt,
-// continue_final_message, add_special_tokens, reasoning_effort and the
-// allowed members of chat_template_kwargs. Complaints stay in `in`.
+// Reads the chat template's options beside the messages: add_generation_prompt,
+// continue_final_message, add_special_tokens, reasoning_effort and the allowed
+// members of chat_template_kwargs. Errors stay in `in`.
 RenderOptions ReadTemplateFields(FieldReader& in);
 
 }  // namespace sluice::openai

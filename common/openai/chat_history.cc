@@ -13,7 +13,7 @@
 namespace sluice::openai {
 namespace {
 
-// Words that no template writes by itself.
+// Words that no template has.
 constexpr std::string_view kThought = "sluicethought";
 constexpr std::string_view kFirst = "sluicefirst";
 constexpr std::string_view kSecond = "sluicesecond";
@@ -35,8 +35,8 @@ Json Tool(std::string_view name) {
 
 Json Tools() { return Json::array({Tool("one"), Tool("two")}); }
 
-// A user's question, the assistant's `turn`, and a result for each of its
-// calls: its rendering, or nullopt if the template refuses it.
+// Renders a user's question, the assistant's `turn` and a result for each of
+// its calls; nullopt if the template refuses them.
 std::optional<std::string> Rendered(const ChatTemplate& chat_template,
                                     const Json& turn,
                                     const Json& tools = Tools()) {
@@ -61,7 +61,7 @@ bool Shows(const std::optional<std::string>& text, std::string_view word) {
   return text && text->find(word) != std::string::npos;
 }
 
-// `message` with its reasoning as the template wants it.
+// Returns `message` with its reasoning in the template's form.
 Json WithReasoning(Json message, const HistoryRules& rules) {
   const auto found = message.find("reasoning_content");
   const bool is_right =
@@ -84,8 +84,8 @@ Json WithReasoning(Json message, const HistoryRules& rules) {
   return message;
 }
 
-// `results` by the call that each is of, and behind them those that are left.
-// Those that do not tell by their ids go to the calls without one, in order.
+// Returns `results` by their call, then the results left over. A result without
+// a matching id goes to the next call without a result.
 std::vector<std::vector<Json>> ByCall(const Json& calls,
                                       std::vector<Json> results) {
   struct SameId {
@@ -124,9 +124,9 @@ void AppendAll(std::vector<Json>& results, Json& out) {
   for (Json& result : results) out.push_back(std::move(result));
 }
 
-// Appends `message`, which has several calls, one call at a time, each with
-// its group of `results` behind it. The first one keeps all that the message
-// says; the others have their role and their call.
+// Appends a message with several calls as one message per call, each followed
+// by its group of `results`. The first one keeps all other members of the
+// message; the others have a role and a call.
 void AppendOneByOne(Json message, std::vector<std::vector<Json>> results,
                     Json& out) {
   Json calls = std::move(message["tool_calls"]);

@@ -11,34 +11,36 @@ class ChatTemplate;
 
 namespace sluice::openai {
 
-// What a chat template asks of tools and of an assistant's earlier messages.
+// The form of tools and assistant messages that a chat template needs.
 struct HistoryRules {
-  // The member that it reads the reasoning from: "reasoning_content" (GLM,
-  // Qwen), "thinking" (gpt-oss); empty: it shows none.
+  // The member with the reasoning: "reasoning_content" (GLM, Qwen), "thinking"
+  // (gpt-oss); empty: the template shows none.
   std::string reasoning;
-  // Refuses content beside reasoning in a message with calls (gpt-oss).
+  // The template refuses content beside reasoning in a message with calls
+  // (gpt-oss).
   bool content_or_reasoning = false;
-  // Shows, or takes, one call per message (gpt-oss, Llama 3).
+  // The template shows or accepts one call per message (gpt-oss, Llama 3).
   bool one_call = false;
-  // Fails for a tool without a description (gpt-oss).
+  // The template fails for a tool without a description (gpt-oss).
   bool described_tools = false;
   bool operator==(const HistoryRules&) const = default;
 };
 
-// Learnt from what the template makes of messages made up for it, never from
-// a model's name.
+// Learns the rules from renderings of made-up messages, never from a model's
+// name.
 HistoryRules LearnHistoryRules(const ChatTemplate& chat_template);
 
-// `messages` (ChatRequest's) as the template wants them: the reasoning by its
-// name; where it cannot stand beside content, in front of it as one text. The
-// results of several calls come in the calls' order (templates show no ids).
-// Where one call fits in a message, each has its own, with its result behind
-// it, and the first one has all else that the message says: nothing is copied.
-// A result is never shown as another call's. Results that do not tell by their
-// ids whose they are go to the calls without one, in order.
+// Returns `messages` (of a ChatRequest) in the template's form. Reasoning has
+// the template's name, or stands before the content as one text. Results of
+// several calls follow the calls' order, since templates show no ids. With
+// one_call each call has a message of its own, with its result behind it; the
+// first one keeps the message's other members, and nothing is copied. A result
+// never moves to another call with an id; a result without a matching id goes
+// to the next call without a result.
 Json AdaptHistory(Json messages, const HistoryRules& rules);
 
-// `tools` (ToolFields'), with empty descriptions where there must be one.
+// Returns `tools` (of ToolFields), with empty descriptions where the template
+// needs one.
 Json AdaptTools(Json tools, const HistoryRules& rules);
 
 }  // namespace sluice::openai

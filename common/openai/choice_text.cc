@@ -9,7 +9,7 @@
 namespace sluice::openai {
 namespace {
 
-// Stands for no token: what a decoder gives at its end.
+// No token: for text that the decoder returns at its end.
 constexpr TokenId kNoToken = -1;
 
 }  // namespace
@@ -83,7 +83,7 @@ ShownLogprob Delta::shown(size_t index) const {
 }
 
 size_t Delta::EstimatedBytes() const {
-  constexpr size_t kLogprob = 64;  // of one token
+  constexpr size_t kLogprob = 64;  // per token
   size_t bytes = 512 + text.size() + reasoning.size() + 8 * token_ids.size();
   for (const CallDelta& call : calls) bytes += 128 + call.arguments.size();
   const auto count = [&](const std::vector<TokenResult>& tokens) {
@@ -106,7 +106,7 @@ ChoiceText::ChoiceText(const ModelText& text, ChoiceTextOptions options,
   if (!options_.echo && options_.echo_text.empty()) return;
   echo_.emplace();
   echo_->text = options_.echo_text;
-  // Nothing comes before the first token, so it has no logprob.
+  // The first token has no logprob: no token comes before it.
   if (options_.logprobs && options_.echo) echo_->echo_begin = prompt.front();
 }
 
@@ -204,7 +204,7 @@ Delta ChoiceText::OnEnd(const FinalEvent& event) {
   if (event.stop_token) {
     ++completion_tokens_;
     delta.token_ids.push_back(*event.stop_token);
-    // Evaluations count on one entry per token, the end token included.
+    // Evaluations expect one entry per token, with the end token.
     if (options_.logprobs && event.stop_result.logprob) {
       delta.logprobs.push_back(event.stop_result);
     }

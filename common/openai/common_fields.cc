@@ -12,7 +12,7 @@
 namespace sluice::openai {
 namespace {
 
-// Of a request; the model's own end tokens may join them.
+// Per request, without the model's own end tokens.
 constexpr int kMaxClientStopTokenIds = 128;
 static_assert(kMaxClientStopTokenIds < kMaxStopTokenIds);
 constexpr int64_t kMaxPingSeconds = 3600;
@@ -35,7 +35,7 @@ void ReadStreamOptions(FieldReader& in, GenerationFields& out) {
   if (!sub.status().ok()) in.Refuse("stream_options", Message(sub.status()));
 }
 
-// The id that `key` spells, without sign or leading zeros; -1 if it does not.
+// Returns the id that `key` spells, without sign and leading zeros; else -1.
 int64_t IdOfKey(const std::string& key) {
   int64_t id = -1;
   const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
@@ -83,7 +83,7 @@ std::vector<LogitBias> ReadLogitBias(FieldReader& in, int vocab_size) {
   return out;
 }
 
-// Of two names, which must not contradict each other.
+// Reads one value by two names, which must not contradict each other.
 std::optional<double> ReadRepetitionPenalty(FieldReader& in) {
   const auto penalty = in.Number("repetition_penalty", kMinRepetitionPenalty,
                                  kMaxRepetitionPenalty);
@@ -131,8 +131,8 @@ void ReadStops(FieldReader& in, int vocab_size, GenerationFields& out) {
   out.include_stop = in.Bool("include_stop_str_in_output").value_or(false);
 }
 
-// best_of generates more choices than it shows: only those that are shown
-// can be had.
+// Reads n and best_of. A best_of above n, whose answer hides choices, is not
+// built.
 void ReadChoices(FieldReader& in, GenerationFields& out) {
   out.n = static_cast<int>(in.Int("n", 1, kMaxChoices).value_or(1));
   const auto best_of = in.Int("best_of", 1, kMaxInt32);

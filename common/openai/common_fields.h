@@ -10,15 +10,15 @@
 
 namespace sluice::openai {
 
-// The fields that mean the same for chat and completions. Complaints stay in
-// `in`; token ids are below `vocab_size`.
+// Reads the fields that chat and completions share. Errors stay in `in`; token
+// ids are below `vocab_size`.
 GenerationFields ReadCommonFields(FieldReader& in, int vocab_size);
 
-// Field `name`, a number of tokens at most; -1 counts as absent.
+// Reads field `name`, a number of tokens; -1 counts as absent.
 std::optional<int64_t> ReadMaxTokens(FieldReader& in, std::string_view name);
 
-// Complaints about fields that do not go with one another, once all are read.
-// `num_prompts` of the request.
+// Checks fields against one another, after all are read. Errors stay in `in`.
+// `num_prompts` is the request's.
 void CheckTogether(FieldReader& in, const GenerationFields& fields,
                    size_t num_prompts);
 

@@ -59,7 +59,7 @@ class CompletionFormat : public AnswerFormat {
   }
 
  private:
-  // Of one choice, from chunk to chunk.
+  // A choice's state between chunks.
   struct State {
     bool first = true;
     int64_t text_offset = 0;  // in characters
@@ -89,7 +89,7 @@ class CompletionFormat : public AnswerFormat {
     return choice;
   }
 
-  // The offsets come first: counting goes on from chunk to chunk.
+  // Offsets come first: the count continues from chunk to chunk.
   Json Logprobs(const Delta& delta, State& state, JsonPieces& pieces) const {
     if (!info_.logprobs) return nullptr;
     const size_t size = delta.num_shown();
@@ -117,8 +117,8 @@ class CompletionFormat : public AnswerFormat {
             {"top_logprobs", std::move(tops)}};
   }
 
-  // The most likely tokens and the token itself. Two tokens may have one
-  // text: the likelier one stands.
+  // Returns the most likely tokens and the token itself. Of two tokens with one
+  // text the likelier one stands.
   Json TopLogprobs(const ShownLogprob& token) const {
     Json top = Json::object();
     const auto add = [&](const TokenLogprob& entry) {

@@ -7,7 +7,7 @@
 namespace sluice::openai {
 namespace {
 
-// The integer that `value` is, if it is one within int64.
+// Returns `value` as an integer, if it is one within int64.
 std::optional<int64_t> AsInt(const Json& value) {
   if (value.is_number_unsigned()) {
     const auto number = value.get<uint64_t>();

@@ -17,34 +17,34 @@ namespace sluice::openai {
 
 inline constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
-// Reads typed fields of one JSON object and keeps the first complaint. A
-// field that is absent or null gives nothing; so does every field after the
-// first bad one. Values are described by type and number, never quoted.
+// Reads typed fields of one JSON object and keeps the first error. An absent or
+// null field returns nothing; so does every field after the first error. Errors
+// describe values by type and number and never quote them.
 class FieldReader {
  public:
-  // `object` must be an object and outlive the reader. `prefix` stands before
-  // names in messages: "stream_options.".
+  // `object` is an object that outlives the reader. `prefix` stands before
+  // names in errors: "stream_options.".
   explicit FieldReader(const Json& object, std::string prefix = "")
       : object_(object), prefix_(std::move(prefix)) {}
 
   // Null if absent or JSON null.
   const Json* Find(std::string_view name) const;
 
-  // Within [low, high]. A number without fraction counts as an integer.
+  // Returns an integer in [low, high]. A number without fraction counts as one.
   std::optional<int64_t> Int(std::string_view name, int64_t low, int64_t high);
   std::optional<double> Number(std::string_view name, double low, double high);
   std::optional<bool> Bool(std::string_view name);
   std::optional<std::string> String(std::string_view name);
-  // An array of token ids in [0, vocab_size), at most `max_count`.
+  // Returns an array of token ids in [0, vocab_size), at most `max_count`.
   std::optional<std::vector<TokenId>> TokenIds(std::string_view name,
                                                int vocab_size,
                                                size_t max_count);
-  // A string, or an array of at most `max_count` strings; none empty.
+  // Returns a string, or an array of at most `max_count`; none empty.
   std::optional<std::vector<std::string>> Strings(std::string_view name,
                                                   size_t max_count,
                                                   size_t max_bytes);
 
-  // Records a complaint about `name` unless there is one already.
+  // Keeps an error about `name`, if it is the first.
   template <typename... Parts>
   void Refuse(std::string_view name, const Parts&... parts) {
     if (status_.ok())
@@ -59,10 +59,10 @@ class FieldReader {
   Status status_;
 };
 
-// "a string", "the number -1", "an array of 3".
+// Describes a value: "a string", "the number -1", "an array of 3".
 std::string Describe(const Json& value);
 
-// `array` as token ids; errors name `param`.
+// Returns `array` as token ids; errors name `param`.
 StatusOr<std::vector<TokenId>> ParseTokenIds(const Json& array,
                                              std::string_view param,
                                              int vocab_size);

@@ -16,7 +16,7 @@ bool HoldsList(const Json& value) {
 
 }  // namespace
 
-// No text of ours is binary, so a binary value can stand for a list: its
+// No value of ours is binary, so a binary value stands for a list, and its
 // subtype is the list's number.
 Json JsonPieces::List(size_t size, Element element) {
   lists_.push_back({size, std::move(element)});

@@ -11,21 +11,20 @@
 
 namespace sluice::openai {
 
-// A JSON text that is made piece by piece, the same bytes as DumpJson's: long
-// lists in it are made element by element. One thread at a time.
+// Makes a JSON text piece by piece, with DumpJson's bytes: long lists are made
+// element by element. One thread at a time.
 class JsonPieces {
  public:
   using Element = std::function<Json(size_t index)>;
 
-  // What stands in a value for a list: its elements are asked for in order,
-  // each once, when their turn to be written comes. They may hold lists too.
+  // Returns a value that stands for a list. The elements are requested in
+  // order, each once, when Next reaches them; they may hold lists too.
   Json List(size_t size, Element element);
 
-  // `value` is the text to be made; `value` and elements hold lists of this
+  // Begins the text of `value`; `value` and its elements hold lists of this
   // object alone.
   void Write(const Json& value);
-  // The next piece of the text: at least one byte, and about `bytes`; empty
-  // behind the end.
+  // Returns the next piece: at least one byte, about `bytes`; empty at the end.
   std::string Next(size_t bytes);
   bool ended() const { return parts_.empty(); }
 
@@ -34,7 +33,7 @@ class JsonPieces {
     size_t size = 0;
     Element element;
   };
-  // A text, from `next` on; or a list, `next` its element that comes.
+  // A text, from `next` on; or a list, with `next` its next element.
   struct Part {
     std::string text;
     Lazy list;
@@ -44,7 +43,7 @@ class JsonPieces {
 
   void Split(const Json& value, std::vector<Part>& parts);
 
-  std::vector<Lazy> lists_;  // those in parts_ are empty here
+  std::vector<Lazy> lists_;  // lists in parts_ are empty here
   std::deque<Part> parts_;
 };
 

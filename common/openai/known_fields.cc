@@ -10,14 +10,13 @@
 namespace sluice::openai {
 namespace {
 
-// Bytes of an unknown field's name that an error shows.
+// The bytes of an unknown field's name in an error.
 constexpr size_t kMaxShownName = 64;
 
-// When a known field that is not built changes nothing.
+// The values with which a field that is not built changes nothing.
 struct Neutral {
-  std::string_view words;  // for people
-  std::string_view
-      values;  // a JSON array; of an object its "type" alone counts
+  std::string_view words;   // for people
+  std::string_view values;  // a JSON array; an object's "type" alone counts
 };
 constexpr Neutral kZero{"0", "[0]"};
 constexpr Neutral kOne{"1", "[1]"};
@@ -39,7 +38,7 @@ struct UnbuiltField {
   const Neutral& neutral;
   bool chat = true;
   bool completions = true;
-  std::string_view successor = {};  // OpenAI's own, of a deprecated field
+  std::string_view successor = {};  // OpenAI's name for a deprecated field
 };
 
 constexpr KnownField kBuiltFields[] = {
@@ -89,7 +88,7 @@ constexpr KnownField kBuiltFields[] = {
     {"request_id"},
 };
 
-// Of no effect here, whatever their value.
+// Fields without effect, for any value.
 constexpr KnownField kIgnoredFields[] = {
     {"user"},
     {"metadata"},
@@ -114,7 +113,7 @@ constexpr UnbuiltField kUnbuiltFields[] = {
     {"guided_choice", kNever},
     {"guided_grammar", kNever},
     {"structured_outputs", kNever},
-    // What other servers obey and we would not.
+    // Other servers obey these.
     {"grammar", kEmpty},
     {"json_schema", kEmpty},
     {"regex", kEmpty},
@@ -155,7 +154,7 @@ bool IsNeutral(const Json& value, const Neutral& neutral) {
   });
 }
 
-// What was asked for in words, where the value's type says too little.
+// Describes a value for people if its type says too little.
 std::string Asked(const UnbuiltField& field, const Json& value) {
   if (&field.neutral != &kPlainText || !value.is_object()) {
     return Describe(value);

@@ -23,15 +23,15 @@ struct KnownField {
   FieldUse use = FieldUse::kBuilt;
 };
 
-// Every field that the parsers know. services/gateway/API.md has a row for
-// each; tests compare the two, and both with what the parsers read.
+// Returns every field that the parsers know. services/gateway/API.md has a row
+// for each; tests compare both with the parsers.
 std::vector<KnownField> KnownFields();
 
-// INVALID_ARGUMENT naming the first known but unbuilt field of `object` whose
-// value would change the answer.
+// INVALID_ARGUMENT names the first known but unbuilt field of `object` with a
+// value that would change the answer.
 Status RefuseUnbuiltFields(const Json& object, bool chat);
 
-// INVALID_ARGUMENT naming the first field of `object` that is not known.
+// INVALID_ARGUMENT names the first unknown field of `object`.
 Status RefuseUnknownFields(const Json& object, bool chat);
 
 }  // namespace sluice::openai

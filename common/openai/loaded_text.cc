@@ -9,31 +9,31 @@
 namespace sluice::openai {
 namespace {
 
-// How much of the prompt a detokenizer looks at.
+// The prompt's last tokens that a detokenizer reads.
 constexpr size_t kPromptTail = 16;
-// A small prompt that takes longer than this does not belong on an event
-// loop; nor do the next ones, until so many in a row took less. By the wall
-// clock, so it is more than a busy machine makes of a good template's 1 ms.
+// A slower rendering of a small prompt keeps all small prompts off the event
+// loops, until kProbation in a row are quicker. Wall time: a busy machine makes
+// less than this of a good template's 1 ms.
 constexpr double kSlowSeconds = 0.025;
 constexpr size_t kSmallTokens = 4096;
 constexpr int kProbation = 32;
 
-// A text beyond a limit of the tokenizer or the template is the request's
-// fault: unlike with a full queue, trying again does not help.
+// A text beyond a limit of the tokenizer or template is the request's fault: a
+// retry fails too, unlike with a full queue.
 StatusOr<std::vector<TokenId>> LimitsAsInvalid(
     StatusOr<std::vector<TokenId>> ids) {
   if (ids.status().code() != StatusCode::kResourceExhausted) return ids;
   return InvalidArgument(Message(ids.status()));
 }
 
-// gpt-oss always reasons: no effort is the least that it knows.
+// gpt-oss always reasons: its least effort stands for none.
 void ObeyLeastEffort(const OutputFormat& format, Json& arguments) {
   if (format.reasoning != ReasoningFormat::kHarmony) return;
   const auto effort = arguments.find("reasoning_effort");
   if (effort != arguments.end() && *effort == "none") *effort = "low";
 }
 
-// See ModelText::max_bytes_per_token.
+// Returns ModelText::max_bytes_per_token.
 size_t MaxBytesPerToken(const Tokenizer& tokenizer) {
   size_t longest = 0;
   std::vector<bool> singles(256, false);
@@ -42,7 +42,7 @@ size_t MaxBytesPerToken(const Tokenizer& tokenizer) {
     longest = std::max(longest, bytes.size());
     if (bytes.size() == 1) singles[static_cast<unsigned char>(bytes[0])] = true;
   }
-  // Without a token for every byte, an unknown token may stand for any text.
+  // If some byte has no token, an unknown token may stand for any text.
   const bool complete =
       std::all_of(singles.begin(), singles.end(), [](bool has) { return has; });
   return complete ? longest * tokenizer.max_shrinking() : 0;
@@ -106,11 +106,11 @@ StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
 }
 
 void LoadedText::NoteRendering(double seconds, size_t tokens) const {
-  if (tokens > kSmallTokens) return;  // large ones leave the loop by size
+  if (tokens > kSmallTokens) return;  // large prompts leave the loop by size
   if (seconds > kSlowSeconds) {
     probation_ = kProbation;
   } else if (const int left = probation_; left > 0) {
-    probation_ = left - 1;  // a lost count in a race does no harm
+    probation_ = left - 1;  // a race may lose a count
   }
 }
 
@@ -120,7 +120,7 @@ bool LoadedText::is_quick() const {
 
 StatusOr<std::string> LoadedText::Decode(std::span<const TokenId> tokens,
                                          bool skip_special) const {
-  // The model's vocabulary may have more rows than the tokenizer has ids.
+  // The model's vocabulary may be larger than the tokenizer's.
   std::vector<TokenId> known;
   known.reserve(tokens.size());
   for (const TokenId token : tokens) {

@@ -13,16 +13,16 @@
 
 namespace sluice::openai {
 
-// Names of output formats, as flags have them.
+// The names of output formats in flags.
 struct FormatNames {
   std::string tools = "auto";
   std::string reasoning = "auto";
 };
 
-// common/text's objects of one model. Any thread.
+// The text objects of one loaded model. Any thread.
 class LoadedText : public ModelText {
  public:
-  // Reads tokenizer and chat template of the model at `path`. `format`: see
+  // Reads the tokenizer and chat template of the model at `path`. `format`: see
   // ChooseOutputFormat.
   static StatusOr<std::unique_ptr<LoadedText>> Load(
       const std::string& path, const FormatNames& format = {});
@@ -50,19 +50,18 @@ class LoadedText : public ModelText {
 
  private:
   LoadedText() = default;
-  // Takes note of how long the rendering of a prompt took.
+  // Records how long the rendering of a prompt took.
   void NoteRendering(double seconds, size_t tokens) const;
 
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<ChatTemplate> template_;  // null: the model has none
+  std::unique_ptr<ChatTemplate> template_;  // null: none
   std::string template_source_;
   HistoryRules history_;  // the template's
   OutputFormat format_;
-  std::vector<TokenId> markup_;  // special tokens of it, ascending
+  std::vector<TokenId> markup_;  // its special tokens, ascending
   size_t max_bytes_per_token_ = 0;
   bool adds_bos_ = false;
-  // Small prompts in a row that must be quick before the template counts as
-  // quick again.
+  // Quick small prompts in a row until the template counts as quick again.
   mutable std::atomic<int> probation_{0};
 };
 

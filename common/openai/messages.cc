@@ -10,15 +10,15 @@
 namespace sluice::openai {
 namespace {
 
-// Parts of OpenAI's and vLLM's APIs that no model here reads yet.
+// Parts of OpenAI's and vLLM's APIs that no model here reads.
 constexpr std::string_view kOtherParts[] = {
     "image_url", "input_image", "image",      "input_audio", "audio_url",
     "video_url", "file",        "input_file", "refusal",     "thinking"};
 
-// Role, content, name, reasoning, calls, and one of a template's own.
+// Role, content, name, reasoning, calls, and one member of a template's own.
 constexpr size_t kMaxMessageMembers = 6;
 
-// What to say of a part of `type`; what the client wrote is never quoted.
+// Returns the refusal of a part of `type`, without the client's words.
 std::string PartRefusal(const std::string& type) {
   const auto known = std::find(std::begin(kOtherParts), std::end(kOtherParts),
                                std::string_view(type));
@@ -59,7 +59,7 @@ StatusOr<Json> ParseContent(const Json& message, std::string_view role,
                             const std::string& where) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) {
-    // An assistant that only called tools has no content.
+    // An assistant's message with calls alone has no content.
     if (role == "assistant") return Json("");
     return FieldError("messages", where, ".content is missing");
   }
@@ -76,11 +76,11 @@ StatusOr<Json> ParseContent(const Json& message, std::string_view role,
 // A string member of a message or a call.
 struct StringMember {
   const char* name;
-  const char* as;  // what the template reads it by
+  const char* as;  // the template's name
   size_t max_bytes = std::numeric_limits<size_t>::max();
 };
 
-// Copies `member` of `in`, if it is there, to `out`.
+// Copies `member` of `in`, if present, to `out`.
 Status CopyString(const Json& in, const StringMember& member,
                   const std::string& where, Json& out) {
   const auto found = in.find(member.name);
@@ -98,9 +98,9 @@ Status CopyString(const Json& in, const StringMember& member,
   return OkStatus();
 }
 
-// The arguments of a call as templates can show them: an object. A model's
-// arguments may be cut, or no JSON: clients send them back as they are, and a
-// refusal would end the conversation.
+// Returns the arguments of a call as an object, which templates can show.
+// Arguments from a model may be cut or no JSON; clients send them back
+// unchanged, and a refusal would end the conversation.
 StatusOr<Json> ArgumentsToShow(const Json* arguments, const std::string& where,
                                JsonBudget& budget) {
   if (arguments == nullptr) return Json::object();
@@ -119,7 +119,7 @@ StatusOr<Json> ArgumentsToShow(const Json* arguments, const std::string& where,
   return made;
 }
 
-// One call of an assistant's message as templates expect it.
+// Returns one call of an assistant's message as templates expect it.
 StatusOr<Json> ParseToolCall(const Json& call, const std::string& where,
                              JsonBudget& budget) {
   if (!call.is_object()) {
@@ -176,7 +176,7 @@ Status CopyToolCalls(const Json& in, const std::string& where, Json& out,
     return FieldError("messages", where, ".tool_calls has ", calls->size(),
                       " calls, limit ", kMaxToolCalls);
   }
-  // Templates take the mere presence of an empty list for calls.
+  // Templates take an empty list for calls.
   Json parsed = Json::array();
   for (size_t i = 0; i < calls->size(); ++i) {
     SLUICE_ASSIGN_OR_RETURN(
@@ -197,7 +197,7 @@ Status CopyToolFields(const Json& in, std::string_view role,
         in, {"tool_call_id", "tool_call_id", kMaxNameBytes}, where, out));
   }
   if (role != "assistant") return OkStatus();
-  // By either name, as servers give it back: the second wins.
+  // Servers use either name; the second one wins.
   for (const char* name : {"reasoning", "reasoning_content"}) {
     SLUICE_RETURN_IF_ERROR(
         CopyString(in, {name, "reasoning_content"}, where, out));

@@ -16,63 +16,63 @@
 
 namespace sluice::openai {
 
-// What of a sequence's tokens shows.
+// The tokens of a sequence that its text shows.
 struct DecodeOptions {
   bool skip_special = true;
-  // Special tokens that are markup of the model's output format are shown all
-  // the same: what tells the output apart reads them.
+  // Shows special tokens of the output format's markup, which the output parser
+  // needs.
   bool show_markup = false;
 };
 
-// What /tokenizer_info tells. Spellings; empty if the model has none.
+// The fields of /tokenizer_info. Spellings; empty if the model has none.
 struct TokenizerInfo {
   std::string bos_token;
   std::string eos_token;
   std::string pad_token;
   std::string unk_token;
   std::string chat_template;
-  bool adds_bos = false;  // to a text with special tokens asked for
+  bool adds_bos = false;  // before a text with special tokens
 };
 
-// The served model's text side: what the gateway asks of common/text, which
-// tests replace by a vocabulary of bytes. Immutable; any thread. Encoding is
-// work: long texts are kept off the event loops.
+// The served model's text side, as the gateway uses it; tests replace it by a
+// vocabulary of bytes. Immutable; any thread. Encoding takes time: long texts
+// stay off the event loops.
 class ModelText {
  public:
   virtual ~ModelText() = default;
 
-  // `special`: spelled special tokens become tokens, and BOS is added where
-  // the model wants it.
+  // Returns the ids of `text`. With `special`, spelled special tokens become
+  // tokens, and BOS is added if the model needs it.
   virtual StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                                 bool special) const = 0;
-  // Renders the template; `tools` null: nothing may be called. Message text can
-  // never become a special token. INVALID_ARGUMENT with the template's own
-  // complaint, or if the model has no template.
+  // Returns the ids of the rendered chat; `tools` null: no tools. Text of
+  // messages never becomes a special token. INVALID_ARGUMENT with the
+  // template's own words, or for a model without a template.
   virtual StatusOr<std::vector<TokenId>> EncodeChat(
       const Json& messages, const Json& tools, RenderOptions options) const = 0;
-  // INVALID_ARGUMENT for an id out of range.
+  // Returns the text. INVALID_ARGUMENT for an id out of range.
   virtual StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                        bool skip_special) const = 0;
-  // Of what follows `prompt`.
+  // Returns a decoder of the tokens behind `prompt`.
   virtual Detokenizer NewDecoder(std::span<const TokenId> prompt,
                                  const DecodeOptions& options) const = 0;
 
-  // How the model sets reasoning and tool calls apart.
+  // Returns the model's format of reasoning and tool calls.
   virtual OutputFormat output_format() const = 0;
-  // One for each of a request's `count` outputs.
+  // Returns a parser for each of a request's `count` outputs.
   virtual std::vector<std::unique_ptr<OutputParser>> NewParsers(
       const OutputRequest& request, size_t count) const = 0;
-  // Whether what follows `prompt` begins within reasoning.
+  // Returns whether the output behind `prompt` begins within reasoning.
   virtual bool EndsInReasoning(std::span<const TokenId> prompt) const = 0;
 
-  // One token for people, and as bytes.
+  // One token's text, for people and as bytes.
   virtual std::string TokenText(TokenId token) const = 0;
   virtual std::string TokenBytes(TokenId token) const = 0;
 
-  // Bytes of text that one token stands for at most: a text of more than n
-  // times as many has more than n tokens. 0: no such bound is known.
+  // Returns the most bytes of text that one token stands for: a text of more
+  // than n times as many has more than n tokens. 0: no known bound.
   virtual size_t max_bytes_per_token() const = 0;
-  // Small texts take so little time that an event loop can encode them.
+  // Returns whether an event loop has time to encode small texts.
   virtual bool is_quick() const = 0;
   virtual TokenizerInfo info() const = 0;
 };

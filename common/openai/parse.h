@@ -8,29 +8,28 @@
 
 namespace sluice::openai {
 
-// Limits on what one request may bring.
+// Limits of one request.
 inline constexpr size_t kMaxMessages = 4096;
 inline constexpr size_t kMaxContentParts = 1024;
 inline constexpr size_t kMaxTools = 512;
 inline constexpr size_t kMaxToolNameBytes = 128;
-inline constexpr size_t kMaxToolCalls = 512;  // of one message
+inline constexpr size_t kMaxToolCalls = 512;  // per message
 // Of a message's name, a call's id and function, and a result's call id.
 inline constexpr size_t kMaxNameBytes = 128;
-// Of any object in a body, and in the arguments of its calls. Schemas spell
+// Of any object in a body and in the arguments of its calls. Schemas have
 // patterns as keys.
 inline constexpr size_t kMaxKeyBytes = 512;
 inline constexpr size_t kMaxPrompts = 128;
 inline constexpr size_t kMaxStopStrings = 1024;  // a server may allow fewer
 inline constexpr size_t kMaxStopBytes = 1024;
-inline constexpr size_t kMaxAllStopBytes = 4096;  // of a request's together
-inline constexpr size_t kMaxChoices = 128;        // of all prompts together
+inline constexpr size_t kMaxAllStopBytes = 4096;  // of a request, together
+inline constexpr size_t kMaxChoices = 128;        // over all prompts
 inline constexpr size_t kMaxCacheSaltBytes = 256;
 
-// Body bytes to a request. INVALID_ARGUMENT with the field as param (see
-// error.h) for malformed JSON, wrong types, values out of range, and known
-// fields that are not built unless their value changes nothing. Unknown
-// fields are ignored, or refused if `strict`; null counts as absent.
-// `vocab_size` bounds token ids.
+// Parses a body. INVALID_ARGUMENT, with the field as param (see error.h), for
+// malformed JSON, wrong types, values out of range, and known fields that are
+// not built, unless their value changes nothing. Unknown fields are ignored, or
+// refused if `strict`; null counts as absent. `vocab_size` bounds token ids.
 StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
                                        bool strict = false);
 StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
@@ -40,8 +39,8 @@ StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body);
 StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
                                                    int vocab_size);
 
-// The `messages` field, checked and normalised as ChatRequest says. The JSON in
-// it is read at the expense of `budget`, what the request has left.
+// Returns the `messages` field, checked and normalised as ChatRequest says. Its
+// JSON counts against `budget`, the rest of the request's budget.
 StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget);
 
 }  // namespace sluice::openai

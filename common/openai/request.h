@@ -15,8 +15,8 @@
 
 namespace sluice::openai {
 
-// Requests after parsing: every value has its type and lies in its range.
-// What was left out is nullopt; defaults are the model's business.
+// Parsed requests: every value has its type and lies in its range. An absent
+// field is nullopt; the model has the defaults.
 
 // Fields that chat and completions share.
 struct GenerationFields {
@@ -37,18 +37,18 @@ struct GenerationFields {
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
   int64_t min_tokens = 0;
-  bool include_stop = false;  // what ended the text is part of it
-  bool skip_special = true;   // special tokens are not shown
+  bool include_stop = false;  // with the stop string or token
+  bool skip_special = true;   // hides special tokens
   // Top logprobs per token; 0: the token's own; nullopt: none.
   std::optional<int> logprobs;
-  std::optional<int> prompt_logprobs;  // the same for the prompt's
-  // The prompt's last tokens that are kept; -1: as many as fit.
+  std::optional<int> prompt_logprobs;  // the prompt's top logprobs
+  // The number of the prompt's last tokens to keep; -1: as many as fit.
   std::optional<int64_t> truncate_prompt;
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;
-  // Seconds of silence after which a stream shows that it is alive; zero and
-  // less: never.
+  // Seconds of silence after which a stream sends a comment; zero and less:
+  // never.
   std::optional<int64_t> ping_interval;
   bool return_token_ids = false;
   bool tokens_as_token_ids = false;
@@ -56,32 +56,31 @@ struct GenerationFields {
   std::string request_id;  // empty: not given
 };
 
-// What the model may call.
+// The tools of a request.
 struct ToolFields {
-  // Null: nothing. Else an array of at least one {"type": "function",
-  // "function": {"name", ..}}, checked; what the client wrote otherwise is
-  // kept in its order.
+  // Null: none. Else a checked array of at least one {"type": "function",
+  // "function": {"name", ..}}, with the client's other members in their order.
   Json tools;
   bool parallel = true;  // false: an answer ends with its first call
 };
 
 struct ChatRequest {
   GenerationFields fields;
-  // Checked: an array of {"role", "content", ..}, contents plain strings,
-  // "developer" renamed to "system"; an assistant's reasoning, by whichever
-  // name, in "reasoning_content"; arguments of calls as objects.
+  // A checked array of {"role", "content", ..}: contents are plain strings,
+  // "developer" is renamed to "system", an assistant's reasoning is in
+  // "reasoning_content", arguments of calls are objects.
   Json messages;
   ToolFields tools;
-  // Without limits; `kwargs` is an object, of allowed names and types only.
+  // Without limits; `kwargs` is an object of allowed names and types.
   RenderOptions chat_template;
-  bool echo = false;  // an assistant's last message comes before the answer
+  bool echo = false;  // the answer repeats an assistant's last message
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
 struct CompletionRequest {
   GenerationFields fields;
-  std::vector<Prompt> prompts;  // at least one; one choice each
+  std::vector<Prompt> prompts;  // at least one; a choice each
   bool echo = false;
   bool add_special_tokens = true;
 };
@@ -91,7 +90,7 @@ struct TokenizeRequest {
   std::variant<std::string, Json> input;  // a prompt, or chat messages
   bool add_special_tokens = true;         // of a prompt
   RenderOptions chat_template;            // of messages
-  Json tools;                             // as ToolFields has them
+  Json tools;                             // as in ToolFields
   bool return_token_strs = false;
 };
 

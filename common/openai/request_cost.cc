@@ -13,17 +13,17 @@ namespace {
 
 constexpr size_t kLeastTokenizeBytes = size_t{1} << 20;
 constexpr size_t kBytesPerContextToken = 16;
-// One log probability in an answer: measured, 62.
+// One log probability in an answer: 62 as measured.
 constexpr size_t kEntryBytes = 64;
 // One token id, as a number and as text.
 constexpr size_t kIdBytes = 8;
-// A message of its own for a call: role, content, and a list.
+// A call's own message: role, content and a list.
 constexpr size_t kCallBytes = 512;
 
-// Fewer than so many tokens are no answer for a client that named no number.
+// The least default: fewer tokens are no useful answer.
 constexpr int64_t kLeastDefaultTokens = 1024;
 
-// Entries for one token with so many top log probabilities.
+// Returns the entries of one token with `tops` top log probabilities.
 size_t Entries(int tops) { return static_cast<size_t>(tops) + 1; }
 
 size_t NumCalls(const Json& messages) {
@@ -35,13 +35,13 @@ size_t NumCalls(const Json& messages) {
   return count;
 }
 
-// What one token of a completion takes in an answer that is held.
+// Returns the bytes of one completion token in an answer held in memory.
 size_t BytesPerToken(const GenerationFields& fields) {
   if (fields.stream || !fields.logprobs) return 0;
   return Entries(*fields.logprobs) * kEntryBytes;
 }
 
-// The request's fields that an answer's size hangs on, with their values.
+// Names the request's fields that an answer's size depends on, with values.
 std::string Fields(const GenerationFields& fields, const AnswerShape& shape) {
   std::string text =
       Cat("n ", fields.n, ", ", shape.prompt_tokens, " tokens of the prompt");
@@ -92,7 +92,7 @@ Status CheckHistory(const Json& messages, const Json& tools,
 }
 
 size_t AnswerBytes(const GenerationFields& fields, const AnswerShape& shape) {
-  // Of one choice, and of all of them together.
+  // Per choice, then over all.
   size_t each = shape.prompt_tokens * kIdBytes;
   size_t once = 0;
   if (fields.return_token_ids) {

@@ -11,52 +11,52 @@
 
 namespace sluice::openai {
 
-// What one request may take at most, by estimates that are made from counts
-// and sizes before anything of it is spent.
+// The most that one request may take, estimated from counts and sizes
+// beforehand.
 struct CostLimits {
-  // What its choices hold until they are answered: copies of their prompts,
-  // and the answer.
+  // Memory of all choices until they are answered: copies of their prompts, and
+  // the answer.
   size_t answer_bytes = size_t{64} << 20;
-  // Messages and tools as the chat template gets them, by JsonBytes.
+  // Messages and tools for the chat template, by JsonBytes.
   size_t history_bytes = size_t{16} << 20;
-  // One text that is tokenized. 0: 1 MiB, or 16 bytes for each token of the
-  // context if that is more.
+  // One text to tokenize. 0: 16 bytes per token of the context, at least 1 MiB.
   size_t tokenize_bytes = 0;
 };
 
-// `limits.tokenize_bytes`, resolved for a context of so many tokens.
+// Returns `limits.tokenize_bytes`, resolved for a context of that many tokens.
 size_t TokenizeLimit(const CostLimits& limits, int64_t context_tokens);
 
-// INVALID_ARGUMENT (request_too_large) about `field` if a text of so many bytes
-// is above `limit`.
+// INVALID_ARGUMENT (request_too_large) about `field` if `bytes` is above
+// `limit`.
 Status CheckText(std::string_view field, size_t bytes, size_t limit);
 
-// The same about messages and tools together. A call of an assistant's
-// message counts as a message: some templates take one call per message.
+// The same for messages and tools together. A call of an assistant's message
+// counts as a message: some templates need one message per call.
 Status CheckHistory(const Json& messages, const Json& tools,
                     const CostLimits& limits);
 
-// What is known of a request's answer before it is submitted.
+// The figures of a request's answer before the request is submitted.
 struct AnswerShape {
-  bool chat = false;  // the prompt is told of once, not for each choice
+  bool chat = false;  // the prompt is in the answer once, not per choice
   bool echo = false;
   size_t prompt_tokens = 0;
-  size_t prompt_bytes = 0;  // of its text, with echo
+  size_t prompt_bytes = 0;  // of its text, for echo
   int64_t max_tokens = 0;
 };
 
-// Bytes that the choices of one prompt take together. A stream's completions
-// are not held, and text without log probabilities is small: neither counts.
+// Returns the bytes of the choices of one prompt. Completions of a stream and
+// text without log probabilities do not count: the first are not held, the
+// second is small.
 size_t AnswerBytes(const GenerationFields& fields, const AnswerShape& shape);
 
-// What a chat's max_tokens is where it is left out, before the context lowers
-// it: as many as the limit affords. Where it affords fewer than 1024 there is
-// no bound, so that CheckAnswer tells the client.
+// Returns the default of a chat's max_tokens, before the context lowers it: as
+// many tokens as the limit allows. No bound if the limit allows fewer than
+// kLeastDefaultTokens, so that CheckAnswer refuses the request.
 int64_t DefaultMaxTokens(const GenerationFields& fields, AnswerShape shape,
                          const CostLimits& limits);
 
-// INVALID_ARGUMENT (request_too_large) that names the fields which make an
-// answer of so many bytes, if that is above the limit.
+// INVALID_ARGUMENT (request_too_large) if `bytes` is above the limit; names the
+// fields that make the answer large.
 Status CheckAnswer(const GenerationFields& fields, const AnswerShape& shape,
                    size_t bytes, const CostLimits& limits);
 

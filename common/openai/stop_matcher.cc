@@ -50,7 +50,7 @@ void StopStrings::Insert(const std::string& string, Nodes& nodes) {
   last.matched = last.depth;
 }
 
-// Level by level: a fallback is shorter, so it is complete before.
+// By level: a fallback is shorter, so it is complete before.
 void StopStrings::Link(Nodes& nodes) {
   std::deque<int32_t> level{0};
   while (!level.empty()) {

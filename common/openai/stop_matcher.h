@@ -12,11 +12,11 @@
 namespace sluice::openai {
 
 // Stop strings as an automaton (Aho and Corasick 1975): one step per byte of
-// the text, however many strings there are. Immutable; copies share it.
+// text for any number of strings. Immutable; copies share it.
 class StopStrings {
  public:
   StopStrings() = default;  // none
-  // None of `strings` is empty.
+  // No string is empty.
   StopStrings(const std::vector<std::string>& strings);
   StopStrings(std::initializer_list<std::string> strings)
       : StopStrings(std::vector<std::string>(strings)) {}
@@ -25,20 +25,20 @@ class StopStrings {
 
  private:
   friend class StopMatcher;
-  // What a text may end with: the beginning of a stop string, by its last
-  // byte. Node 0 is the empty one.
+  // The beginning of a stop string that ends a text, by its last byte. Node 0
+  // is empty.
   struct Node {
     int32_t first_child = 0;   // 0: none
     int32_t next_sibling = 0;  // of the same parent; 0: none
-    int32_t fallback = 0;      // the longest proper end of it that is a node
+    int32_t fallback = 0;      // the longest proper end that is a node
     int32_t depth = 0;         // its length
-    int32_t matched = 0;       // length of the longest stop string that ends it
+    int32_t matched = 0;       // length of the longest stop string at its end
     unsigned char byte = 0;
   };
   using Nodes = std::vector<Node>;
 
   static int32_t Child(const Nodes& nodes, int32_t parent, unsigned char byte);
-  // The longest node that what `node` stands for and `byte` end with.
+  // Returns the longest node at the end of `node`'s text and `byte`.
   static int32_t Next(const Nodes& nodes, int32_t node, unsigned char byte);
   static void Insert(const std::string& string, Nodes& nodes);
   static void Link(Nodes& nodes);
@@ -46,29 +46,28 @@ class StopStrings {
   std::shared_ptr<const Nodes> nodes_;
 };
 
-// Looks for stop strings in a text that comes in pieces. What may still turn
-// out to begin one is held back, so nothing of a stop string is ever shown,
-// or, where it is to be shown, nothing behind it.
-// The outcome does not depend on how the text is cut: the stop string that
-// ends first wins, of those the one that begins first.
+// Finds stop strings in a text that comes in pieces. A possible beginning of a
+// stop string is held back, so that no part of a stop string is shown, or
+// nothing behind it if `include`. The result does not depend on the pieces: the
+// stop string that ends first wins, and of several the one that begins first.
 class StopMatcher {
  public:
-  // `include`: the one that ends the text is shown.
+  // `include`: the matched string is shown.
   explicit StopMatcher(StopStrings stops, bool include = false)
       : stops_(std::move(stops)), include_(include) {}
 
-  // The text that may be shown now. After a match nothing more comes.
+  // Returns the text to show; after a match, nothing.
   std::string Push(std::string_view text);
-  // The rest, when the text ends without a match.
+  // Returns the text held back, when the text ends without a match.
   std::string Finish();
   bool matched() const { return !match_.empty(); }
-  // The string that was found; empty: none yet.
+  // Returns the matched string; empty: none yet.
   const std::string& match() const { return match_; }
 
  private:
   const StopStrings stops_;
   const bool include_;
-  int32_t node_ = 0;  // what `held_` is
+  int32_t node_ = 0;  // the node of `held_`
   std::string held_;
   std::string match_;
 };

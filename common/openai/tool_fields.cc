@@ -9,7 +9,7 @@
 namespace sluice::openai {
 namespace {
 
-// What is wrong with `tool`, beginning with the member's name; empty: nothing.
+// Returns the error in `tool`, with the member's name; empty: none.
 std::string Complaint(const Json& tool) {
   if (!tool.is_object()) return Cat(" must be an object, got ", Describe(tool));
   FieldReader of_tool(tool);
@@ -38,7 +38,7 @@ std::string Complaint(const Json& tool) {
   return "";
 }
 
-// A tool as templates expect it: without members that are null.
+// Returns a tool as templates expect it: without null members.
 Json WithoutNulls(const Json& tool) {
   Json out = MakeObject(tool.size());
   for (const auto& [name, value] : tool.get_ref<const Json::object_t&>()) {
@@ -73,7 +73,7 @@ Json ReadTools(FieldReader& in) {
   return out;
 }
 
-// False: the model must not call.
+// Reads tool_choice. False: the model must not call.
 bool ReadToolChoice(FieldReader& in) {
   const Json* choice = in.Find("tool_choice");
   if (choice == nullptr || *choice == "auto") return true;

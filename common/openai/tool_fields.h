@@ -9,11 +9,11 @@
 
 namespace sluice::openai {
 
-// tools, tool_choice and parallel_tool_calls. Complaints stay in `in`.
+// Reads tools, tool_choice and parallel_tool_calls. Errors stay in `in`.
 ToolFields ReadToolFields(FieldReader& in);
 
-// A function's name as tools may have it: 1 to kMaxToolNameBytes of
-// A-Z a-z 0-9 and _ . : / -, which no format of calls takes for markup.
+// Returns whether `name` may be a function's: 1 to kMaxToolNameBytes of A-Z a-z
+// 0-9 and _ . : / -, which is markup in no format of calls.
 bool IsToolName(std::string_view name);
 
 }  // namespace sluice::openai

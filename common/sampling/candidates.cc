@@ -10,18 +10,19 @@ namespace sluice {
 namespace {
 
 constexpr int kMaxBinBits = 11;
-// What SelectNotBelow may overwrite.
+// Elements that SelectNotBelow may overwrite.
 constexpr int64_t kRoom = kernels::kLogitsPiece + 16;
 
-// Rises with the logit; equal for equal ones, zeros of both signs included.
+// Returns a key that rises with the logit, equal for equal logits and for zeros
+// of both signs.
 uint32_t KeyOf(float logit) {
   const auto bits = std::bit_cast<uint32_t>(logit + 0.0f);
   constexpr uint32_t kSign = 0x80000000;
   return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
 
-// How far keys up to `range` are shifted so that there are about as many bins
-// as candidates.
+// Returns the shift of keys up to `range` that gives about as many bins as
+// candidates.
 int BinShift(uint32_t range, int64_t candidates) {
   const int bits = std::clamp<int>(
       std::bit_width(static_cast<uint64_t>(candidates)), 4, kMaxBinBits);
@@ -56,8 +57,8 @@ void Candidates::Weigh(kernels::Softening softening) {
   kernels::Weights(isa_, logits(), softening, {weights_.data(), count()});
 }
 
-// Keeps the candidates at places that `stays` says, in order. Without
-// branches, which nothing could predict.
+// Keeps the candidates at the places that `stays` names, in order. Without
+// branches, which are unpredictable here.
 template <typename Stays>
 void Candidates::Keep(const Stays& stays) {
   int64_t kept = 0;
@@ -126,7 +127,7 @@ std::optional<Candidates::Last> Candidates::FindLast(const ShareOf& share,
     const uint32_t width = (uint32_t{1} << shift) - 1;
     Narrow(from, high - from < width ? high : from + width);
   }
-  // Equal logits, by rising id.
+  // Equal logits are ordered by rising id.
   std::optional<Last> last;
   ForPlaces([&](int64_t place) {
     if (wanted <= 0) return;
@@ -147,7 +148,8 @@ std::optional<Candidates::Last> Candidates::FindShare(
   const auto size = static_cast<uint64_t>(share.vocab_size);
   const auto unit =
       static_cast<double>(int64_t{1} << (62 - std::bit_width(size)));
-  // A power of two: exact but for the rounding. The sum is below 2^62.
+  // Scaling by a power of two is exact but for the rounding. The sum is below
+  // 2^62.
   const auto wanted = static_cast<int64_t>(std::ceil(share.weight * unit));
   return FindLast(
       [&](int64_t place) {

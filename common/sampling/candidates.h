@@ -12,47 +12,46 @@
 
 namespace sluice {
 
-// Some tokens of a row with their logits, by rising id, and the filters that
-// leave fewer of them. Tokens are ordered by likelihood: larger logits first,
-// lower ids first among equal ones. Nothing is sorted: a filter finds the
-// last token that stays by histograms of the logits' bits, whose bins hold
-// integers, so that no sum depends on an order. Its memory is kept from row
-// to row. One thread at a time.
+// Some tokens of a row with their logits, by rising id, and filters that keep
+// fewer. Likelier tokens have larger logits or, among equal ones, lower ids.
+// Nothing is sorted: a filter finds the last token to keep by histograms of the
+// logits' bits with integer bins, so that no sum depends on an order. Memory is
+// reused from row to row. One thread at a time.
 class Candidates {
  public:
   explicit Candidates(kernels::Isa isa) : isa_(isa) {}
 
-  // The logits that are at least `least`, of every `stride`-th piece of
+  // Collects the logits of at least `least` in every `stride`-th piece of
   // `row`.
   void Collect(const LogitsRow& row, float least, int64_t stride = 1);
 
-  // Leaves the `count` likeliest.
+  // Keeps the `count` likeliest.
   void KeepLikeliest(int64_t count);
 
-  // The shortest run, likeliest first, whose weights reach `weight`. A weight
-  // counts in whole multiples of 2^(b - 62), rounded down, b being the bits of
-  // the vocabulary's size.
+  // The shortest run, likeliest first, with a total weight of at least
+  // `weight`. A weight counts in whole multiples of 2^(b - 62), rounded down,
+  // with b the bits of the vocabulary's size.
   struct Share {
     double weight = 0;  // above 0
     int64_t vocab_size = 0;
   };
-  // Leaves that run. False if all together do not reach it: all stay.
+  // Keeps that run. False if all together weigh less: all stay.
   bool KeepShare(const Share& share, kernels::Softening softening);
-  // The run's last logit; -inf if all together do not reach it.
+  // Returns the run's last logit; -inf if all together weigh less.
   float LastOfShare(const Share& share, kernels::Softening softening);
 
-  // Leaves those whose weight is at least `least`.
+  // Keeps the tokens that weigh at least `least`.
   void KeepHeavy(float least, kernels::Softening softening);
 
   int64_t size() const { return size_; }
   std::span<const float> logits() const { return {logits_.data(), count()}; }
   std::span<const TokenId> ids() const { return {ids_.data(), count()}; }
-  // The places of the `count` likeliest in logits() and ids(), in order;
-  // valid until the next call. count <= size().
+  // Returns the places of the `count` likeliest in logits() and ids(), in
+  // order, valid until the next call. count <= size().
   std::span<const int32_t> Ordered(int64_t count);
 
  private:
-  // The last token that stays.
+  // The last token to keep.
   struct Last {
     uint32_t key = 0;  // of its logit
     int64_t place = 0;
@@ -62,8 +61,8 @@ class Candidates {
   void MakeKeys();
   std::optional<Last> FindShare(const Share& share,
                                 kernels::Softening softening);
-  // The last of the shortest run whose shares, share(place), reach `wanted`;
-  // nullopt: all together do not. wanted >= 1.
+  // Returns the last token of the shortest run whose shares, share(place), sum
+  // up to `wanted`; nullopt if all together do not. wanted >= 1.
   template <typename ShareOf>
   std::optional<Last> FindLast(const ShareOf& share, int64_t wanted);
   template <typename Body>
@@ -75,12 +74,12 @@ class Candidates {
 
   const kernels::Isa isa_;
   int64_t size_ = 0;
-  // The first size_ of each; they grow together.
+  // The first size_ of each are valid; both grow together.
   std::vector<float> logits_;
   std::vector<TokenId> ids_;
   std::vector<float> weights_;
   std::vector<uint32_t> keys_;
-  // What a search still looks at: the first num_places_; all if below 0.
+  // The first num_places_ are the candidates of a search; all if below 0.
   std::vector<int32_t> places_;
   int64_t num_places_ = -1;
   std::vector<int64_t> bins_;

@@ -5,14 +5,14 @@
 namespace sluice {
 namespace {
 
-// A changed logit, kept finite.
+// Returns a changed logit, kept finite.
 float Bounded(float logit) {
   constexpr float kMost = std::numeric_limits<float>::max();
   return std::clamp(logit, -kMost, kMost);
 }
 
 float Penalized(const SamplingParams& params, float logit, int32_t generated) {
-  // Both sides of each choice, without branches: nothing predicts them.
+  // Both sides are computed, since branches are unpredictable here.
   const float less = logit / params.repetition_penalty;
   const float more = logit * params.repetition_penalty;
   const float repeated = Bounded(logit > 0 ? less : more);
@@ -22,7 +22,7 @@ float Penalized(const SamplingParams& params, float logit, int32_t generated) {
   return generated == 0 ? repeated : penalized;
 }
 
-// Excludes what the mask does not allow of the tokens from `first` on.
+// Excludes the tokens that the mask does not allow, from `first` on.
 void Exclude(const TokenMask& mask, TokenId first, std::span<float> logits) {
   const TokenId last = first + static_cast<TokenId>(logits.size());
   const auto exclude = [&](TokenId begin, TokenId end) {
@@ -31,7 +31,7 @@ void Exclude(const TokenMask& mask, TokenId first, std::span<float> logits) {
     if (begin >= end) return;
     std::fill_n(logits.begin() + (begin - first), end - begin, kMaskedLogit);
   };
-  TokenId behind = 0;  // the runs so far
+  TokenId behind = 0;  // the end of the runs so far
   for (const TokenRun& run : mask.runs) {
     if (mask.excludes) {
       exclude(run.begin, run.end);
@@ -46,7 +46,7 @@ void Exclude(const TokenMask& mask, TokenId first, std::span<float> logits) {
 }  // namespace
 
 void LogitChanges::Apply(TokenId first, std::span<float> logits) const {
-  // The token's logit, or null where another part has it.
+  // Returns the token's logit, or null if another part has it.
   const auto find = [&](TokenId token) {
     const auto at = static_cast<size_t>(token) - static_cast<size_t>(first);
     return at < logits.size() ? &logits[at] : nullptr;

@@ -14,8 +14,8 @@ namespace sluice {
 // A logit that excludes its token.
 inline constexpr float kMaskedLogit = -std::numeric_limits<float>::infinity();
 
-// Steps 1 to 4 of sampler.h over a part of a row: each touches single tokens,
-// none of them twice, so that a row's parts may be changed by several threads.
+// Steps 1 to 4 of sampler.h over a part of a row. Each step changes single
+// tokens, none twice, so that several threads may change parts of a row.
 struct LogitChanges {
   const SamplingParams& params;
   bool masks = false;                   // below min_tokens
@@ -26,7 +26,7 @@ struct LogitChanges {
     return masks || mask != nullptr || counts != nullptr ||
            !params.logit_bias.empty();
   }
-  // `logits` are those of the tokens from `first` on.
+  // `logits` begins with token `first`.
   void Apply(TokenId first, std::span<float> logits) const;
 };
 

@@ -66,7 +66,7 @@ void LogitsRow::Weigh(const PieceRange& range, float scale,
 }
 
 float LogitsRow::LeastOfLargest(int64_t count) {
-  // Each piece that reaches the count-th largest maximum has a logit there.
+  // Each piece whose maximum reaches the count-th largest has such a logit.
   if (count > std::ssize(maxima_)) return kLowest;
   ordered_ = maxima_;
   const auto at = ordered_.begin() + (count - 1);

@@ -15,14 +15,13 @@ struct PieceRange {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t first_logit() const { return begin * kernels::kLogitsPiece; }
-  // Part `part` of `parts` of a row of `logits`.
+  // Returns part `part` of `parts` of a row of `logits`.
   static PieceRange Of(int64_t logits, int part, int parts);
 };
 
-// A view of a row of logits, and the largest logit of each of its pieces. The
-// object keeps its memory from row to row. Several threads may call Scan, and
-// after that Weigh, for ranges of their own; all else is for one thread, when
-// all have scanned.
+// A view of a row of logits and of the largest logit of each piece. Memory is
+// reused from row to row. Several threads may call Scan, then Weigh, for ranges
+// of their own; the other methods need one thread, after all scans.
 class LogitsRow {
  public:
   explicit LogitsRow(kernels::Isa isa) : isa_(isa) {}
@@ -31,22 +30,22 @@ class LogitsRow {
 
   // Finds the largest logits of `range`.
   void Scan(const PieceRange& range);
-  // No logit is NaN or +inf.
+  // Returns whether no logit is NaN or +inf.
   bool is_finite() const;
-  // The largest logit, if is_finite.
+  // Returns the largest logit. Needs is_finite().
   float max() const;
-  // The lowest id that has it.
+  // Returns the lowest id with the largest logit.
   int64_t ArgMax() const;
 
-  // Sums the weights at 1 / temperature = `scale` of the pieces of `range`
-  // into their places in sums [pieces]. max() is finite.
+  // Writes the sum of the weights of each piece of `range`, at 1 / temperature
+  // = `scale`, to its place in sums [pieces]. Needs a finite max().
   void Weigh(const PieceRange& range, float scale, std::span<float> sums) const;
 
-  // A logit that at least `count` logits reach, close to the count-th
-  // largest; -inf where the pieces are too few to know one. count >= 1.
+  // Returns a logit that at least `count` logits reach, close to the count-th
+  // largest; -inf for too few pieces. count >= 1.
   float LeastOfLargest(int64_t count);
-  // How many tokens come before `id` in the order of likelihood: larger
-  // logits, and equal ones of lower ids.
+  // Returns the number of tokens before `id` by likelihood: larger logits, and
+  // equal ones of lower ids.
   int64_t RankOf(int64_t id) const;
 
   std::span<const float> logits() const { return logits_; }
@@ -58,7 +57,7 @@ class LogitsRow {
 
   const kernels::Isa isa_;
   std::span<const float> logits_;
-  std::vector<float> maxima_;  // of each piece
+  std::vector<float> maxima_;  // per piece
   std::vector<float> ordered_;
 };
 

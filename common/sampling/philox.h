@@ -6,16 +6,16 @@
 
 namespace sluice {
 
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
-// 3", SC 2011): a keyed function of a counter. Nothing is counted and no
-// state is kept, so a draw can be repeated anywhere.
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// SC 2011): a keyed function of a counter, without state, so that a draw can be
+// repeated anywhere.
 using PhiloxCounter = std::array<uint32_t, 4>;
 using PhiloxKey = std::array<uint32_t, 2>;
 
 PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key);
 
-// A number in [0, 1) on the grid of 2^-53, keyed by a request's seed, the
-// choice's index and the position of the token that it draws.
+// Returns a number in [0, 1) on the grid of 2^-53, keyed by a request's seed,
+// the choice's index and the drawn token's position.
 double UniformFor(uint64_t seed, uint32_t choice, uint32_t position);
 
 }  // namespace sluice

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Below this, temperature means greedy; 1 / temperature stays finite.
+// Smaller temperatures mean greedy; 1 / temperature stays finite.
 constexpr float kGreedyTemperature = 1e-5f;
 
 double TotalOf(std::span<const float> sums) {
@@ -81,7 +81,7 @@ void Sampler::Begin(const TokenAsk& ask) {
     changed_.resize(ask.logits.size());
     adjusted_.Reset(changed_);
   }
-  // At temperature 1 an unchanged row has one sum for both.
+  // At temperature 1 an unchanged row has the same sum for both.
   sums_raw_ = num_top() >= 0 && !(sums_all_ && !adjusts_ && scale_ == 1);
   const auto pieces = static_cast<size_t>(kernels::NumPieces(raw_.size()));
   if (sums_all_) sums_.resize(pieces);
@@ -157,7 +157,7 @@ void Sampler::FilterShare() {
     candidates_.KeepShare({top_p * TotalOf(left_sums_), raw_.size()}, soft_);
     return;
   }
-  // Guesses only save work: the first that holds the run gives just it.
+  // A guess only saves work: the first bound with the run gives the exact run.
   const double total = TotalOf(sums_);
   const double left_out = (1 - top_p) * total;
   // So low that all tokens below weigh less than left_out together.
@@ -169,15 +169,15 @@ void Sampler::FilterShare() {
   }
 }
 
-// A little below the logits that weigh Exp(-depth).
+// Returns a bound slightly below the logits that weigh Exp(-depth).
 float Sampler::BoundAt(double depth) const {
   const double bound = soft_.max - depth / soft_.scale;
   if (bound < -std::numeric_limits<float>::max()) return kMaskedLogit;
   return std::nextafter(static_cast<float>(bound), kMaskedLogit);
 }
 
-// A guess of a logit, at least `rough`, below which tokens weigh half of
-// `left_out`: what it is in some of the pieces.
+// Guesses a logit, at least `rough`, below which tokens weigh half of
+// `left_out`, by some of the pieces.
 float Sampler::CloseBound(float rough, double left_out) {
   constexpr int64_t kStride = 16;
   if (std::ssize(sums_) < 4 * kStride) return rough;
@@ -196,8 +196,8 @@ float Sampler::CloseBound(float rough, double left_out) {
 void Sampler::FilterHeavy() {
   const float min_p = ask_.params->min_p;
   if (!KeepsTopK() && ask_.params->top_p >= 1.0f) {
-    // A little more than what can weigh min_p: Exp and its argument are off
-    // by less than 1e-4, but for weights that are not normal numbers.
+    // Slightly more than can weigh min_p: Exp and its argument are off by less
+    // than 1e-4, except for subnormal weights.
     const double depth = 1e-3 - std::log(static_cast<double>(min_p));
     candidates_.Collect(drawn(),
                         min_p < 1e-30f ? kMaskedLogit : BoundAt(depth));

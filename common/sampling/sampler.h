@@ -18,21 +18,21 @@
 
 namespace sluice {
 
-// The inputs of one token's sampling beside its logits.
+// The inputs of sampling one token, without its logits.
 struct SamplingPoint {
-  // Index in the sequence of the token drawn, prompt included: the same
-  // however the sequence was cut into steps.
+  // The drawn token's index in the sequence, with the prompt, for any cut of
+  // the sequence into steps.
   int32_t position = 0;
-  // The sequence up to here: history.size() == position. The first
-  // num_prompt_tokens of it are the prompt.
+  // The sequence so far: history.size() == position. Its first
+  // num_prompt_tokens are the prompt.
   std::span<const TokenId> history;
   int32_t num_prompt_tokens = 0;
-  // TokenCounts::Of(history, num_prompt_tokens) where the caller keeps it;
-  // null: it is counted where it is needed.
+  // TokenCounts::Of(history, num_prompt_tokens) if the caller keeps it; null:
+  // the sampler counts.
   const TokenCounts* counts = nullptr;
 };
 
-// A task for one row of raw logits: sample a token (Sample), or describe
+// The work on one row of raw logits: sample a token (Sample), or describe
 // `token` (DescribeToken). All pointers outlive the call.
 struct TokenAsk {
   std::span<const float> logits;
@@ -84,13 +84,14 @@ class Sampler {
   void Scan(int part, int parts);
   bool needs_weights() const { return sums_all_ || sums_raw_; }
   void Weigh(int part, int parts);
-  // INTERNAL for logits with a NaN or +inf, or if nothing is left to draw.
+  // Returns the result. INTERNAL for logits with a NaN or +inf, or without a
+  // token left to draw.
   StatusOr<TokenResult> Finish();
 
   StatusOr<TokenResult> Run(const TokenAsk& ask);
 
  private:
-  // What the draw looks at: the logits after steps 1 to 4.
+  // Returns the logits of the draw: those after steps 1 to 4.
   const LogitsRow& drawn() const { return adjusts_ ? adjusted_ : raw_; }
   LogitsRow& drawn() { return adjusts_ ? adjusted_ : raw_; }
   bool greedy() const;
@@ -108,10 +109,11 @@ class Sampler {
 
   const kernels::Isa isa_;
   TokenAsk ask_;
-  std::optional<TokenCounts> counted_;  // where the caller has none
+  std::optional<TokenCounts> counted_;  // for a caller without counts
   bool adjusts_ = false;
-  bool sums_all_ = false;    // the draw needs the sum over all tokens
-  bool sums_raw_ = false;    // so do logprobs, over others or at another scale
+  bool sums_all_ = false;  // the draw needs the sum over all tokens
+  bool sums_raw_ =
+      false;  // logprobs need the sum over other tokens or at another scale
   float scale_ = 1;          // 1 / temperature
   kernels::Softening soft_;  // of the draw
   LogitsRow raw_;
@@ -124,15 +126,15 @@ class Sampler {
   std::vector<float> weights_;  // of one piece
 };
 
-// A Sampler's result for one row, in memory of its own.
+// Returns a Sampler's result for one row, with memory of its own.
 StatusOr<TokenResult> Sample(std::span<const float> logits,
                              const SamplingParams& params,
                              const SamplingPoint& point);
 
-// `token` with its logprob and the `num_top` likeliest tokens under the raw
-// distribution, most likely first, ties to the lower id. num_top in
-// [0, kMaxTopLogprobs]; below 0: the token alone. INTERNAL for logits with a
-// NaN or +inf.
+// Returns `token` with its logprob and the `num_top` likeliest tokens of the
+// raw distribution, most likely first, ties to the lower id. num_top is in [0,
+// kMaxTopLogprobs]; below 0: the token alone. INTERNAL for logits with a NaN or
+// +inf.
 StatusOr<TokenResult> DescribeToken(std::span<const float> logits,
                                     TokenId token, int num_top);
 

@@ -8,7 +8,7 @@
 #include "common/text/bridge/bridge.h"
 
 #ifdef SLUICE_TSAN
-// ThreadSanitizer's own, of no public header.
+// A function of ThreadSanitizer without a public header.
 extern "C" void AnnotateIgnoreReadsBegin(const char* file, int line);
 extern "C" void AnnotateIgnoreReadsEnd(const char* file, int line);
 extern "C" void AnnotateIgnoreWritesBegin(const char* file, int line);
@@ -17,9 +17,9 @@ extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
 
 namespace sluice {
 
-// Around a call into the bridge. ThreadSanitizer sees of its code, which is not
-// instrumented, the calls into libc alone (malloc, free, memcpy) and none of
-// its locks: it is told to look away. Empty in every other build.
+// Surrounds a call into the bridge. ThreadSanitizer sees only the libc calls of
+// uninstrumented code (malloc, free, memcpy), and none of its locks, so it must
+// ignore the call. Empty in every other build.
 class BridgeCall {
  public:
 #ifdef SLUICE_TSAN
@@ -43,7 +43,7 @@ inline const uint8_t* BridgeData(std::string_view text) {
   return reinterpret_cast<const uint8_t*>(text.data());
 }
 
-// Owns one buffer that the bridge made.
+// Owns one buffer of the bridge.
 class BridgeBuffer {
  public:
   BridgeBuffer() = default;
@@ -54,13 +54,13 @@ class BridgeBuffer {
   BridgeBuffer(const BridgeBuffer&) = delete;
   BridgeBuffer& operator=(const BridgeBuffer&) = delete;
 
-  // Where a bridge call writes; once per object.
+  // Returns the buffer for a bridge call; once per object.
   SluiceBuffer* out() { return &buffer_; }
   std::string_view bytes() const {
     return {reinterpret_cast<const char*>(buffer_.data), buffer_.size};
   }
 
-  // The status of a call that returned `code`; the message is the buffer's.
+  // Returns the status of a call with `code`; the buffer has the message.
   Status ToStatus(int code) const {
     switch (code) {
       case SLUICE_OK:

@@ -15,7 +15,7 @@ bool Contains(const std::string_view (&set)[N], std::string_view word) {
   return std::find(std::begin(set), std::end(set), word) != std::end(set);
 }
 
-// Words that a template compares with, and that spell no token by themselves.
+// Words that templates compare with, and that spell no token by themselves.
 constexpr std::string_view kRoles[] = {"system", "developer", "user",
                                        "assistant", "tool"};
 constexpr std::string_view kTypes[] = {
@@ -61,7 +61,7 @@ Json Marked(const Json& value, std::string_view key, char32_t plane) {
   return value;
 }
 
-// Text parts joined by newlines, as vLLM joins them.
+// Returns text parts joined by newlines, as vLLM joins them.
 StatusOr<Json> JoinParts(const Json& parts, const std::string& where) {
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {

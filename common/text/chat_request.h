@@ -6,13 +6,13 @@
 
 namespace sluice {
 
-// The messages of a request as templates expect them: the arguments of tool
-// calls are objects, and, if `join_parts`, contents are strings. Errors name
-// the place: "messages[2].tool_calls[0].function.arguments: ...".
+// Returns the messages as templates expect them: arguments of tool calls are
+// objects and, with `join_parts`, contents are strings. Errors name the place:
+// "messages[2].tool_calls[0].function.arguments: ...".
 StatusOr<Json> NormalizeMessages(Json messages, bool join_parts);
 
-// `value` with every string of the request in it marked (MarkAll): not those
-// that only a fixed set of values gives (roles, types), and no well-known key.
+// Returns `value` with every string of the request marked (MarkAll), except
+// strings of a fixed set (roles, types) and well-known keys.
 Json MarkRequest(const Json& value, char32_t plane);
 
 }  // namespace sluice

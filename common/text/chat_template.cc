@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kReserved[] = {"messages", "tools", "documents",
                                           "add_generation_prompt"};
 
-// Seconds since 1970 of the local wall clock, or of noon of `date`.
+// Returns seconds since 1970 of the local wall clock, or of noon of `date`.
 StatusOr<int64_t> WallClock(const std::optional<std::string>& date) {
   std::tm tm = {};
   if (!date) {
@@ -45,11 +45,11 @@ bool AllIn(const std::vector<bool>& marks, size_t begin, size_t end,
 
 struct Scan {
   std::vector<ControlSpan> controls;
-  size_t unproved = 0;  // spellings that are left as text
+  size_t unproved = 0;  // spellings left as text
 };
 
-// The special tokens in `text` that are proved to be the template's: marked
-// in `own`, or, where `foreign` is there, free of the request's bytes.
+// Finds the special tokens in `text` that are proved to be the template's:
+// marked in `own`, or, with `foreign`, free of the request's bytes.
 Scan ScanControls(std::string_view text, const SpecialSpellings& specials,
                   const std::optional<std::vector<bool>>& own,
                   const std::optional<std::vector<bool>>& foreign) {
@@ -79,7 +79,7 @@ std::string_view TrimRight(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t\n\r\f\v") + 1);
 }
 
-// The text of the last message's last part, null if it has none.
+// Returns the text of the last message's last part, null without one.
 Json* FinalText(Json& messages) {
   if (messages.empty() || !messages.back().is_object()) return nullptr;
   Json& last = messages.back();
@@ -92,8 +92,8 @@ Json* FinalText(Json& messages) {
   return part != content->back().end() && part->is_string() ? &*part : nullptr;
 }
 
-// A word that `text` does not have. Small letters alone, which few templates
-// change.
+// Returns a word that `text` does not have, of small letters, which few
+// templates change.
 StatusOr<std::string> WordNotIn(std::string_view text) {
   constexpr int kTries = 3;
   constexpr int kLetters = 16;
@@ -162,7 +162,7 @@ StatusOr<ChatTemplate::Variants> ChatTemplate::Compile(
   for (const char32_t plane : kMarkPlanes) {
     auto marked =
         JinjaTemplate::Compile(MarkSpecials(source, specials_, plane));
-    // A special token that is part of the syntax: nothing is proved by marks.
+    // A special token within the template's syntax: marks prove nothing.
     if (marked.ok()) variants.marked[PlaneIndex(plane)] = *std::move(marked);
   }
   return variants;
@@ -280,8 +280,8 @@ StatusOr<size_t> ChatTemplate::EndOfFinalMessage(Request& request,
     return InvalidArgument(
         "continue_final_message: the last message has no text");
   }
-  // The text may also stand elsewhere, even within an end-of-turn token: a
-  // word behind it, in a rendering of its own, shows where it ends.
+  // `text` may have the content in other places too, even within an end-of-turn
+  // token: a word behind the content, in a second rendering, shows its end.
   SLUICE_ASSIGN_OR_RETURN(const std::string word, WordNotIn(text));
   *final_text = std::string(kept) + word;
   auto shared = Share(request);
@@ -327,7 +327,8 @@ std::optional<ChatTemplate::Guarded> ChatTemplate::RenderOnce(
   if (!unmarked) return std::nullopt;
   Scan scan =
       ScanControls(unmarked->text, specials_, unmarked->marks, std::nullopt);
-  // The template put one together with the request's text, or took some away.
+  // The template composed a token with the request's text, or removed part of
+  // one.
   if (scan.unproved > 0) return std::nullopt;
   return Guarded{std::move(unmarked->text), std::move(scan.controls)};
 }
@@ -413,7 +414,7 @@ StatusOr<std::vector<TokenId>> ChatTemplate::RenderIds(
     text.resize(end);
     while (!controls.empty() && controls.back().end > end) controls.pop_back();
   }
-  request = Request();  // tokenizing takes memory of its own
+  request = Request();  // frees memory for tokenizing
   return tokenizer_.EncodeWithControls(text, controls);
 }
 

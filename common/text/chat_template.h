@@ -19,16 +19,16 @@ namespace sluice {
 struct RenderOptions {
   bool add_generation_prompt = true;
   // The prompt ends with the last message's content (without the spaces that
-  // the template takes off), so that the model continues it, as transformers'
-  // apply_chat_template has it. Not with add_generation_prompt.
+  // the template strips), so that the model continues the message, as in
+  // transformers' apply_chat_template. Excludes add_generation_prompt.
   bool continue_final_message = false;
-  // Of ModelText::EncodeChat alone: BOS, on top of what the template writes.
+  // For ModelText::EncodeChat: adds BOS before the template's text.
   bool add_special_tokens = false;
-  // OUT_OF_RANGE for a prompt of more bytes, before it is tokenized.
+  // OUT_OF_RANGE for a prompt of more bytes, before tokenizing.
   size_t max_bytes = std::numeric_limits<size_t>::max();
   Json kwargs = Json::object();     // chat_template_kwargs of the request
   std::optional<std::string> date;  // "2025-06-28" for strftime_now; else now
-  // The request's: bounds the steps of a rendering. DEADLINE_EXCEEDED.
+  // Bounds the steps of a rendering: DEADLINE_EXCEEDED.
   std::optional<TimePoint> deadline;
 };
 
@@ -59,33 +59,33 @@ class ChatTemplate {
   static StatusOr<std::unique_ptr<ChatTemplate>> Make(
       const std::string& source, const Tokenizer& tokenizer);
 
-  // The template's own text.
+  // Returns the template's text.
   const std::string& source() const { return source_; }
-  // That of the one that is used for requests with tools, where the model has
-  // one of its own for them; else empty.
+  // Returns the text of the model's template for requests with tools; empty
+  // without one.
   const std::string& tool_source() const { return tool_source_; }
 
-  // The prompt's text. `messages`: an array of OpenAI messages; arguments of
-  // tool calls may be JSON text, which is parsed. `tools`: an array, or null.
-  // INVALID_ARGUMENT: messages of the wrong shape, or the template refused
-  // them (its own words); RESOURCE_EXHAUSTED: a limit, named.
+  // Returns the prompt's text. `messages`: an array of OpenAI messages;
+  // arguments of tool calls may be JSON text. `tools`: an array, or null.
+  // INVALID_ARGUMENT: messages of the wrong shape, or the template refused them
+  // (in its own words); RESOURCE_EXHAUSTED: a limit, named.
   StatusOr<std::string> Render(Json messages, Json tools,
                                const RenderOptions& options) const;
 
-  // The prompt's token ids, guarded as said above.
+  // Returns the prompt's token ids, with the guard above.
   StatusOr<std::vector<TokenId>> RenderIds(Json messages, Json tools,
                                            const RenderOptions& options) const;
 
  private:
-  // One template, plain and with its own special tokens marked in each plane.
+  // One template, plain and with its special tokens marked in each plane.
   struct Variants {
     std::unique_ptr<JinjaTemplate> plain;
     std::unique_ptr<JinjaTemplate> marked[2];
-    // With its marks taken off, the marked rendering of a made-up chat is the
-    // plain one, and all special tokens in it are marked.
+    // The marked rendering of a made-up chat, without its marks, is the plain
+    // one, and all its special tokens are marked.
     bool marks_prove_all = false;
   };
-  // What a rendering starts from.
+  // The input of a rendering.
   struct Request {
     Json messages;
     Json tools;
@@ -94,51 +94,51 @@ class ChatTemplate {
     int64_t now = 0;
     std::optional<TimePoint> deadline;
   };
-  // A prompt before it is tokenized, and which of its bytes are control tokens.
+  // A prompt before tokenizing, with the bytes that are control tokens.
   struct Guarded {
     std::string text;
     std::vector<ControlSpan> controls;
   };
-  // Of a text, by byte; nullopt: nothing is known.
+  // By byte of a text; nullopt: unknown.
   using Marks = std::optional<std::vector<bool>>;
-  // What all renderings of a request have in common, made once.
+  // The parts that all renderings of a request share.
   struct Shared {
     JinjaVariables variables;
-    // A plane of marks without a character of the request; nullopt: each has.
+    // A plane without a character of the request; nullopt: none.
     std::optional<char32_t> free_plane;
-    bool may_spell_specials = true;  // some text of the request
+    bool may_spell_specials =
+        true;  // some text of the request spells a special token
   };
 
   explicit ChatTemplate(const Tokenizer& tokenizer);
   StatusOr<Variants> Compile(const std::string& source) const;
-  // Learns from renderings of made-up messages.
+  // Learns the template's properties from made-up messages.
   void Probe();
   StatusOr<Request> Prepare(Json messages, Json tools,
                             const RenderOptions& options) const;
   const Variants& VariantsFor(const Request& request) const;
-  // The special tokens' names as variables; as `plane` marks them, 0: as they
-  // are.
+  // Returns the special tokens' names as variables, marked in `plane`; 0:
+  // unmarked.
   std::string Names(char32_t plane) const;
   StatusOr<Shared> Share(const Request& request) const;
   // The plain rendering.
   StatusOr<std::string> RenderPlain(const Request& request,
                                     const Shared& shared) const;
-  // By the one rendering of the marked template; nullopt where that proves
-  // nothing.
+  // Renders the marked template alone; nullopt if that proves nothing.
   std::optional<Guarded> RenderOnce(const Request& request,
                                     const Shared& shared) const;
-  // OUT_OF_RANGE for more bytes than `max_bytes`.
+  // Renders with the guard. OUT_OF_RANGE for more than `max_bytes`.
   StatusOr<Guarded> RenderGuarded(const Request& request, const Shared& shared,
                                   size_t max_bytes) const;
-  // Where `text`, the plain rendering of `request`, is control tokens.
+  // Returns the control tokens in `text`, the plain rendering of `request`.
   StatusOr<std::vector<ControlSpan>> FindControls(const Request& request,
                                                   const Shared& shared,
                                                   std::string_view text) const;
-  // Which bytes of `text`, that rendering, are the request's own.
+  // Returns which bytes of `text` are the request's.
   Marks ForeignBytes(const Request& request, char32_t plane,
                      std::string_view text) const;
-  // Where `text`, the plain rendering of `request`, ends if its final message
-  // is continued. Leaves `request` as it was.
+  // Returns the end of `text`, the plain rendering of `request`, for a
+  // continued final message. Leaves `request` unchanged.
   StatusOr<size_t> EndOfFinalMessage(Request& request,
                                      std::string_view text) const;
 

@@ -11,38 +11,37 @@ namespace sluice {
 
 class Tokenizer;
 
-// Turns one sequence's tokens into text as they come. One thread. What Push
-// and Finish return, joined, is Tokenizer::Decode of the whole, and no piece
+// Turns one sequence's tokens into text as they come. One thread. The joined
+// results of Push and Finish are Tokenizer::Decode of all tokens, and no result
 // ends within a character. Constant work per token.
 class Detokenizer {
  public:
-  // `tokenizer` outlives this. `prompt_tail`: the tokens before the first
-  // one pushed, if the text continues them: a sentencepiece vocabulary drops
-  // the leading space of a text's first word only. The last few are enough;
-  // their own text is not returned. `shown`, ascending, outlives this: special
-  // tokens that are not skipped with the others.
+  // `tokenizer` outlives this. `prompt_tail`: the last few tokens before the
+  // first one pushed, if the text continues them: a sentencepiece vocabulary
+  // drops the leading space of a text's first word only. `shown`, ascending,
+  // outlives this: special tokens that are shown in spite of
+  // skip_special_tokens.
   Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens,
               std::span<const TokenId> prompt_tail = {},
               std::span<const TokenId> shown = {});
 
-  // The text that `id` completes; empty while a character is incomplete. An
-  // id that does not exist (a padded row of the model's vocabulary) gives
-  // nothing.
+  // Returns the text that `id` completes; empty for an incomplete character and
+  // for an unknown id (a padded row of the model's vocabulary).
   std::string Push(TokenId id);
 
-  // What was held back, as U+FFFD. Push may follow only on a new object.
+  // Returns the bytes held back, as U+FFFD. Push needs a new object then.
   std::string Finish();
 
  private:
   bool IsSkipped(TokenId id) const;
-  // What `id` adds in bytes; moves on the rules for the text's start.
+  // Returns the bytes of `id` and updates the rules for the text's start.
   std::string Next(TokenId id);
 
   const Tokenizer& tokenizer_;
   const bool skip_special_tokens_;
   const std::span<const TokenId> shown_;
-  bool at_start_ = true;  // nothing shown yet, not even an empty token
-  bool strip_space_;      // the next byte, if it is a space, is dropped
+  bool at_start_ = true;  // no token so far, not even an empty one
+  bool strip_space_;      // drops the next byte if it is a space
   Utf8Stream stream_;
 };
 

@@ -12,7 +12,7 @@ using weights::GgufMetadata;
 
 constexpr char kPrefix[] = "tokenizer.ggml.";
 
-// `key`'s id, or nullopt if the file has none. -1 stands for none too.
+// Returns the id of `key`; nullopt if the file has none, or -1.
 StatusOr<std::optional<TokenId>> IdOf(const GgufMetadata& metadata,
                                       std::string_view key, size_t size) {
   const std::string name = Cat(kPrefix, key);

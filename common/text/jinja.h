@@ -16,11 +16,11 @@ struct SluiceVariables;
 
 namespace sluice {
 
-// Variables that several renderings of one request have in common, read once.
+// Variables that several renderings of one request share, parsed once.
 // Immutable; any thread.
 class JinjaVariables {
  public:
-  // From the text of a JSON object.
+  // Parses the text of a JSON object.
   static StatusOr<JinjaVariables> Parse(std::string_view json);
 
   const SluiceVariables* handle() const { return handle_.get(); }
@@ -42,11 +42,11 @@ class JinjaVariables {
 class JinjaTemplate {
  public:
   static constexpr size_t kMaxOutputBytes = size_t{16} << 20;
-  // Instructions of one rendering, about a second's work; most take some
-  // hundred per message.
+  // The most instructions of a rendering, about a second's work; most
+  // renderings take some hundred per message.
   static constexpr uint64_t kMaxSteps = 20'000'000;
 
-  // INVALID_ARGUMENT with the line of a syntax error.
+  // INVALID_ARGUMENT names the line of a syntax error.
   static StatusOr<std::unique_ptr<JinjaTemplate>> Compile(
       std::string_view source);
 
@@ -55,11 +55,10 @@ class JinjaTemplate {
   JinjaTemplate& operator=(const JinjaTemplate&) = delete;
 
   // Renders, on this thread, with the variables of `names`, the text of a small
-  // JSON object, and `common`, which win. `now`: the wall clock that
-  // strftime_now shows, in seconds since 1970 in its own zone.
-  // INVALID_ARGUMENT: the template raised (its message alone) or failed;
-  // RESOURCE_EXHAUSTED: a limit, named; DEADLINE_EXCEEDED: the steps that
-  // `deadline` leaves time for are not enough.
+  // JSON object, and of `common`, which override `names`. `now`: strftime_now's
+  // wall clock, in seconds since 1970 in its own zone. INVALID_ARGUMENT: the
+  // template raised (its message alone) or failed; RESOURCE_EXHAUSTED: a limit,
+  // named; DEADLINE_EXCEEDED: more steps than the time until `deadline` allows.
   StatusOr<std::string> Render(
       std::string_view names, const JinjaVariables& common, int64_t now,
       std::optional<TimePoint> deadline = std::nullopt) const;

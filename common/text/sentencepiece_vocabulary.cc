@@ -31,7 +31,7 @@ bool TakeVarint(std::string_view& from, uint64_t& value) {
   return false;
 }
 
-// Takes one field off `from`; false if it is malformed.
+// Takes one field off `from`; false if malformed.
 bool TakeField(std::string_view& from, Field& field) {
   uint64_t key = 0;
   if (!TakeVarint(from, key)) return false;
@@ -67,7 +67,7 @@ Status Malformed() {
   return InvalidArgument("sentencepiece model: malformed protobuf");
 }
 
-// A ModelProto as far as it matters here. Defaults are sentencepiece's.
+// The used fields of a ModelProto. Defaults are sentencepiece's.
 struct Model {
   VocabularySpec spec;
   std::vector<float> scores;

@@ -80,8 +80,8 @@ bool SpecialSpellings::MayBeInJson(std::string_view text) const {
 std::optional<char32_t> FreeMarkPlane(std::string_view text,
                                       std::string_view other) {
   for (const char32_t plane : kMarkPlanes) {
-    // Lead bytes of the plane's characters; plane 15 shares its first byte
-    // with plane 14, which then counts as taken too.
+    // The lead byte of the plane's characters. Plane 15 shares it with plane
+    // 14, which therefore counts as taken.
     const char lead = plane == 0x100000 ? '\xF4' : '\xF3';
     if (text.find(lead) == std::string_view::npos &&
         other.find(lead) == std::string_view::npos) {

@@ -12,19 +12,18 @@
 
 namespace sluice {
 
-// Finds spellings of special tokens. Immutable; any thread. Keeps views into
+// Finds spellings of special tokens. Immutable; any thread. Holds views into
 // the tokenizer's vocabulary, which outlives it.
 class SpecialSpellings {
  public:
   explicit SpecialSpellings(const Vocabulary& vocabulary);
 
-  // Sizes and ids of the special tokens spelled at byte `at` of `text`,
-  // longest first; `at` is within the text. Time in the length of the longest
-  // spelling.
+  // Returns sizes and ids of the special tokens spelled at byte `at` of `text`,
+  // longest first; `at` is within the text. Linear in the longest spelling.
   std::vector<std::pair<size_t, TokenId>> At(std::string_view text,
                                              size_t at) const;
-  // Whether a special token is spelled anywhere in `text`, the text of JSON; if
-  // a spelling of the vocabulary looks otherwise there, always.
+  // Returns whether `text`, the text of JSON, may spell a special token:
+  // always, if JSON escapes a character of some spelling.
   bool MayBeInJson(std::string_view text) const;
   std::string_view Text(TokenId id) const { return vocabulary_.Name(id); }
 
@@ -32,19 +31,19 @@ class SpecialSpellings {
   const Vocabulary& vocabulary_;
   std::vector<std::pair<std::string_view, TokenId>> sorted_;
   std::array<bool, 256> starts_{};  // first bytes of spellings
-  bool escaped_in_json_ = false;    // one of them, in part
+  bool escaped_in_json_ = false;    // JSON escapes a character of some spelling
 };
 
-// A character is marked by moving it into a private-use plane, one to one, so
-// that lengths, trimming and comparisons in a template go on as before.
-// `plane` is the plane's first code point.
+// Marking a character moves it into a private-use plane, one to one, so that
+// lengths, trimming and comparisons in a template stay the same. `plane` is the
+// plane's first code point.
 inline constexpr char32_t kMarkPlanes[] = {0x100000, 0xF0000};
 
-// The first plane of which neither text has a character, or nullopt.
+// Returns the first plane without a character of either text, or nullopt.
 std::optional<char32_t> FreeMarkPlane(std::string_view text,
                                       std::string_view other);
 
-// `text` with every spelling of a special token marked.
+// Returns `text` with every spelling of a special token marked.
 std::string MarkSpecials(std::string_view text, const SpecialSpellings& finder,
                          char32_t plane);
 
@@ -52,17 +51,17 @@ struct Unmarked {
   std::string text;
   std::vector<bool> marks;  // by byte of `text`: it was marked
 };
-// `marked`, UTF-8 text, without its marks. nullopt for other text.
+// Returns `marked`, UTF-8 text, without its marks. nullopt for other text.
 std::optional<Unmarked> TakeMarksOff(std::string_view marked, char32_t plane);
 
-// `text` with every character marked, but for those that a template treats
+// Returns `text` with every character marked, except those that templates treat
 // by kind: white space, quotes, backslashes, controls.
 std::string MarkAll(std::string_view text, char32_t plane);
-// True if MarkAll marks every character of `text`.
+// Returns whether MarkAll marks every character of `text`.
 bool AllMarkable(std::string_view text);
 
-// Which bytes of `plain` are marked in `marked`. nullopt if the two differ in
-// anything but marks.
+// Returns which bytes of `plain` are marked in `marked`. nullopt if the two
+// differ in more than marks.
 std::optional<std::vector<bool>> MarkedBytes(std::string_view plain,
                                              std::string_view marked,
                                              char32_t plane);

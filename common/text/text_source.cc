@@ -40,7 +40,7 @@ StatusOr<std::string> ReadFile(const fs::path& path, uint64_t limit) {
   return text;
 }
 
-// The JSON object in `path`; an empty one if there is no such file.
+// Returns the JSON object in `path`; an empty one without such a file.
 StatusOr<Json> ReadConfig(const fs::path& path) {
   if (!IsFile(path)) return Json::object();
   SLUICE_ASSIGN_OR_RETURN(const std::string text,
@@ -53,7 +53,7 @@ StatusOr<Json> ReadConfig(const fs::path& path) {
   return json;
 }
 
-// A token in tokenizer_config.json: "<s>" or {"content": "<s>", ...}.
+// Returns a token of tokenizer_config.json: "<s>" or {"content": "<s>", ...}.
 std::string TokenIn(const Json& config, const char* key) {
   const auto found = config.find(key);
   if (found == config.end()) return "";
@@ -67,7 +67,8 @@ std::string TokenIn(const Json& config, const char* key) {
   return "";
 }
 
-// Spellings in the files beside the vocabulary go before what it says.
+// Reads spellings in the files beside the vocabulary, which override the
+// vocabulary's.
 Status ReadNames(const fs::path& folder, TextSource& source) {
   SLUICE_ASSIGN_OR_RETURN(const Json config,
                           ReadConfig(folder / "tokenizer_config.json"));
@@ -108,7 +109,7 @@ StatusOr<TextSource> FromVocabularyFile(const fs::path& path) {
   return source;
 }
 
-// The first file in `folder`, by name, that ends in `extension`.
+// Returns the first file in `folder`, by name, with `extension`.
 std::optional<fs::path> FirstWith(const fs::path& folder,
                                   std::string_view extension) {
   std::error_code error;
@@ -123,7 +124,7 @@ std::optional<fs::path> FirstWith(const fs::path& folder,
   return *std::min_element(found.begin(), found.end());
 }
 
-// The file with the vocabulary of the model at `model_path`.
+// Returns the file with the vocabulary of the model at `model_path`.
 StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
   if (IsFile(model_path)) {
     return model_path;
@@ -143,7 +144,7 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
                   "*.gguf");
 }
 
-// chat_template: a string, or a list of {name, template}.
+// Returns chat_template: a string, or a list of {name, template}.
 std::vector<NamedTemplate> TemplatesIn(const Json& config) {
   std::vector<NamedTemplate> made;
   const auto found = config.find("chat_template");

@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// What a model's files say about text, whatever their format. A value.
+// The text part of a model's files, for any format. A value.
 struct TextSource {
-  std::string file;            // the one that has the vocabulary
+  std::string file;            // the file with the vocabulary
   std::string tokenizer_json;  // its text, or one made from that file
   // Spellings; empty if the model has none.
   std::string bos_token;
@@ -21,18 +21,18 @@ struct TextSource {
   std::vector<TokenId> eos_ids;  // beyond eos_token
 };
 
-// One chat template of a model, which may have several by name.
+// One chat template of a model, which may have several, by name.
 struct NamedTemplate {
   std::string name;  // "default", "tool_use", "rag"
   std::string source;
 };
 
-// Finds and reads the tokenizer of the model at `model_path` (a folder or a
-// file, as Tokenizer::Load says). Every file is untrusted input.
+// Reads the tokenizer of the model at `model_path` (a folder or a file, see
+// Tokenizer::Load). Every file is untrusted input.
 StatusOr<TextSource> ReadTextSource(const std::string& model_path);
 
-// The chat templates of the model at `model_path`: chat_template.jinja, else
-// tokenizer_config.json's, or GGUF metadata. Empty if it has none.
+// Returns the chat templates of the model at `model_path`: chat_template.jinja,
+// else tokenizer_config.json's, or GGUF metadata. Empty without one.
 StatusOr<std::vector<NamedTemplate>> ReadChatTemplates(
     const std::string& model_path);
 

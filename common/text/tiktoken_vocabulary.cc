@@ -16,7 +16,7 @@ constexpr int kLlama3Ranks = 128000;
 constexpr int kO200kRanks = 199998;
 constexpr int kGpt2Ranks = 50256;
 
-// -1 for a character that is no base64 digit.
+// Returns -1 for a character that is no base64 digit.
 int Base64Digit(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -26,7 +26,7 @@ int Base64Digit(char c) {
   return -1;
 }
 
-// False if `text` is not base64.
+// False if `text` is no base64.
 bool DecodeBase64(std::string_view text, std::string& bytes) {
   while (!text.empty() && text.back() == '=') text.remove_suffix(1);
   uint32_t word = 0;
@@ -45,7 +45,7 @@ bool DecodeBase64(std::string_view text, std::string& bytes) {
   return !bytes.empty();
 }
 
-// The tokens by rank.
+// Returns the tokens by rank.
 StatusOr<std::vector<std::string>> ReadRanks(std::string_view text) {
   std::vector<std::string> tokens;
   std::string bytes;
@@ -79,7 +79,7 @@ StatusOr<std::vector<std::string>> ReadRanks(std::string_view text) {
   return tokens;
 }
 
-// Every way to cut a token in two tokens, in the order of the token's rank.
+// Returns every cut of a token in two tokens, by the token's rank.
 std::vector<Merge> MergesFromRanks(const std::vector<std::string>& tokens) {
   std::unordered_map<std::string_view, size_t> ranks;
   for (size_t rank = 0; rank < tokens.size(); ++rank) {
@@ -112,7 +112,7 @@ void AddControl(std::string name, VocabularySpec& spec) {
   spec.kinds.push_back(TokenKind::kControl);
 }
 
-// 256 special tokens, named as the released tokenizer.json names them.
+// Adds 256 special tokens under the names of the released tokenizer.json.
 void AddLlama3(VocabularySpec& spec) {
   const std::pair<int, std::string_view> named[] = {
       {0, "begin_of_text"},
@@ -136,7 +136,7 @@ void AddLlama3(VocabularySpec& spec) {
   }
 }
 
-// The harmony tokens on top of o200k_base.
+// Adds the harmony tokens to o200k_base.
 void AddHarmony(VocabularySpec& spec) {
   const std::pair<int, std::string_view> named[] = {
       {199998, "startoftext"}, {199999, "endoftext"}, {200002, "return"},
@@ -181,7 +181,7 @@ Status AddFamily(size_t num_ranks, VocabularySpec& spec, TextSource& source) {
   }
   SLUICE_ASSIGN_OR_RETURN(PreTokenizerRule rule, PreTokenizerByName(pre));
   spec.patterns = std::move(rule.patterns);
-  // Ranks take a piece whole by themselves; GPT-2's merge list does not.
+  // Ranks keep a piece that is a token whole; GPT-2's merge list does not.
   spec.ignore_merges = pre != "gpt-2";
   spec.add_bos = rule.add_bos;
   return OkStatus();

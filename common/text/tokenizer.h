@@ -20,14 +20,14 @@ namespace sluice {
 struct TextSource;
 
 struct EncodeOptions {
-  // What the model's files put around a text (BOS). Off for a rendered chat,
-  // whose template writes it.
+  // Adds what the model's files put around a text (BOS). Off for a rendered
+  // chat, whose template writes BOS.
   bool add_special_tokens = true;
-  // Text that spells an added token with special: true becomes that token.
+  // Turns spelled added tokens with special: true into those tokens.
   bool parse_special_tokens = true;
 };
 
-// Bytes [begin, end) of a text that are the token `id`.
+// Bytes [begin, end) of a text that become token `id`.
 struct ControlSpan {
   size_t begin = 0;
   size_t end = 0;
@@ -35,20 +35,19 @@ struct ControlSpan {
   bool operator==(const ControlSpan&) const = default;
 };
 
-// Text to token ids and back. Immutable after Load: every method may be
-// called from any thread at once. Encoding is work (about a second for some
-// megabytes): keep it off event loops for long texts.
+// Text to token ids and back. Immutable after Load: any thread. Encoding takes
+// about a second for some megabytes: long texts stay off event loops.
 class Tokenizer {
  public:
-  // `model_path`: a folder with tokenizer.json (tokenizer_config.json is read
-  // beside it), else with tokenizer.model (sentencepiece BPE or tiktoken
-  // ranks); a .gguf file (its vocabulary); or such a file itself.
-  // NOT_FOUND, INVALID_ARGUMENT for malformed files, UNIMPLEMENTED for a kind
-  // of tokenizer that is not built, all naming the file.
+  // Loads the tokenizer of `model_path`: a folder with tokenizer.json (and
+  // maybe tokenizer_config.json), else with tokenizer.model (sentencepiece BPE
+  // or tiktoken ranks); a .gguf file (its vocabulary); or such a file itself.
+  // Errors name the file: NOT_FOUND, INVALID_ARGUMENT for malformed files,
+  // UNIMPLEMENTED for a kind of tokenizer that is not built.
   static StatusOr<std::unique_ptr<Tokenizer>> Load(
       const std::string& model_path);
 
-  // From what the files said. `keep_reference`: EncodeReference works.
+  // Makes a tokenizer of `source`. `keep_reference`: EncodeReference works.
   static StatusOr<std::unique_ptr<Tokenizer>> Make(const TextSource& source,
                                                    bool keep_reference = false);
 
@@ -56,49 +55,50 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // INVALID_ARGUMENT where `text` is not UTF-8, or where plain text would
-  // become a special token although parse_special_tokens is off.
-  // RESOURCE_EXHAUSTED where a limit of an unusual pre-tokenizer is hit: the
-  // ids are never silently others.
+  // Returns the ids of `text`. INVALID_ARGUMENT if `text` is not UTF-8, or if
+  // plain text would become a special token without parse_special_tokens.
+  // RESOURCE_EXHAUSTED for a limit of an unusual pre-tokenizer: the ids are
+  // never silently wrong.
   StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                         const EncodeOptions& options) const;
 
-  // Encodes a rendered prompt: the bytes of each span are that token, and no
-  // other byte can become a token with special: true. Adds nothing around it.
+  // Returns the ids of a rendered prompt: the bytes of each span are that
+  // token, and no other byte becomes a token with special: true. Adds nothing.
   // Spans ascend and do not overlap.
   StatusOr<std::vector<TokenId>> EncodeWithControls(
       std::string_view text, std::span<const ControlSpan> controls) const;
 
-  // The tokenizers crate's own encoding, for tests that compare it.
+  // Returns the tokenizers crate's ids, for tests that compare both.
   StatusOr<std::vector<TokenId>> EncodeReference(
       std::string_view text, const EncodeOptions& options) const;
 
-  // Text of `ids`; bytes that are not UTF-8 become U+FFFD.
+  // Returns the text of `ids`; bytes that are not UTF-8 become U+FFFD.
   // INVALID_ARGUMENT for an id outside [0, vocab_size).
   StatusOr<std::string> Decode(std::span<const TokenId> ids,
                                bool skip_special_tokens) const;
 
-  // One token for people, which may hold U+FFFD, and as it is in bytes.
-  // Empty for an id that does not exist.
+  // One token's text for people, with U+FFFD, and its bytes. Empty for an
+  // unknown id.
   std::string TokenText(TokenId id) const;
   std::string TokenBytes(TokenId id) const;
 
-  // One more than the highest id. The model's embedding may have more rows.
+  // Returns one more than the highest id. The model's embedding may have more
+  // rows.
   int vocab_size() const { return vocabulary_.size(); }
-  // A text has at most so many times the bytes of its tokens; 0: no bound.
+  // Returns the most bytes of text per decoded byte; 0: no bound.
   size_t max_shrinking() const { return max_shrinking_; }
-  // Whether encoding takes linear time, not only bounded time.
+  // Returns whether encoding takes linear time, not only bounded time.
   bool is_linear() const { return is_linear_; }
   bool IsSpecial(TokenId id) const { return vocabulary_.IsSpecial(id); }
-  // By the spelling in the model's file ("<|eot_id|>", "Ġthe").
+  // Returns the id of a spelling in the model's file ("<|eot_id|>", "Ġthe").
   std::optional<TokenId> TokenToId(std::string_view name) const {
     return vocabulary_.Find(name);
   }
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
   std::optional<TokenId> bos_id() const;
-  // Tokens that end a turn by the tokenizer's files (eos, and GGUF's eot and
-  // eom). config.json and generation_config.json may name more.
+  // Returns the tokens that end a turn by the tokenizer's files (eos, and
+  // GGUF's eot and eom). config.json and generation_config.json may have more.
   std::vector<TokenId> eos_ids() const { return eos_ids_; }
   // Spellings; empty if the model has none.
   std::string bos_token() const { return bos_token_; }

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// Takes a uint32 off the front of `table`; false if it is too short.
+// Takes a uint32 off the front of `table`; false for a short table.
 bool TakeUint32(std::string_view& table, uint32_t& value) {
   if (table.size() < sizeof(value)) return false;
   std::memcpy(&value, table.data(), sizeof(value));

@@ -16,23 +16,23 @@ namespace sluice {
 // Every token's name and bytes. Immutable after Parse: any thread.
 class Vocabulary {
  public:
-  // From the table that sluice_tokenizer_vocabulary gives.
+  // Parses the table of sluice_tokenizer_vocabulary.
   static StatusOr<Vocabulary> Parse(std::string_view table);
 
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
 
-  // One more than the highest id.
+  // Returns one more than the highest id.
   int size() const { return static_cast<int>(entries_.size()); }
   bool Contains(TokenId id) const;
   bool IsSpecial(TokenId id) const;
-  // As the tokenizer's file spells it ("Ġthe", "<|eot_id|>"); empty for an id
-  // that does not exist.
+  // Returns the spelling in the tokenizer's file ("Ġthe", "<|eot_id|>"); empty
+  // for an unknown id.
   std::string_view Name(TokenId id) const;
-  // What the token adds to the decoded bytes.
+  // Returns the bytes that the token decodes to.
   std::string_view Bytes(TokenId id) const;
   std::optional<TokenId> Find(std::string_view name) const;
-  // Ids of the tokens with special: true, ascending.
+  // Returns the ids of the tokens with special: true, ascending.
   const std::vector<TokenId>& special_ids() const { return special_ids_; }
 
   // Decoded tokens are joined with a space.

@@ -9,12 +9,12 @@
 
 namespace sluice {
 
-// One function per vocabulary format, each taking untrusted input to a
-// TextSource whose `file` is still empty. INVALID_ARGUMENT for malformed
-// input, UNIMPLEMENTED for a kind that is not built.
+// One function per vocabulary format: untrusted input to a TextSource without
+// `file`. INVALID_ARGUMENT for malformed input, UNIMPLEMENTED for a kind that
+// is not built.
 
-// Base64 tokens and ranks, one per line. The family (special tokens, pattern)
-// follows from the number of ranks: Llama 3, o200k as gpt-oss has it, GPT-2.
+// Base64 tokens and ranks, one per line. The number of ranks tells the family
+// (special tokens, pattern): Llama 3, o200k of gpt-oss, GPT-2.
 StatusOr<TextSource> FromTiktoken(std::string_view text);
 bool LooksLikeTiktoken(std::string_view text);
 

@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
-// Longest token whose cuts are tried.
+// The longest token that is cut into merges.
 constexpr size_t kMaxMergedBytes = 512;
 
 void AppendQuoted(std::string_view text, std::string& out) {
@@ -102,7 +102,7 @@ std::string SentencePieceParts(const VocabularySpec& spec) {
          R"(,{"type":"ByteFallback"},{"type":"Fuse"})" + strip + "]},";
 }
 
-// [BOS] text [EOS]
+// Returns the post-processor of [BOS] text [EOS].
 std::string PostProcessor(const VocabularySpec& spec) {
   std::string single;
   std::string specials;
@@ -200,7 +200,7 @@ std::vector<Merge> MergesFromScores(const std::vector<std::string>& tokens,
     if (kinds[id] == TokenKind::kNormal) ids.emplace(tokens[id], id);
   }
   struct Cut {
-    size_t id = 0;    // the whole
+    size_t id = 0;    // of the merged token
     size_t left = 0;  // bytes
   };
   std::vector<Cut> cuts;

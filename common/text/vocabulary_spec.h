@@ -28,47 +28,47 @@ using Merge = std::pair<std::string, std::string>;
 // A BPE vocabulary from a format other than tokenizer.json. A value.
 struct VocabularySpec {
   std::vector<std::string> tokens;  // by id
-  std::vector<TokenKind> kinds;     // as many
-  std::vector<Merge> merges;        // first one first
+  std::vector<TokenKind> kinds;     // of `tokens`
+  std::vector<Merge> merges;        // the first one first
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
   std::optional<TokenId> unk;
-  bool add_bos = false;  // by Encode with add_special_tokens
+  bool add_bos = false;  // in Encode with add_special_tokens
   bool add_eos = false;
 
-  // Byte-level (GPT-2 kind): tokens are spelled in its byte alphabet, text is
-  // split by each pattern in turn. Else sentencepiece: spaces are U+2581,
-  // unknown characters fall back to byte tokens.
+  // Byte-level (GPT-2): tokens are spelled in its byte alphabet, each pattern
+  // in turn splits the text. Else sentencepiece: spaces are U+2581, unknown
+  // characters become byte tokens.
   bool byte_level = false;
   std::vector<std::string> patterns;
-  bool ignore_merges = false;  // a piece that is a token is taken whole
+  bool ignore_merges = false;  // keeps a piece that is a token whole
 
   // Sentencepiece only.
   bool add_space_prefix = true;
   bool collapse_spaces = false;
-  std::string charsmap;  // a compiled normalizer; empty: text as it is
+  std::string charsmap;  // a compiled normalizer; empty: none
 };
 
-// The text of a tokenizer.json for `spec`. INVALID_ARGUMENT for a token that
-// is not UTF-8 or an id out of range.
+// Returns the text of a tokenizer.json for `spec`. INVALID_ARGUMENT for a token
+// that is not UTF-8 or an id out of range.
 StatusOr<std::string> ToTokenizerJson(const VocabularySpec& spec);
 
-// The merges that a sentencepiece BPE's scores stand for: every way to cut a
-// normal token in two, by falling score.
+// Returns the merges of a sentencepiece BPE's scores: every cut of a normal
+// token in two, by falling score.
 std::vector<Merge> MergesFromScores(const std::vector<std::string>& tokens,
                                     const std::vector<TokenKind>& kinds,
                                     const std::vector<float>& scores);
 
-// How a GGUF's `tokenizer.ggml.pre` splits text.
+// How `tokenizer.ggml.pre` of a GGUF splits text.
 struct PreTokenizerRule {
   std::vector<std::string> patterns;
   bool ignore_merges = false;
-  bool add_bos = false;  // where the file does not say
+  bool add_bos = false;  // for files that do not say
 };
-// UNIMPLEMENTED, naming `pre` and those that are known.
+// Returns the rule. UNIMPLEMENTED names `pre` and the known ones.
 StatusOr<PreTokenizerRule> PreTokenizerByName(std::string_view pre);
 
-// `bytes` in GPT-2's byte alphabet (space is U+0120).
+// Returns `bytes` in GPT-2's byte alphabet (space is U+0120).
 std::string ByteLevelText(std::string_view bytes);
 
 }  // namespace sluice

@@ -22,11 +22,11 @@ struct ClusterProcess {
   std::string metrics_address;
   std::string log;
 
-  // Whether the process with this pid is still that one, by its argv.
+  // Returns whether a process with this pid and argv runs.
   bool IsRunning() const;
 };
 
-// What deploy/local/up wrote.
+// The file of deploy/local/up.
 struct ClusterFile {
   std::string path;
   std::string url;
@@ -34,36 +34,37 @@ struct ClusterFile {
   std::vector<ClusterProcess> processes;
 };
 
-// Which cluster or endpoint a command asks: --url, --run-dir and --api-key.
+// The endpoint of a command: --url, --run-dir and --api-key.
 struct EndpointOptions {
-  std::string url;      // empty: that of the run folder's cluster
+  std::string url;      // empty: the url of the run folder's cluster
   std::string run_dir;  // empty: the default one
   std::string api_key;
 };
 void AddRunDir(CLI::App& app, EndpointOptions& options);    // and --api-key
 void AddEndpoint(CLI::App& app, EndpointOptions& options);  // all of them
 
-// NOT_FOUND if no cluster runs in `run_dir`; empty: the default run folder.
+// Reads RUN_DIR/cluster.json; `run_dir` empty: the default run folder.
+// NOT_FOUND without a cluster.
 StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir);
 
-// Where to send requests, with the key.
+// Returns the gateway's address, with the key.
 StatusOr<BaseUrl> FindGateway(const EndpointOptions& options);
 
-// The id of the model that the gateway serves.
+// Returns the id of the gateway's model.
 StatusOr<std::string> ServedModelId(const BaseUrl& base);
 
-// The ids that /tokenize gives for `body`. NOT_FOUND or FAILED_PRECONDITION
-// where the server has no such endpoint.
+// Returns the ids of /tokenize for `body`. NOT_FOUND or FAILED_PRECONDITION if
+// the server has no such endpoint.
 StatusOr<std::vector<int64_t>> Tokenize(const BaseUrl& base, const Json& body);
 
 // Sums over labels, by metric name.
 using Metrics = std::map<std::string, double>;
 
-// The sums of a Prometheus text. Lines that are no samples are left out.
+// Returns the sums of a Prometheus text, without lines that are no samples.
 Metrics ParseMetrics(const std::string& text);
 
-// Those of GET /metrics. UNAVAILABLE if nothing answers; FAILED_PRECONDITION
-// with the status and the server's words ("401: ..") if it refuses.
+// Returns the sums of GET /metrics. UNAVAILABLE without an answer;
+// FAILED_PRECONDITION, with the status and the server's message, for a refusal.
 StatusOr<Metrics> FetchMetrics(const BaseUrl& base);
 
 }  // namespace sluice::cli

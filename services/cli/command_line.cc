@@ -38,7 +38,7 @@ std::string NameIn(const std::string& word) {
   return word.substr(0, word.find('='));
 }
 
-// "--name", and "-x" or "-abc": a word of these forms is meant as an option.
+// Returns whether the word has an option's form: "--name", "-x" or "-abc".
 bool IsOption(std::string_view word) {
   if (word.starts_with("--")) return true;
   return word.size() > 1 && word[0] == '-' &&
@@ -47,7 +47,7 @@ bool IsOption(std::string_view word) {
          });
 }
 
-// How many letters are put in, left out or exchanged between the two.
+// Returns the number of letters to insert, remove or exchange.
 size_t Distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -64,7 +64,7 @@ size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The nearest option that `command` has, if one is near; where to read on.
+// Returns the nearest option of `command`, if one is near, and where to read.
 std::string Hint(const CLI::App& command, const std::string& name) {
   std::string meant;
   size_t least = 3;
@@ -80,14 +80,14 @@ std::string Hint(const CLI::App& command, const std::string& name) {
              " --help lists its options");
 }
 
-// Empty if it is not set.
+// Returns the variable's value; empty if it is not set.
 std::string Environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? "" : value;
 }
 
-// SLUICE_CONFIG, else the user's. Not the current folder's: a file in a folder
-// of somebody else could send the user's key to another server.
+// Returns SLUICE_CONFIG, else the user's file. The current folder has no say: a
+// stranger's file could send the user's key to another server.
 std::string ConfigFile() {
   std::string path = Environment("SLUICE_CONFIG");
   if (!path.empty()) return path;
@@ -96,12 +96,12 @@ std::string ConfigFile() {
   return path + "/sluice.toml";
 }
 
-// CLI11's reader of TOML for one command: its own section, and above all
-// sections what every command with such an option takes. CLI11 would prefer
-// the file to the environment: items with a variable that is set are left out.
+// CLI11's reader of TOML for one command: the command's section, and above all
+// sections the shared options. Drops items whose environment variable is set,
+// since CLI11 would prefer the file.
 class CommandConfig : public CLI::ConfigTOML {
  public:
-  // `hidden`: an option that the file does not set.
+  // The file does not set option `hidden`.
   CommandConfig(const CLI::App& all, const CLI::App& command,
                 std::string hidden)
       : all_(all), command_(command), hidden_(std::move(hidden)) {}
@@ -109,7 +109,8 @@ class CommandConfig : public CLI::ConfigTOML {
   std::vector<CLI::ConfigItem> from_config(std::istream& file) const override {
     std::vector<CLI::ConfigItem> kept;
     for (CLI::ConfigItem& item : CLI::ConfigTOML::from_config(file)) {
-      if (item.name == "++" || item.name == "--") continue;  // of sections
+      if (item.name == "++" || item.name == "--")
+        continue;  // CLI11's marks of sections
       if ("--" + item.name == hidden_) continue;
       const bool shared = item.parents.empty();
       if (!shared && item.parents[0] != command_.get_name()) continue;
@@ -142,7 +143,7 @@ class CommandConfig : public CLI::ConfigTOML {
 
 // Replaces this process by deploy/local/`words[0]`; returns on failure alone.
 Status RunScript(Words words) {
-  // The scripts are in the checkout that this binary was built in.
+  // The scripts are in the checkout with this binary.
   std::error_code error;
   fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   while (!fs::exists(folder / "deploy/local" / words[0], error)) {
@@ -322,7 +323,7 @@ StatusOr<Words> CommandLine::Checked(const CLI::App& command,
 
 Status CommandLine::Parse(const Words& words) {
   CLI::App* command = app_.get_subcommand(words[0]);
-  // The command line names a cluster: no other source names another server.
+  // With --run-dir no other source may name another server.
   const bool names_cluster =
       std::find(words.begin(), words.end(), "--run-dir") != words.end();
   const std::string hidden = names_cluster ? "--url" : "";
@@ -356,7 +357,7 @@ Status CommandLine::Run(Words words) {
   SLUICE_ASSIGN_OR_RETURN(words, Ordered(words));
   const std::function<Status()>& run = commands_.at(words[0]);
   if (!run) return RunScript(std::move(words));
-  // Neither depends on the file of options, which may be a bad one.
+  // Help and version do not read the file of options, which may be bad.
   if (words.size() == 2 && words[1] == "--help") {
     return Print(app_.get_subcommand(words[0])->help("sluice"));
   }

@@ -14,54 +14,52 @@ namespace sluice::cli {
 
 using Words = std::vector<std::string>;
 
-// The command line of `sluice`: one CLI11 command for each word. An option's
-// value is the command line's, else its environment variable's (EnvName), else
-// the configuration file's, else its default. Threadless.
+// The command line of `sluice`: one CLI11 command per word. An option's value
+// is the command line's, else its environment variable's (EnvName), else the
+// configuration file's, else its default. Threadless.
 class CommandLine {
  public:
-  // `version` is what --version tells.
+  // --version prints `version`.
   explicit CommandLine(const std::string& version);
 
-  // A command. The caller adds options to the App, which writes into what
-  // `run` holds. Without `run` it is a script, deploy/local/`name`, which knows
-  // its options itself.
+  // Adds a command. The caller adds options to the App, which write to objects
+  // that `run` holds. Without `run` the command is a script,
+  // deploy/local/`name`, with options of its own.
   CLI::App& Add(const std::string& name, const std::string& about,
                 std::function<Status()> run);
 
-  // Runs the command that `words`, those behind "sluice", name, or prints the
-  // help or the version that they ask for. Options may stand before the
-  // command too. INVALID_ARGUMENT for a wrong command line, else what the
-  // command returns.
+  // Runs the command of `words` (those behind "sluice"), or prints the
+  // requested help or version. Options may stand before the command.
+  // INVALID_ARGUMENT for a wrong command line, else the command's status.
   Status Run(Words words);
 
   std::string Help() const { return app_.help(); }
-  // The commands with their options, for the completions.
+  // Returns the commands with their options, for completions.
   const CLI::App& app() const { return app_; }
 
  private:
   const CLI::App* Find(const std::string& name) const;
-  // `words` with the command first, "--name=value" as two words, and behind
-  // "--" all that is no option.
+  // Returns `words` with the command first, "--name=value" as two words, and
+  // the words that are no options behind "--".
   StatusOr<Words> Ordered(const Words& words) const;
   StatusOr<Words> Checked(const CLI::App& command, const Words& words) const;
-  // Writes the options' values, of every source, where the command has them.
+  // Writes the options' values, from every source, to the command's objects.
   Status Parse(const Words& words);
 
   CLI::App app_;
   std::map<std::string, std::function<Status()>> commands_;
 };
 
-// The environment variable of an option: SLUICE_URL, SLUICE_RUN_DIR and
-// SLUICE_API_KEY for all commands, else "--top-k" of chat is
-// SLUICE_CHAT_TOP_K.
+// Returns an option's environment variable: SLUICE_URL, SLUICE_RUN_DIR and
+// SLUICE_API_KEY for all commands, else "--top-k" of chat is SLUICE_CHAT_TOP_K.
 std::string EnvName(const CLI::App& command, const CLI::Option& option);
 
-// Refuses all but numbers from `low` to `high`; Above refuses `low` as well.
+// Refuses all but numbers from `low` to `high`; Above refuses `low`, too.
 CLI::Validator Within(double low, double high);
 CLI::Validator Above(double low, double high);
 
-// An option whose text `parse` turns into a value; its error is the command
-// line's.
+// Adds an option whose text `parse` turns into a value. An error of `parse` is
+// an error of the command line.
 template <typename T, typename Parse>
 CLI::Option* AddParsed(CLI::App& app, const std::string& name, T& target,
                        Parse parse, const std::string& about) {
@@ -77,7 +75,7 @@ CLI::Option* AddParsed(CLI::App& app, const std::string& name, T& target,
       about);
 }
 
-// The script by which `shell` (bash, zsh or fish) completes the command line.
+// Returns the completion script of `shell` (bash, zsh or fish).
 // INVALID_ARGUMENT for another shell.
 StatusOr<std::string> CompletionScript(const CLI::App& sluice,
                                        const std::string& shell);

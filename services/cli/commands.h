@@ -5,8 +5,8 @@ namespace sluice::cli {
 
 class CommandLine;
 
-// Each adds one command, which writes its answer to stdout and progress to
-// stderr.
+// Each function adds one command, which prints its answer to stdout and its
+// progress to stderr.
 
 // A table of the cluster's processes, readiness and load. FAILED_PRECONDITION
 // if a process is dead or the cluster is not ready.
@@ -15,30 +15,30 @@ void AddStatus(CommandLine& sluice);
 // A conversation on the terminal; ends with the input.
 void AddChat(CommandLine& sluice);
 
-// A completion of one prompt, streamed; with --dump-logits the logits of
-// every position in a safetensors file.
+// A streamed completion of one prompt; --dump-logits writes the logits of every
+// position to a safetensors file.
 void AddGenerate(CommandLine& sluice);
 
-// Load against an OpenAI endpoint: latencies and rates. An error if a request
-// was not answered.
+// Load against an OpenAI endpoint: latencies and rates. An error for an
+// unanswered request.
 void AddBench(CommandLine& sluice);
 
-// Checks of an endpoint against references and against itself, as a report in
-// Markdown. FAILED_PRECONDITION if one fails.
+// Checks of an endpoint against references and against itself, as a Markdown
+// report. FAILED_PRECONDITION for a failed check.
 void AddEval(CommandLine& sluice);
 
-// Where the time of one traced request went, as a table; with --chrome FILE
-// for Perfetto instead.
+// The parts of one traced request's time, as a table; --chrome FILE writes a
+// Perfetto trace.
 void AddTrace(CommandLine& sluice);
 
-// What a model folder or GGUF holds, and how it splits over stages.
+// The content of a model folder or GGUF, and its split over stages.
 void AddInspect(CommandLine& sluice);
 
-// A placement of a model's experts on hosts, by their memory, on stdout or in
-// --out FILE, with what each host has on stderr; how layers split over stages.
+// A placement of a model's experts on hosts by their memory, to stdout or --out
+// FILE, with each host's share on stderr; a split of layers over stages.
 void AddPlan(CommandLine& sluice);
 
-// The script by which a shell completes the command line.
+// A shell's completion script.
 void AddCompletion(CommandLine& sluice);
 
 // All of the above, and the scripts `up` and `down`.

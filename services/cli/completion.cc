@@ -8,7 +8,7 @@ std::vector<const CLI::App*> CommandsOf(const CLI::App& sluice) {
   return sluice.get_subcommands({});
 }
 
-// "--seed --top-k", without the words that are no options.
+// Returns the options' names: " --seed --top-k".
 std::string OptionNames(const CLI::App& command) {
   std::string names;
   for (const CLI::Option* option : command.get_options()) {
@@ -25,7 +25,7 @@ std::string CommandNames(const CLI::App& sluice, const char* between) {
   return names;
 }
 
-// `text` within single quotes of any of the shells.
+// Returns `text` in single quotes, valid in each shell.
 std::string Quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) {
@@ -34,7 +34,7 @@ std::string Quoted(const std::string& text) {
   return out + "'";
 }
 
-// A case of the words of every command; `offer` makes one's line.
+// Returns a case for the words of every command; `offer` makes its line.
 template <typename Offer>
 std::string Cases(const CLI::App& sluice, Offer offer) {
   std::string out = Cat("    '') ", offer(CommandNames(sluice, " ")), " ;;\n");

@@ -102,7 +102,7 @@ void HttpCall::OnBytes(TimePoint at, size_t size) {
 
 void HttpCall::OnClosed(const Error& error) {
   if (reused_ && ended_ == TimePoint()) {
-    // The server closed a connection that waited: no answer was lost.
+    // The server closed an idle connection: no answer is lost.
     Error ignored;
     socket_.close(ignored);
     return Connect();

@@ -16,38 +16,39 @@
 
 namespace sluice::cli {
 
-// Connections to one server that wait for their next request.
+// Idle connections to one server.
 struct ConnectionPool {
   boost::asio::io_context& io;
   boost::asio::ip::tcp::resolver::results_type endpoints;
   std::vector<boost::asio::ip::tcp::socket> idle;
 
-  // UNAVAILABLE if the host's name is not known.
+  // UNAVAILABLE for an unknown host name.
   Status Resolve(const BaseUrl& base);
 };
 
-// A request's bytes up to the value of Content-Length. `accept` may be empty.
+// Returns a request's bytes up to the value of Content-Length. `accept` may be
+// empty.
 std::string RequestHead(const BaseUrl& base, std::string_view method,
                         std::string_view target, std::string_view accept);
 
-// One request and its answer over a connection of a pool, which takes the
-// connection back where the server keeps it. Lives until it has ended; every
-// call is on the loop's thread.
+// One request and its answer over a connection of a pool, which keeps the
+// connection if the server does. Lives until its end; every call is on the
+// loop's thread.
 class HttpCall : public std::enable_shared_from_this<HttpCall> {
  public:
   enum class End { kDone, kConnect, kBroken, kTimeout, kCancelled };
   struct Events {
-    // Bytes of the body, maybe none, when they came; the header is read.
+    // Takes bytes of the body, maybe none; the header is read by then.
     std::function<void(std::string_view, TimePoint)> on_body;
-    // Called once, never within Start. `error` says what broke.
+    // Runs once, never within Start. `error` tells what broke.
     std::function<void(End, const std::string& error)> on_end;
   };
   struct Deadline {
     Duration time;
-    bool of_each_read = false;  // else of the whole call
+    bool of_each_read = false;  // per read; else for the whole call
   };
 
-  // `pool` outlives the call. `head` as RequestHead makes it.
+  // `pool` outlives the call. `head` is RequestHead's.
   HttpCall(ConnectionPool& pool, const std::string& head,
            const std::string& body);
 
@@ -55,8 +56,10 @@ class HttpCall : public std::enable_shared_from_this<HttpCall> {
   void Cancel() { Finish(End::kCancelled, ""); }
 
   const ResponseParser& response() const { return parser_; }
-  TimePoint sent() const { return sent_; }    // its first byte
-  TimePoint ended() const { return ended_; }  // the last byte; 0: none came
+  TimePoint sent() const { return sent_; }  // the first byte's time
+  TimePoint ended() const {
+    return ended_;
+  }  // the last byte's time; 0: none came
   bool new_connection() const { return !reused_; }
 
  private:
@@ -80,7 +83,7 @@ class HttpCall : public std::enable_shared_from_this<HttpCall> {
   ResponseParser parser_;
   TimePoint sent_, ended_;
   std::array<char, 16384> buffer_;
-  bool reused_ = false;  // the connection had an answer before
+  bool reused_ = false;  // an earlier request used the connection
   bool finished_ = false;
 };
 

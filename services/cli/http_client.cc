@@ -22,8 +22,8 @@ struct Question {
   seconds timeout = seconds(600);
 };
 
-// Asks and waits. `on_body` gets the status and the body's bytes as they come;
-// its error ends the call and is returned.
+// Sends and waits. `on_body` gets the status and the body's bytes as they come;
+// an error of `on_body` ends the call and is returned.
 Status Ask(const BaseUrl& base, const Question& question,
            const std::function<Status(const ResponseParser&, std::string_view)>&
                on_body) {

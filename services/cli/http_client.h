@@ -11,8 +11,8 @@
 
 namespace sluice::cli {
 
-// Where a server listens, "http://127.0.0.1:8080" (a path such as /v1 is
-// ignored), and the key to show it as a bearer token, if any.
+// A server's address, "http://127.0.0.1:8080" (a path such as /v1 is ignored),
+// and its key for a bearer token, or empty.
 struct BaseUrl {
   std::string host;
   std::string port;
@@ -26,31 +26,31 @@ struct HttpResponse {
   std::string body;
 };
 
-// One request on a connection of its own; blocks. UNAVAILABLE if nothing
-// listens or the connection breaks, DEADLINE_EXCEEDED after `timeout` without
-// any progress, 10 minutes of a post. Any HTTP status is OK here.
+// Sends one request on a connection of its own; blocks. OK for any HTTP status.
+// UNAVAILABLE if no server listens or the connection breaks; DEADLINE_EXCEEDED
+// after `timeout` without progress, 10 minutes of a post.
 StatusOr<HttpResponse> HttpGet(
     const BaseUrl& base, const std::string& target,
     std::chrono::seconds timeout = std::chrono::seconds(10));
-// Likewise; says that an answer as application/octet-stream is welcome.
+// Likewise; accepts application/octet-stream.
 StatusOr<HttpResponse> HttpPostForBytes(const BaseUrl& base,
                                         const std::string& target,
                                         const std::string& json);
 
-// The JSON of an answer, of up to 1 GiB. NOT_FOUND for status 404,
-// FAILED_PRECONDITION with the server's words for another than 200.
+// Returns the JSON of an answer of up to 1 GiB. NOT_FOUND for status 404,
+// FAILED_PRECONDITION with the server's message for another status but 200.
 StatusOr<Json> GetJson(const BaseUrl& base, const std::string& target);
 StatusOr<Json> PostJson(const BaseUrl& base, const std::string& target,
                         const Json& body);
 
-// Posts `json` and gives the data of every server-sent event to `on_event`
-// until the stream ends or `on_event` returns an error, which is returned. A
-// status other than 200 is an error whose message is the body's.
+// Posts `json` and gives the data of every server-sent event to `on_event`.
+// Ends with the stream, or with an error of `on_event`, which is returned. A
+// status other than 200 is an error with the body's message.
 Status HttpPostEvents(const BaseUrl& base, const std::string& target,
                       const std::string& json,
                       const std::function<Status(std::string_view)>& on_event);
 
-// The gateway's own words in an OpenAI error body, else `body` itself.
+// Returns the message of an OpenAI error body, else `body`.
 std::string ErrorText(int status, const std::string& body);
 
 }  // namespace sluice::cli

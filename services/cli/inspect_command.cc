@@ -122,7 +122,7 @@ Status PrintStages(const ModelConfig& config, const weights::ModelFile& model,
   return OkStatus();
 }
 
-// Checksums of all tensors, beside the model.
+// Writes the checksums of all tensors beside the model.
 Status WriteSums(const weights::ModelFile& model) {
   SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(model));
   const bool terminal = isatty(STDERR_FILENO) == 1;

@@ -11,26 +11,26 @@
 
 namespace sluice::cli {
 
-// Logits [ids, vocabulary], as the cluster made them.
+// Logits [ids, vocabulary] of the cluster.
 struct LogitRows {
   size_t columns = 0;
   std::vector<float> values;
 };
 
-// The logits after each of `ids` (at least one), by the gateway's
-// /debug/logits, as bytes. NOT_FOUND if the gateway runs without it.
+// Returns the logits after each of `ids` (at least one), as bytes of
+// /debug/logits. NOT_FOUND if the gateway has it off.
 StatusOr<LogitRows> FetchLogits(const BaseUrl& base,
                                 const std::vector<int64_t>& ids);
 
-// What --dump-logits keeps.
+// The content of --dump-logits.
 struct LogitsDump {
   std::vector<int64_t> ids;   // [T]
   std::vector<float> logits;  // [T, V], after ids[0..t]
   int64_t vocab_size = 0;     // V
 };
 
-// Writes safetensors with `ids` (I64 [T]) and `logits` (F32 [T, V]) to
-// `path`, whole or not at all.
+// Writes safetensors with `ids` (I64 [T]) and `logits` (F32 [T, V]) to `path`,
+// whole or not at all.
 Status WriteLogitsFile(const std::string& path, const LogitsDump& dump);
 
 // A tensor of a reference file: one of `floats` and `ints` is filled.
@@ -40,8 +40,8 @@ struct ReferenceTensor {
   std::vector<int64_t> ints;  // I64
 };
 
-// The F32 and I64 tensors of a safetensors file, by name; others are left
-// out. INVALID_ARGUMENT names what is wrong with the file.
+// Returns the F32 and I64 tensors of a safetensors file by name.
+// INVALID_ARGUMENT names the error in the file.
 StatusOr<std::map<std::string, ReferenceTensor>> ReadTensors(
     const std::string& path);
 

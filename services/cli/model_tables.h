@@ -12,19 +12,18 @@
 
 namespace sluice::cli {
 
-// "what" and megabytes, a line of what `sluice inspect` prints.
+// Returns a line of `sluice inspect`: "what" and megabytes.
 std::string BytesLine(const std::string& what, uint64_t bytes);
 
-// What a model's layers take as they are stored, for people: a line for every
-// run of layers that take the same bytes, with the bytes of each of them, and,
-// of sparse layers, lines for the experts of a layer and for one of its
-// `num_experts`. A file that stores layers in several formats has several
-// runs. Empty for a model without layers.
+// Returns a table of the stored bytes of a model's layers: a line for every run
+// of layers with equal bytes, and, for sparse layers, lines for a layer's
+// experts and for one of its `num_experts`. Files with several formats have
+// several runs. Empty without layers.
 std::string LayerTable(const ModelBytes& bytes, int32_t num_experts);
 
-// How SplitLayers splits a model, for people: one line per stage with its
-// layers (as sluice-stage's --layers takes them), its weights and KV cache,
-// and what part of `memory`, if that is given. SplitLayers' errors.
+// Returns a table of SplitLayers' stages: layers (as sluice-stage's --layers),
+// weights, KV cache, and their share of `memory`, if given. SplitLayers'
+// errors.
 StatusOr<std::string> StageTable(const LayerLoads& loads, int32_t num_stages,
                                  std::span<const uint64_t> memory);
 

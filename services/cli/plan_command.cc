@@ -29,7 +29,7 @@ struct PlanOptions {
   bool split() const { return stages || !stage_memory.empty(); }
 };
 
-// NAME=HOST:PORT or NAME=HOST:PORT:BYTES.
+// Parses NAME=HOST:PORT or NAME=HOST:PORT:BYTES.
 StatusOr<HostRoom> ParseHost(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos) {
@@ -38,7 +38,7 @@ StatusOr<HostRoom> ParseHost(const std::string& text) {
   HostRoom room;
   room.host.name = text.substr(0, equals);
   room.host.address = text.substr(equals + 1);
-  // Colons of an IPv6 address stand in brackets.
+  // Brackets enclose the colons of an IPv6 address.
   const size_t bracket = room.host.address.rfind(']');
   const size_t from = bracket == std::string::npos ? 0 : bracket;
   const size_t port = room.host.address.find(':', from);
@@ -68,7 +68,7 @@ StatusOr<std::vector<HostRoom>> ParseHosts(const std::string& text) {
   return hosts;
 }
 
-// Who has how much, for people; the placement itself is on stdout.
+// Prints each host's share to stderr; stdout has the placement.
 void Tell(const ModelConfig& config, const ModelBytes& bytes,
           const ExpertPlacement& placement) {
   const auto of_layer = [&](size_t layer, int64_t experts) {
@@ -94,7 +94,7 @@ void Tell(const ModelConfig& config, const ModelBytes& bytes,
                double(local) * 1e-6);
 }
 
-// The placement that --hosts asks for.
+// Returns the placement for --hosts.
 StatusOr<ExpertPlacement> PlanHosts(const PlanOptions& given,
                                     const ModelConfig& config,
                                     const ModelBytes& bytes) {
@@ -110,7 +110,7 @@ StatusOr<ExpertPlacement> PlanHosts(const PlanOptions& given,
   return PlanExperts(config, bytes, options);
 }
 
-// How the layers are split over stages, experts of `placement` left out.
+// Returns the split of layers over stages, without the experts of `placement`.
 StatusOr<std::string> PlanStages(const PlanOptions& options,
                                  const ModelConfig& config,
                                  const weights::ModelFile& model,
@@ -159,7 +159,7 @@ Status RunPlan(const PlanOptions& options) {
     SLUICE_ASSIGN_OR_RETURN(table,
                             PlanStages(options, config, *model, placement));
   }
-  // Nothing is written of a plan that cannot be.
+  // An impossible split writes no placement.
   if (hosts && options.out.empty()) {
     std::fputs(ToText(placement).c_str(), stdout);
   } else if (hosts) {
@@ -171,7 +171,7 @@ Status RunPlan(const PlanOptions& options) {
   return OkStatus();
 }
 
-// Options that change nothing where no layers are split.
+// Adds the options that need a split of layers.
 void AddStageOptions(CLI::App& plan, PlanOptions& options) {
   const CLI::Option* stages = plan.add_option(
       "--stages", options.stages, "stages that the layers are split over");

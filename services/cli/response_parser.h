@@ -10,13 +10,13 @@
 
 namespace sluice::cli {
 
-// Takes the bytes of one HTTP/1.1 response as they arrive and gives its body
-// without a wait for the end of chunks. Threadless.
+// Parses the bytes of one HTTP/1.1 response as they arrive; body bytes are
+// available before their chunk ends. Threadless.
 class ResponseParser : private boost::beast::http::basic_parser<false> {
  public:
   ResponseParser();
 
-  // INVALID_ARGUMENT for bytes that are no HTTP, or that follow the end.
+  // INVALID_ARGUMENT for bytes that are no HTTP, or come after the end.
   Status Feed(std::string_view bytes);
   // The peer closed the connection: the end of some bodies, else an error.
   Status Close();
@@ -24,7 +24,7 @@ class ResponseParser : private boost::beast::http::basic_parser<false> {
   bool has_header() const { return is_header_done(); }
   using basic_parser::is_done;
   using basic_parser::keep_alive;
-  // After the header:
+  // Valid after the header:
   int status() const { return status_; }
   const std::string& content_type() const { return content_type_; }
   bool is_event_stream() const {
@@ -32,7 +32,7 @@ class ResponseParser : private boost::beast::http::basic_parser<false> {
   }
   double retry_after_s() const { return retry_after_s_; }  // -1: none
 
-  // The bytes of the body since the last call.
+  // Returns the bytes of the body since the last call.
   std::string TakeBody() { return std::exchange(body_, {}); }
 
  private:
@@ -59,7 +59,7 @@ class ResponseParser : private boost::beast::http::basic_parser<false> {
   std::string content_type_;
   double retry_after_s_ = -1;
   std::string body_;
-  std::string pending_;  // bytes that basic_parser has not consumed
+  std::string pending_;  // bytes that basic_parser did not consume
 };
 
 }  // namespace sluice::cli

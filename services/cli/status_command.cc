@@ -11,8 +11,8 @@
 namespace sluice::cli {
 namespace {
 
-// The metrics of a process, with `api_key` for one that asks for it; none of
-// one that has no address for them.
+// Returns the metrics of a process; nothing for one without an address for
+// metrics. `api_key` may be empty.
 StatusOr<Metrics> MetricsOf(const ClusterProcess& process,
                             const std::string& api_key) {
   if (process.metrics_address.empty()) return Metrics();
@@ -43,7 +43,7 @@ void PrintProcess(const ClusterProcess& process, bool running,
       running ? MetricsOf(process, api_key) : StatusOr<Metrics>(Metrics());
   const Metrics metrics = fetched.ok() ? *fetched : Metrics();
   const std::string name = ProcessName(process);
-  // A host of experts has batches: one per layer and step of each stage.
+  // Hosts of experts count batches: one per layer and step of each stage.
   const std::string counted =
       Cat("sluice_", process.role,
           process.role == "expert" ? "_batches_total" : "_steps_total");
@@ -70,7 +70,7 @@ void PrintLoad(const Metrics& metrics) {
   line("preemptions", "vllm:num_preemptions_total", 1, "");
 }
 
-// Empty if /readyz says ready.
+// Returns the reason of /readyz; empty if the cluster is ready.
 std::string WhyNotReady(const BaseUrl& base) {
   const auto ready = HttpGet(base, "/readyz", std::chrono::seconds(2));
   if (!ready.ok()) return "not ready: " + Message(ready.status());
@@ -86,7 +86,7 @@ Status RunStatus(const EndpointOptions& options) {
   std::printf("%s\nmodel %s\n", cluster.url.c_str(), cluster.model.c_str());
   const std::string unready = WhyNotReady(base);
   std::printf("%s\n\n", unready.empty() ? "ready" : unready.c_str());
-  size_t width = 22;  // of the addresses; those of socket files are longer
+  size_t width = 22;  // of the addresses, without socket files
   for (const ClusterProcess& process : cluster.processes) {
     width = std::max(width, process.address.size());
   }

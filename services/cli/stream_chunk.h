@@ -11,12 +11,12 @@
 
 namespace sluice::cli {
 
-// Cuts a stream of server-sent events into the data of each event, however
-// the bytes arrive. Comments and other fields are skipped. Threadless.
+// Cuts a stream of server-sent events into the data of each event, for any
+// pieces of bytes. Skips comments and other fields. Threadless.
 class SseReader {
  public:
-  // The data of the events that `bytes` completes, in order; several data
-  // lines of one event are joined by newlines.
+  // Returns the data of the events that `bytes` completes, in order; newlines
+  // join several data lines of one event.
   std::vector<std::string> Feed(std::string_view bytes);
 
  private:
@@ -27,20 +27,20 @@ class SseReader {
   bool has_data_ = false;
 };
 
-// What one event of an OpenAI stream, chat or completions, says.
+// One event of an OpenAI stream, chat or completions.
 struct StreamChunk {
   bool is_end = false;      // "[DONE]"
   bool is_finish = false;   // a finish_reason
   std::string text;         // the answer's
   bool other_text = false;  // reasoning or a tool call
   std::vector<int64_t> prompt_ids;
-  std::optional<std::vector<int64_t>> ids;  // empty: it has no such field
+  std::optional<std::vector<int64_t>> ids;  // empty: no such field
   std::optional<int64_t> prompt_tokens;     // the usage's
   std::optional<int64_t> completion_tokens;
   std::optional<int64_t> cached_tokens;
   std::optional<std::string> error;  // an error event's message
 
-  // Tokens that this event stands for: its ids, else 1 for any text.
+  // Returns the event's tokens: its ids, else 1 for any text.
   int Tokens() const {
     if (ids) return static_cast<int>(ids->size());
     return !text.empty() || other_text ? 1 : 0;
@@ -50,7 +50,7 @@ struct StreamChunk {
 // INVALID_ARGUMENT for data that is no JSON object.
 StatusOr<StreamChunk> ParseStreamChunk(std::string_view data);
 
-// The same; an error event is UNAVAILABLE with the server's words.
+// The same; an error event is UNAVAILABLE with the server's message.
 StatusOr<StreamChunk> ParseGoodChunk(std::string_view data);
 
 }  // namespace sluice::cli

@@ -1,4 +1,4 @@
-// The commands that ask a model: chat and generate.
+// The commands chat and generate.
 #include <unistd.h>
 
 #include <cstdio>
@@ -20,7 +20,7 @@
 namespace sluice::cli {
 namespace {
 
-// How an answer is sampled; what is not given takes the model's defaults.
+// The sampling options; absent ones take the model's defaults.
 struct SamplingOptions {
   std::optional<int64_t> max_tokens, min_tokens, top_k, seed;
   std::optional<double> temperature, top_p, min_p;
@@ -42,7 +42,7 @@ void AddSampling(CLI::App& app, SamplingOptions& options) {
                  "ends the answer where this text comes");
 }
 
-// Adds those that were given to `body` by their names in the API.
+// Adds the given options to `body` by their names in the API.
 void AddSampling(const SamplingOptions& options, Json& body) {
   const auto add = [&](const char* field, const auto& value) {
     if (value) body[field] = *value;
@@ -57,8 +57,7 @@ void AddSampling(const SamplingOptions& options, Json& body) {
   add("stop", options.stop);
 }
 
-// Writes model output to stdout at once, without control characters that
-// would drive the terminal.
+// Prints model output at once, without control characters for the terminal.
 void PrintOutput(std::string_view text) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -67,7 +66,7 @@ void PrintOutput(std::string_view text) {
   std::fflush(stdout);
 }
 
-// Streams an answer to stdout and gives `take` every event of it.
+// Streams an answer to stdout and gives every event to `take`.
 Status Stream(const BaseUrl& base, const char* target, const Json& body,
               const std::function<void(const StreamChunk&)>& take) {
   const Status done = HttpPostEvents(
@@ -124,14 +123,14 @@ Status RunChat(const ChatOptions& options) {
       const Status answered = Answer(base, body, messages);
       if (!answered.ok() && !terminal) return answered;
       if (!answered.ok()) {
-        messages.erase(messages.size() - 1);  // As if it was not asked.
+        messages.erase(messages.size() - 1);  // as if the user had not asked
         std::fprintf(stderr, "%s\n", Message(answered).c_str());
       }
     }
   }
 }
 
-// The logits after each of `ids`, as the cluster computes them.
+// Writes the logits after each of `ids`.
 Status DumpLogits(const BaseUrl& base, std::vector<int64_t> ids,
                   const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(LogitRows rows, FetchLogits(base, ids));
@@ -157,7 +156,7 @@ Status RunGenerate(const GenerateOptions& options) {
   AddSampling(options.sampling, body);
   if (options.ignore_eos) body["ignore_eos"] = true;
   body["stream"] = body["return_token_ids"] = true;
-  std::vector<int64_t> ids;  // the prompt's first
+  std::vector<int64_t> ids;  // first those of the prompt
   SLUICE_RETURN_IF_ERROR(
       Stream(base, "/v1/completions", body, [&ids](const StreamChunk& chunk) {
         ids.insert(ids.end(), chunk.prompt_ids.begin(), chunk.prompt_ids.end());

@@ -9,15 +9,15 @@
 
 namespace sluice::cli {
 
-// The bytes of a file. NOT_FOUND if it cannot be read.
+// Returns the bytes of a file. NOT_FOUND for an unreadable one.
 StatusOr<std::string> ReadText(const std::string& path);
 
-// Writes a whole file. UNAVAILABLE if it cannot be written.
+// Writes a whole file. UNAVAILABLE if that fails.
 Status WriteText(const std::string& path, const std::string& text);
 
-// Gives `add` every line of a file of JSON objects; blank lines are left out.
-// The error of a line, or what `add` says of it, names the file and the line.
-// INVALID_ARGUMENT for a file without lines.
+// Gives `add` every line of a file of JSON objects, without blank lines. An
+// error of a line or of `add` names the file and the line. INVALID_ARGUMENT for
+// a file without lines.
 Status ReadJsonLines(const std::string& path,
                      const std::function<Status(const Json&)>& add);
 

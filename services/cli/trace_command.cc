@@ -21,7 +21,7 @@ StatusOr<std::string> FetchTrace(const BaseUrl& base, const std::string& id,
   return Unavailable(ErrorText(response.status, response.body));
 }
 
-// One choice: where its time went, per part.
+// Prints the parts of one choice's time.
 void PrintTraceChoice(const Json& choice) {
   const double wall = choice.at("wall_us");
   const double sum = choice.at("sum_us");

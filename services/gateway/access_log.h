@@ -5,8 +5,8 @@
 
 namespace sluice::gateway {
 
-// One line of the log about an answered request (README.md lists its fields):
-// figures and names, never a text of a prompt or an answer. Any thread.
+// Logs one line about an answered request (README.md lists its fields): figures
+// and names, without text of prompts and answers. Any thread.
 void LogAccess(const http::ExchangeSummary& summary);
 
 }  // namespace sluice::gateway

@@ -7,12 +7,12 @@
 namespace sluice::gateway {
 namespace {
 
-// Made by one job of a text thread, a few milliseconds' work.
+// One job of a text thread, a few milliseconds' work.
 constexpr size_t kPieceBytes = size_t{64} << 10;
-// What that takes: elements of lists are values before they are text.
+// The memory of a job: elements of lists are values before they are text.
 constexpr size_t kPieceMemory = 4 * kPieceBytes;
 
-// As sse.h's SseEvent, around an event that comes in pieces.
+// SseEvent of sse.h, for an event in pieces.
 constexpr std::string_view kEventBegin = "data: ";
 constexpr std::string_view kEventEnd = "\n\n";
 
@@ -59,7 +59,7 @@ void AnswerWriter::Add(Part part) {
 void AnswerWriter::Pump() {
   while (!is_writing_ && !parts_.empty()) {
     if (parts_.front().then) {
-      // Taken out first: it may add parts.
+      // Taken out first: `work` may add parts.
       const auto work = std::move(parts_.front().then);
       parts_.pop_front();
       work();
@@ -77,7 +77,7 @@ void AnswerWriter::AskSafely() {
 
 void AnswerWriter::AskForPiece() {
   const std::shared_ptr<void> owner = owner_.lock();
-  // Parts may be added meanwhile: this one stays where it is.
+  // Other parts may follow meanwhile: this one stays in place.
   Part* const part = &parts_.front();
   RunTextWork(
       workers_, exchange_, kPieceMemory,
@@ -113,7 +113,7 @@ void AnswerWriter::MakePiece(Part& part) {
   }
   const bool ended = pieces_->ended() && next_ == values_.size();
   if (ended) {
-    // Their memory is given back here, in many pieces.
+    // A text thread frees the many small pieces.
     pieces_ = nullptr;
     values_.clear();
     part.deltas.clear();

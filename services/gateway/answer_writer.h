@@ -14,27 +14,25 @@
 
 namespace sluice::gateway {
 
-// Writes the large parts of one request's answer: on text threads, piece by
-// piece, the next one when the client has read most of those before. So no
-// event loop is held up, and no large answer is in memory as text. Parts go
-// out in the order in which they were given.
-//
-// Its methods are the exchange's loop's. While it is not idle the format is
-// its own. What it has under way keeps its owner alive; a client that goes
-// away ends that.
+// Writes the large parts of one request's answer on text threads, piece by
+// piece, each when the client has read most of the pieces before. So no event
+// loop is held up, and no large answer is in memory as text. Parts go out in
+// their order. Methods are for the exchange's loop. While the writer is busy,
+// it alone uses the format. A job keeps the writer's owner alive, until the
+// client leaves.
 class AnswerWriter {
  public:
-  // Deltas up to this estimate are no matter for it.
+  // Deltas up to this estimate are written without an AnswerWriter.
   static constexpr size_t kLargeBytes = size_t{64} << 10;
 
   struct Output {
-    // One piece of the answer. The first of a whole answer begins it.
+    // Sends one piece. The first piece of a whole answer begins the answer.
     std::function<void(std::string bytes)> send;
-    // It cannot go on; nothing more is sent.
+    // Reports that writing failed; no piece follows.
     std::function<void(const Status& why)> fail;
   };
 
-  // `format` and what `output` refers to are `owner`'s, which owns this.
+  // `owner` owns the writer, `format` and the objects that `output` uses.
   AnswerWriter(const TextWorkers& workers,
                std::shared_ptr<http::Exchange> exchange,
                openai::AnswerFormat& format, Output output,
@@ -42,19 +40,19 @@ class AnswerWriter {
 
   bool is_idle() const { return parts_.empty(); }
 
-  // The events that `delta` of choice `index` makes.
+  // Writes the events of `delta` of choice `index`.
   void WriteEvents(int index, openai::Delta delta, const openai::Usage& usage);
-  // The whole answer; nothing else comes before it.
+  // Writes the whole answer, as its first and only part.
   void WriteWhole(std::vector<openai::Delta> choices,
                   const openai::Usage& usage);
-  // Runs `work` when all parts so far are out: at once if it is idle. It must
-  // not hold the owner.
+  // Runs `work` when all parts so far are out, at once if none is left. `work`
+  // must not hold the owner.
   void Then(std::function<void()> work);
 
  private:
-  // Something to write, or to do.
+  // Deltas to write, or work to run.
   struct Part {
-    int index = -1;  // of the choice whose events these are; -1: all of it
+    int index = -1;  // the choice of the events; -1: the whole answer
     std::vector<openai::Delta> deltas;
     openai::Usage usage;
     std::function<void()> then;
@@ -74,8 +72,8 @@ class AnswerWriter {
   const Output output_;
   const std::weak_ptr<void> owner_;
   std::deque<Part> parts_;
-  bool is_writing_ = false;  // the first part, by a text thread
-  // What the text thread uses, one piece at a time.
+  bool is_writing_ = false;  // a text thread writes the first part
+  // Used by the text thread, one piece at a time.
   std::vector<Json> values_;  // of the first part, from values_[next_] on
   size_t next_ = 0;
   std::unique_ptr<openai::JsonPieces>

@@ -5,7 +5,7 @@
 namespace sluice::gateway {
 namespace {
 
-// Who can reach the listener must be let in on purpose.
+// A listener beyond loopback needs keys, or --open.
 Status CheckListener(const GatewayOptions& options) {
   const bool tls = !options.http_tls.certificate.empty();
   if (tls == options.http_tls.key.empty()) {

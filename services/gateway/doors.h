@@ -12,15 +12,15 @@
 
 namespace sluice::gateway {
 
-// Whether requests need an API key.
+// Returns whether requests need an API key.
 bool AskForKeys(const GatewayOptions& options);
 
-// Who may come in: the rules for browsers' pages, then the API keys. Any
+// Access to the gateway: the rules for browsers' pages, then the API keys. Any
 // thread.
 class Doors {
  public:
-  // INVALID_ARGUMENT for options that are wrong, or that would let everybody
-  // in from beyond this machine without saying so.
+  // INVALID_ARGUMENT for wrong options, and for a listener beyond this machine
+  // without keys unless `open` is set.
   static StatusOr<std::unique_ptr<Doors>> Open(const GatewayOptions& options);
 
   // See HttpServerOptions::screen.

@@ -22,7 +22,7 @@ constexpr const char* kOutcomes[] = {"stop", "length", "abort", "error"};
 constexpr const char* kRejections[] = {"queue_full", "draining", "unavailable",
                                        "too_large", "invalid"};
 
-// The engine's counts that are shown as they are.
+// Counts of the engine, shown unchanged.
 struct EngineCounter {
   std::string_view name;
   const char* help;
@@ -54,7 +54,7 @@ constexpr EngineCounter kEngineCounters[] = {
      &EngineCounters::cache_evictions, false},
 };
 
-// Its times, summed.
+// Times of the engine, summed.
 struct EngineTime {
   std::string_view name;
   const char* help;
@@ -70,13 +70,13 @@ constexpr EngineTime kEngineTimes[] = {
      &EngineCounters::plan_time},
 };
 
-// What it is doing now.
+// The engine's present state.
 struct EngineGauge {
   std::string_view name;
   const char* help;
   double (*value)(const EngineStats& stats);
   bool vllm = false;
-  const char* kind = nullptr;  // its label, if it has one
+  const char* kind = nullptr;  // its label; null: none
 };
 constexpr const char kRateHelp[] =
     "Tokens per second of the pipeline, measured";

@@ -24,7 +24,7 @@ struct GatewayMetricsOptions {
   bool key_names = false;    // series per API key, labelled with its name
 };
 
-// Why a request got no tokens.
+// The reason for refusing a request.
 enum class Rejection {
   kQueueFull,
   kDraining,
@@ -33,10 +33,10 @@ enum class Rejection {
   kInvalid
 };
 
-// How a sequence ended, as metrics tell it.
+// The end of a sequence in metrics.
 enum class Outcome { kStop, kLength, kAbort, kError };
 
-// All of the gateway's series. Any thread.
+// All series of the gateway. Any thread.
 class GatewayMetrics {
  public:
   explicit GatewayMetrics(GatewayMetricsOptions options);
@@ -49,22 +49,21 @@ class GatewayMetrics {
   }
   void OnRejection(Rejection why) const;
   void OnTokenized(double seconds) const { tokenize_.Observe(seconds); }
-  // An event's tokens became text.
+  // An event's tokens were detokenized.
   void OnDetokenized(double seconds) const { detokenize_.Observe(seconds); }
-  // A step with so many tokens was submitted.
+  // The engine submitted a step of `tokens` tokens.
   void OnStep(int tokens) const { iteration_tokens_.Observe(tokens); }
   // Seconds from the request's arrival to its first token.
   void OnFirstToken(double seconds) const { ttft_.Observe(seconds); }
-  // `count` tokens came `seconds` after the one before them.
+  // `count` tokens came `seconds` after the previous one.
   void OnNextTokens(double seconds, int count) const;
   void OnSequenceEnd(Outcome outcome, const SequenceStats& stats,
                      int max_tokens, double e2e_seconds) const;
-  // All choices of a prompt ended without error: how many, and the most
+  // All choices of a prompt ended without error: their number, and the most
   // tokens that one of them generated.
   void OnPromptEnd(int choices, int most_tokens) const;
 
-  // Copied at each scrape, from sources that must outlive this object or
-  // Detach.
+  // Read at each scrape. The sources outlive this object or Detach.
   struct Sources {
     std::function<EngineStats()> engine;
     std::function<bool()> ready;
@@ -84,7 +83,7 @@ class GatewayMetrics {
 
   const GatewayMetricsOptions options_;
   metrics::Registry registry_;
-  metrics::Registry discarded_;  // takes the vLLM names when they are off
+  metrics::Registry discarded_;  // holds the vLLM names when they are off
   metrics::Labels vllm_labels_;
   HttpMetrics http_;
   metrics::Histogram tokenize_, detokenize_, ttft_, itl_, tpot_alias_,
@@ -95,7 +94,7 @@ class GatewayMetrics {
 
   mutable Mutex mutex_;
   Sources sources_ ABSL_GUARDED_BY(mutex_);
-  // The latest that were not 0, and their series; the scrape hook's.
+  // The latest values other than 0, and their series; for the scrape hook.
   int cache_blocks_ = 0;
   metrics::Gauge cache_config_;
 };

@@ -24,18 +24,18 @@
 namespace sluice::gateway {
 namespace {
 
-// Of the text threads that take large work: below all that serves tokens.
+// The niceness of the text threads, below the threads that serve tokens.
 constexpr int kTextNice = 10;
-// How long Stop waits for the last errors to be written.
+// The time that Stop leaves for writing the last errors.
 constexpr auto kLastWrites = std::chrono::seconds(2);
-// How long it waits for the stages to say that they have drained.
+// The time that Stop waits for the stages to drain.
 constexpr auto kStagesDrain = std::chrono::seconds(1);
 
 TurnQueue::Options TextOptions(const GatewayOptions& options) {
   TurnQueue::Options text;
   text.name = "text";
   text.threads = options.text_threads;
-  // 0 means that a request starts at once: reading it takes a moment still.
+  // With 0 a request starts at once, but parsing it takes a moment.
   text.max_wait = std::max<Duration>(options.engine.max_queue_wait,
                                      std::chrono::seconds(1));
   text.max_bytes = options.text_bytes;
@@ -43,8 +43,8 @@ TurnQueue::Options TextOptions(const GatewayOptions& options) {
   return text;
 }
 
-// KV blocks that are used without --kv-blocks, however many the stages say that
-// they have: the gateway keeps 128 bytes for each. 16 million tokens.
+// The most KV blocks without --kv-blocks: the gateway keeps 128 bytes for each.
+// 16 million tokens.
 constexpr int kMostBlocks = 1 << 20;
 
 std::vector<trace::TraceRecord::Stage> TracedStages(
@@ -212,7 +212,7 @@ class GatewayServer::Impl {
     };
     probes.readiness = [this] {
       const GatewayReadiness now = readiness();
-      // A listener of the operator's own.
+      // The listener is the operator's own.
       return http::Readiness{now.ready,
                              ReadinessJson(now, Audience::kKeyHolder)};
     };
@@ -222,7 +222,7 @@ class GatewayServer::Impl {
     return OkStatus();
   }
 
-  // As /v1/models shows it; 0 while no pipeline was ever up.
+  // Returns the context in /v1/models; 0 before the first pipeline.
   int max_context() const {
     return std::min(engine_.max_context(), model_.max_positions);
   }
@@ -236,7 +236,7 @@ class GatewayServer::Impl {
       limits.num_blocks =
           std::min(limits.num_blocks,
                    options_.kv_blocks > 0 ? options_.kv_blocks : kMostBlocks);
-      // What a windowed KV group takes of the pool hangs on it.
+      // The pool of a windowed KV group depends on it.
       limits.max_step_tokens =
           std::min(limits.max_step_tokens, options_.engine.max_step_tokens);
       next(epoch, limits, num_stages);
@@ -279,7 +279,7 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     GatewayOptions options) {
   SLUICE_RETURN_IF_ERROR(trace::Validate(options.traces));
   SLUICE_ASSIGN_OR_RETURN(auto doors, Doors::Open(options));
-  // The doors keep digests: the keys themselves are not to be found in memory.
+  // Doors keeps digests: this memory must not keep the keys.
   std::fill(options.api_keys.begin(), options.api_keys.end(), '\0');
   options.api_keys.clear();
   SLUICE_ASSIGN_OR_RETURN(ServedModel model, LoadNamedModel(options));

@@ -22,26 +22,27 @@ struct GatewayOptions {
   std::string listen = "127.0.0.1:8000";  // HTTP; port 0: choose one
   std::string metrics_listen;  // /metrics on a thread of its own; empty: none
   std::vector<std::string> stages;  // "host:port" or "unix:PATH", in order
-  std::vector<std::string> spares;  // take the place of one that is lost
-  std::vector<StagePlace> places;   // the stages' layers; empty: they say
+  std::vector<std::string> spares;  // replace a lost stage
+  std::vector<StagePlace>
+      places;  // the stages' layers; empty: as the stages say
   std::string model_path;
-  // As requests name it; the first is shown. Empty: weights::ModelName.
+  // Names for requests; the first is shown. Empty: weights::ModelName.
   std::vector<std::string> model_names;
   bool any_model_name = false;            // requests may use any name
   std::string tool_format = "auto";       // see ChooseOutputFormat
   std::string reasoning_format = "auto";  // the same
   rpc::TransportOptions transport;
   EngineOptions engine;
-  int kv_blocks = 0;  // at most so many of the stages' blocks; 0: all
+  int kv_blocks = 0;  // the most blocks to use of the stages'; 0: all
   int http_threads = 2;
   int text_threads = 3;                   // see TurnQueue
-  size_t text_bytes = size_t{512} << 20;  // of large text work at once
+  size_t text_bytes = size_t{512} << 20;  // memory of large text work
   http::HttpLimits http_limits;
   http::TlsFiles http_tls;
   std::vector<std::string> cors_origins;   // see CorsPolicy
   std::vector<std::string> allowed_hosts;  // see BrowserGuard
-  // API keys, of a file or as text (see ApiKeys), not both; without any
-  // everybody may come in, which beyond loopback has to be said by `open`.
+  // API keys, in a file or as text (see ApiKeys), not both. Without keys any
+  // client is accepted, which beyond loopback needs `open`.
   std::string api_key_file;
   std::string api_keys;
   bool open = false;
@@ -50,17 +51,17 @@ struct GatewayOptions {
   bool debug_endpoints = false;
   bool strict_fields = false;  // see HandlerContext
   bool access_log = false;     // see LogAccess
-  openai::CostLimits limits;   // of one request
+  openai::CostLimits limits;   // per request
   RequestRules rules;
   trace::TraceOptions traces;
 };
 
-// The gateway's parts, in the order they depend on each other: model's text,
+// The gateway's parts, in the order of their dependencies: the model's text,
 // pipeline, engine, HTTP. Threads: see README.md.
 class GatewayServer {
  public:
-  // Loads the model's text side and starts to listen and to connect; the
-  // pipeline comes up, and goes and comes again, later.
+  // Loads the model's text side and begins to listen and to connect. The
+  // pipeline comes up later, and may be lost and come up again.
   static StatusOr<std::unique_ptr<GatewayServer>> Start(GatewayOptions options);
   ~GatewayServer();  // Stop()
   GatewayServer(const GatewayServer&) = delete;
@@ -70,11 +71,12 @@ class GatewayServer {
   GatewayReadiness readiness() const;
   EngineStats engine_stats() const;
 
-  // Readiness goes off and new generations get 503; those in progress go on.
-  // Probes and scrapes are answered until Stop. Returns when all that began
-  // before is answered, or at `deadline`.
+  // Ends readiness: new generations get 503, older ones go on, probes and
+  // scrapes get answers until Stop. Returns when all older requests are
+  // answered, or at `deadline`.
   void Drain(TimePoint deadline);
-  // Ends what is left with a clean error and joins all threads. Idempotent.
+  // Ends the remaining requests with an error and joins all threads.
+  // Idempotent.
   void Stop();
 
  private:

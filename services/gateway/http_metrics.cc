@@ -17,7 +17,7 @@ std::string StatusClass(int status) {
   return status == 0 ? "client_closed" : Cat(status / 100, "xx");
 }
 
-// Methods come from clients: only known ones become labels.
+// Clients choose methods: known ones alone become labels.
 std::string MethodLabel(std::string_view method) {
   static constexpr std::string_view kMethods[] = {"GET", "POST", "HEAD",
                                                   "OPTIONS"};

@@ -10,9 +10,9 @@
 
 namespace sluice::gateway {
 
-// The series about answered requests: by handler under the names of the
-// usual HTTP instrumentation, by endpoint and error, and, only if asked for,
-// by the names of API keys. Any thread.
+// The series of answered requests: by handler under the usual names of HTTP
+// instrumentation, by endpoint and error, and, with key_names, by API key. Any
+// thread.
 class HttpMetrics {
  public:
   HttpMetrics(metrics::Registry& registry, bool key_names)
@@ -21,7 +21,7 @@ class HttpMetrics {
   void OnExchange(const http::ExchangeSummary& summary);
 
  private:
-  // The label for a key's name: "other" beyond the first 64 of them.
+  // Returns a key's label: "other" beyond the first 64 keys.
   std::string KeyLabel(std::string_view tenant);
 
   metrics::Registry& registry_;

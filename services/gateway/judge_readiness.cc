@@ -9,7 +9,7 @@
 namespace sluice::gateway {
 namespace {
 
-constexpr int kFarBeyond = 10;  // times what it should take
+constexpr int kFarBeyond = 10;  // times the expected time
 constexpr Duration kShortest = std::chrono::milliseconds(2500);
 constexpr Duration kLongest = std::chrono::seconds(60);
 
@@ -32,7 +32,7 @@ PartReadiness PartOf(const StageStatus& stage, size_t index) {
   return part;
 }
 
-// Blames the stage that holds up the others.
+// Names the stage that holds up the others.
 void NameStuckStage(const PipelineStatus& pipeline,
                     GatewayReadiness& readiness) {
   const auto stuck =
@@ -56,7 +56,7 @@ bool AnyDrains(const PipelineStatus& pipeline) {
                      });
 }
 
-// What holds the pipeline up, by the state of its stages alone.
+// Returns why the pipeline is not ready, by its stages' states alone.
 std::string OpenWhy(const GatewayReadiness& readiness) {
   for (const PartReadiness& part : readiness.parts) {
     if (!part.ready) return Cat(part.open_name, ": ", part.open_why);

@@ -251,7 +251,7 @@ StatusOr<RequestRules> RulesFromFlags() {
   const double head = absl::GetFlag(FLAGS_sse_head_after);
   SLUICE_RETURN_IF_ERROR(CheckRange("--sse-head-after", head, 0, 86400));
   rules.stream_times.head_after = FromSeconds(head);
-  // Below nothing it is off, as nothing is.
+  // Zero and less mean off, as empty does.
   const double ping = absl::GetFlag(FLAGS_sse_ping_interval);
   SLUICE_RETURN_IF_ERROR(CheckRange("--sse-ping-interval", ping, -1, 3600));
   if (ping > 0 && ping < kLeastPingSeconds) {
@@ -262,7 +262,7 @@ StatusOr<RequestRules> RulesFromFlags() {
   return rules;
 }
 
-// Who may come in, and how many.
+// Access and connection limits.
 void SetDoors(GatewayOptions& options) {
   options.cors_origins = absl::GetFlag(FLAGS_cors_origins);
   options.allowed_hosts = absl::GetFlag(FLAGS_allowed_hosts);
@@ -359,7 +359,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   return options;
 }
 
-// Every connection is a descriptor, and the usual soft limit is 1024.
+// Every connection needs a descriptor, and the usual soft limit is 1024.
 void RaiseFileLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -367,16 +367,16 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Large bodies are mapped, and unmapped when they are freed: by default glibc
-// raises its threshold once it has seen one and keeps the next ones.
+// Maps large bodies, and unmaps freed ones: by default glibc raises its
+// threshold after the first and keeps later ones.
 void BoundHeap() {
   mallopt(M_MMAP_THRESHOLD, 256 << 10);
   mallopt(M_TRIM_THRESHOLD, 1 << 20);
   mallopt(M_ARENA_MAX, 4);
 }
 
-// Waits for one of `signals`. Meanwhile gives memory back to the system that
-// parsed bodies left behind in many small pieces.
+// Waits for one of `signals`. Meanwhile returns memory of parsed bodies to the
+// system, which they leave in small pieces.
 int AwaitSignal(const sigset_t& signals) {
   constexpr size_t kKeptBytes = size_t{64} << 20;
   const timespec pause{2, 0};

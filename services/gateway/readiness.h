@@ -21,15 +21,15 @@ struct GatewayReadiness {
   bool ready = false;
   std::string why;  // empty if ready
   std::vector<PartReadiness> parts;
-  uint64_t epoch = 0;     // of the pipeline that is up, or being assigned
+  uint64_t epoch = 0;     // of the pipeline, up or being assigned
   std::string open_why;   // as `why`, without addresses
   bool draining = false;  // this gateway, or a stage of its pipeline
-  // When to try again, if it is not ready: 1 to 30.
+  // When to retry, unless ready: 1 to 30.
   int retry_after_seconds = 1;
 };
 
-// For whom a text is: who comes without a key is told no addresses and paths,
-// unless no keys are asked for and the client is on this machine.
+// The audience of a text. A client without a key sees no addresses and paths,
+// unless the server has no keys and the client is on this machine.
 enum class Audience { kAnybody, kKeyHolder };
 
 // {"ready", "why", "not_ready": [{"name", "why"}], "epoch"}.

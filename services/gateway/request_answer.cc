@@ -1,4 +1,4 @@
-// What a RequestRunner does about answers that are large.
+// RequestRunner's work on large answers.
 #include <utility>
 
 #include "common/http/event_stream.h"
@@ -81,7 +81,7 @@ void RequestRunner::FailWriting(const Status& why) {
     exchange_->Break();
     return;
   }
-  done_ = false;  // the answer was complete, but for its writing
+  done_ = false;  // complete, but not written
   if (why.code() == StatusCode::kUnavailable) LogThrown(why);
   Fail(why);
 }
@@ -90,12 +90,12 @@ bool RequestRunner::HasBegun() const {
   return stream_ != nullptr ? stream_->is_open() : whole_begun_;
 }
 
-// While memory for answers is short the largest of them ends.
+// Short memory for answers ends the largest one.
 void RequestRunner::Collect(size_t bytes) {
   constexpr size_t kStep = size_t{16} << 10;
   const size_t before = std::exchange(collected_, collected_ + bytes);
   if (done_ || before / kStep == collected_ / kStep) return;
-  // A stream that is cut has gone away soon.
+  // A cut stream is closed soon.
   if (exchange_->Hold(collected_) || HasBegun()) return;
   Fail(Unavailable("memory for answers is short, and this one, of ", collected_,
                    " bytes so far, is the largest"));

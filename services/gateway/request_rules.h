@@ -7,11 +7,10 @@
 
 namespace sluice::gateway {
 
-// What the operator lets requests ask for, and how streams are answered.
+// The operator's rules for requests and streams.
 struct RequestRules {
   size_t max_stop_strings = 32;
-  // max_tokens beyond the room that the context leaves is cut to it, not
-  // refused.
+  // Cuts max_tokens to the rest of the context instead of refusing the request.
   bool cut_max_tokens = false;
   http::EventStreamTimes stream_times;
 };

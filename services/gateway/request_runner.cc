@@ -14,14 +14,15 @@ namespace {
 
 // Adds `name` to the list `names` ("stop,length"), once.
 void AddFinish(std::string_view name, std::string& names) {
-  if (names.find(name) != std::string::npos) return;  // none is in another
+  if (names.find(name) != std::string::npos)
+    return;  // no name contains another
   if (!names.empty()) names += ',';
   names += name;
 }
 
 }  // namespace
 
-// Leaves a sequence's events in the runner's mailbox.
+// Puts a sequence's events into the runner's mailbox.
 class RequestRunner::Sink : public TokenSink {
  public:
   Sink(std::shared_ptr<RequestRunner> runner, size_t choice)
@@ -46,7 +47,7 @@ class RequestRunner::Sink : public TokenSink {
  private:
   const std::shared_ptr<RequestRunner> runner_;
   const size_t choice_;
-  size_t steps_ = 0;  // the engine thread's
+  size_t steps_ = 0;  // of the engine's thread
 };
 
 void RequestRunner::Start(const HandlerContext& context,
@@ -67,7 +68,7 @@ RequestRunner::RequestRunner(const HandlerContext& context,
       stream_(prepared_.stream ? std::make_shared<http::EventStream>(
                                      exchange_, prepared_.times)
                                : nullptr) {
-  size_t leader = 0;  // of those that follow
+  size_t leader = 0;  // of followers
   for (PreparedRequest::Choice& choice : prepared_.choices) {
     if (choice.text.parser != nullptr) usage_.reasoning_tokens = 0;
     const auto& prompt = choice.generate.prompt_tokens;
@@ -112,7 +113,7 @@ void RequestRunner::Submit() {
     context_.metrics.OnRejection(RejectionOf(sequence.status()));
     Fail(sequence.status());
   }
-  prepared_.choices.clear();  // prompts live in the engine from here on
+  prepared_.choices.clear();  // the engine has the prompts
 }
 
 void RequestRunner::OnStart() {
@@ -131,7 +132,7 @@ Rejection RequestRunner::RejectionOf(const Status& status) const {
                                        : Rejection::kUnavailable;
 }
 
-// If it cannot be posted, the engine hears of it, and ends the sequence.
+// If posting fails, the engine gets the exception and ends the sequence.
 void RequestRunner::Deliver(Mail mail) {
   {
     MutexLock lock(mutex_);
@@ -164,7 +165,7 @@ void RequestRunner::Drain() {
   }
 }
 
-// What Fail does not log itself.
+// Logs what Fail does not log.
 void RequestRunner::LogThrown(const Status& what) const {
   if (!done_ && what.code() == StatusCode::kInternal) return;
   LogError("request ", exchange_->request().request_id,
@@ -240,7 +241,7 @@ void RequestRunner::TraceDelivery(const Mail& mail, int64_t begin_ns) {
   delivery.posted_ns = ToNanos(mail.when);
   delivery.begin_ns = begin_ns;
   delivery.sent_ns = MonotonicNanos();
-  // Nothing was to be decoded: all of it was the answer's end.
+  // Nothing was detokenized: the event is the answer's end.
   delivery.decoded_ns = decoded_ns_ != 0 ? decoded_ns_ : begin_ns;
   prepared_.trace->OnDelivery(mail.choice, delivery);
 }
@@ -287,7 +288,7 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
 
 void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
                           TimePoint when) {
-  // Told twice where the first time threw half-way.
+  // A second OnEnd follows one that threw.
   if (std::exchange(choice.ended, true)) return;
   CountCached(choice.prompt, event.stats.cached_tokens);
   Observe(choice, event, when);
@@ -311,8 +312,8 @@ void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
 }
 
 void RequestRunner::CountCached(size_t prompt, int64_t cached_tokens) {
-  // A choice that waited for another found its prompt computed: what the
-  // cache gave the request is the least of them.
+  // A choice that waited for another found its prompt computed: the request's
+  // cached tokens are the least of its choices'.
   std::optional<int64_t>& least = prompts_.at(prompt).cached_tokens;
   if (least && *least <= cached_tokens) return;
   usage_.cached_tokens += cached_tokens - least.value_or(0);
@@ -339,7 +340,7 @@ void RequestRunner::Emit(Choice& choice, size_t index, openai::Delta delta) {
     choice.whole.Append(std::move(delta));
     return;
   }
-  // What is being written comes first.
+  // A writer under way comes first.
   if ((writer_ != nullptr && !writer_->is_idle()) ||
       delta.EstimatedBytes() > AnswerWriter::kLargeBytes) {
     const size_t bytes = MemoryOf(delta);
@@ -357,8 +358,7 @@ void RequestRunner::Emit(Choice& choice, size_t index, openai::Delta delta) {
 }
 
 void RequestRunner::FinishIfAnswered() {
-  // Usage tells of cached tokens, which come with OnEnd: so it waits for it,
-  // also after a stop string.
+  // Usage needs the cached tokens of OnEnd, also after a stop string.
   for (const Choice& choice : choices_) {
     if (!choice.answered || !choice.ended) return;
   }
@@ -368,7 +368,7 @@ void RequestRunner::FinishIfAnswered() {
   } else {
     SendWhole();
   }
-  done_ = true;  // not before: what throws is answered with an error
+  done_ = true;  // last: an exception above needs an error answer
 }
 
 void RequestRunner::Fail(const Status& status) {
@@ -412,7 +412,7 @@ void RequestRunner::Observe(const Choice& choice, const FinalEvent& event,
   Outcome outcome = Outcome::kAbort;
   if (event.reason == FinishReason::kError) outcome = Outcome::kError;
   if (event.reason == FinishReason::kLength) outcome = Outcome::kLength;
-  // A matched stop string cancels the sequence: to the client it stopped.
+  // A matched stop string cancels the sequence; to the client it is a stop.
   if (event.reason == FinishReason::kStop ||
       (event.reason == FinishReason::kCancelled && choice.answered)) {
     outcome = Outcome::kStop;

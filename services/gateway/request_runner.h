@@ -21,14 +21,14 @@
 
 namespace sluice::gateway {
 
-// A request made ready: what to generate and how to answer.
+// A prepared request: what to generate and how to answer.
 struct PreparedRequest {
   struct Choice {
     GenerateRequest generate;
     openai::ChoiceTextOptions text;
-    size_t prompt = 0;  // index of its prompt among the request's
-    // It is told of the prompt's tokens what the prompt's first choice is
-    // told, which alone asks for that.
+    size_t prompt = 0;  // index of its prompt
+    // Copies the prompt's logprobs of the prompt's first choice, which alone
+    // requests them.
     bool follows = false;
   };
   std::vector<Choice> choices;  // at least one; prompts rise by at most one
@@ -39,9 +39,9 @@ struct PreparedRequest {
   std::shared_ptr<trace::RequestTrace> trace;  // null: not traced
 };
 
-// Runs one request: submits its sequences, turns their tokens into the answer
-// and cancels them when the client goes away. It lives on its exchange's
-// loop; the engine's thread only leaves events in its mailbox. It keeps
+// Runs one request: submits its sequences, turns their tokens into the answer,
+// and cancels them when the client leaves. A runner lives on its exchange's
+// loop; the engine's thread only puts events into its mailbox. A runner keeps
 // itself alive until every sequence has ended.
 class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
  public:
@@ -58,28 +58,28 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
     size_t choice = 0;
     TimePoint when;
     std::variant<TokenEvent, FinalEvent> event;
-    size_t steps = 0;  // that came before it, of a traced request
-    openai::PromptResults prompt = nullptr;  // of its tokens' event
+    size_t steps = 0;  // of the sequence before this event, if traced
+    openai::PromptResults prompt = nullptr;  // of the event's prompt tokens
   };
   struct Choice {
     openai::ChoiceText text;
     size_t prompt = 0;    // index of its prompt
-    openai::Delta whole;  // without streaming: all so far
+    openai::Delta whole;  // without streaming: the answer so far
     std::optional<SequenceId> sequence;
     int max_tokens = 0;
     std::optional<TimePoint> last_token;
-    bool answered = false;  // its finish was given out
+    bool answered = false;  // the finish is out
     bool ended = false;     // OnEnd came
-    // Followers wait until the prompt's first choice has been told of all of
-    // it; that choice collects it for them.
+    // Followers wait until the prompt's first choice has all logprobs of the
+    // prompt and has collected them for the followers.
     bool awaits_prompt = false;
     bool collects_prompt = false;
     std::vector<Mail> held;
     std::vector<openai::PromptResults> prompt_results;
   };
-  // What choices of one prompt have in common.
+  // The shared state of a prompt's choices.
   struct Prompt {
-    std::optional<int64_t> cached_tokens;  // the least of those ended
+    std::optional<int64_t> cached_tokens;  // the least of ended choices
     int choices = 0;
     int ended = 0;  // without error
     int most_tokens = 0;
@@ -99,18 +99,18 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
                 TimePoint when);
   void OnEnd(Choice& choice, size_t index, const FinalEvent& event,
              TimePoint when);
-  // What `source` makes of the choice's text, its tokens counted.
+  // Returns the delta of `source`, with the choice's tokens counted.
   template <typename Source>
   openai::Delta Counted(Choice& choice, const Source& source);
   void CountCached(size_t prompt, int64_t cached_tokens);
   void Emit(Choice& choice, size_t index, openai::Delta delta);
-  // For what is too large to be written here.
+  // For deltas too large for the loop.
   AnswerWriter& Writer();
   void SendPiece(std::string bytes);
   void FailWriting(const Status& why);
-  bool HasBegun() const;  // something of the answer is out
+  bool HasBegun() const;  // bytes of the answer are out
   void Collect(size_t bytes);
-  // In memory.
+  // Bytes in memory.
   static size_t BytesOf(const std::vector<TokenResult>& tokens);
   static size_t MemoryOf(const openai::Delta& delta);
   void FinishIfAnswered();
@@ -131,16 +131,16 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   std::vector<Choice> choices_;
   openai::Usage usage_;
   std::vector<Prompt> prompts_;
-  bool done_ = false;         // the answer is complete, or not wanted
-  bool whole_begun_ = false;  // the first piece of a large whole answer is out
-  bool writing_failed_ = false;           // `writer_` sends nothing more
-  size_t collected_ = 0;                  // bytes of what was not sent yet
-  std::unique_ptr<AnswerWriter> writer_;  // null: not needed so far
-  int64_t decoded_ns_ = 0;  // when the latest tokens were text, if traced
+  bool done_ = false;            // the answer is complete, or has no client
+  bool whole_begun_ = false;     // a piece of a large whole answer is out
+  bool writing_failed_ = false;  // `writer_` sends nothing more
+  size_t collected_ = 0;         // unsent bytes
+  std::unique_ptr<AnswerWriter> writer_;  // null: not needed yet
+  int64_t decoded_ns_ = 0;  // when the latest tokens became text, if traced
 
   Mutex mutex_;
   std::vector<Mail> mailbox_ ABSL_GUARDED_BY(mutex_);
-  bool is_posted_ ABSL_GUARDED_BY(mutex_) = false;  // that it is to be drained
+  bool is_posted_ ABSL_GUARDED_BY(mutex_) = false;  // Drain is posted
 };
 
 }  // namespace sluice::gateway

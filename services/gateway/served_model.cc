@@ -17,7 +17,7 @@
 namespace sluice::gateway {
 namespace {
 
-// Ids of config.json, generation_config.json and the tokenizer's files.
+// Returns the ids of config.json, generation_config.json and the tokenizer.
 StatusOr<std::vector<TokenId>> EosIds(const weights::ModelFile& file,
                                       const Tokenizer& tokenizer,
                                       int vocab_size) {

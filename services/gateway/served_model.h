@@ -13,8 +13,7 @@
 
 namespace sluice::gateway {
 
-// Sampling values for what a request leaves out: generation_config.json's,
-// else OpenAI's.
+// Sampling values for absent fields: generation_config.json's, else OpenAI's.
 struct SamplingDefaults {
   float temperature = 1.0f;
   float top_p = 1.0f;
@@ -26,24 +25,24 @@ struct SamplingDefaults {
 // INVALID_ARGUMENT for values of wrong types or out of range.
 StatusOr<SamplingDefaults> ParseSamplingDefaults(const Json& generation_config);
 
-// The one model that this gateway serves. Immutable once loaded.
+// The gateway's model. Immutable after loading.
 struct ServedModel {
-  std::string name;                  // as requests name it, and answers show it
-  std::vector<std::string> aliases;  // further names that requests may use
-  bool any_name = false;             // they may use any
-  std::string root;                  // where it came from, shown in /v1/models
+  std::string name;                  // in requests and answers
+  std::vector<std::string> aliases;  // further names in requests
+  bool any_name = false;             // requests may use any name
+  std::string root;                  // the path, in /v1/models
   int64_t created = 0;               // Unix time of the load
   std::unique_ptr<const openai::ModelText> text;
   SamplingDefaults defaults;
   std::vector<TokenId> eos_ids;
   int vocab_size = 0;
   int max_positions = 0;  // by config.json
-  std::string digest;     // what the stages must serve too; empty: anything
+  std::string digest;     // of the stages' model; empty: any
 };
 
 // Reads tokenizer, template and configs of the model at `path`, no tensors.
-// `name` empty: weights::ModelName. `tool_format`, `reasoning_format`:
-// see ChooseOutputFormat.
+// `name` empty: weights::ModelName. `tool_format`, `reasoning_format`: see
+// ChooseOutputFormat.
 StatusOr<ServedModel> LoadServedModel(
     const std::string& path, const std::string& name,
     const std::string& tool_format = "auto",

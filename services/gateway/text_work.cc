@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kTimeoutHeader = "x-request-timeout";
 constexpr double kMaxTimeoutSeconds = 86400;
 
-// What was thrown; a request that is merely refused is no matter for the log.
+// Logs exceptions; a refused request needs no log line.
 void LogFailure(http::Exchange& exchange, const Status& why) {
   if (why.code() != StatusCode::kUnavailable &&
       why.code() != StatusCode::kInternal) {
@@ -53,7 +53,7 @@ void RunTextWork(const TextWorkers& workers,
   job.client = exchange->request().client;
   job.bytes = bytes;
   job.goes_on = workers.goes_on;
-  // A header that is no deadline is told of when the request is read.
+  // A bad deadline is refused when the request is parsed.
   if (const auto deadline = DeadlineOf(exchange->request()); deadline.ok()) {
     job.deadline = *deadline;
   }

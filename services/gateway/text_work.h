@@ -14,22 +14,22 @@
 
 namespace sluice::gateway {
 
-// Where work on a request's text runs, off the event loops.
+// The threads for work on text, off the event loops.
 struct TextWorkers {
-  TurnQueue* queue = nullptr;  // null: it runs where it is asked for
+  TurnQueue* queue = nullptr;  // null: on the caller's thread
   GatewayMetrics& metrics;
   bool goes_on = false;  // see TurnQueue::Job
 };
 
-// The request's deadline by X-Request-Timeout, in seconds from its arrival;
-// nothing without one. INVALID_ARGUMENT if that is no number in range.
+// Returns the deadline by X-Request-Timeout, in seconds from the request's
+// arrival; nothing without the header. INVALID_ARGUMENT for a value that is no
+// number in range.
 StatusOr<std::optional<TimePoint>> DeadlineOf(const http::HttpRequest& request);
 
-// Runs `work` for the exchange in its client's turn; `bytes` is the memory
-// that it takes. Not if the client went away. If it cannot run (the queue is
-// full, it waited too long, the deadline passed), or threw, the exchange is
-// answered with that error, which is counted; `failed`, on the exchange's
-// loop, takes the place of that answer. Any thread.
+// Runs `work` for the exchange in its client's turn, unless the client left;
+// `bytes` is the work's memory. If the queue is full, the wait is too long, the
+// deadline passes or `work` throws, the exchange is answered with that error;
+// `failed`, on the exchange's loop, replaces that answer. Any thread.
 void RunTextWork(const TextWorkers& workers,
                  std::shared_ptr<http::Exchange> exchange, size_t bytes,
                  std::function<void()> work,

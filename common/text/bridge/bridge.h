@@ -5,12 +5,11 @@
 #include <stdint.h>
 
 // The C ABI of the Rust crate in this folder. Text is UTF-8 without a
-// terminator. Every call that can fail returns a SluiceCode; nothing unwinds
-// out of it: a panic becomes SLUICE_INTERNAL. The caller that made an object
-// frees it with its own _free function. Buffers are made by the bridge, also
-// when a call fails (they hold the message then), and freed by the caller with
-// sluice_buffer_free. Calls on one object from several threads at once are
-// allowed, except _free.
+// terminator. A call that can fail returns a SluiceCode; a panic becomes
+// SLUICE_INTERNAL and never unwinds. The caller frees an object with its _free
+// function. The bridge makes buffers, also for the message of a failed call,
+// and the caller frees them with sluice_buffer_free. Several threads may use
+// one object at once, except for _free.
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,26 +46,26 @@ typedef struct {
 // --- Tokenizer -------------------------------------------------------------
 
 enum {
-  // Keeps the crate's own pipeline beside ours, for tests that compare them.
+  // Keeps the crate's own pipeline, for tests that compare both.
   SLUICE_KEEP_REFERENCE = 1,
 };
 
-// Parses the text of a tokenizer.json. On success *tokenizer is the caller's;
-// on failure *message says why.
+// Parses the text of a tokenizer.json. The caller owns *tokenizer on success;
+// *message has the error.
 int sluice_tokenizer_new(const uint8_t* json, size_t json_size, uint32_t flags,
                          SluiceTokenizer** tokenizer, SluiceBuffer* message);
 void sluice_tokenizer_free(SluiceTokenizer* tokenizer);
 
 enum {
-  SLUICE_ADD_SPECIAL = 1,    // what the post-processor adds (BOS)
+  SLUICE_ADD_SPECIAL = 1,    // adds what the post-processor adds (BOS)
   SLUICE_PARSE_SPECIAL = 2,  // added tokens with special: true are recognised
   SLUICE_REFERENCE = 4,      // the crate's own pipeline; needs KEEP_REFERENCE
 };
 
-// Ids of `text` as native-endian uint32 in *ids (the message on failure).
-// The bytes of each span become its id, whatever they spell; spans ascend and
-// do not overlap. With spans and without PARSE_SPECIAL no other byte of the
-// text can become a token with special: true.
+// Writes the ids of `text` as native-endian uint32 to *ids (or the error
+// message). The bytes of each span become its id, whatever their text; spans
+// ascend and do not overlap. With spans and without PARSE_SPECIAL no other byte
+// becomes a token with special: true.
 int sluice_tokenizer_encode(const SluiceTokenizer* tokenizer,
                             const uint8_t* text, size_t text_size,
                             uint32_t flags, const SluiceSpan* spans,
@@ -88,11 +87,11 @@ enum {  // how decoded tokens are joined
 int sluice_tokenizer_vocabulary(const SluiceTokenizer* tokenizer,
                                 SluiceBuffer* table);
 
-// What bounds hold for this tokenizer, whatever the text.
+// The bounds of a tokenizer, for any text.
 typedef struct {
-  // A text has at most so many times the bytes that its tokens decode to; 0:
-  // more may get lost (a normalizer that drops characters, or added tokens
-  // that swallow the spaces around them).
+  // A text has at most this many times the bytes of its decoded tokens. 0: no
+  // bound (a normalizer that drops characters, or added tokens that swallow
+  // spaces).
   uint32_t max_shrinking;
   // 1: the pre-tokenizer takes linear time; 0: it is bounded by a clock only.
   uint32_t is_linear;
@@ -106,22 +105,21 @@ int sluice_template_new(const uint8_t* source, size_t source_size,
                         SluiceTemplate** compiled, SluiceBuffer* message);
 void sluice_template_free(SluiceTemplate* compiled);
 
-// Variables that several renderings have in common.
+// Variables that several renderings share.
 typedef struct SluiceVariables SluiceVariables;
 
-// Parses `json`, an object. On success *variables is the caller's; on failure
-// *message says why.
+// Parses `json`, an object. The caller owns *variables on success; *message has
+// the error.
 int sluice_variables_new(const uint8_t* json, size_t json_size,
                          SluiceVariables** variables, SluiceBuffer* message);
 void sluice_variables_free(SluiceVariables* variables);
 
-// Renders with the variables of `names`, a small JSON object, and `variables`,
-// which win, on the caller's thread. `now` is the wall clock that strftime_now
-// shows, in seconds since 1970 of that clock's own zone.
-// SLUICE_INVALID_ARGUMENT: the template refused or failed; a message from
-// raise_exception stands alone. SLUICE_OUT_OF_STEPS: the rendering takes more
-// than `max_steps` instructions of the engine. SLUICE_RESOURCE_EXHAUSTED: the
-// rendering writes more than `max_output` bytes.
+// Renders, on the caller's thread, with the variables of `names`, a small JSON
+// object, and of `variables`, which override `names`. `now` is strftime_now's
+// wall clock, in seconds since 1970 in its own zone. SLUICE_INVALID_ARGUMENT:
+// the template refused (with raise_exception's own message) or failed.
+// SLUICE_OUT_OF_STEPS: more than `max_steps` instructions.
+// SLUICE_RESOURCE_EXHAUSTED: more than `max_output` bytes.
 int sluice_template_render(const SluiceTemplate* compiled, const uint8_t* names,
                            size_t names_size, const SluiceVariables* variables,
                            int64_t now, size_t max_output, uint64_t max_steps,

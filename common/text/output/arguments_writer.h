@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-// Writes the JSON arguments of calls whose format has no JSON: pairs of a
-// name and a text. Strings are passed on as they come; a value that may be
-// something else is held back until it is whole, and is a string if it is
-// longer than kMaxHeldBytes. `tools` outlives it.
+// Writes the JSON arguments of calls whose format has no JSON: pairs of a name
+// and a text. Strings are written as they come; other values are held back
+// until they are whole, and are strings beyond kMaxHeldBytes. `tools` outlives
+// it.
 class ArgumentsWriter {
  public:
   explicit ArgumentsWriter(const ToolTypes& tools) : tools_(tools) {}
@@ -22,7 +22,7 @@ class ArgumentsWriter {
   void Value(std::string_view text, EventWriter& out);
   void EndValue(EventWriter& out);
   void EndCall(EventWriter& out);
-  // The output ends within the call: what is held back is not shown.
+  // The output ends within the call: drops the text held back.
   void Abandon() { held_.clear(); }
 
  private:
@@ -30,7 +30,7 @@ class ArgumentsWriter {
   std::string name_;
   bool first_ = true;  // no parameter yet
   unsigned types_ = kAnyType;
-  bool streams_ = false;  // the value is a string for sure
+  bool streams_ = false;  // the value is a string
   std::string held_;
 };
 

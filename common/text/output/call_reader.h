@@ -11,11 +11,11 @@
 
 namespace sluice {
 
-// Text that has come and is not read yet. Value type.
+// Text that is not read yet. Value type.
 class PendingText {
  public:
   void Append(std::string_view text);
-  // How an output ended, once it has: no more text comes.
+  // Ends the text, with how the output ended.
   void End(OutputEnd end);
 
   std::string_view text() const {
@@ -28,17 +28,17 @@ class PendingText {
   bool stopped() const { return ended_ && end_ == OutputEnd::kStopped; }
   bool cut_short() const { return ended_ && end_ == OutputEnd::kCutShort; }
 
-  // Whether `tag` stands at byte `at`. kMaybe: the text so far is its start.
+  // Whether `tag` stands at byte `at`. kMaybe: the text ends within the tag.
   enum class Match { kNo, kMaybe, kYes };
   Match Find(std::string_view tag, size_t at = 0) const;
-  // The same for any of `tags`.
+  // Finds any of `tags` at byte `at`.
   Match FindAny(std::initializer_list<std::string_view> tags,
                 size_t at = 0) const;
-  // The same behind white space at `at`, a bounded run of it. Where the output
-  // ended within that space or a tag, the tag counts as found: models leave
-  // out what closes last.
+  // Finds any of `tags` behind white space at `at`, up to a bound. If the
+  // output ended within that space or a tag, the tag counts as found: models
+  // leave out closing tags at the end.
   Match FindNext(std::initializer_list<std::string_view> tags, size_t at) const;
-  // The output ended within `tag` at byte `at`.
+  // Returns whether the output ended within `tag` at byte `at`.
   bool EndsWithin(std::string_view tag, size_t at) const;
 
  private:
@@ -48,21 +48,21 @@ class PendingText {
   OutputEnd end_ = OutputEnd::kStopped;
 };
 
-// Reads tool calls in one format behind their opening mark. What it does
-// depends on the text alone, never on the pieces it came in.
+// Reads tool calls in one format behind their opening mark. The result depends
+// on the text alone, never on its pieces.
 class CallReader {
  public:
   enum class Result {
-    kMore,    // all that can be read now is read
-    kNoCall,  // not a call: nothing was consumed, nothing written
-    kDone,    // the call is written; what follows is left
+    kMore,    // needs more text
+    kNoCall,  // no call: nothing is consumed or written
+    kDone,    // the call is written; the text behind it remains
   };
 
   virtual ~CallReader() = default;
-  // Begins anew. `known_only`: a call must name a function of the request.
+  // Begins a call. `known_only`: it must name a function of the request.
   virtual void Begin(bool known_only) = 0;
-  // Reads on. Once `input` has ended it gives kNoCall or kDone; cut short, it
-  // writes what a call has so far and leaves it open.
+  // Reads on. Once `input` has ended, returns kNoCall or kDone; if cut short,
+  // writes the call so far and leaves it open.
   virtual Result Read(PendingText& input, EventWriter& out) = 0;
 };
 
@@ -71,19 +71,19 @@ std::unique_ptr<CallReader> NewGlmCallReader(const ToolTypes& tools);
 // <tool_call>: <function=NAME><parameter=K>V</parameter></function>, then
 // </tool_call>
 std::unique_ptr<CallReader> NewQwenCoderCallReader(const ToolTypes& tools);
-// {"name": .., "arguments": {..}}, with "parameters" as well. `close_tag`: what
-// follows it, if anything.
+// {"name": .., "arguments": {..}}, or "parameters". `close_tag`: the tag behind
+// it, or empty.
 std::unique_ptr<CallReader> NewJsonCallReader(const ToolTypes& tools,
                                               std::string_view close_tag);
-// Behind <tool_call>, whichever of the three stands there: models mix them up.
+// Behind <tool_call>: any of the three formats, since models mix them up.
 std::unique_ptr<CallReader> NewTaggedCallReader(const ToolTypes& tools);
 
-// Whether a function may have this name: letters, digits and -_.:/ only.
+// Returns whether `name` may be a function's: letters, digits and -_.:/ only.
 bool IsCallName(std::string_view name);
 
-// The longest opening of a call, tags and name, that is waited for.
+// The longest opening of a call, tags and name.
 inline constexpr size_t kMaxCallHead = 512;
-// The longest name of a parameter; what is beyond is dropped.
+// The longest name of a parameter; the rest is dropped.
 inline constexpr size_t kMaxParameterName = 1024;
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-// White space at the end of a text beyond this is shown.
+// More white space than this at the end of a text is shown.
 constexpr size_t kMaxHeldBlanks = 1024;
 
 }  // namespace

@@ -12,8 +12,8 @@ bool IsBlank(char c);  // space, tab, line feed, carriage return
 bool IsBlank(std::string_view text);
 std::string_view TrimBlanks(std::string_view text);
 
-// Appends `text` as the inside of a JSON string: quotes, backslashes and
-// control characters escaped, all else as it is.
+// Appends `text` as the inside of a JSON string, with quotes, backslashes and
+// control characters escaped.
 void AppendJsonEscaped(std::string_view text, std::string& out);
 
 // Collects the events of an output. Value type, threadless.
@@ -31,9 +31,9 @@ class EventWriter {
   }
   void EndCall();
 
-  // How many calls began.
+  // Returns the number of calls begun.
   int calls() const { return calls_; }
-  // The events since the last time.
+  // Returns the events since the last Take.
   OutputEvents Take();
 
  private:
@@ -43,20 +43,20 @@ class EventWriter {
   int calls_ = 0;
 };
 
-// A text whose white space at both ends is not shown: what may be at the end
-// is held back until more comes, up to a bound. Value type.
+// A text without white space at both ends: possible white space at the end is
+// held back, up to a bound. Value type.
 class TrimmedText {
  public:
   explicit TrimmedText(bool trim_start) : trim_start_(trim_start) {}
-  // What of the text so far may be shown now.
+  // Returns the text that may be shown.
   std::string Push(std::string_view text);
-  // The white space that was held back.
+  // Returns the white space held back.
   std::string TakeHeld();
   bool began() const { return began_; }
 
  private:
   const bool trim_start_;
-  bool began_ = false;  // something other than white space came
+  bool began_ = false;  // white space is no beginning
   std::string held_;
 };
 

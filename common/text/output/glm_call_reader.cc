@@ -8,9 +8,9 @@
 namespace sluice {
 namespace {
 
-// A closing tag within a value counts only where what follows it says that
-// the value is over: a value may spell the tag. A missing </tool_call>, and a
-// missing </arg_value> before </tool_call> at the end, are put in.
+// A closing tag within a value counts only if the text behind it ends the
+// value: a value may spell the tag. Adds a missing </tool_call>, and a missing
+// </arg_value> before </tool_call> at the end.
 class GlmCallReader : public CallReader {
  public:
   explicit GlmCallReader(const ToolTypes& tools)
@@ -57,7 +57,7 @@ class GlmCallReader : public CallReader {
     const std::string_view name = text.substr(begin, end - begin);
     const bool known = tools_.Has(name);
     if (name.empty() || (known_only_ && !known)) return Result::kNoCall;
-    // At the end of the output only a name of the request is a call.
+    // At the end of the output only a name of the request makes a call.
     if (input.cut_short() && end == text.size()) return Result::kNoCall;
     const Match next = known ? input.FindNext({kArgKey, kToolCallEnd}, end)
                              : FindWhole(input, end);
@@ -69,7 +69,7 @@ class GlmCallReader : public CallReader {
     return Result::kDone;
   }
 
-  // What follows an unknown function's name is whole.
+  // An unknown function's name needs whole text behind it.
   static Match FindWhole(const PendingText& input, size_t at) {
     const std::string_view rest = TrimBlanks(input.text().substr(at));
     const Match next = input.FindNext({kArgKey, kToolCallEnd}, at);
@@ -78,7 +78,7 @@ class GlmCallReader : public CallReader {
     return next == Match::kYes && !whole ? Match::kNo : next;
   }
 
-  // Between the parameters. What belongs to none is dropped.
+  // Reads between the parameters, and drops stray text.
   Progress ReadBody(PendingText& input, EventWriter& out) {
     input.ConsumeBlanks();
     if (input.Find(kArgKey) == Match::kYes) {

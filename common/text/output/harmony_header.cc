@@ -20,7 +20,7 @@ std::string_view TrimStart(std::string_view text) {
   return text;
 }
 
-// The first word, which is taken off `text`.
+// Returns the first word, taken off `text`.
 std::string_view TakeWord(std::string_view& text) {
   text = TrimStart(text);
   size_t size = 0;
@@ -30,7 +30,7 @@ std::string_view TakeWord(std::string_view& text) {
   return word;
 }
 
-// The channel that `text` begins with; models add a question mark or so.
+// Returns the channel at the start of `text`; models add a question mark or so.
 std::string_view ChannelOf(std::string_view text) {
   text = TrimStart(text);
   for (const std::string_view name : {"analysis", "commentary", "final"}) {
@@ -45,7 +45,7 @@ std::string_view WithoutChannel(std::string_view text) {
   return text;
 }
 
-// What behind the last "to=" at the start of a word.
+// Returns the word behind the last "to=" at the start of a word.
 std::string_view RecipientOf(std::string_view text) {
   std::string_view recipient;
   while (!text.empty()) {

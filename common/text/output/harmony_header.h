@@ -6,34 +6,33 @@
 
 namespace sluice {
 
-// Who a harmony message is from and for:
-// ROLE[ to=RECIPIENT][<|channel|>CHANNEL[ to=RECIPIENT]][<|constrain|>TYPE].
-// Words that belong to none of these are ignored where a message follows, and
-// are its text where none does. Value type.
+// Sender and recipient of a harmony message: ROLE[
+// to=RECIPIENT][<|channel|>CHANNEL[ to=RECIPIENT]][<|constrain|>TYPE]. Other
+// words are ignored if a message follows; without a message they are its text.
+// Value type.
 class HarmonyHeader {
  public:
-  // `assistant`: the role is known, text may come instead of a header.
+  // `assistant`: the role is known, and text may replace the header.
   explicit HarmonyHeader(bool assistant) : assistant_(assistant) {}
 
-  // Behind <|channel|> (the last one counts) and <|constrain|>.
+  // Called behind <|channel|> (the last one counts) and <|constrain|>.
   void BeginChannel();
   void BeginType() { part_ = Part::kType; }
-  // Takes `text` up to a bound, whole characters, and returns what is beyond
-  // it.
+  // Takes whole characters of `text` up to a bound, and returns the rest.
   std::string_view Push(std::string_view text);
 
   bool full() const { return full_; }  // some text was beyond the bound
-  // Text where only a header may be: the model left the header out.
+  // Returns whether text stands in the header's place: the model left it out.
   bool is_text() const;
-  // Nothing but text that might still become a header.
+  // Returns whether the text may still become a header.
   bool is_bare() const { return assistant_ && !has_channel_; }
 
-  // "analysis", "commentary", "final", or empty.
+  // Returns "analysis", "commentary", "final", or empty.
   std::string_view channel() const;
-  // What behind "to=": the channel's before the role's. Empty: none.
+  // Returns the word behind "to=": the channel's, else the role's. Empty: none.
   std::string recipient() const;
   bool from_assistant() const;
-  // What is left without role, channel, recipient and type.
+  // Returns the text without role, channel, recipient and type.
   std::string rest() const;
 
  private:

@@ -110,8 +110,7 @@ class HarmonyParser : public OutputParser {
     place_ = Place::kHeader;
   }
 
-  // Ends the header or the message that is open, if one is. `closed`: by a
-  // token that says so.
+  // Ends the open header or message. `closed`: a token closes it.
   void EndOpen(bool closed) {
     if (place_ == Place::kHeader) {
       EndHeader(closed);
@@ -121,7 +120,7 @@ class HarmonyParser : public OutputParser {
     place_ = Place::kBetween;
   }
 
-  // A header without a message: a call without arguments, or text.
+  // Ends a header without a message: a call without arguments, or text.
   void EndHeader(bool closed) {
     const std::string text = header_->rest();
     const bool calls = closed && CallName().has_value();
@@ -131,7 +130,7 @@ class HarmonyParser : public OutputParser {
     EndMessage();
   }
 
-  // The function that the message is for, if it is a call.
+  // Returns the function of the message, if the message is a call.
   std::optional<std::string> CallName() const {
     if (tools_->empty() || !header_->from_assistant()) return std::nullopt;
     std::string name = header_->recipient();
@@ -152,8 +151,8 @@ class HarmonyParser : public OutputParser {
     if (recipient == "assistant" && header_->from_assistant()) {
       return Kind::kContent;
     }
-    // A function although none was offered, or none that can be called so:
-    // what it was to get is shown.
+    // A call without offered tools, or of an impossible name: its arguments are
+    // shown.
     if (recipient.starts_with(kFunctions)) return Kind::kContent;
     return Kind::kReasoning;
   }

@@ -9,13 +9,12 @@
 namespace sluice {
 namespace {
 
-// Bytes before the arguments, or, where these come before the name, of all:
-// what is no call is read again from its next opening on, so this is what an
-// output of nothing but openings costs per byte.
+// The most bytes before the arguments, or of all if the arguments come before
+// the name. Text that is no call is read again from its next opening on: this
+// bounds the cost per byte of an output of openings.
 constexpr size_t kMaxJsonHead = 4 << 10;
 
-// Arguments as a JSON object where they are one: as a string that holds an
-// object, or as null.
+// Returns arguments as a JSON object: the object in a string, {} for null.
 std::string AsObject(std::string_view text) {
   const auto value = ParseJson(text);
   if (!value.ok()) return std::string(text);
@@ -28,7 +27,7 @@ std::string AsObject(std::string_view text) {
   return std::string(text);
 }
 
-// `json`, one value, with the control characters in its strings escaped.
+// Returns `json`, one value, with control characters in strings escaped.
 std::string WithEscapes(std::string_view json) {
   JsonScan scan;
   std::string escaped;
@@ -47,10 +46,10 @@ bool IsArgumentsKey(std::string_view key) {
   return key == "arguments" || key == "parameters";
 }
 
-// The head, up to the arguments, is held back until it names a function;
-// an object with keys that no call has, or with more than a word as the value
-// of another than the arguments, is not one. An object of arguments is
-// passed on as it comes, control characters in its strings escaped.
+// Holds the head back until it names a function. An object is no call if it has
+// other keys than a call's, or more than a word as the value of a key but the
+// arguments. An arguments object is written as it comes, with control
+// characters in strings escaped.
 class JsonCallReader : public CallReader {
  public:
   JsonCallReader(const ToolTypes& tools, std::string_view close_tag)
@@ -88,7 +87,7 @@ class JsonCallReader : public CallReader {
   }
 
  private:
-  // In the head `at_` is how far the text was read; nothing is consumed.
+  // In the head `at_` is the end of the read text; nothing is consumed.
   enum class State {
     kOpen,
     kKeyOrEnd,
@@ -102,7 +101,7 @@ class JsonCallReader : public CallReader {
     kTail,
   };
 
-  // Reads one byte of the head; kDone: go on.
+  // Reads one byte of the head; kDone: continue.
   Result ReadHead(PendingText& input, EventWriter& out) {
     const std::string_view text = input.text();
     if (at_ == text.size()) {
@@ -157,7 +156,7 @@ class JsonCallReader : public CallReader {
     scan_ = JsonScan();
   }
 
-  // A byte of a key or of a value.
+  // Reads a byte of a key or of a value.
   Result ReadToken(std::string_view text) {
     const bool is_word = state_ == State::kKey || !IsArgumentsKey(key_);
     if (is_word && at_ - token_ >= kMaxCallHead) return Result::kNoCall;
@@ -196,7 +195,7 @@ class JsonCallReader : public CallReader {
     return Result::kDone;
   }
 
-  // The object is over; the arguments, if any, came before the name.
+  // Ends the object; the arguments, if any, came before the name.
   Result EndHead(PendingText& input, EventWriter& out) {
     if (!name_) return Result::kNoCall;
     out.BeginCall(*name_);
@@ -207,7 +206,7 @@ class JsonCallReader : public CallReader {
     return Result::kDone;
   }
 
-  // False: all the text is read, or the output is over.
+  // False: needs more text, or the output ended.
   bool ReadArguments(PendingText& input, EventWriter& out) {
     const std::string_view text = input.text();
     std::string piece;
@@ -234,7 +233,8 @@ class JsonCallReader : public CallReader {
     return over;
   }
 
-  // `whole`: nothing follows. What is not an object is held back until then.
+  // `whole`: the piece is the last. A value that is no object is held back
+  // until then.
   void WriteArguments(std::string_view piece, bool whole, EventWriter& out) {
     if (passes_on_) {
       out.Arguments(piece);
@@ -249,14 +249,14 @@ class JsonCallReader : public CallReader {
     }
   }
 
-  // Drops what is left of the object. False: all the text is read.
+  // Drops the rest of the object. False: needs more text.
   bool ReadRest(PendingText& input) {
     while (true) {
       if (!rest_key_) input.ConsumeBlanks();
       const std::string_view text = input.text();
       if (text.empty()) return false;
       const char c = text.front();
-      if (!rest_key_ && c != ',' && c != '}') break;  // its end is missing
+      if (!rest_key_ && c != ',' && c != '}') break;  // the end is missing
       if (!rest_key_) {
         rest_scan_ = JsonScan();
         rest_scan_.Next('{');
@@ -276,7 +276,7 @@ class JsonCallReader : public CallReader {
   bool known_only_ = false;
   State state_ = State::kOpen;
   size_t at_ = 0;
-  size_t token_ = 0;  // where the key or value begins
+  size_t token_ = 0;  // start of the key or value
   bool had_comma_ = false;
   std::string key_;
   std::optional<std::string> name_;

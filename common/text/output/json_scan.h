@@ -5,20 +5,20 @@
 
 namespace sluice {
 
-// Finds where one JSON value ends, byte by byte. Knows strings and nesting,
-// no more: what stands between is not checked. Value type.
+// Finds the end of one JSON value, byte by byte. Knows strings and nesting
+// alone; the rest is unchecked. Value type.
 class JsonScan {
  public:
   enum class Step {
-    kWithin,  // the byte belongs to the value, which goes on
-    kLast,    // the byte is the value's last
-    kBehind,  // the value ended before the byte
+    kWithin,  // the value goes on
+    kLast,    // the value's last byte
+    kBehind,  // behind the value
   };
   Step Next(char c);
 
   bool began() const { return began_; }
   bool in_string() const { return in_string_; }
-  // What closes the value that is open now: a quote, brackets.
+  // Returns what closes the open value: a quote, brackets.
   std::string Closers() const;
 
  private:

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Where a call may begin.
+// A place where a call may begin.
 struct Opening {
   std::string_view tag;
   bool is_head = false;  // the tag belongs to what the reader reads
@@ -87,7 +87,7 @@ class MarkupParser : public OutputParser {
       return;
     }
     out_.Content(content_.Push(text));
-    // Where no call can follow, what is held back would only come late.
+    // Without possible calls, holding back would only delay.
     if (openings_.empty()) out_.Content(content_.TakeHeld());
   }
 
@@ -103,7 +103,7 @@ class MarkupParser : public OutputParser {
     return size;
   }
 
-  // Each of these is false if it waits for more text.
+  // Each returns false if it needs more text.
 
   bool ReadStart() {
     WriteAndConsume(CountBlanks());
@@ -157,8 +157,8 @@ class MarkupParser : public OutputParser {
     return true;
   }
 
-  // Where a call without a tag may begin: at the start, and behind a call,
-  // from which a semicolon or a comma may set it apart.
+  // A call without a tag may begin at the start, and behind a call with a
+  // semicolon or comma between.
   bool ReadJsonStart() {
     WriteAndConsume(CountBlanks());
     if (input_.text().empty()) return false;

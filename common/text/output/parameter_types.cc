@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 constexpr int kMaxSchemaDepth = 8;
-// Schemas, names of types and values that are looked at per function.
+// The most schemas, type names and values read per function.
 constexpr size_t kMaxSchemaSteps = 4096;
 
 unsigned TypeByName(const std::string& name) {
@@ -37,7 +37,8 @@ const Json* Member(const Json& object, const char* key) {
   return found == object.end() ? nullptr : &*found;
 }
 
-// What "$ref" names within `root`: "#/$defs/Name" or "#/definitions/Name".
+// Returns the target of "$ref" in `root`: "#/$defs/Name" or
+// "#/definitions/Name".
 const Json* Resolve(const Json& root, const std::string& ref) {
   for (const char* place : {"$defs", "definitions"}) {
     const std::string prefix = std::string("#/") + place + "/";
@@ -49,9 +50,8 @@ const Json* Resolve(const Json& root, const std::string& ref) {
   return nullptr;
 }
 
-// Reads the types of one function's parameters. Definitions that name each
-// other can make a short schema a tree of millions: what lies beyond a number
-// of steps is not known.
+// Reads the types of one function's parameters, up to a number of steps:
+// recursive definitions can make a short schema a tree of millions.
 class SchemaReader {
  public:
   explicit SchemaReader(const Json& root) : root_(root) {}
@@ -79,7 +79,7 @@ class SchemaReader {
   }
 
  private:
-  // False if so many steps are not left.
+  // False if fewer steps are left.
   bool Spend(size_t steps) {
     const bool enough = steps <= steps_left_;
     steps_left_ -= enough ? steps : steps_left_;
@@ -122,7 +122,7 @@ class SchemaReader {
   size_t steps_left_ = kMaxSchemaSteps;
 };
 
-// A Python literal as JSON: quotes, True, False, None. Not checked.
+// Returns a Python literal as JSON: quotes, True, False, None. Unchecked.
 std::string PythonAsJson(std::string_view text) {
   constexpr std::pair<std::string_view, std::string_view> kWords[] = {
       {"True", "true"}, {"False", "false"}, {"None", "null"}};
@@ -162,7 +162,7 @@ std::string PythonAsJson(std::string_view text) {
 
 bool Allowed(const Json& value, unsigned types) {
   if (types == kAnyType) return true;
-  // Where no string is expected, any JSON is nearer to it than a string.
+  // Without a string type any JSON is nearer than a string.
   if ((types & kStringType) == 0) return true;
   return !value.is_string() && (TypeOfValue(value) & types) != 0;
 }

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// JSON types that a schema allows, as bits; 0: nothing is known.
+// JSON types that a schema allows, as bits; 0: unknown.
 enum JsonTypes : unsigned {
   kAnyType = 0,
   kStringType = 1,
@@ -21,17 +21,16 @@ enum JsonTypes : unsigned {
   kArrayType = 32,
 };
 
-// What the functions of a request are called, and the types of their
-// parameters by their schemas. Immutable. A schema that cannot be read
-// tells nothing, and one that takes too many steps only what its first ones
-// tell.
+// The names of a request's functions and the types of their parameters, by
+// their schemas. Immutable. An unreadable schema gives no types; one of too
+// many steps gives those of its first steps.
 class ToolTypes {
  public:
   explicit ToolTypes(const std::vector<OutputTool>& tools);
 
   bool empty() const { return tools_.empty(); }
   bool Has(std::string_view name) const;
-  // kAnyType for a parameter or function that is not known.
+  // Returns the types; kAnyType for an unknown parameter or function.
   unsigned Of(std::string_view name, std::string_view parameter) const;
 
  private:
@@ -39,9 +38,9 @@ class ToolTypes {
   std::unordered_map<std::string, Parameters> tools_;
 };
 
-// A value that a model wrote without quotes, as JSON text. JSON and Python's
-// True, False, None, dicts and lists are taken as such where `types` allow
-// them, and all else is a string: `text` as it is.
+// Returns an unquoted value of a model as JSON text. JSON and Python's True,
+// False, None, dicts and lists keep their type if `types` allow it; other
+// values are strings.
 std::string ValueAsJson(std::string_view text, unsigned types);
 
 }  // namespace sluice

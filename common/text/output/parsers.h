@@ -9,8 +9,8 @@ namespace sluice {
 
 class ToolTypes;
 
-// What NewOutputParser chooses from. `tools`: what is known of the request's
-// functions, which its outputs share.
+// The parsers behind NewOutputParser. `tools`: the request's functions, which
+// its outputs share.
 
 // Formats whose markup is text: <think>, <tool_call>, JSON.
 std::unique_ptr<OutputParser> NewMarkupParser(

@@ -15,8 +15,8 @@ std::string_view Unquoted(std::string_view name) {
   return quoted ? name.substr(1, name.size() - 2) : name;
 }
 
-// As in the GLM format, a closing tag within a value counts only where what
-// follows it says so. One line feed on either side of a value is not its own.
+// As in the GLM format, a closing tag within a value counts only if the text
+// behind it ends the value. A line feed on either side of a value is markup.
 class QwenCoderCallReader : public CallReader {
  public:
   explicit QwenCoderCallReader(const ToolTypes& tools)
@@ -89,7 +89,7 @@ class QwenCoderCallReader : public CallReader {
     return Result::kDone;
   }
 
-  // Between the parameters. What belongs to none is dropped.
+  // Reads between the parameters, and drops stray text.
   Progress ReadBody(PendingText& input, EventWriter& out) {
     input.ConsumeBlanks();
     if (input.Find(kParameter) == Match::kYes) {
@@ -127,7 +127,7 @@ class QwenCoderCallReader : public CallReader {
     return Progress::kOn;
   }
 
-  // Whether a value ends at some place, and how much its closing tag takes.
+  // Whether a value ends at a place, and the length of its closing tag.
   struct ValueEnd {
     Match match = Match::kNo;
     size_t tag = 0;
@@ -159,7 +159,7 @@ class QwenCoderCallReader : public CallReader {
     const size_t at = text.front() == '\n' ? 1 : 0;
     if (at == text.size()) {
       if (!input.ended()) return Progress::kWait;
-      input.Consume(1);  // the line feed before what closes the value
+      input.Consume(1);  // the line feed before the closing tag
       return Progress::kOn;
     }
     const ValueEnd over = FindValueEnd(input, at);

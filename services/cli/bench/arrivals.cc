@@ -10,7 +10,7 @@ double SeededRandom::Uniform() {
 }
 
 uint64_t SeededRandom::Below(uint64_t bound) {
-  // Numbers beyond the last multiple of `bound` would make some likelier.
+  // Numbers beyond the last multiple of `bound` would favour some values.
   const uint64_t excess = (0 - bound) % bound;
   uint64_t value = engine_();
   while (value > UINT64_MAX - excess) value = engine_();

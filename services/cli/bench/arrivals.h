@@ -8,7 +8,7 @@
 
 namespace sluice::cli {
 
-// Random numbers that a seed repeats on every platform: the standard fixes
+// Random numbers that a seed repeats on every platform: the standard defines
 // the numbers of its engines, not those of its distributions.
 class SeededRandom {
  public:

@@ -13,7 +13,7 @@
 namespace sluice::cli {
 namespace {
 
-// Warm-up requests have indices, and thus prompts, that no run reaches.
+// Indices of warm-up requests, so that no request of the run has their prompts.
 constexpr int64_t kWarmupIndex = int64_t{1} << 40;
 
 using RequestMaker = std::function<LoadRequest(int64_t)>;
@@ -21,7 +21,7 @@ using RequestMaker = std::function<LoadRequest(int64_t)>;
 StatusOr<LoadResult> RunPhase(const BenchOptions& options,
                               const LoadOptions& load, const char* name,
                               const RequestMaker& make) {
-  // One line that a terminal draws anew, else a line every few seconds.
+  // A terminal redraws one line; else a line is printed every few seconds.
   const bool terminal = isatty(STDERR_FILENO) == 1;
   double next_s = 0;
   auto result = GenerateLoad(load, make, [&](const LoadProgress& progress) {
@@ -34,7 +34,7 @@ StatusOr<LoadResult> RunPhase(const BenchOptions& options,
   return result;
 }
 
-// The load's own concurrency, or a few at a time for an open loop.
+// Runs at the load's own concurrency, or some at a time for an open loop.
 Status WarmUp(const BenchOptions& options, const Workload& workload) {
   if (*options.warmup == 0) return OkStatus();
   LoadOptions load = options.load;

@@ -86,7 +86,8 @@ Status CompleteBenchOptions(BenchOptions& options) {
   load.target = work.chat ? "/v1/chat/completions" : "/v1/completions";
   const int64_t warmup = load.concurrency > 0 ? load.concurrency : 4;
   options.warmup = options.warmup.value_or(warmup);
-  // A new one for each run: prompts that a server has seen are in its cache.
+  // Each run has a new seed: a server may have the prompts of the last run in
+  // its cache.
   work.seed = load.seed = static_cast<uint64_t>(options.seed.value_or(
       std::chrono::system_clock::now().time_since_epoch() /
       std::chrono::milliseconds(1)));

@@ -13,7 +13,7 @@
 
 namespace sluice::cli {
 
-// All that the command line of `sluice bench` says.
+// The command line of `sluice bench`.
 struct BenchOptions {
   EndpointOptions endpoint;
   LoadOptions load;
@@ -28,8 +28,8 @@ struct BenchOptions {
 
 void AddBenchOptions(CLI::App& app, BenchOptions& options);
 
-// Fills in what was not given; asks the gateway for its model where none is
-// named. NOT_FOUND or UNAVAILABLE if it cannot be asked.
+// Fills in absent options; without a model asks the gateway for its own.
+// NOT_FOUND or UNAVAILABLE without an answer.
 Status CompleteBenchOptions(BenchOptions& options);
 
 }  // namespace sluice::cli

@@ -10,7 +10,7 @@
 namespace sluice::cli {
 namespace {
 
-// printf into a string; a line is short.
+// Formats as printf, up to the length of a line.
 __attribute__((format(printf, 1, 2))) std::string Format(const char* format,
                                                          ...) {
   char text[512];

@@ -10,20 +10,20 @@
 
 namespace sluice::cli {
 
-// How prompts were made, and the rest of what a reader must know.
+// How prompts were made, for the report.
 struct BenchNotes {
   std::string prompt_kind;
   bool exact_lengths = false;
 };
 
-// "[####....] 5/10 requests, 2 in flight, ..": how far a run is.
+// Returns a run's progress: "[####....] 5/10 requests, 2 in flight, ..".
 std::string ProgressLine(const LoadOptions& load, const LoadProgress& progress);
 
-// The table for a terminal.
+// Returns the table for a terminal.
 std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
                         const BenchSummary& summary);
 
-// {"config", "summary", "requests": [..]}; times in milliseconds.
+// Returns {"config", "summary", "requests": [..]}; times in milliseconds.
 std::string ResultJson(const BenchOptions& options, const BenchNotes& notes,
                        const BenchSummary& summary, const LoadResult& result);
 

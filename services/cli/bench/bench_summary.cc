@@ -30,7 +30,7 @@ const char* SourceName(TokenSource source) {
   return "unknown";
 }
 
-// The measurements of many requests, before they are summarized.
+// The measurements of many requests.
 struct Samples {
   std::vector<double> ttft, itl, tpot, e2e, gap, late, prompt, output;
   std::vector<double> refused, retry_after;
@@ -60,7 +60,7 @@ void AddFailure(const RequestRecord& record, Samples& samples,
   }
 }
 
-// Rates count what happened until `end`.
+// Adds the rates of the time up to `end`.
 void AddRates(const std::vector<RequestRecord>& records, TimePoint end,
               BenchSummary& out) {
   int64_t requests = 0, input = 0, cached = 0;
@@ -77,7 +77,7 @@ void AddRates(const std::vector<RequestRecord>& records, TimePoint end,
       counted += arrival.tokens;
       if (arrival.at <= end) within += arrival.tokens;
     }
-    // Where an event is several tokens, the usage's count is spread evenly.
+    // Events of several tokens: the usage's count is spread evenly over events.
     output += static_cast<double>(record.output_tokens) *
               static_cast<double>(within) /
               static_cast<double>(std::max<int64_t>(counted, 1));

@@ -30,7 +30,7 @@ double ThreadCpuSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
-// One run, from its first request to its last answer.
+// A run, from its first request to its last answer.
 class LoadRun {
  public:
   using Next = std::function<LoadRequest(int64_t)>;
@@ -51,7 +51,7 @@ class LoadRun {
       if (!failed) Interrupt();
     });
     const double cpu_before = ThreadCpuSeconds();
-    // What the slots begin with is made before the clock starts.
+    // The slots' first requests are made before the clock starts.
     std::vector<LoadRequest> first;
     for (int slot = 0; slot < options_.concurrency; ++slot) {
       if (options_.num_requests > 0 && slot >= options_.num_requests) break;
@@ -80,7 +80,7 @@ class LoadRun {
   }
 
  private:
-  // Whether a request may be sent at `at`.
+  // Returns whether a request may be sent at `at`.
   bool MaySend(TimePoint at) const {
     if (stopped_) return false;
     if (options_.num_requests > 0 && sent_ >= options_.num_requests) {
@@ -90,14 +90,14 @@ class LoadRun {
            at < result_.began + options_.duration;
   }
 
-  // Closed loop: the next request of a slot.
+  // Closed loop: sends a slot's next request.
   void FillSlot() {
     if (!MaySend(Clock::now())) return MaybeFinish();
     const LoadRequest request = next_(sent_);
     Send(request, Clock::now());
   }
 
-  // Open loop: the next arrival. Its body is made before it is due.
+  // Open loop: schedules the next arrival, with its body made in advance.
   void ScheduleNext() {
     due_ += arrivals_.NextGap();
     if (!MaySend(due_)) {
@@ -147,7 +147,7 @@ class LoadRun {
       return MaybeFinish();
     }
     if (failed && !stopped_) return PauseSlot(retry_after);
-    // Not from within the ended exchange's own call.
+    // Outside the ended exchange's own call.
     asio::post(io_, [this] { FillSlot(); });
   }
 
@@ -187,7 +187,7 @@ class LoadRun {
     MaybeFinish();
   }
 
-  // Ends the loop when nothing is left to send or to wait for.
+  // Ends the loop once all requests are sent and answered.
   void MaybeFinish() {
     if (!in_flight_.empty() || (options_.concurrency == 0 && sending_)) return;
     if (options_.concurrency > 0 && MaySend(Clock::now())) return;
@@ -210,12 +210,12 @@ class LoadRun {
   asio::signal_set signals_{io_, SIGINT};
   Arrivals arrivals_;
   std::unordered_map<int64_t, std::shared_ptr<StreamExchange>> in_flight_;
-  LoadRequest waiting_;    // open loop: the next one
-  TimePoint due_;          // and when it is due
-  bool held_ = false;      // it is due, and too many are in flight
-  bool sending_ = true;    // open loop: arrivals go on
+  LoadRequest waiting_;  // open loop: the next request
+  TimePoint due_;        // its time
+  bool held_ = false;    // waiting_ is due, and too many requests are in flight
+  bool sending_ = true;  // open loop: arrivals go on
   bool stopped_ = false;   // by SIGINT
-  bool finished_ = false;  // nothing is left to do
+  bool finished_ = false;  // all requests are sent and answered
   int paused_ = 0;         // slots
   int64_t sent_ = 0;
   LoadProgress progress_;

@@ -9,7 +9,7 @@
 namespace sluice::cli {
 namespace {
 
-// Common enough to be tokens of their own in most vocabularies.
+// Common words, which are single tokens in most vocabularies.
 constexpr const char* kWords[] = {
     " the",  " a",    " and",  " to",    " was",  " it",    " in",   " he",
     " she",  " they", " of",   " that",  " with", " his",   " her",  " day",
@@ -27,7 +27,7 @@ Json ChatBody(const std::string& model, const std::string& text) {
   return body;
 }
 
-// No ids where the server has no /tokenize.
+// Returns no ids if the server has no /tokenize.
 StatusOr<std::vector<int64_t>> TokenizeIfAny(const BaseUrl& base,
                                              const Json& body) {
   auto ids = Tokenize(base, body);
@@ -44,7 +44,8 @@ StatusOr<PromptMaker> PromptMaker::Learn(const BaseUrl& base,
                                          const std::string& model, bool chat) {
   PromptMaker maker;
   maker.chat_ = chat;
-  // A letter before the word, so that no tokenizer adds or strips its space.
+  // A letter before the word keeps tokenizers from adding or stripping its
+  // space.
   const auto encode = [&](const std::string& text) {
     return TokenizeIfAny(
         base,
@@ -64,7 +65,7 @@ StatusOr<PromptMaker> PromptMaker::Learn(const BaseUrl& base,
     return maker;
   }
   if (!chat) return maker;
-  // What the template adds, and whether words add up within it.
+  // Measures the template's own tokens, and whether words add up within it.
   SeededRandom random(0);
   SLUICE_ASSIGN_OR_RETURN(
       const auto few,

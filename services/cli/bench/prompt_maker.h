@@ -14,23 +14,23 @@ namespace sluice::cli {
 // Makes prompts of a wanted number of tokens out of common words.
 class PromptMaker {
  public:
-  // Learns from the server's /tokenize which words are one token each, and
-  // how many a chat template adds. A server without it: every word counts as
-  // one token, and exact() is false.
+  // Asks the server's /tokenize for words of one token each, and for the tokens
+  // that a chat template adds. Without /tokenize every word counts as one
+  // token, and exact() is false.
   static StatusOr<PromptMaker> Learn(const BaseUrl& base,
                                      const std::string& model, bool chat);
 
   bool exact() const { return exact_; }
-  // Completions with exact(): token ids, else words.
+  // Returns whether completions are token ids (else words): needs exact().
   bool makes_ids() const { return exact_ && !chat_; }
 
   std::vector<int64_t> Ids(int64_t tokens, SeededRandom& random) const;
   std::string Text(int64_t tokens, SeededRandom& random) const;
 
  private:
-  std::vector<std::string> words_;  // with the space before them
+  std::vector<std::string> words_;  // each with a space before it
   std::vector<int64_t> ids_;        // of words_
-  int64_t template_tokens_ = 0;     // that a chat adds to its words
+  int64_t template_tokens_ = 0;     // a chat's own tokens
   bool exact_ = false;
   bool chat_ = false;
 };

@@ -17,7 +17,7 @@ double RequestRecord::TimeToFirstToken() const {
 
 double RequestRecord::TimePerOutputToken() const {
   if (arrivals.size() < 2 || output_tokens <= arrivals.front().tokens) return 0;
-  // Tokens that came with the first one had no time of their own.
+  // Tokens that came with the first one have no time of their own.
   return Seconds(arrivals.back().at - arrivals.front().at) /
          static_cast<double>(output_tokens - arrivals.front().tokens);
 }

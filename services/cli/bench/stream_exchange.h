@@ -13,29 +13,29 @@
 
 namespace sluice::cli {
 
-// Measures one request and its streamed answer. Lives until it has ended; every
-// call is on the loop's thread.
+// Measures one request and its streamed answer. Lives until its end; every call
+// is on the loop's thread.
 class StreamExchange : public std::enable_shared_from_this<StreamExchange> {
  public:
   using OnTokens = std::function<void(int)>;
   using OnEnd = std::function<void(RequestRecord)>;
 
-  // `pool` outlives it. `head` as RequestHead makes it; `record` has index and
-  // scheduled.
+  // `pool` outlives the exchange. `head` is RequestHead's; `record` has index
+  // and scheduled.
   StreamExchange(ConnectionPool& pool, const std::string& head,
                  const LoadRequest& request, RequestRecord record);
 
-  // `on_end` is called once, never within Start.
+  // `on_end` runs once, never within Start.
   void Start(Duration timeout, OnTokens on_tokens, OnEnd on_end);
   void Cancel() { call_->Cancel(); }
 
  private:
   void OnBody(std::string_view bytes, TimePoint at);
-  // False if the exchange ended with it.
+  // False: the event ended the exchange.
   bool OnEvent(TimePoint at, const std::string& data);
   void OnToken(TimePoint at, const StreamChunk& chunk);
   void Fail(Outcome outcome, const std::string& error);
-  // What is wrong with an answer that was read whole, if anything.
+  // Records what is wrong with a complete answer, if anything.
   void JudgeWhole();
   void OnCallEnd(HttpCall::End end, const std::string& error);
 
@@ -45,7 +45,7 @@ class StreamExchange : public std::enable_shared_from_this<StreamExchange> {
   OnEnd on_end_;
   SseReader events_;
   std::string refusal_;    // the body of another status than 200
-  int64_t counted_ = 0;    // tokens of all arrivals
+  int64_t counted_ = 0;    // over all arrivals
   bool complete_ = false;  // [DONE] or a finish_reason came
 };
 

@@ -13,10 +13,10 @@
 
 namespace sluice::cli {
 
-// Numbers of tokens, evenly distributed from low to high.
+// A number of tokens, evenly distributed from low to high.
 struct LengthRange {
   int64_t low = 0, high = 0;
-  // "128", or "64:256".
+  // Parses "128" or "64:256".
   static StatusOr<LengthRange> Parse(std::string_view text);
 };
 
@@ -27,23 +27,23 @@ struct WorkloadOptions {
   LengthRange output_tokens{128, 128};
   std::string extra;  // a JSON object: fields for every body
   double temperature = 0;
-  // ignore_eos and return_token_ids, which not every server knows.
+  // Adds ignore_eos and return_token_ids, which some servers do not know.
   bool extensions = true;
   uint64_t seed = 0;
 };
 
-// The requests of a run. The request of an index is a function of the options
-// and the index alone. Threadless.
+// The requests of a run. A request is a function of the options and its index.
+// Threadless.
 class Workload {
  public:
   // Asks the server's /tokenize how to make prompts of exact lengths. Without
-  // that endpoint a word counts as a token, and the server's usage tells the
-  // lengths. INVALID_ARGUMENT for `extra` that is no JSON object.
+  // it a word counts as a token, and the server's usage tells the lengths.
+  // INVALID_ARGUMENT for an `extra` that is no JSON object.
   static StatusOr<Workload> Prepare(const WorkloadOptions& options,
                                     const BaseUrl& base);
   LoadRequest Request(int64_t index) const;
 
-  // How prompts are made, and whether their lengths are exact: for the report.
+  // For the report: the kind of prompts, and whether their lengths are exact.
   std::string prompt_kind() const {
     return maker_.makes_ids() ? "random token ids" : "random words";
   }

@@ -16,7 +16,7 @@ namespace {
 
 const JsonLimits kLargeAnswers{size_t{1} << 30, 64};
 
-// 5 of "token_id:5"; -1 for another text.
+// Returns 5 for "token_id:5"; -1 for other text.
 int64_t TokenId(std::string_view text) {
   constexpr std::string_view kPrefix = "token_id:";
   int64_t id = -1;
@@ -31,7 +31,7 @@ Status Odd(const char* what) {
   return FailedPrecondition("/v1/completions: the answer has ", what);
 }
 
-// The "logprobs" of a choice.
+// Reads the "logprobs" of a choice.
 Status ReadLogprobs(const Json& json, ProbeAnswer& out) {
   const Json* tokens = FindMember(json, "tokens");
   const Json* values = FindMember(json, "token_logprobs");

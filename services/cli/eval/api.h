@@ -23,8 +23,8 @@ struct Probe {
   int64_t seed = 1;
 };
 
-// The answer: the ids of prompt and completion, the log probability of each
-// (NaN where the server gives none, as for the first), and the most likely ids
+// An answer: the ids of prompt and completion, each with its log probability
+// (NaN if the server gives none, as for the first) and the most likely ids
 // beside it.
 struct ProbeAnswer {
   std::vector<int64_t> ids;
@@ -33,24 +33,23 @@ struct ProbeAnswer {
   std::vector<std::vector<std::pair<int64_t, double>>> top;
 };
 
-// An OpenAI endpoint as the checks use it. Calls block, and may come from any
-// thread.
+// An OpenAI endpoint for the checks. Calls block; any thread.
 class EvalApi {
  public:
   EvalApi(BaseUrl base, std::string model)
       : base_(std::move(base)), model_(std::move(model)) {}
 
-  // /v1/completions with echo and logprobs; `top` beside each, at most 20.
-  // FAILED_PRECONDITION unless the usage tells max_tokens completion tokens.
-  // Needs a server that tells token ids (return_token_ids or
-  // return_tokens_as_token_ids). max_tokens 0 scores the prompt alone.
+  // Posts to /v1/completions with echo and logprobs, `top` (at most 20) beside
+  // each. max_tokens 0 scores the prompt alone. Needs a server with token ids
+  // (return_token_ids or return_tokens_as_token_ids). FAILED_PRECONDITION
+  // unless the usage tells max_tokens completion tokens.
   StatusOr<ProbeAnswer> Ask(const Probe& probe, int top = 0) const;
 
-  // /debug/logits; NOT_FOUND where it is not on.
+  // Returns the rows of /debug/logits; NOT_FOUND if the server has it off.
   StatusOr<LogitRows> Logits(const std::vector<int64_t>& ids) const;
 
-  // The sequences that run now, by the vllm:num_requests_running of /metrics;
-  // NOT_FOUND if it has none.
+  // Returns the running sequences, by vllm:num_requests_running of /metrics;
+  // NOT_FOUND without it.
   StatusOr<double> RunningRequests() const;
 
   const std::string& model() const { return model_; }
@@ -63,15 +62,14 @@ class EvalApi {
   const std::string model_;
 };
 
-// Reads the answer of /v1/completions, which must have generated max_tokens.
+// Reads the answer of /v1/completions to a request of max_tokens.
 StatusOr<ProbeAnswer> ReadProbeAnswer(const Json& answer, int64_t max_tokens);
 
-// FAILED_PRECONDITION, with `name`, unless the answer echoes just `ids`
-// before what it generated.
+// FAILED_PRECONDITION, with `name`, unless the answer echoes exactly `ids`.
 Status RequireEcho(const std::string& name, const std::vector<int64_t>& ids,
                    const ProbeAnswer& answer);
 
-// The prompt_json of a Probe.
+// Returns the prompt_json of a Probe.
 std::string PromptJson(const std::vector<int64_t>& ids);
 std::string PromptJson(const std::string& text);
 

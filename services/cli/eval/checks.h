@@ -14,8 +14,7 @@
 // findings; an error means that the check was not possible.
 namespace sluice::cli {
 
-// The mean and maximum of absolute errors. A NaN counts as infinite: what
-// is not a number is never close to one.
+// The mean and maximum of absolute errors. A NaN counts as infinite.
 struct ErrorStats {
   size_t count = 0;
   double sum = 0, max = 0;
@@ -25,45 +24,46 @@ struct ErrorStats {
   double Mean() const { return count == 0 ? 0 : sum / double(count); }
 };
 
-// How two answers to one probe differ.
+// The difference of two answers to one probe.
 struct AnswerDifference {
   size_t tokens = 0;  // compared
   bool same_ids = true;
-  size_t first_different = 0;     // token, where the ids part
-  size_t different_logprobs = 0;  // of tokens before that, in any bit
-  ErrorStats logprobs;            // of tokens before that
-  // Ids alone do not make answers the same: some value must be compared.
+  size_t first_different = 0;     // index of the first different id
+  size_t different_logprobs = 0;  // of earlier tokens, in any bit
+  ErrorStats logprobs;            // of earlier tokens
+  // Returns whether the answers are the same. Needs a compared log probability:
+  // equal ids alone are not enough.
   bool Same() const {
     return same_ids && different_logprobs == 0 && logprobs.count > 0;
   }
 };
-// A log probability that neither answer gives (NaN) is left out for the first
-// token, which has none; for every other it counts as different.
+// Compares two answers. A log probability that neither has (NaN) counts as
+// equal for the first token, and as different for every other.
 AnswerDifference Compare(const ProbeAnswer& a, const ProbeAnswer& b);
 
 struct ReferenceLimits {
   double tolerance = 1e-3;  // of logits and log probabilities
-  // Where the reference's two best logits are closer than this, a greedy
-  // answer may part from it.
+  // A greedy answer may differ where the reference's two best logits are closer
+  // than this.
   double gap = 0.01;
 };
 
-// Logits (/debug/logits where it is on, else echo and logprobs) and greedy
-// tokens against a reference.
+// Checks logits (/debug/logits, else echo and logprobs) and greedy tokens
+// against a reference.
 StatusOr<CheckResult> CheckReference(
     const EvalApi& api, const std::vector<ReferencePrompt>& prompts,
     const ReferenceLimits& limits);
 
-// The probes alone, then again all at once among `crowd` requests: the same
-// ids and the same bits of every log probability.
+// Checks that the probes have the same ids and bits of log probabilities alone
+// and among `crowd` concurrent requests.
 StatusOr<CheckResult> CheckBatch(const EvalApi& api,
                                  const std::vector<Probe>& probes, int crowd);
 
-// What the report says of `running`, the most sequences that the server's
-// gauge told while the crowd was asked; below 0: it told none.
+// Returns the report's note about `running`, the most sequences that the
+// server's gauge showed during the batch; below 0: no gauge.
 std::string OverlapNote(double running);
 
-// The probes at two endpoints: the same ids, and log probabilities that
+// Checks that two endpoints give the same ids, and log probabilities that
 // differ by `tolerance` at most (0: the same bits).
 StatusOr<CheckResult> CheckCut(const EvalApi& api, const EvalApi& other,
                                const std::vector<Probe>& probes,

@@ -11,7 +11,7 @@
 namespace sluice::cli {
 namespace {
 
-// Of many lengths, so that a batch holds prompts at different places.
+// Many lengths, so that a batch holds different positions.
 const char* const kPrompts[] = {
     "Once upon a time",
     "The quick brown fox jumps over the lazy dog and",
@@ -29,7 +29,7 @@ const char* const kPrompts[] = {
      "night, and the rain"),
 };
 
-// What the command line says.
+// The command line of `sluice eval`.
 struct EvalOptions {
   EndpointOptions endpoint;
   std::string model, reference, other, other_api_key, prompts;
@@ -41,7 +41,7 @@ struct EvalOptions {
   int64_t max_tokens = 32;
 };
 
-// The prompts of --batch and --other, as JSON.
+// Returns the prompts of --batch and --other, as JSON.
 StatusOr<std::vector<std::string>> ChoosePrompts(
     const EvalOptions& options, const std::vector<ReferencePrompt>& reference) {
   std::vector<std::string> prompts;
@@ -59,7 +59,7 @@ StatusOr<std::vector<std::string>> ChoosePrompts(
   return prompts;
 }
 
-// Each prompt greedily, and each drawn with a seed.
+// Returns each prompt as a greedy probe and as a sampled one.
 std::vector<Probe> MakeProbes(const std::vector<std::string>& prompts,
                               int64_t max_tokens) {
   std::vector<Probe> probes;
@@ -102,7 +102,7 @@ Status WriteReferenceFile(const EvalApi& api, const EvalOptions& options,
 
 using CheckMaker = std::function<StatusOr<CheckResult>()>;
 
-// Makes a check and tells on stderr what came of it.
+// Runs a check and prints its result to stderr.
 CheckResult RunCheck(const std::string& title, const CheckMaker& check) {
   std::fprintf(stderr, "%s: ", title.c_str());
   std::fflush(stderr);
@@ -116,7 +116,7 @@ CheckResult RunCheck(const std::string& title, const CheckMaker& check) {
 
 StatusOr<CheckResult> RunCut(const EvalOptions& options, const EvalApi& api,
                              const std::vector<Probe>& probes) {
-  // The first endpoint's key is not for another host to see.
+  // The first endpoint's key must not reach another host.
   SLUICE_ASSIGN_OR_RETURN(
       const BaseUrl base,
       FindGateway({options.other, "", options.other_api_key}));
@@ -124,7 +124,7 @@ StatusOr<CheckResult> RunCut(const EvalOptions& options, const EvalApi& api,
   return CheckCut(api, EvalApi(base, model), probes, options.other_tolerance);
 }
 
-// The checks that were asked for, one after the other.
+// Runs the requested checks, one after the other.
 StatusOr<std::vector<CheckResult>> RunChecks(const EvalOptions& options,
                                              const EvalApi& api) {
   std::vector<ReferencePrompt> reference;

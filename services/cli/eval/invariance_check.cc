@@ -12,7 +12,7 @@
 namespace sluice::cli {
 namespace {
 
-// Asks probe i % size for i < count, all at once; in the order of i.
+// Sends probe i % size for i < count, all at once; answers in the order of i.
 StatusOr<std::vector<ProbeAnswer>> AskTogether(const EvalApi& api,
                                                const std::vector<Probe>& probes,
                                                size_t count) {
@@ -31,8 +31,7 @@ StatusOr<std::vector<ProbeAnswer>> AskTogether(const EvalApi& api,
   return out;
 }
 
-// The most sequences that ran at once while this was there; -1 if the server
-// does not tell.
+// Watches the most sequences that run at once; -1 without a gauge.
 class RunningWatch {
  public:
   explicit RunningWatch(const EvalApi& api)
@@ -52,7 +51,7 @@ class RunningWatch {
   }
 
  private:
-  double most_ = -1;  // of the thread until it is joined
+  double most_ = -1;  // the thread's, until its join
   std::jthread thread_;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Lengths that must agree.
+// Checks that lengths agree.
 Status Check(const ReferencePrompt& prompt) {
   const auto differs = [](size_t got, size_t want) {
     return got != 0 && got != want;
@@ -78,8 +78,8 @@ StatusOr<std::vector<ReferencePrompt>> FromTensors(const std::string& path) {
   return prompts;
 }
 
-// Appends the list under the first of `keys` that is there; null is NaN.
-// Throws what nlohmann throws for another value.
+// Appends the list of the first present key of `keys`; null is NaN. Throws
+// nlohmann's exception for other values.
 template <typename T>
 void ReadList(const Json& json, std::initializer_list<const char*> keys,
               std::vector<T>& out) {

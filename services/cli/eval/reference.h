@@ -14,7 +14,7 @@ namespace sluice::cli {
 struct ReferencePrompt {
   std::string name;
   std::vector<int64_t> ids;             // [T]
-  std::vector<double> prompt_logprobs;  // [T], of each id; first NaN
+  std::vector<double> prompt_logprobs;  // [T], per id; the first is NaN
   std::vector<float> logits;            // [T, V], after each id
   size_t vocab_size = 0;                // V
   std::vector<int64_t> greedy_ids;      // [G]
@@ -32,15 +32,15 @@ struct ReferencePrompt {
 // INVALID_ARGUMENT names the prompt and the field that is wrong.
 StatusOr<std::vector<ReferencePrompt>> ReadReference(const std::string& path);
 
-// The JSON form of `prompts`, without logits.
+// Returns the JSON form of `prompts`, without logits.
 std::string ReferenceJson(const std::string& made_by,
                           const std::vector<ReferencePrompt>& prompts);
 
-// The prompts of a file of JSON lines {"prompt": text or token ids}, each as
-// JSON. INVALID_ARGUMENT names the line that is wrong.
+// Returns the prompts of a file of JSON lines {"prompt": text or token ids},
+// each as JSON. INVALID_ARGUMENT names the bad line.
 StatusOr<std::vector<std::string>> ReadPromptLines(const std::string& path);
 
-// log softmax of `row`, in double precision.
+// Returns the log softmax of `row`, in double precision.
 std::vector<double> LogSoftmax(const float* row, size_t size);
 
 }  // namespace sluice::cli

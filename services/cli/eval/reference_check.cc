@@ -7,11 +7,11 @@
 namespace sluice::cli {
 namespace {
 
-constexpr int kTop = 5;  // beside each token, where logits are not to be had
+constexpr int kTop = 5;  // beside each token, if there are no logits
 
-// What one prompt showed.
+// The findings about one prompt.
 struct Found {
-  std::string compared;  // what of the reference
+  std::string compared;  // the compared parts of the reference
   ErrorStats logits, logprobs;
   double largest_divergence = 0;  // Kullback-Leibler, in nats
   bool greedy_given = false;
@@ -33,7 +33,7 @@ void CompareRow(const float* want, const float* got, size_t columns,
   found.largest_divergence = std::max(found.largest_divergence, divergence);
 }
 
-// The whole rows of /debug/logits.
+// Compares whole rows of /debug/logits.
 Status CompareLogits(const ReferencePrompt& prompt, const LogitRows& rows,
                      Found& found) {
   if (rows.columns != prompt.vocab_size ||
@@ -50,7 +50,7 @@ Status CompareLogits(const ReferencePrompt& prompt, const LogitRows& rows,
   return OkStatus();
 }
 
-// Echoed log probabilities, against the reference's logits or its own.
+// Compares echoed log probabilities with the reference's logits or its own.
 Status CompareLogprobs(const EvalApi& api, const ReferencePrompt& prompt,
                        Found& found) {
   Probe probe;

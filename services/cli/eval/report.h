@@ -12,11 +12,11 @@ namespace sluice::cli {
 struct CheckResult {
   std::string title;
   bool passed = false;
-  std::string summary;  // one line, for the first table
+  std::string summary;  // one line, for the report's first table
   std::string body;     // Markdown
 };
 
-// A check that could not be made counts as failed.
+// Returns the result of a check that could not run: failed.
 CheckResult FailedCheck(const std::string& title, const Status& status);
 
 // The endpoint, for the report's head.
@@ -24,13 +24,13 @@ struct ReportSubject {
   std::string model, url;
 };
 
-// The report, in Markdown.
+// Returns the report, in Markdown.
 std::string ReportMarkdown(const ReportSubject& subject,
                            const std::vector<CheckResult>& checks);
 
 // "1.2e-07", "0".
 std::string Scientific(double value);
-// A Markdown table; the first row is its head. Cells are escaped.
+// Returns a Markdown table; the first row is its head. Cells are escaped.
 std::string MarkdownTable(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace sluice::cli

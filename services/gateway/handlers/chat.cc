@@ -16,7 +16,7 @@ StatusOr<std::vector<TokenId>> EncodeMessages(
     std::optional<TimePoint> deadline) {
   RenderOptions options = request.chat_template;
   options.deadline = deadline;
-  // Of the two limits the one that is the context's has its own error.
+  // The context's limit has an error of its own.
   const size_t fits = MaxTextBytes(context, request.fields);
   const size_t allowed = MaxTokenizeBytes(context);
   options.max_bytes = std::min(fits, allowed);
@@ -44,7 +44,8 @@ StatusOr<std::vector<TokenId>> EncodeMessages(
   }
 }
 
-// INVALID_ARGUMENT if the request has tools and the model no way to call.
+// INVALID_ARGUMENT if the request has tools and the model has no format of
+// calls.
 Status CheckTools(const ServedModel& model, const openai::ToolFields& fields) {
   const bool can_call = model.text->output_format().tools != ToolFormat::kNone;
   if (fields.tools.is_null() || can_call) return OkStatus();
@@ -56,8 +57,9 @@ Status CheckTools(const ServedModel& model, const openai::ToolFields& fields) {
       "unsupported_parameter");
 }
 
-// Whether the answer to `prompt` may have more than content. What continues a
-// message is its content, from the first space on, unless it reasons.
+// Returns whether the answer to `prompt` may have more than content. A
+// continued message is content, from its first space on, unless the model
+// reasons.
 bool IsParsed(const openai::ModelText& text, const openai::ChatRequest& request,
               const std::vector<TokenId>& prompt) {
   if (request.chat_template.continue_final_message &&
@@ -69,7 +71,7 @@ bool IsParsed(const openai::ModelText& text, const openai::ChatRequest& request,
          (format.tools != ToolFormat::kNone && !request.tools.tools.is_null());
 }
 
-// A parser for each choice. Here, because reading large schemas is work.
+// Adds a parser to each choice. Off the loop, because large schemas take time.
 void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
                 PreparedRequest& prepared) {
   OutputRequest request;
@@ -94,7 +96,7 @@ void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
   }
 }
 
-// The engine's request, once its answer is known to be within the limits.
+// Returns the engine's request, if its answer is within the limits.
 StatusOr<GenerateRequest> MakeBoundedRequest(const HandlerContext& context,
                                              const openai::ChatRequest& request,
                                              size_t echo_bytes,
@@ -151,7 +153,7 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
   prepared.format = openai::MakeChatFormat(*model.text, std::move(info));
   AddChoices(prepared, std::move(choice), fields.n, terms);
   if (is_parsed) AddParsers(model, request.tools, prepared);
-  // The answer tells of the prompt once.
+  // The answer has the prompt's logprobs once.
   for (size_t i = 1; i < prepared.choices.size(); ++i) {
     prepared.choices[i].generate.sampling.prompt_logprobs = -1;
   }

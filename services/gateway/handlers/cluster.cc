@@ -43,7 +43,7 @@ Json EnginePart(const EngineStats& engine) {
           {"last_step_ms", Millis(engine.last_step_time)}};
 }
 
-// An address of a socket in the file system is a path, with a user's name.
+// A socket file's path may have a user's name.
 std::string OpenAddress(const std::string& address) {
   if (!address.starts_with("unix:")) return address;
   return "unix:" + address.substr(address.find_last_of("/:") + 1);

@@ -13,22 +13,22 @@ namespace sluice::gateway {
 
 struct ServedModel;
 
-// What the picture of the cluster is drawn from, read at one moment.
+// The data of /cluster, read at one moment.
 struct ClusterReading {
   GatewayReadiness readiness;
   PipelineStatus pipeline;
-  int max_context = 0;  // 0: no pipeline was ever up
+  int max_context = 0;  // 0: before the first pipeline
   EngineStats engine;
 };
 
-// `reading` as /cluster shows it. Counters are as they are: who draws rates
-// takes two readings and the difference of their time_ms. Anybody is told the
-// last part alone of a stage's path, and no words of what went wrong.
+// Returns /cluster for `reading`. Counters are totals: rates are differences of
+// two readings over that of time_ms. Without a key the answer has only the last
+// part of a stage's path, and no error messages.
 std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
                         Audience audience = Audience::kKeyHolder);
 
-// GET /cluster. `read` is called on the event loops and must not block;
-// `model` outlives the router.
+// Adds GET /cluster. Event loops call `read`, which must not block; `model`
+// outlives the router.
 void AddClusterHandler(http::Router& router, const ServedModel& model,
                        bool keys_asked, std::function<ClusterReading()> read);
 

@@ -27,7 +27,7 @@ StatusOr<std::vector<TokenId>> EncodePrompt(
   return encoded;
 }
 
-// `text` is what the choices of all prompts begin with.
+// `text` has the options that all prompts share.
 StatusOr<PreparedRequest::Choice> PrepareChoice(
     const HandlerContext& context, const openai::CompletionRequest& request,
     const openai::Prompt& prompt, const openai::ChoiceTextOptions& text) {
@@ -73,7 +73,7 @@ StatusOr<PreparedRequest> PrepareCompletion(const HandlerContext& context,
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   openai::AnswerInfo info = MakeAnswerInfo(model, fields, http, "cmpl-");
   PreparedRequest prepared;
-  size_t answer_bytes = 0;  // of all prompts so far
+  size_t answer_bytes = 0;  // over all prompts so far
   prepared.stream = fields.stream;
   prepared.include_usage = fields.include_usage;
   prepared.times = StreamTimes(context, fields);
@@ -92,7 +92,7 @@ StatusOr<PreparedRequest> PrepareCompletion(const HandlerContext& context,
     }
     AddChoices(prepared, std::move(choice), fields.n, terms);
   }
-  // A prompt's logprobs are computed once.
+  // The first choice of a prompt computes its logprobs.
   for (PreparedRequest::Choice& choice : prepared.choices) {
     SamplingParams& sampling = choice.generate.sampling;
     choice.follows = sampling.choice > 0 && sampling.prompt_logprobs >= 0;

@@ -16,8 +16,8 @@
 namespace sluice::gateway {
 namespace {
 
-// Rows of logits that one answer may have: they are held in memory. As JSON
-// fewer: a text thread is busy with them for as long as it writes.
+// The most logits of one answer, which memory holds. JSON has a lower limit: a
+// text thread is busy while it writes.
 constexpr size_t kMaxLogitsBytes = size_t{1} << 30;
 constexpr size_t kMaxJsonLogitsBytes = size_t{64} << 20;
 
@@ -25,11 +25,11 @@ constexpr size_t kMaxJsonLogitsBytes = size_t{64} << 20;
 struct LogitsRows {
   std::vector<TokenId> ids;
   size_t columns = 0;
-  bool binary = false;  // the client takes application/octet-stream
+  bool binary = false;  // as application/octet-stream
   std::vector<float> values;
 };
 
-// {"ids": [..], "logits": [[..], ..]}: each float in its shortest text.
+// Returns {"ids": [..], "logits": [[..], ..]}: each float in its shortest text.
 std::string RowsJson(const LogitsRows& rows) {
   std::string out = "{\"ids\":" + DumpJson(Json(rows.ids)) + ",\"logits\":[";
   char text[48];
@@ -69,9 +69,9 @@ http::HttpResponse RowsResponse(const LogitsRows& rows) {
   return response;
 }
 
-// Gathers the prompt's logits and answers with them at the end. They are
-// written out on a text thread: neither the engine's thread nor the loop
-// has the time for up to a gigabyte of them.
+// Collects the prompt's logits and answers at the end. A text thread writes up
+// to a gigabyte of them, for which neither the engine's thread nor the loop has
+// the time.
 class LogitsSink : public TokenSink {
  public:
   LogitsSink(std::shared_ptr<http::Exchange> exchange, LogitsRows rows,
@@ -94,7 +94,7 @@ class LogitsSink : public TokenSink {
     }
     auto rows = std::make_shared<LogitsRows>(std::move(rows_));
     const size_t bytes = rows->values.size() * sizeof(float);
-    // As JSON a value takes up to 14 bytes.
+    // A value takes up to 14 bytes as JSON.
     RunTextWork(text_, exchange_, rows->binary ? 2 * bytes : 5 * bytes,
                 [on = exchange_, rows] {
                   const auto response =
@@ -109,7 +109,7 @@ class LogitsSink : public TokenSink {
   const TextWorkers text_;
 };
 
-// Token ids, or a text to be tokenized.
+// Returns the ids of the body's prompt: token ids, or a text to tokenize.
 StatusOr<std::vector<TokenId>> ParseLogitsPrompt(const HandlerContext& context,
                                                  const Json& json) {
   openai::FieldReader in(json);

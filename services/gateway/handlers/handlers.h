@@ -23,40 +23,40 @@ namespace sluice::gateway {
 class GatewayMetrics;
 struct ServedModel;
 
-// What handlers work with. All of it outlives the server.
+// The objects that handlers use. All of them outlive the server.
 struct HandlerContext {
   const ServedModel& model;
   EngineLoop& engine;
   GatewayMetrics& metrics;
-  // Where large prompts are parsed and tokenized, and large answers written;
-  // null: on the loop.
+  // Parses and tokenizes large prompts and writes large answers; null: on the
+  // loop.
   TurnQueue* work = nullptr;
   // Any thread; must not block.
   std::function<GatewayReadiness()> readiness;
   trace::TraceStore* traces = nullptr;  // null: no request is traced
-  bool keys_asked = false;  // API keys: who has none is told no addresses
-  // Fields of a body that are not known are refused, not ignored.
+  bool keys_asked = false;  // API keys: clients without one see no addresses
+  // Refuses unknown fields of a body instead of ignoring them.
   bool strict_fields = false;
-  openai::CostLimits limits = {};  // of one request
+  openai::CostLimits limits = {};  // per request
   RequestRules rules = {};
 };
 
-// Who asks: a key holder has a tenant; where no keys are asked for, a client on
-// this machine counts as one.
+// Returns the request's audience: a key holder has a tenant. Without keys a
+// client on this machine counts as one.
 Audience AudienceOf(bool keys_asked, const http::HttpRequest& request);
 
-// Each adds the routes of one file.
+// Each function adds the routes of one file.
 void AddChatHandler(http::Router& router, const HandlerContext& context);
 void AddCompletionsHandler(http::Router& router, const HandlerContext& context);
 void AddTokenizeHandlers(http::Router& router, const HandlerContext& context);
-// Endpoints of OpenAI's and other servers' APIs that are known but not built:
-// 404, saying so.
+// Known endpoints of OpenAI's and other servers' APIs that are not built: 404
+// says so.
 void AddUnbuiltHandlers(http::Router& router);
 void AddModelHandlers(http::Router& router, const HandlerContext& context);
 void AddHealthHandlers(http::Router& router, const HandlerContext& context);
 // A trace by its request's id.
 void AddTraceHandler(http::Router& router, const HandlerContext& context);
-// The ids; for --debug-endpoints, since an id is all it takes to see a trace.
+// The list of ids, with --debug-endpoints: an id is enough to read a trace.
 void AddTraceListHandler(http::Router& router, const HandlerContext& context);
 void AddDebugHandlers(http::Router& router, const HandlerContext& context);
 void AddPageHandlers(http::Router& router);

@@ -36,7 +36,7 @@ void AddHealthHandlers(http::Router& router, const HandlerContext& context) {
   const auto ready = [context](std::shared_ptr<http::Exchange> on) {
     const GatewayReadiness readiness = context.readiness();
     http::HttpResponse response;
-    // The path is open to everybody.
+    // The path needs no key.
     response.body =
         ReadinessJson(readiness, AudienceOf(context.keys_asked, on->request()));
     if (!readiness.ready) {

@@ -8,7 +8,7 @@
 namespace sluice::gateway {
 namespace {
 
-// `root`, a path with a user's name, is for key holders alone.
+// Returns a model's object. Key holders see `root`, a path with a user's name.
 Json ModelJson(const HandlerContext& context, const http::HttpRequest& request,
                std::string_view name) {
   const ServedModel& model = context.model;

@@ -7,15 +7,15 @@
 namespace sluice::gateway {
 namespace {
 
-// The page runs its own scripts and speaks with its own origin, nothing else;
-// nothing in it may turn text into HTML (Trusted Types).
+// The page runs its own scripts and connects to its own origin alone; no code
+// of it may turn text into HTML (Trusted Types).
 constexpr char kPagePolicy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'";
 
-// Whether an If-None-Match header names `etag`, weakly compared.
+// Returns whether an If-None-Match header names `etag`, weakly compared.
 bool NamesTag(std::string_view if_none_match, std::string_view etag) {
   return if_none_match == "*" || if_none_match.find(etag) != if_none_match.npos;
 }
@@ -25,7 +25,7 @@ http::HttpResponse PageResponse(const PageFile& file,
   http::HttpResponse response;
   response.headers = {
       {"ETag", std::string(file.etag)},
-      // Kept, and asked for again: a new gateway's page shows at once.
+      // Browsers revalidate: a new gateway's page shows at once.
       {"Cache-Control", "no-cache"},
       {"Content-Security-Policy", kPagePolicy},
       {"X-Content-Type-Options", "nosniff"},

@@ -16,10 +16,10 @@
 namespace sluice::gateway {
 namespace {
 
-// Bodies up to this size are parsed and tokenized on the event loop: below
-// it, handing them over costs more than the work.
+// The event loop parses and tokenizes smaller bodies: handing them over costs
+// more than the work.
 constexpr size_t kMaxInlineBytes = size_t{8} << 10;
-// What parsing, rendering and tokenizing take for each byte of a body.
+// Memory of parsing, rendering and tokenizing per byte of a body.
 constexpr size_t kMemoryPerByte = 128;
 // Hexadecimal digits of the model's digest in system_fingerprint.
 constexpr size_t kFingerprintDigits = 12;
@@ -182,8 +182,8 @@ StatusOr<GenerateRequest> MakeGenerateRequest(
   }
   if (!fields.ignore_eos) request.eos_token_ids = context.model.eos_ids;
   if (fields.min_tokens > 0) {
-    // The sampler excludes these while fewer tokens were sampled; and what
-    // ends a sequence is the union of both lists anyway.
+    // The sampler excludes these below min_tokens; the union of both lists ends
+    // a sequence anyway.
     auto& excluded = request.sampling.stop_token_ids;
     excluded.insert(excluded.end(), request.eos_token_ids.begin(),
                     request.eos_token_ids.end());

@@ -21,96 +21,95 @@
 
 namespace sluice::gateway {
 
-// From parsed fields to what the engine is asked: shared by the endpoints
-// that generate. Pure functions; any thread.
+// From parsed fields to the engine's request: for the endpoints that generate.
+// Pure functions; any thread.
 
-// Whether the model is served under this very name.
+// Returns whether the model is served under `name`.
 bool Serves(const ServedModel& model, std::string_view name);
 
-// NOT_FOUND (model_not_found) unless `name` is empty or one that requests may
-// give.
+// NOT_FOUND (model_not_found) unless `name` is empty or served.
 Status CheckModel(const ServedModel& model, std::string_view name);
 
 // INVALID_ARGUMENT for more stop strings than the operator allows.
 Status CheckStops(const HandlerContext& context,
                   const openai::GenerationFields& fields);
 
-// When a stream that answers `fields` shows that it is alive.
+// Returns the times of the signs of life of a stream that answers `fields`.
 http::EventStreamTimes StreamTimes(const HandlerContext& context,
                                    const openai::GenerationFields& fields);
 
-// Positions one sequence may have: the engine's, else the model's.
+// Returns the positions of one sequence: the engine's limit, else the model's.
 int MaxContext(const HandlerContext& context);
 
 struct LengthRules {
   std::string_view prompt_field;  // "messages" or "prompt"
-  int64_t default_max_tokens;     // lowered to what the context leaves
+  int64_t default_max_tokens;     // lowered to the rest of the context
 };
 
-// Bytes that a prompt's text may have: beyond, it has more tokens than the
-// context, whatever they are. No limit if the prompt is truncated, or if the
-// tokenizer has no such bound.
+// Returns the most bytes of a prompt's text: a longer text has more tokens than
+// the context. No limit for a truncated prompt, or without a bound of the
+// tokenizer.
 size_t MaxTextBytes(const HandlerContext& context,
                     const openai::GenerationFields& fields);
 
-// Bytes that any one text may have which is tokenized: --max-tokenize-bytes.
+// Returns the most bytes of any one text to tokenize: --max-tokenize-bytes.
 size_t MaxTokenizeBytes(const HandlerContext& context);
 
-// context_length_exceeded about `bytes` of text, more than MaxTextBytes.
+// Returns context_length_exceeded about `bytes` of text above MaxTextBytes.
 Status TextTooLong(const HandlerContext& context, std::string_view field,
                    size_t bytes);
 
-// `prompt` with truncate_prompt_tokens obeyed: its last tokens, with -1 as
-// many as fit beside max_tokens (at least one). INVALID_ARGUMENT if more are
-// asked for than the context has.
+// Returns `prompt` cut by truncate_prompt_tokens: its last tokens; -1 keeps as
+// many as fit beside max_tokens (at least one). INVALID_ARGUMENT for more than
+// the context.
 StatusOr<std::vector<TokenId>> TruncatePrompt(
     const HandlerContext& context, const openai::GenerationFields& fields,
     std::vector<TokenId> prompt);
 
-// The engine's request for one prompt. INVALID_ARGUMENT
-// (context_length_exceeded) if prompt or completion do not fit; by the
-// operator's choice max_tokens is cut to fit.
+// Returns the engine's request for one prompt. INVALID_ARGUMENT
+// (context_length_exceeded) if prompt or completion do not fit; with
+// cut_max_tokens the completion is cut to fit.
 StatusOr<GenerateRequest> MakeGenerateRequest(
     const HandlerContext& context, const openai::GenerationFields& fields,
     std::vector<TokenId> prompt, const LengthRules& rules);
 
-// What the HTTP request itself says: whose it is, and its deadline by
-// X-Request-Timeout, in seconds from its arrival.
+// The terms of the HTTP request: client and deadline, by X-Request-Timeout in
+// seconds from its arrival.
 struct RequestTerms {
-  std::string id;  // of this request alone, also if the client reuses its own
+  std::string id;  // unique, also if the client reuses its id
   std::string tenant;
-  std::string client;  // whose share it counts against
+  std::string client;  // the client whose share counts
   std::optional<TimePoint> deadline;
 };
 StatusOr<RequestTerms> ReadTerms(const http::HttpRequest& request);
 
-// Adds the n choices of one prompt to `plan`: copies of `first`, which differ
-// in their choice index.
+// Adds the n choices of one prompt to `prepared`: copies of `first` with their
+// own choice index.
 void AddChoices(PreparedRequest& prepared, PreparedRequest::Choice first, int n,
                 const RequestTerms& terms);
 
-// How a choice's tokens become text, by `fields`; without echo.
+// Returns the options of a choice's text by `fields`, without echo.
 openai::ChoiceTextOptions MakeTextOptions(
     const openai::GenerationFields& fields);
 
-// What stands on every answer; `prefix`: "chatcmpl-". Its id is the client's
-// X-Request-Id, else the body's request_id, else ours, behind the prefix.
+// Returns the members of every answer. Its id is `prefix` ("chatcmpl-") and the
+// client's X-Request-Id, else the body's request_id, else ours.
 openai::AnswerInfo MakeAnswerInfo(const ServedModel& model,
                                   const openai::GenerationFields& fields,
                                   const http::HttpRequest& request,
                                   std::string_view prefix);
 
-// What the ids of one request's tool calls begin with: "call_", 16
-// hexadecimal digits that no other request has, "_".
+// Returns the prefix of one request's tool call ids: "call_", 16 hexadecimal
+// digits unique to the request, "_".
 std::string NewCallIds();
 
-// Unix time in seconds.
+// Returns Unix time in seconds.
 int64_t UnixSeconds();
 
-// The workers for what is made of the exchange's body: none for small bodies,
-// if the model's text side is quick, which are read on the loop.
+// Returns the workers for the exchange's body: none, so the loop, for a small
+// body if the model's text side is quick.
 TextWorkers WorkersFor(const HandlerContext& context, http::Exchange& exchange);
-// Memory that this takes.
+// Returns the memory of that work.
 size_t TextMemory(http::Exchange& exchange);
 
 template <typename Made>
@@ -118,7 +117,7 @@ using Maker = StatusOr<Made> (*)(const HandlerContext& context,
                                  const http::HttpRequest& request);
 
 // Runs `make`, which reads the body, on the loop or as text work (see
-// text_work.h), and then `use(exchange, StatusOr<Made>, span of make)` on the
+// text_work.h). Then runs `use(exchange, StatusOr<Made>, span of make)` on the
 // exchange's loop, without the body.
 template <typename Made, typename Use>
 void MakeThenUse(const HandlerContext& context, Maker<Made> make, Use use,
@@ -142,12 +141,12 @@ void MakeThenUse(const HandlerContext& context, Maker<Made> make, Use use,
   RunTextWork(workers, exchange, bytes, std::move(work));
 }
 
-// Runs the request that `prepare` makes ready, or answers with its error.
+// Runs the request that `prepare` returns, or answers with its error.
 void PrepareAndRun(const HandlerContext& context,
                    Maker<PreparedRequest> prepare,
                    std::shared_ptr<http::Exchange> exchange);
 
-// Answers with what `answer` makes.
+// Answers with the response or error that `answer` returns.
 void AnswerOffLoop(const HandlerContext& context,
                    Maker<http::HttpResponse> answer,
                    std::shared_ptr<http::Exchange> exchange);

@@ -49,7 +49,7 @@ StatusOr<http::HttpResponse> Tokenize(const HandlerContext& context,
   return response;
 }
 
-// What evaluation harnesses need to know; as vLLM, the tokenizer's config.
+// The tokenizer's facts for evaluation harnesses, under vLLM's names.
 http::HttpResponse TokenizerInfoResponse(const HandlerContext& context) {
   const openai::TokenizerInfo info = context.model.text->info();
   const auto text_or_null = [](const std::string& text) {
@@ -67,9 +67,9 @@ http::HttpResponse TokenizerInfoResponse(const HandlerContext& context) {
   return response;
 }
 
-// INVALID_ARGUMENT if the text of so many tokens may be above the limit.
+// INVALID_ARGUMENT if the text of that many tokens may be above the limit.
 Status CheckTokens(const HandlerContext& context, size_t tokens) {
-  // Where the tokenizer tells no bound: more than most have.
+  // For a tokenizer without a bound: longer than most tokens.
   constexpr size_t kLongToken = 256;
   const size_t longest = context.model.text->max_bytes_per_token();
   const size_t bytes = tokens * (longest > 0 ? longest : kLongToken);

@@ -14,7 +14,7 @@ namespace sluice::gateway {
 namespace {
 
 constexpr std::string_view kTracesPath = "/debug/traces/";
-// Taken while one is written out.
+// Memory while a trace is written.
 constexpr size_t kTraceMemory = size_t{4} << 20;
 
 void AnswerTrace(const HandlerContext& context,
@@ -32,7 +32,7 @@ void AnswerTrace(const HandlerContext& context,
     exchange->Send(http::ErrorResponse(openai::ToApiError(record.status())));
     return;
   }
-  // A long answer's trace takes a while to write out.
+  // Writing a long answer's trace takes a while.
   RunTextWork({context.work, context.metrics}, exchange, kTraceMemory,
               [exchange, record = *std::move(record), chrome] {
                 const auto response = std::make_shared<http::HttpResponse>();

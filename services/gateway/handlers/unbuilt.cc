@@ -6,7 +6,7 @@
 namespace sluice::gateway {
 namespace {
 
-// To post to; of Ollama's API ("/api/*") some are for reading.
+// Paths for POST; some of Ollama's ("/api/*") are for GET.
 constexpr std::string_view kUnbuilt[] = {
     "/v1/responses",
     "/v1/messages",
@@ -33,7 +33,7 @@ constexpr std::string_view kUnbuilt[] = {
 
 void AddUnbuiltHandlers(http::Router& router) {
   for (const std::string_view path : kUnbuilt) {
-    // Not 501: clients try 5xx again.
+    // 404, not 501: clients retry 5xx.
     const auto refuse = [path](std::shared_ptr<http::Exchange> on) {
       on->Send(http::ErrorResponse(openai::ToApiError(openai::WithCode(
           NotFound(path,

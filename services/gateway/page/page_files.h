@@ -6,15 +6,15 @@
 
 namespace sluice::gateway {
 
-// One file of the page, as the build embedded it.
+// One file of the page, embedded by the build.
 struct PageFile {
   std::string_view path;  // "/" or "/page/NAME"
   std::string_view content_type;
-  std::string_view etag;  // quoted; of the content
+  std::string_view etag;  // quoted, by content
   std::string_view bytes;
 };
 
-// All of them; they live as long as the process.
+// Returns all files; they live as long as the process.
 std::span<const PageFile> PageFiles();
 
 }  // namespace sluice::gateway
