@@ -5,7 +5,7 @@
 
 namespace sluice::gateway {
 
-// Logs one line about an answered request (README.md lists its fields): figures
+// Logs one line about an answered request (HTTP.md lists its fields): figures
 // and names, without text of prompts and answers. Any thread.
 void LogAccess(const http::ExchangeSummary& summary);
 

@@ -57,7 +57,7 @@ struct GatewayOptions {
 };
 
 // The gateway's parts, in the order of their dependencies: the model's text,
-// pipeline, engine, HTTP. Threads: see README.md.
+// pipeline, engine, HTTP. Threads: see REQUESTS.md.
 class GatewayServer {
  public:
   // Loads the model's text side and begins to listen and to connect. The
