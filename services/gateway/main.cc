@@ -77,7 +77,7 @@ ABSL_FLAG(int32_t, kv_blocks, 0,
           "KV blocks of 16 tokens to use; 0: all that the stages have, up to "
           "1048576");
 ABSL_FLAG(int32_t, max_plans_in_flight, 0, "0: one per stage");
-ABSL_FLAG(double, ahead_ms, 0,
+ABSL_FLAG(double, ahead_ms, 5,
           "a plan leaves before the result of the one before it while plans of "
           "decodes take at most so many milliseconds; 0: none does");
 ABSL_FLAG(int32_t, http_threads, 2, "event loops");
