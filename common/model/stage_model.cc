@@ -175,10 +175,16 @@ void StageModel::SetRows(int32_t num_tokens) {
 StepTimes StageModel::Run(const StepInputs& step, const StepIo& io) {
   backend_.BeginStep(step);
   SetRows(step.num_tokens);
-  if (io.hidden_in == nullptr) {
-    backend_.Embed(weights_.embedding.get(), hidden_);
-  } else {
-    backend_.CopyIn(io.hidden_in, hidden_);
+  // The other ranks have copied the rows before rank 0 changes them: the first
+  // sum that is added to the residual has a share of every rank.
+  const bool in_place = plan_.rank == 0 && io.hidden != nullptr &&
+                        backend_.info().shares_host_memory;
+  DeviceMatrix x = hidden_;
+  if (in_place) x.data = io.hidden;
+  if (shape_.range.is_first) {
+    backend_.Embed(weights_.embedding.get(), x);
+  } else if (!in_place) {
+    backend_.CopyIn(io.hidden, x);
   }
   failed_rows_.clear();
   const RankContext rank = {backend_, step.name, failed_rows_};
@@ -186,14 +192,18 @@ StepTimes StageModel::Run(const StepInputs& step, const StepIo& io) {
     RunDecoderLayer(rank,
                     {i, shape_.layers[i], ShareOf(i), weights_.layers[i],
                      kv_.layer(static_cast<int32_t>(i))},
-                    activations_, hidden_);
+                    activations_, x);
   }
-  if (io.hidden_out != nullptr) backend_.CopyOut(hidden_, io.hidden_out);
-  if (shape_.range.is_last) RunLogits(step, io);
+  if (shape_.range.is_last) {
+    RunLogits(step, io, x);
+  } else if (plan_.rank == 0 && !in_place) {
+    backend_.CopyOut(x, io.hidden);
+  }
   return backend_.EndStep();
 }
 
-void StageModel::RunLogits(const StepInputs& step, const StepIo& io) {
+void StageModel::RunLogits(const StepInputs& step, const StepIo& io,
+                           DeviceMatrix x) {
   const NormSpec norm = {weights_.final_norm.data(), shape_.final_norm_eps};
   for (int32_t begin = 0; begin < step.num_logits_rows;) {
     const auto rows = static_cast<int32_t>(
@@ -201,7 +211,7 @@ void StageModel::RunLogits(const StepInputs& step, const StepIo& io) {
     const LogitsOut out = {
         own_logits_.Rows(0, rows), plan_.vocab_begin,
         plan_.rank == 0 ? all_logits_.Rows(0, rows) : DeviceMatrix()};
-    backend_.Logits(hidden_, begin, norm, *weights_.head(), out);
+    backend_.Logits(x, begin, norm, *weights_.head(), out);
     const auto [ask, asks] = RowsWithin(io.asks, begin, begin + rows);
     if (asks > 0) {
       backend_.Sample(out.all, begin, io.asks.subspan(ask, asks),

@@ -34,13 +34,14 @@ struct RawLogits {
   float* to = nullptr;
 };
 
-// What one step takes from the host and brings there. The rows [T, H] of
-// hidden_in are the residual of the stage before, null on the first stage,
-// which embeds token_ids; those of hidden_out this stage's, null on the last
-// one. All of it stays where it is until the step's end.
+// What one step takes from the host and brings there. `hidden` has the rows
+// [T, H] of the residual: at the beginning those of the stage before, unless
+// this stage is the first, which embeds token_ids; at the end those of this
+// stage, unless it is the last. Null on a stage that is both. Rank 0 of a
+// backend that shares the host's memory works on them in place. All of it stays
+// where it is until the step's end.
 struct StepIo {
-  const float* hidden_in = nullptr;
-  float* hidden_out = nullptr;
+  float* hidden = nullptr;
   // Last stage: both rising by row, answers one per ask.
   std::span<const RowAsk> asks;
   std::span<StatusOr<TokenResult>> answers;
@@ -61,8 +62,8 @@ class StageModel {
   StageModel(StageModelShape shape, RankPlan plan, RankWeights weights,
              const Dependencies& dependencies);
 
-  // Runs one step and returns when it is done. Rank 0 alone brings
-  // hidden_out, asks and raw logits.
+  // Runs one step and returns when it is done. Rank 0 alone writes to `hidden`
+  // and brings asks and raw logits.
   StepTimes Run(const StepInputs& step, const StepIo& io);
 
   // Rows of the last step whose remote experts gave no answer; a row may be
@@ -82,9 +83,9 @@ class StageModel {
   // Lays out which sum is whose node of each sparse layer's experts.
   void PlanExperts(ExpertTransport* expert_transport);
   void SetRows(int32_t num_tokens);
-  // Logits of all rows that want them, some rows at a time, and what is asked
-  // of each.
-  void RunLogits(const StepInputs& step, const StepIo& io);
+  // Logits of all rows of the residual `x` that want them, some rows at a time,
+  // and what is asked of each.
+  void RunLogits(const StepInputs& step, const StepIo& io, DeviceMatrix x);
 
   const StageModelShape shape_;
   const RankPlan plan_;

@@ -38,7 +38,7 @@ void RankGroup::RunStep(const StepInputs& step, const StepIo& io) {
 }
 
 void RankGroup::RunRank(size_t rank) {
-  const StepIo io = rank == 0 ? io_ : StepIo{.hidden_in = io_.hidden_in};
+  const StepIo io = rank == 0 ? io_ : StepIo{.hidden = io_.hidden};
   const StepTimes times = ranks_[rank].model->Run(*step_, io);
   if (!times_.empty()) times_[rank] = times.collectives;
   if (rank == 0) sampling_ = times.sampling;

@@ -74,7 +74,7 @@ void Stage::NoteFailures(const std::vector<ChunkInput>& chunks) {
   }
 }
 
-void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
+void Stage::Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
                 HiddenStates& out, std::vector<SequenceResult>& results,
                 const StepName& name) {
   results.clear();
@@ -87,8 +87,11 @@ void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
   SLUICE_CHECK(info_.is_first() || in.rows == step.num_tokens);
   step.name = name;
   step.num_logits_rows = 0;
+  if (info_.is_first() && !info_.is_last()) {
+    in = HiddenStates(step.num_tokens, info_.hidden_size);
+  }
   StepIo io;
-  if (!info_.is_first()) io.hidden_in = in.values();
+  io.hidden = in.values();
   StepSampler sampler(chunks, info_.limits.vocab_size);
   if (info_.is_last()) {
     step.num_logits_rows = static_cast<int32_t>(sampler.rows().size());
@@ -96,8 +99,7 @@ void Stage::Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
               step.logits_rows.begin());
     sampler.Request(io);
   } else {
-    out = HiddenStates(step.num_tokens, info_.hidden_size);
-    io.hidden_out = out.values();
+    out = std::move(in);
   }
   if (step.num_tokens == 0) return;  // a plan that only starts or ends
   ranks_->RunStep(step, io);

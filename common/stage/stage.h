@@ -89,8 +89,9 @@ class Stage {
   // Runs the stage's layers over `chunks`, whose tokens together are the rows
   // of the step. First stage: embeds and `in` is empty. Last stage: fills
   // `results`, one per chunk with logits wanted, and leaves `out` empty.
-  // Inputs were validated by StageLoop. `name` is what others are told.
-  void Run(const std::vector<ChunkInput>& chunks, const HiddenStates& in,
+  // Between them `out` has the memory of `in`. Inputs were validated by
+  // StageLoop. `name` is what others are told.
+  void Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
            HiddenStates& out, std::vector<SequenceResult>& results,
            const StepName& name = {});
 

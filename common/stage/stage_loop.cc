@@ -197,8 +197,9 @@ class StageLoop::Impl {
     if (!applied.ok()) return Fail(plan, applied);
     StepOutput output;
     std::vector<SequenceResult> results;
-    stage_.Run(sequences_.Inputs(plan), step.input.hidden, output.hidden,
-               results, {plan.replica, plan.epoch, plan.step_id});
+    stage_.Run(sequences_.Inputs(plan), std::move(step.input.hidden),
+               output.hidden, results,
+               {plan.replica, plan.epoch, plan.step_id});
     output.failed = std::move(step.input.failed);
     AddFailures(stage_.failed(), output.failed);
     if (stage_.info().is_last() && !output.failed.empty()) {
