@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "common/base/catch_exceptions.h"
 #include "common/base/log.h"
 #include "common/base/random_bytes.h"
 #include "common/trace/chrome_trace.h"
@@ -17,8 +18,6 @@
 namespace sluice::trace {
 namespace {
 
-// Traces that wait to be written; more than that are not.
-constexpr size_t kMaxQueuedFiles = 16;
 // Of traces that are not kept for their size: so many are known by name.
 constexpr size_t kMaxTooLarge = 64;
 
@@ -61,15 +60,15 @@ Status Validate(const TraceOptions& options) {
 
 TraceStore::TraceStore(TraceOptions options, Stages stages)
     : options_(std::move(options)), stages_(std::move(stages)) {
-  if (!options_.folder.empty()) {
-    writer_ = std::make_unique<WorkQueue>("trace", 1, kMaxQueuedFiles);
-  }
+  if (options_.folder.empty()) return;
+  writer_ = NamedThread("trace-0", [this] { RunWriter(); });
 }
 
 TraceStore::~TraceStore() { Stop(); }
 
 void TraceStore::Stop() {
-  if (writer_ != nullptr) writer_->Stop();
+  to_write_.Close();
+  writer_.Join();
 }
 
 bool TraceStore::Wanted(std::string_view header) const {
@@ -108,13 +107,20 @@ void TraceStore::Keep(TraceRecord record) {
       bytes_ -= kept_.front().bytes;
       kept_.pop_front();
     }
-    write = writer_ != nullptr && writes_;
+    write = !options_.folder.empty() && writes_;
   }
   if (!write) return;
-  const Status pushed = writer_->Push([this, kept] { Write(*kept); });
+  const Status pushed = to_write_.Push(kept);
   if (!pushed.ok()) {
     LogWarning("trace of request ", kept->request_id,
                " is not written: ", Message(pushed));
+  }
+}
+
+void TraceStore::RunWriter() {
+  while (const auto record = to_write_.Pop()) {
+    const Status done = CatchExceptions("trace", [&] { Write(**record); });
+    if (!done.ok()) LogError("a trace is not written: ", Message(done));
   }
 }
 

@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "common/concurrency/work_queue.h"
+#include "common/concurrency/bounded_queue.h"
+#include "common/concurrency/named_thread.h"
 #include "common/trace/request_trace.h"
 #include "common/trace/trace_options.h"
 #include "common/trace/trace_record.h"
@@ -19,7 +20,7 @@
 namespace sluice::trace {
 
 // Decides which requests are traced and keeps the latest traces. Any thread;
-// "trace" writes the files.
+// "trace-0" writes the files.
 class TraceStore {
  public:
   using Stages = std::function<std::vector<TraceRecord::Stage>()>;
@@ -47,7 +48,8 @@ class TraceStore {
  private:
   bool Wanted(std::string_view header) const;
   void Keep(TraceRecord record);
-  void Write(const TraceRecord& record);  // on "trace"
+  void RunWriter();  // the thread "trace-0"
+  void Write(const TraceRecord& record);
   // Whether `text` is in the folder under a name that was free.
   bool WriteFile(const std::string& request_id, const std::string& text);
 
@@ -60,9 +62,11 @@ class TraceStore {
     std::string tenant;
     size_t bytes = 0;
   };
+  // Traces that wait to be written; more than that are not.
+  static constexpr size_t kMaxQueuedFiles = 16;
+
   const TraceOptions options_;
   const Stages stages_;
-  std::unique_ptr<WorkQueue> writer_;  // with a folder
   mutable Mutex mutex_;
   std::deque<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -70,10 +74,12 @@ class TraceStore {
   std::deque<TooLarge> too_large_ ABSL_GUARDED_BY(mutex_);
   bool writes_ ABSL_GUARDED_BY(mutex_) = true;  // until the folder has enough
 
-  // Of this run; the thread "trace"'s alone.
+  // Of this run; the thread "trace-0"'s alone.
   size_t files_ = 0;
   size_t file_bytes_ = 0;
   size_t next_suffix_ = 2;
+  BoundedQueue<std::shared_ptr<const TraceRecord>> to_write_{kMaxQueuedFiles};
+  NamedThread writer_;  // with a folder
 };
 
 }  // namespace sluice::trace
