@@ -2,34 +2,64 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <variant>
 #include <vector>
 
 #include "common/base/check.h"
+#include "kernels/cpu/block_ops.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/elementwise.h"
+#include "kernels/cpu/expert_slots.h"
 #include "kernels/matmul.h"
 #include "kernels/quantized_buffer.h"
 
 namespace sluice::kernels {
 namespace {
 
-// Grows to what it needed once and stays, as the caller thread's scratch.
-struct ExpertScratch {
-  std::vector<int32_t> begins;  // [n + 1]: an expert's run of slots
-  std::vector<int32_t> slots;   // [T * k]: where an asked expert's output is
-  std::vector<int64_t> askers;  // [slots]: which row asked
-  std::vector<float> inputs;    // [most rows of one expert, H]
-  std::vector<float> gate_up;   // [most rows of one expert, 2F]
-  std::vector<float> middle;    // [most rows of one expert, F]
-  std::vector<float> outputs;   // [slots, H]
-  QuantizedBuffer coded;        // [T, H], for experts of blocks
-  QuantizedBuffer of_expert;    // the rows of one expert: of x, or of middle
+// Threads get whole pairs of groups: what a tile of a batch takes.
+constexpr int64_t kUnitRows = 2 * kGroupRows;
+// What reading a weight costs beside its product with one row.
+constexpr int64_t kReadCost = 8;
+// Gate and up values, 4 MiB, of the experts that run at once.
+constexpr int64_t kValuesAtOnce = 1 << 20;
 
-  Matrix Of(std::vector<float>& floats, int64_t rows, int64_t cols) {
-    const auto size = static_cast<size_t>(rows * cols);
-    if (floats.size() < size) floats.resize(size);
-    return {floats.data(), rows, cols, cols};
+// Rows as a product reads them.
+using Operand = std::variant<ConstMatrix, QuantizedRows>;
+
+// Storage of an Operand: grows to what it needed once and stays.
+struct OperandBuffer {
+  std::vector<float> floats;
+  std::vector<int8_t> codes;
+  std::vector<int16_t> sums;
+
+  template <typename T>
+  static T* Of(std::vector<T>& values, int64_t size) {
+    if (static_cast<int64_t>(values.size()) < size) {
+      values.resize(static_cast<size_t>(size));
+    }
+    return values.data();
   }
+  Matrix Plain(int64_t rows, int64_t cols) {
+    return {Of(floats, rows * cols), rows, cols, cols};
+  }
+  QuantizedRows Blocks(int64_t rows, int64_t cols, int32_t block) {
+    return {.codes = Of(codes, rows * cols),
+            .scales = Of(floats, rows * (cols / block)),
+            .sums = Of(sums, rows * (cols / 16)),
+            .rows = rows,
+            .cols = cols,
+            .block = block};
+  }
+};
+
+struct ExpertScratch {
+  cpu::ExpertSlots slots;
+  QuantizedBuffer quantized;  // x, [T, H]
+  OperandBuffer gathered;     // rows of experts that run at once
+  OperandBuffer gate_up;      // [slots at once, 2F]
+  OperandBuffer middle;       // [slots at once, F]
+  OperandBuffer outputs;      // [slots, H]
+  std::vector<char> finite;   // [slots at once]
 };
 
 ExpertScratch& ThisThreadsExpertScratch() {
@@ -37,150 +67,312 @@ ExpertScratch& ThisThreadsExpertScratch() {
   return scratch;
 }
 
-// Gives every (row, expert at hand) a slot, experts one after another.
-void AssignSlots(const ExpertRows& rows, int32_t first, int32_t count,
-                 ExpertScratch& s) {
-  const int64_t asks = rows.x.rows * rows.per_row;
-  const auto expert = [&](int64_t i) { return rows.ids[i] - first; };
-  const auto here = [&](int64_t i) {
-    return expert(i) >= 0 && expert(i) < count;
-  };
-  s.begins.assign(static_cast<size_t>(count) + 1, 0);
-  for (int64_t i = 0; i < asks; ++i) {
-    SLUICE_CHECK(i % rows.per_row == 0 || rows.ids[i - 1] < rows.ids[i]);
-    if (here(i)) ++s.begins[expert(i) + 1];
-  }
-  for (int32_t e = 0; e < count; ++e) s.begins[e + 1] += s.begins[e];
-  s.slots.assign(static_cast<size_t>(asks), -1);
-  s.askers.resize(static_cast<size_t>(s.begins[count]));
-  std::vector<int32_t> next(s.begins.begin(), s.begins.end() - 1);
-  for (int64_t i = 0; i < asks; ++i) {
-    if (!here(i)) continue;
-    s.slots[i] = next[expert(i)]++;
-    s.askers[s.slots[i]] = i / rows.per_row;
-  }
+// The block of activations that products with w read; 0 for plain weights.
+int32_t BlockOf(const ExpertWeight& w) {
+  return w.is_plain() ? 0 : ActivationBlock(w.blocks.format);
 }
 
-// The rows at hand, and what products run on.
-struct ExpertRun {
-  const Context& plain;
-  const DotContext& dot;
-  ConstMatrix x;
-  ExpertScratch& scratch;
+Matrix Columns(Matrix y, cpu::Range range) {
+  return {y.data + range.begin, y.rows, range.end - range.begin, y.stride};
+}
+Matrix SliceRows(Matrix y, int64_t first, int64_t count) {
+  return {y.row(first), count, y.cols, y.stride};
+}
+
+// Rows [first, first + count).
+QuantizedRows Slice(const QuantizedRows& x, int64_t first, int64_t count) {
+  QuantizedRows slice = x;
+  slice.codes += first * x.cols;
+  slice.scales += first * (x.cols / x.block);
+  slice.sums += first * (x.cols / 16);
+  slice.rows = count;
+  return slice;
+}
+ConstMatrix Slice(const ConstMatrix& x, int64_t first, int64_t count) {
+  return {x.row(first), count, x.cols, x.stride};
+}
+
+// Copies row `from` of x to row `to` of y, which has x's shape of a row.
+void CopyRow(const Operand& x, int64_t from, const Operand& y, int64_t to) {
+  const auto copy = [](const auto* source, auto* target, int64_t n) {
+    std::memcpy(target, source, static_cast<size_t>(n) * sizeof(*target));
+  };
+  if (const auto* plain = std::get_if<ConstMatrix>(&x)) {
+    const ConstMatrix& target = std::get<ConstMatrix>(y);
+    copy(plain->row(from), const_cast<float*>(target.row(to)), plain->cols);
+    return;
+  }
+  const QuantizedRows source = Slice(std::get<QuantizedRows>(x), from, 1);
+  const QuantizedRows target = Slice(std::get<QuantizedRows>(y), to, 1);
+  copy(source.codes, target.codes, source.cols);
+  copy(source.scales, target.scales, source.cols / source.block);
+  copy(source.sums, target.sums, source.cols / 16);
+}
+
+BlockWeight WeightRows(const BlockWeight& w, cpu::Range range) {
+  BlockWeight part = w;
+  part.packed += PackedBytes(w.format, range.begin, w.cols);
+  part.rows = range.end - range.begin;
+  return part;
+}
+WeightView WeightRows(const WeightView& w, cpu::Range range) {
+  const int64_t bytes = w.type == WeightType::kF32 ? 4 : 2;
+  WeightView part = w;
+  part.data =
+      static_cast<const uint8_t*>(w.data) + range.begin * w.cols * bytes;
+  part.rows = range.end - range.begin;
+  return part;
+}
+
+// One ExpertNodes call up to the experts' outputs.
+class ExpertLayer {
+ public:
+  ExpertLayer(const Context& context, const DotContext& dot,
+              const ExpertsView& experts, const ExpertRows& rows,
+              ExpertScratch& s)
+      : context_(context),
+        dot_(dot),
+        experts_(experts),
+        rows_(rows),
+        s_(s),
+        outputs_(s.outputs.Plain(s.slots.total(), rows.x.cols)) {}
+
+  Matrix Run() {
+    const auto count = static_cast<int32_t>(experts_.gate_up.size());
+    for (int32_t begin = 0; begin < count;) {
+      const int64_t at_once =
+          std::max<int64_t>(1, kValuesAtOnce / experts_.gate_up[begin].rows());
+      int32_t end = begin + 1;
+      while (end < count && IsAlike(begin, end) &&
+             s_.slots.begins[end + 1] - s_.slots.begins[begin] <= at_once) {
+        ++end;
+      }
+      RunExperts(begin, end);
+      begin = end;
+    }
+    return outputs_;
+  }
+
+ private:
+  // Whether the weights of experts a and b read the same rows.
+  bool IsAlike(int32_t a, int32_t b) const {
+    const auto alike = [&](std::span<const ExpertWeight> weights) {
+      return BlockOf(weights[a]) == BlockOf(weights[b]) &&
+             weights[a].rows() == weights[b].rows();
+    };
+    return alike(experts_.gate_up) && alike(experts_.down);
+  }
+
+  // Makes x_ what products with blocks of `block` read, 0 for plain weights.
+  void PrepareRows(int32_t block) {
+    if (block == block_) return;
+    block_ = block;
+    if (block == 0) {
+      x_ = rows_.x;
+    } else {
+      x_ = s_.quantized.Quantize(dot_, rows_.x, block);
+    }
+  }
+
+  // All slots of experts [begin, end), which are alike.
+  void RunExperts(int32_t begin, int32_t end) {
+    const int32_t first = s_.slots.begins[begin];
+    const int64_t count = s_.slots.begins[end] - first;
+    if (count == 0) return;
+    PrepareRows(BlockOf(experts_.gate_up[begin]));
+    const Matrix both = s_.gate_up.Plain(count, experts_.gate_up[begin].rows());
+    const Operand gathered = Gather(begin, end);
+    Multiply(
+        {begin, end, experts_.gate_up, experts_.gate_up_bias},
+        [&](int32_t e) {
+          const int64_t asker = s_.slots.askers[s_.slots.begins[e]];
+          return IsRunOfRows(e) ? Rows(x_, asker, e)
+                                : Rows(gathered, s_.slots.begins[e] - first, e);
+        },
+        both);
+    s_.finite.assign(static_cast<size_t>(count), 1);
+    const Operand middle = Activate(both, experts_.down[begin]);
+    Multiply(
+        {begin, end, experts_.down, experts_.down_bias},
+        [&](int32_t e) { return Rows(middle, s_.slots.begins[e] - first, e); },
+        SliceRows(outputs_, first, count));
+    FailRows(first, count);
+  }
+
+  // NaN to the outputs of slots [first, first + count) that read a row which
+  // is not finite.
+  void FailRows(int32_t first, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const bool finite =
+          block_ == 0 || s_.quantized.finite(s_.slots.askers[first + i]);
+      if (finite && s_.finite[i] != 0) continue;
+      std::fill_n(outputs_.row(first + i), outputs_.cols,
+                  std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+
+  // Whether the expert's rows follow each other in x.
+  bool IsRunOfRows(int32_t e) const {
+    const int64_t last = s_.slots.begins[e + 1] - 1;
+    return s_.slots.askers[last] - s_.slots.askers[s_.slots.begins[e]] ==
+           s_.slots.count(e) - 1;
+  }
+
+  // The rows of expert e from row `first` of x.
+  Operand Rows(const Operand& x, int64_t first, int32_t e) const {
+    const int64_t count = s_.slots.count(e);
+    return std::visit(
+        [&](const auto& rows) { return Operand(Slice(rows, first, count)); },
+        x);
+  }
+
+  // The slots' rows of experts [begin, end) whose rows do not follow each
+  // other already.
+  Operand Gather(int32_t begin, int32_t end) {
+    const int32_t first = s_.slots.begins[begin];
+    const int64_t count = s_.slots.begins[end] - first;
+    const int64_t cols = rows_.x.cols;
+    Operand to;
+    if (const auto* blocks = std::get_if<QuantizedRows>(&x_)) {
+      to = s_.gathered.Blocks(count, cols, blocks->block);
+    } else {
+      to = ConstMatrix(s_.gathered.Plain(count, cols));
+    }
+    const int64_t* askers = s_.slots.askers.data();
+    const int tasks = cpu::NumTasks(context_, count * cols / 16);
+    ParallelFor(context_, tasks, [&](int task) {
+      const cpu::Range mine = cpu::PartOf(end - begin, task, tasks, 1);
+      for (int64_t i = mine.begin; i < mine.end; ++i) {
+        const auto e = static_cast<int32_t>(begin + i);
+        if (s_.slots.count(e) == 0 || IsRunOfRows(e)) continue;
+        for (int32_t slot = s_.slots.begins[e]; slot < s_.slots.begins[e + 1];
+             ++slot) {
+          CopyRow(x_, askers[slot], to, slot - first);
+        }
+      }
+    });
+    return to;
+  }
+
+  // One of the two products of experts [begin, end).
+  struct Product {
+    int32_t begin;
+    int32_t end;
+    std::span<const ExpertWeight> weights;
+    const float* bias;
+  };
+
+  // y = the product of every expert's rows, operand(e), in order of slots.
+  // Every thread gets a part of equal cost of all the experts' weight rows.
+  template <typename OperandOf>
+  void Multiply(const Product& product, const OperandOf& operand, Matrix y) {
+    const ExpertWeight& like = product.weights[product.begin];
+    const int64_t rows = like.rows();
+    const int64_t units = (rows + kUnitRows - 1) / kUnitRows;
+    int64_t total = 0;
+    for (int32_t e = product.begin; e < product.end; ++e) {
+      total += units * UnitCost(e);
+    }
+    const int64_t work = y.rows * rows * like.cols();
+    const int tasks =
+        cpu::NumTasks(context_, BlockOf(like) == 0 ? work : work / 4);
+    ParallelFor(context_, tasks, [&](int task) {
+      const int64_t low = total * task / tasks;
+      const int64_t high = total * (task + 1) / tasks;
+      int64_t at = 0;
+      for (int32_t e = product.begin; e < product.end; ++e) {
+        const int64_t cost = UnitCost(e);
+        if (cost == 0) continue;
+        // Units whose place is within [low, high).
+        const auto unit = [&](int64_t place) {
+          return std::clamp<int64_t>((place - at + cost - 1) / cost, 0, units);
+        };
+        const cpu::Range range = {
+            std::min(unit(std::max(low, at)) * kUnitRows, rows),
+            std::min(unit(std::max(high, at)) * kUnitRows, rows)};
+        at += units * cost;
+        if (range.begin >= range.end) continue;
+        const int64_t first =
+            s_.slots.begins[e] - s_.slots.begins[product.begin];
+        const float* bias = product.bias == nullptr
+                                ? nullptr
+                                : product.bias + e * rows + range.begin;
+        MultiplyRange(product.weights[e], operand(e), bias, range,
+                      Columns(SliceRows(y, first, s_.slots.count(e)), range));
+      }
+    });
+  }
+  int64_t UnitCost(int32_t e) const {
+    const int64_t count = s_.slots.count(e);
+    return count == 0 ? 0 : count + kReadCost;
+  }
+
+  // y = x times rows `range` of w, on the calling thread.
+  void MultiplyRange(const ExpertWeight& w, const Operand& x, const float* bias,
+                     cpu::Range range, Matrix y) const {
+    if (w.is_plain()) {
+      MatMul({nullptr, context_.isa}, std::get<ConstMatrix>(x),
+             WeightRows(w.plain, range), bias, y);
+    } else {
+      BlockMatMul({nullptr, dot_.ops}, std::get<QuantizedRows>(x),
+                  WeightRows(w.blocks, range), bias, y);
+    }
+  }
+
+  // The activation of every row of gate_up [slots, 2F], in place, as `down`
+  // reads it.
+  Operand Activate(Matrix gate_up, const ExpertWeight& down) {
+    const int32_t block = BlockOf(down);
+    const int64_t cols = gate_up.cols / 2;
+    QuantizedRows to;
+    if (block != 0) {
+      to = s_.middle.Blocks(gate_up.rows, cols, block);
+    }
+    char* const finite = s_.finite.data();
+    const cpu::Ops& ops = cpu::OpsFor(context_.isa);
+    const float limit = experts_.swiglu_limit;
+    const int tasks = cpu::NumTasks(context_, gate_up.rows * cols * 8);
+    ParallelFor(context_, tasks, [&](int task) {
+      const cpu::Range mine = cpu::PartOf(gate_up.rows, task, tasks, 1);
+      for (int64_t i = mine.begin; i < mine.end; ++i) {
+        float* row = gate_up.row(i);
+        if (limit > 0.0f) {
+          ops.clamped_swiglu(row, row + cols, limit, row, cols);
+        } else {
+          ops.silu_multiply(row, row + cols, row, cols);
+        }
+        if (block == 0) continue;
+        const QuantizedRows one = Slice(to, i, 1);
+        finite[i] = dot_.ops->quantize({.x = row,
+                                        .cols = cols,
+                                        .block = block,
+                                        .codes = one.codes,
+                                        .scales = one.scales,
+                                        .sums = one.sums})
+                        ? 1
+                        : 0;
+      }
+    });
+    if (block != 0) return to;
+    return ConstMatrix{gate_up.data, gate_up.rows, cols, gate_up.stride};
+  }
+
+  const Context& context_;
+  const DotContext& dot_;
+  const ExpertsView& experts_;
+  const ExpertRows& rows_;
+  ExpertScratch& s_;
+  const Matrix outputs_;  // [slots, H]
+  Operand x_;
+  int32_t block_ = -1;  // of x_
 };
 
-// y = x w^T + bias for rows `from` of x.
-void MultiplyRows(const ExpertRun& run, std::span<const int64_t> from,
-                  const ExpertWeight& w, const float* bias, Matrix y) {
-  ExpertScratch& s = run.scratch;
-  const ConstMatrix& x = run.x;
-  if (!w.is_plain()) {
-    const auto count = static_cast<int64_t>(from.size());
-    if (s.coded.rows().block != ActivationBlock(w.blocks.format)) {
-      s.coded.Quantize(run.dot, x, ActivationBlock(w.blocks.format));
-    }
-    BlockMatMul(run.dot, s.of_expert.Gather(s.coded, from.data(), count),
-                w.blocks, bias, y);
-    return s.of_expert.FailRows(y);
-  }
-  const Matrix input =
-      s.Of(s.inputs, static_cast<int64_t>(from.size()), x.cols);
-  for (size_t i = 0; i < from.size(); ++i) {
-    std::memcpy(input.row(static_cast<int64_t>(i)), x.row(from[i]),
-                sizeof(float) * static_cast<size_t>(x.cols));
-  }
-  MatMul(run.plain, input, w.plain, bias, y);
-}
-
-// Outputs of expert `e` (from the first at hand) for all rows that ask it.
-void RunExpert(const ExpertRun& run, const ExpertsView& experts, int32_t e) {
-  const Context& context = run.plain;
-  const ConstMatrix& x = run.x;
-  ExpertScratch& s = run.scratch;
-  const ExpertWeight& gate_up = experts.gate_up[e];
-  const ExpertWeight& down = experts.down[e];
-  SLUICE_CHECK(gate_up.cols() == x.cols && down.rows() == x.cols);
-  SLUICE_CHECK(gate_up.rows() == 2 * down.cols());
-  const int32_t begin = s.begins[e];
-  const int64_t count = s.begins[e + 1] - begin;
-  if (count == 0) return;
-  const auto bias = [&](const float* all, int64_t size) {
-    return all == nullptr ? nullptr : all + e * size;
-  };
-  const Matrix both = s.Of(s.gate_up, count, gate_up.rows());
-  MultiplyRows(run,
-               std::span(s.askers).subspan(begin, static_cast<size_t>(count)),
-               gate_up, bias(experts.gate_up_bias, gate_up.rows()), both);
-  const Matrix middle = s.Of(s.middle, count, down.cols());
-  if (experts.swiglu_limit > 0.0f) {
-    ClampedSwiGlu(context, both, experts.swiglu_limit, middle);
-  } else {
-    SiluMul(context, both, middle);
-  }
-  const Matrix out = {s.outputs.data() + begin * x.cols, count, x.cols, x.cols};
-  const float* down_bias = bias(experts.down_bias, down.rows());
-  if (down.is_plain()) {
-    return MatMul(context, middle, down.plain, down_bias, out);
-  }
-  BlockMatMul(run.dot,
-              s.of_expert.Quantize(run.dot, middle,
-                                   ActivationBlock(down.blocks.format)),
-              down.blocks, down_bias, out);
-  s.of_expert.FailRows(out);
-}
-
-// One row's asked experts: their ids, the slots of their outputs (negative:
-// elsewhere) and their weights, `count` of each.
-struct RowAsks {
-  const int32_t* ids;
-  const int32_t* slots;
-  const float* weights;
-  int32_t count;
-};
-
-// Joins asks [first, last), whose ids are in the node [begin, end), into the
-// leftmost one's slot, which it returns.
-int32_t JoinAsks(const cpu::Ops& ops, const RowAsks& asks, TreeNode node,
-                 int32_t first, int32_t last, Matrix outputs) {
-  if (last - first == 1) return asks.slots[first];
-  const int32_t middle = node.begin + SplitPoint(node.end - node.begin);
-  const auto split = static_cast<int32_t>(
-      std::lower_bound(asks.ids + first, asks.ids + last, middle) - asks.ids);
-  const TreeNode left = {node.begin, middle};
-  const TreeNode right = {middle, node.end};
-  if (split == first) return JoinAsks(ops, asks, right, first, last, outputs);
-  if (split == last) return JoinAsks(ops, asks, left, first, last, outputs);
-  const int32_t a = JoinAsks(ops, asks, left, first, split, outputs);
-  const int32_t b = JoinAsks(ops, asks, right, split, last, outputs);
-  ops.add(outputs.row(a), outputs.row(b), outputs.cols);
-  return a;
-}
-
-void Weigh(float* row, float weight, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) row[i] *= weight;
-}
-
-// Row t of every part.
-void FinishRow(const cpu::Ops& ops, const RowAsks& asks, int64_t t,
-               Matrix outputs, std::span<const TreeNode> nodes,
-               std::span<const Matrix> parts) {
-  for (int32_t j = 0; j < asks.count; ++j) {
-    if (asks.slots[j] < 0) continue;
-    Weigh(outputs.row(asks.slots[j]), asks.weights[j], outputs.cols);
-  }
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const int32_t* end = asks.ids + asks.count;
-    const auto first = static_cast<int32_t>(
-        std::lower_bound(asks.ids, end, nodes[i].begin) - asks.ids);
-    const auto last = static_cast<int32_t>(
-        std::lower_bound(asks.ids, end, nodes[i].end) - asks.ids);
-    float* to = parts[i].row(t);
-    if (first == last) {
-      std::fill_n(to, outputs.cols, -0.0f);
-      continue;
-    }
-    const int32_t slot = JoinAsks(ops, asks, nodes[i], first, last, outputs);
-    std::copy_n(outputs.row(slot), outputs.cols, to);
+void CheckExpertWeights(const ExpertsView& experts, int64_t hidden) {
+  for (size_t e = 0; e < experts.gate_up.size(); ++e) {
+    const ExpertWeight& gate_up = experts.gate_up[e];
+    const ExpertWeight& down = experts.down[e];
+    SLUICE_CHECK(gate_up.cols() == hidden && down.rows() == hidden);
+    SLUICE_CHECK(gate_up.rows() == 2 * down.cols());
   }
 }
 
@@ -198,25 +390,11 @@ void ExpertNodes(const Context& context, const DotContext& dot,
                  nodes[i].end <= experts.first + count);
     SLUICE_CHECK(parts[i].rows == rows.x.rows && parts[i].cols == rows.x.cols);
   }
+  CheckExpertWeights(experts, rows.x.cols);
   ExpertScratch& s = ThisThreadsExpertScratch();
-  AssignSlots(rows, experts.first, count, s);
-  s.coded.Forget();
-  const Matrix outputs = s.Of(s.outputs, s.begins[count], rows.x.cols);
-  for (int32_t e = 0; e < count; ++e) {
-    RunExpert({context, dot, rows.x, s}, experts, e);
-  }
-  const cpu::Ops& ops = cpu::OpsFor(context.isa);
-  const int32_t* slots = s.slots.data();  // the caller's, seen by others
-  const int tasks = cpu::NumTasks(context, outputs.rows * outputs.cols * 2);
-  ParallelFor(context, tasks, [&](int task) {
-    const cpu::Range range = cpu::PartOf(rows.x.rows, task, tasks, 1);
-    for (int64_t t = range.begin; t < range.end; ++t) {
-      const int64_t at = t * rows.per_row;
-      FinishRow(ops,
-                {rows.ids + at, slots + at, rows.weights + at, rows.per_row}, t,
-                outputs, nodes, parts);
-    }
-  });
+  cpu::AssignSlots(rows, experts.first, count, s.slots);
+  const Matrix outputs = ExpertLayer(context, dot, experts, rows, s).Run();
+  cpu::FinishNodes(context, rows, s.slots, outputs, nodes, parts);
 }
 
 }  // namespace sluice::kernels

@@ -53,7 +53,9 @@ struct ExpertRows {
 // once. Products are matmul.h's, or with weights of blocks block_matmul.h's; a
 // row that is not finite there becomes NaN. nodes: aligned nodes of the layer's
 // tree within the experts at hand, rising. parts: [T, H] each, not overlapping
-// x. Each expert's weights are read once for all its rows.
+// x. A row is quantised once for all experts. Each expert's weights are read
+// once for all its rows; experts share the team, not one after another. Both
+// contexts have one executor.
 void ExpertNodes(const Context& context, const DotContext& dot,
                  const ExpertsView& experts, const ExpertRows& rows,
                  std::span<const TreeNode> nodes,

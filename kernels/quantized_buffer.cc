@@ -35,24 +35,6 @@ const QuantizedRows& QuantizedBuffer::Quantize(const DotContext& context,
   return rows_;
 }
 
-const QuantizedRows& QuantizedBuffer::Gather(const QuantizedBuffer& from,
-                                             const int64_t* ids,
-                                             int64_t count) {
-  const QuantizedRows& all = from.rows_;
-  Shape(count, all.cols, all.block);
-  const int64_t blocks = all.cols / all.block;
-  const int64_t sums = all.cols / 16;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t id = ids[i];
-    std::copy_n(all.codes + id * all.cols, all.cols,
-                rows_.codes + i * all.cols);
-    std::copy_n(all.scales + id * blocks, blocks, rows_.scales + i * blocks);
-    std::copy_n(all.sums + id * sums, sums, rows_.sums + i * sums);
-    finite_[static_cast<size_t>(i)] = from.finite_[static_cast<size_t>(id)];
-  }
-  return rows_;
-}
-
 void QuantizedBuffer::FailRows(Matrix y) const {
   for (int64_t t = 0; t < y.rows; ++t) {
     if (finite_[static_cast<size_t>(t)] != 0) continue;

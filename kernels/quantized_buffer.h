@@ -16,14 +16,11 @@ class QuantizedBuffer {
   // x [T, cols] in blocks of `block`. The result is valid until the next call.
   const QuantizedRows& Quantize(const DotContext& context, ConstMatrix x,
                                 int32_t block);
-  // Rows ids[0], ids[1], .. of `from`, as Quantize would give them.
-  const QuantizedRows& Gather(const QuantizedBuffer& from, const int64_t* ids,
-                              int64_t count);
   // NaN to every row of y whose activations have a NaN or an infinity: what is
   // computed with them fails, and no other row does.
   void FailRows(Matrix y) const;
-  // Holds no rows, of blocks of 0, until the next call.
-  void Forget() { rows_ = {.block = 0}; }
+  // False where row t of x has a NaN or an infinity.
+  bool finite(int64_t t) const { return finite_[static_cast<size_t>(t)] != 0; }
   const QuantizedRows& rows() const { return rows_; }
 
  private:

@@ -4,106 +4,15 @@
 
 #include <cmath>
 #include <limits>
-#include <memory>
 
 #include "common/concurrency/thread_team.h"
 #include "gtest/gtest.h"
-#include "kernels/cpu/block_ops.h"
-#include "tests/kernels/block_avxvnni_emulated.h"
 #include "tests/kernels/block_reference.h"
+#include "tests/kernels/block_tester.h"
 #include "tests/kernels/kernel_tester.h"
 
 namespace sluice::kernels {
 namespace {
-
-struct Set {
-  std::string name;
-  const cpu::BlockOps* ops;
-};
-
-// Those of this machine, the scalar one, and AVX-VNNI's with its instruction
-// made of AVX2's.
-std::vector<Set> AllSets() {
-  std::vector<Set> sets = {{"scalar", &cpu::kScalarBlockOps}};
-  for (int i = 0; i < kNumDotIsas; ++i) {
-    const auto isa = static_cast<DotIsa>(i);
-    if (HasDotIsa(isa)) sets.push_back({ToString(isa), &BlockOpsFor(isa)});
-  }
-#if defined(__x86_64__)
-  if (HasDotIsa(DotIsa::kAvx2)) {
-    sets.push_back({"avxvnni_emulated", &cpu::kEmulatedAvxVnniBlockOps});
-  }
-#endif
-  return sets;
-}
-
-// Activations with storage of their own.
-class OwnedRows {
- public:
-  OwnedRows(const DotContext& context, const std::vector<float>& x,
-            int64_t rows, int64_t cols, int32_t block)
-      : codes_(static_cast<size_t>(rows * cols)),
-        scales_(static_cast<size_t>(rows * cols / block)),
-        sums_(static_cast<size_t>(rows * cols / 16)),
-        finite_(new bool[static_cast<size_t>(rows)]) {
-    view_ = {.codes = codes_.data(),
-             .scales = scales_.data(),
-             .sums = sums_.data(),
-             .rows = rows,
-             .cols = cols,
-             .block = block};
-    QuantizeRows(context, {x.data(), rows, cols, cols}, view_, finite_.get());
-  }
-  const QuantizedRows& view() const { return view_; }
-  const std::vector<int8_t>& codes() const { return codes_; }
-  const std::vector<float>& scales() const { return scales_; }
-  const std::vector<int16_t>& sums() const { return sums_; }
-  bool finite(int64_t row) const { return finite_[static_cast<size_t>(row)]; }
-
- private:
-  std::vector<int8_t> codes_;
-  std::vector<float> scales_;
-  std::vector<int16_t> sums_;
-  std::unique_ptr<bool[]> finite_;
-  QuantizedRows view_;
-};
-
-// A packed weight with storage of its own.
-class OwnedBlocks {
- public:
-  OwnedBlocks(BlockFormat format, const std::vector<uint8_t>& stored,
-              int64_t rows, int64_t cols)
-      : bytes_(static_cast<size_t>(PackedBytes(format, rows, cols)) + 64) {
-    const size_t start =
-        (64 - reinterpret_cast<uintptr_t>(bytes_.data()) % 64) % 64;
-    PackRows({.format = format,
-              .data = stored.data(),
-              .rows = rows,
-              .cols = cols,
-              .stride = StoredRowBytes(format, cols)},
-             bytes_.data() + start);
-    view_ = {format, bytes_.data() + start, rows, cols};
-  }
-  const BlockWeight& view() const { return view_; }
-
- private:
-  std::vector<uint8_t> bytes_;
-  BlockWeight view_;
-};
-
-// Activations of all sizes: the rows' blocks are 2^-20 to 2^20 large, some
-// zero, some below 2^-100.
-std::vector<float> SpreadActivations(uint64_t seed, int64_t rows,
-                                     int64_t cols) {
-  auto x = RandomFloats(seed, rows * cols);
-  for (size_t k = 0; k < x.size(); ++k) {
-    const int block = static_cast<int>(k / 32);
-    x[k] = std::ldexp(x[k], block * 7 % 41 - 20);
-    if (block % 19 == 5) x[k] = 0;
-    if (block % 19 == 6) x[k] = std::ldexp(x[k], -120);
-  }
-  return x;
-}
 
 std::vector<float> RowOf(const std::vector<float>& x, int64_t row,
                          int64_t cols) {
@@ -154,7 +63,7 @@ TEST_P(BlockFormatTest, ProductsHaveTheBitsOfTheArithmetic) {
       for (const int64_t tokens : {1, 2, 3, 4, 5, 6, 7, 13, 19, 25}) {
         const auto x = SpreadActivations(22, tokens, cols);
         const auto want = Want(stored, rows, x, tokens, bounds);
-        for (const Set& set : AllSets()) {
+        for (const DotSet& set : AllDotSets()) {
           for (Executor* executor : {static_cast<Executor*>(nullptr),
                                      static_cast<Executor*>(&team)}) {
             const DotContext context = {executor, set.ops};
@@ -185,7 +94,7 @@ TEST_P(BlockFormatTest, ShardsAreJoinedInTheTree) {
   for (const int64_t tokens : {1, 3, 8, 20}) {
     const auto x = SpreadActivations(24, tokens, cols);
     const auto want = Want(stored, rows, x, tokens, bounds);
-    for (const Set& set : AllSets()) {
+    for (const DotSet& set : AllDotSets()) {
       const DotContext context = {nullptr, set.ops};
       const OwnedRows q(context, x, tokens, cols, ActivationBlock(format));
       OwnedMatrix y(tokens, rows);
@@ -221,7 +130,7 @@ TEST_P(BlockFormatTest, BiasIsAddedLast) {
   for (size_t i = 0; i < want.size(); ++i) {
     want[i] += bias[i % static_cast<size_t>(rows)];
   }
-  for (const Set& set : AllSets()) {
+  for (const DotSet& set : AllDotSets()) {
     const DotContext context = {nullptr, set.ops};
     const OwnedRows q(context, x, 2, cols, ActivationBlock(format));
     OwnedMatrix y(2, rows);
@@ -262,7 +171,7 @@ TEST_P(BlockFormatTest, ExtremeCodesAreExact) {
       const std::vector<float> x(static_cast<size_t>(cols), sign);
       const auto want =
           Want(stored, rows, x, 1, {0, static_cast<int32_t>(cols)});
-      for (const Set& set : AllSets()) {
+      for (const DotSet& set : AllDotSets()) {
         const DotContext context = {nullptr, set.ops};
         const OwnedRows q(context, x, 1, cols, ActivationBlock(format));
         OwnedMatrix y(1, rows);
@@ -283,7 +192,7 @@ TEST_P(BlockFormatTest, ProductsAreCloseToDouble) {
   const auto stored = RandomBlockRows(format, 29, rows, cols);
   const OwnedBlocks w(format, stored, rows, cols);
   const auto x = RandomFloats(30, cols);
-  const DotContext context = {nullptr, AllSets().back().ops};
+  const DotContext context = {nullptr, AllDotSets().back().ops};
   const OwnedRows q(context, x, 1, cols, ActivationBlock(format));
   OwnedMatrix y(1, rows);
   BlockMatMul(context, q.view(), w.view(), nullptr, y.view());
@@ -327,7 +236,7 @@ TEST(QuantizeRowsTest, CodesScalesAndSumsAreThoseOfTheArithmetic) {
     const int64_t rows = 9;
     const auto x = SpreadActivations(31, rows, cols);
     ThreadTeam team({.num_threads = 2});
-    for (const Set& set : AllSets()) {
+    for (const DotSet& set : AllDotSets()) {
       const OwnedRows q({&team, set.ops}, x, rows, cols, block);
       for (int64_t t = 0; t < rows; ++t) {
         const auto want = QuantizeReference(RowOf(x, t, cols), block);
@@ -359,7 +268,7 @@ TEST(QuantizeRowsTest, HalvesGoToEvenAndTheLargestIs127) {
   x[4] = -0.5f;
   x[5] = -126.5f;
   x[6] = -127.0f;
-  for (const Set& set : AllSets()) {
+  for (const DotSet& set : AllDotSets()) {
     const OwnedRows q({nullptr, set.ops}, x, 1, 32, kShortBlock);
     EXPECT_EQ(std::vector<int8_t>(q.codes().begin(), q.codes().begin() + 7),
               (std::vector<int8_t>{127, 0, 2, 2, 0, -126, -127}))
@@ -385,7 +294,7 @@ TEST(QuantizeRowsTest, ARowWithoutAValueIsToldAndTheOthersAreNotTouched) {
                           -std::numeric_limits<float>::infinity()}) {
     auto x = RandomFloats(32, 3 * cols);
     x[cols + 37] = bad;
-    for (const Set& set : AllSets()) {
+    for (const DotSet& set : AllDotSets()) {
       const OwnedRows q({nullptr, set.ops}, x, 3, cols, kShortBlock);
       EXPECT_TRUE(q.finite(0)) << set.name;
       EXPECT_FALSE(q.finite(1)) << set.name;
