@@ -40,7 +40,9 @@ constexpr int kLayers = 3;
 
 // A llama whose matrices are of `formats` in turn, layer by layer: random
 // bytes, scaled so that a row of weights has about the length 1.
-GgufBuilder RandomLlama(const std::vector<BlockFormat>& formats) {
+// `damaged_token`: whose embedding, of Q8_0, is no number; -1: none.
+GgufBuilder RandomLlama(const std::vector<BlockFormat>& formats,
+                        int damaged_token = -1) {
   GgufBuilder gguf;
   gguf.Text("general.architecture", "llama")
       .U32("llama.embedding_length", kHidden)
@@ -55,9 +57,15 @@ GgufBuilder RandomLlama(const std::vector<BlockFormat>& formats) {
   const auto matrix = [&](const std::string& name, uint64_t cols,
                           uint64_t rows) {
     const BlockFormat format = formats[next % formats.size()];
-    const auto blocks = kernels::RandomBlockRows(format, 77 + next++,
-                                                 static_cast<int64_t>(rows),
-                                                 static_cast<int64_t>(cols));
+    auto blocks = kernels::RandomBlockRows(format, 77 + next++,
+                                           static_cast<int64_t>(rows),
+                                           static_cast<int64_t>(cols));
+    if (damaged_token >= 0 && name == "token_embd.weight") {
+      const size_t row = blocks.size() / rows;
+      const size_t at = row * static_cast<size_t>(damaged_token);
+      blocks[at] = 0x00;
+      blocks[at + 1] = 0x7E;  // an F16 scale that is no number
+    }
     gguf.Tensor(name, {cols, rows}, IdOf(format), BytesOf(blocks));
   };
   const auto norm = [&](const std::string& name, float weight) {
@@ -200,6 +208,36 @@ TEST_P(BlockFormatsTest, LogitsAreCloseToThoseOfTheSameWeightsInF32) {
             << " of their length\n";
   EXPECT_GT(relative, 0.0);
   EXPECT_LT(relative, 0.1);
+}
+
+TEST(NotFiniteTest, ASequenceWithARowThatIsNoNumberFailsAlone) {
+  const TempDir dir;
+  const int damaged = 7;
+  const std::vector<BlockFormat> formats = {BlockFormat::kQ8_0};
+  const std::string whole =
+      dir.Write("whole.gguf", RandomLlama(formats).Build());
+  const std::string path =
+      dir.Write("damaged.gguf", RandomLlama(formats, damaged).Build());
+  std::vector<Ask> asks;
+  for (TokenId i = 0; i < 4; ++i) {
+    Ask ask;
+    ask.prompt = {20, i == 2 ? damaged : 21 + i, 40};
+    ask.sampling.temperature = 0;
+    ask.sampling.logprobs = 2;
+    ask.max_tokens = 1;
+    asks.push_back(ask);
+  }
+  for (const BlockCut& cut :
+       {BlockCut{1, 1, 1, "auto", WeightsMode::kAuto, {1 << 20, 4}},
+        BlockCut{2, 2, 1, "auto", WeightsMode::kAuto, {2, 4}}}) {
+    const auto expected = AnswersOf(whole, cut, asks);
+    const auto answers = AnswersOf(path, cut, asks);
+    for (size_t i = 0; i < asks.size(); ++i) {
+      ASSERT_TRUE(expected[i].status.ok()) << expected[i].status;
+      EXPECT_EQ(answers[i].status.ok(), i != 2) << answers[i].status;
+      if (i != 2) EXPECT_TRUE(answers[i].tokens == expected[i].tokens);
+    }
+  }
 }
 
 // A checkpoint without blocks, and what --weights makes of it.
