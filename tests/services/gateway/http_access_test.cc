@@ -32,12 +32,6 @@ class GatewayAccessTest : public GatewayHttpTest {
     Restart({});
   }
 
-  std::string Ask(std::string_view request) const {
-    Client client(port());
-    client.Send(request);
-    return client.ReceiveAnswer();
-  }
-
   const http::KeyFile file_{"alice:sk-alice-key\nbob:sk-bob-key\n"};
   std::unique_ptr<http::ApiKeys> keys_;
 };

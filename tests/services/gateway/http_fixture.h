@@ -18,17 +18,13 @@
 #include "services/gateway/access_log.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
+#include "tests/http/raw_client.h"
 #include "tests/services/gateway/fakes.h"
-#include "tests/services/gateway/http_client.h"
 
 namespace sluice::gateway {
 
-inline std::string PostOf(std::string_view path, std::string_view body,
-                          std::string_view headers = "") {
-  return Cat("POST ", path,
-             " HTTP/1.1\r\nHost: x\r\nContent-Length: ", body.size(), "\r\n",
-             headers, "\r\n", body);
-}
+using http::Client;
+using http::PostOf;
 
 inline std::string ChatOf(std::string_view fields) {
   return PostOf("/v1/chat/completions",
@@ -41,20 +37,6 @@ class GatewayHttpTest : public ::testing::Test {
  protected:
   GatewayHttpTest() { engine_.PlayOnThread(); }
   void SetUp() override { Start({}); }
-  // A client that asks for a stream and reads nothing of it, which is more
-  // than the sockets' buffers hold: it is cut off, and counted.
-  void ExpectASlowReaderIsCutOff() {
-    Client client(port(), /*receive_buffer=*/4096);
-    ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"ignore_eos\":true")));
-    ASSERT_TRUE(engine_.AwaitSubmitted(1));
-    const std::string text(20000, 'x');
-    for (int i = 0; i < 20 && server_->stats().slow_readers == 0; ++i) {
-      engine_.Text(0, text);
-    }
-    EXPECT_TRUE(engine_.AwaitCancelled(1));
-    EXPECT_EQ(server_->stats().slow_readers, 1);
-    EXPECT_EQ(server_->stats().disconnects, 1);
-  }
   // Another server, with other limits, instead of the one that runs.
   void Restart(const http::HttpLimits& limits) {
     server_.reset();
@@ -77,19 +59,6 @@ class GatewayHttpTest : public ::testing::Test {
     AddTokenizeHandlers(router, context);
     AddHealthHandlers(router, context);
     AddModelHandlers(router, context);
-    router.Add("GET", "/large", [](std::shared_ptr<http::Exchange> exchange) {
-      http::HttpResponse response;
-      response.body.assign(kLargeAnswer, 'x');
-      exchange->Send(std::move(response));
-    });
-    router.Add("GET", "/burst", [](std::shared_ptr<http::Exchange> exchange) {
-      exchange->BeginStream({});
-      const std::string chunk(size_t{16} << 10, 'x');
-      for (size_t sent = 0; sent < kLargeAnswer; sent += chunk.size()) {
-        exchange->SendChunk(chunk);
-      }
-      exchange->EndStream();
-    });
     if (more_routes_) more_routes_(router);
     http::HttpServerOptions options = options_;
     options.listen = "127.0.0.1:0";
@@ -108,6 +77,11 @@ class GatewayHttpTest : public ::testing::Test {
   }
 
   int port() const { return server_->port(); }
+  std::string Ask(std::string_view request) const {
+    Client client(port());
+    client.Send(request);
+    return client.ReceiveAnswer();
+  }
   // Waits until `condition` holds of the server's figures; false after a
   // minute.
   template <typename Condition>
@@ -119,10 +93,6 @@ class GatewayHttpTest : public ::testing::Test {
     }
     return true;
   }
-
-  // What /large answers with, and /burst in chunks that are all sent at once:
-  // more than the sockets' buffers hold.
-  static constexpr size_t kLargeAnswer = size_t{16} << 20;
 
   const ServedModel model_ = FakeModel(1 << 20);
   ScriptedEngine engine_;

@@ -1,8 +1,13 @@
+// The gateway's handlers behind the HTTP server: bodies, models, large answers,
+// and the series about all of it. tests/http tests the server itself.
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
+#include <ctime>
+#include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "tests/services/gateway/http_fixture.h"
 
@@ -14,307 +19,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-TEST_F(GatewayHttpTest, AnswersAndKeepsTheConnection) {
-  Client client(port());
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(client.Send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"));
-    const std::string answer = client.ReceiveAnswer();
-    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
-    EXPECT_THAT(answer, HasSubstr("Connection: keep-alive\r\n"));
-    EXPECT_THAT(answer, EndsWith("\r\n\r\nok\n"));
-  }
-}
-
-TEST_F(GatewayHttpTest, PipelinedRequestsAreAnsweredInOrder) {
-  Client client(port());
-  std::string requests;
-  for (int i = 0; i < 20; ++i) {
-    requests += PostOf(
-        "/tokenize", Cat("{\"prompt\":\"", std::string(size_t(i), 'x'), "\"}"));
-  }
-  ASSERT_TRUE(client.Send(requests));
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_THAT(client.ReceiveAnswer(), HasSubstr(Cat("\"count\":", i + 1)));
-  }
-}
-
-TEST_F(GatewayHttpTest, ARequestBehindAStreamWaitsForItsEnd) {
-  Client client(port());
-  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true") +
-                          "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  engine_.Text(0, "ab");
-  engine_.End(0, FinishReason::kStop);
-  EXPECT_THAT(client.ReceiveUntil("0\r\n\r\n"), HasSubstr("[DONE]"));
-  EXPECT_THAT(client.ReceiveAnswer(), EndsWith("ok\n"));
-}
-
-TEST_F(GatewayHttpTest, EachEventIsOneChunkOfItsOwn) {
-  Client client(port());
-  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"max_tokens\":3")));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  engine_.Text(0, "a");
-  const std::string head = client.ReceiveUntil("\r\n\r\n");
-  EXPECT_THAT(head, HasSubstr("HTTP/1.1 200 OK\r\n"));
-  EXPECT_THAT(head,
-              HasSubstr("Content-Type: text/event-stream; charset=utf-8\r\n"));
-  EXPECT_THAT(head, HasSubstr("Transfer-Encoding: chunked\r\n"));
-  EXPECT_THAT(head, Not(HasSubstr("Content-Length")));
-  engine_.End(0, FinishReason::kLength);
-  for (const char* end : {"data: {", "data: {", "data: [DONE]"}) {
-    const size_t size = std::stoul(client.ReceiveUntil("\r\n"), nullptr, 16);
-    const std::string chunk = client.ReceiveUntil("\n\n\r\n");
-    EXPECT_EQ(chunk.size(), size + 2);
-    EXPECT_THAT(chunk, StartsWith(end));
-  }
-  EXPECT_EQ(client.ReceiveUntil("\r\n\r\n"), "0\r\n\r\n");
-}
-
-TEST_F(GatewayHttpTest, AStreamThatStartedSendsItsHeaderAndThenComments) {
-  rules_.stream_times.ping_interval = std::chrono::milliseconds(20);
-  Restart({});
-  Client client(port());
-  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  engine_.Start(0);
-  EXPECT_THAT(client.ReceiveUntil("\r\n\r\n"), HasSubstr(" 200 OK\r\n"));
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(client.ReceiveUntil("\n\n\r\n"), "8\r\n: ping\n\n\r\n");
-  }
-  engine_.Text(0, "a");
-  EXPECT_THAT(client.ReceiveUntil("}\n\n"), HasSubstr("\"role\""));
-  engine_.End(0, FinishReason::kLength);
-  EXPECT_THAT(client.ReceiveUntil("0\r\n\r\n"), HasSubstr("[DONE]"));
-  // What was to come later does not come into the next answer.
-  ASSERT_TRUE(client.Send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"));
-  EXPECT_THAT(client.ReceiveAnswer(), EndsWith("ok\n"));
-  EXPECT_FALSE(client.Readable(std::chrono::milliseconds(100)));
-}
-
-TEST_F(GatewayHttpTest, AStreamThatWaitsSendsItsHeaderInTime) {
-  rules_.stream_times = {std::chrono::milliseconds(20), Duration::zero()};
-  Restart({});
-  Client client(port());
-  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
-  EXPECT_THAT(client.ReceiveUntil("\r\n\r\n"), HasSubstr(" 200 OK\r\n"));
-}
-
-TEST_F(GatewayHttpTest, AServerStopsWhileStreamsWaitForTheirComments) {
-  Client client(port());
-  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  const TimePoint begin = Clock::now();
-  server_.reset();
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
-}
-
-TEST_F(GatewayHttpTest, TheRequestIdComesBack) {
-  Client client(port());
-  client.Send("GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-ID: abc-1\r\n\r\n");
-  EXPECT_THAT(client.ReceiveAnswer(), HasSubstr("X-Request-Id: abc-1\r\n"));
-}
-
-TEST_F(GatewayHttpTest, AnswersTellHowLongTheyTookInTheServer) {
-  Client client(port());
-  for (const char* request : {"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n",
-                              "GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"}) {
-    client.Send(request);
-    const std::string answer = client.ReceiveAnswer();
-    const size_t at = answer.find("OpenAI-Processing-Ms: ");
-    ASSERT_NE(at, answer.npos) << answer;
-    EXPECT_LT(std::stoi(answer.substr(at + 22)), 10000);
-  }
-}
-
-TEST_F(GatewayHttpTest, AClientThatLeavesAStreamCancelsIt) {
-  Client client(port());
-  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true")));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  engine_.Text(0, "a");
-  client.ReceiveUntil("\n\n");
-  client.Close();
-  engine_.Text(0, "b");  // the write that its side refuses
-  EXPECT_TRUE(engine_.AwaitCancelled(1));
-}
-
-TEST_F(GatewayHttpTest, AClientThatLeavesWhileWaitingCancelsToo) {
-  http::HttpLimits limits;
-  limits.half_closed_time = std::chrono::milliseconds(20);
-  Restart(limits);
-  Client client(port());
-  ASSERT_TRUE(client.Send(ChatOf("")));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  client.Close();
-  EXPECT_TRUE(engine_.AwaitCancelled(1));
-}
-
-TEST_F(GatewayHttpTest, ASlowReaderIsCutOffInTheEnd) {
-  http::HttpLimits limits;
-  limits.write_time = std::chrono::milliseconds(300);
-  Restart(limits);
-  Client client(port(), /*receive_buffer=*/4096);
-  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"logprobs\":true")));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  TokenEvent event;  // a megabyte
-  for (int i = 0; i < 20000; ++i)
-    event.tokens.push_back(openai::WithLogprob('x', -1));
-  engine_.Tokens(0, std::move(event));
-  EXPECT_TRUE(engine_.AwaitCancelled(1));
-  EXPECT_EQ(server_->stats().slow_readers, 1);
-  EXPECT_EQ(server_->stats().disconnects, 1);
-}
-
-TEST_F(GatewayHttpTest, AHundredMegabytesAreRefusedUnread) {
-  Client client(port());
-  ASSERT_TRUE(
-      client.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
-                  "Content-Length: 104857600\r\n\r\n"));
-  const std::string block(1 << 20, 'x');
-  for (int i = 0; i < 100; ++i) {
-    if (!client.Send(block)) break;
-  }
-  const std::string answer = client.ReceiveAnswer();
-  EXPECT_THAT(answer, StartsWith("HTTP/1.1 413 "));
-  EXPECT_THAT(answer, HasSubstr("8388608 bytes"));
-  EXPECT_THAT(answer, HasSubstr("\"error\""));
-}
-
-TEST_F(GatewayHttpTest, AllBodiesTogetherAreBounded) {
-  http::HttpLimits limits;
-  limits.all_body_bytes = 1 << 20;
-  Restart(limits);
-  const std::string head =
-      "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n"
-      "Expect: 100-continue\r\n\r\n";
-  // What is only announced takes nothing.
-  Client silent(port());
-  ASSERT_TRUE(silent.Send(head));
-  EXPECT_THAT(silent.ReceiveUntil("\r\n\r\n"), HasSubstr("100 Continue"));
-  Client first(port());
-  ASSERT_TRUE(first.Send(head));
-  EXPECT_THAT(first.ReceiveUntil("\r\n\r\n"), HasSubstr("100 Continue"));
-  ASSERT_TRUE(first.Send(std::string(800000, ' ')));
-  while (server_->stats().body_bytes < 800000) std::this_thread::yield();
-  Client second(port());
-  ASSERT_TRUE(second.Send(head));
-  const std::string refusal = second.ReceiveAnswer();
-  EXPECT_THAT(refusal, StartsWith("HTTP/1.1 503 "));
-  EXPECT_THAT(refusal, HasSubstr("Retry-After"));
-  Client small(port());
-  ASSERT_TRUE(small.Send(PostOf("/tokenize", "{\"prompt\":\"abc\"}")));
-  EXPECT_THAT(small.ReceiveAnswer(), HasSubstr("\"count\":4"));
-}
-
-TEST_F(GatewayHttpTest, ChunkedBodiesCountAsFarAsTheyCame) {
-  http::HttpLimits limits;
-  limits.all_body_bytes = 1 << 20;
-  Restart(limits);
-  const std::string head =
-      "POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
-      "chunked\r\n\r\n";
-  const std::string piece = "64000\r\n" + std::string(0x64000, 'x') + "\r\n";
-  Client idle(port());
-  ASSERT_TRUE(idle.Send(head));
-  Client first(port());
-  ASSERT_TRUE(first.Send(head + piece + piece));
-  while (server_->stats().body_bytes < 2 * 0x64000) std::this_thread::yield();
-  Client second(port());
-  ASSERT_TRUE(second.Send(head + piece));
-  EXPECT_THAT(second.ReceiveAnswer(), StartsWith("HTTP/1.1 503 "));
-}
-
-TEST_F(GatewayHttpTest, ABodyCountsUntilItIsRead) {
-  Client client(port());
-  ASSERT_TRUE(
-      client.Send(ChatOf("\"user\":\"" + std::string(9000, 'x') + "\"")));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  EXPECT_EQ(server_->stats().body_bytes, 0);
-  engine_.End(0, FinishReason::kStop);
-  EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 200 "));
-}
-
-TEST_F(GatewayHttpTest, AnEndlessChunkedBodyIsRefused) {
-  Client client(port());
-  ASSERT_TRUE(
-      client.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
-                  "Transfer-Encoding: chunked\r\n\r\n"));
-  const std::string block = "100000\r\n" + std::string(1 << 20, 'x') + "\r\n";
-  for (int i = 0; i < 12; ++i) {
-    if (!client.Send(block)) break;
-  }
-  EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 413 "));
-}
-
-TEST_F(GatewayHttpTest, ChunkedBodiesAreRead) {
-  Client client(port());
-  ASSERT_TRUE(client.Send(
-      "POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
-      "\r\n5\r\n{\"pro\r\nb\r\nmpt\":\"abc\"}\r\n0\r\n\r\n"));
-  EXPECT_THAT(client.ReceiveAnswer(), HasSubstr("\"count\":4"));
-}
-
-TEST_F(GatewayHttpTest, ContinueIsSaidBeforeTheBody) {
-  Client client(port());
-  const std::string body = "{\"prompt\":\"abc\"}";
-  ASSERT_TRUE(client.Send(
-      Cat("POST /tokenize HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
-          "Content-Length: ",
-          body.size(), "\r\n\r\n")));
-  EXPECT_EQ(client.ReceiveUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
-  ASSERT_TRUE(client.Send(body));
-  EXPECT_THAT(client.ReceiveAnswer(), HasSubstr("\"count\":4"));
-}
-
-TEST_F(GatewayHttpTest, ContinueIsNotSaidToABodyThatIsTooLarge) {
-  Client client(port());
-  ASSERT_TRUE(client.Send(
-      "POST /tokenize HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
-      "Content-Length: 99999999\r\n\r\n"));
-  EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 413 "));
-}
-
-TEST_F(GatewayHttpTest, MalformedHttpIsRefusedAndClosed) {
-  for (const char* bytes :
-       {"NOT HTTP AT ALL\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
-        "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n",
-        "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
-        "Transfer-Encoding: chunked\r\n\r\n{}"}) {
-    SCOPED_TRACE(bytes);
-    Client client(port());
-    ASSERT_TRUE(client.Send(bytes));
-    const std::string answer = client.ReceiveAll();
-    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 "));
-    EXPECT_THAT(answer, HasSubstr("Connection: close"));
-  }
-}
-
-TEST_F(GatewayHttpTest, ALongHeaderIsRefused) {
-  Client client(port());
-  client.Send(Cat("GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: ",
-                  std::string(20000, 'a'), "\r\n\r\n"));
-  EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 431 "));
-}
-
-TEST_F(GatewayHttpTest, ASlowHeaderIsGivenUp) {
-  http::HttpLimits limits;
-  limits.header_time = std::chrono::milliseconds(50);
-  Restart(limits);
-  Client client(port());
-  ASSERT_TRUE(client.Send("GET /livez HTTP/1.1\r\nHost: x\r\nX-A: "));
-  EXPECT_EQ(client.ReceiveAll(), "")
-      << "closed, long before ReceiveAll gives up";
-}
-
-TEST_F(GatewayHttpTest, ASlowBodyIsGivenUp) {
-  http::HttpLimits limits;
-  limits.body_time = std::chrono::milliseconds(50);
-  Restart(limits);
-  Client client(port());
-  ASSERT_TRUE(client.Send(
-      "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"));
-  EXPECT_EQ(client.ReceiveAll(), "")
-      << "closed, long before ReceiveAll gives up";
-}
+// A prompt of so many tokens, told of all at once: with their logprobs
+// megabytes of a stream.
+constexpr int kLongPrompt = 8000;
 
 TEST_F(GatewayHttpTest, BadBodiesAreRefusedWithoutHarm) {
   std::string deep = "{\"prompt\":";
@@ -335,96 +42,162 @@ TEST_F(GatewayHttpTest, BadBodiesAreRefusedWithoutHarm) {
   }
 }
 
-TEST_F(GatewayHttpTest, HeadHasTheLengthAndNoBody) {
-  Client client(port());
-  client.Send(
-      "HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\nGET /livez HTTP/1.1\r\nHost: "
-      "x\r\n"
-      "Connection: close\r\n\r\n");
-  const std::string all = client.ReceiveAll();
-  EXPECT_THAT(all, Not(HasSubstr("\"object\"")));
-  EXPECT_THAT(all, EndsWith("ok\n"));
-}
-
-TEST_F(GatewayHttpTest, Http10GetsNoChunksAndAnEnd) {
-  Client client(port());
-  const std::string body =
-      "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],"
-      "\"stream\":true}";
-  client.Send(Cat("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: ",
-                  body.size(), "\r\n\r\n", body));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  engine_.Text(0, "a");
-  engine_.End(0, FinishReason::kStop);
-  const std::string all = client.ReceiveAll();
-  EXPECT_THAT(all, Not(HasSubstr("chunked")));
-  EXPECT_THAT(all, EndsWith("data: [DONE]\n\n"));
-}
-
-TEST_F(GatewayHttpTest, TooManyConnectionsAreToldSo) {
-  http::HttpLimits limits;
-  limits.connections = 2;
-  Restart(limits);
-  Client first(port());
-  Client second(port());
-  first.Send(ChatOf(""));  // who waits for an answer makes no room
-  second.Send(ChatOf(""));
-  ASSERT_TRUE(engine_.AwaitSubmitted(2));
-  Client third(port());
-  const std::string answer = third.ReceiveAnswer();
-  EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 "));
-  EXPECT_THAT(answer, HasSubstr("too many connections"));
-  EXPECT_THAT(answer, HasSubstr("Retry-After: "));
-}
-
-TEST_F(GatewayHttpTest, DrainingFinishesStreamsAndClosesIdleConnections) {
-  Client idle(port());
-  idle.Send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
-  idle.ReceiveAnswer();
-  Client busy(port());
-  busy.Send(ChatOf("\"stream\":true"));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  engine_.Text(0, "a");
-  busy.ReceiveUntil("\n\n");
-  server_->BeginDrain();
-  EXPECT_EQ(idle.ReceiveAll(), "") << "closed";
-  EXPECT_FALSE(server_->WaitIdle(Clock::now()));
-  engine_.Text(0, "b");
-  engine_.End(0, FinishReason::kStop);
-  EXPECT_THAT(busy.ReceiveAll(), HasSubstr("[DONE]"));
-  EXPECT_TRUE(server_->WaitIdle(Clock::now() + std::chrono::seconds(10)));
-}
-
-TEST_F(GatewayHttpTest, StoppingEndsWhatIsLeft) {
-  Client client(port());
-  client.Send(ChatOf(""));
-  ASSERT_TRUE(engine_.AwaitSubmitted(1));
-  server_->Stop();
-  EXPECT_EQ(client.ReceiveAll(), "");
-  EXPECT_TRUE(engine_.AwaitCancelled(1));
-  EXPECT_EQ(server_->stats().exchanges, 0);
-}
-
-TEST_F(GatewayHttpTest, ManyClientsAtOnceAllGetTheirOwnAnswer) {
-  std::vector<std::thread> threads;
-  std::atomic<int> right{0};
-  for (int t = 0; t < 8; ++t) {
-    threads.emplace_back([&, t] {
-      Client client(port());
-      for (int i = 0; i < 50; ++i) {
-        const int size = t * 50 + i;
-        client.Send(PostOf(
-            "/tokenize",
-            Cat("{\"prompt\":\"", std::string(size_t(size), 'x'), "\"}")));
-        const std::string expected = Cat("\"count\":", size + 1, ",");
-        if (client.ReceiveAnswer().find(expected) != std::string::npos) {
-          ++right;
-        }
-      }
-    });
+TEST_F(GatewayHttpTest, ModelsAreFoundHoweverTheirSlashIsWritten) {
+  for (const char* name : {"fake", "%66ake"}) {
+    EXPECT_THAT(
+        Ask(Cat("GET /v1/models/", name, " HTTP/1.1\r\nHost: x\r\n\r\n")),
+        StartsWith("HTTP/1.1 200 "));
   }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(right, 400);
+  for (const char* name : {"org/fake", "org%2Ffake"}) {
+    const std::string answer =
+        Ask(Cat("GET /v1/models/", name, " HTTP/1.1\r\nHost: x\r\n\r\n"));
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 404 "));
+    EXPECT_THAT(answer, HasSubstr("org/fake"));
+    EXPECT_THAT(answer, HasSubstr("model_not_found"));
+  }
+}
+
+TEST_F(GatewayHttpTest, RequestsAreCountedByErrorToo) {
+  Ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+  Ask("GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n");
+  Ask("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n");
+  server_->Stop();
+  const std::string text = metrics_.Text();
+  EXPECT_THAT(text, HasSubstr("sluice_gateway_requests_total{endpoint=\"/livez"
+                              "\",error_type=\"\",status_class=\"2xx\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("sluice_gateway_requests_total{endpoint=\"other\","
+                        "error_type=\"invalid_request_error\","
+                        "status_class=\"4xx\"} 2"));
+  EXPECT_THAT(text, HasSubstr("http_response_size_bytes_sum{handler=\"/livez"
+                              "\"} 3"));
+  EXPECT_THAT(text, Not(HasSubstr("nowhere")));
+}
+
+void BurnCpu(std::chrono::milliseconds time) {
+  const auto used = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return std::chrono::seconds(now.tv_sec) +
+           std::chrono::nanoseconds(now.tv_nsec);
+  };
+  const auto end = used() + time;
+  while (used() < end) {
+  }
+}
+
+TEST_F(GatewayHttpTest, AnEventThatHoldsItsLoopIsMeasured) {
+  more_routes_ = [](http::Router& router) {
+    router.Add("GET", "/burn", [](std::shared_ptr<http::Exchange> on) {
+      BurnCpu(std::chrono::milliseconds(70));
+      on->Send({200, "text/plain", {}, "burnt\n"});
+    });
+    router.Add("GET", "/burn-later", [](std::shared_ptr<http::Exchange> on) {
+      on->Post([on] {
+        BurnCpu(std::chrono::milliseconds(90));
+        on->Send({200, "text/plain", {}, "burnt\n"});
+      });
+    });
+  };
+  Restart({});
+  GatewayMetrics::Sources sources;
+  sources.http = &server_->stats();
+  metrics_.Attach(std::move(sources));
+  Client client(port());
+  for (int i = 0; i < 20; ++i) {
+    client.Send("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.ReceiveAnswer();
+  }
+  EXPECT_EQ(server_->stats().long_holds, 0);
+  client.Send("GET /burn HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(client.ReceiveAnswer(), EndsWith("burnt\n"));
+  EXPECT_TRUE(Await([](const http::HttpServerStats& stats) {
+    return stats.long_holds == 1;
+  }));
+  EXPECT_GE(server_->stats().longest_hold_ns, 70'000'000);
+  client.Send("GET /burn-later HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(client.ReceiveAnswer(), EndsWith("burnt\n"));
+  EXPECT_TRUE(Await([](const http::HttpServerStats& stats) {
+    return stats.long_holds == 2;
+  }));
+  EXPECT_GE(server_->stats().longest_hold_ns, 90'000'000);
+  const std::string text = metrics_.Text();
+  metrics_.Detach();
+  EXPECT_THAT(text, HasSubstr("sluice_gateway_loop_long_holds_total 2"));
+  EXPECT_THAT(text, HasSubstr("sluice_gateway_loop_longest_hold_seconds 0."));
+}
+
+TEST_F(GatewayHttpTest, WhoReadsOnIsNotCutOffByMuchAtOnce) {
+  engine_.set_max_context(2 * kLongPrompt);
+  Client client(port());
+  const std::string text(size_t{kLongPrompt}, 'x');
+  ASSERT_TRUE(client.Send(PostOf(
+      "/v1/completions", Cat("{\"prompt\":\"", text,
+                             "\",\"stream\":true,\"echo\":true,"
+                             "\"logprobs\":5,\"n\":8,\"max_tokens\":1}"))));
+  ASSERT_TRUE(engine_.AwaitSubmitted(8));
+  TokenEvent event;
+  for (const TokenId token : openai::Bytes(text)) {
+    event.prompt.push_back(openai::WithLogprob(token, -1));
+  }
+  event.tokens = {openai::WithLogprob('a', -1)};
+  engine_.Tokens(0, event);
+  event.prompt.clear();
+  for (size_t i = 0; i < 8; ++i) {
+    if (i > 0) engine_.Tokens(i, event);
+    engine_.End(i, FinishReason::kLength);
+  }
+  const std::string all = client.ReceiveUntil("[DONE]");
+  EXPECT_GT(all.size(), size_t{3} << 19);
+  EXPECT_THAT(all, EndsWith("[DONE]"));
+  EXPECT_EQ(server_->stats().slow_readers, 0);
+}
+
+TEST_F(GatewayHttpTest, OneEventMayBeMegabytes) {
+  Client client(port());
+  ASSERT_TRUE(client.Send(ChatOf("\"stream\":true,\"logprobs\":true")));
+  ASSERT_TRUE(engine_.AwaitSubmitted(1));
+  TokenEvent event;
+  for (int i = 0; i < 20000; ++i)
+    event.tokens.push_back(openai::WithLogprob('x', -1));
+  engine_.Tokens(0, std::move(event));
+  engine_.Text(0, "abc");
+  engine_.End(0, FinishReason::kStop);
+  const std::string all = client.ReceiveUntil("[DONE]");
+  EXPECT_GT(all.size(), size_t{1} << 20);
+  EXPECT_THAT(all, EndsWith("[DONE]"));
+}
+
+TEST_F(GatewayHttpTest, ABodyWhoseClientLeftCountsUntilItsTurnAndIsNotRead) {
+  TurnQueue work({.threads = 1, .max_queued = 8});
+  work_ = &work;
+  Restart({});
+  std::atomic<bool> begun{false};
+  std::atomic<bool> go_on{false};
+  const auto hold = [&] {
+    begun = true;
+    while (!go_on) std::this_thread::yield();
+  };
+  ASSERT_TRUE(work.Push({.run = hold}).ok());
+  while (!begun) std::this_thread::yield();
+  for (const char* path : {"/v1/completions", "/tokenize"}) {
+    Client client(port());
+    const size_t before = work.queued();
+    EXPECT_TRUE(client.Send(PostOf(path, std::string(9000, ' '))));
+    while (work.queued() == before) std::this_thread::yield();
+    client.Reset();
+  }
+  EXPECT_TRUE(Await([](const http::HttpServerStats& stats) {
+    return stats.disconnects == 2 && stats.exchanges == 0;
+  }));
+  EXPECT_EQ(server_->stats().body_bytes, 18000);
+  go_on = true;
+  work.Stop();
+  EXPECT_TRUE(Await([](const http::HttpServerStats& stats) {
+    return stats.body_bytes == 0;
+  }));
+  EXPECT_THAT(metrics_.Text(),
+              HasSubstr("sluice_gateway_tokenize_seconds_count 0"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-#ifndef SLUICE_TESTS_SERVICES_GATEWAY_HTTP_CLIENT_H_
-#define SLUICE_TESTS_SERVICES_GATEWAY_HTTP_CLIENT_H_
+#ifndef SLUICE_TESTS_HTTP_RAW_CLIENT_H_
+#define SLUICE_TESTS_HTTP_RAW_CLIENT_H_
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,9 @@
 #include <string_view>
 #include <utility>
 
-namespace sluice::gateway {
+#include "common/base/cat.h"
+
+namespace sluice::http {
 
 // A raw client socket; every wait is bounded.
 class Client {
@@ -120,6 +122,13 @@ class Client {
   std::string received_;
 };
 
-}  // namespace sluice::gateway
+inline std::string PostOf(std::string_view path, std::string_view body,
+                          std::string_view headers = "") {
+  return Cat("POST ", path,
+             " HTTP/1.1\r\nHost: x\r\nContent-Length: ", body.size(), "\r\n",
+             headers, "\r\n", body);
+}
 
-#endif  // SLUICE_TESTS_SERVICES_GATEWAY_HTTP_CLIENT_H_
+}  // namespace sluice::http
+
+#endif  // SLUICE_TESTS_HTTP_RAW_CLIENT_H_

@@ -1,0 +1,121 @@
+// Connections that are many, silent or slow, and loops that are held.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <list>
+
+#include "tests/http/server_fixture.h"
+
+namespace sluice::http {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kLivez[] = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
+
+class RoomTest : public HttpServerTest {
+ protected:
+  void RestartWith(int connections) {
+    HttpLimits limits;
+    limits.connections = connections;
+    Restart(limits);
+  }
+};
+
+TEST_F(RoomTest, AConnectionsFirstByteIsDueInTheHeadersTime) {
+  HttpLimits limits;
+  limits.header_time = std::chrono::milliseconds(100);
+  Restart(limits);
+  Client used(port());
+  used.Send(kLivez);
+  EXPECT_THAT(used.ReceiveAnswer(), EndsWith("ok\n"));
+  Client silent(port());
+  EXPECT_EQ(silent.ReceiveAll(), "")
+      << "closed, long before ReceiveAll gives up";
+  EXPECT_FALSE(used.Readable(std::chrono::milliseconds(300)))
+      << "between requests there is more time";
+  used.Send(kLivez);
+  EXPECT_THAT(used.ReceiveAnswer(), EndsWith("ok\n"));
+}
+
+TEST_F(RoomTest, WhenAllAreTakenTheOneIdleLongestMakesRoom) {
+  options_.threads = 1;  // notes that the first is idle before the second is
+  RestartWith(2);
+  Client first(port());
+  Client second(port());
+  for (Client* client : {&first, &second}) {
+    client->Send(kLivez);
+    EXPECT_THAT(client->ReceiveAnswer(), EndsWith("ok\n"));
+  }
+  Client third(port());
+  third.Send(kLivez);
+  EXPECT_THAT(third.ReceiveAnswer(), EndsWith("ok\n"));
+  EXPECT_EQ(first.ReceiveAll(), "");
+  second.Send(kLivez);
+  EXPECT_THAT(second.ReceiveAnswer(), EndsWith("ok\n"));
+  EXPECT_EQ(server_->stats().evictions, 1);
+}
+
+TEST_F(RoomTest, OneThatLingersAfterItsLastAnswerMakesRoom) {
+  RestartWith(1);
+  Client refused(port());
+  refused.Send("GET /livez HTTP/1.1\r\n\r\n");  // no Host
+  EXPECT_THAT(refused.ReceiveAnswer(), HasSubstr(" 400 "));
+  Client next(port());
+  next.Send(kLivez);
+  EXPECT_THAT(next.ReceiveAnswer(), EndsWith("ok\n"));
+}
+
+TEST_F(RoomTest, SilentConnectionsKeepNobodyOut) {
+  RestartWith(8);
+  std::list<Client> silent;
+  for (int i = 0; i < 40; ++i) {
+    silent.emplace_back(port());
+    Client probe(port());
+    probe.Send(kLivez);
+    ASSERT_THAT(probe.ReceiveAnswer(), EndsWith("ok\n")) << i;
+  }
+}
+
+TEST_F(RoomTest, TwoHundredAndFiftySixStreamsOfOneAddressAllEnd) {
+  HttpLimits limits;
+  limits.connections_per_client = 8;
+  Restart(limits);
+  std::list<Client> clients;
+  for (size_t i = 0; i < 256; ++i) {
+    clients.emplace_back(port());
+    ASSERT_TRUE(clients.back().Send(HeldOf("\"stream\":true")));
+  }
+  ASSERT_TRUE(held_.AwaitHeld(256));
+  for (size_t i = 0; i < 256; ++i) {
+    held_.Text(i, "a");
+    held_.End(i);
+  }
+  for (Client& client : clients) {
+    EXPECT_THAT(client.ReceiveUntil("[DONE]"), EndsWith("[DONE]"));
+  }
+}
+
+TEST_F(RoomTest, DescriptorsAreKeptBackForStages) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  // 256 are kept back: 4 connections are left.
+  const rlimit low{260, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  RestartWith(100);
+  std::list<Client> busy;
+  for (size_t i = 0; i < 4; ++i) {
+    busy.emplace_back(port());
+    ASSERT_TRUE(busy.back().Send(HeldOf("")));
+    ASSERT_TRUE(held_.AwaitHeld(i + 1));
+  }
+  Client late(port());
+  late.Send(kLivez);
+  EXPECT_THAT(late.ReceiveAnswer(), StartsWith("HTTP/1.1 503 "));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+}  // namespace
+}  // namespace sluice::http
