@@ -30,6 +30,7 @@ struct Options {
   DotIsa isa = DotIsaFor(DetectIsa());
   std::string csv;
   std::vector<BlockFormat> formats;
+  bool pack = true;
   std::vector<int64_t> tokens = {1, 2, 4, 8, 16, 512};
 };
 
@@ -80,6 +81,7 @@ class Bench {
 
   void Run() {
     for (const BlockFormat format : options_.formats) {
+      if (options_.pack) Pack(format);
       for (const int64_t tokens : options_.tokens) {
         Layer(format, tokens);
         Product(format, kIntermediate, kHidden, tokens);
@@ -196,6 +198,23 @@ class Bench {
     }
   }
 
+  // Packs a weight, each thread a part of its own.
+  void Pack(BlockFormat format) {
+    const int64_t stride = StoredRowBytes(format, kHidden);
+    packed_.resize(
+        static_cast<size_t>(PackedBytes(format, kIntermediate, kHidden)));
+    Measure({"pack", format, 0, static_cast<double>(packed_.size()), 0}, [&] {
+      const uint8_t* from = Next(static_cast<int64_t>(packed_.size()));
+      const int64_t groups = kIntermediate / kGroupRows;
+      ParallelFor({&team_}, options_.threads, [&](int part) {
+        const int64_t begin = groups * part / options_.threads * kGroupRows;
+        const int64_t end = groups * (part + 1) / options_.threads * kGroupRows;
+        PackRows({format, from + begin * stride, end - begin, kHidden, stride},
+                 packed_.data() + PackedBytes(format, begin, kHidden));
+      });
+    });
+  }
+
   void Product(BlockFormat format, int64_t rows, int64_t cols, int64_t tokens) {
     Reserve(tokens);
     const QuantizedRows x = Quantized(format, tokens, cols);
@@ -277,6 +296,7 @@ class Bench {
   std::vector<int16_t> sums_;
   std::unique_ptr<bool[]> finite_;
   std::vector<float> y_;
+  std::vector<uint8_t> packed_;
   std::ofstream csv_;
 };
 
@@ -298,7 +318,11 @@ bool Parse(std::string_view flag, const char* value, Options& options) {
   } else if (flag == "--rounds") {
     options.rounds = std::max(1, std::atoi(value));
   } else if (flag == "--tokens") {
-    options.tokens = {std::max(1, std::atoi(value))};
+    // 0: packing alone.
+    const int tokens = std::max(0, std::atoi(value));
+    options.pack = tokens == 0;
+    options.tokens.clear();
+    if (tokens > 0) options.tokens = {tokens};
   } else if (flag == "--csv") {
     options.csv = value;
   } else if (flag == "--format") {

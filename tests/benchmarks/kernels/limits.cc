@@ -7,6 +7,7 @@
 namespace sluice::benchmarks {
 
 using kernels::DotIsa;
+using kernels::Isa;
 
 #if defined(__x86_64__)
 namespace {
@@ -70,6 +71,32 @@ __attribute__((target("avx2"))) void Pairs256(int64_t rounds) {
   for (const __m256i& sum : sums) SLUICE_USE(sum);
 }
 
+__attribute__((target("avx512f"))) void Fma512(int64_t rounds) {
+  __m512 sums[kChains];
+  for (__m512& sum : sums) sum = _mm512_setzero_ps();
+  const __m512 one = _mm512_set1_ps(1.0f);
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) {
+      sums[c] = _mm512_fmadd_ps(one, one, sums[c]);
+    }
+  }
+  for (const __m512& sum : sums) SLUICE_USE(sum);
+}
+
+__attribute__((target("avx2,fma"))) void Fma256(int64_t rounds) {
+  __m256 sums[kChains];
+  for (__m256& sum : sums) sum = _mm256_setzero_ps();
+  const __m256 one = _mm256_set1_ps(1.0f);
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) {
+      sums[c] = _mm256_fmadd_ps(one, one, sums[c]);
+    }
+  }
+  for (const __m256& sum : sums) SLUICE_USE(sum);
+}
+
 __attribute__((target("avx2"))) void Read256(const uint8_t* from,
                                              int64_t bytes) {
   __m256i sums[8];
@@ -117,6 +144,12 @@ PeakWork PeakOf(DotIsa isa) {
   return {};
 }
 
+PeakWork FmaPeakOf(Isa isa) {
+  if (isa == Isa::kAvx512) return {Fma512, kChains * 16 * 2};
+  if (isa == Isa::kAvx2) return {Fma256, kChains * 8 * 2};
+  return {};
+}
+
 #else
 
 void ReadBytes(const uint8_t* from, int64_t bytes) {
@@ -127,6 +160,7 @@ void ReadBytes(const uint8_t* from, int64_t bytes) {
 }
 
 PeakWork PeakOf(DotIsa) { return {}; }
+PeakWork FmaPeakOf(Isa) { return {}; }
 
 #endif
 

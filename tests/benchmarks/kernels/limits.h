@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/block_matmul.h"
+#include "kernels/context.h"
 
 namespace sluice::benchmarks {
 
@@ -18,6 +19,9 @@ struct PeakWork {
   int64_t operations = 0;
 };
 PeakWork PeakOf(kernels::DotIsa isa);
+
+// The same of fused multiply-adds of F32. Null for the portable set.
+PeakWork FmaPeakOf(kernels::Isa isa);
 
 }  // namespace sluice::benchmarks
 
