@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "common/core/ids.h"
+#include "common/core/step_plan.h"
+
 namespace sluice {
 
 // A place in a pipeline: layers [first_layer, last_layer). Empty: not known.
@@ -14,8 +17,7 @@ struct StagePlace {
   bool operator==(const StagePlace&) const = default;
 };
 
-// What a stage serves and computes with: one value from the loaded model over
-// the handshake to the pages that people read.
+// What a stage serves and computes with.
 struct StageIdentity {
   std::string model_name;    // weights::ModelName
   std::string model_digest;  // hex SHA-256, weights::ComputeIdentity
@@ -37,6 +39,21 @@ struct StageIdentity {
   bool is_first() const { return first_layer == 0; }
   bool is_last() const { return last_layer == num_layers; }
   bool operator==(const StageIdentity&) const = default;
+};
+
+// What plans must fit into, and how many may be under way on one stream.
+struct PipelineLimits {
+  PlanLimits plan;
+  int32_t block_tokens = kBlockTokens;
+  int32_t max_steps_in_flight = 0;
+};
+
+// What a gateway knows of a stage: one value from the handshake to the pages
+// that people read. Of a pipeline: what its stages agree on, the least of their
+// limits, and all layers.
+struct StageFacts : StageIdentity {
+  std::string address;  // empty: of a pipeline
+  PipelineLimits limits;
 };
 
 }  // namespace sluice

@@ -25,13 +25,6 @@ inline constexpr size_t kSecretBytes = 32;
 // Field number of StepFrame.hidden_states, which travels beside the rest.
 inline constexpr int kHiddenStatesField = 15;
 
-// What plans must fit into, and how many may be under way on one stream.
-struct PipelineLimits {
-  PlanLimits plan;
-  int32_t block_tokens = kBlockTokens;
-  int32_t max_steps_in_flight = 0;
-};
-
 // An epoch's pipeline, as its data streams name it.
 struct PipelineName {
   ReplicaId replica;

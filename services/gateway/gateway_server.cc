@@ -51,9 +51,9 @@ std::vector<trace::TraceRecord::Stage> TracedStages(
     const PipelineStatus& status) {
   std::vector<trace::TraceRecord::Stage> stages;
   for (const StageStatus& stage : status.stages) {
-    stages.push_back({stage.address, stage.identity.first_layer,
-                      stage.identity.last_layer, stage.clock.rtt_ns,
-                      stage.clock.offset_ns, stage.clock.error_ns});
+    stages.push_back({stage.address, stage.first_layer, stage.last_layer,
+                      stage.clock.rtt_ns, stage.clock.offset_ns,
+                      stage.clock.error_ns});
   }
   return stages;
 }
@@ -292,7 +292,7 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   pipeline.build = std::string(metrics::BuildVersion());
   pipeline.transport = options.transport;
   pipeline.check_model = [digest = model.digest,
-                          path = model.root](const PipelineModel& stages) {
+                          path = model.root](const StageFacts& stages) {
     if (digest.empty() || stages.model_digest == digest) return OkStatus();
     return FailedPrecondition("the stages serve model ", stages.model_name,
                               " with digest ", stages.model_digest,

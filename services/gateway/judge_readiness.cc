@@ -17,9 +17,9 @@ PartReadiness PartOf(const StageStatus& stage, size_t index) {
   PartReadiness part;
   part.name = Cat("stage ", index, " (", stage.address, ")");
   part.open_name = Cat("stage ", index);
-  if (stage.identity.last_layer > 0) {
-    part.open_name += Cat(" (layers ", stage.identity.first_layer, " to ",
-                          stage.identity.last_layer - 1, ")");
+  if (stage.last_layer > 0) {
+    part.open_name +=
+        Cat(" (layers ", stage.first_layer, " to ", stage.last_layer - 1, ")");
   }
   part.ready = stage.state == StageState::kReady;
   if (!part.ready) {

@@ -142,7 +142,7 @@ class PipelineAssemblerTest : public ::testing::Test {
   std::vector<std::unique_ptr<FakeStage>> spares_;
   std::vector<StagePlace> places_;
   bool steps_ahead_ = false;
-  std::function<Status(const PipelineModel&)> check_model_;
+  std::function<Status(const StageFacts&)> check_model_;
 };
 
 }  // namespace sluice::testing

@@ -31,7 +31,7 @@ TEST(HandshakeTest, AWelcomeIsTakenAsTheStageSaysIt) {
   const auto checked = CheckWelcome("a:1", FittingWelcome());
   ASSERT_TRUE(checked.ok()) << checked.status();
   EXPECT_EQ(checked->address, "a:1");
-  EXPECT_EQ(checked->identity, StageIdentity(testing::FakeInfo(1, 2)));
+  EXPECT_EQ(static_cast<StageIdentity>(*checked), testing::FakeInfo(1, 2));
   EXPECT_EQ(checked->limits.max_steps_in_flight, 4);
   EXPECT_EQ(checked->limits.plan.vocab_size, 1000);
 }

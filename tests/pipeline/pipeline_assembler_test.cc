@@ -100,13 +100,13 @@ TEST_F(PipelineAssemblerTest, ThePipelinesLimitsAreTheLeastOfItsStages) {
   EXPECT_EQ(listener_.limits().max_context, 100);
   ASSERT_TRUE(client->status().model.has_value());
   EXPECT_EQ(client->status().model->model_digest, "d1");
-  EXPECT_EQ(client->status().model->limits.vocab_size, 1000);
+  EXPECT_EQ(client->status().model->limits.plan.vocab_size, 1000);
 }
 
 TEST_F(PipelineAssemblerTest, ATickThatThrowsComesNoSoonerAgain) {
   AddStage(FakeInfo(0, 1));
   std::atomic<int64_t> first_ns{0};
-  check_model_ = [&](const PipelineModel&) -> Status {
+  check_model_ = [&](const StageFacts&) -> Status {
     int64_t none = 0;
     first_ns.compare_exchange_strong(none, MonotonicNanos());
     throw std::bad_alloc();
@@ -192,7 +192,7 @@ TEST_F(PipelineAssemblerTest, AStageThatComesAgainWithTheRightModelIsTaken) {
 }
 
 TEST_F(PipelineAssemblerTest, AModelThatTheGatewayIsNotForIsRefusedInItsWords) {
-  check_model_ = [](const PipelineModel& model) {
+  check_model_ = [](const StageFacts& model) {
     if (model.model_digest == "d2") return OkStatus();
     return FailedPrecondition("the stages have ", model.model_digest,
                               ", the gateway has d2");

@@ -50,8 +50,8 @@ TEST_F(StagePlacesTest, ASpareTakesThePlaceOfALostStageInANewEpoch) {
   const PipelineStatus status = client->status();
   EXPECT_TRUE(status.ready) << status.message;
   EXPECT_EQ(status.stages[1].address, spare);
-  EXPECT_EQ(status.stages[1].identity.place(), (StagePlace{2, 4}));
-  EXPECT_EQ(status.stages[0].identity.place(), (StagePlace{0, 2}));
+  EXPECT_EQ(status.stages[1].place(), (StagePlace{2, 4}));
+  EXPECT_EQ(status.stages[0].place(), (StagePlace{0, 2}));
   ASSERT_EQ(status.spares.size(), 2u);
   EXPECT_EQ(status.spares[0].state, StageState::kLost);
 }
@@ -70,8 +70,7 @@ TEST_F(StagePlacesTest, AssignedStagesTakeThePlacesThatAreNamed) {
     const auto client = Connect();
     ASSERT_TRUE(Eventually([&] { return listener_.ups() > ups; }))
         << client->status().message;
-    EXPECT_EQ(client->status().stages[1].identity.place(),
-              (StagePlace{cut, 4}));
+    EXPECT_EQ(client->status().stages[1].place(), (StagePlace{cut, 4}));
     client->plans().Submit(Plan(0, 41));
     ASSERT_TRUE(Eventually([&] { return listener_.results().size() > ups; }));
     EXPECT_EQ(listener_.results().back().sequences[0].sampled[0].token,
@@ -167,7 +166,7 @@ TEST_F(StagePlacesTest, AStageThatComesBackWithItsLayersKeepsItsPlace) {
   stages_[1]->runner().SetMute(false);
   ASSERT_TRUE(Eventually([&] { return client->ready(); }));
   EXPECT_EQ(client->status().stages[1].address, stages_[1]->address());
-  EXPECT_TRUE(client->status().spares[0].identity.place().empty());
+  EXPECT_TRUE(client->status().spares[0].place().empty());
 }
 
 TEST_F(StagePlacesTest, ASpareThatLoadsIsShownSoAndWaitedFor) {
@@ -202,7 +201,7 @@ TEST_F(StagePlacesTest, ThePlacesBesideItTellTheLayersOfAPlaceThatIsGone) {
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }))
       << client->status().message;
   EXPECT_EQ(client->status().stages[1].address, spares_[0]->address());
-  EXPECT_EQ(client->status().stages[1].identity.place(), (StagePlace{2, 4}));
+  EXPECT_EQ(client->status().stages[1].place(), (StagePlace{2, 4}));
 }
 
 TEST_F(StagePlacesTest, ANeighbourThatIsGoneTooIsNamedWithTheFlagThatHelps) {

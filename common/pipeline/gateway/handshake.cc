@@ -1,11 +1,12 @@
 #include "common/pipeline/gateway/handshake.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice {
 namespace {
 
-std::string Describe(const std::vector<StageWelcome>& stages, size_t index) {
+std::string Describe(const std::vector<StageFacts>& stages, size_t index) {
   return Cat("stage ", index, " (", stages[index].address, ")");
 }
 
@@ -17,18 +18,17 @@ Status CheckEqual(const char* what, const Value& first, const Value& other,
                             first_stage, " is ", first);
 }
 
-Status CheckAgainst(const StageWelcome& a, const StageWelcome& b,
+Status CheckAgainst(const StageFacts& a, const StageFacts& b,
                     const std::string& first) {
-  SLUICE_RETURN_IF_ERROR(CheckEqual("model digest", a.identity.model_digest,
-                                    b.identity.model_digest, first));
   SLUICE_RETURN_IF_ERROR(
-      CheckEqual("numerics", a.identity.numerics, b.identity.numerics, first));
-  SLUICE_RETURN_IF_ERROR(CheckEqual("weights dtype", a.identity.weights_dtype,
-                                    b.identity.weights_dtype, first));
-  SLUICE_RETURN_IF_ERROR(CheckEqual("number of layers", a.identity.num_layers,
-                                    b.identity.num_layers, first));
-  SLUICE_RETURN_IF_ERROR(CheckEqual("hidden size", a.identity.hidden_size,
-                                    b.identity.hidden_size, first));
+      CheckEqual("model digest", a.model_digest, b.model_digest, first));
+  SLUICE_RETURN_IF_ERROR(CheckEqual("numerics", a.numerics, b.numerics, first));
+  SLUICE_RETURN_IF_ERROR(
+      CheckEqual("weights dtype", a.weights_dtype, b.weights_dtype, first));
+  SLUICE_RETURN_IF_ERROR(
+      CheckEqual("number of layers", a.num_layers, b.num_layers, first));
+  SLUICE_RETURN_IF_ERROR(
+      CheckEqual("hidden size", a.hidden_size, b.hidden_size, first));
   SLUICE_RETURN_IF_ERROR(CheckEqual("vocabulary size", a.limits.plan.vocab_size,
                                     b.limits.plan.vocab_size, first));
   SLUICE_RETURN_IF_ERROR(CheckEqual("number of KV groups",
@@ -43,8 +43,7 @@ Status CheckAgainst(const StageWelcome& a, const StageWelcome& b,
                     first);
 }
 
-void TakeLeast(const wire::PipelineLimits& other,
-               wire::PipelineLimits* limits) {
+void TakeLeast(const PipelineLimits& other, PipelineLimits* limits) {
   const auto least = [](int32_t& value, int32_t v) {
     value = std::min(value, v);
   };
@@ -56,10 +55,9 @@ void TakeLeast(const wire::PipelineLimits& other,
 }
 
 // Whether `stage` goes on where the one before it ends.
-Status CheckPlace(const std::vector<StageWelcome>& stages, size_t index) {
-  const StageIdentity& stage = stages[index].identity;
-  const int32_t expected =
-      index == 0 ? 0 : stages[index - 1].identity.last_layer;
+Status CheckPlace(const std::vector<StageFacts>& stages, size_t index) {
+  const StageFacts& stage = stages[index];
+  const int32_t expected = index == 0 ? 0 : stages[index - 1].last_layer;
   if (stage.first_layer != expected) {
     return FailedPrecondition(
         "it begins at layer ", stage.first_layer, ", layer ", expected,
@@ -75,17 +73,16 @@ Status CheckPlace(const std::vector<StageWelcome>& stages, size_t index) {
 
 }  // namespace
 
-StatusOr<StageWelcome> CheckWelcome(const std::string& address,
-                                    const v1::Welcome& welcome) {
+StatusOr<StageFacts> CheckWelcome(const std::string& address,
+                                  const v1::Welcome& welcome) {
   if (welcome.protocol_version() != wire::kProtocolVersion) {
     return FailedPrecondition("protocol version differs: the stage speaks ",
                               welcome.protocol_version(),
                               ", this gateway speaks ", wire::kProtocolVersion);
   }
-  StageWelcome checked;
-  checked.address = address;
-  SLUICE_ASSIGN_OR_RETURN(checked.identity,
+  SLUICE_ASSIGN_OR_RETURN(StageIdentity identity,
                           wire::FromProto(welcome.identity()));
+  StageFacts checked{std::move(identity), address, {}};
   SLUICE_ASSIGN_OR_RETURN(checked.limits, wire::FromProto(welcome.limits()));
   if (checked.limits.block_tokens != kBlockTokens) {
     return FailedPrecondition("block size differs: the stage has ",
@@ -95,11 +92,11 @@ StatusOr<StageWelcome> CheckWelcome(const std::string& address,
   return checked;
 }
 
-StatusOr<JoinedPipeline> JoinStages(const std::vector<StageWelcome>& stages,
-                                    size_t& conflict) {
-  JoinedPipeline joined;
-  static_cast<StageIdentity&>(joined.model) = stages.back().identity;
-  joined.model.first_layer = 0;
+StatusOr<StageFacts> JoinStages(const std::vector<StageFacts>& stages,
+                                size_t& conflict) {
+  StageFacts joined = stages.back();
+  joined.address.clear();
+  joined.first_layer = 0;
   joined.limits = stages.front().limits;
   const std::string first = Describe(stages, 0);
   for (conflict = 0; conflict < stages.size(); ++conflict) {
@@ -108,7 +105,6 @@ StatusOr<JoinedPipeline> JoinStages(const std::vector<StageWelcome>& stages,
     if (!fits.ok()) return Annotate(fits, Describe(stages, conflict));
     TakeLeast(stages[conflict].limits, &joined.limits);
   }
-  joined.model.limits = joined.limits.plan;
   return joined;
 }
 

@@ -207,7 +207,7 @@ void PipelineAssembler::Tick(TimePoint now) {
       EndStage(i, why)->Cancel(why);
     }
     if (stage.linked() && stage.leaving()) ReleaseLeaving(i);
-    if (beat && stage.linked() && stage.welcome().has_value()) {
+    if (beat && stage.linked() && stage.welcomed()) {
       stage.SendHeartbeat(++heartbeats_);
     }
   }
@@ -307,14 +307,14 @@ void PipelineAssembler::SendDrain() {
   v1::ControlRequest request;
   request.mutable_drain();
   for (size_t i = 0; i < places_.count(); ++i) {
-    if (!sent && stages_[i]->welcome().has_value()) stages_[i]->Send(request);
+    if (!sent && stages_[i]->welcomed()) stages_[i]->Send(request);
   }
   CheckDrained();
 }
 
 void PipelineAssembler::CheckDrained() {
   for (size_t i = 0; i < places_.count(); ++i) {
-    if (stages_[i]->welcome().has_value() && !stages_[i]->drained()) return;
+    if (stages_[i]->welcomed() && !stages_[i]->drained()) return;
   }
   LogInfo("all stages have drained");
   MutexLock lock(mutex_);
@@ -325,17 +325,16 @@ void PipelineAssembler::CheckDrained() {
 // Epochs ---------------------------------------------------------------------
 
 void PipelineAssembler::BeginAssigning(TimePoint now) {
-  std::vector<StageWelcome> welcomes;
+  std::vector<StageFacts> welcomes;
   for (size_t i = 0; i < places_.count(); ++i) {
-    welcomes.push_back(*stages_[i]->welcome());
+    welcomes.push_back(stages_[i]->facts());
   }
   size_t conflict = 0;
   auto joined = JoinStages(welcomes, conflict);
   Status refusal = joined.status();
   if (joined.ok()) {
-    joined_ = *std::move(joined);
-    model_ = joined_.model;
-    if (options_.check_model) refusal = options_.check_model(joined_.model);
+    model_ = joined_ = *std::move(joined);
+    if (options_.check_model) refusal = options_.check_model(joined_);
   } else {
     stages_[conflict]->SetConflict(Message(refusal));
   }
@@ -447,7 +446,7 @@ void PipelineAssembler::Publish() {
       status.spares.push_back(std::move(part));
       continue;
     }
-    if (part.state == StageState::kLoading && part.identity.assignable) {
+    if (part.state == StageState::kLoading && part.assignable) {
       status.message = Cat(stage->Describe(), ": ", part.message);
     }
     if (status.ready && part.state != StageState::kReady) {

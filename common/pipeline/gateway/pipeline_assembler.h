@@ -45,7 +45,7 @@ struct PipelineOptions {
   Duration heartbeat = std::chrono::milliseconds(250);
   // Whether the stages' model is the one that this gateway speaks for; may
   // be empty. A refusal is shown and tried again when a stage has changed.
-  std::function<Status(const PipelineModel&)> check_model;
+  std::function<Status(const StageFacts&)> check_model;
 };
 
 // What the owner is told. on_up and on_lost come from the thread "pipeline", in
@@ -157,8 +157,8 @@ class PipelineAssembler {
   // The thread "pipeline" from here on.
   bool draining_ = false;
   PipelinePhase phase_ = Phase::kGathering;
-  JoinedPipeline joined_;
-  std::optional<PipelineModel> model_;
+  StageFacts joined_;
+  std::optional<StageFacts> model_;  // the latest joined_
   wire::PipelineName name_;  // of the epoch that is up or being assigned
   size_t assigning_ = 0;     // the stage whose answer is awaited
   TimePoint assign_at_{};    // not before

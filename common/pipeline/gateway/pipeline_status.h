@@ -9,7 +9,6 @@
 #include "common/base/clock.h"
 #include "common/core/ids.h"
 #include "common/core/stage_identity.h"
-#include "common/core/step_plan.h"
 #include "common/pipeline/gateway/stage_clock.h"
 
 namespace sluice {
@@ -40,10 +39,9 @@ struct StageLoad {
   bool experts_missing = false;
 };
 
-struct StageStatus {
-  std::string address;
-  // As the stage said last, also when it is lost; no layers: not known yet.
-  StageIdentity identity;
+// The facts are as the stage said last, also when it is lost; no layers: not
+// known yet.
+struct StageStatus : StageFacts {
   StageLoad load;
   StageState state = StageState::kConnecting;
   std::string message;    // why it is not ready; empty when it is
@@ -51,11 +49,6 @@ struct StageStatus {
   Duration last_heard{};  // since its last message
   Duration rtt{};         // of the latest heartbeat
   ClockEstimate clock;    // how its monotonic clock relates to ours
-};
-
-// What the pipeline's stages agree on; its layers are the whole model's.
-struct PipelineModel : StageIdentity {
-  PlanLimits limits;
 };
 
 // What /readyz and people see. A copy, taken at one moment.
@@ -69,7 +62,7 @@ struct PipelineStatus {
   std::vector<StageStatus> stages;  // by place
   std::vector<StageStatus> spares;  // those without a place
   // Of the last time that the stages were joined.
-  std::optional<PipelineModel> model;
+  std::optional<StageFacts> model;
 };
 
 }  // namespace sluice

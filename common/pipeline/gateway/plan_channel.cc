@@ -25,7 +25,7 @@ void PlanChannel::Start(Events events,
 }
 
 Status PlanChannel::Open(const wire::PipelineName& pipeline,
-                         const JoinedPipeline& joined,
+                         const StageFacts& joined,
                          rpc::TransportOptions transport) {
   StageConnections stages;
   {
@@ -68,7 +68,7 @@ Status PlanChannel::Open(const wire::PipelineName& pipeline,
   // The engine keeps about one plan per stage under way; more than fit into
   // the credits wait here.
   const auto credits = static_cast<size_t>(joined.limits.max_steps_in_flight);
-  const StageIdentity& first = stages.front()->identity();
+  const StageFacts& first = stages.front()->facts();
   steps_ = rpc::CreditedSender::Open(
       {std::move(to_first), kStepsMethod,
        wire::StepsHello(pipeline, first, first.first_layer), credits,

@@ -42,7 +42,7 @@ class PlanChannel : public StepExecutor,
 
   // The thread "pipeline". Opens the streams of an epoch of stages that have
   // welcomed us; on_ready or on_end follows, unless this returns an error.
-  Status Open(const wire::PipelineName& pipeline, const JoinedPipeline& joined,
+  Status Open(const wire::PipelineName& pipeline, const StageFacts& joined,
               rpc::TransportOptions transport);
   // Takes plans and results of the epoch of the latest Open.
   void GoLive();

@@ -55,7 +55,9 @@ Duration NextBackoff(Duration last) {
 
 StageConnection::StageConnection(std::string address,
                                  std::shared_ptr<grpc::Channel> control)
-    : address_(std::move(address)), channel_(std::move(control)) {}
+    : address_(std::move(address)), channel_(std::move(control)) {
+  facts_.address = address_;
+}
 
 void StageConnection::Connect(
     const v1::Hello& hello, uint64_t link_id,
@@ -93,7 +95,7 @@ void StageConnection::Connect(
 }
 
 std::shared_ptr<ControlLink> StageConnection::End(const Status& why) {
-  welcome_.reset();
+  welcomed_ = false;
   leaves_at_.reset();
   message_ = Message(why);
   const v1::Refusal::Reason reason = ReasonOf(why);
@@ -124,9 +126,9 @@ Status StageConnection::OnMessage(const v1::ControlResponse& response,
     case v1::ControlResponse::kWelcome: {
       AddRoundTrip(ToNanos(linked_at_), response.welcome().clock_ns(),
                    received_ns);
-      SLUICE_ASSIGN_OR_RETURN(welcome_,
+      SLUICE_ASSIGN_OR_RETURN(facts_,
                               CheckWelcome(address_, response.welcome()));
-      identity_ = welcome_->identity;
+      welcomed_ = true;
       load_ = {};
       seen_ = true;
       held_ = false;
@@ -179,7 +181,7 @@ void StageConnection::SendHeartbeat(uint64_t sequence) {
 }
 
 void StageConnection::SendAssign(const wire::PipelineName& name,
-                                 const wire::PipelineLimits& limits,
+                                 const PipelineLimits& limits,
                                  const StageConnection* next,
                                  const StageConnection* last) {
   v1::ControlRequest request;
@@ -187,13 +189,13 @@ void StageConnection::SendAssign(const wire::PipelineName& name,
   assign->set_replica(name.replica.value());
   assign->set_epoch(name.epoch.value());
   assign->set_secret(name.secret);
-  assign->set_first_layer(identity_.first_layer);
-  assign->set_last_layer(identity_.last_layer);
+  assign->set_first_layer(facts_.first_layer);
+  assign->set_last_layer(facts_.last_layer);
   *assign->mutable_limits() = wire::ToProto(limits);
   if (next != nullptr) {
     assign->set_next_address(next->address_);
-    assign->set_next_model_digest(next->identity_.model_digest);
-    assign->set_next_first_layer(next->identity_.first_layer);
+    assign->set_next_model_digest(next->facts_.model_digest);
+    assign->set_next_first_layer(next->facts_.first_layer);
   }
   if (last != nullptr) assign->set_last_address(last->address_);
   Send(std::move(request));
@@ -212,7 +214,7 @@ void StageConnection::SendLoad(const wire::PipelineName& name,
 }
 
 bool StageConnection::vacant(TimePoint now, Duration patience) const {
-  if (welcome_.has_value()) return refused_;
+  if (welcomed_) return refused_;
   if (held_ || down_state_ == StageState::kLoading) return false;
   const Duration silence = now - alive_at_;
   if (down_state_ == StageState::kConnecting) return silence >= patience;
@@ -227,20 +229,18 @@ void StageConnection::SetConflict(std::string message) {
 }
 
 Duration StageConnection::Silence(TimePoint now, TimePoint passed) const {
-  return now - (welcome_.has_value() ? std::max(heard_, passed) : linked_at_);
+  return now - (welcomed_ ? std::max(heard_, passed) : linked_at_);
 }
 
 StageStatus StageConnection::Report(TimePoint now, Duration silence,
                                     Duration suspect_after,
                                     bool pipeline_up) const {
-  StageStatus status;
-  status.address = address_;
-  status.identity = identity_;
+  StageStatus status{facts_};
   status.load = load_;
   status.message = message_;
   status.rtt = rtt_;
   status.state = down_state_;
-  if (!welcome_.has_value()) return status;
+  if (!welcomed_) return status;
   if (silence >= suspect_after) {
     status.state = StageState::kSuspect;
     status.message = Cat("silent for ", Seconds(silence), " s");
@@ -258,11 +258,11 @@ StageStatus StageConnection::Report(TimePoint now, Duration silence,
 std::string StageConnection::Describe() const {
   const std::string name =
       index_.has_value() ? Cat("stage ", *index_) : std::string("spare");
-  if (!welcome_.has_value() || identity_.place().empty()) {
+  if (!welcomed_ || facts_.place().empty()) {
     return Cat(name, " (", address_, ")");
   }
-  return Cat(name, " (", address_, ", layers ", identity_.first_layer, " to ",
-             identity_.last_layer - 1, ")");
+  return Cat(name, " (", address_, ", layers ", facts_.first_layer, " to ",
+             facts_.last_layer - 1, ")");
 }
 
 ClockEstimate StageConnection::clock(int64_t now_ns) const {

@@ -54,8 +54,7 @@ class StageConnection {
   void SendHeartbeat(uint64_t sequence);
   // `next`: the stage that follows; null: none. `last`: the one whose sampled
   // tokens the stage reads; null: none.
-  void SendAssign(const wire::PipelineName& name,
-                  const wire::PipelineLimits& limits,
+  void SendAssign(const wire::PipelineName& name, const PipelineLimits& limits,
                   const StageConnection* next,
                   const StageConnection* last = nullptr);
   // Makes an assignable stage load the layers of `place`, once per stream. The
@@ -71,9 +70,9 @@ class StageConnection {
 
   const std::string& address() const { return address_; }
   // Of the latest welcome; without a model's name: there was none.
-  const StageIdentity& identity() const { return identity_; }
+  const StageFacts& facts() const { return facts_; }
   bool holds(const StagePlace& place) const {
-    return welcome_.has_value() && !place.empty() && identity_.place() == place;
+    return welcomed_ && !place.empty() && facts_.place() == place;
   }
   // Whether a spare may have this stage's place at `now`: the stage is refused,
   // or was told to end and let go, or its process is gone. A lost process that
@@ -83,14 +82,14 @@ class StageConnection {
   bool load_sent() const { return load_sent_; }
   // Whether the stage may have a place, or take that of another one.
   bool available() const {
-    return welcome_.has_value() && !refused_ && !leaves_at_.has_value();
+    return welcomed_ && !refused_ && !leaves_at_.has_value();
   }
   bool linked() const { return link_ != nullptr; }
   bool linked_by(uint64_t link_id) const {
     return linked() && link_id_ == link_id;
   }
-  // What the stage said when the Control stream began; nothing before.
-  const std::optional<StageWelcome>& welcome() const { return welcome_; }
+  // Whether the stage has said what it is, on this Control stream.
+  bool welcomed() const { return welcomed_; }
   TimePoint connect_at() const { return connect_at_; }  // not before
   bool held() const { return held_; }                   // by another gateway
   bool drained() const { return drained_; }
@@ -121,8 +120,8 @@ class StageConnection {
   TimePoint linked_at_{};
   TimePoint connect_at_{};
   Duration backoff_{};
-  std::optional<StageWelcome> welcome_;
-  StageIdentity identity_;  // of the latest welcome, kept when lost
+  bool welcomed_ = false;
+  StageFacts facts_;  // of the latest welcome, kept when lost
   StageLoad load_;
   bool seen_ = false;  // has welcomed us at some time
   TimePoint heard_{};

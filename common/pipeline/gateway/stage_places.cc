@@ -29,10 +29,10 @@ std::optional<size_t> StagePlaces::IndexOf(uint64_t link_id) const {
 
 void StagePlaces::OnWelcome(size_t index) {
   if (!has(index) || are_given_) return;
-  const StageIdentity& identity = stages_[index]->identity();
-  if (identity.place().empty()) return;
-  if (identity.assignable && !places_[index].empty()) return;
-  places_[index] = identity.place();
+  const StageFacts& facts = stages_[index]->facts();
+  if (facts.place().empty()) return;
+  if (facts.assignable && !places_[index].empty()) return;
+  places_[index] = facts.place();
 }
 
 bool StagePlaces::Fill(TimePoint now, Duration patience,
@@ -49,7 +49,7 @@ bool StagePlaces::Fill(TimePoint now, Duration patience,
       message = Cat(stage.Describe(),
                     " waits to be told its layers: no stage has held this "
                     "place's, and --layers does not name them");
-    } else if (stage.identity().assignable) {
+    } else if (stage.facts().assignable) {
       stage.SendLoad(name, place);
     } else {
       message = Cat(stage.Describe(), " does not hold its place's layers, ",
@@ -69,7 +69,7 @@ StagePlace StagePlaces::Between(size_t index) const {
     return gap;
   }
   for (const auto& stage : stages_) {
-    gap.last_layer = std::max(gap.last_layer, stage->identity().num_layers);
+    gap.last_layer = std::max(gap.last_layer, stage->facts().num_layers);
   }
   return gap;
 }
@@ -87,13 +87,13 @@ bool StagePlaces::Give(size_t index, std::string& message) {
                     "takes its place if --layers names them");
       return false;
     }
-    if (const Status fits = CheckSpare(spare.identity()); !fits.ok()) {
+    if (const Status fits = CheckSpare(spare.facts()); !fits.ok()) {
       LogWarning(spare.Describe(), ": ", Message(fits));
       spare.SetConflict(Message(fits));
     } else if (spare.holds(place)) {
       chosen = i;  // has nothing to load
       break;
-    } else if (chosen == 0 && spare.identity().assignable) {
+    } else if (chosen == 0 && spare.facts().assignable) {
       chosen = i;
     }
   }
@@ -110,7 +110,7 @@ bool StagePlaces::Give(size_t index, std::string& message) {
 
 Status StagePlaces::CheckSpare(const StageIdentity& spare) const {
   for (size_t i = 0; i < places_.size(); ++i) {
-    const std::string& digest = stages_[i]->identity().model_digest;
+    const std::string& digest = stages_[i]->facts().model_digest;
     if (digest.empty() || digest == spare.model_digest) continue;
     return FailedPrecondition("its model digest is ", spare.model_digest,
                               ", that of ", stages_[i]->Describe(), " is ",

@@ -20,9 +20,9 @@ class StepsStream;
 
 // A stage's place in one epoch, as the gateway assigned it. A value.
 struct Assignment : wire::PipelineName {
-  wire::PipelineLimits limits;  // of the pipeline
-  std::string next_address;     // empty: the last stage
-  std::string last_address;     // see v1::Assign
+  PipelineLimits limits;     // of the pipeline
+  std::string next_address;  // empty: the last stage
+  std::string last_address;  // see v1::Assign
 };
 
 // A stage's streams and counts of one epoch. Guarded by EpochLinks' mutex, but

@@ -28,8 +28,7 @@ Status CheckEpochSecret(const wire::PipelineName& pipeline,
 
 }  // namespace
 
-wire::PipelineLimits LimitsOf(const StageInfo& info,
-                              int32_t max_steps_in_flight) {
+PipelineLimits LimitsOf(const StageInfo& info, int32_t max_steps_in_flight) {
   return {info.limits, kBlockTokens, max_steps_in_flight};
 }
 
@@ -37,9 +36,8 @@ Status CheckVersion(uint32_t version) {
   return CheckSame("protocol version", wire::kProtocolVersion, version);
 }
 
-Status CheckAssignment(const v1::Assign& assign,
-                       const wire::PipelineLimits& limits,
-                       const StageInfo& info, const wire::PipelineLimits& own) {
+Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,
+                       const StageInfo& info, const PipelineLimits& own) {
   SLUICE_RETURN_IF_ERROR(CheckSame("vocabulary size", own.plan.vocab_size,
                                    limits.plan.vocab_size));
   SLUICE_RETURN_IF_ERROR(CheckSame("number of KV groups",

@@ -10,8 +10,7 @@
 namespace sluice {
 
 // What this stage takes, with `max_steps_in_flight` of its own.
-wire::PipelineLimits LimitsOf(const StageInfo& info,
-                              int32_t max_steps_in_flight);
+PipelineLimits LimitsOf(const StageInfo& info, int32_t max_steps_in_flight);
 
 // FAILED_PRECONDITION unless the peer speaks our protocol version.
 Status CheckVersion(uint32_t version);
@@ -19,9 +18,8 @@ Status CheckVersion(uint32_t version);
 // Whether a stage with `info` and `own` limits can take its place in a
 // pipeline with `limits` and the successor that `assign` names.
 // FAILED_PRECONDITION otherwise.
-Status CheckAssignment(const v1::Assign& assign,
-                       const wire::PipelineLimits& limits,
-                       const StageInfo& info, const wire::PipelineLimits& own);
+Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,
+                       const StageInfo& info, const PipelineLimits& own);
 
 // Whether the predecessor's hello is about `pipeline`, and the model, layer and
 // sizes that this stage serves. FAILED_PRECONDITION otherwise.

@@ -166,7 +166,7 @@ void StageSession::OnRefused(const std::string& peer, const Status& why) {
 }
 
 Status StageSession::CheckAssign(const v1::Assign& assign,
-                                 const wire::PipelineLimits& limits) const {
+                                 const PipelineLimits& limits) const {
   if (leaving_ || links_.draining()) {
     return Unavailable("this stage is shutting down");
   }
@@ -212,7 +212,7 @@ void StageSession::OnAssign(const v1::Assign& assign,
   bool load = false;
   const Assignment assignment{
       {ReplicaId(assign.replica()), epoch, assign.secret()},
-      limits.value_or(wire::PipelineLimits()),
+      limits.value_or(PipelineLimits()),
       assign.next_address(),
       assign.last_address()};
   std::shared_ptr<ControlStream> asker;

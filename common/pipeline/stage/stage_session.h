@@ -87,7 +87,7 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::Welcome MakeWelcome() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status CheckAssign(const v1::Assign& assign,
-                     const wire::PipelineLimits& limits) const
+                     const PipelineLimits& limits) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the stage, which holds other layers, can load those of `place`.
   Status CheckPlace(const StagePlace& place) const

@@ -14,7 +14,7 @@ namespace {
 double Millis(Duration duration) { return 1e3 * Seconds(duration); }
 
 Json ModelPart(const ServedModel& model, const ClusterReading& reading) {
-  const std::optional<PipelineModel>& joined = reading.pipeline.model;
+  const std::optional<StageFacts>& joined = reading.pipeline.model;
   Json part{{"name", model.name}};
   if (!joined.has_value()) return part;
   part["num_layers"] = joined->num_layers;
@@ -54,13 +54,13 @@ Json StagePart(const StageStatus& stage, size_t index, bool open) {
             {"address", open ? OpenAddress(stage.address) : stage.address},
             {"state", ToString(stage.state)},
             {"message", open ? std::string() : stage.message},
-            {"first_layer", stage.identity.first_layer},
-            {"last_layer", stage.identity.last_layer},
-            {"ranks", stage.identity.ranks},
-            {"threads", stage.identity.threads},
-            {"isa", stage.identity.isa},
-            {"weights_bytes", stage.identity.weights_bytes},
-            {"kv_bytes", stage.identity.kv_bytes},
+            {"first_layer", stage.first_layer},
+            {"last_layer", stage.last_layer},
+            {"ranks", stage.ranks},
+            {"threads", stage.threads},
+            {"isa", stage.isa},
+            {"weights_bytes", stage.weights_bytes},
+            {"kv_bytes", stage.kv_bytes},
             {"last_heard_ms", Millis(stage.last_heard)},
             {"rtt_ms", Millis(stage.rtt)},
             {"hop_ms", nullptr},

@@ -106,8 +106,8 @@ TEST(JudgeReadinessTest, WhatAnybodyMayReadNamesStagesByTheirLayers) {
   status.message = "stage 1 (127.0.0.1:7001): connection refused";
   status.stages[1].state = StageState::kLost;
   status.stages[1].message = "127.0.0.1:7001: connection refused";
-  status.stages[1].identity.first_layer = 10;
-  status.stages[1].identity.last_layer = 20;
+  status.stages[1].first_layer = 10;
+  status.stages[1].last_layer = 20;
   const auto open = [&] {
     return ReadinessJson(JudgeReadiness(status, Moving(), false),
                          Audience::kAnybody);

@@ -312,8 +312,7 @@ TEST_F(ProcessesTest, StagesLoadWhatTheyAreAssignedAndThenOtherLayers) {
   for (const int32_t cut : {3, 1, 4}) {
     Gather({{0, cut}, {cut, 5}});
     EXPECT_EQ(Generate(40), want) << "cut at " << cut;
-    EXPECT_EQ(client_->status().stages[1].identity.place(),
-              (StagePlace{cut, 5}));
+    EXPECT_EQ(client_->status().stages[1].place(), (StagePlace{cut, 5}));
   }
   for (auto& stage : stages_) EXPECT_EQ(stage->End(SIGTERM), 0);
 }
