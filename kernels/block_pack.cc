@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <vector>
 
 #include "common/base/check.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr int kVector = 4 * kGroupRows;  // bytes
 constexpr int kMaxStoredBlock = 210;
+constexpr int kMaxFours = kLongBlock / 4;
 
 struct Spot {
   int byte;
@@ -47,154 +49,29 @@ Spot HighSpot(BlockFormat format, int k) {
   }
 }
 
-using SpotOf = Spot (*)(BlockFormat format, int k);
-
-// A run of codes' bits in the stored block and in the packed one.
+// The codes' low or high bits. Four consecutive elements, the first one a
+// multiple of four, are a word of four codes on their way from one layout to
+// the other. In stored blocks they are at the same bits of four bytes that
+// follow each other; `dense` ones are four bits of one byte.
 struct Plane {
   int bits;
-  int stored;
-  int packed;
-  int shift;  // within a code
-  SpotOf spot;
+  int shift;   // within a code
+  int packed;  // offset in the packed block
+  bool dense;
+  Spot stored[kMaxFours];  // of every four's first element, in the block
+
+  // The word of four bits that follow each other, and the inverse.
+  static uint32_t Spread(uint32_t bits) {
+    return bits * 0x00204081u & 0x01010101u;
+  }
+  static uint32_t Gathered(uint32_t word) {
+    return (word | word >> 7 | word >> 14 | word >> 21) & 15;
+  }
+  uint32_t mask() const { return ((1u << bits) - 1) * 0x01010101u; }
+  // XORed into stored codes of eight bits.
+  uint32_t flip() const { return bits == 8 ? 0x80808080u : 0; }
+  int per_vector() const { return 8 / bits; }
 };
-
-// Calls move(offset stored, offset packed) for every byte of row r that is
-// copied as it is, then plane(Plane) for the low and the high bits.
-template <typename Move, typename Planes>
-void ForFields(BlockFormat format, int r, const Move& move,
-               const Planes& plane) {
-  const BlockLayout& layout = LayoutOf(format);
-  int at = 0;
-  for (const int half : {layout.scale, layout.minimum}) {
-    if (half < 0) continue;
-    move(half, at + 2 * r);
-    move(half + 1, at + 2 * r + 1);
-    at += 2 * kGroupRows;
-  }
-  for (int i = 0; i < layout.subscale_bytes; ++i) {
-    move(layout.subscales + i, at + r);
-    at += kGroupRows;
-  }
-  if (layout.high_bits != 0) {
-    plane(Plane{layout.high_bits, layout.high, at, layout.low_bits, HighSpot});
-    at += layout.elements * layout.high_bits / 8 * kGroupRows;
-  }
-  plane(Plane{layout.low_bits, layout.low, at, 0, LowSpot});
-}
-
-// XORed into stored codes of eight bits.
-uint8_t SignFlip(const Plane& plane) { return plane.bits == 8 ? 0x80 : 0; }
-
-// Adds a stored block's bits of a plane to codes of its elements.
-void ReadPlane(BlockFormat format, const uint8_t* stored, const Plane& plane,
-               uint8_t* codes) {
-  const int mask = (1 << plane.bits) - 1;
-  const int elements = LayoutOf(format).elements;
-  // Sixteen elements stand in sixteen bytes, at one shift; but for the fifth
-  // bits of short blocks, which stand one behind the other.
-  const bool spread = plane.spot(format, 1).byte != plane.spot(format, 0).byte;
-  for (int k = 0; k < elements; k += 16) {
-    const Spot first = plane.spot(format, k);
-    const uint8_t* from = stored + plane.stored + first.byte;
-    for (int i = 0; i < 16; ++i) {
-      const int bits = spread ? from[i] >> first.shift : from[i / 8] >> i % 8;
-      codes[k + i] |= static_cast<uint8_t>((bits & mask) << plane.shift);
-    }
-  }
-}
-
-// Four neighbours of a plane share a word of a vector.
-uint32_t WordAt(const uint8_t* bytes) {
-  uint32_t word;
-  std::memcpy(&word, bytes, sizeof(word));
-  return word;
-}
-
-// Packs row r of a group.
-void PackBlock(BlockFormat format, const uint8_t* stored, int r,
-               uint8_t* packed) {
-  const int elements = LayoutOf(format).elements;
-  ForFields(
-      format, r, [&](int from, int to) { packed[to] = stored[from]; },
-      [&](const Plane& plane) {
-        alignas(16) uint8_t codes[kLongBlock] = {};
-        Plane alone = plane;
-        alone.shift = 0;
-        ReadPlane(format, stored, alone, codes);
-        const uint32_t flip = SignFlip(plane) * 0x01010101u;
-        const int per_vector = 8 / plane.bits;
-        uint8_t* to = packed + plane.packed + 4 * r;
-        for (int k = 0; k < elements; k += 4 * per_vector, to += kVector) {
-          uint32_t word = flip;
-          for (int j = 0; j < per_vector; ++j) {
-            word ^= WordAt(codes + k + 4 * j) << (plane.bits * j);
-          }
-          std::memcpy(to, &word, sizeof(word));
-        }
-      });
-}
-
-// What stands in a block beside its codes, at its place, and every code.
-struct OneBlock {
-  uint8_t stored[kMaxStoredBlock];
-  alignas(16) uint8_t codes[kLongBlock];
-};
-
-// Row r of a packed block.
-void UnpackBlock(BlockFormat format, const uint8_t* packed, int r,
-                 OneBlock& to) {
-  const int elements = LayoutOf(format).elements;
-  std::memset(to.codes, 0, static_cast<size_t>(elements));
-  ForFields(
-      format, r, [&](int at, int from) { to.stored[at] = packed[from]; },
-      [&](const Plane& plane) {
-        const uint32_t mask = ((1u << plane.bits) - 1) * 0x01010101u;
-        const int per_vector = 8 / plane.bits;
-        const uint8_t* from = packed + plane.packed + 4 * r;
-        for (int k = 0; k < elements; k += 4 * per_vector, from += kVector) {
-          const uint32_t word = WordAt(from) ^ SignFlip(plane) * 0x01010101u;
-          for (int j = 0; j < per_vector; ++j) {
-            uint8_t* const four = to.codes + k + 4 * j;
-            const uint32_t codes =
-                WordAt(four) | (word >> (plane.bits * j) & mask) << plane.shift;
-            std::memcpy(four, &codes, sizeof(codes));
-          }
-        }
-      });
-}
-
-// Writes the codes to their places in a stored block.
-void StoreCodes(BlockFormat format, const uint8_t* codes, uint8_t* stored) {
-  const BlockLayout& layout = LayoutOf(format);
-  const auto plane = [&](int offset, int bits, int shift, SpotOf spot) {
-    std::memset(stored + offset, 0,
-                static_cast<size_t>(layout.elements * bits / 8));
-    for (int k = 0; k < layout.elements; ++k) {
-      const Spot to = spot(format, k);
-      const int code = codes[k] >> shift & ((1 << bits) - 1);
-      stored[offset + to.byte] |= static_cast<uint8_t>(code << to.shift);
-    }
-  };
-  plane(layout.low, layout.low_bits, 0, LowSpot);
-  if (layout.high_bits == 0) return;
-  plane(layout.high, layout.high_bits, layout.low_bits, HighSpot);
-}
-
-float F16At(const uint8_t* from) {
-  const uint32_t half = from[0] | static_cast<uint32_t>(from[1]) << 8;
-  const uint32_t magnitude = (half & 0x7FFFu) << 13;
-  // Above 2^16, infinities and NaN keep the largest exponent.
-  const float value = magnitude >= 0x0F800000u
-                          ? std::bit_cast<float>(magnitude | 0x7F800000u)
-                          : std::bit_cast<float>(magnitude) * 0x1p112f;
-  return (half & 0x8000u) != 0 ? -value : value;
-}
-
-// 2^(code - 128), the scale of doubled values.
-float HalvedPowerOfTwo(uint8_t code) {
-  return std::bit_cast<float>(code < 2 ? 0x00200000u << code
-                                       : (code - 1u) << 23);
-}
 
 // The signed integer that a code stands for.
 int IntegerOf(BlockFormat format, int code) {
@@ -217,6 +94,177 @@ int IntegerOf(BlockFormat format, int code) {
     default:
       return code;
   }
+}
+
+// Where a stored block and a packed one have what.
+struct Fields {
+  explicit Fields(BlockFormat format) : layout(LayoutOf(format)) {
+    packed_codes = layout.subscale_bytes * kGroupRows;
+    for (const int half : {layout.scale, layout.minimum}) {
+      if (half >= 0) halves[num_halves++] = half;
+    }
+    packed_codes += num_halves * 2 * kGroupRows;
+    int at = packed_codes;
+    if (layout.high_bits != 0) {
+      Plane& high = AddPlane(format, layout.high_bits, layout.high, HighSpot);
+      high.packed = at;
+      high.shift = layout.low_bits;
+      at += layout.elements * layout.high_bits / 8 * kGroupRows;
+    }
+    AddPlane(format, layout.low_bits, layout.low, LowSpot).packed = at;
+    for (int code = 0; code < 1 << (layout.low_bits + layout.high_bits);
+         ++code) {
+      values[code] = static_cast<float>(IntegerOf(format, code));
+    }
+  }
+
+  Plane& AddPlane(BlockFormat format, int bits, int stored,
+                  Spot (*spot)(BlockFormat format, int k)) {
+    Plane& plane = planes[num_planes++];
+    plane.bits = bits;
+    plane.dense = spot(format, 0).byte == spot(format, 1).byte;
+    for (int four = 0; four < layout.elements / 4; ++four) {
+      plane.stored[four] = spot(format, 4 * four);
+      plane.stored[four].byte += stored;
+    }
+    return plane;
+  }
+  int subscales() const { return num_halves * 2 * kGroupRows; }
+
+  BlockLayout layout;
+  int halves[2] = {};  // offsets of F16 numbers in the stored block
+  int num_halves = 0;
+  int packed_codes = 0;
+  Plane planes[2] = {};
+  int num_planes = 0;
+  float values[256] = {};  // of every code
+};
+
+const Fields& FieldsOf(BlockFormat format) {
+  static const auto* const fields = [] {
+    auto* all = new std::vector<Fields>();
+    for (int i = 0; i < kNumBlockFormats; ++i) {
+      all->emplace_back(static_cast<BlockFormat>(i));
+    }
+    return all;
+  }();
+  return (*fields)[static_cast<size_t>(format)];
+}
+
+uint32_t WordAt(const uint8_t* from) {
+  uint32_t word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+// The same block of `count` rows of a group, `stride` bytes apart.
+struct BlockOfRows {
+  const uint8_t* data;
+  int64_t stride;
+  int count;
+};
+
+// ORs the four at `spot` of every row into the words, shifted left.
+void AddFours(const Plane& plane, const BlockOfRows& rows, Spot spot, int left,
+              uint32_t* words) {
+  const uint8_t* from = rows.data + spot.byte;
+  if (plane.dense) {
+    for (int r = 0; r < rows.count; ++r, from += rows.stride) {
+      words[r] |= Plane::Spread(*from >> spot.shift & 15) << left;
+    }
+    return;
+  }
+  const uint32_t mask = plane.mask();
+  const uint32_t flip = plane.flip();
+  for (int r = 0; r < rows.count; ++r, from += rows.stride) {
+    words[r] |= ((WordAt(from) >> spot.shift ^ flip) & mask) << left;
+  }
+}
+
+void PackPlane(const Plane& plane, const BlockOfRows& rows, int elements,
+               uint8_t* packed) {
+  const int per_vector = plane.per_vector();
+  packed += plane.packed;
+  for (int four = 0; four < elements / 4; four += per_vector) {
+    uint32_t words[kGroupRows] = {};
+    for (int j = 0; j < per_vector; ++j) {
+      AddFours(plane, rows, plane.stored[four + j], j * plane.bits, words);
+    }
+    std::memcpy(packed, words, sizeof(words));
+    packed += kVector;
+  }
+}
+
+// Packs a block of a group; rows behind the last one become zeros.
+void PackBlock(const Fields& fields, const BlockOfRows& rows, uint8_t* packed) {
+  if (rows.count < kGroupRows) {
+    std::memset(packed, 0, static_cast<size_t>(fields.packed_codes));
+  }
+  for (int i = 0; i < fields.num_halves; ++i) {
+    const uint8_t* from = rows.data + fields.halves[i];
+    for (int r = 0; r < rows.count; ++r, from += rows.stride) {
+      std::memcpy(packed + 2 * (i * kGroupRows + r), from, 2);
+    }
+  }
+  for (int i = 0; i < fields.layout.subscale_bytes; ++i) {
+    const uint8_t* from = rows.data + fields.layout.subscales + i;
+    uint8_t* to = packed + fields.subscales() + i * kGroupRows;
+    for (int r = 0; r < rows.count; ++r, from += rows.stride) to[r] = *from;
+  }
+  for (int i = 0; i < fields.num_planes; ++i) {
+    PackPlane(fields.planes[i], rows, fields.layout.elements, packed);
+  }
+}
+
+void UnpackPlane(const Plane& plane, const uint8_t* packed, int r, int elements,
+                 uint8_t* stored) {
+  for (int four = 0; four < elements / 4; ++four) {
+    const int vector = four / plane.per_vector();
+    const uint32_t word =
+        WordAt(packed + plane.packed + vector * kVector + 4 * r) >>
+            (four % plane.per_vector() * plane.bits) &
+        plane.mask();
+    const Spot spot = plane.stored[four];
+    uint8_t* to = stored + spot.byte;
+    if (plane.dense) {
+      *to |= static_cast<uint8_t>(Plane::Gathered(word) << spot.shift);
+    } else {
+      const uint32_t bits = WordAt(to) | (word ^ plane.flip()) << spot.shift;
+      std::memcpy(to, &bits, sizeof(bits));
+    }
+  }
+}
+
+void UnpackBlock(const Fields& fields, const uint8_t* packed, int r,
+                 uint8_t* stored) {
+  std::memset(stored, 0, static_cast<size_t>(fields.layout.bytes));
+  for (int i = 0; i < fields.num_halves; ++i) {
+    std::memcpy(stored + fields.halves[i], packed + 2 * (i * kGroupRows + r),
+                2);
+  }
+  for (int i = 0; i < fields.layout.subscale_bytes; ++i) {
+    stored[fields.layout.subscales + i] =
+        packed[fields.subscales() + i * kGroupRows + r];
+  }
+  for (int i = 0; i < fields.num_planes; ++i) {
+    UnpackPlane(fields.planes[i], packed, r, fields.layout.elements, stored);
+  }
+}
+
+float F16At(const uint8_t* from) {
+  const uint32_t half = from[0] | static_cast<uint32_t>(from[1]) << 8;
+  const uint32_t magnitude = (half & 0x7FFFu) << 13;
+  // Above 2^16, infinities and NaN keep the largest exponent.
+  const float value = magnitude >= 0x0F800000u
+                          ? std::bit_cast<float>(magnitude | 0x7F800000u)
+                          : std::bit_cast<float>(magnitude) * 0x1p112f;
+  return (half & 0x8000u) != 0 ? -value : value;
+}
+
+// 2^(code - 128), the scale of doubled values.
+float HalvedPowerOfTwo(uint8_t code) {
+  return std::bit_cast<float>(code < 2 ? 0x00200000u << code
+                                       : (code - 1u) << 23);
 }
 
 struct SubBlock {
@@ -248,23 +296,28 @@ SubBlock SubBlockOf(BlockFormat format, const uint8_t* s, int k) {
   }
 }
 
-// What every code of a format stands for.
-struct CodeValues {
-  explicit CodeValues(BlockFormat format) {
-    const BlockLayout& layout = LayoutOf(format);
-    const int count = 1 << (layout.low_bits + layout.high_bits);
-    for (int code = 0; code < count; ++code) {
-      of[code] = static_cast<float>(IntegerOf(format, code));
-    }
+void ReadCodes(const Plane& plane, const uint8_t* stored, int elements,
+               uint8_t* codes) {
+  const uint32_t mask = plane.mask();
+  for (int four = 0; four < elements / 4; ++four) {
+    const Spot spot = plane.stored[four];
+    const uint8_t* from = stored + spot.byte;
+    const uint32_t bits = plane.dense ? Plane::Spread(*from >> spot.shift & 15)
+                                      : WordAt(from) >> spot.shift & mask;
+    const uint32_t word = WordAt(codes + 4 * four) | bits << plane.shift;
+    std::memcpy(codes + 4 * four, &word, sizeof(word));
   }
-  float of[256];
-};
+}
 
-// `stored`: of the block, its codes left aside.
-void WidenBlock(BlockFormat format, const uint8_t* stored, const uint8_t* codes,
-                const CodeValues& values, float* to) {
-  const BlockLayout& layout = LayoutOf(format);
+void WidenBlock(BlockFormat format, const Fields& fields, const uint8_t* stored,
+                float* to) {
+  const BlockLayout& layout = fields.layout;
   const bool is_long = layout.elements == kLongBlock;
+  uint8_t codes[kLongBlock];
+  std::memset(codes, 0, static_cast<size_t>(layout.elements));
+  for (int i = 0; i < fields.num_planes; ++i) {
+    ReadCodes(fields.planes[i], stored, layout.elements, codes);
+  }
   const float scale = layout.scale >= 0
                           ? F16At(stored + layout.scale)
                           : HalvedPowerOfTwo(stored[layout.subscales]);
@@ -278,7 +331,7 @@ void WidenBlock(BlockFormat format, const uint8_t* stored, const uint8_t* codes,
     const float least =
         is_long ? -(minimum * static_cast<float>(sub.minimum)) : minimum;
     for (int i = k; i < k + 16; ++i) {
-      to[i] = fine * values.of[codes[i]];
+      to[i] = fine * fields.values[codes[i]];
       if (layout.minimum >= 0) to[i] += least;
     }
   }
@@ -287,63 +340,55 @@ void WidenBlock(BlockFormat format, const uint8_t* stored, const uint8_t* codes,
 }  // namespace
 
 void PackRows(const StoredRows& from, uint8_t* packed) {
-  const BlockLayout& layout = LayoutOf(from.format);
+  const Fields& fields = FieldsOf(from.format);
+  const BlockLayout& layout = fields.layout;
   SLUICE_CHECK(from.cols % layout.elements == 0);
-  std::memset(
-      packed, 0,
-      static_cast<size_t>(PackedBytes(from.format, from.rows, from.cols)));
   const int64_t blocks = from.cols / layout.elements;
-  for (int64_t row = 0; row < from.rows; ++row) {
-    const int64_t first = row / kGroupRows * blocks;
+  for (int64_t row = 0; row < from.rows; row += kGroupRows) {
+    const int64_t rest = from.rows - row;
+    BlockOfRows rows = {
+        .data = from.data + row * from.stride,
+        .stride = from.stride,
+        .count = static_cast<int>(rest < kGroupRows ? rest : kGroupRows)};
     for (int64_t b = 0; b < blocks; ++b) {
-      PackBlock(from.format, from.data + row * from.stride + b * layout.bytes,
-                static_cast<int>(row % kGroupRows),
-                packed + (first + b) * layout.bytes * kGroupRows);
+      PackBlock(fields, rows, packed);
+      rows.data += layout.bytes;
+      packed += layout.bytes * kGroupRows;
     }
   }
 }
 
 void UnpackRow(const BlockWeight& w, int64_t row, uint8_t* stored) {
-  const BlockLayout& layout = LayoutOf(w.format);
+  const Fields& fields = FieldsOf(w.format);
+  const BlockLayout& layout = fields.layout;
   const int64_t blocks = w.cols / layout.elements;
-  OneBlock block;
-  for (int64_t b = 0; b < blocks; ++b, stored += layout.bytes) {
+  for (int64_t b = 0; b < blocks; ++b) {
     const int64_t at = row / kGroupRows * blocks + b;
-    UnpackBlock(w.format, w.packed + at * layout.bytes * kGroupRows,
-                static_cast<int>(row % kGroupRows), block);
-    StoreCodes(w.format, block.codes, block.stored);
-    std::memcpy(stored, block.stored, static_cast<size_t>(layout.bytes));
+    UnpackBlock(fields, w.packed + at * layout.bytes * kGroupRows,
+                static_cast<int>(row % kGroupRows), stored + b * layout.bytes);
   }
 }
 
 void WidenBlocks(BlockFormat format, const uint8_t* stored, int64_t blocks,
                  float* to) {
-  const BlockLayout& layout = LayoutOf(format);
-  const CodeValues values(format);
-  for (int64_t b = 0; b < blocks; ++b, stored += layout.bytes) {
-    alignas(16) uint8_t codes[kLongBlock] = {};
-    ReadPlane(format, stored, {layout.low_bits, layout.low, 0, 0, LowSpot},
-              codes);
-    if (layout.high_bits != 0) {
-      ReadPlane(format, stored,
-                {layout.high_bits, layout.high, 0, layout.low_bits, HighSpot},
-                codes);
-    }
-    WidenBlock(format, stored, codes, values, to + b * layout.elements);
+  const Fields& fields = FieldsOf(format);
+  const BlockLayout& layout = fields.layout;
+  for (int64_t b = 0; b < blocks; ++b) {
+    WidenBlock(format, fields, stored + b * layout.bytes,
+               to + b * layout.elements);
   }
 }
 
 void WidenRow(const BlockWeight& w, int64_t row, float* to) {
-  const BlockLayout& layout = LayoutOf(w.format);
-  const CodeValues values(w.format);
+  const Fields& fields = FieldsOf(w.format);
+  const BlockLayout& layout = fields.layout;
   const int64_t blocks = w.cols / layout.elements;
-  OneBlock block;
+  uint8_t stored[kMaxStoredBlock];
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t at = row / kGroupRows * blocks + b;
-    UnpackBlock(w.format, w.packed + at * layout.bytes * kGroupRows,
-                static_cast<int>(row % kGroupRows), block);
-    WidenBlock(w.format, block.stored, block.codes, values,
-               to + b * layout.elements);
+    UnpackBlock(fields, w.packed + at * layout.bytes * kGroupRows,
+                static_cast<int>(row % kGroupRows), stored);
+    WidenBlock(w.format, fields, stored, to + b * layout.elements);
   }
 }
 
