@@ -87,6 +87,9 @@ class Backend {
   // Makes RoPE's tables; before the first step.
   virtual RopeHandle AddRope(RopeSpec spec) = 0;
   // Packed rows on the host, of the matrix's type, to the device and back.
+  // Within a step both may run as late as EndStep, in the order of the calls,
+  // so that rows which CopyIn reads may be those that a CopyOut after it
+  // writes.
   virtual void CopyIn(const void* rows, DeviceMatrix out) = 0;
   virtual void CopyOut(DeviceMatrix x, void* rows) = 0;
 

@@ -235,7 +235,8 @@ TEST(NotFiniteTest, ASequenceWithARowThatIsNoNumberFailsAlone) {
     for (size_t i = 0; i < asks.size(); ++i) {
       ASSERT_TRUE(expected[i].status.ok()) << expected[i].status;
       EXPECT_EQ(answers[i].status.ok(), i != 2) << answers[i].status;
-      if (i != 2) EXPECT_TRUE(answers[i].tokens == expected[i].tokens);
+      if (i == 2) continue;
+      EXPECT_TRUE(answers[i].tokens == expected[i].tokens);
     }
   }
 }
