@@ -92,9 +92,15 @@ class ApartBackend final : public Backend {
   }
   void CopyIn(const void* rows, DeviceMatrix out) override {
     const auto run = [this, rows, out] { cpu_->CopyIn(rows, Behind(out)); };
-    in_step_ ? Later(run) : run();
+    if (!in_step_) return run();
+    read_later_.push_back(rows);
+    Later(run);
   }
   void CopyOut(DeviceMatrix x, void* rows) override {
+    // A step may write the rows that it has read: those stay until then.
+    if (std::count(read_later_.begin(), read_later_.end(), rows) == 0) {
+      std::memset(rows, kPoison, BytesOf(x.type) * x.rows * x.cols);
+    }
     const auto run = [this, x, rows] { cpu_->CopyOut(Behind(x), rows); };
     in_step_ ? Later(run) : run();
   }
@@ -111,6 +117,7 @@ class ApartBackend final : public Backend {
     SLUICE_CHECK(in_step_);
     Sync();
     in_step_ = false;
+    read_later_.clear();
     return cpu_->EndStep();
   }
 
@@ -271,6 +278,7 @@ class ApartBackend final : public Backend {
   bool in_step_ = false;
   bool stepped_ = false;
   std::vector<std::function<void()>> queue_;
+  std::vector<const void*> read_later_;  // rows of this step's CopyIn
   std::vector<DeviceMatrix> behind_;
 };
 
