@@ -53,8 +53,7 @@ uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
   for (int32_t e = range.begin; e < range.end; ++e) {
     for (const Matrix& matrix : matrices) {
       for (const TensorRow* row : matrix.tensors.rows) {
-        const auto source = SourceOf(*row, layer, e);
-        const uint64_t stored = file_.StoredBytes(source);
+        const uint64_t stored = file_.StoredBytes(NameOf(*row, layer, e));
         bytes += row->per_expert() ? stored : stored / experts;
       }
     }
@@ -62,9 +61,8 @@ uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
   return bytes;
 }
 
-Status ExpertLoader::ReadTransposed(const weights::StoredMatrix& from,
-                                    int32_t expert, const Matrix& matrix,
-                                    HostWeight& to) {
+Status ExpertLoader::ReadTransposed(std::string_view from, int32_t expert,
+                                    const Matrix& matrix, HostWeight& to) {
   // Blocks are made of the rows as they are computed with.
   const bool plain = FormatOf(to.type).is_plain();
   HostWeight stored(plain ? to.type : WeightType::kF32, matrix.cols,
@@ -97,7 +95,7 @@ StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
   const int64_t rows = matrix.rows / static_cast<int64_t>(tensors.rows.size());
   const int64_t first = tensors.first().per_expert() ? 0 : expert * rows;
   for (size_t part = 0; part < tensors.rows.size(); ++part) {
-    const auto from = SourceOf(*tensors.rows[part], layer, expert);
+    const std::string from = NameOf(*tensors.rows[part], layer, expert);
     SLUICE_RETURN_IF_ERROR(
         storage_ == ExpertStorage::kTransposed
             ? ReadTransposed(from, expert, matrix, weight)

@@ -56,7 +56,7 @@ class ExpertLoader {
   std::array<Matrix, 2> MatricesOf(int32_t layer) const;
   StatusOr<HostWeight> Read(int32_t layer, int32_t expert,
                             const Matrix& matrix);
-  Status ReadTransposed(const weights::StoredMatrix& from, int32_t expert,
+  Status ReadTransposed(std::string_view from, int32_t expert,
                         const Matrix& matrix, HostWeight& to);
   // The rows where Matrix::To says.
   static HostWeight Sorted(const Matrix& matrix, const HostWeight& from);

@@ -71,7 +71,7 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
   const auto types = TypesOf(weight, layer, file_, mode_);
   for (size_t part = 0; part < types.size(); ++part) {
     const TensorRow* row = weight.rows[part];
-    const weights::StoredMatrix from = SourceOf(*row, layer);
+    const std::string from = NameOf(*row, layer);
     const std::vector<Dimension> shape = DimensionsOf(*row, config_, layer);
     Slice slice = {0, read.is_vector ? 1 : shape[0].size, 0, shape.back().size};
     const bool cuts_rows = row->cut == RankCut::kRows && !read.is_vector;
@@ -125,9 +125,7 @@ std::vector<WeightLoader::Read> WeightLoader::Reads(
 }
 
 uint64_t WeightLoader::StoredBytes(const Piece& piece) const {
-  const double all =
-      static_cast<double>(file_.Find(piece.from.name)->elements()) *
-      (piece.from.scales.empty() ? 1 : 2);
+  const auto all = static_cast<double>(file_.Find(piece.from)->elements());
   return static_cast<uint64_t>(
       static_cast<double>(file_.StoredBytes(piece.from)) *
       static_cast<double>(piece.slice.elements()) / all);

@@ -100,7 +100,7 @@ class WeightLoader {
  private:
   // Rows or columns of one matrix, and what they are computed with.
   struct Piece {
-    weights::StoredMatrix from;
+    std::string from;
     weights::Slice slice;
     kernels::WeightType type = kernels::WeightType::kF32;
   };

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -5,8 +7,8 @@
 #include <utility>
 
 #include "common/model_config/tensor_table.h"
+#include "common/weights/composed_tensor.h"
 #include "common/weights/file.h"
-#include "kernels/block_format.h"
 
 namespace sluice {
 namespace {
@@ -17,25 +19,17 @@ using weights::ShapeToString;
 using weights::TensorInfo;
 
 // Calls take(row, layer, tensor) for every tensor of the model; layer is -1 for
-// a tensor outside the layers. The tensor's dtype is U8 for MXFP4 and F32 for
-// the others.
+// a tensor outside the layers.
 template <typename Take>
 void ForEachTensor(const ModelConfig& config, ExpertStorage storage,
                    const Take& take) {
   const auto take_row = [&](const TensorRow& row, int32_t layer,
                             int32_t expert) {
-    const weights::StoredMatrix source = SourceOf(row, layer, expert);
-    TensorInfo tensor = {source.name, DType::kF32, {}};
+    TensorInfo tensor = {NameOf(row, layer, expert), DType::kF32, {}};
     for (const Dimension& size : DimensionsOf(row, config, layer)) {
       tensor.shape.push_back(size.size);
     }
-    if (source.scales.empty()) return take(row, layer, std::move(tensor));
-    tensor.dtype = DType::kU8;
-    tensor.shape.back() /= kernels::kShortBlock;
-    TensorInfo scales = {source.scales, tensor.dtype, tensor.shape};
-    tensor.shape.push_back(kernels::kShortBlock / 2);
     take(row, layer, std::move(tensor));
-    take(row, layer, std::move(scales));
   };
   for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
     for (const WeightRows& weight : WeightsOf(config, layer, storage)) {
@@ -101,15 +95,41 @@ Status CheckOne(const TensorInfo& wanted, const weights::ModelFile& model) {
                            ", the config asks for ",
                            ShapeToString(wanted.shape));
   }
-  const bool fits = wanted.dtype == DType::kU8
-                        ? found->dtype == DType::kU8
-                        : weights::IsReadable(found->dtype);
-  if (!fits) {
+  if (!weights::IsReadable(found->dtype)) {
     return InvalidArgument(model.path(), ": tensor ", Quoted(wanted.name),
                            " is stored as ", found->dtype,
                            ", which is not supported");
   }
   return OkStatus();
+}
+
+// Tensors that no step reads: of old checkpoints, and the scales of activations
+// and of a KV cache in eight bits.
+bool IsUnread(std::string_view name) {
+  constexpr std::string_view kUnread[] = {".rotary_emb.inv_freq",
+                                          ".input_scale",
+                                          ".input_zero_point",
+                                          ".output_scale",
+                                          ".q_scale",
+                                          ".k_scale",
+                                          ".v_scale"};
+  return std::any_of(
+      std::begin(kUnread), std::end(kUnread),
+      [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+Status CheckKnown(const ModelConfig& config, const weights::ModelFile& model,
+                  const std::unordered_set<std::string_view>& names,
+                  std::string_view name) {
+  const bool of_layer =
+      name.starts_with(kLayerPrefix) || name.starts_with(kGgufLayerPrefix);
+  if (!of_layer || names.contains(name) || IsUnread(name) ||
+      IsLeftAside(config, name)) {
+    return OkStatus();
+  }
+  return InvalidArgument(model.path(), ": tensor ", Quoted(name),
+                         " is not part of a ", config.model_type, " model of ",
+                         config.num_layers(), " layers");
 }
 
 }  // namespace
@@ -127,17 +147,6 @@ std::vector<TensorInfo> ExpectedTensors(const ModelConfig& config,
 Status CheckTensors(const ModelConfig& config,
                     const weights::ModelFile& model) {
   const ExpertStorage storage = ExpertStorageOf(config, model);
-  const int64_t group = kernels::kShortBlock;
-  for (const LayerConfig& layer : config.layers) {
-    const int32_t size = layer.moe.intermediate_size;
-    if (storage != ExpertStorage::kMxfp4 || !layer.is_sparse() ||
-        (config.hidden_size % group == 0 && size % group == 0)) {
-      continue;
-    }
-    return InvalidArgument(model.path(), ": MXFP4 experts of hidden_size ",
-                           config.hidden_size, " and intermediate size ", size,
-                           ": both must be multiples of ", group);
-  }
   const std::vector<TensorInfo> expected = ExpectedTensors(config, storage);
   std::unordered_set<std::string_view> names;
   for (const TensorInfo& wanted : expected) {
@@ -146,16 +155,14 @@ Status CheckTensors(const ModelConfig& config,
   }
   // An unknown tensor of a layer (a bias, a norm, a further layer) means that
   // the config describes another model.
+  std::unordered_set<std::string> parts;
+  for (const weights::ComposedTensor& matrix : model.composed()) {
+    SLUICE_RETURN_IF_ERROR(CheckKnown(config, model, names, matrix.info.name));
+    for (std::string& part : matrix.parts()) parts.insert(std::move(part));
+  }
   for (const TensorInfo& tensor : model.tensors()) {
-    const std::string_view name = tensor.name;
-    const bool of_layer =
-        name.starts_with(kLayerPrefix) || name.starts_with(kGgufLayerPrefix);
-    if (!of_layer || names.contains(name)) continue;
-    if (name.ends_with(".rotary_emb.inv_freq")) continue;
-    if (IsLeftAside(config, name)) continue;
-    return InvalidArgument(model.path(), ": tensor ", Quoted(name),
-                           " is not part of a ", config.model_type,
-                           " model of ", config.num_layers(), " layers");
+    if (parts.contains(tensor.name)) continue;
+    SLUICE_RETURN_IF_ERROR(CheckKnown(config, model, names, tensor.name));
   }
   return OkStatus();
 }
@@ -184,9 +191,7 @@ ModelBytes StoredBytes(const ModelConfig& config,
   ForEachTensor(
       config, ExpertStorageOf(config, model),
       [&](const TensorRow& row, int32_t layer, const TensorInfo& tensor) {
-        const TensorInfo* found = model.Find(tensor.name);
-        if (found == nullptr) return;
-        const auto stored = static_cast<uint64_t>(found->stored_bytes());
+        const uint64_t stored = model.StoredBytes(tensor.name);
         if (row.cut == RankCut::kExperts) bytes.experts[layer] += stored;
         (layer >= 0                             ? bytes.layers[layer]
          : row.place == WeightPlace::kEmbedding ? bytes.embedding

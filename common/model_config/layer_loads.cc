@@ -72,13 +72,9 @@ struct WeightCounter {
     for (size_t i = 0; i < types.size(); ++i) {
       const TensorRow* row = weight.rows[i];
       const WeightFormat& format = FormatOf(types[i]);
-      const auto source = SourceOf(*row, layer, expert);
-      const TensorInfo* found = model.Find(source.name);
+      const TensorInfo* found = model.Find(NameOf(*row, layer, expert));
       if (found == nullptr) continue;
-      // A byte of MXFP4 holds two elements.
-      const int64_t packed = source.scales.empty() ? 1 : 2;
-      bytes +=
-          OnAllRanks(*row, layer, format.bytes(packed * found->elements()));
+      bytes += OnAllRanks(*row, layer, format.bytes(found->elements()));
     }
     return bytes;
   }

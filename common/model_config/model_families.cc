@@ -16,11 +16,23 @@ constexpr int64_t kMaxAllExperts = 1 << 17;
 constexpr int64_t kMaxExpertSize = 1 << 20;
 constexpr int64_t kMaxSparseStep = 1 << 20;
 
-Status RefuseQuantisation(const ConfigReader& reader) {
-  if (reader.Find("quantization_config") == nullptr) return OkStatus();
-  return InvalidArgument(
-      "quantization_config: quantised safetensors are not supported for this "
-      "model_type");
+// Checks that a quantised checkpoint is of a method whose tensors
+// common/weights/composed_tensor.h reads.
+Status CheckQuantisation(const ConfigReader& reader) {
+  constexpr std::string_view kMethods[] = {"awq", "compressed-tensors", "fp8",
+                                           "gptq", "mxfp4"};
+  const Json* found = reader.Find("quantization_config");
+  if (found == nullptr) return OkStatus();
+  const Json method =
+      found->is_object() ? found->value("quant_method", Json()) : Json();
+  std::string known;
+  for (const std::string_view name : kMethods) {
+    if (method == Json(name)) return OkStatus();
+    known += Cat(known.empty() ? "" : ", ", name);
+  }
+  return InvalidArgument("quantization_config: quant_method is ",
+                         DumpJson(method).substr(0, 100), ", known are ",
+                         known);
 }
 
 // Reads attention_bias: biases of q, k and v, and for most families of o.
@@ -51,14 +63,14 @@ Status ReadExperts(const ConfigReader& reader, const char* experts,
 }
 
 Status ReadLlama(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
+  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("partial_rotary_factor", 1.0));
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 
 Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
+  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("use_sliding_window", false));
   for (LayerConfig& layer : parsed.layers) layer.attention.qk_norm = true;
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
@@ -109,7 +121,7 @@ Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
 }
 
 Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
+  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
   parsed.ropes[0].interleaved = true;
   parsed.ropes[0].rotary_dim /= 2;
   for (LayerConfig& layer : parsed.layers) layer.norm.after = true;
@@ -132,7 +144,7 @@ Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
 }
 
 Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(RefuseQuantisation(reader));
+  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
   parsed.ropes[0].rotary_dim /= 2;
   SLUICE_RETURN_IF_ERROR(
       ReadBias(reader, /*on_o=*/false, /*absent=*/false, parsed));
@@ -166,14 +178,7 @@ Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
 }
 
 Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
-  if (const Json* found = reader.Find("quantization_config")) {
-    if (!found->is_object() ||
-        found->value("quant_method", Json()) != Json("mxfp4")) {
-      return InvalidArgument(
-          "quantization_config: only quant_method mxfp4 is supported for "
-          "gpt_oss");
-    }
-  }
+  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
   SLUICE_RETURN_IF_ERROR(
       ReadBias(reader, /*on_o=*/true, /*absent=*/true, parsed));
   MoeConfig moe;

@@ -126,17 +126,10 @@ constexpr TensorRow kTransposedExperts[] = {
     {"mlp.experts.gate_up_proj", "", "E H 2X", kExperts, kExpertGateUp},
     {"mlp.experts.down_proj", "", "E X H", kExperts, kExpertDown},
 };
-constexpr TensorRow kMxfp4Experts[] = {
-    {"mlp.experts.gate_up_proj", "", "E 2X H", kExperts, kExpertGateUp, nullptr,
-     kMxfp4},
-    {"mlp.experts.down_proj", "", "E H X", kExperts, kExpertDown, nullptr,
-     kMxfp4},
-};
 
 // By ExpertStorage.
 constexpr std::span<const TensorRow> kExpertRows[] = {
-    kSeparateExperts, kApartExperts, kStackedExperts, kTransposedExperts,
-    kMxfp4Experts};
+    kSeparateExperts, kApartExperts, kStackedExperts, kTransposedExperts};
 
 // Returns the size of the dimension that a shape's letter stands for.
 int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
@@ -288,8 +281,7 @@ std::vector<kernels::WeightType> TypesOf(const WeightRows& weight,
                                          kernels::WeightType::kF32);
   if (weight.first().is_f32()) return types;
   for (size_t i = 0; i < types.size(); ++i) {
-    const auto* found =
-        model.Find(SourceOf(*weight.rows[i], layer, expert).name);
+    const auto* found = model.Find(NameOf(*weight.rows[i], layer, expert));
     if (found != nullptr) types[i] = TypeOf(weight, *found, mode);
   }
   const bool differ = std::count(types.begin(), types.end(), types[0]) !=
@@ -346,13 +338,6 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
   return place;
 }
 
-weights::StoredMatrix SourceOf(const TensorRow& row, int32_t layer,
-                               int32_t expert) {
-  const std::string name = NameOf(row, layer, expert);
-  if (row.stored != kMxfp4) return {name, ""};
-  return {name + "_blocks", name + "_scales"};
-}
-
 int32_t LayerOfTensor(std::string_view name, std::string_view& rest) {
   const std::string_view prefix =
       name.starts_with(kGgufLayerPrefix) ? kGgufLayerPrefix : kLayerPrefix;
@@ -367,8 +352,7 @@ int32_t LayerOfTensor(std::string_view name, std::string_view& rest) {
 
 const char* ToString(ExpertStorage storage) {
   constexpr const char* kNames[] = {"one by one", "gate, up, down stacked",
-                                    "stacked", "stacked, transposed",
-                                    "stacked, MXFP4"};
+                                    "stacked", "stacked, transposed"};
   return kNames[static_cast<size_t>(storage)];
 }
 
@@ -376,15 +360,20 @@ ExpertStorage ExpertStorageOf(const ModelConfig& config,
                               const weights::ModelFile& model) {
   if (config.moe().num_experts == 0) return ExpertStorage::kSeparate;
   const int32_t layer = SparseSpan(config).first;
-  const auto has = [&](const TensorRow& row) {
-    return model.Find(SourceOf(row, layer).name) != nullptr;
+  const auto find = [&](const TensorRow& row) {
+    return model.Find(NameOf(row, layer));
   };
-  if (has(kMxfp4Experts[0])) return ExpertStorage::kMxfp4;
-  if (has(kApartExperts[0])) return ExpertStorage::kApart;
-  // gpt-oss alternates gate and up, and some of its checkpoints are transposed.
-  if (config.moe().interleaved) return ExpertStorage::kTransposed;
-  return has(kStackedExperts[0]) ? ExpertStorage::kStacked
-                                 : ExpertStorage::kSeparate;
+  if (find(kApartExperts[0]) != nullptr) return ExpertStorage::kApart;
+  const weights::TensorInfo* stacked = find(kStackedExperts[0]);
+  // gpt-oss alternates gate and up. Its checkpoints are transposed but for
+  // those of MXFP4.
+  if (config.moe().interleaved) {
+    const bool is_blocks =
+        stacked != nullptr && weights::BlocksOf(stacked->dtype).has_value();
+    return is_blocks ? ExpertStorage::kStacked : ExpertStorage::kTransposed;
+  }
+  return stacked != nullptr ? ExpertStorage::kStacked
+                            : ExpertStorage::kSeparate;
 }
 
 }  // namespace sluice

@@ -44,7 +44,6 @@ enum class RankCut : uint8_t { kNone, kRows, kColumns, kExperts };
 enum class StoredAs : uint8_t {
   kWeight,  // any readable type; WeightsMode chooses the computed one
   kF32,     // any readable type; becomes F32
-  kMxfp4,   // U8: NAME_blocks has the codes of groups, NAME_scales their scales
 };
 
 // One kind of tensor. Its shape is written slowest dimension first, "2F H": V
@@ -84,7 +83,6 @@ enum class ExpertStorage {
   kApart,       // [E, X, H] of gate and of up, [E, H, X]: in a GGUF
   kStacked,     // [E, 2X, H] and [E, H, X]
   kTransposed,  // [E, H, 2X] and [E, X, H]
-  kMxfp4,       // rows as in kStacked, as MXFP4
 };
 const char* ToString(ExpertStorage storage);
 // Returns the storage by the tensors' names; kSeparate for a dense model.
@@ -132,18 +130,13 @@ struct GgufTensorPlace {
 };
 GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name);
 
-// Returns the tensors that store the weight's part.
-weights::StoredMatrix SourceOf(const TensorRow& row, int32_t layer,
-                               int32_t expert = 0);
-
 // Returns a tensor's layer, and in `rest` the text behind its number and dot: 3
 // and "mlp.gate.weight" of "model.layers.3.mlp.gate.weight". -1 for other
 // tensors.
 int32_t LayerOfTensor(std::string_view name, std::string_view& rest);
 
 // Returns every tensor that the model needs, with its shape: first those
-// outside the layers, then layer by layer. The dtype is U8 for MXFP4's codes
-// and scales and left F32 for the others.
+// outside the layers, then layer by layer. The dtype is left F32.
 std::vector<weights::TensorInfo> ExpectedTensors(const ModelConfig& config,
                                                  ExpertStorage storage);
 

@@ -36,7 +36,6 @@ kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored) {
   using weights::DType;
   if (mode == WeightsMode::kF32) return WeightType::kF32;
   if (mode == WeightsMode::kBf16) return WeightType::kBf16;
-  if (stored == DType::kU8) return WeightType::kMxfp4;
   if (const auto blocks = weights::BlocksOf(stored)) {
     return TypeOfBlocks(*blocks);
   }

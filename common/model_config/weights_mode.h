@@ -28,9 +28,8 @@ const char* ToString(WeightsMode mode);
 // The reverse; INVALID_ARGUMENT for another name.
 StatusOr<WeightsMode> ParseWeightsMode(const std::string& name);
 
-// What rows are computed with that are stored as `stored` (U8: the codes and
-// scales of MXFP4). A row that is no whole number of a mode's blocks takes
-// ComputedType of auto.
+// What rows are computed with that are stored as `stored`. A row that is no
+// whole number of a mode's blocks takes ComputedType of auto.
 kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored);
 
 }  // namespace sluice

@@ -5,10 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/json.h"
 #include "common/base/status.h"
+#include "common/weights/composed_tensor.h"
 #include "common/weights/file.h"
 #include "common/weights/gguf_file.h"
 #include "common/weights/model_file.h"
@@ -33,7 +35,13 @@ struct ModelContents {
   std::optional<GgufMetadata> gguf;
   std::vector<std::unique_ptr<RandomAccessFile>> files;
   std::vector<LocatedTensor> tensors;
+  std::vector<ComposedTensor> composed;
 };
+
+// Returns the tensor of this name, null if there is none; the tensors are
+// sorted.
+const LocatedTensor* FindLocated(const ModelContents& contents,
+                                 std::string_view name);
 
 // Tensors of one safetensors file, as its header tells, in the file's order
 // of names. Refuses what the format's reference implementation refuses:

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/weights/checked_reader.h"
+#include "common/weights/composed_tensor.h"
 #include "common/weights/dequantize.h"
 #include "common/weights/extent.h"
 #include "common/weights/gguf_file.h"
@@ -149,17 +151,6 @@ Status CheckSlice(const TensorInfo& info, const Slice& slice) {
                          " of shape ", ShapeToString(info.shape));
 }
 
-const LocatedTensor* FindLocated(const ModelContents& contents,
-                                 std::string_view name) {
-  const auto& tensors = contents.tensors;
-  const auto at = std::lower_bound(
-      tensors.begin(), tensors.end(), name,
-      [](const LocatedTensor& tensor, std::string_view wanted) {
-        return tensor.info.name < wanted;
-      });
-  return at != tensors.end() && at->info.name == name ? &*at : nullptr;
-}
-
 // The only GGUF model in a folder: one file, or one split set's first.
 StatusOr<std::string> FindGguf(const std::string& folder) {
   std::vector<std::string> names;
@@ -201,6 +192,17 @@ StatusOr<ModelContents> OpenContents(const std::string& path,
 }
 
 }  // namespace
+
+const LocatedTensor* FindLocated(const ModelContents& contents,
+                                 std::string_view name) {
+  const auto& tensors = contents.tensors;
+  const auto at = std::lower_bound(
+      tensors.begin(), tensors.end(), name,
+      [](const LocatedTensor& tensor, std::string_view wanted) {
+        return tensor.info.name < wanted;
+      });
+  return at != tensors.end() && at->info.name == name ? &*at : nullptr;
+}
 
 int64_t TensorInfo::rows() const {
   int64_t rows = 1;
@@ -289,20 +291,56 @@ Status ModelFile::ReadStoredBytes(std::string_view name, uint64_t offset,
       "tensor ", Quoted(name));
 }
 
-const TensorInfo* ModelFile::Find(std::string_view name) const {
+const TensorInfo* ModelFile::FindStored(std::string_view name) const {
   const LocatedTensor* tensor = FindLocated(*contents_, name);
   return tensor != nullptr ? &tensor->info : nullptr;
 }
 
-uint64_t ModelFile::StoredBytes(const StoredMatrix& matrix) const {
-  const TensorInfo* scales = Find(matrix.scales);
-  return Find(matrix.name)->stored_bytes() +
-         (scales != nullptr ? scales->stored_bytes() : 0);
+const std::vector<ComposedTensor>& ModelFile::composed() const {
+  return contents_->composed;
+}
+
+const ComposedTensor* ModelFile::FindComposed(std::string_view name) const {
+  const auto& composed = contents_->composed;
+  const auto at = std::lower_bound(
+      composed.begin(), composed.end(), name,
+      [](const ComposedTensor& tensor, std::string_view wanted) {
+        return tensor.info.name < wanted;
+      });
+  return at != composed.end() && at->info.name == name ? &*at : nullptr;
+}
+
+const TensorInfo* ModelFile::Find(std::string_view name) const {
+  const ComposedTensor* composed = FindComposed(name);
+  return composed != nullptr ? &composed->info : FindStored(name);
+}
+
+uint64_t ModelFile::StoredBytes(std::string_view name) const {
+  uint64_t bytes = 0;
+  const auto add = [&](std::string_view stored) {
+    const TensorInfo* info = FindStored(stored);
+    if (info != nullptr) bytes += static_cast<uint64_t>(info->stored_bytes());
+  };
+  const ComposedTensor* composed = FindComposed(name);
+  if (composed == nullptr) {
+    add(name);
+  } else {
+    for (const std::string& part : composed->parts()) add(part);
+  }
+  return bytes;
 }
 
 template <typename Out>
 Status ModelFile::Read(std::string_view name, const Slice& slice,
                        Out* out) const {
+  if (const ComposedTensor* composed = FindComposed(name)) {
+    SLUICE_RETURN_IF_ERROR(Annotate(CheckSlice(composed->info, slice), path()));
+    const DType as =
+        std::is_same_v<Out, std::byte> ? composed->info.dtype : kSameType<Out>;
+    return Annotate(ReadComposed(*this, *composed, slice, as,
+                                 reinterpret_cast<std::byte*>(out)),
+                    "tensor ", Quoted(name));
+  }
   const LocatedTensor* tensor = FindLocated(*contents_, name);
   if (tensor == nullptr) {
     return NotFound(path(), ": has no tensor ", Quoted(name));
@@ -334,79 +372,28 @@ Status ModelFile::ReadBf16(std::string_view name, const Slice& slice,
   return Read(name, slice, out);
 }
 
-Status ModelFile::ReadMatrix(const StoredMatrix& from, const Slice& slice,
+Status ModelFile::ReadMatrix(std::string_view name, const Slice& slice,
                              int64_t row, HostWeight& to) const {
   using kernels::WeightType;
   std::byte* const out =
       to.data.data() + FormatOf(to.type).bytes(row * to.cols);
-  if (!from.scales.empty()) return ReadMxfp4(from, slice, to.type, out);
   if (to.type == WeightType::kBf16) {
-    return Read(from.name, slice, reinterpret_cast<uint16_t*>(out));
+    return Read(name, slice, reinterpret_cast<uint16_t*>(out));
   }
   if (to.type == WeightType::kF32) {
-    return Read(from.name, slice, reinterpret_cast<float*>(out));
+    return Read(name, slice, reinterpret_cast<float*>(out));
   }
-  const TensorInfo* stored = Find(from.name);
+  const TensorInfo* stored = Find(name);
   const kernels::BlockFormat format = BlockFormatOf(to.type);
   if (stored != nullptr && BlocksOf(stored->dtype) == format) {
-    return Read(from.name, slice, out);
+    return Read(name, slice, out);
   }
   SLUICE_CHECK(kernels::CanStore(format));
   Buffer wide(sizeof(float) * static_cast<size_t>(slice.elements()));
-  SLUICE_RETURN_IF_ERROR(Read(from.name, slice, wide.as<float>()));
+  SLUICE_RETURN_IF_ERROR(Read(name, slice, wide.as<float>()));
   kernels::StoreBlocks(format, wide.as<float>(),
                        slice.elements() / kernels::kShortBlock,
                        reinterpret_cast<uint8_t*>(out));
-  return OkStatus();
-}
-
-Status ModelFile::ReadMxfp4(const StoredMatrix& from, const Slice& slice,
-                            kernels::WeightType type, std::byte* out) const {
-  using kernels::WeightType;
-  constexpr int64_t kGroup = kernels::kShortBlock;
-  constexpr int64_t kCodes = kGroup / 2;  // bytes
-  const TensorInfo* scales = Find(from.scales);
-  if (scales == nullptr) {
-    return NotFound(path(), ": has no tensor ", Quoted(from.scales));
-  }
-  const WeightFormat& format = FormatOf(WeightType::kMxfp4);
-  const int64_t of_row = scales->cols();
-  const int64_t begin = slice.col_begin / kGroup;
-  const int64_t groups = slice.col_end / kGroup - begin;
-  SLUICE_CHECK(slice.col_begin % kGroup == 0 && slice.col_end % kGroup == 0);
-  // Whole rows in one read, others one by one.
-  const int64_t rows = slice.row_end - slice.row_begin;
-  const int64_t step = groups == of_row ? std::max<int64_t>(rows, 1) : 1;
-  Buffer codes(static_cast<size_t>(step * groups * kCodes));
-  Buffer exponents(static_cast<size_t>(step * groups));
-  Buffer blocks(format.bytes(step * groups * kGroup));
-  Buffer wide(
-      type == WeightType::kMxfp4 ? 0 : sizeof(float) * step * groups * kGroup);
-  for (int64_t r = 0; r < rows; r += step) {
-    const int64_t first = (slice.row_begin + r) * of_row + begin;
-    SLUICE_RETURN_IF_ERROR(ReadStoredBytes(from.name, first * kCodes,
-                                           codes.size(), codes.as<uint8_t>()));
-    SLUICE_RETURN_IF_ERROR(ReadStoredBytes(from.scales, first, exponents.size(),
-                                           exponents.as<uint8_t>()));
-    for (int64_t g = 0; g < step * groups; ++g) {
-      kernels::StoreMxfp4Group(codes.as<uint8_t>() + g * kCodes,
-                               exponents.as<uint8_t>()[g],
-                               blocks.as<uint8_t>() + g * format.block_bytes);
-    }
-    const int64_t elements = step * groups * kGroup;
-    std::byte* const to = out + FormatOf(type).bytes(r * groups * kGroup);
-    if (type == WeightType::kMxfp4) {
-      std::memcpy(to, blocks.data(), blocks.size());
-      continue;
-    }
-    kernels::WidenBlocks(kernels::BlockFormat::kMxfp4, blocks.as<uint8_t>(),
-                         step * groups, wide.as<float>());
-    if (type == WeightType::kF32) {
-      std::memcpy(to, wide.data(), wide.size());
-    } else {
-      Store(wide.as<float>(), elements, reinterpret_cast<uint16_t*>(to));
-    }
-  }
   return OkStatus();
 }
 
@@ -440,6 +427,9 @@ StatusOr<std::unique_ptr<ModelFile>> OpenModel(
                              " is in ", tensors[i - 1].file->path(), " and in ",
                              tensors[i].file->path());
     }
+  }
+  if (!contents.gguf.has_value()) {
+    SLUICE_RETURN_IF_ERROR(Annotate(ComposeTensors(contents), path));
   }
   return std::make_unique<ModelFile>(std::move(contents));
 }

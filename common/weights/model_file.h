@@ -19,6 +19,7 @@
 namespace sluice::weights {
 
 class GgufMetadata;
+struct ComposedTensor;
 struct LocatedTensor;
 struct ModelContents;
 struct PieceSums;
@@ -67,13 +68,6 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-// A matrix as a checkpoint keeps it: one tensor, or MXFP4's codes [.., C / 32,
-// 16], element 2j in the low half of byte j, with scales [.., C / 32].
-struct StoredMatrix {
-  std::string name;    // of the tensor, or of the codes
-  std::string scales;  // empty: none
-};
-
 // One opened model: a Hugging Face folder (one safetensors file, or shards
 // with an index) or a GGUF (one file, or a split set). Headers are read and
 // checked when it is opened; tensor bytes are read, never mapped, when asked
@@ -98,12 +92,16 @@ class ModelFile {
   // The GGUF's metadata (tokenizer, chat template); null for a folder.
   const GgufMetadata* gguf() const;
 
-  // All tensors, sorted by name.
+  // All tensors that are stored, sorted by name.
   const std::vector<TensorInfo>& tensors() const;
-  // Null if there is none of that name.
+  const TensorInfo* FindStored(std::string_view name) const;
+  // Matrices that are stored as several tensors, sorted by name.
+  const std::vector<ComposedTensor>& composed() const;
+  // Of a matrix or another tensor of the model; null if there is none. Reading
+  // by name means these.
   const TensorInfo* Find(std::string_view name) const;
-  // Of the tensors of a matrix, which are there.
-  uint64_t StoredBytes(const StoredMatrix& matrix) const;
+  // Of all tensors that store `name`; 0 if there are none.
+  uint64_t StoredBytes(std::string_view name) const;
 
   // Reads `slice` of tensor `name` into `out`: slice.elements() values,
   // row-major, packed. Stored types are widened exactly to F32; ReadBf16
@@ -118,9 +116,9 @@ class ModelFile {
   // + the slice's) of `to`, which has the slice's columns: F32, BF16, the type
   // of the stored blocks, or blocks that kernels::StoreBlocks makes. Columns
   // begin and end at blocks. Errors as above.
-  Status ReadMatrix(const StoredMatrix& from, const Slice& slice, int64_t row,
+  Status ReadMatrix(std::string_view name, const Slice& slice, int64_t row,
                     HostWeight& to) const;
-  // `size` bytes at `offset` of the tensor, as they are stored and in the
+  // `size` bytes at `offset` of a stored tensor, as they are stored and in the
   // file's order.
   Status ReadStoredBytes(std::string_view name, uint64_t offset, size_t size,
                          uint8_t* out) const;
@@ -142,9 +140,7 @@ class ModelFile {
   uint64_t bytes_read() const { return bytes_read_; }
 
  private:
-  // Groups of a checkpoint's MXFP4 as `type`, which is MXFP4, F32 or BF16.
-  Status ReadMxfp4(const StoredMatrix& from, const Slice& slice,
-                   kernels::WeightType type, std::byte* out) const;
+  const ComposedTensor* FindComposed(std::string_view name) const;
   template <typename Out>
   Status Read(std::string_view name, const Slice& slice, Out* out) const;
   // Of a tensor of contents_; null: none.

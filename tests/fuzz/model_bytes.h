@@ -14,6 +14,7 @@
 #include "common/base/json.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/tensor_table.h"
+#include "common/weights/composed_tensor.h"
 #include "common/weights/model_file.h"
 
 namespace sluice::fuzz {
@@ -43,7 +44,11 @@ inline void Exercise(const weights::ModelFile& model) {
   const auto config = ParseModelConfig(model.config());
   if (config.ok()) (void)CheckTensors(*config, model);
   std::vector<float> values;
-  for (const weights::TensorInfo& info : model.tensors()) {
+  std::vector<weights::TensorInfo> all = model.tensors();
+  for (const weights::ComposedTensor& matrix : model.composed()) {
+    all.push_back(matrix.info);
+  }
+  for (const weights::TensorInfo& info : all) {
     values.resize(static_cast<size_t>(info.elements()));
     (void)model.ReadF32(info.name, weights::Slice::All(info), values.data());
     const weights::Slice corner = {info.rows() / 2, info.rows(),

@@ -1,0 +1,423 @@
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "common/weights/composed_tensor.h"
+#include "common/weights/extent.h"
+#include "common/weights/model_contents.h"
+#include "kernels/block_format.h"
+
+namespace sluice::weights {
+namespace {
+
+using kernels::kShortBlock;
+
+// Of a dimension: sizes made of two of them are numbers.
+constexpr int64_t kMaxDimension = int64_t{1} << 40;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool EndsAt(std::string_view name, std::string_view suffix,
+            std::string_view& stem) {
+  if (!name.ends_with(suffix) || name.size() == suffix.size()) return false;
+  stem = name.substr(0, name.size() - suffix.size());
+  return true;
+}
+
+// What config.json says of the checkpoint's quantisation.
+struct Quantisation {
+  std::string method;  // empty: nothing is said
+  std::string version;
+  bool symmetric = true;
+  bool orders_columns = false;  // GPTQ's desc_act
+  int64_t bits = 4;
+  int64_t block_rows =
+      128;  // with one scale, where a matrix has blocks of them
+  int64_t block_cols = 128;
+};
+
+std::string TextOf(const Json& json, const char* key, const char* absent) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>()
+                                                   : absent;
+}
+
+bool FlagOf(const Json& json, const char* key, bool absent) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_boolean() ? found->get<bool>()
+                                                    : absent;
+}
+
+// Reads [rows, cols] at `key`, where it stands.
+void ReadBlockShape(const Json& json, const char* key, Quantisation& to) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_array() || found->size() != 2) return;
+  if (!(*found)[0].is_number_unsigned() || !(*found)[1].is_number_unsigned()) {
+    return;
+  }
+  to.block_rows =
+      std::min((*found)[0].get<uint64_t>(), uint64_t{kMaxDimension});
+  to.block_cols =
+      std::min((*found)[1].get<uint64_t>(), uint64_t{kMaxDimension});
+}
+
+Quantisation QuantisationOf(const Json& config) {
+  Quantisation said;
+  const auto found = config.find("quantization_config");
+  if (found == config.end() || !found->is_object()) return said;
+  said.method = TextOf(*found, "quant_method", "");
+  const bool is_gptq = said.method == "gptq";
+  said.version = is_gptq ? TextOf(*found, "checkpoint_format", "gptq")
+                         : TextOf(*found, "version", "gemm");
+  said.symmetric = is_gptq ? FlagOf(*found, "sym", true)
+                           : !FlagOf(*found, "zero_point", true);
+  said.orders_columns = FlagOf(*found, "desc_act", false);
+  const auto bits = found->find("bits");
+  if (bits != found->end() && bits->is_number_integer()) {
+    said.bits = bits->get<int64_t>();
+  }
+  ReadBlockShape(*found, "weight_block_size", said);
+  const auto groups = found->find("config_groups");
+  if (groups == found->end() || !groups->is_object()) return said;
+  for (const Json& group : *groups) {
+    const auto weights =
+        group.is_object() ? group.find("weights") : group.end();
+    if (group.is_object() && weights != group.end() && weights->is_object()) {
+      ReadBlockShape(*weights, "block_structure", said);
+    }
+  }
+  return said;
+}
+
+// Makes the matrix of one group of tensors. Its methods return what is wrong.
+class Composer {
+ public:
+  explicit Composer(const ModelContents& contents)
+      : contents_(contents), said_(QuantisationOf(contents.config)) {}
+
+  // Adds the matrix whose codes are `codes`, if it has any.
+  Status Add(const TensorInfo& codes, std::vector<ComposedTensor>& to) const {
+    for (const int64_t size : codes.shape) {
+      if (size > kMaxDimension) return OkStatus();
+    }
+    ComposedTensor made;
+    made.codes = codes.name;
+    std::string_view stem;
+    const std::string_view name = codes.name;
+    Status status;
+    if (codes.dtype == DType::kU8 && EndsAt(name, "_blocks", stem)) {
+      status = Mxfp4(codes, std::string(stem), Cat(stem, "_scales"), made);
+    } else if (EndsAt(name, ".qweight", stem)) {
+      status = Words(codes, std::string(stem), made);
+    } else if (EndsAt(name, ".weight_packed", stem)) {
+      status = codes.dtype == DType::kU8
+                   ? Mxfp4(codes, Cat(stem, ".weight"),
+                           Cat(stem, ".weight_scale"), made)
+                   : Packed(codes, std::string(stem), made);
+    } else if ((codes.dtype == DType::kI8 || codes.dtype == DType::kF8E4M3) &&
+               EndsAt(name, ".weight", stem)) {
+      status = Bytes(codes, std::string(stem), made);
+    } else {
+      return OkStatus();
+    }
+    if (status.ok()) status = CountElements(made.info.shape).status();
+    if (!status.ok()) return Annotate(status, "tensor ", Quoted(codes.name));
+    if (made.scales.empty()) return OkStatus();
+    to.push_back(std::move(made));
+    return OkStatus();
+  }
+
+ private:
+  const TensorInfo* Find(const std::string& name) const {
+    const LocatedTensor* found = FindLocated(contents_, name);
+    return found != nullptr ? &found->info : nullptr;
+  }
+  // The name of a tensor that is there, else none.
+  std::string IfThere(const std::string& name) const {
+    return Find(name) != nullptr ? name : "";
+  }
+
+  Status Mxfp4(const TensorInfo& codes, std::string name, std::string scales,
+               ComposedTensor& made) const {
+    const TensorInfo* found = Find(scales);
+    if (found == nullptr) {
+      return InvalidArgument("has no tensor ", Quoted(scales), " beside it");
+    }
+    made.layout = CodeLayout::kMxfp4;
+    made.scales = std::move(scales);
+    made.scale_cols = kShortBlock;
+    made.bits = 4;
+    std::vector<int64_t> shape = found->shape;
+    std::vector<int64_t> of_codes = shape;
+    // compressed-tensors joins the two last dimensions.
+    if (codes.shape.size() > shape.size()) {
+      of_codes.push_back(kShortBlock / 2);
+    } else if (!shape.empty()) {
+      of_codes.back() *= kShortBlock / 2;
+    }
+    if (found->dtype != DType::kU8 || shape.empty() ||
+        codes.shape != of_codes) {
+      return InvalidArgument("of shape ", ShapeToString(codes.shape),
+                             " has scales of ", found->dtype, " ",
+                             ShapeToString(shape), ", expected U8 and shape ",
+                             ShapeToString(of_codes));
+    }
+    shape.back() *= kShortBlock;
+    made.info = {std::move(name), DType::kMxfp4, std::move(shape)};
+    return OkStatus();
+  }
+
+  // GPTQ's and AWQ's words.
+  Status Words(const TensorInfo& codes, const std::string& stem,
+               ComposedTensor& made) const {
+    const bool is_awq = said_.method == "awq";
+    if (!is_awq && said_.method != "gptq") {
+      return InvalidArgument(
+          "is of a quantization_config with quant_method awq or gptq, "
+          "config.json has ",
+          Quoted(said_.method));
+    }
+    const bool known =
+        is_awq ? said_.version == "gemm" || said_.version == "GEMM"
+               : said_.version == "gptq" || said_.version == "gptq_v2";
+    if (!known) {
+      return InvalidArgument("is of version ", Quoted(said_.version), " of ",
+                             said_.method, ", known are ",
+                             is_awq ? "gemm" : "gptq and gptq_v2");
+    }
+    if (said_.bits != 4 && (is_awq || said_.bits != 8)) {
+      return InvalidArgument("has ", said_.bits, " bits, ", said_.method,
+                             is_awq ? " has 4" : " has 4 or 8 here");
+    }
+    made.bits = static_cast<int32_t>(said_.bits);
+    made.layout = is_awq ? CodeLayout::kAwq : CodeLayout::kGptq;
+    made.zeros_less_one = said_.version == "gptq";
+    made.scales = Cat(stem, ".scales");
+    made.zeros = IfThere(Cat(stem, ".qzeros"));
+    made.groups = is_awq ? "" : IfThere(Cat(stem, ".g_idx"));
+    const TensorInfo* scales = Find(made.scales);
+    const int64_t per_word = kWordBits / made.bits;
+    if (codes.dtype != DType::kI32 || codes.shape.size() != 2 ||
+        scales == nullptr || scales->shape.size() != 2) {
+      return InvalidArgument(
+          "is ", codes.dtype, " ", ShapeToString(codes.shape), " with ",
+          scales == nullptr ? "no scales"
+                            : "scales of shape " + ShapeToString(scales->shape),
+          ", expected I32 and scales of two dimensions");
+    }
+    const int64_t cols = is_awq ? codes.shape[0] : codes.shape[0] * per_word;
+    const int64_t rows = is_awq ? codes.shape[1] * per_word : codes.shape[1];
+    const int64_t groups = scales->shape[0];
+    SLUICE_RETURN_IF_ERROR(
+        CheckGroups(cols, groups, scales->shape[1] == rows, *scales, made));
+    if (!made.zeros.empty()) {
+      SLUICE_RETURN_IF_ERROR(CheckPart(made.zeros, DType::kI32,
+                                       {groups, CeilDiv(rows, per_word)}));
+    }
+    if (!made.groups.empty()) {
+      SLUICE_RETURN_IF_ERROR(CheckPart(made.groups, DType::kI32, {cols}));
+    }
+    const bool symmetric = said_.symmetric || made.zeros.empty();
+    bool regular = true;
+    if (said_.orders_columns && !made.groups.empty()) {
+      SLUICE_ASSIGN_OR_RETURN(regular, GroupsAreRuns(made.groups, cols));
+    }
+    made.info = {Cat(stem, ".weight"),
+                 TypeOf(made, *scales, symmetric, regular, cols),
+                 {rows, cols}};
+    return OkStatus();
+  }
+
+  // compressed-tensors' words.
+  Status Packed(const TensorInfo& codes, const std::string& stem,
+                ComposedTensor& made) const {
+    made.layout = CodeLayout::kPacked;
+    made.scales = Cat(stem, ".weight_scale");
+    made.zeros = IfThere(Cat(stem, ".weight_zero_point"));
+    made.groups = IfThere(Cat(stem, ".weight_g_idx"));
+    const std::string shape_name = Cat(stem, ".weight_shape");
+    made.unread = {shape_name};
+    const TensorInfo* scales = Find(made.scales);
+    const TensorInfo* shape = Find(shape_name);
+    if (codes.dtype != DType::kI32 || codes.shape.size() != 2 ||
+        scales == nullptr || shape == nullptr || shape->dtype != DType::kI64 ||
+        shape->shape != std::vector<int64_t>{2}) {
+      return InvalidArgument(
+          "is ", codes.dtype, " ", ShapeToString(codes.shape),
+          ", expected I32 of two dimensions with ", Quoted(made.scales),
+          " and ", Quoted(shape_name), ", I64 [2]");
+    }
+    int64_t real[2];
+    const LocatedTensor& at = *FindLocated(contents_, shape_name);
+    SLUICE_RETURN_IF_ERROR(at.file->ReadAt(at.offset, sizeof(real), real));
+    const int64_t rows = real[0], cols = real[1];
+    for (const int32_t bits : {4, 8}) {
+      if (rows == codes.shape[0] && cols > 0 && cols <= kMaxDimension &&
+          CeilDiv(cols, kWordBits / bits) == codes.shape[1]) {
+        made.bits = bits;
+        return Grouped(*scales, stem, rows, cols, made);
+      }
+    }
+    return InvalidArgument("of shape ", ShapeToString(codes.shape),
+                           " is no matrix [", rows, ", ", cols,
+                           "] of 4 or 8 bits");
+  }
+
+  // One code per byte.
+  Status Bytes(const TensorInfo& codes, const std::string& stem,
+               ComposedTensor& made) const {
+    made.layout =
+        codes.dtype == DType::kI8 ? CodeLayout::kInt8 : CodeLayout::kE4m3;
+    made.scales = IfThere(Cat(stem, ".weight_scale"));
+    if (made.scales.empty()) {
+      made.scales = IfThere(Cat(stem, ".weight_scale_inv"));
+    }
+    if (made.scales.empty()) return OkStatus();
+    made.zeros = IfThere(Cat(stem, ".weight_zero_point"));
+    if (codes.shape.size() != 2) {
+      return InvalidArgument("has shape ", ShapeToString(codes.shape),
+                             ", expected two dimensions");
+    }
+    return Grouped(*Find(made.scales), stem, codes.shape[0], codes.shape[1],
+                   made);
+  }
+
+  // The rest of a matrix whose scales are rows like its own: one per matrix,
+  // per row, per group of a row or per block of rows and columns.
+  Status Grouped(const TensorInfo& scales, const std::string& stem,
+                 int64_t rows, int64_t cols, ComposedTensor& made) const {
+    // [R] is [R, 1]; [] and [1] are of the whole matrix.
+    const bool is_matrix = scales.shape.size() == 2;
+    const int64_t down = is_matrix ? scales.shape[0] : scales.elements();
+    const int64_t across = is_matrix ? scales.shape[1] : 1;
+    if (down == rows || (down == 1 && across == 1)) {
+      made.scale_rows = down == 1 ? std::max<int64_t>(rows, 1) : 1;
+      SLUICE_RETURN_IF_ERROR(
+          CheckGroups(cols, across, scales.shape.size() <= 2, scales, made));
+    } else {
+      made.scale_rows = said_.block_rows;
+      made.scale_cols = said_.block_cols;
+      if (!is_matrix || made.scale_rows < 1 || made.scale_cols < 1 ||
+          down != CeilDiv(rows, made.scale_rows) ||
+          across != CeilDiv(cols, made.scale_cols)) {
+        return InvalidArgument(
+            "of ", rows, " rows and ", cols, " columns has scales of shape ",
+            ShapeToString(scales.shape), ", which are not one per ",
+            said_.block_rows, " rows and ", said_.block_cols, " columns");
+      }
+    }
+    if (!made.zeros.empty()) {
+      SLUICE_RETURN_IF_ERROR(CheckZeros(rows, across, made));
+    }
+    if (!made.groups.empty()) {
+      SLUICE_RETURN_IF_ERROR(CheckPart(made.groups, DType::kI32, {cols}));
+    }
+    const bool regular = made.groups.empty();
+    made.info = {Cat(stem, ".weight"),
+                 TypeOf(made, scales, made.zeros.empty(), regular, cols),
+                 {rows, cols}};
+    return OkStatus();
+  }
+
+  // Whether each run of a block's columns is of one group.
+  StatusOr<bool> GroupsAreRuns(const std::string& name, int64_t cols) const {
+    std::vector<int32_t> groups(static_cast<size_t>(cols));
+    const LocatedTensor& at = *FindLocated(contents_, name);
+    SLUICE_RETURN_IF_ERROR(at.file->ReadAt(
+        at.offset, groups.size() * sizeof(int32_t), groups.data()));
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i] != groups[i / kShortBlock * kShortBlock]) return false;
+    }
+    return true;
+  }
+
+  Status CheckZeros(int64_t rows, int64_t groups, ComposedTensor& made) const {
+    const int64_t per_word = kWordBits / made.bits;
+    const bool in_words = Find(made.zeros)->dtype == DType::kI32;
+    if (made.layout == CodeLayout::kPacked && in_words) {
+      return CheckPart(made.zeros, DType::kI32,
+                       {CeilDiv(rows, per_word), groups});
+    }
+    return InvalidArgument("has zero points ", Quoted(made.zeros), " of ",
+                           Find(made.zeros)->dtype,
+                           "; known are I32 words of packed codes");
+  }
+
+  Status CheckPart(const std::string& name, DType dtype,
+                   const std::vector<int64_t>& shape) const {
+    const TensorInfo* found = Find(name);
+    if (found != nullptr && found->dtype == dtype && found->shape == shape) {
+      return OkStatus();
+    }
+    return InvalidArgument("has ", Quoted(name), " of ", found->dtype, " ",
+                           ShapeToString(found->shape), ", expected ", dtype,
+                           " ", ShapeToString(shape));
+  }
+
+  // `cols` columns have `groups` scales each for as many columns.
+  Status CheckGroups(int64_t cols, int64_t groups, bool fits,
+                     const TensorInfo& scales, ComposedTensor& made) const {
+    const bool plain = scales.dtype == DType::kF16 ||
+                       scales.dtype == DType::kBF16 ||
+                       scales.dtype == DType::kF32;
+    if (fits && plain && groups > 0 && cols > 0 && cols % groups == 0) {
+      made.scale_cols = cols / groups;
+      return OkStatus();
+    }
+    return InvalidArgument("of ", cols, " columns has scales of ", scales.dtype,
+                           " ", ShapeToString(scales.shape),
+                           ", which are not F16, BF16 or F32 for equal groups "
+                           "of its columns");
+  }
+
+  // The blocks that hold the elements exactly, F32 without such.
+  DType TypeOf(const ComposedTensor& made, const TensorInfo& scales,
+               bool symmetric, bool regular, int64_t cols) const {
+    const bool runs = regular && made.scale_rows >= 1 &&
+                      made.scale_cols % kShortBlock == 0 &&
+                      cols % kShortBlock == 0;
+    if (!runs || scales.dtype == DType::kF32 ||
+        made.layout == CodeLayout::kE4m3) {
+      return DType::kF32;
+    }
+    if (made.bits == 8) return symmetric ? DType::kQ8_0 : DType::kF32;
+    return symmetric ? DType::kQ4_0 : DType::kQ5_0;
+  }
+
+  const ModelContents& contents_;
+  const Quantisation said_;
+};
+
+}  // namespace
+
+std::vector<std::string> ComposedTensor::parts() const {
+  std::vector<std::string> all = unread;
+  for (const std::string& name : {codes, scales, zeros, groups}) {
+    if (!name.empty()) all.push_back(name);
+  }
+  return all;
+}
+
+Status ComposeTensors(ModelContents& contents) {
+  const Composer composer(contents);
+  for (const LocatedTensor& tensor : contents.tensors) {
+    SLUICE_RETURN_IF_ERROR(composer.Add(tensor.info, contents.composed));
+  }
+  auto& composed = contents.composed;
+  std::sort(composed.begin(), composed.end(),
+            [](const ComposedTensor& a, const ComposedTensor& b) {
+              return a.info.name < b.info.name;
+            });
+  for (size_t i = 0; i < composed.size(); ++i) {
+    const std::string& name = composed[i].info.name;
+    const bool twice = i > 0 && composed[i - 1].info.name == name;
+    const LocatedTensor* stored = FindLocated(contents, name);
+    if (!twice && (stored == nullptr || name == composed[i].codes)) continue;
+    return InvalidArgument("tensor ", Quoted(composed[i].codes),
+                           " is a second ", Quoted(name));
+  }
+  return OkStatus();
+}
+
+}  // namespace sluice::weights
