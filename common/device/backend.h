@@ -44,9 +44,9 @@ struct StepTimes {
 };
 
 // What to sample from one logits row of the step.
-struct RowAsk {
+struct RowTask {
   int32_t row = 0;  // index into StepInputs::logits_rows
-  TokenAsk ask;     // its logits are empty
+  TokenTask task;   // its logits are empty
 };
 
 // Logits of some rows: this rank's columns [n, M], which are columns
@@ -156,10 +156,10 @@ class Backend {
   // M rows of head.
   virtual void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
                       const Weight& head, const LogitsOut& out) = 0;
-  // Samples for `asks`, which are of rows [begin, begin + logits.rows): token
+  // Samples for `tasks`, which are of rows [begin, begin + logits.rows): token
   // and log probabilities, or INTERNAL for logits with a NaN or +inf.
   virtual void Sample(DeviceMatrix logits, int32_t begin,
-                      std::span<const RowAsk> asks,
+                      std::span<const RowTask> tasks,
                       std::span<StatusOr<TokenResult>> answers) = 0;
 };
 

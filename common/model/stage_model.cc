@@ -212,10 +212,10 @@ void StageModel::RunLogits(const StepInputs& step, const StepIo& io,
         own_logits_.Rows(0, rows), plan_.vocab_begin,
         plan_.rank == 0 ? all_logits_.Rows(0, rows) : DeviceMatrix()};
     backend_.Logits(x, begin, norm, *weights_.head(), out);
-    const auto [ask, asks] = RowsWithin(io.asks, begin, begin + rows);
-    if (asks > 0) {
-      backend_.Sample(out.all, begin, io.asks.subspan(ask, asks),
-                      io.answers.subspan(ask, asks));
+    const auto [first, count] = RowsWithin(io.tasks, begin, begin + rows);
+    if (count > 0) {
+      backend_.Sample(out.all, begin, io.tasks.subspan(first, count),
+                      io.answers.subspan(first, count));
     }
     const auto [raw, raws] = RowsWithin(io.raw_logits, begin, begin + rows);
     for (const RawLogits& wanted : io.raw_logits.subspan(raw, raws)) {

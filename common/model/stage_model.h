@@ -42,8 +42,8 @@ struct RawLogits {
 // where it is until the step's end.
 struct StepIo {
   float* hidden = nullptr;
-  // Last stage: both rising by row, answers one per ask.
-  std::span<const RowAsk> asks;
+  // Last stage: both rising by row, answers one per task.
+  std::span<const RowTask> tasks;
   std::span<StatusOr<TokenResult>> answers;
   std::span<const RawLogits> raw_logits;
 };

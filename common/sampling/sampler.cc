@@ -36,41 +36,41 @@ Sampler::Sampler(kernels::Isa isa)
       weights_(kernels::kLogitsPiece) {}
 
 bool Sampler::greedy() const {
-  return ask_.params->temperature < kGreedyTemperature;
+  return task_.params->temperature < kGreedyTemperature;
 }
 
 int32_t Sampler::num_top() const {
-  return ask_.params != nullptr ? ask_.params->logprobs : ask_.num_top;
+  return task_.params != nullptr ? task_.params->logprobs : task_.num_top;
 }
 
 bool Sampler::KeepsTopK() const {
-  return ask_.params->top_k > 0 && ask_.params->top_k < raw_.size();
+  return task_.params->top_k > 0 && task_.params->top_k < raw_.size();
 }
 
 LogitChanges Sampler::Changes() const {
-  const SamplingParams& params = *ask_.params;
+  const SamplingParams& params = *task_.params;
   const int64_t sampled =
-      std::ssize(ask_.point.history) - ask_.point.num_prompt_tokens;
+      std::ssize(task_.point.history) - task_.point.num_prompt_tokens;
   const bool masks =
       sampled < params.min_tokens && !params.stop_token_ids.empty();
   const TokenCounts* counts = nullptr;
   if (NeedsTokenCounts(params)) {
-    counts = counted_.has_value() ? &*counted_ : ask_.point.counts;
+    counts = counted_.has_value() ? &*counted_ : task_.point.counts;
   }
-  return {params, masks, ask_.mask, counts};
+  return {params, masks, task_.mask, counts};
 }
 
-void Sampler::Begin(const TokenAsk& ask) {
-  ask_ = ask;
-  raw_.Reset(ask.logits);
+void Sampler::Begin(const TokenTask& task) {
+  task_ = task;
+  raw_.Reset(task.logits);
   adjusts_ = sums_all_ = false;
   scale_ = 1;
   counted_.reset();
-  if (ask.params != nullptr) {
-    const SamplingParams& params = *ask.params;
-    if (NeedsTokenCounts(params) && ask.point.counts == nullptr) {
+  if (task.params != nullptr) {
+    const SamplingParams& params = *task.params;
+    if (NeedsTokenCounts(params) && task.point.counts == nullptr) {
       counted_ =
-          TokenCounts::Of(ask.point.history, ask.point.num_prompt_tokens);
+          TokenCounts::Of(task.point.history, task.point.num_prompt_tokens);
     }
     adjusts_ = Changes().any();
     if (!greedy()) scale_ = 1.0f / params.temperature;
@@ -78,7 +78,7 @@ void Sampler::Begin(const TokenAsk& ask) {
                 (params.top_p < 1.0f || params.min_p <= 0.0f);
   }
   if (adjusts_) {
-    changed_.resize(ask.logits.size());
+    changed_.resize(task.logits.size());
     adjusted_.Reset(changed_);
   }
   // At temperature 1 an unchanged row has the same sum for both.
@@ -94,7 +94,7 @@ void Sampler::Scan(int part, int parts) {
   if (!adjusts_) return;
   const int64_t begin = range.first_logit();
   const int64_t end = std::min(range.end * kernels::kLogitsPiece, raw_.size());
-  std::copy(ask_.logits.begin() + begin, ask_.logits.begin() + end,
+  std::copy(task_.logits.begin() + begin, task_.logits.begin() + end,
             changed_.begin() + begin);
   Changes().Apply(static_cast<TokenId>(begin),
                   std::span(changed_).subspan(begin, end - begin));
@@ -113,14 +113,14 @@ void Sampler::Weigh(int part, int parts) {
 }
 
 StatusOr<TokenResult> Sampler::Finish() {
-  if (!raw_.is_finite()) return NotFinite(ask_.logits);
-  if (ask_.params == nullptr) return Describe(ask_.token);
+  if (!raw_.is_finite()) return NotFinite(task_.logits);
+  if (task_.params == nullptr) return Describe(task_.token);
   SLUICE_ASSIGN_OR_RETURN(const TokenId token, Draw());
   return Describe(token);
 }
 
-StatusOr<TokenResult> Sampler::Run(const TokenAsk& ask) {
-  Begin(ask);
+StatusOr<TokenResult> Sampler::Run(const TokenTask& task) {
+  Begin(task);
   Scan(0, 1);
   Weigh(0, 1);
   return Finish();
@@ -131,7 +131,7 @@ StatusOr<TokenId> Sampler::Draw() {
   if (max == kMaskedLogit) return Internal("every token is masked");
   if (greedy()) return static_cast<TokenId>(drawn().ArgMax());
   soft_ = {max, scale_};
-  const SamplingParams& params = *ask_.params;
+  const SamplingParams& params = *task_.params;
   if (KeepsTopK()) {
     candidates_.Collect(drawn(), drawn().LeastOfLargest(params.top_k));
     candidates_.KeepLikeliest(params.top_k);
@@ -151,7 +151,7 @@ void Sampler::SumCandidates() {
 }
 
 void Sampler::FilterShare() {
-  const double top_p = ask_.params->top_p;
+  const double top_p = task_.params->top_p;
   if (KeepsTopK()) {
     SumCandidates();
     candidates_.KeepShare({top_p * TotalOf(left_sums_), raw_.size()}, soft_);
@@ -194,8 +194,8 @@ float Sampler::CloseBound(float rough, double left_out) {
 }
 
 void Sampler::FilterHeavy() {
-  const float min_p = ask_.params->min_p;
-  if (!KeepsTopK() && ask_.params->top_p >= 1.0f) {
+  const float min_p = task_.params->min_p;
+  if (!KeepsTopK() && task_.params->top_p >= 1.0f) {
     // Slightly more than can weigh min_p: Exp and its argument are off by less
     // than 1e-4, except for subnormal weights.
     const double depth = 1e-3 - std::log(static_cast<double>(min_p));
@@ -207,9 +207,9 @@ void Sampler::FilterHeavy() {
 
 int64_t Sampler::DrawOne(std::span<const float> logits,
                          std::span<const float> sums) {
-  const SamplingParams& params = *ask_.params;
-  const double uniform = UniformFor(params.seed, params.choice,
-                                    static_cast<uint32_t>(ask_.point.position));
+  const SamplingParams& params = *task_.params;
+  const double uniform = UniformFor(
+      params.seed, params.choice, static_cast<uint32_t>(task_.point.position));
   const double target = uniform * TotalOf(sums);
   int64_t piece = 0;
   double before = 0;
@@ -245,7 +245,7 @@ TokenResult Sampler::Describe(TokenId token) {
   const double sum = TotalOf(sums_raw_ ? raw_sums_ : sums_);
   const float total =
       max == kMaskedLogit ? max : static_cast<float>(max + kernels::Log(sum));
-  result.logprob = TokenLogprob{token, ask_.logits[token] - total,
+  result.logprob = TokenLogprob{token, task_.logits[token] - total,
                                 static_cast<int32_t>(raw_.RankOf(token))};
   if (top == 0) return result;
   candidates_.Collect(raw_, raw_.LeastOfLargest(top));

@@ -34,7 +34,7 @@ struct SamplingPoint {
 
 // The work on one row of raw logits: sample a token (Sample), or describe
 // `token` (DescribeToken). All pointers outlive the call.
-struct TokenAsk {
+struct TokenTask {
   std::span<const float> logits;
   const SamplingParams* params = nullptr;  // null: describe `token`
   SamplingPoint point;                     // of a draw
@@ -80,7 +80,7 @@ class Sampler {
  public:
   explicit Sampler(kernels::Isa isa);
 
-  void Begin(const TokenAsk& ask);
+  void Begin(const TokenTask& task);
   void Scan(int part, int parts);
   bool needs_weights() const { return sums_all_ || sums_raw_; }
   void Weigh(int part, int parts);
@@ -88,7 +88,7 @@ class Sampler {
   // token left to draw.
   StatusOr<TokenResult> Finish();
 
-  StatusOr<TokenResult> Run(const TokenAsk& ask);
+  StatusOr<TokenResult> Run(const TokenTask& task);
 
  private:
   // Returns the logits of the draw: those after steps 1 to 4.
@@ -108,7 +108,7 @@ class Sampler {
   TokenResult Describe(TokenId token);
 
   const kernels::Isa isa_;
-  TokenAsk ask_;
+  TokenTask task_;
   std::optional<TokenCounts> counted_;  // for a caller without counts
   bool adjusts_ = false;
   bool sums_all_ = false;  // the draw needs the sum over all tokens

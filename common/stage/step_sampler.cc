@@ -34,15 +34,15 @@ void StepSampler::AddRow(const Stage::ChunkInput& input, int32_t position,
   const size_t result = results_.size() - 1;
   const int32_t next = position + 1;
   if (chunk.logits == LogitsWanted::kAll && next < state.num_prompt_tokens) {
-    asks_.push_back({row,
-                     {.token = state.tokens[next],
-                      .num_top = state.sampling.prompt_logprobs}});
+    tasks_.push_back({row,
+                      {.token = state.tokens[next],
+                       .num_top = state.sampling.prompt_logprobs}});
     places_.push_back({result});
   }
   if (draw >= 0) {
     // The counts are those without drafts.
     const bool counted = state.counts.has_value() && draw == 0;
-    asks_.push_back(
+    tasks_.push_back(
         {row,
          {.params = &state.sampling,
           .point = {next, std::span(state.tokens.data(), next),
@@ -58,7 +58,7 @@ void StepSampler::AddRow(const Stage::ChunkInput& input, int32_t position,
 }
 
 void StepSampler::Request(StepIo& io) {
-  answers_.assign(asks_.size(), TokenResult());
+  answers_.assign(tasks_.size(), TokenResult());
   for (const size_t result : raw_results_of_) {
     std::vector<float>& logits = results_[result].logits;
     logits.resize(logits.size() + static_cast<size_t>(vocab_size_));
@@ -71,16 +71,16 @@ void StepSampler::Request(StepIo& io) {
         {raw_rows_[i], results_[result].logits.data() + behind});
     behind += static_cast<size_t>(vocab_size_);
   }
-  io.asks = asks_;
+  io.tasks = tasks_;
   io.answers = answers_;
   io.raw_logits = raw_logits_;
 }
 
 std::vector<SequenceResult> StepSampler::Finish() {
-  for (size_t i = 0; i < asks_.size(); ++i) {
+  for (size_t i = 0; i < tasks_.size(); ++i) {
     const auto [index, draw, draft] = places_[i];
     SequenceResult& result = results_[index];
-    const bool is_draw = asks_[i].ask.params != nullptr;
+    const bool is_draw = tasks_[i].task.params != nullptr;
     auto& told = is_draw ? result.sampled : result.prompt;
     // A draft that was not accepted: no token is drawn behind it.
     if (is_draw && draw > 0 &&

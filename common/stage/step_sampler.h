@@ -31,7 +31,7 @@ class StepSampler {
   std::vector<SequenceResult> Finish();
 
  private:
-  // What an ask is about.
+  // What a task is about.
   struct Place {
     size_t result = 0;  // which of results_
     // Of the tokens that may be drawn for the chunk, which one; and the draft
@@ -44,8 +44,8 @@ class StepSampler {
 
   const int64_t vocab_size_;
   std::vector<int32_t> rows_;
-  std::vector<RowAsk> asks_;
-  std::vector<Place> places_;  // per ask
+  std::vector<RowTask> tasks_;
+  std::vector<Place> places_;  // per task
   std::vector<StatusOr<TokenResult>> answers_;
   std::vector<int32_t> raw_rows_;       // indices into rows_, rising
   std::vector<size_t> raw_results_of_;  // per raw row: which of results_

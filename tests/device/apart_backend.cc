@@ -209,11 +209,12 @@ class ApartBackend final : public Backend {
                    {Behind(out.own), out.first_column, Behind(out.all)});
     });
   }
-  void Sample(DeviceMatrix logits, int32_t begin, std::span<const RowAsk> asks,
+  void Sample(DeviceMatrix logits, int32_t begin,
+              std::span<const RowTask> tasks,
               std::span<StatusOr<TokenResult>> answers) override {
     std::fill(answers.begin(), answers.end(),
               StatusOr<TokenResult>(Internal("read before the step's end")));
-    Later([=, this] { cpu_->Sample(Behind(logits), begin, asks, answers); });
+    Later([=, this] { cpu_->Sample(Behind(logits), begin, tasks, answers); });
   }
 
  private:

@@ -16,6 +16,7 @@ _BANNED = [
 _OLD_WORDS = [
     (re.compile(r"\b(whoever|nobody)\b", re.I),
      "name the type or the process, in a sentence with a subject"),
+    (re.compile(r"\b(Token|Row)Asks?\b"), "TokenTask, RowTask"),
     (re.compile(r"\b(ExpertOwner|ExpertAsk|SendQuestion)\b"),
      "ExpertTransport, RoutedRows, SendProbe"),
     (re.compile(r"\b[Pp]ledge"), "reserve"),

@@ -177,16 +177,16 @@ TEST(SamplerReferenceTest, EveryIsaAndEveryCutGivesTheSameBits) {
       params.logprobs = 5;
       if (params.top_k == 40) params.repetition_penalty = 1.3f;
       if (params.min_p > 0) params.frequency_penalty = 0.4f;
-      const TokenAsk ask = {
+      const TokenTask task = {
           .logits = logits, .params = &params, .point = {60, history, 20}};
       if (size < 15) continue;  // the history's ids
-      const auto want = plain.Run(ask);
+      const auto want = plain.Run(task);
       ASSERT_TRUE(want.ok());
       for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
         if (isa > kernels::DetectIsa()) continue;
         Sampler sampler(isa);
         for (const int parts : {1, 2, 3, 16}) {
-          sampler.Begin(ask);
+          sampler.Begin(task);
           for (int i = parts - 1; i >= 0; --i) sampler.Scan(i, parts);
           for (int i = parts - 1; i >= 0; --i) sampler.Weigh(i, parts);
           const auto drawn = sampler.Finish();

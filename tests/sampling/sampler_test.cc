@@ -258,12 +258,12 @@ StatusOr<TokenResult> DrawMasked(const TokenMask& mask,
                                  const SamplingParams& params,
                                  int32_t position = 0) {
   static const std::vector<TokenId> history = {0};
-  TokenAsk ask;
-  ask.logits = kLogits;
-  ask.params = &params;
-  ask.point = {position, history, 1};
-  ask.mask = &mask;
-  return Sampler(kernels::Isa::kPortable).Run(ask);
+  TokenTask task;
+  task.logits = kLogits;
+  task.params = &params;
+  task.point = {position, history, 1};
+  task.mask = &mask;
+  return Sampler(kernels::Isa::kPortable).Run(task);
 }
 
 TEST(SamplerTest, AMaskLeavesItsTokensAlone) {

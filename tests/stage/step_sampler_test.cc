@@ -57,14 +57,14 @@ class Step {
     for (int64_t begin = 0; begin < rows_; begin += at_once) {
       const int64_t rows = std::min(at_once, rows_ - begin);
       size_t end = done;
-      while (end < io.asks.size() && io.asks[end].row < begin + rows) ++end;
+      while (end < io.tasks.size() && io.tasks[end].row < begin + rows) ++end;
       sampler.Run(
           {logits_.data() + begin * kRowLogits, rows, kRowLogits, kRowLogits},
-          static_cast<int32_t>(begin), io.asks.subspan(done, end - done),
+          static_cast<int32_t>(begin), io.tasks.subspan(done, end - done),
           io.answers.subspan(done, end - done));
       done = end;
     }
-    EXPECT_EQ(done, io.asks.size());
+    EXPECT_EQ(done, io.tasks.size());
     return step.Finish();
   }
 
@@ -148,7 +148,8 @@ class DraftStep {
     StepIo io;
     step.Request(io);
     RowSampler sampler({nullptr, kernels::Isa::kPortable});
-    sampler.Run({logits_.data(), rows, kVocab, kVocab}, 0, io.asks, io.answers);
+    sampler.Run({logits_.data(), rows, kVocab, kVocab}, 0, io.tasks,
+                io.answers);
     for (const RawLogits& raw : io.raw_logits) {
       std::copy_n(logits_.begin() + raw.row * kVocab, kVocab, raw.to);
     }

@@ -305,10 +305,11 @@ class CpuBackend final : public Backend {
     communicator_.GatherColumns(View(out.own), out.first_column, View(out.all));
   }
 
-  void Sample(DeviceMatrix logits, int32_t begin, std::span<const RowAsk> asks,
+  void Sample(DeviceMatrix logits, int32_t begin,
+              std::span<const RowTask> tasks,
               std::span<StatusOr<TokenResult>> answers) override {
     sampling_.start_ns = MonotonicNanos();
-    sampler_.Run(View(logits), begin, asks, answers);
+    sampler_.Run(View(logits), begin, tasks, answers);
     sampling_.stop_ns = MonotonicNanos();
   }
 

@@ -16,46 +16,47 @@ RowSampler::RowSampler(const kernels::Context& context)
                 Sampler(context.isa)) {}
 
 void RowSampler::Run(kernels::ConstMatrix logits, int32_t begin,
-                     std::span<const RowAsk> asks,
+                     std::span<const RowTask> tasks,
                      std::span<StatusOr<TokenResult>> answers) {
-  asks_.clear();
-  for (const RowAsk& asked : asks) {
-    asks_.push_back(asked.ask);
-    asks_.back().logits = {logits.row(asked.row - begin),
-                           static_cast<size_t>(logits.cols)};
+  tasks_.clear();
+  for (const RowTask& row : tasks) {
+    tasks_.push_back(row.task);
+    tasks_.back().logits = {logits.row(row.row - begin),
+                            static_cast<size_t>(logits.cols)};
   }
-  const std::span<const TokenAsk> all = asks_;
+  const std::span<const TokenTask> all = tasks_;
   const size_t whole = all.size() / samplers_.size() * samplers_.size();
   RunWhole(all.first(whole), answers.first(whole));
   RunSplit(all.subspan(whole), answers.subspan(whole));
 }
 
 // A multiple of the team's threads, each of which takes whole rows.
-void RowSampler::RunWhole(std::span<const TokenAsk> asks,
+void RowSampler::RunWhole(std::span<const TokenTask> tasks,
                           std::span<StatusOr<TokenResult>> answers) {
-  if (asks.empty()) return;
-  const size_t each = asks.size() / samplers_.size();
+  if (tasks.empty()) return;
+  const size_t each = tasks.size() / samplers_.size();
   kernels::ParallelFor(
       context_, static_cast<int>(samplers_.size()), [&](int thread) {
         for (size_t i = thread * each; i < (thread + 1) * each; ++i) {
-          answers[i] = samplers_[thread].Run(asks[i]);
+          answers[i] = samplers_[thread].Run(tasks[i]);
         }
       });
 }
 
 // Fewer than the team has threads: each row is cut into parts.
-void RowSampler::RunSplit(std::span<const TokenAsk> asks,
+void RowSampler::RunSplit(std::span<const TokenTask> tasks,
                           std::span<StatusOr<TokenResult>> answers) {
-  if (asks.empty()) return;
-  const auto rows = static_cast<int>(asks.size());
-  const bool cuts = std::ssize(asks[0].logits) >= kLeastToSplit;
+  if (tasks.empty()) return;
+  const auto rows = static_cast<int>(tasks.size());
+  const bool cuts = std::ssize(tasks[0].logits) >= kLeastToSplit;
   const int parts = cuts ? kernels::NumThreads(context_) / rows : 1;
   if (parts == 1) {
-    kernels::ParallelFor(
-        context_, rows, [&](int i) { answers[i] = samplers_[i].Run(asks[i]); });
+    kernels::ParallelFor(context_, rows, [&](int i) {
+      answers[i] = samplers_[i].Run(tasks[i]);
+    });
     return;
   }
-  for (int i = 0; i < rows; ++i) samplers_[i].Begin(asks[i]);
+  for (int i = 0; i < rows; ++i) samplers_[i].Begin(tasks[i]);
   kernels::ParallelFor(context_, rows * parts, [&](int task) {
     samplers_[task / parts].Scan(task % parts, parts);
   });

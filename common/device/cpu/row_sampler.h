@@ -22,18 +22,18 @@ class RowSampler {
 
   // As Backend::Sample.
   void Run(kernels::ConstMatrix logits, int32_t begin,
-           std::span<const RowAsk> asks,
+           std::span<const RowTask> tasks,
            std::span<StatusOr<TokenResult>> answers);
 
  private:
-  void RunWhole(std::span<const TokenAsk> asks,
+  void RunWhole(std::span<const TokenTask> tasks,
                 std::span<StatusOr<TokenResult>> answers);
-  void RunSplit(std::span<const TokenAsk> asks,
+  void RunSplit(std::span<const TokenTask> tasks,
                 std::span<StatusOr<TokenResult>> answers);
 
   const kernels::Context context_;
   std::vector<Sampler> samplers_;  // one for each thread of the team
-  std::vector<TokenAsk> asks_;     // with their logits
+  std::vector<TokenTask> tasks_;   // with their logits
 };
 
 }  // namespace sluice
