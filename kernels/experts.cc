@@ -185,8 +185,8 @@ class ExpertLayer {
     Multiply(
         {begin, end, experts_.gate_up, experts_.gate_up_bias},
         [&](int32_t e) {
-          const int64_t asker = s_.slots.askers[s_.slots.begins[e]];
-          return IsRunOfRows(e) ? Rows(x_, asker, e)
+          const int64_t row = s_.slots.rows[s_.slots.begins[e]];
+          return IsRunOfRows(e) ? Rows(x_, row, e)
                                 : Rows(gathered, s_.slots.begins[e] - first, e);
         },
         both);
@@ -204,7 +204,7 @@ class ExpertLayer {
   void FailRows(int32_t first, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       const bool finite =
-          block_ == 0 || s_.quantized.finite(s_.slots.askers[first + i]);
+          block_ == 0 || s_.quantized.finite(s_.slots.rows[first + i]);
       if (finite && s_.finite[i] != 0) continue;
       std::fill_n(outputs_.row(first + i), outputs_.cols,
                   std::numeric_limits<float>::quiet_NaN());
@@ -214,7 +214,7 @@ class ExpertLayer {
   // Whether the expert's rows follow each other in x.
   bool IsRunOfRows(int32_t e) const {
     const int64_t last = s_.slots.begins[e + 1] - 1;
-    return s_.slots.askers[last] - s_.slots.askers[s_.slots.begins[e]] ==
+    return s_.slots.rows[last] - s_.slots.rows[s_.slots.begins[e]] ==
            s_.slots.count(e) - 1;
   }
 
@@ -238,7 +238,7 @@ class ExpertLayer {
     } else {
       to = ConstMatrix(s_.gathered.Plain(count, cols));
     }
-    const int64_t* askers = s_.slots.askers.data();
+    const int64_t* rows = s_.slots.rows.data();
     const int tasks = cpu::NumTasks(context_, count * cols / 16);
     ParallelFor(context_, tasks, [&](int task) {
       const cpu::Range mine = cpu::PartOf(end - begin, task, tasks, 1);
@@ -247,7 +247,7 @@ class ExpertLayer {
         if (s_.slots.count(e) == 0 || IsRunOfRows(e)) continue;
         for (int32_t slot = s_.slots.begins[e]; slot < s_.slots.begins[e + 1];
              ++slot) {
-          CopyRow(x_, askers[slot], to, slot - first);
+          CopyRow(x_, rows[slot], to, slot - first);
         }
       }
     });

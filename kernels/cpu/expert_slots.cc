@@ -8,29 +8,29 @@
 namespace sluice::kernels::cpu {
 namespace {
 
-// One row's asked experts: their ids, the slots of their outputs (negative:
-// elsewhere) and their weights, `count` of each.
-struct RowAsks {
+// The experts of one row: ids, slots of outputs (negative: remote) and weights,
+// `count` of each.
+struct RowExperts {
   const int32_t* ids;
   const int32_t* slots;
   const float* weights;
   int32_t count;
 };
 
-// Joins asks [first, last), whose ids are in the node [begin, end), into the
-// leftmost one's slot, which it returns.
-int32_t JoinAsks(const Ops& ops, const RowAsks& asks, TreeNode node,
-                 int32_t first, int32_t last, Matrix outputs) {
-  if (last - first == 1) return asks.slots[first];
+// Adds up the outputs of experts [first, last) of a row, whose ids are in
+// `node`. Returns the slot of the sum, which is the first expert's.
+int32_t JoinOutputs(const Ops& ops, const RowExperts& row, TreeNode node,
+                    int32_t first, int32_t last, Matrix outputs) {
+  if (last - first == 1) return row.slots[first];
   const int32_t middle = node.begin + SplitPoint(node.end - node.begin);
   const auto split = static_cast<int32_t>(
-      std::lower_bound(asks.ids + first, asks.ids + last, middle) - asks.ids);
+      std::lower_bound(row.ids + first, row.ids + last, middle) - row.ids);
   const TreeNode left = {node.begin, middle};
   const TreeNode right = {middle, node.end};
-  if (split == first) return JoinAsks(ops, asks, right, first, last, outputs);
-  if (split == last) return JoinAsks(ops, asks, left, first, last, outputs);
-  const int32_t a = JoinAsks(ops, asks, left, first, split, outputs);
-  const int32_t b = JoinAsks(ops, asks, right, split, last, outputs);
+  if (split == first) return JoinOutputs(ops, row, right, first, last, outputs);
+  if (split == last) return JoinOutputs(ops, row, left, first, last, outputs);
+  const int32_t a = JoinOutputs(ops, row, left, first, split, outputs);
+  const int32_t b = JoinOutputs(ops, row, right, split, last, outputs);
   ops.add(outputs.row(a), outputs.row(b), outputs.cols);
   return a;
 }
@@ -40,24 +40,24 @@ void Weigh(float* row, float weight, int64_t n) {
 }
 
 // Row t of every part.
-void FinishRow(const Ops& ops, const RowAsks& asks, int64_t t, Matrix outputs,
+void FinishRow(const Ops& ops, const RowExperts& row, int64_t t, Matrix outputs,
                std::span<const TreeNode> nodes, std::span<const Matrix> parts) {
-  for (int32_t j = 0; j < asks.count; ++j) {
-    if (asks.slots[j] < 0) continue;
-    Weigh(outputs.row(asks.slots[j]), asks.weights[j], outputs.cols);
+  for (int32_t j = 0; j < row.count; ++j) {
+    if (row.slots[j] < 0) continue;
+    Weigh(outputs.row(row.slots[j]), row.weights[j], outputs.cols);
   }
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const int32_t* end = asks.ids + asks.count;
+    const int32_t* end = row.ids + row.count;
     const auto first = static_cast<int32_t>(
-        std::lower_bound(asks.ids, end, nodes[i].begin) - asks.ids);
+        std::lower_bound(row.ids, end, nodes[i].begin) - row.ids);
     const auto last = static_cast<int32_t>(
-        std::lower_bound(asks.ids, end, nodes[i].end) - asks.ids);
+        std::lower_bound(row.ids, end, nodes[i].end) - row.ids);
     float* to = parts[i].row(t);
     if (first == last) {
       std::fill_n(to, outputs.cols, -0.0f);
       continue;
     }
-    const int32_t slot = JoinAsks(ops, asks, nodes[i], first, last, outputs);
+    const int32_t slot = JoinOutputs(ops, row, nodes[i], first, last, outputs);
     std::copy_n(outputs.row(slot), outputs.cols, to);
   }
 }
@@ -66,24 +66,24 @@ void FinishRow(const Ops& ops, const RowAsks& asks, int64_t t, Matrix outputs,
 
 void AssignSlots(const ExpertRows& rows, int32_t first, int32_t count,
                  ExpertSlots& s) {
-  const int64_t asks = rows.x.rows * rows.per_row;
+  const int64_t pairs = rows.x.rows * rows.per_row;
   const auto expert = [&](int64_t i) { return rows.ids[i] - first; };
   const auto here = [&](int64_t i) {
     return expert(i) >= 0 && expert(i) < count;
   };
   s.begins.assign(static_cast<size_t>(count) + 1, 0);
-  for (int64_t i = 0; i < asks; ++i) {
+  for (int64_t i = 0; i < pairs; ++i) {
     SLUICE_CHECK(i % rows.per_row == 0 || rows.ids[i - 1] < rows.ids[i]);
     if (here(i)) ++s.begins[expert(i) + 1];
   }
   for (int32_t e = 0; e < count; ++e) s.begins[e + 1] += s.begins[e];
-  s.slots.assign(static_cast<size_t>(asks), -1);
-  s.askers.resize(static_cast<size_t>(s.begins[count]));
+  s.slots.assign(static_cast<size_t>(pairs), -1);
+  s.rows.resize(static_cast<size_t>(s.begins[count]));
   std::vector<int32_t> next(s.begins.begin(), s.begins.end() - 1);
-  for (int64_t i = 0; i < asks; ++i) {
+  for (int64_t i = 0; i < pairs; ++i) {
     if (!here(i)) continue;
     s.slots[i] = next[expert(i)]++;
-    s.askers[s.slots[i]] = i / rows.per_row;
+    s.rows[s.slots[i]] = i / rows.per_row;
   }
 }
 

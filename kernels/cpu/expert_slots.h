@@ -12,12 +12,13 @@
 
 namespace sluice::kernels::cpu {
 
-// A slot per pair of a row and an expert at hand that the row asks. Experts'
-// runs of slots follow one another; rows rise within a run.
+// A slot for each pair of a row and a local expert that the row is routed to.
+// The slots of an expert are a run, the runs follow one another, and rows rise
+// within a run.
 struct ExpertSlots {
   std::vector<int32_t> begins;  // [experts + 1]: an expert's run of slots
-  std::vector<int32_t> slots;   // [T * per_row]; negative: not at hand
-  std::vector<int64_t> askers;  // [slots]: which row asked
+  std::vector<int32_t> slots;   // [T * per_row]; negative: remote
+  std::vector<int64_t> rows;    // [slots]: the slot's row
 
   int64_t total() const { return begins.back(); }
   int64_t count(int32_t expert) const {
@@ -25,7 +26,8 @@ struct ExpertSlots {
   }
 };
 
-// Gives every row and asked expert of [first, first + count) a slot.
+// Gives a slot to every row and expert of [first, first + count) that the row
+// is routed to.
 void AssignSlots(const ExpertRows& rows, int32_t first, int32_t count,
                  ExpertSlots& slots);
 
