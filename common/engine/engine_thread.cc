@@ -51,6 +51,19 @@ TracedSinks SinksOf(const StepTrace* trace, Scheduler& scheduler) {
   return sinks;
 }
 
+// Completes the trace of a step, whose commit began at `begin_ns`, and gives it
+// to `sinks`.
+void TellStep(const TracedSinks& sinks, const std::shared_ptr<StepTrace>& trace,
+              int64_t begin_ns, EngineCounters& counters) {
+  if (sinks.empty()) return;
+  trace->inbox.stop_ns = begin_ns;
+  trace->commit = {begin_ns, MonotonicNanos()};
+  for (const auto& one : sinks) {
+    (void)Guarded("sink", counters,
+                  [&] { one.second->OnStep(trace, one.first); });
+  }
+}
+
 }  // namespace
 
 // An exception ends the sequence that it is about, or, where the scheduler may
@@ -140,7 +153,7 @@ void EngineLoop::Handle(CancelCommand& cancel) {
 
 void EngineLoop::Handle(StepResult& result) {
   const bool stale = !scheduler_.attached() || result.epoch != epoch_;
-  TraceSpan commit{MonotonicNanos()};
+  const int64_t begin_ns = MonotonicNanos();
   const TimePoint now = Clock::now();
   std::shared_ptr<StepTrace> trace;
   if (result.trace) {
@@ -155,16 +168,7 @@ void EngineLoop::Handle(StepResult& result) {
     return Handle(broken);
   }
   if (!stale) last_progress_ = now;
-  if (!traced.empty()) {
-    commit.stop_ns = MonotonicNanos();
-    trace->inbox.stop_ns = commit.start_ns;
-    trace->commit = commit;
-    for (const auto& [first, second] : traced) {
-      const auto& chunk = first;  // clang 14 captures no binding
-      const auto& sink = second;
-      (void)Guarded("sink", counters_, [&] { sink->OnStep(trace, chunk); });
-    }
-  }
+  TellStep(traced, trace, begin_ns, counters_);
   Emit(*std::move(events));
 }
 
