@@ -427,41 +427,17 @@ void PipelineAssembler::OnException(const Status& what) {
 void PipelineAssembler::Publish() {
   const TimePoint now = Clock::now();
   const bool up = phase_ == Phase::kUp;
-  PipelineStatus status;
+  PipelineStatus status =
+      places_.Report(now, up ? plans_->last_result() : TimePoint(),
+                     options_.suspect_after, up);
   status.epoch = name_.epoch;
-  status.message = message_;
-  status.ready = up;
+  if (status.message.empty()) status.message = message_;
   if (!up) status.down = now - down_since_;
   status.last_recovery = last_recovery_;
   status.model = model_;
-  std::vector<TimePoint> heard;
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    const auto& stage = stages_[i];
-    const bool used = places_.has(i);
-    const Duration silence =
-        stage->Silence(now, up && used ? plans_->last_result() : TimePoint());
-    StageStatus part =
-        stage->Report(now, silence, options_.suspect_after, up || !used);
-    if (!used) {
-      status.spares.push_back(std::move(part));
-      continue;
-    }
-    if (part.state == StageState::kLoading && part.assignable) {
-      status.message = Cat(stage->Describe(), ": ", part.message);
-    }
-    if (status.ready && part.state != StageState::kReady) {
-      status.message =
-          Cat(stage->Describe(), part.state == StageState::kDraining
-                                     ? " is draining"
-                                     : ": " + part.message);
-      status.ready = false;
-    }
-    status.stages.push_back(std::move(part));
-    heard.push_back(stage->heard());
-  }
   MutexLock lock(mutex_);
   published_ = std::move(status);
-  heard_ = std::move(heard);
+  published_at_ = now;
 }
 
 PipelineStatus PipelineAssembler::status() const {
@@ -470,8 +446,11 @@ PipelineStatus PipelineAssembler::status() const {
   MutexLock lock(mutex_);
   PipelineStatus copy = published_;
   for (size_t i = 0; i < copy.stages.size(); ++i) {
-    copy.stages[i].clock = clocks[i];
-    if (heard_[i] != TimePoint()) copy.stages[i].last_heard = now - heard_[i];
+    StageStatus& stage = copy.stages[i];
+    stage.clock = clocks[i];
+    if (stage.last_heard > Duration::zero()) {
+      stage.last_heard += now - published_at_;
+    }
   }
   return copy;
 }

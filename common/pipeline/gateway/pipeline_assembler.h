@@ -152,7 +152,7 @@ class PipelineAssembler {
   CondVar drained_changed_;
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
   PipelineStatus published_ ABSL_GUARDED_BY(mutex_);
-  std::vector<TimePoint> heard_ ABSL_GUARDED_BY(mutex_);  // per stage
+  TimePoint published_at_ ABSL_GUARDED_BY(mutex_);
 
   // The thread "pipeline" from here on.
   bool draining_ = false;

@@ -232,7 +232,7 @@ Duration StageConnection::Silence(TimePoint now, TimePoint passed) const {
   return now - (welcomed_ ? std::max(heard_, passed) : linked_at_);
 }
 
-StageStatus StageConnection::Report(TimePoint now, Duration silence,
+StageStatus StageConnection::Report(TimePoint now, TimePoint passed,
                                     Duration suspect_after,
                                     bool pipeline_up) const {
   StageStatus status{facts_};
@@ -241,6 +241,7 @@ StageStatus StageConnection::Report(TimePoint now, Duration silence,
   status.rtt = rtt_;
   status.state = down_state_;
   if (!welcomed_) return status;
+  const Duration silence = Silence(now, passed);
   if (silence >= suspect_after) {
     status.state = StageState::kSuspect;
     status.message = Cat("silent for ", Seconds(silence), " s");

@@ -100,8 +100,9 @@ class StageConnection {
   Duration Silence(TimePoint now, TimePoint passed) const;
   // When the stage's latest message came.
   TimePoint heard() const { return heard_; }
-  // What people see: `silence` at `now`; all but last_heard and clock.
-  StageStatus Report(TimePoint now, Duration silence, Duration suspect_after,
+  // What people see at `now`, but for last_heard and clock. `passed`: as
+  // Silence's.
+  StageStatus Report(TimePoint now, TimePoint passed, Duration suspect_after,
                      bool pipeline_up) const;
   // "stage 1 (host:7001, layers 15 to 29)".
   std::string Describe() const;

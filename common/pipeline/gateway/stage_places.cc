@@ -126,4 +126,32 @@ bool StagePlaces::filled() const {
   return true;
 }
 
+PipelineStatus StagePlaces::Report(TimePoint now, TimePoint passed,
+                                   Duration suspect_after, bool up) const {
+  PipelineStatus status;
+  status.ready = up;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const StageConnection& stage = *stages_[i];
+    const bool used = has(i);
+    StageStatus part = stage.Report(now, used ? passed : TimePoint(),
+                                    suspect_after, up || !used);
+    if (!used) {
+      status.spares.push_back(std::move(part));
+      continue;
+    }
+    if (part.state == StageState::kLoading && part.assignable) {
+      status.message = Cat(stage.Describe(), ": ", part.message);
+    }
+    if (status.ready && part.state != StageState::kReady) {
+      status.message = Cat(stage.Describe(), part.state == StageState::kDraining
+                                                 ? " is draining"
+                                                 : ": " + part.message);
+      status.ready = false;
+    }
+    if (stage.heard() != TimePoint()) part.last_heard = now - stage.heard();
+    status.stages.push_back(std::move(part));
+  }
+  return status;
+}
+
 }  // namespace sluice

@@ -41,6 +41,11 @@ class StagePlaces {
             std::string& message);
   // Whether every place has a process that holds its layers.
   bool filled() const;
+  // What people see of the processes at `now`, while the pipeline is `up` or
+  // not, and what keeps it from being ready. `passed`: as StageConnection's.
+  // Without clocks and what is told of the pipeline as a whole.
+  PipelineStatus Report(TimePoint now, TimePoint passed, Duration suspect_after,
+                        bool up) const;
 
  private:
   // Whether place `index` went to a spare: one that holds its layers, or else
