@@ -28,6 +28,14 @@ struct StageTrace {
   bool operator==(const StageTrace&) const = default;
 };
 
+// What is known of the monotonic clock of a stage.
+struct ClockEstimate {
+  bool known = false;
+  int64_t offset_ns = 0;  // the stage's clock less the gateway's
+  int64_t error_ns = 0;   // the offset is wrong by at most this
+  int64_t rtt_ns = 0;     // of the round trip behind the estimate
+};
+
 // A traced sequence's part of one step.
 struct TracedChunk {
   SequenceId sequence;

@@ -110,8 +110,9 @@ class Timeline {
     for (size_t i = 0; i < record.stages.size(); ++i) {
       const TraceRecord::Stage& stage = record.stages[i];
       Name("process_name", kFirstStageProcess + static_cast<int>(i), 0,
-           Cat("stage ", i, " (", stage.address, ", layers ", stage.first_layer,
-               " to ", stage.last_layer - 1, ")"));
+           Cat("stage ", i, " (", stage.address, ", layers ",
+               stage.place.first_layer, " to ", stage.place.last_layer - 1,
+               ")"));
     }
   }
 

@@ -120,11 +120,11 @@ void WriteChoice(const TraceRecord& record, size_t choice, Writer& out) {
 
 void WriteStage(const TraceRecord::Stage& stage, Writer& out) {
   out.Raw("{\"address\":").String(stage.address);
-  out.Raw(",\"first_layer\":").Number(stage.first_layer);
-  out.Raw(",\"last_layer\":").Number(stage.last_layer - 1);
-  out.Raw(",\"rtt_us\":").Micros(stage.rtt_ns);
-  out.Raw(",\"clock_offset_us\":").Micros(stage.clock_offset_ns);
-  out.Raw(",\"clock_error_us\":").Micros(stage.clock_error_ns).Raw("}");
+  out.Raw(",\"first_layer\":").Number(stage.place.first_layer);
+  out.Raw(",\"last_layer\":").Number(stage.place.last_layer - 1);
+  out.Raw(",\"rtt_us\":").Micros(stage.clock.rtt_ns);
+  out.Raw(",\"clock_offset_us\":").Micros(stage.clock.offset_ns);
+  out.Raw(",\"clock_error_us\":").Micros(stage.clock.error_ns).Raw("}");
 }
 
 }  // namespace

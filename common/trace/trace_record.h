@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/stage_identity.h"
 #include "common/core/step_trace.h"
 
 namespace sluice::trace {
@@ -44,14 +45,11 @@ struct TraceRecord {
     std::vector<Delivery> deliveries;
     bool truncated = false;  // its later steps or deliveries are left out
   };
-  // A stage, and how its clock relates to the gateway's at the end.
+  // A stage, and its clock at the end of the request.
   struct Stage {
     std::string address;
-    int32_t first_layer = 0;
-    int32_t last_layer = 0;  // one past the last
-    int64_t rtt_ns = 0;
-    int64_t clock_offset_ns = 0;
-    int64_t clock_error_ns = 0;
+    StagePlace place;
+    ClockEstimate clock;
   };
 
   std::string request_id;

@@ -51,9 +51,7 @@ std::vector<trace::TraceRecord::Stage> TracedStages(
     const PipelineStatus& status) {
   std::vector<trace::TraceRecord::Stage> stages;
   for (const StageStatus& stage : status.stages) {
-    stages.push_back({stage.address, stage.first_layer, stage.last_layer,
-                      stage.clock.rtt_ns, stage.clock.offset_ns,
-                      stage.clock.error_ns});
+    stages.push_back({stage.address, stage.place(), stage.clock});
   }
   return stages;
 }

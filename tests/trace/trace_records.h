@@ -87,7 +87,8 @@ inline TraceRecord MakeRecord(int stages, int tokens) {
   stamps.set_now(choice.deliveries.back().sent_ns);
   choice.deliveries.push_back(Deliver(choice.steps.size(), 0, stamps, record));
   for (int i = 0; i < stages; ++i) {
-    record.stages.push_back({Cat("127.0.0.1:", i), i, i + 1, 100, 5, 50});
+    record.stages.push_back(
+        {Cat("127.0.0.1:", i), {i, i + 1}, {true, 5, 50, 100}});
   }
   return record;
 }

@@ -10,14 +10,6 @@
 
 namespace sluice {
 
-// What is known of another process' monotonic clock.
-struct ClockEstimate {
-  bool known = false;
-  int64_t offset_ns = 0;  // the other clock less ours
-  int64_t error_ns = 0;   // the offset is wrong by at most so much
-  int64_t rtt_ns = 0;     // of the round trip that it comes from
-};
-
 // Where on a round trip of `all` hops the other process reads its clock.
 struct ClockHops {
   int before = 1;
