@@ -10,9 +10,9 @@
 namespace sluice {
 namespace {
 
-// Tokens by which turns among clients may be unequal.
+// Tokens by which clients' turns may differ.
 constexpr int64_t kTurn = 256;
-// Of max_queue_wait: below it a refused client is taken again.
+// Part of max_queue_wait below which a refused client is accepted again.
 constexpr double kTakenAgain = 0.9;
 
 Duration FromSeconds(double seconds) {
@@ -29,9 +29,9 @@ const QueueState::Client* FindClient(const QueueState& queue,
   return nullptr;
 }
 
-// As long as the pipeline needs for the prompts before it, and for `places` to
-// become free: with all places busy, one does whenever a mean completion's
-// tokens were decoded.
+// Returns the time to compute `tokens` of prompts and to free `places`. With
+// all places taken, one becomes free each time the pipeline has decoded a mean
+// completion.
 Duration WaitBehind(const QueueState& queue, double tokens, double places) {
   if (!queue.rates_known) return Duration::zero();
   return FromSeconds(
@@ -40,8 +40,8 @@ Duration WaitBehind(const QueueState& queue, double tokens, double places) {
                    places * queue.completion_tokens * queue.decode_seconds));
 }
 
-// Places that must become free before one is there for the request behind
-// `sequences`.
+// Returns the number of places that must become free before the request behind
+// `sequences` gets one.
 double PlacesBehind(const QueueState& queue, double sequences) {
   return std::max(sequences + 1 - queue.free_places, 0.0);
 }
@@ -70,8 +70,9 @@ int NumLive(const QueueState::Client& client) {
   return client.running + client.waiting;
 }
 
-// Of a client whose prompts are owed a part of every plan: its own, and a turn
-// of each that is not the largest. None if it is not such a client.
+// Returns the wait of `own` if its prompts are owed a part of every plan, else
+// nothing: the time of its own prompts, and of a turn of every other client but
+// the largest.
 std::optional<Duration> OwedWait(const QueueState& queue,
                                  const QueueState::Client& own,
                                  int place_share) {
@@ -94,8 +95,8 @@ std::optional<Duration> OwedWait(const QueueState& queue,
 
 }  // namespace
 
-// The client's own go before it, and as much of every other client's: turns
-// are equal in tokens. Those that return go before all.
+// A client's own prompts go before the new one, and as many tokens of every
+// other client: turns are equal in tokens. Preempted sequences go before all.
 Duration PromisedWait(const QueueState& queue, const std::string& name,
                       int place_share) {
   const QueueState::Client* own = FindClient(queue, name);
@@ -123,7 +124,7 @@ Admission::Admission(const EngineOptions& options) : options_(options) {
   queue_.free_places = queue_.places = options.max_running;
 }
 
-// However many clients there are and whatever a request consists of.
+// Bounds the queue for any number of clients and any request.
 Status Admission::CheckBound() const {
   const int64_t limit = int64_t{2} * options_.max_queue;
   if (queue_.waiting + int64_t{1} - queue_.free_places <= limit) {
@@ -133,9 +134,8 @@ Status Admission::CheckBound() const {
                            " requests wait, limit ", limit, " of all clients");
 }
 
-// A full queue still takes those of clients that have less than their share,
-// up to CheckBound; and one with a cap takes no more of a client than that,
-// while others wait.
+// A full queue still takes clients below their share, up to CheckBound. With
+// max_queue_per_client it takes no more of a client while others wait.
 Status Admission::CheckCount(const std::string& name) const {
   const QueueState::Client* own = FindClient(queue_, name);
   const int own_waiting = own == nullptr ? 0 : own->waiting;
@@ -161,7 +161,7 @@ Status Admission::CheckCount(const std::string& name) const {
 Status Admission::CheckFirst(const std::string& client) {
   const size_t clients =
       queue_.clients.size() + (FindClient(queue_, client) == nullptr ? 1 : 0);
-  // With one client there is no other to give a place to.
+  // A single client has no other to give it a place.
   const int share =
       clients > 1 ? PlaceShare(options_, queue_.places, clients) : 0;
   const Duration wait = PromisedWait(queue_, client, share);
@@ -170,7 +170,7 @@ Status Admission::CheckFirst(const std::string& client) {
   Status room = CheckBound();
   if (room.ok()) room = CheckCount(client);
   if (!room.ok()) {
-    // A tenth of the queue is served then.
+    // By then a tenth of the queue has been served.
     return WithRetryAfter(room, FromSeconds((1 - kTakenAgain) * Seconds(wait)));
   }
   const bool refused_before = refusing_.count(client) > 0;

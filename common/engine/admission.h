@@ -14,8 +14,8 @@
 
 namespace sluice {
 
-// What waits, and how fast it is served: all that a promise rests on. A copy,
-// taken at one moment.
+// The waiting sequences and the measured rates, at one moment. Promised waits
+// follow from them.
 struct QueueState {
   struct Client {
     std::string name;
@@ -24,17 +24,17 @@ struct QueueState {
     int running = 0;            // sequences
   };
   std::vector<Client> clients;  // those with live sequences
-  int waiting = 0;              // sequences of all, returning ones included
+  int waiting = 0;              // sequences, preempted ones included
   int64_t prompt_tokens = 0;    // of all
-  int64_t history_tokens = 0;   // kept of all: choices have a history each
-  int free_places = 0;  // that may start at once; 0 also while blocks are short
+  int64_t history_tokens = 0;   // kept by all: each choice has its own
+  int free_places = 0;  // that may start at once; 0 while blocks are short
   int places = 0;       // of all
 
   bool rates_known = false;
   double prompt_seconds = 0;  // of the pipeline per token
-  // The same beside what the running sequences decode meanwhile.
+  // The same while the running sequences decode.
   double shared_prompt_seconds = 0;
-  // The same for short prompts of a client that has less than its share.
+  // The same for short prompts of a client below its share.
   double owed_prompt_seconds = 0;
   double decode_seconds = 0;
   double completion_tokens = 0;  // of a sequence, on average
@@ -43,39 +43,39 @@ struct QueueState {
 // Places that each of `clients` may hold while another one waits.
 int PlaceShare(const EngineOptions& options, int places, size_t clients);
 
-// Prompt tokens that a request asks to compute: of choices that share their
+// Returns the prompt tokens that a request computes. Of choices that share a
 // prompt only the first computes all of it.
 int64_t PromptWork(const GenerateRequest& request, int64_t num_prompt_tokens);
 
-// How long a new request would wait for its first step: behind all, or as one
-// of `client`, which is given places up to `place_share` by those that hold
-// more. One that has less, of places and of sequences, does not wait for those
-// of the client that has the most. Zero while the rates are not known.
+// Returns how long a new request waits for its first step: behind all requests,
+// or as a request of `client`. Clients with more places give places to `client`
+// up to `place_share`. A client below that, with fewer sequences than the
+// largest client, does not wait for the largest client's prompts. Zero while
+// the rates are unknown.
 Duration PromisedWait(const QueueState& queue);
 Duration PromisedWait(const QueueState& queue, const std::string& client,
                       int place_share = 0);
 
-// Which requests are taken: those that the queue can promise to start within
-// max_queue_wait. Below the rates' being known, and above all, the number of
-// the waiting is bounded, shared out among clients. What comes with one
-// request_id (choices, several prompts) is promised its start once, with the
-// first of them: the others are not held against each other. Not thread safe:
-// under the engine loop's lock.
+// Takes or refuses requests. A request is taken if the queue promises to start
+// it within max_queue_wait. The number of waiting sequences is bounded as well,
+// with shares for clients. All sequences of one request_id (choices, several
+// prompts) rest on the promise to the first of them. Not thread safe: the
+// engine loop's lock guards it.
 class Admission {
  public:
   explicit Admission(const EngineOptions& options);
 
-  // OK: the request counts as waiting from here on. RESOURCE_EXHAUSTED with
-  // the time after which its like is taken again. A client that was refused
-  // stays so until its wait has fallen a good deal, so that refusals do not
-  // alternate with acceptances.
+  // OK: the request counts as waiting from here on. RESOURCE_EXHAUSTED, with
+  // RetryAfterSeconds, refuses the client until its wait is well below the
+  // limit, so that refusals and acceptances do not alternate.
   Status Admit(const GenerateRequest& request);
 
-  // The engine's thread takes what was admitted so far..
+  // The engine's thread takes the requests admitted so far.
   void OnTaken() { since_.clear(); }
-  // ..and it is in `queue` now.
+  // `queue` holds the requests of the latest OnTaken.
   void Publish(QueueState queue);
-  // An admitted request has ended since: its client may send the next one.
+  // An admitted request has ended since the latest Publish: its client may send
+  // the next one.
   void OnEnd(const std::string& request_id);
 
  private:
@@ -89,10 +89,10 @@ class Admission {
   Status CheckFirst(const std::string& client);
 
   const EngineOptions options_;
-  QueueState queue_;  // as published, and those who came and ended since
+  QueueState queue_;  // as published, with later arrivals and ends
   std::vector<Arrival> since_;
   std::set<std::string> refusing_;  // clients
-  // Sequences taken and not ended, of each request_id that is not empty.
+  // Sequences taken and not ended, of each nonempty request_id.
   std::map<std::string, int> requests_;
 };
 

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// From so many tokens on a plan's prompt tokens are shared out.
+// Prompt tokens of a plan from which the plan is shared among prompts.
 constexpr int32_t kShared = 32;
 
 // Calls `reserve`, which grows `tables`, and appends the new blocks to `added`,
@@ -33,7 +33,7 @@ bool ReserveInto(std::vector<BlockTable>& tables,
 }  // namespace
 
 void BatchBuilder::Build() {
-  // Without a decode under way a plan is as large as may be.
+  // While no sequence decodes, prompts may fill the plan.
   const bool decoding = sequences_.num_decoding() > 0;
   const uint64_t evictions = sequences_.blocks().evictions();
   owed_share_ = policy_.NoteOwed();
@@ -45,7 +45,7 @@ void BatchBuilder::Build() {
     AddPrompts(Prompts::kAll);
   }
   if (plan_.chunks.empty() && state_.in_flight.empty()) {
-    // No decode has a block to go on: prompts need not spare any.
+    // No decode gets a block: prompts may fill the plan.
     budget_ = unbounded;
     AddPrompts(Prompts::kAll);
   }
@@ -67,13 +67,13 @@ void BatchBuilder::AddDecodes() {
   }
 }
 
-// No more prompt tokens than the pace allows beside decodes. Those that are
-// owed come first, and are more while their own clients decode nothing. The
-// others keep a quarter of theirs.
+// Prompts get what the pace allows beside decodes. Owed prompts come first, and
+// get more while their own clients decode nothing. The others keep a quarter of
+// the budget.
 void BatchBuilder::AddPromptsBesideDecodes() {
   const int32_t unbounded = budget_;
   const bool none = policy_.KeepsPromptsOut(!decodes_.empty());
-  // The decodes of this plan count as none now, so not PromptBudget.
+  // The decodes of this plan no longer count as decoding, so not PromptBudget.
   int32_t budget =
       none ? 0 : std::min(unbounded, policy_.PromptBudgetBesideDecodes());
   Prompts rest = Prompts::kAll;
@@ -95,11 +95,11 @@ void BatchBuilder::AddPromptsBesideDecodes() {
   AddPrompts(rest);
 }
 
-// The prompt that was started first gets half of the budget, so that many
-// short ones do not hold up a long one; of the rest one half is for sequences
-// that start now, then come those with the least left to compute, so that long
-// ones do not hold up a short one. What one does not need the next ones get. A
-// budget too small to be shared goes to either side in turn.
+// The prompt that started first gets half of the budget, so that many short
+// prompts do not hold up a long one. Half of the rest is for sequences that
+// start now, the other half for the prompts with the fewest tokens left. Each
+// passes on what it does not need. A budget below kShared goes to either half
+// in turn.
 void BatchBuilder::AddPrompts(Prompts kind) {
   std::vector<Sequence*> prompts;
   std::ranges::copy_if(
@@ -137,13 +137,14 @@ void BatchBuilder::Admit(Prompts kind, int32_t keep) {
     const bool preempted = !sequences_.preempted().empty();
     if (!preempted && sequences_.queue().empty()) return;
     if (owed && policy_.NextToStart(owed) == nullptr) return;
-    // Blocks were short a moment ago.
+    // Blocks were short in this plan.
     bool blocked =
         preempted_ || std::ssize(sequences_.running()) >= state_.max_running();
     if (!blocked) {
       Sequence* const next = policy_.NextToStart(owed);
       if (next == nullptr) return;
-      // Plans still carry its earlier run, whose last token may be on its way.
+      // Plans in flight carry its earlier run, whose last token may be on its
+      // way.
       blocked = next->plans_in_flight > 0;
       if (!blocked && Start(*next, budget_ - keep)) continue;
       if (!blocked && !preempted) sequences_.queue().Reserve(*next);
@@ -153,9 +154,9 @@ void BatchBuilder::Admit(Prompts kind, int32_t keep) {
   }
 }
 
-// Makes way for a client that has less than its share and waits: true if the
-// caller should look again at what may start. Preempted sequences of other
-// clients that have had their turn are queued again, else a running one is.
+// Makes room for a waiting client below its share: first preempted sequences of
+// other clients that had their turn are queued again, then a running one.
+// Returns whether to look again for a sequence to start.
 bool BatchBuilder::MakeWay() {
   if (!policy_.IsContended() || !policy_.ClientWithLessWaits()) return false;
   const auto& preempted = sequences_.preempted();
@@ -179,10 +180,10 @@ bool BatchBuilder::MakeWay() {
   return true;
 }
 
-// Under which salt the sequence's blocks are cached and matched. Without a
-// prefix cache the choices of one request match each other's alone. Tenants
-// are apart: a hit, and how fast an answer came, tells nothing of another's
-// prompts.
+// Returns the salt under which the sequence's blocks are cached and matched, or
+// nothing. Without a prefix cache the choices of a request match one another
+// alone. Tenants have different salts: a hit, or a fast answer, tells nothing
+// about another tenant's prompts.
 std::optional<std::string> BatchBuilder::SaltOf(
     const Sequence& sequence) const {
   const GenerateRequest& request = sequence.request;
@@ -194,9 +195,9 @@ std::optional<std::string> BatchBuilder::SaltOf(
                      sizeof(sequence.group));
 }
 
-// Runs a sequence that has no blocks, if its whole history fits beside what
-// the running ones still need for theirs, and a block for each to go on with:
-// it would be the first to be preempted otherwise. False if it does not fit.
+// Runs a sequence without blocks. Returns false if its history does not fit
+// beside what the running sequences still need, and a block for each of them:
+// the sequence would be the first to be preempted.
 bool BatchBuilder::Start(Sequence& sequence, int32_t budget) {
   BlockManager& blocks = sequences_.blocks();
   const int32_t num_tokens = sequence.num_tokens();
@@ -214,7 +215,7 @@ bool BatchBuilder::Start(Sequence& sequence, int32_t budget) {
     blocks.Release(sequence.tables);
     return false;
   }
-  // A full hit computes its last token again: its logits are wanted.
+  // A full hit computes its last token again, for its logits.
   const int32_t skipped = std::min(hit_blocks * kBlockTokens, num_tokens - 1);
   if (sequence.state == SequenceState::kQueued) {
     sequences_.queue().Charge(*sequence.client, num_tokens - skipped);
@@ -251,19 +252,19 @@ int32_t BatchBuilder::NextChunkSize(const Sequence& sequence,
   if (state_.options.prefill_chunk > 0) {
     count = std::min(count, state_.options.prefill_chunk);
   }
-  // A recompute asks for no logits twice: its chunks end where those begin
-  // that were not delivered yet.
+  // Logits that were delivered are not wanted again: a recompute's chunk ends
+  // where the missing ones begin.
   const int32_t known = sequence.logits_done - sequence.num_scheduled;
   if (sequence.wants_all_logits() && known > 0) count = std::min(count, known);
   return count;
 }
 
-// Adds drafts to the decodes, from the rows that decodes and prompts leave. A
-// decode has an even share of them, and what the decodes before it left.
+// Adds drafts to the decodes, from the rows that decodes and prompts leave.
+// Each decode has an even share of them, and what the decodes before it left.
 void BatchBuilder::AddDrafts() {
   if (!state_.options.propose_drafts) return;
   int32_t rows = state_.max_step_tokens() - plan_.num_tokens();
-  // The decodes' chunks are the plan's first ones.
+  // The chunks of decodes come first in the plan.
   for (int32_t i = 0; i < num_decodes(); ++i) {
     Chunk& chunk = plan_.chunks[static_cast<size_t>(i)];
     AddDrafts(chunk, rows / (num_decodes() - i));
@@ -271,8 +272,8 @@ void BatchBuilder::AddDrafts() {
   }
 }
 
-// Adds to a decode at most `room` drafts: as many as the request and the
-// context have room for, and none without free blocks for all.
+// Adds at most `room` drafts to a decode, within the request's and the
+// context's limits. Adds none if blocks for all of them are not free.
 void BatchBuilder::AddDrafts(Chunk& chunk, int32_t room) {
   Sequence& sequence = *sequences_.Find(chunk.sequence);
   const int32_t emitted = sequence.num_emitted();
@@ -299,11 +300,11 @@ void BatchBuilder::AddDrafts(Chunk& chunk, int32_t room) {
   sequence.num_reserved = std::max(sequence.num_reserved, end);
 }
 
-// Adds a chunk of the sequence's next `count` tokens; of one behind those that
-// are known, which a plan in flight samples, the place. Returns false, and adds
-// none, if there are no blocks for the tokens now.
+// Adds a chunk of the sequence's next `count` tokens. A token that a plan in
+// flight samples gets a placeholder. Returns false, and adds none, without
+// blocks for the tokens.
 bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
-  // An older one may have taken the blocks a moment ago.
+  // An older sequence may have taken its blocks in this plan.
   if (sequence.state != SequenceState::kRunning) return false;
   const int32_t start = sequence.num_scheduled;
   const int32_t end = start + count;
@@ -334,12 +335,11 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
   return true;
 }
 
-// Grows the sequence's tables, with blocks of younger sequences while there
-// are any. The youngest itself waits, with what it has, until others end or
-// need its blocks. The oldest is never refused: alone, every sequence fits.
-// What it holds behind a window goes first, although plans in flight may still
-// read it: blocks are given back when those are committed because they can be
-// matched from then on.
+// Grows the sequence's tables, if need be with blocks of younger sequences. The
+// youngest sequence waits with the blocks it has. The oldest is never refused:
+// alone, every sequence fits. Its own blocks behind a window go first, even
+// while plans in flight read them. (Usually they go at commit, when they can be
+// matched.)
 bool BatchBuilder::Reserve(Sequence& sequence, int32_t num_tokens) {
   BlockManager& blocks = sequences_.blocks();
   while (!blocks.Reserve(sequence.tables, num_tokens)) {
@@ -352,8 +352,8 @@ bool BatchBuilder::Reserve(Sequence& sequence, int32_t num_tokens) {
   return true;
 }
 
-// The running `victim` loses its blocks, and what the plan has of it. It is
-// preempted, which only the one that started last can be, or queued again.
+// Takes the blocks of the running `victim` and its chunk in the plan. The
+// victim is preempted, which needs the one that started last, or queued again.
 void BatchBuilder::TakeOut(Sequence& victim, bool requeue) {
   const auto chunk =
       std::ranges::find(plan_.chunks, victim.id, &Chunk::sequence);

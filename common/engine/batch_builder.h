@@ -12,14 +12,14 @@
 
 namespace sluice {
 
-// Builds one plan: asks BatchPolicy which sequences come next and how much of
-// the plan they get, and moves them by SequenceStore. One object per plan.
+// Builds one plan: BatchPolicy says which sequences come next and how much of
+// the plan they get, and SequenceStore moves them. One object per plan.
 //
 // A plan takes decodes first, then prompt chunks and new sequences; drafts get
-// what is left. When blocks run out, the running sequence that started last is
+// the rest. When blocks run out, the running sequence that started last is
 // preempted, and runs again before any other starts, so the running sequences
-// are always those that started first. A sequence of a client above its share
-// gives its place or blocks to one of a client below, and is queued again.
+// are always those that started first. A client above its share gives a place
+// or blocks to a client below it: its sequence is queued again.
 class BatchBuilder {
  public:
   // `policy` decides from `state`; both must outlive the builder.
@@ -30,7 +30,7 @@ class BatchBuilder {
         now_(now),
         budget_(state.max_step_tokens()) {}
 
-  // Fills the plan. What it lacks after are replica, epoch, step, ended, trace.
+  // Fills the plan, but for replica, epoch, step, ended and trace.
   void Build();
 
   // The chunks and started sequences. Valid once.
@@ -39,8 +39,8 @@ class BatchBuilder {
   int32_t num_decodes() const { return static_cast<int32_t>(decodes_.size()); }
 
  private:
-  // The prompts that one pass is about: those that are owed a part of the plan
-  // (see BatchPolicy), the others, or both.
+  // The prompts of one pass: those that are owed a part of the plan (see
+  // BatchPolicy), the others, or all.
   enum class Prompts { kAll, kOwed, kOthers };
 
   void AddDecodes();

@@ -10,12 +10,12 @@ constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-// To keep N stages busy, N plans must carry decodes, each about an Nth of
-// them; but plans with few decodes cost as much as plans with some, so there
-// are no more groups than keep `min_decode_batch` each. At most that many
-// plans in flight carry decodes: a sequence that becomes ready meanwhile waits
-// for the next of them to come back and joins it, so groups merge again when
-// sequences end. One more plan may carry decodes if it goes ahead.
+// N plans must carry decodes to keep N stages busy, each about an Nth of them.
+// Plans with few decodes cost as much as plans with some, so there are no more
+// groups than keep `min_decode_batch` each, and at most that many plans in
+// flight carry decodes. A sequence that becomes ready joins the next of them,
+// so groups merge when sequences end. One more plan may carry decodes if it
+// goes ahead.
 BatchPolicy::Decodes BatchPolicy::NextDecodes(bool beside_owed) const {
   Decodes decodes;
   const SequenceStore& sequences = state_.sequences;
@@ -42,8 +42,8 @@ BatchPolicy::Decodes BatchPolicy::NextDecodes(bool beside_owed) const {
   return decodes;
 }
 
-// The sequences whose next tokens the oldest plan that samples is about to
-// give, and which go on behind them, unless one of these has no block to do so.
+// Returns the sequences that go on behind the tokens of the oldest sampling
+// plan; none if one of them has no block to do so.
 std::vector<Sequence*> BatchPolicy::DecodesAhead() const {
   if (state_.options.ahead_within == Duration::zero() ||
       state_.options.propose_drafts ||
@@ -82,9 +82,8 @@ std::vector<Sequence*> BatchPolicy::DecodesAhead() const {
 }
 
 // A client that decodes more sequences than all others together has as many in
-// the plan as the others, and more while the others are not slowed down much,
-// by prompts that are owed neither. Plans carry a part of all decodes, a
-// `groups`th.
+// the plan as the others. It has more if that slows the others little and no
+// owed prompt is there. Plans carry one `groups`th of all decodes.
 void BatchPolicy::LimitLargest(int groups, bool beside_owed,
                                Decodes& decodes) const {
   if (!IsContended()) return;
@@ -126,7 +125,7 @@ bool BatchPolicy::KeepsPromptsOut(bool has_decodes) const {
          (!has_decodes && !state_.pace.allows_concurrent_prefill());
 }
 
-// Short prompts to be computed, counted as far as the number matters. Those of
+// Returns the number of short prompts, counted as far as it matters. Those of
 // the largest client do not count: the others do not wait for them.
 int32_t BatchPolicy::NumShortPrompts() const {
   const ClientShare* const largest = LargestClient();
@@ -150,7 +149,7 @@ int32_t BatchPolicy::NumShortPrompts() const {
   return number;
 }
 
-// The client with the most live sequences while there are several.
+// Returns the client with the most live sequences; null for a single client.
 const ClientShare* BatchPolicy::LargestClient() const {
   if (!IsContended()) return nullptr;
   return std::max_element(
@@ -159,9 +158,9 @@ const ClientShare* BatchPolicy::LargestClient() const {
       ->get();
 }
 
-// A client is owed a fair part of each plan for its short prompts if it has
-// less than its share of places and blocks, and another one has more
-// sequences: the pace that spares decodes is then that other one's gain.
+// A client is owed a fair part of each plan for its short prompts if it is
+// below its share of places and blocks, and another client has more sequences:
+// the pace that spares decodes would serve that other client.
 double BatchPolicy::NoteOwed() const {
   const ClientShare* const largest = LargestClient();
   const auto& running = state_.sequences.running();
@@ -180,9 +179,8 @@ double BatchPolicy::NoteOwed() const {
   return owed == 0 ? 0.0 : double(owed) / double(clients().size());
 }
 
-// A sequence does not start while another choice of its request computes the
-// prompt that it can share then, nor before the stages have forgotten its
-// earlier run.
+// A sequence does not start while another choice of its request computes their
+// prompt, nor before the stages have forgotten its earlier run.
 bool BatchPolicy::MayStart(const Sequence& sequence) const {
   if (sequence.plans_in_flight > 0) return false;
   const SequenceStore& sequences = state_.sequences;
@@ -197,8 +195,8 @@ bool BatchPolicy::MayStart(const Sequence& sequence) const {
   });
 }
 
-// Preempted sequences come first; then clients with less than their share,
-// also before a sequence that waits for blocks.
+// Preempted sequences come first, then clients below their share, even before a
+// sequence that waits for blocks.
 Sequence* BatchPolicy::NextToStart(bool owed) const {
   const auto& preempted = state_.sequences.preempted();
   if (!owed && !preempted.empty()) return preempted.front();
@@ -251,7 +249,7 @@ QueueState BatchPolicy::Queue() const {
       queue.prompt_seconds;
   queue.decode_seconds = pace.decode_seconds();
   queue.completion_tokens = pace.completion_tokens();
-  // Each plan of so many prompt tokens carries all decodes along.
+  // Each plan of this many prompt tokens carries all decodes along.
   if (const int32_t decoding = sequences.num_decoding(); decoding > 0) {
     const double decodes = decoding * queue.decode_seconds;
     const double clients = double(std::max<size_t>(queue.clients.size(), 2));
@@ -314,9 +312,9 @@ Sequence* BatchPolicy::GivesWay(const std::vector<StartedSequence>& started,
   return chosen;
 }
 
-// The youngest, of the client with the most blocks if that is more than its
-// share: one client's growth takes nothing from another that has less. One
-// running sequence at a time loses blocks, the others go on.
+// The youngest sequence, of the client with the most blocks if that is above
+// its share: a client's growth takes nothing from a client with less. One
+// running sequence at a time loses blocks.
 Sequence* BatchPolicy::LosesBlocks() const {
   const auto& running = state_.sequences.running();
   if (!IsContended()) return running.back();

@@ -11,66 +11,66 @@
 namespace sluice {
 
 // Decides which sequence comes next, and how much of a plan each kind of work
-// gets: turns, shares per client, pace. Reads the state, and changes nothing
-// in it but the notes in ClientShare and the turn of the fair queue.
+// gets. Changes nothing in the state but the notes in ClientShare and the turn
+// of the fair queue.
 //
-// Clients that want more places or blocks than there are get equal shares: a
-// client that has less than its share starts first, and one that has more
-// gives away. A client alone may have everything.
+// Clients that together want more places or blocks than there are get equal
+// shares: a client below its share starts first, and a client above it gives
+// away. A client alone may have everything.
 class BatchPolicy {
  public:
   explicit BatchPolicy(SchedulerState& state) : state_(state) {}
 
-  // The decodes that the next plan may carry, those that have waited longest
-  // first, and how many of them it takes.
+  // The decodes that the next plan may carry, longest waiting first, and how
+  // many of them it takes.
   struct Decodes {
     std::vector<Sequence*> ready;
     int32_t room = 0;
-    // Of `room`, what the client with the most decodes may have.
+    // What the client with the most decodes may have of `room`.
     const ClientShare* most = nullptr;
     int32_t room_of_most = 0;
   };
-  // `beside_owed`: prompts that are owed ride in the plan.
+  // `beside_owed`: the plan carries prompts that are owed.
   Decodes NextDecodes(bool beside_owed) const;
 
-  // Whether a plan may go ahead now, beside max_plans: with the decodes whose
-  // tokens the oldest plan that samples is about to give. All of its sequences
-  // that go on must be able to, so that none falls behind the others.
+  // Whether a plan may go ahead now, in addition to max_plans: with the decodes
+  // whose tokens the oldest sampling plan is about to give. All sequences of
+  // that plan that go on must be able to, so that none falls behind.
   bool GoesAhead() const { return !DecodesAhead().empty(); }
 
-  // Prompt tokens that a plan may carry now, plans without any aside: in
-  // general, beside decodes, and of prompts that are owed `share` of the time.
+  // Prompt tokens that a plan with prompts may carry now: in general, beside
+  // decodes, and of owed prompts with `share` of the time.
   int32_t PromptBudget() const;
   int32_t PromptBudgetBesideDecodes() const;
   int32_t OwedBudget(double share) const;
-  // Whether prompts have to wait because the pace is measured without them, or
-  // because decodes are under way in another plan that prompts would slow.
+  // Whether prompts wait: because the pace without prompts is being measured,
+  // or because prompts would slow the decodes of another plan in flight.
   bool KeepsPromptsOut(bool has_decodes) const;
-  // Notes which clients are owed a part of each plan. Returns the part of the
-  // time that is due to those that have a short prompt to compute.
+  // Marks the clients that are owed a part of each plan. Returns the part of
+  // the time that is due to those with a short prompt to compute.
   double NoteOwed() const;
 
-  // Whether the stages and the choices of the same request let it start.
+  // Whether the stages, and the other choices of its request, let the sequence
+  // start.
   bool MayStart(const Sequence& sequence) const;
-  // The sequence to start next, or null; `owed`: of those that are owed, while
-  // their client has less than its share.
+  // The sequence to start next, or null. `owed`: only owed sequences, of
+  // clients below their share.
   Sequence* NextToStart(bool owed) const;
 
-  // What waits, and how fast it is served: what a new request is promised.
+  // The figures behind the promise to a new request.
   QueueState Queue() const;
 
   // Whether there are several clients, so that shares count.
   bool IsContended() const { return clients().size() > 1; }
   bool HasLess(const ClientShare& client) const;
-  // Whether a client that has less than its share has a sequence to start.
+  // Whether a client below its share has a sequence to start.
   bool ClientWithLessWaits() const;
   bool HadItsTurn(const Sequence& sequence, TimePoint now) const {
     return now - sequence.last_start >= state_.options.place_turn;
   }
-  // The newest sequence that has had its turn, of the client with the most
-  // places (or blocks) of those above their share; null if there is none.
-  // Sequences of `started` do not give way: two could make way for each other
-  // without end.
+  // The newest sequence that has had its turn, of the client above its share
+  // with the most places (or blocks); null if there is none. A sequence of
+  // `started` does not give way: two could make way for each other without end.
   Sequence* GivesWay(const std::vector<StartedSequence>& started,
                      TimePoint now) const;
   // The running sequence that loses its blocks when there are too few.

@@ -14,8 +14,8 @@ BlockTokens BlockAt(std::span<const TokenId> tokens, size_t index) {
   return tokens.subspan(index * kBlockTokens).first<kBlockTokens>();
 }
 
-// The number of blocks at the front that no step reads after a hit of `blocks`.
-// A full hit runs its last token again.
+// Returns the number of blocks at the front that no step reads after a hit of
+// `blocks`. A full hit runs its last token again.
 int32_t EvictedAfterHit(int32_t window, int32_t blocks) {
   return BlocksBehind(window, std::max(blocks * kBlockTokens - 1, 0));
 }
@@ -39,7 +39,7 @@ std::vector<BlockTable> BlockManager::MatchPrefix(
   if (!salt) return tables;
   std::vector<PrefixHash> prefixes = {pool_.Root(
       {reinterpret_cast<const uint8_t*>(salt->data()), salt->size()})};
-  // Per group, how many blocks up to here it knows without a gap.
+  // The number of blocks that each group knows up to here without a gap.
   std::vector<int32_t> known(tables.size(), 0);
   int32_t hit = 0;
   const auto limit = static_cast<int32_t>(tokens.size()) / kBlockTokens;

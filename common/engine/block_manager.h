@@ -18,12 +18,12 @@ namespace sluice {
 // [i * kBlockTokens, (i + 1) * kBlockTokens).
 struct BlockTable {
   std::vector<BlockId> blocks;
-  // Blocks at the front that are behind the group's window and given back:
-  // their entries name no block.
+  // Blocks at the front that are behind the group's window and given back.
+  // Their entries name no block.
   int32_t num_evicted = 0;
   // In the first group's table alone, for all groups:
-  bool use_cache = false;  // whether full blocks are to be cached
-  int32_t num_cached = 0;  // full blocks from the front whose content is cached
+  bool use_cache = false;  // whether full blocks get cached
+  int32_t num_cached = 0;  // full blocks from the front that are cached
   PrefixHash prefix;       // behind the cached ones
 
   int32_t num_held() const {
@@ -35,37 +35,37 @@ struct BlockTable {
   }
 };
 
-// Hands out the KV blocks of one replica, and finds those of known prefixes.
-// A block id means the same slot on every stage, so this is the only place
-// where blocks are given and taken. All KV groups take from one pool. Not
-// thread safe: the engine loop's.
+// Hands out the KV blocks of one replica, and finds the blocks of known
+// prefixes. A block id means the same slot on every stage, so no other class
+// gives or takes blocks. All KV groups take from one pool. Not thread safe: the
+// engine loop's.
 //
-// When a block may be reused: at once when its last reference goes, even
-// while a plan in flight still writes to it. Every stage runs plans in step
-// order, so the block's next sequence writes in a later plan.
-// When a block may be matched: once the plan that computes the block has been
-// committed. (Order alone would allow it from the moment of planning, but a
-// step may fail for one sequence, and no other may read what the step left.)
+// A block may be reused as soon as its last reference goes, even while a plan
+// in flight writes to it: every stage runs plans in step order, so the block's
+// next sequence writes in a later plan.
+//
+// A block may be matched once the plan that computes it has been committed. The
+// step may fail for one sequence, and no other sequence may read what it left.
 class BlockManager {
  public:
   struct Options {
-    // Window of each group, see kv_groups.h; the first has none.
+    // Window of each group, see kv_groups.h; the first group has none.
     std::vector<int32_t> windows = {0};
     int num_blocks = 0;   // of all groups together
-    int step_tokens = 1;  // most of one sequence that one plan computes
+    int step_tokens = 1;  // most tokens of one sequence in one plan
     SipKey key = SipKey::Random();
   };
   explicit BlockManager(const Options& options);
 
-  // Tables of a new sequence, one per group: the longest prefix of `tokens`,
-  // in full blocks, of which every group knows what is still read behind it
-  // (a windowed one the last blocks), each held once more.
-  // Content is shared among sequences of one salt only; without a salt
-  // nothing is looked up, and no block of the sequence is cached.
+  // Returns the tables of a new sequence, one per group, each block held once
+  // more. They hold the longest prefix of `tokens`, in full blocks, that every
+  // group knows; a windowed group needs only the blocks that are still read.
+  // Sequences share content only under one salt. Without a salt nothing is
+  // looked up, and no block of the sequence gets cached.
   std::vector<BlockTable> MatchPrefix(std::optional<std::string_view> salt,
                                       std::span<const TokenId> tokens);
 
-  // Returns how many free blocks the tables take at most until they have held
+  // Returns how many free blocks the tables take at most until they hold
   // `num_tokens` positions.
   int32_t Needed(const std::vector<BlockTable>& tables,
                  int32_t num_tokens) const;
@@ -74,28 +74,29 @@ class BlockManager {
   // changes nothing if there are too few free blocks.
   bool Reserve(std::vector<BlockTable>& tables, int32_t num_tokens);
 
-  // Gives back what windowed groups need no more when the next query is at
-  // `position`; false if that is nothing. Cached content stays cached.
+  // Gives back the blocks that windowed groups no longer need when the next
+  // query is at `position`. Returns false if there are none. Cached content
+  // stays cached.
   bool EvictBehind(std::vector<BlockTable>& tables, int32_t position);
 
-  // Caches the full blocks of `computed`, whose positions are in the KV
-  // cache, so that MatchPrefix finds them; nothing for tables without a salt.
+  // Caches the full blocks of `computed`, whose positions are in the KV cache,
+  // so that MatchPrefix finds them. Does nothing for tables without a salt.
   void CacheFullBlocks(std::vector<BlockTable>& tables,
                        std::span<const TokenId> computed);
 
-  // Gives back all blocks, the last first, so that a prefix stays cached
-  // longer than what follows it. The tables are empty after.
+  // Gives back all blocks and empties the tables. The last block goes first, so
+  // that a prefix stays cached longer than its continuation.
   void Release(std::vector<BlockTable>& tables);
 
-  // Forgets everything; there must be no open table.
+  // Forgets all cached content. No table may hold a block.
   void Reset(int num_blocks);
 
   int num_blocks() const { return pool_.num_blocks(); }
   int num_free() const { return pool_.num_free(); }  // cached ones included
-  // Blocks of cached prefixes that were given to others since the last Reset.
+  // Blocks of cached prefixes that were handed out again since the last Reset.
   uint64_t evictions() const { return pool_.evictions(); }
 
-  // INTERNAL naming the first contradiction. `open` are all tables that hold
+  // INTERNAL names the first contradiction. `open`: all tables that hold
   // blocks.
   Status CheckIntegrity(
       std::span<const std::vector<BlockTable>* const> open) const;

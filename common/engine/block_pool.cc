@@ -9,7 +9,7 @@ namespace sluice {
 
 BlockPool::BlockPool(int num_blocks, const SipKey& key)
     : key_(key), blocks_(static_cast<size_t>(std::max(num_blocks, 0))) {
-  // Pushed to the front one by one, so that block 0 is handed out first.
+  // Pushed to the front one by one, so block 0 is handed out first.
   for (int32_t i = num_blocks - 1; i >= 0; --i) PushFree(i);
 }
 
@@ -55,8 +55,8 @@ Hash128 BlockPool::Extend(int group, const Hash128& hash,
   return SipHash128(key_, bytes);
 }
 
-// By induction the whole prefix is compared, not just this block: equal
-// content numbers mean equal tokens up to there.
+// Equal content numbers mean equal tokens up to there, so this compares the
+// whole prefix.
 bool BlockPool::Holds(const Block& block, int group, const PrefixHash& prefix,
                       BlockTokens tokens) const {
   return block.group == group && block.parent == prefix.content &&
@@ -82,7 +82,7 @@ PrefixHash BlockPool::Cache(int group, BlockId id, const PrefixHash& prefix,
   if (it != by_hash_.end()) {
     Block& other = blocks_[static_cast<size_t>(it->second)];
     if (Holds(other, group, prefix, tokens)) return other.prefix;
-    // Its parent was evicted and came back under another content number, so no
+    // Its parent was evicted and came back with another content number, so no
     // lookup reaches it any more.
     Forget(other);
   }
@@ -149,7 +149,7 @@ Status BlockPool::CheckIntegrity(std::span<const int32_t> references) const {
   if (cached != by_hash_.size()) {
     return Internal(by_hash_.size(), " hashes for ", cached, " blocks");
   }
-  // The free list: every free block once, walked forwards.
+  // The free list names every free block once.
   size_t listed = 0;
   int32_t previous = -1;
   for (int32_t i = first_free_; i >= 0 && listed <= blocks_.size();

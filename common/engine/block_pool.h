@@ -14,9 +14,8 @@
 
 namespace sluice {
 
-// Where a chain of full blocks has come to: the hash over its salt and all
-// its tokens, and the number of that content. Two chains with one `content`
-// hold the same tokens.
+// The end of a chain of full blocks: the hash over its salt and tokens, and the
+// number of that content. Two chains with one `content` hold the same tokens.
 struct PrefixHash {
   Hash128 hash;
   uint64_t content = 0;  // 0: nothing but the salt
@@ -25,53 +24,55 @@ struct PrefixHash {
 
 using BlockTokens = std::span<const TokenId, kBlockTokens>;
 
-// The blocks of a replica, for all KV groups: the references to each, and an
-// index of full blocks by their content. Not thread safe; owned by a
+// The blocks of a replica, for all KV groups: the references to each block, and
+// an index of full blocks by their content. Not thread safe; owned by a
 // BlockManager.
 //
-// A block is held (one reference per sequence), or free. A free block may still
-// be cached; it is handed out again only after every free block that is not,
-// least recently freed first. So the cache costs no sequence a block.
+// A block is held (one reference per sequence) or free. A free block may still
+// be cached. Cached blocks are handed out after all other free blocks, least
+// recently freed first, so the cache costs no sequence a block.
 class BlockPool {
  public:
   BlockPool(int num_blocks, const SipKey& key);
 
-  // Findable blocks that were handed out again, and are found no more.
+  // Cached blocks that were handed out again.
   uint64_t evictions() const { return evictions_; }
 
-  // A block of one reference, in no chain; nothing if all are held.
+  // Returns a block with one reference, not cached; nothing if all are held.
   std::optional<BlockId> Allocate();
-  // One more reference, e.g. for a prefix hit.
+  // Adds a reference, e.g. for a prefix hit.
   void Hold(BlockId block);
-  // One reference less.
+  // Drops a reference.
   void Release(BlockId block);
 
-  // Where chains of this salt begin.
+  // Returns the start of all chains with this salt.
   PrefixHash Root(std::span<const uint8_t> salt) const;
-  // The block of KV group `group` that continues the chain at `prefix` with
-  // `tokens`. Found by hash, then verified: the same tokens after the same
-  // content. Chains go through blocks of group 0; another group's block hangs
-  // on the prefix before it, so that it needs none of its own group's.
+  // Returns the block of KV group `group` that continues the chain at `prefix`
+  // with `tokens`. It is found by hash, then verified: the same tokens after
+  // the same content. Chains go through blocks of group 0. A block of another
+  // group hangs on the prefix before it, so it needs no other block of its
+  // group.
   struct Found {
     BlockId block;
     PrefixHash prefix;  // behind the block; nothing follows other groups'
   };
   std::optional<Found> Find(int group, const PrefixHash& prefix,
                             BlockTokens tokens) const;
-  // Makes a held, full block cached and returns the prefix behind it. If
-  // its content is cached already, in another block, that one stays.
+  // Caches a held, full block and returns the prefix behind it. Content that
+  // another block holds in the cache stays with that block.
   PrefixHash Cache(int group, BlockId block, const PrefixHash& prefix,
                    BlockTokens tokens);
 
-  // The group that a block can be found for; nothing if it cannot be found.
+  // Returns the group for which the block can be found; nothing if it is not
+  // cached.
   std::optional<int> CachedFor(BlockId block) const;
 
   int num_blocks() const { return static_cast<int>(blocks_.size()); }
   int num_free() const { return num_free_; }
   int num_cached() const { return static_cast<int>(by_hash_.size()); }
 
-  // INTERNAL naming the first contradiction: `references[b]` is how often
-  // block b stands in tables.
+  // INTERNAL names the first contradiction. `references[b]`: how often block b
+  // stands in tables.
   Status CheckIntegrity(std::span<const int32_t> references) const;
 
  private:
@@ -81,8 +82,8 @@ class BlockPool {
     // Neighbours in the list of free blocks; -1: none.
     int32_t previous = -1;
     int32_t next = -1;
-    // If cached: its group, the prefix behind it, what came before, what it
-    // holds.
+    // Of a cached block: its group, the prefix behind it, the content before
+    // it, its tokens.
     int group = 0;
     PrefixHash prefix;
     uint64_t parent = 0;
@@ -96,7 +97,7 @@ class BlockPool {
   Hash128 Extend(int group, const Hash128& hash, BlockTokens tokens) const;
   bool Holds(const Block& block, int group, const PrefixHash& prefix,
              BlockTokens tokens) const;
-  // Neighbours in the list of free blocks; of -1: its ends.
+  // Neighbours in the list of free blocks; for -1 the list's ends.
   int32_t& NextOf(int32_t index) {
     return index < 0 ? first_free_ : blocks_[static_cast<size_t>(index)].next;
   }

@@ -1,4 +1,4 @@
-// What any thread may call; the engine's own thread: engine_thread.cc.
+// The methods for any thread; engine_thread.cc has those of the engine thread.
 #include "common/engine/engine_loop.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ void EngineLoop::Stop() {
   thread_.Join();
 }
 
-// Why no request is taken whatever it asks for.
+// Returns why all requests are refused, or OK.
 Status EngineLoop::CheckOpen() const {
   if (stopping_ || !started_) return Unavailable("shutting down");
   if (draining_) return Unavailable("draining: no new requests are taken");
@@ -46,7 +46,7 @@ StatusOr<SequenceId> EngineLoop::Submit(GenerateRequest request,
     if (up_) limits = limits_;
   }
   // Outside the lock: the prompt may be long. Checked again below if the
-  // pipeline changed meanwhile.
+  // pipeline has changed.
   const auto check = [&] { return CheckRequest(request, limits); };
   Status fits = limits.vocab_size > 0 ? check() : OkStatus();
   MutexLock lock(mutex_);

@@ -23,22 +23,21 @@
 
 namespace sluice {
 
-// What runs plans: the pipeline of stages, or a fake. Called by the engine
-// thread; must outlive the EngineLoop.
+// Runs plans: the pipeline of stages, or a fake. The engine thread calls it; it
+// must outlive the EngineLoop.
 class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
-  // Never blocks: hands the plan on and returns. Every plan is answered by
-  // one EngineLoop::OnStepResult, in the order of submission, or by
-  // OnPipelineLost.
+  // Hands the plan on and returns; never blocks. Every plan gets one
+  // EngineLoop::OnStepResult, in the order of submission, or OnPipelineLost.
   virtual void Submit(StepPlan plan) = 0;
-  // The pipeline answered what no plan asked for. All live sequences have
-  // ended and no plan follows until OnPipelineUp with a new epoch, so that the
-  // owner rebuilds the pipeline. Never blocks.
+  // A result answers no plan. All live sequences have ended and no plan follows
+  // until OnPipelineUp with a new epoch, for which the owner rebuilds the
+  // pipeline. Never blocks.
   virtual void OnPipelineBroken(Status why) {}
 };
 
-// What the inbox of EngineLoop holds: an accepted request,
+// The commands in EngineLoop's inbox: an accepted request,
 struct Submission {
   SequenceId id;
   std::string request_id;
@@ -60,7 +59,7 @@ struct PipelineUp {
 struct PipelineLost {
   Status why;
 };
-// news of a pipeline that cannot be used, or an exception of the engine,
+// the news that a pipeline cannot be used, or an exception of the engine,
 struct PipelineBroken {
   Status why;
   bool if_attached = false;  // without a pipeline the news is stale
@@ -70,14 +69,13 @@ using EngineCommand = std::variant<Submission, CancelCommand, StepResult,
                                    PipelineUp, PipelineLost, PipelineBroken>;
 
 // Owns every sequence of one replica: one thread admits, plans, commits and
-// calls the sinks (engine_thread.cc); the public methods may be called from
-// any thread, also from within a sink, and never wait for a plan (Stop and
-// WaitIdle aside).
+// calls the sinks (engine_thread.cc). Any thread may call the public methods,
+// also from within a sink. They never wait for a plan, but for Stop and
+// WaitIdle.
 //
-// The inbox is one list, so that commands take effect in the order they were
-// given. Each kind has a bound of its own: submissions by the number of live
-// sequences, cancels by one for each sequence, results by kMaxQueuedResults,
-// the rest by how often pipelines change.
+// The inbox is one list, so commands take effect in the order of the calls.
+// Each kind has its own bound: live sequences bound submissions and cancels,
+// kMaxQueuedResults bounds results, and changes of the pipeline are rare.
 class EngineLoop {
  public:
   // `executor` must outlive the loop.
@@ -98,24 +96,23 @@ class EngineLoop {
   // joins the thread. Idempotent. Not from within a sink.
   void Stop();
 
-  // Queues a request. After an error the sink gets no call at all; after an
-  // id it gets exactly one OnEnd, possibly before this call returns.
-  // Errors: RESOURCE_EXHAUSTED, with RetryAfterSeconds, when the wait that
-  // the queue promises is longer than max_queue_wait, or max_queue requests
-  // wait; UNAVAILABLE while no pipeline is up, or draining; INVALID_ARGUMENT
-  // for values out of range, or when the prompt with max_tokens exceeds the
-  // context or the whole KV pool.
-  // Choices and prompts of one request: see GenerateRequest. While any of a
-  // request_id is live, others of it are not held against max_queue_wait,
-  // only against twice max_queue; after a refusal the caller cancels those
+  // Queues a request. After an error the sink gets no call; else it gets
+  // exactly one OnEnd, possibly before this call returns. Refuses with
+  // RESOURCE_EXHAUSTED and RetryAfterSeconds if the promised wait is above
+  // max_queue_wait or max_queue requests wait; UNAVAILABLE while no pipeline is
+  // up, or draining; INVALID_ARGUMENT for values out of range, or if prompt and
+  // max_tokens exceed the context or the KV pool.
+  //
+  // Of one request_id (see GenerateRequest) only the first needs the promise;
+  // twice max_queue bounds the others. After a refusal the caller cancels those
   // before it.
   StatusOr<SequenceId> Submit(GenerateRequest request,
                               std::shared_ptr<TokenSink> sink);
 
-  // OnEnd(kCancelled) follows unless the sequence has ended by then.
+  // OnEnd(kCancelled) follows unless the sequence has ended.
   void Cancel(SequenceId sequence);
 
-  // The answer to a submitted plan. One of another epoch is dropped.
+  // Takes the answer to a submitted plan. Drops one of another epoch.
   void OnStepResult(StepResult result);
 
   // A pipeline of `num_stages` stages is ready for plans of `epoch`, which
@@ -126,8 +123,8 @@ class EngineLoop {
   // until OnPipelineUp.
   void OnPipelineLost(const Status& why);
 
-  // The pipeline is going to be lost: Submit refuses with `why` until
-  // OnPipelineUp; accepted requests go on.
+  // The pipeline will be lost: Submit refuses with `why` until OnPipelineUp;
+  // accepted requests go on.
   void OnPipelineLeaving(const Status& why) {
     MutexLock lock(mutex_);
     leaving_ = why;
@@ -139,25 +136,25 @@ class EngineLoop {
     draining_ = true;
   }
 
-  // No live sequence and no plan in flight.
+  // Whether there is no live sequence and no plan in flight.
   bool idle() const {
     MutexLock lock(mutex_);
     return IsIdle();
   }
-  // False if `deadline` passed first.
+  // Waits until idle(). False if `deadline` passed first.
   bool WaitIdle(TimePoint deadline) const;
 
   EngineStats Stats() const;
   EngineProgress Progress() const;
 
-  // Positions that one sequence may have on the latest pipeline, prompt and
-  // completion together; 0 while no pipeline was ever up.
+  // Positions of one sequence on the latest pipeline, prompt and completion
+  // together; 0 before the first pipeline.
   int32_t max_context() const { return max_context_; }
 
  private:
-  friend class EngineLoopPeer;  // tests play the engine's thread by it
+  friend class EngineLoopPeer;  // tests play the engine thread with it
 
-  // More unread results than any pipeline has plans in flight.
+  // More than the plans in flight of any pipeline.
   static constexpr size_t kMaxQueuedResults = 256;
 
   void Push(EngineCommand command) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -169,7 +166,7 @@ class EngineLoop {
   }
   Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // The engine thread's.
+  // The engine thread calls the rest.
   void Run();
   // Waits for commands or the next deadline. False: stop after these.
   bool TakeCommands(std::vector<EngineCommand>& commands);
@@ -194,22 +191,22 @@ class EngineLoop {
   mutable CondVar became_idle_;
   std::vector<EngineCommand> inbox_ ABSL_GUARDED_BY(mutex_);
   size_t queued_results_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Sequences that the inbox has a cancel of.
+  // Sequences with a cancel in the inbox.
   std::unordered_set<SequenceId> cancels_ ABSL_GUARDED_BY(mutex_);
   int64_t num_live_ ABSL_GUARDED_BY(mutex_) = 0;  // accepted and not ended
   SequenceId next_id_ ABSL_GUARDED_BY(mutex_){1};
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  bool working_ ABSL_GUARDED_BY(mutex_) = false;  // on commands taken
-  // Of the pipeline that is up; nothing: Submit refuses.
+  bool working_ ABSL_GUARDED_BY(mutex_) = false;  // has taken commands
+  // The epoch of the pipeline that is up; nothing: Submit refuses.
   std::optional<Epoch> up_ ABSL_GUARDED_BY(mutex_);
   Status leaving_ ABSL_GUARDED_BY(mutex_);  // why it will go; OK: it will not
   PlanLimits limits_ ABSL_GUARDED_BY(mutex_);
-  std::atomic<int32_t> max_context_{0};  // by `limits_`
+  std::atomic<int32_t> max_context_{0};  // from `limits_`
   uint64_t submitted_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t refused_queue_full_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What the engine thread last published.
+  // Published last by the engine thread.
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);
   Admission admission_ ABSL_GUARDED_BY(mutex_);
   TimePoint published_progress_ ABSL_GUARDED_BY(mutex_);

@@ -16,8 +16,8 @@
 namespace sluice {
 
 // Returns guesses at the tokens that follow `tokens`, drawn with `sampling`: at
-// most `limit` (above 0), each within the vocabulary. Called by the engine
-// thread for every decode; throws nothing.
+// most `limit` (above 0), each within the vocabulary. The engine thread calls
+// it for every decode. It must not throw.
 using DraftProposer = std::function<std::vector<TokenId>(
     std::span<const TokenId> tokens, const SamplingParams& sampling,
     int32_t limit)>;
@@ -26,31 +26,31 @@ struct EngineOptions {
   ReplicaId replica;
   int max_running = 64;  // sequences holding blocks at once
   int max_queue = 256;   // accepted beyond those that may run
-  // While another client waits: places that one may hold, and sequences that
-  // it may have waiting. 0: its share, as many as any other one.
+  // The places, and the waiting sequences, that one client may have while
+  // another client waits. 0: an equal share.
   int max_running_per_client = 0;
   int max_queue_per_client = 0;
-  // A sequence that has its place for so long gives it away where its client
-  // holds more than its share and another client's sequence waits.
+  // The time after which a sequence of a client above its share gives its place
+  // to another client's waiting sequence.
   Duration place_turn = std::chrono::milliseconds(500);
-  // A request that would wait longer for its first step is refused.
+  // A request with a longer expected wait for its first step is refused.
   Duration max_queue_wait = std::chrono::seconds(30);
-  // What a step with decodes may take; prompts get what fits. Zero:
-  // StepPace::kMaxSlowdown (1.3) times what it takes without prompts.
+  // The time that a step with decodes may take; prompts get what fits. Zero:
+  // StepPace::kMaxSlowdown times the time without prompts.
   Duration target_itl{};
   int max_step_tokens = 512;  // lowered to the pipeline's limit
   int prefill_chunk = 256;    // tokens of one prompt per plan; 0: no cap
   bool prefix_cache = true;
   int max_plans_in_flight = 0;  // 0: one per stage
-  // Plans go ahead (see BatchPolicy::GoesAhead) while a plan of decodes should
-  // take at most so long from its turn to its result; zero: none does. What is
-  // gained is the way of a result to the next plan, some 0.1 ms; what a new
-  // request may lose is the time of one plan.
+  // Plans go ahead (see BatchPolicy::GoesAhead) while a plan of decodes takes
+  // at most this long from its turn to its result; zero: none does. Going ahead
+  // saves the time from a result to the next plan, some 0.1 ms; a new request
+  // may lose the time of one plan.
   Duration ahead_within{};
-  // Decodes are spread over the plans in flight only from so many per plan
-  // on: a smaller batch costs a stage about as much as this one.
+  // Decodes are spread over the plans in flight only from this many per plan: a
+  // smaller batch costs a stage about as much as this one.
   int min_decode_batch = 4;
-  // Told of the tokens of each plan that has any, by the engine's thread.
+  // Called by the engine's thread with the tokens of each plan that has any.
   std::function<void(int32_t tokens)> on_step;
   // Drafts ride with decodes (see Chunk); empty: none do.
   DraftProposer propose_drafts;
@@ -62,12 +62,12 @@ Status Validate(const EngineOptions& options);
 // INVALID_ARGUMENT unless a pipeline of these limits can run anything.
 Status Validate(const PlanLimits& limits);
 
-// Positions of the longest sequence that the KV cache holds alone: whatever
-// its windowed groups need at once counts beside the first one's blocks.
+// Returns the positions of the longest sequence that the KV cache holds alone.
+// The blocks that windowed groups need at once count beside those of group 0.
 int64_t MaxPositions(const PlanLimits& limits);
 
-// INVALID_ARGUMENT unless a sequence of so many tokens could ever run on a
-// pipeline of these limits, alone in its pool.
+// INVALID_ARGUMENT unless a sequence of this many tokens can run, alone in the
+// pool, on a pipeline of these limits.
 Status CheckFits(int64_t num_prompt_tokens, int64_t max_tokens,
                  const PlanLimits& limits);
 

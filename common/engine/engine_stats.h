@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Counters of one engine. They never fall, also not across epochs.
+// Counters of one engine. They never fall, across epochs either.
 struct EngineCounters {
   uint64_t submitted = 0;  // accepted requests
   uint64_t refused_queue_full = 0;
@@ -19,23 +19,23 @@ struct EngineCounters {
   uint64_t generation_tokens = 0;  // delivered to sinks
   uint64_t computed_tokens = 0;    // in committed steps, recompute included
   uint64_t preemptions = 0;
-  uint64_t yields = 0;               // of them, to another client that had less
+  uint64_t yields = 0;               // of them, for a client below its share
   uint64_t prefix_query_tokens = 0;  // looked up in the prefix cache
   uint64_t prefix_hit_tokens = 0;    // of them, found
-  uint64_t cache_evictions = 0;  // blocks of cached prefixes given to others
-  uint64_t steps = 0;            // committed plans
+  uint64_t cache_evictions = 0;      // cached blocks that were handed out again
+  uint64_t steps = 0;                // committed plans
   uint64_t steps_with_several_sequences = 0;
   uint64_t split_prefills = 0;   // prompts computed in more than one chunk
   uint64_t stale_results = 0;    // dropped: of an older epoch
   uint64_t exceptions = 0;       // caught, of the engine or a sink
   uint64_t refused_results = 0;  // results that did not answer their plan
   Duration step_time{};          // sum over committed steps, submit to result
-  // The same sum from the result before, or from submission if that was later.
+  // The same sum, from the result before if that was later than submission.
   Duration step_interval{};
-  Duration plan_time{};  // spent on planning, those that were none too
+  Duration plan_time{};  // spent on planning, also when no plan came of it
 };
 
-// What the gateway's metrics and readiness read. A copy, taken at one moment.
+// Read by the gateway's metrics and readiness. A copy, taken at one moment.
 struct EngineStats : EngineCounters {
   int running = 0;  // sequences that hold blocks
   int waiting = 0;  // accepted, not running; preempted ones included
@@ -48,7 +48,7 @@ struct EngineStats : EngineCounters {
   int64_t waiting_bytes = 0;   // of their token histories
   Duration promised_wait{};    // of a new request behind all of them
   int prompt_budget = 0;       // prompt tokens that a plan may carry at present
-  // Of the pipeline, in steps like the latest; 0: not known yet.
+  // Of the pipeline, in steps like the latest; 0: unknown.
   double prompt_tokens_per_second = 0;
   double decode_tokens_per_second = 0;
   double kv_usage() const {  // 0 to 1
@@ -56,16 +56,16 @@ struct EngineStats : EngineCounters {
   }
 };
 
-// Whether the pipeline moves. An idle one is sent an empty plan every second,
-// so it is known to move as well.
+// Whether the pipeline moves. An idle pipeline gets an empty plan every second,
+// so this covers it as well.
 struct EngineProgress {
   bool pipeline_up = false;
-  int plans_in_flight = 0;       // probes of an idle pipeline aside
+  int plans_in_flight = 0;       // without probes of an idle pipeline
   Duration since_last_result{};  // or since the pipeline came up
-  // How long the oldest plan in flight, probes included, has been waited for
-  // since the plans before it were answered. Zero with none in flight.
+  // How long the oldest plan in flight, probes included, has been awaited since
+  // the result before it. Zero without one.
   Duration oldest_plan_age{};
-  // What that plan should take, at the measured pace. Zero: not known yet.
+  // The time that this plan should take at the measured pace. Zero: unknown.
   Duration expected_step{};
 };
 

@@ -12,10 +12,10 @@
 namespace sluice {
 namespace {
 
-// So often an idle pipeline is asked whether it still moves.
+// How often a probe checks an idle pipeline.
 constexpr Duration kProbeEvery = std::chrono::seconds(1);
 
-// Runs `call`, in `where`. What it throws is counted, logged and returned.
+// Runs `call`, in `where`. Counts, logs and returns an exception.
 template <typename Call>
 Status Guarded(const char* where, EngineCounters& counters, const Call& call) {
   Status status = CatchExceptions(where, call);
@@ -31,13 +31,13 @@ void TellEnd(TokenSink& sink, EngineCounters& counters, FinalEvent event) {
   const Status told =
       Guarded("sink", counters, [&] { sink.OnEnd(std::move(event)); });
   if (told.ok()) return;
-  // Once more, and less: without its end a request hangs.
+  // Once more, with less: without its end a request hangs.
   (void)Guarded("sink", counters, [&] {
     sink.OnEnd({.reason = FinishReason::kError, .status = told});
   });
 }
 
-// A sequence that asked for a trace, as the step carried it.
+// The traced sequences of a step, with their sinks.
 using TracedSinks =
     std::vector<std::pair<TracedChunk, std::shared_ptr<TokenSink>>>;
 
@@ -66,8 +66,8 @@ void TellStep(const TracedSinks& sinks, const std::shared_ptr<StepTrace>& trace,
 
 }  // namespace
 
-// An exception ends the sequence that it is about, or, where the scheduler may
-// have been in the middle of something, all of them.
+// An exception ends the sequence that it is about, or all sequences if the
+// scheduler may have been in the middle of something.
 void EngineLoop::Run() {
   AskForShortSlices();
   bool go_on = true;
@@ -122,7 +122,7 @@ bool EngineLoop::TakeCommands(std::vector<EngineCommand>& commands) {
   admission_.OnTaken();
   queued_results_ = 0;
   cancels_.clear();
-  // A result alone is no work: unless it is a probe's its plan still counts.
+  // A result alone is no work: its plan still counts, unless it is a probe's.
   working_ =
       std::any_of(commands.begin(), commands.end(), [](const EngineCommand& c) {
         return !std::holds_alternative<StepResult>(c);
@@ -159,7 +159,7 @@ void EngineLoop::Handle(StepResult& result) {
   if (result.trace) {
     trace = std::make_shared<StepTrace>(*std::move(result.trace));
   }
-  // Before the result ends some of them.
+  // Before the result ends some of the sequences.
   const TracedSinks traced =
       stale ? TracedSinks() : SinksOf(trace.get(), scheduler_);
   StatusOr<SequenceEvents> events = scheduler_.Commit(std::move(result), now);
@@ -190,7 +190,7 @@ void EngineLoop::Handle(PipelineBroken& broken) {
   if (broken.if_attached && !scheduler_.attached()) return;
   {
     MutexLock lock(mutex_);
-    // Unless a newer pipeline has been announced already.
+    // A newer pipeline may have been announced already.
     if (up_ && *up_ == epoch_) up_.reset();
   }
   LogError("the pipeline is broken: ", Message(broken.why));
@@ -199,8 +199,8 @@ void EngineLoop::Handle(PipelineBroken& broken) {
   executor_->OnPipelineBroken(broken.why);
 }
 
-// A sink that throws has lost tokens: its sequence ends with that error, also
-// if it has just ended well.
+// A sink that throws has lost tokens: its sequence ends with that error, even
+// if its own end was a good one.
 void EngineLoop::Emit(SequenceEvents events) {
   std::vector<std::pair<SequenceId, Status>> failed;
   for (SequenceEvent& event : events) {
@@ -230,7 +230,8 @@ void EngineLoop::Emit(SequenceEvents events) {
 void EngineLoop::EndOne(TokenSink& sink, const std::string& request_id,
                         FinalEvent event) {
   {
-    // First: a client that sees the end may submit the next request.
+    // First, because the client may submit its next request once it sees the
+    // end.
     MutexLock lock(mutex_);
     --num_live_;
     admission_.OnEnd(request_id);

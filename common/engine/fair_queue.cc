@@ -45,7 +45,7 @@ void FairQueue::Remove(Sequence& sequence) {
   client.waiting.erase(it);
   --size_;
   if (reserved_ == &sequence) reserved_ = nullptr;
-  // Credit is not saved up for later.
+  // Credit does not accumulate.
   if (client.waiting.empty()) {
     client.credit = std::min<int64_t>(client.credit, 0);
   }
@@ -88,7 +88,7 @@ Sequence* FairQueue::Next(const MayStart& may_start) {
     for (const Candidate& one : candidates) {
       clients_[one.index]->credit += rounds * kQuantum;
     }
-    // The turn goes on: the client that had it last has used its credit up.
+    // The turn passes on: the client that had it last has used its credit up.
     if (candidates.size() > 1 && candidates[0].index == turn_) {
       std::rotate(candidates.begin(), candidates.begin() + 1, candidates.end());
     }

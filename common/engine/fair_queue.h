@@ -19,7 +19,7 @@ struct ClientShare {
   int live = 0;                   // sequences, the waiting included
   int running = 0;                // of them; kept by SequenceStore
   int64_t credit = 0;             // tokens
-  bool has_less = false;          // than its share; a note of BatchPolicy
+  bool has_less = false;          // below its share; a note of BatchPolicy
   bool is_owed = false;           // see BatchPolicy::NoteOwed
 };
 
@@ -29,35 +29,35 @@ inline bool IsOwed(const Sequence& sequence) {
 }
 
 // The queued sequences, and which of them starts next: clients take turns by
-// deficit round robin, measured in tokens; within a client the order is that
-// of arrival. Not thread safe: SequenceStore's.
+// deficit round robin, measured in tokens; within a client the order is first
+// come, first served. Not thread safe: SequenceStore's.
 //
-// A client in turn starts sequences while it has credit, and its credit pays
-// for their prompts and, while others wait, for what its running sequences
-// generate. When no client with a sequence to start has credit, each is given
-// the same. So under contention every client gets the same share of tokens,
-// and what a client used while no other one waited costs it nothing.
+// A client in turn starts sequences while it has credit. Credit pays for their
+// prompts and, while others wait, for the tokens that its running sequences
+// generate. When no client with a sequence to start has credit, each gets the
+// same amount. So under contention all clients get equal shares of tokens, and
+// the tokens of a client alone cost it nothing.
 class FairQueue {
  public:
   using MayStart = std::function<bool(const Sequence&)>;
 
   // Queues a new sequence behind those of its client; sets Sequence::client.
-  // If it throws nothing has changed.
+  // Changes nothing if it throws.
   void Push(Sequence& sequence);
   // Queues a sequence that was pushed before, ahead of those of its client.
   void PushFront(Sequence& sequence);
-  // Takes out a queued sequence; no effect on one that is not in the queue.
+  // Takes out a queued sequence; does nothing for one that is not in the queue.
   void Remove(Sequence& sequence);
-  // A sequence that was pushed once, and removed, has ended.
+  // Tells that a sequence, pushed before and removed, has ended.
   void OnEnd(const Sequence& sequence);
 
-  // Returns the sequence to start next; null if `may_start` holds for none. A
-  // sequence that `may_start` refuses is overtaken.
+  // Returns the sequence to start next; null if `may_start` holds for none.
+  // Sequences that `may_start` refuses are overtaken.
   Sequence* Next(const MayStart& may_start);
-  // `sequence`, the latest Next, has no room yet: Next returns it again for as
-  // long as `may_start` holds for it, so that room is made for it.
+  // Keeps `sequence`, the latest Next, which has no room yet: Next returns it
+  // again as long as `may_start` holds for it, so that room is made for it.
   void Reserve(Sequence& sequence) { reserved_ = &sequence; }
-  // `tokens` were, or will be, computed for the client.
+  // Charges the client for `tokens` that were, or will be, computed.
   void Charge(ClientShare& client, int64_t tokens);
 
   size_t size() const { return size_; }

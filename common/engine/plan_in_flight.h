@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// What a plan asked of one sequence, without its known tokens.
+// A plan's chunk of one sequence, without its known tokens.
 struct PlannedChunk {
   SequenceId sequence;
   int32_t start = 0;
@@ -24,25 +24,25 @@ struct PlannedChunk {
   int32_t end() const { return start + count; }
 };
 
-// A plan that was handed out and not yet answered.
+// A submitted plan without a result.
 struct PlanInFlight {
   StepId step_id;
   std::vector<PlannedChunk> chunks;
-  int32_t num_decodes = 0;          // of the chunks, one known token each
+  int32_t num_decodes = 0;          // of the chunks; one known token each
   int32_t prompt_tokens = 0;        // of the others
   bool concurrent_prefill = false;  // see StepPace
   bool is_probe = false;            // see Scheduler::Probe
   // The plan that samples tokens of this one (see Chunk::sampled_by).
   std::optional<StepId> follows;
-  TimePoint submitted;  // or, if later, when the plan that it follows came back
+  TimePoint submitted;  // or, if later, the time of the result that it follows
 };
 
-// INTERNAL unless `result` can be the answer to `plan`: the step's number,
-// sequences that the plan has, each at most once.
+// INTERNAL unless `result` can be the answer to `plan`: it has the step's
+// number, and sequences of the plan, each at most once.
 Status CheckAnswers(const PlanInFlight& plan, const StepResult& result);
 
-// INTERNAL unless `result` holds what `chunk` of the sequence asked for:
-// counts, token ids within the vocabulary, sizes. Its status is OK.
+// INTERNAL unless `result`, whose status is OK, holds what `chunk` wants:
+// counts, token ids within the vocabulary, sizes.
 Status CheckAnswers(const PlannedChunk& chunk, const Sequence& sequence,
                     const SequenceResult& result, int32_t vocab_size);
 

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// An empty plan computes nothing.
+// The time that an empty plan may take: it computes nothing.
 constexpr Duration kEmptyPlan = std::chrono::milliseconds(1);
 
 uint64_t& EndsOf(FinishReason reason, EngineCounters& counters) {
@@ -136,7 +136,7 @@ SequenceEvents Scheduler::Expire(TimePoint now) {
   });
 }
 
-// Ends the sequences for which `why` is an error, with that.
+// Ends the sequences for which `why` returns an error, with that error.
 SequenceEvents Scheduler::EndWhere(
     const std::function<Status(const Sequence&)>& why) {
   SequenceEvents events;
@@ -169,8 +169,8 @@ std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   BatchBuilder builder(state_, policy_, now);
   builder.Build();
   StepPlan plan = builder.TakePlan();
-  // Ends ride on the next plan that computes something; a plan of its own
-  // would take its place in the pipeline. When all is quiet they get one.
+  // Ends ride on the next plan that computes something; a plan of their own
+  // would take its place in the pipeline. With no plan in flight they get one.
   if (plan.chunks.empty() &&
       (state_.sequences.stopped().empty() || in_flight > 0)) {
     return std::nullopt;
@@ -216,8 +216,8 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
                              chunk.samples});
     if (sequence.request.trace) AddToTrace(chunk, plan);
   }
-  // Decodes under way together with prompts alone, whichever came first, unless
-  // one waits for the other.
+  // Whether a plan with decodes and a plan of prompts alone are in flight
+  // together, in any order, and neither waits for the other.
   const auto has_prompts_alone = [](const PlanInFlight& one) {
     return one.num_decodes == 0 && one.prompt_tokens > 0;
   };

@@ -21,7 +21,7 @@
 
 namespace sluice {
 
-// What happened to a sequence: tokens, or its end. After the end nothing.
+// An event of a sequence: tokens, or its end, after which none follows.
 struct SequenceEvent {
   SequenceEvent(const Sequence& of, TokenEvent event)
       : sequence(of.id), sink(of.sink), what(std::move(event)) {}
@@ -40,60 +40,60 @@ using SequenceEvents = std::vector<SequenceEvent>;
 
 // The state machine of one replica's sequences: admits, plans, commits, ends.
 // No thread, no clock of its own, no I/O. The engine loop owns it and gives
-// events to sinks. What goes into a plan: see BatchPolicy and BatchBuilder.
+// events to sinks. BatchPolicy and BatchBuilder decide what goes into a plan.
 //
 // Several plans may be in flight; every stage takes them in step order. A
-// sequence is in at most two plans that sample: the second one goes ahead, its
-// chunk is the token that the first one samples. If that token turns out to end
-// the sequence, the row of the second plan is dropped. A preempted sequence
-// starts again only when no plan carries it.
+// sequence is in at most two sampling plans: the second one goes ahead, its
+// chunk is the token that the first one samples. If that token ends the
+// sequence, the row of the second plan is dropped. A preempted sequence starts
+// again only when no plan carries it.
 class Scheduler {
  public:
-  // Counts into `counters`, which must outlive it. No pipeline yet.
+  // Counts into `counters`, which must outlive it. Begins without a pipeline.
   Scheduler(const EngineOptions& options, EngineCounters* counters)
       : state_(options, counters), policy_(state_) {}
 
   // Plans are for this pipeline from now on; its KV cache is empty. Live
-  // sequences wait, to be computed again; those that cannot fit any more end
-  // with UNAVAILABLE.
+  // sequences are computed again. A sequence that no longer fits ends with
+  // UNAVAILABLE.
   SequenceEvents Attach(Epoch epoch, const PlanLimits& limits, int num_stages);
-  // Ends everything with kError and `why`, forgets the pipeline.
+  // Ends all sequences with kError and `why`, and forgets the pipeline.
   SequenceEvents Detach(const Status& why);
 
-  // Queues a sequence, whose events name `sink`. `id` is above all earlier
-  // ones, and CheckRequest(request, limits) is OK. If it throws nothing has
-  // changed; after an exception of another method only Detach makes sense.
+  // Queues a sequence, whose events name `sink`. Needs an `id` above all
+  // earlier ones, and CheckRequest(request, limits) OK. Changes nothing if it
+  // throws; after an exception of another method only Detach makes sense.
   void Add(SequenceId id, GenerateRequest request,
            std::shared_ptr<TokenSink> sink) {
     state_.sequences.Add(id, std::move(request), std::move(sink));
   }
-  // Ends a sequence; nothing if it is not live.
+  // Ends a sequence; does nothing if it is not live.
   SequenceEvents End(SequenceId id, FinishReason reason, const Status& status);
-  // Ends those whose deadline has passed, with DEADLINE_EXCEEDED.
+  // Ends the sequences past their deadline, with DEADLINE_EXCEEDED.
   SequenceEvents Expire(TimePoint now);
 
-  // The next plan to submit. Nothing: as many as allowed are in flight, or
-  // there is nothing to do until a result comes.
+  // Returns the next plan to submit. Nothing: as many as allowed are in flight,
+  // or all work waits for a result.
   std::optional<StepPlan> Plan(TimePoint now);
 
-  // An empty plan, which asks whether every stage still does steps. It is no
-  // step to counters and pace. Only while quiet().
+  // Returns an empty plan, which shows whether every stage still runs steps.
+  // Counters and pace ignore it. Needs quiet().
   StepPlan Probe(TimePoint now);
   bool quiet() const { return attached_ && state_.in_flight.empty(); }
 
-  // Takes in the answer to the oldest plan in flight. A result of another
-  // epoch is counted and dropped. One that does not answer the plan changes
-  // nothing: INTERNAL, the pipeline is broken. What is wrong with a single
-  // sequence's part ends that sequence alone.
+  // Takes in the answer to the oldest plan in flight. Counts and drops a result
+  // of another epoch. INTERNAL, without a change: the result does not answer
+  // the plan, so the pipeline is broken. A bad part of one sequence ends that
+  // sequence alone.
   StatusOr<SequenceEvents> Commit(StepResult result, TimePoint now);
 
   bool attached() const { return attached_; }
-  // The live sequence of that id, or null.
+  // Returns the live sequence of that id, or null.
   const Sequence* Find(SequenceId id) { return state_.sequences.Find(id); }
   const SchedulerState& state() const { return state_; }
-  // Of the oldest plan in flight, probes included: since when it is waited
-  // for, the plans before it answered; and what it should take (see
-  // EngineProgress). Without a plan TimePoint::max() and zero.
+  // For the oldest plan in flight, probes included: the time since which it is
+  // awaited, the plans before it answered, and the time that it should take
+  // (see EngineProgress). Without a plan TimePoint::max() and zero.
   TimePoint oldest_plan() const {
     return state_.in_flight.empty()
                ? TimePoint::max()
@@ -101,11 +101,11 @@ class Scheduler {
   }
   Duration expected_step() const;
   TimePoint next_deadline() const;  // TimePoint::max(): there is none
-  // Returns the queue that the stats tell of.
+  // Fills in `stats`. Returns the queue that they describe.
   QueueState FillStats(EngineStats& stats) const;
   QueueState Queue() const { return policy_.Queue(); }
 
-  // INTERNAL naming the first contradiction. For tests.
+  // INTERNAL names the first contradiction. For tests.
   Status CheckIntegrity() const;
 
  private:

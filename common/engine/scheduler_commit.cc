@@ -1,4 +1,4 @@
-// What a step's result does to its sequences.
+// The effects of a step's result on its sequences.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -13,8 +13,8 @@ bool Contains(const std::vector<TokenId>& ids, TokenId token) {
 }
 
 // Whether `token`, the next one, ends the sequence. Before min_tokens an end
-// token is a token like any other. (The sampler gives stop_token_ids no
-// probability then, so this is about eos alone.)
+// token is a token like any other. (The sampler excludes stop_token_ids then,
+// so this is about eos alone.)
 bool Ends(const Sequence& sequence, TokenId token) {
   const GenerateRequest& request = sequence.request;
   if (sequence.num_emitted() < request.sampling.min_tokens) return false;
@@ -54,7 +54,7 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   last_step_time_ = now - plan.submitted;
   ++counters.steps;
   counters.step_time += last_step_time_;
-  // The plan's time beside the plans before it, if they overlapped.
+  // The time of the plan alone, without its overlap with the plans before it.
   const Duration interval = now - std::max(plan.submitted, last_result_);
   last_result_ = now;
   counters.step_interval += interval;
@@ -76,7 +76,7 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   return events;
 }
 
-// `result` is null if the result has nothing of the chunk's sequence.
+// `result`: null if the step's result has none for the chunk's sequence.
 void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
                             TimePoint now, SequenceEvents& events) {
   Sequence* const sequence = state_.sequences.Find(chunk.sequence);
@@ -97,13 +97,13 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
                 events);
     return;
   }
-  // Preempted meanwhile: the blocks are gone, the tokens are as good as ever.
+  // A preempted sequence has no blocks, but its tokens are valid.
   if (sequence->state == SequenceState::kRunning) {
     BlockManager& blocks = state_.sequences.blocks();
     sequence->num_computed = std::max(sequence->num_computed, chunk.end());
     blocks.CacheFullBlocks(sequence->tables, sequence->first(chunk.end()));
     blocks.EvictBehind(sequence->tables, chunk.end());
-    // The accepted drafts are in the KV cache, and about to be in the tokens.
+    // The accepted drafts are in the KV cache, and will be in the tokens.
     if (result->sampled.size() > 1) {
       sequence->num_computed = sequence->num_scheduled =
           chunk.end() + static_cast<int32_t>(result->sampled.size()) - 1;
@@ -112,8 +112,8 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
   Deliver(chunk, *sequence, *result, now, events);
 }
 
-// Appends what the result holds for the sequence, tells of it, and ends the
-// sequence where an end rule holds.
+// Appends the result's tokens, adds their event, and ends the sequence where an
+// end rule holds.
 void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
                         SequenceResult& result, TimePoint now,
                         SequenceEvents& events) {
@@ -145,7 +145,7 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
     if (end) break;
   }
   if (end && !chunk.drafts.empty() && !event.logits.empty()) {
-    // Accepted drafts behind the end are none of the sequence's.
+    // Drafts accepted behind the end do not belong to the sequence.
     const size_t rows = event.tokens.size() + (end->stop_token ? 1 : 0);
     event.logits.resize(rows * static_cast<size_t>(state_.limits.vocab_size));
   }
@@ -160,8 +160,8 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
   if (end) EndSequence(sequence, *std::move(end), events);
 }
 
-// Takes a sampled token into the sequence and the event. Returns the end that
-// it is, or that follows it, if any.
+// Appends a sampled token to the sequence and the event. Returns the end, if
+// the token is one or the last one allowed.
 std::optional<FinalEvent> Scheduler::Append(Sequence& sequence,
                                             TokenResult token,
                                             TokenEvent& event) {

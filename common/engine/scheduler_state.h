@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// All that a plan depends on: Scheduler's state. BatchPolicy reads it,
+// Scheduler's state: all that a plan depends on. BatchPolicy reads it,
 // BatchBuilder fills a plan from it.
 struct SchedulerState {
   SchedulerState(const EngineOptions& given, EngineCounters* counts)
@@ -23,12 +23,12 @@ struct SchedulerState {
   const EngineOptions options;
   EngineCounters* const counters;
   PlanLimits limits;  // of the attached pipeline; all 0 without one
-  int max_plans = 1;  // in flight, beside one that goes ahead
+  int max_plans = 1;  // in flight, without one that goes ahead
   StepId next_step;
   SequenceStore sequences;
   std::deque<PlanInFlight> in_flight;
   StepPace pace;
-  // Whether the last plan wanted to start a sequence and could not.
+  // Whether the latest plan had no room for a sequence that wanted to start.
   bool admission_blocked = false;
 
   int32_t max_running() const {

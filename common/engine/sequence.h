@@ -23,15 +23,14 @@ enum class SequenceState {
 
 struct ClientShare;
 
-// Tokens up to which a prompt counts as a short one.
+// A prompt of at most this many tokens is a short one.
 inline constexpr int32_t kShortPrompt = 512;
 
-// A live sequence; a finished one has no record. The request and the tokens
-// are all that is needed to compute the sequence again, on any pipeline, to
-// the same next token: sampling is a function of them and the logits. A token
-// is appended before a sink sees it, so nothing sent is decided again.
-// A value without behaviour of its own: SequenceStore and Scheduler keep it
-// consistent.
+// A live sequence; a finished one has no record. Request and tokens are enough
+// to compute the sequence again, on any pipeline, to the same next token:
+// sampling is a function of them and the logits. A token is appended before a
+// sink sees it, so no sent token is decided again. A value without behaviour:
+// SequenceStore and Scheduler keep it consistent.
 struct Sequence {
   Sequence(SequenceId own_id, GenerateRequest asked,
            std::shared_ptr<TokenSink> tokens_to)
@@ -44,32 +43,32 @@ struct Sequence {
   }
 
   SequenceId id;
-  std::vector<TokenId> tokens;  // prompt, then what was emitted
+  std::vector<TokenId> tokens;  // prompt, then the emitted tokens
   int32_t num_prompt_tokens = 0;
   GenerateRequest request;  // seed resolved; prompt_tokens moved to `tokens`
   std::shared_ptr<TokenSink> sink;
   SequenceState state = SequenceState::kQueued;
 
-  // Positions [0, num_computed) are in the KV cache for sure, those up to
+  // Positions [0, num_computed) are in the KV cache; positions up to
   // num_scheduled will be once the plans in flight are committed. At most the
-  // last of these is ahead of `tokens`: its token is being sampled.
+  // last of these is beyond `tokens`: its token is being sampled.
   int32_t num_computed = 0;
   int32_t num_scheduled = 0;
   std::vector<BlockTable> tables;  // one per KV group while running
-  int32_t num_reserved = 0;  // positions that a chunk of it had, drafts too
-  // Positions that every stage knows to be final. Accepted drafts of the last
-  // chunk are not among them until the next chunk starts behind them.
+  int32_t num_reserved = 0;        // positions of its chunks so far, drafts too
+  // Positions that every stage knows to be final. Accepted drafts of the latest
+  // chunk count only when the next chunk starts behind them.
   int32_t num_told = 0;
 
   int32_t plans_in_flight = 0;     // plans that carry a chunk of the sequence
   int32_t sampling_in_flight = 0;  // of them, those that draw a token: up to 2
   StepId last_step;                // the latest of them
 
-  // Of positions [0, logits_done) the wanted logits or prompt logprobs were
-  // delivered; a recompute does not ask for them again.
+  // Positions with delivered logits or prompt logprobs; a recompute wants them
+  // no more.
   int32_t logits_done = 0;
 
-  // Choices of one request and prompt have one number; 0: no other choices.
+  // Equal for the choices of one request and prompt; 0: no other choices.
   uint64_t group = 0;
 
   ClientShare* client = nullptr;  // the fair queue's, while the client lives
@@ -88,17 +87,17 @@ struct Sequence {
   }
   // Known positions that no plan computes yet; -1: a plan went ahead of them.
   int32_t remaining() const { return num_tokens() - num_scheduled; }
-  // A decode is the one position whose logits give the next token.
+  // Whether only the position whose logits give the next token is left.
   bool is_decoding() const {
     return sampling_in_flight > 0 || remaining() == 1;
   }
-  // Whether logits of more than the sampled positions are wanted.
+  // Whether positions that are not sampled want logits too.
   bool wants_all_logits() const {
     return request.sampling.return_logits ||
            request.sampling.prompt_logprobs >= 0;
   }
-  // What the stages need to know of the sequence when it starts: all that
-  // `tokens`, `tables` and the request hold now.
+  // Returns what the stages need to know when the sequence starts, from
+  // `tokens`, `tables` and the request.
   StartedSequence Started() const {
     StartedSequence started;
     started.sequence = id;

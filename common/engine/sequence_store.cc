@@ -105,7 +105,7 @@ void SequenceStore::Requeue(Sequence& sequence) {
   sequence.state = SequenceState::kQueued;
 }
 
-// The running sequence gives its blocks back; the stages are told later.
+// Takes the running sequence's blocks; the next plan tells the stages.
 void SequenceStore::Stop(Sequence& sequence) {
   blocks_.Release(sequence.tables);
   --sequence.client->running;

@@ -17,29 +17,29 @@
 namespace sluice {
 
 // All live sequences of a replica and the KV blocks that they hold. Finds a
-// sequence by its id, and moves it between the three places where it may be:
-// queued, running, preempted. Decides nothing. Not thread safe: Scheduler's.
+// sequence by its id, and moves it between three places: queued, running,
+// preempted. Decides nothing. Not thread safe: Scheduler's.
 class SequenceStore {
  public:
   SequenceStore() : blocks_(BlockManager::Options()) {}
 
-  // Adds a queued sequence; `id` is above all earlier ones. If it throws
-  // nothing has changed but `request`.
+  // Adds a queued sequence. Needs an `id` above all earlier ones. Changes
+  // nothing but `request` if it throws.
   void Add(SequenceId id, GenerateRequest request,
            std::shared_ptr<TokenSink> sink);
-  // The live sequence of that id, or null.
+  // Returns the live sequence of that id, or null.
   Sequence* Find(SequenceId id);
   // Takes the sequence out of its place and forgets it.
   void Erase(Sequence& sequence);
 
-  // All sequences give their blocks back, for a pipeline whose KV cache is
-  // empty and which knows no sequence: running ones become preempted.
+  // Takes the blocks of all sequences, for a pipeline with an empty KV cache
+  // that knows no sequence: running sequences become preempted.
   void Reset(const BlockManager::Options& blocks);
 
-  // A sequence that is queued, or preempted first, runs from now on. The
-  // caller has set its tables.
+  // Runs a queued sequence, or the first preempted one. The caller has set its
+  // tables.
   void Run(Sequence& sequence, TimePoint now);
-  // Takes the blocks of the running sequence that started last; it becomes the
+  // Takes the blocks of the running sequence that started last. It becomes the
   // first of the preempted, so both lists keep the order of first start.
   void Preempt(Sequence& sequence);
   // Moves a running or preempted sequence to the head of its client's queue.
@@ -48,22 +48,23 @@ class SequenceStore {
   // Oldest first; addresses are stable.
   std::map<SequenceId, Sequence>& all() { return sequences_; }
   const std::map<SequenceId, Sequence>& all() const { return sequences_; }
-  // In the order of their tickets, and so are the preempted, behind them.
+  // In the order of their tickets. The preempted are too, and come after the
+  // running.
   const std::vector<Sequence*>& running() const { return running_; }
   const std::deque<Sequence*>& preempted() const { return preempted_; }
   FairQueue& queue() { return queue_; }
   const FairQueue& queue() const { return queue_; }
   BlockManager& blocks() { return blocks_; }
   const BlockManager& blocks() const { return blocks_; }
-  // Sequences that run no more, for the next plan to tell the stages.
+  // Sequences that stopped running, for the next plan to tell the stages.
   std::vector<SequenceId>& stopped() { return stopped_; }
   const std::vector<SequenceId>& stopped() const { return stopped_; }
 
   size_t num_waiting() const { return preempted_.size() + queue_.size(); }
   int32_t num_decoding() const;
 
-  // INTERNAL naming the first contradiction between the places, the sequences
-  // and their blocks.
+  // INTERNAL names the first contradiction between places, sequences and
+  // blocks.
   Status CheckIntegrity() const;
 
  private:

@@ -10,18 +10,18 @@ namespace {
 constexpr int32_t kFirstPrompt = 32;  // before anything was measured
 constexpr int32_t kMaxPrompt = 8192;  // the batch builder has its own limits
 constexpr double kShortestTarget = 0.002;
-// After so many plans with prompts one without is wanted.
+// After this many plans with prompts a plan without is wanted.
 constexpr int32_t kMixedPlans = 32;
-constexpr int32_t kFirstMixedPlans = 4;  // while none without was ever seen
-// What concurrent prefill may cost decodes, of what prompts may cost them.
+constexpr int32_t kFirstMixedPlans = 4;  // before the first plan without
+// The part of the slowdown by prompts that concurrent prefill may cost decodes.
 constexpr double kConcurrentShare = 0.5;
-// After so many plans without concurrent prefill it is tried again.
+// After this many plans without concurrent prefill it is tried again.
 constexpr int32_t kAlonePlans = 256;
 // A stopped process or a page fault is no new pace: one sample moves an
-// estimate as if it were at most so many times larger.
+// estimate at most as if it were this many times larger.
 constexpr double kOutlier = 4;
 
-// `estimate` (below 0: none yet) after one more sample.
+// Returns `estimate` (below 0: none yet) after one more sample.
 double Learn(double estimate, double sample, double weight) {
   if (estimate < 0) return sample;
   if (estimate > 0) sample = std::min(sample, kOutlier * estimate);
@@ -60,8 +60,8 @@ void StepPace::LearnLatency(const Step& step) {
   }
 }
 
-// A line through the latest plans; of plans that are all of one size the line
-// before tells more.
+// Fits a line through the latest plans. Plans of one size alone leave the line
+// as it is.
 void StepPace::LearnDecodes(double decodes, double latency) {
   constexpr double kKept = 0.99;
   constexpr double kLeastPlans = 8, kLeastVariance = 1;
@@ -87,7 +87,7 @@ int32_t StepPace::decode_limit(int32_t others) const {
   return static_cast<int32_t>(std::clamp(limit, double(others), 1e6));
 }
 
-// Time of a plan with both kinds is shared out as the estimates so far say.
+// Splits the time of a plan with both kinds in the ratio of the estimates.
 void StepPace::LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy) {
   const auto learn = [](double& cost, double sample) {
     cost = Learn(cost > 0 ? cost : -1, sample, 0.1);
