@@ -54,7 +54,7 @@ void TakeLeast(const PipelineLimits& other, PipelineLimits* limits) {
   least(limits->max_steps_in_flight, other.max_steps_in_flight);
 }
 
-// Whether `stage` goes on where the one before it ends.
+// FAILED_PRECONDITION unless `stage` begins where the one before it ends.
 Status CheckPlace(const std::vector<StageFacts>& stages, size_t index) {
   const StageFacts& stage = stages[index];
   const int32_t expected = index == 0 ? 0 : stages[index - 1].last_layer;

@@ -11,17 +11,17 @@
 
 namespace sluice {
 
-// What the stage at `address` says of itself. INVALID_ARGUMENT for a welcome
-// out of range; FAILED_PRECONDITION if the protocol versions differ (both are
-// named).
+// Returns the facts that the stage at `address` gives of itself.
+// INVALID_ARGUMENT for a welcome out of range; FAILED_PRECONDITION, naming both
+// versions, if the protocol versions differ.
 StatusOr<StageFacts> CheckWelcome(const std::string& address,
                                   const v1::Welcome& welcome);
 
-// Whether `stages`, in their order, are one pipeline: layer ranges that join
+// Joins `stages`, in their order, to one pipeline: their layer ranges must join
 // up and cover the model; digest, numerics, weights' dtype, hidden size,
-// vocabulary, block size and KV groups equal. Otherwise FAILED_PRECONDITION
-// naming both sides' addresses and values, and `conflict` becomes the stage
-// that is at odds with those before.
+// vocabulary, block size and KV groups must be equal. Otherwise
+// FAILED_PRECONDITION, naming both addresses and values, and `conflict` becomes
+// the index of the stage that does not fit those before it.
 StatusOr<StageFacts> JoinStages(const std::vector<StageFacts>& stages,
                                 size_t& conflict);
 

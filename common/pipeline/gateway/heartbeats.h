@@ -8,23 +8,23 @@
 
 namespace sluice {
 
-// The heartbeats of one stage that are not answered, and when each left: what
-// a reply says of our own clock is not believed. A value, one thread.
+// The unanswered heartbeats of one stage and their send times, since the
+// sender's clock in a reply is not trusted. A value, one thread.
 class Heartbeats {
  public:
-  // Older ones than so many are forgotten: 16 s of heartbeats.
+  // Older heartbeats are forgotten: 16 s of them.
   static constexpr size_t kMost = 64;
 
   void Reset() { sent_.clear(); }
 
-  // Sequences rise.
+  // Sequences must rise.
   void Sent(uint64_t sequence, int64_t now_ns) {
     sent_.push_back({sequence, now_ns});
     if (sent_.size() > kMost) sent_.pop_front();
   }
 
-  // When the heartbeat that a reply names left; nothing unless it is
-  // outstanding. Replies come in order: it and those before it are done.
+  // Returns when the heartbeat that a reply names left; nothing if it is not
+  // outstanding. Replies come in order, so this settles the earlier ones too.
   std::optional<int64_t> Answered(uint64_t sequence) {
     for (size_t i = 0; i < sent_.size(); ++i) {
       if (sent_[i].sequence != sequence) continue;

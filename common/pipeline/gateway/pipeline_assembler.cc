@@ -1,5 +1,5 @@
-// Size: one thread's state machine: links, drain, epochs and what people see
-// of them go through the same phases.
+// Size: one thread's state machine: links, drain, epochs and status go through
+// the same phases.
 #include "common/pipeline/gateway/pipeline_assembler.h"
 
 #include <unistd.h>
@@ -16,12 +16,12 @@
 namespace sluice {
 namespace {
 
-// A tick waits no longer than this for events that were there before.
+// A tick waits at most this long for earlier events.
 constexpr Duration kLate = std::chrono::milliseconds(500);
 constexpr int64_t kMaxControlMessage = int64_t{1} << 20;
 
-// Above every epoch of this gateway, and of those before it on the same
-// stages as far as clocks go.
+// Returns an epoch above all epochs of this gateway, and of earlier gateways on
+// the same stages as far as clocks allow.
 Epoch EpochAfter(Epoch last) {
   const auto unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                            std::chrono::system_clock::now().time_since_epoch())
@@ -50,7 +50,7 @@ Status CheckOptions(const PipelineOptions& options) {
   return OkStatus();
 }
 
-// The stage that a failure which stage `index` reports is laid to.
+// Returns the stage at fault for a failure that stage `index` reports.
 size_t Blamed(size_t index, v1::FailureSide side, size_t num_stages) {
   if (side == v1::FAILURE_SIDE_SUCCESSOR && index + 1 < num_stages) {
     return index + 1;
@@ -133,7 +133,7 @@ void PipelineAssembler::Drain(TimePoint deadline) {
 }
 
 void PipelineAssembler::Stop() {
-  // A flag beside the event, for a queue that is full.
+  // A flag beside the event, for a full queue.
   stopping_ = true;
   events_->Post([] {});
   thread_.Join();
@@ -151,11 +151,10 @@ void PipelineAssembler::Run() {
         Lose(0, broken->why);
       }
       const TimePoint now = Clock::now();
-      // After the events that came before: a message that nothing has read yet
-      // is no silence.
+      // After the earlier events: an unread message is no silence.
       if (now >= next_tick &&
           (events_->size() == 0 || now >= next_tick + kLate)) {
-        next_tick = now + interval;  // whatever the tick does
+        next_tick = now + interval;  // even if the tick throws
         Tick(now);
       }
       Publish();
@@ -181,7 +180,7 @@ void PipelineAssembler::Tick(TimePoint now) {
   const Duration limit = options_.transport.peer_timeout;
   const TimePoint passed =
       phase_ == Phase::kUp ? plans_->last_result() : TimePoint();
-  // Two gateways that each hold a stage of the other would wait for ever: a
+  // Two gateways that each hold a stage of the other would wait for ever. So a
   // gateway keeps no stage behind one that another gateway holds.
   bool behind_held = false;
   for (size_t i = 0; i < stages_.size(); ++i) {
@@ -196,12 +195,12 @@ void PipelineAssembler::Tick(TimePoint now) {
     } else if (!stage.linked() && now >= stage.connect_at() && !draining_) {
       Connect(i);
     }
-    // A spare that another gateway holds keeps no place from being filled.
+    // A spare that another gateway holds does not keep a place empty.
     behind_held = behind_held || (places_.has(i) && stage.held());
     const Duration silence =
         stage.Silence(now, places_.has(i) ? passed : TimePoint());
     if (stage.linked() && silence >= limit) {
-      // The stream's own end comes later and is of an older link then.
+      // The stream's own end comes later and belongs to an older link then.
       const Status why = Unavailable("silent for ", Seconds(silence),
                                      " s, limit ", Seconds(limit));
       EndStage(i, why)->Cancel(why);
@@ -272,7 +271,7 @@ void PipelineAssembler::OnControl(size_t index,
 void PipelineAssembler::OnWelcome(size_t index) {
   LogInfo(stages_[index]->Describe(), " is there");
   places_.OnWelcome(index);
-  // What did not fit before may fit now.
+  // A stage that did not fit before may fit now.
   for (const auto& any : stages_) any->SetConflict("");
   const TimePoint now = Clock::now();
   assign_at_ = std::min(assign_at_, now + assign_backoff_);

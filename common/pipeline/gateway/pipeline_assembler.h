@@ -26,42 +26,42 @@
 namespace sluice {
 
 struct PipelineOptions {
-  // The process that begins in each place: "host:port" or "unix:PATH".
+  // The first process of each place: "host:port" or "unix:PATH".
   std::vector<std::string> stages;
-  // Processes that may take any place whose own process is lost: such as load
-  // the layers that they are told.
+  // Processes that may take any place whose own process is lost; they load the
+  // layers of the place.
   std::vector<std::string> spares = {};
-  // Every place's layers; empty: those that the stages hold.
+  // The layers of every place; empty: those that the stages hold.
   std::vector<StagePlace> places = {};
   ReplicaId replica;
-  // Whether plans may name tokens that are not known yet: then the first stage
-  // of several reads them from the last one.
+  // Whether plans may name tokens that are not known yet: then the first of
+  // several stages reads them from the last one.
   bool steps_ahead = false;
-  std::string gateway_id;  // of this run, for people; empty: drawn
+  std::string gateway_id;  // of this run, for people; empty: random
   std::string build;       // for people, shown by the stages
   // transport.peer_timeout: silence after which a stage is lost.
   rpc::TransportOptions transport;
   Duration suspect_after = std::chrono::seconds(2);
   Duration heartbeat = std::chrono::milliseconds(250);
-  // Whether the stages' model is the one that this gateway speaks for; may
-  // be empty. A refusal is shown and tried again when a stage has changed.
+  // Whether this gateway speaks for the stages' model; may be empty. A refusal
+  // is shown and tried again when a stage has changed.
   std::function<Status(const StageFacts&)> check_model;
 };
 
-// What the owner is told. on_up and on_lost come from the thread "pipeline", in
+// Calls to the owner. on_up and on_lost come from the thread "pipeline", in
 // turn; on_result from gRPC's threads, between the two; the others from the
 // thread "pipeline", and may be empty. None may wait for the assembler.
 struct PipelineCallbacks {
   // Plans of `epoch` within `limits` may be submitted.
   std::function<void(Epoch, const PlanLimits&, int num_stages)> on_up;
-  // No plan of the epoch is answered any more. Names the stage's index,
-  // address and layers, and why.
+  // No plan of the epoch gets a result any more. The status names the stage's
+  // index, address and layers, and why.
   std::function<void(const Status&)> on_lost;
   std::function<void(StepResult)> on_result;
-  // A stage was told to end: no new sequences, those that live may end.
+  // A stage was told to end: no new sequences; live ones may go on.
   std::function<void(const Status&)> on_leaving = nullptr;
   // Whether, since on_leaving, no plan is in flight and none will come. Then
-  // the stage is let go, and on_lost follows. Empty: at once.
+  // the stage is released, and on_lost follows. Empty: at once.
   std::function<bool()> idle = nullptr;
   // An event threw: the pipeline is built anew.
   std::function<void(const Status&)> on_exception = nullptr;
@@ -71,7 +71,7 @@ struct PipelineCallbacks {
 PipelineCallbacks CallbacksTo(EngineLoop* engine);
 
 enum class PipelinePhase {
-  kGathering,  // not every stage has welcomed us, or we wait to try again
+  kGathering,  // a stage has not sent Welcome, or a retry is due later
   kAssigning,  // last stage first
   kOpening,    // the channel of plans
   kUp,
@@ -83,24 +83,24 @@ enum class PipelinePhase {
 // "pipeline", owns its state; gRPC's threads leave events for it.
 class PipelineAssembler {
  public:
-  // INVALID_ARGUMENT for addresses and durations that cannot be.
+  // INVALID_ARGUMENT for impossible addresses and durations.
   static StatusOr<std::unique_ptr<PipelineAssembler>> Create(
       PipelineOptions options);
   ~PipelineAssembler();  // Stop
   PipelineAssembler(const PipelineAssembler&) = delete;
   PipelineAssembler& operator=(const PipelineAssembler&) = delete;
 
-  // Where the engine hands its plans; lives as long as the assembler.
+  // The engine's StepExecutor; lives as long as the assembler.
   PlanChannel& plans() { return *plans_; }
 
   // Begins to connect. Once.
   void Start(PipelineCallbacks callbacks);
-  // Asks the stages to finish what they have, and waits till all of them
-  // said that they did, at most until `deadline`. No pipeline is built any
-  // more; plans that are submitted from here on may be lost. For the time
-  // between the last plan and Stop. Not from within a callback.
+  // Asks the stages to finish their steps, and waits until all have done so, or
+  // `deadline`. Builds no pipeline any more, and may lose plans submitted from
+  // here on. For the time between the last plan and Stop. Not from within a
+  // callback.
   void Drain(TimePoint deadline);
-  // Lets go of the stages. No callback comes afterwards. Idempotent. Not from
+  // Releases the stages. No callback comes afterwards. Idempotent. Not from
   // within a callback.
   void Stop();
 
@@ -121,14 +121,14 @@ class PipelineAssembler {
   void OnWelcome(size_t index);
   void OnAssigned(size_t index, const v1::Assigned& assigned);
   void OnFailure(size_t index, const v1::Failure& failure);
-  // Loses the pipeline, if there is one, and forgets the stage's stream, which
-  // it returns for the caller to half-close or cancel.
+  // Loses the pipeline, if there is one, and forgets the stage's stream.
+  // Returns the stream, for the caller to half-close or cancel.
   std::shared_ptr<ControlLink> EndStage(size_t index, const Status& why);
-  // Lets go of a stage that was told to end once nothing needs it any more.
+  // Releases a stage that was told to end, once nothing needs it.
   void ReleaseLeaving(size_t index);
   void SendDrain();
   void CheckDrained();
-  // Joins the stages' places to a pipeline and begins an epoch, if they fit.
+  // Joins the stages to a pipeline and begins an epoch, if they fit.
   void BeginAssigning(TimePoint now);
   void OnUp(Epoch epoch);
   // The pipeline cannot go on because of stage `index`.
@@ -138,7 +138,7 @@ class PipelineAssembler {
 
   const PipelineOptions options_;
   const v1::Hello
-      hello_;  // with the secret of this run, told to the stages alone
+      hello_;  // with the secret of this run, which only the stages get
   PipelineCallbacks callbacks_;
   const std::shared_ptr<PipelineEvents> events_;
   StagePlaces places_;

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// What gRPC's threads and the engine's leave for the thread "pipeline". The
+// Events from gRPC's threads and the engine's for the thread "pipeline". The
 // streams' callbacks share it: it may outlive the assembler, which closes it.
 // An event runs on the thread "pipeline" or not at all. Any thread.
 class PipelineEvents {
@@ -20,7 +20,7 @@ class PipelineEvents {
   using Event = std::function<void()>;
   static constexpr size_t kMaxEvents = 8192;
 
-  // A pipeline that cannot go on; `thrown`: by an exception.
+  // Why a pipeline cannot go on; `thrown`: because of an exception.
   struct Break {
     Status why;
     bool thrown = false;
@@ -33,18 +33,18 @@ class PipelineEvents {
     }
   }
 
-  // The pipeline of the moment is to be built anew. Needs no memory.
+  // Has the present pipeline built anew. Needs no memory.
   void BreakPipeline(Status why, bool thrown = false) {
     {
       MutexLock lock(mutex_);
       if (!break_.has_value()) break_ = Break{std::move(why), thrown};
     }
-    // Without memory the next tick finds it.
+    // Without memory for the event the next tick finds it.
     (void)CatchExceptions("pipeline", [this] { Post([] {}); });
   }
 
-  // Runs `work` at the edge of a gRPC thread: a message or an end that an
-  // exception loses breaks the pipeline.
+  // Runs `work` at the edge of a gRPC thread. If an exception loses a message
+  // or an end, this breaks the pipeline.
   template <typename Work>
   void Guard(Work&& work) {
     Status done = CatchExceptions("pipeline", std::forward<Work>(work));

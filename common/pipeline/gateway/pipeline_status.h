@@ -16,52 +16,52 @@ namespace sluice {
 enum class StageState {
   kConnecting,
   kLoading,      // reachable, reads its weights
-  kHandshaking,  // welcomed us; the epoch is being assigned
+  kHandshaking,  // has sent Welcome; the epoch is being assigned
   kReady,
   kSuspect,   // silent for a while
   kDraining,  // was told to end; takes no new sequences
-  kLost,      // was there; being connected to again
-  kRefused,   // does not fit, or refuses us; see the message
+  kLost,      // lost; the gateway connects again
+  kRefused,   // does not fit, or refuses the gateway; see the message
 };
 
 // "connecting", "loading", ...
 const char* ToString(StageState state);
 
-// What a stage says of its work with each heartbeat. Counts begin anew when
-// the stage does, steps_done with each epoch.
+// A stage's account of its work, with each heartbeat. Counts begin with the
+// process, steps_done with each epoch.
 struct StageLoad {
   uint64_t steps_done = 0;
   int32_t queue_depth = 0;
-  Duration busy{};  // computing, since the stage began
-  // To the next stage and back, a mean over the latest steps; zero: unknown.
+  Duration busy{};  // computing, since the process began
+  // The time to the next stage and back, a mean over the latest steps; zero:
+  // unknown.
   Duration hop{};
   // Some of its remote experts have no host that answers.
   bool experts_missing = false;
 };
 
-// The facts are as the stage said last, also when it is lost; no layers: not
-// known yet.
+// The facts are the stage's latest, also when it is lost; no layers: unknown.
 struct StageStatus : StageFacts {
   StageLoad load;
   StageState state = StageState::kConnecting;
   std::string message;    // why it is not ready; empty when it is
-  Duration drain_left{};  // draining: so long at most it still takes steps
+  Duration drain_left{};  // draining: the longest time for which it takes steps
   Duration last_heard{};  // since its last message
   Duration rtt{};         // of the latest heartbeat
-  ClockEstimate clock;    // how its monotonic clock relates to ours
+  ClockEstimate clock;    // its monotonic clock against the gateway's
 };
 
-// What /readyz and people see. A copy, taken at one moment.
+// Shown by /readyz and /cluster. A copy, taken at one moment.
 struct PipelineStatus {
   bool ready = false;
-  Epoch epoch;          // of the pipeline that is up, or being assigned
+  Epoch epoch;          // of the pipeline that is up or being assigned
   std::string message;  // why it is not ready; empty when it is
-  Duration down{};      // since when there is no pipeline; zero: it is up
-  // From the latest loss of a pipeline to the next one; zero: never yet.
+  Duration down{};      // the time without a pipeline; zero: it is up
+  // From the latest loss of a pipeline to the next one; zero: none yet.
   Duration last_recovery{};
   std::vector<StageStatus> stages;  // by place
-  std::vector<StageStatus> spares;  // those without a place
-  // Of the last time that the stages were joined.
+  std::vector<StageStatus> spares;  // processes without a place
+  // The facts of the latest pipeline.
   std::optional<StageFacts> model;
 };
 

@@ -65,8 +65,8 @@ Status PlanChannel::Open(const wire::PipelineName& pipeline,
   events.on_end = guarded([epoch](PlanChannel& self, const Status& status) {
     self.PostEnd(epoch, 0, "stream of steps", status);
   });
-  // The engine keeps about one plan per stage under way; more than fit into
-  // the credits wait here.
+  // The engine keeps about one plan per stage in flight; plans beyond the
+  // credits wait here.
   const auto credits = static_cast<size_t>(joined.limits.max_steps_in_flight);
   const StageFacts& first = stages.front()->facts();
   steps_ = rpc::CreditedSender::Open(
@@ -112,7 +112,7 @@ void PlanChannel::Submit(StepPlan plan) {
     traces_.OnPlan(plan.epoch, *plan.trace);
   }
   Status status = sender->SendFrame(std::move(frame));
-  // After the stream's end its own event tells more.
+  // After the stream's end, the event of that end says more.
   if (status.code() == StatusCode::kResourceExhausted) {
     events_->BreakPipeline(std::move(status));
   }

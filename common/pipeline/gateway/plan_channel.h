@@ -17,13 +17,13 @@
 
 namespace sluice {
 
-// The way of plans to the first stage and of results from the last one, past
-// the thread "pipeline", which opens and closes it for one epoch at a time.
-// gRPC's callbacks hold weak references.
+// Sends plans to the first stage and takes results from the last one, without
+// the thread "pipeline", which opens and closes the channel for one epoch at a
+// time. gRPC's callbacks hold weak references.
 class PlanChannel : public StepExecutor,
                     public std::enable_shared_from_this<PlanChannel> {
  public:
-  // What happens to the streams, told on the thread "pipeline".
+  // Events of the streams, on the thread "pipeline".
   struct Events {
     std::function<void(Epoch)> on_ready;  // both streams stand
     // A stream of the epoch ended, because of stage `index`.
@@ -33,30 +33,31 @@ class PlanChannel : public StepExecutor,
   PlanChannel(ReplicaId replica, StageConnections stages,
               std::shared_ptr<PipelineEvents> events);
 
-  // Who has the places from now on, as many as before. The thread "pipeline",
+  // Sets the processes of the places, as many as before. The thread "pipeline",
   // while the channel is closed.
   void SetStages(StageConnections stages);
 
   // Before Open. `on_result` runs on gRPC's threads, between GoLive and Close.
   void Start(Events events, std::function<void(StepResult)> on_result);
 
-  // The thread "pipeline". Opens the streams of an epoch of stages that have
-  // welcomed us; on_ready or on_end follows, unless this returns an error.
+  // The thread "pipeline". Opens the streams of an epoch; all stages have sent
+  // Welcome. on_ready or on_end follows, unless this returns an error.
   Status Open(const wire::PipelineName& pipeline, const StageFacts& joined,
               rpc::TransportOptions transport);
-  // Takes plans and results of the epoch of the latest Open.
+  // Lets plans and results of the latest Open pass.
   void GoLive();
   // Ends the streams. No on_result runs or comes after the return.
   void Close(const Status& why);
 
-  // Any thread; neither waits. A plan of another epoch than the live one is
-  // dropped: its sender has been or will be told that the pipeline was lost.
+  // Any thread; neither waits. Submit drops a plan of another epoch than the
+  // live one: its sender gets the news of the lost pipeline.
   void Submit(StepPlan plan) override;
   void OnPipelineBroken(Status why) override;
 
-  // The best estimate of every stage's clock, by heartbeats and by steps.
+  // Returns the best estimate of every stage's clock, from heartbeats and
+  // steps.
   std::vector<ClockEstimate> Clocks() const;
-  // When the latest result came, which passed through every stage.
+  // When the latest result came; a result passes through every stage.
   TimePoint last_result() const { return last_result_; }
 
  private:

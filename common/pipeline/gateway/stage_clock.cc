@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-// 36 years: a host's monotonic clock never shows more, and differences of
+// 36 years: no host's monotonic clock shows more, and differences of
 // differences of such values stay within int64_t.
 constexpr int64_t kMaxClock = int64_t{1} << 60;
 

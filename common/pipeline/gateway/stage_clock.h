@@ -10,30 +10,30 @@
 
 namespace sluice {
 
-// Where on a round trip of `all` hops the other process reads its clock.
+// The place on a round trip of `all` hops where the other process reads its
+// clock.
 struct ClockHops {
   int before = 1;
   int all = 2;
 };
 
-// How a stage's clock relates to ours, from round trips, as NTP does: a
+// A stage's clock against the gateway's, from round trips, as NTP does it: a
 // message leaves at `sent`, the stage reads its clock, the answer arrives at
-// `received`. The stage read it at some time between the two, so the middle is
-// wrong by half the round trip at most. Of the latest round trips the one with
-// the smallest error counts, where age adds what two clocks may drift apart.
-// Hosts need not be synchronised, nor their clocks have a common start. A
-// value, one thread.
+// `received`. The middle of the two is wrong by half the round trip at most.
+// The estimate comes from the recent round trip with the smallest error, where
+// age adds the drift between two clocks. The hosts need no synchronised clocks.
+// A value, one thread.
 class StageClock {
  public:
-  // Round trips that are remembered: 16 s of heartbeats.
+  // Round trips that are kept: 16 s of heartbeats.
   static constexpr size_t kWindow = 64;
-  // Nanoseconds that two clocks drift apart in a second: 15 ppm, as NTP.
+  // Drift between two clocks in nanoseconds per second: 15 ppm, as NTP.
   static constexpr int64_t kDriftPerSecond = 15000;
 
-  // Another process may answer from now on.
+  // Forgets all: another process may answer from now on.
   void Reset() { trips_.clear(); }
-  // One round trip, whose hops are taken to be alike. One that ends before it
-  // begins is ignored, and one whose clock is 36 years away or more.
+  // Adds one round trip, whose hops are assumed equal. Ignores one that ends
+  // before it begins, and clocks 36 years or more away.
   void Add(int64_t sent_ns, int64_t stage_ns, int64_t received_ns,
            ClockHops hops = {});
   ClockEstimate At(int64_t now_ns) const;
@@ -48,14 +48,13 @@ class StageClock {
   std::deque<Trip> trips_;  // oldest first
 };
 
-// Brings the stages' spans, each in its stage's clock, to the gateway's.
+// Shifts the stages' spans, each in its stage's clock, to the gateway's clock.
 // `trace.serialise` and `received_ns`, when the result arrived, are in the
 // gateway's already. `clocks` has an entry per stage of the trace.
 //
-// An estimate may be wrong by more than a hop takes; but no frame arrives
-// before it was sent. So a stage that would have received a frame before it
-// left, or sent one after it arrived, is moved by the least that makes it
-// possible: the chain of hops is a better clock than the round trip then.
+// An estimate may be wrong by more than a hop, but no frame arrives before it
+// leaves. So a stage that would break this is moved by the least that restores
+// it: then the chain of hops is a better clock than the round trip.
 void AlignStages(std::span<const ClockEstimate> clocks, int64_t received_ns,
                  StepTrace& trace);
 

@@ -10,10 +10,10 @@
 namespace sluice {
 namespace {
 
-// The rest is for streams' ends.
+// The rest of the queue is for streams' ends.
 constexpr size_t kMaxMessageEvents = PipelineEvents::kMaxEvents / 2;
 constexpr Duration kLoadingPause = std::chrono::milliseconds(300);
-// What could not be loaded is tried again: a file may be put in its place.
+// A failed load is tried again: the file may have been replaced.
 constexpr Duration kLoadFailedPause = std::chrono::seconds(5);
 constexpr int64_t kMaxLeavingMs = int64_t{24} * 3600 * 1000;
 
@@ -26,7 +26,7 @@ StageLoad LoadOf(const v1::HeartbeatReply& reply) {
           reply.experts_missing()};
 }
 
-// What the stage gave as its reason to end Control.
+// Returns the stage's reason to end Control.
 v1::Refusal::Reason ReasonOf(const Status& status) {
   v1::Refusal refusal;
   const bool parsed = refusal.ParseFromString(rpc::DetailsOf(status));
@@ -75,7 +75,7 @@ void StageConnection::Connect(
   }
   ControlLink::Events on;
   on.on_message = [events, on_message](v1::ControlResponse& response) {
-    // A stage that floods us loses messages, and then its heartbeats.
+    // A stage that floods the gateway loses messages, and then its heartbeats.
     if (events->size() >= kMaxMessageEvents) return;
     events->Guard([&] {
       events->Post([on_message, message = std::move(response),
@@ -139,7 +139,7 @@ Status StageConnection::OnMessage(const v1::ControlResponse& response,
     case v1::ControlResponse::kHeartbeat: {
       const v1::HeartbeatReply& reply = response.heartbeat();
       const auto sent_ns = heartbeats_.Answered(reply.sequence());
-      if (!sent_ns.has_value()) return OkStatus();  // answers nothing of ours
+      if (!sent_ns.has_value()) return OkStatus();  // not outstanding
       load_ = LoadOf(reply);
       rtt_ = std::chrono::nanoseconds(
           std::max<int64_t>(0, received_ns - *sent_ns));

@@ -20,13 +20,14 @@
 
 namespace sluice {
 
-// How long after its last sign of life a lost process is waited for: a stream
-// may break and the process still hold its layers, which no spare has yet.
+// How long a lost process keeps its place after its last sign of life: its
+// stream may have broken while it still holds its layers, which no spare has
+// yet.
 inline constexpr Duration kReturnGrace = std::chrono::seconds(3);
 
-// The gateway's connection to one stage's process: its Control stream, what
-// the stage says of itself, whether it lives, and its clock. The thread
-// "pipeline" calls every method but clock().
+// The gateway's connection to one stage's process: its Control stream, the
+// stage's facts and state, and its clock. The thread "pipeline" calls every
+// method but clock().
 class StageConnection {
  public:
   StageConnection(std::string address, std::shared_ptr<grpc::Channel> control);
@@ -34,26 +35,28 @@ class StageConnection {
   // The stage's place in the pipeline, for people; nothing: it is a spare.
   void SetIndex(std::optional<size_t> index) { index_ = index; }
 
-  // Opens Control with `hello`. `link_id` tells the events of this stream from
-  // those of an older one: what the stage says and when (nanoseconds), and the
-  // stream's end, never OK. Both run on the thread "pipeline".
+  // Opens Control with `hello`. `link_id` tells events of this stream from
+  // those of an older one. `on_message` gets the stage's messages and when they
+  // came (nanoseconds), `on_end` the stream's end, never OK. Both run on the
+  // thread "pipeline".
   void Connect(
       const v1::Hello& hello, uint64_t link_id,
       const std::shared_ptr<PipelineEvents>& events,
       std::function<void(const v1::ControlResponse&, int64_t)> on_message,
       std::function<void(const Status&)> on_end);
-  // Forgets the stream because of `why`, and sets when to connect again.
+  // Forgets the stream because of `why`, and sets the time of the next attempt.
   // Returns the stream, for the caller to half-close or cancel. Needs a link.
   std::shared_ptr<ControlLink> End(const Status& why);
-  // Takes in what the stage says of itself. An error: a welcome that this
-  // gateway cannot work with.
+  // Takes in a message of the stage. An error: the gateway cannot work with its
+  // Welcome.
   Status OnMessage(const v1::ControlResponse& response, int64_t received_ns);
 
-  // None of them waits. All need a link; SendAssign needs a welcome of both.
+  // None of them waits. All need a link; SendAssign needs a Welcome of both
+  // stages.
   void Send(v1::ControlRequest request);
   void SendHeartbeat(uint64_t sequence);
-  // `next`: the stage that follows; null: none. `last`: the one whose sampled
-  // tokens the stage reads; null: none.
+  // `next`: the successor; null: none. `last`: the stage whose sampled tokens
+  // this one reads; null: none.
   void SendAssign(const wire::PipelineName& name, const PipelineLimits& limits,
                   const StageConnection* next,
                   const StageConnection* last = nullptr);
@@ -61,26 +64,27 @@ class StageConnection {
   // stage ends the stream, or refuses with Assigned.
   void SendLoad(const wire::PipelineName& name, const StagePlace& place);
 
-  // The pipeline was refused because of this stage, or (empty) is tried anew.
+  // Notes why the pipeline was refused because of this stage; empty: try again.
   void SetConflict(std::string message);
-  // The gateway does not try to reach the stage: its absence counts from `now`.
+  // Counts the stage's absence from `now`: the gateway does not try to reach
+  // it.
   void NotTried(TimePoint now) { alive_at_ = now; }
-  // What the stage is shown as while it is not connected.
+  // The state to show while the stage is not connected.
   void SetDownState(StageState state) { down_state_ = state; }
 
   const std::string& address() const { return address_; }
-  // Of the latest welcome; without a model's name: there was none.
+  // From the latest Welcome; without a model's name before the first.
   const StageFacts& facts() const { return facts_; }
   bool holds(const StagePlace& place) const {
     return welcomed_ && !place.empty() && facts_.place() == place;
   }
   // Whether a spare may have this stage's place at `now`: the stage is refused,
-  // or was told to end and let go, or its process is gone. A lost process that
-  // may still hold its layers keeps the place for kReturnGrace, one that was
-  // never reached for `patience`; one that loads keeps it.
+  // or has left, or its process is gone. A lost process keeps its place for
+  // kReturnGrace, since it may still hold its layers; one that was never
+  // reached for `patience`; one that loads keeps it.
   bool vacant(TimePoint now, Duration patience) const;
   bool load_sent() const { return load_sent_; }
-  // Whether the stage may have a place, or take that of another one.
+  // Whether the stage may have a place, also that of another stage.
   bool available() const {
     return welcomed_ && !refused_ && !leaves_at_.has_value();
   }
@@ -88,26 +92,26 @@ class StageConnection {
   bool linked_by(uint64_t link_id) const {
     return linked() && link_id_ == link_id;
   }
-  // Whether the stage has said what it is, on this Control stream.
+  // Whether the stage has sent Welcome on this Control stream.
   bool welcomed() const { return welcomed_; }
   TimePoint connect_at() const { return connect_at_; }  // not before
   bool held() const { return held_; }                   // by another gateway
   bool drained() const { return drained_; }
   bool leaving() const { return leaves_at_.has_value(); }  // told to end
 
-  // How long the stage has been silent at `now`. `passed`: when a result last
-  // proved that every stage lives.
+  // Returns how long the stage has been silent at `now`. `passed`: the time of
+  // the latest result, which proves that every stage lives.
   Duration Silence(TimePoint now, TimePoint passed) const;
   // When the stage's latest message came.
   TimePoint heard() const { return heard_; }
-  // What people see at `now`, but for last_heard and clock. `passed`: as
-  // Silence's.
+  // Returns what people see at `now`, but for last_heard and clock. `passed`:
+  // as for Silence.
   StageStatus Report(TimePoint now, TimePoint passed, Duration suspect_after,
                      bool pipeline_up) const;
   // "stage 1 (host:7001, layers 15 to 29)".
   std::string Describe() const;
 
-  // How the stage's clock relates to ours, by heartbeats. Any thread.
+  // The stage's clock against the gateway's, from heartbeats. Any thread.
   ClockEstimate clock(int64_t now_ns) const;
 
  private:
@@ -122,12 +126,12 @@ class StageConnection {
   TimePoint connect_at_{};
   Duration backoff_{};
   bool welcomed_ = false;
-  StageFacts facts_;  // of the latest welcome, kept when lost
+  StageFacts facts_;  // of the latest Welcome, kept when lost
   StageLoad load_;
-  bool seen_ = false;  // has welcomed us at some time
+  bool seen_ = false;  // has ever sent Welcome
   TimePoint heard_{};
-  // When the process last gave a sign of life; before any, since when it is
-  // tried.
+  // The process' latest sign of life; before any, the time of the first
+  // attempt.
   TimePoint alive_at_ = Clock::now();
   bool gone_ = false;      // refuses connections
   Heartbeats heartbeats_;  // of this link
@@ -145,7 +149,7 @@ class StageConnection {
 
 using StageConnections = std::vector<std::shared_ptr<StageConnection>>;
 
-// The pause after one more failure: twice `last`, 0.1 s to 1 s.
+// Returns the pause after one more failure: twice `last`, within bounds.
 Duration NextBackoff(Duration last);
 
 }  // namespace sluice

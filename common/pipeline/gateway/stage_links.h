@@ -18,7 +18,7 @@ inline constexpr char kControlMethod[] = "/sluice.v1.Stage/Control";
 inline constexpr char kStepsMethod[] = "/sluice.v1.Stage/Steps";
 inline constexpr char kResultsMethod[] = "/sluice.v1.Stage/Results";
 
-// A client stream whose messages and end go to two functions.
+// A client stream that gives its messages and its end to two functions.
 template <typename Out, typename In>
 class Link : public rpc::ClientStream<Out, In> {
  public:
@@ -32,7 +32,7 @@ class Link : public rpc::ClientStream<Out, In> {
         events_(std::move(events)) {}
 
  private:
-  // A peer that reads nothing for so many heartbeats is lost anyway.
+  // A peer that reads nothing for this many heartbeats is lost anyway.
   static constexpr size_t kMaxQueued = 256;
 
   void OnMessage(In& message) override { events_.on_message(message); }
@@ -49,12 +49,12 @@ std::shared_ptr<ControlLink> OpenControl(std::shared_ptr<grpc::Channel> channel,
                                          const v1::Hello& hello,
                                          ControlLink::Events events);
 
-// Opens Results; nothing is sent on it.
+// Opens Results; the gateway sends nothing on it.
 std::shared_ptr<ResultsLink> OpenResults(std::shared_ptr<grpc::Channel> channel,
                                          const wire::PipelineName& pipeline,
                                          ResultsLink::Events events);
 
-// Frame of a plan to the first stage. If the plan is traced the frame asks
+// Returns the frame of a plan for the first stage. A traced plan's frame asks
 // the stages for their part.
 grpc::ByteBuffer PlanFrame(const StepPlan& plan);
 

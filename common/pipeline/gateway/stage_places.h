@@ -19,46 +19,48 @@ namespace sluice {
 class StagePlaces {
  public:
   // The first `count` of `stages` begin with a place each, the others are
-  // spares. `layers`: of every place; empty: what the stages hold.
+  // spares. `layers`: of every place; empty: those that the stages hold.
   StagePlaces(StageConnections stages, size_t count,
               std::vector<StagePlace> layers);
 
   size_t count() const { return places_.size(); }
   bool has(size_t index) const { return index < places_.size(); }
-  // Those with a place, in order of the places, and then the spares.
+  // The holders of the places, in order, and then the spares.
   const StageConnections& stages() const { return stages_; }
   StageConnections holders() const;
-  // The stage with Control stream `link_id`; nothing: there is none.
+  // Returns the stage with Control stream `link_id`; nothing: there is none.
   std::optional<size_t> IndexOf(uint64_t link_id) const;
 
-  // Stage `index` has said which layers it holds.
+  // Notes the layers in the Welcome of stage `index`.
   void OnWelcome(size_t index);
-  // Gives places that are vacant to spares (StageConnection::vacant has
-  // `patience`), and has layers loaded where a process does not hold its
-  // place's. Returns whether a place has another holder now; `message` tells of
-  // a place whose layers are not known.
+  // Gives vacant places to spares (see StageConnection::vacant for `patience`),
+  // and makes processes load the layers of their places. Returns whether a
+  // place has another holder now. `message` names a place with unknown layers.
   bool Fill(TimePoint now, Duration patience, const wire::PipelineName& name,
             std::string& message);
   // Whether every place has a process that holds its layers.
   bool filled() const;
-  // What people see of the processes at `now`, while the pipeline is `up` or
-  // not, and what keeps it from being ready. `passed`: as StageConnection's.
-  // Without clocks and what is told of the pipeline as a whole.
+  // Returns what people see of the processes at `now`: their states, and
+  // whether `up`, the pipeline's state, and the states make it ready; if not,
+  // the message says why. `passed`: as for StageConnection::Silence. The caller
+  // fills in clocks and the pipeline's own figures.
   PipelineStatus Report(TimePoint now, TimePoint passed, Duration suspect_after,
                         bool up) const;
 
  private:
-  // Whether place `index` went to a spare: one that holds its layers, or else
-  // the first one that can load them. `message`: as Fill's.
+  // Gives place `index` to a spare that holds its layers, or else to the first
+  // one that can load them. Returns false without such a spare. `message`: as
+  // for Fill.
   bool Give(size_t index, std::string& message);
-  // The layers of place `index`, if the places beside it tell; or empty.
+  // Returns the layers of place `index` if its neighbours' places tell them,
+  // else none.
   StagePlace Between(size_t index) const;
-  // FAILED_PRECONDITION unless the spare serves the model of the stages.
+  // FAILED_PRECONDITION unless the spare serves the stages' model.
   Status CheckSpare(const StageIdentity& spare) const;
 
   StageConnections stages_;
   std::vector<StagePlace> places_;
-  const bool are_given_;  // places_ by the caller
+  const bool are_given_;  // places_ come from the caller
 };
 
 }  // namespace sluice

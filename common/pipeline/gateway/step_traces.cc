@@ -6,8 +6,7 @@
 namespace sluice {
 namespace {
 
-// Whether every span that a stage sent runs forwards, and in the order in
-// which a stage works.
+// Whether a stage's spans run forwards, and in the order of its work.
 bool IsPlausible(const StageTrace& stage) {
   int64_t last = stage.receive.start_ns;
   for (const TraceSpan* span : {&stage.receive, &stage.wait, &stage.compute,
@@ -42,8 +41,8 @@ void StepTraces::Complete(std::span<const ClockEstimate> clocks,
   result.trace = std::move(whole);
 }
 
-// The part of `result`'s plan. Results come in step order: what was asked of
-// earlier steps is not answered any more.
+// Returns the gateway's part for `result`, and forgets those of earlier steps:
+// results come in step order.
 std::optional<StepTrace> StepTraces::Take(const StepResult& result) {
   if (result.epoch != epoch_) return std::nullopt;
   std::optional<StepTrace> plan;
@@ -56,8 +55,8 @@ std::optional<StepTrace> StepTraces::Take(const StepResult& result) {
   return plan;
 }
 
-// A step's time on other stages is known exactly, each by its own clock: less
-// that, its way out and back is a round trip of hops alone.
+// Each stage's own clock gives its time exactly. Without those times, a step's
+// way out and back is a round trip of hops alone.
 void StepTraces::Learn(const StepTrace& trace, int64_t received_ns) {
   const size_t n = trace.stages.size();
   by_steps_.resize(n);

@@ -15,35 +15,35 @@
 
 namespace sluice {
 
-// The gateway's part of traces whose plans are under way, so that nothing of
-// it travels through the stages. Not thread-safe.
+// The gateway's part of the traces of plans under way, which need not travel
+// through the stages. Not thread-safe.
 class StepTraces {
  public:
-  // From now on plans and results of `epoch` count, and of no other.
+  // Plans and results of `epoch` count from now on, and no others.
   void Begin(Epoch epoch) {
     epoch_ = epoch;
     under_way_.clear();
     by_steps_.clear();
   }
 
-  // A traced plan is about to go out. Plans go out in step order. Its sender
-  // may not know yet that its epoch is over: then it is no plan under way.
+  // A traced plan is about to leave. Plans leave in step order. A plan of an
+  // epoch that is over is ignored.
   void OnPlan(Epoch epoch, const StepTrace& trace) {
     if (epoch == epoch_) under_way_.push_back(trace);
   }
 
-  // For every result, also one without a trace: its plan is under way no more.
-  // Makes `result`'s trace, which has what the stages measured, whole: with
-  // the plan's part, and all of it in the gateway's clock. `clocks` is what
-  // heartbeats tell; a step is a round trip too, and often a shorter one.
-  // Drops the trace if it is not plausible: no plan asked for it, or other
-  // stages than `clocks` has took part.
+  // For every result, also one without a trace: its plan is no longer under
+  // way. Completes `result`'s trace with the plan's part, all in the gateway's
+  // clock. `clocks` comes from heartbeats; a step is a round trip too, and
+  // often a shorter one. Drops an implausible trace: one that no plan asked
+  // for, or one of other stages than `clocks` has.
   void Complete(std::span<const ClockEstimate> clocks, int64_t received_ns,
                 StepResult& result);
 
   size_t num_under_way() const { return under_way_.size(); }
 
-  // Of each stage the better one of `by_heartbeats` and what steps told.
+  // Returns, for each stage, the better estimate of `by_heartbeats` and of
+  // traced steps.
   std::vector<ClockEstimate> Best(std::span<const ClockEstimate> by_heartbeats,
                                   int64_t now_ns) const;
 

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// Bytes: the largest has the secrets and an address.
+// Bytes. The largest request has the secrets and an address.
 constexpr size_t kMaxRequest = size_t{1} << 20;
 
 }  // namespace

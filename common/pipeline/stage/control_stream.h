@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-// Control's handler: translates messages to the session's calls.
+// Control's handler: turns messages into calls of the session.
 class ControlStream
     : public rpc::ServerStream<v1::ControlRequest, v1::ControlResponse> {
  public:
-  // `peer`: where the gateway is; may be empty.
+  // `peer`: the gateway's address; may be empty.
   ControlStream(rpc::ServerStreamOptions options,
                 std::shared_ptr<StageSession> session, std::string peer = "")
       : ServerStream(std::move(options)),
@@ -25,7 +25,7 @@ class ControlStream
   void SendAssigned(Epoch epoch, const Status& status);
   void SendFailure(Epoch epoch, v1::FailureSide side, const Status& status);
   void SendDrained();
-  // At most for `remaining` steps are taken.
+  // Announces that the stage takes steps for at most `remaining`.
   void SendDraining(Duration remaining);
 
  private:

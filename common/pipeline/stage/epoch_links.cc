@@ -19,13 +19,13 @@ namespace {
 constexpr char kStepsMethod[] = "/sluice.v1.Stage/Steps";
 constexpr size_t kMaxAckBytes = 4096;
 
-// This stage's part of a trace ends: what follows is the wire.
+// Ends this stage's part of a trace: the wire follows.
 void EndSerialise(StepTrace& trace, int64_t begin_ns) {
   if (trace.stages.empty()) return;
   trace.stages.back().serialise = {begin_ns, MonotonicNanos()};
 }
 
-// The step's frame for the successor, with `plan` as it came.
+// Returns the step's frame for the successor, with `plan` as received.
 grpc::ByteBuffer NextFrame(StepOutput& output, v1::StepPlan plan,
                            int64_t begin_ns, StageMetrics* metrics) {
   grpc::ByteBuffer frame =
@@ -174,7 +174,7 @@ void EpochLinks::ConnectNext(const Assignment& assignment,
 void EpochLinks::Answer(Epoch epoch, const Status& status) {
   {
     MutexLock lock(mutex_);
-    // A gateway that has let go of the stage waits for no answer.
+    // A gateway that has released the stage waits for no answer.
     EpochStreams* live = LiveOf(epoch);
     if (live == nullptr) return;
     live->assigned = status.ok();

@@ -22,35 +22,34 @@ struct StageSessionOptions {
   int32_t max_steps_in_flight = 16;
   StageMetrics* metrics = nullptr;  // outlives the session; may be null
   // Begins to load the layers of `place` and returns; SetLoaded or
-  // SetLoadFailed follows. Empty: the stage has its layers for good.
+  // SetLoadFailed follows. Empty: the stage cannot load other layers.
   std::function<void(const StagePlace& place)> load = nullptr;
 };
 
 // The way of steps through a stage, one epoch at a time: from the predecessor
-// to the runner, from there to the successor or the gateway, and acks back.
-// Any thread: one mutex, taken once per step and event; what goes to a peer is
-// queued under it, in order, and written without it. The runner changes epochs
-// under it.
+// to the runner, on to the successor or the gateway, and acks back. Any thread:
+// one mutex, taken once per step and event. Messages to peers are queued under
+// it, in order, and written without it. The runner changes epochs under it.
 class EpochLinks : public StepOutputSink {
  public:
-  // What the gateway is told of an epoch. Called without the mutex.
+  // News of an epoch for the gateway. Called without the mutex.
   struct Events {
     std::function<void(Epoch, const Status&)> on_assigned;
     std::function<void(Epoch, v1::FailureSide, const Status&)> on_failure;
     // No step is under way any more; only after Drain.
     std::function<void()> on_drained;
   };
-  // What heartbeats tell of the epoch; zeros: there is none.
+  // The epoch's figures in heartbeats; zeros without an epoch.
   struct Progress {
     Epoch epoch;
     uint64_t steps_done = 0;
-    int64_t hop_ns = 0;  // moving mean over steps that the successor has acked
+    int64_t hop_ns = 0;  // moving mean over acknowledged steps
   };
 
   EpochLinks(StageSessionOptions options, Events events);
 
   // Before Begin, and between epochs when the layers change. Nothing uses the
-  // runner of before once this returns. `runner` null: no layers.
+  // earlier runner once this returns. `runner` null: no layers.
   void SetLoaded(const StageInfo& info, StepRunner* runner);
 
   // Begins an epoch, and returns the one before for EndStreams. Connect
@@ -58,16 +57,17 @@ class EpochLinks : public StepOutputSink {
   std::shared_ptr<EpochStreams> Begin(const Assignment& assignment);
   // Callbacks come while `owner`, which has these links, lives.
   void Connect(const Assignment& assignment, std::weak_ptr<const void> owner);
-  // Forgets the epoch, which it returns for EndStreams; `draining`: whether
-  // steps are refused from here on.
+  // Forgets the epoch, and returns it for EndStreams. `draining`: refuse steps
+  // from here on.
   std::shared_ptr<EpochStreams> Release(bool draining);
-  // Ends the streams of an epoch that is over; null: there was none.
+  // Ends the streams of an epoch that is over; null: none.
   void EndStreams(std::shared_ptr<EpochStreams> ended, const Status& why);
 
-  // No step is taken any more. Whether none is under way; if one is and the
-  // gateway has asked, on_drained follows, unless the epoch is released before.
+  // Refuses steps from here on. Returns whether none is under way. If one is
+  // and the gateway has asked, on_drained follows, unless the epoch is released
+  // before.
   bool Drain(bool is_asked);
-  // Until no step is under way, or `deadline`.
+  // Waits until no step is under way, or `deadline`.
   void WaitIdle(TimePoint deadline);
   bool draining() const;
   Progress progress() const;
@@ -79,8 +79,8 @@ class EpochLinks : public StepOutputSink {
   };
   StatusOr<InputTerms> OnStepsHello(const v1::StepsHello& hello,
                                     std::shared_ptr<StepsStream> steps);
-  // Queues a step that the stream has checked. `plan`: its plan as it came,
-  // which goes on to the successor.
+  // Queues a step that the stream has checked. `plan`: the plan as received,
+  // for the successor.
   Status OnStepInput(StepInput input, v1::StepPlan plan, int64_t wire_bytes);
   void OnStepsEnd(const StepsStream* steps, const Status& status);
 
@@ -94,13 +94,13 @@ class EpochLinks : public StepOutputSink {
   void OnStepError(Epoch epoch, StepId step, Status why) override;
 
  private:
-  // The epoch's streams; null: it is not the one that lives.
+  // Returns the epoch's streams; null unless `epoch` is the current one.
   EpochStreams* LiveOf(Epoch epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnNextAck(const v1::StepAck& ack);
   void ConnectNext(const Assignment& assignment,
                    const std::weak_ptr<const void>& owner);
   void OnSampled(const StepResult& result);
-  // The stream that this stage opened to `peer` has ended.
+  // A stream from this stage to `peer` has ended.
   void OnPeerEnd(Epoch epoch, v1::FailureSide side, const std::string& peer,
                  const Status& status);
   void Answer(Epoch epoch, const Status& status);

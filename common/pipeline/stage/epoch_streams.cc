@@ -46,7 +46,7 @@ Status EpochStreams::AddReader(bool tokens_only,
   }
   place = std::move(reader);
   if (tokens_only) {
-    // Says that the hello is good.
+    // The answer that accepts the hello.
     place->Enqueue(
         wire::ToProto(StepResult{assignment.replica, assignment.epoch}));
     return OkStatus();

@@ -32,33 +32,34 @@ struct EpochStreams {
   void QueueAcks();
   // RESOURCE_EXHAUSTED if the gateway, or the first stage, reads too little.
   Status QueueResult(v1::StepResult result);
-  // Queues what `result` sampled for the first stage, if it reads that.
+  // Queues the sampled tokens of `result` for the first stage, if it reads
+  // them.
   Status QueueSampled(const StepResult& result);
-  // Takes the gateway as the reader of results, or the first stage as that of
-  // tokens. FAILED_PRECONDITION: there is one.
+  // Sets the gateway as the reader of results, or the first stage as the reader
+  // of tokens. FAILED_PRECONDITION if there is one.
   Status AddReader(bool tokens_only, std::shared_ptr<ResultsStream> reader);
   void RemoveReader(const ResultsStream* reader);
-  // Ends the streams; after the epoch.
+  // Ends the streams, once the epoch is over.
   void End(const Status& why);
 
   Assignment assignment;
-  bool assigned = false;  // Assigned was answered
+  bool assigned = false;  // Assigned was sent
   bool broken = false;    // Failure was sent
   std::shared_ptr<StepsStream> input;
   std::shared_ptr<rpc::CreditedSender> next;
   std::map<StepId, v1::StepPlan> plans;  // under way here, for `next`
   std::deque<int64_t> sent_ns;  // frames that `next` has not acknowledged
-  // Computed, and not acknowledged to the predecessor: those that wait for
-  // the successor's credit. So a slow stage slows down those before it.
+  // Computed steps without an ack to the predecessor, since the successor has
+  // no credit for them. So a slow stage slows the stages before it.
   struct Unacked {
     StepId step;
     StepTiming timing;
   };
   std::deque<Unacked> unacked;
   std::shared_ptr<ResultsStream> results;
-  std::deque<v1::StepResult> early_results;  // before there was a reader
-  std::shared_ptr<ResultsStream> tokens_to;  // last stage: the first one reads
-  std::shared_ptr<SampledLink> tokens_from;  // first stage: of the last one
+  std::deque<v1::StepResult> early_results;  // from before there was a reader
+  std::shared_ptr<ResultsStream> tokens_to;  // last stage: to the first one
+  std::shared_ptr<SampledLink> tokens_from;  // first stage: from the last one
   int64_t hop_ns = 0;
   uint64_t accepted = 0;  // steps
   uint64_t done = 0;

@@ -19,7 +19,7 @@ class ResultsStream
                 std::shared_ptr<StageSession> session)
       : ServerStreamBase(std::move(options)), session_(std::move(session)) {}
 
-  // `hello`: a ResultsRequest, of the call's metadata.
+  // `hello`: a ResultsRequest from the call's metadata.
   void Open(const std::string& hello) {
     ServerStreamBase::Open();
     const Status status = Begin(hello);

@@ -12,18 +12,18 @@
 
 namespace sluice {
 
-// The first stage's end of a stream of Results that has tokens alone: what the
-// last stage samples, for chunks whose token the gateway does not know yet.
+// The first stage's end of a Results stream with tokens alone, which the last
+// stage samples for chunks whose token the gateway does not know yet.
 class SampledLink
     : public rpc::ClientStream<v1::ResultsRequest, v1::StepResult> {
  public:
   // From gRPC's threads; none may block. on_end comes once and last.
   struct Events {
-    std::function<void()> on_ready;  // the last stage took the hello
+    std::function<void()> on_ready;  // the last stage accepts the hello
     std::function<void(const StepResult&)> on_sampled;
     std::function<void(const Status&)> on_end;
   };
-  // Opens the stream to the last stage, at `address`, of `pipeline`.
+  // Opens the stream of `pipeline` to the last stage, at `address`.
   static StatusOr<std::shared_ptr<SampledLink>> Open(
       const std::string& address, const wire::PipelineName& pipeline,
       const PlanLimits& limits, rpc::TransportOptions transport, Events events);

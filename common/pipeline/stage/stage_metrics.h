@@ -25,20 +25,21 @@ class StageMetrics : public rpc::RpcObserver {
   explicit StageMetrics(metrics::Registry* registry);
 
   void SetState(State state);
-  // What the stage holds now; StageInfo(): no layers.
+  // Sets the figures of the loaded layers; StageInfo(): no layers.
   void OnLoaded(const StageInfo& info);
   // Copies the values that other classes count, at a scrape.
   void OnStats(const StageLoopStats& stats);
 
-  // A step was computed.
+  // Counts a computed step.
   void OnStep(const StepOutput& output);
-  // A frame of so many bytes came from or goes to a peer.
+  // Counts a frame from or to a peer.
   void OnWire(Peer peer, int64_t bytes);
   void OnSerialized(int64_t nanos);
-  // A step for the successor waited so long until the window had room.
+  // Counts how long a step waited for room in the successor's window.
   void OnWindow(int64_t nanos);
-  // From sending a step to its ack, less the time it waited and computed
-  // there: both ways on the wire, on this process's clock.
+  // Counts the way to the successor and back, by this process's clock: from
+  // sending a step to its ack, without the time that it waited and computed
+  // there.
   void OnHop(int64_t nanos);
 
   void OnHandled(const std::string& method, StatusCode code,
@@ -51,14 +52,14 @@ class StageMetrics : public rpc::RpcObserver {
   };
   void AddStepSeries();
   void AddGauges();
-  // Those of several ranks.
+  // The series of several ranks.
   void AddRankSeries(int32_t ranks);
   metrics::Registry* const registry_;
   std::array<metrics::Histogram, 3> step_seconds_;  // prefill, decode, mixed
   metrics::Histogram compute_seconds_;
   metrics::Histogram input_wait_;
   metrics::Histogram window_wait_;
-  // Of rank 0, and per rank; nothing with one rank.
+  // Of rank 0, and per rank; none with one rank.
   metrics::Histogram collective_wait_;
   metrics::Histogram reduce_seconds_;
   metrics::Histogram gather_seconds_;

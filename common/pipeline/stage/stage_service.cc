@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Steps is raw: its frames are taken apart without a protobuf object.
+// Steps is raw: its frames are parsed without a protobuf object.
 using ServiceBase = v1::Stage::WithRawCallbackMethod_Steps<
     v1::Stage::WithCallbackMethod_Control<
         v1::Stage::WithCallbackMethod_Results<v1::Stage::Service>>>;

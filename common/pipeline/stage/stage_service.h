@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// The gRPC service `sluice.v1.Stage` over `session`: makes one handler per
+// Returns the gRPC service `sluice.v1.Stage` over `session`: one handler per
 // RPC. `observer` may be null and must outlive the server.
 std::unique_ptr<grpc::Service> MakeStageService(
     std::shared_ptr<StageSession> session, rpc::RpcObserver* observer);

@@ -14,11 +14,10 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxGatewayId = 256;
-// A gateway that says nothing for less than this is never replaced: its
-// heartbeats are a quarter second apart.
+// The least silence after which a gateway is replaced: some heartbeats.
 constexpr Duration kLeastSilence = std::chrono::seconds(1);
 
-// `status` with the reason that the gateway acts on.
+// Returns `status` with the reason that the gateway acts on.
 Status Refused(Status status, v1::Refusal::Reason reason) {
   v1::Refusal refusal;
   refusal.set_reason(reason);
@@ -158,7 +157,7 @@ v1::Welcome StageSession::MakeWelcome() const {
 }
 
 void StageSession::OnRefused(const std::string& peer, const Status& why) {
-  // A gateway that waits for us comes again and again.
+  // A gateway that waits for the stage tries again and again.
   if (why.code() == StatusCode::kUnavailable) return;
   refusals_.Write(LogLevel::kWarning, "a gateway",
                   peer.empty() ? "" : Cat(" at ", peer),

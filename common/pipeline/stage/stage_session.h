@@ -16,85 +16,87 @@ namespace sluice {
 
 class ControlStream;
 
-// The gateway's hold on a stage: which gateway has it, what the gateway is
-// told, and how the stage drains and ends. Steps go their own way (EpochLinks).
-// Any thread: one mutex, never held while writing to a peer; an epoch begins
-// and ends under it, so that one gateway's end leaves the next one's epoch
-// alone. Streams and callbacks hold shared references.
+// The gateway's hold on a stage: which gateway holds it, the answers on
+// Control, drain and end. EpochLinks has the steps. Any thread: one mutex,
+// never held while writing to a peer. An epoch begins and ends under it, so
+// that one gateway's end does not touch the next one's epoch. Streams and
+// callbacks hold shared references.
 class StageSession : public std::enable_shared_from_this<StageSession> {
  public:
   explicit StageSession(StageSessionOptions options);
   ~StageSession();
 
-  // Where steps and results pass, and the runner's sink.
+  // The links that steps and results pass; the runner's sink.
   EpochLinks& links() { return links_; }
 
-  // While loading: a hello is answered UNAVAILABLE with this text, and with
-  // the reason in the status' details.
+  // While loading: hellos get UNAVAILABLE with this text, and the reason in the
+  // status' details.
   void SetLoading(std::string progress);
-  // From now on gateways are welcome. `runner` must live until an Assign makes
-  // the stage load other layers, or outlive every stream. Null, for a stage
-  // that can load: it has no layers and waits for an Assign.
+  // Welcomes gateways from now on. `runner` must live until an Assign makes the
+  // stage load other layers, or outlive every stream. Null, for an assignable
+  // stage: no layers yet.
   void SetLoaded(const StageInfo& info, StepRunner* runner);
-  // The layers that an Assign named cannot be loaded: the gateway that named
-  // them is told why, once. `info`: of the stage without layers.
+  // The layers of an Assign cannot be loaded: the gateway that sent it gets
+  // `why`, once. `info`: of the stage without layers.
   void SetLoadFailed(const StageInfo& info, const Status& why);
 
-  // A gateway that comes again with the secret of its run replaces its stream;
-  // another one only what has been silent for the peer timeout. A gateway that
-  // had layers loaded holds the stage likewise until it comes for them.
+  // Answers a hello, or refuses it. A gateway with the secret of the holding
+  // run replaces its stream; another gateway replaces only one that was silent
+  // for the peer timeout. A gateway that had layers loaded holds the stage
+  // until it comes back for them.
   StatusOr<v1::Welcome> OnHello(const v1::Hello& hello,
                                 std::shared_ptr<ControlStream> control);
-  // Answers with Assigned through the stream, at once or when the successor
-  // has answered. Nothing, if another stream has replaced `control`.
+  // Answers with Assigned through the stream, at once or when the successor has
+  // answered. No answer if another stream has replaced `control`.
   void OnAssign(const v1::Assign& assign, const ControlStream* control);
   v1::HeartbeatReply OnHeartbeat(const v1::Heartbeat& heartbeat,
                                  const ControlStream* control);
-  // A hello from `peer` was refused: for the log.
+  // Logs that a hello from `peer` was refused.
   void OnRefused(const std::string& peer, const Status& why);
-  // What heartbeats say from now on.
+  // Sets what heartbeats say from now on.
   void SetExpertsMissing(bool missing);
-  // Answers with Drained when no step is under way. Until the Control stream
-  // ends; the next gateway is welcome.
+  // Answers with Drained when no step is under way. Holds until the Control
+  // stream ends; the next gateway is welcome.
   void OnDrain();
   void OnControlEnd(const ControlStream* control);
 
-  // Announces to the gateway that this stage ends, takes no other gateway and
-  // no new epoch, and goes on with the one it has. Returns when no gateway
-  // holds it any more, or at `deadline`.
+  // Announces to the gateway that this stage ends. Takes no other gateway and
+  // no new epoch, and goes on with the present one. Returns when no gateway
+  // holds the stage, or at `deadline`.
   void Leave(TimePoint deadline);
-  // Takes no new epoch and no new step. Returns when none is under way, or
+  // Takes no new epoch and no new step. Returns when no step is under way, or
   // at `deadline`.
   void Drain(TimePoint deadline);
-  // Ends every stream with UNAVAILABLE. No gateway is welcome any more.
+  // Ends every stream with UNAVAILABLE, and refuses all gateways.
   void Shutdown();
 
   bool draining() const;  // or leaving
   bool held() const;      // by a gateway
 
  private:
-  // The gateway that has the stage, or had it last.
+  // The gateway that holds the stage, or held it last.
   struct Holder {
     std::string id;    // for people
-    std::string peer;  // where it is; may be empty
+    std::string peer;  // its address; may be empty
     std::string secret;
     TimePoint since{};
     TimePoint heard{};
-    bool awaited = false;  // to come for the layers that it had loaded
+    bool awaited = false;  // holds it to come back for layers
   };
-  // Whether the gateway with `secret` may have the stage.
+  // An error unless the gateway with `secret` may have the stage.
   Status CheckHold(const std::string& secret, TimePoint now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::Welcome MakeWelcome() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status CheckAssign(const v1::Assign& assign,
                      const PipelineLimits& limits) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the stage, which holds other layers, can load those of `place`.
+  // An error unless the stage, which holds other layers, can load those of
+  // `place`.
   Status CheckPlace(const StagePlace& place) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Lets go of the layers and of the gateway's stream, which is the caller's to
-  // end, and awaits the gateway. `told`: what hellos are told. Returns the
-  // epoch for EndStreams.
+  // Drops the layers and the gateway's stream, which the caller ends, and holds
+  // the stage for the gateway. `told`: the answer to hellos. Returns the epoch
+  // for EndStreams.
   std::shared_ptr<EpochStreams> Unload(std::string told)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EpochLinks::Events LinkEvents();
@@ -102,7 +104,7 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   std::shared_ptr<ControlStream> control() const;
 
   const StageSessionOptions options_;
-  // Gateways come and go as often as strangers like.
+  // Any client may come and go as often as it likes.
   LogLimit visits_{20, std::chrono::seconds(1)};
   LogLimit refusals_{5, std::chrono::seconds(60)};
   EpochLinks links_;

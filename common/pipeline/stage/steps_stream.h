@@ -15,8 +15,8 @@
 
 namespace sluice {
 
-// Steps' handler: takes frames apart, checks them against the epoch's limits
-// and hands them to the epoch's links; answers with acks.
+// Steps' handler: parses frames, checks them against the epoch's limits and
+// hands them to the epoch's links; answers with acks.
 class StepsStream
     : public rpc::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -24,8 +24,8 @@ class StepsStream
               std::shared_ptr<StageSession> session)
       : ServerStream(std::move(options)), session_(std::move(session)) {}
 
-  // The oldest step that is not acknowledged has been computed: queues its
-  // ack, which Pump sends.
+  // Queues the ack of the oldest unacknowledged step, which has been computed.
+  // Pump sends it.
   void QueueAck(StepId step, const StepTiming& timing);
 
  private:
