@@ -13,8 +13,8 @@
 namespace sluice {
 
 // The tensor-parallel ranks of one stage: threads of this process, each with
-// its own backend and slice of the model. The thread that calls RunStep is
-// rank 0; the others sleep between steps.
+// its own backend and slice of the model. The thread that calls RunStep is rank
+// 0; the others sleep between steps.
 class RankGroup {
  public:
   struct Rank {
@@ -31,7 +31,8 @@ class RankGroup {
   // Runs one step on all ranks and returns when all are done.
   void RunStep(const StepInputs& step, const StepIo& io);
 
-  // Rows of the last step that failed: see StageModel. Rank 0 asks for all.
+  // Rows of the last step that failed: see StageModel. Rank 0 reports for all
+  // ranks.
   const std::vector<RowFailure>& failed_rows() const {
     return ranks_[0].model->failed_rows();
   }
@@ -40,22 +41,22 @@ class RankGroup {
   const std::vector<CollectiveTimes>& collective_times() const {
     return times_;
   }
-  // When rank 0 sampled in the last step.
+  // The time of rank 0's sampling in the last step.
   const TraceSpan& sampling() const { return sampling_; }
 
  private:
   void RunRank(size_t rank);
-  // All ranks meet; one alone goes on.
+  // Waits for all ranks; a single rank goes on.
   void Meet() {
     if (!threads_.empty()) meeting_.Arrive();
   }
 
   std::vector<Rank> ranks_;
   MeetingPoint meeting_;
-  // The step at hand, written by rank 0 before the meeting that starts it.
+  // The present step, which rank 0 sets before the meeting that starts it.
   const StepInputs* step_ = nullptr;  // null: stop
   StepIo io_;
-  // Each rank's own until the meeting that ends a step.
+  // Written by each rank until the meeting that ends a step.
   std::vector<CollectiveTimes> times_;
   TraceSpan sampling_;
   std::vector<NamedThread> threads_;  // ranks 1 and up

@@ -11,20 +11,19 @@
 namespace sluice {
 
 // The tokens that the latest kMaxStepsBack steps of an epoch sampled, for
-// chunks that name the step which samples their token. A value; not
-// thread-safe.
+// chunks that name the step that samples their token. A value; not thread-safe.
 class SampledTokens {
  public:
-  // Takes the last token, or the failure, of every result of `step`. Steps
-  // come in any order.
+  // Takes the last token, or the failure, of every result of `step`. Steps come
+  // in any order.
   void Add(StepId step, const std::vector<SequenceResult>& results);
 
-  // Whether the results of every step that a chunk of `plan` names are here, or
-  // were.
+  // Whether this has had the results of every step that a chunk of `plan`
+  // names.
   bool HasAll(const StepPlan& plan) const;
 
   // Sets the tokens of the chunks that name a step. A sequence that failed in
-  // its step keeps the placeholder and is added to `failed`, with the status.
+  // its step keeps the placeholder and joins `failed`, with its status.
   // FAILED_PRECONDITION if a step sampled no token for its sequence.
   Status Resolve(StepPlan& plan, std::vector<SequenceResult>& failed) const;
 

@@ -28,7 +28,7 @@ void SequenceTable::LetGo(BlockId block) {
   if (--block_users_[block.value()] == 0) --blocks_alive_;
 }
 
-// The last plan has run, so that a sequence's next query is where it ended.
+// The last plan has run, so a sequence's next query is where that plan ended.
 void SequenceTable::LeaveBehind() {
   for (SequenceId id : advanced_) {
     const auto found = sequences_.find(id);
@@ -82,13 +82,13 @@ Status SequenceTable::StartOne(const StartedSequence& started) {
   return TakeHits(started, entry);
 }
 
-// All groups cover what the first one does; of a windowed one the blocks at
-// the front may be missing.
+// All groups cover as much as the first one. A windowed group may lack blocks
+// at the front.
 Status SequenceTable::TakeHits(const StartedSequence& started, Entry& entry) {
   entry.state.blocks.resize(limits_.num_kv_groups);
   entry.evicted.resize(limits_.num_kv_groups);
   const size_t covered = started.blocks.empty() ? 0 : started.blocks[0].size();
-  // A full hit runs its last token again: its logits are wanted.
+  // A full hit runs its last token again, for its logits.
   entry.computed =
       std::min(static_cast<int32_t>(covered) * kBlockTokens,
                static_cast<int32_t>(entry.state.tokens.size()) - 1);
@@ -172,7 +172,7 @@ Status SequenceTable::TakeChunk(const Chunk& chunk) {
   return OkStatus();
 }
 
-// The history has only the accepted drafts from now on.
+// Leaves only the accepted drafts in the history.
 void SequenceTable::Accept(int32_t num_accepted, Entry& entry) {
   std::vector<TokenId>& history = entry.state.tokens;
   history.resize(history.size() -
@@ -225,7 +225,7 @@ void SequenceTable::Append(const std::vector<SequenceResult>& results) {
     Stage::SequenceState& state = entry.state;
     if (entry.num_drafts > 0) {
       Accept(0, entry);
-      // All of them but the last were drafts, and are computed.
+      // All but the last were drafts, and are computed.
       const auto num_sampled = static_cast<int32_t>(result.sampled.size());
       entry.computed += std::max(num_sampled - 1, 0);
     }

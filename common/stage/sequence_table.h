@@ -11,31 +11,31 @@
 
 namespace sluice {
 
-// What plans told one stage of its sequences: parameters, token history and
-// block tables. Every plan is checked against it; the table trusts no peer.
-// From the next plan on a sequence has no block that is behind a KV group's
-// window: others may have it then. Used by the stage loop's thread.
+// The sequences of one stage, from plans: parameters, token history and block
+// tables. Every plan is checked against it; the table trusts no peer. Blocks
+// behind a KV group's window leave a sequence's table with the next plan, which
+// may give them to others. Used by the stage loop's thread.
 class SequenceTable {
  public:
-  // `knows_sampled`: this is the last stage, which samples, so that chunks
-  // may not bring tokens that it has not seen, but for the placeholder of one
-  // that failed to be sampled.
+  // `knows_sampled`: this is the last stage, which samples. Its chunks may only
+  // bring tokens that it has sampled, or the placeholder of a token whose
+  // sampling failed.
   SequenceTable(const PlanLimits& limits, bool knows_sampled);
 
   // Takes over ended, started and chunks, in this order. The plan has passed
   // Validate(plan, limits). FAILED_PRECONDITION, naming what, which and both
-  // values, if the plan contradicts the table: a sequence that is not there
-  // or starts twice, a chunk that does not begin where the last one ended (the
-  // first: where the prefix hits do), nor behind drafts of that one, or whose
-  // tokens are not the history's, a block table that does not reach, a block in
-  // two KV groups. The table is then in between and must be cleared.
+  // values, if the plan contradicts the table: an unknown sequence, or one that
+  // starts twice; a chunk that begins neither where the last one ended (the
+  // first: behind the prefix hits) nor behind drafts of that one; tokens that
+  // differ from the history's; a block table that is too short; a block in two
+  // KV groups. After an error the table must be cleared.
   Status Apply(const StepPlan& plan);
 
-  // The plan's chunks with their sequences, after Apply; valid until the
-  // next Apply or Clear.
+  // Returns the plan's chunks with their sequences, after Apply; valid until
+  // the next Apply or Clear.
   std::vector<Stage::ChunkInput> Inputs(const StepPlan& plan) const;
 
-  // Appends what was sampled to the histories, in the place of drafts.
+  // Appends the sampled tokens to the histories, in the place of drafts.
   void Append(const std::vector<SequenceResult>& results);
 
   void Clear();
@@ -43,20 +43,21 @@ class SequenceTable {
   int32_t size() const { return static_cast<int32_t>(sequences_.size()); }
   // Distinct blocks in the sequences' tables.
   int32_t blocks() const { return blocks_alive_; }
-  // The most of them since the last Clear.
+  // The most such blocks since the last Clear.
   int32_t peak_blocks() const { return peak_blocks_; }
 
  private:
   struct Entry {
     Stage::SequenceState state;
-    // Positions [0, computed) are in the KV cache: the next chunk begins
-    // there. At first the prefix hits, but for the history's last token.
+    // Positions [0, computed) are in the KV cache, and the next chunk begins
+    // there. At first these are the prefix hits, without the history's last
+    // token.
     int32_t computed = 0;
-    // The last chunk's drafts, which end the history until the next chunk,
-    // or the result, tells how many of them were accepted.
+    // The last chunk's drafts, at the end of the history until the next chunk
+    // or the result tells how many are accepted.
     int32_t num_drafts = 0;
-    // Per KV group: so many blocks at the front are behind its window. Their
-    // entries are 0 and not read.
+    // Per KV group: the number of blocks at the front that are behind its
+    // window. Their entries are 0 and not read.
     std::vector<int32_t> evicted;
   };
 
@@ -76,7 +77,7 @@ class SequenceTable {
   std::unordered_map<SequenceId, Entry> sequences_;
   std::vector<SequenceId> advanced_;  // by the last plan
   std::vector<int32_t> block_users_;  // sequences per block
-  std::vector<int32_t> block_group_;  // of those that have users
+  std::vector<int32_t> block_group_;  // of blocks with users
   int32_t blocks_alive_ = 0;
   int32_t peak_blocks_ = 0;
 };

@@ -54,7 +54,7 @@ void Stage::FillInputs(const std::vector<ChunkInput>& chunks) {
   }
 }
 
-// Of every chunk with a failed row: the sequence, with the first reason.
+// Notes, for every chunk with a failed row, the sequence and its first reason.
 void Stage::NoteFailures(const std::vector<ChunkInput>& chunks) {
   if (ranks_->failed_rows().empty()) return;
   std::map<int32_t, const Status*> reasons;  // by row

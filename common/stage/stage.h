@@ -30,54 +30,54 @@ struct StageOptions {
   int32_t first_layer = 0;
   int32_t last_layer = -1;
   int32_t ranks = 1;  // tensor-parallel ranks, each a team of threads
-  // Compute threads of the whole stage, shared out evenly, at least one per
-  // rank; 0: as many as this process has cores.
+  // Compute threads of the whole stage, shared evenly, at least one per rank;
+  // 0: as many as this process has cores.
   int32_t threads = 0;
   WeightsMode weights = WeightsMode::kAuto;
-  int32_t kv_blocks = 0;    // 0: from max_context and memory at hand
-  uint64_t memory = 0;      // of weights and KV cache; 0: what is at hand
-  int32_t max_context = 0;  // 0: the model's, or what memory allows of it
+  int32_t kv_blocks = 0;    // 0: from max_context and the available memory
+  uint64_t memory = 0;      // of weights and KV cache; 0: the available memory
+  int32_t max_context = 0;  // 0: the model's, or less if memory is short
   int32_t max_step_tokens = 512;
   int32_t max_sequences = 256;
   std::string isa = "auto";  // see ParseIsa in cpu_options.h
-  // Pins each compute thread to a core of its own if there are enough.
+  // Pins each compute thread to its own core if there are enough.
   bool pin_threads = false;
-  // The experts of this model that the stage neither loads nor computes; empty:
-  // it has all. `expert_transport` reaches them, called by the stage's thread;
-  // it must outlive the stage.
+  // The remote experts, which the stage neither loads nor computes; empty:
+  // none. `expert_transport` reaches them. The stage's thread calls it, and it
+  // must outlive the stage.
   ExpertPlacement placement;
   ExpertTransport* expert_transport = nullptr;
   // Makes the devices that the ranks compute on.
   BackendFactory make_backends = MakeBackends;
   std::function<StatusOr<ModelConfig>(const Json&)> parse_config =
       ParseModelConfig;
-  // For tests of traces: every step takes so much longer.
+  // For tests of traces: makes every step this much longer.
   Duration debug_step_delay{};
-  // Called while loading with bytes done and in all; may be empty.
+  // Called while loading with bytes done and total bytes; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
 };
 
-// One stage's weights, KV cache and ranks. Not thread-safe: one StageLoop
-// owns the calls to Run; info() is const after Load.
+// One stage's weights, KV cache and ranks. Not thread-safe: one StageLoop owns
+// the calls to Run; info() is const after Load.
 class Stage {
  public:
-  // Reads this stage's tensors and nothing else. INVALID_ARGUMENT for options
-  // and models that do not fit each other; RESOURCE_EXHAUSTED if the KV cache
-  // is larger than the memory at hand.
+  // Reads this stage's tensors alone. INVALID_ARGUMENT for options and models
+  // that do not fit each other; RESOURCE_EXHAUSTED if the KV cache exceeds the
+  // available memory.
   static StatusOr<std::unique_ptr<Stage>> Load(const StageOptions& options);
-  // What a process can say of itself before it knows its layers: the model,
-  // and limits that no stage of it exceeds. Errors as Load's.
+  // Returns the facts of a process without layers: the model, and limits that
+  // no stage of it exceeds. Errors as Load's.
   static StatusOr<StageInfo> Describe(const StageOptions& options);
   ~Stage();
 
   const StageInfo& info() const { return info_; }
 
-  // One sequence's state on this stage, kept by StageLoop from plans.
+  // A sequence's state on this stage, which StageLoop keeps from plans.
   struct SequenceState {
     SamplingParams sampling;
     int32_t num_prompt_tokens = 0;
-    std::vector<TokenId> tokens;               // history: prompt and sampled
-    std::optional<TokenCounts> counts;         // of it; where penalties need it
+    std::vector<TokenId> tokens;        // history: prompt and sampled
+    std::optional<TokenCounts> counts;  // of the history; only for penalties
     std::vector<std::vector<BlockId>> blocks;  // per KV group
   };
   // A chunk with its sequence's state; the table covers the chunk.
@@ -87,25 +87,24 @@ class Stage {
   };
 
   // Runs the stage's layers over `chunks`, whose tokens together are the rows
-  // of the step. First stage: embeds and `in` is empty. Last stage: fills
-  // `results`, one per chunk with logits wanted, and leaves `out` empty.
-  // Between them `out` has the memory of `in`. Inputs were validated by
-  // StageLoop. `name` is what others are told.
+  // of the step. First stage: embeds, and `in` is empty. Last stage: fills
+  // `results`, one per chunk with logits wanted, and leaves `out` empty. Else
+  // `out` has the memory of `in`. Needs inputs that StageLoop has validated.
+  // `name`: the step's header for expert hosts.
   void Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
            HiddenStates& out, std::vector<SequenceResult>& results,
            const StepName& name = {});
 
-  // Sequences of the last Run that failed on this stage, each once, because
-  // remote experts gave no answer. Their hidden states and results have no
-  // meaning.
+  // Sequences of the last Run that failed on this stage because remote experts
+  // gave no answer, each once. Their hidden states and results have no meaning.
   const std::vector<SequenceResult>& failed() const { return failed_; }
 
-  // The ranks' times in collectives in the last Run that had tokens; empty
-  // with one rank.
+  // The ranks' times in collectives in the last Run with tokens; empty with one
+  // rank.
   const std::vector<CollectiveTimes>& collective_times() const;
 
-  // When the last Run sampled its tokens; only the last stage samples. (A
-  // prompt's logits that come in several pieces: the last.)
+  // The time of sampling in the last Run; only the last stage samples. (For a
+  // prompt's logits in several pieces: of the last piece.)
   TraceSpan sampling() const;
 
  private:

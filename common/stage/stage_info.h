@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-// What a stage is: what it tells its peers, and what its log says beside.
+// The facts of a stage, for its peers and its log.
 struct StageInfo : StageIdentity {
   PlanLimits limits;
-  // Positions that one sequence can have here, and what says so: "the
+  // Positions that one sequence can have on this stage, and the reason: "the
   // model's", "--max-context", "what the KV cache holds; the model has 131072",
   // "the most that there can be; the model has 2097152".
   int32_t context = 0;

@@ -24,8 +24,8 @@
 namespace sluice {
 namespace {
 
-// Share of the room beside the weights that the KV cache takes when it may
-// choose, of memory that others use too.
+// The KV cache takes one part in this many of the memory beside the weights if
+// it may choose, since others use that memory too.
 constexpr uint64_t kKvMemoryShare = 4;
 
 StatusOr<StageRange> ParseRange(const StageOptions& options,
@@ -60,7 +60,8 @@ Status CheckOptions(const StageOptions& options) {
   return CheckCount("max_sequences", options.max_sequences, 1, 1 << 14);
 }
 
-// One block in all layers of one KV group and all ranks of the stage.
+// Returns the bytes of one block in all layers of one KV group and all ranks of
+// the stage.
 uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
                        const std::vector<RankPlan>& plans, ElementType type) {
   const std::vector<int32_t> groups =
@@ -79,15 +80,15 @@ uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
   return bytes;
 }
 
-// Memory beside the weights, which are yet to be loaded.
+// The memory beside the weights, which are not loaded yet.
 struct KvRoom {
   uint64_t weights = 0;
   uint64_t at_most = 0;
   uint64_t to_choose = 0;
 };
 
-// `available`: of the device; `memory`: the most that the stage may take of
-// it, 0: all.
+// `available`: of the device; `memory`: the most that the stage may take of it,
+// 0: all.
 KvRoom RoomBeside(uint64_t weights, uint64_t available, uint64_t memory) {
   const auto rest = [weights](uint64_t bytes) {
     return bytes > weights ? bytes - weights : 0;
@@ -100,9 +101,9 @@ KvRoom RoomBeside(uint64_t weights, uint64_t available, uint64_t memory) {
   return room;
 }
 
-// What is asked for; else the model's, unless the blocks that may be chosen
-// hold less: one sequence may take them all. kDefaultMaxContext positions may
-// take half of the room.
+// Returns the wanted context, else the model's, or less if the KV cache holds
+// less: one sequence may take all blocks. kDefaultMaxContext positions may take
+// half of the room.
 StatusOr<int32_t> ChooseMaxContext(const StageOptions& options,
                                    const ModelConfig& config,
                                    uint64_t bytes_per_block,
@@ -125,12 +126,12 @@ StatusOr<int32_t> ChooseMaxContext(const StageOptions& options,
   const int32_t context =
       std::max(within(room.to_choose, most),
                within(room.at_most / 2, std::min(most, kDefaultMaxContext)));
-  // Without room for a block, CheckKvFits says so.
+  // CheckKvFits refuses when there is no room for a block.
   return std::max(context, std::min(most, kBlockTokens));
 }
 
-// Blocks for every sequence at full length, within the room, but for one full
-// sequence at the least.
+// Returns the blocks for every sequence at full length, within the room, but at
+// least for one full sequence.
 int32_t ChooseKvBlocks(const StageOptions& options, const ModelConfig& config,
                        int32_t max_context, uint64_t bytes_per_block,
                        const KvRoom& room) {
@@ -146,8 +147,8 @@ int32_t ChooseKvBlocks(const StageOptions& options, const ModelConfig& config,
   return blocks;
 }
 
-// The cache is taken in one go later, where a lack of memory would end the
-// process.
+// The cache is allocated in one piece later, where a lack of memory would end
+// the process.
 Status CheckKvFits(int32_t blocks, uint64_t bytes, const KvRoom& room) {
   if (bytes <= room.at_most) return OkStatus();
   return ResourceExhausted("a KV cache of ", blocks, " blocks takes ", bytes,
@@ -155,7 +156,7 @@ Status CheckKvFits(int32_t blocks, uint64_t bytes, const KvRoom& room) {
                            " of weights are ", room.at_most);
 }
 
-// What a layer computes with on the rank that has `share` of it.
+// Returns a layer's spec on the rank with `share` of it.
 LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
                  RopeHandle rope) {
   const AttentionConfig& attention = layer.attention;
@@ -187,7 +188,7 @@ RopeSpec RopeOf(const RopeConfig& rope, int64_t positions) {
           positions};
 }
 
-// Loading, one step after another, from checked options.
+// Loads a stage from checked options, one step after another.
 class StageLoader {
  public:
   StageLoader(const StageOptions& options, const weights::ModelFile& file,
@@ -331,7 +332,8 @@ struct OpenedModel {
   ModelConfig config;
 };
 
-// Opens and checks the model, and fills what `info` says of all of it.
+// Opens and checks the model, and fills in the facts of `info` that come from
+// it.
 StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
                                   StageInfo& info) {
   SLUICE_RETURN_IF_ERROR(CheckOptions(options));

@@ -22,7 +22,7 @@ Results::iterator FindSequence(Results& results, SequenceId sequence) {
       [&](const SequenceResult& r) { return r.sequence == sequence; });
 }
 
-// What failed first is why.
+// A sequence keeps its first failure.
 void AddFailures(const Results& more, Results& failed) {
   for (const SequenceResult& result : more) {
     if (FindSequence(failed, result.sequence) == failed.end()) {
@@ -31,7 +31,7 @@ void AddFailures(const Results& more, Results& failed) {
   }
 }
 
-// A failed sequence has its status for a result and nothing beside.
+// Gives a failed sequence a result with its status alone.
 void ReplaceFailed(Results failed, Results& results) {
   for (SequenceResult& result : failed) {
     const auto found = FindSequence(results, result.sequence);
@@ -81,7 +81,7 @@ class StageLoop::Impl {
       return InvalidArgument("step ", id, " of epoch ", epoch_,
                              " came before; the next one is ", next_step_);
     }
-    // Ids in this window alone, so the next step always finds room.
+    // Only ids of this window are queued, so the next step always finds room.
     if (id - next_step_ >= max_queued_steps_) {
       return ResourceExhausted("step ", id, " is ", id - next_step_,
                                " ahead of step ", next_step_, ", limit ",
@@ -125,7 +125,7 @@ class StageLoop::Impl {
     Status resolved = OkStatus();  // see SampledTokens::Resolve
   };
 
-  // What can be checked without the sequences.
+  // Checks the step without the sequences.
   Status Check(const StepInput& input) const {
     const StageInfo& info = stage_.info();
     const StepPlan& plan = input.plan;
@@ -163,7 +163,7 @@ class StageLoop::Impl {
     while (Take(step)) RunOne(step);
   }
 
-  // Waits for the next step of the epoch; false when stopping.
+  // Waits for the next step of the epoch. Returns false when stopping.
   bool Take(Queued& step) {
     const int64_t idle_since = MonotonicNanos();
     MutexLock lock(mutex_);
@@ -181,8 +181,9 @@ class StageLoop::Impl {
     return true;
   }
 
-  // The next step, and on the first stage the tokens that earlier steps sample
-  // for it. The last stage has them by then, the others need none.
+  // Whether the next step is here, and on the first stage also the tokens that
+  // earlier steps sample for it. The last stage has these tokens by then; other
+  // stages need none.
   bool NextIsHere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (queue_.empty() || queue_.begin()->first != next_step_) return false;
     return !stage_.info().is_first() || stage_.info().is_last() ||
@@ -218,20 +219,20 @@ class StageLoop::Impl {
     if (Count(output)) sink_.OnStep(std::move(output));
   }
 
-  // Into this stage's part of the trace, which its receiver has begun.
+  // Fills in this stage's part of the trace, which its receiver has begun.
   void Stamp(const TraceSpan& wait, int64_t stop, StepTrace& trace) const {
     if (trace.stages.empty()) trace.stages.emplace_back();
     StageTrace& part = trace.stages.back();
     const TraceSpan& sampling = stage_.sampling();
     part.wait = wait;
-    // What was received waits from that moment on, also to be queued.
+    // A received step waits from that moment on, also to be queued.
     if (part.receive.happened()) part.wait.start_ns = part.receive.stop_ns;
     part.compute = {wait.stop_ns,
                     sampling.happened() ? sampling.start_ns : stop};
     part.sample = sampling;
   }
 
-  // Adds to the statistics; false if the step's epoch is over.
+  // Adds to the statistics. Returns false if the step's epoch is over.
   bool Count(const StepOutput& output) {
     MutexLock lock(mutex_);
     ++stats_.steps;

@@ -13,18 +13,18 @@
 
 namespace sluice {
 
-// A plan on its way through the pipeline: to stage i it comes with stage
-// i-1's hidden states, from stage i it goes on with its own.
+// A plan on its way through the pipeline: with the hidden states of stage i-1
+// into stage i, with those of stage i out of it.
 struct StepInput {
   StepPlan plan;
   HiddenStates hidden;  // [plan.num_tokens(), H]; empty at the first stage
-  // Sequences of the step that failed on a stage before, with a status alone.
+  // Sequences of the step that failed on an earlier stage, with a status alone.
   std::vector<SequenceResult> failed = {};
-  // The plan was checked against limits within the stage's when it was parsed.
+  // The parser checked the plan against limits within the stage's.
   bool validated = false;
 };
 
-// Where a step's time went on this stage, nanoseconds of this process.
+// A step's times on this stage, in nanoseconds.
 struct StepTiming {
   int64_t wait_ns = 0;     // in the queue
   int64_t compute_ns = 0;  // layers, and sampling on the last stage
@@ -34,22 +34,21 @@ struct StepOutput {
   StepPlan plan;
   HiddenStates hidden;               // empty at the last stage
   std::optional<StepResult> result;  // at the last stage
-  // So far; empty at the last stage.
+  // Of this stage and earlier ones; empty at the last stage.
   std::vector<SequenceResult> failed = {};
   StepTiming timing;
   std::vector<CollectiveTimes> ranks;  // per rank; empty with one
 };
 
-// Where finished steps go, in step order, from the loop's thread. May not
-// block: queue and return.
+// Gets finished steps, in step order, from the loop's thread. May not block:
+// queue and return.
 class StepOutputSink {
  public:
   virtual ~StepOutputSink() = default;
   virtual void OnStep(StepOutput output) = 0;
-  // A plan contradicts what this stage knows (unknown sequence, a block table
-  // that does not reach, a step out of order). The stage has dropped the
-  // epoch's state and takes no step until Reset; the peer must raise the
-  // epoch.
+  // A plan contradicts this stage's sequences (an unknown sequence, a block
+  // table that is too short, a step out of order). The stage has dropped the
+  // epoch's state and takes no step until Reset; the peer must raise the epoch.
   virtual void OnStepError(Epoch epoch, StepId step, Status why) = 0;
 };
 
@@ -66,22 +65,22 @@ struct StageLoopStats {
   Epoch epoch;
 };
 
-// What computes steps: a StageLoop, or a test's stand-in. Finished steps go to
-// a StepOutputSink. Any thread, never blocks.
+// Computes steps: a StageLoop, or a test's stand-in. Finished steps go to a
+// StepOutputSink. Any thread, never blocks.
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
   // As StageLoop's.
   virtual Status Push(StepInput input) = 0;
-  // Called with the caller's locks held: calls nothing of the sink's.
+  // Called with the caller's locks held: must not call the sink.
   virtual void Reset(Epoch epoch) = 0;
   virtual void OnSampled(const StepResult& result) = 0;  // likewise
   virtual StageLoopStats Stats() const = 0;
 };
 
-// Runs one stage: one thread owns the model, the KV cache and what plans told
-// of sequences. Steps run in step_id order within an epoch; a step of another
-// epoch is dropped. The stage and the sink must outlive the loop.
+// Runs one stage: one thread owns the model, the KV cache and the sequence
+// table. Steps run in step_id order within an epoch; steps of other epochs are
+// dropped. The stage and the sink must outlive the loop.
 class StageLoop : public StepRunner {
  public:
   // `max_queued_steps` bounds Push.
@@ -89,22 +88,22 @@ class StageLoop : public StepRunner {
   ~StageLoop() override;  // stops
 
   void Start();
-  // Finishes the step in hand, drops the rest.
+  // Finishes the present step and drops the rest.
   void Stop();
 
-  // Any thread, never blocks. INVALID_ARGUMENT if the plan breaks the stage's
-  // limits or the hidden states' shape is not [tokens, H];
-  // RESOURCE_EXHAUSTED if the queue is full. A step that comes before its
-  // predecessor, or on the first stage before the tokens that its chunks have
-  // of earlier steps, waits for them.
+  // Queues a step. Any thread, never blocks. INVALID_ARGUMENT if the plan
+  // breaks the stage's limits or the hidden states' shape is not [tokens, H];
+  // RESOURCE_EXHAUSTED if the queue is full. A step waits for the step before
+  // it, and on the first stage for the tokens that earlier steps sample for its
+  // chunks.
   Status Push(StepInput input) override;
 
-  // Any thread: forgets every sequence and queued step and begins `epoch`,
-  // whose first step id is 0. Takes effect before any later Push.
+  // Forgets every sequence and queued step and begins `epoch`, whose first step
+  // id is 0. Any thread. Takes effect before any later Push.
   void Reset(Epoch epoch) override;
 
-  // Any thread: what the last stage sampled in a step, told to the first one of
-  // several. A result of another epoch is dropped.
+  // Tells the first of several stages what the last one sampled in a step. Any
+  // thread. Drops a result of another epoch.
   void OnSampled(const StepResult& result) override;
 
   StageLoopStats Stats() const override;

@@ -25,7 +25,7 @@ StepSampler::StepSampler(const std::vector<Stage::ChunkInput>& chunks,
   }
 }
 
-// The logits of the token at `position`.
+// Adds the tasks on the logits of the token at `position`.
 void StepSampler::AddRow(const Stage::ChunkInput& input, int32_t position,
                          int32_t draw) {
   const Chunk& chunk = *input.chunk;
@@ -82,7 +82,7 @@ std::vector<SequenceResult> StepSampler::Finish() {
     SequenceResult& result = results_[index];
     const bool is_draw = tasks_[i].task.params != nullptr;
     auto& told = is_draw ? result.sampled : result.prompt;
-    // A draft that was not accepted: no token is drawn behind it.
+    // Nothing is drawn behind a draft that was not accepted.
     if (is_draw && draw > 0 &&
         (std::ssize(told) != draw || told.back().token != draft)) {
       continue;

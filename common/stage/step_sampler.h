@@ -11,10 +11,10 @@
 
 namespace sluice {
 
-// What one step asks of its logits rows, and the answers as its sequences'
-// results: prompt logprobs, drawn tokens, raw rows. Rows behind a draft are
-// drawn from as well, and dropped unless the draft is accepted (see Chunk).
-// Used by the stage's thread.
+// The tasks of one step on its logits rows, and the answers as results of its
+// sequences: prompt logprobs, drawn tokens, raw rows. Rows behind a draft are
+// drawn from as well, and their tokens are dropped unless the draft is accepted
+// (see Chunk). Used by the stage's thread.
 class StepSampler {
  public:
   // `chunks` must outlive the StepSampler. Raw rows have `vocab_size` logits.
@@ -23,23 +23,25 @@ class StepSampler {
   // Rows of the step that want logits, rising.
   std::span<const int32_t> rows() const { return rows_; }
 
-  // Adds what the step is to bring; the StepSampler outlives the step.
+  // Adds the tasks to the step's inputs and outputs. The StepSampler outlives
+  // the step.
   void Request(StepIo& io);
 
-  // After the step: one result per chunk with logits wanted, in the chunks'
-  // order.
+  // Returns, after the step, one result per chunk with logits wanted, in the
+  // chunks' order.
   std::vector<SequenceResult> Finish();
 
  private:
-  // What a task is about.
+  // What a task is for.
   struct Place {
     size_t result = 0;  // which of results_
-    // Of the tokens that may be drawn for the chunk, which one; and the draft
-    // before it, if it is not the first.
+    // The index among the tokens that may be drawn for the chunk, and the draft
+    // before it; the first has none.
     int32_t draw = 0;
     TokenId draft = 0;
   };
-  // `draw`: of the tokens that may be drawn; below 0: none is.
+  // `draw`: the index among the tokens that may be drawn; below 0: nothing is
+  // drawn.
   void AddRow(const Stage::ChunkInput& input, int32_t position, int32_t draw);
 
   const int64_t vocab_size_;
