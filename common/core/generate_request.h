@@ -14,18 +14,18 @@
 
 namespace sluice {
 
-// A request to the engine, in tokens. The reader of the tokens matches stop
+// A request to the engine, in tokens. The owner of the sink matches stop
 // strings and cancels the request.
 //
-// `n` choices are n requests that differ in sampling.choice (and what hangs on
-// it) and are submitted one after another, with the same `num_choices`. Those
-// of one request_id, cache_salt and prompt compute the prompt once, also
-// without a prefix cache: one of them leads, the others wait for it and share
-// its full blocks. Each ends on its own; when the leader ends early, another
-// leads. A choice that wants prompt_logprobs or return_logits computes its
-// whole prompt: ask for them in one choice. No choice's tokens depend on any
-// of this. SequenceStats::cached_tokens counts what was not computed, so the
-// least of the choices' is what the cache gave the request.
+// `n` choices are n requests with the same `num_choices`, submitted one after
+// another. They differ in sampling.choice and its consequences. Choices of one
+// request_id, cache_salt and prompt compute the prompt once, also without a
+// prefix cache: one choice leads, the others wait and share its full blocks.
+// Each ends on its own; when the leader ends early, another choice leads. A
+// choice with prompt_logprobs or return_logits computes its whole prompt, so
+// one choice alone should want them. Sharing changes no token.
+// SequenceStats::cached_tokens counts the tokens that were not computed; the
+// least over the choices is what the cache gave the request.
 struct GenerateRequest {
   std::string request_id;              // one per HTTP request
   std::vector<TokenId> prompt_tokens;  // at least one
@@ -34,27 +34,26 @@ struct GenerateRequest {
   // The request's owner: the API key's name; empty without one. Tenants share
   // no cached prompts.
   std::string tenant;
-  // The client whose share of places, blocks and queue the request uses: the
+  // The client, whose share of places, blocks and queue the request uses: the
   // tenant, or the peer's address on a server without keys. Clients take turns.
   std::string client;
   int32_t max_tokens = 0;  // 0: only the prompt is computed (echo)
-  // Ends of generation, on top of sampling.stop_token_ids: the model's own
-  // eos ids; empty with ignore_eos.
+  // The model's own end tokens, in addition to sampling.stop_token_ids; empty
+  // with ignore_eos.
   std::vector<TokenId> eos_token_ids;
-  // KV blocks of equal prefixes are shared among requests of one tenant and
-  // salt.
+  // Requests of one tenant and salt share the KV blocks of equal prefixes.
   std::string cache_salt;
   // When it passes, the request ends with kError DEADLINE_EXCEEDED and keeps
   // its tokens.
   std::optional<TimePoint> deadline;
   TimePoint arrival = Clock::now();
-  bool trace = false;  // the sink is told of the inbox and of every step
+  bool trace = false;  // the sink gets OnInbox, and OnStep for each step
 };
 
 enum class FinishReason {
   kStop,       // an end token was sampled
   kLength,     // max_tokens or the context limit
-  kCancelled,  // the client went away, or its stop string matched
+  kCancelled,  // the client disconnected, or its stop string matched
   kError,      // see FinalEvent::status
 };
 
@@ -77,8 +76,8 @@ struct TokenResult {
   bool operator==(const TokenResult&) const = default;
 };
 
-// Tokens of one sequence, in order. `prompt` comes before any `tokens`:
-// entry i tells of prompt token i+1 (the first has no logprob).
+// Tokens of one sequence, in order. `prompt` comes before any `tokens`: entry i
+// is about prompt token i+1 (the first has no logprob).
 struct TokenEvent {
   std::vector<TokenResult> tokens;
   std::vector<TokenResult> prompt;
@@ -108,22 +107,22 @@ struct FinalEvent {
 };
 
 // Receives a sequence's tokens. The engine thread calls OnTokens any number of
-// times and then OnEnd exactly once, also on refusal, cancel, shutdown and
+// times, then OnEnd exactly once, also on refusal, cancel, shutdown and the
 // crash of a stage. None may block: post and return. An end token is not
-// delivered as a token. After an OnTokens that throws the sequence ends with an
-// error; an OnEnd that throws is called once more.
+// delivered as a token. If OnTokens throws, the sequence ends with an error; if
+// OnEnd throws, it is called once more.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
   // A plan begins to compute the sequence: before its first token, and again
-  // after each preemption. Not called for one that ends while it waits.
+  // after each preemption. Not called for a sequence that ends while it waits.
   virtual void OnStart() {}
   virtual void OnTokens(TokenEvent event) = 0;
   virtual void OnEnd(FinalEvent event) = 0;
 
-  // Only with GenerateRequest::trace, from the engine thread too: how long
-  // the request lay in the engine's inbox, once and before all else; and each
-  // step that carried the sequence, before the tokens that it gave.
+  // Only with GenerateRequest::trace, from the engine thread: the time of the
+  // request in the engine's inbox, once and first; and each step of the
+  // sequence, before its tokens.
   virtual void OnInbox(const TraceSpan& inbox) {}
   virtual void OnStep(std::shared_ptr<const StepTrace> step,
                       const TracedChunk& chunk) {}

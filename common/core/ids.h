@@ -25,8 +25,7 @@ using Epoch = StrongId<struct EpochTag, uint64_t>;
 // A whole pipeline.
 using ReplicaId = StrongId<struct ReplicaIdTag, uint32_t>;
 
-// Tokens per block of the KV cache. Both sides of the wire agree on it at
-// the handshake.
+// Tokens per block of the KV cache. The handshake checks that both sides agree.
 inline constexpr int kBlockTokens = 16;
 
 }  // namespace sluice

@@ -10,12 +10,12 @@
 #include "common/core/ids.h"
 
 // Layers with the same window share a KV group, and with it one block table per
-// sequence: group 0 sees everything, a further one the last `window` positions,
-// a query's own included (window 0: everything, too). The engine gives out and
+// sequence: group 0 sees all positions, another group the last `window`
+// positions, a query's own included (window 0: all). The engine gives out and
 // frees blocks by these rules, and the stages read them.
 namespace sluice {
 
-// The widest window there may be.
+// The widest window.
 inline constexpr int32_t kMaxKvWindow = 1 << 24;
 
 // Blocks of positions [0, num_tokens).
@@ -29,9 +29,9 @@ constexpr int32_t BlocksBehind(int32_t window, int32_t position) {
   return window > 0 ? std::max(0, position - window + 1) / kBlockTokens : 0;
 }
 
-// Most blocks that a sequence of `positions` must hold at once, if a step
-// takes up to `step_tokens` of it: the window before the step's first query
-// and the step itself need not begin at a block's edge.
+// Returns the most blocks that a sequence of `positions` holds at once, with up
+// to `step_tokens` in a step. The window before the step's first query and the
+// step itself may begin within a block.
 constexpr int32_t MostBlocks(int32_t window, int32_t positions,
                              int32_t step_tokens) {
   const int32_t all = BlocksFor(positions);
@@ -39,15 +39,16 @@ constexpr int32_t MostBlocks(int32_t window, int32_t positions,
                     : all;
 }
 
-// What one of a stage's layers keeps: its group, and bytes of keys and values.
+// The KV memory of one of a stage's layers: its group, and bytes of keys and
+// values.
 struct KvLayer {
   int32_t group = 0;
   uint64_t bytes = 0;
 };
 
-// Bytes of a stage's layers. No block is in two groups at once, so the n-th
-// layers of all groups share memory where they are of one size: of a size
-// there is as much as the group with the most such layers needs.
+// Returns the bytes of a stage's layers. No block is in two groups at once, so
+// the n-th layers of all groups share memory where their sizes agree: of each
+// size there is as much as the group with the most such layers needs.
 inline uint64_t KvBytes(std::span<const KvLayer> layers) {
   std::map<uint64_t, std::map<int32_t, uint64_t>> counts;  // by size, group
   for (const KvLayer& layer : layers) ++counts[layer.bytes][layer.group];

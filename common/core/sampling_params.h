@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Limits that hold for every request whatever the model.
+// Limits of every request, for any model.
 inline constexpr int kMaxTopLogprobs = 20;
 inline constexpr int kMaxStopTokenIds = 256;  // a client's and the model's
 inline constexpr int kMaxLogitBiases = 1024;
@@ -25,31 +25,29 @@ struct LogitBias {
   bool operator==(const LogitBias&) const = default;
 };
 
-// How tokens are drawn. A value: the sampler is a pure function of
+// The parameters of the draw. A value: the sampler is a pure function of
 // (logits, SamplingParams, position, token history).
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy
   float top_p = 1.0f;        // (0, 1]
   int32_t top_k = 0;         // 0: off
   float min_p = 0.0f;        // [0, 1]
-  uint64_t seed = 0;         // resolved: drawn by the gateway if not given
+  uint64_t seed = 0;         // resolved: the gateway draws an absent one
   uint32_t choice = 0;       // index among the n choices of a request
 
   // Number of top logprobs per sampled token; -1: none, 0: the token's own.
   int32_t logprobs = -1;
-  // The same for the prompt's tokens (echo); -1: none. Skips prefix hits.
+  // The same for the prompt's tokens (echo); -1: none. Excludes prefix hits.
   int32_t prompt_logprobs = -1;
-  // The result also carries raw logits rows [.., V] of every position that
-  // has logits (a debugging aid of the command line; never on by default).
+  // The result also carries the raw logits rows [.., V] of all positions with
+  // logits, for debugging.
   bool return_logits = false;
 
-  // While fewer than min_tokens were sampled, stop_token_ids have
-  // probability zero.
+  // stop_token_ids have probability zero until min_tokens are sampled.
   int32_t min_tokens = 0;
   std::vector<TokenId> stop_token_ids;
 
-  // How logits are changed before the draw; sampling/sampler.h has the
-  // formulas.
+  // Changes of the logits before the draw; sampling/sampler.h has the formulas.
   float frequency_penalty = 0.0f;     // [-kMaxPenalty, kMaxPenalty]; 0: off
   float presence_penalty = 0.0f;      // the same
   float repetition_penalty = 1.0f;    // [kMin.., kMaxRepetitionPenalty]; 1: off
@@ -58,10 +56,10 @@ struct SamplingParams {
   bool operator==(const SamplingParams&) const = default;
 };
 
-// Whether the draw depends on which tokens came before.
+// Whether the draw depends on earlier tokens.
 bool NeedsTokenCounts(const SamplingParams& params);
 
-// INVALID_ARGUMENT naming the field, its limit and its value.
+// INVALID_ARGUMENT names the field, its limit and its value.
 Status Validate(const SamplingParams& params, int vocab_size);
 
 }  // namespace sluice

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// A place in a pipeline: layers [first_layer, last_layer). Empty: not known.
+// A place in a pipeline: layers [first_layer, last_layer). Empty: unknown.
 struct StagePlace {
   int32_t first_layer = 0;
   int32_t last_layer = 0;
@@ -17,13 +17,13 @@ struct StagePlace {
   bool operator==(const StagePlace&) const = default;
 };
 
-// What a stage serves and computes with.
+// The model, layers and arithmetic of a stage.
 struct StageIdentity {
   std::string model_name;    // weights::ModelName
   std::string model_digest;  // hex SHA-256, weights::ComputeIdentity
-  // Which arithmetic: equal ids give equal bits. "f32-canonical-3".
+  // The arithmetic: equal ids give equal bits. "f32-canonical-3".
   std::string numerics;
-  std::string weights_dtype;  // "f32", "bf16": as computed with
+  std::string weights_dtype;  // "f32", "bf16": for the computation
   int32_t first_layer = 0;
   int32_t last_layer = 0;  // one past the last
   int32_t num_layers = 0;  // of the whole model
@@ -41,15 +41,15 @@ struct StageIdentity {
   bool operator==(const StageIdentity&) const = default;
 };
 
-// What plans must fit into, and how many may be under way on one stream.
+// The bounds of plans, and of the steps under way on one stream.
 struct PipelineLimits {
   PlanLimits plan;
   int32_t block_tokens = kBlockTokens;
   int32_t max_steps_in_flight = 0;
 };
 
-// What a gateway knows of a stage: one value from the handshake to the pages
-// that people read. Of a pipeline: what its stages agree on, the least of their
+// The gateway's facts of a stage: one value from the handshake to the pages for
+// people. Of a pipeline: the facts that its stages share, the least of their
 // limits, and all layers.
 struct StageFacts : StageIdentity {
   std::string address;  // empty: of a pipeline

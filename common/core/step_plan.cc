@@ -44,7 +44,7 @@ Status CheckBlocks(SequenceId sequence,
   return OkStatus();
 }
 
-// The chunk has tokens.
+// Needs a chunk with tokens.
 Status CheckSampling(const Chunk& chunk, int32_t vocab_size) {
   if (chunk.samples && chunk.logits == LogitsWanted::kNone) {
     return InvalidArgument("chunk of sequence ", chunk.sequence,
@@ -77,7 +77,7 @@ Status CheckSampling(const Chunk& chunk, int32_t vocab_size) {
   return OkStatus();
 }
 
-// The chunk of `step` names the step that samples the chunk's token.
+// Checks the step that samples the token of `chunk`, which is in `step`.
 Status CheckSampledBy(const Chunk& chunk, StepId step) {
   const uint64_t by = chunk.sampled_by->value();
   if (by >= step.value() || step.value() - by > kMaxStepsBack) {

@@ -26,19 +26,20 @@ enum class LogitsWanted : uint8_t {
 // Draft tokens of one chunk.
 inline constexpr int32_t kMaxDraftTokens = 16;
 
-// A chunk's token is sampled at most so many steps before the chunk's own.
+// An earlier step that samples a chunk's token is at most this many steps
+// before it.
 inline constexpr uint64_t kMaxStepsBack = 64;
 
-// Consecutive tokens of one sequence in one step: known ones, and behind them
-// drafts, guesses at the tokens that follow. The last stage samples behind the
-// last known token, and behind a draft if it equals the token sampled at its
-// place and so do all drafts before it: that draft is accepted. So drafts
-// change no token. The next chunk of the sequence starts behind the accepted
-// drafts, and writes over the KV positions of the others.
+// Consecutive tokens of one sequence in one step: known tokens, then drafts,
+// which are guesses at the tokens that follow. The last stage samples behind
+// the last known token. A draft is accepted if it and all drafts before it
+// equal the tokens sampled at their places; then the last stage samples behind
+// it as well. So drafts change no token. The sequence's next chunk starts
+// behind the accepted drafts, and writes over the KV positions of the others.
 //
-// The token of a chunk may also be one that an earlier step samples: the plan
-// may leave before the result of that step is back. The first stage and the
-// last one look the token up, the others do not need it.
+// A plan may leave before the token of a chunk is known: an earlier step
+// samples it. The first and the last stage look the token up; other stages do
+// not need it.
 struct Chunk {
   SequenceId sequence;
   int32_t start = 0;            // position of tokens[0]
@@ -48,24 +49,24 @@ struct Chunk {
   int32_t num_draft_tokens = 0;  // of them, at the end; needs kLast, `samples`
   LogitsWanted logits = LogitsWanted::kNone;
   bool samples = false;  // 1 to num_draft_tokens + 1 tokens are drawn
-  // Which tokens may be drawn: empty, or a mask for each that may be drawn.
+  // The tokens that may be drawn: empty, or one mask per token that may be
+  // drawn.
   std::vector<TokenMask> masks;
   // Blocks appended to the sequence's tables by this step, per KV group.
   std::vector<std::vector<BlockId>> new_blocks;
   bool operator==(const Chunk&) const = default;
 };
 
-// A sequence's first appearance, also after a preemption. The last stage
-// keeps the token history, which sampling needs also where prefix hits skip
-// the compute.
+// A sequence's first appearance, also after a preemption. The last stage keeps
+// the token history for sampling, also for prefix hits.
 struct StartedSequence {
   SequenceId sequence;
   SamplingParams sampling;
   int32_t num_prompt_tokens = 0;  // of `tokens`; the rest was sampled
-  std::vector<TokenId> tokens;    // prompt, then what was sampled so far
-  // Tables as they stand: blocks of prefix hits, per KV group. All groups
-  // cover as much as group 0; a windowed one has only the last blocks of it,
-  // those that the next query still reads.
+  std::vector<TokenId> tokens;    // prompt, then the tokens sampled so far
+  // The tables so far: blocks of prefix hits, per KV group. All groups cover as
+  // much as group 0; a windowed group has only the last of these blocks, which
+  // the next query still reads.
   std::vector<std::vector<BlockId>> blocks;
   bool operator==(const StartedSequence&) const = default;
 };
@@ -88,18 +89,18 @@ struct StepPlan {
 
 std::ostream& operator<<(std::ostream& out, const StepPlan& plan);
 
-// What a plan must fit into; negotiated at the handshake.
+// The bounds of a plan, from the handshake.
 struct PlanLimits {
   int32_t max_step_tokens = 0;  // tokens of all chunks of one plan
   int32_t max_sequences = 0;    // sequences alive at once
   int32_t max_context = 0;      // positions of one sequence
-  // Of the KV cache, ids [0, num_blocks). All groups take from them: a block
-  // holds positions for the layers of the group that has it.
+  // Blocks of the KV cache, ids [0, num_blocks). All groups take from them: a
+  // block holds positions for the layers of its present group.
   int32_t num_blocks = 0;
   int32_t num_kv_groups = 1;
   int32_t vocab_size = 0;
-  // Per KV group the window of its layers (see kv_groups.h); what is not
-  // there has none, group 0 never.
+  // The window of each KV group (see kv_groups.h). Group 0, and groups beyond
+  // the list, have none.
   std::vector<int32_t> kv_windows = {};
   int32_t kv_window(int32_t group) const {
     const auto index = static_cast<size_t>(group);
@@ -108,22 +109,22 @@ struct PlanLimits {
   bool operator==(const PlanLimits&) const = default;
 };
 
-// Checks every field that can be checked without state: ranges, sizes,
-// duplicate sequences. INVALID_ARGUMENT names what, which, limit and value.
+// Checks every field that needs no state: ranges, sizes, duplicate sequences.
+// INVALID_ARGUMENT names what, which, limit and value.
 Status Validate(const StepPlan& plan, const PlanLimits& limits);
 
-// One sequence's outcome of a step.
+// One sequence's result of a step.
 struct SequenceResult {
   SequenceId sequence;
   Status status;  // not OK: this sequence failed, the step did not
   // The accepted drafts, in order, and the token behind them.
   std::vector<TokenResult> sampled;
   std::vector<TokenResult> prompt;  // entry i: prompt token start+i+1
-  // Rows [.., V] if asked for: with kLast one for each of `sampled`.
+  // Rows [.., V] if wanted: with kLast one for each of `sampled`.
   std::vector<float> logits;
 };
 
-// What the last stage answers to a plan.
+// The last stage's answer to a plan.
 struct StepResult {
   ReplicaId replica;
   Epoch epoch;

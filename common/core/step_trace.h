@@ -20,7 +20,7 @@ struct TraceSpan {
 
 // The times of a step on one stage, by that stage's clock.
 struct StageTrace {
-  TraceSpan receive;    // the frame is taken apart and checked
+  TraceSpan receive;    // parsing and checking the frame
   TraceSpan wait;       // in the queue, for the steps before it
   TraceSpan compute;    // the stage's layers; on the last one the logits too
   TraceSpan sample;     // last stage: tokens are drawn from the logits
@@ -45,20 +45,19 @@ struct TracedChunk {
   bool operator==(const TracedChunk&) const = default;
 };
 
-// One step's way through the pipeline and back. On the way out a plan that
-// carries a traced sequence has one, and each stage adds its part; at the
-// gateway all spans are in the gateway's clock. Between two spans that follow
-// each other lies the wire: it is not a span of its own because its ends are
-// read by two processes.
+// One step's way through the pipeline and back. A plan with a traced sequence
+// carries one out, and each stage adds its part; at the gateway all spans are
+// in the gateway's clock. The wire between two spans is no span of its own,
+// since two processes read its ends.
 struct StepTrace {
   StepId step_id;
-  int32_t num_sequences = 0;  // of the whole step: others' work rides along
+  int32_t num_sequences = 0;  // of the whole step, with other sequences
   int32_t num_tokens = 0;
   std::vector<TracedChunk> chunks;
   TraceSpan plan;                  // the scheduler makes the plan
   TraceSpan serialise;             // the plan's frame
   std::vector<StageTrace> stages;  // in their order
-  TraceSpan receive;               // the result is taken apart and checked
+  TraceSpan receive;               // parsing and checking the result
   TraceSpan inbox;                 // until the engine looks at it
   TraceSpan commit;                // the scheduler takes it in
   bool operator==(const StepTrace&) const = default;

@@ -17,18 +17,18 @@ struct TokenRun {
   bool operator==(const TokenRun&) const = default;
 };
 
-// Which tokens may be sampled at one position.
+// The tokens that may be sampled at one position.
 struct TokenMask {
   std::vector<TokenRun> runs;  // rising; none is empty, none overlap or touch
   bool excludes = false;       // all tokens but those of `runs` are allowed
   bool operator==(const TokenMask&) const = default;
 };
 
-// Runs of all masks of a plan together.
+// The most runs of all masks of a plan together.
 inline constexpr size_t kMaxMaskRuns = 1 << 17;
 
 // INVALID_ARGUMENT unless the runs are as above, within the vocabulary, and
-// leave a token allowed.
+// allow a token.
 Status Validate(const TokenMask& mask, int32_t vocab_size);
 
 }  // namespace sluice

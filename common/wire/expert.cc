@@ -26,7 +26,7 @@ Status CheckModel(const ExpertModel& model) {
                     std::min(model.num_experts, 1024));
 }
 
-// The fields that a hello and an identity both have.
+// Fields of both hello and identity.
 template <typename Proto>
 StatusOr<ExpertModel> ModelFromProto(const Proto& proto) {
   ExpertModel model;

@@ -15,7 +15,7 @@
 // expert.proto as values. As in types.h, FromProto checks every field.
 namespace sluice::wire {
 
-// Of ExpertHello and ExpertWelcome. Raised when older peers would misread a
+// Of ExpertHello and ExpertWelcome. Rises when older peers would misread a
 // message.
 inline constexpr uint32_t kExpertProtocolVersion = 2;
 
@@ -27,7 +27,7 @@ inline constexpr int kExpertPayloadField = 15;
 struct ExpertModel {
   std::string model_digest;
   std::string numerics;
-  std::string weights;     // as asked for: "auto", "bf16" or "f32"
+  std::string weights;     // as configured: "auto", "bf16" or "f32"
   int32_t num_layers = 0;  // of the whole model
   int32_t hidden_size = 0;
   int32_t num_experts = 0;  // of a sparse layer
@@ -53,10 +53,10 @@ struct ExpertHello {
   std::string client;
   std::string build;
   ExpertModel model;
-  std::vector<LayerExperts> wanted;  // layers rising; empty: what there is
+  std::vector<LayerExperts> wanted;  // layers rising; empty: any
 };
 
-// The experts and limits of a host, in its welcome.
+// The experts and limits of a host, from its welcome.
 struct ExpertWelcome {
   uint32_t protocol_version = kExpertProtocolVersion;
   std::string build;
@@ -77,11 +77,11 @@ bool Holds(const std::vector<LayerExperts>& held, int32_t layer,
 // Whether `node` is one aligned node of the tree over `num_experts` leaves.
 bool IsAlignedNode(kernels::TreeNode node, int32_t num_experts);
 
-// Checks that two sides fit each other: FAILED_PRECONDITION names the first
-// field that differs, with the value of this side and of the peer.
+// FAILED_PRECONDITION names the first field in which the two sides differ, with
+// both values.
 Status CheckSameModel(const ExpertModel& own, const ExpertModel& peer);
-// FAILED_PRECONDITION names the first layer and range of `wanted` that is not
-// in `held`.
+// FAILED_PRECONDITION names the first layer and range of `wanted` that `held`
+// lacks.
 Status CheckHolds(const std::vector<LayerExperts>& held,
                   const std::vector<LayerExperts>& wanted);
 
@@ -90,7 +90,7 @@ StatusOr<ExpertHello> FromProto(const v1::ExpertHello& proto);
 v1::ExpertWelcome ToProto(const ExpertWelcome& welcome);
 StatusOr<ExpertWelcome> FromProto(const v1::ExpertWelcome& proto);
 
-// A row that has no sums, and why.
+// A row without sums, and the reason.
 struct ExpertRowFailure {
   int32_t row = 0;
   Status status;
@@ -117,11 +117,11 @@ struct ExpertBatch {
   int32_t rows() const { return x.rows; }
 };
 
-// Without x, which goes beside it as kExpertPayloadField.
+// Without x, which travels beside it as kExpertPayloadField.
 v1::ExpertFrame ExpertFrameHead(const ExpertBatch& batch);
-// `payload` is the frame's. Errors of the batch: INVALID_ARGUMENT for what
-// contradicts itself or the model, FAILED_PRECONDITION for a layer or node
-// that is not in `held`. Errors of one row: in `failures`.
+// `payload` is the frame's. INVALID_ARGUMENT for a batch that contradicts
+// itself or the model; FAILED_PRECONDITION for a layer or node that is not in
+// `held`. Errors of one row are in `failures`.
 StatusOr<ExpertBatch> FromProto(const v1::ExpertBatch& proto, Buffer payload,
                                 const ExpertWelcome& host);
 
@@ -142,8 +142,8 @@ struct ExpertResult {
   uint64_t batch_id = 0;
   int32_t layer = 0;
   Status status;      // of the batch; not OK: neither sums nor failures
-  int32_t nodes = 0;  // as many as were wanted
-  int32_t rows = 0;   // as many as were sent
+  int32_t nodes = 0;  // as many as the batch wants
+  int32_t rows = 0;   // as many as the batch has
   std::vector<ExpertRowFailure> failures;  // rows rising
   ExpertTimes times;
   int64_t sent_ns = 0;  // the batch's
@@ -156,8 +156,7 @@ struct ExpertResult {
   }
 };
 
-// The ids and the shape of a batch, which its result must echo. The client
-// keeps it; a value.
+// The ids and the shape of a sent batch, which its result must echo. A value.
 struct SentBatch {
   ReplicaId replica;
   Epoch epoch;
@@ -170,16 +169,16 @@ struct SentBatch {
 };
 SentBatch SentOf(const ExpertBatch& batch);
 
-// Without sums, which go beside it as kExpertPayloadField.
+// Without sums, which travel beside it as kExpertPayloadField.
 v1::ExpertAnswer ExpertAnswerHead(const ExpertResult& result);
-// INVALID_ARGUMENT for a result that is not the answer to `asked`: other ids,
-// sums of another size, failures out of order, times that no clock shows.
-// `payload` is the answer's.
+// INVALID_ARGUMENT for a result that does not answer `asked`: other ids, sums
+// of another size, failures out of order, impossible times. `payload` is the
+// answer's.
 StatusOr<ExpertResult> FromProto(const v1::ExpertResult& proto, Buffer payload,
                                  const SentBatch& asked);
 
-// Bytes that no valid frame or answer exceeds, for the channels' limits.
-// Below 2 GiB, which is gRPC's own limit.
+// Upper bound of a frame's bytes, for the channels' limits. Below 2 GiB, gRPC's
+// own limit.
 int64_t MaxExpertFrameBytes(const ExpertModel& model,
                             const ExpertLimits& limits);
 // The same for an answer with `nodes` nodes per batch.

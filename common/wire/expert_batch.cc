@@ -16,13 +16,13 @@ namespace {
 constexpr size_t kMaxBatchMessage = 2048;
 constexpr size_t kMaxRowMessage = 256;
 constexpr int64_t kMaxNs = 3'600'000'000'000;  // an hour on one host
-// A placement may cut experts finer than its host must, since their other
-// replicas may be on other hosts. A batch may have so many nodes more than
-// twice the fewest.
+// A placement may cut experts finer than one host needs, since other replicas
+// may be on other hosts. A batch may have this many nodes more than twice the
+// fewest.
 constexpr int64_t kMoreNodes = 16;
 
-// Every node is as many sums as the batch has rows, so what one batch may ask
-// for is bounded by what a correct client wants of this layer.
+// Returns the most nodes that a correct client wants of this layer. The bound
+// is needed because every node has as many sums as the batch has rows.
 int64_t MostNodes(const ExpertWelcome& host, int32_t layer) {
   const int32_t experts = host.model.num_experts;
   int64_t fewest = 0;
@@ -60,7 +60,7 @@ Status CheckNodes(const v1::ExpertBatch& proto, const ExpertWelcome& host) {
   return OkStatus();
 }
 
-// That the lists fit each other; what is in them is a row's matter.
+// Checks that the lists fit each other; each row's values are checked later.
 Status CheckShape(const v1::ExpertBatch& proto, const Buffer& payload,
                   const ExpertWelcome& host) {
   const ExpertModel& model = host.model;
@@ -73,7 +73,7 @@ Status CheckShape(const v1::ExpertBatch& proto, const Buffer& payload,
                            proto.counts_size(), " rows have ", want,
                            " (hidden size ", model.hidden_size, ")");
   }
-  // The answer is one message, too.
+  // The answer is one message as well.
   const int64_t sums = int64_t{proto.nodes_size()} * static_cast<int64_t>(want);
   SLUICE_RETURN_IF_ERROR(
       CheckRange("bytes of sums", sums, 1, kMaxMessageBytes));
@@ -112,7 +112,7 @@ bool InNodes(int32_t id, const std::vector<kernels::TreeNode>& nodes) {
   return after != nodes.begin() && id < std::prev(after)->end;
 }
 
-// What one row asks: entries [first, first + count) of the batch's lists.
+// Entries [first, first + count) of the batch's lists, which belong to one row.
 struct RowEntries {
   int32_t row = 0;
   size_t first = 0;

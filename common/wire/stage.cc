@@ -12,8 +12,8 @@ namespace sluice::wire {
 namespace {
 
 constexpr int kMaxTracedStages = 1024;
-// Of a host's monotonic clock: 36 years. Differences of such times, and of
-// those, stay within int64_t.
+// Of a host's monotonic clock: 36 years. Differences of such times, and
+// differences of those, stay within int64_t.
 constexpr int64_t kMaxTraceNs = (int64_t{1} << 60) - 1;
 constexpr int64_t kMaxSpanNs = 3'600'000'000'000;  // an hour on one stage
 
@@ -35,7 +35,7 @@ StatusOr<TraceSpan> FromProto(const v1::TraceSpan& proto) {
   return span;
 }
 
-// All that happened to a step on one stage.
+// The spans of a step on one stage.
 StatusOr<StageTrace> FromProto(const v1::StageTrace& proto) {
   StageTrace stage;
   int64_t first = kMaxTraceNs;

@@ -155,7 +155,7 @@ StatusOr<TokenLogprob> LogprobFromProto(const v1::TokenLogprob& proto,
                                         int vocab_size) {
   SLUICE_RETURN_IF_ERROR(
       CheckToken("token of a logprob", proto.token(), vocab_size));
-  // Minus infinity is a value: a logit may be.
+  // Minus infinity is allowed: a logit may have it.
   if (std::isnan(proto.logprob()) || proto.logprob() > 0) {
     return InvalidArgument("logprob of token ", proto.token(),
                            " must be at most 0, got ", proto.logprob());

@@ -6,9 +6,9 @@
 #include "common/core/step_plan.h"
 #include "sluice/v1/types.pb.h"
 
-// types.proto to common/core and back. FromProto trusts nothing: sizes are
-// checked before anything is copied, then the value as a whole by core's
-// Validate. Errors are INVALID_ARGUMENT naming what, which, limit and value.
+// types.proto to common/core and back. FromProto trusts no peer: it checks
+// sizes before it copies, then core's Validate checks the value as a whole.
+// INVALID_ARGUMENT names what, which, limit and value.
 namespace sluice::wire {
 
 v1::StepHeader ToProto(ReplicaId replica, Epoch epoch, StepId step);
@@ -27,8 +27,8 @@ v1::SequenceResult ToProto(const SequenceResult& result);
 StatusOr<SequenceResult> FromProto(const v1::SequenceResult& proto,
                                    const PlanLimits& limits);
 
-// A status in two fields. An unknown code becomes UNKNOWN; of the message at
-// most 4 KiB are kept.
+// A status in two fields. An unknown code becomes UNKNOWN, and a message is cut
+// at 4 KiB.
 Status StatusFromProto(int code, const std::string& message);
 
 }  // namespace sluice::wire
