@@ -14,20 +14,19 @@
 namespace sluice {
 
 // A FIFO between two loops. A full queue refuses an item, so a push never
-// waits: the caller does admission control. All methods may be called from any
-// thread.
+// waits: the caller does admission control. Any thread may call all methods.
 template <typename T>
 class BoundedQueue {
  public:
-  // `capacity` is at least 1.
+  // Needs a `capacity` of at least 1.
   explicit BoundedQueue(size_t capacity) : capacity_(capacity) {
     SLUICE_CHECK(capacity > 0);
   }
   BoundedQueue(const BoundedQueue&) = delete;
   BoundedQueue& operator=(const BoundedQueue&) = delete;
 
-  // RESOURCE_EXHAUSTED when full, UNAVAILABLE when closed. `item` is moved
-  // from only if it was taken.
+  // RESOURCE_EXHAUSTED when full, UNAVAILABLE when closed. Moves from `item`
+  // only on success.
   Status Push(T&& item) {
     {
       MutexLock lock(mutex_);
@@ -45,15 +44,15 @@ class BoundedQueue {
     return Push(std::move(copy));
   }
 
-  // Waits for an item. Nothing: closed and drained.
+  // Waits for an item. Nothing: the queue is closed and empty.
   std::optional<T> Pop() {
     MutexLock lock(mutex_);
     while (items_.empty() && !closed_) not_empty_.Wait(mutex_);
     return TakeFront();
   }
 
-  // Waits at most until `deadline`. Nothing: that passed, or closed and
-  // drained.
+  // Waits for an item, at most until `deadline`. Nothing: the deadline passed,
+  // or the queue is closed and empty.
   std::optional<T> Pop(TimePoint deadline) {
     MutexLock lock(mutex_);
     while (items_.empty() && !closed_) {
@@ -67,8 +66,8 @@ class BoundedQueue {
     return TakeFront();
   }
 
-  // No item is taken from now on; those in the queue can still be popped.
-  // Wakes every waiting Pop. Idempotent.
+  // Takes no more items; those in the queue can still be popped. Wakes every
+  // waiting Pop. Idempotent.
   void Close() {
     {
       MutexLock lock(mutex_);

@@ -6,7 +6,7 @@ namespace sluice {
 namespace {
 
 // Long enough to bridge the skew of equal work on idle cores (some tens of
-// microseconds), short enough not to take a core from those still working.
+// microseconds), short enough not to take a core from working threads.
 constexpr int kSpins = 2000;
 
 inline void CpuRelax() {
@@ -17,7 +17,7 @@ inline void CpuRelax() {
 #endif
 }
 
-// Spinning with more threads than cores only delays the one waited for.
+// Spinning with more threads than cores only delays the awaited thread.
 int SpinsFor(int num_threads) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   return num_threads <= cores ? kSpins : 0;

@@ -7,15 +7,15 @@
 namespace sluice {
 
 // A point where a fixed number of threads meet. Waiting threads spin briefly if
-// each has a core, then sleep and leave the CPU to the threads that still work.
+// each has a core, then sleep and leave the CPU to working threads.
 class MeetingPoint {
  public:
   explicit MeetingPoint(int num_threads);
   MeetingPoint(const MeetingPoint&) = delete;
   MeetingPoint& operator=(const MeetingPoint&) = delete;
 
-  // Returns when all threads have called it. Every thread then sees what the
-  // others wrote before the call.
+  // Returns when all threads have called it. Every thread then sees the others'
+  // earlier writes.
   void Arrive();
 
  private:

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// A thread with a name that debuggers, top and traces show. Whatever `body`
-// uses must outlive this object, which joins when it is destroyed.
+// A thread with a name for debuggers, top and traces. The destructor joins it,
+// so all that `body` uses must outlive this object.
 class NamedThread {
  public:
   NamedThread() = default;  // no thread
@@ -20,7 +20,7 @@ class NamedThread {
   NamedThread& operator=(NamedThread&& other);
 
   bool joinable() const { return thread_.joinable(); }
-  // Waits for the body to return. No effect without a thread. Never from the
+  // Waits for the body to return. Does nothing without a thread. Not from the
   // thread itself.
   void Join();
   bool IsCurrent() const {

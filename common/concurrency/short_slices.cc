@@ -12,8 +12,7 @@ namespace {
 
 constexpr uint64_t kSliceNs = 200'000;  // the system's own: about 3 ms
 
-// The kernel's struct sched_attr, which its header declares beside what
-// <sched.h> declares too.
+// The kernel's struct sched_attr. Its header clashes with <sched.h>.
 struct SchedulingWish {
   uint32_t size = 48;
   uint32_t policy = SCHED_OTHER;

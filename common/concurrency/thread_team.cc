@@ -31,8 +31,8 @@ void Pause() {
 #endif
 }
 
-// Denormals are computed: results must not depend on what another library
-// left in this thread's control register.
+// Computes denormals: results must not depend on this thread's control
+// register, which other libraries may have set.
 void ComputeDenormals() {
 #if defined(__x86_64__)
   constexpr unsigned kFlushBits = 0x8040;  // FTZ and DAZ
@@ -53,9 +53,10 @@ void FutexWakeAll(const std::atomic<uint32_t>& word) {
 }
 
 // Returns the first value that differs from `old`: spins, then sleeps.
-// `sleepers` counts those asleep, so that the other side wakes only them: it
-// changes `word` and then reads `sleepers`, here it is the other way round,
-// all sequentially consistent, so one of the two sees the other.
+// `sleepers` counts sleeping threads, so that the other side wakes only those.
+// The other side changes `word` and then reads `sleepers`; this side does it in
+// the reverse order. All is sequentially consistent, so one of the two sees the
+// other.
 uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old,
                      std::atomic<uint32_t>& sleepers) {
   const auto deadline = std::chrono::steady_clock::now() + kSpin;
@@ -127,7 +128,8 @@ void ThreadTeam::Work(int member) {
     seen = AwaitChange(generation_, seen, sleeping_workers_);
     if (stop_) return;
     RunShare(member);
-    // The caller may go on at once, but not end before it saw the last one.
+    // The caller may go on at once, but not end before it has seen the last
+    // value.
     unfinished_.fetch_sub(1);
     if (caller_sleeps_.load() != 0) FutexWakeAll(unfinished_);
   }
@@ -147,7 +149,7 @@ void ThreadTeam::Pin(int member) const {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<size_t>(options_.cpus[index]), &set);
-  // A CPU that is not there or not ours: run wherever allowed.
+  // The CPU is absent or not allowed: run on any allowed one.
   pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
 

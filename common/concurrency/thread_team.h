@@ -13,17 +13,17 @@ namespace sluice {
 
 struct ThreadTeamOptions {
   int num_threads = 1;  // the caller of Run is one of them
-  // Member i runs on CPU cpus[i % cpus.size()] alone; empty: anywhere. The
-  // caller is member 0 and is pinned by its first Run or AdoptCaller.
+  // Member i runs on CPU cpus[i % cpus.size()] alone; empty: on any CPU. The
+  // caller is member 0, and its first Run or AdoptCaller pins it.
   std::vector<int> cpus;
   std::string name = "team";  // workers are called name-1, name-2 and so on
 };
 
 // A fork-join team for the kernels. One thread at a time may call Run, always
 // the same one if CPUs are given. Workers spin for some tens of microseconds
-// after a task, because the next one usually follows at once, and then sleep
-// without using the CPU. Denormals are computed, not flushed, in every member.
-// The destructor, called while no Run is in progress, joins the workers.
+// after a task, since the next one usually follows at once, then sleep without
+// using the CPU. Every member computes denormals. The destructor, called while
+// no Run is in progress, joins the workers.
 class ThreadTeam final : public kernels::Executor {
  public:
   explicit ThreadTeam(ThreadTeamOptions options);
@@ -34,7 +34,7 @@ class ThreadTeam final : public kernels::Executor {
   int num_threads() const override { return options_.num_threads; }
 
   // Makes the calling thread member 0: its CPU, its floating-point state. Run
-  // does this too, but work that is not spread never gets there.
+  // does so too, but only for work that is spread.
   void AdoptCaller();
 
   // Member m runs tasks [n * m / T, n * (m + 1) / T), in rising order.
@@ -48,15 +48,15 @@ class ThreadTeam final : public kernels::Executor {
   const ThreadTeamOptions options_;
   bool caller_pinned_ = false;
 
-  // The job at hand: written by the caller before generation_ rises, read by
-  // the workers after they saw it.
+  // The present job: the caller writes it before generation_ rises, and workers
+  // read it after they have seen that.
   Task task_ = nullptr;
   void* argument_ = nullptr;
   int num_tasks_ = 0;
   bool stop_ = false;
 
-  // Each on a cache line of its own: workers spin on the first, the caller on
-  // the second.
+  // Each on its own cache line: workers spin on the first, the caller on the
+  // second.
   alignas(64) std::atomic<uint32_t> generation_ = 0;
   std::atomic<uint32_t> sleeping_workers_ = 0;
   alignas(64) std::atomic<uint32_t> unfinished_ = 0;

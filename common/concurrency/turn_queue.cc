@@ -15,14 +15,14 @@
 namespace sluice {
 namespace {
 
-// A small job that takes longer makes its client's next ones large, for so
-// long.
+// A small job that takes longer makes its client's next jobs large for the time
+// below.
 constexpr double kSlowSeconds = 0.1;
 constexpr auto kSlowFor = std::chrono::seconds(60);
 constexpr size_t kMaxSlow = 1024;  // clients remembered
-// What a job is charged with before it is known.
+// The charge of a job before its time is known.
 constexpr double kLeastSeconds = 0.001;
-// A refused client is told to wait no longer than this.
+// The longest wait in a refusal.
 constexpr double kMostSeconds = 30;
 
 }  // namespace
@@ -46,7 +46,7 @@ Status TurnQueue::CheckRoom(const std::string& client,
                             const Client* own) const {
   const size_t waiting = own == nullptr ? 0 : own->queued();
   const size_t active = clients_.size() + (own == nullptr ? 1 : 0);
-  // A full queue takes more of clients that have less than their share.
+  // A full queue takes more of clients below their share.
   const bool full =
       queued_ >= options_.max_queued &&
       (active == 1 ||
@@ -66,8 +66,8 @@ Status TurnQueue::CheckRoom(const std::string& client,
           std::chrono::duration<double>(std::min(wait, kMostSeconds))));
 }
 
-// Nothing is saved up while a client has nothing to do: it begins where the
-// others are.
+// Returns the least `spent` of all clients but `but_for`. A client without jobs
+// saves nothing: it begins where the others are.
 double TurnQueue::LeastSpent(const std::string& but_for) const {
   std::optional<double> least;
   for (const auto& [name, client] : clients_) {
@@ -110,8 +110,8 @@ void TurnQueue::Stop() {
   for (NamedThread& thread : threads_) thread.Join();
 }
 
-// The first thread takes small jobs alone; the others take those only while
-// it is busy. Large jobs must fit into what is left of max_bytes.
+// The first thread takes small jobs alone; the others take those only while it
+// is busy. Large jobs must fit into the rest of max_bytes.
 bool TurnQueue::MayRun(const Client& client, bool large, int index) const {
   const std::deque<Waiting>& waiting = client.waiting[large ? 1 : 0];
   if (waiting.empty()) return false;
@@ -170,7 +170,7 @@ void TurnQueue::Done(const Taken& taken, double seconds) {
 
 void TurnQueue::Run(int index) {
   if (index > 0 && options_.nice > 0) {
-    setpriority(PRIO_PROCESS, 0, options_.nice);  // this thread's alone
+    setpriority(PRIO_PROCESS, 0, options_.nice);  // of this thread alone
   }
   while (true) {
     std::optional<Taken> taken;
@@ -180,7 +180,7 @@ void TurnQueue::Run(int index) {
         if (stopped_ && queued_ == 0) return;
         changed_.Wait(mutex_);
       }
-      // Now that the first is busy the others may take small jobs too.
+      // The first thread is busy now, so the others may take small jobs.
       if (index == 0 && queued_ > 0) changed_.NotifyAll();
     }
     const TimePoint begin = Clock::now();
@@ -188,7 +188,7 @@ void TurnQueue::Run(int index) {
     const Status over = CatchAndCount(
         options_.name, [&] { RunOrRefuse(job, begin - taken->waiting.since); });
     if (!over.ok()) Refuse(job, over);
-    // What it holds goes outside the lock.
+    // Its memory is freed outside the lock.
     job.run = nullptr;
     job.refused = nullptr;
     job.wanted = nullptr;
@@ -219,7 +219,7 @@ void TurnQueue::RunJob(Job& job) const {
     if (!job.wanted || job.wanted()) job.run();
   });
   if (status.ok()) return;
-  if (job.refused) {  // that tells of it
+  if (job.refused) {  // `refused` says so
     Refuse(job, status);
   } else {
     LogError("a job of ", job.client, " failed: ", Message(status));

@@ -17,39 +17,40 @@
 
 namespace sluice {
 
-// A few threads that run work of many clients which would block an event
-// loop: tokenizing, rendering a template, formatting a large answer.
+// A few threads for work of many clients that would block an event loop:
+// tokenizing, rendering a template, formatting a large answer.
 //
-// Clients take turns: the one that used the threads least is next. With several
-// threads no client has all of them at once, and the first one is kept for
-// small jobs: large ones, and those of clients whose jobs took long of late,
-// leave it free. The other threads run at a lower priority (nice), so that
+// Clients take turns: the client with the least use of the threads is next.
+// With several threads no client has all of them at once. The first thread is
+// kept for small jobs: it takes no large job, and none of a client whose jobs
+// took long lately. The other threads run at a lower priority (nice), so that
 // large jobs give way to the process' other threads.
 class TurnQueue {
  public:
   struct Options {
-    // Of threads: "text-0", "text-1", ..; and of the edge that exceptions are
-    // counted at (exception_counts.h).
+    // Of the threads, "text-0", "text-1", ..; and the place at which exceptions
+    // are counted (exception_counts.h).
     std::string name = "text";
     int threads = 3;          // at least 1
-    size_t max_queued = 256;  // jobs that wait, of all clients
+    size_t max_queued = 256;  // waiting jobs, of all clients
     Duration max_wait = std::chrono::seconds(30);
-    size_t max_bytes = size_t{512} << 20;  // of large jobs that run at once
+    size_t max_bytes = size_t{512} << 20;  // of large running jobs together
     int nice = 0;                          // of all threads but the first
   };
   struct Job {
     std::string client;
     size_t bytes = 0;  // of memory that it takes while it runs, estimated
     std::optional<TimePoint> deadline;
-    // More of what jobs before it began, one at a time: only `deadline` and
-    // Stop refuse it, neither a full queue nor max_wait.
+    // Continues earlier jobs, one at a time: only `deadline` and Stop refuse
+    // it, not a full queue and not max_wait.
     bool goes_on = false;
-    // Looked at before the job runs: an unwanted one is dropped. May be
-    // empty; so may `refused`.
+    // Called before the job runs; false drops the job. May be empty, and so may
+    // `refused`.
     std::function<bool()> wanted;
     std::function<void()> run;
-    // Instead of run: RESOURCE_EXHAUSTED after max_wait, DEADLINE_EXCEEDED
-    // after the deadline. After run: what it threw (see CatchExceptions).
+    // Called in the place of `run`: RESOURCE_EXHAUSTED after max_wait,
+    // DEADLINE_EXCEEDED after the deadline. Called after `run` with its
+    // exception (see CatchExceptions).
     std::function<void(const Status&)> refused;
   };
 
@@ -59,12 +60,12 @@ class TurnQueue {
   TurnQueue& operator=(const TurnQueue&) = delete;
 
   // Any thread. RESOURCE_EXHAUSTED, with RetryAfterSeconds, when the queue is
-  // full or the job would wait longer than max_wait; UNAVAILABLE when
-  // stopped: then none of the job's functions is called.
+  // full or the job would wait longer than max_wait; UNAVAILABLE when stopped.
+  // After an error none of the job's functions is called.
   Status Push(Job job);
 
-  // Refuses more, runs what was taken, joins. Idempotent. Not from within a
-  // job.
+  // Refuses new jobs, runs the queued ones, joins. Idempotent. Not from within
+  // a job.
   void Stop();
 
   size_t queued() const;
@@ -80,7 +81,7 @@ class TurnQueue {
   struct Client {
     std::array<std::deque<Waiting>, 2> waiting;  // small ones, large ones
     int running = 0;
-    double spent = 0;  // seconds of threads, ahead of those that just came
+    double spent = 0;  // seconds of threads, ahead of clients that just came
     double mean = 0;   // seconds of a job, lately
     size_t queued() const { return waiting[0].size() + waiting[1].size(); }
   };
@@ -89,7 +90,7 @@ class TurnQueue {
     Clients::iterator client;  // stays while the client has a job running
     Waiting waiting;
     bool large = false;
-    double charged = 0;  // seconds, ahead
+    double charged = 0;  // seconds, in advance
   };
 
   void Run(int index);
@@ -110,7 +111,7 @@ class TurnQueue {
   mutable Mutex mutex_;
   CondVar changed_;
   Clients clients_ ABSL_GUARDED_BY(mutex_);  // with a job waiting or running
-  // Until when jobs of a client count as large, whose small ones took long.
+  // Clients with a slow small job, whose jobs count as large until then.
   std::map<std::string, TimePoint> slow_ ABSL_GUARDED_BY(mutex_);
   size_t queued_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of large jobs that run

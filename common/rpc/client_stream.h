@@ -18,12 +18,11 @@
 
 namespace sluice::rpc {
 
-// The client's end of a stream; of one that only reads, too: it sends its one
-// request and half-closes. The lifetime rule is ServerStreamBase's: a
-// reference to itself from Open until OnDone, Pump alone decides what is
-// written next, the first end wins. Make it with std::make_shared, call Open
-// once. Send, HalfClose and Cancel may be called from any thread that holds a
-// reference, after Open.
+// The client's end of a stream; also of one that only reads: it sends its one
+// request and half-closes. The lifetime rule is ServerStreamBase's: a reference
+// to itself from Open until OnDone, Pump alone decides what is written next,
+// the first end wins. Make it with std::make_shared, call Open once. Any thread
+// with a reference may call Send, HalfClose and Cancel after Open.
 template <typename Out, typename In>
 class ClientStream
     : public grpc::ClientBidiReactor<Out, In>,
@@ -36,39 +35,40 @@ class ClientStream
         stub_(std::move(channel)),
         queue_(max_queued) {}
 
-  // `hello`: a serialised message, which goes ahead of all that is sent. One
-  // of more than kMaxHelloBytes ends the stream with INVALID_ARGUMENT.
+  // `hello`: a serialised message, which travels before all others. More than
+  // kMaxHelloBytes end the stream with INVALID_ARGUMENT.
   void Open(const std::string& hello = "") {
     self_ = this->shared_from_this();
     const bool fits = hello.size() <= kMaxHelloBytes;
     if (fits) {
       SetHello(hello, &context_);
     } else {
-      // Before the call begins: the peer's end would be another one.
+      // Before the call begins: the peer's end would differ.
       SetEnd(InvalidArgument("the hello has ", hello.size(), " bytes, limit ",
                              kMaxHelloBytes));
     }
     stub_.PrepareBidiStreamingCall(&context_, method_, {}, this);
-    // Writes start outside of reactions; gRPC must not finish before Pump
-    // has seen the end.
+    // Writes start outside of reactions; gRPC must not finish before Pump has
+    // seen the end.
     this->AddHold();
     this->StartRead(&in_);
     this->StartCall();
     if (!fits) Cancel(Cancelled("the hello is too large"));
   }
 
-  // Queues a message. False if the queue is full or the stream has ended.
+  // Queues a message. Returns false if the queue is full or the stream has
+  // ended.
   bool Send(Out message) {
     if (!Enqueue(std::move(message))) return false;
     Pump();
     return true;
   }
-  // Nothing more will be sent; the peer ends the stream.
+  // Sends nothing more; the peer ends the stream.
   void HalfClose() {
     queue_.Close();
     Pump();
   }
-  // Breaks the stream off; OnEnd gets `why` unless it has ended before.
+  // Breaks the stream off; OnEnd gets `why` unless the stream has ended before.
   void Cancel(const Status& why) {
     SetEnd(why);
     queue_.Abort();

@@ -30,15 +30,15 @@ struct CreditedSenderEvents {
   std::function<void()> on_ready;  // the hello was answered
   std::function<void(const grpc::ByteBuffer&)> on_ack;  // of a frame
   std::function<void(const Status&)> on_end;            // once
-  // A frame got its credit, after so many nanoseconds. Also from the thread
-  // that sends; may be empty, and may come while on_end does.
+  // A frame got its credit after `waited_ns`. Also from the thread that sends;
+  // may be empty, and may come while on_end does.
   std::function<void(int64_t waited_ns)> on_credit = nullptr;
 };
 
-// The sending end of a stream on which every frame is answered by one ack:
-// acks are credits. Frames go out in the order of Send; those beyond the
-// credits wait here. A peer that acks what was not sent is cut off with
-// INVALID_ARGUMENT. Any thread.
+// The sending end of a stream on which every frame gets one ack: acks are
+// credits. Frames leave in the order of Send; frames beyond the credits wait
+// here. INVALID_ARGUMENT ends the stream of a peer that acks an unsent frame.
+// Any thread.
 class CreditedSender : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   static std::shared_ptr<CreditedSender> Open(CreditedSenderOptions options,
@@ -46,11 +46,10 @@ class CreditedSender : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
   // Use Open.
   CreditedSender(CreditedSenderOptions options, CreditedSenderEvents events);
 
-  // RESOURCE_EXHAUSTED if max_waiting frames wait already; UNAVAILABLE after
-  // the end.
+  // RESOURCE_EXHAUSTED if max_waiting frames wait; UNAVAILABLE after the end.
   Status SendFrame(grpc::ByteBuffer frame);
-  // SendFrame in two steps, for callers that order frames under a lock of
-  // theirs: EnqueueFrame with it, Pump without it.
+  // SendFrame in two steps, for callers that order frames under their own lock:
+  // EnqueueFrame with the lock, Pump without it.
   Status EnqueueFrame(grpc::ByteBuffer frame);
   using ClientStream::Pump;
   // Frames that wait for a credit.
@@ -63,7 +62,7 @@ class CreditedSender : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
     grpc::ByteBuffer frame;
     int64_t since_ns = 0;
   };
-  // Hands on what has credit; gives how long each waited.
+  // Passes on the frames with credit. Returns how long each has waited.
   std::vector<int64_t> Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Tell(const std::vector<int64_t>& waits) const;
 

@@ -10,7 +10,7 @@
 namespace sluice::rpc {
 namespace {
 
-constexpr size_t kMaxLine = 300;  // bytes of what gRPC says
+constexpr size_t kMaxLine = 300;  // bytes of one message of gRPC
 
 void OnGrpcLine(gpr_log_func_args* args) {
   static LogLimit& limit = *new LogLimit(10, std::chrono::seconds(1));

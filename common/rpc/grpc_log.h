@@ -3,8 +3,8 @@
 
 namespace sluice::rpc {
 
-// Sends gRPC's messages to our log, shortened and limited in rate, because they
-// quote what peers send. Once per process.
+// Sends gRPC's messages to the process' log, shortened and limited in rate,
+// since they quote peers. Once per process.
 void TakeGrpcLog();
 
 }  // namespace sluice::rpc

@@ -50,7 +50,7 @@ grpc::ByteBuffer Answer(bool serving) {
 
 }  // namespace
 
-// Which names serve. Any thread.
+// The names that serve. Any thread.
 class HealthService::State {
  public:
   void Set(const std::string& name, bool serving) {
@@ -73,8 +73,8 @@ class HealthService::State {
   std::map<std::string, bool> serving_ ABSL_GUARDED_BY(mutex_){{"", true}};
 };
 
-// One check. A stream in both directions, as every call is on the wire, so
-// that we begin to read, and not gRPC.
+// One check. On the wire every call is a stream in both directions; declared as
+// one, this class begins to read, and not gRPC.
 class HealthService::Stream
     : public ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -112,7 +112,7 @@ class HealthService::Stream
   grpc::Alarm alarm_;
 };
 
-// What the server's owner calls.
+// The interface for the server's owner.
 class HealthService::Setter : public grpc::HealthCheckServiceInterface {
  public:
   explicit Setter(std::shared_ptr<State> state) : state_(std::move(state)) {}

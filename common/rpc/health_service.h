@@ -8,17 +8,18 @@
 
 namespace sluice::rpc {
 
-// Check of gRPC's health protocol (grpc.health.v1.Health), for probes, which
-// any peer may send. gRPC's own service reads requests of any size and
-// duration; this one drops a request that is not complete within a moment.
-// Watch is UNIMPLEMENTED. Must outlive the server.
+// Check of gRPC's health protocol (grpc.health.v1.Health), for probes of any
+// peer. gRPC's own service reads requests of any size and duration; this one
+// drops a request that is not complete within a moment. Watch is UNIMPLEMENTED.
+// Must outlive the server.
 class HealthService : public grpc::Service {
  public:
   HealthService();
   ~HealthService() override;
 
-  // What the server is given, so that GetHealthCheckService() leads here. The
-  // name "" is SERVING from the beginning, others are NOT_FOUND until set.
+  // Returns the server's interface to this service, for
+  // GetHealthCheckService(). The name "" is SERVING from the beginning; other
+  // names are NOT_FOUND until set.
   std::unique_ptr<grpc::HealthCheckServiceInterface> Interface() const;
 
  private:

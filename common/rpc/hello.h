@@ -8,31 +8,31 @@
 
 #include "common/base/status.h"
 
-// A stream's hello travels in its call's metadata, before any message: gRPC
-// takes in the whole of a message that is being read, however large it says
-// that it is, and judges its size afterwards. So a server reads none before
-// it has judged the peer.
+// A stream's hello travels in its call's metadata, before any message. gRPC
+// takes in the whole of a message that is read, of any announced size, and
+// checks the size afterwards. So a server reads no message before it has
+// accepted the peer.
 namespace sluice::rpc {
 
-// Bytes of a call's metadata that a server takes.
+// The most bytes of a call's metadata.
 inline constexpr int kMaxMetadataBytes = 64 << 10;
 
-// Bytes of a hello within them.
+// The most bytes of a hello within them.
 inline constexpr size_t kMaxHelloBytes = 60 << 10;
 
-// Puts a serialised message into the call that `context` begins; nothing if
-// it is empty.
+// Puts a serialised message into the call that `context` begins; does nothing
+// for an empty one.
 void SetHello(const std::string& hello, grpc::ClientContext* context);
 
-// The hello of the call; empty if there is none.
+// Returns the hello of the call; empty if there is none.
 std::string HelloOf(const grpc::CallbackServerContext& context);
 
-// Where the peer is, "ipv4:10.0.0.3:40000"; empty for a socket file, whose
-// clients have no address.
+// Returns the peer's address, "ipv4:10.0.0.3:40000"; empty for a socket file,
+// whose clients have no address.
 std::string PeerOf(const grpc::CallbackServerContext& context);
 
-// HelloOf as a message. INVALID_ARGUMENT if it is none, or not one;
-// `what`: the stream.
+// Returns HelloOf as a message. INVALID_ARGUMENT if there is none, or it cannot
+// be parsed. `what`: the stream.
 template <typename Message>
 StatusOr<Message> ParseHello(const std::string& hello, const char* what) {
   if (hello.empty()) {

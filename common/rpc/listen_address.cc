@@ -44,7 +44,7 @@ StatusOr<ListenLock> ListenLock::Take(const std::string& address) {
 }
 
 void BindPrivately(const std::function<void()>& bind) {
-  // The mask is the process'.
+  // The mask belongs to the whole process.
   static Mutex mutex;
   MutexLock lock(mutex);
   const mode_t before = ::umask(0177);

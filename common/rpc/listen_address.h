@@ -27,7 +27,7 @@ class ListenLock {
   int descriptor_ = -1;
 };
 
-// Runs `bind`: socket files that it makes have mode 0600 from the start.
+// Runs `bind`, so that its socket files have mode 0600 from the start.
 void BindPrivately(const std::function<void()>& bind);
 
 }  // namespace sluice::rpc

@@ -29,7 +29,7 @@ class SliceCursor {
   }
   size_t remaining() const { return remaining_; }
 
-  // `bytes` must be at most remaining().
+  // Needs `bytes` of at most remaining().
   void Copy(void* out, size_t bytes) {
     auto* to = static_cast<char*>(out);
     remaining_ -= bytes;
@@ -64,8 +64,8 @@ class SliceCursor {
   size_t remaining_ = 0;
 };
 
-// Bytes of a field's value after its tag; for a length-delimited one the
-// length that stands before it.
+// Returns the bytes of a field's value after its tag; of a length-delimited
+// field the length before it.
 StatusOr<uint64_t> ReadLength(uint64_t tag, SliceCursor* cursor) {
   uint64_t length = 0;
   switch (tag & 7) {
@@ -129,7 +129,7 @@ StatusOr<SplitFrame> SplitPayload(const grpc::ByteBuffer& frame, int field,
   SplitFrame split;
   while (cursor.remaining() > 0) {
     SLUICE_ASSIGN_OR_RETURN(const uint64_t tag, cursor.ReadVarint());
-    // What stands before the value: the tag, and a number or a length.
+    // The bytes before the value: the tag, and a number or a length.
     std::string lead;
     AppendVarint(tag, &lead);
     uint64_t length = 0;

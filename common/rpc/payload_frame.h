@@ -9,18 +9,19 @@
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"
 
-// A protobuf message whose one large `bytes` field travels beside the rest:
-// what is on the wire is plain protobuf, but the payload is neither copied
-// into a message object nor out of one.
+// A protobuf message whose one large `bytes` field travels beside the rest: the
+// wire has plain protobuf, but the payload is not copied into or out of a
+// message object.
 namespace sluice::rpc {
 
-// `head`, which has no payload, followed by field `field` with `payload`. The
-// payload is sent from where it lies. An empty payload is left out.
+// Returns `head`, which has no payload, and behind it field `field` with
+// `payload`. The payload is sent from its own memory. An empty payload is left
+// out.
 grpc::ByteBuffer JoinPayload(const google::protobuf::MessageLite& head,
                              int field, Buffer payload);
 
-// Puts `tail` behind `frame`. Readers merge it into the message: fields that
-// both have are the tail's, and lists are joined.
+// Appends `tail` to `frame`. Readers merge it into the message: its fields
+// replace those of the frame, and lists are joined.
 void AppendMessage(const google::protobuf::MessageLite& tail,
                    grpc::ByteBuffer* frame);
 
@@ -29,13 +30,13 @@ struct SplitFrame {
   Buffer payload;    // one copy, made here
 };
 
-// Takes a message apart, wherever in it the field stands. INVALID_ARGUMENT if
-// it is not protobuf, has groups, or more than `max_head` bytes beside the
-// payload.
+// Splits a message, wherever the field stands in it. INVALID_ARGUMENT if it is
+// not protobuf, has groups, or more than `max_head` bytes beside the payload.
 StatusOr<SplitFrame> SplitPayload(const grpc::ByteBuffer& frame, int field,
                                   size_t max_head);
 
-// SplitPayload of a message without such a field, as its text.
+// Returns a message without such a field, as an object. Errors as
+// SplitPayload's.
 template <typename Message>
 StatusOr<Message> ParseHead(const std::string& head) {
   Message message;

@@ -8,8 +8,8 @@
 
 namespace sluice::rpc {
 
-// Told of every RPC that a server has ended. Called by gRPC's threads, may
-// not block, must outlive the server.
+// Gets every RPC that a server has ended. Called by gRPC's threads, may not
+// block, must outlive the server.
 class RpcObserver {
  public:
   virtual ~RpcObserver() = default;

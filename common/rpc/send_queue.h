@@ -10,38 +10,38 @@
 namespace sluice::rpc {
 
 // The outgoing half of a stream: a bounded queue, at most one write under way,
-// and one end. Decide() alone says what happens next: after every change the
-// caller calls it and does what it says. Any thread.
+// and one end. After every change the caller calls Decide() and follows it. Any
+// thread.
 template <typename Message>
 class SendQueue {
  public:
   enum class Next {
     kNothing,
     kWrite,  // start writing current(), then report Written
-    kEnd,    // once: nothing is being written and nothing will be
+    kEnd,    // once: no write is under way and none follows
   };
 
   explicit SendQueue(size_t capacity) : capacity_(capacity) {}
 
-  // False, and the message is gone, if the queue is full or closed.
+  // Returns false, and drops the message, if the queue is full or closed.
   bool Push(Message message) {
     MutexLock lock(mutex_);
     if (closed_ || queue_.size() >= capacity_) return false;
     queue_.push_back(std::move(message));
     return true;
   }
-  // No more messages; what is queued is still written.
+  // Takes no more messages; queued ones are still written.
   void Close() {
     MutexLock lock(mutex_);
     closed_ = true;
   }
-  // No more messages, and none of those that wait.
+  // Takes no more messages, and drops the waiting ones.
   void Abort() {
     MutexLock lock(mutex_);
     closed_ = true;
     queue_.clear();
   }
-  // The write that Decide asked for has ended.
+  // Reports the end of the write from Decide().
   void Written(bool ok) {
     MutexLock lock(mutex_);
     writing_ = false;

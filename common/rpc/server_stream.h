@@ -27,10 +27,9 @@ struct ServerStreamOptions {
 
 // The server's end of a stream. The lifetime rule: a stream holds a reference
 // to itself from Open until gRPC's OnDone; Pump alone decides what is written
-// next; the first end wins. `Reactor` is gRPC's class for the shape of the
-// RPC. Make it with std::make_shared, call Open, return get() to gRPC.
-// Send, Enqueue, Pump and End may be called from any thread that holds a
-// reference.
+// next; the first end wins. `Reactor` is gRPC's class for the shape of the RPC.
+// Make it with std::make_shared, call Open, return get() to gRPC. Any thread
+// with a reference may call Send, Enqueue, Pump and End.
 template <typename Reactor, typename Out>
 class ServerStreamBase
     : public Reactor,
@@ -41,7 +40,8 @@ class ServerStreamBase
 
   void Open() { self_ = this->shared_from_this(); }
 
-  // Queues a message. False if the queue is full or the stream has ended.
+  // Queues a message. Returns false if the queue is full or the stream has
+  // ended.
   bool Send(Out message) {
     if (!Enqueue(std::move(message))) return false;
     Pump();
@@ -62,7 +62,7 @@ class ServerStreamBase
         return;
     }
   }
-  // Ends the stream with `status` after what was sent before.
+  // Ends the stream with `status`, behind the messages sent before.
   void End(const Status& status) {
     SetEnd(status);
     queue_.Close();
@@ -79,7 +79,7 @@ class ServerStreamBase
  protected:
   // The stream is over; called once, last, from gRPC's thread.
   virtual void OnEnd(const Status& status) {}
-  // gRPC's thread: the oldest message has left.
+  // gRPC's thread: the oldest message has been written.
   virtual void OnSent() {}
 
   bool has_ended() const {
@@ -112,7 +112,7 @@ class ServerStreamBase
     MutexLock lock(mutex_);
     if (!end_.has_value()) end_ = status;
   }
-  // A write can fail before gRPC tells why.
+  // A write can fail before gRPC gives the reason.
   Status end() {
     MutexLock lock(mutex_);
     if (!end_.has_value()) {
@@ -129,14 +129,14 @@ class ServerStreamBase
   std::shared_ptr<ServerStreamBase> self_;
 };
 
-// A stream that only writes: no message of the peer's is read. On the wire a
-// stream in both directions, since gRPC would read the one request of others
-// before it asks us.
+// A stream that only writes: it reads no message of the peer. On the wire it is
+// a stream in both directions, because gRPC would read the one request of
+// another kind before it calls the handler.
 template <typename In, typename Out>
 using ServerWriter = ServerStreamBase<grpc::ServerBidiReactor<In, Out>, Out>;
 
-// A stream in both directions. Its hello comes first, before anything is
-// read; then one read at a time, the next one after OnMessage has returned.
+// A stream in both directions. Its hello comes before all messages; then it
+// reads one message at a time, the next one after OnMessage has returned.
 template <typename In, typename Out>
 class ServerStream
     : public ServerStreamBase<grpc::ServerBidiReactor<In, Out>, Out> {
@@ -144,7 +144,7 @@ class ServerStream
   using Base = ServerStreamBase<grpc::ServerBidiReactor<In, Out>, Out>;
   using Base::Base;
 
-  // `hello`: what the call's metadata had (common/rpc/hello.h). No byte of a
+  // `hello`: from the call's metadata (common/rpc/hello.h). No byte of a
   // refused peer is read.
   void Open(const std::string& hello) {
     Base::Open();
@@ -157,7 +157,7 @@ class ServerStream
   }
 
  protected:
-  // gRPC's thread, once, first: judges the hello and answers it. An error ends
+  // gRPC's thread, once, first: checks the hello and answers it. An error ends
   // the stream.
   virtual Status OnHello(const std::string& hello) = 0;
   // gRPC's thread: translate, enqueue, return. `message` may be moved from.

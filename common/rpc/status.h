@@ -9,19 +9,19 @@
 
 namespace sluice::rpc {
 
-// The codes are the same numbers on both sides. Messages are cut at 4 KiB:
-// they travel in HTTP/2 metadata. Details go along, if they have at most 1 KiB.
+// The codes are the same numbers on both sides. Messages are cut at 4 KiB,
+// since they travel in HTTP/2 metadata. Details of at most 1 KiB travel along.
 grpc::Status ToGrpc(const Status& status);
 Status FromGrpc(const grpc::Status& status);
 
-// Bytes beside a status' message, for programs: what they are is the RPC's
-// contract. Annotate drops them. Nothing for OK, which has no details.
+// Adds bytes for programs to a status; the RPC's contract gives their meaning.
+// Annotate drops them. Does nothing to OK.
 Status WithDetails(Status status, const std::string& details);
-// Empty if there are none.
+// Returns the details; empty if there are none.
 std::string DetailsOf(const Status& status);
 
-// Whether `status` is the end of a call to an address at which no process
-// listens. gRPC has no code for it: the words tell.
+// Whether `status` ends a call to an address at which no process listens. gRPC
+// has no code for it, so this reads the message.
 bool IsConnectionRefused(const Status& status);
 
 }  // namespace sluice::rpc

@@ -27,18 +27,18 @@
 namespace sluice::rpc {
 namespace {
 
-// Of one connection. A peer has its streams on connections of their own, and
-// probes are short.
+// Of one connection. Each stream of a peer has its own connection, and probes
+// are short.
 constexpr int kMaxConcurrentStreams = 16;
 constexpr int64_t kMaxLookahead = int64_t{64} << 20;
-// Bytes that a server takes of a stream before the stream is read.
+// Bytes of a stream that a server takes in before it reads the stream.
 constexpr int kServerLookahead = 64 << 10;
-// gRPC's buffers of one server, all connections together: at least so much,
-// and room for so many of the largest messages.
+// gRPC's buffers of one server, all connections together: at least this much,
+// and room for some of the largest messages.
 constexpr int64_t kMinServerMemory = int64_t{1} << 30;
 constexpr int64_t kServerMessages = 2;
 constexpr int kMaxPingStrikes = 64;
-// A connection without a stream is closed after so long.
+// A connection without a stream is closed after this time.
 constexpr int kIdleMs = 60'000;
 constexpr int kHandshakeMs = 10'000;
 
@@ -71,11 +71,11 @@ StatusOr<Pem> ReadPems(const TransportOptions& options) {
   return pem;
 }
 
-// What both ends set. A silent peer is found within peer_timeout: a quarter of
-// it until the ping, the rest for its answer, so that a peer that is stopped
-// for a good part of it is not given up, nor gives up others when it wakes.
-// Both sides must allow such pings, or the server drops the connection ("too
-// many pings").
+// Arguments of both ends. A silent peer is found within peer_timeout: a quarter
+// of it passes until the ping, the rest is for the answer. So a peer that was
+// stopped for a good part of it is not given up, and does not give up others
+// when it wakes. Both sides must allow such pings, or the server drops the
+// connection ("too many pings").
 std::vector<std::pair<std::string, int>> CommonArguments(
     const TransportOptions& options) {
   const int quarter = std::max(25, Milliseconds(options.peer_timeout) / 4);
@@ -115,10 +115,10 @@ StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
   return grpc::SslCredentials(ssl);
 }
 
-// gRPC ends the threads that run callbacks with the last channel or server,
-// and waits for them. A stream's last reference is often dropped on such a
-// thread, which would then wait for itself. So one channel that leads nowhere
-// is kept for the life of the process; its one call makes it use the threads.
+// gRPC ends its callback threads with the last channel or server, and waits for
+// them. A stream's last reference is often dropped on such a thread, which
+// would then wait for itself. So one channel without a server is kept for the
+// life of the process; its one call makes it use the threads.
 struct CallbackThreads {
   std::shared_ptr<grpc::Channel> channel =
       grpc::CreateCustomChannel("", nullptr, grpc::ChannelArguments());
@@ -162,8 +162,8 @@ void LimitPeers(const TransportOptions& options, grpc::ServerBuilder* builder) {
   builder->SetResourceQuota(quota);
 }
 
-// Linking its library is enough for reflection on every server: a plugin that
-// the builder finds. This one takes it out again.
+// Linking gRPC's library adds reflection to every server, as a plugin of the
+// builder. This option removes it.
 class NoReflection : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -199,7 +199,7 @@ StatusOr<ListeningServer> Listen(const std::string& address,
     builder.AddChannelArgument(name, value);
   }
   LimitPeers(options, &builder);
-  // A second process on the same port is an error, not a share of it.
+  // A second process on the same port is an error.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Reflection uses the sync API.
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
@@ -251,7 +251,7 @@ StatusOr<std::shared_ptr<grpc::Channel>> Connect(
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // In gRPC this is how long one attempt to connect may take.
+  // In gRPC this is also the time limit of one attempt to connect.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    std::max(1000, Milliseconds(options.peer_timeout) / 2));
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);

@@ -17,26 +17,26 @@ namespace sluice::rpc {
 // A server with its address and its health service (names "", "startup",
 // "liveness", "readiness"). Services must outlive it.
 struct ListeningServer {
-  ListenLock lock;  // of a socket file, as long as the server may be there
+  ListenLock lock;  // of a socket file, as long as the server exists
   std::unique_ptr<grpc::Service> health;
   std::unique_ptr<grpc::Server> server;
   std::string address;  // with the chosen port
 };
 
-// Binds `address` and serves `service`. Port 0: the system chooses; a socket
-// file has mode 0600, and one that was left behind is replaced. Errors:
-// INVALID_ARGUMENT as CheckAddress says, NOT_FOUND for a missing TLS file,
-// UNAVAILABLE if the address cannot be bound.
+// Binds `address` and serves `service`. Port 0: the system chooses. A socket
+// file has mode 0600 and replaces a stale one. Errors: INVALID_ARGUMENT as
+// CheckAddress's, NOT_FOUND for a missing TLS file, UNAVAILABLE if the address
+// cannot be bound.
 StatusOr<ListeningServer> Listen(const std::string& address,
                                  const TransportOptions& options,
                                  grpc::Service* service);
 
-// "startup", "readiness": whether the process serves. "" and "liveness" are
-// SERVING as long as the server runs.
+// Sets "startup" and "readiness". "" and "liveness" are SERVING as long as the
+// server runs.
 void SetReady(grpc::Server& server, bool ready);
 
-// A connection of its own to `address`: no two channels share one. Connects
-// when first used, again after 100 ms to 2 s. Errors as Listen's.
+// Returns a new connection to `address`, shared with no other channel. It
+// connects when first used, again after 100 ms to 2 s. Errors as Listen's.
 StatusOr<std::shared_ptr<grpc::Channel>> Connect(
     const std::string& address, const TransportOptions& options);
 

@@ -93,7 +93,7 @@ bool IsLoopback(const Address& address) {
   if (host.starts_with(kUnix) || host == "localhost" || host == "::1") {
     return true;
   }
-  // Digits and dots only: "127.example.com" is a name like any other.
+  // Digits and dots only: "127.example.com" is an ordinary name.
   return host.starts_with("127.") &&
          host.find_first_not_of("0123456789.") == std::string::npos;
 }

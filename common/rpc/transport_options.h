@@ -7,18 +7,18 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 
-// How processes reach each other. This header is free of gRPC.
+// How processes reach each other. This header needs no gRPC.
 namespace sluice::rpc {
 
 struct TransportOptions {
-  // PEM files: this process's certificate and key, and the authority that
-  // signs its peers. All three or none. With them both sides are checked.
+  // PEM files: this process's certificate and key, and the authority that signs
+  // its peers. All three or none. With them both sides are checked.
   std::string tls_cert;
   std::string tls_key;
   std::string tls_ca;
   // Plain text is allowed beyond loopback. Not together with TLS.
   bool insecure = false;
-  // A peer that is silent for so long is lost; keepalive follows from it.
+  // A peer that is silent for this long is lost; keepalive follows from it.
   Duration peer_timeout = std::chrono::seconds(10);
   // Bytes of the largest message in either direction.
   int64_t max_message_bytes = int64_t{4} << 20;
@@ -46,16 +46,16 @@ struct Address {
 // would not take as they are.
 StatusOr<Address> ParseAddress(const std::string& address);
 
-// The path of a "unix:path" address; empty for others.
+// Returns the path of a "unix:path" address; empty for others.
 std::string SocketPath(const std::string& address);
 
-// Whether nothing outside this machine can be meant: "localhost", 127.x.x.x,
-// ::1, or a socket file.
+// Whether the address is on this machine alone: "localhost", 127.x.x.x, ::1, or
+// a socket file.
 bool IsLoopback(const Address& address);
 
-// Whether `address` may be used with `options`, by a server to listen on or
-// by a client to connect to: beyond loopback it needs TLS or `insecure`.
-// INVALID_ARGUMENT names the address and the flags.
+// INVALID_ARGUMENT, naming address and flags, if `address` may not be used with
+// `options`, by a server to listen on or by a client to connect to: beyond
+// loopback it needs TLS or `insecure`.
 Status CheckAddress(const std::string& address,
                     const TransportOptions& options);
 
