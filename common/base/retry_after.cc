@@ -11,13 +11,12 @@ namespace sluice {
 namespace {
 
 constexpr char kPayload[] = "sluice/retry-after-seconds";
-constexpr double kMostSeconds = 86400;
+constexpr double kMaxSeconds = 86400;
 
 }  // namespace
 
 Status WithRetryAfter(Status status, Duration wait) {
-  const double seconds =
-      std::clamp(std::ceil(Seconds(wait)), 1.0, kMostSeconds);
+  const double seconds = std::clamp(std::ceil(Seconds(wait)), 1.0, kMaxSeconds);
   status.SetPayload(kPayload,
                     absl::Cord(std::to_string(static_cast<int>(seconds))));
   return status;

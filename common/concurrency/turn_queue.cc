@@ -21,9 +21,9 @@ constexpr double kSlowSeconds = 0.1;
 constexpr auto kSlowFor = std::chrono::seconds(60);
 constexpr size_t kMaxSlow = 1024;  // clients remembered
 // The charge of a job before its time is known.
-constexpr double kLeastSeconds = 0.001;
+constexpr double kMinSeconds = 0.001;
 // The longest wait in a refusal.
-constexpr double kMostSeconds = 30;
+constexpr double kMaxSeconds = 30;
 
 }  // namespace
 
@@ -63,7 +63,7 @@ Status TurnQueue::CheckRoom(const std::string& client,
                         options_.max_queued, " or ", Seconds(options_.max_wait),
                         " s"),
       std::chrono::duration_cast<Duration>(
-          std::chrono::duration<double>(std::min(wait, kMostSeconds))));
+          std::chrono::duration<double>(std::min(wait, kMaxSeconds))));
 }
 
 // Returns the least `spent` of all clients but `but_for`. A client without jobs
@@ -140,7 +140,7 @@ std::optional<TurnQueue::Taken> TurnQueue::Take(int index) {
   Client& client = chosen->second;
   std::deque<Waiting>& waiting = client.waiting[large ? 1 : 0];
   Taken taken{chosen, std::move(waiting.front()), large,
-              std::max(client.mean, kLeastSeconds)};
+              std::max(client.mean, kMinSeconds)};
   waiting.pop_front();
   --queued_;
   ++client.running;

@@ -20,9 +20,9 @@ struct StepLimits {
   }
 };
 
-// Names a step: its pipeline, epoch and id. Expert hosts get it with each
+// The pipeline, epoch and id of a step. Expert hosts get it with each
 // batch.
-struct StepName {
+struct StepHeader {
   ReplicaId replica;
   Epoch epoch;
   StepId step_id;
@@ -54,7 +54,7 @@ struct StepInputs {
   StepInputs(const StepInputs&) = delete;
   StepInputs& operator=(const StepInputs&) = delete;
 
-  StepName name;
+  StepHeader header;
   int32_t num_tokens = 0;       // T
   int32_t num_logits_rows = 0;  // how many of the rows want logits
   std::vector<int32_t> token_ids;

@@ -73,9 +73,9 @@ int64_t MaxPositions(const PlanLimits& limits) {
     }
     return held <= limits.num_blocks;
   };
-  constexpr int64_t kMost = int64_t{1} << 26;  // positions are of 32 bits
-  int64_t low = 0;                             // fits
-  int64_t high = std::min<int64_t>(limits.num_blocks, kMost) + 1;
+  constexpr int64_t kMax = int64_t{1} << 26;  // positions are of 32 bits
+  int64_t low = 0;                            // fits
+  int64_t high = std::min<int64_t>(limits.num_blocks, kMax) + 1;
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;
     (fits(middle) ? low : high) = middle;

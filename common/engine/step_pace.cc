@@ -64,7 +64,7 @@ void StepPace::LearnLatency(const Step& step) {
 // as it is.
 void StepPace::LearnDecodes(double decodes, double latency) {
   constexpr double kKept = 0.99;
-  constexpr double kLeastPlans = 8, kLeastVariance = 1;
+  constexpr double kMinPlans = 8, kMinVariance = 1;
   for (double* sum : {&plans_, &sum_n_, &sum_s_, &sum_nn_, &sum_ns_}) {
     *sum *= kKept;
   }
@@ -75,7 +75,7 @@ void StepPace::LearnDecodes(double decodes, double latency) {
   sum_ns_ += decodes * latency;
   const double mean = sum_n_ / plans_;
   const double variance = sum_nn_ / plans_ - mean * mean;
-  if (plans_ < kLeastPlans || variance < kLeastVariance) return;
+  if (plans_ < kMinPlans || variance < kMinVariance) return;
   each_ = std::max((sum_ns_ / plans_ - mean * sum_s_ / plans_) / variance, 0.0);
   base_ = std::max(sum_s_ / plans_ - each_ * mean, 0.0);
 }

@@ -24,7 +24,7 @@ struct LayerSpec {
 // One rank's device; the step, with the rows of it that failed so far.
 struct RankContext {
   Backend& backend;
-  const StepName& step;
+  const StepHeader& step;
   std::vector<RowFailure>& failed;
 };
 

@@ -28,7 +28,7 @@ struct RoutedRows {
   int32_t layer = 0;
   kernels::ConstMatrix x;
   Routing routing;
-  StepName step = {};  // whose rows these are
+  StepHeader step = {};  // whose rows these are
 };
 
 // A row of a step whose experts gave no sum, and why.

@@ -16,7 +16,7 @@ RemoteExperts::RemoteExperts(Backend* backend, ExpertTransport* transport,
 }
 
 void RemoteExperts::Dispatch(int32_t layer, int32_t rows,
-                             const StepName& step) {
+                             const StepHeader& step) {
   for (HostMirror* mirror : {&x_, &ids_, &weights_}) mirror->Fetch(rows);
   backend_.Sync();
   routed_.layer = layer;

@@ -26,7 +26,7 @@ class RemoteExperts {
   }
   // Dispatches the first `rows` rows to `layer`'s experts. Waits for the
   // device.
-  void Dispatch(int32_t layer, int32_t rows, const StepName& step);
+  void Dispatch(int32_t layer, int32_t rows, const StepHeader& step);
   // Waits for the hosts and writes one sum for each node of the layer. Returns
   // the rows without an answer, rising.
   std::vector<RowFailure> Combine();

@@ -187,7 +187,7 @@ StepTimes StageModel::Run(const StepInputs& step, const StepIo& io) {
     backend_.CopyIn(io.hidden, x);
   }
   failed_rows_.clear();
-  const RankContext rank = {backend_, step.name, failed_rows_};
+  const RankContext rank = {backend_, step.header, failed_rows_};
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     RunDecoderLayer(rank,
                     {i, shape_.layers[i], ShareOf(i), weights_.layers[i],

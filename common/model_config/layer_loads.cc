@@ -34,7 +34,7 @@ std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
   const int32_t most = std::min(config.max_position_embeddings, kMaxContext);
   const int32_t context = std::min(
       options.max_context > 0 ? options.max_context : kDefaultMaxContext, most);
-  const int32_t step = std::clamp(options.max_step_tokens, 1, kMostStepTokens);
+  const int32_t step = std::clamp(options.max_step_tokens, 1, kMaxStepTokens);
   const int64_t blocks =
       options.kv_blocks > 0 ? std::min<int64_t>(options.kv_blocks, kMaxKvBlocks)
                             : KvBlocksOfOne(config, context, step);

@@ -23,7 +23,7 @@ inline constexpr int32_t kMaxContext = 1 << 20;
 // The most KV blocks of a stage.
 inline constexpr int64_t kMaxKvBlocks = int64_t{1} << 24;
 // The most tokens of a step.
-inline constexpr int32_t kMostStepTokens = 1 << 16;
+inline constexpr int32_t kMaxStepTokens = 1 << 16;
 
 // Bytes of one stage.
 struct StageBytes {

@@ -11,7 +11,7 @@
 namespace sluice::openai {
 namespace {
 
-constexpr size_t kLeastTokenizeBytes = size_t{1} << 20;
+constexpr size_t kMinTokenizeBytes = size_t{1} << 20;
 constexpr size_t kBytesPerContextToken = 16;
 // One log probability in an answer: 62 as measured.
 constexpr size_t kEntryBytes = 64;
@@ -21,7 +21,7 @@ constexpr size_t kIdBytes = 8;
 constexpr size_t kCallBytes = 512;
 
 // The least default: fewer tokens are no useful answer.
-constexpr int64_t kLeastDefaultTokens = 1024;
+constexpr int64_t kMinDefaultTokens = 1024;
 
 // Returns the entries of one token with `tops` top log probabilities.
 size_t Entries(int tops) { return static_cast<size_t>(tops) + 1; }
@@ -68,7 +68,7 @@ Status TooLarge(Status status) {
 size_t TokenizeLimit(const CostLimits& limits, int64_t context_tokens) {
   if (limits.tokenize_bytes > 0) return limits.tokenize_bytes;
   const auto tokens = static_cast<size_t>(std::max<int64_t>(context_tokens, 0));
-  return std::max(kLeastTokenizeBytes, kBytesPerContextToken * tokens);
+  return std::max(kMinTokenizeBytes, kBytesPerContextToken * tokens);
 }
 
 Status CheckText(std::string_view field, size_t bytes, size_t limit) {
@@ -120,8 +120,7 @@ int64_t DefaultMaxTokens(const GenerationFields& fields, AnswerShape shape,
   if (per_token == 0 || rest >= limits.answer_bytes) return kUnbounded;
   const auto tokens =
       static_cast<int64_t>((limits.answer_bytes - rest) / per_token);
-  return tokens < kLeastDefaultTokens ? kUnbounded
-                                      : std::min(tokens, kUnbounded);
+  return tokens < kMinDefaultTokens ? kUnbounded : std::min(tokens, kUnbounded);
 }
 
 Status CheckAnswer(const GenerationFields& fields, const AnswerShape& shape,

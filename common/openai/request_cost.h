@@ -51,7 +51,7 @@ size_t AnswerBytes(const GenerationFields& fields, const AnswerShape& shape);
 
 // Returns the default of a chat's max_tokens, before the context lowers it: as
 // many tokens as the limit allows. No bound if the limit allows fewer than
-// kLeastDefaultTokens, so that CheckAnswer refuses the request.
+// kMinDefaultTokens, so that CheckAnswer refuses the request.
 int64_t DefaultMaxTokens(const GenerationFields& fields, AnswerShape shape,
                          const CostLimits& limits);
 

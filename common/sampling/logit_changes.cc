@@ -7,8 +7,8 @@ namespace {
 
 // Returns a changed logit, kept finite.
 float Bounded(float logit) {
-  constexpr float kMost = std::numeric_limits<float>::max();
-  return std::clamp(logit, -kMost, kMost);
+  constexpr float kMax = std::numeric_limits<float>::max();
+  return std::clamp(logit, -kMax, kMax);
 }
 
 float Penalized(const SamplingParams& params, float logit, int32_t generated) {

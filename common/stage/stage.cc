@@ -76,7 +76,7 @@ void Stage::NoteFailures(const std::vector<ChunkInput>& chunks) {
 
 void Stage::Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
                 HiddenStates& out, std::vector<SequenceResult>& results,
-                const StepName& name) {
+                const StepHeader& header) {
   results.clear();
   failed_.clear();
   ran_ = false;
@@ -85,7 +85,7 @@ void Stage::Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
   FillInputs(chunks);
   StepInputs& step = *inputs_;
   SLUICE_CHECK(info_.is_first() || in.rows == step.num_tokens);
-  step.name = name;
+  step.header = header;
   step.num_logits_rows = 0;
   if (info_.is_first() && !info_.is_last()) {
     in = HiddenStates(step.num_tokens, info_.hidden_size);

@@ -90,10 +90,10 @@ class Stage {
   // of the step. First stage: embeds, and `in` is empty. Last stage: fills
   // `results`, one per chunk with logits wanted, and leaves `out` empty. Else
   // `out` has the memory of `in`. Needs inputs that StageLoop has validated.
-  // `name`: the step's header for expert hosts.
+  // `header`: for expert hosts.
   void Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
            HiddenStates& out, std::vector<SequenceResult>& results,
-           const StepName& name = {});
+           const StepHeader& header = {});
 
   // Sequences of the last Run that failed on this stage because remote experts
   // gave no answer, each once. Their hidden states and results have no meaning.

@@ -56,7 +56,7 @@ Status CheckOptions(const StageOptions& options) {
   SLUICE_RETURN_IF_ERROR(
       CheckCount("kv_blocks", options.kv_blocks, 0, kMaxKvBlocks));
   SLUICE_RETURN_IF_ERROR(CheckCount("max_step_tokens", options.max_step_tokens,
-                                    1, kMostStepTokens));
+                                    1, kMaxStepTokens));
   return CheckCount("max_sequences", options.max_sequences, 1, 1 << 14);
 }
 

@@ -189,7 +189,7 @@ void AddStageOptions(CLI::App& plan, PlanOptions& options) {
       plan.add_option("--max-context", loads.max_context, "likewise")
           ->check(Within(1, kMaxContext)),
       plan.add_option("--max-step-tokens", loads.max_step_tokens, "likewise")
-          ->check(Within(1, kMostStepTokens)),
+          ->check(Within(1, kMaxStepTokens)),
       plan.add_option("--ranks", loads.ranks, "likewise")
           ->check(Within(1, INT32_MAX)),
       AddParsed(plan, "--weights", loads.weights, ParseWeightsMode,

@@ -232,7 +232,7 @@ TEST(LatencyWindowTest, LateIsTheNinetyNinthPercentileOfTheSize) {
   EXPECT_EQ(window.LateNanos(8), LatencyWindow::kUnknownNs);
   // The latest count: an hour ago is forgotten.
   for (int i = 0; i < 256; ++i) window.Add(7, 10);
-  EXPECT_EQ(window.LateNanos(5), LatencyWindow::kLeastNs);
+  EXPECT_EQ(window.LateNanos(5), LatencyWindow::kMinNs);
   window.Add(0, 1);
   window.Add(int64_t{1} << 62, 1);
 }

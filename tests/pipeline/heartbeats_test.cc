@@ -25,7 +25,7 @@ TEST(HeartbeatsTest, OnlyAnOutstandingSequenceIsAnAnswerAndOnlyOnce) {
 
 TEST(HeartbeatsTest, AStageThatAnswersNothingFillsNoMemory) {
   Heartbeats beats;
-  for (uint64_t i = 1; i <= Heartbeats::kMost + 1; ++i) beats.Sent(i, 7);
+  for (uint64_t i = 1; i <= Heartbeats::kMax + 1; ++i) beats.Sent(i, 7);
   EXPECT_EQ(beats.Answered(1), std::nullopt);
   EXPECT_EQ(beats.Answered(2), 7);
 }

@@ -6,7 +6,7 @@ namespace sluice {
 namespace {
 
 // Rows shorter than this are not cut: two threads that meet cost more.
-constexpr int64_t kLeastToSplit = 8192;
+constexpr int64_t kMinToSplit = 8192;
 
 }  // namespace
 
@@ -48,7 +48,7 @@ void RowSampler::RunSplit(std::span<const TokenTask> tasks,
                           std::span<StatusOr<TokenResult>> answers) {
   if (tasks.empty()) return;
   const auto rows = static_cast<int>(tasks.size());
-  const bool cuts = std::ssize(tasks[0].logits) >= kLeastToSplit;
+  const bool cuts = std::ssize(tasks[0].logits) >= kMinToSplit;
   const int parts = cuts ? kernels::NumThreads(context_) / rows : 1;
   if (parts == 1) {
     kernels::ParallelFor(context_, rows, [&](int i) {

@@ -25,7 +25,7 @@ void LatencyWindow::Add(int64_t size, int64_t nanos) {
   const auto at = sorted.begin() +
                   static_cast<std::ptrdiff_t>((sorted.size() - 1) * 99 / 100);
   std::nth_element(sorted.begin(), at, sorted.end());
-  of.late_ns = std::max(kLeastNs, *at);
+  of.late_ns = std::max(kMinNs, *at);
 }
 
 int64_t LatencyWindow::LateNanos(int64_t size) const {

@@ -16,7 +16,7 @@ class LatencyWindow {
   // What counts as late while fewer than 32 requests of that size are known,
   // and the least that ever does.
   static constexpr int64_t kUnknownNs = 100'000'000;
-  static constexpr int64_t kLeastNs = 2'000'000;
+  static constexpr int64_t kMinNs = 2'000'000;
 
   // A request of `size` >= 1 was answered after so long.
   void Add(int64_t size, int64_t nanos);

@@ -13,14 +13,14 @@ namespace sluice {
 class Heartbeats {
  public:
   // Older heartbeats are forgotten: 16 s of them.
-  static constexpr size_t kMost = 64;
+  static constexpr size_t kMax = 64;
 
   void Reset() { sent_.clear(); }
 
   // Sequences must rise.
   void Sent(uint64_t sequence, int64_t now_ns) {
     sent_.push_back({sequence, now_ns});
-    if (sent_.size() > kMost) sent_.pop_front();
+    if (sent_.size() > kMax) sent_.pop_front();
   }
 
   // Returns when the heartbeat that a reply names left; nothing if it is not

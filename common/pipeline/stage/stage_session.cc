@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxGatewayId = 256;
 // The least silence after which a gateway is replaced: some heartbeats.
-constexpr Duration kLeastSilence = std::chrono::seconds(1);
+constexpr Duration kMinSilence = std::chrono::seconds(1);
 
 // Returns `status` with the reason that the gateway acts on.
 Status Refused(Status status, v1::Refusal::Reason reason) {
@@ -134,7 +134,7 @@ Status StageSession::CheckHold(const std::string& secret, TimePoint now) const {
     return OkStatus();
   }
   if (now - holder_.heard >=
-      std::max(options_.transport.peer_timeout, kLeastSilence)) {
+      std::max(options_.transport.peer_timeout, kMinSilence)) {
     return OkStatus();
   }
   const std::string& peer = holder_.peer;
