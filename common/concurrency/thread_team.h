@@ -32,6 +32,8 @@ class ThreadTeam final : public kernels::Executor {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   int num_threads() const override { return options_.num_threads; }
+  // Calls of Run in which the members met; the count wraps. For Run's thread.
+  uint32_t joins() const { return generation_.load(std::memory_order_relaxed); }
 
   // Makes the calling thread member 0: its CPU, its floating-point state. Run
   // does so too, but only for work that is spread.

@@ -41,6 +41,7 @@ struct CollectiveTimes {
 struct StepTimes {
   CollectiveTimes collectives;  // zero for one rank
   TraceSpan sampling;           // the last Sample of the step
+  uint32_t joins = 0;           // times that the rank's threads met
 };
 
 // What to sample from one logits row of the step.

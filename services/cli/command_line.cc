@@ -242,6 +242,12 @@ const CLI::App* CommandLine::Find(const std::string& name) const {
   return app_.get_subcommand(name);
 }
 
+std::string CommandLine::NameAt(const Words& words, size_t at) const {
+  if (at + 1 == words.size()) return words[at];
+  const std::string part = Cat(words[at], "-", words[at + 1]);
+  return Find(part) == nullptr ? words[at] : part;
+}
+
 StatusOr<Words> CommandLine::Ordered(const Words& words) const {
   size_t at = 0;
   while (at < words.size() && words[at].starts_with("-")) {
@@ -259,14 +265,16 @@ StatusOr<Words> CommandLine::Ordered(const Words& words) const {
   if (at >= words.size()) {
     return InvalidArgument("no command is named; sluice --help lists them");
   }
-  const CLI::App* command = Find(words[at]);
+  const std::string name = NameAt(words, at);
+  const CLI::App* command = Find(name);
   if (command == nullptr) {
     return InvalidArgument("unknown command '", words[at], "'\n", Help());
   }
   Words others = words;
-  others.erase(others.begin() + static_cast<std::ptrdiff_t>(at));
-  if (commands_.at(words[at])) return Checked(*command, others);
-  others.insert(others.begin(), words[at]);
+  const auto begin = others.begin() + static_cast<std::ptrdiff_t>(at);
+  others.erase(begin, begin + (name == words[at] ? 1 : 2));
+  if (commands_.at(name)) return Checked(*command, others);
+  others.insert(others.begin(), name);
   return others;
 }
 
@@ -353,7 +361,7 @@ Status CommandLine::Run(Words words) {
   }
   if (words[0] == "--version") return Print(app_.version() + "\n");
   // "help chat" and "--help chat" are "chat --help".
-  if (IsHelp(words[0])) words = {words[1], "--help"};
+  if (IsHelp(words[0])) words = {NameAt(words, 1), "--help"};
   SLUICE_ASSIGN_OR_RETURN(words, Ordered(words));
   const std::function<Status()>& run = commands_.at(words[0]);
   if (!run) return RunScript(std::move(words));

@@ -28,6 +28,12 @@ class CommandLine {
   CLI::App& Add(const std::string& name, const std::string& about,
                 std::function<Status()> run);
 
+  // Adds the command `command`-`name`, which is also written as two words.
+  CLI::App& AddPart(const std::string& command, const std::string& name,
+                    const std::string& about, std::function<Status()> run) {
+    return Add(command + "-" + name, about, std::move(run));
+  }
+
   // Runs the command of `words` (those behind "sluice"), or prints the
   // requested help or version. Options may stand before the command.
   // INVALID_ARGUMENT for a wrong command line, else the command's status.
@@ -39,6 +45,9 @@ class CommandLine {
 
  private:
   const CLI::App* Find(const std::string& name) const;
+  // Returns the command that begins at words[at]: the word, or a part of that
+  // command where the next word names one.
+  std::string NameAt(const Words& words, size_t at) const;
   // Returns `words` with the command first, "--name=value" as two words, and
   // the words that are no options behind "--".
   StatusOr<Words> Ordered(const Words& words) const;

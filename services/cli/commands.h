@@ -23,6 +23,10 @@ void AddGenerate(CommandLine& sluice);
 // unanswered request.
 void AddBench(CommandLine& sluice);
 
+// `bench kernels` and `bench layers`: a model in this process, each operation
+// beside the limits of this CPU, and where the time of a step goes.
+void AddBenchModel(CommandLine& sluice);
+
 // Checks of an endpoint against references and against itself, as a Markdown
 // report. FAILED_PRECONDITION for a failed check.
 void AddEval(CommandLine& sluice);

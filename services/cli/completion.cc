@@ -127,6 +127,7 @@ void AddCommands(CommandLine& sluice) {
   AddChat(sluice);
   AddGenerate(sluice);
   AddBench(sluice);
+  AddBenchModel(sluice);
   AddEval(sluice);
   AddTrace(sluice);
   AddInspect(sluice);

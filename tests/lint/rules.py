@@ -41,6 +41,9 @@ ROOMS = {
     "common/model": (_NOUNS | _TENSOR | _MODEL | {"common/weights"}, _PLAIN),
     "common/stage": (_NOUNS | _TENSOR | _MODEL |
                      {"common/weights", "common/sampling"}, _PLAIN),
+    # The machine's limits, and where a stage's step spends its time.
+    "common/measure": (_NOUNS | _TENSOR | {"common/device", "common/stage"},
+                       _PLAIN),
     # 4: edges.
     "common/wire": (_NOUNS | _TENSOR, {"absl", "protobuf", "generated"}),
     "common/rpc": (_BASE | {"common/concurrency", "common/tensor"},
@@ -75,7 +78,8 @@ ROOMS = {
                         _PLAIN | {"grpc"}),
     "services/cli": (_NOUNS | _TENSOR | {
         "common/text", "common/engine", "common/weights",
-        "common/model_config", "common/metrics"},
+        "common/model_config", "common/metrics", "common/device",
+        "common/stage", "common/measure"},
         _PLAIN | {"boost", "cli11"}),
     "tests": (None, None),  # anything
 }

@@ -147,6 +147,7 @@ class CpuBackend final : public Backend {
     team_.AdoptCaller();
     step_ = &step;
     sampling_ = TraceSpan();
+    joins_ = team_.joins();
     int32_t last = -1;
     for (int32_t t = 0; t < step.num_tokens; ++t) {
       last = std::max(last, step.positions[t]);
@@ -155,7 +156,7 @@ class CpuBackend final : public Backend {
   }
   void Sync() override {}
   StepTimes EndStep() override {
-    return {communicator_.TakeTimes(), sampling_};
+    return {communicator_.TakeTimes(), sampling_, team_.joins() - joins_};
   }
 
   // The rank that has the table hands its rows to all: the root of a tree of
@@ -336,6 +337,7 @@ class CpuBackend final : public Backend {
   Buffer scratch_;
   const StepInputs* step_ = nullptr;
   TraceSpan sampling_;
+  uint32_t joins_ = 0;  // of the team when the step began
   // Views of an operation's arguments, in memory that is kept.
   std::vector<Matrix> parts_;
   std::vector<ConstMatrix> const_parts_;

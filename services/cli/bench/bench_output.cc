@@ -1,25 +1,13 @@
 #include "services/cli/bench/bench_output.h"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <utility>
 
 #include "common/base/json.h"
+#include "services/cli/format.h"
 
 namespace sluice::cli {
 namespace {
-
-// Formats as printf, up to the length of a line.
-__attribute__((format(printf, 1, 2))) std::string Format(const char* format,
-                                                         ...) {
-  char text[512];
-  va_list values;
-  va_start(values, format);
-  std::vsnprintf(text, sizeof(text), format, values);
-  va_end(values);
-  return text;
-}
 
 std::string Row(const char* name, const Summary& s) {
   if (s.count == 0) return "";

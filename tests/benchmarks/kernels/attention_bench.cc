@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "common/concurrency/thread_team.h"
+#include "common/measure/limits.h"
+#include "common/measure/machine.h"
 #include "kernels/attention.h"
-#include "tests/benchmarks/kernels/limits.h"
-#include "tests/benchmarks/machine/machine.h"
 
 namespace sluice::kernels {
 namespace {
@@ -160,28 +160,18 @@ class Bench {
                    kv_, {out_.data(), rows, cols, cols});
   }
 
-  // GFLOP/s of fused multiply-adds in registers.
+  // GFLOP/s of fused multiply-adds in registers; 1 for the portable set.
   double PeakRate() {
-    constexpr int64_t kRounds = 200000;
-    const auto work = benchmarks::FmaPeakOf(options_.isa);
-    if (work.run == nullptr) return 1;
-    const double begin = Seconds();
-    ParallelFor({&team_}, options_.threads, [&](int) { work.run(kRounds); });
-    return static_cast<double>(kRounds * work.operations * options_.threads) /
-           (Seconds() - begin) * 1e-9;
+    const double rate =
+        measure::PeakRate({&team_, Seconds}, measure::FmaPeakOf(options_.isa));
+    return rate == 0 ? 1 : rate;
   }
 
   // GB/s of reading the keys, each thread a part of its own.
   double ReadRate() {
-    const auto bytes = static_cast<int64_t>(keys_.size() * sizeof(float));
-    const auto* from = reinterpret_cast<const uint8_t*>(keys_.data());
-    const double begin = Seconds();
-    ParallelFor({&team_}, options_.threads, [&](int part) {
-      const int64_t first = bytes / 4096 * part / options_.threads * 4096;
-      const int64_t end = bytes / 4096 * (part + 1) / options_.threads * 4096;
-      benchmarks::ReadBytes(from + first, end - first);
-    });
-    return static_cast<double>(bytes) / (Seconds() - begin) * 1e-9;
+    return measure::ReadRate({&team_, Seconds},
+                             {reinterpret_cast<const uint8_t*>(keys_.data()),
+                              keys_.size() * sizeof(float)});
   }
 
   const Options options_;
@@ -241,7 +231,7 @@ int Main(int argc, char** argv) {
                  ToString(options.isa));
     return 2;
   }
-  std::printf("%sisa %s, %d threads\n", benchmarks::DescribeCpu().c_str(),
+  std::printf("%sisa %s, %d threads\n", measure::DescribeCpu().c_str(),
               ToString(options.isa), options.threads);
   constexpr Case kCases[] = {{kOneB, 1, 512, 512},   {kOneB, 1, 512, 4096},
                              {kOneB, 1, 512, 16384}, {kSmolLm2, 1, 512, 4096},

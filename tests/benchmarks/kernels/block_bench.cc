@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "common/concurrency/thread_team.h"
+#include "common/measure/limits.h"
+#include "common/measure/machine.h"
 #include "kernels/block_matmul.h"
 #include "kernels/cpu/block_ops.h"
-#include "tests/benchmarks/kernels/limits.h"
-#include "tests/benchmarks/machine/machine.h"
 
 namespace sluice::kernels {
 namespace {
@@ -126,25 +126,13 @@ class Bench {
   // GB/s of reading 48 MiB, each thread a part of its own.
   double ReadRate() {
     constexpr int64_t kBytes = int64_t{48} << 20;
-    const uint8_t* from = Next(kBytes);
-    const double begin = Seconds();
-    ParallelFor({&team_}, options_.threads, [&](int part) {
-      const int64_t first = kBytes / 4096 * part / options_.threads * 4096;
-      const int64_t end = kBytes / 4096 * (part + 1) / options_.threads * 4096;
-      benchmarks::ReadBytes(from + first, end - first);
-    });
-    return static_cast<double>(kBytes) / (Seconds() - begin) * 1e-9;
+    return measure::ReadRate({&team_, Seconds},
+                             {Next(kBytes), static_cast<size_t>(kBytes)});
   }
 
   // Gop/s of byte products in registers.
   double PeakRate() {
-    constexpr int64_t kRounds = 200000;
-    const auto work = benchmarks::PeakOf(options_.isa);
-    if (work.run == nullptr) return 0;
-    const double begin = Seconds();
-    ParallelFor({&team_}, options_.threads, [&](int) { work.run(kRounds); });
-    return static_cast<double>(kRounds * work.operations * options_.threads) /
-           (Seconds() - begin) * 1e-9;
+    return measure::PeakRate({&team_, Seconds}, measure::PeakOf(options_.isa));
   }
 
   // Interleaved rounds of the limits and the case. A share is the median over
@@ -360,7 +348,7 @@ int Main(int argc, char** argv) {
                  ToString(options.isa));
     return 2;
   }
-  std::printf("%sisa %s, %d threads\n", benchmarks::DescribeCpu().c_str(),
+  std::printf("%sisa %s, %d threads\n", measure::DescribeCpu().c_str(),
               ToString(options.isa), options.threads);
   Bench(options).Run();
   return 0;

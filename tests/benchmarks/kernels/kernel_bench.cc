@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "common/concurrency/thread_team.h"
+#include "common/measure/machine.h"
 #include "kernels/attention.h"
 #include "kernels/context.h"
 #include "kernels/matmul.h"
-#include "tests/benchmarks/machine/machine.h"
 
 namespace sluice::kernels {
 namespace {
@@ -361,7 +361,7 @@ int Main(int argc, char** argv) {
       return 2;
     }
   }
-  std::printf("%sisa %s, %d threads\n", benchmarks::DescribeCpu().c_str(),
+  std::printf("%sisa %s, %d threads\n", measure::DescribeCpu().c_str(),
               ToString(options.isa), options.threads);
   Bench bench(options);
   bench.Steps();

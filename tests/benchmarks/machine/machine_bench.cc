@@ -6,7 +6,7 @@
 #include <string_view>
 #include <thread>
 
-#include "tests/benchmarks/machine/machine.h"
+#include "common/measure/machine.h"
 
 int main(int argc, char** argv) {
   int threads = static_cast<int>(std::thread::hardware_concurrency());
@@ -27,8 +27,8 @@ int main(int argc, char** argv) {
     }
     *option = value;
   }
-  sluice::benchmarks::ReadProbe probe(threads, megabytes);
-  std::printf("%s%s", sluice::benchmarks::DescribeCpu().c_str(),
+  sluice::measure::ReadProbe probe(threads, megabytes);
+  std::printf("%s%s", sluice::measure::DescribeCpu().c_str(),
               probe.Describe(passes).c_str());
   return 0;
 }

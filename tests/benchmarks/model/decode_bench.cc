@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/measure/machine.h"
+#include "common/measure/stage_steps.h"
 #include "common/stage/stage.h"
-#include "tests/benchmarks/machine/machine.h"
 
 namespace sluice {
 namespace {
@@ -27,80 +27,19 @@ struct Flags {
   bool sampling = false;
 };
 
-SamplingParams Greedy() {
-  SamplingParams params;
-  params.temperature = 0;
-  return params;
-}
-
-// Sequences on one stage, with blocks that nobody else uses.
-class Sequences {
- public:
-  Sequences(Stage* stage, int count, int length,
-            const SamplingParams& sampling = Greedy())
-      : stage_(*stage), states_(count), chunks_(count) {
-    const int per_sequence = (length + kBlockTokens - 1) / kBlockTokens;
-    for (int i = 0; i < count; ++i) {
-      Stage::SequenceState& state = states_[i];
-      state.sampling = sampling;
-      state.sampling.seed = static_cast<uint64_t>(i);
-      state.num_prompt_tokens = 1;
-      state.blocks.resize(1);
-      for (int b = 0; b < per_sequence; ++b) {
-        state.blocks[0].push_back(BlockId(i * per_sequence + b));
-      }
-      chunks_[i].sequence = SequenceId(i + 1);
-    }
-  }
-
-  // Seconds of one step of `tokens` more tokens of every sequence.
-  double Step(int tokens) {
-    std::vector<Stage::ChunkInput> inputs;
-    for (size_t i = 0; i < states_.size(); ++i) {
-      Chunk& chunk = chunks_[i];
-      std::vector<TokenId>& history = states_[i].tokens;
-      chunk.start = static_cast<int32_t>(history.size());
-      chunk.tokens.clear();
-      for (int t = 0; t < tokens; ++t) {
-        chunk.tokens.push_back(static_cast<TokenId>((i * 31 + t * 7) % 250));
-      }
-      history.insert(history.end(), chunk.tokens.begin(), chunk.tokens.end());
-      if (NeedsTokenCounts(states_[i].sampling)) {
-        if (!states_[i].counts) states_[i].counts.emplace();
-        for (const TokenId id : chunk.tokens) {
-          states_[i].counts->AddGenerated(id);
-        }
-      }
-      chunk.logits = LogitsWanted::kLast;
-      chunk.samples = true;
-      inputs.push_back({&chunk, &states_[i]});
-    }
-    HiddenStates out;
-    std::vector<SequenceResult> results;
-    const TimePoint start = Clock::now();
-    stage_.Run(inputs, {}, out, results);
-    return Seconds(Clock::now() - start);
-  }
-
- private:
-  Stage& stage_;
-  std::vector<Stage::SequenceState> states_;
-  std::vector<Chunk> chunks_;
-};
-
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
 // One line: `batch` sequences, steps of `tokens` tokens each.
-void Measure(Stage& stage, benchmarks::ReadProbe& probe, const Flags& flags,
+void Measure(Stage& stage, measure::ReadProbe& probe, const Flags& flags,
              const char* what, int batch, int tokens) {
   const int steps = tokens == 1 ? flags.steps : 1;
   std::vector<double> seconds;
   std::vector<double> bandwidth;
   for (int round = 0; round < flags.rounds; ++round) {
-    Sequences sequences(&stage, batch, 16 + (steps + 1) * tokens);
+    measure::StageSteps sequences(&stage, batch, 16 + (steps + 1) * tokens);
     if (tokens == 1) sequences.Step(8);  // a little context, warm
     bandwidth.push_back(probe.Measure());
     for (int i = 0; i < steps; ++i) seconds.push_back(sequences.Step(tokens));
@@ -130,7 +69,7 @@ void MeasureSampling(Stage& stage, int batch, const Flags& flags) {
                            "min_p 0.05", "penalties", "logprobs 5"}) {
     ways.push_back({name, {}});
   }
-  ways[0].second = Greedy();
+  ways[0].second = measure::Greedy();
   ways[2].second.top_p = 0.95f;
   ways[3].second.min_p = 0.05f;
   ways[4].second.presence_penalty = 0.5f;
@@ -140,7 +79,7 @@ void MeasureSampling(Stage& stage, int batch, const Flags& flags) {
   std::vector<std::vector<double>> shares(ways.size());
   for (int round = 0; round < flags.rounds; ++round) {
     for (size_t way = 0; way < ways.size(); ++way) {
-      Sequences sequences(&stage, batch, 32, ways[way].second);
+      measure::StageSteps sequences(&stage, batch, 32, ways[way].second);
       sequences.Step(8);
       for (int i = 0; i < flags.steps; ++i) {
         const double step = sequences.Step(1);
@@ -216,7 +155,7 @@ int Main(int argc, char** argv) {
   std::printf(
       "%smodel %s, %.1f MB of %s weights, isa %s, %d ranks, %d threads, "
       "loaded in %.1f s\n",
-      benchmarks::DescribeCpu().c_str(), info.model_name.c_str(),
+      measure::DescribeCpu().c_str(), info.model_name.c_str(),
       static_cast<double>(info.weights_bytes) * 1e-6,
       info.weights_dtype.c_str(), info.isa.c_str(), info.ranks, info.threads,
       info.load_seconds);
@@ -224,7 +163,7 @@ int Main(int argc, char** argv) {
     for (const int batch : {1, 8, 32}) MeasureSampling(stage, batch, flags);
     return 0;
   }
-  benchmarks::ReadProbe probe(info.threads);
+  measure::ReadProbe probe(info.threads);
   Measure(stage, probe, flags, "decode", 1, 1);
   Measure(stage, probe, flags, "decode", 8, 1);
   Measure(stage, probe, flags, "prefill", 1,

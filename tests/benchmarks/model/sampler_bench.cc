@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "common/device/cpu/cpu_options.h"
+#include "common/measure/machine.h"
 #include "common/sampling/sampler.h"
 #include "common/sampling/token_counts.h"
-#include "tests/benchmarks/machine/machine.h"
 
 namespace sluice {
 namespace {
@@ -132,8 +132,7 @@ int Main(int argc, char** argv) {
     return 2;
   }
   std::printf("%sisa %s, one thread, logits of deviation %g\n",
-              benchmarks::DescribeCpu().c_str(),
-              kernels::ToString(isa->vectors),
+              measure::DescribeCpu().c_str(), kernels::ToString(isa->vectors),
               static_cast<double>(flags.deviation));
   std::printf("%-20s %12s %12s\n", "us a token", "49152", "128256");
   Vocabulary small(49152, flags, isa->vectors);

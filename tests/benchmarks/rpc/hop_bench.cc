@@ -18,6 +18,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/concurrency/bounded_queue.h"
+#include "common/measure/machine.h"
 #include "common/rpc/credited_sender.h"
 #include "common/rpc/hello.h"
 #include "common/rpc/payload_frame.h"
@@ -26,7 +27,6 @@
 #include "common/wire/stage.h"
 #include "common/wire/types.h"
 #include "sluice/v1/stage.grpc.pb.h"
-#include "tests/benchmarks/machine/machine.h"
 
 namespace sluice {
 namespace {
@@ -166,8 +166,8 @@ int Main(int argc, char** argv) {
     return 2;
   }
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  std::printf("%s%s", benchmarks::DescribeCpu().c_str(),
-              benchmarks::ReadProbe(std::max(cores, 1)).Describe(5).c_str());
+  std::printf("%s%s", measure::DescribeCpu().c_str(),
+              measure::ReadProbe(std::max(cores, 1)).Describe(5).c_str());
   BoundedQueue<Received> queue(64);
   Service service(hidden_size, &queue);
   rpc::TransportOptions transport;

@@ -10,8 +10,8 @@
 #include <functional>
 #include <sstream>
 
+#include "common/measure/machine.h"
 #include "common/text/tokenizer.h"
-#include "tests/benchmarks/machine/machine.h"
 
 namespace sluice {
 namespace {
@@ -48,8 +48,8 @@ int Run(const char* model, const char* file, int rounds) {
   }
   const double decode =
       BestSeconds(rounds, [&] { (void)(*tokenizer)->Decode(*ids, true).ok(); });
-  std::printf("%s%s", benchmarks::DescribeCpu().c_str(),
-              benchmarks::ReadProbe(1).Describe(5).c_str());
+  std::printf("%s%s", measure::DescribeCpu().c_str(),
+              measure::ReadProbe(1).Describe(5).c_str());
   std::printf("load %.3f s; %zu bytes to %zu ids in %.3f s; back in %.3f s\n",
               load, text.str().size(), ids->size(), encode, decode);
   return 0;

@@ -1,4 +1,4 @@
-#include "tests/benchmarks/machine/machine.h"
+#include "common/measure/machine.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "kernels/context.h"
 
-namespace sluice::benchmarks {
+namespace sluice::measure {
 namespace {
 
 // What the first processor's line `key` says.
@@ -67,4 +67,4 @@ std::string ReadProbe::Describe(int passes) {
   return line;
 }
 
-}  // namespace sluice::benchmarks
+}  // namespace sluice::measure

@@ -1,10 +1,14 @@
-#include "tests/benchmarks/kernels/limits.h"
+#include "common/measure/limits.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-namespace sluice::benchmarks {
+namespace sluice::measure {
 
 using kernels::DotIsa;
 using kernels::Isa;
@@ -164,4 +168,73 @@ PeakWork FmaPeakOf(Isa) { return {}; }
 
 #endif
 
-}  // namespace sluice::benchmarks
+double SteadySeconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+double ReadRate(const Measurer& measurer, std::span<const uint8_t> memory) {
+  constexpr int64_t kPage = 4096;
+  const kernels::Context team{measurer.executor};
+  const int threads = kernels::NumThreads(team);
+  const auto pages = static_cast<int64_t>(memory.size()) / kPage;
+  const double begin = measurer.seconds();
+  kernels::ParallelFor(team, threads, [&](int part) {
+    const int64_t first = pages * part / threads * kPage;
+    const int64_t end = pages * (part + 1) / threads * kPage;
+    ReadBytes(memory.data() + first, end - first);
+  });
+  return static_cast<double>(pages * kPage) / (measurer.seconds() - begin) *
+         1e-9;
+}
+
+double PeakRate(const Measurer& measurer, const PeakWork& work) {
+  constexpr int64_t kRounds = 200000;
+  if (work.run == nullptr) return 0;
+  const kernels::Context team{measurer.executor};
+  const int threads = kernels::NumThreads(team);
+  const double begin = measurer.seconds();
+  kernels::ParallelFor(team, threads, [&](int) { work.run(kRounds); });
+  return static_cast<double>(kRounds * work.operations * threads) /
+         (measurer.seconds() - begin) * 1e-9;
+}
+
+double JoinSeconds(const Measurer& measurer) {
+  constexpr int kRuns = 100;
+  constexpr int kJoins = 20;
+  const kernels::Context team{measurer.executor};
+  const int threads = kernels::NumThreads(team);
+  if (threads == 1) return 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < kRuns; ++run) {
+    const double begin = measurer.seconds();
+    for (int i = 0; i < kJoins; ++i) {
+      kernels::ParallelFor(team, threads, [](int) {});
+    }
+    least = std::min(least, (measurer.seconds() - begin) / kJoins);
+  }
+  return least;
+}
+
+LimitProbe::LimitProbe(const LimitOptions& options)
+    : options_(options),
+      team_({.num_threads = options.threads, .cpus = {}, .name = "limits"}),
+      memory_(size_t{256} << 20, 1) {}
+
+Limits LimitProbe::Measure() {
+  constexpr int kPasses = 3;
+  const Measurer one;
+  const Measurer all{&team_};
+  Limits best;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const auto raise = [](double& to, double rate) { to = std::max(to, rate); };
+    raise(best.read_one, ReadRate(one, std::span(memory_).first(64 << 20)));
+    raise(best.read_all, ReadRate(all, memory_));
+    raise(best.dot_peak, PeakRate(all, PeakOf(options_.dot)));
+    raise(best.fma_peak, PeakRate(all, FmaPeakOf(options_.vectors)));
+  }
+  best.join_seconds = JoinSeconds(all);
+  return best;
+}
+
+}  // namespace sluice::measure

@@ -1,5 +1,5 @@
-#ifndef SLUICE_TESTS_BENCHMARKS_MACHINE_MACHINE_H_
-#define SLUICE_TESTS_BENCHMARKS_MACHINE_MACHINE_H_
+#ifndef SLUICE_COMMON_MEASURE_MACHINE_H_
+#define SLUICE_COMMON_MEASURE_MACHINE_H_
 
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 #include "common/concurrency/thread_team.h"
 
 // What a figure means nothing without: the CPU, and how fast it reads memory.
-namespace sluice::benchmarks {
+namespace sluice::measure {
 
 // "CPU: NAME, N cores" and "flags: ...", a line each; "unknown" where
 // /proc/cpuinfo does not tell.
@@ -34,6 +34,6 @@ class ReadProbe {
   volatile uint64_t sink_ = 0;  // so that no pass is left out
 };
 
-}  // namespace sluice::benchmarks
+}  // namespace sluice::measure
 
-#endif  // SLUICE_TESTS_BENCHMARKS_MACHINE_MACHINE_H_
+#endif  // SLUICE_COMMON_MEASURE_MACHINE_H_
