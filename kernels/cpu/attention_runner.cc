@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <memory>
+#include <numeric>
 
 #include "kernels/exp_log.h"
 
@@ -11,75 +12,73 @@ namespace sluice::kernels::cpu {
 static_assert(kAttentionChunk == kChunk);
 
 void AttentionScratch::Reserve(int64_t head_dim) {
+  constexpr int64_t kLine = 64 / sizeof(float);
   head_dim_ = head_dim;
   const int64_t per_query =
-      head_dim + (head_dim + 16) + kChunk + (kChunkLevel + 1) * (head_dim + 2);
-  const auto size = static_cast<size_t>(kMaxQueries * per_query);
-  if (floats_.size() < size) floats_.resize(size);
+      head_dim + kChunk + (head_dim + 16) + (kChunkLevel + 1) * (head_dim + 3);
+  const auto size = static_cast<size_t>(kMaxQueries * per_query + kLine);
+  std::iota(places_.begin(), places_.end(), 0);
+  if (memory_.size() >= size) return;
+  memory_.resize(size);
+  void* begin = memory_.data();
+  size_t space = size * sizeof(float);
+  floats_ = static_cast<float*>(
+      std::align(64, (size - kLine) * sizeof(float), begin, space));
 }
 
 AttentionPartials AttentionScratch::at(int level) {
-  float* base = scores() + kMaxQueries * (kChunk + level * (head_dim_ + 2));
-  return {.max = base,
-          .sum = base + kMaxQueries,
-          .accumulators = base + 2 * kMaxQueries,
+  float* base = packed() + kMaxQueries * (head_dim_ + 16) +
+                places_[level] * kMaxQueries * (head_dim_ + 3);
+  return {.seen = base,
+          .max = base + kMaxQueries,
+          .sum = base + 2 * kMaxQueries,
+          .accumulators = base + 3 * kMaxQueries,
           .scores = scores(),
           .packed = packed()};
 }
 
-Partial AttentionScratch::partial(int level, int query) {
-  const AttentionPartials all = at(level);
-  return {all.max + query, all.sum + query,
-          all.accumulators + query * head_dim_};
-}
-
 void AttentionRunner::Run(const AttentionUnit& unit,
                           AttentionScratch& scratch) const {
-  uint32_t pending[kMaxQueries] = {};
   scratch.Reserve(kv_.head_dim);
-  RunChunks(unit, 0, unit.end_chunk, scratch, pending);
-  for (int q = 0; q < unit.num_queries(); ++q) {
-    Emit(unit, q, scratch.partial(Fold(q, scratch, pending[q]), q));
-  }
+  const AttentionArgs args = ArgsOf(unit, scratch);
+  const Pending pending = RunChunks(unit, args, 0, unit.end_chunk, scratch);
+  Emit(unit, Fold(args, pending, scratch));
 }
 
 void AttentionRunner::RunPiece(const AttentionUnit& unit, int32_t piece,
                                int log2_chunks, AttentionScratch& scratch,
                                float* results) const {
-  uint32_t pending[kMaxQueries] = {};
   scratch.Reserve(kv_.head_dim);
+  const AttentionArgs args = ArgsOf(unit, scratch);
   const int32_t begin = piece << log2_chunks;
   const int32_t end = std::min(begin + (1 << log2_chunks), unit.end_chunk);
-  RunChunks(unit, begin, end, scratch, pending);
-  for (int q = 0; q < unit.num_queries(); ++q) {
-    float* to = results + q * (kv_.head_dim + 2);
-    // A sum of zero says that the query sees nothing of this piece: with a
-    // visible position it is at least Exp(0).
-    to[1] = 0.0f;
-    if (pending[q] == 0) continue;
-    Copy(scratch.partial(Fold(q, scratch, pending[q]), q),
-         {to, to + 1, to + 2});
+  const Pending pending = RunChunks(unit, args, begin, end, scratch);
+  if (pending == 0) {
+    std::fill_n(results, kMaxQueries, 0.0f);  // nothing is seen of it
+    return;
   }
+  std::copy_n(Fold(args, pending, scratch).seen, FloatsOf(args), results);
 }
 
 void AttentionRunner::JoinPieces(const AttentionUnit& unit, int32_t num_pieces,
                                  AttentionScratch& scratch,
                                  const float* results) const {
   scratch.Reserve(kv_.head_dim);
-  for (int q = 0; q < unit.num_queries(); ++q) {
-    uint32_t pending = 0;
-    for (int32_t piece = 0; piece < num_pieces; ++piece) {
-      const float* from =
-          results + piece * PieceSize() + q * (kv_.head_dim + 2);
-      if (from[1] == 0.0f) continue;
-      const Partial node = scratch.partial(AttentionScratch::kChunkLevel, q);
-      *node.max = from[0];
-      *node.sum = from[1];
-      std::copy_n(from + 2, kv_.head_dim, node.accumulator);
-      Climb(piece, q, scratch, pending);
-    }
-    Emit(unit, q, scratch.partial(Fold(q, scratch, pending), q));
+  const AttentionArgs args = ArgsOf(unit, scratch);
+  Pending pending = 0;
+  for (int32_t piece = 0; piece < num_pieces; ++piece) {
+    std::copy_n(results + piece * PieceSize(), FloatsOf(args),
+                scratch.at(AttentionScratch::kChunkLevel).seen);
+    pending = Climb(args, piece, pending, scratch);
   }
+  Emit(unit, Fold(args, pending, scratch));
+}
+
+// A partial with its header.
+int64_t AttentionRunner::FloatsOf(const AttentionArgs& args) const {
+  const int columns =
+      LanesAreQueries(args.num_queries) ? kMaxQueries : args.num_queries;
+  return 3 * kMaxQueries + columns * kv_.head_dim;
 }
 
 AttentionArgs AttentionRunner::ArgsOf(const AttentionUnit& unit,
@@ -95,103 +94,126 @@ AttentionArgs AttentionRunner::ArgsOf(const AttentionUnit& unit,
       .block_tokens = kv_.block_tokens,
       .head_dim = head_dim,
       .scale = queries_.scale,
-      .num_queries = unit.num_tokens * unit.num_heads,
+      .num_queries = unit.num_queries(),
       .queries = scratch.queries()};
-  for (int i = 0; i < unit.num_tokens; ++i) {
-    const int64_t t = unit.token + i;
+  const bool lanes = LanesAreQueries(args.num_queries);
+  if (lanes) std::fill_n(scratch.queries(), kMaxQueries * head_dim, 0.0f);
+  for (int q = 0; q < args.num_queries; ++q) {
+    const int64_t t = unit.token + q / unit.num_heads;
+    const int64_t head = unit.head + q % unit.num_heads;
     const int32_t position = queries_.positions[t];
-    const int32_t first =
+    args.first[q] =
         queries_.window > 0 ? std::max(0, position - queries_.window + 1) : 0;
-    const int at = i * unit.num_heads;
-    std::memcpy(scratch.queries() + at * head_dim,
-                queries_.q.row(t) + unit.head * head_dim,
-                static_cast<size_t>(unit.num_heads * head_dim) * sizeof(float));
-    std::fill_n(args.first + at, unit.num_heads, first);
-    std::fill_n(args.last + at, unit.num_heads, position);
+    args.last[q] = position;
+    args.end = std::max(args.end, position + 1);
+    const float* from = queries_.q.row(t) + head * head_dim;
+    if (lanes) {
+      for (int64_t d = 0; d < head_dim; ++d) {
+        scratch.queries()[d * kMaxQueries + q] = from[d];
+      }
+    } else {
+      std::copy_n(from, head_dim, scratch.queries() + q * head_dim);
+    }
   }
   return args;
 }
 
-void AttentionRunner::RunChunks(const AttentionUnit& unit, int32_t begin,
-                                int32_t end, AttentionScratch& scratch,
-                                uint32_t* pending) const {
-  const AttentionArgs args = ArgsOf(unit, scratch);
+AttentionRunner::Pending AttentionRunner::RunChunks(
+    const AttentionUnit& unit, const AttentionArgs& args, int32_t begin,
+    int32_t end, AttentionScratch& scratch) const {
+  const auto run = LanesAreQueries(args.num_queries) ? ops_.attention_lanes
+                                                     : ops_.attention_chunk;
+  Pending pending = 0;
   for (int32_t chunk = std::max(begin, unit.first_chunk); chunk < end;
        ++chunk) {
-    ops_.attention_chunk(args, chunk,
-                         scratch.at(AttentionScratch::kChunkLevel));
-    for (int q = 0; q < args.num_queries; ++q) {
-      if (args.first[q] / kChunk <= chunk && chunk <= args.last[q] / kChunk) {
-        Climb(chunk - begin, q, scratch, pending[q]);
-      }
-    }
+    run(args, chunk, scratch.at(AttentionScratch::kChunkLevel));
+    pending = Climb(args, chunk - begin, pending, scratch);
   }
+  return pending;
 }
 
 // left = left joined with right, in that order.
-void AttentionRunner::Join(const Partial& left, const Partial& right) const {
-  const float max = std::max(*left.max, *right.max);
-  const float ea = Exp(*left.max - max);
-  const float eb = Exp(*right.max - max);
-  *left.max = max;
-  ops_.join_scaled(left.sum, ea, right.sum, eb, 1);
-  ops_.join_scaled(left.accumulator, ea, right.accumulator, eb, kv_.head_dim);
-}
-
-void AttentionRunner::Copy(const Partial& from, const Partial& to) const {
-  *to.max = *from.max;
-  *to.sum = *from.sum;
-  std::copy_n(from.accumulator, kv_.head_dim, to.accumulator);
+void AttentionRunner::Join(const AttentionArgs& args,
+                           const AttentionPartials& left,
+                           const AttentionPartials& right) const {
+  if (LanesAreQueries(args.num_queries)) {
+    return ops_.join_lanes(args, left, right);
+  }
+  for (int q = 0; q < args.num_queries; ++q) {
+    if (right.seen[q] == 0.0f) continue;
+    float* to = left.accumulators + q * kv_.head_dim;
+    const float* from = right.accumulators + q * kv_.head_dim;
+    if (left.seen[q] == 0.0f) {
+      left.seen[q] = 1.0f;
+      left.max[q] = right.max[q];
+      left.sum[q] = right.sum[q];
+      std::copy_n(from, kv_.head_dim, to);
+      continue;
+    }
+    const float max = std::max(left.max[q], right.max[q]);
+    const float ea = Exp(left.max[q] - max);
+    const float eb = Exp(right.max[q] - max);
+    left.max[q] = max;
+    ops_.join_scaled(left.sum + q, ea, right.sum + q, eb, 1);
+    ops_.join_scaled(to, ea, from, eb, kv_.head_dim);
+  }
 }
 
 // Puts leaf `index`, at kChunkLevel, into the tree: as a right child it is
 // joined with its left sibling, as long as that makes a right child.
-void AttentionRunner::Climb(int32_t index, int query, AttentionScratch& scratch,
-                            uint32_t& pending) const {
+AttentionRunner::Pending AttentionRunner::Climb(
+    const AttentionArgs& args, int32_t index, Pending pending,
+    AttentionScratch& scratch) const {
   int level = 0;
   int source = AttentionScratch::kChunkLevel;
   for (; (index >> level) & 1; ++level) {
     if ((pending >> level & 1) == 0) continue;  // the left sibling is masked
-    Join(scratch.partial(level, query), scratch.partial(source, query));
+    Join(args, scratch.at(level), scratch.at(source));
     pending &= ~(1u << level);
     source = level;
   }
-  Copy(scratch.partial(source, query), scratch.partial(level, query));
-  pending |= 1u << level;
+  scratch.Swap(source, level);
+  return pending | 1u << level;
 }
 
-// Joins what is left, the youngest nodes first; returns the root's level.
-int AttentionRunner::Fold(int query, AttentionScratch& scratch,
-                          uint32_t pending) const {
+// Joins what is left, the youngest nodes first; returns the root.
+AttentionPartials AttentionRunner::Fold(const AttentionArgs& args,
+                                        Pending pending,
+                                        AttentionScratch& scratch) const {
   int level = std::countr_zero(pending);
   for (pending &= pending - 1; pending != 0; pending &= pending - 1) {
     const int left = std::countr_zero(pending);
-    Join(scratch.partial(left, query), scratch.partial(level, query));
+    Join(args, scratch.at(left), scratch.at(level));
     level = left;
   }
-  return level;
+  return scratch.at(level);
 }
 
-// Joins the sink and writes the query's output.
-void AttentionRunner::Emit(const AttentionUnit& unit, int query,
-                           const Partial& all) const {
-  const int64_t token = unit.token + query / unit.num_heads;
-  const int64_t head = unit.head + query % unit.num_heads;
-  if (queries_.sinks != nullptr) {
-    const float sink = queries_.sinks[head];
-    const float max = std::max(*all.max, sink);
-    const float ea = Exp(*all.max - max);
-    const float eb = Exp(sink - max);
-    const float one = 1.0f;
-    const float zero = 0.0f;
-    ops_.join_scaled(all.sum, ea, &one, eb, 1);
-    for (int64_t d = 0; d < kv_.head_dim; ++d) {
-      ops_.join_scaled(all.accumulator + d, ea, &zero, eb, 1);
+// Joins the sinks and writes the outputs.
+void AttentionRunner::Emit(const AttentionUnit& unit,
+                           const AttentionPartials& all) const {
+  const int64_t head_dim = kv_.head_dim;
+  const bool lanes = LanesAreQueries(unit.num_queries());
+  const int64_t step = lanes ? kMaxQueries : 1;
+  for (int q = 0; q < unit.num_queries(); ++q) {
+    const int64_t head = unit.head + q % unit.num_heads;
+    float* from = all.accumulators + (lanes ? q : q * head_dim);
+    if (queries_.sinks != nullptr) {
+      const float sink = queries_.sinks[head];
+      const float max = std::max(all.max[q], sink);
+      const float ea = Exp(all.max[q] - max);
+      const float eb = Exp(sink - max);
+      const float one = 1.0f;
+      const float zero = 0.0f;
+      ops_.join_scaled(all.sum + q, ea, &one, eb, 1);
+      for (int64_t d = 0; d < head_dim; ++d) {
+        ops_.join_scaled(from + d * step, ea, &zero, eb, 1);
+      }
     }
-  }
-  float* to = out_.row(token) + head * kv_.head_dim;
-  for (int64_t d = 0; d < kv_.head_dim; ++d) {
-    to[d] = all.accumulator[d] / *all.sum;
+    float* to = out_.row(unit.token + q / unit.num_heads) + head * head_dim;
+    for (int64_t d = 0; d < head_dim; ++d) {
+      to[d] = from[d * step] / all.sum[q];
+    }
   }
 }
 

@@ -1,7 +1,9 @@
 #ifndef SLUICE_KERNELS_CPU_ATTENTION_RUNNER_H_
 #define SLUICE_KERNELS_CPU_ATTENTION_RUNNER_H_
 
+#include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -22,30 +24,26 @@ struct AttentionUnit {
   int num_queries() const { return num_tokens * num_heads; }
 };
 
-// One query's partial: max, sum and accumulator.
-struct Partial {
-  float* max;
-  float* sum;
-  float* accumulator;
-};
-
-// Partials of the tree's levels for each query of a unit. A thread keeps one:
+// Partials of the tree's levels for the queries of a unit. A thread keeps one:
 // it grows to what the largest unit needed.
 class AttentionScratch {
  public:
   void Reserve(int64_t head_dim);
-  float* queries() { return floats_.data(); }
+  float* queries() { return floats_; }
   // The partials of level `level`; kChunkLevel is the chunk at hand.
   AttentionPartials at(int level);
-  Partial partial(int level, int query);
+  // Exchanges two levels' partials.
+  void Swap(int a, int b) { std::swap(places_[a], places_[b]); }
   static constexpr int kChunkLevel = 24;  // levels for 2^32 positions below
 
  private:
-  float* packed() { return queries() + kMaxQueries * head_dim_; }
-  float* scores() { return packed() + kMaxQueries * (head_dim_ + 16); }
+  float* scores() { return queries() + kMaxQueries * head_dim_; }
+  float* packed() { return scores() + kMaxQueries * kChunk; }
 
   int64_t head_dim_ = 0;
-  std::vector<float> floats_;
+  std::vector<float> memory_;
+  float* floats_ = nullptr;  // in memory_, at a cache line's begin
+  std::array<int, kChunkLevel + 1> places_ = {};
 };
 
 // Runs units of one PagedAttention call; lives as long as the call. Any
@@ -66,21 +64,29 @@ class AttentionRunner {
   // Joins pieces [0, num_pieces) of the unit, to the output.
   void JoinPieces(const AttentionUnit& unit, int32_t num_pieces,
                   AttentionScratch& scratch, const float* results) const;
-  int64_t PieceSize() const { return kMaxQueries * (kv_.head_dim + 2); }
+  int64_t PieceSize() const { return kMaxQueries * (kv_.head_dim + 3); }
 
  private:
+  // Finished nodes of the tree: bit n says that level n holds one.
+  using Pending = uint32_t;
+
+  bool LanesAreQueries(int num_queries) const {
+    return num_queries >= ops_.lane_queries && kv_.head_dim % 16 == 0;
+  }
+  int64_t FloatsOf(const AttentionArgs& args) const;
   AttentionArgs ArgsOf(const AttentionUnit& unit,
                        AttentionScratch& scratch) const;
-  // Runs chunks [begin, end); begin is aligned to the node's size. Sets
-  // pending[q] to the levels that hold a finished node of query q.
-  void RunChunks(const AttentionUnit& unit, int32_t begin, int32_t end,
-                 AttentionScratch& scratch, uint32_t* pending) const;
-  void Join(const Partial& left, const Partial& right) const;
-  void Copy(const Partial& from, const Partial& to) const;
-  void Climb(int32_t index, int query, AttentionScratch& scratch,
-             uint32_t& pending) const;
-  int Fold(int query, AttentionScratch& scratch, uint32_t pending) const;
-  void Emit(const AttentionUnit& unit, int query, const Partial& all) const;
+  // Runs chunks [begin, end); begin is aligned to the node's size.
+  Pending RunChunks(const AttentionUnit& unit, const AttentionArgs& args,
+                    int32_t begin, int32_t end,
+                    AttentionScratch& scratch) const;
+  void Join(const AttentionArgs& args, const AttentionPartials& left,
+            const AttentionPartials& right) const;
+  Pending Climb(const AttentionArgs& args, int32_t index, Pending pending,
+                AttentionScratch& scratch) const;
+  AttentionPartials Fold(const AttentionArgs& args, Pending pending,
+                         AttentionScratch& scratch) const;
+  void Emit(const AttentionUnit& unit, const AttentionPartials& all) const;
 
   const Ops& ops_;
   const AttentionQueries& queries_;

@@ -18,6 +18,8 @@ namespace {
 #include "kernels/cpu/sampling_body.inc"
 //
 #include "kernels/cpu/attention_body.inc"
+//
+#include "kernels/cpu/attention_lanes_body.inc"
 
 }  // namespace
 
@@ -40,7 +42,10 @@ const Ops kAvx2Ops = {
     .weights = Weights,
     .select_not_below = SelectNotBelow,
     .count_above = CountAbove,
+    .lane_queries = kLaneQueries,
     .attention_chunk = AttentionChunk,
+    .attention_lanes = AttentionLanes,
+    .join_lanes = JoinLanes,
     .join_scaled = JoinScaled,
 };
 

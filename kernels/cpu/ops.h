@@ -16,7 +16,7 @@ namespace sluice::kernels::cpu {
 // Positions per attention partial, as attention.h's kAttentionChunk.
 constexpr int kChunk = 256;
 // Query columns that share one walk over keys and values.
-constexpr int kMaxQueries = 24;
+constexpr int kMaxQueries = 48;
 // Rows that a tile of a product has at most.
 constexpr int kMaxTileRows = 4;
 // Shards of a product that one call can join.
@@ -62,7 +62,9 @@ struct MatMulArgs {
   int64_t tokens_per_block;
 };
 
-// Queries of one kv head that walk the same block table.
+// Queries of one kv head that walk the same block table. `queries` is
+// [num_queries, head_dim]; where lanes are queries [head_dim, kMaxQueries],
+// zero behind the last query.
 struct AttentionArgs {
   const float* keys;     // of this kv head in block 0
   const float* values;   // same
@@ -71,16 +73,20 @@ struct AttentionArgs {
   int64_t block_tokens;  // divides kChunk
   int64_t head_dim;
   float scale;
-  int32_t num_queries;         // <= kMaxQueries
-  const float* queries;        // [num_queries, head_dim]
+  int32_t num_queries;  // <= kMaxQueries
+  const float* queries;
   int32_t first[kMaxQueries];  // first visible position
   int32_t last[kMaxQueries];   // last visible position
+  int32_t end;                 // behind the last of these
 };
 
-// Partials of one chunk: max and sum [num_queries], accumulators
-// [num_queries, head_dim]. `scores` and `packed` are scratch [num_queries,
-// kChunk] and [num_queries, head_dim rounded up to 16].
+// Partials of one chunk or of a node of the tree over chunks. seen[q] is 0
+// where query q sees nothing of it and has no partial, otherwise 1. seen, max
+// and sum are [kMaxQueries]; accumulators are [num_queries, head_dim], where
+// lanes are queries [head_dim, kMaxQueries]. `scores` and `packed` are scratch:
+// [kMaxQueries, kChunk] and [num_queries, head_dim rounded up to 16].
 struct AttentionPartials {
+  float* seen;
   float* max;
   float* sum;
   float* accumulators;
@@ -146,10 +152,18 @@ struct Ops {
   int64_t (*select_not_below)(const float* x, int64_t n, float least,
                               int32_t first, ChosenLogits out);
   int64_t (*count_above)(const float* x, int64_t n, float value);
-  // Fills the partials of chunk `chunk` for all queries that see any of it;
-  // those of others are left as they are.
+  // From so many queries on lanes are queries.
+  int32_t lane_queries;
+  // Fills the partials of chunk `chunk`: with lanes that are elements of a
+  // head, and with lanes that are queries.
   void (*attention_chunk)(const AttentionArgs& args, int32_t chunk,
                           const AttentionPartials& out);
+  void (*attention_lanes)(const AttentionArgs& args, int32_t chunk,
+                          const AttentionPartials& out);
+  // left = left joined with right, as attention.h's contract has it; lanes
+  // are queries.
+  void (*join_lanes)(const AttentionArgs& args, const AttentionPartials& left,
+                     const AttentionPartials& right);
   // a[i] = fma(b[i], eb, a[i] * ea)
   void (*join_scaled)(float* a, float ea, const float* b, float eb, int64_t n);
 };

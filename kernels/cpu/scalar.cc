@@ -16,6 +16,8 @@ namespace {
 #include "kernels/cpu/sampling_body.inc"
 //
 #include "kernels/cpu/attention_body.inc"
+//
+#include "kernels/cpu/attention_lanes_body.inc"
 
 }  // namespace
 
@@ -38,7 +40,10 @@ const Ops kScalarOps = {
     .weights = Weights,
     .select_not_below = SelectNotBelow,
     .count_above = CountAbove,
+    .lane_queries = kLaneQueries,
     .attention_chunk = AttentionChunk,
+    .attention_lanes = AttentionLanes,
+    .join_lanes = JoinLanes,
     .join_scaled = JoinScaled,
 };
 
