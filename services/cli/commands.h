@@ -38,6 +38,9 @@ void AddTrace(CommandLine& sluice);
 // The content of a model folder or GGUF, and its split over stages.
 void AddInspect(CommandLine& sluice);
 
+// A model folder with quantised matrices, made of another.
+void AddConvert(CommandLine& sluice);
+
 // A placement of a model's experts on hosts by their memory, to stdout or --out
 // FILE, with each host's share on stderr; a split of layers over stages.
 void AddPlan(CommandLine& sluice);

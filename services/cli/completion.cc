@@ -131,6 +131,7 @@ void AddCommands(CommandLine& sluice) {
   AddEval(sluice);
   AddTrace(sluice);
   AddInspect(sluice);
+  AddConvert(sluice);
   AddPlan(sluice);
   AddCompletion(sluice);
 }
