@@ -31,7 +31,7 @@ struct BackendInfo {
   bool shares_host_memory = false;
 };
 
-// One rank's time in collectives, nanoseconds.
+// One rank's times in collectives, in nanoseconds.
 struct CollectiveTimes {
   int64_t reduce_ns = 0;  // ReduceTree, Embed
   int64_t gather_ns = 0;  // the gathering of Logits
@@ -44,16 +44,16 @@ struct StepTimes {
   uint32_t joins = 0;           // times that the rank's threads met
 };
 
-// What to sample from one logits row of the step.
+// The task on one logits row of the step.
 struct RowTask {
   int32_t row = 0;  // index into StepInputs::logits_rows
   TokenTask task;   // its logits are empty
 };
 
 // Logits of some rows: this rank's columns [n, M], which are columns
-// [first_column, first_column + M) of all ranks' together [n, V]; rank 0 alone
-// asks for those, on the other ranks the list is empty. One rank may give the
-// same matrix twice.
+// [first_column, first_column + M) of all ranks' together [n, V]. Only rank 0
+// wants those; other ranks pass an empty `all`. One rank may give the same
+// matrix twice.
 struct LogitsOut {
   DeviceMatrix own;
   int64_t first_column = 0;
@@ -61,36 +61,34 @@ struct LogitsOut {
 };
 
 // The device that one rank computes on. Operations are as large as is natural
-// both on a CPU and on a GPU, and take what is constant in a model as
-// arguments. Between BeginStep and EndStep operations are enqueued: they take
-// effect in call order, and at EndStep or Sync at the latest. So the host reads
-// only what EndStep hands out (copies, results of Sample), and does not change
-// host memory and spans that it passed until then. Between steps, while
-// loading, a copy is done when it returns.
+// on a CPU and on a GPU, and take a model's constants as arguments. Between
+// BeginStep and EndStep operations are enqueued: they take effect in call
+// order, at EndStep or Sync at the latest. So until then the host reads only
+// the results of EndStep (copies, results of Sample), and does not change host
+// memory and spans that it has passed. Between steps, while loading, a copy is
+// done when it returns.
 //
-// Used by the rank's thread alone. Matrices have T rows, T being the step's
-// num_tokens unless said otherwise; outputs do not overlap inputs. Embed,
-// ReduceTree and Logits are collective: every rank of the stage calls them in
-// the same order.
+// Used by the rank's thread alone. Matrices have T rows, the step's num_tokens,
+// unless said otherwise; outputs do not overlap inputs. Embed, ReduceTree and
+// Logits are collective: every rank of the stage calls them in the same order.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual const BackendInfo& info() const = 0;
 
   // Memory ----------------------------------------------------------------
-  // `bytes` of device memory, uninitialised, 64-byte aligned.
+  // Returns `bytes` of device memory, uninitialised, 64-byte aligned.
   virtual DeviceMemory Allocate(size_t bytes) = 0;
   // Frees memory of Allocate and Pack; called by DeviceMemory.
   virtual void Free(void* data) = 0;
-  // Packs a weight for the products below and for Embed. `parts`: its rows,
-  // at least one part, all of the same columns.
+  // Packs a weight for the products below and for Embed. `parts`: its rows, in
+  // at least one part, all with the same columns.
   virtual std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) = 0;
   // Makes RoPE's tables; before the first step.
   virtual RopeHandle AddRope(RopeSpec spec) = 0;
-  // Packed rows on the host, of the matrix's type, to the device and back.
-  // Within a step both may run as late as EndStep, in the order of the calls,
-  // so that rows which CopyIn reads may be those that a CopyOut after it
-  // writes.
+  // Copies packed rows of the matrix's type from the host to the device and
+  // back. Within a step both may run as late as EndStep, in the order of the
+  // calls, so a CopyIn may read rows that a later CopyOut writes.
   virtual void CopyIn(const void* rows, DeviceMatrix out) = 0;
   virtual void CopyOut(DeviceMatrix x, void* rows) = 0;
 
@@ -103,7 +101,7 @@ class Backend {
   // Returns when all operations of the step are done.
   virtual StepTimes EndStep() = 0;
 
-  // x[t] = table[token_ids[t]] on every rank. One rank alone has the table,
+  // x[t] = table[token_ids[t]] on every rank. Only one rank has the table;
   // others pass null.
   virtual void Embed(const Weight* table, DeviceMatrix x) = 0;
   // y = RmsNorm(x).
@@ -112,14 +110,14 @@ class Backend {
   virtual void Linear(DeviceMatrix x, const NormSpec& norm,
                       const Weight& weight, const void* bias,
                       DeviceMatrix y) = 0;
-  // Norms every head of the q and k columns of qkv [T, (N + 2K) D] if asked,
-  // rotates them in place by the tokens' positions, and stores k and v to the
-  // step's slots.
+  // Norms every head of the q and k columns of qkv [T, (N + 2K) D] if the norms
+  // exist, rotates them in place by the tokens' positions, and stores k and v
+  // in the step's slots.
   virtual void RopeStoreKv(const AttentionSpec& spec, const NormSpec& q_norm,
                            const NormSpec& k_norm, DeviceMatrix qkv,
                            const LayerKv& kv) = 0;
-  // out [T, N D] = causal attention of qkv's q columns over what is stored;
-  // sinks [N] or null (see kernels/attention.h).
+  // out [T, N D] = causal attention of qkv's q columns over the stored keys and
+  // values; sinks [N] or null (see kernels/attention.h).
   virtual void Attention(const AttentionSpec& spec, DeviceMatrix qkv,
                          const void* sinks, const LayerKv& kv,
                          DeviceMatrix out) = 0;
@@ -131,10 +129,10 @@ class Backend {
   virtual void RowParallel(DeviceMatrix x, const Weight& weight,
                            const RowShards& shards,
                            std::span<const DeviceMatrix> parts) = 0;
-  // This rank brings parts[i] [T, H], the finished sum of the tree's node
-  // nodes[i]; together the ranks' nodes cover leaves [0, num_leaves) once,
-  // each rank's rising, in any order over the ranks. Every rank gets out
-  // [T, H] = the root. `out` may be parts[0].
+  // parts[i] [T, H] is this rank's finished sum of the tree's node nodes[i].
+  // The ranks' nodes together cover leaves [0, num_leaves) once, each rank's
+  // rising, in any order over the ranks. Every rank gets out [T, H] = the root.
+  // `out` may be parts[0].
   virtual void ReduceTree(int32_t num_leaves,
                           std::span<const kernels::TreeNode> nodes,
                           std::span<const DeviceMatrix> parts,
@@ -142,8 +140,8 @@ class Backend {
   // x += RmsNorm(y + bias); no bias if null.
   virtual void Add(DeviceMatrix y, const void* bias, const NormSpec& norm,
                    DeviceMatrix x) = 0;
-  // The experts that each token goes to, by `rule` and logits [T, E];
-  // correction [E] or null.
+  // The experts of each token, by `rule` and logits [T, E]; correction [E] or
+  // null.
   virtual void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
                      const void* correction, const DeviceRouting& routing) = 0;
   // parts[i] [T, H] = the node nodes[i] of the tree over expert ids of rows x
@@ -157,8 +155,9 @@ class Backend {
   // M rows of head.
   virtual void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
                       const Weight& head, const LogitsOut& out) = 0;
-  // Samples for `tasks`, which are of rows [begin, begin + logits.rows): token
-  // and log probabilities, or INTERNAL for logits with a NaN or +inf.
+  // Runs `tasks`, which are on rows [begin, begin + logits.rows). An answer has
+  // the token and log probabilities, or is INTERNAL for logits with a NaN or
+  // +inf.
   virtual void Sample(DeviceMatrix logits, int32_t begin,
                       std::span<const RowTask> tasks,
                       std::span<StatusOr<TokenResult>> answers) = 0;

@@ -13,10 +13,10 @@
 namespace sluice {
 
 // Keys and values of one rank's heads in a stage's layers: blocks of
-// kBlockTokens tokens, of the type that the backend keeps. The gateway assigns
-// blocks; a block id means the same slot in every
-// layer of a KV group. The n-th layers of all groups share memory where they
-// are of one size (KvBytes of common/core/kv_groups.h).
+// kBlockTokens tokens, of the backend's type. The gateway assigns blocks; a
+// block id means the same slot in every layer of a KV group. The n-th layers of
+// all groups share memory where their sizes agree (KvBytes of
+// common/core/kv_groups.h).
 class KvCache {
  public:
   // One layer's heads on this rank.

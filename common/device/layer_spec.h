@@ -8,8 +8,8 @@
 #include "kernels/elementwise.h"
 #include "kernels/rope.h"
 
-// The constants of a model as operations take them: values that may differ
-// from layer to layer. Vectors are F32 on the device.
+// A model's constants as arguments of operations: values that may differ from
+// layer to layer. Vectors are F32 on the device.
 namespace sluice {
 
 // An RMS norm; no norm if `weight` is null.
@@ -26,7 +26,7 @@ struct RopeSpec {
   int64_t positions = 0;  // at most so many
 };
 
-// A RopeSpec that a backend knows: see Backend::AddRope.
+// A RopeSpec in a backend: see Backend::AddRope.
 enum class RopeHandle : int32_t {};
 
 // Attention of one layer, over one rank's heads.
@@ -34,7 +34,7 @@ struct AttentionSpec {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  // kv_heads[h]: which of the rank's own kv heads query head h reads.
+  // kv_heads[h]: the rank's own kv head that query head h reads.
   std::vector<int32_t> kv_heads;
   float scale = 1;
   int32_t window = 0;  // tokens seen, the query's own included; 0: all
@@ -54,8 +54,8 @@ struct LayerKv {
   int32_t group = 0;
 };
 
-// Which experts the tokens of a step go to, [T, k] each: ids (INT32), rising
-// within a token, and the router's weights (F32).
+// The experts of a step's tokens, [T, k] each: ids (INT32), rising within a
+// token, and the router's weights (F32).
 struct DeviceRouting {
   DeviceMatrix ids;
   DeviceMatrix weights;

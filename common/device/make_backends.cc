@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// Which CPUs the team of rank `rank` is pinned to; empty: none.
+// Returns the CPUs to which the team of rank `rank` is pinned; empty: none.
 std::vector<int> CpusOf(const BackendOptions& options,
                         const std::vector<int>& cpus, int32_t rank,
                         int32_t per_rank) {

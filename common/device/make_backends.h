@@ -23,13 +23,13 @@ struct BackendOptions {
   std::string name;          // of the teams; empty: rank0, rank1, ...
 };
 
-// One backend per rank, in order, which know each other.
+// Makes one backend per rank, in order, connected to each other.
 using BackendFactory =
     std::function<StatusOr<std::vector<std::unique_ptr<Backend>>>(
         const BackendOptions& options)>;
 
-// Backends of this machine's devices. INVALID_ARGUMENT for an isa that does
-// not exist, or that this machine does not have.
+// Makes backends of this machine's devices. INVALID_ARGUMENT for an isa that
+// does not exist or that this machine lacks.
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options);
 

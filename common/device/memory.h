@@ -66,7 +66,8 @@ struct DeviceMatrix {
   DeviceMatrix Rows(int64_t begin, int64_t count) const {
     return {row(begin), count, cols, stride, type};
   }
-  // The same memory as packed rows of `count` columns, no more than there are.
+  // Returns the same memory as packed rows of `count` columns, at most the
+  // matrix's.
   DeviceMatrix Packed(int64_t count) const {
     return {data, rows, count, count, type};
   }

@@ -8,8 +8,7 @@
 
 namespace sluice {
 
-// Largest step that a stage takes; every buffer of a step has its size from
-// here.
+// The largest step of a stage, from which every buffer of a step has its size.
 struct StepLimits {
   int32_t max_step_tokens = 0;
   int32_t max_sequences = 0;
@@ -37,7 +36,7 @@ struct KvGroupInputs {
 
 // The inputs of one step, in buffers of fixed address and size: a backend
 // copies them at once, and a captured graph can run on them again. The stage's
-// thread fills them, all its ranks read them.
+// thread fills them; all its ranks read them.
 struct StepInputs {
   explicit StepInputs(const StepLimits& limits)
       : token_ids(limits.max_step_tokens),

@@ -21,13 +21,14 @@ struct WeightPart {
 };
 
 // A linear layer's weight [rows, cols] on a device: parts one below the other,
-// one where all rows have the same type. Experts and weights of RowParallel
-// have one part.
+// a single part if all rows have the same type. Experts and weights of
+// RowParallel have one part.
 struct Weight {
   int64_t rows = 0;
   int64_t cols = 0;
   std::vector<WeightPart> parts;
-  // Of the elements; a layout may fill up to whole groups of rows.
+  // Returns the bytes of the elements; a layout may fill up whole groups of
+  // rows.
   size_t bytes() const {
     size_t total = 0;
     for (const WeightPart& part : parts) {

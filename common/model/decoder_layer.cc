@@ -30,8 +30,8 @@ DeviceMatrix RunMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
                      is_sparse ? layer.share.shared_mlp : layer.share.mlp, a);
 }
 
-// Returns the weighted sum of the experts that each row of a.normed asks,
-// plus the shared expert's output.
+// Returns the weighted sum of the experts of each row of a.normed, plus the
+// shared expert's output.
 DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
                         const LayerActivations& a) {
   Backend& device = rank.backend;
@@ -51,7 +51,7 @@ DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
                      rank.step);
   }
 
-  // Remote experts are at work meanwhile.
+  // Remote experts work meanwhile.
   const bool has_shared = weights.shared.gate_up != nullptr;
   DeviceMatrix shared;
   if (has_shared) {

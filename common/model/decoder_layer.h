@@ -12,8 +12,7 @@
 
 namespace sluice {
 
-// What one rank's layer computes with beside its weights: constants of the
-// model.
+// The constants of one rank's layer, from the model.
 struct LayerSpec {
   AttentionSpec attention;
   float norm_eps = 0;
@@ -21,14 +20,14 @@ struct LayerSpec {
   kernels::RouterRule router;  // of a sparse layer
 };
 
-// One rank's device; the step, with the rows of it that failed so far.
+// One rank's device, and the present step with its failed rows so far.
 struct RankContext {
   Backend& backend;
   const StepHeader& step;
   std::vector<RowFailure>& failed;
 };
 
-// The tree over a sparse layer's expert ids: which of its sums are whose.
+// The nodes of the tree over a sparse layer's expert ids, and their sums.
 struct ExpertJoin {
   int32_t layer = 0;                     // number within the model
   std::vector<DeviceMatrix> own;         // sums of LocalExperts' nodes
@@ -36,8 +35,8 @@ struct ExpertJoin {
   std::vector<DeviceMatrix> sums;        // of `nodes`, [T, H] each
 };
 
-// Values inside a layer, one set per rank, used by all layers in turn: as large
-// as the layer with the most needs (DeviceMatrix::Packed).
+// Values inside a layer, one set per rank, which all layers use in turn: as
+// large as the largest layer needs (DeviceMatrix::Packed).
 struct LayerActivations {
   DeviceMatrix qkv;                // [T, (N + 2K) D]
   DeviceMatrix attention;          // [T, N D]
@@ -63,8 +62,8 @@ struct StageLayer {
   const LayerKv& kv;
 };
 
-// One decoder layer, dense or sparse, over the residual x [T, H], in place;
-// every rank holds the whole residual.
+// Runs one decoder layer, dense or sparse, over the residual x [T, H], in
+// place; every rank holds the whole residual.
 void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
                      const LayerActivations& a, DeviceMatrix x);
 

@@ -13,8 +13,8 @@
 
 namespace sluice {
 
-// Which experts the rows of a step go to, [T, k] each: ids, rising within a
-// row, and the router's weights.
+// The experts of a step's rows, [T, k] each: ids, rising within a row, and the
+// router's weights.
 struct Routing {
   int32_t* ids = nullptr;
   float* weights = nullptr;
@@ -28,10 +28,10 @@ struct RoutedRows {
   int32_t layer = 0;
   kernels::ConstMatrix x;
   Routing routing;
-  StepHeader step = {};  // whose rows these are
+  StepHeader step = {};  // the step of these rows
 };
 
-// A row of a step whose experts gave no sum, and why.
+// A row of a step without its experts' sum, and the reason.
 struct RowFailure {
   int32_t row = 0;
   Status status;
@@ -44,14 +44,14 @@ struct RowFailure {
 class ExpertTransport {
  public:
   virtual ~ExpertTransport() = default;
-  // The nodes of `layer`'s tree that the hosts finish: aligned, rising, the
-  // same in every step.
+  // Returns the nodes of `layer`'s tree that the hosts finish: aligned, rising,
+  // the same in every step.
   virtual std::span<const kernels::TreeNode> nodes(int32_t layer) const = 0;
-  // Sends `routed` to the hosts; does not wait for them.
+  // Sends `routed` to the hosts without waiting for them.
   virtual void Dispatch(const RoutedRows& routed) = 0;
   // Waits for the sums: parts[i] [T, H] = node nodes(layer)[i] of every row, -0
-  // where a row goes to no expert of the node. Returns the rows without an
-  // answer, rising; their parts are some finite values.
+  // for a row without an expert in the node. Returns the rows without an
+  // answer, rising; their parts are arbitrary finite values.
   virtual std::vector<RowFailure> Combine(
       const RoutedRows& routed, std::span<const kernels::Matrix> parts) = 0;
 };

@@ -63,7 +63,7 @@ uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
 
 Status ExpertLoader::ReadTransposed(std::string_view from, int32_t expert,
                                     const Matrix& matrix, HostWeight& to) {
-  // Blocks are made of the rows as they are computed with.
+  // Blocks are made from rows in the order of the computation.
   const bool plain = FormatOf(to.type).is_plain();
   HostWeight stored(plain ? to.type : WeightType::kF32, matrix.cols,
                     matrix.rows);

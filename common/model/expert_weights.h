@@ -21,16 +21,16 @@ namespace sluice {
 // Called with bytes just read.
 using BytesRead = std::function<void(uint64_t bytes)>;
 
-// Reads experts of one model and nothing else of it, for a stage's rank or
-// for a host of experts. Which tensors, the family's table says; matrices
-// become what `mode` says, biases F32. CheckTensors(config, file) has passed;
+// Reads experts of one model and no other bytes, for a stage's rank or for a
+// host of experts. The family's table names the tensors; matrices become what
+// `mode` says, biases F32. Needs CheckTensors(config, file) to have passed;
 // file and config must outlive the loader. Used by one thread.
 class ExpertLoader {
  public:
   ExpertLoader(const weights::ModelFile& file, const ModelConfig& config,
                WeightsMode mode);
 
-  // Stored bytes of these experts of `layer`, which is sparse.
+  // Returns the stored bytes of these experts of `layer`, which must be sparse.
   uint64_t StoredBytes(int32_t layer, ExpertRange range) const;
   // `read` may be empty.
   StatusOr<ExpertWeights> Load(int32_t layer, ExpertRange range,
@@ -43,11 +43,12 @@ class ExpertLoader {
     WeightRows bias;  // without rows: none
     int64_t rows;
     int64_t cols;
-    bool interleaved;  // rows of gate and of up stand in turns
+    bool interleaved;  // rows of gate and up alternate
     bool is_gate_up() const {
       return tensors.place == WeightPlace::kExpertGateUp;
     }
-    // Where row `row` of a stored tensor goes: gate and up part.
+    // Returns the row of the matrix for row `row` of a stored tensor: gate and
+    // up part.
     int64_t To(int64_t row) const {
       return interleaved ? row / 2 + row % 2 * (rows / 2) : row;
     }
@@ -58,9 +59,9 @@ class ExpertLoader {
                             const Matrix& matrix);
   Status ReadTransposed(std::string_view from, int32_t expert,
                         const Matrix& matrix, HostWeight& to);
-  // The rows where Matrix::To says.
+  // Returns the rows in the order of Matrix::To.
   static HostWeight Sorted(const Matrix& matrix, const HostWeight& from);
-  // Empty if the model has none.
+  // Returns none for a model without biases.
   StatusOr<DeviceMemory> ReadBias(int32_t layer, ExpertRange range,
                                   const Matrix& matrix, Backend& backend);
 

@@ -85,7 +85,7 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
   SLUICE_RETURN_IF_ERROR(hosted->LoadAll(options, *file));
   HostedExpertsInfo& info = hosted->info_;
   info.bytes_read = file->bytes_read();
-  // What reading took beside the weights goes back to the system.
+  // Returns to the system the memory of reading, beside the weights.
   file.reset();
   malloc_trim(0);
   info.load_seconds = Seconds(Clock::now() - start);

@@ -19,7 +19,7 @@
 
 namespace sluice {
 
-// Experts of one layer that a host has: ranges that rise and do not touch.
+// Experts of one layer on a host: ranges that rise and do not touch.
 struct LayerRanges {
   int32_t layer = 0;
   std::vector<ExpertRange> ranges;
@@ -33,17 +33,17 @@ struct HostedExpertsOptions {
   int32_t threads = 0;       // 0: as many as this process has cores
   std::string isa = "auto";  // see ParseIsa in cpu_options.h
   BackendFactory make_backends = MakeBackends;
-  // Called while loading with bytes done and in all; may be empty.
+  // Called while loading with bytes done and total bytes; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
 };
 
-// What a host has, for the handshake and for people.
+// The facts of a host, for the handshake and for people.
 struct HostedExpertsInfo {
   std::string model_name;
   std::string model_digest;
   std::string numerics;
   WeightsMode weights = WeightsMode::kAuto;
-  std::string weights_dtype;  // "f32", "bf16", "mxfp4": as computed with
+  std::string weights_dtype;  // "f32", "bf16", "mxfp4": for the computation
   int32_t num_layers = 0;     // of the whole model
   int32_t hidden_size = 0;
   int32_t num_experts = 0;
@@ -56,18 +56,17 @@ struct HostedExpertsInfo {
   double load_seconds = 0;
 };
 
-// INVALID_ARGUMENT unless every layer of `held` is a sparse one of the model,
-// rising, and its ranges are of its experts, rising, not empty and apart.
+// INVALID_ARGUMENT unless `held` has sparse layers of the model, rising, with
+// ranges of their experts, rising, not empty and apart.
 Status CheckHeld(const ModelConfig& config,
                  const std::vector<LayerRanges>& held);
 
-// Some experts of some layers of one model, with the threads that compute
-// them. Their bytes alone are read, and no file stays mapped or cached here.
-// Not thread-safe: one thread owns the calls to Run; info() is const after
-// Load.
+// Some experts of some layers of one model, with the threads that compute them.
+// Reads their bytes alone, and keeps no file mapped or cached. Not thread-safe:
+// one thread owns the calls to Run; info() is const after Load.
 class HostedExperts {
  public:
-  // Errors as Stage::Load's, and those of CheckHeld.
+  // Errors as Stage::Load's and CheckHeld's.
   static StatusOr<std::unique_ptr<HostedExperts>> Load(
       const HostedExpertsOptions& options);
   ~HostedExperts();
@@ -77,25 +76,25 @@ class HostedExperts {
   const HostedExpertsInfo& info() const { return info_; }
 
   // parts[i] [T, H] = node nodes[i] of layer routed.layer for every row of
-  // routed.x; see kernels::ExpertNodes. The nodes are rising and apart, each
-  // within one held range; ids may be others' too, but only where no node has
-  // them.
+  // routed.x; see kernels::ExpertNodes. Needs rising nodes that do not overlap,
+  // each within one held range. Ids of other hosts' experts are allowed outside
+  // of the nodes.
   void Run(const RoutedRows& routed, std::span<const kernels::TreeNode> nodes,
            std::span<const kernels::Matrix> parts);
 
  private:
   HostedExperts() = default;
   Status LoadAll(const HostedExpertsOptions& options, weights::ModelFile& file);
-  // The host's packed matrix as the device has it: the same memory, or that
-  // of staging_[slot].
+  // Returns the device's view of the host's packed matrix: the same memory, or
+  // staging_[slot].
   DeviceMatrix OnDevice(size_t slot, DeviceMatrix host);
 
   HostedExpertsInfo info_;
   ModelConfig config_;
   std::unique_ptr<Backend> backend_;
   const StepInputs no_tokens_{StepLimits()};
-  // What Run takes and gives, where the device does not share the host's
-  // memory: x, ids, weights, parts.
+  // Copies of Run's x, ids, weights and parts, for a device that does not share
+  // the host's memory.
   std::vector<DeviceMemory> staging_;
   std::vector<DeviceMatrix> parts_;
   // By layer: one entry per held range.

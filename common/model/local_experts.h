@@ -9,11 +9,11 @@
 
 namespace sluice {
 
-// The experts that a rank holds itself, of each layer of its stage.
+// A rank's own experts in each layer of its stage.
 class LocalExperts {
  public:
-  // Runs of experts of one of the stage's layers, rising, of the `num_experts`
-  // that the layer has; maybe none.
+  // Runs of experts of one of the stage's layers, rising, among the layer's
+  // `num_experts`; maybe none.
   struct Runs {
     int32_t num_experts = 0;
     std::vector<const ExpertWeights*> runs;
@@ -21,7 +21,8 @@ class LocalExperts {
   // The backend and the weights must outlive it.
   LocalExperts(Backend* backend, const std::vector<Runs>& layers);
 
-  // The nodes of layer `index`'s tree that the rank finishes: aligned, rising.
+  // Returns the nodes of layer `index`'s tree that the rank finishes: aligned,
+  // rising.
   std::span<const kernels::TreeNode> nodes(size_t index) const {
     return layers_[index].nodes;
   }

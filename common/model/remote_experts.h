@@ -14,9 +14,9 @@ namespace sluice {
 // Used by the rank's thread, within a step.
 class RemoteExperts {
  public:
-  // `x` [T, H], `routing` [T, k] and `sums` ([T, H] each, as many as a layer
-  // of the transport has nodes at the most) as large as a step may be. All, and
-  // the backend and the transport, must outlive it.
+  // `x` [T, H], `routing` [T, k] and `sums` ([T, H] each) must be as large as
+  // the largest step; there are as many sums as the most nodes of a layer of
+  // the transport. All, the backend and the transport must outlive it.
   RemoteExperts(Backend* backend, ExpertTransport* transport, DeviceMatrix x,
                 const DeviceRouting& routing,
                 std::span<const DeviceMatrix> sums);
@@ -38,7 +38,7 @@ class RemoteExperts {
   HostMirror ids_;
   HostMirror weights_;
   std::vector<HostMirror> sums_;
-  RoutedRows routed_;  // at hand
+  RoutedRows routed_;  // from Dispatch to Combine
   std::vector<kernels::Matrix> parts_;
 };
 

@@ -6,8 +6,8 @@
 namespace sluice {
 namespace {
 
-// Logits are made a few rows at a time: a long prompt whose every position
-// is wanted would else need [T, V] at once.
+// Logits are made a few rows at a time: a long prompt that wants the logits of
+// every position would need [T, V] at once.
 constexpr int64_t kLogitsBytes = int64_t{32} << 20;
 
 int64_t LogitsRows(const StageModelShape& shape) {
@@ -17,7 +17,8 @@ int64_t LogitsRows(const StageModelShape& shape) {
                              shape.max_step_tokens);
 }
 
-// Those of `all`, which rise by row, that are of rows [begin, end).
+// Returns the first index and number of the entries of `all`, which rise by
+// row, in rows [begin, end).
 template <typename T>
 std::pair<size_t, size_t> RowsWithin(std::span<const T> all, int64_t begin,
                                      int64_t end) {
@@ -113,7 +114,7 @@ void StageModel::PlanExperts(ExpertTransport* expert_transport) {
   LayerActivations& a = activations_;
   a.own_experts = std::make_unique<LocalExperts>(&backend_, own);
   // Layers run one after another and share these: a layer's remote nodes have
-  // the first ones, its own nodes those behind.
+  // the first ones, its own nodes the next.
   std::vector<DeviceMatrix> sums;
   const auto sum = [&](size_t i) {
     while (i >= sums.size()) {
@@ -176,7 +177,7 @@ StepTimes StageModel::Run(const StepInputs& step, const StepIo& io) {
   backend_.BeginStep(step);
   SetRows(step.num_tokens);
   // The other ranks have copied the rows before rank 0 changes them: the first
-  // sum that is added to the residual has a share of every rank.
+  // sum that joins the residual needs every rank.
   const bool in_place = plan_.rank == 0 && io.hidden != nullptr &&
                         backend_.info().shares_host_memory;
   DeviceMatrix x = hidden_;

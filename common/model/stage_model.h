@@ -28,18 +28,18 @@ struct StageModelShape {
   std::vector<int32_t> kv_groups;
 };
 
-// Where rows of raw logits go to in host memory.
+// Where rows of raw logits go in host memory.
 struct RawLogits {
   int32_t row = 0;  // index into StepInputs::logits_rows
   float* to = nullptr;
 };
 
-// What one step takes from the host and brings there. `hidden` has the rows
-// [T, H] of the residual: at the beginning those of the stage before, unless
-// this stage is the first, which embeds token_ids; at the end those of this
-// stage, unless it is the last. Null on a stage that is both. Rank 0 of a
-// backend that shares the host's memory works on them in place. All of it stays
-// where it is until the step's end.
+// One step's inputs from the host and outputs to it. `hidden` has the rows [T,
+// H] of the residual: at the start those of the stage before, unless this stage
+// is the first, which embeds token_ids; at the end those of this stage, unless
+// it is the last. Null on a stage that is both. Rank 0 of a backend that shares
+// the host's memory works on them in place. All of it must stay in place until
+// the step's end.
 struct StepIo {
   float* hidden = nullptr;
   // Last stage: both rising by row, answers one per task.
@@ -53,17 +53,17 @@ struct StepIo {
 // rank's thread alone; every rank makes the same calls in the same order.
 class StageModel {
  public:
-  // What it works with; must outlive it.
+  // The StageModel's surroundings, which must outlive it.
   struct Dependencies {
     Backend* backend = nullptr;
-    // Reaches the experts that no rank holds, for this rank; may be null.
+    // Reaches the remote experts, for this rank; may be null.
     ExpertTransport* expert_transport = nullptr;
   };
   StageModel(StageModelShape shape, RankPlan plan, RankWeights weights,
              const Dependencies& dependencies);
 
-  // Runs one step and returns when it is done. Rank 0 alone writes to `hidden`
-  // and brings asks and raw logits.
+  // Runs one step and returns when it is done. Rank 0 alone brings tasks and
+  // raw logits, and writes to `hidden`.
   StepTimes Run(const StepInputs& step, const StepIo& io);
 
   // Rows of the last step whose remote experts gave no answer; a row may be
@@ -80,11 +80,11 @@ class StageModel {
   }
   void AllocateLayers();
   void AllocateSparse(ExpertTransport* expert_transport);
-  // Lays out which sum is whose node of each sparse layer's experts.
+  // Maps the sums of each sparse layer's experts to nodes.
   void PlanExperts(ExpertTransport* expert_transport);
   void SetRows(int32_t num_tokens);
-  // Logits of all rows of the residual `x` that want them, some rows at a time,
-  // and what is asked of each.
+  // Computes the logits that rows of the residual `x` need, some rows at a
+  // time, and runs each row's tasks.
   void RunLogits(const StepInputs& step, const StepIo& io, DeviceMatrix x);
 
   const StageModelShape shape_;

@@ -18,7 +18,7 @@ constexpr int64_t kReadBytes = int64_t{8} << 20;
 int64_t Rows(const Slice& slice) { return slice.row_end - slice.row_begin; }
 int64_t Cols(const Slice& slice) { return slice.col_end - slice.col_begin; }
 
-// Where `place` is among `members`, which have it.
+// Returns the member that has `place`, which one of `members` must have.
 template <typename T>
 T* MemberAt(WeightPlace place,
             std::initializer_list<std::pair<WeightPlace, T*>> members) {
@@ -28,7 +28,8 @@ T* MemberAt(WeightPlace place,
   SLUICE_CHECK(false);
 }
 
-// A matrix of the table in memory; `layer` is read for those of a layer alone.
+// Returns the matrix of the table in memory; uses `layer` for those of a layer
+// alone.
 std::unique_ptr<Weight>* MatrixAt(WeightPlace place, RankWeights& rank,
                                   LayerWeights& layer) {
   using enum WeightPlace;
@@ -44,7 +45,7 @@ std::unique_ptr<Weight>* MatrixAt(WeightPlace place, RankWeights& rank,
               {kSharedDown, &layer.moe.shared.down}});
 }
 
-// The same of a vector.
+// The same for a vector.
 DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
                        LayerWeights& layer) {
   using enum WeightPlace;

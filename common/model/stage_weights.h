@@ -54,13 +54,14 @@ struct LayerWeights {
   bool is_sparse() const { return moe.router != nullptr; }
 };
 
-// What one rank of a stage holds.
+// The weights of one rank of a stage.
 struct RankWeights {
   std::unique_ptr<Weight> embedding;  // [V, H]: first stage, rank 0
   std::vector<LayerWeights> layers;
   DeviceVector final_norm;  // [H]: last stage
   // Last stage: the rank's rows of the output head are the first rows of
-  // head(). A tied head of a rank that has the whole embedding is that.
+  // head(). For a tied head of a rank with the whole embedding they are the
+  // embedding.
   std::unique_ptr<Weight> own_head;
   size_t bytes = 0;  // of device memory in matrices
   const Weight* head() const {
@@ -75,14 +76,14 @@ struct StageRange {
   bool is_last = false;    // has the output head
 };
 
-// Called with bytes read so far and in all.
+// Called with bytes read so far and total bytes.
 using LoadProgress = std::function<void(uint64_t done, uint64_t total)>;
 
-// Reads what ranks own of a stage's layers, and nothing else, and packs it
-// for their backends. Which tensors, the family's table says
+// Reads the ranks' parts of a stage's layers alone, and packs them for their
+// backends. The family's table names the tensors
 // (common/model_config/tensor_table.h); matrices become what `mode` says,
-// vectors and routers F32. CheckTensors(config, file) has passed; file and
-// config must outlive the loader. Used by one thread.
+// vectors and routers F32. Needs CheckTensors(config, file) to have passed;
+// file and config must outlive the loader. Used by one thread.
 class WeightLoader {
  public:
   WeightLoader(const weights::ModelFile& file, const ModelConfig& config,
@@ -98,13 +99,13 @@ class WeightLoader {
                              Backend& backend, const LoadProgress& progress);
 
  private:
-  // Rows or columns of one matrix, and what they are computed with.
+  // Rows or columns of one matrix, and their computed type.
   struct Piece {
     std::string from;
     weights::Slice slice;
     kernels::WeightType type = kernels::WeightType::kF32;
   };
-  // One weight or vector: its pieces one behind the other.
+  // One weight or vector: its pieces one after another.
   struct Read {
     int32_t layer = -1;  // of the model; -1: outside of layers
     WeightPlace place = WeightPlace::kEmbedding;
@@ -115,13 +116,13 @@ class WeightLoader {
   std::vector<Read> Reads(const StageRange& range, const RankPlan& plan) const;
   Read ReadOf(int32_t layer, const WeightRows& weight,
               const RankPlan& plan) const;
-  // The output head's rows where the head is the embedding.
+  // Returns the output head's rows, for a head that is the embedding.
   Read TiedHead(const RankPlan& plan) const;
   uint64_t StoredBytes(const Piece& piece) const;
-  // Into the rows of `to` from row `at` on.
+  // Reads into the rows of `to` from row `at` on.
   Status ReadPiece(const Piece& piece, int64_t at, HostWeight& to,
                    const LoadProgress& progress);
-  // Pieces of one type that follow each other become one part.
+  // Consecutive pieces of one type become one part.
   StatusOr<std::vector<HostWeight>> ReadParts(const Read& read,
                                               const LoadProgress& progress);
   Status LoadOne(const Read& read, const StageRange& range, Backend& backend,

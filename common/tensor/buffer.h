@@ -17,8 +17,8 @@ class Buffer {
   static constexpr size_t kAlignment = 64;
 
   Buffer() = default;
-  // Aborts when memory is exhausted: sizes from outside are checked against
-  // negotiated limits before they get here.
+  // Aborts when memory is exhausted: callers check sizes from outside against
+  // negotiated limits first.
   explicit Buffer(size_t bytes) : size_(bytes) {
     if (bytes == 0) return;
     const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -34,7 +34,7 @@ class Buffer {
     return *this;
   }
 
-  // Hands the bytes over; std::free takes them.
+  // Gives the bytes to the caller; std::free takes them.
   std::byte* Release() {
     size_ = 0;
     return data_.release();

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// The residual between layers, [T, H] F32 row-major, unrounded: what travels
+// The residual between layers, [T, H] F32 row-major, unrounded, which travels
 // from one stage to the next. T tokens in the order of the plan's chunks.
 struct HiddenStates {
   int32_t rows = 0;  // T

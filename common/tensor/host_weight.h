@@ -8,11 +8,11 @@
 
 namespace sluice {
 
-// A weight [rows, cols] as it was read: row-major, rows packed, blocks as they
-// are stored (kernels/block_format.h).
+// A weight [rows, cols] from a file: row-major, rows packed, blocks in their
+// stored form (kernels/block_format.h).
 struct HostWeight {
   HostWeight() = default;
-  // Of uninitialised elements.
+  // With uninitialised elements.
   HostWeight(kernels::WeightType of_type, int64_t num_rows, int64_t num_cols)
       : type(of_type),
         rows(num_rows),

@@ -15,7 +15,7 @@ struct RowShards {
   int64_t col_begin = 0;   // columns [col_begin, col_end) of the whole weight
   int64_t col_end = 0;
   std::vector<int32_t> bounds;               // of own shards, from col_begin
-  std::vector<kernels::TreeNode> nodes;      // what this rank can finish
+  std::vector<kernels::TreeNode> nodes;      // nodes that this rank can finish
   std::vector<kernels::TreeNode> own_nodes;  // the same, counted from its
                                              // first leaf
   int64_t cols() const { return col_end - col_begin; }

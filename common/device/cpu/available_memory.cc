@@ -22,15 +22,16 @@ uint64_t SystemAvailable() {
   return kUnknown;
 }
 
-// The number in a control group's file; "max" and absent are unknown.
+// Returns the number in a control group's file; nothing for "max" or an absent
+// file.
 uint64_t GroupNumber(const std::string& path) {
   std::ifstream in(path);
   uint64_t value = 0;
   return in >> value ? value : kUnknown;
 }
 
-// Bytes of the group's memory that hold pages of files. The system reclaims
-// them on demand: those of a model file just read, for example.
+// Returns the group's bytes of file pages, which the system reclaims on demand:
+// those of a model file just read, for example.
 uint64_t GroupFilePages(const std::string& path) {
   std::ifstream in(path);
   std::string key;

@@ -5,9 +5,9 @@
 
 namespace sluice {
 
-// Bytes of memory that this process may still take: what the system calls
-// available, or what is left of its control group's limit if that is less.
-// 1 GiB where neither can be read.
+// Returns the bytes of memory that this process may still take: the system's
+// available memory, or the rest of its control group's limit if that is less. 1
+// GiB if neither can be read.
 uint64_t AvailableMemory();
 
 }  // namespace sluice

@@ -25,7 +25,7 @@ namespace {
 using kernels::ConstMatrix;
 using kernels::Matrix;
 
-// As the kernels see it.
+// The kernels' view of x.
 Matrix View(const DeviceMatrix& x) {
   SLUICE_CHECK(x.type == ElementType::kF32);
   return {static_cast<float*>(x.data), x.rows, x.cols, x.stride};
@@ -61,7 +61,7 @@ kernels::KvView KvOf(const AttentionSpec& spec, const LayerKv& kv) {
           spec.head_dim};
 }
 
-// In `views`, whose memory is kept.
+// The kernels' views of `parts`, in `views`, whose memory is kept.
 std::span<const Matrix> View(std::span<const DeviceMatrix> parts,
                              std::vector<Matrix>& views) {
   views.clear();
@@ -159,8 +159,8 @@ class CpuBackend final : public Backend {
     return {communicator_.TakeTimes(), sampling_, team_.joins() - joins_};
   }
 
-  // The rank that has the table hands its rows to all: the root of a tree of
-  // one leaf.
+  // The rank with the table gives its rows to all: the root of a tree of one
+  // leaf.
   void Embed(const Weight* table, DeviceMatrix x) override {
     if (table == nullptr) return communicator_.ReduceTree(1, {}, {}, View(x));
     products_.Embed(*table, step_->token_ids.data(), View(x));
@@ -193,7 +193,7 @@ class CpuBackend final : public Backend {
     const Matrix k = Columns(all, q_cols, kv_cols);
     NormHeads(context_, spec, q_norm, Columns(all, 0, q_cols));
     NormHeads(context_, spec, k_norm, k);
-    // q and k stand side by side: all their heads rotate in one go.
+    // q and k are adjacent: all their heads rotate at once.
     const RopeTables::Table& rope = ropes_.at(spec.rope);
     kernels::Rope(context_, Columns(all, 0, q_cols + kv_cols), spec.head_dim,
                   rope.spec.style, rope.rows, step_->positions.data());
@@ -315,8 +315,8 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  // Packed rows that the next operation may use for something else. Grown by
-  // the first operations alone: to the largest step at once.
+  // Returns packed rows that the next operation may reuse. Only the first
+  // operations grow them, to the largest step at once.
   Matrix Scratch(int64_t rows, int64_t cols) {
     const size_t needed = sizeof(float) * rows * cols;
     if (scratch_.size() < needed) {

@@ -13,13 +13,13 @@ namespace sluice {
 struct CpuBackendOptions {
   ThreadTeamOptions team;
   CpuIsa isa;
-  // Of all the stage's backends, and this one's number among them.
+  // Shared by the stage's backends, with this one's number among them.
   std::shared_ptr<RankTable> ranks;
   int rank = 0;
 };
 
-// The backend over the kernels of this process's CPU: operations are done
-// when they return, spread over a team of threads, one of which is the
+// Returns the backend over the kernels of this process's CPU: operations are
+// done when they return, spread over a team of threads that includes the
 // caller. Device addresses are host addresses.
 std::unique_ptr<Backend> MakeCpuBackend(CpuBackendOptions options);
 

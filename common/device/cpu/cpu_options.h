@@ -8,20 +8,21 @@
 #include "kernels/block_matmul.h"
 #include "kernels/context.h"
 
-// What a stage and an expert host take from the machine.
+// The CPUs and instruction sets of a stage or an expert host.
 namespace sluice {
 
 // The CPUs that this process may run on; at least one.
 std::vector<int> AvailableCpus();
 
-// The instruction sets of the products with blocks, and of all the rest.
+// The instruction sets of the products with blocks, and of all other kernels.
 struct CpuIsa {
   kernels::DotIsa dot = kernels::DotIsa::kPortable;
   kernels::Isa vectors = kernels::Isa::kPortable;
 };
 
-// "auto", or the name of a DotIsa: avx512vnni, avx512, avxvnni, avx2 or
-// portable. INVALID_ARGUMENT for another name or for what this CPU lacks.
+// Parses "auto", or the name of a DotIsa: avx512vnni, avx512, avxvnni, avx2 or
+// portable. INVALID_ARGUMENT for another name, or an instruction set that this
+// CPU lacks.
 StatusOr<CpuIsa> ParseIsa(const std::string& name);
 
 }  // namespace sluice

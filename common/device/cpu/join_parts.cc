@@ -7,8 +7,8 @@
 namespace sluice {
 namespace {
 
-// Joins leaves [begin, end), one aligned node covered by parts[0..], into
-// out; returns how many parts that took.
+// Joins leaves [begin, end), one aligned node covered by parts[0..], into out.
+// Returns the number of parts in it.
 size_t JoinNode(int32_t begin, int32_t end, std::span<const NodePart> parts,
                 int64_t count, float* out) {
   SLUICE_CHECK(!parts.empty() && parts[0].node.begin == begin &&
@@ -35,7 +35,7 @@ void JoinParts(int32_t num_leaves, std::span<const NodePart> parts,
     std::memmove(out, parts[0].values, sizeof(float) * count);
     return;
   }
-  // Into a buffer of our own first: `out` may be a part that is read later.
+  // Into a separate buffer first: `out` may be a part that is read later.
   float sum[kJoinColumns];
   const size_t used = JoinNode(0, num_leaves, parts, count, sum);
   SLUICE_CHECK(used == parts.size());

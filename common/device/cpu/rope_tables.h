@@ -11,13 +11,13 @@
 namespace sluice {
 
 // A backend's RoPE tables. Rows are made when a step reaches their positions,
-// some ahead at a time: pages of positions that no sequence reaches are never
-// touched. Used by one thread.
+// some ahead at a time, so pages of unused positions are never touched. Used by
+// one thread.
 class RopeTables {
  public:
   struct Table {
     RopeSpec spec;
-    Buffer cos;  // [spec.positions, R / 2], as far as `rows` says
+    Buffer cos;  // [spec.positions, R / 2], the first `rows` made
     Buffer sin;
     kernels::RopeTable rows;
   };

@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-// Rows shorter than this are not cut: two threads that meet cost more.
+// Shorter rows are not cut: two threads that meet cost more.
 constexpr int64_t kMinToSplit = 8192;
 
 }  // namespace
@@ -30,7 +30,7 @@ void RowSampler::Run(kernels::ConstMatrix logits, int32_t begin,
   RunSplit(all.subspan(whole), answers.subspan(whole));
 }
 
-// A multiple of the team's threads, each of which takes whole rows.
+// Needs a multiple of the team's threads, each of which takes whole rows.
 void RowSampler::RunWhole(std::span<const TokenTask> tasks,
                           std::span<StatusOr<TokenResult>> answers) {
   if (tasks.empty()) return;
@@ -43,7 +43,7 @@ void RowSampler::RunWhole(std::span<const TokenTask> tasks,
       });
 }
 
-// Fewer than the team has threads: each row is cut into parts.
+// Needs fewer rows than the team has threads: each row is cut into parts.
 void RowSampler::RunSplit(std::span<const TokenTask> tasks,
                           std::span<StatusOr<TokenResult>> answers) {
   if (tasks.empty()) return;

@@ -21,7 +21,7 @@ void ThreadCommunicator::ReduceTree(int32_t num_leaves,
   SLUICE_CHECK(nodes.size() == parts.size());
   ranks_->slots_[rank_] = {nodes, parts, out};
   if (ranks_->num_ranks() == 1) {
-    // The usual case: the product was finished into the root in place.
+    // The usual case: the product is in the root already.
     if (parts.size() == 1 && parts[0].data == out.data) return;
     return JoinColumns(num_leaves, 0, out.cols);
   }

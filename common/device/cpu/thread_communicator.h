@@ -14,10 +14,10 @@
 
 namespace sluice {
 
-// What the ranks of one stage show each other while they are at the same
-// collective: threads of one process, which share its memory. Sums go through
-// the fixed binary tree of kernels/reduction_tree.h, so that any number of
-// ranks gives the same bits; there is no plain all-reduce.
+// The memory that the ranks of one stage, threads of one process, share during
+// a collective. Sums go through the fixed binary tree of
+// kernels/reduction_tree.h, so that any number of ranks gives the same bits;
+// there is no plain all-reduce.
 class RankTable {
  public:
   explicit RankTable(int num_ranks) : meeting_(num_ranks), slots_(num_ranks) {}
@@ -34,17 +34,17 @@ class RankTable {
   std::vector<Slot> slots_;
 };
 
-// One rank's end of it, used by that rank's thread. Every rank calls the same
-// operations in the same order. An operation returns when this rank may read
-// `out` and reuse its own buffers. A single rank never waits.
+// One rank's end of a RankTable, used by that rank's thread. Every rank calls
+// the same operations in the same order. An operation returns when this rank
+// may read `out` and reuse its own buffers. A single rank never waits.
 class ThreadCommunicator {
  public:
   ThreadCommunicator(std::shared_ptr<RankTable> ranks, int rank)
       : ranks_(std::move(ranks)), rank_(rank) {}
 
   // As Backend::ReduceTree. Every rank joins a slice of the columns of all
-  // ranks' nodes and writes the slice into every rank's out, so that the work
-  // is shared and nothing is copied twice.
+  // ranks' nodes and writes the slice into every rank's out, so that the ranks
+  // share the work and copy nothing twice.
   void ReduceTree(int32_t num_leaves, std::span<const kernels::TreeNode> nodes,
                   std::span<const kernels::ConstMatrix> parts,
                   kernels::Matrix out);
@@ -54,13 +54,13 @@ class ThreadCommunicator {
   void GatherColumns(kernels::ConstMatrix part, int64_t col_begin,
                      kernels::Matrix out);
 
-  // This rank's times since the last call; zero for one rank.
+  // Returns this rank's times since the last call; zero for one rank.
   CollectiveTimes TakeTimes() {
     return std::exchange(times_, CollectiveTimes());
   }
 
  private:
-  // All ranks meet; what that takes is added to the time of waiting.
+  // Waits for all ranks, and adds the time to the time of waiting.
   void Meet();
   // Joins columns [begin, end) of all ranks' nodes into all ranks' outs.
   void JoinColumns(int32_t num_leaves, int64_t begin, int64_t end);

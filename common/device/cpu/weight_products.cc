@@ -48,7 +48,7 @@ Buffer PackPart(HostWeight part) {
 void WeightProducts::Multiply(ConstMatrix x, const Weight& w, const float* bias,
                               Matrix y) {
   int64_t begin = 0;
-  int32_t block = 0;  // of the activations at hand
+  int32_t block = 0;  // of the quantised activations
   for (const WeightPart& part : w.parts) {
     const int64_t rows = std::min(part.rows, y.cols - begin);
     if (rows <= 0) continue;

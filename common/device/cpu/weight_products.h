@@ -16,9 +16,9 @@ namespace sluice {
 
 // Products with weights of any type. Plain parts are multiplied with F32
 // activations (kernels/matmul.h), blocks with activations of eight bits
-// (kernels/block_matmul.h), which are quantised once per row and block size.
-// A row with a NaN or an infinity in it gives NaN wherever it is quantised: so
-// its sequence fails, and no other. Used by one thread.
+// (kernels/block_matmul.h), which are quantised once per row and block size. A
+// quantised row with a NaN or an infinity gives NaN, so its sequence fails, and
+// no other. Used by one thread.
 class WeightProducts {
  public:
   WeightProducts(const kernels::Context& plain, const kernels::DotContext& dot)
@@ -41,10 +41,10 @@ class WeightProducts {
   kernels::QuantizedBuffer quantized_;
 };
 
-// The kernels' view of a weight of one part.
+// Returns the kernels' view of a weight of one part.
 kernels::ExpertWeight ViewOf(const Weight& weight);
 
-// The bytes of a part in the layout of the products; blocks are packed.
+// Returns the bytes of a part in the layout of the products, blocks packed.
 Buffer PackPart(HostWeight part);
 
 }  // namespace sluice
