@@ -13,18 +13,18 @@
 
 namespace sluice::weights {
 
-// The checksums of one tensor's stored bytes, piece by piece, and which pieces
-// were checked. Any thread may read with them.
+// The checksums of one tensor's stored bytes, piece by piece, and the checked
+// pieces. Any thread may read with them.
 struct PieceSums {
-  std::string path;  // of the file that they are from
+  std::string path;  // of the file of sums
   std::vector<uint64_t> pieces;
   std::unique_ptr<std::atomic<bool>[]> checked;
 };
 
 // Reads stored bytes of one tensor. With sums, the first read that meets a
-// piece reads the whole piece and checks it, so that every byte returned is
-// from a checked piece, however a tensor is cut into reads. Tensor and sums
-// must outlive it; one thread.
+// piece reads the whole piece and checks it, so every returned byte is from a
+// checked piece, for any cut of a tensor into reads. Tensor and sums must
+// outlive it; one thread.
 class CheckedReader {
  public:
   // `sums` may be null.
@@ -40,7 +40,7 @@ class CheckedReader {
 
   const LocatedTensor& tensor_;
   const PieceSums* const sums_;
-  std::unique_ptr<uint8_t[]> piece_;  // for one that is met in part
+  std::unique_ptr<uint8_t[]> piece_;  // for a piece that is read in part
 };
 
 }  // namespace sluice::weights

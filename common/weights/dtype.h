@@ -11,8 +11,8 @@
 
 namespace sluice::weights {
 
-// How a tensor's elements are stored in its file. kQ8_0 to kIq4Xs are GGUF's
-// block formats, in the order of kernels::BlockFormat.
+// The stored type of a tensor's elements. kQ8_0 to kIq4Xs are GGUF's block
+// formats, in the order of kernels::BlockFormat.
 enum class DType : uint8_t {
   kF32,
   kF16,
@@ -30,8 +30,8 @@ enum class DType : uint8_t {
   kQ5K,
   kQ6K,
   kIq4Xs,
-  // Stored types that no reader widens to F32: such tensors can be listed
-  // and told apart, but a model that needs them is refused.
+  // Stored types that no reader widens to F32: such tensors can be listed, but
+  // a model that needs them is refused.
   kF64,
   kI64,
   kI32,
@@ -46,7 +46,7 @@ enum class DType : uint8_t {
 // Whether ModelFile reads tensors of `dtype` as F32 and BF16.
 inline bool IsReadable(DType dtype) { return dtype <= DType::kIq4Xs; }
 
-// The format of a type of blocks; none for other types.
+// Returns the format of a type of blocks; nothing for other types.
 inline std::optional<kernels::BlockFormat> BlocksOf(DType dtype) {
   if (dtype < DType::kQ8_0 || dtype > DType::kIq4Xs) return std::nullopt;
   return static_cast<kernels::BlockFormat>(static_cast<int>(dtype) -

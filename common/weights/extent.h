@@ -10,11 +10,11 @@
 
 namespace sluice::weights {
 
-// Elements of a tensor of `shape`, or INVALID_ARGUMENT for a negative
+// Returns the elements of a tensor of `shape`. INVALID_ARGUMENT for a negative
 // dimension or a product of 2^63 and more.
 StatusOr<int64_t> CountElements(const std::vector<int64_t>& shape);
 
-// Bytes that a tensor takes in its file. INVALID_ARGUMENT if its last
+// Returns the bytes of a tensor in its file. INVALID_ARGUMENT if its last
 // dimension is no multiple of the block, or the product overflows.
 StatusOr<uint64_t> StoredBytes(DType dtype, const std::vector<int64_t>& shape);
 
@@ -25,7 +25,7 @@ struct Extent {
   std::string_view name;
 };
 
-// INVALID_ARGUMENT naming two extents that share a byte. Sorts its copy.
+// INVALID_ARGUMENT names two extents that share a byte. Sorts its copy.
 Status CheckNoOverlap(std::string_view path, std::vector<Extent> extents);
 
 }  // namespace sluice::weights

@@ -11,13 +11,13 @@
 
 namespace sluice::weights {
 
-// A regular file opened for reading by position. Not mapped: a file that is
-// cut short while we read gives DATA_LOSS, where a mapping gives SIGBUS.
-// Const methods may be called from any thread at once.
+// A regular file opened for reading by position. Not mapped: a file that
+// shrinks while it is read gives DATA_LOSS, where a mapping gives SIGBUS. Any
+// thread may call const methods at once.
 class RandomAccessFile {
  public:
-  // NOT_FOUND if there is no such file, INVALID_ARGUMENT for anything but a
-  // regular file.
+  // NOT_FOUND if there is no such file, INVALID_ARGUMENT if it is no regular
+  // file.
   static StatusOr<std::unique_ptr<RandomAccessFile>> Open(
       const std::string& path);
   ~RandomAccessFile();
@@ -40,13 +40,13 @@ class RandomAccessFile {
   const uint64_t size_;
 };
 
-// The whole of a small text file; INVALID_ARGUMENT where it is larger than
+// Returns the whole of a small text file; INVALID_ARGUMENT if it is larger than
 // `max_bytes`.
 StatusOr<std::string> ReadSmallFile(const std::string& path,
                                     uint64_t max_bytes);
 
-// `text` as it may stand in a message: control and non-ASCII bytes escaped,
-// cut after 100 bytes, in quotes.
+// Returns `text` for a message: control and non-ASCII bytes escaped, cut after
+// 100 bytes, in quotes.
 std::string Quoted(std::string_view text);
 
 }  // namespace sluice::weights

@@ -17,7 +17,7 @@ constexpr uint32_t kMaxDims = 4;
 constexpr int64_t kDefaultAlignment = 32;
 constexpr int64_t kMaxAlignment = 1 << 16;
 
-// The types that we read, with GGUF's ids of them.
+// The readable types, with their ids in GGUF.
 constexpr std::pair<uint32_t, DType> kTypeIds[] = {
     {0, DType::kF32},    {1, DType::kF16},    {2, DType::kQ4_0},
     {3, DType::kQ4_1},   {6, DType::kQ5_0},   {7, DType::kQ5_1},
@@ -81,8 +81,8 @@ StatusOr<uint64_t> ReadAlignment(const RandomAccessFile& file,
   return static_cast<uint64_t>(*alignment);
 }
 
-// Turns the tensors' offsets absolute and checks that each lies in the file
-// and on no other.
+// Makes the tensors' offsets absolute and checks that each tensor lies in the
+// file and overlaps no other.
 Status PlaceTensors(const RandomAccessFile& file, uint64_t header_end,
                     uint64_t alignment, std::vector<GgufTensor>& tensors) {
   const uint64_t data = (header_end + alignment - 1) / alignment * alignment;

@@ -35,9 +35,9 @@ enum class GgufType : uint32_t {
 // "uint32", "array", ...
 std::string_view ToString(GgufType type);
 
-// One metadata value. Integers of every width stand as int64_t (larger ones
-// are refused by the reader), both float widths as double. Arrays of bools
-// stand as arrays of integers.
+// One metadata value: integers of every width as int64_t (the reader refuses
+// larger ones), both float widths as double, arrays of bools as arrays of
+// integers.
 struct GgufValue {
   GgufType type = GgufType::kUint8;
   GgufType element_type = GgufType::kUint8;  // of an array
@@ -46,12 +46,12 @@ struct GgufValue {
       value;
 };
 
-// The key-value part of a GGUF header. Getters give NOT_FOUND for an absent
-// key and INVALID_ARGUMENT, naming both types, for one of another type.
-// A value: copyable, threadless.
+// The key-value part of a GGUF header. Getters give NOT_FOUND for an absent key
+// and INVALID_ARGUMENT, naming both types, for another type. A value: copyable,
+// threadless.
 class GgufMetadata {
  public:
-  // Null if absent.
+  // Returns null if absent.
   const GgufValue* Find(std::string_view key) const;
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
 
@@ -63,7 +63,7 @@ class GgufMetadata {
   StatusOr<std::vector<int64_t>> Ints(std::string_view key) const;
   StatusOr<std::vector<double>> Floats(std::string_view key) const;
 
-  // False if the key is there already.
+  // Returns false if the key exists already.
   bool Insert(std::string key, GgufValue value);
   const std::map<std::string, GgufValue, std::less<>>& entries() const {
     return entries_;
@@ -73,7 +73,7 @@ class GgufMetadata {
   std::map<std::string, GgufValue, std::less<>> entries_;
 };
 
-// A tensor as its GGUF header tells of it, checked against the file's size.
+// A tensor of a GGUF header, checked against the file's size.
 struct GgufTensor {
   std::string name;
   DType dtype = DType::kF32;
@@ -82,19 +82,20 @@ struct GgufTensor {
   uint64_t bytes = 0;
 };
 
-// The header of one GGUF file (version 2 or 3, little-endian). Of a split
-// set, of one of its files.
+// The header of one GGUF file (version 2 or 3, little-endian), also of one file
+// of a split set.
 struct GgufHeader {
   GgufMetadata metadata;
   std::vector<GgufTensor> tensors;  // in the file's order
 };
 
 // Parses and checks the header of `file`: counts, lengths, types, dimension
-// products, alignment, offsets, overlaps and duplicate names, each refused
-// with INVALID_ARGUMENT before memory is taken for it.
+// products, alignment, offsets, overlaps and duplicate names. INVALID_ARGUMENT
+// refuses each before memory is taken for it.
 StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file);
 
-// The metadata of the GGUF at `path` alone: tokenizer and chat template.
+// Returns the metadata of the GGUF at `path` alone: tokenizer and chat
+// template.
 StatusOr<GgufMetadata> ReadGgufMetadata(const std::string& path);
 
 }  // namespace sluice::weights

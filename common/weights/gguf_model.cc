@@ -22,7 +22,7 @@ StatusOr<int64_t> IntOr(const GgufMetadata& metadata, std::string_view key,
   return metadata.Int(key);
 }
 
-// Opens one file of the model and appends its tensors; gives its metadata.
+// Opens one file of the model and appends its tensors. Returns its metadata.
 StatusOr<GgufMetadata> AddFile(const std::string& path,
                                ModelContents& contents) {
   SLUICE_ASSIGN_OR_RETURN(auto file, RandomAccessFile::Open(path));

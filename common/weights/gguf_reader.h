@@ -14,8 +14,8 @@
 
 namespace sluice::weights {
 
-// Reads a header front to back. Every length is checked against what is left
-// of the file before memory is taken for it.
+// Reads a header front to back. Every length is checked against the rest of the
+// file before memory is taken for it.
 class GgufReader {
  public:
   static constexpr uint64_t kMaxHeaderBytes = 128 << 20;
@@ -27,7 +27,7 @@ class GgufReader {
   uint64_t position() const { return position_; }
   uint64_t left() const { return limit_ - position_; }
 
-  // Copies the next `size` bytes; `what` is named if they are not there.
+  // Copies the next `size` bytes; an error names `what`.
   Status Bytes(size_t size, void* out, std::string_view what) {
     if (size > left()) {
       return InvalidArgument(file_.path(), ": ", what, " needs ", size,
@@ -54,7 +54,7 @@ class GgufReader {
     return value;
   }
 
-  // A length and as many bytes.
+  // Reads a length and a string of that length.
   StatusOr<std::string> String(std::string_view what, uint64_t max_bytes) {
     SLUICE_ASSIGN_OR_RETURN(const auto size, Scalar<uint64_t>(what));
     if (size > left() || size > max_bytes) {
@@ -67,7 +67,7 @@ class GgufReader {
     return text;
   }
 
-  // `count` as a number of things of at least `min_bytes` each.
+  // Checks `count` as a number of things of at least `min_bytes` each.
   Status CheckCount(uint64_t count, uint64_t min_bytes, uint64_t max_count,
                     std::string_view what) const {
     const uint64_t limit = std::min(max_count, left() / min_bytes);

@@ -55,7 +55,7 @@ StatusOr<WeightMap> ReadIndex(const std::string& path) {
       .max_depth = kMaxConfigDepth,
       .max_members = std::numeric_limits<size_t>::max()};
   SLUICE_RETURN_IF_ERROR(Annotate(CheckJsonShape(text, kShape), path));
-  // A sorted map: reading an index is no quadratic affair, however long.
+  // A sorted map, so that a long index takes no quadratic time.
   const auto index =
       nlohmann::json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
   if (!index.is_object() || !index.contains("weight_map") ||
@@ -86,7 +86,7 @@ Status AddSafetensors(const std::string& path, ModelContents& contents) {
   return OkStatus();
 }
 
-// Every tensor of the index is in the shard that it names.
+// Checks that every tensor of the index is in the shard that the index names.
 Status CheckIndex(const std::string& folder, const WeightMap& map,
                   const ModelContents& contents) {
   std::unordered_map<std::string_view, const RandomAccessFile*> found;

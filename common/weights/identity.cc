@@ -64,7 +64,7 @@ std::string ModelDigest::Hex() const {
 StatusOr<ModelDigest> ComputeIdentity(const ModelFile& model) {
   Sha256 sha;
   sha.Field("sluice model identity 1");
-  // A map sorted by key: the order in which a tool wrote them says nothing.
+  // A map sorted by key: the order in the file does not count.
   const nlohmann::json sorted = model.config();
   sha.Field(
       sorted.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

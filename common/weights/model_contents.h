@@ -17,7 +17,7 @@
 
 namespace sluice::weights {
 
-// Where a tensor's bytes lie, checked against the file's size.
+// The place of a tensor's bytes, checked against the file's size.
 struct LocatedTensor {
   TensorInfo info;
   const RandomAccessFile* file = nullptr;  // owned by ModelContents
@@ -27,7 +27,7 @@ struct LocatedTensor {
   int64_t permuted_head_rows = 0;
 };
 
-// What the readers make of a model's headers: either format ends here.
+// A model's headers, from the readers of both formats.
 struct ModelContents {
   std::string path;
   Json config = Json::object();
@@ -43,19 +43,19 @@ struct ModelContents {
 const LocatedTensor* FindLocated(const ModelContents& contents,
                                  std::string_view name);
 
-// Tensors of one safetensors file, as its header tells, in the file's order
-// of names. Refuses what the format's reference implementation refuses:
-// headers that are too long or malformed, unknown dtypes, sizes that differ
-// from shape times dtype, overlaps, holes, bytes after the last tensor.
+// Returns the tensors of one safetensors file, from its header, in order of
+// names. Refuses all that the format's reference implementation refuses: long
+// or malformed headers, unknown dtypes, sizes that differ from shape times
+// dtype, overlaps, holes, bytes after the last tensor.
 StatusOr<std::vector<LocatedTensor>> ReadSafetensorsHeader(
     const RandomAccessFile& file);
 
-// A Hugging Face folder: config.json, generation_config.json and
+// Opens a Hugging Face folder: config.json, generation_config.json and
 // model.safetensors, or the shards that model.safetensors.index.json names.
 StatusOr<ModelContents> OpenHfFolder(const std::string& folder);
 
-// A GGUF file, or the first of a split set, translated if there is a
-// translator.
+// Opens a GGUF file, or the first of a split set, and translates it if there is
+// a translator.
 StatusOr<ModelContents> OpenGguf(const std::string& path,
                                  const GgufTranslator& translate);
 

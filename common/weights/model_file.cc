@@ -53,14 +53,14 @@ int64_t StoredRow(const LocatedTensor& tensor, int64_t row) {
   return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
-// A tensor and what its bytes are checked against, if they are.
+// A tensor and its sums, if any.
 struct Source {
   const LocatedTensor& tensor;
   const PieceSums* sums;
 };
 
-// Calls take(raw, row, rows) for consecutive runs of the slice's rows, `raw`
-// being the stored bytes of `rows` times the span, packed.
+// Calls take(raw, row, rows) for consecutive runs of the slice's rows: `raw`
+// has the stored bytes of `rows` times the span, packed.
 template <typename Take>
 Status ForEachRun(const Source& from, const Slice& slice, const BlockSpan& span,
                   Take take) {
@@ -100,7 +100,7 @@ constexpr DType kSameType = DType::kF32;
 template <>
 constexpr DType kSameType<uint16_t> = DType::kBF16;
 
-// Stored blocks as they are; the slice's columns are whole blocks.
+// Reads stored blocks unchanged; the slice's columns must be whole blocks.
 Status ReadSlice(const Source& tensor, const Slice& slice, std::byte* out) {
   const BlockSpan span(tensor.tensor.info, slice);
   SLUICE_CHECK(slice.col_begin % span.block.elements == 0 &&
@@ -112,7 +112,7 @@ Status ReadSlice(const Source& tensor, const Slice& slice, std::byte* out) {
                     });
 }
 
-// ReadF32 and ReadBf16 of a located tensor, the slice being checked.
+// ReadF32 and ReadBf16 of a located tensor with a checked slice.
 template <typename Out>
 Status ReadSlice(const Source& tensor, const Slice& slice, Out* out) {
   const TensorInfo& info = tensor.tensor.info;
@@ -151,7 +151,7 @@ Status CheckSlice(const TensorInfo& info, const Slice& slice) {
                          " of shape ", ShapeToString(info.shape));
 }
 
-// The only GGUF model in a folder: one file, or one split set's first.
+// Returns a folder's only GGUF model: one file, or a split set's first.
 StatusOr<std::string> FindGguf(const std::string& folder) {
   std::vector<std::string> names;
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()),

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMaxConfiguredName = 96;
 constexpr std::string_view kCachePrefix = "models--";
 
-// The config's own word; empty if there is none that will do.
+// Returns the config's own name; empty if there is no valid one.
 std::string ConfiguredName(const Json& config) {
   const auto found = config.find("sluice_model_name");
   if (found == config.end() || !found->is_string()) return "";

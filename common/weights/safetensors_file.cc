@@ -12,11 +12,11 @@ namespace sluice::weights {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference has it
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference's limit
 constexpr size_t kMaxTensors = 1'000'000;
 constexpr size_t kMaxDims = 8;
 
-// What the header says of one tensor, before anything of it is believed.
+// A tensor's entry in the header, unchecked.
 struct Entry {
   std::string name;
   std::string dtype;
@@ -27,8 +27,8 @@ struct Entry {
   bool has_offsets = false;
 };
 
-// Takes the header's JSON event by event: linear in its length, keeps no
-// tree, and sees duplicate keys, which a tree would swallow.
+// Takes the header's JSON event by event: linear in its length, keeps no tree,
+// and sees duplicate keys, which a tree would hide.
 class HeaderSax : public nlohmann::json_sax<Json> {
  public:
   std::vector<Entry> entries;
@@ -193,7 +193,7 @@ StatusOr<LocatedTensor> Locate(const RandomAccessFile& file, uint64_t data,
   return tensor;
 }
 
-// Every byte of data belongs to one tensor.
+// Checks that every byte of data belongs to one tensor.
 Status CheckContiguous(const RandomAccessFile& file, uint64_t data,
                        const std::vector<LocatedTensor>& tensors) {
   std::vector<Extent> extents;
@@ -226,7 +226,7 @@ Status CheckContiguous(const RandomAccessFile& file, uint64_t data,
   return OkStatus();
 }
 
-// The header's text, its length checked.
+// Returns the header's text, its length checked.
 StatusOr<std::string> ReadHeaderText(const RandomAccessFile& file) {
   if (file.size() < kLengthBytes) {
     return InvalidArgument(file.path(), ": ", file.size(),

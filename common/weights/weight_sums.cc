@@ -93,7 +93,7 @@ StatusOr<TensorSums> ParseTensor(const Json& json) {
   return tensor;
 }
 
-// What the sums are of, and nothing that we cannot make again.
+// Checks format, hash and piece size, and that there is a list of tensors.
 Status CheckHead(const Json& root) {
   if (!root.is_object()) return InvalidArgument("is no object");
   for (const auto& [key, wanted] :
@@ -110,7 +110,7 @@ Status CheckHead(const Json& root) {
   return InvalidArgument("tensors is no list");
 }
 
-// Whether `sums` name the tensors that `model` has, in their sizes.
+// Checks that `sums` name the tensors of `model`, in their sizes.
 Status CheckList(const ModelFile& model, const WeightSums& sums) {
   const std::vector<TensorInfo>& infos = model.tensors();
   for (size_t i = 0; i < std::max(infos.size(), sums.tensors.size()); ++i) {
@@ -135,7 +135,7 @@ Status CheckList(const ModelFile& model, const WeightSums& sums) {
   return OkStatus();
 }
 
-// What the reader of a GGUF took into the config when it was opened.
+// Checks the tensor that the reader of a GGUF read for the config.
 Status CheckReadAlready(const ModelFile& model) {
   const TensorInfo* divisors = model.Find("rope_freqs.weight");
   if (divisors == nullptr) return OkStatus();
@@ -147,7 +147,7 @@ std::string FileName(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// Writes `text` to a new file, where no reader looks yet, and gives the
+// Writes `text` to a new file, where no reader looks yet, and returns the
 // descriptor's errors.
 Status WriteDraft(const std::string& path, const std::string& text) {
   ::unlink(path.c_str());  // of an earlier process with our pid
