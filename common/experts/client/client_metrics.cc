@@ -83,7 +83,7 @@ void ExpertClientMetrics::OnOutcome(int32_t host, Outcome outcome) {
 void ExpertClientMetrics::OnTrip(int32_t host, int64_t nanos,
                                  const wire::ExpertTimes& there) {
   at(host).trip.Observe(static_cast<double>(nanos) * kNano);
-  // Believed as far as it fits.
+  // The host's times count only within the trip.
   const int64_t total = std::clamp<int64_t>(there.total_ns, 0, nanos);
   const int64_t queue = std::clamp<int64_t>(there.queue_ns, 0, total);
   const int64_t compute =

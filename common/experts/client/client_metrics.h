@@ -15,26 +15,26 @@ class ExpertClientMetrics {
  public:
   enum class Outcome {
     kUsed,
-    kLate,     // another replica was first, or nothing waited any more
+    kLate,     // another replica was first, or the layer was done
     kRefused,  // by the host
     kLost,     // with the stream
   };
 
-  // `hosts`: the names of all; empty: one that is never used and has no
-  // series. `registry` must outlive this object.
+  // `hosts`: all names; an empty name is a host without use and without series.
+  // `registry` must outlive this object.
   ExpertClientMetrics(metrics::Registry* registry,
                       const std::vector<std::string>& hosts);
 
   void OnUp(int32_t host, bool up);
   void OnSilent(int32_t host, bool silent);
-  // A batch was made in so many nanoseconds; its trip begins then.
+  // A batch was made in `serialise_ns`; its trip begins then.
   void OnSent(int64_t serialise_ns);
-  void OnHedge(int32_t host);  // that gets a late batch, too
-  void OnRetry(int32_t host);  // that gets it instead of another one
+  void OnHedge(int32_t host);  // that gets a late batch as well
+  void OnRetry(int32_t host);  // that gets a batch in the place of another host
   void OnOutcome(int32_t host, Outcome outcome);
-  // A batch was answered after so long.
+  // A batch was answered after `nanos`.
   void OnTrip(int32_t host, int64_t nanos, const wire::ExpertTimes& there);
-  // A layer was waited for so long, and these rows got no answer.
+  // A layer waited for `wait_ns`, and this many rows got no answer.
   void OnLayer(int64_t wait_ns, size_t failed_rows);
 
  private:

@@ -12,10 +12,10 @@ namespace sluice {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(25);
-// The longest that one batch of one layer may take.
+// The time limit of one batch of one layer.
 constexpr Duration kStuckAfter = std::chrono::seconds(60);
-// How many batches of one stream may be unanswered is in a host's welcome;
-// before it this is assumed, for the size of messages alone.
+// The most unanswered batches of one stream before the host's welcome, for the
+// size of messages alone.
 constexpr int32_t kAssumedInFlight = 1;
 constexpr auto kShortestWait = std::chrono::milliseconds(1);
 
@@ -35,8 +35,8 @@ wire::ExpertModel ModelOf(const ModelConfig& config) {
   return model;
 }
 
-// Of hosts that answer pings and a batch no more: such a stream is broken off,
-// so that the batch is lost like any other.
+// Returns the streams of hosts that answer pings but no batch. Breaking such a
+// stream off loses its batches like any other loss.
 std::vector<std::shared_ptr<ExpertStream>> StuckStreams(
     const std::unordered_map<uint64_t, ExpertCall>& calls,
     const HostConnections& hosts, int64_t now) {
@@ -49,7 +49,7 @@ std::vector<std::shared_ptr<ExpertStream>> StuckStreams(
   return stuck;
 }
 
-// UNAVAILABLE, naming the first experts that no host counts for, and why.
+// UNAVAILABLE names the first experts without a counting host, and the reason.
 Status CheckReachable(const ShardMap& map, const HostConnections& hosts) {
   for (int32_t l = map.layers().first; l < map.layers().last; ++l) {
     for (const ExpertShard& shard : map.shards(l)) {
@@ -339,7 +339,7 @@ void ExpertDispatcher::Lose(const ExpertCall& call, bool refused,
 void ExpertDispatcher::Dispatch(const RoutedRows& routed) {
   {
     MutexLock lock(mutex_);
-    // The least of what hosts take; a batch of more rows would be refused.
+    // The least that a host takes; it would refuse a batch of more rows.
     int32_t max_rows = options_.max_step_tokens;
     for (const auto& [index, host] : hosts_) {
       if (host.up()) max_rows = std::min(max_rows, host.limits().max_rows);
@@ -374,7 +374,7 @@ std::vector<RowFailure> ExpertDispatcher::Combine(
         std::none_of(units.begin(), units.end(), [](const DispatchUnit& unit) {
           return unit.state == DispatchUnit::State::kToSend;
         });
-    // Woken between SendAll and here: something is to be sent at once.
+    // If woken between SendAll and here, there is something to send at once.
     changed_.WaitUntil(mutex_,
                        all_sent ? planner_.NextLook(MonotonicNanos(), *layer_)
                                 : Clock::now() + kShortestWait);
@@ -390,7 +390,7 @@ void ExpertDispatcher::SendAll() {
   std::vector<HostBatch> sends;
   {
     MutexLock lock(mutex_);
-    if (stopping_) return;  // Finish says so
+    if (stopping_) return;  // Finish reports it
     sends = planner_.Plan(MonotonicNanos(), *layer_, hosts_);
   }
   for (const HostBatch& outgoing : sends) Send(outgoing);
@@ -409,7 +409,7 @@ void ExpertDispatcher::Send(const HostBatch& outgoing) {
   const int32_t rows = batch.rows();
   call.asked = wire::SentOf(batch);
   grpc::ByteBuffer frame = ExpertStream::FrameOf(std::move(batch));
-  // The trip begins where making it ends: the parts do not overlap.
+  // The trip begins at the end of making the batch: the parts do not overlap.
   const int64_t sent = MonotonicNanos();
   call.sent_ns = sent;
   std::shared_ptr<ExpertStream> stream;
@@ -421,7 +421,7 @@ void ExpertDispatcher::Send(const HostBatch& outgoing) {
       layer_->units()[unit].batch_pairs = call.pairs;
     }
     const HostConnection& host = hosts_.at(call.host);
-    // The host may have gone, or come back with another limit, a moment ago.
+    // The host may have gone, or have come back with another limit.
     if (host.up() && rows <= host.limits().max_rows) stream = host.stream();
     calls_.emplace(id, std::move(call));
     planner_.OnSent();
@@ -436,7 +436,7 @@ void ExpertDispatcher::Send(const HostBatch& outgoing) {
     // No new work before the host is back; its stream's end is yet to come.
     HostConnection& host = hosts_.at(outgoing.host);
     if (host.stream() == stream && host.up()) host.SetUp(false);
-    const auto at = calls_.find(id);  // its end may have been told already
+    const auto at = calls_.find(id);  // its end may have come already
     if (at != calls_.end()) Lose(TakeCall(at), /*refused=*/false, over);
   }
   if (stream != nullptr) stream->Cancel(over);

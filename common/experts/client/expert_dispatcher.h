@@ -54,7 +54,7 @@ struct DispatchOptions {
 // A batch without an answer yet.
 struct ExpertCall {
   int32_t host = 0;
-  uint64_t dispatch = 0;  // which layer's
+  uint64_t dispatch = 0;  // the number of the layer's Dispatch
   std::vector<size_t> units;
   std::vector<int32_t> rows;
   wire::SentBatch asked;
@@ -64,22 +64,22 @@ struct ExpertCall {
 
 // A stage's remote experts: one stream to every host that the placement names
 // for the stage's layers. Dispatch sends a layer's rows in batches, each to the
-// replica with the least work outstanding; a batch that is late (beyond the
-// 99th percentile of its size) goes to another replica too, one that is lost or
-// refused at once; the first answer counts, since all have the same bits.
-// Combine waits and adds. Rows without a host fail with UNAVAILABLE, naming
+// replica with the least work outstanding. A late batch (beyond the 99th
+// percentile of its size) goes to another replica as well, a lost or refused
+// one at once. The first answer counts, since all have the same bits. Combine
+// waits and adds. Rows without a host fail with UNAVAILABLE, which names
 // experts and layers.
 //
-// Dispatch and Combine: the stage's thread. The others: any. The thread
-// "expert-watch" pings and reconnects. One mutex guards the hosts and what is
-// dispatched; batches are made and sent outside of it. Streams' callbacks hold
-// weak references: call Stop before the last reference goes.
+// The stage's thread calls Dispatch and Combine, any thread the others. The
+// thread "expert-watch" pings and reconnects. One mutex guards hosts and
+// dispatched units; batches are made and sent outside of it. Streams' callbacks
+// hold weak references: call Stop before the last reference goes.
 class ExpertDispatcher final
     : public ExpertTransport,
       public std::enable_shared_from_this<ExpertDispatcher> {
  public:
-  // INVALID_ARGUMENT for a host without an address or with one that may not
-  // be used. Connects to nothing yet.
+  // INVALID_ARGUMENT for a host without an address, or with one that may not be
+  // used. Connects to nothing yet.
   static StatusOr<std::shared_ptr<ExpertDispatcher>> Make(
       const ModelConfig& config, DispatchOptions options);
   ~ExpertDispatcher() override;
@@ -111,14 +111,14 @@ class ExpertDispatcher final
   void Open(int32_t host) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status ReadyLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // What a host's stream of that generation says.
+  // Events of a host's stream of that generation.
   void OnWelcome(int32_t host, uint64_t generation,
                  const wire::ExpertWelcome& welcome);
   void OnResult(int32_t host, uint64_t generation,
                 const v1::ExpertResult& proto, Buffer sums);
   void OnPong(int32_t host, uint64_t generation, const v1::ExpertPong& pong);
   void OnEnd(int32_t host, uint64_t generation, const Status& status);
-  // The call was answered.
+  // Takes the answer of the call.
   void Settle(ExpertCall call, wire::ExpertResult result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives up the call: other hosts may take its units.
@@ -133,7 +133,7 @@ class ExpertDispatcher final
   const DispatchOptions options_;
   const ShardMap map_;
   wire::ExpertHello hello_;  // const after Connect
-  // The stage's thread alone changes its structure; the units' states are
+  // Only the stage's thread changes its structure; the units' states are
   // guarded.
   std::unique_ptr<LayerDispatch> layer_;
   uint64_t wire_epoch_ = 0;
@@ -143,7 +143,7 @@ class ExpertDispatcher final
   mutable CondVar changed_;  // answers, hosts, stopping
   CondVar wake_watch_;       // stopping alone
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // By the placement's index: those with experts of the stage's layers.
+  // The hosts with experts of the stage's layers, by the placement's index.
   HostConnections hosts_ ABSL_GUARDED_BY(mutex_);
   uint64_t dispatch_ ABSL_GUARDED_BY(mutex_) = 0;  // open now; 0: none
   uint64_t last_dispatch_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -22,9 +22,9 @@ struct ExpertStreamEvents {
   std::function<void(const Status&)> on_end;  // once
 };
 
-// The client's end of Expert.Batches (proto/sluice/v1/expert.proto): takes
-// frames apart, in the order that the protocol has, and knows nothing of what
-// is in them. A peer that breaks the order is cut off with INVALID_ARGUMENT.
+// The client's end of Expert.Batches (proto/sluice/v1/expert.proto): parses
+// frames, in the protocol's order, without a look at their contents.
+// INVALID_ARGUMENT ends the stream of a peer that breaks the order.
 class ExpertStream
     : public rpc::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -37,7 +37,7 @@ class ExpertStream
                ExpertStreamEvents events);
 
   static grpc::ByteBuffer FrameOf(wire::ExpertBatch batch);
-  // False if the stream has ended or takes no more.
+  // Returns false if the stream has ended or its queue is full.
   bool SendFrame(grpc::ByteBuffer frame) { return Send(std::move(frame)); }
   bool SendPing(uint64_t sequence);
 

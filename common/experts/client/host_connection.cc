@@ -10,9 +10,9 @@
 namespace sluice {
 namespace {
 
-// A host that is silent for so long does not count for readiness.
+// After this silence a host does not count for readiness.
 constexpr int64_t kLongSilentNs = 2'000'000'000;
-// A ping that was not answered is sent again after so long.
+// An unanswered ping is repeated after this time.
 constexpr int64_t kPingAgainNs = 1'000'000'000;
 
 }  // namespace
@@ -100,7 +100,7 @@ Status HostConnection::OnWelcome(const wire::ExpertWelcome& welcome,
 }
 
 bool HostConnection::OnPong(const v1::ExpertPong& pong) {
-  // A process that was stopped has to go on first.
+  // A stopped process has to go on first.
   const bool moves =
       in_flight_ == 0 || silent_ || batches_done_ != pong.batches_done();
   bool news = silent_;

@@ -8,19 +8,19 @@
 
 namespace sluice {
 
-// How long requests took lately, by their size: when is one late? Sizes that
-// share their highest bit share a window of the latest 256 requests. Used by
-// one thread at a time.
+// The recent times of requests by size, which tell when a request is late.
+// Sizes with the same highest bit share a window of the latest 256 requests.
+// Used by one thread at a time.
 class LatencyWindow {
  public:
-  // What counts as late while fewer than 32 requests of that size are known,
-  // and the least that ever does.
+  // The time after which a request is late: while its window has fewer than 32
+  // requests, and at the least.
   static constexpr int64_t kUnknownNs = 100'000'000;
   static constexpr int64_t kMinNs = 2'000'000;
 
-  // A request of `size` >= 1 was answered after so long.
+  // Adds the time of an answered request of `size` >= 1.
   void Add(int64_t size, int64_t nanos);
-  // The 99th percentile of requests of this size.
+  // Returns the 99th percentile of requests of this size.
   int64_t LateNanos(int64_t size) const;
 
  private:

@@ -160,7 +160,7 @@ std::vector<RowFailure> LayerDispatch::Combine(
       continue;
     }
     const HostReply& reply = *unit.reply;
-    // A row that the host could not compute is no fault of the client's.
+    // A row that the host could not compute is no fault of the client.
     for (const wire::ExpertRowFailure& failure : reply.result.failures) {
       failed.emplace(reply.rows[static_cast<size_t>(failure.row)],
                      Internal(Message(failure.status)));

@@ -7,10 +7,10 @@ namespace sluice {
 namespace {
 
 constexpr auto kLongestWait = std::chrono::milliseconds(50);
-// Hedges: at most one of ten batches in the long run.
+// The share of hedged batches in the long run.
 constexpr double kHedgeShare = 0.1;
 
-// A batch that ends the process of every host that gets it must end, too.
+// A batch that crashes every host must end as well.
 int32_t MaxAttempts(const ExpertShard& shard) {
   return 4 * static_cast<int32_t>(shard.hosts.size()) + 4;
 }
@@ -19,7 +19,7 @@ bool Contains(const std::vector<int32_t>& list, int32_t value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// The batch that units of `chunk` for `host` go with.
+// Returns the batch with the units of `chunk` for `host`.
 template <typename Sends>
 auto FindSend(Sends& sends, int32_t host, int32_t chunk) {
   return std::find_if(sends.begin(), sends.end(), [=](const auto& send) {
@@ -33,10 +33,10 @@ struct Choice {
   int32_t host = 0;
 };
 
-// Which replica of `shard` gets `unit`: the one with the least work
-// outstanding that is not silent, has room, and has neither the unit nor
-// refused it. `rotation` breaks ties. `whole`: a host that takes the unit's
-// chunk in one batch.
+// Chooses the replica of `shard` for `unit`: the one with the least work
+// outstanding that is not silent, has room, and neither has the unit nor
+// refused it. `rotation` breaks ties. `whole`: only a host that takes the
+// unit's chunk in one batch.
 Choice ChooseReplica(const HostConnections& hosts, const ExpertShard& shard,
                      const DispatchUnit& unit, int32_t rotation, bool whole) {
   const std::vector<int32_t>& replicas = shard.hosts;
@@ -61,12 +61,12 @@ Choice ChooseReplica(const HostConnections& hosts, const ExpertShard& shard,
     best = &host;
     choice = {Pick::kHost, index};
   }
-  // Full is better than silent.
+  // A full host is better than a silent one.
   if (best != nullptr && best->silent() && any_heard) return {Pick::kWait, 0};
   return choice;
 }
 
-// Names what is missing; why is in the log, as it names addresses.
+// Names the missing experts; the log has the reasons, with addresses.
 Status NoHostLeft(const HostConnections& hosts, const ExpertShard& shard,
                   const DispatchUnit& unit) {
   std::string names;
@@ -78,7 +78,7 @@ Status NoHostLeft(const HostConnections& hosts, const ExpertShard& shard,
   return Unavailable(ToString(shard), " have no host left of: ", names, why);
 }
 
-// Puts unit `index` into the batch for `host`, which it returns.
+// Puts unit `index` into the batch for `host`. Returns the batch.
 HostBatch& AddTo(std::vector<HostBatch>& sends, int32_t host, size_t index,
                  LayerDispatch& layer, HostConnections& hosts) {
   DispatchUnit& unit = layer.units()[index];
@@ -107,16 +107,16 @@ std::vector<HostBatch> SendPlanner::Plan(int64_t now, LayerDispatch& layer,
     DispatchUnit& unit = units[i];
     const ExpertShard& shard = layer.shard(unit);
     const bool sent = unit.state == DispatchUnit::State::kSent;
-    // Sent to hosts alone that have gone silent.
+    // Sent to silent hosts alone.
     const bool in_vain =
         sent && std::all_of(unit.sent_to.begin(), unit.sent_to.end(),
                             [&](int32_t at) { return hosts.at(at).silent(); });
-    // Late by its size's own measure.
+    // Late for its size.
     const bool late =
         sent && now - unit.sent_ns > latencies_.LateNanos(unit.batch_pairs);
     const bool hedge = in_vain || late;
     if (unit.state != DispatchUnit::State::kToSend && !hedge) continue;
-    // What is late alone may be answered yet: it is not cut for another host.
+    // A late unit may still be answered: it is not cut for another host.
     const Choice choice =
         ChooseReplica(hosts, shard, unit, rotation_, late && !in_vain);
     if (!hedge &&
@@ -126,13 +126,15 @@ std::vector<HostBatch> SendPlanner::Plan(int64_t now, LayerDispatch& layer,
     }
     if (!unit.open() || choice.pick != Pick::kHost) continue;
     const HostConnection& to = hosts.at(choice.host);
-    if (hedge && to.silent()) continue;  // no better than those it waits for
-    // One of the budget for a batch, whatever is in it; none where nothing
-    // else can help.
+    if (hedge && to.silent())
+      continue;  // no better than the hosts it waits
+                 // for
+    // A batch costs one of the budget, for any number of units. It costs
+    // nothing where nothing else can help.
     const bool costs = hedge && !in_vain;
     const bool retry = !hedge && unit.attempts > 0;
     if (unit.chunk_rows > to.limits().max_rows) {
-      // The host came up, or welcomed us anew, after this was cut.
+      // The host came up, or sent a new welcome, after this unit was cut.
       layer.Split(i, to.limits().max_rows);  // `unit` is no more
     }
     const auto with = FindSend(sends, choice.host, units[i].chunk);
@@ -167,7 +169,7 @@ TimePoint SendPlanner::NextLook(int64_t now, const LayerDispatch& layer) const {
     if (layer.shard(unit).hosts.size() < 2) continue;
     const int64_t late =
         unit.sent_ns + latencies_.LateNanos(unit.batch_pairs) - now;
-    // What is late already waits for budget or for a host.
+    // A late unit waits for budget or for a host.
     if (late > 0) wait = std::min(wait, late);
   }
   return Clock::now() + std::chrono::nanoseconds(wait);

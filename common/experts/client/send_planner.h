@@ -15,7 +15,7 @@ namespace sluice {
 // By the placement's index.
 using HostConnections = std::map<int32_t, HostConnection>;
 
-// Units that go to one host in one batch.
+// Units for one host in one batch.
 struct HostBatch {
   int32_t host = 0;
   int32_t chunk = 0;
@@ -26,23 +26,24 @@ struct HostBatch {
   bool retry = false;
 };
 
-// Which replica gets which units of a layer, and when a unit is sent to another
-// one too: routing and hedging, apart from streams and locks. Not thread-safe.
+// Chooses the replica of each unit of a layer, and when another replica gets a
+// late unit as well: routing and hedging, without streams and locks. Not
+// thread-safe.
 class SendPlanner {
  public:
-  // `most_hedges`: late batches that may be sent twice, saved up.
+  // `most_hedges`: the most late batches in a row that may be sent twice.
   explicit SendPlanner(double most_hedges)
       : most_hedges_(most_hedges), hedge_budget_(most_hedges) {}
 
-  // Everything that can be sent at `now`, marked as sent in `layer` and as
-  // outstanding at `hosts`; units that no host is left for fail. Cuts a unit
-  // for a host that takes fewer rows.
+  // Returns all batches that can be sent at `now`, marked as sent in `layer`
+  // and as outstanding at `hosts`. Units without any host left fail. Cuts a
+  // unit for a host that takes fewer rows.
   std::vector<HostBatch> Plan(int64_t now, LayerDispatch& layer,
                               HostConnections& hosts);
-  // When to look again if nothing happens before.
+  // Returns when to plan again if no event comes before.
   TimePoint NextLook(int64_t now, const LayerDispatch& layer) const;
 
-  // A batch was sent; one with so many pairs was answered after so long.
+  // A batch was sent; a batch with `pairs` was answered after a time.
   void OnSent();
   void OnAnswered(int64_t pairs, int64_t nanos) {
     latencies_.Add(pairs, nanos);

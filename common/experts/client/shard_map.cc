@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-// Neighbours of `layer` that have `run` too.
+// Returns the neighbours of `layer` that have `run` as well.
 LayerRange LayersWith(const ExpertPlacement& placement, int32_t layer,
                       const PlacedExperts& run) {
   const auto has = [&](int32_t i) {

@@ -12,12 +12,12 @@
 
 namespace sluice {
 
-// Experts of one layer that are together on the same hosts: what goes to
-// one of them, and to another one if that does not answer.
+// Experts of one layer that are on the same hosts: they go together to one of
+// these hosts, or to another one if that does not answer.
 struct ExpertShard {
   ExpertRange experts;
   std::vector<int32_t> hosts;  // into the placement's, rising, at least one
-  std::vector<kernels::TreeNode> nodes;  // what they finish of the tree
+  std::vector<kernels::TreeNode> nodes;  // nodes of the tree that they finish
   int32_t first_node = 0;                // of the layer's remote nodes
   // The layers around this one that have the same experts on the same hosts.
   LayerRange layers;
@@ -25,8 +25,8 @@ struct ExpertShard {
 // "experts 0-63 of layers 1-45".
 std::string ToString(const ExpertShard& shard);
 
-// The remote experts of a placement, for the layers of one stage. A
-// value, const after it was made.
+// The remote experts of a placement, for the layers of one stage. A value,
+// const once made.
 class ShardMap {
  public:
   ShardMap(const ExpertPlacement& placement, const LayerRange& layers,
@@ -41,7 +41,7 @@ class ShardMap {
   std::span<const kernels::TreeNode> nodes(int32_t layer) const {
     return at(layer).nodes;
   }
-  // Which of shards(layer) has `expert`; -1: it is on the stage.
+  // Returns which of shards(layer) has `expert`; -1: the stage itself.
   int32_t ShardOf(int32_t layer, int32_t expert) const {
     return at(layer).shard_of[static_cast<size_t>(expert)];
   }

@@ -106,7 +106,7 @@ Status BatchesStream::Admit(const v1::ExpertBatch& proto) {
   }
   const int32_t limit = terms_->welcome.limits.max_batches_in_flight;
   MutexLock lock(mutex_);
-  // The one that is being written may have been read already.
+  // The client may have read the answer that is being written.
   const bool leaving = !queued_.empty() && queued_.front();
   const int32_t unanswered = in_flight_ - (leaving ? 1 : 0);
   if (unanswered >= limit) {

@@ -16,8 +16,8 @@
 
 namespace sluice {
 
-// The handler of Batches: takes frames apart, checks them against the host's
-// experts and hands them to the loop; answers each batch with one result.
+// The handler of Batches: parses frames, checks them against the host's experts
+// and hands them to the loop; answers each batch with one result.
 class BatchesStream
     : public rpc::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer>,
       public ExpertResultSink {
@@ -38,12 +38,12 @@ class BatchesStream
   Status OnFrame(const grpc::ByteBuffer& frame, int64_t received_ns);
   void OnBatch(const v1::ExpertBatch& proto, Buffer payload,
                int64_t received_ns);
-  // Whether the batch may be computed; counts it as open if so.
+  // An error unless the batch may be computed; counts it as open if so.
   Status Admit(const v1::ExpertBatch& proto);
   void Refuse(const v1::ExpertBatch& proto, const Status& why);
-  // Queues an answer; `counted`: to a batch that was admitted. False if the
-  // stream has ended. If the client reads so little that there is no room, it
-  // is ended: an answer that is left out would be waited for.
+  // Queues an answer; `counted`: to an admitted batch. Returns false if the
+  // stream has ended. Without room for the answer it ends the stream: a client
+  // would wait for a dropped answer.
   bool Post(grpc::ByteBuffer answer, bool counted);
   // Ends the stream if the client has ended it and no batch is open.
   void EndIfDone();
@@ -58,7 +58,7 @@ class BatchesStream
   Mutex mutex_;
   // Batches admitted whose answers have not left yet.
   int32_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of the answers that have not left, the oldest first: is it counted?
+  // For each answer that has not left, the oldest first: whether it is counted.
   std::deque<bool> queued_ ABSL_GUARDED_BY(mutex_);
   bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -41,7 +41,7 @@ StatusOr<Span> ParseSpan(const char* what, std::string_view text, Span all) {
   return span;
 }
 
-// Which ids of each layer are chosen.
+// The chosen ids of each layer.
 class Chosen {
  public:
   explicit Chosen(int32_t num_experts) : num_experts_(num_experts) {}

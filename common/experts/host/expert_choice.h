@@ -21,9 +21,9 @@ struct ExpertChoice {
   std::string host;       // in it
 };
 
-// The experts chosen, neighbouring ranges joined. INVALID_ARGUMENT names what
-// cannot be read, layers without experts, ids out of range, or an expert that
-// is named twice; NOT_FOUND for a placement or a host that is not there.
+// Returns the chosen experts, neighbouring ranges joined. INVALID_ARGUMENT
+// names text that cannot be read, layers without experts, ids out of range, or
+// an expert that is named twice; NOT_FOUND names a missing placement or host.
 StatusOr<std::vector<LayerRanges>> ChooseExperts(const ExpertChoice& choice,
                                                  const ModelConfig& config);
 

@@ -13,8 +13,8 @@
 
 namespace sluice {
 
-// How many rows each expert got, since the start and lately: what a picture of
-// the load is made of. Any thread.
+// The number of rows of each expert, since the start and lately, for pictures
+// of the load. Any thread.
 class ExpertHeat {
  public:
   // "Lately" is the running period and the one before.
@@ -33,7 +33,7 @@ class ExpertHeat {
     std::vector<uint64_t> recent;  // of each, lately
     // The most recent rows of one expert over the mean; 0 without recent rows.
     double skew() const;
-    int32_t active() const;  // experts asked lately
+    int32_t active() const;  // experts with rows lately
   };
   std::vector<Layer> Snapshot(TimePoint now = Clock::now());
 

@@ -13,8 +13,8 @@
 namespace sluice {
 namespace {
 
-// Bytes that the outputs of one kernel call may take: the kernel keeps that
-// much. Rows are independent, so cutting them changes no bit.
+// Bytes of the outputs of one kernel call: the kernel keeps that much memory.
+// Rows are independent, so cutting them changes no bit.
 constexpr int64_t kMaxOutputBytes = int64_t{16} << 20;
 
 bool SameNodes(const wire::ExpertBatch& a, const wire::ExpertBatch& b) {
@@ -40,8 +40,8 @@ wire::ExpertResult EmptyResult(const wire::ExpertBatch& batch) {
   return result;
 }
 
-// Writes NaN into every node of the rows that failed, so that no stage takes
-// them for sums.
+// Writes NaN into every node of the failed rows, so that no stage takes them
+// for sums.
 void SpoilFailed(const wire::ExpertBatch& batch, Buffer& sums) {
   const int64_t cols = batch.x.cols;
   for (const wire::ExpertRowFailure& failure : batch.failures) {

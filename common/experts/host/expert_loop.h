@@ -23,14 +23,14 @@ class ExpertMetrics;
 class ExpertResultSink {
  public:
   virtual ~ExpertResultSink() = default;
-  // `received_ns`: the batch's. total_ns is the sink's to fill in.
+  // `received_ns`: the batch's. The sink fills in total_ns.
   virtual void OnResult(wire::ExpertResult result, int64_t received_ns) = 0;
 };
 
 struct QueuedBatch {
   wire::ExpertBatch batch;
-  int64_t received_ns = 0;  // its frame came
-  int64_t queued_ns = 0;    // it was found good
+  int64_t received_ns = 0;  // when its frame came
+  int64_t queued_ns = 0;    // when it had passed the checks
   std::shared_ptr<ExpertResultSink> sink;
 };
 
@@ -44,7 +44,7 @@ struct ExpertLoopOptions {
   // The loop counts as stalled if batches wait and none makes progress for this
   // long.
   Duration stalled_after = std::chrono::seconds(5);
-  Duration debug_delay{};  // for tests: every computation takes so much longer
+  Duration debug_delay{};  // for tests: makes every computation longer
   ExpertMetrics* metrics = nullptr;  // outlives the loop; may be null
   ExpertHeat* heat = nullptr;        // the same
 };
@@ -88,7 +88,7 @@ class ExpertLoop {
   Group TakeGroup();
   // The number of clients that sent rows for `layer` lately.
   size_t RecentClients(int32_t layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Moves what waits and fits from the queue to `group`.
+  // Moves all fitting batches from the queue to `group`.
   void Join(Group& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Compute(Group& group);
   void LayOut(const Group& group, int32_t rows);

@@ -20,8 +20,8 @@ class ExpertMetrics : public rpc::RpcObserver {
  public:
   enum class State { kLoading, kReady, kDraining, kFailed, kStalled };
 
-  // `registry` must outlive this object. `per_expert`: one series per layer
-  // and expert, too.
+  // `registry` must outlive this object. `per_expert`: also one series per
+  // layer and expert.
   ExpertMetrics(metrics::Registry* registry, bool per_expert);
 
   void SetState(State state);
@@ -36,7 +36,7 @@ class ExpertMetrics : public rpc::RpcObserver {
   void OnAnswered(const wire::ExpertResult& result);
   void OnRefused();
   void OnDropped();  // a result that could not be sent
-  // Taking a frame apart and writing the answer.
+  // The time to parse a frame and to write the answer.
   void OnSerialized(int64_t nanos);
   void OnWire(bool in, int64_t bytes);
 

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// Raw: frames are taken apart without a protobuf object.
+// Raw: frames are parsed without a protobuf object.
 using RawExpert =
     v1::Expert::WithRawCallbackMethod_Batches<v1::Expert::Service>;
 

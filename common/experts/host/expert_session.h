@@ -17,9 +17,9 @@ class BatchesStream;
 class ExpertLoop;
 class ExpertMetrics;
 
-// The state that all streams of a host share: the experts it serves once they
-// are loaded, its clients, and whether it drains. Any thread: one mutex, held
-// for moments. Streams hold shared references.
+// The state that all streams of a host share: the loaded experts, the clients,
+// and whether the host drains. Any thread: one mutex, held for moments. Streams
+// hold shared references.
 class ExpertSession {
  public:
   // `metrics` may be null; it outlives the session.
@@ -35,7 +35,7 @@ class ExpertSession {
     wire::ExpertWelcome welcome;
     ExpertLoop* loop = nullptr;
   };
-  // Adds the stream to the clients. Errors as expert.proto says.
+  // Adds the stream to the clients. Errors as in expert.proto.
   StatusOr<std::shared_ptr<const Terms>> OnHello(
       const wire::ExpertHello& hello, std::shared_ptr<BatchesStream> stream);
   void OnStreamEnd(const std::shared_ptr<BatchesStream>& stream);
