@@ -54,9 +54,8 @@ void FutexWakeAll(const std::atomic<uint32_t>& word) {
 
 // Returns the first value that differs from `old`: spins, then sleeps.
 // `sleepers` counts sleeping threads, so that the other side wakes only those.
-// The other side changes `word` and then reads `sleepers`; this side does it in
-// the reverse order. All is sequentially consistent, so one of the two sees the
-// other.
+// The other side changes `word`, then reads `sleepers`; this side does the
+// reverse. All is sequentially consistent, so one of the two sees the other.
 uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old,
                      std::atomic<uint32_t>& sleepers) {
   const auto deadline = std::chrono::steady_clock::now() + kSpin;
@@ -128,8 +127,7 @@ void ThreadTeam::Work(int member) {
     seen = AwaitChange(generation_, seen, sleeping_workers_);
     if (stop_) return;
     RunShare(member);
-    // The caller may go on at once, but not end before it has seen the last
-    // value.
+    // The caller may go on, but not end before it has seen the last value.
     unfinished_.fetch_sub(1);
     if (caller_sleeps_.load() != 0) FutexWakeAll(unfinished_);
   }

@@ -57,7 +57,7 @@ class ThreadTeam final : public kernels::Executor {
   int num_tasks_ = 0;
   bool stop_ = false;
 
-  // Each on its own cache line: workers spin on the first, the caller on the
+  // On separate cache lines: workers spin on the first, the caller on the
   // second.
   alignas(64) std::atomic<uint32_t> generation_ = 0;
   std::atomic<uint32_t> sleeping_workers_ = 0;

@@ -15,8 +15,7 @@
 namespace sluice {
 namespace {
 
-// A small job that takes longer makes its client's next jobs large for the time
-// below.
+// A small job that takes longer makes its client's next jobs large for a time.
 constexpr double kSlowSeconds = 0.1;
 constexpr auto kSlowFor = std::chrono::seconds(60);
 constexpr size_t kMaxSlow = 1024;  // clients remembered

@@ -44,7 +44,7 @@ class TurnQueue {
     // Continues earlier jobs, one at a time: only `deadline` and Stop refuse
     // it, not a full queue and not max_wait.
     bool goes_on = false;
-    // Called before the job runs; false drops the job. May be empty, and so may
+    // Called before the job runs; false drops it. May be empty; so may
     // `refused`.
     std::function<bool()> wanted;
     std::function<void()> run;
@@ -64,8 +64,7 @@ class TurnQueue {
   // After an error none of the job's functions is called.
   Status Push(Job job);
 
-  // Refuses new jobs, runs the queued ones, joins. Idempotent. Not from within
-  // a job.
+  // Refuses new jobs, runs queued ones, joins. Idempotent. Not from a job.
   void Stop();
 
   size_t queued() const;

@@ -43,8 +43,8 @@ struct GenerateRequest {
   std::vector<TokenId> eos_token_ids;
   // Requests of one tenant and salt share the KV blocks of equal prefixes.
   std::string cache_salt;
-  // When it passes, the request ends with kError DEADLINE_EXCEEDED and keeps
-  // its tokens.
+  // When it passes, the request ends with DEADLINE_EXCEEDED, keeping its
+  // tokens.
   std::optional<TimePoint> deadline;
   TimePoint arrival = Clock::now();
   bool trace = false;  // the sink gets OnInbox, and OnStep for each step

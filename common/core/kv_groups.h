@@ -39,8 +39,7 @@ constexpr int32_t MostBlocks(int32_t window, int32_t positions,
                     : all;
 }
 
-// The KV memory of one of a stage's layers: its group, and bytes of keys and
-// values.
+// The KV memory of one of a stage's layers: group, bytes of keys and values.
 struct KvLayer {
   int32_t group = 0;
   uint64_t bytes = 0;

@@ -26,8 +26,7 @@ enum class LogitsWanted : uint8_t {
 // Draft tokens of one chunk.
 inline constexpr int32_t kMaxDraftTokens = 16;
 
-// An earlier step that samples a chunk's token is at most this many steps
-// before it.
+// An earlier step that samples a chunk's token is at most this many before it.
 inline constexpr uint64_t kMaxStepsBack = 64;
 
 // Consecutive tokens of one sequence in one step: known tokens, then drafts,
@@ -38,8 +37,8 @@ inline constexpr uint64_t kMaxStepsBack = 64;
 // behind the accepted drafts, and writes over the KV positions of the others.
 //
 // A plan may leave before the token of a chunk is known: an earlier step
-// samples it. The first and the last stage look the token up; other stages do
-// not need it.
+// samples it. The first and the last stage look the token up; others do not
+// need it.
 struct Chunk {
   SequenceId sequence;
   int32_t start = 0;            // position of tokens[0]
@@ -49,8 +48,7 @@ struct Chunk {
   int32_t num_draft_tokens = 0;  // of them, at the end; needs kLast, `samples`
   LogitsWanted logits = LogitsWanted::kNone;
   bool samples = false;  // 1 to num_draft_tokens + 1 tokens are drawn
-  // The tokens that may be drawn: empty, or one mask per token that may be
-  // drawn.
+  // The tokens that may be drawn: empty, or one mask per drawn token.
   std::vector<TokenMask> masks;
   // Blocks appended to the sequence's tables by this step, per KV group.
   std::vector<std::vector<BlockId>> new_blocks;

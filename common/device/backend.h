@@ -140,8 +140,7 @@ class Backend {
   // x += RmsNorm(y + bias); no bias if null.
   virtual void Add(DeviceMatrix y, const void* bias, const NormSpec& norm,
                    DeviceMatrix x) = 0;
-  // The experts of each token, by `rule` and logits [T, E]; correction [E] or
-  // null.
+  // Each token's experts, by `rule` and logits [T, E]; correction [E] or null.
   virtual void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
                      const void* correction, const DeviceRouting& routing) = 0;
   // parts[i] [T, H] = the node nodes[i] of the tree over expert ids of rows x
@@ -155,9 +154,8 @@ class Backend {
   // M rows of head.
   virtual void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
                       const Weight& head, const LogitsOut& out) = 0;
-  // Runs `tasks`, which are on rows [begin, begin + logits.rows). An answer has
-  // the token and log probabilities, or is INTERNAL for logits with a NaN or
-  // +inf.
+  // Runs `tasks`, which are on rows [begin, begin + logits.rows). Answers are
+  // tokens with log probabilities, or INTERNAL for logits with a NaN or +inf.
   virtual void Sample(DeviceMatrix logits, int32_t begin,
                       std::span<const RowTask> tasks,
                       std::span<StatusOr<TokenResult>> answers) = 0;

@@ -66,8 +66,7 @@ struct DeviceMatrix {
   DeviceMatrix Rows(int64_t begin, int64_t count) const {
     return {row(begin), count, cols, stride, type};
   }
-  // Returns the same memory as packed rows of `count` columns, at most the
-  // matrix's.
+  // Returns the same memory as `count` packed columns, at most the matrix's.
   DeviceMatrix Packed(int64_t count) const {
     return {data, rows, count, count, type};
   }

@@ -19,8 +19,7 @@ struct StepLimits {
   }
 };
 
-// The pipeline, epoch and id of a step. Expert hosts get it with each
-// batch.
+// The pipeline, epoch and id of a step. Expert hosts get it with each batch.
 struct StepHeader {
   ReplicaId replica;
   Epoch epoch;

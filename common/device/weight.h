@@ -27,8 +27,7 @@ struct Weight {
   int64_t rows = 0;
   int64_t cols = 0;
   std::vector<WeightPart> parts;
-  // Returns the bytes of the elements; a layout may fill up whole groups of
-  // rows.
+  // Returns the bytes of the elements; a layout may fill up groups of rows.
   size_t bytes() const {
     size_t total = 0;
     for (const WeightPart& part : parts) {

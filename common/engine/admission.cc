@@ -30,8 +30,7 @@ const QueueState::Client* FindClient(const QueueState& queue,
 }
 
 // Returns the time to compute `tokens` of prompts and to free `places`. With
-// all places taken, one becomes free each time the pipeline has decoded a mean
-// completion.
+// all places taken, one becomes free per mean completion that is decoded.
 Duration WaitBehind(const QueueState& queue, double tokens, double places) {
   if (!queue.rates_known) return Duration::zero();
   return FromSeconds(
@@ -70,9 +69,8 @@ int NumLive(const QueueState::Client& client) {
   return client.running + client.waiting;
 }
 
-// Returns the wait of `own` if its prompts are owed a part of every plan, else
-// nothing: the time of its own prompts, and of a turn of every other client but
-// the largest.
+// Returns the wait of `own` if its prompts are owed a part of every plan: the
+// time of its own prompts, and of a turn of every client but the largest.
 std::optional<Duration> OwedWait(const QueueState& queue,
                                  const QueueState::Client& own,
                                  int place_share) {

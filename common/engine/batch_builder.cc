@@ -67,8 +67,8 @@ void BatchBuilder::AddDecodes() {
   }
 }
 
-// Prompts get what the pace allows beside decodes. Owed prompts come first, and
-// get more while their own clients decode nothing. The others keep a quarter of
+// Prompts get what the pace allows beside decodes. Owed prompts come first,
+// with more while their clients decode nothing. The others keep a quarter of
 // the budget.
 void BatchBuilder::AddPromptsBesideDecodes() {
   const int32_t unbounded = budget_;
@@ -97,7 +97,7 @@ void BatchBuilder::AddPromptsBesideDecodes() {
 
 // The prompt that started first gets half of the budget, so that many short
 // prompts do not hold up a long one. Half of the rest is for sequences that
-// start now, the other half for the prompts with the fewest tokens left. Each
+// start now, the other half for prompts with the fewest tokens left. Each
 // passes on what it does not need. A budget below kShared goes to either half
 // in turn.
 void BatchBuilder::AddPrompts(Prompts kind) {
@@ -143,7 +143,7 @@ void BatchBuilder::Admit(Prompts kind, int32_t keep) {
     if (!blocked) {
       Sequence* const next = policy_.NextToStart(owed);
       if (next == nullptr) return;
-      // Plans in flight carry its earlier run, whose last token may be on its
+      // Plans in flight carry its earlier run; its last token may be on its
       // way.
       blocked = next->plans_in_flight > 0;
       if (!blocked && Start(*next, budget_ - keep)) continue;
@@ -338,8 +338,7 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
 // Grows the sequence's tables, if need be with blocks of younger sequences. The
 // youngest sequence waits with the blocks it has. The oldest is never refused:
 // alone, every sequence fits. Its own blocks behind a window go first, even
-// while plans in flight read them. (Usually they go at commit, when they can be
-// matched.)
+// while plans in flight read them. (Usually they go at commit, for a match.)
 bool BatchBuilder::Reserve(Sequence& sequence, int32_t num_tokens) {
   BlockManager& blocks = sequences_.blocks();
   while (!blocks.Reserve(sequence.tables, num_tokens)) {

@@ -14,8 +14,7 @@ constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 // Plans with few decodes cost as much as plans with some, so there are no more
 // groups than keep `min_decode_batch` each, and at most that many plans in
 // flight carry decodes. A sequence that becomes ready joins the next of them,
-// so groups merge when sequences end. One more plan may carry decodes if it
-// goes ahead.
+// so groups merge when sequences end. One more plan may go ahead with decodes.
 BatchPolicy::Decodes BatchPolicy::NextDecodes(bool beside_owed) const {
   Decodes decodes;
   const SequenceStore& sequences = state_.sequences;

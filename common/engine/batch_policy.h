@@ -50,8 +50,7 @@ class BatchPolicy {
   // the time that is due to those with a short prompt to compute.
   double NoteOwed() const;
 
-  // Whether the stages, and the other choices of its request, let the sequence
-  // start.
+  // Whether the stages and the other choices of its request let it start.
   bool MayStart(const Sequence& sequence) const;
   // The sequence to start next, or null. `owed`: only owed sequences, of
   // clients below their share.

@@ -96,8 +96,7 @@ class BlockManager {
   // Blocks of cached prefixes that were handed out again since the last Reset.
   uint64_t evictions() const { return pool_.evictions(); }
 
-  // INTERNAL names the first contradiction. `open`: all tables that hold
-  // blocks.
+  // INTERNAL names the first contradiction. `open`: all tables with blocks.
   Status CheckIntegrity(
       std::span<const std::vector<BlockTable>* const> open) const;
 

@@ -50,8 +50,7 @@ class BlockPool {
   // Returns the block of KV group `group` that continues the chain at `prefix`
   // with `tokens`. It is found by hash, then verified: the same tokens after
   // the same content. Chains go through blocks of group 0. A block of another
-  // group hangs on the prefix before it, so it needs no other block of its
-  // group.
+  // group hangs on the prefix before it, so it needs no other of its group.
   struct Found {
     BlockId block;
     PrefixHash prefix;  // behind the block; nothing follows other groups'
@@ -63,8 +62,7 @@ class BlockPool {
   PrefixHash Cache(int group, BlockId block, const PrefixHash& prefix,
                    BlockTokens tokens);
 
-  // Returns the group for which the block can be found; nothing if it is not
-  // cached.
+  // Returns the group for which the block is cached; nothing if it is not.
   std::optional<int> CachedFor(BlockId block) const;
 
   int num_blocks() const { return static_cast<int>(blocks_.size()); }

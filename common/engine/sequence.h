@@ -64,8 +64,7 @@ struct Sequence {
   int32_t sampling_in_flight = 0;  // of them, those that draw a token: up to 2
   StepId last_step;                // the latest of them
 
-  // Positions with delivered logits or prompt logprobs; a recompute wants them
-  // no more.
+  // Positions with delivered logits or prompt logprobs; not wanted again.
   int32_t logits_done = 0;
 
   // Equal for the choices of one request and prompt; 0: no other choices.

@@ -36,8 +36,7 @@ class SequenceStore {
   // that knows no sequence: running sequences become preempted.
   void Reset(const BlockManager::Options& blocks);
 
-  // Runs a queued sequence, or the first preempted one. The caller has set its
-  // tables.
+  // Runs a queued sequence, or the first preempted one. Needs its tables set.
   void Run(Sequence& sequence, TimePoint now);
   // Takes the blocks of the running sequence that started last. It becomes the
   // first of the preempted, so both lists keep the order of first start.
@@ -48,8 +47,7 @@ class SequenceStore {
   // Oldest first; addresses are stable.
   std::map<SequenceId, Sequence>& all() { return sequences_; }
   const std::map<SequenceId, Sequence>& all() const { return sequences_; }
-  // In the order of their tickets. The preempted are too, and come after the
-  // running.
+  // In the order of their tickets; the preempted are too, behind the running.
   const std::vector<Sequence*>& running() const { return running_; }
   const std::deque<Sequence*>& preempted() const { return preempted_; }
   FairQueue& queue() { return queue_; }
@@ -63,8 +61,7 @@ class SequenceStore {
   size_t num_waiting() const { return preempted_.size() + queue_.size(); }
   int32_t num_decoding() const;
 
-  // INTERNAL names the first contradiction between places, sequences and
-  // blocks.
+  // INTERNAL names the first contradiction of places, sequences and blocks.
   Status CheckIntegrity() const;
 
  private:

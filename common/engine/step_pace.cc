@@ -60,8 +60,7 @@ void StepPace::LearnLatency(const Step& step) {
   }
 }
 
-// Fits a line through the latest plans. Plans of one size alone leave the line
-// as it is.
+// Fits a line through the latest plans; plans of one size leave it as it is.
 void StepPace::LearnDecodes(double decodes, double latency) {
   constexpr double kKept = 0.99;
   constexpr double kMinPlans = 8, kMinVariance = 1;

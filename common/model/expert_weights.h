@@ -47,8 +47,7 @@ class ExpertLoader {
     bool is_gate_up() const {
       return tensors.place == WeightPlace::kExpertGateUp;
     }
-    // Returns the row of the matrix for row `row` of a stored tensor: gate and
-    // up part.
+    // Returns the matrix's row for row `row` of a stored gate or up tensor.
     int64_t To(int64_t row) const {
       return interleaved ? row / 2 + row % 2 * (rows / 2) : row;
     }

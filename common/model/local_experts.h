@@ -21,8 +21,7 @@ class LocalExperts {
   // The backend and the weights must outlive it.
   LocalExperts(Backend* backend, const std::vector<Runs>& layers);
 
-  // Returns the nodes of layer `index`'s tree that the rank finishes: aligned,
-  // rising.
+  // Returns the nodes of layer `index`'s tree that the rank finishes, rising.
   std::span<const kernels::TreeNode> nodes(size_t index) const {
     return layers_[index].nodes;
   }

@@ -24,8 +24,7 @@ class RemoteExperts {
   std::span<const kernels::TreeNode> nodes(int32_t layer) const {
     return transport_.nodes(layer);
   }
-  // Dispatches the first `rows` rows to `layer`'s experts. Waits for the
-  // device.
+  // Dispatches the first `rows` rows to `layer`'s experts. Syncs the device.
   void Dispatch(int32_t layer, int32_t rows, const StepHeader& step);
   // Waits for the hosts and writes one sum for each node of the layer. Returns
   // the rows without an answer, rising.

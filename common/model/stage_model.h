@@ -67,8 +67,7 @@ class StageModel {
   StepTimes Run(const StepInputs& step, const StepIo& io);
 
   // Rows of the last step whose remote experts gave no answer; a row may be
-  // listed for several layers. The results, keys and values of these rows have
-  // no meaning.
+  // listed for several layers. Their results, keys and values have no meaning.
   const std::vector<RowFailure>& failed_rows() const { return failed_rows_; }
 
  private:

@@ -28,8 +28,7 @@ T* MemberAt(WeightPlace place,
   SLUICE_CHECK(false);
 }
 
-// Returns the matrix of the table in memory; uses `layer` for those of a layer
-// alone.
+// Returns the matrix of the table; uses `layer` for one of a layer alone.
 std::unique_ptr<Weight>* MatrixAt(WeightPlace place, RankWeights& rank,
                                   LayerWeights& layer) {
   using enum WeightPlace;

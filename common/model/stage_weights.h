@@ -60,8 +60,7 @@ struct RankWeights {
   std::vector<LayerWeights> layers;
   DeviceVector final_norm;  // [H]: last stage
   // Last stage: the rank's rows of the output head are the first rows of
-  // head(). For a tied head of a rank with the whole embedding they are the
-  // embedding.
+  // head(). On a rank with the whole embedding a tied head is the embedding.
   std::unique_ptr<Weight> own_head;
   size_t bytes = 0;  // of device memory in matrices
   const Weight* head() const {

@@ -56,8 +56,7 @@ class ClientStream
     if (!fits) Cancel(Cancelled("the hello is too large"));
   }
 
-  // Queues a message. Returns false if the queue is full or the stream has
-  // ended.
+  // Queues a message. False if the queue is full or the stream has ended.
   bool Send(Out message) {
     if (!Enqueue(std::move(message))) return false;
     Pump();

@@ -36,9 +36,9 @@ struct CreditedSenderEvents {
 };
 
 // The sending end of a stream on which every frame gets one ack: acks are
-// credits. Frames leave in the order of Send; frames beyond the credits wait
-// here. INVALID_ARGUMENT ends the stream of a peer that acks an unsent frame.
-// Any thread.
+// credits. Frames leave in the order of Send; frames beyond the credits wait.
+// INVALID_ARGUMENT ends the stream of a peer that acks an unsent frame. Any
+// thread.
 class CreditedSender : public ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   static std::shared_ptr<CreditedSender> Open(CreditedSenderOptions options,

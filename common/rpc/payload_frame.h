@@ -15,8 +15,7 @@
 namespace sluice::rpc {
 
 // Returns `head`, which has no payload, and behind it field `field` with
-// `payload`. The payload is sent from its own memory. An empty payload is left
-// out.
+// `payload`, sent from its own memory. An empty payload is left out.
 grpc::ByteBuffer JoinPayload(const google::protobuf::MessageLite& head,
                              int field, Buffer payload);
 

@@ -10,8 +10,7 @@
 namespace sluice::rpc {
 
 // The outgoing half of a stream: a bounded queue, at most one write under way,
-// and one end. After every change the caller calls Decide() and follows it. Any
-// thread.
+// and one end. The caller follows Decide() after every change. Any thread.
 template <typename Message>
 class SendQueue {
  public:

@@ -40,8 +40,7 @@ class ServerStreamBase
 
   void Open() { self_ = this->shared_from_this(); }
 
-  // Queues a message. Returns false if the queue is full or the stream has
-  // ended.
+  // Queues a message. False if the queue is full or the stream has ended.
   bool Send(Out message) {
     if (!Enqueue(std::move(message))) return false;
     Pump();
@@ -157,8 +156,7 @@ class ServerStream
   }
 
  protected:
-  // gRPC's thread, once, first: checks the hello and answers it. An error ends
-  // the stream.
+  // gRPC's thread, once, first: checks and answers the hello, or refuses it.
   virtual Status OnHello(const std::string& hello) = 0;
   // gRPC's thread: translate, enqueue, return. `message` may be moved from.
   virtual void OnMessage(In& message) = 0;

@@ -27,8 +27,7 @@
 namespace sluice::rpc {
 namespace {
 
-// Of one connection. Each stream of a peer has its own connection, and probes
-// are short.
+// Of one connection: each stream of a peer has its own, and probes are short.
 constexpr int kMaxConcurrentStreams = 16;
 constexpr int64_t kMaxLookahead = int64_t{64} << 20;
 // Bytes of a stream that a server takes in before it reads the stream.

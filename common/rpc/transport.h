@@ -31,8 +31,7 @@ StatusOr<ListeningServer> Listen(const std::string& address,
                                  const TransportOptions& options,
                                  grpc::Service* service);
 
-// Sets "startup" and "readiness". "" and "liveness" are SERVING as long as the
-// server runs.
+// Sets "startup" and "readiness". "" and "liveness" are always SERVING.
 void SetReady(grpc::Server& server, bool ready);
 
 // Returns a new connection to `address`, shared with no other channel. It

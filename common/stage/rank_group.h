@@ -31,8 +31,7 @@ class RankGroup {
   // Runs one step on all ranks and returns when all are done.
   void RunStep(const StepInputs& step, const StepIo& io);
 
-  // Rows of the last step that failed: see StageModel. Rank 0 reports for all
-  // ranks.
+  // Failed rows of the last step: see StageModel. Rank 0 reports for all.
   const std::vector<RowFailure>& failed_rows() const {
     return ranks_[0].model->failed_rows();
   }

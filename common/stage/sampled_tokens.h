@@ -18,8 +18,7 @@ class SampledTokens {
   // in any order.
   void Add(StepId step, const std::vector<SequenceResult>& results);
 
-  // Whether this has had the results of every step that a chunk of `plan`
-  // names.
+  // Whether this has had the results of all steps that `plan`'s chunks name.
   bool HasAll(const StepPlan& plan) const;
 
   // Sets the tokens of the chunks that name a step. A sequence that failed in

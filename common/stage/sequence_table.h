@@ -49,9 +49,8 @@ class SequenceTable {
  private:
   struct Entry {
     Stage::SequenceState state;
-    // Positions [0, computed) are in the KV cache, and the next chunk begins
-    // there. At first these are the prefix hits, without the history's last
-    // token.
+    // Positions [0, computed) are in the KV cache; the next chunk begins there.
+    // At first these are the prefix hits, without the history's last token.
     int32_t computed = 0;
     // The last chunk's drafts, at the end of the history until the next chunk
     // or the result tells how many are accepted.

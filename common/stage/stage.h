@@ -99,8 +99,7 @@ class Stage {
   // gave no answer, each once. Their hidden states and results have no meaning.
   const std::vector<SequenceResult>& failed() const { return failed_; }
 
-  // The ranks' times in collectives in the last Run with tokens; empty with one
-  // rank.
+  // The ranks' times in collectives in the last Run with tokens, if several.
   const std::vector<CollectiveTimes>& collective_times() const;
 
   // The time of sampling in the last Run; only the last stage samples. (For a

@@ -60,8 +60,7 @@ Status CheckOptions(const StageOptions& options) {
   return CheckCount("max_sequences", options.max_sequences, 1, 1 << 14);
 }
 
-// Returns the bytes of one block in all layers of one KV group and all ranks of
-// the stage.
+// Returns the bytes of one block in all layers of a KV group and all ranks.
 uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
                        const std::vector<RankPlan>& plans, ElementType type) {
   const std::vector<int32_t> groups =
@@ -87,8 +86,7 @@ struct KvRoom {
   uint64_t to_choose = 0;
 };
 
-// `available`: of the device; `memory`: the most that the stage may take of it,
-// 0: all.
+// `available`: of the device; `memory`: the most that the stage takes, 0: all.
 KvRoom RoomBeside(uint64_t weights, uint64_t available, uint64_t memory) {
   const auto rest = [weights](uint64_t bytes) {
     return bytes > weights ? bytes - weights : 0;
@@ -147,8 +145,7 @@ int32_t ChooseKvBlocks(const StageOptions& options, const ModelConfig& config,
   return blocks;
 }
 
-// The cache is allocated in one piece later, where a lack of memory would end
-// the process.
+// The later allocation in one piece ends the process if memory is short.
 Status CheckKvFits(int32_t blocks, uint64_t bytes, const KvRoom& room) {
   if (bytes <= room.at_most) return OkStatus();
   return ResourceExhausted("a KV cache of ", blocks, " blocks takes ", bytes,
@@ -332,8 +329,7 @@ struct OpenedModel {
   ModelConfig config;
 };
 
-// Opens and checks the model, and fills in the facts of `info` that come from
-// it.
+// Opens and checks the model, and fills in the facts of `info` from it.
 StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
                                   StageInfo& info) {
   SLUICE_RETURN_IF_ERROR(CheckOptions(options));

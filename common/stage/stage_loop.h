@@ -94,7 +94,7 @@ class StageLoop : public StepRunner {
   // Queues a step. Any thread, never blocks. INVALID_ARGUMENT if the plan
   // breaks the stage's limits or the hidden states' shape is not [tokens, H];
   // RESOURCE_EXHAUSTED if the queue is full. A step waits for the step before
-  // it, and on the first stage for the tokens that earlier steps sample for its
+  // it, and on the first stage for tokens that earlier steps sample for its
   // chunks.
   Status Push(StepInput input) override;
 

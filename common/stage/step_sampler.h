@@ -23,8 +23,7 @@ class StepSampler {
   // Rows of the step that want logits, rising.
   std::span<const int32_t> rows() const { return rows_; }
 
-  // Adds the tasks to the step's inputs and outputs. The StepSampler outlives
-  // the step.
+  // Adds the tasks to the step's inputs and outputs. Must outlive the step.
   void Request(StepIo& io);
 
   // Returns, after the step, one result per chunk with logits wanted, in the
@@ -40,8 +39,7 @@ class StepSampler {
     int32_t draw = 0;
     TokenId draft = 0;
   };
-  // `draw`: the index among the tokens that may be drawn; below 0: nothing is
-  // drawn.
+  // `draw`: the index among the tokens that may be drawn; below 0: no draw.
   void AddRow(const Stage::ChunkInput& input, int32_t position, int32_t draw);
 
   const int64_t vocab_size_;

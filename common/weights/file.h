@@ -16,8 +16,7 @@ namespace sluice::weights {
 // thread may call const methods at once.
 class RandomAccessFile {
  public:
-  // NOT_FOUND if there is no such file, INVALID_ARGUMENT if it is no regular
-  // file.
+  // NOT_FOUND if there is no such file, INVALID_ARGUMENT if it is not regular.
   static StatusOr<std::unique_ptr<RandomAccessFile>> Open(
       const std::string& path);
   ~RandomAccessFile();
@@ -40,8 +39,7 @@ class RandomAccessFile {
   const uint64_t size_;
 };
 
-// Returns the whole of a small text file; INVALID_ARGUMENT if it is larger than
-// `max_bytes`.
+// Returns the whole of a text file; INVALID_ARGUMENT above `max_bytes`.
 StatusOr<std::string> ReadSmallFile(const std::string& path,
                                     uint64_t max_bytes);
 

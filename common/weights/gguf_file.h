@@ -35,9 +35,8 @@ enum class GgufType : uint32_t {
 // "uint32", "array", ...
 std::string_view ToString(GgufType type);
 
-// One metadata value: integers of every width as int64_t (the reader refuses
-// larger ones), both float widths as double, arrays of bools as arrays of
-// integers.
+// One metadata value: integers of every width as int64_t (larger ones are
+// refused), both float widths as double, arrays of bools as arrays of integers.
 struct GgufValue {
   GgufType type = GgufType::kUint8;
   GgufType element_type = GgufType::kUint8;  // of an array
@@ -47,8 +46,7 @@ struct GgufValue {
 };
 
 // The key-value part of a GGUF header. Getters give NOT_FOUND for an absent key
-// and INVALID_ARGUMENT, naming both types, for another type. A value: copyable,
-// threadless.
+// and INVALID_ARGUMENT, naming both types, for another type. A copyable value.
 class GgufMetadata {
  public:
   // Returns null if absent.
@@ -94,8 +92,7 @@ struct GgufHeader {
 // refuses each before memory is taken for it.
 StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file);
 
-// Returns the metadata of the GGUF at `path` alone: tokenizer and chat
-// template.
+// Returns the metadata of the GGUF at `path`: tokenizer and chat template.
 StatusOr<GgufMetadata> ReadGgufMetadata(const std::string& path);
 
 }  // namespace sluice::weights

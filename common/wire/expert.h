@@ -15,8 +15,7 @@
 // expert.proto as values. As in types.h, FromProto checks every field.
 namespace sluice::wire {
 
-// Of ExpertHello and ExpertWelcome. Rises when older peers would misread a
-// message.
+// Of ExpertHello and ExpertWelcome. Rises when older peers would misread one.
 inline constexpr uint32_t kExpertProtocolVersion = 2;
 
 // Field number of ExpertFrame.hidden_states and of ExpertAnswer.sums, which
@@ -77,11 +76,9 @@ bool Holds(const std::vector<LayerExperts>& held, int32_t layer,
 // Whether `node` is one aligned node of the tree over `num_experts` leaves.
 bool IsAlignedNode(kernels::TreeNode node, int32_t num_experts);
 
-// FAILED_PRECONDITION names the first field in which the two sides differ, with
-// both values.
+// FAILED_PRECONDITION names the first field that differs, with both values.
 Status CheckSameModel(const ExpertModel& own, const ExpertModel& peer);
-// FAILED_PRECONDITION names the first layer and range of `wanted` that `held`
-// lacks.
+// FAILED_PRECONDITION names the first range of `wanted` that `held` lacks.
 Status CheckHolds(const std::vector<LayerExperts>& held,
                   const std::vector<LayerExperts>& wanted);
 
@@ -172,13 +169,12 @@ SentBatch SentOf(const ExpertBatch& batch);
 // Without sums, which travel beside it as kExpertPayloadField.
 v1::ExpertAnswer ExpertAnswerHead(const ExpertResult& result);
 // INVALID_ARGUMENT for a result that does not answer `asked`: other ids, sums
-// of another size, failures out of order, impossible times. `payload` is the
+// of another size, failures out of order, impossible times. `payload`: the
 // answer's.
 StatusOr<ExpertResult> FromProto(const v1::ExpertResult& proto, Buffer payload,
                                  const SentBatch& asked);
 
-// Upper bound of a frame's bytes, for the channels' limits. Below 2 GiB, gRPC's
-// own limit.
+// Upper bound of a frame's bytes, for the channels. Below gRPC's own 2 GiB.
 int64_t MaxExpertFrameBytes(const ExpertModel& model,
                             const ExpertLimits& limits);
 // The same for an answer with `nodes` nodes per batch.

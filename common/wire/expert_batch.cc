@@ -17,8 +17,7 @@ constexpr size_t kMaxBatchMessage = 2048;
 constexpr size_t kMaxRowMessage = 256;
 constexpr int64_t kMaxNs = 3'600'000'000'000;  // an hour on one host
 // A placement may cut experts finer than one host needs, since other replicas
-// may be on other hosts. A batch may have this many nodes more than twice the
-// fewest.
+// may be on other hosts. A batch may have twice the fewest nodes and this many.
 constexpr int64_t kMoreNodes = 16;
 
 // Returns the most nodes that a correct client wants of this layer. The bound

@@ -15,8 +15,7 @@
 // stage.proto as values. As in types.h, FromProto checks every field.
 namespace sluice::wire {
 
-// Of Hello, Welcome and StepsHello. Rises when older peers would misread a
-// message.
+// Of Hello, Welcome and StepsHello. Rises when older peers would misread one.
 inline constexpr uint32_t kProtocolVersion = 8;
 
 // Bytes of Hello's and Assign's secrets.
@@ -79,9 +78,8 @@ v1::StepResult SampledToProto(const StepResult& result);
 StatusOr<StepResult> FromProto(const v1::StepResult& proto,
                                const PlanLimits& limits);
 
-// Upper bounds of the bytes of a frame and a result, for the channels' limits:
-// a step that starts all its sequences, and the payload. Below 2 GiB, gRPC's
-// own limit.
+// Upper bounds of the bytes of a frame and a result, for the channels: a step
+// that starts all its sequences, and the payload. Below gRPC's own 2 GiB.
 int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size);
 int64_t MaxResultBytes(const PlanLimits& limits);
 

@@ -27,8 +27,8 @@ v1::SequenceResult ToProto(const SequenceResult& result);
 StatusOr<SequenceResult> FromProto(const v1::SequenceResult& proto,
                                    const PlanLimits& limits);
 
-// A status in two fields. An unknown code becomes UNKNOWN, and a message is cut
-// at 4 KiB.
+// A status in two fields. Unknown codes become UNKNOWN; messages have 4 KiB at
+// most.
 Status StatusFromProto(int code, const std::string& message);
 
 }  // namespace sluice::wire

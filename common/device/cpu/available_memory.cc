@@ -22,8 +22,7 @@ uint64_t SystemAvailable() {
   return kUnknown;
 }
 
-// Returns the number in a control group's file; nothing for "max" or an absent
-// file.
+// Returns the number in a control group's file; nothing for "max" or no file.
 uint64_t GroupNumber(const std::string& path) {
   std::ifstream in(path);
   uint64_t value = 0;

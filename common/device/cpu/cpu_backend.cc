@@ -159,8 +159,7 @@ class CpuBackend final : public Backend {
     return {communicator_.TakeTimes(), sampling_, team_.joins() - joins_};
   }
 
-  // The rank with the table gives its rows to all: the root of a tree of one
-  // leaf.
+  // The rank with the table gives its rows to all: the root of a one-leaf tree.
   void Embed(const Weight* table, DeviceMatrix x) override {
     if (table == nullptr) return communicator_.ReduceTree(1, {}, {}, View(x));
     products_.Embed(*table, step_->token_ids.data(), View(x));

@@ -20,7 +20,7 @@ struct CpuIsa {
   kernels::Isa vectors = kernels::Isa::kPortable;
 };
 
-// Parses "auto", or the name of a DotIsa: avx512vnni, avx512, avxvnni, avx2 or
+// Parses "auto", or a DotIsa's name: avx512vnni, avx512, avxvnni, avx2,
 // portable. INVALID_ARGUMENT for another name, or an instruction set that this
 // CPU lacks.
 StatusOr<CpuIsa> ParseIsa(const std::string& name);

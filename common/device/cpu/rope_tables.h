@@ -11,8 +11,8 @@
 namespace sluice {
 
 // A backend's RoPE tables. Rows are made when a step reaches their positions,
-// some ahead at a time, so pages of unused positions are never touched. Used by
-// one thread.
+// some ahead, so pages of unused positions are never touched. Used by one
+// thread.
 class RopeTables {
  public:
   struct Table {

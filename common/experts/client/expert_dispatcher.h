@@ -133,8 +133,7 @@ class ExpertDispatcher final
   const DispatchOptions options_;
   const ShardMap map_;
   wire::ExpertHello hello_;  // const after Connect
-  // Only the stage's thread changes its structure; the units' states are
-  // guarded.
+  // The stage's thread changes its structure; the units' states are guarded.
   std::unique_ptr<LayerDispatch> layer_;
   uint64_t wire_epoch_ = 0;
   uint64_t next_batch_ = 1;

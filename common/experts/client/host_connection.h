@@ -27,8 +27,7 @@ class HostConnection {
   // the host answers pings and computes nothing.
   static constexpr int64_t kNoProgressSeconds = 10;
 
-  // `index`: among the placement's hosts. `options` must outlive the
-  // connection.
+  // `index`: of the placement's hosts. `options` must outlive the connection.
   HostConnection(int32_t index, const DispatchOptions& options);
 
   // Whether the host has experts of the stage's layers.
@@ -45,8 +44,7 @@ class HostConnection {
   uint64_t generation() const { return generation_; }
   const std::shared_ptr<ExpertStream>& stream() const { return stream_; }
 
-  // Decides whether the host is silent. Returns the sequence of a ping that is
-  // due.
+  // Decides whether the host is silent. Returns the sequence of a ping if due.
   std::optional<uint64_t> Tick(int64_t now_ns);
 
   // Events of the stream. OnWelcome: an error if the host does not serve
@@ -64,8 +62,7 @@ class HostConnection {
   bool up() const { return up_; }
   bool usable() const { return up_ && !draining_; }
   bool silent() const { return silent_; }
-  // Whether the host is usable and not silent for long: then it counts for
-  // readiness.
+  // Whether the host counts for readiness: usable, and not silent for long.
   bool Counts() const;
   bool wedged() const {
     return heard_ns_ - progress_ns_ > kNoProgressSeconds * 1'000'000'000;

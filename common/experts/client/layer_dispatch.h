@@ -65,8 +65,7 @@ class LayerDispatch {
   // `rows` become its rows of the step.
   wire::ExpertBatch MakeBatch(std::span<const size_t> units,
                               std::vector<int32_t>& rows) const;
-  // Gives `reply`, which answers a batch of `units`, to the open ones of these
-  // units.
+  // Gives `reply`, which answers a batch of `units`, to those that are open.
   void Take(std::span<const size_t> units,
             std::shared_ptr<const HostReply> reply);
 

@@ -26,8 +26,8 @@ struct HostBatch {
   bool retry = false;
 };
 
-// Chooses the replica of each unit of a layer, and when another replica gets a
-// late unit as well: routing and hedging, without streams and locks. Not
+// Chooses the replica of each unit of a layer, and when another one gets a late
+// unit as well: routing and hedging, without streams and locks. Not
 // thread-safe.
 class SendPlanner {
  public:

@@ -40,8 +40,7 @@ wire::ExpertResult EmptyResult(const wire::ExpertBatch& batch) {
   return result;
 }
 
-// Writes NaN into every node of the failed rows, so that no stage takes them
-// for sums.
+// Writes NaN into every node of failed rows, so that no stage adds them.
 void SpoilFailed(const wire::ExpertBatch& batch, Buffer& sums) {
   const int64_t cols = batch.x.cols;
   for (const wire::ExpertRowFailure& failure : batch.failures) {

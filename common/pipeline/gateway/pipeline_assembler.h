@@ -95,10 +95,9 @@ class PipelineAssembler {
 
   // Begins to connect. Once.
   void Start(PipelineCallbacks callbacks);
-  // Asks the stages to finish their steps, and waits until all have done so, or
+  // Asks the stages to finish their steps, and waits until they have, or
   // `deadline`. Builds no pipeline any more, and may lose plans submitted from
-  // here on. For the time between the last plan and Stop. Not from within a
-  // callback.
+  // here on. For the time between the last plan and Stop. Not from a callback.
   void Drain(TimePoint deadline);
   // Releases the stages. No callback comes afterwards. Idempotent. Not from
   // within a callback.

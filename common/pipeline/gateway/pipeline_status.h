@@ -33,8 +33,7 @@ struct StageLoad {
   uint64_t steps_done = 0;
   int32_t queue_depth = 0;
   Duration busy{};  // computing, since the process began
-  // The time to the next stage and back, a mean over the latest steps; zero:
-  // unknown.
+  // To the next stage and back, a mean over the latest steps; zero: unknown.
   Duration hop{};
   // Some of its remote experts have no host that answers.
   bool experts_missing = false;

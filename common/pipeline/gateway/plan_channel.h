@@ -54,8 +54,7 @@ class PlanChannel : public StepExecutor,
   void Submit(StepPlan plan) override;
   void OnPipelineBroken(Status why) override;
 
-  // Returns the best estimate of every stage's clock, from heartbeats and
-  // steps.
+  // Returns the best clock estimates, from heartbeats and steps.
   std::vector<ClockEstimate> Clocks() const;
   // When the latest result came; a result passes through every stage.
   TimePoint last_result() const { return last_result_; }

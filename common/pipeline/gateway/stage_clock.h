@@ -10,8 +10,7 @@
 
 namespace sluice {
 
-// The place on a round trip of `all` hops where the other process reads its
-// clock.
+// Where on a round trip of `all` hops the other process reads its clock.
 struct ClockHops {
   int before = 1;
   int all = 2;

@@ -20,9 +20,8 @@
 
 namespace sluice {
 
-// How long a lost process keeps its place after its last sign of life: its
-// stream may have broken while it still holds its layers, which no spare has
-// yet.
+// How long a lost process keeps its place after its last sign of life: with a
+// broken stream it may still hold its layers, which no spare has yet.
 inline constexpr Duration kReturnGrace = std::chrono::seconds(3);
 
 // The gateway's connection to one stage's process: its Control stream, the
@@ -47,12 +46,10 @@ class StageConnection {
   // Forgets the stream because of `why`, and sets the time of the next attempt.
   // Returns the stream, for the caller to half-close or cancel. Needs a link.
   std::shared_ptr<ControlLink> End(const Status& why);
-  // Takes in a message of the stage. An error: the gateway cannot work with its
-  // Welcome.
+  // Takes in a message. An error: the gateway cannot work with the Welcome.
   Status OnMessage(const v1::ControlResponse& response, int64_t received_ns);
 
-  // None of them waits. All need a link; SendAssign needs a Welcome of both
-  // stages.
+  // None waits. All need a link; SendAssign needs a Welcome of both stages.
   void Send(v1::ControlRequest request);
   void SendHeartbeat(uint64_t sequence);
   // `next`: the successor; null: none. `last`: the stage whose sampled tokens
@@ -66,8 +63,7 @@ class StageConnection {
 
   // Notes why the pipeline was refused because of this stage; empty: try again.
   void SetConflict(std::string message);
-  // Counts the stage's absence from `now`: the gateway does not try to reach
-  // it.
+  // Counts the stage's absence from `now`: the gateway does not try it.
   void NotTried(TimePoint now) { alive_at_ = now; }
   // The state to show while the stage is not connected.
   void SetDownState(StageState state) { down_state_ = state; }
@@ -130,8 +126,7 @@ class StageConnection {
   StageLoad load_;
   bool seen_ = false;  // has ever sent Welcome
   TimePoint heard_{};
-  // The process' latest sign of life; before any, the time of the first
-  // attempt.
+  // The process' latest sign of life, or the time of the first attempt.
   TimePoint alive_at_ = Clock::now();
   bool gone_ = false;      // refuses connections
   Heartbeats heartbeats_;  // of this link

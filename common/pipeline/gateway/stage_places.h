@@ -49,11 +49,9 @@ class StagePlaces {
 
  private:
   // Gives place `index` to a spare that holds its layers, or else to the first
-  // one that can load them. Returns false without such a spare. `message`: as
-  // for Fill.
+  // one that can load them. False without one. `message`: as for Fill.
   bool Give(size_t index, std::string& message);
-  // Returns the layers of place `index` if its neighbours' places tell them,
-  // else none.
+  // Returns the layers of place `index` if its neighbours tell them, else none.
   StagePlace Between(size_t index) const;
   // FAILED_PRECONDITION unless the spare serves the stages' model.
   Status CheckSpare(const StageIdentity& spare) const;

@@ -64,8 +64,7 @@ class EpochLinks : public StepOutputSink {
   void EndStreams(std::shared_ptr<EpochStreams> ended, const Status& why);
 
   // Refuses steps from here on. Returns whether none is under way. If one is
-  // and the gateway has asked, on_drained follows, unless the epoch is released
-  // before.
+  // and the gateway has asked, on_drained follows, unless Release comes before.
   bool Drain(bool is_asked);
   // Waits until no step is under way, or `deadline`.
   void WaitIdle(TimePoint deadline);

@@ -25,15 +25,14 @@ struct Assignment : wire::PipelineName {
   std::string last_address;  // see v1::Assign
 };
 
-// A stage's streams and counts of one epoch. Guarded by EpochLinks' mutex, but
-// for End.
+// A stage's streams and counts of one epoch. EpochLinks' mutex guards all but
+// End.
 struct EpochStreams {
   // Queues the acks of computed steps that the successor has room for.
   void QueueAcks();
   // RESOURCE_EXHAUSTED if the gateway, or the first stage, reads too little.
   Status QueueResult(v1::StepResult result);
-  // Queues the sampled tokens of `result` for the first stage, if it reads
-  // them.
+  // Queues the sampled tokens of `result` for a first stage that reads them.
   Status QueueSampled(const StepResult& result);
   // Sets the gateway as the reader of results, or the first stage as the reader
   // of tokens. FAILED_PRECONDITION if there is one.

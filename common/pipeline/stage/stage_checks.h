@@ -5,8 +5,7 @@
 #include "common/stage/stage.h"
 #include "common/wire/stage.h"
 
-// What a stage checks before it trusts a peer. Every refusal names both sides'
-// values.
+// Checks of a peer before it is trusted. Refusals name both sides' values.
 namespace sluice {
 
 // Returns the limits of this stage, with its own `max_steps_in_flight`.

@@ -38,8 +38,7 @@ class StageMetrics : public rpc::RpcObserver {
   // Counts how long a step waited for room in the successor's window.
   void OnWindow(int64_t nanos);
   // Counts the way to the successor and back, by this process's clock: from
-  // sending a step to its ack, without the time that it waited and computed
-  // there.
+  // sending a step to its ack, without the step's wait and computation there.
   void OnHop(int64_t nanos);
 
   void OnHandled(const std::string& method, StatusCode code,

@@ -90,8 +90,7 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   Status CheckAssign(const v1::Assign& assign,
                      const PipelineLimits& limits) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // An error unless the stage, which holds other layers, can load those of
-  // `place`.
+  // An error unless the stage, with other layers, can load those of `place`.
   Status CheckPlace(const StagePlace& place) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops the layers and the gateway's stream, which the caller ends, and holds
