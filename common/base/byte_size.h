@@ -9,12 +9,12 @@
 
 namespace sluice {
 
-// A positive number of bytes; K, M, G or T behind it are powers of 1024.
-// INVALID_ARGUMENT for anything else and for 2^62 and more.
+// Parses a positive number of bytes, with K, M, G or T for powers of 1024.
+// INVALID_ARGUMENT for other text and for 2^62 and more.
 StatusOr<uint64_t> ParseBytes(std::string_view text);
 
-// The sizes of a list with commas between them; none for an empty text. Errors
-// as ParseBytes.
+// Parses a list of sizes with commas between them; empty for an empty text.
+// Errors as ParseBytes.
 StatusOr<std::vector<uint64_t>> ParseBytesList(std::string_view text);
 
 }  // namespace sluice

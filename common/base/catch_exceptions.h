@@ -19,7 +19,7 @@ inline const Status& OutOfMemory() {
 }
 inline const Status& out_of_memory = OutOfMemory();
 
-// Of the exception that is being handled.
+// Returns a status for the exception that is being handled.
 inline Status StatusOfException(std::string_view where) {
   try {
     throw;

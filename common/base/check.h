@@ -6,7 +6,7 @@
 namespace sluice {
 
 // Prints "file:line: check failed: what" and aborts. For our own bugs only:
-// input from outside is answered with a Status, never with a CHECK.
+// input from outside gets a Status, never a CHECK.
 [[noreturn]] void CheckFailed(const char* file, int line, const char* what);
 
 }  // namespace sluice

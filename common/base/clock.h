@@ -6,8 +6,7 @@
 
 namespace sluice {
 
-// Monotonic time of this process. Stamps of two processes are never
-// subtracted from each other.
+// Monotonic time of this process. Code never subtracts stamps of two processes.
 using Clock = std::chrono::steady_clock;
 using TimePoint = Clock::time_point;
 using Duration = Clock::duration;

@@ -11,10 +11,10 @@
 
 namespace sluice {
 
-// Counts an exception that was caught at the edge `where` ("http_handler"),
-// for the whole process. `where` comes from a small fixed set: it is a metric's
-// label. The first 31 bytes and the first 32 edges are kept, later edges count
-// as "other". Allocates nothing. Any thread.
+// Counts an exception at the edge `where` ("http_handler"), for the whole
+// process. `where` comes from a small fixed set: it is a metric's label. The
+// first 31 bytes and the first 32 edges are kept; later edges count as "other".
+// Allocates nothing. Any thread.
 void CountException(std::string_view where) noexcept;
 
 // The number of exceptions at each edge so far, in order of each edge's first.
@@ -23,7 +23,7 @@ std::vector<std::pair<std::string, uint64_t>> ExceptionCounts();
 // The number of exceptions at the edge `where` so far.
 uint64_t ExceptionsAt(std::string_view where);
 
-// CatchExceptions, with what is caught counted under `where`.
+// CatchExceptions, which counts an exception under `where`.
 template <typename Work>
 Status CatchAndCount(std::string_view where, Work&& work) {
   Status done = CatchExceptions(where, std::forward<Work>(work));

@@ -6,10 +6,10 @@
 
 namespace sluice {
 
-// Lets flags be spelled as people do, "--kv-blocks 8": gives argv copies in
-// which the dashes within each flag's name are underscores, as Abseil's flags
-// are named. Values and everything after "--" stay. The process's own command
-// line, as others see it, is left alone. Call once, before parsing.
+// Allows dashes in flags, "--kv-blocks 8": gives argv copies with underscores
+// in each flag's name, as Abseil's flags are named. Values and everything after
+// "--" stay, and so does the process's own command line in /proc. Call once,
+// before parsing.
 inline void AcceptDashesInFlags(int argc, char** argv) {
   static std::deque<std::string> copies;  // argv points into it to the end
   for (int i = 1; i < argc; ++i) {

@@ -15,10 +15,10 @@ namespace sluice {
 // in the order their author wrote them.
 using Json = nlohmann::ordered_json;
 
-// What the texts of one request may have together: a text within a text
-// counts like the text that holds it.
+// Limits for the texts of one request together: a text within a text counts
+// like the text around it.
 struct JsonBudget {
-  size_t values = size_t{2} << 20;  // that may still come
+  size_t values = size_t{2} << 20;  // left
 };
 
 struct JsonLimits {
@@ -29,9 +29,9 @@ struct JsonLimits {
   JsonBudget* budget = nullptr;  // null: only the limits above
 };
 
-// The part of ParseJson that takes neither memory nor stack: INVALID_ARGUMENT
-// where `text` nests deeper, or has more members or values than the limits say.
-// For a text that another parser reads.
+// The checks of ParseJson, without memory or stack, for a text that another
+// parser reads: INVALID_ARGUMENT if `text` nests deeper, or has more members or
+// values than `limits` allow.
 Status CheckJsonShape(std::string_view text, const JsonLimits& limits);
 
 // Parses RFC 8259 JSON; duplicate keys: the last one wins. INVALID_ARGUMENT
@@ -40,19 +40,19 @@ Status CheckJsonShape(std::string_view text, const JsonLimits& limits);
 // linear time, but for a sort of each object's keys. No throw but bad_alloc.
 StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
-// An empty object with room for so many members. An object without room copies
-// its members, values too, when it grows.
+// Returns an empty object with room for `members`. An object without room
+// copies its members, values too, when it grows.
 Json MakeObject(size_t members);
 
-// Appends a member to `object`, which must not have one of that name: nothing
-// is compared, where object[name] compares with all that are there.
+// Appends a member to `object`, which must not have one of that name. Compares
+// nothing, where object[name] compares with all members.
 void AppendMember(Json& object, std::string name, Json value);
 
-// Bytes of the strings and keys of `value`, and 64 for each of its values:
-// about what copies of it take.
+// Returns about the memory of a copy of `value`: the bytes of its strings and
+// keys, and 64 for each of its values.
 size_t JsonBytes(const Json& value);
 
-// Compact text of `value`. Invalid UTF-8 becomes U+FFFD.
+// Returns the compact text of `value`. Invalid UTF-8 becomes U+FFFD.
 std::string DumpJson(const Json& value);
 
 }  // namespace sluice

@@ -5,8 +5,8 @@
 
 namespace sluice {
 
-// Names Json without its definition: for headers, which stay cheap to read.
-// Code that reads a value includes common/base/json.h.
+// Json's name without its definition, which keeps headers cheap. Code that
+// reads a value includes common/base/json.h.
 using Json = nlohmann::ordered_json;
 
 }  // namespace sluice

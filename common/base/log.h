@@ -16,12 +16,12 @@ namespace sluice {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class LogFormat { kText, kJson };
 
-// Hands one line "2026-01-31T12:00:00.123Z I message" to the thread "log",
-// which writes to stderr; as JSON {"ts":..,"level":"info","message":..}.
-// Never blocks: while stderr takes nothing, up to 1 MiB of lines waits, and
-// what comes beyond is dropped and counted. Control characters in the message
-// are escaped, so that no input can forge a line; what is longer than 16 KiB
-// is cut. Safe from any thread. Prompts and completions are never logged.
+// Gives one line "2026-01-31T12:00:00.123Z I message" to the thread "log",
+// which writes to stderr; as JSON {"ts":..,"level":"info","message":..}. Never
+// blocks: while stderr takes nothing, up to 1 MiB of lines waits, and further
+// lines are dropped and counted. Control characters in the message are escaped,
+// so that no input can forge a line; a message is cut at 16 KiB. Safe from any
+// thread. Prompts and completions are never logged.
 void Log(LogLevel level, std::string_view message);
 
 // One named figure of a line.
@@ -45,12 +45,12 @@ void SetLogFormat(LogFormat format);
 // warning, error). INVALID_ARGUMENT, naming the flag, for another word.
 Status SetUpLog(std::string_view format, std::string_view level);
 
-// Lines dropped since the process began. When stderr takes lines again, a line
-// of the log tells how many were dropped.
+// Returns the lines dropped since the process began. When stderr takes lines
+// again, a line of the log says how many were dropped.
 uint64_t LogLinesDropped();
 
-// Waits at most `wait` until all earlier lines are written; false if `wait` is
-// too short. exit() calls it with 1 s.
+// Waits at most `wait` until all earlier lines are written. Returns false if
+// some are not. exit() calls it with 1 s.
 bool FlushLog(Duration wait);
 
 template <typename... Parts>

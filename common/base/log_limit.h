@@ -10,7 +10,7 @@
 namespace sluice {
 
 // Limits the lines that a peer can cause: `burst` at once and one more every
-// `interval`. The next line tells how many were left out. Any thread.
+// `interval`. The next line says how many were dropped. Any thread.
 class LogLimit {
  public:
   LogLimit(int burst, Duration interval)

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// One line of the log with the present time, its '\n' included, as Log and
-// LogFields describe it, in the format that SetLogFormat chose.
+// Returns one line of the log with the present time and its '\n', in the format
+// of Log and LogFields that SetLogFormat chose.
 std::string FormatLogLine(LogLevel level, std::string_view message,
                           const std::vector<LogField>& fields = {});
 

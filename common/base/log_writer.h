@@ -12,22 +12,22 @@
 
 namespace sluice {
 
-// The lines that wait to be written to stderr, and the thread "log" that
-// writes them: its writes may block while the reader does not read, a caller of
-// Append never does. The descriptor's flags stay as they are, since other
-// processes share it. One per process, which lives as long as the process and
-// starts its thread with the first line. Any thread.
+// The lines that wait for stderr, and the thread "log" that writes them. Its
+// writes may block while the reader does not read; Append never does. The
+// descriptor's flags stay, since other processes share it. One per process,
+// which lives as long as the process and starts its thread with the first line.
+// Any thread.
 class LogWriter {
  public:
   static LogWriter& Get();
 
   // Takes `line`, its '\n' included, unless more than kMaxBytes would wait.
   void Append(std::string_view line);
-  // A line could not even be made.
+  // Counts a line that could not even be made.
   void Drop();
-  // Lines that were not taken, or that stderr refused.
+  // Lines that the queue or stderr refused.
   uint64_t dropped() const { return dropped_; }
-  // False if not all that was taken is written within `wait`.
+  // Returns false if some line is not written within `wait`.
   bool Flush(Duration wait);
 
   static constexpr size_t kMaxBytes = size_t{1} << 20;
@@ -36,7 +36,7 @@ class LogWriter {
   LogWriter();
   static void* Main(void* writer);
   void Run();
-  // How many of `lines` could not be written; they are counted as dropped.
+  // Returns how many of `lines` could not be written; they count as dropped.
   uint64_t Write(std::string_view lines);
   bool idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return lines_.empty() && missed_ == 0 && writing_ == 0;
@@ -49,8 +49,8 @@ class LogWriter {
   CondVar taken_, written_;
   std::string lines_ ABSL_GUARDED_BY(mutex_);
   size_t writing_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that the thread has
-  // Dropped since the log last told of it. While there are any, all are: a
-  // short line does not overtake longer ones.
+  // Dropped since the log last reported drops. Until then all lines are
+  // dropped: a short line does not overtake longer ones.
   uint64_t missed_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

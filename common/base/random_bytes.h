@@ -8,16 +8,15 @@
 
 namespace sluice {
 
-// The system's randomness, for all that a client or a peer sees or could
-// guess: seeds, ids, secrets. What was handed out tells nothing about what is
-// handed out next. Any thread; never fails (without the system's randomness
-// the process ends).
+// The system's randomness, for all that a client or a peer sees or could guess:
+// seeds, ids, secrets. Earlier bytes tell nothing about later ones. Any thread;
+// never fails (without the system's randomness the process ends).
 
 // Fills `out` by getrandom.
 void FillRandom(std::span<uint8_t> out);
 
-// 64 random bits. Each thread keeps a few hundred bytes of the system's in
-// reserve, and forgets each byte as it hands it out.
+// Returns 64 random bits. Each thread keeps a reserve of some hundred bytes,
+// and forgets each byte once used.
 uint64_t RandomBits();
 
 // `bytes` random bytes, as they are.

@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-// `status` with the time after which the refused caller may find room. It
-// travels as a payload; Annotate drops it. Not for OK.
+// Returns `status` with the time after which the refused caller may find room,
+// as a payload, which Annotate drops. Not for OK.
 Status WithRetryAfter(Status status, Duration wait);
 
-// That time in whole seconds, rounded up: what the HTTP header Retry-After
-// takes. At least 1; nothing if the status carries none.
+// Returns that time in whole seconds, rounded up, at least 1, for the HTTP
+// header Retry-After; nothing if the status has none.
 std::optional<int> RetryAfterSeconds(const Status& status);
 
 }  // namespace sluice

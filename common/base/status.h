@@ -11,14 +11,15 @@
 
 namespace sluice {
 
-// What a caller can act on. Messages say what, which, limit and value.
+// The statuses that callers can act on. Messages name what, which, limit and
+// value.
 using absl::Status;
 using absl::StatusCode;
 using absl::StatusOr;
 
 inline Status OkStatus() { return absl::OkStatus(); }
 
-// A status of `code` whose message is Cat(parts...).
+// Returns a status of `code` with the message Cat(parts...).
 template <typename... Parts>
 Status MakeStatus(StatusCode code, const Parts&... parts) {
   return Status(code, absl::string_view(Cat(parts...)));
@@ -64,12 +65,12 @@ Status DataLoss(const Parts&... parts) {
   return MakeStatus(StatusCode::kDataLoss, parts...);
 }
 
-// The message as a std::string.
+// Returns the message as a std::string.
 inline std::string Message(const Status& status) {
   return std::string(status.message().data(), status.message().size());
 }
 
-// `status` with "context: " before its message; OK stays OK.
+// Returns `status` with "context: " before its message; OK stays OK.
 template <typename... Parts>
 Status Annotate(const Status& status, const Parts&... context) {
   if (status.ok()) return status;

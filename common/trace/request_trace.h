@@ -13,13 +13,13 @@
 
 namespace sluice::trace {
 
-// Collects the times of one traced request and hands the record on when the
-// answer's last byte is written. Each method is called where its time is
-// measured: by the loop, the text threads and the engine's thread.
+// Collects the times of one traced request and passes the record on when the
+// answer's last byte is written. Each method is called at its measurement: by
+// the loop, the text threads and the engine's thread.
 class RequestTrace : public http::WriteObserver {
  public:
-  // Limits of one record, over all choices. The record leaves out what exceeds
-  // them and says so. The last block is always there.
+  // Limits of one record, over all choices. The record leaves out the rest and
+  // says so. The last block is always there.
   static constexpr size_t kMaxSteps = 4096;
   static constexpr size_t kMaxDeliveries = 2 * kMaxSteps;
   static constexpr size_t kMaxBlocks = 2 * kMaxSteps;
@@ -32,9 +32,9 @@ class RequestTrace : public http::WriteObserver {
 
   // The request was parsed and tokenized.
   void OnPrepared(const TraceSpan& prepare);
-  // The loop goes on with it, to submit `num_choices` sequences.
+  // The loop submits the request's `num_choices` sequences now.
   void OnStart(size_t num_choices);
-  void OnSubmit(size_t choice);  // just before the engine is asked
+  void OnSubmit(size_t choice);  // just before EngineLoop::Submit
 
   // From the engine's thread.
   void OnInbox(size_t choice, const TraceSpan& inbox);

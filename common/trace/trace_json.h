@@ -11,8 +11,8 @@ namespace sluice::trace {
 // "gateway", "stage 1", "hop 2".
 std::string PlaceName(const TracePlace& place);
 
-// A trace as GET /debug/traces/ID answers it; see README.md. Times are
-// microseconds from the request's arrival.
+// Returns a trace as the answer of GET /debug/traces/ID; see README.md. Times
+// are microseconds from the request's arrival.
 std::string TraceJson(const TraceRecord& record);
 
 }  // namespace sluice::trace

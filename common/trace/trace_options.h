@@ -10,12 +10,12 @@ namespace sluice::trace {
 
 struct TraceOptions {
   double sample = 0;  // share of requests that are traced unasked
-  // Every trace is written there too, as REQUEST-ID.json, which Perfetto and
-  // chrome://tracing open; empty: none. No file is written over: the trace of
-  // an id that has one already is REQUEST-ID~NUMBER.json.
+  // Every trace is written there too, as REQUEST-ID.json, for Perfetto and
+  // chrome://tracing; empty: none. No file is overwritten: a second trace of an
+  // id is REQUEST-ID~NUMBER.json.
   std::string folder;
-  size_t max_bytes = size_t{64} << 20;  // of the traces that are kept
-  // That one run writes.
+  size_t max_bytes = size_t{64} << 20;  // of the kept traces
+  // The most files of one run.
   size_t max_files = 10000;
   size_t max_file_bytes = size_t{1} << 30;
 };

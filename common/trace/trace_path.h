@@ -34,12 +34,12 @@ struct TracePart {
 struct TokenPath {
   int32_t num_tokens = 0;  // 0: an end token, or an end without one
   std::vector<TracePart> parts;
-  // A step's trace is missing, or a part of one: there is a hole where it was.
+  // The trace of a step, or a part of one, is missing.
   bool incomplete = false;
-  // So many of the parts delay what comes after; the others, which carry the
-  // token to the client, run beside the next step.
+  // The number of parts that delay the next token; the other parts, which carry
+  // the token to the client, run beside the next step.
   size_t num_on_path = 0;
-  // Steps of this token that ran beside its last ones (a long prompt's chunks
+  // Steps of this token that ran beside its last ones (chunks of a long prompt
   // follow each other closely); they are not among `parts`.
   std::vector<TracePart> beside;
 };

@@ -39,7 +39,7 @@ struct TraceRecord {
     TracedChunk chunk;  // this sequence's
   };
   struct Choice {
-    int64_t submit_ns = 0;  // the engine is being asked
+    int64_t submit_ns = 0;  // EngineLoop::Submit is called
     TraceSpan inbox;        // from there to the engine's thread
     std::vector<Step> steps;
     std::vector<Delivery> deliveries;

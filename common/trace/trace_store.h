@@ -24,33 +24,32 @@ namespace sluice::trace {
 class TraceStore {
  public:
   using Stages = std::function<std::vector<TraceRecord::Stage>()>;
-  // `stages` is asked at the end of each trace and must outlive every
-  // request.
+  // `stages` is called at the end of each trace and must outlive every request.
   TraceStore(TraceOptions options, Stages stages);
   ~TraceStore();
 
   // On the loop, when `exchange`'s request has been read: begins its trace.
-  // Null for a request that is not traced. Traced are requests whose `header`
-  // X-Sluice-Trace is "1" or "true" and the sampled share of requests without
+  // Null for an untraced request. Traced are requests whose `header`
+  // X-Sluice-Trace is "1" or "true", and the sampled share of requests without
   // one (empty).
   std::shared_ptr<RequestTrace> Begin(std::string_view header,
                                       http::Exchange& exchange);
 
-  // NOT_FOUND: `tenant` has no such request, it was not traced, is not
-  // finished, its trace gave way to later ones or is too large to be kept.
+  // NOT_FOUND: `tenant` has no such request, or the request was not traced, is
+  // not finished, or its trace was dropped for later ones or is too large.
   StatusOr<std::shared_ptr<const TraceRecord>> Find(
       std::string_view request_id, std::string_view tenant) const;
-  // Of the traces kept of `tenant`, latest first.
+  // Returns the ids of the kept traces of `tenant`, latest first.
   std::vector<std::string> RequestIds(std::string_view tenant) const;
 
-  void Stop();  // writes what is to be written
+  void Stop();  // writes the remaining files
 
  private:
   bool Wanted(std::string_view header) const;
   void Keep(TraceRecord record);
   void RunWriter();  // the thread "trace-0"
   void Write(const TraceRecord& record);
-  // Whether `text` is in the folder under a name that was free.
+  // Writes `text` to the folder under a free name. Returns whether it could.
   bool WriteFile(const std::string& request_id, const std::string& text);
 
   struct Kept {
