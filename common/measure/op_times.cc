@@ -176,10 +176,11 @@ class TimedBackend final : public Backend {
     Describe(head, out.own.cols, out.own.rows, op);
   }
 
-  void Sample(DeviceMatrix logits, int32_t begin, std::span<const RowAsk> asks,
+  void Sample(DeviceMatrix logits, int32_t begin,
+              std::span<const RowTask> tasks,
               std::span<StatusOr<TokenResult>> answers) override {
     Time(kSampling, logits.rows,
-         [&] { inner_->Sample(logits, begin, asks, answers); });
+         [&] { inner_->Sample(logits, begin, tasks, answers); });
   }
 
  private:
