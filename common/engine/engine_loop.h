@@ -70,8 +70,7 @@ using EngineCommand = std::variant<Submission, CancelCommand, StepResult,
 
 // Owns every sequence of one replica: one thread admits, plans, commits and
 // calls the sinks (engine_thread.cc). Any thread may call the public methods,
-// also from within a sink. They never wait for a plan, but for Stop and
-// WaitIdle.
+// also from a sink. Only Stop and WaitIdle wait for a plan.
 //
 // The inbox is one list, so commands take effect in the order of the calls.
 // Each kind has its own bound: live sequences bound submissions and cancels,
@@ -104,8 +103,7 @@ class EngineLoop {
   // max_tokens exceed the context or the KV pool.
   //
   // Of one request_id (see GenerateRequest) only the first needs the promise;
-  // twice max_queue bounds the others. After a refusal the caller cancels those
-  // before it.
+  // twice max_queue bounds the others. After a refusal the caller cancels them.
   StatusOr<SequenceId> Submit(GenerateRequest request,
                               std::shared_ptr<TokenSink> sink);
 

@@ -51,8 +51,7 @@ TracedSinks SinksOf(const StepTrace* trace, Scheduler& scheduler) {
   return sinks;
 }
 
-// Completes the trace of a step, whose commit began at `begin_ns`, and gives it
-// to `sinks`.
+// Completes a step's trace, whose commit began at `begin_ns`, for `sinks`.
 void TellStep(const TracedSinks& sinks, const std::shared_ptr<StepTrace>& trace,
               int64_t begin_ns, EngineCounters& counters) {
   if (sinks.empty()) return;
@@ -230,8 +229,7 @@ void EngineLoop::Emit(SequenceEvents events) {
 void EngineLoop::EndOne(TokenSink& sink, const std::string& request_id,
                         FinalEvent event) {
   {
-    // First, because the client may submit its next request once it sees the
-    // end.
+    // First, because a client that sees the end may submit its next request.
     MutexLock lock(mutex_);
     --num_live_;
     admission_.OnEnd(request_id);
