@@ -19,12 +19,21 @@
 namespace sluice {
 namespace {
 
+// What another engine's bench measures, once each: a prompt's tokens, and
+// decode steps of one sequence and of some together.
+struct Once {
+  int prefill = 0;  // 0: not asked for
+  int decode = 0;
+  int streams = 0;
+};
+
 struct Flags {
   StageOptions stage;
   int rounds = 5;
   int steps = 4;      // decode steps per round
   int prefill = 512;  // tokens
   bool sampling = false;
+  Once once;
 };
 
 double Median(std::vector<double> values) {
@@ -101,6 +110,61 @@ void MeasureSampling(Stage& stage, int batch, const Flags& flags) {
   std::fflush(stdout);
 }
 
+// Tokens a second of a prompt of `tokens` tokens, in chunks as a stage takes
+// them.
+double PrefillRate(Stage& stage, int tokens) {
+  const int chunk = stage.info().limits.max_step_tokens;
+  measure::StageSteps sequence(&stage, 1, tokens);
+  sequence.Step(std::min(chunk, tokens));  // warm
+  sequence.Rewind(0);
+  double seconds = 0;
+  for (int done = 0; done < tokens; done += chunk) {
+    seconds += sequence.Step(std::min(chunk, tokens - done));
+  }
+  return tokens / seconds;
+}
+
+// Tokens a second of `streams` sequences that decode `tokens` tokens each after
+// a context.
+double DecodeRate(Stage& stage, int streams, int tokens, int context) {
+  measure::StageSteps sequences(&stage, streams, context + tokens + 1);
+  sequences.Step(context);
+  sequences.Step(1);  // warm
+  sequences.Rewind(context);
+  double seconds = 0;
+  for (int i = 0; i < tokens; ++i) seconds += sequences.Step(1);
+  return streams * tokens / seconds;
+}
+
+// One line of JSON. The contexts are those of the other engines' benches.
+void MeasureOnce(Stage& stage, const Once& once) {
+  constexpr int kContext = 1;
+  constexpr int kBatchContext = 16;
+  const double prefill = PrefillRate(stage, once.prefill);
+  const double decode = DecodeRate(stage, 1, once.decode, kContext);
+  const double batch =
+      DecodeRate(stage, once.streams, once.decode, kBatchContext);
+  std::printf("{\"prefill\": %.3f, \"decode\": %.3f, \"batch\": %.3f}\n",
+              prefill, decode, batch);
+}
+
+// "512,128,8"; false for what is not three positive numbers.
+bool ParseOnce(const char* text, Once& once) {
+  char more = 0;
+  return std::sscanf(text, "%d,%d,%d%c", &once.prefill, &once.decode,
+                     &once.streams, &more) == 3 &&
+         once.prefill > 0 && once.decode > 0 && once.streams > 0;
+}
+
+// Room for the sequences of `once`, and its steps.
+void FitOnce(const Once& once, StageOptions& stage) {
+  stage.max_context = std::max(once.prefill, once.decode) + kBlockTokens;
+  stage.max_context =
+      (stage.max_context + kBlockTokens) / kBlockTokens * kBlockTokens;
+  stage.max_sequences = once.streams;
+  stage.kv_blocks = once.streams * (stage.max_context / kBlockTokens + 1);
+}
+
 bool ParseFlags(int argc, char** argv, Flags& flags) {
   flags.stage.max_context = 1024;
   flags.stage.max_sequences = 32;
@@ -122,6 +186,8 @@ bool ParseFlags(int argc, char** argv, Flags& flags) {
       flags.stage.isa = value;
     } else if (flag == "--pin") {
       flags.stage.pin_threads = value == "true";
+    } else if (flag == "--once") {
+      if (!ParseOnce(argv[i], flags.once)) return false;
     } else if (flag == "--sampling") {
       flags.sampling = value == "true";
     } else if (flag == "--weights" && value == "f32") {
@@ -141,10 +207,12 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr,
                  "usage: decode_bench MODEL [--threads N] [--ranks R] "
                  "[--weights auto|bf16|f32] [--isa NAME] [--rounds N] "
-                 "[--pin true|false] [--sampling true|false]\n");
+                 "[--pin true|false] [--sampling true|false] "
+                 "[--once PREFILL,DECODE,STREAMS]\n");
     return 2;
   }
   flags.stage.kv_blocks = 1024;
+  if (flags.once.prefill > 0) FitOnce(flags.once, flags.stage);
   auto loaded = Stage::Load(flags.stage);
   if (!loaded.ok()) {
     std::fprintf(stderr, "%s\n", Message(loaded.status()).c_str());
@@ -152,6 +220,10 @@ int Main(int argc, char** argv) {
   }
   Stage& stage = **loaded;
   const StageInfo& info = stage.info();
+  if (flags.once.prefill > 0) {
+    MeasureOnce(stage, flags.once);
+    return 0;
+  }
   std::printf(
       "%smodel %s, %.1f MB of %s weights, isa %s, %d ranks, %d threads, "
       "loaded in %.1f s\n",
