@@ -2,8 +2,8 @@
 """Makes a random model of a real shape as a quantised GGUF.
 
 Blocks have random codes, and scales that give every matrix about the values of
-a trained one. The vocabulary is that of make_model.py: "t5 t17" is [5, 17]
-here, too, so that a server can run on the file. Other engines read it as well.
+a trained one. The vocabulary is like that of make_model.py: " t5 t17" is
+[5, 17], so that a server can run on the file. Other engines read it as well.
 The same arguments always give the same bytes. Needs the packages gguf and
 numpy (build/venv has both).
 
@@ -106,12 +106,15 @@ class Writer:
         self.vocabulary()
 
     def vocabulary(self):
-        """Ids as words: "t5" is 5; 0 to 3 are <pad> <s> </s> <end>."""
+        """Ids as words: " t5" is 5; 0 to 3 are <pad> <s> </s> <end>. The last
+        three are the merge that a vocabulary of this kind must have."""
         size = self.shape["vocab"]
         tokens = ["<pad>", "<s>", "</s>", "<end>"]
-        tokens += [f"\u0120t{i}" for i in range(4, size)]
+        tokens += [f" t{i}" for i in range(4, size - 3)]
+        tokens += ["\u0120", "t", "\u0120t"]
         kinds = [gguf.TokenType.CONTROL] * 4
-        kinds += [gguf.TokenType.USER_DEFINED] * (size - 4)
+        kinds += [gguf.TokenType.USER_DEFINED] * (size - 7)
+        kinds += [gguf.TokenType.NORMAL] * 3
         self.file.add_tokenizer_model("gpt2")
         self.file.add_tokenizer_pre("llama-bpe")
         self.file.add_token_list(tokens)
