@@ -100,8 +100,11 @@ std::vector<SequenceResult> StepSampler::Finish() {
         result.sampled.size() * static_cast<size_t>(vocab_size_);
     result.logits.resize(std::min(result.logits.size(), drawn));
   }
+  // A failed sequence has its status alone: the stage and SampledTokens must
+  // agree on whether it got a token.
   for (SequenceResult& result : results_) {
-    if (!result.status.ok()) result.logits.clear();
+    if (result.status.ok()) continue;
+    result = {.sequence = result.sequence, .status = std::move(result.status)};
   }
   return std::move(results_);
 }

@@ -115,6 +115,18 @@ TEST(StepSamplerTest, ARowWithNanEndsItsSequenceAlone) {
   }
 }
 
+// Also where the row that a token is drawn from is whole: a sequence that
+// failed has no token for a step that goes on from it.
+TEST(StepSamplerTest, APromptRowWithNanLeavesItsSequenceNoToken) {
+  Step step(3);
+  step.logit(2, 7) = std::nanf("");  // the second sequence's, of its prompt
+  const auto got = step.Results({nullptr, kernels::DetectIsa()}, 64);
+  EXPECT_EQ(got[1].status.code(), StatusCode::kInternal);
+  EXPECT_TRUE(got[1].sampled.empty());
+  EXPECT_TRUE(got[1].prompt.empty());
+  EXPECT_TRUE(got[0].status.ok() && got[2].status.ok());
+}
+
 // One sequence with a prompt of two tokens; row i is likeliest to give `i`.
 class DraftStep {
  public:
