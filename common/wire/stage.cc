@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "common/core/kv_groups.h"
@@ -209,8 +210,16 @@ StatusOr<std::vector<SequenceResult>> FailedFromProto(
                                     proto.failed_size(), 0,
                                     static_cast<int64_t>(plan.chunks.size())));
   std::vector<SequenceResult> failed;
+  std::unordered_set<SequenceId> planned;
+  if (proto.failed_size() > 0) {
+    for (const Chunk& chunk : plan.chunks) planned.insert(chunk.sequence);
+  }
   for (const v1::SequenceResult& entry : proto.failed()) {
     SLUICE_ASSIGN_OR_RETURN(SequenceResult sequence, FromProto(entry, limits));
+    if (planned.erase(sequence.sequence) == 0) {
+      return InvalidArgument("failed sequence ", entry.sequence(),
+                             " is named twice, or the plan has no such");
+    }
     if (sequence.status.ok() || !sequence.sampled.empty() ||
         !sequence.prompt.empty() || !sequence.logits.empty()) {
       return InvalidArgument("failed sequence ", entry.sequence(),

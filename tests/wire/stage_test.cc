@@ -198,6 +198,11 @@ TEST(WireStageTest, FailedSequencesTravelWithTheirStatusAlone) {
   };
   EXPECT_THAT(refusal({failed, failed, failed}),
               HasSubstr("failed sequences must be between 0 and 2, got 3"));
+  EXPECT_THAT(refusal({failed, failed}),
+              HasSubstr("failed sequence 5 is named twice"));
+  SequenceResult stranger = failed;
+  stranger.sequence = SequenceId(6);
+  EXPECT_THAT(refusal({stranger}), HasSubstr("failed sequence 6"));
   SequenceResult sampled = failed;
   sampled.sampled.emplace_back().token = 3;
   EXPECT_THAT(refusal({sampled}), HasSubstr("a status and nothing beside"));
