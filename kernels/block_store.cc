@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "common/base/check.h"
 #include "kernels/block_pack.h"
@@ -121,8 +122,14 @@ void StoreBlocks(BlockFormat format, const float* x, int64_t blocks,
                  uint8_t* stored) {
   SLUICE_CHECK(CanStore(format));
   const int bytes = LayoutOf(format).bytes;
-  for (int64_t b = 0; b < blocks; ++b) {
-    StoreOne(format, x + b * kShortBlock, stored + b * bytes);
+  for (int64_t b = 0; b < blocks; ++b, x += kShortBlock, stored += bytes) {
+    StoreOne(format, x, stored);
+    // The largest element and the range may leave out what is no number.
+    if (std::any_of(x, x + kShortBlock,
+                    [](float v) { return std::isnan(v); })) {
+      StoreF16(std::numeric_limits<float>::quiet_NaN(),
+               stored + LayoutOf(format).scale);
+    }
   }
 }
 

@@ -14,8 +14,8 @@ bool CanStore(BlockFormat format);
 // `gguf` Python package. The scale of a symmetric format is the element of the
 // largest magnitude over the code at its end, that of the others the range
 // over the number of steps; codes are rounded half up, Q8_0's half away from
-// zero; scales and minima are F16, rounded to nearest even. A scale that is no
-// number in F16 makes a block of NaN or infinities.
+// zero; scales and minima are F16, rounded to nearest even. An element or a
+// scale that is no number, in F16, makes a block of NaN or infinities.
 void StoreBlocks(BlockFormat format, const float* x, int64_t blocks,
                  uint8_t* stored);
 

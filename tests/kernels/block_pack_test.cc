@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "gtest/gtest.h"
+#include "kernels/block_store.h"
 #include "tests/kernels/block_reference.h"
 #include "tests/kernels/kernel_tester.h"
 
@@ -124,6 +125,25 @@ TEST(WidenBlocksTest, EveryScaleOfMxfp4IsExact) {
     WidenBlocks(BlockFormat::kMxfp4, block, 1, values);
     EXPECT_EQ(double{values[0]}, std::ldexp(1.0, e - 128)) << e;
     EXPECT_EQ(double{values[16]}, std::ldexp(-1.0, e - 128)) << e;
+  }
+}
+
+// A damaged element must not vanish: its block is no number either.
+TEST(StoreBlocksTest, AnElementThatIsNoNumberMakesItsBlockNone) {
+  for (const BlockFormat format : AllBlockFormats()) {
+    if (!CanStore(format)) continue;
+    for (const int damaged : {0, 13, 31}) {
+      std::vector<float> x(64, 0.5f);
+      x[1] = -2.0f;
+      x[static_cast<size_t>(damaged)] = std::nanf("");
+      std::vector<uint8_t> stored(static_cast<size_t>(2 * BlockBytes(format)));
+      StoreBlocks(format, x.data(), 2, stored.data());
+      std::vector<float> back(64);
+      WidenBlocks(format, stored.data(), 2, back.data());
+      for (size_t k = 0; k < 64; ++k) {
+        EXPECT_EQ(std::isnan(back[k]), k < 32) << NameOf(format) << " " << k;
+      }
+    }
   }
 }
 
