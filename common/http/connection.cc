@@ -7,15 +7,12 @@
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/ssl/error.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <utility>
 
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/http/connection_exchange.h"
-#include "common/http/connection_io.h"
 
 // g++ 12 destroys temporaries inside co_await expressions twice. Here every
 // operand of a co_await has a name.
@@ -69,12 +66,6 @@ Status Caught(const std::exception_ptr& thrown) {
                        [&] { std::rethrow_exception(thrown); });
 }
 
-std::string AddressOf(const tcp::socket& socket) {
-  error_code error;
-  const auto peer = socket.remote_endpoint(error);
-  return error ? "unknown" : peer.address().to_string();
-}
-
 }  // namespace
 
 // Ends the connection with the coroutine that holds it, also if an exception
@@ -95,25 +86,15 @@ Connection::Connection(tcp::socket socket, const ConnectionContext& context,
                        std::unique_ptr<ConnectionTable::Place> place)
     : context_(context),
       place_(std::move(place)),
-      peer_(AddressOf(socket)),
       stream_(std::move(socket),
               context.tls == nullptr ? nullptr : context.tls->Current()),
       signal_(stream_.get_executor()),
       half_closed_timer_(stream_.get_executor()),
-      buffer_(context.options.limits.header_bytes + kMaxPipelinedBytes + 4096) {
+      reader_(context, stream_, place_.get()) {
   ++context_.stats.connections;
 }
 
-Connection::~Connection() {
-  CountBody(0);
-  --context_.stats.connections;
-}
-
-void Connection::CountBody(size_t bytes) {
-  context_.stats.body_bytes +=
-      static_cast<long long>(bytes) - static_cast<long long>(counted_body_);
-  counted_body_ = bytes;
-}
+Connection::~Connection() { --context_.stats.connections; }
 
 void Connection::Start(std::function<void()> ended) {
   ended_ = std::move(ended);
@@ -131,12 +112,8 @@ void Connection::MakeRoom() {
   Abort(Gone::kShutdown);
 }
 
-void Connection::SetActivity(ConnectionTable::Activity activity) {
-  if (place_) place_->Set(activity);
-}
-
 void Connection::CloseIfIdle() {
-  if (idle_) Abort(Gone::kShutdown);
+  if (reader_.is_idle()) Abort(Gone::kShutdown);
 }
 
 void Connection::Abort(Gone why) {
@@ -167,10 +144,10 @@ Connection::Nothing Connection::Run() {
   }
   if (thrown) OnException(std::exchange(thrown, nullptr));
   current_ = nullptr;
-  CountBody(0);
-  // What is left to tell keeps no other client out.
-  if (!aborted_) SetActivity(ConnectionTable::Activity::kIdle);
-  if (refusal_) {
+  reader_.incoming().body_share.Set(0);
+  // A last answer keeps no other client out.
+  if (!aborted_ && place_) place_->Set(ConnectionTable::Activity::kIdle);
+  if (reader_.incoming().refusal) {
     auto refusing = WriteRefusal();
     co_await std::move(refusing);
   }
@@ -181,10 +158,12 @@ Connection::Nothing Connection::Run() {
 Connection::Nothing Connection::Serve() {
   bool more = true;
   while (more && !aborted_) {
-    auto reading = ReadRequest();
-    const bool begun = co_await std::move(reading);
-    if (!begun) break;
-    const auto exchange = current_;
+    auto reading = reader_.Read();
+    const bool is_whole = co_await std::move(reading);
+    if (!is_whole) break;
+    const auto exchange = std::make_shared<ConnectionExchange>(
+        shared_from_this(), reader_.incoming());
+    current_ = exchange;
     Dispatch(exchange);
     if (!exchange->finished() && !exchange->gone()) {
       watching_ = true;
@@ -209,9 +188,13 @@ Connection::Nothing Connection::Serve() {
 void Connection::OnException(std::exception_ptr thrown) noexcept {
   const Status told = CatchAndCount("http_connection", [&] {
     const Status why = Caught(thrown);
-    LogError("request ", (current_ ? current_->request() : request_).request_id,
-             ": ", Message(why));
-    if (current_ == nullptr) refusal_ = FailedAnswer(context_.options, why);
+    IncomingRequest& incoming = reader_.incoming();
+    const HttpRequest& request =
+        current_ ? current_->request() : incoming.request;
+    LogError("request ", request.request_id, ": ", Message(why));
+    if (current_ == nullptr) {
+      incoming.refusal = FailedAnswer(context_.options, why);
+    }
   });
   // The client may have any part of an answer that was begun.
   if (current_ != nullptr || !told.ok()) Abort(Gone::kFailed);
@@ -232,7 +215,8 @@ void Connection::End() noexcept {
 
 void Connection::Dispatch(const std::shared_ptr<ConnectionExchange>& exchange) {
   const Status handled = CatchAndCount("http_handler", [&] {
-    if (auto refused = std::exchange(screened_, std::nullopt)) {
+    auto& screened = reader_.incoming().screened;
+    if (auto refused = std::exchange(screened, std::nullopt)) {
       exchange->Send(*std::move(refused));
     } else if (auto preflight =
                    context_.options.cors.Preflight(exchange->request())) {
@@ -246,8 +230,8 @@ void Connection::Dispatch(const std::shared_ptr<ConnectionExchange>& exchange) {
 }
 
 // Reads ahead while an answer is made: the only way to see that the client
-// went away. What it reads belongs to the next request. A client that closed
-// its half may still read: it counts as gone once the connection is broken.
+// went away. The bytes belong to the next request. A client that closed its
+// half may still read: it counts as gone once the connection is broken.
 Connection::Nothing Connection::Watch(
     std::shared_ptr<ConnectionExchange> exchange) {
   const auto self = shared_from_this();
@@ -258,18 +242,13 @@ Connection::Nothing Connection::Watch(
   };
   const std::unique_ptr<Connection, decltype(over)> watch(this, over);
   error_code error;
-  while (!error && !half_closed_ && !exchange->finished() &&
-         buffer_.size() < kMaxPipelinedBytes) {
-    auto reading = ReadAhead();
+  while (!error && !exchange->finished() && reader_.can_read_ahead()) {
+    auto reading = reader_.ReadAhead();
     error = co_await std::move(reading);
   }
-  if (error == net::error::eof || error == net::ssl::error::stream_truncated) {
-    error.clear();
-    half_closed_ = true;
-  }
-  if (half_closed_ && !exchange->can_probe()) {
+  if (reader_.is_half_closed() && !exchange->can_probe()) {
     error = net::error::connection_reset;
-  } else if (half_closed_) {
+  } else if (reader_.is_half_closed()) {
     AskIfStillThere(exchange);
   }
   if (!error && !exchange->finished() && !aborted_) {
@@ -286,25 +265,8 @@ Connection::Nothing Connection::Watch(
   }
 }
 
-// Past the deadlines, which are those of the answer's writes.
-boost::asio::awaitable<error_code> Connection::ReadAhead() {
-  error_code error;
-  auto token = Redirect(error);
-  auto space = buffer_.prepare(4096);
-  size_t bytes = 0;
-  if (stream_.tls() == nullptr) {
-    bytes = co_await stream_.socket().async_read_some(space, token);
-  } else {
-    // A write under way has its own.
-    stream_.expires_never();
-    bytes = co_await stream_.async_read_some(space, token);
-  }
-  buffer_.commit(bytes);
-  co_return error;
-}
-
-// To us, a client that closed its half and one that closed both look alike
-// until something is sent: the latter's side answers that with a reset.
+// A client that closed its half and a client that closed both look alike until
+// a byte is sent: the side of the latter answers the byte with a reset.
 void Connection::AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange) {
   half_closed_timer_.expires_after(context_.options.limits.half_closed_time);
   half_closed_timer_.async_wait(
@@ -331,7 +293,7 @@ Connection::Nothing Connection::WriteAnswer(
     std::shared_ptr<ConnectionExchange> exchange) {
   while (!aborted_) {
     if (exchange->gone() && !exchange->finished()) break;
-    if (!exchange->has_block()) {
+    if (exchange->blocks().is_empty()) {
       if (exchange->finished()) break;
       awaits_block_ = true;
       auto waiting = WaitForSignal();
@@ -339,11 +301,14 @@ Connection::Nothing Connection::WriteAnswer(
       awaits_block_ = false;
       continue;
     }
-    const std::string block = exchange->TakeBlock();
+    const BlockQueue::Block block = exchange->blocks().Take();
     const int64_t begin_ns = MonotonicNanos();
-    auto writing = WriteBlock(block);
+    auto writing = WriteBlock(block.bytes);
     const error_code error = co_await std::move(writing);
-    if (!error) exchange->TellWritten({begin_ns, MonotonicNanos()});
+    if (!error) {
+      exchange->blocks().TellWritten(block.queued_ns,
+                                     {begin_ns, MonotonicNanos()});
+    }
     if (error) {
       const bool slow = error == beast::error::timeout;
       exchange->MarkGone(slow ? Gone::kSlowReader : Gone::kDisconnected);
@@ -380,18 +345,20 @@ boost::asio::awaitable<error_code> Connection::WriteBlock(
 
 Connection::Nothing Connection::WriteRefusal() {
   if (aborted_) co_return;
-  HttpResponse response = *std::exchange(refusal_, std::nullopt);
+  const HttpRequest& request = reader_.incoming().request;
+  HttpResponse response =
+      *std::exchange(reader_.incoming().refusal, std::nullopt);
   const std::string body = std::move(response.body);
   if (context_.options.observer) {
-    context_.options.observer({request_.method, "other", response.status,
-                               Clock::now() - request_.arrival, request_.tenant,
+    context_.options.observer({request.method, "other", response.status,
+                               Clock::now() - request.arrival, request.tenant,
                                response.error_type, 0, body.size(),
-                               response.error_code, &request_});
+                               response.error_code, &request});
   }
   const std::string text =
-      AnswerHead(std::move(response), request_, context_.options.cors,
+      AnswerHead(std::move(response), request, context_.options.cors,
                  static_cast<long long>(body.size()), false) +
-      (request_.method == "HEAD" ? std::string() : body);
+      (request.method == "HEAD" ? std::string() : body);
   const auto bytes = net::buffer(text);
   error_code error;
   auto token = Redirect(error);
@@ -399,8 +366,9 @@ Connection::Nothing Connection::WriteRefusal() {
   co_await net::async_write(stream_, bytes, token);
 }
 
-// Closing a socket with unread bytes resets it, and the reset may overtake
-// the answer: so the client's rest is read and dropped, within bounds.
+// A socket that is closed with unread bytes resets its connection, and the
+// reset may overtake the answer. So Linger reads and drops the client's other
+// bytes, within bounds.
 Connection::Nothing Connection::Linger() {
   if (aborted_) co_return;
   error_code error;
@@ -412,13 +380,11 @@ Connection::Nothing Connection::Linger() {
     error.clear();
   }
   stream_.socket().shutdown(tcp::socket::shutdown_send, error);
-  if (!error) {
-    buffer_.clear();
-    stream_.expires_after(kLingerTime);
-  }
+  if (!error) stream_.expires_after(kLingerTime);
   std::string sink(size_t{64} << 10, '\0');
   size_t total = 0;
-  while (!error && !half_closed_ && !aborted_ && total < kLingerBytes) {
+  while (!error && !reader_.is_half_closed() && !aborted_ &&
+         total < kLingerBytes) {
     auto token = Redirect(error);
     const auto space = net::buffer(sink);
     total += co_await stream_.tcp().async_read_some(space, token);

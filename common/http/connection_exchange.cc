@@ -11,7 +11,7 @@
 namespace sluice::http {
 namespace {
 
-// Less than this unread is next to nothing: more may be made.
+// A client with fewer unread bytes has read most of its answer.
 constexpr size_t kMostlyRead = size_t{256} << 10;
 
 constexpr std::string_view kCutReason =
@@ -42,21 +42,21 @@ HttpResponse FailedAnswer(const HttpServerOptions& options, const Status& why) {
 }
 
 ConnectionExchange::ConnectionExchange(std::shared_ptr<Connection> connection,
-                                       HttpRequest request,
-                                       AnswerFraming framing)
-    : Holder(request.client),
+                                       IncomingRequest& incoming)
+    : Holder(incoming.request.client),
       connection_(std::move(connection)),
-      request_(std::move(request)),
-      framing_(framing),
+      request_(std::exchange(incoming.request, {})),
+      framing_(incoming.framing),
       late_(connection_->context_.draining),
       request_bytes_(request_.body.size()),
-      counted_body_(std::exchange(connection_->counted_body_, 0)) {
+      body_share_(std::move(incoming.body_share)),
+      blocks_(connection_->context_, *this) {
   connection_->context_.answers.Add(*this);
   ++connection_->context_.stats.exchanges;
   if (late_) ++connection_->context_.stats.late_exchanges;
 }
 
-// The reader of the body may hold the last reference, after the client left.
+// A reader of the body may hold the last reference, after the client left.
 ConnectionExchange::~ConnectionExchange() {
   Close();
   ReleaseBody();
@@ -80,7 +80,7 @@ void ConnectionExchange::PostAfter(Duration delay, std::function<void()> work) {
   timer_->expires_after(delay);
   const std::weak_ptr<std::function<void()>> later = later_;
   timer_->async_wait([this, later](boost::system::error_code error) {
-    // Once that is not there any more, the exchange may not be either.
+    // Without `later` the exchange may be gone, too.
     if (error || later.expired()) return;
     const auto due = std::exchange(later_, nullptr);
     const auto weak = weak_from_this();
@@ -107,13 +107,12 @@ std::string ConnectionExchange::Head(HttpResponse response, long long length) {
 
 void ConnectionExchange::ReleaseBody() {
   std::string().swap(request_.body);  // its memory, too
-  const size_t counted = std::exchange(counted_body_, 0);
-  connection_->context_.stats.body_bytes -= static_cast<long long>(counted);
+  body_share_.Set(0);
 }
 
 void ConnectionExchange::Send(HttpResponse response) {
   if (!open() || streaming_) return;
-  // It is not held twice: what was collected is what is sent.
+  // The collected bytes are the sent ones: they count once.
   const bool fits = framing_.head_only || Hold(response.body.size());
   Hold(0);
   if (!fits) {
@@ -169,15 +168,15 @@ bool ConnectionExchange::Hold(size_t bytes) {
 
 void ConnectionExchange::WhenRead(std::function<void()> work) {
   if (gone_) return;
-  if (backlog_ <= kMostlyRead) {
+  if (blocks_.backlog() <= kMostlyRead) {
     Post(std::move(work));
   } else {
     on_read_ = std::move(work);
   }
 }
 
-// Unless the connection's present exchange is this one, this one is over; a
-// later one at the same address is not cut.
+// An exchange that is not the connection's present one is over. A later
+// exchange at the same address is not cut.
 void ConnectionExchange::Cut() {
   auto executor = connection_->stream_.get_executor();
   boost::asio::post(executor, [connection = connection_, this] {
@@ -228,59 +227,28 @@ void ConnectionExchange::OnGone(std::function<void(Gone)> callback) {
 }
 
 bool ConnectionExchange::Enqueue(std::string block) {
-  if (blocks_.empty() && WriteNow(block)) return true;
-  backlog_ += block.size();
-  connection_->context_.stats.backlog_bytes +=
-      static_cast<long long>(block.size());
-  const bool fits = connection_->context_.answers.Change(
-      *this, static_cast<long long>(block.size()));
-  blocks_.push_back(std::move(block));
-  if (observer_ != nullptr) queued_ns_.push_back(MonotonicNanos());
+  if (blocks_.is_empty()) {
+    const int64_t begin_ns = blocks_.is_observed() ? MonotonicNanos() : 0;
+    const size_t written = connection_->WriteNow(block);
+    if (written == block.size()) {
+      if (finished_) connection_->Signal();
+      if (blocks_.is_observed()) {
+        blocks_.TellWritten(begin_ns, {begin_ns, MonotonicNanos()});
+      }
+      return true;
+    }
+    block.erase(0, written);
+  }
+  const bool fits = blocks_.Push(std::move(block));
   connection_->Signal();
   return fits;
 }
 
-bool ConnectionExchange::WriteNow(std::string& block) {
-  const int64_t begin_ns = observer_ != nullptr ? MonotonicNanos() : 0;
-  const size_t written = connection_->WriteNow(block);
-  if (written < block.size()) {
-    block.erase(0, written);
-    return false;
-  }
-  if (finished_) connection_->Signal();
-  if (observer_ == nullptr) return true;
-  queued_ns_.push_back(begin_ns);
-  TellWritten({begin_ns, MonotonicNanos()});
-  return true;
-}
-
-std::string ConnectionExchange::TakeBlock() {
-  std::string block = std::move(blocks_.front());
-  blocks_.pop_front();
-  return block;
-}
-
 void ConnectionExchange::BlockWritten(size_t bytes) {
-  backlog_ -= bytes;
-  connection_->context_.stats.backlog_bytes -= static_cast<long long>(bytes);
-  connection_->context_.answers.Change(*this, -static_cast<long long>(bytes));
-  if (on_read_ && backlog_ <= kMostlyRead) {
+  blocks_.Written(bytes);
+  if (on_read_ && blocks_.backlog() <= kMostlyRead) {
     Post(std::exchange(on_read_, nullptr));
   }
-}
-
-void ConnectionExchange::Observe(std::shared_ptr<WriteObserver> observer) {
-  observer_ = std::move(observer);
-}
-
-void ConnectionExchange::TellWritten(const TraceSpan& write) {
-  if (observer_ == nullptr || queued_ns_.empty()) return;
-  const int64_t queued_ns = queued_ns_.front();
-  queued_ns_.pop_front();
-  const Status told = CatchAndCount("http_observer", [&] {
-    observer_->OnWritten({queued_ns, write.start_ns}, write);
-  });
-  if (!told.ok()) observer_ = nullptr;
 }
 
 void ConnectionExchange::MarkGone(Gone why) {
@@ -291,7 +259,7 @@ void ConnectionExchange::MarkGone(Gone why) {
   auto& stats = connection_->context_.stats;
   const bool slow = why == Gone::kSlowReader;
   if (slow) ++stats.slow_readers;
-  // Who leaves behind a finished answer may have read it.
+  // A client that leaves after the answer's end may have read the answer.
   if (slow || !finished_) ++stats.disconnects;
   DropLater();
   if (finished_) return;
@@ -326,8 +294,7 @@ void ConnectionExchange::Fail(const Status& why) noexcept {
 void ConnectionExchange::Close() {
   if (std::exchange(closed_, true)) return;
   on_read_ = nullptr;
-  BlockWritten(backlog_);
-  blocks_.clear();
+  blocks_.Clear();
   on_gone_ = nullptr;
   connection_->context_.answers.Remove(*this);
   DropLater();
@@ -335,9 +302,7 @@ void ConnectionExchange::Close() {
   if (late_) --context.stats.late_exchanges;
   --context.stats.exchanges;
   const Status told = CatchAndCount("http_observer", [&] {
-    if (const auto observer = std::exchange(observer_, nullptr)) {
-      observer->OnClosed();
-    }
+    blocks_.TellClosed();
     if (!context.options.observer) return;
     const Duration duration = Clock::now() - request_.arrival;
     context.options.observer({request_.method, route_, finished_ ? status_ : 0,

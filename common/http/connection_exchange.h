@@ -3,44 +3,39 @@
 
 #include <atomic>
 #include <boost/asio/steady_timer.hpp>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "common/http/answer_memory.h"
+#include "common/http/block_queue.h"
 #include "common/http/connection.h"
 #include "common/http/exchange.h"
+#include "common/http/request_reader.h"
 
 namespace sluice::http {
 
-// How the connection frames an answer.
-struct AnswerFraming {
-  bool http_1_0 = false;   // no chunks: a stream ends with the connection
-  bool head_only = false;  // the request was HEAD
-  bool keep_alive = true;
-};
-
-// The head of `response` to `request`, with what every answer carries: CORS,
-// ids. `length` as SerializeHead's.
+// Returns the head of `response` to `request`, with the headers of every
+// answer: CORS, ids. `length` as SerializeHead's.
 std::string AnswerHead(HttpResponse response, const HttpRequest& request,
                        const CorsPolicy& cors, long long length,
                        bool keep_alive);
 
-// The answer to a request that an exception ended: 503 if memory was short,
-// else 500. The client does not get the exception's words.
+// Returns the answer to a request that an exception ended: 503 if memory was
+// short, else 500. The client does not get the exception's words.
 HttpResponse FailedAnswer(const HttpServerOptions& options, const Status& why);
 
-// An exchange on a Connection: a queue of byte blocks that the connection's
-// coroutine writes one by one.
+// An exchange on a Connection. It puts its answer into a queue of blocks, which
+// the connection's coroutine writes one by one.
 class ConnectionExchange
     : public Exchange,
       public std::enable_shared_from_this<ConnectionExchange>,
       private AnswerMemory::Holder {
  public:
+  // Takes the request, its framing and its body's share from `incoming`.
   ConnectionExchange(std::shared_ptr<Connection> connection,
-                     HttpRequest request, AnswerFraming framing);
+                     IncomingRequest& incoming);
   ~ConnectionExchange() override;
 
   HttpRequest& request() override { return request_; }
@@ -56,17 +51,18 @@ class ConnectionExchange
   void WhenRead(std::function<void()> work) override;
   void OnGone(std::function<void(Gone)> callback) override;
   bool gone() const override { return is_gone_; }
-  void Observe(std::shared_ptr<WriteObserver> observer) override;
+  void Observe(std::shared_ptr<WriteObserver> observer) override {
+    blocks_.Observe(std::move(observer));
+  }
   void set_route(std::string_view route) override { route_ = route; }
 
   // For the connection --------------------------------------------------------
   bool finished() const { return finished_; }
   bool keep_alive() const { return framing_.keep_alive; }
-  bool has_block() const { return !blocks_.empty(); }
-  std::string TakeBlock();
-  void BlockWritten(size_t bytes);  // of the block taken last
-  // Tells the observer, if any, that the block taken last was written.
-  void TellWritten(const TraceSpan& write);
+  // The answer's bytes for the connection to write.
+  BlockQueue& blocks() { return blocks_; }
+  // Counts `bytes` of the taken block as written.
+  void BlockWritten(size_t bytes);
   void MarkGone(Gone why);
   // Ends the request after an exception and logs it: answers 500 or 503
   // (FailedAnswer) if nothing was sent yet, else closes the connection. No
@@ -84,15 +80,15 @@ class ConnectionExchange
   void Close();
 
  private:
-  void TellGone(Gone why);          // `on_gone_`, once
-  bool Enqueue(std::string block);  // false: it is the one to be cut
-  // False: what is left of `block` is to be queued.
-  bool WriteNow(std::string& block);
+  void TellGone(Gone why);  // `on_gone_`, once
+  // Writes `block` at once, or queues the rest of it. False: this answer is the
+  // one to be cut.
+  bool Enqueue(std::string block);
   void Cut() override;
   void CutHere();
   std::string Head(HttpResponse response, long long length);
   bool open() const { return !finished_ && !gone_; }
-  void DropLater();  // what PostAfter was given, if it has not run
+  void DropLater();  // PostAfter's work, if it has not run
 
   std::shared_ptr<Connection> connection_;
   HttpRequest request_;
@@ -102,12 +98,9 @@ class ConnectionExchange
   std::string error_type_;
   std::string error_code_;
   size_t request_bytes_;
-  size_t counted_body_;  // of all bodies: its request's, while it is held
+  BodyShare body_share_;  // while the request has its body
   size_t response_bytes_ = 0;
-  std::deque<std::string> blocks_;
-  std::shared_ptr<WriteObserver> observer_;
-  std::deque<int64_t> queued_ns_;  // of blocks not written, if observed
-  size_t backlog_ = 0;
+  BlockQueue blocks_;
   size_t held_ = 0;  // collected, not sent
   std::function<void()> on_read_;
   bool events_ = false;        // the answer is a stream of events, under way
@@ -120,7 +113,7 @@ class ConnectionExchange
   std::atomic<bool> is_gone_{false};
   std::function<void(Gone)> on_gone_;
   std::optional<boost::asio::steady_timer> timer_;
-  // What it will run; it asks first whether this is still there.
+  // The timer's work. The timer runs it only if it is still there.
   std::shared_ptr<std::function<void()>> later_;
 };
 

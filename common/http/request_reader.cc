@@ -1,12 +1,16 @@
-// How a Connection reads its requests.
+#include "common/http/request_reader.h"
+
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/optional/optional.hpp>
+#include <cstdint>
 #include <utility>
 
 #include "common/base/cat.h"
-#include "common/http/connection_exchange.h"
-#include "common/http/connection_io.h"
 #include "common/http/failed_keys.h"
 
 // g++ 12 destroys temporaries inside co_await expressions twice. Here every
@@ -18,10 +22,15 @@ namespace net = boost::asio;
 namespace beast = boost::beast;
 using boost::system::error_code;
 
-// Up to this size a body is always taken.
+// The reader always takes a body up to this size.
 constexpr size_t kSmallBody = size_t{64} << 10;
 // Read at once, beyond what a header may leave in the buffer.
 constexpr size_t kReadBytes = size_t{16} << 10;
+// Read at once while no message is begun.
+constexpr size_t kIdleReadBytes = 4096;
+// Bytes that a client may send before its answer; beyond them the reader reads
+// no more.
+constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
 
 std::string_view View(beast::string_view text) {
   return {text.data(), text.size()};
@@ -37,22 +46,59 @@ bool IsMalformed(const error_code& error) {
          error != beast::http::error::partial_message;
 }
 
-}  // namespace
-
-void Connection::Refuse(int status, std::string_view reason) {
-  refusal_ = context_.options.error_response(status, reason);
+std::string AddressOf(const net::ip::tcp::socket& socket) {
+  error_code error;
+  const auto peer = socket.remote_endpoint(error);
+  return error ? "unknown" : peer.address().to_string();
 }
 
-boost::asio::awaitable<bool> Connection::ReadRequest() {
-  request_ = HttpRequest();
+}  // namespace
+
+// A string for which no memory is taken before its bytes come: a length that is
+// only announced costs nothing.
+struct GrowingBody : beast::http::string_body {
+  class reader : public beast::http::string_body::reader {
+   public:
+    using Base = beast::http::string_body::reader;
+    using Base::Base;
+    void init(const boost::optional<std::uint64_t>& /*length*/,
+              error_code& error) {
+      Base::init(boost::none, error);
+    }
+  };
+};
+
+struct RequestReader::Parser : beast::http::request_parser<GrowingBody> {};
+
+RequestReader::RequestReader(const ConnectionContext& context,
+                             ClientStream& stream,
+                             ConnectionTable::Place* place)
+    : context_(context),
+      stream_(stream),
+      place_(place),
+      peer_(AddressOf(stream.socket())),
+      buffer_(context.options.limits.header_bytes + kMaxPipelinedBytes +
+              kIdleReadBytes),
+      incoming_(context.stats) {}
+
+void RequestReader::SetActivity(ConnectionTable::Activity activity) {
+  if (place_ != nullptr) place_->Set(activity);
+}
+
+void RequestReader::Refuse(int status, std::string_view reason) {
+  incoming_.refusal = context_.options.error_response(status, reason);
+}
+
+boost::asio::awaitable<bool> RequestReader::Read() {
+  HttpRequest& request = incoming_.request = HttpRequest();
   auto first = AwaitFirstByte();
   const bool begun = co_await std::move(first);
   if (!begun) co_return false;
-  fresh_ = false;
+  is_fresh_ = false;
   SetActivity(ConnectionTable::Activity::kReading);
-  request_.arrival = Clock::now();
-  request_.request_id = RandomId();  // until the client's is known
-  request_.peer = peer_;
+  request.arrival = Clock::now();
+  request.request_id = RandomId();  // until the client's is known
+  request.peer = peer_;
   Parser parser;
   auto header = ReadHeader(parser);
   const bool header_read = co_await std::move(header);
@@ -60,36 +106,60 @@ boost::asio::awaitable<bool> Connection::ReadRequest() {
   auto body = ReadBody(parser);
   const bool body_read = co_await std::move(body);
   if (!body_read) co_return false;
-  const AnswerFraming framing{
+  incoming_.framing = {
       parser.get().version() == 10,
       parser.get().method() == beast::http::verb::head,
       parser.keep_alive() && context_.options.keep_alive && !context_.draining,
   };
-  request_.body = std::move(parser.get().body());
-  CountBody(request_.body.size());
+  request.body = std::move(parser.get().body());
+  incoming_.body_share.Set(request.body.size());
   SetActivity(ConnectionTable::Activity::kAnswering);
-  current_ = std::make_shared<ConnectionExchange>(
-      shared_from_this(), std::exchange(request_, {}), framing);
   co_return true;
 }
 
-void Connection::ParseBuffered(Parser& parser, error_code& error) {
+bool RequestReader::can_read_ahead() const {
+  return !is_half_closed_ && buffer_.size() < kMaxPipelinedBytes;
+}
+
+boost::asio::awaitable<error_code> RequestReader::ReadAhead() {
+  error_code error;
+  auto token = Redirect(error);
+  auto space = buffer_.prepare(kIdleReadBytes);
+  size_t bytes = 0;
+  // The stream's deadlines belong to the answer's writes.
+  if (stream_.tls() == nullptr) {
+    bytes = co_await stream_.socket().async_read_some(space, token);
+  } else {
+    // A write under way has its own.
+    stream_.expires_never();
+    bytes = co_await stream_.async_read_some(space, token);
+  }
+  buffer_.commit(bytes);
+  if (error == net::error::eof || error == net::ssl::error::stream_truncated) {
+    error.clear();
+    is_half_closed_ = true;
+  }
+  co_return error;
+}
+
+void RequestReader::ParseBuffered(Parser& parser, error_code& error) {
   size_t used = 0;
   if (buffer_.size() > 0) {
     used = parser.put(buffer_.data(), error);
     buffer_.consume(used);
   }
-  // What was used is told of first: bodies are counted as they grow.
+  // The caller counts a body as it grows: it sees the used bytes first.
   if (used > 0 && error == beast::http::error::need_more) error.clear();
   if (!error && used == 0) error = beast::http::error::need_more;
 }
 
-// Parsing happens here and not in Beast's own operations, which run outside
-// the coroutine: what it throws must reach the coroutine.
-boost::asio::awaitable<error_code> Connection::ReadSome(Parser& parser) {
+// Parses here and not in Beast's own operations, which run outside the
+// coroutine: exceptions of the parser must reach the coroutine.
+boost::asio::awaitable<error_code> RequestReader::ReadSome(Parser& parser) {
   error_code error;
   ParseBuffered(parser, error);
-  if (error != beast::http::error::need_more || half_closed_) co_return error;
+  if (error != beast::http::error::need_more || is_half_closed_)
+    co_return error;
   error.clear();
   auto token = Redirect(error);
   auto space = buffer_.prepare(kReadBytes);
@@ -98,7 +168,7 @@ boost::asio::awaitable<error_code> Connection::ReadSome(Parser& parser) {
   co_return error;
 }
 
-boost::asio::awaitable<bool> Connection::Handshake() {
+boost::asio::awaitable<bool> RequestReader::Handshake() {
   error_code error;
   auto token = Redirect(error);
   const auto as_server = net::ssl::stream_base::server;
@@ -106,28 +176,28 @@ boost::asio::awaitable<bool> Connection::Handshake() {
   co_return !error;
 }
 
-boost::asio::awaitable<bool> Connection::AwaitFirstByte() {
+boost::asio::awaitable<bool> RequestReader::AwaitFirstByte() {
   const HttpLimits& limits = context_.options.limits;
   if (buffer_.size() > 0) co_return true;
-  if (half_closed_) co_return false;
+  if (is_half_closed_) co_return false;
   SetActivity(ConnectionTable::Activity::kIdle);
-  stream_.expires_after(fresh_ ? limits.header_time : limits.idle_time);
-  if (fresh_ && stream_.tls() != nullptr) {
+  stream_.expires_after(is_fresh_ ? limits.header_time : limits.idle_time);
+  if (is_fresh_ && stream_.tls() != nullptr) {
     auto handshake = Handshake();
     const bool spoken = co_await std::move(handshake);
     if (!spoken) co_return false;
   }
   error_code error;
   auto token = Redirect(error);
-  auto space = buffer_.prepare(4096);
-  idle_ = !fresh_;
+  auto space = buffer_.prepare(kIdleReadBytes);
+  is_idle_ = !is_fresh_;
   const size_t bytes = co_await stream_.async_read_some(space, token);
-  idle_ = false;
+  is_idle_ = false;
   buffer_.commit(bytes);
   co_return !error;
 }
 
-boost::asio::awaitable<bool> Connection::ReadHeader(Parser& parser) {
+boost::asio::awaitable<bool> RequestReader::ReadHeader(Parser& parser) {
   const HttpLimits& limits = context_.options.limits;
   parser.header_limit(static_cast<uint32_t>(limits.header_bytes));
   parser.body_limit(boost::none);  // compared here, for a clear answer
@@ -149,40 +219,41 @@ boost::asio::awaitable<bool> Connection::ReadHeader(Parser& parser) {
   co_return AcceptHeader(parser) && AcceptBodySize(parser);
 }
 
-bool Connection::AcceptHeader(const Parser& parser) {
-  request_.method = std::string(View(parser.get().method_string()));
+bool RequestReader::AcceptHeader(const Parser& parser) {
+  HttpRequest& request = incoming_.request;
+  request.method = std::string(View(parser.get().method_string()));
   for (const auto& field : parser.get()) {
-    request_.headers.emplace_back(AsciiLower(View(field.name_string())),
-                                  std::string(View(field.value())));
+    request.headers.emplace_back(AsciiLower(View(field.name_string())),
+                                 std::string(View(field.value())));
   }
-  request_.request_id = SanitizedRequestId(request_.Header("x-request-id"));
-  request_.traceparent = SanitizedTraceparent(request_.Header("traceparent"));
+  request.request_id = SanitizedRequestId(request.Header("x-request-id"));
+  request.traceparent = SanitizedTraceparent(request.Header("traceparent"));
   if (!AcceptFraming(parser.get().version())) return false;
-  if (!ParseTarget(View(parser.get().target()), request_)) {
+  if (!ParseTarget(View(parser.get().target()), request)) {
     Refuse(400, "The request's target is not a valid path");
     return false;
   }
-  if (context_.options.screen) screened_ = context_.options.screen(request_);
-  request_.client = request_.tenant.empty()
-                        ? Cat("addr:", ClientOfAddress(peer_))
-                        : Cat("key:", request_.tenant);
+  if (context_.options.screen)
+    incoming_.screened = context_.options.screen(request);
+  request.client = request.tenant.empty() ? Cat("addr:", ClientOfAddress(peer_))
+                                          : Cat("key:", request.tenant);
   return true;
 }
 
-bool Connection::AcceptFraming(unsigned version) {
+bool RequestReader::AcceptFraming(unsigned version) {
   int hosts = 0;
   int encodings = 0;
-  for (const auto& [name, value] : request_.headers) {
+  for (const auto& [name, value] : incoming_.request.headers) {
     if (name == "host" && ++hosts > 1) {
       Refuse(400, "The request has several Host headers");
       return false;
     }
-    // HTTP/1.0 knows no codings: its body would end elsewhere for others.
+    // HTTP/1.0 knows no codings: another reader would end the body elsewhere.
     if (name == "transfer-encoding" && version < 11) {
       Refuse(400, "An HTTP/1.0 request cannot have a Transfer-Encoding");
       return false;
     }
-    // The body is framed by the last coding alone, but means what all say.
+    // The last coding alone frames the body; all of them encode it.
     if (name == "transfer-encoding" &&
         (++encodings > 1 || AsciiLower(value) != "chunked")) {
       Refuse(501, "The only Transfer-Encoding read here is chunked");
@@ -201,13 +272,13 @@ bool Connection::AcceptFraming(unsigned version) {
   return true;
 }
 
-bool Connection::AcceptBodySize(const Parser& parser) {
+bool RequestReader::AcceptBodySize(const Parser& parser) {
   const HttpLimits& limits = context_.options.limits;
   const auto length = parser.content_length();
-  // Bodies are counted as they grow: one that is only announced takes nothing.
+  // An announced body takes nothing: bodies are counted as they grow.
   const size_t size = static_cast<size_t>(length.value_or(0));
-  if (screened_ && (parser.chunked() || size > kSmallBody)) {
-    refusal_ = std::exchange(screened_, std::nullopt);
+  if (incoming_.screened && (parser.chunked() || size > kSmallBody)) {
+    incoming_.refusal = std::exchange(incoming_.screened, std::nullopt);
     return false;
   }
   if (size > limits.body_bytes) {
@@ -219,12 +290,7 @@ bool Connection::AcceptBodySize(const Parser& parser) {
                    context_.stats.body_bytes + static_cast<long long>(size));
 }
 
-bool Connection::MayGrowTo(size_t body_bytes) {
-  CountBody(body_bytes);
-  return BodiesFit(body_bytes, context_.stats.body_bytes);
-}
-
-bool Connection::BodiesFit(size_t body_bytes, long long all_bytes) {
+bool RequestReader::BodiesFit(size_t body_bytes, long long all_bytes) {
   const auto limit =
       static_cast<long long>(context_.options.limits.all_body_bytes);
   if (body_bytes <= kSmallBody || all_bytes <= limit) return true;
@@ -232,7 +298,7 @@ bool Connection::BodiesFit(size_t body_bytes, long long all_bytes) {
   return false;
 }
 
-boost::asio::awaitable<bool> Connection::AnswerExpectation(
+boost::asio::awaitable<bool> RequestReader::AnswerExpectation(
     std::string_view expect) {
   if (expect.empty()) co_return true;
   if (AsciiLower(expect) != "100-continue") {
@@ -247,13 +313,13 @@ boost::asio::awaitable<bool> Connection::AnswerExpectation(
   co_return !error;
 }
 
-boost::asio::awaitable<bool> Connection::ReadBody(Parser& parser) {
+boost::asio::awaitable<bool> RequestReader::ReadBody(Parser& parser) {
   const HttpLimits& limits = context_.options.limits;
   parser.body_limit(limits.body_bytes);
   stream_.expires_after(limits.body_time);
   if (parser.is_done()) co_return true;
   if (parser.get().version() >= 11) {  // HTTP/1.0 has no interim answers
-    auto expecting = AnswerExpectation(request_.Header("expect"));
+    auto expecting = AnswerExpectation(incoming_.request.Header("expect"));
     const bool go_on = co_await std::move(expecting);
     if (!go_on) co_return false;
   }
@@ -262,7 +328,9 @@ boost::asio::awaitable<bool> Connection::ReadBody(Parser& parser) {
   while (!error && !parser.is_done()) {
     auto reading = ReadSome(parser);
     error = co_await std::move(reading);
-    if (!MayGrowTo(parser.get().body().size())) co_return false;
+    const size_t size = parser.get().body().size();
+    incoming_.body_share.Set(size);
+    if (!BodiesFit(size, context_.stats.body_bytes)) co_return false;
   }
   if (error == beast::http::error::body_limit) {
     Refuse(413, Cat("The body has more than the limit of ", limits.body_bytes,
