@@ -1,33 +1,120 @@
-// RequestRunner's work on large answers.
+#include "services/gateway/request_answer.h"
+
 #include <utility>
 
-#include "common/http/event_stream.h"
-#include "services/gateway/request_runner.h"
+#include "common/base/log.h"
+#include "common/base/retry_after.h"
+#include "common/openai/error.h"
+#include "services/gateway/readiness.h"
 
 namespace sluice::gateway {
+namespace {
 
-size_t RequestRunner::BytesOf(const std::vector<TokenResult>& tokens) {
+// Adds `name` to the list `names` ("stop,length"), once.
+void AddFinish(std::string_view name, std::string& names) {
+  if (names.find(name) != std::string::npos)
+    return;  // no name contains another
+  if (!names.empty()) names += ',';
+  names += name;
+}
+
+// Returns the bytes in memory.
+size_t MemoryOf(const std::vector<TokenResult>& tokens) {
   size_t bytes = tokens.size() * sizeof(TokenResult);
   for (const TokenResult& token : tokens) {
     bytes += token.top_logprobs.capacity() * sizeof(TokenLogprob);
   }
   return bytes;
 }
-
-size_t RequestRunner::MemoryOf(const openai::Delta& delta) {
+size_t MemoryOf(const openai::Delta& delta) {
   return delta.text.size() + delta.reasoning.size() +
-         delta.token_ids.size() * sizeof(TokenId) + BytesOf(delta.logprobs);
+         delta.token_ids.size() * sizeof(TokenId) + MemoryOf(delta.logprobs);
 }
 
-void RequestRunner::SendWhole() {
-  std::vector<openai::Delta> wholes;
-  size_t bytes = 0;
-  for (Choice& choice : choices_) {
-    bytes += choice.whole.EstimatedBytes();
-    wholes.push_back(std::move(choice.whole));
+}  // namespace
+
+RequestAnswer::RequestAnswer(const HandlerContext& context,
+                             PreparedRequest& prepared,
+                             std::shared_ptr<http::Exchange> exchange)
+    : context_(context),
+      exchange_(std::move(exchange)),
+      format_(std::move(prepared.format)),
+      stream_(prepared.stream ? std::make_shared<http::EventStream>(
+                                    exchange_, prepared.times)
+                              : nullptr),
+      include_usage_(prepared.include_usage),
+      wholes_(prepared.stream ? 0 : prepared.choices.size()) {}
+
+void RequestAnswer::Begin(std::weak_ptr<void> owner,
+                          std::function<void()> cancel) {
+  owner_ = std::move(owner);
+  cancel_ = std::move(cancel);
+  if (stream_ != nullptr) stream_->Await();
+}
+
+void RequestAnswer::Open() {
+  if (!is_done_) stream_->Open();
+}
+
+void RequestAnswer::Add(size_t index, openai::Delta delta,
+                        const openai::Usage& usage) {
+  if (delta.finish) {
+    AddFinish(openai::FinishName(delta), exchange_->figures().finish);
   }
+  if (stream_ == nullptr) {
+    Collect(MemoryOf(delta));
+    wholes_[index].Append(std::move(delta));
+    return;
+  }
+  const int choice = static_cast<int>(index);
+  // A writer under way comes first.
+  if ((writer_ != nullptr && !writer_->is_idle()) ||
+      delta.EstimatedBytes() > AnswerWriter::kLargeBytes) {
+    const size_t bytes = MemoryOf(delta);
+    Collect(bytes);
+    Writer().WriteEvents(choice, std::move(delta), usage);
+    Writer().Then([this, bytes] {
+      collected_ -= bytes;
+      exchange_->Hold(collected_);
+    });
+    return;
+  }
+  for (const std::string& chunk : format_->Chunks(choice, delta, usage)) {
+    stream_->Send(chunk);
+  }
+}
+
+void RequestAnswer::CountPrompt(const std::vector<TokenResult>& prompt) {
+  Collect(MemoryOf(prompt));
+}
+
+void RequestAnswer::Collect(size_t bytes) {
+  constexpr size_t kStep = size_t{16} << 10;
+  const size_t before = std::exchange(collected_, collected_ + bytes);
+  if (is_done_ || before / kStep == collected_ / kStep) return;
+  const bool has_begun = stream_ != nullptr ? stream_->is_open() : whole_begun_;
+  // A cut stream is closed soon.
+  if (exchange_->Hold(collected_) || has_begun) return;
+  Fail(Unavailable("memory for answers is short, and this one, of ", collected_,
+                   " bytes so far, is the largest"));
+}
+
+void RequestAnswer::Finish(const openai::Usage& usage) {
+  if (is_done_) return;
+  if (stream_ != nullptr) {
+    EndStream(usage);
+  } else {
+    SendWhole(usage);
+  }
+  is_done_ = true;  // last: an exception above needs an error answer
+}
+
+void RequestAnswer::SendWhole(const openai::Usage& usage) {
+  std::vector<openai::Delta> wholes = std::exchange(wholes_, {});
+  size_t bytes = 0;
+  for (const openai::Delta& whole : wholes) bytes += whole.EstimatedBytes();
   if (bytes > AnswerWriter::kLargeBytes) {
-    Writer().WriteWhole(std::move(wholes), usage_);
+    Writer().WriteWhole(std::move(wholes), usage);
     Writer().Then([this] {
       exchange_->EndStream();
       exchange_->Hold(0);
@@ -35,33 +122,68 @@ void RequestRunner::SendWhole() {
     return;
   }
   http::HttpResponse response;
-  response.body = prepared_.format->Whole(wholes, usage_);
+  response.body = format_->Whole(wholes, usage);
   exchange_->Send(std::move(response));
 }
 
-void RequestRunner::EndStream() {
-  const auto end = [this] {
-    if (prepared_.include_usage)
-      stream_->Send(prepared_.format->UsageChunk(usage_));
+void RequestAnswer::EndStream(const openai::Usage& usage) {
+  const auto end = [this, usage] {
+    if (include_usage_) stream_->Send(format_->UsageChunk(usage));
     stream_->End();
   };
   if (writer_ == nullptr) return end();
   writer_->Then(end);
 }
 
-AnswerWriter& RequestRunner::Writer() {
+void RequestAnswer::Fail(const Status& status) {
+  if (std::exchange(is_done_, true)) return;
+  http::ApiError error = openai::ToApiError(status);
+  if (error.http_status == 503 && !RetryAfterSeconds(status)) {
+    error.retry_after_seconds = context_.readiness().retry_after_seconds;
+  }
+  if (error.http_status == 500) LogFailure(status);
+  if (stream_ != nullptr && stream_->is_open()) {
+    exchange_->figures().error_type = error.type;
+    exchange_->figures().error_code = error.code.value_or("");
+    const auto end = [this, error] {
+      stream_->Send(http::ErrorJson(error));
+      stream_->End();
+    };
+    if (writer_ == nullptr || writing_failed_) {
+      end();
+    } else {
+      writer_->Then(end);
+    }
+  } else {
+    exchange_->Send(http::ErrorResponse(error));
+  }
+  cancel_();
+}
+
+void RequestAnswer::FailThrown(const Status& what) {
+  // Fail logs an internal error.
+  if (is_done_ || what.code() != StatusCode::kInternal) LogFailure(what);
+  Fail(what);
+}
+
+void RequestAnswer::LogFailure(const Status& why) const {
+  LogError("request ", exchange_->request().request_id,
+           " failed: ", Message(why));
+}
+
+AnswerWriter& RequestAnswer::Writer() {
   if (writer_ == nullptr) {
     AnswerWriter::Output output;
     output.send = [this](std::string bytes) { SendPiece(std::move(bytes)); };
     output.fail = [this](const Status& why) { FailWriting(why); };
     writer_ = std::make_unique<AnswerWriter>(
-        TextWorkers{context_.work, context_.metrics}, exchange_,
-        *prepared_.format, std::move(output), weak_from_this());
+        TextWorkers{context_.work, context_.metrics}, exchange_, *format_,
+        std::move(output), owner_);
   }
   return *writer_;
 }
 
-void RequestRunner::SendPiece(std::string bytes) {
+void RequestAnswer::SendPiece(std::string bytes) {
   if (stream_ != nullptr) {
     stream_->SendPart(std::move(bytes));
     return;
@@ -72,33 +194,18 @@ void RequestRunner::SendPiece(std::string bytes) {
   exchange_->SendChunk(std::move(bytes));
 }
 
-void RequestRunner::FailWriting(const Status& why) {
+void RequestAnswer::FailWriting(const Status& why) {
   writing_failed_ = true;
   if (stream_ != nullptr ? stream_->is_within_event() : whole_begun_) {
-    done_ = true;
-    LogThrown(why);
-    CancelAll();
+    is_done_ = true;
+    LogFailure(why);
+    cancel_();
     exchange_->Break();
     return;
   }
-  done_ = false;  // complete, but not written
-  if (why.code() == StatusCode::kUnavailable) LogThrown(why);
+  is_done_ = false;  // complete, but not written
+  if (why.code() == StatusCode::kUnavailable) LogFailure(why);
   Fail(why);
-}
-
-bool RequestRunner::HasBegun() const {
-  return stream_ != nullptr ? stream_->is_open() : whole_begun_;
-}
-
-// Short memory for answers ends the largest one.
-void RequestRunner::Collect(size_t bytes) {
-  constexpr size_t kStep = size_t{16} << 10;
-  const size_t before = std::exchange(collected_, collected_ + bytes);
-  if (done_ || before / kStep == collected_ / kStep) return;
-  // A cut stream is closed soon.
-  if (exchange_->Hold(collected_) || HasBegun()) return;
-  Fail(Unavailable("memory for answers is short, and this one, of ", collected_,
-                   " bytes so far, is the largest"));
 }
 
 }  // namespace sluice::gateway

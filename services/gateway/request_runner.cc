@@ -4,24 +4,9 @@
 #include <utility>
 
 #include "common/base/exception_counts.h"
-#include "common/base/log.h"
-#include "common/base/retry_after.h"
-#include "common/openai/error.h"
 #include "services/gateway/served_model.h"
 
 namespace sluice::gateway {
-namespace {
-
-// Adds `name` to the list `names` ("stop,length"), once.
-void AddFinish(std::string_view name, std::string& names) {
-  if (names.find(name) != std::string::npos)
-    return;  // no name contains another
-  if (!names.empty()) names += ',';
-  names += name;
-}
-
-}  // namespace
-
 // Puts a sequence's events into the runner's mailbox.
 class RequestRunner::Sink : public TokenSink {
  public:
@@ -65,9 +50,7 @@ RequestRunner::RequestRunner(const HandlerContext& context,
       prepared_(std::move(prepared)),
       exchange_(std::move(exchange)),
       arrival_(exchange_->request().arrival),
-      stream_(prepared_.stream ? std::make_shared<http::EventStream>(
-                                     exchange_, prepared_.times)
-                               : nullptr) {
+      answer_(context_, prepared_, exchange_) {
   size_t leader = 0;  // of followers
   for (PreparedRequest::Choice& choice : prepared_.choices) {
     if (choice.text.parser != nullptr) usage_.reasoning_tokens = 0;
@@ -79,10 +62,7 @@ RequestRunner::RequestRunner(const HandlerContext& context,
     ++prompts_.back().choices;
     choices_.push_back({openai::ChoiceText(*context_.model.text,
                                            std::move(choice.text), prompt),
-                        choice.prompt,
-                        {},
-                        std::nullopt,
-                        choice.generate.max_tokens,
+                        choice.prompt, std::nullopt, choice.generate.max_tokens,
                         std::nullopt});
     choices_.back().awaits_prompt = choice.follows;
     if (choice.follows) choices_[leader].collects_prompt = true;
@@ -92,13 +72,13 @@ RequestRunner::RequestRunner(const HandlerContext& context,
 
 void RequestRunner::Submit() {
   exchange_->OnGone([self = shared_from_this()](http::Gone) {
-    self->done_ = true;
+    self->answer_.Abandon();
     self->CancelAll();
   });
   TellFigures();
-  if (stream_ != nullptr) stream_->Await();
+  answer_.Begin(weak_from_this(), [this] { CancelAll(); });
   if (prepared_.trace != nullptr) prepared_.trace->OnStart(choices_.size());
-  for (size_t i = 0; i < choices_.size() && !done_; ++i) {
+  for (size_t i = 0; i < choices_.size() && !answer_.is_done(); ++i) {
     if (prepared_.trace != nullptr) {
       prepared_.choices[i].generate.trace = true;
       prepared_.trace->OnSubmit(i);
@@ -111,16 +91,14 @@ void RequestRunner::Submit() {
       continue;
     }
     context_.metrics.OnRejection(RejectionOf(sequence.status()));
-    Fail(sequence.status());
+    answer_.Fail(sequence.status());
   }
   prepared_.choices.clear();  // the engine has the prompts
 }
 
 void RequestRunner::OnStart() {
-  if (stream_ == nullptr) return;
-  exchange_->Post([self = shared_from_this()] {
-    if (!self->done_) self->stream_->Open();
-  });
+  if (!answer_.is_stream()) return;
+  exchange_->Post([self = shared_from_this()] { self->answer_.Open(); });
 }
 
 Rejection RequestRunner::RejectionOf(const Status& status) const {
@@ -159,17 +137,8 @@ void RequestRunner::Drain() {
   for (Mail& mail : mails) {
     const Status received =
         CatchAndCount("answer", [&] { Receive(std::move(mail)); });
-    if (received.ok()) continue;
-    LogThrown(received);
-    Fail(received);
+    if (!received.ok()) answer_.FailThrown(received);
   }
-}
-
-// Logs what Fail does not log.
-void RequestRunner::LogThrown(const Status& what) const {
-  if (!done_ && what.code() == StatusCode::kInternal) return;
-  LogError("request ", exchange_->request().request_id,
-           " failed: ", Message(what));
 }
 
 void RequestRunner::Receive(Mail mail) {
@@ -178,7 +147,7 @@ void RequestRunner::Receive(Mail mail) {
   if (event != nullptr && !event->prompt.empty()) {
     mail.prompt = std::make_shared<const std::vector<TokenResult>>(
         std::move(event->prompt));
-    Collect(BytesOf(*mail.prompt));
+    answer_.CountPrompt(*mail.prompt);
   }
   if (choice.awaits_prompt) {
     choice.held.push_back(std::move(mail));
@@ -276,7 +245,7 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
     }
     choice.last_token = when;
   }
-  if (done_ || choice.answered) return;
+  if (answer_.is_done() || choice.answered) return;
   openai::Delta delta =
       Counted(choice, [&] { return choice.text.OnTokens(event, prompt); });
   const bool matched = delta.finish.has_value();
@@ -292,17 +261,18 @@ void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
   if (std::exchange(choice.ended, true)) return;
   CountCached(choice.prompt, event.stats.cached_tokens);
   Observe(choice, event, when);
-  if (done_) return;
+  if (answer_.is_done()) return;
   if (choice.answered) {
     FinishIfAnswered();
     return;
   }
   if (event.reason == FinishReason::kError) {
-    Fail(event.status.ok() ? Internal("sequence failed") : event.status);
+    answer_.Fail(event.status.ok() ? Internal("sequence failed")
+                                   : event.status);
     return;
   }
   if (event.reason == FinishReason::kCancelled) {
-    Fail(Unavailable("the request was cancelled by the server"));
+    answer_.Fail(Unavailable("the request was cancelled by the server"));
     return;
   }
   openai::Delta delta =
@@ -331,30 +301,8 @@ void RequestRunner::TellFigures() {
 
 void RequestRunner::Emit(Choice& choice, size_t index, openai::Delta delta) {
   if (prepared_.trace != nullptr) decoded_ns_ = MonotonicNanos();
-  if (delta.finish) {
-    choice.answered = true;
-    AddFinish(openai::FinishName(delta), exchange_->figures().finish);
-  }
-  if (!prepared_.stream) {
-    Collect(MemoryOf(delta));
-    choice.whole.Append(std::move(delta));
-    return;
-  }
-  // A writer under way comes first.
-  if ((writer_ != nullptr && !writer_->is_idle()) ||
-      delta.EstimatedBytes() > AnswerWriter::kLargeBytes) {
-    const size_t bytes = MemoryOf(delta);
-    Collect(bytes);
-    Writer().WriteEvents(static_cast<int>(index), std::move(delta), usage_);
-    Writer().Then([this, bytes] {
-      collected_ -= bytes;
-      exchange_->Hold(collected_);
-    });
-    return;
-  }
-  const auto chunks =
-      prepared_.format->Chunks(static_cast<int>(index), delta, usage_);
-  for (const std::string& chunk : chunks) stream_->Send(chunk);
+  if (delta.finish) choice.answered = true;
+  answer_.Add(index, std::move(delta), usage_);
 }
 
 void RequestRunner::FinishIfAnswered() {
@@ -362,41 +310,7 @@ void RequestRunner::FinishIfAnswered() {
   for (const Choice& choice : choices_) {
     if (!choice.answered || !choice.ended) return;
   }
-  if (done_) return;
-  if (prepared_.stream) {
-    EndStream();
-  } else {
-    SendWhole();
-  }
-  done_ = true;  // last: an exception above needs an error answer
-}
-
-void RequestRunner::Fail(const Status& status) {
-  if (std::exchange(done_, true)) return;
-  http::ApiError error = openai::ToApiError(status);
-  if (error.http_status == 503 && !RetryAfterSeconds(status)) {
-    error.retry_after_seconds = context_.readiness().retry_after_seconds;
-  }
-  if (error.http_status == 500) {
-    LogError("request ", exchange_->request().request_id,
-             " failed: ", Message(status));
-  }
-  if (stream_ != nullptr && stream_->is_open()) {
-    exchange_->figures().error_type = error.type;
-    exchange_->figures().error_code = error.code.value_or("");
-    const auto end = [this, error] {
-      stream_->Send(http::ErrorJson(error));
-      stream_->End();
-    };
-    if (writer_ == nullptr || writing_failed_) {
-      end();
-    } else {
-      writer_->Then(end);
-    }
-  } else {
-    exchange_->Send(http::ErrorResponse(error));
-  }
-  CancelAll();
+  answer_.Finish(usage_);
 }
 
 void RequestRunner::CancelAll() {

@@ -10,39 +10,20 @@
 #include "common/base/mutex.h"
 #include "common/core/generate_request.h"
 #include "common/engine/engine_loop.h"
-#include "common/http/event_stream.h"
 #include "common/http/exchange.h"
 #include "common/openai/answer.h"
 #include "common/openai/choice_text.h"
-#include "common/trace/request_trace.h"
-#include "services/gateway/answer_writer.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
+#include "services/gateway/prepared_request.h"
+#include "services/gateway/request_answer.h"
 
 namespace sluice::gateway {
 
-// A prepared request: what to generate and how to answer.
-struct PreparedRequest {
-  struct Choice {
-    GenerateRequest generate;
-    openai::ChoiceTextOptions text;
-    size_t prompt = 0;  // index of its prompt
-    // Copies the prompt's logprobs of the prompt's first choice, which alone
-    // requests them.
-    bool follows = false;
-  };
-  std::vector<Choice> choices;  // at least one; prompts rise by at most one
-  std::unique_ptr<openai::AnswerFormat> format;
-  bool stream = false;
-  bool include_usage = false;
-  http::EventStreamTimes times;                // of a stream
-  std::shared_ptr<trace::RequestTrace> trace;  // null: not traced
-};
-
-// Runs one request: submits its sequences, turns their tokens into the answer,
-// and cancels them when the client leaves. A runner lives on its exchange's
-// loop; the engine's thread only puts events into its mailbox. A runner keeps
-// itself alive until every sequence has ended.
+// Runs one request: submits its sequences, turns their tokens into deltas for
+// the answer, and cancels the sequences when the client leaves. A runner lives
+// on its exchange's loop; the engine's thread only puts events into the
+// runner's mailbox. A runner keeps itself alive until every sequence has ended.
 class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
  public:
   // On the exchange's loop.
@@ -63,8 +44,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   };
   struct Choice {
     openai::ChoiceText text;
-    size_t prompt = 0;    // index of its prompt
-    openai::Delta whole;  // without streaming: the answer so far
+    size_t prompt = 0;  // index of its prompt
     std::optional<SequenceId> sequence;
     int max_tokens = 0;
     std::optional<TimePoint> last_token;
@@ -104,20 +84,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   openai::Delta Counted(Choice& choice, const Source& source);
   void CountCached(size_t prompt, int64_t cached_tokens);
   void Emit(Choice& choice, size_t index, openai::Delta delta);
-  // For deltas too large for the loop.
-  AnswerWriter& Writer();
-  void SendPiece(std::string bytes);
-  void FailWriting(const Status& why);
-  bool HasBegun() const;  // bytes of the answer are out
-  void Collect(size_t bytes);
-  // Bytes in memory.
-  static size_t BytesOf(const std::vector<TokenResult>& tokens);
-  static size_t MemoryOf(const openai::Delta& delta);
   void FinishIfAnswered();
-  void SendWhole();
-  void EndStream();
-  void Fail(const Status& status);
-  void LogThrown(const Status& what) const;
   void TellFigures();  // to the exchange, for the access log
   void CancelAll();
   Rejection RejectionOf(const Status& status) const;
@@ -127,15 +94,10 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   PreparedRequest prepared_;
   const std::shared_ptr<http::Exchange> exchange_;
   const TimePoint arrival_;
-  const std::shared_ptr<http::EventStream> stream_;  // null: answered whole
   std::vector<Choice> choices_;
   openai::Usage usage_;
   std::vector<Prompt> prompts_;
-  bool done_ = false;            // the answer is complete, or has no client
-  bool whole_begun_ = false;     // a piece of a large whole answer is out
-  bool writing_failed_ = false;  // `writer_` sends nothing more
-  size_t collected_ = 0;         // unsent bytes
-  std::unique_ptr<AnswerWriter> writer_;  // null: not needed yet
+  RequestAnswer answer_;
   int64_t decoded_ns_ = 0;  // when the latest tokens became text, if traced
 
   Mutex mutex_;

@@ -1,0 +1,36 @@
+#ifndef SLUICE_SERVICES_GATEWAY_PREPARED_REQUEST_H_
+#define SLUICE_SERVICES_GATEWAY_PREPARED_REQUEST_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "common/core/generate_request.h"
+#include "common/http/event_stream.h"
+#include "common/openai/answer.h"
+#include "common/openai/choice_text.h"
+#include "common/trace/request_trace.h"
+
+namespace sluice::gateway {
+
+// A prepared request: what to generate and how to answer.
+struct PreparedRequest {
+  struct Choice {
+    GenerateRequest generate;
+    openai::ChoiceTextOptions text;
+    size_t prompt = 0;  // index of its prompt
+    // Copies the prompt's logprobs of the prompt's first choice, which alone
+    // requests them.
+    bool follows = false;
+  };
+  std::vector<Choice> choices;  // at least one; prompts rise by at most one
+  std::unique_ptr<openai::AnswerFormat> format;
+  bool stream = false;
+  bool include_usage = false;
+  http::EventStreamTimes times;                // of a stream
+  std::shared_ptr<trace::RequestTrace> trace;  // null: not traced
+};
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_PREPARED_REQUEST_H_
