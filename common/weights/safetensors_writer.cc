@@ -10,8 +10,7 @@
 namespace sluice::weights {
 
 SafetensorsWriter::SafetensorsWriter(std::string path)
-    : path_(std::move(path)),
-      out_(path_, std::ios::binary | std::ios::trunc) {}
+    : path_(std::move(path)), out_(path_, std::ios::binary | std::ios::trunc) {}
 
 StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
     const std::string& path, const std::vector<TensorInfo>& tensors) {
