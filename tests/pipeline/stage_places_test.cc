@@ -125,6 +125,23 @@ TEST_F(StagePlacesTest, ASpareWithOtherNumericsIsRefused) {
   EXPECT_EQ(State(*client, 1), StageState::kRefused);
 }
 
+// Also where it took the first place, which the others are compared with.
+TEST_F(StagePlacesTest, ASpareWithOtherNumericsLeavesTheFirstPlaceToTheNext) {
+  AddStages(2);
+  StageInfo other = FakeInfo(0, 2);
+  other.numerics = "n2";
+  AddSpare(other);
+  AddSpare(FakeInfo(0, 2));
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  stages_[0].reset();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }))
+      << client->status().message;
+  const PipelineStatus status = client->status();
+  EXPECT_EQ(status.stages[0].address, spares_[1]->address());
+  EXPECT_EQ(status.stages[1].address, stages_[1]->address());
+}
+
 TEST_F(StagePlacesTest, APlaceThatTheModelHasNotIsRefused) {
   AddStage(FakeInfo(0, 2));
   AddSpare(FakeInfo(0, 2));

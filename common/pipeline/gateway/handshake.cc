@@ -93,14 +93,20 @@ StatusOr<StageFacts> CheckWelcome(const std::string& address,
 }
 
 StatusOr<StageFacts> JoinStages(const std::vector<StageFacts>& stages,
+                                const std::optional<StageFacts>& before,
                                 size_t& conflict) {
   StageFacts joined = stages.back();
   joined.address.clear();
   joined.first_layer = 0;
   joined.limits = stages.front().limits;
-  const std::string first = Describe(stages, 0);
+  const auto known = std::ranges::find_if(stages, [&](const StageFacts& stage) {
+    return before.has_value() && CheckAgainst(*before, stage, "").ok();
+  });
+  const size_t right =
+      known == stages.end() ? 0 : static_cast<size_t>(known - stages.begin());
+  const std::string first = Describe(stages, right);
   for (conflict = 0; conflict < stages.size(); ++conflict) {
-    Status fits = CheckAgainst(stages.front(), stages[conflict], first);
+    Status fits = CheckAgainst(stages[right], stages[conflict], first);
     if (fits.ok()) fits = CheckPlace(stages, conflict);
     if (!fits.ok()) return Annotate(fits, Describe(stages, conflict));
     TakeLeast(stages[conflict].limits, &joined.limits);

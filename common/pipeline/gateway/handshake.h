@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_PIPELINE_GATEWAY_HANDSHAKE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,10 @@ StatusOr<StageFacts> CheckWelcome(const std::string& address,
 // up and cover the model; digest, numerics, weights' dtype, hidden size,
 // vocabulary, block size and KV groups must be equal. Otherwise
 // FAILED_PRECONDITION, naming both addresses and values, and `conflict` becomes
-// the index of the stage that does not fit those before it.
+// the index of the stage that does not fit the first one, or the first one that
+// fits `before`, the latest pipeline.
 StatusOr<StageFacts> JoinStages(const std::vector<StageFacts>& stages,
+                                const std::optional<StageFacts>& before,
                                 size_t& conflict);
 
 }  // namespace sluice

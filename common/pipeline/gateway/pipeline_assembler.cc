@@ -329,7 +329,7 @@ void PipelineAssembler::BeginAssigning(TimePoint now) {
     welcomes.push_back(stages_[i]->facts());
   }
   size_t conflict = 0;
-  auto joined = JoinStages(welcomes, conflict);
+  auto joined = JoinStages(welcomes, model_, conflict);
   Status refusal = joined.status();
   if (joined.ok()) {
     model_ = joined_ = *std::move(joined);
