@@ -120,13 +120,28 @@ void RunInPieces(const Context& context, const cpu::AttentionRunner& runner,
   }
 }
 
+// BF16's bits: rounded to nearest even; a NaN stays one.
+uint16_t ToBf16(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (x != x) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+void StoreRow(const float* row, const KvView& kv, void* to) {
+  if (kv.type == WeightType::kF32) {
+    std::memcpy(to, row, static_cast<size_t>(kv.head_dim) * sizeof(float));
+  } else {
+    std::transform(row, row + kv.head_dim, static_cast<uint16_t*>(to), ToBf16);
+  }
+}
+
 }  // namespace
 
 void StoreKv(const Context&, ConstMatrix k, ConstMatrix v, const int64_t* slots,
              const KvView& kv) {
   SLUICE_CHECK(k.cols == kv.num_kv_heads * kv.head_dim && v.cols == k.cols);
   SLUICE_CHECK(k.rows == v.rows);
-  const auto bytes = static_cast<size_t>(kv.head_dim) * sizeof(float);
+  SLUICE_CHECK(static_cast<int>(kv.type) < kNumPlainTypes);
   for (int64_t t = 0; t < k.rows; ++t) {
     const int64_t block = slots[t] / kv.block_tokens;
     const int64_t place = slots[t] % kv.block_tokens;
@@ -135,8 +150,8 @@ void StoreKv(const Context&, ConstMatrix k, ConstMatrix v, const int64_t* slots,
       const int64_t to =
           ((block * kv.num_kv_heads + h) * kv.block_tokens + place) *
           kv.head_dim;
-      std::memcpy(kv.keys + to, k.row(t) + h * kv.head_dim, bytes);
-      std::memcpy(kv.values + to, v.row(t) + h * kv.head_dim, bytes);
+      StoreRow(k.row(t) + h * kv.head_dim, kv, kv.at(kv.keys, to));
+      StoreRow(v.row(t) + h * kv.head_dim, kv, kv.at(kv.values, to));
     }
   }
 }

@@ -11,19 +11,26 @@ namespace sluice::kernels {
 // Positions per attention partial; see PagedAttention.
 inline constexpr int32_t kAttentionChunk = 256;
 
-// One layer's keys and values of one rank, F32:
+// One layer's keys and values of one rank, of a plain type:
 // [num_blocks, num_kv_heads, block_tokens, head_dim] each.
 struct KvView {
-  float* keys = nullptr;
-  float* values = nullptr;
+  void* keys = nullptr;
+  void* values = nullptr;
   int64_t num_blocks = 0;
   int64_t num_kv_heads = 0;
   int64_t block_tokens = 0;  // 16; divides kAttentionChunk
   int64_t head_dim = 0;
+  WeightType type = WeightType::kF32;
+
+  // Element `i` of keys or values.
+  void* at(void* base, int64_t i) const {
+    const int64_t bytes = type == WeightType::kF32 ? 4 : 2;
+    return static_cast<char*>(base) + i * bytes;
+  }
 };
 
 // Writes k and v [T, num_kv_heads * head_dim] to slots[t] = block *
-// block_tokens + place in block.
+// block_tokens + place in block; BF16 is rounded to nearest even.
 void StoreKv(const Context& context, ConstMatrix k, ConstMatrix v,
              const int64_t* slots, const KvView& kv);
 
@@ -43,7 +50,8 @@ struct AttentionQueries {
   const float* sinks = nullptr;  // [num_heads] or null: one more logit
 };
 
-// out[t, h] = softmax(scale * q.k) v, paged, canonical order: per chunk of
+// out[t, h] = softmax(scale * q.k) v, paged, canonical order, k and v widened
+// to F32 as they stand in the cache: per chunk of
 // 256 absolute positions a partial (max m, sum l, accumulator acc): scores are
 // dot(q, k) (matmul.h) * scale; m their maximum; p_j = Exp(s_j - m); l sums p
 // over 16 lanes j % 16 (j absolute) joined like dot; acc[d] = fma(p_j, v[j,d],

@@ -38,7 +38,8 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const ThreadTeamOptions team = {
         per_rank, CpusOf(options, cpus, rank, per_rank),
         options.name.empty() ? Cat("rank", rank) : options.name};
-    backends.push_back(MakeCpuBackend({team, isa, table, rank}));
+    backends.push_back(
+        MakeCpuBackend({team, isa, options.kv_type, table, rank}));
   }
   return backends;
 }

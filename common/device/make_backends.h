@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/device/backend.h"
+#include "kernels/weight_type.h"
 
 namespace sluice {
 
@@ -21,6 +22,8 @@ struct BackendOptions {
   bool pin_threads = false;
   std::string isa = "auto";  // see ParseIsa in cpu_options.h
   std::string name;          // of the teams; empty: rank0, rank1, ...
+  // What keys and values are kept in: F32 or BF16.
+  kernels::WeightType kv_type = kernels::WeightType::kF32;
 };
 
 // Makes one backend per rank, in order, connected to each other.

@@ -9,13 +9,13 @@ namespace sluice {
 
 class Backend;
 
-// The type of a device matrix's elements. A CPU has F32 alone, and INT32 for
-// expert ids; another device may keep hidden states, keys, values, logits and
-// partial sums in less.
-enum class ElementType : uint8_t { kF32, kInt32 };
+// The type of a device matrix's elements. A CPU has F32, INT32 for expert ids
+// and BF16 for keys and values; another device may keep hidden states, logits
+// and partial sums in less.
+enum class ElementType : uint8_t { kF32, kInt32, kBf16 };
 
 inline constexpr size_t BytesOf(ElementType type) {
-  return type == ElementType::kInt32 ? sizeof(int32_t) : sizeof(float);
+  return type == ElementType::kBf16 ? sizeof(uint16_t) : sizeof(float);
 }
 
 // Bytes of one backend's device, given back by the destructor; empty by

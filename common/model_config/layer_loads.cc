@@ -26,7 +26,7 @@ uint64_t LocalExperts(const ModelConfig& config,
   return local;
 }
 
-// Returns the bytes of keys and values per layer, F32
+// Returns the bytes of keys and values per layer
 // (common/device/kv_cache.h).
 std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
                                    const LayerLoadOptions& options,
@@ -40,8 +40,9 @@ std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
                             : KvBlocksOfOne(config, context, step);
   std::vector<uint64_t> bytes;
   for (size_t i = 0; i < kv_heads.size(); ++i) {
-    bytes.push_back(2 * sizeof(float) * blocks * kBlockTokens * kv_heads[i] *
-                    config.layers[i].attention.head_dim);
+    bytes.push_back(FormatOf(options.kv_type)
+                        .bytes(2 * blocks * kBlockTokens * kv_heads[i] *
+                               config.layers[i].attention.head_dim));
   }
   return bytes;
 }

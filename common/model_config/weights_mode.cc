@@ -31,6 +31,14 @@ StatusOr<WeightsMode> ParseWeightsMode(const std::string& name) {
                          "'");
 }
 
+StatusOr<kernels::WeightType> ParseKvType(const std::string& name) {
+  using kernels::WeightType;
+  for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+    if (name == FormatOf(type).name) return type;
+  }
+  return InvalidArgument("kv type must be f32 or bf16, got '", name, "'");
+}
+
 kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored) {
   using kernels::WeightType;
   using weights::DType;

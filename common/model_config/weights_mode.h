@@ -28,6 +28,10 @@ const char* ToString(WeightsMode mode);
 // The reverse; INVALID_ARGUMENT for another name.
 StatusOr<WeightsMode> ParseWeightsMode(const std::string& name);
 
+// What keys and values are kept in: the name of --kv-type, "f32" or "bf16";
+// INVALID_ARGUMENT for another one.
+StatusOr<kernels::WeightType> ParseKvType(const std::string& name);
+
 // What rows are computed with that are stored as `stored`. A row that is no
 // whole number of a mode's blocks takes ComputedType of auto.
 kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored);

@@ -18,6 +18,7 @@
 #include "common/sampling/token_counts.h"
 #include "common/stage/stage_info.h"
 #include "common/tensor/hidden_states.h"
+#include "kernels/weight_type.h"
 
 namespace sluice {
 
@@ -34,6 +35,8 @@ struct StageOptions {
   // 0: as many as this process has cores.
   int32_t threads = 0;
   WeightsMode weights = WeightsMode::kAuto;
+  // What keys and values are kept in: F32 or BF16.
+  kernels::WeightType kv_type = kernels::WeightType::kF32;
   int32_t kv_blocks = 0;    // 0: from max_context and the available memory
   uint64_t memory = 0;      // of weights and KV cache; 0: the available memory
   int32_t max_context = 0;  // 0: the model's, or less if memory is short

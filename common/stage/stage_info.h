@@ -12,6 +12,8 @@ namespace sluice {
 // The facts of a stage, for its peers and its log.
 struct StageInfo : StageIdentity {
   PlanLimits limits;
+  // The part of `numerics` that hosts of experts share: KV's is left out.
+  std::string product_numerics;
   // Positions that one sequence can have on this stage, and the reason: "the
   // model's", "--max-context", "what the KV cache holds; the model has 131072",
   // "the most that there can be; the model has 2097152".

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/cat.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -17,6 +18,7 @@
 #include "common/model_config/rank_plan.h"
 #include "common/stage/rank_group.h"
 #include "common/stage/stage.h"
+#include "common/tensor/weight_format.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
 #include "common/weights/weight_sums.h"
@@ -207,7 +209,9 @@ class StageLoader {
     // Of the whole model: every stage says the same.
     const WeightFormatSet formats = FormatsOf(config_, file_, options_.weights);
     info.weights_dtype = formats.names();
-    info.numerics = formats.numerics(info.numerics);
+    info.product_numerics = formats.numerics(info.numerics);
+    info.numerics = info.product_numerics;
+    if (kv_type_ == ElementType::kBf16) info.numerics += Cat("+", kKvBf16);
     return std::make_unique<RankGroup>(std::move(ranks));
   }
 
@@ -223,10 +227,11 @@ class StageLoader {
       plans_.push_back(std::move(plan));
     }
     SLUICE_ASSIGN_OR_RETURN(
-        backends_,
-        options_.make_backends({options_.ranks, options_.threads,
-                                options_.pin_threads, options_.isa, ""}));
+        backends_, options_.make_backends({options_.ranks, options_.threads,
+                                           options_.pin_threads, options_.isa,
+                                           "", options_.kv_type}));
     const BackendInfo& device = backends_[0]->info();
+    kv_type_ = device.kv_type;
     limits_.max_step_tokens = options_.max_step_tokens;
     limits_.max_sequences = options_.max_sequences;
     const std::vector<int32_t> windows = KvWindows(config_);
@@ -322,6 +327,7 @@ class StageLoader {
   std::vector<std::unique_ptr<Backend>> backends_;  // of ranks to be loaded
   StepLimits limits_;
   int32_t kv_blocks_ = 0;
+  ElementType kv_type_ = ElementType::kF32;
 };
 
 struct OpenedModel {

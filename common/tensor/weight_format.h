@@ -39,6 +39,9 @@ inline constexpr std::string_view kF32Canonical = "f32-canonical-3";
 // The arithmetic with activations of eight bits (kernels/block_matmul.h).
 inline constexpr std::string_view kQ8Canonical = "q8-canonical-1";
 
+// The part of a stage's id that says that its keys and values are BF16.
+inline constexpr std::string_view kKvBf16 = "kv-bf16-1";
+
 // The format of blocks of a type that is not plain.
 constexpr kernels::BlockFormat BlockFormatOf(kernels::WeightType type) {
   return static_cast<kernels::BlockFormat>(static_cast<int>(type) -

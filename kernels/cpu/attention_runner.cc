@@ -87,8 +87,8 @@ AttentionArgs AttentionRunner::ArgsOf(const AttentionUnit& unit,
   const int64_t offset =
       queries_.kv_heads[unit.head] * kv_.block_tokens * head_dim;
   AttentionArgs args = {
-      .keys = kv_.keys + offset,
-      .values = kv_.values + offset,
+      .keys = kv_.at(kv_.keys, offset),
+      .values = kv_.at(kv_.values, offset),
       .block_stride = kv_.num_kv_heads * kv_.block_tokens * head_dim,
       .table = queries_.block_tables + queries_.table_offsets[unit.token],
       .block_tokens = kv_.block_tokens,
@@ -121,8 +121,9 @@ AttentionArgs AttentionRunner::ArgsOf(const AttentionUnit& unit,
 AttentionRunner::Pending AttentionRunner::RunChunks(
     const AttentionUnit& unit, const AttentionArgs& args, int32_t begin,
     int32_t end, AttentionScratch& scratch) const {
-  const auto run = LanesAreQueries(args.num_queries) ? ops_.attention_lanes
-                                                     : ops_.attention_chunk;
+  const AttentionOps& attention = ops_.attention[static_cast<size_t>(kv_.type)];
+  const auto run =
+      LanesAreQueries(args.num_queries) ? attention.lanes : attention.chunk;
   Pending pending = 0;
   for (int32_t chunk = std::max(begin, unit.first_chunk); chunk < end;
        ++chunk) {

@@ -66,8 +66,8 @@ struct MatMulArgs {
 // [num_queries, head_dim]; where lanes are queries [head_dim, kMaxQueries],
 // zero behind the last query.
 struct AttentionArgs {
-  const float* keys;     // of this kv head in block 0
-  const float* values;   // same
+  const void* keys;      // of this kv head in block 0, of a plain type
+  const void* values;    // same
   int64_t block_stride;  // elements from a block to the next
   const int32_t* table;  // block ids of the sequence
   int64_t block_tokens;  // divides kChunk
@@ -113,9 +113,20 @@ struct WeightOps {
   void (*widen)(const WeightRows& w, int64_t row, float* to);
 };
 
+// Attention over keys and values of one type. Fills the partials of chunk
+// `chunk`: with lanes that are elements of a head, and with lanes that are
+// queries.
+struct AttentionOps {
+  void (*chunk)(const AttentionArgs& args, int32_t chunk,
+                const AttentionPartials& out);
+  void (*lanes)(const AttentionArgs& args, int32_t chunk,
+                const AttentionPartials& out);
+};
+
 struct Ops {
-  const WeightOps* of_type;  // by plain WeightType
-  int32_t tile_columns;      // tokens that a tile takes
+  const WeightOps* of_type;       // by plain WeightType
+  const AttentionOps* attention;  // same
+  int32_t tile_columns;           // tokens that a tile takes
   // The canonical dot product of matmul.h.
   float (*dot)(const float* a, const float* b, int64_t n);
   // y[i] = (x[i] * scale) * weight[i]
@@ -154,12 +165,6 @@ struct Ops {
   int64_t (*count_above)(const float* x, int64_t n, float value);
   // From so many queries on lanes are queries.
   int32_t lane_queries;
-  // Fills the partials of chunk `chunk`: with lanes that are elements of a
-  // head, and with lanes that are queries.
-  void (*attention_chunk)(const AttentionArgs& args, int32_t chunk,
-                          const AttentionPartials& out);
-  void (*attention_lanes)(const AttentionArgs& args, int32_t chunk,
-                          const AttentionPartials& out);
   // left = left joined with right, as attention.h's contract has it; lanes
   // are queries.
   void (*join_lanes)(const AttentionArgs& args, const AttentionPartials& left,

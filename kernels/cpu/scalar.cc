@@ -23,6 +23,7 @@ namespace {
 
 const Ops kScalarOps = {
     .of_type = kWeightOps,
+    .attention = kAttentionOps,
     .tile_columns = kTileCols,
     .dot = Dot,
     .scale_multiply = ScaleMultiply,
@@ -41,8 +42,6 @@ const Ops kScalarOps = {
     .select_not_below = SelectNotBelow,
     .count_above = CountAbove,
     .lane_queries = kLaneQueries,
-    .attention_chunk = AttentionChunk,
-    .attention_lanes = AttentionLanes,
     .join_lanes = JoinLanes,
     .join_scaled = JoinScaled,
 };

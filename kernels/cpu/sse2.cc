@@ -25,6 +25,7 @@ namespace {
 
 const Ops kSse2Ops = {
     .of_type = kWeightOps,
+    .attention = kAttentionOps,
     .tile_columns = kTileCols,
     .dot = Dot,
     .scale_multiply = ScaleMultiply,
@@ -43,8 +44,6 @@ const Ops kSse2Ops = {
     .select_not_below = SelectNotBelow,
     .count_above = CountAbove,
     .lane_queries = kLaneQueries,
-    .attention_chunk = AttentionChunk,
-    .attention_lanes = AttentionLanes,
     .join_lanes = JoinLanes,
     .join_scaled = JoinScaled,
 };

@@ -192,6 +192,7 @@ void AddStageOptions(CLI::App& plan, PlanOptions& options) {
           ->check(Within(1, kMaxStepTokens)),
       plan.add_option("--ranks", loads.ranks, "likewise")
           ->check(Within(1, INT32_MAX)),
+      AddParsed(plan, "--kv-type", loads.kv_type, ParseKvType, "f32 or bf16"),
       AddParsed(plan, "--weights", loads.weights, ParseWeightsMode,
                 "auto, bf16, f32, q8_0, q4_0, q4_1, q5_0 or q5_1"),
   };

@@ -31,6 +31,7 @@ ABSL_FLAG(
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2 or portable");
+ABSL_FLAG(std::string, kv_type, "f32", "keys and values: f32 or bf16");
 ABSL_FLAG(int32_t, kv_blocks, 0,
           "KV cache blocks of 16 tokens; 0: from the memory at hand");
 ABSL_FLAG(int32_t, max_context, 0,
@@ -113,6 +114,8 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   SLUICE_ASSIGN_OR_RETURN(stage.weights,
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   stage.isa = absl::GetFlag(FLAGS_isa);
+  SLUICE_ASSIGN_OR_RETURN(stage.kv_type,
+                          ParseKvType(absl::GetFlag(FLAGS_kv_type)));
   stage.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   stage.max_context = absl::GetFlag(FLAGS_max_context);
   stage.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);

@@ -445,7 +445,7 @@ StatusOr<std::unique_ptr<StageServer>> StageServer::Start(
       LoadsOf(config, *model,
               {options.stage.weights, &placement, options.stage.kv_blocks,
                options.stage.max_context, options.stage.max_step_tokens,
-               options.stage.ranks});
+               options.stage.ranks, options.stage.kv_type});
   if (options.layers.assigned && !options.placement.empty()) {
     return InvalidArgument(
         "a placement of experts goes with layers that are chosen at the start, "

@@ -19,6 +19,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/context.h"
+#include "kernels/weight_type.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice {
@@ -234,6 +235,36 @@ TEST(OneHashKernelsTest, ThreadsAndInstructionSetsGiveTheSameBits) {
       ExpectSame(RunCluster(options, 8).records, Reference(model),
                  Cat("isa ", isa, " threads ", threads));
     }
+  }
+}
+
+// One model with heads of 8 and one with heads of 32 elements: lanes lie along
+// the head, and along the queries of a prompt.
+TEST(OneHashKernelsTest, KeysAndValuesInBf16HaveOneHashOfTheirOwn) {
+  constexpr int kIds = 256;  // below both models' vocabularies
+  for (const char* name : {"data/models/stories260K-hf", "golden/glm4"}) {
+    SLUICE_REQUIRE_SHARED(model, name);
+    std::vector<std::string> expected;
+    for (const char* isa : {"auto", "avx2", "portable"}) {
+      if (isa == std::string("avx2") &&
+          kernels::DetectIsa() < kernels::Isa::kAvx2) {
+        continue;
+      }
+      for (const int stages : {1, 2}) {
+        LocalClusterOptions options = Base(model);
+        options.stages = stages;
+        options.stage.ranks = stages == 2 ? 2 : 1;
+        options.stage.isa = isa;
+        options.stage.kv_type = kernels::WeightType::kBf16;
+        options.engine.prefill_chunk = stages == 2 ? 0 : 24;
+        const auto records = RunCluster(options, 8, kIds).records;
+        if (expected.empty()) expected = records;
+        ExpectSame(records, expected,
+                   Cat(name, " isa ", isa, " stages ", stages));
+      }
+    }
+    LocalClusterOptions f32 = Base(model);
+    EXPECT_NE(Hash(expected), Hash(RunCluster(f32, 8, kIds).records));
   }
 }
 

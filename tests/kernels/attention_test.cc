@@ -1,7 +1,9 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -27,17 +29,38 @@ struct Case {
   int32_t window = 0;
   bool sinks = false;
   uint64_t seed = 1;
+  WeightType type = WeightType::kF32;  // of keys and values
 };
+
+uint16_t UpperHalf(float x) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
+}
+float FromUpperHalf(uint16_t half) {
+  return std::bit_cast<float>(uint32_t{half} << 16);
+}
+
+// The nearer of the two values of BF16 around a finite x, the even one of two
+// that are as near.
+float NearestBf16(float x) {
+  const uint16_t low = UpperHalf(x);
+  const double below = FromUpperHalf(low);
+  const double above = FromUpperHalf(static_cast<uint16_t>(low + 1));
+  const double to_below = std::fabs(x - below);
+  const double to_above = std::fabs(above - x);
+  const bool up = to_above < to_below || (to_above == to_below && low % 2 == 1);
+  return static_cast<float>(up ? above : below);
+}
 
 class PagedSequence {
  public:
   explicit PagedSequence(const Case& c) : case_(c) {
     const int64_t used = (c.positions + kBlock - 1) / kBlock;
     const int64_t blocks = 2 * used + 1;
+    blocks_ = blocks;
     const int64_t size = blocks * c.num_kv_heads * kBlock * c.head_dim;
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    keys_.assign(size, nan);
-    values_.assign(size, nan);
+    // NaN in either type.
+    keys_.assign(size * sizeof(float), 0xFF);
+    values_.assign(size * sizeof(float), 0xFF);
     // An odd stride visits the blocks in a scattered order.
     for (int64_t i = 0; i < used; ++i) {
       table_.push_back(static_cast<int32_t>((i * 7 + 3) % blocks));
@@ -60,6 +83,10 @@ class PagedSequence {
       slots.push_back(table_[p / kBlock] * kBlock + p % kBlock);
     }
     StoreKv(Context{}, k.view(), v.view(), slots.data(), view());
+    if (c.type == WeightType::kBf16) {
+      for (float& x : k_) x = NearestBf16(x);
+      for (float& x : v_) x = NearestBf16(x);
+    }
     for (int64_t h = 0; h < c.num_heads; ++h) {
       kv_heads_.push_back(
           static_cast<int32_t>(h * c.num_kv_heads / c.num_heads));
@@ -68,13 +95,13 @@ class PagedSequence {
   }
 
   KvView view() {
-    const int64_t per_block = case_.num_kv_heads * kBlock * case_.head_dim;
     return {.keys = keys_.data(),
             .values = values_.data(),
-            .num_blocks = static_cast<int64_t>(keys_.size()) / per_block,
+            .num_blocks = blocks_,
             .num_kv_heads = case_.num_kv_heads,
             .block_tokens = kBlock,
-            .head_dim = case_.head_dim};
+            .head_dim = case_.head_dim,
+            .type = case_.type};
   }
 
   // Attends with q [T, num_heads * head_dim] at `positions`.
@@ -197,8 +224,9 @@ class PagedSequence {
 
  private:
   const Case case_;
-  std::vector<float> keys_;
-  std::vector<float> values_;
+  int64_t blocks_ = 0;
+  std::vector<uint8_t> keys_;
+  std::vector<uint8_t> values_;
   std::vector<int32_t> table_;
   std::vector<float> k_;
   std::vector<float> v_;
@@ -269,6 +297,83 @@ TEST_P(AttentionTest, EqualsTheContractWithWindowAndSinks) {
       ExpectReference({.positions = 1400, .window = window, .sinks = sinks},
                       {0, 6, 255, 256, 300, 511, 767, 1023, 1025, 1399});
     }
+  }
+}
+
+TEST_P(AttentionTest, EqualsTheContractWithKeysAndValuesInBf16) {
+  for (int64_t head_dim : {1, 15, 16, 17, 64, 80, 128}) {
+    for (int32_t window : {0, 100}) {
+      ExpectReference({.positions = 600,
+                       .head_dim = head_dim,
+                       .window = window,
+                       .sinks = window > 0,
+                       .type = WeightType::kBf16},
+                      {3, 100, 255, 256, 299, 511, 599});
+    }
+  }
+}
+
+TEST_P(AttentionTest, AGroupOfTokensHasTheBitsOfItsTokens) {
+  // From one query on to more than share a walk.
+  for (const auto type : {WeightType::kF32, WeightType::kBf16}) {
+    for (int64_t heads : {1, 3, 8}) {
+      const Case c = {.positions = 530,
+                      .num_heads = heads,
+                      .num_kv_heads = 1,
+                      .head_dim = 48,
+                      .type = type};
+      PagedSequence sequence(c);
+      const int64_t cols = c.num_heads * c.head_dim;
+      const auto q = RandomFloats(8, 60 * cols);
+      std::vector<float> alone;
+      for (int32_t t = 0; t < 60; ++t) {
+        const auto one = sequence.Attend(
+            context(), {q.begin() + t * cols, q.begin() + (t + 1) * cols},
+            {470 + t});
+        alone.insert(alone.end(), one.begin(), one.end());
+      }
+      std::vector<int32_t> positions;
+      for (int32_t t = 0; t < 60; ++t) {
+        positions.push_back(470 + t);
+        const int64_t floats = (t + 1) * cols;
+        const std::vector<float> some(q.begin(), q.begin() + floats);
+        EXPECT_TRUE(SameBits(sequence.Attend(context(), some, positions),
+                             {alone.begin(), alone.begin() + floats}))
+            << t + 1 << " tokens, " << heads << " heads";
+      }
+    }
+  }
+}
+
+TEST(StoreKvTest, RoundsToNearestEvenBf16) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const struct {
+    float x;
+    float want;
+  } cases[] = {{1.0f, 1.0f},
+               {0x1.01p0f, 0x1.00p0f},  // half-way: to even
+               {0x1.03p0f, 0x1.04p0f},
+               {0x1.010002p0f, 0x1.02p0f},
+               {-0x1.03p0f, -0x1.04p0f},
+               {0x1.fffffep127f, inf},
+               {-inf, -inf},
+               {-0.0f, -0.0f},
+               {0x1p-149f, 0.0f}};
+  for (const auto& c : cases) {
+    uint16_t key = 0;
+    uint16_t value = 0;
+    const int64_t slot = 0;
+    const ConstMatrix row = {&c.x, 1, 1, 1};
+    StoreKv(Context{}, row, row, &slot,
+            {.keys = &key,
+             .values = &value,
+             .num_blocks = 1,
+             .num_kv_heads = 1,
+             .block_tokens = 1,
+             .head_dim = 1,
+             .type = WeightType::kBf16});
+    EXPECT_EQ(key, UpperHalf(c.want)) << c.x;
+    EXPECT_EQ(value, key);
   }
 }
 

@@ -153,6 +153,8 @@ TEST(LayerLoadsTest, NumbersBeyondTheirLimitsCountAsTheLimit) {
   EXPECT_EQ(kv({kAuto, nullptr, INT32_MAX}), (uint64_t{1} << 24) * block);
   EXPECT_EQ(kv({kAuto, nullptr, 1, 0, 512, 99}), 2 * block);
   EXPECT_EQ(kv({kAuto, nullptr, 1, 0, 512, 0}), block);
+  EXPECT_EQ(kv({kAuto, nullptr, 1, 0, 512, 1, kernels::WeightType::kBf16}),
+            block / 2);
 }
 
 TEST(LayerLoadsTest, AStepsTokensCountWhereThereAreWindows) {

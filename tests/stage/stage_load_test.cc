@@ -69,6 +69,18 @@ TEST(StageLoadTest, InfoTellsWhatTheStageIs) {
   EXPECT_EQ(info.kv_bytes, 2u * 4 * 8 * 2 * 4 * 8 * 16);
 }
 
+TEST(StageLoadTest, KeysAndValuesInBf16TakeHalfAndHaveNumericsOfTheirOwn) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  StageOptions options = OptionsFor(path + "/");
+  const StageInfo f32 = InfoOf(options);
+  options.kv_type = kernels::WeightType::kBf16;
+  const StageInfo bf16 = InfoOf(options);
+  EXPECT_EQ(bf16.kv_bytes, f32.kv_bytes / 2);
+  EXPECT_EQ(bf16.numerics, "f32-canonical-3+kv-bf16-1");
+  EXPECT_EQ(bf16.product_numerics, f32.numerics);
+  EXPECT_EQ(f32.product_numerics, f32.numerics);
+}
+
 TEST(StageLoadTest, AStageReadsItsLayersAndASampleOfTheRest) {
   SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
   const auto file = OpenModel(path);

@@ -13,6 +13,7 @@
 #include "common/device/cpu/rope_tables.h"
 #include "common/device/cpu/row_sampler.h"
 #include "common/device/cpu/weight_products.h"
+#include "common/tensor/weight_format.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
@@ -52,13 +53,15 @@ void CopyRows(ConstMatrix x, Matrix y) {
 }
 
 kernels::KvView KvOf(const AttentionSpec& spec, const LayerKv& kv) {
-  SLUICE_CHECK(kv.type == ElementType::kF32);
-  return {static_cast<float*>(kv.keys),
-          static_cast<float*>(kv.values),
+  const bool bf16 = kv.type == ElementType::kBf16;
+  SLUICE_CHECK(bf16 || kv.type == ElementType::kF32);
+  return {kv.keys,
+          kv.values,
           kv.num_blocks,
           spec.num_kv_heads,
           kBlockTokens,
-          spec.head_dim};
+          spec.head_dim,
+          bf16 ? kernels::WeightType::kBf16 : kernels::WeightType::kF32};
 }
 
 // The kernels' views of `parts`, in `views`, whose memory is kept.
@@ -93,6 +96,10 @@ BackendInfo InfoOf(const CpuBackendOptions& options) {
   info.threads = options.team.num_threads;
   info.available_memory = AvailableMemory();
   info.shares_host_memory = true;
+  SLUICE_CHECK(FormatOf(options.kv_type).is_plain());
+  if (options.kv_type == kernels::WeightType::kBf16) {
+    info.kv_type = ElementType::kBf16;
+  }
   return info;
 }
 

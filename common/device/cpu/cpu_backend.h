@@ -7,12 +7,14 @@
 #include "common/device/backend.h"
 #include "common/device/cpu/cpu_options.h"
 #include "common/device/cpu/thread_communicator.h"
+#include "kernels/weight_type.h"
 
 namespace sluice {
 
 struct CpuBackendOptions {
   ThreadTeamOptions team;
   CpuIsa isa;
+  kernels::WeightType kv_type = kernels::WeightType::kF32;  // or BF16
   // Shared by the stage's backends, with this one's number among them.
   std::shared_ptr<RankTable> ranks;
   int rank = 0;

@@ -107,7 +107,7 @@ void ExpertDispatcher::Connect(const StageInfo& info) {
   if (stopping_) return;
   hello_.client = Cat("stage ", info.first_layer, "-", info.last_layer - 1);
   hello_.model.model_digest = info.model_digest;
-  hello_.model.numerics = info.numerics;
+  hello_.model.numerics = info.product_numerics;
   hello_.model.weights = ToString(options_.weights);
   watch_ = NamedThread("expert-watch", [this] { Watch(); });
 }

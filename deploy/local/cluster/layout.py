@@ -68,6 +68,7 @@ def _stage(options, model, index, address, metrics_port):
             "--weights", options.weights, "--metrics-listen", metrics,
             "--port-file", str(run_dir / f"stage-{index}.port")]
     argv += _valued("--isa", options.isa)
+    argv += _valued("--kv-type", options.kv_type)
     argv += _valued("--kv-blocks", options.kv_blocks)
     argv += _valued("--max-context", options.max_context)
     if experts.host_names(options):

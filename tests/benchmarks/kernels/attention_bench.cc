@@ -24,6 +24,7 @@ struct Options {
   int rounds = 9;
   Isa isa = DetectIsa();
   int64_t context = 0;  // 0: all
+  WeightType kv_type = WeightType::kF32;
 };
 
 constexpr int64_t kBlockTokens = 16;  // of keys and values
@@ -68,12 +69,17 @@ class Bench {
         blocks * kBlockTokens * shape.kv_heads * shape.head_dim;
     keys_ = Numbers(1, size + kLine);
     values_ = Numbers(2, size + kLine);
+    if (options.kv_type == WeightType::kBf16) {
+      CutToBf16(FirstLine(keys_), size);
+      CutToBf16(FirstLine(values_), size);
+    }
     kv_ = {.keys = FirstLine(keys_),
            .values = FirstLine(values_),
            .num_blocks = blocks,
            .num_kv_heads = shape.kv_heads,
            .block_tokens = kBlockTokens,
-           .head_dim = shape.head_dim};
+           .head_dim = shape.head_dim,
+           .type = options.kv_type};
     for (int64_t h = 0; h < shape.heads; ++h) {
       kv_heads_.push_back(
           static_cast<int32_t>(h * shape.kv_heads / shape.heads));
@@ -118,8 +124,9 @@ class Bench {
     }
     std::sort(shares.begin(), shares.end());
     const double bytes =
-        8.0 * static_cast<double>(case_.streams * case_.context *
-                                  case_.shape.kv_heads * case_.shape.head_dim);
+        2.0 * static_cast<double>(
+                  BytesOf(case_.streams * case_.context * case_.shape.kv_heads *
+                          case_.shape.head_dim));
     std::printf(
         "%-12s streams %2ld tokens %3ld context %5ld %9.3f ms %7.1f GFLOP/s, "
         "peak %6.0f (median %3.0f %%) %6.1f GB/s, read %5.1f\n",
@@ -138,6 +145,16 @@ class Bench {
     std::vector<int> cpus;
     for (int i = 0; i < threads; ++i) cpus.push_back(i);
     return cpus;
+  }
+  // Of keys or values.
+  int64_t BytesOf(int64_t elements) const {
+    return elements * (options_.kv_type == WeightType::kF32 ? 4 : 2);
+  }
+  // Keeps the upper halves of n numbers, one behind the other.
+  static void CutToBf16(float* numbers, int64_t n) {
+    auto* bytes = reinterpret_cast<char*>(numbers);
+    for (int64_t i = 0; i < n; ++i)
+      std::memcpy(bytes + 2 * i, bytes + 4 * i + 2, 2);
   }
   // At a cache line's begin, as the product's memory.
   static float* FirstLine(std::vector<float>& numbers) {
@@ -178,9 +195,10 @@ class Bench {
 
   // GB/s of reading the keys, each thread a part of its own.
   double ReadRate() {
-    return measure::ReadRate({&team_, Seconds},
-                             {reinterpret_cast<const uint8_t*>(kv_.keys),
-                              (keys_.size() - kLine) * sizeof(float)});
+    return measure::ReadRate(
+        {&team_, Seconds}, {reinterpret_cast<const uint8_t*>(kv_.keys),
+                            static_cast<size_t>(BytesOf(
+                                static_cast<int64_t>(keys_.size()) - kLine))});
   }
 
   const Options options_;
@@ -211,6 +229,9 @@ bool Parse(std::string_view flag, const char* value, Options& options) {
     options.rounds = std::max(1, std::atoi(value));
   } else if (flag == "--context") {
     options.context = std::atoi(value);
+  } else if (flag == "--kv-type") {
+    const bool bf16 = std::strcmp(value, "bf16") == 0;
+    options.kv_type = bf16 ? WeightType::kBf16 : WeightType::kF32;
   } else if (flag == "--isa") {
     for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
       if (std::strcmp(value, ToString(isa)) == 0) options.isa = isa;
@@ -232,7 +253,7 @@ int Main(int argc, char** argv) {
       std::fprintf(stderr,
                    "usage: attention_bench [--threads N] [--rounds N]\n"
                    "  [--context N] [--isa portable|avx2|avx512] "
-                   "[--cpu-time]\n");
+                   "[--kv-type f32|bf16] [--cpu-time]\n");
       return 2;
     }
   }

@@ -184,6 +184,10 @@ bool ParseFlags(int argc, char** argv, Flags& flags) {
       flags.rounds = std::max(1, std::atoi(argv[i]));
     } else if (flag == "--isa") {
       flags.stage.isa = value;
+    } else if (flag == "--kv-type") {
+      const bool bf16 = value == "bf16";
+      flags.stage.kv_type =
+          bf16 ? kernels::WeightType::kBf16 : kernels::WeightType::kF32;
     } else if (flag == "--pin") {
       flags.stage.pin_threads = value == "true";
     } else if (flag == "--once") {
@@ -207,6 +211,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr,
                  "usage: decode_bench MODEL [--threads N] [--ranks R] "
                  "[--weights auto|bf16|f32] [--isa NAME] [--rounds N] "
+                 "[--kv-type f32|bf16] "
                  "[--pin true|false] [--sampling true|false] "
                  "[--once PREFILL,DECODE,STREAMS]\n");
     return 2;
