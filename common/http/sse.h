@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/http/message.h"
 
@@ -15,6 +16,22 @@ std::string SseEvent(std::string_view json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 // A comment: readers skip it, and proxies see a live stream.
 inline constexpr std::string_view kSsePing = ": ping\n\n";
+
+// Cuts a stream of server-sent events into the data of each event, for any
+// pieces of bytes. Skips comments and other fields. Threadless.
+class SseReader {
+ public:
+  // Returns the data of the events that `bytes` completes, in order; newlines
+  // join several data lines of one event.
+  std::vector<std::string> Feed(std::string_view bytes);
+
+ private:
+  void Line(std::string_view line, std::vector<std::string>& events);
+
+  std::string line_;
+  std::string data_;
+  bool has_data_ = false;
+};
 
 }  // namespace sluice::http
 

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "common/base/json.h"
-#include "services/cli/json_member.h"
+#include "common/base/json_member.h"
 #include "services/cli/text_file.h"
 
 namespace sluice::cli {
@@ -80,27 +80,29 @@ void AddEndpoint(CLI::App& app, EndpointOptions& options) {
   AddRunDir(app, options);
 }
 
-StatusOr<BaseUrl> FindGateway(const EndpointOptions& options) {
+StatusOr<http::BaseUrl> FindGateway(const EndpointOptions& options) {
   std::string url = options.url;
   if (url.empty()) {
     SLUICE_ASSIGN_OR_RETURN(const ClusterFile cluster,
                             ReadClusterFile(options.run_dir));
     url = cluster.url;
   }
-  SLUICE_ASSIGN_OR_RETURN(BaseUrl base, BaseUrl::Parse(url));
+  SLUICE_ASSIGN_OR_RETURN(http::BaseUrl base, http::BaseUrl::Parse(url));
   base.api_key = options.api_key;
   return base;
 }
 
-StatusOr<std::string> ServedModelId(const BaseUrl& base) {
-  SLUICE_ASSIGN_OR_RETURN(const Json json, GetJson(base, "/v1/models"));
+StatusOr<std::string> ServedModelId(const http::BaseUrl& base) {
+  SLUICE_ASSIGN_OR_RETURN(const Json json, http::GetJson(base, "/v1/models"));
   const Json::array_t& data = FindList(json, "data");
   if (!data.empty() && data[0].is_object()) return FindText(data[0], "id");
   return Internal("/v1/models lists no model: ", DumpJson(json));
 }
 
-StatusOr<std::vector<int64_t>> Tokenize(const BaseUrl& base, const Json& body) {
-  SLUICE_ASSIGN_OR_RETURN(const Json answer, PostJson(base, "/tokenize", body));
+StatusOr<std::vector<int64_t>> Tokenize(const http::BaseUrl& base,
+                                        const Json& body) {
+  SLUICE_ASSIGN_OR_RETURN(const Json answer,
+                          http::PostJson(base, "/tokenize", body));
   const Json* tokens = FindMember(answer, "tokens");
   std::vector<int64_t> ids;
   if (tokens == nullptr || !tokens->is_array()) {
@@ -127,11 +129,12 @@ Metrics ParseMetrics(const std::string& text) {
   return sums;
 }
 
-StatusOr<Metrics> FetchMetrics(const BaseUrl& base) {
-  SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
-                          HttpGet(base, "/metrics", std::chrono::seconds(2)));
+StatusOr<Metrics> FetchMetrics(const http::BaseUrl& base) {
+  SLUICE_ASSIGN_OR_RETURN(
+      const http::HttpResponse response,
+      http::HttpGet(base, "/metrics", std::chrono::seconds(2)));
   if (response.status != 200) {
-    return FailedPrecondition(ErrorText(response.status, response.body));
+    return FailedPrecondition(http::ErrorText(response.status, response.body));
   }
   return ParseMetrics(response.body);
 }

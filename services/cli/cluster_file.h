@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/http/http_client.h"
 #include "services/cli/command_line.h"
-#include "services/cli/http_client.h"
 
 namespace sluice::cli {
 
@@ -48,14 +48,15 @@ void AddEndpoint(CLI::App& app, EndpointOptions& options);  // all of them
 StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir);
 
 // Returns the gateway's address, with the key.
-StatusOr<BaseUrl> FindGateway(const EndpointOptions& options);
+StatusOr<http::BaseUrl> FindGateway(const EndpointOptions& options);
 
 // Returns the id of the gateway's model.
-StatusOr<std::string> ServedModelId(const BaseUrl& base);
+StatusOr<std::string> ServedModelId(const http::BaseUrl& base);
 
 // Returns the ids of /tokenize for `body`. NOT_FOUND or FAILED_PRECONDITION if
 // the server has no such endpoint.
-StatusOr<std::vector<int64_t>> Tokenize(const BaseUrl& base, const Json& body);
+StatusOr<std::vector<int64_t>> Tokenize(const http::BaseUrl& base,
+                                        const Json& body);
 
 // Sums over labels, by metric name.
 using Metrics = std::map<std::string, double>;
@@ -65,7 +66,7 @@ Metrics ParseMetrics(const std::string& text);
 
 // Returns the sums of GET /metrics. UNAVAILABLE without an answer;
 // FAILED_PRECONDITION, with the status and the server's message, for a refusal.
-StatusOr<Metrics> FetchMetrics(const BaseUrl& base);
+StatusOr<Metrics> FetchMetrics(const http::BaseUrl& base);
 
 }  // namespace sluice::cli
 

@@ -34,49 +34,43 @@ std::string Quoted(const std::string& text) {
   return out + "'";
 }
 
-// Returns a case for the words of every command; `offer` makes its line.
+// Returns the body of a function that finds the command among the words that
+// `words` lists, and has a case for every command; `offer` makes a case's line.
 template <typename Offer>
-std::string Cases(const CLI::App& sluice, Offer offer) {
-  std::string out = Cat("    '') ", offer(CommandNames(sluice, " ")), " ;;\n");
+std::string Function(const CLI::App& sluice, const char* words, Offer offer) {
+  std::string out =
+      Cat("  for word in \"", words, R"("; do
+    case $word in )",
+          CommandNames(sluice, "|"), R"() command=$word; break ;; esac
+  done
+  case $command in
+    '') )",
+          offer(CommandNames(sluice, " ")), " ;;\n");
   for (const CLI::App* command : CommandsOf(sluice)) {
     out += Cat("    ", command->get_name(), ") ", offer(OptionNames(*command)),
                " ;;\n");
   }
-  return out;
+  return out + "  esac\n}\n";
 }
 
 std::string Bash(const CLI::App& sluice) {
-  return Cat(R"(_sluice() {
-  local word command= current=${COMP_WORDS[COMP_CWORD]}
-  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    case $word in )",
-             CommandNames(sluice, "|"), R"() command=$word; break ;; esac
-  done
-  case $command in
-)",
-             Cases(sluice,
-                   [](const std::string& words) {
-                     return Cat("COMPREPLY=($(compgen -W '", words,
-                                "' -- \"$current\"))");
-                   }),
-             "  esac\n}\ncomplete -o default -F _sluice sluice\n");
+  return Cat(
+      "_sluice() {\n  local word command= current=${COMP_WORDS[COMP_CWORD]}\n",
+      Function(sluice, "${COMP_WORDS[@]:1:COMP_CWORD-1}",
+               [](const std::string& words) {
+                 return Cat("COMPREPLY=($(compgen -W '", words,
+                            "' -- \"$current\"))");
+               }),
+      "complete -o default -F _sluice sluice\n");
 }
 
 std::string Zsh(const CLI::App& sluice) {
-  return Cat(R"(#compdef sluice
-_sluice() {
-  local word command=
-  for word in "${(@)words[2,CURRENT-1]}"; do
-    case $word in )",
-             CommandNames(sluice, "|"), R"() command=$word; break ;; esac
-  done
-  case $command in
-)",
-             Cases(sluice,
-                   [](const std::string& words) {
-                     return Cat("compadd -- ", words, "; _files");
-                   }),
-             "  esac\n}\ncompdef _sluice sluice\n");
+  return Cat("#compdef sluice\n_sluice() {\n  local word command=\n",
+             Function(sluice, "${(@)words[2,CURRENT-1]}",
+                      [](const std::string& words) {
+                        return Cat("compadd -- ", words, "; _files");
+                      }),
+             "compdef _sluice sluice\n");
 }
 
 std::string Fish(const CLI::App& sluice) {

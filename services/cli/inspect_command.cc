@@ -22,45 +22,44 @@
 namespace sluice::cli {
 namespace {
 
+template <typename Value>
+void Line(const char* key, const Value& value) {
+  std::printf("%-24s %s\n", key, Cat(value).c_str());
+}
+
 void PrintConfig(const ModelConfig& config) {
-  const auto line = [](const char* key, auto value) {
-    std::printf("%-24s %s\n", key, Cat(value).c_str());
-  };
-  line("model_type", config.model_type);
-  line("num_layers", config.num_layers());
-  line("hidden_size", config.hidden_size);
+  Line("model_type", config.model_type);
+  Line("num_layers", config.num_layers());
+  Line("hidden_size", config.hidden_size);
   const LayerConfig& first = config.layers[0];
-  line("intermediate_size", first.mlp.intermediate_size);
-  line("num_heads", first.attention.num_heads);
-  line("num_kv_heads", first.attention.num_kv_heads);
-  line("head_dim", first.attention.head_dim);
-  line("vocab_size", config.vocab_size);
-  line("max_position_embeddings", config.max_position_embeddings);
-  line("rope_theta", config.ropes[0].theta);
-  line("rms_norm_eps", config.rms_norm_eps);
-  line("tie_word_embeddings", config.tie_word_embeddings ? "yes" : "no");
+  Line("intermediate_size", first.mlp.intermediate_size);
+  Line("num_heads", first.attention.num_heads);
+  Line("num_kv_heads", first.attention.num_kv_heads);
+  Line("head_dim", first.attention.head_dim);
+  Line("vocab_size", config.vocab_size);
+  Line("max_position_embeddings", config.max_position_embeddings);
+  Line("rope_theta", config.ropes[0].theta);
+  Line("rms_norm_eps", config.rms_norm_eps);
+  Line("tie_word_embeddings", config.tie_word_embeddings ? "yes" : "no");
   const auto windowed = std::count_if(
       config.layers.begin(), config.layers.end(),
       [](const LayerConfig& layer) { return layer.attention.window > 0; });
   if (windowed > 0) {
-    line("windowed layers", Cat(windowed, " of ", config.num_layers(), ", ",
+    Line("windowed layers", Cat(windowed, " of ", config.num_layers(), ", ",
                                 KvWindows(config).back(), " tokens"));
   }
 }
 
 void PrintExperts(const ModelConfig& config, ExpertStorage storage) {
-  const auto line = [](const char* key, auto value) {
-    std::printf("%-24s %s\n", key, Cat(value).c_str());
-  };
   const MoeConfig& moe = config.moe();
-  line("sparse layers", SparseLayers(config));
-  line("experts",
+  Line("sparse layers", SparseLayers(config));
+  Line("experts",
        Cat(moe.num_experts, ", ", moe.experts_per_token, " per token"));
-  line("experts' size", moe.intermediate_size);
-  line("shared expert's size", moe.shared_intermediate_size);
-  line("experts are stored", ToString(storage));
+  Line("experts' size", moe.intermediate_size);
+  Line("shared expert's size", moe.shared_intermediate_size);
+  Line("experts are stored", ToString(storage));
   if (config.num_nextn_predict_layers > 0) {
-    line("MTP layers left aside", config.num_nextn_predict_layers);
+    Line("MTP layers left aside", config.num_nextn_predict_layers);
   }
 }
 

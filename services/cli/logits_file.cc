@@ -9,17 +9,18 @@
 
 namespace sluice::cli {
 
-StatusOr<LogitRows> FetchLogits(const BaseUrl& base,
+StatusOr<LogitRows> FetchLogits(const http::BaseUrl& base,
                                 const std::vector<int64_t>& ids) {
   SLUICE_ASSIGN_OR_RETURN(
-      const HttpResponse response,
-      HttpPostForBytes(base, "/debug/logits", DumpJson(Json{{"prompt", ids}})));
+      const http::HttpResponse response,
+      http::HttpPostForBytes(base, "/debug/logits",
+                             DumpJson(Json{{"prompt", ids}})));
   if (response.status == 404) {
     return NotFound(
         "/debug/logits is not on (--debug-endpoints; deploy/local/up --debug)");
   }
   if (response.status != 200) {
-    return FailedPrecondition(ErrorText(response.status, response.body));
+    return FailedPrecondition(http::ErrorText(response.status, response.body));
   }
   const size_t row_bytes = response.body.size() / ids.size();
   if (response.content_type != "application/octet-stream" || row_bytes == 0 ||
@@ -35,22 +36,22 @@ StatusOr<LogitRows> FetchLogits(const BaseUrl& base,
   return rows;
 }
 
-Status WriteLogitsFile(const std::string& path, const LogitsDump& dump) {
-  const auto rows = static_cast<int64_t>(dump.ids.size());
-  if (rows * dump.vocab_size != static_cast<int64_t>(dump.logits.size())) {
-    return Internal(dump.logits.size(), " logits for ", rows, " tokens of ",
-                    dump.vocab_size);
+Status WriteLogitsFile(const std::string& path, const std::vector<int64_t>& ids,
+                       const LogitRows& logits) {
+  if (ids.size() * logits.columns != logits.values.size()) {
+    return Internal(logits.values.size(), " logits for ", ids.size(),
+                    " tokens of ", logits.columns);
   }
-  const uint64_t ids_bytes = dump.ids.size() * sizeof(int64_t);
-  const uint64_t logits_bytes = dump.logits.size() * sizeof(float);
+  const uint64_t ids_bytes = ids.size() * sizeof(int64_t);
+  const uint64_t logits_bytes = logits.values.size() * sizeof(float);
   std::string header =
       DumpJson({{"ids",
                  {{"dtype", "I64"},
-                  {"shape", {rows}},
+                  {"shape", {ids.size()}},
                   {"data_offsets", {uint64_t{0}, ids_bytes}}}},
                 {"logits",
                  {{"dtype", "F32"},
-                  {"shape", {rows, dump.vocab_size}},
+                  {"shape", {ids.size(), logits.columns}},
                   {"data_offsets", {ids_bytes, ids_bytes + logits_bytes}}}}});
   header.resize((header.size() + 7) / 8 * 8, ' ');
   const uint64_t header_bytes = header.size();
@@ -60,9 +61,9 @@ Status WriteLogitsFile(const std::string& path, const LogitsDump& dump) {
     out.write(reinterpret_cast<const char*>(&header_bytes),
               sizeof(header_bytes));
     out << header;
-    out.write(reinterpret_cast<const char*>(dump.ids.data()),
+    out.write(reinterpret_cast<const char*>(ids.data()),
               static_cast<std::streamsize>(ids_bytes));
-    out.write(reinterpret_cast<const char*>(dump.logits.data()),
+    out.write(reinterpret_cast<const char*>(logits.values.data()),
               static_cast<std::streamsize>(logits_bytes));
     out.close();
     if (!out) return Unavailable(path, " cannot be written");

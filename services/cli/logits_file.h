@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "services/cli/http_client.h"
+#include "common/http/http_client.h"
 
 namespace sluice::cli {
 
@@ -19,19 +19,14 @@ struct LogitRows {
 
 // Returns the logits after each of `ids` (at least one), as bytes of
 // /debug/logits. NOT_FOUND if the gateway has it off.
-StatusOr<LogitRows> FetchLogits(const BaseUrl& base,
+StatusOr<LogitRows> FetchLogits(const http::BaseUrl& base,
                                 const std::vector<int64_t>& ids);
 
-// The content of --dump-logits.
-struct LogitsDump {
-  std::vector<int64_t> ids;   // [T]
-  std::vector<float> logits;  // [T, V], after ids[0..t]
-  int64_t vocab_size = 0;     // V
-};
-
-// Writes safetensors with `ids` (I64 [T]) and `logits` (F32 [T, V]) to `path`,
-// whole or not at all.
-Status WriteLogitsFile(const std::string& path, const LogitsDump& dump);
+// Writes safetensors with `ids` (I64 [T]) and `logits` (F32 [T, V], row t after
+// ids[0..t]) to `path`, whole or not at all. INTERNAL for other numbers of
+// rows.
+Status WriteLogitsFile(const std::string& path, const std::vector<int64_t>& ids,
+                       const LogitRows& logits);
 
 // A tensor of a reference file: one of `floats` and `ints` is filled.
 struct ReferenceTensor {

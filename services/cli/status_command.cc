@@ -3,10 +3,10 @@
 #include <memory>
 #include <string>
 
+#include "common/http/http_client.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/http_client.h"
 
 namespace sluice::cli {
 namespace {
@@ -16,8 +16,9 @@ namespace {
 StatusOr<Metrics> MetricsOf(const ClusterProcess& process,
                             const std::string& api_key) {
   if (process.metrics_address.empty()) return Metrics();
-  SLUICE_ASSIGN_OR_RETURN(BaseUrl base,
-                          BaseUrl::Parse("http://" + process.metrics_address));
+  SLUICE_ASSIGN_OR_RETURN(
+      http::BaseUrl base,
+      http::BaseUrl::Parse("http://" + process.metrics_address));
   if (process.role == "gateway") base.api_key = api_key;
   return FetchMetrics(base);
 }
@@ -71,17 +72,18 @@ void PrintLoad(const Metrics& metrics) {
 }
 
 // Returns the reason of /readyz; empty if the cluster is ready.
-std::string WhyNotReady(const BaseUrl& base) {
-  const auto ready = HttpGet(base, "/readyz", std::chrono::seconds(2));
+std::string WhyNotReady(const http::BaseUrl& base) {
+  const auto ready = http::HttpGet(base, "/readyz", std::chrono::seconds(2));
   if (!ready.ok()) return "not ready: " + Message(ready.status());
   if (ready->status == 200) return "";
-  return "not ready: " + ErrorText(ready->status, ready->body);
+  return "not ready: " + http::ErrorText(ready->status, ready->body);
 }
 
 Status RunStatus(const EndpointOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const ClusterFile cluster,
                           ReadClusterFile(options.run_dir));
-  SLUICE_ASSIGN_OR_RETURN(BaseUrl base, BaseUrl::Parse(cluster.url));
+  SLUICE_ASSIGN_OR_RETURN(http::BaseUrl base,
+                          http::BaseUrl::Parse(cluster.url));
   base.api_key = options.api_key;
   std::printf("%s\nmodel %s\n", cluster.url.c_str(), cluster.model.c_str());
   const std::string unready = WhyNotReady(base);

@@ -1,9 +1,7 @@
 #include "services/cli/stream_chunk.h"
 
-#include <utility>
-
 #include "common/base/json.h"
-#include "services/cli/json_member.h"
+#include "common/base/json_member.h"
 
 namespace sluice::cli {
 namespace {
@@ -39,34 +37,6 @@ void ReadUsage(const Json& usage, StreamChunk& out) {
 }
 
 }  // namespace
-
-std::vector<std::string> SseReader::Feed(std::string_view bytes) {
-  std::vector<std::string> events;
-  for (size_t end = bytes.find('\n'); end != std::string_view::npos;
-       end = bytes.find('\n')) {
-    line_ += bytes.substr(0, end);
-    bytes.remove_prefix(end + 1);
-    if (!line_.empty() && line_.back() == '\r') line_.pop_back();
-    Line(line_, events);
-    line_.clear();
-  }
-  line_ += bytes;
-  return events;
-}
-
-void SseReader::Line(std::string_view line, std::vector<std::string>& events) {
-  if (line.empty()) {
-    if (has_data_) events.push_back(std::exchange(data_, {}));
-    has_data_ = false;
-    return;
-  }
-  if (line.rfind("data:", 0) != 0) return;
-  line.remove_prefix(5);
-  if (!line.empty() && line.front() == ' ') line.remove_prefix(1);
-  if (has_data_) data_ += '\n';
-  data_ += line;
-  has_data_ = true;
-}
 
 StatusOr<StreamChunk> ParseStreamChunk(std::string_view data) {
   StreamChunk out;

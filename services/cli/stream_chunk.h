@@ -11,22 +11,6 @@
 
 namespace sluice::cli {
 
-// Cuts a stream of server-sent events into the data of each event, for any
-// pieces of bytes. Skips comments and other fields. Threadless.
-class SseReader {
- public:
-  // Returns the data of the events that `bytes` completes, in order; newlines
-  // join several data lines of one event.
-  std::vector<std::string> Feed(std::string_view bytes);
-
- private:
-  void Line(std::string_view line, std::vector<std::string>& events);
-
-  std::string line_;
-  std::string data_;
-  bool has_data_ = false;
-};
-
 // One event of an OpenAI stream, chat or completions.
 struct StreamChunk {
   bool is_end = false;      // "[DONE]"

@@ -1,60 +1,50 @@
 // The commands chat and generate.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/http/http_client.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/http_client.h"
 #include "services/cli/logits_file.h"
 #include "services/cli/stream_chunk.h"
 
 namespace sluice::cli {
 namespace {
 
-// The sampling options; absent ones take the model's defaults.
-struct SamplingOptions {
-  std::optional<int64_t> max_tokens, min_tokens, top_k, seed;
-  std::optional<double> temperature, top_p, min_p;
-  std::optional<std::string> stop;
-};
-void AddSampling(CLI::App& app, SamplingOptions& options) {
-  app.add_option("--max-tokens", options.max_tokens,
-                 "tokens of an answer at most");
-  app.add_option("--min-tokens", options.min_tokens, "and at least");
-  app.add_option("--temperature", options.temperature,
-                 "0: always the likeliest token");
-  app.add_option("--top-p", options.top_p,
-                 "the likeliest tokens that make up P");
-  app.add_option("--top-k", options.top_k, "the N likeliest tokens");
-  app.add_option("--min-p", options.min_p,
-                 "tokens at least P times as likely as the likeliest");
-  app.add_option("--seed", options.seed, "the same tokens again");
-  app.add_option("--stop", options.stop,
-                 "ends the answer where this text comes");
+// Adds an option that sets the field of `body` of its name: --top-k sets
+// "top_k".
+template <typename T>
+void AddField(CLI::App& app, const std::string& name, Json& body,
+              const std::string& about) {
+  std::string field = name.substr(2);
+  std::replace(field.begin(), field.end(), '-', '_');
+  app.add_option_function<T>(
+      name, [&body, field](const T& value) { body[field] = value; }, about);
 }
 
-// Adds the given options to `body` by their names in the API.
-void AddSampling(const SamplingOptions& options, Json& body) {
-  const auto add = [&](const char* field, const auto& value) {
-    if (value) body[field] = *value;
-  };
-  add("max_tokens", options.max_tokens);
-  add("temperature", options.temperature);
-  add("top_p", options.top_p);
-  add("top_k", options.top_k);
-  add("min_p", options.min_p);
-  add("seed", options.seed);
-  add("min_tokens", options.min_tokens);
-  add("stop", options.stop);
+// Adds the sampling options. An absent one takes the model's default.
+void AddSampling(CLI::App& app, Json& body) {
+  AddField<int64_t>(app, "--max-tokens", body, "tokens of an answer at most");
+  AddField<int64_t>(app, "--min-tokens", body, "and at least");
+  AddField<double>(app, "--temperature", body, "0: always the likeliest token");
+  AddField<double>(app, "--top-p", body, "the likeliest tokens that make up P");
+  AddField<int64_t>(app, "--top-k", body, "the N likeliest tokens");
+  AddField<double>(app, "--min-p", body,
+                   "tokens at least P times as likely as the likeliest");
+  AddField<int64_t>(app, "--seed", body, "the same tokens again");
+  AddField<std::string>(app, "--stop", body,
+                        "ends the answer where this text comes");
 }
 
 // Prints model output at once, without control characters for the terminal.
@@ -67,9 +57,9 @@ void PrintOutput(std::string_view text) {
 }
 
 // Streams an answer to stdout and gives every event to `take`.
-Status Stream(const BaseUrl& base, const char* target, const Json& body,
+Status Stream(const http::BaseUrl& base, const char* target, const Json& body,
               const std::function<void(const StreamChunk&)>& take) {
-  const Status done = HttpPostEvents(
+  const Status done = http::HttpPostEvents(
       base, target, DumpJson(body), [&](std::string_view event) -> Status {
         SLUICE_ASSIGN_OR_RETURN(const StreamChunk chunk, ParseGoodChunk(event));
         PrintOutput(chunk.text);
@@ -81,7 +71,7 @@ Status Stream(const BaseUrl& base, const char* target, const Json& body,
 }
 
 // Streams the answer to `messages` and appends it to them.
-Status Answer(const BaseUrl& base, Json body, Json& messages) {
+Status Answer(const http::BaseUrl& base, Json body, Json& messages) {
   body["messages"] = messages;
   std::string answer;
   SLUICE_RETURN_IF_ERROR(
@@ -93,15 +83,16 @@ Status Answer(const BaseUrl& base, Json body, Json& messages) {
 
 struct ChatOptions {
   EndpointOptions endpoint;
-  SamplingOptions sampling;
+  Json sampling = Json::object();  // fields of a request
   std::optional<std::string> system;
 };
 
 Status RunChat(const ChatOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(options.endpoint));
+  SLUICE_ASSIGN_OR_RETURN(const http::BaseUrl base,
+                          FindGateway(options.endpoint));
   SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
   Json body = {{"model", model}, {"stream", true}};
-  AddSampling(options.sampling, body);
+  body.update(options.sampling);
   Json first = Json::array();
   if (options.system) {
     first.push_back({{"role", "system"}, {"content", *options.system}});
@@ -131,29 +122,28 @@ Status RunChat(const ChatOptions& options) {
 }
 
 // Writes the logits after each of `ids`.
-Status DumpLogits(const BaseUrl& base, std::vector<int64_t> ids,
+Status DumpLogits(const http::BaseUrl& base, const std::vector<int64_t>& ids,
                   const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(LogitRows rows, FetchLogits(base, ids));
-  const LogitsDump dump = {std::move(ids), std::move(rows.values),
-                           static_cast<int64_t>(rows.columns)};
-  SLUICE_RETURN_IF_ERROR(WriteLogitsFile(path, dump));
-  std::fprintf(stderr, "%s: %zu positions of %lld logits\n", path.c_str(),
-               dump.ids.size(), static_cast<long long>(dump.vocab_size));
+  SLUICE_ASSIGN_OR_RETURN(const LogitRows rows, FetchLogits(base, ids));
+  SLUICE_RETURN_IF_ERROR(WriteLogitsFile(path, ids, rows));
+  std::fprintf(stderr, "%s: %zu positions of %zu logits\n", path.c_str(),
+               ids.size(), rows.columns);
   return OkStatus();
 }
 
 struct GenerateOptions {
   EndpointOptions endpoint;
-  SamplingOptions sampling;
+  Json sampling = Json::object();  // fields of a request
   std::string prompt, dump_logits;
   bool ignore_eos = false;
 };
 
 Status RunGenerate(const GenerateOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(options.endpoint));
+  SLUICE_ASSIGN_OR_RETURN(const http::BaseUrl base,
+                          FindGateway(options.endpoint));
   SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
   Json body = {{"model", model}, {"prompt", options.prompt}};
-  AddSampling(options.sampling, body);
+  body.update(options.sampling);
   if (options.ignore_eos) body["ignore_eos"] = true;
   body["stream"] = body["return_token_ids"] = true;
   std::vector<int64_t> ids;  // first those of the prompt
@@ -166,7 +156,7 @@ Status RunGenerate(const GenerateOptions& options) {
       }));
   if (options.dump_logits.empty()) return OkStatus();
   if (ids.empty()) return Internal("the gateway gave no token ids");
-  return DumpLogits(base, std::move(ids), options.dump_logits);
+  return DumpLogits(base, ids, options.dump_logits);
 }
 
 }  // namespace

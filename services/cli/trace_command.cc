@@ -2,10 +2,10 @@
 #include <memory>
 
 #include "common/base/json.h"
+#include "common/http/http_client.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/http_client.h"
 #include "services/cli/text_file.h"
 
 namespace sluice::cli {
@@ -13,12 +13,12 @@ namespace {
 
 constexpr JsonLimits kTraceLimits = {.max_bytes = size_t{256} << 20};
 
-StatusOr<std::string> FetchTrace(const BaseUrl& base, const std::string& id,
-                                 const char* query) {
-  SLUICE_ASSIGN_OR_RETURN(const HttpResponse response,
-                          HttpGet(base, "/debug/traces/" + id + query));
+StatusOr<std::string> FetchTrace(const http::BaseUrl& base,
+                                 const std::string& id, const char* query) {
+  SLUICE_ASSIGN_OR_RETURN(const http::HttpResponse response,
+                          http::HttpGet(base, "/debug/traces/" + id + query));
   if (response.status == 200) return response.body;
-  return Unavailable(ErrorText(response.status, response.body));
+  return Unavailable(http::ErrorText(response.status, response.body));
 }
 
 // Prints the parts of one choice's time.
@@ -66,7 +66,8 @@ struct TraceOptions {
 };
 
 Status RunTrace(const TraceOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(options.endpoint));
+  SLUICE_ASSIGN_OR_RETURN(const http::BaseUrl base,
+                          FindGateway(options.endpoint));
   if (!options.chrome.empty()) {
     SLUICE_ASSIGN_OR_RETURN(const std::string text,
                             FetchTrace(base, options.id, "?format=chrome"));

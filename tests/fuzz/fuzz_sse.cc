@@ -12,7 +12,6 @@
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/http/sse.h"
-#include "services/cli/stream_chunk.h"
 
 namespace sluice {
 namespace {
@@ -20,7 +19,7 @@ namespace {
 using Events = std::vector<std::string>;
 
 Events Read(std::string_view stream, size_t first, size_t rest) {
-  cli::SseReader reader;
+  http::SseReader reader;
   Events events;
   size_t size = first;
   while (!stream.empty()) {

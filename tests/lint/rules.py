@@ -77,7 +77,7 @@ ROOMS = {
     "services/expert": (_PROCESS | {"common/experts/host", "common/model"},
                         _PLAIN | {"grpc"}),
     "services/cli": (_NOUNS | _TENSOR | {
-        "common/text", "common/engine", "common/weights",
+        "common/text", "common/engine", "common/weights", "common/http",
         "common/model_config", "common/metrics", "common/device",
         "common/stage", "common/measure"},
         _PLAIN | {"boost", "cli11"}),

@@ -30,33 +30,28 @@ const char* SourceName(TokenSource source) {
   return "unknown";
 }
 
-// The measurements of many requests.
-struct Samples {
-  std::vector<double> ttft, itl, tpot, e2e, gap, late, prompt, output;
-  std::vector<double> refused, retry_after;
-};
-
-void AddDone(const RequestRecord& record, Samples& samples) {
-  samples.ttft.push_back(record.TimeToFirstToken() * kMs);
-  samples.e2e.push_back(record.Latency() * kMs);
-  samples.prompt.push_back(static_cast<double>(record.prompt_tokens));
-  samples.output.push_back(static_cast<double>(record.output_tokens));
+void AddDone(const RequestRecord& record, BenchSummary& out) {
+  out.ttft.values.push_back(record.TimeToFirstToken() * kMs);
+  out.e2e.values.push_back(record.Latency() * kMs);
+  out.prompt_lengths.values.push_back(
+      static_cast<double>(record.prompt_tokens));
+  out.output_lengths.values.push_back(
+      static_cast<double>(record.output_tokens));
   if (record.arrivals.size() < 2) return;
-  samples.tpot.push_back(record.TimePerOutputToken() * kMs);
-  samples.gap.push_back(record.LongestGap() * kMs);
+  out.tpot.values.push_back(record.TimePerOutputToken() * kMs);
+  out.longest_gap.values.push_back(record.LongestGap() * kMs);
   for (const double gap : record.InterTokenLatencies()) {
-    samples.itl.push_back(gap * kMs);
+    out.itl.values.push_back(gap * kMs);
   }
 }
 
-void AddFailure(const RequestRecord& record, Samples& samples,
-                BenchSummary& out) {
+void AddFailure(const RequestRecord& record, BenchSummary& out) {
   Failure& failure = out.failures[FailureKind(record)];
   if (failure.count++ == 0) failure.example = record.error;
   if (record.outcome != Outcome::kRefused) return;
-  samples.refused.push_back(record.Latency() * kMs);
+  out.refused_ms.values.push_back(record.Latency() * kMs);
   if (record.retry_after_s >= 0) {
-    samples.retry_after.push_back(record.retry_after_s);
+    out.retry_after_s.values.push_back(record.retry_after_s);
   }
 }
 
@@ -172,7 +167,6 @@ bool ServiceLevel::IsKeptBy(const RequestRecord& record) const {
 BenchSummary Summarize(const LoadResult& result, Duration duration,
                        const std::optional<ServiceLevel>& level) {
   BenchSummary out;
-  Samples samples;
   TimePoint end = result.ended;
   if (duration > Duration(0)) end = std::min(end, result.began + duration);
   out.window_s = Seconds(end - result.began);
@@ -182,9 +176,9 @@ BenchSummary Summarize(const LoadResult& result, Duration duration,
   int64_t good = 0, good_in_window = 0;
   for (const RequestRecord& record : result.records) {
     ++out.requests;
-    samples.late.push_back(record.Lateness() * kMs);
+    out.lateness.values.push_back(record.Lateness() * kMs);
     if (record.outcome != Outcome::kDone) {
-      AddFailure(record, samples, out);
+      AddFailure(record, out);
       continue;
     }
     ++out.done;
@@ -192,7 +186,7 @@ BenchSummary Summarize(const LoadResult& result, Duration duration,
     out.output_tokens += record.output_tokens;
     out.cached_tokens += record.cached_tokens;
     ++sources[SourceName(record.source)];
-    AddDone(record, samples);
+    AddDone(record, out);
     if (!level || !level->IsKeptBy(record)) continue;
     ++good;
     if (record.ended <= end) ++good_in_window;
@@ -207,16 +201,12 @@ BenchSummary Summarize(const LoadResult& result, Duration duration,
         static_cast<double>(good) / static_cast<double>(out.requests);
     out.goodput_per_s = static_cast<double>(good_in_window) / out.window_s;
   }
-  out.ttft = Summarize(std::move(samples.ttft));
-  out.itl = Summarize(std::move(samples.itl));
-  out.tpot = Summarize(std::move(samples.tpot));
-  out.e2e = Summarize(std::move(samples.e2e));
-  out.longest_gap = Summarize(std::move(samples.gap));
-  out.lateness = Summarize(std::move(samples.late));
-  out.prompt_lengths = Summarize(std::move(samples.prompt));
-  out.output_lengths = Summarize(std::move(samples.output));
-  out.refused_ms = Summarize(std::move(samples.refused));
-  out.retry_after_s = Summarize(std::move(samples.retry_after));
+  for (Summary* one :
+       {&out.ttft, &out.itl, &out.tpot, &out.e2e, &out.longest_gap,
+        &out.lateness, &out.prompt_lengths, &out.output_lengths,
+        &out.refused_ms, &out.retry_after_s}) {
+    *one = Summarize(std::move(one->values));
+  }
   return out;
 }
 

@@ -15,6 +15,7 @@ namespace sluice::cli {
 
 // A summary of measurements. All zero without measurements.
 struct Summary {
+  std::vector<double> values;  // until they are summed up
   size_t count = 0;
   double mean = 0, deviation = 0;  // of the population
   double min = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;

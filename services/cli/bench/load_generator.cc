@@ -10,8 +10,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/http/http_call.h"
+#include "common/http/sse.h"
 #include "services/cli/bench/arrivals.h"
-#include "services/cli/bench/stream_exchange.h"
+#include "services/cli/stream_chunk.h"
 
 namespace sluice::cli {
 namespace {
@@ -30,6 +32,147 @@ double ThreadCpuSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
+constexpr size_t kMaxRefusalBytes = 64 << 10;
+
+Outcome OutcomeOf(http::HttpCall::End end) {
+  switch (end) {
+    case http::HttpCall::End::kDone:
+      return Outcome::kDone;
+    case http::HttpCall::End::kConnect:
+      return Outcome::kConnect;
+    case http::HttpCall::End::kBroken:
+      return Outcome::kBroken;
+    case http::HttpCall::End::kTimeout:
+      return Outcome::kTimeout;
+    case http::HttpCall::End::kCancelled:
+      return Outcome::kCancelled;
+  }
+  return Outcome::kBroken;
+}
+
+// Measures one request and its streamed answer. Lives until its end; every call
+// is on the loop's thread.
+class StreamExchange : public std::enable_shared_from_this<StreamExchange> {
+ public:
+  using OnTokens = std::function<void(int)>;
+  using OnEnd = std::function<void(RequestRecord)>;
+
+  // `pool` outlives the exchange. `head` is RequestHead's; `record` has index
+  // and scheduled.
+  StreamExchange(http::ConnectionPool& pool, const std::string& head,
+                 const LoadRequest& request, RequestRecord record)
+      : call_(std::make_shared<http::HttpCall>(pool, head, request.body)),
+        record_(std::move(record)) {
+    record_.outcome = Outcome::kDone;
+    record_.asked_prompt_tokens = request.prompt_tokens;
+    record_.asked_output_tokens = request.output_tokens;
+    record_.prompt_tokens = request.prompt_tokens;
+  }
+
+  // `on_end` runs once, never within Start.
+  void Start(Duration timeout, OnTokens on_tokens, OnEnd on_end) {
+    on_tokens_ = std::move(on_tokens);
+    on_end_ = std::move(on_end);
+    const auto self = shared_from_this();
+    call_->Start({timeout},
+                 {[self](std::string_view bytes, TimePoint at) {
+                    self->OnBody(bytes, at);
+                  },
+                  [self](http::HttpCall::End end, const std::string& error) {
+                    self->OnCallEnd(end, error);
+                  }});
+  }
+
+  void Cancel() { call_->Cancel(); }
+
+ private:
+  void OnBody(std::string_view bytes, TimePoint at) {
+    const http::ResponseParser& response = call_->response();
+    record_.http_status = response.status();
+    if (record_.http_status != 200 || !response.is_event_stream()) {
+      if (refusal_.size() < kMaxRefusalBytes) refusal_ += bytes;
+      return;
+    }
+    for (const std::string& data : events_.Feed(bytes)) {
+      if (!OnEvent(at, data)) return;
+    }
+  }
+
+  // False: the event ended the exchange.
+  bool OnEvent(TimePoint at, const std::string& data) {
+    const StatusOr<StreamChunk> chunk = ParseStreamChunk(data);
+    if (!chunk.ok()) Fail(Outcome::kBroken, Message(chunk.status()));
+    if (chunk.ok() && chunk->error) Fail(Outcome::kError, *chunk->error);
+    if (record_.outcome != Outcome::kDone) {
+      call_->Cancel();
+      return false;
+    }
+    complete_ = complete_ || chunk->is_end || chunk->is_finish;
+    if (chunk->prompt_tokens) record_.prompt_tokens = *chunk->prompt_tokens;
+    if (chunk->cached_tokens) record_.cached_tokens = *chunk->cached_tokens;
+    if (chunk->completion_tokens) {
+      record_.output_tokens = *chunk->completion_tokens;
+      record_.source = TokenSource::kUsage;
+    }
+    if (chunk->Tokens() > 0) OnToken(at, *chunk);
+    return true;
+  }
+
+  void OnToken(TimePoint at, const StreamChunk& chunk) {
+    record_.arrivals.push_back({at, chunk.Tokens()});
+    counted_ += chunk.Tokens();
+    if (record_.source != TokenSource::kUsage) {
+      record_.output_tokens = counted_;
+      if (chunk.ids) record_.source = TokenSource::kTokenIds;
+    }
+    on_tokens_(chunk.Tokens());
+  }
+
+  void Fail(Outcome outcome, const std::string& error) {
+    record_.outcome = outcome;
+    record_.error = error;
+  }
+
+  // Records what is wrong with a complete answer, if anything.
+  void JudgeWhole() {
+    const int status = record_.http_status;
+    if (status != 200) {
+      Fail(status == 429 ? Outcome::kRefused : Outcome::kHttpError,
+           http::ErrorText(status, refusal_));
+    } else if (!call_->response().is_event_stream()) {
+      Fail(Outcome::kBroken, "the answer is no text/event-stream");
+    } else if (!complete_) {
+      Fail(Outcome::kBroken, "the stream ended without [DONE]");
+    } else if (record_.arrivals.empty()) {
+      Fail(Outcome::kEmpty, "the answer has no token");
+    }
+  }
+
+  void OnCallEnd(http::HttpCall::End end, const std::string& error) {
+    record_.sent = call_->sent();
+    record_.new_connection = call_->new_connection();
+    record_.retry_after_s = call_->response().retry_after_s();
+    if (end == http::HttpCall::End::kDone) {
+      JudgeWhole();
+    } else if (record_.outcome == Outcome::kDone) {
+      Fail(OutcomeOf(end), error);
+    }
+    const bool done = record_.outcome == Outcome::kDone;
+    record_.ended = done ? call_->ended() : Clock::now();
+    on_tokens_ = nullptr;
+    std::exchange(on_end_, nullptr)(std::move(record_));
+  }
+
+  const std::shared_ptr<http::HttpCall> call_;
+  RequestRecord record_;
+  OnTokens on_tokens_;
+  OnEnd on_end_;
+  http::SseReader events_;
+  std::string refusal_;    // the body of another status than 200
+  int64_t counted_ = 0;    // over all arrivals
+  bool complete_ = false;  // [DONE] or a finish_reason came
+};
+
 // A run, from its first request to its last answer.
 class LoadRun {
  public:
@@ -41,8 +184,8 @@ class LoadRun {
       : options_(options),
         next_(next),
         on_progress_(on_progress),
-        head_(RequestHead(options.base, "POST", options.target,
-                          "text/event-stream")),
+        head_(http::RequestHead(options.base, "POST", options.target,
+                                "text/event-stream")),
         arrivals_(std::max(options.rate, 1e-9), options.seed) {}
 
   StatusOr<LoadResult> Run() {
@@ -204,7 +347,7 @@ class LoadRun {
   const OnProgress& on_progress_;
   const std::string head_;
   asio::io_context io_{1};
-  ConnectionPool pool_{io_, {}, {}};
+  http::ConnectionPool pool_{io_, {}, {}};
   asio::steady_timer arrival_{io_};
   asio::steady_timer ticks_{io_};
   asio::signal_set signals_{io_, SIGINT};

@@ -8,8 +8,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/http/http_client.h"
 #include "services/cli/bench/request_record.h"
-#include "services/cli/http_client.h"
 
 namespace sluice::cli {
 
@@ -21,7 +21,7 @@ struct LoadRequest {
 };
 
 struct LoadOptions {
-  BaseUrl base;
+  http::BaseUrl base;
   std::string target = "/v1/completions";
   // Closed loop: requests at any time. 0: open loop, by `rate`.
   int concurrency = 1;

@@ -4,14 +4,39 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/json.h"
 #include "common/base/status.h"
+#include "common/http/http_client.h"
+#include "services/cli/bench/arrivals.h"
 #include "services/cli/bench/load_generator.h"
-#include "services/cli/bench/prompt_maker.h"
-#include "services/cli/http_client.h"
 
 namespace sluice::cli {
+
+// Makes prompts of a wanted number of tokens out of common words.
+class PromptMaker {
+ public:
+  // Asks the server's /tokenize for words of one token each, and for the tokens
+  // that a chat template adds. Without /tokenize every word counts as one
+  // token, and exact() is false.
+  static StatusOr<PromptMaker> Learn(const http::BaseUrl& base,
+                                     const std::string& model, bool chat);
+
+  bool exact() const { return exact_; }
+  // Returns whether completions are token ids (else words): needs exact().
+  bool makes_ids() const { return exact_ && !chat_; }
+
+  std::vector<int64_t> Ids(int64_t tokens, SeededRandom& random) const;
+  std::string Text(int64_t tokens, SeededRandom& random) const;
+
+ private:
+  std::vector<std::string> words_;  // each with a space before it
+  std::vector<int64_t> ids_;        // of words_
+  int64_t template_tokens_ = 0;     // a chat's own tokens
+  bool exact_ = false;
+  bool chat_ = false;
+};
 
 // A number of tokens, evenly distributed from low to high.
 struct LengthRange {
@@ -40,7 +65,7 @@ class Workload {
   // it a word counts as a token, and the server's usage tells the lengths.
   // INVALID_ARGUMENT for an `extra` that is no JSON object.
   static StatusOr<Workload> Prepare(const WorkloadOptions& options,
-                                    const BaseUrl& base);
+                                    const http::BaseUrl& base);
   LoadRequest Request(int64_t index) const;
 
   // For the report: the kind of prompts, and whether their lengths are exact.

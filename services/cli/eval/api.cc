@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "common/base/json.h"
+#include "common/base/json_member.h"
 #include "services/cli/cluster_file.h"
-#include "services/cli/json_member.h"
 
 namespace sluice::cli {
 namespace {
@@ -100,7 +100,7 @@ StatusOr<ProbeAnswer> EvalApi::AskOnce(const Probe& probe, int top) const {
                {"echo", true},
                {"logprobs", top},
                {"return_tokens_as_token_ids", true}};
-  auto answer = PostJson(base_, "/v1/completions", body);
+  auto answer = http::PostJson(base_, "/v1/completions", body);
   if (!answer.ok()) return Annotate(answer.status(), probe.name);
   return ReadProbeAnswer(*answer, probe.max_tokens);
 }
@@ -134,10 +134,6 @@ Status RequireEcho(const std::string& name, const std::vector<int64_t>& ids,
   if (same) return OkStatus();
   return FailedPrecondition(name, ": the server echoed other ids: ",
                             answer.prompt_length, " tokens for ", ids.size());
-}
-
-StatusOr<LogitRows> EvalApi::Logits(const std::vector<int64_t>& ids) const {
-  return FetchLogits(base_, ids);
 }
 
 StatusOr<double> EvalApi::RunningRequests() const {

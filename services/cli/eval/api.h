@@ -8,8 +8,7 @@
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
-#include "services/cli/http_client.h"
-#include "services/cli/logits_file.h"
+#include "common/http/http_client.h"
 
 namespace sluice::cli {
 
@@ -36,7 +35,7 @@ struct ProbeAnswer {
 // An OpenAI endpoint for the checks. Calls block; any thread.
 class EvalApi {
  public:
-  EvalApi(BaseUrl base, std::string model)
+  EvalApi(http::BaseUrl base, std::string model)
       : base_(std::move(base)), model_(std::move(model)) {}
 
   // Posts to /v1/completions with echo and logprobs, `top` (at most 20) beside
@@ -45,20 +44,18 @@ class EvalApi {
   // unless the usage tells max_tokens completion tokens.
   StatusOr<ProbeAnswer> Ask(const Probe& probe, int top = 0) const;
 
-  // Returns the rows of /debug/logits; NOT_FOUND if the server has it off.
-  StatusOr<LogitRows> Logits(const std::vector<int64_t>& ids) const;
-
   // Returns the running sequences, by vllm:num_requests_running of /metrics;
   // NOT_FOUND without it.
   StatusOr<double> RunningRequests() const;
 
+  const http::BaseUrl& base() const { return base_; }
   const std::string& model() const { return model_; }
   std::string url() const { return "http://" + base_.host + ":" + base_.port; }
 
  private:
   StatusOr<ProbeAnswer> AskOnce(const Probe& probe, int top) const;
 
-  const BaseUrl base_;
+  const http::BaseUrl base_;
   const std::string model_;
 };
 

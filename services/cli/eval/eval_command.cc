@@ -118,7 +118,7 @@ StatusOr<CheckResult> RunCut(const EvalOptions& options, const EvalApi& api,
                              const std::vector<Probe>& probes) {
   // The first endpoint's key must not reach another host.
   SLUICE_ASSIGN_OR_RETURN(
-      const BaseUrl base,
+      const http::BaseUrl base,
       FindGateway({options.other, "", options.other_api_key}));
   SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
   return CheckCut(api, EvalApi(base, model), probes, options.other_tolerance);
@@ -156,7 +156,8 @@ Status RunEval(const EvalOptions& options) {
     return InvalidArgument(
         "no check is asked for; sluice eval --help lists them");
   }
-  SLUICE_ASSIGN_OR_RETURN(const BaseUrl base, FindGateway(options.endpoint));
+  SLUICE_ASSIGN_OR_RETURN(const http::BaseUrl base,
+                          FindGateway(options.endpoint));
   std::string model = options.model;
   if (model.empty()) {
     SLUICE_ASSIGN_OR_RETURN(model, ServedModelId(base));

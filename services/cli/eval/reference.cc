@@ -4,12 +4,13 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <sstream>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 #include "common/base/json.h"
-#include "services/cli/json_member.h"
+#include "common/base/json_member.h"
 #include "services/cli/logits_file.h"
 #include "services/cli/text_file.h"
 
@@ -178,15 +179,24 @@ std::string ReferenceJson(const std::string& made_by,
 }
 
 StatusOr<std::vector<std::string>> ReadPromptLines(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  std::istringstream in(text);
   std::vector<std::string> prompts;
-  SLUICE_RETURN_IF_ERROR(ReadJsonLines(path, [&](const Json& json) {
-    const auto prompt = json.find("prompt");
-    if (prompt == json.end() || !(prompt->is_string() || prompt->is_array())) {
-      return InvalidArgument("no \"prompt\"");
+  size_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const StatusOr<Json> json = ParseJson(line);
+    if (!json.ok()) return Annotate(json.status(), path, ":", number);
+    const Json* prompt = FindMember(*json, "prompt");
+    if (prompt == nullptr || !(prompt->is_string() || prompt->is_array())) {
+      return InvalidArgument(
+          path, ":", number, ": ",
+          json->is_object() ? "no \"prompt\"" : "not a JSON object");
     }
     prompts.push_back(DumpJson(*prompt));
-    return OkStatus();
-  }));
+  }
+  if (prompts.empty()) return InvalidArgument(path, " is empty");
   return prompts;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "services/cli/eval/checks.h"
+#include "services/cli/logits_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -112,7 +113,7 @@ StatusOr<Found> ComparePrompt(const EvalApi& api, const ReferencePrompt& prompt,
                               const ReferenceLimits& limits) {
   Found found;
   if (!prompt.logits.empty()) {
-    const auto rows = api.Logits(prompt.ids);
+    const auto rows = FetchLogits(api.base(), prompt.ids);
     if (rows.ok()) {
       SLUICE_RETURN_IF_ERROR(CompareLogits(prompt, *rows, found));
     } else if (rows.status().code() != StatusCode::kNotFound) {

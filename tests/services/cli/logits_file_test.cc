@@ -9,7 +9,7 @@ namespace {
 
 TEST(LogitsFileTest, HoldsIdsAndLogitsAsSafetensors) {
   const std::string path = ::testing::TempDir() + "/cli_logits.safetensors";
-  ASSERT_TRUE(WriteLogitsFile(path, {{7, 9}, {1, 2, 3, 4, 5, 6}, 3}).ok());
+  ASSERT_TRUE(WriteLogitsFile(path, {7, 9}, {3, {1, 2, 3, 4, 5, 6}}).ok());
   const std::string bytes = sluice::testing::ReadFileOrDie(path);
   uint64_t header_bytes = 0;
   ASSERT_GT(bytes.size(), sizeof(header_bytes));
@@ -25,7 +25,8 @@ TEST(LogitsFileTest, HoldsIdsAndLogitsAsSafetensors) {
 }
 
 TEST(LogitsFileTest, AFolderThatIsNotThereIsAnError) {
-  EXPECT_EQ(WriteLogitsFile("/nowhere/x", {}).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(WriteLogitsFile("/nowhere/x", {}, {}).code(),
+            StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -7,13 +7,13 @@
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "tests/services/cli/one_answer.h"
+#include "tests/http/one_answer.h"
 
 namespace sluice::cli {
 namespace {
 
-using testing::HttpAnswer;
-using testing::OneAnswer;
+using http::testing::HttpAnswer;
+using http::testing::OneAnswer;
 
 // What `sluice status` prints of a cluster with one gateway, which is dead
 // but for its metrics.

@@ -62,7 +62,9 @@ class Server {
     for (std::thread& thread : threads_) thread.join();
     close(listener_);
   }
-  BaseUrl url() const { return {"127.0.0.1", std::to_string(port_), "key"}; }
+  http::BaseUrl url() const {
+    return {"127.0.0.1", std::to_string(port_), "key"};
+  }
   int connections() const { return connections_; }
   int most_at_once() const { return most_; }
   std::string last_head() {

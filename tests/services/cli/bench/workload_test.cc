@@ -6,14 +6,15 @@
 
 #include "common/base/json.h"
 #include "services/cli/bench/bench_options.h"
-#include "tests/services/cli/one_answer.h"
+#include "tests/http/one_answer.h"
 
 namespace sluice::cli {
 namespace {
 
 // A workload for a server without /tokenize.
 StatusOr<Workload> Prepare(const WorkloadOptions& options) {
-  const testing::OneAnswer server(testing::HttpAnswer("404 Not Found", "{}"));
+  const http::testing::OneAnswer server(
+      http::testing::HttpAnswer("404 Not Found", "{}"));
   return Workload::Prepare(options, server.url());
 }
 

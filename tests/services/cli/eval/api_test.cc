@@ -4,7 +4,7 @@
 
 #include "common/base/json.h"
 #include "services/cli/eval/checks.h"
-#include "tests/services/cli/one_answer.h"
+#include "tests/http/one_answer.h"
 
 namespace sluice::cli {
 namespace {
@@ -48,10 +48,11 @@ TEST(ProbeAnswerTest, AnEchoOfOtherIdsIsRefused) {
 }
 
 TEST(RunningRequestsTest, TheServersGaugeIsRead) {
-  const testing::OneAnswer told(testing::HttpAnswer(
+  const http::testing::OneAnswer told(http::testing::HttpAnswer(
       "200 OK", "vllm:num_requests_running{model_name=\"m\"} 5\n"));
   EXPECT_EQ(*EvalApi(told.url(), "m").RunningRequests(), 5);
-  const testing::OneAnswer silent(testing::HttpAnswer("200 OK", "x 1\n"));
+  const http::testing::OneAnswer silent(
+      http::testing::HttpAnswer("200 OK", "x 1\n"));
   EXPECT_EQ(EvalApi(silent.url(), "m").RunningRequests().status().code(),
             StatusCode::kNotFound);
 }

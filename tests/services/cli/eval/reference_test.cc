@@ -112,16 +112,14 @@ TEST(ReferenceTest, TheGoldenFoldersAreReferences) {
 }
 
 TEST(TensorsTest, ADumpOfLogitsIsRead) {
-  LogitsDump dump;
-  dump.ids = {5, 6};
-  dump.vocab_size = 2;
-  dump.logits = {1, 2, 3, 4};
+  const std::vector<int64_t> ids = {5, 6};
+  const LogitRows logits = {2, {1, 2, 3, 4}};
   const std::string path = Path(".safetensors");
-  ASSERT_TRUE(WriteLogitsFile(path, dump).ok());
+  ASSERT_TRUE(WriteLogitsFile(path, ids, logits).ok());
   auto read = ReadTensors(path);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ((*read)["ids"].ints, dump.ids);
-  EXPECT_EQ((*read)["logits"].floats, dump.logits);
+  EXPECT_EQ((*read)["ids"].ints, ids);
+  EXPECT_EQ((*read)["logits"].floats, logits.values);
   EXPECT_EQ((*read)["logits"].shape, (std::vector<int64_t>{2, 2}));
   std::remove(path.c_str());
 }

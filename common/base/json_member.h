@@ -1,5 +1,5 @@
-#ifndef SLUICE_SERVICES_CLI_JSON_MEMBER_H_
-#define SLUICE_SERVICES_CLI_JSON_MEMBER_H_
+#ifndef SLUICE_COMMON_BASE_JSON_MEMBER_H_
+#define SLUICE_COMMON_BASE_JSON_MEMBER_H_
 
 #include <cstdint>
 #include <optional>
@@ -7,7 +7,7 @@
 
 #include "common/base/json.h"
 
-namespace sluice::cli {
+namespace sluice {
 
 // Returns the member `key` of an object; null if it is absent or null, or
 // `json` is no object.
@@ -40,6 +40,6 @@ inline const Json::array_t& FindList(const Json& json, const char* key) {
              : none;
 }
 
-}  // namespace sluice::cli
+}  // namespace sluice
 
-#endif  // SLUICE_SERVICES_CLI_JSON_MEMBER_H_
+#endif  // SLUICE_COMMON_BASE_JSON_MEMBER_H_

@@ -1,5 +1,5 @@
-#ifndef SLUICE_SERVICES_CLI_HTTP_CALL_H_
-#define SLUICE_SERVICES_CLI_HTTP_CALL_H_
+#ifndef SLUICE_COMMON_HTTP_HTTP_CALL_H_
+#define SLUICE_COMMON_HTTP_HTTP_CALL_H_
 
 #include <array>
 #include <boost/asio/ip/tcp.hpp>
@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "services/cli/http_client.h"
-#include "services/cli/response_parser.h"
+#include "common/http/http_client.h"
+#include "common/http/response_parser.h"
 
-namespace sluice::cli {
+namespace sluice::http {
 
 // Idle connections to one server.
 struct ConnectionPool {
@@ -87,6 +87,6 @@ class HttpCall : public std::enable_shared_from_this<HttpCall> {
   bool finished_ = false;
 };
 
-}  // namespace sluice::cli
+}  // namespace sluice::http
 
-#endif  // SLUICE_SERVICES_CLI_HTTP_CALL_H_
+#endif  // SLUICE_COMMON_HTTP_HTTP_CALL_H_

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "services/cli/stream_chunk.h"
+#include "common/http/sse.h"
 
-namespace sluice::cli {
+namespace sluice::http {
 namespace {
 
 using Events = std::vector<std::string>;
@@ -33,4 +33,4 @@ TEST(SseReaderTest, AnEventWithoutItsEndIsNotGiven) {
 }
 
 }  // namespace
-}  // namespace sluice::cli
+}  // namespace sluice::http

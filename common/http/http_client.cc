@@ -1,15 +1,15 @@
-#include "services/cli/http_client.h"
+#include "common/http/http_client.h"
 
 #include <boost/asio/io_context.hpp>
 #include <memory>
 #include <utility>
 
 #include "common/base/json.h"
-#include "services/cli/http_call.h"
-#include "services/cli/json_member.h"
-#include "services/cli/stream_chunk.h"
+#include "common/base/json_member.h"
+#include "common/http/http_call.h"
+#include "common/http/sse.h"
 
-namespace sluice::cli {
+namespace sluice::http {
 namespace {
 
 using std::chrono::seconds;
@@ -151,4 +151,4 @@ std::string ErrorText(int status, const std::string& body) {
   return Cat(status, ": ", body);
 }
 
-}  // namespace sluice::cli
+}  // namespace sluice::http

@@ -1,12 +1,12 @@
-#include "services/cli/http_client.h"
+#include "common/http/http_client.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/services/cli/one_answer.h"
+#include "tests/http/one_answer.h"
 
-namespace sluice::cli {
+namespace sluice::http {
 namespace {
 
 using testing::OneAnswer;
@@ -68,4 +68,4 @@ TEST(HttpClientTest, NobodyListeningIsUnavailable) {
 }
 
 }  // namespace
-}  // namespace sluice::cli
+}  // namespace sluice::http

@@ -1,5 +1,5 @@
-#ifndef SLUICE_SERVICES_CLI_HTTP_CLIENT_H_
-#define SLUICE_SERVICES_CLI_HTTP_CLIENT_H_
+#ifndef SLUICE_COMMON_HTTP_HTTP_CLIENT_H_
+#define SLUICE_COMMON_HTTP_HTTP_CLIENT_H_
 
 #include <chrono>
 #include <functional>
@@ -8,8 +8,9 @@
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
+#include "common/http/message.h"
 
-namespace sluice::cli {
+namespace sluice::http {
 
 // A server's address, "http://127.0.0.1:8080" (a path such as /v1 is ignored),
 // and its key for a bearer token, or empty.
@@ -18,12 +19,6 @@ struct BaseUrl {
   std::string port;
   std::string api_key;
   static StatusOr<BaseUrl> Parse(std::string_view url);
-};
-
-struct HttpResponse {
-  int status = 0;
-  std::string content_type;
-  std::string body;
 };
 
 // Sends one request on a connection of its own; blocks. OK for any HTTP status.
@@ -53,6 +48,6 @@ Status HttpPostEvents(const BaseUrl& base, const std::string& target,
 // Returns the message of an OpenAI error body, else `body`.
 std::string ErrorText(int status, const std::string& body);
 
-}  // namespace sluice::cli
+}  // namespace sluice::http
 
-#endif  // SLUICE_SERVICES_CLI_HTTP_CLIENT_H_
+#endif  // SLUICE_COMMON_HTTP_HTTP_CLIENT_H_

@@ -1,5 +1,5 @@
-#ifndef SLUICE_TESTS_SERVICES_CLI_ONE_ANSWER_H_
-#define SLUICE_TESTS_SERVICES_CLI_ONE_ANSWER_H_
+#ifndef SLUICE_TESTS_HTTP_ONE_ANSWER_H_
+#define SLUICE_TESTS_HTTP_ONE_ANSWER_H_
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
-#include "services/cli/http_client.h"
+#include "common/http/http_client.h"
 
-namespace sluice::cli::testing {
+namespace sluice::http::testing {
 
 // An answer with its length, as OneAnswer sends it.
 inline std::string HttpAnswer(const std::string& status,
@@ -74,6 +74,6 @@ class OneAnswer {
   std::thread thread_;
 };
 
-}  // namespace sluice::cli::testing
+}  // namespace sluice::http::testing
 
-#endif  // SLUICE_TESTS_SERVICES_CLI_ONE_ANSWER_H_
+#endif  // SLUICE_TESTS_HTTP_ONE_ANSWER_H_

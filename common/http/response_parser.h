@@ -1,5 +1,5 @@
-#ifndef SLUICE_SERVICES_CLI_RESPONSE_PARSER_H_
-#define SLUICE_SERVICES_CLI_RESPONSE_PARSER_H_
+#ifndef SLUICE_COMMON_HTTP_RESPONSE_PARSER_H_
+#define SLUICE_COMMON_HTTP_RESPONSE_PARSER_H_
 
 #include <boost/beast/http/basic_parser.hpp>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "common/base/status.h"
 
-namespace sluice::cli {
+namespace sluice::http {
 
 // Parses the bytes of one HTTP/1.1 response as they arrive; body bytes are
 // available before their chunk ends. Threadless.
@@ -62,6 +62,6 @@ class ResponseParser : private boost::beast::http::basic_parser<false> {
   std::string pending_;  // bytes that basic_parser did not consume
 };
 
-}  // namespace sluice::cli
+}  // namespace sluice::http
 
-#endif  // SLUICE_SERVICES_CLI_RESPONSE_PARSER_H_
+#endif  // SLUICE_COMMON_HTTP_RESPONSE_PARSER_H_

@@ -1,12 +1,10 @@
-#include "services/cli/response_parser.h"
+#include "common/http/response_parser.h"
 
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/error.hpp>
 #include <charconv>
 
-namespace sluice::cli {
-
-namespace http = boost::beast::http;
+namespace sluice::http {
 
 ResponseParser::ResponseParser() {
   eager(true);
@@ -33,7 +31,7 @@ Status ResponseParser::Feed(std::string_view bytes) {
     Error error;
     const size_t used = put(boost::asio::buffer(pending_), error);
     pending_.erase(0, used);
-    if (error == http::error::need_more) break;
+    if (error == boost::beast::http::error::need_more) break;
     if (error) return InvalidArgument("no HTTP answer: ", error.message());
     if (used == 0) break;
   }
@@ -50,4 +48,4 @@ Status ResponseParser::Close() {
   return Unavailable("the connection was closed before the end");
 }
 
-}  // namespace sluice::cli
+}  // namespace sluice::http

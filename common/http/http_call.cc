@@ -1,10 +1,10 @@
-#include "services/cli/http_call.h"
+#include "common/http/http_call.h"
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/write.hpp>
 #include <utility>
 
-namespace sluice::cli {
+namespace sluice::http {
 
 namespace asio = boost::asio;
 
@@ -136,4 +136,4 @@ void HttpCall::Finish(End end, const std::string& error) {
   events.on_end(end, error);
 }
 
-}  // namespace sluice::cli
+}  // namespace sluice::http
