@@ -180,7 +180,8 @@ def up_parser(name):
                         "name:key or key (default: those of the environment's "
                         "SLUICE_API_KEYS, by commas)")
     passed.add_argument("--isa", metavar="X",
-                        choices=["auto", "avx512", "avx2", "portable"])
+                        choices=["auto", "avx512vnni", "avx512", "avxvnni",
+                                 "avx2", "portable"])
     parser.add_argument("--ready-timeout", type=positive, default=900,
                         metavar="S", help="seconds until /readyz must be "
                         "200 (default: %(default)s)")
