@@ -320,9 +320,14 @@ class PageTest(unittest.TestCase):
             ("user", "What is a sluice? Show me some code and a table."),
             ("assistant", SHOWCASE))
         page.wait("document.querySelector('.message.assistant table')")
-        work = [threading.Thread(target=api.completion, args=(
-            self.cluster.url, "A story:"), kwargs={"max_tokens": 40})
-                for _ in range(4)]
+        taken = threading.Event()
+
+        def keep_asking():
+            while not taken.is_set():
+                api.completion(self.cluster.url, "A story:", max_tokens=200)
+
+        work = [threading.Thread(target=keep_asking) for _ in range(4)]
+        self.addCleanup(taken.set)
         for thread in work:
             thread.start()
         page.wait("document.getElementById('tile-running').textContent > 2")
@@ -331,6 +336,7 @@ class PageTest(unittest.TestCase):
         self.screenshot("light")
         page.look(dark=True)
         self.screenshot("dark")
+        taken.set()
         for thread in work:
             thread.join()
         page.look(390, 844, scale=2)
