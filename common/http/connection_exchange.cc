@@ -12,7 +12,7 @@ namespace sluice::http {
 namespace {
 
 // A client with fewer unread bytes has read most of its answer.
-constexpr size_t kMostlyRead = size_t{256} << 10;
+constexpr size_t kMaxUnsentOfReader = size_t{256} << 10;
 
 constexpr std::string_view kCutReason =
     "Memory for answers is short, and this is the largest one of the client "
@@ -168,7 +168,7 @@ bool ConnectionExchange::Hold(size_t bytes) {
 
 void ConnectionExchange::WhenRead(std::function<void()> work) {
   if (gone_) return;
-  if (blocks_.backlog() <= kMostlyRead) {
+  if (blocks_.backlog() <= kMaxUnsentOfReader) {
     Post(std::move(work));
   } else {
     on_read_ = std::move(work);
@@ -246,7 +246,7 @@ bool ConnectionExchange::Enqueue(std::string block) {
 
 void ConnectionExchange::BlockWritten(size_t bytes) {
   blocks_.Written(bytes);
-  if (on_read_ && blocks_.backlog() <= kMostlyRead) {
+  if (on_read_ && blocks_.backlog() <= kMaxUnsentOfReader) {
     Post(std::exchange(on_read_, nullptr));
   }
 }

@@ -45,7 +45,7 @@ TurnQueue::Options TextOptions(const GatewayOptions& options) {
 
 // The most KV blocks without --kv-blocks: the gateway keeps 128 bytes for each.
 // 16 million tokens.
-constexpr int kMostBlocks = 1 << 20;
+constexpr int kMaxBlocks = 1 << 20;
 
 std::vector<trace::TraceRecord::Stage> TracedStages(
     const PipelineStatus& status) {
@@ -233,7 +233,7 @@ class GatewayServer::Impl {
       PlanLimits limits = stages;
       limits.num_blocks =
           std::min(limits.num_blocks,
-                   options_.kv_blocks > 0 ? options_.kv_blocks : kMostBlocks);
+                   options_.kv_blocks > 0 ? options_.kv_blocks : kMaxBlocks);
       // The pool of a windowed KV group depends on it.
       limits.max_step_tokens =
           std::min(limits.max_step_tokens, options_.engine.max_step_tokens);

@@ -150,7 +150,7 @@ ABSL_FLAG(bool, debug_endpoints, false,
 namespace sluice::gateway {
 namespace {
 
-constexpr double kLeastPingSeconds = 0.01;
+constexpr double kMinPingSeconds = 0.01;
 
 Duration FromSeconds(double seconds) {
   return std::chrono::duration_cast<Duration>(
@@ -254,9 +254,9 @@ StatusOr<RequestRules> RulesFromFlags() {
   // Zero and less mean off, as empty does.
   const double ping = absl::GetFlag(FLAGS_sse_ping_interval);
   SLUICE_RETURN_IF_ERROR(CheckRange("--sse-ping-interval", ping, -1, 3600));
-  if (ping > 0 && ping < kLeastPingSeconds) {
+  if (ping > 0 && ping < kMinPingSeconds) {
     return InvalidArgument("--sse-ping-interval must be 0 or at least ",
-                           kLeastPingSeconds, ", got ", ping);
+                           kMinPingSeconds, ", got ", ping);
   }
   rules.stream_times.ping_interval = FromSeconds(ping);
   return rules;

@@ -173,16 +173,16 @@ TEST(PenaltyTest, ABiasDoesNotBringBackWhatIsExcluded) {
 }
 
 TEST(PenaltyTest, ExtremesStayFinite) {
-  constexpr float kMost = std::numeric_limits<float>::max();
+  constexpr float kMax = std::numeric_limits<float>::max();
   SamplingParams params;
   params.repetition_penalty = kMinRepetitionPenalty;
   params.frequency_penalty = -2;
   params.logit_bias = {{0, 100}};
   const std::vector<TokenId> history = {0, 1, 2, 0, 0, 1, 1};
-  EXPECT_EQ(DrawAfter({kMost, -kMost, 0, 1}, params, history), 0);
+  EXPECT_EQ(DrawAfter({kMax, -kMax, 0, 1}, params, history), 0);
   params.repetition_penalty = kMaxRepetitionPenalty;
   params.temperature = 0;
-  EXPECT_EQ(DrawAfter({-kMost, -kMost, kExcluded, kExcluded}, params, history),
+  EXPECT_EQ(DrawAfter({-kMax, -kMax, kExcluded, kExcluded}, params, history),
             0);
 }
 

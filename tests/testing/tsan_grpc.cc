@@ -32,8 +32,8 @@ using Functor = grpc_completion_queue_functor;
 using Run = void (*)(Functor*, int);
 
 // gRPC has two such functions in each of its libraries and in the program.
-constexpr size_t kMostRuns = 16;
-std::atomic<Run> g_runs[kMostRuns];
+constexpr size_t kMaxRuns = 16;
+std::atomic<Run> g_runs[kMaxRuns];
 
 char g_ended_calls;  // its address stands for them
 
@@ -50,7 +50,7 @@ Run Wrapper(size_t wanted, std::index_sequence<index...>) {
 }
 
 Run WrapperOf(size_t index) {
-  return Wrapper(index, std::make_index_sequence<kMostRuns>());
+  return Wrapper(index, std::make_index_sequence<kMaxRuns>());
 }
 
 // Tags that are no functors begin with the address of a table, not of code.
@@ -79,7 +79,7 @@ bool IsCode(Run run) {
 
 void Wrap(Functor* functor) {
   const Run run = functor->functor_run;
-  for (size_t i = 0; i < kMostRuns; ++i) {
+  for (size_t i = 0; i < kMaxRuns; ++i) {
     if (run == WrapperOf(i)) return;
     Run known = g_runs[i].load();
     if (known == nullptr) {

@@ -43,7 +43,7 @@ namespace fs = std::filesystem;
 constexpr double kMaxGrowth = 2.5;
 constexpr int kVocab = 2048;
 constexpr int kPositions = 1 << 20;
-constexpr int kMostAnswered = kPositions / 2;
+constexpr int kMaxAnswered = kPositions / 2;
 // Processes that share the elements.
 constexpr size_t kWorkers = 2;
 
@@ -90,7 +90,7 @@ FinalEvent AnswerAtOnce(const GenerateRequest& request, TokenSink& sink) {
     }
     sink.OnTokens(std::move(event));
   }
-  int left = request.max_tokens < kMostAnswered ? request.max_tokens : 16;
+  int left = request.max_tokens < kMaxAnswered ? request.max_tokens : 16;
   for (const TokenId token : request.prompt_tokens) {
     if (token >= 256) continue;
     if (--left < 0) break;
