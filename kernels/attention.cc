@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "common/base/check.h"
+#include "kernels/block_pack.h"
+#include "kernels/block_store.h"
 #include "kernels/cpu/attention_runner.h"
+#include "kernels/cpu/block_ops.h"
 #include "kernels/cpu/dispatch.h"
 
 namespace sluice::kernels {
@@ -127,12 +131,70 @@ uint16_t ToBf16(float x) {
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-void StoreRow(const float* row, const KvView& kv, void* to) {
+// To element `place` * head_dim of a head's keys or values `to`.
+void StoreRow(const float* row, const KvView& kv, int64_t place, void* to) {
+  const auto size = static_cast<size_t>(kv.head_dim);
+  void* const at = kv.at(to, place * kv.head_dim);
   if (kv.type == WeightType::kF32) {
-    std::memcpy(to, row, static_cast<size_t>(kv.head_dim) * sizeof(float));
+    std::memcpy(at, row, size * sizeof(float));
   } else {
-    std::transform(row, row + kv.head_dim, static_cast<uint16_t*>(to), ToBf16);
+    std::transform(row, row + size, static_cast<uint16_t*>(at), ToBf16);
   }
+}
+
+// One head's key or value in Q8_0.
+class Q8Head {
+ public:
+  void Quantize(const float* row, const KvView& kv) {
+    const auto size = static_cast<size_t>(kv.head_dim);
+    codes_.resize(size);
+    scales_.resize(size / kShortBlock);
+    sums_.resize(size / 16);
+    halves_.resize(scales_.size());
+    const bool finite =
+        kv.blocks->quantize({row, kv.head_dim, kShortBlock, codes_.data(),
+                             scales_.data(), sums_.data()});
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (size_t b = 0; b < halves_.size(); ++b) {
+      halves_[b] = F16Of(finite ? scales_[b] : nan);
+    }
+  }
+  // As row `place` of a packed group, whose codes have 128 added.
+  void StoreKey(int64_t place, uint8_t* group) const {
+    constexpr int kScales = 2 * kGroupRows;
+    for (size_t b = 0; b < halves_.size(); ++b, group += kGroupBytes) {
+      std::memcpy(group + 2 * place, &halves_[b], 2);
+      for (int four = 0; four < kShortBlock / 4; ++four) {
+        uint32_t word = 0;
+        std::memcpy(&word, &codes_[b * kShortBlock + 4 * four], 4);
+        word ^= 0x80808080u;
+        std::memcpy(group + kScales + 4 * (four * kGroupRows + place), &word,
+                    4);
+      }
+    }
+  }
+  void StoreValue(int64_t place, uint8_t* to) const {
+    const size_t size = codes_.size();
+    const size_t bytes = 2 * halves_.size();
+    std::memcpy(to + place * size, codes_.data(), size);
+    std::memcpy(to + kGroupRows * size + place * bytes, halves_.data(), bytes);
+  }
+
+ private:
+  static constexpr int kGroupBytes = 34 * kGroupRows;  // of a block of 32
+  std::vector<int8_t> codes_;
+  std::vector<float> scales_;
+  std::vector<int16_t> sums_;
+  std::vector<uint16_t> halves_;
+};
+
+// Whether the kernels read such keys and values.
+bool IsKnown(const KvView& kv) {
+  if (kv.type != WeightType::kQ8_0) {
+    return static_cast<int>(kv.type) < kNumPlainTypes;
+  }
+  return kv.blocks != nullptr && kv.block_tokens == kGroupRows &&
+         kv.head_dim % kShortBlock == 0;
 }
 
 }  // namespace
@@ -140,18 +202,28 @@ void StoreRow(const float* row, const KvView& kv, void* to) {
 void StoreKv(const Context&, ConstMatrix k, ConstMatrix v, const int64_t* slots,
              const KvView& kv) {
   SLUICE_CHECK(k.cols == kv.num_kv_heads * kv.head_dim && v.cols == k.cols);
-  SLUICE_CHECK(k.rows == v.rows);
-  SLUICE_CHECK(static_cast<int>(kv.type) < kNumPlainTypes);
+  SLUICE_CHECK(k.rows == v.rows && IsKnown(kv));
+  thread_local Q8Head q8;
   for (int64_t t = 0; t < k.rows; ++t) {
     const int64_t block = slots[t] / kv.block_tokens;
     const int64_t place = slots[t] % kv.block_tokens;
     SLUICE_CHECK(slots[t] >= 0 && block < kv.num_blocks);
     for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
-      const int64_t to =
-          ((block * kv.num_kv_heads + h) * kv.block_tokens + place) *
-          kv.head_dim;
-      StoreRow(k.row(t) + h * kv.head_dim, kv, kv.at(kv.keys, to));
-      StoreRow(v.row(t) + h * kv.head_dim, kv, kv.at(kv.values, to));
+      const int64_t head =
+          (block * kv.num_kv_heads + h) * kv.block_tokens * kv.head_dim;
+      const float* key = k.row(t) + h * kv.head_dim;
+      const float* value = v.row(t) + h * kv.head_dim;
+      void* const keys = kv.at(kv.keys, head);
+      void* const values = kv.at(kv.values, head);
+      if (kv.type == WeightType::kQ8_0) {
+        q8.Quantize(key, kv);
+        q8.StoreKey(place, static_cast<uint8_t*>(keys));
+        q8.Quantize(value, kv);
+        q8.StoreValue(place, static_cast<uint8_t*>(values));
+      } else {
+        StoreRow(key, kv, place, keys);
+        StoreRow(value, kv, place, values);
+      }
     }
   }
 }
@@ -161,6 +233,7 @@ void PagedAttention(const Context& context, const AttentionQueries& queries,
   SLUICE_CHECK(queries.q.cols == queries.num_heads * kv.head_dim);
   SLUICE_CHECK(out.rows == queries.q.rows && out.cols == queries.q.cols);
   SLUICE_CHECK(kv.block_tokens > 0 && kAttentionChunk % kv.block_tokens == 0);
+  SLUICE_CHECK(IsKnown(kv));
   int64_t work = 0;
   const std::vector<AttentionUnit>& units =
       MakeUnits(queries, kv.head_dim, work);

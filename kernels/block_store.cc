@@ -12,24 +12,6 @@
 namespace sluice::kernels {
 namespace {
 
-// Nearest even; subnormals too; above the largest number: infinity.
-uint16_t F16Of(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = bits >> 16 & 0x8000u;
-  const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u);
-  if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);
-  if (magnitude < 0x38800000u) {
-    // The addition leaves the value in units of 2^-24, rounded.
-    const float units = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<uint16_t>(
-        sign | (std::bit_cast<uint32_t>(units) - 0x3F000000u));
-  }
-  const uint32_t odd = magnitude >> 13 & 1u;
-  return static_cast<uint16_t>(
-      sign | ((magnitude - 0x38000000u + 0xFFFu + odd) >> 13));
-}
-
 void StoreF16(float value, uint8_t* to) {
   const uint16_t half = F16Of(value);
   to[0] = static_cast<uint8_t>(half & 255u);
@@ -113,6 +95,23 @@ void StoreOne(BlockFormat format, const float* x, uint8_t* stored) {
 }
 
 }  // namespace
+
+uint16_t F16Of(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits >> 16 & 0x8000u;
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u);
+  if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);
+  if (magnitude < 0x38800000u) {
+    // The addition leaves the value in units of 2^-24, rounded.
+    const float units = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<uint16_t>(
+        sign | (std::bit_cast<uint32_t>(units) - 0x3F000000u));
+  }
+  const uint32_t odd = magnitude >> 13 & 1u;
+  return static_cast<uint16_t>(
+      sign | ((magnitude - 0x38000000u + 0xFFFu + odd) >> 13));
+}
 
 bool CanStore(BlockFormat format) {
   return format <= BlockFormat::kQ5_1;  // the first five

@@ -7,6 +7,10 @@
 
 namespace sluice::kernels {
 
+// The bits of the F16 nearest to value, even ones of two as near; infinity
+// above the largest number, NaN stays NaN.
+uint16_t F16Of(float value);
+
 // Whether StoreBlocks makes blocks of `format`: Q8_0, Q4_0, Q4_1, Q5_0, Q5_1.
 bool CanStore(BlockFormat format);
 

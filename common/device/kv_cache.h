@@ -26,7 +26,7 @@ class KvCache {
     int64_t head_dim = 0;
     // Of the keys and values of one block together.
     uint64_t block_bytes(ElementType type) const {
-      return 2 * BytesOf(type) * kBlockTokens * num_kv_heads * head_dim;
+      return 2 * KvBytesOf(type, kBlockTokens * num_kv_heads * head_dim);
     }
   };
 

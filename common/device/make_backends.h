@@ -22,7 +22,7 @@ struct BackendOptions {
   bool pin_threads = false;
   std::string isa = "auto";  // see ParseIsa in cpu_options.h
   std::string name;          // of the teams; empty: rank0, rank1, ...
-  // What keys and values are kept in: F32 or BF16.
+  // What keys and values are kept in: F32, BF16 or Q8_0.
   kernels::WeightType kv_type = kernels::WeightType::kF32;
 };
 

@@ -10,12 +10,19 @@ namespace sluice {
 class Backend;
 
 // The type of a device matrix's elements. A CPU has F32, INT32 for expert ids
-// and BF16 for keys and values; another device may keep hidden states, logits
-// and partial sums in less.
-enum class ElementType : uint8_t { kF32, kInt32, kBf16 };
+// and BF16 and Q8_0 for keys and values; another device may keep hidden states,
+// logits and partial sums in less.
+enum class ElementType : uint8_t { kF32, kInt32, kBf16, kQ8_0 };
 
+// Of an element; Q8_0 has none of its own.
 inline constexpr size_t BytesOf(ElementType type) {
   return type == ElementType::kBf16 ? sizeof(uint16_t) : sizeof(float);
+}
+// Of keys or values; Q8_0 takes whole blocks of 32 elements.
+inline constexpr size_t KvBytesOf(ElementType type, int64_t elements) {
+  return type == ElementType::kQ8_0
+             ? static_cast<size_t>(elements / 32 * 34)
+             : BytesOf(type) * static_cast<size_t>(elements);
 }
 
 // Bytes of one backend's device, given back by the destructor; empty by

@@ -6,12 +6,28 @@
 #include <set>
 #include <vector>
 
+#include "common/base/status.h"
 #include "common/core/kv_groups.h"
 #include "common/model_config/model_config.h"
+#include "common/tensor/weight_format.h"
+#include "kernels/weight_type.h"
 
 // Which layers share a KV group (see kv_groups.h), and what a stage's layers
 // need of memory.
 namespace sluice {
+
+// Refuses heads that are no whole number of the blocks of `type`.
+inline Status CheckKvType(const ModelConfig& config, kernels::WeightType type) {
+  const int64_t block = FormatOf(type).block_elements;
+  for (int32_t i = 0; i < config.num_layers(); ++i) {
+    const int64_t head_dim = config.layers[i].attention.head_dim;
+    if (head_dim % block == 0) continue;
+    return InvalidArgument("kv type ", FormatOf(type).name,
+                           ": head_dim must be a multiple of ", block, ", is ",
+                           head_dim, " in layer ", i);
+  }
+  return OkStatus();
+}
 
 // Returns the window of each KV group. Layers with full attention are group 0,
 // even without such layers; then comes a group for each window.

@@ -33,10 +33,10 @@ StatusOr<WeightsMode> ParseWeightsMode(const std::string& name) {
 
 StatusOr<kernels::WeightType> ParseKvType(const std::string& name) {
   using kernels::WeightType;
-  for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
-    if (name == FormatOf(type).name) return type;
-  }
-  return InvalidArgument("kv type must be f32 or bf16, got '", name, "'");
+  if (name == "f32") return WeightType::kF32;
+  if (name == "bf16") return WeightType::kBf16;
+  if (name == "q8_0") return WeightType::kQ8_0;
+  return InvalidArgument("kv type must be f32, bf16 or q8_0, got '", name, "'");
 }
 
 kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored) {

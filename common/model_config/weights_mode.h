@@ -28,8 +28,8 @@ const char* ToString(WeightsMode mode);
 // The reverse; INVALID_ARGUMENT for another name.
 StatusOr<WeightsMode> ParseWeightsMode(const std::string& name);
 
-// What keys and values are kept in: the name of --kv-type, "f32" or "bf16";
-// INVALID_ARGUMENT for another one.
+// What keys and values are kept in: the name of --kv-type, "f32", "bf16" or
+// "q8_0"; INVALID_ARGUMENT for another one.
 StatusOr<kernels::WeightType> ParseKvType(const std::string& name);
 
 // What rows are computed with that are stored as `stored`. A row that is no

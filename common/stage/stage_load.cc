@@ -212,6 +212,7 @@ class StageLoader {
     info.product_numerics = formats.numerics(info.numerics);
     info.numerics = info.product_numerics;
     if (kv_type_ == ElementType::kBf16) info.numerics += Cat("+", kKvBf16);
+    if (kv_type_ == ElementType::kQ8_0) info.numerics += Cat("+", kKvQ8);
     return std::make_unique<RankGroup>(std::move(ranks));
   }
 
@@ -220,6 +221,7 @@ class StageLoader {
  private:
   Status Prepare(StageInfo& info) {
     SLUICE_ASSIGN_OR_RETURN(range_, ParseRange(options_, config_.num_layers()));
+    SLUICE_RETURN_IF_ERROR(CheckKvType(config_, options_.kv_type));
     const auto formats = ColumnFormatsOf(config_, file_, options_.weights);
     for (int32_t r = 0; r < options_.ranks || r == 0; ++r) {
       SLUICE_ASSIGN_OR_RETURN(auto plan, PlanRank(config_, options_.ranks, r,

@@ -39,8 +39,9 @@ inline constexpr std::string_view kF32Canonical = "f32-canonical-3";
 // The arithmetic with activations of eight bits (kernels/block_matmul.h).
 inline constexpr std::string_view kQ8Canonical = "q8-canonical-1";
 
-// The part of a stage's id that says that its keys and values are BF16.
+// The part of a stage's id that says that its keys and values are not F32.
 inline constexpr std::string_view kKvBf16 = "kv-bf16-1";
+inline constexpr std::string_view kKvQ8 = "kv-q8_0-1";
 
 // The format of blocks of a type that is not plain.
 constexpr kernels::BlockFormat BlockFormatOf(kernels::WeightType type) {

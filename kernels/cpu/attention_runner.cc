@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <memory>
 #include <numeric>
 
+#include "kernels/block_format.h"
 #include "kernels/exp_log.h"
 
 namespace sluice::kernels::cpu {
@@ -86,16 +88,24 @@ AttentionArgs AttentionRunner::ArgsOf(const AttentionUnit& unit,
   const int64_t head_dim = kv_.head_dim;
   const int64_t offset =
       queries_.kv_heads[unit.head] * kv_.block_tokens * head_dim;
+  const int64_t stride = kv_.num_kv_heads * kv_.block_tokens * head_dim;
+  const bool q8 = kv_.type == WeightType::kQ8_0;
+  if (q8) {
+    scratch.value_scales.resize(
+        static_cast<size_t>(kChunk * head_dim / kShortBlock));
+  }
   AttentionArgs args = {
       .keys = kv_.at(kv_.keys, offset),
       .values = kv_.at(kv_.values, offset),
-      .block_stride = kv_.num_kv_heads * kv_.block_tokens * head_dim,
+      .block_stride = q8 ? kv_.bytes(stride) : stride,
       .table = queries_.block_tables + queries_.table_offsets[unit.token],
       .block_tokens = kv_.block_tokens,
       .head_dim = head_dim,
       .scale = queries_.scale,
       .num_queries = unit.num_queries(),
-      .queries = scratch.queries()};
+      .queries = scratch.queries(),
+      .begin = std::numeric_limits<int32_t>::max(),
+      .value_scales = scratch.value_scales.data()};
   const bool lanes = LanesAreQueries(args.num_queries);
   if (lanes) std::fill_n(scratch.queries(), kMaxQueries * head_dim, 0.0f);
   for (int q = 0; q < args.num_queries; ++q) {
@@ -105,6 +115,7 @@ AttentionArgs AttentionRunner::ArgsOf(const AttentionUnit& unit,
     args.first[q] =
         queries_.window > 0 ? std::max(0, position - queries_.window + 1) : 0;
     args.last[q] = position;
+    args.begin = std::min(args.begin, args.first[q]);
     args.end = std::max(args.end, position + 1);
     const float* from = queries_.q.row(t) + head * head_dim;
     if (lanes) {
@@ -118,15 +129,72 @@ AttentionArgs AttentionRunner::ArgsOf(const AttentionUnit& unit,
   return args;
 }
 
+void AttentionRunner::QuantizeQueries(int num_queries,
+                                      AttentionScratch& scratch) const {
+  const int64_t cols = kv_.head_dim;
+  const QuantizedRows& rows = scratch.quantized.Quantize(
+      {nullptr, kv_.blocks}, {scratch.queries(), num_queries, cols, cols},
+      kShortBlock);
+  const int64_t blocks = cols / kShortBlock;
+  for (int q = 0; q < num_queries; ++q) {
+    if (scratch.quantized.finite(q)) continue;
+    std::fill_n(rows.scales + q * blocks, blocks,
+                std::numeric_limits<float>::quiet_NaN());
+  }
+  const int words = kv_.blocks->of_format[0].column_words;
+  scratch.columns.resize(static_cast<size_t>(num_queries * blocks * words));
+}
+
+void AttentionRunner::ScoreChunk(const AttentionArgs& args, int32_t chunk,
+                                 AttentionScratch& scratch) const {
+  const uint8_t* keys[kChunk / kGroupRows];
+  const uint8_t* values[kChunk / kGroupRows];
+  const int64_t blocks = args.head_dim / kShortBlock;
+  const int64_t codes = kGroupRows * args.head_dim;  // of a block's values
+  const int32_t chunk_begin = chunk * kChunk;
+  const int32_t begin =
+      std::max(args.begin, chunk_begin) / kGroupRows * kGroupRows;
+  const int32_t end = std::min(args.end, chunk_begin + kChunk);
+  int64_t groups = 0;
+  for (int32_t position = begin; position < end; position += kGroupRows) {
+    const int64_t at = args.table[position / kGroupRows] * args.block_stride;
+    keys[groups] = static_cast<const uint8_t*>(args.keys) + at;
+    values[groups++] = static_cast<const uint8_t*>(args.values) + at;
+  }
+  const QuantizedRows& queries = scratch.quantized.rows();
+  const AttentionPartials out = scratch.at(AttentionScratch::kChunkLevel);
+  kv_.blocks->score({.queries = {.codes = queries.codes,
+                                 .scales = queries.scales,
+                                 .sums = queries.sums,
+                                 .tokens = args.num_queries,
+                                 .blocks = blocks,
+                                 .scratch = scratch.columns.data()},
+                     .groups = keys,
+                     .next = values,
+                     .num_groups = groups,
+                     .scale = args.scale,
+                     .scores = out.scores + (begin - chunk_begin),
+                     .stride = kChunk});
+  for (int64_t g = 0; g < groups; ++g) {
+    kv_.blocks->widen_halves(
+        values[g] + codes, kGroupRows * blocks,
+        scratch.value_scales.data() +
+            (begin - chunk_begin + g * kGroupRows) * blocks);
+  }
+}
+
 AttentionRunner::Pending AttentionRunner::RunChunks(
     const AttentionUnit& unit, const AttentionArgs& args, int32_t begin,
     int32_t end, AttentionScratch& scratch) const {
   const AttentionOps& attention = ops_.attention[static_cast<size_t>(kv_.type)];
   const auto run =
       LanesAreQueries(args.num_queries) ? attention.lanes : attention.chunk;
+  const bool q8 = kv_.type == WeightType::kQ8_0;
+  if (q8) QuantizeQueries(args.num_queries, scratch);
   Pending pending = 0;
   for (int32_t chunk = std::max(begin, unit.first_chunk); chunk < end;
        ++chunk) {
+    if (q8) ScoreChunk(args, chunk, scratch);
     run(args, chunk, scratch.at(AttentionScratch::kChunkLevel));
     pending = Climb(args, chunk - begin, pending, scratch);
   }

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/cpu/block_ops.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/quantized_buffer.h"
 
 namespace sluice::kernels::cpu {
 
@@ -35,6 +37,11 @@ class AttentionScratch {
   // Exchanges two levels' partials.
   void Swap(int a, int b) { std::swap(places_[a], places_[b]); }
   static constexpr int kChunkLevel = 24;  // levels for 2^32 positions below
+
+  // Of Q8_0: the queries in eight bits, and what the chunk at hand needs.
+  QuantizedBuffer quantized;
+  std::vector<uint32_t> columns;
+  std::vector<float> value_scales;
 
  private:
   float* scores() { return queries() + kMaxQueries * head_dim_; }
@@ -71,11 +78,18 @@ class AttentionRunner {
   using Pending = uint32_t;
 
   bool LanesAreQueries(int num_queries) const {
-    return num_queries >= ops_.lane_queries && kv_.head_dim % 16 == 0;
+    return num_queries >= ops_.lane_queries && kv_.head_dim % 16 == 0 &&
+           kv_.type != WeightType::kQ8_0;
   }
   int64_t FloatsOf(const AttentionArgs& args) const;
   AttentionArgs ArgsOf(const AttentionUnit& unit,
                        AttentionScratch& scratch) const;
+  // Of Q8_0: quantises the queries in `scratch`.
+  void QuantizeQueries(int num_queries, AttentionScratch& scratch) const;
+  // Of Q8_0: the scores of what any query sees of the chunk, and the scales of
+  // its values.
+  void ScoreChunk(const AttentionArgs& args, int32_t chunk,
+                  AttentionScratch& scratch) const;
   // Runs chunks [begin, end); begin is aligned to the node's size.
   Pending RunChunks(const AttentionUnit& unit, const AttentionArgs& args,
                     int32_t begin, int32_t end,

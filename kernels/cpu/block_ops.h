@@ -45,6 +45,20 @@ struct BlockProductArgs {
   int64_t tokens_per_block;
 };
 
+// Attention's keys: groups of sixteen Q8_0 rows, each at an address of its own,
+// times every query. scores[q * stride + 16 * group + row] = the product of
+// block_matmul.h with one shard, times `scale`.
+struct BlockScoreArgs {
+  // Its codes, scales, sums, tokens, blocks and scratch alone.
+  BlockProductArgs queries;
+  const uint8_t* const* groups;  // [num_groups]
+  const uint8_t* const* next;  // [num_groups], fetched meanwhile; a group each
+  int64_t num_groups;
+  float scale;
+  float* scores;
+  int64_t stride;
+};
+
 struct BlockKernel {
   void (*product)(const BlockProductArgs& args);
   int32_t column_words;
@@ -53,6 +67,9 @@ struct BlockKernel {
 struct BlockOps {
   // False if x has a NaN or an infinity.
   bool (*quantize)(const QuantizeArgs& args);
+  void (*score)(const BlockScoreArgs& args);
+  // F16 to F32, a multiple of sixteen.
+  void (*widen_halves)(const uint8_t* halves, int64_t n, float* to);
   int32_t tile_columns;  // tokens that a tile takes
   BlockKernel of_format[kNumBlockFormats];
 };

@@ -66,9 +66,9 @@ struct MatMulArgs {
 // [num_queries, head_dim]; where lanes are queries [head_dim, kMaxQueries],
 // zero behind the last query.
 struct AttentionArgs {
-  const void* keys;      // of this kv head in block 0, of a plain type
+  const void* keys;      // of this kv head in block 0
   const void* values;    // same
-  int64_t block_stride;  // elements from a block to the next
+  int64_t block_stride;  // elements (Q8_0: bytes) from a block to the next
   const int32_t* table;  // block ids of the sequence
   int64_t block_tokens;  // divides kChunk
   int64_t head_dim;
@@ -77,7 +77,10 @@ struct AttentionArgs {
   const float* queries;
   int32_t first[kMaxQueries];  // first visible position
   int32_t last[kMaxQueries];   // last visible position
-  int32_t end;                 // behind the last of these
+  int32_t begin;               // the first of the first
+  int32_t end;                 // behind the last of the last
+  // Q8_0: the scales of the chunk's values, [kChunk, head_dim / 32].
+  const float* value_scales;
 };
 
 // Partials of one chunk or of a node of the tree over chunks. seen[q] is 0
@@ -115,7 +118,7 @@ struct WeightOps {
 
 // Attention over keys and values of one type. Fills the partials of chunk
 // `chunk`: with lanes that are elements of a head, and with lanes that are
-// queries.
+// queries. Q8_0 has the first alone, and finds the scores there.
 struct AttentionOps {
   void (*chunk)(const AttentionArgs& args, int32_t chunk,
                 const AttentionPartials& out);
@@ -125,7 +128,7 @@ struct AttentionOps {
 
 struct Ops {
   const WeightOps* of_type;       // by plain WeightType
-  const AttentionOps* attention;  // same
+  const AttentionOps* attention;  // by WeightType up to kQ8_0
   int32_t tile_columns;           // tokens that a tile takes
   // The canonical dot product of matmul.h.
   float (*dot)(const float* a, const float* b, int64_t n);

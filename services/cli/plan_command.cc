@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/byte_size.h"
+#include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
@@ -117,6 +118,7 @@ StatusOr<std::string> PlanStages(const PlanOptions& options,
                                  const ExpertPlacement& placement) {
   LayerLoadOptions loads = options.loads;
   loads.placement = &placement;
+  SLUICE_RETURN_IF_ERROR(CheckKvType(config, loads.kv_type));
   const int32_t context = std::min(config.max_position_embeddings, kMaxContext);
   if (loads.max_context > context) {
     return InvalidArgument("--max-context: must be between 1 and ", context,
@@ -192,7 +194,8 @@ void AddStageOptions(CLI::App& plan, PlanOptions& options) {
           ->check(Within(1, kMaxStepTokens)),
       plan.add_option("--ranks", loads.ranks, "likewise")
           ->check(Within(1, INT32_MAX)),
-      AddParsed(plan, "--kv-type", loads.kv_type, ParseKvType, "f32 or bf16"),
+      AddParsed(plan, "--kv-type", loads.kv_type, ParseKvType,
+                "f32, bf16 or q8_0"),
       AddParsed(plan, "--weights", loads.weights, ParseWeightsMode,
                 "auto, bf16, f32, q8_0, q4_0, q4_1, q5_0 or q5_1"),
   };

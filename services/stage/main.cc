@@ -31,7 +31,7 @@ ABSL_FLAG(
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2 or portable");
-ABSL_FLAG(std::string, kv_type, "f32", "keys and values: f32 or bf16");
+ABSL_FLAG(std::string, kv_type, "f32", "keys and values: f32, bf16 or q8_0");
 ABSL_FLAG(int32_t, kv_blocks, 0,
           "KV cache blocks of 16 tokens; 0: from the memory at hand");
 ABSL_FLAG(int32_t, max_context, 0,

@@ -254,8 +254,9 @@ class ApartBackend final : public Backend {
     return {Vector(norm.weight, elements), norm.eps};
   }
   LayerKv Behind(const AttentionSpec& spec, LayerKv kv) {
-    const size_t bytes = BytesOf(kv.type) * kv.num_blocks * kBlockTokens *
-                         spec.num_kv_heads * spec.head_dim;
+    const size_t bytes =
+        KvBytesOf(kv.type, kv.num_blocks * kBlockTokens * spec.num_kv_heads *
+                               spec.head_dim);
     kv.keys = memory_.Behind(kv.keys, bytes);
     kv.values = memory_.Behind(kv.values, bytes);
     return kv;

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "common/device/cpu/cpu_options.h"
 #include "kernels/attention.h"
 #include "kernels/context.h"
 #include "kernels/weight_type.h"
@@ -266,6 +267,44 @@ TEST(OneHashKernelsTest, KeysAndValuesInBf16HaveOneHashOfTheirOwn) {
     LocalClusterOptions f32 = Base(model);
     EXPECT_NE(Hash(expected), Hash(RunCluster(f32, 8, kIds).records));
   }
+}
+
+// Blocks of 32 elements of a head, over every way to cut the work.
+TEST(OneHashKernelsTest, KeysAndValuesInQ8HaveOneHashOfTheirOwn) {
+  SLUICE_REQUIRE_SHARED(model, "golden/glm4");
+  constexpr int kIds = 256;  // below the model's vocabulary
+  std::vector<std::string> expected;
+  Seen seen;
+  for (const char* isa :
+       {"auto", "avx512vnni", "avx512", "avxvnni", "avx2", "portable"}) {
+    if (!ParseIsa(isa).ok()) continue;
+    for (const int stages : {1, 2}) {
+      for (const int blocks : {kPlentyOfBlocks, kFewBlocks}) {
+        const bool hardest = stages == 2 && blocks == kFewBlocks;
+        if (isa != std::string("auto") && !hardest) continue;
+        LocalClusterOptions options = Base(model);
+        options.stages = stages;
+        options.stage.ranks = stages == 2 ? 2 : 1;
+        options.stage.threads = blocks == kFewBlocks ? 2 : 1;
+        options.stage.isa = isa;
+        options.stage.kv_type = kernels::WeightType::kQ8_0;
+        options.stage.kv_blocks = blocks;
+        options.engine.prefill_chunk = stages == 2 ? 24 : 0;
+        options.engine.prefix_cache = blocks == kFewBlocks;
+        const Outcome outcome = RunCluster(options, 8, kIds);
+        if (expected.empty()) expected = outcome.records;
+        ExpectSame(outcome.records, expected,
+                   Cat("isa ", isa, " stages ", stages, " blocks ", blocks));
+        if (HasFatalFailure()) return;
+        seen.Add(outcome.stats);
+      }
+    }
+  }
+  EXPECT_GT(seen.split_prefills, 0u);
+  EXPECT_GT(seen.preemptions, 0u);
+  EXPECT_GT(seen.prefix_hits, 0u);
+  LocalClusterOptions f32 = Base(model);
+  EXPECT_NE(Hash(expected), Hash(RunCluster(f32, 8, kIds).records));
 }
 
 TEST(OneHashKernelsTest, Bf16WeightsHaveOneHashOfTheirOwn) {

@@ -1,3 +1,7 @@
+// Attention against its contract written out, for every type of keys and
+// values.
+//
+// Size: the contract's plain code and its cases stand together.
 #include "kernels/attention.h"
 
 #include <algorithm>
@@ -10,8 +14,10 @@
 
 #include "common/concurrency/thread_team.h"
 #include "gtest/gtest.h"
+#include "kernels/block_matmul.h"
 #include "kernels/exp_log.h"
 #include "kernels/reduction_tree.h"
+#include "tests/kernels/block_tester.h"
 #include "tests/kernels/kernel_tester.h"
 
 namespace sluice::kernels {
@@ -51,6 +57,35 @@ float NearestBf16(float x) {
   return static_cast<float>(up ? above : below);
 }
 
+// Codes and scale of 32 elements by the definition, in double precision where
+// it rounds.
+struct Q8Block {
+  int codes[32];
+  float scale;
+};
+Q8Block NearestQ8(const float* x) {
+  float most = 0;
+  for (int i = 0; i < 32; ++i) most = std::max(most, std::fabs(x[i]));
+  Q8Block block = {};
+  if (most < 0x1p-100f) return block;
+  block.scale = most / 127.0f;
+  const float inverse = 127.0f / most;
+  for (int i = 0; i < 32; ++i) {
+    // One rounding to F32, then half to even in double.
+    const float turned = x[i] * inverse;
+    block.codes[i] = static_cast<int>(std::nearbyint(double{turned}));
+  }
+  return block;
+}
+// The nearest value of F16's grid to x >= 0, by search.
+float NearestF16(float x) {
+  if (x == 0) return 0;
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  const double step = std::ldexp(1.0, std::max(exponent - 11, -24));
+  return static_cast<float>(std::nearbyint(x / step) * step);
+}
+
 class PagedSequence {
  public:
   explicit PagedSequence(const Case& c) : case_(c) {
@@ -86,6 +121,14 @@ class PagedSequence {
     if (c.type == WeightType::kBf16) {
       for (float& x : k_) x = NearestBf16(x);
       for (float& x : v_) x = NearestBf16(x);
+    } else if (c.type == WeightType::kQ8_0) {
+      for (size_t i = 0; i < v_.size(); i += 32) {
+        const Q8Block block = NearestQ8(&v_[i]);
+        for (size_t j = 0; j < 32; ++j) {
+          v_[i + j] =
+              static_cast<float>(block.codes[j]) * NearestF16(block.scale);
+        }
+      }
     }
     for (int64_t h = 0; h < c.num_heads; ++h) {
       kv_heads_.push_back(
@@ -101,7 +144,28 @@ class PagedSequence {
             .num_kv_heads = case_.num_kv_heads,
             .block_tokens = kBlock,
             .head_dim = case_.head_dim,
-            .type = case_.type};
+            .type = case_.type,
+            .blocks = ops_};
+  }
+
+  // Writes the key of every head at `position` again, element 1 being `x`.
+  void SpoilKey(int32_t position, float x) {
+    const int64_t cols = case_.num_kv_heads * case_.head_dim;
+    std::vector<float> k(k_.begin() + position * cols,
+                         k_.begin() + (position + 1) * cols);
+    k[1] = x;
+    const OwnedMatrix key(1, cols, k);
+    const OwnedMatrix value(
+        1, cols,
+        {v_.begin() + position * cols, v_.begin() + (position + 1) * cols});
+    const int64_t slot = table_[position / kBlock] * kBlock + position % kBlock;
+    StoreKv(Context{}, key.view(), value.view(), &slot, view());
+  }
+
+  // Attends with these from now on.
+  void UseBlocks(const cpu::BlockOps* ops) {
+    ops_ = ops;
+    is_set_ = true;
   }
 
   // Attends with q [T, num_heads * head_dim] at `positions`.
@@ -111,6 +175,7 @@ class PagedSequence {
     const int64_t cols = case_.num_heads * case_.head_dim;
     const OwnedMatrix queries(tokens, cols, q);
     OwnedMatrix out(tokens, cols, 5);
+    if (!is_set_) ops_ = &BlockOpsFor(DotIsaFor(context.isa));
     const std::vector<int64_t> offsets(positions.size(), 0);
     PagedAttention(context,
                    {.q = queries.view(),
@@ -137,6 +202,38 @@ class PagedSequence {
     return v_.data() + (p * case_.num_kv_heads + kv_heads_[h]) * case_.head_dim;
   }
 
+  double InDouble(const float* q, const float* k) const {
+    if (case_.type != WeightType::kQ8_0) {
+      return DotInDouble(q, k, case_.head_dim);
+    }
+    double sum = 0;
+    for (int64_t b = 0; b < case_.head_dim; b += 32) {
+      const Q8Block query = NearestQ8(q + b);
+      const Q8Block key = NearestQ8(k + b);
+      for (int i = 0; i < 32; ++i) {
+        sum += double{query.scale} * query.codes[i] *
+               (double{NearestF16(key.scale)} * key.codes[i]);
+      }
+    }
+    return sum;
+  }
+  // q.k, of Q8_0 as exact integers per block.
+  float Dot(const float* q, const float* k) const {
+    if (case_.type != WeightType::kQ8_0) {
+      return CanonicalDot(q, k, case_.head_dim);
+    }
+    float sum = 0;
+    for (int64_t b = 0; b < case_.head_dim; b += 32) {
+      const Q8Block query = NearestQ8(q + b);
+      const Q8Block key = NearestQ8(k + b);
+      int whole = 0;
+      for (int i = 0; i < 32; ++i) whole += query.codes[i] * key.codes[i];
+      sum = std::fma(static_cast<float>(whole),
+                     NearestF16(key.scale) * query.scale, sum);
+    }
+    return sum;
+  }
+
   // The contract of attention.h, written out for one query head.
   struct Partial {
     float m = 0;
@@ -153,7 +250,7 @@ class PagedSequence {
     partial.masked = false;
     std::vector<float> scores;
     for (int32_t p = begin; p < end; ++p) {
-      scores.push_back(CanonicalDot(q, Key(p, h), case_.head_dim) * 0.25f);
+      scores.push_back(Dot(q, Key(p, h)) * 0.25f);
     }
     partial.m = *std::max_element(scores.begin(), scores.end());
     partial.acc.assign(case_.head_dim, 0.0f);
@@ -208,7 +305,7 @@ class PagedSequence {
                                int32_t position) const {
     std::vector<double> scores;
     for (int32_t p = First(position); p <= position; ++p) {
-      scores.push_back(0.25 * DotInDouble(q, Key(p, h), case_.head_dim));
+      scores.push_back(0.25 * InDouble(q, Key(p, h)));
     }
     double sum = case_.sinks ? std::exp(double{sinks_[h]}) : 0;
     std::vector<double> out(case_.head_dim, 0.0);
@@ -224,6 +321,8 @@ class PagedSequence {
 
  private:
   const Case case_;
+  const cpu::BlockOps* ops_ = &BlockOpsFor(DotIsa::kPortable);
+  bool is_set_ = false;
   int64_t blocks_ = 0;
   std::vector<uint8_t> keys_;
   std::vector<uint8_t> values_;
@@ -259,6 +358,25 @@ class AttentionTest : public testing::TestWithParam<Isa> {
         ASSERT_TRUE(SameBits(got, want))
             << "position " << positions[t] << " head " << h << " dim "
             << c.head_dim << " window " << c.window;
+      }
+    }
+  }
+
+  // A step's tokens on teams of some sizes against the calling thread alone.
+  void ExpectSameOnThreads(const Case& c) {
+    PagedSequence sequence(c);
+    const int64_t cols = c.num_heads * c.head_dim;
+    const std::vector<std::vector<int32_t>> steps = {
+        {2999}, {2047}, {2048}, {5, 6, 7, 8, 9, 1200, 1201, 2999}};
+    for (const auto& positions : steps) {
+      const auto q =
+          RandomFloats(7, static_cast<int64_t>(positions.size()) * cols);
+      const auto alone = sequence.Attend(context(), q, positions);
+      for (int threads : {2, 3, 4}) {
+        ThreadTeam team({.num_threads = threads});
+        const Context with_team = {.executor = &team, .isa = GetParam()};
+        EXPECT_TRUE(SameBits(sequence.Attend(with_team, q, positions), alone))
+            << threads << " threads, " << positions.size() << " tokens";
       }
     }
   }
@@ -313,14 +431,87 @@ TEST_P(AttentionTest, EqualsTheContractWithKeysAndValuesInBf16) {
   }
 }
 
+TEST_P(AttentionTest, EqualsTheContractWithKeysAndValuesInQ8) {
+  for (int64_t head_dim : {32, 64, 96, 128, 256}) {
+    for (int32_t window : {0, 100}) {
+      ExpectReference({.positions = 600,
+                       .num_heads = 10,
+                       .head_dim = head_dim,
+                       .window = window,
+                       .sinks = window > 0,
+                       .type = WeightType::kQ8_0},
+                      {3, 100, 255, 256, 299, 511, 599});
+    }
+  }
+}
+
+TEST_P(AttentionTest, EverySetOfBlockProductsGivesTheSameBits) {
+  const Case c = {.positions = 300,
+                  .num_heads = 14,
+                  .head_dim = 96,
+                  .window = 250,
+                  .type = WeightType::kQ8_0};
+  PagedSequence sequence(c);
+  const auto q = RandomFloats(10, 2 * c.num_heads * c.head_dim);
+  const auto want = sequence.Attend(context(), q, {298, 299});
+  for (const DotSet& set : AllDotSets()) {
+    sequence.UseBlocks(set.ops);
+    EXPECT_TRUE(SameBits(sequence.Attend(context(), q, {298, 299}), want))
+        << set.name;
+  }
+}
+
+TEST_P(AttentionTest, AKeyThatIsNoNumberFailsTheQueriesThatSeeItAlone) {
+  for (const auto type :
+       {WeightType::kF32, WeightType::kBf16, WeightType::kQ8_0}) {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
+                            std::numeric_limits<float>::infinity()}) {
+      const Case c = {.positions = 300, .num_kv_heads = 1, .type = type};
+      PagedSequence whole(c);
+      PagedSequence broken(c);
+      broken.SpoilKey(270, bad);
+      const int64_t cols = c.num_heads * c.head_dim;
+      const std::vector<int32_t> positions = {100, 269, 270, 299};
+      const auto q = RandomFloats(9, 4 * cols);
+      const auto want = whole.Attend(context(), q, positions);
+      const auto got = broken.Attend(context(), q, positions);
+      EXPECT_TRUE(SameBits({got.begin(), got.begin() + 2 * cols},
+                           {want.begin(), want.begin() + 2 * cols}));
+      // Of Q8_0 both make a scale of NaN; an infinity in F32 may weigh nothing.
+      if (type != WeightType::kQ8_0) continue;
+      for (auto x = got.begin() + 2 * cols; x != got.end(); ++x) {
+        ASSERT_TRUE(std::isnan(*x));
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, AQueryThatIsNoNumberFailsAlone) {
+  const Case c = {.positions = 300, .type = WeightType::kQ8_0};
+  PagedSequence sequence(c);
+  const int64_t cols = c.num_heads * c.head_dim;
+  auto q = RandomFloats(9, 2 * cols);
+  const auto want = sequence.Attend(context(), q, {298, 299});
+  q[cols + 5] = std::numeric_limits<float>::infinity();
+  const auto got = sequence.Attend(context(), q, {298, 299});
+  for (int64_t i = 0; i < 2 * cols; ++i) {
+    const bool hit = i >= cols && i < cols + c.head_dim;
+    ASSERT_EQ(std::isnan(got[i]), hit) << i;
+    if (!hit) {
+      ASSERT_EQ(got[i], want[i]);
+    }
+  }
+}
+
 TEST_P(AttentionTest, AGroupOfTokensHasTheBitsOfItsTokens) {
   // From one query on to more than share a walk.
-  for (const auto type : {WeightType::kF32, WeightType::kBf16}) {
+  for (const auto type :
+       {WeightType::kF32, WeightType::kBf16, WeightType::kQ8_0}) {
     for (int64_t heads : {1, 3, 8}) {
       const Case c = {.positions = 530,
                       .num_heads = heads,
                       .num_kv_heads = 1,
-                      .head_dim = 48,
+                      .head_dim = type == WeightType::kQ8_0 ? 64 : 48,
                       .type = type};
       PagedSequence sequence(c);
       const int64_t cols = c.num_heads * c.head_dim;
@@ -345,51 +536,21 @@ TEST_P(AttentionTest, AGroupOfTokensHasTheBitsOfItsTokens) {
   }
 }
 
-TEST(StoreKvTest, RoundsToNearestEvenBf16) {
-  const float inf = std::numeric_limits<float>::infinity();
-  const struct {
-    float x;
-    float want;
-  } cases[] = {{1.0f, 1.0f},
-               {0x1.01p0f, 0x1.00p0f},  // half-way: to even
-               {0x1.03p0f, 0x1.04p0f},
-               {0x1.010002p0f, 0x1.02p0f},
-               {-0x1.03p0f, -0x1.04p0f},
-               {0x1.fffffep127f, inf},
-               {-inf, -inf},
-               {-0.0f, -0.0f},
-               {0x1p-149f, 0.0f}};
-  for (const auto& c : cases) {
-    uint16_t key = 0;
-    uint16_t value = 0;
-    const int64_t slot = 0;
-    const ConstMatrix row = {&c.x, 1, 1, 1};
-    StoreKv(Context{}, row, row, &slot,
-            {.keys = &key,
-             .values = &value,
-             .num_blocks = 1,
-             .num_kv_heads = 1,
-             .block_tokens = 1,
-             .head_dim = 1,
-             .type = WeightType::kBf16});
-    EXPECT_EQ(key, UpperHalf(c.want)) << c.x;
-    EXPECT_EQ(value, key);
-  }
-}
-
 TEST_P(AttentionTest, IsCloseToDouble) {
-  const Case c = {.positions = 700, .sinks = true};
-  PagedSequence sequence(c);
-  const auto q = RandomFloats(5, c.num_heads * c.head_dim);
-  const auto out = sequence.Attend(context(), q, {699});
-  for (int64_t h = 0; h < c.num_heads; ++h) {
-    const auto want = sequence.InDouble(q.data() + h * c.head_dim, h, 699);
-    for (int64_t d = 0; d < c.head_dim; ++d) {
-      // Weights are off by the scores' error (sum of 64 products below 2, 8
-      // roundings) and Exp's; sums of 256 positions and the joins follow.
-      // Values are below 1.
-      const double bound = 2 * (Gamma(9) * 0.25 * 128 + 0x1p-22 + Gamma(270));
-      ASSERT_NEAR(out[h * c.head_dim + d], want[d], bound);
+  for (const auto type : {WeightType::kF32, WeightType::kQ8_0}) {
+    const Case c = {.positions = 700, .sinks = true, .type = type};
+    PagedSequence sequence(c);
+    const auto q = RandomFloats(5, c.num_heads * c.head_dim);
+    const auto out = sequence.Attend(context(), q, {699});
+    for (int64_t h = 0; h < c.num_heads; ++h) {
+      const auto want = sequence.InDouble(q.data() + h * c.head_dim, h, 699);
+      for (int64_t d = 0; d < c.head_dim; ++d) {
+        // Weights are off by the scores' error (sum of 64 products below 2, 8
+        // roundings, of Q8_0 fewer) and Exp's; sums of 256 positions and the
+        // joins follow. Values are at most 1.
+        const double bound = 2 * (Gamma(9) * 0.25 * 128 + 0x1p-22 + Gamma(270));
+        ASSERT_NEAR(out[h * c.head_dim + d], want[d], bound);
+      }
     }
   }
 }
@@ -414,22 +575,12 @@ TEST_P(AttentionTest, ATokenAloneHasTheBitsOfTheTokenInAPrefill) {
 }
 
 TEST_P(AttentionTest, AnyThreadCountGivesTheSameBits) {
-  const Case c = {
-      .positions = 3000, .num_heads = 9, .num_kv_heads = 3, .sinks = true};
-  PagedSequence sequence(c);
-  const int64_t cols = c.num_heads * c.head_dim;
-  const std::vector<std::vector<int32_t>> steps = {
-      {2999}, {2047}, {2048}, {5, 6, 7, 8, 9, 1200, 1201, 2999}};
-  for (const auto& positions : steps) {
-    const auto q =
-        RandomFloats(7, static_cast<int64_t>(positions.size()) * cols);
-    const auto alone = sequence.Attend(context(), q, positions);
-    for (int threads : {2, 3, 4}) {
-      ThreadTeam team({.num_threads = threads});
-      const Context with_team = {.executor = &team, .isa = GetParam()};
-      EXPECT_TRUE(SameBits(sequence.Attend(with_team, q, positions), alone))
-          << threads << " threads, " << positions.size() << " tokens";
-    }
+  for (const auto type : {WeightType::kF32, WeightType::kQ8_0}) {
+    ExpectSameOnThreads({.positions = 3000,
+                         .num_heads = 9,
+                         .num_kv_heads = 3,
+                         .sinks = true,
+                         .type = type});
   }
 }
 

@@ -155,6 +155,8 @@ TEST(LayerLoadsTest, NumbersBeyondTheirLimitsCountAsTheLimit) {
   EXPECT_EQ(kv({kAuto, nullptr, 1, 0, 512, 0}), block);
   EXPECT_EQ(kv({kAuto, nullptr, 1, 0, 512, 1, kernels::WeightType::kBf16}),
             block / 2);
+  EXPECT_EQ(kv({kAuto, nullptr, 1, 0, 512, 1, kernels::WeightType::kQ8_0}),
+            block / (32 * 4) * 34);
 }
 
 TEST(LayerLoadsTest, AStepsTokensCountWhereThereAreWindows) {

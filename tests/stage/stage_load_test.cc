@@ -81,6 +81,28 @@ TEST(StageLoadTest, KeysAndValuesInBf16TakeHalfAndHaveNumericsOfTheirOwn) {
   EXPECT_EQ(f32.product_numerics, f32.numerics);
 }
 
+TEST(StageLoadTest, KeysAndValuesInQ8Take34BytesFor32Elements) {
+  SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
+  StageOptions options = OptionsFor(path);
+  const StageInfo f32 = InfoOf(options);
+  options.kv_type = kernels::WeightType::kQ8_0;
+  const StageInfo q8 = InfoOf(options);
+  EXPECT_EQ(q8.kv_bytes, f32.kv_bytes / (4 * 32) * 34);
+  EXPECT_EQ(q8.numerics, f32.numerics + "+kv-q8_0-1");
+  EXPECT_EQ(q8.product_numerics, f32.numerics);
+}
+
+TEST(StageLoadTest, Q8RefusesHeadsThatAreNoWholeNumberOfBlocks) {
+  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  StageOptions options = OptionsFor(path);
+  options.kv_type = kernels::WeightType::kQ8_0;
+  const Status status = Stage::Load(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("head_dim must be a multiple of 32, is 8"),
+            std::string::npos)
+      << status;
+}
+
 TEST(StageLoadTest, AStageReadsItsLayersAndASampleOfTheRest) {
   SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
   const auto file = OpenModel(path);

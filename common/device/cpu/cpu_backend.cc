@@ -52,16 +52,11 @@ void CopyRows(ConstMatrix x, Matrix y) {
   }
 }
 
-kernels::KvView KvOf(const AttentionSpec& spec, const LayerKv& kv) {
-  const bool bf16 = kv.type == ElementType::kBf16;
-  SLUICE_CHECK(bf16 || kv.type == ElementType::kF32);
-  return {kv.keys,
-          kv.values,
-          kv.num_blocks,
-          spec.num_kv_heads,
-          kBlockTokens,
-          spec.head_dim,
-          bf16 ? kernels::WeightType::kBf16 : kernels::WeightType::kF32};
+ElementType ElementOf(kernels::WeightType kv_type) {
+  if (kv_type == kernels::WeightType::kBf16) return ElementType::kBf16;
+  if (kv_type == kernels::WeightType::kQ8_0) return ElementType::kQ8_0;
+  SLUICE_CHECK(kv_type == kernels::WeightType::kF32);
+  return ElementType::kF32;
 }
 
 // The kernels' views of `parts`, in `views`, whose memory is kept.
@@ -96,10 +91,7 @@ BackendInfo InfoOf(const CpuBackendOptions& options) {
   info.threads = options.team.num_threads;
   info.available_memory = AvailableMemory();
   info.shares_host_memory = true;
-  SLUICE_CHECK(FormatOf(options.kv_type).is_plain());
-  if (options.kv_type == kernels::WeightType::kBf16) {
-    info.kv_type = ElementType::kBf16;
-  }
+  info.kv_type = ElementOf(options.kv_type);
   return info;
 }
 
@@ -110,6 +102,7 @@ class CpuBackend final : public Backend {
         team_(options.team),
         context_{&team_, options.isa.vectors},
         dot_{&team_, &kernels::BlockOpsFor(options.isa.dot)},
+        kv_type_(options.kv_type),
         products_(context_, dot_),
         communicator_(std::move(options.ranks), options.rank),
         sampler_(context_) {}
@@ -321,6 +314,12 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  // The kernels' view of a layer's keys and values.
+  kernels::KvView KvOf(const AttentionSpec& spec, const LayerKv& kv) const {
+    SLUICE_CHECK(kv.type == info_.kv_type);
+    return {kv.keys,      kv.values,     kv.num_blocks, spec.num_kv_heads,
+            kBlockTokens, spec.head_dim, kv_type_,      dot_.ops};
+  }
   // Returns packed rows that the next operation may reuse. Only the first
   // operations grow them, to the largest step at once.
   Matrix Scratch(int64_t rows, int64_t cols) {
@@ -336,6 +335,7 @@ class CpuBackend final : public Backend {
   ThreadTeam team_;
   const kernels::Context context_;
   const kernels::DotContext dot_;
+  const kernels::WeightType kv_type_;
   WeightProducts products_;
   ThreadCommunicator communicator_;
   RowSampler sampler_;

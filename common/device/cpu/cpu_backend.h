@@ -14,7 +14,7 @@ namespace sluice {
 struct CpuBackendOptions {
   ThreadTeamOptions team;
   CpuIsa isa;
-  kernels::WeightType kv_type = kernels::WeightType::kF32;  // or BF16
+  kernels::WeightType kv_type = kernels::WeightType::kF32;  // BF16, Q8_0
   // Shared by the stage's backends, with this one's number among them.
   std::shared_ptr<RankTable> ranks;
   int rank = 0;

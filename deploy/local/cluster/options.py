@@ -156,7 +156,7 @@ def up_parser(name):
                         "server by, besides localhost and IP addresses")
     passed.add_argument("--open", action="store_true",
                         help="beyond loopback: requests need no key")
-    passed.add_argument("--kv-type", choices=["f32", "bf16"],
+    passed.add_argument("--kv-type", choices=["f32", "bf16", "q8_0"],
                         help="what keys and values are kept in (default: f32)")
     passed.add_argument("--kv-blocks", type=positive, metavar="N")
     passed.add_argument("--prefill-chunk", type=not_negative, metavar="N",

@@ -7,14 +7,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "common/concurrency/thread_team.h"
 #include "common/measure/limits.h"
 #include "common/measure/machine.h"
+#include "common/tensor/buffer.h"
 #include "kernels/attention.h"
+#include "kernels/block_matmul.h"
 
 namespace sluice::kernels {
 namespace {
@@ -67,19 +68,17 @@ class Bench {
     const Shape& shape = timed.shape;
     const int64_t size =
         blocks * kBlockTokens * shape.kv_heads * shape.head_dim;
-    keys_ = Numbers(1, size + kLine);
-    values_ = Numbers(2, size + kLine);
-    if (options.kv_type == WeightType::kBf16) {
-      CutToBf16(FirstLine(keys_), size);
-      CutToBf16(FirstLine(values_), size);
-    }
-    kv_ = {.keys = FirstLine(keys_),
-           .values = FirstLine(values_),
-           .num_blocks = blocks,
+    kv_ = {.num_blocks = blocks,
            .num_kv_heads = shape.kv_heads,
            .block_tokens = kBlockTokens,
            .head_dim = shape.head_dim,
-           .type = options.kv_type};
+           .type = options.kv_type,
+           .blocks = &BlockOpsFor(DotIsaFor(options.isa))};
+    keys_ = Buffer(static_cast<size_t>(kv_.bytes(size)));
+    values_ = Buffer(keys_.size());
+    kv_.keys = keys_.data();
+    kv_.values = values_.data();
+    Fill();
     for (int64_t h = 0; h < shape.heads; ++h) {
       kv_heads_.push_back(
           static_cast<int32_t>(h * shape.kv_heads / shape.heads));
@@ -124,9 +123,9 @@ class Bench {
     }
     std::sort(shares.begin(), shares.end());
     const double bytes =
-        2.0 * static_cast<double>(
-                  BytesOf(case_.streams * case_.context * case_.shape.kv_heads *
-                          case_.shape.head_dim));
+        2.0 * static_cast<double>(kv_.bytes(case_.streams * case_.context *
+                                            case_.shape.kv_heads *
+                                            case_.shape.head_dim));
     std::printf(
         "%-12s streams %2ld tokens %3ld context %5ld %9.3f ms %7.1f GFLOP/s, "
         "peak %6.0f (median %3.0f %%) %6.1f GB/s, read %5.1f\n",
@@ -140,28 +139,24 @@ class Bench {
   }
 
  private:
-  static constexpr int64_t kLine = 16;  // floats
   static std::vector<int> Cpus(int threads) {
     std::vector<int> cpus;
     for (int i = 0; i < threads; ++i) cpus.push_back(i);
     return cpus;
   }
-  // Of keys or values.
-  int64_t BytesOf(int64_t elements) const {
-    return elements * (options_.kv_type == WeightType::kF32 ? 4 : 2);
-  }
-  // Keeps the upper halves of n numbers, one behind the other.
-  static void CutToBf16(float* numbers, int64_t n) {
-    auto* bytes = reinterpret_cast<char*>(numbers);
-    for (int64_t i = 0; i < n; ++i)
-      std::memcpy(bytes + 2 * i, bytes + 4 * i + 2, 2);
-  }
-  // At a cache line's begin, as the product's memory.
-  static float* FirstLine(std::vector<float>& numbers) {
-    void* begin = numbers.data();
-    size_t space = numbers.size() * sizeof(float);
-    return static_cast<float*>(
-        std::align(kLine * sizeof(float), sizeof(float), begin, space));
+  // Stores random keys and values, the same ones in every block.
+  void Fill() {
+    const int64_t cols = kv_.num_kv_heads * kv_.head_dim;
+    const std::vector<float> keys = Numbers(1, kBlockTokens * cols);
+    const std::vector<float> values = Numbers(2, kBlockTokens * cols);
+    for (int64_t block = 0; block < kv_.num_blocks; ++block) {
+      int64_t slots[kBlockTokens];
+      for (int64_t t = 0; t < kBlockTokens; ++t) {
+        slots[t] = block * kBlockTokens + t;
+      }
+      StoreKv({}, {keys.data(), kBlockTokens, cols, cols},
+              {values.data(), kBlockTokens, cols, cols}, slots, kv_);
+    }
   }
   static std::vector<float> Numbers(uint32_t state, int64_t n) {
     std::vector<float> numbers(static_cast<size_t>(n));
@@ -195,18 +190,16 @@ class Bench {
 
   // GB/s of reading the keys, each thread a part of its own.
   double ReadRate() {
-    return measure::ReadRate(
-        {&team_, Seconds}, {reinterpret_cast<const uint8_t*>(kv_.keys),
-                            static_cast<size_t>(BytesOf(
-                                static_cast<int64_t>(keys_.size()) - kLine))});
+    return measure::ReadRate({&team_, Seconds},
+                             {keys_.as<uint8_t>(), keys_.size()});
   }
 
   const Options options_;
   const Case case_;
   ThreadTeam team_;
   KvView kv_;
-  std::vector<float> keys_;
-  std::vector<float> values_;
+  Buffer keys_;
+  Buffer values_;
   std::vector<float> q_;
   std::vector<float> out_;
   std::vector<int32_t> kv_heads_;
@@ -231,7 +224,10 @@ bool Parse(std::string_view flag, const char* value, Options& options) {
     options.context = std::atoi(value);
   } else if (flag == "--kv-type") {
     const bool bf16 = std::strcmp(value, "bf16") == 0;
-    options.kv_type = bf16 ? WeightType::kBf16 : WeightType::kF32;
+    const bool q8 = std::strcmp(value, "q8_0") == 0;
+    options.kv_type = bf16 ? WeightType::kBf16
+                      : q8 ? WeightType::kQ8_0
+                           : WeightType::kF32;
   } else if (flag == "--isa") {
     for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
       if (std::strcmp(value, ToString(isa)) == 0) options.isa = isa;
@@ -253,7 +249,7 @@ int Main(int argc, char** argv) {
       std::fprintf(stderr,
                    "usage: attention_bench [--threads N] [--rounds N]\n"
                    "  [--context N] [--isa portable|avx2|avx512] "
-                   "[--kv-type f32|bf16] [--cpu-time]\n");
+                   "[--kv-type f32|bf16|q8_0] [--cpu-time]\n");
       return 2;
     }
   }
@@ -264,10 +260,11 @@ int Main(int argc, char** argv) {
   }
   std::printf("%sisa %s, %d threads\n", measure::DescribeCpu().c_str(),
               ToString(options.isa), options.threads);
-  constexpr Case kCases[] = {
-      {kOneB, 1, 512, 512},     {kOneB, 1, 512, 4096}, {kOneB, 1, 512, 16384},
-      {kSmolLm2, 1, 512, 4096}, {kWide, 1, 128, 4096}, {kOneB, 1, 1, 4096},
-      {kOneB, 1, 1, 16384},     {kOneB, 8, 1, 4096},   {kEight, 8, 1, 4096}};
+  constexpr Case kCases[] = {{kOneB, 1, 512, 512},   {kOneB, 1, 512, 4096},
+                             {kOneB, 1, 512, 16384}, {kSmolLm2, 1, 512, 4096},
+                             {kWide, 1, 128, 4096},  {kOneB, 1, 1, 4096},
+                             {kOneB, 1, 1, 16384},   {kOneB, 8, 1, 4096},
+                             {kOneB, 8, 1, 16384},   {kEight, 8, 1, 4096}};
   for (const Case& timed : kCases) {
     if (options.context == 0 || options.context == timed.context) {
       Bench(options, timed).Run();

@@ -14,6 +14,7 @@
 #include "common/base/status.h"
 #include "common/measure/machine.h"
 #include "common/measure/stage_steps.h"
+#include "common/model_config/weights_mode.h"
 #include "common/stage/stage.h"
 
 namespace sluice {
@@ -185,9 +186,9 @@ bool ParseFlags(int argc, char** argv, Flags& flags) {
     } else if (flag == "--isa") {
       flags.stage.isa = value;
     } else if (flag == "--kv-type") {
-      const bool bf16 = value == "bf16";
-      flags.stage.kv_type =
-          bf16 ? kernels::WeightType::kBf16 : kernels::WeightType::kF32;
+      const auto type = ParseKvType(std::string(value));
+      if (!type.ok()) return false;
+      flags.stage.kv_type = *type;
     } else if (flag == "--pin") {
       flags.stage.pin_threads = value == "true";
     } else if (flag == "--once") {
@@ -211,7 +212,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr,
                  "usage: decode_bench MODEL [--threads N] [--ranks R] "
                  "[--weights auto|bf16|f32] [--isa NAME] [--rounds N] "
-                 "[--kv-type f32|bf16] "
+                 "[--kv-type f32|bf16|q8_0] "
                  "[--pin true|false] [--sampling true|false] "
                  "[--once PREFILL,DECODE,STREAMS]\n");
     return 2;
