@@ -22,6 +22,9 @@ namespace sluice::kernels {
 // is half a vector, one of four a quarter. Packed rows have as many bytes as
 // stored ones; rows behind the last one up to sixteen are blocks of zeros.
 
+// The layout's name in files of packed weights. Another layout has another one.
+inline constexpr char kPackedLayout[] = "rows16-1";
+
 inline const BlockLayout& LayoutOf(BlockFormat format) {
   return kBlockLayouts[static_cast<int>(format)];
 }

@@ -12,6 +12,7 @@ namespace sluice {
 
 sigset_t BlockSignals() {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // write() fails beyond RLIMIT_FSIZE
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

@@ -14,7 +14,7 @@ namespace sluice {
 // What the process of a service does around its server.
 
 // Leaves SIGTERM and SIGINT to the main thread alone from now on; ignores
-// SIGPIPE. Call before any other thread starts.
+// SIGPIPE and SIGXFSZ. Call before any other thread starts.
 sigset_t BlockSignals();
 
 // Writes `address` into the file `path`, whole or not at all, so that no reader

@@ -24,6 +24,9 @@ namespace sluice {
 struct BackendInfo {
   std::string numerics;  // equal ids give equal bits
   std::string isa;
+  // Of weights: devices of equal layouts that share the host's memory can use
+  // each other's.
+  std::string layout;
   int32_t threads = 0;            // that compute for the rank
   uint64_t available_memory = 0;  // bytes that were free when it was made
   ElementType kv_type = ElementType::kF32;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/base/cat.h"
 #include "kernels/block_store.h"
 
 namespace sluice {
@@ -22,10 +23,12 @@ void Transpose(const T* from, int64_t rows, int64_t cols, T* to) {
 }  // namespace
 
 ExpertLoader::ExpertLoader(const weights::ModelFile& file,
-                           const ModelConfig& config, WeightsMode mode)
+                           const ModelConfig& config, WeightsMode mode,
+                           PackedWeights* packed)
     : file_(file),
       config_(config),
       mode_(mode),
+      packed_(*packed),
       storage_(ExpertStorageOf(config, file)) {}
 
 std::array<ExpertLoader::Matrix, 2> ExpertLoader::MatricesOf(
@@ -134,21 +137,45 @@ StatusOr<DeviceMemory> ExpertLoader::ReadBias(int32_t layer, ExpertRange range,
   return bias;
 }
 
+StatusOr<PackedWeights::Weights> ExpertLoader::Pack(int32_t layer,
+                                                    ExpertRange range,
+                                                    Backend& backend,
+                                                    const BytesRead& read) {
+  PackedWeights::Weights made;
+  const auto matrices = MatricesOf(layer);
+  for (int32_t e = range.begin; e < range.end; ++e) {
+    for (const Matrix& matrix : matrices) {
+      SLUICE_ASSIGN_OR_RETURN(HostWeight weight, Read(layer, e, matrix));
+      std::vector<HostWeight> parts;
+      parts.push_back(std::move(weight));
+      made.push_back(backend.Pack(std::move(parts)));
+    }
+    if (read) read(StoredBytes(layer, {e, e + 1}));
+  }
+  return made;
+}
+
 StatusOr<ExpertWeights> ExpertLoader::Load(int32_t layer, ExpertRange range,
                                            Backend& backend,
                                            const BytesRead& read) {
   ExpertWeights loaded;
   loaded.first = range.begin;
   const auto matrices = MatricesOf(layer);
-  for (int32_t e = range.begin; e < range.end; ++e) {
-    for (const Matrix& matrix : matrices) {
-      SLUICE_ASSIGN_OR_RETURN(HostWeight weight, Read(layer, e, matrix));
-      auto& to = matrix.is_gate_up() ? loaded.gate_up : loaded.down;
-      std::vector<HostWeight> parts;
-      parts.push_back(std::move(weight));
-      to.push_back(backend.Pack(std::move(parts)));
-    }
-    if (read) read(StoredBytes(layer, {e, e + 1}));
+  // The model's files and the mode say what types the matrices have.
+  const std::string name =
+      Cat("experts-", layer, "-", range.begin, "-", range.end - 1);
+  const PackedWeights::Group group = {name,
+                                      Cat(name, " ", ToString(mode_), "\n")};
+  bool mapped = true;
+  const auto pack = [&] {
+    mapped = false;
+    return Pack(layer, range, backend, read);
+  };
+  SLUICE_ASSIGN_OR_RETURN(auto weights, packed_.Load(group, backend, pack));
+  if (mapped && read) read(StoredBytes(layer, range));
+  for (size_t i = 0; i < weights.size(); i += matrices.size()) {
+    loaded.gate_up.push_back(std::move(weights[i]));
+    loaded.down.push_back(std::move(weights[i + 1]));
   }
   SLUICE_ASSIGN_OR_RETURN(loaded.gate_up_bias,
                           ReadBias(layer, range, matrices[0], backend));

@@ -10,6 +10,7 @@
 
 #include "common/base/status.h"
 #include "common/device/backend.h"
+#include "common/model/packed_weights.h"
 #include "common/model_config/expert_range.h"
 #include "common/model_config/tensor_table.h"
 #include "common/model_config/weights_mode.h"
@@ -21,14 +22,15 @@ namespace sluice {
 // Called with bytes just read.
 using BytesRead = std::function<void(uint64_t bytes)>;
 
-// Reads experts of one model and no other bytes, for a stage's rank or for a
-// host of experts. The family's table names the tensors; matrices become what
-// `mode` says, biases F32. Needs CheckTensors(config, file) to have passed;
-// file and config must outlive the loader. Used by one thread.
+// Reads experts of one model and no other bytes, or maps what `packed` keeps
+// of them, for a stage's rank or for a host of experts. The family's table
+// names the tensors; matrices become what `mode` says, biases F32. Needs
+// CheckTensors(config, file) to have passed; file, config and `packed` must
+// outlive the loader. Used by one thread.
 class ExpertLoader {
  public:
   ExpertLoader(const weights::ModelFile& file, const ModelConfig& config,
-               WeightsMode mode);
+               WeightsMode mode, PackedWeights* packed);
 
   // Returns the stored bytes of these experts of `layer`, which must be sparse.
   uint64_t StoredBytes(int32_t layer, ExpertRange range) const;
@@ -56,6 +58,10 @@ class ExpertLoader {
   std::array<Matrix, 2> MatricesOf(int32_t layer) const;
   StatusOr<HostWeight> Read(int32_t layer, int32_t expert,
                             const Matrix& matrix);
+  // Returns gate and up, down, gate and up, ... of the experts.
+  StatusOr<PackedWeights::Weights> Pack(int32_t layer, ExpertRange range,
+                                        Backend& backend,
+                                        const BytesRead& read);
   Status ReadTransposed(std::string_view from, int32_t expert,
                         const Matrix& matrix, HostWeight& to);
   // Returns the rows in the order of Matrix::To.
@@ -67,6 +73,7 @@ class ExpertLoader {
   const weights::ModelFile& file_;
   const ModelConfig& config_;
   const WeightsMode mode_;
+  PackedWeights& packed_;
   const ExpertStorage storage_;
 };
 

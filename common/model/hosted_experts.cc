@@ -105,7 +105,8 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
   info_.experts_per_token = config_.moe().experts_per_token;
   info_.held = options.held;
 
-  ExpertLoader loader(file, config_, options.weights);
+  PackedWeights packed(options.packed, options.threads, file, digest.Hex());
+  ExpertLoader loader(file, config_, options.weights, &packed);
   uint64_t total = 0;
   for (const LayerRanges& layer : options.held) {
     for (const ExpertRange& range : layer.ranges) {
@@ -125,6 +126,7 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
       layers_[layer.layer].push_back(std::move(experts));
     }
   }
+  packed.LogUse();
   const WeightFormatSet formats = FormatsOf(config_, file, options.weights);
   info_.weights_dtype = formats.names();
   info_.numerics = formats.numerics(info_.numerics);

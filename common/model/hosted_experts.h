@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/device/make_backends.h"
 #include "common/model/expert_transport.h"
+#include "common/model/packed_weights.h"
 #include "common/model_config/expert_range.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/weights_mode.h"
@@ -32,6 +33,7 @@ struct HostedExpertsOptions {
   WeightsMode weights = WeightsMode::kAuto;
   int32_t threads = 0;       // 0: as many as this process has cores
   std::string isa = "auto";  // see ParseIsa in cpu_options.h
+  PackedOptions packed;      // packed weights on disk
   BackendFactory make_backends = MakeBackends;
   // Called while loading with bytes done and total bytes; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
@@ -62,8 +64,8 @@ Status CheckHeld(const ModelConfig& config,
                  const std::vector<LayerRanges>& held);
 
 // Some experts of some layers of one model, with the threads that compute them.
-// Reads their bytes alone, and keeps no file mapped or cached. Not thread-safe:
-// one thread owns the calls to Run; info() is const after Load.
+// Reads their bytes alone. Not thread-safe: one thread owns the calls to Run;
+// info() is const after Load.
 class HostedExperts {
  public:
   // Errors as Stage::Load's and CheckHeld's.

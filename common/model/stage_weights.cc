@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "common/base/cat.h"
 #include "common/base/check.h"
 
 namespace sluice {
@@ -186,24 +187,75 @@ StatusOr<std::vector<HostWeight>> WeightLoader::ReadParts(
   return parts;
 }
 
-Status WeightLoader::LoadOne(const Read& read, const StageRange& range,
-                             Backend& backend, const LoadProgress& progress,
-                             RankWeights& to) {
-  SLUICE_ASSIGN_OR_RETURN(auto parts, ReadParts(read, progress));
-  LayerWeights none;
-  LayerWeights& layer =
-      read.layer < 0 ? none : to.layers[read.layer - range.first_layer];
-  if (read.is_vector) {
+Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
+                                 const LoadProgress& progress) {
+  for (const Read& read : group.reads) {
+    if (!read.is_vector) continue;
+    SLUICE_ASSIGN_OR_RETURN(const auto parts, ReadParts(read, progress));
     const Buffer& elements = parts[0].data;
-    DeviceVector& vector = *VectorAt(read.place, to, layer);
+    DeviceVector& vector = *VectorAt(read.place, *group.to, *group.layer);
     vector = backend.Allocate(elements.size());
     backend.CopyIn(elements.as<float>(),
                    {vector.data(), 1, parts[0].rows, parts[0].rows});
-    return OkStatus();
   }
-  auto packed = backend.Pack(std::move(parts));
-  to.bytes += packed->bytes();
-  *MatrixAt(read.place, to, layer) = std::move(packed);
+  return OkStatus();
+}
+
+Status WeightLoader::LoadMatrices(const Group& group, Backend& backend,
+                                  const LoadProgress& progress) {
+  std::vector<const Read*> reads;
+  const int32_t layer = group.reads[0].layer;
+  PackedWeights::Group packed = {layer < 0 ? "rows" : Cat("layer-", layer), ""};
+  uint64_t done = done_bytes_;
+  for (const Read& read : group.reads) {
+    if (read.is_vector) continue;
+    reads.push_back(&read);
+    for (const Piece& piece : read.pieces) {
+      const Slice& slice = piece.slice;
+      packed.contents +=
+          Cat(piece.from, " [", slice.row_begin, ", ", slice.row_end, ") x [",
+              slice.col_begin, ", ", slice.col_end, ") ",
+              FormatOf(piece.type).name, "\n");
+      done += StoredBytes(piece);
+    }
+    packed.contents += "\n";
+  }
+  if (reads.empty()) return OkStatus();
+  const auto pack = [&]() -> StatusOr<PackedWeights::Weights> {
+    PackedWeights::Weights made;
+    for (const Read* read : reads) {
+      SLUICE_ASSIGN_OR_RETURN(auto parts, ReadParts(*read, progress));
+      made.push_back(backend.Pack(std::move(parts)));
+    }
+    return made;
+  };
+  SLUICE_ASSIGN_OR_RETURN(auto weights, packed_.Load(packed, backend, pack));
+  done_bytes_ = done;  // of mapped weights, too
+  if (progress) progress(done_bytes_, total_bytes_);
+  for (size_t i = 0; i < reads.size(); ++i) {
+    group.to->bytes += weights[i]->bytes();
+    *MatrixAt(reads[i]->place, *group.to, *group.layer) = std::move(weights[i]);
+  }
+  return OkStatus();
+}
+
+Status WeightLoader::LoadExperts(const StageRange& range, const RankPlan& plan,
+                                 Backend& backend, const LoadProgress& progress,
+                                 RankWeights& to) {
+  const auto read_expert = [&](uint64_t bytes) {
+    done_bytes_ += bytes;
+    if (progress) progress(done_bytes_, total_bytes_);
+  };
+  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+    if (!config_.is_sparse(i)) continue;
+    MoeWeights& moe = to.layers[i - range.first_layer].moe;
+    for (const ExpertRange& run : plan.layers[i].experts) {
+      SLUICE_ASSIGN_OR_RETURN(
+          auto experts, expert_loader_.Load(i, run, backend, read_expert));
+      to.bytes += experts.bytes();
+      moe.experts.push_back(std::move(experts));
+    }
+  }
   return OkStatus();
 }
 
@@ -211,24 +263,21 @@ StatusOr<RankWeights> WeightLoader::Load(const StageRange& range,
                                          const RankPlan& plan, Backend& backend,
                                          const LoadProgress& progress) {
   RankWeights loaded;
+  LayerWeights none;
   loaded.layers.resize(range.last_layer - range.first_layer);
-  for (const Read& read : Reads(range, plan)) {
-    SLUICE_RETURN_IF_ERROR(LoadOne(read, range, backend, progress, loaded));
-  }
-  const auto read_expert = [&](uint64_t bytes) {
-    done_bytes_ += bytes;
-    if (progress) progress(done_bytes_, total_bytes_);
-  };
-  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-    if (!config_.is_sparse(i)) continue;
-    MoeWeights& moe = loaded.layers[i - range.first_layer].moe;
-    for (const ExpertRange& run : plan.layers[i].experts) {
-      SLUICE_ASSIGN_OR_RETURN(
-          auto experts, expert_loader_.Load(i, run, backend, read_expert));
-      loaded.bytes += experts.bytes();
-      moe.experts.push_back(std::move(experts));
+  const std::vector<Read> reads = Reads(range, plan);
+  for (size_t begin = 0, end = 0; begin < reads.size(); begin = end) {
+    const int32_t layer = reads[begin].layer;
+    for (end = begin + 1; layer >= 0 && end < reads.size(); ++end) {
+      if (reads[end].layer != layer) break;
     }
+    const Group group = {
+        std::span(reads).subspan(begin, end - begin), &loaded,
+        layer < 0 ? &none : &loaded.layers[layer - range.first_layer]};
+    SLUICE_RETURN_IF_ERROR(LoadVectors(group, backend, progress));
+    SLUICE_RETURN_IF_ERROR(LoadMatrices(group, backend, progress));
   }
+  SLUICE_RETURN_IF_ERROR(LoadExperts(range, plan, backend, progress, loaded));
   return loaded;
 }
 

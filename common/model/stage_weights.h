@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/status.h"
 #include "common/device/backend.h"
 #include "common/model/expert_weights.h"
+#include "common/model/packed_weights.h"
 #include "common/model_config/rank_plan.h"
 #include "common/model_config/tensor_table.h"
 #include "common/model_config/weights_mode.h"
@@ -79,18 +81,20 @@ struct StageRange {
 using LoadProgress = std::function<void(uint64_t done, uint64_t total)>;
 
 // Reads the ranks' parts of a stage's layers alone, and packs them for their
-// backends. The family's table names the tensors
-// (common/model_config/tensor_table.h); matrices become what `mode` says,
-// vectors and routers F32. Needs CheckTensors(config, file) to have passed;
-// file and config must outlive the loader. Used by one thread.
+// backends, or maps what `packed` keeps of them. The family's table names the
+// tensors (common/model_config/tensor_table.h); matrices become what `mode`
+// says, vectors and routers F32. Needs CheckTensors(config, file) to have
+// passed; file, config and `packed` must outlive the loader. Used by one
+// thread.
 class WeightLoader {
  public:
   WeightLoader(const weights::ModelFile& file, const ModelConfig& config,
-               WeightsMode mode)
+               WeightsMode mode, PackedWeights* packed)
       : file_(file),
         config_(config),
         mode_(mode),
-        expert_loader_(file, config, mode) {}
+        packed_(*packed),
+        expert_loader_(file, config, mode, packed) {}
 
   // Adds the rank's share to the bytes that progress counts against.
   void Announce(const StageRange& range, const RankPlan& plan);
@@ -124,12 +128,24 @@ class WeightLoader {
   // Consecutive pieces of one type become one part.
   StatusOr<std::vector<HostWeight>> ReadParts(const Read& read,
                                               const LoadProgress& progress);
-  Status LoadOne(const Read& read, const StageRange& range, Backend& backend,
-                 const LoadProgress& progress, RankWeights& to);
+  // The reads of one layer, or one read outside of layers.
+  struct Group {
+    std::span<const Read> reads;
+    RankWeights* to;
+    LayerWeights* layer;
+  };
+  Status LoadVectors(const Group& group, Backend& backend,
+                     const LoadProgress& progress);
+  Status LoadMatrices(const Group& group, Backend& backend,
+                      const LoadProgress& progress);
+  Status LoadExperts(const StageRange& range, const RankPlan& plan,
+                     Backend& backend, const LoadProgress& progress,
+                     RankWeights& to);
 
   const weights::ModelFile& file_;
   const ModelConfig& config_;
   const WeightsMode mode_;
+  PackedWeights& packed_;
   ExpertLoader expert_loader_;
   uint64_t total_bytes_ = 0;
   uint64_t done_bytes_ = 0;

@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/core/step_plan.h"
 #include "common/device/make_backends.h"
+#include "common/model/packed_weights.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/weights_mode.h"
@@ -43,6 +44,7 @@ struct StageOptions {
   int32_t max_step_tokens = 512;
   int32_t max_sequences = 256;
   std::string isa = "auto";  // see ParseIsa in cpu_options.h
+  PackedOptions packed;      // packed weights on disk
   // Pins each compute thread to its own core if there are enough.
   bool pin_threads = false;
   // The remote experts, which the stage neither loads nor computes; empty:

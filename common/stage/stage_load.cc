@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/device/kv_cache.h"
 #include "common/model/local_experts.h"
+#include "common/model/packed_weights.h"
 #include "common/model/stage_weights.h"
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
@@ -190,12 +191,14 @@ RopeSpec RopeOf(const RopeConfig& rope, int64_t positions) {
 // Loads a stage from checked options, one step after another.
 class StageLoader {
  public:
+  // `digest`: the model's.
   StageLoader(const StageOptions& options, const weights::ModelFile& file,
-              const ModelConfig& config)
+              const ModelConfig& config, const std::string& digest)
       : options_(options),
         file_(file),
         config_(config),
-        loader_(file, config, options.weights) {}
+        packed_(options.packed, options.threads, file, digest),
+        loader_(file, config, options.weights, &packed_) {}
 
   // Fills `info` and starts the ranks.
   StatusOr<std::unique_ptr<RankGroup>> Load(StageInfo& info) {
@@ -206,6 +209,7 @@ class StageLoader {
       SLUICE_ASSIGN_OR_RETURN(auto rank, LoadRank(plan, info));
       ranks.push_back(std::move(rank));
     }
+    packed_.LogUse();
     // Of the whole model: every stage says the same.
     const WeightFormatSet formats = FormatsOf(config_, file_, options_.weights);
     info.weights_dtype = formats.names();
@@ -323,6 +327,7 @@ class StageLoader {
   const StageOptions& options_;
   const weights::ModelFile& file_;
   const ModelConfig& config_;
+  PackedWeights packed_;
   WeightLoader loader_;
   StageRange range_;
   std::vector<RankPlan> plans_;
@@ -381,7 +386,7 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   StageInfo& info = stage->info_;
   SLUICE_ASSIGN_OR_RETURN(const OpenedModel model, OpenChecked(options, info));
   stage->step_delay_ = options.debug_step_delay;
-  StageLoader loader(options, *model.file, model.config);
+  StageLoader loader(options, *model.file, model.config, info.model_digest);
   SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));
   stage->inputs_ = std::make_unique<StepInputs>(loader.limits());
   info.bytes_read = model.file->bytes_read();

@@ -11,9 +11,9 @@
 
 namespace sluice::weights {
 
-// A regular file opened for reading by position. Not mapped: a file that
-// shrinks while it is read gives DATA_LOSS, where a mapping gives SIGBUS. Any
-// thread may call const methods at once.
+// A regular file opened for reading by position: a file that shrinks while it
+// is read gives DATA_LOSS, where a mapping gives SIGBUS. Any thread may call
+// const methods at once.
 class RandomAccessFile {
  public:
   // NOT_FOUND if there is no such file, INVALID_ARGUMENT if it is not regular.
@@ -26,6 +26,8 @@ class RandomAccessFile {
   const std::string& path() const { return path_; }
   // At the time of opening.
   uint64_t size() const { return size_; }
+  // For mmap.
+  int descriptor() const { return fd_; }
 
   // Fills `out` with the `size` bytes at `offset`, or fails.
   Status ReadAt(uint64_t offset, size_t size, void* out) const;

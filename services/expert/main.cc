@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/service_main.h"
+#include "common/weights/packed_file.h"
 #include "services/expert/expert_server.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:0",
@@ -22,6 +23,12 @@ ABSL_FLAG(
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2 or portable");
+ABSL_FLAG(std::string, packed, "auto",
+          "where packed weights are kept for the next start: auto (beside the "
+          "model, or in the user's cache), off, or a folder");
+ABSL_FLAG(std::string, packed_memory, "copy",
+          "kept weights are copied into huge pages (copy: faster), or the "
+          "file's pages are used, which processes share (map)");
 ABSL_FLAG(int32_t, max_rows, 2048, "rows of one batch");
 ABSL_FLAG(int32_t, max_batches_in_flight, 64,
           "unanswered batches of one client");
@@ -67,6 +74,10 @@ StatusOr<ExpertServerOptions> OptionsFromFlags() {
   SLUICE_ASSIGN_OR_RETURN(experts.weights,
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   experts.isa = absl::GetFlag(FLAGS_isa);
+  experts.packed.where = absl::GetFlag(FLAGS_packed);
+  SLUICE_ASSIGN_OR_RETURN(
+      experts.packed.memory,
+      weights::ParsePackedMemory(absl::GetFlag(FLAGS_packed_memory)));
   options.max_rows = absl::GetFlag(FLAGS_max_rows);
   options.max_batches_in_flight = absl::GetFlag(FLAGS_max_batches_in_flight);
   options.join_window =

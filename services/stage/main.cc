@@ -7,6 +7,7 @@
 #include "common/base/byte_size.h"
 #include "common/base/log.h"
 #include "common/base/service_main.h"
+#include "common/weights/packed_file.h"
 #include "services/stage/stage_server.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:0",
@@ -31,6 +32,12 @@ ABSL_FLAG(
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2 or portable");
+ABSL_FLAG(std::string, packed, "auto",
+          "where packed weights are kept for the next start: auto (beside the "
+          "model, or in the user's cache), off, or a folder");
+ABSL_FLAG(std::string, packed_memory, "copy",
+          "kept weights are copied into huge pages (copy: faster), or the "
+          "file's pages are used, which processes share (map)");
 ABSL_FLAG(std::string, kv_type, "f32", "keys and values: f32, bf16 or q8_0");
 ABSL_FLAG(int32_t, kv_blocks, 0,
           "KV cache blocks of 16 tokens; 0: from the memory at hand");
@@ -114,6 +121,10 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   SLUICE_ASSIGN_OR_RETURN(stage.weights,
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   stage.isa = absl::GetFlag(FLAGS_isa);
+  stage.packed.where = absl::GetFlag(FLAGS_packed);
+  SLUICE_ASSIGN_OR_RETURN(
+      stage.packed.memory,
+      weights::ParsePackedMemory(absl::GetFlag(FLAGS_packed_memory)));
   SLUICE_ASSIGN_OR_RETURN(stage.kv_type,
                           ParseKvType(absl::GetFlag(FLAGS_kv_type)));
   stage.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);

@@ -97,7 +97,7 @@ def main(verb, run_dir):
     if (pathlib.Path(run_dir) / "cluster.json").exists():
         _down(run_dir)  # left over by a run that was killed
     command = [harness.ROOT / "deploy/local/up", "--model", model, "--port",
-               "0", "--run-dir", run_dir, "--detach"]
+               "0", "--run-dir", run_dir, "--detach", "--packed", "off"]
     sys.exit(subprocess.run([str(word) for word in command],
                             stdin=subprocess.DEVNULL, timeout=900,
                             check=False).returncode)

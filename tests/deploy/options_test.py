@@ -85,6 +85,15 @@ class LayoutTest(FolderTest):
             self.assertEqual(stage.argv[at + 1], "777")
         self.assertNotIn("--max-context", self.processes()[0].argv)
 
+    def test_packed_weights_are_where_every_stage_is_told(self):
+        for given, passed in (("off", "off"), ("auto", "auto"),
+                              ("/a/b", "/a/b"),
+                              ("b", str(pathlib.Path("b").absolute()))):
+            for stage in self.processes("--packed", given)[:-1]:
+                at = stage.argv.index("--packed")
+                self.assertEqual(stage.argv[at + 1], passed)
+        self.assertNotIn("--packed", self.processes()[0].argv)
+
     def test_a_gateway_listens_where_it_is_told_and_is_called_from_here(self):
         for host, listens, called in (
                 ("127.0.0.1", "127.0.0.1", "127.0.0.1"),

@@ -52,7 +52,8 @@ class GoldenModel {
 
   // As LocalExperts finish them: the root of the tree, [rows, H].
   std::vector<float> Local(int32_t layer, Rows& rows) {
-    ExpertLoader loader(*file_, config_, WeightsMode::kAuto);
+    PackedWeights off;
+    ExpertLoader loader(*file_, config_, WeightsMode::kAuto, &off);
     const auto all = loader.Load(layer, {0, experts()}, *backend_, {});
     EXPECT_TRUE(all.ok()) << all.status();
     LocalExperts local(backend_.get(), {{experts(), {&*all}}});

@@ -128,8 +128,9 @@ class Cluster:
         self.run_dir = self._folder.name
         self._environment = {**os.environ, **(environment or {})}
         self._started = []
+        # Nothing is written beside the tests' models.
         command = [*self.UP, "--model", model, "--port", "0", "--run-dir",
-                   self.run_dir, "--detach", *options]
+                   self.run_dir, "--detach", "--packed", "off", *options]
         self.up = subprocess.run(
             [str(word) for word in command], env=self._environment,
             stdin=subprocess.DEVNULL, capture_output=True, text=True,

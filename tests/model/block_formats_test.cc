@@ -99,6 +99,7 @@ struct BlockCut {
   WeightsMode weights = WeightsMode::kAuto;
   Drive drive = {1 << 20, 1};
   Device device = Device::kCpu;
+  std::string packed = "off";
 };
 
 std::vector<Ask> BlockAsks() {
@@ -128,6 +129,7 @@ std::vector<Answer> AnswersOf(const std::string& path, const BlockCut& cut,
   options.stage.threads = cut.threads;
   options.stage.isa = cut.isa;
   options.stage.weights = cut.weights;
+  options.stage.packed.where = cut.packed;
   options.stage.kv_blocks = 64;
   options.stage.max_step_tokens = 256;
   options.stage.make_backends = FactoryOf(cut.device);
@@ -189,6 +191,11 @@ TEST_P(BlockFormatsTest, EveryCutHasTheBitsOfOneUncutRun) {
                      cut.threads, " threads, ", cut.isa));
     ExpectSame(AnswersOf(path, cut, asks), uncut);
   }
+  // Packed weights that one start writes and the next one reads.
+  BlockCut kept = {1, 2, 1, "auto", WeightsMode::kAuto, {33, 3}};
+  kept.packed = dir.path();
+  ExpectSame(AnswersOf(path, kept, asks), uncut);
+  ExpectSame(AnswersOf(path, kept, asks), uncut);
 }
 
 // Logits of the prompts: the difference's length over the length.

@@ -45,7 +45,8 @@ TEST(ExpertLoaderTest, OnlyTheBytesOfTheExpertsAskedForAreRead) {
     SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
     const Opened model = Open(path);
     const auto backend = BackendOn(Device::kCpu);
-    ExpertLoader loader(*model.file, model.config, WeightsMode::kAuto);
+    PackedWeights off;
+    ExpertLoader loader(*model.file, model.config, WeightsMode::kAuto, &off);
     const int32_t experts = model.config.moe().num_experts;
     uint64_t sum = 0;
     for (const ExpertRange range :
@@ -82,7 +83,8 @@ TEST_P(LocalExpertsTest, OwnersOfHalvesFinishWhatOneOwnerDoes) {
   SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-46");
   const Opened model = Open(path);
   const auto backend = BackendOn(GetParam());
-  ExpertLoader loader(*model.file, model.config, WeightsMode::kAuto);
+  PackedWeights off;
+  ExpertLoader loader(*model.file, model.config, WeightsMode::kAuto, &off);
   const int64_t hidden = model.config.hidden_size;
   std::vector<float> x(static_cast<size_t>(2 * hidden));
   for (size_t i = 0; i < x.size(); ++i) {

@@ -15,6 +15,7 @@
 #include "common/device/cpu/weight_products.h"
 #include "common/tensor/weight_format.h"
 #include "kernels/attention.h"
+#include "kernels/block_pack.h"
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
 #include "kernels/matmul.h"
@@ -88,6 +89,7 @@ BackendInfo InfoOf(const CpuBackendOptions& options) {
   BackendInfo info;
   info.numerics = kF32Canonical;
   info.isa = kernels::ToString(options.isa.dot);
+  info.layout = kernels::kPackedLayout;
   info.threads = options.team.num_threads;
   info.available_memory = AvailableMemory();
   info.shares_host_memory = true;

@@ -68,6 +68,8 @@ def _stage(options, model, index, address, metrics_port):
             "--weights", options.weights, "--metrics-listen", metrics,
             "--port-file", str(run_dir / f"stage-{index}.port")]
     argv += _valued("--isa", options.isa)
+    argv += _valued("--packed", options.packed)
+    argv += _valued("--packed-memory", options.packed_memory)
     argv += _valued("--kv-type", options.kv_type)
     argv += _valued("--kv-blocks", options.kv_blocks)
     argv += _valued("--max-context", options.max_context)
@@ -98,6 +100,8 @@ def _expert(options, model, host, address, metrics_port):
             "--weights", options.weights, "--metrics-listen", metrics,
             "--port-file", str(run_dir / f"expert-{index}.port")]
     argv += _valued("--isa", options.isa)
+    argv += _valued("--packed", options.packed)
+    argv += _valued("--packed-memory", options.packed_memory)
     return process.Process(
         role="expert", index=index, argv=argv,
         environment=process.passed_environment(), addresses=[address],

@@ -156,6 +156,15 @@ def up_parser(name):
                         "server by, besides localhost and IP addresses")
     passed.add_argument("--open", action="store_true",
                         help="beyond loopback: requests need no key")
+    passed.add_argument("--packed", metavar="auto|off|DIR",
+                        type=lambda text: text if text in ("auto", "off")
+                        else str(pathlib.Path(text).expanduser().absolute()),
+                        help="where packed weights are kept for the next "
+                        "start (default: auto, beside the model or in the "
+                        "user's cache)")
+    passed.add_argument("--packed-memory", choices=["copy", "map"],
+                        help="copied into huge pages, which is faster, or the "
+                        "file's pages, which processes share (default: copy)")
     passed.add_argument("--kv-type", choices=["f32", "bf16", "q8_0"],
                         help="what keys and values are kept in (default: f32)")
     passed.add_argument("--kv-blocks", type=positive, metavar="N")

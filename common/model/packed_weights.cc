@@ -1,0 +1,214 @@
+#include "common/model/packed_weights.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/device/cpu/cpu_options.h"
+#include "common/weights/weight_sums.h"
+#include "common/weights/xxh64.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Rises whenever the same model and group give other bytes: with what reading
+// makes of a file, and with the layouts.
+constexpr int kVersion = 1;
+
+std::string HashOf(std::string_view text) {
+  return weights::SumToHex(weights::Xxh64(text.data(), text.size()));
+}
+
+uint64_t StoredBytes(const weights::ModelFile& model) {
+  uint64_t bytes = 0;
+  for (const weights::TensorInfo& tensor : model.tensors()) {
+    bytes += static_cast<uint64_t>(tensor.stored_bytes());
+  }
+  return bytes;
+}
+
+// Returns a line per file that has tensors: name, size, time of the last
+// change.
+std::string FilesOf(const weights::ModelFile& model) {
+  std::set<std::string> paths;
+  for (const weights::TensorInfo& tensor : model.tensors()) {
+    paths.insert(*model.FileOf(tensor.name));
+  }
+  std::string lines;
+  for (const std::string& path : paths) {
+    struct stat info = {};
+    ::stat(path.c_str(), &info);
+    lines += Cat(fs::path(path).filename().string(), " ", info.st_size, " ",
+                 info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, "\n");
+  }
+  return lines;
+}
+
+// Returns the folder of this model among those of others.
+std::string OwnFolder(const weights::ModelFile& model) {
+  std::error_code error;
+  fs::path path = fs::weakly_canonical(model.path(), error);
+  if (error) path = model.path();
+  if (!path.has_filename()) path = path.parent_path();
+  return Cat(path.filename().string(), "-", HashOf(path.string()));
+}
+
+// "DIR/sluice.packed", "FILE.gguf.sluice.packed".
+std::string BesideModel(const weights::ModelFile& model) {
+  std::string path = model.sums_path();
+  path.resize(path.size() - std::string_view("sums").size());
+  return path + "packed";
+}
+
+std::vector<std::string> FoldersOf(const std::string& where,
+                                   const weights::ModelFile& model) {
+  if (where.empty() || where == "off") return {};
+  if (where != "auto") return {Cat(where, "/", OwnFolder(model))};
+  if (StoredBytes(model) < kLeastPackedModel) return {};
+  std::vector<std::string> folders = {BesideModel(model)};
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  const std::string below = "/sluice/packed/" + OwnFolder(model);
+  if (cache != nullptr && *cache == '/') {
+    folders.push_back(cache + below);
+  } else if (home != nullptr && *home == '/') {
+    folders.push_back(Cat(home, "/.cache", below));
+  }
+  return folders;
+}
+
+std::vector<weights::PackedPart> PartsOf(
+    const PackedWeights::Weights& weights) {
+  std::vector<weights::PackedPart> parts;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    for (const WeightPart& part : weights[i]->parts) {
+      parts.push_back({i, part.type, part.rows, weights[i]->cols,
+                       static_cast<const std::byte*>(part.data.data()),
+                       part.data.bytes()});
+    }
+  }
+  return parts;
+}
+
+// Returns the weights of a file, each of which keeps it in memory.
+PackedWeights::Weights WeightsIn(
+    std::shared_ptr<const weights::PackedFile> file) {
+  PackedWeights::Weights weights;
+  for (const weights::PackedPart& part : file->parts()) {
+    if (weights.size() == part.weight) {
+      weights.push_back(std::make_unique<Weight>());
+    }
+    Weight& weight = *weights.back();
+    weight.rows += part.rows;
+    weight.cols = part.cols;
+    auto* const data = const_cast<std::byte*>(part.data);  // only read
+    weight.parts.push_back(
+        {part.type, part.rows, DeviceMemory(nullptr, data, part.bytes)});
+    weight.memory = file;
+  }
+  return weights;
+}
+
+StatusOr<std::unique_ptr<weights::PackedDraft>> DraftIn(
+    const std::string& folder, const std::string& name) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return Unavailable(folder, ": ", error.message());
+  return weights::PackedDraft::Lock(Cat(folder, "/", name));
+}
+
+}  // namespace
+
+PackedWeights::PackedWeights(const PackedOptions& options, int32_t threads,
+                             const weights::ModelFile& model,
+                             const std::string& digest)
+    : source_(
+          Cat("sluice ", kVersion, "\nmodel ", digest, "\n", FilesOf(model))),
+      folders_(FoldersOf(options.where, model)),
+      memory_(options.memory) {
+  if (folders_.empty()) return;
+  if (threads == 0) threads = static_cast<int32_t>(AvailableCpus().size());
+  team_ =
+      std::make_unique<ThreadTeam>(ThreadTeamOptions{threads, {}, "packed"});
+}
+
+PackedWeights::~PackedWeights() = default;
+
+StatusOr<PackedWeights::Weights> PackedWeights::Open(const std::string& path,
+                                                     const std::string& key) {
+  SLUICE_ASSIGN_OR_RETURN(
+      auto file, weights::PackedFile::Open(path, key, memory_, context()));
+  ++files_;
+  bytes_ += file->bytes();
+  return WeightsIn(std::move(file));
+}
+
+StatusOr<PackedWeights::Weights> PackedWeights::Keep(
+    const std::string& name, const std::string& key,
+    const std::function<StatusOr<Weights>()>& pack) {
+  std::optional<Weights> packed;
+  for (; written_to_ < folders_.size(); ++written_to_) {
+    const std::string& folder = folders_[written_to_];
+    const std::string path = Cat(folder, "/", name);
+    auto draft = DraftIn(folder, name);
+    Status kept = draft.status();
+    if (kept.ok()) {
+      // Another process may have written the file before this one's turn.
+      if (auto found = Open(path, key); found.ok()) return found;
+      if (!packed.has_value()) {
+        SLUICE_ASSIGN_OR_RETURN(packed, pack());
+      }
+      kept = (*draft)->Commit(key, PartsOf(*packed), context());
+    }
+    if (kept.ok()) {
+      ++written_files_;
+      auto found = Open(path, key);
+      if (found.ok()) return found;
+      kept = found.status();
+    }
+    const bool last = written_to_ + 1 == folders_.size();
+    Log(last ? LogLevel::kWarning : LogLevel::kInfo,
+        Cat("packed weights are not kept in ", folder, ": ", Message(kept),
+            last ? "; every start packs them" : ""));
+  }
+  if (packed.has_value()) return std::move(*packed);
+  return pack();
+}
+
+StatusOr<PackedWeights::Weights> PackedWeights::Load(
+    const Group& group, const Backend& backend,
+    const std::function<StatusOr<Weights>()>& pack) {
+  const BackendInfo& device = backend.info();
+  if (folders_.empty() || !device.shares_host_memory) return pack();
+  const std::string contents =
+      Cat("layout ", device.layout, "\n", group.contents);
+  const std::string key = source_ + contents;
+  const std::string name = Cat(group.name, "-", HashOf(contents), ".packed");
+  for (const std::string& folder : folders_) {
+    auto found = Open(Cat(folder, "/", name), key);
+    if (found.ok()) return found;
+    if (found.status().code() == StatusCode::kNotFound) continue;
+    const bool stale = found.status().code() == StatusCode::kFailedPrecondition;
+    Log(stale ? LogLevel::kInfo : LogLevel::kWarning,
+        Cat(Message(found.status()), "; it is made anew"));
+  }
+  return Keep(name, key, pack);
+}
+
+void PackedWeights::LogUse() const {
+  if (folders_.empty()) return;
+  const bool maps = memory_ == weights::PackedMemory::kMap;
+  LogInfo("packed weights: ", files_, " files are ", maps ? "mapped" : "read",
+          ", ", bytes_ / 1000000, " MB; this start wrote ", written_files_);
+}
+
+}  // namespace sluice

@@ -1,0 +1,80 @@
+#ifndef SLUICE_COMMON_MODEL_PACKED_WEIGHTS_H_
+#define SLUICE_COMMON_MODEL_PACKED_WEIGHTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/concurrency/thread_team.h"
+#include "common/device/backend.h"
+#include "common/weights/model_file.h"
+#include "common/weights/packed_file.h"
+
+namespace sluice {
+
+// With "auto", packed weights of a smaller model are not kept: it loads as
+// fast.
+inline constexpr uint64_t kLeastPackedModel = uint64_t{64} << 20;
+
+struct PackedOptions {
+  // --packed: "off"; "auto": beside the model, or in the user's cache where
+  // that cannot be written; or a folder, for any number of models.
+  std::string where = "off";
+  weights::PackedMemory memory = weights::PackedMemory::kCopy;
+};
+
+// The packed weights of one model on disk. A file has a layer of one rank, a
+// run of a layer's experts, or the embedding or head, so that stages of any
+// cuts share what is equal. The key of a file names the layout, the rows and
+// columns in it, and size and time of the model's files; of another key, a
+// file is made anew. Used by one thread while it loads; weights outlive the
+// object.
+class PackedWeights {
+ public:
+  using Weights = std::vector<std::unique_ptr<Weight>>;
+
+  // Weights that a file holds together.
+  struct Group {
+    std::string name;      // begins the file's name
+    std::string contents;  // tells them from all others of the model
+  };
+
+  PackedWeights() = default;  // keeps nothing
+  // `threads` read and check files; 0: as many as this process has cores.
+  // `digest`: of `model`, ModelDigest::Hex.
+  PackedWeights(const PackedOptions& options, int32_t threads,
+                const weights::ModelFile& model, const std::string& digest);
+  ~PackedWeights();
+
+  // Returns the group's weights for `backend`: from its file, or what `pack`
+  // returns, which is then written and read back. Weights that cannot be
+  // written stay as packed, and the log says why. Errors are those of `pack`.
+  StatusOr<Weights> Load(const Group& group, const Backend& backend,
+                         const std::function<StatusOr<Weights>()>& pack);
+  // Tells the log what was read and written, if anything is kept.
+  void LogUse() const;
+
+ private:
+  StatusOr<Weights> Open(const std::string& path, const std::string& key);
+  // Writes what `pack` returns to the first folder that takes it.
+  StatusOr<Weights> Keep(const std::string& name, const std::string& key,
+                         const std::function<StatusOr<Weights>()>& pack);
+  kernels::Context context() const { return {team_.get()}; }
+
+  std::string source_;  // of a key: the model's files
+  std::vector<std::string> folders_;
+  size_t written_to_ = 0;  // index of the folder; their number: none
+  std::unique_ptr<ThreadTeam> team_;
+  weights::PackedMemory memory_ = weights::PackedMemory::kCopy;
+  uint64_t bytes_ = 0;
+  int32_t files_ = 0;
+  int32_t written_files_ = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_MODEL_PACKED_WEIGHTS_H_

@@ -1,0 +1,105 @@
+#ifndef SLUICE_COMMON_WEIGHTS_PACKED_FILE_H_
+#define SLUICE_COMMON_WEIGHTS_PACKED_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/tensor/buffer.h"
+#include "kernels/context.h"
+#include "kernels/weight_type.h"
+
+// Files of packed weights: bytes in a device's layout, which processes read or
+// map as they are. Numbers are of 8 bytes, lowest first.
+//
+//   "sluice packed 1\n"
+//   bytes of the head, bytes of the file, bytes of the key, number of parts,
+//   XXH64 of the head with zero in this place
+//   the key, which says of what and how the weights were made; zeros up to a
+//   multiple of 8 bytes
+//   for every part: weight, type, rows, columns, offset, bytes
+//   for every part: XXH64 of each of its pieces of 1 MiB, the last is shorter
+//   the parts, each at a multiple of 4096 bytes
+namespace sluice::weights {
+
+// Rows of one type of a weight, in a device's layout.
+struct PackedPart {
+  uint64_t weight = 0;  // number of the weight: 0, 0, 1, ... over the parts
+  kernels::WeightType type = kernels::WeightType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const std::byte* data = nullptr;
+  uint64_t bytes = 0;
+};
+
+enum class PackedMemory {
+  kCopy,  // the process's own memory, of huge pages where the system has them
+  kMap,   // the file's pages, which all processes share that map the file
+};
+
+// The name of --packed-memory, "copy" or "map"; INVALID_ARGUMENT for another
+// one.
+StatusOr<PackedMemory> ParsePackedMemory(const std::string& name);
+
+// The weights of a file in memory, read-only. Any thread may call const
+// methods.
+class PackedFile {
+ public:
+  // Reads or maps the file on the team of `context`, and checks the head, every
+  // size and all sums. NOT_FOUND without a file, FAILED_PRECONDITION for
+  // another key, DATA_LOSS for a file that is cut short or damaged.
+  static StatusOr<std::shared_ptr<const PackedFile>> Open(
+      const std::string& path, std::string_view key, PackedMemory memory,
+      const kernels::Context& context);
+  ~PackedFile();
+  PackedFile(const PackedFile&) = delete;
+  PackedFile& operator=(const PackedFile&) = delete;
+
+  // Their data is at multiples of 64 bytes.
+  const std::vector<PackedPart>& parts() const { return parts_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  PackedFile(const std::byte* map, Buffer copy, uint64_t bytes)
+      : map_(map), copy_(std::move(copy)), bytes_(bytes) {}
+
+  const std::byte* const map_;  // null: the bytes are in copy_
+  Buffer copy_;
+  const uint64_t bytes_;
+  std::vector<PackedPart> parts_;
+};
+
+// The right to write one file, which one process at a time has: a lock on
+// PATH.tmp, which becomes PATH. The destructor gives it up and removes what
+// Commit has not made the file.
+class PackedDraft {
+ public:
+  // Waits for another process that writes the file. UNAVAILABLE if the draft
+  // cannot be written or locked.
+  static StatusOr<std::unique_ptr<PackedDraft>> Lock(const std::string& path);
+  ~PackedDraft();
+  PackedDraft(const PackedDraft&) = delete;
+  PackedDraft& operator=(const PackedDraft&) = delete;
+
+  // Writes the file, waits until the disk has it and replaces a file that was
+  // there. UNAVAILABLE if the disk takes no more. Call it once.
+  Status Commit(std::string_view key, const std::vector<PackedPart>& parts,
+                const kernels::Context& context);
+
+ private:
+  PackedDraft(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  Status Write(const void* data, uint64_t bytes) const;
+
+  const std::string path_;  // of the finished file
+  const int fd_;
+  bool committed_ = false;
+};
+
+}  // namespace sluice::weights
+
+#endif  // SLUICE_COMMON_WEIGHTS_PACKED_FILE_H_

@@ -1,0 +1,374 @@
+// Packed weights on disk: the same bits as those just packed, whatever becomes
+// of the files.
+#include "common/model/packed_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/cat.h"
+#include "common/device/make_backends.h"
+#include "common/model/hosted_experts.h"
+#include "tests/device/apart_backend.h"
+#include "tests/model/expect_same.h"
+#include "tests/model/pipeline.h"
+#include "tests/testing/captured_stderr.h"
+#include "tests/testing/shared_data.h"
+#include "tests/weights/model_files.h"
+
+namespace sluice::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The files below `folder`, sorted.
+std::vector<fs::path> FilesIn(const std::string& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void WriteTo(const fs::path& path, const std::string& bytes) {
+  fs::remove(path);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// A model file and two weights that are packed from it.
+class PackedWeightsTest
+    : public ::testing::TestWithParam<weights::PackedMemory> {
+ protected:
+  PackedWeightsTest()
+      : backend_(std::move((*MakeBackends({.threads = 1}))[0])) {
+    MakeModel(64);
+  }
+
+  void MakeModel(size_t bytes) {
+    model_ = dir_.Write(
+        "m.safetensors",
+        Safetensors(Cat(R"({"w": {"dtype": "F32", "shape": [)", bytes / 4,
+                        R"(], "data_offsets": [0, )", bytes, "]}}"),
+                    std::string(bytes, '\1')));
+  }
+  std::string kept() const { return dir_.path() + "/kept"; }
+
+  StatusOr<PackedWeights::Weights> Pack() {
+    ++packs_;
+    PackedWeights::Weights weights;
+    for (const int64_t rows : {48, 5}) {
+      std::vector<HostWeight> parts;
+      parts.emplace_back(kernels::WeightType::kF32, rows, 64);
+      for (int64_t i = 0; i < rows * 64; ++i) {
+        parts[0].data.as<float>()[i] = static_cast<float>(i + rows);
+      }
+      weights.push_back(backend_->Pack(std::move(parts)));
+    }
+    return weights;
+  }
+  // Starts over, and checks what Load returns.
+  struct Loaded {
+    bool from_file = false;
+    std::string log;
+  };
+  Loaded Load(const std::string& where,
+              const PackedWeights::Group& group = {"layer-0", "w\n"}) {
+    CapturedStderr log;
+    const auto file = weights::OpenModel(model_);
+    EXPECT_TRUE(file.ok()) << file.status();
+    PackedWeights packed({where, GetParam()}, 1, **file, "digest");
+    const auto loaded =
+        packed.Load(group, *backend_, [this] { return Pack(); });
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    if (!loaded.ok()) return {};
+    EXPECT_EQ(loaded->size(), 2u);
+    for (const auto& weight : *loaded) {
+      const auto* elements =
+          static_cast<const float*>(weight->parts[0].data.data());
+      EXPECT_EQ(weight->cols, 64);
+      for (int64_t i = 0; i < weight->rows * 64; ++i) {
+        EXPECT_EQ(elements[i], static_cast<float>(i + weight->rows));
+      }
+    }
+    return {(*loaded)[0]->memory != nullptr, log.Text()};
+  }
+
+  const TempDir dir_;
+  const std::unique_ptr<Backend> backend_;
+  std::string model_;
+  int packs_ = 0;
+};
+
+TEST_P(PackedWeightsTest, AreWrittenOnceAndReadThenAndLater) {
+  EXPECT_TRUE(Load(kept()).from_file);
+  EXPECT_TRUE(Load(kept()).from_file);
+  EXPECT_EQ(packs_, 1);
+  EXPECT_TRUE(Load(kept(), {"layer-0", "other rows\n"}).from_file);
+  EXPECT_EQ(packs_, 2);
+  EXPECT_EQ(FilesIn(kept()).size(), 2u);
+}
+
+TEST_P(PackedWeightsTest, OffKeepsNothing) {
+  EXPECT_FALSE(Load("off").from_file);
+  EXPECT_FALSE(Load("").from_file);
+  EXPECT_EQ(packs_, 2);
+  EXPECT_EQ(FilesIn(dir_.path()).size(), 1u);
+}
+
+TEST_P(PackedWeightsTest, OfAModelThatHasChangedAreMadeAnew) {
+  Load(kept());
+  const auto time = fs::last_write_time(model_);
+  fs::last_write_time(model_, time + std::chrono::milliseconds(1));
+  const Loaded later = Load(kept());
+  EXPECT_THAT(later.log, HasSubstr("another model, cut or layout"));
+  EXPECT_EQ(packs_, 2);
+  MakeModel(128);
+  fs::last_write_time(model_, time + std::chrono::milliseconds(1));
+  EXPECT_TRUE(Load(kept()).from_file);
+  EXPECT_EQ(packs_, 3);
+  EXPECT_TRUE(Load(kept()).from_file);
+  EXPECT_EQ(packs_, 3);
+  EXPECT_EQ(FilesIn(kept()).size(), 1u);
+}
+
+TEST_P(PackedWeightsTest, OfADamagedFileOrAnotherGroupsAreMadeAnew) {
+  Load(kept());
+  Load(kept(), {"layer-1", "w of layer 1\n"});
+  const std::vector<fs::path> files = FilesIn(kept());
+  ASSERT_EQ(files.size(), 2u);
+  const std::string whole = ReadFileOrDie(files[0]);
+  std::string flipped = whole;
+  flipped.back() ^= 1;
+  std::string head = whole;
+  head[20] ^= 1;
+  for (const std::string& bytes :
+       {whole.substr(0, whole.size() / 2), flipped, head, std::string(),
+        ReadFileOrDie(files[1])}) {
+    WriteTo(files[0], bytes);
+    packs_ = 0;
+    const Loaded again = Load(kept());
+    EXPECT_TRUE(again.from_file);
+    EXPECT_THAT(again.log, HasSubstr("it is made anew"));
+    EXPECT_EQ(packs_, 1);
+    EXPECT_EQ(ReadFileOrDie(files[0]), whole);
+  }
+}
+
+TEST_P(PackedWeightsTest, StayInMemoryWhereNothingCanBeWritten) {
+  dir_.Write("kept", "a file in the folder's place");
+  const Loaded loaded = Load(kept());
+  EXPECT_FALSE(loaded.from_file);
+  EXPECT_THAT(loaded.log, HasSubstr("are not kept in"));
+  EXPECT_THAT(loaded.log, HasSubstr("every start packs them"));
+}
+
+TEST_P(PackedWeightsTest, StayInMemoryWhenTheDiskIsFull) {
+  ASSERT_EQ(signal(SIGXFSZ, SIG_IGN), SIG_DFL);
+  rlimit whole;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &whole), 0);
+  const rlimit small = {8192, whole.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Loaded loaded = Load(kept());
+  setrlimit(RLIMIT_FSIZE, &whole);
+  signal(SIGXFSZ, SIG_DFL);
+  EXPECT_FALSE(loaded.from_file);
+  EXPECT_THAT(loaded.log, HasSubstr("cannot be written: File too large"));
+  EXPECT_TRUE(FilesIn(kept()).empty());
+  EXPECT_TRUE(Load(kept()).from_file);
+}
+
+TEST_P(PackedWeightsTest, OfTwoStartsAtOnceOneIsTheWriter) {
+  const auto file = weights::OpenModel(model_);
+  std::atomic<int> packs{0};
+  std::atomic<int> from_file{0};
+  const auto load = [&] {
+    const auto backend = std::move((*MakeBackends({.threads = 1}))[0]);
+    PackedWeights packed({kept(), GetParam()}, 1, **file, "digest");
+    for (int i = 0; i < 20; ++i) {
+      const auto weights = packed.Load(
+          {"layer", Cat(i)}, *backend,
+          [&]() -> StatusOr<PackedWeights::Weights> {
+            ++packs;
+            PackedWeights::Weights made;
+            std::vector<HostWeight> parts;
+            parts.emplace_back(kernels::WeightType::kF32, 16, 64);
+            std::memset(parts[0].data.data(), i, parts[0].data.size());
+            made.push_back(backend->Pack(std::move(parts)));
+            return made;
+          });
+      EXPECT_TRUE(weights.ok()) << weights.status();
+      if (weights.ok() && weights->at(0)->memory != nullptr) ++from_file;
+    }
+  };
+  std::thread other(load);
+  load();
+  other.join();
+  EXPECT_EQ(packs, 20);
+  EXPECT_EQ(from_file, 40);
+  EXPECT_EQ(FilesIn(kept()).size(), 20u);
+}
+
+TEST_P(PackedWeightsTest, AutoIsBesideALargeModelOrInTheUsersCache) {
+  const std::string cache = dir_.path() + "/cache";
+  setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  EXPECT_FALSE(Load("auto").from_file);
+  EXPECT_EQ(FilesIn(dir_.path()).size(), 1u);  // a small model
+  MakeModel(kLeastPackedModel);
+  EXPECT_TRUE(Load("auto").from_file);
+  const std::string beside = model_ + ".sluice.packed";
+  EXPECT_EQ(FilesIn(beside).size(), 1u);
+  EXPECT_FALSE(fs::exists(cache));
+  fs::remove_all(beside);
+  std::ofstream(beside) << "a file in the folder's place";
+  const Loaded loaded = Load("auto");
+  EXPECT_TRUE(loaded.from_file);
+  EXPECT_THAT(loaded.log, HasSubstr("are not kept in " + beside));
+  EXPECT_EQ(FilesIn(cache).size(), 1u);
+  packs_ = 0;
+  EXPECT_THAT(Load("auto").log, Not(HasSubstr("are not kept")));
+  EXPECT_EQ(packs_, 0);
+  unsetenv("XDG_CACHE_HOME");
+}
+
+TEST_P(PackedWeightsTest, OfADeviceWithMemoryOfItsOwnAreNotKept) {
+  const auto apart = std::move((*MakeApartBackends({.threads = 1}))[0]);
+  const auto file = weights::OpenModel(model_);
+  PackedWeights packed({kept(), GetParam()}, 1, **file, "digest");
+  const auto loaded =
+      packed.Load({"layer-0", ""}, *apart, [this] { return Pack(); });
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_FALSE(fs::exists(kept()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, PackedWeightsTest,
+                         ::testing::Values(weights::PackedMemory::kCopy,
+                                           weights::PackedMemory::kMap),
+                         [](const auto& tested) {
+                           return tested.param == weights::PackedMemory::kCopy
+                                      ? "Copy"
+                                      : "Map";
+                         });
+
+// Starts of whole pipelines.
+struct Started {
+  std::vector<Answer> answers;
+  std::string log;
+};
+
+Started Start(const std::string& model, const PackedOptions& packed,
+              int32_t stages, int32_t ranks) {
+  CapturedStderr log;
+  PipelineOptions options;
+  options.stage.model_path = model;
+  options.stage.packed = packed;
+  options.stage.ranks = ranks;
+  options.stage.threads = 1;
+  options.stage.kv_blocks = 32;
+  options.stages = stages;
+  auto pipeline = Pipeline::Load(options);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return {};
+  std::vector<Ask> asks;
+  for (TokenId i = 0; i < 3; ++i) {
+    Ask ask{{1 + i, 7, 3 * i, 11}, {}, 6};
+    ask.sampling.seed = 5 + i;
+    ask.sampling.temperature = i == 0 ? 0.0f : 0.9f;
+    ask.sampling.logprobs = 3;
+    ask.sampling.prompt_logprobs = 2;
+    asks.push_back(ask);
+  }
+  auto answers = (*pipeline)->Generate(asks);
+  return {std::move(answers), log.Text()};
+}
+
+class PackedModelTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PackedModelTest, KeptWeightsGiveTheBitsOfThoseJustPackedOverEveryCut) {
+  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const TempDir dir;
+  const auto uncut = Start(path, {}, 1, 1).answers;
+  for (const auto& [stages, ranks] : {std::pair{1, 1}, {2, 2}}) {
+    Start(path, {dir.path()}, stages, ranks);
+    for (const auto memory :
+         {weights::PackedMemory::kCopy, weights::PackedMemory::kMap}) {
+      SCOPED_TRACE(Cat(stages, " stages, ", ranks, " ranks"));
+      const Started started = Start(path, {dir.path(), memory}, stages, ranks);
+      ExpectSame(started.answers, uncut);
+      EXPECT_THAT(started.log, HasSubstr("this start wrote 0"));
+      EXPECT_THAT(started.log, Not(ContainsRegex("wrote [1-9]")));
+    }
+  }
+}
+
+TEST_P(PackedModelTest, StagesOfOtherCutsReadTheSameFiles) {
+  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const TempDir dir;
+  const auto whole = Start(path, {dir.path()}, 1, 1).answers;
+  const auto files = FilesIn(dir.path());
+  // A tied head is the embedding's file.
+  ExpectSame(Start(path, {dir.path()}, 2, 1).answers, whole);
+  EXPECT_EQ(FilesIn(dir.path()), files);
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, PackedModelTest,
+                         ::testing::Values("llama2-bf16-sharded", "llama3-tied",
+                                           "glm4_moe-air", "gpt_oss-mxfp4"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(PackedExpertsTest, AHostReadsTheExpertsThatItPackedBefore) {
+  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const TempDir dir;
+  HostedExpertsOptions options;
+  options.model_path = path;
+  options.threads = 1;
+  options.held = {{1, {{0, 2}, {3, 4}}}, {2, {{1, 2}}}};
+  std::vector<float> sums[3];
+  uint64_t read[3] = {};
+  for (int start = 0; start < 3; ++start) {
+    options.packed.where = start == 0 ? "off" : dir.path();
+    const auto hosted = HostedExperts::Load(options);
+    ASSERT_TRUE(hosted.ok()) << hosted.status();
+    read[start] = (*hosted)->info().bytes_read;
+    const int64_t cols = (*hosted)->info().hidden_size;
+    std::vector<float> x(static_cast<size_t>(cols), 0.25f);
+    int32_t ids[] = {0, 3};
+    float shares[] = {0.75f, 0.25f};
+    const kernels::TreeNode nodes[] = {{0, 2}, {3, 4}};
+    sums[start].resize(static_cast<size_t>(2 * cols));
+    const kernels::Matrix parts[] = {
+        {sums[start].data(), 1, cols, cols},
+        {sums[start].data() + cols, 1, cols, cols}};
+    (*hosted)->Run({1, {x.data(), 1, cols, cols}, {ids, shares, 2}}, nodes,
+                   parts);
+  }
+  EXPECT_EQ(sums[1], sums[0]);
+  EXPECT_EQ(sums[2], sums[0]);
+  EXPECT_EQ(read[1], read[0]);
+  EXPECT_LT(read[2], read[0]);
+  EXPECT_EQ(FilesIn(dir.path()).size(), 3u);
+}
+
+}  // namespace
+}  // namespace sluice::testing

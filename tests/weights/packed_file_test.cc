@@ -1,0 +1,203 @@
+#include "common/weights/packed_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/tensor/buffer.h"
+#include "tests/testing/shared_data.h"
+#include "tests/weights/model_files.h"
+
+namespace sluice::weights {
+namespace {
+
+using kernels::WeightType;
+using sluice::testing::ReadFileOrDie;
+using sluice::testing::TempDir;
+using ::testing::HasSubstr;
+
+constexpr char kKey[] = "layer 3 of some model";
+
+// Two weights: F32 over two pieces of sums, and BF16 over F32.
+class PackedFileTest : public ::testing::TestWithParam<PackedMemory> {
+ protected:
+  PackedFileTest() {
+    AddPart(0, WeightType::kF32, 700, 512);
+    AddPart(1, WeightType::kBf16, 3, 40);
+    AddPart(1, WeightType::kF32, 5, 40);
+  }
+  void AddPart(uint64_t weight, WeightType type, int64_t rows, int64_t cols) {
+    const size_t bytes = rows * cols * (type == WeightType::kF32 ? 4 : 2);
+    Buffer& buffer = buffers_.emplace_back(bytes);
+    for (size_t i = 0; i < bytes; ++i) {
+      buffer.data()[i] = static_cast<std::byte>(i * 7 + i / 251 + rows);
+    }
+    parts_.push_back({weight, type, rows, cols, buffer.data(), bytes});
+  }
+  std::string path() const { return dir_.path() + "/one.packed"; }
+  std::string draft() const { return path() + ".tmp"; }
+  Status Write() const {
+    auto locked = PackedDraft::Lock(path());
+    if (!locked.ok()) return locked.status();
+    return (*locked)->Commit(kKey, parts_, {});
+  }
+  StatusOr<std::shared_ptr<const PackedFile>> Open() const {
+    return PackedFile::Open(path(), kKey, GetParam(), {});
+  }
+  Status OpenStatus() const { return Open().status(); }
+  void Replace(const std::string& bytes) const {
+    std::filesystem::remove(path());
+    std::ofstream(path(), std::ios::binary) << bytes;
+  }
+
+  const TempDir dir_;
+  std::vector<Buffer> buffers_;
+  std::vector<PackedPart> parts_;
+};
+
+TEST_P(PackedFileTest, GivesThePartsThatWereWritten) {
+  EXPECT_EQ(OpenStatus().code(), StatusCode::kNotFound);
+  ASSERT_TRUE(Write().ok());
+  EXPECT_FALSE(std::filesystem::exists(draft()));
+  const auto file = Open();
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->bytes(), std::filesystem::file_size(path()));
+  ASSERT_EQ((*file)->parts().size(), parts_.size());
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const PackedPart& read = (*file)->parts()[i];
+    EXPECT_EQ(read.weight, parts_[i].weight);
+    EXPECT_EQ(read.type, parts_[i].type);
+    EXPECT_EQ(read.rows, parts_[i].rows);
+    EXPECT_EQ(read.cols, parts_[i].cols);
+    ASSERT_EQ(read.bytes, parts_[i].bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(read.data) % 64, 0u);
+    EXPECT_EQ(std::memcmp(read.data, parts_[i].data, read.bytes), 0);
+  }
+}
+
+TEST_P(PackedFileTest, OfAnotherKeyIsRefused) {
+  ASSERT_TRUE(Write().ok());
+  for (const char* key :
+       {"", "layer 3 of some mode", "layer 4 of some model"}) {
+    EXPECT_EQ(PackedFile::Open(path(), key, GetParam(), {}).status().code(),
+              StatusCode::kFailedPrecondition)
+        << key;
+  }
+}
+
+TEST_P(PackedFileTest, CutShortAnywhereIsDataLoss) {
+  ASSERT_TRUE(Write().ok());
+  const std::string whole = ReadFileOrDie(path());
+  for (const size_t size :
+       {size_t{0}, size_t{1}, size_t{55}, size_t{56}, size_t{200}, size_t{4096},
+        whole.size() / 2, whole.size() - 1}) {
+    Replace(whole.substr(0, size));
+    EXPECT_EQ(OpenStatus().code(), StatusCode::kDataLoss) << size;
+  }
+  Replace(whole + '\0');
+  EXPECT_EQ(OpenStatus().code(), StatusCode::kDataLoss);
+}
+
+TEST_P(PackedFileTest, AFlippedBitOfTheHeadOrOfAPartIsDataLoss) {
+  ASSERT_TRUE(Write().ok());
+  const std::string whole = ReadFileOrDie(path());
+  // All of the head: prologue, key, three parts, four sums.
+  std::vector<size_t> places;
+  for (size_t i = 0; i < 56 + 24 + 3 * 48 + 4 * 8; ++i) places.push_back(i);
+  const auto file = Open();
+  for (const PackedPart& part : (*file)->parts()) {
+    const std::string bytes(reinterpret_cast<const char*>(part.data),
+                            part.bytes);
+    const size_t begin = whole.find(bytes);
+    places.insert(places.end(),
+                  {begin, begin + part.bytes / 2, begin + part.bytes - 1});
+  }
+  for (const size_t place : places) {
+    std::string damaged = whole;
+    damaged[place] ^= 4;
+    Replace(damaged);
+    EXPECT_EQ(OpenStatus().code(), StatusCode::kDataLoss) << place;
+  }
+  Replace(whole);
+  EXPECT_TRUE(OpenStatus().ok());
+}
+
+TEST_P(PackedFileTest, AnOpenFileOutlivesItsReplacement) {
+  ASSERT_TRUE(Write().ok());
+  const auto mapped = Open();
+  buffers_[0].data()[0] ^= std::byte{1};
+  ASSERT_TRUE(Write().ok());
+  const auto second = Open();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((*second)->parts()[0].data[0], buffers_[0].data()[0]);
+  EXPECT_NE((*mapped)->parts()[0].data[0], buffers_[0].data()[0]);
+}
+
+TEST_P(PackedFileTest, WhoComesSecondWaitsForTheOneWriterAndFindsItsFile) {
+  auto first = PackedDraft::Lock(path());
+  ASSERT_TRUE(first.ok()) << first.status();
+  std::atomic<bool> locked{false};
+  Status found;
+  std::thread second([&] {
+    const auto draft = PackedDraft::Lock(path());
+    locked = true;
+    found = draft.ok() ? OpenStatus() : draft.status();
+  });
+  EXPECT_FALSE(locked);
+  EXPECT_TRUE((*first)->Commit(kKey, parts_, {}).ok());
+  first->reset();
+  second.join();
+  EXPECT_TRUE(found.ok()) << found;
+  EXPECT_FALSE(std::filesystem::exists(draft()));
+}
+
+TEST_P(PackedFileTest, TheLongerDraftOfAProcessThatDiedIsWrittenOver) {
+  std::ofstream(draft()) << std::string(5 << 20, 'x');
+  ASSERT_TRUE(Write().ok());
+  EXPECT_TRUE(OpenStatus().ok());
+}
+
+TEST_P(PackedFileTest, AFullDiskIsAnErrorAndLeavesNothing) {
+  ASSERT_EQ(signal(SIGXFSZ, SIG_IGN), SIG_DFL);
+  rlimit whole;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &whole), 0);
+  const rlimit small = {1 << 20, whole.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status written = Write();
+  setrlimit(RLIMIT_FSIZE, &whole);
+  signal(SIGXFSZ, SIG_DFL);
+  EXPECT_EQ(written.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(written.message()), HasSubstr("File too large"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_.path()));
+}
+
+TEST_P(PackedFileTest, AFolderThatCannotBeWrittenIsAnError) {
+  dir_.Write("file", "");
+  EXPECT_EQ(PackedDraft::Lock(dir_.path() + "/file/one.packed").status().code(),
+            StatusCode::kUnavailable);
+  // A link in the draft's place is not followed.
+  std::filesystem::create_symlink(dir_.path() + "/elsewhere", draft());
+  EXPECT_EQ(PackedDraft::Lock(path()).status().code(),
+            StatusCode::kUnavailable);
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, PackedFileTest,
+                         ::testing::Values(PackedMemory::kCopy,
+                                           PackedMemory::kMap),
+                         [](const auto& tested) {
+                           return tested.param == PackedMemory::kCopy ? "Copy"
+                                                                      : "Map";
+                         });
+
+}  // namespace
+}  // namespace sluice::weights
