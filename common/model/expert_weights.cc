@@ -43,10 +43,11 @@ std::array<ExpertLoader::Matrix, 2> ExpertLoader::MatricesOf(
   const MoeConfig& moe = config_.layers[layer].moe;
   const int64_t size = moe.intermediate_size;
   const int64_t hidden = config_.hidden_size;
-  return {{{at(WeightPlace::kExpertGateUp), at(WeightPlace::kExpertGateUpBias),
-            2 * size, hidden, moe.interleaved},
-           {at(WeightPlace::kExpertDown), at(WeightPlace::kExpertDownBias),
-            hidden, size, false}}};
+  return {
+      {{at(WeightPlace::kExpertGateUp), at(WeightPlace::kExpertGateUpBias),
+        2 * size, hidden, moe.interleaved && storage_ != ExpertStorage::kApart},
+       {at(WeightPlace::kExpertDown), at(WeightPlace::kExpertDownBias), hidden,
+        size, false}}};
 }
 
 uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
@@ -122,15 +123,19 @@ StatusOr<DeviceMemory> ExpertLoader::ReadBias(int32_t layer, ExpertRange range,
                                               const Matrix& matrix,
                                               Backend& backend) {
   if (matrix.bias.rows.empty() || range.size() == 0) return DeviceMemory();
-  const std::string name = NameOf(matrix.bias.first(), layer);
+  const auto parts = static_cast<int64_t>(matrix.bias.rows.size());
+  const int64_t rows = matrix.rows / parts;
   const int64_t count = range.size() * matrix.rows;
-  Buffer stored(sizeof(float) * count);
+  Buffer stored(sizeof(float) * range.size() * rows);
   Buffer sorted(sizeof(float) * count);
-  SLUICE_RETURN_IF_ERROR(file_.ReadF32(
-      name, {range.begin, range.end, 0, matrix.rows}, stored.as<float>()));
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = i % matrix.rows;
-    sorted.as<float>()[i - row + matrix.To(row)] = stored.as<float>()[i];
+  for (int64_t part = 0; part < parts; ++part) {
+    SLUICE_RETURN_IF_ERROR(file_.ReadF32(NameOf(*matrix.bias.rows[part], layer),
+                                         {range.begin, range.end, 0, rows},
+                                         stored.as<float>()));
+    for (int64_t i = 0; i < range.size() * rows; ++i) {
+      const int64_t row = matrix.To(part * rows + i % rows);
+      sorted.as<float>()[i / rows * matrix.rows + row] = stored.as<float>()[i];
+    }
   }
   DeviceMemory bias = backend.Allocate(sorted.size());
   backend.CopyIn(sorted.as<float>(), {bias.data(), 1, count, count});

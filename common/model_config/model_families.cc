@@ -258,8 +258,8 @@ StatusOr<const Family*> FindFamily(const ConfigReader& reader) {
   if (model_type.starts_with(kGgufPrefix)) {
     return InvalidArgument(
         "GGUF architecture '", model_type.substr(kGgufPrefix.size()),
-        "' is not supported; of GGUF files llama, qwen3, qwen3moe, glm4 and "
-        "glm4moe are, of safetensors folders ",
+        "' is not supported; of GGUF files llama, qwen3, qwen3moe, glm4, "
+        "glm4moe and gpt-oss are, of safetensors folders ",
         supported);
   }
   return InvalidArgument("model_type '", model_type,

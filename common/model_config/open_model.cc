@@ -117,6 +117,30 @@ StatusOr<Json> DivisorsFrom(const LocatedTensor& tensor) {
   return scaling;
 }
 
+// Checks a factor that must be 1, or 0 for none.
+Status CheckUnit(const ConfigWriter& config, std::string_view key) {
+  if (!config.Has(key)) return OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(const double value,
+                          config.metadata().Float(config.Key(key)));
+  if (value == 1.0 || value == 0.0) return OkStatus();
+  return InvalidArgument(config.Key(key), " is ", value, ", supported is 1");
+}
+
+Status YarnKeys(ConfigWriter& scaling) {
+  // A file without the key was made for its whole context.
+  const char* original = "original_max_position_embeddings";
+  if (scaling.Has(".rope.scaling.original_context_length")) {
+    scaling.Int(".rope.scaling.original_context_length", original);
+  } else {
+    scaling.Int(".context_length", original);
+  }
+  scaling.FloatOr(".rope.scaling.yarn_beta_fast", "beta_fast", 32.0);
+  scaling.FloatOr(".rope.scaling.yarn_beta_slow", "beta_slow", 1.0);
+  SLUICE_RETURN_IF_ERROR(CheckUnit(scaling, ".rope.scaling.yarn_ext_factor"));
+  SLUICE_RETURN_IF_ERROR(CheckUnit(scaling, ".rope.scaling.yarn_attn_factor"));
+  return CheckUnit(scaling, ".rope.scaling.attn_factor");
+}
+
 StatusOr<Json> RopeScalingOf(const ConfigWriter& config,
                              const std::string& architecture) {
   if (const auto* tensor = FindTensor(config.contents(), "rope_freqs.weight")) {
@@ -131,6 +155,7 @@ StatusOr<Json> RopeScalingOf(const ConfigWriter& config,
     if (type == "none") return scaling;
     scaling["rope_type"] = type;
     writer.FloatOr(".rope.scaling.factor", "factor", 1.0);
+    if (type == "yarn") SLUICE_RETURN_IF_ERROR(YarnKeys(writer));
   } else if (config.Has(".rope.scale_linear")) {
     scaling["rope_type"] = "linear";
     writer.Float(".rope.scale_linear", "factor");
@@ -192,15 +217,40 @@ Status Qwen3Keys(ConfigWriter& config) {
   return CheckHeadDim(config, ".rope.dimension_count");
 }
 
-void ExpertKeys(ConfigWriter& config, const char* count) {
+// GGUF's numbers for how a router's logits become weights.
+enum Gating : int64_t { kUnset, kSoftmax, kSigmoid, kSoftmaxOfSelected };
+
+// Adds a mixture's sizes and checks its gating, which a family fixes.
+Status ExpertKeys(ConfigWriter& config, const char* count, Gating gating) {
   config.Int(".expert_count", count);
   config.Int(".expert_used_count", "num_experts_per_tok");
   config.Int(".expert_feed_forward_length", "moe_intermediate_size");
+  config.BoolOr(".expert_weights_norm", "norm_topk_prob", true);
+  constexpr std::string_view kKey = ".expert_gating_func";
+  if (!config.Has(kKey)) return config.status();
+  SLUICE_ASSIGN_OR_RETURN(const int64_t found,
+                          config.metadata().Int(config.Key(kKey)));
+  if (found == gating || found == kUnset) return config.status();
+  return InvalidArgument(config.Key(kKey), " is ", found,
+                         ", supported for this architecture is ",
+                         static_cast<int64_t>(gating));
 }
 
 Status Qwen3MoeKeys(ConfigWriter& config) {
-  ExpertKeys(config, "num_experts");
-  config["norm_topk_prob"] = true;  // no key: true for all models of the family
+  SLUICE_RETURN_IF_ERROR(ExpertKeys(config, "num_experts", kSoftmax));
+  SLUICE_RETURN_IF_ERROR(CheckUnit(config, ".expert_weights_scale"));
+  return CheckHeadDim(config, ".rope.dimension_count");
+}
+
+Status GptOssKeys(ConfigWriter& config) {
+  SLUICE_RETURN_IF_ERROR(
+      ExpertKeys(config, "num_local_experts", kSoftmaxOfSelected));
+  config["intermediate_size"] = config["moe_intermediate_size"];
+  config.IntOr(".attention.sliding_window", "sliding_window", 128);
+  config["attention_bias"] = true;
+  // llama.cpp rounds YaRN's bounds to whole pairs, the family does not.
+  Json& scaling = config["rope_scaling"];
+  if (scaling.is_object()) scaling["truncate"] = false;
   return CheckHeadDim(config, ".rope.dimension_count");
 }
 
@@ -219,11 +269,12 @@ Status Glm4Keys(ConfigWriter& config) {
 }
 
 Status Glm4MoeKeys(ConfigWriter& config) {
-  ExpertKeys(config, "n_routed_experts");
+  SLUICE_RETURN_IF_ERROR(ExpertKeys(config, "n_routed_experts", kSigmoid));
+  config.IntOr(".expert_group_count", "n_group", 1);
+  config.IntOr(".expert_group_used_count", "topk_group", 1);
   config.IntOr(".expert_shared_count", "n_shared_experts", 1);
   config.IntOr(".leading_dense_block_count", "first_k_dense_replace", 1);
   config.FloatOr(".expert_weights_scale", "routed_scaling_factor", 1.0);
-  config.BoolOr(".expert_weights_norm", "norm_topk_prob", true);
   config.IntOr(".nextn_predict_layers", "num_nextn_predict_layers", 0);
   SLUICE_RETURN_IF_ERROR(config.status());
   // block_count includes the layers behind the last.
@@ -256,6 +307,7 @@ constexpr GgufFamily kGgufFamilies[] = {
     {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", Qwen3MoeKeys},
     {"glm4", "glm4", "Glm4ForCausalLM", Glm4Keys},
     {"glm4moe", "glm4_moe", "Glm4MoeForCausalLM", Glm4MoeKeys},
+    {"gpt-oss", "gpt_oss", "GptOssForCausalLM", GptOssKeys},
 };
 
 StatusOr<Json> ConfigOf(const ModelContents& contents,

@@ -104,6 +104,15 @@ constexpr TensorRow kExpertBiases[] = {
      nullptr, kF32},
 };
 
+constexpr TensorRow kApartExpertBiases[] = {
+    {"mlp.experts.gate_proj_bias", "ffn_gate_exps.bias", "E X", kExperts,
+     kExpertGateUpBias, nullptr, kF32},
+    {"mlp.experts.up_proj_bias", "ffn_up_exps.bias", "E X", kExperts,
+     kExpertGateUpBias, nullptr, kF32},
+    {"mlp.experts.down_proj_bias", "ffn_down_exps.bias", "E H", kExperts,
+     kExpertDownBias, nullptr, kF32},
+};
+
 // Experts' matrices, by ExpertStorage.
 constexpr TensorRow kSeparateExperts[] = {
     {"mlp.experts.{}.gate_proj.weight", "", "X H", kExperts, kExpertGateUp},
@@ -196,8 +205,11 @@ constexpr TensorTable kGlm4MoeTensors = {
     {kMlp},
     {kGate, kGateCorrection, kSharedExpert},
     {}};
-constexpr TensorTable kGptOssTensors = {
-    {kAttention, kMlpNormAfter}, {}, {kBiasedRouter}, {kExpertBiases}};
+constexpr TensorTable kGptOssTensors = {{kAttention, kMlpNormAfter},
+                                        {},
+                                        {kBiasedRouter},
+                                        {kExpertBiases},
+                                        {kApartExpertBiases}};
 
 std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
                                   ExpertStorage storage) {
@@ -218,7 +230,8 @@ std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
   }
   add(config.tensors->sparse);
   AddRows(kExpertRows[static_cast<size_t>(storage)], config, layer, weights);
-  add(config.tensors->experts);
+  const bool is_apart = storage == ExpertStorage::kApart;
+  add(is_apart ? config.tensors->apart : config.tensors->experts);
   return weights;
 }
 
@@ -331,7 +344,8 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
   }
   name.remove_prefix(1);
   place.layer = static_cast<int32_t>(layer);
-  for (const auto& groups : {table.layers, table.dense, table.sparse}) {
+  for (const auto& groups :
+       {table.layers, table.dense, table.sparse, table.apart}) {
     for (const auto& rows : groups) find(rows);
   }
   find(kApartExperts);
@@ -365,8 +379,8 @@ ExpertStorage ExpertStorageOf(const ModelConfig& config,
   };
   if (find(kApartExperts[0]) != nullptr) return ExpertStorage::kApart;
   const weights::TensorInfo* stacked = find(kStackedExperts[0]);
-  // gpt-oss alternates gate and up. Its checkpoints are transposed but for
-  // those of MXFP4.
+  // gpt-oss alternates gate and up but in a GGUF. Its checkpoints are
+  // transposed but for those of MXFP4.
   if (config.moe().interleaved) {
     const bool is_blocks =
         stacked != nullptr && weights::BlocksOf(stacked->dtype).has_value();

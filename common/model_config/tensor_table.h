@@ -73,6 +73,7 @@ struct TensorTable {
   Groups dense;    // of a dense layer, too
   Groups sparse;   // of a sparse layer, too, without its experts
   Groups experts;  // of a sparse layer, beside the rows of its ExpertStorage
+  Groups apart{};  // in the place of `experts` where these are kApart
 };
 extern const TensorTable kLlamaTensors, kQwen3MoeTensors, kGlm4Tensors,
     kGlm4MoeTensors, kGptOssTensors;

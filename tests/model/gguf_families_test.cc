@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,7 @@ const Names kNames = {{"input_layernorm", "attn_norm"},
                       {"mlp.gate_up_proj", "ffn_up"},
                       {"mlp.down_proj", "ffn_down"},
                       {"mlp.gate", "ffn_gate_inp"},
+                      {"mlp.router", "ffn_gate_inp"},
                       {"mlp.gate.e_score_correction", "exp_probs_b"},
                       {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
                       {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
@@ -76,10 +79,18 @@ class Converter {
         Stack(info, expert, experts);
       }
     }
+    if (IsOss()) {
+      const auto layers = from_.config()["num_hidden_layers"].get<int>();
+      for (int layer = 0; layer < layers; ++layer) WriteOssExperts(layer);
+    }
     return gguf_.Build();
   }
 
  private:
+  bool IsOss() const {
+    return std::string_view(family_.architecture) == "gpt-oss";
+  }
+
   void WriteKeys() {
     const Json& config = from_.config();
     const std::string prefix = Cat(family_.architecture, ".");
@@ -112,6 +123,91 @@ class Converter {
     // Whole numbers in config.json are floats here.
     gguf_.F32(prefix + "rope.freq_base", config["rope_theta"].get<float>());
     for (const auto& [key, name] : family_.keys) copy(key, name);
+    if (!config.contains("rope_scaling")) return;
+    const Json& scaling = config["rope_scaling"];
+    if (!scaling.is_object() || scaling.value("rope_type", "") != "yarn")
+      return;
+    gguf_.Text(prefix + "rope.scaling.type", "yarn");
+    gguf_.F32(prefix + "rope.scaling.factor", scaling["factor"].get<float>());
+    number("rope.scaling.original_context_length",
+           scaling["original_max_position_embeddings"]);
+  }
+
+  // The rows of gpt-oss' experts as bytes: MXFP4 in GGUF's order of nibbles,
+  // or F32 of a matrix that is stored transposed.
+  std::vector<std::string> OssRows(const std::string& name) const {
+    const weights::TensorInfo& info = *from_.Find(name);
+    const int64_t experts = info.shape[0];
+    std::vector<std::string> rows;
+    if (info.dtype != weights::DType::kMxfp4) {
+      const std::vector<float> values = Values(name);
+      const int64_t in = info.shape[1];
+      const int64_t out = info.shape[2];
+      for (int64_t row = 0; row < experts * out; ++row) {
+        const float* const expert = &values[row / out * in * out];
+        std::string& bytes = rows.emplace_back();
+        for (int64_t i = 0; i < in; ++i) {
+          bytes += BytesOf(expert[i * out + row % out]);
+        }
+      }
+      return rows;
+    }
+    const int64_t groups = info.cols() / 32;
+    std::vector<uint8_t> codes(info.rows() * groups * 16);
+    std::vector<uint8_t> scales(info.rows() * groups);
+    EXPECT_TRUE(
+        from_.ReadStoredBytes(name + "_blocks", 0, codes.size(), codes.data())
+            .ok());
+    EXPECT_TRUE(
+        from_.ReadStoredBytes(name + "_scales", 0, scales.size(), scales.data())
+            .ok());
+    for (size_t group = 0; group < scales.size(); ++group) {
+      if (group % groups == 0) rows.emplace_back();
+      const auto nibble = [&](size_t i) {
+        return codes[group * 16 + i / 2] >> i % 2 * 4 & 15;
+      };
+      rows.back() += static_cast<char>(scales[group]);
+      for (size_t j = 0; j < 16; ++j) {
+        rows.back() += static_cast<char>(nibble(j) | nibble(j + 16) << 4);
+      }
+    }
+    return rows;
+  }
+
+  std::vector<std::string> OssBiases(const std::string& name) const {
+    std::vector<std::string> elements;
+    for (const float bias : Values(name)) elements.push_back(BytesOf(bias));
+    return elements;
+  }
+
+  // Even rows of gate_up are the gate's, odd ones up's.
+  void WriteOssExperts(int layer) {
+    const std::string from = Cat("model.layers.", layer, ".mlp.experts.");
+    const std::string to = Cat("blk.", layer, ".ffn_");
+    const auto write = [&](const std::string& name, size_t first, size_t step,
+                           const std::string& as) {
+      const bool is_bias = name.ends_with("_bias");
+      const weights::TensorInfo& info = *from_.Find(name);
+      const auto rows = is_bias ? OssBiases(name) : OssRows(name);
+      const auto experts = static_cast<uint64_t>(info.shape[0]);
+      std::string data;
+      for (size_t row = first; row < rows.size(); row += step) {
+        data += rows[row];
+      }
+      std::vector<uint64_t> dims = {rows.size() / step / experts, experts};
+      const bool is_mxfp4 = info.dtype == weights::DType::kMxfp4;
+      if (!is_bias) {
+        dims.insert(dims.begin(), is_mxfp4 ? rows[0].size() / 17 * 32
+                                           : rows[0].size() / sizeof(float));
+      }
+      gguf_.Tensor(to + as, dims, is_mxfp4 ? 39 : 0, data);
+    };
+    write(from + "gate_up_proj", 0, 2, "gate_exps.weight");
+    write(from + "gate_up_proj", 1, 2, "up_exps.weight");
+    write(from + "down_proj", 0, 1, "down_exps.weight");
+    write(from + "gate_up_proj_bias", 0, 2, "gate_exps.bias");
+    write(from + "gate_up_proj_bias", 1, 2, "up_exps.bias");
+    write(from + "down_proj_bias", 0, 1, "down_exps.bias");
   }
 
   std::vector<float> Values(const std::string& name) const {
@@ -128,6 +224,10 @@ class Converter {
     if (name == "lm_head.weight") return "output.weight";
     const size_t layer = std::string("model.layers.").size();
     const size_t begin = name.find('.', layer) + 1;
+    if (name.ends_with(".sinks")) {
+      return Cat("blk.", name.substr(layer, begin - layer),
+                 "attn_sinks.weight");
+    }
     size_t end = name.rfind('.');
     std::string kind = name.substr(end);
     if (kind == ".e_score_correction_bias") {
@@ -168,24 +268,40 @@ class Converter {
   GgufBuilder gguf_;
 };
 
+std::vector<TokenId> Prompt() {
+  std::vector<TokenId> prompt;
+  for (int i = 0; i < 20; ++i) prompt.push_back(1 + i * 7 % 60);
+  return prompt;
+}
+
 std::vector<float> Logits(const std::string& path, int32_t stages,
-                          int32_t ranks) {
+                          int32_t ranks,
+                          WeightsMode weights = WeightsMode::kF32) {
   PipelineOptions options;
   options.stage.model_path = path;
   options.stage.threads = 1;
   options.stage.kv_blocks = 64;
   options.stage.ranks = ranks;
-  options.stage.weights = WeightsMode::kF32;
+  options.stage.weights = weights;
   options.stages = stages;
   auto pipeline = Pipeline::Load(options);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return {};
-  Ask ask{{}, {}, 0, /*prompt_logits=*/true};
-  for (int i = 0; i < 20; ++i) ask.prompt.push_back(1 + i * 7 % 60);
+  Ask ask{Prompt(), {}, 0, /*prompt_logits=*/true};
   ask.sampling.return_logits = true;
   const auto answers = (*pipeline)->Generate({ask});
   EXPECT_TRUE(answers[0].status.ok()) << answers[0].status;
   return answers[0].logits;
+}
+
+Family Oss(const char* golden) {
+  return {golden,
+          "gpt-oss",
+          "post_attention_norm",
+          {{"expert_count", "num_local_experts"},
+           {"expert_used_count", "num_experts_per_tok"},
+           {"expert_feed_forward_length", "intermediate_size"},
+           {"attention.sliding_window", "sliding_window"}}};
 }
 
 class GgufFamiliesTest : public ::testing::TestWithParam<Family> {};
@@ -210,6 +326,8 @@ TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
   EXPECT_FALSE(logits.empty());
   EXPECT_EQ(Logits(gguf, 1, 1), logits);
   EXPECT_EQ(Logits(gguf, 2, 2), logits);
+  EXPECT_EQ(Logits(gguf, 2, 2, WeightsMode::kAuto),
+            Logits(path, 1, 1, WeightsMode::kAuto));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -233,8 +351,15 @@ INSTANTIATE_TEST_SUITE_P(
                 {"leading_dense_block_count", "first_k_dense_replace"},
                 {"expert_weights_scale", "routed_scaling_factor"},
                 {"expert_weights_norm", "norm_topk_prob"},
-                {"nextn_predict_layers", "num_nextn_predict_layers"}}}),
-    [](const auto& tested) { return std::string(tested.param.architecture); });
+                {"expert_group_count", "n_group"},
+                {"expert_group_used_count", "topk_group"},
+                {"nextn_predict_layers", "num_nextn_predict_layers"}}},
+        Oss("gpt_oss"), Oss("gpt_oss-mxfp4")),
+    [](const auto& tested) {
+      std::string name = tested.param.golden;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace sluice::testing

@@ -254,7 +254,7 @@ TEST(StopIdsTest, AreTheUnionOfBothFiles) {
 
 TEST(ModelConfigTest, AGgufOfAKindThatIsReadFromSafetensorsAloneIsRefused) {
   const TempDir dir;
-  for (const char* architecture : {"qwen9", "gpt-oss", "gpt_oss"}) {
+  for (const char* architecture : {"qwen9", "gpt_oss"}) {
     const auto model = OpenModel(
         dir.Write("m.gguf", GgufBuilder()
                                 .Text("general.architecture", architecture)
@@ -268,10 +268,51 @@ TEST(ModelConfigTest, AGgufOfAKindThatIsReadFromSafetensorsAloneIsRefused) {
     EXPECT_EQ(Message(config.status()),
               Cat("GGUF architecture '", architecture,
                   "' is not supported; of GGUF files llama, qwen3, qwen3moe, "
-                  "glm4 and glm4moe are, of safetensors folders llama, qwen3, "
-                  "qwen3_moe, glm4, "
-                  "glm4_moe, gpt_oss"));
+                  "glm4, glm4moe and gpt-oss are, of safetensors folders "
+                  "llama, qwen3, qwen3_moe, glm4, glm4_moe, gpt_oss"));
   }
+}
+
+// A header alone: sizes of a mixture, and what `add` adds.
+template <typename Add>
+Status GgufRefusal(const std::string& architecture, Add add) {
+  const TempDir dir;
+  GgufBuilder gguf;
+  gguf.Text("general.architecture", architecture);
+  for (const char* key :
+       {"embedding_length", "block_count", "attention.head_count",
+        "feed_forward_length", "context_length", "expert_count",
+        "expert_used_count", "expert_feed_forward_length"}) {
+    gguf.U32(Cat(architecture, ".", key), 8);
+  }
+  gguf.F32(architecture + ".attention.layer_norm_rms_epsilon", 1e-5f);
+  add(gguf);
+  gguf.Tensor("token_embd.weight", {1}, 0, BytesOf(1.0f));
+  return OpenModel(dir.Write("m.gguf", gguf.Build())).status();
+}
+
+TEST(ModelConfigTest, GgufKeysOfWhatNoFamilyComputesAreRefused) {
+  EXPECT_EQ(Message(GgufRefusal("qwen3moe", [](GgufBuilder&) {})), "");
+  EXPECT_THAT(Message(GgufRefusal("qwen3moe",
+                                  [](GgufBuilder& gguf) {
+                                    gguf.U32("qwen3moe.expert_gating_func", 2);
+                                  })),
+              HasSubstr("expert_gating_func is 2, supported for this "
+                        "architecture is 1"));
+  EXPECT_THAT(Message(GgufRefusal("qwen3moe",
+                                  [](GgufBuilder& gguf) {
+                                    gguf.F32("qwen3moe.expert_weights_scale",
+                                             2.5f);
+                                  })),
+              HasSubstr("expert_weights_scale is 2.5, supported is 1"));
+  EXPECT_THAT(
+      Message(GgufRefusal("gpt-oss",
+                          [](GgufBuilder& gguf) {
+                            gguf.Text("gpt-oss.rope.scaling.type", "yarn")
+                                .F32("gpt-oss.rope.scaling.factor", 32)
+                                .F32("gpt-oss.rope.scaling.attn_factor", 2);
+                          })),
+      HasSubstr("attn_factor is 2, supported is 1"));
 }
 
 TEST(CheckTensorsTest, ReleasedLayoutsPass) {
