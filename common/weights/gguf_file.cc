@@ -112,6 +112,13 @@ Status PlaceTensors(const RandomAccessFile& file, uint64_t header_end,
 
 }  // namespace
 
+StatusOr<uint32_t> GgufTypeId(DType dtype) {
+  for (const auto& [id, type] : kTypeIds) {
+    if (type == dtype) return id;
+  }
+  return InvalidArgument("a GGUF has no tensors of ", dtype);
+}
+
 StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file) {
   GgufReader reader(file);
   SLUICE_ASSIGN_OR_RETURN(const auto magic, reader.Scalar<uint32_t>("magic"));

@@ -87,6 +87,9 @@ struct GgufHeader {
   std::vector<GgufTensor> tensors;  // in the file's order
 };
 
+// Returns GGUF's number of a tensor's type; INVALID_ARGUMENT for one without.
+StatusOr<uint32_t> GgufTypeId(DType dtype);
+
 // Parses and checks the header of `file`: counts, lengths, types, dimension
 // products, alignment, offsets, overlaps and duplicate names. INVALID_ARGUMENT
 // refuses each before memory is taken for it.

@@ -1,10 +1,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "common/weights/quantize.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/convert/convert_model.h"
@@ -19,7 +23,8 @@ void PrintReport(const ConvertOptions& options, const ConvertReport& report) {
   double sum = 0;
   int quantised = 0;
   for (const ConvertedMatrix& matrix : report.matrices) {
-    if (!matrix.is_quantised) continue;
+    const bool is_quantised = BlocksOf(matrix.type).has_value();
+    if (!is_quantised) continue;
     ++quantised;
     sum += matrix.relative_error;
     worst = std::max(worst, matrix.relative_error);
@@ -27,25 +32,58 @@ void PrintReport(const ConvertOptions& options, const ConvertReport& report) {
   std::printf("wrote %s: %d files, %.2f MB of tensors, %.2f MB before\n",
               options.out.c_str(), report.num_files,
               Megabytes(report.bytes_after), Megabytes(report.bytes_before));
-  std::printf("%d of the layers' %zu matrices are quantised, the others BF16\n",
-              quantised, report.matrices.size());
+  std::printf("%d of %zu matrices are quantised\n", quantised,
+              report.matrices.size());
   if (quantised == 0) return;
   std::printf(
       "relative error of a matrix: mean %.5f, worst %.5f "
-      "(each in convert_report.json)\n",
+      "(each in the convert_report.json)\n",
       sum / quantised, worst);
 }
 
 struct CommandOptions {
   ConvertOptions convert;
   std::string weights = "q4_0";
+  std::string keep;
+  std::vector<std::string> rules;  // REGEX=TYPE
   double shard_gb = 4.0;
 };
 
+// The type of this name, in small letters as for --weights.
+StatusOr<weights::DType> TypeOf(const std::string& name) {
+  std::string known;
+  for (int i = 0; i <= static_cast<int>(weights::DType::kIq4Xs); ++i) {
+    const auto type = static_cast<weights::DType>(i);
+    if (!weights::CanQuantize(type)) continue;
+    std::string small(ToString(type));
+    std::transform(small.begin(), small.end(), small.begin(), [](char c) {
+      return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    });
+    if (small == name) return type;
+    known += Cat(known.empty() ? "" : ", ", small);
+  }
+  return InvalidArgument("type '", name, "' is not known; known are ", known);
+}
+
+Status ReadRules(CommandOptions& options) {
+  if (!options.keep.empty()) {
+    options.convert.rules.push_back({options.keep, weights::DType::kBF16});
+  }
+  for (const std::string& rule : options.rules) {
+    const size_t at = rule.rfind('=');
+    if (at == std::string::npos) {
+      return InvalidArgument("--weights-for ", rule, ": expected REGEX=TYPE");
+    }
+    SLUICE_ASSIGN_OR_RETURN(const weights::DType type,
+                            TypeOf(rule.substr(at + 1)));
+    options.convert.rules.push_back({rule.substr(0, at), type});
+  }
+  return OkStatus();
+}
+
 Status RunConvert(CommandOptions options) {
-  using kernels::BlockFormat;
-  if (options.weights == "q4_0") options.convert.format = BlockFormat::kQ4_0;
-  if (options.weights == "q8_0") options.convert.format = BlockFormat::kQ8_0;
+  SLUICE_ASSIGN_OR_RETURN(options.convert.type, TypeOf(options.weights));
+  SLUICE_RETURN_IF_ERROR(ReadRules(options));
   options.convert.shard_bytes = static_cast<uint64_t>(options.shard_gb * 1e9);
   const bool terminal = isatty(STDERR_FILENO) == 1;
   uint64_t told = 0;
@@ -67,19 +105,27 @@ Status RunConvert(CommandOptions options) {
 void AddConvert(CommandLine& sluice) {
   const auto options = std::make_shared<CommandOptions>();
   CLI::App& convert =
-      sluice.Add("convert", "quantises a model folder into another",
+      sluice.Add("convert", "quantises a model into another of its format",
                  [options] { return RunConvert(*options); });
-  convert.add_option("MODEL", options->convert.model, "folder of safetensors")
+  convert
+      .add_option("MODEL", options->convert.model,
+                  "folder of safetensors, or GGUF")
       ->required();
-  convert.add_option("OUT", options->convert.out, "folder to make")->required();
+  convert
+      .add_option("OUT", options->convert.out,
+                  "folder to make; NAME.gguf of a GGUF")
+      ->required();
   convert
       .add_option("--weights", options->weights,
-                  "the layers' matrices: q4_0, q8_0 or bf16")
-      ->check(CLI::IsMember({"q4_0", "q8_0", "bf16"}))
+                  "the layers' matrices: bf16, q8_0 or q4_0; in a GGUF also "
+                  "f32, q4_1, q5_0 or q5_1")
       ->capture_default_str();
-  convert.add_option("--keep", options->convert.keep,
-                     "matrices whose name this regular expression finds "
-                     "become BF16");
+  convert.add_option("--weights-for", options->rules,
+                     "REGEX=TYPE, several times: matrices whose name in "
+                     "safetensors it finds, embedding and head too; the "
+                     "first counts");
+  convert.add_option("--keep", options->keep,
+                     "REGEX: such matrices become BF16");
   convert
       .add_option("--shard-gb", options->shard_gb,
                   "aim of one file's size, in 10^9 bytes")

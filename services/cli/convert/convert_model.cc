@@ -1,13 +1,12 @@
 #include "services/cli/convert/convert_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <map>
 #include <memory>
-#include <regex>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -18,16 +17,15 @@
 #include "common/model_config/tensor_table.h"
 #include "common/tensor/buffer.h"
 #include "common/weights/composed_tensor.h"
+#include "common/weights/quantize.h"
 #include "common/weights/safetensors_writer.h"
-#include "common/weights/weight_sums.h"
-#include "kernels/block_pack.h"
-#include "kernels/block_store.h"
+#include "services/cli/convert/convert_output.h"
+#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using kernels::BlockFormat;
 using kernels::kShortBlock;
 using weights::DType;
 using weights::TensorInfo;
@@ -39,8 +37,7 @@ constexpr char kWeightSuffix[] = ".weight";
 struct Output {
   std::string source;
   std::vector<TensorInfo> tensors;
-  bool is_matrix = false;  // of a layer
-  bool is_quantised = false;
+  std::optional<DType> type;  // of a matrix; none: copied
   uint64_t bytes() const {
     uint64_t sum = 0;
     for (const TensorInfo& tensor : tensors) {
@@ -50,14 +47,16 @@ struct Output {
   }
 };
 
-int BitsOf(BlockFormat format) { return format == BlockFormat::kQ8_0 ? 8 : 4; }
+int BitsOf(DType type) { return type == DType::kQ8_0 ? 8 : 4; }
 
-// The matrices of the layers by name.
-std::set<std::string> MatricesOf(const ModelConfig& config,
-                                 const weights::ModelFile& model) {
-  std::set<std::string> names;
+bool IsQuantised(DType type) { return type != DType::kBF16; }
+
+// The matrices by name; whether they are of a layer.
+std::map<std::string, bool> MatricesOf(const ModelConfig& config,
+                                       const weights::ModelFile& model) {
+  std::map<std::string, bool> names;
   const ExpertStorage storage = ExpertStorageOf(config, model);
-  for (int32_t layer = 0; layer < config.num_layers(); ++layer) {
+  for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
     for (const WeightRows& weight : WeightsOf(config, layer, storage)) {
       if (weight.first().is_f32()) continue;
       const int32_t copies = weight.first().per_expert()
@@ -65,7 +64,7 @@ std::set<std::string> MatricesOf(const ModelConfig& config,
                                  : 1;
       for (const TensorRow* row : weight.rows) {
         for (int32_t expert = 0; expert < copies; ++expert) {
-          names.insert(NameOf(*row, layer, expert));
+          names[NameOf(*row, layer, expert)] = layer >= 0;
         }
       }
     }
@@ -73,10 +72,26 @@ std::set<std::string> MatricesOf(const ModelConfig& config,
   return names;
 }
 
+// Checks that `out` can have the types.
+Status CheckTypes(const ConvertOptions& options, bool to_gguf) {
+  std::vector<DType> types = {options.type};
+  for (const ConvertRule& rule : options.rules) types.push_back(rule.type);
+  for (const DType type : types) {
+    const bool in_folder =
+        type == DType::kBF16 || type == DType::kQ4_0 || type == DType::kQ8_0;
+    if (to_gguf ? weights::CanQuantize(type) : in_folder) continue;
+    return InvalidArgument(
+        options.out, ": cannot have ", type, ", ",
+        to_gguf ? "a GGUF has F32, BF16, Q8_0, Q4_0, Q4_1, Q5_0 or Q5_1"
+                : "a folder has BF16, Q4_0 or Q8_0");
+  }
+  return OkStatus();
+}
+
 class Converter {
  public:
   Converter(const ConvertOptions& options, const weights::ModelFile& model,
-            const std::function<void(uint64_t, uint64_t)>& progress)
+            const ConvertProgress& progress)
       : options_(options),
         model_(model),
         progress_(progress),
@@ -84,7 +99,7 @@ class Converter {
 
   StatusOr<ConvertReport> Run(const ModelConfig& config) {
     SLUICE_RETURN_IF_ERROR(Plan(config));
-    SLUICE_RETURN_IF_ERROR(CheckRoom());
+    SLUICE_RETURN_IF_ERROR(CheckRoom(options_.out, report_.bytes_after));
     std::error_code error;
     fs::remove_all(folder_, error);
     if (!fs::create_directories(folder_, error)) {
@@ -93,8 +108,9 @@ class Converter {
     SLUICE_RETURN_IF_ERROR(WriteShards());
     SLUICE_RETURN_IF_ERROR(WriteConfig());
     SLUICE_RETURN_IF_ERROR(CopyOthers());
-    SLUICE_RETURN_IF_ERROR(WriteReport());
-    SLUICE_RETURN_IF_ERROR(WriteSums());
+    SLUICE_RETURN_IF_ERROR(
+        WriteReport(folder_ + "/convert_report.json", report_));
+    SLUICE_RETURN_IF_ERROR(WriteSums(folder_));
     fs::rename(folder_, options_.out, error);
     if (!error) return std::move(report_);
     return Unavailable(options_.out, ": cannot be made: ", error.message());
@@ -103,14 +119,9 @@ class Converter {
  private:
   // What is written, in which shards.
   Status Plan(const ModelConfig& config) {
-    std::regex keep;
-    try {
-      keep = std::regex(options_.keep);
-    } catch (const std::regex_error& error) {
-      return InvalidArgument("--keep ", options_.keep,
-                             " is no regular expression: ", error.what());
-    }
-    const std::set<std::string> matrices = MatricesOf(config, model_);
+    SLUICE_ASSIGN_OR_RETURN(const ConvertTypes types,
+                            ConvertTypes::Make(options_));
+    const std::map<std::string, bool> matrices = MatricesOf(config, model_);
     std::set<std::string> parts;
     std::vector<std::string> sources;
     for (const weights::ComposedTensor& matrix : model_.composed()) {
@@ -123,9 +134,13 @@ class Converter {
     }
     std::sort(sources.begin(), sources.end());
     for (const std::string& source : sources) {
-      Output output =
-          OutputOf(*model_.Find(source), matrices.contains(source),
-                   !options_.keep.empty() && std::regex_search(source, keep));
+      const TensorInfo& info = *model_.Find(source);
+      const auto matrix = matrices.find(source);
+      std::optional<DType> type;
+      if (matrix != matrices.end()) {
+        type = types.Of(source, info.cols(), matrix->second);
+      }
+      Output output = OutputOf(info, type);
       const uint64_t bytes = output.bytes();
       report_.bytes_after += bytes;
       if (shards_.empty() || shard_bytes_ + bytes > options_.shard_bytes) {
@@ -139,40 +154,24 @@ class Converter {
     return OkStatus();
   }
 
-  Output OutputOf(const TensorInfo& info, bool is_matrix, bool kept) const {
-    Output output = {info.name, {info}, is_matrix, false};
+  Output OutputOf(const TensorInfo& info, std::optional<DType> type) const {
     const bool is_composed = model_.FindStored(info.name) != &info;
-    if (!is_matrix && !is_composed) return output;
-    output.is_quantised = is_matrix && options_.format.has_value() && !kept &&
-                          info.shape.size() == 2 &&
-                          info.cols() % kShortBlock == 0 &&
-                          info.name.ends_with(kWeightSuffix);
-    if (!output.is_quantised) {
-      output.tensors = {{info.name, DType::kBF16, info.shape}};
-      return output;
+    if (!type.has_value() && !is_composed) return {info.name, {info}, type};
+    const bool is_quantised = type.has_value() && IsQuantised(*type) &&
+                              info.shape.size() == 2 &&
+                              info.name.ends_with(kWeightSuffix);
+    if (!is_quantised) {
+      if (type.has_value()) type = DType::kBF16;
+      return {info.name, {{info.name, DType::kBF16, info.shape}}, type};
     }
-    const int64_t words =
-        info.cols() / (weights::kWordBits / BitsOf(*options_.format));
-    output.tensors = {
-        {info.name + "_packed", DType::kI32, {info.rows(), words}},
-        {info.name + "_scale",
-         DType::kF16,
-         {info.rows(), info.cols() / kShortBlock}},
-        {info.name + "_shape", DType::kI64, {2}}};
-    return output;
-  }
-
-  Status CheckRoom() const {
-    std::error_code error;
-    const fs::path parent = fs::absolute(options_.out).parent_path();
-    const fs::space_info space = fs::space(parent, error);
-    if (error) {
-      return NotFound(parent.string(), ": cannot be read: ", error.message());
-    }
-    if (space.available >= report_.bytes_after) return OkStatus();
-    return ResourceExhausted(parent.string(), ": has ", space.available,
-                             " bytes free, ", options_.out, " needs ",
-                             report_.bytes_after);
+    const int64_t words = info.cols() / (weights::kWordBits / BitsOf(*type));
+    return {info.name,
+            {{info.name + "_packed", DType::kI32, {info.rows(), words}},
+             {info.name + "_scale",
+              DType::kF16,
+              {info.rows(), info.cols() / kShortBlock}},
+             {info.name + "_shape", DType::kI64, {2}}},
+            type};
   }
 
   std::string ShardName(size_t shard) const {
@@ -204,27 +203,33 @@ class Converter {
       SLUICE_RETURN_IF_ERROR(writer->Close());
     }
     if (shards_.size() == 1) return OkStatus();
-    return WriteText("model.safetensors.index.json", DumpJson(index));
+    return WriteText(folder_ + "/model.safetensors.index.json",
+                     DumpJson(index) + "\n");
   }
 
   Status Write(const Output& output, weights::SafetensorsWriter& to) {
     const TensorInfo& info = *model_.Find(output.source);
-    if (!output.is_matrix && &info == model_.FindStored(output.source)) {
+    if (output.tensors[0].name == info.name &&
+        output.tensors[0].dtype == info.dtype &&
+        &info == model_.FindStored(output.source)) {
+      if (output.type.has_value()) Report(output, 0);
       return Copy(info, to);
     }
-    const auto count = static_cast<size_t>(info.elements());
-    Buffer wide(sizeof(float) * count);
+    Buffer wide(sizeof(float) * static_cast<size_t>(info.elements()));
     SLUICE_RETURN_IF_ERROR(
         model_.ReadF32(info.name, weights::Slice::All(info), wide.as<float>()));
-    double error = 0;
-    SLUICE_RETURN_IF_ERROR(output.is_quantised
-                               ? WriteBlocks(info, wide.as<float>(), error, to)
-                               : WriteBf16(wide.as<float>(), count, error, to));
-    if (output.is_matrix) {
-      report_.matrices.push_back(
-          {info.name, output.is_quantised, output.bytes(), error});
+    const auto made = weights::Quantize(output.type.value_or(DType::kBF16),
+                                        wide.as<float>(), info.elements());
+    if (output.type.has_value()) Report(output, made.relative_error);
+    if (output.tensors.size() == 1) {
+      return Append(made.bytes.data(), made.bytes.size(), to);
     }
-    return OkStatus();
+    return WriteBlocks(info, *output.type, made.bytes.as<uint8_t>(), to);
+  }
+
+  void Report(const Output& output, double error) {
+    report_.matrices.push_back(
+        {output.source, *output.type, output.bytes(), error});
   }
 
   Status Copy(const TensorInfo& info, weights::SafetensorsWriter& to) {
@@ -239,38 +244,23 @@ class Converter {
     return OkStatus();
   }
 
-  Status WriteBf16(const float* wide, size_t count, double& error,
-                   weights::SafetensorsWriter& to) {
-    Buffer halves(sizeof(uint16_t) * count);
-    std::vector<float> back(count);
-    for (size_t i = 0; i < count; ++i) {
-      halves.as<uint16_t>()[i] = weights::F32ToBf16(wide[i]);
-      back[i] = weights::Bf16ToF32(halves.as<uint16_t>()[i]);
-    }
-    error = RelativeError(wide, back.data(), count);
-    return Append(halves.data(), halves.size(), to);
-  }
-
   // A block's codes become words of its row, first code lowest, with the
   // middle added: what a stored Q4_0 has, and Q8_0 with 128 added.
-  Status WriteBlocks(const TensorInfo& info, const float* wide, double& error,
+  Status WriteBlocks(const TensorInfo& info, DType type, const uint8_t* stored,
                      weights::SafetensorsWriter& to) {
-    const BlockFormat format = *options_.format;
     const int64_t blocks = info.elements() / kShortBlock;
     const auto block_bytes =
-        static_cast<size_t>(kernels::LayoutOf(format).bytes);
+        static_cast<size_t>(weights::BlockSizeOf(type).bytes);
     const size_t code_bytes = block_bytes - sizeof(uint16_t);
-    Buffer stored(static_cast<size_t>(blocks) * block_bytes);
-    kernels::StoreBlocks(format, wide, blocks, stored.as<uint8_t>());
     Buffer codes(static_cast<size_t>(blocks) * code_bytes);
     Buffer scales(static_cast<size_t>(blocks) * sizeof(uint16_t));
     for (int64_t b = 0; b < blocks; ++b) {
-      const uint8_t* block = stored.as<uint8_t>() + b * block_bytes;
+      const uint8_t* block = stored + b * block_bytes;
       uint8_t* const out = codes.as<uint8_t>() + b * code_bytes;
       std::memcpy(scales.as<uint16_t>() + b, block, sizeof(uint16_t));
       block += sizeof(uint16_t);
       for (size_t i = 0; i < code_bytes; ++i) {
-        if (format == BlockFormat::kQ8_0) {
+        if (type == DType::kQ8_0) {
           out[i] = block[i] ^ 0x80;
           continue;
         }
@@ -281,25 +271,10 @@ class Converter {
                                       (block[first + 1] >> shift & 15) << 4);
       }
     }
-    std::vector<float> back(static_cast<size_t>(info.elements()));
-    kernels::WidenBlocks(format, stored.as<uint8_t>(), blocks, back.data());
-    error = RelativeError(wide, back.data(), back.size());
     const int64_t shape[] = {info.rows(), info.cols()};
     SLUICE_RETURN_IF_ERROR(Append(codes.data(), codes.size(), to));
     SLUICE_RETURN_IF_ERROR(Append(scales.data(), scales.size(), to));
     return Append(shape, sizeof(shape), to);
-  }
-
-  static double RelativeError(const float* from, const float* to,
-                              size_t count) {
-    double difference = 0;
-    double length = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const double a = from[i];
-      difference += (a - to[i]) * (a - to[i]);
-      length += a * a;
-    }
-    return length > 0 ? std::sqrt(difference / length) : 0;
   }
 
   Status Append(const void* bytes, size_t size,
@@ -313,30 +288,50 @@ class Converter {
   Status WriteConfig() {
     Json config = model_.config();
     config.erase("quantization_config");
-    if (options_.format.has_value()) {
-      Json ignored = Json::array({"lm_head"});
-      for (const ConvertedMatrix& matrix : report_.matrices) {
-        if (!matrix.is_quantised && matrix.name.ends_with(kWeightSuffix)) {
-          ignored.push_back(matrix.name.substr(
-              0, matrix.name.size() - std::strlen(kWeightSuffix)));
-        }
-      }
-      config["quantization_config"] = {
-          {"quant_method", "compressed-tensors"},
-          {"format", "pack-quantized"},
-          {"quantization_status", "compressed"},
-          {"ignore", std::move(ignored)},
-          {"config_groups",
-           {{"group_0",
-             {{"targets", Json::array({"Linear"})},
-              {"weights",
-               {{"num_bits", BitsOf(*options_.format)},
-                {"type", "int"},
-                {"symmetric", true},
-                {"strategy", "group"},
-                {"group_size", kShortBlock}}}}}}}};
+    const Json quantisation = Quantisation();
+    if (!quantisation.is_null()) {
+      config["quantization_config"] = quantisation;
     }
-    return WriteText("config.json", DumpJson(config));
+    return WriteText(folder_ + "/config.json", DumpJson(config) + "\n");
+  }
+
+  // What compressed-tensors says of the matrices: a group per number of bits.
+  // The one that is not the options' names its modules.
+  Json Quantisation() const {
+    std::map<DType, Json> modules;
+    for (const ConvertedMatrix& matrix : report_.matrices) {
+      if (!matrix.name.ends_with(kWeightSuffix)) continue;
+      modules[matrix.type].push_back(matrix.name.substr(
+          0, matrix.name.size() - std::strlen(kWeightSuffix)));
+    }
+    Json ignored = modules[DType::kBF16];
+    if (ignored.is_null()) ignored = Json::array();
+    modules.erase(DType::kBF16);
+    if (modules.empty()) return Json();
+    const auto is_head = [](const ConvertedMatrix& matrix) {
+      return matrix.name == "lm_head.weight";
+    };
+    if (std::none_of(report_.matrices.begin(), report_.matrices.end(),
+                     is_head)) {
+      ignored.push_back("lm_head");
+    }
+    Json groups = Json::object();
+    for (const auto& [type, names] : modules) {
+      const bool is_common = modules.size() == 1 || type == options_.type;
+      groups[Cat("group_", groups.size())] = {
+          {"targets", is_common ? Json::array({"Linear"}) : names},
+          {"weights",
+           {{"num_bits", BitsOf(type)},
+            {"type", "int"},
+            {"symmetric", true},
+            {"strategy", "group"},
+            {"group_size", kShortBlock}}}};
+    }
+    return {{"quant_method", "compressed-tensors"},
+            {"format", "pack-quantized"},
+            {"quantization_status", "compressed"},
+            {"ignore", std::move(ignored)},
+            {"config_groups", std::move(groups)}};
   }
 
   // The tokenizer, templates, licences: all small files beside the weights.
@@ -361,40 +356,9 @@ class Converter {
     return OkStatus();
   }
 
-  Status WriteReport() const {
-    Json all = Json::array();
-    for (const ConvertedMatrix& matrix : report_.matrices) {
-      all.push_back({{"name", matrix.name},
-                     {"type", matrix.is_quantised
-                                  ? kernels::LayoutOf(*options_.format).name
-                                  : "BF16"},
-                     {"bytes", matrix.bytes},
-                     {"relative_error", matrix.relative_error}});
-    }
-    return WriteText("convert_report.json", DumpJson(all));
-  }
-
-  Status WriteSums() const {
-    SLUICE_ASSIGN_OR_RETURN(const auto written, OpenModel(folder_));
-    SLUICE_ASSIGN_OR_RETURN(const auto digest,
-                            weights::ComputeIdentity(*written));
-    SLUICE_ASSIGN_OR_RETURN(const auto sums,
-                            weights::ComputeWeightSums(*written, digest, {}));
-    return weights::WriteWeightSums(*written, sums);
-  }
-
-  Status WriteText(const std::string& name, const std::string& text) const {
-    const std::string path = Cat(folder_, "/", name);
-    std::ofstream out(path, std::ios::binary);
-    out << text << "\n";
-    out.close();
-    if (out.good()) return OkStatus();
-    return Unavailable(path, ": cannot be written");
-  }
-
   const ConvertOptions& options_;
   const weights::ModelFile& model_;
-  const std::function<void(uint64_t, uint64_t)>& progress_;
+  const ConvertProgress& progress_;
   const std::string folder_;
   std::vector<std::vector<Output>> shards_;
   uint64_t shard_bytes_ = 0;  // of the last one
@@ -404,18 +368,29 @@ class Converter {
 
 }  // namespace
 
-StatusOr<ConvertReport> ConvertModel(
-    const ConvertOptions& options,
-    const std::function<void(uint64_t done, uint64_t total)>& progress) {
+StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
+                                     const ConvertProgress& progress) {
   SLUICE_ASSIGN_OR_RETURN(const auto model, OpenModel(options.model));
-  if (model->gguf() != nullptr || !fs::is_directory(options.model)) {
+  const bool to_gguf = options.out.ends_with(".gguf");
+  const bool from_gguf = model->gguf() != nullptr;
+  if (!from_gguf && !fs::is_directory(options.model)) {
+    return InvalidArgument(
+        options.model,
+        ": is no GGUF and no folder of safetensors with a config.json");
+  }
+  if (from_gguf != to_gguf) {
     return InvalidArgument(options.model,
-                           ": is no folder of safetensors with a config.json");
+                           from_gguf ? ": a GGUF becomes a GGUF; OUT "
+                                     : ": a folder becomes a folder; "
+                                       "OUT ",
+                           options.out);
   }
   std::error_code ignored;
   if (options.out.empty() || fs::exists(options.out, ignored)) {
     return InvalidArgument("OUT ", options.out, ": is there already");
   }
+  SLUICE_RETURN_IF_ERROR(CheckTypes(options, to_gguf));
+  if (from_gguf) return ConvertGguf(options, *model, progress);
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));

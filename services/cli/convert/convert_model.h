@@ -3,28 +3,35 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/status.h"
-#include "kernels/block_format.h"
+#include "common/weights/dtype.h"
 
 namespace sluice::cli {
 
-struct ConvertOptions {
-  std::string model;  // a folder of safetensors
-  std::string out;    // a folder that is not there
-  // Q4_0 or Q8_0; none: all matrices become BF16.
-  std::optional<kernels::BlockFormat> format;
-  std::string keep;  // a regular expression: such matrices become BF16
-  uint64_t shard_bytes = uint64_t{4} << 30;  // aim of one file
+// Matrices whose name the regular expression finds become of the type.
+struct ConvertRule {
+  std::string pattern;
+  weights::DType type = weights::DType::kBF16;
 };
 
-// A matrix of the layers, as it was written.
+struct ConvertOptions {
+  std::string model;  // a folder of safetensors, or a GGUF
+  std::string out;    // is not there; a folder, or NAME.gguf
+  // Of the layers' matrices that no rule finds.
+  weights::DType type = weights::DType::kQ4_0;
+  // The first that finds a name counts. Names are those of safetensors; only
+  // rules reach the embedding and the head.
+  std::vector<ConvertRule> rules;
+  uint64_t shard_bytes = uint64_t{4} << 30;  // aim of one file of a folder
+};
+
+// A matrix as it was written.
 struct ConvertedMatrix {
   std::string name;
-  bool is_quantised = false;
+  weights::DType type = weights::DType::kBF16;
   uint64_t bytes = 0;
   // Length of the difference from the source's elements over their length.
   double relative_error = 0;
@@ -37,17 +44,25 @@ struct ConvertReport {
   int num_files = 0;
 };
 
-// Writes the model with its layers' matrices in blocks, in the layout that
-// compressed-tensors calls pack-quantized, one scale of F16 per 32 columns.
-// Other tensors keep their bytes. Rows that are no whole blocks, and experts
-// that are stacked in one tensor, become BF16. Holds one matrix at a time. The
-// folder appears under its name when all of it is written, with checksums, the
-// source's tokenizer and templates, and a report; a failure leaves OUT.partial,
-// which the next run replaces. INVALID_ARGUMENT for a GGUF, an unknown model
-// and an `out` that is there, RESOURCE_EXHAUSTED for a disk without the room.
-StatusOr<ConvertReport> ConvertModel(
-    const ConvertOptions& options,
-    const std::function<void(uint64_t done, uint64_t total)>& progress);
+// Called with the bytes written and those to write.
+using ConvertProgress = std::function<void(uint64_t done, uint64_t total)>;
+
+// Writes the model with its matrices in the types of the options, others with
+// their bytes. Rows that are no whole blocks become BF16. Holds one matrix at a
+// time. Writes to OUT.partial, which appears as OUT when all of it is written,
+// with checksums and a report; the next run replaces what a failure leaves.
+//
+// A folder of safetensors becomes a folder: Q4_0 and Q8_0 in the layout that
+// compressed-tensors calls pack-quantized, one scale of F16 per 32 columns;
+// experts that are stacked in one tensor become BF16; the tokenizer and the
+// templates are copied. A GGUF becomes a GGUF of one file, with the source's
+// metadata: F32, BF16, Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1.
+//
+// INVALID_ARGUMENT for an unknown model, a type that OUT cannot have, a folder
+// that shall become a GGUF or the reverse, and an `out` that is there;
+// RESOURCE_EXHAUSTED for a disk without the room.
+StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
+                                     const ConvertProgress& progress);
 
 }  // namespace sluice::cli
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/json.h"
@@ -11,6 +12,9 @@
 #include "common/model_config/tensor_table.h"
 #include "common/tensor/host_weight.h"
 #include "common/weights/composed_tensor.h"
+#include "common/weights/dequantize.h"
+#include "common/weights/gguf_file.h"
+#include "common/weights/quantize.h"
 #include "common/weights/weight_sums.h"
 #include "kernels/block_store.h"
 #include "services/cli/convert/convert_model.h"
@@ -21,6 +25,8 @@ namespace sluice::cli {
 namespace {
 
 using kernels::BlockFormat;
+using testing::BytesOf;
+using testing::GgufBuilder;
 using ::testing::HasSubstr;
 using testing::TempDir;
 using weights::DType;
@@ -28,10 +34,9 @@ using weights::Slice;
 using weights::TensorInfo;
 
 StatusOr<ConvertReport> Convert(const std::string& model,
-                                const std::string& out,
-                                std::optional<BlockFormat> format,
-                                const std::string& keep = "") {
-  ConvertOptions options = {model, out, format, keep};
+                                const std::string& out, DType type,
+                                std::vector<ConvertRule> rules = {}) {
+  ConvertOptions options = {model, out, type, std::move(rules)};
   options.shard_bytes = 100'000;
   return ConvertModel(options, {});
 }
@@ -55,14 +60,15 @@ std::string Blocks(const weights::ModelFile& model, const std::string& name) {
   return {weight.data.as<char>(), weight.data.size()};
 }
 
-class ConvertTest : public ::testing::TestWithParam<BlockFormat> {};
+class ConvertTest : public ::testing::TestWithParam<DType> {};
 
 TEST_P(ConvertTest, MatricesAreTheBlocksOfTheSourceAndTheRestIsAsItWas) {
   SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
-  const BlockFormat format = GetParam();
+  const BlockFormat format = *weights::BlocksOf(GetParam());
   const TempDir dir;
   const std::string out = dir.path() + "/out";
-  const auto report = Convert(path, out, format, "layers\\.1\\..*q_proj");
+  const auto report =
+      Convert(path, out, GetParam(), {{"layers\\.1\\..*q_proj", DType::kBF16}});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_GT(report->num_files, 1);
   EXPECT_LT(report->bytes_after, report->bytes_before);
@@ -75,7 +81,7 @@ TEST_P(ConvertTest, MatricesAreTheBlocksOfTheSourceAndTheRestIsAsItWas) {
   int quantised = 0;
   for (const ConvertedMatrix& matrix : report->matrices) {
     const std::vector<float> wide = Values(*from, matrix.name);
-    if (!matrix.is_quantised) {
+    if (matrix.type == DType::kBF16) {
       const bool kept =
           matrix.name.find("1.self_attn.q_proj") != std::string::npos;
       EXPECT_TRUE(kept || (*to)->Find(matrix.name)->cols() % 32 != 0);
@@ -109,16 +115,15 @@ TEST_P(ConvertTest, MatricesAreTheBlocksOfTheSourceAndTheRestIsAsItWas) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, ConvertTest,
-                         ::testing::Values(BlockFormat::kQ4_0,
-                                           BlockFormat::kQ8_0));
+                         ::testing::Values(DType::kQ4_0, DType::kQ8_0));
 
 TEST(ConvertModelTest, AQuantisedModelBecomesBf16AgainWithItsElements) {
   SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
   const TempDir dir;
   const std::string small = dir.path() + "/small";
   const std::string wide = dir.path() + "/wide";
-  ASSERT_EQ(Message(Convert(path, small, BlockFormat::kQ4_0).status()), "");
-  const auto report = Convert(small, wide, std::nullopt);
+  ASSERT_EQ(Message(Convert(path, small, DType::kQ4_0).status()), "");
+  const auto report = Convert(small, wide, DType::kBF16);
   ASSERT_TRUE(report.ok()) << report.status();
   const auto from = *OpenModel(small);
   const auto to = *OpenModel(wide);
@@ -133,22 +138,155 @@ TEST(ConvertModelTest, AQuantisedModelBecomesBf16AgainWithItsElements) {
   }
 }
 
+TEST(ConvertModelTest, RulesChooseTheTypeOfAMatrixTheHeadToo) {
+  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const TempDir dir;
+  const std::string out = dir.path() + "/out";
+  const auto report =
+      Convert(path, out, DType::kQ4_0,
+              {{"down_proj", DType::kBF16}, {"mlp|lm_head", DType::kQ8_0}});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const auto to = OpenModel(out);
+  ASSERT_TRUE(to.ok()) << to.status();
+  const auto type = [&](const std::string& name) {
+    const TensorInfo* found = (*to)->Find(name + ".weight");
+    return found != nullptr ? found->dtype : DType::kBool;
+  };
+  EXPECT_EQ(type("model.layers.0.mlp.experts.0.down_proj"), DType::kBF16);
+  EXPECT_EQ(type("model.layers.0.mlp.experts.0.up_proj"), DType::kQ8_0);
+  EXPECT_EQ(type("model.layers.1.self_attn.q_proj"), DType::kQ4_0);
+  EXPECT_EQ(type("lm_head"), DType::kQ8_0);
+  EXPECT_TRUE((*to)->FindStored("model.embed_tokens.weight") != nullptr);
+  const Json& said = (*to)->config()["quantization_config"];
+  EXPECT_EQ(said["config_groups"].size(), 2u);
+  EXPECT_EQ(Message(CheckTensors(*ParseModelConfig((*to)->config()), **to)),
+            "");
+}
+
+// A llama of two layers with rows of whole blocks and a value of every type.
+GgufBuilder WideLlama() {
+  GgufBuilder gguf;
+  gguf.Text("general.architecture", "llama")
+      .U32("general.alignment", 64)
+      .U32("llama.embedding_length", 64)
+      .U32("llama.block_count", 2)
+      .U32("llama.attention.head_count", 2)
+      .U32("llama.attention.head_count_kv", 1)
+      .U32("llama.feed_forward_length", 96)
+      .U32("llama.context_length", 64)
+      .F32("llama.attention.layer_norm_rms_epsilon", 1e-5f)
+      .U32("tokenizer.ggml.eos_token_id", 2)
+      .Key("test.u8", 0, BytesOf<uint8_t>(200))
+      .Key("test.i16", 3, BytesOf<int16_t>(-300))
+      .Key("test.yes", 7, BytesOf(true))
+      .Key("test.i64", 11, BytesOf<int64_t>(-5'000'000'000))
+      .Key("test.f64", 12, BytesOf(0.1))
+      .Array("test.bools", 7, 2, std::string("\1\0", 2))
+      .Array("test.floats", 6, 2, BytesOf(std::vector<float>{0.1f, -2}))
+      .Array("test.texts", 8, 2,
+             testing::GgufString("a") + testing::GgufString(""));
+  uint32_t seed = 1;
+  const auto add = [&](const std::string& name, std::vector<uint64_t> dims) {
+    uint64_t count = 1;
+    for (const uint64_t dim : dims) count *= dim;
+    std::vector<float> values(count);
+    for (float& value : values) {
+      seed = seed * 1664525u + 1013904223u;
+      value = static_cast<float>(seed >> 8) * 0x1p-24f - 0.5f;
+    }
+    gguf.Tensor(name, std::move(dims), 0, BytesOf(values));
+  };
+  add("token_embd.weight", {64, 6});
+  for (const char* prefix : {"blk.0.", "blk.1."}) {
+    add(Cat(prefix, "attn_norm.weight"), {64});
+    add(Cat(prefix, "attn_q.weight"), {64, 64});
+    add(Cat(prefix, "attn_k.weight"), {64, 32});
+    add(Cat(prefix, "attn_v.weight"), {64, 32});
+    add(Cat(prefix, "attn_output.weight"), {64, 64});
+    add(Cat(prefix, "ffn_norm.weight"), {64});
+    add(Cat(prefix, "ffn_gate.weight"), {64, 96});
+    add(Cat(prefix, "ffn_up.weight"), {64, 96});
+    add(Cat(prefix, "ffn_down.weight"), {96, 64});
+  }
+  add("output_norm.weight", {64});
+  return gguf;
+}
+
+class ConvertGgufTest : public ::testing::TestWithParam<DType> {};
+
+TEST_P(ConvertGgufTest, AGgufBecomesOneOfThisTypeWithItsMetadata) {
+  const DType type = GetParam();
+  const TempDir dir;
+  const std::string path = dir.Write("m.gguf", WideLlama().Build());
+  const std::string out = dir.path() + "/out.gguf";
+  const auto report =
+      Convert(path, out, type, {{"layers.1.*q_proj", DType::kF32}});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const auto from = *OpenModel(path);
+  const auto to = OpenModel(out);
+  ASSERT_TRUE(to.ok()) << to.status();
+  EXPECT_EQ((*to)->config(), from->config());
+  for (const auto& [key, value] : from->gguf()->entries()) {
+    const weights::GgufValue* kept = (*to)->gguf()->Find(key);
+    ASSERT_NE(kept, nullptr) << key;
+    EXPECT_EQ(kept->type, value.type) << key;
+    EXPECT_EQ(kept->element_type, value.element_type) << key;
+    EXPECT_TRUE(kept->value == value.value) << key;
+  }
+  EXPECT_EQ(report->matrices.size(), 2u * 7u);
+  for (const ConvertedMatrix& matrix : report->matrices) {
+    const bool is_kept =
+        matrix.name == "model.layers.1.self_attn.q_proj.weight";
+    EXPECT_EQ(matrix.type, is_kept ? DType::kF32 : type) << matrix.name;
+    EXPECT_EQ((*to)->Find(matrix.name)->dtype, matrix.type);
+    // Rows may be permuted: each is quantised alone.
+    const std::vector<float> wide = Values(*from, matrix.name);
+    const auto made = weights::Quantize(matrix.type, wide.data(),
+                                        static_cast<int64_t>(wide.size()));
+    std::vector<float> back(wide.size());
+    weights::DequantizeToF32(matrix.type, made.bytes.as<uint8_t>(),
+                             static_cast<int64_t>(wide.size()) /
+                                 weights::BlockSizeOf(matrix.type).elements,
+                             back.data());
+    EXPECT_EQ(Values(**to, matrix.name), back) << matrix.name;
+    EXPECT_NEAR(matrix.relative_error, made.relative_error, 1e-12);
+  }
+  for (const char* name : {"model.embed_tokens.weight", "model.norm.weight"}) {
+    EXPECT_EQ(Values(**to, name), Values(*from, name)) << name;
+  }
+  EXPECT_TRUE(std::filesystem::exists(out + ".convert_report.json"));
+  EXPECT_FALSE(std::filesystem::exists(out + ".partial"));
+  const auto digest = weights::ComputeIdentity(**to);
+  ASSERT_TRUE(digest.ok());
+  EXPECT_EQ(Message(weights::UseWeightSums(**to, *digest)), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ConvertGgufTest,
+                         ::testing::Values(DType::kQ4_0, DType::kQ4_1,
+                                           DType::kQ5_0, DType::kQ5_1,
+                                           DType::kQ8_0, DType::kBF16,
+                                           DType::kF32));
+
 TEST(ConvertModelTest, WhatCannotBeWrittenIsRefusedAndLeavesNothing) {
   SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
   const TempDir dir;
   const std::string out = dir.path() + "/out";
-  EXPECT_THAT(Message(Convert(path, dir.path(), BlockFormat::kQ4_0).status()),
+  EXPECT_THAT(Message(Convert(path, dir.path(), DType::kQ4_0).status()),
               HasSubstr("is there already"));
-  EXPECT_THAT(Message(Convert(path, out, BlockFormat::kQ4_0, "(").status()),
-              HasSubstr("no regular expression"));
+  EXPECT_THAT(
+      Message(Convert(path, out, DType::kQ4_0, {{"(", DType::kBF16}}).status()),
+      HasSubstr("no regular expression"));
   EXPECT_THAT(
       Message(Convert(dir.Write("tiny.gguf", testing::TinyLlama().Build()), out,
-                      BlockFormat::kQ4_0)
+                      DType::kQ4_0)
                   .status()),
-      HasSubstr("no folder of safetensors"));
+      HasSubstr("a GGUF becomes a GGUF"));
+  EXPECT_THAT(Message(Convert(path, out + ".gguf", DType::kQ4_0).status()),
+              HasSubstr("a folder becomes a folder"));
+  EXPECT_THAT(Message(Convert(path, out, DType::kQ5_0).status()),
+              HasSubstr("cannot have Q5_0, a folder has BF16, Q4_0 or Q8_0"));
   EXPECT_THAT(
-      Message(
-          Convert(path, dir.path() + "/no/out", BlockFormat::kQ4_0).status()),
+      Message(Convert(path, dir.path() + "/no/out", DType::kQ4_0).status()),
       HasSubstr("cannot be read"));
   EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_FALSE(std::filesystem::exists(out + ".partial"));

@@ -1,0 +1,187 @@
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
+#include "common/tensor/buffer.h"
+#include "common/weights/gguf_file.h"
+#include "common/weights/gguf_writer.h"
+#include "common/weights/quantize.h"
+#include "services/cli/convert/convert_output.h"
+
+namespace sluice::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using weights::DType;
+using weights::GgufMetadata;
+using weights::TensorInfo;
+
+constexpr uint64_t kCopyBytes = 16 << 20;
+
+// llama.cpp's number for a file whose matrices are mostly of `type`.
+int64_t FileTypeOf(DType type) {
+  switch (type) {
+    case DType::kQ4_0:
+      return 2;
+    case DType::kQ4_1:
+      return 3;
+    case DType::kQ8_0:
+      return 7;
+    case DType::kQ5_0:
+      return 8;
+    case DType::kQ5_1:
+      return 9;
+    case DType::kBF16:
+      return 32;
+    default:
+      return 0;
+  }
+}
+
+// The source's metadata, without its split and with the new type.
+GgufMetadata MetadataOf(const GgufMetadata& from, DType type) {
+  using weights::GgufType;
+  GgufMetadata to;
+  to.Insert("general.file_type",
+            {GgufType::kUint32, GgufType::kUint8, FileTypeOf(type)});
+  to.Insert("general.quantization_version",
+            {GgufType::kUint32, GgufType::kUint8, int64_t{2}});
+  for (const auto& [key, value] : from.entries()) {
+    if (!key.starts_with("split.")) to.Insert(key, value);
+  }
+  return to;
+}
+
+// A tensor of the source and what it becomes.
+struct GgufOutput {
+  TensorInfo source;   // by the file's name, in the file's order of rows
+  std::string matrix;  // the model's name; empty: no matrix, copied
+  TensorInfo tensor;
+};
+
+class GgufConverter {
+ public:
+  GgufConverter(const ConvertOptions& options, const weights::ModelFile& raw,
+                const ConvertProgress& progress)
+      : options_(options), raw_(raw), progress_(progress) {}
+
+  StatusOr<ConvertReport> Run(const ModelConfig& config) {
+    SLUICE_ASSIGN_OR_RETURN(const ConvertTypes types,
+                            ConvertTypes::Make(options_));
+    Plan(config, types);
+    SLUICE_RETURN_IF_ERROR(CheckRoom(options_.out, report_.bytes_after));
+    const std::string partial = options_.out + ".partial";
+    SLUICE_RETURN_IF_ERROR(Write(partial));
+    std::error_code error;
+    fs::rename(partial, options_.out, error);
+    if (error) {
+      return Unavailable(options_.out, ": cannot be made: ", error.message());
+    }
+    SLUICE_RETURN_IF_ERROR(
+        WriteReport(options_.out + ".convert_report.json", report_));
+    SLUICE_RETURN_IF_ERROR(WriteSums(options_.out));
+    return std::move(report_);
+  }
+
+ private:
+  void Plan(const ModelConfig& config, const ConvertTypes& types) {
+    for (const TensorInfo& info : raw_.tensors()) {
+      GgufOutput output{info, "", info};
+      const GgufTensorPlace place = PlaceOfGguf(*config.tensors, info.name);
+      if (place.row != nullptr && !place.row->is_f32()) {
+        const std::string name = NameOf(*place.row, place.layer);
+        const auto type = types.Of(name, info.cols(), place.layer >= 0);
+        if (type.has_value()) {
+          output.matrix = name;
+          output.tensor.dtype = *type;
+        }
+      }
+      report_.bytes_before += static_cast<uint64_t>(info.stored_bytes());
+      report_.bytes_after +=
+          static_cast<uint64_t>(output.tensor.stored_bytes());
+      outputs_.push_back(std::move(output));
+    }
+    report_.num_files = 1;
+  }
+
+  Status Write(const std::string& path) {
+    std::vector<TensorInfo> tensors;
+    for (const GgufOutput& output : outputs_) tensors.push_back(output.tensor);
+    SLUICE_ASSIGN_OR_RETURN(
+        const auto writer,
+        weights::GgufWriter::Create(
+            path, MetadataOf(*raw_.gguf(), options_.type), tensors));
+    for (const GgufOutput& output : outputs_) {
+      double error = 0;
+      const bool is_same = output.tensor.dtype == output.source.dtype;
+      SLUICE_RETURN_IF_ERROR(is_same ? Copy(output.source, *writer)
+                                     : Convert(output, error, *writer));
+      if (output.matrix.empty()) continue;
+      report_.matrices.push_back(
+          {output.matrix, output.tensor.dtype,
+           static_cast<uint64_t>(output.tensor.stored_bytes()), error});
+    }
+    return writer->Close();
+  }
+
+  Status Convert(const GgufOutput& output, double& error,
+                 weights::GgufWriter& to) {
+    const TensorInfo& info = output.source;
+    Buffer wide(sizeof(float) * static_cast<size_t>(info.elements()));
+    SLUICE_RETURN_IF_ERROR(
+        raw_.ReadF32(info.name, weights::Slice::All(info), wide.as<float>()));
+    const auto made = weights::Quantize(output.tensor.dtype, wide.as<float>(),
+                                        info.elements());
+    error = made.relative_error;
+    return Append(made.bytes.data(), made.bytes.size(), to);
+  }
+
+  Status Copy(const TensorInfo& info, weights::GgufWriter& to) {
+    const auto size = static_cast<uint64_t>(info.stored_bytes());
+    Buffer bytes(static_cast<size_t>(std::min(size, kCopyBytes)));
+    for (uint64_t at = 0; at < size; at += kCopyBytes) {
+      const auto count = static_cast<size_t>(std::min(kCopyBytes, size - at));
+      SLUICE_RETURN_IF_ERROR(
+          raw_.ReadStoredBytes(info.name, at, count, bytes.as<uint8_t>()));
+      SLUICE_RETURN_IF_ERROR(Append(bytes.data(), count, to));
+    }
+    return OkStatus();
+  }
+
+  Status Append(const void* bytes, size_t size, weights::GgufWriter& to) {
+    SLUICE_RETURN_IF_ERROR(to.Append(bytes, size));
+    done_ += size;
+    if (progress_) progress_(done_, report_.bytes_after);
+    return OkStatus();
+  }
+
+  const ConvertOptions& options_;
+  const weights::ModelFile& raw_;
+  const ConvertProgress& progress_;
+  std::vector<GgufOutput> outputs_;
+  uint64_t done_ = 0;
+  ConvertReport report_;
+};
+
+}  // namespace
+
+StatusOr<ConvertReport> ConvertGguf(const ConvertOptions& options,
+                                    const weights::ModelFile& model,
+                                    const ConvertProgress& progress) {
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(model.config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(config, model));
+  // The tensors' own names, and their rows in the file's order.
+  SLUICE_ASSIGN_OR_RETURN(const auto raw, weights::OpenModel(options.model));
+  return GgufConverter(options, *raw, progress).Run(config);
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,77 @@
+#include "services/cli/convert/convert_output.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "common/base/json.h"
+#include "common/model_config/open_model.h"
+#include "common/weights/weight_sums.h"
+#include "services/cli/text_file.h"
+
+namespace sluice::cli {
+
+namespace fs = std::filesystem;
+using weights::DType;
+
+StatusOr<ConvertTypes> ConvertTypes::Make(const ConvertOptions& options) {
+  ConvertTypes types;
+  types.type_ = options.type;
+  for (const ConvertRule& rule : options.rules) {
+    try {
+      types.rules_.emplace_back(std::regex(rule.pattern), rule.type);
+    } catch (const std::regex_error& error) {
+      return InvalidArgument(rule.pattern,
+                             " is no regular expression: ", error.what());
+    }
+  }
+  return types;
+}
+
+std::optional<DType> ConvertTypes::Of(const std::string& name, int64_t cols,
+                                      bool in_layer) const {
+  std::optional<DType> type;
+  if (in_layer) type = type_;
+  for (const auto& rule : rules_) {
+    if (!std::regex_search(name, rule.first)) continue;
+    type = rule.second;
+    break;
+  }
+  if (!type.has_value() || cols % weights::BlockSizeOf(*type).elements == 0) {
+    return type;
+  }
+  return DType::kBF16;
+}
+
+Status CheckRoom(const std::string& out, uint64_t bytes) {
+  std::error_code error;
+  const fs::path parent = fs::absolute(out).parent_path();
+  const fs::space_info space = fs::space(parent, error);
+  if (error) {
+    return NotFound(parent.string(), ": cannot be read: ", error.message());
+  }
+  if (space.available >= bytes) return OkStatus();
+  return ResourceExhausted(parent.string(), ": has ", space.available,
+                           " bytes free, ", out, " needs ", bytes);
+}
+
+Status WriteReport(const std::string& path, const ConvertReport& report) {
+  Json all = Json::array();
+  for (const ConvertedMatrix& matrix : report.matrices) {
+    all.push_back({{"name", matrix.name},
+                   {"type", std::string(ToString(matrix.type))},
+                   {"bytes", matrix.bytes},
+                   {"relative_error", matrix.relative_error}});
+  }
+  return WriteText(path, DumpJson(all) + "\n");
+}
+
+Status WriteSums(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(const auto written, OpenModel(path));
+  SLUICE_ASSIGN_OR_RETURN(const auto digest,
+                          weights::ComputeIdentity(*written));
+  SLUICE_ASSIGN_OR_RETURN(const auto sums,
+                          weights::ComputeWeightSums(*written, digest, {}));
+  return weights::WriteWeightSums(*written, sums);
+}
+
+}  // namespace sluice::cli
