@@ -74,6 +74,10 @@ const char* ToString(DotIsa isa) {
       return "avx512";
     case DotIsa::kAvx512Vnni:
       return "avx512vnni";
+    case DotIsa::kNeon:
+      return "neon";
+    case DotIsa::kNeonDot:
+      return "neondot";
   }
   return "unknown";
 }
@@ -82,6 +86,8 @@ DotIsa DotIsaFor(Isa isa) {
   static const bool avx512_vnni = HasDotIsa(DotIsa::kAvx512Vnni);
   static const bool avx_vnni = HasDotIsa(DotIsa::kAvxVnni);
   static const bool avx2 = HasDotIsa(DotIsa::kAvx2);
+  static const bool neon_dot = HasDotIsa(DotIsa::kNeonDot);
+  if (isa == Isa::kNeon) return neon_dot ? DotIsa::kNeonDot : DotIsa::kNeon;
   if (isa == Isa::kAvx512) {
     return avx512_vnni ? DotIsa::kAvx512Vnni : DotIsa::kAvx512;
   }

@@ -41,8 +41,10 @@ enum class DotIsa : uint8_t {
   kAvxVnni,
   kAvx512,
   kAvx512Vnni,
+  kNeon,
+  kNeonDot,
 };
-inline constexpr int kNumDotIsas = 5;
+inline constexpr int kNumDotIsas = 7;
 
 const char* ToString(DotIsa isa);
 // Whether this CPU has `isa`.

@@ -7,12 +7,14 @@
 namespace sluice::kernels {
 
 // Instruction sets with code of their own. All give the same bits.
-enum class Isa : uint8_t { kPortable, kAvx2, kAvx512 };
+enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kNeon };
 
 const char* ToString(Isa isa);
 
 // The fastest set that this CPU supports.
 Isa DetectIsa();
+// Whether this CPU has `isa`.
+bool HasIsa(Isa isa);
 
 // A team of threads that run the same function on different task indices.
 class Executor {
@@ -29,7 +31,7 @@ class Executor {
 // The first argument of every kernel. Kernels keep no state between calls.
 struct Context {
   Executor* executor = nullptr;  // null: the calling thread alone
-  Isa isa = Isa::kPortable;      // at most DetectIsa()
+  Isa isa = Isa::kPortable;      // one that HasIsa()
 };
 
 // Runs body(i) for i in [0, num_tasks) on the context's team.

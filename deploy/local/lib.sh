@@ -10,8 +10,9 @@ SLUICE_BUILD_PACKAGES=(g++ cmake ninja-build ccache pkg-config
 SLUICE_TEST_PACKAGES=(libgtest-dev libgmock-dev python3-venv valgrind clang-14
   clang-tidy-14 clang-format-14 libclang-rt-14-dev libfuzzer-14-dev lld
   iproute2 git curl)
-# What one test can do without: it is skipped where these cannot be had.
+# What tests are skipped without: the page's, and those of AArch64's kernels.
 SLUICE_BROWSER_PACKAGES=(chromium-headless-shell fonts-liberation)
+SLUICE_AARCH64_PACKAGES=(g++-aarch64-linux-gnu qemu-user)
 SLUICE_CARGO_MINIMUM=1.85
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
@@ -116,6 +117,9 @@ sluice_setup() {
     mapfile -t missing < <(missing_packages "${SLUICE_BROWSER_PACKAGES[@]}")
     [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" ||
       say "no Chromium: the test of the gateway's page is skipped"
+    mapfile -t missing < <(missing_packages "${SLUICE_AARCH64_PACKAGES[@]}")
+    [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" ||
+      say "no cross compiler or no qemu: NEON's kernels are not tested"
   fi
   find_cargo
 }

@@ -32,10 +32,9 @@ bool HasDotIsa(DotIsa isa) {
       return best >= Isa::kAvx2 && HasF16c() && HasAvxVnni();
     case DotIsa::kAvx2:
       return best >= Isa::kAvx2 && HasF16c();
-    case DotIsa::kPortable:
-      break;
+    default:
+      return isa == DotIsa::kPortable;
   }
-  return true;
 }
 
 const cpu::BlockOps& BlockOpsFor(DotIsa isa) {
@@ -48,10 +47,9 @@ const cpu::BlockOps& BlockOpsFor(DotIsa isa) {
       return cpu::kAvxVnniBlockOps;
     case DotIsa::kAvx2:
       return cpu::kAvx2BlockOps;
-    case DotIsa::kPortable:
-      break;
+    default:
+      return cpu::kSse2BlockOps;
   }
-  return cpu::kSse2BlockOps;
 }
 
 }  // namespace sluice::kernels

@@ -74,7 +74,7 @@ struct BlockOps {
   BlockKernel of_format[kNumBlockFormats];
 };
 
-// One lane. On x86-64 only tests use it.
+// One lane, DotIsa::kPortable but on x86-64, where only tests use it.
 extern const BlockOps kScalarBlockOps;
 // Defined on x86-64 only. SSE2 is DotIsa::kPortable there.
 extern const BlockOps kSse2BlockOps;
@@ -82,6 +82,9 @@ extern const BlockOps kAvx2BlockOps;
 extern const BlockOps kAvxVnniBlockOps;
 extern const BlockOps kAvx512BlockOps;
 extern const BlockOps kAvx512VnniBlockOps;
+// Defined on AArch64 only.
+extern const BlockOps kNeonBlockOps;
+extern const BlockOps kNeonDotBlockOps;
 
 }  // namespace sluice::kernels::cpu
 

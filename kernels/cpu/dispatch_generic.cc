@@ -3,6 +3,7 @@
 namespace sluice::kernels {
 
 Isa DetectIsa() { return Isa::kPortable; }
+bool HasIsa(Isa isa) { return isa == Isa::kPortable; }
 
 namespace cpu {
 

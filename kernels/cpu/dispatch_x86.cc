@@ -15,6 +15,8 @@ Isa DetectIsa() {
   return avx2 ? Isa::kAvx2 : Isa::kPortable;
 }
 
+bool HasIsa(Isa isa) { return isa != Isa::kNeon && isa <= DetectIsa(); }
+
 namespace cpu {
 
 const Ops& OpsFor(Isa isa) {
@@ -23,10 +25,9 @@ const Ops& OpsFor(Isa isa) {
       return kAvx512Ops;
     case Isa::kAvx2:
       return kAvx2Ops;
-    case Isa::kPortable:
-      break;
+    default:
+      return kSse2Ops;
   }
-  return kSse2Ops;
 }
 
 }  // namespace cpu

@@ -176,13 +176,14 @@ struct Ops {
   void (*join_scaled)(float* a, float ea, const float* b, float eb, int64_t n);
 };
 
-// Plain floats, for processors without a set of their own. On x86-64 only
-// tests use it.
+// Plain floats, Isa::kPortable but on x86-64, where only tests use it.
 extern const Ops kScalarOps;
 // Defined on x86-64 only. SSE2 is Isa::kPortable there.
 extern const Ops kSse2Ops;
 extern const Ops kAvx2Ops;
 extern const Ops kAvx512Ops;
+// Defined on AArch64 only.
+extern const Ops kNeonOps;
 
 }  // namespace sluice::kernels::cpu
 

@@ -336,7 +336,7 @@ class PagedSequence {
 class AttentionTest : public testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
-    if (!IsAvailable(GetParam())) {
+    if (!HasIsa(GetParam())) {
       GTEST_SKIP() << "this machine has no " << ToString(GetParam());
     }
   }

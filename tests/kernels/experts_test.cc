@@ -163,7 +163,7 @@ struct Layer {
 class ExpertsTest : public testing::TestWithParam<std::tuple<Isa, WeightType>> {
  protected:
   void SetUp() override {
-    if (!IsAvailable(isa())) {
+    if (!HasIsa(isa())) {
       GTEST_SKIP() << "this machine has no " << ToString(isa());
     }
   }

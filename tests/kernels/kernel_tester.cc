@@ -22,12 +22,10 @@ uint64_t Mix(uint64_t z) {
 
 }  // namespace
 
-bool IsAvailable(Isa isa) { return isa <= DetectIsa(); }
-
 std::vector<Isa> AvailableIsas() {
   std::vector<Isa> isas;
   for (Isa isa : kAllIsas) {
-    if (IsAvailable(isa)) isas.push_back(isa);
+    if (HasIsa(isa)) isas.push_back(isa);
   }
   return isas;
 }

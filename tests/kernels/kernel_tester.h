@@ -14,11 +14,11 @@ namespace sluice::kernels {
 // How gtest names a parameter of a test over instruction sets.
 inline void PrintTo(Isa isa, std::ostream* out) { *out << ToString(isa); }
 
-// Every instruction set, and whether this machine has it: a test of one that
-// is missing is skipped with a line.
-inline constexpr Isa kAllIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
-bool IsAvailable(Isa isa);
-// Those that are.
+// Every instruction set. A test of one that this machine lacks is skipped with
+// a line.
+inline constexpr Isa kAllIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512,
+                                   Isa::kNeon};
+// Those that it has.
 std::vector<Isa> AvailableIsas();
 
 // Deterministic numbers, the same on every machine. Uniform in [-scale,

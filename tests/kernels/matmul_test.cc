@@ -18,7 +18,7 @@ using Parameters = std::tuple<Isa, WeightType>;
 class MatMulTest : public testing::TestWithParam<Parameters> {
  protected:
   void SetUp() override {
-    if (!IsAvailable(isa())) {
+    if (!HasIsa(isa())) {
       GTEST_SKIP() << "this machine has no " << ToString(isa());
     }
   }

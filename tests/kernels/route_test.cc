@@ -24,7 +24,7 @@ struct Routed {
 class RouteTest : public testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
-    if (!IsAvailable(GetParam())) {
+    if (!HasIsa(GetParam())) {
       GTEST_SKIP() << "this machine has no " << ToString(GetParam());
     }
   }

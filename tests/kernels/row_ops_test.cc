@@ -17,7 +17,7 @@ namespace {
 class RowOpsTest : public testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
-    if (!IsAvailable(GetParam())) {
+    if (!HasIsa(GetParam())) {
       GTEST_SKIP() << "this machine has no " << ToString(GetParam());
     }
   }

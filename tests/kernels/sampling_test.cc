@@ -31,7 +31,7 @@ std::vector<float> Logits(int64_t n) {
 class SamplingTest : public testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
-    if (!IsAvailable(GetParam())) {
+    if (!HasIsa(GetParam())) {
       GTEST_SKIP() << "this machine has no " << ToString(GetParam());
     }
   }

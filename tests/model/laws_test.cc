@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "kernels/context.h"
+#include "common/device/cpu/cpu_options.h"
 #include "tests/device/apart_backend.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
@@ -105,11 +105,8 @@ TEST_P(OneHashTest, TokensAndLogprobsAreThoseOfOneUncutRun) {
     GTEST_SKIP() << "under ThreadSanitizer in the long mode alone";
   }
   SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
-  if (cut.isa == "avx512" && kernels::DetectIsa() < kernels::Isa::kAvx512) {
-    GTEST_SKIP() << "this CPU has no AVX-512";
-  }
-  if (cut.isa == "avx2" && kernels::DetectIsa() < kernels::Isa::kAvx2) {
-    GTEST_SKIP() << "this CPU has no AVX2";
+  if (const auto isa = ParseIsa(cut.isa); !isa.ok()) {
+    GTEST_SKIP() << isa.status().message();
   }
   const auto asks = MixedAsks(StoryIds());
   static const std::vector<Answer> uncut =
@@ -179,11 +176,8 @@ TEST_P(FamilyLawsTest, TokensAndLogprobsAreThoseOfOneUncutRun) {
     GTEST_SKIP() << "under ThreadSanitizer in the long mode alone";
   }
   SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
-  if (cut.isa == "avx512" && kernels::DetectIsa() < kernels::Isa::kAvx512) {
-    GTEST_SKIP() << "this CPU has no AVX-512";
-  }
-  if (cut.isa == "avx2" && kernels::DetectIsa() < kernels::Isa::kAvx2) {
-    GTEST_SKIP() << "this CPU has no AVX2";
+  if (const auto isa = ParseIsa(cut.isa); !isa.ok()) {
+    GTEST_SKIP() << isa.status().message();
   }
   std::vector<TokenId> text(97);
   for (size_t i = 0; i < text.size(); ++i) {

@@ -23,21 +23,22 @@ StatusOr<CpuIsa> ParseIsa(const std::string& name) {
   const Isa widest = kernels::DetectIsa();
   const DotIsa best = kernels::DotIsaFor(widest);
   if (name == "auto") return CpuIsa{best, widest};
-  static constexpr CpuIsa kIsas[] = {{DotIsa::kPortable, Isa::kPortable},
-                                     {DotIsa::kAvx2, Isa::kAvx2},
-                                     {DotIsa::kAvxVnni, Isa::kAvx2},
-                                     {DotIsa::kAvx512, Isa::kAvx512},
-                                     {DotIsa::kAvx512Vnni, Isa::kAvx512}};
+  static constexpr CpuIsa kIsas[] = {
+      {DotIsa::kPortable, Isa::kPortable}, {DotIsa::kAvx2, Isa::kAvx2},
+      {DotIsa::kAvxVnni, Isa::kAvx2},      {DotIsa::kAvx512, Isa::kAvx512},
+      {DotIsa::kAvx512Vnni, Isa::kAvx512}, {DotIsa::kNeon, Isa::kNeon},
+      {DotIsa::kNeonDot, Isa::kNeon}};
   for (const CpuIsa& isa : kIsas) {
     if (name != kernels::ToString(isa.dot)) continue;
-    if (isa.vectors > widest || !kernels::HasDotIsa(isa.dot)) {
+    if (!kernels::HasIsa(isa.vectors) || !kernels::HasDotIsa(isa.dot)) {
       return InvalidArgument("isa ", name, ": this CPU has ",
                              kernels::ToString(best), " at most");
     }
     return isa;
   }
   return InvalidArgument(
-      "isa must be auto, avx512vnni, avx512, avxvnni, avx2 or portable, got '",
+      "isa must be auto, avx512vnni, avx512, avxvnni, avx2, neondot, neon or "
+      "portable, got '",
       name, "'");
 }
 

@@ -229,7 +229,8 @@ bool Parse(std::string_view flag, const char* value, Options& options) {
                       : q8 ? WeightType::kQ8_0
                            : WeightType::kF32;
   } else if (flag == "--isa") {
-    for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    for (const Isa isa :
+         {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kNeon}) {
       if (std::strcmp(value, ToString(isa)) == 0) options.isa = isa;
     }
   } else {
@@ -248,12 +249,12 @@ int Main(int argc, char** argv) {
     } else if (i + 1 >= argc || !Parse(flag, argv[++i], options)) {
       std::fprintf(stderr,
                    "usage: attention_bench [--threads N] [--rounds N]\n"
-                   "  [--context N] [--isa portable|avx2|avx512] "
+                   "  [--context N] [--isa portable|avx2|avx512|neon] "
                    "[--kv-type f32|bf16|q8_0] [--cpu-time]\n");
       return 2;
     }
   }
-  if (options.isa > DetectIsa()) {
+  if (!HasIsa(options.isa)) {
     std::fprintf(stderr, "attention_bench: no %s here\n",
                  ToString(options.isa));
     return 2;

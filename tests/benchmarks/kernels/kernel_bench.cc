@@ -349,7 +349,7 @@ int Main(int argc, char** argv) {
     } else if (flag == "--csv") {
       options.csv = value;
     } else if (flag == "--isa") {
-      for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+      for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kNeon}) {
         if (std::strcmp(value, ToString(isa)) == 0) options.isa = isa;
       }
     } else {
@@ -357,7 +357,7 @@ int Main(int argc, char** argv) {
           stderr,
           "usage: kernel_bench [--threads N] [--rounds N] [--tokens T] [--csv "
           "FILE]"
-          " [--isa portable|avx2|avx512] [--steps-only] [--cpu-time]\n");
+          " [--isa portable|avx2|avx512|neon] [--steps-only] [--cpu-time]\n");
       return 2;
     }
   }

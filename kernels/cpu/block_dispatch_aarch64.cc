@@ -1,0 +1,26 @@
+#include <sys/auxv.h>
+
+#include "kernels/block_matmul.h"
+#include "kernels/cpu/block_ops.h"
+
+namespace sluice::kernels {
+
+bool HasDotIsa(DotIsa isa) {
+  if (isa == DotIsa::kNeonDot) {
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  }
+  return isa == DotIsa::kNeon || isa == DotIsa::kPortable;
+}
+
+const cpu::BlockOps& BlockOpsFor(DotIsa isa) {
+  switch (isa) {
+    case DotIsa::kNeonDot:
+      return cpu::kNeonDotBlockOps;
+    case DotIsa::kNeon:
+      return cpu::kNeonBlockOps;
+    default:
+      return cpu::kScalarBlockOps;
+  }
+}
+
+}  // namespace sluice::kernels

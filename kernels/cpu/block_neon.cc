@@ -1,0 +1,26 @@
+#include <arm_neon.h>
+
+#include <cstdint>
+
+#include "kernels/cpu/block_ops.h"
+
+// Everything below is private to this source: it is compiled with flags of
+// its own, so no symbol may be shared with code for other CPUs.
+namespace sluice::kernels::cpu {
+namespace {
+
+#include "kernels/cpu/block_vec_neon.inc"
+//
+#include "kernels/cpu/block_dot_pairs.inc"
+//
+#include "kernels/cpu/block_formats_body.inc"
+//
+#include "kernels/cpu/block_quantize_body.inc"
+//
+#include "kernels/cpu/block_body.inc"
+
+}  // namespace
+
+const BlockOps kNeonBlockOps = kOpsOfSet;
+
+}  // namespace sluice::kernels::cpu
