@@ -85,6 +85,20 @@ class LayoutTest(FolderTest):
             self.assertEqual(stage.argv[at + 1], "777")
         self.assertNotIn("--max-context", self.processes()[0].argv)
 
+    def test_stages_that_share_cores_take_turns(self):
+        flag = "--max-plans-in-flight"
+        cores = len(os.sched_getaffinity(0))
+        self.assertNotIn(flag, self.gateway("--stages", "1").argv)
+        self.assertNotIn(flag, self.gateway("--stages", str(cores),
+                                            "--threads", "1").argv)
+        for arguments, plans in (
+                (("--stages", "2", "--threads", str(cores)), "1"),
+                (("--stages", str(cores + 1), "--threads", "1"), "1"),
+                (("--stages", "2", flag, "3"), "3"),
+                (("--stages", str(cores + 1), flag, "0"), "0")):
+            argv = self.gateway(*arguments).argv
+            self.assertEqual(argv[argv.index(flag) + 1], plans)
+
     def test_packed_weights_are_where_every_stage_is_told(self):
         for given, passed in (("off", "off"), ("auto", "auto"),
                               ("/a/b", "/a/b"),

@@ -128,9 +128,11 @@ class Cluster:
         self.run_dir = self._folder.name
         self._environment = {**os.environ, **(environment or {})}
         self._started = []
-        # Nothing is written beside the tests' models.
+        # Nothing is written beside the tests' models, and stages work at the
+        # same time whatever this machine's cores are.
         command = [*self.UP, "--model", model, "--port", "0", "--run-dir",
-                   self.run_dir, "--detach", "--packed", "off", *options]
+                   self.run_dir, "--detach", "--packed", "off",
+                   "--max-plans-in-flight", "0", *options]
         self.up = subprocess.run(
             [str(word) for word in command], env=self._environment,
             stdin=subprocess.DEVNULL, capture_output=True, text=True,

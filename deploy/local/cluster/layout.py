@@ -116,6 +116,7 @@ def _gateway(options, model, stages, port):
             ",".join(stage.addresses[0] for stage in stages),
             "--model", model, "--drain-timeout", "30",
             "--port-file", str(run_dir / "gateway.port")]
+    argv += _valued("--max-plans-in-flight", _plans_in_flight(options))
     argv += _valued("--max-running", options.max_running)
     argv += _valued("--max-queue", options.max_queue)
     argv += _valued("--max-queue-wait", options.max_queue_wait)
@@ -136,6 +137,15 @@ def _gateway(options, model, stages, port):
         role="gateway", index=0, argv=argv,
         environment=process.passed_environment(), addresses=[address],
         metrics_address=address, log=str(run_dir / "gateway.log"))
+
+
+def _plans_in_flight(options):
+    """None: one per stage."""
+    if options.max_plans_in_flight is not None:
+        return options.max_plans_in_flight
+    cores = len(os.sched_getaffinity(0))
+    return 1 if options.stages > 1 and \
+        options.stages * options.threads > cores else None
 
 
 def _valued(flag, value):

@@ -116,9 +116,14 @@ def up_parser(name):
                         "--expert-hosts")
     parser.add_argument("--threads", type=positive, metavar="T",
                         default=len(os.sched_getaffinity(0)),
-                        help="of each stage; only one works at a time when "
-                        "one sequence decodes (default: all cores, "
+                        help="of each stage (default: all cores, "
                         "%(default)s)")
+    parser.add_argument("--max-plans-in-flight", type=not_negative,
+                        metavar="N",
+                        help="how many stages may work at once; 0: all "
+                        "(default: all; 1 where their threads are more than "
+                        "the cores, since two teams on the same cores wait "
+                        "for each other)")
     parser.add_argument("--weights", choices=["auto", "bf16", "f32", "q8_0", "q4_0", "q4_1",
                                  "q5_0", "q5_1"],
                         default="auto")
