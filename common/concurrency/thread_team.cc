@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <utility>
@@ -79,7 +80,8 @@ uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old,
 }  // namespace
 
 ThreadTeam::ThreadTeam(ThreadTeamOptions options)
-    : options_(std::move(options)) {
+    : options_(std::move(options)),
+      shares_(static_cast<size_t>(std::max(options_.num_threads, 1))) {
   SLUICE_CHECK(options_.num_threads >= 1);
   workers_.reserve(static_cast<size_t>(options_.num_threads - 1));
   for (int member = 1; member < options_.num_threads; ++member) {
@@ -104,16 +106,28 @@ void ThreadTeam::AdoptCaller() {
 
 void ThreadTeam::Run(Task task, void* argument, int num_tasks) {
   AdoptCaller();
-  task_ = task;
-  argument_ = argument;
-  num_tasks_ = num_tasks;
-  const auto others = static_cast<uint32_t>(workers_.size());
-  if (others == 0) return RunShare(0);
-  unfinished_.store(others, std::memory_order_relaxed);
-  generation_.fetch_add(1);
+  if (workers_.empty()) {
+    for (int i = 0; i < num_tasks; ++i) task(argument, i);
+    return;
+  }
+  if (num_tasks == 0) return;
+  task_.store(task, std::memory_order_relaxed);
+  argument_.store(argument, std::memory_order_relaxed);
+  num_tasks_.store(num_tasks, std::memory_order_relaxed);
+  const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
+  const auto size = static_cast<int64_t>(shares_.size());
+  for (int64_t m = 0; m < size; ++m) {
+    const int64_t count = num_tasks * (m + 1) / size - num_tasks * m / size;
+    shares_[static_cast<size_t>(m)].left.store(
+        uint64_t{generation} << 32 | static_cast<uint64_t>(count),
+        std::memory_order_relaxed);
+  }
+  unfinished_.store(static_cast<uint32_t>(num_tasks),
+                    std::memory_order_relaxed);
+  generation_.store(generation);
   if (sleeping_workers_.load() != 0) FutexWakeAll(generation_);
-  RunShare(0);
-  uint32_t left = unfinished_.load(std::memory_order_acquire);
+  const uint32_t own = RunTasks(generation, 0);
+  uint32_t left = unfinished_.fetch_sub(own) - own;
   while (left != 0) left = AwaitChange(unfinished_, left, caller_sleeps_);
 }
 
@@ -126,19 +140,34 @@ void ThreadTeam::Work(int member) {
   while (true) {
     seen = AwaitChange(generation_, seen, sleeping_workers_);
     if (stop_) return;
-    RunShare(member);
+    const uint32_t ran = RunTasks(seen, member);
+    if (ran == 0) continue;
     // The caller may go on, but not end before it has seen the last value.
-    unfinished_.fetch_sub(1);
+    unfinished_.fetch_sub(ran);
     if (caller_sleeps_.load() != 0) FutexWakeAll(unfinished_);
   }
 }
 
-void ThreadTeam::RunShare(int member) const {
-  const int64_t tasks = num_tasks_;
-  const int64_t end = tasks * (member + 1) / options_.num_threads;
-  for (int64_t i = tasks * member / options_.num_threads; i < end; ++i) {
-    task_(argument_, static_cast<int>(i));
+uint32_t ThreadTeam::RunTasks(uint32_t generation, int member) {
+  const Task task = task_.load(std::memory_order_relaxed);
+  void* const argument = argument_.load(std::memory_order_relaxed);
+  const int64_t tasks = num_tasks_.load(std::memory_order_relaxed);
+  const int size = options_.num_threads;
+  uint32_t ran = 0;
+  for (int i = 0; i < size; ++i) {
+    const int owner = (member + i) % size;
+    const int64_t end = tasks * (owner + 1) / size;
+    std::atomic<uint64_t>& left = shares_[static_cast<size_t>(owner)].left;
+    uint64_t seen = left.load();
+    while (seen >> 32 == generation && static_cast<uint32_t>(seen) != 0) {
+      if (!left.compare_exchange_weak(seen, seen - 1)) continue;
+      // The job is not over before this task is: what was read is the job's.
+      task(argument, static_cast<int>(end - static_cast<uint32_t>(seen)));
+      ++ran;
+      seen = left.load();
+    }
   }
+  return ran;
 }
 
 void ThreadTeam::Pin(int member) const {
