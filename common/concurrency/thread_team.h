@@ -45,8 +45,8 @@ class ThreadTeam final : public kernels::Executor {
   void Run(Task task, void* argument, int num_tasks) override;
 
  private:
-  // What nobody has taken yet of a member's share: the number of the job in the
-  // upper half, the number of tasks in the lower.
+  // The tasks of a member's share that are not taken yet: the job's number in
+  // the upper half, the number of tasks in the lower.
   struct alignas(64) Share {
     std::atomic<uint64_t> left = 0;
   };
