@@ -95,6 +95,8 @@ class Tokenizer {
     return vocabulary_.Find(name);
   }
   const Vocabulary& vocabulary() const { return vocabulary_; }
+  // The bridge's object (bridge.h), for grammars over the vocabulary.
+  const SluiceTokenizer* handle() const { return handle_; }
 
   std::optional<TokenId> bos_id() const;
   // Returns the tokens that end a turn by the tokenizer's files (eos, and

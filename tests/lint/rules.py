@@ -31,6 +31,7 @@ ROOMS = {
     "common/weights": (_TENSOR, _PLAIN | {"openssl"}),
     # 3: doers. engine and model never meet.
     "common/text": (_NOUNS | {"common/weights"}, _PLAIN),
+    "common/grammar": (_NOUNS | {"common/text"}, _PLAIN),
     "common/engine": (_NOUNS, _PLAIN),
     "common/model_config": (_BASE | _TENSOR |
                             {"common/core", "common/weights"}, _PLAIN),
@@ -51,8 +52,8 @@ ROOMS = {
     "common/metrics": (_BASE | {"common/concurrency"},
                        _PLAIN | {"prometheus"}),
     "common/http": (_NOUNS, _PLAIN | {"boost", "openssl"}),
-    "common/openai": (_BASE | {"common/core", "common/text", "common/http"},
-                      _PLAIN),
+    "common/openai": (_BASE | {"common/core", "common/text", "common/grammar",
+                               "common/http"}, _PLAIN),
     "common/trace": (_NOUNS | {"common/http"}, _PLAIN),
     # Both ends of one protocol: they meet on the wire alone.
     "common/pipeline/gateway": (_NOUNS | {"common/engine", "common/wire",
@@ -68,7 +69,8 @@ ROOMS = {
         "common/metrics"}, _STREAMS),
     # 5: shells. Never one another.
     "services/gateway": (_PROCESS | {"common/core", "common/text",
-                                     "common/engine", "common/openai",
+                                     "common/grammar", "common/engine",
+                                     "common/openai",
                                      "common/trace",
                                      "common/pipeline/gateway"}, _PLAIN),
     "services/stage": (_PROCESS | {"common/pipeline/stage", "common/stage",

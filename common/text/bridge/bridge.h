@@ -125,6 +125,61 @@ int sluice_template_render(const SluiceTemplate* compiled, const uint8_t* names,
                            int64_t now, size_t max_output, uint64_t max_steps,
                            SluiceBuffer* output);
 
+// --- Grammars --------------------------------------------------------------
+
+// A vocabulary as a trie. Grammars share it.
+typedef struct SluiceGrammarEnv SluiceGrammarEnv;
+// A compiled grammar; several threads may make matchers of it at once.
+typedef struct SluiceGrammar SluiceGrammar;
+// One sequence's place in a grammar, for one thread at a time.
+typedef struct SluiceMatcher SluiceMatcher;
+
+// `tokenizer` outlives the environment, its grammars and their matchers. Masks
+// have ids below `vocab_size`; of `eos`, at least one is below it.
+int sluice_grammar_env_new(const SluiceTokenizer* tokenizer,
+                           uint32_t vocab_size, const uint32_t* eos,
+                           size_t num_eos, SluiceGrammarEnv** env,
+                           SluiceBuffer* message);
+void sluice_grammar_env_free(SluiceGrammarEnv* env);
+
+// Bounds of a grammar's text.
+typedef struct {
+  size_t max_bytes;
+  uint32_t max_levels;  // of nested objects and arrays of a schema
+  uint32_t max_enum_values;
+} SluiceGrammarLimits;
+
+// Compiles `text`, whose `kind` is a GrammarSpec::Kind (grammar.h). The caller
+// owns *grammar on success; *message says what is wrong with the text.
+int sluice_grammar_new(const SluiceGrammarEnv* env, uint32_t kind,
+                       const uint8_t* text, size_t text_size,
+                       SluiceGrammarLimits limits, SluiceGrammar** grammar,
+                       SluiceBuffer* message);
+void sluice_grammar_free(SluiceGrammar* grammar);
+
+// Checks a JSON Schema; *checked is the schema with the options that all have,
+// or the message.
+int sluice_schema_check(const uint8_t* text, size_t text_size,
+                        SluiceGrammarLimits limits, SluiceBuffer* checked);
+
+int sluice_matcher_new(const SluiceGrammar* grammar, SluiceMatcher** matcher,
+                       SluiceBuffer* message);
+void sluice_matcher_free(SluiceMatcher* matcher);
+
+enum {                       // flags of a step
+  SLUICE_STEP_COMPLETE = 1,  // the answer is whole, and nothing may follow
+};
+
+// Takes in `tokens`, the next of the sequence, and writes the step behind them:
+// uint32 flags, number of forced tokens (at most `max_forced`), these, number
+// of runs, and per run its begin and end: the ids that may follow behind the
+// forced tokens. SLUICE_RESOURCE_EXHAUSTED: the grammar is too complex here;
+// SLUICE_INVALID_ARGUMENT: a token that the grammar does not allow. A matcher
+// is of no use after an error.
+int sluice_matcher_step(SluiceMatcher* matcher, const uint32_t* tokens,
+                        size_t num_tokens, size_t max_forced,
+                        SluiceBuffer* step);
+
 // Panics on purpose: returns SLUICE_INTERNAL and "test panic" in *message.
 int sluice_bridge_test_panic(SluiceBuffer* message);
 

@@ -2,14 +2,19 @@
 
 mod added;
 mod failure;
+mod gbnf;
+mod gbnf_lark;
+mod grammar;
 mod pretokenize;
 mod pyjson;
+mod schema;
 mod split;
 mod template;
 mod tokenizer;
 mod vocabulary;
 
 use failure::{Code, Failure};
+use grammar::{Compiled, Env, Limits as GrammarLimits, TokenMatcher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use template::{Limits, Template, Variables};
 use tokenizer::{Span, TextTokenizer};
@@ -218,6 +223,113 @@ pub unsafe extern "C" fn sluice_template_render(
         let names = Variables::parse(slice(names, names_size))?;
         (*compiled).render(names, &*variables, now, Limits { max_output, max_steps })
     })
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_grammar_env_new(
+    tokenizer: *const TextTokenizer,
+    vocab_size: u32,
+    eos: *const u32,
+    num_eos: usize,
+    env: *mut *mut Env,
+    message: *mut Buffer,
+) -> i32 {
+    answer(message, || {
+        let made = Env::new(tokenizer, vocab_size, slice(eos, num_eos))?;
+        env.write(Box::into_raw(Box::new(made)));
+        Ok(Vec::new())
+    })
+}
+
+/// # Safety
+/// `env` came from sluice_grammar_env_new and is freed once.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_grammar_env_free(env: *mut Env) {
+    free(env);
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_grammar_new(
+    env: *const Env,
+    kind: u32,
+    text: *const u8,
+    text_size: usize,
+    limits: GrammarLimits,
+    grammar: *mut *mut Compiled,
+    message: *mut Buffer,
+) -> i32 {
+    answer(message, || {
+        let made = grammar::compile(&*env, kind, utf8(slice(text, text_size))?, &limits)?;
+        grammar.write(Box::into_raw(Box::new(made)));
+        Ok(Vec::new())
+    })
+}
+
+/// # Safety
+/// `grammar` came from sluice_grammar_new and is freed once.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_grammar_free(grammar: *mut Compiled) {
+    free(grammar);
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_schema_check(
+    text: *const u8,
+    text_size: usize,
+    limits: GrammarLimits,
+    checked: *mut Buffer,
+) -> i32 {
+    answer(checked, || {
+        Ok(grammar::check_schema(utf8(slice(text, text_size))?, &limits)?.into_bytes())
+    })
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_matcher_new(
+    grammar: *const Compiled,
+    matcher: *mut *mut TokenMatcher,
+    message: *mut Buffer,
+) -> i32 {
+    answer(message, || {
+        matcher.write(Box::into_raw(Box::new(TokenMatcher::new(&*grammar))));
+        Ok(Vec::new())
+    })
+}
+
+/// # Safety
+/// `matcher` came from sluice_matcher_new and is freed once.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_matcher_free(matcher: *mut TokenMatcher) {
+    free(matcher);
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_matcher_step(
+    matcher: *mut TokenMatcher,
+    tokens: *const u32,
+    num_tokens: usize,
+    max_forced: usize,
+    step: *mut Buffer,
+) -> i32 {
+    answer(step, || (*matcher).step(slice(tokens, num_tokens), max_forced))
+}
+
+/// # Safety
+/// `object` is null, or came from Box::into_raw and is freed once.
+unsafe fn free<T>(object: *mut T) {
+    if !object.is_null() {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(object))));
+    }
 }
 
 /// # Safety

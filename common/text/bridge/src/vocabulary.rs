@@ -3,6 +3,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::tokenizer::TextTokenizer;
+use llguidance::toktrie::TokTrie;
 use serde_json::Value;
 use std::collections::HashMap;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -68,6 +69,36 @@ pub fn table(tokenizer: &TextTokenizer) -> Result<Vec<u8>> {
         out.extend(bytes);
     }
     Ok(out)
+}
+
+/// Every token's bytes by id, as llguidance wants them.
+pub struct Words {
+    pub words: Vec<Vec<u8>>,
+    /// Decoding is concatenation, of the whole text and of any part.
+    pub is_plain: bool,
+}
+
+/// Reads `table` again: a special token is its name behind a marker byte, an
+/// unused id is empty.
+pub fn words(tokenizer: &TextTokenizer) -> Result<Words> {
+    let table = table(tokenizer)?;
+    let word = |at: usize| u32::from_ne_bytes([table[at], table[at + 1], table[at + 2], table[at + 3]]);
+    let mut words = Vec::with_capacity(word(4) as usize);
+    let mut at = 8;
+    while words.len() < word(4) as usize {
+        let (flags, name, bytes) = (word(at), word(at + 4) as usize, word(at + 8) as usize);
+        at += 12;
+        let mut made = Vec::new();
+        if flags & SPECIAL != 0 {
+            made.push(TokTrie::SPECIAL_TOKEN_MARKER);
+            made.extend(&table[at..at + name]);
+        } else {
+            made.extend(&table[at + name..at + name + bytes]);
+        }
+        words.push(made);
+        at += name + bytes;
+    }
+    Ok(Words { words, is_plain: word(0) == 0 })
 }
 
 impl Rule {

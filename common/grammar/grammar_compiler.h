@@ -1,0 +1,87 @@
+#ifndef SLUICE_COMMON_GRAMMAR_GRAMMAR_COMPILER_H_
+#define SLUICE_COMMON_GRAMMAR_GRAMMAR_COMPILER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/ids.h"
+#include "common/core/token_constraint.h"
+#include "common/grammar/grammar_spec.h"
+
+namespace sluice {
+
+class Grammar;
+class GrammarCache;
+class GrammarVocabulary;
+class MatcherThreads;
+class Tokenizer;
+
+// How a sequence keeps to a grammar.
+struct GrammarUse {
+  std::shared_ptr<const Grammar> grammar;
+  // The grammar begins behind the first of these tokens; all before them are
+  // free, but for end tokens. Empty: the grammar begins at once.
+  std::vector<TokenId> free_until;
+  // End tokens are free too, and the answer goes on, free, behind a grammar
+  // that is complete: tools that the model may call or not.
+  bool is_optional = false;
+  // Forced tokens go into plans several at a time. Changes no token.
+  bool takes_forced = true;
+};
+
+// Compiles grammars for one vocabulary, and makes constraints of them. Any
+// thread may call all methods. Compiling takes the caller's thread, within
+// bounds on steps that take about a second at most; masks are computed on
+// threads "grammar" of the compiler's own, one sequence each.
+class GrammarCompiler {
+ public:
+  struct Options {
+    GrammarLimits limits;
+    int num_threads = 2;
+    size_t max_cached = 256;  // compiled grammars, all tenants together
+  };
+
+  // Makes the trie of the vocabulary, about 0.1 s for 128 k tokens.
+  // `tokenizer` must outlive the compiler, its grammars and constraints. Masks
+  // hold ids below `vocab_size`; one of `eos_ids` ends an answer.
+  // INVALID_ARGUMENT without an end token in the vocabulary.
+  static StatusOr<std::unique_ptr<GrammarCompiler>> Create(
+      const Tokenizer& tokenizer, int32_t vocab_size,
+      std::span<const TokenId> eos_ids, const Options& options);
+  // Waits for the masks that are being computed; constraints get no more.
+  ~GrammarCompiler();
+  GrammarCompiler(const GrammarCompiler&) = delete;
+  GrammarCompiler& operator=(const GrammarCompiler&) = delete;
+
+  // Returns the compiled grammar, from the cache if `tenant` has it there.
+  // INVALID_ARGUMENT, of less than 2,000 bytes, says what is wrong with the
+  // text: a schema's keyword and its path.
+  StatusOr<std::shared_ptr<const Grammar>> Compile(const GrammarSpec& spec,
+                                                   std::string_view tenant);
+
+  // Checks a JSON Schema as Compile does, without compiling it. Returns it as a
+  // text for `%json` in a Lark grammar.
+  StatusOr<std::string> CheckSchema(std::string_view schema) const;
+
+  // Makes the constraint of one sequence; needs use.grammar.
+  std::shared_ptr<TokenConstraint> NewConstraint(GrammarUse use);
+
+ private:
+  GrammarCompiler(std::shared_ptr<const GrammarVocabulary> vocabulary,
+                  const Options& options);
+
+  const GrammarLimits limits_;
+  const std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  const std::unique_ptr<GrammarCache> cache_;
+  const std::shared_ptr<MatcherThreads> threads_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_GRAMMAR_GRAMMAR_COMPILER_H_

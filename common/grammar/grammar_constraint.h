@@ -1,0 +1,51 @@
+#ifndef SLUICE_COMMON_GRAMMAR_GRAMMAR_CONSTRAINT_H_
+#define SLUICE_COMMON_GRAMMAR_GRAMMAR_CONSTRAINT_H_
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/core/token_constraint.h"
+#include "common/grammar/grammar_compiler.h"
+#include "common/grammar/matcher.h"
+#include "common/grammar/matcher_threads.h"
+
+namespace sluice {
+
+// A sequence that keeps to a grammar, from its start or behind a token on.
+class GrammarConstraint
+    : public TokenConstraint,
+      public std::enable_shared_from_this<GrammarConstraint> {
+ public:
+  GrammarConstraint(GrammarUse use, std::shared_ptr<MatcherThreads> threads);
+
+  void Advance(std::span<const TokenId> appended,
+               std::function<void()> ready) override;
+  const ConstraintStep* Latest() const override;
+
+ private:
+  void Work();
+  // Takes `tokens` in; sets step_.
+  void Compute(std::span<const TokenId> tokens);
+  void MatchTokens(std::span<const TokenId> tokens);
+
+  const GrammarUse use_;
+  const std::shared_ptr<MatcherThreads> threads_;
+
+  mutable Mutex mutex_;
+  std::vector<TokenId> appended_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
+  bool is_working_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_ready_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // Of the thread that works; the engine thread reads step_ once it is ready.
+  std::unique_ptr<Matcher> matcher_;  // null: outside the grammar
+  bool has_failed_ = false;
+  ConstraintStep step_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_GRAMMAR_GRAMMAR_CONSTRAINT_H_

@@ -1,0 +1,326 @@
+//! Grammars over a vocabulary: compiled once, matched token by token.
+
+use crate::failure::{Code, Failure, Result};
+use crate::gbnf;
+use crate::schema;
+use crate::tokenizer::TextTokenizer;
+use crate::vocabulary;
+use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::toktrie::{InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
+use llguidance::{Matcher, ParserFactory};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+const LARK: u32 = 0;
+const JSON_SCHEMA: u32 = 1;
+const JSON_OBJECT: u32 = 2;
+const REGEX: u32 = 3;
+const CHOICE: u32 = 4;
+const GBNF: u32 = 5;
+
+const COMPLETE: u32 = 1;
+
+/// Longer messages are cut: they quote what a client wrote.
+const MAX_MESSAGE: usize = 1000;
+
+struct Vocabulary {
+    trie: TokTrie,
+    tokenizer: *const TextTokenizer,
+    is_canonical: bool,
+}
+
+/// The tokenizer outlives the vocabulary (bridge.h) and is immutable.
+unsafe impl Send for Vocabulary {}
+unsafe impl Sync for Vocabulary {}
+
+impl TokenizerEnv for Vocabulary {
+    fn tok_trie(&self) -> &TokTrie {
+        &self.trie
+    }
+    fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<u32> {
+        let tokenizer = unsafe { &*self.tokenizer };
+        self.trie.tokenize_with_greedy_fallback(bytes, |text| {
+            tokenizer
+                .encode(text, 0, &[])
+                .unwrap_or_else(|_| self.trie.greedy_tokenize(text.as_bytes()))
+        })
+    }
+    fn tokenize_is_canonical(&self) -> bool {
+        self.is_canonical
+    }
+}
+
+pub struct Env {
+    factory: ParserFactory,
+    vocab_size: u32,
+    eos: Vec<u32>,
+}
+
+impl Env {
+    /// # Safety
+    /// `tokenizer` outlives the environment and all that is made from it.
+    pub unsafe fn new(tokenizer: *const TextTokenizer, vocab_size: u32, eos: &[u32]) -> Result<Self> {
+        let table = vocabulary::words(&*tokenizer)?;
+        let mut words = table.words;
+        words.truncate(vocab_size as usize);
+        let eos: Vec<u32> = eos.iter().copied().filter(|id| (*id as usize) < words.len()).collect();
+        let first = *eos.first().ok_or_else(|| Failure::invalid("no end token"))?;
+        let info = TokRxInfo::new(words.len() as u32, first);
+        let trie = TokTrie::from(&info, &words).with_eos_tokens(&eos);
+        let env: TokEnv = Arc::new(Vocabulary { trie, tokenizer, is_canonical: table.is_plain });
+        let capabilities =
+            InferenceCapabilities { ff_tokens: table.is_plain, ..Default::default() };
+        let mut factory =
+            ParserFactory::new(&env, capabilities, &SlicedBiasComputer::general_slices())
+                .map_err(|e| Failure::invalid(e.to_string()))?;
+        factory.quiet();
+        *factory.limits_mut() = ParserLimits {
+            // About 2 KB each.
+            max_lexer_states: 50_000,
+            verbose_errors: false,
+            ..ParserLimits::default()
+        };
+        Ok(Self { factory, vocab_size: words.len() as u32, eos })
+    }
+}
+
+/// Bounds of a grammar's text.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub max_bytes: usize,
+    pub max_levels: u32,
+    pub max_enum_values: u32,
+}
+
+fn short(text: &str) -> String {
+    let text = text.split("\n<backtrace>").next().unwrap_or("").trim();
+    match text.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+fn check_size(text: &str, limits: &Limits) -> Result<()> {
+    if text.len() > limits.max_bytes {
+        return Err(Failure::invalid(format!(
+            "a grammar of {} bytes; the limit is {}",
+            text.len(),
+            limits.max_bytes
+        )));
+    }
+    Ok(())
+}
+
+/// A checked schema with the options that all schemas have.
+pub fn check_schema(text: &str, limits: &Limits) -> Result<String> {
+    check_size(text, limits)?;
+    Ok(schema::checked(text, limits)?.to_string())
+}
+
+pub struct Compiled {
+    matcher: Matcher,
+    vocab_size: u32,
+    eos: Vec<u32>,
+}
+
+fn choice(text: &str) -> Result<String> {
+    let words: Vec<String> = serde_json::from_str(text)
+        .map_err(|e| Failure::invalid(format!("a choice is not a list of strings: {e}")))?;
+    if words.is_empty() {
+        return Err(Failure::invalid("a choice of no strings"));
+    }
+    let escaped: Vec<String> = words.iter().map(|word| regex_syntax::escape(word)).collect();
+    Ok(format!("(?:{})", escaped.join("|")))
+}
+
+pub fn compile(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
+    check_size(text, limits)?;
+    let grammar = match kind {
+        LARK => TopLevelGrammar::from_lark(text.to_string()),
+        JSON_SCHEMA => TopLevelGrammar::from_json_schema(schema::checked(text, limits)?),
+        JSON_OBJECT => {
+            TopLevelGrammar::from_json_schema(schema::checked("{\"type\":\"object\"}", limits)?)
+        }
+        REGEX => TopLevelGrammar::from_regex(text),
+        CHOICE => TopLevelGrammar::from_regex(&choice(text)?),
+        GBNF => TopLevelGrammar::from_lark(gbnf::to_lark(text)?),
+        _ => return Err(Failure::invalid(format!("kind of grammar {kind}"))),
+    };
+    let what = if matches!(kind, JSON_SCHEMA | JSON_OBJECT) { "schema" } else { "grammar" };
+    let parser = env.factory.create_parser(grammar).map_err(|e| {
+        let message = format!("{e:#}");
+        // Of the crate that resolves references.
+        let keyword = if message.contains("Pointer '") { "`$ref`: " } else { "" };
+        Failure::invalid(format!("{what}: {keyword}{}", short(&message)))
+    })?;
+    let matcher = Matcher::new(Ok(parser));
+    if let Some(error) = matcher.get_error() {
+        return Err(Failure::invalid(format!("{what}: {}", short(&error))));
+    }
+    Ok(Compiled { matcher, vocab_size: env.vocab_size, eos: env.eos.clone() })
+}
+
+/// One sequence's place in a grammar.
+pub struct TokenMatcher {
+    matcher: Matcher,
+    vocab_size: u32,
+    eos: Vec<u32>,
+    /// Tokens that must follow, which `matcher` has consumed.
+    ahead: VecDeque<u32>,
+    /// What may follow behind `ahead`.
+    mask: Option<SimpleVob>,
+    num_tokens: usize,
+}
+
+impl TokenMatcher {
+    pub fn new(compiled: &Compiled) -> Self {
+        Self {
+            matcher: compiled.matcher.deep_clone(),
+            vocab_size: compiled.vocab_size,
+            eos: compiled.eos.clone(),
+            ahead: VecDeque::new(),
+            mask: None,
+            num_tokens: 0,
+        }
+    }
+
+    /// Takes `tokens` in, and returns the step behind them (bridge.h). Token by
+    /// token, so that the step is a function of the history alone.
+    pub fn step(&mut self, tokens: &[u32], max_forced: usize) -> Result<Vec<u8>> {
+        if self.num_tokens == 0 && self.ahead.is_empty() {
+            self.look_ahead()?;
+        }
+        for &token in tokens {
+            self.consume(token)?;
+        }
+        if self.mask.is_none() && !self.matcher.is_stopped() && self.ahead.len() <= max_forced {
+            let mask = self.matcher.compute_mask();
+            self.mask = Some(mask.map_err(|_| self.failure())?);
+        }
+        Ok(self.encode(max_forced).iter().flat_map(|word| word.to_ne_bytes()).collect())
+    }
+
+    fn consume(&mut self, token: u32) -> Result<()> {
+        self.num_tokens += 1;
+        if let Some(next) = self.ahead.pop_front() {
+            if next == token {
+                return Ok(());
+            }
+            return Err(Failure::invalid(format!("token {token} where {next} was forced")));
+        }
+        if self.matcher.is_stopped() {
+            return Err(Failure::invalid(format!("token {token} behind a complete answer")));
+        }
+        self.mask = None;
+        let token = if self.eos.contains(&token) { self.eos[0] } else { token };
+        if self.matcher.consume_token(token).is_err() {
+            return Err(self.failure());
+        }
+        self.look_ahead()
+    }
+
+    fn look_ahead(&mut self) -> Result<()> {
+        while !self.matcher.is_stopped() {
+            let forced = self.matcher.compute_ff_tokens();
+            if self.matcher.is_error() {
+                return Err(self.failure());
+            }
+            if forced.is_empty() {
+                break;
+            }
+            for &token in &forced {
+                if self.matcher.consume_token(token).is_err() {
+                    return Err(self.failure());
+                }
+            }
+            self.ahead.extend(forced);
+        }
+        if self.matcher.is_error() {
+            return Err(self.failure());
+        }
+        Ok(())
+    }
+
+    fn failure(&self) -> Failure {
+        let why = self.matcher.get_error().unwrap_or_else(|| "stopped".to_string());
+        let why = match why.contains("NoExtensionBias") {
+            true => "no token of the vocabulary continues the answer".to_string(),
+            false => short(&why),
+        };
+        let message = format!("the grammar fails behind {} tokens: {why}", self.num_tokens);
+        Failure { code: Code::ResourceExhausted, message }
+    }
+
+    fn encode(&self, max_forced: usize) -> Vec<u32> {
+        let num_forced = self.ahead.len().min(max_forced);
+        let stopped = self.matcher.is_stopped();
+        let mut runs = Vec::new();
+        let complete = stopped && self.ahead.is_empty();
+        if let Some(next) = self.ahead.get(num_forced) {
+            runs.extend([*next, *next + 1]);
+        } else if stopped {
+            for &id in &self.eos {
+                runs.extend([id, id + 1]);
+            }
+            sort_runs(&mut runs);
+        } else if let Some(mask) = &self.mask {
+            add_runs(mask.as_slice(), self.vocab_size, &mut runs);
+        }
+        let flags = if complete { COMPLETE } else { 0 };
+        let mut out = vec![flags, num_forced as u32];
+        out.extend(self.ahead.iter().take(num_forced));
+        out.push((runs.len() / 2) as u32);
+        out.extend(runs);
+        out
+    }
+}
+
+/// Runs of one id each, in rising order, joined where they touch.
+fn sort_runs(runs: &mut Vec<u32>) {
+    let mut ids: Vec<u32> = runs.chunks_exact(2).map(|run| run[0]).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    runs.clear();
+    for id in ids {
+        match runs.last_mut() {
+            Some(end) if *end == id => *end = id + 1,
+            _ => runs.extend([id, id + 1]),
+        }
+    }
+}
+
+/// The runs of set bits below `size`, as [begin, end) pairs.
+fn add_runs(words: &[u32], size: u32, runs: &mut Vec<u32>) {
+    let mut begin = None;
+    let mut close = |begin: &mut Option<u32>, end: u32| {
+        if let Some(from) = begin.take() {
+            runs.extend([from, end]);
+        }
+    };
+    for (index, &word) in words.iter().enumerate() {
+        let base = index as u32 * 32;
+        match word {
+            0 => close(&mut begin, base),
+            u32::MAX if begin.is_some() => {}
+            _ => {
+                for bit in 0..32 {
+                    if word >> bit & 1 == 0 {
+                        close(&mut begin, base + bit);
+                    } else if begin.is_none() {
+                        begin = Some(base + bit);
+                    }
+                }
+            }
+        }
+    }
+    close(&mut begin, words.len() as u32 * 32);
+    // The set may have bits up to a whole word.
+    while runs.len() >= 2 && runs[runs.len() - 2] >= size {
+        runs.truncate(runs.len() - 2);
+    }
+    if let Some(end) = runs.last_mut() {
+        *end = (*end).min(size);
+    }
+}

@@ -1,0 +1,355 @@
+//! A JSON Schema, checked before it is compiled: bounds, the types of keywords,
+//! what is not supported, references.
+
+use crate::failure::{Failure, Result};
+use crate::grammar::Limits;
+use serde_json::{json, Map, Value};
+use std::collections::HashSet;
+
+/// White space between JSON tokens is bounded, so that answers end.
+const WHITE_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,40}";
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Schema,
+    SchemaOrList,
+    Schemas,
+    SchemaMap,
+    Text,
+    Count,
+    Number,
+    Flag,
+    Strings,
+    Enum,
+    Types,
+    Any,
+}
+
+const KEYWORDS: [(&str, Kind); 46] = [
+    ("$anchor", Kind::Text),
+    ("$comment", Kind::Text),
+    ("$defs", Kind::SchemaMap),
+    ("$id", Kind::Text),
+    ("$ref", Kind::Text),
+    ("$schema", Kind::Text),
+    ("additionalItems", Kind::Schema),
+    ("additionalProperties", Kind::Schema),
+    ("allOf", Kind::Schemas),
+    ("anyOf", Kind::Schemas),
+    ("const", Kind::Any),
+    ("contentEncoding", Kind::Text),
+    ("contentMediaType", Kind::Text),
+    ("default", Kind::Any),
+    ("definitions", Kind::SchemaMap),
+    ("deprecated", Kind::Flag),
+    ("description", Kind::Text),
+    ("enum", Kind::Enum),
+    ("examples", Kind::Any),
+    ("exclusiveMaximum", Kind::Number),
+    ("exclusiveMinimum", Kind::Number),
+    ("format", Kind::Text),
+    ("id", Kind::Text),
+    ("items", Kind::SchemaOrList),
+    ("maxItems", Kind::Count),
+    ("maxLength", Kind::Count),
+    ("maxProperties", Kind::Count),
+    ("maximum", Kind::Number),
+    ("minItems", Kind::Count),
+    ("minLength", Kind::Count),
+    ("minProperties", Kind::Count),
+    ("minimum", Kind::Number),
+    ("multipleOf", Kind::Number),
+    ("oneOf", Kind::Schemas),
+    ("pattern", Kind::Text),
+    ("patternProperties", Kind::SchemaMap),
+    ("prefixItems", Kind::Schemas),
+    ("properties", Kind::SchemaMap),
+    ("readOnly", Kind::Flag),
+    ("required", Kind::Strings),
+    ("title", Kind::Text),
+    ("type", Kind::Types),
+    ("uniqueItems", Kind::Flag),
+    ("writeOnly", Kind::Flag),
+    ("$vocabulary", Kind::Any),
+    ("discriminator", Kind::Any),
+];
+
+/// Keywords of JSON Schema that no grammar can hold an answer to, or that are
+/// not built.
+const UNSUPPORTED: [&str; 19] = [
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$recursiveAnchor",
+    "$recursiveRef",
+    "contains",
+    "contentSchema",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "else",
+    "if",
+    "maxContains",
+    "minContains",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "x-guidance",
+];
+
+const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+const DRAFTS: [&str; 5] = ["draft-04", "draft-06", "draft-07", "2019-09", "2020-12"];
+
+struct Check<'a> {
+    limits: &'a Limits,
+    num_enum_values: usize,
+    path: String,
+}
+
+/// Parses and checks a schema, and adds the options that all schemas have.
+pub fn checked(text: &str, limits: &Limits) -> Result<Value> {
+    check_levels(text, limits)?;
+    let mut value: Value = serde_json::from_str(text)
+        .map_err(|e| Failure::invalid(format!("the schema is not JSON: {e}")))?;
+    let mut check = Check { limits, num_enum_values: 0, path: String::new() };
+    check.schema(&mut value)?;
+    check_references(&value, &value, &mut Fine::new())?;
+    if value == Value::Bool(true) {
+        value = json!({});
+    }
+    let Value::Object(members) = &mut value else {
+        return Err(Failure::invalid("schema: `false` fits no answer"));
+    };
+    members.insert("x-guidance".to_string(), json!({ "whitespace_pattern": WHITE_SPACE }));
+    Ok(value)
+}
+
+/// Counts the nesting of the text, before a parser recurses into it.
+fn check_levels(text: &str, limits: &Limits) -> Result<()> {
+    let (mut level, mut in_string, mut escaped) = (0u32, false, false);
+    for byte in text.bytes() {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => level += 1,
+            b'}' | b']' => level = level.saturating_sub(1),
+            _ => {}
+        }
+        if level > limits.max_levels {
+            return Err(Failure::invalid(format!(
+                "a schema of more than {} levels of objects and arrays",
+                limits.max_levels
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Check<'_> {
+    fn fail<T>(&self, keyword: &str, what: &str) -> Result<T> {
+        let mut path = self.path.as_str();
+        if path.len() > 300 {
+            let end = (0..=300).rev().find(|at| path.is_char_boundary(*at)).unwrap_or(0);
+            path = &path[..end];
+        }
+        Err(Failure::invalid(format!("schema: `{}` at \"{path}\" {what}", cut(keyword))))
+    }
+
+    fn within<T>(&mut self, part: &str, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = self.path.len();
+        self.path.push('/');
+        self.path.push_str(&part.replace('~', "~0").replace('/', "~1"));
+        let done = work(self);
+        if done.is_ok() {
+            self.path.truncate(before);
+        }
+        done
+    }
+
+    fn schema(&mut self, value: &mut Value) -> Result<()> {
+        let members = match value {
+            Value::Bool(_) => return Ok(()),
+            Value::Object(members) => members,
+            _ => return self.fail("schema", "is not an object or a boolean"),
+        };
+        if members.get("uniqueItems") == Some(&Value::Bool(false)) {
+            members.shift_remove("uniqueItems");
+        }
+        for (key, item) in members.iter_mut() {
+            if UNSUPPORTED.contains(&key.as_str()) || (key == "uniqueItems" && item.is_boolean()) {
+                return self.fail(key, "is not supported");
+            }
+            if let Some((_, kind)) = KEYWORDS.iter().find(|(name, _)| name == key) {
+                let kind = *kind;
+                self.within(key, |check| check.keyword(key, kind, item))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keyword(&mut self, key: &str, kind: Kind, item: &mut Value) -> Result<()> {
+        match kind {
+            Kind::Any => Ok(()),
+            Kind::Schema => self.schema(item),
+            Kind::SchemaOrList if !item.is_array() => self.schema(item),
+            Kind::SchemaOrList | Kind::Schemas => self.schemas(key, item),
+            Kind::SchemaMap => self.schema_map(key, item),
+            Kind::Text => self.text(key, item),
+            Kind::Flag => self.expect(item.is_boolean(), key, "is not true or false"),
+            Kind::Number => self.number(key, item),
+            Kind::Count => {
+                let counts = item.as_f64().is_some_and(|n| n >= 0.0 && n.fract() == 0.0);
+                self.expect(counts, key, "is not a whole number of at least 0")
+            }
+            Kind::Strings => {
+                let strings =
+                    item.as_array().is_some_and(|all| all.iter().all(Value::is_string));
+                self.expect(strings, key, "is not a list of strings")
+            }
+            Kind::Enum => self.values(key, item),
+            Kind::Types => {
+                let known = |v: &Value| v.as_str().is_some_and(|name| TYPES.contains(&name));
+                let fine = match item.as_array() {
+                    Some(all) => !all.is_empty() && all.iter().all(known),
+                    None => known(item),
+                };
+                self.expect(fine, key, &format!("is not one of {} or a list of them", TYPES.join(", ")))
+            }
+        }
+    }
+
+    fn expect(&self, fine: bool, key: &str, what: &str) -> Result<()> {
+        if fine {
+            Ok(())
+        } else {
+            self.fail(key, what)
+        }
+    }
+
+    fn schemas(&mut self, key: &str, item: &mut Value) -> Result<()> {
+        match item {
+            Value::Array(all) if !all.is_empty() || matches!(key, "prefixItems" | "items") => {
+                for (index, one) in all.iter_mut().enumerate() {
+                    self.within(&index.to_string(), |check| check.schema(one))?;
+                }
+                Ok(())
+            }
+            _ => self.fail(key, "is not a list of schemas"),
+        }
+    }
+
+    fn schema_map(&mut self, key: &str, item: &mut Value) -> Result<()> {
+        let Value::Object(all) = item else {
+            return self.fail(key, "is not an object of schemas");
+        };
+        for (name, one) in all.iter_mut() {
+            self.within(name, |check| check.schema(one))?;
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, key: &str, item: &Value) -> Result<()> {
+        let Some(text) = item.as_str() else {
+            return self.fail(key, "is not a string");
+        };
+        if key == "$ref" && !text.starts_with('#') {
+            return self.fail(key, &format!("points outside the schema: {}", cut(text)));
+        }
+        if key == "$schema" && !DRAFTS.iter().any(|draft| text.contains(draft)) {
+            return self.fail(key, &format!("is none of {}", DRAFTS.join(", ")));
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, key: &str, item: &Value) -> Result<()> {
+        let Some(number) = item.as_f64() else {
+            return self.fail(key, "is not a number");
+        };
+        self.expect(key != "multipleOf" || number > 0.0, key, "is not above 0")
+    }
+
+    fn values(&mut self, key: &str, item: &Value) -> Result<()> {
+        let Some(all) = item.as_array().filter(|all| !all.is_empty()) else {
+            return self.fail(key, "is not a list of values");
+        };
+        self.num_enum_values += all.len();
+        let limit = self.limits.max_enum_values as usize;
+        if self.num_enum_values > limit {
+            return self.fail(key, &format!("is beyond {limit} values of all enums together"));
+        }
+        Ok(())
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// Refuses a schema that refers to itself with nothing between: no answer would
+/// ever begin.
+fn check_references<'a>(root: &'a Value, value: &'a Value, fine: &mut Fine<'a>) -> Result<()> {
+    match value {
+        Value::Object(members) => {
+            follow(root, members, &mut Vec::new(), fine)?;
+            for (key, item) in members {
+                if !matches!(key.as_str(), "const" | "enum" | "default" | "examples") {
+                    check_references(root, item, fine)?;
+                }
+            }
+            Ok(())
+        }
+        Value::Array(items) => items.iter().try_for_each(|item| check_references(root, item, fine)),
+        _ => Ok(()),
+    }
+}
+
+/// References that lead to no circle.
+type Fine<'a> = HashSet<&'a str>;
+
+/// Follows references, and the schemas that stand at the same place.
+fn follow<'a>(
+    root: &'a Value,
+    members: &'a Map<String, Value>,
+    path: &mut Vec<&'a str>,
+    fine: &mut Fine<'a>,
+) -> Result<()> {
+    if let Some(Value::String(target)) = members.get("$ref") {
+        if path.contains(&target.as_str()) {
+            return Err(Failure::invalid(format!(
+                "schema: `$ref` to \"{}\" leads to itself with nothing between",
+                cut(target)
+            )));
+        }
+        let next = if fine.contains(target.as_str()) { None } else { resolve(root, target) };
+        if let Some(Value::Object(next)) = next {
+            path.push(target);
+            follow(root, next, path, fine)?;
+            path.pop();
+            fine.insert(target);
+        }
+    }
+    for key in ["allOf", "anyOf", "oneOf"] {
+        let Some(Value::Array(all)) = members.get(key) else { continue };
+        for one in all {
+            if let Value::Object(next) = one {
+                follow(root, next, path, fine)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn resolve<'a>(root: &'a Value, target: &str) -> Option<&'a Value> {
+    let pointer = target.strip_prefix('#')?;
+    let plain = percent_encoding::percent_decode_str(pointer).decode_utf8().ok()?;
+    root.pointer(&plain)
+}

@@ -1,0 +1,128 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/grammar/grammar_compiler.h"
+#include "tests/grammar/walk.h"
+#include "tests/text/text_fixtures.h"
+
+namespace sluice::testing {
+namespace {
+
+using Kind = GrammarSpec::Kind;
+
+std::string Nested(int levels) {
+  std::string text = "{\"type\":\"integer\"}";
+  for (int i = 0; i < levels; ++i) {
+    text = "{\"type\":\"array\",\"items\":" + text + "}";
+  }
+  return text;
+}
+
+std::string Enum(int count) {
+  std::string text = "{\"enum\":[";
+  for (int i = 0; i < count; ++i) {
+    text += (i == 0 ? "\"v" : ",\"v") + std::to_string(i) + '"';
+  }
+  return text + "]}";
+}
+
+class GrammarLimitsTest : public ::testing::Test {
+ protected:
+  GrammarLimitsTest() : tokenizer_(TinyTokenizer()) {
+    eos_ = {*tokenizer_->TokenToId("<|im_end|>")};
+    vocab_size_ = tokenizer_->vocab_size();
+    compiler_ = *GrammarCompiler::Create(*tokenizer_, vocab_size_, eos_, {});
+  }
+
+  Status CompileStatus(Kind kind, const std::string& text) {
+    return compiler_->Compile({kind, text}, "").status();
+  }
+
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<TokenId> eos_;
+  int32_t vocab_size_ = 0;
+  std::unique_ptr<GrammarCompiler> compiler_;
+};
+
+TEST_F(GrammarLimitsTest, BadSchemasAreRefusedByKeywordAndPath) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> bad = {
+      {"{", {"JSON"}},
+      {"[]", {"schema"}},
+      {R"({"type":"strin"})", {"type"}},
+      {R"({"properties":{"a":{"not":{}}}})", {"`not`", "properties", "a"}},
+      {R"({"items":{"if":{}}})", {"`if`", "items"}},
+      {R"({"properties":{"a":{"minimum":"x"}}})", {"minimum", "properties"}},
+      {R"({"required":"a"})", {"required"}},
+      {R"({"enum":[]})", {"enum"}},
+      {R"({"$ref":"http://example.com/a"})", {"$ref"}},
+      {R"({"$ref":"#/$defs/none"})", {"$ref", "none"}},
+      {R"({"$ref":"#"})", {"$ref"}},
+      {R"({"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},
+           "$ref":"#/$defs/a"})",
+       {"$ref", "itself"}},
+      {R"({"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/a"},{"type":"null"}]}},
+           "$ref":"#/$defs/a"})",
+       {"$ref", "itself"}},
+      {"{\"type\":\"string\",\"pattern\":\"(\"}", {}},
+      {R"({"allOf":[{"type":"string"},{"type":"integer"}]})", {}},
+      {"false", {}},
+      {Nested(65), {"64"}},
+      {Enum(10'001), {"enum", "10000"}},
+      {"{\"description\":\"" + std::string(300 << 10, 'x') + "\"}", {"262144"}},
+      {std::string(100'000, '['), {}},
+  };
+  for (const auto& [schema, words] : bad) {
+    const Status status = CompileStatus(Kind::kJsonSchema, schema);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument)
+        << schema.substr(0, 80) << ": " << status;
+    EXPECT_LT(status.message().size(), 2'000u);
+    for (const std::string& word : words) {
+      EXPECT_NE(status.message().find(word), std::string::npos)
+          << schema.substr(0, 80) << ": " << status;
+    }
+  }
+}
+
+TEST_F(GrammarLimitsTest, GoodSchemasOfUnusualShapesAreTaken) {
+  for (const std::string& schema :
+       {std::string("{}"), std::string("true"), Nested(60), Enum(10'000),
+        std::string(R"({"$defs":{"n":{"type":"object","properties":
+            {"next":{"$ref":"#/$defs/n"}}}},"$ref":"#/$defs/n"})"),
+        std::string(R"({"type":["string","null"],"title":"x","default":null,
+            "examples":[1],"$comment":"c","unknown-key":[{}]})")}) {
+    EXPECT_TRUE(CompileStatus(Kind::kJsonSchema, schema).ok())
+        << schema.substr(0, 80) << ": "
+        << CompileStatus(Kind::kJsonSchema, schema);
+  }
+}
+
+// Each level doubles the answers: refused, or compiled within bounds and then
+// bounded at each step.
+TEST_F(GrammarLimitsTest, ExponentialReferencesAreBounded) {
+  std::string schema = R"({"$defs":{"d0":{"type":"null"})";
+  for (int i = 1; i < 40; ++i) {
+    const std::string below =
+        "{\"$ref\":\"#/$defs/d" + std::to_string(i - 1) + "\"}";
+    schema += ",\"d" + std::to_string(i) + "\":{\"type\":\"array\"," +
+              "\"prefixItems\":[" + below + "," + below +
+              "],\"items\":false,\"minItems\":2}";
+  }
+  schema += R"(},"$ref":"#/$defs/d39"})";
+  const TimePoint begin = Clock::now();
+  const auto grammar = compiler_->Compile({Kind::kJsonSchema, schema}, "");
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5 * kSlowdown));
+  if (!grammar.ok()) return;
+  auto constraint = compiler_->NewConstraint({.grammar = *grammar});
+  std::mt19937_64 random(1);
+  const Walk walk = DrawAnswer(*tokenizer_, vocab_size_, eos_, *constraint,
+                               random, {.max_tokens = 200});
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10 * kSlowdown));
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,367 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/core/step_plan.h"
+#include "common/grammar/grammar_compiler.h"
+#include "tests/grammar/walk.h"
+#include "tests/text/text_fixtures.h"
+
+namespace sluice::testing {
+namespace {
+
+using Kind = GrammarSpec::Kind;
+
+// JSON allows numbers beyond a double's range, which the parser here refuses.
+std::string WithoutHugeNumbers(const std::string& text) {
+  return std::regex_replace(
+      text, std::regex(R"(\d(\.\d+)?([eE][+-]?\d{3,}|\d{100,}))"), "1");
+}
+
+class GrammarTest : public ::testing::Test {
+ protected:
+  GrammarTest() : tokenizer_(TinyTokenizer()) {
+    eos_ = {*tokenizer_->TokenToId("<|im_end|>"),
+            *tokenizer_->TokenToId("<|endoftext|>")};
+    vocab_size_ = tokenizer_->vocab_size() + 3;  // rows without a token
+    auto made = GrammarCompiler::Create(*tokenizer_, vocab_size_, eos_, {});
+    EXPECT_TRUE(made.ok()) << made.status();
+    compiler_ = *std::move(made);
+  }
+
+  Status CompileStatus(Kind kind, const std::string& text) {
+    return compiler_->Compile({kind, text}, "").status();
+  }
+
+  std::shared_ptr<TokenConstraint> Constrain(Kind kind, const std::string& text,
+                                             bool takes_forced = true) {
+    auto grammar = compiler_->Compile({kind, text}, "");
+    EXPECT_TRUE(grammar.ok()) << text << ": " << grammar.status();
+    if (!grammar.ok()) return nullptr;
+    return compiler_->NewConstraint(
+        {.grammar = *grammar, .takes_forced = takes_forced});
+  }
+
+  // The texts of complete answers, drawn with 20 seeds; most must be complete.
+  std::vector<std::string> Answers(Kind kind, const std::string& text) {
+    std::vector<std::string> answers;
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      auto constraint = Constrain(kind, text);
+      if (constraint == nullptr) return {};
+      std::mt19937_64 random(seed);
+      const Walk walk =
+          DrawAnswer(*tokenizer_, vocab_size_, eos_, *constraint, random);
+      EXPECT_TRUE(walk.status.ok()) << text << ": " << walk.status;
+      if (walk.is_complete) answers.push_back(TextOf(walk.tokens));
+    }
+    EXPECT_GE(answers.size(), 15u) << text;
+    return answers;
+  }
+
+  std::string TextOf(std::span<const TokenId> tokens) {
+    return *tokenizer_->Decode(tokens, false);
+  }
+
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<TokenId> eos_;
+  int32_t vocab_size_ = 0;
+  std::unique_ptr<GrammarCompiler> compiler_;
+};
+
+TEST_F(GrammarTest, SchemasGiveWhatTheySay) {
+  const std::string schema = R"({
+    "type": "object",
+    "properties": {
+      "name": {"type": "string", "minLength": 2, "maxLength": 5},
+      "age": {"type": "integer", "minimum": 0, "maximum": 150},
+      "tags": {"type": "array", "items": {"enum": ["a", "b\"c"]},
+               "maxItems": 3},
+      "size": {"anyOf": [{"type": "null"}, {"type": "number"}]}
+    },
+    "required": ["name", "age", "tags", "size"],
+    "additionalProperties": false
+  })";
+  for (const std::string& answer : Answers(Kind::kJsonSchema, schema)) {
+    const Json json = Json::parse(WithoutHugeNumbers(answer), nullptr, false);
+    ASSERT_TRUE(json.is_object()) << answer;
+    ASSERT_EQ(json.size(), 4u) << answer;
+    EXPECT_TRUE(json["name"].is_string()) << answer;
+    EXPECT_TRUE(json["age"].is_number_integer()) << answer;
+    EXPECT_GE(json["age"].get<int64_t>(), 0) << answer;
+    EXPECT_LE(json["age"].get<int64_t>(), 150) << answer;
+    EXPECT_LE(json["tags"].size(), 3u) << answer;
+    for (const Json& tag : json["tags"]) {
+      EXPECT_TRUE(tag == "a" || tag == "b\"c") << answer;
+    }
+    EXPECT_TRUE(json["size"].is_null() || json["size"].is_number()) << answer;
+  }
+}
+
+TEST_F(GrammarTest, FormatsHold) {
+  const std::map<std::string, std::string> formats = {
+      {"date-time", R"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d.*)"},
+      {"date", R"(\d{4}-\d\d-\d\d)"},
+      {"time", R"(\d\d:\d\d:\d\d.*)"},
+      {"uuid", R"([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})"},
+      {"ipv4", R"((\d{1,3}\.){3}\d{1,3})"},
+      {"ipv6", R"([0-9a-fA-F:.]+)"},
+      {"email", R"([^@]+@[^@]+)"}};
+  for (const auto& [format, pattern] : formats) {
+    const std::string schema =
+        R"({"type":"string","format":")" + format + "\"}";
+    for (const std::string& answer : Answers(Kind::kJsonSchema, schema)) {
+      const Json json = Json::parse(answer, nullptr, false);
+      ASSERT_TRUE(json.is_string()) << format << ": " << answer;
+      EXPECT_TRUE(
+          std::regex_match(json.get<std::string>(), std::regex(pattern)))
+          << format << ": " << answer;
+    }
+  }
+  EXPECT_FALSE(CompileStatus(Kind::kJsonSchema,
+                             R"({"type":"string","format":"nonsense"})")
+                   .ok());
+}
+
+TEST_F(GrammarTest, AnObjectIsAnyObject) {
+  for (const std::string& answer : Answers(Kind::kJsonObject, "")) {
+    EXPECT_TRUE(
+        Json::parse(WithoutHugeNumbers(answer), nullptr, false).is_object())
+        << answer;
+  }
+}
+
+TEST_F(GrammarTest, ARegexCoversTheWholeAnswer) {
+  const std::string pattern = "(yes|no), [0-9]{2,4}(a|b)?";
+  for (const std::string& answer : Answers(Kind::kRegex, pattern)) {
+    EXPECT_TRUE(std::regex_match(answer, std::regex(pattern))) << answer;
+  }
+}
+
+TEST_F(GrammarTest, AChoiceIsOneOfItsStrings) {
+  const std::vector<std::string> words = {"red", "reddish", "a.b(c", "ü\n"};
+  for (const std::string& answer : Answers(Kind::kChoice, Json(words).dump())) {
+    EXPECT_NE(std::find(words.begin(), words.end(), answer), words.end())
+        << answer;
+  }
+  EXPECT_FALSE(CompileStatus(Kind::kChoice, "[]").ok());
+  EXPECT_FALSE(CompileStatus(Kind::kChoice, "[1]").ok());
+  EXPECT_FALSE(CompileStatus(Kind::kChoice, "{").ok());
+}
+
+TEST_F(GrammarTest, LarkAndGbnfGrammars) {
+  const std::string lark =
+      "start: \"[\" NUM (\",\" NUM)* \"]\"\n"
+      "NUM: /[0-9]+/\n";
+  const std::string gbnf =
+      "root ::= \"[\" num (\",\" num)* \"]\"\n"
+      "num ::= [0-9]+ # digits\n";
+  for (const auto& [kind, text] :
+       {std::pair(Kind::kLark, lark), std::pair(Kind::kGbnf, gbnf)}) {
+    for (const std::string& answer : Answers(kind, text)) {
+      EXPECT_TRUE(
+          std::regex_match(answer, std::regex(R"(\[[0-9]+(,[0-9]+)*\])")))
+          << answer;
+    }
+  }
+  EXPECT_FALSE(CompileStatus(Kind::kGbnf, "root ::= missing").ok());
+  EXPECT_FALSE(CompileStatus(Kind::kGbnf, "root ::= \"open").ok());
+  EXPECT_FALSE(CompileStatus(Kind::kLark, "start: missing").ok());
+}
+
+TEST_F(GrammarTest, RecursiveGbnf) {
+  const std::string gbnf = R"gbnf(root ::= value
+value ::= "x" | "(" ws value ws value ws ")"
+ws ::= [ \t]*
+)gbnf";
+  for (const std::string& answer : Answers(Kind::kGbnf, gbnf)) {
+    int depth = 0;
+    for (const char c : answer) {
+      depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+      ASSERT_GE(depth, 0) << answer;
+    }
+    EXPECT_EQ(depth, 0) << answer;
+  }
+}
+
+TEST_F(GrammarTest, SpecialTokensOfALarkGrammar) {
+  auto constraint = Constrain(Kind::kLark, "start: \"a\" <|im_start|> \"b\"\n");
+  ASSERT_NE(constraint, nullptr);
+  std::mt19937_64 random(1);
+  const Walk walk =
+      DrawAnswer(*tokenizer_, vocab_size_, eos_, *constraint, random);
+  ASSERT_TRUE(walk.is_complete) << walk.status;
+  EXPECT_EQ(TextOf(walk.tokens), "a<|im_start|>b");
+  ASSERT_EQ(walk.tokens.size(), 3u);
+  EXPECT_EQ(walk.tokens[1], *tokenizer_->TokenToId("<|im_start|>"));
+}
+
+// A forced run is the tokenizer's own ids for its text, whether the engine
+// takes it whole or token by token, and the answer ends behind it.
+TEST_F(GrammarTest, ForcedTokensAreTheTokenizersOwn) {
+  const std::string schema = R"({"const": {"a long name": "and a value"}})";
+  std::vector<std::vector<TokenId>> taken;
+  for (const bool takes_forced : {true, false}) {
+    auto constraint = Constrain(Kind::kJsonSchema, schema, takes_forced);
+    std::mt19937_64 random(3);
+    const Walk walk = DrawAnswer(*tokenizer_, vocab_size_, eos_, *constraint,
+                                 random, {.hurry = 0});
+    ASSERT_TRUE(walk.is_complete) << walk.status;
+    EXPECT_EQ(walk.forced_runs.empty(), !takes_forced);
+    for (const int length : walk.forced_runs) {
+      EXPECT_LE(length, kMaxDraftTokens);
+    }
+    EXPECT_TRUE(Json::parse(TextOf(walk.tokens)) ==
+                Json({{"a long name", "and a value"}}))
+        << TextOf(walk.tokens);
+    taken.push_back(walk.tokens);
+  }
+  // White space is free, so the texts may differ; not the ids of a text.
+  for (const std::vector<TokenId>& tokens : taken) {
+    EXPECT_EQ(*tokenizer_->Encode(TextOf(tokens), kRaw), tokens);
+  }
+}
+
+TEST_F(GrammarTest, StepsAreAFunctionOfTheTokensAlone) {
+  auto stepwise = Constrain(Kind::kJsonObject, "");
+  auto at_once = Constrain(Kind::kJsonObject, "");
+  std::mt19937_64 random(9);
+  const Walk walk = DrawAnswer(*tokenizer_, vocab_size_, eos_, *stepwise,
+                               random, {.max_tokens = 40, .hurry = 0.05});
+  ASSERT_TRUE(walk.status.ok());
+  Await(*at_once, {});
+  const ConstraintStep whole = Await(*at_once, walk.tokens);
+  auto again = Constrain(Kind::kJsonObject, "");
+  Await(*again, {});
+  for (const TokenId id : walk.tokens) Await(*again, std::span(&id, 1));
+  EXPECT_EQ(again->Latest()->mask, whole.mask);
+  EXPECT_EQ(again->Latest()->forced, whole.forced);
+}
+
+TEST_F(GrammarTest, FreeUntilAToken) {
+  const TokenId think = *tokenizer_->TokenToId("<think>");
+  const auto grammar = *compiler_->Compile({Kind::kRegex, "[0-9]{3}"}, "");
+  for (const bool is_optional : {false, true}) {
+    auto constraint = compiler_->NewConstraint({.grammar = grammar,
+                                                .free_until = {think},
+                                                .is_optional = is_optional});
+    const ConstraintStep& free = Await(*constraint, {});
+    EXPECT_EQ(free.mask.has_value(), !is_optional);
+    if (free.mask) {
+      EXPECT_FALSE(Allows(*free.mask, eos_[0]));
+      EXPECT_FALSE(Allows(*free.mask, eos_[1]));
+      EXPECT_TRUE(Allows(*free.mask, think));
+    }
+    const std::vector<TokenId> words = *tokenizer_->Encode("some", kRaw);
+    EXPECT_EQ(Await(*constraint, words).mask.has_value(), !is_optional);
+    const ConstraintStep held = Await(*constraint, std::span(&think, 1));
+    ASSERT_TRUE(held.mask.has_value());
+    EXPECT_FALSE(Allows(*held.mask, eos_[0]));
+    EXPECT_FALSE(Allows(*held.mask, *tokenizer_->TokenToId("a")));
+    EXPECT_TRUE(Allows(*held.mask, *tokenizer_->TokenToId("7")));
+    const std::vector<TokenId> digits = *tokenizer_->Encode("123", kRaw);
+    const ConstraintStep& behind = Await(*constraint, digits);
+    EXPECT_EQ(behind.is_complete, !is_optional);
+    EXPECT_FALSE(behind.mask.has_value());
+  }
+}
+
+TEST_F(GrammarTest, ATokenThatIsNotAllowedIsAnError) {
+  auto constraint = Constrain(Kind::kRegex, "[0-9]+");
+  Await(*constraint, {});
+  const TokenId wrong = *tokenizer_->TokenToId("a");
+  const ConstraintStep step = Await(*constraint, std::span(&wrong, 1));
+  EXPECT_FALSE(step.status.ok());
+  // And stays one.
+  EXPECT_EQ(Await(*constraint, std::span(&wrong, 1)).status, step.status);
+}
+
+TEST_F(GrammarTest, TenantsShareNoGrammar) {
+  const GrammarSpec spec{Kind::kRegex, "a+"};
+  const auto first = *compiler_->Compile(spec, "one");
+  EXPECT_EQ(*compiler_->Compile(spec, "one"), first);
+  EXPECT_NE(*compiler_->Compile(spec, "two"), first);
+}
+
+TEST_F(GrammarTest, TheCacheIsBounded) {
+  auto compiler = *GrammarCompiler::Create(*tokenizer_, vocab_size_, eos_,
+                                           {.max_cached = 2});
+  const auto get = [&](const char* text) {
+    return *compiler->Compile({Kind::kRegex, text}, "");
+  };
+  const auto a = get("a"), b = get("b");
+  EXPECT_EQ(get("a"), a);
+  get("c");  // in b's place
+  EXPECT_EQ(get("a"), a);
+  EXPECT_NE(get("b"), b);
+}
+
+TEST_F(GrammarTest, ACompilerThatGoesLeavesConstraintsWithoutSteps) {
+  auto constraint = Constrain(Kind::kJsonObject, "");
+  compiler_ = nullptr;
+  constraint->Advance({}, [] {});
+  EXPECT_EQ(constraint->Latest(), nullptr);
+}
+
+TEST_F(GrammarTest, AVocabularyWithoutAnEndTokenIsRefused) {
+  EXPECT_EQ(
+      GrammarCompiler::Create(*tokenizer_, vocab_size_, {}, {}).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+// Every family's vocabulary: an answer's text fits, and its ids are those that
+// the tokenizer gives where the grammar forces them.
+TEST(GrammarVocabularyTest, EveryFamilysVocabularyAnswersInJson) {
+  const std::vector<NamedTokenizer> all = AllSharedTokenizers();
+  if (all.empty()) GTEST_SKIP() << "the shared data is not there";
+  const std::string schema = R"({"type":"object","properties":{
+      "the answer":{"type":"integer","minimum":-1000000,"maximum":1e15},"größe":{"type":"string"},
+      "list":{"type":"array","items":{"type":"boolean"},"maxItems":2}},
+      "required":["the answer","größe","list"],
+      "additionalProperties":false})";
+  int num_tried = 0;
+  for (const auto& [name, tokenizer] : all) {
+    SCOPED_TRACE(name);
+    // The golden models' vocabularies have few letters.
+    const std::string alphabet = "{\"größe\":[true,0.5e-1]}";
+    if (*tokenizer->Decode(*tokenizer->Encode(alphabet, kRaw), false) !=
+        alphabet) {
+      continue;
+    }
+    ++num_tried;
+    std::vector<TokenId> eos = tokenizer->eos_ids();
+    if (eos.empty()) eos = {tokenizer->vocab_size() - 1};
+    const int32_t vocab_size = tokenizer->vocab_size();
+    auto compiler = GrammarCompiler::Create(*tokenizer, vocab_size, eos, {});
+    ASSERT_TRUE(compiler.ok()) << compiler.status();
+    const auto grammar = (*compiler)->Compile({Kind::kJsonSchema, schema}, "");
+    ASSERT_TRUE(grammar.ok()) << grammar.status();
+    int complete = 0;
+    for (uint64_t seed = 0; seed < 10; ++seed) {
+      auto constraint = (*compiler)->NewConstraint({.grammar = *grammar});
+      std::mt19937_64 random(seed);
+      const Walk walk =
+          DrawAnswer(*tokenizer, vocab_size, eos, *constraint, random);
+      ASSERT_TRUE(walk.status.ok()) << walk.status;
+      if (!walk.is_complete) continue;
+      ++complete;
+      const std::string text = *tokenizer->Decode(walk.tokens, false);
+      const Json json = Json::parse(text, nullptr, false);
+      ASSERT_TRUE(json.is_object()) << text;
+      EXPECT_TRUE(json["the answer"].is_number_integer()) << text;
+      EXPECT_TRUE(json["größe"].is_string()) << text;
+      EXPECT_TRUE(json["list"].is_array()) << text;
+    }
+    EXPECT_GE(complete, 5);
+  }
+  EXPECT_GE(num_tried, 3);
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,47 @@
+#ifndef SLUICE_TESTS_GRAMMAR_WALK_H_
+#define SLUICE_TESTS_GRAMMAR_WALK_H_
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/core/token_constraint.h"
+#include "common/grammar/grammar_compiler.h"
+#include "common/text/tokenizer.h"
+
+namespace sluice::testing {
+
+// One answer that a constraint allows.
+struct Walk {
+  Status status;
+  bool is_complete = false;  // by the grammar, or by an end token
+  std::vector<TokenId> tokens;
+  std::vector<int> forced_runs;  // lengths of the runs of forced tokens
+  std::vector<Duration> waits;   // from each Advance to its step
+};
+
+// How tokens are drawn where a mask leaves several.
+struct WalkOptions {
+  size_t max_tokens = 400;
+  // The part of the draws that prefer what ends strings, objects and answers.
+  double hurry = 0.3;
+};
+
+// Returns the step behind all tokens that `constraint` was given.
+const ConstraintStep& Await(TokenConstraint& constraint,
+                            std::span<const TokenId> appended);
+
+bool Allows(const TokenMask& mask, TokenId id);
+
+// Draws an answer: each token is one that the constraint allows.
+Walk DrawAnswer(const Tokenizer& tokenizer, int32_t vocab_size,
+                std::span<const TokenId> eos_ids, TokenConstraint& constraint,
+                std::mt19937_64& random, const WalkOptions& options = {});
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_GRAMMAR_WALK_H_
