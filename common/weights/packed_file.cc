@@ -164,7 +164,8 @@ StatusOr<std::string> ReadHead(const RandomAccessFile& file) {
 StatusOr<Head> ParseHead(const std::string& text, std::string_view key,
                          uint64_t file_bytes) {
   Prologue prologue;
-  std::memcpy(&prologue, text.data(), sizeof(prologue));
+  if (text.size() < sizeof(prologue)) return DataLoss("its head is cut off");
+  text.copy(reinterpret_cast<char*>(&prologue), sizeof(prologue));
   if (SumOfHead(text) != prologue.sum || prologue.key_bytes > text.size() ||
       prologue.num_parts > text.size() / sizeof(PartRecord)) {
     return DataLoss("its head is damaged");
