@@ -25,12 +25,12 @@ class Tokenizer;
 // How a sequence keeps to a grammar.
 struct GrammarUse {
   std::shared_ptr<const Grammar> grammar;
-  // The grammar begins behind the first of these tokens; all before them are
-  // free, but for end tokens. Empty: the grammar begins at once.
-  std::vector<TokenId> free_until;
-  // End tokens are free too, and the answer goes on, free, behind a grammar
-  // that is complete: tools that the model may call or not.
-  bool is_optional = false;
+  // Reasoning, which is free but for end tokens: it lasts from one of
+  // `free_begin`, as an answer's first token, to one of `free_end`; the grammar
+  // begins behind it. Without it the grammar begins at once.
+  std::vector<TokenId> free_begin;
+  std::vector<TokenId> free_end;
+  bool begins_free = false;  // the prompt ends within reasoning
   // Forced tokens go into plans several at a time. Changes no token.
   bool takes_forced = true;
 };

@@ -6,10 +6,45 @@
 #include "common/core/step_plan.h"
 
 namespace sluice {
+namespace {
+
+bool Contains(const std::vector<TokenId>& ids, TokenId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+void AddRun(TokenRun run, std::vector<TokenRun>& runs) {
+  runs.push_back(run);
+  std::sort(runs.begin(), runs.end(), [](const TokenRun& a, const TokenRun& b) {
+    return a.begin < b.begin;
+  });
+  size_t kept = 0;
+  for (const TokenRun& next : std::vector<TokenRun>(runs)) {
+    if (kept > 0 && runs[kept - 1].end >= next.begin) {
+      runs[kept - 1].end = std::max(runs[kept - 1].end, next.end);
+    } else {
+      runs[kept++] = next;
+    }
+  }
+  runs.resize(kept);
+}
+
+// Lets one of `ids` come in place of what the grammar begins with.
+void AllowAlso(const std::vector<TokenId>& ids, ConstraintStep& step) {
+  if (ids.empty() || !step.mask) return;
+  if (!step.forced.empty()) {
+    step.mask->runs = {{step.forced.front(), step.forced.front() + 1}};
+    step.forced.clear();
+  }
+  for (const TokenId id : ids) AddRun({id, id + 1}, step.mask->runs);
+}
+
+}  // namespace
 
 GrammarConstraint::GrammarConstraint(GrammarUse use,
                                      std::shared_ptr<MatcherThreads> threads)
-    : use_(std::move(use)), threads_(std::move(threads)) {}
+    : use_(std::move(use)),
+      threads_(std::move(threads)),
+      is_free_(use_.begins_free && !use_.free_end.empty()) {}
 
 void GrammarConstraint::Advance(std::span<const TokenId> appended,
                                 std::function<void()> ready) {
@@ -37,7 +72,7 @@ void GrammarConstraint::Work() {
       MutexLock lock(mutex_);
       tokens.swap(appended_);
     }
-    Compute(tokens);
+    step_ = Compute(tokens);
     MutexLock lock(mutex_);
     if (!appended_.empty()) continue;
     is_working_ = false;
@@ -48,40 +83,43 @@ void GrammarConstraint::Work() {
   for (const std::function<void()>& call : ready) call();
 }
 
-void GrammarConstraint::Compute(std::span<const TokenId> tokens) {
-  if (has_failed_) return;  // the step says why
-  step_ = {};
-  if (matcher_ == nullptr && !use_.free_until.empty()) {
-    const auto begin =
-        std::find_first_of(tokens.begin(), tokens.end(),
-                           use_.free_until.begin(), use_.free_until.end());
-    if (begin == tokens.end()) {
-      if (!use_.is_optional) {
-        step_.mask = use_.grammar->vocabulary().all_but_eos();
-      }
-      return;
-    }
-    tokens = tokens.subspan(static_cast<size_t>(begin - tokens.begin()) + 1);
+ConstraintStep GrammarConstraint::Compute(std::span<const TokenId> tokens) {
+  if (!step_.status.ok()) return std::move(step_);
+  if (!has_tokens_ && !tokens.empty()) {
+    has_tokens_ = true;
+    is_free_ = is_free_ || Contains(use_.free_begin, tokens.front());
   }
-  MatchTokens(tokens);
-  has_failed_ = !step_.status.ok();
+  if (is_free_) {
+    const auto end =
+        std::find_first_of(tokens.begin(), tokens.end(), use_.free_end.begin(),
+                           use_.free_end.end());
+    if (end == tokens.end()) {
+      ConstraintStep free;
+      free.mask = use_.grammar->vocabulary().all_but_eos();
+      return free;
+    }
+    is_free_ = false;
+    matcher_ = nullptr;  // of an answer without reasoning
+    tokens = tokens.subspan(static_cast<size_t>(end - tokens.begin()) + 1);
+  }
+  ConstraintStep step = Match(tokens);
+  if (!has_tokens_ && step.status.ok() && !step.is_complete) {
+    AllowAlso(use_.free_begin, step);
+  }
+  return step;
 }
 
-void GrammarConstraint::MatchTokens(std::span<const TokenId> tokens) {
+ConstraintStep GrammarConstraint::Match(std::span<const TokenId> tokens) {
   if (matcher_ == nullptr) {
     auto made = Matcher::Make(use_.grammar);
     if (!made.ok()) {
-      step_.status = made.status();
-      return;
+      ConstraintStep failed;
+      failed.status = made.status();
+      return failed;
     }
     matcher_ = *std::move(made);
   }
-  step_ = matcher_->Step(tokens, use_.takes_forced ? kMaxDraftTokens : 0);
-  // Free again, and the grammar may begin anew.
-  if (step_.is_complete && use_.is_optional) {
-    matcher_ = nullptr;
-    step_ = {};
-  }
+  return matcher_->Step(tokens, use_.takes_forced ? kMaxDraftTokens : 0);
 }
 
 }  // namespace sluice

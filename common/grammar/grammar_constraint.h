@@ -14,7 +14,8 @@
 
 namespace sluice {
 
-// A sequence that keeps to a grammar, from its start or behind a token on.
+// A sequence that keeps to a grammar, from its start or behind its reasoning
+// on.
 class GrammarConstraint
     : public TokenConstraint,
       public std::enable_shared_from_this<GrammarConstraint> {
@@ -27,9 +28,9 @@ class GrammarConstraint
 
  private:
   void Work();
-  // Takes `tokens` in; sets step_.
-  void Compute(std::span<const TokenId> tokens);
-  void MatchTokens(std::span<const TokenId> tokens);
+  // Returns the step behind `tokens`, the next of the sequence.
+  ConstraintStep Compute(std::span<const TokenId> tokens);
+  ConstraintStep Match(std::span<const TokenId> tokens);
 
   const GrammarUse use_;
   const std::shared_ptr<MatcherThreads> threads_;
@@ -41,8 +42,9 @@ class GrammarConstraint
   bool is_ready_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Of the thread that works; the engine thread reads step_ once it is ready.
-  std::unique_ptr<Matcher> matcher_;  // null: outside the grammar
-  bool has_failed_ = false;
+  std::unique_ptr<Matcher> matcher_;  // null until it is needed
+  bool is_free_ = false;              // within reasoning
+  bool has_tokens_ = false;           // of the answer
   ConstraintStep step_;
 };
 

@@ -244,32 +244,46 @@ TEST_F(GrammarTest, StepsAreAFunctionOfTheTokensAlone) {
   EXPECT_EQ(again->Latest()->forced, whole.forced);
 }
 
-TEST_F(GrammarTest, FreeUntilAToken) {
+// Reasoning is free but for end tokens; the grammar begins behind it.
+TEST_F(GrammarTest, ReasoningIsFree) {
   const TokenId think = *tokenizer_->TokenToId("<think>");
+  const TokenId end = *tokenizer_->TokenToId("<|im_start|>");
+  const TokenId seven = *tokenizer_->TokenToId("7");
+  const TokenId letter = *tokenizer_->TokenToId("a");
   const auto grammar = *compiler_->Compile({Kind::kRegex, "[0-9]{3}"}, "");
-  for (const bool is_optional : {false, true}) {
+  for (const bool begins_free : {false, true}) {
     auto constraint = compiler_->NewConstraint({.grammar = grammar,
-                                                .free_until = {think},
-                                                .is_optional = is_optional});
-    const ConstraintStep& free = Await(*constraint, {});
-    EXPECT_EQ(free.mask.has_value(), !is_optional);
-    if (free.mask) {
-      EXPECT_FALSE(Allows(*free.mask, eos_[0]));
-      EXPECT_FALSE(Allows(*free.mask, eos_[1]));
-      EXPECT_TRUE(Allows(*free.mask, think));
-    }
+                                                .free_begin = {think},
+                                                .free_end = {end},
+                                                .begins_free = begins_free});
+    const ConstraintStep first = Await(*constraint, {});
+    ASSERT_TRUE(first.mask.has_value());
+    EXPECT_FALSE(Allows(*first.mask, eos_[0]));
+    EXPECT_FALSE(Allows(*first.mask, eos_[1]));
+    EXPECT_TRUE(Allows(*first.mask, think));
+    EXPECT_TRUE(Allows(*first.mask, seven));
+    EXPECT_EQ(Allows(*first.mask, letter), begins_free);
+    const ConstraintStep free = Await(*constraint, std::span(&think, 1));
+    EXPECT_TRUE(Allows(*free.mask, letter));
+    EXPECT_FALSE(Allows(*free.mask, eos_[0]));
     const std::vector<TokenId> words = *tokenizer_->Encode("some", kRaw);
-    EXPECT_EQ(Await(*constraint, words).mask.has_value(), !is_optional);
-    const ConstraintStep held = Await(*constraint, std::span(&think, 1));
+    EXPECT_TRUE(Allows(*Await(*constraint, words).mask, letter));
+    const ConstraintStep held = Await(*constraint, std::span(&end, 1));
     ASSERT_TRUE(held.mask.has_value());
     EXPECT_FALSE(Allows(*held.mask, eos_[0]));
-    EXPECT_FALSE(Allows(*held.mask, *tokenizer_->TokenToId("a")));
-    EXPECT_TRUE(Allows(*held.mask, *tokenizer_->TokenToId("7")));
+    EXPECT_FALSE(Allows(*held.mask, letter));
+    EXPECT_FALSE(Allows(*held.mask, think));
+    EXPECT_TRUE(Allows(*held.mask, seven));
     const std::vector<TokenId> digits = *tokenizer_->Encode("123", kRaw);
-    const ConstraintStep& behind = Await(*constraint, digits);
-    EXPECT_EQ(behind.is_complete, !is_optional);
-    EXPECT_FALSE(behind.mask.has_value());
+    EXPECT_TRUE(Await(*constraint, digits).is_complete);
   }
+  // Without reasoning the grammar holds from the first token on.
+  auto constraint = compiler_->NewConstraint(
+      {.grammar = grammar, .free_begin = {think}, .free_end = {end}});
+  Await(*constraint, {});
+  const ConstraintStep& held = Await(*constraint, std::span(&seven, 1));
+  EXPECT_FALSE(Allows(*held.mask, think));
+  EXPECT_TRUE(Allows(*held.mask, seven));
 }
 
 TEST_F(GrammarTest, ATokenThatIsNotAllowedIsAnError) {

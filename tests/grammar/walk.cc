@@ -1,6 +1,7 @@
 #include "tests/grammar/walk.h"
 
 #include <algorithm>
+#include <deque>
 #include <future>
 #include <optional>
 
@@ -73,6 +74,7 @@ Walk DrawAnswer(const Tokenizer& tokenizer, int32_t vocab_size,
   std::bernoulli_distribution hurries(options.hurry);
   Walk walk;
   std::vector<TokenId> appended;
+  std::deque<TokenId> ending;  // what is left of one that was begun
   while (walk.tokens.size() < options.max_tokens) {
     const TimePoint begin = Clock::now();
     const ConstraintStep step = Await(constraint, appended);
@@ -87,7 +89,20 @@ Walk DrawAnswer(const Tokenizer& tokenizer, int32_t vocab_size,
     const TokenMask all{.runs = {}, .excludes = true};
     const TokenMask& mask = step.mask ? *step.mask : all;
     std::vector<TokenId> closers;
-    if (hurries(random)) closers = ClosersOf(tokenizer, mask, eos_ids);
+    if (ending.empty() && !options.endings.empty() && hurries(random)) {
+      const std::string& text =
+          options.endings[random() % options.endings.size()];
+      const auto ids = tokenizer.Encode(text, {.add_special_tokens = false});
+      ending.assign(ids->begin(), ids->end());
+    }
+    if (!ending.empty() && Allows(mask, ending.front())) {
+      closers = {ending.front()};
+      ending.pop_front();
+    } else {
+      ending.clear();
+    }
+    if (closers.empty() && hurries(random))
+      closers = ClosersOf(tokenizer, mask, eos_ids);
     const TokenId id = closers.empty() ? Draw(mask, vocab_size, random)
                                        : closers[random() % closers.size()];
     const bool ends =

@@ -29,6 +29,8 @@ struct WalkOptions {
   size_t max_tokens = 400;
   // The part of the draws that prefer what ends strings, objects and answers.
   double hurry = 0.3;
+  // Texts that end something, where the mask allows them.
+  std::vector<std::string> endings = {};
 };
 
 // Returns the step behind all tokens that `constraint` was given.

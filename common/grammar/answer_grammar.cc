@@ -1,0 +1,265 @@
+#include "common/grammar/answer_grammar.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/base/json.h"
+#include "common/grammar/lark_text.h"
+#include "common/grammar/tagged_arguments.h"
+#include "common/text/output/markup_tags.h"
+#include "common/text/output/parsers.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kFunctionsPrefix = "functions.";
+
+// Writes one grammar: rules are added to `rules_` as they are needed.
+class AnswerWriter {
+ public:
+  AnswerWriter(const OutputFormat& format, const Vocabulary& vocabulary,
+               const AnswerRules& rules, const GrammarCompiler& compiler)
+      : format_(format),
+        vocabulary_(vocabulary),
+        asked_(rules),
+        compiler_(compiler) {}
+
+  StatusOr<GrammarSpec> Write() {
+    if (!asked_.tools.empty()) SLUICE_RETURN_IF_ERROR(AddCalls());
+    if (asked_.content) {
+      SLUICE_ASSIGN_OR_RETURN(const std::string content, ContentRule());
+      rules_ += "content: " + content + "\n";
+    }
+    const std::string start =
+        format_.tools == ToolFormat::kHarmony ? HarmonyStart() : MarkupStart();
+    return GrammarSpec{GrammarSpec::Kind::kLark,
+                       "start: " + start + "\n" + rules_};
+  }
+
+ private:
+  bool may_answer() const { return !asked_.requires_call; }
+
+  StatusOr<std::string> ContentRule() {
+    const GrammarSpec& content = *asked_.content;
+    switch (content.kind) {
+      case GrammarSpec::Kind::kJsonObject:
+        return Schema(R"({"type":"object"})");
+      case GrammarSpec::Kind::kJsonSchema:
+        return Schema(content.text);
+      case GrammarSpec::Kind::kRegex:
+        return "/" + WithEscapedSlashes(content.text) + "/";
+      case GrammarSpec::Kind::kChoice:
+        return Choice(content.text);
+      default:
+        return Unimplemented(
+            "a grammar beside tools, or in this model's format, which has "
+            "channels");
+    }
+  }
+
+  static std::string WithEscapedSlashes(const std::string& regex) {
+    std::string out;
+    for (size_t i = 0; i < regex.size(); ++i) {
+      if (regex[i] == '\\' && i + 1 < regex.size()) {
+        out += regex[i++];
+      } else if (regex[i] == '/') {
+        out += '\\';
+      } else if (regex[i] == '\n') {
+        out += "\\n";
+        continue;
+      }
+      out += regex[i];
+    }
+    return out;
+  }
+
+  static StatusOr<std::string> Choice(const std::string& text) {
+    SLUICE_ASSIGN_OR_RETURN(const Json words, ParseJson(text));
+    std::string out;
+    if (words.is_array()) {
+      for (const Json& word : words) {
+        if (!word.is_string()) return InvalidArgument("a choice is no string");
+        out += (out.empty() ? "" : " | ") +
+               LarkLiteral(word.get_ref<const std::string&>());
+      }
+    }
+    if (out.empty()) return InvalidArgument("a choice of no strings");
+    return out;
+  }
+
+  StatusOr<std::string> Schema(std::string_view schema) {
+    SLUICE_ASSIGN_OR_RETURN(const std::string checked,
+                            compiler_.CheckSchema(schema));
+    return "%json " + checked;
+  }
+
+  // Adds rule `call`, and `more`, a call behind another.
+  Status AddCalls() {
+    std::string names;
+    for (size_t i = 0; i < asked_.tools.size(); ++i) {
+      const std::string rule = "call_" + std::to_string(i);
+      const auto added = AddCall(asked_.tools[i], rule);
+      if (!added.ok()) {
+        return Annotate(added, "tool " + asked_.tools[i].name);
+      }
+      names += (names.empty() ? "" : " | ") + rule;
+    }
+    rules_ += "call: " + names + "\n";
+    return OkStatus();
+  }
+
+  Status AddCall(const GrammarTool& tool, const std::string& rule) {
+    switch (format_.tools) {
+      case ToolFormat::kNone:
+        return InvalidArgument("the model has no format of calls");
+      case ToolFormat::kGlm:
+      case ToolFormat::kQwenCoder: {
+        SLUICE_ASSIGN_OR_RETURN(
+            const std::string text,
+            TaggedCallRules(format_.tools, tool, rule, vocabulary_, compiler_));
+        rules_ += text;
+        return OkStatus();
+      }
+      default:
+        return AddJsonCall(tool, rule);
+    }
+  }
+
+  // Formats whose arguments are a JSON object.
+  Status AddJsonCall(const GrammarTool& tool, const std::string& rule) {
+    const bool is_free = !tool.is_strict || tool.parameters.empty();
+    SLUICE_ASSIGN_OR_RETURN(
+        const std::string schema,
+        Schema(is_free ? std::string_view(R"({"type":"object"})")
+                       : std::string_view(tool.parameters)));
+    const std::string name = Json(tool.name).dump();
+    std::string before;
+    std::string behind;
+    switch (format_.tools) {
+      case ToolFormat::kHermes:
+        // Behind the opening tag, which `Opening` writes.
+        before = LarkLiteral("\n{\"name\": " + name + ", \"arguments\": ");
+        behind = LarkLiteral("}\n") + " " + Tag(kToolCallEnd);
+        break;
+      case ToolFormat::kLlamaJson:
+        before = LarkLiteral("{\"name\": " + name + ", \"parameters\": ");
+        behind = LarkLiteral("}");
+        break;
+      default:  // harmony
+        before = Tag("<|channel|>") + " " +
+                 LarkLiteral("commentary to=" + std::string(kFunctionsPrefix) +
+                             tool.name);
+        if (HasConstrain()) {
+          before += " (\" \"? " + Tag("<|constrain|>") + " \"json\")?";
+        }
+        before += " " + Tag("<|message|>");
+        break;
+    }
+    rules_ += rule + ": " + before + " args" + rule + " " + behind + "\n";
+    rules_ += "args" + rule + ": " + schema + "\n";
+    return OkStatus();
+  }
+
+  // --- <tool_call>, bare JSON ----------------------------------------------
+
+  std::string MarkupStart() {
+    if (asked_.tools.empty()) return "content";
+    const bool tagged = format_.tools != ToolFormat::kLlamaJson;
+    const std::string opening = tagged ? Tag(kToolCall) + " " : "";
+    const std::string most = std::to_string(kMaxCallsPerAnswer - 1);
+    const std::string separator = tagged ? "\"\\n\"? " : "\"; \" ";
+    std::string calls = opening + "call";
+    if (asked_.is_parallel) {
+      calls += " (" + separator + opening + "call){0," + most + "}";
+    }
+    if (!may_answer()) return calls;
+    if (asked_.content) return "(" + calls + ") | content";
+    if (!tagged) {
+      // A text that begins with a brace would be read as a call.
+      rules_ += "FREE: /(\\s*[^\\s{](?s:.*))?/\n";
+      return "(" + calls + ") | FREE";
+    }
+    // Any text, and from a call's opening on a call.
+    constexpr std::string_view kOpenings[] = {kToolCall, kFunction};
+    rules_ += LarkTextUntil("before", kToolCall, kOpenings, vocabulary_);
+    rules_ += Cat("TAIL: /(?s:.*)/ & ~/(?s:.*)(", EscapedRegex(kToolCall), "|",
+                  EscapedRegex(kFunction), ")(?s:.*)/\n");
+    const std::string count =
+        asked_.is_parallel ? "{0," + std::to_string(kMaxCallsPerAnswer) + "}"
+                           : "?";
+    return "(before call)" + count + " TAIL";
+  }
+
+  // --- harmony ---------------------------------------------------------------
+
+  std::string HarmonyStart() {
+    rules_ += "TEXT: /(?s:.*)/\n";
+    const std::string again =
+        Tag("<|end|>") + " " + Tag("<|start|>") + " \"assistant\"\n";
+    const auto message = [&](std::string_view channel) {
+      return Tag("<|channel|>") + " " + LarkLiteral(channel) + " " +
+             Tag("<|message|>") + " ";
+    };
+    rules_ += "analysis: " + message("analysis") + "TEXT " + again;
+    std::string before = "analysis*";
+    std::string final_message;
+    if (may_answer()) {
+      std::string constrain;
+      if (HasConstrain()) {
+        constrain = "(\" \"? " + Tag("<|constrain|>") + " \"json\")? ";
+      }
+      final_message = Tag("<|channel|>") + " \"final\" " + constrain +
+                      Tag("<|message|>") + " " +
+                      (asked_.content ? "content" : "TEXT");
+    }
+    if (asked_.tools.empty()) return before + " " + final_message;
+    if (may_answer() && !asked_.content) {
+      // What the model says before a call.
+      rules_ += "preamble: " + message("commentary") + "TEXT " + again;
+      before = "(analysis | preamble)*";
+    }
+    if (!may_answer()) return before + " call";
+    return before + " (call | " + final_message + ")";
+  }
+
+  bool HasConstrain() const {
+    return vocabulary_.Find("<|constrain|>").has_value();
+  }
+  std::string Tag(std::string_view tag) const {
+    return LarkTag(tag, vocabulary_);
+  }
+
+  const OutputFormat& format_;
+  const Vocabulary& vocabulary_;
+  const AnswerRules& asked_;
+  const GrammarCompiler& compiler_;
+  std::string rules_;
+};
+
+}  // namespace
+
+StatusOr<GrammarSpec> AnswerGrammar(const OutputFormat& format,
+                                    const Vocabulary& vocabulary,
+                                    const AnswerRules& rules,
+                                    const GrammarCompiler& compiler) {
+  const bool has_channels = format.tools == ToolFormat::kHarmony;
+  if (rules.tools.empty() && rules.content && !has_channels) {
+    return *rules.content;
+  }
+  return AnswerWriter(format, vocabulary, rules, compiler).Write();
+}
+
+ReasoningMarks ReasoningMarksOf(const OutputFormat& format,
+                                const Vocabulary& vocabulary) {
+  ReasoningMarks marks;
+  if (format.reasoning != ReasoningFormat::kThink) return marks;
+  const auto begin = vocabulary.Find(kThink);
+  const auto end = vocabulary.Find(kThinkEnd);
+  if (!begin || !end) return marks;
+  marks.begin = {*begin};
+  marks.end = {*end};
+  return marks;
+}
+
+}  // namespace sluice

@@ -1,0 +1,56 @@
+#include "common/grammar/lark_text.h"
+
+#include "absl/strings/ascii.h"
+#include "common/base/cat.h"
+#include "common/base/json.h"
+
+namespace sluice {
+
+std::string LarkLiteral(std::string_view text) {
+  return Json(std::string(text)).dump();
+}
+
+std::string EscapedRegex(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80 && !absl::ascii_isalnum(byte) && c != ' ') {
+      constexpr char kHex[] = "0123456789abcdef";
+      out += "\\x";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+bool IsSpecialTag(std::string_view tag, const Vocabulary& vocabulary) {
+  const auto id = vocabulary.Find(tag);
+  return id && vocabulary.IsSpecial(*id);
+}
+
+std::string LarkTag(std::string_view tag, const Vocabulary& vocabulary) {
+  if (!IsSpecialTag(tag, vocabulary)) return LarkLiteral(tag);
+  return "<[" + std::to_string(*vocabulary.Find(tag)) + "]>";
+}
+
+std::string LarkTextUntil(const std::string& name, std::string_view end,
+                          std::span<const std::string_view> never,
+                          const Vocabulary& vocabulary,
+                          const std::string& regex) {
+  std::string spelled;
+  for (const std::string_view text : never) {
+    spelled += Cat(spelled.empty() ? "" : "|", EscapedRegex(text));
+  }
+  const std::string terminal = Cat(absl::AsciiStrToUpper(name), "_TEXT");
+  const std::string text =
+      Cat(terminal, ": /", regex, "/ & ~/(?s:.*)(", spelled, ")(?s:.*)/\n");
+  if (IsSpecialTag(end, vocabulary)) {
+    return Cat(text, name, ": ", terminal, " ", LarkTag(end, vocabulary), "\n");
+  }
+  return Cat(text, name, "[suffix=", LarkLiteral(end), "]: ", terminal, "\n");
+}
+
+}  // namespace sluice

@@ -1,0 +1,35 @@
+#ifndef SLUICE_COMMON_GRAMMAR_LARK_TEXT_H_
+#define SLUICE_COMMON_GRAMMAR_LARK_TEXT_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/text/vocabulary.h"
+
+namespace sluice {
+
+// Pieces of a grammar in llguidance's Lark.
+
+// Returns `text` as a quoted literal; empty text as a literal of nothing.
+std::string LarkLiteral(std::string_view text);
+
+// Returns `text` as a regular expression that matches just it, without slashes
+// around.
+std::string EscapedRegex(std::string_view text);
+
+// Returns a token of the markup: its id if the vocabulary calls it special,
+// else its spelling.
+std::string LarkTag(std::string_view tag, const Vocabulary& vocabulary);
+bool IsSpecialTag(std::string_view tag, const Vocabulary& vocabulary);
+
+// Returns the definition of a rule `name`: a text that matches `regex` and
+// spells none of `never`, and then `end`.
+std::string LarkTextUntil(const std::string& name, std::string_view end,
+                          std::span<const std::string_view> never,
+                          const Vocabulary& vocabulary,
+                          const std::string& regex = "(?s:.*)");
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_GRAMMAR_LARK_TEXT_H_

@@ -1,0 +1,325 @@
+// What a grammar of answers lets through, the parser of its format reads.
+#include "common/grammar/answer_grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/grammar/grammar_compiler.h"
+#include "tests/grammar/walk.h"
+#include "tests/text/output_fixtures.h"
+#include "tests/text/text_fixtures.h"
+
+namespace sluice::testing {
+namespace {
+
+const std::map<std::string, OutputFormat> kFormats = {{"glm", kGlm},
+                                                      {"qwen", kIntellect},
+                                                      {"hermes", kHermes},
+                                                      {"llama", kLlama},
+                                                      {"harmony", kHarmony}};
+
+constexpr char kWeather[] = R"({"type":"object","properties":{
+    "city":{"type":"string"},"days":{"type":"integer","minimum":1,"maximum":9},
+    "unit":{"enum":["C","F"]},"tags":{"type":"array","maxItems":2,
+    "items":{"$ref":"#/$defs/tag"}},"note":{"anyOf":[{"type":"string"},
+    {"type":"null"}]}},"required":["city","days"],
+    "additionalProperties":false,
+    "$defs":{"tag":{"type":"string","maxLength":3}}})";
+
+constexpr char kNow[] = R"({"type":"object","properties":{
+    "zone":{"type":["integer","null"],"minimum":-12,"maximum":12}},
+    "additionalProperties":false})";
+
+// One vocabulary, with a compiler.
+struct Model {
+  std::string name;
+  const Tokenizer* tokenizer = nullptr;
+  std::vector<TokenId> eos;
+  std::unique_ptr<GrammarCompiler> compiler;
+};
+
+Model MakeModel(std::string name, const Tokenizer& tokenizer) {
+  Model model{std::move(name), &tokenizer, {}, nullptr};
+  for (const char* end : {"<|return|>", "<|call|>", "<|im_end|>", "<|user|>",
+                          "<|eot_id|>", "<|endoftext|>"}) {
+    const auto id = tokenizer.TokenToId(end);
+    if (id) model.eos.push_back(*id);
+  }
+  if (model.eos.empty()) model.eos = tokenizer.eos_ids();
+  auto made =
+      GrammarCompiler::Create(tokenizer, tokenizer.vocab_size(), model.eos, {});
+  EXPECT_TRUE(made.ok()) << made.status();
+  model.compiler = *std::move(made);
+  return model;
+}
+
+// A call as a client sees it.
+struct Call {
+  std::string name;
+  std::string arguments;
+  bool has_ended = false;
+};
+struct Answer {
+  bool is_complete = false;
+  std::string text;
+  std::string content;
+  std::vector<Call> calls;
+};
+
+class AnswerGrammarTest : public ::testing::Test {
+ protected:
+  AnswerGrammarTest() {
+    models_.push_back(MakeModel("bytes", HarmonyTokenizer()));
+    for (const NamedTokenizer& named : AllSharedTokenizers()) {
+      // Those of models that call tools.
+      if (named.tokenizer->TokenToId("<tool_call>")) {
+        models_.push_back(MakeModel(named.name, *named.tokenizer));
+      }
+    }
+  }
+
+  static Answer Draw(const Model& model, const OutputFormat& format,
+                     const AnswerRules& rules, const Grammar& grammar,
+                     uint64_t seed);
+  // Draws answers in all formats and vocabularies.
+  template <typename Check>
+  void ForEachAnswer(const AnswerRules& rules, const Check& check) {
+    for (const Model& model : models_) {
+      for (const auto& [name, format] : kFormats) {
+        if (format == kHarmony && !model.tokenizer->TokenToId("<|channel|>")) {
+          continue;
+        }
+        SCOPED_TRACE(model.name + ", " + name);
+        const auto spec = AnswerGrammar(format, model.tokenizer->vocabulary(),
+                                        rules, *model.compiler);
+        ASSERT_TRUE(spec.ok()) << spec.status();
+        const auto grammar = model.compiler->Compile(*spec, "");
+        ASSERT_TRUE(grammar.ok()) << grammar.status() << "\n" << spec->text;
+        int complete = 0;
+        const int seeds = 40 / kSlowdown;
+        for (int seed = 0; seed < seeds; ++seed) {
+          const Answer answer = Draw(model, format, rules, **grammar,
+                                     static_cast<uint64_t>(seed));
+          if (!answer.is_complete) continue;
+          ++complete;
+          SCOPED_TRACE(answer.text);
+          check(answer);
+        }
+        EXPECT_GE(complete, seeds / 3) << spec->text;
+      }
+    }
+  }
+
+  std::vector<Model> models_;
+};
+
+Answer AnswerGrammarTest::Draw(const Model& model, const OutputFormat& format,
+                               const AnswerRules& rules, const Grammar& grammar,
+                               uint64_t seed) {
+  // The grammar outlives its constraint: the cache has it.
+  const auto constraint =
+      model.compiler->NewConstraint({.grammar = std::shared_ptr<const Grammar>(
+                                         &grammar, [](const Grammar*) {})});
+  std::mt19937_64 random(seed);
+  const Walk walk = DrawAnswer(
+      *model.tokenizer, model.tokenizer->vocab_size(), model.eos, *constraint,
+      random,
+      {.max_tokens = 1500,
+       .endings = {"</arg_value>", "\n</parameter>", "<|end|>", "\"", "}",
+                   "\n</tool_call>", "</tool_call>", "</function>"}});
+  Answer answer;
+  EXPECT_TRUE(walk.status.ok()) << walk.status;
+  answer.is_complete = walk.is_complete;
+  answer.text = *model.tokenizer->Decode(walk.tokens, false);
+  if (!walk.is_complete) return answer;
+  OutputRequest request;
+  for (const GrammarTool& tool : rules.tools) {
+    request.tools.push_back({tool.name, tool.parameters});
+  }
+  // Token by token, as a stream has them.
+  auto parser = NewOutputParser(format, model.tokenizer->vocabulary(), request);
+  OutputEvents events;
+  const auto add = [&events](OutputEvents more) {
+    events.insert(events.end(), more.begin(), more.end());
+  };
+  std::string told;
+  std::vector<TokenId> so_far;
+  for (const TokenId id : walk.tokens) {
+    add(parser->Feed(id, model.tokenizer->TokenBytes(id)));
+  }
+  add(parser->Finish(OutputEnd::kStopped));
+  for (const OutputEvent& event : events) {
+    switch (event.kind) {
+      case OutputEvent::Kind::kContent:
+        answer.content += event.text;
+        break;
+      case OutputEvent::Kind::kCallBegin:
+        answer.calls.push_back({event.text, "", false});
+        break;
+      case OutputEvent::Kind::kArguments:
+        answer.calls.back().arguments += event.text;
+        break;
+      case OutputEvent::Kind::kCallEnd:
+        answer.calls.back().has_ended = true;
+        break;
+      default:
+        break;
+    }
+  }
+  return answer;
+}
+
+void ExpectWeather(const Call& call) {
+  const Json json = Json::parse(call.arguments, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << call.arguments;
+  ASSERT_TRUE(json.contains("city") && json.contains("days"));
+  EXPECT_TRUE(json["city"].is_string());
+  EXPECT_TRUE(json["days"].is_number_integer());
+  EXPECT_GE(json["days"].get<int>(), 1);
+  EXPECT_LE(json["days"].get<int>(), 9);
+  for (const auto& [key, value] : json.items()) {
+    if (key == "unit") {
+      EXPECT_TRUE(value == "C" || value == "F");
+    } else if (key == "tags") {
+      ASSERT_TRUE(value.is_array());
+      EXPECT_LE(value.size(), 2u);
+      for (const Json& tag : value) EXPECT_TRUE(tag.is_string());
+    } else if (key == "note") {
+      EXPECT_TRUE(value.is_string() || value.is_null());
+    } else {
+      EXPECT_TRUE(key == "city" || key == "days") << key;
+    }
+  }
+}
+
+TEST_F(AnswerGrammarTest, RequiredAnswersAreCallsAlone) {
+  AnswerRules rules;
+  rules.tools = {{"get_weather", kWeather}, {"mcp__now", kNow}};
+  rules.requires_call = true;
+  for (const bool is_parallel : {true, false}) {
+    rules.is_parallel = is_parallel;
+    ForEachAnswer(rules, [&](const Answer& answer) {
+      EXPECT_EQ(answer.content, "");
+      ASSERT_GE(answer.calls.size(), 1u);
+      EXPECT_LE(answer.calls.size(),
+                is_parallel ? static_cast<size_t>(kMaxCallsPerAnswer) : 1u);
+      for (const Call& call : answer.calls) {
+        EXPECT_TRUE(call.has_ended);
+        if (call.name == "get_weather") {
+          ExpectWeather(call);
+        } else {
+          EXPECT_EQ(call.name, "mcp__now");
+          EXPECT_TRUE(Json::parse(call.arguments, nullptr, false).is_object())
+              << call.arguments;
+        }
+      }
+    });
+  }
+}
+
+TEST_F(AnswerGrammarTest, AStrictToolsCallsFitWhereTheAnswerIsFree) {
+  AnswerRules rules;
+  rules.tools = {{"get_weather", kWeather}};
+  int calls = 0;
+  ForEachAnswer(rules, [&](const Answer& answer) {
+    for (const Call& call : answer.calls) {
+      ++calls;
+      EXPECT_EQ(call.name, "get_weather");
+      ExpectWeather(call);
+    }
+  });
+  EXPECT_GT(calls, 0);
+}
+
+TEST_F(AnswerGrammarTest, CallsOrFittingContent) {
+  AnswerRules rules;
+  rules.tools = {{"get_weather", kWeather}};
+  rules.content =
+      GrammarSpec{GrammarSpec::Kind::kJsonSchema,
+                  R"({"type":"object","properties":{"ok":{"type":"boolean"}},
+          "required":["ok"],"additionalProperties":false})"};
+  int contents = 0;
+  ForEachAnswer(rules, [&](const Answer& answer) {
+    for (const Call& call : answer.calls) ExpectWeather(call);
+    if (!answer.calls.empty()) {
+      EXPECT_EQ(answer.content, "");
+      return;
+    }
+    ++contents;
+    const Json json = Json::parse(answer.content, nullptr, false);
+    ASSERT_TRUE(json.is_object() && json.contains("ok")) << answer.content;
+    EXPECT_TRUE(json["ok"].is_boolean());
+  });
+  EXPECT_GT(contents, 0);
+}
+
+TEST_F(AnswerGrammarTest, HarmonysFinalMessageFits) {
+  AnswerRules rules;
+  const Model& model = models_.front();
+  for (const GrammarSpec& content :
+       {GrammarSpec{GrammarSpec::Kind::kRegex, "a/[b-d]{3}"},
+        GrammarSpec{GrammarSpec::Kind::kChoice, R"(["a/bcd"])"}}) {
+    rules.content = content;
+    const auto spec = AnswerGrammar(kHarmony, model.tokenizer->vocabulary(),
+                                    rules, *model.compiler);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    const auto grammar = model.compiler->Compile(*spec, "");
+    ASSERT_TRUE(grammar.ok()) << grammar.status();
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      const Answer answer = Draw(model, kHarmony, rules, **grammar, seed);
+      if (!answer.is_complete) continue;
+      EXPECT_EQ(answer.content.size(), 5u) << answer.text;
+      EXPECT_TRUE(answer.content.starts_with("a/")) << answer.text;
+    }
+  }
+}
+
+TEST_F(AnswerGrammarTest, SchemasThatAFormatCannotSayAreRefused) {
+  const Model& model = models_.front();
+  const auto status = [&](const OutputFormat& format, std::string schema) {
+    AnswerRules rules;
+    rules.tools = {{"f", std::move(schema)}};
+    return AnswerGrammar(format, model.tokenizer->vocabulary(), rules,
+                         *model.compiler)
+        .status();
+  };
+  const std::string pattern =
+      R"({"type":"object","properties":{"a":{"type":"string","pattern":"x"}}})";
+  const std::string not_keyword =
+      R"({"type":"object","properties":{"a":{"not":{}}}})";
+  EXPECT_TRUE(status(kHermes, pattern).ok());
+  for (const OutputFormat& format : {kGlm, kIntellect}) {
+    const std::string message(status(format, pattern).message());
+    EXPECT_NE(message.find("tool f"), message.npos) << message;
+    EXPECT_NE(message.find("/properties/a/pattern"), message.npos) << message;
+    EXPECT_FALSE(status(format, R"({"type":"object","minProperties":1})").ok());
+  }
+  for (const auto& [name, format] : kFormats) {
+    const std::string message(status(format, not_keyword).message());
+    EXPECT_NE(message.find("`not`"), message.npos) << name << message;
+    EXPECT_NE(message.find("tool f"), message.npos) << name << message;
+  }
+  EXPECT_FALSE(status({}, pattern).ok());
+}
+
+TEST_F(AnswerGrammarTest, MarksOfReasoning) {
+  const auto tiny = TinyTokenizer();
+  const ReasoningMarks none = ReasoningMarksOf(kHermes, tiny->vocabulary());
+  EXPECT_TRUE(none.begin.empty() && none.end.empty());  // no </think>
+  for (const Model& model : models_) {
+    const Vocabulary& vocabulary = model.tokenizer->vocabulary();
+    const ReasoningMarks marks = ReasoningMarksOf(kGlm, vocabulary);
+    EXPECT_EQ(marks.end.size(), vocabulary.Find("</think>").has_value())
+        << model.name;
+    EXPECT_TRUE(ReasoningMarksOf(kHarmony, vocabulary).end.empty());
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
