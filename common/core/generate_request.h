@@ -11,6 +11,7 @@
 #include "common/core/ids.h"
 #include "common/core/sampling_params.h"
 #include "common/core/step_trace.h"
+#include "common/core/token_constraint.h"
 
 namespace sluice {
 
@@ -47,11 +48,15 @@ struct GenerateRequest {
   // tokens.
   std::optional<TimePoint> deadline;
   TimePoint arrival = Clock::now();
+  // What holds the sequence to a grammar; null: nothing does. Of this sequence
+  // alone, and not advanced yet. A complete answer ends the sequence, also with
+  // ignore_eos and below min_tokens.
+  std::shared_ptr<TokenConstraint> constraint;
   bool trace = false;  // the sink gets OnInbox, and OnStep for each step
 };
 
 enum class FinishReason {
-  kStop,       // an end token was sampled
+  kStop,       // an end token was sampled, or the constraint is complete
   kLength,     // max_tokens or the context limit
   kCancelled,  // the client disconnected, or its stop string matched
   kError,      // see FinalEvent::status
@@ -101,7 +106,7 @@ struct SequenceStats {
 struct FinalEvent {
   FinishReason reason = FinishReason::kStop;
   Status status;                      // not OK only with kError
-  std::optional<TokenId> stop_token;  // the end token, with kStop
+  std::optional<TokenId> stop_token;  // the end token, if one was sampled
   TokenResult stop_result;            // of stop_token, with its logprobs
   SequenceStats stats;
 };

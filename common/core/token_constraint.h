@@ -18,7 +18,8 @@ struct ConstraintStep {
   Status status;
   // The answer is whole and nothing may follow: the sequence ends with kStop.
   bool is_complete = false;
-  // The tokens that must follow, in order, at most kMaxDraftTokens.
+  // The tokens that must follow, in order, at most kMaxDraftTokens. The answer
+  // goes on behind them.
   std::vector<TokenId> forced;
   // The tokens that may follow behind `forced`. Nothing: any token may.
   std::optional<TokenMask> mask;
@@ -33,8 +34,8 @@ class TokenConstraint {
 
   // Begins to compute the step behind all emitted tokens, of which `appended`
   // are new since the call before. Calls `ready` once, from any thread, when
-  // Take returns the step: also within this call. The constraint may drop
-  // `ready` uncalled only when the constraint is destroyed.
+  // Latest returns the step: also within this call. Drops `ready` uncalled only
+  // when no step will come any more.
   virtual void Advance(std::span<const TokenId> appended,
                        std::function<void()> ready) = 0;
 

@@ -24,8 +24,9 @@ struct TokenMask {
   bool operator==(const TokenMask&) const = default;
 };
 
-// The most runs of all masks of a plan together.
-inline constexpr size_t kMaxMaskRuns = 1 << 17;
+// The most runs of all masks of a plan together. A mask within a string has
+// about 20,000 in a vocabulary of 128 k tokens.
+inline constexpr size_t kMaxMaskRuns = 1 << 20;
 
 // INVALID_ARGUMENT unless the runs are as above, within the vocabulary, and
 // allow a token.

@@ -12,6 +12,11 @@ namespace {
 // Prompt tokens of a plan from which the plan is shared among prompts.
 constexpr int32_t kShared = 32;
 
+// The most runs of the masks of a chunk behind `step`.
+size_t RunsOf(const ConstraintStep& step) {
+  return step.forced.size() + 1 + (step.mask ? step.mask->runs.size() : 0);
+}
+
 // Calls `reserve`, which grows `tables`, and appends the new blocks to `added`,
 // one entry per table. Returns false, and appends none, if `reserve` does.
 template <typename Reserve>
@@ -201,8 +206,11 @@ std::optional<std::string> BatchBuilder::SaltOf(
 bool BatchBuilder::Start(Sequence& sequence, int32_t budget) {
   BlockManager& blocks = sequences_.blocks();
   const int32_t num_tokens = sequence.num_tokens();
-  const int32_t may_skip =
+  if (num_tokens == 1 && !MayDraw(sequence)) return false;
+  int32_t may_skip =
       sequence.wants_all_logits() ? sequence.logits_done : num_tokens;
+  // While a mask is awaited, a chunk before the last token starts the sequence.
+  if (!MayDraw(sequence)) may_skip = std::min(may_skip, num_tokens - 2);
   sequence.tables =
       blocks.MatchPrefix(SaltOf(sequence), sequence.first(may_skip));
   const auto hit_blocks =
@@ -248,7 +256,8 @@ void BatchBuilder::CountFirstStart(Sequence& sequence, int32_t skipped) {
 
 int32_t BatchBuilder::NextChunkSize(const Sequence& sequence,
                                     int32_t budget) const {
-  int32_t count = std::min(sequence.remaining(), budget);
+  const int32_t awaited = MayDraw(sequence) ? 0 : 1;
+  int32_t count = std::min(sequence.remaining() - awaited, budget);
   if (state_.options.prefill_chunk > 0) {
     count = std::min(count, state_.options.prefill_chunk);
   }
@@ -259,10 +268,10 @@ int32_t BatchBuilder::NextChunkSize(const Sequence& sequence,
   return count;
 }
 
-// Adds drafts to the decodes, from the rows that decodes and prompts leave.
-// Each decode has an even share of them, and what the decodes before it left.
+// Adds drafts, from the rows that decodes and prompts leave. Each decode has an
+// even share of them, and what the decodes before it left.
 void BatchBuilder::AddDrafts() {
-  if (!state_.options.propose_drafts) return;
+  if (!state_.options.propose_drafts && num_runs_ == 0) return;
   int32_t rows = state_.max_step_tokens() - plan_.num_tokens();
   // The chunks of decodes come first in the plan.
   for (int32_t i = 0; i < num_decodes(); ++i) {
@@ -270,9 +279,16 @@ void BatchBuilder::AddDrafts() {
     AddDrafts(chunk, rows / (num_decodes() - i));
     rows -= chunk.num_draft_tokens;
   }
+  // A chunk that ends a prompt has forced tokens alone.
+  for (size_t i = decodes_.size(); i < plan_.chunks.size(); ++i) {
+    Chunk& chunk = plan_.chunks[i];
+    if (chunk.masks.empty()) continue;
+    AddDrafts(chunk, rows);
+    rows -= chunk.num_draft_tokens;
+  }
 }
 
-// Adds at most `room` drafts to a decode, within the request's and the
+// Adds at most `room` drafts to a chunk, within the request's and the
 // context's limits. Adds none if blocks for all of them are not free.
 void BatchBuilder::AddDrafts(Chunk& chunk, int32_t room) {
   Sequence& sequence = *sequences_.Find(chunk.sequence);
@@ -280,9 +296,9 @@ void BatchBuilder::AddDrafts(Chunk& chunk, int32_t room) {
   const int32_t limit = std::min(
       {kMaxDraftTokens, room, sequence.request.max_tokens - emitted - 1,
        state_.limits.max_context - sequence.num_tokens() - 1});
-  if (limit <= 0 || emitted == 0) return;
-  std::vector<TokenId> drafts = state_.options.propose_drafts(
-      sequence.tokens, sequence.request.sampling, limit);
+  if (limit <= 0 || chunk.logits != LogitsWanted::kLast) return;
+  std::vector<TokenId> drafts = ProposedFor(sequence, limit);
+  if (drafts.empty()) return;
   SLUICE_CHECK(std::ssize(drafts) <= limit);
   const auto unknown =
       std::find_if(drafts.begin(), drafts.end(), [&](TokenId token) {
@@ -298,6 +314,45 @@ void BatchBuilder::AddDrafts(Chunk& chunk, int32_t room) {
   chunk.tokens.insert(chunk.tokens.end(), drafts.begin(), drafts.end());
   chunk.num_draft_tokens = static_cast<int32_t>(drafts.size());
   sequence.num_reserved = std::max(sequence.num_reserved, end);
+  if (sequence.is_constrained()) AddMasks(sequence, chunk);
+}
+
+// Returns what a constraint forces, or the proposer's guesses.
+std::vector<TokenId> BatchBuilder::ProposedFor(const Sequence& sequence,
+                                               int32_t limit) const {
+  if (sequence.is_constrained()) {
+    std::vector<TokenId> forced = sequence.request.constraint->Latest()->forced;
+    forced.resize(std::min(forced.size(), static_cast<size_t>(limit)));
+    return forced;
+  }
+  if (!state_.options.propose_drafts || sequence.num_emitted() == 0) return {};
+  return state_.options.propose_drafts(sequence.tokens,
+                                       sequence.request.sampling, limit);
+}
+
+// Sets the masks of a chunk's draws: each forced token alone, and behind the
+// last one what the constraint allows.
+void BatchBuilder::AddMasks(const Sequence& sequence, Chunk& chunk) {
+  const ConstraintStep& step = *sequence.request.constraint->Latest();
+  chunk.masks.clear();
+  for (int32_t i = 0; i <= chunk.num_draft_tokens; ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (at < step.forced.size()) {
+      const TokenId only = step.forced[at];
+      chunk.masks.push_back({.runs = {{only, only + 1}}});
+    } else {
+      chunk.masks.push_back(step.mask.value_or(TokenMask{.excludes = true}));
+    }
+  }
+}
+
+// Whether a chunk may draw the sequence's next token: its mask is there, and
+// the plan has room for the mask.
+bool BatchBuilder::MayDraw(const Sequence& sequence) const {
+  if (!sequence.is_constrained()) return true;
+  return sequence.has_step &&
+         num_runs_ + RunsOf(*sequence.request.constraint->Latest()) <=
+             kMaxMaskRuns;
 }
 
 // Adds a chunk of the sequence's next `count` tokens. A token that a plan in
@@ -305,9 +360,13 @@ void BatchBuilder::AddDrafts(Chunk& chunk, int32_t room) {
 // blocks for the tokens.
 bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
   // An older sequence may have taken its blocks in this plan.
-  if (sequence.state != SequenceState::kRunning) return false;
+  if (sequence.state != SequenceState::kRunning || count == 0) return false;
   const int32_t start = sequence.num_scheduled;
   const int32_t end = start + count;
+  const bool samples =
+      end >= sequence.num_tokens() && sequence.request.max_tokens > 0;
+  const bool draws_by_mask = samples && sequence.is_constrained();
+  if (draws_by_mask && !MayDraw(sequence)) return false;
   Chunk chunk;
   const auto reserve = [&] { return Reserve(sequence, end); };
   if (!ReserveInto(sequence.tables, chunk.new_blocks, reserve)) return false;
@@ -320,8 +379,11 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
     const auto tokens = sequence.first(end).subspan(static_cast<size_t>(start));
     chunk.tokens.assign(tokens.begin(), tokens.end());
   }
-  chunk.samples =
-      end >= sequence.num_tokens() && sequence.request.max_tokens > 0;
+  chunk.samples = samples;
+  if (draws_by_mask) {
+    AddMasks(sequence, chunk);
+    num_runs_ += RunsOf(*sequence.request.constraint->Latest());
+  }
   if (sequence.wants_all_logits() && start >= sequence.logits_done &&
       start < sequence.num_prompt_tokens) {
     chunk.logits = LogitsWanted::kAll;

@@ -54,6 +54,10 @@ class BatchBuilder {
   int32_t NextChunkSize(const Sequence& sequence, int32_t budget) const;
   void AddDrafts();
   void AddDrafts(Chunk& chunk, int32_t room);
+  std::vector<TokenId> ProposedFor(const Sequence& sequence,
+                                   int32_t limit) const;
+  bool MayDraw(const Sequence& sequence) const;
+  static void AddMasks(const Sequence& sequence, Chunk& chunk);
   bool AddChunk(Sequence& sequence, int32_t count);
   bool Reserve(Sequence& sequence, int32_t num_tokens);
   void TakeOut(Sequence& victim, bool requeue);
@@ -67,6 +71,7 @@ class BatchBuilder {
   int32_t budget_ = 0;               // tokens that still fit
   bool preempted_ = false;           // some sequence, for want of blocks
   double owed_share_ = 0;            // see BatchPolicy::NoteOwed
+  size_t num_runs_ = 0;              // of the masks in `plan_`
 };
 
 }  // namespace sluice

@@ -19,7 +19,9 @@ BatchPolicy::Decodes BatchPolicy::NextDecodes(bool beside_owed) const {
   Decodes decodes;
   const SequenceStore& sequences = state_.sequences;
   for (Sequence* sequence : sequences.running()) {
-    if (sequence->remaining() == 1) decodes.ready.push_back(sequence);
+    if (sequence->remaining() == 1 && !sequence->awaits_mask()) {
+      decodes.ready.push_back(sequence);
+    }
   }
   const std::vector<Sequence*> ahead = DecodesAhead();
   decodes.ready.insert(decodes.ready.end(), ahead.begin(), ahead.end());
@@ -42,7 +44,8 @@ BatchPolicy::Decodes BatchPolicy::NextDecodes(bool beside_owed) const {
 }
 
 // Returns the sequences that go on behind the tokens of the oldest sampling
-// plan; none if one of them has no block to do so.
+// plan; none if one of them has no block to do so. A sequence with a constraint
+// waits for its token, which the next mask depends on.
 std::vector<Sequence*> BatchPolicy::DecodesAhead() const {
   if (state_.options.ahead_within == Duration::zero() ||
       state_.options.propose_drafts ||
@@ -65,7 +68,7 @@ std::vector<Sequence*> BatchPolicy::DecodesAhead() const {
     Sequence* const sequence = state_.sequences.Find(chunk.sequence);
     if (!chunk.samples || sequence == nullptr ||
         sequence->state != SequenceState::kRunning ||
-        sequence->remaining() != 0) {
+        sequence->remaining() != 0 || sequence->is_constrained()) {
       continue;
     }
     const int32_t next = sequence->num_tokens() + 1;
@@ -179,9 +182,11 @@ double BatchPolicy::NoteOwed() const {
 }
 
 // A sequence does not start while another choice of its request computes their
-// prompt, nor before the stages have forgotten its earlier run.
+// prompt, nor before the stages have forgotten its earlier run, nor if only the
+// token is left whose draw awaits a mask.
 bool BatchPolicy::MayStart(const Sequence& sequence) const {
   if (sequence.plans_in_flight > 0) return false;
+  if (sequence.num_tokens() == 1 && sequence.awaits_mask()) return false;
   const SequenceStore& sequences = state_.sequences;
   if (sequence.was_started &&
       std::ranges::count(sequences.stopped(), sequence.id) > 0) {

@@ -27,6 +27,7 @@ void EngineLoop::Stop() {
     wake_.NotifyOne();
   }
   thread_.Join();
+  board_->Close();
 }
 
 // Returns why all requests are refused, or OK.

@@ -17,6 +17,7 @@
 #include "common/core/generate_request.h"
 #include "common/core/step_plan.h"
 #include "common/engine/admission.h"
+#include "common/engine/constraint_notice.h"
 #include "common/engine/engine_options.h"
 #include "common/engine/engine_stats.h"
 #include "common/engine/scheduler.h"
@@ -49,6 +50,10 @@ struct Submission {
 struct CancelCommand {
   SequenceId id;
 };
+// the step of a sequence's constraint,
+struct ConstraintReady {
+  SequenceId id;
+};
 // a new pipeline,
 struct PipelineUp {
   Epoch epoch;
@@ -65,16 +70,18 @@ struct PipelineBroken {
   bool if_attached = false;  // without a pipeline the news is stale
 };
 // or the answer to a plan.
-using EngineCommand = std::variant<Submission, CancelCommand, StepResult,
-                                   PipelineUp, PipelineLost, PipelineBroken>;
+using EngineCommand =
+    std::variant<Submission, CancelCommand, ConstraintReady, StepResult,
+                 PipelineUp, PipelineLost, PipelineBroken>;
 
 // Owns every sequence of one replica: one thread admits, plans, commits and
 // calls the sinks (engine_thread.cc). Any thread may call the public methods,
 // also from a sink. Only Stop and WaitIdle wait for a plan.
 //
 // The inbox is one list, so commands take effect in the order of the calls.
-// Each kind has its own bound: live sequences bound submissions and cancels,
-// kMaxQueuedResults bounds results, and changes of the pipeline are rare.
+// Each kind has its own bound: live sequences bound submissions, cancels and
+// notices of constraints, kMaxQueuedResults bounds results, and changes of the
+// pipeline are rare.
 class EngineLoop {
  public:
   // `executor` must outlive the loop.
@@ -82,7 +89,8 @@ class EngineLoop {
       : options_(options),
         executor_(executor),
         admission_(options),
-        scheduler_(options, &counters_) {}
+        scheduler_(options, &counters_,
+                   [board = board_](SequenceId id) { board->Tell(id); }) {}
   ~EngineLoop() { Stop(); }
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
@@ -171,6 +179,7 @@ class EngineLoop {
   void HandleSafely(EngineCommand& command);
   void Handle(Submission& submission);
   void Handle(CancelCommand& cancel);
+  void Handle(ConstraintReady& ready);
   void Handle(StepResult& result);
   void Handle(PipelineUp& up);
   void Handle(PipelineLost& lost);
@@ -210,6 +219,13 @@ class EngineLoop {
   TimePoint published_progress_ ABSL_GUARDED_BY(mutex_);
   TimePoint published_oldest_plan_ ABSL_GUARDED_BY(mutex_) = TimePoint::max();
   Duration published_expected_step_ ABSL_GUARDED_BY(mutex_){};
+
+  // Notices of constraints become commands.
+  const std::shared_ptr<ConstraintNoticeBoard> board_ =
+      std::make_shared<ConstraintNoticeBoard>([this](SequenceId id) {
+        MutexLock lock(mutex_);
+        Push(ConstraintReady{id});
+      });
 
   // The engine thread's own.
   EngineCounters counters_;

@@ -150,6 +150,10 @@ void EngineLoop::Handle(CancelCommand& cancel) {
   Emit(scheduler_.End(cancel.id, FinishReason::kCancelled, OkStatus()));
 }
 
+void EngineLoop::Handle(ConstraintReady& ready) {
+  Emit(scheduler_.OnConstraintReady(ready.id));
+}
+
 void EngineLoop::Handle(StepResult& result) {
   const bool stale = !scheduler_.attached() || result.epoch != epoch_;
   const int64_t begin_ns = MonotonicNanos();

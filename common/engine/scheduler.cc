@@ -1,6 +1,7 @@
 #include "common/engine/scheduler.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "common/base/check.h"
@@ -36,6 +37,19 @@ void AddToTrace(const Chunk& chunk, StepPlan& plan) {
   plan.trace->chunks.push_back({chunk.sequence, chunk.start,
                                 static_cast<int32_t>(chunk.tokens.size()),
                                 chunk.samples});
+}
+
+// Checks a constraint's step: a bad one ends its own sequence, and reaches no
+// plan.
+Status CheckStep(const ConstraintStep& step, int32_t vocab_size) {
+  if (!step.status.ok() || step.is_complete) return step.status;
+  for (const TokenId token : step.forced) {
+    if (token < 0 || token >= vocab_size) {
+      return Internal("the constraint forces token ", token,
+                      ", vocabulary size is ", vocab_size);
+    }
+  }
+  return step.mask ? Validate(*step.mask, vocab_size) : OkStatus();
 }
 
 Status CheckSequence(const Sequence& sequence, const SchedulerState& state) {
@@ -124,6 +138,34 @@ SequenceEvents Scheduler::End(SequenceId id, FinishReason reason,
     EndSequence(*sequence, {.reason = reason, .status = status}, events);
   }
   return events;
+}
+
+SequenceEvents Scheduler::OnConstraintReady(SequenceId id) {
+  SequenceEvents events;
+  Sequence* const sequence = state_.sequences.Find(id);
+  if (sequence == nullptr) return events;
+  const ConstraintStep* const step = sequence->request.constraint->Latest();
+  if (step == nullptr) return events;  // tokens came since
+  const Status status = CheckStep(*step, state_.limits.vocab_size);
+  if (!status.ok()) {
+    EndSequence(*sequence, {.reason = FinishReason::kError, .status = status},
+                events);
+  } else if (step->is_complete) {
+    EndSequence(*sequence, {.reason = FinishReason::kStop}, events);
+  } else {
+    sequence->has_step = true;
+  }
+  return events;
+}
+
+// Has the constraint compute the step behind all tokens, of which the last
+// `num_new` are new.
+void Scheduler::AdvanceConstraint(Sequence& sequence, size_t num_new) const {
+  if (sequence.request.constraint == nullptr) return;
+  sequence.has_step = false;
+  sequence.request.constraint->Advance(
+      std::span(sequence.tokens).last(num_new),
+      [notice = notice_, id = sequence.id] { notice(id); });
 }
 
 SequenceEvents Scheduler::Expire(TimePoint now) {

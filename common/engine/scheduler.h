@@ -49,9 +49,18 @@ using SequenceEvents = std::vector<SequenceEvent>;
 // again only when no plan carries it.
 class Scheduler {
  public:
+  // Tells, on any thread, that the step of a sequence's constraint is there,
+  // and that OnConstraintReady has to be called.
+  using ConstraintNotice = std::function<void(SequenceId)>;
+
   // Counts into `counters`, which must outlive it. Begins without a pipeline.
-  Scheduler(const EngineOptions& options, EngineCounters* counters)
-      : state_(options, counters), policy_(state_) {}
+  // `notice` may be called after the Scheduler is gone.
+  Scheduler(
+      const EngineOptions& options, EngineCounters* counters,
+      ConstraintNotice notice = [](SequenceId) {})
+      : notice_(std::move(notice)),
+        state_(options, counters),
+        policy_(state_) {}
 
   // Plans are for this pipeline from now on; its KV cache is empty. Live
   // sequences are computed again. A sequence that no longer fits ends with
@@ -66,7 +75,17 @@ class Scheduler {
   void Add(SequenceId id, GenerateRequest request,
            std::shared_ptr<TokenSink> sink) {
     state_.sequences.Add(id, std::move(request), std::move(sink));
+    Sequence& sequence = *state_.sequences.Find(id);
+    try {
+      AdvanceConstraint(sequence, 0);
+    } catch (...) {
+      state_.sequences.Erase(sequence);
+      throw;
+    }
   }
+  // Ends the sequence if its constraint failed, or is complete. The next Plan
+  // may draw its next token.
+  SequenceEvents OnConstraintReady(SequenceId id);
   // Ends a sequence; does nothing if it is not live.
   SequenceEvents End(SequenceId id, FinishReason reason, const Status& status);
   // Ends the sequences past their deadline, with DEADLINE_EXCEEDED.
@@ -116,10 +135,12 @@ class Scheduler {
                SequenceResult& result, TimePoint now, SequenceEvents& events);
   std::optional<FinalEvent> Append(Sequence& sequence, TokenResult token,
                                    TokenEvent& event);
+  void AdvanceConstraint(Sequence& sequence, size_t num_new) const;
   SequenceEvents EndWhere(const std::function<Status(const Sequence&)>& why);
   void EndSequence(Sequence& sequence, FinalEvent event,
                    SequenceEvents& events);
 
+  const ConstraintNotice notice_;
   SchedulerState state_;
   const BatchPolicy policy_;
   bool attached_ = false;

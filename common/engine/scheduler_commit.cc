@@ -152,8 +152,10 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
   if (request.max_tokens == 0 && chunk.end() == sequence.num_prompt_tokens) {
     end = FinalEvent{.reason = FinishReason::kLength};
   }
+  const size_t num_new = event.tokens.size();
   state_.sequences.queue().Charge(*sequence.client,
-                                  static_cast<int64_t>(event.tokens.size()));
+                                  static_cast<int64_t>(num_new));
+  if (num_new > 0 && !end) AdvanceConstraint(sequence, num_new);
   if (!event.tokens.empty() || !event.prompt.empty() || !event.logits.empty()) {
     events.emplace_back(sequence, std::move(event));
   }

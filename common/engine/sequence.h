@@ -64,6 +64,9 @@ struct Sequence {
   int32_t sampling_in_flight = 0;  // of them, those that draw a token: up to 2
   StepId last_step;                // the latest of them
 
+  // The constraint's step behind all tokens is there, and goes on.
+  bool has_step = false;
+
   // Positions with delivered logits or prompt logprobs; not wanted again.
   int32_t logits_done = 0;
 
@@ -86,10 +89,17 @@ struct Sequence {
   }
   // Known positions that no plan computes yet; -1: a plan went ahead of them.
   int32_t remaining() const { return num_tokens() - num_scheduled; }
-  // Whether only the position whose logits give the next token is left.
+  // Whether only the position whose logits give the next token is left, and the
+  // token can be drawn.
   bool is_decoding() const {
-    return sampling_in_flight > 0 || remaining() == 1;
+    return sampling_in_flight > 0 || (remaining() == 1 && !awaits_mask());
   }
+  // Whether the next token will be drawn under a constraint.
+  bool is_constrained() const {
+    return request.constraint != nullptr && request.max_tokens > 0;
+  }
+  // Whether the next token cannot be drawn yet: its mask is not there.
+  bool awaits_mask() const { return is_constrained() && !has_step; }
   // Whether positions that are not sampled want logits too.
   bool wants_all_logits() const {
     return request.sampling.return_logits ||

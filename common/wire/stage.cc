@@ -337,7 +337,7 @@ int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size) {
   const int64_t history =
       int64_t{limits.max_sequences} *
       (6 * int64_t{limits.max_context} + kSampling + kFailure);
-  constexpr int64_t kMasks = 10 * int64_t{kMaxMaskRuns};
+  constexpr int64_t kMasks = 8 * int64_t{kMaxMaskRuns};
   return std::min(kMaxMessageBytes, kMiB + history + kMasks +
                                         int64_t{limits.max_step_tokens} *
                                             (8 + int64_t{hidden_size} * 4));

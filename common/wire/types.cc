@@ -73,9 +73,12 @@ StatusOr<LogitsWanted> LogitsFromProto(int logits) {
 
 v1::TokenMask MaskToProto(const TokenMask& mask) {
   v1::TokenMask proto;
+  proto.mutable_runs()->Reserve(static_cast<int>(2 * mask.runs.size()));
+  TokenId behind = 0;
   for (const TokenRun& run : mask.runs) {
-    proto.add_runs(run.begin);
-    proto.add_runs(run.end);
+    proto.add_runs(static_cast<uint32_t>(run.begin - behind));
+    proto.add_runs(static_cast<uint32_t>(run.end - run.begin));
+    behind = run.end;
   }
   proto.set_excludes(mask.excludes);
   return proto;
@@ -87,13 +90,21 @@ StatusOr<TokenMask> MaskFromProto(const v1::TokenMask& proto,
       CheckCount("mask's runs", proto.runs_size(), vocab_size + int64_t{1}));
   if (proto.runs_size() % 2 != 0) {
     return InvalidArgument("mask's runs have ", proto.runs_size(),
-                           " bounds, which is odd");
+                           " lengths, which is odd");
   }
   TokenMask mask;
   mask.excludes = proto.excludes();
   mask.runs.reserve(static_cast<size_t>(proto.runs_size() / 2));
+  int64_t at = 0;
   for (int i = 0; i < proto.runs_size(); i += 2) {
-    mask.runs.push_back({proto.runs(i), proto.runs(i + 1)});
+    const int64_t begin = at + proto.runs(i);
+    at = begin + proto.runs(i + 1);
+    if (at > vocab_size) {
+      return InvalidArgument("mask's runs end at ", at, ", vocabulary size is ",
+                             vocab_size);
+    }
+    mask.runs.push_back(
+        {static_cast<TokenId>(begin), static_cast<TokenId>(at)});
   }
   return mask;
 }

@@ -1,9 +1,11 @@
 #include "tests/engine/fake_pipeline.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/core/kv_groups.h"
+#include "tests/engine/fake_constraint.h"
 
 namespace sluice {
 namespace {
@@ -48,10 +50,20 @@ uint64_t Digest(const TokenId* tokens, size_t count) {
 }
 
 TokenId NextToken(const std::vector<TokenId>& tokens,
-                  const SamplingParams& sampling, int32_t vocab_size) {
-  const uint64_t digest = Digest(tokens.data(), tokens.size());
-  return static_cast<TokenId>(Mix(digest ^ sampling.seed) %
-                              static_cast<uint64_t>(vocab_size));
+                  const SamplingParams& sampling, int32_t vocab_size,
+                  const TokenMask* mask) {
+  const uint64_t digest =
+      Mix(Digest(tokens.data(), tokens.size()) ^ sampling.seed);
+  std::vector<TokenId> allowed;
+  for (TokenId id = 0; id < vocab_size; ++id) {
+    const bool in_runs =
+        mask != nullptr && std::any_of(mask->runs.begin(), mask->runs.end(),
+                                       [id](const TokenRun& run) {
+                                         return run.begin <= id && id < run.end;
+                                       });
+    if (mask == nullptr || in_runs != mask->excludes) allowed.push_back(id);
+  }
+  return allowed.at(digest % allowed.size());
 }
 
 Expected Undisturbed(const GenerateRequest& request, int32_t vocab_size) {
@@ -61,7 +73,24 @@ Expected Undisturbed(const GenerateRequest& request, int32_t vocab_size) {
     return std::find(ids.begin(), ids.end(), id) != ids.end();
   };
   while (static_cast<int32_t>(expected.tokens.size()) < request.max_tokens) {
-    const TokenId token = NextToken(tokens, request.sampling, vocab_size);
+    std::optional<TokenMask> mask;
+    if (request.constraint != nullptr) {
+      const ConstraintStep step =
+          static_cast<const FakeConstraint&>(*request.constraint)
+              .grammar()
+              .At(static_cast<int32_t>(expected.tokens.size()));
+      if (!step.status.ok() || step.is_complete) {
+        expected.reason =
+            step.is_complete ? FinishReason::kStop : FinishReason::kError;
+        return expected;
+      }
+      mask = step.mask;
+      if (!step.forced.empty()) {
+        mask = {.runs = {{step.forced[0], step.forced[0] + 1}}};
+      }
+    }
+    const TokenId token = NextToken(tokens, request.sampling, vocab_size,
+                                    mask ? &*mask : nullptr);
     const bool may_end = static_cast<int32_t>(expected.tokens.size()) >=
                          request.sampling.min_tokens;
     if (may_end && (in(request.eos_token_ids, token) ||
@@ -254,9 +283,11 @@ void FakePipeline::Sample(const Chunk& chunk, Known& known,
   const TokenId* draft = chunk.tokens.data() + chunk.tokens.size() -
                          static_cast<size_t>(chunk.num_draft_tokens);
   const TokenId* const drafts_end = chunk.tokens.data() + chunk.tokens.size();
-  for (;;) {
+  for (size_t draw = 0;; ++draw) {
+    const TokenMask* const mask =
+        chunk.masks.empty() ? nullptr : &chunk.masks.at(draw);
     const TokenId token =
-        NextToken(known.tokens, known.sampling, limits_.vocab_size);
+        NextToken(known.tokens, known.sampling, limits_.vocab_size, mask);
     const uint64_t digest = Digest(known.tokens.data(), known.tokens.size());
     result.sampled.push_back(
         WithLogprob(token, known.sampling.logprobs, digest));

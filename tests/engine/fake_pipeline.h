@@ -67,10 +67,13 @@ class FakePipeline {
 uint64_t Digest(const TokenId* tokens, size_t count);
 
 // What follows `tokens`: in [0, vocab_size), of the history and seed alone.
+// `mask`: the tokens that may follow; null: all.
 TokenId NextToken(const std::vector<TokenId>& tokens,
-                  const SamplingParams& sampling, int32_t vocab_size);
+                  const SamplingParams& sampling, int32_t vocab_size,
+                  const TokenMask* mask = nullptr);
 
-// The tokens a request must get whatever else runs, and how it must end.
+// The tokens a request must get whatever else runs, and how it must end. A
+// constraint must be a FakeConstraint.
 struct Expected {
   std::vector<TokenId> tokens;
   FinishReason reason = FinishReason::kLength;

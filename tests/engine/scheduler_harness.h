@@ -12,6 +12,7 @@
 
 #include "common/engine/engine_options.h"
 #include "common/engine/scheduler.h"
+#include "tests/engine/fake_constraint.h"
 #include "tests/engine/fake_pipeline.h"
 
 namespace sluice {
@@ -31,7 +32,9 @@ class SchedulerHarness {
  public:
   SchedulerHarness(const EngineOptions& options, const PlanLimits& limits,
                    int num_stages = 1)
-      : limits_(limits), scheduler_(options, &counters_) {
+      : limits_(limits), scheduler_(options, &counters_, [this](SequenceId id) {
+          notices_.push_back(id);
+        }) {
     Attach(Epoch(1), num_stages);
   }
 
@@ -57,6 +60,7 @@ class SchedulerHarness {
 
   // Hands the next plan to the pipeline; nothing if there is none.
   std::optional<StepPlan> Plan() {
+    TakeNotices();
     std::optional<StepPlan> plan = scheduler_.Plan(now_);
     Check();
     if (!plan) return plan;
@@ -82,12 +86,15 @@ class SchedulerHarness {
     return true;
   }
 
-  // Plans as much as may be in flight, commits one, until all is quiet.
+  // Plans as much as may be in flight, commits one, until all is quiet and no
+  // step of a constraint is held.
   void RunToEnd() {
     for (;;) {
       while (Plan()) {
       }
-      if (!Commit() || ::testing::Test::HasFailure()) break;
+      if ((!Commit() && !held_->Release()) || ::testing::Test::HasFailure()) {
+        break;
+      }
     }
     EXPECT_EQ(num_live(), 0u);
     ExpectNothingHeld();
@@ -136,6 +143,16 @@ class SchedulerHarness {
     ASSERT_TRUE(status.ok()) << status;
   }
 
+  // Hands the notices of constraints to the scheduler.
+  void TakeNotices() {
+    while (!notices_.empty()) {
+      const SequenceId id = notices_.front();
+      notices_.pop_front();
+      Take(scheduler_.OnConstraintReady(id));
+    }
+  }
+  const std::shared_ptr<HeldSteps>& held_steps() const { return held_; }
+
   Scheduler& scheduler() { return scheduler_; }
   const Scheduler& scheduler() const { return scheduler_; }
   size_t num_live() const { return scheduler_.state().sequences.all().size(); }
@@ -165,6 +182,8 @@ class SchedulerHarness {
  private:
   const PlanLimits limits_;
   EngineCounters counters_;
+  std::deque<SequenceId> notices_;
+  const std::shared_ptr<HeldSteps> held_ = std::make_shared<HeldSteps>();
   Scheduler scheduler_;
   std::unique_ptr<FakePipeline> pipeline_;
   std::deque<StepResult> results_;

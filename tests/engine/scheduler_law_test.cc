@@ -1,6 +1,7 @@
 // The same tokens come out however the work is cut, and no block is ever read
 // that holds another history. Randomised, seeded; the fake pipeline checks
 // every slot that a step reads.
+// Size: all laws are one random run with other shapes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,6 +24,9 @@ struct Shape {
   int step_tokens = 512;               // the pipeline's limit
   int num_stages = 1;
   EngineOptions options;
+  // Half of the requests have a constraint; steps come late.
+  bool constrained = false;
+  bool takes_forced = true;
 };
 
 // Prompts of few kinds, so that prefixes are shared; all sorts of ends.
@@ -51,6 +55,23 @@ GenerateRequest RandomRequest(std::mt19937& random, int max_positions) {
   return request;
 }
 
+std::shared_ptr<TokenConstraint> RandomConstraint(
+    std::mt19937& random, const Shape& shape,
+    const std::shared_ptr<HeldSteps>& held) {
+  const auto pick = [&](int n) {
+    return static_cast<int>(random() % static_cast<uint32_t>(n));
+  };
+  FakeGrammar grammar;
+  grammar.seed = random();
+  grammar.vocab_size = kVocab;
+  grammar.forced_runs = pick(6);
+  if (pick(2) == 0) grammar.complete_at = pick(60);
+  if (pick(10) == 0) grammar.fails_at = pick(60);
+  grammar.takes_forced = shape.takes_forced;
+  return std::make_shared<FakeConstraint>(grammar,
+                                          pick(3) == 0 ? nullptr : held);
+}
+
 PlanLimits LimitsOf(const Shape& shape) {
   PlanLimits limits = TestLimits(shape.num_blocks);
   limits.num_kv_groups = static_cast<int32_t>(shape.windows.size());
@@ -67,7 +88,8 @@ void ExpectAsAlone(const SchedulerHarness& harness, SequenceId id) {
   const GenerateRequest& request = harness.request(id);
   const Expected alone = Undisturbed(request, kVocab);
   const FinishReason reason = outcome.ends[0].reason;
-  if (reason == FinishReason::kCancelled || reason == FinishReason::kError) {
+  const bool is_injected = outcome.ends[0].status.message() == "injected";
+  if (reason == FinishReason::kCancelled || is_injected) {
     ASSERT_LE(outcome.tokens.size(), alone.tokens.size());
     EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(),
                            alone.tokens.begin()));
@@ -84,7 +106,13 @@ void ExpectAsAlone(const SchedulerHarness& harness, SequenceId id) {
   if (request.sampling.return_logits) {
     // Rows of all positions but the last token's, which is never computed.
     size_t rows = request.prompt_tokens.size() + outcome.tokens.size();
-    if (reason == FinishReason::kLength && request.max_tokens > 0) --rows;
+    const bool by_constraint =
+        reason == FinishReason::kError ||
+        (reason == FinishReason::kStop && !outcome.ends[0].stop_token);
+    if (by_constraint ||
+        (reason == FinishReason::kLength && request.max_tokens > 0)) {
+      --rows;
+    }
     EXPECT_EQ(outcome.logits.size(), rows * kVocab);
   }
 }
@@ -113,9 +141,14 @@ Totals RunRandom(const Shape& shape, uint32_t seed, int num_requests,
   while (added < num_requests || harness.num_live() > 0) {
     if (added < num_requests && pick(3) == 0) {
       GenerateRequest request = RandomRequest(random, max_positions);
+      const bool constrained = shape.constrained && pick(2) == 0;
       request.num_choices = pick(4) == 0 ? 2 + pick(3) : 1;
       request.request_id = std::to_string(added);
       for (int i = 0; i < request.num_choices; ++i) {
+        if (constrained) {
+          request.constraint =
+              RandomConstraint(random, shape, harness.held_steps());
+        }
         request.sampling.choice = static_cast<uint32_t>(i);
         request.sampling.seed += static_cast<uint64_t>(i);
         const SequenceId id = harness.Add(request);
@@ -127,6 +160,7 @@ Totals RunRandom(const Shape& shape, uint32_t seed, int num_requests,
       harness.End(SequenceId(1 + static_cast<uint64_t>(pick(added))),
                   FinishReason::kCancelled);
     }
+    if (pick(3) == 0) harness.held_steps()->Release();
     if (rebuilds && pick(200) == 0) {
       harness.Attach(Epoch(++epoch), shape.num_stages);
     }
@@ -267,6 +301,33 @@ TEST(SchedulerLawTest, ARebuiltPipelineGoesOnWithTheSameTokens) {
     const Totals totals = RunRandom(shape, 7, 200, /*rebuilds=*/true);
     EXPECT_GT(totals.epochs, 3u);
   }
+}
+
+// Constraints that are late, complete, fail and force tokens, in one step or
+// one by one, beside requests without; with windows, plans ahead, preemption,
+// drafts for the others, and rebuilt pipelines.
+TEST(SchedulerLawTest, ConstraintsHoldWhateverElseRuns) {
+  uint64_t preemptions = 0;
+  for (const bool takes_forced : {true, false}) {
+    for (const int stages : {1, 3}) {
+      for (const int blocks : {16, 400}) {
+        Shape shape;
+        shape.constrained = true;
+        shape.takes_forced = takes_forced;
+        shape.num_stages = stages;
+        shape.num_blocks = blocks;
+        shape.options.prefill_chunk = 32;
+        if (stages == 1) shape.options.ahead_within = kAlwaysAhead;
+        if (stages == 3) shape.windows = {0, 24};
+        const Totals totals = RunRandom(shape, 11, 200, stages == 3);
+        ASSERT_FALSE(HasFailure())
+            << takes_forced << ", " << stages << " stages, " << blocks;
+        preemptions += totals.counters.preemptions;
+        EXPECT_GT(totals.counters.finished_stop, 20u);
+      }
+    }
+  }
+  EXPECT_GT(preemptions, 30u);
 }
 
 // Guesses `right` of 4 tokens right, whatever follows.

@@ -198,9 +198,9 @@ TEST(WireTypesTest, FieldsOutOfRangeAreRefusedByName) {
         [&](auto* p) { change(p->mutable_chunks(1)->mutable_masks(0)); });
   };
   EXPECT_THAT(mask([](auto* m) { m->add_runs(1); }),
-              RefusedWith("5 bounds, which is odd"));
+              RefusedWith("5 lengths, which is odd"));
   EXPECT_THAT(mask([](auto* m) { m->set_runs(3, 101); }),
-              RefusedWith("run [5, 101)"));
+              RefusedWith("mask's runs end at"));
   EXPECT_THAT(mask([](auto* m) {
                 for (int i = 0; i < 98; ++i) m->add_runs(i);
               }),

@@ -173,7 +173,8 @@ enum {                       // flags of a step
 // Takes in `tokens`, the next of the sequence, and writes the step behind them:
 // uint32 flags, number of forced tokens (at most `max_forced`), these, number
 // of runs, and per run its begin and end: the ids that may follow behind the
-// forced tokens. SLUICE_RESOURCE_EXHAUSTED: the grammar is too complex here;
+// forced tokens. The last token of an answer is not among the forced ones.
+// SLUICE_RESOURCE_EXHAUSTED: the grammar is too complex here;
 // SLUICE_INVALID_ARGUMENT: a token that the grammar does not allow. A matcher
 // is of no use after an error.
 int sluice_matcher_step(SluiceMatcher* matcher, const uint32_t* tokens,

@@ -254,17 +254,14 @@ impl TokenMatcher {
     }
 
     fn encode(&self, max_forced: usize) -> Vec<u32> {
-        let num_forced = self.ahead.len().min(max_forced);
         let stopped = self.matcher.is_stopped();
+        // The last token of an answer is drawn, so that nothing is behind it.
+        let most = if stopped { self.ahead.len().saturating_sub(1) } else { self.ahead.len() };
+        let num_forced = most.min(max_forced);
         let mut runs = Vec::new();
         let complete = stopped && self.ahead.is_empty();
         if let Some(next) = self.ahead.get(num_forced) {
             runs.extend([*next, *next + 1]);
-        } else if stopped {
-            for &id in &self.eos {
-                runs.extend([id, id + 1]);
-            }
-            sort_runs(&mut runs);
         } else if let Some(mask) = &self.mask {
             add_runs(mask.as_slice(), self.vocab_size, &mut runs);
         }
@@ -274,20 +271,6 @@ impl TokenMatcher {
         out.push((runs.len() / 2) as u32);
         out.extend(runs);
         out
-    }
-}
-
-/// Runs of one id each, in rising order, joined where they touch.
-fn sort_runs(runs: &mut Vec<u32>) {
-    let mut ids: Vec<u32> = runs.chunks_exact(2).map(|run| run[0]).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    runs.clear();
-    for id in ids {
-        match runs.last_mut() {
-            Some(end) if *end == id => *end = id + 1,
-            _ => runs.extend([id, id + 1]),
-        }
     }
 }
 
