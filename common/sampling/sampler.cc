@@ -26,6 +26,20 @@ Status NotFinite(std::span<const float> logits) {
   return Internal("logit of token ", bad - logits.begin(), " is ", *bad);
 }
 
+// Whether `mask` allows no token but those of `ids`.
+bool AllowsOnly(const TokenMask& mask, const std::vector<TokenId>& ids) {
+  if (mask.excludes) return false;
+  size_t num_allowed = 0;
+  for (const TokenRun& run : mask.runs) {
+    num_allowed += static_cast<size_t>(run.end - run.begin);
+    if (num_allowed > ids.size()) return false;
+    for (TokenId id = run.begin; id < run.end; ++id) {
+      if (std::find(ids.begin(), ids.end(), id) == ids.end()) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 Sampler::Sampler(kernels::Isa isa)
@@ -51,8 +65,11 @@ LogitChanges Sampler::Changes() const {
   const SamplingParams& params = *task_.params;
   const int64_t sampled =
       std::ssize(task_.point.history) - task_.point.num_prompt_tokens;
-  const bool masks =
-      sampled < params.min_tokens && !params.stop_token_ids.empty();
+  // Where a mask leaves nothing else, a stop token may come early.
+  const bool masks = sampled < params.min_tokens &&
+                     !params.stop_token_ids.empty() &&
+                     !(task_.mask != nullptr &&
+                       AllowsOnly(*task_.mask, params.stop_token_ids));
   const TokenCounts* counts = nullptr;
   if (NeedsTokenCounts(params)) {
     counts = counted_.has_value() ? &*counted_ : task_.point.counts;

@@ -48,7 +48,7 @@ struct TokenTask {
 // result on every CPU and for every split of a row over threads. In this order:
 //   1. each logit_bias is added to its token's logit;
 //   2. tokens that the mask does not allow are excluded and, with fewer than
-//      min_tokens sampled, stop_token_ids;
+//      min_tokens sampled, stop_token_ids unless the mask allows nothing else;
 //   3. repetition_penalty r, for every token of prompt or completion: a
 //      logit above 0 is divided by r, others are multiplied by it (Keskar et
 //      al., "CTRL", 2019; so do Hugging Face and vLLM);

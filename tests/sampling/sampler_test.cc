@@ -315,12 +315,12 @@ TEST(SamplerTest, AMaskComesBehindBiasesAndBeforePenalties) {
   EXPECT_EQ(DrawMasked({{{2, 4}}, true}, params)->token, 5);
 }
 
-TEST(SamplerTest, WhereMaskAndMinTokensLeaveNothingTheDrawFails) {
+TEST(SamplerTest, AMaskOfStopTokensAloneOverridesMinTokens) {
   SamplingParams params;
   params.min_tokens = 3;
-  params.stop_token_ids = {4};
-  EXPECT_EQ(DrawMasked({{{4, 5}}, false}, params).status().code(),
-            StatusCode::kInternal);
+  params.stop_token_ids = {4, 2};
+  EXPECT_EQ(DrawMasked({{{4, 5}}, false}, params)->token, 4);
+  EXPECT_EQ(DrawMasked({{{3, 5}}, false}, params)->token, 3);
 }
 
 }  // namespace
