@@ -8,6 +8,17 @@
 
 namespace sluice {
 
+EngineLoop::EngineLoop(const EngineOptions& options, StepExecutor* executor)
+    : options_(options),
+      executor_(executor),
+      admission_(options),
+      board_(std::make_shared<ConstraintNoticeBoard>([this](SequenceId id) {
+        MutexLock lock(mutex_);
+        Push(ConstraintReady{id});
+      })),
+      scheduler_(options, &counters_,
+                 [board = board_](SequenceId id) { board->Tell(id); }) {}
+
 Status EngineLoop::Start() {
   SLUICE_RETURN_IF_ERROR(Validate(options_));
   {

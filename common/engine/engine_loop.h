@@ -85,12 +85,7 @@ using EngineCommand =
 class EngineLoop {
  public:
   // `executor` must outlive the loop.
-  EngineLoop(const EngineOptions& options, StepExecutor* executor)
-      : options_(options),
-        executor_(executor),
-        admission_(options),
-        scheduler_(options, &counters_,
-                   [board = board_](SequenceId id) { board->Tell(id); }) {}
+  EngineLoop(const EngineOptions& options, StepExecutor* executor);
   ~EngineLoop() { Stop(); }
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
@@ -221,11 +216,7 @@ class EngineLoop {
   Duration published_expected_step_ ABSL_GUARDED_BY(mutex_){};
 
   // Notices of constraints become commands.
-  const std::shared_ptr<ConstraintNoticeBoard> board_ =
-      std::make_shared<ConstraintNoticeBoard>([this](SequenceId id) {
-        MutexLock lock(mutex_);
-        Push(ConstraintReady{id});
-      });
+  const std::shared_ptr<ConstraintNoticeBoard> board_;
 
   // The engine thread's own.
   EngineCounters counters_;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -125,9 +126,13 @@ inline std::vector<GenerateRequest> MixedRequests(int vocab) {
   return requests;
 }
 
+// Changes a request by its index, before it is submitted.
+using ChangeRequest = std::function<void(size_t index, GenerateRequest&)>;
+
 // The requests' records in order, with at most `concurrency` alive.
 inline std::vector<std::string> RunAll(EngineLoop& engine, int concurrency,
-                                       int vocab) {
+                                       int vocab,
+                                       const ChangeRequest& change = {}) {
   const TimePoint deadline = Clock::now() + std::chrono::seconds(120);
   std::vector<std::string> records;
   std::deque<std::shared_ptr<RecordingSink>> live;
@@ -138,6 +143,7 @@ inline std::vector<std::string> RunAll(EngineLoop& engine, int concurrency,
   for (GenerateRequest& request : MixedRequests(vocab)) {
     if (static_cast<int>(live.size()) == concurrency) collect();
     auto sink = std::make_shared<RecordingSink>();
+    if (change) change(records.size() + live.size(), request);
     request.arrival = Clock::now();
     const auto id = engine.Submit(std::move(request), sink);
     EXPECT_TRUE(id.ok()) << id.status();
@@ -174,12 +180,13 @@ struct Outcome {
 };
 
 inline Outcome RunCluster(const LocalClusterOptions& options, int concurrency,
-                          int vocab = kVocab) {
+                          int vocab = kVocab,
+                          const ChangeRequest& change = {}) {
   auto cluster = LocalCluster::Start(options);
   EXPECT_TRUE(cluster.ok()) << cluster.status();
   if (!cluster.ok()) return {};
   Outcome outcome;
-  outcome.records = RunAll((*cluster)->engine(), concurrency, vocab);
+  outcome.records = RunAll((*cluster)->engine(), concurrency, vocab, change);
   EXPECT_TRUE(
       (*cluster)->engine().WaitIdle(Clock::now() + std::chrono::seconds(10)));
   outcome.stats = (*cluster)->engine().Stats();
