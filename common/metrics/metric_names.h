@@ -114,6 +114,10 @@ inline constexpr Name kGatewayTokenizeSeconds =
     "sluice_gateway_tokenize_seconds";
 inline constexpr Name kGatewayDetokenizeSeconds =
     "sluice_gateway_detokenize_seconds";
+inline constexpr Name kGatewayGrammarRequests =
+    "sluice_gateway_grammar_requests_total";  // kind
+inline constexpr Name kGatewayGrammarSeconds =
+    "sluice_gateway_grammar_compile_seconds";
 inline constexpr Name kGatewayReady = "sluice_gateway_ready";
 inline constexpr Name kGatewayEpoch = "sluice_gateway_epoch";
 inline constexpr Name kGatewayRecoverySeconds =

@@ -7,6 +7,7 @@
 #include "common/base/json.h"
 #include "common/core/sampling_params.h"
 #include "common/http/message.h"
+#include "common/openai/grammar_fields.h"
 #include "common/openai/parse.h"
 
 namespace sluice::openai {
@@ -181,6 +182,7 @@ GenerationFields ReadCommonFields(FieldReader& in, int vocab_size) {
       http::SanitizedRequestId(out.request_id) != out.request_id) {
     in.Refuse("request_id", "must be 1 to 128 of A-Z a-z 0-9 . _ : -");
   }
+  out.grammar = ReadGrammarFields(in);
   return out;
 }
 

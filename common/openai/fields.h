@@ -51,6 +51,11 @@ class FieldReader {
       status_ = FieldError(prefix_ + std::string(name), parts...);
   }
 
+  // Keeps a part's error, if it is the first.
+  void Keep(const Status& status) {
+    if (status_.ok()) status_ = status;
+  }
+
   const Status& status() const { return status_; }
 
  private:

@@ -25,7 +25,6 @@ constexpr Neutral kFalse{"false", "[false]"};
 constexpr Neutral kTrue{"true", "[true]"};
 constexpr Neutral kEmpty{"empty", R"(["", [], {}])"};
 constexpr Neutral kNoTools{R"("none" or "auto")", R"(["none", "auto"])"};
-constexpr Neutral kPlainText{R"({"type": "text"})", R"([{"type": "text"}])"};
 constexpr Neutral kTextOutput{R"(["text"])", R"([["text"]])"};
 constexpr Neutral kLeft{R"("left")", R"(["left"])"};
 constexpr Neutral kApart{R"("auto")", R"(["auto", "deepseek"])"};
@@ -84,6 +83,17 @@ constexpr KnownField kBuiltFields[] = {
     {"tools", true, false},
     {"tool_choice", true, false},
     {"parallel_tool_calls", true, false},
+    {"response_format"},
+    {"structured_outputs"},
+    {"guided_json"},
+    {"guided_regex"},
+    {"guided_choice"},
+    {"guided_grammar"},
+    {"guided_json_object"},
+    {"grammar"},
+    {"json_schema"},
+    {"regex"},
+    {"ebnf"},
     {"cache_salt"},
     {"request_id"},
 };
@@ -107,17 +117,11 @@ constexpr UnbuiltField kUnbuiltFields[] = {
     {"bad_words", kEmpty},
     {"use_beam_search", kFalse},
     {"priority", kZero},
-    {"response_format", kPlainText},
-    {"guided_json", kNever},
-    {"guided_regex", kNever},
-    {"guided_choice", kNever},
-    {"guided_grammar", kNever},
-    {"structured_outputs", kNever},
     // Other servers obey these.
-    {"grammar", kEmpty},
-    {"json_schema", kEmpty},
-    {"regex", kEmpty},
-    {"ebnf", kEmpty},
+    {"structural_tag", kNever},
+    {"guided_whitespace_pattern", kNever},
+    {"grammar_lazy", kFalse},
+    {"grammar_triggers", kEmpty},
     {"stop_regex", kEmpty},
     {"logprob_token_ids", kEmpty},
     {"truncation_side", kLeft},
@@ -152,22 +156,6 @@ bool IsNeutral(const Json& value, const Neutral& neutral) {
     return value.is_object() && value.contains("type") &&
            value["type"] == one["type"];
   });
-}
-
-// Describes a value for people if its type says too little.
-std::string Asked(const UnbuiltField& field, const Json& value) {
-  if (&field.neutral != &kPlainText || !value.is_object()) {
-    return Describe(value);
-  }
-  static constexpr std::string_view kTypes[] = {"json_object", "json_schema",
-                                                "structural_tag", "grammar"};
-  const auto type = value.find("type");
-  for (const std::string_view known : kTypes) {
-    if (type != value.end() && *type == known) {
-      return Cat("type \"", known, "\"");
-    }
-  }
-  return "another type";
 }
 
 }  // namespace
@@ -219,7 +207,7 @@ Status RefuseUnbuiltFields(const Json& object, bool chat) {
     }
     return WithCode(
         FieldError(field.name, "not supported yet; leave it out, or ",
-                   field.neutral.words, "; got ", Asked(field, *found)),
+                   field.neutral.words, "; got ", Describe(*found)),
         "unsupported_parameter");
   }
   return OkStatus();

@@ -11,12 +11,20 @@
 #include "common/base/json.h"
 #include "common/core/ids.h"
 #include "common/core/sampling_params.h"
+#include "common/grammar/grammar_spec.h"
 #include "common/text/chat_template.h"
 
 namespace sluice::openai {
 
 // Parsed requests: every value has its type and lies in its range. An absent
 // field is nullopt; the model has the defaults.
+
+// The grammar that a client asks its answer to keep to.
+struct GrammarField {
+  std::string name;  // as in errors: "response_format.json_schema.schema"
+  GrammarSpec spec;
+  bool operator==(const GrammarField&) const = default;
+};
 
 // Fields that chat and completions share.
 struct GenerationFields {
@@ -53,7 +61,14 @@ struct GenerationFields {
   bool return_token_ids = false;
   bool tokens_as_token_ids = false;
   std::string cache_salt;
-  std::string request_id;  // empty: not given
+  std::string request_id;               // empty: not given
+  std::optional<GrammarField> grammar;  // at most one field gives it
+};
+
+// Whether an answer calls.
+enum class ToolChoice {
+  kAuto,      // as the model decides
+  kRequired,  // it calls, and says nothing else
 };
 
 // The tools of a request.
@@ -62,6 +77,11 @@ struct ToolFields {
   // "function": {"name", ..}}, with the client's other members in their order.
   Json tools;
   bool parallel = true;  // false: an answer ends with its first call
+  ToolChoice choice = ToolChoice::kAuto;
+  // The functions that an answer may call, each a name in `tools`; empty: all.
+  std::vector<std::string> allowed;
+  // Of each tool: "strict", if the client gave it.
+  std::vector<std::optional<bool>> strict;
 };
 
 struct ChatRequest {

@@ -73,21 +73,90 @@ Json ReadTools(FieldReader& in) {
   return out;
 }
 
-// Reads tool_choice. False: the model must not call.
-bool ReadToolChoice(FieldReader& in) {
-  const Json* choice = in.Find("tool_choice");
-  if (choice == nullptr || *choice == "auto") return true;
-  if (*choice == "none") return false;
-  if (*choice == "required" || choice->is_object()) {
-    in.Refuse("tool_choice",
-              *choice == "required" ? "\"required\"" : "a named function",
-              " needs constrained sampling, which is not built; give \"auto\" "
-              "or \"none\"");
-  } else {
-    in.Refuse("tool_choice", "must be \"auto\" or \"none\", got ",
-              Describe(*choice));
+bool HasTool(const Json& tools, std::string_view name) {
+  return std::any_of(tools.begin(), tools.end(), [&](const Json& tool) {
+    return tool["function"]["name"] == name;
+  });
+}
+
+// Adds the function that `choice`, {"type": "function", "function": {"name"}},
+// names. `place` is in errors.
+void AllowNamed(FieldReader& in, std::string_view place, const Json& choice,
+                ToolFields& out) {
+  const Json* name = nullptr;
+  if (choice.is_object() && choice.contains("type") &&
+      choice["type"] == "function" && choice.contains("function") &&
+      choice["function"].is_object() && choice["function"].contains("name")) {
+    name = &choice["function"]["name"];
   }
-  return false;
+  if (name == nullptr || !name->is_string()) {
+    in.Refuse("tool_choice", place,
+              "must be {\"type\": \"function\", \"function\": {\"name\": ",
+              "..}}, got ", Describe(choice));
+    return;
+  }
+  const auto& text = name->get_ref<const std::string&>();
+  if (!HasTool(out.tools, text)) {
+    in.Refuse("tool_choice", place, "names a function that is not in tools",
+              IsToolName(text) ? Cat(": ", text) : "");
+    return;
+  }
+  const auto& allowed = out.allowed;
+  if (std::find(allowed.begin(), allowed.end(), text) == allowed.end()) {
+    out.allowed.push_back(text);
+  }
+}
+
+// {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}.
+void ReadAllowedTools(FieldReader& in, const Json& choice, ToolFields& out) {
+  const auto found = choice.find("allowed_tools");
+  if (found == choice.end() || !found->is_object()) {
+    in.Refuse("tool_choice", "allowed_tools must be an object with mode and ",
+              "tools");
+    return;
+  }
+  FieldReader part(*found, "tool_choice.allowed_tools.");
+  const std::string mode = part.String("mode").value_or("");
+  const Json* tools = part.Find("tools");
+  if (mode != "auto" && mode != "required") {
+    part.Refuse("mode", "must be \"auto\" or \"required\"");
+  }
+  if (tools == nullptr || !tools->is_array() || tools->empty() ||
+      tools->size() > kMaxTools) {
+    part.Refuse("tools", "must be an array of 1 to ", kMaxTools, " tools");
+  }
+  in.Keep(part.status());
+  if (!part.status().ok()) return;
+  if (mode == "required") out.choice = ToolChoice::kRequired;
+  for (size_t i = 0; i < tools->size(); ++i) {
+    AllowNamed(in, Cat("allowed_tools.tools[", i, "] "), (*tools)[i], out);
+  }
+}
+
+// Reads tool_choice, behind the tools; "none" takes these away.
+void ReadToolChoice(FieldReader& in, ToolFields& out) {
+  const Json* choice = in.Find("tool_choice");
+  if (choice == nullptr || *choice == "auto") return;
+  if (*choice == "none") {
+    out.tools = nullptr;
+    return;
+  }
+  if (*choice != "required" && !choice->is_object()) {
+    in.Refuse("tool_choice",
+              "must be \"auto\", \"none\", \"required\" or an object, got ",
+              Describe(*choice));
+    return;
+  }
+  if (out.tools.is_null()) {
+    in.Refuse("tool_choice", "needs tools, and there are none");
+  } else if (*choice == "required") {
+    out.choice = ToolChoice::kRequired;
+  } else if (choice->contains("type") && (*choice)["type"] == "allowed_tools") {
+    ReadAllowedTools(in, *choice, out);
+  } else {
+    out.choice = ToolChoice::kRequired;
+    AllowNamed(in, "", *choice, out);
+  }
 }
 
 }  // namespace
@@ -105,7 +174,14 @@ bool IsToolName(std::string_view name) {
 ToolFields ReadToolFields(FieldReader& in) {
   ToolFields out;
   out.tools = ReadTools(in);
-  if (!ReadToolChoice(in)) out.tools = nullptr;
+  ReadToolChoice(in, out);
+  for (const Json& tool : out.tools) {
+    const Json& function = tool["function"];
+    const auto strict = function.find("strict");
+    out.strict.push_back(strict == function.end()
+                             ? std::nullopt
+                             : std::optional<bool>(strict->get<bool>()));
+  }
   out.parallel = in.Bool("parallel_tool_calls").value_or(true);
   return out;
 }

@@ -9,7 +9,8 @@
 
 namespace sluice::openai {
 
-// Reads tools, tool_choice and parallel_tool_calls. Errors stay in `in`.
+// Reads tools, tool_choice and parallel_tool_calls. Errors stay in `in`: also
+// for a choice that needs tools without any, or names one that is not there.
 ToolFields ReadToolFields(FieldReader& in);
 
 // Returns whether `name` may be a function's: 1 to kMaxToolNameBytes of A-Z a-z

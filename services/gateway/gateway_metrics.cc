@@ -22,6 +22,9 @@ constexpr const char* kOutcomes[] = {"stop", "length", "abort", "error"};
 constexpr const char* kRejections[] = {"queue_full", "draining", "unavailable",
                                        "too_large", "invalid"};
 
+constexpr const char* kGrammarKinds[kNumGrammarKinds] = {
+    "json_schema", "json_object", "regex", "choice", "grammar", "tools"};
+
 // Counts of the engine, shown unchanged.
 struct EngineCounter {
   std::string_view name;
@@ -141,6 +144,14 @@ GatewayMetrics::GatewayMetrics(GatewayMetricsOptions options)
                                           "Requests refused, by reason",
                                           {{"reason", kRejections[i]}});
   }
+  for (size_t i = 0; i < std::size(kGrammarKinds); ++i) {
+    grammars_[i] = registry_.AddCounter(names::kGatewayGrammarRequests,
+                                        "Requests with a grammar, by kind",
+                                        {{"kind", kGrammarKinds[i]}});
+  }
+  grammar_ =
+      registry_.AddHistogram(names::kGatewayGrammarSeconds,
+                             "Making a request's grammar", buckets::StepPart());
   AddHistograms();
   AddEngineSeries();
   AddScrapedSeries();
@@ -297,6 +308,11 @@ void GatewayMetrics::AddScrapedSeries() {
 
 void GatewayMetrics::OnRejection(Rejection why) const {
   rejections_[static_cast<int>(why)].Add();
+}
+
+void GatewayMetrics::OnGrammar(GrammarKind kind, double seconds) const {
+  grammars_[static_cast<int>(kind)].Add();
+  grammar_.Observe(seconds);
 }
 
 void GatewayMetrics::OnNextTokens(double seconds, int count) const {

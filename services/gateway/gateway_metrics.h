@@ -33,6 +33,17 @@ enum class Rejection {
   kInvalid
 };
 
+// The kind of a request's grammar.
+enum class GrammarKind {
+  kJsonSchema,
+  kJsonObject,
+  kRegex,
+  kChoice,
+  kGrammar,  // Lark, GBNF
+  kTools,
+};
+inline constexpr int kNumGrammarKinds = 6;
+
 // The end of a sequence in metrics.
 enum class Outcome { kStop, kLength, kAbort, kError };
 
@@ -49,6 +60,8 @@ class GatewayMetrics {
   }
   void OnRejection(Rejection why) const;
   void OnTokenized(double seconds) const { tokenize_.Observe(seconds); }
+  // A request's grammar was made, in `seconds`.
+  void OnGrammar(GrammarKind kind, double seconds) const;
   // An event's tokens were detokenized.
   void OnDetokenized(double seconds) const { detokenize_.Observe(seconds); }
   // The engine submitted a step of `tokens` tokens.
@@ -86,11 +99,11 @@ class GatewayMetrics {
   metrics::Registry discarded_;  // holds the vLLM names when they are off
   metrics::Labels vllm_labels_;
   HttpMetrics http_;
-  metrics::Histogram tokenize_, detokenize_, ttft_, itl_, tpot_alias_,
+  metrics::Histogram tokenize_, detokenize_, grammar_, ttft_, itl_, tpot_alias_,
       request_tpot_, e2e_, queue_time_, prefill_time_, decode_time_,
       inference_time_, prompt_tokens_, generation_tokens_, max_tokens_,
       choices_, most_tokens_, prefill_computed_, iteration_tokens_;
-  metrics::Counter outcomes_[4], rejections_[5];
+  metrics::Counter outcomes_[4], rejections_[5], grammars_[kNumGrammarKinds];
 
   mutable Mutex mutex_;
   Sources sources_ ABSL_GUARDED_BY(mutex_);

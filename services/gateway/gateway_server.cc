@@ -68,7 +68,8 @@ StatusOr<ServedModel> LoadNamedModel(const GatewayOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(
       ServedModel model,
       LoadServedModel(options.model_path, names.empty() ? "" : names.front(),
-                      options.tool_format, options.reasoning_format));
+                      options.tool_format, options.reasoning_format,
+                      options.grammars));
   if (!names.empty()) model.aliases.assign(names.begin() + 1, names.end());
   model.any_name = options.any_model_name;
   return model;

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/core/stage_identity.h"
 #include "common/engine/engine_loop.h"
+#include "common/grammar/grammar_compiler.h"
 #include "common/http/http_server.h"
 #include "common/openai/request_cost.h"
 #include "common/rpc/transport_options.h"
@@ -31,6 +32,7 @@ struct GatewayOptions {
   bool any_model_name = false;            // requests may use any name
   std::string tool_format = "auto";       // see ChooseOutputFormat
   std::string reasoning_format = "auto";  // the same
+  GrammarCompiler::Options grammars;
   rpc::TransportOptions transport;
   EngineOptions engine;
   int kv_blocks = 0;  // the most blocks to use of the stages'; 0: all

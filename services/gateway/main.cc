@@ -1,4 +1,5 @@
 // sluice-gateway: the OpenAI API over a pipeline of stages. See README.md.
+// Size: every flag of the process is here, with the check of its value.
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
@@ -127,6 +128,15 @@ ABSL_FLAG(int64_t, max_history_bytes, 16 << 20,
 ABSL_FLAG(int64_t, max_tokenize_bytes, 0,
           "bytes of one text to tokenize; 0: 1 MiB, or 16 for each token of "
           "the context if that is more");
+ABSL_FLAG(int64_t, max_grammar_bytes, 256 << 10,
+          "bytes of a grammar that an answer is held to, as of a JSON Schema");
+ABSL_FLAG(int32_t, max_schema_levels, 64,
+          "levels of a JSON Schema's objects and arrays");
+ABSL_FLAG(int32_t, max_enum_values, 10000,
+          "values of all enums of a JSON Schema together");
+ABSL_FLAG(int32_t, grammar_threads, 0,
+          "threads that compute which tokens a grammar allows; 0: 2, on two "
+          "CPUs 1");
 ABSL_FLAG(double, trace_sample, 0,
           "share of requests that are traced without asking for it, 0 to 1");
 ABSL_FLAG(std::string, trace_dir, "",
@@ -183,6 +193,27 @@ StatusOr<openai::CostLimits> CostLimitsFromFlags() {
       limits.tokenize_bytes,
       size("--max-tokenize-bytes", absl::GetFlag(FLAGS_max_tokenize_bytes), 0));
   return limits;
+}
+
+StatusOr<GrammarCompiler::Options> GrammarsFromFlags() {
+  GrammarCompiler::Options grammars;
+  const int64_t bytes = absl::GetFlag(FLAGS_max_grammar_bytes);
+  SLUICE_RETURN_IF_ERROR(CheckRange("--max-grammar-bytes",
+                                    static_cast<double>(bytes), 1, 8 << 20));
+  grammars.limits.max_bytes = static_cast<size_t>(bytes);
+  grammars.limits.max_levels = absl::GetFlag(FLAGS_max_schema_levels);
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--max-schema-levels", grammars.limits.max_levels, 1, 64));
+  grammars.limits.max_enum_values = absl::GetFlag(FLAGS_max_enum_values);
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--max-enum-values", grammars.limits.max_enum_values, 1, 1 << 20));
+  grammars.num_threads = absl::GetFlag(FLAGS_grammar_threads);
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--grammar-threads", grammars.num_threads, 0, 256));
+  if (grammars.num_threads == 0) {
+    grammars.num_threads = std::thread::hardware_concurrency() <= 2 ? 1 : 2;
+  }
+  return grammars;
 }
 
 // Checks the flags that no later code checks.
@@ -280,6 +311,15 @@ void SetDoors(GatewayOptions& options) {
   limits.body_time = FromSeconds(absl::GetFlag(FLAGS_body_timeout));
 }
 
+void SetTextThreads(GatewayOptions& options) {
+  options.text_threads = absl::GetFlag(FLAGS_text_threads);
+  if (options.text_threads == 0) {
+    options.text_threads = std::thread::hardware_concurrency() <= 2 ? 2 : 3;
+  }
+  options.text_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_text_memory))
+                       << 20;
+}
+
 StatusOr<std::vector<StagePlace>> PlacesFromFlags() {
   std::vector<StagePlace> places;
   for (const std::string& text : absl::GetFlag(FLAGS_layers)) {
@@ -334,12 +374,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   engine.max_plans_in_flight = absl::GetFlag(FLAGS_max_plans_in_flight);
   options.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   options.http_threads = absl::GetFlag(FLAGS_http_threads);
-  options.text_threads = absl::GetFlag(FLAGS_text_threads);
-  if (options.text_threads == 0) {
-    options.text_threads = std::thread::hardware_concurrency() <= 2 ? 2 : 3;
-  }
-  options.text_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_text_memory))
-                       << 20;
+  SetTextThreads(options);
   options.http_limits.all_backlog_bytes =
       static_cast<size_t>(absl::GetFlag(FLAGS_answer_memory)) << 20;
   SetDoors(options);
@@ -352,6 +387,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   options.metrics_key_names = absl::GetFlag(FLAGS_metrics_key_names);
   options.strict_fields = absl::GetFlag(FLAGS_strict_fields);
   SLUICE_ASSIGN_OR_RETURN(options.limits, CostLimitsFromFlags());
+  SLUICE_ASSIGN_OR_RETURN(options.grammars, GrammarsFromFlags());
   options.traces.sample = absl::GetFlag(FLAGS_trace_sample);
   options.traces.folder = absl::GetFlag(FLAGS_trace_dir);
   options.access_log = absl::GetFlag(FLAGS_access_log);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/core/generate_request.h"
@@ -10,6 +11,7 @@
 #include "common/openai/answer.h"
 #include "common/openai/choice_text.h"
 #include "common/trace/request_trace.h"
+#include "services/gateway/request_grammar.h"
 
 namespace sluice::gateway {
 
@@ -27,6 +29,8 @@ struct PreparedRequest {
   std::unique_ptr<openai::AnswerFormat> format;
   bool stream = false;
   bool include_usage = false;
+  // What the answers keep to; see AddConstraints. Nothing: they are free.
+  std::optional<RequestGrammar> grammar;
   http::EventStreamTimes times;                // of a stream
   std::shared_ptr<trace::RequestTrace> trace;  // null: not traced
 };

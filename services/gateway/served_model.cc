@@ -13,6 +13,7 @@
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
 #include "services/gateway/handlers/prepare.h"
+#include "services/gateway/request_grammar.h"
 
 namespace sluice::gateway {
 namespace {
@@ -34,10 +35,10 @@ StatusOr<std::vector<TokenId>> EosIds(const weights::ModelFile& file,
 
 }  // namespace
 
-StatusOr<ServedModel> LoadServedModel(const std::string& path,
-                                      const std::string& name,
-                                      const std::string& tool_format,
-                                      const std::string& reasoning_format) {
+StatusOr<ServedModel> LoadServedModel(
+    const std::string& path, const std::string& name,
+    const std::string& tool_format, const std::string& reasoning_format,
+    const GrammarCompiler::Options& grammars) {
   SLUICE_ASSIGN_OR_RETURN(const auto file, OpenModel(path));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(file->config()));
@@ -60,6 +61,7 @@ StatusOr<ServedModel> LoadServedModel(const std::string& path,
   SLUICE_ASSIGN_OR_RETURN(const weights::ModelDigest digest,
                           weights::ComputeIdentity(*file));
   model.digest = digest.Hex();
+  AddGrammars(text->tokenizer(), grammars, model);
   model.text = std::move(text);
   return model;
 }

@@ -9,7 +9,12 @@
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
 #include "common/core/ids.h"
+#include "common/grammar/grammar_compiler.h"
 #include "common/openai/model_text.h"
+
+namespace sluice {
+class Vocabulary;
+}
 
 namespace sluice::gateway {
 
@@ -38,6 +43,10 @@ struct ServedModel {
   int vocab_size = 0;
   int max_positions = 0;  // by config.json
   std::string digest;     // of the stages' model; empty: any
+  // Null: requests with a grammar are refused. With `vocabulary`, the
+  // tokenizer's in `text`.
+  std::unique_ptr<GrammarCompiler> grammars;
+  const Vocabulary* vocabulary = nullptr;
 };
 
 // Reads tokenizer, template and configs of the model at `path`, no tensors.
@@ -46,7 +55,8 @@ struct ServedModel {
 StatusOr<ServedModel> LoadServedModel(
     const std::string& path, const std::string& name,
     const std::string& tool_format = "auto",
-    const std::string& reasoning_format = "auto");
+    const std::string& reasoning_format = "auto",
+    const GrammarCompiler::Options& grammars = {});
 
 }  // namespace sluice::gateway
 

@@ -41,9 +41,8 @@ class OpenAiErrorsTest(OpenAiCase):
         tool = {"type": "function",
                 "function": {"name": "weather", "parameters": {}}}
         self.assertEqual(self.refused(tools=[tool]).param, "tools")
-        grammar = {"type": "json_object"}
-        error = self.refused(response_format=grammar)
-        self.assertIn("response_format", error.message)
+        error = self.refused(response_format={"type": "structural_tag"})
+        self.assertEqual(error.param, "response_format.type")
         image = {"type": "image_url", "image_url": {"url": "http://a/b.png"}}
         error = self.refused(messages=[{"role": "user", "content": [image]}])
         self.assertIn("content[0].type", error.message)

@@ -140,12 +140,23 @@ class OpenAiToolsTest(unittest.TestCase):
         self.assertIn("<tool_call>get_weather", choice.message.content)
         self.assertEqual(choice.finish_reason, "stop")
 
-    def test_what_needs_constrained_sampling_is_refused_by_name(self):
+    def test_a_call_that_is_required_is_made(self):
         for choice in ("required", {"type": "function",
                                     "function": {"name": "get_weather"}}):
-            with self.assertRaises(openai.BadRequestError) as caught:
-                self.chat(tool_choice=choice)
-            self.assertEqual(caught.exception.param, "tool_choice")
+            with self.subTest(choice=choice):
+                answer = self.chat(tool_choice=choice).choices[0]
+                self.assertEqual(answer.finish_reason, "tool_calls")
+                self.assertIsNone(answer.message.content)
+                for call in answer.message.tool_calls:
+                    self.assertEqual(call.function.name, "get_weather")
+                    GetWeather.model_validate(
+                        {"days": 0, **json.loads(call.function.arguments)})
+
+    def test_choices_and_functions_that_cannot_be_are_refused(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(tool_choice={"type": "function",
+                                   "function": {"name": "other"}})
+        self.assertEqual(caught.exception.param, "tool_choice")
         with self.assertRaises(openai.BadRequestError) as caught:
             self.chat(functions=[TOOLS[0]["function"]])
         self.assertIn("give tools instead", str(caught.exception))

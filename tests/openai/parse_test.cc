@@ -157,14 +157,10 @@ TEST(GatewayParseTest, UnbuiltFieldsAreRefusedUnlessNeutral) {
   };
   const Case cases[] = {
       {"functions", "[]", "[{}]"},
-      {"response_format", "{\"type\":\"text\"}", "{\"type\":\"json_object\"}"},
       {"chat_template", "null", "\"x\""},
       {"modalities", "[\"text\"]", "[\"audio\"]"},
-      {"guided_json", "null", "{}"},
-      {"grammar", "\"\"", "\"root ::= [a-z]\""},
-      {"json_schema", "{}", "{\"type\":\"object\"}"},
-      {"regex", "\"\"", "\"a+\""},
-      {"ebnf", "\"\"", "\"root ::= a\""},
+      {"guided_whitespace_pattern", "null", "\" \""},
+      {"grammar_triggers", "[]", "[{}]"},
       {"stop_regex", "[]", "[\"a+\"]"},
       {"logprob_token_ids", "[]", "[5]"},
       {"truncation_side", "\"left\"", "\"right\""},
@@ -318,17 +314,7 @@ TEST(GatewayParseTest, BadToolsAreRefusedWithTheirPlace) {
               HasSubstr("limit 512"));
 }
 
-TEST(GatewayParseTest, ToolChoicesThatNeedAGrammarAreRefusedByName) {
-  // vllm#44216: "required" was taken and ignored.
-  for (const char* choice :
-       {"\"required\"",
-        "{\"type\":\"function\",\"function\":{\"name\":\"a\"}}"}) {
-    const auto got = Chat(Cat("\"tool_choice\":", choice));
-    ExpectRefused(got, "tool_choice");
-    EXPECT_THAT(Message(got.status()), HasSubstr("constrained"));
-  }
-  ExpectRefused(Chat("\"tool_choice\":\"maybe\""), "tool_choice");
-  ExpectRefused(Chat("\"tool_choice\":1"), "tool_choice");
+TEST(GatewayParseTest, ToolsThatMayNotBeCalledAreNotThere) {
   ExpectRefused(Chat("\"parallel_tool_calls\":\"no\""), "parallel_tool_calls");
   EXPECT_TRUE(Chat("\"tools\":[{\"type\":\"function\",\"function\":{"
                    "\"name\":\"a\"}}],\"tool_choice\":\"none\"")

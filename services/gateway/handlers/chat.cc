@@ -140,13 +140,16 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
       choice.generate,
       MakeBoundedRequest(context, request, choice.text.echo_text.size(),
                          std::move(prompt)));
+  PreparedRequest prepared;
+  SLUICE_ASSIGN_OR_RETURN(
+      prepared.grammar,
+      ChatGrammar(model, request, choice.generate.prompt_tokens));
   openai::AnswerInfo info = MakeAnswerInfo(model, fields, http, "chatcmpl-");
   const bool is_parsed =
       IsParsed(*model.text, request, choice.generate.prompt_tokens);
   info.is_parsed = is_parsed;
   info.num_choices = static_cast<size_t>(fields.n);
   if (info.return_token_ids) info.prompts = {choice.generate.prompt_tokens};
-  PreparedRequest prepared;
   prepared.stream = fields.stream;
   prepared.include_usage = fields.include_usage;
   prepared.times = StreamTimes(context, fields);

@@ -73,6 +73,7 @@ StatusOr<PreparedRequest> PrepareCompletion(const HandlerContext& context,
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   openai::AnswerInfo info = MakeAnswerInfo(model, fields, http, "cmpl-");
   PreparedRequest prepared;
+  SLUICE_ASSIGN_OR_RETURN(prepared.grammar, CompletionGrammar(model, fields));
   size_t answer_bytes = 0;  // over all prompts so far
   prepared.stream = fields.stream;
   prepared.include_usage = fields.include_usage;

@@ -54,6 +54,32 @@ Rejection RejectionOf(const Status& status) {
              : Rejection::kInvalid;
 }
 
+void RunOrRefuse(const HandlerContext& context,
+                 StatusOr<PreparedRequest> prepared,
+                 const std::shared_ptr<http::Exchange>& on) {
+  if (!prepared.ok()) {
+    context.metrics.OnRejection(RejectionOf(prepared.status()));
+    on->Send(http::ErrorResponse(openai::ToApiError(prepared.status())));
+    return;
+  }
+  RequestRunner::Start(context, *std::move(prepared), on);
+}
+
+void ConstrainAndRun(const HandlerContext& context, PreparedRequest prepared,
+                     const std::shared_ptr<http::Exchange>& on) {
+  const size_t bytes = GrammarMemory(*prepared.grammar);
+  // A job is copied; the request is not.
+  auto request = std::make_shared<PreparedRequest>(std::move(prepared));
+  auto make = [context, request] { return AddConstraints(context, *request); };
+  auto run = [context, request](const std::shared_ptr<http::Exchange>& to,
+                                const Status& added, const TraceSpan&) {
+    if (added.ok()) return RunOrRefuse(context, std::move(*request), to);
+    RunOrRefuse(context, added, to);
+  };
+  WorkThenUse({context.work, context.metrics}, bytes, std::move(make),
+              std::move(run), on);
+}
+
 }  // namespace
 
 bool Serves(const ServedModel& model, std::string_view name) {
@@ -292,13 +318,12 @@ void PrepareAndRun(const HandlerContext& context,
                  StatusOr<PreparedRequest> prepared, const TraceSpan& span) {
     context.metrics.OnTokenized(1e-9 * static_cast<double>(span.duration_ns()));
     if (trace != nullptr) trace->OnPrepared(span);
-    if (!prepared.ok()) {
-      context.metrics.OnRejection(RejectionOf(prepared.status()));
-      on->Send(http::ErrorResponse(openai::ToApiError(prepared.status())));
-      return;
+    if (prepared.ok()) prepared->trace = trace;
+    if (prepared.ok() && prepared->grammar) {
+      ConstrainAndRun(context, *std::move(prepared), on);
+    } else {
+      RunOrRefuse(context, std::move(prepared), on);
     }
-    prepared->trace = trace;
-    RequestRunner::Start(context, *std::move(prepared), on);
   };
   MakeThenUse(context, prepare, std::move(run), std::move(exchange));
 }
@@ -309,10 +334,9 @@ void AnswerOffLoop(const HandlerContext& context,
   MakeThenUse(
       context, answer,
       [](const std::shared_ptr<http::Exchange>& on,
-         StatusOr<http::HttpResponse> response, const TraceSpan&) {
-        on->Send(response.ok() ? *std::move(response)
-                               : http::ErrorResponse(
-                                     openai::ToApiError(response.status())));
+         StatusOr<http::HttpResponse>&& response, const TraceSpan&) {
+        if (response.ok()) return on->Send(*std::move(response));
+        on->Send(http::ErrorResponse(openai::ToApiError(response.status())));
       },
       std::move(exchange));
 }

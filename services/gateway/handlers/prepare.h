@@ -116,19 +116,16 @@ template <typename Made>
 using Maker = StatusOr<Made> (*)(const HandlerContext& context,
                                  const http::HttpRequest& request);
 
-// Runs `make`, which reads the body, on the loop or as text work (see
-// text_work.h). Then runs `use(exchange, StatusOr<Made>, span of make)` on the
-// exchange's loop, without the body.
-template <typename Made, typename Use>
-void MakeThenUse(const HandlerContext& context, Maker<Made> make, Use use,
+// Runs `make()`, which takes `bytes` of memory, as text work (see text_work.h).
+// Then runs `use(exchange, what make returned, span of make)` on the exchange's
+// loop, without the body. Called on that loop.
+template <typename Make, typename Use>
+void WorkThenUse(const TextWorkers& workers, size_t bytes, Make make, Use use,
                  std::shared_ptr<http::Exchange> exchange) {
   const std::thread::id loop = std::this_thread::get_id();
-  const TextWorkers workers = WorkersFor(context, *exchange);
-  const size_t bytes = TextMemory(*exchange);
-  auto work = [context, make, use = std::move(use), exchange, loop] {
+  auto work = [make = std::move(make), use = std::move(use), exchange, loop] {
     TraceSpan span{MonotonicNanos()};
-    auto made =
-        std::make_shared<StatusOr<Made>>(make(context, exchange->request()));
+    auto made = std::make_shared<decltype(make())>(make());
     span.stop_ns = MonotonicNanos();
     auto go_on = [made, use, exchange, span] {
       exchange->ReleaseBody();
@@ -141,7 +138,21 @@ void MakeThenUse(const HandlerContext& context, Maker<Made> make, Use use,
   RunTextWork(workers, exchange, bytes, std::move(work));
 }
 
-// Runs the request that `prepare` returns, or answers with its error.
+// The same with a `make` that reads the body, on the loop or as text work.
+template <typename Made, typename Use>
+void MakeThenUse(const HandlerContext& context, Maker<Made> make, Use use,
+                 std::shared_ptr<http::Exchange> exchange) {
+  const TextWorkers workers = WorkersFor(context, *exchange);
+  const size_t bytes = TextMemory(*exchange);
+  auto made = [context, make, exchange] {
+    return make(context, exchange->request());
+  };
+  WorkThenUse(workers, bytes, std::move(made), std::move(use),
+              std::move(exchange));
+}
+
+// Runs the request that `prepare` returns, or answers with its error. A grammar
+// is compiled as text work of its own, never on the loop.
 void PrepareAndRun(const HandlerContext& context,
                    Maker<PreparedRequest> prepare,
                    std::shared_ptr<http::Exchange> exchange);

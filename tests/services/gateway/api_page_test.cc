@@ -81,8 +81,8 @@ TEST(GatewayApiPageTest, NothingIsReadThatIsNotKnown) {
     known.emplace(field.name);
   const std::regex read(R"(\bin\.\w+\(\s*"(\w+)\")");
   size_t reads = 0;
-  for (const char* file :
-       {"chat_fields.cc", "common_fields.cc", "parse.cc", "tool_fields.cc"}) {
+  for (const char* file : {"chat_fields.cc", "common_fields.cc",
+                           "grammar_fields.cc", "parse.cc", "tool_fields.cc"}) {
     const std::string source = ReadFile(Cat("common/openai/", file));
     for (std::sregex_iterator at(source.begin(), source.end(), read), end;
          at != end; ++at, ++reads) {

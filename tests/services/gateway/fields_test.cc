@@ -391,9 +391,9 @@ TEST_F(GatewayFieldsTest, DevelopersAreSystemsAndTextPartsAreJoined) {
       HasSubstr("messages[0].content[0].type \"image_url\" is not supported"));
 }
 
-TEST_F(GatewayFieldsTest, ResponseFormatsAreRefusedByName) {
-  EXPECT_THAT(ErrorOf(Chat("\"response_format\":{\"type\":\"json_schema\"}")),
-              HasSubstr("type \"json_schema\""));
+TEST_F(GatewayFieldsTest, ResponseFormatsNeedAVocabulary) {
+  EXPECT_THAT(ErrorOf(Chat("\"response_format\":{\"type\":\"json_object\"}")),
+              HasSubstr("response_format: model fake has no vocabulary"));
   Chat("\"response_format\":{\"type\":\"text\"}");
   EXPECT_EQ(engine_.submitted(), 1u);
 }

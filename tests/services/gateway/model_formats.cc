@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/cat.h"
+#include "services/gateway/request_grammar.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::gateway {
@@ -96,6 +97,7 @@ ServedModel MakeToyModel(const std::string& chat_template,
   model.eos_ids = {256};
   model.vocab_size = text->tokenizer().vocab_size();
   model.max_positions = 1 << 16;
+  AddGrammars(text->tokenizer(), {}, model);
   model.text = std::move(text);
   return model;
 }
