@@ -138,6 +138,7 @@ class AnswerWriter {
     std::string behind;
     switch (format_.tools) {
       case ToolFormat::kHermes:
+      case ToolFormat::kGeneric:
         // Behind the opening tag, which `Opening` writes.
         before = LarkLiteral("\n{\"name\": " + name + ", \"arguments\": ");
         behind = LarkLiteral("}\n") + " " + Tag(kToolCallEnd);

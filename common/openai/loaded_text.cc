@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/openai/generic_tools.h"
 #include "common/text/text_source.h"
 
 namespace sluice::openai {
@@ -68,6 +69,11 @@ StatusOr<std::unique_ptr<LoadedText>> LoadedText::Load(
   SLUICE_ASSIGN_OR_RETURN(
       text->format_,
       ChooseOutputFormat(sources, vocabulary, format.tools, format.reasoning));
+  // Any model that chats can call.
+  if (format.tools == "auto" && text->format_.tools == ToolFormat::kNone &&
+      text->template_ != nullptr) {
+    text->format_.tools = ToolFormat::kGeneric;
+  }
   text->markup_ = KeptTokens(text->format_, vocabulary);
   text->max_bytes_per_token_ = MaxBytesPerToken(*text->tokenizer_);
   const auto empty = text->tokenizer_->Encode("", EncodeOptions());
@@ -91,9 +97,12 @@ StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
   }
   ObeyLeastEffort(format_, options.kwargs);
   const TimePoint begin = Clock::now();
+  const bool as_text = format_.tools == ToolFormat::kGeneric;
   auto ids = LimitsAsInvalid(template_->RenderIds(
-      AdaptHistory(messages, history_),
-      tools.is_null() ? Json() : AdaptTools(tools, history_), options));
+      AdaptHistory(as_text ? WithToolsAsText(messages, tools) : messages,
+                   history_),
+      tools.is_null() || as_text ? Json() : AdaptTools(tools, history_),
+      options));
   if (!ids.ok()) {
     NoteRendering(Seconds(Clock::now() - begin), 0);
     return ids;

@@ -23,7 +23,7 @@ struct FormatNames {
 class LoadedText : public ModelText {
  public:
   // Reads the tokenizer and chat template of the model at `path`. `format`: see
-  // ChooseOutputFormat.
+  // ChooseOutputFormat; where a template shows no format, "auto" is "generic".
   static StatusOr<std::unique_ptr<LoadedText>> Load(
       const std::string& path, const FormatNames& format = {});
 

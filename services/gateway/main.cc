@@ -47,7 +47,8 @@ ABSL_FLAG(double, sse_ping_interval, 10,
           "seconds of silence after which a stream sends a comment; 0: never");
 ABSL_FLAG(std::string, tool_format, "auto",
           "how the model writes tool calls: glm, qwen3-coder, hermes, "
-          "llama3-json, harmony, none; auto: as its chat template shows");
+          "llama3-json, harmony, none; generic: as a system message tells it "
+          "to; auto: as its chat template shows, else generic");
 ABSL_FLAG(std::string, reasoning_format, "auto",
           "how it sets reasoning apart: think, harmony, none; auto: as its "
           "chat template shows");

@@ -164,7 +164,7 @@ Status AddReasoning(const ServedModel& model, const openai::ChatRequest& chat,
 }
 
 // Returns the grammar of whole answers. Tools that are not strict keep to their
-// schemas where a call is required and a grammar can hold them.
+// schemas, too, where a grammar can hold them.
 StatusOr<GrammarSpec> SpecOf(const ServedModel& model,
                              const RequestGrammar& grammar) {
   const auto spec_of = [&](const AnswerRules& rules) {
@@ -175,7 +175,7 @@ StatusOr<GrammarSpec> SpecOf(const ServedModel& model,
   for (size_t i = 0; i < rules.tools.size(); ++i) {
     GrammarTool& tool = rules.tools[i];
     tool.is_strict = grammar.strict[i].value_or(false);
-    if (tool.is_strict || !rules.requires_call) continue;
+    if (tool.is_strict) continue;
     GrammarTool strict = tool;
     strict.is_strict = true;
     AnswerRules alone;

@@ -45,7 +45,7 @@ TEST(OutputFormatTest, NamesOverrideTheTemplate) {
   EXPECT_EQ(*ChooseOutputFormat(glm, Harmonies(), "harmony", "auto"), kHarmony);
   EXPECT_EQ(*ChooseOutputFormat("<|channel|>", Harmonies(), "none", "none"),
             OutputFormat{});
-  for (int i = 0; i <= static_cast<int>(ToolFormat::kHarmony); ++i) {
+  for (int i = 0; i <= static_cast<int>(ToolFormat::kGeneric); ++i) {
     const auto format = static_cast<ToolFormat>(i);
     const auto name = ToolFormatName(format);
     EXPECT_EQ(ChooseOutputFormat("", Harmonies(), name)->tools, format);
@@ -57,7 +57,7 @@ TEST(OutputFormatTest, BadNamesAreRefusedByName) {
   const auto message = [](auto&& format) { return Message(format.status()); };
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "xml")),
             "tool format 'xml': none of auto, none, glm, qwen3-coder, hermes, "
-            "llama3-json, harmony");
+            "llama3-json, harmony, generic");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "auto", "r1")),
             "reasoning format 'r1': none of auto, none, think, harmony");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "harmony", "think")),

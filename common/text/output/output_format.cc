@@ -14,7 +14,8 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kToolNames[] = {
-    "none", "glm", "qwen3-coder", "hermes", "llama3-json", "harmony"};
+    "none",        "glm",     "qwen3-coder", "hermes",
+    "llama3-json", "harmony", "generic"};
 constexpr std::string_view kReasoningNames[] = {"none", "think", "harmony"};
 
 // Tokens of the formats in text that a vocabulary may call special.

@@ -21,6 +21,8 @@ enum class ToolFormat {
   kHermes,     // <tool_call>{"name": .., "arguments": ..}</tool_call>
   kLlamaJson,  // {"name": .., "parameters": ..}, perhaps after <|python_tag|>
   kHarmony,    // messages to functions.NAME
+  // As kHermes; the template knows no tools, so a system message tells of them.
+  kGeneric,
 };
 enum class ReasoningFormat {
   kNone,
@@ -34,8 +36,8 @@ struct OutputFormat {
   bool operator==(const OutputFormat&) const = default;
 };
 
-// "glm", "qwen3-coder", "hermes", "llama3-json", "harmony", "none"; "think",
-// "harmony", "none".
+// "glm", "qwen3-coder", "hermes", "llama3-json", "harmony", "generic", "none";
+// "think", "harmony", "none".
 std::string_view ToolFormatName(ToolFormat format);
 std::string_view ReasoningFormatName(ReasoningFormat format);
 

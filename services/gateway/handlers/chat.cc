@@ -51,9 +51,8 @@ Status CheckTools(const ServedModel& model, const openai::ToolFields& fields) {
   if (fields.tools.is_null() || can_call) return OkStatus();
   return openai::WithCode(
       openai::FieldError(
-          "tools", "the chat template of model ", model.name,
-          " shows no format of tool calls that is known here (the "
-          "server's --tool-format names one)"),
+          "tools", "model ", model.name,
+          " has no format of tool calls (the server's --tool-format)"),
       "unsupported_parameter");
 }
 
