@@ -68,7 +68,15 @@ TEST_F(GrammarLimitsTest, BadSchemasAreRefusedByKeywordAndPath) {
       {R"({"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/a"},{"type":"null"}]}},
            "$ref":"#/$defs/a"})",
        {"$ref", "itself"}},
-      {"{\"type\":\"string\",\"pattern\":\"(\"}", {}},
+      {R"j({"items":{"type":"string","pattern":"a("}})j",
+       {"`pattern`", "/items", "unclosed"}},
+      {R"j({"type":"string","pattern":"(?=a)"})j",
+       {"`pattern`", "look-around"}},
+      {R"j({"patternProperties":{"(":{}}})j", {"`patternProperties`"}},
+      {R"({"items":{"type":"string","format":"iri"}})",
+       {"`format`", "/items", "iri", "uuid"}},
+      {R"({"items":{"oneOf":[{"type":"integer"},{"type":"number"}]}})",
+       {"`oneOf`", "/items"}},
       {R"({"allOf":[{"type":"string"},{"type":"integer"}]})", {}},
       {"false", {}},
       {Nested(65), {"64"}},
@@ -93,6 +101,8 @@ TEST_F(GrammarLimitsTest, GoodSchemasOfUnusualShapesAreTaken) {
        {std::string("{}"), std::string("true"), Nested(60), Enum(10'000),
         std::string(R"({"$defs":{"n":{"type":"object","properties":
             {"next":{"$ref":"#/$defs/n"}}}},"$ref":"#/$defs/n"})"),
+        std::string(R"({"type":"string","maxLength":2.0})"),
+        std::string(R"({"oneOf":[{"type":"integer"},{"type":"string"}]})"),
         std::string(R"({"type":["string","null"],"title":"x","default":null,
             "examples":[1],"$comment":"c","unknown-key":[{}]})")}) {
     EXPECT_TRUE(CompileStatus(Kind::kJsonSchema, schema).ok())

@@ -104,6 +104,41 @@ TEST_F(GrammarTest, SchemasGiveWhatTheySay) {
   }
 }
 
+// A model that writes white space wherever it may comes to an end.
+TEST_F(GrammarTest, WhiteSpaceIsBounded) {
+  auto constraint = Constrain(Kind::kJsonSchema,
+                              R"({"type":"array","items":{"const":1},
+                                  "minItems":2,"maxItems":2})");
+  std::vector<TokenId> blanks;
+  for (const char* name : {"Ċ", "Ġ", "ĉ"}) {
+    const auto id = tokenizer_->TokenToId(name);
+    ASSERT_TRUE(id.has_value()) << name;
+    blanks.push_back(*id);
+  }
+  std::vector<TokenId> appended;
+  std::string text;
+  for (int i = 0; i < 400; ++i) {
+    const ConstraintStep step = Await(*constraint, appended);
+    ASSERT_TRUE(step.status.ok());
+    if (step.is_complete) break;
+    appended = step.forced;
+    TokenId next = -1;
+    for (const TokenId blank : blanks) {
+      if (next < 0 && Allows(*step.mask, blank)) next = blank;
+    }
+    for (TokenId id = 0; next < 0; ++id) {
+      if (Allows(*step.mask, id)) next = id;
+    }
+    appended.push_back(next);
+    text += TextOf(appended);
+    if (next == eos_[0] || next == eos_[1]) break;
+  }
+  EXPECT_EQ(Json::parse(text.substr(0, text.find('<')), nullptr, false),
+            Json({1, 1}))
+      << text;
+  EXPECT_LT(text.size(), 300u);
+}
+
 TEST_F(GrammarTest, FormatsHold) {
   const std::map<std::string, std::string> formats = {
       {"date-time", R"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d.*)"},

@@ -15,7 +15,7 @@ SCHEMA = {
     "properties": {
         "name": {"type": "string", "minLength": 1, "maxLength": 12},
         "age": {"type": "integer", "minimum": 0, "maximum": 120}}}
-# White space alone may be 40 tokens at each of nine places.
+# White space alone may be 34 tokens at each of nine places.
 MAX_TOKENS = 450
 FORMAT = {"type": "json_schema",
           "json_schema": {"name": "person", "schema": SCHEMA, "strict": True}}

@@ -116,7 +116,7 @@ fn check_size(text: &str, limits: &Limits) -> Result<()> {
 /// A checked schema with the options that all schemas have.
 pub fn check_schema(text: &str, limits: &Limits) -> Result<String> {
     check_size(text, limits)?;
-    Ok(schema::checked(text, limits)?.to_string())
+    Ok(schema::checked(text, limits)?.value.to_string())
 }
 
 pub struct Compiled {
@@ -137,11 +137,13 @@ fn choice(text: &str) -> Result<String> {
 
 pub fn compile(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
     check_size(text, limits)?;
+    let mut schema = None;
     let grammar = match kind {
         LARK => TopLevelGrammar::from_lark(text.to_string()),
-        JSON_SCHEMA => TopLevelGrammar::from_json_schema(schema::checked(text, limits)?),
-        JSON_OBJECT => {
-            TopLevelGrammar::from_json_schema(schema::checked("{\"type\":\"object\"}", limits)?)
+        JSON_SCHEMA | JSON_OBJECT => {
+            let text = if kind == JSON_SCHEMA { text } else { "{\"type\":\"object\"}" };
+            let checked = schema.insert(schema::checked(text, limits)?);
+            TopLevelGrammar::from_json_schema(checked.value.clone())
         }
         REGEX => TopLevelGrammar::from_regex(text),
         CHOICE => TopLevelGrammar::from_regex(&choice(text)?),
@@ -150,10 +152,9 @@ pub fn compile(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Comp
     };
     let what = if matches!(kind, JSON_SCHEMA | JSON_OBJECT) { "schema" } else { "grammar" };
     let parser = env.factory.create_parser(grammar).map_err(|e| {
-        let message = format!("{e:#}");
-        // Of the crate that resolves references.
-        let keyword = if message.contains("Pointer '") { "`$ref`: " } else { "" };
-        Failure::invalid(format!("{what}: {keyword}{}", short(&message)))
+        let message = short(&format!("{e:#}"));
+        let explained = schema.as_ref().and_then(|checked| checked.explain(&message));
+        Failure::invalid(format!("{what}: {}", explained.unwrap_or(message)))
     })?;
     let matcher = Matcher::new(Ok(parser));
     if let Some(error) = matcher.get_error() {

@@ -6,8 +6,9 @@ use crate::grammar::Limits;
 use serde_json::{json, Map, Value};
 use std::collections::HashSet;
 
-/// White space between JSON tokens is bounded, so that answers end.
-const WHITE_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,40}";
+/// White space between JSON tokens is bounded, so that answers end: line feeds
+/// with indentation, or a little space.
+const WHITE_SPACE: &str = r"\x0A{1,2}[\x20\x09]{0,32}|\x20{1,2}|\x09";
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -15,6 +16,9 @@ enum Kind {
     SchemaOrList,
     Schemas,
     SchemaMap,
+    PatternMap,
+    Pattern,
+    Format,
     Text,
     Count,
     Number,
@@ -47,7 +51,7 @@ const KEYWORDS: [(&str, Kind); 46] = [
     ("examples", Kind::Any),
     ("exclusiveMaximum", Kind::Number),
     ("exclusiveMinimum", Kind::Number),
-    ("format", Kind::Text),
+    ("format", Kind::Format),
     ("id", Kind::Text),
     ("items", Kind::SchemaOrList),
     ("maxItems", Kind::Count),
@@ -60,8 +64,8 @@ const KEYWORDS: [(&str, Kind); 46] = [
     ("minimum", Kind::Number),
     ("multipleOf", Kind::Number),
     ("oneOf", Kind::Schemas),
-    ("pattern", Kind::Text),
-    ("patternProperties", Kind::SchemaMap),
+    ("pattern", Kind::Pattern),
+    ("patternProperties", Kind::PatternMap),
     ("prefixItems", Kind::Schemas),
     ("properties", Kind::SchemaMap),
     ("readOnly", Kind::Flag),
@@ -99,20 +103,53 @@ const UNSUPPORTED: [&str; 19] = [
 ];
 
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+const FORMATS: [&str; 11] = [
+    "date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri",
+    "unknown",
+];
 const DRAFTS: [&str; 5] = ["draft-04", "draft-06", "draft-07", "2019-09", "2020-12"];
 
 struct Check<'a> {
     limits: &'a Limits,
     num_enum_values: usize,
     path: String,
+    one_of: Vec<String>,  // where they are
 }
 
-/// Parses and checks a schema, and adds the options that all schemas have.
-pub fn checked(text: &str, limits: &Limits) -> Result<Value> {
+const YEAR_ABOVE_0: &str = "^([1-9][0-9]{3}|[0-9][1-9][0-9]{2}|[0-9]{2}[1-9][0-9]|[0-9]{3}[1-9])-";
+
+/// A checked schema, with the options that all schemas have.
+pub struct Checked {
+    pub value: Value,
+    one_of: Vec<String>,
+}
+
+impl Checked {
+    /// Names the keyword and its places in a message of the compiler, which has
+    /// neither.
+    pub fn explain(&self, message: &str) -> Option<String> {
+        if message.contains("Pointer '") {
+            return Some(format!("`$ref`: {message}"));
+        }
+        if !message.contains("oneOf") {
+            return None;
+        }
+        let places: Vec<String> =
+            self.one_of.iter().take(5).map(|path| format!("\"{}\"", cut(path))).collect();
+        Some(format!(
+            "`oneOf` at {} is not supported where a value may fit two of its branches; \
+             `anyOf` is",
+            places.join(", ")
+        ))
+    }
+}
+
+/// Parses and checks a schema.
+pub fn checked(text: &str, limits: &Limits) -> Result<Checked> {
     check_levels(text, limits)?;
     let mut value: Value = serde_json::from_str(text)
         .map_err(|e| Failure::invalid(format!("the schema is not JSON: {e}")))?;
-    let mut check = Check { limits, num_enum_values: 0, path: String::new() };
+    let mut check = Check { limits, num_enum_values: 0, path: String::new(), one_of: Vec::new() };
     check.schema(&mut value)?;
     check_references(&value, &value, &mut Fine::new())?;
     if value == Value::Bool(true) {
@@ -122,7 +159,7 @@ pub fn checked(text: &str, limits: &Limits) -> Result<Value> {
         return Err(Failure::invalid("schema: `false` fits no answer"));
     };
     members.insert("x-guidance".to_string(), json!({ "whitespace_pattern": WHITE_SPACE }));
-    Ok(value)
+    Ok(Checked { value, one_of: check.one_of })
 }
 
 /// Counts the nesting of the text, before a parser recurses into it.
@@ -181,6 +218,14 @@ impl Check<'_> {
             Value::Object(members) => members,
             _ => return self.fail("schema", "is not an object or a boolean"),
         };
+        if members.contains_key("oneOf") {
+            self.one_of.push(self.path.clone());
+        }
+        // Year 0 is a year of RFC 3339, but of no library that reads dates.
+        let is_date = matches!(members.get("format"), Some(Value::String(f)) if f.starts_with("date"));
+        if is_date && !members.contains_key("pattern") {
+            members.insert("pattern".to_string(), json!(YEAR_ABOVE_0));
+        }
         if members.get("uniqueItems") == Some(&Value::Bool(false)) {
             members.shift_remove("uniqueItems");
         }
@@ -204,11 +249,26 @@ impl Check<'_> {
             Kind::SchemaOrList | Kind::Schemas => self.schemas(key, item),
             Kind::SchemaMap => self.schema_map(key, item),
             Kind::Text => self.text(key, item),
+            Kind::Format => self.format(key, item),
+            Kind::Pattern => {
+                self.text(key, item)?;
+                self.pattern(key, item.as_str().unwrap_or(""))
+            }
+            Kind::PatternMap => {
+                for pattern in item.as_object().into_iter().flat_map(|all| all.keys()) {
+                    self.pattern(key, pattern)?;
+                }
+                self.schema_map(key, item)
+            }
             Kind::Flag => self.expect(item.is_boolean(), key, "is not true or false"),
             Kind::Number => self.number(key, item),
             Kind::Count => {
-                let counts = item.as_f64().is_some_and(|n| n >= 0.0 && n.fract() == 0.0);
-                self.expect(counts, key, "is not a whole number of at least 0")
+                let count = item.as_f64().filter(|n| *n >= 0.0 && n.fract() == 0.0);
+                self.expect(count.is_some(), key, "is not a whole number of at least 0")?;
+                if item.is_f64() {
+                    *item = json!(count.unwrap_or(0.0) as u64);
+                }
+                Ok(())
             }
             Kind::Strings => {
                 let strings =
@@ -268,6 +328,33 @@ impl Check<'_> {
             return self.fail(key, &format!("is none of {}", DRAFTS.join(", ")));
         }
         Ok(())
+    }
+
+    /// `format` holds a string to its form, or is refused.
+    fn format(&self, key: &str, item: &Value) -> Result<()> {
+        match item.as_str() {
+            None => self.fail(key, "is not a string"),
+            Some(name) if FORMATS.contains(&name) => Ok(()),
+            Some(name) => self.fail(
+                key,
+                &format!("\"{}\" is not supported; supported are {}", cut(name), FORMATS.join(", ")),
+            ),
+        }
+    }
+
+    /// A pattern is a regular expression without look-around.
+    fn pattern(&self, key: &str, pattern: &str) -> Result<()> {
+        match regex_syntax::parse(pattern) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let why = match &error {
+                    regex_syntax::Error::Parse(parse) => parse.kind().to_string(),
+                    regex_syntax::Error::Translate(translate) => translate.kind().to_string(),
+                    _ => error.to_string(),
+                };
+                self.fail(key, &format!("is not supported: \"{}\": {why}", cut(pattern)))
+            }
+        }
     }
 
     fn number(&mut self, key: &str, item: &Value) -> Result<()> {
