@@ -151,7 +151,7 @@ void EngineLoop::Handle(CancelCommand& cancel) {
 }
 
 void EngineLoop::Handle(ConstraintReady& ready) {
-  Emit(scheduler_.OnConstraintReady(ready.id));
+  Emit(scheduler_.OnConstraintReady(ready.id, Clock::now()));
 }
 
 void EngineLoop::Handle(StepResult& result) {

@@ -140,7 +140,7 @@ SequenceEvents Scheduler::End(SequenceId id, FinishReason reason,
   return events;
 }
 
-SequenceEvents Scheduler::OnConstraintReady(SequenceId id) {
+SequenceEvents Scheduler::OnConstraintReady(SequenceId id, TimePoint now) {
   SequenceEvents events;
   Sequence* const sequence = state_.sequences.Find(id);
   if (sequence == nullptr) return events;
@@ -154,6 +154,8 @@ SequenceEvents Scheduler::OnConstraintReady(SequenceId id) {
     EndSequence(*sequence, {.reason = FinishReason::kStop}, events);
   } else {
     sequence->has_step = true;
+    sequence->had_late_step = sequence->num_emitted() > 0 &&
+                              now - sequence->last_token > MaskPatience();
   }
   return events;
 }
@@ -198,14 +200,28 @@ TimePoint Scheduler::next_deadline() const {
   for (const auto& [id, sequence] : state_.sequences.all()) {
     next = std::min(next, sequence.request.deadline.value_or(next));
   }
-  return next;
+  return std::min(next, masks_until_);
+}
+
+// Whether the next plan waits for masks behind the latest result: a plan that
+// leaves with the first of them would part sequences that go together. A
+// sequence whose mask was late the last time is not waited for.
+bool Scheduler::WaitsForMasks(TimePoint now) {
+  const TimePoint until = last_result_ + MaskPatience();
+  const bool waits =
+      now < until &&
+      std::ranges::any_of(state_.sequences.running(), [](const Sequence* s) {
+        return s->remaining() == 1 && s->awaits_mask() && !s->had_late_step;
+      });
+  masks_until_ = waits ? until : TimePoint::max();
+  return waits;
 }
 
 std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   const size_t in_flight = state_.in_flight.size();
   const auto most = static_cast<size_t>(state_.max_plans);
   if (!attached_ || in_flight > most ||
-      (in_flight == most && !policy_.GoesAhead())) {
+      (in_flight == most && !policy_.GoesAhead()) || WaitsForMasks(now)) {
     return std::nullopt;
   }
   BatchBuilder builder(state_, policy_, now);

@@ -85,7 +85,7 @@ class Scheduler {
   }
   // Ends the sequence if its constraint failed, or is complete. The next Plan
   // may draw its next token.
-  SequenceEvents OnConstraintReady(SequenceId id);
+  SequenceEvents OnConstraintReady(SequenceId id, TimePoint now);
   // Ends a sequence; does nothing if it is not live.
   SequenceEvents End(SequenceId id, FinishReason reason, const Status& status);
   // Ends the sequences past their deadline, with DEADLINE_EXCEEDED.
@@ -119,7 +119,8 @@ class Scheduler {
                : std::max(state_.in_flight.front().submitted, last_result_);
   }
   Duration expected_step() const;
-  TimePoint next_deadline() const;  // TimePoint::max(): there is none
+  // When Expire or Plan has work without another call; TimePoint::max(): never.
+  TimePoint next_deadline() const;
   // Fills in `stats`. Returns the queue that they describe.
   QueueState FillStats(EngineStats& stats) const;
   QueueState Queue() const { return policy_.Queue(); }
@@ -136,6 +137,9 @@ class Scheduler {
   std::optional<FinalEvent> Append(Sequence& sequence, TokenResult token,
                                    TokenEvent& event);
   void AdvanceConstraint(Sequence& sequence, size_t num_new) const;
+  bool WaitsForMasks(TimePoint now);
+  // How long behind a result a plan waits for masks.
+  Duration MaskPatience() const { return last_step_time_ / 8; }
   SequenceEvents EndWhere(const std::function<Status(const Sequence&)>& why);
   void EndSequence(Sequence& sequence, FinalEvent event,
                    SequenceEvents& events);
@@ -148,6 +152,8 @@ class Scheduler {
   int max_plans_seen_ = 0;
   Duration last_step_time_{};
   TimePoint last_result_{};  // of any plan
+  // Until then a plan waits for masks; TimePoint::max(): no plan does.
+  TimePoint masks_until_ = TimePoint::max();
 };
 
 }  // namespace sluice

@@ -66,6 +66,8 @@ struct Sequence {
 
   // The constraint's step behind all tokens is there, and goes on.
   bool has_step = false;
+  // The latest step came when the others' plan had left.
+  bool had_late_step = false;
 
   // Positions with delivered logits or prompt logprobs; not wanted again.
   int32_t logits_done = 0;

@@ -136,8 +136,8 @@ ABSL_FLAG(int32_t, max_schema_levels, 64,
 ABSL_FLAG(int32_t, max_enum_values, 10000,
           "values of all enums of a JSON Schema together");
 ABSL_FLAG(int32_t, grammar_threads, 0,
-          "threads that compute which tokens a grammar allows; 0: 2, on two "
-          "CPUs 1");
+          "threads that compute which tokens a grammar allows; 0: a quarter "
+          "of the CPUs, at least 2 and at most 8");
 ABSL_FLAG(double, trace_sample, 0,
           "share of requests that are traced without asking for it, 0 to 1");
 ABSL_FLAG(std::string, trace_dir, "",
@@ -212,7 +212,8 @@ StatusOr<GrammarCompiler::Options> GrammarsFromFlags() {
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--grammar-threads", grammars.num_threads, 0, 256));
   if (grammars.num_threads == 0) {
-    grammars.num_threads = std::thread::hardware_concurrency() <= 2 ? 1 : 2;
+    grammars.num_threads = std::clamp(
+        static_cast<int>(std::thread::hardware_concurrency()) / 4, 2, 8);
   }
   return grammars;
 }

@@ -45,6 +45,7 @@ TEST(ConstraintTest, AMaskThatIsLateDelaysItsOwnSequence) {
   }
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(harness.Commit());
+    harness.set_now(Clock::now() + std::chrono::seconds(i + 1));
     plan = harness.Plan();
     ASSERT_TRUE(plan.has_value());
     EXPECT_TRUE(Carries(*plan, plain));
@@ -59,6 +60,47 @@ TEST(ConstraintTest, AMaskThatIsLateDelaysItsOwnSequence) {
     EXPECT_EQ(harness.outcome(id).result(),
               Undisturbed(harness.request(id), kVocabSize));
   }
+}
+
+// A plan waits a part of a step for masks, so that sequences stay together; not
+// for one that was late.
+TEST(ConstraintTest, APlanWaitsAMomentForMasks) {
+  SchedulerHarness harness({}, TestLimits(100));
+  TimePoint now = Clock::now();
+  const auto advance = [&](int64_t ms) {
+    now += std::chrono::milliseconds(ms);
+    harness.set_now(now);
+  };
+  const SequenceId plain = harness.Add(TestRequest(20, 20, 2));
+  const SequenceId held =
+      harness.Add(Constrained({}, harness.held_steps(), 20));
+  harness.held_steps()->Release();
+  advance(0);
+  ASSERT_TRUE(harness.Plan());
+  advance(80);
+  ASSERT_TRUE(harness.Commit());  // the step took 80 ms, an eighth is 10
+  advance(4);
+  EXPECT_FALSE(harness.Plan());
+  EXPECT_EQ(harness.scheduler().next_deadline(),
+            now + std::chrono::milliseconds(6));
+  ASSERT_TRUE(harness.held_steps()->Release());
+  std::optional<StepPlan> plan = harness.Plan();
+  ASSERT_TRUE(plan && Carries(*plan, plain) && Carries(*plan, held));
+  EXPECT_EQ(harness.scheduler().next_deadline(), TimePoint::max());
+  advance(80);
+  ASSERT_TRUE(harness.Commit());
+  advance(11);  // late
+  plan = harness.Plan();
+  ASSERT_TRUE(plan && Carries(*plan, plain) && !Carries(*plan, held));
+  ASSERT_TRUE(harness.held_steps()->Release());
+  advance(69);
+  ASSERT_TRUE(harness.Commit());
+  plan = harness.Plan();
+  ASSERT_TRUE(plan && Carries(*plan, held));
+  advance(80);
+  ASSERT_TRUE(harness.Commit());
+  EXPECT_TRUE(harness.Plan());  // the others wait for it no more
+  harness.RunToEnd();
 }
 
 TEST(ConstraintTest, AloneItWaitsWithoutPlans) {
@@ -216,7 +258,9 @@ TEST(ConstraintTest, MasksOfManySequencesGoIntoSeveralPlans) {
     request.constraint = std::make_shared<Same>(every_other);
     scheduler.Add(SequenceId(i), std::move(request), nullptr);
   }
-  for (const SequenceId id : notices) scheduler.OnConstraintReady(id);
+  for (const SequenceId id : notices) {
+    scheduler.OnConstraintReady(id, Clock::now());
+  }
   const std::optional<StepPlan> plan = scheduler.Plan(Clock::now());
   ASSERT_TRUE(plan.has_value());
   EXPECT_TRUE(Validate(*plan, limits).ok());

@@ -148,7 +148,7 @@ class SchedulerHarness {
     while (!notices_.empty()) {
       const SequenceId id = notices_.front();
       notices_.pop_front();
-      Take(scheduler_.OnConstraintReady(id));
+      Take(scheduler_.OnConstraintReady(id, now_));
     }
   }
   const std::shared_ptr<HeldSteps>& held_steps() const { return held_; }
