@@ -66,11 +66,15 @@ impl Env {
         words.truncate(vocab_size as usize);
         let eos: Vec<u32> = eos.iter().copied().filter(|id| (*id as usize) < words.len()).collect();
         let first = *eos.first().ok_or_else(|| Failure::invalid("no end token"))?;
+        // Without a token for each of these, the tokens of a text that a grammar
+        // forces may stand for less than the text.
+        let spells_ascii = (b' '..=b'~').all(|byte| words.iter().any(|word| word[..] == [byte]));
+        let is_canonical = table.is_plain && spells_ascii;
         let info = TokRxInfo::new(words.len() as u32, first);
         let trie = TokTrie::from(&info, &words).with_eos_tokens(&eos);
-        let env: TokEnv = Arc::new(Vocabulary { trie, tokenizer, is_canonical: table.is_plain });
+        let env: TokEnv = Arc::new(Vocabulary { trie, tokenizer, is_canonical });
         let capabilities =
-            InferenceCapabilities { ff_tokens: table.is_plain, ..Default::default() };
+            InferenceCapabilities { ff_tokens: is_canonical, ..Default::default() };
         let mut factory =
             ParserFactory::new(&env, capabilities, &SlicedBiasComputer::general_slices())
                 .map_err(|e| Failure::invalid(e.to_string()))?;
