@@ -155,6 +155,7 @@ void ReadToolChoice(FieldReader& in, ToolFields& out) {
     ReadAllowedTools(in, *choice, out);
   } else {
     out.choice = ToolChoice::kRequired;
+    out.parallel = false;  // OpenAI's answer is one call
     AllowNamed(in, "", *choice, out);
   }
 }
@@ -182,7 +183,7 @@ ToolFields ReadToolFields(FieldReader& in) {
                              ? std::nullopt
                              : std::optional<bool>(strict->get<bool>()));
   }
-  out.parallel = in.Bool("parallel_tool_calls").value_or(true);
+  out.parallel = in.Bool("parallel_tool_calls").value_or(out.parallel);
   return out;
 }
 

@@ -38,8 +38,7 @@ class OpenAiErrorsTest(OpenAiCase):
         self.assertEqual(caught.exception.code, "context_length_exceeded")
 
     def test_what_is_not_built_is_refused_by_name(self):
-        tool = {"type": "function",
-                "function": {"name": "weather", "parameters": {}}}
+        tool = {"type": "custom", "custom": {"name": "weather"}}
         self.assertEqual(self.refused(tools=[tool]).param, "tools")
         error = self.refused(response_format={"type": "structural_tag"})
         self.assertEqual(error.param, "response_format.type")

@@ -36,9 +36,8 @@ class Person(pydantic.BaseModel):
 class StructuredTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # The default model's template shows no format of calls.
-        cls.cluster = harness.Cluster(harness.default_model(), "--stages", 2,
-                                      "--tool-format", "hermes")
+        # The default model's template shows no format of calls: the generic one.
+        cls.cluster = harness.Cluster(harness.default_model(), "--stages", 2)
         cls.addClassCleanup(cls.cluster.close)
         cls.client = openai.OpenAI(base_url=cls.cluster.url + "/v1",
                                    api_key="none", max_retries=0)

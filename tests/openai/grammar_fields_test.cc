@@ -209,6 +209,11 @@ TEST(GrammarFieldsTest, ToolChoicesSayWhatMayBeCalled) {
       chat(R"({"type":"function","function":{"name":"b"}})");
   EXPECT_EQ(named.choice, ToolChoice::kRequired);
   EXPECT_THAT(named.allowed, ElementsAre("b"));
+  EXPECT_FALSE(named.parallel) << "one call, unless more are asked for";
+  EXPECT_TRUE(required.parallel);
+  EXPECT_TRUE(chat(R"({"type":"function","function":{"name":"b"}},
+                   "parallel_tool_calls":true)")
+                  .parallel);
   EXPECT_EQ(named.tools.size(), 3u) << "the model is told of all";
   const std::string two = R"([{"type":"function","function":{"name":"c"}},
       {"type":"function","function":{"name":"a"}},

@@ -196,9 +196,8 @@ TEST_P(AnswerGrammarTest, ANamedFunctionIsCalledAlone) {
       *ParseJson(R"({"type":"function","function":{"name":"town"}})");
   ForEachAnswer(*server_, WithTools(choice), [](const Json& answer) {
     ASSERT_TRUE(answer["message"].contains("tool_calls"));
-    for (const Json& call : answer["message"]["tool_calls"]) {
-      EXPECT_EQ(call["function"]["name"], "town");
-    }
+    ASSERT_EQ(answer["message"]["tool_calls"].size(), 1u);
+    EXPECT_EQ(answer["message"]["tool_calls"][0]["function"]["name"], "town");
   });
 }
 

@@ -512,7 +512,8 @@ TEST_F(GatewayToolsTest, AFormatIsReadFromATemplateForToolsToo) {
   using openai::MakeToyText;
   const auto plain = "{% for m in messages %}{{ m.content }}{% endfor %}";
   const openai::ToyTokens tokens = Glm().tokens;
-  EXPECT_EQ(MakeToyText(plain, tokens)->output_format(), OutputFormat());
+  EXPECT_EQ(MakeToyText(plain, tokens)->output_format(),
+            (OutputFormat{ToolFormat::kGeneric, ReasoningFormat::kNone}));
   EXPECT_EQ(MakeToyText(plain, tokens, {}, TemplateOf(Glm()))->output_format(),
             (OutputFormat{ToolFormat::kGlm, ReasoningFormat::kThink}));
 }
