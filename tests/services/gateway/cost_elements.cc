@@ -374,6 +374,53 @@ void AddAnswers(Elements& all, const char* path, const char* name) {
        [=](size_t n) { return With(path, "\"x\":" + Nested(n, "0")); }, 28});
 }
 
+// Grammars that an answer is held to. They have 256 KiB.
+void AddGrammars(Elements& all, const char* path, const char* name) {
+  const auto add = [&](const char* what, const char* field, size_t small,
+                       const Make& value) {
+    all.push_back({Cat(name, ": ", what), field, path,
+                   [=](size_t n) {
+                     return With(path, Cat("\"", field, "\":", value(n)));
+                   },
+                   small});
+  };
+  const auto quoted = [](size_t n) {
+    return List(n, [](size_t i) { return Cat("\"word", i, "\""); });
+  };
+  const auto rules = [](size_t n, std::string_view first, std::string_view is) {
+    std::string text(first);
+    for (size_t i = 0; i < n; ++i) {
+      text += Cat("r", i, " ", is, " \\\"", i, "\\\" r", i + 1, "\\n");
+    }
+    return Cat("\"", text, "r", n, " ", is, " \\\"x\\\"\"");
+  };
+  const auto gbnf = [rules](size_t n) {
+    return rules(n, "root ::= r0\\n", "::=");
+  };
+  add("properties of a schema", "response_format", 64, [](size_t n) {
+    return Cat("{\"type\":\"json_schema\",\"json_schema\":{\"schema\":",
+               "{\"type\":\"object\",\"properties\":", Members(n, "true"),
+               "}}}");
+  });
+  add("choices", "structured_outputs", 256,
+      [quoted](size_t n) { return Cat("{\"choice\":", quoted(n), "}"); });
+  add("values of an enum", "guided_json", 256,
+      [quoted](size_t n) { return Cat("{\"enum\":", quoted(n), "}"); });
+  add("choices by an older name", "guided_choice", 256, quoted);
+  add("a long regular expression", "guided_regex", kText / 4,
+      [](size_t n) { return Quoted(Repeat("a[bc]", n)); });
+  add("a long regular expression, SGLang's", "regex", kText / 4,
+      [](size_t n) { return Quoted(Repeat("a|", n) + "b"); });
+  add("rules of Lark", "guided_grammar", 64,
+      [rules](size_t n) { return rules(n, "start: r0\\n", ":"); });
+  add("rules of GBNF", "grammar", 64, gbnf);
+  add("rules of GBNF, SGLang's", "ebnf", 64, gbnf);
+  add("a schema's text", "json_schema", kText, [](size_t n) {
+    return Cat("{\"type\":\"null\",\"description\":\"", std::string(n, 'd'),
+               "\"}");
+  });
+}
+
 void AddPrompts(Elements& all) {
   const auto add = [&all](const char* name, const char* field, size_t small,
                           Make make) {
@@ -489,6 +536,8 @@ std::vector<CostElement> CostElements() {
   AddTools(all);
   AddAnswers(all, kChat, "chat");
   AddAnswers(all, kCompletions, "completions");
+  AddGrammars(all, kChat, "chat");
+  AddGrammars(all, kCompletions, "completions");
   AddPrompts(all);
   AddOthers(all);
   AddGeneric(all);
@@ -524,6 +573,7 @@ const std::vector<std::string>& FieldsWithoutSize() {
       "reasoning_effort",
       "tool_choice",
       "parallel_tool_calls",
+      "guided_json_object",
       "cache_salt",
       "request_id",
   };

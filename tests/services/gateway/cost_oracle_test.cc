@@ -30,6 +30,7 @@
 #include "common/trace/trace_store.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
+#include "services/gateway/request_grammar.h"
 #include "tests/openai/toy_text.h"
 #include "tests/services/gateway/cost_elements.h"
 #include "tests/services/gateway/fakes.h"
@@ -108,12 +109,14 @@ class Served {
  public:
   Served() {
     model_.name = "toy";
-    model_.text = openai::MakeToyText(
+    auto text = openai::MakeToyText(
         kTemplate,
         {{"<|im_end|>", "<|im_start|>", "<|eot|>"}, {"<think>", "</think>"}});
     engine_.set_max_context(kPositions);
     model_.eos_ids = {256};
     model_.vocab_size = kVocab;
+    AddGrammars(text->tokenizer(), {}, model_);
+    model_.text = std::move(text);
     model_.max_positions = kPositions;
     HandlerContext context{model_, engine_.loop(), metrics_, nullptr,
                            [] { return GatewayReadiness{true}; }};
