@@ -44,15 +44,23 @@ class FieldConstraint : public TokenConstraint {
   const ConstraintStep* Latest() const override {
     const ConstraintStep* step = constraint_->Latest();
     if (step == nullptr || step->status.ok()) return step;
-    failed_.status = step->status.code() == StatusCode::kResourceExhausted
-                         ? openai::WithCode(openai::FieldError(
-                                                field_, Message(step->status)),
-                                            "grammar_too_complex")
-                         : step->status;
+    failed_.status = OfAnswer(step->status);
     return &failed_;
   }
 
  private:
+  Status OfAnswer(const Status& status) const {
+    switch (status.code()) {
+      case StatusCode::kResourceExhausted:
+        return openai::WithCode(openai::FieldError(field_, Message(status)),
+                                "grammar_too_complex");
+      case StatusCode::kInvalidArgument:
+        return openai::FieldError(field_, Message(status));
+      default:
+        return status;
+    }
+  }
+
   const std::shared_ptr<TokenConstraint> constraint_;
   const std::string field_;
   mutable ConstraintStep failed_;
