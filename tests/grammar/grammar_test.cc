@@ -164,6 +164,28 @@ TEST_F(GrammarTest, FormatsHold) {
                    .ok());
 }
 
+// A model that may add members goes on adding them.
+TEST_F(GrammarTest, ObjectsHaveTheirPropertiesAlone) {
+  const std::string schema = R"({"type":"object","properties":{
+      "a":{"type":"object","properties":{"b":{"type":"boolean"}},
+           "additionalProperties":{"type":"null"}},
+      "properties":{"type":"integer","maximum":9,"minimum":0}},
+      "required":["a"]})";
+  bool has_other = false;
+  for (const std::string& answer : Answers(Kind::kJsonSchema, schema)) {
+    const Json json = Json::parse(answer, nullptr, false);
+    ASSERT_TRUE(json.is_object() && json.contains("a")) << answer;
+    EXPECT_LE(json.size(), json.contains("properties") ? 2u : 1u) << answer;
+    has_other = has_other || json["a"].size() > json["a"].count("b");
+  }
+  EXPECT_TRUE(has_other);
+  // Joined schemas stay as they are.
+  EXPECT_TRUE(CompileStatus(Kind::kJsonSchema, R"({"allOf":[
+      {"type":"object","properties":{"a":{"type":"null"}},"required":["a"]},
+      {"type":"object","properties":{"b":{"type":"null"}},"required":["b"]}]})")
+                  .ok());
+}
+
 TEST_F(GrammarTest, AnObjectIsAnyObject) {
   for (const std::string& answer : Answers(Kind::kJsonObject, "")) {
     EXPECT_TRUE(

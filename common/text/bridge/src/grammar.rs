@@ -40,11 +40,16 @@ impl TokenizerEnv for Vocabulary {
     }
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<u32> {
         let tokenizer = unsafe { &*self.tokenizer };
-        self.trie.tokenize_with_greedy_fallback(bytes, |text| {
-            tokenizer
-                .encode(text, 0, &[])
-                .unwrap_or_else(|_| self.trie.greedy_tokenize(text.as_bytes()))
-        })
+        let tokens = self.trie.tokenize_with_greedy_fallback(bytes, |text| {
+            tokenizer.encode(text, 0, &[]).unwrap_or_default()
+        });
+        // A vocabulary without a token for some byte spells less: then nothing
+        // is forced. Names of special tokens stand behind their marker.
+        let is_text = !bytes.contains(&TokTrie::SPECIAL_TOKEN_MARKER);
+        if is_text && self.trie.decode(&tokens) != bytes {
+            return Vec::new();
+        }
+        tokens
     }
     fn tokenize_is_canonical(&self) -> bool {
         self.is_canonical

@@ -7,6 +7,7 @@ mod gbnf_lark;
 mod grammar;
 mod pretokenize;
 mod pyjson;
+mod references;
 mod schema;
 mod split;
 mod template;

@@ -3,8 +3,8 @@
 
 use crate::failure::{Failure, Result};
 use crate::grammar::Limits;
+use crate::references;
 use serde_json::{json, Map, Value};
-use std::collections::HashSet;
 
 /// White space between JSON tokens is bounded, so that answers end: line feeds
 /// with indentation, or a little space.
@@ -114,6 +114,8 @@ struct Check<'a> {
     num_enum_values: usize,
     path: String,
     one_of: Vec<String>,  // where they are
+    // No schema is joined with another one about the same object.
+    may_close: bool,
 }
 
 const YEAR_ABOVE_0: &str = "^([1-9][0-9]{3}|[0-9][1-9][0-9]{2}|[0-9]{2}[1-9][0-9]|[0-9]{3}[1-9])-";
@@ -149,9 +151,12 @@ pub fn checked(text: &str, limits: &Limits) -> Result<Checked> {
     check_levels(text, limits)?;
     let mut value: Value = serde_json::from_str(text)
         .map_err(|e| Failure::invalid(format!("the schema is not JSON: {e}")))?;
-    let mut check = Check { limits, num_enum_values: 0, path: String::new(), one_of: Vec::new() };
+    let mut check = Check { limits, num_enum_values: 0, path: String::new(), one_of: Vec::new(), may_close: true };
     check.schema(&mut value)?;
-    check_references(&value, &value, &mut Fine::new())?;
+    references::check(&value)?;
+    if check.may_close {
+        close_objects(&mut value);
+    }
     if value == Value::Bool(true) {
         value = json!({});
     }
@@ -160,6 +165,41 @@ pub fn checked(text: &str, limits: &Limits) -> Result<Checked> {
     };
     members.insert("x-guidance".to_string(), json!({ "whitespace_pattern": WHITE_SPACE }));
     Ok(Checked { value, one_of: check.one_of })
+}
+
+/// Does `work` to each schema directly within `members`.
+fn for_each_schema(members: &mut Map<String, Value>, work: &mut impl FnMut(&mut Value)) {
+    for (key, item) in members.iter_mut() {
+        let kind = KEYWORDS.iter().find(|(name, _)| name == key).map(|(_, kind)| *kind);
+        match (kind, item) {
+            (Some(Kind::SchemaMap | Kind::PatternMap), Value::Object(all)) => {
+                all.values_mut().for_each(&mut *work);
+            }
+            (Some(Kind::Schemas | Kind::SchemaOrList), Value::Array(all)) => {
+                all.iter_mut().for_each(&mut *work);
+            }
+            (Some(Kind::Schema | Kind::SchemaOrList), item) => work(item),
+            _ => {}
+        }
+    }
+}
+
+/// An object whose schema names its properties, and says nothing of others, has
+/// these alone: a model that may add members goes on adding them. Each such
+/// answer fits the schema.
+fn close_objects(value: &mut Value) {
+    let Value::Object(members) = value else { return };
+    for_each_schema(members, &mut close_objects);
+    let Some(Value::Object(named)) = members.get("properties") else { return };
+    let is_open = ["additionalProperties", "patternProperties", "minProperties"]
+        .iter()
+        .any(|key| members.contains_key(*key));
+    let is_named = |one: &Value| one.as_str().is_some_and(|name| named.contains_key(name));
+    let required = members.get("required").and_then(Value::as_array);
+    let names_all = required.is_none_or(|all| all.iter().all(is_named));
+    if !is_open && names_all && !named.is_empty() {
+        members.insert("additionalProperties".to_string(), Value::Bool(false));
+    }
 }
 
 /// Counts the nesting of the text, before a parser recurses into it.
@@ -218,6 +258,14 @@ impl Check<'_> {
             Value::Object(members) => members,
             _ => return self.fail("schema", "is not an object or a boolean"),
         };
+        let joins = ["$ref", "anyOf", "oneOf"].iter().any(|key| members.contains_key(*key));
+        let is_about_members =
+            ["properties", "required", "additionalProperties", "patternProperties"]
+                .iter()
+                .any(|key| members.contains_key(*key));
+        if members.contains_key("allOf") || (joins && is_about_members) {
+            self.may_close = false;
+        }
         if members.contains_key("oneOf") {
             self.one_of.push(self.path.clone());
         }
@@ -377,66 +425,6 @@ impl Check<'_> {
     }
 }
 
-fn cut(text: &str) -> String {
+pub fn cut(text: &str) -> String {
     text.chars().take(100).collect()
-}
-
-/// Refuses a schema that refers to itself with nothing between: no answer would
-/// ever begin.
-fn check_references<'a>(root: &'a Value, value: &'a Value, fine: &mut Fine<'a>) -> Result<()> {
-    match value {
-        Value::Object(members) => {
-            follow(root, members, &mut Vec::new(), fine)?;
-            for (key, item) in members {
-                if !matches!(key.as_str(), "const" | "enum" | "default" | "examples") {
-                    check_references(root, item, fine)?;
-                }
-            }
-            Ok(())
-        }
-        Value::Array(items) => items.iter().try_for_each(|item| check_references(root, item, fine)),
-        _ => Ok(()),
-    }
-}
-
-/// References that lead to no circle.
-type Fine<'a> = HashSet<&'a str>;
-
-/// Follows references, and the schemas that stand at the same place.
-fn follow<'a>(
-    root: &'a Value,
-    members: &'a Map<String, Value>,
-    path: &mut Vec<&'a str>,
-    fine: &mut Fine<'a>,
-) -> Result<()> {
-    if let Some(Value::String(target)) = members.get("$ref") {
-        if path.contains(&target.as_str()) {
-            return Err(Failure::invalid(format!(
-                "schema: `$ref` to \"{}\" leads to itself with nothing between",
-                cut(target)
-            )));
-        }
-        let next = if fine.contains(target.as_str()) { None } else { resolve(root, target) };
-        if let Some(Value::Object(next)) = next {
-            path.push(target);
-            follow(root, next, path, fine)?;
-            path.pop();
-            fine.insert(target);
-        }
-    }
-    for key in ["allOf", "anyOf", "oneOf"] {
-        let Some(Value::Array(all)) = members.get(key) else { continue };
-        for one in all {
-            if let Value::Object(next) = one {
-                follow(root, next, path, fine)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn resolve<'a>(root: &'a Value, target: &str) -> Option<&'a Value> {
-    let pointer = target.strip_prefix('#')?;
-    let plain = percent_encoding::percent_decode_str(pointer).decode_utf8().ok()?;
-    root.pointer(&plain)
 }
