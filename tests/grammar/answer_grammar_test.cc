@@ -148,8 +148,6 @@ Answer AnswerGrammarTest::Draw(const Model& model, const OutputFormat& format,
   const auto add = [&events](OutputEvents more) {
     events.insert(events.end(), more.begin(), more.end());
   };
-  std::string told;
-  std::vector<TokenId> so_far;
   for (const TokenId id : walk.tokens) {
     add(parser->Feed(id, model.tokenizer->TokenBytes(id)));
   }

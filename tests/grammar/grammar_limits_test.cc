@@ -134,5 +134,72 @@ TEST_F(GrammarLimitsTest, ExponentialReferencesAreBounded) {
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10 * kSlowdown));
 }
 
+// Chains of references and rules, on which compilers recurse; and texts that
+// take long where nothing bounds them. Each is refused, or compiled and then
+// matched within bounds.
+TEST_F(GrammarLimitsTest, DeepAndWideTextsEndInBounds) {
+  const auto chain = [](int length, const char* before, const char* between,
+                        const char* behind) {
+    std::string text;
+    for (int i = 0; i < length; ++i) {
+      text +=
+          before + std::to_string(i) + between + std::to_string(i + 1) + behind;
+    }
+    return text;
+  };
+  const std::string end = std::to_string(5000);
+  const auto defined = [&](const char* between, const char* behind) {
+    return "{\"$ref\":\"#/$defs/d0\",\"$defs\":{" +
+           chain(5000, "\"d", between, behind) + "\"d" + end +
+           "\":{\"type\":\"null\"}}}";
+  };
+  std::string same_words, patterns, multiples;
+  for (int i = 0; i < 20'000; ++i) same_words += i == 0 ? "\"a\"" : "|\"a\"";
+  for (int i = 0; i < 300; ++i) {
+    patterns += (i == 0 ? "\"^x{" : ",\"^x{") + std::to_string(i) + "}y\":{}";
+  }
+  for (const char* number : {"9973", "9967", "9949", "9941"}) {
+    multiples += (multiples.empty() ? "" : ",") +
+                 std::string("{\"multipleOf\":") + number + "}";
+  }
+  const std::vector<std::pair<Kind, std::string>> texts = {
+      {Kind::kJsonSchema, defined("\":{\"$ref\":\"#/$defs/d", "\"},")},
+      {Kind::kJsonSchema,
+       defined("\":{\"items\":{\"$ref\":\"#/$defs/d", "\"}},")},
+      {Kind::kJsonSchema,
+       defined("\":{\"allOf\":[{\"$ref\":\"#/$defs/d", "\"}]},")},
+      {Kind::kJsonSchema, "{\"patternProperties\":{" + patterns + "}}"},
+      {Kind::kJsonSchema, "{\"allOf\":[" + multiples + "]}"},
+      {Kind::kLark,
+       "start: r0\n" + chain(9000, "r", ": r", "\n") + "r9000: \"a\"\n"},
+      {Kind::kLark,
+       "start: T0\n" + chain(9000, "T", ": T", "\n") + "T9000: \"a\"\n"},
+      {Kind::kLark, "start: " + same_words + "\n"},
+      {Kind::kLark, "start: " + std::string(50'000, '(') + "\n"},
+      {Kind::kGbnf, "root ::= r0\n" + chain(9000, "r", " ::= r", "\n") +
+                        "r9000 ::= \"a\"\n"},
+      {Kind::kGbnf, "root ::= " + std::string(50'000, '(')},
+      {Kind::kRegex, std::string(50'000, '(')},
+      {Kind::kRegex, "(?:a{1000}){1000}"},
+      {Kind::kRegex, "(a?){500}a{500}"},
+  };
+  for (const auto& [kind, text] : texts) {
+    const auto grammar = compiler_->Compile({kind, text}, "");
+    if (!grammar.ok()) {
+      EXPECT_EQ(grammar.status().code(), absl::StatusCode::kInvalidArgument)
+          << text.substr(0, 40) << ": " << grammar.status();
+      EXPECT_LT(grammar.status().message().size(), 2'000u);
+      continue;
+    }
+    const auto constraint = compiler_->NewConstraint({.grammar = *grammar});
+    std::mt19937_64 random(1);
+    const Walk walk = DrawAnswer(*tokenizer_, vocab_size_, eos_, *constraint,
+                                 random, {.max_tokens = 50});
+    EXPECT_TRUE(walk.status.ok() ||
+                walk.status.code() == absl::StatusCode::kResourceExhausted)
+        << text.substr(0, 40) << ": " << walk.status;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -87,6 +87,7 @@ impl Env {
         *factory.limits_mut() = ParserLimits {
             // About 2 KB each.
             max_lexer_states: 50_000,
+            max_grammar_size: 50_000,
             verbose_errors: false,
             ..ParserLimits::default()
         };
@@ -122,10 +123,33 @@ fn check_size(text: &str, limits: &Limits) -> Result<()> {
     Ok(())
 }
 
+/// The compiler recurses as deep as rules and references lead: some 10 KB of
+/// stack for each, of which a text has up to 30,000. Untouched, it is no memory.
+const STACK: usize = 512 << 20;
+
+/// Runs `work` on a thread with a large stack.
+fn deeply<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("grammar-compile".to_string())
+            .stack_size(STACK)
+            .spawn_scoped(scope, work)
+            .map_err(|e| Failure {
+                code: Code::ResourceExhausted,
+                message: format!("no thread to compile a grammar: {e}"),
+            })?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+pub fn compile(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
+    deeply(|| compile_here(env, kind, text, limits))
+}
+
 /// A checked schema with the options that all schemas have.
 pub fn check_schema(text: &str, limits: &Limits) -> Result<String> {
     check_size(text, limits)?;
-    Ok(schema::checked(text, limits)?.value.to_string())
+    deeply(|| Ok(schema::checked(text, limits)?.value.to_string()))
 }
 
 pub struct Compiled {
@@ -144,7 +168,7 @@ fn choice(text: &str) -> Result<String> {
     Ok(format!("(?:{})", escaped.join("|")))
 }
 
-pub fn compile(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
+fn compile_here(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
     check_size(text, limits)?;
     let mut schema = None;
     let grammar = match kind {

@@ -5,6 +5,7 @@ mod failure;
 mod gbnf;
 mod gbnf_lark;
 mod grammar;
+mod keywords;
 mod pretokenize;
 mod pyjson;
 mod references;

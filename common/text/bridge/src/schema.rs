@@ -3,111 +3,14 @@
 
 use crate::failure::{Failure, Result};
 use crate::grammar::Limits;
+use crate::keywords::{Kind, DRAFTS, FORMATS, KEYWORDS, TYPES, UNSUPPORTED};
 use crate::references;
 use serde_json::{json, Map, Value};
+use std::collections::HashSet;
 
 /// White space between JSON tokens is bounded, so that answers end: line feeds
 /// with indentation, or a little space.
 const WHITE_SPACE: &str = r"\x0A{1,2}[\x20\x09]{0,32}|\x20{1,2}|\x09";
-
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    Schema,
-    SchemaOrList,
-    Schemas,
-    SchemaMap,
-    PatternMap,
-    Pattern,
-    Format,
-    Text,
-    Count,
-    Number,
-    Flag,
-    Strings,
-    Enum,
-    Types,
-    Any,
-}
-
-const KEYWORDS: [(&str, Kind); 46] = [
-    ("$anchor", Kind::Text),
-    ("$comment", Kind::Text),
-    ("$defs", Kind::SchemaMap),
-    ("$id", Kind::Text),
-    ("$ref", Kind::Text),
-    ("$schema", Kind::Text),
-    ("additionalItems", Kind::Schema),
-    ("additionalProperties", Kind::Schema),
-    ("allOf", Kind::Schemas),
-    ("anyOf", Kind::Schemas),
-    ("const", Kind::Any),
-    ("contentEncoding", Kind::Text),
-    ("contentMediaType", Kind::Text),
-    ("default", Kind::Any),
-    ("definitions", Kind::SchemaMap),
-    ("deprecated", Kind::Flag),
-    ("description", Kind::Text),
-    ("enum", Kind::Enum),
-    ("examples", Kind::Any),
-    ("exclusiveMaximum", Kind::Number),
-    ("exclusiveMinimum", Kind::Number),
-    ("format", Kind::Format),
-    ("id", Kind::Text),
-    ("items", Kind::SchemaOrList),
-    ("maxItems", Kind::Count),
-    ("maxLength", Kind::Count),
-    ("maxProperties", Kind::Count),
-    ("maximum", Kind::Number),
-    ("minItems", Kind::Count),
-    ("minLength", Kind::Count),
-    ("minProperties", Kind::Count),
-    ("minimum", Kind::Number),
-    ("multipleOf", Kind::Number),
-    ("oneOf", Kind::Schemas),
-    ("pattern", Kind::Pattern),
-    ("patternProperties", Kind::PatternMap),
-    ("prefixItems", Kind::Schemas),
-    ("properties", Kind::SchemaMap),
-    ("readOnly", Kind::Flag),
-    ("required", Kind::Strings),
-    ("title", Kind::Text),
-    ("type", Kind::Types),
-    ("uniqueItems", Kind::Flag),
-    ("writeOnly", Kind::Flag),
-    ("$vocabulary", Kind::Any),
-    ("discriminator", Kind::Any),
-];
-
-/// Keywords of JSON Schema that no grammar can hold an answer to, or that are
-/// not built.
-const UNSUPPORTED: [&str; 19] = [
-    "$dynamicAnchor",
-    "$dynamicRef",
-    "$recursiveAnchor",
-    "$recursiveRef",
-    "contains",
-    "contentSchema",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
-    "else",
-    "if",
-    "maxContains",
-    "minContains",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "x-guidance",
-];
-
-const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
-const FORMATS: [&str; 11] = [
-    "date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri",
-    "unknown",
-];
-const DRAFTS: [&str; 5] = ["draft-04", "draft-06", "draft-07", "2019-09", "2020-12"];
 
 struct Check<'a> {
     limits: &'a Limits,
@@ -116,7 +19,15 @@ struct Check<'a> {
     one_of: Vec<String>,  // where they are
     // No schema is joined with another one about the same object.
     may_close: bool,
+    multiples: HashSet<String>,  // of multipleOf
+    multiples_product: f64,      // their digits', as whole numbers
 }
+
+const MAX_MULTIPLES: f64 = 1e6;
+/// Of one object: the compiler compares each pair of patterns, and lists the
+/// properties that are left behind each one.
+const MAX_PATTERNS: usize = 32;
+const MAX_PROPERTIES: usize = 2_000;
 
 const YEAR_ABOVE_0: &str = "^([1-9][0-9]{3}|[0-9][1-9][0-9]{2}|[0-9]{2}[1-9][0-9]|[0-9]{3}[1-9])-";
 
@@ -151,7 +62,15 @@ pub fn checked(text: &str, limits: &Limits) -> Result<Checked> {
     check_levels(text, limits)?;
     let mut value: Value = serde_json::from_str(text)
         .map_err(|e| Failure::invalid(format!("the schema is not JSON: {e}")))?;
-    let mut check = Check { limits, num_enum_values: 0, path: String::new(), one_of: Vec::new(), may_close: true };
+    let mut check = Check {
+        limits,
+        num_enum_values: 0,
+        path: String::new(),
+        one_of: Vec::new(),
+        may_close: true,
+        multiples: HashSet::new(),
+        multiples_product: 1.0,
+    };
     check.schema(&mut value)?;
     references::check(&value)?;
     if check.may_close {
@@ -359,6 +278,14 @@ impl Check<'_> {
         let Value::Object(all) = item else {
             return self.fail(key, "is not an object of schemas");
         };
+        let most = match key {
+            "patternProperties" => MAX_PATTERNS,
+            "properties" => MAX_PROPERTIES,
+            _ => usize::MAX,
+        };
+        if all.len() > most {
+            return self.fail(key, &format!("has {} members; the limit is {most}", all.len()));
+        }
         for (name, one) in all.iter_mut() {
             self.within(name, |check| check.schema(one))?;
         }
@@ -409,7 +336,18 @@ impl Check<'_> {
         let Some(number) = item.as_f64() else {
             return self.fail(key, "is not a number");
         };
-        self.expect(key != "multipleOf" || number > 0.0, key, "is not above 0")
+        if key != "multipleOf" {
+            return Ok(());
+        }
+        self.expect(number > 0.0, key, "is not above 0")?;
+        // Multiples of several numbers take states for their product.
+        let text = item.to_string();
+        let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+        if self.multiples.insert(text) {
+            self.multiples_product *= digits.parse::<f64>().unwrap_or(f64::MAX).max(1.0);
+        }
+        self.expect(self.multiples_product <= MAX_MULTIPLES, key, "is beyond a million, \
+            with the others of the schema multiplied")
     }
 
     fn values(&mut self, key: &str, item: &Value) -> Result<()> {
