@@ -22,7 +22,7 @@ constexpr char kTools[] = R"("tools":[
     {"type":"function","function":{"name":"b","strict":null}},
     {"type":"function","function":{"name":"c","strict":false}}],)";
 
-StatusOr<ChatRequest> Chat(const std::string& fields) {
+StatusOr<ChatRequest> ChatWith(const std::string& fields) {
   return ParseChatRequest(
       Cat(R"({"messages":[{"role":"user","content":"hi"}],)", fields, "}"),
       100);
@@ -30,7 +30,7 @@ StatusOr<ChatRequest> Chat(const std::string& fields) {
 
 // Both endpoints read the same.
 std::optional<GrammarField> GrammarOf(const std::string& fields) {
-  const auto chat = Chat(fields);
+  const auto chat = ChatWith(fields);
   const auto completion =
       ParseCompletionRequest(Cat(R"({"prompt":"hi",)", fields, "}"), 100);
   EXPECT_TRUE(chat.ok()) << chat.status();
@@ -52,7 +52,7 @@ void ExpectGrammar(const std::string& fields, const GrammarField& wanted) {
 void ExpectRefused(const std::string& fields, std::string_view param,
                    std::string_view words = "") {
   SCOPED_TRACE(fields);
-  const auto got = Chat(fields);
+  const auto got = ChatWith(fields);
   ASSERT_FALSE(got.ok());
   const http::ApiError error = ToApiError(got.status());
   EXPECT_EQ(error.http_status, 400) << error.message;
@@ -194,7 +194,7 @@ TEST(GrammarFieldsTest, LarkAndGbnfAreToldApart) {
 
 TEST(GrammarFieldsTest, ToolChoicesSayWhatMayBeCalled) {
   const auto chat = [](std::string_view choice) {
-    return Chat(Cat(kTools, R"("tool_choice":)", choice)).value().tools;
+    return ChatWith(Cat(kTools, R"("tool_choice":)", choice)).value().tools;
   };
   const ToolFields free = chat("\"auto\"");
   EXPECT_EQ(free.choice, ToolChoice::kAuto);
