@@ -1,0 +1,222 @@
+// Tools of many shapes in every format: what the grammar of answers lets
+// through, the format's parser reads as calls of these tools with arguments
+// that are JSON objects, however the text is cut. The bytes choose format,
+// rules and the tools' schemas.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/json.h"
+#include "common/grammar/answer_grammar.h"
+#include "common/grammar/grammar_compiler.h"
+#include "tests/fuzz/input_bound.h"
+#include "tests/grammar/walk.h"
+#include "tests/text/output_fixtures.h"
+
+namespace sluice {
+namespace {
+
+constexpr OutputFormat kFormats[] = {
+    {ToolFormat::kGlm, ReasoningFormat::kThink},
+    {ToolFormat::kQwenCoder, ReasoningFormat::kThink},
+    {ToolFormat::kHermes, ReasoningFormat::kThink},
+    {ToolFormat::kLlamaJson, ReasoningFormat::kNone},
+    {ToolFormat::kHarmony, ReasoningFormat::kHarmony},
+};
+
+// Takes bytes one by one; zeros at the end.
+class Bytes {
+ public:
+  Bytes(const uint8_t* data, size_t size) : data_(data), size_(size) {}
+  int Next(int below) {
+    if (at_ == size_) return 0;
+    return data_[at_++] % below;
+  }
+  bool is_over() const { return at_ == size_; }
+
+ private:
+  const uint8_t* const data_;
+  const size_t size_;
+  size_t at_ = 0;
+};
+
+Json Schema(Bytes& in, int level) {
+  Json schema = Json::object();
+  switch (in.Next(level > 2 ? 6 : 9)) {
+    case 0:
+      schema["type"] = "string";
+      if (in.Next(3) == 0) schema["maxLength"] = in.Next(9);
+      break;
+    case 1:
+      schema["type"] = "integer";
+      schema["minimum"] = in.Next(100) - 50;
+      schema["maximum"] = schema["minimum"].get<int>() + in.Next(1000);
+      break;
+    case 2:
+      schema["type"] = "boolean";
+      break;
+    case 3:
+      schema["enum"] = Json::array({"a", "<b>", "c\"\n"});
+      break;
+    case 4:
+      schema["type"] = Json::array({"string", "null"});
+      break;
+    case 5:
+      schema["const"] = in.Next(2) == 0 ? Json("x") : Json(7);
+      break;
+    case 6:
+      schema["type"] = "array";
+      schema["items"] = Schema(in, level + 1);
+      schema["maxItems"] = in.Next(4);
+      break;
+    default:
+      schema["type"] = "object";
+      schema["properties"] = Json::object();
+      schema["required"] = Json::array();
+      for (int i = in.Next(4); i > 0; --i) {
+        const std::string name = std::string(1, static_cast<char>('a' + i)) +
+                                 (in.Next(4) == 0 ? "\xc3\xbc" : "");
+        schema["properties"][name] = Schema(in, level + 1);
+        if (in.Next(2) == 0) schema["required"].push_back(name);
+      }
+      schema["additionalProperties"] = false;
+  }
+  return schema;
+}
+
+AnswerRules Rules(Bytes& in) {
+  AnswerRules rules;
+  rules.requires_call = in.Next(4) != 0;
+  rules.is_parallel = in.Next(2) == 0;
+  for (int i = 1 + in.Next(3); i > 0; --i) {
+    Json schema = {{"type", "object"},
+                   {"properties", Json::object()},
+                   {"required", Json::array()},
+                   {"additionalProperties", false}};
+    for (int p = in.Next(4); p > 0; --p) {
+      const std::string name = "p" + std::to_string(p);
+      schema["properties"][name] = Schema(in, 1);
+      if (in.Next(2) == 0) schema["required"].push_back(name);
+    }
+    rules.tools.push_back({"tool_" + std::to_string(i), DumpJson(schema)});
+  }
+  return rules;
+}
+
+OutputEvents Parse(const OutputFormat& format, const AnswerRules& rules,
+                   const std::vector<TokenId>& tokens, size_t piece) {
+  const Tokenizer& tokenizer = testing::HarmonyTokenizer();
+  OutputRequest request;
+  for (const GrammarTool& tool : rules.tools) {
+    request.tools.push_back({tool.name, tool.parameters});
+  }
+  const auto parser = NewOutputParser(format, tokenizer.vocabulary(), request);
+  OutputEvents events;
+  const auto add = [&](OutputEvents more) {
+    for (OutputEvent& event : more) {
+      const bool goes_on = event.kind != OutputEvent::Kind::kCallBegin &&
+                           event.kind != OutputEvent::Kind::kCallEnd &&
+                           !events.empty() && events.back().kind == event.kind;
+      if (goes_on) {
+        events.back().text += event.text;
+      } else {
+        events.push_back(std::move(event));
+      }
+    }
+  };
+  std::string held;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const bool is_special = tokenizer.IsSpecial(tokens[i]);
+    if (is_special && !held.empty()) {
+      add(parser->Feed(0, std::exchange(held, "")));
+    }
+    held += tokenizer.TokenBytes(tokens[i]);
+    if (is_special || held.size() >= piece || i + 1 == tokens.size()) {
+      add(parser->Feed(is_special ? tokens[i] : 0, std::exchange(held, "")));
+    }
+  }
+  add(parser->Finish(OutputEnd::kStopped));
+  return events;
+}
+
+void CheckCalls(const OutputEvents& events, const AnswerRules& rules) {
+  std::string arguments;
+  int calls = 0;
+  for (const OutputEvent& event : events) {
+    switch (event.kind) {
+      case OutputEvent::Kind::kContent:
+        SLUICE_CHECK(!rules.requires_call);
+        break;
+      case OutputEvent::Kind::kCallBegin:
+        ++calls;
+        arguments.clear();
+        SLUICE_CHECK(std::any_of(
+            rules.tools.begin(), rules.tools.end(),
+            [&](const GrammarTool& tool) { return tool.name == event.text; }));
+        break;
+      case OutputEvent::Kind::kArguments:
+        arguments += event.text;
+        break;
+      case OutputEvent::Kind::kCallEnd: {
+        const auto json = ParseJson(arguments);
+        SLUICE_CHECK(json.ok() && json->is_object());
+        break;
+      }
+      case OutputEvent::Kind::kReasoning:
+        break;
+    }
+  }
+  SLUICE_CHECK(!rules.requires_call || calls > 0);
+  SLUICE_CHECK(rules.is_parallel || calls <= 1 || !rules.requires_call);
+  SLUICE_CHECK(calls <= kMaxCallsPerAnswer);
+}
+
+void Run(Bytes in) {
+  static const std::vector<TokenId> eos = {
+      *testing::HarmonyTokenizer().TokenToId("<|return|>"),
+      *testing::HarmonyTokenizer().TokenToId("<|call|>")};
+  static GrammarCompiler* const compiler =
+      GrammarCompiler::Create(testing::HarmonyTokenizer(),
+                              testing::HarmonyTokenizer().vocab_size(), eos,
+                              {.num_threads = 1, .max_cached = 0})
+          ->release();
+  const Tokenizer& tokenizer = testing::HarmonyTokenizer();
+  const OutputFormat& format = kFormats[in.Next(std::size(kFormats))];
+  const auto seed = static_cast<uint64_t>(in.Next(256));
+  const AnswerRules rules = Rules(in);
+  const auto spec =
+      AnswerGrammar(format, tokenizer.vocabulary(), rules, *compiler);
+  if (!spec.ok()) {
+    SLUICE_CHECK(spec.status().code() == StatusCode::kInvalidArgument);
+    return;
+  }
+  const auto grammar = compiler->Compile(*spec, "");
+  SLUICE_CHECK(grammar.ok());
+  const auto constraint = compiler->NewConstraint({.grammar = *grammar});
+  std::mt19937_64 random(seed);
+  const testing::Walk walk = testing::DrawAnswer(
+      tokenizer, tokenizer.vocab_size(), eos, *constraint, random,
+      {.max_tokens = 400,
+       .endings = {"</arg_value>", "\n</parameter>", "<|end|>", "\"", "}",
+                   "\n</tool_call>", "</tool_call>", "</function>"}});
+  SLUICE_CHECK(walk.status.ok());
+  if (!walk.is_complete) return;
+  const OutputEvents events = Parse(format, rules, walk.tokens, 1);
+  CheckCalls(events, rules);
+  SLUICE_CHECK(Parse(format, rules, walk.tokens, 7) == events);
+  SLUICE_CHECK(Parse(format, rules, walk.tokens, size_t{1} << 20) == events);
+}
+
+}  // namespace
+}  // namespace sluice
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size > 256) return 0;
+  sluice::Run({data, size});
+  return 0;
+}
