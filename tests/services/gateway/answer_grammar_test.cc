@@ -245,7 +245,9 @@ TEST_F(GatewayGrammarTest, EachChoiceHasAConstraintOfItsOwn) {
     }
   }
   for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(server.Play(i, i));
-  for (const Json& choice : on->Body()["choices"]) {
+  const Json answer = on->Body();
+  ASSERT_EQ(answer["choices"].size(), 3u);
+  for (const Json& choice : answer["choices"]) {
     EXPECT_THAT(choice["text"].get<std::string>(),
                 ::testing::MatchesRegex("[ab]{4}"));
   }
