@@ -83,11 +83,8 @@ void FakeConstraint::Advance(std::span<const TokenId> appended,
     self->is_ready_ = true;
     ready();
   };
-  if (held_ == nullptr) {
-    compute();
-  } else {
-    held_->Hold(std::move(compute));
-  }
+  if (!is_held_) return compute();
+  if (const auto held = held_.lock()) held->Hold(std::move(compute));
 }
 
 }  // namespace sluice

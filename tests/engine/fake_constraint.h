@@ -48,8 +48,9 @@ class HeldSteps {
 class FakeConstraint : public TokenConstraint,
                        public std::enable_shared_from_this<FakeConstraint> {
  public:
-  FakeConstraint(const FakeGrammar& grammar, std::shared_ptr<HeldSteps> held)
-      : grammar_(grammar), held_(std::move(held)) {}
+  FakeConstraint(const FakeGrammar& grammar,
+                 const std::shared_ptr<HeldSteps>& held)
+      : grammar_(grammar), is_held_(held != nullptr), held_(held) {}
 
   const FakeGrammar& grammar() const { return grammar_; }
   int32_t num_tokens() const { return num_tokens_; }
@@ -62,7 +63,8 @@ class FakeConstraint : public TokenConstraint,
 
  private:
   const FakeGrammar grammar_;
-  const std::shared_ptr<HeldSteps> held_;
+  const bool is_held_;
+  const std::weak_ptr<HeldSteps> held_;  // whose steps own this
   int32_t num_tokens_ = 0;
   bool is_ready_ = false;
   ConstraintStep step_;
