@@ -213,13 +213,14 @@ bool Scheduler::WaitsForMasks(TimePoint now) {
       std::ranges::any_of(state_.sequences.running(), [](const Sequence* s) {
         return s->remaining() == 1 && s->awaits_mask() && !s->had_late_step;
       });
-  masks_until_ = waits ? until : TimePoint::max();
+  if (waits) masks_until_ = until;
   return waits;
 }
 
 std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   const size_t in_flight = state_.in_flight.size();
   const auto most = static_cast<size_t>(state_.max_plans);
+  masks_until_ = TimePoint::max();
   if (!attached_ || in_flight > most ||
       (in_flight == most && !policy_.GoesAhead()) || WaitsForMasks(now)) {
     return std::nullopt;

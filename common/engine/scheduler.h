@@ -139,10 +139,14 @@ class Scheduler {
   void AdvanceConstraint(Sequence& sequence, size_t num_new) const;
   bool WaitsForMasks(TimePoint now);
   // How long behind a result a plan waits for masks.
-  Duration MaskPatience() const { return last_step_time_ / 8; }
+  Duration MaskPatience() const {
+    return std::min(last_step_time_ / 8, kMaxMaskPatience);
+  }
   SequenceEvents EndWhere(const std::function<Status(const Sequence&)>& why);
   void EndSequence(Sequence& sequence, FinalEvent event,
                    SequenceEvents& events);
+
+  static constexpr Duration kMaxMaskPatience = std::chrono::milliseconds(5);
 
   const ConstraintNotice notice_;
   SchedulerState state_;

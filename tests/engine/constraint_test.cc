@@ -77,27 +77,27 @@ TEST(ConstraintTest, APlanWaitsAMomentForMasks) {
   harness.held_steps()->Release();
   advance(0);
   ASSERT_TRUE(harness.Plan());
-  advance(80);
-  ASSERT_TRUE(harness.Commit());  // the step took 80 ms, an eighth is 10
-  advance(4);
+  advance(32);
+  ASSERT_TRUE(harness.Commit());  // the step took 32 ms, an eighth is 4
+  advance(1);
   EXPECT_FALSE(harness.Plan());
   EXPECT_EQ(harness.scheduler().next_deadline(),
-            now + std::chrono::milliseconds(6));
+            now + std::chrono::milliseconds(3));
   ASSERT_TRUE(harness.held_steps()->Release());
   std::optional<StepPlan> plan = harness.Plan();
   ASSERT_TRUE(plan && Carries(*plan, plain) && Carries(*plan, held));
   EXPECT_EQ(harness.scheduler().next_deadline(), TimePoint::max());
-  advance(80);
+  advance(32);
   ASSERT_TRUE(harness.Commit());
-  advance(11);  // late
+  advance(5);  // late
   plan = harness.Plan();
   ASSERT_TRUE(plan && Carries(*plan, plain) && !Carries(*plan, held));
   ASSERT_TRUE(harness.held_steps()->Release());
-  advance(69);
+  advance(27);
   ASSERT_TRUE(harness.Commit());
   plan = harness.Plan();
   ASSERT_TRUE(plan && Carries(*plan, held));
-  advance(80);
+  advance(32);
   ASSERT_TRUE(harness.Commit());
   EXPECT_TRUE(harness.Plan());  // the others wait for it no more
   harness.RunToEnd();
