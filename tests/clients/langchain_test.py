@@ -11,7 +11,6 @@ import harness
 import tool_model
 
 try:
-    import openai
     from langchain_core.messages import (AIMessage, HumanMessage,
                                          SystemMessage, ToolMessage)
     from langchain_core.output_parsers import StrOutputParser
@@ -110,14 +109,15 @@ class LangChainTest(unittest.TestCase):
         self.assertEqual("".join(model.stream("The capital of France is")),
                          text)
 
-    def test_tools_are_refused_by_name(self):
+    def test_a_model_without_a_format_of_calls_calls(self):
         def weather(city: str) -> str:
             """Weather of a city."""
             return city
-        model = self.chat().bind_tools([weather])
-        with self.assertRaises(openai.BadRequestError) as caught:
-            model.invoke(QUESTION)
-        self.assertIn("tools", str(caught.exception))
+        model = self.chat(max_tokens=200).bind_tools(
+            [weather], tool_choice="required", parallel_tool_calls=False)
+        calls = model.invoke("What is the weather in Paris?").tool_calls
+        self.assertEqual([call["name"] for call in calls], ["weather"])
+        self.assertIsInstance(calls[0]["args"]["city"], str)
 
 
 def get_weather(city: str, days: int) -> str:
