@@ -94,7 +94,7 @@ class AnswerWriter {
     return "%json " + checked;
   }
 
-  // Adds rule `call`, and `more`, a call behind another.
+  // Adds rule `call`, a call of any of the tools.
   Status AddCalls() {
     std::string names;
     for (size_t i = 0; i < asked_.tools.size(); ++i) {
@@ -139,7 +139,7 @@ class AnswerWriter {
     switch (format_.tools) {
       case ToolFormat::kHermes:
       case ToolFormat::kGeneric:
-        // Behind the opening tag, which `Opening` writes.
+        // Behind the opening tag, which MarkupStart writes.
         before = LarkLiteral("\n{\"name\": " + name + ", \"arguments\": ");
         behind = LarkLiteral("}\n") + " " + Tag(kToolCallEnd);
         break;
@@ -151,10 +151,7 @@ class AnswerWriter {
         before = Tag("<|channel|>") + " " +
                  LarkLiteral("commentary to=" + std::string(kFunctionsPrefix) +
                              tool.name);
-        if (HasConstrain()) {
-          before += " (\" \"? " + Tag("<|constrain|>") + " \"json\")?";
-        }
-        before += " " + Tag("<|message|>");
+        before += " " + Constrain() + Tag("<|message|>");
         break;
     }
     rules_ += rule + ": " + before + " args" + rule + " " + behind + "\n";
@@ -206,11 +203,7 @@ class AnswerWriter {
     std::string before = "analysis*";
     std::string final_message;
     if (may_answer()) {
-      std::string constrain;
-      if (HasConstrain()) {
-        constrain = "(\" \"? " + Tag("<|constrain|>") + " \"json\")? ";
-      }
-      final_message = Tag("<|channel|>") + " \"final\" " + constrain +
+      final_message = Tag("<|channel|>") + " \"final\" " + Constrain() +
                       Tag("<|message|>") + " " +
                       (asked_.content ? "content" : "TEXT");
     }
@@ -224,8 +217,11 @@ class AnswerWriter {
     return before + " (call | " + final_message + ")";
   }
 
-  bool HasConstrain() const {
-    return vocabulary_.Find("<|constrain|>").has_value();
+  // The type that a header may name; nothing where the vocabulary has no token
+  // for it.
+  std::string Constrain() const {
+    if (!vocabulary_.Find("<|constrain|>")) return "";
+    return "(\" \"? " + Tag("<|constrain|>") + " \"json\")? ";
   }
   std::string Tag(std::string_view tag) const {
     return LarkTag(tag, vocabulary_);

@@ -47,7 +47,7 @@ class GrammarCompiler {
     size_t max_cached = 256;  // compiled grammars, all tenants together
   };
 
-  // Makes the trie of the vocabulary, about 0.1 s for 128 k tokens.
+  // Makes the trie of the vocabulary, 0.5 s or more for 128 k tokens.
   // `tokenizer` must outlive the compiler, its grammars and constraints. Masks
   // hold ids below `vocab_size`; one of `eos_ids` ends an answer.
   // INVALID_ARGUMENT without an end token in the vocabulary.

@@ -1,7 +1,7 @@
-// Tools of many shapes in every format: what the grammar of answers lets
-// through, the format's parser reads as calls of these tools with arguments
-// that are JSON objects, however the text is cut. The bytes choose format,
-// rules and the tools' schemas.
+// Tools of many shapes in every format: the grammar of answers lets a text
+// through, and the format's parser reads the text as calls of these tools. The
+// arguments are JSON objects, and the pieces of the text change nothing. The
+// input's bytes choose the format, the rules and the tools' schemas.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -22,13 +22,9 @@
 namespace sluice {
 namespace {
 
-constexpr OutputFormat kFormats[] = {
-    {ToolFormat::kGlm, ReasoningFormat::kThink},
-    {ToolFormat::kQwenCoder, ReasoningFormat::kThink},
-    {ToolFormat::kHermes, ReasoningFormat::kThink},
-    {ToolFormat::kLlamaJson, ReasoningFormat::kNone},
-    {ToolFormat::kHarmony, ReasoningFormat::kHarmony},
-};
+constexpr OutputFormat kFormats[] = {testing::kGlm, testing::kIntellect,
+                                     testing::kHermes, testing::kLlama,
+                                     testing::kHarmony};
 
 // Takes bytes one by one; zeros at the end.
 class Bytes {

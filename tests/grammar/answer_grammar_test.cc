@@ -77,7 +77,7 @@ class AnswerGrammarTest : public ::testing::Test {
   AnswerGrammarTest() {
     models_.push_back(MakeModel("bytes", HarmonyTokenizer()));
     for (const NamedTokenizer& named : AllSharedTokenizers()) {
-      // Those of models that call tools.
+      // A vocabulary with this token is a tool calling model's.
       if (named.tokenizer->TokenToId("<tool_call>")) {
         models_.push_back(MakeModel(named.name, *named.tokenizer));
       }
