@@ -1,4 +1,5 @@
-"""The openai package for Node, unmodified (node/openai.test.mjs)."""
+"""Packages for Node, unmodified: openai (node/openai.test.mjs) and the AI SDK
+(node/ai_sdk.test.mjs)."""
 
 import shutil
 import subprocess
@@ -24,15 +25,21 @@ def node():
 
 
 NODE = node()
-if not (FOLDER / "node_modules" / "openai").exists():
-    skip(f"needs {FOLDER} (tests/run makes it where there is npm)")
+for name in ("openai", "ai"):
+    if not (FOLDER / "node_modules" / name).exists():
+        skip(f"needs {name} in {FOLDER} (tests/run makes it where there is "
+             "npm)")
 
 
 class NodeTest(unittest.TestCase):
-    def test_the_openai_package_for_node_works(self):
-        cluster = ClientCluster()
-        self.addCleanup(cluster.close)
-        script = harness.ROOT / "tests/clients/node/openai.test.mjs"
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = ClientCluster()
+        cls.addClassCleanup(cls.cluster.close)
+
+    def run_script(self, name):
+        cluster = self.cluster
+        script = harness.ROOT / "tests/clients/node" / name
         done = run_client([NODE, "--test", script], cluster, 300,
                           {"SLUICE_NODE_MODULES": str(FOLDER)})
         print("\n".join(line for line in done.stdout.splitlines()
@@ -40,6 +47,12 @@ class NodeTest(unittest.TestCase):
         self.assertRegex(done.stdout, r"(#|ℹ) fail 0")
         self.assertNotRegex(done.stdout, r"(#|ℹ) pass 0")
         cluster.wait_until_idle()
+
+    def test_the_openai_package_for_node_works(self):
+        self.run_script("openai.test.mjs")
+
+    def test_the_ai_sdk_gives_objects_of_a_schema(self):
+        self.run_script("ai_sdk.test.mjs")
 
 
 if __name__ == "__main__":
