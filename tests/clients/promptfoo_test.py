@@ -36,16 +36,53 @@ def config(cluster):
                                      ("Japan", "Tokyo"))]}
 
 
+SCHEMA = {
+    "type": "object", "additionalProperties": False,
+    "required": ["name", "age", "pets"],
+    "properties": {
+        "name": {"type": "string", "maxLength": 20},
+        "age": {"type": "integer", "minimum": 0, "maximum": 120},
+        "nickname": {"type": ["string", "null"], "maxLength": 12},
+        "pets": {"type": "array", "minItems": 1, "maxItems": 2, "items": {
+            "type": "object", "additionalProperties": False,
+            "required": ["kind"],
+            "properties": {"kind": {"enum": ["cat", "dog"]}}}}}}
+
+
+def schema_config(cluster):
+    """Chats at a high temperature that keep to a schema, which promptfoo's
+    own validator checks."""
+    return {
+        "description": "a live cluster and a schema",
+        "providers": [
+            {"id": f"openai:chat:{cluster.model}", "label": f"seed {seed}",
+             "config": {"apiBaseUrl": cluster.base_url, "apiKey": "none",
+                        "temperature": 1.2, "seed": seed, "max_tokens": 600,
+                        "response_format": {
+                            "type": "json_schema", "json_schema": {
+                                "name": "person", "strict": True,
+                                "schema": SCHEMA}}}} for seed in range(2)],
+        "prompts": ["{{name}} has a dog and a cat. Tell me of {{name}}."],
+        "tests": [
+            {"vars": {"name": name},
+             "assert": [{"type": "is-json", "value": SCHEMA}]}
+            for name in ("Lily", "Tom")]}
+
+
 class PromptfooTest(unittest.TestCase):
-    def test_an_evaluation_of_chat_and_completions_passes(self):
-        cluster = ClientCluster()
-        self.addCleanup(cluster.close)
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = ClientCluster()
+        cls.addClassCleanup(cls.cluster.close)
+
+    def evaluate(self, configuration):
+        """The results of an evaluation, all of whose four tests pass."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             file, out = folder / "promptfooconfig.json", folder / "out.json"
-            file.write_text(json.dumps(config(cluster)))
+            file.write_text(json.dumps(configuration))
             run_client([PROGRAM, "eval", "-c", file, "-o", out, "--no-cache",
-                        "--no-progress-bar", "--no-table"], cluster, 600,
+                        "--no-progress-bar", "--no-table"], self.cluster, 600,
                        {"PROMPTFOO_DISABLE_TELEMETRY": "1",
                         "PROMPTFOO_DISABLE_UPDATE": "1",
                         "PROMPTFOO_DISABLE_REMOTE_GENERATION": "1",
@@ -56,8 +93,16 @@ class PromptfooTest(unittest.TestCase):
         self.assertEqual(results["stats"]["successes"], 4)
         self.assertEqual(results["stats"]["failures"], 0)
         self.assertEqual(results["stats"]["errors"], 0)
-        for result in results["results"]:
+        return results["results"]
+
+    def test_an_evaluation_of_chat_and_completions_passes(self):
+        for result in self.evaluate(config(self.cluster)):
             self.assertGreater(result["response"]["tokenUsage"]["total"], 0)
+
+    def test_an_evaluation_with_a_schema_passes(self):
+        for result in self.evaluate(schema_config(self.cluster)):
+            # promptfoo reads what keeps to a schema.
+            self.assertIsInstance(result["response"]["output"], dict)
 
 
 if __name__ == "__main__":
