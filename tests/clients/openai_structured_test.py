@@ -1,9 +1,11 @@
 """Typed answers of the openai package and of LangChain, unmodified: what their
 models of data describe is what comes back, whatever the model would say."""
 
+import datetime
 import enum
 import json
 import unittest
+import uuid
 
 from client_cluster import skip
 import harness
@@ -12,25 +14,34 @@ try:
     import langchain_openai
     import openai
     import pydantic
+    from typed_answer import HOT, MAX_TOKENS, MESSAGES, SEEDS, Person
 except ImportError:
     skip("needs openai and langchain-openai (tests/run installs them)")
 
-MESSAGES = [{"role": "user", "content": "Lily is six years old and has a dog "
-                                        "and a cat. Tell me of her."}]
+class Mood(enum.Enum):
+    CALM = "calm"
+    WILD = "wild"
 
 
-class Pet(str, enum.Enum):
-    CAT = "cat"
-    DOG = "dog"
+class Address(pydantic.BaseModel):
+    street: str = pydantic.Field(max_length=20)
+    zip_code: str = pydantic.Field(pattern="^[0-9]{5}$")
 
 
-class Person(pydantic.BaseModel):
-    """A person with pets, and nothing else: left to itself, a small model goes
-    on with members of its own."""
-    model_config = pydantic.ConfigDict(extra="forbid")
-    name: str = pydantic.Field(max_length=20)
-    age: int = pydantic.Field(ge=0, le=120)
-    pets: list[Pet] = pydantic.Field(max_length=2)
+class Household(pydantic.BaseModel):
+    """People within an object, members that may be null, and types that a
+    string is read as."""
+    people: list[Person] = pydantic.Field(min_length=1, max_length=2)
+    address: Address | None
+    mood: Mood | None
+    since: datetime.date
+    key: uuid.UUID
+    floor: int | None = pydantic.Field(default=None, ge=-1, le=9)
+    shares: tuple[bool, bool]
+
+
+class Room(pydantic.BaseModel):
+    floor: int | None = pydantic.Field(ge=-1, le=9)
 
 
 class StructuredTest(unittest.TestCase):
@@ -45,16 +56,27 @@ class StructuredTest(unittest.TestCase):
 
     def options(self, **fields):
         return {"model": self.model, "messages": MESSAGES, "seed": 1,
-                "max_tokens": 600, **fields}
+                "max_tokens": MAX_TOKENS, **fields}
 
     def test_parse_gives_a_model_of_data(self):
-        for seed in range(4):
-            with self.subTest(seed=seed):
-                answer = self.client.chat.completions.parse(
-                    response_format=Person, temperature=1.2,
-                    **self.options(seed=seed))
-                self.assertIsInstance(answer.choices[0].message.parsed, Person)
-                self.assertEqual(answer.choices[0].finish_reason, "stop")
+        for kind in (Person, Household):
+            for seed in SEEDS:
+                with self.subTest(kind=kind, seed=seed):
+                    answer = self.client.chat.completions.parse(
+                        response_format=kind, temperature=HOT,
+                        **self.options(seed=seed))
+                    self.assertIsInstance(answer.choices[0].message.parsed,
+                                          kind)
+                    self.assertEqual(answer.choices[0].finish_reason, "stop")
+
+    def test_a_member_that_may_be_null_is_given_or_null(self):
+        answer = self.client.chat.completions.parse(
+            response_format=Room, temperature=HOT, n=16,
+            **self.options(messages=[{
+                "role": "user",
+                "content": "The floor is unknown, so say null."}]))
+        self.assertEqual({type(choice.message.parsed.floor)
+                          for choice in answer.choices}, {int, type(None)})
 
     def test_a_streamed_answer_is_parsed_too(self):
         with self.client.chat.completions.stream(
@@ -88,7 +110,7 @@ class StructuredTest(unittest.TestCase):
     def test_langchains_methods_give_a_model_of_data(self):
         chat = langchain_openai.ChatOpenAI(
             base_url=self.cluster.url + "/v1", api_key="none",
-            model=self.model, max_tokens=600, seed=1)
+            model=self.model, max_tokens=MAX_TOKENS, seed=1, max_retries=0)
         for method in ("json_schema", "function_calling"):
             with self.subTest(method=method):
                 person = chat.with_structured_output(
