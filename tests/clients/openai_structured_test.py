@@ -18,6 +18,7 @@ try:
 except ImportError:
     skip("needs openai and langchain-openai (tests/run installs them)")
 
+
 class Mood(enum.Enum):
     CALM = "calm"
     WILD = "wild"

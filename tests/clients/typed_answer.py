@@ -1,5 +1,6 @@
 """What the tests of typed answers ask for: a person, with members of every
-kind. Each text and list has a bound, so that a small model's answer ends."""
+kind. Each text and list has a bound, and no object has members besides: left to
+itself, a small model does not end."""
 
 import typing
 
