@@ -26,6 +26,8 @@ constexpr OutputFormat kFormats[] = {testing::kGlm, testing::kIntellect,
                                      testing::kHermes, testing::kLlama,
                                      testing::kHarmony};
 
+constexpr TokenId kNoToken = -1;  // of text between special tokens
+
 // Takes bytes one by one; zeros at the end.
 class Bytes {
  public:
@@ -130,11 +132,12 @@ OutputEvents Parse(const OutputFormat& format, const AnswerRules& rules,
   for (size_t i = 0; i < tokens.size(); ++i) {
     const bool is_special = tokenizer.IsSpecial(tokens[i]);
     if (is_special && !held.empty()) {
-      add(parser->Feed(0, std::exchange(held, "")));
+      add(parser->Feed(kNoToken, std::exchange(held, "")));
     }
     held += tokenizer.TokenBytes(tokens[i]);
     if (is_special || held.size() >= piece || i + 1 == tokens.size()) {
-      add(parser->Feed(is_special ? tokens[i] : 0, std::exchange(held, "")));
+      add(parser->Feed(is_special ? tokens[i] : kNoToken,
+                       std::exchange(held, "")));
     }
   }
   add(parser->Finish(OutputEnd::kStopped));
