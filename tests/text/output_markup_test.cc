@@ -134,6 +134,18 @@ TEST(OutputGlmTest, StringsMaySpellMarkup) {
             "<arg_key>d</arg_key>\\n\\\"\\\\\\t\"}]");
 }
 
+TEST(OutputGlmTest, StringsWithinJsonMaySpellAllMarkup) {
+  EXPECT_EQ(Glm("<tool_call>search\n<arg_key>tags</arg_key>\n<arg_value>[\"a"
+                "</arg_value></tool_call><tool_call>\\\"</arg_value>\"]"
+                "</arg_value>\n</tool_call>"),
+            "search[{\"tags\": [\"a</arg_value></tool_call><tool_call>\\\""
+            "</arg_value>\"]}]");
+  // A string of JSON has no line feed: the model broke this one off.
+  EXPECT_EQ(Glm("<tool_call>search\n<arg_key>tags</arg_key>\n<arg_value>[\"a\n"
+                "</arg_value>\n</tool_call>"),
+            "search[{\"tags\": \"[\\\"a\\n\"}]");
+}
+
 TEST(OutputGlmTest, MissingClosingTagsArePutIn) {
   const std::string call = "get_weather[{\"city\": \"Paris\"}]";
   const std::string begun =
@@ -239,6 +251,21 @@ TEST(OutputQwenCoderTest, StringsMaySpellMarkup) {
                  "<p></parameter> or </function>.\n</parameter>\n</function>\n"
                  "</tool_call>"),
             "write_file[{\"path\": \"<p></parameter> or </function>.\"}]");
+}
+
+TEST(OutputQwenCoderTest, StringsWithinJsonMaySpellAllMarkup) {
+  const std::string begin =
+      "<tool_call>\n<function=search>\n<parameter=tags>\n";
+  const std::string end = "\n</parameter>\n</function>\n</tool_call>";
+  EXPECT_EQ(Told(kIntellect, WithTools(),
+                 AsText(begin +
+                        "[\"a</function></tool_call>b\", "
+                        "\"</parameter></function>\"]" +
+                        end)),
+            "search[{\"tags\": [\"a</function></tool_call>b\", "
+            "\"</parameter></function>\"]}]");
+  EXPECT_EQ(Told(kIntellect, WithTools(), AsText(begin + "[\"a" + end)),
+            "search[{\"tags\": \"[\\\"a\"}]");
 }
 
 TEST(OutputQwenCoderTest, MissingClosingTagsArePutIn) {

@@ -18,11 +18,14 @@ void ArgumentsWriter::BeginValue(std::string_view parameter, EventWriter& out) {
   types_ = tools_.Of(name_, parameter);
   streams_ = types_ == kStringType;
   if (streams_) text += '"';
+  is_json_ = (types_ & kStringType) == 0;
+  scan_ = JsonScan();
   held_.clear();
   out.Arguments(text);
 }
 
 void ArgumentsWriter::Value(std::string_view text, EventWriter& out) {
+  Scan(text);
   if (!streams_) {
     held_ += text;
     if (held_.size() <= kMaxHeldBytes) return;
@@ -36,6 +39,17 @@ void ArgumentsWriter::Value(std::string_view text, EventWriter& out) {
   std::string escaped;
   AppendJsonEscaped(text, escaped);
   out.Arguments(escaped);
+}
+
+void ArgumentsWriter::Scan(std::string_view text) {
+  for (const char c : text) {
+    if (!is_json_) return;
+    if (!scan_.began() && IsBlank(c)) continue;
+    // A string of JSON has no raw control character: a model broke it off.
+    const bool broken =
+        scan_.in_string() && static_cast<unsigned char>(c) < 0x20;
+    is_json_ = !broken && scan_.Next(c) == JsonScan::Step::kWithin;
+  }
 }
 
 void ArgumentsWriter::EndValue(EventWriter& out) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/text/output/event_writer.h"
+#include "common/text/output/json_scan.h"
 #include "common/text/output/parameter_types.h"
 
 namespace sluice {
@@ -24,13 +25,19 @@ class ArgumentsWriter {
   void EndCall(EventWriter& out);
   // The output ends within the call: drops the text held back.
   void Abandon() { held_.clear(); }
+  // True within a string of a value that can only be JSON: a tag there is text.
+  bool in_json_string() const { return is_json_ && scan_.in_string(); }
 
  private:
+  void Scan(std::string_view text);
+
   const ToolTypes& tools_;
   std::string name_;
   bool first_ = true;  // no parameter yet
   unsigned types_ = kAnyType;
   bool streams_ = false;  // the value is a string
+  bool is_json_ = false;  // the value may not be a bare string
+  JsonScan scan_;         // of such a value
   std::string held_;
 };
 

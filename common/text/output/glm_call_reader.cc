@@ -9,7 +9,8 @@ namespace sluice {
 namespace {
 
 // A closing tag within a value counts only if the text behind it ends the
-// value: a value may spell the tag. Adds a missing </tool_call>, and a missing
+// value: a value may spell the tag. Within a string of a JSON value no tag
+// counts. Adds a missing </tool_call>, and a missing
 // </arg_value> before </tool_call> at the end.
 class GlmCallReader : public CallReader {
  public:
@@ -144,6 +145,11 @@ class GlmCallReader : public CallReader {
     arguments_.Value(text.substr(0, size), out);
     input.Consume(size);
     if (input.text().empty()) return Progress::kOn;
+    if (arguments_.in_json_string()) {
+      arguments_.Value("<", out);
+      input.Consume(1);
+      return Progress::kOn;
+    }
     const Match close = input.Find(kArgValueEnd);
     const Match end = input.Find(kToolCallEnd);
     Match over = std::max(close, end);

@@ -16,7 +16,8 @@ std::string_view Unquoted(std::string_view name) {
 }
 
 // As in the GLM format, a closing tag within a value counts only if the text
-// behind it ends the value. A line feed on either side of a value is markup.
+// behind it ends the value, and none within a string of JSON. A line feed on
+// either side of a value is markup.
 class QwenCoderCallReader : public CallReader {
  public:
   explicit QwenCoderCallReader(const ToolTypes& tools)
@@ -156,6 +157,11 @@ class QwenCoderCallReader : public CallReader {
     input.Consume(size);
     text = input.text();
     if (text.empty()) return Progress::kOn;
+    if (text.front() == '<' && arguments_.in_json_string()) {
+      arguments_.Value("<", out);
+      input.Consume(1);
+      return Progress::kOn;
+    }
     const size_t at = text.front() == '\n' ? 1 : 0;
     if (at == text.size()) {
       if (!input.ended()) return Progress::kWait;
