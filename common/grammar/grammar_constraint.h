@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/core/token_constraint.h"
 #include "common/grammar/grammar_compiler.h"
@@ -15,7 +16,7 @@
 namespace sluice {
 
 // A sequence that keeps to a grammar, from its start or behind its reasoning
-// on.
+// on. A grammar whose steps take long falls to the idle lane of the threads.
 class GrammarConstraint
     : public TokenConstraint,
       public std::enable_shared_from_this<GrammarConstraint> {
@@ -40,6 +41,8 @@ class GrammarConstraint
   std::vector<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
   bool is_working_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_ready_ ABSL_GUARDED_BY(mutex_) = false;
+  // CPU time of the steps so far beyond what each of them may take.
+  Duration overdraft_ ABSL_GUARDED_BY(mutex_) = Duration::zero();
 
   // Of the thread that works; the engine thread reads step_ once it is ready.
   std::unique_ptr<Matcher> matcher_;  // null until it is needed

@@ -1,25 +1,40 @@
 #include "common/grammar/matcher_threads.h"
 
+#include <sched.h>
+
 #include <string>
 #include <utility>
 
 namespace sluice {
+namespace {
+
+// A system that refuses runs the thread as all others.
+void RunInIdleTime() {
+  const sched_param none = {};
+  sched_setscheduler(0, SCHED_IDLE, &none);  // of this thread alone
+}
+
+}  // namespace
 
 MatcherThreads::MatcherThreads(int num_threads) {
   for (int i = 0; i < num_threads; ++i) {
-    threads_.emplace_back("grammar-" + std::to_string(i), [this] { Work(); });
+    const std::string number = std::to_string(i);
+    threads_.emplace_back("grammar-" + number, [this] { Work(Lane::kNormal); });
+    threads_.emplace_back("grammar-idle-" + number, [this] {
+      RunInIdleTime();
+      Work(Lane::kIdle);
+    });
   }
 }
 
 MatcherThreads::~MatcherThreads() { Stop(); }
 
-void MatcherThreads::Run(std::function<void()> job) {
-  {
-    MutexLock lock(mutex_);
-    if (stopped_) return;
-    jobs_.push_back(std::move(job));
-  }
-  wake_.NotifyOne();
+void MatcherThreads::Run(std::function<void()> job, Lane lane) {
+  MutexLock lock(mutex_);
+  if (stopped_) return;
+  Queue& queue = queues_[static_cast<size_t>(lane)];
+  queue.jobs.push_back(std::move(job));
+  queue.wake.NotifyOne();
 }
 
 void MatcherThreads::Stop() {
@@ -27,21 +42,27 @@ void MatcherThreads::Stop() {
   {
     MutexLock lock(mutex_);
     stopped_ = true;
-    dropped.swap(jobs_);
+    for (Queue& queue : queues_) {
+      for (std::function<void()>& job : queue.jobs) {
+        dropped.push_back(std::move(job));
+      }
+      queue.jobs.clear();
+      queue.wake.NotifyAll();
+    }
   }
-  wake_.NotifyAll();
   for (NamedThread& thread : threads_) thread.Join();
 }
 
-void MatcherThreads::Work() {
+void MatcherThreads::Work(Lane lane) {
   for (;;) {
     std::function<void()> job;
     {
       MutexLock lock(mutex_);
-      while (jobs_.empty() && !stopped_) wake_.Wait(mutex_);
+      Queue& queue = queues_[static_cast<size_t>(lane)];
+      while (queue.jobs.empty() && !stopped_) queue.wake.Wait(mutex_);
       if (stopped_) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
+      job = std::move(queue.jobs.front());
+      queue.jobs.pop_front();
     }
     job();
   }

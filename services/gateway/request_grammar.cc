@@ -70,7 +70,6 @@ class FieldConstraint : public TokenConstraint {
 Status OfField(const Status& status, std::string_view field) {
   switch (status.code()) {
     case StatusCode::kInvalidArgument:
-    case StatusCode::kResourceExhausted:
       return openai::FieldError(field, Message(status));
     case StatusCode::kUnimplemented:
       return openai::WithCode(

@@ -1,5 +1,6 @@
 //! Grammars over a vocabulary: compiled once, matched token by token.
 
+use crate::compile_thread::deeply;
 use crate::failure::{Code, Failure, Result};
 use crate::gbnf;
 use crate::schema;
@@ -105,7 +106,7 @@ pub struct Limits {
 }
 
 fn short(text: &str) -> String {
-    let text = text.split("\n<backtrace>").next().unwrap_or("").trim();
+    let text = text.split("\n<").next().unwrap_or("").trim(); // of a backtrace
     match text.char_indices().nth(MAX_MESSAGE) {
         Some((end, _)) => format!("{}..", &text[..end]),
         None => text.to_string(),
@@ -123,25 +124,6 @@ fn check_size(text: &str, limits: &Limits) -> Result<()> {
     Ok(())
 }
 
-/// The compiler recurses as deep as rules and references lead: some 10 KB of
-/// stack for each, of which a text has up to 30,000. Untouched, it is no memory.
-const STACK: usize = 512 << 20;
-
-/// Runs `work` on a thread with a large stack.
-fn deeply<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("grammar-compile".to_string())
-            .stack_size(STACK)
-            .spawn_scoped(scope, work)
-            .map_err(|e| Failure {
-                code: Code::ResourceExhausted,
-                message: format!("no thread to compile a grammar: {e}"),
-            })?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
 pub fn compile(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
     deeply(|| compile_here(env, kind, text, limits))
 }
@@ -152,10 +134,11 @@ pub fn check_schema(text: &str, limits: &Limits) -> Result<String> {
     deeply(|| Ok(schema::checked(text, limits)?.value.to_string()))
 }
 
+/// A grammar at its start. Its first mask is there, so that a grammar whose start
+/// is too complex fails here, and so that the states behind the mask are copied
+/// and not made anew for each answer.
 pub struct Compiled {
-    matcher: Matcher,
-    vocab_size: u32,
-    eos: Vec<u32>,
+    start: TokenMatcher,
 }
 
 fn choice(text: &str) -> Result<String> {
@@ -193,7 +176,18 @@ fn compile_here(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Com
     if let Some(error) = matcher.get_error() {
         return Err(Failure::invalid(format!("{what}: {}", short(&error))));
     }
-    Ok(Compiled { matcher, vocab_size: env.vocab_size, eos: env.eos.clone() })
+    let mut start = TokenMatcher {
+        matcher,
+        vocab_size: env.vocab_size,
+        eos: env.eos.clone(),
+        ahead: VecDeque::new(),
+        mask: None,
+        num_tokens: 0,
+    };
+    start
+        .begin()
+        .map_err(|_| Failure::invalid(format!("{what}: no answer can begin: {}", start.why())))?;
+    Ok(Compiled { start })
 }
 
 /// One sequence's place in a grammar.
@@ -210,22 +204,28 @@ pub struct TokenMatcher {
 
 impl TokenMatcher {
     pub fn new(compiled: &Compiled) -> Self {
+        let start = &compiled.start;
         Self {
-            matcher: compiled.matcher.deep_clone(),
-            vocab_size: compiled.vocab_size,
-            eos: compiled.eos.clone(),
-            ahead: VecDeque::new(),
-            mask: None,
+            matcher: start.matcher.deep_clone(),
+            vocab_size: start.vocab_size,
+            eos: start.eos.clone(),
+            ahead: start.ahead.clone(),
+            mask: start.mask.clone(),
             num_tokens: 0,
         }
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        self.look_ahead()?;
+        if !self.matcher.is_stopped() {
+            self.mask = Some(self.matcher.compute_mask().map_err(|_| self.failure())?);
+        }
+        Ok(())
     }
 
     /// Takes `tokens` in, and returns the step behind them (bridge.h). Token by
     /// token, so that the step is a function of the history alone.
     pub fn step(&mut self, tokens: &[u32], max_forced: usize) -> Result<Vec<u8>> {
-        if self.num_tokens == 0 && self.ahead.is_empty() {
-            self.look_ahead()?;
-        }
         for &token in tokens {
             self.consume(token)?;
         }
@@ -277,13 +277,17 @@ impl TokenMatcher {
         Ok(())
     }
 
-    fn failure(&self) -> Failure {
+    fn why(&self) -> String {
         let why = self.matcher.get_error().unwrap_or_else(|| "stopped".to_string());
-        let why = match why.contains("NoExtensionBias") {
+        match why.contains("NoExtensionBias") {
             true => "no token of the vocabulary continues the answer".to_string(),
             false => short(&why),
-        };
-        let message = format!("the grammar fails behind {} tokens: {why}", self.num_tokens);
+        }
+    }
+
+    fn failure(&self) -> Failure {
+        let message =
+            format!("the grammar fails behind {} tokens: {}", self.num_tokens, self.why());
         Failure { code: Code::ResourceExhausted, message }
     }
 

@@ -1,6 +1,7 @@
 //! Tokenizers and chat templates behind the C ABI of bridge.h.
 
 mod added;
+mod compile_thread;
 mod failure;
 mod gbnf;
 mod gbnf_lark;
