@@ -45,8 +45,8 @@ std::string LarkTextUntil(const std::string& name, std::string_view end,
     spelled += Cat(spelled.empty() ? "" : "|", EscapedRegex(text));
   }
   const std::string terminal = Cat(absl::AsciiStrToUpper(name), "_TEXT");
-  const std::string text =
-      Cat(terminal, ": /", regex, "/ & ~/(?s:.*)(", spelled, ")(?s:.*)/\n");
+  if (!never.empty()) spelled = Cat(" & ~/(?s:.*)(", spelled, ")(?s:.*)/");
+  const std::string text = Cat(terminal, ": /", regex, "/", spelled, "\n");
   if (IsSpecialTag(end, vocabulary)) {
     return Cat(text, name, ": ", terminal, " ", LarkTag(end, vocabulary), "\n");
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "common/base/cat.h"
@@ -22,6 +23,14 @@ constexpr std::array kNotes = {"title",    "description", "default",
 constexpr std::string_view kMarkup[] = {
     "<tool_call",  "</tool_call", "<arg_key",   "</arg_key",   "<arg_value",
     "</arg_value", "<function=",  "</function", "<parameter=", "</parameter"};
+
+// A lexer that counts characters beside the tags that a text may not spell has
+// a state for each pair: more than these are too many for llguidance's bound on
+// a step. A longer text spells less than a tag, or no `<` at all.
+constexpr uint64_t kMaxCountedBesideTags = 30;
+constexpr uint64_t kMaxCountedBesideStarts = 200;
+constexpr std::string_view kMarkupStarts[] = {"<t", "</t", "<a", "</a",
+                                              "<f", "</f", "<p", "</p"};
 
 bool IsNote(const std::string& keyword) {
   return std::find(kNotes.begin(), kNotes.end(), keyword) != kNotes.end();
@@ -155,22 +164,28 @@ class TaggedCall {
   StatusOr<std::string> TextOf(const Json& property, const std::string& part,
                                const std::string& end,
                                const std::string& path) {
-    std::string regex = "(?s:.*)";
+    const auto length = [&](const char* name) -> uint64_t {
+      return property.contains(name) ? property[name].get<uint64_t>() : 0;
+    };
     for (const auto& [key, value] : property.items()) {
       if (IsNote(key) || key == "type") continue;
-      if (key == "minLength" || key == "maxLength") {
-        const auto count = [&](const char* name) {
-          return property.contains(name)
-                     ? std::to_string(property[name].get<uint64_t>())
-                     : std::string(name == std::string("minLength") ? "0" : "");
-        };
-        regex =
-            Cat("(?s:.){", count("minLength"), ",", count("maxLength"), "}");
-      } else {
+      if (key != "minLength" && key != "maxLength") {
         return Fail(path + "/" + key, "is about a string's characters");
       }
     }
-    return Text(part, end, regex);
+    const bool has_most = property.contains("maxLength");
+    const uint64_t counted = std::max(length("minLength"), length("maxLength"));
+    if (counted == 0 && !has_most) return Text(part, end, "(?s:.*)");
+    const std::string count =
+        Cat("{", std::to_string(length("minLength")), ",",
+            has_most ? std::to_string(length("maxLength")) : "", "}");
+    if (counted <= kMaxCountedBesideTags) {
+      return Text(part, end, "(?s:.)" + count);
+    }
+    if (counted <= kMaxCountedBesideStarts) {
+      return Text(part, end, "(?s:.)" + count, kMarkupStarts);
+    }
+    return Text(part, end, "[^\\x3c]" + count, {});
   }
 
   StatusOr<std::string> Values(const Json& values, bool is_list,
@@ -186,9 +201,10 @@ class TaggedCall {
   }
 
   std::string Text(const std::string& part, const std::string& end,
-                   const std::string& regex) {
+                   const std::string& regex,
+                   std::span<const std::string_view> never = kMarkup) {
     const std::string name = Cat("text", part);
-    rules_ += LarkTextUntil(name, end, kMarkup, vocabulary_, regex);
+    rules_ += LarkTextUntil(name, end, never, vocabulary_, regex);
     return name;
   }
 

@@ -89,7 +89,8 @@ class AnswerGrammarTest : public ::testing::Test {
                      uint64_t seed);
   // Draws answers in all formats and vocabularies.
   template <typename Check>
-  void ForEachAnswer(const AnswerRules& rules, const Check& check) {
+  void ForEachAnswer(const AnswerRules& rules, const Check& check,
+                     int seeds = 40 / kSlowdown) {
     for (const Model& model : models_) {
       for (const auto& [name, format] : kFormats) {
         if (format == kHarmony && !model.tokenizer->TokenToId("<|channel|>")) {
@@ -102,7 +103,6 @@ class AnswerGrammarTest : public ::testing::Test {
         const auto grammar = model.compiler->Compile(*spec, "");
         ASSERT_TRUE(grammar.ok()) << grammar.status() << "\n" << spec->text;
         int complete = 0;
-        const int seeds = 40 / kSlowdown;
         for (int seed = 0; seed < seeds; ++seed) {
           const Answer answer = Draw(model, format, rules, **grammar,
                                      static_cast<uint64_t>(seed));
@@ -233,6 +233,35 @@ TEST_F(AnswerGrammarTest, AStrictToolsCallsFitWhereTheAnswerIsFree) {
     }
   });
   EXPECT_GT(calls, 0);
+}
+
+// Characters are counted beside markup that a bare text may not spell.
+TEST_F(AnswerGrammarTest, LongCountedStringsFit) {
+  for (const auto& [least, most] :
+       {std::pair<size_t, size_t>{0, 25}, {0, 40}, {0, 200}, {3, 2000}}) {
+    SCOPED_TRACE(most);
+    AnswerRules rules;
+    rules.requires_call = true;
+    rules.tools = {{"say", R"({"type":"object","required":["text"],
+        "additionalProperties":false,"properties":{"text":{"type":"string",
+        "minLength":)" + std::to_string(least) +
+                               R"(,"maxLength":)" + std::to_string(most) +
+                               "}}}"}};
+    ForEachAnswer(
+        rules,
+        [&](const Answer& answer) {
+          for (const Call& call : answer.calls) {
+            const Json json = Json::parse(call.arguments, nullptr, false);
+            ASSERT_TRUE(json.is_object() && json["text"].is_string());
+            const auto text = json["text"].get<std::string>();
+            size_t characters = 0;
+            for (const char c : text) characters += (c & 0xC0) != 0x80;
+            EXPECT_GE(characters, least);
+            EXPECT_LE(characters, most);
+          }
+        },
+        /*seeds=*/6);
+  }
 }
 
 TEST_F(AnswerGrammarTest, CallsOrFittingContent) {
