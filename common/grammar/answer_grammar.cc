@@ -6,6 +6,7 @@
 #include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/grammar/lark_text.h"
+#include "common/grammar/structural_tag.h"
 #include "common/grammar/tagged_arguments.h"
 #include "common/text/output/markup_tags.h"
 #include "common/text/output/parsers.h"
@@ -56,22 +57,6 @@ class AnswerWriter {
             "a grammar beside tools, or in this model's format, which has "
             "channels");
     }
-  }
-
-  static std::string WithEscapedSlashes(const std::string& regex) {
-    std::string out;
-    for (size_t i = 0; i < regex.size(); ++i) {
-      if (regex[i] == '\\' && i + 1 < regex.size()) {
-        out += regex[i++];
-      } else if (regex[i] == '/') {
-        out += '\\';
-      } else if (regex[i] == '\n') {
-        out += "\\n";
-        continue;
-      }
-      out += regex[i];
-    }
-    return out;
   }
 
   static StatusOr<std::string> Choice(const std::string& text) {
@@ -242,7 +227,10 @@ StatusOr<GrammarSpec> AnswerGrammar(const OutputFormat& format,
                                     const GrammarCompiler& compiler) {
   const bool has_channels = format.tools == ToolFormat::kHarmony;
   if (rules.tools.empty() && rules.content && !has_channels) {
-    return *rules.content;
+    if (rules.content->kind != GrammarSpec::Kind::kStructuralTag) {
+      return *rules.content;
+    }
+    return StructuralTagGrammar(rules.content->text, vocabulary, compiler);
   }
   return AnswerWriter(format, vocabulary, rules, compiler).Write();
 }

@@ -16,6 +16,8 @@ struct GrammarSpec {
     kRegex = 3,       // Rust's syntax; the whole answer fits
     kChoice = 4,      // a JSON array of strings, of which the answer is one
     kGbnf = 5,        // llama.cpp's
+    // vLLM's and xgrammar's; AnswerGrammar turns it into kLark.
+    kStructuralTag = 6,
   };
   Kind kind = Kind::kJsonSchema;
   std::string text;

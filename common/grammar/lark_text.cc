@@ -26,6 +26,22 @@ std::string EscapedRegex(std::string_view text) {
   return out;
 }
 
+std::string WithEscapedSlashes(std::string_view regex) {
+  std::string out;
+  for (size_t i = 0; i < regex.size(); ++i) {
+    if (regex[i] == '\\' && i + 1 < regex.size()) {
+      out += regex[i++];
+    } else if (regex[i] == '/') {
+      out += '\\';
+    } else if (regex[i] == '\n') {
+      out += "\\n";
+      continue;
+    }
+    out += regex[i];
+  }
+  return out;
+}
+
 bool IsSpecialTag(std::string_view tag, const Vocabulary& vocabulary) {
   const auto id = vocabulary.Find(tag);
   return id && vocabulary.IsSpecial(*id);

@@ -18,6 +18,9 @@ std::string LarkLiteral(std::string_view text);
 // around.
 std::string EscapedRegex(std::string_view text);
 
+// Returns `regex` as it stands between slashes.
+std::string WithEscapedSlashes(std::string_view regex);
+
 // Returns a token of the markup: its id if the vocabulary calls it special,
 // else its spelling.
 std::string LarkTag(std::string_view tag, const Vocabulary& vocabulary);

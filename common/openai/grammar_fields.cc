@@ -99,6 +99,15 @@ class GrammarReader {
     }
   }
 
+  // A structural tag, or its text.
+  void AddTag(std::string_view name, const Json& tag) {
+    if (tag.is_object()) {
+      Add(name, Kind::kStructuralTag, DumpJson(tag));
+    } else {
+      AddText(name, tag, Kind::kStructuralTag);
+    }
+  }
+
   void ReadResponseFormat(const Json& format);
   void ReadStructuredOutputs(const Json& outputs);
 
@@ -145,12 +154,11 @@ void GrammarReader::ReadResponseFormat(const Json& format) {
   in_.Keep(part.status());
   if (!type || *type == "text") return;
   if (*type == "structural_tag") {
-    in_.Keep(WithCode(
-        FieldError("response_format.type", "structural_tag is not supported"),
-        "unsupported_parameter"));
+    Add(kName, Kind::kStructuralTag, DumpJson(format));
   } else if (*type != "json_object" && *type != "json_schema") {
     in_.Refuse("response_format.type",
-               "must be \"text\", \"json_object\" or \"json_schema\"");
+               "must be \"text\", \"json_object\", \"json_schema\" or "
+               "\"structural_tag\"");
   } else if (named != nullptr && *type == "json_schema") {
     ReadNamedSchema(*named);
     if (bare != nullptr) AddSchema("response_format.schema", *bare, false);
@@ -185,11 +193,13 @@ void GrammarReader::ReadStructuredOutputs(const Json& outputs) {
       AddGrammar(name, value);
     } else if (member == "json_object") {
       AddObject(name, value);
+    } else if (member == "structural_tag") {
+      AddTag(name, value);
     } else if (!is_off) {
       in_.Keep(WithCode(
           FieldError(name,
                      "not supported; supported are json, regex, choice, "
-                     "grammar and json_object"),
+                     "grammar, json_object and structural_tag"),
           "unsupported_parameter"));
     }
   }
@@ -243,6 +253,9 @@ std::optional<GrammarField> ReadGrammarFields(FieldReader& in) {
   }
   if (const Json* schema = in.Find("json_schema"); IsGiven(schema)) {
     reader.AddSchema("json_schema", *schema, /*as_text=*/true);
+  }
+  if (const Json* tag = in.Find("structural_tag"); IsGiven(tag)) {
+    reader.AddTag("structural_tag", *tag);
   }
   if (const Json* regex = in.Find("regex"); IsGiven(regex)) {
     reader.AddText("regex", *regex, Kind::kRegex);

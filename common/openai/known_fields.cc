@@ -94,6 +94,7 @@ constexpr KnownField kBuiltFields[] = {
     {"json_schema"},
     {"regex"},
     {"ebnf"},
+    {"structural_tag"},
     {"cache_salt"},
     {"request_id"},
 };
@@ -118,7 +119,6 @@ constexpr UnbuiltField kUnbuiltFields[] = {
     {"use_beam_search", kFalse},
     {"priority", kZero},
     // Other servers obey these.
-    {"structural_tag", kNever},
     {"guided_whitespace_pattern", kNever},
     {"grammar_lazy", kFalse},
     {"grammar_triggers", kEmpty},

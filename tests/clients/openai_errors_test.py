@@ -41,7 +41,7 @@ class OpenAiErrorsTest(OpenAiCase):
         tool = {"type": "custom", "custom": {"name": "weather"}}
         self.assertEqual(self.refused(tools=[tool]).param, "tools")
         error = self.refused(response_format={"type": "structural_tag"})
-        self.assertEqual(error.param, "response_format.type")
+        self.assertEqual(error.param, "response_format")
         image = {"type": "image_url", "image_url": {"url": "http://a/b.png"}}
         error = self.refused(messages=[{"role": "user", "content": [image]}])
         self.assertIn("content[0].type", error.message)

@@ -128,6 +128,22 @@ class StructuredTest(unittest.TestCase):
                          "response_format.json_schema.schema")
         self.assertIn("`not`", caught.exception.message)
 
+    def test_tags_within_free_text(self):
+        schema = {"type": "object", "properties": {"age": {"type": "integer"}},
+                  "required": ["age"], "additionalProperties": False}
+        tag = {"type": "tag", "begin": "<person>", "end": "</person>",
+               "content": {"type": "json_schema", "json_schema": schema}}
+        answer = self.client.chat.completions.create(**self.options(
+            response_format={"type": "structural_tag", "format": {
+                "type": "triggered_tags", "triggers": ["<person"],
+                "tags": [tag], "at_least_one": True,
+                "stop_after_first": True}}))
+        text = answer.choices[0].message.content
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+        inner = text.removeprefix("<person>").removesuffix("</person>")
+        self.assertEqual(len(text) - len(inner), 17)
+        self.assertIsInstance(json.loads(inner)["age"], int)
+
 
 if __name__ == "__main__":
     harness.main()

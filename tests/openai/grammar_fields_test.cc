@@ -91,6 +91,14 @@ TEST(GrammarFieldsTest, EveryServersFieldsGiveOneGrammar) {
                 {"structured_outputs.grammar", {Kind::kLark, "start: /a/"}});
   ExpectGrammar(outputs + R"({"json_object":true})",
                 {"structured_outputs.json_object", {Kind::kJsonObject, ""}});
+  const std::string tag =
+      R"({"type":"structural_tag","format":{"type":"any_text"}})";
+  ExpectGrammar(format + tag, {"response_format", {Kind::kStructuralTag, tag}});
+  ExpectGrammar(
+      outputs + R"({"structural_tag":)" + tag + "}",
+      {"structured_outputs.structural_tag", {Kind::kStructuralTag, tag}});
+  ExpectGrammar(R"("structural_tag":"{}")",
+                {"structural_tag", {Kind::kStructuralTag, "{}"}});
   ExpectGrammar(R"("guided_json":)" + schema, {"guided_json", spec});
   ExpectGrammar(R"("guided_json":true)",
                 {"guided_json", {Kind::kJsonSchema, "true"}});
@@ -131,8 +139,6 @@ TEST(GrammarFieldsTest, BadValuesAreRefusedByTheirPath) {
   ExpectRefused(format + R"({"type":1})", "response_format.type");
   ExpectRefused(format + R"({"type":"xml"})", "response_format.type",
                 "json_schema");
-  ExpectRefused(format + R"({"type":"structural_tag"})", "response_format.type",
-                "structural_tag");
   ExpectRefused(format + R"({"type":"json_schema"})",
                 "response_format.json_schema", "is missing");
   ExpectRefused(format + R"({"type":"json_schema","json_schema":[]})",
@@ -161,14 +167,14 @@ TEST(GrammarFieldsTest, BadValuesAreRefusedByTheirPath) {
   ExpectRefused(outputs + R"({"json":5})", "structured_outputs.json");
   ExpectRefused(outputs + R"({"grammar":"a: b"})", "structured_outputs.grammar",
                 "`start:`");
-  ExpectRefused(outputs + R"({"structural_tag":"{}"})",
-                "structured_outputs.structural_tag", "not supported");
+  ExpectRefused(outputs + R"({"structural_tag":5})",
+                "structured_outputs.structural_tag", "must be a string");
   ExpectRefused(outputs + R"({"whitespace_pattern":" "})",
                 "structured_outputs.whitespace_pattern", "not supported");
   ExpectRefused(R"("guided_choice":"a")", "guided_choice");
   ExpectRefused(R"("guided_json_object":1)", "guided_json_object");
   ExpectRefused(R"("grammar":5)", "grammar");
-  ExpectRefused(R"("structural_tag":"{}")", "structural_tag");
+  ExpectRefused(R"("structural_tag":["{}"])", "structural_tag");
 }
 
 TEST(GrammarFieldsTest, TwoGrammarsAreRefusedByBothNames) {
