@@ -11,7 +11,9 @@
 
 #include "common/base/check.h"
 #include "common/base/json.h"
+#include "common/core/step_plan.h"
 #include "common/grammar/grammar_compiler.h"
+#include "common/grammar/matcher.h"
 #include "common/text/tokenizer.h"
 #include "tests/fuzz/input_bound.h"
 #include "tests/grammar/walk.h"
@@ -39,11 +41,14 @@ void Run(GrammarSpec::Kind kind, uint8_t seed, std::string text) {
     SLUICE_CHECK(grammar.status().message().size() < 2000);
     return;
   }
-  const auto constraint = model->compiler->NewConstraint({.grammar = *grammar});
+  const auto matcher = *Matcher::Make(*grammar);
   std::mt19937_64 random(seed);
   const testing::Walk walk = testing::DrawAnswer(
       *model->tokenizer, model->tokenizer->vocab_size(), model->eos,
-      *constraint, random, {.max_tokens = kMaxTokens, .hurry = 0.5});
+      [&](std::span<const TokenId> tokens) {
+        return matcher->Step(tokens, kMaxDraftTokens);
+      },
+      random, {.max_tokens = kMaxTokens, .hurry = 0.5});
   if (!walk.status.ok()) {
     SLUICE_CHECK(walk.status.code() == StatusCode::kResourceExhausted);
     return;

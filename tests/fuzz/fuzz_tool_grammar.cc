@@ -13,8 +13,10 @@
 
 #include "common/base/check.h"
 #include "common/base/json.h"
+#include "common/core/step_plan.h"
 #include "common/grammar/answer_grammar.h"
 #include "common/grammar/grammar_compiler.h"
+#include "common/grammar/matcher.h"
 #include "tests/fuzz/input_bound.h"
 #include "tests/grammar/walk.h"
 #include "tests/text/output_fixtures.h"
@@ -197,10 +199,14 @@ void Run(Bytes in) {
   }
   const auto grammar = compiler->Compile(*spec, "");
   SLUICE_CHECK(grammar.ok());
-  const auto constraint = compiler->NewConstraint({.grammar = *grammar});
+  const auto matcher = *Matcher::Make(*grammar);
   std::mt19937_64 random(seed);
   const testing::Walk walk = testing::DrawAnswer(
-      tokenizer, tokenizer.vocab_size(), eos, *constraint, random,
+      tokenizer, tokenizer.vocab_size(), eos,
+      [&](std::span<const TokenId> tokens) {
+        return matcher->Step(tokens, kMaxDraftTokens);
+      },
+      random,
       {.max_tokens = 400,
        .endings = {"</arg_value>", "\n</parameter>", "<|end|>", "\"", "}",
                    "\n</tool_call>", "</tool_call>", "</function>"}});

@@ -69,7 +69,7 @@ bool Allows(const TokenMask& mask, TokenId id) {
 }
 
 Walk DrawAnswer(const Tokenizer& tokenizer, int32_t vocab_size,
-                std::span<const TokenId> eos_ids, TokenConstraint& constraint,
+                std::span<const TokenId> eos_ids, const NextStep& next,
                 std::mt19937_64& random, const WalkOptions& options) {
   std::bernoulli_distribution hurries(options.hurry);
   Walk walk;
@@ -77,7 +77,7 @@ Walk DrawAnswer(const Tokenizer& tokenizer, int32_t vocab_size,
   std::deque<TokenId> ending;  // what is left of one that was begun
   while (walk.tokens.size() < options.max_tokens) {
     const TimePoint begin = Clock::now();
-    const ConstraintStep step = Await(constraint, appended);
+    const ConstraintStep step = next(appended);
     walk.waits.push_back(Clock::now() - begin);
     walk.status = step.status;
     walk.is_complete = step.is_complete;
@@ -115,6 +115,17 @@ Walk DrawAnswer(const Tokenizer& tokenizer, int32_t vocab_size,
     }
   }
   return walk;
+}
+
+Walk DrawAnswer(const Tokenizer& tokenizer, int32_t vocab_size,
+                std::span<const TokenId> eos_ids, TokenConstraint& constraint,
+                std::mt19937_64& random, const WalkOptions& options) {
+  return DrawAnswer(
+      tokenizer, vocab_size, eos_ids,
+      [&](std::span<const TokenId> appended) {
+        return Await(constraint, appended);
+      },
+      random, options);
 }
 
 }  // namespace sluice::testing

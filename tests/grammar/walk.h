@@ -2,8 +2,10 @@
 #define SLUICE_TESTS_GRAMMAR_WALK_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,7 +41,14 @@ const ConstraintStep& Await(TokenConstraint& constraint,
 
 bool Allows(const TokenMask& mask, TokenId id);
 
-// Draws an answer: each token is one that the constraint allows.
+// Returns the step behind all tokens of a walk, of which the given ones are
+// new.
+using NextStep = std::function<ConstraintStep(std::span<const TokenId>)>;
+
+// Draws an answer: each token is one that the steps allow.
+Walk DrawAnswer(const Tokenizer& tokenizer, int32_t vocab_size,
+                std::span<const TokenId> eos_ids, const NextStep& next,
+                std::mt19937_64& random, const WalkOptions& options = {});
 Walk DrawAnswer(const Tokenizer& tokenizer, int32_t vocab_size,
                 std::span<const TokenId> eos_ids, TokenConstraint& constraint,
                 std::mt19937_64& random, const WalkOptions& options = {});
