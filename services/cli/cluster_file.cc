@@ -5,7 +5,7 @@
 
 #include "common/base/json.h"
 #include "common/base/json_member.h"
-#include "services/cli/text_file.h"
+#include "common/base/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -40,7 +40,8 @@ std::string DefaultRunDir() {
 }  // namespace
 
 bool ClusterProcess::IsRunning() const {
-  const StatusOr<std::string> text = ReadText(Cat("/proc/", pid, "/cmdline"));
+  const StatusOr<std::string> text =
+      ReadTextFile(Cat("/proc/", pid, "/cmdline"));
   std::string expected;
   for (const std::string& word : argv) expected += word + '\0';
   return !expected.empty() && text.ok() && *text == expected;
@@ -50,7 +51,7 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& given) {
   const std::string run_dir = given.empty() ? DefaultRunDir() : given;
   ClusterFile cluster;
   cluster.path = run_dir + "/cluster.json";
-  const StatusOr<std::string> text = ReadText(cluster.path);
+  const StatusOr<std::string> text = ReadTextFile(cluster.path);
   if (!text.ok()) {
     return NotFound("no cluster runs in ", run_dir,
                     " (start one with deploy/local/up, or name it: --run-dir "

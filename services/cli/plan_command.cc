@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/byte_size.h"
+#include "common/base/text_file.h"
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
@@ -17,7 +18,6 @@
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/model_tables.h"
-#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -165,7 +165,7 @@ Status RunPlan(const PlanOptions& options) {
   if (hosts && options.out.empty()) {
     std::fputs(ToText(placement).c_str(), stdout);
   } else if (hosts) {
-    SLUICE_RETURN_IF_ERROR(WriteText(options.out, ToText(placement)));
+    SLUICE_RETURN_IF_ERROR(WriteTextFile(options.out, ToText(placement)));
   }
   if (hosts) Tell(config, bytes, placement);
   // With --hosts stdout has the placement.

@@ -2,11 +2,11 @@
 #include <memory>
 
 #include "common/base/json.h"
+#include "common/base/text_file.h"
 #include "common/http/http_client.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -71,7 +71,7 @@ Status RunTrace(const TraceOptions& options) {
   if (!options.chrome.empty()) {
     SLUICE_ASSIGN_OR_RETURN(const std::string text,
                             FetchTrace(base, options.id, "?format=chrome"));
-    return WriteText(options.chrome, text);
+    return WriteTextFile(options.chrome, text);
   }
   SLUICE_ASSIGN_OR_RETURN(const std::string text,
                           FetchTrace(base, options.id, ""));

@@ -36,6 +36,8 @@ ROOMS = {
     "common/model_config": (_BASE | _TENSOR |
                             {"common/core", "common/weights"}, _PLAIN),
     "common/sampling": (_BASE | {"common/core", "kernels"}, _PLAIN),
+    "common/convert": (_BASE | _TENSOR | {"common/weights",
+                                          "common/model_config"}, _PLAIN),
     # A device knows no family, no layer and no config.
     "common/device": (_NOUNS | _TENSOR | {"common/sampling"}, _PLAIN),
     # Requests and sequences are the stage's.
@@ -81,7 +83,7 @@ ROOMS = {
     "services/cli": (_NOUNS | _TENSOR | {
         "common/text", "common/engine", "common/weights", "common/http",
         "common/model_config", "common/metrics", "common/device",
-        "common/stage", "common/measure"},
+        "common/stage", "common/measure", "common/convert"},
         _PLAIN | {"boost", "cli11"}),
     "tests": (None, None),  # anything
 }

@@ -5,10 +5,10 @@
 #include <memory>
 #include <utility>
 
+#include "common/base/text_file.h"
 #include "services/cli/bench/bench_options.h"
 #include "services/cli/bench/bench_output.h"
 #include "services/cli/commands.h"
-#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -70,7 +70,7 @@ Status RunBench(BenchOptions options) {
   const BenchNotes notes{workload.prompt_kind(), workload.exact()};
   std::fputs(SummaryText(options, notes, summary).c_str(), stdout);
   if (!options.json_path.empty()) {
-    SLUICE_RETURN_IF_ERROR(WriteText(
+    SLUICE_RETURN_IF_ERROR(WriteTextFile(
         options.json_path, ResultJson(options, notes, summary, result)));
     std::fprintf(stderr, "wrote %s\n", options.json_path.c_str());
   }

@@ -4,11 +4,11 @@
 #include <memory>
 #include <utility>
 
+#include "common/base/text_file.h"
 #include "services/cli/bench/model_report.h"
 #include "services/cli/bench/model_run.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -29,7 +29,7 @@ Status RunModelBench(const ModelBenchOptions& options, const char* command,
   std::fputs(report(*run).c_str(), stdout);
   if (options.json_path.empty()) return OkStatus();
   SLUICE_RETURN_IF_ERROR(
-      WriteText(options.json_path, ModelRunJson(command, *run)));
+      WriteTextFile(options.json_path, ModelRunJson(command, *run)));
   std::fprintf(stderr, "wrote %s\n", options.json_path.c_str());
   return OkStatus();
 }

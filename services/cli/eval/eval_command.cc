@@ -3,10 +3,10 @@
 #include <memory>
 #include <utility>
 
+#include "common/base/text_file.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/commands.h"
 #include "services/cli/eval/checks.h"
-#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -94,8 +94,8 @@ Status WriteReferenceFile(const EvalApi& api, const EvalOptions& options,
     made.push_back(std::move(prompt));
   }
   SLUICE_RETURN_IF_ERROR(
-      WriteText(options.write_reference,
-                ReferenceJson(Cat(api.model(), " at ", api.url()), made)));
+      WriteTextFile(options.write_reference,
+                    ReferenceJson(Cat(api.model(), " at ", api.url()), made)));
   std::fprintf(stderr, "wrote %s\n", options.write_reference.c_str());
   return OkStatus();
 }
@@ -170,7 +170,7 @@ Status RunEval(const EvalOptions& options) {
   if (options.out.empty()) {
     std::fputs(report.c_str(), stdout);
   } else {
-    SLUICE_RETURN_IF_ERROR(WriteText(options.out, report));
+    SLUICE_RETURN_IF_ERROR(WriteTextFile(options.out, report));
     std::fprintf(stderr, "wrote %s\n", options.out.c_str());
   }
   std::string failed;

@@ -11,8 +11,8 @@
 
 #include "common/base/json.h"
 #include "common/base/json_member.h"
+#include "common/base/text_file.h"
 #include "services/cli/logits_file.h"
-#include "services/cli/text_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -145,7 +145,7 @@ StatusOr<std::vector<ReferencePrompt>> ReadReference(const std::string& path) {
   if (path.size() > 12 && path.substr(path.size() - 12) == ".safetensors") {
     return FromTensors(path);
   }
-  SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   const StatusOr<Json> json = ParseJson(text, {size_t{1} << 30, 64});
   if (!json.ok()) return Annotate(json.status(), path);
   if (!json->is_object() || !json->contains("prompts") ||
@@ -179,7 +179,7 @@ std::string ReferenceJson(const std::string& made_by,
 }
 
 StatusOr<std::vector<std::string>> ReadPromptLines(const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   std::istringstream in(text);
   std::vector<std::string> prompts;
   size_t number = 0;

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/base/text_file.h"
 #include "services/cli/bench/model_report.h"
 #include "services/cli/bench/model_run.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/text_file.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::cli {
@@ -95,7 +95,7 @@ TEST(ModelBenchTest, KernelsTellsEveryOperationOfAModelBesideTheLimits) {
         "o_proj", "gate/up", "down", "logits", "sampling"}) {
     EXPECT_THAT(answer.text, HasSubstr(word));
   }
-  const auto text = ReadText(json);
+  const auto text = ReadTextFile(json);
   ASSERT_TRUE(text.ok());
   const Json result = Json::parse(*text);
   ASSERT_EQ(result["steps"].size(), 3u);

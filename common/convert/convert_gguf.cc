@@ -8,15 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "common/convert/convert_output.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/tensor_table.h"
 #include "common/tensor/buffer.h"
 #include "common/weights/gguf_file.h"
 #include "common/weights/gguf_writer.h"
 #include "common/weights/quantize.h"
-#include "services/cli/convert/convert_output.h"
 
-namespace sluice::cli {
+namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
@@ -184,4 +184,4 @@ StatusOr<ConvertReport> ConvertGguf(const ConvertOptions& options,
   return GgufConverter(options, *raw, progress).Run(config);
 }
 
-}  // namespace sluice::cli
+}  // namespace sluice

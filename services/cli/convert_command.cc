@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "common/convert/convert_model.h"
 #include "common/weights/quantize.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/convert/convert_model.h"
 
 namespace sluice::cli {
 namespace {

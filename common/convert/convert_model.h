@@ -1,5 +1,5 @@
-#ifndef SLUICE_SERVICES_CLI_CONVERT_CONVERT_MODEL_H_
-#define SLUICE_SERVICES_CLI_CONVERT_CONVERT_MODEL_H_
+#ifndef SLUICE_COMMON_CONVERT_CONVERT_MODEL_H_
+#define SLUICE_COMMON_CONVERT_CONVERT_MODEL_H_
 
 #include <cstdint>
 #include <functional>
@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "common/weights/dtype.h"
 
-namespace sluice::cli {
+namespace sluice {
 
 // Matrices whose name the regular expression finds become of the type.
 struct ConvertRule {
@@ -64,6 +64,6 @@ using ConvertProgress = std::function<void(uint64_t done, uint64_t total)>;
 StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
                                      const ConvertProgress& progress);
 
-}  // namespace sluice::cli
+}  // namespace sluice
 
-#endif  // SLUICE_SERVICES_CLI_CONVERT_CONVERT_MODEL_H_
+#endif  // SLUICE_COMMON_CONVERT_CONVERT_MODEL_H_

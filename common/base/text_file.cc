@@ -1,12 +1,12 @@
-#include "services/cli/text_file.h"
+#include "common/base/text_file.h"
 
 #include <fstream>
 #include <sstream>
 #include <utility>
 
-namespace sluice::cli {
+namespace sluice {
 
-StatusOr<std::string> ReadText(const std::string& path) {
+StatusOr<std::string> ReadTextFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return NotFound("cannot read ", path);
   std::ostringstream text;
@@ -14,11 +14,11 @@ StatusOr<std::string> ReadText(const std::string& path) {
   return std::move(text).str();
 }
 
-Status WriteText(const std::string& path, const std::string& text) {
+Status WriteTextFile(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();
   return out ? OkStatus() : Unavailable(path, " cannot be written");
 }
 
-}  // namespace sluice::cli
+}  // namespace sluice

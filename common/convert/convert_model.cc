@@ -1,4 +1,4 @@
-#include "services/cli/convert/convert_model.h"
+#include "common/convert/convert_model.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,16 +13,16 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/base/text_file.h"
+#include "common/convert/convert_output.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "common/tensor/buffer.h"
 #include "common/weights/composed_tensor.h"
 #include "common/weights/quantize.h"
 #include "common/weights/safetensors_writer.h"
-#include "services/cli/convert/convert_output.h"
-#include "services/cli/text_file.h"
 
-namespace sluice::cli {
+namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
@@ -203,8 +203,8 @@ class Converter {
       SLUICE_RETURN_IF_ERROR(writer->Close());
     }
     if (shards_.size() == 1) return OkStatus();
-    return WriteText(folder_ + "/model.safetensors.index.json",
-                     DumpJson(index) + "\n");
+    return WriteTextFile(folder_ + "/model.safetensors.index.json",
+                         DumpJson(index) + "\n");
   }
 
   Status Write(const Output& output, weights::SafetensorsWriter& to) {
@@ -292,7 +292,7 @@ class Converter {
     if (!quantisation.is_null()) {
       config["quantization_config"] = quantisation;
     }
-    return WriteText(folder_ + "/config.json", DumpJson(config) + "\n");
+    return WriteTextFile(folder_ + "/config.json", DumpJson(config) + "\n");
   }
 
   // What compressed-tensors says of the matrices: a group per number of bits.
@@ -397,4 +397,4 @@ StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
   return Converter(options, *model, progress).Run(config);
 }
 
-}  // namespace sluice::cli
+}  // namespace sluice

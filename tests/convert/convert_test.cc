@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/convert/convert_model.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "common/tensor/host_weight.h"
@@ -17,11 +18,10 @@
 #include "common/weights/quantize.h"
 #include "common/weights/weight_sums.h"
 #include "kernels/block_store.h"
-#include "services/cli/convert/convert_model.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 
-namespace sluice::cli {
+namespace sluice {
 namespace {
 
 using kernels::BlockFormat;
@@ -293,4 +293,4 @@ TEST(ConvertModelTest, WhatCannotBeWrittenIsRefusedAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace sluice::cli
+}  // namespace sluice

@@ -1,5 +1,5 @@
-#ifndef SLUICE_SERVICES_CLI_CONVERT_CONVERT_OUTPUT_H_
-#define SLUICE_SERVICES_CLI_CONVERT_CONVERT_OUTPUT_H_
+#ifndef SLUICE_COMMON_CONVERT_CONVERT_OUTPUT_H_
+#define SLUICE_COMMON_CONVERT_CONVERT_OUTPUT_H_
 
 #include <optional>
 #include <regex>
@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/convert/convert_model.h"
 #include "common/weights/model_file.h"
-#include "services/cli/convert/convert_model.h"
 
-namespace sluice::cli {
+namespace sluice {
 
 // The options' types, with compiled rules.
 class ConvertTypes {
@@ -40,6 +40,6 @@ StatusOr<ConvertReport> ConvertGguf(const ConvertOptions& options,
                                     const weights::ModelFile& model,
                                     const ConvertProgress& progress);
 
-}  // namespace sluice::cli
+}  // namespace sluice
 
-#endif  // SLUICE_SERVICES_CLI_CONVERT_CONVERT_OUTPUT_H_
+#endif  // SLUICE_COMMON_CONVERT_CONVERT_OUTPUT_H_

@@ -1,14 +1,14 @@
-#include "services/cli/convert/convert_output.h"
+#include "common/convert/convert_output.h"
 
 #include <filesystem>
 #include <system_error>
 
 #include "common/base/json.h"
+#include "common/base/text_file.h"
 #include "common/model_config/open_model.h"
 #include "common/weights/weight_sums.h"
-#include "services/cli/text_file.h"
 
-namespace sluice::cli {
+namespace sluice {
 
 namespace fs = std::filesystem;
 using weights::DType;
@@ -62,7 +62,7 @@ Status WriteReport(const std::string& path, const ConvertReport& report) {
                    {"bytes", matrix.bytes},
                    {"relative_error", matrix.relative_error}});
   }
-  return WriteText(path, DumpJson(all) + "\n");
+  return WriteTextFile(path, DumpJson(all) + "\n");
 }
 
 Status WriteSums(const std::string& path) {
@@ -74,4 +74,4 @@ Status WriteSums(const std::string& path) {
   return weights::WriteWeightSums(*written, sums);
 }
 
-}  // namespace sluice::cli
+}  // namespace sluice
