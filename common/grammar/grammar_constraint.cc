@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/catch_exceptions.h"
 #include "common/core/step_plan.h"
 
 namespace sluice {
@@ -90,7 +91,9 @@ void GrammarConstraint::Work() {
       tokens.swap(appended_);
     }
     const Duration begin = CpuTime();
-    step_ = Compute(tokens);
+    const Status status =
+        CatchExceptions("grammar", [&] { step_ = Compute(tokens); });
+    if (!status.ok()) step_ = {.status = status};
     const Duration took = CpuTime() - begin;
     MutexLock lock(mutex_);
     overdraft_ = std::max(overdraft_ + took - kAllowed, Duration::zero());
