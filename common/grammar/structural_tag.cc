@@ -50,21 +50,8 @@ class TagWriter {
       return Fail("", "has neither `format` nor `structures`");
     }
     SLUICE_ASSIGN_OR_RETURN(const Strings triggers, Texts(tag, "triggers", ""));
-    if (!tag["structures"].is_array() || tag["structures"].empty()) {
-      return Fail("/structures", "is no list of at least one tag");
-    }
-    Json tags = Json::array();
-    for (size_t i = 0; i < tag["structures"].size(); ++i) {
-      const Json& one = tag["structures"][i];
-      if (!one.is_object() || !one.contains("schema")) {
-        return Fail(Cat("/structures/", i), "has no `schema`");
-      }
-      Json inner = one;
-      inner["content"] = {{"type", "json_schema"},
-                          {"json_schema", one["schema"]}};
-      tags.push_back(std::move(inner));
-    }
-    return Triggered(triggers, tags, "/structures", {}, "", kMaxLevels);
+    SLUICE_ASSIGN_OR_RETURN(const Json* tags, List(tag, "structures", ""));
+    return Triggered(triggers, *tags, "/structures", {}, "", kMaxLevels);
   }
 
   StatusOr<std::string> Text(const Json& from, const char* name,
@@ -134,9 +121,8 @@ class TagWriter {
     if (type == "json_schema") {
       SLUICE_ASSIGN_OR_RETURN(const Json* schema,
                               Member(format, "json_schema", path));
-      SLUICE_ASSIGN_OR_RETURN(const std::string checked,
-                              compiler_.CheckSchema(DumpJson(*schema)));
-      return Cat(Rule("%json " + checked), " ", Literal(end));
+      SLUICE_ASSIGN_OR_RETURN(const std::string rule, Schema(*schema, path));
+      return Cat(rule, " ", Literal(end));
     }
     if (type == "regex") {
       SLUICE_ASSIGN_OR_RETURN(const std::string pattern,
@@ -167,6 +153,14 @@ class TagWriter {
       return Cat(tags, " ", Literal(end));
     }
     return Unimplemented("structural tag: `", path, "` is a ", type);
+  }
+
+  StatusOr<std::string> Schema(const Json& schema, const std::string& path) {
+    const auto checked = compiler_.CheckSchema(DumpJson(schema));
+    if (!checked.ok()) {
+      return Annotate(checked.status(), Cat("structural tag: `", path, "`"));
+    }
+    return Rule("%json " + *checked);
   }
 
   StatusOr<std::string> Sequence(const Json& format, const std::string& path,
@@ -224,6 +218,12 @@ class TagWriter {
     if (!tag.is_object()) return Fail(path, "is no object");
     SLUICE_ASSIGN_OR_RETURN(const std::string begin, Text(tag, "begin", path));
     SLUICE_ASSIGN_OR_RETURN(const std::string end, Text(tag, "end", path));
+    if (tag.contains("schema")) {  // of the older form
+      SLUICE_ASSIGN_OR_RETURN(const std::string schema,
+                              Schema(tag["schema"], path + "/schema"));
+      return Rule(
+          Cat(Literal(begin.substr(skipped)), " ", schema, " ", Literal(end)));
+    }
     SLUICE_ASSIGN_OR_RETURN(const Json* inner, Member(tag, "content", path));
     SLUICE_ASSIGN_OR_RETURN(const std::string content,
                             Format(*inner, path + "/content", end, levels - 1));

@@ -181,7 +181,7 @@ TEST_F(StructuralTagTest, BadTagsAreRefusedByTheirPath) {
             std::string::npos);
   EXPECT_NE(ErrorOf(R"({"structures":[{"begin":"<a>","schema":{"not":{}},
                         "end":""}],"triggers":["<a"]})")
-                .find("`not`"),
+                .find("`/structures/0/schema`"),
             std::string::npos);
   EXPECT_NE(ErrorOf(R"({"format":{"type":"sequence","elements":[
                 {"type":"any_text"},{"type":"any_text"}]}})")
