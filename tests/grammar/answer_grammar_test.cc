@@ -237,16 +237,20 @@ TEST_F(AnswerGrammarTest, AStrictToolsCallsFitWhereTheAnswerIsFree) {
 
 // Characters are counted beside markup that a bare text may not spell.
 TEST_F(AnswerGrammarTest, LongCountedStringsFit) {
-  for (const auto& [least, most] :
-       {std::pair<size_t, size_t>{0, 25}, {0, 40}, {0, 200}, {3, 2000}}) {
-    SCOPED_TRACE(most);
+  struct Bounds {
+    size_t least = 0;
+    size_t most = 0;
+  };
+  for (const Bounds bounds :
+       {Bounds{0, 25}, Bounds{0, 40}, Bounds{0, 200}, Bounds{3, 2000}}) {
+    SCOPED_TRACE(bounds.most);
     AnswerRules rules;
     rules.requires_call = true;
     rules.tools = {{"say", R"({"type":"object","required":["text"],
         "additionalProperties":false,"properties":{"text":{"type":"string",
-        "minLength":)" + std::to_string(least) +
-                               R"(,"maxLength":)" + std::to_string(most) +
-                               "}}}"}};
+        "minLength":)" + std::to_string(bounds.least) +
+                               R"(,"maxLength":)" +
+                               std::to_string(bounds.most) + "}}}"}};
     ForEachAnswer(
         rules,
         [&](const Answer& answer) {
@@ -256,8 +260,8 @@ TEST_F(AnswerGrammarTest, LongCountedStringsFit) {
             const auto text = json["text"].get<std::string>();
             size_t characters = 0;
             for (const char c : text) characters += (c & 0xC0) != 0x80;
-            EXPECT_GE(characters, least);
-            EXPECT_LE(characters, most);
+            EXPECT_GE(characters, bounds.least);
+            EXPECT_LE(characters, bounds.most);
           }
         },
         /*seeds=*/6);
