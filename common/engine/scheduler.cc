@@ -163,7 +163,7 @@ SequenceEvents Scheduler::OnConstraintReady(SequenceId id, TimePoint now) {
 // Has the constraint compute the step behind all tokens, of which the last
 // `num_new` are new.
 void Scheduler::AdvanceConstraint(Sequence& sequence, size_t num_new) const {
-  if (sequence.request.constraint == nullptr) return;
+  if (!sequence.is_constrained()) return;
   sequence.has_step = false;
   sequence.request.constraint->Advance(
       std::span(sequence.tokens).last(num_new),

@@ -160,7 +160,8 @@ class AnswerWriter {
     if (asked_.content) return "(" + calls + ") | content";
     if (!tagged) {
       // A text that begins with a brace would be read as a call.
-      rules_ += "FREE: /(\\s*[^\\s{](?s:.*))?/\n";
+      rules_ += Cat("FREE: /(\\s*[^\\s{](?s:.*))?/ & ~/(?s:.*)",
+                    EscapedRegex(kPythonTag), "(?s:.*)/\n");
       return "(" + calls + ") | FREE";
     }
     // Any text, and from a call's opening on a call.

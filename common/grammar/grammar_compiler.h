@@ -69,6 +69,8 @@ class GrammarCompiler {
   // text for `%json` in a Lark grammar.
   StatusOr<std::string> CheckSchema(std::string_view schema) const;
 
+  const GrammarLimits& limits() const { return limits_; }
+
   // Makes the constraint of one sequence; needs use.grammar.
   std::shared_ptr<TokenConstraint> NewConstraint(GrammarUse use);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "common/base/cat.h"
 #include "common/base/json.h"
@@ -119,6 +120,12 @@ class TaggedCall {
     SLUICE_ASSIGN_OR_RETURN(const std::string value,
                             Value(name, property, part, end, path));
     rules_ += Cat(part, ": ", before, " ", value, " \"\\n\"\n");
+    // Definitions stand in each property that leads to them.
+    if (rules_.size() > compiler_.limits().max_bytes) {
+      return InvalidArgument("schema: at `", path,
+                             "` the grammar has more than ",
+                             compiler_.limits().max_bytes, " bytes");
+    }
     return OkStatus();
   }
 
@@ -208,16 +215,49 @@ class TaggedCall {
     return name;
   }
 
-  // A property by itself, with the definitions that its references name.
+  // A property by itself, with the definitions that its references lead to.
   StatusOr<std::string> SubSchema(const Json& property) {
     if (!property.is_object()) return compiler_.CheckSchema(property.dump());
     Json whole = property;
-    for (const char* place : {"$defs", "definitions"}) {
-      if (schema_.contains(place) && !whole.contains(place)) {
-        whole[place] = schema_[place];
+    // References count from the root of all properties.
+    whole.erase("$defs");
+    whole.erase("definitions");
+    std::vector<const Json*> open = {&property};
+    while (!open.empty()) {
+      const Json* const part = open.back();
+      open.pop_back();
+      if (!part->is_structured()) continue;
+      for (const auto& [key, value] : part->items()) {
+        if (key == "$ref" && value.is_string() && part->is_object()) {
+          const Json* found = AddDefinition(value, whole);
+          if (found != nullptr) open.push_back(found);
+        } else {
+          open.push_back(&value);
+        }
       }
     }
     return compiler_.CheckSchema(whole.dump());
+  }
+
+  // Copies the definition that `reference` names into `whole`. Returns null
+  // where it is there, or is none of the schema's.
+  const Json* AddDefinition(const std::string& reference, Json& whole) const {
+    for (const char* place : {"$defs", "definitions"}) {
+      const std::string before = Cat("#/", place, "/");
+      if (!reference.starts_with(before) || !schema_.contains(place)) continue;
+      std::string name = reference.substr(before.size());
+      name.resize(std::min(name.find('/'), name.size()));
+      const auto found = schema_[place].find(name);
+      if (found == schema_[place].end()) {
+        whole[place] = schema_[place];  // a name with escapes
+        return nullptr;
+      }
+      Json& into = whole[place];
+      if (into.contains(name)) return nullptr;
+      into[name] = *found;
+      return &*found;
+    }
+    return nullptr;
   }
 
   std::string Tag(std::string_view tag) const {

@@ -200,7 +200,7 @@ StatusOr<GrammarCompiler::Options> GrammarsFromFlags() {
   GrammarCompiler::Options grammars;
   const int64_t bytes = absl::GetFlag(FLAGS_max_grammar_bytes);
   SLUICE_RETURN_IF_ERROR(CheckRange("--max-grammar-bytes",
-                                    static_cast<double>(bytes), 1, 8 << 20));
+                                    static_cast<double>(bytes), 1, 1 << 20));
   grammars.limits.max_bytes = static_cast<size_t>(bytes);
   grammars.limits.max_levels = absl::GetFlag(FLAGS_max_schema_levels);
   SLUICE_RETURN_IF_ERROR(

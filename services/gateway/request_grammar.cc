@@ -170,38 +170,101 @@ Status AddReasoning(const ServedModel& model, const openai::ChatRequest& chat,
   return OkStatus();
 }
 
-// Returns the grammar of whole answers. Tools that are not strict keep to their
-// schemas, too, where a grammar can hold them.
-StatusOr<GrammarSpec> SpecOf(const ServedModel& model,
-                             const RequestGrammar& grammar) {
-  const auto spec_of = [&](const AnswerRules& rules) {
-    return AnswerGrammar(grammar.format, *model.vocabulary, rules,
-                         *model.grammars);
-  };
+// Whether a call of one tool can be held to the tool's schema.
+using HoldsTool = std::function<Status(const GrammarTool&)>;
+
+// Returns the rules of the answer. Tools that are not strict keep to their
+// schemas, too, where `holds` says that a grammar can hold them.
+StatusOr<AnswerRules> RulesOf(const RequestGrammar& grammar,
+                              const HoldsTool& holds) {
   AnswerRules rules = grammar.rules;
   for (size_t i = 0; i < rules.tools.size(); ++i) {
     GrammarTool& tool = rules.tools[i];
+    tool.is_strict = true;
+    const Status held = holds(tool);
+    if (held.ok()) continue;
     tool.is_strict = grammar.strict[i].value_or(false);
-    if (tool.is_strict) continue;
-    GrammarTool strict = tool;
-    strict.is_strict = true;
-    AnswerRules alone;
-    alone.tools = {strict};
-    alone.requires_call = true;
-    tool.is_strict = spec_of(alone).ok();
+    if (tool.is_strict) return OfField(held, kToolsField);
   }
-  auto spec = spec_of(rules);
-  if (spec.ok()) return spec;
-  if (rules.tools.empty() || !rules.content) {
-    return OfField(spec.status(), rules.content ? grammar.content_field
-                                                : std::string(kToolsField));
-  }
-  AnswerRules calls = rules;
-  calls.content.reset();
-  const Status of_calls = spec_of(calls).status();
-  return of_calls.ok() ? OfField(spec.status(), grammar.content_field)
-                       : OfField(of_calls, kToolsField);
+  return rules;
 }
+
+// Returns the compiled grammar of whole answers.
+class AnswerCompiler {
+ public:
+  AnswerCompiler(const ServedModel& model, const RequestGrammar& grammar,
+                 std::string_view tenant)
+      : model_(model), grammar_(grammar), tenant_(tenant) {}
+
+  StatusOr<std::shared_ptr<const Grammar>> Compile() const {
+    SLUICE_ASSIGN_OR_RETURN(const AnswerRules rules,
+                            RulesOf(grammar_, [&](const GrammarTool& tool) {
+                              return SpecOf(Alone(tool)).status();
+                            }));
+    auto compiled = CompileRules(rules);
+    if (compiled.ok() || rules.tools.empty()) return compiled;
+    // The compiler, too, refuses schemas, and names no tool.
+    SLUICE_ASSIGN_OR_RETURN(const AnswerRules held,
+                            RulesOf(grammar_, [&](const GrammarTool& tool) {
+                              return CompiledAlone(tool);
+                            }));
+    return CompileRules(held);
+  }
+
+ private:
+  static AnswerRules Alone(const GrammarTool& tool) {
+    AnswerRules rules;
+    rules.tools = {tool};
+    rules.requires_call = true;
+    return rules;
+  }
+
+  StatusOr<GrammarSpec> SpecOf(const AnswerRules& rules) const {
+    return AnswerGrammar(grammar_.format, *model_.vocabulary, rules,
+                         *model_.grammars);
+  }
+
+  Status CompiledAlone(const GrammarTool& tool) const {
+    SLUICE_ASSIGN_OR_RETURN(const GrammarSpec spec, SpecOf(Alone(tool)));
+    const Status status = model_.grammars->Compile(spec, tenant_).status();
+    if (status.ok() || tool.parameters.empty()) return status;
+    // The schema by itself: the error has the keyword's path.
+    const Status by_itself =
+        model_.grammars
+            ->Compile({GrammarSpec::Kind::kJsonSchema, tool.parameters},
+                      tenant_)
+            .status();
+    return Annotate(by_itself.ok() ? status : by_itself, "tool ", tool.name);
+  }
+
+  StatusOr<std::shared_ptr<const Grammar>> CompileRules(
+      const AnswerRules& rules) const {
+    auto spec = SpecOf(rules);
+    if (spec.ok()) {
+      auto compiled = model_.grammars->Compile(*spec, tenant_);
+      if (compiled.ok()) return compiled;
+      return OfField(compiled.status(), Field());
+    }
+    if (rules.tools.empty() || !rules.content) {
+      return OfField(spec.status(), Field());
+    }
+    AnswerRules calls = rules;
+    calls.content.reset();
+    const Status of_calls = SpecOf(calls).status();
+    return of_calls.ok() ? OfField(spec.status(), grammar_.content_field)
+                         : OfField(of_calls, kToolsField);
+  }
+
+  std::string_view Field() const {
+    return grammar_.content_field.empty()
+               ? kToolsField
+               : std::string_view(grammar_.content_field);
+  }
+
+  const ServedModel& model_;
+  const RequestGrammar& grammar_;
+  const std::string_view tenant_;
+};
 
 GrammarUse UseOf(const RequestGrammar& grammar,
                  std::shared_ptr<const Grammar> compiled) {
@@ -267,18 +330,18 @@ Status AddConstraints(const HandlerContext& context,
   const RequestGrammar& grammar = *prepared.grammar;
   const ServedModel& model = context.model;
   const TimePoint begin = Clock::now();
-  SLUICE_ASSIGN_OR_RETURN(const GrammarSpec spec, SpecOf(model, grammar));
   const std::string field = grammar.content_field.empty()
                                 ? std::string(kToolsField)
                                 : grammar.content_field;
-  const auto compiled =
-      model.grammars->Compile(spec, prepared.choices.front().generate.tenant);
-  if (!compiled.ok()) return OfField(compiled.status(), field);
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const Grammar> compiled,
+      AnswerCompiler(model, grammar, prepared.choices.front().generate.tenant)
+          .Compile());
   const GrammarKind kind = !grammar.rules.tools.empty()
                                ? GrammarKind::kTools
                                : KindOf(grammar.rules.content->kind);
   context.metrics.OnGrammar(kind, Seconds(Clock::now() - begin));
-  const GrammarUse use = UseOf(grammar, *compiled);
+  const GrammarUse use = UseOf(grammar, compiled);
   for (PreparedRequest::Choice& choice : prepared.choices) {
     choice.generate.constraint = std::make_shared<FieldConstraint>(
         model.grammars->NewConstraint(use), field);

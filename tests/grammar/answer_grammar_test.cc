@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/grammar/grammar_compiler.h"
 #include "tests/grammar/walk.h"
@@ -337,6 +338,33 @@ TEST_F(AnswerGrammarTest, SchemasThatAFormatCannotSayAreRefused) {
     EXPECT_NE(message.find("tool f"), message.npos) << name << message;
   }
   EXPECT_FALSE(status({}, pattern).ok());
+}
+
+// Definitions stand in each property that leads to them, and in no other.
+TEST_F(AnswerGrammarTest, DefinitionsAreCopiedWithinBounds) {
+  const Model& model = models_.front();
+  const auto status = [&](int count, const std::string& property) {
+    std::string schema = R"({"type":"object","$defs":{"n":{"type":"integer",
+        "description":")" +
+                         std::string(100'000, 'd') +
+                         R"("},"m":{"$ref":"#/$defs/n"}},"properties":{)";
+    for (int i = 0; i < count; ++i) {
+      schema += Cat(i == 0 ? "" : ",", "\"p", i, "\":", property);
+    }
+    AnswerRules rules;
+    rules.tools = {{"f", schema + "}}"}};
+    return AnswerGrammar(kGlm, model.tokenizer->vocabulary(), rules,
+                         *model.compiler)
+        .status();
+  };
+  EXPECT_TRUE(status(1000, R"({"type":"integer"})").ok());
+  const std::string leads = R"({"type":"array","items":{"$ref":"#/$defs/m"}})";
+  EXPECT_TRUE(status(2, leads).ok()) << status(2, leads);
+  const Status many = status(1000, leads);
+  EXPECT_EQ(many.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(many.message()).find("/properties/p2"),
+            std::string::npos)
+      << many;
 }
 
 TEST_F(AnswerGrammarTest, MarksOfReasoning) {

@@ -31,6 +31,20 @@ TEST(OutputRegressionTest, Vllm42400CallWithinReasoningIsACall) {
             "think[Use <tool_call>name</tool_call> here.] text[Hi]");
 }
 
+// Where a grammar holds calls, reasoning is free of it.
+TEST(OutputRegressionTest, ACallWithinReasoningMayBeReasoning) {
+  OutputRequest request = InReasoning();
+  request.calls_in_reasoning = false;
+  EXPECT_EQ(Told(kIntellect, request,
+                 AsText("I.\n<tool_call>\n<function=search>\n</function>\n"
+                        "</tool_call></think><tool_call>\n"
+                        "<function=get_weather>\n<parameter=city>\nParis\n"
+                        "</parameter>\n</function>\n</tool_call>")),
+            "think[I.\n<tool_call>\n<function=search>\n</function>\n"
+            "</tool_call>] " +
+                kParis);
+}
+
 // A call without arguments was dropped, but only in streams.
 TEST(OutputRegressionTest, Vllm44326CallWithoutArgumentsIsKept) {
   EXPECT_EQ(Glm("<tool_call>get_current_time</tool_call>"),

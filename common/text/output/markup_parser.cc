@@ -18,7 +18,7 @@ struct Opening {
 // - <think> counts only where content has not begun (again, behind a call);
 //   there </think> alone is the end of an empty reasoning.
 // - A call within reasoning must name a function of the request; the reasoning
-//   goes on behind it.
+//   goes on behind it. Without calls_in_reasoning there is none.
 // - White space around reasoning and calls is not shown.
 class MarkupParser : public OutputParser {
  public:
@@ -26,6 +26,7 @@ class MarkupParser : public OutputParser {
                std::shared_ptr<const ToolTypes> tools)
       : tools_(std::move(tools)),
         thinks_(format.reasoning == ReasoningFormat::kThink),
+        calls_in_reasoning_(request.calls_in_reasoning),
         bare_json_(format.tools == ToolFormat::kLlamaJson && !tools_->empty()),
         content_(/*trim_start=*/thinks_) {
     mode_ = thinks_ ? Mode::kStart : Mode::kContent;
@@ -140,10 +141,12 @@ class MarkupParser : public OutputParser {
         best = std::max(best, again);
       }
     }
-    for (const Opening& opening : openings_) {
-      const Match match = input_.Find(opening.tag);
-      if (match == Match::kYes) return BeginCall(opening);
-      best = std::max(best, match);
+    if (mode_ != Mode::kReasoning || calls_in_reasoning_) {
+      for (const Opening& opening : openings_) {
+        const Match match = input_.Find(opening.tag);
+        if (match == Match::kYes) return BeginCall(opening);
+        best = std::max(best, match);
+      }
     }
     if (best == Match::kMaybe) return false;
     WriteAndConsume(1);
@@ -205,6 +208,7 @@ class MarkupParser : public OutputParser {
 
   const std::shared_ptr<const ToolTypes> tools_;
   const bool thinks_;
+  const bool calls_in_reasoning_;
   const bool bare_json_;
   std::unique_ptr<CallReader> reader_;
   std::vector<Opening> openings_;

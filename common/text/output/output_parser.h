@@ -79,6 +79,9 @@ struct OutputRequest {
   std::vector<OutputTool> tools;
   // The prompt ends within reasoning; see EndsInReasoning.
   bool in_reasoning = false;
+  // False: markup of calls within reasoning is reasoning. A grammar of calls
+  // begins behind the reasoning.
+  bool calls_in_reasoning = true;
 };
 
 // How an output ended.

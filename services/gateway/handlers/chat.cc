@@ -76,6 +76,8 @@ void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
   OutputRequest request;
   request.in_reasoning = model.text->EndsInReasoning(
       prepared.choices.front().generate.prompt_tokens);
+  request.calls_in_reasoning =
+      !prepared.grammar || prepared.grammar->rules.tools.empty();
   if (!fields.tools.is_null()) {
     for (const Json& tool : fields.tools) {
       const Json& function = tool["function"];

@@ -328,6 +328,27 @@ TEST_F(GatewayGrammarTest, AStrictToolNeedsASchemaThatCanBeHeldTo) {
   EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("`not`"));
 }
 
+// Two branches that overlap: the compiler alone knows.
+TEST_F(GatewayGrammarTest, AToolsSchemaThatDoesNotCompileIsNamed) {
+  Server server(Hermes());
+  const std::string bad = R"({"type":"object","properties":{"a":{"oneOf":[
+      {"type":"integer"},{"type":"number"}]}},"required":["a"]})";
+  Json body = Json::object();
+  body["tools"] = Json::array({ToolOf("odd", bad)});
+  body["tool_choice"] = "required";
+  ForEachAnswer(server, body, [](const Json& choice) {
+    EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "odd");
+  });
+  body["tools"][0]["function"]["strict"] = true;
+  body["response_format"] = WithSchema(R"({"const":5})")["response_format"];
+  body["tool_choice"] = "auto";
+  const Json error = server.ErrorOf(server.Chat(body));
+  EXPECT_EQ(error["param"], "tools");
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("tool odd"));
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("`oneOf`"));
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("/properties/a"));
+}
+
 TEST_F(GatewayGrammarTest, AContinuedMessageTakesNoRequiredCall) {
   Server server(Llama());
   Json body = WithTools("required");

@@ -415,6 +415,14 @@ void AddGrammars(Elements& all, const char* path, const char* name) {
       [rules](size_t n) { return rules(n, "start: r0\\n", ":"); });
   add("rules of GBNF", "grammar", 64, gbnf);
   add("rules of GBNF, SGLang's", "ebnf", 64, gbnf);
+  add("tags of a structural tag", "structural_tag", 64, [](size_t n) {
+    std::string tags;
+    for (size_t i = 0; i < n; ++i) {
+      tags += Cat(i == 0 ? "" : ",", R"({"begin":"<)", i,
+                  R"(>","end":"<.>","schema":{"type":"integer"}})");
+    }
+    return Cat(R"({"triggers":["<"],"structures":[)", tags, "]}");
+  });
   add("a schema's text", "json_schema", kText, [](size_t n) {
     return Cat("{\"type\":\"null\",\"description\":\"", std::string(n, 'd'),
                "\"}");

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The compiler recurses as deep as rules and references lead: some 10 KB of
-/// stack for each, of which a text has up to 30,000. Untouched, it is no memory.
-const STACK: usize = 512 << 20;
+/// stack for each, which takes at least 8 bytes of text. Untouched, it is no
+/// memory.
+const STACK_PER_BYTE: usize = 2 << 10;
+const MIN_STACK: usize = 64 << 20;
 
 /// Schemas that people write compile in a few milliseconds. What takes longer
 /// goes on in the time that no other thread wants.
@@ -27,9 +29,9 @@ impl Drop for Ending {
     }
 }
 
-/// Runs `work` on a thread with a large stack, after PATIENCE only in idle time
-/// of the machine.
-pub fn deeply<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+/// Runs `work` on a text of `size` bytes: on a thread with a stack for it, after
+/// PATIENCE only in idle time of the machine.
+pub fn deeply<T: Send>(size: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let ended = Arc::new(Mutex::new(false));
     let (say_id, id) = channel();
     let (_done, done) = channel::<()>();
@@ -37,7 +39,7 @@ pub fn deeply<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("grammar-compile".to_string())
-            .stack_size(STACK)
+            .stack_size(MIN_STACK.max(size.saturating_mul(STACK_PER_BYTE)))
             .spawn_scoped(scope, move || {
                 let _ending = ending;
                 let _ = say_id.send(unsafe { libc::gettid() });

@@ -87,7 +87,7 @@ impl Env {
         factory.quiet();
         *factory.limits_mut() = ParserLimits {
             // About 2 KB each.
-            max_lexer_states: 50_000,
+            max_lexer_states: 20_000,
             max_grammar_size: 50_000,
             verbose_errors: false,
             ..ParserLimits::default()
@@ -125,13 +125,13 @@ fn check_size(text: &str, limits: &Limits) -> Result<()> {
 }
 
 pub fn compile(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
-    deeply(|| compile_here(env, kind, text, limits))
+    deeply(text.len(), || compile_here(env, kind, text, limits))
 }
 
 /// A checked schema with the options that all schemas have.
 pub fn check_schema(text: &str, limits: &Limits) -> Result<String> {
     check_size(text, limits)?;
-    deeply(|| Ok(schema::checked(text, limits)?.value.to_string()))
+    deeply(text.len(), || Ok(schema::checked(text, limits)?.value.to_string()))
 }
 
 /// A grammar at its start. Its first mask is there, so that a grammar whose start
