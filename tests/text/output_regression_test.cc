@@ -45,6 +45,18 @@ TEST(OutputRegressionTest, ACallWithinReasoningMayBeReasoning) {
                 kParis);
 }
 
+TEST(OutputRegressionTest, ContentThatHasBegunMayHaveNoCalls) {
+  OutputRequest request = WithTools();
+  request.calls_or_content = true;
+  const std::string call =
+      "<tool_call>get_weather\n<arg_key>city</arg_key>\n"
+      "<arg_value>Paris</arg_value>\n</tool_call>";
+  EXPECT_EQ(Told(kGlm, request, AsText(call + "\n" + call)),
+            kParis + " " + kParis);
+  EXPECT_EQ(Told(kGlm, request, AsText("\"" + call + "\"")),
+            "text[\"" + call + "\"]");
+}
+
 // A call without arguments was dropped, but only in streams.
 TEST(OutputRegressionTest, Vllm44326CallWithoutArgumentsIsKept) {
   EXPECT_EQ(Glm("<tool_call>get_current_time</tool_call>"),

@@ -27,6 +27,7 @@ class MarkupParser : public OutputParser {
       : tools_(std::move(tools)),
         thinks_(format.reasoning == ReasoningFormat::kThink),
         calls_in_reasoning_(request.calls_in_reasoning),
+        calls_or_content_(request.calls_or_content),
         bare_json_(format.tools == ToolFormat::kLlamaJson && !tools_->empty()),
         content_(/*trim_start=*/thinks_) {
     mode_ = thinks_ ? Mode::kStart : Mode::kContent;
@@ -87,6 +88,7 @@ class MarkupParser : public OutputParser {
       out_.Reasoning(reasoning_.Push(text));
       return;
     }
+    has_content_ = has_content_ || !IsBlank(text);
     out_.Content(content_.Push(text));
     // Without possible calls, holding back would only delay.
     if (openings_.empty()) out_.Content(content_.TakeHeld());
@@ -122,14 +124,19 @@ class MarkupParser : public OutputParser {
     return true;
   }
 
+  bool MayCall() const {
+    return !openings_.empty() && !(calls_or_content_ && has_content_);
+  }
+
   bool ReadText() {
-    if (openings_.empty() && mode_ == Mode::kContent) {
+    if (mode_ == Mode::kContent && !MayCall()) {
       WriteAndConsume(input_.text().size());
       return false;
     }
     const std::string_view text = input_.text();
     WriteAndConsume(std::min(text.find('<'), text.size()));
     if (input_.text().empty()) return false;
+    if (mode_ == Mode::kContent && !MayCall()) return true;
     Match best = Match::kNo;
     if (mode_ == Mode::kReasoning) {
       best = input_.Find(kThinkEnd);
@@ -209,6 +216,7 @@ class MarkupParser : public OutputParser {
   const std::shared_ptr<const ToolTypes> tools_;
   const bool thinks_;
   const bool calls_in_reasoning_;
+  const bool calls_or_content_;
   const bool bare_json_;
   std::unique_ptr<CallReader> reader_;
   std::vector<Opening> openings_;
@@ -218,6 +226,7 @@ class MarkupParser : public OutputParser {
   Opening opening_;               // of the call
   bool at_start_ = true;          // no text since the start or the last call
   bool behind_call_ = false;
+  bool has_content_ = false;  // more than blanks
   PendingText input_;
   EventWriter out_;
   TrimmedText content_;

@@ -82,6 +82,9 @@ struct OutputRequest {
   // False: markup of calls within reasoning is reasoning. A grammar of calls
   // begins behind the reasoning.
   bool calls_in_reasoning = true;
+  // True: an answer is calls or content. Content that has begun has no calls,
+  // whatever it spells.
+  bool calls_or_content = false;
 };
 
 // How an output ended.

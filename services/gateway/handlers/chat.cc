@@ -76,8 +76,10 @@ void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
   OutputRequest request;
   request.in_reasoning = model.text->EndsInReasoning(
       prepared.choices.front().generate.prompt_tokens);
-  request.calls_in_reasoning =
-      !prepared.grammar || prepared.grammar->rules.tools.empty();
+  if (prepared.grammar && !prepared.grammar->rules.tools.empty()) {
+    request.calls_in_reasoning = false;
+    request.calls_or_content = prepared.grammar->rules.content.has_value();
+  }
   if (!fields.tools.is_null()) {
     for (const Json& tool : fields.tools) {
       const Json& function = tool["function"];
