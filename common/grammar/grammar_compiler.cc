@@ -15,7 +15,8 @@ namespace {
 
 SluiceGrammarLimits LimitsOf(const GrammarLimits& limits) {
   return {limits.max_bytes, static_cast<uint32_t>(limits.max_levels),
-          static_cast<uint32_t>(limits.max_enum_values)};
+          static_cast<uint32_t>(limits.max_enum_values),
+          static_cast<uint32_t>(limits.max_compile_ms)};
 }
 
 }  // namespace

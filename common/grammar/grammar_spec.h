@@ -29,6 +29,7 @@ struct GrammarLimits {
   size_t max_bytes = 256 << 10;
   int max_levels = 64;           // of nested objects and arrays of a schema
   int max_enum_values = 10'000;  // of a schema, all enums together
+  int max_compile_ms = 1'000;    // of CPU time; 0: no limit
 };
 
 }  // namespace sluice

@@ -135,6 +135,8 @@ ABSL_FLAG(int32_t, max_schema_levels, 64,
           "levels of a JSON Schema's objects and arrays");
 ABSL_FLAG(int32_t, max_enum_values, 10000,
           "values of all enums of a JSON Schema together");
+ABSL_FLAG(int32_t, max_grammar_compile_ms, 1000,
+          "milliseconds of CPU time that compiling a grammar may take");
 ABSL_FLAG(int32_t, grammar_threads, 0,
           "threads that compute which tokens a grammar allows; 0: a quarter "
           "of the CPUs, at least 2 and at most 8");
@@ -208,6 +210,9 @@ StatusOr<GrammarCompiler::Options> GrammarsFromFlags() {
   grammars.limits.max_enum_values = absl::GetFlag(FLAGS_max_enum_values);
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--max-enum-values", grammars.limits.max_enum_values, 1, 1 << 20));
+  grammars.limits.max_compile_ms = absl::GetFlag(FLAGS_max_grammar_compile_ms);
+  SLUICE_RETURN_IF_ERROR(CheckRange("--max-grammar-compile-ms",
+                                    grammars.limits.max_compile_ms, 1, 60'000));
   grammars.num_threads = absl::GetFlag(FLAGS_grammar_threads);
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--grammar-threads", grammars.num_threads, 0, 256));

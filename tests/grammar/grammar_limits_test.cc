@@ -111,6 +111,19 @@ TEST_F(GrammarLimitsTest, GoodSchemasOfUnusualShapesAreTaken) {
   }
 }
 
+TEST_F(GrammarLimitsTest, CompilingHasATimeLimit) {
+  GrammarCompiler::Options options;
+  options.limits.max_compile_ms = 1;
+  const auto compiler =
+      GrammarCompiler::Create(*tokenizer_, vocab_size_, eos_, options);
+  ASSERT_TRUE(compiler.ok()) << compiler.status();
+  const Status status =
+      (*compiler)->Compile({Kind::kJsonSchema, Enum(10000)}, "").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(status.message()).find("limit is 1"), std::string::npos)
+      << status;
+}
+
 // Each level doubles the answers: refused, or compiled within bounds and then
 // bounded at each step.
 TEST_F(GrammarLimitsTest, ExponentialReferencesAreBounded) {

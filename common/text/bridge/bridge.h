@@ -147,6 +147,7 @@ typedef struct {
   size_t max_bytes;
   uint32_t max_levels;  // of nested objects and arrays of a schema
   uint32_t max_enum_values;
+  uint32_t max_compile_ms;  // of CPU time; 0: no limit
 } SluiceGrammarLimits;
 
 // Compiles `text`, whose `kind` is a GrammarSpec::Kind (grammar.h). The caller

@@ -103,6 +103,38 @@ pub struct Limits {
     pub max_bytes: usize,
     pub max_levels: u32,
     pub max_enum_values: u32,
+    /// Of CPU time, so that a busy machine refuses no more; 0: no limit.
+    pub max_compile_ms: u32,
+}
+
+/// The CPU time of one compilation, on its thread.
+struct Meter {
+    begin: f64,
+    limit_ms: u32,
+}
+
+impl Meter {
+    fn new(limits: &Limits) -> Self {
+        Self { begin: cpu_ms(), limit_ms: limits.max_compile_ms }
+    }
+
+    fn check(&self, what: &str) -> Result<()> {
+        let took = cpu_ms() - self.begin;
+        if self.limit_ms == 0 || took <= f64::from(self.limit_ms) {
+            return Ok(());
+        }
+        Err(Failure::invalid(format!(
+            "{what}: took {took:.0} ms of CPU time to compile; the limit is {}",
+            self.limit_ms
+        )))
+    }
+}
+
+/// The CPU time of this thread, in milliseconds.
+fn cpu_ms() -> f64 {
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
 fn short(text: &str) -> String {
@@ -153,6 +185,7 @@ fn choice(text: &str) -> Result<String> {
 
 fn compile_here(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
     check_size(text, limits)?;
+    let meter = Meter::new(limits);
     let mut schema = None;
     let grammar = match kind {
         LARK => TopLevelGrammar::from_lark(text.to_string()),
@@ -172,6 +205,7 @@ fn compile_here(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Com
         let explained = schema.as_ref().and_then(|checked| checked.explain(&message));
         Failure::invalid(format!("{what}: {}", explained.unwrap_or(message)))
     })?;
+    meter.check(what)?;
     let matcher = Matcher::new(Ok(parser));
     if let Some(error) = matcher.get_error() {
         return Err(Failure::invalid(format!("{what}: {}", short(&error))));
@@ -187,6 +221,7 @@ fn compile_here(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Com
     start
         .begin()
         .map_err(|_| Failure::invalid(format!("{what}: no answer can begin: {}", start.why())))?;
+    meter.check(what)?;
     Ok(Compiled { start })
 }
 
