@@ -52,11 +52,26 @@ class AnswerWriter {
         return "/" + WithEscapedSlashes(content.text) + "/";
       case GrammarSpec::Kind::kChoice:
         return Choice(content.text);
-      default:
-        return Unimplemented(
-            "a grammar beside tools, or in this model's format, which has "
-            "channels");
+      case GrammarSpec::Kind::kLark:
+        return Nested(content.text);
+      case GrammarSpec::Kind::kGbnf: {
+        SLUICE_ASSIGN_OR_RETURN(const std::string lark,
+                                compiler_.LarkOfGbnf(content.text));
+        return Nested(lark);
+      }
+      case GrammarSpec::Kind::kStructuralTag: {
+        SLUICE_ASSIGN_OR_RETURN(
+            const GrammarSpec lark,
+            StructuralTagGrammar(content.text, vocabulary_, compiler_));
+        return Nested(lark.text);
+      }
     }
+    return Internal("a grammar of unknown kind");
+  }
+
+  // A grammar by itself within another one: names of rules are its own.
+  static std::string Nested(const std::string& lark) {
+    return Cat("%lark {\n", lark, "\n}");
   }
 
   static StatusOr<std::string> Choice(const std::string& text) {

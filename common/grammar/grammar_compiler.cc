@@ -67,6 +67,14 @@ StatusOr<std::string> GrammarCompiler::CheckSchema(
   return std::string(checked.bytes());
 }
 
+StatusOr<std::string> GrammarCompiler::LarkOfGbnf(std::string_view gbnf) const {
+  BridgeBuffer lark;
+  const BridgeCall call;
+  SLUICE_RETURN_IF_ERROR(lark.ToStatus(sluice_gbnf_to_lark(
+      BridgeData(gbnf), gbnf.size(), LimitsOf(limits_), lark.out())));
+  return std::string(lark.bytes());
+}
+
 std::shared_ptr<TokenConstraint> GrammarCompiler::NewConstraint(
     GrammarUse use) {
   SLUICE_CHECK(use.grammar != nullptr);

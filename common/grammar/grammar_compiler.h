@@ -69,6 +69,9 @@ class GrammarCompiler {
   // text for `%json` in a Lark grammar.
   StatusOr<std::string> CheckSchema(std::string_view schema) const;
 
+  // Turns a GBNF into the text of a Lark grammar. INVALID_ARGUMENT as Compile.
+  StatusOr<std::string> LarkOfGbnf(std::string_view gbnf) const;
+
   const GrammarLimits& limits() const { return limits_; }
 
   // Makes the constraint of one sequence; needs use.grammar.

@@ -296,7 +296,14 @@ TEST_F(AnswerGrammarTest, HarmonysFinalMessageFits) {
   const Model& model = models_.front();
   for (const GrammarSpec& content :
        {GrammarSpec{GrammarSpec::Kind::kRegex, "a/[b-d]{3}"},
-        GrammarSpec{GrammarSpec::Kind::kChoice, R"(["a/bcd"])"}}) {
+        GrammarSpec{GrammarSpec::Kind::kChoice, R"(["a/bcd"])"},
+        GrammarSpec{GrammarSpec::Kind::kLark,
+                    "start: \"a/\" TEXT\nTEXT: /[b-d]{3}/\n"},
+        GrammarSpec{GrammarSpec::Kind::kGbnf,
+                    "root ::= \"a/\" call\ncall ::= [b-d] [b-d] [b-d]"},
+        GrammarSpec{GrammarSpec::Kind::kStructuralTag,
+                    R"({"format":{"type":"tag","begin":"a/","end":"d",
+                    "content":{"type":"regex","pattern":"[bc]{2}"}}})"}}) {
     rules.content = content;
     const auto spec = AnswerGrammar(kHarmony, model.tokenizer->vocabulary(),
                                     rules, *model.compiler);
@@ -338,6 +345,30 @@ TEST_F(AnswerGrammarTest, SchemasThatAFormatCannotSayAreRefused) {
     EXPECT_NE(message.find("tool f"), message.npos) << name << message;
   }
   EXPECT_FALSE(status({}, pattern).ok());
+}
+
+// Each kind of grammar may stand beside tools.
+TEST_F(AnswerGrammarTest, ContentOfAnyKindGoesWithTools) {
+  for (const GrammarSpec& content :
+       {GrammarSpec{GrammarSpec::Kind::kLark, "start: call\ncall: \"yes\"\n"},
+        GrammarSpec{GrammarSpec::Kind::kGbnf, "root ::= \"yes\""},
+        GrammarSpec{GrammarSpec::Kind::kStructuralTag,
+                    R"({"format":{"type":"const_string","value":"yes"}})"}}) {
+    AnswerRules rules;
+    rules.tools = {{"mcp__now", kNow}};
+    rules.content = content;
+    ForEachAnswer(
+        rules,
+        [](const Answer& answer) {
+          if (answer.calls.empty()) {
+            EXPECT_EQ(answer.content, "yes");
+          } else {
+            EXPECT_EQ(answer.content, "");
+            EXPECT_EQ(answer.calls.front().name, "mcp__now");
+          }
+        },
+        /*seeds=*/6);
+  }
 }
 
 // Definitions stand in each property that leads to them, and in no other.

@@ -163,6 +163,10 @@ void sluice_grammar_free(SluiceGrammar* grammar);
 int sluice_schema_check(const uint8_t* text, size_t text_size,
                         SluiceGrammarLimits limits, SluiceBuffer* checked);
 
+// Turns a GBNF into the text of a Lark grammar, or writes the message.
+int sluice_gbnf_to_lark(const uint8_t* text, size_t text_size,
+                        SluiceGrammarLimits limits, SluiceBuffer* lark);
+
 int sluice_matcher_new(const SluiceGrammar* grammar, SluiceMatcher** matcher,
                        SluiceBuffer* message);
 void sluice_matcher_free(SluiceMatcher* matcher);

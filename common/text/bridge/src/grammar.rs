@@ -166,6 +166,12 @@ pub fn check_schema(text: &str, limits: &Limits) -> Result<String> {
     deeply(text.len(), || Ok(schema::checked(text, limits)?.value.to_string()))
 }
 
+/// The text of a Lark grammar for a GBNF.
+pub fn gbnf_to_lark(text: &str, limits: &Limits) -> Result<String> {
+    check_size(text, limits)?;
+    deeply(text.len(), || gbnf::to_lark(text))
+}
+
 /// A grammar at its start. Its first mask is there, so that a grammar whose start
 /// is too complex fails here, and so that the states behind the mask are copied
 /// and not made anew for each answer.

@@ -296,6 +296,20 @@ pub unsafe extern "C" fn sluice_schema_check(
 /// # Safety
 /// Pointers as bridge.h says.
 #[no_mangle]
+pub unsafe extern "C" fn sluice_gbnf_to_lark(
+    text: *const u8,
+    text_size: usize,
+    limits: GrammarLimits,
+    lark: *mut Buffer,
+) -> i32 {
+    answer(lark, || {
+        Ok(grammar::gbnf_to_lark(utf8(slice(text, text_size))?, &limits)?.into_bytes())
+    })
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
 pub unsafe extern "C" fn sluice_matcher_new(
     grammar: *const Compiled,
     matcher: *mut *mut TokenMatcher,
