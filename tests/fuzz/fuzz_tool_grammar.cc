@@ -1,7 +1,9 @@
-// Tools of many shapes in every format: the grammar of answers lets a text
-// through, and the format's parser reads the text as calls of these tools. The
-// arguments are JSON objects, and the pieces of the text change nothing. The
-// input's bytes choose the format, the rules and the tools' schemas.
+// Tools of many shapes in every format: the grammar of answers lets texts
+// through, and the format's parser reads each text as calls of these tools or
+// as fitting content. The arguments are JSON objects, and the pieces of the
+// text change nothing. The input's bytes choose the format, the rules, the
+// tools' schemas and the content's grammar; kAnswers texts are drawn for each
+// input.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +31,23 @@ constexpr OutputFormat kFormats[] = {testing::kGlm, testing::kIntellect,
                                      testing::kHarmony};
 
 constexpr TokenId kNoToken = -1;  // of text between special tokens
+constexpr int kAnswers = 8;       // of each grammar
+
+// Each lets "yes" and "<a" through, or an object.
+const GrammarSpec kContents[] = {
+    {GrammarSpec::Kind::kChoice, R"(["yes","<a"])"},
+    {GrammarSpec::Kind::kRegex, "yes|<a"},
+    {GrammarSpec::Kind::kLark, "start: call | \"<a\"\ncall: \"yes\"\n"},
+    {GrammarSpec::Kind::kGbnf, R"(root ::= "yes" | call
+call ::= "<a")"},
+    {GrammarSpec::Kind::kStructuralTag,
+     R"({"format":{"type":"or","elements":[
+        {"type":"const_string","value":"yes"},
+        {"type":"const_string","value":"<a"}]}})"},
+    {GrammarSpec::Kind::kJsonObject, ""},
+    {GrammarSpec::Kind::kJsonSchema,
+     R"({"type":"object","properties":{"yes":{"type":"integer"}}})"},
+};
 
 // Takes bytes one by one; zeros at the end.
 class Bytes {
@@ -104,7 +123,14 @@ AnswerRules Rules(Bytes& in) {
       schema["properties"][name] = Schema(in, 1);
       if (in.Next(2) == 0) schema["required"].push_back(name);
     }
-    rules.tools.push_back({"tool_" + std::to_string(i), DumpJson(schema)});
+    rules.tools.push_back({.name = "tool_" + std::to_string(i),
+                           .parameters = DumpJson(schema),
+                           .is_strict = in.Next(4) != 0});
+  }
+  const int content = in.Next(2 * static_cast<int>(std::size(kContents)));
+  if (content < static_cast<int>(std::size(kContents)) &&
+      !rules.requires_call) {
+    rules.content = kContents[content];
   }
   return rules;
 }
@@ -113,6 +139,8 @@ OutputEvents Parse(const OutputFormat& format, const AnswerRules& rules,
                    const std::vector<TokenId>& tokens, size_t piece) {
   const Tokenizer& tokenizer = testing::HarmonyTokenizer();
   OutputRequest request;
+  request.calls_in_reasoning = false;
+  request.calls_or_content = rules.content.has_value();
   for (const GrammarTool& tool : rules.tools) {
     request.tools.push_back({tool.name, tool.parameters});
   }
@@ -146,13 +174,20 @@ OutputEvents Parse(const OutputFormat& format, const AnswerRules& rules,
   return events;
 }
 
+// A free object may hold 9e999, which is JSON.
+bool IsNumberTooLarge(const StatusOr<Json>& json) {
+  return json.status().message().find("double's range") != std::string::npos;
+}
+
 void CheckCalls(const OutputEvents& events, const AnswerRules& rules) {
   std::string arguments;
+  std::string content;
   int calls = 0;
   for (const OutputEvent& event : events) {
     switch (event.kind) {
       case OutputEvent::Kind::kContent:
         SLUICE_CHECK(!rules.requires_call);
+        content += event.text;
         break;
       case OutputEvent::Kind::kCallBegin:
         ++calls;
@@ -166,7 +201,7 @@ void CheckCalls(const OutputEvents& events, const AnswerRules& rules) {
         break;
       case OutputEvent::Kind::kCallEnd: {
         const auto json = ParseJson(arguments);
-        SLUICE_CHECK(json.ok() && json->is_object());
+        SLUICE_CHECK(json.ok() ? json->is_object() : IsNumberTooLarge(json));
         break;
       }
       case OutputEvent::Kind::kReasoning:
@@ -174,8 +209,36 @@ void CheckCalls(const OutputEvents& events, const AnswerRules& rules) {
     }
   }
   SLUICE_CHECK(!rules.requires_call || calls > 0);
+  if (rules.content) {
+    SLUICE_CHECK(content.empty() == (calls > 0));
+    const auto json = ParseJson(content);
+    SLUICE_CHECK(content.empty() || content == "yes" || content == "<a" ||
+                 (json.ok() ? json->is_object() : IsNumberTooLarge(json)));
+  }
   SLUICE_CHECK(rules.is_parallel || calls <= 1 || !rules.requires_call);
   SLUICE_CHECK(calls <= kMaxCallsPerAnswer);
+}
+
+void DrawAndCheck(const OutputFormat& format, const AnswerRules& rules,
+                  const std::shared_ptr<const Grammar>& grammar,
+                  const std::vector<TokenId>& eos, std::mt19937_64& random) {
+  const Tokenizer& tokenizer = testing::HarmonyTokenizer();
+  const auto matcher = *Matcher::Make(grammar);
+  const testing::Walk walk = testing::DrawAnswer(
+      tokenizer, tokenizer.vocab_size(), eos,
+      [&](std::span<const TokenId> tokens) {
+        return matcher->Step(tokens, kMaxDraftTokens);
+      },
+      random,
+      {.max_tokens = 400,
+       .endings = {"</arg_value>", "\n</parameter>", "<|end|>", "\"", "}",
+                   "\n</tool_call>", "</tool_call>", "</function>"}});
+  SLUICE_CHECK(walk.status.ok());
+  if (!walk.is_complete) return;
+  const OutputEvents events = Parse(format, rules, walk.tokens, 1);
+  CheckCalls(events, rules);
+  SLUICE_CHECK(Parse(format, rules, walk.tokens, 7) == events);
+  SLUICE_CHECK(Parse(format, rules, walk.tokens, size_t{1} << 20) == events);
 }
 
 void Run(Bytes in) {
@@ -199,23 +262,10 @@ void Run(Bytes in) {
   }
   const auto grammar = compiler->Compile(*spec, "");
   SLUICE_CHECK(grammar.ok());
-  const auto matcher = *Matcher::Make(*grammar);
   std::mt19937_64 random(seed);
-  const testing::Walk walk = testing::DrawAnswer(
-      tokenizer, tokenizer.vocab_size(), eos,
-      [&](std::span<const TokenId> tokens) {
-        return matcher->Step(tokens, kMaxDraftTokens);
-      },
-      random,
-      {.max_tokens = 400,
-       .endings = {"</arg_value>", "\n</parameter>", "<|end|>", "\"", "}",
-                   "\n</tool_call>", "</tool_call>", "</function>"}});
-  SLUICE_CHECK(walk.status.ok());
-  if (!walk.is_complete) return;
-  const OutputEvents events = Parse(format, rules, walk.tokens, 1);
-  CheckCalls(events, rules);
-  SLUICE_CHECK(Parse(format, rules, walk.tokens, 7) == events);
-  SLUICE_CHECK(Parse(format, rules, walk.tokens, size_t{1} << 20) == events);
+  for (int i = 0; i < kAnswers; ++i) {
+    DrawAndCheck(format, rules, *grammar, eos, random);
+  }
 }
 
 }  // namespace
