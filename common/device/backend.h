@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "common/base/memory_node.h"
 #include "common/base/status.h"
 #include "common/core/step_trace.h"
 #include "common/device/layer_spec.h"
@@ -30,6 +31,9 @@ struct BackendInfo {
   int32_t threads = 0;            // that compute for the rank
   uint64_t available_memory = 0;  // bytes that were free when it was made
   ElementType kv_type = ElementType::kF32;
+  // The NUMA node of the threads that compute, where they are pinned to CPUs
+  // of one node.
+  int memory_node = kAnyNode;
   // Device addresses are host addresses, so no copies are needed.
   bool shares_host_memory = false;
 };

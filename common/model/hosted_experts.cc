@@ -74,9 +74,10 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
   SLUICE_RETURN_IF_ERROR(CheckTensors(hosted->config_, *file));
   SLUICE_RETURN_IF_ERROR(CheckHeld(hosted->config_, options.held));
   SLUICE_ASSIGN_OR_RETURN(
-      auto backends,
-      options.make_backends(
-          {.threads = options.threads, .isa = options.isa, .name = "expert"}));
+      auto backends, options.make_backends({.threads = options.threads,
+                                            .pin_threads = options.pin_threads,
+                                            .isa = options.isa,
+                                            .name = "expert"}));
   hosted->backend_ = std::move(backends[0]);
   const BackendInfo& device = hosted->backend_->info();
   hosted->info_.numerics = device.numerics;

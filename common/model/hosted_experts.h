@@ -31,7 +31,9 @@ struct HostedExpertsOptions {
   std::string model_path;
   std::vector<LayerRanges> held;  // layers rising
   WeightsMode weights = WeightsMode::kAuto;
-  int32_t threads = 0;       // 0: as many as this process has cores
+  int32_t threads = 0;  // 0: as many as this process has cores
+  // Pins each compute thread to its own core if there are enough.
+  bool pin_threads = false;
   std::string isa = "auto";  // see ParseIsa in cpu_options.h
   PackedOptions packed;      // packed weights on disk
   BackendFactory make_backends = MakeBackends;

@@ -144,16 +144,17 @@ PackedWeights::PackedWeights(const PackedOptions& options, int32_t threads,
 PackedWeights::~PackedWeights() = default;
 
 StatusOr<PackedWeights::Weights> PackedWeights::Open(const std::string& path,
-                                                     const std::string& key) {
-  SLUICE_ASSIGN_OR_RETURN(
-      auto file, weights::PackedFile::Open(path, key, memory_, context()));
+                                                     const std::string& key,
+                                                     int node) {
+  SLUICE_ASSIGN_OR_RETURN(auto file, weights::PackedFile::Open(
+                                         path, key, memory_, context(), node));
   ++files_;
   bytes_ += file->bytes();
   return WeightsIn(std::move(file));
 }
 
 StatusOr<PackedWeights::Weights> PackedWeights::Keep(
-    const std::string& name, const std::string& key,
+    const std::string& name, const std::string& key, int node,
     const std::function<StatusOr<Weights>()>& pack) {
   std::optional<Weights> packed;
   for (; written_to_ < folders_.size(); ++written_to_) {
@@ -163,7 +164,7 @@ StatusOr<PackedWeights::Weights> PackedWeights::Keep(
     Status kept = draft.status();
     if (kept.ok()) {
       // Another process may have written the file before this one's turn.
-      if (auto found = Open(path, key); found.ok()) return found;
+      if (auto found = Open(path, key, node); found.ok()) return found;
       if (!packed.has_value()) {
         SLUICE_ASSIGN_OR_RETURN(packed, pack());
       }
@@ -171,7 +172,7 @@ StatusOr<PackedWeights::Weights> PackedWeights::Keep(
     }
     if (kept.ok()) {
       ++written_files_;
-      auto found = Open(path, key);
+      auto found = Open(path, key, node);
       if (found.ok()) return found;
       kept = found.status();
     }
@@ -194,14 +195,14 @@ StatusOr<PackedWeights::Weights> PackedWeights::Load(
   const std::string key = source_ + contents;
   const std::string name = Cat(group.name, "-", HashOf(contents), ".packed");
   for (const std::string& folder : folders_) {
-    auto found = Open(Cat(folder, "/", name), key);
+    auto found = Open(Cat(folder, "/", name), key, device.memory_node);
     if (found.ok()) return found;
     if (found.status().code() == StatusCode::kNotFound) continue;
     const bool stale = found.status().code() == StatusCode::kFailedPrecondition;
     Log(stale ? LogLevel::kInfo : LogLevel::kWarning,
         Cat(Message(found.status()), "; it is made anew"));
   }
-  return Keep(name, key, pack);
+  return Keep(name, key, device.memory_node, pack);
 }
 
 void PackedWeights::LogUse() const {

@@ -59,9 +59,12 @@ class PackedWeights {
   void LogUse() const;
 
  private:
-  StatusOr<Weights> Open(const std::string& path, const std::string& key);
+  // `node`: the NUMA node whose memory is preferred.
+  StatusOr<Weights> Open(const std::string& path, const std::string& key,
+                         int node);
   // Writes what `pack` returns to the first folder that takes it.
   StatusOr<Weights> Keep(const std::string& name, const std::string& key,
+                         int node,
                          const std::function<StatusOr<Weights>()>& pack);
   kernels::Context context() const { return {team_.get()}; }
 

@@ -246,7 +246,7 @@ StatusOr<PackedMemory> ParsePackedMemory(const std::string& name) {
 
 StatusOr<std::shared_ptr<const PackedFile>> PackedFile::Open(
     const std::string& path, std::string_view key, PackedMemory memory,
-    const kernels::Context& context) {
+    const kernels::Context& context, int node) {
   SLUICE_ASSIGN_OR_RETURN(const auto file, RandomAccessFile::Open(path));
   SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadHead(*file));
   auto head = ParseHead(text, key, file->size());
@@ -254,6 +254,7 @@ StatusOr<std::shared_ptr<const PackedFile>> PackedFile::Open(
   const bool copies = memory == PackedMemory::kCopy;
   const std::byte* map = nullptr;
   Buffer copy(copies ? file->size() : 0);
+  PreferNode(copy.data(), copy.size(), node);
   if (!copies) {
     SLUICE_ASSIGN_OR_RETURN(map, Map(*file));
   }

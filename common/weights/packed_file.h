@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/memory_node.h"
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"
 #include "kernels/context.h"
@@ -51,11 +52,12 @@ StatusOr<PackedMemory> ParsePackedMemory(const std::string& name);
 class PackedFile {
  public:
   // Reads or maps the file on the team of `context`, and checks the head, every
-  // size and all sums. NOT_FOUND without a file, FAILED_PRECONDITION for
-  // another key, DATA_LOSS for a file that is cut short or damaged.
+  // size and all sums. Memory of its own comes from the NUMA node `node`.
+  // NOT_FOUND without a file, FAILED_PRECONDITION for another key, DATA_LOSS
+  // for a file that is cut short or damaged.
   static StatusOr<std::shared_ptr<const PackedFile>> Open(
       const std::string& path, std::string_view key, PackedMemory memory,
-      const kernels::Context& context);
+      const kernels::Context& context, int node = kAnyNode);
   ~PackedFile();
   PackedFile(const PackedFile&) = delete;
   PackedFile& operator=(const PackedFile&) = delete;

@@ -18,6 +18,9 @@ ABSL_FLAG(std::string, placement, "",
           "file that says which host has which experts; instead of --experts");
 ABSL_FLAG(std::string, host, "", "this host's name in --placement");
 ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
+ABSL_FLAG(bool, pin_threads, false,
+          "pin each compute thread to a core of its own, and take memory near "
+          "the cores: for a process that has its cores for itself");
 ABSL_FLAG(
     std::string, weights, "auto",
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
@@ -71,6 +74,7 @@ StatusOr<ExpertServerOptions> OptionsFromFlags() {
   experts.model_path = absl::GetFlag(FLAGS_model);
   if (experts.model_path.empty()) return InvalidArgument("--model is needed");
   experts.threads = absl::GetFlag(FLAGS_threads);
+  experts.pin_threads = absl::GetFlag(FLAGS_pin_threads);
   SLUICE_ASSIGN_OR_RETURN(experts.weights,
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   experts.isa = absl::GetFlag(FLAGS_isa);

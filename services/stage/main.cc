@@ -27,6 +27,9 @@ ABSL_FLAG(std::string, placement, "",
           "here");
 ABSL_FLAG(int32_t, ranks, 1, "tensor-parallel ranks in this process");
 ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
+ABSL_FLAG(bool, pin_threads, false,
+          "pin each compute thread to a core of its own, and take memory near "
+          "the cores: for a process that has its cores for itself");
 ABSL_FLAG(
     std::string, weights, "auto",
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
@@ -118,6 +121,7 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   if (stage.model_path.empty()) return InvalidArgument("--model is needed");
   stage.ranks = absl::GetFlag(FLAGS_ranks);
   stage.threads = absl::GetFlag(FLAGS_threads);
+  stage.pin_threads = absl::GetFlag(FLAGS_pin_threads);
   SLUICE_ASSIGN_OR_RETURN(stage.weights,
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   stage.isa = absl::GetFlag(FLAGS_isa);

@@ -94,6 +94,7 @@ BackendInfo InfoOf(const CpuBackendOptions& options) {
   info.available_memory = AvailableMemory();
   info.shares_host_memory = true;
   info.kv_type = ElementOf(options.kv_type);
+  info.memory_node = NodeOfCpus(options.team.cpus);
   return info;
 }
 
@@ -112,7 +113,11 @@ class CpuBackend final : public Backend {
   const BackendInfo& info() const override { return info_; }
 
   DeviceMemory Allocate(size_t bytes) override {
-    return Adopt(this, Buffer(bytes));
+    Buffer buffer(bytes);
+    if (bytes >= Buffer::kHugePage) {
+      PreferNode(buffer.data(), bytes, info_.memory_node);
+    }
+    return Adopt(this, std::move(buffer));
   }
   void Free(void* data) override { std::free(data); }
   std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) override {
