@@ -1,14 +1,18 @@
 #include "common/grammar/grammar_compiler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/grammar/grammar_cache.h"
 #include "common/grammar/grammar_constraint.h"
 #include "common/grammar/matcher.h"
 #include "common/grammar/matcher_threads.h"
 #include "common/text/bridge/bridge.h"
 #include "common/text/bridge_buffer.h"
+#include "common/text/tokenizer.h"
+#include "common/text/vocabulary.h"
 
 namespace sluice {
 namespace {
@@ -24,18 +28,35 @@ SluiceGrammarLimits LimitsOf(const GrammarLimits& limits) {
 StatusOr<std::unique_ptr<GrammarCompiler>> GrammarCompiler::Create(
     const Tokenizer& tokenizer, int32_t vocab_size,
     std::span<const TokenId> eos_ids, const Options& options) {
-  SLUICE_ASSIGN_OR_RETURN(
-      auto vocabulary, GrammarVocabulary::Make(tokenizer, vocab_size, eos_ids));
+  const auto num_ids = std::min<int64_t>(
+      vocab_size, static_cast<int64_t>(tokenizer.vocabulary().size()));
+  if (std::none_of(eos_ids.begin(), eos_ids.end(),
+                   [&](TokenId id) { return id >= 0 && id < num_ids; })) {
+    return InvalidArgument("no end token among ", num_ids, " ids");
+  }
+  std::packaged_task<VocabularyOr()> make(
+      [&tokenizer, vocab_size,
+       ids = std::vector<TokenId>(eos_ids.begin(), eos_ids.end())] {
+        auto made = GrammarVocabulary::Make(tokenizer, vocab_size, ids);
+        if (!made.ok()) {
+          LogWarning("no answer can be held to a grammar: ",
+                     Message(made.status()));
+        }
+        return made;
+      });
   return std::unique_ptr<GrammarCompiler>(
-      new GrammarCompiler(std::move(vocabulary), options));
+      new GrammarCompiler(std::move(make), options));
 }
 
 GrammarCompiler::GrammarCompiler(
-    std::shared_ptr<const GrammarVocabulary> vocabulary, const Options& options)
+    std::packaged_task<VocabularyOr()> make_vocabulary, const Options& options)
     : limits_(options.limits),
-      vocabulary_(std::move(vocabulary)),
+      vocabulary_(make_vocabulary.get_future().share()),
       cache_(std::make_unique<GrammarCache>(options.max_cached)),
-      threads_(std::make_shared<MatcherThreads>(options.num_threads)) {}
+      threads_(std::make_shared<MatcherThreads>(options.num_threads)),
+      trie_thread_("grammar-trie",
+                   [make = std::make_shared<std::packaged_task<VocabularyOr()>>(
+                        std::move(make_vocabulary))] { (*make)(); }) {}
 
 GrammarCompiler::~GrammarCompiler() { threads_->Stop(); }
 
@@ -43,17 +64,20 @@ StatusOr<std::shared_ptr<const Grammar>> GrammarCompiler::Compile(
     const GrammarSpec& spec, std::string_view tenant) {
   const std::string key = GrammarCache::KeyOf(spec, tenant);
   if (auto cached = cache_->Find(key); cached != nullptr) return cached;
+  const VocabularyOr& made = vocabulary_.get();
+  if (!made.ok()) return Internal(Message(made.status()));
+  const std::shared_ptr<const GrammarVocabulary>& vocabulary = *made;
   SluiceGrammar* handle = nullptr;
   BridgeBuffer message;
   {
     const BridgeCall call;
     const int code = sluice_grammar_new(
-        vocabulary_->handle(), static_cast<uint32_t>(spec.kind),
+        vocabulary->handle(), static_cast<uint32_t>(spec.kind),
         BridgeData(spec.text), spec.text.size(), LimitsOf(limits_), &handle,
         message.out());
     SLUICE_RETURN_IF_ERROR(message.ToStatus(code));
   }
-  auto grammar = std::make_shared<const Grammar>(vocabulary_, handle);
+  auto grammar = std::make_shared<const Grammar>(vocabulary, handle);
   cache_->Add(key, grammar);
   return std::shared_ptr<const Grammar>(std::move(grammar));
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/concurrency/named_thread.h"
 #include "common/core/ids.h"
 #include "common/core/token_constraint.h"
 #include "common/grammar/grammar_spec.h"
@@ -47,7 +49,8 @@ class GrammarCompiler {
     size_t max_cached = 256;  // compiled grammars, all tenants together
   };
 
-  // Makes the trie of the vocabulary, 0.5 s or more for 128 k tokens.
+  // Begins to make the trie of the vocabulary, 0.5 s or more for 128 k tokens,
+  // on a thread "grammar-trie"; the first Compile waits for the trie.
   // `tokenizer` must outlive the compiler, its grammars and constraints. Masks
   // hold ids below `vocab_size`; one of `eos_ids` ends an answer.
   // INVALID_ARGUMENT without an end token in the vocabulary.
@@ -61,7 +64,7 @@ class GrammarCompiler {
 
   // Returns the compiled grammar, from the cache if `tenant` has it there.
   // INVALID_ARGUMENT, of less than 2,000 bytes, says what is wrong with the
-  // text: a schema's keyword and its path.
+  // text: a schema's keyword and its path. INTERNAL without a trie.
   StatusOr<std::shared_ptr<const Grammar>> Compile(const GrammarSpec& spec,
                                                    std::string_view tenant);
 
@@ -78,13 +81,16 @@ class GrammarCompiler {
   std::shared_ptr<TokenConstraint> NewConstraint(GrammarUse use);
 
  private:
-  GrammarCompiler(std::shared_ptr<const GrammarVocabulary> vocabulary,
+  using VocabularyOr = StatusOr<std::shared_ptr<const GrammarVocabulary>>;
+
+  GrammarCompiler(std::packaged_task<VocabularyOr()> make_vocabulary,
                   const Options& options);
 
   const GrammarLimits limits_;
-  const std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  const std::shared_future<VocabularyOr> vocabulary_;
   const std::unique_ptr<GrammarCache> cache_;
   const std::shared_ptr<MatcherThreads> threads_;
+  const NamedThread trie_thread_;
 };
 
 }  // namespace sluice

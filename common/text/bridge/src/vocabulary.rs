@@ -5,7 +5,6 @@ use crate::failure::{Failure, Result};
 use crate::tokenizer::TextTokenizer;
 use llguidance::toktrie::TokTrie;
 use serde_json::Value;
-use std::collections::HashMap;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 const EXISTS: u32 = 1;
@@ -22,7 +21,8 @@ struct Rule {
     join: u32,
     replace: Vec<(String, String)>,
     byte_fallback: bool,
-    byte_level: Option<HashMap<char, u8>>,
+    /// By character.
+    byte_level: Option<Vec<Option<u8>>>,
 }
 
 pub fn table(tokenizer: &TextTokenizer) -> Result<Vec<u8>> {
@@ -35,20 +35,24 @@ pub fn table(tokenizer: &TextTokenizer) -> Result<Vec<u8>> {
     };
     let rule = rule_of(&decoder)?;
     let added = inner.get_added_vocabulary();
-    let mut names: HashMap<u32, String> =
-        inner.get_vocab(false).into_iter().map(|(name, id)| (id, name)).collect();
-    for (id, token) in added.get_added_tokens_decoder() {
-        names.insert(*id, token.content.clone());
-    }
-    let num_ids = names.keys().max().map_or(0, |max| max.saturating_add(1));
+    let vocab = inner.get_vocab(false);
+    let ids = vocab.values().chain(added.get_added_tokens_decoder().keys());
+    let num_ids = ids.max().map_or(0, |max| max.saturating_add(1));
     if num_ids > MAX_IDS {
         return Err(Failure::invalid(format!("token id {} over {}", num_ids - 1, MAX_IDS)));
+    }
+    let mut names = vec![None; num_ids as usize];
+    for (name, id) in vocab {
+        names[id as usize] = Some(name);
+    }
+    for (id, token) in added.get_added_tokens_decoder() {
+        names[*id as usize] = Some(token.content.clone());
     }
     let mut out = Vec::with_capacity(num_ids as usize * 28);
     out.extend(rule.join.to_ne_bytes());
     out.extend(num_ids.to_ne_bytes());
-    for id in 0..num_ids {
-        let Some(name) = names.get(&id) else {
+    for (id, name) in (0..num_ids).zip(&names) {
+        let Some(name) = name else {
             out.extend([0; 12]);
             continue;
         };
@@ -116,7 +120,7 @@ impl Rule {
             }
         }
         if let Some(table) = &self.byte_level {
-            let mapped: Option<Vec<u8>> = text.chars().map(|c| table.get(&c).copied()).collect();
+            let mapped: Option<Vec<u8>> = text.chars().map(|c| *table.get(c as usize)?).collect();
             return mapped.unwrap_or_else(|| text.into_bytes());
         }
         text.into_bytes()
@@ -171,8 +175,8 @@ fn add_step(step: &Value, rule: &mut Rule) -> Result<()> {
 }
 
 /// The inverse of GPT-2's byte to character table.
-fn byte_level_table() -> HashMap<char, u8> {
-    let mut table = HashMap::new();
+fn byte_level_table() -> Vec<Option<u8>> {
+    let mut table = vec![None; 512];
     let mut extra = 0u32;
     for byte in 0..=255u8 {
         let visible = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
@@ -182,8 +186,8 @@ fn byte_level_table() -> HashMap<char, u8> {
             extra += 1;
             255 + extra
         };
-        table.insert(char::from_u32(code).expect("below 0xD800"), byte);
+        table[code as usize] = Some(byte);
     }
-    debug_assert_eq!(ByteLevel::alphabet().len(), table.len());
+    debug_assert_eq!(ByteLevel::alphabet().len(), table.iter().flatten().count());
     table
 }
