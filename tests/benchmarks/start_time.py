@@ -15,32 +15,11 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-import urllib.error
-import urllib.request
 
 import machine
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-POLL_S = 0.005
-PATIENCE_S = 120
-
-
-def get(url, data=None):
-    """The status of an answer; None without one."""
-    request = urllib.request.Request(
-        url, data, {"Content-Type": "application/json"} if data else {})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            answer.read()
-            return answer.status
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError:
-        return None
+from processes import ROOT, Pair, get
 
 
 def memory_of(pid):
@@ -54,47 +33,17 @@ def memory_of(pid):
     return found
 
 
-def one_start(build, arguments, folder):
+def one_start(arguments):
     """Seconds to /readyz and to an answer, and the stage's memory."""
-    socket, port = folder / "stage.sock", folder / "port"
-    for path in (socket, port):
-        path.unlink(missing_ok=True)
-    begin = time.monotonic()
-    processes = []
-    try:
-        with open(folder / "log", "w", encoding="utf-8") as log:
-            processes.append(subprocess.Popen(
-                [build / "services/stage/sluice-stage", "--model",
-                 arguments.model, "--listen", f"unix:{socket}", "--layers",
-                 "auto", *arguments.stage_option], stderr=log))
-            processes.append(subprocess.Popen(
-                [build / "services/gateway/sluice-gateway", "--model",
-                 arguments.model, "--stages", f"unix:{socket}", "--listen",
-                 "127.0.0.1:0", "--port-file", port], stderr=log))
-        while not port.exists():
-            check(processes, begin, folder)
-        url = "http://" + port.read_text(encoding="ascii").strip()
-        while get(url + "/readyz") != 200:
-            check(processes, begin, folder)
-        ready = time.monotonic() - begin
+    with Pair(arguments.build, arguments.model,
+              arguments.stage_option) as pair:
+        ready = time.monotonic() - pair.begun
         body = json.dumps({"prompt": [1, 2, 3], "max_tokens": 1}).encode()
-        status = get(url + "/v1/completions", body)
+        status = get(pair.url + "/v1/completions", body)
         if status != 200:
             raise SystemExit(f"the first request: {status}")
-        return {"ready_s": ready, "answer_s": time.monotonic() - begin,
-                **memory_of(processes[0].pid)}
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def check(processes, begin, folder):
-    """Waits a moment; ends the run where nothing can come of it."""
-    time.sleep(POLL_S)
-    if time.monotonic() - begin > PATIENCE_S or any(
-            process.poll() is not None for process in processes):
-        raise SystemExit((folder / "log").read_text(encoding="utf-8"))
+        return {"ready_s": ready, "answer_s": time.monotonic() - pair.begun,
+                **memory_of(pair.stage.pid)}
 
 
 def main():
@@ -109,9 +58,7 @@ def main():
     arguments = parser.parse_args()
     found = {"machine": machine.describe(), "command": sys.argv,
              "date": time.strftime("%Y-%m-%d")}
-    with tempfile.TemporaryDirectory() as folder:
-        starts = [one_start(arguments.build, arguments, pathlib.Path(folder))
-                  for _ in range(arguments.runs + 1)]
+    starts = [one_start(arguments) for _ in range(arguments.runs + 1)]
     found["first"], found["starts"] = starts[0], starts[1:]
     for name in ("ready_s", "answer_s"):
         values = [start[name] for start in starts[1:]]
