@@ -191,7 +191,7 @@ class Q8Head {
 // Whether the kernels read such keys and values.
 bool IsKnown(const KvView& kv) {
   if (kv.type != WeightType::kQ8_0) {
-    return static_cast<int>(kv.type) < kNumPlainTypes;
+    return kv.type == WeightType::kF32 || kv.type == WeightType::kBf16;
   }
   return kv.blocks != nullptr && kv.block_tokens == kGroupRows &&
          kv.head_dim % kShortBlock == 0;

@@ -23,7 +23,7 @@ namespace sluice::kernels {
 // stored ones; rows behind the last one up to sixteen are blocks of zeros.
 
 // The layout's name in files of packed weights. Another layout has another one.
-inline constexpr char kPackedLayout[] = "rows16-1";
+inline constexpr char kPackedLayout[] = "rows16-2";
 
 inline const BlockLayout& LayoutOf(BlockFormat format) {
   return kBlockLayouts[static_cast<int>(format)];

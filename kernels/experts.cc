@@ -116,10 +116,9 @@ BlockWeight WeightRows(const BlockWeight& w, cpu::Range range) {
   return part;
 }
 WeightView WeightRows(const WeightView& w, cpu::Range range) {
-  const int64_t bytes = w.type == WeightType::kF32 ? 4 : 2;
   WeightView part = w;
-  part.data =
-      static_cast<const uint8_t*>(w.data) + range.begin * w.cols * bytes;
+  part.data = static_cast<const uint8_t*>(w.data) +
+              PlainBytes(w.type, range.begin * w.cols);
   part.rows = range.end - range.begin;
   return part;
 }

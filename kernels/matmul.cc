@@ -32,6 +32,11 @@ float* Scratch(int64_t size) {
   return floats.data() + (64 - address % 64) % 64 / sizeof(float);
 }
 
+void CheckWeight(const WeightView& w) {
+  SLUICE_CHECK(static_cast<int>(w.type) < kNumPlainTypes);
+  SLUICE_CHECK(w.type != WeightType::kE4m3 || w.cols % kE4m3Run == 0);
+}
+
 // Spreads `args`, complete but for weight, rows and scratch, over the team.
 void Multiply(const Context& context, const WeightView& w,
               cpu::MatMulArgs args) {
@@ -59,9 +64,20 @@ void Multiply(const Context& context, const WeightView& w,
 
 }  // namespace
 
+int64_t PlainBytes(WeightType type, int64_t elements) {
+  switch (type) {
+    case WeightType::kBf16:
+      return elements * static_cast<int64_t>(sizeof(uint16_t));
+    case WeightType::kE4m3:
+      return elements / kE4m3Run * kE4m3RunBytes;
+    default:
+      return elements * static_cast<int64_t>(sizeof(float));
+  }
+}
+
 void MatMul(const Context& context, ConstMatrix x, const WeightView& w,
             const float* bias, Matrix y) {
-  SLUICE_CHECK(static_cast<int>(w.type) < kNumPlainTypes);
+  CheckWeight(w);
   SLUICE_CHECK(x.cols == w.cols);
   SLUICE_CHECK(y.rows == x.rows && y.cols == w.rows);
   const int32_t bounds[2] = {0, static_cast<int32_t>(w.cols)};
@@ -82,8 +98,12 @@ void MatMul(const Context& context, ConstMatrix x, const WeightView& w,
 void MatMulSharded(const Context& context, ConstMatrix x, const WeightView& w,
                    const ShardedCols& shards, std::span<const Matrix> y) {
   const size_t num_shards = shards.bounds.size() - 1;
-  SLUICE_CHECK(static_cast<int>(w.type) < kNumPlainTypes);
+  CheckWeight(w);
   SLUICE_CHECK(x.cols == w.cols);
+  SLUICE_CHECK(std::all_of(
+      shards.bounds.begin(), shards.bounds.end(), [&](int32_t bound) {
+        return w.type != WeightType::kE4m3 || bound % kE4m3Run == 0;
+      }));
   SLUICE_CHECK(!shards.bounds.empty() && num_shards <= cpu::kMaxShards);
   SLUICE_CHECK(shards.bounds.front() == 0 && shards.bounds.back() == w.cols);
   SLUICE_CHECK(std::is_sorted(shards.bounds.begin(), shards.bounds.end()));

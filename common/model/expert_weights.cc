@@ -68,6 +68,10 @@ uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
 Status ExpertLoader::ReadTransposed(std::string_view from, int32_t expert,
                                     const Matrix& matrix, HostWeight& to) {
   // Blocks are made from rows in the order of the computation.
+  if (to.type == WeightType::kE4m3) {
+    return InvalidArgument("tensor '", from,
+                           "': FP8 weights cannot stand transposed");
+  }
   const bool plain = FormatOf(to.type).is_plain();
   HostWeight stored(plain ? to.type : WeightType::kF32, matrix.cols,
                     matrix.rows);

@@ -59,7 +59,15 @@ kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored) {
     case WeightsMode::kQ5_1:
       return WeightType::kQ5_1;
     default:
-      return stored == DType::kBF16 ? WeightType::kBf16 : WeightType::kF32;
+      break;
+  }
+  switch (stored) {
+    case DType::kBF16:
+      return WeightType::kBf16;
+    case DType::kScaledE4M3:
+      return WeightType::kE4m3;
+    default:
+      return WeightType::kF32;
   }
 }
 

@@ -26,7 +26,10 @@ struct WeightFormat {
   // equal bits.
   std::string_view numerics;
 
-  bool is_plain() const { return block_elements == 1; }
+  // Multiplied by matmul.h's kernels.
+  bool is_plain() const {
+    return static_cast<int>(type) < kernels::kNumPlainTypes;
+  }
   // Of `elements`, a whole number of blocks.
   size_t bytes(int64_t elements) const {
     return static_cast<size_t>(elements / block_elements * block_bytes);
@@ -66,7 +69,9 @@ inline constexpr std::array<WeightFormat, kernels::kNumWeightTypes>
     kWeightFormats = [] {
       std::array<WeightFormat, kernels::kNumWeightTypes> formats = {
           {{kernels::WeightType::kF32, "f32", 1, 4, 32, kF32Canonical},
-           {kernels::WeightType::kBf16, "bf16", 1, 2, 32, kF32Canonical}}};
+           {kernels::WeightType::kBf16, "bf16", 1, 2, 32, kF32Canonical},
+           {kernels::WeightType::kE4m3, "fp8", kernels::kE4m3Run,
+            kernels::kE4m3RunBytes, kernels::kE4m3Run, kF32Canonical}}};
       for (int i = 0; i < kernels::kNumBlockFormats; ++i) {
         formats[static_cast<size_t>(kernels::kNumPlainTypes + i)] =
             FormatOfBlocks(static_cast<kernels::BlockFormat>(i));

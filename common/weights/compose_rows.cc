@@ -62,6 +62,35 @@ void ToF32(const ComposedTensor& tensor, const CodeTile& tile, float* out) {
   }
 }
 
+// Writes runs of codes behind 2^8 times their scale.
+Status ToScaledE4m3(const ComposedTensor& tensor, const Slice& slice,
+                    const CodeTile& tile, uint8_t* out) {
+  using kernels::kE4m3Run;
+  for (int64_t r = 0; r < tile.rows(); ++r) {
+    const uint8_t* codes = tile.row(r);
+    for (int64_t c = 0; c < tile.cols();
+         c += kE4m3Run, out += kernels::kE4m3RunBytes) {
+      const float scale = tile.scale(r, c) * 256;
+      if (!std::isfinite(scale)) {
+        return InvalidArgument("tensor ", Quoted(tensor.scales), ": scale ",
+                               tile.scale(r, c), " of row ",
+                               slice.row_begin + r, ", column ",
+                               slice.col_begin + c, " is above 2^120");
+      }
+      if (std::any_of(codes + c, codes + c + kE4m3Run,
+                      [](uint8_t code) { return (code & 0x7f) == 0x7f; })) {
+        return InvalidArgument("tensor ", Quoted(tensor.codes), ": row ",
+                               slice.row_begin + r, ", columns from ",
+                               slice.col_begin + c,
+                               " on, have a code that is no number");
+      }
+      std::memcpy(out, &scale, sizeof(scale));
+      std::memcpy(out + sizeof(scale), codes + c, kE4m3Run);
+    }
+  }
+  return OkStatus();
+}
+
 // Writes the codes of GGUF's blocks behind their scale; false for a value
 // outside of the format's range.
 bool PutQ8(const int16_t* values, uint8_t* block) {
@@ -199,6 +228,8 @@ Status ReadTile(const ModelFile& model, const ComposedTensor& tensor,
     case DType::kF32:
       ToF32(tensor, tile, floats);
       return OkStatus();
+    case DType::kScaledE4M3:
+      return ToScaledE4m3(tensor, slice, tile, bytes);
     case DType::kQ8_0:
       return ToBlocks(tensor, slice, tile, PutQ8, block_bytes, bytes);
     case DType::kQ4_0:

@@ -377,10 +377,8 @@ class Composer {
     const bool runs = regular && made.scale_rows >= 1 &&
                       made.scale_cols % kShortBlock == 0 &&
                       cols % kShortBlock == 0;
-    if (!runs || scales.dtype == DType::kF32 ||
-        made.layout == CodeLayout::kE4m3) {
-      return DType::kF32;
-    }
+    if (runs && made.layout == CodeLayout::kE4m3) return DType::kScaledE4M3;
+    if (!runs || scales.dtype == DType::kF32) return DType::kF32;
     if (made.bits == 8) return symmetric ? DType::kQ8_0 : DType::kF32;
     return symmetric ? DType::kQ4_0 : DType::kQ5_0;
   }

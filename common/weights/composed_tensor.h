@@ -32,7 +32,8 @@ enum class CodeLayout : uint8_t {
 struct ComposedTensor {
   // The name of the matrix, its shape [.., C] and what its elements are, all of
   // them exactly: blocks where a run of 32 columns has one scale of 16 bits and
-  // codes of a block's range (Q4_0, Q5_0, Q8_0, MXFP4), else F32.
+  // codes of a block's range (Q4_0, Q5_0, Q8_0, MXFP4), scaled E4M3 where the
+  // run has one scale, else F32.
   TensorInfo info;
   CodeLayout layout = CodeLayout::kInt8;
   int32_t bits = 8;  // of a code

@@ -1,6 +1,7 @@
 #include "common/weights/dtype.h"
 
 #include "common/base/check.h"
+#include "kernels/weight_type.h"
 
 namespace sluice::weights {
 
@@ -20,6 +21,8 @@ BlockSize BlockSizeOf(DType dtype) {
     case DType::kBF16:
     case DType::kI16:
       return {1, 2};
+    case DType::kScaledE4M3:
+      return {kernels::kE4m3Run, kernels::kE4m3RunBytes};
     case DType::kI8:
     case DType::kU8:
     case DType::kBool:
@@ -43,6 +46,8 @@ std::string_view ToString(DType dtype) {
       return "F16";
     case DType::kBF16:
       return "BF16";
+    case DType::kScaledE4M3:
+      return "F8_E4M3 with scales";
     case DType::kF64:
       return "F64";
     case DType::kI64:

@@ -17,6 +17,7 @@ enum class DType : uint8_t {
   kF32,
   kF16,
   kBF16,
+  kScaledE4M3,  // as kernels::WeightType::kE4m3; of composed matrices alone
   kQ8_0,
   kQ4_0,
   kQ4_1,

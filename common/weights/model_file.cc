@@ -384,6 +384,10 @@ Status ModelFile::ReadMatrix(std::string_view name, const Slice& slice,
     return Read(name, slice, reinterpret_cast<float*>(out));
   }
   const TensorInfo* stored = Find(name);
+  if (to.type == WeightType::kE4m3) {
+    SLUICE_CHECK(stored == nullptr || stored->dtype == DType::kScaledE4M3);
+    return Read(name, slice, out);
+  }
   const kernels::BlockFormat format = BlockFormatOf(to.type);
   if (stored != nullptr && BlocksOf(stored->dtype) == format) {
     return Read(name, slice, out);

@@ -26,6 +26,7 @@ constexpr int64_t kMlp = 32;
 // A random weight of any type.
 struct OwnWeight {
   std::unique_ptr<OwnedWeight> plain;
+  std::unique_ptr<CodedWeight> coded;
   Buffer packed;
   std::vector<float> values;
   ExpertWeight view;
@@ -68,6 +69,12 @@ struct Layer {
   static OwnWeight Make(WeightType type, uint64_t seed, int64_t rows,
                         int64_t cols) {
     OwnWeight made;
+    if (type == WeightType::kE4m3) {
+      made.coded = std::make_unique<CodedWeight>(seed, rows, cols);
+      made.values = made.coded->values();
+      made.view.plain = made.coded->view();
+      return made;
+    }
     if (FormatOf(type).is_plain()) {
       made.values = RandomBf16(seed, rows * cols, 0.3f);
       made.plain = std::make_unique<OwnedWeight>(type, rows, cols, made.values);
@@ -338,7 +345,8 @@ INSTANTIATE_TEST_SUITE_P(
     IsasAndTypes, ExpertsTest,
     testing::Combine(testing::ValuesIn(kAllIsas),
                      testing::Values(WeightType::kF32, WeightType::kBf16,
-                                     WeightType::kQ8_0, WeightType::kQ4_1)),
+                                     WeightType::kE4m3, WeightType::kQ8_0,
+                                     WeightType::kQ4_1)),
     [](const auto& tested) {
       const WeightType type = std::get<1>(tested.param);
       return std::string(ToString(std::get<0>(tested.param))) +

@@ -67,6 +67,40 @@ OwnedWeight::OwnedWeight(WeightType type, int64_t rows, int64_t cols,
   }
 }
 
+CodedWeight::CodedWeight(uint64_t seed, int64_t rows, int64_t cols,
+                         const std::vector<float>& scales)
+    : rows_(rows), cols_(cols) {
+  SLUICE_CHECK(cols % kE4m3Run == 0);
+  const int64_t runs = rows * cols / kE4m3Run;
+  SLUICE_CHECK(static_cast<int64_t>(scales.size()) == runs);
+  bytes_.resize(static_cast<size_t>(runs * kE4m3RunBytes));
+  uint8_t* to = bytes_.data();
+  auto code = static_cast<uint8_t>(seed * 37);
+  for (const float scale : scales) {
+    const float stored = scale * 256;
+    std::memcpy(to, &stored, sizeof(stored));
+    to += sizeof(stored);
+    for (int i = 0; i < kE4m3Run; ++i) {
+      while ((code & 0x7f) == 0x7f) ++code;  // no number
+      *to++ = code;
+      const int exponent = code >> 3 & 15;
+      const int mantissa = code & 7;
+      const double magnitude = exponent == 0
+                                   ? std::ldexp(mantissa, -9)
+                                   : std::ldexp(8 + mantissa, exponent - 10);
+      const double value = (code & 0x80) != 0 ? -magnitude : magnitude;
+      // A product of 4 and 24 bits is exact in a double.
+      values_.push_back(static_cast<float>(value * double{scale}));
+      // Odd: every code comes up.
+      code = static_cast<uint8_t>(code + 59);
+    }
+  }
+}
+
+CodedWeight::CodedWeight(uint64_t seed, int64_t rows, int64_t cols)
+    : CodedWeight(seed, rows, cols,
+                  RandomFloats(seed, rows * cols / kE4m3Run, 0x1p-8f)) {}
+
 WeightView OwnedWeight::view() const {
   return {.data = bytes_.data() + start_,
           .type = type_,

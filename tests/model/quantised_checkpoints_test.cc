@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "common/base/cat.h"
@@ -24,6 +25,11 @@ namespace sluice::testing {
 namespace {
 
 using weights::TensorInfo;
+
+bool IsF8(CheckpointKind kind) {
+  return kind == CheckpointKind::kF8Channel ||
+         kind == CheckpointKind::kF8Blocks;
+}
 
 // The quantised checkpoint of a model, and the F32 checkpoint of its elements.
 class Twins {
@@ -43,11 +49,14 @@ class Twins {
               ->ReadF32(info.name, weights::Slice::All(info), values.data())
               .ok());
       if (info.name.ends_with("_proj.weight")) {
-        const bool whole_rows =
-            kind == CheckpointKind::kInt8 || kind == CheckpointKind::kF8Channel;
+        const bool whole_rows = kind == CheckpointKind::kInt8 || IsF8(kind);
         const int64_t cols = info.cols();
         const int64_t group = whole_rows ? cols : cols % 32 == 0 ? 32 : cols;
         matrix = Quantised(values, info.rows(), cols, group, bits, symmetric);
+        if (IsF8(kind)) {
+          // Codes with seven bits set are no numbers.
+          for (int& code : matrix.codes) code = code % 128 == 127 ? 9 : code;
+        }
         const std::string stem = info.name.substr(0, info.name.size() - 7);
         AddQuantised(kind, stem, matrix, quantised);
         ++num_matrices_;
@@ -144,6 +153,34 @@ TEST_P(QuantisedCheckpointsTest, EveryCutHasTheBitsOfOneUncutRun) {
         CheckpointCut{3, 1, kAuto, {1 << 20, 2}},
         CheckpointCut{1, 2, kAuto, {7, 4}, Device::kApart}}) {
     ExpectSame(CheckpointAnswers(twins.quantised(), cut), uncut);
+  }
+}
+
+// Where heads are whole runs of codes, sums are cut as those of F32: FP8 as it
+// is stored has the bits of its elements as F32.
+TEST(Fp8CheckpointsTest, StoredAndWidenedHaveTheSameBitsInAnyCut) {
+  SLUICE_REQUIRE_SHARED(whole_heads, "golden/glm4_moe-46");
+  SLUICE_REQUIRE_SHARED(half_heads, "golden/qwen3_moe");
+  for (const auto& [path, mode] : {std::pair(whole_heads, WeightsMode::kF32),
+                                   std::pair(half_heads, WeightsMode::kAuto)}) {
+    for (const CheckpointKind kind :
+         {CheckpointKind::kF8Channel, CheckpointKind::kF8Blocks}) {
+      SCOPED_TRACE(path);
+      const Twins twins(path, kind, 8, /*symmetric=*/true);
+      const auto want = CheckpointAnswers(twins.quantised(), {1, 1, mode});
+      const WeightsMode kAuto = WeightsMode::kAuto;
+      for (const CheckpointCut& cut :
+           {CheckpointCut{}, CheckpointCut{2, 2, kAuto, {5, 3}},
+            CheckpointCut{1, 2, kAuto, {7, 4}, Device::kApart}}) {
+        ExpectSame(CheckpointAnswers(twins.quantised(), cut), want);
+      }
+      StageOptions options;
+      options.model_path = twins.quantised();
+      options.kv_blocks = 64;
+      const auto stage = Stage::Load(options);
+      ASSERT_TRUE(stage.ok()) << stage.status();
+      EXPECT_EQ((*stage)->info().weights_dtype, "f32+fp8");
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "common/base/cat.h"
 #include "kernels/block_pack.h"
+#include "kernels/elementwise.h"
 #include "tests/weights/model_files.h"
 #include "tests/weights/quantised_matrix.h"
 
@@ -160,6 +161,26 @@ TEST_P(ComposedTensorTest, BlocksHoldTheSameElements) {
   }
 }
 
+TEST_P(ComposedTensorTest, CodesWithScalesHoldTheSameElements) {
+  ASSERT_NE(model_, nullptr);
+  const TensorInfo& info = *model_->Find(kName);
+  if (info.dtype != DType::kScaledE4M3) return;
+  for (const Slice& slice : {Slice::All(info), Slice{5, 13, 0, info.cols()},
+                             Slice{0, info.rows(), 32, 96}}) {
+    const int64_t rows = slice.row_end - slice.row_begin;
+    const int64_t cols = slice.col_end - slice.col_begin;
+    HostWeight weight(kernels::WeightType::kE4m3, rows + 1, cols);
+    ASSERT_EQ(Message(model_->ReadMatrix(kName, slice, 1, weight)), "");
+    std::vector<float> values(static_cast<size_t>(slice.elements()));
+    for (int32_t r = 0; r < rows; ++r) {
+      const int32_t id = r + 1;
+      kernels::Embed({}, {weight.data.data(), weight.type, rows + 1, cols}, &id,
+                     {values.data() + r * cols, 1, cols, cols});
+    }
+    ExpectValues(slice, values.data());
+  }
+}
+
 using Kind = CheckpointKind;
 INSTANTIATE_TEST_SUITE_P(
     Kinds, ComposedTensorTest,
@@ -188,13 +209,49 @@ INSTANTIATE_TEST_SUITE_P(
                DType::kF32},
         Stored{"Int8", Kind::kInt8, 21, 128, 128, 8, true, DType::kQ8_0},
         Stored{"F8Channel", Kind::kF8Channel, 21, 128, 128, 8, true,
-               DType::kF32},
+               DType::kScaledE4M3},
+        Stored{"F8ChannelOfNoWholeRuns", Kind::kF8Channel, 21, 120, 120, 8,
+               true, DType::kF32},
+        Stored{"F8BlocksOfRuns", Kind::kF8Blocks, 140, 160, 32, 8, true,
+               DType::kScaledE4M3},
         Stored{"F8Blocks", Kind::kF8Blocks, 140, 200, 100, 8, true,
                DType::kF32}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
 QuantisedMatrix SmallMatrix(bool symmetric = true) {
   return testing::Quantised(RandomValues(16 * 64, 5), 16, 64, 32, 4, symmetric);
+}
+
+// A matrix of FP8 whose first code or scale is another.
+std::string ErrorOfF8(int first_code, float first_scale) {
+  QuantisedMatrix matrix =
+      testing::Quantised(RandomValues(16 * 64, 5), 16, 64, 64, 8, true);
+  for (int& code : matrix.codes) code %= 127;
+  matrix.codes[0] = first_code;
+  matrix.scales[0] = first_scale;
+  SafetensorsBuilder tensors;
+  AddQuantised(CheckpointKind::kF8Channel, kStem, matrix, tensors);
+  const TempDir dir;
+  const auto model = OpenFolder(
+      dir, tensors,
+      testing::QuantisationConfig(CheckpointKind::kF8Channel, matrix));
+  EXPECT_TRUE(model.ok()) << model.status();
+  if (!model.ok()) return "";
+  HostWeight weight(kernels::WeightType::kE4m3, 16, 64);
+  return Message((*model)->ReadMatrix(kName, Slice::All(*(*model)->Find(kName)),
+                                      0, weight));
+}
+
+TEST(ComposeTensorsTest, CodesAndScalesThatAreNoNumbersAreRefused) {
+  EXPECT_EQ(ErrorOfF8(12, 0.5f), "");
+  for (const int code : {0x7f, 0xff}) {
+    EXPECT_THAT(ErrorOfF8(code, 0.5f),
+                AllOf(HasSubstr(Cat(kStem, ".weight")), HasSubstr("row 0"),
+                      HasSubstr("no number")));
+  }
+  EXPECT_THAT(
+      ErrorOfF8(12, 3e38f),
+      AllOf(HasSubstr(Cat(kStem, ".weight_scale")), HasSubstr("above 2^120")));
 }
 
 TEST(ComposeTensorsTest, ColumnsInAnotherOrderHaveTheScalesOfTheirGroups) {
