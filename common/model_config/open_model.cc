@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/model_config/gguf_keys.h"
 #include "common/model_config/model_families.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/file.h"
@@ -76,9 +77,18 @@ class ConfigWriter {
     if (Has(key)) return Float(key, name);
     config_[name] = absent;
   }
-  void BoolOr(std::string_view key, const char* name, bool absent) {
-    if (Has(key)) return Set(metadata().Bool(Key(key)), name);
-    config_[name] = absent;
+  // Adds what the file, or the key's `absent`, says.
+  Status Add(const GgufKey& key) {
+    if (!Has(key.gguf) && key.absent != nullptr) {
+      config_[key.config] = key.absent(config_);
+    } else if (key.type == GgufKey::Type::kInt) {
+      Int(key.gguf, key.config);
+    } else if (key.type == GgufKey::Type::kFloat) {
+      Float(key.gguf, key.config);
+    } else {
+      Set(metadata().Bool(Key(key.gguf)), key.config);
+    }
+    return status_;
   }
   const Status& status() const { return status_; }
 
@@ -143,7 +153,7 @@ Status YarnKeys(ConfigWriter& scaling) {
 
 StatusOr<Json> RopeScalingOf(const ConfigWriter& config,
                              const std::string& architecture) {
-  if (const auto* tensor = FindTensor(config.contents(), "rope_freqs.weight")) {
+  if (const auto* tensor = FindTensor(config.contents(), kRopeDivisors)) {
     return DivisorsFrom(*tensor);
   }
   Json scaling;
@@ -179,17 +189,6 @@ StatusOr<Json> EosIds(const GgufMetadata& metadata) {
   return ids;
 }
 
-// Adds the size of a head; older files leave it out.
-Status AddHeadDim(ConfigWriter& config) {
-  const auto heads = config["num_attention_heads"].get<int64_t>();
-  const auto hidden = config["hidden_size"].get<int64_t>();
-  if (heads < 1) {
-    return InvalidArgument(config.Key(".attention.head_count"), " ", heads);
-  }
-  config.IntOr(".attention.key_length", "head_dim", hidden / heads);
-  return config.status();
-}
-
 // Checks a size that must equal head_dim.
 Status CheckHeadDim(ConfigWriter& config, std::string_view key) {
   if (!config.Has(key)) return OkStatus();
@@ -217,36 +216,25 @@ Status Qwen3Keys(ConfigWriter& config) {
   return CheckHeadDim(config, ".rope.dimension_count");
 }
 
-// GGUF's numbers for how a router's logits become weights.
-enum Gating : int64_t { kUnset, kSoftmax, kSigmoid, kSoftmaxOfSelected };
-
-// Adds a mixture's sizes and checks its gating, which a family fixes.
-Status ExpertKeys(ConfigWriter& config, const char* count, Gating gating) {
-  config.Int(".expert_count", count);
-  config.Int(".expert_used_count", "num_experts_per_tok");
-  config.Int(".expert_feed_forward_length", "moe_intermediate_size");
-  config.BoolOr(".expert_weights_norm", "norm_topk_prob", true);
+// Checks a mixture's gating, which a family fixes.
+Status CheckGating(const ConfigWriter& config, GgufGating gating) {
   constexpr std::string_view kKey = ".expert_gating_func";
-  if (!config.Has(kKey)) return config.status();
+  if (gating == GgufGating::kUnset || !config.Has(kKey)) return OkStatus();
   SLUICE_ASSIGN_OR_RETURN(const int64_t found,
                           config.metadata().Int(config.Key(kKey)));
-  if (found == gating || found == kUnset) return config.status();
+  const auto wanted = static_cast<int64_t>(gating);
+  if (found == wanted || found == int64_t{0}) return OkStatus();
   return InvalidArgument(config.Key(kKey), " is ", found,
-                         ", supported for this architecture is ",
-                         static_cast<int64_t>(gating));
+                         ", supported for this architecture is ", wanted);
 }
 
 Status Qwen3MoeKeys(ConfigWriter& config) {
-  SLUICE_RETURN_IF_ERROR(ExpertKeys(config, "num_experts", kSoftmax));
   SLUICE_RETURN_IF_ERROR(CheckUnit(config, ".expert_weights_scale"));
   return CheckHeadDim(config, ".rope.dimension_count");
 }
 
 Status GptOssKeys(ConfigWriter& config) {
-  SLUICE_RETURN_IF_ERROR(
-      ExpertKeys(config, "num_local_experts", kSoftmaxOfSelected));
   config["intermediate_size"] = config["moe_intermediate_size"];
-  config.IntOr(".attention.sliding_window", "sliding_window", 128);
   config["attention_bias"] = true;
   // llama.cpp rounds YaRN's bounds to whole pairs, the family does not.
   Json& scaling = config["rope_scaling"];
@@ -269,14 +257,6 @@ Status Glm4Keys(ConfigWriter& config) {
 }
 
 Status Glm4MoeKeys(ConfigWriter& config) {
-  SLUICE_RETURN_IF_ERROR(ExpertKeys(config, "n_routed_experts", kSigmoid));
-  config.IntOr(".expert_group_count", "n_group", 1);
-  config.IntOr(".expert_group_used_count", "topk_group", 1);
-  config.IntOr(".expert_shared_count", "n_shared_experts", 1);
-  config.IntOr(".leading_dense_block_count", "first_k_dense_replace", 1);
-  config.FloatOr(".expert_weights_scale", "routed_scaling_factor", 1.0);
-  config.IntOr(".nextn_predict_layers", "num_nextn_predict_layers", 0);
-  SLUICE_RETURN_IF_ERROR(config.status());
   // block_count includes the layers behind the last.
   const auto behind = config["num_nextn_predict_layers"].get<int64_t>();
   const auto layers = config["num_hidden_layers"].get<int64_t>();
@@ -290,25 +270,24 @@ Status Glm4MoeKeys(ConfigWriter& config) {
   return Glm4Keys(config);
 }
 
-// A GGUF architecture and the model_type that it stands for.
-struct GgufFamily {
+// Reads what the keys' table cannot say of an architecture.
+struct FamilyReader {
   std::string_view architecture;
-  std::string_view model_type;
-  std::string_view hugging_face;  // config.json's architectures
-  // Reads the architecture's own keys.
   Status (*read)(ConfigWriter& config);
-  // The converter interleaves q and k rows within a head.
-  bool permuted = false;
 };
 
-constexpr GgufFamily kGgufFamilies[] = {
-    {"llama", "llama", "LlamaForCausalLM", LlamaKeys, true},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM", Qwen3Keys},
-    {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", Qwen3MoeKeys},
-    {"glm4", "glm4", "Glm4ForCausalLM", Glm4Keys},
-    {"glm4moe", "glm4_moe", "Glm4MoeForCausalLM", Glm4MoeKeys},
-    {"gpt-oss", "gpt_oss", "GptOssForCausalLM", GptOssKeys},
+constexpr FamilyReader kReaders[] = {
+    {"llama", LlamaKeys}, {"qwen3", Qwen3Keys},     {"qwen3moe", Qwen3MoeKeys},
+    {"glm4", Glm4Keys},   {"glm4moe", Glm4MoeKeys}, {"gpt-oss", GptOssKeys},
 };
+
+Status ReadOwnKeys(const GgufFamily& family, ConfigWriter& config) {
+  for (const FamilyReader& reader : kReaders) {
+    if (reader.architecture != family.architecture) continue;
+    SLUICE_RETURN_IF_ERROR(reader.read(config));
+  }
+  return config.status();
+}
 
 StatusOr<Json> ConfigOf(const ModelContents& contents,
                         const GgufFamily& family) {
@@ -318,24 +297,16 @@ StatusOr<Json> ConfigOf(const ModelContents& contents,
   config["architectures"] = Json::array({std::string(family.hugging_face)});
   config["model_type"] = std::string(family.model_type);
   config["hidden_act"] = "silu";
-  config.Int(".embedding_length", "hidden_size");
-  config.Int(".block_count", "num_hidden_layers");
-  config.Int(".attention.head_count", "num_attention_heads");
-  SLUICE_RETURN_IF_ERROR(config.status());
-  config.IntOr(".attention.head_count_kv", "num_key_value_heads",
-               config["num_attention_heads"]);
-  config.Int(".feed_forward_length", "intermediate_size");
-  config.Int(".context_length", "max_position_embeddings");
-  config.Float(".attention.layer_norm_rms_epsilon", "rms_norm_eps");
-  config.FloatOr(".rope.freq_base", "rope_theta", 10000.0);
-  SLUICE_RETURN_IF_ERROR(config.status());
-  SLUICE_RETURN_IF_ERROR(AddHeadDim(config));
-  SLUICE_RETURN_IF_ERROR(CheckHeadDim(config, ".attention.value_length"));
   const LocatedTensor* embedding = FindTensor(contents, "token_embd.weight");
   if (embedding == nullptr) {
     return InvalidArgument("tensor 'token_embd.weight' is missing");
   }
-  config.IntOr(".vocab_size", "vocab_size", embedding->info.rows());
+  config["vocab_size"] = embedding->info.rows();
+  for (const auto keys : {SharedGgufKeys(), family.keys}) {
+    for (const GgufKey& key : keys) SLUICE_RETURN_IF_ERROR(config.Add(key));
+  }
+  SLUICE_RETURN_IF_ERROR(CheckGating(config, family.gating));
+  SLUICE_RETURN_IF_ERROR(CheckHeadDim(config, ".attention.value_length"));
   SLUICE_ASSIGN_OR_RETURN(config["rope_scaling"],
                           RopeScalingOf(config, architecture));
   config["tie_word_embeddings"] =
@@ -343,8 +314,7 @@ StatusOr<Json> ConfigOf(const ModelContents& contents,
   config.IntOr("tokenizer.ggml.bos_token_id", "bos_token_id", nullptr);
   SLUICE_RETURN_IF_ERROR(config.status());
   SLUICE_ASSIGN_OR_RETURN(config["eos_token_id"], EosIds(config.metadata()));
-  SLUICE_RETURN_IF_ERROR(family.read(config));
-  SLUICE_RETURN_IF_ERROR(config.status());
+  SLUICE_RETURN_IF_ERROR(ReadOwnKeys(family, config));
   return json;
 }
 
@@ -386,22 +356,27 @@ Status RenameTensors(const GgufFamily& family, const TensorTable& table,
 }
 
 Status Translate(ModelContents& contents) {
-  const auto architecture = contents.gguf->String("general.architecture");
-  if (!architecture.ok())
-    return InvalidArgument(Message(architecture.status()));
-  for (const GgufFamily& family : kGgufFamilies) {
-    if (family.architecture != *architecture) continue;
-    SLUICE_ASSIGN_OR_RETURN(contents.config, ConfigOf(contents, family));
-    const auto found = FindFamily(ConfigReader(contents.config));
-    if (!found.ok()) return OkStatus();  // ParseModelConfig refuses it
-    return RenameTensors(family, *(*found)->tensors, contents);
-  }
-  // ParseModelConfig refuses this model_type by its name.
-  contents.config["model_type"] = Cat("gguf ", *architecture);
-  return OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(contents.config, ConfigOfGguf(contents));
+  const auto found = FindFamily(ConfigReader(contents.config));
+  if (!found.ok()) return OkStatus();  // ParseModelConfig refuses it
+  SLUICE_ASSIGN_OR_RETURN(const std::string architecture,
+                          contents.gguf->String("general.architecture"));
+  return RenameTensors(*FindGgufFamily(architecture), *(*found)->tensors,
+                       contents);
 }
 
 }  // namespace
+
+StatusOr<Json> ConfigOfGguf(const ModelContents& contents) {
+  const auto architecture = contents.gguf->String("general.architecture");
+  if (!architecture.ok()) {
+    return InvalidArgument(Message(architecture.status()));
+  }
+  const GgufFamily* family = FindGgufFamily(*architecture);
+  if (family != nullptr) return ConfigOf(contents, *family);
+  // ParseModelConfig refuses this model_type by its name.
+  return Json({{"model_type", Cat("gguf ", *architecture)}});
+}
 
 StatusOr<std::unique_ptr<weights::ModelFile>> OpenModel(
     const std::string& path) {

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "common/base/json_fwd.h"
 #include "common/base/status.h"
 #include "common/weights/model_file.h"
 
@@ -15,6 +17,13 @@ namespace sluice {
 // ParseModelConfig refuses by name.
 StatusOr<std::unique_ptr<weights::ModelFile>> OpenModel(
     const std::string& path);
+
+// A GGUF's tensor of divisors of RoPE's frequencies.
+inline constexpr std::string_view kRopeDivisors = "rope_freqs.weight";
+
+// Returns the config.json of an opened GGUF, whose tensors have their own
+// names. INVALID_ARGUMENT names a key that is missing or not supported.
+StatusOr<Json> ConfigOfGguf(const weights::ModelContents& contents);
 
 }  // namespace sluice
 
