@@ -76,4 +76,27 @@ StatusOr<PreTokenizerRule> PreTokenizerByName(std::string_view pre) {
   return Unimplemented("tokenizer.ggml.pre \"", pre, "\"; known are ", known);
 }
 
+StatusOr<std::string> PreTokenizerNameOf(
+    const std::vector<std::string>& patterns, bool ignore_merges,
+    bool has_bos) {
+  // Llama 3's patterns without whole tokens: llama.cpp gives glm4 no bos.
+  if (patterns == std::vector<std::string>{kLlama3} && !ignore_merges) {
+    return std::string(has_bos ? "smaug-bpe" : "glm4");
+  }
+  std::string all;
+  for (const std::string& pattern : patterns) {
+    all += Cat(all.empty() ? "" : ", then ", pattern);
+  }
+  for (const NamedRule& named : kRules) {
+    std::vector<std::string> own;
+    if (!named.first.empty()) own.emplace_back(named.first);
+    own.emplace_back(named.second);
+    if (own == patterns) return std::string(named.name);
+  }
+  if (all.empty()) all = "nothing";
+  return Unimplemented("pre_tokenizer splits by ", all,
+                       ", which no tokenizer.ggml.pre is known for; "
+                       "--pre-tokenizer names one");
+}
+
 }  // namespace sluice

@@ -67,6 +67,10 @@ struct PreTokenizerRule {
 };
 // Returns the rule. UNIMPLEMENTED names `pre` and the known ones.
 StatusOr<PreTokenizerRule> PreTokenizerByName(std::string_view pre);
+// Returns the name that llama.cpp's converter gives a byte-level pre-tokenizer
+// of these patterns. UNIMPLEMENTED names patterns without a name.
+StatusOr<std::string> PreTokenizerNameOf(
+    const std::vector<std::string>& patterns, bool ignore_merges, bool has_bos);
 
 // Returns `bytes` in GPT-2's byte alphabet (space is U+0120).
 std::string ByteLevelText(std::string_view bytes);
