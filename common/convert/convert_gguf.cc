@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,17 +15,12 @@
 #include "common/weights/quantize.h"
 
 namespace sluice {
-namespace {
 
-namespace fs = std::filesystem;
 using weights::DType;
 using weights::GgufMetadata;
 using weights::TensorInfo;
 
-constexpr uint64_t kCopyBytes = 16 << 20;
-
-// llama.cpp's number for a file whose matrices are mostly of `type`.
-int64_t FileTypeOf(DType type) {
+int64_t GgufFileTypeOf(DType type) {
   switch (type) {
     case DType::kQ4_0:
       return 2;
@@ -46,12 +39,16 @@ int64_t FileTypeOf(DType type) {
   }
 }
 
+namespace {
+
+constexpr uint64_t kCopyBytes = 16 << 20;
+
 // The source's metadata, without its split and with the new type.
 GgufMetadata MetadataOf(const GgufMetadata& from, DType type) {
   using weights::GgufType;
   GgufMetadata to;
   to.Insert("general.file_type",
-            {GgufType::kUint32, GgufType::kUint8, FileTypeOf(type)});
+            {GgufType::kUint32, GgufType::kUint8, GgufFileTypeOf(type)});
   to.Insert("general.quantization_version",
             {GgufType::kUint32, GgufType::kUint8, int64_t{2}});
   for (const auto& [key, value] : from.entries()) {
@@ -80,14 +77,7 @@ class GgufConverter {
     SLUICE_RETURN_IF_ERROR(CheckRoom(options_.out, report_.bytes_after));
     const std::string partial = options_.out + ".partial";
     SLUICE_RETURN_IF_ERROR(Write(partial));
-    std::error_code error;
-    fs::rename(partial, options_.out, error);
-    if (error) {
-      return Unavailable(options_.out, ": cannot be made: ", error.message());
-    }
-    SLUICE_RETURN_IF_ERROR(
-        WriteReport(options_.out + ".convert_report.json", report_));
-    SLUICE_RETURN_IF_ERROR(WriteSums(options_.out));
+    SLUICE_RETURN_IF_ERROR(FinishGguf(partial, options_.out, report_));
     return std::move(report_);
   }
 

@@ -378,11 +378,8 @@ StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
         options.model,
         ": is no GGUF and no folder of safetensors with a config.json");
   }
-  if (from_gguf != to_gguf) {
-    return InvalidArgument(options.model,
-                           from_gguf ? ": a GGUF becomes a GGUF; OUT "
-                                     : ": a folder becomes a folder; "
-                                       "OUT ",
+  if (from_gguf && !to_gguf) {
+    return InvalidArgument(options.model, ": a GGUF becomes a GGUF; OUT ",
                            options.out);
   }
   std::error_code ignored;
@@ -391,6 +388,7 @@ StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
   }
   SLUICE_RETURN_IF_ERROR(CheckTypes(options, to_gguf));
   if (from_gguf) return ConvertGguf(options, *model, progress);
+  if (to_gguf) return ConvertToGguf(options, *model, progress);
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));

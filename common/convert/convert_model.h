@@ -26,6 +26,8 @@ struct ConvertOptions {
   // rules reach the embedding and the head.
   std::vector<ConvertRule> rules;
   uint64_t shard_bytes = uint64_t{4} << 30;  // aim of one file of a folder
+  // tokenizer.ggml.pre of a folder's GGUF; empty: found by the tokenizer.
+  std::string pre_tokenizer;
 };
 
 // A matrix as it was written.
@@ -55,12 +57,18 @@ using ConvertProgress = std::function<void(uint64_t done, uint64_t total)>;
 // A folder of safetensors becomes a folder: Q4_0 and Q8_0 in the layout that
 // compressed-tensors calls pack-quantized, one scale of F16 per 32 columns;
 // experts that are stacked in one tensor become BF16; the tokenizer and the
-// templates are copied. A GGUF becomes a GGUF of one file, with the source's
-// metadata: F32, BF16, Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1.
+// templates are copied.
 //
-// INVALID_ARGUMENT for an unknown model, a type that OUT cannot have, a folder
-// that shall become a GGUF or the reverse, and an `out` that is there;
-// RESOURCE_EXHAUSTED for a disk without the room.
+// A GGUF becomes a GGUF of one file, with the source's metadata: F32, BF16,
+// Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1. So does a folder: names, keys, tokenizer
+// and order of rows are those of llama.cpp's converter. Experts become one
+// tensor of three dimensions, of MXFP4 if they are unless a rule says another
+// type. Norms, biases and routers become F32. Layers behind the last are left
+// out.
+//
+// INVALID_ARGUMENT for an unknown model, a type that OUT cannot have, a GGUF
+// that shall become a folder, and an `out` that is there; UNIMPLEMENTED for
+// what no key of a GGUF tells; RESOURCE_EXHAUSTED for a disk without the room.
 StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
                                      const ConvertProgress& progress);
 

@@ -29,17 +29,19 @@ StatusOr<ConvertTypes> ConvertTypes::Make(const ConvertOptions& options) {
 
 std::optional<DType> ConvertTypes::Of(const std::string& name, int64_t cols,
                                       bool in_layer) const {
-  std::optional<DType> type;
-  if (in_layer) type = type_;
-  for (const auto& rule : rules_) {
-    if (!std::regex_search(name, rule.first)) continue;
-    type = rule.second;
-    break;
-  }
+  std::optional<DType> type = RuleOf(name);
+  if (!type.has_value() && in_layer) type = type_;
   if (!type.has_value() || cols % weights::BlockSizeOf(*type).elements == 0) {
     return type;
   }
   return DType::kBF16;
+}
+
+std::optional<DType> ConvertTypes::RuleOf(const std::string& name) const {
+  for (const auto& rule : rules_) {
+    if (std::regex_search(name, rule.first)) return rule.second;
+  }
+  return std::nullopt;
 }
 
 Status CheckRoom(const std::string& out, uint64_t bytes) {
@@ -72,6 +74,17 @@ Status WriteSums(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const auto sums,
                           weights::ComputeWeightSums(*written, digest, {}));
   return weights::WriteWeightSums(*written, sums);
+}
+
+Status FinishGguf(const std::string& partial, const std::string& out,
+                  const ConvertReport& report) {
+  std::error_code error;
+  fs::rename(partial, out, error);
+  if (error) {
+    return Unavailable(out, ": cannot be made: ", error.message());
+  }
+  SLUICE_RETURN_IF_ERROR(WriteReport(out + ".convert_report.json", report));
+  return WriteSums(out);
 }
 
 }  // namespace sluice

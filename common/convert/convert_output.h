@@ -22,6 +22,8 @@ class ConvertTypes {
   // nothing for a matrix outside the layers that no rule finds.
   std::optional<weights::DType> Of(const std::string& name, int64_t cols,
                                    bool in_layer) const;
+  // Returns the type of the first rule that finds the name.
+  std::optional<weights::DType> RuleOf(const std::string& name) const;
 
  private:
   weights::DType type_ = weights::DType::kBF16;
@@ -35,10 +37,21 @@ Status WriteReport(const std::string& path, const ConvertReport& report);
 // Writes the checksums of the model at `path`.
 Status WriteSums(const std::string& path);
 
+// Renames the whole GGUF `partial` to `out`, with report and checksums.
+Status FinishGguf(const std::string& partial, const std::string& out,
+                  const ConvertReport& report);
+
+// Returns llama.cpp's number for a file whose matrices are mostly of `type`.
+int64_t GgufFileTypeOf(weights::DType type);
+
 // As ConvertModel; `model` is the GGUF of options.model.
 StatusOr<ConvertReport> ConvertGguf(const ConvertOptions& options,
                                     const weights::ModelFile& model,
                                     const ConvertProgress& progress);
+// As ConvertModel, a GGUF of a folder.
+StatusOr<ConvertReport> ConvertToGguf(const ConvertOptions& options,
+                                      const weights::ModelFile& model,
+                                      const ConvertProgress& progress);
 
 }  // namespace sluice
 

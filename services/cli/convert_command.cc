@@ -104,16 +104,15 @@ Status RunConvert(CommandOptions options) {
 
 void AddConvert(CommandLine& sluice) {
   const auto options = std::make_shared<CommandOptions>();
-  CLI::App& convert =
-      sluice.Add("convert", "quantises a model into another of its format",
-                 [options] { return RunConvert(*options); });
+  CLI::App& convert = sluice.Add(
+      "convert", "writes a model with other weights: a folder, or a GGUF",
+      [options] { return RunConvert(*options); });
   convert
       .add_option("MODEL", options->convert.model,
                   "folder of safetensors, or GGUF")
       ->required();
   convert
-      .add_option("OUT", options->convert.out,
-                  "folder to make; NAME.gguf of a GGUF")
+      .add_option("OUT", options->convert.out, "folder to make, or NAME.gguf")
       ->required();
   convert
       .add_option("--weights", options->weights,
@@ -124,6 +123,9 @@ void AddConvert(CommandLine& sluice) {
                      "REGEX=TYPE, several times: matrices whose name in "
                      "safetensors it finds, embedding and head too; the "
                      "first counts");
+  convert.add_option("--pre-tokenizer", options->convert.pre_tokenizer,
+                     "a folder as GGUF: tokenizer.ggml.pre, as llama.cpp "
+                     "calls it; found by the tokenizer unless given");
   convert.add_option("--keep", options->keep,
                      "REGEX: such matrices become BF16");
   convert

@@ -37,6 +37,7 @@ ROOMS = {
                             {"common/core", "common/weights"}, _PLAIN),
     "common/sampling": (_BASE | {"common/core", "kernels"}, _PLAIN),
     "common/convert": (_BASE | _TENSOR | {"common/weights",
+                                          "common/text",
                                           "common/model_config"}, _PLAIN),
     # A device knows no family, no layer and no config.
     "common/device": (_NOUNS | _TENSOR | {"common/sampling"}, _PLAIN),

@@ -1,0 +1,355 @@
+// Folders as GGUFs: the goldens give their ids again, names and shapes are
+// those of the gguf package.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/convert/convert_model.h"
+#include "common/model_config/gguf_keys.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
+#include "common/model_config/stop_ids.h"
+#include "common/text/tokenizer.h"
+#include "common/text/vocabulary_spec.h"
+#include "common/weights/gguf_file.h"
+#include "tests/model/golden_file.h"
+#include "tests/model/pipeline.h"
+#include "tests/testing/shared_data.h"
+#include "tests/weights/model_files.h"
+
+namespace sluice::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using weights::DType;
+using weights::TensorInfo;
+
+// A byte-level tokenizer of printable ASCII, one merge and the goldens' special
+// tokens. The goldens' own spell ids as words, which no GGUF can.
+std::string TokenizerJson() {
+  VocabularySpec spec;
+  spec.tokens = {"<pad>", "<s>", "</s>", "<end>"};
+  spec.kinds.assign(4, TokenKind::kControl);
+  for (int byte = 32; byte < 127; ++byte) {
+    spec.tokens.push_back(
+        ByteLevelText(std::string(1, static_cast<char>(byte))));
+  }
+  spec.tokens.push_back("he");
+  spec.merges.emplace_back("h", "e");
+  spec.kinds.resize(spec.tokens.size(), TokenKind::kNormal);
+  spec.byte_level = true;
+  spec.patterns = PreTokenizerByName("qwen2")->patterns;
+  return *ToTokenizerJson(spec);
+}
+
+// A copy of a golden with such a tokenizer; its config may be changed.
+class GoldenFolder {
+ public:
+  explicit GoldenFolder(const std::string& golden) {
+    for (const auto& entry : fs::directory_iterator(golden)) {
+      fs::create_symlink(entry.path(),
+                         fs::path(dir_.path()) / entry.path().filename());
+    }
+    Replace("tokenizer.json", TokenizerJson());
+    Json text = *ParseJson(ReadFileOrDie(golden + "/tokenizer_config.json"));
+    text["chat_template"] =
+        "{% for m in messages %}{{ m.content }}{% endfor %}";
+    Replace("tokenizer_config.json", DumpJson(text));
+    config_ = *ParseJson(ReadFileOrDie(golden + "/config.json"));
+  }
+
+  const std::string& path() const { return dir_.path(); }
+  Json& config() { return config_; }
+  void WriteConfig() const { Replace("config.json", DumpJson(config_)); }
+  void Replace(const std::string& name, const std::string& text) const {
+    fs::remove(fs::path(path()) / name);
+    dir_.Write(name, text);
+  }
+
+ private:
+  TempDir dir_;
+  Json config_;
+};
+
+StatusOr<ConvertReport> Convert(const std::string& model,
+                                const std::string& out, DType type,
+                                std::vector<ConvertRule> rules = {}) {
+  return ConvertModel({model, out, type, std::move(rules)}, {});
+}
+
+std::string ErrorOf(const GoldenFolder& folder) {
+  const TempDir dir;
+  folder.WriteConfig();
+  const std::string out = dir.path() + "/out.gguf";
+  const Status status = Convert(folder.path(), out, DType::kF32).status();
+  EXPECT_EQ(fs::exists(out), status.ok());
+  return Message(status);
+}
+
+std::vector<Answer> Answers(const std::string& path,
+                            const std::vector<GoldenPrompt>& goldens,
+                            WeightsMode weights = WeightsMode::kF32) {
+  PipelineOptions options;
+  options.stage.model_path = path;
+  options.stage.weights = weights;
+  options.stage.threads = 1;
+  options.stage.kv_blocks = 256;
+  auto pipeline = Pipeline::Load(options);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return {};
+  std::vector<Ask> asks;
+  for (const GoldenPrompt& golden : goldens) {
+    Ask ask{golden.ids, {}, static_cast<int32_t>(golden.greedy_ids.size())};
+    ask.sampling.temperature = 0;
+    ask.sampling.return_logits = true;
+    asks.push_back(std::move(ask));
+  }
+  return (*pipeline)->Generate(asks);
+}
+
+// What a reader finds equal whether a model is a folder or its GGUF.
+void ExpectSameConfig(const weights::ModelFile& from,
+                      const weights::ModelFile& to) {
+  ModelConfig wanted = *ParseModelConfig(from.config());
+  auto config = ParseModelConfig(to.config());
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->bos_token_id, wanted.bos_token_id);
+  EXPECT_EQ(
+      *StopIds(to.config(), to.generation_config(), wanted.vocab_size),
+      *StopIds(from.config(), from.generation_config(), wanted.vocab_size));
+  config->eos_token_ids = wanted.eos_token_ids;
+  wanted.num_nextn_predict_layers = 0;
+  if (!RopeDivisorsOf(wanted.ropes[0]).empty()) {
+    // A divisor of 24 bits each.
+    ASSERT_EQ(config->ropes[0].inv_freq.size(),
+              wanted.ropes[0].inv_freq.size());
+    for (size_t i = 0; i < wanted.ropes[0].inv_freq.size(); ++i) {
+      const double frequency = wanted.ropes[0].inv_freq[i];
+      EXPECT_NEAR(config->ropes[0].inv_freq[i], frequency, frequency * 0x1p-24);
+    }
+    config->ropes = wanted.ropes;
+  }
+  EXPECT_EQ(*config, wanted);
+}
+
+class ConvertToGgufTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ConvertToGgufTest, AFolderInF32AsAGgufIsTheSameModel) {
+  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const GoldenFolder folder(path);
+  const TempDir dir;
+  const std::string out = dir.path() + "/out.gguf";
+  const auto report =
+      Convert(folder.path(), out, DType::kF32,
+              {{"embed_tokens|lm_head", DType::kF32}, {"", DType::kF32}});
+  ASSERT_TRUE(report.ok()) << report.status();
+  for (const ConvertedMatrix& matrix : report->matrices) {
+    EXPECT_EQ(matrix.relative_error, 0) << matrix.name;
+  }
+  EXPECT_FALSE(fs::exists(out + ".partial"));
+  const auto from = *OpenModel(folder.path());
+  const auto to = OpenModel(out);
+  ASSERT_TRUE(to.ok()) << to.status();
+  ExpectSameConfig(*from, **to);
+  EXPECT_EQ(*(*to)->gguf()->Int("general.file_type"), 0);
+  const auto goldens = ReadGolden(path);
+  const auto answers = Answers(out, goldens);
+  const auto wanted = Answers(folder.path(), goldens);
+  ASSERT_EQ(answers.size(), goldens.size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i].ids(), goldens[i].greedy_ids);
+    // Rounded divisors move the angles.
+    if (std::string(GetParam()) == "llama3-tied") continue;
+    EXPECT_EQ(answers[i].logits, wanted[i].logits);
+  }
+  const auto text = *Tokenizer::Load(folder.path());
+  const auto kept = Tokenizer::Load(out);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  for (const char* example : {"hello there", "<s>he 12 he's</s>", "~ {}  a"}) {
+    EXPECT_EQ(*(*kept)->Encode(example, {}), *text->Encode(example, {}));
+  }
+  EXPECT_THAT(*(*to)->gguf()->String("tokenizer.chat_template"),
+              HasSubstr("m.content"));
+}
+
+TEST_P(ConvertToGgufTest, AQuantisedOneAnswersAndKeepsWhatIsNoMatrix) {
+  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const GoldenFolder folder(path);
+  const TempDir dir;
+  const std::string out = dir.path() + "/out.gguf";
+  const auto report = Convert(folder.path(), out, DType::kQ8_0,
+                              {{"embed_tokens", DType::kQ8_0}});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const auto from = *OpenModel(folder.path());
+  const auto to = OpenModel(out);
+  ASSERT_TRUE(to.ok()) << to.status();
+  const std::string golden = GetParam();
+  int kept = 0;
+  for (const ConvertedMatrix& matrix : report->matrices) {
+    const DType type = (*to)->Find(matrix.name)->dtype;
+    EXPECT_EQ(matrix.type, type) << matrix.name;
+    EXPECT_LT(matrix.relative_error, 0.01) << matrix.name;
+    const bool is_block = (*to)->Find(matrix.name)->cols() % 32 == 0;
+    if (type == DType::kMxfp4) {
+      ++kept;
+      EXPECT_EQ(matrix.relative_error, 0);
+    } else {
+      EXPECT_EQ(type, is_block ? DType::kQ8_0 : DType::kBF16) << matrix.name;
+    }
+  }
+  EXPECT_EQ(kept, golden == "gpt_oss-mxfp4" ? 4 * 3 : 0);
+  for (const TensorInfo& info : (*to)->tensors()) {
+    if (info.shape.size() > 1) continue;
+    EXPECT_EQ(info.dtype, DType::kF32) << info.name;
+  }
+  const auto goldens = ReadGolden(path);
+  const auto answers = Answers(out, {goldens[2]}, WeightsMode::kAuto);
+  ASSERT_EQ(answers.size(), 1u);
+  ASSERT_TRUE(answers[0].status.ok()) << answers[0].status;
+  EXPECT_EQ(answers[0].ids().size(), goldens[2].greedy_ids.size());
+  EXPECT_TRUE(std::all_of(answers[0].logits.begin(), answers[0].logits.end(),
+                          [](float logit) { return std::isfinite(logit); }));
+}
+
+// What the package prints, or nullopt where it is not installed.
+std::optional<std::string> Reference(const std::string& gguf) {
+  const char* named = std::getenv("SLUICE_PYTHON");
+  const std::string command =
+      Cat("'", named != nullptr ? named : SLUICE_VENV_PYTHON, "' '",
+          SLUICE_SOURCE_DIR, "/tests/convert/gguf_names.py' '", gguf, "'");
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return std::nullopt;
+  std::string text;
+  char buffer[4096];
+  while (const size_t got = std::fread(buffer, 1, sizeof(buffer), pipe)) {
+    text.append(buffer, got);
+  }
+  const int code = ::pclose(pipe);
+  if (code == 3 << 8) return std::nullopt;
+  EXPECT_EQ(code, 0) << text;
+  return text;
+}
+
+TEST_P(ConvertToGgufTest, ThePackageReadsItAndKnowsEveryName) {
+  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const GoldenFolder folder(path);
+  const TempDir dir;
+  const std::string out = dir.path() + "/out.gguf";
+  ASSERT_EQ(Message(Convert(folder.path(), out, DType::kQ4_0).status()), "");
+  const auto said = Reference(out);
+  if (!said.has_value()) {
+    GTEST_SKIP() << "needs a Python with gguf and numpy (made by tests/run, "
+                    "or named by SLUICE_PYTHON)";
+  }
+  EXPECT_THAT(*said, HasSubstr("all known"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, ConvertToGgufTest,
+                         ::testing::Values("llama3-tied", "llama2-bf16-sharded",
+                                           "qwen3", "qwen3_moe", "glm4",
+                                           "glm4_moe-air", "glm4_moe-46",
+                                           "gpt_oss", "gpt_oss-mxfp4"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(ConvertToGgufErrorsTest, WhatNoKeyTellsIsRefusedByName) {
+  SLUICE_REQUIRE_SHARED(qwen3_moe, "golden/qwen3_moe");
+  GoldenFolder moe(qwen3_moe);
+  moe.config()["norm_topk_prob"] = false;
+  EXPECT_THAT(ErrorOf(moe), HasSubstr("norm_topk_prob is false"));
+  SLUICE_REQUIRE_SHARED(gpt_oss, "golden/gpt_oss");
+  GoldenFolder oss(gpt_oss);
+  oss.config()["swiglu_limit"] = 5.0;
+  EXPECT_THAT(ErrorOf(oss), HasSubstr("a GGUF of architecture gpt-oss cannot "
+                                      "tell layer 0's experts"));
+  oss.config()["swiglu_limit"] = 7.0;
+  oss.config()["layer_types"][1] = "sliding_attention";
+  EXPECT_THAT(ErrorOf(oss), HasSubstr("layer 1's attention window"));
+  SLUICE_REQUIRE_SHARED(qwen3, "golden/qwen3");
+  GoldenFolder yarn(qwen3);
+  yarn.config()["rope_scaling"] = {{"rope_type", "yarn"},
+                                   {"factor", 4.0},
+                                   {"original_max_position_embeddings", 1024},
+                                   {"attention_factor", 1.5}};
+  EXPECT_THAT(ErrorOf(yarn), HasSubstr("cannot tell rope_scaling"));
+  yarn.config()["rope_scaling"].erase("attention_factor");
+  EXPECT_EQ(ErrorOf(yarn), "");
+}
+
+TEST(ConvertToGgufErrorsTest, DamagedFoldersAreRefused) {
+  SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
+  GoldenFolder folder(path);
+  folder.config()["model_type"] = "mamba";
+  EXPECT_THAT(ErrorOf(folder),
+              HasSubstr("model_type 'mamba' is not supported"));
+  folder.config()["model_type"] = "qwen3";
+  folder.config()["num_hidden_layers"] = 4;
+  EXPECT_THAT(ErrorOf(folder),
+              HasSubstr("tensor 'model.layers.3.input_layernorm.weight' is "
+                        "missing"));
+  folder.config()["num_hidden_layers"] = 3;
+  folder.Replace("tokenizer.json", ReadFileOrDie(path + "/tokenizer.json"));
+  EXPECT_THAT(ErrorOf(folder),
+              HasSubstr("tokenizer.json: model WordLevel: a GGUF has keys for "
+                        "BPE"));
+  fs::remove(folder.path() + "/tokenizer.json");
+  EXPECT_THAT(ErrorOf(folder), HasSubstr("no tokenizer.json"));
+}
+
+TEST(ConvertToGgufTypesTest, RulesReachExpertsOfFourBitsAndTheHead) {
+  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const GoldenFolder folder(path);
+  const TempDir dir;
+  const std::string out = dir.path() + "/out.gguf";
+  ASSERT_EQ(Message(Convert(folder.path(), out, DType::kQ8_0,
+                            {{"1.mlp.experts.*proj", DType::kQ5_1},
+                             {"lm_head", DType::kQ8_0}})
+                        .status()),
+            "");
+  const auto raw = weights::OpenModel(out);
+  ASSERT_TRUE(raw.ok()) << raw.status();
+  const auto type = [&](const char* name) { return (*raw)->Find(name)->dtype; };
+  EXPECT_EQ(type("blk.0.ffn_gate_exps.weight"), DType::kMxfp4);
+  EXPECT_EQ(type("blk.1.ffn_gate_exps.weight"), DType::kQ5_1);
+  EXPECT_EQ(type("blk.1.ffn_up_exps.bias"), DType::kF32);
+  EXPECT_EQ(type("output.weight"), DType::kQ8_0);
+  EXPECT_EQ(type("token_embd.weight"), DType::kF32);  // as in the folder
+  EXPECT_EQ((*raw)->Find("blk.1.ffn_up_exps.weight")->shape,
+            (std::vector<int64_t>{8, 64, 64}));
+}
+
+// Our own folders keep their blocks.
+TEST(ConvertToGgufTypesTest, AQuantisedFolderKeepsItsBlocks) {
+  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const GoldenFolder folder(path);
+  const TempDir dir;
+  const std::string small = dir.path() + "/small";
+  const std::string out = dir.path() + "/out.gguf";
+  ASSERT_EQ(Message(Convert(folder.path(), small, DType::kQ4_0).status()), "");
+  const auto report = Convert(small, out, DType::kQ4_0);
+  ASSERT_TRUE(report.ok()) << report.status();
+  for (const ConvertedMatrix& matrix : report->matrices) {
+    EXPECT_EQ(matrix.relative_error, 0) << matrix.name;
+  }
+  const auto goldens = ReadGolden(path);
+  EXPECT_EQ(Answers(out, {goldens[2]})[0].logits,
+            Answers(small, {goldens[2]})[0].logits);
+}
+
+}  // namespace
+}  // namespace sluice::testing
