@@ -30,7 +30,7 @@ using weights::Slice;
 using weights::TensorInfo;
 
 // A tensor of the GGUF.
-struct GgufOutput {
+struct FolderOutput {
   const TensorRow* row = nullptr;  // null: divisors of RoPE's frequencies
   int32_t layer = -1;
   std::string matrix;  // the model's name; empty: no matrix of the options
@@ -160,13 +160,14 @@ class FolderToGguf {
   StatusOr<ConvertReport> Run() {
     SLUICE_RETURN_IF_ERROR(Plan());
     std::vector<TensorInfo> tensors;
-    for (const GgufOutput& output : outputs_) tensors.push_back(output.tensor);
+    for (const FolderOutput& output : outputs_)
+      tensors.push_back(output.tensor);
     SLUICE_ASSIGN_OR_RETURN(const GgufMetadata metadata, MetadataOf(tensors));
     SLUICE_RETURN_IF_ERROR(CheckRoom(options_.out, report_.bytes_after));
     const std::string partial = options_.out + ".partial";
     SLUICE_ASSIGN_OR_RETURN(const auto writer, weights::GgufWriter::Create(
                                                    partial, metadata, tensors));
-    for (const GgufOutput& output : outputs_) {
+    for (const FolderOutput& output : outputs_) {
       SLUICE_RETURN_IF_ERROR(Write(output, *writer));
     }
     SLUICE_RETURN_IF_ERROR(writer->Close());
@@ -196,7 +197,7 @@ class FolderToGguf {
                            DType::kF32,
                            {static_cast<int64_t>(divisors.size())}}});
     }
-    for (const GgufOutput& output : outputs_) {
+    for (const FolderOutput& output : outputs_) {
       report_.bytes_after +=
           static_cast<uint64_t>(output.tensor.stored_bytes());
     }
@@ -205,7 +206,7 @@ class FolderToGguf {
   }
 
   void Add(const TensorRow& row, int32_t layer, const ConvertTypes& types) {
-    GgufOutput output{&row, layer, "", {}};
+    FolderOutput output{&row, layer, "", {}};
     output.tensor.name = GgufNameOf(row.gguf, layer);
     for (const Dimension& size : DimensionsOf(row, config_, layer)) {
       output.tensor.shape.push_back(size.size);
@@ -249,7 +250,7 @@ class FolderToGguf {
     return to;
   }
 
-  Status Write(const GgufOutput& output, weights::GgufWriter& to) {
+  Status Write(const FolderOutput& output, weights::GgufWriter& to) {
     if (output.row == nullptr) {
       const std::vector<float> all = RopeDivisorsOf(config_.ropes.front());
       return Append(all.data(), all.size() * sizeof(float), to);
@@ -357,7 +358,7 @@ class FolderToGguf {
   const ModelConfig& config_;
   const ConvertProgress& progress_;
   const RowFinder finder_;
-  std::vector<GgufOutput> outputs_;
+  std::vector<FolderOutput> outputs_;
   uint64_t done_ = 0;
   ConvertReport report_;
 };

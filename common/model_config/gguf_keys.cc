@@ -131,7 +131,7 @@ constexpr GgufKey kGlm4Moe[] = {
      [](const ModelConfig& c) -> Json { return c.num_nextn_predict_layers; },
      [](const Json&) -> Json { return 0; }}};
 
-constexpr GgufFamily kFamilies[] = {
+constexpr GgufFamily kGgufFamilies[] = {
     {.architecture = "llama",
      .model_type = "llama",
      .hugging_face = "LlamaForCausalLM",
@@ -249,14 +249,14 @@ Status CheckReadable(const GgufFamily& family, const ModelConfig& config,
 std::span<const GgufKey> SharedGgufKeys() { return kShared; }
 
 const GgufFamily* FindGgufFamily(std::string_view architecture) {
-  for (const GgufFamily& family : kFamilies) {
+  for (const GgufFamily& family : kGgufFamilies) {
     if (family.architecture == architecture) return &family;
   }
   return nullptr;
 }
 
 const GgufFamily* GgufFamilyOf(std::string_view model_type) {
-  for (const GgufFamily& family : kFamilies) {
+  for (const GgufFamily& family : kGgufFamilies) {
     if (family.model_type == model_type) return &family;
   }
   return nullptr;
