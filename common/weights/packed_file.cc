@@ -130,10 +130,14 @@ bool IsSound(const PartRecord& part, uint64_t num_weights,
   const bool sized = part.rows >= 0 && part.rows < kMostSide &&
                      part.cols >= 0 && part.cols < kMostSide;
   if (!next || !sized || part.type >= kernels::kNumWeightTypes) return false;
-  const auto type = static_cast<kernels::WeightType>(part.type);
+  const WeightFormat& format =
+      FormatOf(static_cast<kernels::WeightType>(part.type));
+  // In blocks: the bytes of a lie may be beyond 64 bits.
+  const auto blocks =
+      static_cast<uint64_t>(part.rows * part.cols / format.block_elements);
   return part.offset % kAlignment == 0 && part.offset <= file_bytes &&
          part.bytes <= file_bytes - part.offset &&
-         part.bytes >= FormatOf(type).bytes(part.rows * part.cols);
+         part.bytes / static_cast<uint64_t>(format.block_bytes) >= blocks;
 }
 
 // A head as it is in a file, checked.
