@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/tensor/buffer.h"
@@ -64,6 +65,21 @@ class PackedFileTest : public ::testing::TestWithParam<PackedMemory> {
   std::vector<Buffer> buffers_;
   std::vector<PackedPart> parts_;
 };
+
+// Rows and columns whose bytes are more than the part has, or than 64 bits
+// hold.
+TEST_P(PackedFileTest, PartsOfTooFewBytesAreRefused) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  for (const auto& [rows, cols] :
+       {std::pair<int64_t, int64_t>{701, 512}, {kMost, kMost}, {kMost, 32}}) {
+    parts_[0].rows = rows;
+    parts_[0].cols = cols;
+    ASSERT_TRUE(Write().ok());
+    const Status status = OpenStatus();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << status;
+    EXPECT_THAT(Message(status), HasSubstr("does not fit"));
+  }
+}
 
 TEST_P(PackedFileTest, GivesThePartsThatWereWritten) {
   EXPECT_EQ(OpenStatus().code(), StatusCode::kNotFound);
