@@ -139,13 +139,9 @@ EngineStats EngineLoop::Stats() const {
 EngineProgress EngineLoop::Progress() const {
   const TimePoint now = Clock::now();
   MutexLock lock(mutex_);
-  EngineProgress progress;
+  EngineProgress progress = progress_.At(now);
   progress.pipeline_up = up_.has_value();
   progress.plans_in_flight = stats_.plans_in_flight;
-  progress.since_last_result = now - published_progress_;
-  progress.expected_step = published_expected_step_;
-  progress.oldest_plan_age =
-      std::max(now - published_oldest_plan_, Duration::zero());
   return progress;
 }
 

@@ -211,9 +211,7 @@ class EngineLoop {
   // Published last by the engine thread.
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);
   Admission admission_ ABSL_GUARDED_BY(mutex_);
-  TimePoint published_progress_ ABSL_GUARDED_BY(mutex_);
-  TimePoint published_oldest_plan_ ABSL_GUARDED_BY(mutex_) = TimePoint::max();
-  Duration published_expected_step_ ABSL_GUARDED_BY(mutex_){};
+  ProgressTimes progress_ ABSL_GUARDED_BY(mutex_);
 
   // Notices of constraints become commands.
   const std::shared_ptr<ConstraintNoticeBoard> board_;

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_ENGINE_ENGINE_STATS_H_
 #define SLUICE_COMMON_ENGINE_ENGINE_STATS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/base/clock.h"
@@ -67,6 +68,21 @@ struct EngineProgress {
   Duration oldest_plan_age{};
   // The time that this plan should take at the measured pace. Zero: unknown.
   Duration expected_step{};
+};
+
+// What EngineProgress tells in ages, in points of time.
+struct ProgressTimes {
+  TimePoint last_result;                     // or the pipeline came up
+  TimePoint oldest_plan = TimePoint::max();  // awaited since; max(): none is
+  Duration expected_step{};
+
+  EngineProgress At(TimePoint now) const {
+    EngineProgress progress;
+    progress.since_last_result = now - last_result;
+    progress.oldest_plan_age = std::max(now - oldest_plan, Duration::zero());
+    progress.expected_step = expected_step;
+    return progress;
+  }
 };
 
 }  // namespace sluice

@@ -267,9 +267,8 @@ void EngineLoop::SubmitPlans() {
 void EngineLoop::Publish() {
   MutexLock lock(mutex_);
   admission_.Publish(scheduler_.FillStats(stats_));
-  published_progress_ = last_progress_;
-  published_oldest_plan_ = scheduler_.oldest_plan();
-  published_expected_step_ = scheduler_.expected_step();
+  progress_ = {last_progress_, scheduler_.oldest_plan(),
+               scheduler_.expected_step()};
   working_ = false;
   if (IsIdle()) became_idle_.NotifyAll();
 }

@@ -1,7 +1,6 @@
 #include "common/engine/scheduler.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "common/base/check.h"
@@ -37,19 +36,6 @@ void AddToTrace(const Chunk& chunk, StepPlan& plan) {
   plan.trace->chunks.push_back({chunk.sequence, chunk.start,
                                 static_cast<int32_t>(chunk.tokens.size()),
                                 chunk.samples});
-}
-
-// Checks a constraint's step: a bad one ends its own sequence, and reaches no
-// plan.
-Status CheckStep(const ConstraintStep& step, int32_t vocab_size) {
-  if (!step.status.ok() || step.is_complete) return step.status;
-  for (const TokenId token : step.forced) {
-    if (token < 0 || token >= vocab_size) {
-      return Internal("the constraint forces token ", token,
-                      ", vocabulary size is ", vocab_size);
-    }
-  }
-  return step.mask ? Validate(*step.mask, vocab_size) : OkStatus();
 }
 
 Status CheckSequence(const Sequence& sequence, const SchedulerState& state) {
@@ -144,30 +130,9 @@ SequenceEvents Scheduler::OnConstraintReady(SequenceId id, TimePoint now) {
   SequenceEvents events;
   Sequence* const sequence = state_.sequences.Find(id);
   if (sequence == nullptr) return events;
-  const ConstraintStep* const step = sequence->request.constraint->Latest();
-  if (step == nullptr) return events;  // tokens came since
-  const Status status = CheckStep(*step, state_.limits.vocab_size);
-  if (!status.ok()) {
-    EndSequence(*sequence, {.reason = FinishReason::kError, .status = status},
-                events);
-  } else if (step->is_complete) {
-    EndSequence(*sequence, {.reason = FinishReason::kStop}, events);
-  } else {
-    sequence->has_step = true;
-    sequence->had_late_step = sequence->num_emitted() > 0 &&
-                              now - sequence->last_token > MaskPatience();
-  }
+  auto end = constraints_.Take(*sequence, state_.limits.vocab_size, now);
+  if (end) EndSequence(*sequence, *std::move(end), events);
   return events;
-}
-
-// Has the constraint compute the step behind all tokens, of which the last
-// `num_new` are new.
-void Scheduler::AdvanceConstraint(Sequence& sequence, size_t num_new) const {
-  if (!sequence.is_constrained()) return;
-  sequence.has_step = false;
-  sequence.request.constraint->Advance(
-      std::span(sequence.tokens).last(num_new),
-      [notice = notice_, id = sequence.id] { notice(id); });
 }
 
 SequenceEvents Scheduler::Expire(TimePoint now) {
@@ -200,29 +165,16 @@ TimePoint Scheduler::next_deadline() const {
   for (const auto& [id, sequence] : state_.sequences.all()) {
     next = std::min(next, sequence.request.deadline.value_or(next));
   }
-  return std::min(next, masks_until_);
-}
-
-// Whether the next plan waits for masks behind the latest result: a plan that
-// leaves with the first of them would part sequences that go together. A
-// sequence whose mask was late the last time is not waited for.
-bool Scheduler::WaitsForMasks(TimePoint now) {
-  const TimePoint until = last_result_ + MaskPatience();
-  const bool waits =
-      now < until &&
-      std::ranges::any_of(state_.sequences.running(), [](const Sequence* s) {
-        return s->remaining() == 1 && s->awaits_mask() && !s->had_late_step;
-      });
-  if (waits) masks_until_ = until;
-  return waits;
+  return std::min(next, constraints_.held_until());
 }
 
 std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   const size_t in_flight = state_.in_flight.size();
   const auto most = static_cast<size_t>(state_.max_plans);
-  masks_until_ = TimePoint::max();
+  constraints_.Release();
   if (!attached_ || in_flight > most ||
-      (in_flight == most && !policy_.GoesAhead()) || WaitsForMasks(now)) {
+      (in_flight == most && !policy_.GoesAhead()) ||
+      constraints_.HoldsPlan(state_.sequences.running(), now)) {
     return std::nullopt;
   }
   BatchBuilder builder(state_, policy_, now);

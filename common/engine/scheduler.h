@@ -17,6 +17,7 @@
 #include "common/core/step_plan.h"
 #include "common/engine/admission.h"
 #include "common/engine/batch_policy.h"
+#include "common/engine/constraint_steps.h"
 #include "common/engine/scheduler_state.h"
 
 namespace sluice {
@@ -49,16 +50,12 @@ using SequenceEvents = std::vector<SequenceEvent>;
 // again only when no plan carries it.
 class Scheduler {
  public:
-  // Tells, on any thread, that the step of a sequence's constraint is there,
-  // and that OnConstraintReady has to be called.
-  using ConstraintNotice = std::function<void(SequenceId)>;
-
   // Counts into `counters`, which must outlive it. Begins without a pipeline.
-  // `notice` may be called after the Scheduler is gone.
+  // `notice` says that OnConstraintReady has to be called.
   Scheduler(
       const EngineOptions& options, EngineCounters* counters,
-      ConstraintNotice notice = [](SequenceId) {})
-      : notice_(std::move(notice)),
+      ConstraintSteps::Notice notice = [](SequenceId) {})
+      : constraints_(std::move(notice)),
         state_(options, counters),
         policy_(state_) {}
 
@@ -77,7 +74,7 @@ class Scheduler {
     state_.sequences.Add(id, std::move(request), std::move(sink));
     Sequence& sequence = *state_.sequences.Find(id);
     try {
-      AdvanceConstraint(sequence, 0);
+      constraints_.Advance(sequence, 0);
     } catch (...) {
       state_.sequences.Erase(sequence);
       throw;
@@ -136,19 +133,11 @@ class Scheduler {
                SequenceResult& result, TimePoint now, SequenceEvents& events);
   std::optional<FinalEvent> Append(Sequence& sequence, TokenResult token,
                                    TokenEvent& event);
-  void AdvanceConstraint(Sequence& sequence, size_t num_new) const;
-  bool WaitsForMasks(TimePoint now);
-  // How long behind a result a plan waits for masks.
-  Duration MaskPatience() const {
-    return std::min(last_step_time_ / 8, kMaxMaskPatience);
-  }
   SequenceEvents EndWhere(const std::function<Status(const Sequence&)>& why);
   void EndSequence(Sequence& sequence, FinalEvent event,
                    SequenceEvents& events);
 
-  static constexpr Duration kMaxMaskPatience = std::chrono::milliseconds(5);
-
-  const ConstraintNotice notice_;
+  ConstraintSteps constraints_;
   SchedulerState state_;
   const BatchPolicy policy_;
   bool attached_ = false;
@@ -156,8 +145,6 @@ class Scheduler {
   int max_plans_seen_ = 0;
   Duration last_step_time_{};
   TimePoint last_result_{};  // of any plan
-  // Until then a plan waits for masks; TimePoint::max(): no plan does.
-  TimePoint masks_until_ = TimePoint::max();
 };
 
 }  // namespace sluice

@@ -45,6 +45,7 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   state_.in_flight.pop_front();
   if (plan.is_probe) {
     last_result_ = now;
+    constraints_.OnResult(last_step_time_, now);
     return SequenceEvents();
   }
   // A plan that went ahead of this one can run from now on.
@@ -57,6 +58,7 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   // The time of the plan alone, without its overlap with the plans before it.
   const Duration interval = now - std::max(plan.submitted, last_result_);
   last_result_ = now;
+  constraints_.OnResult(last_step_time_, now);
   counters.step_interval += interval;
   state_.pace.OnResult({plan.num_decodes, plan.prompt_tokens,
                         plan.concurrent_prefill, last_step_time_, interval});
@@ -155,7 +157,7 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
   const size_t num_new = event.tokens.size();
   state_.sequences.queue().Charge(*sequence.client,
                                   static_cast<int64_t>(num_new));
-  if (num_new > 0 && !end) AdvanceConstraint(sequence, num_new);
+  if (num_new > 0 && !end) constraints_.Advance(sequence, num_new);
   if (!event.tokens.empty() || !event.prompt.empty() || !event.logits.empty()) {
     events.emplace_back(sequence, std::move(event));
   }
