@@ -49,7 +49,10 @@ void Multiply(const Context& context, const WeightView& w,
   const cpu::Ops& ops = cpu::OpsFor(context.isa);
   const cpu::WeightOps& of_type = ops.of_type[static_cast<int>(w.type)];
   args.tokens_per_block = TokensPerBlock(padded, ops.tile_columns);
-  const int64_t size = std::min(args.tokens, args.tokens_per_block) * padded;
+  const int64_t size =
+      (std::min(args.tokens, args.tokens_per_block) * padded + 15) / 16 * 16;
+  const int64_t wide =
+      w.type == WeightType::kE4m3 ? cpu::kMaxTileRows * w.cols : 0;
   const int tasks = cpu::NumTasks(context, args.tokens * rows * args.w.cols);
   ParallelFor(context, tasks, [&](int i) {
     const cpu::Range range = cpu::PartOf(rows, i, tasks, kRowAlign);
@@ -57,7 +60,8 @@ void Multiply(const Context& context, const WeightView& w,
     cpu::MatMulArgs own = args;
     own.row_begin = range.begin;
     own.row_end = range.end;
-    own.scratch = Scratch(size);
+    own.scratch = Scratch(size + wide);
+    own.wide = own.scratch + size;
     of_type.matmul(own);
   });
 }

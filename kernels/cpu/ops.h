@@ -60,6 +60,8 @@ struct MatMulArgs {
   // columns rounded up to 16.
   float* scratch;
   int64_t tokens_per_block;
+  // kE4m3: for kMaxTileRows rows of the weight, widened.
+  float* wide;
 };
 
 // Queries of one kv head that walk the same block table. `queries` is
