@@ -38,6 +38,17 @@ void AddToTrace(const Chunk& chunk, StepPlan& plan) {
                                 chunk.samples});
 }
 
+// Notes in both plans, which are in flight together, that the other one is of
+// prompts alone. Not where the later plan waits for the earlier one.
+void MarkConcurrent(PlanInFlight& earlier, PlanInFlight& later) {
+  if (later.follows == earlier.step_id) return;
+  const auto has_prompts_alone = [](const PlanInFlight& one) {
+    return one.num_decodes == 0 && one.prompt_tokens > 0;
+  };
+  earlier.concurrent_prefill |= has_prompts_alone(later);
+  later.concurrent_prefill |= has_prompts_alone(earlier);
+}
+
 Status CheckSequence(const Sequence& sequence, const SchedulerState& state) {
   int carried = 0, sampling = 0;
   for (const PlanInFlight& plan : state.in_flight) {
@@ -227,16 +238,7 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
                              chunk.samples});
     if (sequence.request.trace) AddToTrace(chunk, plan);
   }
-  // Whether a plan with decodes and a plan of prompts alone are in flight
-  // together, in any order, and neither waits for the other.
-  const auto has_prompts_alone = [](const PlanInFlight& one) {
-    return one.num_decodes == 0 && one.prompt_tokens > 0;
-  };
-  for (PlanInFlight& other : state_.in_flight) {
-    if (record.follows == other.step_id) continue;
-    other.concurrent_prefill |= has_prompts_alone(record);
-    record.concurrent_prefill |= has_prompts_alone(other);
-  }
+  for (PlanInFlight& other : state_.in_flight) MarkConcurrent(other, record);
   state_.in_flight.push_back(std::move(record));
   max_plans_seen_ =
       std::max(max_plans_seen_, static_cast<int>(state_.in_flight.size()));
