@@ -298,12 +298,12 @@ StatusOr<Json> ConfigOf(const ModelContents& contents,
   config["model_type"] = std::string(family.model_type);
   config["hidden_act"] = "silu";
   const LocatedTensor* embedding = FindTensor(contents, "token_embd.weight");
-  if (embedding == nullptr) {
-    return InvalidArgument("tensor 'token_embd.weight' is missing");
-  }
-  config["vocab_size"] = embedding->info.rows();
+  config["vocab_size"] = embedding != nullptr ? embedding->info.rows() : 0;
   for (const auto keys : {SharedGgufKeys(), family.keys}) {
     for (const GgufKey& key : keys) SLUICE_RETURN_IF_ERROR(config.Add(key));
+  }
+  if (embedding == nullptr) {
+    return InvalidArgument("tensor 'token_embd.weight' is missing");
   }
   SLUICE_RETURN_IF_ERROR(CheckGating(config, family.gating));
   SLUICE_RETURN_IF_ERROR(CheckHeadDim(config, ".attention.value_length"));
