@@ -43,12 +43,16 @@ class ClientCluster:
 
     def wait_until_idle(self, seconds=10):
         """Fails unless nothing runs or waits within `seconds`."""
-        harness.wait_for(self._idle, seconds, "no request is left over")
+        wait_until_idle(self, seconds)
 
-    def _idle(self):
-        now = api.metrics(self.url)
+
+def wait_until_idle(cluster, seconds=10):
+    """Fails unless nothing runs or waits at `cluster.url` within `seconds`."""
+    def idle():
+        now = api.metrics(cluster.url)
         return not (now["vllm:num_requests_running"] or
                     now["vllm:num_requests_waiting"])
+    harness.wait_for(idle, seconds, "no request is left over")
 
 
 def run_client(command, cluster, seconds, environment=None):
