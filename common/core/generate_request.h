@@ -122,6 +122,9 @@ class TokenSink {
   // A plan begins to compute the sequence: before its first token, and again
   // after each preemption. Not called for a sequence that ends while it waits.
   virtual void OnStart() {}
+  // The pipeline was lost; the sequence waits for the next one, and goes on
+  // with the token that it would have had.
+  virtual void OnSuspend() {}
   virtual void OnTokens(TokenEvent event) = 0;
   virtual void OnEnd(FinalEvent event) = 0;
 

@@ -5,6 +5,7 @@
 
 #include "common/base/cat.h"
 #include "common/base/check.h"
+#include "common/engine/reserve_into.h"
 
 namespace sluice {
 namespace {
@@ -17,27 +18,11 @@ size_t RunsOf(const ConstraintStep& step) {
   return step.forced.size() + 1 + (step.mask ? step.mask->runs.size() : 0);
 }
 
-// Calls `reserve`, which grows `tables`, and appends the new blocks to `added`,
-// one entry per table. Returns false, and appends none, if `reserve` does.
-template <typename Reserve>
-bool ReserveInto(std::vector<BlockTable>& tables,
-                 std::vector<std::vector<BlockId>>& added, Reserve reserve) {
-  std::vector<size_t> before;
-  for (const BlockTable& table : tables) before.push_back(table.blocks.size());
-  if (!reserve()) return false;
-  added.resize(before.size());
-  for (size_t g = 0; g < before.size(); ++g) {
-    const std::vector<BlockId>& blocks = tables[g].blocks;
-    added[g].insert(added[g].end(),
-                    blocks.begin() + static_cast<ptrdiff_t>(before[g]),
-                    blocks.end());
-  }
-  return true;
-}
-
 }  // namespace
 
 void BatchBuilder::Build() {
+  Sequence* const alone = policy_.NextAlone();
+  if (alone != nullptr && BuildAlone(*alone)) return;
   // While no sequence decodes, prompts may fill the plan.
   const bool decoding = sequences_.num_decoding() > 0;
   const uint64_t evictions = sequences_.blocks().evictions();
@@ -57,6 +42,25 @@ void BatchBuilder::Build() {
   AddDrafts();
   state_.counters->cache_evictions +=
       sequences_.blocks().evictions() - evictions;
+}
+
+// Fills the plan with the sequence alone, or with nothing while other plans are
+// in flight. Returns false if the sequence has no blocks to start.
+bool BatchBuilder::BuildAlone(Sequence& sequence) {
+  for (const PlanInFlight& plan : state_.in_flight) {
+    for (const PlannedChunk& chunk : plan.chunks) {
+      if (chunk.sequence != sequence.id) return true;
+    }
+  }
+  if (sequence.state != SequenceState::kRunning) {
+    return sequence.plans_in_flight > 0 || Start(sequence, budget_);
+  }
+  if (sequence.remaining() == 1 && AddChunk(sequence, 1)) {
+    decodes_.push_back(sequence.id);
+  } else if (sequence.remaining() > 1) {
+    AddChunk(sequence, NextChunkSize(sequence, budget_));
+  }
+  return true;
 }
 
 void BatchBuilder::AddDecodes() {
@@ -163,7 +167,10 @@ void BatchBuilder::Admit(Prompts kind, int32_t keep) {
 // other clients that had their turn are queued again, then a running one.
 // Returns whether to look again for a sequence to start.
 bool BatchBuilder::MakeWay() {
-  if (!policy_.IsContended() || !policy_.ClientWithLessWaits()) return false;
+  if (state_.holds_starts || !policy_.IsContended() ||
+      !policy_.ClientWithLessWaits()) {
+    return false;
+  }
   const auto& preempted = sequences_.preempted();
   bool changed = false;
   for (size_t i = preempted.size(); i-- > 0;) {
@@ -232,6 +239,10 @@ bool BatchBuilder::Start(Sequence& sequence, int32_t budget) {
   const bool first = !sequence.was_started;
   if (first) CountFirstStart(sequence, skipped);
   sequence.num_computed = sequence.num_scheduled = sequence.num_told = skipped;
+  if (std::exchange(sequence.is_replay, false)) {
+    state_.counters->replayed_tokens +=
+        static_cast<uint64_t>(num_tokens - skipped);
+  }
   plan_.started.push_back(sequence.Started());
   const int32_t count = NextChunkSize(sequence, budget);
   if (first && skipped + count < num_tokens) ++state_.counters->split_prefills;
@@ -266,84 +277,6 @@ int32_t BatchBuilder::NextChunkSize(const Sequence& sequence,
   const int32_t known = sequence.logits_done - sequence.num_scheduled;
   if (sequence.wants_all_logits() && known > 0) count = std::min(count, known);
   return count;
-}
-
-// Adds drafts, from the rows that decodes and prompts leave. Each decode has an
-// even share of them, and what the decodes before it left.
-void BatchBuilder::AddDrafts() {
-  if (!state_.options.propose_drafts && num_runs_ == 0) return;
-  int32_t rows = state_.max_step_tokens() - plan_.num_tokens();
-  // The chunks of decodes come first in the plan.
-  for (int32_t i = 0; i < num_decodes(); ++i) {
-    Chunk& chunk = plan_.chunks[static_cast<size_t>(i)];
-    AddDrafts(chunk, rows / (num_decodes() - i));
-    rows -= chunk.num_draft_tokens;
-  }
-  // A chunk that ends a prompt has forced tokens alone.
-  for (size_t i = decodes_.size(); i < plan_.chunks.size(); ++i) {
-    Chunk& chunk = plan_.chunks[i];
-    if (chunk.masks.empty()) continue;
-    AddDrafts(chunk, rows);
-    rows -= chunk.num_draft_tokens;
-  }
-}
-
-// Adds at most `room` drafts to a chunk, within the request's and the
-// context's limits. Adds none if blocks for all of them are not free.
-void BatchBuilder::AddDrafts(Chunk& chunk, int32_t room) {
-  Sequence& sequence = *sequences_.Find(chunk.sequence);
-  const int32_t emitted = sequence.num_emitted();
-  const int32_t limit = std::min(
-      {kMaxDraftTokens, room, sequence.request.max_tokens - emitted - 1,
-       state_.limits.max_context - sequence.num_tokens() - 1});
-  if (limit <= 0 || chunk.logits != LogitsWanted::kLast) return;
-  std::vector<TokenId> drafts = ProposedFor(sequence, limit);
-  if (drafts.empty()) return;
-  SLUICE_CHECK(std::ssize(drafts) <= limit);
-  const auto unknown =
-      std::find_if(drafts.begin(), drafts.end(), [&](TokenId token) {
-        return token < 0 || token >= state_.limits.vocab_size;
-      });
-  drafts.erase(unknown, drafts.end());
-  const int32_t end =
-      sequence.num_scheduled + static_cast<int32_t>(drafts.size());
-  const auto reserve = [&] {
-    return sequences_.blocks().Reserve(sequence.tables, end);
-  };
-  if (!ReserveInto(sequence.tables, chunk.new_blocks, reserve)) return;
-  chunk.tokens.insert(chunk.tokens.end(), drafts.begin(), drafts.end());
-  chunk.num_draft_tokens = static_cast<int32_t>(drafts.size());
-  sequence.num_reserved = std::max(sequence.num_reserved, end);
-  if (sequence.is_constrained()) AddMasks(sequence, chunk);
-}
-
-// Returns what a constraint forces, or the proposer's guesses.
-std::vector<TokenId> BatchBuilder::ProposedFor(const Sequence& sequence,
-                                               int32_t limit) const {
-  if (sequence.is_constrained()) {
-    std::vector<TokenId> forced = sequence.request.constraint->Latest()->forced;
-    forced.resize(std::min(forced.size(), static_cast<size_t>(limit)));
-    return forced;
-  }
-  if (!state_.options.propose_drafts || sequence.num_emitted() == 0) return {};
-  return state_.options.propose_drafts(sequence.tokens,
-                                       sequence.request.sampling, limit);
-}
-
-// Sets the masks of a chunk's draws: each forced token alone, and behind the
-// last one what the constraint allows.
-void BatchBuilder::AddMasks(const Sequence& sequence, Chunk& chunk) {
-  const ConstraintStep& step = *sequence.request.constraint->Latest();
-  chunk.masks.clear();
-  for (int32_t i = 0; i <= chunk.num_draft_tokens; ++i) {
-    const auto at = static_cast<size_t>(i);
-    if (at < step.forced.size()) {
-      const TokenId only = step.forced[at];
-      chunk.masks.push_back({.runs = {{only, only + 1}}});
-    } else {
-      chunk.masks.push_back(step.mask.value_or(TokenMask{.excludes = true}));
-    }
-  }
 }
 
 // Whether a chunk may draw the sequence's next token: its mask is there, and

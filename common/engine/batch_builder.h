@@ -43,6 +43,7 @@ class BatchBuilder {
   // BatchPolicy), the others, or all.
   enum class Prompts { kAll, kOwed, kOthers };
 
+  bool BuildAlone(Sequence& sequence);
   void AddDecodes();
   void AddPromptsBesideDecodes();
   void AddPrompts(Prompts kind);

@@ -199,11 +199,22 @@ bool BatchPolicy::MayStart(const Sequence& sequence) const {
   });
 }
 
+Sequence* BatchPolicy::NextAlone() const {
+  const SequenceStore& sequences = state_.sequences;
+  for (Sequence* sequence : sequences.running()) {
+    if (RunsAlone(*sequence)) return sequence;
+  }
+  if (sequences.preempted().empty()) return nullptr;
+  Sequence* const next = sequences.preempted().front();
+  return RunsAlone(*next) ? next : nullptr;
+}
+
 // Preempted sequences come first, then clients below their share, even before a
 // sequence that waits for blocks.
 Sequence* BatchPolicy::NextToStart(bool owed) const {
   const auto& preempted = state_.sequences.preempted();
   if (!owed && !preempted.empty()) return preempted.front();
+  if (state_.holds_starts) return nullptr;
   FairQueue& queue = state_.sequences.queue();
   const auto may_start = [this](const Sequence& s) { return MayStart(s); };
   if (!owed && !IsContended()) return queue.Next(may_start);

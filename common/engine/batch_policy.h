@@ -50,6 +50,14 @@ class BatchPolicy {
   // the time that is due to those with a short prompt to compute.
   double NoteOwed() const;
 
+  // Whether the sequence has one try left (see EngineOptions::max_replays) and
+  // gets plans of its own.
+  bool RunsAlone(const Sequence& sequence) const {
+    return sequence.losses > 0 && sequence.losses >= state_.options.max_replays;
+  }
+  // The sequence that runs alone now, running or preempted first; or null.
+  Sequence* NextAlone() const;
+
   // Whether the stages and the other choices of its request let it start.
   bool MayStart(const Sequence& sequence) const;
   // The sequence to start next, or null. `owed`: only owed sequences, of

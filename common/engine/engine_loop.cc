@@ -1,23 +1,26 @@
-// The methods for any thread; engine_thread.cc has those of the engine thread.
 #include "common/engine/engine_loop.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/engine/engine_thread.h"
 
 namespace sluice {
 
 EngineLoop::EngineLoop(const EngineOptions& options, StepExecutor* executor)
     : options_(options),
-      executor_(executor),
+      gate_(options.recovery_timeout > Duration::zero()),
       admission_(options),
       board_(std::make_shared<ConstraintNoticeBoard>([this](SequenceId id) {
         MutexLock lock(mutex_);
         Push(ConstraintReady{id});
       })),
-      scheduler_(options, &counters_,
-                 [board = board_](SequenceId id) { board->Tell(id); }) {}
+      engine_(std::make_unique<EngineThread>(
+          this, options_, executor,
+          [board = board_](SequenceId id) { board->Tell(id); })) {}
+
+EngineLoop::~EngineLoop() { Stop(); }
 
 Status EngineLoop::Start() {
   SLUICE_RETURN_IF_ERROR(Validate(options_));
@@ -26,7 +29,7 @@ Status EngineLoop::Start() {
     if (started_) return FailedPrecondition("the engine was started before");
     started_ = true;
   }
-  thread_ = NamedThread("engine", [this] { Run(); });
+  thread_ = NamedThread("engine", [this] { engine_->Run(); });
   return OkStatus();
 }
 
@@ -45,25 +48,26 @@ void EngineLoop::Stop() {
 Status EngineLoop::CheckOpen() const {
   if (stopping_ || !started_) return Unavailable("shutting down");
   if (draining_) return Unavailable("draining: no new requests are taken");
-  if (!up_) return Unavailable("no pipeline is up");
-  return leaving_;
+  return gate_.Check();
 }
 
 StatusOr<SequenceId> EngineLoop::Submit(GenerateRequest request,
                                         std::shared_ptr<TokenSink> sink) {
   SLUICE_CHECK(sink != nullptr);
-  PlanLimits limits;
+  std::optional<PlanLimits> limits;
   {
     MutexLock lock(mutex_);
-    if (up_) limits = limits_;
+    limits = gate_.limits();
   }
   // Outside the lock: the prompt may be long. Checked again below if the
   // pipeline has changed.
-  const auto check = [&] { return CheckRequest(request, limits); };
-  Status fits = limits.vocab_size > 0 ? check() : OkStatus();
+  const auto check = [&] {
+    return limits ? CheckRequest(request, *limits) : OkStatus();
+  };
+  Status fits = check();
   MutexLock lock(mutex_);
-  if (up_ && !(limits == limits_)) {
-    limits = limits_;
+  if (gate_.limits() != limits) {
+    limits = gate_.limits();
     fits = check();
   }
   SLUICE_RETURN_IF_ERROR(fits);
@@ -105,9 +109,7 @@ void EngineLoop::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
   if (Status status = Validate(limits); !status.ok()) {
     return Push(PipelineBroken{Annotate(status, "the pipeline's limits")});
   }
-  up_ = epoch;
-  leaving_ = OkStatus();
-  limits_ = limits;
+  gate_.OnUp(epoch, limits);
   max_context_ = static_cast<int32_t>(
       std::min(int64_t{limits.max_context}, MaxPositions(limits)));
   Push(PipelineUp{epoch, limits, num_stages});
@@ -116,8 +118,15 @@ void EngineLoop::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
 void EngineLoop::OnPipelineLost(const Status& why) {
   MutexLock lock(mutex_);
   if (stopping_) return;
-  up_.reset();
+  gate_.OnLost();
   Push(PipelineLost{Unavailable("the pipeline is lost: ", Message(why))});
+}
+
+void EngineLoop::OnPipelineLeaving(const Status& why) {
+  MutexLock lock(mutex_);
+  if (stopping_) return;
+  gate_.OnLeaving(why);
+  if (options_.recovery_timeout > Duration::zero()) Push(PipelineLeaving());
 }
 
 bool EngineLoop::WaitIdle(TimePoint deadline) const {
@@ -140,9 +149,49 @@ EngineProgress EngineLoop::Progress() const {
   const TimePoint now = Clock::now();
   MutexLock lock(mutex_);
   EngineProgress progress = progress_.At(now);
-  progress.pipeline_up = up_.has_value();
+  progress.pipeline_up = gate_.is_up();
+  progress.recovering = gate_.is_recovering();
   progress.plans_in_flight = stats_.plans_in_flight;
   return progress;
+}
+
+bool EngineLoop::TakeCommands(TimePoint deadline,
+                              std::vector<EngineCommand>& commands) {
+  MutexLock lock(mutex_);
+  while (inbox_.empty() && !stopping_) {
+    if (deadline == TimePoint::max()) {
+      wake_.Wait(mutex_);
+    } else if (!wake_.WaitUntil(mutex_, deadline)) {
+      break;
+    }
+  }
+  commands.swap(inbox_);
+  admission_.OnTaken();
+  queued_results_ = 0;
+  cancels_.clear();
+  // A result alone is no work: its plan still counts, unless it is a probe's.
+  working_ =
+      std::any_of(commands.begin(), commands.end(), [](const EngineCommand& c) {
+        return !std::holds_alternative<StepResult>(c);
+      });
+  return !stopping_;
+}
+
+bool EngineLoop::GiveUp() {
+  MutexLock lock(mutex_);
+  if (gate_.is_up()) return false;
+  gate_.OnGivenUp();
+  return true;
+}
+
+void EngineLoop::Publish(const EngineStats& stats, QueueState queue,
+                         const ProgressTimes& progress) {
+  MutexLock lock(mutex_);
+  stats_ = stats;
+  admission_.Publish(std::move(queue));
+  progress_ = progress;
+  working_ = false;
+  if (IsIdle()) became_idle_.NotifyAll();
 }
 
 }  // namespace sluice

@@ -7,7 +7,6 @@
 #include <string>
 #include <unordered_set>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -18,11 +17,14 @@
 #include "common/core/step_plan.h"
 #include "common/engine/admission.h"
 #include "common/engine/constraint_notice.h"
+#include "common/engine/engine_commands.h"
 #include "common/engine/engine_options.h"
 #include "common/engine/engine_stats.h"
-#include "common/engine/scheduler.h"
+#include "common/engine/pipeline_gate.h"
 
 namespace sluice {
+
+class EngineThread;
 
 // Runs plans: the pipeline of stages, or a fake. The engine thread calls it; it
 // must outlive the EngineLoop.
@@ -32,51 +34,15 @@ class StepExecutor {
   // Hands the plan on and returns; never blocks. Every plan gets one
   // EngineLoop::OnStepResult, in the order of submission, or OnPipelineLost.
   virtual void Submit(StepPlan plan) = 0;
-  // A result answers no plan. All live sequences have ended and no plan follows
-  // until OnPipelineUp with a new epoch, for which the owner rebuilds the
-  // pipeline. Never blocks.
+  // A result answers no plan. No plan follows until OnPipelineUp with a new
+  // epoch, for which the owner rebuilds the pipeline. Never blocks.
   virtual void OnPipelineBroken(Status why) {}
 };
 
-// The commands in EngineLoop's inbox: an accepted request,
-struct Submission {
-  SequenceId id;
-  std::string request_id;
-  GenerateRequest request;
-  std::shared_ptr<TokenSink> sink;
-  int64_t pushed_ns = 0;  // of a traced request
-};
-// the end of one,
-struct CancelCommand {
-  SequenceId id;
-};
-// the step of a sequence's constraint,
-struct ConstraintReady {
-  SequenceId id;
-};
-// a new pipeline,
-struct PipelineUp {
-  Epoch epoch;
-  PlanLimits limits;
-  int num_stages;
-};
-// the loss of one,
-struct PipelineLost {
-  Status why;
-};
-// the news that a pipeline cannot be used, or an exception of the engine,
-struct PipelineBroken {
-  Status why;
-  bool if_attached = false;  // without a pipeline the news is stale
-};
-// or the answer to a plan.
-using EngineCommand =
-    std::variant<Submission, CancelCommand, ConstraintReady, StepResult,
-                 PipelineUp, PipelineLost, PipelineBroken>;
-
-// Owns every sequence of one replica: one thread admits, plans, commits and
-// calls the sinks (engine_thread.cc). Any thread may call the public methods,
-// also from a sink. Only Stop and WaitIdle wait for a plan.
+// Runs every sequence of one replica, on a thread of its own (EngineThread).
+// Here is what all threads share: admission, the inbox, the latest figures. Any
+// thread may call the public methods, also from a sink. Only Stop and WaitIdle
+// wait for a plan.
 //
 // The inbox is one list, so commands take effect in the order of the calls.
 // Each kind has its own bound: live sequences bound submissions, cancels and
@@ -86,7 +52,7 @@ class EngineLoop {
  public:
   // `executor` must outlive the loop.
   EngineLoop(const EngineOptions& options, StepExecutor* executor);
-  ~EngineLoop() { Stop(); }
+  ~EngineLoop();  // stops
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
 
@@ -102,8 +68,9 @@ class EngineLoop {
   // exactly one OnEnd, possibly before this call returns. Refuses with
   // RESOURCE_EXHAUSTED and RetryAfterSeconds if the promised wait is above
   // max_queue_wait or max_queue requests wait; UNAVAILABLE while no pipeline is
-  // up, or draining; INVALID_ARGUMENT for values out of range, or if prompt and
-  // max_tokens exceed the context or the KV pool.
+  // up (one that recovers counts as up), or draining; INVALID_ARGUMENT for
+  // values out of range, or if prompt and max_tokens exceed the context or the
+  // KV pool.
   //
   // Of one request_id (see GenerateRequest) only the first needs the promise;
   // twice max_queue bounds the others. After a refusal the caller cancels them.
@@ -117,18 +84,24 @@ class EngineLoop {
   void OnStepResult(StepResult result);
 
   // A pipeline of `num_stages` stages is ready for plans of `epoch`, which
-  // must be above all earlier ones. KV blocks and prefix cache start empty.
+  // must be above all earlier ones. KV blocks and prefix cache start empty;
+  // sequences of a lost pipeline are computed again.
   void OnPipelineUp(Epoch epoch, const PlanLimits& limits, int num_stages);
 
-  // Ends all live sequences with kError UNAVAILABLE(why). Submit refuses
-  // until OnPipelineUp.
+  // Suspends all live sequences: they, and new ones, wait for OnPipelineUp.
+  // Without one within recovery_timeout all end with kError UNAVAILABLE(why),
+  // and Submit refuses.
   void OnPipelineLost(const Status& why);
 
-  // The pipeline will be lost: Submit refuses with `why` until OnPipelineUp;
-  // accepted requests go on.
-  void OnPipelineLeaving(const Status& why) {
+  // The pipeline will be lost: running sequences go on, queued and new ones
+  // wait for the next pipeline. Without recovery_timeout Submit refuses with
+  // `why` instead.
+  void OnPipelineLeaving(const Status& why);
+  // Whether the pipeline, after OnPipelineLeaving, has nothing to do any more.
+  bool rests() const {
     MutexLock lock(mutex_);
-    leaving_ = why;
+    return options_.recovery_timeout == Duration::zero() ? IsIdle()
+                                                         : stats_.rests;
   }
 
   // Refuses new requests from now on; accepted ones go on.
@@ -153,7 +126,8 @@ class EngineLoop {
   int32_t max_context() const { return max_context_; }
 
  private:
-  friend class EngineLoopPeer;  // tests play the engine thread with it
+  friend class EngineThread;
+  friend class EngineLoopPeer;  // tests play EngineThread with it
 
   // More than the plans in flight of any pipeline.
   static constexpr size_t kMaxQueuedResults = 256;
@@ -167,25 +141,28 @@ class EngineLoop {
   }
   Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // The engine thread calls the rest.
-  void Run();
-  // Waits for commands or the next deadline. False: stop after these.
-  bool TakeCommands(std::vector<EngineCommand>& commands);
-  void HandleSafely(EngineCommand& command);
-  void Handle(Submission& submission);
-  void Handle(CancelCommand& cancel);
-  void Handle(ConstraintReady& ready);
-  void Handle(StepResult& result);
-  void Handle(PipelineUp& up);
-  void Handle(PipelineLost& lost);
-  void Handle(PipelineBroken& broken);
-  void Emit(SequenceEvents events);
-  void EndOne(TokenSink& sink, const std::string& request_id, FinalEvent event);
-  void SubmitPlans();
-  void Publish();
+  // EngineThread calls the rest.
+  // Waits for commands, or `deadline`. False: stop after these.
+  bool TakeCommands(TimePoint deadline, std::vector<EngineCommand>& commands);
+  // A sequence has ended; its sink is told next.
+  void OnEnded(const std::string& request_id) {
+    MutexLock lock(mutex_);
+    --num_live_;
+    admission_.OnEnd(request_id);
+  }
+  // The pipeline of `epoch` does not work. `is_final`: its sequences end.
+  void OnBroken(Epoch epoch, bool is_final) {
+    MutexLock lock(mutex_);
+    gate_.OnBroken(epoch);
+    if (is_final) gate_.OnGivenUp();
+  }
+  // No request waits for the lost pipeline any more. False if the next one was
+  // announced.
+  bool GiveUp();
+  void Publish(const EngineStats& stats, QueueState queue,
+               const ProgressTimes& progress);
 
   const EngineOptions options_;
-  StepExecutor* const executor_;
   NamedThread thread_;
 
   mutable Mutex mutex_;
@@ -201,11 +178,8 @@ class EngineLoop {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool working_ ABSL_GUARDED_BY(mutex_) = false;  // has taken commands
-  // The epoch of the pipeline that is up; nothing: Submit refuses.
-  std::optional<Epoch> up_ ABSL_GUARDED_BY(mutex_);
-  Status leaving_ ABSL_GUARDED_BY(mutex_);  // why it will go; OK: it will not
-  PlanLimits limits_ ABSL_GUARDED_BY(mutex_);
-  std::atomic<int32_t> max_context_{0};  // from `limits_`
+  PipelineGate gate_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<int32_t> max_context_{0};  // from the pipeline's limits
   uint64_t submitted_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t refused_queue_full_ ABSL_GUARDED_BY(mutex_) = 0;
   // Published last by the engine thread.
@@ -216,12 +190,7 @@ class EngineLoop {
   // Notices of constraints become commands.
   const std::shared_ptr<ConstraintNoticeBoard> board_;
 
-  // The engine thread's own.
-  EngineCounters counters_;
-  Scheduler scheduler_;
-  Epoch epoch_;
-  Status why_down_ = Unavailable("no pipeline is up");
-  TimePoint last_progress_ = Clock::now();
+  const std::unique_ptr<EngineThread> engine_;
 };
 
 }  // namespace sluice

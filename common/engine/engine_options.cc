@@ -27,14 +27,17 @@ Status Validate(const EngineOptions& options) {
                  {"max_step_tokens", options.max_step_tokens, 1},
                  {"prefill_chunk", options.prefill_chunk, 0},
                  {"max_plans_in_flight", options.max_plans_in_flight, 0},
+                 {"max_replays", options.max_replays, 0},
                  {"min_decode_batch", options.min_decode_batch, 1}};
   for (const auto& [name, value, low] : numbers) {
     SLUICE_RETURN_IF_ERROR(CheckAtLeast(name, value, low));
   }
-  for (const auto& [name, value] : {std::pair{"place_turn", options.place_turn},
-                                    {"max_queue_wait", options.max_queue_wait},
-                                    {"target_itl", options.target_itl},
-                                    {"ahead_within", options.ahead_within}}) {
+  for (const auto& [name, value] :
+       {std::pair{"place_turn", options.place_turn},
+        {"max_queue_wait", options.max_queue_wait},
+        {"target_itl", options.target_itl},
+        {"recovery_timeout", options.recovery_timeout},
+        {"ahead_within", options.ahead_within}}) {
     if (value >= Duration::zero()) continue;
     return InvalidArgument(name, " must not be negative, got ", Seconds(value),
                            " s");

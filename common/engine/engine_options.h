@@ -35,6 +35,13 @@ struct EngineOptions {
   Duration place_turn = std::chrono::milliseconds(500);
   // A request with a longer expected wait for its first step is refused.
   Duration max_queue_wait = std::chrono::seconds(30);
+  // How long the sequences of a lost pipeline wait for the next one. Zero: they
+  // end with the pipeline.
+  Duration recovery_timeout{};
+  // A sequence ends if more pipelines than this are lost, one after another,
+  // while they compute it. On its last try it runs alone, so that the end of a
+  // sequence that kills its stages is its own.
+  int max_replays = 2;
   // The time that a step with decodes may take; prompts get what fits. Zero:
   // StepPace::kMaxSlowdown times the time without prompts.
   Duration target_itl{};

@@ -19,6 +19,8 @@ struct EngineCounters {
   uint64_t prompt_tokens = 0;   // of started sequences, counted once each
   uint64_t generation_tokens = 0;  // delivered to sinks
   uint64_t computed_tokens = 0;    // in committed steps, recompute included
+  uint64_t recoveries = 0;         // pipelines that took on suspended sequences
+  uint64_t replayed_tokens = 0;    // of lost sequences, to be computed again
   uint64_t preemptions = 0;
   uint64_t yields = 0;               // of them, for a client below its share
   uint64_t prefix_query_tokens = 0;  // looked up in the prefix cache
@@ -38,8 +40,10 @@ struct EngineCounters {
 
 // Read by the gateway's metrics and readiness. A copy, taken at one moment.
 struct EngineStats : EngineCounters {
-  int running = 0;  // sequences that hold blocks
-  int waiting = 0;  // accepted, not running; preempted ones included
+  int running = 0;     // sequences that hold blocks
+  int waiting = 0;     // accepted, not running; preempted ones included
+  int suspended = 0;   // of them, those that wait for a pipeline
+  bool rests = false;  // the pipeline's sequences are held, and none runs
   int blocks_total = 0;
   int blocks_used = 0;  // held by sequences; free cached blocks do not count
   int plans_in_flight = 0;
@@ -61,6 +65,7 @@ struct EngineStats : EngineCounters {
 // so this covers it as well.
 struct EngineProgress {
   bool pipeline_up = false;
+  bool recovering = false;       // sequences wait for a pipeline that was lost
   int plans_in_flight = 0;       // without probes of an idle pipeline
   Duration since_last_result{};  // or since the pipeline came up
   // How long the oldest plan in flight, probes included, has been awaited since
@@ -69,6 +74,16 @@ struct EngineProgress {
   // The time that this plan should take at the measured pace. Zero: unknown.
   Duration expected_step{};
 };
+
+// Returns the time after which an unanswered plan is given up: far beyond the
+// time `expected_step`; never while that is unknown (zero). A stage that hangs
+// then ends itself.
+inline Duration GivenUpAfter(Duration expected_step) {
+  constexpr int kFarBeyond = 10;  // times the expected time
+  constexpr Duration kShortest = std::chrono::seconds(10);
+  if (expected_step <= Duration::zero()) return Duration::max();
+  return std::max(kFarBeyond * expected_step, kShortest);
+}
 
 // What EngineProgress tells in ages, in points of time.
 struct ProgressTimes {

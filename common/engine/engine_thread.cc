@@ -1,4 +1,5 @@
-// The engine's thread: commands in, plans and events out.
+#include "common/engine/engine_thread.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -7,7 +8,6 @@
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/concurrency/short_slices.h"
-#include "common/engine/engine_loop.h"
 
 namespace sluice {
 namespace {
@@ -67,15 +67,21 @@ void TellStep(const TracedSinks& sinks, const std::shared_ptr<StepTrace>& trace,
 
 // An exception ends the sequence that it is about, or all sequences if the
 // scheduler may have been in the middle of something.
-void EngineLoop::Run() {
+void EngineThread::Run() {
   AskForShortSlices();
   bool go_on = true;
   while (go_on) {
     std::vector<EngineCommand> commands;
-    go_on = TakeCommands(commands);
+    TimePoint deadline = std::min(scheduler_.next_deadline(), give_up_at_);
+    if (scheduler_.quiet()) {
+      deadline = std::min(deadline, last_progress_ + kProbeEvery);
+    }
+    go_on = loop_.TakeCommands(deadline, commands);
     for (EngineCommand& command : commands) HandleSafely(command);
     const Status planned = Guarded("engine", counters_, [&] {
-      Emit(scheduler_.Expire(Clock::now()));
+      const TimePoint now = Clock::now();
+      Emit(scheduler_.Expire(now));
+      GiveUpIfLate(now);
       if (go_on) {
         SubmitPlans();
       } else {
@@ -84,12 +90,12 @@ void EngineLoop::Run() {
       Publish();
     });
     if (planned.ok()) continue;
-    EngineCommand broken = PipelineBroken{planned};
+    EngineCommand broken = PipelineBroken{.why = planned, .is_own_fault = true};
     HandleSafely(broken);
   }
 }
 
-void EngineLoop::HandleSafely(EngineCommand& command) {
+void EngineThread::HandleSafely(EngineCommand& command) {
   const Status handled = Guarded("engine", counters_, [&] {
     std::visit([this](auto& c) { Handle(c); }, command);
   });
@@ -100,45 +106,20 @@ void EngineLoop::HandleSafely(EngineCommand& command) {
            {.reason = FinishReason::kError, .status = handled});
     return;
   }
-  EngineCommand broken = PipelineBroken{handled};
+  EngineCommand broken = PipelineBroken{.why = handled, .is_own_fault = true};
   HandleSafely(broken);
 }
 
-bool EngineLoop::TakeCommands(std::vector<EngineCommand>& commands) {
-  TimePoint deadline = scheduler_.next_deadline();
-  if (scheduler_.quiet()) {
-    deadline = std::min(deadline, last_progress_ + kProbeEvery);
-  }
-  MutexLock lock(mutex_);
-  while (inbox_.empty() && !stopping_) {
-    if (deadline == TimePoint::max()) {
-      wake_.Wait(mutex_);
-    } else if (!wake_.WaitUntil(mutex_, deadline)) {
-      break;
-    }
-  }
-  commands.swap(inbox_);
-  admission_.OnTaken();
-  queued_results_ = 0;
-  cancels_.clear();
-  // A result alone is no work: its plan still counts, unless it is a probe's.
-  working_ =
-      std::any_of(commands.begin(), commands.end(), [](const EngineCommand& c) {
-        return !std::holds_alternative<StepResult>(c);
-      });
-  return !stopping_;
-}
-
-void EngineLoop::Handle(Submission& submission) {
+void EngineThread::Handle(Submission& submission) {
   GenerateRequest& request = submission.request;
   if (request.trace) {
     submission.sink->OnInbox({submission.pushed_ns, MonotonicNanos()});
   }
-  if (scheduler_.attached()) {
+  if (scheduler_.attached() || scheduler_.suspended()) {
     scheduler_.Add(submission.id, std::move(request), submission.sink);
     return;
   }
-  // Accepted just before the engine found the pipeline broken.
+  // Accepted just before the engine gave the pipeline up.
   ++counters_.finished_error;
   FinalEvent event{.reason = FinishReason::kError, .status = why_down_};
   event.stats.prompt_tokens =
@@ -146,15 +127,15 @@ void EngineLoop::Handle(Submission& submission) {
   EndOne(*submission.sink, submission.request_id, std::move(event));
 }
 
-void EngineLoop::Handle(CancelCommand& cancel) {
+void EngineThread::Handle(CancelCommand& cancel) {
   Emit(scheduler_.End(cancel.id, FinishReason::kCancelled, OkStatus()));
 }
 
-void EngineLoop::Handle(ConstraintReady& ready) {
+void EngineThread::Handle(ConstraintReady& ready) {
   Emit(scheduler_.OnConstraintReady(ready.id, Clock::now()));
 }
 
-void EngineLoop::Handle(StepResult& result) {
+void EngineThread::Handle(StepResult& result) {
   const bool stale = !scheduler_.attached() || result.epoch != epoch_;
   const int64_t begin_ns = MonotonicNanos();
   const TimePoint now = Clock::now();
@@ -175,36 +156,63 @@ void EngineLoop::Handle(StepResult& result) {
   Emit(*std::move(events));
 }
 
-void EngineLoop::Handle(PipelineUp& up) {
+void EngineThread::Handle(PipelineUp& up) {
   if (scheduler_.attached()) {
-    Emit(scheduler_.Detach(Unavailable("the pipeline was rebuilt")));
+    LosePipeline(Unavailable("the pipeline was rebuilt"));
   }
   epoch_ = up.epoch;
+  give_up_at_ = TimePoint::max();
   last_progress_ = Clock::now();
   Emit(scheduler_.Attach(up.epoch, up.limits, up.num_stages));
 }
 
-void EngineLoop::Handle(PipelineLost& lost) {
-  why_down_ = lost.why;
+void EngineThread::Handle(PipelineLeaving&) { scheduler_.HoldStarts(); }
+
+void EngineThread::Handle(PipelineLost& lost) {
+  LosePipeline(std::move(lost.why));
+}
+
+void EngineThread::LosePipeline(Status why) {
+  why_down_ = std::move(why);
+  if (options_.recovery_timeout == Duration::zero()) {
+    Emit(scheduler_.Detach(why_down_));
+  } else if (scheduler_.attached()) {
+    Emit(scheduler_.Suspend(why_down_));
+    give_up_at_ = Clock::now() + options_.recovery_timeout;
+    for (const auto& [id, sequence] : scheduler_.state().sequences.all()) {
+      (void)Guarded("sink", counters_,
+                    [&sink = *sequence.sink] { sink.OnSuspend(); });
+    }
+  }
+}
+
+void EngineThread::GiveUpIfLate(TimePoint now) {
+  if (now < give_up_at_) return;
+  give_up_at_ = TimePoint::max();
+  if (!loop_.GiveUp()) return;
+  why_down_ = Annotate(why_down_, "not recovered within ",
+                       Seconds(options_.recovery_timeout), " s");
   Emit(scheduler_.Detach(why_down_));
 }
 
-void EngineLoop::Handle(PipelineBroken& broken) {
+void EngineThread::Handle(PipelineBroken& broken) {
   if (broken.if_attached && !scheduler_.attached()) return;
-  {
-    MutexLock lock(mutex_);
-    // A newer pipeline may have been announced already.
-    if (up_ && *up_ == epoch_) up_.reset();
-  }
+  loop_.OnBroken(epoch_, broken.is_own_fault);
   LogError("the pipeline is broken: ", Message(broken.why));
-  why_down_ = Unavailable("the pipeline is broken: ", Message(broken.why));
-  Emit(scheduler_.Detach(why_down_));
-  executor_->OnPipelineBroken(broken.why);
+  Status why = Unavailable("the pipeline is broken: ", Message(broken.why));
+  if (broken.is_own_fault) {
+    // The scheduler may have been in the middle of something.
+    why_down_ = std::move(why);
+    Emit(scheduler_.Detach(why_down_));
+  } else {
+    LosePipeline(std::move(why));
+  }
+  executor_.OnPipelineBroken(broken.why);
 }
 
 // A sink that throws has lost tokens: its sequence ends with that error, even
 // if its own end was a good one.
-void EngineLoop::Emit(SequenceEvents events) {
+void EngineThread::Emit(SequenceEvents events) {
   std::vector<std::pair<SequenceId, Status>> failed;
   for (SequenceEvent& event : events) {
     const auto error = std::find_if(
@@ -230,18 +238,14 @@ void EngineLoop::Emit(SequenceEvents events) {
   }
 }
 
-void EngineLoop::EndOne(TokenSink& sink, const std::string& request_id,
-                        FinalEvent event) {
-  {
-    // First, because a client that sees the end may submit its next request.
-    MutexLock lock(mutex_);
-    --num_live_;
-    admission_.OnEnd(request_id);
-  }
+void EngineThread::EndOne(TokenSink& sink, const std::string& request_id,
+                          FinalEvent event) {
+  // First, because a client that sees the end may submit its next request.
+  loop_.OnEnded(request_id);
   TellEnd(sink, counters_, std::move(event));
 }
 
-void EngineLoop::SubmitPlans() {
+void EngineThread::SubmitPlans() {
   while (true) {
     const TimePoint begin = Clock::now();
     std::optional<StepPlan> plan = scheduler_.Plan(begin);
@@ -256,21 +260,19 @@ void EngineLoop::SubmitPlans() {
     if (options_.on_step && !plan->chunks.empty()) {
       options_.on_step(plan->num_tokens());
     }
-    executor_->Submit(*std::move(plan));
+    executor_.Submit(*std::move(plan));
   }
   const TimePoint now = Clock::now();
   if (scheduler_.quiet() && now - last_progress_ >= kProbeEvery) {
-    executor_->Submit(scheduler_.Probe(now));
+    executor_.Submit(scheduler_.Probe(now));
   }
 }
 
-void EngineLoop::Publish() {
-  MutexLock lock(mutex_);
-  admission_.Publish(scheduler_.FillStats(stats_));
-  progress_ = {last_progress_, scheduler_.oldest_plan(),
-               scheduler_.expected_step()};
-  working_ = false;
-  if (IsIdle()) became_idle_.NotifyAll();
+void EngineThread::Publish() {
+  QueueState queue = scheduler_.FillStats(stats_);
+  loop_.Publish(
+      stats_, std::move(queue),
+      {last_progress_, scheduler_.oldest_plan(), scheduler_.expected_step()});
 }
 
 }  // namespace sluice

@@ -89,11 +89,80 @@ Status CheckSequence(const Sequence& sequence, const SchedulerState& state) {
   return OkStatus();
 }
 
+// Counts a lost pipeline for every sequence that its plans in flight carried:
+// any of them may be what the pipeline died of.
+void NoteLosses(SchedulerState& state) {
+  std::vector<SequenceId> carried;
+  for (const PlanInFlight& plan : state.in_flight) {
+    for (const PlannedChunk& chunk : plan.chunks) {
+      carried.push_back(chunk.sequence);
+    }
+  }
+  std::ranges::sort(carried);
+  carried.erase(std::unique(carried.begin(), carried.end()), carried.end());
+  for (const SequenceId id : carried) {
+    Sequence* const sequence = state.sequences.Find(id);
+    if (sequence == nullptr) continue;
+    ++sequence->losses;
+    sequence->lost_end =
+        std::max(sequence->lost_end,
+                 std::min(sequence->num_scheduled, sequence->num_tokens()));
+  }
+}
+
+// Returns the blocks of a pipeline with these limits.
+BlockManager::Options BlocksOf(const PlanLimits& limits, int32_t step_tokens) {
+  BlockManager::Options blocks;
+  blocks.windows.clear();
+  for (int32_t g = 0; g < limits.num_kv_groups; ++g) {
+    blocks.windows.push_back(limits.kv_window(g));
+  }
+  blocks.num_blocks = limits.num_blocks;
+  blocks.step_tokens = step_tokens;
+  return blocks;
+}
+
+// UNAVAILABLE if the sequence was computed by more than `limit` lost pipelines,
+// the latest of which was lost because of `why`.
+Status CheckLosses(const Sequence& sequence, int limit, const Status& why) {
+  if (sequence.losses <= limit) return OkStatus();
+  return Unavailable("replayed too often: ", sequence.losses,
+                     " pipelines were lost while they computed this request, "
+                     "limit ",
+                     limit, "; the latest: ", Message(why));
+}
+
+void FillQueueStats(const QueueState& queue, EngineStats& stats) {
+  stats.waiting_tokens = queue.prompt_tokens;
+  stats.waiting_bytes =
+      queue.history_tokens * static_cast<int64_t>(sizeof(TokenId));
+  stats.promised_wait = PromisedWait(queue);
+  if (!queue.rates_known) return;
+  stats.prompt_tokens_per_second = 1 / queue.prompt_seconds;
+  stats.decode_tokens_per_second = 1 / queue.decode_seconds;
+}
+
+// Fills in what `state` alone tells.
+void FillStoreStats(const SchedulerState& state, EngineStats& stats) {
+  const SequenceStore& sequences = state.sequences;
+  static_cast<EngineCounters&>(stats) = *state.counters;
+  stats.running = static_cast<int>(sequences.running().size());
+  stats.waiting = static_cast<int>(sequences.num_waiting());
+  stats.rests = state.holds_starts && state.in_flight.empty() &&
+                sequences.running().empty() && sequences.preempted().empty();
+  stats.blocks_total = sequences.blocks().num_blocks();
+  stats.blocks_used = stats.blocks_total - sequences.blocks().num_free();
+  stats.plans_in_flight = static_cast<int>(
+      std::count_if(state.in_flight.begin(), state.in_flight.end(),
+                    [](const PlanInFlight& plan) { return !plan.is_probe; }));
+}
+
 }  // namespace
 
 SequenceEvents Scheduler::Attach(Epoch epoch, const PlanLimits& limits,
                                  int num_stages) {
   attached_ = true;
+  if (std::exchange(suspended_, false)) ++state_.counters->recoveries;
   epoch_ = epoch;
   state_.next_step = StepId(0);
   state_.limits = limits;
@@ -101,14 +170,8 @@ SequenceEvents Scheduler::Attach(Epoch epoch, const PlanLimits& limits,
                          ? state_.options.max_plans_in_flight
                          : std::max(num_stages, 1);
   state_.in_flight.clear();
-  BlockManager::Options blocks;
-  blocks.windows.clear();
-  for (int32_t g = 0; g < limits.num_kv_groups; ++g) {
-    blocks.windows.push_back(limits.kv_window(g));
-  }
-  blocks.num_blocks = limits.num_blocks;
-  blocks.step_tokens = state_.max_step_tokens();
-  state_.sequences.Reset(blocks);
+  state_.holds_starts = false;
+  state_.sequences.Reset(BlocksOf(limits, state_.max_step_tokens()));
   return EndWhere([&](const Sequence& sequence) {
     const Status fits = CheckFits(sequence.num_prompt_tokens,
                                   sequence.request.max_tokens, limits);
@@ -118,13 +181,29 @@ SequenceEvents Scheduler::Attach(Epoch epoch, const PlanLimits& limits,
   });
 }
 
+SequenceEvents Scheduler::Suspend(const Status& why) {
+  SLUICE_CHECK(attached_);
+  attached_ = false;
+  suspended_ = true;
+  NoteLosses(state_);
+  state_.in_flight.clear();
+  state_.admission_blocked = false;
+  constraints_.Release();
+  state_.sequences.Suspend(
+      [this](const Sequence& sequence) { return policy_.RunsAlone(sequence); });
+  return EndWhere([&](const Sequence& sequence) {
+    return CheckLosses(sequence, state_.options.max_replays, why);
+  });
+}
+
 SequenceEvents Scheduler::Detach(const Status& why) {
   SequenceEvents events = EndWhere([&](const Sequence&) { return why; });
   state_.sequences.Reset(BlockManager::Options());
   state_.in_flight.clear();
   state_.admission_blocked = false;
   state_.limits = PlanLimits();
-  attached_ = false;
+  state_.holds_starts = false;
+  attached_ = suspended_ = false;
   return events;
 }
 
@@ -267,27 +346,14 @@ Duration Scheduler::expected_step() const {
 }
 
 QueueState Scheduler::FillStats(EngineStats& stats) const {
-  const SequenceStore& sequences = state_.sequences;
-  static_cast<EngineCounters&>(stats) = *state_.counters;
-  stats.running = static_cast<int>(sequences.running().size());
-  stats.waiting = static_cast<int>(sequences.num_waiting());
-  stats.blocks_total = sequences.blocks().num_blocks();
-  stats.blocks_used = stats.blocks_total - sequences.blocks().num_free();
-  stats.plans_in_flight = static_cast<int>(
-      std::count_if(state_.in_flight.begin(), state_.in_flight.end(),
-                    [](const PlanInFlight& plan) { return !plan.is_probe; }));
+  FillStoreStats(state_, stats);
+  stats.suspended =
+      suspended_ ? static_cast<int>(state_.sequences.all().size()) : 0;
   stats.max_plans_in_flight_seen = max_plans_seen_;
   stats.last_step_time = last_step_time_;
   const QueueState queue = Queue();
-  stats.waiting_tokens = queue.prompt_tokens;
-  stats.waiting_bytes =
-      queue.history_tokens * static_cast<int64_t>(sizeof(TokenId));
-  stats.promised_wait = PromisedWait(queue);
+  FillQueueStats(queue, stats);
   stats.prompt_budget = policy_.PromptBudget();
-  if (queue.rates_known) {
-    stats.prompt_tokens_per_second = 1 / queue.prompt_seconds;
-    stats.decode_tokens_per_second = 1 / queue.decode_seconds;
-  }
   return queue;
 }
 

@@ -59,12 +59,18 @@ class Scheduler {
         state_(options, counters),
         policy_(state_) {}
 
-  // Plans are for this pipeline from now on; its KV cache is empty. Live
+  // Plans are for this pipeline from now on; its KV cache is empty. Suspended
   // sequences are computed again. A sequence that no longer fits ends with
   // UNAVAILABLE.
   SequenceEvents Attach(Epoch epoch, const PlanLimits& limits, int num_stages);
+  // The pipeline is lost: sequences keep their tokens and wait for Attach. A
+  // sequence that was computed by more than max_replays lost pipelines ends
+  // with UNAVAILABLE. Needs attached().
+  SequenceEvents Suspend(const Status& why);
   // Ends all sequences with kError and `why`, and forgets the pipeline.
   SequenceEvents Detach(const Status& why);
+  // Queued sequences wait for the next Attach; the others go on.
+  void HoldStarts() { state_.holds_starts = true; }
 
   // Queues a sequence, whose events name `sink`. Needs an `id` above all
   // earlier ones, and CheckRequest(request, limits) OK. Changes nothing if it
@@ -104,6 +110,7 @@ class Scheduler {
   StatusOr<SequenceEvents> Commit(StepResult result, TimePoint now);
 
   bool attached() const { return attached_; }
+  bool suspended() const { return suspended_; }
   // Returns the live sequence of that id, or null.
   const Sequence* Find(SequenceId id) { return state_.sequences.Find(id); }
   const SchedulerState& state() const { return state_; }
@@ -141,6 +148,7 @@ class Scheduler {
   SchedulerState state_;
   const BatchPolicy policy_;
   bool attached_ = false;
+  bool suspended_ = false;  // a pipeline was lost; the next may follow
   Epoch epoch_;
   int max_plans_seen_ = 0;
   Duration last_step_time_{};

@@ -99,6 +99,7 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
                 events);
     return;
   }
+  if (chunk.end() >= sequence->lost_end) sequence->losses = 0;
   // A preempted sequence has no blocks, but its tokens are valid.
   if (sequence->state == SequenceState::kRunning) {
     BlockManager& blocks = state_.sequences.blocks();

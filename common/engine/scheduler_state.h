@@ -28,6 +28,8 @@ struct SchedulerState {
   SequenceStore sequences;
   std::deque<PlanInFlight> in_flight;
   StepPace pace;
+  // Whether queued sequences wait for the next pipeline.
+  bool holds_starts = false;
   // Whether the latest plan had no room for a sequence that wanted to start.
   bool admission_blocked = false;
 

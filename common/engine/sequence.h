@@ -64,6 +64,12 @@ struct Sequence {
   int32_t sampling_in_flight = 0;  // of them, those that draw a token: up to 2
   StepId last_step;                // the latest of them
 
+  // Pipelines that were lost while a plan in flight carried the sequence, since
+  // it last got to `lost_end`: the positions that it had got to by then.
+  int32_t losses = 0;
+  int32_t lost_end = 0;
+  bool is_replay = false;  // the next start computes again what was lost
+
   // The constraint's step behind all tokens is there, and goes on.
   bool has_step = false;
   // The latest step came when the others' plan had left.

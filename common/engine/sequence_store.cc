@@ -72,6 +72,24 @@ void SequenceStore::Reset(const BlockManager::Options& blocks) {
   blocks_ = BlockManager(blocks);
 }
 
+void SequenceStore::Suspend(
+    const std::function<bool(const Sequence&)>& go_first) {
+  for (Sequence* sequence : running_) sequence->is_replay = true;
+  Reset(BlockManager::Options());
+  std::vector<uint64_t> tickets;
+  for (const Sequence* sequence : preempted_) {
+    tickets.push_back(sequence->ticket);
+  }
+  std::stable_sort(preempted_.begin(), preempted_.end(),
+                   [&](const Sequence* a, const Sequence* b) {
+                     return std::tuple(!go_first(*a), a->num_tokens()) <
+                            std::tuple(!go_first(*b), b->num_tokens());
+                   });
+  for (size_t i = 0; i < tickets.size(); ++i) {
+    preempted_[i]->ticket = tickets[i];
+  }
+}
+
 void SequenceStore::Run(Sequence& sequence, TimePoint now) {
   if (sequence.state == SequenceState::kQueued) {
     queue_.Remove(sequence);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -35,6 +36,11 @@ class SequenceStore {
   // Takes the blocks of all sequences, for a pipeline with an empty KV cache
   // that knows no sequence: running sequences become preempted.
   void Reset(const BlockManager::Options& blocks);
+
+  // Takes the blocks of all sequences of a lost pipeline: running sequences
+  // become preempted. Those that `go_first` start again first, then those with
+  // the fewest tokens.
+  void Suspend(const std::function<bool(const Sequence&)>& go_first);
 
   // Runs a queued sequence, or the first preempted one. Needs its tables set.
   void Run(Sequence& sequence, TimePoint now);

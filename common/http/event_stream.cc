@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/cat.h"
 #include "common/http/sse.h"
 
 namespace sluice::http {
@@ -33,6 +34,10 @@ void EventStream::SendPart(std::string bytes) {
   Open();
   within_event_ = !bytes.ends_with("\n\n");  // no JSON has a raw newline
   SendChunk(std::move(bytes));
+}
+
+void EventStream::SendComment(std::string_view text) {
+  if (!within_event_) SendChunk(Cat(": ", text, "\n\n"));
 }
 
 void EventStream::End() {

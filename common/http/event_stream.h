@@ -37,6 +37,9 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   // Bytes of events as they are sent: a large event comes in several parts,
   // and no comment goes out before its last one.
   void SendPart(std::string bytes);
+  // Sends a comment, which clients skip; drops it within an event. Needs
+  // is_open().
+  void SendComment(std::string_view text);
   // Whether the last part of an event is still to come.
   bool is_within_event() const { return within_event_; }
   // "[DONE]", and the answer's end.

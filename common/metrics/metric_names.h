@@ -134,6 +134,10 @@ inline constexpr Name kGatewayComputedTokens =
 inline constexpr Name kGatewayPlansInFlight = "sluice_gateway_plans_in_flight";
 inline constexpr Name kGatewayPlansInFlightMax =
     "sluice_gateway_plans_in_flight_max";  // the most so far
+inline constexpr Name kGatewayRecoveries = "sluice_gateway_recoveries_total";
+inline constexpr Name kGatewayReplayedTokens =
+    "sluice_gateway_replayed_tokens_total";
+inline constexpr Name kGatewaySuspended = "sluice_gateway_suspended_sequences";
 inline constexpr Name kGatewayYields =
     "sluice_gateway_yields_total";  // places given to another client
 inline constexpr Name kGatewayKvEvictions =

@@ -290,6 +290,8 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   pipeline.steps_ahead = options.engine.ahead_within > Duration::zero();
   pipeline.build = std::string(metrics::BuildVersion());
   pipeline.transport = options.transport;
+  pipeline.lost_after = options.lost_after;
+  pipeline.suspect_after = std::min(pipeline.suspect_after, options.lost_after);
   pipeline.check_model = [digest = model.digest,
                           path = model.root](const StageFacts& stages) {
     if (digest.empty() || stages.model_digest == digest) return OkStatus();

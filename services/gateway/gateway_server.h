@@ -34,6 +34,7 @@ struct GatewayOptions {
   std::string reasoning_format = "auto";  // the same
   GrammarCompiler::Options grammars;
   rpc::TransportOptions transport;
+  Duration lost_after = std::chrono::milliseconds(2500);  // PipelineOptions'
   EngineOptions engine;
   int kv_blocks = 0;  // the most blocks to use of the stages'; 0: all
   int http_threads = 2;

@@ -57,7 +57,15 @@ ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the stages");
 ABSL_FLAG(bool, insecure, false, "plain text to stages beyond loopback");
 ABSL_FLAG(double, peer_timeout, 10,
+          "seconds of silence after which a connection to a peer is given up");
+ABSL_FLAG(double, lost_after, 2.5,
           "seconds of silence after which a stage is lost");
+ABSL_FLAG(double, recovery_timeout, 30,
+          "seconds that requests wait for a lost stage, or what takes its "
+          "place; 0: they end with it");
+ABSL_FLAG(int32_t, max_replays, 2,
+          "a request that more stages than this are lost with, one after "
+          "another, ends");
 ABSL_FLAG(int32_t, max_running, 64, "sequences computed at once");
 ABSL_FLAG(int32_t, max_queue, 256, "sequences that may wait beyond those");
 ABSL_FLAG(int32_t, max_running_per_client, 0,
@@ -242,6 +250,12 @@ Status CheckFlags() {
       absl::GetFlag(FLAGS_max_connections_per_client), 1, INT32_MAX));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--peer-timeout", absl::GetFlag(FLAGS_peer_timeout), 0.1, 3600));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--lost-after", absl::GetFlag(FLAGS_lost_after), 0.1, 3600));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--recovery-timeout", absl::GetFlag(FLAGS_recovery_timeout), 0, 86400));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--max-replays", absl::GetFlag(FLAGS_max_replays), 0, 1000));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--header-timeout", absl::GetFlag(FLAGS_header_timeout), 0.1, 3600));
   SLUICE_RETURN_IF_ERROR(CheckRange(
@@ -367,12 +381,15 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   transport.tls_ca = absl::GetFlag(FLAGS_tls_ca);
   transport.insecure = absl::GetFlag(FLAGS_insecure);
   transport.peer_timeout = FromSeconds(absl::GetFlag(FLAGS_peer_timeout));
+  options.lost_after = FromSeconds(absl::GetFlag(FLAGS_lost_after));
   EngineOptions& engine = options.engine;
   engine.max_running = absl::GetFlag(FLAGS_max_running);
   engine.max_queue = absl::GetFlag(FLAGS_max_queue);
   engine.max_running_per_client = absl::GetFlag(FLAGS_max_running_per_client);
   engine.max_queue_per_client = absl::GetFlag(FLAGS_max_queue_per_client);
   engine.max_queue_wait = FromSeconds(absl::GetFlag(FLAGS_max_queue_wait));
+  engine.recovery_timeout = FromSeconds(absl::GetFlag(FLAGS_recovery_timeout));
+  engine.max_replays = absl::GetFlag(FLAGS_max_replays);
   engine.target_itl = FromSeconds(absl::GetFlag(FLAGS_target_itl_ms) / 1000);
   engine.ahead_within = FromSeconds(absl::GetFlag(FLAGS_ahead_ms) / 1000);
   engine.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);

@@ -56,6 +56,10 @@ void RequestAnswer::Open() {
   if (!is_done_) stream_->Open();
 }
 
+void RequestAnswer::TellRecovery() {
+  if (!is_done_ && stream_->is_open()) stream_->SendComment("recovering");
+}
+
 void RequestAnswer::Add(size_t index, openai::Delta delta,
                         const openai::Usage& usage) {
   if (delta.finish) {

@@ -32,6 +32,9 @@ class RequestAnswer {
   bool is_stream() const { return stream_ != nullptr; }  // any thread
   // Sends the header of a stream, unless the answer is done.
   void Open();
+  // Tells the reader of an open stream, by a comment, that a lost pipeline is
+  // built anew.
+  void TellRecovery();
   // Adds a delta of choice `index`. `usage` counts the tokens up to it.
   void Add(size_t index, openai::Delta delta, const openai::Usage& usage);
   // Counts the log probabilities of prompt tokens, which later deltas share.

@@ -14,6 +14,7 @@ class RequestRunner::Sink : public TokenSink {
       : runner_(std::move(runner)), choice_(choice) {}
 
   void OnStart() override { runner_->OnStart(); }
+  void OnSuspend() override { runner_->OnSuspend(); }
   void OnTokens(TokenEvent event) override {
     runner_->Deliver({choice_, Clock::now(), std::move(event), steps_});
   }
@@ -99,6 +100,21 @@ void RequestRunner::Submit() {
 void RequestRunner::OnStart() {
   if (!answer_.is_stream()) return;
   exchange_->Post([self = shared_from_this()] { self->answer_.Open(); });
+}
+
+// One comment for all choices that are suspended together.
+void RequestRunner::OnSuspend() {
+  {
+    MutexLock lock(mutex_);
+    if (!answer_.is_stream() || std::exchange(is_suspended_, true)) return;
+  }
+  exchange_->Post([self = shared_from_this()] {
+    {
+      MutexLock lock(self->mutex_);
+      self->is_suspended_ = false;
+    }
+    self->answer_.TellRecovery();
+  });
 }
 
 Rejection RequestRunner::RejectionOf(const Status& status) const {

@@ -67,6 +67,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
 
   void Submit();
   void OnStart();           // any thread
+  void OnSuspend();         // any thread
   void Deliver(Mail mail);  // any thread
   void Drain();
   void Receive(Mail mail);
@@ -102,7 +103,8 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
 
   Mutex mutex_;
   std::vector<Mail> mailbox_ ABSL_GUARDED_BY(mutex_);
-  bool is_posted_ ABSL_GUARDED_BY(mutex_) = false;  // Drain is posted
+  bool is_posted_ ABSL_GUARDED_BY(mutex_) = false;     // Drain is posted
+  bool is_suspended_ ABSL_GUARDED_BY(mutex_) = false;  // news of it is posted
 };
 
 }  // namespace sluice::gateway

@@ -71,7 +71,8 @@ class FolderTest(unittest.TestCase):
         return child
 
     def up(self, *options, **more):
-        return self.start("up", "--model", "/", *options, **more)
+        return self.start("up", "--model", "/", "--no-supervise", *options,
+                          **more)
 
     def down(self):
         return self.start("down", script=PACKAGE)

@@ -38,6 +38,10 @@ class RecordingSink : public TokenSink {
     }
     if (hook) hook();
   }
+  void OnSuspend() override {
+    MutexLock lock(mutex_);
+    ++suspensions_;
+  }
   void OnEnd(FinalEvent event) override {
     MutexLock lock(mutex_);
     EXPECT_FALSE(end_.has_value()) << "a second end";
@@ -68,6 +72,10 @@ class RecordingSink : public TokenSink {
     MutexLock lock(mutex_);
     return tokens_;
   }
+  int suspensions() {
+    MutexLock lock(mutex_);
+    return suspensions_;
+  }
   bool ended() {
     MutexLock lock(mutex_);
     return end_.has_value();
@@ -77,6 +85,7 @@ class RecordingSink : public TokenSink {
   Mutex mutex_;
   CondVar changed_;
   std::vector<TokenId> tokens_ ABSL_GUARDED_BY(mutex_);
+  int suspensions_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<FinalEvent> end_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_first_token_ ABSL_GUARDED_BY(mutex_);
 };

@@ -44,6 +44,12 @@ class SchedulerHarness {
     Take(scheduler_.Attach(epoch, limits_, num_stages));
   }
 
+  // The pipeline dies, with the results that are out.
+  void Suspend() {
+    results_.clear();
+    Take(scheduler_.Suspend(Unavailable("stage 1 is gone")));
+  }
+
   SequenceId Add(GenerateRequest request) {
     EXPECT_TRUE(CheckRequest(request, limits_).ok());
     const SequenceId id(++last_id_);

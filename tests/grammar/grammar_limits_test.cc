@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <memory>
 #include <random>
 #include <string>
@@ -29,6 +30,11 @@ std::string Enum(int count) {
     text += (i == 0 ? "\"v" : ",\"v") + std::to_string(i) + '"';
   }
   return text + "]}";
+}
+
+// Returns what this process has computed so far: other processes add nothing.
+double CpuSeconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
 class GrammarLimitsTest : public ::testing::Test {
@@ -136,9 +142,9 @@ TEST_F(GrammarLimitsTest, ExponentialReferencesAreBounded) {
               "],\"items\":false,\"minItems\":2}";
   }
   schema += R"(},"$ref":"#/$defs/d39"})";
-  const TimePoint begin = Clock::now();
+  const double begin = CpuSeconds();
   const auto grammar = compiler_->Compile({Kind::kJsonSchema, schema}, "");
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5 * kSlowdown));
+  EXPECT_LT(CpuSeconds() - begin, 5 * kSlowdown);
   ASSERT_TRUE(grammar.ok()) << grammar.status();
   auto constraint = compiler_->NewConstraint({.grammar = *grammar});
   std::mt19937_64 random(1);
@@ -147,7 +153,7 @@ TEST_F(GrammarLimitsTest, ExponentialReferencesAreBounded) {
   EXPECT_TRUE(walk.status.ok() ||
               walk.status.code() == absl::StatusCode::kResourceExhausted)
       << walk.status;
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10 * kSlowdown));
+  EXPECT_LT(CpuSeconds() - begin, 10 * kSlowdown);
 }
 
 // Chains of references and rules, on which compilers recurse; and texts that
@@ -200,10 +206,9 @@ TEST_F(GrammarLimitsTest, DeepAndWideTextsEndInBounds) {
       {Kind::kRegex, "(a?){500}a{500}"},
   };
   for (const auto& [kind, text] : texts) {
-    const TimePoint begin = Clock::now();
+    const double begin = CpuSeconds();
     const auto grammar = compiler_->Compile({kind, text}, "");
-    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5 * kSlowdown))
-        << text.substr(0, 40);
+    EXPECT_LT(CpuSeconds() - begin, 5 * kSlowdown) << text.substr(0, 40);
     if (!grammar.ok()) {
       EXPECT_EQ(grammar.status().code(), absl::StatusCode::kInvalidArgument)
           << text.substr(0, 40) << ": " << grammar.status();

@@ -128,11 +128,12 @@ class Cluster:
         self.run_dir = self._folder.name
         self._environment = {**os.environ, **(environment or {})}
         self._started = []
-        # Nothing is written beside the tests' models, and stages work at the
-        # same time whatever this machine's cores are.
+        # Nothing is written beside the tests' models, stages work at the same
+        # time whatever this machine's cores are, and what a test kills is dead
+        # until the test starts it again.
         command = [*self.UP, "--model", model, "--port", "0", "--run-dir",
                    self.run_dir, "--detach", "--packed", "off",
-                   "--max-plans-in-flight", "0", *options]
+                   "--max-plans-in-flight", "0", "--no-supervise", *options]
         self.up = subprocess.run(
             [str(word) for word in command], env=self._environment,
             stdin=subprocess.DEVNULL, capture_output=True, text=True,

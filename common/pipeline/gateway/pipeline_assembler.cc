@@ -80,7 +80,11 @@ PipelineCallbacks CallbacksTo(EngineLoop* engine) {
       [engine](const Status& why) { engine->OnPipelineLost(why); },
       [engine](StepResult result) { engine->OnStepResult(std::move(result)); },
       [engine](const Status& why) { engine->OnPipelineLeaving(why); },
-      [engine] { return engine->idle(); }};
+      [engine] { return engine->rests(); },
+      [engine] {
+        const EngineProgress progress = engine->Progress();
+        return progress.oldest_plan_age > GivenUpAfter(progress.expected_step);
+      }};
 }
 
 StatusOr<std::unique_ptr<PipelineAssembler>> PipelineAssembler::Create(
@@ -178,6 +182,7 @@ void PipelineAssembler::Tick(TimePoint now) {
   const bool beat = now >= heartbeat_at_;
   if (beat) heartbeat_at_ = now + options_.heartbeat;
   const Duration limit = options_.transport.peer_timeout;
+  const Duration lost_after = std::min(options_.lost_after, limit);
   const TimePoint passed =
       phase_ == Phase::kUp ? plans_->last_result() : TimePoint();
   // Two gateways that each hold a stage of the other would wait for ever. So a
@@ -199,10 +204,11 @@ void PipelineAssembler::Tick(TimePoint now) {
     behind_held = behind_held || (places_.has(i) && stage.held());
     const Duration silence =
         stage.Silence(now, places_.has(i) ? passed : TimePoint());
-    if (stage.linked() && silence >= limit) {
+    const Duration most = stage.welcomed() ? lost_after : limit;
+    if (stage.linked() && silence >= most) {
       // The stream's own end comes later and belongs to an older link then.
       const Status why = Unavailable("silent for ", Seconds(silence),
-                                     " s, limit ", Seconds(limit));
+                                     " s, limit ", Seconds(most));
       EndStage(i, why)->Cancel(why);
     }
     if (stage.linked() && stage.leaving()) ReleaseLeaving(i);
@@ -210,6 +216,7 @@ void PipelineAssembler::Tick(TimePoint now) {
       stage.SendHeartbeat(++heartbeats_);
     }
   }
+  LoseStuck();
   if (draining_) return;
   if (phase_ == Phase::kGathering) {
     if (!behind_held &&
@@ -259,7 +266,8 @@ void PipelineAssembler::OnControl(size_t index,
     case v1::ControlResponse::kFailure:
       return OnFailure(index, response.failure());
     case v1::ControlResponse::kDraining:
-      if (places_.has(index) && phase_ == Phase::kUp && callbacks_.on_leaving) {
+      if (places_.has(index) && phase_ == Phase::kUp && callbacks_.on_leaving &&
+          !places_.Prepare(index, name_)) {
         callbacks_.on_leaving(Unavailable(stage.Describe(), " is draining"));
       }
       return ReleaseLeaving(index);
@@ -291,7 +299,7 @@ std::shared_ptr<ControlLink> PipelineAssembler::EndStage(size_t index,
 
 void PipelineAssembler::ReleaseLeaving(size_t index) {
   if (places_.has(index) && phase_ == Phase::kUp && callbacks_.idle &&
-      !callbacks_.idle()) {
+      !places_.Prepare(index, name_) && !callbacks_.idle()) {
     return;
   }
   EndStage(index, Unavailable("it was told to end; nothing needs it any more"))
@@ -300,6 +308,13 @@ void PipelineAssembler::ReleaseLeaving(size_t index) {
 }
 
 // Drain ----------------------------------------------------------------------
+
+void PipelineAssembler::LoseStuck() {
+  if (phase_ != Phase::kUp || !callbacks_.stuck || !callbacks_.stuck()) return;
+  const size_t slowest = places_.Slowest();
+  const Status why = Unavailable("answers and does no step");
+  EndStage(slowest, why)->Cancel(why);
+}
 
 void PipelineAssembler::SendDrain() {
   const bool sent = std::exchange(draining_, true);
@@ -409,7 +424,8 @@ void PipelineAssembler::Lose(size_t index, const Status& why) {
   if (was_up) down_since_ = Clock::now();
   message_ = Cat(stages_[index]->Describe(), ": ", Message(why));
   plans_->Close(Cancelled("epoch ", name_.epoch, " has ended"));
-  assign_backoff_ = NextBackoff(assign_backoff_);
+  // At once, unless the last try failed too.
+  assign_backoff_ = was_up ? Duration::zero() : NextBackoff(assign_backoff_);
   assign_at_ = Clock::now() + assign_backoff_;
   LogWarning(was_up ? "pipeline lost: " : "pipeline not built: ", message_);
   Publish();

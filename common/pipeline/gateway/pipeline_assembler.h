@@ -39,8 +39,10 @@ struct PipelineOptions {
   bool steps_ahead = false;
   std::string gateway_id;  // of this run, for people; empty: random
   std::string build;       // for people, shown by the stages
-  // transport.peer_timeout: silence after which a stage is lost.
+  // transport.peer_timeout: silence after which a connection is given up.
   rpc::TransportOptions transport;
+  // Silence after which a stage of the pipeline is lost; at most peer_timeout.
+  Duration lost_after = std::chrono::milliseconds(2500);
   Duration suspect_after = std::chrono::seconds(2);
   Duration heartbeat = std::chrono::milliseconds(250);
   // Whether this gateway speaks for the stages' model; may be empty. A refusal
@@ -58,11 +60,15 @@ struct PipelineCallbacks {
   // index, address and layers, and why.
   std::function<void(const Status&)> on_lost;
   std::function<void(StepResult)> on_result;
-  // A stage was told to end: no new sequences; live ones may go on.
+  // A stage was told to end, and no spare takes its place: no new sequences;
+  // live ones may go on.
   std::function<void(const Status&)> on_leaving = nullptr;
   // Whether, since on_leaving, no plan is in flight and none will come. Then
   // the stage is released, and on_lost follows. Empty: at once.
   std::function<bool()> idle = nullptr;
+  // Whether a plan is in flight for far longer than it should take. Then the
+  // stage that has done the fewest steps is lost. Empty: never.
+  std::function<bool()> stuck = nullptr;
   // An event threw: the pipeline is built anew.
   std::function<void(const Status&)> on_exception = nullptr;
 };
@@ -123,8 +129,11 @@ class PipelineAssembler {
   // Loses the pipeline, if there is one, and forgets the stage's stream.
   // Returns the stream, for the caller to half-close or cancel.
   std::shared_ptr<ControlLink> EndStage(size_t index, const Status& why);
-  // Releases a stage that was told to end, once nothing needs it.
+  // Releases a stage that was told to end, once nothing needs it, or a spare
+  // takes its place.
   void ReleaseLeaving(size_t index);
+  // Loses the stage that holds up the others, if one does.
+  void LoseStuck();
   void SendDrain();
   void CheckDrained();
   // Joins the stages to a pipeline and begins an epoch, if they fit.

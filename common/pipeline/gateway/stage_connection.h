@@ -90,6 +90,7 @@ class StageConnection {
   }
   // Whether the stage has sent Welcome on this Control stream.
   bool welcomed() const { return welcomed_; }
+  const StageLoad& load() const { return load_; }  // of the latest heartbeat
   TimePoint connect_at() const { return connect_at_; }  // not before
   bool held() const { return held_; }                   // by another gateway
   bool drained() const { return drained_; }

@@ -74,19 +74,11 @@ StagePlace StagePlaces::Between(size_t index) const {
   return gap;
 }
 
-bool StagePlaces::Give(size_t index, std::string& message) {
-  const StagePlace place =
-      places_[index].empty() ? Between(index) : places_[index];
+size_t StagePlaces::SpareFor(const StagePlace& place) const {
   size_t chosen = 0;
   for (size_t i = places_.size(); i < stages_.size(); ++i) {
     StageConnection& spare = *stages_[i];
     if (!spare.available()) continue;
-    if (place.empty()) {
-      message = Cat(stages_[index]->Describe(),
-                    " is gone before this gateway knew its layers: a spare "
-                    "takes its place if --layers names them");
-      return false;
-    }
     if (const Status fits = CheckSpare(spare.facts()); !fits.ok()) {
       LogWarning(spare.Describe(), ": ", Message(fits));
       spare.SetConflict(Message(fits));
@@ -97,6 +89,29 @@ bool StagePlaces::Give(size_t index, std::string& message) {
       chosen = i;
     }
   }
+  return chosen;
+}
+
+bool StagePlaces::Prepare(size_t index, const wire::PipelineName& name) {
+  const size_t chosen = SpareFor(places_[index]);
+  if (chosen == 0) return false;
+  if (stages_[chosen]->holds(places_[index])) return true;
+  stages_[chosen]->SendLoad(name, places_[index]);
+  return false;
+}
+
+bool StagePlaces::Give(size_t index, std::string& message) {
+  const StagePlace place =
+      places_[index].empty() ? Between(index) : places_[index];
+  const bool any_spare =
+      std::any_of(stages_.begin() + std::ssize(places_), stages_.end(),
+                  [](const auto& spare) { return spare->available(); });
+  if (place.empty() && any_spare) {
+    message = Cat(stages_[index]->Describe(),
+                  " is gone before this gateway knew its layers: a spare "
+                  "takes its place if --layers names them");
+  }
+  const size_t chosen = place.empty() ? 0 : SpareFor(place);
   if (chosen == 0) return false;
   LogWarning(stages_[index]->Describe(), " loses its place to ",
              stages_[chosen]->Describe(), ": layers ", place.first_layer,
@@ -117,6 +132,15 @@ Status StagePlaces::CheckSpare(const StageIdentity& spare) const {
                               digest);
   }
   return OkStatus();
+}
+
+size_t StagePlaces::Slowest() const {
+  const auto end = stages_.begin() + std::ssize(places_);
+  const auto slowest =
+      std::min_element(stages_.begin(), end, [](const auto& a, const auto& b) {
+        return a->load().steps_done < b->load().steps_done;
+      });
+  return static_cast<size_t>(slowest - stages_.begin());
 }
 
 bool StagePlaces::filled() const {

@@ -38,6 +38,11 @@ class StagePlaces {
   // place has another holder now. `message` names a place with unknown layers.
   bool Fill(TimePoint now, Duration patience, const wire::PipelineName& name,
             std::string& message);
+  // Whether a spare holds the layers of place `index`. If none does, one that
+  // can is made to load them.
+  bool Prepare(size_t index, const wire::PipelineName& name);
+  // Returns the place whose process has done the fewest steps of the epoch.
+  size_t Slowest() const;
   // Whether every place has a process that holds its layers.
   bool filled() const;
   // Returns what people see of the processes at `now`: their states, and
@@ -48,6 +53,9 @@ class StagePlaces {
                         bool up) const;
 
  private:
+  // Returns the spare that holds the layers of `place`, or else the first one
+  // that can load them; 0: none. Refuses spares of other models.
+  size_t SpareFor(const StagePlace& place) const;
   // Gives place `index` to a spare that holds its layers, or else to the first
   // one that can load them. False without one. `message`: as for Fill.
   bool Give(size_t index, std::string& message);

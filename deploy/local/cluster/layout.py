@@ -120,6 +120,7 @@ def _gateway(options, model, stages, port):
     argv += _valued("--max-running", options.max_running)
     argv += _valued("--max-queue", options.max_queue)
     argv += _valued("--max-queue-wait", options.max_queue_wait)
+    argv += _valued("--recovery-timeout", options.recovery_timeout)
     argv += _valued("--target-itl-ms", options.target_itl_ms)
     argv += _valued("--prefill-chunk", options.prefill_chunk)
     argv += _valued("--tool-format", options.tool_format)

@@ -142,7 +142,8 @@ def up_parser(name):
                         "run folder)")
     parser.add_argument("--detach", action="store_true",
                         help="return once the cluster is ready")
-    parser.add_argument("--supervise", action="store_true",
+    parser.add_argument("--supervise", default=True,
+                        action=argparse.BooleanOptionalAction,
                         help="restart processes that die")
     parser.add_argument("--debug", action="store_true",
                         help="serve /debug/logits and the list of traces, "
@@ -180,6 +181,9 @@ def up_parser(name):
     passed.add_argument("--max-queue", type=not_negative, metavar="N")
     passed.add_argument("--max-queue-wait", type=not_negative, metavar="S",
                         help="seconds a request may wait to start")
+    passed.add_argument("--recovery-timeout", type=not_negative, metavar="S",
+                        help="seconds that requests wait for a lost stage; "
+                        "0: they end with it")
     passed.add_argument("--target-itl-ms", type=not_negative, metavar="MS",
                         help="time between tokens beside others' prompts")
     passed.add_argument("--tool-format", metavar="X",

@@ -116,6 +116,9 @@ class Served {
     model_.eos_ids = {256};
     model_.vocab_size = kVocab;
     AddGrammars(text->tokenizer(), {}, model_);
+    // Waits for the vocabulary's trie, which another thread makes.
+    EXPECT_TRUE(
+        model_.grammars->Compile({GrammarSpec::Kind::kRegex, "a"}, "").ok());
     model_.text = std::move(text);
     model_.max_positions = kPositions;
     HandlerContext context{model_, engine_.loop(), metrics_, nullptr,

@@ -30,7 +30,8 @@ class EngineLoopPeer {
   }
   static void End(EngineLoop& loop, TokenSink& sink,
                   const std::string& request_id, FinalEvent event) {
-    loop.EndOne(sink, request_id, std::move(event));
+    loop.OnEnded(request_id);
+    sink.OnEnd(std::move(event));
   }
 };
 

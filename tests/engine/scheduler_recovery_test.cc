@@ -1,0 +1,175 @@
+// A lost pipeline is a pause: sequences wait, and go on with their tokens.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "tests/engine/scheduler_harness.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kVocab = 50;
+
+bool Carries(const StepPlan& plan, SequenceId id) {
+  return std::ranges::any_of(
+      plan.chunks, [&](const Chunk& chunk) { return chunk.sequence == id; });
+}
+
+// Runs until every sequence has ended, with a pipeline of `num_stages`. It dies
+// whenever a plan with a position at or behind `end` of sequence `poison` is in
+// flight.
+void RunWithPoison(SchedulerHarness& harness, SequenceId poison, int32_t end,
+                   int num_stages) {
+  uint64_t epoch = 1;
+  for (int moves = 0; harness.num_live() > 0; ++moves) {
+    ASSERT_LT(moves, 10000);
+    bool dies = false;
+    while (const std::optional<StepPlan> plan = harness.Plan()) {
+      for (const Chunk& chunk : plan->chunks) {
+        dies = dies || (chunk.sequence == poison &&
+                        chunk.start + std::ssize(chunk.tokens) >= end);
+      }
+    }
+    if (dies) {
+      harness.Suspend();
+      harness.Attach(Epoch(++epoch), num_stages);
+    } else {
+      harness.Commit();
+    }
+    ASSERT_FALSE(::testing::Test::HasFailure());
+  }
+  harness.RunToEnd();
+}
+
+TEST(SchedulerRecoveryTest, ASequenceThatKillsItsStagesEndsAlone) {
+  for (const int stages : {1, 3}) {
+    for (const int32_t end : {10, 300, 304}) {
+      EngineOptions options;
+      options.prefill_chunk = 64;
+      SchedulerHarness harness(options, TestLimits(400), stages);
+      std::vector<SequenceId> good;
+      for (uint64_t i = 0; i < 6; ++i) {
+        good.push_back(harness.Add(TestRequest(20 + 30 * int(i), 60, i)));
+      }
+      const SequenceId poison = harness.Add(TestRequest(300, 40, 77));
+      good.push_back(harness.Add(TestRequest(50, 60, 9)));
+      RunWithPoison(harness, poison, end, stages);
+      const FinalEvent& last = harness.outcome(poison).ends.at(0);
+      EXPECT_EQ(last.status.code(), StatusCode::kUnavailable);
+      EXPECT_EQ(Message(last.status),
+                "replayed too often: 3 pipelines were lost while they computed "
+                "this request, limit 2; the latest: stage 1 is gone");
+      for (const SequenceId id : good) {
+        EXPECT_EQ(harness.outcome(id).result(),
+                  Undisturbed(harness.request(id), kVocab))
+            << id << " of " << stages << " stages, end " << end;
+      }
+      EXPECT_EQ(harness.counters().recoveries, 3u);
+    }
+  }
+}
+
+TEST(SchedulerRecoveryTest, ASequenceThatGotOnHasAllItsTriesAgain) {
+  SchedulerHarness harness({}, TestLimits(100));
+  const SequenceId id = harness.Add(TestRequest(30, 40));
+  for (uint64_t epoch = 2; epoch < 12; ++epoch) {
+    harness.Plan();
+    harness.Commit();  // the lost positions, and a token
+    harness.Plan();
+    harness.Suspend();
+    harness.Attach(Epoch(epoch), 1);
+  }
+  harness.RunToEnd();
+  EXPECT_EQ(harness.outcome(id).result(),
+            Undisturbed(harness.request(id), kVocab));
+}
+
+TEST(SchedulerRecoveryTest, WithoutReplaysWhatWasInFlightEnds) {
+  EngineOptions options;
+  options.max_replays = 0;
+  options.max_running = 1;
+  SchedulerHarness harness(options, TestLimits(100));
+  const SequenceId computed = harness.Add(TestRequest(30, 40, 1));
+  const SequenceId queued = harness.Add(TestRequest(30, 40, 2));
+  harness.Plan();
+  harness.Suspend();
+  EXPECT_EQ(harness.outcome(computed).ends.at(0).reason, FinishReason::kError);
+  harness.Attach(Epoch(2), 1);
+  harness.RunToEnd();
+  EXPECT_EQ(harness.outcome(queued).result(),
+            Undisturbed(harness.request(queued), kVocab));
+}
+
+TEST(SchedulerRecoveryTest, TheShortestGoOnFirst) {
+  EngineOptions options;
+  options.max_step_tokens = 512;
+  SchedulerHarness harness(options, TestLimits(400));
+  const SequenceId longest = harness.Add(TestRequest(400, 40, 1));
+  const SequenceId shortest = harness.Add(TestRequest(20, 40, 2));
+  const SequenceId middle = harness.Add(TestRequest(60, 40, 3));
+  while (harness.outcome(longest).tokens.empty()) {
+    harness.Plan();
+    harness.Commit();
+  }
+  harness.Suspend();
+  harness.Attach(Epoch(2), 1);
+  const std::optional<StepPlan> plan = harness.Plan();
+  ASSERT_TRUE(plan.has_value());
+  ASSERT_GE(plan->started.size(), 2u);
+  EXPECT_EQ(plan->started[0].sequence, shortest);
+  EXPECT_EQ(plan->started[1].sequence, middle);
+  harness.RunToEnd();
+}
+
+TEST(SchedulerRecoveryTest, SuspendedSequencesCountAndCanBeCancelled) {
+  SchedulerHarness harness({}, TestLimits(100));
+  const SequenceId kept = harness.Add(TestRequest(30, 10, 1));
+  const SequenceId left = harness.Add(TestRequest(30, 10, 2));
+  harness.Plan();
+  harness.Commit();
+  harness.Suspend();
+  EXPECT_FALSE(harness.Plan().has_value());
+  EXPECT_FALSE(harness.scheduler().quiet());
+  const SequenceId added = harness.Add(TestRequest(30, 10, 3));
+  EXPECT_EQ(harness.stats().suspended, 3);
+  EXPECT_EQ(harness.stats().waiting, 3);
+  EXPECT_EQ(harness.stats().blocks_used, 0);
+  harness.End(left, FinishReason::kCancelled);
+  EXPECT_EQ(harness.stats().suspended, 2);
+  harness.Attach(Epoch(2), 1);
+  EXPECT_EQ(harness.stats().suspended, 0);
+  harness.RunToEnd();
+  for (const SequenceId id : {kept, added}) {
+    EXPECT_EQ(harness.outcome(id).result(),
+              Undisturbed(harness.request(id), kVocab));
+  }
+}
+
+TEST(SchedulerRecoveryTest, APipelineThatWillGoStartsNoQueuedSequence) {
+  EngineOptions options;
+  options.max_running = 1;
+  SchedulerHarness harness(options, TestLimits(100));
+  const SequenceId running = harness.Add(TestRequest(30, 5, 1));
+  const SequenceId queued = harness.Add(TestRequest(30, 5, 2));
+  harness.Plan();
+  harness.scheduler().HoldStarts();
+  EXPECT_FALSE(harness.stats().rests);
+  while (harness.Commit()) {
+    while (const auto plan = harness.Plan()) {
+      EXPECT_FALSE(Carries(*plan, queued));
+    }
+  }
+  EXPECT_EQ(harness.outcome(running).result(),
+            Undisturbed(harness.request(running), kVocab));
+  EXPECT_TRUE(harness.stats().rests);
+  harness.Suspend();
+  harness.Attach(Epoch(2), 1);
+  harness.RunToEnd();
+  EXPECT_EQ(harness.outcome(queued).result(),
+            Undisturbed(harness.request(queued), kVocab));
+}
+
+}  // namespace
+}  // namespace sluice
