@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kVocab = 50;
+constexpr int kSmallVocab = 50;
 
 bool Carries(const StepPlan& plan, SequenceId id) {
   return std::ranges::any_of(
@@ -63,7 +63,7 @@ TEST(SchedulerRecoveryTest, ASequenceThatKillsItsStagesEndsAlone) {
                 "this request, limit 2; the latest: stage 1 is gone");
       for (const SequenceId id : good) {
         EXPECT_EQ(harness.outcome(id).result(),
-                  Undisturbed(harness.request(id), kVocab))
+                  Undisturbed(harness.request(id), kSmallVocab))
             << id << " of " << stages << " stages, end " << end;
       }
       EXPECT_EQ(harness.counters().recoveries, 3u);
@@ -83,7 +83,7 @@ TEST(SchedulerRecoveryTest, ASequenceThatGotOnHasAllItsTriesAgain) {
   }
   harness.RunToEnd();
   EXPECT_EQ(harness.outcome(id).result(),
-            Undisturbed(harness.request(id), kVocab));
+            Undisturbed(harness.request(id), kSmallVocab));
 }
 
 TEST(SchedulerRecoveryTest, WithoutReplaysWhatWasInFlightEnds) {
@@ -99,7 +99,7 @@ TEST(SchedulerRecoveryTest, WithoutReplaysWhatWasInFlightEnds) {
   harness.Attach(Epoch(2), 1);
   harness.RunToEnd();
   EXPECT_EQ(harness.outcome(queued).result(),
-            Undisturbed(harness.request(queued), kVocab));
+            Undisturbed(harness.request(queued), kSmallVocab));
 }
 
 TEST(SchedulerRecoveryTest, TheShortestGoOnFirst) {
@@ -143,7 +143,7 @@ TEST(SchedulerRecoveryTest, SuspendedSequencesCountAndCanBeCancelled) {
   harness.RunToEnd();
   for (const SequenceId id : {kept, added}) {
     EXPECT_EQ(harness.outcome(id).result(),
-              Undisturbed(harness.request(id), kVocab));
+              Undisturbed(harness.request(id), kSmallVocab));
   }
 }
 
@@ -162,13 +162,13 @@ TEST(SchedulerRecoveryTest, APipelineThatWillGoStartsNoQueuedSequence) {
     }
   }
   EXPECT_EQ(harness.outcome(running).result(),
-            Undisturbed(harness.request(running), kVocab));
+            Undisturbed(harness.request(running), kSmallVocab));
   EXPECT_TRUE(harness.stats().rests);
   harness.Suspend();
   harness.Attach(Epoch(2), 1);
   harness.RunToEnd();
   EXPECT_EQ(harness.outcome(queued).result(),
-            Undisturbed(harness.request(queued), kVocab));
+            Undisturbed(harness.request(queued), kSmallVocab));
 }
 
 }  // namespace
