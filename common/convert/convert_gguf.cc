@@ -44,11 +44,13 @@ namespace {
 constexpr uint64_t kCopyBytes = 16 << 20;
 
 // The source's metadata, without its split and with the new type.
-GgufMetadata MetadataOf(const GgufMetadata& from, DType type) {
+GgufMetadata MetadataOf(const GgufMetadata& from, std::optional<DType> type) {
   using weights::GgufType;
   GgufMetadata to;
-  to.Insert("general.file_type",
-            {GgufType::kUint32, GgufType::kUint8, GgufFileTypeOf(type)});
+  if (type.has_value()) {
+    to.Insert("general.file_type",
+              {GgufType::kUint32, GgufType::kUint8, GgufFileTypeOf(*type)});
+  }
   to.Insert("general.quantization_version",
             {GgufType::kUint32, GgufType::kUint8, int64_t{2}});
   for (const auto& [key, value] : from.entries()) {

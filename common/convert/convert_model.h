@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,8 @@ struct ConvertRule {
 struct ConvertOptions {
   std::string model;  // a folder of safetensors, or a GGUF
   std::string out;    // is not there; a folder, or NAME.gguf
-  // Of the layers' matrices that no rule finds.
-  weights::DType type = weights::DType::kQ4_0;
+  // Of the layers' matrices that no rule finds; none: as they are stored.
+  std::optional<weights::DType> type = weights::DType::kQ4_0;
   // The first that finds a name counts. Names are those of safetensors; only
   // rules reach the embedding and the head.
   std::vector<ConvertRule> rules;
@@ -56,8 +57,12 @@ using ConvertProgress = std::function<void(uint64_t done, uint64_t total)>;
 //
 // A folder of safetensors becomes a folder: Q4_0 and Q8_0 in the layout that
 // compressed-tensors calls pack-quantized, one scale of F16 per 32 columns;
-// experts that are stacked in one tensor become BF16; the tokenizer and the
-// templates are copied.
+// experts that are stacked in one tensor stay MXFP4 or become BF16; the
+// tokenizer and the templates are copied. A GGUF becomes such a folder, with
+// its blocks of other types as they are stored (common/weights/block_tensor.h),
+// with its tokenizer, templates and stop ids. Experts become tensors of their
+// own, gpt-oss' as its checkpoints have them where their types are all plain or
+// all MXFP4.
 //
 // A GGUF becomes a GGUF of one file, with the source's metadata: F32, BF16,
 // Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1. So does a folder: names, keys, tokenizer
@@ -66,9 +71,10 @@ using ConvertProgress = std::function<void(uint64_t done, uint64_t total)>;
 // type. Norms, biases and routers become F32. Layers behind the last are left
 // out.
 //
-// INVALID_ARGUMENT for an unknown model, a type that OUT cannot have, a GGUF
-// that shall become a folder, and an `out` that is there; UNIMPLEMENTED for
-// what no key of a GGUF tells; RESOURCE_EXHAUSTED for a disk without the room.
+// INVALID_ARGUMENT for an unknown model, a type that OUT cannot have, a folder
+// without a type that shall become a folder, and an `out` that is there;
+// UNIMPLEMENTED for what no key of a GGUF tells; RESOURCE_EXHAUSTED for a disk
+// without the room.
 StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
                                      const ConvertProgress& progress);
 

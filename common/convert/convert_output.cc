@@ -1,6 +1,8 @@
 #include "common/convert/convert_output.h"
 
+#include <cmath>
 #include <filesystem>
+#include <numeric>
 #include <system_error>
 
 #include "common/base/json.h"
@@ -42,6 +44,18 @@ std::optional<DType> ConvertTypes::RuleOf(const std::string& name) const {
     if (std::regex_search(name, rule.first)) return rule.second;
   }
   return std::nullopt;
+}
+
+void ErrorSum::Add(const float* elements, int64_t count,
+                   double relative_error) {
+  const double squares =
+      std::inner_product(elements, elements + count, elements, 0.0);
+  squares_ += squares;
+  errors_ += squares * relative_error * relative_error;
+}
+
+double ErrorSum::relative() const {
+  return squares_ > 0 ? std::sqrt(errors_ / squares_) : 0;
 }
 
 Status CheckRoom(const std::string& out, uint64_t bytes) {

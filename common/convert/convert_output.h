@@ -19,15 +19,29 @@ class ConvertTypes {
   static StatusOr<ConvertTypes> Make(const ConvertOptions& options);
 
   // Returns the type of a matrix, BF16 for rows that are no whole blocks of it;
-  // nothing for a matrix outside the layers that no rule finds.
+  // nothing for one that stays as it is stored: without a rule, and outside the
+  // layers or without the options' type.
   std::optional<weights::DType> Of(const std::string& name, int64_t cols,
                                    bool in_layer) const;
   // Returns the type of the first rule that finds the name.
   std::optional<weights::DType> RuleOf(const std::string& name) const;
 
  private:
-  weights::DType type_ = weights::DType::kBF16;
+  std::optional<weights::DType> type_;
   std::vector<std::pair<std::regex, weights::DType>> rules_;
+};
+
+// The error of a matrix that is converted part by part.
+class ErrorSum {
+ public:
+  // Adds `count` elements, of which Quantize told this error.
+  void Add(const float* elements, int64_t count, double relative_error);
+  // 0 without elements.
+  double relative() const;
+
+ private:
+  double squares_ = 0;
+  double errors_ = 0;
 };
 
 // RESOURCE_EXHAUSTED if the disk of `out` lacks the room.
@@ -48,6 +62,10 @@ int64_t GgufFileTypeOf(weights::DType type);
 StatusOr<ConvertReport> ConvertGguf(const ConvertOptions& options,
                                     const weights::ModelFile& model,
                                     const ConvertProgress& progress);
+// As ConvertModel, a folder of a GGUF.
+StatusOr<ConvertReport> ConvertFromGguf(const ConvertOptions& options,
+                                        const weights::ModelFile& model,
+                                        const ConvertProgress& progress);
 // As ConvertModel, a GGUF of a folder.
 StatusOr<ConvertReport> ConvertToGguf(const ConvertOptions& options,
                                       const weights::ModelFile& model,

@@ -1,6 +1,5 @@
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -244,10 +243,23 @@ class FolderToGguf {
     to.Insert("general.name", {GgufType::kString, GgufType::kUint8,
                                weights::ModelName(model_)});
     to.Insert("general.file_type", {GgufType::kUint32, GgufType::kUint8,
-                                    GgufFileTypeOf(options_.type)});
+                                    GgufFileTypeOf(MostCommonType())});
     to.Insert("general.quantization_version",
               {GgufType::kUint32, GgufType::kUint8, int64_t{2}});
     return to;
+  }
+
+  // Returns the options' type, else that of the most bytes.
+  DType MostCommonType() const {
+    if (options_.type.has_value()) return *options_.type;
+    std::map<DType, int64_t> bytes;
+    for (const FolderOutput& output : outputs_) {
+      bytes[output.tensor.dtype] += output.tensor.stored_bytes();
+    }
+    return std::max_element(
+               bytes.begin(), bytes.end(),
+               [](const auto& a, const auto& b) { return a.second < b.second; })
+        ->first;
   }
 
   Status Write(const FolderOutput& output, weights::GgufWriter& to) {
@@ -257,8 +269,7 @@ class FolderToGguf {
     }
     const bool is_stacked = output.row->cut == RankCut::kExperts;
     const int64_t count = is_stacked ? output.tensor.shape[0] : 1;
-    double squares = 0;
-    double errors = 0;
+    ErrorSum error;
     for (int64_t i = 0; i < count; ++i) {
       const RowSource source = finder_.Find(*output.row, output.layer, i);
       const DType type = output.tensor.dtype;
@@ -270,17 +281,14 @@ class FolderToGguf {
       SLUICE_RETURN_IF_ERROR(ReadWide(source, wide));
       const auto elements = static_cast<int64_t>(wide.size() / sizeof(float));
       const auto made = weights::Quantize(type, wide.as<float>(), elements);
-      const double norm = std::inner_product(
-          wide.as<float>(), wide.as<float>() + elements, wide.as<float>(), 0.0);
-      squares += norm;
-      errors += norm * made.relative_error * made.relative_error;
+      error.Add(wide.as<float>(), elements, made.relative_error);
       SLUICE_RETURN_IF_ERROR(Append(made.bytes.data(), made.bytes.size(), to));
     }
     if (output.matrix.empty()) return OkStatus();
     report_.matrices.push_back(
         {output.matrix, output.tensor.dtype,
          static_cast<uint64_t>(output.tensor.stored_bytes()),
-         squares > 0 ? std::sqrt(errors / squares) : 0});
+         error.relative()});
     return OkStatus();
   }
 

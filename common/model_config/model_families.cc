@@ -19,8 +19,8 @@ constexpr int64_t kMaxSparseStep = 1 << 20;
 // Checks that a quantised checkpoint is of a method whose tensors
 // common/weights/composed_tensor.h reads.
 Status CheckQuantisation(const ConfigReader& reader) {
-  constexpr std::string_view kMethods[] = {"awq", "compressed-tensors", "fp8",
-                                           "gptq", "mxfp4"};
+  constexpr std::string_view kMethods[] = {
+      "awq", "compressed-tensors", "fp8", "gptq", "mxfp4", "sluice"};
   const Json* found = reader.Find("quantization_config");
   if (found == nullptr) return OkStatus();
   const Json method =

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/weights/block_tensor.h"
 #include "common/weights/model_contents.h"
 
 namespace sluice::weights {
@@ -119,6 +120,14 @@ Status AddShards(const std::string& folder, const std::string& index,
   return CheckIndex(folder, map, contents);
 }
 
+// Gives tensors of blocks their types and the names of their matrices.
+Status NameBlocks(ModelContents& contents) {
+  for (LocatedTensor& tensor : contents.tensors) {
+    SLUICE_ASSIGN_OR_RETURN(tensor.info, BlocksOfBytes(tensor.info));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<ModelContents> OpenHfFolder(const std::string& folder) {
@@ -141,6 +150,7 @@ StatusOr<ModelContents> OpenHfFolder(const std::string& folder) {
                     ": has neither model.safetensors nor "
                     "model.safetensors.index.json");
   }
+  SLUICE_RETURN_IF_ERROR(Annotate(NameBlocks(contents), folder));
   return contents;
 }
 

@@ -372,6 +372,11 @@ Status ModelFile::ReadBf16(std::string_view name, const Slice& slice,
   return Read(name, slice, out);
 }
 
+Status ModelFile::ReadStoredRows(std::string_view name, const Slice& rows,
+                                 std::byte* out) const {
+  return Read(name, rows, out);
+}
+
 Status ModelFile::ReadMatrix(std::string_view name, const Slice& slice,
                              int64_t row, HostWeight& to) const {
   using kernels::WeightType;

@@ -117,6 +117,10 @@ class ModelFile {
   // begin and end at blocks. Errors as above.
   Status ReadMatrix(std::string_view name, const Slice& slice, int64_t row,
                     HostWeight& to) const;
+  // Reads whole rows of a tensor or matrix as they are stored, blocks or
+  // elements, in the order of ReadF32. Errors as above.
+  Status ReadStoredRows(std::string_view name, const Slice& rows,
+                        std::byte* out) const;
   // Reads `size` bytes at `offset` of a stored tensor, in the file's order.
   Status ReadStoredBytes(std::string_view name, uint64_t offset, size_t size,
                          uint8_t* out) const;

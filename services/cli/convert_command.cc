@@ -4,8 +4,11 @@
 #include <cctype>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "common/convert/convert_model.h"
@@ -15,6 +18,8 @@
 
 namespace sluice::cli {
 namespace {
+
+constexpr char kStored[] = "stored";
 
 double Megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
@@ -43,7 +48,7 @@ void PrintReport(const ConvertOptions& options, const ConvertReport& report) {
 
 struct CommandOptions {
   ConvertOptions convert;
-  std::string weights = "q4_0";
+  std::string weights;
   std::string keep;
   std::vector<std::string> rules;  // REGEX=TYPE
   double shard_gb = 4.0;
@@ -65,6 +70,23 @@ StatusOr<weights::DType> TypeOf(const std::string& name) {
   return InvalidArgument("type '", name, "' is not known; known are ", known);
 }
 
+// Returns the type of the layers' matrices; nothing: as they are stored.
+StatusOr<std::optional<weights::DType>> ChosenType(
+    const CommandOptions& options) {
+  std::string name = options.weights;
+  if (name.empty()) {
+    const auto config =
+        std::filesystem::path(options.convert.model) / "config.json";
+    std::error_code ignored;
+    const bool keeps = !options.convert.out.ends_with(".gguf") &&
+                       !std::filesystem::exists(config, ignored);
+    name = keeps ? kStored : "q4_0";
+  }
+  if (name == kStored) return std::optional<weights::DType>();
+  SLUICE_ASSIGN_OR_RETURN(const weights::DType type, TypeOf(name));
+  return std::optional<weights::DType>(type);
+}
+
 Status ReadRules(CommandOptions& options) {
   if (!options.keep.empty()) {
     options.convert.rules.push_back({options.keep, weights::DType::kBF16});
@@ -82,7 +104,7 @@ Status ReadRules(CommandOptions& options) {
 }
 
 Status RunConvert(CommandOptions options) {
-  SLUICE_ASSIGN_OR_RETURN(options.convert.type, TypeOf(options.weights));
+  SLUICE_ASSIGN_OR_RETURN(options.convert.type, ChosenType(options));
   SLUICE_RETURN_IF_ERROR(ReadRules(options));
   options.convert.shard_bytes = static_cast<uint64_t>(options.shard_gb * 1e9);
   const bool terminal = isatty(STDERR_FILENO) == 1;
@@ -114,11 +136,12 @@ void AddConvert(CommandLine& sluice) {
   convert
       .add_option("OUT", options->convert.out, "folder to make, or NAME.gguf")
       ->required();
-  convert
-      .add_option("--weights", options->weights,
-                  "the layers' matrices: bf16, q8_0 or q4_0; in a GGUF also "
-                  "f32, q4_1, q5_0 or q5_1")
-      ->capture_default_str();
+  convert.add_option(
+      "--weights", options->weights,
+      "the layers' matrices: bf16, q8_0, q4_0 or stored (as they "
+      "are in MODEL); in a GGUF also f32, q4_1, q5_0 or q5_1. "
+      "Default: stored for a GGUF that becomes a folder, else "
+      "q4_0");
   convert.add_option("--weights-for", options->rules,
                      "REGEX=TYPE, several times: matrices whose name in "
                      "safetensors it finds, embedding and head too; the "

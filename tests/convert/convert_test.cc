@@ -276,11 +276,6 @@ TEST(ConvertModelTest, WhatCannotBeWrittenIsRefusedAndLeavesNothing) {
   EXPECT_THAT(
       Message(Convert(path, out, DType::kQ4_0, {{"(", DType::kBF16}}).status()),
       HasSubstr("no regular expression"));
-  EXPECT_THAT(
-      Message(Convert(dir.Write("tiny.gguf", testing::TinyLlama().Build()), out,
-                      DType::kQ4_0)
-                  .status()),
-      HasSubstr("a GGUF becomes a GGUF"));
   EXPECT_THAT(Message(Convert(path, out, DType::kQ5_0).status()),
               HasSubstr("cannot have Q5_0, a folder has BF16, Q4_0 or Q8_0"));
   EXPECT_THAT(

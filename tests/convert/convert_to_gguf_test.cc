@@ -21,10 +21,9 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/stop_ids.h"
 #include "common/text/tokenizer.h"
-#include "common/text/vocabulary_spec.h"
 #include "common/weights/gguf_file.h"
+#include "tests/convert/golden_folder.h"
 #include "tests/model/golden_file.h"
-#include "tests/model/pipeline.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 
@@ -36,59 +35,6 @@ using ::testing::HasSubstr;
 using weights::DType;
 using weights::TensorInfo;
 
-// A byte-level tokenizer of printable ASCII, one merge and the goldens' special
-// tokens. The goldens' own spell ids as words, which no GGUF can.
-std::string TokenizerJson() {
-  VocabularySpec spec;
-  spec.tokens = {"<pad>", "<s>", "</s>", "<end>"};
-  spec.kinds.assign(4, TokenKind::kControl);
-  for (int byte = 32; byte < 127; ++byte) {
-    spec.tokens.push_back(
-        ByteLevelText(std::string(1, static_cast<char>(byte))));
-  }
-  spec.tokens.push_back("he");
-  spec.merges.emplace_back("h", "e");
-  spec.kinds.resize(spec.tokens.size(), TokenKind::kNormal);
-  spec.byte_level = true;
-  spec.patterns = PreTokenizerByName("qwen2")->patterns;
-  return *ToTokenizerJson(spec);
-}
-
-// A copy of a golden with such a tokenizer; its config may be changed.
-class GoldenFolder {
- public:
-  explicit GoldenFolder(const std::string& golden) {
-    for (const auto& entry : fs::directory_iterator(golden)) {
-      fs::create_symlink(entry.path(),
-                         fs::path(dir_.path()) / entry.path().filename());
-    }
-    Replace("tokenizer.json", TokenizerJson());
-    Json text = *ParseJson(ReadFileOrDie(golden + "/tokenizer_config.json"));
-    text["chat_template"] =
-        "{% for m in messages %}{{ m.content }}{% endfor %}";
-    Replace("tokenizer_config.json", DumpJson(text));
-    config_ = *ParseJson(ReadFileOrDie(golden + "/config.json"));
-  }
-
-  const std::string& path() const { return dir_.path(); }
-  Json& config() { return config_; }
-  void WriteConfig() const { Replace("config.json", DumpJson(config_)); }
-  void Replace(const std::string& name, const std::string& text) const {
-    fs::remove(fs::path(path()) / name);
-    dir_.Write(name, text);
-  }
-
- private:
-  TempDir dir_;
-  Json config_;
-};
-
-StatusOr<ConvertReport> Convert(const std::string& model,
-                                const std::string& out, DType type,
-                                std::vector<ConvertRule> rules = {}) {
-  return ConvertModel({model, out, type, std::move(rules)}, {});
-}
-
 std::string ErrorOf(const GoldenFolder& folder) {
   const TempDir dir;
   folder.WriteConfig();
@@ -96,27 +42,6 @@ std::string ErrorOf(const GoldenFolder& folder) {
   const Status status = Convert(folder.path(), out, DType::kF32).status();
   EXPECT_EQ(fs::exists(out), status.ok());
   return Message(status);
-}
-
-std::vector<Answer> Answers(const std::string& path,
-                            const std::vector<GoldenPrompt>& goldens,
-                            WeightsMode weights = WeightsMode::kF32) {
-  PipelineOptions options;
-  options.stage.model_path = path;
-  options.stage.weights = weights;
-  options.stage.threads = 1;
-  options.stage.kv_blocks = 256;
-  auto pipeline = Pipeline::Load(options);
-  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
-  if (!pipeline.ok()) return {};
-  std::vector<Ask> asks;
-  for (const GoldenPrompt& golden : goldens) {
-    Ask ask{golden.ids, {}, static_cast<int32_t>(golden.greedy_ids.size())};
-    ask.sampling.temperature = 0;
-    ask.sampling.return_logits = true;
-    asks.push_back(std::move(ask));
-  }
-  return (*pipeline)->Generate(asks);
 }
 
 // What a reader finds equal whether a model is a folder or its GGUF.

@@ -1,0 +1,81 @@
+#include "tests/convert/golden_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "common/text/vocabulary_spec.h"
+#include "tests/testing/shared_data.h"
+
+namespace sluice::testing {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string TokenizerJson() {
+  VocabularySpec spec;
+  spec.tokens = {"<pad>", "<s>", "</s>", "<end>"};
+  spec.kinds.assign(4, TokenKind::kControl);
+  for (int byte = 32; byte < 127; ++byte) {
+    spec.tokens.push_back(
+        ByteLevelText(std::string(1, static_cast<char>(byte))));
+  }
+  spec.tokens.push_back("he");
+  spec.merges.emplace_back("h", "e");
+  spec.kinds.resize(spec.tokens.size(), TokenKind::kNormal);
+  spec.byte_level = true;
+  spec.patterns = PreTokenizerByName("qwen2")->patterns;
+  return *ToTokenizerJson(spec);
+}
+
+}  // namespace
+
+GoldenFolder::GoldenFolder(const std::string& golden) {
+  for (const auto& entry : fs::directory_iterator(golden)) {
+    fs::create_symlink(entry.path(),
+                       fs::path(dir_.path()) / entry.path().filename());
+  }
+  Replace("tokenizer.json", TokenizerJson());
+  Json text = *ParseJson(ReadFileOrDie(golden + "/tokenizer_config.json"));
+  text["chat_template"] = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  Replace("tokenizer_config.json", DumpJson(text));
+  config_ = *ParseJson(ReadFileOrDie(golden + "/config.json"));
+}
+
+void GoldenFolder::Replace(const std::string& name,
+                           const std::string& text) const {
+  fs::remove(fs::path(path()) / name);
+  dir_.Write(name, text);
+}
+
+StatusOr<ConvertReport> Convert(const std::string& model,
+                                const std::string& out,
+                                std::optional<weights::DType> type,
+                                std::vector<ConvertRule> rules) {
+  return ConvertModel({model, out, type, std::move(rules)}, {});
+}
+
+std::vector<Answer> Answers(const std::string& path,
+                            const std::vector<GoldenPrompt>& goldens,
+                            WeightsMode weights) {
+  PipelineOptions options;
+  options.stage.model_path = path;
+  options.stage.weights = weights;
+  options.stage.threads = 1;
+  options.stage.kv_blocks = 256;
+  auto pipeline = Pipeline::Load(options);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return {};
+  std::vector<Ask> asks;
+  for (const GoldenPrompt& golden : goldens) {
+    Ask ask{golden.ids, {}, static_cast<int32_t>(golden.greedy_ids.size())};
+    ask.sampling.temperature = 0;
+    ask.sampling.return_logits = true;
+    asks.push_back(std::move(ask));
+  }
+  return (*pipeline)->Generate(asks);
+}
+
+}  // namespace sluice::testing
