@@ -3,6 +3,8 @@
 import concurrent.futures
 import json
 import os
+import subprocess
+import tempfile
 import unittest
 
 import api
@@ -27,6 +29,20 @@ def chat(url, prompt):
     return answer
 
 
+def tokens(url, text):
+    status, answer = api.post(url, "/tokenize", {"prompt": text})
+    if status != 200:
+        raise AssertionError(f"{status}: {answer}")
+    return answer["tokens"]
+
+
+def essence(answer):
+    """What two servers of the same model say alike."""
+    choice = api.choice_of(answer)
+    return (answer["prompt_token_ids"], choice["token_ids"],
+            choice["finish_reason"], choice["logprobs"])
+
+
 class SmolLm2Test(unittest.TestCase):
     def test_ten_chats_are_answered_as_the_reference_does(self):
         self.run_chats(harness.default_model())
@@ -38,6 +54,28 @@ class SmolLm2Test(unittest.TestCase):
                           "tests/testing/gguf_to_hf.py (tests/run --long "
                           "makes one)")
         self.run_chats(folder)
+
+    def test_the_folder_that_convert_makes_of_it_answers_bit_for_bit(self):
+        """Blocks as they are stored: ids, logprobs and tokens are equal."""
+        model = harness.default_model()
+        texts = harness.shared("data/vectors/ggml-vocab-gpt-2.gguf.inp")
+        texts = texts.read_text().split("\n__ggml_vocab_test__\n")
+        texts.append(harness.shared("data/README.md").read_text())
+        build = os.environ["SLUICE_BUILD_DIR"]
+        told = {}
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "smollm2")
+            subprocess.run([os.path.join(build, "services/cli/sluice"),
+                            "convert", str(model), out], check=True,
+                           stdout=subprocess.DEVNULL)
+            for path in (model, out):
+                with harness.Cluster(path, "--stages", "2") as cluster:
+                    told[path] = [
+                        [tokens(cluster.url, text) for text in texts],
+                        [essence(chat(cluster.url, prompt))
+                         for prompt in expected()[:3]]]
+        self.assertGreater(max(map(len, told[out][0])), 3000)
+        self.assertEqual(told[out], told[model])
 
     def run_chats(self, model):
         prompts = expected()
