@@ -24,6 +24,9 @@ inline constexpr Name kProcessStartTime = "process_start_time_seconds";
 inline constexpr Name kLogLinesDropped = "sluice_log_lines_dropped_total";
 inline constexpr Name kExceptions =
     "sluice_exceptions_total";  // where=http_handler|..: the edge
+inline constexpr Name kTlsCertificateExpiry =
+    "sluice_tls_certificate_expiry_timestamp_seconds";  // use=peers|peers_ca|
+                                                        //   http
 
 // gRPC servers: grpc_service, grpc_method, grpc_type; handled: grpc_code.
 inline constexpr Name kGrpcHandled = "grpc_server_handled_total";

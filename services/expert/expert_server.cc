@@ -15,6 +15,7 @@
 #include "common/experts/host/expert_service.h"
 #include "common/experts/host/expert_session.h"
 #include "common/http/probe_server.h"
+#include "common/metrics/certificate_metrics.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
 #include "common/model_config/model_config.h"
@@ -141,6 +142,8 @@ class ExpertServer::Impl {
         server_,
         rpc::Listen(options_.listen, options_.transport, service_.get()));
     metrics::AddProcessMetrics(registry_, "expert", options_.experts.isa);
+    metrics::AddPeerCertificates(registry_, options_.transport.tls_cert,
+                                 options_.transport.tls_ca);
     registry_.OnScrape([this] { CopyStats(); });
     if (!options_.metrics_listen.empty()) {
       http::ProbeOptions probes;

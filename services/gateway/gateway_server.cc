@@ -9,6 +9,7 @@
 #include "common/concurrency/turn_queue.h"
 #include "common/http/probe_server.h"
 #include "common/http/router.h"
+#include "common/metrics/certificate_metrics.h"
 #include "common/metrics/process_metrics.h"
 #include "common/openai/error.h"
 #include "common/pipeline/gateway/pipeline_assembler.h"
@@ -107,6 +108,7 @@ class GatewayServer::Impl {
          },
          &http_->stats(),
          [this] { return Seconds(pipeline_->status().last_recovery); }});
+    AddCertificates();
     SLUICE_RETURN_IF_ERROR(StartMetricsServer());
     StartPipeline();
     return OkStatus();
@@ -197,6 +199,15 @@ class GatewayServer::Impl {
       if (options_.access_log) LogAccess(summary);
     };
     return http;
+  }
+
+  void AddCertificates() {
+    metrics::Registry& registry = metrics_.registry();
+    metrics::AddPeerCertificates(registry, options_.transport.tls_cert,
+                                 options_.transport.tls_ca);
+    metrics::AddCertificateExpiry(registry, "http",
+                                  options_.http_tls.certificate,
+                                  metrics::CertificateReading::kWhenChanged);
   }
 
   Status StartMetricsServer() {

@@ -14,6 +14,7 @@
 #include "common/experts/client/client_metrics.h"
 #include "common/experts/client/expert_dispatcher.h"
 #include "common/http/probe_server.h"
+#include "common/metrics/certificate_metrics.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
 #include "common/model_config/expert_placement.h"
@@ -140,6 +141,8 @@ class StageServer::Impl {
         server_,
         rpc::Listen(options_.listen, options_.transport, service_.get()));
     metrics::AddProcessMetrics(registry_, "stage", options_.stage.isa);
+    metrics::AddPeerCertificates(registry_, options_.transport.tls_cert,
+                                 options_.transport.tls_ca);
     registry_.OnScrape([this] { CopyStats(); });
     if (!options_.metrics_listen.empty()) {
       http::ProbeOptions probes;

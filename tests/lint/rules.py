@@ -53,7 +53,7 @@ ROOMS = {
     "common/rpc": (_BASE | {"common/concurrency", "common/tensor"},
                    _EDGE | {"openssl"}),
     "common/metrics": (_BASE | {"common/concurrency"},
-                       _PLAIN | {"prometheus"}),
+                       _PLAIN | {"prometheus", "openssl"}),
     "common/http": (_NOUNS, _PLAIN | {"boost", "openssl"}),
     "common/openai": (_BASE | {"common/core", "common/text", "common/grammar",
                                "common/http"}, _PLAIN),
