@@ -7,11 +7,13 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import ssl
 import subprocess
 import tempfile
+import time
 import unittest
 
 import api
@@ -184,6 +186,16 @@ class DoorsTest(unittest.TestCase):
                 if answer.status >= 400 else None
             return answer.status, code
 
+    def expiry(self, port, context):
+        """When the certificate of HTTPS ends, as the metrics say."""
+        with contextlib.closing(http.client.HTTPSConnection(
+                "127.0.0.1", port, timeout=30, context=context)) as connection:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        return float(re.search(
+            r'^sluice_tls_certificate_expiry_timestamp_seconds\{use="http"\} '
+            r"(\S+)$", text, re.M)[1])
+
     def test_beyond_loopback_needs_keys_or_open(self):
         process, log = self.gateway("--listen", "0.0.0.0:0")
         self.assertEqual(process.wait(30), 1)
@@ -257,6 +269,8 @@ class DoorsTest(unittest.TestCase):
         port = self.port()
         self.assertIn("listening on https://", log.read_text())
         self.assertEqual(ask(first)[0], 200)
+        self.assertAlmostEqual(self.expiry(port, first),
+                               time.time() + 86400, delta=300)
         second = make("second")
         harness.wait_for(lambda: shown(second), 20, "the new certificate")
         self.assertFalse(shown(first))

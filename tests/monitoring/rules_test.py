@@ -1,0 +1,58 @@
+"""promtool and amtool accept what deploy/monitoring has, and the rules' unit
+tests pass."""
+
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+import series
+import tools
+
+PROMTOOL, AMTOOL = tools.need("promtool", "amtool")
+
+
+class RulesTest(unittest.TestCase):
+    def run_tool(self, *command, folder=series.FOLDER, expect=0):
+        done = subprocess.run([str(word) for word in command], cwd=folder,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, expect,
+                         f"{command}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def test_the_files_are_well_formed(self):
+        self.run_tool(PROMTOOL, "check", "rules", "--lint-fatal",
+                      *series.RULE_FILES)
+        self.run_tool(PROMTOOL, "check", "config", "prometheus.yml")
+        self.run_tool(AMTOOL, "check-config", "alertmanager.yml")
+
+    def test_the_unit_tests_pass(self):
+        for name in ("rules_test.yaml", "alerts_test.yaml"):
+            self.run_tool(PROMTOOL, "test", "rules", name)
+
+    def test_each_rule_and_alert_has_a_unit_test(self):
+        text = (series.FOLDER / "alerts_test.yaml").read_text()
+        for alert in re.findall(r"alert: (\w+)", series.rules_text()):
+            self.assertTrue(re.search(rf"alertname: {alert}\n +eval_time: .*\n"
+                                      " +exp_alerts:", text),
+                            f"{alert} never fires")
+            self.assertTrue(re.search(rf"alertname: {alert}, eval_time",
+                                      text), f"{alert} never keeps still")
+        text = (series.FOLDER / "rules_test.yaml").read_text()
+        for name in series.recorded():
+            self.assertIn(name, text)
+
+    def test_a_wrong_threshold_fails_the_unit_tests(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in series.FOLDER.glob("*.yaml"):
+                changed = path.read_text().replace(
+                    "sluice:kv_used:ratio > 0.9", "sluice:kv_used:ratio > 0.99")
+                (pathlib.Path(folder) / path.name).write_text(changed)
+            out = self.run_tool(PROMTOOL, "test", "rules", "alerts_test.yaml",
+                                folder=folder, expect=1)
+        self.assertIn("SluiceKvNearFull", out)
+
+
+if __name__ == "__main__":
+    unittest.main()
