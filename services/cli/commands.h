@@ -18,6 +18,7 @@ void AddTrace(CommandLine& sluice);
 void AddInspect(CommandLine& sluice);
 void AddConvert(CommandLine& sluice);
 void AddPlan(CommandLine& sluice);
+void AddProbe(CommandLine& sluice);
 void AddCompletion(CommandLine& sluice);
 void AddCommands(CommandLine& sluice);
 

@@ -127,6 +127,7 @@ void AddCommands(CommandLine& sluice) {
   AddInspect(sluice);
   AddConvert(sluice);
   AddPlan(sluice);
+  AddProbe(sluice);
   AddCompletion(sluice);
 }
 
