@@ -28,8 +28,11 @@ subjectAltName={names}
 
 
 def openssl(folder, *words):
-    subprocess.run(["openssl", *words], cwd=folder, check=True,
-                   stdin=subprocess.DEVNULL)
+    done = subprocess.run(["openssl", *words], cwd=folder, check=False,
+                          stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True)
+    if done.returncode != 0:
+        sys.exit(f"openssl {' '.join(words)}: {done.stderr}")
 
 
 def make(folder, names, days):
