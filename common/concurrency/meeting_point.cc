@@ -1,6 +1,6 @@
 #include "common/concurrency/meeting_point.h"
 
-#include <thread>
+#include "common/base/control_group.h"
 
 namespace sluice {
 namespace {
@@ -19,8 +19,7 @@ inline void CpuRelax() {
 
 // Spinning with more threads than cores only delays the awaited thread.
 int SpinsFor(int num_threads) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return num_threads <= cores ? kSpins : 0;
+  return num_threads <= UsableCpus() ? kSpins : 0;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/base/control_group.h"
 #include "common/device/cpu/cpu_backend.h"
 #include "common/device/cpu/cpu_options.h"
 
@@ -28,9 +29,7 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const CpuIsa isa, ParseIsa(options.isa));
   const std::vector<int> cpus = AvailableCpus();
-  const int32_t threads = options.threads == 0
-                              ? static_cast<int32_t>(cpus.size())
-                              : options.threads;
+  const int32_t threads = options.threads == 0 ? UsableCpus() : options.threads;
   const int32_t per_rank = std::max(1, threads / options.ranks);
   const auto table = std::make_shared<RankTable>(options.ranks);
   std::vector<std::unique_ptr<Backend>> backends;

@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "common/base/control_group.h"
 #include "common/base/log.h"
-#include "common/device/cpu/cpu_options.h"
 #include "common/weights/weight_sums.h"
 #include "common/weights/xxh64.h"
 
@@ -136,7 +136,7 @@ PackedWeights::PackedWeights(const PackedOptions& options, int32_t threads,
       folders_(FoldersOf(options.where, model)),
       memory_(options.memory) {
   if (folders_.empty()) return;
-  if (threads == 0) threads = static_cast<int32_t>(AvailableCpus().size());
+  if (threads == 0) threads = UsableCpus();
   team_ =
       std::make_unique<ThreadTeam>(ThreadTeamOptions{threads, {}, "packed"});
 }

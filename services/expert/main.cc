@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/base/log.h"
-#include "common/base/service_main.h"
+#include "common/service/service_main.h"
 #include "common/weights/packed_file.h"
 #include "services/expert/expert_server.h"
 
@@ -17,7 +17,9 @@ ABSL_FLAG(std::string, experts, "",
 ABSL_FLAG(std::string, placement, "",
           "file that says which host has which experts; instead of --experts");
 ABSL_FLAG(std::string, host, "", "this host's name in --placement");
-ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
+ABSL_FLAG(int32_t, threads, 0,
+          "compute threads; 0: one per core, and no more than the control "
+          "group's CPU quota");
 ABSL_FLAG(bool, pin_threads, false,
           "pin each compute thread to a core of its own, and take memory near "
           "the cores: for a process that has its cores for itself");
@@ -120,7 +122,7 @@ Status Run(const sigset_t& signals) {
 
 int main(int argc, char** argv) {
   return sluice::ServiceMain(
-      argc, argv,
+      argc, argv, "expert",
       "serves experts of a model's sparse layers to its stages\n"
       "  sluice-expert --model PATH --listen 127.0.0.1:7101 --experts "
       "all:0-63",

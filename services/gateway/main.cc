@@ -1,8 +1,6 @@
 // sluice-gateway: the OpenAI API over a pipeline of stages. See README.md.
 // Size: every flag of the process is here, with the check of its value.
 #include <absl/flags/flag.h>
-#include <absl/flags/parse.h>
-#include <absl/flags/usage.h>
 #include <malloc.h>
 #include <sys/resource.h>
 
@@ -10,13 +8,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "common/base/flag_names.h"
+#include "common/base/control_group.h"
 #include "common/base/log.h"
-#include "common/base/service_process.h"
 #include "common/openai/parse.h"
+#include "common/service/service_main.h"
 #include "services/gateway/gateway_server.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:8000",
@@ -225,8 +222,7 @@ StatusOr<GrammarCompiler::Options> GrammarsFromFlags() {
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--grammar-threads", grammars.num_threads, 0, 256));
   if (grammars.num_threads == 0) {
-    grammars.num_threads = std::clamp(
-        static_cast<int>(std::thread::hardware_concurrency()) / 4, 2, 8);
+    grammars.num_threads = std::clamp(UsableCpus() / 4, 2, 8);
   }
   return grammars;
 }
@@ -335,7 +331,7 @@ void SetDoors(GatewayOptions& options) {
 void SetTextThreads(GatewayOptions& options) {
   options.text_threads = absl::GetFlag(FLAGS_text_threads);
   if (options.text_threads == 0) {
-    options.text_threads = std::thread::hardware_concurrency() <= 2 ? 2 : 3;
+    options.text_threads = UsableCpus() <= 2 ? 2 : 3;
   }
   options.text_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_text_memory))
                        << 20;
@@ -435,16 +431,11 @@ void BoundHeap() {
   mallopt(M_ARENA_MAX, 4);
 }
 
-// Waits for one of `signals`. Meanwhile returns memory of parsed bodies to the
-// system, which they leave in small pieces.
-int AwaitSignal(const sigset_t& signals) {
+// Returns memory of parsed bodies to the system, which they leave in small
+// pieces.
+void TidyHeap() {
   constexpr size_t kKeptBytes = size_t{64} << 20;
-  const timespec pause{2, 0};
-  while (true) {
-    const int number = sigtimedwait(&signals, nullptr, &pause);
-    if (number > 0) return number;
-    if (mallinfo2().fordblks > kKeptBytes) malloc_trim(0);
-  }
+  if (mallinfo2().fordblks > kKeptBytes) malloc_trim(0);
 }
 
 Status Run(const sigset_t& signals) {
@@ -459,8 +450,7 @@ Status Run(const sigset_t& signals) {
   LogInfo("listening on ", tls ? "https" : "http", "://", server->address());
   SLUICE_RETURN_IF_ERROR(
       WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
-  const int signal_number = AwaitSignal(signals);
-  LogInfo("signal ", signal_number, ": draining; a second one ends at once");
+  AwaitSignal(signals, TidyHeap);
   UnblockSignals(signals);
   server->Drain(Clock::now() + FromSeconds(absl::GetFlag(FLAGS_drain_timeout)));
   server->Stop();
@@ -472,16 +462,9 @@ Status Run(const sigset_t& signals) {
 }  // namespace sluice::gateway
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
+  return sluice::ServiceMain(
+      argc, argv, "gateway",
       "serves the OpenAI API over a pipeline of stages\n"
-      "  sluice-gateway --model PATH --stages 127.0.0.1:7001,127.0.0.1:7002");
-  sluice::AcceptDashesInFlags(argc, argv);
-  if (const auto words = absl::ParseCommandLine(argc, argv); words.size() > 1) {
-    sluice::LogError("unknown argument '", words[1], "'; see --help");
-    return 1;
-  }
-  const sluice::Status status = sluice::gateway::Run(sluice::BlockSignals());
-  if (status.ok()) return 0;
-  sluice::LogError(sluice::Message(status));
-  return 1;
+      "  sluice-gateway --model PATH --stages 127.0.0.1:7001,127.0.0.1:7002",
+      sluice::gateway::Run);
 }

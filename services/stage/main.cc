@@ -6,7 +6,7 @@
 
 #include "common/base/byte_size.h"
 #include "common/base/log.h"
-#include "common/base/service_main.h"
+#include "common/service/service_main.h"
 #include "common/weights/packed_file.h"
 #include "services/stage/stage_server.h"
 
@@ -26,7 +26,9 @@ ABSL_FLAG(std::string, placement, "",
           "file that says which experts are on which hosts; empty: all are "
           "here");
 ABSL_FLAG(int32_t, ranks, 1, "tensor-parallel ranks in this process");
-ABSL_FLAG(int32_t, threads, 0, "compute threads; 0: one per core");
+ABSL_FLAG(int32_t, threads, 0,
+          "compute threads; 0: one per core, and no more than the control "
+          "group's CPU quota");
 ABSL_FLAG(bool, pin_threads, false,
           "pin each compute thread to a core of its own, and take memory near "
           "the cores: for a process that has its cores for itself");
@@ -174,7 +176,7 @@ Status Run(const sigset_t& signals) {
 
 int main(int argc, char** argv) {
   return sluice::ServiceMain(
-      argc, argv,
+      argc, argv, "stage",
       "serves a range of a model's layers to a gateway\n"
       "  sluice-stage --model PATH --listen 127.0.0.1:7001 --layers 0-14",
       sluice::stage::Run);

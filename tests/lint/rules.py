@@ -15,7 +15,8 @@ _TENSOR = _BASE | {"common/tensor", "kernels"}
 _MODEL = {"common/model_config", "common/device", "common/model"}
 # What a process that serves has, whatever it serves.
 _PROCESS = _BASE | {"common/concurrency", "common/rpc", "common/metrics",
-                    "common/http", "common/weights", "common/model_config"}
+                    "common/http", "common/weights", "common/model_config",
+                    "common/service"}
 _PLAIN = {"absl"}
 _EDGE = {"absl", "grpc", "protobuf", "generated"}
 _STREAMS = {"absl", "grpc", "generated"}
@@ -52,6 +53,7 @@ ROOMS = {
     "common/wire": (_NOUNS | _TENSOR, {"absl", "protobuf", "generated"}),
     "common/rpc": (_BASE | {"common/concurrency", "common/tensor"},
                    _EDGE | {"openssl"}),
+    "common/service": (_BASE, _PLAIN | {"cli11"}),
     "common/metrics": (_BASE | {"common/concurrency"},
                        _PLAIN | {"prometheus", "openssl"}),
     "common/http": (_NOUNS, _PLAIN | {"boost", "openssl"}),

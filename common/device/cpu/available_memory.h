@@ -6,7 +6,7 @@
 namespace sluice {
 
 // Returns the bytes of memory that this process may still take: the system's
-// available memory, or the rest of its control group's limit if that is less. 1
+// available memory, or the rest of its control groups' limit if that is less. 1
 // GiB if neither can be read.
 uint64_t AvailableMemory();
 

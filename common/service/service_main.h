@@ -1,28 +1,25 @@
-#ifndef SLUICE_COMMON_BASE_SERVICE_MAIN_H_
-#define SLUICE_COMMON_BASE_SERVICE_MAIN_H_
+#ifndef SLUICE_COMMON_SERVICE_SERVICE_MAIN_H_
+#define SLUICE_COMMON_SERVICE_SERVICE_MAIN_H_
 
-#include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
 
 #include <string>
 
-#include "common/base/flag_names.h"
 #include "common/base/log.h"
-#include "common/base/service_process.h"
+#include "common/service/service_flags.h"
+#include "common/service/service_process.h"
 
 namespace sluice {
 
-// The main function of a service: parses flags and runs `run(signals)`, whose
-// error it logs. Returns the process's exit code, 0 or 1.
+// The main function of a service ("gateway", "stage", "expert"): sets the flags
+// (ParseServiceFlags) and runs `run(signals)`, whose error it logs. Returns the
+// process's exit code, 0 or 1.
 template <typename Run>
-int ServiceMain(int argc, char** argv, const char* usage, Run run) {
+int ServiceMain(int argc, char** argv, const char* service, const char* usage,
+                Run run) {
   absl::SetProgramUsageMessage(usage);
-  AcceptDashesInFlags(argc, argv);
-  if (const auto words = absl::ParseCommandLine(argc, argv); words.size() > 1) {
-    LogError("unknown argument '", words[1], "'; see --help");
-    return 1;
-  }
-  const Status status = run(BlockSignals());
+  Status status = ParseServiceFlags(service, argc, argv);
+  if (status.ok()) status = run(BlockSignals());
   if (status.ok()) return 0;
   LogError(Message(status));
   return 1;
@@ -36,9 +33,10 @@ Status ServeAndDrain(Server& server, const sigset_t& signals,
                      const std::string& port_file, Duration drain_time) {
   LogInfo("listening on ", server.address());
   SLUICE_RETURN_IF_ERROR(WritePortFile(port_file, server.address()));
-  SLUICE_RETURN_IF_ERROR(ServeUntilSignal(
-      signals,
-      [&server](TimePoint deadline) { return server.WaitLoaded(deadline); }));
+  SLUICE_RETURN_IF_ERROR(AwaitLoad(signals, [&server](TimePoint deadline) {
+    return server.WaitLoaded(deadline);
+  }));
+  AwaitSignal(signals);
   UnblockSignals(signals);
   server.Drain(Clock::now() + drain_time);
   server.Stop();
@@ -48,4 +46,4 @@ Status ServeAndDrain(Server& server, const sigset_t& signals,
 
 }  // namespace sluice
 
-#endif  // SLUICE_COMMON_BASE_SERVICE_MAIN_H_
+#endif  // SLUICE_COMMON_SERVICE_SERVICE_MAIN_H_

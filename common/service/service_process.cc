@@ -1,12 +1,14 @@
-#include "common/base/service_process.h"
+#include "common/service/service_process.h"
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
 #include "common/base/log.h"
+#include "common/service/notify_socket.h"
 
 namespace sluice {
 
@@ -37,9 +39,8 @@ Status WritePortFile(const std::string& path, const std::string& address) {
   return OkStatus();
 }
 
-Status ServeUntilSignal(
-    const sigset_t& signals,
-    const std::function<Status(TimePoint deadline)>& wait_loaded) {
+Status AwaitLoad(const sigset_t& signals,
+                 const std::function<Status(TimePoint deadline)>& wait_loaded) {
   Status loaded = DeadlineExceeded("");
   while (loaded.code() == StatusCode::kDeadlineExceeded) {
     const timespec now{0, 0};
@@ -50,11 +51,27 @@ Status ServeUntilSignal(
     }
     loaded = wait_loaded(Clock::now() + std::chrono::milliseconds(100));
   }
-  SLUICE_RETURN_IF_ERROR(loaded);
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
-  LogInfo("signal ", signal_number, ": draining; a second one ends at once");
-  return OkStatus();
+  return loaded;
+}
+
+void AwaitSignal(const sigset_t& signals, const std::function<void()>& tidy) {
+  constexpr Duration kTidyInterval = std::chrono::seconds(2);
+  NotifySocket manager = NotifySocket::FromEnvironment();
+  manager.Ready();
+  const Duration pause =
+      std::min(manager.ping_interval().value_or(kTidyInterval), kTidyInterval);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(pause);
+  const timespec time{
+      seconds.count(),
+      std::chrono::duration_cast<std::chrono::nanoseconds>(pause - seconds)
+          .count()};
+  int number = -1;
+  while ((number = sigtimedwait(&signals, nullptr, &time)) < 0) {
+    manager.StillAlive();
+    if (tidy) tidy();
+  }
+  manager.Stopping();
+  LogInfo("signal ", number, ": draining; a second one ends at once");
 }
 
 }  // namespace sluice

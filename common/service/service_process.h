@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMMON_BASE_SERVICE_PROCESS_H_
-#define SLUICE_COMMON_BASE_SERVICE_PROCESS_H_
+#ifndef SLUICE_COMMON_SERVICE_SERVICE_PROCESS_H_
+#define SLUICE_COMMON_SERVICE_SERVICE_PROCESS_H_
 
 #include <signal.h>
 
@@ -22,17 +22,21 @@ sigset_t BlockSignals();
 // cannot.
 Status WritePortFile(const std::string& path, const std::string& address);
 
-// Returns when one of `signals` comes, or with the reason of a failed load.
+// Returns when the model is loaded, or the reason why it cannot be.
 // `wait_loaded` waits until its argument and returns the load's status,
-// DEADLINE_EXCEEDED for not yet; a signal before the load ends the process at
-// once.
-Status ServeUntilSignal(
-    const sigset_t& signals,
-    const std::function<Status(TimePoint deadline)>& wait_loaded);
+// DEADLINE_EXCEEDED for not yet. One of `signals` ends the process at once.
+Status AwaitLoad(const sigset_t& signals,
+                 const std::function<Status(TimePoint deadline)>& wait_loaded);
+
+// Tells the service manager that the process is ready, waits for one of
+// `signals`, and tells that it stops. Meanwhile the manager's watchdog is told
+// that the main thread runs, and `tidy`, unless empty, is called every 2 s.
+void AwaitSignal(const sigset_t& signals,
+                 const std::function<void()>& tidy = nullptr);
 
 // Restores the default action: a second signal ends the process.
 void UnblockSignals(const sigset_t& signals);
 
 }  // namespace sluice
 
-#endif  // SLUICE_COMMON_BASE_SERVICE_PROCESS_H_
+#endif  // SLUICE_COMMON_SERVICE_SERVICE_PROCESS_H_

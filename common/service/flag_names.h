@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMMON_BASE_FLAG_NAMES_H_
-#define SLUICE_COMMON_BASE_FLAG_NAMES_H_
+#ifndef SLUICE_COMMON_SERVICE_FLAG_NAMES_H_
+#define SLUICE_COMMON_SERVICE_FLAG_NAMES_H_
 
 #include <deque>
 #include <string>
@@ -25,4 +25,4 @@ inline void AcceptDashesInFlags(int argc, char** argv) {
 
 }  // namespace sluice
 
-#endif  // SLUICE_COMMON_BASE_FLAG_NAMES_H_
+#endif  // SLUICE_COMMON_SERVICE_FLAG_NAMES_H_
