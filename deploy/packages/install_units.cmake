@@ -1,0 +1,36 @@
+# Runs at install time: puts `units` and the file `options` where systemd and the
+# services look, below CMAKE_INSTALL_PREFIX. A prefix that ends in /usr stands for
+# /usr itself, whose options are in /etc: packages are made so.
+set(prefix "${CMAKE_INSTALL_PREFIX}")
+if(prefix MATCHES "^(.*)/usr$")
+  set(etc "${CMAKE_MATCH_1}/etc")
+  set(shown_prefix /usr)
+  set(shown_etc /etc)
+else()
+  set(etc "${prefix}/etc")
+  set(shown_prefix "${prefix}")
+  set(shown_etc "${prefix}/etc")
+endif()
+set(root "$ENV{DESTDIR}")
+
+function(put file folder)
+  get_filename_component(name "${file}" NAME)
+  file(READ "${file}" text)
+  string(REPLACE "=/usr/bin/" "=${shown_prefix}/bin/" text "${text}")
+  string(REPLACE " /etc/sluice/" " ${shown_etc}/sluice/" text "${text}")
+  string(REPLACE "\"/usr/share/" "\"${shown_prefix}/share/" text "${text}")
+  file(WRITE "${root}${folder}/${name}" "${text}")
+  file(CHMOD "${root}${folder}/${name}" PERMISSIONS
+    OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+  message(STATUS "Installing: ${root}${folder}/${name}")
+endfunction()
+
+foreach(unit ${units})
+  put("${unit}" "${prefix}/lib/systemd/system")
+endforeach()
+get_filename_component(name "${options}" NAME)
+if(EXISTS "${root}${etc}/sluice/${name}")
+  message(STATUS "Kept: ${root}${etc}/sluice/${name}")
+else()
+  put("${options}" "${etc}/sluice")
+endif()
