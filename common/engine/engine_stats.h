@@ -80,7 +80,7 @@ struct EngineProgress {
 // then ends itself.
 inline Duration GivenUpAfter(Duration expected_step) {
   constexpr int kFarBeyond = 10;  // times the expected time
-  constexpr Duration kShortest = std::chrono::seconds(10);
+  constexpr Duration kShortest = std::chrono::seconds(15);
   if (expected_step <= Duration::zero()) return Duration::max();
   return std::max(kFarBeyond * expected_step, kShortest);
 }

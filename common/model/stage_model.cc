@@ -194,6 +194,7 @@ StepTimes StageModel::Run(const StepInputs& step, const StepIo& io) {
                     {i, shape_.layers[i], ShareOf(i), weights_.layers[i],
                      kv_.layer(static_cast<int32_t>(i))},
                     activations_, x);
+    if (io.layers_done != nullptr) ++*io.layers_done;
   }
   if (shape_.range.is_last) {
     RunLogits(step, io, x);

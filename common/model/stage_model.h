@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_MODEL_STAGE_MODEL_H_
 #define SLUICE_COMMON_MODEL_STAGE_MODEL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -46,6 +47,8 @@ struct StepIo {
   std::span<const RowTask> tasks;
   std::span<StatusOr<TokenResult>> answers;
   std::span<const RawLogits> raw_logits;
+  // Counts computed layers; null: nothing does.
+  std::atomic<uint64_t>* layers_done = nullptr;
 };
 
 // One rank's part of a stage: its slice of the layers, its heads' KV cache

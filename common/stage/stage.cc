@@ -92,6 +92,7 @@ void Stage::Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
   }
   StepIo io;
   io.hidden = in.values();
+  io.layers_done = &layers_done_;
   StepSampler sampler(chunks, info_.limits.vocab_size);
   if (info_.is_last()) {
     step.num_logits_rows = static_cast<int32_t>(sampler.rows().size());

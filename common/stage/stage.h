@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_STAGE_STAGE_H_
 #define SLUICE_COMMON_STAGE_STAGE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -104,6 +105,9 @@ class Stage {
   // gave no answer, each once. Their hidden states and results have no meaning.
   const std::vector<SequenceResult>& failed() const { return failed_; }
 
+  // Layers computed so far, in all Runs. Any thread.
+  uint64_t layers_done() const { return layers_done_; }
+
   // The ranks' times in collectives in the last Run with tokens, if several.
   const std::vector<CollectiveTimes>& collective_times() const;
 
@@ -118,6 +122,7 @@ class Stage {
 
   StageInfo info_;
   Duration step_delay_{};
+  std::atomic<uint64_t> layers_done_{0};
   bool ran_ = false;  // the last Run had tokens
   std::vector<SequenceResult> failed_;
   std::unique_ptr<StepInputs> inputs_;

@@ -1,6 +1,7 @@
 #include "common/stage/stage_loop.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -13,6 +14,9 @@
 
 namespace sluice {
 namespace {
+
+// The longest wait of a loop that lives.
+constexpr auto kBeat = std::chrono::milliseconds(500);
 
 using Results = std::vector<SequenceResult>;
 
@@ -115,6 +119,7 @@ class StageLoop::Impl {
     StageLoopStats stats = stats_;
     stats.queue_depth = static_cast<int32_t>(queue_.size());
     stats.epoch = epoch_;
+    stats.progress = beats_ + stage_.layers_done();
     return stats;
   }
 
@@ -167,7 +172,11 @@ class StageLoop::Impl {
   bool Take(Queued& step) {
     const int64_t idle_since = MonotonicNanos();
     MutexLock lock(mutex_);
-    while (!stopping_ && !NextIsHere()) wake_.Wait(mutex_);
+    while (!stopping_ && !NextIsHere()) {
+      wake_.WaitUntil(mutex_, Clock::now() + kBeat);
+      ++beats_;
+    }
+    ++beats_;
     stats_.wait_seconds +=
         1e-9 * static_cast<double>(MonotonicNanos() - idle_since);
     if (stopping_) return false;
@@ -278,6 +287,7 @@ class StageLoop::Impl {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool faulted_ ABSL_GUARDED_BY(mutex_) = false;
   bool forget_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t beats_ ABSL_GUARDED_BY(mutex_) = 0;
   Epoch epoch_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_step_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Queued> queue_ ABSL_GUARDED_BY(mutex_);

@@ -63,6 +63,9 @@ struct StageLoopStats {
   int32_t kv_blocks_peak = 0;  // the most at once since the epoch began
   int32_t queue_depth = 0;
   Epoch epoch;
+  // Rises with every layer, and a few times a second while the loop waits for
+  // a step.
+  uint64_t progress = 0;
 };
 
 // Computes steps: a StageLoop, or a test's stand-in. Finished steps go to a

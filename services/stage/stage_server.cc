@@ -27,6 +27,7 @@
 #include "common/stage/stage_loop.h"
 #include "common/weights/model_file.h"
 #include "services/stage/load_progress.h"
+#include "services/stage/stall_watch.h"
 
 namespace sluice::stage {
 namespace {
@@ -159,6 +160,8 @@ class StageServer::Impl {
     loader_ = NamedThread("stage-load", [this] {
       options_.layers.assigned ? LoadAssigned() : Load();
     });
+    watch_.emplace([this] { return ReadLoop(); },
+                   [this](bool standing) { session_->SetStanding(standing); });
     return OkStatus();
   }
 
@@ -197,6 +200,7 @@ class StageServer::Impl {
     loader_.Join();
     metrics_server_.reset();
     if (loop_ != nullptr) loop_->Stop();
+    watch_.reset();  // after the loop, which may stand still
   }
 
   const std::string& address() const { return server_.address; }
@@ -372,6 +376,13 @@ class StageServer::Impl {
             info.ranks, " ranks, ", info.threads, " threads, ", info.isa);
   }
 
+  LoopReading ReadLoop() {
+    const bool held = session_->held();
+    MutexLock lock(mutex_);
+    if (loop_ == nullptr) return {++looks_, held};
+    return {loop_->Stats().progress, held};
+  }
+
   void CopyStats() {
     MutexLock lock(mutex_);
     StageLoopStats stats = loop_ != nullptr ? loop_->Stats() : StageLoopStats();
@@ -429,6 +440,8 @@ class StageServer::Impl {
   std::optional<StagePlace> wanted_ ABSL_GUARDED_BY(mutex_);
   StageLoopStats past_ ABSL_GUARDED_BY(mutex_);  // of loops that are gone
   NamedThread loader_;
+  uint64_t looks_ = 0;  // of watch_, without a loop
+  std::optional<StallWatch> watch_;
 };
 
 StatusOr<std::unique_ptr<StageServer>> StageServer::Start(

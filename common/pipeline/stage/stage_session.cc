@@ -100,6 +100,9 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     if (leaving_ || links_.draining()) {
       return Unavailable("this stage is shutting down");
     }
+    if (standing_) {
+      return Unavailable("this stage stands still");
+    }
     SLUICE_RETURN_IF_ERROR(CheckHold(hello.secret(), now));
     const bool is_holder = EqualSecrets(holder_.secret, hello.secret());
     if (!loaded_) {
@@ -284,6 +287,11 @@ v1::HeartbeatReply StageSession::OnHeartbeat(const v1::Heartbeat& heartbeat,
 void StageSession::SetExpertsMissing(bool missing) {
   MutexLock lock(mutex_);
   experts_missing_ = missing;
+}
+
+void StageSession::SetStanding(bool standing) {
+  MutexLock lock(mutex_);
+  standing_ = standing;
 }
 
 void StageSession::OnDrain() {

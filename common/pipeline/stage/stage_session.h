@@ -55,6 +55,8 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   void OnRefused(const std::string& peer, const Status& why);
   // Sets what heartbeats say from now on.
   void SetExpertsMissing(bool missing);
+  // While the loop stands still, hellos get UNAVAILABLE.
+  void SetStanding(bool standing);
   // Answers with Drained when no step is under way. Holds until the Control
   // stream ends; the next gateway is welcome.
   void OnDrain();
@@ -116,6 +118,7 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   StageInfo info_ ABSL_GUARDED_BY(mutex_);
   StepRunner* runner_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool experts_missing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool standing_ ABSL_GUARDED_BY(mutex_) = false;
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;        // for good; steps go on
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;  // draining for good
   std::shared_ptr<ControlStream> control_ ABSL_GUARDED_BY(mutex_);
