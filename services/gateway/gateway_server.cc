@@ -257,11 +257,6 @@ class GatewayServer::Impl {
                   : Cat(" (as the stages have it; the model has ",
                         model_.max_positions, ")"));
     };
-    callbacks.on_lost = [next =
-                             std::move(callbacks.on_lost)](const Status& why) {
-      LogWarning("pipeline lost: ", Message(why));
-      next(why);
-    };
     callbacks.on_exception = [](const Status&) { CountException("pipeline"); };
     pipeline_->Start(std::move(callbacks));
   }

@@ -1,6 +1,10 @@
 """A stage is lost under load: a pause, and the same tokens."""
 
+import contextlib
+import ctypes
 import json
+import os
+import pathlib
 import signal
 import threading
 import time
@@ -18,6 +22,24 @@ def body_of(index):
     return {"prompt": [1, 403, 407, 261 + index], "max_tokens": 450,
             "temperature": 0.8, "seed": index, "ignore_eos": True,
             "return_token_ids": True}
+
+
+@contextlib.contextmanager
+def stopped_thread(pid, name):
+    """One thread of a process stands still; the others go on."""
+    seize, interrupt = 0x4206, 0x4207  # of sys/ptrace.h
+    thread = next(int(task.name)
+                  for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
+                  if (task / "comm").read_text().strip() == name)
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p,
+                       ctypes.c_void_p]
+    if ptrace(seize, thread, None, None) != 0:
+        raise unittest.SkipTest("needs ptrace of another process "
+                                f"({os.strerror(ctypes.get_errno())})")
+    if ptrace(interrupt, thread, None, None) != 0:
+        raise OSError(ctypes.get_errno(), "PTRACE_INTERRUPT")
+    yield  # the process ends: a tracer has nothing to undo
 
 
 def is_ready(cluster):
@@ -167,6 +189,53 @@ class FailureTest(unittest.TestCase):
             self.expect_same(streams, want)
             for role, index in (("stage", 0), ("stage", 1), ("gateway", 0)):
                 harness.wait_until_free(cluster.process(role, index)["argv"])
+
+    def test_a_spare_takes_the_place_of_a_lost_stage(self):
+        with harness.Cluster(self.model(), "--spares", "1",
+                             "--weights", "f32") as cluster:
+            want = self.calm(cluster)
+            for number in (signal.SIGKILL, signal.SIGTERM):
+                with self.subTest(number=number):
+                    before = self.cluster_of(cluster)
+                    self.assertEqual(len(before["spares"]), 1)
+                    streams = self.flowing(cluster)
+                    cluster.kill(*self.holder(cluster, 1), number)
+                    self.expect_same(streams, want)
+                    after = self.cluster_of(cluster)
+                    self.assertEqual(after["stages"][1]["address"],
+                                     before["spares"][0]["address"])
+                    # The dead one is the next spare.
+                    cluster.restart(*self.role_of(
+                        cluster, before["stages"][1]["address"]))
+                    harness.wait_for(
+                        lambda: self.cluster_of(cluster)["spares"][0]["state"]
+                        == "ready", SECONDS, "the spare is back")
+
+    def cluster_of(self, cluster):
+        return json.loads(api.get(cluster.url, "/cluster")[1])
+
+    def role_of(self, cluster, address):
+        """(role, index) of the process that listens on `address`."""
+        return next((entry["role"], entry["index"])
+                    for entry in cluster.file["processes"]
+                    if entry["addresses"][0] == address)
+
+    def holder(self, cluster, index):
+        return self.role_of(
+            cluster, self.cluster_of(cluster)["stages"][index]["address"])
+
+    def test_a_stage_that_stands_still_is_replaced(self):
+        with harness.Cluster(self.model(), "--supervise") as cluster:
+            want = self.calm(cluster)
+            old = cluster.process("stage", 1)["pid"]
+            streams = self.flowing(cluster)
+            begin = time.monotonic()
+            with stopped_thread(old, "stage-loop"):
+                self.assertTrue(streams.join(60))
+            print(f"a stage stood still: {time.monotonic() - begin:.1f} s")
+            self.expect_same(streams, want)
+            self.assertNotEqual(cluster.process("stage", 1)["pid"], old)
+            self.wait_ready(cluster, "ready again")
 
     def test_supervise_starts_the_dead_again(self):
         with harness.Cluster(self.model(), "--supervise") as cluster:

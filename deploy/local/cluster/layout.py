@@ -37,16 +37,19 @@ def make_processes(options, model, default_port):
 def _make_processes(options, model, default_port, folder):
     """`folder`: of the socket files; None: every process listens on a port."""
     names = experts.host_names(options)
-    count = options.stages + len(names)
+    count = options.stages + options.spares + len(names)
     metrics = ports.choose(count if folder else 2 * count)
 
     def address(role, index):
         return f"unix:{folder}/{role}-{index}.sock" if folder \
             else f"127.0.0.1:{metrics.pop()}"
 
-    stages = [_stage(options, model, index, address("stage", index),
-                     metrics.pop())
+    stages = [_stage(options, model, ("stage", index),
+                     address("stage", index), metrics.pop())
               for index in range(options.stages)]
+    spares = [_stage(options, model, ("spare", index),
+                     address("spare", index), metrics.pop())
+              for index in range(options.spares)]
     hosts = [_expert(options, model, (index, name), address("expert", index),
                      metrics.pop())
              for index, name in enumerate(names)]
@@ -56,17 +59,21 @@ def _make_processes(options, model, default_port, folder):
                              for name, host in zip(names, hosts)},
             binary("cli", "sluice"))
     port = ports.gateway_port(options.port, default_port, options.host)
-    return hosts + stages + [_gateway(options, model, stages, port)]
+    return hosts + stages + spares + [
+        _gateway(options, model, (stages, spares), port)]
 
 
-def _stage(options, model, index, address, metrics_port):
+def _stage(options, model, place, address, metrics_port):
+    """`place`: its role, stage or spare, and index."""
+    role, index = place
     run_dir = pathlib.Path(options.run_dir)
     metrics = f"127.0.0.1:{metrics_port}"
     argv = [binary("stage"), "--listen", address, "--model", model,
-            *_layers(options, index),
+            *(["--layers", "assigned"] if role == "spare"
+              else _layers(options, index)),
             "--ranks", str(options.ranks), "--threads", str(options.threads),
             "--weights", options.weights, "--metrics-listen", metrics,
-            "--port-file", str(run_dir / f"stage-{index}.port")]
+            "--port-file", str(run_dir / f"{role}-{index}.port")]
     argv += _valued("--isa", options.isa)
     argv += _valued("--packed", options.packed)
     argv += _valued("--packed-memory", options.packed_memory)
@@ -76,9 +83,9 @@ def _stage(options, model, index, address, metrics_port):
     if experts.host_names(options):
         argv += ["--placement", str(experts.placement_file(options))]
     return process.Process(
-        role="stage", index=index, argv=argv,
+        role=role, index=index, argv=argv,
         environment=process.passed_environment(), addresses=[address],
-        metrics_address=metrics, log=str(run_dir / f"stage-{index}.log"))
+        metrics_address=metrics, log=str(run_dir / f"{role}-{index}.log"))
 
 
 def _layers(options, index):
@@ -108,7 +115,9 @@ def _expert(options, model, host, address, metrics_port):
         metrics_address=metrics, log=str(run_dir / f"expert-{index}.log"))
 
 
-def _gateway(options, model, stages, port):
+def _gateway(options, model, processes, port):
+    """`processes`: the stages, and the spares."""
+    stages, spares = processes
     run_dir = pathlib.Path(options.run_dir)
     # As it is called by: behind 0.0.0.0 that is another address.
     address = f"{options_module.reachable_host(options.host)}:{port}"
@@ -116,6 +125,8 @@ def _gateway(options, model, stages, port):
             ",".join(stage.addresses[0] for stage in stages),
             "--model", model, "--drain-timeout", "30",
             "--port-file", str(run_dir / "gateway.port")]
+    if spares:
+        argv += ["--spares", ",".join(spare.addresses[0] for spare in spares)]
     argv += _valued("--max-plans-in-flight", _plans_in_flight(options))
     argv += _valued("--max-running", options.max_running)
     argv += _valued("--max-queue", options.max_queue)

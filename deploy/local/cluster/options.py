@@ -100,6 +100,9 @@ def up_parser(name):
                         "bytes are split by it (default: evenly)")
     parser.add_argument("--layers", metavar="A-B,C-D,...", type=layer_ranges,
                         help="every stage's layers, by hand")
+    parser.add_argument("--spares", type=not_negative, default=0, metavar="N",
+                        help="processes that take the place of a stage that "
+                        "is lost (default: %(default)s)")
     parser.add_argument("--ranks", type=positive, default=1, metavar="R",
                         help="tensor-parallel ranks in each stage")
     parser.add_argument("--expert-hosts", type=positive, metavar="E",
@@ -216,6 +219,9 @@ def check_up(parser, options):
         parser.error(f"--host {options.host} can be reached from other "
                      "machines: requests need keys there (--api-key-file), "
                      "or --open says that they need none")
+    if options.spares and options.expert_hosts:
+        parser.error("--spares and --expert-hosts do not go together: a spare "
+                     "holds all experts of its layers")
     if options.layers and len(options.layers) != options.stages:
         parser.error(f"--layers has {len(options.layers)} ranges, --stages is "
                      f"{options.stages}")

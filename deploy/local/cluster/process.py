@@ -31,7 +31,7 @@ def passed_environment():
 class Process:
     """One process as cluster.json lists it. `pid` is of its latest start."""
 
-    role: str  # "stage", "gateway" or "expert"
+    role: str  # "stage", "spare", "gateway" or "expert"
     index: int
     argv: list
     environment: dict
@@ -137,9 +137,9 @@ def stop_all(processes, say, drain_seconds=35, hurry=lambda: False):
     """Drains and stops: the gateway first, which ends its streams, then the
     stages, then the expert hosts. Kills processes that do not end in time
     (or when `hurry()`)."""
-    for role, seconds in (("gateway", drain_seconds), ("stage", 10),
-                          ("expert", 10)):
-        running = [p for p in processes if p.role == role and p.find()]
+    for roles, seconds in ((("gateway",), drain_seconds),
+                           (("stage", "spare"), 10), (("expert",), 10)):
+        running = [p for p in processes if p.role in roles and p.find()]
         for process in running:
             pid = process.find()
             if pid:
