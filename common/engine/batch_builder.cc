@@ -53,6 +53,7 @@ bool BatchBuilder::BuildAlone(Sequence& sequence) {
     }
   }
   if (sequence.state != SequenceState::kRunning) {
+    if (state_.retries.holds_starts()) return false;
     return sequence.plans_in_flight > 0 || Start(sequence, budget_);
   }
   if (sequence.remaining() == 1 && AddChunk(sequence, 1)) {
@@ -139,7 +140,7 @@ void BatchBuilder::AddPrompts(Prompts kind) {
 
 // Starts sequences while more than `keep` of the budget is left.
 void BatchBuilder::Admit(Prompts kind, int32_t keep) {
-  if (budget_ <= keep) return;
+  if (budget_ <= keep || state_.retries.holds_starts()) return;
   const bool owed = kind == Prompts::kOwed;
   state_.admission_blocked = false;
   while (budget_ > keep) {

@@ -219,7 +219,9 @@ void EngineThread::Emit(SequenceEvents events) {
         failed.begin(), failed.end(),
         [&](const auto& one) { return one.first == event.sequence; });
     auto* const tokens = std::get_if<TokenEvent>(&event.what);
-    if (tokens == nullptr) {
+    if (std::holds_alternative<SuspendEvent>(event.what)) {
+      (void)Guarded("sink", counters_, [&] { event.sink->OnSuspend(); });
+    } else if (tokens == nullptr) {
       auto& end = std::get<FinalEvent>(event.what);
       if (error != failed.end()) {
         end.reason = FinishReason::kError;

@@ -89,6 +89,25 @@ Status CheckSequence(const Sequence& sequence, const SchedulerState& state) {
   return OkStatus();
 }
 
+SequenceStats FinalStats(const Sequence& sequence) {
+  SequenceStats stats = sequence.stats;
+  if (stats.completion_tokens > 0) {
+    stats.decode_time = sequence.last_token - sequence.first_token;
+  }
+  return stats;
+}
+
+// What the record of a plan in flight keeps of a chunk.
+PlannedChunk RecordOf(const Chunk& chunk) {
+  const auto drafts = chunk.tokens.end() - chunk.num_draft_tokens;
+  return {chunk.sequence,
+          chunk.start,
+          static_cast<int32_t>(drafts - chunk.tokens.begin()),
+          {drafts, chunk.tokens.end()},
+          chunk.logits,
+          chunk.samples};
+}
+
 // Counts a lost pipeline for every sequence that its plans in flight carried:
 // any of them may be what the pipeline died of.
 void NoteLosses(SchedulerState& state) {
@@ -255,13 +274,14 @@ TimePoint Scheduler::next_deadline() const {
   for (const auto& [id, sequence] : state_.sequences.all()) {
     next = std::min(next, sequence.request.deadline.value_or(next));
   }
-  return std::min(next, constraints_.held_until());
+  return std::min({next, constraints_.held_until(), state_.retries.next()});
 }
 
 std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   const size_t in_flight = state_.in_flight.size();
   const auto most = static_cast<size_t>(state_.max_plans);
   constraints_.Release();
+  state_.retries.Release(now);
   if (!attached_ || in_flight > most ||
       (in_flight == most && !policy_.GoesAhead()) ||
       constraints_.HoldsPlan(state_.sequences.running(), now)) {
@@ -306,15 +326,8 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
     sequence.sampling_in_flight += chunk.samples ? 1 : 0;
     if (chunk.sampled_by) record.follows = chunk.sampled_by;
     sequence.last_step = plan.step_id;
-    const auto drafts = chunk.tokens.end() - chunk.num_draft_tokens;
-    const auto known = static_cast<int32_t>(drafts - chunk.tokens.begin());
-    record.prompt_tokens += known;
-    record.chunks.push_back({chunk.sequence,
-                             chunk.start,
-                             known,
-                             {drafts, chunk.tokens.end()},
-                             chunk.logits,
-                             chunk.samples});
+    record.chunks.push_back(RecordOf(chunk));
+    record.prompt_tokens += record.chunks.back().count;
     if (sequence.request.trace) AddToTrace(chunk, plan);
   }
   for (PlanInFlight& other : state_.in_flight) MarkConcurrent(other, record);
@@ -326,14 +339,12 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
 
 void Scheduler::EndSequence(Sequence& sequence, FinalEvent event,
                             SequenceEvents& events) {
-  if (sequence.stats.completion_tokens > 0) {
-    sequence.stats.decode_time = sequence.last_token - sequence.first_token;
-  }
   if (event.reason != FinishReason::kError && sequence.was_started) {
     state_.pace.OnEnd(sequence.stats.completion_tokens);
   }
+  state_.retries.Forget(sequence);
   ++EndsOf(event.reason, *state_.counters);
-  event.stats = sequence.stats;
+  event.stats = FinalStats(sequence);
   events.emplace_back(sequence, std::move(event));
   state_.sequences.Erase(sequence);
 }
@@ -347,10 +358,10 @@ Duration Scheduler::expected_step() const {
 
 QueueState Scheduler::FillStats(EngineStats& stats) const {
   FillStoreStats(state_, stats);
-  stats.suspended =
-      suspended_ ? static_cast<int>(state_.sequences.all().size()) : 0;
+  stats.suspended = suspended_ ? static_cast<int>(state_.sequences.all().size())
+                               : state_.retries.num_failing();
   stats.max_plans_in_flight_seen = max_plans_seen_;
-  stats.last_step_time = last_step_time_;
+  stats.last_step_time = clock_.last_step;
   const QueueState queue = Queue();
   FillQueueStats(queue, stats);
   stats.prompt_budget = policy_.PromptBudget();

@@ -1,7 +1,6 @@
 #ifndef SLUICE_COMMON_ENGINE_SCHEDULER_H_
 #define SLUICE_COMMON_ENGINE_SCHEDULER_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,10 +18,14 @@
 #include "common/engine/batch_policy.h"
 #include "common/engine/constraint_steps.h"
 #include "common/engine/scheduler_state.h"
+#include "common/engine/step_clock.h"
 
 namespace sluice {
 
-// An event of a sequence: tokens, or its end, after which none follows.
+// A sequence waits until it can be computed again.
+struct SuspendEvent {};
+
+// An event of a sequence: tokens, a wait, or its end, after which none follows.
 struct SequenceEvent {
   SequenceEvent(const Sequence& of, TokenEvent event)
       : sequence(of.id), sink(of.sink), what(std::move(event)) {}
@@ -32,10 +35,13 @@ struct SequenceEvent {
         request_id(of.request.request_id),
         what(std::move(event)) {}
 
+  SequenceEvent(const Sequence& of, SuspendEvent event)
+      : sequence(of.id), sink(of.sink), what(event) {}
+
   SequenceId sequence;
   std::shared_ptr<TokenSink> sink;
   std::string request_id;  // of an end
-  std::variant<TokenEvent, FinalEvent> what;
+  std::variant<TokenEvent, SuspendEvent, FinalEvent> what;
 };
 using SequenceEvents = std::vector<SequenceEvent>;
 
@@ -120,7 +126,7 @@ class Scheduler {
   TimePoint oldest_plan() const {
     return state_.in_flight.empty()
                ? TimePoint::max()
-               : std::max(state_.in_flight.front().submitted, last_result_);
+               : clock_.awaited_since(state_.in_flight.front());
   }
   Duration expected_step() const;
   // When Expire or Plan has work without another call; TimePoint::max(): never.
@@ -136,6 +142,8 @@ class Scheduler {
   StepPlan Launch(StepPlan plan, int32_t num_decodes, TimePoint now);
   void CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
                    TimePoint now, SequenceEvents& events);
+  bool Retry(Sequence& sequence, const PlannedChunk& chunk, const Status& why,
+             TimePoint now, SequenceEvents& events);
   void Deliver(const PlannedChunk& chunk, Sequence& sequence,
                SequenceResult& result, TimePoint now, SequenceEvents& events);
   std::optional<FinalEvent> Append(Sequence& sequence, TokenResult token,
@@ -151,8 +159,7 @@ class Scheduler {
   bool suspended_ = false;  // a pipeline was lost; the next may follow
   Epoch epoch_;
   int max_plans_seen_ = 0;
-  Duration last_step_time_{};
-  TimePoint last_result_{};  // of any plan
+  StepClock clock_;
 };
 
 }  // namespace sluice

@@ -44,25 +44,16 @@ StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
   const PlanInFlight plan = std::move(state_.in_flight.front());
   state_.in_flight.pop_front();
   if (plan.is_probe) {
-    last_result_ = now;
-    constraints_.OnResult(last_step_time_, now);
+    clock_.last_result = now;
+    constraints_.OnResult(clock_.last_step, now);
     return SequenceEvents();
   }
   // A plan that went ahead of this one can run from now on.
   for (PlanInFlight& next : state_.in_flight) {
     if (next.follows == plan.step_id) next.submitted = now;
   }
-  last_step_time_ = now - plan.submitted;
-  ++counters.steps;
-  counters.step_time += last_step_time_;
-  // The time of the plan alone, without its overlap with the plans before it.
-  const Duration interval = now - std::max(plan.submitted, last_result_);
-  last_result_ = now;
-  constraints_.OnResult(last_step_time_, now);
-  counters.step_interval += interval;
-  state_.pace.OnResult({plan.num_decodes, plan.prompt_tokens,
-                        plan.concurrent_prefill, last_step_time_, interval});
-  if (plan.chunks.size() > 1) ++counters.steps_with_several_sequences;
+  clock_.OnResult(plan, now, counters, state_.pace);
+  constraints_.OnResult(clock_.last_step, now);
 
   std::unordered_map<SequenceId, SequenceResult*> results;
   for (SequenceResult& entry : result.sequences) {
@@ -85,6 +76,10 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
   if (sequence == nullptr) return;  // ended while the plan was in flight
   --sequence->plans_in_flight;
   if (chunk.samples) --sequence->sampling_in_flight;
+  if (sequence->num_void > 0) {
+    --sequence->num_void;
+    return;
+  }
 
   SequenceResult nothing;
   nothing.sequence = chunk.sequence;
@@ -95,10 +90,12 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
     if (!status.ok()) ++state_.counters->refused_results;
   }
   if (!status.ok()) {
+    if (Retry(*sequence, chunk, status, now, events)) return;
     EndSequence(*sequence, {.reason = FinishReason::kError, .status = status},
                 events);
     return;
   }
+  state_.retries.OnComputed(*sequence, chunk.end());
   if (chunk.end() >= sequence->lost_end) sequence->losses = 0;
   // A preempted sequence has no blocks, but its tokens are valid.
   if (sequence->state == SequenceState::kRunning) {
@@ -113,6 +110,18 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
     }
   }
   Deliver(chunk, *sequence, *result, now, events);
+}
+
+// Sets the sequence aside, to be computed again later, if its chunk failed for
+// a reason that may pass.
+bool Scheduler::Retry(Sequence& sequence, const PlannedChunk& chunk,
+                      const Status& why, TimePoint now,
+                      SequenceEvents& events) {
+  const bool is_first = !sequence.fails_since;
+  if (!state_.retries.Take(sequence, chunk.end(), why, now)) return false;
+  state_.sequences.SetAside(sequence);
+  if (is_first) events.emplace_back(sequence, SuspendEvent());
+  return true;
 }
 
 // Appends the result's tokens, adds their event, and ends the sequence where an

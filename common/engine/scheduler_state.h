@@ -9,6 +9,7 @@
 #include "common/engine/engine_options.h"
 #include "common/engine/engine_stats.h"
 #include "common/engine/plan_in_flight.h"
+#include "common/engine/retries.h"
 #include "common/engine/sequence_store.h"
 #include "common/engine/step_pace.h"
 
@@ -18,7 +19,10 @@ namespace sluice {
 // BatchBuilder fills a plan from it.
 struct SchedulerState {
   SchedulerState(const EngineOptions& given, EngineCounters* counts)
-      : options(given), counters(counts), pace(given.target_itl) {}
+      : options(given),
+        counters(counts),
+        pace(given.target_itl),
+        retries(given.recovery_timeout) {}
 
   const EngineOptions options;
   EngineCounters* const counters;
@@ -28,6 +32,7 @@ struct SchedulerState {
   SequenceStore sequences;
   std::deque<PlanInFlight> in_flight;
   StepPace pace;
+  Retries retries;
   // Whether queued sequences wait for the next pipeline.
   bool holds_starts = false;
   // Whether the latest plan had no room for a sequence that wanted to start.

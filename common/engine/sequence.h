@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -69,6 +70,12 @@ struct Sequence {
   int32_t losses = 0;
   int32_t lost_end = 0;
   bool is_replay = false;  // the next start computes again what was lost
+
+  // See Retries: since when its parts of steps fail, and the highest position
+  // of them. The results of plans that left before then count for nothing.
+  std::optional<TimePoint> fails_since;
+  int32_t failed_end = 0;
+  int32_t num_void = 0;
 
   // The constraint's step behind all tokens is there, and goes on.
   bool has_step = false;

@@ -67,6 +67,7 @@ void SequenceStore::Reset(const BlockManager::Options& blocks) {
   for (auto& [id, sequence] : sequences_) {
     sequence.plans_in_flight = 0;
     sequence.sampling_in_flight = 0;
+    sequence.num_void = 0;
   }
   stopped_.clear();
   blocks_ = BlockManager(blocks);
@@ -110,6 +111,20 @@ void SequenceStore::Preempt(Sequence& sequence) {
   preempted_.push_front(&sequence);
   Stop(sequence);
   sequence.state = SequenceState::kPreempted;
+}
+
+void SequenceStore::SetAside(Sequence& sequence) {
+  const auto at = std::ranges::find(running_, &sequence);
+  if (at == running_.end()) return;
+  sequence.is_replay = true;
+  std::vector<uint64_t> tickets;
+  for (auto it = at; it != running_.end(); ++it) {
+    tickets.push_back((*it)->ticket);
+  }
+  std::rotate(at, at + 1, running_.end());
+  auto ticket = tickets.begin();
+  for (auto it = at; it != running_.end(); ++it) (*it)->ticket = *ticket++;
+  Preempt(sequence);
 }
 
 void SequenceStore::Requeue(Sequence& sequence) {

@@ -47,6 +47,9 @@ class SequenceStore {
   // Takes the blocks of the running sequence that started last. It becomes the
   // first of the preempted, so both lists keep the order of first start.
   void Preempt(Sequence& sequence);
+  // Takes the blocks of the sequence if it runs. It becomes the first of the
+  // preempted, as if it had started last.
+  void SetAside(Sequence& sequence);
   // Moves a running or preempted sequence to the head of its client's queue.
   void Requeue(Sequence& sequence);
 

@@ -23,6 +23,7 @@ struct Outcome {
   std::vector<TokenResult> prompt;
   std::vector<float> logits;
   std::vector<FinalEvent> ends;  // exactly one, in the end
+  int waits = 0;                 // for parts of the pipeline
   Expected result() const { return {tokens, ends.at(0).reason}; }
 };
 
@@ -123,6 +124,10 @@ class SchedulerHarness {
       EXPECT_TRUE(outcome.ends.empty()) << "an event after the end";
       if (auto* end = std::get_if<FinalEvent>(&event.what)) {
         outcome.ends.push_back(*end);
+        continue;
+      }
+      if (std::holds_alternative<SuspendEvent>(event.what)) {
+        ++outcome.waits;
         continue;
       }
       TokenEvent& tokens = std::get<TokenEvent>(event.what);

@@ -97,8 +97,30 @@ class ExpertsTest(unittest.TestCase):
             self.assertLess(expert_load.percentile(during, 0.99), WORST_P99)
             self.assertLess(max(during), WORST)
 
+    def test_without_a_host_requests_wait_for_one(self):
+        with harness.Cluster(self.model(), "--stages", "2", "--no-supervise",
+                             "--expert-hosts", "1") as cluster:
+            want = expert_load.expected(cluster.url, STREAMS)
+            with expert_load.Load(cluster.url, want) as load:
+                load.wait_done(STREAMS)
+                pid = cluster.process("expert", 0)["pid"]
+                for seconds in (0.2, 2):
+                    os.kill(pid, signal.SIGKILL)
+                    harness.wait_for(lambda: api.metrics(cluster.url)[
+                        "sluice_gateway_suspended_sequences"] > 0, 10,
+                        "sequences wait")
+                    time.sleep(seconds)
+                    pid = cluster.restart("expert", 0).pid
+                    load.wait_done(2 * STREAMS)
+                harness.wait_for(lambda: api.metrics(cluster.url)[
+                    "sluice_gateway_suspended_sequences"] == 0, 10,
+                    "no sequence waits")
+            self.assertEqual(load.failed, [])
+            self.assertEqual(load.differing, 0)
+
     def test_without_a_host_requests_end_in_503_and_service_returns(self):
-        with harness.Cluster(self.model(), "--stages", "2",
+        with harness.Cluster(self.model(), "--stages", "2", "--no-supervise",
+                             "--recovery-timeout", "1",
                              "--expert-hosts", "1") as cluster:
             want = expert_load.expected(cluster.url, 2)
             cluster.kill("expert", 0)
