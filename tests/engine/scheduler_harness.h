@@ -1,9 +1,12 @@
+// Size: one short method per move of the scheduler.
 #ifndef SLUICE_TESTS_ENGINE_SCHEDULER_HARNESS_H_
 #define SLUICE_TESTS_ENGINE_SCHEDULER_HARNESS_H_
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,6 +50,7 @@ class SchedulerHarness {
 
   // The pipeline dies, with the results that are out.
   void Suspend() {
+    std::ranges::move(results_, std::back_inserter(late_));
     results_.clear();
     Take(scheduler_.Suspend(Unavailable("stage 1 is gone")));
   }
@@ -76,6 +80,38 @@ class SchedulerHarness {
     if (!result.ok()) return std::nullopt;
     results_.push_back(*std::move(result));
     return plan;
+  }
+
+  // The next pipelines have so many blocks.
+  void Resize(int32_t num_blocks) {
+    limits_.num_blocks = num_blocks;
+    limits_.max_context =
+        static_cast<int32_t>(std::min<int64_t>(1024, MaxPositions(limits_)));
+  }
+
+  // Commits the oldest result of a lost pipeline, if there is one: it counts
+  // for nothing.
+  void CommitLate() {
+    if (late_.empty()) return;
+    const uint64_t stale = counters_.stale_results;
+    const auto events = scheduler_.Commit(std::move(late_.front()), now_);
+    late_.pop_front();
+    ASSERT_TRUE(events.ok()) << events.status();
+    EXPECT_TRUE(events->empty());
+    EXPECT_EQ(counters_.stale_results, stale + 1);
+    Check();
+  }
+
+  // Commits the next result but one, or the oldest one twice. It is refused,
+  // and the pipeline is given up.
+  void CommitSwapped() {
+    if (results_.size() < 2) return;
+    ExpectRefused(std::move(results_[1]));
+  }
+  void CommitTwice() {
+    const StepResult again = results_.front();
+    Commit();
+    ExpectRefused(again);
   }
 
   // The oldest result that is out, changed before it is committed.
@@ -191,13 +227,20 @@ class SchedulerHarness {
   void set_now(TimePoint now) { now_ = now; }
 
  private:
-  const PlanLimits limits_;
+  void ExpectRefused(StepResult result) {
+    EXPECT_EQ(scheduler_.Commit(std::move(result), now_).status().code(),
+              StatusCode::kInternal);
+    Suspend();
+  }
+
+  PlanLimits limits_;
   EngineCounters counters_;
   std::deque<SequenceId> notices_;
   const std::shared_ptr<HeldSteps> held_ = std::make_shared<HeldSteps>();
   Scheduler scheduler_;
   std::unique_ptr<FakePipeline> pipeline_;
   std::deque<StepResult> results_;
+  std::deque<StepResult> late_;  // of lost pipelines
   std::map<SequenceId, Outcome> outcomes_;
   std::map<SequenceId, GenerateRequest> requests_;
   uint64_t last_id_ = 0;
