@@ -1,7 +1,7 @@
 // The same tokens come out however the work is cut, and no block is ever read
 // that holds another history: random runs (random_run.h) of many shapes.
-#include <gtest/gtest.h>
 // Size: all laws are one random run with other shapes.
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
