@@ -358,6 +358,7 @@ void BatchBuilder::TakeOut(Sequence& victim, bool requeue) {
     std::erase(decodes_, victim.id);
   }
   ++victim.stats.preemptions;
+  ++victim.runs_in_vain;
   ++state_.counters->preemptions;
   if (requeue) {
     ++state_.counters->yields;

@@ -1,6 +1,8 @@
 #ifndef SLUICE_COMMON_ENGINE_BATCH_POLICY_H_
 #define SLUICE_COMMON_ENGINE_BATCH_POLICY_H_
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -72,8 +74,17 @@ class BatchPolicy {
   bool HasLess(const ClientShare& client) const;
   // Whether a client below its share has a sequence to start.
   bool ClientWithLessWaits() const;
+  // A turn doubles with every run in vain: else two long prompts could take
+  // each other's place without end, and neither gets to a token.
   bool HadItsTurn(const Sequence& sequence, TimePoint now) const {
-    return now - sequence.last_start >= state_.options.place_turn;
+    constexpr Duration kLeast = std::chrono::milliseconds(1);
+    constexpr int32_t kMaxDoublings = 16;
+    const int32_t doublings = std::min(sequence.runs_in_vain, kMaxDoublings);
+    const Duration turn =
+        doublings == 0
+            ? state_.options.place_turn
+            : std::max(state_.options.place_turn, kLeast) * (1 << doublings);
+    return now - sequence.last_start >= turn;
   }
   // The newest sequence that has had its turn, of the client above its share
   // with the most places (or blocks); null if there is none. A sequence of

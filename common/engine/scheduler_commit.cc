@@ -167,6 +167,7 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
   const size_t num_new = event.tokens.size();
   state_.sequences.queue().Charge(*sequence.client,
                                   static_cast<int64_t>(num_new));
+  if (num_new > 0) sequence.runs_in_vain = 0;
   if (num_new > 0 && !end) constraints_.Advance(sequence, num_new);
   if (!event.tokens.empty() || !event.prompt.empty() || !event.logits.empty()) {
     events.emplace_back(sequence, std::move(event));

@@ -92,6 +92,7 @@ struct Sequence {
   bool was_started = false;       // at least once
   uint64_t ticket = 0;            // rises with each start out of the queue
   TimePoint last_start;           // the latest, out of the queue or preempted
+  int32_t runs_in_vain = 0;       // ended by a preemption, without a new token
   TimePoint first_schedule;
   TimePoint first_token;
   TimePoint last_token;
