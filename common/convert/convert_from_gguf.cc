@@ -10,9 +10,11 @@
 #include "common/convert/convert_output.h"
 #include "common/convert/folder_writer.h"
 #include "common/model_config/model_config.h"
+#include "common/model_config/stop_ids.h"
 #include "common/model_config/tensor_table.h"
 #include "common/tensor/buffer.h"
 #include "common/text/text_source.h"
+#include "common/text/tokenizer.h"
 #include "common/weights/gguf_file.h"
 #include "common/weights/quantize.h"
 
@@ -89,7 +91,8 @@ class GgufToFolder {
   StatusOr<ConvertReport> Run() {
     // An unknown tokenizer is told before a byte is written.
     std::optional<ModelText> text;
-    if (model_.gguf()->Has("tokenizer.ggml.model")) {
+    const weights::GgufMetadata* gguf = model_.gguf();
+    if (gguf == nullptr || gguf->Has("tokenizer.ggml.model")) {
       SLUICE_ASSIGN_OR_RETURN(text, ReadText(options_.model));
     }
     SLUICE_RETURN_IF_ERROR(Plan());
@@ -97,7 +100,8 @@ class GgufToFolder {
         writer_.Write([&](const FolderTensor& tensor, size_t index) {
           return Fill(tensor, sources_[index]);
         }));
-    SLUICE_RETURN_IF_ERROR(WriteConfigs());
+    SLUICE_RETURN_IF_ERROR(WriteConfig());
+    SLUICE_RETURN_IF_ERROR(WriteGenerationConfig(text));
     if (text.has_value()) {
       SLUICE_RETURN_IF_ERROR(WriteText(*text, writer_.folder()));
     }
@@ -284,19 +288,34 @@ class GgufToFolder {
     return to;
   }
 
-  Status WriteConfigs() const {
+  Status WriteConfig() const {
     Json config = model_.config();
     // Layers behind the last are left out.
     if (config.contains("num_nextn_predict_layers")) {
       config["num_nextn_predict_layers"] = 0;
     }
-    SLUICE_RETURN_IF_ERROR(writer_.WriteConfig(config));
+    return writer_.WriteConfig(std::move(config));
+  }
+
+  // Writes the ids that begin and end a text; a tokenizer may end more.
+  Status WriteGenerationConfig(const std::optional<ModelText>& text) const {
+    const Json& config = model_.config();
     Json generation = Json::object();
-    for (const char* key : {"bos_token_id", "eos_token_id"}) {
-      const auto found = config.find(key);
-      if (found == config.end() || found->is_null()) continue;
-      if (!found->is_array() || !found->empty()) generation[key] = *found;
+    const auto bos = config.find("bos_token_id");
+    if (bos != config.end() && !bos->is_null()) {
+      generation["bos_token_id"] = *bos;
     }
+    SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> eos,
+                            EosTokenIds(config, config_.vocab_size));
+    if (text.has_value()) {
+      SLUICE_ASSIGN_OR_RETURN(const auto tokenizer,
+                              Tokenizer::Make(text->source));
+      for (const TokenId id : tokenizer->eos_ids()) {
+        const bool is_new = std::find(eos.begin(), eos.end(), id) == eos.end();
+        if (is_new && id < config_.vocab_size) eos.push_back(id);
+      }
+    }
+    if (!eos.empty()) generation["eos_token_id"] = eos;
     return WriteTextFile(writer_.folder() + "/generation_config.json",
                          DumpJson(generation) + "\n");
   }

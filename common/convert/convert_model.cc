@@ -200,20 +200,21 @@ StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
                                      const ConvertProgress& progress) {
   SLUICE_ASSIGN_OR_RETURN(const auto model, OpenModel(options.model));
   const bool to_gguf = options.out.ends_with(".gguf");
+  std::error_code ignored;
+  const bool is_folder = fs::exists(options.model + "/config.json", ignored);
   const bool from_gguf = model->gguf() != nullptr;
-  if (!from_gguf && !fs::is_directory(options.model)) {
+  if (model->config().empty()) {
     return InvalidArgument(
         options.model,
-        ": is no GGUF and no folder of safetensors with a config.json");
+        ": is no GGUF, no .m and no folder of safetensors with a config.json");
   }
-  std::error_code ignored;
   if (options.out.empty() || fs::exists(options.out, ignored)) {
     return InvalidArgument("OUT ", options.out, ": is there already");
   }
   SLUICE_RETURN_IF_ERROR(CheckTypes(options, to_gguf));
   if (from_gguf && to_gguf) return ConvertGguf(options, *model, progress);
-  if (from_gguf) return ConvertFromGguf(options, *model, progress);
   if (to_gguf) return ConvertToGguf(options, *model, progress);
+  if (!is_folder) return ConvertFromGguf(options, *model, progress);
   if (!options.type.has_value()) {
     return InvalidArgument(options.model,
                            ": is a folder with its weights as stored already");

@@ -19,8 +19,9 @@ struct ConvertRule {
 };
 
 struct ConvertOptions {
-  std::string model;  // a folder of safetensors, or a GGUF
-  std::string out;    // is not there; a folder, or NAME.gguf
+  // A folder of safetensors, a GGUF, or a .m of distributed-llama.
+  std::string model;
+  std::string out;  // is not there; a folder, or NAME.gguf
   // Of the layers' matrices that no rule finds; none: as they are stored.
   std::optional<weights::DType> type = weights::DType::kQ4_0;
   // The first that finds a name counts. Names are those of safetensors; only
@@ -60,16 +61,16 @@ using ConvertProgress = std::function<void(uint64_t done, uint64_t total)>;
 // experts that are stacked in one tensor stay MXFP4 or become BF16; the
 // tokenizer and the templates are copied. A GGUF becomes such a folder, with
 // its blocks of other types as they are stored (common/weights/block_tensor.h),
-// with its tokenizer, templates and stop ids. Experts become tensors of their
-// own, gpt-oss' as its checkpoints have them where their types are all plain or
-// all MXFP4.
+// with its tokenizer, templates and stop ids; so does a .m. Experts become
+// tensors of their own, gpt-oss' as its checkpoints have them where their types
+// are all plain or all MXFP4.
 //
 // A GGUF becomes a GGUF of one file, with the source's metadata: F32, BF16,
-// Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1. So does a folder: names, keys, tokenizer
-// and order of rows are those of llama.cpp's converter. Experts become one
-// tensor of three dimensions, of MXFP4 if they are unless a rule says another
-// type. Norms, biases and routers become F32. Layers behind the last are left
-// out.
+// Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1. So does a folder or a .m: names, keys,
+// tokenizer and order of rows are those of llama.cpp's converter. Experts
+// become one tensor of three dimensions, of MXFP4 if they are unless a rule
+// says another type. Norms, biases and routers become F32. Layers behind the
+// last are left out.
 //
 // INVALID_ARGUMENT for an unknown model, a type that OUT cannot have, a folder
 // without a type that shall become a folder, and an `out` that is there;

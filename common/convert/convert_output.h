@@ -62,11 +62,11 @@ int64_t GgufFileTypeOf(weights::DType type);
 StatusOr<ConvertReport> ConvertGguf(const ConvertOptions& options,
                                     const weights::ModelFile& model,
                                     const ConvertProgress& progress);
-// As ConvertModel, a folder of a GGUF.
+// As ConvertModel, a folder of a GGUF or of a .m.
 StatusOr<ConvertReport> ConvertFromGguf(const ConvertOptions& options,
                                         const weights::ModelFile& model,
                                         const ConvertProgress& progress);
-// As ConvertModel, a GGUF of a folder.
+// As ConvertModel, a GGUF of a folder or of a .m.
 StatusOr<ConvertReport> ConvertToGguf(const ConvertOptions& options,
                                       const weights::ModelFile& model,
                                       const ConvertProgress& progress);

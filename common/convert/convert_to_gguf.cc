@@ -11,7 +11,6 @@
 #include "common/model_config/stop_ids.h"
 #include "common/model_config/tensor_table.h"
 #include "common/tensor/buffer.h"
-#include "common/tensor/host_weight.h"
 #include "common/text/gguf_tokenizer.h"
 #include "common/weights/gguf_file.h"
 #include "common/weights/gguf_writer.h"
@@ -307,17 +306,8 @@ class FolderToGguf {
     const weights::BlockSize block = weights::BlockSizeOf(type);
     const auto row = static_cast<size_t>(cols / block.elements * block.bytes);
     Buffer stored(row * static_cast<size_t>(slice.row_end - slice.row_begin));
-    const auto blocks = weights::BlocksOf(type);
-    if (blocks.has_value()) {
-      HostWeight read(TypeOfBlocks(*blocks), slice.row_end - slice.row_begin,
-                      cols);
-      SLUICE_RETURN_IF_ERROR(model_.ReadMatrix(source.name, slice, 0, read));
-      stored = std::move(read.data);
-    } else {
-      SLUICE_RETURN_IF_ERROR(model_.ReadStoredBytes(
-          source.name, row * static_cast<uint64_t>(slice.row_begin),
-          stored.size(), stored.as<uint8_t>()));
-    }
+    SLUICE_RETURN_IF_ERROR(
+        model_.ReadStoredRows(source.name, slice, stored.data()));
     if (source.is_whole()) return Append(stored.data(), stored.size(), to);
     for (const int64_t at : source.order) {
       SLUICE_RETURN_IF_ERROR(

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/model_config/dllama_model.h"
 #include "common/model_config/gguf_keys.h"
 #include "common/model_config/model_families.h"
 #include "common/model_config/tensor_table.h"
@@ -356,6 +357,7 @@ Status RenameTensors(const GgufFamily& family, const TensorTable& table,
 }
 
 Status Translate(ModelContents& contents) {
+  if (contents.dllama.has_value()) return TranslateDllama(contents);
   SLUICE_ASSIGN_OR_RETURN(contents.config, ConfigOfGguf(contents));
   const auto found = FindFamily(ConfigReader(contents.config));
   if (!found.ok()) return OkStatus();  // ParseModelConfig refuses it

@@ -13,8 +13,9 @@ namespace sluice {
 
 // Opens a model as weights::OpenModel. A GGUF of a known architecture gets a
 // config.json from its metadata and tensor names of the family's table
-// (tensor_table.h). Another GGUF gets the model_type "gguf ARCHITECTURE", which
-// ParseModelConfig refuses by name.
+// (tensor_table.h), a model of distributed-llama from its header. Another GGUF
+// gets the model_type "gguf ARCHITECTURE", which ParseModelConfig refuses by
+// name.
 StatusOr<std::unique_ptr<weights::ModelFile>> OpenModel(
     const std::string& path);
 

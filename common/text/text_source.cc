@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <utility>
 
 #include "common/base/json.h"
@@ -24,6 +23,8 @@ bool IsFile(const fs::path& path) {
 }
 
 bool IsGguf(const fs::path& path) { return path.extension() == ".gguf"; }
+// A tokenizer of distributed-llama.
+bool IsDllama(const fs::path& path) { return path.extension() == ".t"; }
 
 StatusOr<std::string> ReadFile(const fs::path& path, uint64_t limit) {
   std::error_code error;
@@ -98,6 +99,10 @@ StatusOr<TextSource> FromVocabularyFile(const fs::path& path) {
                             ReadFile(path, kMaxVocabularyBytes));
     if (path.extension() == ".json") {
       source.tokenizer_json = std::move(bytes);
+    } else if (IsDllama(path)) {
+      SLUICE_ASSIGN_OR_RETURN(source, FromDllama(bytes));
+      source.file = path.string();
+      return source;
     } else if (LooksLikeTiktoken(bytes)) {
       SLUICE_ASSIGN_OR_RETURN(source, FromTiktoken(bytes));
     } else {
@@ -109,9 +114,9 @@ StatusOr<TextSource> FromVocabularyFile(const fs::path& path) {
   return source;
 }
 
-// Returns the first file in `folder`, by name, with `extension`.
-std::optional<fs::path> FirstWith(const fs::path& folder,
-                                  std::string_view extension) {
+// Returns the files in `folder` with `extension`, by name.
+std::vector<fs::path> FilesWith(const fs::path& folder,
+                                std::string_view extension) {
   std::error_code error;
   std::vector<fs::path> found;
   for (fs::directory_iterator at(folder, error), end; !error && at != end;
@@ -120,13 +125,26 @@ std::optional<fs::path> FirstWith(const fs::path& folder,
       found.push_back(at->path());
     }
   }
-  if (found.empty()) return std::nullopt;
-  return *std::min_element(found.begin(), found.end());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// Returns the tokenizer of distributed-llama for its model at `model`: that of
+// the same name, or the only one in the folder.
+StatusOr<fs::path> FindDllama(const fs::path& model) {
+  fs::path same = model;
+  same.replace_extension(".t");
+  if (IsFile(same)) return same;
+  const auto found = FilesWith(fs::absolute(model).parent_path(), ".t");
+  if (found.size() == 1) return found.front();
+  return NotFound(model.string(), ": no tokenizer ", same.filename().string(),
+                  " beside it, and ", found.size(), " other .t files");
 }
 
 // Returns the file with the vocabulary of the model at `model_path`.
 StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
   if (IsFile(model_path)) {
+    if (model_path.extension() == ".m") return FindDllama(model_path);
     return model_path;
   }
   std::error_code error;
@@ -137,11 +155,14 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
     if (IsFile(model_path / name)) return model_path / name;
   }
   for (const char* extension : {".tiktoken", ".gguf"}) {
-    if (const auto found = FirstWith(model_path, extension)) return *found;
+    const auto found = FilesWith(model_path, extension);
+    if (!found.empty()) return found.front();
   }
+  const auto models = FilesWith(model_path, ".m");
+  if (models.size() == 1) return FindDllama(models.front());
   return NotFound(model_path.string(),
-                  ": no tokenizer.json, tokenizer.model, *.tiktoken or "
-                  "*.gguf");
+                  ": no tokenizer.json, tokenizer.model, *.tiktoken, *.gguf "
+                  "or *.m");
 }
 
 // Returns chat_template: a string, or a list of {name, template}.
@@ -188,6 +209,16 @@ StatusOr<std::vector<NamedTemplate>> TemplatesOfGguf(const std::string& path) {
   return made;
 }
 
+StatusOr<std::vector<NamedTemplate>> TemplatesOfDllama(const fs::path& path) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string bytes,
+                          ReadFile(path, kMaxVocabularyBytes));
+  auto text = ChatTemplateOfDllama(bytes);
+  if (!text.ok()) return Annotate(text.status(), path.string());
+  std::vector<NamedTemplate> made;
+  if (!text->empty()) made.push_back({"default", *std::move(text)});
+  return made;
+}
+
 }  // namespace
 
 StatusOr<TextSource> ReadTextSource(const std::string& model_path) {
@@ -201,6 +232,7 @@ StatusOr<std::vector<NamedTemplate>> ReadChatTemplates(
     const std::string& model_path) {
   SLUICE_ASSIGN_OR_RETURN(const fs::path file, FindVocabulary(model_path));
   if (IsGguf(file)) return TemplatesOfGguf(file.string());
+  if (IsDllama(file)) return TemplatesOfDllama(file);
   const fs::path folder = file.parent_path();
   if (IsFile(folder / "chat_template.jinja")) {
     SLUICE_ASSIGN_OR_RETURN(

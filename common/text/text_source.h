@@ -32,7 +32,8 @@ struct NamedTemplate {
 StatusOr<TextSource> ReadTextSource(const std::string& model_path);
 
 // Returns the chat templates of the model at `model_path`: chat_template.jinja,
-// else tokenizer_config.json's, or GGUF metadata. Empty without one.
+// else tokenizer_config.json's, GGUF metadata, or a .t file's. Empty without
+// one.
 StatusOr<std::vector<NamedTemplate>> ReadChatTemplates(
     const std::string& model_path);
 

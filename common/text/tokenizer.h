@@ -41,7 +41,9 @@ class Tokenizer {
  public:
   // Loads the tokenizer of `model_path`: a folder with tokenizer.json (and
   // maybe tokenizer_config.json), else with tokenizer.model (sentencepiece BPE
-  // or tiktoken ranks); a .gguf file (its vocabulary); or such a file itself.
+  // or tiktoken ranks); a .gguf file (its vocabulary); a .m file of
+  // distributed-llama (the .t file of this name, else the only one beside it);
+  // or such a file itself.
   // Errors name the file: NOT_FOUND, INVALID_ARGUMENT for malformed files,
   // UNIMPLEMENTED for a kind of tokenizer that is not built.
   static StatusOr<std::unique_ptr<Tokenizer>> Load(

@@ -21,6 +21,11 @@ bool LooksLikeTiktoken(std::string_view text);
 // A sentencepiece ModelProto of the BPE kind.
 StatusOr<TextSource> FromSentencePiece(std::string_view bytes);
 
+// A tokenizer of distributed-llama (a .t file): sentencepiece's BPE, or a
+// byte-level one. ChatTemplateOfDllama gives its template, empty without one.
+StatusOr<TextSource> FromDllama(std::string_view bytes);
+StatusOr<std::string> ChatTemplateOfDllama(std::string_view bytes);
+
 // The metadata of the GGUF file at `path`: vocabularies "gpt2" and "llama".
 StatusOr<TextSource> FromGguf(const std::string& path);
 

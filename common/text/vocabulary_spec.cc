@@ -58,8 +58,9 @@ std::string Base64(std::string_view bytes) {
 }
 
 std::string ByteLevelParts(const VocabularySpec& spec) {
-  std::string out = R"("normalizer":null,"pre_tokenizer":{"type":"Sequence",)"
-                    R"("pretokenizers":[)";
+  std::string out =
+      Cat("\"normalizer\":", spec.nfc ? R"({"type":"NFC"})" : "null",
+          R"(,"pre_tokenizer":{"type":"Sequence","pretokenizers":[)");
   for (const std::string& pattern : spec.patterns) {
     out += R"({"type":"Split","behavior":"Isolated","invert":false,)"
            R"("pattern":{"Regex":)" +

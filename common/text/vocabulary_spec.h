@@ -42,6 +42,7 @@ struct VocabularySpec {
   bool byte_level = false;
   std::vector<std::string> patterns;
   bool ignore_merges = false;  // keeps a piece that is a token whole
+  bool nfc = false;            // composes characters first; byte-level only
 
   // Sentencepiece only.
   bool add_space_prefix = true;

@@ -133,6 +133,7 @@ Status NameBlocks(ModelContents& contents) {
 StatusOr<ModelContents> OpenHfFolder(const std::string& folder) {
   ModelContents contents;
   contents.path = folder;
+  contents.is_folder = true;
   SLUICE_ASSIGN_OR_RETURN(contents.config,
                           ReadConfig(Cat(folder, "/config.json")));
   const std::string generation = Cat(folder, "/generation_config.json");

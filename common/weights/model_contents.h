@@ -11,6 +11,7 @@
 #include "common/base/json.h"
 #include "common/base/status.h"
 #include "common/weights/composed_tensor.h"
+#include "common/weights/dllama_file.h"
 #include "common/weights/file.h"
 #include "common/weights/gguf_file.h"
 #include "common/weights/model_file.h"
@@ -32,7 +33,9 @@ struct ModelContents {
   std::string path;
   Json config = Json::object();
   Json generation_config = Json::object();
+  bool is_folder = false;  // of safetensors
   std::optional<GgufMetadata> gguf;
+  std::optional<DllamaHeader> dllama;
   std::vector<std::unique_ptr<RandomAccessFile>> files;
   std::vector<LocatedTensor> tensors;
   std::vector<ComposedTensor> composed;
@@ -50,6 +53,10 @@ const LocatedTensor* FindLocated(const ModelContents& contents,
 StatusOr<std::vector<LocatedTensor>> ReadSafetensorsHeader(
     const RandomAccessFile& file);
 
+// Opens the model at `path` (OpenModel), by its kind.
+StatusOr<ModelContents> OpenContents(const std::string& path,
+                                     const GgufTranslator& translate);
+
 // Opens a Hugging Face folder: config.json, generation_config.json and
 // model.safetensors, or the shards that model.safetensors.index.json names.
 StatusOr<ModelContents> OpenHfFolder(const std::string& folder);
@@ -58,6 +65,10 @@ StatusOr<ModelContents> OpenHfFolder(const std::string& folder);
 // a translator.
 StatusOr<ModelContents> OpenGguf(const std::string& path,
                                  const GgufTranslator& translate);
+
+// Opens a model of distributed-llama. Its translator locates the tensors.
+StatusOr<ModelContents> OpenDllama(std::unique_ptr<RandomAccessFile> file,
+                                   const GgufTranslator& translate);
 
 }  // namespace sluice::weights
 

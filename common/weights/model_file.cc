@@ -1,8 +1,5 @@
 #include "common/weights/model_file.h"
 
-#include <dirent.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -15,7 +12,6 @@
 #include "common/weights/composed_tensor.h"
 #include "common/weights/dequantize.h"
 #include "common/weights/extent.h"
-#include "common/weights/gguf_file.h"
 #include "common/weights/model_contents.h"
 #include "common/weights/weight_sums.h"
 #include "kernels/block_pack.h"
@@ -151,46 +147,6 @@ Status CheckSlice(const TensorInfo& info, const Slice& slice) {
                          " of shape ", ShapeToString(info.shape));
 }
 
-// Returns a folder's only GGUF model: one file, or a split set's first.
-StatusOr<std::string> FindGguf(const std::string& folder) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()),
-                                                ::closedir);
-  if (dir == nullptr) return NotFound(folder, ": cannot be read");
-  while (const dirent* entry = ::readdir(dir.get())) {
-    const std::string name = entry->d_name;
-    const bool later_split = name.find("-of-") != std::string::npos &&
-                             name.find("-00001-of-") == std::string::npos;
-    if (name.ends_with(".gguf") && !later_split) names.push_back(name);
-  }
-  if (names.size() == 1) return Cat(folder, "/", names[0]);
-  return NotFound(folder, ": is no model: no config.json, and ", names.size(),
-                  " GGUF models where one is expected");
-}
-
-bool Exists(const std::string& path) {
-  struct stat info;
-  return ::stat(path.c_str(), &info) == 0;
-}
-
-StatusOr<ModelContents> OpenContents(const std::string& path,
-                                     const GgufTranslator& translate) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return NotFound(path, ": no such file");
-  if (S_ISDIR(info.st_mode)) {
-    if (Exists(path + "/config.json")) return OpenHfFolder(path);
-    SLUICE_ASSIGN_OR_RETURN(const std::string gguf, FindGguf(path));
-    return OpenGguf(gguf, translate);
-  }
-  if (!path.ends_with(".safetensors")) return OpenGguf(path, translate);
-  ModelContents contents;
-  contents.path = path;
-  SLUICE_ASSIGN_OR_RETURN(auto file, RandomAccessFile::Open(path));
-  SLUICE_ASSIGN_OR_RETURN(contents.tensors, ReadSafetensorsHeader(*file));
-  contents.files.push_back(std::move(file));
-  return contents;
-}
-
 }  // namespace
 
 const LocatedTensor* FindLocated(const ModelContents& contents,
@@ -249,10 +205,9 @@ const PieceSums* ModelFile::SumsOf(const LocatedTensor& tensor) const {
 
 std::string ModelFile::sums_path() const {
   const ModelContents& contents = *contents_;
-  const bool is_folder =
-      !contents.gguf.has_value() && !path().ends_with(".safetensors");
-  return is_folder ? Cat(path(), "/sluice.sums")
-                   : Cat(contents.files.front()->path(), ".sluice.sums");
+  return contents.is_folder
+             ? Cat(path(), "/sluice.sums")
+             : Cat(contents.files.front()->path(), ".sluice.sums");
 }
 
 void ModelFile::CheckAgainst(const WeightSums& sums) {

@@ -69,9 +69,10 @@ struct Slice {
 };
 
 // One opened model: a Hugging Face folder (one safetensors file, or shards with
-// an index) or a GGUF (one file, or a split set). Opening reads and checks the
-// headers. Tensor bytes are read on demand, never mapped, so a file that is cut
-// short later gives DATA_LOSS and no signal. Any thread may call const methods.
+// an index), a GGUF (one file, or a split set) or a model of distributed-llama.
+// Opening reads and checks the headers. Tensor bytes are read on demand, never
+// mapped, so a file that is cut short later gives DATA_LOSS and no signal. Any
+// thread may call const methods.
 class ModelFile {
  public:
   explicit ModelFile(ModelContents contents);  // by OpenModel
@@ -88,7 +89,7 @@ class ModelFile {
   const Json& config() const;
   // generation_config.json; {} if there is none (GGUF).
   const Json& generation_config() const;
-  // The GGUF's metadata (tokenizer, chat template); null for a folder.
+  // The GGUF's metadata (tokenizer, chat template); null for other models.
   const GgufMetadata* gguf() const;
 
   // All stored tensors, sorted by name.
@@ -155,14 +156,16 @@ class ModelFile {
 };
 
 // Gives an opened GGUF its config and its tensors the model's names, by its
-// family (common/model_config/open_model.h).
+// family (common/model_config/open_model.h). Of a model of distributed-llama it
+// makes the list of tensors, too.
 using GgufTranslator = std::function<Status(ModelContents& contents)>;
 
 // Opens `path`: a model folder, a .gguf file (of a split set: its first file),
-// a folder with one GGUF model and no config.json, or a lone .safetensors file
-// (its config() is {}). Every header byte is untrusted: INVALID_ARGUMENT names
-// file, tensor, limit and value; NOT_FOUND names a missing file. Without a
-// translator a GGUF has its tensors' own names and no config.
+// a .m file of distributed-llama, a folder with one such model and no
+// config.json, or a lone .safetensors file (its config() is {}). Every header
+// byte is untrusted: INVALID_ARGUMENT names file, tensor, limit and value;
+// NOT_FOUND names a missing file. Without a translator a GGUF has its tensors'
+// own names and no config, and a .m file no tensors.
 StatusOr<std::unique_ptr<ModelFile>> OpenModel(
     const std::string& path, const GgufTranslator& translate = {});
 

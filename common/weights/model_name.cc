@@ -45,7 +45,9 @@ std::string ModelName(const ModelFile& file) {
   std::filesystem::path path =
       std::filesystem::absolute(file.path(), ignored).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
-  if (path.extension() == ".gguf") return path.stem().string();
+  for (const char* extension : {".gguf", ".m"}) {
+    if (path.extension() == extension) return path.stem().string();
+  }
   const std::filesystem::path snapshots = path.parent_path();
   if (snapshots.filename() == "snapshots") {
     auto name = RepositoryOf(snapshots.parent_path().filename().string());

@@ -131,7 +131,7 @@ void AddConvert(CommandLine& sluice) {
       [options] { return RunConvert(*options); });
   convert
       .add_option("MODEL", options->convert.model,
-                  "folder of safetensors, or GGUF")
+                  "folder of safetensors, GGUF, or .m of distributed-llama")
       ->required();
   convert
       .add_option("OUT", options->convert.out, "folder to make, or NAME.gguf")
@@ -140,7 +140,7 @@ void AddConvert(CommandLine& sluice) {
       "--weights", options->weights,
       "the layers' matrices: bf16, q8_0, q4_0 or stored (as they "
       "are in MODEL); in a GGUF also f32, q4_1, q5_0 or q5_1. "
-      "Default: stored for a GGUF that becomes a folder, else "
+      "Default: stored for a file that becomes a folder, else "
       "q4_0");
   convert.add_option("--weights-for", options->rules,
                      "REGEX=TYPE, several times: matrices whose name in "

@@ -28,7 +28,7 @@ ABSL_FLAG(std::vector<std::string>, spares, {},
 ABSL_FLAG(std::vector<std::string>, layers, {},
           "layers of the stages, as 0-14,15-29, for those of --layers "
           "assigned; empty: what the stages were started with");
-ABSL_FLAG(std::string, model, "", "model folder or .gguf file");
+ABSL_FLAG(std::string, model, "", "model folder, .gguf or .m file");
 ABSL_FLAG(std::vector<std::string>, served_model_name, {},
           "names of the model in requests, the first is shown; empty: by its "
           "config, its place in a Hugging Face cache, or its file");

@@ -12,7 +12,7 @@
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:0",
           "gRPC address, host:port or unix:PATH; port 0: the system chooses");
-ABSL_FLAG(std::string, model, "", "model folder or .gguf file");
+ABSL_FLAG(std::string, model, "", "model folder, .gguf or .m file");
 ABSL_FLAG(std::string, layers, "",
           "layers to serve, first-last (0-7: eight layers); auto: a split "
           "by bytes, by --stage-index and --num-stages; assigned: those that "

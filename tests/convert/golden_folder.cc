@@ -12,9 +12,7 @@ namespace sluice::testing {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-std::string TokenizerJson() {
+std::string ByteTokenizerJson() {
   VocabularySpec spec;
   spec.tokens = {"<pad>", "<s>", "</s>", "<end>"};
   spec.kinds.assign(4, TokenKind::kControl);
@@ -30,14 +28,12 @@ std::string TokenizerJson() {
   return *ToTokenizerJson(spec);
 }
 
-}  // namespace
-
 GoldenFolder::GoldenFolder(const std::string& golden) {
   for (const auto& entry : fs::directory_iterator(golden)) {
     fs::create_symlink(entry.path(),
                        fs::path(dir_.path()) / entry.path().filename());
   }
-  Replace("tokenizer.json", TokenizerJson());
+  Replace("tokenizer.json", ByteTokenizerJson());
   Json text = *ParseJson(ReadFileOrDie(golden + "/tokenizer_config.json"));
   text["chat_template"] = "{% for m in messages %}{{ m.content }}{% endfor %}";
   Replace("tokenizer_config.json", DumpJson(text));

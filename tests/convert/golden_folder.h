@@ -14,9 +14,12 @@
 
 namespace sluice::testing {
 
-// A copy of a golden with a byte-level tokenizer of printable ASCII, one merge
-// and the goldens' special tokens: the goldens' own spell ids as words, which
-// no GGUF can. Its config may be changed.
+// A byte-level tokenizer of printable ASCII, one merge and the goldens' special
+// tokens.
+std::string ByteTokenizerJson();
+
+// A copy of a golden with such a tokenizer: the goldens' own spell ids as
+// words, which no GGUF can. Its config may be changed.
 class GoldenFolder {
  public:
   explicit GoldenFolder(const std::string& golden);
