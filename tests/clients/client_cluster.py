@@ -20,6 +20,12 @@ import harness  # noqa: E402
 RUN_DIR = "SLUICE_CLIENTS_RUN_DIR"
 MESSAGES = [{"role": "user", "content": "Name the capital of France."}]
 ANSWER = "Paris"
+# The name that deploy/examples have, beside the model's own.
+EXAMPLES_NAME = "sluice"
+
+
+def _names(model):
+    return ["--model-name", f"{pathlib.Path(model).stem},{EXAMPLES_NAME}"]
 
 
 class ClientCluster:
@@ -31,7 +37,8 @@ class ClientCluster:
         if RUN_DIR in os.environ and file.exists():
             self.url = json.loads(file.read_text())["url"]
         else:
-            self._own = harness.Cluster(harness.default_model())
+            model = harness.default_model()
+            self._own = harness.Cluster(model, *_names(model))
             self.url = self._own.url
         self.base_url = self.url + "/v1"
         _, models = api.get(self.url, "/v1/models")
@@ -101,7 +108,8 @@ def main(verb, run_dir):
     if (pathlib.Path(run_dir) / "cluster.json").exists():
         _down(run_dir)  # left over by a run that was killed
     command = [harness.ROOT / "deploy/local/up", "--model", model, "--port",
-               "0", "--run-dir", run_dir, "--detach", "--packed", "off"]
+               "0", "--run-dir", run_dir, "--detach", "--packed", "off",
+               *_names(model)]
     sys.exit(subprocess.run([str(word) for word in command],
                             stdin=subprocess.DEVNULL, timeout=900,
                             check=False).returncode)
