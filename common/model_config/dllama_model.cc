@@ -81,14 +81,15 @@ struct Step {
 };
 
 // dllama's order. Absent rows (of another family) are left out.
-constexpr Step kBefore[] = {{kEmbedding}};
-constexpr Step kAttention[] = {
+constexpr Step kFirstSteps[] = {{kEmbedding}};
+constexpr Step kAttentionSteps[] = {
     {kQkv, 0}, {kQkv, 1}, {kQkv, 2}, {kO}, {kRouter}};
-constexpr Step kMlp[] = {{kGateUp, 0}, {kDown}, {kGateUp, 1}};
-constexpr Step kExpert[] = {
+constexpr Step kMlpSteps[] = {{kGateUp, 0}, {kDown}, {kGateUp, 1}};
+constexpr Step kExpertSteps[] = {
     {kExpertGateUp, 0}, {kExpertDown}, {kExpertGateUp, 1}};
-constexpr Step kNorms[] = {{kQNorm}, {kKNorm}, {kAttentionNorm}, {kMlpNorm}};
-constexpr Step kBehind[] = {{kFinalNorm}, {kHead}};
+constexpr Step kNormSteps[] = {
+    {kQNorm}, {kKNorm}, {kAttentionNorm}, {kMlpNorm}};
+constexpr Step kLastSteps[] = {{kFinalNorm}, {kHead}};
 
 // Lists the tensors in the file's order.
 class TensorLister {
@@ -103,19 +104,19 @@ class TensorLister {
 
   Status Run() {
     SetLayer(-1);
-    SLUICE_RETURN_IF_ERROR(Add(kBefore));
+    SLUICE_RETURN_IF_ERROR(Add(kFirstSteps));
     for (int32_t layer = 0; layer < config_.num_layers(); ++layer) {
       SetLayer(layer);
-      SLUICE_RETURN_IF_ERROR(Add(kAttention));
-      SLUICE_RETURN_IF_ERROR(Add(kMlp));
+      SLUICE_RETURN_IF_ERROR(Add(kAttentionSteps));
+      SLUICE_RETURN_IF_ERROR(Add(kMlpSteps));
       const int32_t experts = config_.layers[layer].moe.num_experts;
       for (int32_t expert = 0; expert < experts; ++expert) {
-        SLUICE_RETURN_IF_ERROR(Add(kExpert, expert));
+        SLUICE_RETURN_IF_ERROR(Add(kExpertSteps, expert));
       }
-      SLUICE_RETURN_IF_ERROR(Add(kNorms));
+      SLUICE_RETURN_IF_ERROR(Add(kNormSteps));
     }
     SetLayer(-1);
-    SLUICE_RETURN_IF_ERROR(Add(kBehind));
+    SLUICE_RETURN_IF_ERROR(Add(kLastSteps));
     if (end_ == file_.size()) return OkStatus();
     return InvalidArgument("the header's tensors end at ", end_,
                            ", the file has ", file_.size(), " bytes");

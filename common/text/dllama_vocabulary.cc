@@ -16,10 +16,9 @@ namespace {
 constexpr uint32_t kMagic = 0x567124;
 constexpr uint32_t kOldMagic = 0x567123;  // five numbers instead of pairs
 constexpr int32_t kMaxTokens = 1 << 21;
-constexpr int32_t kMaxTokenBytes = 1 << 16;
+constexpr int32_t kMaxDllamaTokenBytes = 1 << 16;
 constexpr int32_t kMaxTemplateBytes = 1 << 24;
 constexpr int32_t kMaxEosIds = 1 << 10;
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 // Keys of the header.
 enum Key : int32_t {
@@ -209,8 +208,9 @@ StatusOr<DllamaTokenizer> ReadTokenizer(std::string_view bytes) {
   for (int32_t id = 0; id < to.vocab_size; ++id) {
     const std::string what = Cat("token ", id);
     SLUICE_ASSIGN_OR_RETURN(const auto score, from.Number<float>(what));
-    SLUICE_ASSIGN_OR_RETURN(const int32_t size,
-                            from.Number(what + "'s length", 0, kMaxTokenBytes));
+    SLUICE_ASSIGN_OR_RETURN(
+        const int32_t size,
+        from.Number(what + "'s length", 0, kMaxDllamaTokenBytes));
     SLUICE_ASSIGN_OR_RETURN(std::string token, from.Bytes(size, what));
     to.scores.push_back(score == score ? score : 0.0f);
     to.tokens.push_back(std::move(token));

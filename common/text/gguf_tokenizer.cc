@@ -19,7 +19,6 @@ using weights::GgufMetadata;
 using weights::GgufType;
 
 constexpr int kMaxDepth = 64;
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 // Returns the member; null if there is none.
 const SortedJson& MemberOf(const SortedJson& object, const char* key) {

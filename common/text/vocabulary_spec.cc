@@ -10,7 +10,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 // The longest token that is cut into merges.
 constexpr size_t kMaxMergedBytes = 512;
 

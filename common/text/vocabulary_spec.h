@@ -23,6 +23,9 @@ enum class TokenKind : int8_t {
   kByte = 6,  // "<0x0A>"
 };
 
+// Stands for a space in sentencepiece's vocabularies: U+2581.
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+
 using Merge = std::pair<std::string, std::string>;
 
 // A BPE vocabulary from a format other than tokenizer.json. A value.

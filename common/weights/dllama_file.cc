@@ -11,7 +11,7 @@
 namespace sluice::weights {
 namespace {
 
-constexpr uint32_t kMagic = 0x0A00ABCD;
+constexpr uint32_t kDllamaMagic = 0x0A00ABCD;
 // Of a header without keys.
 constexpr uint32_t kOldMagics[] = {0xABCD00, 0xABCD01};
 
@@ -156,7 +156,7 @@ DType DllamaHeader::weights_type() const { return kTypes[weights]; }
 
 bool IsDllamaFile(const RandomAccessFile& file) {
   const auto magic = ReadMagic(file);
-  return magic.ok() && (*magic == kMagic || *magic == kOldMagics[0] ||
+  return magic.ok() && (*magic == kDllamaMagic || *magic == kOldMagics[0] ||
                         *magic == kOldMagics[1]);
 }
 
@@ -166,12 +166,12 @@ StatusOr<DllamaHeader> ReadDllamaHeader(const RandomAccessFile& file) {
     return InvalidArgument(file.path(), ": magic ", magic,
                            " is of distributed-llama's old format, supported "
                            "is ",
-                           kMagic);
+                           kDllamaMagic);
   }
-  if (magic != kMagic) {
+  if (magic != kDllamaMagic) {
     return InvalidArgument(file.path(), ": magic ", magic,
                            " is no model of distributed-llama, whose is ",
-                           kMagic);
+                           kDllamaMagic);
   }
   int32_t bytes = 0;
   constexpr int32_t kFixed = 8;  // the magic and the size

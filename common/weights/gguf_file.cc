@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr uint64_t kMaxKeys = 1 << 16;
-constexpr uint64_t kMaxTensors = 1 << 20;
-constexpr uint32_t kMaxDims = 4;
+constexpr uint64_t kMaxGgufTensors = 1 << 20;
+constexpr uint32_t kMaxGgufDims = 4;
 constexpr int64_t kDefaultAlignment = 32;
 constexpr int64_t kMaxAlignment = 1 << 16;
 
@@ -45,9 +45,9 @@ StatusOr<GgufTensor> ReadTensor(GgufReader& reader) {
   const std::string context =
       Cat(reader.path(), ": tensor ", Quoted(tensor.name));
   SLUICE_ASSIGN_OR_RETURN(const auto dims, reader.Scalar<uint32_t>(context));
-  if (dims < 1 || dims > kMaxDims) {
+  if (dims < 1 || dims > kMaxGgufDims) {
     return InvalidArgument(context, ": ", dims, " dimensions, limits 1 and ",
-                           kMaxDims);
+                           kMaxGgufDims);
   }
   for (uint32_t i = 0; i < dims; ++i) {
     SLUICE_ASSIGN_OR_RETURN(const auto dim, reader.Scalar<uint64_t>(context));
@@ -140,7 +140,7 @@ StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file) {
   SLUICE_RETURN_IF_ERROR(
       reader.CheckCount(num_keys, 13, kMaxKeys, "metadata keys"));
   SLUICE_RETURN_IF_ERROR(
-      reader.CheckCount(num_tensors, 32, kMaxTensors, "tensors"));
+      reader.CheckCount(num_tensors, 32, kMaxGgufTensors, "tensors"));
   GgufHeader header;
   SLUICE_ASSIGN_OR_RETURN(header.metadata, ReadGgufKeys(reader, num_keys));
   SLUICE_ASSIGN_OR_RETURN(const uint64_t alignment,

@@ -25,7 +25,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr char kMagic[] = "sluice packed 1\n";
+constexpr char kPackedMagic[] = "sluice packed 1\n";
 constexpr uint64_t kAlignment = 4096;            // of parts
 constexpr int64_t kMostSide = int64_t{1} << 31;  // rows or columns
 
@@ -93,7 +93,7 @@ std::string HeadOf(std::string_view key, const std::vector<PackedPart>& parts,
   kernels::ParallelFor(context, static_cast<int>(pieces.size()),
                        [&](int i) { sums[i] = pieces[i].sum(); });
   Prologue prologue = {};
-  std::memcpy(prologue.magic, kMagic, sizeof(prologue.magic));
+  std::memcpy(prologue.magic, kPackedMagic, sizeof(prologue.magic));
   prologue.key_bytes = key.size();
   prologue.num_parts = parts.size();
   prologue.head_bytes = sizeof(prologue) + RoundUp(key.size(), 8) +
@@ -150,7 +150,7 @@ struct Head {
 StatusOr<std::string> ReadHead(const RandomAccessFile& file) {
   Prologue prologue;
   SLUICE_RETURN_IF_ERROR(file.ReadAt(0, sizeof(prologue), &prologue));
-  if (std::memcmp(prologue.magic, kMagic, sizeof(prologue.magic)) != 0) {
+  if (std::memcmp(prologue.magic, kPackedMagic, sizeof(prologue.magic)) != 0) {
     return DataLoss(file.path(),
                     ": is no file of packed weights, or of another version");
   }
