@@ -26,7 +26,7 @@ constexpr std::string_view kToolsField = "tools";
 // The tokens at a prompt's end that show whether reasoning is closed there.
 constexpr size_t kPromptTail = 16;
 // Memory of compiling per byte of a grammar's text.
-constexpr size_t kMemoryPerByte = 128;
+constexpr size_t kCompileMemoryPerByte = 128;
 
 // A grammar that fails while the answer is made is the request's fault: a retry
 // fails too, unlike with a full queue.
@@ -356,7 +356,7 @@ size_t GrammarMemory(const RequestGrammar& grammar) {
   for (const GrammarTool& tool : grammar.rules.tools) {
     bytes += tool.parameters.size();
   }
-  return TurnQueue::kSmallBytes + 1 + bytes * kMemoryPerByte;
+  return TurnQueue::kSmallBytes + 1 + bytes * kCompileMemoryPerByte;
 }
 
 }  // namespace sluice::gateway

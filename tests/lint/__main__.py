@@ -1,4 +1,5 @@
-"""python3 tests/lint includes|sizes|guards|words|readmes|format|report"""
+"""python3 tests/lint includes|sizes|guards|words|readmes|format|unity|
+report"""
 
 import sys
 
@@ -6,6 +7,7 @@ import format_lint
 import include_lint
 import size_lint
 import text_lint
+import unity_lint
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
@@ -16,6 +18,7 @@ CHECKS = {
     "words": text_lint.check_all_words,
     "readmes": text_lint.check_readmes,
     "format": format_lint.check,
+    "unity": unity_lint.check,
 }
 
 

@@ -1,10 +1,13 @@
 """Tests of the lint itself: what it must catch, what it must let pass."""
 
+import pathlib
+import tempfile
 import unittest
 
 import include_lint
 import size_lint
 import text_lint
+import unity_lint
 
 
 def includes(name, *headers):
@@ -204,6 +207,21 @@ class TextLintTest(unittest.TestCase):
         self.assertEqual(
             text_lint.long_readme("common/a/README.md", "x\n" * 60), [])
         self.assertEqual(text_lint.long_readme("README.md", "x\n" * 99), [])
+
+
+class UnityLintTest(unittest.TestCase):
+    def test_a_targets_unnamed_namespaces_share_no_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, line in (("a", "constexpr int kSize = 1;"),
+                               ("b", "const char* const kSize[] = {};"),
+                               ("c", "struct Other {};\nint kSize(int);")):
+                (root / f"{name}.cc").write_text(
+                    f"namespace {{\n{line}\n}}  // namespace\n")
+            for listed, told in (("a.cc b.cc", 1), ("a.cc c.cc", 0)):
+                (root / "CMakeLists.txt").write_text(
+                    f"sluice_library(x GRPC\n  SRCS {listed}\n  DEPS y)\n")
+                self.assertEqual(len(unity_lint.check(root)), told, listed)
 
 
 if __name__ == "__main__":
