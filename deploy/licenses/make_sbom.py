@@ -36,6 +36,7 @@ LINKED = {
     "libboost1.81-dev": "BSL-1.0",
     "libc6": "LGPL-2.1-or-later",
     "libcli11-dev": "BSD-3-Clause",
+    "libcurl4-openssl-dev": "curl",
     "libgrpc++-dev": "Apache-2.0",
     "libprotobuf-dev": "BSD-3-Clause",
     "libssl-dev": "Apache-2.0",

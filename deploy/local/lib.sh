@@ -6,7 +6,7 @@
 SLUICE_BUILD_PACKAGES=(g++ cmake ninja-build ccache pkg-config
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libabsl-dev libboost1.81-dev libcli11-dev nlohmann-json3-dev libssl-dev
-  prometheus-cpp-dev python3 python3-pip ca-certificates)
+  prometheus-cpp-dev libcurl4-openssl-dev python3 python3-pip ca-certificates)
 SLUICE_TEST_PACKAGES=(libgtest-dev libgmock-dev python3-venv valgrind clang-14
   clang-tidy-14 clang-format-14 libclang-rt-14-dev libfuzzer-14-dev lld
   iproute2 git curl)

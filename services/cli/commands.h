@@ -17,6 +17,7 @@ void AddEval(CommandLine& sluice);
 void AddTrace(CommandLine& sluice);
 void AddInspect(CommandLine& sluice);
 void AddConvert(CommandLine& sluice);
+void AddHub(CommandLine& sluice);  // pull, list, show and rm
 void AddPlan(CommandLine& sluice);
 void AddProbe(CommandLine& sluice);
 void AddCompletion(CommandLine& sluice);

@@ -126,6 +126,7 @@ void AddCommands(CommandLine& sluice) {
   AddTrace(sluice);
   AddInspect(sluice);
   AddConvert(sluice);
+  AddHub(sluice);
   AddPlan(sluice);
   AddProbe(sluice);
   AddCompletion(sluice);

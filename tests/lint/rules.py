@@ -57,6 +57,7 @@ ROOMS = {
     "common/metrics": (_BASE | {"common/concurrency"},
                        _PLAIN | {"prometheus", "openssl"}),
     "common/http": (_NOUNS, _PLAIN | {"boost", "openssl"}),
+    "common/hub": (_BASE, _PLAIN | {"curl", "nlohmann", "openssl"}),
     "common/openai": (_BASE | {"common/core", "common/text", "common/grammar",
                                "common/http"}, _PLAIN),
     "common/trace": (_NOUNS | {"common/http"}, _PLAIN),
@@ -86,7 +87,7 @@ ROOMS = {
     "services/cli": (_NOUNS | _TENSOR | {
         "common/text", "common/engine", "common/weights", "common/http",
         "common/model_config", "common/metrics", "common/device",
-        "common/stage", "common/measure", "common/convert"},
+        "common/stage", "common/measure", "common/convert", "common/hub"},
         _PLAIN | {"boost", "cli11"}),
     "tests": (None, None),  # anything
 }
@@ -108,6 +109,7 @@ FAMILIES = [
     ("boost", re.compile(r"boost/")),
     ("cli11", re.compile(r"CLI/")),
     ("openssl", re.compile(r"openssl/")),
+    ("curl", re.compile(r"curl/")),
     ("gtest", re.compile(r"g(test|mock)/")),
 ]
 

@@ -1,0 +1,228 @@
+#include "common/hub/pull.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "common/base/text_file.h"
+#include "common/hub/choose_files.h"
+#include "common/hub/fetch_file.h"
+#include "common/hub/hub_client.h"
+#include "common/hub/hub_protocol.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kDiskReserve = uint64_t{16} << 20;  // left free
+
+std::string Gigabytes(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f GB",
+                static_cast<double>(bytes) * 1e-9);
+  return text;
+}
+
+// One pull, from the listing to the last link.
+class Puller {
+ public:
+  Puller(const HubSettings& settings, const HubModel& model,
+         PullObserver& observer)
+      : settings_(settings),
+        model_(model),
+        observer_(observer),
+        cache_(settings.cache),
+        client_({settings.token, settings.timeout_s,
+                 [&observer](const std::string& why, double seconds) {
+                   observer.OnNote(Cat(why, "; again in ", seconds, " s"));
+                 }}) {}
+
+  StatusOr<PulledModel> Run();
+
+ private:
+  Status Prepare(const std::vector<std::string>& paths);
+  Status CheckRoom() const;
+  // Fetches the files that Prepare was given.
+  Status FetchAll();
+  Status Fetch(const HubFile& file);
+  StatusOr<std::string> ReadFetched(const std::string& path) const;
+  std::string BlobOf(const HubFile& file) const {
+    return cache_.Blob(model_.repository, file.etag).string();
+  }
+
+  const HubSettings& settings_;
+  const HubModel& model_;
+  PullObserver& observer_;
+  const HubCache cache_;
+  HubClient client_;
+  HubListing listing_;
+  std::vector<HubFile> files_;  // to fetch next
+  PulledModel pulled_;
+  bool is_weights_ = false;  // of which the observer is told
+  uint64_t done_ = 0;        // bytes of files_
+  uint64_t total_ = 0;
+};
+
+// Completes the entries of `paths` and counts their bytes.
+Status Puller::Prepare(const std::vector<std::string>& paths) {
+  files_.clear();
+  total_ = 0;
+  done_ = 0;
+  for (const std::string& path : paths) {
+    const HubFile* listed = listing_.Find(path);
+    HubFile& file = files_.emplace_back(*listed);
+    SLUICE_RETURN_IF_ERROR(
+        CompleteFile(settings_, client_, model_, listing_.commit, file));
+    total_ += file.bytes;
+    pulled_.bytes += file.bytes;
+    pulled_.fetched += file.bytes - BytesHere(BlobOf(file), file);
+  }
+  return CheckRoom();
+}
+
+Status Puller::CheckRoom() const {
+  uint64_t needed = 0;
+  for (const HubFile& file : files_) {
+    needed += file.bytes - BytesHere(BlobOf(file), file);
+  }
+  std::error_code failed;
+  const fs::space_info space = fs::space(cache_.folder(), failed);
+  if (failed) {
+    return Unavailable(cache_.folder().string(), ": ", failed.message());
+  }
+  if (needed == 0 || space.available >= needed + kDiskReserve) {
+    return OkStatus();
+  }
+  return ResourceExhausted(
+      model_.repository, ": ", Gigabytes(needed), " are to be fetched, ",
+      cache_.folder().string(), " has room for ", Gigabytes(space.available),
+      ": not begun. HF_HOME names another disk, `sluice list` "
+      "what could be removed");
+}
+
+Status Puller::Fetch(const HubFile& file) {
+  const std::string blob = BlobOf(file);
+  observer_.OnFile(file.path, file.bytes);
+  const uint64_t before = done_;
+  const auto tell = [&](uint64_t bytes) {
+    done_ = std::min(before + bytes, total_);
+    if (is_weights_) observer_.OnBytes(done_, total_);
+  };
+  SLUICE_ASSIGN_OR_RETURN(
+      const LockedFile lock,
+      LockedFile::Lock(cache_.LockOf(model_.repository, file.etag), [&] {
+        observer_.OnNote(Cat(file.path,
+                             " is being fetched by another "
+                             "process: waiting for it"));
+      }));
+  std::error_code ignored;
+  const bool here = fs::file_size(blob, ignored) == file.bytes && !ignored;
+  if (!here) {
+    uint64_t came = 0;
+    const Status fetched = FetchFile(
+        client_,
+        FileUrl(settings_, model_.repository, listing_.commit, file.path), file,
+        blob, [&](uint64_t count) { tell(came += count); });
+    if (!fetched.ok()) return Explained(fetched, settings_, model_);
+  }
+  tell(file.bytes);
+  return cache_.Link(model_.repository, listing_.commit, file.path, file.etag);
+}
+
+Status Puller::FetchAll() {
+  for (const HubFile& file : files_) SLUICE_RETURN_IF_ERROR(Fetch(file));
+  return OkStatus();
+}
+
+StatusOr<std::string> Puller::ReadFetched(const std::string& path) const {
+  return ReadTextFile(
+      (cache_.Snapshot(model_.repository, listing_.commit) / path).string());
+}
+
+StatusOr<PulledModel> Puller::Run() {
+  std::error_code failed;
+  fs::create_directories(cache_.Blob(model_.repository, "").parent_path(),
+                         failed);
+  if (failed) {
+    return Unavailable(cache_.Model(model_.repository).string(), ": ",
+                       failed.message());
+  }
+  SLUICE_ASSIGN_OR_RETURN(
+      const LockedFile lock,
+      LockedFile::Lock(cache_.LockOf(model_.repository, "pull"), [&] {
+        observer_.OnNote(Cat(model_.repository,
+                             " is being pulled by another "
+                             "process: waiting for it"));
+      }));
+  SLUICE_ASSIGN_OR_RETURN(listing_, ListHubModel(settings_, client_, model_));
+  auto chosen = ChooseFiles(listing_, model_.quant);
+  if (!chosen.ok()) return Annotate(chosen.status(), model_.repository);
+  SLUICE_RETURN_IF_ERROR(Prepare(chosen->small));
+  SLUICE_RETURN_IF_ERROR(FetchAll());
+  if (chosen->model.empty() && chosen->weights.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(const std::string index,
+                            ReadFetched(kSafetensorsIndex));
+    SLUICE_ASSIGN_OR_RETURN(chosen->weights, ShardsOf(index, listing_));
+  }
+  is_weights_ = true;
+  SLUICE_RETURN_IF_ERROR(Prepare(chosen->weights));
+  SLUICE_RETURN_IF_ERROR(FetchAll());
+  SLUICE_RETURN_IF_ERROR(cache_.WriteRevision(model_, listing_.commit));
+  const fs::path folder = cache_.Snapshot(model_.repository, listing_.commit);
+  pulled_.path =
+      (chosen->model.empty() ? folder : folder / chosen->model).string();
+  pulled_.commit = listing_.commit;
+  return std::move(pulled_);
+}
+
+// Returns the model as it is in the cache.
+StatusOr<PulledModel> FindPulled(const HubSettings& settings,
+                                 const HubModel& model) {
+  const HubCache cache(settings.cache);
+  PulledModel pulled;
+  auto commit = cache.CommitOf(model);
+  if (!commit.ok()) return commit.status();
+  pulled.commit = *commit;
+  HubListing here;
+  SLUICE_ASSIGN_OR_RETURN(const CachedModel cached,
+                          cache.Find(model.repository));
+  for (const CachedSnapshot& snapshot : cached.snapshots) {
+    if (snapshot.commit != pulled.commit) continue;
+    pulled.bytes = snapshot.bytes;
+    for (const CachedFile& file : snapshot.files) {
+      if (!file.blob.empty() && file.bytes > 0) {
+        here.files.push_back({file.path, file.bytes, file.blob});
+      }
+    }
+  }
+  const fs::path folder = cache.Snapshot(model.repository, pulled.commit);
+  SLUICE_ASSIGN_OR_RETURN(const ChosenFiles chosen,
+                          ChooseFiles(here, model.quant));
+  if (here.Find(kSafetensorsIndex) != nullptr && chosen.model.empty() &&
+      chosen.weights.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(
+        const std::string index,
+        ReadTextFile((folder / kSafetensorsIndex).string()));
+    SLUICE_RETURN_IF_ERROR(ShardsOf(index, here).status());
+  }
+  pulled.path =
+      (chosen.model.empty() ? folder : folder / chosen.model).string();
+  return pulled;
+}
+
+}  // namespace
+
+StatusOr<PulledModel> PullModel(const HubSettings& settings,
+                                const HubModel& model, PullObserver& observer) {
+  if (!settings.offline) return Puller(settings, model, observer).Run();
+  auto found = FindPulled(settings, model);
+  if (found.ok()) return found;
+  return Annotate(found.status(),
+                  "HF_HUB_OFFLINE is set, so nothing is "
+                  "fetched, and what is here does not do");
+}
+
+}  // namespace sluice
