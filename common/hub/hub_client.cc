@@ -226,7 +226,7 @@ HubClient::Attempt HubClient::Try(const std::string& url,
   if (!certificates.empty()) {
     curl_easy_setopt(curl, CURLOPT_CAINFO, certificates.c_str());
   }
-  if (!options_.token.empty()) {
+  if (!options_.token.empty() && url.starts_with(options_.endpoint + "/")) {
     // libcurl keeps it from other hosts, ports and protocols.
     curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
     curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, options_.token.c_str());
@@ -248,6 +248,9 @@ HubClient::Attempt HubClient::Try(const std::string& url,
   }
   const CURLcode code = curl_easy_perform(curl);
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &attempt.status);
+  const char* place = nullptr;
+  curl_easy_getinfo(curl, CURLINFO_EFFECTIVE_URL, &place);
+  last_place_ = place == nullptr ? "" : place;
   if (!attempt.result.ok()) return attempt;  // The receiver's.
   if (code != CURLE_OK) {
     attempt.result = Unavailable(curl_easy_strerror(code));

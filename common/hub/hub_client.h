@@ -48,8 +48,9 @@ class TextReceiver : public ByteReceiver {
 class HubClient {
  public:
   struct Options {
-    std::string token;   // empty: none
-    int timeout_s = 10;  // to connect, and without a byte
+    std::string endpoint;  // of the hub
+    std::string token;     // for URLs of the endpoint; empty: none
+    int timeout_s = 10;    // to connect, and without a byte
     // Is told why a request is repeated, and in how many seconds.
     std::function<void(const std::string& why, double seconds)> on_wait;
   };
@@ -62,6 +63,9 @@ class HubClient {
   // PERMISSION_DENIED for 403, NOT_FOUND for 404, RESOURCE_EXHAUSTED for 429,
   // UNAVAILABLE for others: with the server's words.
   Status Get(const std::string& url, ByteReceiver& receiver);
+
+  // Where the last answer came from, behind its redirects.
+  const std::string& last_place() const { return last_place_; }
 
   // Returns the headers of a HEAD request, by names in small letters: the last
   // answer's, and X-Linked-* of those before it. Errors as above.
@@ -79,6 +83,7 @@ class HubClient {
 
   const Options options_;
   void* const curl_;
+  std::string last_place_;
 };
 
 }  // namespace sluice

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "common/base/text_file.h"
 #include "common/hub/choose_files.h"
 #include "common/hub/fetch_file.h"
+#include "common/hub/fetch_outline.h"
 #include "common/hub/hub_client.h"
 #include "common/hub/hub_protocol.h"
+#include "common/weights/safetensors_outline.h"
 
 namespace sluice {
 namespace {
@@ -30,12 +33,13 @@ std::string Gigabytes(uint64_t bytes) {
 class Puller {
  public:
   Puller(const HubSettings& settings, const HubModel& model,
-         PullObserver& observer)
+         PullObserver& observer, const ChooseShards& choose)
       : settings_(settings),
         model_(model),
         observer_(observer),
+        choose_(choose),
         cache_(settings.cache),
-        client_({settings.token, settings.timeout_s,
+        client_({settings.endpoint, settings.token, settings.timeout_s,
                  [&observer](const std::string& why, double seconds) {
                    observer.OnNote(Cat(why, "; again in ", seconds, " s"));
                  }}) {}
@@ -48,7 +52,12 @@ class Puller {
   // Fetches the files that Prepare was given.
   Status FetchAll();
   Status Fetch(const HubFile& file);
-  StatusOr<std::string> ReadFetched(const std::string& path) const;
+  // Of an indexed model, the shards to fetch; the index is there.
+  StatusOr<std::vector<std::string>> Shards();
+  Status FetchOutlines(const std::vector<std::string>& shards);
+  fs::path Folder() const {
+    return cache_.Snapshot(model_.repository, listing_.commit);
+  }
   std::string BlobOf(const HubFile& file) const {
     return cache_.Blob(model_.repository, file.etag).string();
   }
@@ -56,6 +65,7 @@ class Puller {
   const HubSettings& settings_;
   const HubModel& model_;
   PullObserver& observer_;
+  const ChooseShards& choose_;
   const HubCache cache_;
   HubClient client_;
   HubListing listing_;
@@ -137,9 +147,35 @@ Status Puller::FetchAll() {
   return OkStatus();
 }
 
-StatusOr<std::string> Puller::ReadFetched(const std::string& path) const {
-  return ReadTextFile(
-      (cache_.Snapshot(model_.repository, listing_.commit) / path).string());
+Status Puller::FetchOutlines(const std::vector<std::string>& shards) {
+  for (const std::string& shard : shards) {
+    std::error_code ignored;
+    if (fs::exists(Folder() / shard, ignored)) continue;
+    HubFile file = *listing_.Find(shard);
+    SLUICE_RETURN_IF_ERROR(
+        CompleteFile(settings_, client_, model_, listing_.commit, file));
+    const std::string path =
+        (Folder() / shard).string() + weights::kOutlineSuffix;
+    if (!fs::exists(path, ignored)) {
+      observer_.OnNote(Cat("outline of ", shard));
+    }
+    const Status fetched = FetchOutline(
+        client_, FileUrl(settings_, model_.repository, listing_.commit, shard),
+        file, path);
+    if (!fetched.ok()) return Explained(fetched, settings_, model_);
+  }
+  return OkStatus();
+}
+
+StatusOr<std::vector<std::string>> Puller::Shards() {
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::string index,
+      ReadTextFile((Folder() / kSafetensorsIndex).string()));
+  SLUICE_ASSIGN_OR_RETURN(std::vector<std::string> shards,
+                          ShardsOf(index, listing_));
+  if (!choose_) return shards;
+  SLUICE_RETURN_IF_ERROR(FetchOutlines(shards));
+  return choose_(Folder().string());
 }
 
 StatusOr<PulledModel> Puller::Run() {
@@ -163,62 +199,98 @@ StatusOr<PulledModel> Puller::Run() {
   SLUICE_RETURN_IF_ERROR(Prepare(chosen->small));
   SLUICE_RETURN_IF_ERROR(FetchAll());
   if (chosen->model.empty() && chosen->weights.empty()) {
-    SLUICE_ASSIGN_OR_RETURN(const std::string index,
-                            ReadFetched(kSafetensorsIndex));
-    SLUICE_ASSIGN_OR_RETURN(chosen->weights, ShardsOf(index, listing_));
+    SLUICE_ASSIGN_OR_RETURN(chosen->weights, Shards());
   }
   is_weights_ = true;
   SLUICE_RETURN_IF_ERROR(Prepare(chosen->weights));
   SLUICE_RETURN_IF_ERROR(FetchAll());
   SLUICE_RETURN_IF_ERROR(cache_.WriteRevision(model_, listing_.commit));
-  const fs::path folder = cache_.Snapshot(model_.repository, listing_.commit);
   pulled_.path =
-      (chosen->model.empty() ? folder : folder / chosen->model).string();
+      (chosen->model.empty() ? Folder() : Folder() / chosen->model).string();
   pulled_.commit = listing_.commit;
   return std::move(pulled_);
 }
 
-// Returns the model as it is in the cache.
-StatusOr<PulledModel> FindPulled(const HubSettings& settings,
-                                 const HubModel& model) {
-  const HubCache cache(settings.cache);
-  PulledModel pulled;
-  auto commit = cache.CommitOf(model);
-  if (!commit.ok()) return commit.status();
-  pulled.commit = *commit;
-  HubListing here;
-  SLUICE_ASSIGN_OR_RETURN(const CachedModel cached,
-                          cache.Find(model.repository));
-  for (const CachedSnapshot& snapshot : cached.snapshots) {
-    if (snapshot.commit != pulled.commit) continue;
-    pulled.bytes = snapshot.bytes;
+// A model as it is in the cache.
+class CachedPull {
+ public:
+  CachedPull(const HubSettings& settings, const HubModel& model,
+             const ChooseShards& choose)
+      : model_(model), choose_(choose), cache_(settings.cache) {}
+
+  StatusOr<PulledModel> Find() {
+    PulledModel pulled;
+    SLUICE_ASSIGN_OR_RETURN(pulled.commit, cache_.CommitOf(model_));
+    folder_ = cache_.Snapshot(model_.repository, pulled.commit);
+    SLUICE_ASSIGN_OR_RETURN(const CachedModel cached,
+                            cache_.Find(model_.repository));
+    for (const CachedSnapshot& snapshot : cached.snapshots) {
+      if (snapshot.commit != pulled.commit) continue;
+      pulled.bytes = snapshot.bytes;
+      Read(snapshot);
+    }
+    SLUICE_ASSIGN_OR_RETURN(const ChosenFiles chosen,
+                            ChooseFiles(here_, model_.quant));
+    if (chosen.model.empty() && chosen.weights.empty()) {
+      SLUICE_RETURN_IF_ERROR(CheckShards());
+    }
+    pulled.path =
+        (chosen.model.empty() ? folder_ : folder_ / chosen.model).string();
+    return pulled;
+  }
+
+ private:
+  void Read(const CachedSnapshot& snapshot) {
+    const std::string_view suffix = weights::kOutlineSuffix;
     for (const CachedFile& file : snapshot.files) {
       if (!file.blob.empty() && file.bytes > 0) {
-        here.files.push_back({file.path, file.bytes, file.blob});
+        here_.files.push_back({file.path, file.bytes, file.blob});
+      } else if (file.path.ends_with(suffix)) {
+        outlined_.push_back(
+            file.path.substr(0, file.path.size() - suffix.size()));
       }
     }
   }
-  const fs::path folder = cache.Snapshot(model.repository, pulled.commit);
-  SLUICE_ASSIGN_OR_RETURN(const ChosenFiles chosen,
-                          ChooseFiles(here, model.quant));
-  if (here.Find(kSafetensorsIndex) != nullptr && chosen.model.empty() &&
-      chosen.weights.empty()) {
+
+  // Checks that the shards that are asked for are there.
+  Status CheckShards() const {
+    HubListing known = here_;
+    for (const std::string& shard : outlined_) {
+      known.files.push_back({shard, 0, ""});
+    }
     SLUICE_ASSIGN_OR_RETURN(
         const std::string index,
-        ReadTextFile((folder / kSafetensorsIndex).string()));
-    SLUICE_RETURN_IF_ERROR(ShardsOf(index, here).status());
+        ReadTextFile((folder_ / kSafetensorsIndex).string()));
+    SLUICE_ASSIGN_OR_RETURN(std::vector<std::string> shards,
+                            ShardsOf(index, known));
+    if (choose_) {
+      SLUICE_ASSIGN_OR_RETURN(shards, choose_(folder_.string()));
+    }
+    for (const std::string& shard : shards) {
+      if (here_.Find(shard) == nullptr) {
+        return NotFound(shard, " of ", model_.repository, " is not here");
+      }
+    }
+    return OkStatus();
   }
-  pulled.path =
-      (chosen.model.empty() ? folder : folder / chosen.model).string();
-  return pulled;
-}
+
+  const HubModel& model_;
+  const ChooseShards& choose_;
+  const HubCache cache_;
+  fs::path folder_;
+  HubListing here_;
+  std::vector<std::string> outlined_;  // shards
+};
 
 }  // namespace
 
 StatusOr<PulledModel> PullModel(const HubSettings& settings,
-                                const HubModel& model, PullObserver& observer) {
-  if (!settings.offline) return Puller(settings, model, observer).Run();
-  auto found = FindPulled(settings, model);
+                                const HubModel& model, PullObserver& observer,
+                                const ChooseShards& choose) {
+  if (!settings.offline) {
+    return Puller(settings, model, observer, choose).Run();
+  }
+  auto found = CachedPull(settings, model, choose).Find();
   if (found.ok()) return found;
   return Annotate(found.status(),
                   "HF_HUB_OFFLINE is set, so nothing is "

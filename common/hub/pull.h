@@ -30,12 +30,19 @@ struct PulledModel {
   uint64_t fetched = 0;  // of those, what was not here before
 };
 
+// Chooses those shards of an indexed model that are fetched, by the snapshot's
+// folder, which has config, tokenizer and the outlines of all other shards.
+using ChooseShards = std::function<StatusOr<std::vector<std::string>>(
+    const std::string& folder)>;
+
 // Fetches what serving `model` needs into the cache, and nothing else. What is
 // there stays; cut downloads go on. RESOURCE_EXHAUSTED before the first byte if
 // the disk has no room. Two pulls of one model wait for each other. Offline:
-// what is in the cache, or NOT_FOUND.
+// what is in the cache, or NOT_FOUND. With `choose`, of a model whose weights
+// are in shards, only the shards that it names; of others all.
 StatusOr<PulledModel> PullModel(const HubSettings& settings,
-                                const HubModel& model, PullObserver& observer);
+                                const HubModel& model, PullObserver& observer,
+                                const ChooseShards& choose = nullptr);
 
 }  // namespace sluice
 

@@ -28,6 +28,12 @@ Status CheckedReader::ReadPiece(uint64_t begin, size_t size,
 }
 
 Status CheckedReader::Read(uint64_t offset, size_t size, uint8_t* out) {
+  if (tensor_.is_outline) {
+    return FailedPrecondition(
+        tensor_.file->path(), ": the tensor's shard was not pulled, its ",
+        "outline alone is here; `sluice pull --layers` fetches the shards of a "
+        "stage's layers");
+  }
   if (sums_ == nullptr) {
     return tensor_.file->ReadAt(tensor_.offset + offset, size, out);
   }

@@ -9,6 +9,7 @@
 
 #include "common/weights/block_tensor.h"
 #include "common/weights/model_contents.h"
+#include "common/weights/safetensors_outline.h"
 
 namespace sluice::weights {
 namespace {
@@ -76,10 +77,16 @@ StatusOr<WeightMap> ReadIndex(const std::string& path) {
   return map;
 }
 
-// Opens one safetensors file and appends its tensors.
+// Opens one safetensors file, or its outline in its place, and appends its
+// tensors.
 Status AddSafetensors(const std::string& path, ModelContents& contents) {
-  SLUICE_ASSIGN_OR_RETURN(auto file, RandomAccessFile::Open(path));
-  SLUICE_ASSIGN_OR_RETURN(auto tensors, ReadSafetensorsHeader(*file));
+  const std::string outline = path + kOutlineSuffix;
+  const bool is_outline = !IsFile(path) && IsFile(outline);
+  SLUICE_ASSIGN_OR_RETURN(auto file,
+                          RandomAccessFile::Open(is_outline ? outline : path));
+  SLUICE_ASSIGN_OR_RETURN(auto tensors, is_outline
+                                            ? ReadSafetensorsOutline(*file)
+                                            : ReadSafetensorsHeader(*file));
   contents.files.push_back(std::move(file));
   for (LocatedTensor& tensor : tensors) {
     contents.tensors.push_back(std::move(tensor));
@@ -96,8 +103,10 @@ Status CheckIndex(const std::string& folder, const WeightMap& map,
   }
   for (const auto& [name, shard] : map) {
     const auto place = found.find(name);
+    const std::string path = Cat(folder, "/", shard);
     if (place == found.end() ||
-        place->second->path() != Cat(folder, "/", shard)) {
+        (place->second->path() != path &&
+         place->second->path() != path + kOutlineSuffix)) {
       return InvalidArgument(folder, ": tensor ", Quoted(name), " is not in ",
                              Quoted(shard), ", where the index has it");
     }

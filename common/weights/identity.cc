@@ -11,8 +11,6 @@
 namespace sluice::weights {
 namespace {
 
-constexpr int64_t kSampleBytes = 4096;  // of every tensor
-
 // SHA-256 of a list of fields, each led by its length, so that no two lists
 // give the same bytes.
 class Sha256 {
@@ -73,8 +71,9 @@ StatusOr<ModelDigest> ComputeIdentity(const ModelFile& model) {
     sha.Field(tensor.name);
     sha.Field(ToString(tensor.dtype));
     sha.Field(ShapeToString(tensor.shape));
-    SLUICE_ASSIGN_OR_RETURN(const std::string sample,
-                            model.ReadStoredPrefix(tensor.name, kSampleBytes));
+    SLUICE_ASSIGN_OR_RETURN(
+        const std::string sample,
+        model.ReadStoredPrefix(tensor.name, kIdentityBytes));
     sha.Field(sample);
   }
   return sha.Finish();

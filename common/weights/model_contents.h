@@ -26,6 +26,8 @@ struct LocatedTensor {
   // Above 0: within each run of this many rows (a head) the file has row
   // 2*j+h where the model has row h*(head_rows/2)+j, h in {0, 1}.
   int64_t permuted_head_rows = 0;
+  // Only the tensor's beginning is there (safetensors_outline.h).
+  bool is_outline = false;
 };
 
 // A model's headers, from the readers of both formats.
@@ -51,6 +53,10 @@ const LocatedTensor* FindLocated(const ModelContents& contents,
 // or malformed headers, unknown dtypes, sizes that differ from shape times
 // dtype, overlaps, holes, bytes after the last tensor.
 StatusOr<std::vector<LocatedTensor>> ReadSafetensorsHeader(
+    const RandomAccessFile& file);
+
+// Returns the tensors of a shard from its outline (safetensors_outline.h).
+StatusOr<std::vector<LocatedTensor>> ReadSafetensorsOutline(
     const RandomAccessFile& file);
 
 // Opens the model at `path` (OpenModel), by its kind.

@@ -126,6 +126,7 @@ class ModelFile {
   Status ReadStoredBytes(std::string_view name, uint64_t offset, size_t size,
                          uint8_t* out) const;
   // Returns the first min(limit, all) stored bytes, not checked against sums.
+  // `limit` is at most kIdentityBytes.
   StatusOr<std::string> ReadStoredPrefix(std::string_view name,
                                          int64_t limit) const;
   // Returns the path of the tensor's file.
@@ -168,6 +169,9 @@ using GgufTranslator = std::function<Status(ModelContents& contents)>;
 // own names and no config, and a .m file no tensors.
 StatusOr<std::unique_ptr<ModelFile>> OpenModel(
     const std::string& path, const GgufTranslator& translate = {});
+
+// The bytes of every tensor that identity looks at.
+inline constexpr int64_t kIdentityBytes = 4096;
 
 // A digest that tells two models apart at the handshake.
 struct ModelDigest {

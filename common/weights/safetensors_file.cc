@@ -7,14 +7,17 @@
 #include "common/base/json.h"
 #include "common/weights/extent.h"
 #include "common/weights/model_contents.h"
+#include "common/weights/safetensors_outline.h"
 
 namespace sluice::weights {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference's limit
+constexpr uint64_t kMaxHeaderBytes = kMaxSafetensorsHeader;  // the reference's
 constexpr size_t kMaxTensors = 1'000'000;
 constexpr size_t kMaxDims = 8;
+constexpr uint64_t kMaxShardBytes = uint64_t{1} << 62;
+constexpr uint64_t kMaxOutlinedVector = uint64_t{1} << 20;
 
 // A tensor's entry in the header, unchecked.
 struct Entry {
@@ -164,9 +167,15 @@ StatusOr<DType> DTypeOf(const std::string& name) {
   return InvalidArgument("unknown dtype ", Quoted(name));
 }
 
-// Turns an entry into a tensor of `file`, whose data begins at `data`.
-StatusOr<LocatedTensor> Locate(const RandomAccessFile& file, uint64_t data,
-                               Entry entry) {
+// Where a shard's bytes of data are.
+struct DataExtent {
+  const std::string& path;
+  uint64_t begin = 0;
+  uint64_t end = 0;  // of the file
+};
+
+// Turns an entry into a tensor within `data`.
+StatusOr<LocatedTensor> Locate(const DataExtent& data, Entry entry) {
   if (!entry.has_dtype || !entry.has_shape || entry.offsets.size() != 2) {
     return InvalidArgument("needs dtype, shape and two data_offsets");
   }
@@ -176,9 +185,9 @@ StatusOr<LocatedTensor> Locate(const RandomAccessFile& file, uint64_t data,
                           StoredBytes(tensor.info.dtype, entry.shape));
   const uint64_t begin = entry.offsets[0];
   const uint64_t end = entry.offsets[1];
-  if (begin > end || end > file.size() - data) {
+  if (begin > end || end > data.end - data.begin) {
     return InvalidArgument("data_offsets [", begin, ", ", end,
-                           "] are not within the ", file.size() - data,
+                           "] are not within the ", data.end - data.begin,
                            " bytes of data");
   }
   if (end - begin != bytes) {
@@ -188,13 +197,12 @@ StatusOr<LocatedTensor> Locate(const RandomAccessFile& file, uint64_t data,
   }
   tensor.info.name = std::move(entry.name);
   tensor.info.shape = std::move(entry.shape);
-  tensor.file = &file;
-  tensor.offset = data + begin;
+  tensor.offset = data.begin + begin;
   return tensor;
 }
 
 // Checks that every byte of data belongs to one tensor.
-Status CheckContiguous(const RandomAccessFile& file, uint64_t data,
+Status CheckContiguous(const DataExtent& data,
                        const std::vector<LocatedTensor>& tensors) {
   std::vector<Extent> extents;
   extents.reserve(tensors.size());
@@ -207,10 +215,10 @@ Status CheckContiguous(const RandomAccessFile& file, uint64_t data,
             [](const Extent& a, const Extent& b) {
               return std::pair(a.begin, a.size) < std::pair(b.begin, b.size);
             });
-  uint64_t end = data;
+  uint64_t end = data.begin;
   for (const Extent& extent : extents) {
     if (extent.begin != end) {
-      return InvalidArgument(file.path(), ": tensor ", Quoted(extent.name),
+      return InvalidArgument(data.path, ": tensor ", Quoted(extent.name),
                              " begins at byte ", extent.begin,
                              extent.begin < end
                                  ? ", overlapping the one"
@@ -219,9 +227,9 @@ Status CheckContiguous(const RandomAccessFile& file, uint64_t data,
     }
     end += extent.size;
   }
-  if (end != file.size()) {
-    return InvalidArgument(file.path(), ": tensors end at byte ", end,
-                           ", the file at ", file.size());
+  if (end != data.end) {
+    return InvalidArgument(data.path, ": tensors end at byte ", end,
+                           ", the file at ", data.end);
   }
   return OkStatus();
 }
@@ -247,28 +255,97 @@ StatusOr<std::string> ReadHeaderText(const RandomAccessFile& file) {
   return text;
 }
 
+// Returns the tensors of a header, without their file. Behind an outline's
+// header the end of the data is not known: `end` 0 takes the header's word.
+StatusOr<std::vector<LocatedTensor>> ParseHeader(const std::string& path,
+                                                 const std::string& text,
+                                                 uint64_t end) {
+  HeaderSax sax;
+  if (!Json::sax_parse(text, &sax)) {
+    return InvalidArgument(path, ": header: ", sax.error);
+  }
+  const uint64_t begin = kLengthBytes + text.size();
+  if (end == 0) {
+    uint64_t size = 0;
+    for (const Entry& entry : sax.entries) {
+      if (entry.offsets.size() == 2) size = std::max(size, entry.offsets[1]);
+    }
+    end = begin + std::min(size, kMaxShardBytes);
+  }
+  const DataExtent data{path, begin, end};
+  std::vector<LocatedTensor> tensors;
+  tensors.reserve(sax.entries.size());
+  for (Entry& entry : sax.entries) {
+    const std::string name = entry.name;
+    auto tensor = Locate(data, std::move(entry));
+    if (!tensor.ok()) {
+      return Annotate(tensor.status(), path, ": tensor ", Quoted(name));
+    }
+    tensors.push_back(*std::move(tensor));
+  }
+  SLUICE_RETURN_IF_ERROR(CheckContiguous(data, tensors));
+  return tensors;
+}
+
+// Returns how many of the tensor's first bytes an outline has.
+uint64_t OutlinedBytes(const TensorInfo& tensor) {
+  const auto bytes = static_cast<uint64_t>(tensor.stored_bytes());
+  const uint64_t limit = tensor.shape.size() <= 1
+                             ? kMaxOutlinedVector
+                             : static_cast<uint64_t>(kIdentityBytes);
+  return std::min(bytes, limit);
+}
+
+std::vector<LocatedTensor*> InOrderOfBytes(
+    std::vector<LocatedTensor>& tensors) {
+  std::vector<LocatedTensor*> order;
+  order.reserve(tensors.size());
+  for (LocatedTensor& tensor : tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return std::pair(a->offset, a->info.stored_bytes()) <
+           std::pair(b->offset, b->info.stored_bytes());
+  });
+  return order;
+}
+
 }  // namespace
 
 StatusOr<std::vector<LocatedTensor>> ReadSafetensorsHeader(
     const RandomAccessFile& file) {
   SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadHeaderText(file));
-  HeaderSax sax;
-  if (!Json::sax_parse(text, &sax)) {
-    return InvalidArgument(file.path(), ": header: ", sax.error);
-  }
-  const uint64_t data = kLengthBytes + text.size();
-  std::vector<LocatedTensor> tensors;
-  tensors.reserve(sax.entries.size());
-  for (Entry& entry : sax.entries) {
-    const std::string name = entry.name;
-    auto tensor = Locate(file, data, std::move(entry));
-    if (!tensor.ok()) {
-      return Annotate(tensor.status(), file.path(), ": tensor ", Quoted(name));
-    }
-    tensors.push_back(*std::move(tensor));
-  }
-  SLUICE_RETURN_IF_ERROR(CheckContiguous(file, data, tensors));
+  SLUICE_ASSIGN_OR_RETURN(auto tensors,
+                          ParseHeader(file.path(), text, file.size()));
+  for (LocatedTensor& tensor : tensors) tensor.file = &file;
   return tensors;
+}
+
+StatusOr<std::vector<LocatedTensor>> ReadSafetensorsOutline(
+    const RandomAccessFile& file) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadHeaderText(file));
+  SLUICE_ASSIGN_OR_RETURN(auto tensors, ParseHeader(file.path(), text, 0));
+  uint64_t position = kLengthBytes + text.size();
+  for (LocatedTensor* tensor : InOrderOfBytes(tensors)) {
+    const uint64_t bytes = OutlinedBytes(tensor->info);
+    tensor->file = &file;
+    tensor->offset = position;
+    tensor->is_outline =
+        bytes < static_cast<uint64_t>(tensor->info.stored_bytes());
+    position += bytes;
+  }
+  if (position == file.size()) return tensors;
+  return InvalidArgument(file.path(), ": an outline of ", file.size(),
+                         " bytes, its header asks for ", position);
+}
+
+StatusOr<std::vector<ShardBytes>> OutlineOf(const std::string& name,
+                                            const std::string& header,
+                                            uint64_t file_bytes) {
+  SLUICE_ASSIGN_OR_RETURN(auto tensors, ParseHeader(name, header, file_bytes));
+  std::vector<ShardBytes> pieces;
+  for (const LocatedTensor* tensor : InOrderOfBytes(tensors)) {
+    pieces.push_back({tensor->offset, OutlinedBytes(tensor->info)});
+  }
+  return pieces;
 }
 
 }  // namespace sluice::weights

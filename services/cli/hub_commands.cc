@@ -1,15 +1,26 @@
 // The commands pull, list, show and rm.
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "common/base/byte_size.h"
 #include "common/hub/hub_cache.h"
 #include "common/hub/hub_model.h"
 #include "common/hub/pull.h"
+#include "common/model_config/layer_files.h"
+#include "common/model_config/layer_loads.h"
+#include "common/model_config/layer_split.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
+#include "common/model_config/tensor_table.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 
@@ -64,14 +75,99 @@ class PullBar : public PullObserver {
 
 struct HubOptions {
   std::string model;
+  std::string link;
+  std::string layers;  // A-B, none, or empty
+  std::optional<int32_t> stage_index, num_stages;
+  std::vector<uint64_t> stage_memory;
 };
+
+// Returns the layers that are asked for, of a model.
+StatusOr<LayerRange> RangeOf(const HubOptions& options,
+                             const LayerLoads& loads) {
+  if (options.num_stages.has_value()) {
+    SLUICE_ASSIGN_OR_RETURN(
+        const std::vector<LayerRange> parts,
+        SplitLayers(loads, *options.num_stages, options.stage_memory));
+    return parts[static_cast<size_t>(*options.stage_index)];
+  }
+  if (options.layers == "none") return LayerRange{};
+  LayerRange range;
+  const char* at = options.layers.data();
+  const char* const end = at + options.layers.size();
+  auto parsed = std::from_chars(at, end, range.first);
+  if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '-') {
+    parsed = std::from_chars(parsed.ptr + 1, end, range.last);
+    if (parsed.ec == std::errc() && parsed.ptr == end && range.first >= 0 &&
+        range.first <= range.last && range.last < loads.num_layers()) {
+      ++range.last;
+      return range;
+    }
+  }
+  return InvalidArgument("--layers: must be none or first-last within 0-",
+                         loads.num_layers() - 1, ", got '", options.layers,
+                         "'");
+}
+
+// Returns the shards of those layers, by a folder with outlines.
+StatusOr<std::vector<std::string>> ShardsFor(const HubOptions& options,
+                                             const std::string& folder) {
+  SLUICE_ASSIGN_OR_RETURN(const auto model, OpenModel(folder));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(model->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
+  SLUICE_ASSIGN_OR_RETURN(const LayerRange range,
+                          RangeOf(options, LoadsOf(config, *model, {})));
+  if (range.first < range.last) {
+    std::fprintf(stderr, "layers %d-%d of %d\n", range.first, range.last - 1,
+                 config.num_layers());
+  }
+  return FilesOfLayers(config, *model, range);
+}
+
+Status CheckStage(const HubOptions& options) {
+  if (options.num_stages.has_value() != options.stage_index.has_value()) {
+    return InvalidArgument("--num-stages and --stage-index go together");
+  }
+  if (!options.stage_memory.empty() && !options.num_stages.has_value()) {
+    return InvalidArgument("--stage-memory goes with --num-stages");
+  }
+  if (!options.num_stages.has_value()) return OkStatus();
+  if (!options.layers.empty()) {
+    return InvalidArgument(
+        "--layers and --num-stages are both given: take one");
+  }
+  if (*options.stage_index < *options.num_stages) return OkStatus();
+  return InvalidArgument("--stage-index: must be below --num-stages, ",
+                         *options.num_stages, ", got ", *options.stage_index);
+}
+
+// Makes `link` stand for `path`.
+Status LinkTo(const std::string& path, const std::string& link) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::path made = Cat(link, ".link-", ::getpid());
+  fs::create_symlink(fs::absolute(path), made, failed);
+  if (!failed) fs::rename(made, link, failed);
+  if (failed) return Unavailable("--link ", link, ": ", failed.message());
+  return OkStatus();
+}
 
 Status RunPull(const HubOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const HubModel model, ParseHubModel(options.model));
+  SLUICE_RETURN_IF_ERROR(CheckStage(options));
+  ChooseShards choose;
+  if (!options.layers.empty() || options.num_stages.has_value()) {
+    choose = [&](const std::string& folder) {
+      return ShardsFor(options, folder);
+    };
+  }
   PullBar bar;
-  auto pulled = PullModel(HubSettingsOfEnvironment(), model, bar);
+  auto pulled = PullModel(HubSettingsOfEnvironment(), model, bar, choose);
   bar.EndLine();
   if (!pulled.ok()) return pulled.status();
+  if (!options.link.empty()) {
+    SLUICE_RETURN_IF_ERROR(LinkTo(pulled->path, options.link));
+  }
   std::fprintf(stderr, "%s at %.10s: %.1f MB, %.1f MB of them fetched now\n",
                model.repository.c_str(), pulled->commit.c_str(),
                InMegabytes(pulled->bytes), InMegabytes(pulled->fetched));
@@ -153,6 +249,19 @@ void AddHub(CommandLine& sluice) {
                   "written to stdout. HF_HOME, HF_TOKEN, HF_ENDPOINT and "
                   "HF_HUB_OFFLINE count")
       ->required();
+  pull.add_option("--layers", options->layers,
+                  "of a model in shards, those of layers A-B (0-7: eight "
+                  "layers), as sluice-stage takes it; none: for a gateway");
+  pull.add_option("--num-stages", options->num_stages,
+                  "likewise, the layers of one stage of N, as sluice-stage "
+                  "--layers auto splits them by its defaults")
+      ->check(Within(1, 4096));
+  pull.add_option("--stage-index", options->stage_index, "which: 0 to N-1")
+      ->check(Within(0, 4095));
+  AddParsed(pull, "--stage-memory", options->stage_memory, ParseBytesList,
+            "BYTES,..: memory of each stage, as sluice-stage takes it");
+  pull.add_option("--link", options->link,
+                  "makes this path a link to what came");
   sluice.Add("list", "the models in the hub's cache", [] { return RunList(); });
   sluice
       .Add("show", "a cached model's revisions and files",
