@@ -179,6 +179,22 @@ class OverlayTest(unittest.TestCase):
             count += len(container["args"])
         self.assertGreater(count, 50)
 
+    def test_pulls_before_a_start_have_options_of_the_command(self):
+        help_ = subprocess.run(
+            [pathlib.Path(os.environ["SLUICE_BUILD_DIR"],
+                          "services/cli/sluice"), "pull", "--help"],
+            capture_output=True, text=True, check=True).stdout
+        pulls = [one for document in self.documents["hub"]
+                 for _, template in manifests.pod_templates(document)
+                 for one in template["spec"].get("initContainers", [])]
+        self.assertEqual(len(pulls), 2)
+        for pull in pulls:
+            self.assertEqual(pull["command"], ["sluice"])
+            self.assertEqual(pull["args"][:2], ["pull", "$(HUB_MODEL)"])
+            for argument in pull["args"][2:]:
+                self.assertIn(argument.partition("=")[0] + " ", help_)
+            self.assertIn("--link=/models/model", pull["args"])
+
     def test_every_variable_of_an_argument_is_set(self):
         for overlay, documents in self.documents.items():
             maps = {one["metadata"]["name"]: one["data"] for one in documents
@@ -245,7 +261,8 @@ class OverlayTest(unittest.TestCase):
         for volume in spec.get("volumes", []):
             self.assertLessEqual(
                 set(volume) - {"name"},
-                {"configMap", "secret", "emptyDir", "persistentVolumeClaim"})
+                {"configMap", "secret", "emptyDir", "ephemeral",
+                 "persistentVolumeClaim"})
         for container in spec["containers"] + spec.get("initContainers", []):
             context = container["securityContext"]
             self.assertFalse(context["allowPrivilegeEscalation"])
