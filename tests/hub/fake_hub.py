@@ -5,6 +5,7 @@ HEAD, redirects to a second server (the "CDN"), ranges; with faults on demand.
 import hashlib
 import http.server
 import json
+import ssl
 import sys
 import threading
 import time
@@ -59,7 +60,9 @@ class FakeHub:
     ("gate",): waits until `gate` is set, ("slow",), ("whole",): no range is
     given."""
 
-    def __init__(self):
+    def __init__(self, certificate=None):
+        """`certificate`: a file of a certificate and its key; the hub then
+        speaks TLS, the CDN does not."""
         self.repositories = {}
         self.faults = {}
         self.requests = []  # (server, method, path, headers)
@@ -69,6 +72,12 @@ class FakeHub:
         self.hub = self._serve("hub")
         self.cdn = self._serve("cdn")
         self.url = f"http://127.0.0.1:{self.hub.server_port}"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.hub.socket = context.wrap_socket(self.hub.socket,
+                                                  server_side=True)
+            self.url = "https" + self.url[4:]
 
     def _serve(self, name):
         outer = self

@@ -301,6 +301,34 @@ class AccessTest(PullCase):
         self.assertIn("given up after 5 attempts", said)
 
 
+class TlsTest(PullCase):
+    def setUp(self):
+        super().setUp()
+        self.certificate = self.home / "hub.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes",
+             "-subj", "/CN=hub", "-addext", "subjectAltName=IP:127.0.0.1",
+             "-days", "2", "-keyout", self.certificate, "-out",
+             self.certificate], capture_output=True, check=True)
+        plain = self.hub
+        self.hub = fake_hub.FakeHub(self.certificate)
+        self.addCleanup(self.hub.close)
+        self.hub.repositories = plain.repositories
+
+    def test_only_a_known_authoritys_hub_is_asked(self):
+        self.repository.lfs.clear()
+        said = self.pull(code=1)
+        self.assertIn("certificate", said)
+        self.assertEqual(self.hub.asked(), [])
+        path = self.pull(SSL_CERT_FILE=str(self.certificate))
+        self.assertEqual((path / "model.safetensors").read_bytes(), self.data)
+
+    def test_what_begins_encrypted_is_not_redirected_to_what_is_not(self):
+        said = self.pull(code=1, SSL_CERT_FILE=str(self.certificate))
+        self.assertIn("Unsupported protocol", said)
+        self.assertEqual(self.hub.asked("cdn"), [])
+
+
 class NamesTest(PullCase):
     def test_names_that_could_leave_the_cache_are_refused(self):
         for name in ("../x", "a/..", "a/b/c", "a", "/etc/passwd", "a/b@../x",
