@@ -146,6 +146,7 @@ Status LinkTo(const std::string& path, const std::string& link) {
   namespace fs = std::filesystem;
   std::error_code failed;
   const fs::path made = Cat(link, ".link-", ::getpid());
+  fs::remove(made, failed);  // Left by a process of this number.
   fs::create_symlink(fs::absolute(path), made, failed);
   if (!failed) fs::rename(made, link, failed);
   if (failed) return Unavailable("--link ", link, ": ", failed.message());
