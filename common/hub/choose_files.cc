@@ -5,7 +5,6 @@
 #include <cctype>
 #include <limits>
 #include <map>
-#include <regex>
 #include <set>
 #include <string_view>
 
@@ -16,6 +15,8 @@ namespace {
 
 constexpr char kUsualQuant[] = "Q4_K_M";
 constexpr size_t kMaxNamedSets = 40;  // in a message
+constexpr size_t kGgufEnd = 5;        // of ".gguf"
+constexpr size_t kSplitEnd = 15;      // of "-00001-of-00003"
 
 // What the readers of configs, tokenizers and templates look for.
 constexpr std::array<std::string_view, 11> kSmallFiles = {
@@ -38,20 +39,33 @@ std::string Lower(std::string text) {
   return text;
 }
 
+// Returns how many parts the set has of which "a-00001-of-00003" is one; 0 for
+// another name.
+int PartsOf(std::string_view stem) {
+  constexpr std::string_view kForm = "-00000-of-00000";
+  if (stem.size() <= kForm.size()) return 0;
+  stem.remove_prefix(stem.size() - kForm.size());
+  int number = 0;  // the last one
+  for (size_t i = 0; i < kForm.size(); ++i) {
+    const bool digit = stem[i] >= '0' && stem[i] <= '9';
+    if (kForm[i] == '0' ? !digit : stem[i] != kForm[i]) return 0;
+    number = digit ? number * 10 + (stem[i] - '0') : 0;
+  }
+  return number;
+}
+
 // The GGUFs of a listing, a split set under the name of the whole: "a/b" for
 // a/b.gguf and for a/b-00001-of-00003.gguf.
 std::map<std::string, std::vector<std::string>> GgufSets(
     const HubListing& listing) {
-  static const std::regex part(R"((.*)-(\d{5})-of-(\d{5}))");
   std::map<std::string, std::vector<std::string>> sets;
   for (const HubFile& file : listing.files) {
     if (!file.path.ends_with(".gguf")) continue;
-    std::string stem = file.path.substr(0, file.path.size() - 5);
+    std::string stem = file.path.substr(0, file.path.size() - kGgufEnd);
     const std::string name = stem.substr(stem.rfind('/') + 1);
     // Projectors of images are no models.
     if (Lower(name).starts_with("mmproj")) continue;
-    std::smatch parts;
-    if (std::regex_match(stem, parts, part)) stem = parts.str(1);
+    if (PartsOf(stem) > 0) stem.resize(stem.size() - kSplitEnd);
     sets[stem].push_back(file.path);
   }
   for (auto& [stem, files] : sets) std::sort(files.begin(), files.end());
@@ -60,17 +74,18 @@ std::map<std::string, std::vector<std::string>> GgufSets(
 
 // Checks that all parts of a split set are there; `files` ascend.
 Status CheckParts(const std::vector<std::string>& files) {
-  static const std::regex last(R"(.*-(\d{5})-of-(\d{5})\.gguf)");
-  std::smatch match;
-  if (!std::regex_match(files.back(), match, last)) return OkStatus();
-  const int parts = std::stoi(match.str(2));
-  if (files.size() == static_cast<size_t>(parts)) return OkStatus();
+  std::string_view last = files.back();
+  last.remove_suffix(kGgufEnd);
+  const int parts = PartsOf(last);
+  if (parts == 0 || files.size() == static_cast<size_t>(parts)) {
+    return OkStatus();
+  }
   return NotFound(files.size(), " of the ", parts, " parts of ", files.back(),
                   " are there");
 }
 
 // Returns whether a GGUF's name ends with the quantisation, behind a '-', '.'
-// or '_', or its folder is named so.
+// or '/', or its folder is named so.
 bool HasQuant(const std::string& stem, const std::string& quant) {
   const std::string name = Lower(stem), wanted = Lower(quant);
   if (name == wanted || name.starts_with(wanted + "/")) return true;
