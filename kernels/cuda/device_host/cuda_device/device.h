@@ -1,0 +1,137 @@
+#ifndef SLUICE_KERNELS_CUDA_DEVICE_HOST_CUDA_DEVICE_DEVICE_H_
+#define SLUICE_KERNELS_CUDA_DEVICE_HOST_CUDA_DEVICE_DEVICE_H_
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cuda/device_host/machine.h"
+
+// What kernels are written against, on a machine without a GPU; device_nvcc
+// has the same for nvcc. README.md says what each means.
+
+#define SLUICE_DEVICE inline
+
+namespace sluice::kernels::cuda {
+
+// An array of a block's shared memory as one thread sees it.
+template <typename T>
+class Shared {
+ public:
+  Shared(Machine* machine, int thread, SharedArray array)
+      : machine_(machine), thread_(thread), array_(array) {}
+  T Get(int64_t i) const {
+    T value;
+    std::memcpy(&value, machine_->Read(thread_, array_, i, sizeof(T)),
+                sizeof(T));
+    return value;
+  }
+  void Set(int64_t i, T value) const {
+    std::memcpy(machine_->Write(thread_, array_, i, sizeof(T)), &value,
+                sizeof(T));
+  }
+
+ private:
+  Machine* machine_;
+  int thread_;
+  SharedArray array_;
+};
+
+// A thread's place in its block, and what it does with others.
+class Block {
+ public:
+  Block(Machine* machine, int thread) : machine_(machine), thread_(thread) {}
+
+  int thread() const { return thread_; }
+  int threads() const { return machine_->threads(); }
+  int lane() const { return thread_ % kWarpLanes; }
+  int warp() const { return thread_ / kWarpLanes; }
+  int64_t index() const { return machine_->block(); }
+  int64_t count() const { return machine_->blocks(); }
+
+  template <typename T>
+  Shared<T> Allocate(int64_t count) {
+    return {machine_, thread_,
+            machine_->Allocate(thread_, arrays_++, sizeof(T), count)};
+  }
+  void Sync(int line = __builtin_LINE()) { machine_->SyncBlock(thread_, line); }
+  void SyncWarp(int line = __builtin_LINE()) {
+    machine_->SyncWarp(thread_, line);
+  }
+  template <typename T>
+  T ShuffleXor(T value, int mask, int line = __builtin_LINE()) {
+    return Shuffle(value, lane() ^ mask, line);
+  }
+  template <typename T>
+  T Shuffle(T value, int from, int line = __builtin_LINE()) {
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    std::memcpy(&machine_->Exchange(thread_), &value, sizeof(T));
+    machine_->SyncWarp(thread_, line);
+    std::memcpy(&value, &machine_->Exchange(thread_ - lane() + from),
+                sizeof(T));
+    machine_->SyncWarp(thread_, line);
+    return value;
+  }
+  // Elements [0, count) of `from` to `to` from `at` on, once WaitCopies is
+  // called. 16 bytes: both ends aligned.
+  template <typename T>
+  void CopyAsync(const Shared<T>& to, int64_t at, const T* from) {
+    constexpr int kCount = 16 / sizeof(T);
+    copies_.push_back([to, at, from] {
+      for (int i = 0; i < kCount; ++i) to.Set(at + i, from[i]);
+    });
+  }
+  // The thread's own copies are done; others see them behind a barrier.
+  void WaitCopies() {
+    for (const auto& copy : copies_) copy();
+    copies_.clear();
+  }
+
+ private:
+  Machine* machine_;
+  int thread_;
+  int arrays_ = 0;
+  std::vector<std::function<void()>> copies_;
+};
+
+SLUICE_DEVICE float Fma(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+SLUICE_DEVICE float SquareRoot(float x) { return __builtin_sqrtf(x); }
+template <typename To, typename From>
+SLUICE_DEVICE To BitCast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  return __builtin_bit_cast(To, from);
+}
+// sum plus the four products of an unsigned byte of a and a signed one of b.
+SLUICE_DEVICE int32_t DotBytes(int32_t sum, uint32_t a, uint32_t b) {
+  for (int i = 0; i < 4; ++i) {
+    sum += static_cast<int32_t>(a >> (8 * i) & 255u) *
+           static_cast<int8_t>(b >> (8 * i) & 255u);
+  }
+  return sum;
+}
+
+// Four bytes, aligned.
+SLUICE_DEVICE uint32_t LoadWord(const void* from) {
+  uint32_t word;
+  std::memcpy(&word, __builtin_assume_aligned(from, 4), sizeof(word));
+  return word;
+}
+
+// Where kernels run, in order.
+using Stream = Machine*;
+
+// Runs K::Run(block, args) on every thread of `blocks` blocks of K::kThreads.
+template <typename K>
+void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
+            const typename K::Args& args) {
+  stream->Run(blocks, K::kThreads, shared_bytes, [&](int thread) {
+    Block block(stream, thread);
+    K::Run(block, args);
+  });
+}
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_DEVICE_HOST_CUDA_DEVICE_DEVICE_H_

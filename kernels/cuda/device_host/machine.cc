@@ -1,0 +1,262 @@
+#include "kernels/cuda/device_host/machine.h"
+
+#include <algorithm>
+#include <boost/context/fiber.hpp>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+constexpr size_t kStackBytes = 64 * 1024;
+constexpr size_t kMostFaults = 8;
+constexpr int kNone = -1;
+constexpr int kSeveral = -2;
+constexpr std::byte kPoison{0xA5};
+
+// Hands a fibre the stack that its thread keeps.
+struct KeptStack {
+  std::byte* begin;
+  boost::context::stack_context allocate() const {
+    boost::context::stack_context stack;
+    stack.size = kStackBytes;
+    stack.sp = begin + kStackBytes;
+    return stack;
+  }
+  void deallocate(boost::context::stack_context&) const {}
+};
+
+}  // namespace
+
+struct Machine::Thread {
+  State state = State::kReady;
+  int line = 0;
+  uint64_t exchange = 0;
+  std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
+  boost::context::fiber fiber;   // the thread, while it does not run
+  boost::context::fiber caller;  // the machine, while it runs
+};
+
+// Who touched an element of shared memory, and in which epochs.
+struct Machine::Cell {
+  int writer = kNone;
+  int32_t write_epoch = 0;
+  int32_t write_warp_epoch = 0;
+  int reader = kNone;
+  int reader_warp = kNone;
+  int32_t read_epoch = 0;
+  int32_t read_warp_epoch = 0;
+};
+
+Machine::Machine(Schedule schedule) : schedule_(schedule) {}
+Machine::~Machine() = default;
+
+void Machine::Run(int64_t blocks, int threads, size_t shared_bytes,
+                  const std::function<void(int thread)>& body) {
+  SLUICE_CHECK(threads > 0 && threads <= 1024 && threads % kWarpLanes == 0);
+  blocks_ = blocks;
+  threads_ = threads;
+  shared_bytes_ = shared_bytes;
+  while (pool_.size() < static_cast<size_t>(threads)) {
+    pool_.push_back(std::make_unique<Thread>());
+  }
+  for (int64_t i = 0; i < blocks; ++i) {
+    block_ = schedule_ == Schedule::kForward ? i : blocks - 1 - i;
+    RunBlock(body);
+  }
+}
+
+void Machine::RunBlock(const std::function<void(int thread)>& body) {
+  epoch_ = 0;
+  warp_epochs_.assign(static_cast<size_t>(threads_ / kWarpLanes), 0);
+  free_bytes_ = shared_bytes_;
+  shared_.clear();
+  cells_.clear();
+  arrays_.clear();
+  alive_ = threads_;
+  for (int t = 0; t < threads_; ++t) {
+    Thread& thread = *pool_[t];
+    thread.state = State::kReady;
+    thread.fiber = boost::context::fiber(
+        std::allocator_arg, KeptStack{thread.stack.get()},
+        [&thread, &body, t](boost::context::fiber&& caller) {
+          thread.caller = std::move(caller);
+          body(t);
+          thread.state = State::kDone;
+          return std::move(thread.caller);
+        });
+  }
+  while (alive_ > 0) {
+    RunReady();
+    Release();
+  }
+}
+
+void Machine::RunReady() {
+  for (int i = 0; i < threads_; ++i) {
+    Thread& thread =
+        *pool_[schedule_ == Schedule::kForward ? i : threads_ - 1 - i];
+    if (thread.state != State::kReady) continue;
+    thread.fiber = std::move(thread.fiber).resume();
+    if (thread.state == State::kDone) --alive_;
+  }
+}
+
+void Machine::Wait(int thread, State state, int line) {
+  Thread& own = *pool_[thread];
+  own.state = state;
+  own.line = line;
+  own.caller = std::move(own.caller).resume();
+}
+
+void Machine::SyncBlock(int thread, int line) {
+  Wait(thread, State::kAtBlock, line);
+}
+
+void Machine::SyncWarp(int thread, int line) {
+  Wait(thread, State::kAtWarp, line);
+}
+
+void Machine::Release() {
+  if (alive_ == 0 || ReleaseWarps()) return;
+  for (int t = 0; t < threads_; ++t) {
+    const Thread& thread = *pool_[t];
+    if (thread.state == State::kAtBlock && thread.line == pool_[0]->line &&
+        pool_[0]->state == State::kAtBlock) {
+      continue;
+    }
+    Fault(t, "is not at the barrier at which other threads wait");
+    break;
+  }
+  OpenAll();
+}
+
+// Returns whether a warp goes on.
+bool Machine::ReleaseWarps() {
+  bool any = false;
+  for (int first = 0; first < threads_; first += kWarpLanes) {
+    bool all = true;
+    for (int t = first; t < first + kWarpLanes; ++t) {
+      all = all && pool_[t]->state == State::kAtWarp &&
+            pool_[t]->line == pool_[first]->line;
+    }
+    if (all) OpenWarp(first);
+    any = any || all;
+  }
+  return any;
+}
+
+void Machine::OpenWarp(int first) {
+  ++warp_epochs_[first / kWarpLanes];
+  for (int t = first; t < first + kWarpLanes; ++t) {
+    pool_[t]->state = State::kReady;
+  }
+}
+
+void Machine::OpenAll() {
+  ++epoch_;
+  for (int t = 0; t < threads_; ++t) {
+    if (pool_[t]->state != State::kDone) pool_[t]->state = State::kReady;
+  }
+}
+
+SharedArray Machine::Allocate(int thread, int index, size_t size,
+                              int64_t count) {
+  if (index < static_cast<int>(arrays_.size())) {
+    if (arrays_[index].count != count) {
+      Fault(thread, "allocates another shared array than other threads");
+    }
+    return arrays_[index];
+  }
+  SharedArray array;
+  if (!arrays_.empty()) {
+    const SharedArray& last = arrays_.back();
+    array.bytes_begin = last.bytes_begin + static_cast<size_t>(last.count) * 16;
+    array.cells_begin = cells_.size();
+  }
+  // The machine keeps every cell apart; a GPU packs them.
+  array.count = count;
+  cells_.resize(array.cells_begin + static_cast<size_t>(count));
+  shared_.resize(array.bytes_begin + static_cast<size_t>(count) * 16, kPoison);
+  SLUICE_CHECK(size <= 16);
+  const size_t used = (size * static_cast<size_t>(count) + 15) / 16 * 16;
+  if (used > free_bytes_) {
+    Fault(thread, "allocates more shared memory than the launch has");
+    free_bytes_ = used;
+  }
+  free_bytes_ -= used;
+  arrays_.push_back(array);
+  return array;
+}
+
+bool Machine::IsInside(int thread, const SharedArray& array, int64_t i) {
+  if (i >= 0 && i < array.count) return true;
+  Fault(thread, "leaves a shared array of " + std::to_string(array.count) +
+                    ": index " + std::to_string(i));
+  return false;
+}
+
+// Whether what another thread did in these epochs is before what `thread` does
+// now.
+bool Machine::Ordered(int other_warp, int thread, int32_t epoch,
+                      int32_t warp_epoch) const {
+  if (epoch != epoch_) return true;
+  const int warp = thread / kWarpLanes;
+  return other_warp == warp && warp_epoch != warp_epochs_[warp];
+}
+
+std::byte* Machine::Read(int thread, const SharedArray& array, int64_t i,
+                         size_t) {
+  if (!IsInside(thread, array, i)) return outside_;
+  Cell& cell = cells_[array.cells_begin + static_cast<size_t>(i)];
+  const int warp = thread / kWarpLanes;
+  if (cell.writer == kNone) {
+    Fault(thread, "reads shared memory that is not written: index " +
+                      std::to_string(i));
+  } else if (cell.writer != thread &&
+             !Ordered(cell.writer / kWarpLanes, thread, cell.write_epoch,
+                      cell.write_warp_epoch)) {
+    Fault(thread, "reads without a barrier what thread " +
+                      std::to_string(cell.writer) + " writes: index " +
+                      std::to_string(i));
+  }
+  const bool fresh = cell.reader == kNone || cell.read_epoch != epoch_;
+  if (fresh) cell.reader_warp = warp;
+  if (cell.reader_warp != warp) cell.reader_warp = kSeveral;
+  cell.reader = fresh || cell.reader == thread ? thread : kSeveral;
+  cell.read_epoch = epoch_;
+  cell.read_warp_epoch = warp_epochs_[warp];
+  return shared_.data() + array.bytes_begin + static_cast<size_t>(i) * 16;
+}
+
+std::byte* Machine::Write(int thread, const SharedArray& array, int64_t i,
+                          size_t) {
+  if (!IsInside(thread, array, i)) return outside_;
+  Cell& cell = cells_[array.cells_begin + static_cast<size_t>(i)];
+  const bool over_write = cell.writer != kNone && cell.writer != thread &&
+                          !Ordered(cell.writer / kWarpLanes, thread,
+                                   cell.write_epoch, cell.write_warp_epoch);
+  const bool over_read =
+      cell.reader != kNone && cell.reader != thread &&
+      !Ordered(cell.reader_warp, thread, cell.read_epoch, cell.read_warp_epoch);
+  if (over_write || over_read) {
+    Fault(thread, "writes without a barrier what another thread " +
+                      std::string(over_write ? "writes" : "reads") +
+                      ": index " + std::to_string(i));
+  }
+  cell.writer = thread;
+  cell.write_epoch = epoch_;
+  cell.write_warp_epoch = warp_epochs_[thread / kWarpLanes];
+  return shared_.data() + array.bytes_begin + static_cast<size_t>(i) * 16;
+}
+
+uint64_t& Machine::Exchange(int thread) { return pool_[thread]->exchange; }
+
+void Machine::Fault(int thread, const std::string& what) {
+  if (faults_.size() >= kMostFaults) return;
+  faults_.push_back("block " + std::to_string(block_) + ", thread " +
+                    std::to_string(thread) + " " + what);
+}
+
+}  // namespace sluice::kernels::cuda

@@ -1,0 +1,100 @@
+#ifndef SLUICE_KERNELS_CUDA_DEVICE_HOST_MACHINE_H_
+#define SLUICE_KERNELS_CUDA_DEVICE_HOST_MACHINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sluice::kernels::cuda {
+
+inline constexpr int kWarpLanes = 32;
+
+// In which order threads between two barriers, and blocks, take their turns.
+enum class Schedule : uint8_t { kForward, kBackward };
+
+// An array of a block's shared memory: cells of `size` bytes.
+struct SharedArray {
+  size_t bytes_begin = 0;
+  size_t cells_begin = 0;
+  int64_t count = 0;
+};
+
+// A GPU of one block at a time: every thread of a block is a fibre that runs
+// up to its next barrier. Finds what a GPU leaves undefined, and goes on:
+//   - a place of shared memory that is read before it is written, that two
+//     threads touch between barriers, one of them to write, or that is outside
+//     its array;
+//   - a barrier that not every thread reaches, or reaches at another line.
+// Used by one thread. Kernels see the machine through cuda_device/device.h.
+class Machine {
+ public:
+  explicit Machine(Schedule schedule);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  // Calls body(thread) on every thread of `blocks` blocks, one block after the
+  // other. `threads`: whole warps. A block may allocate `shared_bytes`.
+  void Run(int64_t blocks, int threads, size_t shared_bytes,
+           const std::function<void(int thread)>& body);
+
+  // What was wrong so far; at most the first eight.
+  const std::vector<std::string>& faults() const { return faults_; }
+
+  // For the running kernel.
+  int64_t block() const { return block_; }
+  int64_t blocks() const { return blocks_; }
+  int threads() const { return threads_; }
+  void SyncBlock(int thread, int line);
+  void SyncWarp(int thread, int line);
+  // Array number `index` of the block. Every thread asks for the same arrays.
+  SharedArray Allocate(int thread, int index, size_t size, int64_t count);
+  // Where element i's bytes are; a place of its own if i is outside. Marks the
+  // access.
+  std::byte* Read(int thread, const SharedArray& array, int64_t i, size_t size);
+  std::byte* Write(int thread, const SharedArray& array, int64_t i,
+                   size_t size);
+  // Eight bytes of a lane that others of its warp read after SyncWarp.
+  uint64_t& Exchange(int thread);
+  void Fault(int thread, const std::string& what);
+
+ private:
+  struct Thread;
+  struct Cell;
+  enum class State : uint8_t { kReady, kAtBlock, kAtWarp, kDone };
+
+  void RunBlock(const std::function<void(int thread)>& body);
+  void RunReady();
+  // Opens the barriers that all have reached.
+  void Release();
+  bool ReleaseWarps();
+  void OpenWarp(int first);
+  void OpenAll();
+  bool Ordered(int other_warp, int thread, int32_t epoch,
+               int32_t warp_epoch) const;
+  bool IsInside(int thread, const SharedArray& array, int64_t i);
+  void Wait(int thread, State state, int line);
+
+  const Schedule schedule_;
+  std::vector<std::unique_ptr<Thread>> pool_;
+  std::vector<std::string> faults_;
+  int64_t block_ = 0;
+  int64_t blocks_ = 0;
+  int threads_ = 0;
+  int alive_ = 0;
+  int32_t epoch_ = 0;                 // barriers of the block so far
+  std::vector<int32_t> warp_epochs_;  // of each warp
+  size_t shared_bytes_ = 0;           // of a block
+  size_t free_bytes_ = 0;             // of the running block
+  std::vector<std::byte> shared_;
+  std::vector<Cell> cells_;
+  std::vector<SharedArray> arrays_;
+  alignas(16) std::byte outside_[64] = {};
+};
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_DEVICE_HOST_MACHINE_H_

@@ -1,0 +1,112 @@
+#ifndef SLUICE_KERNELS_CUDA_DEVICE_NVCC_CUDA_DEVICE_DEVICE_H_
+#define SLUICE_KERNELS_CUDA_DEVICE_NVCC_CUDA_DEVICE_DEVICE_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// What kernels are written against, for nvcc; device_host has the same for a
+// machine without a GPU. README.md says what each means.
+
+#define SLUICE_DEVICE __device__ __forceinline__
+
+namespace sluice::kernels::cuda {
+
+inline constexpr int kWarpLanes = 32;
+
+template <typename T>
+class Shared {
+ public:
+  SLUICE_DEVICE explicit Shared(T* data) : data_(data) {}
+  SLUICE_DEVICE T Get(int64_t i) const { return data_[i]; }
+  SLUICE_DEVICE void Set(int64_t i, T value) const { data_[i] = value; }
+  SLUICE_DEVICE T* at(int64_t i) const { return data_ + i; }
+
+ private:
+  T* data_;
+};
+
+class Block {
+ public:
+  SLUICE_DEVICE Block() {}
+  SLUICE_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
+  SLUICE_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
+  SLUICE_DEVICE int lane() const { return thread() % kWarpLanes; }
+  SLUICE_DEVICE int warp() const { return thread() / kWarpLanes; }
+  SLUICE_DEVICE int64_t index() const { return blockIdx.x; }
+  SLUICE_DEVICE int64_t count() const { return gridDim.x; }
+
+  template <typename T>
+  SLUICE_DEVICE Shared<T> Allocate(int64_t count) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    T* const data = reinterpret_cast<T*>(shared + used_);
+    used_ += (static_cast<int>(count * sizeof(T)) + 15) / 16 * 16;
+    return Shared<T>(data);
+  }
+  SLUICE_DEVICE void Sync() { __syncthreads(); }
+  SLUICE_DEVICE void SyncWarp() { __syncwarp(); }
+  template <typename T>
+  SLUICE_DEVICE T ShuffleXor(T value, int mask) {
+    return __shfl_xor_sync(0xFFFFFFFFu, value, mask);
+  }
+  template <typename T>
+  SLUICE_DEVICE T Shuffle(T value, int from) {
+    return __shfl_sync(0xFFFFFFFFu, value, from);
+  }
+  template <typename T>
+  SLUICE_DEVICE void CopyAsync(const Shared<T>& to, int64_t at, const T* from) {
+    const auto address =
+        static_cast<uint32_t>(__cvta_generic_to_shared(to.at(at)));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address),
+                 "l"(from)
+                 : "memory");
+  }
+  SLUICE_DEVICE void WaitCopies() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+  }
+
+ private:
+  int used_ = 0;
+};
+
+SLUICE_DEVICE float Fma(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+SLUICE_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
+template <typename To, typename From>
+SLUICE_DEVICE To BitCast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  return __builtin_bit_cast(To, from);
+}
+SLUICE_DEVICE int32_t DotBytes(int32_t sum, uint32_t a, uint32_t b) {
+  int32_t to;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(to) : "r"(a), "r"(b), "r"(sum));
+  return to;
+}
+
+SLUICE_DEVICE uint32_t LoadWord(const void* from) {
+  return *static_cast<const uint32_t*>(from);
+}
+
+using Stream = cudaStream_t;
+
+template <typename K>
+__global__ void __launch_bounds__(K::kThreads)
+    Launched(const typename K::Args args) {
+  Block block;
+  K::Run(block, args);
+}
+
+template <typename K>
+void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
+            const typename K::Args& args) {
+  if (blocks == 0) return;
+  Launched<K>
+      <<<static_cast<unsigned>(blocks), K::kThreads, shared_bytes, stream>>>(
+          args);
+}
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_DEVICE_NVCC_CUDA_DEVICE_DEVICE_H_

@@ -1,0 +1,193 @@
+// The machine that stands for a GPU: kernels with one mistake each, which it
+// must find, beside the same kernels without.
+#include "kernels/cuda/device_host/machine.h"
+
+#include <cuda_device/device.h>
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kTestThreads = 64;
+
+// Runs fn(block) on two blocks; returns the first fault, empty if none.
+template <typename F>
+std::string FirstFault(Schedule schedule, const F& fn, size_t shared = 4096) {
+  Machine machine(schedule);
+  machine.Run(2, kTestThreads, shared, [&](int thread) {
+    Block block(&machine, thread);
+    fn(block);
+  });
+  return machine.faults().empty() ? "" : machine.faults()[0];
+}
+
+class MachineTest : public testing::TestWithParam<Schedule> {};
+
+TEST_P(MachineTest, EveryThreadOfEveryBlockRunsOnce) {
+  std::vector<int> runs(2 * kTestThreads);
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [&](Block& b) {
+                           ++runs[b.index() * b.threads() + b.thread()];
+                           EXPECT_EQ(b.count(), 2);
+                           EXPECT_EQ(b.warp() * 32 + b.lane(), b.thread());
+                         }),
+              IsEmpty());
+  for (const int n : runs) EXPECT_EQ(n, 1);
+}
+
+TEST_P(MachineTest, ABarrierShowsWhatOtherThreadsWrote) {
+  const auto neighbour = [](Block& b, bool barrier) {
+    const auto shared = b.Allocate<float>(kTestThreads);
+    shared.Set(b.thread(), static_cast<float>(b.thread()));
+    if (barrier) b.Sync();
+    const int other = (b.thread() + 1) % kTestThreads;
+    const float value = shared.Get(other);
+    if (barrier) {
+      EXPECT_EQ(value, static_cast<float>(other));
+    }
+  };
+  // Each block may have all of the launch's bytes.
+  EXPECT_THAT(FirstFault(
+                  GetParam(), [&](Block& b) { neighbour(b, true); },
+                  kTestThreads * sizeof(float)),
+              IsEmpty());
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { neighbour(b, false); }),
+              HasSubstr("shared memory"));
+}
+
+TEST_P(MachineTest, AReadWithoutABarrierIsARaceInEitherOrder) {
+  const auto race = [](Block& b) {
+    const auto shared = b.Allocate<int>(1);
+    if (b.thread() == 0) shared.Set(0, 1);
+    b.Sync();
+    if (b.thread() == 40) shared.Set(0, 2);
+    if (b.thread() == 7) shared.Get(0);
+  };
+  EXPECT_THAT(FirstFault(GetParam(), race), HasSubstr("without a barrier"));
+}
+
+TEST_P(MachineTest, TwoWritersAreARace) {
+  const auto race = [](Block& b) {
+    const auto shared = b.Allocate<int>(4);
+    if (b.thread() % 32 == 3) shared.Set(2, 1);
+  };
+  EXPECT_THAT(FirstFault(GetParam(), race),
+              HasSubstr("writes without a barrier"));
+}
+
+TEST_P(MachineTest, AWarpsBarrierOrdersItsLanesAndNoOthers) {
+  const auto pass = [](Block& b, int distance) {
+    const auto shared = b.Allocate<int>(kTestThreads);
+    shared.Set(b.thread(), b.thread());
+    b.SyncWarp();
+    shared.Get((b.thread() + distance) % kTestThreads);
+  };
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [&](Block& b) { pass(b, b.lane() == 31 ? -31 : 1); }),
+              IsEmpty());
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { pass(b, 32); }),
+              HasSubstr("without a barrier"));
+}
+
+TEST_P(MachineTest, SharedMemoryIsBoundedAndNotZero) {
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [](Block& b) { b.Allocate<float>(8).Set(8, 1.0f); }),
+              HasSubstr("leaves a shared array of 8: index 8"));
+  EXPECT_THAT(
+      FirstFault(GetParam(), [](Block& b) { b.Allocate<float>(8).Get(-1); }),
+      HasSubstr("leaves a shared array"));
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [](Block& b) {
+                           EXPECT_NE(b.Allocate<float>(8).Get(0), 0.0f);
+                         }),
+              HasSubstr("not written"));
+  EXPECT_THAT(FirstFault(
+                  GetParam(), [](Block& b) { b.Allocate<float>(5); }, 16),
+              HasSubstr("more shared memory than the launch has"));
+}
+
+TEST_P(MachineTest, ABarrierThatSomeThreadsMissIsFound) {
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [](Block& b) {
+                           if (b.thread() != 9) b.Sync();
+                         }),
+              HasSubstr("thread 9 is not at the barrier"));
+  // On a GPU a barrier that is two in the source may be two.
+  const auto two = [](Block& b) {
+    if (b.warp() == 0) {
+      b.Sync();
+    } else {
+      b.Sync();
+    }
+  };
+  EXPECT_THAT(FirstFault(GetParam(), two), HasSubstr("is not at the barrier"));
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [](Block& b) {
+                           if (b.lane() < 16) b.ShuffleXor(1, 8);
+                         }),
+              HasSubstr("is not at the barrier"));
+}
+
+TEST_P(MachineTest, ShufflesHandValuesFromLaneToLane) {
+  const auto shuffle = [](Block& b) {
+    EXPECT_EQ(b.ShuffleXor(b.thread(), 5), b.thread() ^ 5);
+    EXPECT_EQ(b.Shuffle(1.5 * b.thread(), 3), 1.5 * (b.warp() * 32 + 3));
+    int sum = b.lane();
+    for (int m = 16; m > 0; m /= 2) sum += b.ShuffleXor(sum, m);
+    EXPECT_EQ(sum, 31 * 32 / 2);
+  };
+  EXPECT_THAT(FirstFault(GetParam(), shuffle), IsEmpty());
+}
+
+TEST_P(MachineTest, AsynchronousCopiesArriveWhenTheyAreWaitedFor) {
+  alignas(16) const float from[4] = {1, 2, 3, 4};
+  const auto copy = [&](Block& b, bool wait) {
+    const auto shared = b.Allocate<float>(4);
+    if (b.thread() == 0) b.CopyAsync(shared, 0, from);
+    if (wait) b.WaitCopies();
+    b.Sync();
+    const float value = shared.Get(b.thread() % 4);
+    if (wait) {
+      EXPECT_EQ(value, from[b.thread() % 4]);
+    }
+    b.Sync();
+    b.WaitCopies();
+  };
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { copy(b, true); }),
+              IsEmpty());
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { copy(b, false); }),
+              HasSubstr("not written"));
+}
+
+INSTANTIATE_TEST_SUITE_P(, MachineTest,
+                         testing::Values(Schedule::kForward,
+                                         Schedule::kBackward));
+
+// What no look at shared memory finds: threads that race in the device's.
+TEST(MachineScheduleTest, TheTwoSchedulesDisagreeAboutARaceInDeviceMemory) {
+  const auto last_writer = [](Schedule schedule) {
+    int last = -1;
+    FirstFault(schedule, [&](Block& b) {
+      last = static_cast<int>(b.index()) * b.threads() + b.thread();
+    });
+    return last;
+  };
+  EXPECT_EQ(last_writer(Schedule::kForward), 2 * kTestThreads - 1);
+  EXPECT_EQ(last_writer(Schedule::kBackward), 0);
+}
+
+TEST(DeviceTest, DotBytesTakesUnsignedAndSignedBytes) {
+  EXPECT_EQ(DotBytes(5, 0xFF00FF01u, 0x80FF7F02u),
+            5 + 1 * 2 + 255 * 127 + 0 - 255 * 128);
+}
+
+}  // namespace
+}  // namespace sluice::kernels::cuda
