@@ -6,6 +6,7 @@ Standard library alone: it runs before anything is installed.
 import os
 import sys
 
+import certificates
 import commands
 import exits
 import model
@@ -21,7 +22,8 @@ def parse_up(arguments):
 
 def main(arguments):
     if not arguments:
-        print("usage: cluster up|check|down|supervise|fetch-model ...",
+        print("usage: cluster up|check|down|supervise|certificates|"
+              "fetch-model ...",
               file=sys.stderr)
         return exits.USAGE
     command, rest = arguments[0], arguments[1:]
@@ -41,6 +43,10 @@ def main(arguments):
     if command == "supervise":
         return commands.supervise(options.run_dir_parser(
             "supervise", "Restarts what dies.").parse_args(rest))
+    if command == "certificates":
+        for path in certificates.make(certificates.parser().parse_args(rest)):
+            print(path)
+        return exits.OK
     if command == "fetch-model":
         print(model.fetch_default())
         return exits.OK
