@@ -1,16 +1,20 @@
 """Several machines: stages and a gateway started by hand, each in a network
 namespace of its own, as services/stage/README.md tells. Needs root and ip."""
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
+import time
 import unittest
 
 import harness
 
 BUILD = pathlib.Path(os.environ["SLUICE_BUILD_DIR"])
+RELAY = harness.ROOT / "tests/testing/delay_relay.py"
 BRIDGE = "sluice-test"
 HOSTS = {"sluice-s0": "10.231.0.1", "sluice-s1": "10.231.0.2",
          "sluice-gw": "10.231.0.3"}
@@ -84,12 +88,16 @@ class NamespacesTest(unittest.TestCase):
                       text=True, check=False)
         return done.stdout
 
-    def start_all(self, *security):
+    def start_all(self, *security, tls=lambda host, role: (), port=7001):
+        """`security` is of every process, `tls` of a role on a host, `port`
+        where the stages are reached."""
         for number, host in enumerate(("sluice-s0", "sluice-s1")):
             self.start(host, "stage", "--listen", HOSTS[host] + ":7001",
-                       "--layers", ("0-1", "2-4")[number], *security)
+                       "--layers", ("0-1", "2-4")[number], *security,
+                       *tls(host, "stage"))
         self.start("sluice-gw", "gateway", "--listen", "127.0.0.1:8080",
-                   "--stages", "10.231.0.1:7001,10.231.0.2:7001", *security)
+                   "--stages", f"10.231.0.1:{port},10.231.0.2:{port}", *security,
+                   *tls("sluice-gw", "gateway"))
         harness.wait_for(
             lambda: self.curl("/readyz", "-o", "/dev/null", "-w",
                               "%{http_code}") == "200", 60, "ready")
@@ -109,6 +117,88 @@ class NamespacesTest(unittest.TestCase):
         certificates = self.make_certificates()
         self.start_all(*certificates)
         self.check_answer()
+
+    def certificates(self):
+        """Made by the command: a function of host and role to options."""
+        folder = pathlib.Path(self.folder.name, "tls")
+        hosts = [word for host, address in HOSTS.items()
+                 for word in ("--host", f"{host}={address}")]
+        subprocess.run([harness.ROOT / "deploy/local/certificates", folder,
+                        *hosts, "--roles", "gateway,stage"], check=True,
+                       capture_output=True)
+
+        def tls(host, role):
+            return ("--tls-cert", folder / f"{host}-{role}.pem", "--tls-key",
+                    folder / f"{host}-{role}.key", "--tls-ca",
+                    folder / "ca.pem")
+
+        return tls
+
+    def relay(self, host, milliseconds):
+        """A link of this length before the stage of `host`, at port 7101."""
+        address = HOSTS[host]
+        child = subprocess.Popen(
+            ["ip", "netns", "exec", host, sys.executable, "-B", RELAY,
+             f"{address}:7101", f"{address}:7001", str(milliseconds)],
+            stdout=subprocess.PIPE, text=True)
+        self.addCleanup(child.stdout.close)
+        self.children.append(child)
+        self.assertEqual(child.stdout.readline(), "listening\n")
+
+    def stream(self):
+        """A stream of 64 tokens; `output` has its bytes."""
+        output = open(pathlib.Path(self.folder.name, "stream"), "w+b")
+        self.addCleanup(output.close)
+        child = subprocess.Popen(
+            ["ip", "netns", "exec", "sluice-gw", "curl", "-sN",
+             "http://127.0.0.1:8080/v1/completions", "-H",
+             "Content-Type: application/json", "-d",
+             '{"prompt": "Once upon a time", "max_tokens": 64, "stream": true,'
+             ' "temperature": 0, "ignore_eos": true}'], stdout=output)
+        self.addCleanup(child.wait)
+        return child, pathlib.Path(output.name)
+
+    @staticmethod
+    def text(path):
+        """The tokens that are there, and whether the stream is whole."""
+        lines = [line[6:] for line in path.read_text().split("\n\n")
+                 if line.startswith("data: ")]
+        whole = bool(lines) and lines[-1].strip() == "[DONE]"
+        pieces = [json.loads(line)["choices"][0]["text"]
+                  for line in (lines[:-1] if whole else lines[:-2])]
+        return "".join(pieces), whole
+
+    def timed_stream(self, what):
+        begin = time.monotonic()
+        child, path = self.stream()
+        self.assertEqual(child.wait(120), 0)
+        text, whole = self.text(path)
+        self.assertTrue(whole, path.read_text()[-300:])
+        print(f"{what}: 64 tokens in {time.monotonic() - begin:.2f} s",
+              flush=True)
+        return text
+
+    def test_long_links_and_a_machine_cut_off_change_no_token(self):
+        tls = self.certificates()
+        self.start_all(tls=tls)
+        expected = self.timed_stream("no delay")
+        for milliseconds in (1, 20):
+            self.stop_children()
+            self.children.clear()
+            for host in ("sluice-s0", "sluice-s1"):
+                self.relay(host, milliseconds)
+            self.start_all(tls=tls, port=7101)
+            self.assertEqual(self.timed_stream(f"{milliseconds} ms"), expected)
+        child, path = self.stream()
+        harness.wait_for(lambda: len(self.text(path)[0]) > 10, 30, "a token")
+        ip("link", "set", "slt1", "down")
+        harness.wait_for(lambda: self.curl(
+            "/readyz", "-o", "/dev/null", "-w", "%{http_code}") != "200", 30,
+                         "the loss is noticed")
+        self.assertFalse(self.text(path)[1], "the stream was over too soon")
+        ip("link", "set", "slt1", "up")
+        self.assertEqual(child.wait(60), 0)
+        self.assertEqual(self.text(path), (expected, True))
 
     def make_certificates(self):
         """Options that name a certificate for all three hosts."""
