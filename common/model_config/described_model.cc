@@ -1,0 +1,221 @@
+#include "common/model_config/described_model.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/base/json_member.h"
+#include "common/base/text_file.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
+#include "common/model_config/tensor_table.h"
+#include "common/weights/model_contents.h"
+#include "common/weights/safetensors_outline.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using weights::DType;
+
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
+std::string StoredName(DType type) {
+  return type == DType::kScaledE4M3 ? "fp8" : LowerCase(ToString(type));
+}
+
+StatusOr<Json> ReadJsonFile(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  auto json = ParseJson(text);
+  if (!json.ok()) return Annotate(json.status(), path);
+  if (!json->is_object()) return InvalidArgument(path, ": not a JSON object");
+  return json;
+}
+
+// Returns whether a folder has all weights that it names, or outlines of them.
+// An index may be there before its shards.
+bool HasWeights(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder / "model.safetensors", error)) return true;
+  const auto index = ReadTextFile(folder / "model.safetensors.index.json");
+  if (!index.ok()) return false;
+  // A large index is read as it is; a bad one is OpenModel's to tell.
+  const auto json = nlohmann::json::parse(*index, nullptr, false);
+  if (!json.is_object() || !json.contains("weight_map") ||
+      !json["weight_map"].is_object()) {
+    return true;
+  }
+  for (const auto& shard : json["weight_map"]) {
+    if (!shard.is_string()) return true;
+    const std::string path = folder / shard.get<std::string>();
+    if (fs::exists(path, error)) continue;
+    if (!fs::exists(path + weights::kOutlineSuffix, error)) return false;
+  }
+  return true;
+}
+
+// How a checkpoint stores what its config describes.
+struct Storage {
+  DType plain = DType::kBF16;  // of what is not quantised
+  DType matrices = DType::kBF16;
+};
+
+// Returns the type that quantization_config's method makes of matrices.
+// INVALID_ARGUMENT for one that tells none.
+StatusOr<DType> QuantisedType(const Json& quantisation) {
+  const std::string method = FindText(quantisation, "quant_method");
+  if (method == "fp8") return DType::kScaledE4M3;
+  if (method == "mxfp4") return DType::kMxfp4;
+  if (method == "gptq" || method == "awq") {
+    const int64_t bits = FindInt(quantisation, "bits").value_or(4);
+    const Json* sym = FindMember(quantisation, "sym");
+    const bool symmetric =
+        method == "gptq" && (sym == nullptr || *sym != false);
+    if (bits == 8) return symmetric ? DType::kQ8_0 : DType::kF32;
+    return symmetric ? DType::kQ4_0 : DType::kQ5_0;
+  }
+  if (method == "compressed-tensors") {
+    const Json* groups = FindMember(quantisation, "config_groups");
+    if (groups == nullptr) groups = &quantisation;
+    for (const Json& group : *groups) {
+      const Json* scheme = FindMember(group, "weights");
+      if (scheme == nullptr || !scheme->is_object()) continue;
+      if (FindText(*scheme, "type") == "float") return DType::kScaledE4M3;
+      return FindInt(*scheme, "num_bits").value_or(4) == 8 ? DType::kQ8_0
+                                                           : DType::kQ4_0;
+    }
+  }
+  return InvalidArgument("quantization_config: quant_method '", method,
+                         "' does not tell the type of weights: name one");
+}
+
+StatusOr<Storage> StorageOf(const Json& config, std::optional<DType> stored) {
+  Storage storage;
+  std::string dtype = FindText(config, "torch_dtype");
+  if (dtype.empty()) dtype = FindText(config, "dtype");
+  if (dtype == "float32") storage.plain = DType::kF32;
+  if (dtype == "float16") storage.plain = DType::kF16;
+  storage.matrices = storage.plain;
+  const Json* quantisation = FindMember(config, "quantization_config");
+  if (stored.has_value()) {
+    storage.matrices = *stored;
+    const bool plain = *stored <= DType::kBF16;
+    if (plain) storage.plain = *stored;
+  } else if (quantisation != nullptr && quantisation->is_object()) {
+    SLUICE_ASSIGN_OR_RETURN(storage.matrices, QuantisedType(*quantisation));
+  }
+  return storage;
+}
+
+// Returns what takes the place of a type of long blocks in rows that are whole
+// short ones: llama.cpp's choice.
+DType ShortBlocksFor(DType type) {
+  switch (type) {
+    case DType::kQ4K:
+      return DType::kQ5_0;
+    case DType::kQ5K:
+      return DType::kQ5_1;
+    case DType::kQ6K:
+      return DType::kQ8_0;
+    default:
+      return DType::kIq4Nl;
+  }
+}
+
+// Returns the type of a row's tensors of `cols` columns.
+DType TypeOf(const TensorRow& row, const Storage& storage, int64_t cols) {
+  const bool is_outer =
+      row.place == WeightPlace::kEmbedding || row.place == WeightPlace::kHead;
+  const bool is_expert = row.cut == RankCut::kExperts;
+  const DType type = storage.matrices;
+  if (row.is_f32()) return storage.plain;
+  if (is_outer && type == DType::kScaledE4M3) return storage.plain;
+  if (!is_expert && type == DType::kMxfp4) return storage.plain;
+  const auto whole = [cols](DType of) {
+    return cols % weights::BlockSizeOf(of).elements == 0;
+  };
+  if (whole(type)) return type;
+  const DType other = ShortBlocksFor(type);
+  return type >= DType::kQ2K && whole(other) ? other : DType::kBF16;
+}
+
+ExpertStorage ExpertsAre(const ModelConfig& config, const Storage& storage) {
+  if (!config.moe().interleaved) return ExpertStorage::kSeparate;
+  return weights::BlocksOf(storage.matrices).has_value()
+             ? ExpertStorage::kStacked
+             : ExpertStorage::kTransposed;
+}
+
+void AddTensors(const ModelConfig& config, const Storage& storage,
+                int32_t layer, weights::ModelContents& contents) {
+  const ExpertStorage experts = ExpertsAre(config, storage);
+  for (const WeightRows& weight : WeightsOf(config, layer, experts)) {
+    for (const TensorRow* row : weight.rows) {
+      const int32_t copies =
+          row->per_expert() ? config.layers[layer].moe.num_experts : 1;
+      weights::TensorInfo tensor;
+      for (const Dimension& size : DimensionsOf(*row, config, layer)) {
+        tensor.shape.push_back(size.size);
+      }
+      tensor.dtype = TypeOf(*row, storage, tensor.cols());
+      for (int32_t expert = 0; expert < copies; ++expert) {
+        tensor.name = NameOf(*row, layer, expert);
+        contents.tensors.push_back({tensor, nullptr, 0, 0});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+StatusOr<DType> ParseStoredType(const std::string& name) {
+  std::string known;
+  for (DType type = DType::kF32; weights::IsReadable(type);
+       type = static_cast<DType>(static_cast<int>(type) + 1)) {
+    if (StoredName(type) == name) return type;
+    known += Cat(known.empty() ? "" : ", ", StoredName(type));
+  }
+  return InvalidArgument("weights must be one of auto, ", known, ", got '",
+                         name, "'");
+}
+
+StatusOr<std::unique_ptr<weights::ModelFile>> DescribeModel(
+    const std::string& path, std::optional<DType> stored) {
+  std::error_code error;
+  const bool is_config = path.ends_with("config.json");
+  const fs::path file =
+      is_config ? fs::path(path) : fs::path(path) / "config.json";
+  const bool there = fs::is_regular_file(file, error);
+  if (stored.has_value() && !there) {
+    return InvalidArgument(path, ": weights of another type than the files' ",
+                           "need a folder with config.json");
+  }
+  if (!there || (!stored.has_value() && HasWeights(file.parent_path()))) {
+    return OpenModel(is_config ? file.parent_path().string() : path);
+  }
+  weights::ModelContents contents;
+  contents.path = path;
+  SLUICE_ASSIGN_OR_RETURN(contents.config, ReadJsonFile(file));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(contents.config));
+  const auto storage = StorageOf(contents.config, stored);
+  if (!storage.ok()) return Annotate(storage.status(), file.string());
+  for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
+    AddTensors(config, *storage, layer, contents);
+  }
+  std::sort(
+      contents.tensors.begin(), contents.tensors.end(),
+      [](const auto& a, const auto& b) { return a.info.name < b.info.name; });
+  return std::make_unique<weights::ModelFile>(std::move(contents));
+}
+
+}  // namespace sluice
