@@ -251,26 +251,11 @@ void UnpackBlock(const Fields& fields, const uint8_t* packed, int r,
   }
 }
 
-float F16At(const uint8_t* from) {
-  const uint32_t half = from[0] | static_cast<uint32_t>(from[1]) << 8;
-  const uint32_t magnitude = (half & 0x7FFFu) << 13;
-  // Above 2^16, infinities and NaN keep the largest exponent.
-  const float value = magnitude >= 0x0F800000u
-                          ? std::bit_cast<float>(magnitude | 0x7F800000u)
-                          : std::bit_cast<float>(magnitude) * 0x1p112f;
-  return (half & 0x8000u) != 0 ? -value : value;
-}
-
 // 2^(code - 128), the scale of doubled values.
 float HalvedPowerOfTwo(uint8_t code) {
   return std::bit_cast<float>(code < 2 ? 0x00200000u << code
                                        : (code - 1u) << 23);
 }
-
-struct SubBlock {
-  int scale;
-  int minimum;
-};
 
 // The integer scale and minimum of element k, of formats of long blocks.
 SubBlock SubBlockOf(BlockFormat format, const uint8_t* s, int k) {
@@ -293,6 +278,22 @@ SubBlock SubBlockOf(BlockFormat format, const uint8_t* s, int k) {
       if (sub < 4) return {s[sub] & 63, s[sub + 4] & 63};
       return {(s[sub + 4] & 15) | s[sub - 4] >> 6 << 4,
               s[sub + 4] >> 4 | s[sub] >> 6 << 4};
+  }
+}
+
+void WriteCodes(const Plane& plane, const uint8_t* codes, int elements,
+                uint8_t* stored) {
+  const uint32_t mask = plane.mask();
+  for (int four = 0; four < elements / 4; ++four) {
+    const Spot spot = plane.stored[four];
+    const uint32_t word = WordAt(codes + 4 * four) >> plane.shift & mask;
+    uint8_t* to = stored + spot.byte;
+    if (plane.dense) {
+      *to |= static_cast<uint8_t>(Plane::Gathered(word) << spot.shift);
+    } else {
+      const uint32_t bits = WordAt(to) | word << spot.shift;
+      std::memcpy(to, &bits, sizeof(bits));
+    }
   }
 }
 
@@ -338,6 +339,52 @@ void WidenBlock(BlockFormat format, const Fields& fields, const uint8_t* stored,
 }
 
 }  // namespace
+
+float F16At(const uint8_t* from) {
+  const uint32_t half = from[0] | static_cast<uint32_t>(from[1]) << 8;
+  const uint32_t magnitude = (half & 0x7FFFu) << 13;
+  // Above 2^16, infinities and NaN keep the largest exponent.
+  const float value = magnitude >= 0x0F800000u
+                          ? std::bit_cast<float>(magnitude | 0x7F800000u)
+                          : std::bit_cast<float>(magnitude) * 0x1p112f;
+  return (half & 0x8000u) != 0 ? -value : value;
+}
+
+void StoreCodes(BlockFormat format, const uint8_t* codes, uint8_t* stored) {
+  const Fields& fields = FieldsOf(format);
+  for (int i = 0; i < fields.num_planes; ++i) {
+    WriteCodes(fields.planes[i], codes, fields.layout.elements, stored);
+  }
+}
+
+void StoreSubBlock(BlockFormat format, int k, SubBlock sub, uint8_t* s) {
+  const auto put = [s](int byte, int bits) {
+    s[byte] = static_cast<uint8_t>(s[byte] | bits);
+  };
+  const int j = k / 32;
+  switch (format) {
+    case BlockFormat::kQ2K:
+      return put(k / 16, sub.scale | sub.minimum << 4);
+    case BlockFormat::kQ3K: {
+      const int i = k / 16;
+      put(i % 8, ((sub.scale + 32) & 15) << (i / 8 * 4));
+      return put(8 + i % 4, (sub.scale + 32) >> 4 << (i / 4 * 2));
+    }
+    case BlockFormat::kQ6K:
+      return put(k / 16, sub.scale & 255);
+    case BlockFormat::kIq4Xs:
+      put(2 + j / 2, ((sub.scale + 32) & 15) << (j % 2 * 4));
+      return put(j / 4, (sub.scale + 32) >> 4 << (j % 4 * 2));
+    default:
+      if (j < 4) {
+        put(j, sub.scale);
+        return put(j + 4, sub.minimum);
+      }
+      put(j + 4, (sub.scale & 15) | (sub.minimum & 15) << 4);
+      put(j - 4, sub.scale >> 4 << 6);
+      return put(j, sub.minimum >> 4 << 6);
+  }
+}
 
 void PackRows(const StoredRows& from, uint8_t* packed) {
   const Fields& fields = FieldsOf(from.format);

@@ -73,6 +73,22 @@ void WidenBlocks(BlockFormat format, const uint8_t* stored, int64_t blocks,
 // Row `row` as F32, as WidenBlocks.
 void WidenRow(const BlockWeight& w, int64_t row, float* to);
 
+// The F16 number at `from`, widened; the largest exponent stays as it is.
+float F16At(const uint8_t* from);
+
+// ORs the codes of a block's elements into a stored block whose bits of codes
+// are 0. Q8_0's codes are signed bytes.
+void StoreCodes(BlockFormat format, const uint8_t* codes, uint8_t* stored);
+
+// The integer scale and minimum of a sub-block of a long block.
+struct SubBlock {
+  int scale;
+  int minimum;
+};
+// ORs those of element k's sub-block into the block's bytes of integer scales,
+// `subscales`, where its bits are 0.
+void StoreSubBlock(BlockFormat format, int k, SubBlock sub, uint8_t* subscales);
+
 // A stored MXFP4 block from a group as safetensors checkpoints have it: 16
 // bytes of codes, element 2j in the low half of byte j, and a scale byte.
 void StoreMxfp4Group(const uint8_t* codes, uint8_t scale, uint8_t* block);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/block_fit.h"
 #include "kernels/block_store.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
@@ -289,8 +290,12 @@ void PrintBlocks(BlockFormat format, Digests& digests) {
   digests.Print(NameOf(format) + " elements", [&](const Context&) {
     Floats results(cols);
     WidenBlocks(format, stored.data(), 5, results.data());
-    if (!CanStore(format)) return results;
     std::vector<uint8_t> made(StoredRowBytes(format, cols));
+    const int64_t blocks = cols / LayoutOf(format).elements;
+    FitBlocks(format, RandomFloats(12, cols).data(), nullptr, blocks,
+              made.data());
+    results.insert(results.end(), made.begin(), made.end());
+    if (!CanStore(format)) return results;
     StoreBlocks(format, RandomFloats(12, cols).data(), 5, made.data());
     results.insert(results.end(), made.begin(), made.end());
     return results;
