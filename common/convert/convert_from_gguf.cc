@@ -86,7 +86,8 @@ class GgufToFolder {
       : options_(options),
         model_(model),
         config_(config),
-        writer_(options, progress) {}
+        writer_(options, progress),
+        quantizer_(options) {}
 
   StatusOr<ConvertReport> Run() {
     // An unknown tokenizer is told before a byte is written.
@@ -229,8 +230,9 @@ class GgufToFolder {
         slice = Slice::Rows(info, expert * rows, expert * rows + rows);
       }
       cols = info.cols();
-      SLUICE_RETURN_IF_ERROR(
-          Read(name, slice, tensor.info.dtype, parts.emplace_back(), error));
+      SLUICE_RETURN_IF_ERROR(Read({name, cols, expert}, slice,
+                                  tensor.info.dtype, parts.emplace_back(),
+                                  error));
     }
     const int64_t unit = source.is_elements ? 1 : cols;
     Buffer all =
@@ -244,8 +246,9 @@ class GgufToFolder {
   }
 
   // Reads the slice in the type.
-  Status Read(const std::string& name, const Slice& slice, DType type,
-              Buffer& to, ErrorSum& error) const {
+  Status Read(const MatrixName& matrix, const Slice& slice, DType type,
+              Buffer& to, ErrorSum& error) {
+    const std::string& name = matrix.name;
     const TensorInfo& info = *model_.Find(name);
     const int64_t count = slice.elements();
     if (info.dtype == type) {
@@ -255,7 +258,8 @@ class GgufToFolder {
     }
     Buffer wide(sizeof(float) * static_cast<size_t>(count));
     SLUICE_RETURN_IF_ERROR(model_.ReadF32(name, slice, wide.as<float>()));
-    auto made = weights::Quantize(type, wide.as<float>(), count);
+    SLUICE_ASSIGN_OR_RETURN(
+        auto made, quantizer_.Quantize(matrix, type, wide.as<float>(), count));
     error.Add(wide.as<float>(), count, made.relative_error);
     to = std::move(made.bytes);
     return OkStatus();
@@ -324,6 +328,7 @@ class GgufToFolder {
   const ModelFile& model_;
   const ModelConfig& config_;
   FolderWriter writer_;
+  MatrixQuantizer quantizer_;
   ExpertStorage storage_ = ExpertStorage::kSeparate;  // of the folder
   std::vector<FolderTensor> tensors_;
   std::vector<GgufSource> sources_;  // of tensors_

@@ -32,8 +32,25 @@ int64_t GgufFileTypeOf(DType type) {
       return 8;
     case DType::kQ5_1:
       return 9;
+    // Those that llama.cpp calls medium.
+    case DType::kQ2K:
+      return 10;
+    case DType::kQ3K:
+      return 12;
+    case DType::kQ4K:
+      return 15;
+    case DType::kQ5K:
+      return 17;
+    case DType::kQ6K:
+      return 18;
+    case DType::kIq4Nl:
+      return 25;
+    case DType::kIq4Xs:
+      return 30;
     case DType::kBF16:
       return 32;
+    case DType::kMxfp4:
+      return 38;
     default:
       return 0;
   }
@@ -70,7 +87,10 @@ class GgufConverter {
  public:
   GgufConverter(const ConvertOptions& options, const weights::ModelFile& raw,
                 const ConvertProgress& progress)
-      : options_(options), raw_(raw), progress_(progress) {}
+      : options_(options),
+        raw_(raw),
+        progress_(progress),
+        quantizer_(options) {}
 
   StatusOr<ConvertReport> Run(const ModelConfig& config) {
     SLUICE_ASSIGN_OR_RETURN(const ConvertTypes types,
@@ -124,16 +144,28 @@ class GgufConverter {
     return writer->Close();
   }
 
+  // One expert's matrix at a time.
   Status Convert(const GgufOutput& output, double& error,
                  weights::GgufWriter& to) {
     const TensorInfo& info = output.source;
-    Buffer wide(sizeof(float) * static_cast<size_t>(info.elements()));
-    SLUICE_RETURN_IF_ERROR(
-        raw_.ReadF32(info.name, weights::Slice::All(info), wide.as<float>()));
-    const auto made = weights::Quantize(output.tensor.dtype, wide.as<float>(),
-                                        info.elements());
-    error = made.relative_error;
-    return Append(made.bytes.data(), made.bytes.size(), to);
+    const int64_t experts = info.shape.size() == 3 ? info.shape[0] : 1;
+    const int64_t rows = info.rows() / experts;
+    ErrorSum sum;
+    for (int64_t i = 0; i < experts; ++i) {
+      const auto slice = weights::Slice::Rows(info, i * rows, (i + 1) * rows);
+      const int64_t count = slice.elements();
+      Buffer wide(sizeof(float) * static_cast<size_t>(count));
+      SLUICE_RETURN_IF_ERROR(raw_.ReadF32(info.name, slice, wide.as<float>()));
+      SLUICE_ASSIGN_OR_RETURN(
+          const auto made,
+          quantizer_.Quantize(
+              {output.matrix, info.cols(), experts > 1 ? i : -1},
+              output.tensor.dtype, wide.as<float>(), count));
+      sum.Add(wide.as<float>(), count, made.relative_error);
+      SLUICE_RETURN_IF_ERROR(Append(made.bytes.data(), made.bytes.size(), to));
+    }
+    error = sum.relative();
+    return OkStatus();
   }
 
   Status Copy(const TensorInfo& info, weights::GgufWriter& to) {
@@ -158,6 +190,7 @@ class GgufConverter {
   const ConvertOptions& options_;
   const weights::ModelFile& raw_;
   const ConvertProgress& progress_;
+  MatrixQuantizer quantizer_;
   std::vector<GgufOutput> outputs_;
   uint64_t done_ = 0;
   ConvertReport report_;

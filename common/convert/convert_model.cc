@@ -54,13 +54,11 @@ Status CheckTypes(const ConvertOptions& options, bool to_gguf) {
   if (options.type.has_value()) types.push_back(*options.type);
   for (const ConvertRule& rule : options.rules) types.push_back(rule.type);
   for (const DType type : types) {
-    const bool in_folder =
-        type == DType::kBF16 || type == DType::kQ4_0 || type == DType::kQ8_0;
-    if (to_gguf ? weights::CanQuantize(type) : in_folder) continue;
+    const bool is_known = weights::CanQuantize(type);
+    if (is_known && (to_gguf || type != DType::kF32)) continue;
     return InvalidArgument(
         options.out, ": cannot have ", type, ", ",
-        to_gguf ? "a GGUF has F32, BF16, Q8_0, Q4_0, Q4_1, Q5_0 or Q5_1"
-                : "a folder has BF16, Q4_0 or Q8_0");
+        to_gguf ? "a GGUF has F32, BF16" : "a folder has BF16", " or blocks");
   }
   return OkStatus();
 }
@@ -70,7 +68,10 @@ class Converter {
  public:
   Converter(const ConvertOptions& options, const weights::ModelFile& model,
             const ConvertProgress& progress)
-      : options_(options), model_(model), writer_(options, progress) {}
+      : options_(options),
+        model_(model),
+        writer_(options, progress),
+        quantizer_(options) {}
 
   StatusOr<ConvertReport> Run(const ModelConfig& config) {
     SLUICE_RETURN_IF_ERROR(Plan(config));
@@ -132,8 +133,10 @@ class Converter {
     Buffer wide(sizeof(float) * static_cast<size_t>(info.elements()));
     SLUICE_RETURN_IF_ERROR(
         model_.ReadF32(info.name, weights::Slice::All(info), wide.as<float>()));
-    const auto made =
-        weights::Quantize(tensor.info.dtype, wide.as<float>(), info.elements());
+    SLUICE_ASSIGN_OR_RETURN(
+        const auto made,
+        quantizer_.Quantize({info.name, info.cols()}, tensor.info.dtype,
+                            wide.as<float>(), info.elements()));
     SLUICE_RETURN_IF_ERROR(
         writer_.Append(made.bytes.data(), made.bytes.size()));
     return made.relative_error;
@@ -192,6 +195,7 @@ class Converter {
   const ConvertOptions& options_;
   const weights::ModelFile& model_;
   FolderWriter writer_;
+  MatrixQuantizer quantizer_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/weights/dtype.h"
+#include "common/weights/importance.h"
 
 namespace sluice {
 
@@ -28,6 +29,9 @@ struct ConvertOptions {
   // rules reach the embedding and the head.
   std::vector<ConvertRule> rules;
   uint64_t shard_bytes = uint64_t{4} << 30;  // aim of one file of a folder
+  int threads = 0;  // that quantise; 0: one for each CPU
+  // Of the columns of matrices that become blocks.
+  weights::Importance importance;
   // tokenizer.ggml.pre of a folder's GGUF; empty: found by the tokenizer.
   std::string pre_tokenizer;
 };
@@ -56,17 +60,18 @@ using ConvertProgress = std::function<void(uint64_t done, uint64_t total)>;
 // time. Writes to OUT.partial, which appears as OUT when all of it is written,
 // with checksums and a report; the next run replaces what a failure leaves.
 //
-// A folder of safetensors becomes a folder: Q4_0 and Q8_0 in the layout that
-// compressed-tensors calls pack-quantized, one scale of F16 per 32 columns;
-// experts that are stacked in one tensor stay MXFP4 or become BF16; the
-// tokenizer and the templates are copied. A GGUF becomes such a folder, with
-// its blocks of other types as they are stored (common/weights/block_tensor.h),
-// with its tokenizer, templates and stop ids; so does a .m. Experts become
+// A folder of safetensors becomes a folder: BF16, or blocks of any type. Q4_0
+// and Q8_0 have the layout that compressed-tensors calls pack-quantized, one
+// scale of F16 per 32 columns, others that of common/weights/block_tensor.h,
+// which Sluice alone reads; experts that are stacked in one tensor stay MXFP4
+// or become BF16; the tokenizer and the templates are copied. A GGUF becomes
+// such a folder, with its tokenizer, templates and stop ids; so does a .m. Its
+// blocks stay as they are stored where no type is asked for. Experts become
 // tensors of their own, gpt-oss' as its checkpoints have them where their types
 // are all plain or all MXFP4.
 //
-// A GGUF becomes a GGUF of one file, with the source's metadata: F32, BF16,
-// Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1. So does a folder or a .m: names, keys,
+// A GGUF becomes a GGUF of one file, with the source's metadata: F32, BF16 or
+// blocks of any type. So does a folder or a .m: names, keys,
 // tokenizer and order of rows are those of llama.cpp's converter. Experts
 // become one tensor of three dimensions, of MXFP4 if they are unless a rule
 // says another type. Norms, biases and routers become F32. Layers behind the

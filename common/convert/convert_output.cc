@@ -5,6 +5,7 @@
 #include <numeric>
 #include <system_error>
 
+#include "common/base/control_group.h"
 #include "common/base/json.h"
 #include "common/base/text_file.h"
 #include "common/model_config/open_model.h"
@@ -44,6 +45,33 @@ std::optional<DType> ConvertTypes::RuleOf(const std::string& name) const {
     if (std::regex_search(name, rule.first)) return rule.second;
   }
   return std::nullopt;
+}
+
+MatrixQuantizer::MatrixQuantizer(const ConvertOptions& options)
+    : importance_(options.importance),
+      team_(
+          {.num_threads = options.threads > 0 ? options.threads : UsableCpus(),
+           .name = "convert"}) {}
+
+StatusOr<weights::QuantizedElements> MatrixQuantizer::Quantize(
+    const MatrixName& matrix, DType type, const float* elements,
+    int64_t count) {
+  weights::QuantizeOptions options = {.executor = &team_};
+  auto found = importance_.find(
+      matrix.expert < 0 ? matrix.name
+                        : weights::StackedName(matrix.name, matrix.expert));
+  if (found == importance_.end()) found = importance_.find(matrix.name);
+  if (found != importance_.end() && weights::BlocksOf(type).has_value()) {
+    options.importance = found->second;
+    if (static_cast<int64_t>(found->second.size()) != matrix.cols) {
+      return InvalidArgument(found->first, ": the importance has ",
+                             found->second.size(), " columns, the matrix has ",
+                             matrix.cols);
+    }
+  }
+  auto made = weights::Quantize(type, elements, count, options);
+  if (!made.ok()) return Annotate(made.status(), matrix.name);
+  return made;
 }
 
 void ErrorSum::Add(const float* elements, int64_t count,

@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/concurrency/thread_team.h"
 #include "common/convert/convert_model.h"
 #include "common/weights/model_file.h"
+#include "common/weights/quantize.h"
 
 namespace sluice {
 
@@ -29,6 +31,30 @@ class ConvertTypes {
  private:
   std::optional<weights::DType> type_;
   std::vector<std::pair<std::regex, weights::DType>> rules_;
+};
+
+// A matrix that is quantised.
+struct MatrixName {
+  std::string name;  // the tensor's
+  int64_t cols = 0;
+  int64_t expert = -1;  // whose it is, of a tensor of all experts
+};
+
+// Quantises matrices with the importance and on the threads that the options
+// say. Used by one thread.
+class MatrixQuantizer {
+ public:
+  explicit MatrixQuantizer(const ConvertOptions& options);
+  // As weights::Quantize, of `count` elements in whole rows; errors name the
+  // matrix. INVALID_ARGUMENT for an importance of other columns.
+  StatusOr<weights::QuantizedElements> Quantize(const MatrixName& matrix,
+                                                weights::DType type,
+                                                const float* elements,
+                                                int64_t count);
+
+ private:
+  const weights::Importance& importance_;
+  ThreadTeam team_;
 };
 
 // The error of a matrix that is converted part by part.

@@ -153,7 +153,8 @@ class FolderToGguf {
         model_(model),
         config_(config),
         progress_(progress),
-        finder_(config, model) {}
+        finder_(config, model),
+        quantizer_(options) {}
 
   StatusOr<ConvertReport> Run() {
     SLUICE_RETURN_IF_ERROR(Plan());
@@ -279,7 +280,11 @@ class FolderToGguf {
       Buffer wide;
       SLUICE_RETURN_IF_ERROR(ReadWide(source, wide));
       const auto elements = static_cast<int64_t>(wide.size() / sizeof(float));
-      const auto made = weights::Quantize(type, wide.as<float>(), elements);
+      SLUICE_ASSIGN_OR_RETURN(
+          const auto made,
+          quantizer_.Quantize(
+              {source.name, output.tensor.cols(), is_stacked ? i : -1}, type,
+              wide.as<float>(), elements));
       error.Add(wide.as<float>(), elements, made.relative_error);
       SLUICE_RETURN_IF_ERROR(Append(made.bytes.data(), made.bytes.size(), to));
     }
@@ -356,6 +361,7 @@ class FolderToGguf {
   const ModelConfig& config_;
   const ConvertProgress& progress_;
   const RowFinder finder_;
+  MatrixQuantizer quantizer_;
   std::vector<FolderOutput> outputs_;
   uint64_t done_ = 0;
   ConvertReport report_;

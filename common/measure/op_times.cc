@@ -7,6 +7,7 @@
 
 #include "common/base/cat.h"
 #include "common/base/clock.h"
+#include "common/device/forwarding_backend.h"
 #include "common/tensor/weight_format.h"
 
 namespace sluice::measure {
@@ -53,47 +54,28 @@ void Describe(const Weight& weight, int64_t rows, int64_t tokens, OpTime& op) {
 
 // A backend over another one: times each operation of a step. Each call is
 // done when it returns, as the CPU's are.
-class TimedBackend final : public Backend {
+class TimedBackend final : public ForwardingBackend {
  public:
   TimedBackend(std::unique_ptr<Backend> inner, StepOps* to)
-      : inner_(std::move(inner)), to_(*to) {}
-
-  const BackendInfo& info() const override { return inner_->info(); }
-  DeviceMemory Allocate(size_t bytes) override {
-    return inner_->Allocate(bytes);
-  }
-  void Free(void* data) override { inner_->Free(data); }
-  std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) override {
-    return inner_->Pack(std::move(parts));
-  }
-  RopeHandle AddRope(RopeSpec spec) override {
-    return inner_->AddRope(std::move(spec));
-  }
-  void CopyIn(const void* rows, DeviceMatrix out) override {
-    inner_->CopyIn(rows, out);
-  }
-  void CopyOut(DeviceMatrix x, void* rows) override {
-    inner_->CopyOut(x, rows);
-  }
+      : ForwardingBackend(std::move(inner)), to_(*to) {}
 
   void BeginStep(const StepInputs& step) override {
     to_.ops.clear();
     step_ = &step;
-    inner_->BeginStep(step);
+    inner().BeginStep(step);
   }
-  void Sync() override { inner_->Sync(); }
   StepTimes EndStep() override {
-    const StepTimes times = inner_->EndStep();
+    const StepTimes times = inner().EndStep();
     to_.joins = times.joins;
     return times;
   }
 
   void Embed(const Weight* table, DeviceMatrix x) override {
-    Time(kEmbed, x.rows, [&] { inner_->Embed(table, x); });
+    Time(kEmbed, x.rows, [&] { inner().Embed(table, x); });
   }
 
   void Norm(DeviceMatrix x, const NormSpec& norm, DeviceMatrix y) override {
-    Time(kMlpNorm, x.rows, [&] { inner_->Norm(x, norm, y); });
+    Time(kMlpNorm, x.rows, [&] { inner().Norm(x, norm, y); });
   }
 
   // A norm of the attention's or of the MLP's input: what follows tells.
@@ -102,11 +84,11 @@ class TimedBackend final : public Backend {
     normed_ = norm.weight != nullptr;
     if (normed_) {
       const DeviceMatrix n = Scratch(x);
-      Time(kMlpNorm, x.rows, [&] { inner_->Norm(x, norm, n); });
+      Time(kMlpNorm, x.rows, [&] { inner().Norm(x, norm, n); });
       x = n;
     }
     OpTime& op = Time(kGateUp, x.rows,
-                      [&] { inner_->Linear(x, NormSpec(), weight, bias, y); });
+                      [&] { inner().Linear(x, NormSpec(), weight, bias, y); });
     Describe(weight, weight.rows, x.rows, op);
   }
 
@@ -115,20 +97,20 @@ class TimedBackend final : public Backend {
                    const LayerKv& kv) override {
     NameLinear(kQkv, kAttentionNorm);
     Time(kRope, qkv.rows,
-         [&] { inner_->RopeStoreKv(spec, q_norm, k_norm, qkv, kv); });
+         [&] { inner().RopeStoreKv(spec, q_norm, k_norm, qkv, kv); });
   }
 
   void Attention(const AttentionSpec& spec, DeviceMatrix qkv, const void* sinks,
                  const LayerKv& kv, DeviceMatrix out) override {
     OpTime& op = Time(kAttention, qkv.rows,
-                      [&] { inner_->Attention(spec, qkv, sinks, kv, out); });
+                      [&] { inner().Attention(spec, qkv, sinks, kv, out); });
     DescribeAttention(spec, kv, op);
     product_ = kOut;
   }
 
   void Gate(const Activation& activation, DeviceMatrix x,
             DeviceMatrix y) override {
-    Time(kActivation, x.rows, [&] { inner_->Gate(activation, x, y); });
+    Time(kActivation, x.rows, [&] { inner().Gate(activation, x, y); });
     product_ = kDown;
   }
 
@@ -136,7 +118,7 @@ class TimedBackend final : public Backend {
                    const RowShards& shards,
                    std::span<const DeviceMatrix> parts) override {
     OpTime& op = Time(product_, x.rows,
-                      [&] { inner_->RowParallel(x, weight, shards, parts); });
+                      [&] { inner().RowParallel(x, weight, shards, parts); });
     Describe(weight, weight.rows, x.rows, op);
   }
 
@@ -144,19 +126,19 @@ class TimedBackend final : public Backend {
                   std::span<const DeviceMatrix> parts,
                   DeviceMatrix out) override {
     Time(kJoin, out.rows,
-         [&] { inner_->ReduceTree(num_leaves, nodes, parts, out); });
+         [&] { inner().ReduceTree(num_leaves, nodes, parts, out); });
   }
 
   void Add(DeviceMatrix y, const void* bias, const NormSpec& norm,
            DeviceMatrix x) override {
-    Time(kResidual, x.rows, [&] { inner_->Add(y, bias, norm, x); });
+    Time(kResidual, x.rows, [&] { inner().Add(y, bias, norm, x); });
   }
 
   void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
              const void* correction, const DeviceRouting& routing) override {
     NameLinear(kRouter, kMlpNorm);
     Time(kRouter, logits.rows,
-         [&] { inner_->Route(logits, rule, correction, routing); });
+         [&] { inner().Route(logits, rule, correction, routing); });
   }
 
   void ExpertNodes(DeviceMatrix x, const DeviceRouting& routing,
@@ -164,7 +146,7 @@ class TimedBackend final : public Backend {
                    std::span<const kernels::TreeNode> nodes,
                    std::span<const DeviceMatrix> parts) override {
     OpTime& op = Time(kExperts, x.rows, [&] {
-      inner_->ExpertNodes(x, routing, experts, activation, nodes, parts);
+      inner().ExpertNodes(x, routing, experts, activation, nodes, parts);
     });
     DescribeExperts(routing, experts, op);
   }
@@ -172,7 +154,7 @@ class TimedBackend final : public Backend {
   void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
               const Weight& head, const LogitsOut& out) override {
     OpTime& op = Time(kLogits, out.own.rows,
-                      [&] { inner_->Logits(x, begin, norm, head, out); });
+                      [&] { inner().Logits(x, begin, norm, head, out); });
     Describe(head, out.own.cols, out.own.rows, op);
   }
 
@@ -180,7 +162,7 @@ class TimedBackend final : public Backend {
               std::span<const RowTask> tasks,
               std::span<StatusOr<TokenResult>> answers) override {
     Time(kSampling, logits.rows,
-         [&] { inner_->Sample(logits, begin, tasks, answers); });
+         [&] { inner().Sample(logits, begin, tasks, answers); });
   }
 
  private:
@@ -261,11 +243,10 @@ class TimedBackend final : public Backend {
   DeviceMatrix Scratch(const DeviceMatrix& x) {
     const auto most = static_cast<int64_t>(step_->positions.size());
     const size_t bytes = BytesOf(x.type) * static_cast<size_t>(most * x.cols);
-    if (scratch_.bytes() < bytes) scratch_ = inner_->Allocate(bytes);
+    if (scratch_.bytes() < bytes) scratch_ = inner().Allocate(bytes);
     return {scratch_.data(), x.rows, x.cols, x.cols, x.type};
   }
 
-  const std::unique_ptr<Backend> inner_;
   StepOps& to_;
   DeviceMemory scratch_;
   const StepInputs* step_ = nullptr;

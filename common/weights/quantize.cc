@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/weights/dequantize.h"
+#include "kernels/block_fit.h"
 #include "kernels/block_store.h"
 
 namespace sluice::weights {
@@ -22,15 +23,54 @@ double RelativeError(const float* from, const float* to, int64_t count) {
   return length > 0 ? std::sqrt(difference / length) : 0;
 }
 
+constexpr int64_t kTaskElements = int64_t{1} << 16;
+
+// Stores blocks of F32 elements, some at a time.
+void StoreAll(DType dtype, const float* elements, int64_t blocks,
+              const QuantizeOptions& options, uint8_t* stored) {
+  const BlockSize block = BlockSizeOf(dtype);
+  const kernels::BlockFormat format = *BlocksOf(dtype);
+  const bool is_fitted =
+      !options.importance.empty() || !kernels::CanStore(format);
+  const auto cols = static_cast<int64_t>(options.importance.size());
+  const int64_t run = std::max<int64_t>(kTaskElements / block.elements, 1);
+  const int64_t in_row = cols / block.elements;
+  const auto store = [&](int64_t first, int64_t count) {
+    const float* x = elements + first * block.elements;
+    uint8_t* to = stored + first * block.bytes;
+    if (!is_fitted) return kernels::StoreBlocks(format, x, count, to);
+    if (cols == 0) return kernels::FitBlocks(format, x, nullptr, count, to);
+    for (int64_t b = 0; b < count; ++b) {
+      const int64_t col = (first + b) % in_row * block.elements;
+      kernels::FitBlocks(format, x + b * block.elements,
+                         options.importance.data() + col, 1,
+                         to + b * block.bytes);
+    }
+  };
+  kernels::ParallelFor(
+      {options.executor}, static_cast<int>((blocks + run - 1) / run),
+      [&](int i) { store(i * run, std::min(run, blocks - i * run)); });
+}
+
+// INVALID_ARGUMENT for an element that is no number.
+Status CheckFinite(const float* elements, int64_t count) {
+  const float* bad = std::find_if(elements, elements + count,
+                                  [](float v) { return !std::isfinite(v); });
+  if (bad == elements + count) return OkStatus();
+  return InvalidArgument("element ", bad - elements, " of ", count, " is ",
+                         *bad);
+}
+
 }  // namespace
 
 bool CanQuantize(DType dtype) {
-  const auto format = BlocksOf(dtype);
   return dtype == DType::kF32 || dtype == DType::kBF16 ||
-         (format.has_value() && kernels::CanStore(*format));
+         BlocksOf(dtype).has_value();
 }
 
-QuantizedElements Quantize(DType dtype, const float* elements, int64_t count) {
+StatusOr<QuantizedElements> Quantize(DType dtype, const float* elements,
+                                     int64_t count,
+                                     const QuantizeOptions& options) {
   SLUICE_CHECK(CanQuantize(dtype));
   const BlockSize block = BlockSizeOf(dtype);
   SLUICE_CHECK(count % block.elements == 0);
@@ -45,8 +85,13 @@ QuantizedElements Quantize(DType dtype, const float* elements, int64_t count) {
     std::transform(elements, elements + count, made.bytes.as<uint16_t>(),
                    F32ToBf16);
   } else {
-    kernels::StoreBlocks(*BlocksOf(dtype), elements, blocks,
-                         made.bytes.as<uint8_t>());
+    const auto cols = static_cast<int64_t>(options.importance.size());
+    SLUICE_CHECK(cols == 0 ||
+                 (cols % block.elements == 0 && count % cols == 0));
+    if (cols > 0 || !kernels::CanStore(*BlocksOf(dtype))) {
+      SLUICE_RETURN_IF_ERROR(CheckFinite(elements, count));
+    }
+    StoreAll(dtype, elements, blocks, options, made.bytes.as<uint8_t>());
   }
   Buffer back(sizeof(float) * static_cast<size_t>(count));
   DequantizeToF32(dtype, made.bytes.as<uint8_t>(), blocks, back.as<float>());

@@ -11,7 +11,10 @@
 #include <system_error>
 #include <vector>
 
+#include "common/base/text_file.h"
 #include "common/convert/convert_model.h"
+#include "common/importance/measure_importance.h"
+#include "common/text/tokenizer.h"
 #include "common/weights/quantize.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
@@ -50,6 +53,7 @@ struct CommandOptions {
   ConvertOptions convert;
   std::string weights;
   std::string keep;
+  std::string importance;          // a file of text
   std::vector<std::string> rules;  // REGEX=TYPE
   double shard_gb = 4.0;
 };
@@ -103,18 +107,54 @@ Status ReadRules(CommandOptions& options) {
   return OkStatus();
 }
 
+// Prints progress to a terminal, each per cent once.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string unit) : unit_(std::move(unit)) {}
+  void operator()(double done, double total) {
+    const int percent = total > 0 ? static_cast<int>(100 * done / total) : 100;
+    if (isatty(STDERR_FILENO) != 1 || percent == told_) return;
+    told_ = percent;
+    std::fprintf(stderr, "\r%3d %% of %.0f %s%s", percent, total, unit_.c_str(),
+                 percent == 100 ? "\n" : "");
+  }
+
+ private:
+  const std::string unit_;
+  int told_ = 0;
+};
+
+// Runs the text through the model.
+Status MeasureColumns(CommandOptions& options) {
+  if (options.importance.empty()) return OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(const std::string text,
+                          ReadTextFile(options.importance));
+  SLUICE_ASSIGN_OR_RETURN(const auto tokenizer,
+                          Tokenizer::Load(options.convert.model));
+  auto tokens = tokenizer->Encode(text, {.parse_special_tokens = false});
+  if (!tokens.ok()) return Annotate(tokens.status(), options.importance);
+  ProgressLine line("tokens");
+  ImportanceOptions measure;
+  measure.threads = options.convert.threads;
+  measure.progress = [&](int64_t done, int64_t total) {
+    line(static_cast<double>(done), static_cast<double>(total));
+  };
+  SLUICE_ASSIGN_OR_RETURN(
+      options.convert.importance,
+      MeasureImportance(options.convert.model, *tokens, measure));
+  std::printf("importance of the columns of %zu matrices, by %zu tokens\n",
+              options.convert.importance.size(), tokens->size());
+  return OkStatus();
+}
+
 Status RunConvert(CommandOptions options) {
   SLUICE_ASSIGN_OR_RETURN(options.convert.type, ChosenType(options));
   SLUICE_RETURN_IF_ERROR(ReadRules(options));
   options.convert.shard_bytes = static_cast<uint64_t>(options.shard_gb * 1e9);
-  const bool terminal = isatty(STDERR_FILENO) == 1;
-  uint64_t told = 0;
+  SLUICE_RETURN_IF_ERROR(MeasureColumns(options));
+  ProgressLine line("MB");
   const auto progress = [&](uint64_t done, uint64_t total) {
-    const uint64_t percent = total > 0 ? done * 100 / total : 100;
-    if (!terminal || percent == told) return;
-    told = percent;
-    std::fprintf(stderr, "\r%3d %% of %.0f MB%s", static_cast<int>(percent),
-                 Megabytes(total), percent == 100 ? "\n" : "");
+    line(Megabytes(done), Megabytes(total));
   };
   SLUICE_ASSIGN_OR_RETURN(const ConvertReport report,
                           ConvertModel(options.convert, progress));
@@ -138,10 +178,9 @@ void AddConvert(CommandLine& sluice) {
       ->required();
   convert.add_option(
       "--weights", options->weights,
-      "the layers' matrices: bf16, q8_0, q4_0 or stored (as they "
-      "are in MODEL); in a GGUF also f32, q4_1, q5_0 or q5_1. "
-      "Default: stored for a file that becomes a folder, else "
-      "q4_0");
+      "the layers' matrices: stored (as they are in MODEL), bf16, q8_0, q4_0, "
+      "q4_1, q5_0, q5_1, iq4_nl, mxfp4, q2_k to q6_k or iq4_xs; in a GGUF "
+      "also f32. Default: stored for a file that becomes a folder, else q4_0");
   convert.add_option("--weights-for", options->rules,
                      "REGEX=TYPE, several times: matrices whose name in "
                      "safetensors it finds, embedding and head too; the "
@@ -151,6 +190,15 @@ void AddConvert(CommandLine& sluice) {
                      "calls it; found by the tokenizer unless given");
   convert.add_option("--keep", options->keep,
                      "REGEX: such matrices become BF16");
+  convert
+      .add_option("--importance", options->importance,
+                  "file of text: columns that it uses more keep a smaller "
+                  "error (runs it through MODEL)")
+      ->check(CLI::ExistingFile);
+  convert
+      .add_option("--threads", options->convert.threads,
+                  "that quantise (one for each CPU)")
+      ->check(Within(1, 1024));
   convert
       .add_option("--shard-gb", options->shard_gb,
                   "aim of one file's size, in 10^9 bytes")

@@ -17,6 +17,7 @@
 #include "common/weights/gguf_file.h"
 #include "common/weights/quantize.h"
 #include "common/weights/weight_sums.h"
+#include "kernels/block_fit.h"
 #include "kernels/block_store.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
@@ -95,9 +96,13 @@ TEST_P(ConvertTest, MatricesAreTheBlocksOfTheSourceAndTheRestIsAsItWas) {
     std::string blocks(
         FormatOf(TypeOfBlocks(format)).bytes(static_cast<int64_t>(wide.size())),
         '\0');
-    kernels::StoreBlocks(format, wide.data(),
-                         static_cast<int64_t>(wide.size()) / 32,
-                         reinterpret_cast<uint8_t*>(blocks.data()));
+    auto* to_blocks = reinterpret_cast<uint8_t*>(blocks.data());
+    const auto count = static_cast<int64_t>(wide.size()) / 32;
+    if (kernels::CanStore(format)) {
+      kernels::StoreBlocks(format, wide.data(), count, to_blocks);
+    } else {
+      kernels::FitBlocks(format, wide.data(), nullptr, count, to_blocks);
+    }
     EXPECT_TRUE(Blocks(**to, matrix.name) == blocks) << matrix.name;
   }
   EXPECT_GT(quantised, 3 * 8 * 2);
@@ -115,7 +120,9 @@ TEST_P(ConvertTest, MatricesAreTheBlocksOfTheSourceAndTheRestIsAsItWas) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, ConvertTest,
-                         ::testing::Values(DType::kQ4_0, DType::kQ8_0));
+                         ::testing::Values(DType::kQ4_0, DType::kQ8_0,
+                                           DType::kQ5_1, DType::kIq4Nl,
+                                           DType::kMxfp4));
 
 TEST(ConvertModelTest, AQuantisedModelBecomesBf16AgainWithItsElements) {
   SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
@@ -163,16 +170,17 @@ TEST(ConvertModelTest, RulesChooseTheTypeOfAMatrixTheHeadToo) {
             "");
 }
 
-// A llama of two layers with rows of whole blocks and a value of every type.
-GgufBuilder WideLlama() {
+// A llama of two layers with rows of `hidden` columns, whole blocks, and a
+// value of every type; those of its down projections are half as long again.
+GgufBuilder WideLlama(uint32_t hidden) {
   GgufBuilder gguf;
   gguf.Text("general.architecture", "llama")
       .U32("general.alignment", 64)
-      .U32("llama.embedding_length", 64)
+      .U32("llama.embedding_length", hidden)
       .U32("llama.block_count", 2)
       .U32("llama.attention.head_count", 2)
       .U32("llama.attention.head_count_kv", 1)
-      .U32("llama.feed_forward_length", 96)
+      .U32("llama.feed_forward_length", hidden * 3 / 2)
       .U32("llama.context_length", 64)
       .F32("llama.attention.layer_norm_rms_epsilon", 1e-5f)
       .U32("tokenizer.ggml.eos_token_id", 2)
@@ -196,19 +204,19 @@ GgufBuilder WideLlama() {
     }
     gguf.Tensor(name, std::move(dims), 0, BytesOf(values));
   };
-  add("token_embd.weight", {64, 6});
+  add("token_embd.weight", {hidden, 6});
   for (const char* prefix : {"blk.0.", "blk.1."}) {
-    add(Cat(prefix, "attn_norm.weight"), {64});
-    add(Cat(prefix, "attn_q.weight"), {64, 64});
-    add(Cat(prefix, "attn_k.weight"), {64, 32});
-    add(Cat(prefix, "attn_v.weight"), {64, 32});
-    add(Cat(prefix, "attn_output.weight"), {64, 64});
-    add(Cat(prefix, "ffn_norm.weight"), {64});
-    add(Cat(prefix, "ffn_gate.weight"), {64, 96});
-    add(Cat(prefix, "ffn_up.weight"), {64, 96});
-    add(Cat(prefix, "ffn_down.weight"), {96, 64});
+    add(Cat(prefix, "attn_norm.weight"), {hidden});
+    add(Cat(prefix, "attn_q.weight"), {hidden, hidden});
+    add(Cat(prefix, "attn_k.weight"), {hidden, hidden / 2});
+    add(Cat(prefix, "attn_v.weight"), {hidden, hidden / 2});
+    add(Cat(prefix, "attn_output.weight"), {hidden, hidden});
+    add(Cat(prefix, "ffn_norm.weight"), {hidden});
+    add(Cat(prefix, "ffn_gate.weight"), {hidden, hidden * 3 / 2});
+    add(Cat(prefix, "ffn_up.weight"), {hidden, hidden * 3 / 2});
+    add(Cat(prefix, "ffn_down.weight"), {hidden * 3 / 2, hidden});
   }
-  add("output_norm.weight", {64});
+  add("output_norm.weight", {hidden});
   return gguf;
 }
 
@@ -217,7 +225,9 @@ class ConvertGgufTest : public ::testing::TestWithParam<DType> {};
 TEST_P(ConvertGgufTest, AGgufBecomesOneOfThisTypeWithItsMetadata) {
   const DType type = GetParam();
   const TempDir dir;
-  const std::string path = dir.Write("m.gguf", WideLlama().Build());
+  const auto block = weights::BlockSizeOf(type).elements;
+  const std::string path =
+      dir.Write("m.gguf", WideLlama(block == 256 ? 256 : 64).Build());
   const std::string out = dir.path() + "/out.gguf";
   const auto report =
       Convert(path, out, type, {{"layers.1.*q_proj", DType::kF32}});
@@ -237,12 +247,19 @@ TEST_P(ConvertGgufTest, AGgufBecomesOneOfThisTypeWithItsMetadata) {
   for (const ConvertedMatrix& matrix : report->matrices) {
     const bool is_kept =
         matrix.name == "model.layers.1.self_attn.q_proj.weight";
-    EXPECT_EQ(matrix.type, is_kept ? DType::kF32 : type) << matrix.name;
+    const bool is_whole = (*to)->Find(matrix.name)->cols() % block == 0;
+    EXPECT_TRUE(is_whole || matrix.name.ends_with("down_proj.weight"));
+    EXPECT_EQ(matrix.type, is_kept    ? DType::kF32
+                           : is_whole ? type
+                                      : DType::kBF16)
+        << matrix.name;
     EXPECT_EQ((*to)->Find(matrix.name)->dtype, matrix.type);
     // Rows may be permuted: each is quantised alone.
     const std::vector<float> wide = Values(*from, matrix.name);
-    const auto made = weights::Quantize(matrix.type, wide.data(),
-                                        static_cast<int64_t>(wide.size()));
+    const auto quantised = weights::Quantize(matrix.type, wide.data(),
+                                             static_cast<int64_t>(wide.size()));
+    ASSERT_TRUE(quantised.ok()) << quantised.status();
+    const weights::QuantizedElements& made = *quantised;
     std::vector<float> back(wide.size());
     weights::DequantizeToF32(matrix.type, made.bytes.as<uint8_t>(),
                              static_cast<int64_t>(wide.size()) /
@@ -261,11 +278,12 @@ TEST_P(ConvertGgufTest, AGgufBecomesOneOfThisTypeWithItsMetadata) {
   EXPECT_EQ(Message(weights::UseWeightSums(**to, *digest)), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, ConvertGgufTest,
-                         ::testing::Values(DType::kQ4_0, DType::kQ4_1,
-                                           DType::kQ5_0, DType::kQ5_1,
-                                           DType::kQ8_0, DType::kBF16,
-                                           DType::kF32));
+INSTANTIATE_TEST_SUITE_P(
+    Types, ConvertGgufTest,
+    ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                      DType::kQ8_0, DType::kIq4Nl, DType::kMxfp4, DType::kQ2K,
+                      DType::kQ3K, DType::kQ4K, DType::kQ5K, DType::kQ6K,
+                      DType::kIq4Xs, DType::kBF16, DType::kF32));
 
 TEST(ConvertModelTest, WhatCannotBeWrittenIsRefusedAndLeavesNothing) {
   SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
@@ -276,8 +294,10 @@ TEST(ConvertModelTest, WhatCannotBeWrittenIsRefusedAndLeavesNothing) {
   EXPECT_THAT(
       Message(Convert(path, out, DType::kQ4_0, {{"(", DType::kBF16}}).status()),
       HasSubstr("no regular expression"));
-  EXPECT_THAT(Message(Convert(path, out, DType::kQ5_0).status()),
-              HasSubstr("cannot have Q5_0, a folder has BF16, Q4_0 or Q8_0"));
+  EXPECT_THAT(Message(Convert(path, out, DType::kF32).status()),
+              HasSubstr("cannot have F32, a folder has BF16 or blocks"));
+  EXPECT_THAT(Message(Convert(path, out, DType::kF16).status()),
+              HasSubstr("cannot have F16, a folder has BF16 or blocks"));
   EXPECT_THAT(
       Message(Convert(path, dir.path() + "/no/out", DType::kQ4_0).status()),
       HasSubstr("cannot be read"));

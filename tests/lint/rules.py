@@ -39,7 +39,7 @@ ROOMS = {
     "common/model_config": (_BASE | _TENSOR |
                             {"common/core", "common/weights"}, _PLAIN),
     "common/sampling": (_BASE | {"common/core", "kernels"}, _PLAIN),
-    "common/convert": (_BASE | _TENSOR | {"common/weights",
+    "common/convert": (_NOUNS | _TENSOR | {"common/weights",
                                           "common/text",
                                           "common/model_config"}, _PLAIN),
     # A device knows no family, no layer and no config.
@@ -48,6 +48,11 @@ ROOMS = {
     "common/model": (_NOUNS | _TENSOR | _MODEL | {"common/weights"}, _PLAIN),
     "common/stage": (_NOUNS | _TENSOR | _MODEL |
                      {"common/weights", "common/sampling"}, _PLAIN),
+    # Which columns of a model's matrices matter to a text.
+    "common/importance": (_BASE | _TENSOR | {"common/core", "common/weights",
+                                             "common/model_config",
+                                             "common/device",
+                                             "common/stage"}, _PLAIN),
     # The machine's limits, and where a stage's step spends its time.
     "common/measure": (_NOUNS | _TENSOR | {"common/device", "common/stage"},
                        _PLAIN),
@@ -90,7 +95,8 @@ ROOMS = {
     "services/cli": (_NOUNS | _TENSOR | {
         "common/text", "common/engine", "common/weights", "common/http",
         "common/model_config", "common/metrics", "common/device",
-        "common/stage", "common/measure", "common/convert", "common/hub"},
+        "common/stage", "common/importance", "common/measure",
+        "common/convert", "common/hub"},
         _PLAIN | {"boost", "cli11"}),
     "tests": (None, None),  # anything
 }

@@ -1,0 +1,107 @@
+#ifndef SLUICE_COMMON_DEVICE_FORWARDING_BACKEND_H_
+#define SLUICE_COMMON_DEVICE_FORWARDING_BACKEND_H_
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/device/backend.h"
+
+namespace sluice {
+
+// A backend that is another one, for classes that watch some operations. As
+// thread-safe as the other one.
+class ForwardingBackend : public Backend {
+ public:
+  explicit ForwardingBackend(std::unique_ptr<Backend> inner)
+      : inner_(std::move(inner)) {}
+
+  const BackendInfo& info() const override { return inner_->info(); }
+  DeviceMemory Allocate(size_t bytes) override {
+    return inner_->Allocate(bytes);
+  }
+  void Free(void* data) override { inner_->Free(data); }
+  std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) override {
+    return inner_->Pack(std::move(parts));
+  }
+  RopeHandle AddRope(RopeSpec spec) override {
+    return inner_->AddRope(std::move(spec));
+  }
+  void CopyIn(const void* rows, DeviceMatrix out) override {
+    inner_->CopyIn(rows, out);
+  }
+  void CopyOut(DeviceMatrix x, void* rows) override {
+    inner_->CopyOut(x, rows);
+  }
+  void BeginStep(const StepInputs& step) override { inner_->BeginStep(step); }
+  void Sync() override { inner_->Sync(); }
+  StepTimes EndStep() override { return inner_->EndStep(); }
+  void Embed(const Weight* table, DeviceMatrix x) override {
+    inner_->Embed(table, x);
+  }
+  void Norm(DeviceMatrix x, const NormSpec& norm, DeviceMatrix y) override {
+    inner_->Norm(x, norm, y);
+  }
+  void Linear(DeviceMatrix x, const NormSpec& norm, const Weight& weight,
+              const void* bias, DeviceMatrix y) override {
+    inner_->Linear(x, norm, weight, bias, y);
+  }
+  void RopeStoreKv(const AttentionSpec& spec, const NormSpec& q_norm,
+                   const NormSpec& k_norm, DeviceMatrix qkv,
+                   const LayerKv& kv) override {
+    inner_->RopeStoreKv(spec, q_norm, k_norm, qkv, kv);
+  }
+  void Attention(const AttentionSpec& spec, DeviceMatrix qkv, const void* sinks,
+                 const LayerKv& kv, DeviceMatrix out) override {
+    inner_->Attention(spec, qkv, sinks, kv, out);
+  }
+  void Gate(const Activation& activation, DeviceMatrix x,
+            DeviceMatrix y) override {
+    inner_->Gate(activation, x, y);
+  }
+  void RowParallel(DeviceMatrix x, const Weight& weight,
+                   const RowShards& shards,
+                   std::span<const DeviceMatrix> parts) override {
+    inner_->RowParallel(x, weight, shards, parts);
+  }
+  void ReduceTree(int32_t num_leaves, std::span<const kernels::TreeNode> nodes,
+                  std::span<const DeviceMatrix> parts,
+                  DeviceMatrix out) override {
+    inner_->ReduceTree(num_leaves, nodes, parts, out);
+  }
+  void Add(DeviceMatrix y, const void* bias, const NormSpec& norm,
+           DeviceMatrix x) override {
+    inner_->Add(y, bias, norm, x);
+  }
+  void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
+             const void* correction, const DeviceRouting& routing) override {
+    inner_->Route(logits, rule, correction, routing);
+  }
+  void ExpertNodes(DeviceMatrix x, const DeviceRouting& routing,
+                   const ExpertWeights& experts, const Activation& activation,
+                   std::span<const kernels::TreeNode> nodes,
+                   std::span<const DeviceMatrix> parts) override {
+    inner_->ExpertNodes(x, routing, experts, activation, nodes, parts);
+  }
+  void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
+              const Weight& head, const LogitsOut& out) override {
+    inner_->Logits(x, begin, norm, head, out);
+  }
+  void Sample(DeviceMatrix logits, int32_t begin,
+              std::span<const RowTask> tasks,
+              std::span<StatusOr<TokenResult>> answers) override {
+    inner_->Sample(logits, begin, tasks, answers);
+  }
+
+ protected:
+  Backend& inner() { return *inner_; }
+  const Backend& inner() const { return *inner_; }
+
+ private:
+  const std::unique_ptr<Backend> inner_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_FORWARDING_BACKEND_H_
