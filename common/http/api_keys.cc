@@ -24,9 +24,9 @@ constexpr size_t kMaxKeyBytes = 512;
 // Shorter ones are taken with a warning: chosen by hand, they can be guessed.
 constexpr size_t kGoodKeyBytes = 20;
 
-// What needs no key: probes, and a page that asks for one.
-constexpr std::string_view kOpenPaths[] = {"/", "/livez", "/readyz", "/health",
-                                           "/ping"};
+// What needs no key: probes, a page that asks for one, the API's description.
+constexpr std::string_view kOpenPaths[] = {
+    "/", "/livez", "/readyz", "/health", "/ping", "/docs", "/openapi.json"};
 constexpr std::string_view kOpenFolder = "/page/";
 
 std::array<uint8_t, 32> DigestOf(std::string_view key) {

@@ -10,6 +10,16 @@ void Router::Add(std::string_view method, std::string_view path,
   routes_[std::string(path)][std::string(method)] = std::move(handler);
 }
 
+std::vector<std::string> Router::Routes() const {
+  std::vector<std::string> routes;
+  for (const auto& [path, methods] : routes_) {
+    for (const auto& [method, unused] : methods) {
+      routes.push_back(Cat(method, " ", path));
+    }
+  }
+  return routes;
+}
+
 const Router::Methods* Router::Find(std::string_view path,
                                     std::string_view& pattern) const {
   if (const auto found = routes_.find(path); found != routes_.end()) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/http/exchange.h"
 
@@ -20,6 +21,9 @@ class Router {
   // `method`: "GET" (which serves HEAD too) or "POST". `path` may end in
   // "/*": anything further, slashes included.
   void Add(std::string_view method, std::string_view path, Handler handler);
+
+  // Returns "GET /path" of each Add, sorted by path and method.
+  std::vector<std::string> Routes() const;
 
   // Runs the handler, or answers 404, 405 with Allow, or OPTIONS itself.
   void Route(std::shared_ptr<Exchange> exchange) const;

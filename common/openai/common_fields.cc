@@ -13,10 +13,7 @@
 namespace sluice::openai {
 namespace {
 
-// Per request, without the model's own end tokens.
-constexpr int kMaxClientStopTokenIds = 128;
-static_assert(kMaxClientStopTokenIds < kMaxStopTokenIds);
-constexpr int64_t kMaxPingSeconds = 3600;
+static_assert(kMaxClientStopTokenIds < size_t{kMaxStopTokenIds});
 
 void ReadStreamOptions(FieldReader& in, GenerationFields& out) {
   const Json* options = in.Find("stream_options");
@@ -31,8 +28,8 @@ void ReadStreamOptions(FieldReader& in, GenerationFields& out) {
   }
   FieldReader sub(*options, "stream_options.");
   out.include_usage = sub.Bool("include_usage").value_or(false);
-  out.continuous_usage =
-      out.include_usage && sub.Bool("continuous_usage_stats").value_or(false);
+  const bool continuous = sub.Bool("continuous_usage_stats").value_or(false);
+  out.continuous_usage = out.include_usage && continuous;
   if (!sub.status().ok()) in.Refuse("stream_options", Message(sub.status()));
 }
 

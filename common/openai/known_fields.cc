@@ -168,8 +168,8 @@ std::vector<KnownField> KnownFields() {
     all.push_back(field);
   }
   for (const UnbuiltField& field : kUnbuiltFields) {
-    all.push_back(
-        {field.name, field.chat, field.completions, FieldUse::kUnbuilt});
+    all.push_back({field.name, field.chat, field.completions,
+                   FieldUse::kUnbuilt, field.neutral.values});
   }
   return all;
 }

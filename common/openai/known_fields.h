@@ -21,6 +21,9 @@ struct KnownField {
   bool chat = true;
   bool completions = true;
   FieldUse use = FieldUse::kBuilt;
+  // Of kUnbuilt: a JSON array of the values, besides null, that change nothing.
+  // Of an object with members only "type" counts.
+  std::string_view neutral = {};
 };
 
 // Returns every field that the parsers know. services/gateway/API.md has a row

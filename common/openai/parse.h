@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_OPENAI_PARSE_H_
 #define SLUICE_COMMON_OPENAI_PARSE_H_
 
+#include <cstdint>
 #include <string_view>
 
 #include "common/base/status.h"
@@ -25,6 +26,9 @@ inline constexpr size_t kMaxStopBytes = 1024;
 inline constexpr size_t kMaxAllStopBytes = 4096;  // of a request, together
 inline constexpr size_t kMaxChoices = 128;        // over all prompts
 inline constexpr size_t kMaxCacheSaltBytes = 256;
+// Without the model's own end tokens.
+inline constexpr size_t kMaxClientStopTokenIds = 128;
+inline constexpr int64_t kMaxPingSeconds = 3600;
 
 // Parses a body. INVALID_ARGUMENT, with the field as param (see error.h), for
 // malformed JSON, wrong types, values out of range, and known fields that are

@@ -17,8 +17,7 @@
 #include "services/gateway/access_log.h"
 #include "services/gateway/doors.h"
 #include "services/gateway/gateway_metrics.h"
-#include "services/gateway/handlers/cluster.h"
-#include "services/gateway/handlers/handlers.h"
+#include "services/gateway/handlers/endpoints.h"
 #include "services/gateway/judge_readiness.h"
 #include "services/gateway/served_model.h"
 
@@ -164,20 +163,10 @@ class GatewayServer::Impl {
                                  options_.strict_fields,
                                  options_.limits,
                                  options_.rules};
-    AddChatHandler(router_, context);
-    AddCompletionsHandler(router_, context);
-    AddTokenizeHandlers(router_, context);
-    AddModelHandlers(router_, context);
-    AddUnbuiltHandlers(router_);
-    AddHealthHandlers(router_, context);
-    AddPageHandlers(router_);
-    AddClusterHandler(router_, model_, doors_->asks_for_keys(), [this] {
+    AddEndpoints(router_, context, options_.debug_endpoints, [this] {
       return ClusterReading{readiness(), pipeline_->status(), max_context(),
                             engine_.Stats()};
     });
-    AddTraceHandler(router_, context);
-    if (options_.debug_endpoints) AddDebugHandlers(router_, context);
-    if (options_.debug_endpoints) AddTraceListHandler(router_, context);
   }
 
   http::HttpServerOptions HttpOptions() {

@@ -1,9 +1,11 @@
 #ifndef SLUICE_SERVICES_GATEWAY_HANDLERS_HANDLERS_H_
 #define SLUICE_SERVICES_GATEWAY_HANDLERS_HANDLERS_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 
+#include "common/base/json_fwd.h"
 #include "common/http/router.h"
 #include "common/openai/request_cost.h"
 #include "services/gateway/readiness.h"
@@ -60,6 +62,19 @@ void AddTraceHandler(http::Router& router, const HandlerContext& context);
 void AddTraceListHandler(http::Router& router, const HandlerContext& context);
 void AddDebugHandlers(http::Router& router, const HandlerContext& context);
 void AddPageHandlers(http::Router& router);
+
+// The description of the served API.
+struct ApiDocumentOptions {
+  bool keys_asked = false;
+  bool debug_endpoints = false;
+  bool strict_fields = false;
+  size_t max_stop_strings = RequestRules().max_stop_strings;
+};
+// Returns GET /openapi.json: services/gateway/openapi.json, with the fields of
+// the parsers and their rows of API.md in it. Names no model and no address.
+Json ApiDocument(const ApiDocumentOptions& options);
+void AddApiDocumentHandler(http::Router& router,
+                           const ApiDocumentOptions& options);
 
 }  // namespace sluice::gateway
 

@@ -1,25 +1,33 @@
-# cmake -DOUT=FILE.cc -DFILES=a;b -P embed.cmake: C++ that holds the files
-# byte for byte, as page_files.h declares it.
+# cmake -DOUT=FILE.cc -DLIST=NAME -DFILES=a;b -P embed.cmake: C++ that holds the
+# files byte for byte, as the function NAME of page_files.h.
 set(arrays "")
 set(rows "")
 set(index 0)
 foreach(path IN LISTS FILES)
   get_filename_component(name "${path}" NAME)
+  get_filename_component(stem "${path}" NAME_WE)
   get_filename_component(ending "${path}" EXT)
+  set(route "/page/${name}")
   if(ending STREQUAL ".html")
     set(type "text/html; charset=utf-8")
-    set(route "/")
-  else()
-    set(route "/page/${name}")
-    if(ending STREQUAL ".css")
-      set(type "text/css; charset=utf-8")
-    elseif(ending STREQUAL ".js")
-      set(type "text/javascript; charset=utf-8")
-    elseif(ending STREQUAL ".svg")
-      set(type "image/svg+xml")
-    else()
-      message(FATAL_ERROR "${path}: no content type for ${ending}")
+    set(route "/${stem}")
+    if(name STREQUAL "index.html")
+      set(route "/")
     endif()
+  elseif(ending STREQUAL ".css")
+    set(type "text/css; charset=utf-8")
+  elseif(ending STREQUAL ".js")
+    set(type "text/javascript; charset=utf-8")
+  elseif(ending STREQUAL ".svg")
+    set(type "image/svg+xml")
+  elseif(ending STREQUAL ".json")
+    set(type "application/json")
+    set(route "/${name}")
+  elseif(ending STREQUAL ".md")
+    set(type "text/markdown; charset=utf-8")
+    set(route "/${name}")
+  else()
+    message(FATAL_ERROR "${path}: no content type for ${ending}")
   endif()
   file(SHA256 "${path}" hash)
   string(SUBSTRING "${hash}" 0 32 hash)
@@ -30,23 +38,23 @@ foreach(path IN LISTS FILES)
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\\\x\\1" bytes "${bytes}")
   string(REGEX REPLACE "([^\n]+)" "    \"\\1\"" bytes "${bytes}")
   string(APPEND arrays
-    "constexpr char kFile${index}[] =  // ${name}\n${bytes};\n\n")
+    "constexpr char k${LIST}${index}[] =  // ${name}\n${bytes};\n\n")
   string(APPEND rows "    {\"${route}\", \"${type}\", \"\\\"${hash}\\\"\",\n"
-    "     {kFile${index}, sizeof(kFile${index}) - 1}},\n")
+    "     {k${LIST}${index}, sizeof(k${LIST}${index}) - 1}},\n")
   math(EXPR index "${index} + 1")
 endforeach()
-file(WRITE "${OUT}" "// Made from services/gateway/page by embed.cmake.
+file(WRITE "${OUT}" "// Made from services/gateway by embed.cmake.
 #include \"services/gateway/page/page_files.h\"
 
 namespace sluice::gateway {
 namespace {
 
-${arrays}constexpr PageFile kPageFiles[] = {
+${arrays}constexpr PageFile k${LIST}[] = {
 ${rows}};
 
 }  // namespace
 
-std::span<const PageFile> PageFiles() { return kPageFiles; }
+std::span<const PageFile> ${LIST}() { return k${LIST}; }
 
 }  // namespace sluice::gateway
 ")

@@ -6,16 +6,18 @@
 
 namespace sluice::gateway {
 
-// One file of the page, embedded by the build.
+// One file, embedded by the build.
 struct PageFile {
-  std::string_view path;  // "/" or "/page/NAME"
+  std::string_view path;  // "/", "/docs", "/page/NAME"
   std::string_view content_type;
   std::string_view etag;  // quoted, by content
   std::string_view bytes;
 };
 
-// Returns all files; they live as long as the process.
+// Return files that live as long as the process: the page's, and those that
+// GET /openapi.json is made from, "/openapi.json" and "/API.md".
 std::span<const PageFile> PageFiles();
+std::span<const PageFile> ApiSources();
 
 }  // namespace sluice::gateway
 

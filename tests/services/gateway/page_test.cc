@@ -2,8 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "services/gateway/handlers/cluster.h"
-#include "services/gateway/handlers/handlers.h"
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "services/gateway/gateway_metrics.h"
+#include "services/gateway/handlers/endpoints.h"
 #include "services/gateway/page/page_files.h"
 #include "tests/services/gateway/fakes.h"
 
@@ -112,6 +117,56 @@ TEST_F(PageTest, NothingInThePageNamesAnotherOrigin) {
     EXPECT_THAT(text, Not(HasSubstr("href=\"http"))) << file.path;
     EXPECT_THAT(text, Not(HasSubstr("url("))) << file.path;
     EXPECT_THAT(text, Not(HasSubstr("innerHTML"))) << file.path;
+  }
+}
+
+TEST_F(PageTest, TheDocumentsViewerIsServedToo) {
+  const http::HttpResponse page = Get(router_, "/docs");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
+  EXPECT_THAT(page.body, HasSubstr("<title>Sluice API</title>"));
+  for (const char* file : {"docs.js", "docs.css", "base.css", "theme.js"}) {
+    EXPECT_THAT(page.body, HasSubstr(Cat("\"page/", file, "\"")));
+    EXPECT_EQ(Get(router_, Cat("/page/", file)).status, 200) << file;
+  }
+  EXPECT_EQ(Get(router_, "/API.md").status, 404);
+}
+
+// "GET /a/{b}" of the document is "GET /a/*" of a router.
+std::set<std::string> DocumentRoutes(const Json& document) {
+  std::set<std::string> routes;
+  for (const auto& [path, operations] : document["paths"].items()) {
+    const std::string pattern = path.substr(0, path.find('{'));
+    for (const auto& [method, operation] : operations.items()) {
+      EXPECT_TRUE(operation.contains("summary")) << path;
+      routes.insert(Cat(method == "get" ? "GET " : "POST ", pattern,
+                        pattern == path ? "" : "*"));
+    }
+  }
+  return routes;
+}
+
+TEST(ApiDocumentRoutesTest, AreThoseThatAreServed) {
+  const ServedModel model = FakeModel();
+  ScriptedEngine engine;
+  GatewayMetrics metrics{{"fake"}};
+  HandlerContext context{model, engine.loop(), metrics, nullptr, {}};
+  http::Router unbuilt;
+  AddUnbuiltHandlers(unbuilt);
+  const std::vector<std::string> refused = unbuilt.Routes();
+  for (const bool debug : {false, true}) {
+    http::Router router;
+    AddEndpoints(router, context, debug, [] { return ClusterReading(); });
+    std::set<std::string> served;
+    for (std::string route : router.Routes()) {
+      if (std::find(refused.begin(), refused.end(), route) != refused.end())
+        continue;
+      if (route.starts_with("GET /page/")) route = "GET /page/*";
+      served.insert(std::move(route));
+    }
+    const auto document = ParseJson(Get(router, "/openapi.json").body);
+    ASSERT_TRUE(document.ok());
+    EXPECT_EQ(DocumentRoutes(*document), served) << "debug: " << debug;
   }
 }
 

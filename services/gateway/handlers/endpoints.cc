@@ -1,0 +1,27 @@
+#include "services/gateway/handlers/endpoints.h"
+
+#include <utility>
+
+namespace sluice::gateway {
+
+void AddEndpoints(http::Router& router, const HandlerContext& context,
+                  bool debug, std::function<ClusterReading()> cluster) {
+  AddChatHandler(router, context);
+  AddCompletionsHandler(router, context);
+  AddTokenizeHandlers(router, context);
+  AddModelHandlers(router, context);
+  AddUnbuiltHandlers(router);
+  AddHealthHandlers(router, context);
+  AddPageHandlers(router);
+  AddApiDocumentHandler(router,
+                        {context.keys_asked, debug, context.strict_fields,
+                         context.rules.max_stop_strings});
+  AddClusterHandler(router, context.model, context.keys_asked,
+                    std::move(cluster));
+  AddTraceHandler(router, context);
+  if (!debug) return;
+  AddDebugHandlers(router, context);
+  AddTraceListHandler(router, context);
+}
+
+}  // namespace sluice::gateway
