@@ -67,9 +67,9 @@ class BlockQueue {
     if (!told.ok()) observer_ = nullptr;
   }
   // Tells the observer, for the last time, that no more is written.
-  void TellClosed() {
+  void TellClosed(const AnswerEnd& end) {
     if (const auto observer = std::exchange(observer_, nullptr)) {
-      observer->OnClosed();
+      observer->OnClosed(end);
     }
   }
 

@@ -302,7 +302,7 @@ void ConnectionExchange::Close() {
   if (late_) --context.stats.late_exchanges;
   --context.stats.exchanges;
   const Status told = CatchAndCount("http_observer", [&] {
-    blocks_.TellClosed();
+    blocks_.TellClosed({finished_ ? status_ : 0, error_type_, &figures()});
     if (!context.options.observer) return;
     const Duration duration = Clock::now() - request_.arrival;
     context.options.observer({request_.method, route_, finished_ ? status_ : 0,

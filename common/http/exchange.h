@@ -23,16 +23,6 @@ enum class Gone {
   kFailed,        // an exception of ours ended the request
 };
 
-// Observes an answer's bytes, for traces; on the exchange's loop.
-class WriteObserver {
- public:
-  virtual ~WriteObserver() = default;
-  // One block waited for the connection, and was written to the socket.
-  virtual void OnWritten(const TraceSpan& wait, const TraceSpan& write) = 0;
-  // Nothing more is written: the answer is complete, or the client is gone.
-  virtual void OnClosed() = 0;
-};
-
 // A generation's figures so far, for the access log.
 struct AnswerFigures {
   bool generates = false;               // else the rest says nothing
@@ -44,6 +34,24 @@ struct AnswerFigures {
   // Of an error that came after the answer's head.
   std::string error_type;
   std::string error_code;
+};
+
+// The end of an exchange.
+struct AnswerEnd {
+  int status = 0;                          // 0: the client left first
+  std::string_view error_type;             // of the error object, or empty
+  const AnswerFigures* figures = nullptr;  // null: none
+};
+
+// Observes an answer's bytes, for traces; on the exchange's loop.
+class WriteObserver {
+ public:
+  virtual ~WriteObserver() = default;
+  // One block waited for the connection, and was written to the socket.
+  virtual void OnWritten(const TraceSpan& wait, const TraceSpan& write) = 0;
+  // Nothing more is written: the answer is complete, or the client is gone.
+  // `end` lives as long as the call.
+  virtual void OnClosed(const AnswerEnd& end) = 0;
 };
 
 // One request and its one answer: either Send once, or BeginStream, any number

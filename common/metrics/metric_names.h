@@ -143,6 +143,10 @@ inline constexpr Name kGatewayReplayedTokens =
 inline constexpr Name kGatewaySuspended = "sluice_gateway_suspended_sequences";
 inline constexpr Name kGatewayYields =
     "sluice_gateway_yields_total";  // places given to another client
+inline constexpr Name kGatewayTracesExported =
+    "sluice_gateway_otlp_traces_total";  // result=sent|queue_full|failed
+inline constexpr Name kGatewayTracesRejectedSpans =
+    "sluice_gateway_otlp_rejected_spans_total";
 inline constexpr Name kGatewayKvEvictions =
     "sluice_gateway_kv_evictions_total";  // of cached prefixes
 inline constexpr Name kGatewaySharedSteps =

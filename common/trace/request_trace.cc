@@ -24,6 +24,23 @@ RequestTrace::RequestTrace(std::string request_id, std::string tenant,
   record_.arrival_unix_us = UnixMicros() - record_.read.duration_ns() / 1000;
 }
 
+void RequestTrace::OnRequest(const http::HttpRequest& request) {
+  MutexLock lock(mutex_);
+  record_.request.method = request.method;
+  record_.request.path = request.path;
+  record_.request.traceparent = request.traceparent;
+}
+
+void RequestTrace::OnAccepted(TraceRecord::Request request) {
+  MutexLock lock(mutex_);
+  TraceRecord::Request& known = record_.request;
+  request.method = std::move(known.method);
+  request.path = std::move(known.path);
+  request.traceparent = std::move(known.traceparent);
+  request.prepared = true;
+  known = std::move(request);
+}
+
 void RequestTrace::OnPrepared(const TraceSpan& prepare) {
   MutexLock lock(mutex_);
   record_.prepare_wait = {record_.read.stop_ns, prepare.start_ns};
@@ -84,11 +101,14 @@ void RequestTrace::OnWritten(const TraceSpan& wait, const TraceSpan& write) {
   record_.blocks.push_back({wait, write});
 }
 
-void RequestTrace::OnClosed() {
+void RequestTrace::OnClosed(const http::AnswerEnd& end) {
   TraceRecord record;
   {
     MutexLock lock(mutex_);
     if (std::exchange(closed_, true)) return;
+    record_.answer.status = end.status;
+    record_.answer.error_type = end.error_type;
+    if (end.figures != nullptr) record_.answer.figures = *end.figures;
     record = std::move(record_);
   }
   done_(std::move(record));

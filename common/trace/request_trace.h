@@ -30,8 +30,12 @@ class RequestTrace : public http::WriteObserver {
   RequestTrace(std::string request_id, std::string tenant, TimePoint arrival,
                Done done);
 
+  // The request's head, where it is for other readers than the store's.
+  void OnRequest(const http::HttpRequest& request);
   // The request was parsed and tokenized.
   void OnPrepared(const TraceSpan& prepare);
+  // What it asks for, if it is to run. Keeps method, path and traceparent.
+  void OnAccepted(TraceRecord::Request request);
   // The loop submits the request's `num_choices` sequences now.
   void OnStart(size_t num_choices);
   void OnSubmit(size_t choice);  // just before EngineLoop::Submit
@@ -45,7 +49,7 @@ class RequestTrace : public http::WriteObserver {
   void OnDelivery(size_t choice, const TraceRecord::Delivery& delivery);
 
   void OnWritten(const TraceSpan& wait, const TraceSpan& write) override;
-  void OnClosed() override;
+  void OnClosed(const http::AnswerEnd& end) override;
 
  private:
   const Done done_;

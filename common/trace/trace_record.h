@@ -9,6 +9,7 @@
 
 #include "common/core/stage_identity.h"
 #include "common/core/step_trace.h"
+#include "common/http/exchange.h"
 
 namespace sluice::trace {
 
@@ -52,7 +53,30 @@ struct TraceRecord {
     ClockEstimate clock;
   };
 
+  // What the client asked for, without its text.
+  struct Request {
+    std::string method;
+    std::string path;
+    std::string traceparent;  // checked; empty: none
+    std::string model;        // as it is served; empty: not prepared
+    bool prepared = false;    // the rest is known
+    int32_t max_tokens = 0;
+    float temperature = 0;
+    float top_p = 0;
+    int32_t top_k = 0;
+    float frequency_penalty = 0;
+    float presence_penalty = 0;
+  };
+  // How it ended.
+  struct Answer {
+    int status = 0;  // 0: the client left first
+    std::string error_type;
+    http::AnswerFigures figures;
+  };
+
   std::string request_id;
+  Request request;
+  Answer answer;
   std::string tenant;  // the API key's name, or empty; may see the trace
   int64_t arrival_unix_us = 0;
   TraceSpan read;          // first byte of the header to the handler

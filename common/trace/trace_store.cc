@@ -58,8 +58,11 @@ Status Validate(const TraceOptions& options) {
   return OkStatus();
 }
 
-TraceStore::TraceStore(TraceOptions options, Stages stages)
-    : options_(std::move(options)), stages_(std::move(stages)) {
+TraceStore::TraceStore(TraceOptions options, Stages stages,
+                       TraceExport exported)
+    : options_(std::move(options)),
+      stages_(std::move(stages)),
+      export_(std::move(exported)) {
   if (options_.folder.empty()) return;
   writer_ = NamedThread("trace-0", [this] { RunWriter(); });
 }
@@ -80,19 +83,29 @@ bool TraceStore::Wanted(std::string_view header) const {
 
 std::shared_ptr<RequestTrace> TraceStore::Begin(std::string_view header,
                                                 http::Exchange& exchange) {
-  if (!Wanted(header)) return nullptr;
   const http::HttpRequest& request = exchange.request();
+  const bool keep = Wanted(header);
+  const bool wanted = keep || (header.empty() && export_.wants &&
+                               export_.wants(request.traceparent));
+  if (!wanted) return nullptr;
   auto trace = std::make_shared<RequestTrace>(
       request.request_id, request.tenant, request.arrival,
-      [this](TraceRecord record) { Keep(std::move(record)); });
+      [this, keep](TraceRecord record) { Finish(std::move(record), keep); });
+  trace->OnRequest(request);
   exchange.Observe(trace);
   return trace;
 }
 
-void TraceStore::Keep(TraceRecord record) {
+void TraceStore::Finish(TraceRecord record, bool keep) {
   record.stages = stages_();
   const size_t bytes = Bytes(record);
-  auto kept = std::make_shared<const TraceRecord>(std::move(record));
+  const auto done = std::make_shared<const TraceRecord>(std::move(record));
+  if (keep) Keep(done, bytes);
+  if (export_.take) export_.take(done, bytes);
+}
+
+void TraceStore::Keep(const std::shared_ptr<const TraceRecord>& kept,
+                      size_t bytes) {
   bool write = false;
   {
     MutexLock lock(mutex_);

@@ -19,19 +19,29 @@
 
 namespace sluice::trace {
 
+// Takes traces to another place. Called by any thread; must not block.
+struct TraceExport {
+  // Returns whether a request with that traceparent is wanted there.
+  std::function<bool(std::string_view traceparent)> wants;
+  // Takes a finished trace, which has `bytes` in memory.
+  std::function<void(std::shared_ptr<const TraceRecord>, size_t bytes)> take;
+};
+
 // Decides which requests are traced and keeps the latest traces. Any thread;
 // "trace-0" writes the files.
 class TraceStore {
  public:
   using Stages = std::function<std::vector<TraceRecord::Stage>()>;
-  // `stages` is called at the end of each trace and must outlive every request.
-  TraceStore(TraceOptions options, Stages stages);
+  // `stages` is called at the end of each trace and must outlive every request,
+  // as `exported` must, which may be empty.
+  TraceStore(TraceOptions options, Stages stages, TraceExport exported = {});
   ~TraceStore();
 
   // On the loop, when `exchange`'s request has been read: begins its trace.
   // Null for an untraced request. Traced are requests whose `header`
   // X-Sluice-Trace is "1" or "true", and the sampled share of requests without
-  // one (empty).
+  // one (empty). The export gets all of these and those that it wants, which
+  // are not kept here; a request with another X-Sluice-Trace is never traced.
   std::shared_ptr<RequestTrace> Begin(std::string_view header,
                                       http::Exchange& exchange);
 
@@ -46,7 +56,8 @@ class TraceStore {
 
  private:
   bool Wanted(std::string_view header) const;
-  void Keep(TraceRecord record);
+  void Finish(TraceRecord record, bool keep);
+  void Keep(const std::shared_ptr<const TraceRecord>& record, size_t bytes);
   void RunWriter();  // the thread "trace-0"
   void Write(const TraceRecord& record);
   // Writes `text` to the folder under a free name. Returns whether it could.
@@ -66,6 +77,7 @@ class TraceStore {
 
   const TraceOptions options_;
   const Stages stages_;
+  const TraceExport export_;
   mutable Mutex mutex_;
   std::deque<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // oldest first
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;

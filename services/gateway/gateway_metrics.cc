@@ -7,6 +7,7 @@
 #include "common/base/cat.h"
 #include "common/metrics/metric_names.h"
 #include "common/metrics/process_metrics.h"
+#include "common/otlp/exporter.h"
 
 namespace sluice::gateway {
 
@@ -163,6 +164,7 @@ GatewayMetrics::GatewayMetrics(GatewayMetricsOptions options)
   AddHistograms();
   AddEngineSeries();
   AddScrapedSeries();
+  AddExportSeries();
 }
 
 metrics::Registry& GatewayMetrics::vllm() {
@@ -311,6 +313,30 @@ void GatewayMetrics::AddScrapedSeries() {
     const auto slow_readers = static_cast<double>(http.slow_readers);
     slow.AdvanceTo(slow_readers);
     gone.AdvanceTo(static_cast<double>(http.disconnects) - slow_readers);
+  });
+}
+
+void GatewayMetrics::AddExportSeries() {
+  const auto add = [this](const char* result) {
+    return registry_.AddCounter(names::kGatewayTracesExported,
+                                "Traces for the collector, by what became of "
+                                "them",
+                                {{"result", result}});
+  };
+  const Counter sent = add("sent");
+  const Counter queue_full = add("queue_full");
+  const Counter failed = add("failed");
+  const Counter rejected =
+      registry_.AddCounter(names::kGatewayTracesRejectedSpans,
+                           "Spans that the collector said it did not take");
+  registry_.OnScrape([=, this] {
+    MutexLock lock(mutex_);
+    if (sources_.traces == nullptr) return;
+    const otlp::ExportStats& stats = *sources_.traces;
+    sent.AdvanceTo(static_cast<double>(stats.sent));
+    queue_full.AdvanceTo(static_cast<double>(stats.queue_full));
+    failed.AdvanceTo(static_cast<double>(stats.failed));
+    rejected.AdvanceTo(static_cast<double>(stats.rejected_spans));
   });
 }
 

@@ -14,6 +14,10 @@
 #include "common/metrics/metrics.h"
 #include "services/gateway/http_metrics.h"
 
+namespace sluice::otlp {
+struct ExportStats;
+}  // namespace sluice::otlp
+
 namespace sluice::gateway {
 
 struct GatewayMetricsOptions {
@@ -83,6 +87,7 @@ class GatewayMetrics {
     std::function<double()> epoch;  // may be empty
     const http::HttpServerStats* http = nullptr;
     std::function<double()> last_recovery = nullptr;  // seconds; may be empty
+    const otlp::ExportStats* traces = nullptr;        // null: none are exported
   };
   void Attach(Sources sources);
   void Detach();
@@ -90,6 +95,7 @@ class GatewayMetrics {
  private:
   void AddScrapedSeries();
   void AddEngineSeries();
+  void AddExportSeries();
   void AddHistograms();
   void SetCacheConfig(int blocks);
   metrics::Registry& vllm();

@@ -12,6 +12,7 @@
 #include "common/metrics/certificate_metrics.h"
 #include "common/metrics/process_metrics.h"
 #include "common/openai/error.h"
+#include "common/otlp/exporter.h"
 #include "common/pipeline/gateway/pipeline_assembler.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/access_log.h"
@@ -56,6 +57,16 @@ std::vector<trace::TraceRecord::Stage> TracedStages(
   return stages;
 }
 
+trace::TraceExport ExportTo(otlp::Exporter* exporter) {
+  if (exporter == nullptr) return {};
+  return {
+      [exporter](std::string_view traceparent) {
+        return exporter->Wants(traceparent);
+      },
+      [exporter](std::shared_ptr<const trace::TraceRecord> record,
+                 size_t bytes) { exporter->Take(std::move(record), bytes); }};
+}
+
 EngineOptions EngineOptionsOf(const GatewayOptions& options,
                               const GatewayMetrics& metrics) {
   EngineOptions engine = options.engine;
@@ -81,15 +92,18 @@ class GatewayServer::Impl {
  public:
   Impl(GatewayOptions options, ServedModel model,
        std::unique_ptr<PipelineAssembler> pipeline,
-       std::unique_ptr<Doors> doors)
+       std::unique_ptr<Doors> doors, std::unique_ptr<otlp::Exporter> exporter)
       : options_(std::move(options)),
         model_(std::move(model)),
         metrics_({model_.name, model_.max_positions, options_.vllm_metrics,
                   options_.engine.prefix_cache, options_.metrics_key_names}),
         pipeline_(std::move(pipeline)),
         engine_(EngineOptionsOf(options_, metrics_), &pipeline_->plans()),
-        traces_(options_.traces,
-                [this] { return TracedStages(pipeline_->status()); }),
+        exporter_(std::move(exporter)),
+        traces_(
+            options_.traces,
+            [this] { return TracedStages(pipeline_->status()); },
+            ExportTo(exporter_.get())),
         work_(TextOptions(options_)),
         doors_(std::move(doors)) {}
 
@@ -106,7 +120,8 @@ class GatewayServer::Impl {
            return static_cast<double>(pipeline_->status().epoch.value());
          },
          &http_->stats(),
-         [this] { return Seconds(pipeline_->status().last_recovery); }});
+         [this] { return Seconds(pipeline_->status().last_recovery); },
+         exporter_ ? &exporter_->stats() : nullptr});
     AddCertificates();
     SLUICE_RETURN_IF_ERROR(StartMetricsServer());
     StartPipeline();
@@ -147,6 +162,7 @@ class GatewayServer::Impl {
       http_->Stop();
     }
     traces_.Stop();
+    if (exporter_) exporter_->Stop();
     metrics_server_.reset();
     metrics_.Detach();
   }
@@ -255,6 +271,7 @@ class GatewayServer::Impl {
   GatewayMetrics metrics_;
   const std::unique_ptr<PipelineAssembler> pipeline_;
   EngineLoop engine_;
+  const std::unique_ptr<otlp::Exporter> exporter_;  // null: none
   trace::TraceStore traces_;
   TurnQueue work_;
   http::Router router_;
@@ -297,8 +314,15 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   };
   SLUICE_ASSIGN_OR_RETURN(auto client,
                           PipelineAssembler::Create(std::move(pipeline)));
+  std::unique_ptr<otlp::Exporter> exporter;
+  if (options.otlp) {
+    SLUICE_ASSIGN_OR_RETURN(
+        exporter, otlp::Exporter::Start(*options.otlp,
+                                        std::string(metrics::BuildVersion())));
+  }
   auto impl = std::make_unique<Impl>(std::move(options), std::move(model),
-                                     std::move(client), std::move(doors));
+                                     std::move(client), std::move(doors),
+                                     std::move(exporter));
   SLUICE_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<GatewayServer>(new GatewayServer(std::move(impl)));
 }

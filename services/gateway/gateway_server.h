@@ -2,6 +2,7 @@
 #define SLUICE_SERVICES_GATEWAY_GATEWAY_SERVER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "common/grammar/grammar_compiler.h"
 #include "common/http/http_server.h"
 #include "common/openai/request_cost.h"
+#include "common/otlp/otlp_options.h"
 #include "common/rpc/transport_options.h"
 #include "common/trace/trace_options.h"
 #include "services/gateway/readiness.h"
@@ -57,6 +59,7 @@ struct GatewayOptions {
   openai::CostLimits limits;   // per request
   RequestRules rules;
   trace::TraceOptions traces;
+  std::optional<otlp::OtlpOptions> otlp;  // none: no traces are exported
 };
 
 // The gateway's parts, in the order of their dependencies: the model's text,

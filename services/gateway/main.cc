@@ -13,6 +13,7 @@
 #include "common/base/control_group.h"
 #include "common/base/log.h"
 #include "common/openai/parse.h"
+#include "common/otlp/otlp_options.h"
 #include "common/service/service_main.h"
 #include "services/gateway/gateway_server.h"
 
@@ -355,6 +356,14 @@ StatusOr<std::vector<StagePlace>> PlacesFromFlags() {
   return places;
 }
 
+Status SetTraces(GatewayOptions& options) {
+  options.traces.sample = absl::GetFlag(FLAGS_trace_sample);
+  options.traces.folder = absl::GetFlag(FLAGS_trace_dir);
+  const auto get = [](const char* name) { return std::getenv(name); };
+  SLUICE_ASSIGN_OR_RETURN(options.otlp, otlp::OptionsFromEnvironment(get));
+  return OkStatus();
+}
+
 StatusOr<GatewayOptions> OptionsFromFlags() {
   SLUICE_RETURN_IF_ERROR(CheckFlags());
   GatewayOptions options;
@@ -408,8 +417,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   options.strict_fields = absl::GetFlag(FLAGS_strict_fields);
   SLUICE_ASSIGN_OR_RETURN(options.limits, CostLimitsFromFlags());
   SLUICE_ASSIGN_OR_RETURN(options.grammars, GrammarsFromFlags());
-  options.traces.sample = absl::GetFlag(FLAGS_trace_sample);
-  options.traces.folder = absl::GetFlag(FLAGS_trace_dir);
+  SLUICE_RETURN_IF_ERROR(SetTraces(options));
   options.access_log = absl::GetFlag(FLAGS_access_log);
   options.debug_endpoints = absl::GetFlag(FLAGS_debug_endpoints);
   return options;

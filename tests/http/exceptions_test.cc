@@ -187,7 +187,7 @@ TEST_F(ExceptionsTest, OfAnObserverIsDropped) {
   class Observer : public WriteObserver {
    public:
     void OnWritten(const TraceSpan&, const TraceSpan&) override { throw 5; }
-    void OnClosed() override { throw 5; }
+    void OnClosed(const AnswerEnd&) override { throw 5; }
   };
   Serve([](std::shared_ptr<Exchange> on, const Thrown&) {
     on->Observe(std::make_shared<Observer>());

@@ -69,6 +69,7 @@ ROOMS = {
     "common/openai": (_BASE | {"common/core", "common/text", "common/grammar",
                                "common/http"}, _PLAIN),
     "common/trace": (_NOUNS | {"common/http"}, _PLAIN),
+    "common/otlp": (_NOUNS | {"common/trace", "common/rpc"}, _STREAMS),
     # Both ends of one protocol: they meet on the wire alone.
     "common/pipeline/gateway": (_NOUNS | {"common/engine", "common/wire",
                                           "common/rpc"}, _PLAIN),
@@ -85,7 +86,7 @@ ROOMS = {
     "services/gateway": (_PROCESS | {"common/core", "common/text",
                                      "common/grammar", "common/engine",
                                      "common/openai",
-                                     "common/trace",
+                                     "common/trace", "common/otlp",
                                      "common/pipeline/gateway"}, _PLAIN),
     "services/stage": (_PROCESS | {"common/pipeline/stage", "common/stage",
                                    "common/experts/client"},
@@ -111,7 +112,7 @@ GRPC_FREE = re.compile(r"services/\w+/\w+_server\.h$")
 FAMILIES = [
     ("absl", re.compile(r"absl/")),
     ("grpc", re.compile(r"grpc(pp|\+\+)?/|grpc\w*\.h$")),
-    ("generated", re.compile(r"sluice/v1/.*\.pb\.h$")),
+    ("generated", re.compile(r"(sluice/v1|opentelemetry)/.*\.pb\.h$")),
     ("generated", re.compile(r"proto/.*\.pb\.h$")),
     ("protobuf", re.compile(r"google/protobuf/")),
     ("nlohmann", re.compile(r"nlohmann/")),

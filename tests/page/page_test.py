@@ -199,6 +199,27 @@ class PageTest(unittest.TestCase):
         self.assertTrue(page.value("document.activeElement.closest("
                                    "'.message.user') !== null"))
 
+    def test_the_api_is_described(self):
+        page = self.page
+        page.open(self.cluster.url + "/docs")
+        page.wait("document.querySelector('#document section')")
+        _, text = api.get(self.cluster.url, "/openapi.json")
+        paths = json.loads(text)["paths"]
+        self.assertEqual(
+            page.value("[...document.querySelectorAll('#links a')].map("
+                       "a => a.textContent)"),
+            [f"{method.upper()} {path}" for path, methods in paths.items()
+             for method in methods])
+        row = "document.querySelector('[data-field=temperature]')"
+        self.assertRegex(page.value(f"{row}.textContent"),
+                         "number or null.*from 0; to 2; default 1")
+        page.value("document.getElementById('filter').focus()")
+        page.type("top_")
+        self.assertTrue(page.value(f"{row}.hidden"))
+        self.assertFalse(page.value(
+            "document.querySelector('[data-field=top_p]').hidden"))
+        self.screenshot("docs")
+
     def reading(self):
         status, text = api.get(self.cluster.url, "/cluster")
         self.assertEqual(status, 200)

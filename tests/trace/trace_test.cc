@@ -106,6 +106,39 @@ TEST(TraceStoreTest, TracesWhatAsksForItAndTheSampledShare) {
   EXPECT_NE(exchange.observer_, nullptr);
 }
 
+TEST(TraceStoreTest, TheExportGetsWhatIsTracedAndWhatItWants) {
+  std::vector<std::string> taken;
+  const TraceExport exported = {
+      [](std::string_view traceparent) { return !traceparent.empty(); },
+      [&](std::shared_ptr<const TraceRecord> record, size_t bytes) {
+        EXPECT_GT(bytes, sizeof(TraceRecord));
+        EXPECT_EQ(record->request.path, "/v1/completions");
+        EXPECT_EQ(record->answer.status, 503);
+        EXPECT_EQ(record->answer.figures.prompt_tokens, 7);
+        taken.push_back(record->request_id);
+      }};
+  TraceStore store({}, NoStages, exported);
+  const auto run = [&](const char* id, const char* header,
+                       const char* traceparent) {
+    QuietExchange exchange;
+    exchange.request_.request_id = id;
+    exchange.request_.path = "/v1/completions";
+    exchange.request_.traceparent = traceparent;
+    exchange.figures().prompt_tokens = 7;
+    const auto trace = store.Begin(header, exchange);
+    if (trace == nullptr) return;
+    trace->OnWritten({1, 2}, {2, 3});
+    trace->OnClosed({503, "server_error", &exchange.figures()});
+  };
+  run("asked", "1", "");
+  run("wanted", "", "parent");
+  run("neither", "", "");
+  run("never", "0", "parent");
+  EXPECT_EQ(taken, (std::vector<std::string>{"asked", "wanted"}));
+  EXPECT_TRUE(store.Find("asked", "").ok());
+  EXPECT_FALSE(store.Find("wanted", "").ok()) << "for the export alone";
+}
+
 TEST(TraceStoreTest, KeepsFinishedTracesUntilLaterOnesNeedTheRoom) {
   TraceStore store({.max_bytes = 2000}, NoStages);
   for (int i = 0; i < 100; ++i) {
@@ -113,8 +146,8 @@ TEST(TraceStoreTest, KeepsFinishedTracesUntilLaterOnesNeedTheRoom) {
     exchange.request_.request_id = Cat("r", i);
     const auto trace = store.Begin("1", exchange);
     EXPECT_FALSE(store.Find(Cat("r", i), "").ok()) << "not finished";
-    trace->OnClosed();
-    trace->OnClosed();
+    trace->OnClosed({});
+    trace->OnClosed({});
     ASSERT_TRUE(store.Find(Cat("r", i), "").ok());
   }
   EXPECT_FALSE(store.Find("r0", "").ok());
@@ -131,7 +164,7 @@ TEST(TraceStoreTest, ATraceLargerThanTheRoomIsNotKeptAndSaysSo) {
     for (int i = 0; i < (id[0] == 'l' ? 1000 : 1); ++i) {
       trace->OnWritten({1, 2}, {2, 3});
     }
-    trace->OnClosed();
+    trace->OnClosed({});
   }
   EXPECT_THAT(Message(store.Find("large", "").status()),
               HasSubstr("more than the 4000"));
@@ -144,7 +177,7 @@ TEST(TraceStoreTest, ATraceIsToldToItsOwnTenantOnly) {
   QuietExchange exchange;
   exchange.request_.request_id = "mine";
   exchange.request_.tenant = "alice";
-  store.Begin("1", exchange)->OnClosed();
+  store.Begin("1", exchange)->OnClosed({});
   EXPECT_TRUE(store.Find("mine", "alice").ok());
   for (const char* other : {"bob", ""}) {
     EXPECT_EQ(Message(store.Find("mine", other).status()),
@@ -174,7 +207,7 @@ TEST(RequestTraceTest, CapsARecordAndTruncatesTheChoiceConcernedAlone) {
     trace.OnDelivery(1, delivery);
     trace.OnWritten({ns, ns}, {ns, ns});
   }
-  trace.OnClosed();
+  trace.OnClosed({});
   EXPECT_TRUE(record.truncated);
   EXPECT_FALSE(record.choices[0].truncated);
   EXPECT_TRUE(record.choices[1].truncated);
@@ -197,7 +230,7 @@ TEST(RequestTraceTest, DeliveriesWithoutStepsAreCappedToo) {
   for (size_t i = 0; i < 2 * RequestTrace::kMaxDeliveries; ++i) {
     trace.OnDelivery(0, {});
   }
-  trace.OnClosed();
+  trace.OnClosed({});
   EXPECT_EQ(record.choices[0].deliveries.size(), RequestTrace::kMaxDeliveries);
   EXPECT_TRUE(record.choices[0].truncated);
 }
@@ -210,7 +243,7 @@ TEST(TraceStoreTest, WritesFilesThatAreWhole) {
   for (const char* id : {"a", "b", "c"}) {
     QuietExchange exchange;
     exchange.request_.request_id = id;
-    store.Begin("1", exchange)->OnClosed();
+    store.Begin("1", exchange)->OnClosed({});
   }
   store.Stop();
   EXPECT_TRUE(std::filesystem::exists(folder / "b.json"));
@@ -230,7 +263,7 @@ TEST(TraceStoreTest, ARepeatedIdOverwritesNoFile) {
     for (int i = 0; i < 2; ++i) {
       QuietExchange exchange;
       exchange.request_.request_id = "same";
-      store.Begin("1", exchange)->OnClosed();
+      store.Begin("1", exchange)->OnClosed({});
     }
     store.Stop();
   }
@@ -252,7 +285,7 @@ TEST(TraceStoreTest, TheFilesBytesAreBounded) {
   for (int i = 0; i < 15; ++i) {
     QuietExchange exchange;
     exchange.request_.request_id = Cat("r", i);
-    store.Begin("1", exchange)->OnClosed();
+    store.Begin("1", exchange)->OnClosed({});
   }
   store.Stop();
   size_t bytes = 0;

@@ -54,6 +54,21 @@ Rejection RejectionOf(const Status& status) {
              : Rejection::kInvalid;
 }
 
+// Returns what a trace tells of a request: no text, no tokens.
+trace::TraceRecord::Request TracedRequest(const ServedModel& model,
+                                          const PreparedRequest& prepared) {
+  const GenerateRequest& first = prepared.choices.front().generate;
+  trace::TraceRecord::Request request;
+  request.model = model.name;
+  request.max_tokens = first.max_tokens;
+  request.temperature = first.sampling.temperature;
+  request.top_p = first.sampling.top_p;
+  request.top_k = first.sampling.top_k;
+  request.frequency_penalty = first.sampling.frequency_penalty;
+  request.presence_penalty = first.sampling.presence_penalty;
+  return request;
+}
+
 void RunOrRefuse(const HandlerContext& context,
                  StatusOr<PreparedRequest> prepared,
                  const std::shared_ptr<http::Exchange>& on) {
@@ -318,7 +333,10 @@ void PrepareAndRun(const HandlerContext& context,
                  StatusOr<PreparedRequest> prepared, const TraceSpan& span) {
     context.metrics.OnTokenized(1e-9 * static_cast<double>(span.duration_ns()));
     if (trace != nullptr) trace->OnPrepared(span);
-    if (prepared.ok()) prepared->trace = trace;
+    if (trace != nullptr && prepared.ok()) {
+      trace->OnAccepted(TracedRequest(context.model, *prepared));
+      prepared->trace = trace;
+    }
     if (prepared.ok() && prepared->grammar) {
       ConstrainAndRun(context, *std::move(prepared), on);
     } else {
