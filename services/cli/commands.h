@@ -13,6 +13,7 @@ void AddChat(CommandLine& sluice);
 void AddGenerate(CommandLine& sluice);
 void AddBench(CommandLine& sluice);
 void AddBenchModel(CommandLine& sluice);  // bench kernels and bench layers
+void AddBenchMachine(CommandLine& sluice);
 void AddEval(CommandLine& sluice);
 void AddTrace(CommandLine& sluice);
 void AddInspect(CommandLine& sluice);

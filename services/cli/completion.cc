@@ -122,6 +122,7 @@ void AddCommands(CommandLine& sluice) {
   AddGenerate(sluice);
   AddBench(sluice);
   AddBenchModel(sluice);
+  AddBenchMachine(sluice);
   AddEval(sluice);
   AddTrace(sluice);
   AddInspect(sluice);
