@@ -7,10 +7,10 @@
 
 #include "common/base/byte_size.h"
 #include "common/base/text_file.h"
+#include "common/model_config/described_model.h"
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
-#include "common/model_config/open_model.h"
 #include "common/model_config/plan_experts.h"
 #include "common/model_config/rank_plan.h"
 #include "common/model_config/tensor_table.h"
@@ -18,15 +18,18 @@
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/model_tables.h"
+#include "services/cli/plan_cluster.h"
 
 namespace sluice::cli {
 namespace {
 
 struct PlanOptions {
-  std::string model, hosts, local_bytes, out, placement;
+  std::string hosts, local_bytes, out, placement;
+  PlannedModel model;
   std::optional<int64_t> replicas, stages;
   std::vector<uint64_t> stage_memory;
   LayerLoadOptions loads;
+  ClusterPlanOptions cluster;
   bool split() const { return stages || !stage_memory.empty(); }
 };
 
@@ -138,13 +141,35 @@ StatusOr<std::string> PlanStages(const PlanOptions& options,
       options.stage_memory);
 }
 
+// Plans with machines; refuses options that the machines' file answers.
+Status RunMachines(const PlanOptions& options) {
+  if (!options.hosts.empty() || !options.placement.empty() ||
+      !options.stage_memory.empty() || options.loads.max_context > 0) {
+    return InvalidArgument(
+        "--hosts, --placement, --stage-memory and --max-context do not go with "
+        "machines; --context is the tokens of a sequence");
+  }
+  const auto stages =
+      std::clamp<int64_t>(options.stages.value_or(0), -1, INT32_MAX);
+  if (options.stages && stages < 1) {
+    return InvalidArgument("--stages: must be positive, got ", stages);
+  }
+  return RunClusterPlan(options.model, options.cluster, options.loads,
+                        static_cast<int32_t>(stages));
+}
+
 Status RunPlan(const PlanOptions& options) {
+  if (options.cluster.given()) return RunMachines(options);
   const bool hosts = !options.hosts.empty();
   if (!hosts && !options.split()) {
-    return InvalidArgument("--hosts, --stages or --stage-memory is needed; ",
-                           "sluice plan --help lists the options");
+    return InvalidArgument(
+        "--machines, --machine, --hosts, --stages or --stage-memory is "
+        "needed; ",
+        "sluice plan --help lists the options");
   }
-  SLUICE_ASSIGN_OR_RETURN(const auto model, OpenModel(options.model));
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto model,
+      DescribeModel(options.model.path, options.model.stored));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
@@ -173,6 +198,21 @@ Status RunPlan(const PlanOptions& options) {
   return OkStatus();
 }
 
+// Sets what --weights says: what is computed with, or a type that the files
+// are taken to have.
+Status SetWeights(const std::string& name, PlanOptions& options) {
+  options.model.weights = name;
+  const auto mode = ParseWeightsMode(name);
+  if (mode.ok()) {
+    options.loads.weights = *mode;
+    return OkStatus();
+  }
+  const auto stored = ParseStoredType(name);
+  if (!stored.ok()) return stored.status();
+  options.model.stored = *stored;
+  return OkStatus();
+}
+
 // Adds the options that need a split of layers.
 void AddStageOptions(CLI::App& plan, PlanOptions& options) {
   const CLI::Option* stages = plan.add_option(
@@ -196,10 +236,18 @@ void AddStageOptions(CLI::App& plan, PlanOptions& options) {
           ->check(Within(1, INT32_MAX)),
       AddParsed(plan, "--kv-type", loads.kv_type, ParseKvType,
                 "f32, bf16 or q8_0"),
-      AddParsed(plan, "--weights", loads.weights, ParseWeightsMode,
-                "auto, bf16, f32, q8_0, q4_0, q4_1, q5_0 or q5_1"),
+      plan.add_option_function<std::string>(
+          "--weights",
+          [&options](const std::string& name) {
+            const Status set = SetWeights(name, options);
+            if (set.ok()) return;
+            throw CLI::ValidationError("--weights", Message(set));
+          },
+          "auto, bf16, f32, q8_0, q4_0, q4_1, q5_0 or q5_1; or a type that "
+          "config.json's model is taken to have: fp8, mxfp4, q4_k, q6_k, ..."),
   };
-  plan.callback([stages, memory, of_stages] {
+  plan.callback([&options, stages, memory, of_stages] {
+    if (options.cluster.given()) return;
     if (stages->count() + memory->count() > 0) return;
     for (const CLI::Option* option : of_stages) {
       if (option->count() == 0) continue;
@@ -214,9 +262,11 @@ void AddStageOptions(CLI::App& plan, PlanOptions& options) {
 void AddPlan(CommandLine& sluice) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App& plan =
-      sluice.Add("plan", "which experts go to which hosts, layers to stages",
+      sluice.Add("plan", "a cluster on paper: layers, experts, room, speeds",
                  [options] { return RunPlan(*options); });
-  plan.add_option("MODEL", options->model, "folder or GGUF")->required();
+  plan.add_option("MODEL", options->model.path,
+                  "folder, GGUF or config.json alone")
+      ->required();
   CLI::Option* hosts =
       plan.add_option("--hosts", options->hosts,
                       "NAME=HOST:PORT[:BYTES],... that take experts");
@@ -229,6 +279,7 @@ void AddPlan(CommandLine& sluice) {
   plan.add_option("--out", options->out, "where the placement goes (stdout)")
       ->needs(hosts);
   AddStageOptions(plan, *options);
+  AddClusterPlan(plan, options->cluster);
 }
 
 }  // namespace sluice::cli

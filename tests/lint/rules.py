@@ -56,6 +56,11 @@ ROOMS = {
     # The machine's limits, and where a stage's step spends its time.
     "common/measure": (_NOUNS | _TENSOR | {"common/device", "common/stage"},
                        _PLAIN),
+    # Clusters that are not there yet: bytes and rates.
+    "common/plan": (_BASE | _TENSOR | {"common/core", "common/weights",
+                                       "common/model_config",
+                                       "common/measure"},
+                    _PLAIN | {"cli11"}),
     # 4: edges.
     "common/wire": (_NOUNS | _TENSOR, {"absl", "protobuf", "generated"}),
     "common/rpc": (_BASE | {"common/concurrency", "common/tensor"},
@@ -97,7 +102,7 @@ ROOMS = {
         "common/text", "common/engine", "common/weights", "common/http",
         "common/model_config", "common/metrics", "common/device",
         "common/stage", "common/importance", "common/measure",
-        "common/convert", "common/hub"},
+        "common/convert", "common/hub", "common/plan"},
         _PLAIN | {"boost", "cli11"}),
     "tests": (None, None),  # anything
 }

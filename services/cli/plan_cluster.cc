@@ -1,0 +1,236 @@
+#include "services/cli/plan_cluster.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "common/base/text_file.h"
+#include "common/device/cpu/available_memory.h"
+#include "common/model_config/described_model.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
+#include "common/plan/cluster_plan.h"
+#include "common/plan/machines.h"
+#include "common/plan/plan_files.h"
+#include "common/plan/plan_text.h"
+#include "common/weights/model_file.h"
+#include "services/cli/command_line.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr int32_t kMostStreams = 1 << 16;
+
+StatusOr<std::vector<int32_t>> ParseStreams(const std::string& text) {
+  std::vector<int32_t> streams;
+  std::istringstream in(text);
+  for (std::string one; std::getline(in, one, ',');) {
+    int32_t value = 0;
+    if (!CLI::detail::lexical_cast(one, value) || value < 1 ||
+        value > kMostStreams) {
+      return InvalidArgument("must be numbers between 1 and ", kMostStreams,
+                             ", got '", one, "'");
+    }
+    streams.push_back(value);
+  }
+  return streams;
+}
+
+StatusOr<plan::Link> ParseLink(const std::string& text) {
+  double latency = 0;
+  double gigabits = 0;
+  const size_t comma = text.find(',');
+  const bool fits = comma != std::string::npos &&
+                    CLI::detail::lexical_cast(text.substr(0, comma), latency) &&
+                    CLI::detail::lexical_cast(text.substr(comma + 1), gigabits);
+  if (!fits || latency < 0 || !(gigabits > 0)) {
+    return InvalidArgument("--link: must be LATENCY_MS,GBIT_PER_S, got '", text,
+                           "'");
+  }
+  return plan::Link{latency * 1e-3, gigabits * 1e9 / 8};
+}
+
+// Returns this machine, measured with the model's types of weights.
+StatusOr<plan::Machine> MeasureHere(const ModelConfig& config,
+                                    const weights::ModelFile& model,
+                                    WeightsMode mode, int32_t threads) {
+  measure::RateOptions rates;
+  rates.threads = threads;
+  rates.types = plan::TypesIn(plan::ProductsOf(config, model, mode));
+  plan::Machine machine;
+  machine.name = "here";
+  machine.memory = AvailableMemory();
+  SLUICE_ASSIGN_OR_RETURN(machine.rates, measure::MeasureRates(rates));
+  plan::FillRates(machine.rates);
+  return machine;
+}
+
+StatusOr<plan::Machines> MachinesOf(const ClusterPlanOptions& options,
+                                    const ModelConfig& config,
+                                    const weights::ModelFile& model,
+                                    WeightsMode mode) {
+  plan::Machines machines;
+  if (!options.machines_path.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(machines,
+                            plan::ReadMachines(options.machines_path));
+  } else {
+    plan::Machine machine;
+    if (options.machine == "here") {
+      SLUICE_ASSIGN_OR_RETURN(
+          machine, MeasureHere(config, model, mode, options.threads));
+    } else {
+      auto parsed = plan::ParseMachine(options.machine);
+      if (!parsed.ok()) return Annotate(parsed.status(), "--machine");
+      machine = *std::move(parsed);
+      machine.name = "m";
+    }
+    machine.price_per_hour = options.price;
+    for (int32_t i = 0; i < options.count; ++i) {
+      machines.machines.push_back(machine);
+      if (options.count > 1) machines.machines.back().name += Cat("-", i);
+    }
+  }
+  if (!options.link.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(machines.link, ParseLink(options.link));
+  }
+  return machines;
+}
+
+// Fills what is not given: fewer tokens for a model of few positions.
+void FillRequest(const ClusterPlanOptions& options, const ModelConfig& config,
+                 plan::PlanRequest& request) {
+  const int32_t positions = config.max_position_embeddings;
+  const auto choose = [positions](int32_t given, int32_t usual) {
+    return given > 0 ? given : std::min(usual, positions);
+  };
+  request.context = choose(options.context, request.context);
+  request.prompt_tokens = choose(options.prompt, request.prompt_tokens);
+  if (!options.streams.empty()) request.streams = options.streams;
+  request.expert_replicas = options.expert_replicas;
+}
+
+std::string NameOfModel(const std::string& path) {
+  std::filesystem::path of = std::filesystem::path(path).lexically_normal();
+  if (of.filename() == "config.json" || !of.has_filename()) {
+    of = of.parent_path();
+  }
+  return of.filename().empty() ? path : of.filename().string();
+}
+
+Status WriteFiles(const ClusterPlanOptions& options, const plan::PlanView& view,
+                  const PlannedModel& model) {
+  if (!options.svg_path.empty()) {
+    SLUICE_RETURN_IF_ERROR(
+        WriteTextFile(options.svg_path, plan::PlanSvg(view)));
+  }
+  if (!options.json_path.empty()) {
+    SLUICE_RETURN_IF_ERROR(
+        WriteTextFile(options.json_path, plan::PlanJson(view)));
+  }
+  if (options.write.empty()) return OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(const plan::Starter starter,
+                          plan::ParseStarter(options.write));
+  plan::FilesRequest files;
+  files.model = model.path;
+  if (!model.stored.has_value()) files.weights = model.weights;
+  files.kv_type = FormatOf(view.request->loads.kv_type).name;
+  std::transform(files.kv_type.begin(), files.kv_type.end(),
+                 files.kv_type.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  files.request = view.request;
+  files.plan = view.plan;
+  SLUICE_ASSIGN_OR_RETURN(const std::string text,
+                          plan::PlanFile(starter, files));
+  if (!options.to.empty()) return WriteTextFile(options.to, text);
+  std::fputs(text.c_str(), stdout);
+  return OkStatus();
+}
+
+}  // namespace
+
+void AddClusterPlan(CLI::App& plan, ClusterPlanOptions& options) {
+  CLI::Option* const file = plan.add_option(
+      "--machines", options.machines_path,
+      "TOML file of the machines to plan for: memory, rates, prices, link");
+  CLI::Option* const one =
+      plan.add_option("--machine", options.machine,
+                      "MEMORY,READ_GB_PER_S[,BYTE_GOP[,F32_GOP]], or \"here\": "
+                      "this one, measured")
+          ->excludes(file);
+  plan.add_option("--count", options.count, "such machines (1)")
+      ->needs(one)
+      ->check(Within(1, 1024));
+  plan.add_option("--price", options.price, "of each an hour")
+      ->needs(one)
+      ->check(Above(0, 1e9));
+  plan.add_option("--threads", options.threads, "that compute here")
+      ->needs(one)
+      ->check(Within(1, 1024));
+  const std::vector<CLI::Option*> others = {
+      plan.add_option("--link", options.link,
+                      "LATENCY_MS,GBIT_PER_S between machines (0.1,10)"),
+      plan.add_option("--context", options.context,
+                      "tokens of a sequence, of speeds and room (4096)")
+          ->check(Within(1, kMaxContext)),
+      plan.add_option("--prompt", options.prompt, "tokens of a prompt (1024)")
+          ->check(Within(1, kMaxContext)),
+      AddParsed(plan, "--streams", options.streams, ParseStreams,
+                "N,..: sequences at once (1,4,16,64)"),
+      plan.add_option("--expert-replicas", options.expert_replicas,
+                      "machines of role \"experts\" that have an expert (1)")
+          ->check(Within(1, 1024)),
+      plan.add_option("--write", options.write,
+                      "up, compose, kubernetes or slurm: what starts it"),
+      plan.add_option("--to", options.to, "where --write goes (stdout)"),
+      plan.add_option("--svg", options.svg_path, "a drawing of the cluster"),
+      plan.add_option("--json", options.json_path, "every figure"),
+  };
+  // The other kind of callback is taken by the options of stages.
+  plan.parse_complete_callback([file, one, others] {
+    if (file->count() + one->count() > 0) return;
+    for (const CLI::Option* option : others) {
+      if (option->count() == 0) continue;
+      throw CLI::ValidationError(
+          Cat(option->get_name(), " goes with --machines or --machine"));
+    }
+  });
+}
+
+Status RunClusterPlan(const PlannedModel& planned,
+                      const ClusterPlanOptions& options,
+                      const LayerLoadOptions& loads, int32_t stages) {
+  if (!options.write.empty()) {
+    SLUICE_RETURN_IF_ERROR(
+        Annotate(plan::ParseStarter(options.write).status(), "--write"));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const auto model,
+                          DescribeModel(planned.path, planned.stored));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(model->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
+  plan::PlanRequest request;
+  request.loads = loads;
+  request.stages = stages;
+  FillRequest(options, config, request);
+  SLUICE_ASSIGN_OR_RETURN(request.machines,
+                          MachinesOf(options, config, *model, loads.weights));
+  SLUICE_ASSIGN_OR_RETURN(const plan::ClusterPlan made,
+                          plan::PlanCluster(config, *model, request));
+  const LayerLoads all = LoadsOf(config, *model, loads);
+  const plan::PlanView view = {
+      NameOfModel(planned.path), all.Of({0, all.num_layers()}).weights,
+      FormatsOf(config, *model, loads.weights).names(), &request, &made};
+  // With --write stdout has the file.
+  std::FILE* const out =
+      !options.write.empty() && options.to.empty() ? stderr : stdout;
+  std::fputs(plan::PlanText(view).c_str(), out);
+  std::fputs("\n", out);
+  std::fputs(plan::PlanPicture(view).c_str(), out);
+  return WriteFiles(options, view, planned);
+}
+
+}  // namespace sluice::cli
