@@ -20,6 +20,7 @@ void AddInspect(CommandLine& sluice);
 void AddConvert(CommandLine& sluice);
 void AddHub(CommandLine& sluice);  // pull, list, show and rm
 void AddPlan(CommandLine& sluice);
+void AddDoctor(CommandLine& sluice);
 void AddProbe(CommandLine& sluice);
 void AddCompletion(CommandLine& sluice);
 void AddCommands(CommandLine& sluice);

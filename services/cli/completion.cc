@@ -129,6 +129,7 @@ void AddCommands(CommandLine& sluice) {
   AddConvert(sluice);
   AddHub(sluice);
   AddPlan(sluice);
+  AddDoctor(sluice);
   AddProbe(sluice);
   AddCompletion(sluice);
 }

@@ -87,6 +87,10 @@ ROOMS = {
     "common/experts/host": (_BASE | _MODEL | {
         "common/concurrency", "common/wire", "common/rpc",
         "common/metrics"}, _STREAMS),
+    # A machine's means and a cluster's state, from outside.
+    "common/doctor": (_BASE | {"kernels", "common/weights",
+                               "common/model_config", "common/measure",
+                               "common/metrics"}, _PLAIN | {"openssl"}),
     # 5: shells. Never one another.
     "services/gateway": (_PROCESS | {"common/core", "common/text",
                                      "common/grammar", "common/engine",
@@ -102,7 +106,7 @@ ROOMS = {
         "common/text", "common/engine", "common/weights", "common/http",
         "common/model_config", "common/metrics", "common/device",
         "common/stage", "common/importance", "common/measure",
-        "common/convert", "common/hub", "common/plan"},
+        "common/convert", "common/hub", "common/plan", "common/doctor"},
         _PLAIN | {"boost", "cli11"}),
     "tests": (None, None),  # anything
 }
