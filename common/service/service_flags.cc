@@ -97,8 +97,11 @@ std::string ConfigPath(const std::string& service,
     path = set;
   }
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
-    if (words[i].starts_with("--config=")) path = words[i].substr(9);
-    if (words[i] == "--config" && i + 1 < words.size()) path = words[i + 1];
+    // Abseil takes one dash too.
+    const std::string word =
+        words[i].starts_with("--") ? words[i].substr(1) : words[i];
+    if (word.starts_with("-config=")) path = word.substr(8);
+    if (word == "-config" && i + 1 < words.size()) path = words[i + 1];
   }
   return path;
 }

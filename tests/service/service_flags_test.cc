@@ -73,6 +73,15 @@ TEST_F(ServiceFlagsTest, AFileSetsFlagsOfEveryKind) {
   EXPECT_EQ(absl::GetFlag(FLAGS_drain_timeout), 2.5);
 }
 
+TEST_F(ServiceFlagsTest, OneDashNamesTheFileToo) {
+  const std::string file = File("kv-blocks = 64\n");
+  ASSERT_TRUE(Parse({"-config", file}).ok());
+  EXPECT_EQ(absl::GetFlag(FLAGS_kv_blocks), 64);
+  absl::SetFlag(&FLAGS_kv_blocks, 7);
+  ASSERT_TRUE(Parse({"-config=" + file}).ok());
+  EXPECT_EQ(absl::GetFlag(FLAGS_kv_blocks), 64);
+}
+
 TEST_F(ServiceFlagsTest, TheCommandLineGoesBeforeTheEnvironmentBeforeTheFile) {
   Set("SLUICE_TEST_CONFIG", File("kv_blocks = 1\nmodel = 'm'\n"
                                  "drain-timeout = 3\n"));
