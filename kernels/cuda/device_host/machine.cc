@@ -221,7 +221,10 @@ std::byte* Machine::Read(int thread, const SharedArray& array, int64_t i,
                       std::to_string(cell.writer) + " writes: index " +
                       std::to_string(i));
   }
-  const bool fresh = cell.reader == kNone || cell.read_epoch != epoch_;
+  // Readers before the warp's last barrier are before what comes behind it.
+  const bool fresh =
+      cell.reader == kNone ||
+      Ordered(cell.reader_warp, thread, cell.read_epoch, cell.read_warp_epoch);
   if (fresh) cell.reader_warp = warp;
   if (cell.reader_warp != warp) cell.reader_warp = kSeveral;
   cell.reader = fresh || cell.reader == thread ? thread : kSeveral;

@@ -97,6 +97,22 @@ TEST_P(MachineTest, AWarpsBarrierOrdersItsLanesAndNoOthers) {
               HasSubstr("without a barrier"));
 }
 
+TEST_P(MachineTest, ALaneMayChangeWhatOthersReadBeforeTheWarpsBarrier) {
+  const auto change = [](Block& b, bool barrier) {
+    const auto shared = b.Allocate<int>(1);
+    if (b.thread() == 0) shared.Set(0, 1);
+    b.Sync();
+    if (b.warp() != 0) return;
+    shared.Get(0);
+    if (barrier) b.SyncWarp();
+    if (b.lane() == 3) shared.Set(0, shared.Get(0) + 1);
+  };
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { change(b, true); }),
+              IsEmpty());
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { change(b, false); }),
+              HasSubstr("without a barrier"));
+}
+
 TEST_P(MachineTest, SharedMemoryIsBoundedAndNotZero) {
   EXPECT_THAT(FirstFault(GetParam(),
                          [](Block& b) { b.Allocate<float>(8).Set(8, 1.0f); }),
