@@ -1,0 +1,266 @@
+#include "kernels/cuda/row_ops.h"
+
+#include "common/base/check.h"
+#include "kernels/cuda/math.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+constexpr int kRowThreads = 128;
+
+// A block per head of a row; a row may be one head.
+struct NormKernel {
+  static constexpr int kThreads = kRowThreads;
+  static constexpr size_t kSharedBytes = 16;
+  struct Args {
+    const float* x;
+    int64_t x_stride;
+    float* y;
+    int64_t y_stride;
+    int64_t heads;
+    int64_t cols;  // of a head
+    const float* weight;
+    float eps;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t row = block.index() / a.heads;
+    const int64_t at = block.index() % a.heads * a.cols;
+    const float* x = a.x + row * a.x_stride + at;
+    float* y = a.y + row * a.y_stride + at;
+    const auto shared = block.Allocate<float>(1);
+    if (block.warp() == 0) {
+      float sum = 0.0f;
+      if (block.lane() < 16) {
+        for (int64_t k = block.lane(); k < a.cols; k += 16) {
+          sum = Fma(x[k], x[k], sum);
+        }
+      }
+      const float square = SumLanes(block, sum);
+      const float mean = square / static_cast<float>(a.cols);
+      if (block.lane() == 0) shared.Set(0, 1.0f / SquareRoot(mean + a.eps));
+    }
+    block.Sync();
+    const float scale = shared.Get(0);
+    for (int64_t i = block.thread(); i < a.cols; i += kThreads) {
+      y[i] = x[i] * scale * a.weight[i];
+    }
+  }
+};
+
+// A block per token.
+struct RopeKernel {
+  static constexpr int kThreads = kRowThreads;
+  struct Args {
+    Matrix x;
+    int64_t head_dim;
+    bool split;
+    RopeTable table;
+    const int32_t* positions;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t half = a.table.half;
+    const int64_t from = a.positions[block.index()] * half;
+    float* row = a.x.data + block.index() * a.x.stride;
+    const int64_t pairs = a.x.cols / a.head_dim * half;
+    for (int64_t p = block.thread(); p < pairs; p += kThreads) {
+      const int64_t i = p % half;
+      float* head = row + p / half * a.head_dim;
+      float* first = head + (a.split ? i : 2 * i);
+      float* second = first + (a.split ? half : 1);
+      const float cos = a.table.cos[from + i];
+      const float sin = a.table.sin[from + i];
+      const float av = *first;
+      const float bv = *second;
+      *first = Fma(av, cos, -(bv * sin));
+      *second = Fma(bv, cos, av * sin);
+    }
+  }
+};
+
+// A thread per element of y [T, F]; x [T, 2F].
+template <bool kClamped>
+struct GateKernel {
+  static constexpr int kThreads = kRowThreads;
+  struct Args {
+    ConstMatrix x;
+    Matrix y;
+    float limit;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t n = block.index() * kThreads + block.thread();
+    if (n >= a.y.rows * a.y.cols) return;
+    const int64_t row = n / a.y.cols;
+    const int64_t i = n % a.y.cols;
+    float g = a.x.data[row * a.x.stride + i];
+    float u = a.x.data[row * a.x.stride + a.y.cols + i];
+    float* y = a.y.data + row * a.y.stride + i;
+    if constexpr (kClamped) {
+      g = g > a.limit ? a.limit : g;
+      u = u > a.limit ? a.limit : u;
+      u = -a.limit > u ? -a.limit : u;
+      *y = g / (1.0f + Exp(-1.702f * g)) * (u + 1.0f);
+    } else {
+      *y = g / (1.0f + Exp(-g)) * u;
+    }
+  }
+};
+
+struct AddKernel {
+  static constexpr int kThreads = kRowThreads;
+  struct Args {
+    ConstMatrix y;
+    Matrix x;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t n = block.index() * kThreads + block.thread();
+    if (n >= a.x.rows * a.x.cols) return;
+    const int64_t row = n / a.x.cols;
+    const int64_t i = n % a.x.cols;
+    a.x.data[row * a.x.stride + i] += a.y.data[row * a.y.stride + i];
+  }
+};
+
+// A block per token.
+template <WeightType kType>
+struct EmbedKernel {
+  static constexpr int kThreads = kRowThreads;
+  struct Args {
+    const void* table;
+    const int32_t* ids;
+    Matrix y;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t from = a.ids[block.index()] * a.y.cols;
+    float* y = a.y.data + block.index() * a.y.stride;
+    for (int64_t i = block.thread(); i < a.y.cols; i += kThreads) {
+      y[i] = Element<kType>(a.table, from + i);
+    }
+  }
+};
+
+SLUICE_DEVICE void StoreElement(float x, float* to) { *to = x; }
+// Rounded to nearest even; a NaN stays one.
+SLUICE_DEVICE void StoreElement(float x, uint16_t* to) {
+  const auto bits = BitCast<uint32_t>(x);
+  *to = static_cast<uint16_t>(
+      x != x ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+// A block per token.
+template <typename T>
+struct StoreKvKernel {
+  static constexpr int kThreads = kRowThreads;
+  struct Args {
+    ConstMatrix k;
+    ConstMatrix v;
+    const int64_t* slots;
+    T* keys;
+    T* values;
+    int64_t heads;
+    int64_t block_tokens;
+    int64_t head_dim;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t slot = a.slots[block.index()];
+    const int64_t first = slot / a.block_tokens * a.heads;
+    const float* k = a.k.data + block.index() * a.k.stride;
+    const float* v = a.v.data + block.index() * a.v.stride;
+    for (int64_t i = block.thread(); i < a.k.cols; i += kThreads) {
+      const int64_t head = first + i / a.head_dim;
+      const int64_t to =
+          (head * a.block_tokens + slot % a.block_tokens) * a.head_dim +
+          i % a.head_dim;
+      StoreElement(k[i], a.keys + to);
+      StoreElement(v[i], a.values + to);
+    }
+  }
+};
+
+int64_t BlocksFor(Matrix x) {
+  return (x.rows * x.cols + kRowThreads - 1) / kRowThreads;
+}
+
+template <WeightType kType>
+void EmbedAs(Stream stream, const WeightView& table, const int32_t* ids,
+             Matrix y) {
+  Launch<EmbedKernel<kType>>(stream, y.rows, 0, {table.data, ids, y});
+}
+
+template <typename T>
+void StoreKvAs(Stream stream, ConstMatrix k, ConstMatrix v,
+               const int64_t* slots, const KvView& kv) {
+  Launch<StoreKvKernel<T>>(
+      stream, k.rows, 0,
+      {k, v, slots, static_cast<T*>(kv.keys), static_cast<T*>(kv.values),
+       kv.num_kv_heads, kv.block_tokens, kv.head_dim});
+}
+
+}  // namespace
+
+void RmsNorm(Stream stream, ConstMatrix x, const float* weight, float eps,
+             Matrix y) {
+  SLUICE_CHECK(x.rows == y.rows && x.cols == y.cols);
+  Launch<NormKernel>(
+      stream, x.rows, NormKernel::kSharedBytes,
+      {x.data, x.stride, y.data, y.stride, 1, x.cols, weight, eps});
+}
+
+void RmsNormHeads(Stream stream, Matrix x, int64_t head_dim,
+                  const float* weight, float eps) {
+  SLUICE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
+  const int64_t heads = x.cols / head_dim;
+  Launch<NormKernel>(
+      stream, x.rows * heads, NormKernel::kSharedBytes,
+      {x.data, x.stride, x.data, x.stride, heads, head_dim, weight, eps});
+}
+
+void Rope(Stream stream, Matrix x, int64_t head_dim, RopeStyle style,
+          const RopeTable& table, const int32_t* positions) {
+  SLUICE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
+  SLUICE_CHECK(2 * table.half <= head_dim);
+  Launch<RopeKernel>(
+      stream, x.rows, 0,
+      {x, head_dim, style == RopeStyle::kHalfSplit, table, positions});
+}
+
+void SiluMul(Stream stream, ConstMatrix x, Matrix y) {
+  SLUICE_CHECK(x.rows == y.rows && x.cols == 2 * y.cols);
+  Launch<GateKernel<false>>(stream, BlocksFor(y), 0, {x, y, 0.0f});
+}
+
+void ClampedSwiGlu(Stream stream, ConstMatrix x, float limit, Matrix y) {
+  SLUICE_CHECK(x.rows == y.rows && x.cols == 2 * y.cols);
+  Launch<GateKernel<true>>(stream, BlocksFor(y), 0, {x, y, limit});
+}
+
+void Add(Stream stream, ConstMatrix y, Matrix x) {
+  SLUICE_CHECK(x.rows == y.rows && x.cols == y.cols);
+  Launch<AddKernel>(stream, BlocksFor(x), 0, {y, x});
+}
+
+void Embed(Stream stream, const WeightView& table, const int32_t* ids,
+           Matrix y) {
+  SLUICE_CHECK(y.cols == table.cols);
+  switch (table.type) {
+    case WeightType::kF32:
+      return EmbedAs<WeightType::kF32>(stream, table, ids, y);
+    case WeightType::kBf16:
+      return EmbedAs<WeightType::kBf16>(stream, table, ids, y);
+    default:
+      SLUICE_CHECK(table.type == WeightType::kE4m3);
+      return EmbedAs<WeightType::kE4m3>(stream, table, ids, y);
+  }
+}
+
+void StoreKv(Stream stream, ConstMatrix k, ConstMatrix v, const int64_t* slots,
+             const KvView& kv) {
+  SLUICE_CHECK(k.cols == kv.num_kv_heads * kv.head_dim && v.cols == k.cols);
+  SLUICE_CHECK(k.rows == v.rows);
+  if (kv.type == WeightType::kF32) {
+    return StoreKvAs<float>(stream, k, v, slots, kv);
+  }
+  SLUICE_CHECK(kv.type == WeightType::kBf16);
+  StoreKvAs<uint16_t>(stream, k, v, slots, kv);
+}
+
+}  // namespace sluice::kernels::cuda

@@ -1,0 +1,102 @@
+#include "kernels/cuda/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/attention.h"
+#include "kernels/context.h"
+#include "tests/kernels/cuda/both_ways.h"
+#include "tests/kernels/kernel_tester.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+constexpr int64_t kHeads = 3;
+constexpr int64_t kKvHeads = 2;
+constexpr int64_t kTablePages = 72;
+constexpr int64_t kPages = kTablePages + 3;
+
+// Queries of two sequences over keys and values at shuffled pages.
+struct Attended {
+  explicit Attended(int64_t dim, WeightType type) : head_dim(dim) {
+    const int64_t n = kPages * kKvHeads * 16 * dim;
+    keys.emplace(type, n / dim, dim, RandomBf16(1, n, 2.0f));
+    values.emplace(type, n / dim, dim, RandomBf16(2, n));
+    tables.resize(2 * kTablePages);
+    for (int64_t i = 0; i < 2 * kTablePages; ++i) {
+      tables[i] = static_cast<int32_t>(i * 37 % kPages);
+    }
+    kv = {const_cast<void*>(keys->view().data),
+          const_cast<void*>(values->view().data),
+          kPages,
+          kKvHeads,
+          16,
+          dim,
+          type,
+          nullptr};
+  }
+
+  void Compare(const std::vector<int32_t>& positions, int32_t window,
+               const float* sinks) {
+    const auto tokens = static_cast<int64_t>(positions.size());
+    const OwnedMatrix q(tokens, kHeads * head_dim,
+                        RandomFloats(3, tokens * kHeads * head_dim, 2.0f));
+    std::vector<int64_t> offsets(positions.size());
+    for (size_t t = 0; t < offsets.size(); ++t) {
+      offsets[t] = t % 2 == 0 ? 0 : kTablePages;
+    }
+    const int32_t kv_heads[kHeads] = {0, 1, 1};
+    const AttentionQueries queries = {
+        q.view(),       positions.data(), tables.data(),
+        offsets.data(), kHeads,           kv_heads,
+        0.3f,           window,           sinks};
+    OwnedMatrix want(tokens, kHeads * head_dim, 2);
+    kernels::PagedAttention({}, queries, kv, want.view());
+    const int32_t chunks =
+        *std::max_element(positions.begin(), positions.end()) / 256 + 1;
+    const auto got = BothWays([&](Stream stream) {
+      std::vector<float> memory(
+          AttentionFloats(tokens, kHeads, head_dim, chunks), NAN);
+      OwnedMatrix out(tokens, kHeads * head_dim, 2);
+      PagedAttention(stream, queries, kv, {memory.data(), chunks}, out.view());
+      EXPECT_TRUE(out.MarkIntact());
+      return out.values();
+    });
+    EXPECT_TRUE(SameBits(got, want.values())) << "window " << window;
+    for (const float x : got) ASSERT_TRUE(std::isfinite(x));
+  }
+
+  int64_t head_dim;
+  std::optional<OwnedWeight> keys;
+  std::optional<OwnedWeight> values;
+  std::vector<int32_t> tables;
+  KvView kv;
+};
+
+TEST(CudaAttentionTest, HasTheCpusBitsAtEveryBoundary) {
+  for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+    for (const int64_t head_dim : {16, 20}) {
+      Attended attended(head_dim, type);
+      attended.Compare({0, 1, 15, 16, 17, 255, 256, 257}, 0, nullptr);
+    }
+  }
+}
+
+TEST(CudaAttentionTest, JoinsChunksInTheTreeUnderWindowsAndSinks) {
+  Attended attended(16, WeightType::kBf16);
+  const float sinks[kHeads] = {0.5f, -2.0f, 30.0f};
+  for (const int32_t window : {0, 1, 128, 300, 600}) {
+    attended.Compare({511, 512, 767, 1100}, window, sinks);
+  }
+}
+
+TEST(CudaAttentionTest, HeadsMayBeWiderThanABlock) {
+  Attended attended(144, WeightType::kF32);
+  attended.Compare({3, 300}, 0, nullptr);
+}
+
+}  // namespace
+}  // namespace sluice::kernels::cuda

@@ -1,0 +1,184 @@
+#include "kernels/cuda/row_ops.h"
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+#include "kernels/rms_norm.h"
+#include "tests/kernels/cuda/both_ways.h"
+#include "tests/kernels/kernel_tester.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+constexpr int64_t kRows = 3;
+constexpr int64_t kPad = 2;
+constexpr int64_t kWidths[] = {1, 15, 16, 17, 31, 33, 127, 128, 129, 300};
+
+// Runs op(stream, y) on a marked y both ways; expects op(y) of the CPU.
+template <typename OnDevice, typename OnCpu>
+void ExpectCpusBits(const OwnedMatrix& before, const OnDevice& on_device,
+                    const OnCpu& on_cpu) {
+  OwnedMatrix want = before;
+  on_cpu(want.view());
+  const std::vector<float> got = BothWays([&](Stream stream) {
+    OwnedMatrix y = before;
+    on_device(stream, y.view());
+    EXPECT_TRUE(y.MarkIntact());
+    return y.values();
+  });
+  EXPECT_TRUE(SameBits(got, want.values()));
+}
+
+OwnedMatrix Filled(uint64_t seed, int64_t cols, float scale = 3.0f) {
+  OwnedMatrix x(kRows, cols, kPad);
+  const auto values = RandomFloats(seed, kRows * cols, scale);
+  for (int64_t t = 0; t < kRows; ++t) {
+    std::copy_n(values.data() + t * cols, cols, x.view().row(t));
+  }
+  return x;
+}
+
+TEST(CudaRowOpsTest, RmsNormHasTheCpusBits) {
+  for (const int64_t cols : kWidths) {
+    SCOPED_TRACE(cols);
+    const OwnedMatrix x = Filled(1, cols);
+    const auto weight = RandomFloats(2, cols);
+    ExpectCpusBits(
+        OwnedMatrix(kRows, cols, kPad),
+        [&](Stream stream, Matrix y) {
+          RmsNorm(stream, x.view(), weight.data(), 1e-5f, y);
+        },
+        [&](Matrix y) {
+          kernels::RmsNorm({}, x.view(), weight.data(), 1e-5f, y);
+        });
+  }
+}
+
+TEST(CudaRowOpsTest, RmsNormIsCloseToDouble) {
+  const int64_t cols = 2048;
+  const OwnedMatrix x(1, cols, RandomFloats(3, cols, 50.0f));
+  const auto weight = RandomFloats(4, cols);
+  const auto got = BothWays([&](Stream stream) {
+    OwnedMatrix y(1, cols);
+    RmsNorm(stream, x.view(), weight.data(), 1e-6f, y.view());
+    return y.values();
+  });
+  const auto in = x.values();
+  const double mean = DotInDouble(in.data(), in.data(), cols) / cols;
+  for (int64_t i = 0; i < cols; ++i) {
+    const double want = in[i] / std::sqrt(mean + 1e-6) * weight[i];
+    ASSERT_NEAR(got[i], want, std::abs(want) * Gamma((cols / 16 + 4) / 2 + 5));
+  }
+}
+
+TEST(CudaRowOpsTest, RmsNormOfHeadsInPlaceHasTheCpusBits) {
+  const auto weight = RandomFloats(31, 24);
+  ExpectCpusBits(
+      Filled(30, 5 * 24),
+      [&](Stream stream, Matrix x) {
+        RmsNormHeads(stream, x, 24, weight.data(), 1e-6f);
+      },
+      [&](Matrix x) {
+        kernels::RmsNormHeads({}, x, 24, weight.data(), 1e-6f);
+      });
+}
+
+TEST(CudaRowOpsTest, RopeHasTheCpusBits) {
+  const int64_t half = 6;
+  const int64_t head_dim = 20;  // the last eight do not rotate
+  std::vector<double> inv_freq(half);
+  for (int64_t i = 0; i < half; ++i) inv_freq[i] = std::pow(10.0, -i / 2.0);
+  std::vector<float> cos(40 * half);
+  std::vector<float> sin(40 * half);
+  MakeRopeTable(inv_freq, {0, 40}, 1.25, cos.data(), sin.data());
+  const RopeTable table = {cos.data(), sin.data(), 40, half};
+  const int32_t positions[kRows] = {0, 39, 7};
+  for (const RopeStyle style :
+       {RopeStyle::kHalfSplit, RopeStyle::kInterleaved}) {
+    ExpectCpusBits(
+        Filled(5, 7 * head_dim),
+        [&](Stream stream, Matrix x) {
+          Rope(stream, x, head_dim, style, table, positions);
+        },
+        [&](Matrix x) {
+          kernels::Rope({}, x, head_dim, style, table, positions);
+        });
+  }
+}
+
+TEST(CudaRowOpsTest, GatesHaveTheCpusBitsAtEverySize) {
+  for (const int64_t cols : kWidths) {
+    SCOPED_TRACE(cols);
+    // Beyond both ends of Exp, too.
+    const OwnedMatrix x = Filled(6, 2 * cols, 150.0f);
+    ExpectCpusBits(
+        OwnedMatrix(kRows, cols, kPad),
+        [&](Stream stream, Matrix y) { SiluMul(stream, x.view(), y); },
+        [&](Matrix y) { kernels::SiluMul({}, x.view(), y); });
+    ExpectCpusBits(
+        OwnedMatrix(kRows, cols, kPad),
+        [&](Stream stream, Matrix y) {
+          ClampedSwiGlu(stream, x.view(), 7.0f, y);
+        },
+        [&](Matrix y) { kernels::ClampedSwiGlu({}, x.view(), 7.0f, y); });
+  }
+}
+
+TEST(CudaRowOpsTest, AddHasTheCpusBits) {
+  for (const int64_t cols : kWidths) {
+    const OwnedMatrix y = Filled(7, cols);
+    ExpectCpusBits(
+        Filled(8, cols),
+        [&](Stream stream, Matrix x) { Add(stream, y.view(), x); },
+        [&](Matrix x) { kernels::Add({}, y.view(), x); });
+  }
+}
+
+TEST(CudaRowOpsTest, EmbedWidensPlainTypes) {
+  const int64_t cols = 160;
+  const int32_t ids[kRows] = {6, 0, 3};
+  const OwnedWeight f32(WeightType::kF32, 7, cols, RandomFloats(9, 7 * cols));
+  const OwnedWeight bf16(WeightType::kBf16, 7, cols, RandomBf16(9, 7 * cols));
+  const CodedWeight e4m3(10, 7, cols);
+  for (const WeightView& table : {f32.view(), bf16.view(), e4m3.view()}) {
+    ExpectCpusBits(
+        OwnedMatrix(kRows, cols, kPad),
+        [&](Stream stream, Matrix y) { Embed(stream, table, ids, y); },
+        [&](Matrix y) { kernels::Embed({}, table, ids, y); });
+  }
+}
+
+TEST(CudaRowOpsTest, StoreKvStoresTheCpusBytes) {
+  const int64_t heads = 3;
+  const int64_t head_dim = 20;
+  OwnedMatrix k = Filled(11, heads * head_dim);
+  const OwnedMatrix v = Filled(12, heads * head_dim);
+  k.view().data[1] = NAN;
+  const int64_t slots[kRows] = {31, 0, 18};
+  for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+    // Floats stand for the bytes of either type.
+    const int64_t floats = 2 * heads * 16 * head_dim;
+    const auto store = [&](const auto& op) {
+      std::vector<float> bytes(2 * floats, 0.5f);
+      op(KvView{bytes.data(), bytes.data() + floats, 2, heads, 16, head_dim,
+                type, nullptr});
+      return bytes;
+    };
+    const auto want = store([&](const KvView& kv) {
+      kernels::StoreKv({}, k.view(), v.view(), slots, kv);
+    });
+    const auto got = BothWays([&](Stream stream) {
+      return store([&](const KvView& kv) {
+        StoreKv(stream, k.view(), v.view(), slots, kv);
+      });
+    });
+    EXPECT_TRUE(SameBits(got, want));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::kernels::cuda
