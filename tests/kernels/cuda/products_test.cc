@@ -1,9 +1,15 @@
 #include "kernels/cuda/products.h"
 
+#include <cmath>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/block_matmul.h"
 #include "kernels/matmul.h"
+#include "tests/kernels/block_reference.h"
+#include "tests/kernels/block_tester.h"
 #include "tests/kernels/cuda/both_ways.h"
 #include "tests/kernels/kernel_tester.h"
 
@@ -111,6 +117,79 @@ TEST(CudaMatMulTest, ShardsAreJoinedInTheTree) {
         kernels::MatMulSharded({}, x.view(), w.view(), {kBounds, kNodes}, y);
       });
 }
+
+TEST(CudaQuantizeTest, RowsHaveTheCpusCodesScalesAndSums) {
+  const DotContext cpu = {nullptr, &BlockOpsFor(DotIsaFor(Isa::kPortable))};
+  for (const int32_t block : {32, 256}) {
+    for (const int64_t cols : {int64_t{block}, int64_t{5} * block}) {
+      auto x = SpreadActivations(9, 4, cols);
+      x[static_cast<size_t>(cols) + 3] = INFINITY;
+      x[static_cast<size_t>(2 * cols) + 31] = NAN;
+      const OwnedRows want(cpu, x, 4, cols, block);
+      const OwnedMatrix input(4, cols, x);
+      BothWays([&](Stream stream) {
+        std::vector<int8_t> codes(4 * cols, 99);
+        std::vector<float> scales(4 * cols / block, -1);
+        std::vector<int16_t> sums(4 * cols / 16, 77);
+        const auto finite = std::make_unique<bool[]>(4);
+        QuantizeRows(stream, input.view(),
+                     {codes.data(), scales.data(), sums.data(), 4, cols, block},
+                     finite.get());
+        EXPECT_EQ(codes, want.codes());
+        EXPECT_EQ(sums, want.sums());
+        for (int t = 0; t < 4; ++t) EXPECT_EQ(finite[t], want.finite(t));
+        EXPECT_TRUE(SameBits(scales, want.scales()));
+        return scales;
+      });
+    }
+  }
+}
+
+class CudaBlockTest : public testing::TestWithParam<BlockFormat> {
+ protected:
+  const DotContext cpu_ = {nullptr, &BlockOpsFor(DotIsaFor(Isa::kPortable))};
+};
+
+TEST_P(CudaBlockTest, ProductsHaveTheCpusBitsAtEveryBoundary) {
+  const int64_t block = BlockElements(GetParam());
+  for (const Shape& shape :
+       {Shape{1, 1, block}, Shape{3, 17, 3 * block}, Shape{5, 33, 9 * block}}) {
+    const OwnedBlocks w(GetParam(),
+                        RandomBlockRows(GetParam(), 11, shape.rows, shape.cols),
+                        shape.rows, shape.cols);
+    const OwnedRows x(cpu_, SpreadActivations(12, shape.tokens, shape.cols),
+                      shape.tokens, shape.cols, static_cast<int32_t>(block));
+    const auto bias = RandomFloats(13, shape.rows);
+    ExpectSameProducts(
+        shape, 1,
+        [&](Stream stream, std::vector<Matrix>& y) {
+          BlockMatMul(stream, x.view(), w.view(), bias.data(), y[0]);
+        },
+        [&](std::vector<Matrix>& y) {
+          kernels::BlockMatMul(cpu_, x.view(), w.view(), bias.data(), y[0]);
+        });
+  }
+}
+
+TEST_P(CudaBlockTest, ShardsAreJoinedInTheTree) {
+  const Shape shape = {2, 16, 1280};
+  const auto block = static_cast<int32_t>(BlockElements(GetParam()));
+  const OwnedBlocks w(GetParam(), RandomBlockRows(GetParam(), 14, 16, 1280), 16,
+                      1280);
+  const OwnedRows x(cpu_, SpreadActivations(15, 2, 1280), 2, 1280, block);
+  ExpectSameProducts(
+      shape, 2,
+      [&](Stream stream, std::vector<Matrix>& y) {
+        BlockMatMulSharded(stream, x.view(), w.view(), {kBounds, kNodes}, y);
+      },
+      [&](std::vector<Matrix>& y) {
+        kernels::BlockMatMulSharded(cpu_, x.view(), w.view(), {kBounds, kNodes},
+                                    y);
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudaBlockTest, testing::ValuesIn(AllBlockFormats()),
+                         [](const auto& param) { return NameOf(param.param); });
 
 }  // namespace
 }  // namespace sluice::kernels::cuda

@@ -1,0 +1,295 @@
+#include <cuda_device/device.h>
+
+#include "common/base/check.h"
+#include "kernels/cuda/math.h"
+#include "kernels/cuda/products.h"
+#include "kernels/cuda/products_shards.h"
+
+#define SLUICE_INLINE SLUICE_DEVICE
+
+namespace sluice::kernels::cuda {
+namespace {
+
+//
+#include "kernels/cuda/block_vec_device.inc"
+//
+#include "kernels/cpu/block_formats_body.inc"
+
+// A block per row; a warp per block of its elements.
+struct QuantizeKernel {
+  static constexpr int kThreads = 128;
+  static constexpr int kWarps = kThreads / kWarpLanes;
+  static constexpr size_t kSharedBytes = 16;
+  struct Args {
+    ConstMatrix x;
+    QuantizedRows to;
+    bool* finite;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t row = block.index();
+    const int64_t blocks = a.x.cols / a.to.block;
+    const auto shared = block.Allocate<int32_t>(kWarps);
+    bool finite = true;
+    for (int64_t b = block.warp(); b < blocks; b += kWarps) {
+      finite = QuantizeBlock(block, a, row, b) && finite;
+    }
+    if (block.lane() == 0) shared.Set(block.warp(), finite ? 1 : 0);
+    block.Sync();
+    if (block.thread() != 0) return;
+    int32_t all = 1;
+    for (int w = 0; w < kWarps; ++w) all &= shared.Get(w);
+    a.finite[row] = all != 0;
+  }
+  static SLUICE_DEVICE bool QuantizeBlock(Block& block, const Args& a,
+                                          int64_t row, int64_t b) {
+    const int64_t at = b * a.to.block;
+    const float* x = a.x.data + row * a.x.stride + at;
+    int32_t bits = 0;
+    for (int k = block.lane(); k < a.to.block; k += kWarpLanes) {
+      const int32_t own = BitCast<int32_t>(x[k]) & 0x7FFFFFFF;
+      bits = own > bits ? own : bits;
+    }
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const int32_t other = block.ShuffleXor(bits, mask);
+      bits = other > bits ? other : bits;
+    }
+    const float most = BitCast<float>(bits);
+    const bool zero = bits >= 0x7F800000 || most < 0x1p-100f;
+    if (block.lane() == 0) {
+      a.to.scales[row * (a.x.cols / a.to.block) + b] =
+          zero ? 0.0f : most / 127.0f;
+    }
+    const float inverse = zero ? 0.0f : 127.0f / most;
+    for (int k = block.lane(); k < a.to.block; k += kWarpLanes) {
+      const int32_t code =
+          zero ? 0
+               : BitCast<int32_t>(x[k] * inverse + 12582912.0f) - 0x4B400000;
+      a.to.codes[row * a.x.cols + at + k] = static_cast<int8_t>(code);
+      int32_t sum = code;
+      for (int mask = 8; mask > 0; mask /= 2) {
+        sum += block.ShuffleXor(sum, mask);
+      }
+      if (block.lane() % 16 == 0) {
+        a.to.sums[(row * a.x.cols + at + k) / 16] = static_cast<int16_t>(sum);
+      }
+    }
+    return bits < 0x7F800000;
+  }
+};
+
+// Tokens that read a weight at once.
+constexpr int kBlockTokens = 4;
+
+// A thread per row: a warp has two groups of packed rows. Eight warps find the
+// integer sums of eight blocks of elements; then a warp per token adds them in
+// rising k.
+template <BlockFormat kFormat>
+struct BlockKernel {
+  using T = Blocks<kFormat>;
+  static constexpr int kThreads = 256;
+  static constexpr int kWarps = kThreads / kWarpLanes;
+  static constexpr int kElements = T::kStored.elements;
+  // Values of a block's sum, and factors: of codes, and of minima.
+  static constexpr int kTerms = T::kMinima ? 2 : 1;
+  static constexpr int kTermFloats =
+      kWarps * kBlockTokens * kTerms * 2 * kWarpLanes;
+  struct Args {
+    QuantizedRows x;
+    const uint8_t* packed;
+    int64_t rows;
+    const float* bias;
+    ShardArgs shards;
+  };
+  struct Terms {
+    float value[2];
+    float factor[2];
+  };
+
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t tiles = (a.rows + kWarpLanes - 1) / kWarpLanes;
+    const int64_t row = block.index() % tiles * kWarpLanes + block.lane();
+    const int64_t token = block.index() / tiles * kBlockTokens;
+    const int tokens = static_cast<int>(
+        a.x.rows - token < kBlockTokens ? a.x.rows - token : kBlockTokens);
+    const auto terms = block.Allocate<float>(kTermFloats);
+    const auto partials =
+        block.Allocate<float>(a.shards.num_shards * kBlockTokens * kWarpLanes);
+    for (int32_t s = 0; s < a.shards.num_shards; ++s) {
+      float sum = 0.0f;
+      const int64_t end = a.shards.bounds[s + 1];
+      for (int64_t b = a.shards.bounds[s]; b < end; b += kWarps) {
+        if (b + block.warp() < end && row < a.rows) {
+          FindTerms(block, a, row, token, tokens, b + block.warp(), terms);
+        }
+        block.Sync();
+        if (block.warp() < tokens && row < a.rows) {
+          const int64_t left = end - b < kWarps ? end - b : kWarps;
+          sum = AddTerms(block, terms, static_cast<int>(left), sum);
+        }
+        block.Sync();
+      }
+      if (block.warp() < tokens) {
+        partials.Set(s * kBlockTokens * kWarpLanes + block.thread(), sum);
+      }
+    }
+    if (block.warp() >= tokens || row >= a.rows) return;
+    StoreNodes(
+        a.shards, partials,
+        {kBlockTokens * kWarpLanes, block.thread(), token + block.warp(), row},
+        a.bias);
+  }
+
+  // Where the terms of block `slot` and a token stand for this lane.
+  static SLUICE_DEVICE int At(Block& block, int slot, int t) {
+    return (slot * kBlockTokens + t) * kTerms * 2 * kWarpLanes + block.lane();
+  }
+
+  // Block b's terms of this thread's row for all tokens.
+  // Size: the row, the tokens and the block are its place.
+  static SLUICE_DEVICE void FindTerms(Block& block, const Args& a, int64_t row,
+                                      int64_t token, int tokens, int64_t b,
+                                      const Shared<float>& terms) {
+    const int64_t blocks = a.x.cols / kElements;
+    const Place at = {a.packed + (row / kGroupRows * blocks + b) * T::kBytes,
+                      static_cast<int>(row % kGroupRows)};
+    int32_t scales[T::kSubs];
+    int32_t minima[(T::kSubs + 1) / 2] = {};
+    if constexpr (T::kLong) {
+      T::SubScales(at, scales, minima);
+    } else {
+      scales[0] = 1;
+    }
+    int32_t whole[kBlockTokens] = {};
+    int32_t least[kBlockTokens] = {};
+    for (int s = 0; s < T::kSubs; ++s) {
+      int32_t part[kBlockTokens] = {};
+      AddSteps<0>(a, at, s, token, tokens, b, part);
+      const int32_t minimum =
+          T::kLong ? minima[s / 2] >> (s % 2 * 16) & 0xFFFF : 1;
+      for (int t = 0; t < kBlockTokens; ++t) {
+        if (t >= tokens) continue;
+        const int32_t sum = SubSum(a, token + t, b, s);
+        whole[t] += (part[t] - T::kZero * sum) * scales[s];
+        least[t] += minimum * sum;
+      }
+    }
+    const float scale = T::Scale(at);
+    float minimum = 0.0f;
+    if constexpr (T::kMinima) minimum = T::Minimum(at);
+    for (int t = 0; t < kBlockTokens; ++t) {
+      if (t >= tokens) continue;
+      const float one = a.x.scales[(token + t) * blocks + b];
+      const int to = At(block, block.warp(), t);
+      terms.Set(to, static_cast<float>(whole[t]));
+      terms.Set(to + kWarpLanes, scale * one);
+      if constexpr (T::kMinima) {
+        terms.Set(to + 2 * kWarpLanes, static_cast<float>(least[t]));
+        terms.Set(to + 3 * kWarpLanes, minimum * one);
+      }
+    }
+  }
+
+  // The sum of the activations' codes of sub-block s.
+  static SLUICE_DEVICE int32_t SubSum(const Args& a, int64_t token, int64_t b,
+                                      int s) {
+    const int16_t* sums = a.x.sums + (token * a.x.cols + b * kElements) / 16;
+    if constexpr (T::kGroups == 4) return sums[s];
+    return sums[2 * s] + sums[2 * s + 1];
+  }
+
+  // Adds the products of steps kStep and up of sub-block s.
+  // Size: the sub-block and the tokens are its place.
+  template <int kStep>
+  static SLUICE_DEVICE void AddSteps(const Args& a, const Place& at, int s,
+                                     int64_t token, int tokens, int64_t b,
+                                     int32_t* part) {
+    if constexpr (kStep * T::kPerVector < T::kGroups) {
+      B codes[T::kPerVector];
+      T::template Unpack<kStep>(at, s, codes);
+      const int64_t from =
+          b * kElements + (s * T::kGroups + kStep * T::kPerVector) * 4;
+      for (int t = 0; t < kBlockTokens; ++t) {
+        if (t >= tokens) continue;
+        const int8_t* x = a.x.codes + (token + t) * a.x.cols + from;
+        for (int p = 0; p < T::kPerVector; ++p) {
+          part[t] = DotBytes(part[t], codes[p], LoadWord(x + 4 * p));
+        }
+      }
+      AddSteps<kStep + 1>(a, at, s, token, tokens, b, part);
+    }
+  }
+
+  // Adds the terms of `count` blocks for the warp's token.
+  static SLUICE_DEVICE float AddTerms(Block& block, const Shared<float>& terms,
+                                      int count, float sum) {
+    for (int i = 0; i < count; ++i) {
+      const int at = At(block, i, block.warp());
+      sum = Fma(terms.Get(at), terms.Get(at + kWarpLanes), sum);
+      if constexpr (T::kMinima) {
+        sum = Fma(terms.Get(at + 2 * kWarpLanes),
+                  terms.Get(at + 3 * kWarpLanes), sum);
+      }
+    }
+    return sum;
+  }
+
+  static void Start(Stream stream, const Args& a) {
+    const int64_t tiles = (a.rows + kWarpLanes - 1) / kWarpLanes;
+    const int64_t groups = (a.x.rows + kBlockTokens - 1) / kBlockTokens;
+    const size_t floats =
+        kTermFloats +
+        static_cast<size_t>(a.shards.num_shards) * kBlockTokens * kWarpLanes;
+    Launch<BlockKernel>(stream, tiles * groups, floats * sizeof(float), a);
+  }
+};
+
+using Starter = void (*)(Stream, const QuantizedRows&, const BlockWeight&,
+                         const float*, const ShardArgs&);
+template <BlockFormat kFormat>
+void StartFormat(Stream stream, const QuantizedRows& x, const BlockWeight& w,
+                 const float* bias, const ShardArgs& shards) {
+  BlockKernel<kFormat>::Start(stream, {x, w.packed, w.rows, bias, shards});
+}
+
+// By BlockFormat.
+constexpr Starter kStarters[kNumBlockFormats] = {
+    StartFormat<BlockFormat::kQ8_0>,  StartFormat<BlockFormat::kQ4_0>,
+    StartFormat<BlockFormat::kQ4_1>,  StartFormat<BlockFormat::kQ5_0>,
+    StartFormat<BlockFormat::kQ5_1>,  StartFormat<BlockFormat::kIq4Nl>,
+    StartFormat<BlockFormat::kMxfp4>, StartFormat<BlockFormat::kQ2K>,
+    StartFormat<BlockFormat::kQ3K>,   StartFormat<BlockFormat::kQ4K>,
+    StartFormat<BlockFormat::kQ5K>,   StartFormat<BlockFormat::kQ6K>,
+    StartFormat<BlockFormat::kIq4Xs>};
+
+void MultiplyBlocks(Stream stream, const QuantizedRows& x, const BlockWeight& w,
+                    const float* bias, const ShardArgs& shards) {
+  SLUICE_CHECK(x.cols == w.cols);
+  SLUICE_CHECK(x.block == LayoutOf(w.format).elements);
+  kStarters[static_cast<int>(w.format)](stream, x, w, bias, shards);
+}
+
+}  // namespace
+
+void QuantizeRows(Stream stream, ConstMatrix x, const QuantizedRows& to,
+                  bool* finite) {
+  SLUICE_CHECK(x.rows == to.rows && x.cols == to.cols);
+  SLUICE_CHECK(x.cols % to.block == 0);
+  Launch<QuantizeKernel>(stream, x.rows, QuantizeKernel::kSharedBytes,
+                         {x, to, finite});
+}
+
+void BlockMatMul(Stream stream, const QuantizedRows& x, const BlockWeight& w,
+                 const float* bias, Matrix y) {
+  const int32_t bounds[2] = {0, static_cast<int32_t>(w.cols)};
+  const TreeNode node = {0, 1};
+  MultiplyBlocks(stream, x, w, bias,
+                 ShardArgsOf({bounds, {&node, 1}}, {&y, 1}, x.block));
+}
+
+void BlockMatMulSharded(Stream stream, const QuantizedRows& x,
+                        const BlockWeight& w, const ShardedCols& shards,
+                        std::span<const Matrix> y) {
+  MultiplyBlocks(stream, x, w, nullptr, ShardArgsOf(shards, y, x.block));
+}
+
+}  // namespace sluice::kernels::cuda
