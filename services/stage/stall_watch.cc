@@ -46,7 +46,7 @@ void StallWatch::Run() {
     LogError("the loop has stood still for ", Seconds(judge.standing()),
              " s: this process ends");
     FlushLog(std::chrono::seconds(1));  // _exit leaves waiting lines out
-    _exit(kStandsStill);  // the loop's thread cannot be joined
+    _exit(kStandsStill);                // the loop's thread cannot be joined
   }
 }
 
