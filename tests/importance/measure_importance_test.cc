@@ -202,14 +202,15 @@ TEST(MeasureImportanceTest, BlocksWithImportanceHaveTheSmallerErrorOfProducts) {
   const auto file = *OpenModel(kDemoModel);
   const ModelConfig config = *ParseModelConfig(file->config());
   const auto importance = *MeasureImportance(
-      kDemoModel, SomeTokens(300, config.vocab_size), {.threads = 2});
+      kDemoModel, SomeTokens(100, config.vocab_size), {.threads = 2});
   const testing::TempDir dir;
   std::map<std::string, double> errors[2];
   for (const bool with : {false, true}) {
     ConvertOptions options;
     options.model = kDemoModel;
     options.out = Cat(dir.path(), "/", with);
-    options.type = weights::DType::kIq4Nl;
+    options.type = weights::DType::kBF16;
+    options.rules = {{"layers\\.1\\.", weights::DType::kIq4Nl}};
     if (with) options.importance = importance;
     const auto report = ConvertModel(options, {});
     ASSERT_TRUE(report.ok()) << report.status();
@@ -229,11 +230,11 @@ TEST(MeasureImportanceTest, BlocksWithImportanceHaveTheSmallerErrorOfProducts) {
   }
   int matrices = 0;
   for (const auto& [name, error] : errors[1]) {
-    if (errors[0][name] == 0) continue;  // a router
+    if (errors[0][name] == 0) continue;  // another layer's, or a router
     ++matrices;
     EXPECT_LT(error, errors[0][name]) << name;
   }
-  EXPECT_GT(matrices, 4 * 8 * 3);
+  EXPECT_GT(matrices, 20);
 }
 
 }  // namespace

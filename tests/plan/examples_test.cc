@@ -8,7 +8,7 @@
 namespace sluice::plan {
 namespace {
 
-// deploy/examples/plan: a model's config.json and machines, and the type of
+// deploy/plans: a model's config.json and machines, and the type of
 // weights that is told there.
 struct Example {
   const char* folder;
@@ -20,7 +20,7 @@ TEST(PlanExamplesTest, EveryExampleFits) {
        {Example{"glm-4.5-air", "q4_k"}, Example{"intellect-3", "q4_k"},
         Example{"llama-3.3-70b", ""}}) {
     const std::string folder =
-        Cat(SLUICE_SOURCE_DIR, "/deploy/examples/plan/", name);
+        Cat(SLUICE_SOURCE_DIR, "/deploy/plans/", name);
     std::optional<weights::DType> stored;
     if (*weights != '\0') stored = *ParseStoredType(weights);
     const auto model = DescribeModel(folder, stored);

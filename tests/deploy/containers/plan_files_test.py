@@ -14,7 +14,7 @@ import manifests
 from manifests import ROOT
 
 BUILD = pathlib.Path(os.environ["SLUICE_BUILD_DIR"])
-EXAMPLES = ROOT / "deploy/examples/plan"
+EXAMPLES = ROOT / "deploy/plans"
 HOSTS = """
 [[machine]]
 name = "stage"
