@@ -19,8 +19,7 @@ TEST(PlanExamplesTest, EveryExampleFits) {
   for (const auto& [name, weights] :
        {Example{"glm-4.5-air", "q4_k"}, Example{"intellect-3", "q4_k"},
         Example{"llama-3.3-70b", ""}}) {
-    const std::string folder =
-        Cat(SLUICE_SOURCE_DIR, "/deploy/plans/", name);
+    const std::string folder = Cat(SLUICE_SOURCE_DIR, "/deploy/plans/", name);
     std::optional<weights::DType> stored;
     if (*weights != '\0') stored = *ParseStoredType(weights);
     const auto model = DescribeModel(folder, stored);
