@@ -182,12 +182,17 @@ class LiveTest(unittest.TestCase):
             self.check_panels(watched)
             self.check_page(watched)
             self.assertEqual(load.failed, 0)
+            # A lost stage is a pause: what ends with 5xx is a deadline.
+            status, _, raw = api.request(
+                cluster.url, "POST", "/v1/completions",
+                {"prompt": "Once", "max_tokens": 200, "ignore_eos": True},
+                {"X-Request-Timeout": "0.001"})
+            self.assertEqual(status, 504, raw)
             self.check_stage_alert(watched, cluster, options)
             self.wait_ready(cluster)
             done = load.done
             harness.wait_for(lambda: load.done > done + STREAMS, 30,
                              "requests are answered again")
-            # The stage's loss has made 5xx: their series is there now.
             self.check_rules(watched)
         print(f"{load.done} requests answered, {load.failed} not")
 
