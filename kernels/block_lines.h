@@ -60,7 +60,7 @@ struct Sums {
   Sums(const Levels& levels, const Elements& e, Line line);
   // The line of least squares through 0.
   Line Scale() const;
-  // That of all lines; `is_below`: of those whose `least` is 0 or less.
+  // The line of least squares; `is_below`: of those whose `least` is 0 or less.
   Line ScaleAndLeast(bool is_below) const;
 };
 

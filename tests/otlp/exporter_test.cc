@@ -183,9 +183,9 @@ TEST(OtlpExporterTest, TheQueuesBytesAreBoundedToo) {
 TEST(OtlpExporterTest, AStopEndsInTimeWhateverTheCollectorDoes) {
   Collector slow;
   slow.Hold();
-  const int nobody = [] { return Collector().port(); }();
+  const int closed_port = [] { return Collector().port(); }();
   for (const std::string& target :
-       {slow.endpoint(), "127.0.0.1:" + std::to_string(nobody)}) {
+       {slow.endpoint(), "127.0.0.1:" + std::to_string(closed_port)}) {
     OtlpOptions options = OptionsFor(target);
     options.flush = std::chrono::milliseconds(200);
     const auto exporter = StartFor(options);
