@@ -241,7 +241,7 @@ TEST_P(FitBlocksTest, TinyAndHugeElementsGiveFiniteBlocks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, FitBlocksTest,
-                         ::testing::ValuesIn(AllBlockFormats()),
+                         ::testing::ValuesIn(TestedBlockFormats()),
                          [](const auto& tested) {
                            return NameOf(tested.param);
                          });

@@ -225,7 +225,7 @@ TEST_P(BlockFormatTest, ProductsAreCloseToDouble) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, BlockFormatTest,
-                         testing::ValuesIn(AllBlockFormats()),
+                         testing::ValuesIn(TestedBlockFormats()),
                          [](const auto& tested) {
                            return NameOf(tested.param);
                          });

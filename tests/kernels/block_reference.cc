@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/kernels/kernel_tester.h"
+#include "tests/testing/representative.h"
 
 namespace sluice::kernels {
 namespace {
@@ -200,6 +201,12 @@ std::vector<BlockFormat> AllBlockFormats() {
   std::vector<BlockFormat> formats;
   for (const Facts& facts : AllFacts()) formats.push_back(facts.format);
   return formats;
+}
+
+std::vector<BlockFormat> TestedBlockFormats() {
+  if (!testing::OnlyRepresentative()) return AllBlockFormats();
+  return {BlockFormat::kQ8_0, BlockFormat::kQ4_1, BlockFormat::kQ4K,
+          BlockFormat::kQ6K, BlockFormat::kIq4Xs};
 }
 
 std::string NameOf(BlockFormat format) { return FactsOf(format).name; }

@@ -12,6 +12,9 @@
 namespace sluice::kernels {
 
 std::vector<BlockFormat> AllBlockFormats();
+// All, or where OnlyRepresentative() one of each layout: a scale, a minimum
+// too, scales of parts with minima and without, codes that a table reads.
+std::vector<BlockFormat> TestedBlockFormats();
 std::string NameOf(BlockFormat format);
 // Elements and bytes of a stored block.
 int64_t BlockElements(BlockFormat format);

@@ -18,7 +18,7 @@
 #include "tests/kernels/kernel_tester.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
-#include "tests/model/representative.h"
+#include "tests/testing/representative.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 
@@ -291,6 +291,7 @@ INSTANTIATE_TEST_SUITE_P(
 std::vector<std::pair<std::string, std::vector<BlockFormat>>> Models() {
   std::vector<std::pair<std::string, std::vector<BlockFormat>>> models;
   for (const BlockFormat format : kernels::AllBlockFormats()) {
+    if (OnlyRepresentative() && format != BlockFormat::kQ8_0) continue;
     models.push_back({kernels::NameOf(format), {format}});
   }
   // Files mix formats, also within q, k and v, and gate and up.

@@ -19,7 +19,7 @@
 #include "common/model_config/tensor_table.h"
 #include "common/stage/stage.h"
 #include "common/weights/weight_sums.h"
-#include "tests/model/representative.h"
+#include "tests/testing/representative.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 

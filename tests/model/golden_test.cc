@@ -15,7 +15,7 @@
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/reference_model.h"
-#include "tests/model/representative.h"
+#include "tests/testing/representative.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::testing {

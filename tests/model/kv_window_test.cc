@@ -13,7 +13,7 @@
 #include "tests/device/apart_backend.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
-#include "tests/model/representative.h"
+#include "tests/testing/representative.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::testing {

@@ -17,7 +17,7 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
-#include "tests/model/representative.h"
+#include "tests/testing/representative.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::testing {

@@ -14,7 +14,7 @@
 #include "tests/device/apart_backend.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/reference_model.h"
-#include "tests/model/representative.h"
+#include "tests/testing/representative.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {

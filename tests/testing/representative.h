@@ -1,5 +1,5 @@
-#ifndef SLUICE_TESTS_MODEL_REPRESENTATIVE_H_
-#define SLUICE_TESTS_MODEL_REPRESENTATIVE_H_
+#ifndef SLUICE_TESTS_TESTING_REPRESENTATIVE_H_
+#define SLUICE_TESTS_TESTING_REPRESENTATIVE_H_
 
 #include <cstdlib>
 
@@ -17,4 +17,4 @@ inline bool OnlyRepresentative() {
 
 }  // namespace sluice::testing
 
-#endif  // SLUICE_TESTS_MODEL_REPRESENTATIVE_H_
+#endif  // SLUICE_TESTS_TESTING_REPRESENTATIVE_H_
