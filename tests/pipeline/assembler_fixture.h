@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -132,6 +133,29 @@ class PipelineAssemblerTest : public ::testing::Test {
     chunk.samples = true;
     plan.chunks = {chunk};
     return plan;
+  }
+  // Submits plans 0 to `count` - 1, no more at once than an epoch lets go
+  // without its results, as the engine does; false if results stay out.
+  bool SubmitInTurn(PipelineAssembler& client, uint64_t count) {
+    const uint64_t before = listener_.results().size();
+    const auto room =
+        static_cast<uint64_t>(FakeStageOptions().max_steps_in_flight);
+    for (uint64_t step = 0; step < count; ++step) {
+      client.plans().Submit(Plan(step, static_cast<TokenId>(100 + step)));
+      const bool has_room = Eventually([&] {
+        return listener_.results().size() + room > before + step + 1;
+      });
+      if (!has_room) return false;
+    }
+    return true;
+  }
+  // Whether every spare has said what it is.
+  static bool SparesAreThere(const PipelineAssembler& client) {
+    const PipelineStatus status = client.status();
+    return std::none_of(status.spares.begin(), status.spares.end(),
+                        [](const StageStatus& spare) {
+                          return spare.state == StageState::kConnecting;
+                        });
   }
   static StageState State(const PipelineAssembler& client, size_t stage) {
     return client.status().stages[stage].state;

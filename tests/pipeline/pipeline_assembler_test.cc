@@ -37,9 +37,7 @@ TEST_F(PipelineAssemblerTest, PlansGoThroughOneTwoAndThreeStages) {
         << client->status().message;
     EXPECT_TRUE(client->ready());
     EXPECT_EQ(listener_.num_stages(), count);
-    for (uint64_t step = 0; step < 20; ++step) {
-      client->plans().Submit(Plan(step, static_cast<TokenId>(100 + step)));
-    }
+    ASSERT_TRUE(SubmitInTurn(*client, 20));
     ASSERT_TRUE(
         Eventually([&] { return listener_.results().size() == before + 20; }));
     for (uint64_t step = 0; step < 20; ++step) {
@@ -63,9 +61,7 @@ TEST_F(PipelineAssemblerTest, TheFirstStageReadsWhatTheLastOneSamples) {
         << client->status().message;
     const size_t told = count == 1 ? 0 : 20;
     const size_t before = listener_.results().size();
-    for (uint64_t step = 0; step < 20; ++step) {
-      client->plans().Submit(Plan(step, static_cast<TokenId>(100 + step)));
-    }
+    ASSERT_TRUE(SubmitInTurn(*client, 20));
     ASSERT_TRUE(Eventually([&] {
       return listener_.results().size() == before + 20 &&
              stages_[0]->runner().sampled().size() == told;
@@ -265,8 +261,8 @@ TEST_F(PipelineAssemblerTest, ASilentStageBecomesSuspectAndThenLost) {
   AddStages(2);
   Timing timing;
   timing.heartbeat = std::chrono::milliseconds(20);
-  timing.suspect_after = std::chrono::milliseconds(200);
-  timing.peer_timeout = std::chrono::milliseconds(800);
+  timing.suspect_after = std::chrono::milliseconds(500);
+  timing.peer_timeout = std::chrono::seconds(4);
   const auto client = Connect(timing);
   ASSERT_TRUE(Eventually([&] { return client->ready(); }));
   stages_[1]->runner().SetMute(true);
@@ -301,8 +297,9 @@ TEST_F(PipelineAssemblerTest, AResultIsASignOfLifeOfEveryStage) {
   AddStages(2);
   Timing timing;
   timing.heartbeat = std::chrono::milliseconds(20);
-  timing.suspect_after = std::chrono::milliseconds(200);
-  timing.peer_timeout = std::chrono::milliseconds(400);
+  // Far above what a loaded machine takes for a step.
+  timing.suspect_after = std::chrono::seconds(1);
+  timing.peer_timeout = std::chrono::seconds(2);
   const auto client = Connect(timing);
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
   stages_[1]->runner().SetMute(true);  // too busy to answer

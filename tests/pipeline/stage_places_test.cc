@@ -32,6 +32,7 @@ TEST_F(StagePlacesTest, ASpareTakesThePlaceOfALostStageInANewEpoch) {
   const auto client = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }))
       << client->status().message;
+  ASSERT_TRUE(Eventually([&] { return SparesAreThere(*client); }));
   const std::string spare = spares_[0]->address();
   const Epoch before = listener_.epoch();
   for (const size_t lost : {1, 0}) {
@@ -192,6 +193,7 @@ TEST_F(StagePlacesTest, ASpareThatLoadsIsShownSoAndWaitedFor) {
   AddSpare(FakeInfo(0, 2));
   const auto client = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  ASSERT_TRUE(Eventually([&] { return SparesAreThere(*client); }));
   stages_[1].reset();
   ASSERT_TRUE(Eventually([&] {
     return State(*client, 1) == StageState::kLoading &&
