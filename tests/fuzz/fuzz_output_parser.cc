@@ -1,7 +1,7 @@
-// A model's output into the parser of every format: nothing raises, calls do
-// not overlap, and what comes out does not depend on how the text was cut.
-// The first byte says how, and whether there are tools; of the rest a byte
-// below 7 is a marker of harmony's, and all others are text.
+// A model's output into the parser of a format: nothing raises, calls do not
+// overlap, and what comes out does not depend on how the text was cut. The
+// first byte says which format, how it is cut and whether there are tools; of
+// the rest a byte below 7 is a marker of harmony's, and all others are text.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -51,16 +51,14 @@ void Join(OutputEvents more, OutputEvents& events) {
   }
 }
 
-OutputEvents Parse(const OutputFormat& format, uint8_t flags,
-                   std::string_view input, size_t piece) {
-  const auto parser = NewOutputParser(
-      format, testing::HarmonyTokenizer().vocabulary(), RequestFor(flags));
+OutputEvents Parse(OutputParser& parser, bool stopped, std::string_view input,
+                   size_t piece) {
   OutputEvents events;
   size_t at = 0;
   while (at < input.size()) {
     const auto byte = static_cast<unsigned char>(input[at]);
     if (byte < kNumMarkers) {
-      Join(parser->Feed(byte, kHarmonyTokens[byte]), events);
+      Join(parser.Feed(byte, kHarmonyTokens[byte]), events);
       ++at;
       continue;
     }
@@ -69,11 +67,10 @@ OutputEvents Parse(const OutputFormat& format, uint8_t flags,
            static_cast<unsigned char>(input[end]) >= kNumMarkers) {
       ++end;
     }
-    Join(parser->Feed(kNumMarkers, input.substr(at, end - at)), events);
+    Join(parser.Feed(kNumMarkers, input.substr(at, end - at)), events);
     at = end;
   }
-  const bool stopped = (flags & 4) != 0;
-  Join(parser->Finish(stopped ? OutputEnd::kStopped : OutputEnd::kCutShort),
+  Join(parser.Finish(stopped ? OutputEnd::kStopped : OutputEnd::kCutShort),
        events);
   return events;
 }
@@ -107,11 +104,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data) + 1,
                                size - 1);
   const uint8_t flags = data[0];
-  for (const sluice::OutputFormat& format : sluice::kFormats) {
-    const auto whole = sluice::Parse(format, flags, input, input.size() + 1);
-    sluice::CheckOrder(whole);
-    SLUICE_CHECK(sluice::Parse(format, flags, input, 1) == whole);
-    SLUICE_CHECK(sluice::Parse(format, flags, input, 2 + flags / 8) == whole);
-  }
+  const bool stopped = (flags & 4) != 0;
+  constexpr size_t kNumFormats = std::size(sluice::kFormats);
+  const auto parsers =
+      sluice::NewOutputParsers(sluice::kFormats[flags / 8 % kNumFormats],
+                               sluice::testing::HarmonyTokenizer().vocabulary(),
+                               sluice::RequestFor(flags), 3);
+  const auto whole =
+      sluice::Parse(*parsers[0], stopped, input, input.size() + 1);
+  sluice::CheckOrder(whole);
+  const size_t piece = 2 + flags / (8 * kNumFormats);
+  SLUICE_CHECK(sluice::Parse(*parsers[1], stopped, input, 1) == whole);
+  SLUICE_CHECK(sluice::Parse(*parsers[2], stopped, input, piece) == whole);
   return 0;
 }

@@ -3,9 +3,12 @@
 // and bytes held at once are counted and bounded by a constant and a factor of
 // the input's size; above, the process aborts and libFuzzer keeps the input.
 // Edges are those of C++ code: the tokenizers in Rust show in the bytes alone.
+// Without AddressSanitizer, which has the hooks of malloc, edges alone count.
 #include "tests/fuzz/input_bound.h"
 
+#ifdef SLUICE_ASAN
 #include <sanitizer/allocator_interface.h>
+#endif
 
 #include <algorithm>
 #include <cstddef>
@@ -44,8 +47,8 @@ struct Cost {
 thread_local Cost t_cost;
 int64_t g_live = 0;
 int64_t g_start = 0;
-bool g_counts = false;
 
+#ifdef SLUICE_ASAN
 SLUICE_UNCOUNTED void OnMalloc(const volatile void*, size_t size) {
   const auto bytes = static_cast<int64_t>(size);
   const int64_t live =
@@ -60,6 +63,17 @@ SLUICE_UNCOUNTED void OnFree(const volatile void* block) {
       __sanitizer_get_allocated_size(const_cast<const void*>(block));
   __atomic_sub_fetch(&g_live, static_cast<int64_t>(size), __ATOMIC_RELAXED);
 }
+
+void CountBytes() {
+  static const bool counts =
+      __sanitizer_install_malloc_and_free_hooks(OnMalloc, OnFree) != 0;
+  if (counts) return;
+  std::fprintf(stderr, "no room for another hook of malloc\n");
+  std::abort();
+}
+#else
+void CountBytes() {}
+#endif
 
 // A constant, and a factor per byte of input.
 struct Bound {
@@ -102,10 +116,7 @@ int __wrap_LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr int kWarmUp = 16;
   static int count = 0;
   static const bool tells = std::getenv("SLUICE_FUZZ_TELL") != nullptr;
-  if (!g_counts) {
-    g_counts = true;
-    __sanitizer_install_malloc_and_free_hooks(OnMalloc, OnFree);
-  }
+  CountBytes();
   g_start = g_live;
   sluice::fuzz::g_passes = 1;
   t_cost = Cost();
