@@ -1,8 +1,6 @@
 #ifndef SLUICE_SERVICES_CLI_CLUSTER_FILE_H_
 #define SLUICE_SERVICES_CLI_CLUSTER_FILE_H_
 
-#include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -49,24 +47,6 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir);
 
 // Returns the gateway's address, with the key.
 StatusOr<http::BaseUrl> FindGateway(const EndpointOptions& options);
-
-// Returns the id of the gateway's model.
-StatusOr<std::string> ServedModelId(const http::BaseUrl& base);
-
-// Returns the ids of /tokenize for `body`. NOT_FOUND or FAILED_PRECONDITION if
-// the server has no such endpoint.
-StatusOr<std::vector<int64_t>> Tokenize(const http::BaseUrl& base,
-                                        const Json& body);
-
-// Sums over labels, by metric name.
-using Metrics = std::map<std::string, double>;
-
-// Returns the sums of a Prometheus text, without lines that are no samples.
-Metrics ParseMetrics(const std::string& text);
-
-// Returns the sums of GET /metrics. UNAVAILABLE without an answer;
-// FAILED_PRECONDITION, with the status and the server's message, for a refusal.
-StatusOr<Metrics> FetchMetrics(const http::BaseUrl& base);
 
 }  // namespace sluice::cli
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/http/http_client.h"
+#include "common/load/server_queries.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
@@ -13,18 +14,18 @@ namespace {
 
 // Returns the metrics of a process; nothing for one without an address for
 // metrics. `api_key` may be empty.
-StatusOr<Metrics> MetricsOf(const ClusterProcess& process,
-                            const std::string& api_key) {
-  if (process.metrics_address.empty()) return Metrics();
+StatusOr<load::Metrics> MetricsOf(const ClusterProcess& process,
+                                  const std::string& api_key) {
+  if (process.metrics_address.empty()) return load::Metrics();
   SLUICE_ASSIGN_OR_RETURN(
       http::BaseUrl base,
       http::BaseUrl::Parse("http://" + process.metrics_address));
   if (process.role == "gateway") base.api_key = api_key;
-  return FetchMetrics(base);
+  return load::FetchMetrics(base);
 }
 
-std::string Shown(const Metrics& metrics, const std::string& name, double scale,
-                  const char* unit) {
+std::string Shown(const load::Metrics& metrics, const std::string& name,
+                  double scale, const char* unit) {
   const auto found = metrics.find(name);
   if (found == metrics.end()) return "-";
   char text[64];
@@ -40,9 +41,10 @@ std::string ProcessName(const ClusterProcess& process) {
 
 void PrintProcess(const ClusterProcess& process, bool running,
                   const std::string& api_key, int width) {
-  const StatusOr<Metrics> fetched =
-      running ? MetricsOf(process, api_key) : StatusOr<Metrics>(Metrics());
-  const Metrics metrics = fetched.ok() ? *fetched : Metrics();
+  const StatusOr<load::Metrics> fetched =
+      running ? MetricsOf(process, api_key)
+              : StatusOr<load::Metrics>(load::Metrics());
+  const load::Metrics metrics = fetched.ok() ? *fetched : load::Metrics();
   const std::string name = ProcessName(process);
   // Hosts of experts count batches: one per layer and step of each stage.
   const std::string counted =
@@ -58,7 +60,7 @@ void PrintProcess(const ClusterProcess& process, bool running,
                    : Cat("  no metrics: ", Message(fetched.status())).c_str());
 }
 
-void PrintLoad(const Metrics& metrics) {
+void PrintLoad(const load::Metrics& metrics) {
   const auto line = [&](const char* what, const char* name, double scale,
                         const char* unit) {
     std::printf("%-22s %s\n", what, Shown(metrics, name, scale, unit).c_str());
@@ -103,7 +105,7 @@ Status RunStatus(const EndpointOptions& options) {
   std::printf("\n");
   for (const ClusterProcess& process : cluster.processes) {
     if (process.role != "gateway") continue;
-    const StatusOr<Metrics> metrics = MetricsOf(process, base.api_key);
+    const StatusOr<load::Metrics> metrics = MetricsOf(process, base.api_key);
     if (metrics.ok()) {
       PrintLoad(*metrics);
     } else {

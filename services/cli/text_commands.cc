@@ -12,12 +12,13 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/eval/logits_file.h"
 #include "common/http/http_client.h"
+#include "common/load/server_queries.h"
+#include "common/load/stream_chunk.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "services/cli/logits_file.h"
-#include "services/cli/stream_chunk.h"
 
 namespace sluice::cli {
 namespace {
@@ -58,10 +59,11 @@ void PrintOutput(std::string_view text) {
 
 // Streams an answer to stdout and gives every event to `take`.
 Status Stream(const http::BaseUrl& base, const char* target, const Json& body,
-              const std::function<void(const StreamChunk&)>& take) {
+              const std::function<void(const load::StreamChunk&)>& take) {
   const Status done = http::HttpPostEvents(
       base, target, DumpJson(body), [&](std::string_view event) -> Status {
-        SLUICE_ASSIGN_OR_RETURN(const StreamChunk chunk, ParseGoodChunk(event));
+        SLUICE_ASSIGN_OR_RETURN(const load::StreamChunk chunk,
+                                load::ParseGoodChunk(event));
         PrintOutput(chunk.text);
         take(chunk);
         return OkStatus();
@@ -76,7 +78,7 @@ Status Answer(const http::BaseUrl& base, Json body, Json& messages) {
   std::string answer;
   SLUICE_RETURN_IF_ERROR(
       Stream(base, "/v1/chat/completions", body,
-             [&](const StreamChunk& chunk) { answer += chunk.text; }));
+             [&](const load::StreamChunk& chunk) { answer += chunk.text; }));
   messages.push_back({{"role", "assistant"}, {"content", answer}});
   return OkStatus();
 }
@@ -90,7 +92,7 @@ struct ChatOptions {
 Status RunChat(const ChatOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const http::BaseUrl base,
                           FindGateway(options.endpoint));
-  SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
+  SLUICE_ASSIGN_OR_RETURN(const std::string model, load::ServedModelId(base));
   Json body = {{"model", model}, {"stream", true}};
   body.update(options.sampling);
   Json first = Json::array();
@@ -124,8 +126,9 @@ Status RunChat(const ChatOptions& options) {
 // Writes the logits after each of `ids`.
 Status DumpLogits(const http::BaseUrl& base, const std::vector<int64_t>& ids,
                   const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(const LogitRows rows, FetchLogits(base, ids));
-  SLUICE_RETURN_IF_ERROR(WriteLogitsFile(path, ids, rows));
+  SLUICE_ASSIGN_OR_RETURN(const eval::LogitRows rows,
+                          eval::FetchLogits(base, ids));
+  SLUICE_RETURN_IF_ERROR(eval::WriteLogitsFile(path, ids, rows));
   std::fprintf(stderr, "%s: %zu positions of %zu logits\n", path.c_str(),
                ids.size(), rows.columns);
   return OkStatus();
@@ -141,14 +144,14 @@ struct GenerateOptions {
 Status RunGenerate(const GenerateOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const http::BaseUrl base,
                           FindGateway(options.endpoint));
-  SLUICE_ASSIGN_OR_RETURN(const std::string model, ServedModelId(base));
+  SLUICE_ASSIGN_OR_RETURN(const std::string model, load::ServedModelId(base));
   Json body = {{"model", model}, {"prompt", options.prompt}};
   body.update(options.sampling);
   if (options.ignore_eos) body["ignore_eos"] = true;
   body["stream"] = body["return_token_ids"] = true;
   std::vector<int64_t> ids;  // first those of the prompt
-  SLUICE_RETURN_IF_ERROR(
-      Stream(base, "/v1/completions", body, [&ids](const StreamChunk& chunk) {
+  SLUICE_RETURN_IF_ERROR(Stream(
+      base, "/v1/completions", body, [&ids](const load::StreamChunk& chunk) {
         ids.insert(ids.end(), chunk.prompt_ids.begin(), chunk.prompt_ids.end());
         const std::vector<int64_t> made =
             chunk.ids.value_or(std::vector<int64_t>());

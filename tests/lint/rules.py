@@ -71,6 +71,10 @@ ROOMS = {
     "common/http": (_NOUNS, _PLAIN | {"boost", "openssl"}),
     "common/hub": (_BASE | {"common/weights"},
                    _PLAIN | {"curl", "nlohmann", "openssl"}),
+    # A server of the dialect, seen from outside: asked, loaded and checked.
+    "common/load": (_BASE | {"common/http"}, _PLAIN | {"boost"}),
+    "common/eval": (_BASE | {"common/http", "common/load", "common/weights"},
+                    _PLAIN),
     "common/openai": (_BASE | {"common/core", "common/text", "common/grammar",
                                "common/http"}, _PLAIN),
     "common/trace": (_NOUNS | {"common/http"}, _PLAIN),
@@ -106,8 +110,8 @@ ROOMS = {
         "common/text", "common/engine", "common/weights", "common/http",
         "common/model_config", "common/metrics", "common/device",
         "common/stage", "common/importance", "common/measure",
-        "common/convert", "common/hub", "common/plan", "common/doctor"},
-        _PLAIN | {"boost", "cli11"}),
+        "common/convert", "common/hub", "common/plan", "common/doctor",
+        "common/load", "common/eval"}, _PLAIN | {"cli11"}),
     "tests": (None, None),  # anything
 }
 

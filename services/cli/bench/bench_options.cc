@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "common/load/server_queries.h"
+
 namespace sluice::cli {
 namespace {
 
@@ -11,7 +13,7 @@ Duration ToDuration(double seconds) {
 }
 
 void AddLoadOptions(CLI::App& app, BenchOptions& options) {
-  LoadOptions& load = options.load;
+  load::LoadOptions& load = options.load;
   CLI::Option* rate =
       app.add_option("--rate", load.rate,
                      "open loop: requests a second, as a Poisson process")
@@ -36,7 +38,7 @@ void AddLoadOptions(CLI::App& app, BenchOptions& options) {
 }
 
 void AddWorkloadOptions(CLI::App& app, BenchOptions& options) {
-  WorkloadOptions& work = options.workload;
+  load::WorkloadOptions& work = options.workload;
   app.add_option_function<std::string>(
          "--endpoint",
          [&work](const std::string& name) { work.chat = name == "chat"; },
@@ -47,7 +49,7 @@ void AddWorkloadOptions(CLI::App& app, BenchOptions& options) {
         std::pair("--output-tokens", &work.output_tokens)}) {
     AddParsed(
         app, name, *range,
-        [](const std::string& text) { return LengthRange::Parse(text); },
+        [](const std::string& text) { return load::LengthRange::Parse(text); },
         "N, or LOW:HIGH (128)");
   }
   app.add_option("--temperature", work.temperature, "0: greedy (0)")
@@ -68,15 +70,15 @@ void AddBenchOptions(CLI::App& app, BenchOptions& options) {
   AddWorkloadOptions(app, options);
   AddParsed(
       app, "--slo", options.service_level,
-      [](const std::string& text) { return ServiceLevel::Parse(text); },
+      [](const std::string& text) { return load::ServiceLevel::Parse(text); },
       "ttft=MS,tpot=MS,e2e=MS: goodput, the requests that keep all");
   app.add_option("--json", options.json_path, "figures and every request");
   app.add_flag("--quiet", options.quiet, "no progress");
 }
 
 Status CompleteBenchOptions(BenchOptions& options) {
-  LoadOptions& load = options.load;
-  WorkloadOptions& work = options.workload;
+  load::LoadOptions& load = options.load;
+  load::WorkloadOptions& work = options.workload;
   if (load.rate > 0) load.concurrency = 0;
   load.num_requests =
       options.requests.value_or(options.duration_s > 0 ? 0 : 100);
@@ -93,7 +95,7 @@ Status CompleteBenchOptions(BenchOptions& options) {
       std::chrono::milliseconds(1)));
   SLUICE_ASSIGN_OR_RETURN(load.base, FindGateway(options.endpoint));
   if (!work.model.empty()) return OkStatus();
-  SLUICE_ASSIGN_OR_RETURN(work.model, ServedModelId(load.base));
+  SLUICE_ASSIGN_OR_RETURN(work.model, load::ServedModelId(load.base));
   return OkStatus();
 }
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "services/cli/bench/bench_summary.h"
-#include "services/cli/bench/load_generator.h"
-#include "services/cli/bench/workload.h"
+#include "common/load/load_generator.h"
+#include "common/load/load_summary.h"
+#include "common/load/workload.h"
 #include "services/cli/cluster_file.h"
 
 namespace sluice::cli {
@@ -16,11 +16,11 @@ namespace sluice::cli {
 // The command line of `sluice bench`.
 struct BenchOptions {
   EndpointOptions endpoint;
-  LoadOptions load;
-  WorkloadOptions workload;
+  load::LoadOptions load;
+  load::WorkloadOptions workload;
   std::optional<int64_t> requests, warmup, seed;
   double duration_s = 0, timeout_s = 600;
-  std::optional<ServiceLevel> service_level;
+  std::optional<load::ServiceLevel> service_level;
   std::string json_path;  // empty: not written
   bool plain = false;     // OpenAI's fields alone
   bool quiet = false;     // no progress

@@ -9,13 +9,13 @@
 namespace sluice::cli {
 namespace {
 
-std::string Row(const char* name, const Summary& s) {
+std::string Row(const char* name, const load::Summary& s) {
   if (s.count == 0) return "";
   return Format("%-22s %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f\n", name,
                 s.mean, s.p50, s.p90, s.p95, s.p99, s.max);
 }
 
-std::string LoadText(const LoadOptions& load) {
+std::string LoadText(const load::LoadOptions& load) {
   std::string text = load.concurrency > 0
                          ? Cat("closed loop, concurrency ", load.concurrency)
                          : Cat("open loop, ", load.rate, " requests/s");
@@ -25,15 +25,15 @@ std::string LoadText(const LoadOptions& load) {
   return text + Cat(", seed ", load.seed);
 }
 
-Json SummaryJson(const Summary& s) {
+Json SummaryJson(const load::Summary& s) {
   return {{"count", s.count}, {"mean", s.mean}, {"deviation", s.deviation},
           {"min", s.min},     {"p50", s.p50},   {"p90", s.p90},
           {"p95", s.p95},     {"p99", s.p99},   {"max", s.max}};
 }
 
 Json ConfigJson(const BenchOptions& options, const BenchNotes& notes) {
-  const LoadOptions& load = options.load;
-  const WorkloadOptions& work = options.workload;
+  const load::LoadOptions& load = options.load;
+  const load::WorkloadOptions& work = options.workload;
   Json config = {
       {"url", Cat("http://", load.base.host, ":", load.base.port)},
       {"target", load.target},
@@ -54,7 +54,7 @@ Json ConfigJson(const BenchOptions& options, const BenchNotes& notes) {
       {"prompts", notes.prompt_kind},
       {"exact_prompt_lengths", notes.exact_lengths}};
   if (options.service_level) {
-    const ServiceLevel& level = *options.service_level;
+    const load::ServiceLevel& level = *options.service_level;
     Json slo = Json::object();
     if (level.ttft_ms) slo["ttft_ms"] = *level.ttft_ms;
     if (level.tpot_ms) slo["tpot_ms"] = *level.tpot_ms;
@@ -64,7 +64,7 @@ Json ConfigJson(const BenchOptions& options, const BenchNotes& notes) {
   return config;
 }
 
-Json FailuresJson(const BenchSummary& summary) {
+Json FailuresJson(const load::LoadSummary& summary) {
   Json failures = Json::object();
   for (const auto& [kind, failure] : summary.failures) {
     failures[kind] = {{"count", failure.count}, {"example", failure.example}};
@@ -72,12 +72,12 @@ Json FailuresJson(const BenchSummary& summary) {
   return failures;
 }
 
-Json RequestJson(const RequestRecord& record, TimePoint began) {
+Json RequestJson(const load::RequestRecord& record, TimePoint began) {
   Json itl = Json::array();
   for (const double gap : record.InterTokenLatencies())
     itl.push_back(gap * 1e3);
   return {{"index", record.index},
-          {"outcome", OutcomeName(record.outcome)},
+          {"outcome", load::OutcomeName(record.outcome)},
           {"http_status", record.http_status},
           {"error", record.error},
           {"scheduled_s", Seconds(record.scheduled - began)},
@@ -96,8 +96,8 @@ Json RequestJson(const RequestRecord& record, TimePoint began) {
 
 }  // namespace
 
-std::string ProgressLine(const LoadOptions& load,
-                         const LoadProgress& progress) {
+std::string ProgressLine(const load::LoadOptions& load,
+                         const load::LoadProgress& progress) {
   constexpr int kBarWidth = 24;
   double share = 0;
   if (load.num_requests > 0) {
@@ -120,7 +120,7 @@ std::string ProgressLine(const LoadOptions& load,
 }
 
 std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
-                        const BenchSummary& s) {
+                        const load::LoadSummary& s) {
   std::string out =
       Cat("\n", options.workload.model, " at http://", options.load.base.host,
           ":", options.load.base.port, options.load.target, "\n",
@@ -170,7 +170,8 @@ std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
 }
 
 std::string ResultJson(const BenchOptions& options, const BenchNotes& notes,
-                       const BenchSummary& s, const LoadResult& result) {
+                       const load::LoadSummary& s,
+                       const load::LoadResult& result) {
   Json summary = {
       {"window_s", s.window_s},
       {"requests", s.requests},
@@ -200,7 +201,7 @@ std::string ResultJson(const BenchOptions& options, const BenchNotes& notes,
     summary["goodput_share"] = *s.goodput_share;
   }
   Json requests = Json::array();
-  for (const RequestRecord& record : result.records) {
+  for (const load::RequestRecord& record : result.records) {
     requests.push_back(RequestJson(record, result.began));
   }
   summary["began_unix_s"] = result.began_unix_s;

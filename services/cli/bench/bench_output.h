@@ -5,8 +5,8 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "common/load/load_summary.h"
 #include "services/cli/bench/bench_options.h"
-#include "services/cli/bench/bench_summary.h"
 
 namespace sluice::cli {
 
@@ -17,15 +17,17 @@ struct BenchNotes {
 };
 
 // Returns a run's progress: "[####....] 5/10 requests, 2 in flight, ..".
-std::string ProgressLine(const LoadOptions& load, const LoadProgress& progress);
+std::string ProgressLine(const load::LoadOptions& load,
+                         const load::LoadProgress& progress);
 
 // Returns the table for a terminal.
 std::string SummaryText(const BenchOptions& options, const BenchNotes& notes,
-                        const BenchSummary& summary);
+                        const load::LoadSummary& summary);
 
 // Returns {"config", "summary", "requests": [..]}; times in milliseconds.
 std::string ResultJson(const BenchOptions& options, const BenchNotes& notes,
-                       const BenchSummary& summary, const LoadResult& result);
+                       const load::LoadSummary& summary,
+                       const load::LoadResult& result);
 
 }  // namespace sluice::cli
 

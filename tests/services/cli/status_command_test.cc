@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/load/server_queries.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
@@ -51,8 +52,9 @@ TEST(StatusCommandTest, ARefusalIsPrintedInsteadOfBlanks) {
 }
 
 TEST(MetricsTextTest, SamplesAreSummedOverTheirLabels) {
-  EXPECT_EQ(ParseMetrics("# TYPE a gauge\na{x=\"1\"} 2\na{x=\"2\"} 3\nb 1\n"),
-            (Metrics{{"a", 5}, {"b", 1}}));
+  EXPECT_EQ(
+      load::ParseMetrics("# TYPE a gauge\na{x=\"1\"} 2\na{x=\"2\"} 3\nb 1\n"),
+      (load::Metrics{{"a", 5}, {"b", 1}}));
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ const TimePoint kStart = TimePoint() + std::chrono::hours(1);
 TimePoint At(int ms) { return kStart + milliseconds(ms); }
 
 // Due at 0, sent 10 ms late; tokens at 100, 120 and two at 160.
-RequestRecord OneRequest() {
-  RequestRecord record;
-  record.outcome = Outcome::kDone;
+load::RequestRecord OneRequest() {
+  load::RequestRecord record;
+  record.outcome = load::Outcome::kDone;
   record.http_status = 200;
   record.scheduled = At(0);
   record.sent = At(10);
@@ -24,14 +24,14 @@ RequestRecord OneRequest() {
   record.arrivals = {{At(100), 1}, {At(120), 1}, {At(160), 2}};
   record.prompt_tokens = 8;
   record.output_tokens = 4;
-  record.source = TokenSource::kUsage;
+  record.source = load::TokenSource::kUsage;
   return record;
 }
 
-RequestRecord Refused() {
-  RequestRecord record;
+load::RequestRecord Refused() {
+  load::RequestRecord record;
   record.index = 1;
-  record.outcome = Outcome::kRefused;
+  record.outcome = load::Outcome::kRefused;
   record.http_status = 429;
   record.retry_after_s = 2;
   record.error = "429: \"full\", come back";
@@ -40,8 +40,8 @@ RequestRecord Refused() {
   return record;
 }
 
-LoadResult SomeResult() {
-  LoadResult result;
+load::LoadResult SomeResult() {
+  load::LoadResult result;
   result.began = At(0);
   result.ended = At(200);
   result.records = {OneRequest(), Refused()};
@@ -53,12 +53,12 @@ BenchOptions SomeOptions() {
   options.load.base = {"h", "1", ""};
   options.load.num_requests = 2;
   options.workload.model = "m<1>";
-  options.service_level = ServiceLevel{200, 25, std::nullopt};
+  options.service_level = load::ServiceLevel{200, 25, std::nullopt};
   return options;
 }
 
 TEST(RequestRecordTest, TimesAreMeasuredFromTheScheduledArrival) {
-  const RequestRecord record = OneRequest();
+  const load::RequestRecord record = OneRequest();
   EXPECT_DOUBLE_EQ(record.TimeToFirstToken(), 0.1);
   EXPECT_DOUBLE_EQ(record.Latency(), 0.165);
   EXPECT_DOUBLE_EQ(record.Lateness(), 0.01);
@@ -76,8 +76,8 @@ TEST(RequestRecordTest, TokensThatArriveTogetherShareTheirGap) {
 
 TEST(BenchSummaryTest, RatesCountWhatHappenedInTheWindow) {
   const BenchOptions options = SomeOptions();
-  const BenchSummary all =
-      Summarize(SomeResult(), Duration(0), options.service_level);
+  const load::LoadSummary all =
+      load::Summarize(SomeResult(), Duration(0), options.service_level);
   EXPECT_DOUBLE_EQ(all.window_s, 0.2);
   EXPECT_DOUBLE_EQ(all.requests_per_s, 5);
   EXPECT_DOUBLE_EQ(all.output_tokens_per_s, 20);
@@ -86,8 +86,8 @@ TEST(BenchSummaryTest, RatesCountWhatHappenedInTheWindow) {
   EXPECT_DOUBLE_EQ(all.refused_ms.p50, 10);
   EXPECT_DOUBLE_EQ(all.retry_after_s.mean, 2);
   // 0.125 s: one token of 4 and the prompt.
-  const BenchSummary part =
-      Summarize(SomeResult(), milliseconds(125), std::nullopt);
+  const load::LoadSummary part =
+      load::Summarize(SomeResult(), milliseconds(125), std::nullopt);
   EXPECT_DOUBLE_EQ(part.window_s, 0.125);
   EXPECT_DOUBLE_EQ(part.output_tokens_per_s, 16);
   EXPECT_DOUBLE_EQ(part.requests_per_s, 0);
@@ -95,26 +95,27 @@ TEST(BenchSummaryTest, RatesCountWhatHappenedInTheWindow) {
 }
 
 TEST(BenchSummaryTest, TokensOfACacheAreNoComputedInput) {
-  LoadResult result = SomeResult();
+  load::LoadResult result = SomeResult();
   result.records[0].cached_tokens = 6;
-  const BenchSummary all = Summarize(result, Duration(0), std::nullopt);
+  const load::LoadSummary all =
+      load::Summarize(result, Duration(0), std::nullopt);
   EXPECT_DOUBLE_EQ(all.input_tokens_per_s, 40);
   EXPECT_DOUBLE_EQ(all.computed_input_tokens_per_s, 10);
 }
 
 TEST(BenchSummaryTest, AServiceLevelIsKeptByEveryPartOfIt) {
-  EXPECT_TRUE((ServiceLevel{100, 20, 165}).IsKeptBy(OneRequest()));
-  EXPECT_FALSE((ServiceLevel{99, 20, 165}).IsKeptBy(OneRequest()));
-  EXPECT_FALSE((ServiceLevel{100, 19, 165}).IsKeptBy(OneRequest()));
-  EXPECT_FALSE((ServiceLevel{100, 20, 164}).IsKeptBy(OneRequest()));
-  EXPECT_FALSE(ServiceLevel{}.IsKeptBy(Refused()));
+  EXPECT_TRUE((load::ServiceLevel{100, 20, 165}).IsKeptBy(OneRequest()));
+  EXPECT_FALSE((load::ServiceLevel{99, 20, 165}).IsKeptBy(OneRequest()));
+  EXPECT_FALSE((load::ServiceLevel{100, 19, 165}).IsKeptBy(OneRequest()));
+  EXPECT_FALSE((load::ServiceLevel{100, 20, 164}).IsKeptBy(OneRequest()));
+  EXPECT_FALSE(load::ServiceLevel{}.IsKeptBy(Refused()));
 }
 
 TEST(BenchOutputTest, JsonHasConfigSummaryAndEveryRequest) {
   const BenchOptions options = SomeOptions();
-  const LoadResult result = SomeResult();
-  const BenchSummary summary =
-      Summarize(result, Duration(0), options.service_level);
+  const load::LoadResult result = SomeResult();
+  const load::LoadSummary summary =
+      load::Summarize(result, Duration(0), options.service_level);
   const auto json =
       ParseJson(ResultJson(options, {"random words", false}, summary, result));
   ASSERT_TRUE(json.ok()) << json.status();
@@ -129,8 +130,8 @@ TEST(BenchOutputTest, JsonHasConfigSummaryAndEveryRequest) {
 
 TEST(BenchOutputTest, TheTableTellsWhatCountsAndHowItWasMeasured) {
   const BenchOptions options = SomeOptions();
-  const BenchSummary summary =
-      Summarize(SomeResult(), Duration(0), options.service_level);
+  const load::LoadSummary summary =
+      load::Summarize(SomeResult(), Duration(0), options.service_level);
   const std::string text =
       SummaryText(options, {"random token ids", true}, summary);
   for (const char* part :
@@ -142,9 +143,9 @@ TEST(BenchOutputTest, TheTableTellsWhatCountsAndHowItWasMeasured) {
 }
 
 TEST(ProgressLineTest, ABarShowsTheShareOfTheRequests) {
-  LoadOptions load;
+  load::LoadOptions load;
   load.num_requests = 10;
-  LoadProgress progress;
+  load::LoadProgress progress;
   progress.ended = 5;
   progress.elapsed_s = 2;
   const std::string line = ProgressLine(load, progress);
