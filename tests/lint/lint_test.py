@@ -168,6 +168,36 @@ class SizeLintTest(unittest.TestCase):
         self.assertEqual(check(8, "// Size: inlined.\n"), [])
         self.assertTrue(check(9, "// Size: inlined.\n"))
 
+    def test_classes_are_measured_with_their_members(self):
+        header = ("class A : public B {\n public:\n  A(int x);\n"
+                  "  ~A() override;\n  A(const A&) = delete;\n"
+                  "  virtual void Pure() = 0;\n  void One(\n      int x);\n"
+                  "  int x() const { return x_; }\n"
+                  "  void Two() {\n    x_ = 1;\n  }\n"
+                  "  struct Inner {\n    void F();\n    int y = 0;\n  };\n\n"
+                  " private:\n  std::function<void(int)> call_;\n"
+                  "  int x_ SLUICE_GUARDED_BY(m_) = 0;\n};\n")
+        source = ("void A::One(int x) {\n  x_ = x;\n}\n"
+                  "void A::Inner::F() {\n}\n")
+        found = size_lint.all_classes({"common/a/a.h": header,
+                                       "common/a/a.cc": source,
+                                       "common/b/a.cc": source})
+        self.assertEqual([(c.name, c.lines, c.methods, c.members)
+                          for c in found],
+                         [("A", 21, 3, 3), ("A::Inner", 4, 1, 2)])
+
+    def test_a_class_of_many_methods_or_lines_is_told(self):
+        def check(methods, lines):
+            return size_lint.check_classes({
+                "common/a/a.h": "class A {\n" + "".join(
+                    f"  void F{i}();\n" for i in range(methods)) + "};\n",
+                "common/a/a.cc": "void A::F0() {\n" + "\n" * lines + "}\n"})
+        self.assertEqual(check(25, 421), [])
+        self.assertEqual(check(26, 10), ["common/a/a.h:1: class A: 26 "
+                                         "methods, at most 25"])
+        self.assertEqual(check(25, 422), ["common/a/a.h:1: class A: 451 "
+                                          "lines of members, at most 450"])
+
     def test_shells_are_measured_by_folder(self):
         self.assertEqual(size_lint._shells(
             {"services/a/main.cc": 10, "services/a/x/y.h": 20,

@@ -1,5 +1,9 @@
 """Holds files and functions to the sizes the house allows.
 
+A class has the lines of its definition and of its members', wherever in its
+room they are, and its own methods: what overrides, is pure or defaulted, and
+accessors on one line are not counted.
+
 There are two limits: one that is never exceeded, and one beyond which the
 opening comment gives the reason, in a paragraph that begins with "Size:". A
 file's opening comment (or docstring) is what it begins with, include guards
@@ -23,6 +27,8 @@ SOURCE_LINES = Limit(450, 600)
 FUNCTION_LINES = Limit(60, 100)
 KERNEL_LINES = Limit(60, 150)
 PARAMETERS = Limit(6, 8)
+CLASS_LINES = 450
+CLASS_METHODS = 25
 SHELL_LINES = 800  # of a service; past it something belongs in a room
 
 _REASON = re.compile(r"^\W*Size: \w", re.M)
@@ -40,12 +46,83 @@ class Function:
     name: str
 
 
+@dataclasses.dataclass
+class Class:
+    file: str
+    line: int
+    lines: int  # of the definition
+    methods: int
+    name: str  # with the classes around it
+    members: int = 0  # lines of members that are defined elsewhere
+
+
+def _plain(text):
+    """C++ without comments, literals and preprocessor lines."""
+    return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
+                  lambda m: "\n" * m.group().count("\n"),
+                  sources.strip_cxx(text), flags=re.M)
+
+
+_CLASS = re.compile(
+    r"\b(?:class|struct) (?:(?:SLUICE|ABSL)_\w+(?:\([^()]*\))? )?"
+    r"([A-Z]\w*(?:::[A-Z]\w*)*)(?: final)?\s*(?::[^;{}()]*)?\{")
+
+
+def classes(name, text):
+    """The class definitions of a C++ file."""
+    plain = _plain(text)
+    found = []
+    for match in _CLASS.finditer(plain):
+        depth, at = 1, match.end()
+        while at < len(plain) and depth:
+            depth += {"{": 1, "}": -1}.get(plain[at], 0)
+            at += 1
+        around = [outer for outer, end in found if end > at]
+        full = "::".join([outer.name for outer in around[-1:]]
+                         + [match.group(1)])
+        first = plain.count("\n", 0, match.start()) + 1
+        lines = plain.count("\n", match.start(), at) + 1
+        found.append((Class(name, first, lines,
+                            _methods(plain[match.end():at - 1]), full), at))
+    return [one for one, _ in found]
+
+
+def _methods(body):
+    """How many methods of its own a class with that body has."""
+    count, depth, head, inside = 0, 0, "", ""
+    for char in body:
+        if char == "{":
+            depth += 1
+        elif char == "}":
+            depth -= 1
+        if depth or char == "}":
+            inside += char
+        if char == ";" and not depth or char == "}" and not depth:
+            count += _is_method(head, inside)
+            head, inside = "", ""
+        elif not depth:
+            head += char
+    return count
+
+
+def _is_method(head, inside):
+    head = re.sub(r"\b(ABSL|SLUICE)_[A-Z_]+\([^()]*\)", "", head)
+    head = re.sub(r"\b(public|private|protected):", "", head)
+    while re.search(r"<[^<>]*>", head):
+        head = re.sub(r"<[^<>]*>", "", head)
+    if "(" not in head or re.match(r"\s*(using|friend|typedef|static_assert|"
+                                   r"class|struct|enum|union)\b", head):
+        return False
+    if re.search(r"\boverride\b|\bfinal\b|=\s*(0|default|delete)\s*$", head):
+        return False
+    # An accessor: one statement on one line.
+    return not inside or "\n" in inside or inside.count(";") > 1
+
+
 def functions(name, text):
     """The function definitions of a C++ file, by its braces: a `{` at
     namespace or class level that follows a parameter list opens a body."""
-    plain = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
-                   lambda m: "\n" * m.group().count("\n"),
-                   sources.strip_cxx(text), flags=re.M)
+    plain = _plain(text)
     found, stack, head_start = [], [], 0
     body_depth = None
     for match in re.finditer(r"[{};]", plain):
@@ -143,13 +220,47 @@ def check_file(name, text):
     return findings
 
 
+def all_classes(texts):
+    """Every class of {name: text}, with the lines of its members."""
+    found = {}
+    for name, text in texts.items():
+        for one in classes(name, text):
+            found.setdefault((name.rpartition("/")[0], one.name), one)
+    for name, text in texts.items():
+        for function in functions(name, text):
+            owner = function.name.rpartition("::")[0]
+            one = found.get((name.rpartition("/")[0], owner))
+            if one:
+                one.members += function.lines
+    return list(found.values())
+
+
+def check_classes(texts):
+    findings = []
+    for one in all_classes(texts):
+        where = f"{one.file}:{one.line}: class {one.name}"
+        if one.lines + one.members > CLASS_LINES:
+            findings.append(f"{where}: {one.lines + one.members} lines of "
+                            f"members, at most {CLASS_LINES}")
+        if one.methods > CLASS_METHODS:
+            findings.append(f"{where}: {one.methods} methods, at most "
+                            f"{CLASS_METHODS}")
+    return findings
+
+
+def _product():
+    return {name: sources.read(name) for name in _measured()
+            if name.endswith(sources.CXX) and not name.startswith("tests/")}
+
+
 def _measured():
     return [name for name in sources.files() if name.endswith(sources.CODE)]
 
 
 def check():
     return [finding for name in _measured()
-            for finding in check_file(name, sources.read(name))]
+            for finding in check_file(name, sources.read(name))
+            ] + check_classes(_product())
 
 
 def _shells(sizes):
@@ -175,7 +286,7 @@ def _shells(sizes):
 
 def report(count=15):
     """Lines of text: lines of code per folder and per service shell, largest
-    files, functions."""
+    files, classes, functions."""
     sizes = {name: sources.read(name).count("\n") for name in _measured()}
     folders = {}
     for name, lines in sizes.items():
@@ -193,6 +304,11 @@ def report(count=15):
     out += ["largest files:"]
     out += [f"  {lines:6}  {name}" for name, lines in
             sorted(sizes.items(), key=lambda item: -item[1])[:count]]
+    largest = sorted(all_classes(_product()),
+                     key=lambda one: -one.lines - one.members)
+    out += ["largest classes (lines of members, methods of their own):"]
+    out += [f"  {one.lines + one.members:6} {one.methods:3}  {one.file}: "
+            f"{one.name}" for one in largest[:count]]
     out += ["largest functions:"]
     out += [f"  {f.lines:6}  {f.file}:{f.line} {f.name}"
             for f in every[:count]]

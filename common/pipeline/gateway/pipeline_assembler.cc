@@ -130,7 +130,10 @@ void PipelineAssembler::Start(PipelineCallbacks callbacks) {
 }
 
 void PipelineAssembler::Drain(TimePoint deadline) {
-  events_->Post([this] { SendDrain(); });
+  events_->Post([this] {
+    if (!std::exchange(draining_, true)) places_.SendDrain();
+    CheckDrained();
+  });
   MutexLock lock(mutex_);
   while (!drained_ && drained_changed_.WaitUntil(mutex_, deadline)) {
   }
@@ -316,20 +319,8 @@ void PipelineAssembler::LoseStuck() {
   EndStage(slowest, why)->Cancel(why);
 }
 
-void PipelineAssembler::SendDrain() {
-  const bool sent = std::exchange(draining_, true);
-  v1::ControlRequest request;
-  request.mutable_drain();
-  for (size_t i = 0; i < places_.count(); ++i) {
-    if (!sent && stages_[i]->welcomed()) stages_[i]->Send(request);
-  }
-  CheckDrained();
-}
-
 void PipelineAssembler::CheckDrained() {
-  for (size_t i = 0; i < places_.count(); ++i) {
-    if (stages_[i]->welcomed() && !stages_[i]->drained()) return;
-  }
+  if (!places_.drained()) return;
   LogInfo("all stages have drained");
   MutexLock lock(mutex_);
   drained_ = true;

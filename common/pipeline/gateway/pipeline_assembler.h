@@ -134,7 +134,6 @@ class PipelineAssembler {
   void ReleaseLeaving(size_t index);
   // Loses the stage that holds up the others, if one does.
   void LoseStuck();
-  void SendDrain();
   void CheckDrained();
   // Joins the stages to a pipeline and begins an epoch, if they fit.
   void BeginAssigning(TimePoint now);

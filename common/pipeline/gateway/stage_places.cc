@@ -150,6 +150,21 @@ bool StagePlaces::filled() const {
   return true;
 }
 
+void StagePlaces::SendDrain() const {
+  v1::ControlRequest request;
+  request.mutable_drain();
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (stages_[i]->welcomed()) stages_[i]->Send(request);
+  }
+}
+
+bool StagePlaces::drained() const {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (stages_[i]->welcomed() && !stages_[i]->drained()) return false;
+  }
+  return true;
+}
+
 PipelineStatus StagePlaces::Report(TimePoint now, TimePoint passed,
                                    Duration suspect_after, bool up) const {
   PipelineStatus status;

@@ -45,6 +45,10 @@ class StagePlaces {
   size_t Slowest() const;
   // Whether every place has a process that holds its layers.
   bool filled() const;
+  // Asks the processes in the places to finish their steps.
+  void SendDrain() const;
+  // Whether all of them that serve have finished their steps.
+  bool drained() const;
   // Returns what people see of the processes at `now`: their states, and
   // whether `up`, the pipeline's state, and the states make it ready; if not,
   // the message says why. `passed`: as for StageConnection::Silence. The caller
