@@ -65,7 +65,7 @@ StatusOr<double> CertificateExpiry(const std::string& path) {
 }
 
 void AddCertificateExpiry(Registry& registry, std::string_view use,
-                          const std::string& path, CertificateReading reading) {
+                          const std::string& path) {
   if (path.empty()) return;
   const StatusOr<double> now = CertificateExpiry(path);
   if (!now.ok()) {
@@ -77,7 +77,6 @@ void AddCertificateExpiry(Registry& registry, std::string_view use,
                         "End of a certificate's validity, Unix time",
                         {{"use", std::string(use)}});
   expiry.Set(*now);
-  if (reading == CertificateReading::kAtStart) return;
   registry.OnScrape([expiry, path] {
     const StatusOr<double> later = CertificateExpiry(path);
     if (later.ok()) expiry.Set(*later);
@@ -86,10 +85,8 @@ void AddCertificateExpiry(Registry& registry, std::string_view use,
 
 void AddPeerCertificates(Registry& registry, const std::string& certificate,
                          const std::string& authority) {
-  AddCertificateExpiry(registry, "peers", certificate,
-                       CertificateReading::kAtStart);
-  AddCertificateExpiry(registry, "peers_ca", authority,
-                       CertificateReading::kAtStart);
+  AddCertificateExpiry(registry, "peers", certificate);
+  AddCertificateExpiry(registry, "peers_ca", authority);
 }
 
 }  // namespace sluice::metrics

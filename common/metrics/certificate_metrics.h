@@ -14,18 +14,15 @@ namespace sluice::metrics {
 // INVALID_ARGUMENT for one without a certificate; both name the file.
 StatusOr<double> CertificateExpiry(const std::string& path);
 
-// When a process reads a certificate's file.
-enum class CertificateReading { kAtStart, kWhenChanged };
-
 // Adds sluice_tls_certificate_expiry_timestamp_seconds{use} of the PEM file at
-// `path`: as the file is now, or with kWhenChanged as each scrape finds the
-// file; a scrape that cannot read the file changes nothing. An empty path adds
-// nothing. A file that cannot be read now is logged, and adds nothing.
+// `path`, as each scrape finds the file; one that cannot read it changes
+// nothing. An empty path adds nothing. A file that cannot be read now is
+// logged, and adds nothing.
 void AddCertificateExpiry(Registry& registry, std::string_view use,
-                          const std::string& path, CertificateReading reading);
+                          const std::string& path);
 
-// Adds the series of a process's own certificate and authority, which gRPC
-// reads at the start: use "peers" and "peers_ca". Empty paths add nothing.
+// Adds the series of a process's own certificate and authority: use "peers" and
+// "peers_ca". Empty paths add nothing.
 void AddPeerCertificates(Registry& registry, const std::string& certificate,
                          const std::string& authority);
 

@@ -7,8 +7,11 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include <algorithm>
@@ -16,16 +19,22 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
+#include "common/base/log_limit.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/health_service.h"
 #include "common/rpc/hello.h"
+#include "common/rpc/status.h"
 
 namespace sluice::rpc {
 namespace {
+
+namespace tls = grpc::experimental;
 
 // Of one connection: each stream of a peer has its own, and probes are short.
 constexpr int kMaxConcurrentStreams = 16;
@@ -40,34 +49,19 @@ constexpr int kMaxPingStrikes = 64;
 // A connection without a stream is closed after this time.
 constexpr int kIdleMs = 60'000;
 constexpr int kHandshakeMs = 10'000;
+// Between two looks at the TLS files.
+constexpr unsigned int kReloadSeconds = 2;
 
 int Milliseconds(Duration d) {
   return static_cast<int>(
       std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
 }
 
-StatusOr<std::string> ReadPem(const char* flag, const std::string& path) {
+Status CheckReadable(const char* flag, const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in || text.str().empty()) {
-    return NotFound(flag, " ", path, ": ", std::strerror(errno));
-  }
-  return std::move(text).str();
-}
-
-struct Pem {
-  std::string cert;
-  std::string key;
-  std::string ca;
-};
-
-StatusOr<Pem> ReadPems(const TransportOptions& options) {
-  Pem pem;
-  SLUICE_ASSIGN_OR_RETURN(pem.cert, ReadPem("--tls-cert", options.tls_cert));
-  SLUICE_ASSIGN_OR_RETURN(pem.key, ReadPem("--tls-key", options.tls_key));
-  SLUICE_ASSIGN_OR_RETURN(pem.ca, ReadPem("--tls-ca", options.tls_ca));
-  return pem;
+  if (in && in.peek() != std::ifstream::traits_type::eof()) return OkStatus();
+  return NotFound(flag, " ", path, ": ",
+                  in ? "it is empty" : std::strerror(errno));
 }
 
 // Arguments of both ends. A silent peer is found within peer_timeout: a quarter
@@ -92,26 +86,85 @@ std::vector<std::pair<std::string, int>> CommonArguments(
   };
 }
 
-StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(
+// Watches the TLS files for the life of the process: one thread of gRPC's per
+// set of files, however many channels use them. NOT_FOUND and UNAVAILABLE, at
+// first, for files that cannot be read and that are no key and certificate.
+StatusOr<std::shared_ptr<tls::CertificateProviderInterface>> Watched(
     const TransportOptions& options) {
+  using Files = std::tuple<std::string, std::string, std::string>;
+  static std::mutex mutex;
+  static auto* watched =
+      new std::map<Files, std::shared_ptr<tls::CertificateProviderInterface>>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto& provider =
+      (*watched)[{options.tls_cert, options.tls_key, options.tls_ca}];
+  if (provider != nullptr) return provider;
+  SLUICE_RETURN_IF_ERROR(CheckReadable("--tls-cert", options.tls_cert));
+  SLUICE_RETURN_IF_ERROR(CheckReadable("--tls-key", options.tls_key));
+  SLUICE_RETURN_IF_ERROR(CheckReadable("--tls-ca", options.tls_ca));
+  SLUICE_RETURN_IF_ERROR(CheckKeyPair(options.tls_cert, options.tls_key));
+  provider = std::make_shared<tls::FileWatcherCertificateProvider>(
+      options.tls_key, options.tls_cert, options.tls_ca, kReloadSeconds);
+  return provider;
+}
+
+// Holds callers to the roles of their certificates, before a call is taken in.
+class RoleCheck : public grpc::AuthMetadataProcessor {
+ public:
+  RoleCheck(MethodRoles rules, bool required)
+      : rules_(std::move(rules)), required_(required) {}
+
+  bool IsBlocking() const override { return false; }
+
+  grpc::Status Process(const InputMetadata& metadata,
+                       grpc::AuthContext* context, OutputMetadata*,
+                       OutputMetadata*) override {
+    std::vector<std::string> uris;
+    for (const grpc::string_ref& uri :
+         context->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME)) {
+      uris.emplace_back(uri.data(), uri.size());
+    }
+    const auto path = metadata.find(":path");
+    const std::string method =
+        path == metadata.end()
+            ? ""
+            : std::string(path->second.data(), path->second.size());
+    const Status status = CheckRole(rules_, method, RolesOf(uris), required_);
+    if (!status.ok()) refused_.Write(LogLevel::kWarning, Message(status));
+    return ToGrpc(status);
+  }
+
+ private:
+  const MethodRoles rules_;
+  const bool required_;
+  LogLimit refused_{5, std::chrono::seconds(10)};
+};
+
+StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(
+    const TransportOptions& options, MethodRoles roles) {
   if (!options.tls()) return grpc::InsecureServerCredentials();
-  SLUICE_ASSIGN_OR_RETURN(Pem pem, ReadPems(options));
-  grpc::SslServerCredentialsOptions ssl(
+  SLUICE_ASSIGN_OR_RETURN(auto files, Watched(options));
+  SLUICE_ASSIGN_OR_RETURN(const bool required, RequiresRoles(options));
+  tls::TlsServerCredentialsOptions tls_options(std::move(files));
+  tls_options.watch_root_certs();
+  tls_options.watch_identity_key_cert_pairs();
+  tls_options.set_cert_request_type(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  ssl.pem_root_certs = std::move(pem.ca);
-  ssl.pem_key_cert_pairs.push_back({std::move(pem.key), std::move(pem.cert)});
-  return grpc::SslServerCredentials(ssl);
+  auto credentials = tls::TlsServerCredentials(tls_options);
+  credentials->SetAuthMetadataProcessor(
+      std::make_shared<RoleCheck>(std::move(roles), required));
+  return credentials;
 }
 
 StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
     const TransportOptions& options) {
   if (!options.tls()) return grpc::InsecureChannelCredentials();
-  SLUICE_ASSIGN_OR_RETURN(Pem pem, ReadPems(options));
-  grpc::SslCredentialsOptions ssl;
-  ssl.pem_root_certs = std::move(pem.ca);
-  ssl.pem_private_key = std::move(pem.key);
-  ssl.pem_cert_chain = std::move(pem.cert);
-  return grpc::SslCredentials(ssl);
+  SLUICE_ASSIGN_OR_RETURN(auto files, Watched(options));
+  tls::TlsChannelCredentialsOptions tls_options;
+  tls_options.set_certificate_provider(std::move(files));
+  tls_options.watch_root_certs();
+  tls_options.watch_identity_key_cert_pairs();
+  return tls::TlsCredentials(tls_options);
 }
 
 // gRPC ends its callback threads with the last channel or server, and waits for
@@ -183,9 +236,10 @@ std::string WithPort(const std::string& address, int port) {
 
 StatusOr<ListeningServer> Listen(const std::string& address,
                                  const TransportOptions& options,
-                                 grpc::Service* service) {
+                                 grpc::Service* service, MethodRoles roles) {
   SLUICE_RETURN_IF_ERROR(CheckAddress(address, options));
-  SLUICE_ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(options));
+  SLUICE_ASSIGN_OR_RETURN(auto credentials,
+                          ServerCredentialsFor(options, std::move(roles)));
   SLUICE_ASSIGN_OR_RETURN(ListenLock lock, ListenLock::Take(address));
   CallbackThreads::Keep();
   TakeGrpcLog();

@@ -10,6 +10,7 @@
 
 #include "common/base/status.h"
 #include "common/rpc/listen_address.h"
+#include "common/rpc/peer_roles.h"
 #include "common/rpc/transport_options.h"
 
 namespace sluice::rpc {
@@ -24,12 +25,14 @@ struct ListeningServer {
 };
 
 // Binds `address` and serves `service`. Port 0: the system chooses. A socket
-// file has mode 0600 and replaces a stale one. Errors: INVALID_ARGUMENT as
+// file has mode 0600 and replaces a stale one. With TLS a caller is held to
+// `roles` before its call is taken in. Errors: INVALID_ARGUMENT as
 // CheckAddress's, NOT_FOUND for a missing TLS file, UNAVAILABLE if the address
 // cannot be bound.
 StatusOr<ListeningServer> Listen(const std::string& address,
                                  const TransportOptions& options,
-                                 grpc::Service* service);
+                                 grpc::Service* service,
+                                 MethodRoles roles = {});
 
 // Sets "startup" and "readiness". "" and "liveness" are always SERVING.
 void SetReady(grpc::Server& server, bool ready);

@@ -25,6 +25,14 @@ Status CheckSocketPath(const std::string& address) {
 
 }  // namespace
 
+StatusOr<TlsRoles> ParseTlsRoles(const std::string& text) {
+  if (text == "auto") return TlsRoles::kAuto;
+  if (text == "require") return TlsRoles::kRequire;
+  if (text == "allow") return TlsRoles::kAllow;
+  return InvalidArgument("--tls-roles must be auto, require or allow, got '",
+                         text, "'");
+}
+
 Status Validate(const TransportOptions& options) {
   const bool any = !options.tls_cert.empty() || !options.tls_key.empty() ||
                    !options.tls_ca.empty();
@@ -39,6 +47,10 @@ Status Validate(const TransportOptions& options) {
   if (all && options.insecure) {
     return InvalidArgument("--insecure contradicts --tls-cert ",
                            options.tls_cert);
+  }
+  if (!all && options.roles == TlsRoles::kRequire) {
+    return InvalidArgument("--tls-roles require needs --tls-cert, --tls-key ",
+                           "and --tls-ca");
   }
   const double timeout = Seconds(options.peer_timeout);
   if (!(timeout >= 0.1 && timeout <= 3600)) {

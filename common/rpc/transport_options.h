@@ -10,12 +10,21 @@
 // How processes reach each other. This header needs no gRPC.
 namespace sluice::rpc {
 
+// Whether callers need a role in their certificates (peer_roles.h): they do
+// where this process's own certificate names one, always, or never. A role that
+// a certificate does name counts in any case.
+enum class TlsRoles { kAuto, kRequire, kAllow };
+// INVALID_ARGUMENT unless `text` is auto, require or allow.
+StatusOr<TlsRoles> ParseTlsRoles(const std::string& text);
+
 struct TransportOptions {
   // PEM files: this process's certificate and key, and the authority that signs
-  // its peers. All three or none. With them both sides are checked.
+  // its peers. All three or none. With them both sides are checked. Read again
+  // within seconds when they change: connections made later use the new ones.
   std::string tls_cert;
   std::string tls_key;
   std::string tls_ca;
+  TlsRoles roles = TlsRoles::kAuto;
   // Plain text is allowed beyond loopback. Not together with TLS.
   bool insecure = false;
   // A peer that is silent for this long is lost; keepalive follows from it.

@@ -138,9 +138,9 @@ class ExpertServer::Impl {
   ~Impl() { Stop(); }
 
   Status Start() {
-    SLUICE_ASSIGN_OR_RETURN(
-        server_,
-        rpc::Listen(options_.listen, options_.transport, service_.get()));
+    SLUICE_ASSIGN_OR_RETURN(server_,
+                            rpc::Listen(options_.listen, options_.transport,
+                                        service_.get(), ExpertMethodRoles()));
     metrics::AddProcessMetrics(registry_, "expert", options_.experts.isa);
     metrics::AddPeerCertificates(registry_, options_.transport.tls_cert,
                                  options_.transport.tls_ca);

@@ -211,8 +211,7 @@ class GatewayServer::Impl {
     metrics::AddPeerCertificates(registry, options_.transport.tls_cert,
                                  options_.transport.tls_ca);
     metrics::AddCertificateExpiry(registry, "http",
-                                  options_.http_tls.certificate,
-                                  metrics::CertificateReading::kWhenChanged);
+                                  options_.http_tls.certificate);
   }
 
   Status StartMetricsServer() {

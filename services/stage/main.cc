@@ -56,6 +56,9 @@ ABSL_FLAG(std::string, metrics_listen, "",
 ABSL_FLAG(std::string, tls_cert, "", "PEM file: this stage's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the peers");
+ABSL_FLAG(std::string, tls_roles, "auto",
+          "whether callers need a role in their certificates: require, allow "
+          "those without, or auto (they do if --tls-cert names one)");
 ABSL_FLAG(bool, insecure, false, "plain text beyond loopback");
 ABSL_FLAG(bool, reflection, false,
           "gRPC reflection: tells everybody what messages there are");
@@ -148,6 +151,8 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   transport.tls_cert = absl::GetFlag(FLAGS_tls_cert);
   transport.tls_key = absl::GetFlag(FLAGS_tls_key);
   transport.tls_ca = absl::GetFlag(FLAGS_tls_ca);
+  SLUICE_ASSIGN_OR_RETURN(transport.roles,
+                          rpc::ParseTlsRoles(absl::GetFlag(FLAGS_tls_roles)));
   transport.insecure = absl::GetFlag(FLAGS_insecure);
   transport.reflection = absl::GetFlag(FLAGS_reflection);
   transport.peer_timeout = std::chrono::duration_cast<Duration>(

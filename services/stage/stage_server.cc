@@ -138,9 +138,9 @@ class StageServer::Impl {
   }
 
   Status Start() {
-    SLUICE_ASSIGN_OR_RETURN(
-        server_,
-        rpc::Listen(options_.listen, options_.transport, service_.get()));
+    SLUICE_ASSIGN_OR_RETURN(server_,
+                            rpc::Listen(options_.listen, options_.transport,
+                                        service_.get(), StageMethodRoles()));
     metrics::AddProcessMetrics(registry_, "stage", options_.stage.isa);
     metrics::AddPeerCertificates(registry_, options_.transport.tls_cert,
                                  options_.transport.tls_ca);

@@ -118,6 +118,22 @@ class NamespacesTest(unittest.TestCase):
         self.start_all(*certificates)
         self.check_answer()
 
+    def test_a_certificate_opens_what_its_role_may_call(self):
+        tls = self.certificates()
+        self.start_all(tls=tls)
+        self.check_answer()
+        stage_log = pathlib.Path(self.folder.name, "sluice-s0.log")
+        before = stage_log.read_text()
+        self.start("sluice-gw", "gateway", "--listen", "127.0.0.1:8081",
+                   "--stages", "10.231.0.1:7001,10.231.0.2:7001",
+                   *tls("sluice-gw", "stage"))
+        harness.wait_for(
+            lambda: "/sluice.v1.Stage/Control is for a gateway; the caller's "
+            "certificate says stage" in stage_log.read_text(), 30,
+            "the stage's certificate is refused")
+        self.assertNotIn("for a gateway", before)
+        self.check_answer()
+
     def certificates(self):
         """Made by the command: a function of host and role to options."""
         folder = pathlib.Path(self.folder.name, "tls")

@@ -81,19 +81,18 @@ TEST_F(CertificateMetricsTest, AFileThatIsNoCertificateIsNamed) {
               HasSubstr("no PEM certificate in 0 bytes"));
 }
 
-TEST_F(CertificateMetricsTest, WhatGrpcReadAtTheStartStays) {
+TEST_F(CertificateMetricsTest, ThoseForPeersAreFollowed) {
   Write({2000000000});
   AddPeerCertificates(registry_, path_, path_);
   Write({2100000000});
   const std::string text = registry_.Text();
-  EXPECT_THAT(text, HasSubstr(Line("peers", "2000000000")));
-  EXPECT_THAT(text, HasSubstr(Line("peers_ca", "2000000000")));
+  EXPECT_THAT(text, HasSubstr(Line("peers", "2100000000")));
+  EXPECT_THAT(text, HasSubstr(Line("peers_ca", "2100000000")));
 }
 
 TEST_F(CertificateMetricsTest, ARenewedFileIsFollowedAndABrokenOneIsNot) {
   Write({2000000000});
-  AddCertificateExpiry(registry_, "http", path_,
-                       CertificateReading::kWhenChanged);
+  AddCertificateExpiry(registry_, "http", path_);
   EXPECT_THAT(registry_.Text(), HasSubstr(Line("http", "2000000000")));
   Write({2100000000});
   EXPECT_THAT(registry_.Text(), HasSubstr(Line("http", "2100000000")));
@@ -103,8 +102,7 @@ TEST_F(CertificateMetricsTest, ARenewedFileIsFollowedAndABrokenOneIsNot) {
 
 TEST_F(CertificateMetricsTest, WithoutAFileThereIsNoSeries) {
   AddPeerCertificates(registry_, "", "");
-  AddCertificateExpiry(registry_, "http", path_,
-                       CertificateReading::kWhenChanged);
+  AddCertificateExpiry(registry_, "http", path_);
   EXPECT_THAT(registry_.Text(), Not(HasSubstr(kName)));
 }
 

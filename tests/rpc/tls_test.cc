@@ -46,12 +46,14 @@ struct Identity {
   Key key{EVP_EC_gen("P-256")};
   Certificate certificate{X509_new()};
 
-  explicit Identity(const char* name, const Identity* issuer = nullptr) {
+  // `names`: alternative ones. `seconds`: until the end of validity.
+  explicit Identity(const char* name, const Identity* issuer = nullptr,
+                    const std::string& names = "", int seconds = 3600) {
     X509* x = certificate.get();
     X509_set_version(x, 2);
     ASN1_INTEGER_set(X509_get_serialNumber(x), issuer == nullptr ? 1 : 2);
-    X509_gmtime_adj(X509_getm_notBefore(x), -60);
-    X509_gmtime_adj(X509_getm_notAfter(x), 3600);
+    X509_gmtime_adj(X509_getm_notBefore(x), -7200);
+    X509_gmtime_adj(X509_getm_notAfter(x), seconds);
     X509_set_pubkey(x, key.get());
     X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC,
                                reinterpret_cast<const unsigned char*>(name), -1,
@@ -61,7 +63,7 @@ struct Identity {
     AddExtension(x, signer.certificate.get(), NID_basic_constraints,
                  issuer == nullptr ? "critical,CA:TRUE" : "CA:FALSE");
     AddExtension(x, signer.certificate.get(), NID_subject_alt_name,
-                 "IP:127.0.0.1,DNS:localhost");
+                 ("IP:127.0.0.1,DNS:localhost" + names).c_str());
     X509_sign(x, signer.key.get(), EVP_sha256());
   }
 };
@@ -69,16 +71,22 @@ struct Identity {
 class TlsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ =
-        std::filesystem::temp_directory_path() / Cat("sluice-tls-", getpid());
+    // Of one test: the process watches the files to its end.
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() /
+              Cat("sluice-tls-", getpid(), "-", test->name());
     std::filesystem::create_directories(folder_);
-    const Identity ca("our authority");
     const Identity other_ca("another authority");
-    Write("ca", ca);
+    Write("ca", ca_);
     Write("other-ca", other_ca);
-    Write("stage", Identity("stage", &ca));
-    Write("gateway", Identity("gateway", &ca));
+    Write("stage", Identity("stage", &ca_));
+    Write("gateway", Identity("gateway", &ca_));
     Write("stranger", Identity("stranger", &other_ca));
+    for (const char* role : {"gateway", "stage", "expert"}) {
+      Write(Cat("a-", role), Identity(role, &ca_, RoleName(role)));
+    }
+    Write("expired", Identity("old", &ca_, RoleName("gateway"), -60));
+    Write("rogue", Identity("rogue", &other_ca, RoleName("gateway")));
   }
   void TearDown() override {
     if (server_.server != nullptr) {
@@ -107,8 +115,14 @@ class TlsTest : public ::testing::Test {
     options.tls_ca = Path(ca + ".pem");
     return options;
   }
-  void Serve() {
-    auto server = Listen("127.0.0.1:0", Options("stage", "ca"), &service_);
+  static std::string RoleName(const std::string& role) {
+    return Cat(",URI:", kRoleUri, role);
+  }
+  void Serve() { Serve(Options("stage", "ca")); }
+  // With the rule that steps come from a gateway.
+  void Serve(const TransportOptions& options) {
+    auto server = Listen("127.0.0.1:0", options, &service_,
+                         {{testing::kSteps, {"gateway"}}});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -126,6 +140,7 @@ class TlsTest : public ::testing::Test {
     return end;
   }
 
+  const Identity ca_{"our authority"};
   std::filesystem::path folder_;
   EchoService service_;
   ListeningServer server_;
@@ -170,6 +185,75 @@ TEST_F(TlsTest, FilesThatAreNoCertificatesAreRefused) {
   options.tls_cert = options.tls_key;
   EXPECT_EQ(Listen("127.0.0.1:0", options, &service_).status().code(),
             StatusCode::kUnavailable);
+}
+
+TEST_F(TlsTest, ACallerOfAnotherRoleIsRefusedAndDisturbsNoStream) {
+  Serve(Options("a-stage", "ca"));
+  const auto channel = Connect(server_.address, Options("a-gateway", "ca"));
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  auto stream = std::make_shared<RecordingStream>(*channel);
+  stream->Open();
+  stream->Send(Bytes("one"));
+  ASSERT_TRUE(Eventually([&] { return stream->messages().size() == 1; }));
+  for (const char* rogue : {"a-stage", "a-expert"}) {
+    const Status status = Exchange(Options(rogue, "ca"));
+    EXPECT_EQ(status.code(), StatusCode::kPermissionDenied) << status;
+    EXPECT_THAT(Message(status), HasSubstr("is for a gateway"));
+  }
+  const Status nameless = Exchange(Options("gateway", "ca"));
+  EXPECT_EQ(nameless.code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(Message(nameless), HasSubstr("names no role"));
+  EXPECT_EQ(Exchange(Options("expired", "ca")).code(),
+            StatusCode::kUnavailable);
+  EXPECT_EQ(Exchange(Options("rogue", "ca")).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Exchange(TransportOptions()).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(service_.received(), 1u);
+  stream->Send(Bytes("two"));
+  EXPECT_TRUE(Eventually([&] { return stream->messages().size() == 2; }));
+  stream->HalfClose();
+  EXPECT_TRUE(Eventually([&] { return !stream->ends().empty(); }));
+  EXPECT_TRUE(stream->ends()[0].ok()) << stream->ends()[0];
+}
+
+TEST_F(TlsTest, AMethodWithoutARuleIsForEveryPeer) {
+  Serve(Options("a-stage", "ca"));
+  const auto channel = Connect(server_.address, Options("a-expert", "ca"));
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  auto stream =
+      std::make_shared<RecordingStream>(*channel, "/sluice.v1.Stage/None");
+  stream->Open();
+  ASSERT_TRUE(Eventually([&] { return !stream->ends().empty(); }));
+  EXPECT_EQ(stream->ends()[0].code(), StatusCode::kUnimplemented);
+}
+
+TEST_F(TlsTest, ARoleCountsWhereNoneIsRequired) {
+  Serve();  // its own certificate names none
+  EXPECT_TRUE(Exchange(Options("gateway", "ca")).ok());
+  EXPECT_TRUE(Exchange(Options("a-gateway", "ca")).ok());
+  EXPECT_EQ(Exchange(Options("a-expert", "ca")).code(),
+            StatusCode::kPermissionDenied);
+}
+
+TEST_F(TlsTest, AModeGoesBeforeTheOwnCertificate) {
+  TransportOptions options = Options("a-stage", "ca");
+  options.roles = TlsRoles::kAllow;
+  EXPECT_FALSE(*RequiresRoles(options));
+  options = Options("stage", "ca");
+  EXPECT_FALSE(*RequiresRoles(options));
+  options.roles = TlsRoles::kRequire;
+  EXPECT_TRUE(*RequiresRoles(options));
+  Serve(options);
+  EXPECT_EQ(Exchange(Options("gateway", "ca")).code(),
+            StatusCode::kPermissionDenied);
+}
+
+TEST_F(TlsTest, RenewedFilesAreUsedWithoutARestart) {
+  Write("mine", Identity("mine", &ca_, RoleName("stage")));
+  Serve(Options("a-stage", "ca"));
+  const TransportOptions mine = Options("mine", "ca");
+  EXPECT_EQ(Exchange(mine).code(), StatusCode::kPermissionDenied);
+  Write("mine", Identity("mine", &ca_, RoleName("gateway")));
+  EXPECT_TRUE(Eventually([&] { return Exchange(mine).ok(); }));
 }
 
 }  // namespace

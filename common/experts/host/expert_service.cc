@@ -44,4 +44,8 @@ std::unique_ptr<grpc::Service> MakeExpertService(
   return std::make_unique<ExpertService>(std::move(session), observer);
 }
 
+rpc::MethodRoles ExpertMethodRoles() {
+  return {{"/sluice.v1.Expert/Batches", {"stage"}}};
+}
+
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "common/experts/host/expert_session.h"
+#include "common/rpc/peer_roles.h"
 #include "common/rpc/rpc_observer.h"
 
 namespace sluice {
@@ -14,6 +15,9 @@ namespace sluice {
 // and must outlive the server.
 std::unique_ptr<grpc::Service> MakeExpertService(
     std::shared_ptr<ExpertSession> session, rpc::RpcObserver* observer);
+
+// Returns who may call which of its RPCs: stages alone.
+rpc::MethodRoles ExpertMethodRoles();
 
 }  // namespace sluice
 

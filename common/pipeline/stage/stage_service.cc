@@ -64,4 +64,10 @@ std::unique_ptr<grpc::Service> MakeStageService(
   return std::make_unique<StageService>(std::move(session), observer);
 }
 
+rpc::MethodRoles StageMethodRoles() {
+  return {{"/sluice.v1.Stage/Control", {"gateway"}},
+          {"/sluice.v1.Stage/Steps", {"gateway", "stage"}},
+          {"/sluice.v1.Stage/Results", {"gateway", "stage"}}};
+}
+
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "common/pipeline/stage/stage_session.h"
+#include "common/rpc/peer_roles.h"
 #include "common/rpc/rpc_observer.h"
 
 namespace sluice {
@@ -14,6 +15,11 @@ namespace sluice {
 // RPC. `observer` may be null and must outlive the server.
 std::unique_ptr<grpc::Service> MakeStageService(
     std::shared_ptr<StageSession> session, rpc::RpcObserver* observer);
+
+// Returns who may call which of its RPCs: a gateway Control; the first stage
+// has steps from a gateway, others from a stage; results go to the gateway, and
+// sampled tokens to the first stage.
+rpc::MethodRoles StageMethodRoles();
 
 }  // namespace sluice
 

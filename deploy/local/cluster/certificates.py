@@ -12,6 +12,7 @@ import tempfile
 import exits
 
 ROLES = ("gateway", "stage", "expert")
+# As common/rpc/peer_roles.h has it.
 ROLE_URI = "sluice://role/"
 AUTHORITY_DAYS = 3650
 
@@ -21,7 +22,8 @@ def parser():
         prog="deploy/local/certificates", allow_abbrev=False,
         description="Makes the authority of a cluster in DIR, once, and a "
         "certificate for each role of each host: HOST-ROLE.pem and .key. "
-        "What is there stays, unless --renew is given.")
+        "What is there stays, unless --renew is given; a process reads its "
+        "files again within seconds.")
     made.add_argument("folder", metavar="DIR")
     made.add_argument("--host", action="append", required=True,
                       type=_host, metavar="NAME=ADDRESS[,ADDRESS...]",
