@@ -92,7 +92,7 @@ class AnswerGrammarTest : public ::testing::Test {
   // Draws answers in all formats and vocabularies.
   template <typename Check>
   void ForEachAnswer(const AnswerRules& rules, const Check& check,
-                     int seeds = OnlyRepresentative() ? 2 : 40 / kSlowdown) {
+                     int seeds = 40 / kSlowdown) {
     for (const Model& model : models_) {
       if (OnlyRepresentative() && &model != &models_.front()) return;
       for (const auto& [name, format] : kFormats) {
