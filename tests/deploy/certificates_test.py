@@ -68,6 +68,21 @@ class CertificatesTest(unittest.TestCase):
             same = (self.folder / name).read_bytes() == old
             self.assertEqual(same, name.startswith("ca."), name)
 
+    def test_other_addresses_and_a_near_end_make_another(self):
+        def made(*addresses, days=90):
+            return run(self.folder, "--host", "a=" + ",".join(addresses),
+                       "--roles", "stage", "--days", days).stdout
+        told = f"{self.folder}/a-stage.pem\n"
+        self.assertIn(told, made("10.0.0.1", "fe80::0:1"))
+        self.assertEqual(made("fe80::1", "10.0.0.1"), "")
+        self.assertEqual(made("10.0.0.1"), told)
+        self.assertEqual(made("10.0.0.2", days=6), told)
+        self.assertNotIn("10.0.0.1", shown(self.folder / "a-stage.pem"))
+        self.assertEqual(made("10.0.0.2"), told)
+        self.assertEqual(made("10.0.0.2"), "")
+        (self.folder / "a-stage.pem").write_text("no certificate")
+        self.assertEqual(made("10.0.0.2"), told)
+
     def test_bad_options_are_named(self):
         for words, told in ((("--host", "a"), "NAME=ADDRESS"),
                             (("--host", "a=x,URI:y z"), "NAME=ADDRESS"),

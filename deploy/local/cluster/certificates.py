@@ -15,6 +15,7 @@ ROLES = ("gateway", "stage", "expert")
 # As common/rpc/peer_roles.h has it.
 ROLE_URI = "sluice://role/"
 AUTHORITY_DAYS = 3650
+SOON_SECONDS = 7 * 86400
 
 
 def parser():
@@ -22,8 +23,9 @@ def parser():
         prog="deploy/local/certificates", allow_abbrev=False,
         description="Makes the authority of a cluster in DIR, once, and a "
         "certificate for each role of each host: HOST-ROLE.pem and .key. "
-        "What is there stays, unless --renew is given; a process reads its "
-        "files again within seconds.")
+        "What is there stays, unless --renew is given, the host's addresses "
+        "are others, or the certificate ends within 7 days; a process reads "
+        "its files again within seconds.")
     made.add_argument("folder", metavar="DIR")
     made.add_argument("--host", action="append", required=True,
                       type=_host, metavar="NAME=ADDRESS[,ADDRESS...]",
@@ -68,10 +70,28 @@ def make(options):
     for name, addresses in options.host:
         for role in options.roles:
             path = folder / f"{name}-{role}.pem"
-            if options.renew or not path.exists():
+            if options.renew or not _serves(path, (role, addresses)):
                 made.append(_certificate(path, (role, addresses),
                                          options.days))
     return made
+
+
+def _serves(path, peer):
+    """Whether the certificate is there, names the peer's role and addresses
+    alone, and does not end soon."""
+    if not path.exists():
+        return False
+    text = _openssl("x509", "-in", str(path), "-noout", "-checkend",
+                    str(SOON_SECONDS), "-ext", "subjectAltName", fails=True)
+    named = {_alternative(name.partition(":")[2])
+             if name.startswith(("IP Address:", "DNS:")) else name
+             for name in re.findall(r"(?:IP Address|DNS|URI):[^\s,]+", text)}
+    return "will expire" not in text and named == set(_names(peer))
+
+
+def _names(peer):
+    role, addresses = peer
+    return [f"URI:{ROLE_URI}{role}", *map(_alternative, addresses)]
 
 
 def _authority(folder):
@@ -87,16 +107,14 @@ def _authority(folder):
 
 def _certificate(path, peer, days):
     """Whole or not at all; `peer`: role and addresses."""
-    role, addresses = peer
     folder = path.parent
     if not (folder / "ca.key").exists():
         raise exits.Failure(exits.UNEXPECTED, f"{folder}/ca.key is missing: "
                             f"{folder}/ca.pem can sign nothing without it")
-    names = [f"URI:{ROLE_URI}{role}", *map(_alternative, addresses)]
     with tempfile.TemporaryDirectory(dir=folder) as draft:
         extensions = pathlib.Path(draft, "extensions")
         extensions.write_text(
-            f"subjectAltName={','.join(names)}\n"
+            f"subjectAltName={','.join(_names(peer))}\n"
             "basicConstraints=critical,CA:FALSE\n"
             "keyUsage=critical,digitalSignature\n"
             "extendedKeyUsage=serverAuth,clientAuth\n")
@@ -119,20 +137,21 @@ def _new_key(path):
 
 def _alternative(address):
     try:
-        ipaddress.ip_address(address)
+        return f"IP:{ipaddress.ip_address(address)}"
     except ValueError:
         return "DNS:" + address
-    return "IP:" + address
 
 
-def _openssl(*words):
-    """Keys are for their user alone."""
+def _openssl(*words, fails=False):
+    """What it prints; keys are for their user alone. Failure unless it may
+    fail."""
     try:
         done = subprocess.run(["openssl", *words], capture_output=True,
                               text=True, umask=0o077, check=False)
     except FileNotFoundError:
         raise exits.Failure(exits.SETUP_FAILED, "the openssl command is "
                             "missing (Debian's package openssl)") from None
-    if done.returncode != 0:
+    if done.returncode != 0 and not fails:
         raise exits.Failure(exits.UNEXPECTED, f"openssl {words[0]}: "
                             f"{done.stderr.strip()}")
+    return done.stdout
