@@ -11,11 +11,12 @@ SLUICE_TEST_PACKAGES=(libgtest-dev libgmock-dev libboost-context1.81-dev
   python3-venv valgrind clang-14
   clang-tidy-14 clang-format-14 libclang-rt-14-dev libfuzzer-14-dev lld
   iproute2 git curl)
-# What tests are skipped without: the page's, those of AArch64's kernels, and
-# of deploy/slurm.
+# What tests are skipped without: the page's, those of AArch64's kernels, of
+# deploy/slurm, and of `up --hosts`.
 SLUICE_BROWSER_PACKAGES=(chromium-headless-shell fonts-liberation)
 SLUICE_AARCH64_PACKAGES=(g++-aarch64-linux-gnu qemu-user)
 SLUICE_SLURM_PACKAGES=(slurmctld slurmd slurm-client munge)
+SLUICE_SSH_PACKAGES=(openssh-server openssh-client)
 SLUICE_CARGO_MINIMUM=1.85
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
@@ -128,6 +129,9 @@ sluice_setup() {
       mapfile -t missing < <(missing_packages "${SLUICE_SLURM_PACKAGES[@]}")
       [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" ||
         say "no Slurm: the tests of deploy/slurm are skipped"
+      mapfile -t missing < <(missing_packages "${SLUICE_SSH_PACKAGES[@]}")
+      [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" ||
+        say "no sshd: the test of up --hosts is skipped"
     fi
   fi
   find_cargo

@@ -66,6 +66,12 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& given) {
   for (const Json& process : FindList(*json, "processes")) {
     cluster.processes.push_back(ParseProcess(process));
   }
+  for (const Json& host : FindList(*json, "hosts")) {
+    for (const Json& process : FindList(host, "processes")) {
+      cluster.remote.push_back(ParseProcess(process));
+      cluster.remote.back().host = FindText(host, "name");
+    }
+  }
   return cluster;
 }
 

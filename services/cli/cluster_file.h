@@ -12,6 +12,7 @@ namespace sluice::cli {
 
 // One process as RUN_DIR/cluster.json lists it.
 struct ClusterProcess {
+  std::string host;  // of `up --hosts`; empty: this machine
   std::string role;
   int index = 0;
   int pid = 0;
@@ -20,7 +21,7 @@ struct ClusterProcess {
   std::string metrics_address;
   std::string log;
 
-  // Returns whether a process with this pid and argv runs.
+  // Returns whether a process with this pid and argv runs on this machine.
   bool IsRunning() const;
 };
 
@@ -30,6 +31,7 @@ struct ClusterFile {
   std::string url;
   std::string model;
   std::vector<ClusterProcess> processes;
+  std::vector<ClusterProcess> remote;  // of all its hosts, none with a pid
 };
 
 // The endpoint of a command: --url, --run-dir and --api-key.

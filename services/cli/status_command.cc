@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "common/base/json.h"
+#include "common/base/json_member.h"
 #include "common/http/http_client.h"
 #include "common/load/server_queries.h"
 #include "services/cli/cluster_file.h"
@@ -81,6 +83,48 @@ std::string WhyNotReady(const http::BaseUrl& base) {
   return "not ready: " + http::ErrorText(ready->status, ready->body);
 }
 
+// Prints the processes of other machines, their states as the gateway tells
+// them in `told`, its /cluster.
+void PrintHosts(const std::vector<ClusterProcess>& processes,
+                const Json& told) {
+  std::printf("%-16s %-10s %-10s %-22s %7s %10s\n", "host", "process", "state",
+              "address", "layers", "steps");
+  const Json::array_t& stages = FindList(told, "stages");
+  for (const ClusterProcess& process : processes) {
+    std::string state = told.is_object() ? "running" : "unknown";
+    std::string layers, steps;
+    if (process.role == "stage") {
+      const size_t index = static_cast<size_t>(process.index);
+      const Json stage = index < stages.size() ? stages[index] : Json();
+      state = stage.is_object() ? FindText(stage, "state") : "unknown";
+      if (const auto first = FindInt(stage, "first_layer")) {
+        layers = Cat(*first, "-", FindInt(stage, "last_layer").value_or(0));
+      }
+      if (const auto done = FindInt(stage, "steps_done")) steps = Cat(*done);
+    }
+    std::printf("%-16s %-10s %-10s %-22s %7s %10s\n", process.host.c_str(),
+                ProcessName(process).c_str(), state.c_str(),
+                process.address.c_str(), layers.c_str(), steps.c_str());
+  }
+}
+
+// The gateway's own page; nothing if it does not answer.
+Json ClusterPage(const http::BaseUrl& base) {
+  const auto answer = http::HttpGet(base, "/cluster", std::chrono::seconds(2));
+  if (!answer.ok() || answer->status != 200) return {};
+  StatusOr<Json> page = ParseJson(answer->body);
+  return page.ok() ? *std::move(page) : Json();
+}
+
+void PrintLoadOf(const StatusOr<load::Metrics>& metrics) {
+  if (metrics.ok()) {
+    PrintLoad(*metrics);
+  } else {
+    std::printf("no load is known, /metrics: %s\n",
+                Message(metrics.status()).c_str());
+  }
+}
+
 Status RunStatus(const EndpointOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const ClusterFile cluster,
                           ReadClusterFile(options.run_dir));
@@ -90,6 +134,12 @@ Status RunStatus(const EndpointOptions& options) {
   std::printf("%s\nmodel %s\n", cluster.url.c_str(), cluster.model.c_str());
   const std::string unready = WhyNotReady(base);
   std::printf("%s\n\n", unready.empty() ? "ready" : unready.c_str());
+  if (!cluster.remote.empty()) {
+    PrintHosts(cluster.remote, ClusterPage(base));
+    std::printf("\n");
+    PrintLoadOf(load::FetchMetrics(base));
+    return unready.empty() ? OkStatus() : FailedPrecondition(unready);
+  }
   size_t width = 22;  // of the addresses, without socket files
   for (const ClusterProcess& process : cluster.processes) {
     width = std::max(width, process.address.size());
@@ -105,13 +155,7 @@ Status RunStatus(const EndpointOptions& options) {
   std::printf("\n");
   for (const ClusterProcess& process : cluster.processes) {
     if (process.role != "gateway") continue;
-    const StatusOr<load::Metrics> metrics = MetricsOf(process, base.api_key);
-    if (metrics.ok()) {
-      PrintLoad(*metrics);
-    } else {
-      std::printf("no load is known, /metrics: %s\n",
-                  Message(metrics.status()).c_str());
-    }
+    PrintLoadOf(MetricsOf(process, base.api_key));
   }
   if (!dead.empty()) return FailedPrecondition("dead: ", dead);
   if (!unready.empty()) return FailedPrecondition(unready);

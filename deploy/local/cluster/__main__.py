@@ -6,6 +6,7 @@ Standard library alone: it runs before anything is installed.
 import os
 import sys
 
+import agent
 import certificates
 import commands
 import exits
@@ -29,13 +30,16 @@ def main(arguments):
     command, rest = arguments[0], arguments[1:]
     if command == "check":  # Whether the options make sense.
         parsed = parse_up(rest)
-        lacks = model.missing(parsed.model) if parsed.no_install else None
+        lacks = model.missing(parsed.model) \
+            if parsed.no_install and not parsed.hosts else None
         if lacks:
             commands.say(f"missing: {lacks}")
             return exits.SETUP_FAILED
         return exits.OK
     if command == "up":
-        return commands.up(parse_up(rest))
+        parsed = parse_up(rest)
+        return commands.up_hosts(parsed) if parsed.hosts \
+            else commands.up(parsed)
     if command == "down":
         return commands.down(options.run_dir_parser(
             "deploy/local/down", "Drains and stops the cluster of a run "
@@ -43,6 +47,10 @@ def main(arguments):
     if command == "supervise":
         return commands.supervise(options.run_dir_parser(
             "supervise", "Restarts what dies.").parse_args(rest))
+    if command == "host-start":  # by `up --hosts`, on each host
+        return agent.start(agent.parser(command).parse_args(rest))
+    if command == "host-logs":
+        return agent.tell_logs(agent.parser(command).parse_args(rest))
     if command == "certificates":
         for path in certificates.make(certificates.parser().parse_args(rest)):
             print(path)

@@ -9,6 +9,7 @@ import sys
 import time
 
 import exits
+import fleet
 import gateway_client
 import layout
 import model
@@ -37,8 +38,8 @@ def up(options):
     error stops it."""
     stop = watch.StopRequest()
     cluster_file = run_folder.ClusterFile(options.run_dir)
-    with _start_lock(options.run_dir):
-        _refuse_if_running(cluster_file, options.run_dir)
+    with start_lock(options.run_dir):
+        refuse_if_running(cluster_file, options.run_dir)
         key_file = _key_file(options)
         try:
             with stop.interrupts():
@@ -49,20 +50,74 @@ def up(options):
                 pathlib.Path(key_file).unlink(missing_ok=True)
             raise
         try:
-            _start(document, cluster_file)
+            start(document, cluster_file)
             with stop.interrupts():
                 _wait_ready(document, stop, options)
                 _greet(document, options)
-            _hand_over(document, cluster_file, options)
+            hand_over(document, cluster_file, options)
         except BaseException:
-            _stop(document, cluster_file, stop)
+            stop_cluster(document, cluster_file, stop)
             raise
     if not options.detach:
         _stay(document, cluster_file, stop, options.supervise)
     return exits.OK
 
 
-def _start_lock(run_dir):
+def up_hosts(options):
+    """The same over the machines of --hosts."""
+    stop = watch.StopRequest()
+    tell = fleet.say_to(sys.stderr)
+    cluster_file = run_folder.ClusterFile(options.run_dir)
+    with start_lock(options.run_dir):
+        refuse_if_running(cluster_file, options.run_dir)
+        key_file = _key_file(options)
+        with stop.interrupts():
+            document = fleet.make_document(options, tell)
+        document["key_file"] = key_file
+        cluster_file.create(document)  # Before any: a crash leaves no orphan.
+        attachment = None
+        try:
+            with stop.interrupts():
+                fleet.start(document, options, tell)
+                attachment = fleet.Attachment(document, tell)
+                fleet.wait_ready(document, stop, options, tell)
+                fleet.greet(document, options)
+            attachment.end()
+            hand_over(document, cluster_file, options)
+            if options.detach:  # The way is the supervisor's now.
+                with stop.interrupts():
+                    fleet.wait_ready(document, stop, options, tell)
+        except BaseException:
+            if attachment:
+                attachment.end()
+            _stop_hosts(document, cluster_file)
+            raise
+    if not options.detach:
+        _stay_with_hosts(document, cluster_file, stop)
+    return exits.OK
+
+
+def _stay_with_hosts(document, cluster_file, stop):
+    """Keeps the connections until asked to stop, and stops the cluster."""
+    attachment = fleet.Attachment(document, fleet.say_to(sys.stderr))
+    try:
+        while not stop.asked() and run_folder.same_cluster(
+                cluster_file.read(), document):
+            time.sleep(0.2)
+    finally:
+        attachment.end()
+        with _stop_lock(document["run_dir"]):
+            _stop_hosts(document, cluster_file)
+
+
+def _stop_hosts(document, cluster_file):
+    say("draining")
+    fleet.stop(document, fleet.say_to(sys.stderr))
+    cluster_file.remove(document)
+    say("stopped")
+
+
+def start_lock(run_dir):
     """One `up` or `down` at a time in a run folder; freed when closed."""
     pathlib.Path(run_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = run_folder.take_lock(run_dir)
@@ -88,7 +143,7 @@ def _key_file(options):
     return options.api_key_file
 
 
-def _refuse_if_running(cluster_file, run_dir):
+def refuse_if_running(cluster_file, run_dir):
     old = cluster_file.read()
     if old is None:
         return
@@ -102,6 +157,11 @@ def _refuse_if_running(cluster_file, run_dir):
             f"already ({', '.join(running)}) at {old['url']}.\n"
             f"Stop it with deploy/local/down --run-dir {run_dir}, or choose "
             "another --run-dir")
+    if old.get("hosts"):
+        raise exits.Failure(
+            exits.IN_USE, f"--run-dir {run_dir}: a cluster of "
+            f"{len(old['hosts'])} hosts was started there; what is left of it "
+            f"ends with deploy/local/down --run-dir {run_dir}")
     cluster_file.remove(old)  # Left behind by a crash or a reboot.
 
 
@@ -120,7 +180,7 @@ def _new_document(options, model_path, key_file):
         "processes": processes}
 
 
-def _start(document, cluster_file):
+def start(document, cluster_file):
     cluster_file.create(document)  # Before any: a crash leaves no orphan.
     for entry in document["processes"]:
         pathlib.Path(entry.log).write_text("")
@@ -182,12 +242,13 @@ def _greet(document, options):
     sys.stdout.flush()
 
 
-def _hand_over(document, cluster_file, options):
+def hand_over(document, cluster_file, options):
     """Hands the cluster to its watcher: this process, a supervisor in the
     background, or none."""
     if options.detach:
-        document["supervisor"] = _start_supervisor(options) \
-            if options.supervise else None
+        # Without one nothing would hold the way to the hosts.
+        wanted = options.supervise or document.get("hosts")
+        document["supervisor"] = _start_supervisor(options) if wanted else None
     if not cluster_file.update(document):
         raise exits.Failure(
             exits.UNEXPECTED, f"{cluster_file.path} was removed while the "
@@ -212,7 +273,10 @@ def supervise(options):
     if document is None:
         raise exits.Failure(exits.UNEXPECTED, f"no cluster of ours in "
                             f"{options.run_dir}")
-    _stay(document, cluster_file, stop, True)
+    if document.get("hosts"):
+        _stay_with_hosts(document, cluster_file, stop)
+    else:
+        _stay(document, cluster_file, stop, True)
     return exits.OK
 
 
@@ -222,7 +286,7 @@ def _stay(document, cluster_file, stop, restart):
         watch.watch(cluster_file, document, stop, restart, say)
     finally:
         with _stop_lock(document["run_dir"]):
-            _stop(document, cluster_file, stop)
+            stop_cluster(document, cluster_file, stop)
 
 
 def _stop_lock(run_dir):
@@ -247,7 +311,7 @@ def _read_when_named(cluster_file, pid, seconds=10):
     return None
 
 
-def _stop(document, cluster_file, stop):
+def stop_cluster(document, cluster_file, stop):
     say("draining")
     process.stop_all(document["processes"], say, hurry=stop.hurry)
     cluster_file.remove(document)
@@ -302,6 +366,9 @@ def _stop_if_unwatched(cluster_file, run_dir):
             return True
         if process.is_ours(document["supervisor"]):
             return False
+        if document.get("hosts"):
+            _stop_hosts(document, cluster_file)
+            return True
         process.stop_all(document["processes"], say)
         cluster_file.remove(document)
     say("stopped")

@@ -44,10 +44,10 @@ def _make_processes(options, model, default_port, folder):
         return f"unix:{folder}/{role}-{index}.sock" if folder \
             else f"127.0.0.1:{metrics.pop()}"
 
-    stages = [_stage(options, model, ("stage", index),
+    stages = [stage(options, model, ("stage", index),
                      address("stage", index), metrics.pop())
               for index in range(options.stages)]
-    spares = [_stage(options, model, ("spare", index),
+    spares = [stage(options, model, ("spare", index),
                      address("spare", index), metrics.pop())
               for index in range(options.spares)]
     hosts = [_expert(options, model, (index, name), address("expert", index),
@@ -60,10 +60,10 @@ def _make_processes(options, model, default_port, folder):
             binary("cli", "sluice"))
     port = ports.gateway_port(options.port, default_port, options.host)
     return hosts + stages + spares + [
-        _gateway(options, model, (stages, spares), port)]
+        gateway(options, model, (stages, spares), port)]
 
 
-def _stage(options, model, place, address, metrics_port):
+def stage(options, model, place, address, metrics_port):
     """`place`: its role, stage or spare, and index."""
     role, index = place
     run_dir = pathlib.Path(options.run_dir)
@@ -115,7 +115,7 @@ def _expert(options, model, host, address, metrics_port):
         metrics_address=metrics, log=str(run_dir / f"expert-{index}.log"))
 
 
-def _gateway(options, model, processes, port):
+def gateway(options, model, processes, port):
     """`processes`: the stages, and the spares."""
     stages, spares = processes
     run_dir = pathlib.Path(options.run_dir)

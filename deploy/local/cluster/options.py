@@ -92,6 +92,11 @@ def up_parser(name):
                         "[:QUANT], fetched once into Hugging Face's cache "
                         "(default: SmolLM2-135M-Instruct, fetched once into "
                         "the user's cache)")
+    parser.add_argument("--hosts", metavar="FILE",
+                        type=lambda text: str(pathlib.Path(
+                            text).expanduser().absolute()),
+                        help="the machines of the cluster (hosts.toml), "
+                        "reached by ssh, instead of this one; see HOSTS.md")
     parser.add_argument("--no-install", action="store_true",
                         help="say what is missing (Debian packages, cargo, "
                         "crates, the default model) and end with 3, instead "
@@ -221,6 +226,12 @@ def check_up(parser, options):
         parser.error(f"--host {options.host} can be reached from other "
                      "machines: requests need keys there (--api-key-file), "
                      "or --open says that they need none")
+    if options.hosts:
+        for name in ("stages", "stage_memory", "layers", "spares",
+                     "expert_hosts", "placement", "threads", "tcp"):
+            if getattr(options, name) != parser.get_default(name):
+                parser.error(f"--{name.replace('_', '-')} is for one machine; "
+                             "with --hosts the file says what each host has")
     if options.spares and options.expert_hosts:
         parser.error("--spares and --expert-hosts do not go together: a spare "
                      "holds all experts of its layers")
