@@ -139,7 +139,7 @@ StatusOr<SplitFrame> SplitPayload(const grpc::ByteBuffer& frame, int field,
     } else {
       SLUICE_ASSIGN_OR_RETURN(length, ReadLength(tag, &cursor));
       if (tag == (static_cast<uint64_t>(field) << 3 | 2)) {
-        split.payload = Buffer(length);
+        split.payload = Buffer(length, Buffer::Kept::kPass);
         cursor.Copy(split.payload.data(), length);
         continue;
       }

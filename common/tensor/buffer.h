@@ -14,25 +14,30 @@
 namespace sluice {
 
 // Bytes of host memory, aligned to 64, uninitialised, moved and never copied.
-// A buffer of kHugePage bytes or more asks the system for huge pages: weights
-// and KV are read in long streams, which small pages cut at every 4 KiB.
 class Buffer {
  public:
   static constexpr size_t kAlignment = 64;
   static constexpr size_t kHugePage = size_t{2} << 20;
 
+  // How long the bytes are kept. kStay of kHugePage bytes or more asks the
+  // system for huge pages: weights and KV are read in long streams, which small
+  // pages cut at every 4 KiB. kPass is for messages: the heap has such memory
+  // from the message before, and the system clears no page for it.
+  enum class Kept { kStay, kPass };
+
   Buffer() = default;
   // Aborts when memory is exhausted: callers check sizes from outside against
   // negotiated limits first.
-  explicit Buffer(size_t bytes) : size_(bytes) {
+  explicit Buffer(size_t bytes, Kept kept = Kept::kStay) : size_(bytes) {
     if (bytes == 0) return;
-    const size_t alignment = bytes < kHugePage ? kAlignment : kHugePage;
+    const bool huge = kept == Kept::kStay && bytes >= kHugePage;
     const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     void* memory = nullptr;
-    SLUICE_CHECK(posix_memalign(&memory, alignment, rounded) == 0);
+    SLUICE_CHECK(
+        posix_memalign(&memory, huge ? kHugePage : kAlignment, rounded) == 0);
     data_.reset(static_cast<std::byte*>(memory));
     // A system without huge pages refuses, which changes nothing.
-    if (bytes >= kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);
+    if (huge) madvise(memory, rounded, MADV_HUGEPAGE);
   }
   Buffer(Buffer&& other) noexcept
       : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}

@@ -20,7 +20,8 @@ struct HiddenStates {
       : rows(num_rows),
         cols(num_cols),
         data(sizeof(float) * static_cast<size_t>(num_rows) *
-             static_cast<size_t>(num_cols)) {}
+                 static_cast<size_t>(num_cols),
+             Buffer::Kept::kPass) {}
   HiddenStates(HiddenStates&& other) noexcept
       : rows(std::exchange(other.rows, 0)),
         cols(std::exchange(other.cols, 0)),

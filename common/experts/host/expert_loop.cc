@@ -290,7 +290,7 @@ void ExpertLoop::Answer(Group& group, Buffer sums, int64_t begin_ns,
     if (group.size() == 1) {
       result.sums = std::move(sums);
     } else {
-      result.sums = Buffer(bytes * batch.nodes.size());
+      result.sums = Buffer(bytes * batch.nodes.size(), Buffer::Kept::kPass);
       for (size_t i = 0; i < batch.nodes.size(); ++i) {
         const size_t from = i * static_cast<size_t>(rows) + first;
         std::memcpy(result.sums.data() + i * bytes,
