@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/cat.h"
+#include "common/base/json.h"
 
 namespace sluice::plan {
 namespace {
@@ -108,6 +109,35 @@ std::string UpCommand(const FilesRequest& files) {
   return Cat("# Starts the planned cluster on this machine.\n",
              "deploy/local/up --model ", files.model, " --stages ",
              files.plan->stages.size(), Words(StageOptions(files)), "\n");
+}
+
+// TOML's basic strings are JSON's.
+std::string Quoted(const std::string& text) { return DumpJson(Json(text)); }
+
+// The file of `up --hosts`. The stages of a machine follow each other.
+std::string HostsFile(const FilesRequest& files) {
+  Options options = StageOptions(files);
+  options.erase(options.begin());  // --stage-memory: the file has the layers
+  const ClusterPlan& plan = *files.plan;
+  std::string text =
+      Cat("# hosts.toml: deploy/local/up --hosts hosts.toml", Words(options),
+          "\nmodel = ", Quoted(files.model), "\n");
+  for (size_t i = 0; i < plan.stages.size();) {
+    const int32_t at = plan.stages[i].machine;
+    const Machine& machine = MachineOf(files, at);
+    std::string layers;
+    int count = 0;
+    for (; i < plan.stages.size() && plan.stages[i].machine == at; ++i) {
+      const LayerRange& range = plan.stages[i].range;
+      layers += Cat(count++ == 0 ? "" : ",", range.first, "-", range.last - 1);
+    }
+    text += Cat("\n[hosts.", Quoted(machine.name), "]\nstages = ", count,
+                "\nlayers = \"", layers, "\"\n");
+    if (!machine.address.empty()) {
+      text += Cat("address = ", Quoted(machine.address), "\n");
+    }
+  }
+  return text;
 }
 
 // The commands of processes on several machines.
@@ -311,7 +341,8 @@ StatusOr<Starter> ParseStarter(const std::string& name) {
 StatusOr<std::string> PlanFile(Starter starter, const FilesRequest& files) {
   switch (starter) {
     case Starter::kUp:
-      return OnOneMachine(files) ? UpCommand(files) : UpCommands(files);
+      if (OnOneMachine(files)) return UpCommand(files);
+      return files.plan->hosts.empty() ? HostsFile(files) : UpCommands(files);
     case Starter::kCompose:
       return ComposeFile(files);
     case Starter::kKubernetes:

@@ -24,7 +24,8 @@ struct FilesRequest {
 
 // Returns what `starter` takes, with a comment that says how:
 // up           the command line of deploy/local/up for one machine, of several
-//              the command of every process;
+//              the file of `up --hosts`, or, with hosts of experts, the
+//              command of every process;
 // compose      an override of docker/compose.yaml, to be written beside it;
 // kubernetes   a kustomization.yaml for a folder of k8s/overlays;
 // slurm        the command line of deploy/slurm/sluice.sbatch.

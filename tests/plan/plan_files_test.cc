@@ -74,6 +74,37 @@ TEST(PlanFileTest, SeveralMachinesHaveACommandPerProcess) {
   EXPECT_THAT(text, HasSubstr("\"address\": \"m2:7101\""));
 }
 
+TEST(PlanFileTest, SeveralMachinesWithoutHostsHaveAFileOfHosts) {
+  const Planned planned(3, 0);
+  const std::string text = planned.Write(Starter::kUp);
+  EXPECT_THAT(text, HasSubstr(Cat("up --hosts hosts.toml --kv-blocks ",
+                                  planned.plan.kv_blocks,
+                                  " --weights q4_0\n"
+                                  "model = \"/models/air\"\n")));
+  for (const StagePlan& stage : planned.plan.stages) {
+    EXPECT_THAT(text,
+                HasSubstr(Cat("[hosts.\"m", stage.machine,
+                              "\"]\nstages = 1\nlayers = \"", stage.range.first,
+                              "-", stage.range.last - 1, "\"\n")));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("sluice-stage")));
+}
+
+TEST(PlanFileTest, StagesOfOneMachineStandAtIt) {
+  Planned planned(2, 0);
+  planned.request.stages = 4;
+  auto made =
+      PlanCluster(planned.model.config, *planned.model.file, planned.request);
+  ASSERT_TRUE(made.ok()) << made.status();
+  planned.plan = *std::move(made);
+  const auto& stages = planned.plan.stages;
+  EXPECT_THAT(
+      planned.Write(Starter::kUp),
+      HasSubstr(Cat("[hosts.\"m1\"]\nstages = 2\nlayers = \"",
+                    stages[2].range.first, "-", stages[2].range.last - 1, ",",
+                    stages[3].range.first, "-", stages[3].range.last - 1)));
+}
+
 TEST(PlanFileTest, ComposeOverridesAndAddsServices) {
   const std::string text = Planned(3, 1).Write(Starter::kCompose);
   EXPECT_THAT(text,

@@ -79,6 +79,7 @@ def stage(options, model, place, address, metrics_port):
     argv += _valued("--packed-memory", options.packed_memory)
     argv += _valued("--kv-type", options.kv_type)
     argv += _valued("--kv-blocks", options.kv_blocks)
+    argv += _valued("--max-step-tokens", options.max_step_tokens)
     argv += _valued("--max-context", options.max_context)
     if experts.host_names(options):
         argv += ["--placement", str(experts.placement_file(options))]

@@ -184,6 +184,8 @@ def up_parser(name):
     passed.add_argument("--kv-type", choices=["f32", "bf16", "q8_0"],
                         help="what keys and values are kept in (default: f32)")
     passed.add_argument("--kv-blocks", type=positive, metavar="N")
+    passed.add_argument("--max-step-tokens", type=positive, metavar="N",
+                        help="tokens of one step of a stage")
     passed.add_argument("--prefill-chunk", type=not_negative, metavar="N",
                         help="tokens of a prompt per step; 0: all")
     passed.add_argument("--no-prefix-cache", action="store_true")

@@ -104,6 +104,29 @@ class PlanFilesTest(unittest.TestCase):
              *words[1:]], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_up_takes_its_hosts(self):
+        text = write("up", "[[machine]]\nname = 'a.b'\naddress = '10.0.0.1'\n"
+                     "count = 1\nmemory = '48G'\nread_gb_per_s = 9\n"
+                     "[[machine]]\nmemory = '40G'\nread_gb_per_s = 9\n")
+        words = shlex.split(text.split("\n", 1)[0].removeprefix("# "))
+        self.assertEqual(words[:3], ["hosts.toml:", "deploy/local/up",
+                                     "--hosts"])
+        self.assertIn("--weights", words)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "hosts.toml")
+            path.write_text(text)
+            done = subprocess.run(
+                [sys.executable, "-B", ROOT / "deploy/local/cluster", "check",
+                 "--hosts", path, *words[4:]], capture_output=True, text=True,
+                check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            sys.path.insert(0, str(ROOT / "deploy/local/cluster"))
+            import hosts
+            fleet = hosts.read(path)
+        first, second = fleet.hosts
+        self.assertEqual((first.name, first.address), ("a.b", "10.0.0.1"))
+        self.assertTrue(second.layers[0].endswith("-45"), second.layers)
+
     def test_slurms_script_takes_its_options(self):
         script = ROOT / "deploy/slurm/sluice.sbatch"
         if not script.exists():
