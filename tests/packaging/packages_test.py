@@ -123,6 +123,24 @@ class Manager:
         return told, self.process.returncode, text
 
 
+def definition(path):
+    """The sections of a definition file of Apptainer, by name."""
+    known = {"arguments", "files", "post", "environment", "runscript", "test",
+             "labels", "help"}
+    sections, name = {}, None
+    for line in path.read_text().splitlines():
+        if line.startswith("%"):
+            name = line[1:]
+            if name not in known or name in sections:
+                raise AssertionError(f"{path}: section {line}")
+            sections[name] = ""
+        elif name:
+            sections[name] += line.strip() + "\n"
+        elif line and not line.startswith(("#", "Bootstrap: ", "From: ")):
+            raise AssertionError(f"{path}: header {line}")
+    return sections
+
+
 class PackagesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -192,6 +210,34 @@ class PackagesTest(unittest.TestCase):
              "127.0.0.1:8000", "--stages", "127.0.0.1:7001"],
             [at + "/bin/sluice"]))
         shutil.rmtree(str(self.root.path) + at)
+
+    def test_1_apptainers_steps_make_an_image_that_answers(self):
+        """Apptainer itself is no package: its sections are run in the root."""
+        sections = definition(harness.ROOT / "deploy/apptainer/sluice.def")
+        (tarball,) = self.out.glob("*.tar.xz")
+        argument = sections["arguments"].strip().partition("=")
+        self.assertEqual((argument[0], pathlib.Path(argument[2]).name),
+                         ("TARBALL", tarball.name))
+        source, target = sections["files"].split("\n")[0].rsplit(None, 1)
+        self.assertEqual(source.strip(), "{{ TARBALL }}")
+        shutil.copy(tarball, str(self.root.path) + target)
+        run("chroot", self.root.path, "sh", "-c", sections["post"])
+        self.assertFalse(pathlib.Path(str(self.root.path) + target).exists())
+        told = self.root.run("sh", "-c", sections["test"])
+        self.assertEqual(told.count("0.1.0"), 4, told)
+
+        def start(*words):
+            return ["sh", "-c", sections["environment"] + "\n"
+                    + sections["runscript"], "sh", *words]
+        model = "/opt/sluice/share/sluice/demo-model"
+        self.stop(self.serve(
+            start("sluice-stage", "--model", model, "--listen",
+                  "127.0.0.1:7001"),
+            start("sluice-gateway", "--model", model, "--listen",
+                  "127.0.0.1:8000", "--stages", "127.0.0.1:7001"),
+            start("sluice")))
+        self.assertIn("generate", self.root.run(*start()))
+        shutil.rmtree(str(self.root.path) + "/opt/sluice")
 
     def test_2_packages_answer_within_a_minute(self):
         names = set()

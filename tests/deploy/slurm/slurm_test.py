@@ -150,12 +150,14 @@ class SlurmTest(unittest.TestCase):
         cls.slurm = Slurm(folder.name)
         cls.addClassCleanup(cls.slurm.close)
 
-    def submit(self, *options, words=(), stage_options=""):
-        """A job that is ready: (id, its gateway's URL, its folder, key)."""
+    def submit(self, *options, words=(), stage_options="", where=None):
+        """A job that is ready: (id, its gateway's URL, its folder, key).
+        `where`: variables of its environment that say where the programs
+        are."""
         port, = ports.choose(1)
         out = self.slurm.run(
             "sbatch", "--parsable", "-N", NODES, "--export",
-            f"ALL,SLUICE_BIN={self.bin}", *options, SCRIPT, "--model", MODEL,
+            f"ALL,{where or f'SLUICE_BIN={self.bin}'}", *options, SCRIPT, "--model", MODEL,
             "--port", port, "--stage-options",
             f"--packed off {stage_options}", *words)
         job = out.strip()
@@ -211,6 +213,45 @@ class SlurmTest(unittest.TestCase):
         self.slurm.run("scancel", "--signal=TERM", "--batch", job)
         harness.wait_for(lambda: self.slurm.state(job) == "COMPLETED", 60,
                          "the job has ended")
+        self.expect_nothing_left()
+
+    def test_an_image_has_the_programs(self):
+        """A folder stands for the image, and a script for Apptainer, which
+        runs what `exec` names and sees that folders are bound."""
+        tools = self.slurm.folder / "tools"
+        tools.mkdir()
+        image = self.slurm.folder / "image"
+        (image / "bin").mkdir(parents=True)
+        for path in self.bin.iterdir():
+            (image / "bin" / path.name).symlink_to(path.resolve())
+        apptainer = tools / "apptainer"
+        apptainer.write_text(
+            '#!/bin/bash\n[[ $1 == exec && $2 == --bind ]] || exit 3\n'
+            'IFS=, read -ra bound <<<"$3"\n'
+            'for path in "${bound[@]}"; do [[ -d $path ]] || exit 4; done\n'
+            'echo "$3" >>"$4/bound"\n'
+            'PATH=$4/bin:$PATH && shift 4 && exec "$@"\n')
+        apptainer.chmod(0o755)
+        job, url, folder, key = self.submit(
+            "-t", "10", where=f"SLUICE_IMAGE={image},PATH={tools}:"
+            f"{os.environ['PATH']}")
+        self.assertEqual(len(self.ask(url, key)), BODY["max_tokens"])
+        bound = set((image / "bound").read_text().split("\n")[0].split(","))
+        self.assertLessEqual({str(folder), str(MODEL.parent)}, bound)
+        self.slurm.run("scancel", "--signal=TERM", "--batch", job)
+        harness.wait_for(lambda: self.slurm.state(job) == "COMPLETED", 60,
+                         "the job has ended")
+
+    @unittest.skipUnless(harness.LONG, "over a minute: SLUICE_LONG")
+    def test_a_stage_that_cannot_start_ends_the_job(self):
+        with self.assertRaises(AssertionError) as caught:
+            self.submit("-t", "10", stage_options="--no-such-option 1")
+        job = re.search(r"sluice-(\d+)\.log", str(caught.exception))[1]
+        harness.wait_for(lambda: self.slurm.state(job) == "FAILED", 60,
+                         "the job has failed")
+        log = (self.slurm.folder / f"sluice-{job}.log").read_text()
+        self.assertIn("cannot stay; its log ends with:", log)
+        self.assertIn("no-such-option", log)
         self.expect_nothing_left()
 
     def stream(self, url, key):
