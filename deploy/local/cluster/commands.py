@@ -90,7 +90,10 @@ def up_hosts(options):
         except BaseException:
             if attachment:
                 attachment.end()
-            _stop_hosts(document, cluster_file)
+            try:
+                _stop_hosts(document, cluster_file)
+            except exits.Failure as failure:
+                tell(str(failure))  # Beside what went wrong first.
             raise
     if not options.detach:
         _stay_with_hosts(document, cluster_file, stop)

@@ -53,6 +53,9 @@ def make_document(options, say):
                 for host in fleet.hosts}
     all_of(lambda host: _equip(host, run_dirs[host], options, say),
            fleet.hosts)
+    if options.api_key_file:
+        remote.send(fleet.gateway, run_dirs[fleet.gateway], {
+            "api-keys": (pathlib.Path(options.api_key_file), 0o600)})
     _check_versions(fleet, run_dirs)
     return _document(fleet, run_dirs, found, options)
 
@@ -96,8 +99,8 @@ def _tls_folder(options):
 
 
 def _equip(host, run_dir, options, say):
-    """Sends the supervisor's code, certificates, keys and, unless they are
-    there, this build's binaries."""
+    """Sends the supervisor's code, the host's certificates and, unless they
+    are there, this build's binaries."""
     files = remote.package_files()
     for role in ("gateway", "stage"):
         for ending in ("pem", "key"):
@@ -106,12 +109,11 @@ def _equip(host, run_dir, options, say):
                 files[f"tls/{role}.{ending}"] = (path, 0o600)
     if (_tls_folder(options) / "ca.pem").exists():
         files["tls/ca.pem"] = (_tls_folder(options) / "ca.pem", 0o600)
-    if options.api_key_file:
-        files["api-keys"] = (pathlib.Path(options.api_key_file), 0o600)
     if not host.binaries:
         folder = _binaries(host, run_dir)
         if "there" not in remote.run(host, [
-                "sh", "-c", f"test -e '{folder}/whole' && echo there || :"]):
+                "sh", "-c", 'test -e "$0" && echo there || :',
+                f"{folder}/whole"]):
             say(f"host {host.name}: copying this build's binaries")
             remote.send(host, folder, {
                 f"sluice-{role}": (layout.binary(role), 0o700)
@@ -338,10 +340,12 @@ class Attachment:
                 entry, "host-logs", "--since", json.dumps(since)))
 
         def use(child):
-            line = child.stdout.readline()
-            if not line:
+            try:  # The last line may be cut.
+                piece = json.loads(child.stdout.readline())
+            except ValueError:
+                child.terminate()
                 return False
-            self._take(entry, folder, json.loads(line))
+            self._take(entry, folder, piece)
             return True
         self._repeat(entry["name"], argv, use,
                      f"the connection to host {entry['name']}")
