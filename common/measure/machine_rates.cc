@@ -21,12 +21,11 @@ namespace {
 
 constexpr int32_t kMostRows = kRateRows.back();
 // A weight from memory is one of several that no cache holds together.
-constexpr int64_t kLargeRows = 8192;
-constexpr int64_t kLargeCols = 2048;
+constexpr MatrixShape kLarge = {8192, 2048};
 constexpr size_t kOutOfCaches = size_t{160} << 20;
-constexpr int64_t kSmallRows = 1024;
-constexpr int64_t kSmallCols = 1024;
-constexpr int kSmallRepeats = 16;
+constexpr MatrixShape kSmall = {1024, 1024};
+// One pass over those from a cache has at least so many elements.
+constexpr int64_t kCachedElements = int64_t{16} << 20;
 
 double MedianTime(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -48,12 +47,14 @@ HostWeight MadeUp(kernels::WeightType type, int64_t rows, int64_t cols) {
 // Times products on one backend.
 class ProductTimer {
  public:
-  explicit ProductTimer(Backend* device)
+  // For weights of at most `most` rows and columns.
+  ProductTimer(Backend* device, MatrixShape most)
       : device_(*device),
         inputs_(StepLimits{kMostRows, 1, kMostRows, 1}),
-        x_(Matrix(kLargeCols)),
-        y_(Matrix(kLargeRows)) {
-    const std::vector<float> values(kMostRows * kLargeCols, 0.5f);
+        x_(Matrix(most.cols)),
+        y_(Matrix(most.rows)) {
+    const std::vector<float> values(kMostRows * static_cast<size_t>(most.cols),
+                                    0.5f);
     device_.CopyIn(values.data(), x_);
   }
 
@@ -77,12 +78,12 @@ class ProductTimer {
   }
 
   std::vector<std::unique_ptr<Weight>> Weights(kernels::WeightType type,
-                                               size_t count, int64_t rows,
-                                               int64_t cols) {
+                                               size_t count,
+                                               MatrixShape shape) {
     std::vector<std::unique_ptr<Weight>> weights;
     while (weights.size() < count) {
       std::vector<HostWeight> parts;
-      parts.push_back(MadeUp(type, rows, cols));
+      parts.push_back(MadeUp(type, shape.rows, shape.cols));
       weights.push_back(device_.Pack(std::move(parts)));
     }
     return weights;
@@ -101,22 +102,37 @@ class ProductTimer {
   DeviceMatrix y_;
 };
 
+// Returns the shapes that are measured from memory and from a cache: `given`,
+// unless it is too large, or another weight of the model has this type.
+std::pair<MatrixShape, MatrixShape> ShapesFor(kernels::WeightType type,
+                                              MatrixShape given) {
+  const WeightFormat& format = FormatOf(type);
+  const int64_t elements = given.rows * given.cols;
+  const bool fits = elements > 0 && given.cols % format.block_elements == 0;
+  return {fits && format.bytes(elements) <= kOutOfCaches ? given : kLarge,
+          fits && elements <= kCachedElements ? given : kSmall};
+}
+
 ProductRate MeasureProduct(ProductTimer& timer, kernels::WeightType type,
-                           int32_t rounds, double join_seconds) {
-  const size_t bytes = FormatOf(type).bytes(kLargeRows * kLargeCols);
-  const auto large = timer.Weights(type, (kOutOfCaches + bytes - 1) / bytes,
-                                   kLargeRows, kLargeCols);
-  const auto small = timer.Weights(type, 1, kSmallRows, kSmallCols);
-  const double join = join_seconds / (kSmallRows * kSmallCols);
+                           const RateOptions& options, double join_seconds) {
+  const auto [of_large, of_small] = ShapesFor(type, options.shape);
+  const size_t bytes = FormatOf(type).bytes(of_large.rows * of_large.cols);
+  const auto large =
+      timer.Weights(type, (kOutOfCaches + bytes - 1) / bytes, of_large);
+  const auto small = timer.Weights(type, 1, of_small);
+  const int64_t elements = of_small.rows * of_small.cols;
+  const double join = join_seconds / static_cast<double>(elements);
+  const auto repeats =
+      static_cast<int>(std::max<int64_t>(1, kCachedElements / elements));
   ProductRate rate;
   rate.type = type;
   timer.Pass(large, 1, 1);  // warm
   for (size_t i = 0; i < kRateRows.size(); ++i) {
     std::vector<double> from_memory;
     std::vector<double> from_cache;
-    for (int32_t round = 0; round < rounds; ++round) {
+    for (int32_t round = 0; round < options.rounds; ++round) {
       from_memory.push_back(timer.Pass(large, kRateRows[i], 1));
-      from_cache.push_back(timer.Pass(small, kRateRows[i], kSmallRepeats));
+      from_cache.push_back(timer.Pass(small, kRateRows[i], repeats));
     }
     rate.from_memory[i] = MedianTime(from_memory);
     const double cached = MedianTime(from_cache);
@@ -216,10 +232,12 @@ StatusOr<MachineRates> MeasureRates(const RateOptions& options) {
   }
   rates.join_seconds = UsualJoinSeconds(info.threads);
   rates.wake_seconds = WakeSeconds();
-  ProductTimer timer(backends[0].get());
+  const MatrixShape most = {std::max(kLarge.rows, options.shape.rows),
+                            std::max(kLarge.cols, options.shape.cols)};
+  ProductTimer timer(backends[0].get(), most);
   for (const kernels::WeightType type : options.types) {
     rates.products.push_back(
-        MeasureProduct(timer, type, options.rounds, rates.join_seconds));
+        MeasureProduct(timer, type, options, rates.join_seconds));
   }
   return rates;
 }

@@ -30,6 +30,8 @@ constexpr int64_t kLeastDecodes = 4;
 // together, and their work on it.
 constexpr double kHopWakes = 3;
 constexpr double kHopSeconds = 60e-6;
+// Of a processor, at the gateway, for a token on its way to a client.
+constexpr double kTokenSeconds = 60e-6;
 // Of a socket within a machine.
 constexpr double kLocalBytesPerSecond = 2e9;
 
@@ -336,7 +338,17 @@ class Planner {
                              stage.machine);
       from = stage.machine;
     }
-    pass.all += HopSeconds(0, from, plan_.stages[0].machine);
+    const int32_t gateway = plan_.stages[0].machine;
+    pass.all += HopSeconds(0, from, gateway);
+    // The first machine's threads, where they are known, do the gateway's work,
+    // too.
+    const int32_t threads =
+        machines()[static_cast<size_t>(gateway)].rates.threads;
+    const double text = threads == 0 ? 0
+                                     : static_cast<double>(step.sequences) *
+                                           kTokenSeconds / threads;
+    pass.all += text;
+    busy[static_cast<size_t>(gateway)] += text;
     pass.longest = *std::max_element(busy.begin(), busy.end());
     return pass;
   }

@@ -17,10 +17,12 @@ using measure::MachineRates;
 // else was measured (tests/benchmarks, block_bench).
 constexpr double kReadShare = 0.85;
 constexpr double kPeakShare = 0.55;
-// Attention of a decode step waits for values; that of a prompt does not.
-constexpr double kDecodeAttentionRead = 0.5;
+// Attention of a decode step waits for values; that of a prompt does not, but
+// has too few registers without AVX-512.
+constexpr double kDecodeAttentionRead = 0.4;
 constexpr double kDecodeAttentionPeak = 0.15;
 constexpr double kPromptAttentionPeak = 0.6;
+constexpr double kNarrowAttentionPeak = 0.37;
 // Meetings of a step's threads in a layer, and in the experts of one.
 constexpr double kLayerJoins = 5;
 constexpr double kExpertJoins = 4;
@@ -79,7 +81,9 @@ double AttentionSeconds(const AttentionConfig& attention, WeightType kv_type,
   const double operations = 4.0 * static_cast<double>(step.rows()) * seen *
                             static_cast<double>(attention.q_size());
   const bool decode = step.tokens == 1;
-  const double peak = decode ? kDecodeAttentionPeak : kPromptAttentionPeak;
+  const bool narrow = !rates.isa.empty() && !rates.isa.starts_with("avx512");
+  const double prompt = narrow ? kNarrowAttentionPeak : kPromptAttentionPeak;
+  const double peak = decode ? kDecodeAttentionPeak : prompt;
   return std::max(bytes / (rates.read_gb_per_s * 1e9 * kDecodeAttentionRead),
                   operations / (rates.f32_gop_per_s * 1e9 * peak));
 }

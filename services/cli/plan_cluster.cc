@@ -54,13 +54,22 @@ StatusOr<plan::Link> ParseLink(const std::string& text) {
   return plan::Link{latency * 1e-3, gigabits * 1e9 / 8};
 }
 
-// Returns this machine, measured with the model's types of weights.
+// Returns the shape of most weights of most layers.
+measure::MatrixShape UsualShape(const ModelConfig& config) {
+  const LayerConfig& layer = config.layers.back();
+  return {layer.is_sparse() ? layer.moe.intermediate_size
+                            : layer.mlp.intermediate_size,
+          config.hidden_size};
+}
+
+// Returns this machine, measured with weights of the model's types and shape.
 StatusOr<plan::Machine> MeasureHere(const ModelConfig& config,
                                     const weights::ModelFile& model,
                                     WeightsMode mode, int32_t threads) {
   measure::RateOptions rates;
   rates.threads = threads;
   rates.types = plan::TypesIn(plan::ProductsOf(config, model, mode));
+  rates.shape = UsualShape(config);
   plan::Machine machine;
   machine.name = "here";
   machine.memory = AvailableMemory();
