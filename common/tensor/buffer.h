@@ -36,8 +36,8 @@ class Buffer {
     SLUICE_CHECK(
         posix_memalign(&memory, huge ? kHugePage : kAlignment, rounded) == 0);
     data_.reset(static_cast<std::byte*>(memory));
-    // Whole pages alone: the rest of one would be memory that nobody uses. A
-    // system without huge pages refuses, which changes nothing.
+    // Whole pages alone: the rest of one would be memory without use. A system
+    // without huge pages refuses, which changes nothing.
     if (huge) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   }
   Buffer(Buffer&& other) noexcept
