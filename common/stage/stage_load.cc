@@ -1,5 +1,7 @@
 // Stage::Load: from options to a stage that can run steps.
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -390,6 +392,8 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));
   stage->inputs_ = std::make_unique<StepInputs>(loader.limits());
   info.bytes_read = model.file->bytes_read();
+  // Returns to the system the memory of making weights, beside the weights.
+  malloc_trim(0);
   info.load_seconds = Seconds(Clock::now() - start);
   return stage;
 }
