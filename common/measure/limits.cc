@@ -185,7 +185,7 @@ void RunChains(int64_t rounds, Sum zero, const Step& step) {
 void Dot128(int64_t rounds) {
   const int8x16_t one = vdupq_n_s8(1);
   RunChains(rounds, vdupq_n_s32(0), [one](int32x4_t& sum) {
-    asm(".arch_extension dotprod\n\tsdot %0.4s, %1.16b, %1.16b"
+    asm(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %1.16b"
         : "+w"(sum)
         : "w"(one));
   });
