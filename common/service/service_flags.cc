@@ -113,6 +113,9 @@ Status ParseServiceFlags(const std::string& service, int argc, char** argv) {
   shown.contains_help_flags = [](absl::string_view file) {
     return file.find("absl/flags/") == absl::string_view::npos;
   };
+  shown.version_string = [service] {
+    return "sluice-" + service + " " + SLUICE_VERSION + "\n";
+  };
   absl::SetFlagsUsageConfig(shown);
   AcceptDashesInFlags(argc, argv);
   const std::vector<std::string> words(argv + 1, argv + argc);

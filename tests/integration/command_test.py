@@ -247,6 +247,12 @@ class HelpTest(unittest.TestCase):
         text = (harness.ROOT / "CMakeLists.txt").read_text()
         version = re.search(r"VERSION (\d+\.\d+\.\d+)", text).group(1)
         self.assertEqual(sluice("--version"), f"sluice {version}\n")
+        build = pathlib.Path(os.environ["SLUICE_BUILD_DIR"])
+        for service in ("gateway", "stage", "expert"):
+            done = subprocess.run(
+                [build / f"services/{service}/sluice-{service}", "--version"],
+                capture_output=True, text=True, check=True)
+            self.assertEqual(done.stdout, f"sluice-{service} {version}\n")
 
     def test_what_is_not_known_ends_with_2_and_a_hint(self):
         self.assertIn("usage: sluice [OPTIONS] COMMAND", sluice(code=2))
