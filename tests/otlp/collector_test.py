@@ -23,8 +23,11 @@ from opentelemetry.proto.collector.trace.v1 import (trace_service_pb2,
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]
                        / "integration"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]
+                    / "deploy/local/cluster"))
 import api  # noqa: E402
 import harness  # noqa: E402
+import ports  # noqa: E402
 import trace_test  # noqa: E402
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -226,6 +229,70 @@ class CollectorTest(unittest.TestCase):
             ids = {attributes(root)["sluice.request.id"]
                    for root in collector.roots()}
             self.assertEqual(ids, {"r0", "r1", "r2"})
+
+
+RECEIVER = """
+receivers:
+  otlp:
+    protocols:
+      grpc:
+        endpoint: 127.0.0.1:{port}
+exporters:
+  debug:
+    verbosity: detailed
+service:
+  telemetry:
+    metrics:
+      level: none
+  pipelines:
+    traces:
+      receivers: [otlp]
+      exporters: [debug]
+"""
+
+
+class RealCollectorTest(unittest.TestCase):
+    """OpenTelemetry's own collector, which prints what it received."""
+
+    def test_it_reads_the_spans(self):
+        program = harness.ROOT / "build/deploy-tools/bin/otelcol"
+        if not program.exists():
+            self.skipTest("no OpenTelemetry collector (tests/deploy/containers/"
+                          "install_tools --long)")
+        model = harness.shared("data/models/stories260K-hf")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        port, = ports.choose(1)
+        recipe = pathlib.Path(folder.name, "recipe.yaml")
+        recipe.write_text(RECEIVER.format(port=port))
+        log = pathlib.Path(folder.name, "log")
+        with open(log, "wb") as out:
+            child = subprocess.Popen([program, "--config", recipe],
+                                     stdin=subprocess.DEVNULL, stdout=out,
+                                     stderr=out)
+        self.addCleanup(child.wait, 30)
+        self.addCleanup(child.terminate)
+        harness.wait_for(lambda: b"Everything is ready" in log.read_bytes(),
+                         60, "the collector is ready")
+        with cluster_of(model, 2, port) as cluster:
+            status, _, body = api.request(
+                cluster.url, "POST", "/v1/completions",
+                {"prompt": trace_test.PROMPT, "max_tokens": TOKENS,
+                 "ignore_eos": True},
+                {"traceparent": f"00-{TRACE}-{PARENT}-01"})
+            self.assertEqual(status, 200, body)
+            harness.wait_for(lambda: exported(cluster.url, "sent") >= 1, 20,
+                             "an export: " + cluster.logs())
+            self.assertEqual(exported(cluster.url, "failed"), 0)
+        harness.wait_for(lambda: "compute stage 1" in log.read_text(), 20,
+                         "the spans are printed")
+        text = log.read_text()
+        for told in ("service.name: Str(tested)", f"Trace ID       : {TRACE}",
+                     f"Parent ID      : {PARENT}", "Kind           : Server",
+                     "gen_ai.operation.name: Str(text_completion)",
+                     f"gen_ai.usage.output_tokens: Int({TOKENS})",
+                     "Name           : prefill", "Name           : wire hop 1"):
+            self.assertIn(told, text)
 
 
 class MessagesTest(unittest.TestCase):
