@@ -29,7 +29,7 @@ constexpr int64_t kLeastDecodes = 4;
 // Threads that a message passes and wakes on its way over a hop, both ends
 // together, and their work on it.
 constexpr double kHopWakes = 3;
-constexpr double kHopSeconds = 60e-6;
+constexpr double kHopSeconds = 90e-6;
 // Of a processor, at the gateway, for a token on its way to a client.
 constexpr double kTokenSeconds = 60e-6;
 // Of a socket within a machine.

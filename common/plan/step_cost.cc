@@ -23,13 +23,15 @@ constexpr double kDecodeAttentionRead = 0.4;
 constexpr double kDecodeAttentionPeak = 0.15;
 constexpr double kPromptAttentionPeak = 0.6;
 constexpr double kNarrowAttentionPeak = 0.37;
+// Elements of a head: fewer take as long.
+constexpr int32_t kFullHead = 64;
 // Meetings of a step's threads in a layer, and in the experts of one.
 constexpr double kLayerJoins = 5;
 constexpr double kExpertJoins = 4;
 // Of vectors between the products, an element, over all threads; and what an
 // operation takes however small it is.
 constexpr double kVectorOperations = 6;
-constexpr double kOperationSeconds = 0.5e-6;
+constexpr double kOperationSeconds = 1.5e-6;
 constexpr double kLayerOperations = 10;
 constexpr double kExpertOperations = 6;
 
@@ -79,7 +81,8 @@ double AttentionSeconds(const AttentionConfig& attention, WeightType kv_type,
       static_cast<double>(step.sequences) * seen *
       static_cast<double>(FormatOf(kv_type).bytes(2 * attention.kv_size()));
   const double operations = 4.0 * static_cast<double>(step.rows()) * seen *
-                            static_cast<double>(attention.q_size());
+                            attention.num_heads *
+                            std::max(attention.head_dim, kFullHead);
   const bool decode = step.tokens == 1;
   const bool narrow = !rates.isa.empty() && !rates.isa.starts_with("avx512");
   const double prompt = narrow ? kNarrowAttentionPeak : kPromptAttentionPeak;
