@@ -67,12 +67,7 @@ def _settle(document, stop):
     end = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < end:
         stop.raise_if_asked()
-        process.reap()
-        for entry in document["processes"]:
-            if not entry.find():
-                raise exits.Failure(
-                    exits.NOT_READY, f"{entry.name} ended while starting; "
-                    f"its log {entry.log} ends with:\n{entry.log_tail()}")
+        commands.refuse_dead(document)
         time.sleep(0.05)
 
 

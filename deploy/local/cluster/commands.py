@@ -183,6 +183,16 @@ def _new_document(options, model_path, key_file):
         "processes": processes}
 
 
+def refuse_dead(document):
+    """Failure with the log's end for a process that ended while starting."""
+    process.reap()
+    for entry in document["processes"]:
+        if not entry.find():
+            raise exits.Failure(
+                exits.NOT_READY, f"{entry.name} ended while starting; "
+                f"its log {entry.log} ends with:\n{entry.log_tail()}")
+
+
 def start(document, cluster_file):
     cluster_file.create(document)  # Before any: a crash leaves no orphan.
     for entry in document["processes"]:
@@ -212,12 +222,7 @@ def _wait_ready(document, stop, options):
         if status == 200:
             loading.finish()
             return
-        process.reap()
-        for entry in document["processes"]:
-            if not entry.find():
-                raise exits.Failure(
-                    exits.NOT_READY, f"{entry.name} ended while starting; "
-                    f"its log {entry.log} ends with:\n{entry.log_tail()}")
+        refuse_dead(document)
         loading.show(text)
         if time.monotonic() > end:
             raise exits.Failure(exits.NOT_READY, "/readyz was not 200 "
