@@ -53,7 +53,9 @@ def up(options):
             start(document, cluster_file)
             with stop.interrupts():
                 _wait_ready(document, stop, options)
-                _greet(document, options)
+                greeting = _greeting(document, options)
+            # From here on Ctrl-C does what the greeting says.
+            print(greeting, flush=True)
             hand_over(document, cluster_file, options)
         except BaseException:
             stop_cluster(document, cluster_file, stop)
@@ -81,7 +83,8 @@ def up_hosts(options):
                 fleet.start(document, options, tell)
                 attachment = fleet.Attachment(document, tell)
                 fleet.wait_ready(document, stop, options, tell)
-                fleet.greet(document, options)
+                greeting = fleet.greeting(document, options)
+            print(greeting, flush=True)  # From here on Ctrl-C drains.
             attachment.end()
             hand_over(document, cluster_file, options)
             if options.detach:  # The way is the supervisor's now.
@@ -231,7 +234,8 @@ def _wait_ready(document, stop, options):
         time.sleep(0.1)
 
 
-def _greet(document, options):
+def _greeting(document, options):
+    """What a new cluster says of itself, with its first answer."""
     url = document["url"]
     key = gateway_client.first_key(options.api_key_file)
     name = gateway_client.served_model(url, key)
@@ -239,15 +243,13 @@ def _greet(document, options):
         url, name, model.first_question(document["model"]), key)
     hosts = sum(entry.role == "expert" for entry in document["processes"])
     more = f", {hosts} expert hosts" if hosts else ""
-    print(f"\nready: {url}  (model {name}, {options.stages} stages, "
-          f"ranks per stage: {options.ranks}{more})\n\ntry:\n  "
-          f"{gateway_client.curl_line(url, path, body, bool(key))}\n")
-    print(f"first prompt: {prompt}\nanswer: {answer.strip()}\n")
-    if options.detach:
-        print(f"stop it with: deploy/local/down --run-dir {options.run_dir}")
-    else:
-        print("Ctrl-C drains and stops it.")
-    sys.stdout.flush()
+    return "\n".join([
+        f"\nready: {url}  (model {name}, {options.stages} stages, "
+        f"ranks per stage: {options.ranks}{more})\n\ntry:\n  "
+        f"{gateway_client.curl_line(url, path, body, bool(key))}\n",
+        f"first prompt: {prompt}\nanswer: {answer.strip()}\n",
+        f"stop it with: deploy/local/down --run-dir {options.run_dir}"
+        if options.detach else "Ctrl-C drains and stops it."])
 
 
 def hand_over(document, cluster_file, options):

@@ -256,7 +256,8 @@ def stop(document, say):
                             "can be reached")
 
 
-def greet(document, options):
+def greeting(document, options):
+    """What a new cluster says of itself, with its first answer."""
     url = document["url"]
     key = gateway_client.first_key(options.api_key_file)
     name = gateway_client.served_model(url, key)
@@ -265,13 +266,14 @@ def greet(document, options):
     stages = sum(one["role"] == "stage" for entry in document["hosts"]
                  for one in entry["processes"])
     gateway = document["gateway"]
-    print(f"\nready: {url}  (model {name}, {stages} stages on "
-          f"{len(document['hosts'])} hosts; the gateway is "
-          f"{gateway['address']} on {gateway['host']})\n\ntry:\n  "
-          f"{gateway_client.curl_line(url, path, body, bool(key))}\n")
-    print(f"first prompt: {prompt}\nanswer: {answer.strip()}\n")
-    print(f"stop it with: deploy/local/down --run-dir {options.run_dir}"
-          if options.detach else "Ctrl-C drains and stops it.", flush=True)
+    return "\n".join([
+        f"\nready: {url}  (model {name}, {stages} stages on "
+        f"{len(document['hosts'])} hosts; the gateway is "
+        f"{gateway['address']} on {gateway['host']})\n\ntry:\n  "
+        f"{gateway_client.curl_line(url, path, body, bool(key))}\n",
+        f"first prompt: {prompt}\nanswer: {answer.strip()}\n",
+        f"stop it with: deploy/local/down --run-dir {options.run_dir}"
+        if options.detach else "Ctrl-C drains and stops it."])
 
 
 class Attachment:
