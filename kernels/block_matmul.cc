@@ -78,6 +78,8 @@ const char* ToString(DotIsa isa) {
       return "neon";
     case DotIsa::kNeonDot:
       return "neondot";
+    case DotIsa::kNeonI8mm:
+      return "neoni8mm";
   }
   return "unknown";
 }
@@ -87,7 +89,11 @@ DotIsa DotIsaFor(Isa isa) {
   static const bool avx_vnni = HasDotIsa(DotIsa::kAvxVnni);
   static const bool avx2 = HasDotIsa(DotIsa::kAvx2);
   static const bool neon_dot = HasDotIsa(DotIsa::kNeonDot);
-  if (isa == Isa::kNeon) return neon_dot ? DotIsa::kNeonDot : DotIsa::kNeon;
+  static const bool neon_i8mm = HasDotIsa(DotIsa::kNeonI8mm);
+  if (isa == Isa::kNeon) {
+    if (neon_i8mm) return DotIsa::kNeonI8mm;
+    return neon_dot ? DotIsa::kNeonDot : DotIsa::kNeon;
+  }
   if (isa == Isa::kAvx512) {
     return avx512_vnni ? DotIsa::kAvx512Vnni : DotIsa::kAvx512;
   }

@@ -43,8 +43,9 @@ enum class DotIsa : uint8_t {
   kAvx512Vnni,
   kNeon,
   kNeonDot,
+  kNeonI8mm,
 };
-inline constexpr int kNumDotIsas = 7;
+inline constexpr int kNumDotIsas = 8;
 
 const char* ToString(DotIsa isa);
 // Whether this CPU has `isa`.

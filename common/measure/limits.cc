@@ -191,6 +191,15 @@ void Dot128(int64_t rounds) {
   });
 }
 
+void Matrix128(int64_t rounds) {
+  const int8x16_t one = vdupq_n_s8(1);
+  RunChains(rounds, vdupq_n_s32(0), [one](int32x4_t& sum) {
+    asm(".arch armv8.2-a+i8mm\n\tsmmla %0.4s, %1.16b, %1.16b"
+        : "+w"(sum)
+        : "w"(one));
+  });
+}
+
 void Pairs128(int64_t rounds) {
   const int8x16_t one = vdupq_n_s8(1);
   RunChains(rounds, vdupq_n_s16(0), [one](int16x8_t& sum) {
@@ -209,6 +218,7 @@ void Fma128(int64_t rounds) {
 }  // namespace
 
 PeakWork PeakOf(DotIsa isa) {
+  if (isa == DotIsa::kNeonI8mm) return {Matrix128, kChains * 32 * 2};
   if (isa == DotIsa::kNeonDot) return {Dot128, kChains * 16 * 2};
   if (isa == DotIsa::kNeon) return {Pairs128, kChains * 16 * 2};
   return {};

@@ -17,6 +17,8 @@ namespace {
 //
 #include "kernels/cpu/block_formats_body.inc"
 //
+#include "kernels/cpu/block_lane_sums.inc"
+//
 #include "kernels/cpu/block_quantize_body.inc"
 //
 #include "kernels/cpu/block_body.inc"

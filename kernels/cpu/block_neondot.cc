@@ -21,6 +21,8 @@ inline I DotSignedBytes(I sum, B codes, B x) {
 //
 #include "kernels/cpu/block_formats_body.inc"
 //
+#include "kernels/cpu/block_lane_sums.inc"
+//
 #include "kernels/cpu/block_quantize_body.inc"
 //
 #include "kernels/cpu/block_body.inc"

@@ -85,6 +85,7 @@ extern const BlockOps kAvx512VnniBlockOps;
 // Defined on AArch64 only.
 extern const BlockOps kNeonBlockOps;
 extern const BlockOps kNeonDotBlockOps;
+extern const BlockOps kNeonI8mmBlockOps;
 
 }  // namespace sluice::kernels::cpu
 

@@ -20,6 +20,8 @@ inline int16_t SumOfSixteen(const int8_t* codes) {
 //
 #include "kernels/cpu/block_formats_body.inc"
 //
+#include "kernels/cpu/block_lane_sums.inc"
+//
 #include "kernels/cpu/block_quantize_body.inc"
 //
 #include "kernels/cpu/block_body.inc"

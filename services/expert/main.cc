@@ -27,7 +27,8 @@ ABSL_FLAG(
     std::string, weights, "auto",
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, isa, "auto",
-          "auto, avx512vnni, avx512, avxvnni, avx2, neondot, neon or portable");
+          "auto, avx512vnni, avx512, avxvnni, avx2, neoni8mm, neondot, neon or "
+          "portable");
 ABSL_FLAG(std::string, packed, "auto",
           "where packed weights are kept for the next start: auto (beside the "
           "model, or in the user's cache), off, or a folder");

@@ -33,8 +33,8 @@ TEST(ParseIsaTest, ASetOfThisCpuIsTakenAndAnotherRefusedByName) {
 
 TEST(ParseIsaTest, AnUnknownSetIsRefusedWithThoseThatThereAre) {
   EXPECT_EQ(ParseIsa("sve").status().message(),
-            "isa must be auto, avx512vnni, avx512, avxvnni, avx2, neondot, "
-            "neon or portable, got 'sve'");
+            "isa must be auto, avx512vnni, avx512, avxvnni, avx2, neoni8mm, "
+            "neondot, neon or portable, got 'sve'");
 }
 
 }  // namespace

@@ -170,8 +170,8 @@ std::vector<BlockCut> Cuts() {
       {1, 2, 1, "auto", kAuto, {33, 3}, Device::kApart},
   };
   if (OnlyRepresentative()) return {cuts[1]};
-  for (const char* isa :
-       {"avx512vnni", "avx512", "avxvnni", "avx2", "neondot", "neon"}) {
+  for (const char* isa : {"avx512vnni", "avx512", "avxvnni", "avx2", "neoni8mm",
+                          "neondot", "neon"}) {
     if (ParseIsa(isa).ok()) cuts.push_back({1, 1, 1, isa, kAuto, {20, 5}});
   }
   return cuts;

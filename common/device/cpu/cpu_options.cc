@@ -27,7 +27,7 @@ StatusOr<CpuIsa> ParseIsa(const std::string& name) {
       {DotIsa::kPortable, Isa::kPortable}, {DotIsa::kAvx2, Isa::kAvx2},
       {DotIsa::kAvxVnni, Isa::kAvx2},      {DotIsa::kAvx512, Isa::kAvx512},
       {DotIsa::kAvx512Vnni, Isa::kAvx512}, {DotIsa::kNeon, Isa::kNeon},
-      {DotIsa::kNeonDot, Isa::kNeon}};
+      {DotIsa::kNeonDot, Isa::kNeon},      {DotIsa::kNeonI8mm, Isa::kNeon}};
   for (const CpuIsa& isa : kIsas) {
     if (name != kernels::ToString(isa.dot)) continue;
     if (!kernels::HasIsa(isa.vectors) || !kernels::HasDotIsa(isa.dot)) {
@@ -37,8 +37,8 @@ StatusOr<CpuIsa> ParseIsa(const std::string& name) {
     return isa;
   }
   return InvalidArgument(
-      "isa must be auto, avx512vnni, avx512, avxvnni, avx2, neondot, neon or "
-      "portable, got '",
+      "isa must be auto, avx512vnni, avx512, avxvnni, avx2, neoni8mm, "
+      "neondot, neon or portable, got '",
       name, "'");
 }
 

@@ -21,8 +21,8 @@ struct CpuIsa {
 };
 
 // Parses "auto", or a DotIsa's name: avx512vnni, avx512, avxvnni, avx2,
-// neondot, neon, portable. INVALID_ARGUMENT for another name, or an instruction
-// set that this CPU lacks.
+// neoni8mm, neondot, neon, portable. INVALID_ARGUMENT for another name, or an
+// instruction set that this CPU lacks.
 StatusOr<CpuIsa> ParseIsa(const std::string& name);
 
 }  // namespace sluice

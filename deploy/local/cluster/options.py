@@ -211,7 +211,8 @@ def up_parser(name):
                         "SLUICE_API_KEYS, by commas)")
     passed.add_argument("--isa", metavar="X",
                         choices=["auto", "avx512vnni", "avx512", "avxvnni",
-                                 "avx2", "neondot", "neon", "portable"])
+                                 "avx2", "neoni8mm", "neondot", "neon",
+                                 "portable"])
     parser.add_argument("--ready-timeout", type=positive, default=900,
                         metavar="S", help="seconds until /readyz must be "
                         "200 (default: %(default)s)")

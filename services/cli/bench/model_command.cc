@@ -46,8 +46,8 @@ void AddModelBench(CommandLine& sluice, const char* name, const char* about,
   app.add_option("--threads", options->threads, "that compute (one per core)")
       ->check(Within(1, 1024));
   app.add_option("--isa", options->isa,
-                 "auto, avx512vnni, avx512, avxvnni, avx2, neondot, neon or "
-                 "portable");
+                 "auto, avx512vnni, avx512, avxvnni, avx2, neoni8mm, neondot, "
+                 "neon or portable");
   app.add_option("--weights", options->weights,
                  "auto, bf16, f32, q8_0, q4_0, q4_1, q5_0 or q5_1");
   app.add_option("--context", options->context,
