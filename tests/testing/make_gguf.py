@@ -32,6 +32,13 @@ PRESETS = {
     "glm64": dict(arch="glm4moe", layers=8, hidden=1024, heads=16, kv_heads=4,
                   head_dim=64, ffn=2048, vocab=32000, theta=1e6,
                   context=131072, experts=64, used=8, expert_ffn=1024),
+    # The shape of gpt-oss-20b with 4 of its 24 layers: 2.9 B parameters. As in
+    # its released files only the experts are in --type, for which the release
+    # has MXFP4; all else is in Q8_0.
+    "gptoss4": dict(arch="gpt-oss", layers=4, hidden=2880, heads=64, kv_heads=8,
+                    head_dim=64, ffn=2880, vocab=201088, theta=150000.0,
+                    context=131072, experts=32, used=4, expert_ffn=2880,
+                    window=128),
     "tiny": dict(arch="llama", layers=2, hidden=256, heads=4, kv_heads=2,
                  head_dim=64, ffn=512, vocab=512, theta=10000.0, context=2048),
 }
@@ -74,10 +81,11 @@ class Blocks:
 
 
 class Writer:
-    def __init__(self, path, shape, blocks):
+    def __init__(self, path, shape, blocks, dense):
         self.file = gguf.GGUFWriter(path, shape["arch"])
         self.shape = shape
         self.blocks = blocks
+        self.dense = dense  # of what no expert has
 
     def keys(self):
         s, file = self.shape, self.file
@@ -97,8 +105,14 @@ class Writer:
         if "experts" in s:
             file.add_expert_count(s["experts"])
             file.add_expert_used_count(s["used"])
-            file.add_expert_shared_count(1)
             file.add_expert_feed_forward_length(s["expert_ffn"])
+        if s["arch"] == "gpt-oss":
+            file.add_sliding_window(s["window"])
+            file.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+            file.add_rope_scaling_factor(32.0)
+            file.add_rope_scaling_orig_ctx_len(4096)
+        if s["arch"] == "glm4moe":
+            file.add_expert_shared_count(1)
             file.add_leading_dense_block_count(1)
             file.add_expert_weights_scale(1.0)
             file.add_expert_weights_norm(True)
@@ -127,8 +141,8 @@ class Writer:
             "{% for m in messages %}{{ m.content }} {% endfor %}")
 
     def matrix(self, name, rows, cols, std=None):
-        data = self.blocks.matrix(rows, cols, std or 1 / math.sqrt(cols))
-        self.file.add_tensor(name, data, raw_dtype=self.blocks.type)
+        data = self.dense.matrix(rows, cols, std or 1 / math.sqrt(cols))
+        self.file.add_tensor(name, data, raw_dtype=self.dense.type)
 
     def stacked(self, name, rows, cols):
         experts = self.shape["experts"]
@@ -155,7 +169,9 @@ class Writer:
             self.matrix(at + "attn_output.weight", hidden, heads)
             norm = "ffn_norm" if s["arch"] == "llama" else "post_attention_norm"
             self.floats(at + norm + ".weight", (hidden,), 1)
-            if "experts" in s and i > 0:
+            if s["arch"] == "gpt-oss":
+                self.oss(at)
+            elif "experts" in s and i > 0:
                 self.experts(at)
             else:
                 self.mlp(at, "", s["ffn"])
@@ -170,11 +186,32 @@ class Writer:
         self.matrix(f"{at}ffn_up{suffix}.weight", size, hidden)
         self.matrix(f"{at}ffn_down{suffix}.weight", hidden, size)
 
-    def experts(self, at):
+    def router(self, at):
         s = self.shape
         router = self.blocks.random.standard_normal(
             (s["experts"], s["hidden"]), np.float32) / math.sqrt(s["hidden"])
         self.file.add_tensor(at + "ffn_gate_inp.weight", router)
+
+    def oss(self, at):
+        """Biases, sinks and experts of a layer of gpt-oss."""
+        s = self.shape
+        kv = s["kv_heads"] * s["head_dim"]
+        for name, size in (("attn_q", s["heads"] * s["head_dim"]),
+                           ("attn_k", kv), ("attn_v", kv),
+                           ("attn_output", s["hidden"]),
+                           ("ffn_gate_inp", s["experts"])):
+            self.floats(f"{at}{name}.bias", (size,), 0)
+        self.floats(at + "attn_sinks.weight", (s["heads"],), 0)
+        self.router(at)
+        for name, rows, cols in (("gate", s["expert_ffn"], s["hidden"]),
+                                 ("up", s["expert_ffn"], s["hidden"]),
+                                 ("down", s["hidden"], s["expert_ffn"])):
+            self.stacked(f"{at}ffn_{name}_exps.weight", rows, cols)
+            self.floats(f"{at}ffn_{name}_exps.bias", (s["experts"], rows), 0)
+
+    def experts(self, at):
+        s = self.shape
+        self.router(at)
         self.floats(at + "exp_probs_b.bias", (s["experts"],), 0)
         self.stacked(at + "ffn_gate_exps.weight", s["expert_ffn"], s["hidden"])
         self.stacked(at + "ffn_up_exps.weight", s["expert_ffn"], s["hidden"])
@@ -193,7 +230,9 @@ def main():
     shape = dict(PRESETS[args.preset])
     if args.layers:
         shape["layers"] = args.layers
-    writer = Writer(args.out, shape, Blocks(args.type, args.seed))
+    blocks = Blocks(args.type, args.seed)
+    dense = Blocks("Q8_0", args.seed) if shape["arch"] == "gpt-oss" else blocks
+    writer = Writer(args.out, shape, blocks, dense)
     writer.keys()
     writer.tensors()
     writer.file.write_header_to_file()
