@@ -8,6 +8,7 @@ namespace sluice::kernels::cpu {
 namespace {
 
 inline void Fetch(const uint8_t*) {}
+inline void FetchLater(const uint8_t*) {}
 inline int16_t SumOfSixteen(const int8_t* codes) {
   int sum = 0;
   for (int i = 0; i < 16; ++i) sum += codes[i];
