@@ -169,6 +169,8 @@ class Writer:
             self.matrix(at + "attn_output.weight", hidden, heads)
             norm = "ffn_norm" if s["arch"] == "llama" else "post_attention_norm"
             self.floats(at + norm + ".weight", (hidden,), 1)
+            if s["arch"] == "glm4moe":
+                self.attention_biases(at)
             if s["arch"] == "gpt-oss":
                 self.oss(at)
             elif "experts" in s and i > 0:
@@ -192,15 +194,19 @@ class Writer:
             (s["experts"], s["hidden"]), np.float32) / math.sqrt(s["hidden"])
         self.file.add_tensor(at + "ffn_gate_inp.weight", router)
 
+    def attention_biases(self, at):
+        s = self.shape
+        kv = s["kv_heads"] * s["head_dim"]
+        for name, size in (("q", s["heads"] * s["head_dim"]), ("k", kv),
+                           ("v", kv)):
+            self.floats(f"{at}attn_{name}.bias", (size,), 0)
+
     def oss(self, at):
         """Biases, sinks and experts of a layer of gpt-oss."""
         s = self.shape
-        kv = s["kv_heads"] * s["head_dim"]
-        for name, size in (("attn_q", s["heads"] * s["head_dim"]),
-                           ("attn_k", kv), ("attn_v", kv),
-                           ("attn_output", s["hidden"]),
-                           ("ffn_gate_inp", s["experts"])):
-            self.floats(f"{at}{name}.bias", (size,), 0)
+        self.attention_biases(at)
+        self.floats(at + "attn_output.bias", (s["hidden"],), 0)
+        self.floats(at + "ffn_gate_inp.bias", (s["experts"],), 0)
         self.floats(at + "attn_sinks.weight", (s["heads"],), 0)
         self.router(at)
         for name, rows, cols in (("gate", s["expert_ffn"], s["hidden"]),
