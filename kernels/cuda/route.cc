@@ -1,0 +1,206 @@
+#include "kernels/cuda/route.h"
+
+#include "common/base/check.h"
+#include "kernels/cuda/math.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+// A warp per token.
+struct RouteKernel {
+  static constexpr int kThreads = kWarpLanes;
+  struct Args {
+    ConstMatrix logits;
+    RouterRule rule;
+    const float* correction;
+    int32_t* ids;
+    float* weights;
+  };
+  // A token's experts in shared memory.
+  struct Row {
+    Shared<float> scores;    // [E]
+    Shared<float> choices;   // [E]
+    Shared<int32_t> taken;   // [E]: experts, or groups
+    Shared<float> groups;    // [num_groups]
+    Shared<float> weights;   // [k], largest choice first, then by rising id
+    Shared<int32_t> chosen;  // [k], the same
+  };
+  static size_t SharedBytes(const RouterRule& rule) {
+    const auto array = [](int64_t n) {
+      return (static_cast<size_t>(n) * sizeof(float) + 15) / 16 * 16;
+    };
+    return 3 * array(rule.num_experts) + array(rule.num_groups) +
+           2 * array(rule.per_token);
+  }
+
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int32_t n = a.rule.num_experts;
+    const int32_t k = a.rule.per_token;
+    const auto scores = block.Allocate<float>(n);
+    const auto choices = block.Allocate<float>(n);
+    const auto taken = block.Allocate<int32_t>(n);
+    const auto groups = block.Allocate<float>(a.rule.num_groups);
+    const auto weights = block.Allocate<float>(k);
+    const auto chosen = block.Allocate<int32_t>(k);
+    const Row row = {scores, choices, taken, groups, weights, chosen};
+    SetScores(block, a.rule, a.logits.data + block.index() * a.logits.stride,
+              scores);
+    for (int32_t e = block.lane(); e < n; e += kWarpLanes) {
+      const float score = scores.Get(e);
+      choices.Set(e, a.correction == nullptr ? score : score + a.correction[e]);
+    }
+    if (a.rule.num_groups > 1) DropGroups(block, a.rule, row);
+    ClearTaken(block, n, taken);
+    for (int32_t j = 0; j < k; ++j) {
+      const int32_t e = Take(block, choices, taken, 0, n);
+      if (block.lane() == 0) {
+        chosen.Set(j, e);
+        weights.Set(j, scores.Get(e));
+      }
+    }
+    block.SyncWarp();
+    if (block.lane() == 0) Weigh(a.rule, row);
+    block.SyncWarp();
+    for (int32_t j = block.lane(); j < k; j += kWarpLanes) {
+      a.ids[block.index() * k + j] = chosen.Get(j);
+      a.weights[block.index() * k + j] = weights.Get(j);
+    }
+  }
+
+  static SLUICE_DEVICE void SetScores(Block& block, const RouterRule& rule,
+                                      const float* logits,
+                                      const Shared<float>& scores) {
+    const int32_t n = rule.num_experts;
+    float max = -Infinity();
+    float sum = 1.0f;
+    if (rule.score == RouterRule::Score::kSoftmax) {
+      for (int32_t e = block.lane(); e < n; e += kWarpLanes) {
+        max = logits[e] > max ? logits[e] : max;
+      }
+      for (int mask = 16; mask > 0; mask /= 2) {
+        const float other = block.ShuffleXor(max, mask);
+        max = other > max ? other : max;
+      }
+      float lane = 0.0f;
+      for (int32_t e = block.lane(); block.lane() < 16 && e < n; e += 16) {
+        lane = lane + Exp(logits[e] - max);
+      }
+      sum = block.Shuffle(SumLanes(block, lane), 0);
+    }
+    for (int32_t e = block.lane(); e < n; e += kWarpLanes) {
+      float score = logits[e];
+      if (rule.score == RouterRule::Score::kSigmoid) {
+        score = 1.0f / (1.0f + Exp(-score));
+      } else if (rule.score == RouterRule::Score::kSoftmax) {
+        score = Exp(score - max) / sum;
+      }
+      scores.Set(e, score);
+    }
+  }
+
+  static SLUICE_DEVICE void ClearTaken(Block& block, int32_t n,
+                                       const Shared<int32_t>& taken) {
+    block.SyncWarp();
+    for (int32_t e = block.lane(); e < n; e += kWarpLanes) taken.Set(e, 0);
+    block.SyncWarp();
+  }
+
+  // Takes the index in [begin, end) of the largest of `values` that is not
+  // taken, the lower one on ties, and returns it.
+  static SLUICE_DEVICE int32_t Take(Block& block, const Shared<float>& values,
+                                    const Shared<int32_t>& taken, int32_t begin,
+                                    int32_t end) {
+    int32_t best = -1;
+    float most = 0.0f;
+    for (int32_t e = begin + block.lane(); e < end; e += kWarpLanes) {
+      if (taken.Get(e) != 0) continue;
+      const float value = values.Get(e);
+      if (best >= 0 && !(value > most)) continue;
+      best = e;
+      most = value;
+    }
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const int32_t other = block.ShuffleXor(best, mask);
+      const float value = block.ShuffleXor(most, mask);
+      if (other < 0) continue;
+      if (best < 0 || value > most || (!(most > value) && other < best)) {
+        best = other;
+        most = value;
+      }
+    }
+    // Lanes that meet a NaN in another order may differ.
+    best = block.Shuffle(best, 0);
+    if (block.lane() == 0) taken.Set(best, 1);
+    block.SyncWarp();
+    return best;
+  }
+
+  // Choices of all but the best groups become 0.
+  static SLUICE_DEVICE void DropGroups(Block& block, const RouterRule& rule,
+                                       const Row& row) {
+    const int32_t n = rule.num_experts;
+    const int32_t size = n / rule.num_groups;
+    ClearTaken(block, n, row.taken);
+    for (int32_t g = 0; g < rule.num_groups; ++g) {
+      const int32_t end = (g + 1) * size;
+      const int32_t first = Take(block, row.choices, row.taken, g * size, end);
+      const int32_t second = Take(block, row.choices, row.taken, g * size, end);
+      if (block.lane() == 0) {
+        row.groups.Set(g, row.choices.Get(first) + row.choices.Get(second));
+      }
+    }
+    ClearTaken(block, n, row.taken);
+    for (int32_t i = 0; i < rule.groups_per_token; ++i) {
+      Take(block, row.groups, row.taken, 0, rule.num_groups);
+    }
+    for (int32_t e = block.lane(); e < n; e += kWarpLanes) {
+      if (row.taken.Get(e / size) == 0) row.choices.Set(e, 0.0f);
+    }
+  }
+
+  // The weights of the chosen, which are sorted by id. One thread calls.
+  static SLUICE_DEVICE void Weigh(const RouterRule& rule, const Row& row) {
+    const int32_t k = rule.per_token;
+    const bool selected = rule.score == RouterRule::Score::kSoftmaxOfSelected;
+    const float first = row.weights.Get(0);
+    float sum = 0.0f;
+    for (int32_t j = 0; j < k; ++j) {
+      float weight = row.weights.Get(j);
+      if (selected) weight = Exp(weight - first);
+      row.weights.Set(j, weight);
+      sum = sum + weight;
+    }
+    if (!selected) sum = sum + 1e-20f;
+    const bool divides = selected || rule.normalise;
+    for (int32_t j = 0; j < k; ++j) {
+      const float weight = row.weights.Get(j);
+      const float scaled = (divides ? weight / sum : weight) * rule.scale;
+      const int32_t id = row.chosen.Get(j);
+      int32_t to = j;
+      for (; to > 0 && id < row.chosen.Get(to - 1); --to) {
+        row.chosen.Set(to, row.chosen.Get(to - 1));
+        row.weights.Set(to, row.weights.Get(to - 1));
+      }
+      row.chosen.Set(to, id);
+      row.weights.Set(to, scaled);
+    }
+  }
+};
+
+}  // namespace
+
+void Route(Stream stream, ConstMatrix logits, const RouterRule& rule,
+           const float* correction, int32_t* ids, float* weights) {
+  SLUICE_CHECK(logits.cols == rule.num_experts);
+  SLUICE_CHECK(1 <= rule.per_token && rule.per_token <= rule.num_experts);
+  SLUICE_CHECK(rule.per_token <= kMaxExpertsPerToken);
+  SLUICE_CHECK(1 <= rule.groups_per_token &&
+               rule.groups_per_token <= rule.num_groups);
+  SLUICE_CHECK(rule.num_groups == 1 ||
+               (rule.num_experts % rule.num_groups == 0 &&
+                rule.num_experts >= 2 * rule.num_groups));
+  Launch<RouteKernel>(stream, logits.rows, RouteKernel::SharedBytes(rule),
+                      {logits, rule, correction, ids, weights});
+}
+
+}  // namespace sluice::kernels::cuda
