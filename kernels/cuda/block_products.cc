@@ -44,26 +44,17 @@ struct QuantizeKernel {
                                           int64_t row, int64_t b) {
     const int64_t at = b * a.to.block;
     const float* x = a.x.data + row * a.x.stride + at;
-    int32_t bits = 0;
+    int32_t largest = 0;
     for (int k = block.lane(); k < a.to.block; k += kWarpLanes) {
-      const int32_t own = BitCast<int32_t>(x[k]) & 0x7FFFFFFF;
-      bits = own > bits ? own : bits;
+      const int32_t own = MagnitudeOf(x[k]);
+      largest = own > largest ? own : largest;
     }
-    for (int mask = 16; mask > 0; mask /= 2) {
-      const int32_t other = block.ShuffleXor(bits, mask);
-      bits = other > bits ? other : bits;
-    }
-    const float most = BitCast<float>(bits);
-    const bool zero = bits >= 0x7F800000 || most < 0x1p-100f;
+    const EightBits bits = EightBitsOf(LargestOf(block, largest));
     if (block.lane() == 0) {
-      a.to.scales[row * (a.x.cols / a.to.block) + b] =
-          zero ? 0.0f : most / 127.0f;
+      a.to.scales[row * (a.x.cols / a.to.block) + b] = bits.scale;
     }
-    const float inverse = zero ? 0.0f : 127.0f / most;
     for (int k = block.lane(); k < a.to.block; k += kWarpLanes) {
-      const int32_t code =
-          zero ? 0
-               : BitCast<int32_t>(x[k] * inverse + 12582912.0f) - 0x4B400000;
+      const int32_t code = bits.Code(x[k]);
       a.to.codes[row * a.x.cols + at + k] = static_cast<int8_t>(code);
       int32_t sum = code;
       for (int mask = 8; mask > 0; mask /= 2) {
@@ -73,12 +64,9 @@ struct QuantizeKernel {
         a.to.sums[(row * a.x.cols + at + k) / 16] = static_cast<int16_t>(sum);
       }
     }
-    return bits < 0x7F800000;
+    return bits.finite;
   }
 };
-
-// Tokens that read a weight at once.
-constexpr int kBlockTokens = 4;
 
 // A thread per row: a warp has two groups of packed rows. Eight warps find the
 // integer sums of eight blocks of elements; then a warp per token adds them in
@@ -92,65 +80,64 @@ struct BlockKernel {
   // Values of a block's sum, and factors: of codes, and of minima.
   static constexpr int kTerms = T::kMinima ? 2 : 1;
   static constexpr int kTermFloats =
-      kWarps * kBlockTokens * kTerms * 2 * kWarpLanes;
+      kWarps * kTileTokens * kTerms * 2 * kWarpLanes;
   struct Args {
     QuantizedRows x;
     const uint8_t* packed;
     int64_t rows;
     const float* bias;
     ShardArgs shards;
-  };
-  struct Terms {
-    float value[2];
-    float factor[2];
+    GroupedRows grouped;
   };
 
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const int64_t tiles = (a.rows + kWarpLanes - 1) / kWarpLanes;
     const int64_t row = block.index() % tiles * kWarpLanes + block.lane();
-    const int64_t token = block.index() / tiles * kBlockTokens;
-    const int tokens = static_cast<int>(
-        a.x.rows - token < kBlockTokens ? a.x.rows - token : kBlockTokens);
+    ProductTile tile;
+    if (!FindTile(a.grouped, block.index() / tiles, a.x.rows, a.packed, a.bias,
+                  a.rows, tile)) {
+      return;
+    }
     const auto terms = block.Allocate<float>(kTermFloats);
     const auto partials =
-        block.Allocate<float>(a.shards.num_shards * kBlockTokens * kWarpLanes);
+        block.Allocate<float>(a.shards.num_shards * kTileTokens * kWarpLanes);
     for (int32_t s = 0; s < a.shards.num_shards; ++s) {
       float sum = 0.0f;
       const int64_t end = a.shards.bounds[s + 1];
       for (int64_t b = a.shards.bounds[s]; b < end; b += kWarps) {
         if (b + block.warp() < end && row < a.rows) {
-          FindTerms(block, a, row, token, tokens, b + block.warp(), terms);
+          FindTerms(block, a, tile, row, b + block.warp(), terms);
         }
         block.Sync();
-        if (block.warp() < tokens && row < a.rows) {
+        if (block.warp() < tile.tokens && row < a.rows) {
           const int64_t left = end - b < kWarps ? end - b : kWarps;
           sum = AddTerms(block, terms, static_cast<int>(left), sum);
         }
         block.Sync();
       }
-      if (block.warp() < tokens) {
-        partials.Set(s * kBlockTokens * kWarpLanes + block.thread(), sum);
+      if (block.warp() < tile.tokens) {
+        partials.Set(s * kTileTokens * kWarpLanes + block.thread(), sum);
       }
     }
-    if (block.warp() >= tokens || row >= a.rows) return;
-    StoreNodes(
-        a.shards, partials,
-        {kBlockTokens * kWarpLanes, block.thread(), token + block.warp(), row},
-        a.bias);
+    if (block.warp() >= tile.tokens || row >= a.rows) return;
+    StoreNodes(a.shards, partials,
+               {kTileTokens * kWarpLanes, block.thread(),
+                tile.out + block.warp(), row},
+               tile.bias);
   }
 
   // Where the terms of block `slot` and a token stand for this lane.
   static SLUICE_DEVICE int At(Block& block, int slot, int t) {
-    return (slot * kBlockTokens + t) * kTerms * 2 * kWarpLanes + block.lane();
+    return (slot * kTileTokens + t) * kTerms * 2 * kWarpLanes + block.lane();
   }
 
   // Block b's terms of this thread's row for all tokens.
-  // Size: the row, the tokens and the block are its place.
-  static SLUICE_DEVICE void FindTerms(Block& block, const Args& a, int64_t row,
-                                      int64_t token, int tokens, int64_t b,
-                                      const Shared<float>& terms) {
+  static SLUICE_DEVICE void FindTerms(Block& block, const Args& a,
+                                      const ProductTile& tile, int64_t row,
+                                      int64_t b, const Shared<float>& terms) {
     const int64_t blocks = a.x.cols / kElements;
-    const Place at = {a.packed + (row / kGroupRows * blocks + b) * T::kBytes,
+    const Place at = {static_cast<const uint8_t*>(tile.w) +
+                          (row / kGroupRows * blocks + b) * T::kBytes,
                       static_cast<int>(row % kGroupRows)};
     int32_t scales[T::kSubs];
     int32_t minima[(T::kSubs + 1) / 2] = {};
@@ -159,16 +146,16 @@ struct BlockKernel {
     } else {
       scales[0] = 1;
     }
-    int32_t whole[kBlockTokens] = {};
-    int32_t least[kBlockTokens] = {};
+    int32_t whole[kTileTokens] = {};
+    int32_t least[kTileTokens] = {};
     for (int s = 0; s < T::kSubs; ++s) {
-      int32_t part[kBlockTokens] = {};
-      AddSteps<0>(a, at, s, token, tokens, b, part);
+      int32_t part[kTileTokens] = {};
+      AddSteps<0>(a, at, s, tile, b, part);
       const int32_t minimum =
           T::kLong ? minima[s / 2] >> (s % 2 * 16) & 0xFFFF : 1;
-      for (int t = 0; t < kBlockTokens; ++t) {
-        if (t >= tokens) continue;
-        const int32_t sum = SubSum(a, token + t, b, s);
+      for (int t = 0; t < kTileTokens; ++t) {
+        if (t >= tile.tokens) continue;
+        const int32_t sum = SubSum(a, tile.In(t), b, s);
         whole[t] += (part[t] - T::kZero * sum) * scales[s];
         least[t] += minimum * sum;
       }
@@ -176,9 +163,9 @@ struct BlockKernel {
     const float scale = T::Scale(at);
     float minimum = 0.0f;
     if constexpr (T::kMinima) minimum = T::Minimum(at);
-    for (int t = 0; t < kBlockTokens; ++t) {
-      if (t >= tokens) continue;
-      const float one = a.x.scales[(token + t) * blocks + b];
+    for (int t = 0; t < kTileTokens; ++t) {
+      if (t >= tile.tokens) continue;
+      const float one = a.x.scales[tile.In(t) * blocks + b];
       const int to = At(block, block.warp(), t);
       terms.Set(to, static_cast<float>(whole[t]));
       terms.Set(to + kWarpLanes, scale * one);
@@ -198,24 +185,23 @@ struct BlockKernel {
   }
 
   // Adds the products of steps kStep and up of sub-block s.
-  // Size: the sub-block and the tokens are its place.
   template <int kStep>
   static SLUICE_DEVICE void AddSteps(const Args& a, const Place& at, int s,
-                                     int64_t token, int tokens, int64_t b,
+                                     const ProductTile& tile, int64_t b,
                                      int32_t* part) {
     if constexpr (kStep * T::kPerVector < T::kGroups) {
       B codes[T::kPerVector];
       T::template Unpack<kStep>(at, s, codes);
       const int64_t from =
           b * kElements + (s * T::kGroups + kStep * T::kPerVector) * 4;
-      for (int t = 0; t < kBlockTokens; ++t) {
-        if (t >= tokens) continue;
-        const int8_t* x = a.x.codes + (token + t) * a.x.cols + from;
+      for (int t = 0; t < kTileTokens; ++t) {
+        if (t >= tile.tokens) continue;
+        const int8_t* x = a.x.codes + tile.In(t) * a.x.cols + from;
         for (int p = 0; p < T::kPerVector; ++p) {
           part[t] = DotBytes(part[t], codes[p], LoadWord(x + 4 * p));
         }
       }
-      AddSteps<kStep + 1>(a, at, s, token, tokens, b, part);
+      AddSteps<kStep + 1>(a, at, s, tile, b, part);
     }
   }
 
@@ -233,39 +219,125 @@ struct BlockKernel {
     return sum;
   }
 
-  static void Start(Stream stream, const Args& a) {
+  static void Start(Stream stream, const Args& a, int64_t groups) {
     const int64_t tiles = (a.rows + kWarpLanes - 1) / kWarpLanes;
-    const int64_t groups = (a.x.rows + kBlockTokens - 1) / kBlockTokens;
     const size_t floats =
         kTermFloats +
-        static_cast<size_t>(a.shards.num_shards) * kBlockTokens * kWarpLanes;
+        static_cast<size_t>(a.shards.num_shards) * kTileTokens * kWarpLanes;
     Launch<BlockKernel>(stream, tiles * groups, floats * sizeof(float), a);
   }
 };
 
-using Starter = void (*)(Stream, const QuantizedRows&, const BlockWeight&,
-                         const float*, const ShardArgs&);
+// A block per token; a thread per sub-block of its row.
 template <BlockFormat kFormat>
-void StartFormat(Stream stream, const QuantizedRows& x, const BlockWeight& w,
-                 const float* bias, const ShardArgs& shards) {
-  BlockKernel<kFormat>::Start(stream, {x, w.packed, w.rows, bias, shards});
+struct EmbedBlocksKernel {
+  using T = Blocks<kFormat>;
+  static constexpr int kThreads = 128;
+  static constexpr int kElements = T::kGroups * 4;  // of a sub-block
+  struct Args {
+    const uint8_t* packed;
+    const int32_t* ids;
+    Matrix y;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t row = a.ids[block.index()];
+    const int64_t blocks = a.y.cols / T::kStored.elements;
+    float* y = a.y.data + block.index() * a.y.stride;
+    for (int64_t i = block.thread(); i < blocks * T::kSubs; i += kThreads) {
+      const Place at = {
+          a.packed + (row / kGroupRows * blocks + i / T::kSubs) * T::kBytes,
+          static_cast<int>(row % kGroupRows)};
+      const int s = static_cast<int>(i % T::kSubs);
+      float scale = T::Scale(at);
+      float minimum = 0.0f;
+      if constexpr (T::kMinima) minimum = T::Minimum(at);
+      if constexpr (T::kLong) {
+        int32_t scales[T::kSubs];
+        int32_t minima[(T::kSubs + 1) / 2] = {};
+        T::SubScales(at, scales, minima);
+        scale = scale * static_cast<float>(scales[s]);
+        minimum = minimum *
+                  static_cast<float>(minima[s / 2] >> (s % 2 * 16) & 0xFFFF);
+      }
+      Widen<0>(at, s, scale, minimum, y + i * kElements);
+    }
+  }
+  // Steps kStep and up of sub-block s.
+  template <int kStep>
+  static SLUICE_DEVICE void Widen(const Place& at, int s, float scale,
+                                  float minimum, float* y) {
+    if constexpr (kStep * T::kPerVector < T::kGroups) {
+      B codes[T::kPerVector];
+      T::template Unpack<kStep>(at, s, codes);
+      for (int e = 0; e < 4 * T::kPerVector; ++e) {
+        const int32_t code =
+            static_cast<int32_t>(codes[e / 4] >> (e % 4 * 8) & 255u) - T::kZero;
+        float value = scale * static_cast<float>(code);
+        if constexpr (T::kMinima) value = value + minimum;
+        y[kStep * 4 * T::kPerVector + e] = value;
+      }
+      Widen<kStep + 1>(at, s, scale, minimum, y);
+    }
+  }
+};
+
+// A block per row.
+struct FailKernel {
+  static constexpr int kThreads = 128;
+  struct Args {
+    const bool* finite;
+    Matrix y;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    if (a.finite[block.index()]) return;
+    float* y = a.y.data + block.index() * a.y.stride;
+    for (int64_t i = block.thread(); i < a.y.cols; i += kThreads) {
+      y[i] = NotANumber();
+    }
+  }
+};
+
+// What a format has kernels for.
+struct Starters {
+  void (*multiply)(Stream, const QuantizedRows&, const BlockWeight&,
+                   const float*, const ShardArgs&, const ExpertRun&);
+  void (*embed)(Stream, const BlockWeight&, const int32_t*, Matrix);
+};
+template <BlockFormat kFormat>
+void StartProduct(Stream stream, const QuantizedRows& x, const BlockWeight& w,
+                  const float* bias, const ShardArgs& shards,
+                  const ExpertRun& run) {
+  const int64_t groups = run.grouped.groups != nullptr
+                             ? run.max_groups
+                             : (x.rows + kTileTokens - 1) / kTileTokens;
+  BlockKernel<kFormat>::Start(
+      stream, {x, w.packed, w.rows, bias, shards, run.grouped}, groups);
 }
+template <BlockFormat kFormat>
+void StartEmbed(Stream stream, const BlockWeight& table, const int32_t* ids,
+                Matrix y) {
+  Launch<EmbedBlocksKernel<kFormat>>(stream, y.rows, 0, {table.packed, ids, y});
+}
+template <BlockFormat kFormat>
+constexpr Starters kStartersOf = {StartProduct<kFormat>, StartEmbed<kFormat>};
 
 // By BlockFormat.
-constexpr Starter kStarters[kNumBlockFormats] = {
-    StartFormat<BlockFormat::kQ8_0>,  StartFormat<BlockFormat::kQ4_0>,
-    StartFormat<BlockFormat::kQ4_1>,  StartFormat<BlockFormat::kQ5_0>,
-    StartFormat<BlockFormat::kQ5_1>,  StartFormat<BlockFormat::kIq4Nl>,
-    StartFormat<BlockFormat::kMxfp4>, StartFormat<BlockFormat::kQ2K>,
-    StartFormat<BlockFormat::kQ3K>,   StartFormat<BlockFormat::kQ4K>,
-    StartFormat<BlockFormat::kQ5K>,   StartFormat<BlockFormat::kQ6K>,
-    StartFormat<BlockFormat::kIq4Xs>};
+constexpr Starters kStarters[kNumBlockFormats] = {
+    kStartersOf<BlockFormat::kQ8_0>,  kStartersOf<BlockFormat::kQ4_0>,
+    kStartersOf<BlockFormat::kQ4_1>,  kStartersOf<BlockFormat::kQ5_0>,
+    kStartersOf<BlockFormat::kQ5_1>,  kStartersOf<BlockFormat::kIq4Nl>,
+    kStartersOf<BlockFormat::kMxfp4>, kStartersOf<BlockFormat::kQ2K>,
+    kStartersOf<BlockFormat::kQ3K>,   kStartersOf<BlockFormat::kQ4K>,
+    kStartersOf<BlockFormat::kQ5K>,   kStartersOf<BlockFormat::kQ6K>,
+    kStartersOf<BlockFormat::kIq4Xs>};
 
 void MultiplyBlocks(Stream stream, const QuantizedRows& x, const BlockWeight& w,
-                    const float* bias, const ShardArgs& shards) {
+                    const float* bias, const ShardArgs& shards,
+                    const ExpertRun& run = {}) {
   SLUICE_CHECK(x.cols == w.cols);
   SLUICE_CHECK(x.block == LayoutOf(w.format).elements);
-  kStarters[static_cast<int>(w.format)](stream, x, w, bias, shards);
+  kStarters[static_cast<int>(w.format)].multiply(stream, x, w, bias, shards,
+                                                 run);
 }
 
 }  // namespace
@@ -290,6 +362,25 @@ void BlockMatMulSharded(Stream stream, const QuantizedRows& x,
                         const BlockWeight& w, const ShardedCols& shards,
                         std::span<const Matrix> y) {
   MultiplyBlocks(stream, x, w, nullptr, ShardArgsOf(shards, y, x.block));
+}
+
+void BlockMatMulGroups(Stream stream, const QuantizedRows& x,
+                       const BlockWeight& like, const float* bias,
+                       const ExpertRun& run, Matrix y) {
+  const int32_t bounds[2] = {0, static_cast<int32_t>(like.cols)};
+  const TreeNode node = {0, 1};
+  MultiplyBlocks(stream, x, like, bias,
+                 ShardArgsOf({bounds, {&node, 1}}, {&y, 1}, x.block), run);
+}
+
+void FailRows(Stream stream, const bool* finite, Matrix y) {
+  Launch<FailKernel>(stream, y.rows, 0, {finite, y});
+}
+
+void EmbedBlocks(Stream stream, const BlockWeight& table, const int32_t* ids,
+                 Matrix y) {
+  SLUICE_CHECK(y.cols == table.cols);
+  kStarters[static_cast<int>(table.format)].embed(stream, table, ids, y);
 }
 
 }  // namespace sluice::kernels::cuda

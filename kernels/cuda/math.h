@@ -12,6 +12,7 @@ namespace sluice::kernels::cuda {
 // The bits of the CPU's functions (kernels/exp_log.h, kernels/matmul.h).
 
 SLUICE_DEVICE float Infinity() { return BitCast<float>(0x7F800000u); }
+SLUICE_DEVICE float NotANumber() { return BitCast<float>(0x7FC00000u); }
 
 // Exp of x in [-105, 89].
 SLUICE_DEVICE float ExpInRange(float x) {
@@ -38,6 +39,60 @@ SLUICE_DEVICE float ExpInRange(float x) {
 SLUICE_DEVICE float Exp(float x) {
   const float p = x > 88.73f ? Infinity() : ExpInRange(x);
   return -104.0f > x ? 0.0f : p;
+}
+
+// The F16 number at `from`, as block_pack.h's F16At.
+SLUICE_DEVICE float HalfAt(const uint8_t* from) {
+  const uint32_t half = from[0] | static_cast<uint32_t>(from[1]) << 8;
+  const uint32_t magnitude = (half & 0x7FFFu) << 13;
+  const float value = magnitude >= 0x0F800000u
+                          ? BitCast<float>(magnitude | 0x7F800000u)
+                          : BitCast<float>(magnitude) * 0x1p112f;
+  return (half & 0x8000u) != 0 ? -value : value;
+}
+
+// The bits of the nearest F16 number, as block_store.h's F16Of.
+SLUICE_DEVICE uint32_t HalfOf(float value) {
+  const auto bits = BitCast<uint32_t>(value);
+  const uint32_t sign = bits >> 16 & 0x8000u;
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return sign | 0x7E00u;
+  if (magnitude >= 0x477FF000u) return sign | 0x7C00u;
+  if (magnitude < 0x38800000u) {
+    const float units = BitCast<float>(magnitude) + 0.5f;
+    return sign | (BitCast<uint32_t>(units) - 0x3F000000u);
+  }
+  const uint32_t odd = magnitude >> 13 & 1u;
+  return sign | ((magnitude - 0x38000000u + 0xFFFu + odd) >> 13);
+}
+
+// A block of activations of eight bits (kernels/block_matmul.h) by its largest
+// magnitude's bits.
+struct EightBits {
+  bool finite;
+  float scale;
+  float inverse;
+  SLUICE_DEVICE int32_t Code(float x) const {
+    if (inverse == 0.0f) return 0;
+    return BitCast<int32_t>(x * inverse + 12582912.0f) - 0x4B400000;
+  }
+};
+SLUICE_DEVICE EightBits EightBitsOf(int32_t largest) {
+  const float most = BitCast<float>(largest);
+  const bool finite = largest < 0x7F800000;
+  if (!finite || most < 0x1p-100f) return {finite, 0.0f, 0.0f};
+  return {true, most / 127.0f, 127.0f / most};
+}
+SLUICE_DEVICE int32_t MagnitudeOf(float x) {
+  return BitCast<int32_t>(x) & 0x7FFFFFFF;
+}
+// The warp's largest.
+SLUICE_DEVICE int32_t LargestOf(Block& block, int32_t value) {
+  for (int mask = 16; mask > 0; mask /= 2) {
+    const int32_t other = block.ShuffleXor(value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
 }
 
 // The sum of the canonical dot product's sixteen lanes, one in each thread of

@@ -7,11 +7,8 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-// Tokens that read a weight at once.
-constexpr int kTokens = 4;
-
-// Half a warp per row, a thread per lane of the dot product; eight rows and up
-// to kTokens tokens per block.
+// Half a warp per row, a thread per lane of the dot product; eight rows and a
+// tile's tokens per block.
 template <WeightType kType>
 struct MatMulKernel {
   static constexpr int kThreads = 128;
@@ -22,62 +19,73 @@ struct MatMulKernel {
     int64_t rows;
     const float* bias;
     ShardArgs shards;
+    GroupedRows grouped;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const int64_t tiles = (a.rows + kRows - 1) / kRows;
     const int local = block.thread() / 16;
     const int64_t row = block.index() % tiles * kRows + local;
-    const int64_t token = block.index() / tiles * kTokens;
-    const int tokens = static_cast<int>(
-        a.x.rows - token < kTokens ? a.x.rows - token : kTokens);
+    ProductTile tile;
+    if (!FindTile(a.grouped, block.index() / tiles, a.x.rows, a.w, a.bias,
+                  a.rows, tile)) {
+      return;
+    }
     const auto partials =
-        block.Allocate<float>(a.shards.num_shards * kRows * kTokens);
+        block.Allocate<float>(a.shards.num_shards * kRows * kTileTokens);
     const int lane = block.lane() % 16;
     for (int32_t s = 0; s < a.shards.num_shards; ++s) {
-      float sums[kTokens] = {};
+      float sums[kTileTokens] = {};
       if (row < a.rows) {
         const int64_t begin = a.shards.bounds[s];
         for (int64_t k = begin + lane; k < a.shards.bounds[s + 1]; k += 16) {
-          const float w = Element<kType>(a.w, row * a.x.cols + k);
-          const float* x = a.x.data + token * a.x.stride + k;
-          for (int t = 0; t < kTokens; ++t) {
-            if (t < tokens) sums[t] = Fma(w, x[t * a.x.stride], sums[t]);
+          const float w = Element<kType>(tile.w, row * a.x.cols + k);
+          for (int t = 0; t < kTileTokens; ++t) {
+            if (t >= tile.tokens) continue;
+            sums[t] = Fma(w, a.x.data[tile.In(t) * a.x.stride + k], sums[t]);
           }
         }
       }
-      for (int t = 0; t < kTokens; ++t) {
+      for (int t = 0; t < kTileTokens; ++t) {
         const float sum = SumLanes(block, sums[t]);
         // A thread stores what it joins below.
-        if (lane == t) partials.Set((s * kRows + local) * kTokens + t, sum);
+        if (lane == t) {
+          partials.Set((s * kRows + local) * kTileTokens + t, sum);
+        }
       }
     }
-    if (lane >= tokens || row >= a.rows) return;
-    StoreNodes(a.shards, partials,
-               {kRows * kTokens, local * kTokens + lane, token + lane, row},
-               a.bias);
+    if (lane >= tile.tokens || row >= a.rows) return;
+    StoreNodes(
+        a.shards, partials,
+        {kRows * kTileTokens, local * kTileTokens + lane, tile.out + lane, row},
+        tile.bias);
   }
-  static void Start(Stream stream, const Args& a) {
+  static void Start(Stream stream, const Args& a, int64_t groups) {
     const int64_t tiles = (a.rows + kRows - 1) / kRows;
-    const int64_t groups = (a.x.rows + kTokens - 1) / kTokens;
-    const size_t shared = sizeof(float) * kRows * kTokens * a.shards.num_shards;
+    const size_t shared =
+        sizeof(float) * kRows * kTileTokens * a.shards.num_shards;
     Launch<MatMulKernel>(stream, tiles * groups, shared, a);
   }
 };
 
 void Multiply(Stream stream, ConstMatrix x, const WeightView& w,
-              const float* bias, const ShardArgs& shards) {
+              const float* bias, const ShardArgs& shards,
+              const ExpertRun& run = {}) {
   SLUICE_CHECK(x.cols == w.cols);
+  const int64_t groups = run.grouped.groups != nullptr
+                             ? run.max_groups
+                             : (x.rows + kTileTokens - 1) / kTileTokens;
+  const auto start = [&](auto kernel) {
+    kernel.Start(stream, {x, w.data, w.rows, bias, shards, run.grouped},
+                 groups);
+  };
   switch (w.type) {
     case WeightType::kF32:
-      return MatMulKernel<WeightType::kF32>::Start(
-          stream, {x, w.data, w.rows, bias, shards});
+      return start(MatMulKernel<WeightType::kF32>());
     case WeightType::kBf16:
-      return MatMulKernel<WeightType::kBf16>::Start(
-          stream, {x, w.data, w.rows, bias, shards});
+      return start(MatMulKernel<WeightType::kBf16>());
     default:
       SLUICE_CHECK(w.type == WeightType::kE4m3);
-      return MatMulKernel<WeightType::kE4m3>::Start(
-          stream, {x, w.data, w.rows, bias, shards});
+      return start(MatMulKernel<WeightType::kE4m3>());
   }
 }
 
@@ -94,6 +102,14 @@ void MatMul(Stream stream, ConstMatrix x, const WeightView& w,
 void MatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
                    const ShardedCols& shards, std::span<const Matrix> y) {
   Multiply(stream, x, w, nullptr, ShardArgsOf(shards, y, /*unit=*/1));
+}
+
+void MatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
+                  const float* bias, const ExpertRun& run, Matrix y) {
+  const int32_t bounds[2] = {0, static_cast<int32_t>(like.cols)};
+  const TreeNode node = {0, 1};
+  Multiply(stream, x, like, bias,
+           ShardArgsOf({bounds, {&node, 1}}, {&y, 1}, /*unit=*/1), run);
 }
 
 }  // namespace sluice::kernels::cuda

@@ -3,9 +3,11 @@
 
 #include <cuda_device/device.h>
 
+#include <cstdint>
 #include <span>
 
 #include "kernels/block_matmul.h"
+#include "kernels/cuda/products_tiles.h"
 #include "kernels/matmul.h"
 #include "kernels/views.h"
 
@@ -28,6 +30,27 @@ void BlockMatMul(Stream stream, const QuantizedRows& x, const BlockWeight& w,
 void BlockMatMulSharded(Stream stream, const QuantizedRows& x,
                         const BlockWeight& w, const ShardedCols& shards,
                         std::span<const Matrix> y);
+
+// NaN to the rows of y whose activations are not finite.
+void FailRows(Stream stream, const bool* finite, Matrix y);
+
+// Rows of a table of blocks, with block_pack.h's WidenRow's bits: y[t] = row
+// ids[t].
+void EmbedBlocks(Stream stream, const BlockWeight& table, const int32_t* ids,
+                 Matrix y);
+
+// Products of experts whose weights have one shape and type, that of `like`.
+// The host knows no group, so it says how many there may be.
+struct ExpertRun {
+  GroupedRows grouped;
+  int64_t max_groups = 0;
+};
+// y's rows are slots. bias [experts, rows of w] or null.
+void MatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
+                  const float* bias, const ExpertRun& run, Matrix y);
+void BlockMatMulGroups(Stream stream, const QuantizedRows& x,
+                       const BlockWeight& like, const float* bias,
+                       const ExpertRun& run, Matrix y);
 
 }  // namespace sluice::kernels::cuda
 

@@ -145,6 +145,20 @@ TEST(CudaQuantizeTest, RowsHaveTheCpusCodesScalesAndSums) {
   }
 }
 
+TEST(CudaQuantizeTest, OutputsOfRowsThatAreNotFiniteBecomeNaN) {
+  const auto finite = std::make_unique<bool[]>(3);
+  finite[0] = finite[2] = true;
+  BothWays([&](Stream stream) {
+    OwnedMatrix y(3, 200, std::vector<float>(600, 1.5f));
+    FailRows(stream, finite.get(), y.view());
+    const auto values = y.values();
+    for (int64_t i = 0; i < 600; ++i) {
+      EXPECT_EQ(std::isnan(values[i]), i / 200 == 1);
+    }
+    return values;
+  });
+}
+
 class CudaBlockTest : public testing::TestWithParam<BlockFormat> {
  protected:
   const DotContext cpu_ = {nullptr, &BlockOpsFor(DotIsaFor(Isa::kPortable))};
@@ -186,6 +200,26 @@ TEST_P(CudaBlockTest, ShardsAreJoinedInTheTree) {
         kernels::BlockMatMulSharded(cpu_, x.view(), w.view(), {kBounds, kNodes},
                                     y);
       });
+}
+
+TEST_P(CudaBlockTest, EmbeddedRowsAreTheCpusWidenedOnes) {
+  const int64_t block = BlockElements(GetParam());
+  const int64_t cols = 3 * block;
+  const OwnedBlocks table(GetParam(), RandomBlockRows(GetParam(), 16, 19, cols),
+                          19, cols);
+  const std::vector<int32_t> ids = {18, 0, 7, 7, 16, 15};
+  const auto tokens = static_cast<int64_t>(ids.size());
+  std::vector<float> want(static_cast<size_t>(tokens * cols));
+  for (int64_t t = 0; t < tokens; ++t) {
+    WidenRow(table.view(), ids[t], want.data() + t * cols);
+  }
+  const auto got = BothWays([&](Stream stream) {
+    OwnedMatrix y(tokens, cols, 5);
+    EmbedBlocks(stream, table.view(), ids.data(), y.view());
+    EXPECT_TRUE(y.MarkIntact());
+    return y.values();
+  });
+  EXPECT_TRUE(SameBits(got, want));
 }
 
 INSTANTIATE_TEST_SUITE_P(, CudaBlockTest, testing::ValuesIn(AllBlockFormats()),

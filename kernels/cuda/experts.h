@@ -1,0 +1,48 @@
+#ifndef SLUICE_KERNELS_CUDA_EXPERTS_H_
+#define SLUICE_KERNELS_CUDA_EXPERTS_H_
+
+#include <cuda_device/device.h>
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/cuda/products_tiles.h"
+#include "kernels/experts.h"
+
+namespace sluice::kernels::cuda {
+
+// The largest call of ExpertNodes.
+struct ExpertShape {
+  int64_t tokens = 0;
+  int32_t per_row = 0;
+  int32_t experts = 0;
+  int64_t hidden = 0;  // H
+  int64_t mlp = 0;     // F
+  int64_t pairs() const { return tokens * per_row; }
+};
+
+// Bytes of a call's memory.
+int64_t ExpertBytes(const ExpertShape& shape);
+
+// What a call has on the device: the addresses of the experts' packed or plain
+// weights, one per expert of an ExpertsView, and memory, 64-byte aligned.
+struct ExpertTable {
+  const void* const* gate_up = nullptr;
+  const void* const* down = nullptr;
+  void* memory = nullptr;
+  int64_t bytes = 0;  // at least ExpertBytes
+};
+
+// experts.h's ExpertNodes on a stream, with its contract and its bits. A
+// kernel gives every pair of a row and an expert a slot and makes the list of
+// groups of rows that read a weight together; the products walk that list, be
+// it one row or a whole prompt. `experts` and the lists of nodes and outputs
+// are the host's, all that they point to is the device's; at most 64 nodes.
+void ExpertNodes(Stream stream, const ExpertsView& experts,
+                 const ExpertTable& table, const ExpertRows& rows,
+                 std::span<const TreeNode> nodes,
+                 std::span<const Matrix> parts);
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_EXPERTS_H_

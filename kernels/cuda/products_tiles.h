@@ -1,0 +1,72 @@
+#ifndef SLUICE_KERNELS_CUDA_PRODUCTS_TILES_H_
+#define SLUICE_KERNELS_CUDA_PRODUCTS_TILES_H_
+
+#include <cuda_device/device.h>
+
+#include <cstdint>
+
+namespace sluice::kernels::cuda {
+
+// Tokens that read a weight at once.
+inline constexpr int kTileTokens = 4;
+
+// Slots of one expert whose rows are multiplied together.
+struct ExpertGroup {
+  int32_t expert;  // from the first one at hand
+  int32_t slot;
+  int32_t slots;  // 1 to kTileTokens
+};
+
+// The products of experts: group g's rows with its expert's weight. All
+// pointers are the device's.
+struct GroupedRows {
+  const ExpertGroup* groups = nullptr;  // null: a product of one weight
+  const int32_t* num_groups = nullptr;
+  const int32_t* rows = nullptr;  // a slot's row of x; null: the slot itself
+  const void* const* weights = nullptr;  // an expert's
+  // Groups of other experts than [begin, end) are left out.
+  int32_t begin = 0;
+  int32_t end = 0;
+};
+
+// What a block multiplies: `tokens` rows of x to rows out, out + 1, ... of y.
+struct ProductTile {
+  const void* w;
+  const float* bias;
+  int tokens;
+  int64_t out;
+  const int32_t* rows;  // the row of x for each row of y; null: the same
+  SLUICE_DEVICE int64_t In(int t) const {
+    return rows == nullptr ? out + t : rows[out + t];
+  }
+};
+
+// Tile `index` of a product: a run of tokens of one weight, or a group. False
+// where there is none. `bias`: an expert's is `rows` behind the one before.
+// Size: a weight's shape is what the tile is about.
+SLUICE_DEVICE bool FindTile(const GroupedRows& grouped, int64_t index,
+                            int64_t tokens, const void* w, const float* bias,
+                            int64_t rows, ProductTile& tile) {
+  if (grouped.groups == nullptr) {
+    tile.w = w;
+    tile.bias = bias;
+    tile.out = index * kTileTokens;
+    const int64_t left = tokens - tile.out;
+    tile.tokens = static_cast<int>(left < kTileTokens ? left : kTileTokens);
+    tile.rows = nullptr;
+    return true;
+  }
+  if (index >= *grouped.num_groups) return false;
+  const ExpertGroup group = grouped.groups[index];
+  if (group.expert < grouped.begin || group.expert >= grouped.end) return false;
+  tile.w = grouped.weights[group.expert];
+  tile.bias = bias == nullptr ? nullptr : bias + group.expert * rows;
+  tile.out = group.slot;
+  tile.tokens = group.slots;
+  tile.rows = grouped.rows;
+  return true;
+}
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_PRODUCTS_TILES_H_

@@ -1,0 +1,193 @@
+#include "kernels/cuda/experts.h"
+
+#include <cmath>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "common/tensor/weight_format.h"
+#include "gtest/gtest.h"
+#include "kernels/experts.h"
+#include "tests/kernels/block_reference.h"
+#include "tests/kernels/block_tester.h"
+#include "tests/kernels/cuda/both_ways.h"
+#include "tests/kernels/kernel_tester.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+struct Sizes {
+  int32_t experts;
+  int32_t per_row;
+  int64_t tokens;
+  int64_t hidden;
+  int64_t mlp;
+};
+
+// Random experts, and rows that ask them.
+class Layer {
+ public:
+  // types: expert e's weights have type types[e % size].
+  Layer(const Sizes& sizes, const std::vector<WeightType>& types, bool biased)
+      : sizes_(sizes) {
+    for (int32_t e = 0; e < sizes.experts; ++e) {
+      const WeightType type = types[static_cast<size_t>(e) % types.size()];
+      const auto seed = static_cast<uint64_t>(100 + 2 * e);
+      gate_up_.push_back(Make(type, seed, 2 * sizes.mlp, sizes.hidden));
+      down_.push_back(Make(type, seed + 1, sizes.hidden, sizes.mlp));
+    }
+    if (biased) {
+      gate_up_bias_ = RandomFloats(5, sizes.experts * 2 * sizes.mlp, 0.3f);
+      down_bias_ = RandomFloats(6, sizes.experts * sizes.hidden, 0.3f);
+    }
+    x = RandomFloats(7, sizes.tokens * sizes.hidden);
+    weights_ = RandomFloats(9, sizes.tokens * sizes.per_row);
+    const auto picks = RandomFloats(8, 64 * sizes.tokens * sizes.experts);
+    size_t at = 0;
+    for (int64_t t = 0; t < sizes.tokens; ++t) {
+      std::set<int32_t> chosen;
+      while (std::ssize(chosen) < sizes.per_row) {
+        const float pick = (picks[at++] + 1) / 2;
+        chosen.insert(static_cast<int32_t>(
+            pick * static_cast<float>(sizes.experts) * 0.999f));
+      }
+      ids_.insert(ids_.end(), chosen.begin(), chosen.end());
+    }
+  }
+
+  // The nodes of experts [begin, end) have the CPU's bits; a NaN is any.
+  void Expect(int32_t begin, int32_t end, float limit) const {
+    SCOPED_TRACE(testing::Message() << "experts " << begin << " to " << end);
+    const auto nodes = AlignedNodes(begin, end, sizes_.experts);
+    const std::span all_gate_up(gate_up_);
+    const std::span all_down(down_);
+    ExpertsView view;
+    view.first = begin;
+    view.gate_up = all_gate_up.subspan(begin, end - begin);
+    view.down = all_down.subspan(begin, end - begin);
+    if (!gate_up_bias_.empty()) {
+      view.gate_up_bias = gate_up_bias_.data() + begin * 2 * sizes_.mlp;
+      view.down_bias = down_bias_.data() + begin * sizes_.hidden;
+    }
+    view.swiglu_limit = limit;
+    const OwnedMatrix input(sizes_.tokens, sizes_.hidden, x);
+    const ExpertRows rows = {input.view(), ids_.data(), weights_.data(),
+                             sizes_.per_row};
+    const auto run = [&](const auto& op) {
+      std::vector<OwnedMatrix> out(
+          nodes.size(), OwnedMatrix(sizes_.tokens, sizes_.hidden, 2));
+      std::vector<Matrix> parts;
+      for (OwnedMatrix& part : out) parts.push_back(part.view());
+      op(parts);
+      std::vector<float> all;
+      for (const OwnedMatrix& part : out) {
+        EXPECT_TRUE(part.MarkIntact());
+        for (const float value : part.values()) {
+          all.push_back(std::isnan(value) ? NAN : value);
+        }
+      }
+      return all;
+    };
+    const DotContext dot = {nullptr, &BlockOpsFor(DotIsa::kPortable)};
+    const auto want = run([&](const std::vector<Matrix>& parts) {
+      kernels::ExpertNodes({}, dot, view, rows, nodes, parts);
+    });
+    const auto addresses = [](std::span<const ExpertWeight> weights) {
+      std::vector<const void*> at;
+      for (const ExpertWeight& w : weights) {
+        at.push_back(w.is_plain() ? w.plain.data : w.blocks.packed);
+      }
+      return at;
+    };
+    const auto gate_up = addresses(view.gate_up);
+    const auto down = addresses(view.down);
+    const int64_t bytes = ExpertBytes({sizes_.tokens, sizes_.per_row,
+                                       end - begin, sizes_.hidden, sizes_.mlp});
+    const auto got = BothWays([&](Stream stream) {
+      return run([&](const std::vector<Matrix>& parts) {
+        std::vector<float> memory(static_cast<size_t>(bytes / 4), NAN);
+        ExpertNodes(stream, view,
+                    {gate_up.data(), down.data(), memory.data(), bytes}, rows,
+                    nodes, parts);
+      });
+    });
+    EXPECT_TRUE(SameBits(got, want));
+  }
+
+  std::vector<float> x;
+
+ private:
+  ExpertWeight Make(WeightType type, uint64_t seed, int64_t rows,
+                    int64_t cols) {
+    if (type == WeightType::kE4m3) {
+      coded_.push_back(std::make_unique<CodedWeight>(seed, rows, cols));
+      return {coded_.back()->view(), {}};
+    }
+    if (FormatOf(type).is_plain()) {
+      plain_.push_back(std::make_unique<OwnedWeight>(
+          type, rows, cols, RandomBf16(seed, rows * cols, 0.3f)));
+      return {plain_.back()->view(), {}};
+    }
+    const BlockFormat format = BlockFormatOf(type);
+    blocks_.push_back(std::make_unique<OwnedBlocks>(
+        format, RandomBlockRows(format, seed, rows, cols), rows, cols));
+    return {{}, blocks_.back()->view()};
+  }
+
+  Sizes sizes_;
+  std::vector<std::unique_ptr<CodedWeight>> coded_;
+  std::vector<std::unique_ptr<OwnedWeight>> plain_;
+  std::vector<std::unique_ptr<OwnedBlocks>> blocks_;
+  std::vector<ExpertWeight> gate_up_;
+  std::vector<ExpertWeight> down_;
+  std::vector<float> gate_up_bias_;
+  std::vector<float> down_bias_;
+  std::vector<float> weights_;
+  std::vector<int32_t> ids_;
+};
+
+TEST(CudaExpertsTest, OneRowAndAPromptHaveTheCpusBits) {
+  for (const WeightType type : {WeightType::kF32, WeightType::kBf16,
+                                WeightType::kE4m3, WeightType::kMxfp4}) {
+    for (const int64_t tokens : {1, 23}) {
+      const Layer layer({12, 3, tokens, 64, 32}, {type}, true);
+      layer.Expect(0, 12, 0.0f);
+      layer.Expect(0, 12, 0.7f);
+    }
+  }
+}
+
+TEST(CudaExpertsTest, ProcessesFinishTheNodesOfTheirExperts) {
+  const Layer layer({21, 4, 9, 40, 24}, {WeightType::kBf16}, false);
+  layer.Expect(0, 5, 0.0f);
+  layer.Expect(5, 6, 0.0f);
+  layer.Expect(6, 21, 0.0f);
+}
+
+TEST(CudaExpertsTest, ManyRowsOfAnExpertAreManyGroups) {
+  const Layer layer({2, 2, 9, 32, 32}, {WeightType::kQ4_0}, false);
+  layer.Expect(0, 2, 0.0f);
+}
+
+TEST(CudaExpertsTest, ExpertsOfOneLayerMayHaveDifferentTypes) {
+  const Layer layer({9, 4, 6, 256, 256},
+                    {WeightType::kQ8_0, WeightType::kQ8_0, WeightType::kQ4K,
+                     WeightType::kF32, WeightType::kQ6K},
+                    true);
+  layer.Expect(0, 9, 0.0f);
+}
+
+TEST(CudaExpertsTest, ARowThatIsNotFiniteFailsAlone) {
+  for (const WeightType type : {WeightType::kQ8_0, WeightType::kF32}) {
+    Layer layer({6, 2, 5, 32, 32}, {type}, true);
+    layer.x[2 * 32 + 7] = INFINITY;
+    layer.x[4 * 32] = NAN;
+    layer.Expect(0, 6, 0.0f);
+    // Finite rows whose middle is not.
+    for (int i = 0; i < 32; ++i) layer.x[i] = 3e38f;
+    layer.Expect(0, 6, 0.0f);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::kernels::cuda
