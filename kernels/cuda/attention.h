@@ -22,8 +22,8 @@ inline int64_t AttentionFloats(int64_t tokens, int64_t heads, int64_t head_dim,
   return tokens * heads * max_chunks * (head_dim + 2);
 }
 
-// attention.h's PagedAttention on a stream, with its contract and its bits,
-// over F32 and BF16. All memory is the device's.
+// attention.h's PagedAttention on a stream, with its contract and its bits. All
+// memory is the device's.
 void PagedAttention(Stream stream, const AttentionQueries& queries,
                     const KvView& kv, const AttentionMemory& memory,
                     Matrix out);

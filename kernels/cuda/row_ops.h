@@ -27,7 +27,6 @@ void Add(Stream stream, ConstMatrix y, Matrix x);
 // Of a table of a plain type.
 void Embed(Stream stream, const WeightView& table, const int32_t* ids,
            Matrix y);
-// F32 and BF16 alone.
 void StoreKv(Stream stream, ConstMatrix k, ConstMatrix v, const int64_t* slots,
              const KvView& kv);
 

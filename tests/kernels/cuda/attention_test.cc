@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/attention.h"
+#include "kernels/block_matmul.h"
 #include "kernels/context.h"
 #include "tests/kernels/cuda/both_ways.h"
 #include "tests/kernels/kernel_tester.h"
@@ -23,20 +25,26 @@ constexpr int64_t kPages = kTablePages + 3;
 struct Attended {
   explicit Attended(int64_t dim, WeightType type) : head_dim(dim) {
     const int64_t n = kPages * kKvHeads * 16 * dim;
-    keys.emplace(type, n / dim, dim, RandomBf16(1, n, 2.0f));
-    values.emplace(type, n / dim, dim, RandomBf16(2, n));
+    keys_in.emplace(n / dim, dim, RandomBf16(1, n, 2.0f));
+    values_in.emplace(n / dim, dim, RandomBf16(2, n));
     tables.resize(2 * kTablePages);
     for (int64_t i = 0; i < 2 * kTablePages; ++i) {
       tables[i] = static_cast<int32_t>(i * 37 % kPages);
     }
-    kv = {const_cast<void*>(keys->view().data),
-          const_cast<void*>(values->view().data),
-          kPages,
-          kKvHeads,
-          16,
-          dim,
-          type,
-          nullptr};
+    kv = {nullptr, nullptr, kPages, kKvHeads,
+          16,      dim,     type,   &BlockOpsFor(DotIsa::kPortable)};
+    keys.resize(static_cast<size_t>(kv.bytes(n) / 4));
+    values.resize(keys.size());
+    kv.keys = keys.data();
+    kv.values = values.data();
+    // Rows of all heads of a place: the order of a page does not matter.
+    std::vector<int64_t> slots(static_cast<size_t>(kPages) * 16);
+    std::iota(slots.begin(), slots.end(), 0);
+    const auto rows = [&](const OwnedMatrix& all) {
+      return ConstMatrix{all.view().data, kPages * 16, kKvHeads * dim,
+                         kKvHeads * dim};
+    };
+    StoreKv({}, rows(*keys_in), rows(*values_in), slots.data(), kv);
   }
 
   void Compare(const std::vector<int32_t>& positions, int32_t window,
@@ -70,8 +78,10 @@ struct Attended {
   }
 
   int64_t head_dim;
-  std::optional<OwnedWeight> keys;
-  std::optional<OwnedWeight> values;
+  std::optional<OwnedMatrix> keys_in;
+  std::optional<OwnedMatrix> values_in;
+  std::vector<float> keys;  // bytes
+  std::vector<float> values;
   std::vector<int32_t> tables;
   KvView kv;
 };
@@ -85,12 +95,43 @@ TEST(CudaAttentionTest, HasTheCpusBitsAtEveryBoundary) {
   }
 }
 
-TEST(CudaAttentionTest, JoinsChunksInTheTreeUnderWindowsAndSinks) {
-  Attended attended(16, WeightType::kBf16);
-  const float sinks[kHeads] = {0.5f, -2.0f, 30.0f};
-  for (const int32_t window : {0, 1, 128, 300, 600}) {
-    attended.Compare({511, 512, 767, 1100}, window, sinks);
+TEST(CudaAttentionTest, Q8HasTheCpusBitsAtEveryBoundary) {
+  for (const int64_t head_dim : {32, 96}) {
+    Attended attended(head_dim, WeightType::kQ8_0);
+    attended.Compare({0, 1, 15, 16, 17, 255, 256, 257}, 0, nullptr);
   }
+}
+
+TEST(CudaAttentionTest, JoinsChunksInTheTreeUnderWindowsAndSinks) {
+  const float sinks[kHeads] = {0.5f, -2.0f, 30.0f};
+  for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0}) {
+    Attended attended(type == WeightType::kQ8_0 ? 32 : 16, type);
+    for (const int32_t window : {0, 1, 128, 300, 600}) {
+      attended.Compare({511, 512, 767, 1100}, window, sinks);
+    }
+  }
+}
+
+TEST(CudaAttentionTest, AHeadOfQ8ThatIsNotFiniteGivesNaNAlone) {
+  Attended attended(64, WeightType::kQ8_0);
+  OwnedMatrix q(1, kHeads * 64, RandomFloats(4, kHeads * 64));
+  q.view().data[64 + 40] = INFINITY;
+  const int32_t position = 300;
+  const int64_t offset = 0;
+  const int32_t kv_heads[kHeads] = {0, 1, 1};
+  const AttentionQueries queries = {q.view(), &position, attended.tables.data(),
+                                    &offset,  kHeads,    kv_heads};
+  BothWays([&](Stream stream) {
+    std::vector<float> memory(AttentionFloats(1, kHeads, 64, 2), NAN);
+    OwnedMatrix out(1, kHeads * 64);
+    PagedAttention(stream, queries, attended.kv, {memory.data(), 2},
+                   out.view());
+    const auto values = out.values();
+    for (int64_t i = 0; i < kHeads * 64; ++i) {
+      EXPECT_EQ(std::isnan(values[i]), i / 64 == 1) << i;
+    }
+    return values;
+  });
 }
 
 TEST(CudaAttentionTest, HeadsMayBeWiderThanABlock) {

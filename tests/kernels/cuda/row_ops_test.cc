@@ -6,8 +6,10 @@
 
 #include "gtest/gtest.h"
 #include "kernels/attention.h"
+#include "kernels/block_matmul.h"
 #include "kernels/elementwise.h"
 #include "kernels/rms_norm.h"
+#include "tests/kernels/block_tester.h"
 #include "tests/kernels/cuda/both_ways.h"
 #include "tests/kernels/kernel_tester.h"
 
@@ -177,6 +179,36 @@ TEST(CudaRowOpsTest, StoreKvStoresTheCpusBytes) {
       });
     });
     EXPECT_TRUE(SameBits(got, want));
+  }
+}
+
+TEST(CudaRowOpsTest, StoreKvInQ8StoresTheCpusBytes) {
+  const int64_t slots[kRows] = {31, 0, 18};
+  for (const int64_t head_dim : {32, 64, 96, 160}) {
+    const int64_t heads = 3;
+    const int64_t cols = heads * head_dim;
+    // Magnitudes from below 2^-100 to those whose scales F16 lacks.
+    OwnedMatrix k(kRows, cols, SpreadActivations(13, kRows, cols));
+    OwnedMatrix v(kRows, cols, SpreadActivations(14, kRows, cols));
+    k.view().data[1] = NAN;
+    v.view().data[cols + head_dim] = INFINITY;
+    k.view().data[2 * cols + 1] = 3e38f;
+    const int64_t bytes = 2 * heads * 16 * head_dim / 32 * 34;
+    const auto store = [&](const auto& op) {
+      std::vector<float> stored(static_cast<size_t>(bytes / 2), 0.5f);
+      op(KvView{stored.data(), stored.data() + bytes / 4, 2, heads, 16,
+                head_dim, WeightType::kQ8_0, &BlockOpsFor(DotIsa::kPortable)});
+      return stored;
+    };
+    const auto want = store([&](const KvView& kv) {
+      kernels::StoreKv({}, k.view(), v.view(), slots, kv);
+    });
+    const auto got = BothWays([&](Stream stream) {
+      return store([&](const KvView& kv) {
+        StoreKv(stream, k.view(), v.view(), slots, kv);
+      });
+    });
+    EXPECT_TRUE(SameBits(got, want)) << head_dim;
   }
 }
 
