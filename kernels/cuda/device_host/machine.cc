@@ -47,10 +47,21 @@ struct Machine::Cell {
   int reader_warp = kNone;
   int32_t read_epoch = 0;
   int32_t read_warp_epoch = 0;
+  int adder = kNone;
+  int32_t add_epoch = 0;
 };
 
 Machine::Machine(Schedule schedule) : schedule_(schedule) {}
 Machine::~Machine() = default;
+
+void Machine::Enqueue(std::function<void()> work) {
+  if (!later_) return work();
+  enqueued_.push_back(std::move(work));
+}
+
+void Machine::RunEnqueued() {
+  for (const auto& work : std::exchange(enqueued_, {})) work();
+}
 
 void Machine::Run(int64_t blocks, int threads, size_t shared_bytes,
                   const std::function<void(int thread)>& body) {
@@ -214,7 +225,7 @@ std::byte* Machine::Read(int thread, const SharedArray& array, int64_t i,
   if (cell.writer == kNone) {
     Fault(thread, "reads shared memory that is not written: index " +
                       std::to_string(i));
-  } else if (cell.writer != thread &&
+  } else if (!IsAddedTo(thread, cell, i) && cell.writer != thread &&
              !Ordered(cell.writer / kWarpLanes, thread, cell.write_epoch,
                       cell.write_warp_epoch)) {
     Fault(thread, "reads without a barrier what thread " +
@@ -243,7 +254,7 @@ std::byte* Machine::Write(int thread, const SharedArray& array, int64_t i,
   const bool over_read =
       cell.reader != kNone && cell.reader != thread &&
       !Ordered(cell.reader_warp, thread, cell.read_epoch, cell.read_warp_epoch);
-  if (over_write || over_read) {
+  if (!IsAddedTo(thread, cell, i) && (over_write || over_read)) {
     Fault(thread, "writes without a barrier what another thread " +
                       std::string(over_write ? "writes" : "reads") +
                       ": index " + std::to_string(i));
@@ -252,6 +263,47 @@ std::byte* Machine::Write(int thread, const SharedArray& array, int64_t i,
   cell.write_epoch = epoch_;
   cell.write_warp_epoch = warp_epochs_[thread / kWarpLanes];
   return shared_.data() + array.bytes_begin + static_cast<size_t>(i) * 16;
+}
+
+std::byte* Machine::Update(int thread, const SharedArray& array, int64_t i) {
+  if (!IsInside(thread, array, i)) return outside_;
+  Cell& cell = cells_[array.cells_begin + static_cast<size_t>(i)];
+  if (cell.writer == kNone) {
+    Fault(thread, "adds to shared memory that is not written: index " +
+                      std::to_string(i));
+  } else if (IsRace(cell, thread)) {
+    Fault(thread,
+          "adds without a barrier to what another thread reads or writes: "
+          "index " +
+              std::to_string(i));
+  }
+  const bool alone =
+      cell.add_epoch != epoch_ || cell.adder == kNone || cell.adder == thread;
+  cell.adder = alone ? thread : kSeveral;
+  cell.add_epoch = epoch_;
+  return shared_.data() + array.bytes_begin + static_cast<size_t>(i) * 16;
+}
+
+// Whether another thread reads or writes the place, and no barrier orders that
+// with what `thread` does now.
+bool Machine::IsRace(const Cell& cell, int thread) const {
+  return (cell.writer != kNone && cell.writer != thread &&
+          !Ordered(cell.writer / kWarpLanes, thread, cell.write_epoch,
+                   cell.write_warp_epoch)) ||
+         (cell.reader != kNone && cell.reader != thread &&
+          !Ordered(cell.reader_warp, thread, cell.read_epoch,
+                   cell.read_warp_epoch));
+}
+
+// Whether other threads add to the place between the same barriers of the
+// block: atomic operations are of no warp.
+bool Machine::IsAddedTo(int thread, const Cell& cell, int64_t i) {
+  if (cell.adder == kNone || cell.adder == thread || cell.add_epoch != epoch_) {
+    return false;
+  }
+  Fault(thread, "reads or writes without a barrier what others add to: index " +
+                    std::to_string(i));
+  return true;
 }
 
 uint64_t& Machine::Exchange(int thread) { return pool_[thread]->exchange; }

@@ -41,6 +41,12 @@ class Machine {
   void Run(int64_t blocks, int threads, size_t shared_bytes,
            const std::function<void(int thread)>& body);
 
+  // Runs `work` at once, or, from RunLater on, in RunEnqueued, in the order of
+  // the calls, as a stream does.
+  void Enqueue(std::function<void()> work);
+  void RunLater() { later_ = true; }
+  void RunEnqueued();
+
   // What was wrong so far; at most the first eight.
   const std::vector<std::string>& faults() const { return faults_; }
 
@@ -57,6 +63,8 @@ class Machine {
   std::byte* Read(int thread, const SharedArray& array, int64_t i, size_t size);
   std::byte* Write(int thread, const SharedArray& array, int64_t i,
                    size_t size);
+  // The same for an atomic operation.
+  std::byte* Update(int thread, const SharedArray& array, int64_t i);
   // Eight bytes of a lane that others of its warp read after SyncWarp.
   uint64_t& Exchange(int thread);
   void Fault(int thread, const std::string& what);
@@ -76,9 +84,13 @@ class Machine {
   bool Ordered(int other_warp, int thread, int32_t epoch,
                int32_t warp_epoch) const;
   bool IsInside(int thread, const SharedArray& array, int64_t i);
+  bool IsRace(const Cell& cell, int thread) const;
+  bool IsAddedTo(int thread, const Cell& cell, int64_t i);
   void Wait(int thread, State state, int line);
 
   const Schedule schedule_;
+  bool later_ = false;
+  std::vector<std::function<void()>> enqueued_;
   std::vector<std::unique_ptr<Thread>> pool_;
   std::vector<std::string> faults_;
   int64_t block_ = 0;

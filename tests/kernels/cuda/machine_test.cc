@@ -163,6 +163,55 @@ TEST_P(MachineTest, ShufflesHandValuesFromLaneToLane) {
   EXPECT_THAT(FirstFault(GetParam(), shuffle), IsEmpty());
 }
 
+TEST_P(MachineTest, VotesAreBitsByLane) {
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [&](Block& b) {
+                           const uint32_t votes = b.Ballot(b.lane() % 3 == 0);
+                           EXPECT_EQ(votes, 0x49249249u);
+                           EXPECT_EQ(CountBits(votes), 11);
+                         }),
+              IsEmpty());
+}
+
+TEST_P(MachineTest, AdditionsOfSeveralThreadsNeedABarrierAroundThemAlone) {
+  const auto count = [](Block& b, bool before, bool behind) {
+    const auto shared = b.Allocate<int64_t>(2);
+    if (b.thread() < 2) shared.Set(b.thread(), 5);
+    if (before) b.Sync();
+    shared.Add(b.thread() % 2, int64_t{1} << 40);
+    if (behind) b.Sync();
+    const int64_t sum = shared.Get(0);
+    if (before && behind) {
+      EXPECT_EQ(sum, 5 + (int64_t{kTestThreads / 2} << 40));
+    }
+  };
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { count(b, true, true); }),
+              IsEmpty());
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { count(b, true, false); }),
+              HasSubstr("without a barrier"));
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { count(b, false, true); }),
+              HasSubstr("adds "));
+}
+
+TEST_P(MachineTest, AnAdditionToWhatNobodyWroteIsFound) {
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [&](Block& b) { b.Allocate<int32_t>(1).Add(0, 1); }),
+              HasSubstr("adds to shared memory that is not written"));
+}
+
+TEST_P(MachineTest, WorkIsLateOnceItIsToBe) {
+  Machine machine(GetParam());
+  std::string done;
+  machine.Enqueue([&] { done += 'a'; });
+  EXPECT_EQ(done, "a");
+  machine.RunLater();
+  machine.Enqueue([&] { done += 'b'; });
+  machine.Enqueue([&] { done += 'c'; });
+  EXPECT_EQ(done, "a");
+  machine.RunEnqueued();
+  EXPECT_EQ(done, "abc");
+}
+
 TEST_P(MachineTest, AsynchronousCopiesArriveWhenTheyAreWaitedFor) {
   alignas(16) const float from[4] = {1, 2, 3, 4};
   const auto copy = [&](Block& b, bool wait) {

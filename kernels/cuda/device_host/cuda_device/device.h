@@ -30,6 +30,14 @@ class Shared {
     std::memcpy(machine_->Write(thread_, array_, i, sizeof(T)), &value,
                 sizeof(T));
   }
+  // Adds an integer; several threads may between two barriers of the block.
+  void Add(int64_t i, T value) const {
+    T sum;
+    std::byte* const at = machine_->Update(thread_, array_, i);
+    std::memcpy(&sum, at, sizeof(T));
+    sum += value;
+    std::memcpy(at, &sum, sizeof(T));
+  }
 
  private:
   Machine* machine_;
@@ -72,6 +80,18 @@ class Block {
     machine_->SyncWarp(thread_, line);
     return value;
   }
+  // Bit n: the vote of lane n.
+  uint32_t Ballot(bool vote, int line = __builtin_LINE()) {
+    machine_->Exchange(thread_) = vote ? 1 : 0;
+    machine_->SyncWarp(thread_, line);
+    uint32_t votes = 0;
+    for (int i = 0; i < kWarpLanes; ++i) {
+      votes |= static_cast<uint32_t>(machine_->Exchange(thread_ - lane() + i))
+               << i;
+    }
+    machine_->SyncWarp(thread_, line);
+    return votes;
+  }
   // Elements [0, count) of `from` to `to` from `at` on, once WaitCopies is
   // called. 16 bytes: both ends aligned.
   template <typename T>
@@ -112,6 +132,8 @@ SLUICE_DEVICE int32_t DotBytes(int32_t sum, uint32_t a, uint32_t b) {
   return sum;
 }
 
+SLUICE_DEVICE int CountBits(uint32_t bits) { return __builtin_popcount(bits); }
+
 // Four bytes, aligned.
 SLUICE_DEVICE uint32_t LoadWord(const void* from) {
   uint32_t word;
@@ -126,9 +148,11 @@ using Stream = Machine*;
 template <typename K>
 void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
             const typename K::Args& args) {
-  stream->Run(blocks, K::kThreads, shared_bytes, [&](int thread) {
-    Block block(stream, thread);
-    K::Run(block, args);
+  stream->Enqueue([=] {
+    stream->Run(blocks, K::kThreads, shared_bytes, [&](int thread) {
+      Block block(stream, thread);
+      K::Run(block, args);
+    });
   });
 }
 

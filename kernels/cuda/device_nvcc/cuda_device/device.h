@@ -1,13 +1,24 @@
 #ifndef SLUICE_KERNELS_CUDA_DEVICE_NVCC_CUDA_DEVICE_DEVICE_H_
 #define SLUICE_KERNELS_CUDA_DEVICE_NVCC_CUDA_DEVICE_DEVICE_H_
 
-#include <cuda_runtime.h>
-
 #include <cstddef>
 #include <cstdint>
 
 // What kernels are written against, for nvcc; device_host has the same for a
-// machine without a GPU. README.md says what each means.
+// machine without a GPU. README.md says what each means. Other compilers, which
+// call kernels' functions alone, see the stream.
+
+struct CUstream_st;
+
+namespace sluice::kernels::cuda {
+
+using Stream = CUstream_st*;
+
+}  // namespace sluice::kernels::cuda
+
+#ifdef __CUDACC__
+
+#include <cuda_runtime.h>
 
 #define SLUICE_DEVICE __device__ __forceinline__
 
@@ -21,6 +32,14 @@ class Shared {
   SLUICE_DEVICE explicit Shared(T* data) : data_(data) {}
   SLUICE_DEVICE T Get(int64_t i) const { return data_[i]; }
   SLUICE_DEVICE void Set(int64_t i, T value) const { data_[i] = value; }
+  SLUICE_DEVICE void Add(int64_t i, T value) const {
+    if constexpr (sizeof(T) == sizeof(uint64_t)) {
+      atomicAdd(reinterpret_cast<unsigned long long*>(data_ + i),
+                static_cast<unsigned long long>(value));
+    } else {
+      atomicAdd(data_ + i, value);
+    }
+  }
   SLUICE_DEVICE T* at(int64_t i) const { return data_ + i; }
 
  private:
@@ -54,6 +73,9 @@ class Block {
   SLUICE_DEVICE T Shuffle(T value, int from) {
     return __shfl_sync(0xFFFFFFFFu, value, from);
   }
+  SLUICE_DEVICE uint32_t Ballot(bool vote) {
+    return __ballot_sync(0xFFFFFFFFu, vote);
+  }
   template <typename T>
   SLUICE_DEVICE void CopyAsync(const Shared<T>& to, int64_t at, const T* from) {
     const auto address =
@@ -85,14 +107,14 @@ SLUICE_DEVICE int32_t DotBytes(int32_t sum, uint32_t a, uint32_t b) {
   return to;
 }
 
+SLUICE_DEVICE int CountBits(uint32_t bits) { return __popc(bits); }
+
 SLUICE_DEVICE uint32_t LoadWord(const void* from) {
   return *static_cast<const uint32_t*>(from);
 }
 
-using Stream = cudaStream_t;
-
 template <typename K>
-__global__ void __launch_bounds__(K::kThreads)
+__global__ void __launch_bounds__(K::kThreads, 1)
     Launched(const typename K::Args args) {
   Block block;
   K::Run(block, args);
@@ -108,5 +130,7 @@ void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
 }
 
 }  // namespace sluice::kernels::cuda
+
+#endif  // __CUDACC__
 
 #endif  // SLUICE_KERNELS_CUDA_DEVICE_NVCC_CUDA_DEVICE_DEVICE_H_
