@@ -42,16 +42,28 @@ bool AllowsOnly(const TokenMask& mask, const std::vector<TokenId>& ids) {
 
 }  // namespace
 
+bool IsGreedy(const SamplingParams& params) {
+  return params.temperature < kGreedyTemperature;
+}
+
+LogitChanges ChangesOf(const TokenTask& task, const TokenCounts* counts) {
+  const SamplingParams& params = *task.params;
+  const int64_t sampled =
+      std::ssize(task.point.history) - task.point.num_prompt_tokens;
+  // Where a mask leaves nothing else, a stop token may come early.
+  const bool masks =
+      sampled < params.min_tokens && !params.stop_token_ids.empty() &&
+      !(task.mask != nullptr && AllowsOnly(*task.mask, params.stop_token_ids));
+  return {params, masks, task.mask,
+          NeedsTokenCounts(params) ? counts : nullptr};
+}
+
 Sampler::Sampler(kernels::Isa isa)
     : isa_(isa),
       raw_(isa),
       adjusted_(isa),
       candidates_(isa),
       weights_(kernels::kLogitsPiece) {}
-
-bool Sampler::greedy() const {
-  return task_.params->temperature < kGreedyTemperature;
-}
 
 int32_t Sampler::num_top() const {
   return task_.params != nullptr ? task_.params->logprobs : task_.num_top;
@@ -62,19 +74,8 @@ bool Sampler::KeepsTopK() const {
 }
 
 LogitChanges Sampler::Changes() const {
-  const SamplingParams& params = *task_.params;
-  const int64_t sampled =
-      std::ssize(task_.point.history) - task_.point.num_prompt_tokens;
-  // Where a mask leaves nothing else, a stop token may come early.
-  const bool masks = sampled < params.min_tokens &&
-                     !params.stop_token_ids.empty() &&
-                     !(task_.mask != nullptr &&
-                       AllowsOnly(*task_.mask, params.stop_token_ids));
-  const TokenCounts* counts = nullptr;
-  if (NeedsTokenCounts(params)) {
-    counts = counted_.has_value() ? &*counted_ : task_.point.counts;
-  }
-  return {params, masks, task_.mask, counts};
+  return ChangesOf(task_,
+                   counted_.has_value() ? &*counted_ : task_.point.counts);
 }
 
 void Sampler::Begin(const TokenTask& task) {
@@ -90,8 +91,8 @@ void Sampler::Begin(const TokenTask& task) {
           TokenCounts::Of(task.point.history, task.point.num_prompt_tokens);
     }
     adjusts_ = Changes().any();
-    if (!greedy()) scale_ = 1.0f / params.temperature;
-    sums_all_ = !greedy() && !KeepsTopK() &&
+    if (!IsGreedy(params)) scale_ = 1.0f / params.temperature;
+    sums_all_ = !IsGreedy(params) && !KeepsTopK() &&
                 (params.top_p < 1.0f || params.min_p <= 0.0f);
   }
   if (adjusts_) {
@@ -146,7 +147,7 @@ StatusOr<TokenResult> Sampler::Run(const TokenTask& task) {
 StatusOr<TokenId> Sampler::Draw() {
   const float max = drawn().max();
   if (max == kMaskedLogit) return Internal("every token is masked");
-  if (greedy()) return static_cast<TokenId>(drawn().ArgMax());
+  if (IsGreedy(*task_.params)) return static_cast<TokenId>(drawn().ArgMax());
   soft_ = {max, scale_};
   const SamplingParams& params = *task_.params;
   if (KeepsTopK()) {

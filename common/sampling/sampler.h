@@ -43,6 +43,13 @@ struct TokenTask {
   int32_t num_top = -1;  // of a described token; see DescribeToken
 };
 
+// Whether a draw takes the largest logit: a temperature below 1e-5.
+bool IsGreedy(const SamplingParams& params);
+
+// The changes of the logits before a draw (`task.params` is not null): steps 1
+// to 4 of Sampler. `counts` are those of the history.
+LogitChanges ChangesOf(const TokenTask& task, const TokenCounts* counts);
+
 // Draws tokens from rows of raw logits, one row at a time, in memory that it
 // keeps from row to row. A pure function: the same arguments give the same
 // result on every CPU and for every split of a row over threads. In this order:
@@ -94,7 +101,6 @@ class Sampler {
   // Returns the logits of the draw: those after steps 1 to 4.
   const LogitsRow& drawn() const { return adjusts_ ? adjusted_ : raw_; }
   LogitsRow& drawn() { return adjusts_ ? adjusted_ : raw_; }
-  bool greedy() const;
   int32_t num_top() const;
   LogitChanges Changes() const;
   StatusOr<TokenId> Draw();
