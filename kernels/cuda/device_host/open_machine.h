@@ -1,0 +1,18 @@
+#ifndef SLUICE_KERNELS_CUDA_DEVICE_HOST_OPEN_MACHINE_H_
+#define SLUICE_KERNELS_CUDA_DEVICE_HOST_OPEN_MACHINE_H_
+
+#include <memory>
+
+#include "kernels/cuda/device_host/machine.h"
+#include "kernels/cuda/runtime.h"
+
+namespace sluice::kernels::cuda {
+
+// Returns a runtime over a Machine of its own. Nothing runs before Sync, in
+// the order of the calls. New memory is full of NaN. Sync ends the process with
+// the Machine's first fault, if it has one.
+std::unique_ptr<Runtime> OpenMachine(Schedule schedule);
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_DEVICE_HOST_OPEN_MACHINE_H_

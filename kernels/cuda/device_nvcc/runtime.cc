@@ -1,0 +1,133 @@
+#include "kernels/cuda/runtime.h"
+
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace sluice::kernels::cuda {
+namespace {
+
+// The oldest architecture with code: bf16 and asynchronous copies.
+constexpr int kOldestMajor = 8;
+
+void Check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "GPU: %s: %s (%s)\n", what, cudaGetErrorString(error),
+               cudaGetErrorName(error));
+  std::abort();
+}
+
+class GpuRuntime final : public Runtime {
+ public:
+  GpuRuntime(int index, DeviceFacts facts)
+      : index_(index), facts_(std::move(facts)) {
+    Adopt();
+    Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+          "making a stream");
+  }
+  ~GpuRuntime() override {
+    cudaSetDevice(index_);
+    cudaStreamDestroy(stream_);
+  }
+
+  const DeviceFacts& facts() const override { return facts_; }
+  Stream stream() const override { return stream_; }
+
+  void Adopt() override { Check(cudaSetDevice(index_), "choosing the device"); }
+  void* Allocate(size_t bytes) override {
+    Adopt();
+    void* data = nullptr;
+    const cudaError_t error = cudaMalloc(&data, bytes == 0 ? 1 : bytes);
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // the error is not left for the next call
+      return nullptr;
+    }
+    Check(error, "allocating memory");
+    return data;
+  }
+  void Free(void* data) override {
+    Adopt();
+    Check(cudaStreamSynchronize(stream_), "before freeing memory");
+    Check(cudaFree(data), "freeing memory");
+  }
+  void CopyIn(const void* from, void* to, const ByteRows& rows) override {
+    if (rows.bytes == 0 || rows.rows == 0) return;
+    Check(cudaMemcpy2DAsync(to, Stride(rows), from, rows.bytes, rows.bytes,
+                            rows.rows, cudaMemcpyHostToDevice, stream_),
+          "copying to the device");
+  }
+  void CopyOut(const void* from, void* to, const ByteRows& rows) override {
+    if (rows.bytes == 0 || rows.rows == 0) return;
+    Check(cudaMemcpy2DAsync(to, rows.bytes, from, Stride(rows), rows.bytes,
+                            rows.rows, cudaMemcpyDeviceToHost, stream_),
+          "copying from the device");
+  }
+  void Sync() override {
+    Check(cudaGetLastError(), "starting a kernel");
+    Check(cudaStreamSynchronize(stream_), "running kernels");
+  }
+
+ private:
+  static size_t Stride(const ByteRows& rows) {
+    return rows.rows == 1 ? rows.bytes : rows.stride;
+  }
+
+  const int index_;
+  const DeviceFacts facts_;
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
+  int count = 0;
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    *error = driver == 0 ? "there is no NVIDIA driver (libcuda.so.1)"
+                         : "the NVIDIA driver is too old: it runs CUDA " +
+                               std::to_string(driver / 1000) + "." +
+                               std::to_string(driver % 1000 / 10) +
+                               ", this build needs 13.0";
+    return nullptr;
+  }
+  if (counted == cudaErrorNoDevice || (counted == cudaSuccess && count == 0)) {
+    *error = "there is no GPU (CUDA_VISIBLE_DEVICES may hide it)";
+    return nullptr;
+  }
+  if (counted != cudaSuccess) {
+    *error = cudaGetErrorString(counted);
+    return nullptr;
+  }
+  if (index < 0 || index >= count) {
+    *error = "GPU " + std::to_string(index) +
+             " is not there: there are GPUs 0 to " + std::to_string(count - 1);
+    return nullptr;
+  }
+  cudaDeviceProp facts;
+  cudaError_t asked = cudaGetDeviceProperties(&facts, index);
+  DeviceFacts device;
+  if (asked == cudaSuccess) asked = cudaSetDevice(index);
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  if (asked == cudaSuccess) asked = cudaMemGetInfo(&free_bytes, &total_bytes);
+  if (asked != cudaSuccess) {
+    *error = "GPU " + std::to_string(index) + ": " + cudaGetErrorString(asked);
+    return nullptr;
+  }
+  device.name = facts.name;
+  device.architecture =
+      "sm_" + std::to_string(facts.major) + std::to_string(facts.minor);
+  device.free_memory = free_bytes;
+  device.total_memory = total_bytes;
+  if (facts.major < kOldestMajor) {
+    *error = "GPU " + std::to_string(index) + " (" + device.name + ") is of " +
+             device.architecture + ": the oldest that Sluice runs on is sm_80";
+    return nullptr;
+  }
+  return std::make_unique<GpuRuntime>(index, std::move(device));
+}
+
+}  // namespace sluice::kernels::cuda

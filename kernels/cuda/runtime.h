@@ -1,0 +1,57 @@
+#ifndef SLUICE_KERNELS_CUDA_RUNTIME_H_
+#define SLUICE_KERNELS_CUDA_RUNTIME_H_
+
+#include <cuda_device/device.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace sluice::kernels::cuda {
+
+// What a device is.
+struct DeviceFacts {
+  std::string name;
+  std::string architecture;   // sm_90, or "emulated"
+  uint64_t free_memory = 0;   // bytes, when it was opened
+  uint64_t total_memory = 0;  // bytes
+};
+
+// Rows in a device's memory, `stride` bytes apart; packed on the host.
+struct ByteRows {
+  size_t bytes = 0;  // of a row
+  size_t rows = 1;
+  size_t stride = 0;  // 1 row: any
+};
+
+// A device with one stream, on which copies and launches are done in order. Any
+// error of the device behind Open ends the process with a message: what a
+// stream did before it is not known. Used by one thread at a time. Implemented
+// by device_nvcc/runtime.cc and device_host/runtime.cc.
+class Runtime {
+ public:
+  // Opens device `index`. Null with `error` set to what is wrong: no driver,
+  // one that is too old, no such device, or one that Sluice has no code for.
+  static std::unique_ptr<Runtime> Open(int index, std::string* error);
+  virtual ~Runtime() = default;
+
+  virtual const DeviceFacts& facts() const = 0;
+  virtual Stream stream() const = 0;
+
+  // The calling thread uses the device from here on.
+  virtual void Adopt() = 0;
+  // Returns `bytes`, 64-byte aligned; null if there are not so many.
+  virtual void* Allocate(size_t bytes) = 0;
+  // Frees memory behind what the stream has been handed.
+  virtual void Free(void* data) = 0;
+  // Host memory is read or written until Sync returns.
+  virtual void CopyIn(const void* from, void* to, const ByteRows& rows) = 0;
+  virtual void CopyOut(const void* from, void* to, const ByteRows& rows) = 0;
+  // Returns when all is done.
+  virtual void Sync() = 0;
+};
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_RUNTIME_H_
