@@ -41,6 +41,26 @@ SLUICE_DEVICE float Exp(float x) {
   return -104.0f > x ? 0.0f : p;
 }
 
+// kernels/exp_log.h's Log, of a positive finite x.
+SLUICE_DEVICE double Log(double x) {
+  int exponent = 0;
+  if (x < 0x1p-1022) {
+    x = x * 0x1p54;
+    exponent = -54;
+  }
+  constexpr uint64_t kSqrtHalf = 0x3FE6A09E667F3BCD;
+  const uint64_t bits = BitCast<uint64_t>(x) - kSqrtHalf;
+  exponent += static_cast<int>(static_cast<int64_t>(bits) >> 52);
+  const auto m = BitCast<double>((bits & 0x000FFFFFFFFFFFFF) + kSqrtHalf);
+  const double f = (m - 1.0) / (m + 1.0);
+  const double f2 = f * f;
+  double series = 1.0 / 21;
+  for (int n = 19; n >= 3; n -= 2) series = series * f2 + 1.0 / n;
+  const double log_m = 2.0 * f + 2.0 * f * f2 * series;
+  const double e = exponent;
+  return e * 0x1.62e42feep-1 + (e * 0x1.a39ef35793c76p-33 + log_m);
+}
+
 // The F16 number at `from`, as block_pack.h's F16At.
 SLUICE_DEVICE float HalfAt(const uint8_t* from) {
   const uint32_t half = from[0] | static_cast<uint32_t>(from[1]) << 8;

@@ -26,11 +26,14 @@ kernels::BlockWeight BlockView(const WeightPart& part, int64_t cols) {
 
 }  // namespace
 
+kernels::ExpertWeight ViewOf(const WeightPart& part, int64_t cols) {
+  if (IsPlain(part)) return {PlainView(part, cols), {}};
+  return {{}, BlockView(part, cols)};
+}
+
 kernels::ExpertWeight ViewOf(const Weight& weight) {
   SLUICE_CHECK(weight.parts.size() == 1);
-  const WeightPart& part = weight.parts[0];
-  if (IsPlain(part)) return {PlainView(part, weight.cols), {}};
-  return {{}, BlockView(part, weight.cols)};
+  return ViewOf(weight.parts[0], weight.cols);
 }
 
 Buffer PackPart(HostWeight part) {

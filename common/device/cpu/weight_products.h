@@ -41,7 +41,9 @@ class WeightProducts {
   kernels::QuantizedBuffer quantized_;
 };
 
-// Returns the kernels' view of a weight of one part.
+// Returns the kernels' view of a part of a weight of `cols` columns, or of a
+// weight of one part.
+kernels::ExpertWeight ViewOf(const WeightPart& part, int64_t cols);
 kernels::ExpertWeight ViewOf(const Weight& weight);
 
 // Returns the bytes of a part in the layout of the products, blocks packed.

@@ -1,0 +1,360 @@
+// Size: one short function per operation.
+#include "common/device/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/device/cpu/weight_products.h"
+#include "common/device/cuda/cuda_memory.h"
+#include "common/device/cuda/cuda_products.h"
+#include "common/device/cuda/cuda_sampler.h"
+#include "common/device/cuda/step_memory.h"
+#include "common/tensor/weight_format.h"
+#include "kernels/block_pack.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/experts.h"
+#include "kernels/cuda/gather.h"
+#include "kernels/cuda/route.h"
+#include "kernels/cuda/row_ops.h"
+
+namespace sluice {
+namespace {
+
+using kernels::ConstMatrix;
+using kernels::Matrix;
+namespace cuda = kernels::cuda;
+
+// Floats of attention's partials at once: 64 MiB.
+constexpr int64_t kAttentionFloats = 1 << 24;
+// Of the free memory, what is left to the buffers of a step.
+constexpr uint64_t kReserveShare = 10;
+
+Matrix View(const DeviceMatrix& x) {
+  SLUICE_CHECK(x.type == ElementType::kF32);
+  return {static_cast<float*>(x.data), x.rows, x.cols, x.stride};
+}
+const float* Floats(const void* vector) {
+  return static_cast<const float*>(vector);
+}
+Matrix Columns(Matrix x, int64_t begin, int64_t cols) {
+  return {x.data + begin, x.rows, cols, x.stride};
+}
+std::span<const Matrix> View(std::span<const DeviceMatrix> parts,
+                             std::vector<Matrix>& views) {
+  views.clear();
+  for (const DeviceMatrix& part : parts) views.push_back(View(part));
+  return views;
+}
+
+ElementType ElementOf(kernels::WeightType kv_type) {
+  if (kv_type == kernels::WeightType::kBf16) return ElementType::kBf16;
+  if (kv_type == kernels::WeightType::kQ8_0) return ElementType::kQ8_0;
+  SLUICE_CHECK(kv_type == kernels::WeightType::kF32);
+  return ElementType::kF32;
+}
+
+cuda::ByteRows RowsOf(const DeviceMatrix& x) {
+  return {BytesOf(x.type) * static_cast<size_t>(x.cols),
+          static_cast<size_t>(x.rows),
+          BytesOf(x.type) * static_cast<size_t>(x.stride)};
+}
+
+BackendInfo InfoOf(const CudaBackendOptions& options) {
+  const cuda::DeviceFacts& device = options.runtime->facts();
+  BackendInfo info;
+  info.numerics = kF32Canonical;
+  info.isa = device.architecture;
+  info.layout = kernels::kPackedLayout;
+  info.threads = 1;
+  info.available_memory =
+      device.free_memory - device.free_memory / kReserveShare;
+  info.kv_type = ElementOf(options.kv_type);
+  return info;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(CudaBackendOptions options)
+      : info_(InfoOf(options)),
+        kv_type_(options.kv_type),
+        runtime_(std::move(options.runtime)),
+        stream_(runtime_->stream()),
+        inputs_(runtime_.get()),
+        products_(runtime_.get()),
+        communicator_(runtime_.get(), std::move(options.ranks), options.rank),
+        sampler_(runtime_.get()),
+        scratch_(runtime_.get()),
+        attention_(runtime_.get()),
+        experts_(runtime_.get()) {}
+  ~CudaBackend() override { runtime_->Sync(); }
+
+  const BackendInfo& info() const override { return info_; }
+
+  DeviceMemory Allocate(size_t bytes) override {
+    return DeviceMemory(this, AllocateOrDie(*runtime_, bytes), bytes);
+  }
+  void Free(void* data) override {
+    inputs_.Forget(data);
+    runtime_->Free(data);
+  }
+  std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) override {
+    auto weight = std::make_unique<Weight>();
+    weight->cols = parts[0].cols;
+    for (HostWeight& part : parts) {
+      SLUICE_CHECK(part.cols == weight->cols);
+      WeightPart& packed = weight->parts.emplace_back();
+      packed.type = part.type;
+      packed.rows = part.rows;
+      weight->rows += part.rows;
+      const Buffer bytes = PackPart(std::move(part));
+      packed.data = Allocate(bytes.size());
+      runtime_->CopyIn(bytes.data(), packed.data.data(), {bytes.size()});
+      runtime_->Sync();
+    }
+    return weight;
+  }
+  RopeHandle AddRope(RopeSpec spec) override {
+    return inputs_.AddRope(std::move(spec));
+  }
+  void CopyIn(const void* rows, DeviceMatrix out) override {
+    runtime_->CopyIn(rows, out.data, RowsOf(out));
+    if (!in_step_) runtime_->Sync();
+  }
+  void CopyOut(DeviceMatrix x, void* rows) override {
+    runtime_->CopyOut(x.data, rows, RowsOf(x));
+    if (!in_step_) runtime_->Sync();
+  }
+
+  void BeginStep(const StepInputs& step) override {
+    runtime_->Adopt();
+    in_step_ = true;
+    most_rows_ = static_cast<int64_t>(step.positions.size());
+    sampling_ = TraceSpan();
+    inputs_.Begin(step);
+  }
+  void Sync() override {
+    runtime_->Sync();
+    sampler_.Collect();
+    if (sampling_.start_ns != 0) sampling_.stop_ns = MonotonicNanos();
+  }
+  StepTimes EndStep() override {
+    Sync();
+    in_step_ = false;
+    return {communicator_.TakeTimes(), sampling_, 0};
+  }
+
+  // The rank with the table gives its rows to all: the root of a one-leaf tree.
+  void Embed(const Weight* table, DeviceMatrix x) override {
+    if (table == nullptr) return communicator_.ReduceTree(1, {}, {}, View(x));
+    products_.Embed(*table, inputs_.token_ids(), View(x));
+    const kernels::TreeNode node = {0, 1};
+    const Matrix part = View(x);
+    communicator_.ReduceTree(1, {&node, 1}, {&part, 1}, part);
+  }
+
+  void Norm(DeviceMatrix x, const NormSpec& norm, DeviceMatrix y) override {
+    RmsNorm(View(x), norm, View(y));
+  }
+
+  void Linear(DeviceMatrix x, const NormSpec& norm, const Weight& weight,
+              const void* bias, DeviceMatrix y) override {
+    ConstMatrix in = View(x);
+    if (norm.weight != nullptr) {
+      const Matrix normed = Scratch(x.rows, x.cols);
+      RmsNorm(in, norm, normed);
+      in = normed;
+    }
+    products_.Multiply(in, weight, Floats(bias), View(y));
+  }
+
+  void RopeStoreKv(const AttentionSpec& spec, const NormSpec& q_norm,
+                   const NormSpec& k_norm, DeviceMatrix qkv,
+                   const LayerKv& kv) override {
+    const int64_t q_cols = spec.num_heads * spec.head_dim;
+    const int64_t kv_cols = spec.num_kv_heads * spec.head_dim;
+    const Matrix all = View(qkv);
+    const Matrix k = Columns(all, q_cols, kv_cols);
+    NormHeads(spec, q_norm, Columns(all, 0, q_cols));
+    NormHeads(spec, k_norm, k);
+    // q and k are adjacent: all their heads rotate at once.
+    cuda::Rope(stream_, Columns(all, 0, q_cols + kv_cols), spec.head_dim,
+               inputs_.rope_style(spec.rope), inputs_.rope(spec.rope),
+               inputs_.positions());
+    cuda::StoreKv(stream_, k, Columns(all, q_cols + kv_cols, kv_cols),
+                  inputs_.slots(kv.group), KvOf(spec, kv));
+  }
+
+  void Attention(const AttentionSpec& spec, DeviceMatrix qkv, const void* sinks,
+                 const LayerKv& kv, DeviceMatrix out) override {
+    const int32_t chunks = inputs_.max_chunks();
+    const int64_t each =
+        cuda::AttentionFloats(1, spec.num_heads, spec.head_dim, chunks);
+    const int64_t at_once = std::clamp<int64_t>(
+        kAttentionFloats / std::max<int64_t>(each, 1), 1, out.rows);
+    const cuda::AttentionMemory memory = {
+        attention_.AtLeast<float>(each * at_once), chunks};
+    for (int64_t t = 0; t < out.rows; t += at_once) {
+      const int64_t rows = std::min(at_once, out.rows - t);
+      kernels::AttentionQueries queries;
+      queries.q =
+          Columns(View(qkv.Rows(t, rows)), 0, spec.num_heads * spec.head_dim);
+      queries.positions = inputs_.positions() + t;
+      queries.block_tables = inputs_.block_tables(kv.group);
+      queries.table_offsets = inputs_.table_offsets(kv.group) + t;
+      queries.num_heads = spec.num_heads;
+      queries.kv_heads = inputs_.KvHeads(spec);
+      queries.scale = spec.scale;
+      queries.window = spec.window;
+      queries.sinks = Floats(sinks);
+      cuda::PagedAttention(stream_, queries, KvOf(spec, kv), memory,
+                           View(out.Rows(t, rows)));
+    }
+  }
+
+  void Gate(const Activation& activation, DeviceMatrix x,
+            DeviceMatrix y) override {
+    if (y.cols == 0) return;
+    if (activation.kind == Activation::Kind::kSilu) {
+      cuda::SiluMul(stream_, View(x), View(y));
+    } else {
+      cuda::ClampedSwiGlu(stream_, View(x), activation.limit, View(y));
+    }
+  }
+
+  void RowParallel(DeviceMatrix x, const Weight& weight,
+                   const RowShards& shards,
+                   std::span<const DeviceMatrix> parts) override {
+    SLUICE_CHECK(parts.size() == shards.nodes.size());
+    const std::span<const Matrix> out = View(parts, parts_);
+    if (shards.cols() == 0) {  // a rank whose shards are all empty
+      for (const Matrix& part : out) cuda::Fill(stream_, 0.0f, part);
+      return;
+    }
+    products_.MultiplySharded(View(x), weight,
+                              {shards.bounds, shards.own_nodes}, out);
+  }
+
+  void ReduceTree(int32_t num_leaves, std::span<const kernels::TreeNode> nodes,
+                  std::span<const DeviceMatrix> parts,
+                  DeviceMatrix out) override {
+    communicator_.ReduceTree(num_leaves, nodes, View(parts, parts_), View(out));
+  }
+
+  void Add(DeviceMatrix y, const void* bias, const NormSpec& norm,
+           DeviceMatrix x) override {
+    ConstMatrix sum = View(y);
+    if (bias != nullptr || norm.weight != nullptr) {
+      const Matrix changed = Scratch(y.rows, y.cols);
+      cuda::TakeRows(stream_, sum, nullptr, changed);
+      if (bias != nullptr) {
+        // One row of all tokens' rows: a stride of zero.
+        cuda::Add(stream_, {Floats(bias), y.rows, y.cols, 0}, changed);
+      }
+      if (norm.weight != nullptr) RmsNorm(changed, norm, changed);
+      sum = changed;
+    }
+    cuda::Add(stream_, sum, View(x));
+  }
+
+  void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
+             const void* correction, const DeviceRouting& routing) override {
+    cuda::Route(stream_, View(logits), rule, Floats(correction),
+                static_cast<int32_t*>(routing.ids.data),
+                static_cast<float*>(routing.weights.data));
+  }
+
+  void ExpertNodes(DeviceMatrix x, const DeviceRouting& routing,
+                   const ExpertWeights& experts, const Activation& activation,
+                   std::span<const kernels::TreeNode> nodes,
+                   std::span<const DeviceMatrix> parts) override {
+    if (nodes.empty()) return;
+    gate_up_.clear();
+    down_.clear();
+    for (const auto& weight : experts.gate_up) {
+      gate_up_.push_back(ViewOf(*weight));
+    }
+    for (const auto& weight : experts.down) down_.push_back(ViewOf(*weight));
+    kernels::ExpertsView view = {experts.first, gate_up_, down_,
+                                 Floats(experts.gate_up_bias.data()),
+                                 Floats(experts.down_bias.data())};
+    if (activation.kind == Activation::Kind::kClampedSwiGlu) {
+      view.swiglu_limit = activation.limit;
+    }
+    const auto per_row = static_cast<int32_t>(routing.ids.cols);
+    const kernels::ExpertRows rows = {
+        View(x), static_cast<const int32_t*>(routing.ids.data),
+        Floats(routing.weights.data), per_row};
+    cuda::ExpertTable table = inputs_.Experts(experts);
+    table.bytes = cuda::ExpertBytes(
+        {x.rows, per_row, experts.size(), x.cols, down_[0].cols()});
+    table.memory = experts_.AtLeast(static_cast<size_t>(table.bytes));
+    cuda::ExpertNodes(stream_, view, table, rows, nodes, View(parts, parts_));
+  }
+
+  void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
+              const Weight& head, const LogitsOut& out) override {
+    const Matrix normed = Scratch(out.own.rows, x.cols);
+    cuda::TakeRows(stream_, View(x), inputs_.logits_rows() + begin, normed);
+    RmsNorm(normed, norm, normed);
+    products_.Multiply(normed, head, /*bias=*/nullptr, View(out.own));
+    communicator_.GatherColumns(View(out.own), out.first_column, View(out.all));
+  }
+
+  void Sample(DeviceMatrix logits, int32_t begin,
+              std::span<const RowTask> tasks,
+              std::span<StatusOr<TokenResult>> answers) override {
+    sampling_.start_ns = MonotonicNanos();
+    sampler_.Enqueue(View(logits), begin, tasks, answers);
+  }
+
+ private:
+  kernels::KvView KvOf(const AttentionSpec& spec, const LayerKv& kv) const {
+    SLUICE_CHECK(kv.type == info_.kv_type);
+    return {kv.keys,      kv.values,     kv.num_blocks, spec.num_kv_heads,
+            kBlockTokens, spec.head_dim, kv_type_,      nullptr};
+  }
+  void RmsNorm(ConstMatrix x, const NormSpec& norm, Matrix y) {
+    cuda::RmsNorm(stream_, x, Floats(norm.weight), norm.eps, y);
+  }
+  void NormHeads(const AttentionSpec& spec, const NormSpec& norm, Matrix x) {
+    if (norm.weight == nullptr) return;
+    cuda::RmsNormHeads(stream_, x, spec.head_dim, Floats(norm.weight),
+                       norm.eps);
+  }
+  // Returns packed rows that the next operation may reuse, of the largest
+  // step at once.
+  Matrix Scratch(int64_t rows, int64_t cols) {
+    const int64_t most = std::max(rows, most_rows_);
+    return {scratch_.AtLeast<float>(most * cols), rows, cols, cols};
+  }
+
+  const BackendInfo info_;
+  const kernels::WeightType kv_type_;
+  const std::unique_ptr<cuda::Runtime> runtime_;
+  const cuda::Stream stream_;
+  StepMemory inputs_;
+  CudaProducts products_;
+  VirtualCommunicator communicator_;
+  CudaSampler sampler_;
+  GrowingMemory scratch_;
+  GrowingMemory attention_;
+  GrowingMemory experts_;
+  bool in_step_ = false;
+  int64_t most_rows_ = 0;  // of any step
+  TraceSpan sampling_;
+  // Views of an operation's arguments, in memory that is kept.
+  std::vector<Matrix> parts_;
+  std::vector<kernels::ExpertWeight> gate_up_;
+  std::vector<kernels::ExpertWeight> down_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeCudaBackend(CudaBackendOptions options) {
+  return std::make_unique<CudaBackend>(std::move(options));
+}
+
+}  // namespace sluice

@@ -1,0 +1,59 @@
+#ifndef SLUICE_COMMON_DEVICE_CUDA_CUDA_MEMORY_H_
+#define SLUICE_COMMON_DEVICE_CUDA_CUDA_MEMORY_H_
+
+#include <cstddef>
+
+#include "common/base/cat.h"
+#include "common/base/check.h"
+#include "kernels/cuda/runtime.h"
+
+namespace sluice {
+
+// Returns `bytes` of the device. Ends the process if there are not so many:
+// what a stage needs is counted before it is loaded.
+inline void* AllocateOrDie(kernels::cuda::Runtime& runtime, size_t bytes) {
+  void* const data = runtime.Allocate(bytes);
+  if (data == nullptr) {
+    CheckFailed(__FILE__, __LINE__,
+                Cat("the device has no ", bytes, " bytes left of ",
+                    runtime.facts().total_memory)
+                    .c_str());
+  }
+  return data;
+}
+
+// Device memory of one use that grows to the most that was asked for and stays,
+// at one address until it grows. The runtime must outlive it.
+class GrowingMemory {
+ public:
+  explicit GrowingMemory(kernels::cuda::Runtime* runtime) : runtime_(runtime) {}
+  ~GrowingMemory() {
+    if (data_ != nullptr) runtime_->Free(data_);
+  }
+  GrowingMemory(const GrowingMemory&) = delete;
+  GrowingMemory& operator=(const GrowingMemory&) = delete;
+
+  // Returns at least `bytes`, whose contents a growth loses. What the stream
+  // was handed before may still use the smaller memory.
+  void* AtLeast(size_t bytes) {
+    if (data_ != nullptr && bytes <= bytes_) return data_;
+    if (data_ != nullptr) runtime_->Free(data_);
+    data_ = AllocateOrDie(*runtime_, bytes);
+    bytes_ = bytes;
+    return data_;
+  }
+  template <typename T>
+  T* AtLeast(int64_t count) {
+    return static_cast<T*>(AtLeast(static_cast<size_t>(count) * sizeof(T)));
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  kernels::cuda::Runtime* const runtime_;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_CUDA_CUDA_MEMORY_H_

@@ -1,0 +1,79 @@
+#include "common/device/cuda/cuda_products.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/device/cpu/weight_products.h"
+#include "kernels/cuda/row_ops.h"
+
+namespace sluice {
+
+using kernels::ConstMatrix;
+using kernels::Matrix;
+
+kernels::QuantizedRows CudaProducts::Quantize(ConstMatrix x, int32_t block) {
+  const kernels::QuantizedRows rows = {
+      codes_.AtLeast<int8_t>(x.rows * x.cols),
+      scales_.AtLeast<float>(x.rows * (x.cols / block)),
+      sums_.AtLeast<int16_t>(x.rows * (x.cols / 16)),
+      x.rows,
+      x.cols,
+      block};
+  kernels::cuda::QuantizeRows(runtime_.stream(), x, rows,
+                              finite_.AtLeast<bool>(x.rows));
+  return rows;
+}
+
+void CudaProducts::Multiply(ConstMatrix x, const Weight& w, const float* bias,
+                            Matrix y) {
+  int64_t begin = 0;
+  kernels::QuantizedRows quantized = {};
+  quantized.block = 0;
+  for (const WeightPart& part : w.parts) {
+    const int64_t rows = std::min(part.rows, y.cols - begin);
+    if (rows <= 0) continue;
+    const Matrix out = {y.data + begin, y.rows, rows, y.stride};
+    const float* own_bias = bias == nullptr ? nullptr : bias + begin;
+    begin += rows;
+    kernels::ExpertWeight view = ViewOf(part, w.cols);
+    if (view.is_plain()) {
+      view.plain.rows = rows;
+      kernels::cuda::MatMul(runtime_.stream(), x, view.plain, own_bias, out);
+      continue;
+    }
+    view.blocks.rows = rows;
+    const int32_t block = kernels::ActivationBlock(view.blocks.format);
+    if (quantized.block != block) quantized = Quantize(x, block);
+    kernels::cuda::BlockMatMul(runtime_.stream(), quantized, view.blocks,
+                               own_bias, out);
+    kernels::cuda::FailRows(runtime_.stream(), finite_.AtLeast<bool>(x.rows),
+                            out);
+  }
+}
+
+void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
+                                   const kernels::ShardedCols& shards,
+                                   std::span<const Matrix> y) {
+  const kernels::ExpertWeight view = ViewOf(w);
+  if (view.is_plain()) {
+    return kernels::cuda::MatMulSharded(runtime_.stream(), x, view.plain,
+                                        shards, y);
+  }
+  const int32_t block = kernels::ActivationBlock(view.blocks.format);
+  kernels::cuda::BlockMatMulSharded(runtime_.stream(), Quantize(x, block),
+                                    view.blocks, shards, y);
+  for (const Matrix& out : y) {
+    kernels::cuda::FailRows(runtime_.stream(), finite_.AtLeast<bool>(x.rows),
+                            out);
+  }
+}
+
+void CudaProducts::Embed(const Weight& table, const int32_t* ids, Matrix y) {
+  const kernels::ExpertWeight view = ViewOf(table);
+  if (view.is_plain()) {
+    return kernels::cuda::Embed(runtime_.stream(), view.plain, ids, y);
+  }
+  kernels::cuda::EmbedBlocks(runtime_.stream(), view.blocks, ids, y);
+}
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+#ifndef SLUICE_COMMON_DEVICE_CUDA_CUDA_PRODUCTS_H_
+#define SLUICE_COMMON_DEVICE_CUDA_CUDA_PRODUCTS_H_
+
+#include <cstdint>
+#include <span>
+
+#include "common/device/cuda/cuda_memory.h"
+#include "common/device/weight.h"
+#include "kernels/cuda/products.h"
+
+namespace sluice {
+
+// WeightProducts of cpu/weight_products.h on a device: the same products of
+// the same parts, with the same bits, on the runtime's stream. Used by one
+// thread.
+class CudaProducts {
+ public:
+  explicit CudaProducts(kernels::cuda::Runtime* runtime)
+      : runtime_(*runtime),
+        codes_(runtime),
+        scales_(runtime),
+        sums_(runtime),
+        finite_(runtime) {}
+
+  // y[t, r] = dot(x[t, :], w[r, :]) + bias[r] for the first y.cols rows of w;
+  // bias may be null.
+  void Multiply(kernels::ConstMatrix x, const Weight& w, const float* bias,
+                kernels::Matrix y);
+  // As kernels::MatMulSharded. Bounds are multiples of the type's cut unit.
+  void MultiplySharded(kernels::ConstMatrix x, const Weight& w,
+                       const kernels::ShardedCols& shards,
+                       std::span<const kernels::Matrix> y);
+  // y[t] = row ids[t] of `table`, as F32; ids are the device's.
+  void Embed(const Weight& table, const int32_t* ids, kernels::Matrix y);
+
+ private:
+  kernels::QuantizedRows Quantize(kernels::ConstMatrix x, int32_t block);
+
+  kernels::cuda::Runtime& runtime_;
+  // Quantised activations, and whether their rows are finite.
+  GrowingMemory codes_;
+  GrowingMemory scales_;
+  GrowingMemory sums_;
+  GrowingMemory finite_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_CUDA_CUDA_PRODUCTS_H_

@@ -1,0 +1,124 @@
+#include "common/device/cuda/step_memory.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "kernels/attention.h"
+
+namespace sluice {
+namespace {
+
+// Copies the first `count` of `values` into memory that holds all of them.
+template <typename T>
+void CopyFirst(kernels::cuda::Runtime& runtime, const std::vector<T>& values,
+               int64_t count, GrowingMemory& to) {
+  T* const data = to.AtLeast<T>(static_cast<int64_t>(values.size()));
+  runtime.CopyIn(values.data(), data, {static_cast<size_t>(count) * sizeof(T)});
+}
+
+// How many entries of the group's block tables the step's tokens reach.
+int64_t TableEnd(const StepInputs& step, const KvGroupInputs& group) {
+  int64_t end = 0;
+  for (int32_t t = 0; t < step.num_tokens; ++t) {
+    end = std::max(
+        end, group.table_offsets[t] + step.positions[t] / kBlockTokens + 1);
+  }
+  return std::min(end, static_cast<int64_t>(group.block_tables.size()));
+}
+
+}  // namespace
+
+StepMemory::StepMemory(kernels::cuda::Runtime* runtime)
+    : runtime_(*runtime),
+      token_ids_(runtime),
+      positions_(runtime),
+      logits_rows_(runtime) {}
+
+void StepMemory::Begin(const StepInputs& step) {
+  while (groups_.size() < step.kv_groups.size()) {
+    groups_.push_back({std::make_unique<GrowingMemory>(&runtime_),
+                       std::make_unique<GrowingMemory>(&runtime_),
+                       std::make_unique<GrowingMemory>(&runtime_)});
+  }
+  CopyFirst(runtime_, step.token_ids, step.num_tokens, token_ids_);
+  CopyFirst(runtime_, step.positions, step.num_tokens, positions_);
+  CopyFirst(runtime_, step.logits_rows, step.num_logits_rows, logits_rows_);
+  for (size_t g = 0; g < step.kv_groups.size(); ++g) {
+    const KvGroupInputs& group = step.kv_groups[g];
+    CopyFirst(runtime_, group.slots, step.num_tokens, *groups_[g].slots);
+    CopyFirst(runtime_, group.table_offsets, step.num_tokens,
+              *groups_[g].table_offsets);
+    CopyFirst(runtime_, group.block_tables, TableEnd(step, group),
+              *groups_[g].block_tables);
+  }
+  int32_t last = -1;
+  for (int32_t t = 0; t < step.num_tokens; ++t) {
+    last = std::max(last, step.positions[t]);
+  }
+  max_chunks_ = std::max(last, 0) / kernels::kAttentionChunk + 1;
+  CopyRopes(last);
+}
+
+RopeHandle StepMemory::AddRope(RopeSpec spec) {
+  const auto floats =
+      static_cast<int64_t>(spec.inv_freq.size()) * spec.positions;
+  auto& rope =
+      device_ropes_.emplace_back(std::make_unique<DeviceRope>(&runtime_));
+  rope->cos.AtLeast<float>(floats);
+  rope->sin.AtLeast<float>(floats);
+  return ropes_.Add(std::move(spec));
+}
+
+kernels::RopeTable StepMemory::rope(RopeHandle handle) {
+  const kernels::RopeTable& made = ropes_.at(handle).rows;
+  DeviceRope& rope = *device_ropes_[static_cast<size_t>(handle)];
+  return {rope.cos.AtLeast<float>(0), rope.sin.AtLeast<float>(0),
+          made.positions, made.half};
+}
+
+void StepMemory::CopyRopes(int64_t last) {
+  ropes_.Reach(last);
+  for (size_t i = 0; i < device_ropes_.size(); ++i) {
+    const kernels::RopeTable& made = ropes_.at(static_cast<RopeHandle>(i)).rows;
+    DeviceRope& rope = *device_ropes_[i];
+    const int64_t more = made.positions - rope.positions;
+    if (more <= 0) continue;
+    const int64_t from = rope.positions * made.half;
+    const kernels::cuda::ByteRows bytes = {
+        static_cast<size_t>(more * made.half) * sizeof(float)};
+    runtime_.CopyIn(made.cos + from, rope.cos.AtLeast<float>(0) + from, bytes);
+    runtime_.CopyIn(made.sin + from, rope.sin.AtLeast<float>(0) + from, bytes);
+    rope.positions = made.positions;
+  }
+}
+
+const int32_t* StepMemory::KvHeads(const AttentionSpec& spec) {
+  std::unique_ptr<Copied<int32_t>>& copied = kv_heads_[spec.kv_heads];
+  if (copied == nullptr) {
+    copied = std::make_unique<Copied<int32_t>>(&runtime_);
+    copied->values = spec.kv_heads;
+    CopyFirst(runtime_, copied->values, std::ssize(copied->values),
+              copied->memory);
+  }
+  return copied->memory.AtLeast<int32_t>(0);
+}
+
+kernels::cuda::ExpertTable StepMemory::Experts(const ExpertWeights& experts) {
+  const void* const first = experts.gate_up[0]->parts[0].data.data();
+  std::unique_ptr<Copied<const void*>>& copied = experts_[first];
+  if (copied == nullptr) {
+    copied = std::make_unique<Copied<const void*>>(&runtime_);
+    for (const auto* weights : {&experts.gate_up, &experts.down}) {
+      for (const auto& weight : *weights) {
+        copied->values.push_back(weight->parts[0].data.data());
+      }
+    }
+    CopyFirst(runtime_, copied->values, std::ssize(copied->values),
+              copied->memory);
+  }
+  const auto* const table = copied->memory.AtLeast<const void*>(0);
+  return {table, table + experts.size(), nullptr, 0};
+}
+
+}  // namespace sluice

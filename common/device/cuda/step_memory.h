@@ -1,0 +1,96 @@
+#ifndef SLUICE_COMMON_DEVICE_CUDA_STEP_MEMORY_H_
+#define SLUICE_COMMON_DEVICE_CUDA_STEP_MEMORY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/device/cpu/rope_tables.h"
+#include "common/device/cuda/cuda_memory.h"
+#include "common/device/layer_spec.h"
+#include "common/device/step_inputs.h"
+#include "common/device/weight.h"
+#include "kernels/cuda/experts.h"
+
+namespace sluice {
+
+// What a step's kernels read beside activations and weights, on the device:
+// the step's inputs, RoPE's tables, and lists that the model has as values on
+// the host. Addresses stay from step to step. Used by one thread.
+class StepMemory {
+ public:
+  struct Group {
+    std::unique_ptr<GrowingMemory> slots;
+    std::unique_ptr<GrowingMemory> table_offsets;
+    std::unique_ptr<GrowingMemory> block_tables;
+  };
+
+  explicit StepMemory(kernels::cuda::Runtime* runtime);
+
+  // Copies what `step` has, which stays unchanged until the step's end.
+  void Begin(const StepInputs& step);
+
+  const int32_t* token_ids() { return token_ids_.AtLeast<int32_t>(0); }
+  const int32_t* positions() { return positions_.AtLeast<int32_t>(0); }
+  const int32_t* logits_rows() { return logits_rows_.AtLeast<int32_t>(0); }
+  const int64_t* slots(int32_t group) {
+    return groups_[group].slots->AtLeast<int64_t>(0);
+  }
+  const int64_t* table_offsets(int32_t group) {
+    return groups_[group].table_offsets->AtLeast<int64_t>(0);
+  }
+  const int32_t* block_tables(int32_t group) {
+    return groups_[group].block_tables->AtLeast<int32_t>(0);
+  }
+  // Chunks of kAttentionChunk that the step's longest sequence has.
+  int32_t max_chunks() const { return max_chunks_; }
+
+  RopeHandle AddRope(RopeSpec spec);
+  // The table on the device.
+  kernels::RopeTable rope(RopeHandle handle);
+  kernels::RopeStyle rope_style(RopeHandle handle) const {
+    return ropes_.at(handle).spec.style;
+  }
+
+  // `spec`'s list of kv heads.
+  const int32_t* KvHeads(const AttentionSpec& spec);
+  // The addresses of the experts' weights.
+  kernels::cuda::ExpertTable Experts(const ExpertWeights& experts);
+  // Weights at `data` are gone.
+  void Forget(const void* data) { experts_.erase(data); }
+
+ private:
+  // A list of the host's and its copy on the device.
+  template <typename T>
+  struct Copied {
+    explicit Copied(kernels::cuda::Runtime* runtime) : memory(runtime) {}
+    std::vector<T> values;
+    GrowingMemory memory;
+  };
+  struct DeviceRope {
+    explicit DeviceRope(kernels::cuda::Runtime* runtime)
+        : cos(runtime), sin(runtime) {}
+    GrowingMemory cos;
+    GrowingMemory sin;
+    int64_t positions = 0;  // copied
+  };
+
+  void CopyRopes(int64_t last);
+
+  kernels::cuda::Runtime& runtime_;
+  GrowingMemory token_ids_;
+  GrowingMemory positions_;
+  GrowingMemory logits_rows_;
+  std::vector<Group> groups_;
+  int32_t max_chunks_ = 0;
+  RopeTables ropes_;
+  std::vector<std::unique_ptr<DeviceRope>> device_ropes_;
+  // By the lists themselves, and by the first weight.
+  std::map<std::vector<int32_t>, std::unique_ptr<Copied<int32_t>>> kv_heads_;
+  std::map<const void*, std::unique_ptr<Copied<const void*>>> experts_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_CUDA_STEP_MEMORY_H_

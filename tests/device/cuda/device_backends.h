@@ -1,0 +1,28 @@
+#ifndef SLUICE_TESTS_DEVICE_CUDA_DEVICE_BACKENDS_H_
+#define SLUICE_TESTS_DEVICE_CUDA_DEVICE_BACKENDS_H_
+
+#include <string>
+
+#include "common/device/make_backends.h"
+
+namespace sluice::testing {
+
+// In which order a device's threads and blocks take their turns, where the
+// test may choose.
+enum class Turns { kForward, kBackward };
+
+// Backends over kernels/cuda, whose ranks are virtual, on machines that stand
+// for GPUs (kernels/cuda/device_host). A fault of a kernel ends the test.
+BackendFactory DeviceBackends(Turns turns = Turns::kForward);
+
+// Why there are none; empty if there are.
+std::string NoDevice();
+
+}  // namespace sluice::testing
+
+// Ends a test that needs DeviceBackends as skipped where there are none.
+#define SLUICE_REQUIRE_DEVICE()                                            \
+  if (const std::string why = ::sluice::testing::NoDevice(); !why.empty()) \
+  GTEST_SKIP() << why
+
+#endif  // SLUICE_TESTS_DEVICE_CUDA_DEVICE_BACKENDS_H_

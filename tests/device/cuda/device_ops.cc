@@ -1,0 +1,470 @@
+// Size: one short class per operation.
+#include "tests/device/cuda/device_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/tensor/weight_format.h"
+#include "tests/kernels/block_reference.h"
+#include "tests/kernels/kernel_tester.h"
+
+namespace sluice::testing {
+namespace {
+
+using kernels::RandomBlockRows;
+using kernels::RandomFloats;
+using kernels::WeightType;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+HostWeight RandomWeight(WeightType type, uint64_t seed, int64_t rows,
+                        int64_t cols) {
+  HostWeight weight(type, rows, cols);
+  auto* const to = weight.data.as<uint8_t>();
+  const int64_t n = rows * cols;
+  if (!FormatOf(type).is_plain()) {
+    const auto bytes = RandomBlockRows(BlockFormatOf(type), seed, rows, cols);
+    SLUICE_CHECK(bytes.size() == weight.data.size());
+    std::memcpy(to, bytes.data(), bytes.size());
+    return weight;
+  }
+  const auto values = kernels::RandomBf16(seed, n, 0.2f);
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &values[i], sizeof(bits));
+    if (type == WeightType::kF32) {
+      std::memcpy(to + 4 * i, &bits, 4);
+    } else if (type == WeightType::kBf16) {
+      const auto upper = static_cast<uint16_t>(bits >> 16);
+      std::memcpy(to + 2 * i, &upper, 2);
+    } else {
+      const int64_t run = i / kernels::kE4m3Run;
+      uint8_t* const at = to + run * kernels::kE4m3RunBytes;
+      const float scale = 1.0f + 0.25f * static_cast<float>(run % 5);
+      std::memcpy(at, &scale, 4);
+      const auto code = static_cast<uint8_t>((i * 89 + seed) & 255);
+      at[4 + i % kernels::kE4m3Run] = (code & 0x7F) == 0x7F ? 0 : code;
+    }
+  }
+  return weight;
+}
+
+// An op's memory on the device, and a step of one sequence.
+class OpBase : public PreparedOp {
+ public:
+  OpBase(Backend& backend, const OpSizes& sizes)
+      : backend_(backend),
+        sizes_(sizes),
+        step_({static_cast<int32_t>(sizes.tokens), 1,
+               static_cast<int32_t>(sizes.context + sizes.tokens), 1}) {
+    SetStep(step_, sizes.context, sizes.tokens);
+  }
+  const StepInputs& step() const override { return step_; }
+  void Enqueue() override {
+    for (const auto& [rows, at] : inputs_) backend_.CopyIn(rows.data(), at);
+    Run();
+  }
+  std::vector<float> Results() override {
+    std::vector<float> all;
+    for (const DeviceMatrix& x : outputs_) {
+      std::vector<float> rows(static_cast<size_t>(x.rows * x.cols));
+      backend_.CopyOut(x, rows.data());
+      if (x.type == ElementType::kInt32) {
+        for (float& value : rows) {
+          int32_t id = 0;
+          std::memcpy(&id, &value, sizeof(id));
+          value = static_cast<float>(id);
+        }
+      }
+      all.insert(all.end(), rows.begin(), rows.end());
+    }
+    for (float& value : all) value = std::isnan(value) ? kNaN : value;
+    return all;
+  }
+
+ protected:
+  // Positions from `first` on, whose slots are scattered.
+  void SetStep(StepInputs& step, int64_t first, int64_t tokens) const {
+    step.num_tokens = static_cast<int32_t>(tokens);
+    step.num_logits_rows = step.num_tokens;
+    KvGroupInputs& group = step.kv_groups[0];
+    for (int64_t b = 0; b < num_blocks(); ++b) {
+      group.block_tables[b] = BlockOf(b);
+    }
+    for (int64_t t = 0; t < tokens; ++t) {
+      const int64_t position = first + t;
+      step.token_ids[t] = static_cast<int32_t>((t * 7 + 3) % sizes_.vocab);
+      step.positions[t] = static_cast<int32_t>(position);
+      step.logits_rows[t] = static_cast<int32_t>(t);
+      group.slots[t] =
+          int64_t{BlockOf(position / kBlockTokens)} * kBlockTokens +
+          position % kBlockTokens;
+      group.table_offsets[t] = 0;
+    }
+  }
+  int64_t num_blocks() const {
+    return (sizes_.context + sizes_.tokens + kBlockTokens - 1) / kBlockTokens;
+  }
+
+  DeviceMatrix NewMatrix(int64_t rows, int64_t cols,
+                         ElementType type = ElementType::kF32) {
+    memory_.push_back(backend_.Allocate(static_cast<size_t>(rows * cols) * 4));
+    return {memory_.back().data(), rows, cols, cols, type};
+  }
+  // Random rows that every Enqueue copies in again, since an operation may
+  // change them.
+  DeviceMatrix Input(uint64_t seed, int64_t rows, int64_t cols) {
+    const DeviceMatrix x = NewMatrix(rows, cols);
+    inputs_.emplace_back(RandomFloats(seed, rows * cols, 2.0f), x);
+    return x;
+  }
+  DeviceMatrix Output(int64_t rows, int64_t cols,
+                      ElementType type = ElementType::kF32) {
+    outputs_.push_back(NewMatrix(rows, cols, type));
+    return outputs_.back();
+  }
+  const void* Vector(uint64_t seed, int64_t size) {
+    const DeviceMatrix x = NewMatrix(1, size);
+    const auto values = RandomFloats(seed, size);
+    backend_.CopyIn(values.data(), x);
+    return x.data;
+  }
+  NormSpec Norm(uint64_t seed, int64_t size) {
+    return {Vector(seed, size), 1e-5f};
+  }
+  std::unique_ptr<Weight> Pack(WeightType type, uint64_t seed, int64_t rows,
+                               int64_t cols) {
+    std::vector<HostWeight> parts;
+    parts.push_back(RandomWeight(type, seed, rows, cols));
+    return backend_.Pack(std::move(parts));
+  }
+
+  Backend& backend_;
+  const OpSizes sizes_;
+  StepInputs step_;
+  std::vector<std::pair<std::vector<float>, DeviceMatrix>> inputs_;
+  std::vector<DeviceMatrix> outputs_;
+
+ private:
+  // Blocks stand in the cache from the last one down.
+  int32_t BlockOf(int64_t index) const {
+    return static_cast<int32_t>(num_blocks() - 1 - index);
+  }
+  std::vector<DeviceMemory> memory_;
+};
+
+class EmbedOp final : public OpBase {
+ public:
+  EmbedOp(Backend& backend, const OpSizes& s, WeightType type)
+      : OpBase(backend, s),
+        table_(Pack(type, 1, s.vocab, s.hidden)),
+        x_(Output(s.tokens, s.hidden)) {}
+  void Run() override { backend_.Embed(&*table_, x_); }
+
+ private:
+  const std::unique_ptr<Weight> table_;
+  const DeviceMatrix x_;
+};
+
+class RowsOp final : public OpBase {
+ public:
+  RowsOp(Backend& backend, const OpSizes& s)
+      : OpBase(backend, s),
+        x_(Input(1, s.tokens, 2 * s.mlp)),
+        norm_(Norm(2, 2 * s.mlp)),
+        bias_(Vector(3, s.mlp)),
+        normed_(Output(s.tokens, 2 * s.mlp)),
+        silu_(Output(s.tokens, s.mlp)),
+        clamped_(Output(s.tokens, s.mlp)),
+        half_norm_(Norm(4, s.mlp)) {}
+  void Run() override {
+    backend_.Norm(x_, norm_, normed_);
+    backend_.Gate({Activation::Kind::kSilu}, x_, silu_);
+    backend_.Gate({Activation::Kind::kClampedSwiGlu, 1.1f}, x_, clamped_);
+    backend_.Add(silu_, bias_, half_norm_, clamped_);
+    backend_.Add(silu_, nullptr, {}, clamped_);
+  }
+
+ private:
+  const DeviceMatrix x_;
+  const NormSpec norm_;
+  const void* const bias_;
+  const DeviceMatrix normed_;
+  const DeviceMatrix silu_;
+  const DeviceMatrix clamped_;
+  const NormSpec half_norm_;
+};
+
+class LinearOp final : public OpBase {
+ public:
+  LinearOp(Backend& backend, const OpSizes& s, WeightType type)
+      : OpBase(backend, s),
+        weight_(Pack(type, 1, s.mlp, s.hidden)),
+        x_(Input(2, s.tokens, s.hidden)),
+        norm_(Norm(3, s.hidden)),
+        bias_(Vector(4, s.mlp)),
+        y_(Output(s.tokens, s.mlp)) {}
+  void Run() override { backend_.Linear(x_, norm_, *weight_, bias_, y_); }
+
+ private:
+  const std::unique_ptr<Weight> weight_;
+  const DeviceMatrix x_;
+  const NormSpec norm_;
+  const void* const bias_;
+  const DeviceMatrix y_;
+};
+
+class RowParallelOp final : public OpBase {
+ public:
+  RowParallelOp(Backend& backend, const OpSizes& s, WeightType type)
+      : OpBase(backend, s),
+        weight_(Pack(type, 1, s.hidden, s.mlp)),
+        x_(Input(2, s.tokens, s.mlp)),
+        parts_{NewMatrix(s.tokens, s.hidden)},
+        y_(Output(s.tokens, s.hidden)) {
+    const auto leaves = static_cast<int32_t>(s.mlp / 256);
+    shards_.num_leaves = leaves;
+    shards_.col_end = s.mlp;
+    for (int32_t i = 0; i <= leaves; ++i) shards_.bounds.push_back(i * 256);
+    shards_.nodes = shards_.own_nodes = {{0, leaves}};
+  }
+  void Run() override {
+    backend_.RowParallel(x_, *weight_, shards_, parts_);
+    backend_.ReduceTree(shards_.num_leaves, shards_.nodes, parts_, y_);
+  }
+
+ private:
+  const std::unique_ptr<Weight> weight_;
+  const DeviceMatrix x_;
+  const std::vector<DeviceMatrix> parts_;
+  const DeviceMatrix y_;
+  RowShards shards_;
+};
+
+// RoPE, storing and attention; the positions before the step's are stored
+// first.
+class AttentionOp final : public OpBase {
+ public:
+  AttentionOp(Backend& backend, const OpSizes& s)
+      : OpBase(backend, s),
+        type_(backend.info().kv_type),
+        q_norm_(Norm(1, s.head_dim)),
+        k_norm_(Norm(2, s.head_dim)),
+        sinks_(Vector(3, s.heads)),
+        qkv_(Input(4, s.tokens, (s.heads + 2 * s.kv_heads) * s.head_dim)),
+        out_(Output(s.tokens, s.heads * s.head_dim)),
+        keys_(backend.Allocate(bytes())),
+        values_(backend.Allocate(bytes())) {
+    RopeSpec rope;
+    for (int64_t i = 0; i < s.head_dim / 2; ++i) {
+      rope.inv_freq.push_back(std::pow(
+          10000.0,
+          -2.0 * static_cast<double>(i) / static_cast<double>(s.head_dim)));
+    }
+    rope.positions = s.context + s.tokens;
+    spec_.num_heads = s.heads;
+    spec_.num_kv_heads = s.kv_heads;
+    spec_.head_dim = s.head_dim;
+    for (int64_t h = 0; h < s.heads; ++h) {
+      spec_.kv_heads.push_back(static_cast<int32_t>(h * s.kv_heads / s.heads));
+    }
+    spec_.scale = 0.125f;
+    spec_.rope = backend.AddRope(std::move(rope));
+    kv_ = {keys_.data(), values_.data(), type_, num_blocks(), 0};
+    StoreContext();
+  }
+  void Run() override {
+    backend_.RopeStoreKv(spec_, q_norm_, k_norm_, qkv_, kv_);
+    backend_.Attention(spec_, qkv_, sinks_, kv_, out_);
+  }
+
+ private:
+  size_t bytes() const {
+    return KvBytesOf(
+        type_, num_blocks() * kBlockTokens * sizes_.kv_heads * sizes_.head_dim);
+  }
+  void StoreContext() {
+    constexpr int64_t kRows = 256;
+    for (int64_t first = 0; first < sizes_.context; first += kRows) {
+      const int64_t rows = std::min(kRows, sizes_.context - first);
+      StepInputs step({static_cast<int32_t>(rows), 1,
+                       static_cast<int32_t>(sizes_.context + sizes_.tokens),
+                       1});
+      SetStep(step, first, rows);
+      const auto values = RandomFloats(5 + static_cast<uint64_t>(first),
+                                       rows * qkv_.cols, 2.0f);
+      const DeviceMatrix qkv = NewMatrix(rows, qkv_.cols);
+      backend_.BeginStep(step);
+      backend_.CopyIn(values.data(), qkv);
+      backend_.RopeStoreKv(spec_, q_norm_, k_norm_, qkv, kv_);
+      backend_.EndStep();
+    }
+  }
+
+  const ElementType type_;
+  const NormSpec q_norm_;
+  const NormSpec k_norm_;
+  const void* const sinks_;
+  const DeviceMatrix qkv_;
+  const DeviceMatrix out_;
+  const DeviceMemory keys_;
+  const DeviceMemory values_;
+  AttentionSpec spec_;
+  LayerKv kv_;
+};
+
+// A router and its experts.
+class ExpertsOp final : public OpBase {
+ public:
+  ExpertsOp(Backend& backend, const OpSizes& s, WeightType type)
+      : OpBase(backend, s),
+        router_(Pack(WeightType::kF32, 1, s.experts, s.hidden)),
+        correction_(Vector(2, s.experts)),
+        x_(Input(3, s.tokens, s.hidden)),
+        logits_(NewMatrix(s.tokens, s.experts)),
+        routing_{Output(s.tokens, s.per_token, ElementType::kInt32),
+                 Output(s.tokens, s.per_token)},
+        nodes_{{0, s.experts}},
+        parts_{Output(s.tokens, s.hidden)} {
+    rule_.score = kernels::RouterRule::Score::kSigmoid;
+    rule_.num_experts = s.experts;
+    rule_.per_token = s.per_token;
+    rule_.normalise = true;
+    for (int32_t e = 0; e < s.experts; ++e) {
+      const auto seed = static_cast<uint64_t>(10 + 2 * e);
+      experts_.gate_up.push_back(Pack(type, seed, 2 * s.mlp, s.hidden));
+      experts_.down.push_back(Pack(type, seed + 1, s.hidden, s.mlp));
+    }
+  }
+  void Run() override {
+    backend_.Linear(x_, {}, *router_, nullptr, logits_);
+    backend_.Route(logits_, rule_, correction_, routing_);
+    backend_.ExpertNodes(x_, routing_, experts_, {}, nodes_, parts_);
+  }
+
+ private:
+  const std::unique_ptr<Weight> router_;
+  const void* const correction_;
+  const DeviceMatrix x_;
+  const DeviceMatrix logits_;
+  const DeviceRouting routing_;
+  const std::vector<kernels::TreeNode> nodes_;
+  const std::vector<DeviceMatrix> parts_;
+  kernels::RouterRule rule_;
+  ExpertWeights experts_;
+};
+
+// Logits and their draws.
+class SampleOp final : public OpBase {
+ public:
+  SampleOp(Backend& backend, const OpSizes& s)
+      : OpBase(backend, s),
+        head_(Pack(WeightType::kBf16, 1, s.vocab, s.hidden)),
+        x_(Input(2, s.tokens, s.hidden)),
+        norm_(Norm(3, s.hidden)),
+        logits_(Output(s.tokens, s.vocab)),
+        history_(1, 0),
+        params_(static_cast<size_t>(s.tokens)),
+        answers_(static_cast<size_t>(s.tokens), TokenResult()) {
+    for (int64_t t = 0; t < s.tokens; ++t) {
+      SamplingParams& params = params_[t];
+      params.temperature = t % 3 == 0 ? 0.0f : 0.8f;
+      params.top_k = t % 3 == 1 ? 40 : 0;
+      params.top_p = t % 3 == 2 ? 0.9f : 1.0f;
+      params.seed = static_cast<uint64_t>(t);
+      params.logprobs = 2;
+      RowTask& task = tasks_.emplace_back();
+      task.row = static_cast<int32_t>(t);
+      task.task.params = &params;
+      task.task.point = {1, history_, 1};
+    }
+  }
+  void Run() override {
+    backend_.Logits(x_, 0, norm_, *head_, {logits_, 0, logits_});
+    backend_.Sample(logits_, 0, tasks_, answers_);
+  }
+  std::vector<float> Results() override {
+    std::vector<float> all = OpBase::Results();
+    for (const StatusOr<TokenResult>& answer : answers_) {
+      if (!answer.ok()) {
+        all.push_back(kNaN);
+        continue;
+      }
+      all.push_back(static_cast<float>(answer->token));
+      all.push_back(answer->logprob->logprob);
+      for (const TokenLogprob& top : answer->top_logprobs) {
+        all.push_back(static_cast<float>(top.token));
+        all.push_back(top.logprob);
+      }
+    }
+    return all;
+  }
+
+ private:
+  const std::unique_ptr<Weight> head_;
+  const DeviceMatrix x_;
+  const NormSpec norm_;
+  const DeviceMatrix logits_;
+  const std::vector<TokenId> history_;
+  std::vector<SamplingParams> params_;
+  std::vector<RowTask> tasks_;
+  std::vector<StatusOr<TokenResult>> answers_;
+};
+
+template <typename Op, typename... Args>
+void AddOp(std::vector<DeviceOp>& ops, std::string name, double bytes,
+           WeightType kv_type, const OpSizes& sizes, Args... args) {
+  ops.push_back({std::move(name), kv_type, bytes,
+                 [=](Backend& backend) -> std::unique_ptr<PreparedOp> {
+                   return std::make_unique<Op>(backend, sizes, args...);
+                 }});
+}
+
+}  // namespace
+
+std::vector<DeviceOp> AllDeviceOps(const OpSizes& s) {
+  constexpr WeightType kF32 = WeightType::kF32;
+  std::vector<DeviceOp> ops;
+  const auto rows = static_cast<double>(s.tokens);
+  const auto weight_bytes = [](WeightType type, int64_t r, int64_t c) {
+    return static_cast<double>(FormatOf(type).bytes(r * c));
+  };
+  AddOp<RowsOp>(ops, "norm, gates, add",
+                rows * static_cast<double>(s.mlp) * 4 * 14, kF32, s);
+  for (int i = 0; i < kernels::kNumWeightTypes; ++i) {
+    const auto type = static_cast<WeightType>(i);
+    const std::string name(FormatOf(type).name);
+    AddOp<EmbedOp>(ops, "embed " + name, rows * weight_bytes(type, 1, s.hidden),
+                   kF32, s, type);
+    AddOp<LinearOp>(ops, "linear " + name, weight_bytes(type, s.mlp, s.hidden),
+                    kF32, s, type);
+    AddOp<RowParallelOp>(ops, "row parallel " + name,
+                         weight_bytes(type, s.hidden, s.mlp), kF32, s, type);
+  }
+  for (const WeightType kv_type :
+       {kF32, WeightType::kBf16, WeightType::kQ8_0}) {
+    const double elements = 2.0 * static_cast<double>(s.context + s.tokens) *
+                            static_cast<double>(s.kv_heads * s.head_dim);
+    AddOp<AttentionOp>(ops, "attention " + std::string(FormatOf(kv_type).name),
+                       elements * weight_bytes(kv_type, 1, 32) / 32, kv_type,
+                       s);
+  }
+  const double experts_read = std::min(static_cast<double>(s.experts),
+                                       rows * static_cast<double>(s.per_token));
+  for (const WeightType type : {kF32, WeightType::kBf16, WeightType::kE4m3,
+                                WeightType::kMxfp4, WeightType::kQ4K}) {
+    AddOp<ExpertsOp>(
+        ops, "experts " + std::string(FormatOf(type).name),
+        experts_read * 1.5 * weight_bytes(type, 2 * s.mlp, s.hidden), kF32, s,
+        type);
+  }
+  AddOp<SampleOp>(ops, "logits and draws",
+                  weight_bytes(WeightType::kBf16, s.vocab, s.hidden), kF32, s);
+  return ops;
+}
+
+}  // namespace sluice::testing

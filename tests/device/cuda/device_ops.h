@@ -1,0 +1,61 @@
+#ifndef SLUICE_TESTS_DEVICE_CUDA_DEVICE_OPS_H_
+#define SLUICE_TESTS_DEVICE_CUDA_DEVICE_OPS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/device/backend.h"
+#include "kernels/weight_type.h"
+
+namespace sluice::testing {
+
+// The shapes that operations are tried on.
+struct OpSizes {
+  int64_t tokens = 1;    // T, of one sequence
+  int64_t context = 0;   // positions before them
+  int64_t hidden = 256;  // a multiple of 256
+  int64_t mlp = 512;     // the same
+  int64_t heads = 4;
+  int64_t kv_heads = 2;
+  int64_t head_dim = 32;  // a multiple of 32
+  int64_t vocab = 300;
+  int32_t experts = 8;
+  int32_t per_token = 2;
+};
+
+// An operation on one backend with inputs of its own, which must outlive it.
+class PreparedOp {
+ public:
+  virtual ~PreparedOp() = default;
+  // What the step of `Enqueue` has.
+  virtual const StepInputs& step() const = 0;
+  // Between BeginStep and EndStep; any number of times, with the same result
+  // each time: copies the inputs in, and runs.
+  virtual void Enqueue() = 0;
+  // The same on what the memory has: to be timed.
+  virtual void Run() = 0;
+  // After EndStep: all outputs as floats; every NaN is the same one.
+  virtual std::vector<float> Results() = 0;
+};
+
+// One of Backend's operations.
+struct DeviceOp {
+  std::string name;
+  // What keys and values the backend must have.
+  kernels::WeightType kv_type = kernels::WeightType::kF32;
+  // Bytes that one call reads and writes at least: what its time is held
+  // against.
+  double bytes = 0;
+  std::function<std::unique_ptr<PreparedOp>(Backend& backend)> prepare;
+};
+
+// Every operation, with every type of weights, keys and values that it takes.
+// The same sizes have the same inputs.
+std::vector<DeviceOp> AllDeviceOps(const OpSizes& sizes);
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_DEVICE_CUDA_DEVICE_OPS_H_
