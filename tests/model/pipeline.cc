@@ -73,6 +73,9 @@ StatusOr<std::unique_ptr<Pipeline>> Pipeline::Load(
     StageOptions stage = options.stage;
     stage.first_layer = layers * i / options.stages;
     stage.last_layer = layers * (i + 1) / options.stages;
+    if (i < static_cast<int32_t>(options.make_backends.size())) {
+      stage.make_backends = options.make_backends[static_cast<size_t>(i)];
+    }
     SLUICE_ASSIGN_OR_RETURN(auto loaded, Stage::Load(stage));
     blocks = std::min(blocks, loaded->info().limits.num_blocks);
     Link* following =

@@ -18,6 +18,8 @@ namespace sluice::testing {
 struct PipelineOptions {
   StageOptions stage;  // layers are set by the pipeline
   int32_t stages = 1;
+  // Of stage i; where there is none, the stage's own.
+  std::vector<BackendFactory> make_backends = {};
 };
 
 // What is asked of one sequence, and how it is to be cut into steps.
