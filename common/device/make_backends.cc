@@ -8,6 +8,7 @@
 #include "common/base/control_group.h"
 #include "common/device/cpu/cpu_backend.h"
 #include "common/device/cpu/cpu_options.h"
+#include "common/device/device_choice.h"
 
 namespace sluice {
 namespace {
@@ -23,10 +24,19 @@ std::vector<int> CpusOf(const BackendOptions& options,
           cpus.begin() + static_cast<std::ptrdiff_t>(first + per_rank)};
 }
 
+StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
+    const BackendOptions& options, int) {
+  return FailedPrecondition("device ", options.device,
+                            ": this build has no CUDA");
+}
+
 }  // namespace
 
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice device,
+                          ParseDevice(options.device));
+  if (device.cuda) return MakeCudaBackends(options, device.index);
   SLUICE_ASSIGN_OR_RETURN(const CpuIsa isa, ParseIsa(options.isa));
   const std::vector<int> cpus = AvailableCpus();
   const int32_t threads = options.threads == 0 ? UsableCpus() : options.threads;

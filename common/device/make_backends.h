@@ -24,6 +24,9 @@ struct BackendOptions {
   std::string name;          // of the teams; empty: rank0, rank1, ...
   // What keys and values are kept in: F32, BF16 or Q8_0.
   kernels::WeightType kv_type = kernels::WeightType::kF32;
+  // See ParseDevice in device_choice.h. On a GPU ranks are virtual: they share
+  // it; threads, pins and the isa have no meaning there.
+  std::string device = "cpu";
 };
 
 // Makes one backend per rank, in order, connected to each other.
@@ -32,7 +35,9 @@ using BackendFactory =
         const BackendOptions& options)>;
 
 // Makes backends of this machine's devices. INVALID_ARGUMENT for an isa that
-// does not exist or that this machine lacks.
+// does not exist or that this machine lacks, and for a device that does not
+// exist; FAILED_PRECONDITION for a GPU that is not there, that is too old, or
+// that this build has no code for.
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options);
 

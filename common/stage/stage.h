@@ -44,8 +44,9 @@ struct StageOptions {
   int32_t max_context = 0;  // 0: the model's, or less if memory is short
   int32_t max_step_tokens = 512;
   int32_t max_sequences = 256;
-  std::string isa = "auto";  // see ParseIsa in cpu_options.h
-  PackedOptions packed;      // packed weights on disk
+  std::string isa = "auto";    // see ParseIsa in cpu_options.h
+  std::string device = "cpu";  // see ParseDevice in device_choice.h
+  PackedOptions packed;        // packed weights on disk
   // Pins each compute thread to its own core if there are enough.
   bool pin_threads = false;
   // The remote experts, which the stage neither loads nor computes; empty:
@@ -71,6 +72,10 @@ class Stage {
   // that do not fit each other; RESOURCE_EXHAUSTED if the KV cache exceeds the
   // available memory.
   static StatusOr<std::unique_ptr<Stage>> Load(const StageOptions& options);
+  // Returns an error unless the device of StageOptions::device is there:
+  // INVALID_ARGUMENT for a name of none, FAILED_PRECONDITION for a GPU that is
+  // missing, too old, or that this build has no code for.
+  static Status CheckDevice(const std::string& device);
   // Returns the facts of a process without layers: the model, and limits that
   // no stage of it exceeds. Errors as Load's.
   static StatusOr<StageInfo> Describe(const StageOptions& options);

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/device/device_choice.h"
 #include "common/device/kv_cache.h"
 #include "common/model/local_experts.h"
 #include "common/model/packed_weights.h"
@@ -235,9 +236,9 @@ class StageLoader {
       plans_.push_back(std::move(plan));
     }
     SLUICE_ASSIGN_OR_RETURN(
-        backends_, options_.make_backends({options_.ranks, options_.threads,
-                                           options_.pin_threads, options_.isa,
-                                           "", options_.kv_type}));
+        backends_, options_.make_backends(
+                       {options_.ranks, options_.threads, options_.pin_threads,
+                        options_.isa, "", options_.kv_type, options_.device}));
     const BackendInfo& device = backends_[0]->info();
     kv_type_ = device.kv_type;
     limits_.max_step_tokens = options_.max_step_tokens;
@@ -365,6 +366,10 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
 }
 
 }  // namespace
+
+Status Stage::CheckDevice(const std::string& device) {
+  return sluice::CheckDevice(device);
+}
 
 StatusOr<StageInfo> Stage::Describe(const StageOptions& options) {
   StageInfo info;

@@ -35,6 +35,8 @@ ABSL_FLAG(bool, pin_threads, false,
 ABSL_FLAG(
     std::string, weights, "auto",
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
+ABSL_FLAG(std::string, device, "cpu",
+          "what the stage computes on: cpu, or cuda:N, a GPU by its number");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2, neoni8mm, neondot, neon or "
           "portable");
@@ -131,6 +133,9 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   SLUICE_ASSIGN_OR_RETURN(stage.weights,
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   stage.isa = absl::GetFlag(FLAGS_isa);
+  stage.device = absl::GetFlag(FLAGS_device);
+  SLUICE_RETURN_IF_ERROR(
+      Annotate(Stage::CheckDevice(stage.device), "--device"));
   stage.packed.where = absl::GetFlag(FLAGS_packed);
   SLUICE_ASSIGN_OR_RETURN(
       stage.packed.memory,

@@ -131,6 +131,8 @@ class LifecycleTest(unittest.TestCase):
                               (2, ["--stage-memory", "1G"]),
                               (2, ["--layers", "0-1,2-4", "--stage-memory",
                                    "1G,1G"]),
+                              (2, ["--device", "gpu"]),
+                              (2, ["--device", "cpu,cpu,cpu"]),
                               (2, ["--no-such-option"]),
                               (5, ["--model", "/no/such/model"]),
                               (6, ["--model", model(), "--stages", "9"])):
@@ -151,7 +153,11 @@ class LifecycleTest(unittest.TestCase):
                 (["--num-stages", "2", "--layers", "0-1"],
                  "--stage-index and --num-stages go with --layers auto"),
                 (["--stage-memory", "1G", "--layers", "0-1"],
-                 "--stage-memory goes with --layers auto")):
+                 "--stage-memory goes with --layers auto"),
+                (["--device", "gpu"], "--device: the device must be cpu, cuda "
+                 "or cuda:N with a GPU's number, got 'gpu'"),
+                # No machine has so many.
+                (["--device", "cuda:4711"], "--device: device cuda:4711: ")):
             done = subprocess.run([stage, "--model", model(), *options],
                                   capture_output=True, text=True, timeout=60,
                                   check=False)

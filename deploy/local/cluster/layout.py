@@ -74,6 +74,8 @@ def stage(options, model, place, address, metrics_port):
             "--ranks", str(options.ranks), "--threads", str(options.threads),
             "--weights", options.weights, "--metrics-listen", metrics,
             "--port-file", str(run_dir / f"{role}-{index}.port")]
+    if options.device:
+        argv += ["--device", options.device[index % len(options.device)]]
     argv += _valued("--isa", options.isa)
     argv += _valued("--packed", options.packed)
     argv += _valued("--packed-memory", options.packed_memory)

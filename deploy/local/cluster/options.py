@@ -40,6 +40,15 @@ def layer_ranges(text):
     return ranges
 
 
+def device_names(text):
+    names = text.split(",")
+    for one in names:
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", one):
+            raise argparse.ArgumentTypeError(
+                f"must be cpu or cuda:N, got '{one}'")
+    return names
+
+
 def port_number(text):
     value = int(text)
     if not 0 <= value <= 65535:
@@ -181,6 +190,10 @@ def up_parser(name):
     passed.add_argument("--packed-memory", choices=["copy", "map"],
                         help="copied into huge pages, which is faster, or the "
                         "file's pages, which processes share (default: copy)")
+    passed.add_argument("--device", metavar="D[,D...]",
+                        type=device_names, default=[],
+                        help="what stages compute on: cpu, or cuda:N; one "
+                        "for all, or one for each (default: cpu)")
     passed.add_argument("--kv-type", choices=["f32", "bf16", "q8_0"],
                         help="what keys and values are kept in (default: f32)")
     passed.add_argument("--kv-blocks", type=positive, metavar="N")
@@ -238,6 +251,9 @@ def check_up(parser, options):
     if options.spares and options.expert_hosts:
         parser.error("--spares and --expert-hosts do not go together: a spare "
                      "holds all experts of its layers")
+    if len(options.device) not in (0, 1, options.stages):
+        parser.error(f"--device has {len(options.device)} names, --stages is "
+                     f"{options.stages}: it takes one name, or one for each")
     if options.layers and len(options.layers) != options.stages:
         parser.error(f"--layers has {len(options.layers)} ranges, --stages is "
                      f"{options.stages}")

@@ -174,8 +174,7 @@ class OverlayTest(unittest.TestCase):
         for _, _, container in self.containers():
             binary = container["command"][0]
             self.assertEqual([], list(manifests.check_arguments(
-                binary, container["args"], self.flags[binary],
-                container["image"])))
+                binary, container["args"], self.flags[binary])))
             count += len(container["args"])
         self.assertGreater(count, 50)
 

@@ -96,16 +96,12 @@ def flags_of(binary):
             for name in re.findall(r"^ +--([a-z0-9_]+) \(", done.stdout, re.M)}
 
 
-def check_arguments(binary, arguments, flags, image):
+def check_arguments(binary, arguments, flags):
     """Lines that tell of arguments which `binary` does not take."""
     for argument in arguments:
         match = re.fullmatch(r"--([a-z0-9-]+)(=.*)?", argument)
         if not match:
             yield f"{binary}: {argument} is no --flag=value"
-        elif match[1] == "device" and "cuda" in image:
-            # Written for the CUDA backend; the exception goes with it.
-            if "device" in flags:
-                yield f"{binary} has --device now: drop this exception"
         elif match[1] not in flags:
             yield f"{binary} has no flag {argument}"
 

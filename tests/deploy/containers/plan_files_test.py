@@ -58,7 +58,7 @@ class PlanFilesTest(unittest.TestCase):
                 self.assertIn(service["extends"]["service"], base["services"])
             command = service["command"]
             self.assertEqual([], list(manifests.check_arguments(
-                command[0], command[1:], manifests.flags_of(command[0]), "")))
+                command[0], command[1:], manifests.flags_of(command[0]))))
 
     def test_composes_own_loader_accepts_the_override(self):
         if not manifests.tool("compose"):
@@ -93,7 +93,7 @@ class PlanFilesTest(unittest.TestCase):
         for _, _, container in manifests.sluice_containers(documents):
             name = container["command"][0]
             self.assertEqual([], list(manifests.check_arguments(
-                name, container["args"], flags[name], container["image"])))
+                name, container["args"], flags[name])))
 
     def test_up_takes_its_options(self):
         text = write("up", '[[machine]]\nmemory = "96G"\nread_gb_per_s = 9\n')

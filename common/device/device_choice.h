@@ -1,0 +1,28 @@
+#ifndef SLUICE_COMMON_DEVICE_DEVICE_CHOICE_H_
+#define SLUICE_COMMON_DEVICE_DEVICE_CHOICE_H_
+
+#include <string>
+
+#include "common/base/status.h"
+
+namespace sluice {
+
+// Which device a stage computes on.
+struct DeviceChoice {
+  bool cuda = false;  // else the CPU
+  int index = 0;      // of the GPU, from 0
+  bool operator==(const DeviceChoice&) const = default;
+};
+
+// Parses "cpu", "cuda" or "cuda:N". INVALID_ARGUMENT for anything else;
+// UNIMPLEMENTED for several GPUs.
+StatusOr<DeviceChoice> ParseDevice(const std::string& text);
+
+// Returns an error unless the device of ParseDevice's `text` is there:
+// FAILED_PRECONDITION if this build has no CUDA, or for what is wrong with the
+// driver or the GPU.
+Status CheckDevice(const std::string& text);
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_DEVICE_CHOICE_H_
