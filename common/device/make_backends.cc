@@ -9,6 +9,9 @@
 #include "common/device/cpu/cpu_backend.h"
 #include "common/device/cpu/cpu_options.h"
 #include "common/device/device_choice.h"
+#ifdef SLUICE_CUDA
+#include "common/device/cuda/cuda_backend.h"
+#endif
 
 namespace sluice {
 namespace {
@@ -24,11 +27,30 @@ std::vector<int> CpusOf(const BackendOptions& options,
           cpus.begin() + static_cast<std::ptrdiff_t>(first + per_rank)};
 }
 
+#ifdef SLUICE_CUDA
+StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
+    const BackendOptions& options, int index) {
+  const auto table = std::make_shared<VirtualRankTable>(options.ranks);
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (int32_t rank = 0; rank < options.ranks; ++rank) {
+    std::string error;
+    auto runtime = kernels::cuda::Runtime::Open(index, &error);
+    if (runtime == nullptr) {
+      return FailedPrecondition("device ", options.device, ": ", error);
+    }
+    backends.push_back(
+        MakeCudaBackend({std::move(runtime), options.kv_type, table, rank}));
+  }
+  return backends;
+}
+#else
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
     const BackendOptions& options, int) {
-  return FailedPrecondition("device ", options.device,
-                            ": this build has no CUDA");
+  return FailedPrecondition(
+      "device ", options.device,
+      ": this build has no CUDA; configure one with -DSLUICE_CUDA=ON");
 }
+#endif
 
 }  // namespace
 

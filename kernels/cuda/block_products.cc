@@ -4,6 +4,7 @@
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/products_shards.h"
+#include "kernels/cuda/products_tiles.h"
 
 #define SLUICE_INLINE SLUICE_DEVICE
 

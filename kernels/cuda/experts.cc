@@ -5,6 +5,7 @@
 #include "common/base/check.h"
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/products.h"
+#include "kernels/cuda/products_tiles.h"
 #include "kernels/cuda/row_ops.h"
 #include "kernels/cuda/tree_sum.h"
 

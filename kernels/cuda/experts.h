@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/cuda/products_tiles.h"
 #include "kernels/experts.h"
 
 namespace sluice::kernels::cuda {

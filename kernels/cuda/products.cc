@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/products_shards.h"
+#include "kernels/cuda/products_tiles.h"
 
 namespace sluice::kernels::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "kernels/block_matmul.h"
-#include "kernels/cuda/products_tiles.h"
+#include "kernels/cuda/expert_groups.h"
 #include "kernels/matmul.h"
 #include "kernels/views.h"
 
@@ -39,12 +39,7 @@ void FailRows(Stream stream, const bool* finite, Matrix y);
 void EmbedBlocks(Stream stream, const BlockWeight& table, const int32_t* ids,
                  Matrix y);
 
-// Products of experts whose weights have one shape and type, that of `like`.
-// The host knows no group, so it says how many there may be.
-struct ExpertRun {
-  GroupedRows grouped;
-  int64_t max_groups = 0;
-};
+// Products of experts, which have one shape and type, that of `like`.
 // y's rows are slots. bias [experts, rows of w] or null.
 void MatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
                   const float* bias, const ExpertRun& run, Matrix y);

@@ -5,29 +5,9 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/expert_groups.h"
+
 namespace sluice::kernels::cuda {
-
-// Tokens that read a weight at once.
-inline constexpr int kTileTokens = 4;
-
-// Slots of one expert whose rows are multiplied together.
-struct ExpertGroup {
-  int32_t expert;  // from the first one at hand
-  int32_t slot;
-  int32_t slots;  // 1 to kTileTokens
-};
-
-// The products of experts: group g's rows with its expert's weight. All
-// pointers are the device's.
-struct GroupedRows {
-  const ExpertGroup* groups = nullptr;  // null: a product of one weight
-  const int32_t* num_groups = nullptr;
-  const int32_t* rows = nullptr;  // a slot's row of x; null: the slot itself
-  const void* const* weights = nullptr;  // an expert's
-  // Groups of other experts than [begin, end) are left out.
-  int32_t begin = 0;
-  int32_t end = 0;
-};
 
 // What a block multiplies: `tokens` rows of x to rows out, out + 1, ... of y.
 struct ProductTile {

@@ -192,8 +192,9 @@ def up_parser(name):
                         "file's pages, which processes share (default: copy)")
     passed.add_argument("--device", metavar="D[,D...]",
                         type=device_names, default=[],
-                        help="what stages compute on: cpu, or cuda:N; one "
-                        "for all, or one for each (default: cpu)")
+                        help="what stages compute on: cpu, or cuda:N in a "
+                        "build with SLUICE_CUDA; one for all, or one for "
+                        "each (default: cpu)")
     passed.add_argument("--kv-type", choices=["f32", "bf16", "q8_0"],
                         help="what keys and values are kept in (default: f32)")
     passed.add_argument("--kv-blocks", type=positive, metavar="N")

@@ -53,14 +53,21 @@ class GpuRuntime final : public Runtime {
   }
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return;
-    Check(cudaMemcpy2DAsync(to, Stride(rows), from, rows.bytes, rows.bytes,
-                            rows.rows, cudaMemcpyHostToDevice, stream_),
+    // Rows that follow each other may be more than a pitch can say.
+    Check(IsPacked(rows)
+              ? cudaMemcpyAsync(to, from, rows.bytes * rows.rows,
+                                cudaMemcpyHostToDevice, stream_)
+              : cudaMemcpy2DAsync(to, rows.stride, from, rows.bytes, rows.bytes,
+                                  rows.rows, cudaMemcpyHostToDevice, stream_),
           "copying to the device");
   }
   void CopyOut(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return;
-    Check(cudaMemcpy2DAsync(to, rows.bytes, from, Stride(rows), rows.bytes,
-                            rows.rows, cudaMemcpyDeviceToHost, stream_),
+    Check(IsPacked(rows)
+              ? cudaMemcpyAsync(to, from, rows.bytes * rows.rows,
+                                cudaMemcpyDeviceToHost, stream_)
+              : cudaMemcpy2DAsync(to, rows.bytes, from, rows.stride, rows.bytes,
+                                  rows.rows, cudaMemcpyDeviceToHost, stream_),
           "copying from the device");
   }
   void Sync() override {
@@ -69,8 +76,8 @@ class GpuRuntime final : public Runtime {
   }
 
  private:
-  static size_t Stride(const ByteRows& rows) {
-    return rows.rows == 1 ? rows.bytes : rows.stride;
+  static bool IsPacked(const ByteRows& rows) {
+    return rows.rows == 1 || rows.stride == rows.bytes;
   }
 
   const int index_;

@@ -11,8 +11,10 @@ namespace sluice::testing {
 // test may choose.
 enum class Turns { kForward, kBackward };
 
-// Backends over kernels/cuda, whose ranks are virtual, on machines that stand
-// for GPUs (kernels/cuda/device_host). A fault of a kernel ends the test.
+// Backends over kernels/cuda, whose ranks are virtual: on machines that stand
+// for GPUs (kernels/cuda/device_host), where a fault of a kernel ends the test;
+// in a build with SLUICE_CUDA on the GPU that $SLUICE_TEST_DEVICE names, cuda:0
+// if it is not set.
 BackendFactory DeviceBackends(Turns turns = Turns::kForward);
 
 // Why there are none; empty if there are.

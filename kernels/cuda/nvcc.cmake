@@ -1,0 +1,51 @@
+# The kernels and the runtime as nvcc compiles them, one object per source with
+# code for every architecture: sluice_cuda_kernels. nvcc is SLUICE_NVCC, or that
+# of $CUDA_HOME, of build/venv-cuda (tests/requirements-cuda.txt) or of the
+# path. The CUDA runtime is linked statically, and loads the driver when the
+# first GPU is asked for: the binary starts where there is none.
+set(SLUICE_CUDA_ARCHITECTURES sm_80 sm_89 sm_90a sm_100 sm_120 compute_89
+  CACHE STRING "Architectures of SLUICE_CUDA; compute_N: PTX for later ones")
+
+file(GLOB wheels
+  "${CMAKE_SOURCE_DIR}/build/venv-cuda/lib/python3*/site-packages/nvidia/cu13")
+find_program(SLUICE_NVCC nvcc HINTS ENV CUDA_HOME ${wheels} PATH_SUFFIXES bin)
+if(NOT SLUICE_NVCC)
+  message(FATAL_ERROR "SLUICE_CUDA needs nvcc: python3 -m venv build/venv-cuda \
+&& build/venv-cuda/bin/pip install -r tests/requirements-cuda.txt")
+endif()
+get_filename_component(toolkit "${SLUICE_NVCC}" DIRECTORY)
+get_filename_component(toolkit "${toolkit}" DIRECTORY)
+if(NOT EXISTS "${toolkit}/lib64")
+  # The wheels lack a link by which nvcc finds its libraries.
+  file(CREATE_LINK lib "${toolkit}/lib64" SYMBOLIC)
+endif()
+find_library(SLUICE_CUDART cudart_static HINTS "${toolkit}/lib64"
+  "${toolkit}/lib" REQUIRED)
+
+set(codes)
+foreach(architecture ${SLUICE_CUDA_ARCHITECTURES})
+  string(REPLACE "sm_" "compute_" virtual ${architecture})
+  list(APPEND codes -gencode arch=${virtual},code=${architecture})
+endforeach()
+set(objects)
+foreach(source ${SLUICE_CUDA_KERNEL_SRCS} device_nvcc/runtime.cc)
+  string(REPLACE "/" "_" object ${source})
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/${object}.o)
+  add_custom_command(OUTPUT ${object}
+    COMMAND ${SLUICE_NVCC} -x cu -std=c++20 -O3 --fmad=false
+      --expt-relaxed-constexpr -I ${CMAKE_SOURCE_DIR}
+      -I ${CMAKE_CURRENT_SOURCE_DIR}/device_nvcc ${codes}
+      -Xcompiler -Wall,-Wextra,-fPIC -Werror all-warnings
+      -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+    DEPENDS ${source} DEPFILE ${object}.d VERBATIM
+    COMMENT "Building CUDA object ${source}")
+  list(APPEND objects ${object})
+endforeach()
+set_source_files_properties(${objects} PROPERTIES
+  EXTERNAL_OBJECT ON GENERATED ON)
+add_library(sluice_cuda_kernels STATIC ${objects})
+set_target_properties(sluice_cuda_kernels PROPERTIES LINKER_LANGUAGE CXX)
+target_include_directories(sluice_cuda_kernels
+  PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/device_nvcc)
+target_link_libraries(sluice_cuda_kernels PUBLIC sluice_kernels sluice_base
+  ${SLUICE_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)

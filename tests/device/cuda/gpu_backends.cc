@@ -1,0 +1,25 @@
+#include <cstdlib>
+
+#include "common/device/device_choice.h"
+#include "tests/device/cuda/device_backends.h"
+
+namespace sluice::testing {
+namespace {
+
+std::string DeviceName() {
+  const char* const name = std::getenv("SLUICE_TEST_DEVICE");
+  return name == nullptr ? "cuda:0" : name;
+}
+
+}  // namespace
+
+BackendFactory DeviceBackends(Turns) {
+  return [](BackendOptions options) {
+    options.device = DeviceName();
+    return MakeBackends(options);
+  };
+}
+
+std::string NoDevice() { return Message(CheckDevice(DeviceName())); }
+
+}  // namespace sluice::testing
