@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/device/device_choice.h"
 #include "common/model/expert_weights.h"
 #include "common/model/local_experts.h"
 #include "common/model_config/open_model.h"
@@ -61,6 +62,10 @@ Status CheckHeld(const ModelConfig& config,
 
 HostedExperts::~HostedExperts() = default;
 
+Status HostedExperts::CheckDevice(const std::string& device) {
+  return sluice::CheckDevice(device);
+}
+
 StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
     const HostedExpertsOptions& options) {
   const TimePoint start = Clock::now();
@@ -77,7 +82,8 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
       auto backends, options.make_backends({.threads = options.threads,
                                             .pin_threads = options.pin_threads,
                                             .isa = options.isa,
-                                            .name = "expert"}));
+                                            .name = "expert",
+                                            .device = options.device}));
   hosted->backend_ = std::move(backends[0]);
   const BackendInfo& device = hosted->backend_->info();
   hosted->info_.numerics = device.numerics;

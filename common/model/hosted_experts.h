@@ -34,8 +34,9 @@ struct HostedExpertsOptions {
   int32_t threads = 0;  // 0: as many as this process has cores
   // Pins each compute thread to its own core if there are enough.
   bool pin_threads = false;
-  std::string isa = "auto";  // see ParseIsa in cpu_options.h
-  PackedOptions packed;      // packed weights on disk
+  std::string isa = "auto";    // see ParseIsa in cpu_options.h
+  std::string device = "cpu";  // see ParseDevice in device_choice.h
+  PackedOptions packed;        // packed weights on disk
   BackendFactory make_backends = MakeBackends;
   // Called while loading with bytes done and total bytes; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
@@ -70,6 +71,9 @@ Status CheckHeld(const ModelConfig& config,
 // info() is const after Load.
 class HostedExperts {
  public:
+  // Returns an error unless the device of HostedExpertsOptions::device is
+  // there, as device_choice.h's CheckDevice.
+  static Status CheckDevice(const std::string& device);
   // Errors as Stage::Load's and CheckHeld's.
   static StatusOr<std::unique_ptr<HostedExperts>> Load(
       const HostedExpertsOptions& options);

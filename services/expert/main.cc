@@ -26,6 +26,8 @@ ABSL_FLAG(bool, pin_threads, false,
 ABSL_FLAG(
     std::string, weights, "auto",
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
+ABSL_FLAG(std::string, device, "cpu",
+          "what the host computes on: cpu, or cuda:N, a GPU by its number");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2, neoni8mm, neondot, neon or "
           "portable");
@@ -84,6 +86,9 @@ StatusOr<ExpertServerOptions> OptionsFromFlags() {
   SLUICE_ASSIGN_OR_RETURN(experts.weights,
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   experts.isa = absl::GetFlag(FLAGS_isa);
+  experts.device = absl::GetFlag(FLAGS_device);
+  SLUICE_RETURN_IF_ERROR(
+      Annotate(HostedExperts::CheckDevice(experts.device), "--device"));
   experts.packed.where = absl::GetFlag(FLAGS_packed);
   SLUICE_ASSIGN_OR_RETURN(
       experts.packed.memory,

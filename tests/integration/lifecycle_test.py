@@ -153,16 +153,27 @@ class LifecycleTest(unittest.TestCase):
                 (["--num-stages", "2", "--layers", "0-1"],
                  "--stage-index and --num-stages go with --layers auto"),
                 (["--stage-memory", "1G", "--layers", "0-1"],
-                 "--stage-memory goes with --layers auto"),
-                (["--device", "gpu"], "--device: the device must be cpu, cuda "
-                 "or cuda:N with a GPU's number, got 'gpu'"),
-                # No machine has so many.
-                (["--device", "cuda:4711"], "--device: device cuda:4711: ")):
+                 "--stage-memory goes with --layers auto")):
             done = subprocess.run([stage, "--model", model(), *options],
                                   capture_output=True, text=True, timeout=60,
                                   check=False)
             self.assertEqual(done.returncode, 1, options)
             self.assertIn(words, done.stderr)
+
+    def test_a_gpu_that_is_not_there_is_an_error_at_the_start(self):
+        build = os.environ["SLUICE_BUILD_DIR"]
+        for binary in ("stage/sluice-stage", "expert/sluice-expert"):
+            for device, words in (
+                    ("gpu", "--device: the device must be cpu, cuda or cuda:N "
+                     "with a GPU's number, got 'gpu'"),
+                    # No machine has so many.
+                    ("cuda:4711", "--device: device cuda:4711: ")):
+                done = subprocess.run(
+                    [os.path.join(build, "services", binary), "--model",
+                     model(), "--device", device], capture_output=True,
+                    text=True, timeout=60, check=False)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(words, done.stderr)
 
     def test_metrics_answer_in_milliseconds_under_load(self):
         with harness.Cluster(model()) as cluster:

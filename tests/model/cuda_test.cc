@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "common/model/expert_transport.h"
+#include "common/model/hosted_experts.h"
 #include "tests/device/cuda/device_backends.h"
+#include "tests/kernels/kernel_tester.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
@@ -113,8 +116,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Golden{"qwen3_moe", 1}, Golden{"qwen3_moe", 2},
                       Golden{"glm4_moe-air", 1}, Golden{"glm4_moe-air", 2},
                       Golden{"glm4_moe-46", 1}, Golden{"glm4_moe-46", 2},
-                      Golden{"gpt_oss", 1}, Golden{"gpt_oss", 2},
-                      Golden{"gpt_oss-mxfp4", 1}, Golden{"gpt_oss-mxfp4", 2},
+                      Golden{"glm4_moe-46", 4}, Golden{"gpt_oss", 1},
+                      Golden{"gpt_oss", 2}, Golden{"gpt_oss-mxfp4", 1},
+                      Golden{"gpt_oss-mxfp4", 2},
                       Golden{"qwen3", 1, WeightsMode::kQ8_0, WeightType::kQ8_0},
                       Golden{"glm4", 2, WeightsMode::kQ4_0, WeightType::kBf16}),
     [](const auto& tested) {
@@ -143,6 +147,42 @@ TEST(CudaMixedPipelineTest, ACpuStageAndADeviceStageServeOneModel) {
     ExpectSame(mixed, cpu);
     EXPECT_EQ(mixed[0].logits, cpu[0].logits);
   }
+}
+
+// What hosts of experts compute, for rows of two ranges and for one range.
+TEST(CudaHostedExpertsTest, NodesAreTheCpusBits) {
+  SLUICE_REQUIRE_DEVICE();
+  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  constexpr int64_t kRows = 5;
+  constexpr int32_t kHidden = 64;
+  const auto x = kernels::RandomFloats(1, kRows * kHidden);
+  std::vector<int32_t> ids = {0, 2, 1, 6, 3, 4, 6, 7, 0, 7};
+  std::vector<float> weights = kernels::RandomFloats(2, 2 * kRows);
+  RoutedRows routed;
+  routed.layer = 1;
+  routed.x = {x.data(), kRows, kHidden, kHidden};
+  routed.routing = {ids.data(), weights.data(), 2};
+  const std::vector<kernels::TreeNode> nodes = {{0, 2}, {2, 3}, {4, 8}};
+  const auto run = [&](const BackendFactory& factory) {
+    HostedExpertsOptions options;
+    options.model_path = path;
+    options.threads = 1;
+    options.held = {{1, {{0, 3}, {4, 8}}}};
+    options.make_backends = factory;
+    auto experts = HostedExperts::Load(options);
+    EXPECT_TRUE(experts.ok()) << experts.status();
+    std::vector<std::vector<float>> sums(nodes.size(),
+                                         std::vector<float>(kRows * kHidden));
+    std::vector<kernels::Matrix> parts;
+    for (auto& sum : sums) {
+      parts.push_back({sum.data(), kRows, kHidden, kHidden});
+    }
+    for (int i = 0; i < 2; ++i) (*experts)->Run(routed, nodes, parts);
+    return sums;
+  };
+  const auto want = run(MakeBackends);
+  EXPECT_NE(want[0], std::vector<float>(kRows * kHidden));
+  EXPECT_EQ(run(DeviceBackends()), want);
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ class MachineRuntime final : public Runtime {
     machine_.Enqueue([data] { std::free(data); });
   }
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
+    if (rows.bytes == 0) return;
     machine_.Enqueue([from, to, rows] {
       for (size_t r = 0; r < rows.rows; ++r) {
         std::memcpy(static_cast<std::byte*>(to) + r * rows.stride,
@@ -47,6 +48,7 @@ class MachineRuntime final : public Runtime {
     });
   }
   void CopyOut(const void* from, void* to, const ByteRows& rows) override {
+    if (rows.bytes == 0) return;
     machine_.Enqueue([from, to, rows] {
       for (size_t r = 0; r < rows.rows; ++r) {
         std::memcpy(static_cast<std::byte*>(to) + r * rows.bytes,
