@@ -74,7 +74,7 @@ void AddProcessMetrics(Registry& registry, std::string_view service,
                  {"git", std::string(BuildCommit())},
                  {"service", std::string(service)},
                  {"isa", std::string(isa)},
-                 {"cuda", "none"}})  // there is no backend for it
+                 {"cuda", SLUICE_CUDA_VERSION}})  // none: without
       .Set(1);
   const Counter cpu = registry.AddCounter(names::kProcessCpuSeconds,
                                           "User and system CPU time");

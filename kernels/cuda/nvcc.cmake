@@ -13,6 +13,10 @@ if(NOT SLUICE_NVCC)
   message(FATAL_ERROR "SLUICE_CUDA needs nvcc: python3 -m venv build/venv-cuda \
 && build/venv-cuda/bin/pip install -r tests/requirements-cuda.txt")
 endif()
+execute_process(COMMAND ${SLUICE_NVCC} --version OUTPUT_VARIABLE told
+  COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCH "release ([0-9.]+)" told "${told}")
+set(SLUICE_CUDA_VERSION ${CMAKE_MATCH_1} CACHE INTERNAL "Of nvcc")
 get_filename_component(toolkit "${SLUICE_NVCC}" DIRECTORY)
 get_filename_component(toolkit "${toolkit}" DIRECTORY)
 if(NOT EXISTS "${toolkit}/lib64")
