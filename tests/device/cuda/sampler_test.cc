@@ -99,17 +99,19 @@ SamplingParams Filters(float temperature, int32_t top_k, float top_p,
 // Each alone, together, and at their ends.
 const std::vector<SamplingParams>& AllFilters() {
   static const auto* const kFilters = new std::vector<SamplingParams>{
-      Filters(0, 0, 1, 0, -1),        Filters(0, 0, 1, 0, 0),
-      Filters(1, 0, 1, 0, -1),        Filters(1, 0, 1, 0, 5),
-      Filters(0.7f, 0, 1, 0, 20),     Filters(2, 0, 1, 0, -1),
-      Filters(1, 40, 1, 0, 3),        Filters(1, 1000, 1, 0, -1),
-      Filters(1, 2, 1, 0, -1),        Filters(1, 0, 0.95f, 0, -1),
-      Filters(1.5f, 0, 0.5f, 0, 1),   Filters(1, 0, 0.9999f, 0, -1),
-      Filters(1, 0, 1, 0.05f, -1),    Filters(1, 0, 1, 1e-35f, -1),
-      Filters(0.8f, 100, 0.9f, 0, 2), Filters(0.9f, 50, 0.8f, 0.02f, -1),
-      Filters(1, 0, 0.9f, 0.01f, -1), Filters(1, 1, 1, 0, -1),
-      Filters(1, 0, 1e-9f, 0, -1),    Filters(1, 0, 1, 1, -1),
-      Filters(100, 0, 0.3f, 0, -1),   Filters(0.01f, 0, 0.99f, 0, 0)};
+      Filters(0, 0, 1, 0, -1), Filters(0, 0, 1, 0, 0), Filters(1, 0, 1, 0, -1),
+      Filters(1, 0, 1, 0, 5), Filters(0.7f, 0, 1, 0, 20),
+      Filters(2, 0, 1, 0, -1), Filters(1, 40, 1, 0, 3),
+      Filters(1, 1000, 1, 0, -1), Filters(1, 2, 1, 0, -1),
+      Filters(1, 0, 0.95f, 0, -1), Filters(1.5f, 0, 0.5f, 0, 1),
+      Filters(1, 0, 0.9999f, 0, -1), Filters(1, 0, 1, 0.05f, -1),
+      Filters(1, 0, 1, 1e-35f, -1), Filters(0.8f, 100, 0.9f, 0, 2),
+      Filters(0.9f, 50, 0.8f, 0.02f, -1), Filters(1, 0, 0.9f, 0.01f, -1),
+      Filters(1, 1, 1, 0, -1), Filters(1, 0, 1e-9f, 0, -1),
+      Filters(1, 0, 1, 1, -1), Filters(100, 0, 0.3f, 0, -1),
+      Filters(0.01f, 0, 0.99f, 0, 0),
+      // More than the weights, rounded down, add up to.
+      Filters(1, 0, 0.99999994f, 0, -1)};
   return *kFilters;
 }
 
