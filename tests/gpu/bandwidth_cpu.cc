@@ -8,8 +8,7 @@
 
 namespace sluice::testing {
 
-// Of one core: a build without CUDA tries tests/gpu/run with it.
-Json MeasureBandwidth(const std::string&) {
+Json CpuBandwidth() {
   constexpr size_t kBytes = size_t{1} << 26;
   const std::vector<uint64_t> from(kBytes / 8, 1);
   std::vector<uint64_t> to(kBytes / 8);

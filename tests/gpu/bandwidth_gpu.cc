@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "common/device/device_choice.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/cuda/streams.h"
 #include "tests/gpu/bandwidth.h"
@@ -32,10 +32,9 @@ double BestSeconds(cuda::Runtime& runtime, int times,
 
 }  // namespace
 
-Json MeasureBandwidth(const std::string& device) {
-  const auto choice = ParseDevice(device);
+Json GpuBandwidth(int index) {
   std::string error;
-  const auto runtime = cuda::Runtime::Open(choice->index, &error);
+  const auto runtime = cuda::Runtime::Open(index, &error);
   SLUICE_CHECK(runtime != nullptr);
   auto* const from = static_cast<float*>(runtime->Allocate(kBytes));
   auto* const to = static_cast<float*>(runtime->Allocate(kBytes));
