@@ -97,6 +97,36 @@ Status CheckSampledBy(const Chunk& chunk, StepId step) {
                          "and have no mask");
 }
 
+// Needs a chunk with `replay`.
+Status CheckReplay(const Chunk& chunk) {
+  if (!chunk.samples && chunk.logits == LogitsWanted::kNone &&
+      !chunk.sampled_by) {
+    return OkStatus();
+  }
+  return InvalidArgument("chunk of sequence ", chunk.sequence,
+                         " is a replay, and samples or wants logits");
+}
+
+Status CheckReplayAt(const StepPlan& plan) {
+  const std::vector<int32_t>& at = plan.replay_at;
+  if (at.size() > kMaxReplayStages) {
+    return InvalidArgument("step ", plan.step_id, " is replayed at ", at.size(),
+                           " stages, limit ", kMaxReplayStages);
+  }
+  for (size_t i = 0; i < at.size(); ++i) {
+    const int32_t least = i == 0 ? 0 : at[i - 1] + 1;
+    if (at[i] >= least) continue;
+    return InvalidArgument("step ", plan.step_id, " is replayed at layer ",
+                           at[i], ", which must be at least ", least);
+  }
+  const bool any = std::any_of(plan.chunks.begin(), plan.chunks.end(),
+                               [](const Chunk& chunk) { return chunk.replay; });
+  if (any != at.empty()) return OkStatus();
+  return InvalidArgument(
+      "step ", plan.step_id, " has ",
+      any ? "replays without a stage" : "stages of replays without a replay");
+}
+
 Status CheckChunk(const Chunk& chunk, StepId step, const PlanLimits& limits) {
   if (chunk.tokens.empty()) {
     return InvalidArgument("chunk of sequence ", chunk.sequence,
@@ -114,6 +144,7 @@ Status CheckChunk(const Chunk& chunk, StepId step, const PlanLimits& limits) {
     SLUICE_RETURN_IF_ERROR(CheckSampledBy(chunk, step));
   }
   SLUICE_RETURN_IF_ERROR(CheckSampling(chunk, limits.vocab_size));
+  if (chunk.replay) SLUICE_RETURN_IF_ERROR(CheckReplay(chunk));
   SLUICE_RETURN_IF_ERROR(
       CheckTokens("chunk", chunk.sequence, chunk.tokens, limits.vocab_size));
   return CheckBlocks(chunk.sequence, chunk.new_blocks, limits);
@@ -136,10 +167,37 @@ Status CheckStarted(const StartedSequence& started, const PlanLimits& limits) {
                                   "started sequence ", started.sequence));
   SLUICE_RETURN_IF_ERROR(CheckTokens("start", started.sequence, started.tokens,
                                      limits.vocab_size));
-  return CheckBlocks(started.sequence, started.blocks, limits);
+  SLUICE_RETURN_IF_ERROR(CheckBlocks(started.sequence, started.blocks, limits));
+  if (!started.replay_from || (*started.replay_from >= 0 &&
+                               *started.replay_from < started.kept_end())) {
+    return OkStatus();
+  }
+  return InvalidArgument("started sequence ", started.sequence,
+                         " is replayed from position ", *started.replay_from,
+                         ", its hits are positions 0 to ",
+                         started.kept_end() - 1);
 }
 
 }  // namespace
+
+int32_t StartedSequence::kept_end() const {
+  const size_t covered =
+      blocks.empty() ? 0 : blocks[0].size() * size_t{kBlockTokens};
+  return static_cast<int32_t>(std::min(covered, tokens.size() - 1));
+}
+
+bool StepPlan::Computes(const Chunk& chunk, int32_t first_layer) const {
+  return !chunk.replay ||
+         std::binary_search(replay_at.begin(), replay_at.end(), first_layer);
+}
+
+int32_t StepPlan::num_rows(int32_t first_layer) const {
+  size_t rows = 0;
+  for (const Chunk& chunk : chunks) {
+    if (Computes(chunk, first_layer)) rows += chunk.tokens.size();
+  }
+  return static_cast<int32_t>(rows);
+}
 
 int32_t StepPlan::num_tokens() const {
   size_t total = 0;
@@ -163,6 +221,7 @@ Status Validate(const StepPlan& plan, const PlanLimits& limits) {
     }
     SLUICE_RETURN_IF_ERROR(CheckStarted(started, limits));
   }
+  SLUICE_RETURN_IF_ERROR(CheckReplayAt(plan));
   seen.clear();
   int64_t tokens = 0;
   size_t mask_runs = 0;
@@ -196,7 +255,7 @@ std::ostream& operator<<(std::ostream& out, const StepPlan& plan) {
   out << " ] chunks [";
   for (const auto& c : plan.chunks) {
     out << ' ' << c.sequence << "@" << c.start << "+" << c.tokens.size()
-        << (c.samples ? "s" : "");
+        << (c.samples ? "s" : "") << (c.replay ? "r" : "");
     if (c.num_draft_tokens > 0) out << "d" << c.num_draft_tokens;
     if (c.sampled_by.has_value()) out << "<" << *c.sampled_by;
   }

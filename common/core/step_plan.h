@@ -29,6 +29,9 @@ inline constexpr int32_t kMaxDraftTokens = 16;
 // An earlier step that samples a chunk's token is at most this many before it.
 inline constexpr uint64_t kMaxStepsBack = 64;
 
+// Stages that compute the replays of one plan.
+inline constexpr int kMaxReplayStages = 1024;
+
 // Consecutive tokens of one sequence in one step: known tokens, then drafts,
 // which are guesses at the tokens that follow. The last stage samples behind
 // the last known token. A draft is accepted if it and all drafts before it
@@ -46,6 +49,9 @@ struct Chunk {
   // The step that samples tokens[0], which is a placeholder then and alone.
   std::optional<StepId> sampled_by = std::nullopt;
   int32_t num_draft_tokens = 0;  // of them, at the end; needs kLast, `samples`
+  // The chunk lies within kept positions (StartedSequence::replay_from): only
+  // the stages of StepPlan::replay_at compute it. Known tokens, no logits.
+  bool replay = false;
   LogitsWanted logits = LogitsWanted::kNone;
   bool samples = false;  // 1 to num_draft_tokens + 1 tokens are drawn
   // The tokens that may be drawn: empty, or one mask per drawn token.
@@ -66,7 +72,16 @@ struct StartedSequence {
   // much as group 0; a windowed group has only the last of these blocks, which
   // the next query still reads.
   std::vector<std::vector<BlockId>> blocks;
+  // Present: the stages of StepPlan::replay_at lack the hits from this position
+  // on, and chunks with `replay` bring the tokens. The first chunk starts here.
+  // A windowed group may have blocks then that hold no hits. In them only these
+  // stages write and read.
+  std::optional<int32_t> replay_from = std::nullopt;
   bool operator==(const StartedSequence&) const = default;
+
+  // Returns the end of the hits that no chunk computes on every stage: of the
+  // blocks, but without the history's last token.
+  int32_t kept_end() const;
 };
 
 // One forward pass over the whole pipeline. Pure data: it can be printed,
@@ -78,14 +93,26 @@ struct StepPlan {
   std::vector<SequenceId> ended;  // forget these
   std::vector<StartedSequence> started;
   std::vector<Chunk> chunks;  // at most one per sequence
+  // The first layers, rising, of the stages that compute chunks with `replay`:
+  // they lost their KV cache, the others kept theirs. Empty without such
+  // chunks.
+  std::vector<int32_t> replay_at = {};
   // Present if a sequence of the step is traced; changes no token.
   std::optional<StepTrace> trace;
 
   int32_t num_tokens() const;  // drafts included
+  // Whether the stage with that first layer computes `chunk`.
+  bool Computes(const Chunk& chunk, int32_t first_layer) const;
+  // Tokens of the chunks that the stage with that first layer computes.
+  int32_t num_rows(int32_t first_layer) const;
   bool operator==(const StepPlan&) const = default;
 };
 
 std::ostream& operator<<(std::ostream& out, const StepPlan& plan);
+
+// The first layers of the stages of a new pipeline that lost their KV cache
+// since the last one, while all others kept theirs. Nothing: all lost it.
+using LostStages = std::optional<std::vector<int32_t>>;
 
 // The bounds of a plan, from the handshake.
 struct PlanLimits {

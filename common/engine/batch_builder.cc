@@ -18,6 +18,16 @@ size_t RunsOf(const ConstraintStep& step) {
   return step.forced.size() + 1 + (step.mask ? step.mask->runs.size() : 0);
 }
 
+// Returns the tokens from the front that a hit may cover. While a mask is
+// awaited, a chunk before the last token starts the sequence.
+std::span<const TokenId> MaySkip(const Sequence& sequence, bool may_draw) {
+  const int32_t all = sequence.num_tokens();
+  const int32_t most = may_draw ? all : std::max(all - 2, 0);
+  return sequence.first(sequence.wants_all_logits()
+                            ? std::min(sequence.logits_done, most)
+                            : most);
+}
+
 }  // namespace
 
 void BatchBuilder::Build() {
@@ -54,7 +64,8 @@ bool BatchBuilder::BuildAlone(Sequence& sequence) {
   }
   if (sequence.state != SequenceState::kRunning) {
     if (state_.retries.holds_starts()) return false;
-    return sequence.plans_in_flight > 0 || Start(sequence, budget_);
+    if (sequence.plans_in_flight > 0) return true;
+    return !AwaitsReplay(sequence) && Start(sequence, budget_);
   }
   if (sequence.remaining() == 1 && AddChunk(sequence, 1)) {
     decodes_.push_back(sequence.id);
@@ -152,7 +163,7 @@ void BatchBuilder::Admit(Prompts kind, int32_t keep) {
         preempted_ || std::ssize(sequences_.running()) >= state_.max_running();
     if (!blocked) {
       Sequence* const next = policy_.NextToStart(owed);
-      if (next == nullptr) return;
+      if (next == nullptr || AwaitsReplay(*next)) return;
       // Plans in flight carry its earlier run; its last token may be on its
       // way.
       blocked = next->plans_in_flight > 0;
@@ -208,6 +219,28 @@ std::optional<std::string> BatchBuilder::SaltOf(
                      sizeof(sequence.group));
 }
 
+// Whether another sequence replays blocks that this one would have.
+bool BatchBuilder::AwaitsReplay(const Sequence& s) const {
+  const BlockManager& blocks = sequences_.blocks();
+  return blocks.num_stale() > 0 &&
+         blocks.AwaitsReplay(SaltOf(s), MaySkip(s, MayDraw(s)));
+}
+
+// Gives a sequence the blocks that are cached of it. Returns false, and gives
+// none, if its history does not fit: see Start.
+bool BatchBuilder::Match(Sequence& sequence, bool may_replay) {
+  BlockManager& blocks = sequences_.blocks();
+  sequence.tables = blocks.MatchPrefix(
+      SaltOf(sequence), MaySkip(sequence, MayDraw(sequence)), may_replay);
+  int32_t needed = blocks.Needed(sequence.tables, sequence.num_tokens());
+  for (const Sequence* other : sequences_.running()) {
+    needed += blocks.Needed(other->tables, other->num_tokens() + kBlockTokens);
+  }
+  if (blocks.num_free() >= needed) return true;
+  blocks.Release(sequence.tables);
+  return false;
+}
+
 // Runs a sequence without blocks. Returns false if its history does not fit
 // beside what the running sequences still need, and a block for each of them:
 // the sequence would be the first to be preempted.
@@ -215,24 +248,16 @@ bool BatchBuilder::Start(Sequence& sequence, int32_t budget) {
   BlockManager& blocks = sequences_.blocks();
   const int32_t num_tokens = sequence.num_tokens();
   if (num_tokens == 1 && !MayDraw(sequence)) return false;
-  int32_t may_skip =
-      sequence.wants_all_logits() ? sequence.logits_done : num_tokens;
-  // While a mask is awaited, a chunk before the last token starts the sequence.
-  if (!MayDraw(sequence)) may_skip = std::min(may_skip, num_tokens - 2);
-  sequence.tables =
-      blocks.MatchPrefix(SaltOf(sequence), sequence.first(may_skip));
-  const auto hit_blocks =
-      static_cast<int32_t>(sequence.tables[0].blocks.size());
-  int32_t needed = blocks.Needed(sequence.tables, num_tokens);
-  for (const Sequence* other : sequences_.running()) {
-    needed += blocks.Needed(other->tables, other->num_tokens() + kBlockTokens);
-  }
-  if (blocks.num_free() < needed) {
-    blocks.Release(sequence.tables);
+  // A replay may need too many blocks for windowed groups.
+  if (!Match(sequence, /*may_replay=*/true) &&
+      (blocks.num_stale() == 0 || !Match(sequence, /*may_replay=*/false))) {
     return false;
   }
   // A full hit computes its last token again, for its logits.
-  const int32_t skipped = std::min(hit_blocks * kBlockTokens, num_tokens - 1);
+  const int32_t hit = sequence.tables[0].num_cached * kBlockTokens;
+  sequence.replay_end = std::min(hit, num_tokens - 1);
+  const int32_t skipped = std::min(sequence.tables[0].num_whole * kBlockTokens,
+                                   sequence.replay_end);
   if (sequence.state == SequenceState::kQueued) {
     sequences_.queue().Charge(*sequence.client, num_tokens - skipped);
   }
@@ -240,9 +265,12 @@ bool BatchBuilder::Start(Sequence& sequence, int32_t budget) {
   const bool first = !sequence.was_started;
   if (first) CountFirstStart(sequence, skipped);
   sequence.num_computed = sequence.num_scheduled = sequence.num_told = skipped;
+  sequence.num_reserved = hit;
   if (std::exchange(sequence.is_replay, false)) {
     state_.counters->replayed_tokens +=
         static_cast<uint64_t>(num_tokens - skipped);
+    state_.counters->kept_tokens +=
+        static_cast<uint64_t>(sequence.replay_end - skipped);
   }
   plan_.started.push_back(sequence.Started());
   const int32_t count = NextChunkSize(sequence, budget);
@@ -270,6 +298,9 @@ int32_t BatchBuilder::NextChunkSize(const Sequence& sequence,
                                     int32_t budget) const {
   const int32_t awaited = MayDraw(sequence) ? 0 : 1;
   int32_t count = std::min(sequence.remaining() - awaited, budget);
+  if (sequence.replays()) {
+    count = std::min(count, sequence.replay_end - sequence.num_scheduled);
+  }
   if (state_.options.prefill_chunk > 0) {
     count = std::min(count, state_.options.prefill_chunk);
   }
@@ -306,6 +337,7 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
   if (!ReserveInto(sequence.tables, chunk.new_blocks, reserve)) return false;
   chunk.sequence = sequence.id;
   chunk.start = start;
+  chunk.replay = sequence.replays();
   if (start == sequence.num_tokens()) {
     chunk.sampled_by = sequence.last_step;
     chunk.tokens = {0};

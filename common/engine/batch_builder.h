@@ -49,6 +49,8 @@ class BatchBuilder {
   void AddPrompts(Prompts kind);
   void Admit(Prompts kind, int32_t keep);
   bool MakeWay();
+  bool AwaitsReplay(const Sequence& s) const;
+  bool Match(Sequence& sequence, bool may_replay);
   bool Start(Sequence& sequence, int32_t budget);
   void CountFirstStart(Sequence& sequence, int32_t skipped);
   std::optional<std::string> SaltOf(const Sequence& sequence) const;

@@ -33,43 +33,104 @@ void BlockManager::Reset(int num_blocks) {
   pool_ = BlockPool(num_blocks, options_.key);
 }
 
-std::vector<BlockTable> BlockManager::MatchPrefix(
-    std::optional<std::string_view> salt, std::span<const TokenId> tokens) {
-  std::vector<BlockTable> tables(options_.windows.size());
-  if (!salt) return tables;
-  std::vector<PrefixHash> prefixes = {pool_.Root(
+BlockManager::Hits BlockManager::Look(std::optional<std::string_view> salt,
+                                      std::span<const TokenId> tokens) const {
+  Hits hits;
+  hits.tables.resize(options_.windows.size());
+  if (!salt) return hits;
+  hits.prefixes = {pool_.Root(
       {reinterpret_cast<const uint8_t*>(salt->data()), salt->size()})};
   // The number of blocks that each group knows up to here without a gap.
-  std::vector<int32_t> known(tables.size(), 0);
-  int32_t hit = 0;
+  struct Run {
+    int32_t whole = 0, kept = 0;
+  };
+  std::vector<Run> known(hits.tables.size());
+  bool awaits = false;
   const auto limit = static_cast<int32_t>(tokens.size()) / kBlockTokens;
   for (int32_t i = 0; i < limit; ++i) {
-    bool enough = true;
+    bool is_kept = true, is_whole = true;
     std::optional<BlockPool::Found> next;
-    for (size_t g = 0; g < tables.size(); ++g) {
-      const auto found = pool_.Find(static_cast<int>(g), prefixes.back(),
+    for (size_t g = 0; g < hits.tables.size(); ++g) {
+      const auto found = pool_.Find(static_cast<int>(g), hits.prefixes.back(),
                                     BlockAt(tokens, static_cast<size_t>(i)));
-      tables[g].blocks.push_back(found ? found->block : kEvicted);
-      known[g] = found ? known[g] + 1 : 0;
-      enough &= known[g] >= i + 1 - EvictedAfterHit(options_.windows[g], i + 1);
+      hits.tables[g].blocks.push_back(found ? found->block : kEvicted);
+      known[g].kept = found ? known[g].kept + 1 : 0;
+      known[g].whole = found && !found->is_stale ? known[g].whole + 1 : 0;
+      const int32_t read = i + 1 - EvictedAfterHit(options_.windows[g], i + 1);
+      is_kept &= known[g].kept >= read;
+      is_whole &= known[g].whole >= read;
+      awaits |= found && found->is_stale && found->is_held;
       if (g == 0) next = found;
       if (!next) break;
     }
     if (!next) break;
-    prefixes.push_back(next->prefix);
-    if (enough) hit = i + 1;
+    hits.prefixes.push_back(next->prefix);
+    if (is_whole) hits.whole = i + 1;
+    if (!is_kept) continue;
+    hits.kept = i + 1;
+    hits.awaits_replay = awaits;
   }
-  for (size_t g = 0; g < tables.size(); ++g) {
-    BlockTable& table = tables[g];
-    table.blocks.resize(static_cast<size_t>(hit));
-    table.num_evicted = EvictedAfterHit(options_.windows[g], hit);
-    std::fill_n(table.blocks.begin(), table.num_evicted, kEvicted);
-    for (BlockId block : table.held()) pool_.Hold(block);
+  return hits;
+}
+
+bool BlockManager::AwaitsReplay(std::optional<std::string_view> salt,
+                                std::span<const TokenId> tokens) const {
+  return pool_.num_stale() > 0 && Look(salt, tokens).awaits_replay;
+}
+
+std::vector<BlockTable> BlockManager::MatchPrefix(
+    std::optional<std::string_view> salt, std::span<const TokenId> tokens,
+    bool may_replay) {
+  Hits hits = Look(salt, tokens);
+  std::vector<BlockTable>& tables = hits.tables;
+  if (!salt) return std::move(tables);
+  const std::vector<BlockTable> found = tables;
+  const auto take = [&](int32_t hit) {
+    for (size_t g = 0; g < tables.size(); ++g) {
+      BlockTable& table = tables[g];
+      table.blocks = found[g].blocks;
+      table.blocks.resize(static_cast<size_t>(hit));
+      table.num_evicted = EvictedAfterHit(options_.windows[g], hits.whole);
+      std::fill_n(table.blocks.begin(), table.num_evicted, kEvicted);
+      for (BlockId block : table.held()) {
+        if (block != kEvicted) pool_.Hold(block);
+      }
+    }
+    tables[0].use_cache = true;
+    tables[0].num_cached = hit;
+    tables[0].num_whole = hits.whole;
+    tables[0].prefix = hits.prefixes[static_cast<size_t>(hit)];
+    return std::ranges::all_of(
+        tables, [this](BlockTable& table) { return FillGaps(table); });
+  };
+  if (!take(may_replay ? hits.kept : hits.whole)) {
+    Release(tables);
+    tables.resize(options_.windows.size());
+    SLUICE_CHECK(take(hits.whole));
   }
-  tables[0].use_cache = true;
-  tables[0].num_cached = hit;
-  tables[0].prefix = prefixes[static_cast<size_t>(hit)];
-  return tables;
+  return std::move(tables);
+}
+
+bool BlockManager::FillGaps(BlockTable& table) {
+  const auto from = table.blocks.begin() + table.num_evicted;
+  for (auto it = from; it != table.blocks.end(); ++it) {
+    if (*it != kEvicted) continue;
+    const std::optional<BlockId> block = pool_.Allocate();
+    if (!block) return false;
+    *it = *block;
+  }
+  return true;
+}
+
+void BlockManager::MakeStale(const std::vector<int32_t>& lost) {
+  SLUICE_CHECK(num_free() == num_blocks());
+  if (lost.empty()) return;
+  if (num_stale() == 0) replay_at_.clear();
+  replay_at_.insert(replay_at_.end(), lost.begin(), lost.end());
+  std::ranges::sort(replay_at_);
+  const auto [first, last] = std::ranges::unique(replay_at_);
+  replay_at_.erase(first, last);
+  pool_.MakeStale();
 }
 
 int32_t BlockManager::Needed(const std::vector<BlockTable>& tables,
@@ -129,6 +190,13 @@ void BlockManager::CacheFullBlocks(std::vector<BlockTable>& tables,
   if (!first.use_cache) return;
   const auto full = static_cast<int32_t>(computed.size()) / kBlockTokens;
   SLUICE_CHECK(full <= static_cast<int32_t>(first.blocks.size()));
+  for (int32_t& i = first.num_whole; i < std::min(full, first.num_cached);
+       ++i) {
+    for (const BlockTable& table : tables) {
+      if (i < table.num_evicted) continue;
+      pool_.Restore(table.blocks[static_cast<size_t>(i)]);
+    }
+  }
   for (int32_t& i = first.num_cached; i < full; ++i) {
     const auto index = static_cast<size_t>(i);
     const BlockTokens tokens = BlockAt(computed, index);
@@ -145,7 +213,8 @@ void BlockManager::CacheFullBlocks(std::vector<BlockTable>& tables,
 void BlockManager::Release(std::vector<BlockTable>& tables) {
   for (BlockTable& table : tables) {
     for (; table.num_held() > 0; table.blocks.pop_back()) {
-      pool_.Release(table.blocks.back());
+      // Gaps are of a hit that found too few free blocks.
+      if (table.blocks.back() != kEvicted) pool_.Release(table.blocks.back());
     }
   }
   tables.clear();

@@ -25,6 +25,9 @@ struct BlockTable {
   bool use_cache = false;  // whether full blocks get cached
   int32_t num_cached = 0;  // full blocks from the front that are cached
   PrefixHash prefix;       // behind the cached ones
+  // Blocks from the front that every stage has. Behind them come kept ones:
+  // stages that were replaced lack them until they are replayed.
+  int32_t num_whole = 0;
 
   int32_t num_held() const {
     return static_cast<int32_t>(blocks.size()) - num_evicted;
@@ -62,8 +65,28 @@ class BlockManager {
   // group knows; a windowed group needs only the blocks that are still read.
   // Sequences share content only under one salt. Without a salt nothing is
   // looked up, and no block of the sequence gets cached.
+  //
+  // With stale blocks the hit has two parts: blocks that every stage has (see
+  // BlockTable::num_whole), and behind them kept ones that are to be replayed.
+  // Where a windowed group has let go of a block that a replay reads, its table
+  // gets a free block. Without enough of these, or without `may_replay`, the
+  // hit is the first part.
   std::vector<BlockTable> MatchPrefix(std::optional<std::string_view> salt,
-                                      std::span<const TokenId> tokens);
+                                      std::span<const TokenId> tokens,
+                                      bool may_replay = true);
+
+  // Whether a hit would have a stale block that another sequence replays. Only
+  // one at a time may: a replay that fails leaves a block without meaning.
+  bool AwaitsReplay(std::optional<std::string_view> salt,
+                    std::span<const TokenId> tokens) const;
+
+  // The stages with the first layers `lost` were replaced and lack what is
+  // cached: it is stale until it is replayed. No table may hold a block.
+  void MakeStale(const std::vector<int32_t>& lost);
+  int num_stale() const { return pool_.num_stale(); }
+  // The first layers, rising, of the stages that lack stale blocks. A stage
+  // that was replaced earlier still lacks those that have been stale since.
+  const std::vector<int32_t>& replay_at() const { return replay_at_; }
 
   // Returns how many free blocks the tables take at most until they hold
   // `num_tokens` positions.
@@ -79,8 +102,9 @@ class BlockManager {
   // stays cached.
   bool EvictBehind(std::vector<BlockTable>& tables, int32_t position);
 
-  // Caches the full blocks of `computed`, whose positions are in the KV cache,
-  // so that MatchPrefix finds them. Does nothing for tables without a salt.
+  // Caches the full blocks of `computed`, whose positions are in the KV cache
+  // of every stage, so that MatchPrefix finds them. Those that were stale are
+  // so no more. Does nothing for tables without a salt.
   void CacheFullBlocks(std::vector<BlockTable>& tables,
                        std::span<const TokenId> computed);
 
@@ -101,10 +125,24 @@ class BlockManager {
       std::span<const std::vector<BlockTable>* const> open) const;
 
  private:
+  // What is cached of a prefix.
+  struct Hits {
+    std::vector<BlockTable> tables;  // block -1: not found
+    std::vector<PrefixHash> prefixes;
+    int32_t whole = 0;  // blocks that every stage has
+    int32_t kept = 0;   // the same and those that are to be replayed
+    bool awaits_replay = false;
+  };
+  Hits Look(std::optional<std::string_view> salt,
+            std::span<const TokenId> tokens) const;
+  // Fills the gaps of `table` from its first held block on with free blocks.
+  // Returns false if there are too few.
+  bool FillGaps(BlockTable& table);
   int num_groups() const { return static_cast<int>(options_.windows.size()); }
 
   Options options_;
   BlockPool pool_;
+  std::vector<int32_t> replay_at_;
 };
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -70,7 +71,8 @@ std::optional<BlockPool::Found> BlockPool::Find(int group,
   if (it == by_hash_.end()) return std::nullopt;
   const Block& block = blocks_[static_cast<size_t>(it->second)];
   if (!Holds(block, group, prefix, tokens)) return std::nullopt;
-  return Found{BlockId(it->second), block.prefix};
+  return Found{BlockId(it->second), block.prefix, block.stale,
+               block.references > 0};
 }
 
 PrefixHash BlockPool::Cache(int group, BlockId id, const PrefixHash& prefix,
@@ -98,6 +100,16 @@ PrefixHash BlockPool::Cache(int group, BlockId id, const PrefixHash& prefix,
 void BlockPool::Forget(Block& block) {
   by_hash_.erase(block.prefix.hash);
   block.cached = false;
+  if (std::exchange(block.stale, false)) --num_stale_;
+}
+
+void BlockPool::MakeStale() {
+  for (Block& block : blocks_) block.stale = block.cached;
+  num_stale_ = num_cached();
+}
+
+void BlockPool::Restore(BlockId block) {
+  if (std::exchange(at(block).stale, false)) --num_stale_;
 }
 
 void BlockPool::PushFree(int32_t index) {
@@ -131,7 +143,7 @@ Status BlockPool::CheckIntegrity(std::span<const int32_t> references) const {
     return Internal("references of ", references.size(), " blocks, pool has ",
                     blocks_.size());
   }
-  size_t held = 0, cached = 0;
+  size_t held = 0, cached = 0, stale = 0;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
     if (block.references != references[i]) {
@@ -139,12 +151,19 @@ Status BlockPool::CheckIntegrity(std::span<const int32_t> references) const {
                       " references, tables have ", references[i]);
     }
     held += block.references > 0 ? 1 : 0;
+    stale += block.stale ? 1 : 0;
+    if (block.stale && !block.cached) {
+      return Internal("block ", i, " is stale and not cached");
+    }
     if (!block.cached) continue;
     ++cached;
     const auto it = by_hash_.find(block.prefix.hash);
     if (it == by_hash_.end() || it->second != static_cast<int32_t>(i)) {
       return Internal("cached block ", i, " is not found by its hash");
     }
+  }
+  if (stale != static_cast<size_t>(num_stale_)) {
+    return Internal(stale, " blocks are stale, counted: ", num_stale_);
   }
   if (cached != by_hash_.size()) {
     return Internal(by_hash_.size(), " hashes for ", cached, " blocks");

@@ -31,6 +31,8 @@ using BlockTokens = std::span<const TokenId, kBlockTokens>;
 // A block is held (one reference per sequence) or free. A free block may still
 // be cached. Cached blocks are handed out after all other free blocks, least
 // recently freed first, so the cache costs no sequence a block.
+//
+// A cached block is stale while some stages of the pipeline lack its content.
 class BlockPool {
  public:
   BlockPool(int num_blocks, const SipKey& key);
@@ -54,6 +56,8 @@ class BlockPool {
   struct Found {
     BlockId block;
     PrefixHash prefix;  // behind the block; nothing follows other groups'
+    bool is_stale = false;
+    bool is_held = false;
   };
   std::optional<Found> Find(int group, const PrefixHash& prefix,
                             BlockTokens tokens) const;
@@ -61,6 +65,12 @@ class BlockPool {
   // another block holds in the cache stays with that block.
   PrefixHash Cache(int group, BlockId block, const PrefixHash& prefix,
                    BlockTokens tokens);
+
+  // Some stages have lost the content of all cached blocks.
+  void MakeStale();
+  // Every stage has the block's content.
+  void Restore(BlockId block);
+  int num_stale() const { return num_stale_; }
 
   // Returns the group for which the block is cached; nothing if it is not.
   std::optional<int> CachedFor(BlockId block) const;
@@ -77,6 +87,7 @@ class BlockPool {
   struct Block {
     int32_t references = 0;
     bool cached = false;
+    bool stale = false;  // needs `cached`
     // Neighbours in the list of free blocks; -1: none.
     int32_t previous = -1;
     int32_t next = -1;
@@ -113,6 +124,7 @@ class BlockPool {
   int32_t first_free_ = -1;  // handed out next
   int32_t last_free_ = -1;
   int num_free_ = 0;
+  int num_stale_ = 0;
   uint64_t next_content_ = 1;
   uint64_t evictions_ = 0;
 };

@@ -34,6 +34,7 @@ struct PipelineUp {
   Epoch epoch;
   PlanLimits limits;
   int num_stages;
+  LostStages lost;
 };
 // the news that one will be lost,
 struct PipelineLeaving {};

@@ -103,7 +103,7 @@ void EngineLoop::OnStepResult(StepResult result) {
 }
 
 void EngineLoop::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
-                              int num_stages) {
+                              int num_stages, const LostStages& lost) {
   MutexLock lock(mutex_);
   if (stopping_) return;
   if (Status status = Validate(limits); !status.ok()) {
@@ -112,7 +112,7 @@ void EngineLoop::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
   gate_.OnUp(epoch, limits);
   max_context_ = static_cast<int32_t>(
       std::min(int64_t{limits.max_context}, MaxPositions(limits)));
-  Push(PipelineUp{epoch, limits, num_stages});
+  Push(PipelineUp{epoch, limits, num_stages, lost});
 }
 
 void EngineLoop::OnPipelineLost(const Status& why) {

@@ -84,9 +84,10 @@ class EngineLoop {
   void OnStepResult(StepResult result);
 
   // A pipeline of `num_stages` stages is ready for plans of `epoch`, which
-  // must be above all earlier ones. KV blocks and prefix cache start empty;
-  // sequences of a lost pipeline are computed again.
-  void OnPipelineUp(Epoch epoch, const PlanLimits& limits, int num_stages);
+  // must be above all earlier ones. Sequences of a lost pipeline are computed
+  // again, as far as stages `lost` their KV cache.
+  void OnPipelineUp(Epoch epoch, const PlanLimits& limits, int num_stages,
+                    const LostStages& lost = {});
 
   // Suspends all live sequences: they, and new ones, wait for OnPipelineUp.
   // Without one within recovery_timeout all end with kError UNAVAILABLE(why),

@@ -21,6 +21,7 @@ struct EngineCounters {
   uint64_t computed_tokens = 0;    // in committed steps, recompute included
   uint64_t recoveries = 0;         // pipelines that took on suspended sequences
   uint64_t replayed_tokens = 0;    // of lost sequences, to be computed again
+  uint64_t kept_tokens = 0;  // of them, not on stages that kept their KV cache
   uint64_t preemptions = 0;
   uint64_t yields = 0;               // of them, for a client below its share
   uint64_t prefix_query_tokens = 0;  // looked up in the prefix cache

@@ -163,7 +163,7 @@ void EngineThread::Handle(PipelineUp& up) {
   epoch_ = up.epoch;
   give_up_at_ = TimePoint::max();
   last_progress_ = Clock::now();
-  Emit(scheduler_.Attach(up.epoch, up.limits, up.num_stages));
+  Emit(scheduler_.Attach(up.epoch, up.limits, up.num_stages, up.lost));
 }
 
 void EngineThread::Handle(PipelineLeaving&) { scheduler_.HoldStarts(); }

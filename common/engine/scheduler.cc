@@ -141,6 +141,15 @@ BlockManager::Options BlocksOf(const PlanLimits& limits, int32_t step_tokens) {
   return blocks;
 }
 
+// UNAVAILABLE if the sequence does not fit a rebuilt pipeline.
+Status CheckRebuilt(const Sequence& sequence, const PlanLimits& limits) {
+  const Status fits = CheckFits(sequence.num_prompt_tokens,
+                                sequence.request.max_tokens, limits);
+  return fits.ok() ? fits
+                   : Unavailable("the rebuilt pipeline is too small: ",
+                                 Message(fits));
+}
+
 // UNAVAILABLE if the sequence was computed by more than `limit` lost pipelines,
 // the latest of which was lost because of `why`.
 Status CheckLosses(const Sequence& sequence, int limit, const Status& why) {
@@ -179,8 +188,9 @@ void FillStoreStats(const SchedulerState& state, EngineStats& stats) {
 }  // namespace
 
 SequenceEvents Scheduler::Attach(Epoch epoch, const PlanLimits& limits,
-                                 int num_stages) {
+                                 int num_stages, const LostStages& lost) {
   attached_ = true;
+  const bool keeps = suspended_ && lost.has_value() && limits == state_.limits;
   if (std::exchange(suspended_, false)) ++state_.counters->recoveries;
   epoch_ = epoch;
   state_.next_step = StepId(0);
@@ -190,14 +200,11 @@ SequenceEvents Scheduler::Attach(Epoch epoch, const PlanLimits& limits,
                          : std::max(num_stages, 1);
   state_.in_flight.clear();
   state_.holds_starts = false;
-  state_.sequences.Reset(BlocksOf(limits, state_.max_step_tokens()));
-  return EndWhere([&](const Sequence& sequence) {
-    const Status fits = CheckFits(sequence.num_prompt_tokens,
-                                  sequence.request.max_tokens, limits);
-    return fits.ok() ? fits
-                     : Unavailable("the rebuilt pipeline is too small: ",
-                                   Message(fits));
-  });
+  if (!keeps) {
+    state_.sequences.Reset(BlocksOf(limits, state_.max_step_tokens()));
+  }
+  if (keeps) state_.sequences.blocks().MakeStale(*lost);
+  return EndWhere([&](const Sequence& s) { return CheckRebuilt(s, limits); });
 }
 
 SequenceEvents Scheduler::Suspend(const Status& why) {
@@ -327,6 +334,7 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
     if (chunk.sampled_by) record.follows = chunk.sampled_by;
     sequence.last_step = plan.step_id;
     record.chunks.push_back(RecordOf(chunk));
+    if (chunk.replay) plan.replay_at = state_.sequences.blocks().replay_at();
     record.prompt_tokens += record.chunks.back().count;
     if (sequence.request.trace) AddToTrace(chunk, plan);
   }

@@ -65,10 +65,12 @@ class Scheduler {
         state_(options, counters),
         policy_(state_) {}
 
-  // Plans are for this pipeline from now on; its KV cache is empty. Suspended
-  // sequences are computed again. A sequence that no longer fits ends with
-  // UNAVAILABLE.
-  SequenceEvents Attach(Epoch epoch, const PlanLimits& limits, int num_stages);
+  // Plans are for this pipeline from now on. Suspended sequences are computed
+  // again; one that no longer fits ends with UNAVAILABLE. The pipeline's KV
+  // cache is that of the last one but for the `lost` stages; it is empty if the
+  // limits differ.
+  SequenceEvents Attach(Epoch epoch, const PlanLimits& limits, int num_stages,
+                        const LostStages& lost = {});
   // The pipeline is lost: sequences keep their tokens and wait for Attach. A
   // sequence that was computed by more than max_replays lost pipelines ends
   // with UNAVAILABLE. Needs attached().

@@ -57,6 +57,8 @@ struct Sequence {
   int32_t num_scheduled = 0;
   std::vector<BlockTable> tables;  // one per KV group while running
   int32_t num_reserved = 0;        // positions of its chunks so far, drafts too
+  // Chunks before this position are replays: some stages kept the positions.
+  int32_t replay_end = 0;
   // Positions that every stage knows to be final. Accepted drafts of the latest
   // chunk count only when the next chunk starts behind them.
   int32_t num_told = 0;
@@ -105,6 +107,8 @@ struct Sequence {
   }
   // Known positions that no plan computes yet; -1: a plan went ahead of them.
   int32_t remaining() const { return num_tokens() - num_scheduled; }
+  // Whether the next chunk is a replay.
+  bool replays() const { return num_scheduled < replay_end; }
   // Whether only the position whose logits give the next token is left, and the
   // token can be drawn.
   bool is_decoding() const {
@@ -129,6 +133,7 @@ struct Sequence {
     started.sampling = request.sampling;
     started.num_prompt_tokens = num_prompt_tokens;
     started.tokens = tokens;
+    if (replays()) started.replay_from = num_scheduled;
     for (const BlockTable& table : tables) {
       started.blocks.emplace_back(table.held().begin(), table.held().end());
     }

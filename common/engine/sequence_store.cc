@@ -61,7 +61,8 @@ void SequenceStore::Erase(Sequence& sequence) {
   sequences_.erase(sequence.id);
 }
 
-void SequenceStore::Reset(const BlockManager::Options& blocks) {
+// Running sequences become preempted, for a pipeline that knows no sequence.
+void SequenceStore::StopAll() {
   // The last first: each goes to the head of the preempted.
   while (!running_.empty()) Preempt(*running_.back());
   for (auto& [id, sequence] : sequences_) {
@@ -70,13 +71,17 @@ void SequenceStore::Reset(const BlockManager::Options& blocks) {
     sequence.num_void = 0;
   }
   stopped_.clear();
+}
+
+void SequenceStore::Reset(const BlockManager::Options& blocks) {
+  StopAll();
   blocks_ = BlockManager(blocks);
 }
 
 void SequenceStore::Suspend(
     const std::function<bool(const Sequence&)>& go_first) {
   for (Sequence* sequence : running_) sequence->is_replay = true;
-  Reset(BlockManager::Options());
+  StopAll();
   std::vector<uint64_t> tickets;
   for (const Sequence* sequence : preempted_) {
     tickets.push_back(sequence->ticket);
@@ -145,6 +150,7 @@ void SequenceStore::Stop(Sequence& sequence) {
   sequence.num_computed = 0;
   sequence.num_scheduled = 0;
   sequence.num_reserved = 0;
+  sequence.replay_end = 0;
   sequence.num_told = 0;
   stopped_.push_back(sequence.id);
 }

@@ -38,8 +38,8 @@ class SequenceStore {
   void Reset(const BlockManager::Options& blocks);
 
   // Takes the blocks of all sequences of a lost pipeline: running sequences
-  // become preempted. Those that `go_first` start again first, then those with
-  // the fewest tokens.
+  // become preempted. What is cached stays so. Those that `go_first` start
+  // again first, then those with the fewest tokens.
   void Suspend(const std::function<bool(const Sequence&)>& go_first);
 
   // Runs a queued sequence, or the first preempted one. Needs its tables set.
@@ -74,6 +74,7 @@ class SequenceStore {
   Status CheckIntegrity() const;
 
  private:
+  void StopAll();
   uint64_t GroupOf(const Sequence& sequence) const;
   void Stop(Sequence& sequence);
   Status CheckClients() const;

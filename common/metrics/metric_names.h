@@ -140,6 +140,8 @@ inline constexpr Name kGatewayPlansInFlightMax =
 inline constexpr Name kGatewayRecoveries = "sluice_gateway_recoveries_total";
 inline constexpr Name kGatewayReplayedTokens =
     "sluice_gateway_replayed_tokens_total";
+inline constexpr Name kGatewayKeptTokens =
+    "sluice_gateway_kept_tokens_total";  // of the replayed ones
 inline constexpr Name kGatewaySuspended = "sluice_gateway_suspended_sequences";
 inline constexpr Name kGatewayYields =
     "sluice_gateway_yields_total";  // places given to another client

@@ -158,6 +158,77 @@ TEST(StepPlanTest, EachContradictionIsRefusedAndSaysWhich) {
   }
 }
 
+StepPlan GoodReplay() {
+  StepPlan plan = GoodPlan();
+  plan.started[0].tokens = std::vector<TokenId>(20, 1);
+  plan.started[0].blocks = {{BlockId(2)}};
+  plan.started[0].replay_from = 0;
+  plan.chunks[0].tokens = {1, 1, 1};
+  plan.chunks[0].logits = LogitsWanted::kNone;
+  plan.chunks[0].samples = false;
+  plan.chunks[0].replay = true;
+  plan.chunks.push_back({.sequence = SequenceId(8),
+                         .start = 5,
+                         .tokens = {1},
+                         .logits = LogitsWanted::kLast,
+                         .samples = true});
+  plan.replay_at = {4, 8};
+  return plan;
+}
+
+TEST(StepPlanTest, AReplayIsComputedWhereThePlanSays) {
+  const StepPlan plan = GoodReplay();
+  EXPECT_TRUE(Validate(plan, kLimits).ok());
+  EXPECT_EQ(plan.num_rows(0), 1);
+  EXPECT_EQ(plan.num_rows(4), 4);
+  EXPECT_EQ(plan.num_rows(8), 4);
+  EXPECT_EQ(plan.num_tokens(), 4);
+  EXPECT_EQ(GoodPlan().num_rows(0), 3);
+}
+
+TEST(StepPlanTest, EachContradictionOfAReplayIsRefusedAndSaysWhich) {
+  const struct {
+    const char* says;
+    std::function<void(StepPlan&)> spoil;
+  } cases[] = {
+      {"replays without a stage", [](auto& p) { p.replay_at.clear(); }},
+      {"stages of replays without a replay",
+       [](auto& p) { p.chunks[0].replay = false; }},
+      {"at layer -1", [](auto& p) { p.replay_at = {-1}; }},
+      {"must be at least 5",
+       [](auto& p) {
+         p.replay_at = {4, 4};
+       }},
+      {"limit 1024", [](auto& p) { p.replay_at.assign(1025, 1); }},
+      {"samples or wants logits",
+       [](auto& p) { p.chunks[0].logits = LogitsWanted::kAll; }},
+      {"samples or wants logits",
+       [](auto& p) {
+         p.chunks[0].logits = LogitsWanted::kLast;
+         p.chunks[0].samples = true;
+       }},
+      {"samples or wants logits",
+       [](auto& p) {
+         p.chunks[0].tokens = {0};
+         p.chunks[0].start = 1;
+         p.chunks[0].sampled_by = StepId(2);
+       }},
+      {"replayed from position -1",
+       [](auto& p) { p.started[0].replay_from = -1; }},
+      {"its hits are positions 0 to 15",
+       [](auto& p) { p.started[0].replay_from = 16; }},
+      {"replayed from position 0",
+       [](auto& p) { p.started[0].blocks.clear(); }},
+  };
+  for (const auto& one : cases) {
+    StepPlan plan = GoodReplay();
+    one.spoil(plan);
+    const Status status = Validate(plan, kLimits);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << one.says;
+    EXPECT_NE(Message(status).find(one.says), std::string::npos) << status;
+  }
+}
+
 TEST(StepPlanTest, AChunkMayHaveATokenThatAnEarlierStepSamples) {
   StepPlan plan = GoodPlan();
   plan.chunks[0].start = 3;

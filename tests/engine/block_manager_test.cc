@@ -257,5 +257,39 @@ TEST(BlockManagerTest, RandomUseKeepsItSoundAndEveryHitHoldsItsTokens) {
   EXPECT_GT(hits, 1000u);
 }
 
+TEST(BlockManagerTest, AStaleBlockIsKeptUntilItIsReplayed) {
+  BlockManager manager({.num_blocks = 8});
+  Tables first = Fill(manager, Count(48));
+  manager.Release(first);
+  manager.MakeStale({0});
+  EXPECT_EQ(manager.num_stale(), 3);
+  EXPECT_FALSE(manager.AwaitsReplay("", Count(48)));
+
+  Tables second = manager.MatchPrefix("", Count(48));
+  EXPECT_EQ(Hits(second), 3u);
+  EXPECT_EQ(second[0].num_whole, 0);
+  EXPECT_TRUE(manager.AwaitsReplay("", Count(16)));
+  EXPECT_FALSE(manager.AwaitsReplay("other", Count(48)));
+  manager.CacheFullBlocks(second, Count(40));
+  EXPECT_EQ(manager.num_stale(), 1);
+  EXPECT_EQ(second[0].num_whole, 2);
+  EXPECT_FALSE(manager.AwaitsReplay("", Count(32)));
+  EXPECT_TRUE(manager.AwaitsReplay("", Count(48)));
+  manager.Release(second);
+  ExpectSound(manager);
+
+  Tables third = manager.MatchPrefix("", Count(48));
+  EXPECT_EQ(Hits(third), 3u);
+  EXPECT_EQ(third[0].num_whole, 2);
+  // Blocks that are handed out again are no one's.
+  Tables all(1);
+  EXPECT_TRUE(manager.Reserve(all, 5 * kBlockTokens));
+  manager.Release(third);
+  Tables more(1);
+  EXPECT_TRUE(manager.Reserve(more, 3 * kBlockTokens));
+  EXPECT_EQ(manager.num_stale(), 0);
+  ExpectSound(manager, {&all, &more});
+}
+
 }  // namespace
 }  // namespace sluice

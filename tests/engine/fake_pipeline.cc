@@ -4,25 +4,10 @@
 #include <optional>
 #include <utility>
 
-#include "common/core/kv_groups.h"
 #include "tests/engine/fake_constraint.h"
 
 namespace sluice {
 namespace {
-
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-uint64_t Fold(uint64_t digest, TokenId token) {
-  return Mix(digest * 31 + static_cast<uint64_t>(token) + 1);
-}
-
-// What a layer of the group keeps of a history.
-uint64_t Kept(size_t group, uint64_t digest) { return Mix(digest + group); }
 
 float LogitOf(uint64_t digest, int32_t token) {
   return static_cast<float>(Mix(digest + static_cast<uint64_t>(token)) >> 40) /
@@ -42,12 +27,6 @@ TokenResult WithLogprob(TokenId token, int32_t num_logprobs, uint64_t digest) {
 }
 
 }  // namespace
-
-uint64_t Digest(const TokenId* tokens, size_t count) {
-  uint64_t digest = 1;
-  for (size_t i = 0; i < count; ++i) digest = Fold(digest, tokens[i]);
-  return digest;
-}
 
 TokenId NextToken(const std::vector<TokenId>& tokens,
                   const SamplingParams& sampling, int32_t vocab_size,
@@ -105,10 +84,13 @@ Expected Undisturbed(const GenerateRequest& request, int32_t vocab_size) {
 }
 
 FakePipeline::FakePipeline(Epoch epoch, const PlanLimits& limits)
-    : epoch_(epoch), limits_(limits) {
-  const size_t slots = static_cast<size_t>(limits.num_blocks) * kBlockTokens;
-  slots_.assign(slots, 0);
-}
+    : FakePipeline(epoch, limits,
+                   std::make_shared<FakeStages>(1, limits, /*logs=*/false),
+                   /*lags=*/false) {}
+
+FakePipeline::FakePipeline(Epoch epoch, const PlanLimits& limits,
+                           std::shared_ptr<FakeStages> stages, bool lags)
+    : epoch_(epoch), limits_(limits), stages_(std::move(stages)), lags_(lags) {}
 
 StatusOr<StepResult> FakePipeline::Run(const StepPlan& plan) {
   SLUICE_RETURN_IF_ERROR(Validate(plan, limits_));
@@ -123,7 +105,7 @@ StatusOr<StepResult> FakePipeline::Run(const StepPlan& plan) {
     }
   }
   for (const StartedSequence& started : plan.started) {
-    SLUICE_RETURN_IF_ERROR(RunStarted(started));
+    SLUICE_RETURN_IF_ERROR(RunStarted(plan, started));
   }
   if (sequences_.size() > static_cast<size_t>(limits_.max_sequences)) {
     return Internal(sequences_.size(), " sequences, limit ",
@@ -143,16 +125,18 @@ StatusOr<StepResult> FakePipeline::Run(const StepPlan& plan) {
       chunk.tokens = {known->second.tokens.back()};
       ++chunks_ahead_;
     }
-    SLUICE_ASSIGN_OR_RETURN(SequenceResult entry, RunChunk(chunk));
+    SLUICE_ASSIGN_OR_RETURN(SequenceResult entry, RunChunk(plan, chunk));
     if (chunk.samples) sequences_.at(chunk.sequence).sampled_in = plan.step_id;
     if (chunk.logits != LogitsWanted::kNone) {
       result.sequences.push_back(std::move(entry));
     }
   }
+  if (!lags_) SLUICE_RETURN_IF_ERROR(stages_->Finish(plan.step_id));
   return result;
 }
 
-Status FakePipeline::RunStarted(const StartedSequence& started) {
+Status FakePipeline::RunStarted(const StepPlan& plan,
+                                const StartedSequence& started) {
   Known known;
   known.sampling = started.sampling;
   known.num_prompt_tokens = started.num_prompt_tokens;
@@ -172,40 +156,32 @@ Status FakePipeline::RunStarted(const StartedSequence& started) {
   if (!inserted) {
     return Internal("sequence ", started.sequence, " is known already");
   }
-  const int32_t end = static_cast<int32_t>(covered) * kBlockTokens;
-  const auto last = static_cast<int32_t>(started.tokens.size()) - 1;
-  return ReadHistory(it->second, std::min(end, last), end);
-}
-
-uint64_t& FakePipeline::Slot(const Known& known, size_t group,
-                             int32_t position) {
-  const BlockId block =
-      known.blocks[group].at(static_cast<size_t>(position / kBlockTokens));
-  return slots_.at(static_cast<size_t>(block.value() * kBlockTokens +
-                                       position % kBlockTokens));
-}
-
-// Positions [0, end), as far as a query at `query` sees them, must hold this
-// sequence's own history.
-Status FakePipeline::ReadHistory(const Known& known, int32_t query,
-                                 int32_t end) const {
-  for (size_t g = 0; g < known.blocks.size(); ++g) {
-    const int32_t window = limits_.kv_window(static_cast<int32_t>(g));
-    uint64_t digest = 1;
-    for (int32_t p = 0; p < end; ++p) {
-      digest = Fold(digest, known.tokens.at(static_cast<size_t>(p)));
-      if (window > 0 && p <= query - window) continue;
-      const uint64_t slot = const_cast<FakePipeline*>(this)->Slot(known, g, p);
-      if (slot != Kept(g, digest)) {
-        return Internal("position ", p, " of ", end,
-                        " reads another history's slot");
-      }
-    }
-  }
+  it->second.kept_end = started.replay_from ? started.kept_end() : 0;
+  it->second.hit_end = static_cast<int32_t>(covered) * kBlockTokens;
+  const int32_t first = started.replay_from.value_or(started.kept_end());
+  it->second.next_start = first;
+  FakeStages::Part part = PartOf(plan, started.sequence, it->second);
+  part.query = started.kept_end();
+  part.known = it->second.hit_end;
+  part.whole = first;
+  if (!started.replay_from) part.replay_at.clear();
+  stages_->Add(std::move(part));
   return OkStatus();
 }
 
-StatusOr<SequenceResult> FakePipeline::RunChunk(const Chunk& chunk) {
+FakeStages::Part FakePipeline::PartOf(const StepPlan& plan, SequenceId sequence,
+                                      const Known& known) const {
+  FakeStages::Part part;
+  part.step = plan.step_id;
+  part.sequence = sequence;
+  part.blocks = known.blocks;
+  part.tokens = std::make_shared<std::vector<TokenId>>(known.tokens);
+  part.replay_at = plan.replay_at;
+  return part;
+}
+
+StatusOr<SequenceResult> FakePipeline::RunChunk(const StepPlan& plan,
+                                                const Chunk& chunk) {
   const auto it = sequences_.find(chunk.sequence);
   if (it == sequences_.end()) {
     return Internal("chunk of unknown sequence ", chunk.sequence);
@@ -216,7 +192,7 @@ StatusOr<SequenceResult> FakePipeline::RunChunk(const Chunk& chunk) {
                               chunk.new_blocks[g].begin(),
                               chunk.new_blocks[g].end());
   }
-  if (known.next_start >= 0 && chunk.start != known.next_start) {
+  if (chunk.start != known.next_start) {
     return Internal("chunk starts at ", chunk.start, ", expected ",
                     known.next_start);
   }
@@ -238,10 +214,13 @@ StatusOr<SequenceResult> FakePipeline::RunChunk(const Chunk& chunk) {
   if (chunk.samples && known_end != static_cast<int32_t>(known.tokens.size())) {
     return Internal("samples before the end of the history");
   }
-  SLUICE_RETURN_IF_ERROR(Annotate(ReadHistory(known, chunk.start, chunk.start),
-                                  "sequence ", chunk.sequence, " at ",
-                                  chunk.start));
-  tokens_computed_ += end - chunk.start;
+  if (chunk.replay != (chunk.start < known.kept_end) ||
+      (chunk.replay && end > known.kept_end)) {
+    return Internal("chunk from ", chunk.start, " to ", end,
+                    chunk.replay ? " is a replay" : " is no replay",
+                    ", the kept positions end at ", known.kept_end);
+  }
+  (chunk.replay ? tokens_replayed_ : tokens_computed_) += end - chunk.start;
   drafts_seen_ += chunk.num_draft_tokens;
 
   SequenceResult result;
@@ -250,11 +229,15 @@ StatusOr<SequenceResult> FakePipeline::RunChunk(const Chunk& chunk) {
   std::vector<TokenId> tokens(known.tokens);
   tokens.insert(tokens.end(), chunk.tokens.end() - chunk.num_draft_tokens,
                 chunk.tokens.end());
+  FakeStages::Part part = PartOf(plan, chunk.sequence, known);
+  part.tokens = std::make_shared<std::vector<TokenId>>(tokens);
+  part.query = part.known = part.start = chunk.start;
+  part.end = end;
+  part.replay = chunk.replay;
+  part.shared = !chunk.replay && chunk.start < known.hit_end;
+  stages_->Add(std::move(part));
   for (int32_t p = chunk.start; p < end; ++p) {
     const uint64_t digest = Digest(tokens.data(), static_cast<size_t>(p) + 1);
-    for (size_t g = 0; g < known.blocks.size(); ++g) {
-      Slot(known, g, p) = Kept(g, digest);
-    }
     if (all && known.sampling.prompt_logprobs >= 0 &&
         p + 1 < known.num_prompt_tokens) {
       result.prompt.push_back(WithLogprob(tokens[static_cast<size_t>(p) + 1],

@@ -229,5 +229,32 @@ TEST(KvWindowTest, ChoicesShareTheirPromptAndKeepTheirOwnWindows) {
   EXPECT_EQ(harness.outcome(ids[3]).ends[0].stats.cached_tokens, 144);
 }
 
+TEST(KvWindowTest, AReplayGetsBlocksInThePlaceOfThoseBehindTheWindow) {
+  BlockManager manager({.windows = {0, 20}, .num_blocks = 12});
+  Tables first = Fill(manager, Count(80));
+  manager.Release(first);
+  manager.MakeStale({0});
+  Tables again = manager.MatchPrefix("", Count(80));
+  EXPECT_EQ(again[0].blocks.size(), 5u);
+  EXPECT_EQ(again[0].num_whole, 0);
+  // Every block is there; those that the window had left are free ones.
+  EXPECT_EQ(again[1].num_held(), 5);
+  ExpectSound(manager, {&again});
+  manager.CacheFullBlocks(again, Count(80));
+  manager.EvictBehind(again, 80);
+  EXPECT_EQ(manager.num_stale(), 0);
+  EXPECT_EQ(again[1].num_held(), 2);
+  manager.Release(again);
+
+  // Without free blocks for them the hit is what every stage has.
+  manager.MakeStale({0});
+  Tables rest(2);
+  EXPECT_TRUE(manager.Reserve(rest, 2 * kBlockTokens));
+  again = manager.MatchPrefix("", Count(80));
+  EXPECT_EQ(again[0].blocks.size(), 0u);
+  EXPECT_EQ(again[1].blocks.size(), 0u);
+  ExpectSound(manager, {&again, &rest});
+}
+
 }  // namespace
 }  // namespace sluice

@@ -126,7 +126,7 @@ class RandomRun {
       : shape_(shape),
         rates_(rates),
         random_(seed),
-        harness_(shape.options, LimitsOf(shape), shape.num_stages),
+        harness_(shape.options, LimitsOf(shape), shape.num_stages, shape.logs),
         max_positions_(std::min(200, harness_.limits().max_context)) {}
 
   Totals Run(int num_requests) {
@@ -205,12 +205,12 @@ class RandomRun {
     if (!harness_.scheduler().attached()) {
       if (Pick(20) == 0) Attach();
     } else if (Happens(rates_.losses, count.losses)) {
-      harness_.Suspend();
+      Suspend();
     } else if (Happens(rates_.drains, count.drains)) {
       harness_.scheduler().HoldStarts();
       is_leaving_ = true;
     } else if (is_leaving_ && Pick(20) == 0) {
-      harness_.Suspend();
+      Suspend();
     } else if (harness_.results_out() > 0) {
       SpoilResult();
     }
@@ -235,21 +235,37 @@ class RandomRun {
     if (Pick(300) == 0) next.sequences[which].status = Internal("injected");
     if (Happens(rates_.no_host, count.no_host)) {
       const SequenceId id = next.sequences[which].sequence;
+      harness_.SpoilNext(which);
       next.sequences[which] = SequenceResult();
       next.sequences[which].sequence = id;
       next.sequences[which].status = Unavailable("no host");
     }
   }
 
+  // The stages have done any part of the plans in flight.
+  void Suspend() {
+    if (rates_.survivals == 0) return harness_.Suspend();
+    harness_.Suspend([this](size_t n) {
+      return static_cast<size_t>(Pick(static_cast<int>(n)));
+    });
+  }
+
   void Attach() {
     is_leaving_ = false;
+    if (Happens(rates_.survivals, totals_.faults.survivals)) {
+      std::vector<int32_t> lost;
+      for (int32_t i = 0; i < harness_.num_stages(); ++i) {
+        if (Pick(3) == 0) lost.push_back(i);
+      }
+      return harness_.AttachAgain(Epoch(++totals_.epochs), lost);
+    }
     int stages = shape_.num_stages;
     if (rates_.resizes > 0 && Pick(1000) < rates_.resizes) {
       ++totals_.faults.resizes;
       stages = 1 + Pick(4);
       harness_.Resize(shape_.num_blocks / 2 + Pick(shape_.num_blocks));
     }
-    harness_.Attach(Epoch(++totals_.epochs), stages);
+    harness_.Attach(Epoch(++totals_.epochs), stages, shape_.logs);
   }
 
   const Shape& shape_;

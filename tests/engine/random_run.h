@@ -17,6 +17,7 @@ struct Shape {
   std::vector<int32_t> windows = {0};  // of the KV groups
   int step_tokens = 512;               // the pipeline's limit
   int num_stages = 1;
+  bool logs = false;  // whether stages have logs of what they hand on
   EngineOptions options;
   // Half of the requests have a constraint; steps come late.
   bool constrained = false;
@@ -26,6 +27,9 @@ struct Shape {
 // What goes wrong in a random run, each so often in a thousand moves.
 struct Faults {
   int losses = 0;  // the pipeline is lost, with the results that are out
+  // Of the losses, those that some stages survive with their KV cache, while
+  // the others are replaced.
+  int survivals = 0;
   // Of the lost pipelines' results, those that come to a later pipeline.
   int late_results = 0;
   // The next result answers another step, or comes twice: the pipeline is

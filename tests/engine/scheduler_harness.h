@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -30,28 +31,42 @@ struct Outcome {
   Expected result() const { return {tokens, ends.at(0).reason}; }
 };
 
-// A scheduler on a fake pipeline whose results come back when told to. After
+// A scheduler on a fake pipeline whose results come back when told to. A stage
+// does its part of a plan at the latest when the result is committed. After
 // every move the scheduler's integrity is asserted.
 class SchedulerHarness {
  public:
   SchedulerHarness(const EngineOptions& options, const PlanLimits& limits,
-                   int num_stages = 1)
+                   int num_stages = 1, bool logs = false)
       : limits_(limits), scheduler_(options, &counters_, [this](SequenceId id) {
           notices_.push_back(id);
         }) {
-    Attach(Epoch(1), num_stages);
+    Attach(Epoch(1), num_stages, logs);
   }
 
-  void Attach(Epoch epoch, int num_stages) {
-    pipeline_ = std::make_unique<FakePipeline>(epoch, limits_);
-    results_.clear();
-    Take(scheduler_.Attach(epoch, limits_, num_stages));
+  // All stages are new. `logs`: whether they have logs of what they hand on.
+  void Attach(Epoch epoch, int num_stages, bool logs = false) {
+    stages_ = std::make_shared<FakeStages>(num_stages, limits_, logs);
+    Begin(epoch, std::nullopt);
+  }
+  // The stages are those of the last pipeline, but for the `lost` ones, in
+  // whose places others are.
+  void AttachAgain(Epoch epoch, const std::vector<int32_t>& lost) {
+    for (const int32_t index : lost) {
+      stages_->Replace(static_cast<size_t>(index));
+    }
+    Begin(epoch, stages_->ReplayAt(lost));
   }
 
-  // The pipeline dies, with the results that are out.
-  void Suspend() {
+  // The pipeline dies, with the results that are out. Each stage has done some
+  // of the plans in flight by then; `pick` returns a number below its argument.
+  void Suspend(const std::function<size_t(size_t)>& pick = [](size_t) {
+    return 0;
+  }) {
     std::ranges::move(results_, std::back_inserter(late_));
     results_.clear();
+    const Status broken = stages_->Break(pick);
+    EXPECT_TRUE(broken.ok()) << broken;
     Take(scheduler_.Suspend(Unavailable("stage 1 is gone")));
   }
 
@@ -116,12 +131,19 @@ class SchedulerHarness {
 
   // The oldest result that is out, changed before it is committed.
   StepResult& NextResult() { return results_.front(); }
+  // Its part of sequence `which` leaves nothing of meaning.
+  void SpoilNext(size_t which) {
+    stages_->Spoil(NextResult().step_id,
+                   NextResult().sequences.at(which).sequence);
+  }
 
   // Commits the oldest result; false if none is out.
   bool Commit() {
     if (results_.empty()) return false;
     StepResult result = std::move(results_.front());
     results_.pop_front();
+    const Status done = stages_->Finish(result.step_id);
+    EXPECT_TRUE(done.ok()) << done;
     StatusOr<SequenceEvents> events =
         scheduler_.Commit(std::move(result), now_);
     EXPECT_TRUE(events.ok()) << events.status();
@@ -223,10 +245,19 @@ class SchedulerHarness {
   }
   size_t results_out() const { return results_.size(); }
   int64_t tokens_computed() const { return pipeline_->tokens_computed(); }
+  int64_t tokens_replayed() const { return pipeline_->tokens_replayed(); }
+  int num_stages() const { return stages_->count(); }
   int64_t chunks_ahead() const { return pipeline_->chunks_ahead(); }
   void set_now(TimePoint now) { now_ = now; }
 
  private:
+  void Begin(Epoch epoch, const LostStages& lost) {
+    pipeline_ =
+        std::make_unique<FakePipeline>(epoch, limits_, stages_, /*lags=*/true);
+    results_.clear();
+    Take(scheduler_.Attach(epoch, limits_, stages_->count(), lost));
+  }
+
   void ExpectRefused(StepResult result) {
     EXPECT_EQ(scheduler_.Commit(std::move(result), now_).status().code(),
               StatusCode::kInternal);
@@ -238,6 +269,7 @@ class SchedulerHarness {
   std::deque<SequenceId> notices_;
   const std::shared_ptr<HeldSteps> held_ = std::make_shared<HeldSteps>();
   Scheduler scheduler_;
+  std::shared_ptr<FakeStages> stages_;
   std::unique_ptr<FakePipeline> pipeline_;
   std::deque<StepResult> results_;
   std::deque<StepResult> late_;  // of lost pipelines

@@ -171,5 +171,115 @@ TEST(SchedulerRecoveryTest, APipelineThatWillGoStartsNoQueuedSequence) {
             Undisturbed(harness.request(queued), kSmallVocab));
 }
 
+// Runs until all sequences decode and have some tokens.
+void Warm(SchedulerHarness& harness, const std::vector<SequenceId>& ids) {
+  for (int moves = 0; moves < 1000; ++moves) {
+    while (harness.Plan()) {
+    }
+    if (std::ranges::all_of(ids, [&](SequenceId id) {
+          return harness.outcome(id).tokens.size() >= 20;
+        })) {
+      return;
+    }
+    harness.Commit();
+  }
+  FAIL() << "no sequence got on";
+}
+
+TEST(SchedulerRecoveryTest, OnlyReplacedStagesComputeAgain) {
+  for (const std::vector<int32_t>& lost :
+       std::vector<std::vector<int32_t>>{{0}, {1}, {2}, {0, 2}, {}}) {
+    SchedulerHarness harness({}, TestLimits(400), 3, /*logs=*/true);
+    std::vector<SequenceId> ids;
+    for (uint64_t i = 0; i < 8; ++i) {
+      ids.push_back(harness.Add(TestRequest(100 + int(i), 60, i)));
+    }
+    Warm(harness, ids);
+    harness.Suspend();
+    int64_t tokens = 0;
+    for (const SequenceId id : ids) {
+      tokens += 100 + std::ssize(harness.outcome(id).tokens);
+    }
+    harness.AttachAgain(Epoch(2), lost);
+    harness.RunToEnd();
+    for (const SequenceId id : ids) {
+      EXPECT_EQ(harness.outcome(id).result(),
+                Undisturbed(harness.request(id), kSmallVocab));
+    }
+    // All but the last block of a sequence, which is not full.
+    const int64_t most = 8 * (kBlockTokens + 2);
+    if (lost.empty()) {
+      EXPECT_EQ(harness.tokens_replayed(), 0);
+      EXPECT_LE(harness.counters().replayed_tokens, uint64_t(most));
+    } else {
+      EXPECT_GT(harness.tokens_replayed(), tokens - most);
+      EXPECT_EQ(harness.counters().kept_tokens,
+                uint64_t(harness.tokens_replayed()));
+    }
+    // What the answers still lacked, and these blocks.
+    EXPECT_LT(harness.tokens_computed(), 8 * 60 + most);
+  }
+}
+
+TEST(SchedulerRecoveryTest, AStageLostEarlierStillLacksWhatWasNotReplayed) {
+  SchedulerHarness harness({}, TestLimits(400), 3, /*logs=*/true);
+  std::vector<SequenceId> ids;
+  for (uint64_t i = 0; i < 4; ++i) {
+    ids.push_back(harness.Add(TestRequest(300, 60, i)));
+  }
+  Warm(harness, ids);
+  harness.Suspend();
+  harness.AttachAgain(Epoch(2), {1});
+  std::optional<StepPlan> plan = harness.Plan();
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(plan->replay_at, std::vector<int32_t>{1});
+  harness.Commit();
+  harness.Suspend();
+  harness.AttachAgain(Epoch(3), {2});
+  plan = harness.Plan();
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(plan->replay_at, (std::vector<int32_t>{1, 2}));
+  harness.RunToEnd();
+  for (const SequenceId id : ids) {
+    EXPECT_EQ(harness.outcome(id).result(),
+              Undisturbed(harness.request(id), kSmallVocab));
+  }
+  EXPECT_EQ(harness.scheduler().state().sequences.blocks().num_stale(), 0);
+}
+
+TEST(SchedulerRecoveryTest, OneSequenceReplaysWhatSeveralShare) {
+  SchedulerHarness harness({}, TestLimits(400), 2, /*logs=*/true);
+  std::vector<SequenceId> ids;
+  for (uint64_t i = 0; i < 8; ++i) {
+    GenerateRequest request = TestRequest(160, 60, 1);
+    request.sampling.seed = i;
+    ids.push_back(harness.Add(std::move(request)));
+  }
+  Warm(harness, ids);
+  harness.Suspend();
+  harness.AttachAgain(Epoch(2), {0});
+  harness.RunToEnd();
+  for (const SequenceId id : ids) {
+    EXPECT_EQ(harness.outcome(id).result(),
+              Undisturbed(harness.request(id), kSmallVocab));
+  }
+  // The prompt once, and the full blocks of each answer.
+  EXPECT_LE(harness.tokens_replayed(), 160 + 8 * 60);
+}
+
+TEST(SchedulerRecoveryTest, AStageWithoutALogComputesWhatItHandsOn) {
+  SchedulerHarness harness({}, TestLimits(400), 3);
+  const SequenceId id = harness.Add(TestRequest(200, 60));
+  Warm(harness, {id});
+  harness.Suspend();
+  harness.AttachAgain(Epoch(2), {1});
+  const std::optional<StepPlan> plan = harness.Plan();
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(plan->replay_at, (std::vector<int32_t>{0, 1}));
+  harness.RunToEnd();
+  EXPECT_EQ(harness.outcome(id).result(),
+            Undisturbed(harness.request(id), kSmallVocab));
+}
+
 }  // namespace
 }  // namespace sluice

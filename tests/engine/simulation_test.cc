@@ -35,6 +35,7 @@ Faults RandomFaults(uint32_t seed) {
   if (has(4)) faults.losses = 30, faults.late_results = 100;
   if (has(5)) faults.losses = 20, faults.resizes = 700;
   if (has(6)) faults.jumps = 20, faults.no_host = 30, faults.losses = 10;
+  if (seed / 8 % 2 == 1) faults.survivals = 850;
   return faults;
 }
 
@@ -42,6 +43,7 @@ Totals Simulate(uint32_t seed) {
   Shape shape = RandomShape(seed);
   shape.options.recovery_timeout = std::chrono::seconds(30);
   shape.options.max_replays = 8;
+  shape.logs = seed / 16 % 2 == 1;
   shape.constrained = seed % 3 == 2 && !shape.options.propose_drafts;
   const Totals totals = RunRandom(shape, seed, 12, RandomFaults(seed));
   EXPECT_FALSE(::testing::Test::HasFailure())
@@ -59,17 +61,19 @@ TEST(SimulationTest, EveryHistoryIsTheUndisturbedOne) {
   const uint32_t first = FromEnvironment("SLUICE_SIMULATION_FIRST", 0);
   const uint32_t seeds = FromEnvironment("SLUICE_SIMULATION_SEEDS", 400);
   Totals sum;
-  uint64_t steps = 0, recoveries = 0, replayed = 0, sequences = 0;
+  uint64_t steps = 0, recoveries = 0, replayed = 0, kept = 0, sequences = 0;
   for (uint32_t seed = first; seed != first + seeds; ++seed) {
     const Totals totals = Simulate(seed);
     if (HasFailure()) return;
     steps += totals.counters.steps;
     recoveries += totals.counters.recoveries;
     replayed += totals.counters.replayed_tokens;
+    kept += totals.counters.kept_tokens;
     sequences += totals.num_sequences;
     sum.moves += totals.moves;
     sum.ended_by_faults += totals.ended_by_faults;
     sum.faults.losses += totals.faults.losses;
+    sum.faults.survivals += totals.faults.survivals;
     sum.faults.late_results += totals.faults.late_results;
     sum.faults.contradictions += totals.faults.contradictions;
     sum.faults.no_host += totals.faults.no_host;
@@ -81,15 +85,16 @@ TEST(SimulationTest, EveryHistoryIsTheUndisturbedOne) {
   std::cout << seeds << " seeds: " << sum.moves << " moves, " << steps
             << " steps, " << sequences << " sequences, " << sum.ended_by_faults
             << " ended by faults; " << faults.losses << " losses, "
-            << faults.late_results << " late results, " << faults.contradictions
-            << " contradictions, " << faults.no_host
-            << " parts without a host, " << faults.drains << " drains, "
-            << faults.resizes << " resizes, " << faults.jumps << " jumps; "
-            << recoveries << " recoveries, " << replayed
-            << " tokens replayed\n";
+            << faults.survivals << " with survivors, " << faults.late_results
+            << " late results, " << faults.contradictions << " contradictions, "
+            << faults.no_host << " parts without a host, " << faults.drains
+            << " drains, " << faults.resizes << " resizes, " << faults.jumps
+            << " jumps; " << recoveries << " recoveries, " << replayed
+            << " tokens replayed, " << kept << " of them on some stages\n";
   if (seeds < 100) return;
   EXPECT_GT(recoveries, seeds / 4);
   EXPECT_GT(faults.no_host, 0);
+  EXPECT_GT(kept, 0u);
   // Faults are pauses: few sequences meet more of them than are allowed.
   EXPECT_LT(sum.ended_by_faults, static_cast<int64_t>(sequences / 4));
 }

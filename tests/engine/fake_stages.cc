@@ -1,0 +1,163 @@
+#include "tests/engine/fake_stages.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+constexpr uint64_t kNothing = 0xdeadbeef;
+
+uint64_t Fold(uint64_t digest, TokenId token) {
+  return Mix(digest * 31 + static_cast<uint64_t>(token) + 1);
+}
+
+// What a layer of the group keeps of a history.
+uint64_t Kept(size_t group, uint64_t digest) { return Mix(digest + group); }
+
+}  // namespace
+
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+uint64_t Digest(const TokenId* tokens, size_t count) {
+  uint64_t digest = 1;
+  for (size_t i = 0; i < count; ++i) digest = Fold(digest, tokens[i]);
+  return digest;
+}
+
+FakeStages::FakeStages(int count, const PlanLimits& limits, bool logs)
+    : limits_(limits), logs_(logs), stages_(static_cast<size_t>(count)) {
+  for (size_t i = 0; i < stages_.size(); ++i) Replace(i);
+}
+
+void FakeStages::Replace(size_t index) {
+  const size_t slots = static_cast<size_t>(limits_.num_blocks) * kBlockTokens;
+  stages_.at(index).slots.assign(slots, kNothing);
+  stages_[index].log.assign(slots, kNothing);
+}
+
+std::vector<int32_t> FakeStages::ReplayAt(
+    const std::vector<int32_t>& lost) const {
+  std::vector<int32_t> at = lost;
+  for (int32_t i = count() - 1; i > 0 && !logs_; --i) {
+    const bool feeds = std::ranges::count(at, i) > 0;
+    if (feeds && std::ranges::count(at, i - 1) == 0) at.push_back(i - 1);
+  }
+  std::ranges::sort(at);
+  return at;
+}
+
+Status FakeStages::Finish(StepId step) {
+  for (; !parts_.empty() && parts_.front().step <= step; parts_.pop_front()) {
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      SLUICE_RETURN_IF_ERROR(Do(parts_.front(), i, parts_.front().end));
+    }
+  }
+  return OkStatus();
+}
+
+void FakeStages::Add(Part part) {
+  const bool starts = part.start == part.end;
+  if (starts) failed_.erase(part.sequence);
+  part.fails = failed_.contains(part.sequence);
+  parts_.push_back(std::move(part));
+}
+
+void FakeStages::Spoil(StepId step, SequenceId sequence) {
+  failed_.insert(sequence);
+  for (Part& part : parts_) {
+    if (part.step >= step && part.sequence == sequence) part.fails = true;
+  }
+}
+
+Status FakeStages::Break(const std::function<size_t(size_t)>& pick) {
+  size_t most = parts_.size();
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    most = pick(most + 1);
+    for (size_t p = 0; p < most; ++p) {
+      SLUICE_RETURN_IF_ERROR(Do(parts_[p], i, parts_[p].end));
+    }
+    if (most == parts_.size()) continue;
+    const Part& torn = parts_[most];
+    const auto rows = pick(static_cast<size_t>(torn.end - torn.start) + 1);
+    SLUICE_RETURN_IF_ERROR(
+        Do(torn, i, torn.start + static_cast<int32_t>(rows)));
+  }
+  parts_.clear();
+  failed_.clear();
+  return OkStatus();
+}
+
+bool FakeStages::Computes(const Part& part, size_t index) const {
+  return !part.replay ||
+         std::ranges::count(part.replay_at, static_cast<int32_t>(index)) > 0;
+}
+
+size_t FakeStages::SlotOf(const Part& part, size_t group,
+                          int32_t position) const {
+  const BlockId block =
+      part.blocks[group].at(static_cast<size_t>(position / kBlockTokens));
+  return static_cast<size_t>(block.value() * kBlockTokens +
+                             position % kBlockTokens);
+}
+
+Status FakeStages::CheckHistory(const Part& part, const Stage& stage,
+                                int32_t query, int32_t end) const {
+  for (size_t g = 0; g < part.blocks.size(); ++g) {
+    const int32_t window = limits_.kv_window(static_cast<int32_t>(g));
+    uint64_t digest = 1;
+    for (int32_t p = 0; p < end; ++p) {
+      digest = Fold(digest, part.tokens->at(static_cast<size_t>(p)));
+      if (window > 0 && p <= query - window) continue;
+      if (stage.slots.at(SlotOf(part, g, p)) != Kept(g, digest)) {
+        return Internal("position ", p, " of ", end,
+                        " reads another history's slot");
+      }
+    }
+  }
+  return OkStatus();
+}
+
+Status FakeStages::Do(const Part& part, size_t index, int32_t end) {
+  Stage& stage = stages_[index];
+  const bool lacks =
+      std::ranges::count(part.replay_at, static_cast<int32_t>(index)) > 0;
+  Status read = OkStatus();
+  if (part.fails) {
+    // Reads what it left itself.
+  } else if (part.start == part.end && lacks) {
+    read = CheckHistory(part, stage, part.whole, part.whole);
+  } else if (Computes(part, index)) {
+    read = CheckHistory(part, stage, part.query, part.known);
+  }
+  if (!read.ok()) {
+    return Annotate(read, "stage ", index, ", step ", part.step, ", sequence ",
+                    part.sequence, " at ", part.start);
+  }
+  const bool is_lost = part.fails && !part.shared;
+  const bool feeds = index + 1 < stages_.size() && Computes(part, index + 1);
+  uint64_t digest =
+      Digest(part.tokens->data(), static_cast<size_t>(part.start));
+  for (int32_t p = part.start; p < end; ++p) {
+    digest = Fold(digest, part.tokens->at(static_cast<size_t>(p)));
+    uint64_t& handed_on = stage.log.at(SlotOf(part, 0, p));
+    if (Computes(part, index)) {
+      for (size_t g = 0; g < part.blocks.size(); ++g) {
+        stage.slots.at(SlotOf(part, g, p)) =
+            is_lost ? kNothing : Kept(g, digest);
+      }
+      handed_on = is_lost ? kNothing : digest;
+    } else if (feeds && !part.fails && (!logs_ || handed_on != digest)) {
+      return Internal("stage ", index, ", step ", part.step, ", sequence ",
+                      part.sequence, ": the log lacks position ", p);
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace sluice

@@ -1,0 +1,92 @@
+#ifndef SLUICE_TESTS_ENGINE_FAKE_STAGES_H_
+#define SLUICE_TESTS_ENGINE_FAKE_STAGES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/step_plan.h"
+
+namespace sluice {
+
+// Spreads a value over all bits.
+uint64_t Mix(uint64_t x);
+
+// Digest of a history.
+uint64_t Digest(const TokenId* tokens, size_t count);
+
+// The memory of a pipeline's stages, which outlives the pipeline. Per slot a
+// stage's "KV cache" has a digest of the whole history up to the slot's
+// position and of the KV group. Its log has what the stage handed on. Every
+// stage works off the same parts of steps, in order, each at its own pace.
+class FakeStages {
+ public:
+  // What one chunk, or one start, does on every stage.
+  struct Part {
+    StepId step;
+    SequenceId sequence;
+    std::vector<std::vector<BlockId>> blocks;  // the tables, per KV group
+    std::shared_ptr<const std::vector<TokenId>> tokens;  // the history
+    // Positions [0, known) must hold the history, as far as a query at `query`
+    // sees them, and on stages that replay [0, whole).
+    int32_t query = 0;
+    int32_t known = 0;
+    int32_t whole = 0;
+    // Positions [start, end) are computed; on stages of `replay_at` alone if
+    // `replay`.
+    int32_t start = 0;
+    int32_t end = 0;
+    bool replay = false;
+    std::vector<int32_t> replay_at = {};
+    bool shared = false;  // computes a cached position again
+    bool fails = false;   // what it leaves has no meaning
+  };
+
+  // Stage i begins at layer i. `logs`: whether stages have a log.
+  FakeStages(int count, const PlanLimits& limits, bool logs);
+
+  int count() const { return static_cast<int>(stages_.size()); }
+  void Add(Part part);
+  // Every stage does the parts up to `step`. INTERNAL names the first slot that
+  // is not as it must be.
+  Status Finish(StepId step);
+  // From `step` on the parts of `sequence` fail, where they are not done, until
+  // the sequence starts again. A shared position has its meaning all the same.
+  void Spoil(StepId step, SequenceId sequence);
+  // The pipeline is lost: each stage has done some of the parts, the later
+  // stages fewer, and perhaps a piece of one more. `pick` returns a number
+  // below its argument.
+  Status Break(const std::function<size_t(size_t)>& pick);
+  // Stage `index` is another process, whose memory has no meaning.
+  void Replace(size_t index);
+  // Returns the stages that must compute replays so that those of `lost` can:
+  // a stage without a log hands on what it computes.
+  std::vector<int32_t> ReplayAt(const std::vector<int32_t>& lost) const;
+
+ private:
+  struct Stage {
+    std::vector<uint64_t> slots;  // of all KV groups
+    std::vector<uint64_t> log;
+  };
+  bool Computes(const Part& part, size_t index) const;
+  // Does the part up to position `end` of it.
+  Status Do(const Part& part, size_t index, int32_t end);
+  Status CheckHistory(const Part& part, const Stage& stage, int32_t query,
+                      int32_t end) const;
+  size_t SlotOf(const Part& part, size_t group, int32_t position) const;
+
+  const PlanLimits limits_;
+  const bool logs_;
+  std::vector<Stage> stages_;
+  std::deque<Part> parts_;
+  std::set<SequenceId> failed_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_TESTS_ENGINE_FAKE_STAGES_H_
