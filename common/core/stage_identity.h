@@ -35,6 +35,8 @@ struct StageIdentity {
   uint64_t kv_bytes = 0;
   // Loads the layers that its gateway names; empty place(): none yet.
   bool assignable = false;
+  // Keeps what it hands on, for a successor that loses its KV cache.
+  bool replay_log = false;
   StagePlace place() const { return {first_layer, last_layer}; }
   bool is_first() const { return first_layer == 0; }
   bool is_last() const { return last_layer == num_layers; }

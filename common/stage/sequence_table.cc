@@ -92,6 +92,10 @@ Status SequenceTable::TakeHits(const StartedSequence& started, Entry& entry) {
   entry.computed =
       std::min(static_cast<int32_t>(covered) * kBlockTokens,
                static_cast<int32_t>(entry.state.tokens.size()) - 1);
+  if (started.replay_from) {
+    entry.kept_end = entry.computed;
+    entry.computed = *started.replay_from;
+  }
   for (size_t g = 1; g < entry.evicted.size(); ++g) {
     const size_t have =
         g < started.blocks.size() ? started.blocks[g].size() : 0;
@@ -157,6 +161,13 @@ Status SequenceTable::TakeChunk(const Chunk& chunk) {
   }
   Accept(num_accepted, entry);
   const auto end = chunk.start + static_cast<int32_t>(chunk.tokens.size());
+  if (chunk.replay != (chunk.start < entry.kept_end) ||
+      (chunk.replay && end > entry.kept_end)) {
+    return FailedPrecondition("chunk of sequence ", chunk.sequence,
+                              " covers positions ", chunk.start, " to ", end,
+                              chunk.replay ? " as a replay" : "",
+                              ", its kept positions end at ", entry.kept_end);
+  }
   for (size_t g = 0; g < entry.state.blocks.size(); ++g) {
     const size_t reach = entry.state.blocks[g].size() * kBlockTokens;
     if (static_cast<size_t>(end) > reach) {

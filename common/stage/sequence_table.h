@@ -26,7 +26,8 @@ class SequenceTable {
   // Validate(plan, limits). FAILED_PRECONDITION, naming what, which and both
   // values, if the plan contradicts the table: an unknown sequence, or one that
   // starts twice; a chunk that begins neither where the last one ended (the
-  // first: behind the prefix hits) nor behind drafts of that one; tokens that
+  // first: behind the prefix hits, or where their replay starts) nor behind
+  // drafts of that one; a replay that is not within the hits; tokens that
   // differ from the history's; a block table that is too short; a block in two
   // KV groups. After an error the table must be cleared.
   Status Apply(const StepPlan& plan);
@@ -52,6 +53,7 @@ class SequenceTable {
     // Positions [0, computed) are in the KV cache; the next chunk begins there.
     // At first these are the prefix hits, without the history's last token.
     int32_t computed = 0;
+    int32_t kept_end = 0;  // chunks before it are replays
     // The last chunk's drafts, at the end of the history until the next chunk
     // or the result tells how many are accepted.
     int32_t num_drafts = 0;

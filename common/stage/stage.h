@@ -54,6 +54,9 @@ struct StageOptions {
   // must outlive the stage.
   ExpertPlacement placement;
   ExpertTransport* expert_transport = nullptr;
+  // Whether to keep what the next stage gets, if half of the memory beside
+  // weights and KV cache is enough: see BoundaryLog.
+  bool replay_log = true;
   // Makes the devices that the ranks compute on.
   BackendFactory make_backends = MakeBackends;
   std::function<StatusOr<ModelConfig>(const Json&)> parse_config =

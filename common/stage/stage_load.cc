@@ -20,6 +20,7 @@
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/rank_plan.h"
+#include "common/stage/boundary_log.h"
 #include "common/stage/rank_group.h"
 #include "common/stage/stage.h"
 #include "common/tensor/weight_format.h"
@@ -275,6 +276,12 @@ class StageLoader {
                    config_.vocab_size,
                    windows};
     info.kv_bytes = block_bytes * kv_blocks_;
+    const uint64_t log_bytes = BoundaryLog::BytesOf(info);
+    info.replay_log = options_.replay_log && !range_.is_last &&
+                      log_bytes <= (room.at_most - info.kv_bytes) / 2;
+    if (options_.replay_log && !range_.is_last && !info.replay_log) {
+      LogInfo("no replay log: it would take ", log_bytes >> 20, " MiB");
+    }
     TellContext(info);
     return OkStatus();
   }

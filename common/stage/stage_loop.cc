@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
+#include "common/stage/boundary_log.h"
 #include "common/stage/sampled_tokens.h"
 #include "common/stage/sequence_table.h"
 
@@ -56,7 +57,8 @@ class StageLoop::Impl {
         sink_(*sink),
         max_queued_steps_(static_cast<uint64_t>(max_queued_steps)),
         knows_sampled_(stage->info().is_first() || stage->info().is_last()),
-        sequences_(stage->info().limits, stage->info().is_last()) {
+        sequences_(stage->info().limits, stage->info().is_last()),
+        log_(stage->info()) {
     SLUICE_CHECK(max_queued_steps >= 1);
   }
 
@@ -137,7 +139,7 @@ class StageLoop::Impl {
     if (!input.validated) {
       SLUICE_RETURN_IF_ERROR(Validate(plan, info.limits));
     }
-    const int32_t rows = info.is_first() ? 0 : plan.num_tokens();
+    const int32_t rows = info.is_first() ? 0 : plan.num_rows(info.first_layer);
     const int32_t cols = info.hidden_size;
     const HiddenStates& hidden = input.hidden;
     if (hidden.rows != rows || (rows > 0 && hidden.cols != cols)) {
@@ -203,13 +205,18 @@ class StageLoop::Impl {
     const int64_t start = MonotonicNanos();
     StepPlan& plan = step.input.plan;
     Status applied = std::move(step.resolved);
+    if (applied.ok()) applied = log_.Check(plan);
     if (applied.ok()) applied = sequences_.Apply(plan);
     if (!applied.ok()) return Fail(plan, applied);
     StepOutput output;
     std::vector<SequenceResult> results;
-    stage_.Run(sequences_.Inputs(plan), std::move(step.input.hidden),
+    const std::vector<Stage::ChunkInput> chunks = sequences_.Inputs(plan);
+    stage_.Run(Computed(chunks, plan), std::move(step.input.hidden),
                output.hidden, results,
                {plan.replica, plan.epoch, plan.step_id});
+    if (!stage_.info().is_last()) {
+      output.hidden = log_.HandOn(plan, chunks, std::move(output.hidden));
+    }
     output.failed = std::move(step.input.failed);
     AddFailures(stage_.failed(), output.failed);
     if (stage_.info().is_last() && !output.failed.empty()) {
@@ -222,10 +229,27 @@ class StageLoop::Impl {
                                  std::move(results)};
     }
     output.timing = {start - step.arrival_ns, stop - start};
-    if (plan.num_tokens() > 0) output.ranks = stage_.collective_times();
+    if (Rows(plan) > 0) output.ranks = stage_.collective_times();
     if (plan.trace) Stamp({step.arrival_ns, start}, stop, *plan.trace);
     output.plan = std::move(plan);
     if (Count(output)) sink_.OnStep(std::move(output));
+  }
+
+  // Returns the chunks that this stage computes: all but other stages' replays.
+  std::vector<Stage::ChunkInput> Computed(
+      const std::vector<Stage::ChunkInput>& chunks,
+      const StepPlan& plan) const {
+    std::vector<Stage::ChunkInput> own;
+    own.reserve(chunks.size());
+    for (const Stage::ChunkInput& input : chunks) {
+      if (plan.Computes(*input.chunk, stage_.info().first_layer)) {
+        own.push_back(input);
+      }
+    }
+    return own;
+  }
+  int32_t Rows(const StepPlan& plan) const {
+    return plan.num_rows(stage_.info().first_layer);
   }
 
   // Fills in this stage's part of the trace, which its receiver has begun.
@@ -245,7 +269,7 @@ class StageLoop::Impl {
   bool Count(const StepOutput& output) {
     MutexLock lock(mutex_);
     ++stats_.steps;
-    stats_.tokens += static_cast<uint64_t>(output.plan.num_tokens());
+    stats_.tokens += static_cast<uint64_t>(Rows(output.plan));
     for (const Chunk& chunk : output.plan.chunks) {
       if (std::ssize(chunk.tokens) - chunk.num_draft_tokens > 1) {
         ++stats_.prefill_steps;
@@ -281,6 +305,7 @@ class StageLoop::Impl {
   const uint64_t max_queued_steps_;
   const bool knows_sampled_;  // the stages between first and last do not
   SequenceTable sequences_;   // the loop's thread's own
+  BoundaryLog log_;           // likewise
 
   mutable Mutex mutex_;
   CondVar wake_;

@@ -17,7 +17,8 @@ namespace sluice {
 // into stage i, with those of stage i out of it.
 struct StepInput {
   StepPlan plan;
-  HiddenStates hidden;  // [plan.num_tokens(), H]; empty at the first stage
+  // [plan.num_rows(the stage's first layer), H]; empty at the first stage.
+  HiddenStates hidden;
   // Sequences of the step that failed on an earlier stage, with a status alone.
   std::vector<SequenceResult> failed = {};
   // The parser checked the plan against limits within the stage's.
@@ -95,14 +96,16 @@ class StageLoop : public StepRunner {
   void Stop();
 
   // Queues a step. Any thread, never blocks. INVALID_ARGUMENT if the plan
-  // breaks the stage's limits or the hidden states' shape is not [tokens, H];
+  // breaks the stage's limits or the hidden states' shape is not [rows, H];
   // RESOURCE_EXHAUSTED if the queue is full. A step waits for the step before
   // it, and on the first stage for tokens that earlier steps sample for its
   // chunks.
   Status Push(StepInput input) override;
 
   // Forgets every sequence and queued step and begins `epoch`, whose first step
-  // id is 0. Any thread. Takes effect before any later Push.
+  // id is 0. Keys, values and the log stay as they are; no step of an earlier
+  // epoch runs beside a later one's. Any thread. Takes effect before any later
+  // Push.
   void Reset(Epoch epoch) override;
 
   // Tells the first of several stages what the last one sampled in a step. Any

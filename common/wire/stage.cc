@@ -93,6 +93,7 @@ v1::StageIdentity ToProto(const StageIdentity& identity) {
   proto.set_weights_bytes(identity.weights_bytes);
   proto.set_kv_bytes(identity.kv_bytes);
   proto.set_assignable(identity.assignable);
+  proto.set_replay_log(identity.replay_log);
   return proto;
 }
 
@@ -131,6 +132,7 @@ StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto) {
   identity.weights_bytes = proto.weights_bytes();
   identity.kv_bytes = proto.kv_bytes();
   identity.assignable = proto.assignable();
+  identity.replay_log = proto.replay_log();
   return identity;
 }
 
@@ -266,18 +268,18 @@ StatusOr<StepTrace> FromProto(const v1::StepTrace& proto) {
   return trace;
 }
 
-StatusOr<HiddenStates> HiddenFromPayload(Buffer payload, int32_t tokens,
+StatusOr<HiddenStates> HiddenFromPayload(Buffer payload, int32_t rows,
                                          int32_t hidden_size) {
-  const size_t want = sizeof(float) * static_cast<size_t>(tokens) *
+  const size_t want = sizeof(float) * static_cast<size_t>(rows) *
                       static_cast<size_t>(hidden_size);
   if (payload.size() != want) {
     return InvalidArgument("hidden states have ", payload.size(),
-                           " bytes, a step of ", tokens, " tokens has ", want,
+                           " bytes, a step of ", rows, " tokens has ", want,
                            " (hidden size ", hidden_size, ")");
   }
   HiddenStates hidden;
   if (want == 0) return hidden;
-  hidden.rows = tokens;
+  hidden.rows = rows;
   hidden.cols = hidden_size;
   hidden.data = std::move(payload);
   return hidden;

@@ -16,7 +16,7 @@
 namespace sluice::wire {
 
 // Of Hello, Welcome and StepsHello. Rises when older peers would misread one.
-inline constexpr uint32_t kProtocolVersion = 9;
+inline constexpr uint32_t kProtocolVersion = 10;
 
 // Bytes of Hello's and Assign's secrets.
 inline constexpr size_t kSecretBytes = 32;
@@ -64,10 +64,10 @@ v1::StepFrame StepFrameTrace(const StepTrace& trace);
 v1::StepTrace ToProto(const StepTrace& trace);
 StatusOr<StepTrace> FromProto(const v1::StepTrace& proto);
 
-// Returns the hidden states of a plan of `tokens` tokens, from a frame's
-// payload. INVALID_ARGUMENT unless the payload is [tokens, hidden_size] F32;
-// for hidden_size 0 unless it is empty.
-StatusOr<HiddenStates> HiddenFromPayload(Buffer payload, int32_t tokens,
+// Returns the hidden states of a plan of which the stage computes `rows`
+// tokens, from a frame's payload. INVALID_ARGUMENT unless the payload is [rows,
+// hidden_size] F32; for hidden_size 0 unless it is empty.
+StatusOr<HiddenStates> HiddenFromPayload(Buffer payload, int32_t rows,
                                          int32_t hidden_size);
 
 // Without the trace, which the caller adds with its own ToProto.

@@ -130,6 +130,7 @@ StatusOr<Chunk> ChunkFromProto(const v1::Chunk& proto,
   SLUICE_ASSIGN_OR_RETURN(chunk.new_blocks,
                           BlocksFromProto(proto.new_blocks(), limits));
   if (proto.has_sampled_by()) chunk.sampled_by = StepId(proto.sampled_by());
+  chunk.replay = proto.replay();
   return chunk;
 }
 
@@ -145,6 +146,7 @@ StatusOr<StartedSequence> StartedFromProto(const v1::StartedSequence& proto,
   started.tokens.assign(proto.tokens().begin(), proto.tokens().end());
   SLUICE_ASSIGN_OR_RETURN(started.blocks,
                           BlocksFromProto(proto.blocks(), limits));
+  if (proto.has_replay_from()) started.replay_from = proto.replay_from();
   return started;
 }
 
@@ -313,6 +315,7 @@ v1::StepPlan ToProto(const StepPlan& plan) {
     out->set_num_prompt_tokens(started.num_prompt_tokens);
     out->mutable_tokens()->Add(started.tokens.begin(), started.tokens.end());
     BlocksToProto(started.blocks, out->mutable_blocks());
+    if (started.replay_from) out->set_replay_from(*started.replay_from);
   }
   for (const Chunk& chunk : plan.chunks) {
     v1::Chunk* out = proto.add_chunks();
@@ -327,7 +330,9 @@ v1::StepPlan ToProto(const StepPlan& plan) {
     }
     BlocksToProto(chunk.new_blocks, out->mutable_new_blocks());
     if (chunk.sampled_by) out->set_sampled_by(chunk.sampled_by->value());
+    out->set_replay(chunk.replay);
   }
+  proto.mutable_replay_at()->Add(plan.replay_at.begin(), plan.replay_at.end());
   return proto;
 }
 
@@ -360,6 +365,9 @@ StatusOr<StepPlan> FromProto(const v1::StepHeader& header,
     }
     plan.chunks.push_back(*std::move(value));
   }
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("replay_at", proto.replay_at_size(), kMaxReplayStages));
+  plan.replay_at.assign(proto.replay_at().begin(), proto.replay_at().end());
   SLUICE_RETURN_IF_ERROR(Validate(plan, limits));
   return plan;
 }

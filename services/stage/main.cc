@@ -53,6 +53,9 @@ ABSL_FLAG(int32_t, max_context, 0,
           "positions of one sequence; 0: the model's, or what the memory of "
           "the KV cache allows");
 ABSL_FLAG(int32_t, max_step_tokens, 512, "tokens of one step");
+ABSL_FLAG(bool, replay_log, true,
+          "keep what the next stage gets, so that a new next stage makes this "
+          "one compute nothing again, if half of the memory left is enough");
 ABSL_FLAG(int32_t, max_sequences, 256, "sequences alive at once");
 ABSL_FLAG(std::string, metrics_listen, "",
           "HTTP address of /metrics, /livez and /readyz; empty: none");
@@ -145,6 +148,7 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   stage.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   stage.max_context = absl::GetFlag(FLAGS_max_context);
   stage.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  stage.replay_log = absl::GetFlag(FLAGS_replay_log);
   stage.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   const int32_t delay = absl::GetFlag(FLAGS_debug_step_delay_ms);
   if (delay < 0 || delay > 10000) {

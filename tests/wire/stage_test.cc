@@ -39,6 +39,9 @@ TEST(WireStageTest, AnIdentityComesBackAsItWas) {
   const auto back = FromProto(ToProto(Identity()));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, Identity());
+  StageIdentity with_log = Identity();
+  with_log.replay_log = true;
+  EXPECT_EQ(*FromProto(ToProto(with_log)), with_log);
 }
 
 TEST(WireStageTest, AnAssignableStageMayHaveNoLayersYet) {

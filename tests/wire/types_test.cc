@@ -98,6 +98,25 @@ TEST(WireTypesTest, APlanComesBackAsItWas) {
   EXPECT_EQ(*back, plan);
 }
 
+TEST(WireTypesTest, AReplayComesBackAsItWas) {
+  StepPlan plan = FullPlan();
+  plan.started[0].replay_from = 0;
+  Chunk& replay = plan.chunks[0];
+  replay.start = 0;
+  replay.tokens = {1, 2};
+  replay.logits = LogitsWanted::kNone;
+  replay.samples = false;
+  replay.replay = true;
+  plan.replay_at = {0, 4};
+  const v1::StepPlan proto = ToProto(plan);
+  const auto back = FromProto(ToProto(plan.replica, plan.epoch, plan.step_id),
+                              proto, Limits());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, plan);
+  EXPECT_THAT(Check([](auto* p) { p->mutable_replay_at()->Resize(2000, 1); }),
+              RefusedWith("replay_at has 2000 entries, limit 1024"));
+}
+
 TEST(WireTypesTest, AnEmptyPlanComesBackAsItWas) {
   const StepPlan plan;
   const auto back = FromProto(v1::StepHeader(), ToProto(plan), Limits());

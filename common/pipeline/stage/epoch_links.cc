@@ -246,7 +246,8 @@ StatusOr<EpochLinks::InputTerms> EpochLinks::OnStepsHello(
     return FailedPrecondition("this stage has a predecessor's stream already");
   }
   live_->input = std::move(steps);
-  return InputTerms{place, info_.is_first() ? 0 : info_.hidden_size};
+  return InputTerms{place, info_.is_first() ? 0 : info_.hidden_size,
+                    info_.first_layer};
 }
 
 Status EpochLinks::OnStepInput(StepInput input, v1::StepPlan plan,

@@ -75,6 +75,7 @@ class EpochLinks : public StepOutputSink {
   struct InputTerms {
     Assignment assignment;
     int32_t hidden_size = 0;  // of the frames' payload; 0: the first stage
+    int32_t first_layer = 0;
   };
   StatusOr<InputTerms> OnStepsHello(const v1::StepsHello& hello,
                                     std::shared_ptr<StepsStream> steps);

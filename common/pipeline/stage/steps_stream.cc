@@ -73,7 +73,8 @@ Status StepsStream::OnStep(v1::Step step, Buffer payload,
       input.failed,
       wire::FailedFromProto(step, input.plan, assignment.limits.plan));
   auto hidden = wire::HiddenFromPayload(
-      std::move(payload), input.plan.num_tokens(), terms_->hidden_size);
+      std::move(payload), input.plan.num_rows(terms_->first_layer),
+      terms_->hidden_size);
   if (!hidden.ok()) {
     return Annotate(hidden.status(), "step ", input.plan.step_id);
   }
