@@ -244,8 +244,8 @@ class GatewayServer::Impl {
   void StartPipeline() {
     PipelineCallbacks callbacks = CallbacksTo(&engine_);
     callbacks.on_up = [this, next = std::move(callbacks.on_up)](
-                          Epoch epoch, const PlanLimits& stages,
-                          int num_stages) {
+                          Epoch epoch, const PlanLimits& stages, int num_stages,
+                          const LostStages& lost) {
       PlanLimits limits = stages;
       limits.num_blocks =
           std::min(limits.num_blocks,
@@ -253,7 +253,7 @@ class GatewayServer::Impl {
       // The pool of a windowed KV group depends on it.
       limits.max_step_tokens =
           std::min(limits.max_step_tokens, options_.engine.max_step_tokens);
-      next(epoch, limits, num_stages);
+      next(epoch, limits, num_stages, lost);
       LogInfo("pipeline up: epoch ", epoch, ", ", num_stages, " stages, ",
               limits.num_blocks, " KV blocks, context ", max_context(),
               max_context() == model_.max_positions

@@ -22,22 +22,24 @@ namespace sluice::testing {
 class Listener {
  public:
   PipelineCallbacks Callbacks() {
-    PipelineCallbacks callbacks{
-        [this](Epoch epoch, const PlanLimits& limits, int num_stages) {
-          MutexLock lock(mutex_);
-          epochs_.push_back(epoch);
-          limits_ = limits;
-          num_stages_ = num_stages;
-        },
-        [this](const Status& why) {
-          MutexLock lock(mutex_);
-          losses_.push_back(Message(why));
-        },
-        [this](StepResult result) {
-          if (throws_.exchange(false)) throw std::bad_alloc();
-          MutexLock lock(mutex_);
-          results_.push_back(std::move(result));
-        }};
+    PipelineCallbacks callbacks{[this](Epoch epoch, const PlanLimits& limits,
+                                       int num_stages, const LostStages& lost) {
+                                  MutexLock lock(mutex_);
+                                  epochs_.push_back(epoch);
+                                  lost_.push_back(lost);
+                                  limits_ = limits;
+                                  num_stages_ = num_stages;
+                                },
+                                [this](const Status& why) {
+                                  MutexLock lock(mutex_);
+                                  losses_.push_back(Message(why));
+                                },
+                                [this](StepResult result) {
+                                  if (throws_.exchange(false))
+                                    throw std::bad_alloc();
+                                  MutexLock lock(mutex_);
+                                  results_.push_back(std::move(result));
+                                }};
     callbacks.on_exception = [this](const Status&) { ++exceptions_; };
     return callbacks;
   }
@@ -47,6 +49,7 @@ class Listener {
   size_t losses() const { return Locked(losses_).size(); }
   std::string loss(size_t i) const { return Locked(losses_)[i]; }
   Epoch epoch() const { return Locked(epochs_).back(); }
+  LostStages lost() const { return Locked(lost_).back(); }
   PlanLimits limits() const { return Locked(limits_); }
   int num_stages() const { return Locked(num_stages_); }
   std::vector<StepResult> results() const { return Locked(results_); }
@@ -59,6 +62,7 @@ class Listener {
   }
   mutable Mutex mutex_;
   std::vector<Epoch> epochs_;
+  std::vector<LostStages> lost_;
   PlanLimits limits_;
   int num_stages_ = 0;
   std::vector<std::string> losses_;

@@ -136,6 +136,7 @@ StageInfo FakeInfo(int index, int parts) {
   info.ranks = 1;
   info.threads = 1;
   info.isa = "portable";
+  info.replay_log = !info.is_last();
   info.limits.max_step_tokens = 64;
   info.limits.max_sequences = 8;
   info.limits.max_context = 128;

@@ -236,6 +236,8 @@ TEST_F(PipelineAssemblerTest, AStoppedStageIsNamedAndServesAgainWhenItIsBack) {
         << client->status().message;
     EXPECT_GT(listener_.epoch(), before);
     EXPECT_EQ(listener_.losses(), losses + 1);
+    EXPECT_EQ(listener_.lost(),
+              LostStages(std::vector<int32_t>{2 * static_cast<int32_t>(gone)}));
     const size_t results = listener_.results().size();
     client->plans().Submit(Plan(0, 5));
     EXPECT_TRUE(
@@ -419,6 +421,31 @@ TEST_F(PipelineAssemblerTest, ABrokenPipelineIsBuiltAnew) {
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }));
   EXPECT_EQ(listener_.losses(), 1u);
   EXPECT_THAT(listener_.loss(0), HasSubstr("no such step"));
+  EXPECT_EQ(listener_.lost(), LostStages(std::vector<int32_t>()));
+}
+
+TEST_F(PipelineAssemblerTest, AStageWithoutALogComputesForTheNextOne) {
+  for (const bool has_log : {false, true}) {
+    stages_.clear();
+    for (int i = 0; i < 4; ++i) {
+      StageInfo info = FakeInfo(i, 4);
+      info.replay_log = has_log && i == 0;
+      AddStage(info);
+    }
+    const size_t ups = listener_.ups();
+    const auto client = Connect();
+    ASSERT_TRUE(Eventually([&] { return listener_.ups() > ups; }));
+    EXPECT_EQ(listener_.lost(), std::nullopt);
+    const std::string address = stages_[2]->address();
+    stages_[2].reset();
+    AddStage(FakeInfo(2, 4), address);
+    std::swap(stages_[2], stages_.back());
+    ASSERT_TRUE(Eventually([&] { return listener_.ups() > ups + 1; }))
+        << client->status().message;
+    const std::vector<int32_t> lost =
+        has_log ? std::vector<int32_t>{2, 4} : std::vector<int32_t>{0, 2, 4};
+    EXPECT_EQ(listener_.lost(), LostStages(lost));
+  }
 }
 
 TEST_F(PipelineAssemblerTest, AResultThatThrowsBuildsThePipelineAnew) {

@@ -43,6 +43,8 @@ TEST_F(StagePlacesTest, ASpareTakesThePlaceOfALostStageInANewEpoch) {
     EXPECT_EQ(listener_.losses(), ups);
     EXPECT_GT(listener_.epoch(), before);
     EXPECT_EQ(listener_.num_stages(), 2);
+    EXPECT_EQ(listener_.lost(),
+              LostStages(std::vector<int32_t>{lost == 0 ? 0 : 2}));
     client->plans().Submit(Plan(0, 41));
     ASSERT_TRUE(Eventually([&] { return listener_.results().size() == ups; }));
     EXPECT_EQ(listener_.results().back().sequences[0].sampled[0].token,

@@ -114,9 +114,8 @@ class StrangersTest : public ::testing::Test {
     auto client = PipelineAssembler::Create(options);
     EXPECT_TRUE(client.ok()) << client.status();
     PipelineCallbacks callbacks;
-    callbacks.on_up = [this](Epoch epoch, const PlanLimits&, int) {
-      epoch_ = epoch.value();
-    };
+    callbacks.on_up = [this](Epoch epoch, const PlanLimits&, int,
+                             const LostStages&) { epoch_ = epoch.value(); };
     callbacks.on_lost = [this](const Status&) { ++losses_; };
     callbacks.on_result = [this](StepResult) { ++results_; };
     (*client)->Start(std::move(callbacks));

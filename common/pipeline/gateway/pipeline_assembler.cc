@@ -74,8 +74,9 @@ v1::Hello HelloOf(const PipelineOptions& options) {
 
 PipelineCallbacks CallbacksTo(EngineLoop* engine) {
   return {
-      [engine](Epoch epoch, const PlanLimits& limits, int num_stages) {
-        engine->OnPipelineUp(epoch, limits, num_stages);
+      [engine](Epoch epoch, const PlanLimits& limits, int num_stages,
+               const LostStages& lost) {
+        engine->OnPipelineUp(epoch, limits, num_stages, lost);
       },
       [engine](const Status& why) { engine->OnPipelineLost(why); },
       [engine](StepResult result) { engine->OnStepResult(std::move(result)); },
@@ -360,6 +361,7 @@ void PipelineAssembler::BeginAssigning(TimePoint now) {
 void PipelineAssembler::OnAssigned(size_t index, const v1::Assigned& assigned) {
   const Status status =
       wire::StatusFromProto(assigned.status_code(), assigned.status_message());
+  stages_[index]->OnAssigned(assigned);
   if (places_.has(index) && phase_ == Phase::kGathering && !status.ok() &&
       stages_[index]->load_sent()) {
     message_ = Cat(stages_[index]->Describe(), ": ", Message(status));
@@ -392,10 +394,14 @@ void PipelineAssembler::OnUp(Epoch epoch) {
     last_recovery_ = Clock::now() - down_since_;
   }
   plans_->GoLive();
-  LogInfo("pipeline of ", places_.count(), " stages is up, epoch ", epoch);
+  const LostStages lost = places_.OnUp(epoch);
+  LogInfo("pipeline of ", places_.count(), " stages is up, epoch ", epoch,
+          lost ? Cat(", ", places_.count() - lost->size(),
+                     " of which have their KV cache")
+               : "");
   Publish();
   callbacks_.on_up(epoch, joined_.limits.plan,
-                   static_cast<int>(places_.count()));
+                   static_cast<int>(places_.count()), lost);
 }
 
 void PipelineAssembler::OnFailure(size_t index, const v1::Failure& failure) {

@@ -55,7 +55,9 @@ struct PipelineOptions {
 // thread "pipeline", and may be empty. None may wait for the assembler.
 struct PipelineCallbacks {
   // Plans of `epoch` within `limits` may be submitted.
-  std::function<void(Epoch, const PlanLimits&, int num_stages)> on_up;
+  std::function<void(Epoch, const PlanLimits&, int num_stages,
+                     const LostStages&)>
+      on_up;
   // No plan of the epoch gets a result any more. The status names the stage's
   // index, address and layers, and why.
   std::function<void(const Status&)> on_lost;

@@ -198,7 +198,15 @@ void StageConnection::SendAssign(const wire::PipelineName& name,
     assign->set_next_first_layer(next->facts_.first_layer);
   }
   if (last != nullptr) assign->set_last_address(last->address_);
+  assign->set_keep_epoch(kv_epoch_.value());
+  assigned_epoch_ = name.epoch;
   Send(std::move(request));
+}
+
+void StageConnection::OnAssigned(const v1::Assigned& assigned) {
+  const Epoch epoch(assigned.epoch());
+  if (epoch != assigned_epoch_) return;
+  kv_epoch_ = assigned.kept() && kv_epoch_ != Epoch(0) ? epoch : Epoch(0);
 }
 
 void StageConnection::SendLoad(const wire::PipelineName& name,

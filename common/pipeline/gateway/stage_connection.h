@@ -57,6 +57,14 @@ class StageConnection {
   void SendAssign(const wire::PipelineName& name, const PipelineLimits& limits,
                   const StageConnection* next,
                   const StageConnection* last = nullptr);
+  // Notes the answer to the latest SendAssign: whether the stage `kept` the KV
+  // cache of the epoch before.
+  void OnAssigned(const v1::Assigned& assigned);
+  // Plans of `epoch` follow, and change the KV cache of the stage if it `has` a
+  // place; else they make it worthless.
+  void OnUp(Epoch epoch, bool has) { kv_epoch_ = has ? epoch : Epoch(0); }
+  // Whether the stage has the KV cache of the last pipeline, in `epoch`.
+  bool kept(Epoch epoch) const { return kv_epoch_ == epoch; }
   // Makes an assignable stage load the layers of `place`, once per stream. The
   // stage ends the stream, or refuses with Assigned.
   void SendLoad(const wire::PipelineName& name, const StagePlace& place);
@@ -136,6 +144,10 @@ class StageConnection {
   bool refused_ = false;                             // welcomed, does not fit
   bool load_sent_ = false;                           // on this link
   bool held_ = false;
+  // The epoch in whose state the stage's KV cache is that of the last pipeline;
+  // 0: it is not. And the epoch of the latest SendAssign.
+  Epoch kv_epoch_;
+  Epoch assigned_epoch_;
   std::string message_;
   bool drained_ = false;
   std::optional<TimePoint> leaves_at_;  // at the latest

@@ -143,6 +143,20 @@ size_t StagePlaces::Slowest() const {
   return static_cast<size_t>(slowest - stages_.begin());
 }
 
+LostStages StagePlaces::OnUp(Epoch epoch) {
+  std::vector<int32_t> lost;
+  bool feeds = false;  // the stage behind computes again
+  for (size_t i = places_.size(); i-- > 0;) {
+    const StageConnection& stage = *stages_[i];
+    const bool kept = stage.kept(epoch);
+    feeds = !kept || (feeds && !stage.facts().replay_log);
+    if (feeds) lost.insert(lost.begin(), places_[i].first_layer);
+  }
+  for (size_t i = 0; i < stages_.size(); ++i) stages_[i]->OnUp(epoch, has(i));
+  if (lost.size() == places_.size()) return std::nullopt;
+  return lost;
+}
+
 bool StagePlaces::filled() const {
   for (size_t i = 0; i < places_.size(); ++i) {
     if (!stages_[i]->holds(places_[i])) return false;

@@ -43,6 +43,10 @@ class StagePlaces {
   bool Prepare(size_t index, const wire::PipelineName& name);
   // Returns the place whose process has done the fewest steps of the epoch.
   size_t Slowest() const;
+  // Plans of `epoch` follow. Returns the first layers of the stages that must
+  // compute again what the last pipeline had cached: those that lost their KV
+  // cache, and those without a log whose successor needs what they hand on.
+  LostStages OnUp(Epoch epoch);
   // Whether every place has a process that holds its layers.
   bool filled() const;
   // Asks the processes in the places to finish their steps.

@@ -57,12 +57,13 @@ void ControlStream::OnEnd(const Status& status) {
   session_->OnControlEnd(this);
 }
 
-void ControlStream::SendAssigned(Epoch epoch, const Status& status) {
+void ControlStream::SendAssigned(Epoch epoch, const Status& status, bool kept) {
   v1::ControlResponse response;
   v1::Assigned* assigned = response.mutable_assigned();
   assigned->set_epoch(epoch.value());
   assigned->set_status_code(static_cast<int>(status.code()));
   assigned->set_status_message(Message(status));
+  assigned->set_kept(kept);
   Answer(std::move(response));
 }
 

@@ -39,7 +39,14 @@ EpochLinks::Events StageSession::LinkEvents() {
     } else {
       LogWarning("epoch ", epoch, " refused: ", Message(status));
     }
-    if (const auto to = control()) to->SendAssigned(epoch, status);
+    std::shared_ptr<ControlStream> to;
+    bool kept = false;
+    {
+      MutexLock lock(mutex_);
+      to = control_;
+      kept = kept_;
+    }
+    if (to != nullptr) to->SendAssigned(epoch, status, kept);
   };
   events.on_failure = [this](Epoch epoch, v1::FailureSide side,
                              const Status& why) {
@@ -117,7 +124,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     replaced = std::exchange(control_, std::move(control));
     if (replaced != nullptr) ended = links_.Release(/*draining=*/false);
     // Another run of the gateway may have another clock.
-    if (!is_holder) highest_epoch_ = 0;
+    if (!is_holder) highest_epoch_ = kv_epoch_ = 0;
     holder_ = {hello.gateway_id(), control_->peer(), hello.secret(), now, now};
     welcome = MakeWelcome();
   }
@@ -197,6 +204,7 @@ Status StageSession::CheckPlace(const StagePlace& place) const {
 std::shared_ptr<EpochStreams> StageSession::Unload(std::string told) {
   auto ended = links_.Release(/*draining=*/shutting_down_);
   runner_ = nullptr;
+  kv_epoch_ = 0;
   loaded_ = false;
   loading_ = std::move(told);
   load_failure_.reset();
@@ -235,13 +243,15 @@ void StageSession::OnAssign(const v1::Assign& assign,
       if (status.ok()) status = CheckAssign(assign, *limits);
       if (status.ok()) {
         highest_epoch_ = assign.epoch();
+        kept_ = kv_epoch_ != 0 && assign.keep_epoch() == kv_epoch_;
+        kv_epoch_ = assign.epoch();
         ended = links_.Begin(assignment);
       }
     }
   }
   if (!status.ok()) {
     LogWarning("epoch ", epoch, " refused: ", Message(status));
-    asker->SendAssigned(epoch, status);
+    asker->SendAssigned(epoch, status, /*kept=*/false);
     return;
   }
   if (load) {

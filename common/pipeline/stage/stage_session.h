@@ -124,6 +124,9 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   std::shared_ptr<ControlStream> control_ ABSL_GUARDED_BY(mutex_);
   Holder holder_ ABSL_GUARDED_BY(mutex_);
   uint64_t highest_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of that gateway
+  // That gateway's epoch whose plans left the keys and values; 0: none.
+  uint64_t kv_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool kept_ ABSL_GUARDED_BY(mutex_) = false;  // by the latest Assign
 };
 
 }  // namespace sluice

@@ -89,5 +89,58 @@ TEST(LocalClusterTest, ALostStageEndsItsRequestsAndServesAgainWhenRestarted) {
   }
 }
 
+// Whether all but the last blocks were computed on the lost stage alone.
+void ExpectOthersComputedNothing(const EngineStats& before,
+                                 const EngineStats& now, size_t sequences) {
+  const uint64_t replayed = now.replayed_tokens - before.replayed_tokens;
+  const uint64_t kept = now.kept_tokens - before.kept_tokens;
+  EXPECT_GT(kept, sequences * 100);
+  EXPECT_LE(replayed - kept, sequences * (kBlockTokens + 1));
+}
+
+TEST(LocalClusterTest, ALostStageAloneComputesAgainAndNoTokenChanges) {
+  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  LocalClusterOptions options = Options(model, 3, true);
+  options.stage.kv_blocks = 200;
+  options.engine.recovery_timeout = std::chrono::seconds(30);
+  options.engine.max_replays = 10;
+  for (const bool logs : {true, false}) {
+    options.stage.replay_log = logs;
+    auto started = LocalCluster::Start(options);
+    ASSERT_TRUE(started.ok()) << started.status();
+    LocalCluster& cluster = **started;
+    std::vector<std::vector<TokenId>> prompts, want;
+    for (int i = 0; i < 4; ++i) {
+      std::vector<TokenId>& prompt = prompts.emplace_back();
+      for (int t = 0; t < 100 + i; ++t) prompt.push_back(1 + (t * 7 + i) % 500);
+      want.push_back(Generate(cluster, prompt, 380));
+    }
+    for (const int gone : {0, 1, 2}) {
+      std::vector<std::shared_ptr<CollectingSink>> sinks;
+      for (const auto& prompt : prompts) {
+        sinks.push_back(std::make_shared<CollectingSink>());
+        ASSERT_TRUE(cluster.engine()
+                        .Submit(GreedyRequest(prompt, 380), sinks.back())
+                        .ok());
+      }
+      for (const auto& sink : sinks) {
+        ASSERT_TRUE(sink->WaitTokens(20, Clock::now() + kLimit));
+      }
+      const EngineStats before = cluster.engine().Stats();
+      cluster.StopStage(gone);
+      ASSERT_TRUE(cluster.RestartStage(gone).ok());
+      for (size_t i = 0; i < sinks.size(); ++i) {
+        ASSERT_TRUE(sinks[i]->WaitEnd(Clock::now() + kLimit).has_value());
+        EXPECT_EQ(sinks[i]->tokens(), want[i]) << "stage " << gone;
+      }
+      const EngineStats now = cluster.engine().Stats();
+      EXPECT_EQ(now.recoveries, before.recoveries + 1);
+      // Without logs the stages before the last one compute again too, which
+      // is all of them then.
+      if (logs || gone < 2) ExpectOthersComputedNothing(before, now, 4);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::stage

@@ -92,7 +92,7 @@ class ReloadTest : public ::testing::Test {
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
     PipelineCallbacks callbacks;
-    callbacks.on_up = [](Epoch, const PlanLimits&, int) {};
+    callbacks.on_up = [](Epoch, const PlanLimits&, int, const LostStages&) {};
     callbacks.on_lost = [](const Status&) {};
     callbacks.on_result = [](StepResult) {};
     client_->Start(std::move(callbacks));
