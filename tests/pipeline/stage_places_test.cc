@@ -189,6 +189,42 @@ TEST_F(StagePlacesTest, AStageThatComesBackWithItsLayersKeepsItsPlace) {
   EXPECT_TRUE(client->status().spares[0].place().empty());
 }
 
+TEST_F(StagePlacesTest, AProcessThatWasAwayForAnEpochHasLostItsKvCache) {
+  AddStages(2);
+  AddSpare(FakeInfo(0, 2));
+  Timing timing;
+  timing.heartbeat = std::chrono::milliseconds(20);
+  timing.suspect_after = std::chrono::milliseconds(200);
+  timing.peer_timeout = std::chrono::milliseconds(800);
+  const auto client = Connect(timing);
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  ASSERT_TRUE(Eventually([&] { return SparesAreThere(*client); }));
+  FakeStage& away = *stages_[1];
+  const auto second = [&] { return client->status().stages[1].address; };
+  away.session().SetStanding(true);
+  away.runner().SetMute(true);
+  ASSERT_TRUE(Eventually([&] { return listener_.losses() == 1; }));
+  away.runner().SetMute(false);
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }))
+      << client->status().message;
+  EXPECT_EQ(second(), spares_[0]->address());
+  EXPECT_EQ(listener_.lost(), LostStages(std::vector<int32_t>{2}));
+
+  // It never ended, and has its place again. But plans ran without it.
+  away.session().SetStanding(false);
+  ASSERT_TRUE(Eventually(
+      [&] { return client->status().spares[0].state == StageState::kReady; }));
+  spares_[0].reset();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 3; }))
+      << client->status().message;
+  EXPECT_EQ(second(), away.address());
+  EXPECT_EQ(listener_.lost(), LostStages(std::vector<int32_t>{2}));
+
+  client->plans().OnPipelineBroken(Internal("no such step"));
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 4; }));
+  EXPECT_EQ(listener_.lost(), LostStages(std::vector<int32_t>()));
+}
+
 TEST_F(StagePlacesTest, ASpareThatLoadsIsShownSoAndWaitedFor) {
   AddStages(2);
   AddSpare(FakeInfo(0, 2), OkStatus(), /*holds_loads=*/true);
