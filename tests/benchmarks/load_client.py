@@ -64,10 +64,11 @@ def address_of(url):
 
 
 async def stream(address, body, *, path="/v1/completions", headers=(),
-                 leave_after=None, keep=False):
+                 leave_after=None, keep=False, answer=None):
     """The Answer to a streamed request. `leave_after`: seconds after which
-    the connection is cut. `keep`: keep the events' data."""
-    answer = Answer(time.perf_counter())
+    the connection is cut. `keep`: keep the events' data. `answer`: one to fill
+    in, for who looks at it meanwhile."""
+    answer = answer or Answer(time.perf_counter())
     work = _stream(answer, address, body, path, headers, keep)
     try:
         await asyncio.wait_for(work, leave_after)
@@ -135,9 +136,10 @@ def model_name(url):
     return json.loads(api.get(url, "/v1/models")[1])["data"][0]["id"]
 
 
-def prompt_ids(rng, count):
-    """Fresh ids every time, so that no prefix is found in the cache."""
-    return [rng.randrange(1000, 40000) for _ in range(count)]
+def prompt_ids(rng, count, end=40000):
+    """Fresh ids below `end` every time, so that no prefix is found in the
+    cache."""
+    return [rng.randrange(1000, end) for _ in range(count)]
 
 
 class MemoryWatch:
