@@ -83,6 +83,8 @@ class BlockManager {
   // The stages with the first layers `lost` were replaced and lack what is
   // cached: it is stale until it is replayed. No table may hold a block.
   void MakeStale(const std::vector<int32_t>& lost);
+  // Forgets what is stale. The stages of replay_at lack nothing then.
+  void ForgetStale() { pool_.ForgetStale(); }
   int num_stale() const { return pool_.num_stale(); }
   // The first layers, rising, of the stages that lack stale blocks. A stage
   // that was replaced earlier still lacks those that have been stale since.

@@ -108,6 +108,12 @@ void BlockPool::MakeStale() {
   num_stale_ = num_cached();
 }
 
+void BlockPool::ForgetStale() {
+  for (Block& block : blocks_) {
+    if (block.stale) Forget(block);
+  }
+}
+
 void BlockPool::Restore(BlockId block) {
   if (std::exchange(at(block).stale, false)) --num_stale_;
 }

@@ -68,6 +68,8 @@ class BlockPool {
 
   // Some stages have lost the content of all cached blocks.
   void MakeStale();
+  // Forgets stale content.
+  void ForgetStale();
   // Every stage has the block's content.
   void Restore(BlockId block);
   int num_stale() const { return num_stale_; }

@@ -80,6 +80,9 @@ void SequenceStore::Reset(const BlockManager::Options& blocks) {
 
 void SequenceStore::Suspend(
     const std::function<bool(const Sequence&)>& go_first) {
+  // Stale blocks for which no sequence waits: with them the stages that were
+  // lost before would have to replay what is lost now.
+  if (!await_replays()) blocks_.ForgetStale();
   for (Sequence* sequence : running_) sequence->is_replay = true;
   StopAll();
   std::vector<uint64_t> tickets;
@@ -159,6 +162,14 @@ int32_t SequenceStore::num_decoding() const {
   return static_cast<int32_t>(
       std::count_if(running_.begin(), running_.end(),
                     [](const Sequence* s) { return s->is_decoding(); }));
+}
+
+bool SequenceStore::await_replays() const {
+  if (blocks_.num_stale() == 0) return false;
+  return std::ranges::any_of(preempted_, &Sequence::is_replay) ||
+         std::ranges::any_of(running_, [](const Sequence* s) {
+           return s->num_computed < s->replay_end;
+         });
 }
 
 Status SequenceStore::CheckClients() const {

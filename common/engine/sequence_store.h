@@ -69,6 +69,9 @@ class SequenceStore {
 
   size_t num_waiting() const { return preempted_.size() + queue_.size(); }
   int32_t num_decoding() const;
+  // Whether sequences of a lost pipeline stand still until the stages that were
+  // replaced have replayed them.
+  bool await_replays() const;
 
   // INTERNAL names the first contradiction of places, sequences and blocks.
   Status CheckIntegrity() const;

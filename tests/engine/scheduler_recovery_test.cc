@@ -247,6 +247,33 @@ TEST(SchedulerRecoveryTest, AStageLostEarlierStillLacksWhatWasNotReplayed) {
   EXPECT_EQ(harness.scheduler().state().sequences.blocks().num_stale(), 0);
 }
 
+TEST(SchedulerRecoveryTest, WhatNoSequenceWaitsForIsForgottenAtTheNextLoss) {
+  SchedulerHarness harness({}, TestLimits(400), 3, /*logs=*/true);
+  const SequenceId ended = harness.Add(TestRequest(200, 1, 7));
+  while (harness.outcome(ended).ends.empty()) {
+    harness.Plan();
+    harness.Commit();
+  }
+  const SequenceId id = harness.Add(TestRequest(300, 200));
+  Warm(harness, {id});
+  harness.Suspend();
+  harness.AttachAgain(Epoch(2), {1});
+  const size_t tokens = harness.outcome(id).tokens.size();
+  while (harness.outcome(id).tokens.size() < tokens + 10) {
+    harness.Plan();
+    harness.Commit();
+  }
+  EXPECT_GT(harness.scheduler().state().sequences.blocks().num_stale(), 0);
+  harness.Suspend();
+  harness.AttachAgain(Epoch(3), {2});
+  const std::optional<StepPlan> plan = harness.Plan();
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(plan->replay_at, std::vector<int32_t>{2});
+  harness.RunToEnd();
+  EXPECT_EQ(harness.outcome(id).result(),
+            Undisturbed(harness.request(id), kSmallVocab));
+}
+
 TEST(SchedulerRecoveryTest, OneSequenceReplaysWhatSeveralShare) {
   SchedulerHarness harness({}, TestLimits(400), 2, /*logs=*/true);
   std::vector<SequenceId> ids;
