@@ -33,8 +33,10 @@ std::span<const TokenId> MaySkip(const Sequence& sequence, bool may_draw) {
 void BatchBuilder::Build() {
   Sequence* const alone = policy_.NextAlone();
   if (alone != nullptr && BuildAlone(*alone)) return;
-  // While no sequence decodes, prompts may fill the plan.
-  const bool decoding = sequences_.num_decoding() > 0;
+  // While no sequence decodes, prompts may fill the plan. So may replays: a
+  // slow decode is less than another one's pause.
+  const bool decoding =
+      sequences_.num_decoding() > 0 && !sequences_.await_replays();
   const uint64_t evictions = sequences_.blocks().evictions();
   owed_share_ = policy_.NoteOwed();
   AddDecodes();
