@@ -68,6 +68,16 @@ void FakeStages::Add(Part part) {
   parts_.push_back(std::move(part));
 }
 
+std::vector<SequenceId> FakeStages::Carried(StepId step) const {
+  std::vector<SequenceId> carried;
+  for (const Part& part : parts_) {
+    if (part.step == step && part.start < part.end) {
+      carried.push_back(part.sequence);
+    }
+  }
+  return carried;
+}
+
 void FakeStages::Spoil(StepId step, SequenceId sequence) {
   failed_.insert(sequence);
   for (Part& part : parts_) {

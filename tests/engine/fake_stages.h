@@ -51,10 +51,13 @@ class FakeStages {
   FakeStages(int count, const PlanLimits& limits, bool logs);
 
   int count() const { return static_cast<int>(stages_.size()); }
+  const PlanLimits& limits() const { return limits_; }
   void Add(Part part);
   // Every stage does the parts up to `step`. INTERNAL names the first slot that
   // is not as it must be.
   Status Finish(StepId step);
+  // The sequences that have a chunk in `step`, which is not finished.
+  std::vector<SequenceId> Carried(StepId step) const;
   // From `step` on the parts of `sequence` fail, where they are not done, until
   // the sequence starts again. A shared position has its meaning all the same.
   void Spoil(StepId step, SequenceId sequence);

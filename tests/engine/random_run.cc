@@ -230,15 +230,25 @@ class RandomRun {
       Pick(2) == 0 ? harness_.CommitSwapped() : harness_.CommitTwice();
       return;
     }
+    if (rates_.survivals > 0) return FailAny();
     if (next.sequences.empty()) return;
     const auto which = static_cast<size_t>(Pick(int(next.sequences.size())));
     if (Pick(300) == 0) next.sequences[which].status = Internal("injected");
     if (Happens(rates_.no_host, count.no_host)) {
-      const SequenceId id = next.sequences[which].sequence;
-      harness_.SpoilNext(which);
-      next.sequences[which] = SequenceResult();
-      next.sequences[which].sequence = id;
-      next.sequences[which].status = Unavailable("no host");
+      harness_.FailNext(next.sequences[which].sequence, Unavailable("no host"));
+    }
+  }
+
+  // Any part of the oldest plan fails, be it a replay.
+  void FailAny() {
+    const std::vector<SequenceId> carried = harness_.Carried();
+    if (carried.empty()) return;
+    const SequenceId id =
+        carried[static_cast<size_t>(Pick(static_cast<int>(carried.size())))];
+    if (Pick(300) == 0) {
+      harness_.FailNext(id, Internal("injected"));
+    } else if (Happens(rates_.no_host, totals_.faults.no_host)) {
+      harness_.FailNext(id, Unavailable("no host"));
     }
   }
 
@@ -265,7 +275,8 @@ class RandomRun {
       stages = 1 + Pick(4);
       harness_.Resize(shape_.num_blocks / 2 + Pick(shape_.num_blocks));
     }
-    harness_.Attach(Epoch(++totals_.epochs), stages, shape_.logs);
+    harness_.Attach(Epoch(++totals_.epochs), stages, shape_.logs,
+                    /*claims=*/rates_.survivals > 0);
   }
 
   const Shape& shape_;

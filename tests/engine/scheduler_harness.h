@@ -45,9 +45,13 @@ class SchedulerHarness {
   }
 
   // All stages are new. `logs`: whether they have logs of what they hand on.
-  void Attach(Epoch epoch, int num_stages, bool logs = false) {
+  // `claims`: with other limits they say all the same that none lost anything.
+  void Attach(Epoch epoch, int num_stages, bool logs = false,
+              bool claims = false) {
+    const bool differs = stages_ != nullptr && limits_ != stages_->limits();
     stages_ = std::make_shared<FakeStages>(num_stages, limits_, logs);
-    Begin(epoch, std::nullopt);
+    Begin(epoch, claims && differs ? LostStages(std::vector<int32_t>())
+                                   : std::nullopt);
   }
   // The stages are those of the last pipeline, but for the `lost` ones, in
   // whose places others are.
@@ -131,10 +135,19 @@ class SchedulerHarness {
 
   // The oldest result that is out, changed before it is committed.
   StepResult& NextResult() { return results_.front(); }
-  // Its part of sequence `which` leaves nothing of meaning.
-  void SpoilNext(size_t which) {
-    stages_->Spoil(NextResult().step_id,
-                   NextResult().sequences.at(which).sequence);
+  // The sequences of its plan.
+  std::vector<SequenceId> Carried() {
+    return stages_->Carried(NextResult().step_id);
+  }
+  // Its part of sequence `id` fails with `why`, and leaves nothing of meaning.
+  void FailNext(SequenceId id, const Status& why) {
+    std::vector<SequenceResult>& parts = NextResult().sequences;
+    std::erase_if(parts, [id](const SequenceResult& part) {
+      return part.sequence == id;
+    });
+    parts.emplace_back().sequence = id;
+    parts.back().status = why;
+    stages_->Spoil(NextResult().step_id, id);
   }
 
   // Commits the oldest result; false if none is out.
