@@ -293,12 +293,15 @@ class ChaosTest(unittest.TestCase):
         print(f"{FAULTS} faults, {load.done} streams, "
               f"{metrics['sluice_gateway_recoveries_total']:.0f} recoveries, "
               f"{metrics['sluice_gateway_replayed_tokens_total']:.0f} tokens "
-              "replayed; the longest gap of a stream: p50 "
+              "replayed, "
+              f"{metrics['sluice_gateway_kept_tokens_total']:.0f} of them on "
+              "replaced stages alone; the longest gap of a stream: p50 "
               f"{share(load.gaps, 0.5):.2f} s, p99 "
               f"{share(load.gaps, 0.99):.2f} s, worst {max(load.gaps):.2f} s",
               flush=True)
         self.assertEqual(load.wrong, [])
         self.assertGreater(metrics["sluice_gateway_recoveries_total"], 0)
+        self.assertGreater(metrics["sluice_gateway_kept_tokens_total"], 0)
 
     def inject(self, cluster, faults, load, draw):
         for number in range(FAULTS):
