@@ -45,10 +45,10 @@ BlockManager::Hits BlockManager::Look(std::optional<std::string_view> salt,
     int32_t whole = 0, kept = 0;
   };
   std::vector<Run> known(hits.tables.size());
-  bool awaits = false;
+  bool awaits = false, spoils = false;
   const auto limit = static_cast<int32_t>(tokens.size()) / kBlockTokens;
   for (int32_t i = 0; i < limit; ++i) {
-    bool is_kept = true, is_whole = true;
+    bool is_kept = true, is_whole = true, has_whole = false;
     std::optional<BlockPool::Found> next;
     for (size_t g = 0; g < hits.tables.size(); ++g) {
       const auto found = pool_.Find(static_cast<int>(g), hits.prefixes.back(),
@@ -60,13 +60,16 @@ BlockManager::Hits BlockManager::Look(std::optional<std::string_view> salt,
       is_kept &= known[g].kept >= read;
       is_whole &= known[g].whole >= read;
       awaits |= found && found->is_stale && found->is_held;
+      has_whole |= found && !found->is_stale;
       if (g == 0) next = found;
       if (!next) break;
     }
     if (!next) break;
     hits.prefixes.push_back(next->prefix);
     if (is_whole) hits.whole = i + 1;
-    if (!is_kept) continue;
+    // A replay that fails would spoil a whole block.
+    spoils = !is_whole && (spoils || has_whole);
+    if (!is_kept || spoils) continue;
     hits.kept = i + 1;
     hits.awaits_replay = awaits;
   }

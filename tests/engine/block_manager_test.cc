@@ -291,5 +291,28 @@ TEST(BlockManagerTest, AStaleBlockIsKeptUntilItIsReplayed) {
   ExpectSound(manager, {&all, &more});
 }
 
+TEST(BlockManagerTest, AReplayEndsBeforeABlockThatEveryStageHas) {
+  BlockManager manager({.num_blocks = 8});
+  Tables first = Fill(manager, Count(32));
+  manager.Release(first);
+  manager.MakeStale({0});
+  // Computes copies of the stale blocks, and a third block that is whole.
+  Tables second = manager.MatchPrefix("", Count(48), /*may_replay=*/false);
+  EXPECT_EQ(Hits(second), 0u);
+  EXPECT_TRUE(manager.Reserve(second, 48));
+  manager.CacheFullBlocks(second, Count(48));
+  EXPECT_EQ(manager.num_stale(), 2);
+
+  Tables third = manager.MatchPrefix("", Count(48));
+  EXPECT_EQ(Hits(third), 2u);
+  EXPECT_EQ(third[0].num_whole, 0);
+  // With the two replayed all three are whole.
+  manager.CacheFullBlocks(third, Count(32));
+  Tables fourth = manager.MatchPrefix("", Count(48));
+  EXPECT_EQ(Hits(fourth), 3u);
+  EXPECT_EQ(fourth[0].num_whole, 3);
+  ExpectSound(manager, {&second, &third, &fourth});
+}
+
 }  // namespace
 }  // namespace sluice
