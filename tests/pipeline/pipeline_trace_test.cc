@@ -19,7 +19,7 @@ using testing::FakeStage;
 class Answers {
  public:
   PipelineCallbacks Callbacks() {
-    return {[this](Epoch epoch, const PlanLimits&, int) {
+    return {[this](Epoch epoch, const PlanLimits&, int, const LostStages&) {
               MutexLock lock(mutex_);
               epoch_ = epoch;
               changed_.NotifyAll();
