@@ -5,7 +5,8 @@ The model's weights are widened to F32 and become each format again; logits on
 a text are compared with those of F32 on the same tokens (quality_bench): mean
 and largest error, KL divergence, how often the likeliest token is the same,
 perplexity; and how many of the ten golden chats' greedy tokens are chosen, each
-after the right ones before.
+after the right ones before. With --llama-perplexity the second half of each
+window of the text is scored by llama.cpp, too, on the same files.
 
 Formats: those of --weights, made at load; files made by the package gguf; with
 --llama-quantize also those that only llama.cpp's tool makes. A row that is no
@@ -16,7 +17,8 @@ The default text is the reference of Python's language that `help()` shows
 
 Usage: build/venv/bin/python3 tests/benchmarks/format_quality.py
        [--model GGUF] [--text FILE --licence NAME] [--chats FILE]
-       [--formats NAME,..] [--llama-quantize PATH] [--tokens N] [--window N]
+       [--formats NAME,..] [--llama-quantize PATH] [--llama-perplexity PATH]
+       [--tokens N] [--window N]
        [--json FILE]
 """
 
@@ -26,6 +28,7 @@ import os
 import pathlib
 import platform
 import pydoc_data.topics
+import re
 import subprocess
 import sys
 import tempfile
@@ -127,21 +130,42 @@ def bench_once(arguments, f32, text, formats):
     return bench_once(arguments, f32, text, formats)
 
 
+def by_llama(arguments, path, text, tokens):
+    """llama.cpp's perplexity of a file, on as many whole windows."""
+    command = [arguments.llama_perplexity, "-m", path, "-f", text, "-c",
+               arguments.window, "-b", arguments.window, "--chunks",
+               tokens // arguments.window, "-t", arguments.threads]
+    done = subprocess.run(list(map(str, command)), check=False, text=True,
+                          capture_output=True, stdin=subprocess.DEVNULL)
+    found = re.search(r"Final estimate: PPL = ([\d.]+)",
+                      done.stdout + done.stderr)
+    if not found:
+        raise SystemExit(f"{' '.join(map(str, command))}: no estimate\n"
+                         f"{done.stderr[-2000:]}")
+    return float(found[1])
+
+
 def measure(arguments, f32, text, formats):
     """The figures of F32 and of each format, a line each."""
     figures = bench_once(arguments, f32, text, formats)
     made = [("f32", "reference"), *[one[:2] for one in formats]]
     if len(figures) != len(made):
         raise SystemExit(f"{len(made)} lines expected, got {figures}")
-    return [{"format": name, "made": how,
+    rows = [{"format": name, "made": how,
              **{key: value for key, value in seen.items() if key != "model"}}
             for (name, how), seen in zip(made, figures)]
+    paths = [str(f32), *[one[2] for one in formats]]
+    for row, path in zip(rows, paths):
+        if arguments.llama_perplexity and row["made"] != "--weights":
+            row["llama_perplexity"] = by_llama(arguments, path, text,
+                                               row["tokens"])
+    return rows
 
 
 def table(rows):
     lines = [f"{'format':10} {'made by':14} {'weights':18} {'MB':>6} "
              f"{'mean err':>8} {'max err':>8} {'KL':>8} {'top-1':>7} "
-             f"{'ppl':>7} {'chats':>6}"]
+             f"{'ppl':>7} {'chats':>6} {'late':>7} {'theirs':>7}"]
     for row in rows:
         chats = row.get("chat_agreement")
         told = "-" if chats is None else f"{chats:.3f}"
@@ -150,7 +174,8 @@ def table(rows):
             f"{row['weights_bytes'] * 1e-6:>6.1f} {row['mean_error']:>8.4f} "
             f"{row['max_error']:>8.3f} {row['kl']:>8.5f} "
             f"{row['top1_agreement']:>7.4f} {row['perplexity']:>7.3f} "
-            f"{told:>6}")
+            f"{told:>6} {row.get('late_perplexity', 0):>7.3f} "
+            f"{row.get('llama_perplexity', 0):>7.3f}")
     return "\n".join(lines)
 
 
@@ -169,6 +194,7 @@ def main():
     parser.add_argument("--chats", default=default_chats())
     parser.add_argument("--formats")
     parser.add_argument("--llama-quantize", metavar="PATH")
+    parser.add_argument("--llama-perplexity", metavar="PATH")
     parser.add_argument("--tokens", type=int, help="of the text at most")
     parser.add_argument("--window", type=int, default=512,
                         help="tokens that see each other, at most 512")
@@ -182,6 +208,9 @@ def main():
         arguments.model = load_client.harness.default_model()
     if arguments.llama_quantize:
         arguments.llama_quantize = os.path.abspath(arguments.llama_quantize)
+    if arguments.llama_perplexity:
+        arguments.llama_perplexity = os.path.abspath(
+            arguments.llama_perplexity)
     with tempfile.TemporaryDirectory() as own:
         folder = pathlib.Path(own)
         text = arguments.text

@@ -41,6 +41,10 @@ struct Difference {
   int64_t top_agree = 0;
   double nll_sum = 0;  // of the text's next tokens
   int64_t nll_count = 0;
+  // Of the next tokens in the second half of whole windows, as llama.cpp's
+  // perplexity counts them.
+  double late_nll_sum = 0;
+  int64_t late_nll_count = 0;
   int64_t chat_tokens =
       0;  // greedy ids of the chats, each after the right ones
   int64_t chat_agree = 0;
@@ -136,7 +140,8 @@ void AddRow(std::span<const float> reference, std::span<const float> logits,
 
 // Adds what one window of the text tells of every model; the first is the
 // reference.
-void AddWindow(std::vector<Model>& models, std::span<const TokenId> ids) {
+void AddWindow(std::vector<Model>& models, std::span<const TokenId> ids,
+               size_t window) {
   const std::vector<float> reference = LogitsOf(*models[0].stage, ids);
   const size_t vocab = reference.size() / ids.size();
   for (Model& model : models) {
@@ -148,9 +153,14 @@ void AddWindow(std::vector<Model>& models, std::span<const TokenId> ids) {
       AddRow(std::span(reference).subspan(t * vocab, vocab), row,
              model.difference);
       if (t + 1 == ids.size()) continue;
-      model.difference.nll_sum +=
+      const double nll =
           LogSum(row) - double{row[static_cast<size_t>(ids[t + 1])]};
-      ++model.difference.nll_count;
+      Difference& to = model.difference;
+      to.nll_sum += nll;
+      ++to.nll_count;
+      if (ids.size() < window || t < window / 2) continue;
+      to.late_nll_sum += nll;
+      ++to.late_nll_count;
     }
   }
 }
@@ -190,6 +200,10 @@ Json ToJson(const Model& model) {
       {"kl", d.kl_sum / rows},
       {"top1_agreement", static_cast<double>(d.top_agree) / rows},
       {"perplexity", std::exp(d.nll_sum / static_cast<double>(d.nll_count))}};
+  if (d.late_nll_count > 0) {
+    json["late_perplexity"] =
+        std::exp(d.late_nll_sum / static_cast<double>(d.late_nll_count));
+  }
   if (d.chat_tokens == 0) return json;
   json["chat_agreement"] =
       static_cast<double>(d.chat_agree) / static_cast<double>(d.chat_tokens);
@@ -213,7 +227,8 @@ Status Run(const Flags& flags) {
   const auto window = static_cast<size_t>(flags.window);
   const size_t most = std::min(ids.size(), static_cast<size_t>(flags.tokens));
   for (size_t at = 0; at + 1 < most; at += window) {
-    AddWindow(models, std::span(ids).subspan(at, std::min(window, most - at)));
+    AddWindow(models, std::span(ids).subspan(at, std::min(window, most - at)),
+              window);
   }
   if (models[0].difference.rows == 0) {
     return InvalidArgument(flags.text, " has ", ids.size(),
