@@ -245,7 +245,7 @@ def check_up(parser, options):
                      "or --open says that they need none")
     if options.hosts:
         for name in ("stages", "stage_memory", "layers", "spares",
-                     "expert_hosts", "placement", "threads", "tcp"):
+                     "expert_hosts", "placement", "threads", "tcp", "device"):
             if getattr(options, name) != parser.get_default(name):
                 parser.error(f"--{name.replace('_', '-')} is for one machine; "
                              "with --hosts the file says what each host has")
