@@ -30,6 +30,11 @@ std::vector<int> CpusOf(const BackendOptions& options,
 #ifdef SLUICE_CUDA
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
     const BackendOptions& options, int index) {
+  constexpr int32_t kMaxRanks = 16;  // what a join of nodes takes
+  if (options.ranks > kMaxRanks) {
+    return InvalidArgument("device ", options.device, ": ", options.ranks,
+                           " ranks, at most ", kMaxRanks, " share a GPU");
+  }
   const auto table = std::make_shared<VirtualRankTable>(options.ranks);
   std::vector<std::unique_ptr<Backend>> backends;
   for (int32_t rank = 0; rank < options.ranks; ++rank) {
