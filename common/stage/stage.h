@@ -54,8 +54,8 @@ struct StageOptions {
   // must outlive the stage.
   ExpertPlacement placement;
   ExpertTransport* expert_transport = nullptr;
-  // Whether to keep what the next stage gets, if half of the memory beside
-  // weights and KV cache is enough: see BoundaryLog.
+  // Whether to keep what the next stage gets, if a quarter of the memory
+  // beside weights and KV cache is enough: see BoundaryLog.
   bool replay_log = true;
   // Makes the devices that the ranks compute on.
   BackendFactory make_backends = MakeBackends;

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/device/cpu/available_memory.h"
 #include "common/device/device_choice.h"
 #include "common/device/kv_cache.h"
 #include "common/model/local_experts.h"
@@ -277,8 +278,11 @@ class StageLoader {
                    windows};
     info.kv_bytes = block_bytes * kv_blocks_;
     const uint64_t log_bytes = BoundaryLog::BytesOf(info);
+    const uint64_t left = device.shares_host_memory
+                              ? room.at_most - info.kv_bytes
+                              : AvailableMemory();
     info.replay_log = options_.replay_log && !range_.is_last &&
-                      log_bytes <= (room.at_most - info.kv_bytes) / 2;
+                      log_bytes <= left / kKvMemoryShare;
     if (options_.replay_log && !range_.is_last && !info.replay_log) {
       LogInfo("no replay log: it would take ", log_bytes >> 20, " MiB");
     }

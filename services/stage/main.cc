@@ -55,7 +55,7 @@ ABSL_FLAG(int32_t, max_context, 0,
 ABSL_FLAG(int32_t, max_step_tokens, 512, "tokens of one step");
 ABSL_FLAG(bool, replay_log, true,
           "keep what the next stage gets, so that a new next stage makes this "
-          "one compute nothing again, if half of the memory left is enough");
+          "one compute nothing again, if a quarter of the memory left is enough");
 ABSL_FLAG(int32_t, max_sequences, 256, "sequences alive at once");
 ABSL_FLAG(std::string, metrics_listen, "",
           "HTTP address of /metrics, /livez and /readyz; empty: none");
