@@ -15,7 +15,7 @@ BlockTokens BlockAt(std::span<const TokenId> tokens, size_t index) {
 }
 
 // Returns the number of blocks at the front that no step reads after a hit of
-// `blocks`. A full hit runs its last token again.
+// `blocks`, be it one that runs the hit's last token again.
 int32_t EvictedAfterHit(int32_t window, int32_t blocks) {
   return BlocksBehind(window, std::max(blocks * kBlockTokens - 1, 0));
 }
@@ -66,7 +66,10 @@ BlockManager::Hits BlockManager::Look(std::optional<std::string_view> salt,
     }
     if (!next) break;
     hits.prefixes.push_back(next->prefix);
-    if (is_whole) hits.whole = i + 1;
+    if (is_whole) {
+      hits.whole = i + 1;
+      awaits = false;  // Only what is behind would be replayed.
+    }
     // A replay that fails would spoil a whole block.
     spoils = !is_whole && (spoils || has_whole);
     if (!is_kept || spoils) continue;

@@ -107,12 +107,15 @@ void EngineLoop::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
   MutexLock lock(mutex_);
   if (stopping_) return;
   if (Status status = Validate(limits); !status.ok()) {
+    refused_ = true;
     return Push(PipelineBroken{Annotate(status, "the pipeline's limits")});
   }
   gate_.OnUp(epoch, limits);
   max_context_ = static_cast<int32_t>(
       std::min(int64_t{limits.max_context}, MaxPositions(limits)));
-  Push(PipelineUp{epoch, limits, num_stages, lost});
+  // `lost` is told since the last pipeline, be it one that was refused.
+  const bool is_known = !std::exchange(refused_, false);
+  Push(PipelineUp{epoch, limits, num_stages, is_known ? lost : std::nullopt});
 }
 
 void EngineLoop::OnPipelineLost(const Status& why) {

@@ -177,6 +177,8 @@ class EngineLoop {
   SequenceId next_id_ ABSL_GUARDED_BY(mutex_){1};
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // Whether the latest pipeline's limits were refused.
+  bool refused_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool working_ ABSL_GUARDED_BY(mutex_) = false;  // has taken commands
   PipelineGate gate_ ABSL_GUARDED_BY(mutex_);

@@ -30,6 +30,7 @@ struct PlanInFlight {
   std::vector<PlannedChunk> chunks;
   int32_t num_decodes = 0;          // of the chunks; one known token each
   int32_t prompt_tokens = 0;        // of the others
+  bool replays = false;             // some for stages that were replaced alone
   bool concurrent_prefill = false;  // see StepPace
   bool is_probe = false;            // see Scheduler::Probe
   // The plan that samples tokens of this one (see Chunk::sampled_by).

@@ -335,6 +335,7 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
     sequence.last_step = plan.step_id;
     record.chunks.push_back(RecordOf(chunk));
     if (chunk.replay) plan.replay_at = state_.sequences.blocks().replay_at();
+    record.replays |= chunk.replay;
     record.prompt_tokens += record.chunks.back().count;
     if (sequence.request.trace) AddToTrace(chunk, plan);
   }

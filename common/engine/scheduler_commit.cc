@@ -101,6 +101,9 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
   if (sequence->state == SequenceState::kRunning) {
     BlockManager& blocks = state_.sequences.blocks();
     sequence->num_computed = std::max(sequence->num_computed, chunk.end());
+    if (sequence->num_computed >= sequence->replay_end) {
+      sequence->was_lost = false;
+    }
     blocks.CacheFullBlocks(sequence->tables, sequence->first(chunk.end()));
     blocks.EvictBehind(sequence->tables, chunk.end());
     // The accepted drafts are in the KV cache, and will be in the tokens.

@@ -72,6 +72,7 @@ struct Sequence {
   int32_t losses = 0;
   int32_t lost_end = 0;
   bool is_replay = false;  // the next start computes again what was lost
+  bool was_lost = false;   // with its pipeline, and is not computed again yet
 
   // See Retries: since when its parts of steps fail, and the highest position
   // of them. The results of plans that left before then count for nothing.

@@ -83,7 +83,9 @@ void SequenceStore::Suspend(
   // Stale blocks for which no sequence waits: with them the stages that were
   // lost before would have to replay what is lost now.
   if (!await_replays()) blocks_.ForgetStale();
-  for (Sequence* sequence : running_) sequence->is_replay = true;
+  for (Sequence* sequence : running_) {
+    sequence->is_replay = sequence->was_lost = true;
+  }
   StopAll();
   std::vector<uint64_t> tickets;
   for (const Sequence* sequence : preempted_) {
@@ -166,9 +168,9 @@ int32_t SequenceStore::num_decoding() const {
 
 bool SequenceStore::await_replays() const {
   if (blocks_.num_stale() == 0) return false;
-  return std::ranges::any_of(preempted_, &Sequence::is_replay) ||
+  return std::ranges::any_of(preempted_, &Sequence::was_lost) ||
          std::ranges::any_of(running_, [](const Sequence* s) {
-           return s->num_computed < s->replay_end;
+           return s->was_lost && s->num_computed < s->replay_end;
          });
 }
 

@@ -101,6 +101,8 @@ class MutantsTest(unittest.TestCase):
 
     def test_each_bug_is_found(self):
         self.assertEqual(self.simulate().returncode, 0)
+        self.assertTrue(any(re.search(CHOSEN, one[0]) for one in MUTANTS),
+                        f"no mutant is called {CHOSEN}")
         for name, file, there, instead in MUTANTS:
             if not re.search(CHOSEN, name):
                 continue
