@@ -18,11 +18,12 @@ size_t RunsOf(const ConstraintStep& step) {
   return step.forced.size() + 1 + (step.mask ? step.mask->runs.size() : 0);
 }
 
-// Returns the tokens from the front that a hit may cover. While a mask is
-// awaited, a chunk before the last token starts the sequence.
+// Returns the tokens from the front that a hit may cover: not the last one,
+// whose logits are wanted, since a step that fails would spoil a cached block.
+// While a mask is awaited, a chunk before the last token starts the sequence.
 std::span<const TokenId> MaySkip(const Sequence& sequence, bool may_draw) {
   const int32_t all = sequence.num_tokens();
-  const int32_t most = may_draw ? all : std::max(all - 2, 0);
+  const int32_t most = std::max(all - (may_draw ? 1 : 2), 0);
   return sequence.first(sequence.wants_all_logits()
                             ? std::min(sequence.logits_done, most)
                             : most);
@@ -255,11 +256,9 @@ bool BatchBuilder::Start(Sequence& sequence, int32_t budget) {
       (blocks.num_stale() == 0 || !Match(sequence, /*may_replay=*/false))) {
     return false;
   }
-  // A full hit computes its last token again, for its logits.
   const int32_t hit = sequence.tables[0].num_cached * kBlockTokens;
-  sequence.replay_end = std::min(hit, num_tokens - 1);
-  const int32_t skipped = std::min(sequence.tables[0].num_whole * kBlockTokens,
-                                   sequence.replay_end);
+  sequence.replay_end = hit;
+  const int32_t skipped = sequence.tables[0].num_whole * kBlockTokens;
   if (sequence.state == SequenceState::kQueued) {
     sequences_.queue().Charge(*sequence.client, num_tokens - skipped);
   }

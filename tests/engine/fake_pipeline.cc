@@ -234,7 +234,6 @@ StatusOr<SequenceResult> FakePipeline::RunChunk(const StepPlan& plan,
   part.query = part.known = part.start = chunk.start;
   part.end = end;
   part.replay = chunk.replay;
-  part.shared = !chunk.replay && chunk.start < known.hit_end;
   stages_->Add(std::move(part));
   for (int32_t p = chunk.start; p < end; ++p) {
     const uint64_t digest = Digest(tokens.data(), static_cast<size_t>(p) + 1);

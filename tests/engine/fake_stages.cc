@@ -149,7 +149,7 @@ Status FakeStages::Do(const Part& part, size_t index, int32_t end) {
     return Annotate(read, "stage ", index, ", step ", part.step, ", sequence ",
                     part.sequence, " at ", part.start);
   }
-  const bool is_lost = part.fails && !part.shared;
+  const bool is_lost = part.fails;
   const bool feeds = index + 1 < stages_.size() && Computes(part, index + 1);
   uint64_t digest =
       Digest(part.tokens->data(), static_cast<size_t>(part.start));

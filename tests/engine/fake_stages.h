@@ -43,7 +43,6 @@ class FakeStages {
     int32_t end = 0;
     bool replay = false;
     std::vector<int32_t> replay_at = {};
-    bool shared = false;  // computes a cached position again
     bool fails = false;   // what it leaves has no meaning
   };
 
@@ -59,7 +58,7 @@ class FakeStages {
   // The sequences that have a chunk in `step`, which is not finished.
   std::vector<SequenceId> Carried(StepId step) const;
   // From `step` on the parts of `sequence` fail, where they are not done, until
-  // the sequence starts again. A shared position has its meaning all the same.
+  // the sequence starts again.
   void Spoil(StepId step, SequenceId sequence);
   // The pipeline is lost: each stage has done some of the parts, the later
   // stages fewer, and perhaps a piece of one more. `pick` returns a number

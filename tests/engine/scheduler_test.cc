@@ -157,14 +157,14 @@ TEST(SchedulerPlanTest, ACachedPrefixIsNotComputedAgain) {
   EXPECT_EQ(harness.counters().prefix_hit_tokens, 48u);
 }
 
-TEST(SchedulerPlanTest, AFullPrefixHitComputesItsLastTokenAgain) {
+TEST(SchedulerPlanTest, AHitLeavesOutTheBlockOfTheLastToken) {
   SchedulerHarness harness({}, TestLimits(100));
   harness.Add(TestRequest(48, 1));
   harness.RunToEnd();
   const SequenceId again = harness.Add(TestRequest(48, 1));
   const auto plan = harness.Plan();
-  EXPECT_EQ(ChunkOf(*plan, again)->start, 47);
-  EXPECT_EQ(ChunkOf(*plan, again)->tokens.size(), 1u);
+  EXPECT_EQ(ChunkOf(*plan, again)->start, 32);
+  EXPECT_EQ(ChunkOf(*plan, again)->tokens.size(), 16u);
   EXPECT_TRUE(ChunkOf(*plan, again)->samples);
   harness.RunToEnd();
 }
