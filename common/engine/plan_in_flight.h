@@ -20,6 +20,7 @@ struct PlannedChunk {
   std::vector<TokenId> drafts;  // behind them
   LogitsWanted logits = LogitsWanted::kNone;
   bool samples = false;
+  bool replay = false;  // for stages that were replaced alone
 
   int32_t end() const { return start + count; }
 };
@@ -30,7 +31,6 @@ struct PlanInFlight {
   std::vector<PlannedChunk> chunks;
   int32_t num_decodes = 0;          // of the chunks; one known token each
   int32_t prompt_tokens = 0;        // of the others
-  bool replays = false;             // some for stages that were replaced alone
   bool concurrent_prefill = false;  // see StepPace
   bool is_probe = false;            // see Scheduler::Probe
   // The plan that samples tokens of this one (see Chunk::sampled_by).

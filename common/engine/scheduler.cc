@@ -105,7 +105,8 @@ PlannedChunk RecordOf(const Chunk& chunk) {
           static_cast<int32_t>(drafts - chunk.tokens.begin()),
           {drafts, chunk.tokens.end()},
           chunk.logits,
-          chunk.samples};
+          chunk.samples,
+          chunk.replay};
 }
 
 // Counts a lost pipeline for every sequence that its plans in flight carried:
@@ -335,7 +336,6 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
     sequence.last_step = plan.step_id;
     record.chunks.push_back(RecordOf(chunk));
     if (chunk.replay) plan.replay_at = state_.sequences.blocks().replay_at();
-    record.replays |= chunk.replay;
     record.prompt_tokens += record.chunks.back().count;
     if (sequence.request.trace) AddToTrace(chunk, plan);
   }

@@ -100,10 +100,7 @@ void Scheduler::CommitChunk(const PlannedChunk& chunk, SequenceResult* result,
   // A preempted sequence has no blocks, but its tokens are valid.
   if (sequence->state == SequenceState::kRunning) {
     BlockManager& blocks = state_.sequences.blocks();
-    sequence->num_computed = std::max(sequence->num_computed, chunk.end());
-    if (sequence->num_computed >= sequence->replay_end) {
-      sequence->was_lost = false;
-    }
+    sequence->OnComputed(chunk.end());
     blocks.CacheFullBlocks(sequence->tables, sequence->first(chunk.end()));
     blocks.EvictBehind(sequence->tables, chunk.end());
     // The accepted drafts are in the KV cache, and will be in the tokens.

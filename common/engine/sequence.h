@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_ENGINE_SEQUENCE_H_
 #define SLUICE_COMMON_ENGINE_SEQUENCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -108,6 +109,11 @@ struct Sequence {
   }
   // Known positions that no plan computes yet; -1: a plan went ahead of them.
   int32_t remaining() const { return num_tokens() - num_scheduled; }
+  // A chunk up to position `end` is computed.
+  void OnComputed(int32_t end) {
+    num_computed = std::max(num_computed, end);
+    was_lost = was_lost && num_computed < replay_end;
+  }
   // Whether the next chunk is a replay.
   bool replays() const { return num_scheduled < replay_end; }
   // Whether only the position whose logits give the next token is left, and the

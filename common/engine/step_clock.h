@@ -27,7 +27,7 @@ struct StepClock {
     counters.step_interval += interval;
     if (plan.chunks.size() > 1) ++counters.steps_with_several_sequences;
     // A replay takes the time of the stages that were replaced alone.
-    if (plan.replays) return;
+    if (std::ranges::any_of(plan.chunks, &PlannedChunk::replay)) return;
     pace.OnResult({plan.num_decodes, plan.prompt_tokens,
                    plan.concurrent_prefill, last_step, interval});
   }

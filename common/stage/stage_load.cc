@@ -277,6 +277,13 @@ class StageLoader {
                    config_.vocab_size,
                    windows};
     info.kv_bytes = block_bytes * kv_blocks_;
+    ChooseReplayLog(device, room, info);
+    TellContext(info);
+    return OkStatus();
+  }
+
+  void ChooseReplayLog(const BackendInfo& device, const KvRoom& room,
+                       StageInfo& info) const {
     const uint64_t log_bytes = BoundaryLog::BytesOf(info);
     const uint64_t left = device.shares_host_memory
                               ? room.at_most - info.kv_bytes
@@ -286,8 +293,6 @@ class StageLoader {
     if (options_.replay_log && !range_.is_last && !info.replay_log) {
       LogInfo("no replay log: it would take ", log_bytes >> 20, " MiB");
     }
-    TellContext(info);
-    return OkStatus();
   }
 
   void TellContext(StageInfo& info) const {

@@ -53,9 +53,10 @@ ABSL_FLAG(int32_t, max_context, 0,
           "positions of one sequence; 0: the model's, or what the memory of "
           "the KV cache allows");
 ABSL_FLAG(int32_t, max_step_tokens, 512, "tokens of one step");
-ABSL_FLAG(bool, replay_log, true,
-          "keep what the next stage gets, so that a new next stage makes this "
-          "one compute nothing again, if a quarter of the memory left is enough");
+ABSL_FLAG(
+    bool, replay_log, true,
+    "keep what the next stage gets, so that a new next stage makes this "
+    "one compute nothing again, if a quarter of the memory left is enough");
 ABSL_FLAG(int32_t, max_sequences, 256, "sequences alive at once");
 ABSL_FLAG(std::string, metrics_listen, "",
           "HTTP address of /metrics, /livez and /readyz; empty: none");

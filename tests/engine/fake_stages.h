@@ -43,7 +43,7 @@ class FakeStages {
     int32_t end = 0;
     bool replay = false;
     std::vector<int32_t> replay_at = {};
-    bool fails = false;   // what it leaves has no meaning
+    bool fails = false;  // what it leaves has no meaning
   };
 
   // Stage i begins at layer i. `logs`: whether stages have a log.
