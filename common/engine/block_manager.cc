@@ -134,8 +134,8 @@ void BlockManager::MakeStale(const std::vector<int32_t>& lost) {
   if (num_stale() == 0) replay_at_.clear();
   replay_at_.insert(replay_at_.end(), lost.begin(), lost.end());
   std::ranges::sort(replay_at_);
-  const auto [first, last] = std::ranges::unique(replay_at_);
-  replay_at_.erase(first, last);
+  replay_at_.erase(std::unique(replay_at_.begin(), replay_at_.end()),
+                   replay_at_.end());
   pool_.MakeStale();
 }
 
