@@ -171,6 +171,8 @@ inline LocalClusterOptions Base(const std::string& model) {
   options.stage.kv_blocks = kPlentyOfBlocks;
   options.stages = 1;
   options.grpc = true;
+  // A busy machine refuses nothing.
+  options.engine.max_queue_wait = std::chrono::hours(1);
   return options;
 }
 
