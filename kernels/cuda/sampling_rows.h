@@ -60,7 +60,7 @@ struct Logits {
   const float* values;
   const float* maxima;
 };
-// Those of the draw: changed ones if there are edits.
+// The logits of the draw: changed ones if there are edits.
 SLUICE_DEVICE Logits DrawnOf(const SampleTask& task, const SampleRow& row) {
   if (task.edits.any) return {row.changed, row.maxima};
   return {task.logits, row.raw_maxima};
