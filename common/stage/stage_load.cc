@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -107,6 +108,14 @@ KvRoom RoomBeside(uint64_t weights, uint64_t available, uint64_t memory) {
   return room;
 }
 
+// Returns at most `blocks`, in steps of a sixteenth or less. So a process that
+// takes a lost one's place chooses as many though a little more or less memory
+// is free, and the other stages' KV cache serves on.
+uint64_t InSteps(uint64_t blocks) {
+  const int steps = std::max(static_cast<int>(std::bit_width(blocks)) - 5, 0);
+  return blocks >> steps << steps;
+}
+
 // Returns the wanted context, else the model's, or less if the KV cache holds
 // less: one sequence may take all blocks. kDefaultMaxContext positions may take
 // half of the room.
@@ -126,7 +135,7 @@ StatusOr<int32_t> ChooseMaxContext(const StageOptions& options,
   if (options.kv_blocks > 0) return most;
   const auto within = [&](uint64_t bytes, int32_t positions) {
     const auto blocks = static_cast<int64_t>(
-        std::min<uint64_t>(bytes / bytes_per_block, kMaxKvBlocks));
+        std::min<uint64_t>(InSteps(bytes / bytes_per_block), kMaxKvBlocks));
     return KvPositionsIn(config, blocks, options.max_step_tokens, positions);
   };
   const int32_t context =
@@ -146,7 +155,7 @@ int32_t ChooseKvBlocks(const StageOptions& options, const ModelConfig& config,
       KvBlocksOfOne(config, max_context, options.max_step_tokens);
   const uint64_t all =
       std::min<uint64_t>(one * options.max_sequences, kMaxKvBlocks);
-  const uint64_t fit = room.to_choose / bytes_per_block;
+  const uint64_t fit = InSteps(room.to_choose / bytes_per_block);
   const auto blocks = static_cast<int32_t>(std::clamp(fit, one, all));
   LogInfo("kv cache: chose ", blocks, " blocks of ", kBlockTokens, " tokens, ",
           blocks * bytes_per_block / (1 << 20), " MiB");
