@@ -88,7 +88,7 @@ Status SequenceTable::TakeHits(const StartedSequence& started, Entry& entry) {
   entry.state.blocks.resize(limits_.num_kv_groups);
   entry.evicted.resize(limits_.num_kv_groups);
   const size_t covered = started.blocks.empty() ? 0 : started.blocks[0].size();
-  // A full hit runs its last token again, for its logits.
+  // Of a hit of all tokens the last one runs again, for its logits.
   entry.computed =
       std::min(static_cast<int32_t>(covered) * kBlockTokens,
                static_cast<int32_t>(entry.state.tokens.size()) - 1);
