@@ -225,6 +225,21 @@ TEST_F(StagePlacesTest, AProcessThatWasAwayForAnEpochHasLostItsKvCache) {
   EXPECT_EQ(listener_.lost(), LostStages(std::vector<int32_t>()));
 }
 
+TEST_F(StagePlacesTest, NobodyHoldsAStageThatStandsStill) {
+  AddStages(2);
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  StageSession& session = stages_[1]->session();
+  session.SetStanding(true);
+  EXPECT_TRUE(session.held());
+  client->plans().OnPipelineBroken(Internal("no such step"));
+  ASSERT_TRUE(Eventually([&] { return !session.held(); }));
+  EXPECT_EQ(listener_.ups(), 1);
+  session.SetStanding(false);
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }))
+      << client->status().message;
+}
+
 TEST_F(StagePlacesTest, ASpareThatLoadsIsShownSoAndWaitedFor) {
   AddStages(2);
   AddSpare(FakeInfo(0, 2), OkStatus(), /*holds_loads=*/true);

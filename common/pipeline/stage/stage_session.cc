@@ -217,6 +217,7 @@ void StageSession::OnAssign(const v1::Assign& assign,
                             const ControlStream* control) {
   const Epoch epoch(assign.epoch());
   const StagePlace place = {assign.first_layer(), assign.last_layer()};
+  if (ReleasesStanding(control)) return;
   const auto limits = wire::FromProto(assign.limits());
   Status status = limits.status();
   bool load = false;
@@ -302,6 +303,18 @@ void StageSession::SetExpertsMissing(bool missing) {
 void StageSession::SetStanding(bool standing) {
   MutexLock lock(mutex_);
   standing_ = standing;
+}
+
+bool StageSession::ReleasesStanding(const ControlStream* control) {
+  std::shared_ptr<ControlStream> asker;
+  {
+    MutexLock lock(mutex_);
+    if (!standing_ || control_.get() != control) return false;
+    asker = control_;
+  }
+  OnControlEnd(control);
+  asker->End(Unavailable("this stage stands still"));
+  return true;
 }
 
 void StageSession::OnDrain() {
