@@ -115,7 +115,8 @@ int32_t BatchPolicy::PromptBudget() const {
 }
 
 int32_t BatchPolicy::PromptBudgetBesideDecodes() const {
-  return state_.pace.prompt_budget(NumShortPrompts());
+  return state_.pace.prompt_budget(NumShortPrompts(),
+                                   state_.sequences.num_decoding());
 }
 
 int32_t BatchPolicy::OwedBudget(double share) const {
@@ -130,6 +131,7 @@ bool BatchPolicy::KeepsPromptsOut(bool has_decodes) const {
 // Returns the number of short prompts, counted as far as it matters. Those of
 // the largest client do not count: the others do not wait for them.
 int32_t BatchPolicy::NumShortPrompts() const {
+  constexpr int32_t kMostCounted = 128;  // beside some tens of decodes
   const ClientShare* const largest = LargestClient();
   int32_t number = 0;
   const auto count = [&](const Sequence* sequence) {
@@ -142,7 +144,7 @@ int32_t BatchPolicy::NumShortPrompts() const {
   std::ranges::for_each(sequences.preempted(), count);
   for (const auto& client : clients()) {
     for (const Sequence* sequence : client->waiting) {
-      if (client.get() == largest || number >= StepPace::kMaxShortPrompts) {
+      if (client.get() == largest || number >= kMostCounted) {
         break;
       }
       count(sequence);

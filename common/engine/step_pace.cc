@@ -121,27 +121,29 @@ Duration StepPace::expected(int32_t decodes, int32_t prompt_tokens) const {
       std::chrono::duration<double>(seconds));
 }
 
-double StepPace::target(int32_t short_prompts) const {
-  const double slowdown =
-      1 + (kMaxSlowdown - 1) * std::clamp(short_prompts, 1, kMaxShortPrompts);
+double StepPace::target(double short_prompts) const {
+  const double slowdown = 1 + (kMaxSlowdown - 1) * short_prompts;
   return target_itl_ > Duration::zero()
              ? Seconds(target_itl_)
              : std::max(slowdown * decode_only_, kShortestTarget);
 }
 
-int32_t StepPace::prompt_budget(int32_t short_prompts) const {
+int32_t StepPace::prompt_budget(int32_t short_prompts, int32_t decodes) const {
   if (decode_only_ < 0 || slope_ < 0) return kFirstPrompt;
+  const double share =
+      short_prompts / std::max<double>(short_prompts + decodes, 1);
+  const double weight =
+      std::max(std::min<double>(short_prompts, kMaxShortPrompts * share), 1.0);
   const double beside =
       allows_concurrent_prefill() ? std::max(concurrent_, 0.0) : 0.0;
-  const double spare =
-      std::max(target(short_prompts) - decode_only_ - beside, 0.0);
+  const double spare = std::max(target(weight) - decode_only_ - beside, 0.0);
   if (spare >= slope_ * kMaxPrompt) return kMaxPrompt;
   return std::max(static_cast<int32_t>(spare / slope_), kMinPrompt);
 }
 
 int32_t StepPace::share_budget(double share) const {
   if (decode_only_ < 0 || slope_ <= 0 || target_itl_ > Duration::zero()) {
-    return prompt_budget(1);
+    return prompt_budget(1, 0);
   }
   share = std::min(share, kMaxShare);
   const double tokens = share / (1 - share) * decode_only_ / slope_;

@@ -35,11 +35,12 @@ class StepPace {
   // Notes a sequence that ended by itself after `completion_tokens`.
   void OnEnd(int32_t completion_tokens);
 
-  // Returns the prompt tokens that a plan may carry while sequences decode,
-  // with `short_prompts` to be computed. Without a target several short prompts
-  // may slow decodes more than one prompt of any size.
-  int32_t prompt_budget(int32_t short_prompts) const;
-  static constexpr int32_t kMaxShortPrompts = 8;  // more count as these
+  // Returns the prompt tokens that a plan may carry while `decodes` sequences
+  // decode, with `short_prompts` to be computed. Without a target several short
+  // prompts may slow decodes more than one prompt of any size: the more of them
+  // there are, and the fewer decodes they slow.
+  int32_t prompt_budget(int32_t short_prompts, int32_t decodes) const;
+  static constexpr int32_t kMaxShortPrompts = 8;  // weigh as much as all
   // The same for prompts with a right to `share` of the time (below 1),
   // whatever that costs decodes, unless there is a target.
   int32_t share_budget(double share) const;
@@ -74,7 +75,8 @@ class StepPace {
  private:
   void LearnLatency(const Step& step);
   void LearnDecodes(double decodes, double latency);
-  double target(int32_t short_prompts) const;  // seconds
+  // Seconds; `short_prompts`: what they weigh, from 1 to kMaxShortPrompts.
+  double target(double short_prompts) const;
   void LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy);
 
   const Duration target_itl_;

@@ -24,10 +24,10 @@ StepPace::Step Of(int32_t decodes, int32_t prompt_tokens, Duration latency,
 int32_t Settle(StepPace& pace, int plans = 300) {
   int32_t carried = 0;
   for (int i = 0; i < plans; ++i) {
-    carried = pace.wants_decode_only_plan() ? 0 : pace.prompt_budget(1);
+    carried = pace.wants_decode_only_plan() ? 0 : pace.prompt_budget(1, 1);
     pace.OnResult(Of(1, carried, TimeOf(carried), TimeOf(carried)));
   }
-  return pace.prompt_budget(1);
+  return pace.prompt_budget(1, 1);
 }
 
 TEST(StepPaceTest, PromptsGetWhatTheTargetLeaves) {
@@ -43,11 +43,15 @@ TEST(StepPaceTest, WithoutATargetStepsGetLongerByThreeTenths) {
 TEST(StepPaceTest, ACrowdMaySlowDownMoreUnlessATargetIsSet) {
   StepPace pace(Duration::zero());
   Settle(pace);
-  EXPECT_NEAR(pace.prompt_budget(4), 4 * 12, 8);
-  EXPECT_EQ(pace.prompt_budget(100), pace.prompt_budget(8));
+  EXPECT_NEAR(pace.prompt_budget(4, 4), 4 * 12, 8);
+  EXPECT_EQ(pace.prompt_budget(100, 0), pace.prompt_budget(8, 0));
+  // 8 x 24 / 32, 8 x 8 / 32 and 8 x 1 / 32 of three tenths.
+  EXPECT_NEAR(pace.prompt_budget(24, 8), 6 * 12, 12);
+  EXPECT_NEAR(pace.prompt_budget(8, 24), 2 * 12, 4);
+  EXPECT_EQ(pace.prompt_budget(1, 31), pace.prompt_budget(1, 1));
   StepPace strict(milliseconds(60));
   Settle(strict);
-  EXPECT_EQ(strict.prompt_budget(8), strict.prompt_budget(1));
+  EXPECT_EQ(strict.prompt_budget(8, 0), strict.prompt_budget(1, 1));
 }
 
 TEST(StepPaceTest, PromptsProgressEvenWhereTheTargetLeavesNothing) {
@@ -59,7 +63,7 @@ TEST(StepPaceTest, WhereStepsTakeNoTimePromptsAreNotBounded) {
   StepPace pace(Duration::zero());
   pace.OnResult(Of(1, 0, Duration::zero(), Duration::zero()));
   pace.OnResult(Of(1, 64, Duration::zero(), Duration::zero()));
-  EXPECT_GE(pace.prompt_budget(1), 8192);
+  EXPECT_GE(pace.prompt_budget(1, 1), 8192);
 }
 
 TEST(StepPaceTest, OnePauseIsNoNewPace) {
@@ -67,7 +71,7 @@ TEST(StepPaceTest, OnePauseIsNoNewPace) {
   const int32_t before = Settle(pace);
   pace.OnResult(Of(1, 0, seconds(5), seconds(5)));
   pace.OnResult(Of(1, before, seconds(5), seconds(5)));
-  EXPECT_GE(pace.prompt_budget(1), StepPace::kMinPrompt);
+  EXPECT_GE(pace.prompt_budget(1, 1), StepPace::kMinPrompt);
   EXPECT_NEAR(Settle(pace), before, 8);
 }
 
@@ -97,7 +101,7 @@ TEST(StepPaceTest, EveryNowAndThenAPlanCarriesNoPrompt) {
   int plain = 0;
   for (int i = 0; i < 330; ++i) {
     const int32_t carried =
-        pace.wants_decode_only_plan() ? 0 : pace.prompt_budget(1);
+        pace.wants_decode_only_plan() ? 0 : pace.prompt_budget(1, 1);
     plain += carried == 0 ? 1 : 0;
     pace.OnResult(Of(1, carried, TimeOf(carried), TimeOf(carried)));
   }
@@ -114,7 +118,7 @@ TEST(StepPaceTest, PromptsGoOutAloneWhereThatCostsDecodesLittle) {
     for (int i = 0; i < 600; ++i) {
       const bool plain = pace.wants_decode_only_plan();
       const bool company = !plain && pace.allows_concurrent_prefill();
-      const int32_t carried = plain ? 0 : pace.prompt_budget(1);
+      const int32_t carried = plain ? 0 : pace.prompt_budget(1, 1);
       const Duration time =
           TimeOf(carried) + (company ? milliseconds(cost_ms) : Duration());
       pace.OnResult({1, carried, company, time, time});
@@ -122,7 +126,7 @@ TEST(StepPaceTest, PromptsGoOutAloneWhereThatCostsDecodesLittle) {
     }
     if (cost_ms == 1) {
       EXPECT_GT(with, 500);
-      EXPECT_NEAR(pace.prompt_budget(1), 10, 3);  // 0.3 * 20 - 1
+      EXPECT_NEAR(pace.prompt_budget(1, 1), 10, 3);  // 0.3 * 20 - 1
     } else {
       EXPECT_LE(with, 5) << "once, and now and then again";
       EXPECT_GT(with, 0);
@@ -180,7 +184,7 @@ TEST(StepPaceTest, WhatIsOwedAShareOfTheTimeHasSoManyTokensOfAPlan) {
     pace.OnResult(PlainStep(8, 20));
     pace.OnResult(Of(8, 20, milliseconds(30), milliseconds(30)));
   }
-  EXPECT_NEAR(pace.prompt_budget(1), 12, 1);
+  EXPECT_NEAR(pace.prompt_budget(1, 1), 12, 1);
   EXPECT_NEAR(pace.share_budget(0.5), 40, 2);
   EXPECT_NEAR(pace.share_budget(1.0), 120, 4) << "kMaxShare";
   StepPace with_target{milliseconds(25)};
@@ -188,7 +192,7 @@ TEST(StepPaceTest, WhatIsOwedAShareOfTheTimeHasSoManyTokensOfAPlan) {
     with_target.OnResult(PlainStep(8, 20));
     with_target.OnResult(Of(8, 20, milliseconds(30), milliseconds(30)));
   }
-  EXPECT_EQ(with_target.share_budget(0.5), with_target.prompt_budget(1));
+  EXPECT_EQ(with_target.share_budget(0.5), with_target.prompt_budget(1, 1));
 }
 
 }  // namespace
