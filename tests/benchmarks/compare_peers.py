@@ -108,7 +108,8 @@ class Engines:
         return json.loads(run(
             [a.decode_bench, model, "--threads", a.threads, "--pin",
              "true" if a.pin else "false", "--once",
-             f"{a.prefill},{a.decode},{a.streams}"], a))
+             f"{a.prefill},{a.decode},{a.streams}",
+             *a.sluice_options.split()], a))
 
     def _llama(self, name, model):
         a, out = self.arguments, {}
@@ -286,7 +287,11 @@ def parse(words=None):
         pathlib.Path(os.environ.get("SLUICE_BUILD_DIR")
                      or ROOT / "build/release")
         / "tests/benchmarks/model/decode_bench"))
+    parser.add_argument("--sluice-options", default="", metavar="'WORDS'",
+                        help="of decode_bench, as '--isa avx2'")
     parser.add_argument("--preset", default="llama1b", help="of make_gguf.py")
+    parser.add_argument("--model", metavar="GGUF",
+                        help="measured in the place of random models")
     parser.add_argument("--types", default="Q4_0,Q8_0,Q4_K")
     parser.add_argument("--models", help="folder that keeps the models")
     parser.add_argument("--gguf", help="what llama-server serves")
@@ -307,7 +312,7 @@ def parse(words=None):
                   arguments.llama_server):
         for name, path in tools.items():
             tools[name] = os.path.abspath(path)
-    for option in ("dllama", "decode_bench", "gguf"):
+    for option in ("dllama", "decode_bench", "gguf", "model"):
         path = getattr(arguments, option)
         setattr(arguments, option, path and os.path.abspath(path))
     return arguments
@@ -323,9 +328,11 @@ def main():
     with tempfile.TemporaryDirectory() as own:
         folder = pathlib.Path(arguments.models or own).resolve()
         folder.mkdir(exist_ok=True, parents=True)
-        types = arguments.types.split(",") if len(engines.names) > 1 else []
-        for type_name in types:
-            models = make_models(arguments, type_name, folder)
+        types = ([pathlib.Path(arguments.model).stem] if arguments.model
+                 else arguments.types.split(","))
+        for type_name in types if len(engines.names) > 1 else []:
+            models = ({"gguf": arguments.model} if arguments.model
+                      else make_models(arguments, type_name, folder))
             runs[type_name] = compare(engines, models, arguments.rounds)
     results = {type_name: summary(rounds, engines.names)
                for type_name, rounds in runs.items()}
