@@ -217,10 +217,9 @@ void StageSession::OnAssign(const v1::Assign& assign,
                             const ControlStream* control) {
   const Epoch epoch(assign.epoch());
   const StagePlace place = {assign.first_layer(), assign.last_layer()};
-  if (ReleasesStanding(control)) return;
   const auto limits = wire::FromProto(assign.limits());
   Status status = limits.status();
-  bool load = false;
+  bool load = false, stands = false;
   const Assignment assignment{
       {ReplicaId(assign.replica()), epoch, assign.secret()},
       limits.value_or(PipelineLimits()),
@@ -235,12 +234,14 @@ void StageSession::OnAssign(const v1::Assign& assign,
     MutexLock lock(mutex_);
     if (control_.get() != control) return;
     asker = control_;
+    stands = standing_;
     holder_.heard = Clock::now();
-    load = info_.assignable && (runner_ == nullptr || info_.place() != place);
+    load = !stands && info_.assignable &&
+           (runner_ == nullptr || info_.place() != place);
     if (load) {
       status = CheckPlace(place);
       if (status.ok()) ended = Unload(Message(loads));
-    } else {
+    } else if (!stands) {
       if (status.ok()) status = CheckAssign(assign, *limits);
       if (status.ok()) {
         highest_epoch_ = assign.epoch();
@@ -250,6 +251,8 @@ void StageSession::OnAssign(const v1::Assign& assign,
       }
     }
   }
+  if (stands) OnControlEnd(control);
+  if (stands) return asker->End(Unavailable("this stage stands still"));
   if (!status.ok()) {
     LogWarning("epoch ", epoch, " refused: ", Message(status));
     asker->SendAssigned(epoch, status, /*kept=*/false);
@@ -303,18 +306,6 @@ void StageSession::SetExpertsMissing(bool missing) {
 void StageSession::SetStanding(bool standing) {
   MutexLock lock(mutex_);
   standing_ = standing;
-}
-
-bool StageSession::ReleasesStanding(const ControlStream* control) {
-  std::shared_ptr<ControlStream> asker;
-  {
-    MutexLock lock(mutex_);
-    if (!standing_ || control_.get() != control) return false;
-    asker = control_;
-  }
-  OnControlEnd(control);
-  asker->End(Unavailable("this stage stands still"));
-  return true;
 }
 
 void StageSession::OnDrain() {

@@ -56,7 +56,7 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   // Sets what heartbeats say from now on.
   void SetExpertsMissing(bool missing);
   // While the loop stands still, hellos get UNAVAILABLE, and an Assign ends its
-  // Control stream with it: nobody holds a stage that may have to end.
+  // Control stream with it: no gateway holds a stage that may have to end.
   void SetStanding(bool standing);
   // Answers with Drained when no step is under way. Holds until the Control
   // stream ends; the next gateway is welcome.
@@ -101,8 +101,6 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   // for EndStreams.
   std::shared_ptr<EpochStreams> Unload(std::string told)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Lets go of the gateway whose stream is `control` if the loop stands still.
-  bool ReleasesStanding(const ControlStream* control);
   EpochLinks::Events LinkEvents();
   // The gateway's stream; null: there is none.
   std::shared_ptr<ControlStream> control() const;
