@@ -33,6 +33,7 @@ struct Machine::Thread {
   State state = State::kReady;
   int line = 0;
   uint64_t exchange = 0;
+  TileWords tile = {};
   std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
   boost::context::fiber fiber;   // the thread, while it does not run
   boost::context::fiber caller;  // the machine, while it runs
@@ -307,6 +308,8 @@ bool Machine::IsAddedTo(int thread, const Cell& cell, int64_t i) {
 }
 
 uint64_t& Machine::Exchange(int thread) { return pool_[thread]->exchange; }
+
+TileWords& Machine::Tile(int thread) { return pool_[thread]->tile; }
 
 void Machine::Fault(int thread, const std::string& what) {
   if (faults_.size() >= kMostFaults) return;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/tile.h"
+
 namespace sluice::kernels::cuda {
 
 inline constexpr int kWarpLanes = 32;
@@ -20,6 +22,12 @@ struct SharedArray {
   size_t bytes_begin = 0;
   size_t cells_begin = 0;
   int64_t count = 0;
+};
+
+// A lane's words of A and B.
+struct TileWords {
+  TileA a;
+  TileB b;
 };
 
 // A GPU of one block at a time: every thread of a block is a fibre that runs
@@ -67,6 +75,8 @@ class Machine {
   std::byte* Update(int thread, const SharedArray& array, int64_t i);
   // Eight bytes of a lane that others of its warp read after SyncWarp.
   uint64_t& Exchange(int thread);
+  // The same, of a lane's words of a tile product.
+  TileWords& Tile(int thread);
   void Fault(int thread, const std::string& what);
 
  private:

@@ -232,6 +232,57 @@ TEST_P(MachineTest, AsynchronousCopiesArriveWhenTheyAreWaitedFor) {
               HasSubstr("not written"));
 }
 
+// The fragments of mma.m16n8k16 as the PTX ISA lists them, element by element.
+TEST_P(MachineTest, TileProductsHaveThePtxIsasFragments) {
+  const auto a_at = [](int row, int k) { return row * 3 - k * k % 11; };
+  const auto b_at = [](int k, int column) { return k - 2 * column + 5; };
+  const auto bits = [](int value) {
+    return BitCast<uint32_t>(static_cast<float>(value)) >> 16;
+  };
+  std::vector<float> got(16 * 8, -1.0f);
+  const auto multiply = [&](Block& b) {
+    const int group = b.lane() >> 2;
+    const int in_group = b.lane() % 4;
+    TileA a = {};
+    for (int i = 0; i < 8; ++i) {
+      const int row = i < 2 || (i >= 4 && i < 6) ? group : group + 8;
+      const int k = in_group * 2 + (i & 1) + (i >= 4 ? 8 : 0);
+      a.words[i / 2] |= bits(a_at(row, k)) << (i % 2 * 16);
+    }
+    TileB own = {};
+    for (int i = 0; i < 4; ++i) {
+      const int k = in_group * 2 + (i & 1) + (i >= 2 ? 8 : 0);
+      own.words[i / 2] |= bits(b_at(k, group)) << (i % 2 * 16);
+    }
+    TileC c = {{100, 200, 300, 400}};
+    b.MultiplyTile(a, own, c);
+    if (b.warp() != 0) return;
+    for (int i = 0; i < 4; ++i) {
+      const int row = i < 2 ? group : group + 8;
+      const int column = in_group * 2 + (i & 1);
+      got[row * 8 + column] = c.values[i] - static_cast<float>(100 * (i + 1));
+    }
+  };
+  EXPECT_THAT(FirstFault(GetParam(), multiply), IsEmpty());
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      int want = 0;
+      for (int k = 0; k < 16; ++k) want += a_at(row, k) * b_at(k, column);
+      EXPECT_EQ(got[row * 8 + column], static_cast<float>(want))
+          << row << ", " << column;
+    }
+  }
+}
+
+TEST_P(MachineTest, ALaneThatMissesATileProductIsFound) {
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [](Block& b) {
+                           TileC c = {};
+                           if (b.lane() != 9) b.MultiplyTile({}, {}, c);
+                         }),
+              HasSubstr("barrier"));
+}
+
 INSTANTIATE_TEST_SUITE_P(, MachineTest,
                          testing::Values(Schedule::kForward,
                                          Schedule::kBackward));
@@ -252,6 +303,17 @@ TEST(MachineScheduleTest, TheTwoSchedulesDisagreeAboutARaceInDeviceMemory) {
 TEST(DeviceTest, DotBytesTakesUnsignedAndSignedBytes) {
   EXPECT_EQ(DotBytes(5, 0xFF00FF01u, 0x80FF7F02u),
             5 + 1 * 2 + 255 * 127 + 0 - 255 * 128);
+}
+
+TEST(DeviceTest, PairsAreTheNearestBf16Numbers) {
+  EXPECT_EQ(PackPair(1.0f, -2.0f), 0xC0003F80u);
+  // Ties go to the even one; what is above the largest number is infinite.
+  EXPECT_EQ(PackPair(BitCast<float>(0x3F808000u), BitCast<float>(0x3F818000u)),
+            0x3F823F80u);
+  EXPECT_EQ(PackPair(BitCast<float>(0x7F7FFFFFu), BitCast<float>(0x00000001u)),
+            0x00007F80u);
+  EXPECT_EQ(PackPair(BitCast<float>(0x7F800001u), 0.0f), 0x00007FFFu);
+  EXPECT_EQ(MultiplyPairs(0x3FC0C040u, 0x40003F00u), 0x4040BFC0u);
 }
 
 }  // namespace

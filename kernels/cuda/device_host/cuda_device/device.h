@@ -14,6 +14,11 @@
 
 namespace sluice::kernels::cuda {
 
+// A half of a word of two BF16 numbers.
+SLUICE_DEVICE float Bf16Half(uint32_t pair, int half) {
+  return __builtin_bit_cast(float, half == 0 ? pair << 16 : pair & 0xFFFF0000u);
+}
+
 // An array of a block's shared memory as one thread sees it.
 template <typename T>
 class Shared {
@@ -92,6 +97,38 @@ class Block {
     machine_->SyncWarp(thread_, line);
     return votes;
   }
+  // c += a b, of the whole warp. Here products are exact, and F64 sums them in
+  // rising k onto c, rounded once; the order inside a GPU's instruction is the
+  // GPU's own.
+  void MultiplyTile(const TileA& a, const TileB& b, TileC& c,
+                    int line = __builtin_LINE()) {
+    machine_->Tile(thread_) = {a, b};
+    machine_->SyncWarp(thread_, line);
+    const int warp_begin = thread_ - lane();
+    const int g = lane() / 4;
+    const int t = lane() % 4;
+    float rows[2][16];
+    float columns[2][16];
+    for (int k = 0; k < 16; ++k) {
+      const int place = k % 8 / 2;
+      for (int i = 0; i < 2; ++i) {
+        const TileWords& of_row = machine_->Tile(warp_begin + g * 4 + place);
+        rows[i][k] = Bf16Half(of_row.a.words[i + k / 8 * 2], k % 2);
+        const TileWords& of_column =
+            machine_->Tile(warp_begin + (2 * t + i) * 4 + place);
+        columns[i][k] = Bf16Half(of_column.b.words[k / 8], k % 2);
+      }
+    }
+    for (int i = 0; i < 4; ++i) {
+      double sum = c.values[i];
+      for (int k = 0; k < 16; ++k) {
+        sum += static_cast<double>(rows[i / 2][k]) *
+               static_cast<double>(columns[i % 2][k]);
+      }
+      c.values[i] = static_cast<float>(sum);
+    }
+    machine_->SyncWarp(thread_, line);
+  }
   // Elements [0, count) of `from` to `to` from `at` on, once WaitCopies is
   // called. 16 bytes: both ends aligned.
   template <typename T>
@@ -139,6 +176,33 @@ SLUICE_DEVICE uint32_t LoadWord(const void* from) {
   uint32_t word;
   std::memcpy(&word, __builtin_assume_aligned(from, 4), sizeof(word));
   return word;
+}
+
+// Sixteen bytes, aligned.
+SLUICE_DEVICE TileA LoadTile(const void* from) {
+  TileA words;
+  std::memcpy(&words, __builtin_assume_aligned(from, 16), sizeof(words));
+  return words;
+}
+SLUICE_DEVICE Quad LoadQuad(const float* from) {
+  Quad floats;
+  std::memcpy(&floats, __builtin_assume_aligned(from, 16), sizeof(floats));
+  return floats;
+}
+
+// The nearest BF16 numbers, ties to even; a NaN stays one.
+SLUICE_DEVICE uint32_t PackPair(float lower, float upper) {
+  const auto round = [](float value) -> uint32_t {
+    const auto bits = BitCast<uint32_t>(value);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FFF;
+    return (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+  };
+  return round(lower) | round(upper) << 16;
+}
+// The products of two BF16 numbers each, rounded as PackPair does.
+SLUICE_DEVICE uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
+  return PackPair(Bf16Half(a, 0) * Bf16Half(b, 0),
+                  Bf16Half(a, 1) * Bf16Half(b, 1));
 }
 
 // Where kernels run, in order.

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/tile.h"
+
 // What kernels are written against, for nvcc; device_host has the same for a
 // machine without a GPU. README.md says what each means. Other compilers, which
 // call kernels' functions alone, see the stream.
@@ -76,6 +78,14 @@ class Block {
   SLUICE_DEVICE uint32_t Ballot(bool vote) {
     return __ballot_sync(0xFFFFFFFFu, vote);
   }
+  SLUICE_DEVICE void MultiplyTile(const TileA& a, const TileB& b, TileC& c) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c.values[0]), "+f"(c.values[1]), "+f"(c.values[2]),
+          "+f"(c.values[3])
+        : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]),
+          "r"(b.words[0]), "r"(b.words[1]));
+  }
   template <typename T>
   SLUICE_DEVICE void CopyAsync(const Shared<T>& to, int64_t at, const T* from) {
     const auto address =
@@ -111,6 +121,28 @@ SLUICE_DEVICE int CountBits(uint32_t bits) { return __popc(bits); }
 
 SLUICE_DEVICE uint32_t LoadWord(const void* from) {
   return *static_cast<const uint32_t*>(from);
+}
+
+SLUICE_DEVICE TileA LoadTile(const void* from) {
+  const uint4 words = __ldg(static_cast<const uint4*>(from));
+  return {{words.x, words.y, words.z, words.w}};
+}
+SLUICE_DEVICE Quad LoadQuad(const float* from) {
+  const float4 floats = *reinterpret_cast<const float4*>(from);
+  return {{floats.x, floats.y, floats.z, floats.w}};
+}
+
+SLUICE_DEVICE uint32_t PackPair(float lower, float upper) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(upper), "f"(lower));
+  return pair;
+}
+SLUICE_DEVICE uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
+  uint32_t products;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+      : "=r"(products)
+      : "r"(a), "r"(b), "r"(0x80008000u));  // plus -0
+  return products;
 }
 
 template <typename K>
