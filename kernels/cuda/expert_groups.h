@@ -12,7 +12,7 @@ inline constexpr int kTileTokens = 4;
 struct ExpertGroup {
   int32_t expert;  // from the first one at hand
   int32_t slot;
-  int32_t slots;  // 1 to kTileTokens
+  int32_t slots;  // 1 to GroupedRows::tile_rows
 };
 
 // The products of experts: group g's rows with its expert's weight. All
@@ -25,6 +25,8 @@ struct GroupedRows {
   // Groups of other experts than [begin, end) are left out.
   int32_t begin = 0;
   int32_t end = 0;
+  // Of a group or, in a product of one weight, of a tile, at most.
+  int32_t tile_rows = kTileTokens;
 };
 
 // Groups of experts whose weights have one shape and type. The host knows no

@@ -124,6 +124,15 @@ SLUICE_DEVICE float SumLanes(Block& block, float lane) {
   return lane;
 }
 
+// 2^-8 times a code of E4M3: see kE4m3Run in weight_type.h.
+SLUICE_DEVICE float E4m3Value(uint32_t code) {
+  const uint32_t rest = code & 0x7Fu;
+  const float magnitude = rest < 8
+                              ? static_cast<float>(rest) * 0x1p-17f
+                              : BitCast<float>((rest << 20) + (112u << 23));
+  return (code & 0x80u) != 0 ? -magnitude : magnitude;
+}
+
 // Element i of packed elements of a plain type, as F32.
 template <WeightType kType>
 SLUICE_DEVICE float Element(const void* data, int64_t i) {
@@ -133,13 +142,7 @@ SLUICE_DEVICE float Element(const void* data, int64_t i) {
   } else if constexpr (kType == WeightType::kE4m3) {
     const uint8_t* run =
         static_cast<const uint8_t*>(data) + i / kE4m3Run * kE4m3RunBytes;
-    const uint32_t code = run[4 + i % kE4m3Run];
-    const uint32_t rest = code & 0x7Fu;
-    const float magnitude = rest < 8
-                                ? static_cast<float>(rest) * 0x1p-17f
-                                : BitCast<float>((rest << 20) + (112u << 23));
-    return ((code & 0x80u) != 0 ? -magnitude : magnitude) *
-           BitCast<float>(LoadWord(run));
+    return E4m3Value(run[4 + i % kE4m3Run]) * BitCast<float>(LoadWord(run));
   } else {
     return static_cast<const float*>(data)[i];
   }

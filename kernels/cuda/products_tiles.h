@@ -30,9 +30,10 @@ SLUICE_DEVICE bool FindTile(const GroupedRows& grouped, int64_t index,
   if (grouped.groups == nullptr) {
     tile.w = w;
     tile.bias = bias;
-    tile.out = index * kTileTokens;
+    tile.out = index * grouped.tile_rows;
     const int64_t left = tokens - tile.out;
-    tile.tokens = static_cast<int>(left < kTileTokens ? left : kTileTokens);
+    tile.tokens =
+        static_cast<int>(left < grouped.tile_rows ? left : grouped.tile_rows);
     tile.rows = nullptr;
     return true;
   }

@@ -1,0 +1,53 @@
+#ifndef SLUICE_KERNELS_CUDA_TILE_PRODUCTS_H_
+#define SLUICE_KERNELS_CUDA_TILE_PRODUCTS_H_
+
+#include <cuda_device/device.h>
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/cuda/expert_groups.h"
+#include "kernels/matmul.h"
+#include "kernels/views.h"
+
+namespace sluice::kernels::cuda {
+
+// Products on matrix units with weights in the tiles of weight_tiles.h, whose
+// WeightView has their address; activations are rounded to BF16, sums are F32.
+// An output element is a chain of MultiplyTile over steps of 16 columns per
+// leaf of the tree, from the leaf's first column on; the leaves are joined in
+// reduction_tree.h's order, then the bias is added. With kE4m3 two steps of
+// codes make a part, and fma(part, the run's F32, sum) adds it. Leaves are the
+// shards, or, without shards, ProductLeaves: shapes alone choose them, and rows
+// of one call or of sixty-four take the same steps, so an element's bits depend
+// on nothing else that is computed with it.
+//
+// Weights, activations and outputs are the device's.
+
+// Rows of a product of experts that read a weight at once, at most.
+inline constexpr int kTileGroupRows = 32;
+
+// Where the leaves of a product over `cols` columns begin and end: at multiples
+// of 32, at most 8 leaves, of 128 columns at least.
+struct ProductLeaves {
+  explicit ProductLeaves(int64_t cols);
+  int32_t bounds[9];
+  int32_t count;
+};
+
+void TileMatMul(Stream stream, ConstMatrix x, const WeightView& w,
+                const float* bias, Matrix y);
+// Shards of kE4m3 begin at whole runs.
+void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
+                       const ShardedCols& shards, std::span<const Matrix> y);
+// As MatMulGroups of products.h, for groups of at most kTileGroupRows.
+void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
+                      const float* bias, const ExpertRun& run, Matrix y);
+
+// y[t] = row ids[t] of the table, widened to F32.
+void TileEmbed(Stream stream, const WeightView& table, const int32_t* ids,
+               Matrix y);
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_TILE_PRODUCTS_H_

@@ -1,0 +1,297 @@
+#include "kernels/cuda/tile_products.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cuda/weight_tiles.h"
+#include "kernels/matmul.h"
+#include "tests/kernels/cuda/both_ways.h"
+#include "tests/kernels/kernel_tester.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+float Bf16(float value) {
+  const uint32_t pair = PackPair(value, 0);
+  return BitCast<float>(pair << 16);
+}
+
+// A weight's tiles at a 64-byte address, and its elements.
+class TileWeight {
+ public:
+  explicit TileWeight(const WeightView& view) : view_(view) {
+    const int64_t bytes = TileBytes(view.type, view.rows, view.cols);
+    bytes_.resize(static_cast<size_t>(bytes) / sizeof(Line) + 1);
+    PackTiles(view, reinterpret_cast<uint8_t*>(bytes_.data()));
+  }
+  WeightView view() const {
+    return {bytes_.data(), view_.type, view_.rows, view_.cols};
+  }
+
+ private:
+  struct alignas(64) Line {
+    uint8_t bytes[64];
+  };
+  WeightView view_;
+  std::vector<Line> bytes_;
+};
+
+// BF16 or E4M3 elements, and the same as floats.
+struct TiledWeights {
+  TiledWeights(WeightType type, uint64_t seed, int64_t rows, int64_t cols) {
+    if (type == WeightType::kBf16) {
+      values = RandomBf16(seed, rows * cols);
+      plain.emplace(type, rows, cols, values);
+      tiles.emplace(plain->view());
+    } else {
+      coded.emplace(seed, rows, cols);
+      values = coded->values();
+      tiles.emplace(coded->view());
+    }
+  }
+  WeightView view() const { return tiles->view(); }
+  std::vector<float> values;
+  std::optional<OwnedWeight> plain;
+  std::optional<CodedWeight> coded;
+  std::optional<TileWeight> tiles;
+};
+
+// One leaf as tile_products.h says, with the emulated instruction's sums.
+float TileLeafOf(const TiledWeights& w, const float* x, int64_t row,
+                 int64_t begin, int64_t end) {
+  const int64_t cols = w.view().cols;
+  const bool coded = w.coded.has_value();
+  float sum = 0;
+  float part = 0;
+  for (int64_t k = begin; k < end; k += 16) {
+    const float scale =
+        coded ? BitCast<float>(
+                    LoadWord(static_cast<const uint8_t*>(w.coded->view().data) +
+                             (row * cols + k) / kE4m3Run * kE4m3RunBytes))
+              : 1.0f;
+    double exact = coded ? static_cast<double>(part) : static_cast<double>(sum);
+    // The lanes' columns: 4t, 4t + 1 of all lanes, then 4t + 2, 4t + 3.
+    for (int i = 0; i < 16; ++i) {
+      const int64_t c = k + i % 8 / 2 * 4 + i / 8 * 2 + i % 2;
+      if (c >= end) continue;
+      const double weight =
+          coded ? std::nearbyint(w.values[row * cols + c] / scale * 0x1p17) *
+                      0x1p-17
+                : w.values[row * cols + c];
+      exact += weight * static_cast<double>(Bf16(x[c]));
+    }
+    if (!coded) {
+      sum = static_cast<float>(exact);
+      continue;
+    }
+    part = static_cast<float>(exact);
+    if ((k - begin) % 32 == 0 && k + 16 < end) continue;
+    sum = std::fma(part, scale, sum);
+    part = 0;
+  }
+  return sum;
+}
+
+float TileElementOf(const TiledWeights& w, const float* x, int64_t row,
+                    const std::vector<int32_t>& bounds, const TreeNode& node) {
+  return ReduceTree(
+      node.begin, node.end,
+      [&](int32_t s) {
+        return TileLeafOf(w, x, row, bounds[s], bounds[s + 1]);
+      },
+      [](float a, float b) { return a + b; });
+}
+
+std::vector<int32_t> LeavesOf(int64_t cols) {
+  const ProductLeaves leaves(cols);
+  return {leaves.bounds, leaves.bounds + leaves.count + 1};
+}
+
+class TileProductsTest : public testing::TestWithParam<WeightType> {};
+
+TEST_P(TileProductsTest, ElementsAreTheirChainsAtEveryBoundary) {
+  struct ProductShape {
+    int64_t tokens, rows, cols;
+  };
+  for (const ProductShape& s :
+       {ProductShape{1, 1, 32}, ProductShape{2, 16, 96},
+        ProductShape{7, 17, 64}, ProductShape{8, 15, 32},
+        ProductShape{9, 33, 288}, ProductShape{33, 3, 1056}}) {
+    // Columns of BF16 need not be whole steps.
+    const int64_t cols = GetParam() == WeightType::kBf16 ? s.cols - 5 : s.cols;
+    SCOPED_TRACE(testing::Message()
+                 << s.tokens << " x " << s.rows << " x " << cols);
+    const TiledWeights w(GetParam(), 3, s.rows, cols);
+    const OwnedMatrix x(s.tokens, cols, RandomFloats(1, s.tokens * cols));
+    const auto bias = RandomFloats(2, s.rows);
+    const auto got = BothWays([&](Stream stream) {
+      OwnedMatrix y(s.tokens, s.rows, 3);
+      TileMatMul(stream, x.view(), w.view(), bias.data(), y.view());
+      EXPECT_TRUE(y.MarkIntact());
+      return y.values();
+    });
+    const auto leaves = LeavesOf(cols);
+    const TreeNode root = {0, static_cast<int32_t>(leaves.size()) - 1};
+    for (int64_t t = 0; t < s.tokens; ++t) {
+      for (int64_t r = 0; r < s.rows; ++r) {
+        ASSERT_EQ(got[t * s.rows + r],
+                  TileElementOf(w, x.view().row(t), r, leaves, root) + bias[r])
+            << t << ", " << r;
+      }
+    }
+  }
+}
+
+// A row has the same bits alone, among others, and through groups of experts.
+TEST_P(TileProductsTest, ARowsBitsAreItsOwn) {
+  constexpr int64_t kTokens = 19;
+  constexpr int64_t kOutputs = 20;
+  constexpr int64_t kCols = 160;
+  const TiledWeights w(GetParam(), 4, kOutputs, kCols);
+  const OwnedMatrix x(kTokens, kCols, RandomFloats(5, kTokens * kCols));
+  Machine machine(Schedule::kForward);
+  OwnedMatrix all(kTokens, kOutputs);
+  TileMatMul(&machine, x.view(), w.view(), nullptr, all.view());
+  OwnedMatrix one(kTokens, kOutputs);
+  for (int64_t t = 0; t < kTokens; ++t) {
+    TileMatMul(&machine, {x.view().row(t), 1, kCols, kCols}, w.view(), nullptr,
+               {one.view().row(t), 1, kOutputs, kOutputs});
+  }
+  EXPECT_TRUE(SameBits(one.values(), all.values()));
+  std::vector<int32_t> rows(kTokens);
+  std::iota(rows.rbegin(), rows.rend(), 0);
+  const void* const weights[] = {w.view().data};
+  for (const int32_t most : {4, 8, kTileGroupRows}) {
+    std::vector<ExpertGroup> groups;
+    for (int32_t slot = 0; slot < kTokens; slot += most) {
+      groups.push_back(
+          {0, slot, std::min(most, static_cast<int32_t>(kTokens) - slot)});
+    }
+    const auto count = static_cast<int32_t>(groups.size());
+    ExpertRun run = {{groups.data(), &count, rows.data(), weights, 0, 1, most},
+                     count + 2};
+    OwnedMatrix grouped(kTokens, kOutputs);
+    TileMatMulGroups(&machine, x.view(), w.view(), nullptr, run,
+                     grouped.view());
+    for (int64_t t = 0; t < kTokens; ++t) {
+      for (int64_t r = 0; r < kOutputs; ++r) {
+        ASSERT_EQ(grouped.view().row(kTokens - 1 - t)[r], all.view().row(t)[r])
+            << "groups of " << most;
+      }
+    }
+  }
+  EXPECT_THAT(machine.faults(), testing::IsEmpty());
+}
+
+TEST_P(TileProductsTest, ShardsAreJoinedInTheTreeWhereverTheyBegin) {
+  // Cuts of BF16 may fall within a step: heads of 12 or 20 elements.
+  std::vector<std::vector<int32_t>> cuts = {{0, 64, 96, 96, 192, 224, 320}};
+  if (GetParam() == WeightType::kBf16) cuts.push_back({0, 12, 24, 60, 61, 80});
+  for (const auto& bounds : cuts) {
+    const int64_t cols = bounds.back();
+    const auto leaves = static_cast<int32_t>(bounds.size()) - 1;
+    const std::vector<TreeNode> nodes = {{0, 4}, {4, leaves}};
+    const TiledWeights w(GetParam(), 6, 18, cols);
+    const OwnedMatrix x(10, cols, RandomFloats(7, 10 * cols));
+    const auto got = BothWays([&](Stream stream) {
+      std::vector<OwnedMatrix> y(2, OwnedMatrix(10, 18, 1));
+      const Matrix views[] = {y[0].view(), y[1].view()};
+      TileMatMulSharded(stream, x.view(), w.view(), {bounds, nodes}, views);
+      auto values = y[0].values();
+      const auto more = y[1].values();
+      values.insert(values.end(), more.begin(), more.end());
+      return values;
+    });
+    for (int64_t i = 0; i < 360; ++i) {
+      ASSERT_EQ(got[i], TileElementOf(w, x.view().row(i % 180 / 18), i % 18,
+                                      bounds, nodes[i / 180]))
+          << i;
+    }
+  }
+}
+
+// A rank has a shard's columns at another place of its own weight.
+TEST(TileShardsTest, ASlicesShardsHaveTheWholesBits) {
+  const int64_t cols = 72;
+  const TiledWeights w(WeightType::kBf16, 8, 17, cols);
+  const OwnedMatrix x(3, cols, RandomFloats(9, 3 * cols));
+  const std::vector<int32_t> whole = {0, 12, 36, 72};
+  const std::vector<TreeNode> each = {{0, 1}, {1, 2}, {2, 3}};
+  Machine machine(Schedule::kForward);
+  std::vector<OwnedMatrix> y(3, OwnedMatrix(3, 17));
+  const Matrix outs[] = {y[0].view(), y[1].view(), y[2].view()};
+  TileMatMulSharded(&machine, x.view(), w.view(), {whole, each}, outs);
+  for (int s = 0; s < 3; ++s) {
+    const int64_t begin = whole[s];
+    const int32_t own = whole[s + 1] - whole[s];
+    std::vector<float> values;
+    for (int64_t r = 0; r < 17; ++r) {
+      const auto row = w.values.begin() + r * cols + begin;
+      values.insert(values.end(), row, row + own);
+    }
+    const OwnedWeight slice(WeightType::kBf16, 17, own, values);
+    const TileWeight tiles(slice.view());
+    const std::vector<int32_t> bounds = {0, own};
+    OwnedMatrix part(3, 17);
+    const Matrix out = part.view();
+    TileMatMulSharded(&machine, {x.view().data + begin, 3, own, cols},
+                      tiles.view(), {bounds, {each.data(), 1}}, {&out, 1});
+    EXPECT_TRUE(SameBits(part.values(), y[s].values())) << s;
+  }
+  EXPECT_THAT(machine.faults(), testing::IsEmpty());
+}
+
+TEST_P(TileProductsTest, IsCloseToDouble) {
+  constexpr int64_t kCols = 512;
+  const TiledWeights w(GetParam(), 10, 5, kCols);
+  const auto x = RandomFloats(11, kCols);
+  const OwnedMatrix input(1, kCols, x);
+  Machine machine(Schedule::kForward);
+  OwnedMatrix y(1, 5);
+  TileMatMul(&machine, input.view(), w.view(), nullptr, y.view());
+  for (int64_t r = 0; r < 5; ++r) {
+    const float* row = w.values.data() + r * kCols;
+    // Activations have eight bits; sums add little to that.
+    ASSERT_NEAR(y.values()[r], DotInDouble(x.data(), row, kCols),
+                AbsDot(x.data(), row, kCols) * (0x1p-9 + Gamma(40)));
+  }
+}
+
+TEST_P(TileProductsTest, EmbeddedRowsAreTheWeightsElements) {
+  const int64_t cols = GetParam() == WeightType::kBf16 ? 70 : 96;
+  const TiledWeights table(GetParam(), 12, 21, cols);
+  const std::vector<int32_t> ids = {20, 0, 8, 15, 16, 7, 7};
+  const auto tokens = static_cast<int64_t>(ids.size());
+  const auto got = BothWays([&](Stream stream) {
+    OwnedMatrix y(tokens, cols, 5);
+    TileEmbed(stream, table.view(), ids.data(), y.view());
+    EXPECT_TRUE(y.MarkIntact());
+    return y.values();
+  });
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t i = 0; i < cols; ++i) {
+      ASSERT_EQ(got[t * cols + i], table.values[ids[t] * cols + i]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, TileProductsTest,
+                         testing::Values(WeightType::kBf16, WeightType::kE4m3),
+                         [](const auto& param) {
+                           return param.param == WeightType::kBf16 ? "Bf16"
+                                                                   : "E4m3";
+                         });
+
+TEST(ProductLeavesTest, ComeFromTheColumnsAlone) {
+  EXPECT_EQ(LeavesOf(20), (std::vector<int32_t>{0, 20}));
+  EXPECT_EQ(LeavesOf(255), (std::vector<int32_t>{0, 128, 255}));
+  EXPECT_EQ(LeavesOf(4096).size(), 9u);
+  EXPECT_EQ(LeavesOf(14340).back(), 14340);
+}
+
+}  // namespace
+}  // namespace sluice::kernels::cuda
