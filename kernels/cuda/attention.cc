@@ -2,38 +2,11 @@
 
 #include "common/base/check.h"
 #include "kernels/block_format.h"
+#include "kernels/cuda/attention_parts.h"
 #include "kernels/cuda/math.h"
 
 namespace sluice::kernels::cuda {
 namespace {
-
-constexpr int kAttentionThreads = 128;
-constexpr int kMostLevels = 24;
-
-struct AttentionArgs {
-  AttentionQueries queries;
-  KvView kv;
-  AttentionMemory memory;
-  Matrix out;
-};
-
-// What a token sees.
-struct Visible {
-  int64_t first;
-  int64_t last;
-};
-SLUICE_DEVICE Visible VisibleOf(const AttentionArgs& a, int64_t token) {
-  const int64_t last = a.queries.positions[token];
-  const int64_t first = last - a.queries.window + 1;
-  return {a.queries.window > 0 && first > 0 ? first : 0, last};
-}
-
-// Where a chunk's partial stands: maximum, sum, accumulator.
-SLUICE_DEVICE float* PartialOf(const AttentionArgs& a, int64_t token_head,
-                               int64_t chunk) {
-  return a.memory.floats +
-         (token_head * a.memory.max_chunks + chunk) * (a.kv.head_dim + 2);
-}
 
 // A chunk as one token's head sees it.
 struct ChunkPlace {
@@ -276,68 +249,6 @@ struct ChunkKernel {
       shared.Set(0, max);
       shared.Set(1, sum);
     }
-  }
-};
-
-// A partial's maximum, sum and one element of its accumulator.
-struct Partial {
-  float max;
-  float sum;
-  float element;
-};
-SLUICE_DEVICE Partial Joined(const Partial& a, const Partial& b) {
-  const float max = a.max < b.max ? b.max : a.max;
-  const float ea = Exp(a.max - max);
-  const float eb = Exp(b.max - max);
-  return {max, Fma(b.sum, eb, a.sum * ea), Fma(b.element, eb, a.element * ea)};
-}
-
-// A block per token and head, a thread per element: each walks the tree over
-// the chunks by itself.
-struct JoinKernel {
-  static constexpr int kThreads = kAttentionThreads;
-  using Args = AttentionArgs;
-
-  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t token = block.index() / a.queries.num_heads;
-    const int64_t head = block.index() % a.queries.num_heads;
-    float* out = a.out.data + token * a.out.stride + head * a.kv.head_dim;
-    for (int64_t d = block.thread(); d < a.kv.head_dim; d += kThreads) {
-      Partial all = Root(a, block.index(), token, d);
-      if (a.queries.sinks != nullptr) {
-        all = Joined(all, {a.queries.sinks[head], 1.0f, 0.0f});
-      }
-      out[d] = all.element / all.sum;
-    }
-  }
-
-  static SLUICE_DEVICE Partial Root(const Args& a, int64_t token_head,
-                                    int64_t token, int64_t d) {
-    const Visible visible = VisibleOf(a, token);
-    const auto end = static_cast<int32_t>(visible.last / kAttentionChunk + 1);
-    Partial levels[kMostLevels];
-    uint32_t pending = 0;  // bit n: level n holds a finished node
-    for (auto c = static_cast<int32_t>(visible.first / kAttentionChunk);
-         c < end; ++c) {
-      const float* from = PartialOf(a, token_head, c);
-      Partial node = {from[0], from[1], from[2 + d]};
-      int level = 0;
-      for (; (c >> level & 1) != 0; ++level) {
-        if ((pending >> level & 1) == 0) continue;  // the sibling is masked
-        node = Joined(levels[level], node);
-        pending &= ~(1u << level);
-      }
-      levels[level] = node;
-      pending |= 1u << level;
-    }
-    // What is left, the youngest nodes first.
-    int level = 0;
-    while ((pending >> level & 1) == 0) ++level;
-    Partial all = levels[level];
-    for (++level; level < kMostLevels; ++level) {
-      if ((pending >> level & 1) != 0) all = Joined(levels[level], all);
-    }
-    return all;
   }
 };
 

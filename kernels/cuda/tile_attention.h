@@ -1,0 +1,52 @@
+#ifndef SLUICE_KERNELS_CUDA_TILE_ATTENTION_H_
+#define SLUICE_KERNELS_CUDA_TILE_ATTENTION_H_
+
+#include <cuda_device/device.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/attention.h"
+
+namespace sluice::kernels::cuda {
+
+// Query heads side by side that read one kv head.
+struct HeadRun {
+  int32_t kv_head;
+  int32_t first;
+  int32_t count;  // 1 to 8
+};
+
+// The runs of a list of kv heads, one entry per query head.
+std::vector<HeadRun> HeadRunsOf(std::span<const int32_t> kv_heads);
+
+// How a TilePagedAttention call is cut into blocks; the bits are the same for
+// each way.
+struct AttentionCut {
+  const HeadRun* runs =
+      nullptr;  // of the device, HeadRunsOf the queries' heads
+  int32_t num_runs = 0;
+  int32_t most_heads = 1;  // of a run
+  // So many tokens after each other are mostly of one sequence, and read keys
+  // and values together.
+  int32_t tokens = 1;
+};
+
+// PagedAttention on matrix units, decode and chunks of prompts alike. Queries,
+// keys, values and weights are rounded to BF16, sums are F32. In a piece of 256
+// positions a score is a chain of MultiplyTile over steps of 16 elements of the
+// head, from +0, times the scale; a weight is Exp(score - the piece's maximum);
+// lane l of a warp adds the weights of positions 2l, 2l + 1, 2l + 64, ... in
+// F32, and lanes are joined by xor of 16, 8, 4, 2, 1; an element of the output
+// is a chain over steps of 16 positions. What a query does not see has a weight
+// of zero, which changes no sum. Pieces and sinks are joined as in
+// PagedAttention. All memory is the device's; heads are multiples of 4
+// elements.
+void TilePagedAttention(Stream stream, const AttentionQueries& queries,
+                        const KvView& kv, const AttentionCut& cut,
+                        const AttentionMemory& memory, Matrix out);
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_TILE_ATTENTION_H_
