@@ -7,13 +7,15 @@
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/products_tiles.h"
 #include "kernels/cuda/row_ops.h"
+#include "kernels/cuda/tile_products.h"
 #include "kernels/cuda/tree_sum.h"
+#include "kernels/cuda/weight_tiles.h"
 
 namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kExpertThreads = 128;
-constexpr int kMostNodes = 64;
+constexpr int kMostNodes = 64;  // of one launch
 
 // Where a call's memory has what.
 struct ExpertLayout {
@@ -31,8 +33,8 @@ struct ExpertLayout {
   float* outputs = nullptr;    // [pairs, H]
 };
 
-int64_t MostGroups(const ExpertShape& shape) {
-  return std::min(shape.pairs(), shape.pairs() / kTileTokens + shape.experts);
+int64_t MostGroups(const ExpertShape& shape, int32_t tile_rows) {
+  return std::min(shape.pairs(), shape.pairs() / tile_rows + shape.experts);
 }
 
 // Sets the layout; returns its bytes.
@@ -48,7 +50,7 @@ int64_t LayOut(const ExpertShape& shape, void* data, ExpertLayout& layout) {
   };
   const int64_t pairs = shape.pairs();
   const int64_t most = std::max(shape.tokens * shape.hidden, pairs * shape.mlp);
-  take(layout.groups, MostGroups(shape));
+  take(layout.groups, MostGroups(shape, kTileTokens));
   take(layout.num_groups, 1);
   take(layout.slots, pairs);
   take(layout.rows, pairs);
@@ -72,6 +74,7 @@ struct PlanKernel {
     int32_t per_row;
     int32_t first;
     int32_t experts;
+    int32_t tile_rows;
     ExpertGroup* groups;
     int32_t* num_groups;
     int32_t* slots;
@@ -105,7 +108,7 @@ struct PlanKernel {
         slots.Set(e, slot);
         groups.Set(e, group);
         slot += count;
-        group += (count + kTileTokens - 1) / kTileTokens;
+        group += (count + a.tile_rows - 1) / a.tile_rows;
       }
       *a.num_groups = group;
     }
@@ -119,9 +122,9 @@ struct PlanKernel {
         a.rows[slot] = static_cast<int32_t>(i / a.per_row);
         ++slot;
       }
-      for (int32_t s = first; s < slot; s += kTileTokens) {
-        a.groups[groups.Get(e) + (s - first) / kTileTokens] = {
-            e, s, slot - s < kTileTokens ? slot - s : kTileTokens};
+      for (int32_t s = first; s < slot; s += a.tile_rows) {
+        a.groups[groups.Get(e) + (s - first) / a.tile_rows] = {
+            e, s, slot - s < a.tile_rows ? slot - s : a.tile_rows};
       }
     }
   }
@@ -201,6 +204,22 @@ bool IsAlike(const ExpertWeight& a, const ExpertWeight& b) {
                       : a.blocks.format == b.blocks.format;
 }
 
+bool IsTiled(const ExpertWeight& w) {
+  return w.is_plain() && HasTiles(w.plain.type);
+}
+// The rows of a group at most: those of the product that takes the fewest.
+int32_t TileRowsOf(const ExpertsView& experts, const ExpertTable& table,
+                   const ExpertShape& shape) {
+  if (!table.tiles ||
+      !std::all_of(experts.gate_up.begin(), experts.gate_up.end(), IsTiled) ||
+      !std::all_of(experts.down.begin(), experts.down.end(), IsTiled)) {
+    return kTileTokens;
+  }
+  constexpr int32_t kFewRows = 8;
+  return shape.pairs() > int64_t{kFewRows} * shape.experts ? kTileGroupRows
+                                                           : kFewRows;
+}
+
 // One call.
 class ExpertCall {
  public:
@@ -212,13 +231,14 @@ class ExpertCall {
         table_(table),
         rows_(rows),
         shape_(shape),
-        at_(layout) {}
+        at_(layout),
+        tile_rows_(TileRowsOf(experts, table, shape)) {}
 
   void Run() {
-    Launch<PlanKernel>(
-        stream_, 1, PlanKernel::SharedBytes(shape_.experts),
-        {rows_.ids, shape_.pairs(), rows_.per_row, experts_.first,
-         shape_.experts, at_.groups, at_.num_groups, at_.slots, at_.rows});
+    Launch<PlanKernel>(stream_, 1, PlanKernel::SharedBytes(shape_.experts),
+                       {rows_.ids, shape_.pairs(), rows_.per_row,
+                        experts_.first, shape_.experts, tile_rows_, at_.groups,
+                        at_.num_groups, at_.slots, at_.rows});
     for (int32_t begin = 0; begin < shape_.experts;) {
       int32_t end = begin + 1;
       while (end < shape_.experts &&
@@ -232,6 +252,15 @@ class ExpertCall {
   }
 
   void Finish(std::span<const TreeNode> nodes, std::span<const Matrix> parts) {
+    for (size_t i = 0; i < nodes.size(); i += kMostNodes) {
+      const size_t count = std::min<size_t>(kMostNodes, nodes.size() - i);
+      FinishSome(nodes.subspan(i, count), parts.subspan(i, count));
+    }
+  }
+
+ private:
+  void FinishSome(std::span<const TreeNode> nodes,
+                  std::span<const Matrix> parts) {
     FinishKernel::Args args = {};
     args.ids = rows_.ids;
     args.weights = rows_.weights;
@@ -250,16 +279,15 @@ class ExpertCall {
         args);
   }
 
- private:
   // Experts [begin, end), whose weights have one type.
   void RunAlike(int32_t begin, int32_t end) {
     const ExpertWeight& gate_up = experts_.gate_up[begin];
     const ExpertWeight& down = experts_.down[begin];
     const int64_t pairs = shape_.pairs();
     const int64_t mlp = shape_.mlp;
-    ExpertRun run = {
-        {at_.groups, at_.num_groups, at_.rows, table_.gate_up, begin, end},
-        MostGroups(shape_)};
+    ExpertRun run = {{at_.groups, at_.num_groups, at_.rows, table_.gate_up,
+                      begin, end, tile_rows_},
+                     MostGroups(shape_, tile_rows_)};
     const Matrix both = {at_.gate_up, pairs, 2 * mlp, 2 * mlp};
     Multiply(rows_.x, gate_up, experts_.gate_up_bias, run, at_.finite, both);
     const Matrix middle = {at_.middle, pairs, mlp, mlp};
@@ -284,6 +312,9 @@ class ExpertCall {
   // Size: a product, its rows and what it says of them.
   void Multiply(ConstMatrix x, const ExpertWeight& like, const float* bias,
                 const ExpertRun& run, bool* finite, Matrix y) {
+    if (table_.tiles && IsTiled(like)) {
+      return TileMatMulGroups(stream_, x, like.plain, bias, run, y);
+    }
     if (like.is_plain()) {
       return MatMulGroups(stream_, x, like.plain, bias, run, y);
     }
@@ -299,6 +330,7 @@ class ExpertCall {
   const ExpertRows& rows_;
   const ExpertShape& shape_;
   const ExpertLayout& at_;
+  const int32_t tile_rows_;  // of a group
 };
 
 }  // namespace
@@ -314,7 +346,7 @@ void ExpertNodes(Stream stream, const ExpertsView& experts,
                  std::span<const Matrix> parts) {
   const auto count = static_cast<int32_t>(experts.gate_up.size());
   SLUICE_CHECK(experts.down.size() == experts.gate_up.size() && count > 0);
-  SLUICE_CHECK(nodes.size() == parts.size() && nodes.size() <= kMostNodes);
+  SLUICE_CHECK(nodes.size() == parts.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     SLUICE_CHECK(nodes[i].begin >= experts.first &&
                  nodes[i].end <= experts.first + count);

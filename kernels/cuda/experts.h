@@ -30,13 +30,16 @@ struct ExpertTable {
   const void* const* down = nullptr;
   void* memory = nullptr;
   int64_t bytes = 0;  // at least ExpertBytes
+  // Weights of types that have tiles (weight_tiles.h) are tiles, and products
+  // with them those of tile_products.h.
+  bool tiles = false;
 };
 
 // experts.h's ExpertNodes on a stream, with its contract and its bits. A
 // kernel gives every pair of a row and an expert a slot and makes the list of
 // groups of rows that read a weight together; the products walk that list, be
 // it one row or a whole prompt. `experts` and the lists of nodes and outputs
-// are the host's, all that they point to is the device's; at most 64 nodes.
+// are the host's, all that they point to is the device's.
 void ExpertNodes(Stream stream, const ExpertsView& experts,
                  const ExpertTable& table, const ExpertRows& rows,
                  std::span<const TreeNode> nodes,

@@ -7,7 +7,8 @@ namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kGatherThreads = 128;
-constexpr int kMostParts = 64;
+constexpr int kFewParts = 64;
+constexpr int kMostParts = 1024;  // a kernel's arguments are below 32 KB
 constexpr int kMostOuts = 16;
 
 // A block per row.
@@ -43,6 +44,7 @@ struct FillKernel {
 };
 
 // A thread per element.
+template <int kParts>
 struct JoinNodesKernel {
   static constexpr int kThreads = kGatherThreads;
   struct Args {
@@ -51,9 +53,9 @@ struct JoinNodesKernel {
     int64_t begin;
     int64_t cols;
     int64_t elements;
-    int32_t leaves[kMostParts];
-    const float* parts[kMostParts];
-    int64_t part_strides[kMostParts];
+    int32_t leaves[kParts];
+    const float* parts[kParts];
+    int64_t part_strides[kParts];
     float* outs[kMostOuts];
     int64_t out_strides[kMostOuts];
   };
@@ -73,22 +75,10 @@ struct JoinNodesKernel {
   }
 };
 
-}  // namespace
-
-void TakeRows(Stream stream, ConstMatrix x, const int32_t* rows, Matrix y) {
-  SLUICE_CHECK(x.cols == y.cols && (rows != nullptr || x.rows == y.rows));
-  Launch<TakeKernel>(stream, y.rows, 0, {x, rows, y});
-}
-
-void Fill(Stream stream, float value, Matrix y) {
-  Launch<FillKernel>(stream, y.rows, 0, {value, y});
-}
-
-void JoinNodes(Stream stream, std::span<const NodeRows> parts, int64_t begin,
+template <int kParts>
+void StartJoin(Stream stream, std::span<const NodeRows> parts, int64_t begin,
                int64_t end, std::span<const Matrix> outs) {
-  SLUICE_CHECK(!parts.empty() && parts.size() <= kMostParts);
-  SLUICE_CHECK(!outs.empty() && outs.size() <= kMostOuts);
-  JoinNodesKernel::Args args = {};
+  typename JoinNodesKernel<kParts>::Args args = {};
   args.num_parts = static_cast<int32_t>(parts.size());
   args.num_outs = static_cast<int32_t>(outs.size());
   args.begin = begin;
@@ -106,8 +96,29 @@ void JoinNodes(Stream stream, std::span<const NodeRows> parts, int64_t begin,
     args.outs[o] = outs[o].data;
     args.out_strides[o] = outs[o].stride;
   }
-  Launch<JoinNodesKernel>(
+  Launch<JoinNodesKernel<kParts>>(
       stream, (args.elements + kGatherThreads - 1) / kGatherThreads, 0, args);
+}
+
+}  // namespace
+
+void TakeRows(Stream stream, ConstMatrix x, const int32_t* rows, Matrix y) {
+  SLUICE_CHECK(x.cols == y.cols && (rows != nullptr || x.rows == y.rows));
+  Launch<TakeKernel>(stream, y.rows, 0, {x, rows, y});
+}
+
+void Fill(Stream stream, float value, Matrix y) {
+  Launch<FillKernel>(stream, y.rows, 0, {value, y});
+}
+
+void JoinNodes(Stream stream, std::span<const NodeRows> parts, int64_t begin,
+               int64_t end, std::span<const Matrix> outs) {
+  SLUICE_CHECK(!parts.empty() && parts.size() <= kMostParts);
+  SLUICE_CHECK(!outs.empty() && outs.size() <= kMostOuts);
+  if (parts.size() <= kFewParts) {
+    return StartJoin<kFewParts>(stream, parts, begin, end, outs);
+  }
+  StartJoin<kMostParts>(stream, parts, begin, end, outs);
 }
 
 }  // namespace sluice::kernels::cuda

@@ -25,7 +25,7 @@ struct NodeRows {
 };
 // Columns [begin, end) of every out = those of the tree's root over the parts,
 // in rising order, which cover its leaves once. An out may be one of the parts.
-// The lists are the host's; at most 64 parts and 16 outs.
+// The lists are the host's; at most 1024 parts and 16 outs.
 void JoinNodes(Stream stream, std::span<const NodeRows> parts, int64_t begin,
                int64_t end, std::span<const Matrix> outs);
 

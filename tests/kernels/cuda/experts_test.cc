@@ -55,10 +55,16 @@ class Layer {
     }
   }
 
-  // The nodes of experts [begin, end) have the CPU's bits; a NaN is any.
-  void Expect(int32_t begin, int32_t end, float limit) const {
+  // The fewest nodes of experts [begin, end), or each expert as one, have the
+  // CPU's bits; a NaN is any.
+  void Expect(int32_t begin, int32_t end, float limit,
+              bool single = false) const {
     SCOPED_TRACE(testing::Message() << "experts " << begin << " to " << end);
-    const auto nodes = AlignedNodes(begin, end, sizes_.experts);
+    auto nodes = AlignedNodes(begin, end, sizes_.experts);
+    if (single) {
+      nodes.clear();
+      for (int32_t e = begin; e < end; ++e) nodes.push_back({e, e + 1});
+    }
     const std::span all_gate_up(gate_up_);
     const std::span all_down(down_);
     ExpertsView view;
@@ -162,6 +168,11 @@ TEST(CudaExpertsTest, ProcessesFinishTheNodesOfTheirExperts) {
   layer.Expect(0, 5, 0.0f);
   layer.Expect(5, 6, 0.0f);
   layer.Expect(6, 21, 0.0f);
+}
+
+TEST(CudaExpertsTest, ThereMayBeMoreNodesThanALaunchTakes) {
+  const Layer layer({131, 5, 3, 8, 8}, {WeightType::kF32}, false);
+  layer.Expect(1, 131, 0.0f, /*single=*/true);
 }
 
 TEST(CudaExpertsTest, ManyRowsOfAnExpertAreManyGroups) {

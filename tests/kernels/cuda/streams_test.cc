@@ -67,9 +67,11 @@ TEST(CudaGatherTest, RowsByIndexInOrderAndFilled) {
   EXPECT_EQ(filled, std::vector<float>(390, -1.5f));
 }
 
-// Every tree of up to 13 leaves, cut into the nodes of three ranks.
+// Every tree of up to 13 leaves, cut into the nodes of three ranks, and one of
+// more parts than small launches take: every rank has every third leaf.
 TEST(CudaGatherTest, NodesAreJoinedInTheTree) {
-  for (int32_t leaves = 1; leaves <= 13; ++leaves) {
+  for (const int32_t leaves :
+       {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 333}) {
     const auto values = RandomFloats(3, leaves * 40);
     const auto leaf = [&](int32_t i) {
       return std::vector<float>(values.begin() + i * 40,
@@ -86,6 +88,14 @@ TEST(CudaGatherTest, NodesAreJoinedInTheTree) {
            AlignedNodes(leaves * rank / 3, leaves * (rank + 1) / 3, leaves)) {
         nodes.push_back(node);
         owned.emplace_back(2, 20, ReduceTree(node.begin, node.end, leaf, join));
+      }
+    }
+    if (leaves > 13) {
+      nodes.clear();
+      owned.clear();
+      for (int32_t i = 0; i < leaves; ++i) {
+        nodes.push_back({i, i + 1});
+        owned.emplace_back(2, 20, leaf(i));
       }
     }
     std::vector<NodeRows> parts;
