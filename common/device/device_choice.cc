@@ -30,6 +30,25 @@ StatusOr<DeviceChoice> ParseDevice(const std::string& text) {
       "'");
 }
 
+StatusOr<Numerics> ParseNumerics(const std::string& text,
+                                 const DeviceChoice& device) {
+  if (text == "canonical") return Numerics::kCanonical;
+  if (text != "auto" && text != "fast") {
+    return InvalidArgument(
+        "the numerics must be auto, fast or canonical, got '", text, "'");
+  }
+  if (device.cuda) return Numerics::kFast;
+  if (text == "auto") return Numerics::kCanonical;
+  return InvalidArgument(
+      "numerics 'fast' are those of a GPU's matrix units: a CPU has canonical "
+      "ones alone");
+}
+
+Status CheckNumerics(const std::string& device, const std::string& numerics) {
+  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(device));
+  return ParseNumerics(numerics, choice).status();
+}
+
 Status CheckDevice(const std::string& text) {
   SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(text));
   if (!choice.cuda) return OkStatus();

@@ -29,7 +29,7 @@ std::vector<int> CpusOf(const BackendOptions& options,
 
 #ifdef SLUICE_CUDA
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
-    const BackendOptions& options, int index) {
+    const BackendOptions& options, int index, Numerics numerics) {
   constexpr int32_t kMaxRanks = 16;  // what a join of nodes takes
   if (options.ranks > kMaxRanks) {
     return InvalidArgument("device ", options.device, ": ", options.ranks,
@@ -44,13 +44,14 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
       return FailedPrecondition("device ", options.device, ": ", error);
     }
     backends.push_back(
-        MakeCudaBackend({std::move(runtime), options.kv_type, table, rank}));
+        MakeCudaBackend({std::move(runtime), options.kv_type, table, rank,
+                         numerics == Numerics::kFast}));
   }
   return backends;
 }
 #else
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
-    const BackendOptions& options, int) {
+    const BackendOptions& options, int, Numerics) {
   return FailedPrecondition(
       "device ", options.device,
       ": this build has no CUDA; configure one with -DSLUICE_CUDA=ON");
@@ -63,7 +64,9 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const DeviceChoice device,
                           ParseDevice(options.device));
-  if (device.cuda) return MakeCudaBackends(options, device.index);
+  SLUICE_ASSIGN_OR_RETURN(const Numerics numerics,
+                          ParseNumerics(options.numerics, device));
+  if (device.cuda) return MakeCudaBackends(options, device.index, numerics);
   SLUICE_ASSIGN_OR_RETURN(const CpuIsa isa, ParseIsa(options.isa));
   const std::vector<int> cpus = AvailableCpus();
   const int32_t threads = options.threads == 0 ? UsableCpus() : options.threads;

@@ -27,6 +27,7 @@ struct BackendOptions {
   // See ParseDevice in device_choice.h. On a GPU ranks are virtual: they share
   // it; threads, pins and the isa have no meaning there.
   std::string device = "cpu";
+  std::string numerics = "auto";  // see ParseNumerics in device_choice.h
 };
 
 // Makes one backend per rank, in order, connected to each other.
@@ -35,9 +36,9 @@ using BackendFactory =
         const BackendOptions& options)>;
 
 // Makes backends of this machine's devices. INVALID_ARGUMENT for an isa that
-// does not exist or that this machine lacks, and for a device that does not
-// exist; FAILED_PRECONDITION for a GPU that is not there, that is too old, or
-// that this build has no code for.
+// does not exist or that this machine lacks, and for a device or numerics that
+// do not exist, or do not go together; FAILED_PRECONDITION for a GPU that is
+// not there, that is too old, or that this build has no code for.
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options);
 

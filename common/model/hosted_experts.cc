@@ -66,6 +66,11 @@ Status HostedExperts::CheckDevice(const std::string& device) {
   return sluice::CheckDevice(device);
 }
 
+Status HostedExperts::CheckNumerics(const std::string& device,
+                                    const std::string& numerics) {
+  return sluice::CheckNumerics(device, numerics);
+}
+
 StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
     const HostedExpertsOptions& options) {
   const TimePoint start = Clock::now();
@@ -83,7 +88,8 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
                                             .pin_threads = options.pin_threads,
                                             .isa = options.isa,
                                             .name = "expert",
-                                            .device = options.device}));
+                                            .device = options.device,
+                                            .numerics = options.numerics}));
   hosted->backend_ = std::move(backends[0]);
   const BackendInfo& device = hosted->backend_->info();
   hosted->info_.numerics = device.numerics;

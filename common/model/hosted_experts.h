@@ -34,9 +34,10 @@ struct HostedExpertsOptions {
   int32_t threads = 0;  // 0: as many as this process has cores
   // Pins each compute thread to its own core if there are enough.
   bool pin_threads = false;
-  std::string isa = "auto";    // see ParseIsa in cpu_options.h
-  std::string device = "cpu";  // see ParseDevice in device_choice.h
-  PackedOptions packed;        // packed weights on disk
+  std::string isa = "auto";       // see ParseIsa in cpu_options.h
+  std::string device = "cpu";     // see ParseDevice in device_choice.h
+  std::string numerics = "auto";  // see ParseNumerics there
+  PackedOptions packed;           // packed weights on disk
   BackendFactory make_backends = MakeBackends;
   // Called while loading with bytes done and total bytes; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
@@ -71,9 +72,11 @@ Status CheckHeld(const ModelConfig& config,
 // info() is const after Load.
 class HostedExperts {
  public:
-  // Returns an error unless the device of HostedExpertsOptions::device is
-  // there, as device_choice.h's CheckDevice.
+  // Return errors unless the device of HostedExpertsOptions::device is there,
+  // and has their numerics, as device_choice.h's functions.
   static Status CheckDevice(const std::string& device);
+  static Status CheckNumerics(const std::string& device,
+                              const std::string& numerics);
   // Errors as Stage::Load's and CheckHeld's.
   static StatusOr<std::unique_ptr<HostedExperts>> Load(
       const HostedExpertsOptions& options);

@@ -44,9 +44,10 @@ struct StageOptions {
   int32_t max_context = 0;  // 0: the model's, or less if memory is short
   int32_t max_step_tokens = 512;
   int32_t max_sequences = 256;
-  std::string isa = "auto";    // see ParseIsa in cpu_options.h
-  std::string device = "cpu";  // see ParseDevice in device_choice.h
-  PackedOptions packed;        // packed weights on disk
+  std::string isa = "auto";       // see ParseIsa in cpu_options.h
+  std::string device = "cpu";     // see ParseDevice in device_choice.h
+  std::string numerics = "auto";  // see ParseNumerics there
+  PackedOptions packed;           // packed weights on disk
   // Pins each compute thread to its own core if there are enough.
   bool pin_threads = false;
   // The remote experts, which the stage neither loads nor computes; empty:
@@ -79,6 +80,10 @@ class Stage {
   // INVALID_ARGUMENT for a name of none, FAILED_PRECONDITION for a GPU that is
   // missing, too old, or that this build has no code for.
   static Status CheckDevice(const std::string& device);
+  // INVALID_ARGUMENT for StageOptions::numerics that do not exist, or that the
+  // device lacks.
+  static Status CheckNumerics(const std::string& device,
+                              const std::string& numerics);
   // Returns the facts of a process without layers: the model, and limits that
   // no stage of it exceeds. Errors as Load's.
   static StatusOr<StageInfo> Describe(const StageOptions& options);

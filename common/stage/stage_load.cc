@@ -249,7 +249,8 @@ class StageLoader {
     SLUICE_ASSIGN_OR_RETURN(
         backends_, options_.make_backends(
                        {options_.ranks, options_.threads, options_.pin_threads,
-                        options_.isa, "", options_.kv_type, options_.device}));
+                        options_.isa, "", options_.kv_type, options_.device,
+                        options_.numerics}));
     const BackendInfo& device = backends_[0]->info();
     kv_type_ = device.kv_type;
     limits_.max_step_tokens = options_.max_step_tokens;
@@ -394,6 +395,11 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
 
 Status Stage::CheckDevice(const std::string& device) {
   return sluice::CheckDevice(device);
+}
+
+Status Stage::CheckNumerics(const std::string& device,
+                            const std::string& numerics) {
+  return sluice::CheckNumerics(device, numerics);
 }
 
 StatusOr<StageInfo> Stage::Describe(const StageOptions& options) {

@@ -42,6 +42,13 @@ inline constexpr std::string_view kF32Canonical = "f32-canonical-3";
 // The arithmetic with activations of eight bits (kernels/block_matmul.h).
 inline constexpr std::string_view kQ8Canonical = "q8-canonical-1";
 
+// The id of matrix units' products and attention (kernels/cuda) on GPUs of one
+// architecture. Weights that have no such products, in F32 or of blocks, keep
+// theirs.
+inline std::string CudaFastNumerics(std::string_view architecture) {
+  return "cuda-fast-" + std::string(architecture) + "-1";
+}
+
 // The part of a stage's id that says that its keys and values are not F32.
 inline constexpr std::string_view kKvBf16 = "kv-bf16-1";
 inline constexpr std::string_view kKvQ8 = "kv-q8_0-1";

@@ -28,6 +28,10 @@ ABSL_FLAG(
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, device, "cpu",
           "what the host computes on: cpu, or cuda:N, a GPU by its number");
+ABSL_FLAG(
+    std::string, numerics, "auto",
+    "how it computes: canonical, a CPU's bits; fast, a GPU's matrix units "
+    "in BF16, which the whole cluster must have; auto, fast on a GPU");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2, neoni8mm, neondot, neon or "
           "portable");
@@ -87,8 +91,12 @@ StatusOr<ExpertServerOptions> OptionsFromFlags() {
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   experts.isa = absl::GetFlag(FLAGS_isa);
   experts.device = absl::GetFlag(FLAGS_device);
+  experts.numerics = absl::GetFlag(FLAGS_numerics);
   SLUICE_RETURN_IF_ERROR(
       Annotate(HostedExperts::CheckDevice(experts.device), "--device"));
+  SLUICE_RETURN_IF_ERROR(
+      Annotate(HostedExperts::CheckNumerics(experts.device, experts.numerics),
+               "--numerics"));
   experts.packed.where = absl::GetFlag(FLAGS_packed);
   SLUICE_ASSIGN_OR_RETURN(
       experts.packed.memory,

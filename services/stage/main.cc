@@ -37,6 +37,10 @@ ABSL_FLAG(
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, device, "cpu",
           "what the stage computes on: cpu, or cuda:N, a GPU by its number");
+ABSL_FLAG(
+    std::string, numerics, "auto",
+    "how it computes: canonical, a CPU's bits; fast, a GPU's matrix units "
+    "in BF16, which the whole cluster must have; auto, fast on a GPU");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2, neoni8mm, neondot, neon or "
           "portable");
@@ -138,8 +142,11 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   stage.isa = absl::GetFlag(FLAGS_isa);
   stage.device = absl::GetFlag(FLAGS_device);
+  stage.numerics = absl::GetFlag(FLAGS_numerics);
   SLUICE_RETURN_IF_ERROR(
       Annotate(Stage::CheckDevice(stage.device), "--device"));
+  SLUICE_RETURN_IF_ERROR(Annotate(
+      Stage::CheckNumerics(stage.device, stage.numerics), "--numerics"));
   stage.packed.where = absl::GetFlag(FLAGS_packed);
   SLUICE_ASSIGN_OR_RETURN(
       stage.packed.memory,

@@ -99,6 +99,21 @@ class LayoutTest(FolderTest):
             argv = self.gateway(*arguments).argv
             self.assertEqual(argv[argv.index(flag) + 1], plans)
 
+    def test_numerics_are_those_of_every_stage_or_refused(self):
+        for arguments in (("--device", "cuda:0,cuda:1", "--numerics", "fast"),
+                          ("--device", "cpu,cuda:0", "--numerics",
+                           "canonical")):
+            for stage in self.processes("--stages", "2", *arguments)[:-1]:
+                at = stage.argv.index("--numerics")
+                self.assertEqual(stage.argv[at + 1], arguments[-1])
+        self.assertNotIn("--numerics", self.processes()[0].argv)
+        mixed = ("--stages", "2", "--device", "cpu,cuda:0")
+        for arguments in (mixed, (*mixed, "--numerics", "auto"),
+                          ("--device", "cuda", "--expert-hosts", "1")):
+            self.assertIn("--numerics canonical", self.refused(*arguments))
+        self.assertIn("a CPU has canonical ones alone",
+                      self.refused("--numerics", "fast"))
+
     def test_packed_weights_are_where_every_stage_is_told(self):
         for given, passed in (("off", "off"), ("auto", "auto"),
                               ("/a/b", "/a/b"),

@@ -30,6 +30,26 @@ TEST(DeviceChoiceTest, OtherNamesAreRefusedWithWhatTheyAre) {
             StatusCode::kUnimplemented);
 }
 
+TEST(DeviceChoiceTest, NumericsOfDevices) {
+  const DeviceChoice cpu;
+  const DeviceChoice gpu = {true, 0};
+  EXPECT_EQ(*ParseNumerics("auto", cpu), Numerics::kCanonical);
+  EXPECT_EQ(*ParseNumerics("canonical", cpu), Numerics::kCanonical);
+  EXPECT_EQ(*ParseNumerics("auto", gpu), Numerics::kFast);
+  EXPECT_EQ(*ParseNumerics("fast", gpu), Numerics::kFast);
+  EXPECT_EQ(*ParseNumerics("canonical", gpu), Numerics::kCanonical);
+  EXPECT_THAT(Message(ParseNumerics("Fast", gpu).status()),
+              HasSubstr("got 'Fast'"));
+  // A CPU has no fast ones, and says so before anything is loaded.
+  const Status status = CheckNumerics("cpu", "fast");
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("a CPU has canonical ones alone"));
+  BackendOptions options;
+  options.numerics = "fast";
+  EXPECT_EQ(MakeBackends(options).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
 TEST(DeviceChoiceTest, AGpuThatIsNotThereIsNamed) {
   EXPECT_TRUE(CheckDevice("cpu").ok());
   // No machine has so many.

@@ -2,7 +2,10 @@
 // the CPU's bits, and the time beside what the bandwidth allows. For
 // tests/gpu/run, which reads the JSON that this prints.
 //
-// usage: device_check DEVICE facts | bandwidth | check | time | try-time
+// usage: device_check DEVICE facts | bandwidth | check | check-fast | time |
+//                            time-fast | try-time
+//   check-fast, time-fast: of what fast numerics compute in their own way; the
+//     results are held against the CPU's within kMostFastError
 //   try-time: of small shapes, to try this program itself
 // Exit code 77: the device is not there.
 #include <algorithm>
@@ -26,9 +29,11 @@ namespace {
 constexpr int kSkipped = 77;
 
 std::unique_ptr<Backend> MakeOne(const std::string& device,
-                                 kernels::WeightType kv_type) {
+                                 kernels::WeightType kv_type,
+                                 const char* numerics = "canonical") {
   BackendOptions options;
   options.device = device;
+  options.numerics = numerics;
   options.kv_type = kv_type;
   auto backends = MakeBackends(options);
   SLUICE_CHECK(backends.ok());
@@ -108,11 +113,34 @@ bool Check(const std::string& device, Json& to) {
   return all;
 }
 
+// Whether fast numerics are close to the CPU's, and the same again.
+bool CheckFast(const std::string& device, Json& to) {
+  bool all = true;
+  for (const int64_t tokens : {1, 2, 11, 33}) {
+    for (const DeviceOp& op : AllDeviceOps(Boundaries(tokens))) {
+      if (!IsFastOp(op)) continue;
+      const auto cpu = MakeOne("cpu", op.kv_type);
+      const auto own = MakeOne(device, op.kv_type, "auto");
+      const auto got = ResultsOn(*own, op);
+      const double error = ErrorOf(got, ResultsOn(*cpu, op));
+      const bool same = kernels::SameBits(ResultsOn(*own, op), got);
+      to.push_back({{"op", op.name},
+                    {"tokens", tokens},
+                    {"error", error},
+                    {"same_again", same}});
+      all = all && same && error < kMostFastError;
+    }
+  }
+  return all;
+}
+
 void Time(const std::string& device, OpSizes (*sizes)(int64_t tokens),
-          Json& to) {
+          const char* numerics, Json& to) {
   for (const int64_t tokens : {1, 128}) {
     for (const DeviceOp& op : AllDeviceOps(sizes(tokens))) {
-      const auto own = MakeOne(device, op.kv_type);
+      const bool fast = std::strcmp(numerics, "canonical") != 0;
+      if (fast && !IsFastOp(op)) continue;
+      const auto own = MakeOne(device, op.kv_type, numerics);
       const double seconds = SecondsOf(*own, op);
       to.push_back({{"op", op.name},
                     {"tokens", tokens},
@@ -147,9 +175,13 @@ int Main(const std::string& device, const std::string& what) {
   } else if (what == "check") {
     fine = Check(device, answer);
   } else if (what == "time") {
-    Time(device, Large, answer);
+    Time(device, Large, "canonical", answer);
+  } else if (what == "check-fast") {
+    fine = CheckFast(device, answer);
+  } else if (what == "time-fast") {
+    Time(device, Large, "fast", answer);
   } else if (what == "try-time") {
-    Time(device, Boundaries, answer);
+    Time(device, Boundaries, "canonical", answer);
   } else {
     std::fprintf(stderr, "no such part: '%s'\n", what.c_str());
     return 2;
@@ -164,8 +196,8 @@ int Main(const std::string& device, const std::string& what) {
 int main(int argc, char** argv) {
   if (argc != 3) {
     std::fprintf(stderr,
-                 "usage: device_check DEVICE facts | bandwidth | check | time "
-                 "| try-time\n");
+                 "usage: device_check DEVICE facts | bandwidth | check | "
+                 "check-fast | time | time-fast | try-time\n");
     return 2;
   }
   return sluice::testing::Main(argv[1], argv[2]);

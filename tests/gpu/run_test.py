@@ -45,7 +45,8 @@ class RunTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as out:
             options = ("--device", "cpu", "--build", build, "--out", out,
                        "--parts",
-                       "machine,bandwidth,check,time,pytorch,sanitizer")
+                       "machine,bandwidth,check,check_fast,time,"
+                       "pytorch,sanitizer")
             done = run(*options)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             results = json.loads((pathlib.Path(out) / "all.json").read_text())
@@ -53,10 +54,12 @@ class RunTest(unittest.TestCase):
             self.assertGreater(results["bandwidth"]["read_gb_per_s"], 0)
             self.assertTrue(all(op["same"] for op in results["check"]))
             self.assertGreater(len(results["check"]), 100)
+            self.assertTrue(all(op["error"] == 0
+                                for op in results["check_fast"]))
             self.assertTrue(all(op["us"] > 0 for op in results["time"]))
             self.assertRegex(done.stdout, r"linear Q4_K +1 tokens .* GB/s")
             again = run(*options)
-            self.assertEqual(again.stdout.count("done before"), 6,
+            self.assertEqual(again.stdout.count("done before"), 7,
                              again.stdout)
             broken = run("--device", "cuda:4711", *options[2:])
             self.assertNotEqual(broken.returncode, 0)

@@ -133,6 +133,7 @@ class LifecycleTest(unittest.TestCase):
                                    "1G,1G"]),
                               (2, ["--device", "gpu"]),
                               (2, ["--device", "cpu,cpu,cpu"]),
+                              (2, ["--numerics", "fast"]),
                               (2, ["--no-such-option"]),
                               (5, ["--model", "/no/such/model"]),
                               (6, ["--model", model(), "--stages", "9"])):
@@ -171,6 +172,21 @@ class LifecycleTest(unittest.TestCase):
                 done = subprocess.run(
                     [os.path.join(build, "services", binary), "--model",
                      model(), "--device", device], capture_output=True,
+                    text=True, timeout=60, check=False)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(words, done.stderr)
+
+    def test_fast_numerics_are_refused_on_a_cpu(self):
+        build = os.environ["SLUICE_BUILD_DIR"]
+        for binary in ("stage/sluice-stage", "expert/sluice-expert"):
+            for numerics, words in (
+                    ("fast", "--numerics: numerics 'fast' are those of a GPU's "
+                     "matrix units: a CPU has canonical ones alone"),
+                    ("quick", "--numerics: the numerics must be auto, fast or "
+                     "canonical, got 'quick'")):
+                done = subprocess.run(
+                    [os.path.join(build, "services", binary), "--model",
+                     model(), "--numerics", numerics], capture_output=True,
                     text=True, timeout=60, check=False)
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertIn(words, done.stderr)

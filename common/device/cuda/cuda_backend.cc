@@ -19,6 +19,7 @@
 #include "kernels/cuda/gather.h"
 #include "kernels/cuda/route.h"
 #include "kernels/cuda/row_ops.h"
+#include "kernels/cuda/tile_attention.h"
 
 namespace sluice {
 namespace {
@@ -29,6 +30,8 @@ namespace cuda = kernels::cuda;
 
 // Floats of attention's partials at once: 64 MiB.
 constexpr int64_t kAttentionFloats = 1 << 24;
+// What a fast backend's weights are: kernels/cuda/weight_tiles.h.
+constexpr const char* kTileLayout = "cuda-tiles-1";
 // Of the free memory, what is left to the buffers of a step.
 constexpr uint64_t kReserveShare = 10;
 
@@ -65,9 +68,10 @@ cuda::ByteRows RowsOf(const DeviceMatrix& x) {
 BackendInfo InfoOf(const CudaBackendOptions& options) {
   const cuda::DeviceFacts& device = options.runtime->facts();
   BackendInfo info;
-  info.numerics = kF32Canonical;
+  info.numerics = options.fast ? CudaFastNumerics(device.architecture)
+                               : std::string(kF32Canonical);
   info.isa = device.architecture;
-  info.layout = kernels::kPackedLayout;
+  info.layout = options.fast ? kTileLayout : kernels::kPackedLayout;
   info.threads = 1;
   info.available_memory =
       device.free_memory - device.free_memory / kReserveShare;
@@ -80,10 +84,11 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(CudaBackendOptions options)
       : info_(InfoOf(options)),
         kv_type_(options.kv_type),
+        fast_(options.fast),
         runtime_(std::move(options.runtime)),
         stream_(runtime_->stream()),
         inputs_(runtime_.get()),
-        products_(runtime_.get()),
+        products_(runtime_.get(), fast_),
         communicator_(runtime_.get(), std::move(options.ranks), options.rank),
         sampler_(runtime_.get()),
         scratch_(runtime_.get()),
@@ -109,7 +114,7 @@ class CudaBackend final : public Backend {
       packed.type = part.type;
       packed.rows = part.rows;
       weight->rows += part.rows;
-      const Buffer bytes = PackPart(std::move(part));
+      const Buffer bytes = products_.Pack(std::move(part));
       packed.data = Allocate(bytes.size());
       runtime_->CopyIn(bytes.data(), packed.data.data(), {bytes.size()});
       runtime_->Sync();
@@ -209,8 +214,14 @@ class CudaBackend final : public Backend {
       queries.scale = spec.scale;
       queries.window = spec.window;
       queries.sinks = Floats(sinks);
-      cuda::PagedAttention(stream_, queries, KvOf(spec, kv), memory,
-                           View(out.Rows(t, rows)));
+      if (fast_) {
+        cuda::TilePagedAttention(stream_, queries, KvOf(spec, kv),
+                                 inputs_.CutOf(spec), memory,
+                                 View(out.Rows(t, rows)));
+      } else {
+        cuda::PagedAttention(stream_, queries, KvOf(spec, kv), memory,
+                             View(out.Rows(t, rows)));
+      }
     }
   }
 
@@ -290,6 +301,7 @@ class CudaBackend final : public Backend {
     cuda::ExpertTable table = inputs_.Experts(experts);
     table.bytes = cuda::ExpertBytes(
         {x.rows, per_row, experts.size(), x.cols, down_[0].cols()});
+    table.tiles = fast_;
     table.memory = experts_.AtLeast(static_cast<size_t>(table.bytes));
     cuda::ExpertNodes(stream_, view, table, rows, nodes, View(parts, parts_));
   }
@@ -333,6 +345,7 @@ class CudaBackend final : public Backend {
 
   const BackendInfo info_;
   const kernels::WeightType kv_type_;
+  const bool fast_;
   const std::unique_ptr<cuda::Runtime> runtime_;
   const cuda::Stream stream_;
   StepMemory inputs_;

@@ -17,11 +17,16 @@ struct CudaBackendOptions {
   // number among them.
   std::shared_ptr<VirtualRankTable> ranks;
   int rank = 0;
+  // Products with weights in BF16 and FP8, and attention, on matrix units, with
+  // numerics of their own (kernels/cuda/tile_products.h, tile_attention.h).
+  bool fast = false;
 };
 
-// Returns the backend over kernels/cuda on the runtime's device, in the CPU's
-// arithmetic to the bit. Operations are enqueued on one stream. The inputs of a
-// step stand in buffers whose addresses stay from step to step.
+// Returns the backend over kernels/cuda on the runtime's device: in the CPU's
+// arithmetic to the bit, or fast, with an id of the device's architecture,
+// since the order of sums inside a matrix unit is its own. Operations are
+// enqueued on one stream. The inputs of a step stand in buffers whose addresses
+// stay from step to step.
 std::unique_ptr<Backend> MakeCudaBackend(CudaBackendOptions options);
 
 }  // namespace sluice

@@ -1,15 +1,31 @@
 #include "common/device/cuda/cuda_products.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/device/cpu/weight_products.h"
 #include "kernels/cuda/row_ops.h"
+#include "kernels/cuda/tile_products.h"
+#include "kernels/cuda/weight_tiles.h"
 
 namespace sluice {
 
 using kernels::ConstMatrix;
 using kernels::Matrix;
+
+bool CudaProducts::HasTiles(kernels::WeightType type) const {
+  return fast_ && kernels::cuda::HasTiles(type);
+}
+
+Buffer CudaProducts::Pack(HostWeight part) const {
+  if (!HasTiles(part.type)) return PackPart(std::move(part));
+  Buffer tiles(static_cast<size_t>(
+      kernels::cuda::TileBytes(part.type, part.rows, part.cols)));
+  kernels::cuda::PackTiles({part.data.data(), part.type, part.rows, part.cols},
+                           tiles.as<uint8_t>());
+  return tiles;
+}
 
 kernels::QuantizedRows CudaProducts::Quantize(ConstMatrix x, int32_t block) {
   const kernels::QuantizedRows rows = {
@@ -38,7 +54,9 @@ void CudaProducts::Multiply(ConstMatrix x, const Weight& w, const float* bias,
     kernels::ExpertWeight view = ViewOf(part, w.cols);
     if (view.is_plain()) {
       view.plain.rows = rows;
-      kernels::cuda::MatMul(runtime_.stream(), x, view.plain, own_bias, out);
+      const auto multiply = HasTiles(part.type) ? kernels::cuda::TileMatMul
+                                                : kernels::cuda::MatMul;
+      multiply(runtime_.stream(), x, view.plain, own_bias, out);
       continue;
     }
     view.blocks.rows = rows;
@@ -56,8 +74,10 @@ void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
                                    std::span<const Matrix> y) {
   const kernels::ExpertWeight view = ViewOf(w);
   if (view.is_plain()) {
-    return kernels::cuda::MatMulSharded(runtime_.stream(), x, view.plain,
-                                        shards, y);
+    const auto multiply = HasTiles(view.plain.type)
+                              ? kernels::cuda::TileMatMulSharded
+                              : kernels::cuda::MatMulSharded;
+    return multiply(runtime_.stream(), x, view.plain, shards, y);
   }
   const int32_t block = kernels::ActivationBlock(view.blocks.format);
   kernels::cuda::BlockMatMulSharded(runtime_.stream(), Quantize(x, block),
@@ -71,7 +91,9 @@ void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
 void CudaProducts::Embed(const Weight& table, const int32_t* ids, Matrix y) {
   const kernels::ExpertWeight view = ViewOf(table);
   if (view.is_plain()) {
-    return kernels::cuda::Embed(runtime_.stream(), view.plain, ids, y);
+    const auto embed = HasTiles(view.plain.type) ? kernels::cuda::TileEmbed
+                                                 : kernels::cuda::Embed;
+    return embed(runtime_.stream(), view.plain, ids, y);
   }
   kernels::cuda::EmbedBlocks(runtime_.stream(), view.blocks, ids, y);
 }

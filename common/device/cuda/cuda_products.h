@@ -6,22 +6,26 @@
 
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/weight.h"
+#include "common/tensor/buffer.h"
 #include "kernels/cuda/products.h"
 
 namespace sluice {
 
 // WeightProducts of cpu/weight_products.h on a device: the same products of
-// the same parts, with the same bits, on the runtime's stream. Used by one
-// thread.
+// the same parts, on the runtime's stream, with the same bits or, where a fast
+// one has tiles for a type, on matrix units. Used by one thread.
 class CudaProducts {
  public:
-  explicit CudaProducts(kernels::cuda::Runtime* runtime)
+  CudaProducts(kernels::cuda::Runtime* runtime, bool fast)
       : runtime_(*runtime),
+        fast_(fast),
         codes_(runtime),
         scales_(runtime),
         sums_(runtime),
         finite_(runtime) {}
 
+  // Returns a part's bytes as the products read them.
+  Buffer Pack(HostWeight part) const;
   // y[t, r] = dot(x[t, :], w[r, :]) + bias[r] for the first y.cols rows of w;
   // bias may be null.
   void Multiply(kernels::ConstMatrix x, const Weight& w, const float* bias,
@@ -34,9 +38,11 @@ class CudaProducts {
   void Embed(const Weight& table, const int32_t* ids, kernels::Matrix y);
 
  private:
+  bool HasTiles(kernels::WeightType type) const;
   kernels::QuantizedRows Quantize(kernels::ConstMatrix x, int32_t block);
 
   kernels::cuda::Runtime& runtime_;
+  const bool fast_;
   // Quantised activations, and whether their rows are finite.
   GrowingMemory codes_;
   GrowingMemory scales_;

@@ -27,6 +27,16 @@ int64_t TableEnd(const StepInputs& step, const KvGroupInputs& group) {
   return std::min(end, static_cast<int64_t>(group.block_tables.size()));
 }
 
+// Whether tokens side by side are of one sequence, four on average.
+bool IsInRuns(const StepInputs& step) {
+  int32_t runs = 0;
+  const std::vector<int64_t>& offsets = step.kv_groups[0].table_offsets;
+  for (int32_t t = 0; t < step.num_tokens; ++t) {
+    runs += t == 0 || offsets[t] != offsets[t - 1] ? 1 : 0;
+  }
+  return step.num_tokens >= 4 * runs;
+}
+
 }  // namespace
 
 StepMemory::StepMemory(kernels::cuda::Runtime* runtime)
@@ -56,6 +66,7 @@ void StepMemory::Begin(const StepInputs& step) {
   for (int32_t t = 0; t < step.num_tokens; ++t) {
     last = std::max(last, step.positions[t]);
   }
+  in_runs_ = IsInRuns(step);
   max_chunks_ = std::max(last, 0) / kernels::kAttentionChunk + 1;
   CopyRopes(last);
 }
@@ -104,6 +115,26 @@ const int32_t* StepMemory::KvHeads(const AttentionSpec& spec) {
   return copied->memory.AtLeast<int32_t>(0);
 }
 
+kernels::cuda::AttentionCut StepMemory::CutOf(const AttentionSpec& spec) {
+  std::unique_ptr<Copied<kernels::cuda::HeadRun>>& copied =
+      head_runs_[spec.kv_heads];
+  if (copied == nullptr) {
+    copied = std::make_unique<Copied<kernels::cuda::HeadRun>>(&runtime_);
+    copied->values = kernels::cuda::HeadRunsOf(spec.kv_heads);
+    CopyFirst(runtime_, copied->values, std::ssize(copied->values),
+              copied->memory);
+  }
+  constexpr int32_t kTokensOfARun = 32;
+  kernels::cuda::AttentionCut cut;
+  cut.runs = copied->memory.AtLeast<kernels::cuda::HeadRun>(0);
+  cut.num_runs = static_cast<int32_t>(copied->values.size());
+  for (const kernels::cuda::HeadRun& run : copied->values) {
+    cut.most_heads = std::max(cut.most_heads, run.count);
+  }
+  cut.tokens = in_runs_ ? kTokensOfARun : 1;
+  return cut;
+}
+
 kernels::cuda::ExpertTable StepMemory::Experts(const ExpertWeights& experts) {
   const void* const first = experts.gate_up[0]->parts[0].data.data();
   std::unique_ptr<Copied<const void*>>& copied = experts_[first];
@@ -118,7 +149,7 @@ kernels::cuda::ExpertTable StepMemory::Experts(const ExpertWeights& experts) {
               copied->memory);
   }
   const auto* const table = copied->memory.AtLeast<const void*>(0);
-  return {table, table + experts.size(), nullptr, 0};
+  return {table, table + experts.size(), nullptr, 0, false};
 }
 
 }  // namespace sluice

@@ -12,6 +12,7 @@
 #include "common/device/step_inputs.h"
 #include "common/device/weight.h"
 #include "kernels/cuda/experts.h"
+#include "kernels/cuda/tile_attention.h"
 
 namespace sluice {
 
@@ -55,6 +56,8 @@ class StepMemory {
 
   // `spec`'s list of kv heads.
   const int32_t* KvHeads(const AttentionSpec& spec);
+  // How attention on matrix units is cut for the step, with `spec`'s heads.
+  kernels::cuda::AttentionCut CutOf(const AttentionSpec& spec);
   // The addresses of the experts' weights.
   kernels::cuda::ExpertTable Experts(const ExpertWeights& experts);
   // Weights at `data` are gone.
@@ -84,10 +87,14 @@ class StepMemory {
   GrowingMemory logits_rows_;
   std::vector<Group> groups_;
   int32_t max_chunks_ = 0;
+  bool in_runs_ = false;  // a sequence has several tokens, mostly
   RopeTables ropes_;
   std::vector<std::unique_ptr<DeviceRope>> device_ropes_;
   // By the lists themselves, and by the first weight.
   std::map<std::vector<int32_t>, std::unique_ptr<Copied<int32_t>>> kv_heads_;
+  std::map<std::vector<int32_t>,
+           std::unique_ptr<Copied<kernels::cuda::HeadRun>>>
+      head_runs_;
   std::map<const void*, std::unique_ptr<Copied<const void*>>> experts_;
 };
 

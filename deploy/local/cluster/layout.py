@@ -76,6 +76,7 @@ def stage(options, model, place, address, metrics_port):
             "--port-file", str(run_dir / f"{role}-{index}.port")]
     if options.device:
         argv += ["--device", options.device[index % len(options.device)]]
+    argv += _valued("--numerics", options.numerics)
     argv += _valued("--isa", options.isa)
     argv += _valued("--packed", options.packed)
     argv += _valued("--packed-memory", options.packed_memory)

@@ -195,6 +195,11 @@ def up_parser(name):
                         help="what stages compute on: cpu, or cuda:N in a "
                         "build with SLUICE_CUDA; one for all, or one for "
                         "each (default: cpu)")
+    passed.add_argument("--numerics", choices=["auto", "fast", "canonical"],
+                        help="canonical: the bits of a CPU, on GPUs too, so "
+                        "that both serve one model; fast: a GPU's matrix "
+                        "units in BF16, on all stages (default: auto, fast "
+                        "on GPUs)")
     passed.add_argument("--kv-type", choices=["f32", "bf16", "q8_0"],
                         help="what keys and values are kept in (default: f32)")
     passed.add_argument("--kv-blocks", type=positive, metavar="N")
@@ -255,6 +260,18 @@ def check_up(parser, options):
     if len(options.device) not in (0, 1, options.stages):
         parser.error(f"--device has {len(options.device)} names, --stages is "
                      f"{options.stages}: it takes one name, or one for each")
+    kinds = {name.split(":")[0] for name in options.device}
+    if len(kinds) > 1 and options.numerics != "canonical":
+        parser.error(f"--device {','.join(options.device)} has CPUs and GPUs, "
+                     "whose numerics are the same with --numerics canonical "
+                     "alone")
+    if ("cuda" in kinds and options.numerics != "canonical"
+            and (options.expert_hosts or options.placement)):
+        parser.error("--expert-hosts and --placement have hosts on CPUs, which "
+                     "go with stages on GPUs by --numerics canonical alone")
+    if options.numerics == "fast" and kinds != {"cuda"}:
+        parser.error("--numerics fast is for GPUs: a CPU has canonical ones "
+                     "alone; name GPUs with --device")
     if options.layers and len(options.layers) != options.stages:
         parser.error(f"--layers has {len(options.layers)} ranges, --stages is "
                      f"{options.stages}")

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "common/device/device_choice.h"
 #include "common/device/make_backends.h"
 
 namespace sluice::testing {
@@ -15,7 +16,8 @@ enum class Turns { kForward, kBackward };
 // for GPUs (kernels/cuda/device_host), where a fault of a kernel ends the test;
 // in a build with SLUICE_CUDA on the GPU that $SLUICE_TEST_DEVICE names, cuda:0
 // if it is not set.
-BackendFactory DeviceBackends(Turns turns = Turns::kForward);
+BackendFactory DeviceBackends(Turns turns = Turns::kForward,
+                              Numerics numerics = Numerics::kCanonical);
 
 // Why there are none; empty if there are.
 std::string NoDevice();

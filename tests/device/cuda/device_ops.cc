@@ -467,4 +467,25 @@ std::vector<DeviceOp> AllDeviceOps(const OpSizes& s) {
   return ops;
 }
 
+bool IsFastOp(const DeviceOp& op) {
+  // Draws may differ; blocks are computed as on a CPU.
+  for (const char* part : {"bf16", "fp8", "attention"}) {
+    if (op.name.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+double ErrorOf(const std::vector<float>& got, const std::vector<float>& want) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (got.size() != want.size()) return kInfinity;
+  double most = 0;
+  double largest = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!std::isfinite(got[i]) || !std::isfinite(want[i])) return kInfinity;
+    most = std::max(most, std::abs(double{got[i]} - double{want[i]}));
+    largest = std::max(largest, std::abs(double{want[i]}));
+  }
+  return largest > 0 ? most / largest : most;
+}
+
 }  // namespace sluice::testing

@@ -56,6 +56,14 @@ struct DeviceOp {
 // The same sizes have the same inputs.
 std::vector<DeviceOp> AllDeviceOps(const OpSizes& sizes);
 
+// Whether fast numerics compute the operation in another way.
+bool IsFastOp(const DeviceOp& op);
+// The largest difference, as a share of the largest of `want`; infinite if a
+// value is not finite or the sizes differ. Fast numerics are below
+// kMostFastError.
+double ErrorOf(const std::vector<float>& got, const std::vector<float>& want);
+inline constexpr double kMostFastError = 0.02;
+
 }  // namespace sluice::testing
 
 #endif  // SLUICE_TESTS_DEVICE_CUDA_DEVICE_OPS_H_

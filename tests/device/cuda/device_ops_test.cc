@@ -31,6 +31,24 @@ std::vector<float> ResultsOn(const BackendFactory& factory, const DeviceOp& op,
   return prepared->Results();
 }
 
+// On matrix units: close to the CPU, and the same in either order of threads.
+void ExpectFastOps(const OpSizes& sizes) {
+  SLUICE_REQUIRE_DEVICE();
+  for (const DeviceOp& op : AllDeviceOps(sizes)) {
+    if (!IsFastOp(op)) continue;
+    SCOPED_TRACE(op.name);
+    const auto want = ResultsOn(MakeBackends, op, 1);
+    const auto forward =
+        ResultsOn(DeviceBackends(Turns::kForward, Numerics::kFast), op, 2);
+    EXPECT_LT(ErrorOf(forward, want), kMostFastError);
+    EXPECT_TRUE(kernels::SameBits(
+        ResultsOn(DeviceBackends(Turns::kBackward, Numerics::kFast), op, 1),
+        forward));
+    // Embedded rows are the table's elements, exactly.
+    EXPECT_EQ(kernels::SameBits(forward, want), op.name.starts_with("embed"));
+  }
+}
+
 void ExpectTheCpusBits(const OpSizes& sizes) {
   SLUICE_REQUIRE_DEVICE();
   for (const DeviceOp& op : AllDeviceOps(sizes)) {
@@ -59,6 +77,21 @@ TEST(DeviceOpsTest, SeveralTokensOfAPrompt) {
   sizes.experts = 5;
   sizes.per_token = 3;
   ExpectTheCpusBits(sizes);
+}
+
+TEST(DeviceOpsTest, FastNumericsOfOneToken) {
+  OpSizes sizes;
+  sizes.context = 270;
+  ExpectFastOps(sizes);
+}
+
+TEST(DeviceOpsTest, FastNumericsOfAPrompt) {
+  OpSizes sizes;
+  sizes.tokens = 11;
+  sizes.context = 10;
+  sizes.head_dim = 64;
+  sizes.experts = 2;
+  ExpectFastOps(sizes);
 }
 
 }  // namespace

@@ -13,9 +13,10 @@ std::string DeviceName() {
 
 }  // namespace
 
-BackendFactory DeviceBackends(Turns) {
-  return [](BackendOptions options) {
+BackendFactory DeviceBackends(Turns, Numerics numerics) {
+  return [numerics](BackendOptions options) {
     options.device = DeviceName();
+    options.numerics = numerics == Numerics::kFast ? "fast" : "canonical";
     return MakeBackends(options);
   };
 }
