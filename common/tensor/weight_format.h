@@ -43,10 +43,10 @@ inline constexpr std::string_view kF32Canonical = "f32-canonical-3";
 inline constexpr std::string_view kQ8Canonical = "q8-canonical-1";
 
 // The id of matrix units' products and attention (kernels/cuda) on GPUs of one
-// architecture. Weights that have no such products, in F32 or of blocks, keep
-// theirs.
+// architecture. It says of every type how it is computed.
+inline constexpr std::string_view kCudaFast = "cuda-fast-";
 inline std::string CudaFastNumerics(std::string_view architecture) {
-  return "cuda-fast-" + std::string(architecture) + "-1";
+  return std::string(kCudaFast) + std::string(architecture) + "-1";
 }
 
 // The part of a stage's id that says that its keys and values are not F32.
@@ -107,8 +107,9 @@ class WeightFormatSet {
     return names;
   }
   // The arithmetic of a device, whose id for F32 is `device`, with them: that
-  // id and those of types that have another than F32.
+  // id and those of types that have another than F32, unless it is of all.
   std::string numerics(std::string device) const {
+    if (device.starts_with(kCudaFast)) return device;
     for (const WeightFormat& format : kWeightFormats) {
       const bool known = device.find(format.numerics) != std::string::npos;
       if (has(format.type) && format.numerics != kF32Canonical && !known) {

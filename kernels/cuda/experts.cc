@@ -204,9 +204,15 @@ bool IsAlike(const ExpertWeight& a, const ExpertWeight& b) {
                       : a.blocks.format == b.blocks.format;
 }
 
-bool IsTiled(const ExpertWeight& w) {
-  return w.is_plain() && HasTiles(w.plain.type);
+// A weight as tiles have it.
+WeightView TileView(const ExpertWeight& w) {
+  if (w.is_plain()) return w.plain;
+  return {w.blocks.packed,
+          static_cast<WeightType>(kNumPlainTypes +
+                                  static_cast<int>(w.blocks.format)),
+          w.blocks.rows, w.blocks.cols};
 }
+bool IsTiled(const ExpertWeight& w) { return HasTiles(TileView(w).type); }
 // The rows of a group at most: those of the product that takes the fewest.
 int32_t TileRowsOf(const ExpertsView& experts, const ExpertTable& table,
                    const ExpertShape& shape) {
@@ -300,8 +306,8 @@ class ExpertCall {
     run.grouped.weights = table_.down;
     Multiply(middle, down, experts_.down_bias, run, at_.mid_finite,
              {at_.outputs, pairs, shape_.hidden, shape_.hidden});
-    const bool* finite = gate_up.is_plain() ? nullptr : at_.finite;
-    const bool* mid_finite = down.is_plain() ? nullptr : at_.mid_finite;
+    const bool* finite = IsQuantized(gate_up) ? at_.finite : nullptr;
+    const bool* mid_finite = IsQuantized(down) ? at_.mid_finite : nullptr;
     if (finite == nullptr && mid_finite == nullptr) return;
     run.grouped.rows = at_.rows;
     Launch<FailSlotsKernel>(
@@ -309,11 +315,16 @@ class ExpertCall {
         {run.grouped, finite, mid_finite, at_.outputs, shape_.hidden});
   }
 
+  // Whether the product's activations have eight bits.
+  bool IsQuantized(const ExpertWeight& w) const {
+    return !w.is_plain() && !(table_.tiles && IsTiled(w));
+  }
+
   // Size: a product, its rows and what it says of them.
   void Multiply(ConstMatrix x, const ExpertWeight& like, const float* bias,
                 const ExpertRun& run, bool* finite, Matrix y) {
     if (table_.tiles && IsTiled(like)) {
-      return TileMatMulGroups(stream_, x, like.plain, bias, run, y);
+      return TileMatMulGroups(stream_, x, TileView(like), bias, run, y);
     }
     if (like.is_plain()) {
       return MatMulGroups(stream_, x, like.plain, bias, run, y);

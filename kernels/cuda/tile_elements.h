@@ -29,22 +29,51 @@ SLUICE_DEVICE uint32_t Bf16Of(const void* tiles, int64_t cols, int64_t row,
       tiles)[step * (kStepBytes / 2) + lane * 8 + word * 2 + c % 2];
 }
 
-// An element as F32, with the bits of math.h's Element.
+// A row's scale in a run.
+template <WeightType kType>
+SLUICE_DEVICE float RunScale(const uint8_t* run, int row) {
+  if constexpr (kType == WeightType::kE4m3) {
+    return BitCast<float>(LoadWord(run + 4 * row));
+  } else if constexpr (kType == WeightType::kMxfp4) {
+    return BitCast<float>(
+        static_cast<uint32_t>(reinterpret_cast<const uint16_t*>(run)[row])
+        << 16);
+  } else {
+    return HalfAt(run + 2 * row);
+  }
+}
+
+// An element as F32: its code times its scale, rounded once, with the bits of
+// math.h's Element and of block_pack.h's WidenRow.
 template <WeightType kType>
 SLUICE_DEVICE float TileElement(const void* tiles, int64_t cols, int64_t row,
                                 int64_t column) {
   if constexpr (kType == WeightType::kBf16) {
     return BitCast<float>(Bf16Of(tiles, cols, row, column) << 16);
   } else {
-    const int64_t run = row / kTileSide * (cols / kE4m3Run) + column / kE4m3Run;
-    const uint8_t* at = static_cast<const uint8_t*>(tiles) + run * kRunBytes;
-    const int64_t r = row % kTileSide;
-    const int64_t c = column % kTileSide;
-    const int64_t lane = r % 8 * 4 + c / 4;
-    const int64_t word = column % kE4m3Run / kTileSide * 2 + r / 8;
-    const int64_t place = c % 2 * 2 + c % 4 / 2;
-    return E4m3Value(at[64 + lane * 16 + word * 4 + place]) *
-           BitCast<float>(LoadWord(at + 4 * r));
+    constexpr RunLayout kLayout = RunLayoutOf(kType);
+    const uint8_t* const run =
+        static_cast<const uint8_t*>(tiles) +
+        (row / kTileSide * (cols / kRunCols) + column / kRunCols) *
+            kLayout.bytes();
+    const auto r = static_cast<int>(row % kTileSide);
+    const CodePlace place =
+        CodePlaceOf(kLayout, r, static_cast<int>(column % kRunCols));
+    const uint32_t code = run[place.byte] >> place.shift;
+    float value = 0.0f;
+    if constexpr (kType == WeightType::kE4m3) {
+      value = E4m3Value(code);
+    } else if constexpr (kType == WeightType::kQ8_0) {
+      value = static_cast<float>(static_cast<int8_t>(code));
+    } else if constexpr (kType == WeightType::kQ4_0) {
+      value = static_cast<float>(static_cast<int32_t>(code & 15u) - 8);
+    } else {
+      const uint32_t power = code & 7u;
+      // Two bits of exponent, one of mantissa, from 2^-1 on.
+      value = BitCast<float>(power << 22) * 0x1p126f;
+      value = (code & 8u) != 0 ? 0.0f - value : value;  // no -0
+    }
+    return value * RunScale<kType>(run, r);
   }
 }
 

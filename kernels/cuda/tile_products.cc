@@ -1,6 +1,7 @@
 #include "kernels/cuda/tile_products.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "common/base/check.h"
 #include "kernels/cuda/products_shards.h"
@@ -121,8 +122,70 @@ struct Bf16Chain {
   }
 };
 
-// The same of kE4m3; leaves are whole runs.
-struct E4m3Chain {
+// A lane's codes of a run as BF16 numbers: of its first and its second step.
+// `words`: as many as the lane has.
+struct E4m3Codes {
+  static constexpr WeightType kType = WeightType::kE4m3;
+  // 2^-8 times the numbers, exactly: a code's bits at BF16's place are 2^-120
+  // times it.
+  static SLUICE_DEVICE TileA Step(const TileA& words, int step) {
+    const uint32_t lower = words.words[2 * step];
+    const uint32_t upper = words.words[2 * step + 1];
+    return {{Even(lower), Even(upper), Even(lower >> 8), Even(upper >> 8)}};
+  }
+  static SLUICE_DEVICE uint32_t Even(uint32_t codes) {
+    constexpr uint32_t kPower = (127u + 112u) << 7;  // 2^112
+    return MultiplyPairs((codes & 0x00800080u) << 8 | (codes & 0x007F007Fu)
+                                                          << 4,
+                         kPower | kPower << 16);
+  }
+};
+struct Q8Codes {
+  static constexpr WeightType kType = WeightType::kQ8_0;
+  static SLUICE_DEVICE TileA Step(const TileA& words, int step) {
+    const uint32_t lower = words.words[2 * step];
+    const uint32_t upper = words.words[2 * step + 1];
+    return {{Even(lower), Even(upper), Even(lower >> 8), Even(upper >> 8)}};
+  }
+  // Seven bits from 128 on, less 128, or 256 for a sign.
+  static SLUICE_DEVICE uint32_t Even(uint32_t codes) {
+    return SubtractPairs(0x43004300u | (codes & 0x007F007Fu),
+                         0x43004300u | (codes & 0x00800080u));
+  }
+};
+struct Q4Codes {
+  static constexpr WeightType kType = WeightType::kQ4_0;
+  static SLUICE_DEVICE TileA Step(const TileB& words, int step) {
+    const uint32_t lower = words.words[0] >> (8 * step);
+    const uint32_t upper = words.words[1] >> (8 * step);
+    return {{Pair(lower), Pair(upper), Pair(lower >> 4), Pair(upper >> 4)}};
+  }
+  static SLUICE_DEVICE uint32_t Pair(uint32_t codes) {
+    return SubtractPairs(0x43004300u | (codes & 0x000F000Fu), 0x43084308u);
+  }
+};
+struct Mxfp4Codes {
+  static constexpr WeightType kType = WeightType::kMxfp4;
+  static SLUICE_DEVICE TileA Step(const TileB& words, int step) {
+    const uint32_t lower = words.words[0] >> (8 * step);
+    const uint32_t upper = words.words[1] >> (8 * step);
+    return {{Pair(lower), Pair(upper), Pair(lower >> 4), Pair(upper >> 4)}};
+  }
+  // A code's bits at BF16's place are 2^-126 times it.
+  static SLUICE_DEVICE uint32_t Pair(uint32_t codes) {
+    constexpr uint32_t kPower = (127u + 126u) << 7;
+    return MultiplyPairs((codes & 0x00080008u) << 12 | (codes & 0x00070007u)
+                                                           << 6,
+                         kPower | kPower << 16);
+  }
+};
+
+// The chain of a type in runs; leaves are whole runs.
+template <typename Codes>
+struct RunChain {
+  static constexpr RunLayout kLayout = RunLayoutOf(Codes::kType);
+  using Words = std::conditional_t<kLayout.lane_bytes == 16, TileA, TileB>;
+
   // Size: as Bf16Chain's.
   template <int kOctets>
   static SLUICE_DEVICE void Run(Block& block, const TileArgs& a, const void* w,
@@ -132,33 +195,43 @@ struct E4m3Chain {
     constexpr int kRuns = kDeep / 2;
     const uint8_t* at =
         static_cast<const uint8_t*>(w) +
-        (row_tile * (a.cols / kE4m3Run) + begin / kE4m3Run) * kRunBytes;
+        (row_tile * (a.cols / kRunCols) + begin / kRunCols) * kLayout.bytes();
     int32_t k = begin;
-    for (; k + kRuns * kE4m3Run <= end; k += kRuns * kE4m3Run) {
+    for (; k + kRuns * kRunCols <= end; k += kRuns * kRunCols) {
       Runs<kRuns>(block, at, k, end, sums, x);
-      at += kRuns * kRunBytes;
+      at += kRuns * kLayout.bytes();
     }
-    for (; k < end; k += kE4m3Run) {
+    for (; k < end; k += kRunCols) {
       Runs<1>(block, at, k, end, sums, x);
-      at += kRunBytes;
+      at += kLayout.bytes();
+    }
+  }
+  static SLUICE_DEVICE Words LoadCodes(const uint8_t* run, int lane) {
+    const uint8_t* const at = run + kLayout.codes() + lane * kLayout.lane_bytes;
+    if constexpr (kLayout.lane_bytes == 16) {
+      return LoadTile(at);
+    } else {
+      return LoadHalfTile(at);
     }
   }
   template <int kRuns, int kOctets>
   static SLUICE_DEVICE void Runs(Block& block, const uint8_t* at, int64_t k,
                                  int64_t end, TileC (&sums)[kOctets],
                                  const TileRows<kOctets>& x) {
-    TileA codes[kRuns];
+    Words codes[kRuns];
     float scales[kRuns][2];
     for (int i = 0; i < kRuns; ++i) {
-      const uint8_t* const run = at + i * kRunBytes;
-      codes[i] = LoadTile(run + 64 + block.lane() * 16);
-      scales[i][0] = BitCast<float>(LoadWord(run + block.lane() / 4 * 4));
-      scales[i][1] = BitCast<float>(LoadWord(run + block.lane() / 4 * 4 + 32));
+      const uint8_t* const run = at + i * kLayout.bytes();
+      codes[i] = LoadCodes(run, block.lane());
+      for (int half = 0; half < 2; ++half) {
+        scales[i][half] =
+            RunScale<Codes::kType>(run, block.lane() / 4 + 8 * half);
+      }
     }
     for (int i = 0; i < kRuns; ++i) {
-      const int64_t column = k + i * kE4m3Run + block.lane() % 4 * 4;
-      const TileA first = Widen(codes[i].words[0], codes[i].words[1]);
-      const TileA second = Widen(codes[i].words[2], codes[i].words[3]);
+      const int64_t column = k + i * kRunCols + block.lane() % 4 * 4;
+      const TileA first = Codes::Step(codes[i], 0);
+      const TileA second = Codes::Step(codes[i], 1);
       for (int o = 0; o < kOctets; ++o) {
         TileC part = {};
         block.MultiplyTile(first, x.Load(o, column, end), part);
@@ -169,17 +242,6 @@ struct E4m3Chain {
         }
       }
     }
-  }
-  // Four codes of each of two rows as 2^-8 times BF16 numbers, exactly: a
-  // code's bits at BF16's place are 2^-120 times it.
-  static SLUICE_DEVICE TileA Widen(uint32_t lower, uint32_t upper) {
-    return {{Even(lower), Even(upper), Even(lower >> 8), Even(upper >> 8)}};
-  }
-  static SLUICE_DEVICE uint32_t Even(uint32_t codes) {
-    constexpr uint32_t kPower = (127u + 112u) << 7;  // 2^112
-    return MultiplyPairs((codes & 0x00800080u) << 8 | (codes & 0x007F007Fu)
-                                                          << 4,
-                         kPower | kPower << 16);
   }
 };
 
@@ -287,13 +349,21 @@ void MultiplyTiles(Stream stream, ConstMatrix x, const WeightView& w,
       reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 4 == 0;
   for (int32_t s = 0; s <= shards.num_shards; ++s) {
     args.aligned = args.aligned && shards.bounds[s] % 4 == 0;
-    SLUICE_CHECK(w.type != WeightType::kE4m3 ||
-                 shards.bounds[s] % kE4m3Run == 0);
+    SLUICE_CHECK(w.type == WeightType::kBf16 ||
+                 shards.bounds[s] % kRunCols == 0);
   }
-  if (w.type == WeightType::kBf16) {
-    return StartProduct<Bf16Chain>(stream, args, run);
+  switch (w.type) {
+    case WeightType::kBf16:
+      return StartProduct<Bf16Chain>(stream, args, run);
+    case WeightType::kE4m3:
+      return StartProduct<RunChain<E4m3Codes>>(stream, args, run);
+    case WeightType::kQ8_0:
+      return StartProduct<RunChain<Q8Codes>>(stream, args, run);
+    case WeightType::kQ4_0:
+      return StartProduct<RunChain<Q4Codes>>(stream, args, run);
+    default:
+      return StartProduct<RunChain<Mxfp4Codes>>(stream, args, run);
   }
-  StartProduct<E4m3Chain>(stream, args, run);
 }
 
 ShardArgs WholeArgs(int64_t cols, const Matrix& y) {
@@ -333,12 +403,20 @@ void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
 void TileEmbed(Stream stream, const WeightView& table, const int32_t* ids,
                Matrix y) {
   SLUICE_CHECK(y.cols == table.cols && HasTiles(table.type));
-  if (table.type == WeightType::kBf16) {
-    Launch<TileEmbedKernel<WeightType::kBf16>>(stream, y.rows, 0,
-                                               {table, ids, y});
-  } else {
-    Launch<TileEmbedKernel<WeightType::kE4m3>>(stream, y.rows, 0,
-                                               {table, ids, y});
+  const auto start = [&](auto kernel) {
+    Launch<decltype(kernel)>(stream, y.rows, 0, {table, ids, y});
+  };
+  switch (table.type) {
+    case WeightType::kBf16:
+      return start(TileEmbedKernel<WeightType::kBf16>());
+    case WeightType::kE4m3:
+      return start(TileEmbedKernel<WeightType::kE4m3>());
+    case WeightType::kQ8_0:
+      return start(TileEmbedKernel<WeightType::kQ8_0>());
+    case WeightType::kQ4_0:
+      return start(TileEmbedKernel<WeightType::kQ4_0>());
+    default:
+      return start(TileEmbedKernel<WeightType::kMxfp4>());
   }
 }
 

@@ -16,11 +16,11 @@ namespace sluice::kernels::cuda {
 // WeightView has their address; activations are rounded to BF16, sums are F32.
 // An output element is a chain of MultiplyTile over steps of 16 columns per
 // leaf of the tree, from the leaf's first column on; the leaves are joined in
-// reduction_tree.h's order, then the bias is added. With kE4m3 two steps of
-// codes make a part, and fma(part, the run's F32, sum) adds it. Leaves are the
-// shards, or, without shards, ProductLeaves: shapes alone choose them, and rows
-// of one call or of sixty-four take the same steps, so an element's bits depend
-// on nothing else that is computed with it.
+// reduction_tree.h's order, then the bias is added. With types in runs two
+// steps of codes make a part, and fma(part, the run's scale, sum) adds it.
+// Leaves are the shards, or, without shards, ProductLeaves: shapes alone choose
+// them, and rows of one call or of sixty-four take the same steps, so an
+// element's bits depend on nothing else that is computed with it.
 //
 // Weights, activations and outputs are the device's.
 
@@ -37,7 +37,7 @@ struct ProductLeaves {
 
 void TileMatMul(Stream stream, ConstMatrix x, const WeightView& w,
                 const float* bias, Matrix y);
-// Shards of kE4m3 begin at whole runs.
+// Shards of types in runs begin at whole runs.
 void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
                        const ShardedCols& shards, std::span<const Matrix> y);
 // As MatMulGroups of products.h, for groups of at most kTileGroupRows.

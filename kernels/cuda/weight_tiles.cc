@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "kernels/block_format.h"
 
 namespace sluice::kernels::cuda {
 namespace {
@@ -23,20 +24,56 @@ void PackStep(const WeightView& weight, int64_t row, int64_t column, int lane,
   }
 }
 
-// The run of E4M3 at (row, column) of 16 rows.
+// The bytes of 32 elements as they are stored.
+int64_t StoredRunBytes(WeightType type) {
+  if (type == WeightType::kE4m3) return kE4m3RunBytes;
+  return kBlockLayouts[static_cast<int>(type) - kNumPlainTypes].bytes;
+}
+
+// The bits of 2^(exponent - 127) in BF16; of 255, a NaN.
+uint16_t Bf16OfExponent(uint8_t exponent) {
+  if (exponent == 0) return 0x0040;
+  return exponent == 255 ? 0x7FC0 : static_cast<uint16_t>(exponent << 7);
+}
+
+// What a row has of a run: its scale's bytes and its codes, one per byte.
+void ReadRun(WeightType type, const uint8_t* run, uint8_t* scale,
+             uint8_t* codes) {
+  if (type == WeightType::kE4m3) {
+    std::memcpy(scale, run, 4);
+    std::memcpy(codes, run + 4, kRunCols);
+    return;
+  }
+  if (type == WeightType::kQ8_0) {
+    std::memcpy(scale, run, 2);
+    std::memcpy(codes, run + 2, kRunCols);
+    return;
+  }
+  const bool mxfp4 = type == WeightType::kMxfp4;
+  const uint16_t exponent = Bf16OfExponent(run[0]);
+  std::memcpy(scale, mxfp4 ? reinterpret_cast<const uint8_t*>(&exponent) : run,
+              2);
+  const uint8_t* const halves = run + (mxfp4 ? 1 : 2);
+  for (int i = 0; i < kRunCols; ++i) {
+    codes[i] = halves[i % 16] >> (i / 16 * 4) & 15;
+  }
+}
+
+// The run at (row, column) of 16 rows.
 void PackRun(const WeightView& weight, int64_t row, int64_t column,
              uint8_t* to) {
-  const auto* const from = static_cast<const uint8_t*>(weight.data);
-  std::memset(to, 0, kRunBytes);
-  for (int64_t r = 0; r < kTileSide && row + r < weight.rows; ++r) {
-    const uint8_t* const run =
-        from + ((row + r) * weight.cols + column) / kE4m3Run * kE4m3RunBytes;
-    std::memcpy(to + 4 * r, run, 4);
-    for (int64_t c = 0; c < kE4m3Run; ++c) {
-      const int64_t lane = r % 8 * 4 + c % kTileSide / 4;
-      const int64_t word = c / kTileSide * 2 + r / 8;
-      const int64_t place = c % 2 * 2 + c % 4 / 2;
-      to[64 + lane * 16 + word * 4 + place] = run[4 + c];
+  const RunLayout layout = RunLayoutOf(weight.type);
+  const int64_t stored = StoredRunBytes(weight.type);
+  std::memset(to, 0, static_cast<size_t>(layout.bytes()));
+  for (int r = 0; r < kTileSide && row + r < weight.rows; ++r) {
+    uint8_t codes[kRunCols];
+    ReadRun(weight.type,
+            static_cast<const uint8_t*>(weight.data) +
+                ((row + r) * weight.cols + column) / kRunCols * stored,
+            to + layout.scale_bytes * r, codes);
+    for (int c = 0; c < kRunCols; ++c) {
+      const CodePlace place = CodePlaceOf(layout, r, c);
+      to[place.byte] |= static_cast<uint8_t>(codes[c] << place.shift);
     }
   }
 }
@@ -45,20 +82,22 @@ void PackRun(const WeightView& weight, int64_t row, int64_t column,
 
 int64_t TileBytes(WeightType type, int64_t rows, int64_t cols) {
   const int64_t tiles = Rounded(rows, kTileSide) / kTileSide;
-  if (type == WeightType::kE4m3) return tiles * (cols / kE4m3Run) * kRunBytes;
+  if (type != WeightType::kBf16) {
+    return tiles * (cols / kRunCols) * RunLayoutOf(type).bytes();
+  }
   return tiles * (Rounded(cols, kTileSide) / kTileSide) * kStepBytes;
 }
 
 void PackTiles(const WeightView& weight, uint8_t* to) {
   SLUICE_CHECK(HasTiles(weight.type));
-  const bool coded = weight.type == WeightType::kE4m3;
-  SLUICE_CHECK(!coded || weight.cols % kE4m3Run == 0);
-  const int64_t width = coded ? kE4m3Run : kTileSide;
+  const bool coded = weight.type != WeightType::kBf16;
+  SLUICE_CHECK(!coded || weight.cols % kRunCols == 0);
+  const int64_t width = coded ? kRunCols : kTileSide;
   for (int64_t row = 0; row < weight.rows; row += kTileSide) {
     for (int64_t column = 0; column < weight.cols; column += width) {
       if (coded) {
         PackRun(weight, row, column, to);
-        to += kRunBytes;
+        to += RunLayoutOf(weight.type).bytes();
         continue;
       }
       for (int lane = 0; lane < 32; ++lane) {

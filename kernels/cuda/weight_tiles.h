@@ -20,19 +20,68 @@ namespace sluice::kernels::cuda {
 //          (weight_type.h), then 16 bytes of each lane: four codes of row g,
 //          four of row g + 8, the same of the next 16 columns. Codes stand in
 //          the order c + 4t, + 2, + 1, + 3.
+//   kQ8_0  544 bytes: the same with the rows' F16
+//   kQ4_0, kMxfp4
+//          288 bytes: the rows' F16 or, of kMxfp4, BF16, then 8 bytes of each
+//          lane: four codes of row g and four of the next 16 columns, the same
+//          of row g + 8. Code i < 4 of a word, from the lowest bits on, is of
+//          column c + 4t + 2 (i % 2) of step i / 2; code i + 4 is the next
+//          column's.
 inline constexpr int kTileSide = 16;
+inline constexpr int kRunCols = 32;
 inline constexpr int kStepBytes = 512;
-inline constexpr int kRunBytes = 64 + 512;
 
-// Whether a type has tiles: kBf16 and kE4m3.
+// The bytes of a run's scales, one per row, and of one lane's codes.
+struct RunLayout {
+  int scale_bytes;
+  int lane_bytes;
+  constexpr int codes() const { return kTileSide * scale_bytes; }
+  constexpr int bytes() const { return codes() + 32 * lane_bytes; }
+};
+// Of types in runs; zero for others.
+constexpr RunLayout RunLayoutOf(WeightType type) {
+  switch (type) {
+    case WeightType::kE4m3:
+      return {4, 16};
+    case WeightType::kQ8_0:
+      return {2, 16};
+    case WeightType::kQ4_0:
+    case WeightType::kMxfp4:
+      return {2, 8};
+    default:
+      return {0, 0};
+  }
+}
+
+// Whether a type has tiles: kBf16 and those in runs.
 constexpr bool HasTiles(WeightType type) {
-  return type == WeightType::kBf16 || type == WeightType::kE4m3;
+  return type == WeightType::kBf16 || RunLayoutOf(type).lane_bytes != 0;
+}
+
+// Where the code of (row, column) of a run stands among its bytes: the byte,
+// and the bits in it.
+struct CodePlace {
+  int byte;
+  int shift;
+};
+constexpr CodePlace CodePlaceOf(const RunLayout& layout, int row, int column) {
+  const int lane = row % 8 * 4 + column % kTileSide / 4;
+  const int step = column / kTileSide;
+  if (layout.lane_bytes == 16) {
+    const int word = step * 2 + row / 8;
+    return {
+        layout.codes() + lane * 16 + word * 4 + column % 2 * 2 + column % 4 / 2,
+        0};
+  }
+  const int code = step * 2 + column % 4 / 2 + column % 2 * 4;
+  return {layout.codes() + lane * 8 + row / 8 * 4 + code / 2, code % 2 * 4};
 }
 
 // The bytes of a weight's tiles.
 int64_t TileBytes(WeightType type, int64_t rows, int64_t cols);
 
-// Writes the tiles of a weight that has them. All memory is the host's.
+// Writes the tiles of a weight that has them: plain elements, or blocks as they
+// are stored (block_format.h). All memory is the host's.
 void PackTiles(const WeightView& weight, uint8_t* to);
 
 }  // namespace sluice::kernels::cuda

@@ -106,8 +106,7 @@ TEST_P(CudaFastModelTest, LogitsAreCloseToTheReferenceAndTokensAreItsOwn) {
     errors += error * error;
     squares += want * want;
   }
-  // Half of it is the weights' rounding; gpt_oss-mxfp4 has activations of
-  // eight bits, as on a CPU, which alone make 0.06.
+  // Half of it is the weights' rounding to BF16.
   EXPECT_LT(std::sqrt(errors / squares), GetParam().most_error);
   EXPECT_GT(errors, 0);
   for (int64_t t = 0; t < positions; ++t) {
@@ -139,7 +138,6 @@ TEST_P(CudaFastModelTest, OneHashHoweverItIsCut) {
   const auto want = FastAnswersOf(options, asks, {});
   ASSERT_EQ(want.size(), 2u);
   ExpectSame(FastAnswersOf(options, asks, {5, 2}), want);
-  ExpectSame(FastAnswersOf(options, {asks[0]}, {3, 1}), {want[0]});
   options.stage.ranks = options.stage.threads = GetParam().ranks;
   options.stages = 2;
   ExpectSame(FastAnswersOf(options, asks, {16, 1}), want);
@@ -166,9 +164,7 @@ TEST(CudaFastNumericsTest, StagesOfOtherNumericsHaveOtherIds) {
     EXPECT_TRUE(pipeline.ok()) << pipeline.status();
     return pipeline.ok() ? (*pipeline)->stage(0).info().numerics : "";
   };
-  // Experts in MXFP4 are computed as on a CPU.
-  EXPECT_THAT(numerics(), ::testing::MatchesRegex(
-                              "cuda-fast-[a-z0-9_]+-1\\+q8-canonical-1"));
+  EXPECT_THAT(numerics(), ::testing::MatchesRegex("cuda-fast-[a-z0-9_]+-1"));
   options.stage.make_backends = DeviceBackends();
   EXPECT_EQ(numerics(), "f32-canonical-3+q8-canonical-1");
 }
@@ -182,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
         FastModel{"glm4_moe-46", 4, WeightType::kQ8_0},
         FastModel{"gpt_oss", 2, WeightType::kF32, WeightsMode::kBf16, 0.05},
         FastModel{"gpt_oss-mxfp4", 2, WeightType::kBf16, WeightsMode::kAuto,
-                  0.08}),
+                  0.05}),
     [](const auto& tested) {
       std::string name = tested.param.name;
       std::replace(name.begin(), name.end(), '-', '_');

@@ -17,7 +17,7 @@ struct CudaBackendOptions {
   // number among them.
   std::shared_ptr<VirtualRankTable> ranks;
   int rank = 0;
-  // Products with weights in BF16 and FP8, and attention, on matrix units, with
+  // Products with weights that have tiles, and attention, on matrix units, with
   // numerics of their own (kernels/cuda/tile_products.h, tile_attention.h).
   bool fast = false;
 };

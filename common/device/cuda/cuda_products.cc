@@ -18,6 +18,11 @@ bool CudaProducts::HasTiles(kernels::WeightType type) const {
   return fast_ && kernels::cuda::HasTiles(type);
 }
 
+kernels::WeightView CudaProducts::TileView(const WeightPart& part,
+                                           int64_t cols) const {
+  return {part.data.data(), part.type, part.rows, cols};
+}
+
 Buffer CudaProducts::Pack(HostWeight part) const {
   if (!HasTiles(part.type)) return PackPart(std::move(part));
   Buffer tiles(static_cast<size_t>(
@@ -51,12 +56,16 @@ void CudaProducts::Multiply(ConstMatrix x, const Weight& w, const float* bias,
     const Matrix out = {y.data + begin, y.rows, rows, y.stride};
     const float* own_bias = bias == nullptr ? nullptr : bias + begin;
     begin += rows;
+    if (HasTiles(part.type)) {
+      kernels::WeightView tiles = TileView(part, w.cols);
+      tiles.rows = rows;
+      kernels::cuda::TileMatMul(runtime_.stream(), x, tiles, own_bias, out);
+      continue;
+    }
     kernels::ExpertWeight view = ViewOf(part, w.cols);
     if (view.is_plain()) {
       view.plain.rows = rows;
-      const auto multiply = HasTiles(part.type) ? kernels::cuda::TileMatMul
-                                                : kernels::cuda::MatMul;
-      multiply(runtime_.stream(), x, view.plain, own_bias, out);
+      kernels::cuda::MatMul(runtime_.stream(), x, view.plain, own_bias, out);
       continue;
     }
     view.blocks.rows = rows;
@@ -73,11 +82,13 @@ void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
                                    const kernels::ShardedCols& shards,
                                    std::span<const Matrix> y) {
   const kernels::ExpertWeight view = ViewOf(w);
+  if (HasTiles(w.parts[0].type)) {
+    return kernels::cuda::TileMatMulSharded(
+        runtime_.stream(), x, TileView(w.parts[0], w.cols), shards, y);
+  }
   if (view.is_plain()) {
-    const auto multiply = HasTiles(view.plain.type)
-                              ? kernels::cuda::TileMatMulSharded
-                              : kernels::cuda::MatMulSharded;
-    return multiply(runtime_.stream(), x, view.plain, shards, y);
+    return kernels::cuda::MatMulSharded(runtime_.stream(), x, view.plain,
+                                        shards, y);
   }
   const int32_t block = kernels::ActivationBlock(view.blocks.format);
   kernels::cuda::BlockMatMulSharded(runtime_.stream(), Quantize(x, block),
@@ -90,10 +101,12 @@ void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
 
 void CudaProducts::Embed(const Weight& table, const int32_t* ids, Matrix y) {
   const kernels::ExpertWeight view = ViewOf(table);
+  if (HasTiles(table.parts[0].type)) {
+    return kernels::cuda::TileEmbed(
+        runtime_.stream(), TileView(table.parts[0], table.cols), ids, y);
+  }
   if (view.is_plain()) {
-    const auto embed = HasTiles(view.plain.type) ? kernels::cuda::TileEmbed
-                                                 : kernels::cuda::Embed;
-    return embed(runtime_.stream(), view.plain, ids, y);
+    return kernels::cuda::Embed(runtime_.stream(), view.plain, ids, y);
   }
   kernels::cuda::EmbedBlocks(runtime_.stream(), view.blocks, ids, y);
 }

@@ -39,6 +39,7 @@ class CudaProducts {
 
  private:
   bool HasTiles(kernels::WeightType type) const;
+  kernels::WeightView TileView(const WeightPart& part, int64_t cols) const;
   kernels::QuantizedRows Quantize(kernels::ConstMatrix x, int32_t block);
 
   kernels::cuda::Runtime& runtime_;

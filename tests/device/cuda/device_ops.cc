@@ -468,8 +468,9 @@ std::vector<DeviceOp> AllDeviceOps(const OpSizes& s) {
 }
 
 bool IsFastOp(const DeviceOp& op) {
-  // Draws may differ; blocks are computed as on a CPU.
-  for (const char* part : {"bf16", "fp8", "attention"}) {
+  // Draws may differ; other blocks are computed as on a CPU.
+  for (const char* part :
+       {"bf16", "fp8", "Q8_0", "Q4_0", "MXFP4", "attention"}) {
     if (op.name.find(part) != std::string::npos) return true;
   }
   return false;

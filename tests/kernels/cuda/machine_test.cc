@@ -314,6 +314,7 @@ TEST(DeviceTest, PairsAreTheNearestBf16Numbers) {
             0x00007F80u);
   EXPECT_EQ(PackPair(BitCast<float>(0x7F800001u), 0.0f), 0x00007FFFu);
   EXPECT_EQ(MultiplyPairs(0x3FC0C040u, 0x40003F00u), 0x4040BFC0u);
+  EXPECT_EQ(SubtractPairs(0x43814380u, 0x43004380u), 0x43020000u);
 }
 
 }  // namespace

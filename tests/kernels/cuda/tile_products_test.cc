@@ -4,11 +4,15 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "common/tensor/weight_format.h"
 #include "gtest/gtest.h"
+#include "kernels/block_pack.h"
 #include "kernels/cuda/weight_tiles.h"
 #include "kernels/matmul.h"
+#include "tests/kernels/block_reference.h"
 #include "tests/kernels/cuda/both_ways.h"
 #include "tests/kernels/kernel_tester.h"
 
@@ -40,21 +44,55 @@ class TileWeight {
   std::vector<Line> bytes_;
 };
 
-// BF16 or E4M3 elements, and the same as floats.
+// Random elements of a type with tiles, as floats, and each run's scale.
 struct TiledWeights {
   TiledWeights(WeightType type, uint64_t seed, int64_t rows, int64_t cols) {
+    const int64_t n = rows * cols;
     if (type == WeightType::kBf16) {
-      values = RandomBf16(seed, rows * cols);
+      values = RandomBf16(seed, n);
       plain.emplace(type, rows, cols, values);
       tiles.emplace(plain->view());
-    } else {
+      return;
+    }
+    scales.resize(static_cast<size_t>(n / kRunCols));
+    if (type == WeightType::kE4m3) {
       coded.emplace(seed, rows, cols);
       values = coded->values();
       tiles.emplace(coded->view());
+      const auto* const bytes = static_cast<const uint8_t*>(coded->view().data);
+      for (size_t i = 0; i < scales.size(); ++i) {
+        scales[i] = BitCast<float>(LoadWord(bytes + i * kE4m3RunBytes));
+      }
+      return;
     }
+    const auto format =
+        static_cast<BlockFormat>(static_cast<int>(type) - kNumPlainTypes);
+    stored = RandomBlockRows(format, seed, rows, cols);
+    values.resize(static_cast<size_t>(n));
+    WidenBlocks(format, stored.data(), n / kRunCols, values.data());
+    const auto bytes =
+        static_cast<size_t>(kBlockLayouts[static_cast<int>(format)].bytes);
+    for (size_t i = 0; i < scales.size(); ++i) {
+      const uint8_t* const block = stored.data() + i * bytes;
+      scales[i] = type == WeightType::kMxfp4
+                      ? std::ldexp(1.0f, static_cast<int>(block[0]) - 127)
+                      : F16At(block);
+    }
+    tiles.emplace(WeightView{stored.data(), type, rows, cols});
   }
   WeightView view() const { return tiles->view(); }
+  // A code as operand A has it.
+  double CodeOf(int64_t i) const {
+    if (scales.empty()) return values[i];
+    const float scale = scales[i / kRunCols];
+    if (scale == 0.0f) return 0;
+    const double code = double{values[i]} / double{scale};
+    // E4M3's products are rounded; 2^-8 of a code is a multiple of 2^-17.
+    return coded.has_value() ? std::nearbyint(code * 0x1p17) * 0x1p-17 : code;
+  }
   std::vector<float> values;
+  std::vector<float> scales;
+  std::vector<uint8_t> stored;
   std::optional<OwnedWeight> plain;
   std::optional<CodedWeight> coded;
   std::optional<TileWeight> tiles;
@@ -64,33 +102,24 @@ struct TiledWeights {
 float TileLeafOf(const TiledWeights& w, const float* x, int64_t row,
                  int64_t begin, int64_t end) {
   const int64_t cols = w.view().cols;
-  const bool coded = w.coded.has_value();
+  const bool in_runs = !w.scales.empty();
   float sum = 0;
   float part = 0;
   for (int64_t k = begin; k < end; k += 16) {
-    const float scale =
-        coded ? BitCast<float>(
-                    LoadWord(static_cast<const uint8_t*>(w.coded->view().data) +
-                             (row * cols + k) / kE4m3Run * kE4m3RunBytes))
-              : 1.0f;
-    double exact = coded ? static_cast<double>(part) : static_cast<double>(sum);
+    double exact = static_cast<double>(in_runs ? part : sum);
     // The lanes' columns: 4t, 4t + 1 of all lanes, then 4t + 2, 4t + 3.
     for (int i = 0; i < 16; ++i) {
       const int64_t c = k + i % 8 / 2 * 4 + i / 8 * 2 + i % 2;
       if (c >= end) continue;
-      const double weight =
-          coded ? std::nearbyint(w.values[row * cols + c] / scale * 0x1p17) *
-                      0x1p-17
-                : w.values[row * cols + c];
-      exact += weight * static_cast<double>(Bf16(x[c]));
+      exact += w.CodeOf(row * cols + c) * static_cast<double>(Bf16(x[c]));
     }
-    if (!coded) {
+    if (!in_runs) {
       sum = static_cast<float>(exact);
       continue;
     }
     part = static_cast<float>(exact);
-    if ((k - begin) % 32 == 0 && k + 16 < end) continue;
-    sum = std::fma(part, scale, sum);
+    if ((k - begin) % kRunCols == 0) continue;
+    sum = std::fma(part, w.scales[(row * cols + k) / kRunCols], sum);
     part = 0;
   }
   return sum;
@@ -280,10 +309,11 @@ TEST_P(TileProductsTest, EmbeddedRowsAreTheWeightsElements) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, TileProductsTest,
-                         testing::Values(WeightType::kBf16, WeightType::kE4m3),
+                         testing::Values(WeightType::kBf16, WeightType::kE4m3,
+                                         WeightType::kQ8_0, WeightType::kQ4_0,
+                                         WeightType::kMxfp4),
                          [](const auto& param) {
-                           return param.param == WeightType::kBf16 ? "Bf16"
-                                                                   : "E4m3";
+                           return std::string(FormatOf(param.param).name);
                          });
 
 TEST(ProductLeavesTest, ComeFromTheColumnsAlone) {

@@ -184,6 +184,12 @@ SLUICE_DEVICE TileA LoadTile(const void* from) {
   std::memcpy(&words, __builtin_assume_aligned(from, 16), sizeof(words));
   return words;
 }
+// Eight bytes, aligned.
+SLUICE_DEVICE TileB LoadHalfTile(const void* from) {
+  TileB words;
+  std::memcpy(&words, __builtin_assume_aligned(from, 8), sizeof(words));
+  return words;
+}
 SLUICE_DEVICE Quad LoadQuad(const float* from) {
   Quad floats;
   std::memcpy(&floats, __builtin_assume_aligned(from, 16), sizeof(floats));
@@ -198,6 +204,11 @@ SLUICE_DEVICE uint32_t PackPair(float lower, float upper) {
     return (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
   };
   return round(lower) | round(upper) << 16;
+}
+// a - b of two BF16 numbers each, rounded as PackPair does.
+SLUICE_DEVICE uint32_t SubtractPairs(uint32_t a, uint32_t b) {
+  return PackPair(Bf16Half(a, 0) - Bf16Half(b, 0),
+                  Bf16Half(a, 1) - Bf16Half(b, 1));
 }
 // The products of two BF16 numbers each, rounded as PackPair does.
 SLUICE_DEVICE uint32_t MultiplyPairs(uint32_t a, uint32_t b) {

@@ -127,6 +127,10 @@ SLUICE_DEVICE TileA LoadTile(const void* from) {
   const uint4 words = __ldg(static_cast<const uint4*>(from));
   return {{words.x, words.y, words.z, words.w}};
 }
+SLUICE_DEVICE TileB LoadHalfTile(const void* from) {
+  const uint2 words = __ldg(static_cast<const uint2*>(from));
+  return {{words.x, words.y}};
+}
 SLUICE_DEVICE Quad LoadQuad(const float* from) {
   const float4 floats = *reinterpret_cast<const float4*>(from);
   return {{floats.x, floats.y, floats.z, floats.w}};
@@ -136,6 +140,13 @@ SLUICE_DEVICE uint32_t PackPair(float lower, float upper) {
   uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(upper), "f"(lower));
   return pair;
+}
+SLUICE_DEVICE uint32_t SubtractPairs(uint32_t a, uint32_t b) {
+  uint32_t differences;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+      : "=r"(differences)
+      : "r"(b), "r"(0xBF80BF80u), "r"(a));  // times -1
+  return differences;
 }
 SLUICE_DEVICE uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
   uint32_t products;
