@@ -1,250 +1,16 @@
 #include "kernels/cuda/tile_products.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "common/base/check.h"
-#include "kernels/cuda/products_shards.h"
-#include "kernels/cuda/products_tiles.h"
-#include "kernels/cuda/tile_elements.h"
+#include "kernels/cuda/tile_chains.h"
+#include "kernels/cuda/tile_panel.h"
 
 namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kProductThreads = 256;
 constexpr int kProductWarps = kProductThreads / kWarpLanes;
-// Steps whose weights are on the way at once.
-constexpr int kDeep = 4;
-
-struct TileArgs {
-  ConstMatrix x;
-  const void* w;
-  int64_t rows;
-  int64_t cols;
-  const float* bias;
-  ShardArgs shards;
-  GroupedRows grouped;
-  bool aligned;  // four columns of x from a multiple of four on
-};
-
-// A lane's rows of x, one per octet of tokens.
-template <int kOctets>
-class TileRows {
- public:
-  SLUICE_DEVICE TileRows(const Block& block, const TileArgs& a,
-                         const ProductTile& tile)
-      : aligned_(a.aligned) {
-    for (int o = 0; o < kOctets; ++o) {
-      const int n = o * 8 + block.lane() / 4;
-      rows_[o] = n < tile.tokens ? a.x.data + tile.In(n) * a.x.stride : nullptr;
-    }
-  }
-  // Operand B from column `column` on, the lane's own; zero from `end` on.
-  SLUICE_DEVICE TileB Load(int octet, int64_t column, int64_t end) const {
-    const float* const from = rows_[octet];
-    Quad x = {};
-    if (from != nullptr) {
-      if (aligned_ && column + 4 <= end) {
-        x = LoadQuad(from + column);
-      } else {
-        for (int i = 0; i < 4; ++i) {
-          if (column + i < end) x.values[i] = from[column + i];
-        }
-      }
-    }
-    return {{PackPair(x.values[0], x.values[1]),
-             PackPair(x.values[2], x.values[3])}};
-  }
-
- private:
-  const float* rows_[kOctets];
-  const bool aligned_;
-};
-
-// The chain of one leaf, columns [begin, end), of 16 rows of a BF16 weight.
-struct Bf16Chain {
-  // Size: the leaf, the weight and the activations of a chain.
-  template <int kOctets>
-  static SLUICE_DEVICE void Run(Block& block, const TileArgs& a, const void* w,
-                                int64_t row_tile, int32_t begin, int32_t end,
-                                TileC (&sums)[kOctets],
-                                const TileRows<kOctets>& x) {
-    int32_t k = begin;
-    if (begin % kTileSide == 0) {
-      const uint8_t* at =
-          static_cast<const uint8_t*>(w) +
-          (row_tile * StepsOf(a.cols) + begin / kTileSide) * kStepBytes +
-          block.lane() * 16;
-      for (; k + kDeep * kTileSide <= end; k += kDeep * kTileSide) {
-        Steps<kDeep>(block, at, k, end, sums, x);
-        at += kDeep * kStepBytes;
-      }
-      for (; k < end; k += kTileSide) {
-        Steps<1>(block, at, k, end, sums, x);
-        at += kStepBytes;
-      }
-      return;
-    }
-    for (; k < end; k += kTileSide) {
-      const int64_t row = row_tile * kTileSide + block.lane() / 4;
-      const int64_t column = k + block.lane() % 4 * 4;
-      const TileA weight = {{Pair(a, w, row, column, end),
-                             Pair(a, w, row + 8, column, end),
-                             Pair(a, w, row, column + 2, end),
-                             Pair(a, w, row + 8, column + 2, end)}};
-      for (int o = 0; o < kOctets; ++o) {
-        block.MultiplyTile(weight, x.Load(o, column, end), sums[o]);
-      }
-    }
-  }
-  template <int kSteps, int kOctets>
-  static SLUICE_DEVICE void Steps(Block& block, const uint8_t* at, int64_t k,
-                                  int64_t end, TileC (&sums)[kOctets],
-                                  const TileRows<kOctets>& x) {
-    TileA weights[kSteps];
-    for (int i = 0; i < kSteps; ++i) {
-      weights[i] = LoadTile(at + i * kStepBytes);
-    }
-    for (int i = 0; i < kSteps; ++i) {
-      const int64_t column = k + i * kTileSide + block.lane() % 4 * 4;
-      for (int o = 0; o < kOctets; ++o) {
-        block.MultiplyTile(weights[i], x.Load(o, column, end), sums[o]);
-      }
-    }
-  }
-  // Two columns of a leaf that begins within a step.
-  static SLUICE_DEVICE uint32_t Pair(const TileArgs& a, const void* w,
-                                     int64_t row, int64_t column, int64_t end) {
-    const uint32_t lower = column < end ? Bf16Of(w, a.cols, row, column) : 0;
-    const uint32_t upper =
-        column + 1 < end ? Bf16Of(w, a.cols, row, column + 1) : 0;
-    return lower | upper << 16;
-  }
-};
-
-// A lane's codes of a run as BF16 numbers: of its first and its second step.
-// `words`: as many as the lane has.
-struct E4m3Codes {
-  static constexpr WeightType kType = WeightType::kE4m3;
-  // 2^-8 times the numbers, exactly: a code's bits at BF16's place are 2^-120
-  // times it.
-  static SLUICE_DEVICE TileA Step(const TileA& words, int step) {
-    const uint32_t lower = words.words[2 * step];
-    const uint32_t upper = words.words[2 * step + 1];
-    return {{Even(lower), Even(upper), Even(lower >> 8), Even(upper >> 8)}};
-  }
-  static SLUICE_DEVICE uint32_t Even(uint32_t codes) {
-    constexpr uint32_t kPower = (127u + 112u) << 7;  // 2^112
-    return MultiplyPairs((codes & 0x00800080u) << 8 | (codes & 0x007F007Fu)
-                                                          << 4,
-                         kPower | kPower << 16);
-  }
-};
-struct Q8Codes {
-  static constexpr WeightType kType = WeightType::kQ8_0;
-  static SLUICE_DEVICE TileA Step(const TileA& words, int step) {
-    const uint32_t lower = words.words[2 * step];
-    const uint32_t upper = words.words[2 * step + 1];
-    return {{Even(lower), Even(upper), Even(lower >> 8), Even(upper >> 8)}};
-  }
-  // Seven bits from 128 on, less 128, or 256 for a sign.
-  static SLUICE_DEVICE uint32_t Even(uint32_t codes) {
-    return SubtractPairs(0x43004300u | (codes & 0x007F007Fu),
-                         0x43004300u | (codes & 0x00800080u));
-  }
-};
-struct Q4Codes {
-  static constexpr WeightType kType = WeightType::kQ4_0;
-  static SLUICE_DEVICE TileA Step(const TileB& words, int step) {
-    const uint32_t lower = words.words[0] >> (8 * step);
-    const uint32_t upper = words.words[1] >> (8 * step);
-    return {{Pair(lower), Pair(upper), Pair(lower >> 4), Pair(upper >> 4)}};
-  }
-  static SLUICE_DEVICE uint32_t Pair(uint32_t codes) {
-    return SubtractPairs(0x43004300u | (codes & 0x000F000Fu), 0x43084308u);
-  }
-};
-struct Mxfp4Codes {
-  static constexpr WeightType kType = WeightType::kMxfp4;
-  static SLUICE_DEVICE TileA Step(const TileB& words, int step) {
-    const uint32_t lower = words.words[0] >> (8 * step);
-    const uint32_t upper = words.words[1] >> (8 * step);
-    return {{Pair(lower), Pair(upper), Pair(lower >> 4), Pair(upper >> 4)}};
-  }
-  // A code's bits at BF16's place are 2^-126 times it.
-  static SLUICE_DEVICE uint32_t Pair(uint32_t codes) {
-    constexpr uint32_t kPower = (127u + 126u) << 7;
-    return MultiplyPairs((codes & 0x00080008u) << 12 | (codes & 0x00070007u)
-                                                           << 6,
-                         kPower | kPower << 16);
-  }
-};
-
-// The chain of a type in runs; leaves are whole runs.
-template <typename Codes>
-struct RunChain {
-  static constexpr RunLayout kLayout = RunLayoutOf(Codes::kType);
-  using Words = std::conditional_t<kLayout.lane_bytes == 16, TileA, TileB>;
-
-  // Size: as Bf16Chain's.
-  template <int kOctets>
-  static SLUICE_DEVICE void Run(Block& block, const TileArgs& a, const void* w,
-                                int64_t row_tile, int32_t begin, int32_t end,
-                                TileC (&sums)[kOctets],
-                                const TileRows<kOctets>& x) {
-    constexpr int kRuns = kDeep / 2;
-    const uint8_t* at =
-        static_cast<const uint8_t*>(w) +
-        (row_tile * (a.cols / kRunCols) + begin / kRunCols) * kLayout.bytes();
-    int32_t k = begin;
-    for (; k + kRuns * kRunCols <= end; k += kRuns * kRunCols) {
-      Runs<kRuns>(block, at, k, end, sums, x);
-      at += kRuns * kLayout.bytes();
-    }
-    for (; k < end; k += kRunCols) {
-      Runs<1>(block, at, k, end, sums, x);
-      at += kLayout.bytes();
-    }
-  }
-  static SLUICE_DEVICE Words LoadCodes(const uint8_t* run, int lane) {
-    const uint8_t* const at = run + kLayout.codes() + lane * kLayout.lane_bytes;
-    if constexpr (kLayout.lane_bytes == 16) {
-      return LoadTile(at);
-    } else {
-      return LoadHalfTile(at);
-    }
-  }
-  template <int kRuns, int kOctets>
-  static SLUICE_DEVICE void Runs(Block& block, const uint8_t* at, int64_t k,
-                                 int64_t end, TileC (&sums)[kOctets],
-                                 const TileRows<kOctets>& x) {
-    Words codes[kRuns];
-    float scales[kRuns][2];
-    for (int i = 0; i < kRuns; ++i) {
-      const uint8_t* const run = at + i * kLayout.bytes();
-      codes[i] = LoadCodes(run, block.lane());
-      for (int half = 0; half < 2; ++half) {
-        scales[i][half] =
-            RunScale<Codes::kType>(run, block.lane() / 4 + 8 * half);
-      }
-    }
-    for (int i = 0; i < kRuns; ++i) {
-      const int64_t column = k + i * kRunCols + block.lane() % 4 * 4;
-      const TileA first = Codes::Step(codes[i], 0);
-      const TileA second = Codes::Step(codes[i], 1);
-      for (int o = 0; o < kOctets; ++o) {
-        TileC part = {};
-        block.MultiplyTile(first, x.Load(o, column, end), part);
-        block.MultiplyTile(second, x.Load(o, column + kTileSide, end), part);
-        for (int v = 0; v < 4; ++v) {
-          sums[o].values[v] =
-              Fma(part.values[v], scales[i][v / 2], sums[o].values[v]);
-        }
-      }
-    }
-  }
-};
-
 // A block per 16 rows and kOctets times eight tokens; a warp takes every
 // eighth leaf.
 template <typename Chain, int kOctets>
@@ -324,9 +90,10 @@ void Start(Stream stream, TileArgs& args, int64_t groups) {
                  args);
 }
 
-template <typename Chain>
+template <typename Chain, WeightType kType>
 void StartProduct(Stream stream, TileArgs& args, const ExpertRun& run) {
   const bool grouped = run.grouped.groups != nullptr;
+  if (!grouped && StartPanel(stream, args, kType)) return;
   // Of a block's partials: 48 KiB of shared memory.
   constexpr int kMostWideLeaves = 24;
   const int64_t rows = grouped ? run.grouped.tile_rows : args.x.rows;
@@ -354,15 +121,19 @@ void MultiplyTiles(Stream stream, ConstMatrix x, const WeightView& w,
   }
   switch (w.type) {
     case WeightType::kBf16:
-      return StartProduct<Bf16Chain>(stream, args, run);
+      return StartProduct<Bf16Chain, WeightType::kBf16>(stream, args, run);
     case WeightType::kE4m3:
-      return StartProduct<RunChain<E4m3Codes>>(stream, args, run);
+      return StartProduct<RunChain<E4m3Codes>, WeightType::kE4m3>(stream, args,
+                                                                  run);
     case WeightType::kQ8_0:
-      return StartProduct<RunChain<Q8Codes>>(stream, args, run);
+      return StartProduct<RunChain<Q8Codes>, WeightType::kQ8_0>(stream, args,
+                                                                run);
     case WeightType::kQ4_0:
-      return StartProduct<RunChain<Q4Codes>>(stream, args, run);
+      return StartProduct<RunChain<Q4Codes>, WeightType::kQ4_0>(stream, args,
+                                                                run);
     default:
-      return StartProduct<RunChain<Mxfp4Codes>>(stream, args, run);
+      return StartProduct<RunChain<Mxfp4Codes>, WeightType::kMxfp4>(stream,
+                                                                    args, run);
   }
 }
 

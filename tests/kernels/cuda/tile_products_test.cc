@@ -149,7 +149,8 @@ TEST_P(TileProductsTest, ElementsAreTheirChainsAtEveryBoundary) {
   for (const ProductShape& s :
        {ProductShape{1, 1, 32}, ProductShape{2, 16, 96},
         ProductShape{7, 17, 64}, ProductShape{8, 15, 32},
-        ProductShape{9, 33, 288}, ProductShape{33, 3, 1056}}) {
+        ProductShape{9, 33, 288}, ProductShape{33, 3, 1056},
+        ProductShape{66, 135, 160}}) {
     // Columns of BF16 need not be whole steps.
     const int64_t cols = GetParam() == WeightType::kBf16 ? s.cols - 5 : s.cols;
     SCOPED_TRACE(testing::Message()
@@ -177,7 +178,7 @@ TEST_P(TileProductsTest, ElementsAreTheirChainsAtEveryBoundary) {
 
 // A row has the same bits alone, among others, and through groups of experts.
 TEST_P(TileProductsTest, ARowsBitsAreItsOwn) {
-  constexpr int64_t kTokens = 19;
+  constexpr int64_t kTokens = 41;
   constexpr int64_t kOutputs = 20;
   constexpr int64_t kCols = 160;
   const TiledWeights w(GetParam(), 4, kOutputs, kCols);
@@ -220,14 +221,17 @@ TEST_P(TileProductsTest, ShardsAreJoinedInTheTreeWhereverTheyBegin) {
   // Cuts of BF16 may fall within a step: heads of 12 or 20 elements.
   std::vector<std::vector<int32_t>> cuts = {{0, 64, 96, 96, 192, 224, 320}};
   if (GetParam() == WeightType::kBf16) cuts.push_back({0, 12, 24, 60, 61, 80});
-  for (const auto& bounds : cuts) {
+  // Few rows, and as many as share a panel.
+  for (size_t i = 0; i < 2 * cuts.size(); ++i) {
+    const int64_t tokens = i % 2 == 0 ? 10 : 34;
+    const std::vector<int32_t>& bounds = cuts[i / 2];
     const int64_t cols = bounds.back();
     const auto leaves = static_cast<int32_t>(bounds.size()) - 1;
     const std::vector<TreeNode> nodes = {{0, 4}, {4, leaves}};
     const TiledWeights w(GetParam(), 6, 18, cols);
-    const OwnedMatrix x(10, cols, RandomFloats(7, 10 * cols));
+    const OwnedMatrix x(tokens, cols, RandomFloats(7, tokens * cols));
     const auto got = BothWays([&](Stream stream) {
-      std::vector<OwnedMatrix> y(2, OwnedMatrix(10, 18, 1));
+      std::vector<OwnedMatrix> y(2, OwnedMatrix(tokens, 18, 1));
       const Matrix views[] = {y[0].view(), y[1].view()};
       TileMatMulSharded(stream, x.view(), w.view(), {bounds, nodes}, views);
       auto values = y[0].values();
@@ -235,10 +239,34 @@ TEST_P(TileProductsTest, ShardsAreJoinedInTheTreeWhereverTheyBegin) {
       values.insert(values.end(), more.begin(), more.end());
       return values;
     });
-    for (int64_t i = 0; i < 360; ++i) {
-      ASSERT_EQ(got[i], TileElementOf(w, x.view().row(i % 180 / 18), i % 18,
-                                      bounds, nodes[i / 180]))
-          << i;
+    const int64_t each = tokens * 18;
+    for (int64_t n = 0; n < 2 * each; ++n) {
+      ASSERT_EQ(got[n], TileElementOf(w, x.view().row(n % each / 18), n % 18,
+                                      bounds, nodes[n / each]))
+          << n;
+    }
+  }
+}
+
+// Trees of every count of leaves that a panel takes, and of one more.
+TEST(TileShardsTest, APanelJoinsAsManyLeavesAsThereAre) {
+  for (int32_t leaves = 1; leaves <= 17; ++leaves) {
+    const int64_t cols = leaves * 16;
+    const TiledWeights w(WeightType::kBf16, 13, 3, cols);
+    const OwnedMatrix x(33, cols, RandomFloats(14, 33 * cols));
+    std::vector<int32_t> bounds;
+    for (int32_t i = 0; i <= leaves; ++i) bounds.push_back(i * 16);
+    const TreeNode root = {0, leaves};
+    Machine machine(Schedule::kForward);
+    OwnedMatrix y(33, 3);
+    const Matrix out = y.view();
+    TileMatMulSharded(&machine, x.view(), w.view(), {bounds, {&root, 1}},
+                      {&out, 1});
+    EXPECT_THAT(machine.faults(), testing::IsEmpty());
+    for (int64_t n = 0; n < 99; ++n) {
+      ASSERT_EQ(y.values()[n],
+                TileElementOf(w, x.view().row(n / 3), n % 3, bounds, root))
+          << leaves;
     }
   }
 }
