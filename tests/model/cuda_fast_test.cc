@@ -115,9 +115,16 @@ TEST_P(CudaFastModelTest, LogitsAreCloseToTheReferenceAndTokensAreItsOwn) {
     EXPECT_EQ(Largest(logits.data() + t * vocab, vocab), Largest(row, vocab))
         << "position " << t;
   }
-  const std::vector<TokenId>& greedy = golden.greedy_ids;
-  EXPECT_EQ(answers[0].ids(),
-            std::vector<TokenId>(greedy.begin(), greedy.begin() + 8));
+  // Its tokens, but where two logits are as near as the error is large.
+  int agreed = 0;
+  for (; agreed < 8; ++agreed) {
+    const float* const row = logits.data() + (positions - 1 + agreed) * vocab;
+    ASSERT_LE((positions + agreed) * vocab, std::ssize(logits));
+    if (answers[0].ids()[agreed] == golden.greedy_ids[agreed]) continue;
+    EXPECT_LT(MarginOf({row, row + vocab}), 2 * most) << "token " << agreed;
+    break;
+  }
+  RecordProperty("tokens", agreed);
   RecordProperty("rms_error", std::to_string(std::sqrt(errors / squares)));
   RecordProperty("largest_error", std::to_string(most));
 }
