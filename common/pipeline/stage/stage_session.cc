@@ -374,6 +374,11 @@ bool StageSession::draining() const {
   return leaving_ || links_.draining();
 }
 
-bool StageSession::held() const { return control() != nullptr; }
+bool StageSession::held() const {
+  MutexLock lock(mutex_);
+  return control_ != nullptr &&
+         Clock::now() - holder_.heard <
+             std::max(options_.transport.peer_timeout, kMinSilence);
+}
 
 }  // namespace sluice

@@ -74,7 +74,9 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   void Shutdown();
 
   bool draining() const;  // or leaving
-  bool held() const;      // by a gateway
+  // By a gateway that was heard within the peer timeout: the end of its stream
+  // may wait for a lock of a loop that stands still.
+  bool held() const;
 
  private:
   // The gateway that holds the stage, or held it last.
