@@ -41,6 +41,7 @@ struct PipelineLeaving {};
 // its loss,
 struct PipelineLost {
   Status why;
+  bool is_planned = false;  // its plans are not to blame
 };
 // the news that a pipeline cannot be used, or an exception of the engine,
 struct PipelineBroken {

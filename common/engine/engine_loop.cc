@@ -118,11 +118,12 @@ void EngineLoop::OnPipelineUp(Epoch epoch, const PlanLimits& limits,
   Push(PipelineUp{epoch, limits, num_stages, is_known ? lost : std::nullopt});
 }
 
-void EngineLoop::OnPipelineLost(const Status& why) {
+void EngineLoop::OnPipelineLost(const Status& why, bool is_planned) {
   MutexLock lock(mutex_);
   if (stopping_) return;
   gate_.OnLost();
-  Push(PipelineLost{Unavailable("the pipeline is lost: ", Message(why))});
+  Push(PipelineLost{Unavailable("the pipeline is lost: ", Message(why)),
+                    is_planned});
 }
 
 void EngineLoop::OnPipelineLeaving(const Status& why) {

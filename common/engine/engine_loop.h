@@ -91,8 +91,17 @@ class EngineLoop {
 
   // Suspends all live sequences: they, and new ones, wait for OnPipelineUp.
   // Without one within recovery_timeout all end with kError UNAVAILABLE(why),
-  // and Submit refuses.
-  void OnPipelineLost(const Status& why);
+  // and Submit refuses. `is_planned`: it counts for no sequence's max_replays.
+  void OnPipelineLost(const Status& why, bool is_planned = false);
+  // What OnPipelineLost would cost now: the KV blocks to compute again and 1,
+  // or 0 if there is no live sequence; INT64_MAX if sequences would end.
+  int64_t PauseCost() const {
+    MutexLock lock(mutex_);
+    if (IsIdle()) return 0;
+    return options_.recovery_timeout == Duration::zero()
+               ? INT64_MAX
+               : 1 + stats_.blocks_used;
+  }
 
   // The pipeline will be lost: running sequences go on, queued and new ones
   // wait for the next pipeline. Without recovery_timeout Submit refuses with

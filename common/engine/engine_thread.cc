@@ -169,15 +169,15 @@ void EngineThread::Handle(PipelineUp& up) {
 void EngineThread::Handle(PipelineLeaving&) { scheduler_.HoldStarts(); }
 
 void EngineThread::Handle(PipelineLost& lost) {
-  LosePipeline(std::move(lost.why));
+  LosePipeline(std::move(lost.why), lost.is_planned);
 }
 
-void EngineThread::LosePipeline(Status why) {
+void EngineThread::LosePipeline(Status why, bool is_planned) {
   why_down_ = std::move(why);
   if (options_.recovery_timeout == Duration::zero()) {
     Emit(scheduler_.Detach(why_down_));
   } else if (scheduler_.attached()) {
-    Emit(scheduler_.Suspend(why_down_));
+    Emit(scheduler_.Suspend(why_down_, is_planned));
     give_up_at_ = Clock::now() + options_.recovery_timeout;
     for (const auto& [id, sequence] : scheduler_.state().sequences.all()) {
       (void)Guarded("sink", counters_,

@@ -42,7 +42,7 @@ class EngineThread {
   void Handle(PipelineLost& lost);
   void Handle(PipelineBroken& broken);
   // Suspends the sequences; without recovery_timeout they end with `why`.
-  void LosePipeline(Status why);
+  void LosePipeline(Status why, bool is_planned = false);
   void GiveUpIfLate(TimePoint now);
   void Emit(SequenceEvents events);
   void EndOne(TokenSink& sink, const std::string& request_id, FinalEvent event);

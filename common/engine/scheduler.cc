@@ -142,13 +142,24 @@ BlockManager::Options BlocksOf(const PlanLimits& limits, int32_t step_tokens) {
   return blocks;
 }
 
-// UNAVAILABLE if the sequence does not fit a rebuilt pipeline.
-Status CheckRebuilt(const Sequence& sequence, const PlanLimits& limits) {
-  const Status fits = CheckFits(sequence.num_prompt_tokens,
-                                sequence.request.max_tokens, limits);
-  return fits.ok() ? fits
-                   : Unavailable("the rebuilt pipeline is too small: ",
-                                 Message(fits));
+// Bounds a sequence by what a rebuilt pipeline holds of it. UNAVAILABLE if that
+// has no room for its next token.
+Status FitRebuilt(Sequence& sequence, const PlanLimits& limits) {
+  GenerateRequest& request = sequence.request;
+  request.max_tokens = sequence.max_tokens_asked;
+  sequence.cut_by = OkStatus();
+  const Status fits =
+      CheckFits(sequence.num_prompt_tokens, request.max_tokens, limits);
+  if (fits.ok()) return fits;
+  const Status small =
+      Unavailable("the rebuilt pipeline is too small: ", Message(fits));
+  const int64_t most =
+      std::min<int64_t>(limits.max_context, MaxPositions(limits) + 1) -
+      sequence.num_prompt_tokens;
+  if (most <= sequence.num_emitted()) return small;
+  request.max_tokens = static_cast<int32_t>(most);
+  sequence.cut_by = small;
+  return OkStatus();
 }
 
 // UNAVAILABLE if the sequence was computed by more than `limit` lost pipelines,
@@ -205,14 +216,14 @@ SequenceEvents Scheduler::Attach(Epoch epoch, const PlanLimits& limits,
     state_.sequences.Reset(BlocksOf(limits, state_.max_step_tokens()));
   }
   if (keeps) state_.sequences.blocks().MakeStale(*lost);
-  return EndWhere([&](const Sequence& s) { return CheckRebuilt(s, limits); });
+  return EndWhere([&](Sequence& s) { return FitRebuilt(s, limits); });
 }
 
-SequenceEvents Scheduler::Suspend(const Status& why) {
+SequenceEvents Scheduler::Suspend(const Status& why, bool is_planned) {
   SLUICE_CHECK(attached_);
   attached_ = false;
   suspended_ = true;
-  NoteLosses(state_);
+  if (!is_planned) NoteLosses(state_);
   state_.in_flight.clear();
   state_.admission_blocked = false;
   constraints_.Release();
@@ -264,7 +275,7 @@ SequenceEvents Scheduler::Expire(TimePoint now) {
 
 // Ends the sequences for which `why` returns an error, with that error.
 SequenceEvents Scheduler::EndWhere(
-    const std::function<Status(const Sequence&)>& why) {
+    const std::function<Status(Sequence&)>& why) {
   SequenceEvents events;
   auto& sequences = state_.sequences.all();
   for (auto it = sequences.begin(); it != sequences.end();) {

@@ -66,15 +66,15 @@ class Scheduler {
         policy_(state_) {}
 
   // Plans are for this pipeline from now on. Suspended sequences are computed
-  // again; one that no longer fits ends with UNAVAILABLE. The pipeline's KV
-  // cache is that of the last one but for the `lost` stages; it is empty if the
-  // limits differ.
+  // again; one that does not fit ends with UNAVAILABLE, at the latest with its
+  // last token that does. The pipeline's KV cache is that of the last one but
+  // for the `lost` stages; it is empty if the limits differ.
   SequenceEvents Attach(Epoch epoch, const PlanLimits& limits, int num_stages,
                         const LostStages& lost = {});
   // The pipeline is lost: sequences keep their tokens and wait for Attach. A
   // sequence that was computed by more than max_replays lost pipelines ends
-  // with UNAVAILABLE. Needs attached().
-  SequenceEvents Suspend(const Status& why);
+  // with UNAVAILABLE; a planned loss does not count. Needs attached().
+  SequenceEvents Suspend(const Status& why, bool is_planned = false);
   // Ends all sequences with kError and `why`, and forgets the pipeline.
   SequenceEvents Detach(const Status& why);
   // Queued sequences wait for the next Attach; the others go on.
@@ -150,7 +150,7 @@ class Scheduler {
                SequenceResult& result, TimePoint now, SequenceEvents& events);
   std::optional<FinalEvent> Append(Sequence& sequence, TokenResult token,
                                    TokenEvent& event);
-  SequenceEvents EndWhere(const std::function<Status(const Sequence&)>& why);
+  SequenceEvents EndWhere(const std::function<Status(Sequence&)>& why);
   void EndSequence(Sequence& sequence, FinalEvent event,
                    SequenceEvents& events);
 

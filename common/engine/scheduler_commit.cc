@@ -22,6 +22,12 @@ bool Ends(const Sequence& sequence, TokenId token) {
          Contains(request.sampling.stop_token_ids, token);
 }
 
+// Returns the end of a sequence that may have no more tokens.
+FinalEvent LengthEnd(const Sequence& sequence) {
+  if (sequence.cut_by.ok()) return {.reason = FinishReason::kLength};
+  return {.reason = FinishReason::kError, .status = sequence.cut_by};
+}
+
 }  // namespace
 
 StatusOr<SequenceEvents> Scheduler::Commit(StepResult result, TimePoint now) {
@@ -193,7 +199,7 @@ std::optional<FinalEvent> Scheduler::Append(Sequence& sequence,
       sequence.num_tokens() < state_.limits.max_context) {
     return std::nullopt;
   }
-  return FinalEvent{.reason = FinishReason::kLength};
+  return LengthEnd(sequence);
 }
 
 }  // namespace sluice

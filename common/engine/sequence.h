@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/status.h"
 #include "common/core/generate_request.h"
 #include "common/core/ids.h"
 #include "common/core/step_plan.h"
@@ -40,6 +41,7 @@ struct Sequence {
         tokens(std::exchange(asked.prompt_tokens, {})),
         num_prompt_tokens(static_cast<int32_t>(tokens.size())),
         request(std::move(asked)),
+        max_tokens_asked(request.max_tokens),
         sink(std::move(tokens_to)) {
     stats.prompt_tokens = num_prompt_tokens;
   }
@@ -48,6 +50,10 @@ struct Sequence {
   std::vector<TokenId> tokens;  // prompt, then the emitted tokens
   int32_t num_prompt_tokens = 0;
   GenerateRequest request;  // seed resolved; prompt_tokens moved to `tokens`
+  // request.max_tokens is less while a rebuilt pipeline holds less: `cut_by`,
+  // OK if not, is the end of a sequence that gets there.
+  int32_t max_tokens_asked = 0;
+  Status cut_by;
   std::shared_ptr<TokenSink> sink;
   SequenceState state = SequenceState::kQueued;
 

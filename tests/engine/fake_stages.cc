@@ -31,8 +31,30 @@ uint64_t Digest(const TokenId* tokens, size_t count) {
 }
 
 FakeStages::FakeStages(int count, const PlanLimits& limits, bool logs)
-    : limits_(limits), logs_(logs), stages_(static_cast<size_t>(count)) {
-  for (size_t i = 0; i < stages_.size(); ++i) Replace(i);
+    : limits_(limits), logs_(logs), num_layers_(count) {
+  std::vector<int32_t> layers;
+  for (int32_t i = 0; i < count; ++i) layers.push_back(i);
+  Recut(layers);
+}
+
+std::vector<int32_t> FakeStages::Recut(
+    const std::vector<int32_t>& first_layers) {
+  std::vector<Stage> before = std::exchange(stages_, {});
+  std::vector<int32_t> replaced;
+  for (size_t i = 0; i < first_layers.size(); ++i) {
+    const int32_t first = first_layers[i];
+    const int32_t last =
+        i + 1 < first_layers.size() ? first_layers[i + 1] : num_layers_;
+    const auto same = std::ranges::find_if(before, [&](const Stage& stage) {
+      return stage.first_layer == first && stage.last_layer == last;
+    });
+    stages_.push_back(same == before.end() ? Stage{first, last, {}, {}}
+                                           : std::move(*same));
+    if (same != before.end()) continue;
+    Replace(i);
+    replaced.push_back(static_cast<int32_t>(i));
+  }
+  return replaced;
 }
 
 void FakeStages::Replace(size_t index) {
@@ -41,12 +63,21 @@ void FakeStages::Replace(size_t index) {
   stages_[index].log.assign(slots, kNothing);
 }
 
+std::vector<int32_t> FakeStages::first_layers() const {
+  std::vector<int32_t> layers;
+  for (const Stage& stage : stages_) layers.push_back(stage.first_layer);
+  return layers;
+}
+
 std::vector<int32_t> FakeStages::ReplayAt(
     const std::vector<int32_t>& lost) const {
   std::vector<int32_t> at = lost;
   for (int32_t i = count() - 1; i > 0 && !logs_; --i) {
     const bool feeds = std::ranges::count(at, i) > 0;
     if (feeds && std::ranges::count(at, i - 1) == 0) at.push_back(i - 1);
+  }
+  for (int32_t& index : at) {
+    index = stages_[static_cast<size_t>(index)].first_layer;
   }
   std::ranges::sort(at);
   return at;
@@ -105,7 +136,7 @@ Status FakeStages::Break(const std::function<size_t(size_t)>& pick) {
 
 bool FakeStages::Computes(const Part& part, size_t index) const {
   return !part.replay ||
-         std::ranges::count(part.replay_at, static_cast<int32_t>(index)) > 0;
+         std::ranges::count(part.replay_at, stages_[index].first_layer) > 0;
 }
 
 size_t FakeStages::SlotOf(const Part& part, size_t group,
@@ -135,8 +166,7 @@ Status FakeStages::CheckHistory(const Part& part, const Stage& stage,
 
 Status FakeStages::Do(const Part& part, size_t index, int32_t end) {
   Stage& stage = stages_[index];
-  const bool lacks =
-      std::ranges::count(part.replay_at, static_cast<int32_t>(index)) > 0;
+  const bool lacks = std::ranges::count(part.replay_at, stage.first_layer) > 0;
   Status read = OkStatus();
   if (part.fails) {
     // Reads what it left itself.

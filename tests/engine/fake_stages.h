@@ -46,7 +46,7 @@ class FakeStages {
     bool fails = false;  // what it leaves has no meaning
   };
 
-  // Stage i begins at layer i. `logs`: whether stages have a log.
+  // Stage i has layer i. `logs`: whether stages have a log.
   FakeStages(int count, const PlanLimits& limits, bool logs);
 
   int count() const { return static_cast<int>(stages_.size()); }
@@ -66,12 +66,20 @@ class FakeStages {
   Status Break(const std::function<size_t(size_t)>& pick);
   // Stage `index` is another process, whose memory has no meaning.
   void Replace(size_t index);
-  // Returns the stages that must compute replays so that those of `lost` can:
-  // a stage without a log hands on what it computes.
+  // The layers are cut at `first_layers`: those of the stages, rising from 0. A
+  // stage with the same layers as before is the same one. Returns the others.
+  std::vector<int32_t> Recut(const std::vector<int32_t>& first_layers);
+  int32_t num_layers() const { return num_layers_; }
+  std::vector<int32_t> first_layers() const;
+  // Returns the first layers of the stages that must compute replays so that
+  // those of `lost` (indices) can: a stage without a log hands on what it
+  // computes.
   std::vector<int32_t> ReplayAt(const std::vector<int32_t>& lost) const;
 
  private:
   struct Stage {
+    int32_t first_layer = 0;
+    int32_t last_layer = 0;       // one past the last
     std::vector<uint64_t> slots;  // of all KV groups
     std::vector<uint64_t> log;
   };
@@ -84,6 +92,7 @@ class FakeStages {
 
   const PlanLimits limits_;
   const bool logs_;
+  const int32_t num_layers_;
   std::vector<Stage> stages_;
   std::deque<Part> parts_;
   std::set<SequenceId> failed_;

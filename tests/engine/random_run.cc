@@ -263,11 +263,14 @@ class RandomRun {
   void Attach() {
     is_leaving_ = false;
     if (Happens(rates_.survivals, totals_.faults.survivals)) {
+      const std::vector<int32_t> cut =
+          Happens(rates_.recuts, totals_.faults.recuts) ? RandomCut()
+                                                        : harness_.cut();
       std::vector<int32_t> lost;
-      for (int32_t i = 0; i < harness_.num_stages(); ++i) {
+      for (int32_t i = 0; i < static_cast<int32_t>(cut.size()); ++i) {
         if (Pick(3) == 0) lost.push_back(i);
       }
-      return harness_.AttachAgain(Epoch(++totals_.epochs), lost);
+      return harness_.AttachAgain(Epoch(++totals_.epochs), lost, cut);
     }
     int stages = shape_.num_stages;
     if (rates_.resizes > 0 && Pick(1000) < rates_.resizes) {
@@ -277,6 +280,15 @@ class RandomRun {
     }
     harness_.Attach(Epoch(++totals_.epochs), stages, shape_.logs,
                     /*claims=*/rates_.survivals > 0);
+  }
+
+  // Over any number of stages.
+  std::vector<int32_t> RandomCut() {
+    std::vector<int32_t> cut = {0};
+    for (int32_t i = 1; i < harness_.num_layers(); ++i) {
+      if (Pick(2) == 0) cut.push_back(i);
+    }
+    return cut;
   }
 
   const Shape& shape_;

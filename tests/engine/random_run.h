@@ -30,6 +30,9 @@ struct Faults {
   // Of the losses, those that some stages survive with their KV cache, while
   // the others are replaced.
   int survivals = 0;
+  // Of these, those after which the layers are split anew, over any number of
+  // stages. A stage with the same layers is a survivor.
+  int recuts = 0;
   // Of the lost pipelines' results, those that come to a later pipeline.
   int late_results = 0;
   // The next result answers another step, or comes twice: the pipeline is

@@ -56,6 +56,15 @@ class SchedulerHarness {
   // The stages are those of the last pipeline, but for the `lost` ones, in
   // whose places others are.
   void AttachAgain(Epoch epoch, const std::vector<int32_t>& lost) {
+    AttachAgain(epoch, lost, cut());
+  }
+  // The layers are cut at `first_layers`, and the `lost` stages are others,
+  // too.
+  void AttachAgain(Epoch epoch, std::vector<int32_t> lost,
+                   const std::vector<int32_t>& first_layers) {
+    for (const int32_t index : stages_->Recut(first_layers)) {
+      if (std::ranges::count(lost, index) == 0) lost.push_back(index);
+    }
     for (const int32_t index : lost) {
       stages_->Replace(static_cast<size_t>(index));
     }
@@ -72,6 +81,13 @@ class SchedulerHarness {
     const Status broken = stages_->Break(pick);
     EXPECT_TRUE(broken.ok()) << broken;
     Take(scheduler_.Suspend(Unavailable("stage 1 is gone")));
+  }
+  // The same, by choice.
+  void SuspendByPlan() {
+    results_.clear();
+    const Status broken = stages_->Break([](size_t) { return 0; });
+    EXPECT_TRUE(broken.ok()) << broken;
+    Take(scheduler_.Suspend(Unavailable("a stage joins"), /*is_planned=*/true));
   }
 
   SequenceId Add(GenerateRequest request) {
@@ -260,6 +276,9 @@ class SchedulerHarness {
   int64_t tokens_computed() const { return pipeline_->tokens_computed(); }
   int64_t tokens_replayed() const { return pipeline_->tokens_replayed(); }
   int num_stages() const { return stages_->count(); }
+  int32_t num_layers() const { return stages_->num_layers(); }
+  // The first layers of the stages.
+  std::vector<int32_t> cut() const { return stages_->first_layers(); }
   int64_t chunks_ahead() const { return pipeline_->chunks_ahead(); }
   void set_now(TimePoint now) { now_ = now; }
 

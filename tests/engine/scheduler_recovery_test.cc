@@ -1,4 +1,5 @@
 // A lost pipeline is a pause: sequences wait, and go on with their tokens.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 
 namespace sluice {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr int kSmallVocab = 50;
 
@@ -306,6 +309,121 @@ TEST(SchedulerRecoveryTest, AStageWithoutALogComputesWhatItHandsOn) {
   harness.RunToEnd();
   EXPECT_EQ(harness.outcome(id).result(),
             Undisturbed(harness.request(id), kSmallVocab));
+}
+
+// A stage whose layers change has lost its KV cache; one that keeps them has
+// not, though it is another one by number.
+TEST(SchedulerRecoveryTest, OnlyStagesWithOtherLayersComputeAgain) {
+  SchedulerHarness harness({}, TestLimits(400), 4, /*logs=*/true);
+  std::vector<SequenceId> ids;
+  for (uint64_t i = 0; i < 4; ++i) {
+    ids.push_back(harness.Add(TestRequest(300, 60, i)));
+  }
+  Warm(harness, ids);
+  const std::vector<std::vector<int32_t>> cuts = {
+      {0, 1, 3}, {0, 3}, {0, 1, 2, 3}};
+  const std::vector<std::vector<int32_t>> replayed = {{1}, {0, 1}, {0, 1, 2}};
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    harness.Suspend();
+    harness.AttachAgain(Epoch(2 + i), {}, cuts[i]);
+    EXPECT_EQ(harness.num_stages(), static_cast<int>(cuts[i].size()));
+    const std::optional<StepPlan> plan = harness.Plan();
+    ASSERT_TRUE(plan.has_value());
+    EXPECT_EQ(plan->replay_at, replayed[i]);
+    harness.Commit();
+  }
+  harness.RunToEnd();
+  for (const SequenceId id : ids) {
+    EXPECT_EQ(harness.outcome(id).result(),
+              Undisturbed(harness.request(id), kSmallVocab));
+  }
+}
+
+TEST(SchedulerRecoveryTest, APlannedLossBlamesNoSequence) {
+  EngineOptions options;
+  options.max_replays = 1;
+  SchedulerHarness harness(options, TestLimits(400), 2, /*logs=*/true);
+  const SequenceId id = harness.Add(TestRequest(40, 200));
+  for (uint64_t epoch = 2; epoch < 8; ++epoch) {
+    ASSERT_TRUE(harness.Plan().has_value());
+    harness.SuspendByPlan();
+    harness.AttachAgain(Epoch(epoch), {});
+  }
+  harness.RunToEnd();
+  EXPECT_EQ(harness.outcome(id).result(),
+            Undisturbed(harness.request(id), kSmallVocab));
+}
+
+// Runs sequences that end at any time, of which the long one does not fit the
+// next pipeline.
+class SmallerPipelineTest : public ::testing::Test {
+ protected:
+  SmallerPipelineTest() {
+    for (const int most : {20, 60, 300}) {
+      GenerateRequest request = TestRequest(40, most, uint64_t(most));
+      request.eos_token_ids.clear();
+      ids_.push_back(harness_.Add(std::move(request)));
+    }
+    Warm(harness_, {ids_[2]});
+  }
+  void AttachWith(int blocks) {
+    harness_.Suspend();
+    harness_.Resize(blocks);
+    harness_.Attach(Epoch(++epoch_), 1);
+  }
+  void ExpectWhole(size_t index) const {
+    EXPECT_EQ(harness_.outcome(ids_[index]).result(),
+              Undisturbed(harness_.request(ids_[index]), kSmallVocab));
+  }
+  // Its tokens so far, whose end names the limit.
+  size_t ExpectCutShort() const {
+    const Outcome& outcome = harness_.outcome(ids_[2]);
+    const Expected alone = Undisturbed(harness_.request(ids_[2]), kSmallVocab);
+    EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(),
+                           alone.tokens.begin()));
+    EXPECT_EQ(outcome.ends.size(), 1u);
+    if (outcome.ends.empty()) return 0;
+    EXPECT_EQ(outcome.ends[0].status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(Message(outcome.ends[0].status),
+                HasSubstr("the rebuilt pipeline is too small: the prompt has "
+                          "40 tokens and max_tokens is 300"));
+    return outcome.tokens.size();
+  }
+
+  SchedulerHarness harness_{{}, TestLimits(400), 2};
+  std::vector<SequenceId> ids_;
+  uint64_t epoch_ = 1;
+};
+
+TEST_F(SmallerPipelineTest, ASequenceGoesOnAsFarAsItFits) {
+  AttachWith(10);
+  EXPECT_TRUE(harness_.outcome(ids_[2]).ends.empty());
+  harness_.RunToEnd();
+  ExpectWhole(0);
+  ExpectWhole(1);
+  EXPECT_EQ(ExpectCutShort(), 160u - 40);
+}
+
+TEST_F(SmallerPipelineTest, OneThatHasNoRoomForItsNextTokenEndsAtOnce) {
+  while (harness_.outcome(ids_[2]).tokens.size() < 130) {
+    harness_.Plan();
+    harness_.Commit();
+  }
+  const size_t before = harness_.outcome(ids_[2]).tokens.size();
+  AttachWith(10);
+  EXPECT_EQ(ExpectCutShort(), before);
+  harness_.RunToEnd();
+  ExpectWhole(0);
+  ExpectWhole(1);
+}
+
+TEST_F(SmallerPipelineTest, OneThatAPipelineFitsAgainComesToItsOwnEnd) {
+  AttachWith(10);
+  ASSERT_TRUE(harness_.Plan().has_value());
+  harness_.Commit();
+  AttachWith(400);
+  harness_.RunToEnd();
+  for (size_t i = 0; i < ids_.size(); ++i) ExpectWhole(i);
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ Faults RandomFaults(uint32_t seed) {
   if (has(5)) faults.losses = 20, faults.resizes = 700;
   if (has(6)) faults.jumps = 20, faults.no_host = 30, faults.losses = 10;
   if (seed / 8 % 2 == 1) faults.survivals = 850;
+  if (seed / 32 % 2 == 1) faults.recuts = 400;
   return faults;
 }
 
@@ -74,6 +75,7 @@ TEST(SimulationTest, EveryHistoryIsTheUndisturbedOne) {
     sum.ended_by_faults += totals.ended_by_faults;
     sum.faults.losses += totals.faults.losses;
     sum.faults.survivals += totals.faults.survivals;
+    sum.faults.recuts += totals.faults.recuts;
     sum.faults.late_results += totals.faults.late_results;
     sum.faults.contradictions += totals.faults.contradictions;
     sum.faults.no_host += totals.faults.no_host;
@@ -85,7 +87,8 @@ TEST(SimulationTest, EveryHistoryIsTheUndisturbedOne) {
   std::cout << seeds << " seeds: " << sum.moves << " moves, " << steps
             << " steps, " << sequences << " sequences, " << sum.ended_by_faults
             << " ended by faults; " << faults.losses << " losses, "
-            << faults.survivals << " with survivors, " << faults.late_results
+            << faults.survivals << " with survivors, " << faults.recuts
+            << " of them with other layers, " << faults.late_results
             << " late results, " << faults.contradictions << " contradictions, "
             << faults.no_host << " parts without a host, " << faults.drains
             << " drains, " << faults.resizes << " resizes, " << faults.jumps
@@ -95,6 +98,7 @@ TEST(SimulationTest, EveryHistoryIsTheUndisturbedOne) {
   EXPECT_GT(recoveries, seeds / 4);
   EXPECT_GT(faults.no_host, 0);
   EXPECT_GT(kept, 0u);
+  EXPECT_GT(faults.recuts, 0);
   // Faults are pauses: few sequences meet more of them than are allowed.
   EXPECT_LT(sum.ended_by_faults, static_cast<int64_t>(sequences / 4));
 }
