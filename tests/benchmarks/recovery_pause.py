@@ -5,6 +5,8 @@ computed again.
   supervised  the supervisor starts the killed process again
   spare       a spare takes its place
   anew        supervised, without a prefix cache: no stage keeps anything
+  resplit     nothing takes its place: the others split the layers anew, 1 s
+              after the loss (--resplit-after), which is part of the pause
 
 The kill comes when every stream has --live tokens, --prompt of them its
 prompt's; then it goes on for --rest tokens. A stream's pause goes from the kill to its next token that
@@ -26,7 +28,8 @@ import time
 import load_client as lc
 
 OPTIONS = {"supervised": ("--supervise",), "spare": ("--spares", "1"),
-           "anew": ("--supervise", "--no-prefix-cache")}
+           "anew": ("--supervise", "--no-prefix-cache"),
+           "resplit": ("--resplit-after", "1")}
 
 
 async def killed(cluster, stage, requests, least):
@@ -110,13 +113,13 @@ def main():
             for kind in arguments.kinds.split(",")
             for stage in arguments.kill.split(",")
             for streams in arguments.streams.split(",")]
-    keeping = [run for run in runs if run["kind"] != "anew"]
+    keeping = [run for run in runs if run["kind"] not in ("anew", "resplit")]
     # A sequence's last block is not full, and its next token is in flight.
     share = max((run["on_survivors"] / run["live_tokens"] for run in keeping),
                 default=0)
     lc.finish(arguments, {"runs": runs}, [
         ("survivors compute again at most a block of each stream",
-         round(share, 4), share <= 17 / arguments.live)])
+         round(share, 4), share <= 17 / arguments.live)] if keeping else [])
 
 
 if __name__ == "__main__":
