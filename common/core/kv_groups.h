@@ -45,19 +45,31 @@ struct KvLayer {
   uint64_t bytes = 0;
 };
 
-// Returns the bytes of a stage's layers. No block is in two groups at once, so
-// the n-th layers of all groups share memory where their sizes agree: of each
-// size there is as much as the group with the most such layers needs.
-inline uint64_t KvBytes(std::span<const KvLayer> layers) {
-  std::map<uint64_t, std::map<int32_t, uint64_t>> counts;  // by size, group
-  for (const KvLayer& layer : layers) ++counts[layer.bytes][layer.group];
-  uint64_t bytes = 0;
-  for (const auto& [size, groups] : counts) {
-    uint64_t most = 0;
-    for (const auto& [group, count] : groups) most = std::max(most, count);
-    bytes += size * most;
+// The KV memory of the layers added so far. No block is in two groups at once,
+// so the n-th layers of all groups share memory where their sizes agree: of
+// each size there is as much as the group with the most such layers needs.
+class KvCount {
+ public:
+  void Add(const KvLayer& layer) { ++counts_[layer.bytes][layer.group]; }
+  uint64_t bytes() const {
+    uint64_t bytes = 0;
+    for (const auto& [size, groups] : counts_) {
+      uint64_t most = 0;
+      for (const auto& [group, count] : groups) most = std::max(most, count);
+      bytes += size * most;
+    }
+    return bytes;
   }
-  return bytes;
+
+ private:
+  std::map<uint64_t, std::map<int32_t, uint64_t>> counts_;  // by size, group
+};
+
+// Returns the bytes of a stage's layers.
+inline uint64_t KvBytes(std::span<const KvLayer> layers) {
+  KvCount count;
+  for (const KvLayer& layer : layers) count.Add(layer);
+  return count.bytes();
 }
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/core/ids.h"
+#include "common/core/stage_room.h"
 #include "common/core/step_plan.h"
 
 namespace sluice {
@@ -35,6 +36,7 @@ struct StageIdentity {
   uint64_t kv_bytes = 0;
   // Loads the layers that its gateway names; empty place(): none yet.
   bool assignable = false;
+  StageRoom room = {};  // of an assignable stage; else empty
   // Keeps what it hands on, for a successor that loses its KV cache.
   bool replay_log = false;
   StagePlace place() const { return {first_layer, last_layer}; }

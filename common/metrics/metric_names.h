@@ -125,6 +125,10 @@ inline constexpr Name kGatewayReady = "sluice_gateway_ready";
 inline constexpr Name kGatewayEpoch = "sluice_gateway_epoch";
 inline constexpr Name kGatewayRecoverySeconds =
     "sluice_gateway_last_recovery_seconds";  // 0: there was none
+inline constexpr Name kGatewayStages = "sluice_gateway_stages";
+inline constexpr Name kGatewayMissingStages = "sluice_gateway_missing_stages";
+inline constexpr Name kGatewayResplits =
+    "sluice_gateway_resplits_total";  // kind
 inline constexpr Name kGatewaySteps = "sluice_gateway_steps_total";
 inline constexpr Name kGatewayStepSeconds =
     "sluice_gateway_step_seconds_total";  // submit to result, summed
@@ -183,6 +187,8 @@ inline constexpr Name kStageHopSeconds = "sluice_stage_hop_seconds";
 inline constexpr Name kStageWeightsBytes = "sluice_stage_weights_bytes";
 inline constexpr Name kStageKvBytes = "sluice_stage_kv_bytes";
 inline constexpr Name kStageLoadSeconds = "sluice_stage_load_seconds";
+inline constexpr Name kStageFirstLayer = "sluice_stage_first_layer";
+inline constexpr Name kStageNumLayers = "sluice_stage_num_layers";
 inline constexpr Name kStageEpoch = "sluice_stage_epoch";
 inline constexpr Name kStageState =
     "sluice_stage_state";  // state=loading|ready|draining|failed: 0 or 1

@@ -23,6 +23,7 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/rank_plan.h"
 #include "common/stage/boundary_log.h"
+#include "common/stage/measure_room.h"
 #include "common/stage/rank_group.h"
 #include "common/stage/stage.h"
 #include "common/tensor/weight_format.h"
@@ -287,6 +288,7 @@ class StageLoader {
                    config_.vocab_size,
                    windows};
     info.kv_bytes = block_bytes * kv_blocks_;
+    info.room = MeasureRoom(options_, file_, config_, device.available_memory);
     ChooseReplayLog(device, room, info);
     TellContext(info);
     return OkStatus();
@@ -415,6 +417,10 @@ StatusOr<StageInfo> Stage::Describe(const StageOptions& options) {
                  static_cast<int32_t>(windows.size()),
                  model.config.vocab_size,
                  windows};
+  const auto device = ParseDevice(options.device);
+  const bool on_host = device.ok() && !device->cuda;
+  info.room = MeasureRoom(options, *model.file, model.config,
+                          on_host ? AvailableMemory() : 0);
   return info;
 }
 

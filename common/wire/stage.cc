@@ -61,6 +61,65 @@ StatusOr<StageTrace> FromProto(const v1::StageTrace& proto) {
   return stage;
 }
 
+// Of one layer, and of the memory: sums over all layers stay within uint64_t.
+constexpr int64_t kMaxRoomBytes = int64_t{1} << 46;
+constexpr int32_t kMaxRoomGroups = 16;
+
+v1::StageRoom RoomToProto(const StageRoom& room) {
+  v1::StageRoom proto;
+  proto.set_memory(room.memory);
+  proto.set_is_set(room.is_set);
+  proto.mutable_layers()->Add(room.layers.begin(), room.layers.end());
+  proto.mutable_kv()->Add(room.kv.begin(), room.kv.end());
+  proto.mutable_kv_groups()->Add(room.kv_groups.begin(), room.kv_groups.end());
+  proto.set_embedding(room.embedding);
+  proto.set_head(room.head);
+  proto.set_tied(room.tied);
+  proto.set_tied_again(room.tied_again);
+  return proto;
+}
+
+// Takes the values of every layer, or none where they may be left out.
+template <typename Value, typename Values>
+Status TakeLayers(const char* name, const Values& proto, int32_t num_layers,
+                  int64_t high, std::vector<Value>& out) {
+  if (proto.empty()) return OkStatus();
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange(name, proto.size(), num_layers, num_layers));
+  for (const auto value : proto) {
+    SLUICE_RETURN_IF_ERROR(
+        CheckRange(name, static_cast<int64_t>(value), 0, high));
+    out.push_back(static_cast<Value>(value));
+  }
+  return OkStatus();
+}
+
+StatusOr<StageRoom> RoomFromProto(const v1::StageRoom& proto,
+                                  int32_t num_layers) {
+  StageRoom room;
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("layers", proto.layers_size(), num_layers, num_layers));
+  SLUICE_RETURN_IF_ERROR(TakeLayers("layers", proto.layers(), num_layers,
+                                    kMaxRoomBytes, room.layers));
+  SLUICE_RETURN_IF_ERROR(
+      TakeLayers("kv", proto.kv(), num_layers, kMaxRoomBytes, room.kv));
+  SLUICE_RETURN_IF_ERROR(TakeLayers("kv_groups", proto.kv_groups(), num_layers,
+                                    kMaxRoomGroups - 1, room.kv_groups));
+  const std::tuple<const char*, uint64_t, uint64_t*> values[] = {
+      {"memory", proto.memory(), &room.memory},
+      {"embedding", proto.embedding(), &room.embedding},
+      {"head", proto.head(), &room.head},
+      {"tied", proto.tied(), &room.tied},
+      {"tied_again", proto.tied_again(), &room.tied_again}};
+  for (const auto& [name, in, out] : values) {
+    SLUICE_RETURN_IF_ERROR(
+        CheckRange(name, static_cast<int64_t>(in), 0, kMaxRoomBytes));
+    *out = in;
+  }
+  room.is_set = proto.is_set();
+  return room;
+}
+
 }  // namespace
 
 std::string StepsHello(const PipelineName& pipeline,
@@ -94,6 +153,9 @@ v1::StageIdentity ToProto(const StageIdentity& identity) {
   proto.set_kv_bytes(identity.kv_bytes);
   proto.set_assignable(identity.assignable);
   proto.set_replay_log(identity.replay_log);
+  if (!identity.room.empty()) {
+    *proto.mutable_room() = RoomToProto(identity.room);
+  }
   return proto;
 }
 
@@ -133,6 +195,11 @@ StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto) {
   identity.kv_bytes = proto.kv_bytes();
   identity.assignable = proto.assignable();
   identity.replay_log = proto.replay_log();
+  if (proto.has_room()) {
+    auto room = RoomFromProto(proto.room(), proto.num_layers());
+    if (!room.ok()) return Annotate(room.status(), "room");
+    identity.room = *std::move(room);
+  }
   return identity;
 }
 

@@ -12,6 +12,7 @@
 #include "common/engine/engine_stats.h"
 #include "common/http/http_server.h"
 #include "common/metrics/metrics.h"
+#include "common/pipeline/gateway/pipeline_status.h"
 #include "services/gateway/http_metrics.h"
 
 namespace sluice::otlp {
@@ -88,12 +89,14 @@ class GatewayMetrics {
     const http::HttpServerStats* http = nullptr;
     std::function<double()> last_recovery = nullptr;  // seconds; may be empty
     const otlp::ExportStats* traces = nullptr;        // null: none are exported
+    std::function<PipelineStatus()> pipeline = nullptr;  // may be empty
   };
   void Attach(Sources sources);
   void Detach();
 
  private:
   void AddScrapedSeries();
+  void AddSplitSeries();
   void AddEngineSeries();
   void AddExportSeries();
   void AddHistograms();

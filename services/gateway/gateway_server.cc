@@ -121,7 +121,8 @@ class GatewayServer::Impl {
          },
          &http_->stats(),
          [this] { return Seconds(pipeline_->status().last_recovery); },
-         exporter_ ? &exporter_->stats() : nullptr});
+         exporter_ ? &exporter_->stats() : nullptr,
+         [this] { return pipeline_->status(); }});
     AddCertificates();
     SLUICE_RETURN_IF_ERROR(StartMetricsServer());
     StartPipeline();
@@ -303,6 +304,7 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   pipeline.transport = options.transport;
   pipeline.lost_after = options.lost_after;
   pipeline.suspect_after = std::min(pipeline.suspect_after, options.lost_after);
+  pipeline.resplit = options.resplit;
   pipeline.check_model = [digest = model.digest,
                           path = model.root](const StageFacts& stages) {
     if (digest.empty() || stages.model_digest == digest) return OkStatus();

@@ -14,6 +14,7 @@
 #include "common/http/http_server.h"
 #include "common/openai/request_cost.h"
 #include "common/otlp/otlp_options.h"
+#include "common/pipeline/gateway/resplit_options.h"
 #include "common/rpc/transport_options.h"
 #include "common/trace/trace_options.h"
 #include "services/gateway/readiness.h"
@@ -37,6 +38,7 @@ struct GatewayOptions {
   GrammarCompiler::Options grammars;
   rpc::TransportOptions transport;
   Duration lost_after = std::chrono::milliseconds(2500);  // PipelineOptions'
+  ResplitOptions resplit;
   EngineOptions engine;
   int kv_blocks = 0;  // the most blocks to use of the stages'; 0: all
   int http_threads = 2;

@@ -94,6 +94,9 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
   readiness.ready = pipeline.ready;
   readiness.why = pipeline.message;
   readiness.epoch = pipeline.epoch.value();
+  readiness.missing_stages =
+      std::max(0, static_cast<int>(pipeline.full_count) -
+                      static_cast<int>(pipeline.stages.size()));
   for (size_t i = 0; i < pipeline.stages.size(); ++i) {
     readiness.parts.push_back(PartOf(pipeline.stages[i], i));
   }

@@ -61,6 +61,12 @@ ABSL_FLAG(double, lost_after, 2.5,
 ABSL_FLAG(double, recovery_timeout, 30,
           "seconds that requests wait for a lost stage, or what takes its "
           "place; 0: they end with it");
+ABSL_FLAG(double, resplit_after, 10,
+          "seconds without a process for a stage's place after which the other "
+          "stages, if they are assignable, split the layers anew; 0: never");
+ABSL_FLAG(double, rejoin_after, 10,
+          "seconds that a process must be there without a break before the "
+          "layers are split over it again");
 ABSL_FLAG(int32_t, max_replays, 2,
           "a request that more stages than this are lost with, one after "
           "another, ends");
@@ -251,6 +257,10 @@ Status CheckFlags() {
       CheckRange("--lost-after", absl::GetFlag(FLAGS_lost_after), 0.1, 3600));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--recovery-timeout", absl::GetFlag(FLAGS_recovery_timeout), 0, 86400));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--resplit-after", absl::GetFlag(FLAGS_resplit_after), 0, 86400));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--rejoin-after", absl::GetFlag(FLAGS_rejoin_after), 0.1, 86400));
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--max-replays", absl::GetFlag(FLAGS_max_replays), 0, 1000));
   SLUICE_RETURN_IF_ERROR(CheckRange(
@@ -338,6 +348,16 @@ void SetTextThreads(GatewayOptions& options) {
                        << 20;
 }
 
+// What becomes of a lost stage's place and requests.
+void SetLosses(GatewayOptions& options) {
+  options.lost_after = FromSeconds(absl::GetFlag(FLAGS_lost_after));
+  options.resplit = {FromSeconds(absl::GetFlag(FLAGS_resplit_after)),
+                     FromSeconds(absl::GetFlag(FLAGS_rejoin_after))};
+  options.engine.recovery_timeout =
+      FromSeconds(absl::GetFlag(FLAGS_recovery_timeout));
+  options.engine.max_replays = absl::GetFlag(FLAGS_max_replays);
+}
+
 StatusOr<std::vector<StagePlace>> PlacesFromFlags() {
   std::vector<StagePlace> places;
   for (const std::string& text : absl::GetFlag(FLAGS_layers)) {
@@ -386,15 +406,13 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   transport.tls_ca = absl::GetFlag(FLAGS_tls_ca);
   transport.insecure = absl::GetFlag(FLAGS_insecure);
   transport.peer_timeout = FromSeconds(absl::GetFlag(FLAGS_peer_timeout));
-  options.lost_after = FromSeconds(absl::GetFlag(FLAGS_lost_after));
+  SetLosses(options);
   EngineOptions& engine = options.engine;
   engine.max_running = absl::GetFlag(FLAGS_max_running);
   engine.max_queue = absl::GetFlag(FLAGS_max_queue);
   engine.max_running_per_client = absl::GetFlag(FLAGS_max_running_per_client);
   engine.max_queue_per_client = absl::GetFlag(FLAGS_max_queue_per_client);
   engine.max_queue_wait = FromSeconds(absl::GetFlag(FLAGS_max_queue_wait));
-  engine.recovery_timeout = FromSeconds(absl::GetFlag(FLAGS_recovery_timeout));
-  engine.max_replays = absl::GetFlag(FLAGS_max_replays);
   engine.target_itl = FromSeconds(absl::GetFlag(FLAGS_target_itl_ms) / 1000);
   engine.ahead_within = FromSeconds(absl::GetFlag(FLAGS_ahead_ms) / 1000);
   engine.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);

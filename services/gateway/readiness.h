@@ -21,9 +21,10 @@ struct GatewayReadiness {
   bool ready = false;
   std::string why;  // empty if ready
   std::vector<PartReadiness> parts;
-  uint64_t epoch = 0;     // of the pipeline, up or being assigned
-  std::string open_why;   // as `why`, without addresses
-  bool draining = false;  // this gateway, or a stage of its pipeline
+  int missing_stages = 0;  // the layers are split over so many fewer
+  uint64_t epoch = 0;      // of the pipeline, up or being assigned
+  std::string open_why;    // as `why`, without addresses
+  bool draining = false;   // this gateway, or a stage of its pipeline
   // When to retry, unless ready: 1 to 30.
   int retry_after_seconds = 1;
 };
@@ -32,7 +33,8 @@ struct GatewayReadiness {
 // unless the server has no keys and the client is on this machine.
 enum class Audience { kAnybody, kKeyHolder };
 
-// {"ready", "why", "not_ready": [{"name", "why"}], "epoch"}.
+// {"ready", "why", "not_ready": [{"name", "why"}], "epoch"}, and
+// "missing_stages" where there are some.
 std::string ReadinessJson(const GatewayReadiness& readiness, Audience audience);
 
 }  // namespace sluice::gateway

@@ -17,6 +17,9 @@ ABSL_FLAG(std::string, layers, "",
           "layers to serve, first-last (0-7: eight layers); auto: a split "
           "by bytes, by --stage-index and --num-stages; assigned: those that "
           "the gateway names; empty: all");
+ABSL_FLAG(bool, assignable, false,
+          "a gateway may name other layers later: when a machine is lost, or "
+          "joins; needs the whole model here, and no --placement");
 ABSL_FLAG(int32_t, stage_index, 0, "which part of the split, from 0");
 ABSL_FLAG(int32_t, num_stages, 1, "parts of the split");
 ABSL_FLAG(std::string, stage_memory, "",
@@ -132,6 +135,7 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   options.placement = absl::GetFlag(FLAGS_placement);
   SLUICE_ASSIGN_OR_RETURN(options.layers,
                           ParseLayers(absl::GetFlag(FLAGS_layers)));
+  options.layers.assignable = absl::GetFlag(FLAGS_assignable);
   StageOptions& stage = options.stage;
   stage.model_path = absl::GetFlag(FLAGS_model);
   if (stage.model_path.empty()) return InvalidArgument("--model is needed");

@@ -158,7 +158,11 @@ class StageServer::Impl {
       LogInfo("metrics on port ", metrics_server_->port());
     }
     loader_ = NamedThread("stage-load", [this] {
-      options_.layers.assigned ? LoadAssigned() : Load();
+      if (may_change()) {
+        LoadAssigned();
+      } else {
+        (void)Load();
+      }
     });
     watch_.emplace([this] { return ReadLoop(); },
                    [this](bool standing) { session_->SetStanding(standing); });
@@ -209,9 +213,14 @@ class StageServer::Impl {
   }
 
  private:
+  // Whether a gateway may name other layers.
+  bool may_change() const {
+    return options_.layers.assigned || options_.layers.assignable;
+  }
+
   // What the session calls when a gateway names other layers than those held.
   std::function<void(const StagePlace&)> OnAssigned() {
-    if (!options_.layers.assigned) return nullptr;
+    if (!may_change()) return nullptr;
     return [this](const StagePlace& place) {
       {
         MutexLock lock(mutex_);
@@ -222,24 +231,29 @@ class StageServer::Impl {
     };
   }
 
-  void Load() {
+  // The layers of the start.
+  Status Load() {
     const Status loaded = LoadLayers();
     if (!loaded.ok()) {
       session_->SetLoading(Cat("loading failed: ", Message(loaded)));
     }
     SetOutcome(loaded);
+    return loaded;
   }
 
   // Until the stage is stopped, whatever gateways name.
   void LoadAssigned() {
     const auto unloaded = Stage::Describe(options_.stage);
-    if (unloaded.ok()) {
+    if (!unloaded.ok()) return SetOutcome(unloaded.status());
+    if (options_.layers.assigned) {
       session_->SetLoaded(*unloaded, nullptr);
       EndLoad();
       LogInfo("waits to be assigned layers of ", unloaded->model_name);
+      SetOutcome(OkStatus());
+    } else if (!Load().ok()) {
+      return;
     }
-    SetOutcome(unloaded.status());
-    while (unloaded.ok() && TakeWanted()) {
+    while (TakeWanted()) {
       Unload();
       Status loaded;
       const Status caught = CatchExceptions(
@@ -462,7 +476,8 @@ StatusOr<std::unique_ptr<StageServer>> StageServer::Start(
               {options.stage.weights, &placement, options.stage.kv_blocks,
                options.stage.max_context, options.stage.max_step_tokens,
                options.stage.ranks, options.stage.kv_type});
-  if (options.layers.assigned && !options.placement.empty()) {
+  if ((options.layers.assigned || options.layers.assignable) &&
+      !options.placement.empty()) {
     return InvalidArgument(
         "a placement of experts goes with layers that are chosen at the start, "
         "not with assigned ones");

@@ -24,6 +24,8 @@ struct LayerChoice {
   int32_t parts = 0;
   std::vector<uint64_t> memory = {};
   bool assigned = false;  // those that a gateway's Assign names, then others
+  // These at the start, and then those that a gateway's Assign names.
+  bool assignable = false;
 };
 
 // Layers [first, last) of the model, resolved, a split as SplitLayers makes it.
@@ -63,8 +65,8 @@ class StageServer {
   const std::string& address() const;  // with the chosen port
   int metrics_port() const;            // 0: none
 
-  // Waits until the model is loaded (assigned layers: until a gateway may name
-  // them), or cannot be; at most until `deadline`,
+  // Waits until the layers of the start are loaded (assigned layers: until a
+  // gateway may name them), or cannot be; at most until `deadline`,
   // then DEADLINE_EXCEEDED.
   Status WaitLoaded(TimePoint deadline);
   // Turns readiness off and tells the gateway that this stage ends. The

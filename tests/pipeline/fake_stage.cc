@@ -145,6 +145,13 @@ StageInfo FakeInfo(int index, int parts) {
   return info;
 }
 
+StageInfo FakeRoomyInfo(int index, int parts, uint64_t memory) {
+  StageInfo info = FakeInfo(index, parts);
+  info.room.memory = memory;
+  info.room.layers.assign(static_cast<size_t>(info.num_layers), 100);
+  return info;
+}
+
 FakeStage::FakeStage(FakeStageOptions options)
     : options_(std::move(options)),
       session_(std::make_shared<StageSession>(StageSessionOptions{
@@ -189,7 +196,7 @@ void FakeStage::FinishLoading() {
     held = std::exchange(held_load_, std::nullopt);
   }
   if (held.has_value()) return Load(*held);
-  if (options_.loads.has_value()) {
+  if (options_.loads.has_value() && !options_.begins_loaded) {
     session_->SetLoaded(Unloaded(), nullptr);
   } else {
     session_->SetLoaded(options_.info, runner_.get());
@@ -213,6 +220,7 @@ void FakeStage::Load(const StagePlace& place) {
   StageInfo info = options_.info;
   info.first_layer = place.first_layer;
   info.last_layer = place.last_layer;
+  info.replay_log = !info.is_last();
   runner_ = std::make_unique<FakeRunner>(info, &session_->links());
   session_->SetLoaded(info, runner_.get());
 }

@@ -56,6 +56,8 @@ class FakeRunner : public StepRunner {
 
 // What stage `index` of `parts` would say of itself.
 StageInfo FakeInfo(int index, int parts);
+// The same of one that can load other layers: each takes 100 bytes of `memory`.
+StageInfo FakeRoomyInfo(int index, int parts, uint64_t memory = 1 << 20);
 
 // What a FakeStage says while it loads.
 inline constexpr char kFakeProgress[] = "loading, 40 % of 5 MB";
@@ -69,6 +71,8 @@ struct FakeStageOptions {
   // Has no layers of its own, and answers every Assign that names some with
   // this: it has them at once, or they cannot be loaded.
   std::optional<Status> loads = std::nullopt;
+  // Has the layers of `info` before the first Assign.
+  bool begins_loaded = false;
   // Such an Assign is answered when the test calls FinishLoading, and until
   // then hellos with kFakeProgress.
   bool holds_loads = false;

@@ -44,6 +44,59 @@ TEST(WireStageTest, AnIdentityComesBackAsItWas) {
   EXPECT_EQ(*FromProto(ToProto(with_log)), with_log);
 }
 
+StageRoom Room() {
+  StageRoom room;
+  room.memory = uint64_t{1} << 40;
+  room.is_set = true;
+  room.layers = {1, 2, 3, 4, 5};
+  room.kv = {6, 7, 8, 9, 10};
+  room.kv_groups = {0, 1, 0, 1, 0};
+  room.embedding = 11;
+  room.head = 12;
+  room.tied = 13;
+  room.tied_again = 14;
+  return room;
+}
+
+TEST(WireStageTest, ARoomComesBackAsItWas) {
+  StageIdentity identity = Identity();
+  identity.assignable = true;
+  identity.room = Room();
+  ASSERT_EQ(identity.num_layers, 5);
+  const auto back = FromProto(ToProto(identity));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, identity);
+  identity.room.kv.clear();
+  identity.room.kv_groups.clear();
+  EXPECT_EQ(*FromProto(ToProto(identity)), identity);
+}
+
+TEST(WireStageTest, ARoomOutOfRangeIsRefused) {
+  const auto check = [](auto change) {
+    StageIdentity identity = Identity();
+    identity.room = Room();
+    v1::StageIdentity proto = ToProto(identity);
+    change(proto.mutable_room());
+    return Message(FromProto(proto).status());
+  };
+  EXPECT_THAT(check([](auto* room) { room->add_layers(1); }),
+              HasSubstr("room: layers must be between 5 and 5, got 6"));
+  EXPECT_THAT(check([](auto* room) { room->clear_layers(); }),
+              HasSubstr("layers must be between 5 and 5, got 0"));
+  EXPECT_THAT(check([](auto* room) { room->add_kv(1); }),
+              HasSubstr("kv must be between 5 and 5, got 6"));
+  EXPECT_THAT(check([](auto* room) { room->add_kv_groups(1); }),
+              HasSubstr("kv_groups must be"));
+  EXPECT_THAT(check([](auto* room) { room->set_kv_groups(0, -1); }),
+              HasSubstr("kv_groups must be between 0 and 15, got -1"));
+  EXPECT_THAT(check([](auto* room) { room->set_layers(0, UINT64_MAX); }),
+              HasSubstr("layers must be between 0 and"));
+  EXPECT_THAT(check([](auto* room) { room->set_memory(UINT64_MAX); }),
+              HasSubstr("memory must be between 0 and"));
+  EXPECT_THAT(check([](auto* room) { room->set_tied(UINT64_MAX); }),
+              HasSubstr("tied must be between 0 and"));
+}
+
 TEST(WireStageTest, AnAssignableStageMayHaveNoLayersYet) {
   StageIdentity identity = Identity();
   identity.first_layer = identity.last_layer = 0;

@@ -73,7 +73,7 @@ v1::Hello HelloOf(const PipelineOptions& options) {
 }  // namespace
 
 PipelineCallbacks CallbacksTo(EngineLoop* engine) {
-  return {
+  PipelineCallbacks callbacks{
       [engine](Epoch epoch, const PlanLimits& limits, int num_stages,
                const LostStages& lost) {
         engine->OnPipelineUp(epoch, limits, num_stages, lost);
@@ -86,6 +86,11 @@ PipelineCallbacks CallbacksTo(EngineLoop* engine) {
         const EngineProgress progress = engine->Progress();
         return progress.oldest_plan_age > GivenUpAfter(progress.expected_step);
       }};
+  callbacks.on_resplit = [engine](const Status& why) {
+    engine->OnPipelineLost(why, /*is_planned=*/true);
+  };
+  callbacks.pause_cost = [engine] { return engine->PauseCost(); };
+  return callbacks;
 }
 
 StatusOr<std::unique_ptr<PipelineAssembler>> PipelineAssembler::Create(
@@ -111,6 +116,7 @@ PipelineAssembler::PipelineAssembler(PipelineOptions options,
       hello_(HelloOf(options_)),
       events_(std::make_shared<PipelineEvents>()),
       places_(std::move(stages), options_.stages.size(), options_.places),
+      resplit_(places_, options_.resplit),
       stages_(places_.stages()),
       plans_(std::make_shared<PlanChannel>(options_.replica, places_.holders(),
                                            events_)) {
@@ -133,11 +139,9 @@ void PipelineAssembler::Start(PipelineCallbacks callbacks) {
 void PipelineAssembler::Drain(TimePoint deadline) {
   events_->Post([this] {
     if (!std::exchange(draining_, true)) places_.SendDrain();
-    CheckDrained();
+    if (places_.drained()) board_.SetDrained();
   });
-  MutexLock lock(mutex_);
-  while (!drained_ && drained_changed_.WaitUntil(mutex_, deadline)) {
-  }
+  board_.WaitDrained(deadline);
 }
 
 void PipelineAssembler::Stop() {
@@ -220,19 +224,29 @@ void PipelineAssembler::Tick(TimePoint now) {
       stage.SendHeartbeat(++heartbeats_);
     }
   }
-  LoseStuck();
+  if (phase_ == Phase::kUp) return WatchUp(now);
   if (draining_) return;
   if (phase_ == Phase::kGathering) {
-    if (!behind_held &&
-        places_.Fill(now, options_.transport.peer_timeout, name_, message_)) {
-      plans_->SetStages(places_.holders());
-      assign_at_ = std::min(assign_at_, now + assign_backoff_);
-    }
-    if (now >= assign_at_ && places_.filled()) BeginAssigning(now);
-  } else if (phase_ != Phase::kUp && now >= phase_deadline_) {
+    Gather(now, !behind_held);
+  } else if (now >= phase_deadline_) {
     Lose(assigning_, DeadlineExceeded("no answer to the assignment within ",
                                       Seconds(limit), " s"));
   }
+}
+
+void PipelineAssembler::Gather(TimePoint now, bool may_fill) {
+  bool changed = false;
+  if (may_fill) {
+    const Duration patience = options_.transport.peer_timeout;
+    changed = places_.Fill(now, patience, name_, message_);
+    changed = resplit_.Shrink(now, patience, message_) || changed;
+  }
+  changed = resplit_.Align(now, message_) || changed;
+  if (changed) {
+    plans_->SetStages(places_.holders());
+    assign_at_ = std::min(assign_at_, now + assign_backoff_);
+  }
+  if (now >= assign_at_ && places_.filled()) BeginAssigning(now);
 }
 
 void PipelineAssembler::Connect(size_t index) {
@@ -265,7 +279,7 @@ void PipelineAssembler::OnControl(size_t index,
     case v1::ControlResponse::kAssigned:
       return OnAssigned(index, response.assigned());
     case v1::ControlResponse::kDrained:
-      if (draining_) CheckDrained();
+      if (draining_ && places_.drained()) board_.SetDrained();
       return;
     case v1::ControlResponse::kFailure:
       return OnFailure(index, response.failure());
@@ -287,17 +301,14 @@ void PipelineAssembler::OnWelcome(size_t index) {
   for (const auto& any : stages_) any->SetConflict("");
   const TimePoint now = Clock::now();
   assign_at_ = std::min(assign_at_, now + assign_backoff_);
-  if (phase_ == Phase::kGathering && !draining_ && now >= assign_at_ &&
-      places_.filled()) {
-    BeginAssigning(now);
-  }
+  if (phase_ == Phase::kGathering && !draining_) Gather(now, false);
 }
 
 std::shared_ptr<ControlLink> PipelineAssembler::EndStage(size_t index,
                                                          const Status& why) {
   if (places_.has(index)) Lose(index, why);
   auto link = stages_[index]->End(why);
-  if (draining_) CheckDrained();
+  if (draining_ && places_.drained()) board_.SetDrained();
   return link;
 }
 
@@ -311,21 +322,18 @@ void PipelineAssembler::ReleaseLeaving(size_t index) {
   stages_[index]->SetDownState(StageState::kDraining);
 }
 
-// Drain ----------------------------------------------------------------------
-
-void PipelineAssembler::LoseStuck() {
-  if (phase_ != Phase::kUp || !callbacks_.stuck || !callbacks_.stuck()) return;
-  const size_t slowest = places_.Slowest();
-  const Status why = Unavailable("answers and does no step");
-  EndStage(slowest, why)->Cancel(why);
-}
-
-void PipelineAssembler::CheckDrained() {
-  if (!places_.drained()) return;
-  LogInfo("all stages have drained");
-  MutexLock lock(mutex_);
-  drained_ = true;
-  drained_changed_.NotifyAll();
+void PipelineAssembler::WatchUp(TimePoint now) {
+  if (callbacks_.stuck && callbacks_.stuck()) {
+    const size_t slowest = places_.Slowest();
+    const Status why = Unavailable("answers and does no step");
+    EndStage(slowest, why)->Cancel(why);
+    return;
+  }
+  const int64_t cost = callbacks_.pause_cost ? callbacks_.pause_cost() : 0;
+  if (draining_ || !resplit_.Grow(now, cost, name_)) return;
+  message_ = "the layers are split anew: a process joins";
+  EndEpoch(/*is_planned=*/true);
+  plans_->SetStages(places_.holders());
 }
 
 // Epochs ---------------------------------------------------------------------
@@ -394,6 +402,7 @@ void PipelineAssembler::OnUp(Epoch epoch) {
     last_recovery_ = Clock::now() - down_since_;
   }
   plans_->GoLive();
+  resplit_.OnUp(Clock::now());
   const LostStages lost = places_.OnUp(epoch);
   LogInfo("pipeline of ", places_.count(), " stages is up, epoch ", epoch,
           lost ? Cat(", ", places_.count() - lost->size(),
@@ -416,17 +425,27 @@ void PipelineAssembler::OnFailure(size_t index, const v1::Failure& failure) {
 
 void PipelineAssembler::Lose(size_t index, const Status& why) {
   if (phase_ == Phase::kGathering) return;
+  message_ = Cat(stages_[index]->Describe(), ": ", Message(why));
+  EndEpoch(/*is_planned=*/false);
+}
+
+void PipelineAssembler::EndEpoch(bool is_planned) {
   const bool was_up = phase_ == Phase::kUp;
   phase_ = Phase::kGathering;
   if (was_up) down_since_ = Clock::now();
-  message_ = Cat(stages_[index]->Describe(), ": ", Message(why));
   plans_->Close(Cancelled("epoch ", name_.epoch, " has ended"));
   // At once, unless the last try failed too.
   assign_backoff_ = was_up ? Duration::zero() : NextBackoff(assign_backoff_);
   assign_at_ = Clock::now() + assign_backoff_;
-  LogWarning(was_up ? "pipeline lost: " : "pipeline not built: ", message_);
+  LogWarning(is_planned ? "pipeline ends: "
+             : was_up   ? "pipeline lost: "
+                        : "pipeline not built: ",
+             message_);
   Publish();
-  if (was_up) callbacks_.on_lost(Unavailable(message_));
+  if (!was_up) return;
+  const bool by_choice = is_planned && callbacks_.on_resplit;
+  (by_choice ? callbacks_.on_resplit
+             : callbacks_.on_lost)(Unavailable(message_));
 }
 
 void PipelineAssembler::OnException(const Status& what) {
@@ -447,29 +466,10 @@ void PipelineAssembler::Publish() {
   if (!up) status.down = now - down_since_;
   status.last_recovery = last_recovery_;
   status.model = model_;
-  MutexLock lock(mutex_);
-  published_ = std::move(status);
-  published_at_ = now;
-}
-
-PipelineStatus PipelineAssembler::status() const {
-  const TimePoint now = Clock::now();
-  const std::vector<ClockEstimate> clocks = plans_->Clocks();
-  MutexLock lock(mutex_);
-  PipelineStatus copy = published_;
-  for (size_t i = 0; i < copy.stages.size(); ++i) {
-    StageStatus& stage = copy.stages[i];
-    stage.clock = clocks[i];
-    if (stage.last_heard > Duration::zero()) {
-      stage.last_heard += now - published_at_;
-    }
-  }
-  return copy;
-}
-
-bool PipelineAssembler::ready() const {
-  MutexLock lock(mutex_);
-  return published_.ready;
+  status.full_count = resplit_.full_count();
+  status.shrinks = resplit_.shrinks();
+  status.growths = resplit_.growths();
+  board_.Publish(std::move(status), now);
 }
 
 }  // namespace sluice

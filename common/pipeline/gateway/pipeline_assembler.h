@@ -11,7 +11,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/log_limit.h"
-#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/concurrency/named_thread.h"
 #include "common/core/step_plan.h"
@@ -21,6 +20,8 @@
 #include "common/pipeline/gateway/plan_channel.h"
 #include "common/pipeline/gateway/stage_connection.h"
 #include "common/pipeline/gateway/stage_places.h"
+#include "common/pipeline/gateway/stage_resplit.h"
+#include "common/pipeline/gateway/status_board.h"
 #include "common/rpc/transport_options.h"
 
 namespace sluice {
@@ -45,6 +46,8 @@ struct PipelineOptions {
   Duration lost_after = std::chrono::milliseconds(2500);
   Duration suspect_after = std::chrono::seconds(2);
   Duration heartbeat = std::chrono::milliseconds(250);
+  // When the stages that are there split the layers anew.
+  ResplitOptions resplit;
   // Whether this gateway speaks for the stages' model; may be empty. A refusal
   // is shown and tried again when a stage has changed.
   std::function<Status(const StageFacts&)> check_model;
@@ -73,6 +76,12 @@ struct PipelineCallbacks {
   std::function<bool()> stuck = nullptr;
   // An event threw: the pipeline is built anew.
   std::function<void(const Status&)> on_exception = nullptr;
+  // As on_lost, which it replaces where the pipeline ends by choice: a process
+  // joins, and no plan is to blame. Empty: on_lost.
+  std::function<void(const Status&)> on_resplit = nullptr;
+  // What a pause costs now, in any unit: 0 when nothing runs, INT64_MAX if it
+  // may not be. Empty: 0.
+  std::function<int64_t()> pause_cost = nullptr;
 };
 
 // `engine` must outlive the assembler, or Stop must have returned.
@@ -112,8 +121,10 @@ class PipelineAssembler {
   void Stop();
 
   // Any thread.
-  PipelineStatus status() const;
-  bool ready() const;  // up, and no stage is suspect
+  PipelineStatus status() const {
+    return board_.status(plans_->Clocks(), Clock::now());
+  }
+  bool ready() const { return board_.ready(); }  // up, no stage is suspect
 
  private:
   using Phase = PipelinePhase;
@@ -134,14 +145,19 @@ class PipelineAssembler {
   // Releases a stage that was told to end, once nothing needs it, or a spare
   // takes its place.
   void ReleaseLeaving(size_t index);
-  // Loses the stage that holds up the others, if one does.
-  void LoseStuck();
-  void CheckDrained();
+  // While one is up: loses the stage that holds up the others, and ends the
+  // pipeline for a process that joins.
+  void WatchUp(TimePoint now);
+  // While no pipeline is up: fills the places, and begins an epoch once every
+  // place has its process. `may_fill`: else processes keep their places.
+  void Gather(TimePoint now, bool may_fill);
   // Joins the stages to a pipeline and begins an epoch, if they fit.
   void BeginAssigning(TimePoint now);
   void OnUp(Epoch epoch);
   // The pipeline cannot go on because of stage `index`.
   void Lose(size_t index, const Status& why);
+  // Ends the epoch because of message_, by choice if `is_planned`.
+  void EndEpoch(bool is_planned);
   void OnException(const Status& what);
   void Publish();
 
@@ -151,17 +167,14 @@ class PipelineAssembler {
   PipelineCallbacks callbacks_;
   const std::shared_ptr<PipelineEvents> events_;
   StagePlaces places_;
+  StageResplit resplit_;
   const StageConnections& stages_;  // places_.stages()
   const std::shared_ptr<PlanChannel> plans_;
   NamedThread thread_;
   std::atomic<bool> stopping_{false};
   LogLimit exceptions_log_{8, std::chrono::seconds(1)};
 
-  mutable Mutex mutex_;
-  CondVar drained_changed_;
-  bool drained_ ABSL_GUARDED_BY(mutex_) = false;
-  PipelineStatus published_ ABSL_GUARDED_BY(mutex_);
-  TimePoint published_at_ ABSL_GUARDED_BY(mutex_);
+  StatusBoard board_;
 
   // The thread "pipeline" from here on.
   bool draining_ = false;

@@ -58,6 +58,10 @@ struct PipelineStatus {
   Duration down{};      // the time without a pipeline; zero: it is up
   // From the latest loss of a pipeline to the next one; zero: none yet.
   Duration last_recovery{};
+  // Of stages with none missing. With fewer, the layers were split anew.
+  size_t full_count = 0;
+  uint64_t shrinks = 0;  // times that the layers were split over fewer stages
+  uint64_t growths = 0;  // and over more
   std::vector<StageStatus> stages;  // by place
   std::vector<StageStatus> spares;  // processes without a place
   // The facts of the latest pipeline.

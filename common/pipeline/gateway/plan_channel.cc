@@ -15,6 +15,7 @@ PlanChannel::PlanChannel(ReplicaId replica, StageConnections stages,
 
 void PlanChannel::SetStages(StageConnections stages) {
   MutexLock lock(mutex_);
+  last_ = stages.size() - 1;
   stages_ = std::move(stages);
 }
 

@@ -33,8 +33,8 @@ class PlanChannel : public StepExecutor,
   PlanChannel(ReplicaId replica, StageConnections stages,
               std::shared_ptr<PipelineEvents> events);
 
-  // Sets the processes of the places, as many as before. The thread "pipeline",
-  // while the channel is closed.
+  // Sets the processes of the places. The thread "pipeline", while the channel
+  // is closed.
   void SetStages(StageConnections stages);
 
   // Before Open. `on_result` runs on gRPC's threads, between GoLive and Close.
@@ -67,7 +67,7 @@ class PlanChannel : public StepExecutor,
   void SetLive(Epoch epoch, std::shared_ptr<rpc::CreditedSender> sender);
 
   const ReplicaId replica_;
-  const size_t last_;  // the last stage's index
+  std::atomic<size_t> last_;  // the last stage's index
   const std::shared_ptr<PipelineEvents> events_;
   Events owner_;
   std::function<void(StepResult)> on_result_;

@@ -223,7 +223,7 @@ void StageConnection::SendLoad(const wire::PipelineName& name,
 
 bool StageConnection::vacant(TimePoint now, Duration patience) const {
   if (welcomed_) return refused_;
-  if (held_ || down_state_ == StageState::kLoading) return false;
+  if (held_ || loading()) return false;
   const Duration silence = now - alive_at_;
   if (down_state_ == StageState::kConnecting) return silence >= patience;
   return down_state_ != StageState::kLost || gone_ || silence >= kReturnGrace;

@@ -32,7 +32,10 @@ class StageConnection {
   StageConnection(std::string address, std::shared_ptr<grpc::Channel> control);
 
   // The stage's place in the pipeline, for people; nothing: it is a spare.
-  void SetIndex(std::optional<size_t> index) { index_ = index; }
+  void SetIndex(std::optional<size_t> index) {
+    if (index.has_value() != index_.has_value()) missing_since_.reset();
+    index_ = index;
+  }
 
   // Opens Control with `hello`. `link_id` tells events of this stream from
   // those of an older one. `on_message` gets the stage's messages and when they
@@ -62,7 +65,10 @@ class StageConnection {
   void OnAssigned(const v1::Assigned& assigned);
   // Plans of `epoch` follow, and change the KV cache of the stage if it `has` a
   // place; else they make it worthless.
-  void OnUp(Epoch epoch, bool has) { kv_epoch_ = has ? epoch : Epoch(0); }
+  void OnUp(Epoch epoch, bool has) {
+    kv_epoch_ = has ? epoch : Epoch(0);
+    missing_since_.reset();
+  }
   // Whether the stage has the KV cache of the last pipeline, in `epoch`.
   bool kept(Epoch epoch) const { return kv_epoch_ == epoch; }
   // Makes an assignable stage load the layers of `place`, once per stream. The
@@ -73,6 +79,12 @@ class StageConnection {
   void SetConflict(std::string message);
   // Counts the stage's absence from `now`: the gateway does not try it.
   void NotTried(TimePoint now) { alive_at_ = now; }
+  // Notes at `now` whether the stage may serve. Returns how long it has not:
+  // since the last pipeline, or since it got its place.
+  Duration Missing(TimePoint now) {
+    if (!available() && !missing_since_) missing_since_ = now;
+    return missing_since_ ? now - *missing_since_ : Duration::zero();
+  }
   // The state to show while the stage is not connected.
   void SetDownState(StageState state) { down_state_ = state; }
 
@@ -92,6 +104,11 @@ class StageConnection {
   bool available() const {
     return welcomed_ && !refused_ && !leaves_at_.has_value();
   }
+  // Whether the process was reached, and reads its layers.
+  bool loading() const {
+    return !welcomed_ && down_state_ == StageState::kLoading;
+  }
+  uint64_t link_id() const { return link_id_; }  // of the latest stream
   bool linked() const { return link_ != nullptr; }
   bool linked_by(uint64_t link_id) const {
     return linked() && link_id_ == link_id;
@@ -135,6 +152,7 @@ class StageConnection {
   StageLoad load_;
   bool seen_ = false;  // has ever sent Welcome
   TimePoint heard_{};
+  std::optional<TimePoint> missing_since_;  // see Missing
   // The process' latest sign of life, or the time of the first attempt.
   TimePoint alive_at_ = Clock::now();
   bool gone_ = false;      // refuses connections

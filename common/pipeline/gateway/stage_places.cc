@@ -134,6 +134,20 @@ Status StagePlaces::CheckSpare(const StageIdentity& spare) const {
   return OkStatus();
 }
 
+void StagePlaces::Set(const std::vector<size_t>& holders,
+                      std::vector<StagePlace> layers) {
+  StageConnections ordered;
+  for (const size_t index : holders) ordered.push_back(stages_[index]);
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (std::ranges::count(holders, i) == 0) ordered.push_back(stages_[i]);
+  }
+  stages_ = std::move(ordered);
+  places_ = std::move(layers);
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    stages_[i]->SetIndex(has(i) ? std::optional<size_t>(i) : std::nullopt);
+  }
+}
+
 size_t StagePlaces::Slowest() const {
   const auto end = stages_.begin() + std::ssize(places_);
   const auto slowest =

@@ -43,6 +43,14 @@ class StagePlaces {
   bool Prepare(size_t index, const wire::PipelineName& name);
   // Returns the place whose process has done the fewest steps of the epoch.
   size_t Slowest() const;
+  // FAILED_PRECONDITION unless the spare serves the stages' model.
+  Status CheckSpare(const StageIdentity& spare) const;
+  // The places become `layers`, one per element of `holders`, which are indices
+  // of stages(), in order. All others are spares.
+  void Set(const std::vector<size_t>& holders, std::vector<StagePlace> layers);
+  const std::vector<StagePlace>& layers() const { return places_; }
+  // Whether the layers are the caller's own, not what the stages hold.
+  bool are_given() const { return are_given_; }
   // Plans of `epoch` follow. Returns the first layers of the stages that must
   // compute again what the last pipeline had cached: those that lost their KV
   // cache, and those without a log whose successor needs what they hand on.
@@ -69,8 +77,6 @@ class StagePlaces {
   bool Give(size_t index, std::string& message);
   // Returns the layers of place `index` if its neighbours tell them, else none.
   StagePlace Between(size_t index) const;
-  // FAILED_PRECONDITION unless the spare serves the stages' model.
-  Status CheckSpare(const StageIdentity& spare) const;
 
   StageConnections stages_;
   std::vector<StagePlace> places_;

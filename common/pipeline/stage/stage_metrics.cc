@@ -95,6 +95,10 @@ void StageMetrics::AddGauges() {
       registry_->AddGauge(names::kStageWeightsBytes, "Bytes of the weights.");
   load_seconds_ = registry_->AddGauge(names::kStageLoadSeconds,
                                       "Time it took to load the weights.");
+  first_layer_ =
+      registry_->AddGauge(names::kStageFirstLayer, "The first of its layers.");
+  num_layers_ =
+      registry_->AddGauge(names::kStageNumLayers, "Layers that it holds now.");
   epoch_ = registry_->AddGauge(names::kStageEpoch, "Current epoch.");
 }
 
@@ -130,6 +134,8 @@ void StageMetrics::OnLoaded(const StageInfo& info) {
   kv_bytes_.Set(static_cast<double>(info.kv_bytes));
   weights_bytes_.Set(static_cast<double>(info.weights_bytes));
   load_seconds_.Set(info.load_seconds);
+  first_layer_.Set(info.first_layer);
+  num_layers_.Set(info.last_layer - info.first_layer);
 }
 
 void StageMetrics::OnStats(const StageLoopStats& stats) {

@@ -78,6 +78,8 @@ class StageMetrics : public rpc::RpcObserver {
   metrics::Gauge kv_bytes_;
   metrics::Gauge weights_bytes_;
   metrics::Gauge load_seconds_;
+  metrics::Gauge first_layer_;
+  metrics::Gauge num_layers_;
   metrics::Gauge epoch_;
   metrics::Counter steps_;
   metrics::Counter tokens_;

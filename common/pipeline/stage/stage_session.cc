@@ -73,6 +73,7 @@ void StageSession::SetLoaded(const StageInfo& info, StepRunner* runner) {
   MutexLock lock(mutex_);
   info_ = info;
   info_.assignable = options_.load != nullptr;
+  if (!info_.assignable) info_.room = StageRoom();
   runner_ = runner;
   loaded_ = true;
 }

@@ -86,6 +86,8 @@ def stage(options, model, place, address, metrics_port):
     argv += _valued("--max-context", options.max_context)
     if experts.host_names(options):
         argv += ["--placement", str(experts.placement_file(options))]
+    elif role == "stage":
+        argv.append("--assignable")
     return process.Process(
         role=role, index=index, argv=argv,
         environment=process.passed_environment(), addresses=[address],
@@ -136,6 +138,8 @@ def gateway(options, model, processes, port):
     argv += _valued("--max-queue", options.max_queue)
     argv += _valued("--max-queue-wait", options.max_queue_wait)
     argv += _valued("--recovery-timeout", options.recovery_timeout)
+    argv += _valued("--resplit-after", options.resplit_after)
+    argv += _valued("--rejoin-after", options.rejoin_after)
     argv += _valued("--target-itl-ms", options.target_itl_ms)
     argv += _valued("--prefill-chunk", options.prefill_chunk)
     argv += _valued("--tool-format", options.tool_format)

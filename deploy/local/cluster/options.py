@@ -31,6 +31,14 @@ def not_negative(text):
     return value
 
 
+def seconds(text):
+    value = float(text)
+    if not 0 <= value <= 86400:
+        raise argparse.ArgumentTypeError(
+            f"must be between 0 and 86400, is {text}")
+    return value
+
+
 def layer_ranges(text):
     ranges = text.split(",")
     for one in ranges:
@@ -215,6 +223,12 @@ def up_parser(name):
     passed.add_argument("--recovery-timeout", type=not_negative, metavar="S",
                         help="seconds that requests wait for a lost stage; "
                         "0: they end with it")
+    passed.add_argument("--resplit-after", type=seconds, metavar="S",
+                        help="seconds without a stage after which the others "
+                        "split the layers anew; 0: never")
+    passed.add_argument("--rejoin-after", type=seconds, metavar="S",
+                        help="seconds that a process must be there without a "
+                        "break before the layers are split over it again")
     passed.add_argument("--target-itl-ms", type=not_negative, metavar="MS",
                         help="time between tokens beside others' prompts")
     passed.add_argument("--tool-format", metavar="X",

@@ -85,6 +85,7 @@ std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
             {"epoch", reading.pipeline.epoch.value()},
             {"model", ModelPart(model, reading)},
             {"engine", EnginePart(reading.engine)},
+            {"full_stages", reading.pipeline.full_count},
             {"stages", Json::array()}};
   const auto& stages = reading.pipeline.stages;
   for (size_t i = 0; i < stages.size(); ++i) {

@@ -13,6 +13,9 @@ std::string ReadinessJson(const GatewayReadiness& readiness,
             {"why", open ? readiness.open_why : readiness.why},
             {"not_ready", Json::array()},
             {"epoch", readiness.epoch}};
+  if (readiness.missing_stages > 0) {
+    body["missing_stages"] = readiness.missing_stages;
+  }
   for (const PartReadiness& part : readiness.parts) {
     if (part.ready) continue;
     body["not_ready"].push_back({{"name", open ? part.open_name : part.name},
