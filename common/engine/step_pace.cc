@@ -133,7 +133,8 @@ int32_t StepPace::prompt_budget(int32_t short_prompts, int32_t decodes) const {
   const double share =
       short_prompts / std::max<double>(short_prompts + decodes, 1);
   const double weight =
-      std::max(std::min<double>(short_prompts, kMaxShortPrompts * share), 1.0);
+      std::clamp(std::min<double>(short_prompts, kMaxShortPrompts * share), 1.0,
+                 kMaxWeight);
   const double beside =
       allows_concurrent_prefill() ? std::max(concurrent_, 0.0) : 0.0;
   const double spare = std::max(target(weight) - decode_only_ - beside, 0.0);

@@ -40,7 +40,8 @@ class StepPace {
   // prompts may slow decodes more than one prompt of any size: the more of them
   // there are, and the fewer decodes they slow.
   int32_t prompt_budget(int32_t short_prompts, int32_t decodes) const;
-  static constexpr int32_t kMaxShortPrompts = 8;  // weigh as much as all
+  static constexpr int32_t kMaxShortPrompts = 8;  // weigh as much as all,
+  static constexpr double kMaxWeight = 4.5;  // and as many one by one at most
   // The same for prompts with a right to `share` of the time (below 1),
   // whatever that costs decodes, unless there is a target.
   int32_t share_budget(double share) const;
