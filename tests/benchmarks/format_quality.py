@@ -137,7 +137,7 @@ def by_llama(arguments, path, text, tokens):
                tokens // arguments.window, "-t", arguments.threads]
     done = subprocess.run(list(map(str, command)), check=False, text=True,
                           capture_output=True, stdin=subprocess.DEVNULL)
-    found = re.search(r"Final estimate: PPL = ([\d.]+)",
+    found = re.search(r"Final estimate: PPL (?:over .* )?= ([\d.]+)",
                       done.stdout + done.stderr)
     if not found:
         raise SystemExit(f"{' '.join(map(str, command))}: no estimate\n"
