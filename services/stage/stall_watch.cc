@@ -1,30 +1,10 @@
 #include "services/stage/stall_watch.h"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <utility>
 
-#include "common/base/log.h"
+#include "common/base/cat.h"
 
 namespace sluice::stage {
-namespace {
-
-// How long the last words may take.
-constexpr unsigned kLastWordsSeconds = 2;
-
-// Says why, and ends the process. A thread that stands still may hold the lock
-// of the log or of the allocator: a signal ends the process then.
-[[noreturn]] void End(Duration standing) {
-  ::signal(SIGALRM, [](int) { _exit(kStandsStill); });
-  ::alarm(kLastWordsSeconds);
-  LogError("the loop has stood still for ", Seconds(standing),
-           " s: this process ends");
-  FlushLog(std::chrono::seconds(1));  // _exit leaves waiting lines out
-  _exit(kStandsStill);                // the loop's thread cannot be joined
-}
-
-}  // namespace
 
 StallWatch::StallWatch(std::function<LoopReading()> read,
                        std::function<void(bool)> on_standing,
@@ -74,7 +54,9 @@ void StallWatch::Watch() {
   while (WaitToLook(stop_watching_)) {
     judge.Take(reads_, {progress_, is_held_}, Clock::now());
     told_ = judge.is_told();
-    if (judge.is_dead()) End(judge.standing());
+    if (!judge.is_dead()) continue;
+    EndToBeReplaced(
+        Cat("the loop has stood still for ", Seconds(judge.standing()), " s"));
   }
 }
 

@@ -8,13 +8,14 @@
 #include <functional>
 
 #include "common/base/clock.h"
+#include "common/base/end_process.h"
 #include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
 
 namespace sluice::stage {
 
-// The exit code of a process whose loop stands still: sysexits' EX_SOFTWARE.
-inline constexpr int kStandsStill = 70;
+// The exit code of a process whose loop stands still.
+inline constexpr int kStandsStill = kToBeReplaced;
 
 // What was last read of the stage's loop.
 struct LoopReading {
