@@ -30,6 +30,7 @@ ROOMS = {
     # 2: nouns.
     "common/core": (_BASE, _PLAIN),
     "common/concurrency": (_BASE | {"kernels"}, _PLAIN),
+    "common/nvml": (_BASE | {"common/concurrency"}, _PLAIN),
     "common/tensor": (_TENSOR, _PLAIN),
     "common/weights": (_TENSOR, _PLAIN | {"openssl"}),
     # 3: doers. engine and model never meet.
@@ -82,9 +83,10 @@ ROOMS = {
     # Both ends of one protocol: they meet on the wire alone.
     "common/pipeline/gateway": (_NOUNS | {"common/engine", "common/wire",
                                           "common/rpc"}, _PLAIN),
-    "common/pipeline/stage": (_BASE | {"common/core", "common/stage",
-                                       "common/wire", "common/rpc",
-                                       "common/metrics"}, _STREAMS),
+    "common/pipeline/stage": (_BASE | {"common/core", "common/nvml",
+                                       "common/stage", "common/wire",
+                                       "common/rpc", "common/metrics"},
+                              _STREAMS),
     "common/experts/client": (_BASE | _MODEL | {
         "common/concurrency", "kernels", "common/stage", "common/wire",
         "common/rpc", "common/metrics"}, _PLAIN | {"grpc"}),
@@ -102,9 +104,10 @@ ROOMS = {
                                      "common/trace", "common/otlp",
                                      "common/pipeline/gateway"}, _PLAIN),
     "services/stage": (_PROCESS | {"common/pipeline/stage", "common/stage",
-                                   "common/experts/client"},
+                                   "common/experts/client", "common/nvml"},
                        _PLAIN | {"grpc"}),
-    "services/expert": (_PROCESS | {"common/experts/host", "common/model"},
+    "services/expert": (_PROCESS | {"common/experts/host", "common/model",
+                                    "common/nvml"},
                         _PLAIN | {"grpc"}),
     "services/cli": (_NOUNS | _TENSOR | {
         "common/text", "common/engine", "common/weights", "common/http",
