@@ -28,8 +28,14 @@ struct BackendInfo {
   // Of weights: devices of equal layouts that share the host's memory can use
   // each other's.
   std::string layout;
-  int32_t threads = 0;            // that compute for the rank
-  uint64_t available_memory = 0;  // bytes that were free when it was made
+  int32_t threads = 0;  // that compute for the rank
+  // Bytes that weights and KV cache may take: free when the backend was made,
+  // less what a GPU keeps for the buffers of a step.
+  uint64_t available_memory = 0;
+  // Backends of one stage with the same number share that memory.
+  int memory = 0;
+  std::string device;  // for people: its name and id; empty: a CPU
+  std::string gpu;     // the id alone; empty: a CPU
   ElementType kv_type = ElementType::kF32;
   // The NUMA node of the threads that compute, where they are pinned to CPUs
   // of one node.

@@ -1,33 +1,66 @@
 #include "common/device/device_choice.h"
 
-#include <charconv>
+#include <algorithm>
 #include <string_view>
 
+#include "common/base/cat.h"
+#include "common/base/log.h"
 #include "common/device/make_backends.h"
 
 namespace sluice {
+namespace {
+
+bool IsOf(std::string_view text, std::string_view characters) {
+  return !text.empty() &&
+         text.find_first_not_of(characters) == std::string_view::npos;
+}
+
+// Whether `text` may name a GPU.
+bool IsGpu(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr size_t kMostDigits = 4;
+  if (IsOf(text, kDigits)) return text.size() <= kMostDigits;
+  // A slice's id was GPU-../N/N in MIG-GPU-../N/N once.
+  const bool is_id = text.starts_with("GPU-") || text.starts_with("MIG-");
+  return is_id && IsOf(text.substr(4), "0123456789abcdefABCDEFGPU-/");
+}
+
+}  // namespace
 
 StatusOr<DeviceChoice> ParseDevice(const std::string& text) {
   constexpr std::string_view kPrefix = "cuda:";
   if (text == "cpu") return DeviceChoice();
-  if (text == "cuda") return DeviceChoice{true, 0};
-  DeviceChoice choice = {.cuda = true};
-  if (text.starts_with(kPrefix)) {
-    if (text.find(',') != std::string::npos) {
-      return Unimplemented("device '", text,
-                           "': a stage computes on one GPU; start a stage for "
-                           "each");
-    }
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] =
-        std::from_chars(text.data() + kPrefix.size(), end, choice.index);
-    if (error == std::errc() && stop == end && choice.index >= 0) {
-      return choice;
-    }
+  if (text == "cuda") return DeviceChoice{true, {"0"}};
+  DeviceChoice choice = {true, {}};
+  bool good = text.starts_with(kPrefix);
+  for (size_t at = kPrefix.size(); good && at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    choice.gpus.push_back(text.substr(at, end - at));
+    good = IsGpu(choice.gpus.back());
+    at = end + 1;
   }
-  return InvalidArgument(
-      "the device must be cpu, cuda or cuda:N with a GPU's number, got '", text,
-      "'");
+  if (!good) {
+    return InvalidArgument(
+        "the device must be auto, cpu, cuda or cuda:G[,G...] with numbers or ",
+        "ids of GPUs (0, GPU-1b2c3d4e), got '", text, "'");
+  }
+  for (size_t i = 1; i < choice.gpus.size(); ++i) {
+    const auto own = choice.gpus.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(choice.gpus.begin(), own, *own) == own) continue;
+    return InvalidArgument("device '", text, "' names GPU ", *own,
+                           " twice; --ranks gives one GPU several ranks");
+  }
+  return choice;
+}
+
+StatusOr<int32_t> RanksOn(const std::string& device, int32_t ranks) {
+  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(device));
+  const auto gpus = static_cast<int32_t>(choice.gpus.size());
+  if (gpus <= 1 || ranks == gpus) return ranks;
+  if (ranks == 1) return gpus;
+  return InvalidArgument("device '", device, "' has ", gpus,
+                         " GPUs, a rank on each: ranks must be ", gpus,
+                         ", got ", ranks);
 }
 
 StatusOr<Numerics> ParseNumerics(const std::string& text,
@@ -50,11 +83,24 @@ Status CheckNumerics(const std::string& device, const std::string& numerics) {
 }
 
 Status CheckDevice(const std::string& text) {
-  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(text));
-  if (!choice.cuda) return OkStatus();
-  BackendOptions options;
-  options.device = text;
-  return MakeBackends(options).status();
+  return FindDevices(text).status();
+}
+
+StatusOr<std::string> ChooseDevice(const std::string& text, int32_t place) {
+  if (text != "auto") {
+    SLUICE_RETURN_IF_ERROR(CheckDevice(text));
+    return text;
+  }
+  const auto count = CountGpus();
+  const std::string gpu =
+      count.ok() ? Cat("cuda:", std::max(place, 0) % *count) : "cuda";
+  const auto found = FindDevices(gpu);
+  if (found.ok()) {
+    LogInfo("device auto: ", gpu, ", ", (*found)[0].name);
+    return gpu;
+  }
+  LogInfo("device auto: the CPU, since ", Message(found.status()));
+  return std::string("cpu");
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 
@@ -11,13 +12,21 @@ namespace sluice {
 // Which device a stage computes on.
 struct DeviceChoice {
   bool cuda = false;  // else the CPU
-  int index = 0;      // of the GPU, from 0
+  // GPUs by number ("0") or id ("GPU-..", "MIG-.."), at least one; several: a
+  // tensor-parallel rank on each.
+  std::vector<std::string> gpus = {};
   bool operator==(const DeviceChoice&) const = default;
 };
 
-// Parses "cpu", "cuda" or "cuda:N". INVALID_ARGUMENT for anything else;
-// UNIMPLEMENTED for several GPUs.
+// Parses "cpu", "cuda" or "cuda:G[,G...]", where G is a GPU's number, or its id
+// or the beginning of that, as nvidia-smi -L shows it. INVALID_ARGUMENT for
+// anything else, and for a GPU that is named twice.
 StatusOr<DeviceChoice> ParseDevice(const std::string& text);
+
+// Returns the ranks of a stage that asks for `ranks`, 1 being the default: as
+// many as there are GPUs, if there are several. INVALID_ARGUMENT for another
+// number then.
+StatusOr<int32_t> RanksOn(const std::string& device, int32_t ranks);
 
 // How a device computes: exactly as CPUs do, or, on a GPU, on its matrix units
 // in BF16, with numerics of its own.
@@ -28,9 +37,13 @@ enum class Numerics : uint8_t { kCanonical, kFast };
 StatusOr<Numerics> ParseNumerics(const std::string& text,
                                  const DeviceChoice& device);
 
-// Returns an error unless the device of ParseDevice's `text` is there:
-// FAILED_PRECONDITION if this build has no CUDA, or for what is wrong with the
-// driver or the GPU.
+// Returns `text` if it names devices of ParseDevice that are there. For "auto"
+// a GPU, the CPU if there is none or Sluice does not run on it, and says in the
+// log which and why; stages of one machine, numbered by `place`, take GPUs in
+// turn. FAILED_PRECONDITION if this build has no CUDA, or for what is wrong
+// with the driver or a GPU.
+StatusOr<std::string> ChooseDevice(const std::string& text, int32_t place = 0);
+// The same for a name other than "auto".
 Status CheckDevice(const std::string& text);
 
 // Returns an error unless the device has the numerics, as ParseDevice and

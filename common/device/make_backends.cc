@@ -1,16 +1,19 @@
 #include "common/device/make_backends.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/control_group.h"
+#include "common/device/cpu/available_memory.h"
 #include "common/device/cpu/cpu_backend.h"
 #include "common/device/cpu/cpu_options.h"
 #include "common/device/device_choice.h"
 #ifdef SLUICE_CUDA
 #include "common/device/cuda/cuda_backend.h"
+#include "common/device/cuda/make_cuda_ranks.h"
 #endif
 
 namespace sluice {
@@ -28,37 +31,104 @@ std::vector<int> CpusOf(const BackendOptions& options,
 }
 
 #ifdef SLUICE_CUDA
-StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
-    const BackendOptions& options, int index, Numerics numerics) {
-  constexpr int32_t kMaxRanks = 16;  // what a join of nodes takes
-  if (options.ranks > kMaxRanks) {
-    return InvalidArgument("device ", options.device, ": ", options.ranks,
-                           " ranks, at most ", kMaxRanks, " share a GPU");
+using Runtimes = std::vector<std::unique_ptr<kernels::cuda::Runtime>>;
+
+StatusOr<std::unique_ptr<kernels::cuda::Runtime>> OpenGpu(
+    const std::string& device, const std::string& gpu) {
+  std::string error;
+  int index = 0;
+  const char* const end = gpu.data() + gpu.size();
+  if (std::from_chars(gpu.data(), end, index).ptr != end) {
+    index = kernels::cuda::Runtime::Find(gpu, &error);
   }
-  const auto table = std::make_shared<VirtualRankTable>(options.ranks);
-  std::vector<std::unique_ptr<Backend>> backends;
-  for (int32_t rank = 0; rank < options.ranks; ++rank) {
-    std::string error;
-    auto runtime = kernels::cuda::Runtime::Open(index, &error);
-    if (runtime == nullptr) {
-      return FailedPrecondition("device ", options.device, ": ", error);
+  auto runtime =
+      index < 0 ? nullptr : kernels::cuda::Runtime::Open(index, &error);
+  if (runtime != nullptr) return runtime;
+  return FailedPrecondition("device ", device, ": ", error);
+}
+
+// Opens a runtime per rank, on a GPU each or all on one.
+StatusOr<Runtimes> OpenGpus(const std::string& device,
+                            const DeviceChoice& choice, int32_t ranks) {
+  Runtimes runtimes;
+  std::vector<int> seen;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    const bool shared = choice.gpus.size() == 1;
+    SLUICE_ASSIGN_OR_RETURN(
+        auto runtime,
+        OpenGpu(device, choice.gpus[static_cast<size_t>(shared ? 0 : rank)]));
+    const int index = runtime->facts().index;
+    if (!shared && std::find(seen.begin(), seen.end(), index) != seen.end()) {
+      return InvalidArgument("device ", device, " names GPU ", index,
+                             " twice: ", runtime->facts().id);
     }
-    backends.push_back(
-        MakeCudaBackend({std::move(runtime), options.kv_type, table, rank,
-                         numerics == Numerics::kFast}));
+    seen.push_back(index);
+    runtimes.push_back(std::move(runtime));
   }
-  return backends;
+  return runtimes;
+}
+
+StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
+    const BackendOptions& options, const DeviceChoice& choice,
+    Numerics numerics) {
+  constexpr int32_t kMaxRanks = 16;  // what a join of nodes takes
+  SLUICE_ASSIGN_OR_RETURN(const int32_t ranks,
+                          RanksOn(options.device, options.ranks));
+  if (ranks > kMaxRanks) {
+    return InvalidArgument("device ", options.device, ": ", ranks,
+                           " ranks, at most ", kMaxRanks, " there can be");
+  }
+  SLUICE_ASSIGN_OR_RETURN(Runtimes runtimes,
+                          OpenGpus(options.device, choice, ranks));
+  return MakeCudaRanks(std::move(runtimes), options.kv_type,
+                       numerics == Numerics::kFast);
+}
+
+StatusOr<std::vector<FoundDevice>> FindGpus(const std::string& device,
+                                            const DeviceChoice& choice) {
+  SLUICE_ASSIGN_OR_RETURN(
+      const Runtimes runtimes,
+      OpenGpus(device, choice, static_cast<int32_t>(choice.gpus.size())));
+  std::vector<FoundDevice> found;
+  for (const auto& runtime : runtimes) {
+    found.push_back({NameOf(runtime->facts()), AvailableOf(runtime->facts())});
+  }
+  return found;
 }
 #else
-StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
-    const BackendOptions& options, int, Numerics) {
+Status NoCuda(const std::string& device) {
   return FailedPrecondition(
-      "device ", options.device,
+      "device ", device,
       ": this build has no CUDA; configure one with -DSLUICE_CUDA=ON");
+}
+StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
+    const BackendOptions& options, const DeviceChoice&, Numerics) {
+  return NoCuda(options.device);
+}
+StatusOr<std::vector<FoundDevice>> FindGpus(const std::string& device,
+                                            const DeviceChoice&) {
+  return NoCuda(device);
 }
 #endif
 
 }  // namespace
+
+StatusOr<int> CountGpus() {
+#ifdef SLUICE_CUDA
+  std::string error;
+  const int count = kernels::cuda::Runtime::Count(&error);
+  if (count > 0) return count;
+  return FailedPrecondition("device cuda: ", error);
+#else
+  return NoCuda("cuda");
+#endif
+}
+
+StatusOr<std::vector<FoundDevice>> FindDevices(const std::string& text) {
+  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(text));
+  if (choice.cuda) return FindGpus(text, choice);
+  return std::vector<FoundDevice>{{"the CPU", AvailableMemory()}};
+}
 
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options) {
@@ -66,7 +136,7 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
                           ParseDevice(options.device));
   SLUICE_ASSIGN_OR_RETURN(const Numerics numerics,
                           ParseNumerics(options.numerics, device));
-  if (device.cuda) return MakeCudaBackends(options, device.index, numerics);
+  if (device.cuda) return MakeCudaBackends(options, device, numerics);
   SLUICE_ASSIGN_OR_RETURN(const CpuIsa isa, ParseIsa(options.isa));
   const std::vector<int> cpus = AvailableCpus();
   const int32_t threads = options.threads == 0 ? UsableCpus() : options.threads;

@@ -24,11 +24,27 @@ struct BackendOptions {
   std::string name;          // of the teams; empty: rank0, rank1, ...
   // What keys and values are kept in: F32, BF16 or Q8_0.
   kernels::WeightType kv_type = kernels::WeightType::kF32;
-  // See ParseDevice in device_choice.h. On a GPU ranks are virtual: they share
-  // it; threads, pins and the isa have no meaning there.
+  // See ParseDevice in device_choice.h. On one GPU ranks are virtual: they
+  // share it; on several, each has its own (RanksOn). Threads, pins and the isa
+  // have no meaning there.
   std::string device = "cpu";
   std::string numerics = "auto";  // see ParseNumerics in device_choice.h
 };
+
+// One memory that a stage's ranks compute in.
+struct FoundDevice {
+  std::string name;  // for people
+  // Bytes that weights and KV cache may take: see BackendInfo.
+  uint64_t available = 0;
+};
+
+// Returns the devices of ParseDevice's `text`, of the same errors as
+// MakeBackends; allocates nothing on them.
+StatusOr<std::vector<FoundDevice>> FindDevices(const std::string& text);
+
+// Returns the number of GPUs that the process sees, at least 1;
+// FAILED_PRECONDITION if there is none, or if this build has no CUDA.
+StatusOr<int> CountGpus();
 
 // Makes one backend per rank, in order, connected to each other.
 using BackendFactory =

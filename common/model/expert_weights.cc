@@ -65,6 +65,20 @@ uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {
   return bytes;
 }
 
+uint64_t ExpertLoader::LoadedBytes(int32_t layer, ExpertRange range) const {
+  uint64_t bytes = 0;
+  const auto matrices = MatricesOf(layer);
+  for (int32_t e = range.begin; e < range.end; ++e) {
+    for (const Matrix& matrix : matrices) {
+      const auto type = TypesOf(matrix.tensors, layer, file_, mode_, e)[0];
+      bytes += FormatOf(type).bytes(matrix.rows * matrix.cols);
+      if (matrix.bias.rows.empty()) continue;
+      bytes += static_cast<uint64_t>(matrix.rows) * sizeof(float);
+    }
+  }
+  return bytes;
+}
+
 Status ExpertLoader::ReadTransposed(std::string_view from, int32_t expert,
                                     const Matrix& matrix, HostWeight& to) {
   // Blocks are made from rows in the order of the computation.

@@ -34,6 +34,8 @@ class ExpertLoader {
 
   // Returns the stored bytes of these experts of `layer`, which must be sparse.
   uint64_t StoredBytes(int32_t layer, ExpertRange range) const;
+  // Returns the bytes of their matrices and biases once they are loaded.
+  uint64_t LoadedBytes(int32_t layer, ExpertRange range) const;
   // `read` may be empty.
   StatusOr<ExpertWeights> Load(int32_t layer, ExpertRange range,
                                Backend& backend, const BytesRead& read);

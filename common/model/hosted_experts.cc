@@ -62,8 +62,13 @@ Status CheckHeld(const ModelConfig& config,
 
 HostedExperts::~HostedExperts() = default;
 
-Status HostedExperts::CheckDevice(const std::string& device) {
-  return sluice::CheckDevice(device);
+StatusOr<std::string> HostedExperts::ChooseDevice(const std::string& device) {
+  SLUICE_ASSIGN_OR_RETURN(std::string chosen, sluice::ChooseDevice(device));
+  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(chosen));
+  if (choice.gpus.size() <= 1) return chosen;
+  return InvalidArgument("device '", device,
+                         "': a host of experts computes on ",
+                         "one GPU; start a host for each");
 }
 
 Status HostedExperts::CheckNumerics(const std::string& device,
@@ -95,6 +100,7 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
   hosted->info_.numerics = device.numerics;
   hosted->info_.threads = device.threads;
   hosted->info_.isa = device.isa;
+  hosted->info_.gpu = device.gpu;
   SLUICE_RETURN_IF_ERROR(hosted->LoadAll(options, *file));
   HostedExpertsInfo& info = hosted->info_;
   info.bytes_read = file->bytes_read();
@@ -121,10 +127,18 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
   PackedWeights packed(options.packed, options.threads, file, digest.Hex());
   ExpertLoader loader(file, config_, options.weights, &packed);
   uint64_t total = 0;
+  uint64_t loaded = 0;
   for (const LayerRanges& layer : options.held) {
     for (const ExpertRange& range : layer.ranges) {
       total += loader.StoredBytes(layer.layer, range);
+      loaded += loader.LoadedBytes(layer.layer, range);
     }
+  }
+  const BackendInfo& device = backend_->info();
+  if (!device.device.empty() && loaded > device.available_memory) {
+    return ResourceExhausted(device.device, ": the experts take ", loaded,
+                             " bytes, free beside the reserve are ",
+                             device.available_memory);
   }
   uint64_t done = 0;
   const BytesRead read = [&](uint64_t bytes) {

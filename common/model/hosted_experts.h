@@ -56,6 +56,7 @@ struct HostedExpertsInfo {
   int32_t experts_per_token = 0;
   std::vector<LayerRanges> held;
   int32_t threads = 0;
+  std::string gpu;  // id of the one it computes on; empty: a CPU
   std::string isa;
   uint64_t weights_bytes = 0;
   uint64_t bytes_read = 0;  // of tensor data, while loading
@@ -72,9 +73,11 @@ Status CheckHeld(const ModelConfig& config,
 // info() is const after Load.
 class HostedExperts {
  public:
-  // Return errors unless the device of HostedExpertsOptions::device is there,
-  // and has their numerics, as device_choice.h's functions.
-  static Status CheckDevice(const std::string& device);
+  // Returns what HostedExpertsOptions::device is for a device's name, as
+  // ChooseDevice of device_choice.h. INVALID_ARGUMENT for several GPUs.
+  static StatusOr<std::string> ChooseDevice(const std::string& device);
+  // Returns an error unless the device has their numerics, as device_choice.h's
+  // function.
   static Status CheckNumerics(const std::string& device,
                               const std::string& numerics);
   // Errors as Stage::Load's and CheckHeld's.

@@ -164,6 +164,22 @@ void WeightLoader::Announce(const StageRange& range, const RankPlan& plan) {
   }
 }
 
+uint64_t WeightLoader::LoadedBytes(const StageRange& range,
+                                   const RankPlan& plan) const {
+  uint64_t bytes = 0;
+  for (const Read& read : Reads(range, plan)) {
+    for (const Piece& piece : read.pieces) {
+      bytes += FormatOf(piece.type).bytes(piece.slice.elements());
+    }
+  }
+  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+    for (const ExpertRange& run : plan.layers[i].experts) {
+      bytes += expert_loader_.LoadedBytes(i, run);
+    }
+  }
+  return bytes;
+}
+
 StatusOr<std::vector<HostWeight>> WeightLoader::ReadParts(
     const Read& read, const LoadProgress& progress) {
   // A vector is one column.

@@ -98,6 +98,8 @@ class WeightLoader {
 
   // Adds the rank's share to the bytes that progress counts against.
   void Announce(const StageRange& range, const RankPlan& plan);
+  // Returns the bytes of the rank's matrices and vectors once they are loaded.
+  uint64_t LoadedBytes(const StageRange& range, const RankPlan& plan) const;
   StatusOr<RankWeights> Load(const StageRange& range, const RankPlan& plan,
                              Backend& backend, const LoadProgress& progress);
 

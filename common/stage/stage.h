@@ -76,10 +76,16 @@ class Stage {
   // that do not fit each other; RESOURCE_EXHAUSTED if the KV cache exceeds the
   // available memory.
   static StatusOr<std::unique_ptr<Stage>> Load(const StageOptions& options);
-  // Returns an error unless the device of StageOptions::device is there:
-  // INVALID_ARGUMENT for a name of none, FAILED_PRECONDITION for a GPU that is
-  // missing, too old, or that this build has no code for.
-  static Status CheckDevice(const std::string& device);
+  // Returns what StageOptions::device is for a device's name (ChooseDevice of
+  // device_choice.h) of stage number `place`: the name itself, but for "auto".
+  // INVALID_ARGUMENT for a
+  // name of none, FAILED_PRECONDITION for a GPU that is missing, too old, or
+  // that this build has no code for.
+  static StatusOr<std::string> ChooseDevice(const std::string& device,
+                                            int32_t place);
+  // Returns what StageOptions::ranks is for `ranks` on the device (RanksOn of
+  // device_choice.h).
+  static StatusOr<int32_t> RanksOn(const std::string& device, int32_t ranks);
   // INVALID_ARGUMENT for StageOptions::numerics that do not exist, or that the
   // device lacks.
   static Status CheckNumerics(const std::string& device,

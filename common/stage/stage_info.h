@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/core/stage_identity.h"
 #include "common/core/step_plan.h"
@@ -19,7 +20,8 @@ struct StageInfo : StageIdentity {
   // "the most that there can be; the model has 2097152".
   int32_t context = 0;
   std::string context_limit;
-  uint64_t bytes_read = 0;  // of tensor data, while loading
+  std::vector<std::string> gpus;  // ids of those it computes on; none: a CPU
+  uint64_t bytes_read = 0;        // of tensor data, while loading
   double load_seconds = 0;
 };
 

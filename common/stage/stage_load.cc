@@ -3,7 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <bit>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -23,6 +23,7 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/rank_plan.h"
 #include "common/stage/boundary_log.h"
+#include "common/stage/kv_room.h"
 #include "common/stage/measure_room.h"
 #include "common/stage/rank_group.h"
 #include "common/stage/stage.h"
@@ -33,10 +34,6 @@
 
 namespace sluice {
 namespace {
-
-// The KV cache takes one part in this many of the memory beside the weights if
-// it may choose, since others use that memory too.
-constexpr uint64_t kKvMemoryShare = 4;
 
 StatusOr<StageRange> ParseRange(const StageOptions& options,
                                 int32_t num_layers) {
@@ -49,10 +46,6 @@ StatusOr<StageRange> ParseRange(const StageOptions& options,
                            " layers");
   }
   return StageRange{first, last, first == 0, last == num_layers};
-}
-
-int32_t MostContext(const ModelConfig& config) {
-  return std::min(config.max_position_embeddings, kMaxContext);
 }
 
 Status CheckCount(const char* name, int64_t value, int64_t low, int64_t high) {
@@ -87,88 +80,6 @@ uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
     bytes += KvBytes(layers);
   }
   return bytes;
-}
-
-// The memory beside the weights, which are not loaded yet.
-struct KvRoom {
-  uint64_t weights = 0;
-  uint64_t at_most = 0;
-  uint64_t to_choose = 0;
-};
-
-// `available`: of the device; `memory`: the most that the stage takes, 0: all.
-KvRoom RoomBeside(uint64_t weights, uint64_t available, uint64_t memory) {
-  const auto rest = [weights](uint64_t bytes) {
-    return bytes > weights ? bytes - weights : 0;
-  };
-  const uint64_t at_hand = rest(available);
-  KvRoom room = {weights, at_hand, at_hand / kKvMemoryShare};
-  if (memory == 0) return room;
-  room.at_most = std::min(at_hand, rest(memory));
-  room.to_choose = std::min(room.to_choose, room.at_most);
-  return room;
-}
-
-// Returns at most `blocks`, in steps of a sixteenth or less. So a process that
-// takes a lost one's place chooses as many though a little more or less memory
-// is free, and the other stages' KV cache serves on.
-uint64_t InSteps(uint64_t blocks) {
-  const int steps = std::max(static_cast<int>(std::bit_width(blocks)) - 5, 0);
-  return blocks >> steps << steps;
-}
-
-// Returns the wanted context, else the model's, or less if the KV cache holds
-// less: one sequence may take all blocks. kDefaultMaxContext positions may take
-// half of the room.
-StatusOr<int32_t> ChooseMaxContext(const StageOptions& options,
-                                   const ModelConfig& config,
-                                   uint64_t bytes_per_block,
-                                   const KvRoom& room) {
-  const int32_t most = MostContext(config);
-  if (options.max_context != 0) {
-    if (options.max_context >= 1 && options.max_context <= most) {
-      return options.max_context;
-    }
-    return InvalidArgument("max_context must be between 1 and ", most,
-                           " (the model has ", config.max_position_embeddings,
-                           "), got ", options.max_context);
-  }
-  if (options.kv_blocks > 0) return most;
-  const auto within = [&](uint64_t bytes, int32_t positions) {
-    const auto blocks = static_cast<int64_t>(
-        std::min<uint64_t>(InSteps(bytes / bytes_per_block), kMaxKvBlocks));
-    return KvPositionsIn(config, blocks, options.max_step_tokens, positions);
-  };
-  const int32_t context =
-      std::max(within(room.to_choose, most),
-               within(room.at_most / 2, std::min(most, kDefaultMaxContext)));
-  // CheckKvFits refuses when there is no room for a block.
-  return std::max(context, std::min(most, kBlockTokens));
-}
-
-// Returns the blocks for every sequence at full length, within the room, but at
-// least for one full sequence.
-int32_t ChooseKvBlocks(const StageOptions& options, const ModelConfig& config,
-                       int32_t max_context, uint64_t bytes_per_block,
-                       const KvRoom& room) {
-  if (options.kv_blocks > 0) return options.kv_blocks;
-  const uint64_t one =
-      KvBlocksOfOne(config, max_context, options.max_step_tokens);
-  const uint64_t all =
-      std::min<uint64_t>(one * options.max_sequences, kMaxKvBlocks);
-  const uint64_t fit = InSteps(room.to_choose / bytes_per_block);
-  const auto blocks = static_cast<int32_t>(std::clamp(fit, one, all));
-  LogInfo("kv cache: chose ", blocks, " blocks of ", kBlockTokens, " tokens, ",
-          blocks * bytes_per_block / (1 << 20), " MiB");
-  return blocks;
-}
-
-// The later allocation in one piece ends the process if memory is short.
-Status CheckKvFits(int32_t blocks, uint64_t bytes, const KvRoom& room) {
-  if (bytes <= room.at_most) return OkStatus();
-  return ResourceExhausted("a KV cache of ", blocks, " blocks takes ", bytes,
-                           " bytes, available beside ", room.weights,
-                           " of weights are ", room.at_most);
 }
 
 // Returns a layer's spec on the rank with `share` of it.
@@ -258,23 +169,13 @@ class StageLoader {
     limits_.max_sequences = options_.max_sequences;
     const std::vector<int32_t> windows = KvWindows(config_);
     limits_.num_kv_groups = static_cast<int32_t>(windows.size());
-    const uint64_t block_bytes =
-        BytesPerBlock(range_, config_, plans_, device.kv_type);
-    LayerLoadOptions loads;
-    loads.weights = options_.weights;
-    loads.placement = &options_.placement;
-    loads.ranks = options_.ranks;
-    const StageBytes held = LoadsOf(config_, file_, loads)
-                                .Of({range_.first_layer, range_.last_layer});
-    const KvRoom room =
-        RoomBeside(held.weights, device.available_memory, options_.memory);
+    SLUICE_ASSIGN_OR_RETURN(const KvRoom room,
+                            RoomBeside(LoadMemories(), options_.memory));
+    SLUICE_ASSIGN_OR_RETURN(limits_.max_context,
+                            ChooseMaxContext(options_, config_, room));
     SLUICE_ASSIGN_OR_RETURN(
-        limits_.max_context,
-        ChooseMaxContext(options_, config_, block_bytes, room));
-    kv_blocks_ = ChooseKvBlocks(options_, config_, limits_.max_context,
-                                block_bytes, room);
-    SLUICE_RETURN_IF_ERROR(
-        CheckKvFits(kv_blocks_, block_bytes * kv_blocks_, room));
+        kv_blocks_,
+        ChooseKvBlocks(options_, config_, limits_.max_context, room));
     info.first_layer = range_.first_layer;
     info.last_layer = range_.last_layer;
     info.numerics = device.numerics;
@@ -287,11 +188,55 @@ class StageLoader {
                    limits_.num_kv_groups,
                    config_.vocab_size,
                    windows};
-    info.kv_bytes = block_bytes * kv_blocks_;
-    info.room = MeasureRoom(options_, file_, config_, device.available_memory);
+    info.kv_bytes = BytesPerBlock(range_, config_, plans_, device.kv_type) *
+                    static_cast<uint64_t>(kv_blocks_);
+    info.room = MeasureRoom(options_, file_, config_, AvailableOnAll());
+    for (const auto& backend : backends_) {
+      const std::string& gpu = backend->info().gpu;
+      if (gpu.empty() || std::ranges::count(info.gpus, gpu) > 0) continue;
+      info.gpus.push_back(gpu);
+    }
     ChooseReplayLog(device, room, info);
     TellContext(info);
     return OkStatus();
+  }
+
+  // Returns the bytes of all ranks' weights.
+  uint64_t WeightBytes() const {
+    LayerLoadOptions loads;
+    loads.weights = options_.weights;
+    loads.placement = &options_.placement;
+    loads.ranks = options_.ranks;
+    return LoadsOf(config_, file_, loads)
+        .Of({range_.first_layer, range_.last_layer})
+        .weights;
+  }
+
+  // Returns the loads of the memories that the ranks compute in.
+  std::vector<MemoryLoad> LoadMemories() const {
+    std::map<int, MemoryLoad> loads;
+    for (size_t r = 0; r < plans_.size(); ++r) {
+      const BackendInfo& device = backends_[r]->info();
+      MemoryLoad& load = loads[device.memory];
+      load.device = device.device;
+      load.available = device.available_memory;
+      load.weights += loader_.LoadedBytes(range_, plans_[r]);
+      load.block_bytes +=
+          BytesPerBlock(range_, config_, {plans_[r]}, device.kv_type);
+    }
+    std::vector<MemoryLoad> all;
+    for (auto& [memory, load] : loads) all.push_back(std::move(load));
+    if (all.size() == 1) all[0].weights = WeightBytes();
+    return all;
+  }
+
+  // Returns what equal shares may take of all memories.
+  uint64_t AvailableOnAll() const {
+    std::map<int, uint64_t> available;
+    for (const auto& backend : backends_) {
+      available[backend->info().memory] = backend->info().available_memory;
+    }
+    return EqualShares(available);
   }
 
   void ChooseReplayLog(const BackendInfo& device, const KvRoom& room,
@@ -395,8 +340,13 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
 
 }  // namespace
 
-Status Stage::CheckDevice(const std::string& device) {
-  return sluice::CheckDevice(device);
+StatusOr<std::string> Stage::ChooseDevice(const std::string& device,
+                                          int32_t place) {
+  return sluice::ChooseDevice(device, place);
+}
+
+StatusOr<int32_t> Stage::RanksOn(const std::string& device, int32_t ranks) {
+  return sluice::RanksOn(device, ranks);
 }
 
 Status Stage::CheckNumerics(const std::string& device,
@@ -417,10 +367,8 @@ StatusOr<StageInfo> Stage::Describe(const StageOptions& options) {
                  static_cast<int32_t>(windows.size()),
                  model.config.vocab_size,
                  windows};
-  const auto device = ParseDevice(options.device);
-  const bool on_host = device.ok() && !device->cuda;
   info.room = MeasureRoom(options, *model.file, model.config,
-                          on_host ? AvailableMemory() : 0);
+                          AvailableOn(options.device));
   return info;
 }
 

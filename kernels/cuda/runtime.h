@@ -12,7 +12,9 @@ namespace sluice::kernels::cuda {
 
 // What a device is.
 struct DeviceFacts {
+  int index = 0;  // among those that the process sees
   std::string name;
+  std::string id;             // GPU-8-4-4-4-12 hexadecimal digits
   std::string architecture;   // sm_90, or "emulated"
   uint64_t free_memory = 0;   // bytes, when it was opened
   uint64_t total_memory = 0;  // bytes
@@ -34,6 +36,12 @@ class Runtime {
   // Opens device `index`. Null with `error` set to what is wrong: no driver,
   // one that is too old, no such device, or one that Sluice has no code for.
   static std::unique_ptr<Runtime> Open(int index, std::string* error);
+  // Returns the number of devices that the process sees, at least 1; -1 with
+  // `error` set, as Open.
+  static int Count(std::string* error);
+  // Returns the index of the device with an id, GPU-.. or MIG-.. (a slice), or
+  // the one device whose id begins so; -1 with `error` set, as Open.
+  static int Find(const std::string& id, std::string* error);
   virtual ~Runtime() = default;
 
   virtual const DeviceFacts& facts() const = 0;
@@ -45,6 +53,11 @@ class Runtime {
   virtual void* Allocate(size_t bytes) = 0;
   // Frees memory behind what the stream has been handed.
   virtual void Free(void* data) = 0;
+  // Returns host memory that copies reach fastest; null if there is no more.
+  virtual std::shared_ptr<void> AllocateHost(size_t bytes) = 0;
+  // Lets this device's kernels use the memory of device `index`. False if they
+  // cannot.
+  virtual bool ReachPeer(int index) = 0;
   // Host memory is read or written until Sync returns.
   virtual void CopyIn(const void* from, void* to, const ByteRows& rows) = 0;
   virtual void CopyOut(const void* from, void* to, const ByteRows& rows) = 0;

@@ -27,7 +27,8 @@ ABSL_FLAG(
     std::string, weights, "auto",
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, device, "cpu",
-          "what the host computes on: cpu, or cuda:N, a GPU by its number");
+          "what the host computes on: cpu; cuda:G, a GPU by number or id; or "
+          "auto: a GPU if there is one that Sluice runs on, else the CPU");
 ABSL_FLAG(
     std::string, numerics, "auto",
     "how it computes: canonical, a CPU's bits; fast, a GPU's matrix units "
@@ -90,10 +91,10 @@ StatusOr<ExpertServerOptions> OptionsFromFlags() {
   SLUICE_ASSIGN_OR_RETURN(experts.weights,
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   experts.isa = absl::GetFlag(FLAGS_isa);
-  experts.device = absl::GetFlag(FLAGS_device);
   experts.numerics = absl::GetFlag(FLAGS_numerics);
-  SLUICE_RETURN_IF_ERROR(
-      Annotate(HostedExperts::CheckDevice(experts.device), "--device"));
+  auto device = HostedExperts::ChooseDevice(absl::GetFlag(FLAGS_device));
+  if (!device.ok()) return Annotate(device.status(), "--device");
+  experts.device = *std::move(device);
   SLUICE_RETURN_IF_ERROR(
       Annotate(HostedExperts::CheckNumerics(experts.device, experts.numerics),
                "--numerics"));

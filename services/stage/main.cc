@@ -28,7 +28,9 @@ ABSL_FLAG(std::string, stage_memory, "",
 ABSL_FLAG(std::string, placement, "",
           "file that says which experts are on which hosts; empty: all are "
           "here");
-ABSL_FLAG(int32_t, ranks, 1, "tensor-parallel ranks in this process");
+ABSL_FLAG(int32_t, ranks, 1,
+          "tensor-parallel ranks in this process; on several GPUs as many as "
+          "they are");
 ABSL_FLAG(int32_t, threads, 0,
           "compute threads; 0: one per core, and no more than the control "
           "group's CPU quota");
@@ -39,7 +41,9 @@ ABSL_FLAG(
     std::string, weights, "auto",
     "auto, bf16, f32, or blocks made at load: q8_0, q4_0, q4_1, q5_0, q5_1");
 ABSL_FLAG(std::string, device, "cpu",
-          "what the stage computes on: cpu, or cuda:N, a GPU by its number");
+          "what the stage computes on: cpu; cuda:G[,G...], GPUs by number or "
+          "id, a rank on each; or auto: a GPU if there is one that Sluice runs "
+          "on, else the CPU");
 ABSL_FLAG(
     std::string, numerics, "auto",
     "how it computes: canonical, a CPU's bits; fast, a GPU's matrix units "
@@ -128,6 +132,18 @@ StatusOr<LayerChoice> ParseLayers(const std::string& text) {
                          text, "'");
 }
 
+// --device, and the ranks that it asks for.
+Status ChooseDevice(StageOptions& stage) {
+  auto device = Stage::ChooseDevice(absl::GetFlag(FLAGS_device),
+                                    absl::GetFlag(FLAGS_stage_index));
+  if (!device.ok()) return Annotate(device.status(), "--device");
+  stage.device = *std::move(device);
+  const auto ranks = Stage::RanksOn(stage.device, absl::GetFlag(FLAGS_ranks));
+  if (!ranks.ok()) return Annotate(ranks.status(), "--ranks");
+  stage.ranks = *ranks;
+  return OkStatus();
+}
+
 StatusOr<StageServerOptions> OptionsFromFlags() {
   StageServerOptions options;
   options.listen = absl::GetFlag(FLAGS_listen);
@@ -139,16 +155,13 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   StageOptions& stage = options.stage;
   stage.model_path = absl::GetFlag(FLAGS_model);
   if (stage.model_path.empty()) return InvalidArgument("--model is needed");
-  stage.ranks = absl::GetFlag(FLAGS_ranks);
   stage.threads = absl::GetFlag(FLAGS_threads);
   stage.pin_threads = absl::GetFlag(FLAGS_pin_threads);
   SLUICE_ASSIGN_OR_RETURN(stage.weights,
                           ParseWeightsMode(absl::GetFlag(FLAGS_weights)));
   stage.isa = absl::GetFlag(FLAGS_isa);
-  stage.device = absl::GetFlag(FLAGS_device);
   stage.numerics = absl::GetFlag(FLAGS_numerics);
-  SLUICE_RETURN_IF_ERROR(
-      Annotate(Stage::CheckDevice(stage.device), "--device"));
+  SLUICE_RETURN_IF_ERROR(ChooseDevice(stage));
   SLUICE_RETURN_IF_ERROR(Annotate(
       Stage::CheckNumerics(stage.device, stage.numerics), "--numerics"));
   stage.packed.where = absl::GetFlag(FLAGS_packed);

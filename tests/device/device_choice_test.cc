@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "common/base/log.h"
 #include "common/device/make_backends.h"
 
 namespace sluice {
@@ -12,27 +16,48 @@ namespace {
 
 using ::testing::HasSubstr;
 
+DeviceChoice Gpus(std::vector<std::string> gpus) {
+  return {true, std::move(gpus)};
+}
+
 TEST(DeviceChoiceTest, NamesOfDevices) {
-  EXPECT_EQ(*ParseDevice("cpu"), (DeviceChoice{false, 0}));
-  EXPECT_EQ(*ParseDevice("cuda"), (DeviceChoice{true, 0}));
-  EXPECT_EQ(*ParseDevice("cuda:0"), (DeviceChoice{true, 0}));
-  EXPECT_EQ(*ParseDevice("cuda:12"), (DeviceChoice{true, 12}));
+  EXPECT_EQ(*ParseDevice("cpu"), DeviceChoice());
+  EXPECT_EQ(*ParseDevice("cuda"), Gpus({"0"}));
+  EXPECT_EQ(*ParseDevice("cuda:0"), Gpus({"0"}));
+  EXPECT_EQ(*ParseDevice("cuda:12"), Gpus({"12"}));
+  EXPECT_EQ(*ParseDevice("cuda:3,0"), Gpus({"3", "0"}));
+  EXPECT_EQ(*ParseDevice("cuda:GPU-1b2c,MIG-3d4e-55"),
+            Gpus({"GPU-1b2c", "MIG-3d4e-55"}));
+  EXPECT_EQ(*ParseDevice("cuda:MIG-GPU-1b2c/1/0"), Gpus({"MIG-GPU-1b2c/1/0"}));
 }
 
 TEST(DeviceChoiceTest, OtherNamesAreRefusedWithWhatTheyAre) {
-  for (const std::string text : {"", "gpu", "CPU", "cuda:", "cuda:x", "cuda:-1",
-                                 "cuda:1x", "cuda:99999999999", "cpu:0"}) {
+  for (const std::string text :
+       {"", "gpu", "CPU", "cuda:", "cuda:x", "cuda:-1", "cuda:1x",
+        "cuda:99999999999", "cpu:0", "cuda:0,", "cuda:,0", "cuda:0,,1",
+        "cuda:0,cuda:1", "cuda:GPU-", "cuda:GPU-xyz", "cuda:TPU-1b2c"}) {
     const auto choice = ParseDevice(text);
     ASSERT_EQ(choice.status().code(), StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(Message(choice.status()), HasSubstr("got '" + text + "'"));
   }
-  EXPECT_EQ(ParseDevice("cuda:0,1").status().code(),
-            StatusCode::kUnimplemented);
+  EXPECT_THAT(Message(ParseDevice("cuda:0,1,0").status()),
+              HasSubstr("names GPU 0 twice"));
+}
+
+TEST(DeviceChoiceTest, SeveralGpusHaveARankEach) {
+  EXPECT_EQ(*RanksOn("cpu", 3), 3);
+  EXPECT_EQ(*RanksOn("cuda:1", 1), 1);
+  EXPECT_EQ(*RanksOn("cuda:1", 4), 4);
+  EXPECT_EQ(*RanksOn("cuda:0,1,2", 1), 3);
+  EXPECT_EQ(*RanksOn("cuda:0,1,2", 3), 3);
+  const Status status = RanksOn("cuda:0,1,2", 2).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("ranks must be 3, got 2"));
 }
 
 TEST(DeviceChoiceTest, NumericsOfDevices) {
   const DeviceChoice cpu;
-  const DeviceChoice gpu = {true, 0};
+  const DeviceChoice gpu = Gpus({"0"});
   EXPECT_EQ(*ParseNumerics("auto", cpu), Numerics::kCanonical);
   EXPECT_EQ(*ParseNumerics("canonical", cpu), Numerics::kCanonical);
   EXPECT_EQ(*ParseNumerics("auto", gpu), Numerics::kFast);
@@ -56,10 +81,37 @@ TEST(DeviceChoiceTest, AGpuThatIsNotThereIsNamed) {
   const Status status = CheckDevice("cuda:4711");
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(status), HasSubstr("device cuda:4711: "));
+  for (const std::string name : {"cuda:4710,4711", "cuda:GPU-0000feed"}) {
+    EXPECT_EQ(CheckDevice(name).code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(Message(CheckDevice(name)), HasSubstr("device " + name));
+  }
   BackendOptions options;
   options.device = "tpu";
   EXPECT_EQ(MakeBackends(options).status().code(),
             StatusCode::kInvalidArgument);
+}
+
+TEST(DeviceChoiceTest, AutoIsAGpuIfThereIsOneAndSaysWhy) {
+  ::testing::internal::CaptureStderr();
+  const auto chosen = ChooseDevice("auto");
+  FlushLog(std::chrono::seconds(10));
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  const Status gpu = CheckDevice("cuda");
+  EXPECT_EQ(*chosen, gpu.ok() ? "cuda:0" : "cpu");
+  EXPECT_THAT(told, HasSubstr("device auto: "));
+  if (!gpu.ok()) {
+    EXPECT_THAT(told, HasSubstr("the CPU, since " + Message(gpu)));
+  }
+  EXPECT_EQ(*ChooseDevice("cpu"), "cpu");
+  EXPECT_EQ(ChooseDevice("cuda:4711").status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST(DeviceChoiceTest, AHostsMemoryIsFound) {
+  const auto found = FindDevices("cpu");
+  ASSERT_TRUE(found.ok());
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_GT((*found)[0].available, 0u);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #ifndef SLUICE_TESTS_GPU_BANDWIDTH_H_
 #define SLUICE_TESTS_GPU_BANDWIDTH_H_
 
+#include <string>
+
 #include "common/base/json.h"
 
 namespace sluice::testing {
@@ -10,9 +12,9 @@ namespace sluice::testing {
 
 // Returns those of one core, which tries tests/gpu/run where there is no GPU.
 Json CpuBandwidth();
-// Returns those of GPU `index`, and launch_us, of a kernel that does nothing.
-// In a build with SLUICE_CUDA.
-Json GpuBandwidth(int index);
+// Returns those of a GPU, by its number or id, and launch_us, of a kernel that
+// does nothing. In a build with SLUICE_CUDA.
+Json GpuBandwidth(const std::string& gpu);
 
 }  // namespace sluice::testing
 

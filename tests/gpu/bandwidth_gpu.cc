@@ -32,8 +32,10 @@ double BestSeconds(cuda::Runtime& runtime, int times,
 
 }  // namespace
 
-Json GpuBandwidth(int index) {
+Json GpuBandwidth(const std::string& gpu) {
   std::string error;
+  const bool is_id = gpu.find('-') != std::string::npos;
+  const int index = is_id ? cuda::Runtime::Find(gpu, &error) : std::stoi(gpu);
   const auto runtime = cuda::Runtime::Open(index, &error);
   SLUICE_CHECK(runtime != nullptr);
   auto* const from = static_cast<float*>(runtime->Allocate(kBytes));

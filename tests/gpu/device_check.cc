@@ -153,7 +153,7 @@ void Time(const std::string& device, OpSizes (*sizes)(int64_t tokens),
 Json BandwidthOf(const std::string& device) {
 #ifdef SLUICE_CUDA
   const DeviceChoice choice = *ParseDevice(device);
-  if (choice.cuda) return GpuBandwidth(choice.index);
+  if (choice.cuda) return GpuBandwidth(choice.gpus[0]);
 #endif
   return CpuBandwidth();
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/device/cpu/weight_products.h"
@@ -73,9 +74,11 @@ BackendInfo InfoOf(const CudaBackendOptions& options) {
   info.isa = device.architecture;
   info.layout = options.fast ? kTileLayout : kernels::kPackedLayout;
   info.threads = 1;
-  info.available_memory =
-      device.free_memory - device.free_memory / kReserveShare;
+  info.available_memory = AvailableOf(device);
   info.kv_type = ElementOf(options.kv_type);
+  info.memory = options.memory;
+  info.device = NameOf(device);
+  info.gpu = device.id;
   return info;
 }
 
@@ -89,7 +92,7 @@ class CudaBackend final : public Backend {
         stream_(runtime_->stream()),
         inputs_(runtime_.get()),
         products_(runtime_.get(), fast_),
-        communicator_(runtime_.get(), std::move(options.ranks), options.rank),
+        communicator_(std::move(options.communicator)),
         sampler_(runtime_.get()),
         scratch_(runtime_.get()),
         attention_(runtime_.get()),
@@ -142,22 +145,23 @@ class CudaBackend final : public Backend {
   }
   void Sync() override {
     runtime_->Sync();
+    communicator_->OnSynced();
     sampler_.Collect();
     if (sampling_.start_ns != 0) sampling_.stop_ns = MonotonicNanos();
   }
   StepTimes EndStep() override {
     Sync();
     in_step_ = false;
-    return {communicator_.TakeTimes(), sampling_, 0};
+    return {communicator_->TakeTimes(), sampling_, 0};
   }
 
   // The rank with the table gives its rows to all: the root of a one-leaf tree.
   void Embed(const Weight* table, DeviceMatrix x) override {
-    if (table == nullptr) return communicator_.ReduceTree(1, {}, {}, View(x));
+    if (table == nullptr) return communicator_->ReduceTree(1, {}, {}, View(x));
     products_.Embed(*table, inputs_.token_ids(), View(x));
     const kernels::TreeNode node = {0, 1};
     const Matrix part = View(x);
-    communicator_.ReduceTree(1, {&node, 1}, {&part, 1}, part);
+    communicator_->ReduceTree(1, {&node, 1}, {&part, 1}, part);
   }
 
   void Norm(DeviceMatrix x, const NormSpec& norm, DeviceMatrix y) override {
@@ -251,7 +255,8 @@ class CudaBackend final : public Backend {
   void ReduceTree(int32_t num_leaves, std::span<const kernels::TreeNode> nodes,
                   std::span<const DeviceMatrix> parts,
                   DeviceMatrix out) override {
-    communicator_.ReduceTree(num_leaves, nodes, View(parts, parts_), View(out));
+    communicator_->ReduceTree(num_leaves, nodes, View(parts, parts_),
+                              View(out));
   }
 
   void Add(DeviceMatrix y, const void* bias, const NormSpec& norm,
@@ -312,7 +317,8 @@ class CudaBackend final : public Backend {
     cuda::TakeRows(stream_, View(x), inputs_.logits_rows() + begin, normed);
     RmsNorm(normed, norm, normed);
     products_.Multiply(normed, head, /*bias=*/nullptr, View(out.own));
-    communicator_.GatherColumns(View(out.own), out.first_column, View(out.all));
+    communicator_->GatherColumns(View(out.own), out.first_column,
+                                 View(out.all));
   }
 
   void Sample(DeviceMatrix logits, int32_t begin,
@@ -350,7 +356,7 @@ class CudaBackend final : public Backend {
   const cuda::Stream stream_;
   StepMemory inputs_;
   CudaProducts products_;
-  VirtualCommunicator communicator_;
+  const std::unique_ptr<DeviceCommunicator> communicator_;
   CudaSampler sampler_;
   GrowingMemory scratch_;
   GrowingMemory attention_;
@@ -365,6 +371,14 @@ class CudaBackend final : public Backend {
 };
 
 }  // namespace
+
+std::string NameOf(const kernels::cuda::DeviceFacts& device) {
+  return Cat("GPU ", device.index, " (", device.name, ", ", device.id, ")");
+}
+
+uint64_t AvailableOf(const kernels::cuda::DeviceFacts& device) {
+  return device.free_memory - device.free_memory / kReserveShare;
+}
 
 std::unique_ptr<Backend> MakeCudaBackend(CudaBackendOptions options) {
   return std::make_unique<CudaBackend>(std::move(options));

@@ -1,10 +1,12 @@
 #ifndef SLUICE_COMMON_DEVICE_CUDA_CUDA_BACKEND_H_
 #define SLUICE_COMMON_DEVICE_CUDA_CUDA_BACKEND_H_
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "common/device/backend.h"
-#include "common/device/cuda/virtual_ranks.h"
+#include "common/device/cuda/device_communicator.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/weight_type.h"
 
@@ -13,14 +15,19 @@ namespace sluice {
 struct CudaBackendOptions {
   std::unique_ptr<kernels::cuda::Runtime> runtime;
   kernels::WeightType kv_type = kernels::WeightType::kF32;  // BF16, Q8_0
-  // Shared by the stage's backends, which have one device, with this one's
-  // number among them.
-  std::shared_ptr<VirtualRankTable> ranks;
-  int rank = 0;
+  // This rank's, made with the runtime.
+  std::unique_ptr<DeviceCommunicator> communicator;
+  int memory = 0;  // see BackendInfo
   // Products with weights that have tiles, and attention, on matrix units, with
   // numerics of their own (kernels/cuda/tile_products.h, tile_attention.h).
   bool fast = false;
 };
+
+// The GPU's number, name and id, for people.
+std::string NameOf(const kernels::cuda::DeviceFacts& device);
+// Of the memory that was free when the device was opened, what weights and KV
+// cache may take: nine tenths. The rest is for the buffers of a step.
+uint64_t AvailableOf(const kernels::cuda::DeviceFacts& device);
 
 // Returns the backend over kernels/cuda on the runtime's device: in the CPU's
 // arithmetic to the bit, or fast, with an id of the device's architecture,

@@ -4,20 +4,19 @@
 #include <cstddef>
 
 #include "common/base/cat.h"
-#include "common/base/check.h"
+#include "common/base/end_process.h"
 #include "kernels/cuda/runtime.h"
 
 namespace sluice {
 
 // Returns `bytes` of the device. Ends the process if there are not so many:
-// what a stage needs is counted before it is loaded.
+// what a stage needs is counted before it is loaded, but other processes may
+// take memory meanwhile. The next one counts anew.
 inline void* AllocateOrDie(kernels::cuda::Runtime& runtime, size_t bytes) {
   void* const data = runtime.Allocate(bytes);
   if (data == nullptr) {
-    CheckFailed(__FILE__, __LINE__,
-                Cat("the device has no ", bytes, " bytes left of ",
-                    runtime.facts().total_memory)
-                    .c_str());
+    EndToBeReplaced(Cat("GPU ", runtime.facts().index, " has no ", bytes,
+                        " bytes left of ", runtime.facts().total_memory));
   }
   return data;
 }

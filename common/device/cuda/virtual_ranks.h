@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "common/concurrency/meeting_point.h"
-#include "common/device/backend.h"
+#include "common/device/cuda/device_communicator.h"
 #include "kernels/cuda/gather.h"
 #include "kernels/cuda/runtime.h"
 
 namespace sluice {
 
-// What the ranks of one stage, threads over one device, show each other during
-// a collective. Sums go through the fixed tree, as between threads of a CPU.
+// What the ranks of one stage, threads over one device or over devices that
+// reach each other's memory, show each other during a collective. Sums go
+// through the fixed tree, as between threads of a CPU.
 class VirtualRankTable {
  public:
   explicit VirtualRankTable(int num_ranks)
@@ -33,29 +34,21 @@ class VirtualRankTable {
   std::vector<Slot> slots_;
 };
 
-// One rank's end of a VirtualRankTable, used by that rank's thread. Every rank
-// calls the same operations in the same order. Ranks meet when their streams
-// have done what comes before; a single rank only enqueues.
-class VirtualCommunicator {
+// One rank's end of a VirtualRankTable. Ranks meet when their streams have done
+// what comes before; a single rank only enqueues.
+class VirtualCommunicator final : public DeviceCommunicator {
  public:
   VirtualCommunicator(kernels::cuda::Runtime* runtime,
                       std::shared_ptr<VirtualRankTable> ranks, int rank)
       : runtime_(*runtime), ranks_(std::move(ranks)), rank_(rank) {}
 
-  // As Backend::ReduceTree. Every rank joins a run of the columns of all ranks'
-  // nodes, and writes it into every rank's out.
+  // Every rank joins a run of the columns of all ranks' nodes, and writes it
+  // into every rank's out.
   void ReduceTree(int32_t num_leaves, std::span<const kernels::TreeNode> nodes,
-                  std::span<const kernels::Matrix> parts, kernels::Matrix out);
-
-  // Rank 0 gets, in out, every rank's `part` [T, n] at columns [col_begin,
-  // col_begin + n); other ranks pass an empty out.
+                  std::span<const kernels::Matrix> parts,
+                  kernels::Matrix out) override;
   void GatherColumns(kernels::ConstMatrix part, int64_t col_begin,
-                     kernels::Matrix out);
-
-  // Returns this rank's times since the last call; zero for one rank.
-  CollectiveTimes TakeTimes() {
-    return std::exchange(times_, CollectiveTimes());
-  }
+                     kernels::Matrix out) override;
 
  private:
   // Waits for the stream, then for all ranks.
@@ -65,7 +58,6 @@ class VirtualCommunicator {
   kernels::cuda::Runtime& runtime_;
   const std::shared_ptr<VirtualRankTable> ranks_;
   const int rank_;
-  CollectiveTimes times_;
   std::vector<kernels::cuda::NodeRows> parts_;  // scratch of JoinColumns
   std::vector<kernels::Matrix> outs_;
 };

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "kernels/cuda/device_host/open_machine.h"
@@ -13,12 +14,17 @@ namespace {
 
 constexpr int kPoison = 0xFF;
 constexpr size_t kAlignment = 64;
-constexpr uint64_t kMemory = uint64_t{1} << 30;
 
 class MachineRuntime final : public Runtime {
  public:
-  explicit MachineRuntime(Schedule schedule) : machine_(schedule) {
-    facts_ = {"a block as fibres", "emulated", kMemory, kMemory};
+  MachineRuntime(Schedule schedule, int index, uint64_t memory)
+      : machine_(schedule) {
+    facts_ = {index,
+              "a block as fibres",
+              "GPU-" + std::to_string(index),
+              "emulated",
+              memory,
+              memory};
     machine_.RunLater();
   }
   ~MachineRuntime() override { machine_.RunEnqueued(); }
@@ -30,13 +36,24 @@ class MachineRuntime final : public Runtime {
   void* Allocate(size_t bytes) override {
     const size_t whole =
         (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+    if (whole > facts_.total_memory - used_) return nullptr;
     void* const data = std::aligned_alloc(kAlignment, whole);
-    if (data != nullptr) std::memset(data, kPoison, whole);
+    if (data == nullptr) return nullptr;
+    std::memset(data, kPoison, whole);
+    used_ += whole;
+    bytes_[data] = whole;
     return data;
   }
   void Free(void* data) override {
+    const auto found = bytes_.find(data);
+    used_ -= found->second;
+    bytes_.erase(found);
     machine_.Enqueue([data] { std::free(data); });
   }
+  std::shared_ptr<void> AllocateHost(size_t bytes) override {
+    return {std::malloc(std::max<size_t>(bytes, 1)), std::free};
+  }
+  bool ReachPeer(int) override { return true; }
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0) return;
     machine_.Enqueue([from, to, rows] {
@@ -67,18 +84,29 @@ class MachineRuntime final : public Runtime {
  private:
   DeviceFacts facts_;
   Machine machine_;
+  size_t used_ = 0;
+  std::map<void*, size_t> bytes_;  // of what is allocated
 };
 
 }  // namespace
 
-std::unique_ptr<Runtime> OpenMachine(Schedule schedule) {
-  return std::make_unique<MachineRuntime>(schedule);
+std::unique_ptr<Runtime> OpenMachine(Schedule schedule, int index,
+                                     uint64_t memory) {
+  return std::make_unique<MachineRuntime>(schedule, index, memory);
 }
 
 std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
   if (index == 0) return OpenMachine(Schedule::kForward);
   *error = "device " + std::to_string(index) + ": the machine has one";
   return nullptr;
+}
+
+int Runtime::Count(std::string*) { return 1; }
+
+int Runtime::Find(const std::string& id, std::string* error) {
+  if (id == "GPU-0") return 0;
+  *error = "GPU " + id + " is not there: the machine has GPU-0";
+  return -1;
 }
 
 }  // namespace sluice::kernels::cuda

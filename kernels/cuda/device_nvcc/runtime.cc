@@ -51,6 +51,27 @@ class GpuRuntime final : public Runtime {
     Check(cudaStreamSynchronize(stream_), "before freeing memory");
     Check(cudaFree(data), "freeing memory");
   }
+  std::shared_ptr<void> AllocateHost(size_t bytes) override {
+    Adopt();
+    void* data = nullptr;
+    if (cudaMallocHost(&data, bytes == 0 ? 1 : bytes) != cudaSuccess) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    return {data, [](void* memory) { cudaFreeHost(memory); }};
+  }
+  bool ReachPeer(int index) override {
+    Adopt();
+    int can = 0;
+    if (cudaDeviceCanAccessPeer(&can, index_, index) != cudaSuccess ||
+        can == 0) {
+      cudaGetLastError();
+      return false;
+    }
+    const cudaError_t error = cudaDeviceEnablePeerAccess(index, 0);
+    if (error != cudaSuccess) cudaGetLastError();
+    return error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled;
+  }
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return;
     // Rows that follow each other may be more than a pitch can say.
@@ -85,9 +106,22 @@ class GpuRuntime final : public Runtime {
   cudaStream_t stream_ = nullptr;
 };
 
+// Returns the sixteen bytes as NVIDIA's tools write them.
+std::string IdOf(const cudaUUID_t& uuid) {
+  std::string id = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) id += '-';
+    char digits[3];
+    std::snprintf(digits, sizeof(digits), "%02x",
+                  static_cast<unsigned char>(uuid.bytes[i]));
+    id += digits;
+  }
+  return id;
+}
+
 }  // namespace
 
-std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
+int Runtime::Count(std::string* error) {
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted == cudaErrorInsufficientDriver) {
@@ -98,16 +132,51 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
                                std::to_string(driver / 1000) + "." +
                                std::to_string(driver % 1000 / 10) +
                                ", this build needs 13.0";
-    return nullptr;
+    return -1;
   }
   if (counted == cudaErrorNoDevice || (counted == cudaSuccess && count == 0)) {
     *error = "there is no GPU (CUDA_VISIBLE_DEVICES may hide it)";
-    return nullptr;
+    return -1;
   }
   if (counted != cudaSuccess) {
     *error = cudaGetErrorString(counted);
-    return nullptr;
+    return -1;
   }
+  return count;
+}
+
+int Runtime::Find(const std::string& id, std::string* error) {
+  constexpr size_t kPrefix = 4;  // GPU- or MIG-
+  // CUDA shows a slice to the process that names it, and no other device.
+  if (id.rfind("MIG-", 0) == 0) setenv("CUDA_VISIBLE_DEVICES", id.c_str(), 0);
+  const int count = Count(error);
+  int found = -1;
+  std::string seen;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp facts;
+    if (cudaGetDeviceProperties(&facts, i) != cudaSuccess) continue;
+    const std::string other = IdOf(facts.uuid);
+    seen += (seen.empty() ? "" : ", ") + other;
+    if (other.compare(kPrefix, id.size() - kPrefix, id, kPrefix) != 0) continue;
+    if (found >= 0) {
+      *error = "GPU " + id + " may be " + std::to_string(found) + " or " +
+               std::to_string(i) + ": name more of its id";
+      return -1;
+    }
+    found = i;
+  }
+  if (found < 0 && count > 0) {
+    *error = "GPU " + id +
+             " is not there (CUDA_VISIBLE_DEVICES may hide it): "
+             "there are " +
+             seen;
+  }
+  return found;
+}
+
+std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
+  const int count = Count(error);
+  if (count < 0) return nullptr;
   if (index < 0 || index >= count) {
     *error = "GPU " + std::to_string(index) +
              " is not there: there are GPUs 0 to " + std::to_string(count - 1);
@@ -124,7 +193,9 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
     *error = "GPU " + std::to_string(index) + ": " + cudaGetErrorString(asked);
     return nullptr;
   }
+  device.index = index;
   device.name = facts.name;
+  device.id = IdOf(facts.uuid);
   device.architecture =
       "sm_" + std::to_string(facts.major) + std::to_string(facts.minor);
   device.free_memory = free_bytes;

@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/device/cuda/cuda_backend.h"
+#include "common/device/cuda/make_cuda_ranks.h"
 #include "kernels/cuda/device_host/open_machine.h"
 #include "tests/device/cuda/device_backends.h"
 
@@ -13,16 +13,13 @@ using kernels::cuda::Schedule;
 BackendFactory DeviceBackends(Turns turns, Numerics numerics) {
   const Schedule schedule =
       turns == Turns::kForward ? Schedule::kForward : Schedule::kBackward;
-  return [schedule, numerics](const BackendOptions& options)
-             -> StatusOr<std::vector<std::unique_ptr<Backend>>> {
-    const auto table = std::make_shared<VirtualRankTable>(options.ranks);
-    std::vector<std::unique_ptr<Backend>> backends;
+  return [schedule, numerics](const BackendOptions& options) {
+    std::vector<std::unique_ptr<kernels::cuda::Runtime>> runtimes;
     for (int32_t rank = 0; rank < options.ranks; ++rank) {
-      backends.push_back(MakeCudaBackend({kernels::cuda::OpenMachine(schedule),
-                                          options.kv_type, table, rank,
-                                          numerics == Numerics::kFast}));
+      runtimes.push_back(kernels::cuda::OpenMachine(schedule));
     }
-    return backends;
+    return MakeCudaRanks(std::move(runtimes), options.kv_type,
+                         numerics == Numerics::kFast);
   };
 }
 

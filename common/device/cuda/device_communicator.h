@@ -1,0 +1,48 @@
+#ifndef SLUICE_COMMON_DEVICE_CUDA_DEVICE_COMMUNICATOR_H_
+#define SLUICE_COMMON_DEVICE_CUDA_DEVICE_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "common/device/backend.h"
+#include "kernels/views.h"
+
+namespace sluice {
+
+// One rank's end of what the ranks of a stage sum and gather, used by that
+// rank's thread. Every rank calls the same operations in the same order;
+// matrices are the rank's device's. Sums go through the fixed tree of
+// kernels/reduction_tree.h, so that every implementation gives the same bits.
+// An operation takes effect in the order of the rank's stream. The runtime that
+// an implementation was made with must outlive it.
+class DeviceCommunicator {
+ public:
+  virtual ~DeviceCommunicator() = default;
+
+  // As Backend::ReduceTree.
+  virtual void ReduceTree(int32_t num_leaves,
+                          std::span<const kernels::TreeNode> nodes,
+                          std::span<const kernels::Matrix> parts,
+                          kernels::Matrix out) = 0;
+
+  // Rank 0 gets, in out, every rank's `part` [T, n] at columns [col_begin,
+  // col_begin + n); other ranks pass an empty out.
+  virtual void GatherColumns(kernels::ConstMatrix part, int64_t col_begin,
+                             kernels::Matrix out) = 0;
+
+  // The rank's stream has done all that was enqueued.
+  virtual void OnSynced() {}
+
+  // Returns this rank's times since the last call; zero for one rank.
+  CollectiveTimes TakeTimes() {
+    return std::exchange(times_, CollectiveTimes());
+  }
+
+ protected:
+  CollectiveTimes times_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_CUDA_DEVICE_COMMUNICATOR_H_

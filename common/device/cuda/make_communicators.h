@@ -1,0 +1,35 @@
+#ifndef SLUICE_COMMON_DEVICE_CUDA_MAKE_COMMUNICATORS_H_
+#define SLUICE_COMMON_DEVICE_CUDA_MAKE_COMMUNICATORS_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/device/cuda/collective_watch.h"
+#include "common/device/cuda/device_communicator.h"
+#include "kernels/cuda/runtime.h"
+
+namespace sluice {
+
+struct CommunicatorOptions {
+  // How ranks with a device each reach the others: `nccl`; `peer`, kernels that
+  // read and write the others' memory; `staged`, copies through the host's;
+  // `auto`: the first of them that works here.
+  std::string link = "auto";
+  std::string nccl = "libnccl.so.2";  // see NcclLibrary::Load
+  CollectiveLimits limits;
+};
+
+// Returns every rank's communicator, in order, on the rank's runtime, which
+// must outlive it; says in the log which link it is, and why no better one.
+// Runtimes are of one device, or of a device each. INVALID_ARGUMENT for another
+// link, UNAVAILABLE for one that does not work here.
+StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> MakeCommunicators(
+    std::span<kernels::cuda::Runtime* const> runtimes,
+    const CommunicatorOptions& options = {});
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_CUDA_MAKE_COMMUNICATORS_H_

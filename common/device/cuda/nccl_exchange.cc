@@ -1,0 +1,64 @@
+#include "common/device/cuda/nccl_exchange.h"
+
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/base/end_process.h"
+#include "common/concurrency/named_thread.h"
+
+namespace sluice {
+
+StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Make(
+    NcclLibrary nccl, std::vector<int> devices) {
+  std::unique_ptr<NcclExchange> exchange(new NcclExchange(std::move(nccl)));
+  std::vector<NcclLibrary::Comm> comms(devices.size());
+  const int result = exchange->nccl_.comm_init_all(
+      comms.data(), static_cast<int>(devices.size()), devices.data());
+  if (result != NcclLibrary::kSuccess) {
+    return Unavailable("NCCL ", exchange->nccl_.version, " cannot connect ",
+                       devices.size(),
+                       " GPUs: ", exchange->nccl_.ErrorText(result));
+  }
+  exchange->comms_ = std::move(comms);
+  return exchange;
+}
+
+NcclExchange::~NcclExchange() {
+  for (NcclLibrary::Comm comm : comms_) nccl_.comm_destroy(comm);
+}
+
+void NcclExchange::AllGather(int rank, kernels::cuda::Runtime& runtime,
+                             const float* send, float* recv, int64_t count) {
+  const int result = nccl_.all_gather(
+      send, recv, static_cast<size_t>(count), NcclLibrary::kFloat32,
+      comms_[static_cast<size_t>(rank)], runtime.stream());
+  if (result == NcclLibrary::kSuccess || result == NcclLibrary::kInProgress) {
+    return;
+  }
+  EndToBeReplaced(Cat("rank ", rank, ": NCCL: ", nccl_.ErrorText(result)),
+                  [this] { Abort(); });
+}
+
+std::string NcclExchange::Fault() {
+  for (size_t r = 0; r < comms_.size(); ++r) {
+    int error = NcclLibrary::kSuccess;
+    const int asked = nccl_.comm_get_async_error(comms_[r], &error);
+    if (asked != NcclLibrary::kSuccess) error = asked;
+    if (error != NcclLibrary::kSuccess && error != NcclLibrary::kInProgress) {
+      return Cat("rank ", r, " of ", comms_.size(),
+                 ": NCCL: ", nccl_.ErrorText(error));
+    }
+  }
+  return {};
+}
+
+void NcclExchange::Abort() {
+  if (aborted_.exchange(true)) return;
+  std::vector<NamedThread> threads;
+  for (NcclLibrary::Comm comm : comms_) {
+    threads.emplace_back("nccl-abort",
+                         [this, comm] { nccl_.comm_abort(comm); });
+  }
+}
+
+}  // namespace sluice

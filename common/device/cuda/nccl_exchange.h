@@ -1,0 +1,45 @@
+#ifndef SLUICE_COMMON_DEVICE_CUDA_NCCL_EXCHANGE_H_
+#define SLUICE_COMMON_DEVICE_CUDA_NCCL_EXCHANGE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/device/cuda/device_exchange.h"
+#include "common/device/cuda/nccl_library.h"
+
+namespace sluice {
+
+// All-gathers of NCCL: one process, a communicator per device, each used by
+// its rank's thread. What NCCL refuses ends the process: other ranks wait.
+class NcclExchange final : public DeviceExchange {
+ public:
+  // `devices`: each rank's, none twice. UNAVAILABLE, with NCCL's words, if they
+  // cannot be connected.
+  static StatusOr<std::unique_ptr<NcclExchange>> Make(NcclLibrary nccl,
+                                                      std::vector<int> devices);
+  ~NcclExchange() override;
+  NcclExchange(const NcclExchange&) = delete;
+  NcclExchange& operator=(const NcclExchange&) = delete;
+
+  void AllGather(int rank, kernels::cuda::Runtime& runtime, const float* send,
+                 float* recv, int64_t count) override;
+  std::string Fault() override;
+  // From a thread for each communicator: it may wait for its device.
+  void Abort() override;
+
+ private:
+  explicit NcclExchange(NcclLibrary nccl) : nccl_(std::move(nccl)) {}
+
+  const NcclLibrary nccl_;
+  std::vector<NcclLibrary::Comm> comms_;
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_CUDA_NCCL_EXCHANGE_H_

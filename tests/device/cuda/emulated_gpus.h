@@ -1,0 +1,34 @@
+#ifndef SLUICE_TESTS_DEVICE_CUDA_EMULATED_GPUS_H_
+#define SLUICE_TESTS_DEVICE_CUDA_EMULATED_GPUS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/device/cuda/make_communicators.h"
+#include "common/device/device_choice.h"
+#include "common/device/make_backends.h"
+#include "kernels/cuda/runtime.h"
+#include "tests/device/cuda/fake_nccl.h"
+
+namespace sluice::testing {
+
+// Loads the library that stands for NCCL and tells it `plan`, whose work goes
+// to emulated devices' streams. Returns its name, for CommunicatorOptions.
+std::string UseFakeNccl(FakeNccl* plan);
+
+// Returns so many emulated GPUs, numbered from 0, or with so much memory each.
+std::vector<std::unique_ptr<kernels::cuda::Runtime>> EmulatedGpus(int count);
+std::vector<std::unique_ptr<kernels::cuda::Runtime>> EmulatedGpus(
+    const std::vector<uint64_t>& memory);
+
+// Backends with an emulated GPU for each rank, connected as `options` say. GPUs
+// have `memory` bytes, the last of them for all further ranks; none: enough.
+BackendFactory RankedBackends(CommunicatorOptions options,
+                              std::vector<uint64_t> memory = {},
+                              Numerics numerics = Numerics::kCanonical);
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_DEVICE_CUDA_EMULATED_GPUS_H_

@@ -1,0 +1,27 @@
+#ifndef SLUICE_TESTS_DEVICE_CUDA_FAKE_NCCL_H_
+#define SLUICE_TESTS_DEVICE_CUDA_FAKE_NCCL_H_
+
+#include <atomic>
+#include <functional>
+
+namespace sluice::testing {
+
+// What a test tells fake_nccl.cc, a library with NCCL's calls over threads:
+// ranks meet when their streams come to a gather, and copy. It is told by its
+// function SluiceFakeNccl, once it is loaded and before communicators are made.
+struct FakeNccl {
+  // Hands work to a stream of NCCL's caller.
+  std::function<void(void* stream, std::function<void()> work)> enqueue;
+  int late_rank = -1;     // never comes to a gather
+  int init_result = 0;    // of ncclCommInitAll
+  int gather_result = 0;  // of ncclAllGather, from the third on
+  int async_error = 0;    // of every communicator, from the third gather on
+  std::atomic<int> gathers{0};
+  std::atomic<int> alive{0};  // communicators
+};
+
+using TellFakeNccl = void(FakeNccl* plan);
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_DEVICE_CUDA_FAKE_NCCL_H_

@@ -1,0 +1,143 @@
+// Whole models over several emulated GPUs, a tensor-parallel rank on each: the
+// CPU's bits however they are connected, and keys and values by the smallest.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/device/cuda/emulated_gpus.h"
+#include "tests/model/expect_same.h"
+#include "tests/model/golden_file.h"
+#include "tests/model/pipeline.h"
+#include "tests/testing/shared_data.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A golden model over GPUs that are connected by a link.
+struct Ranked {
+  const char* name;
+  const char* link;
+  int32_t ranks;
+};
+
+PipelineOptions OptionsOf(const std::string& path, int32_t ranks) {
+  PipelineOptions options;
+  options.stage.model_path = path;
+  options.stage.ranks = ranks;
+  options.stage.threads = ranks;
+  options.stage.kv_blocks = 64;
+  options.stage.max_context = 512;
+  options.stage.max_step_tokens = 64;
+  options.stage.max_sequences = 4;
+  return options;
+}
+
+// Greedy with all prompt logits, a drawn one beside it.
+std::vector<Answer> AnswersOf(const PipelineOptions& options,
+                              const std::vector<GoldenPrompt>& goldens) {
+  Ask greedy;
+  greedy.prompt = goldens[1].ids;
+  greedy.max_tokens = 2;
+  greedy.prompt_logits = true;
+  greedy.sampling.temperature = 0;
+  greedy.sampling.return_logits = true;
+  Ask drawn;
+  drawn.prompt.assign(goldens[2].ids.begin(), goldens[2].ids.begin() + 9);
+  drawn.max_tokens = 2;
+  drawn.sampling.temperature = 0.9f;
+  drawn.sampling.seed = 5;
+  auto pipeline = Pipeline::Load(options);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return {};
+  return (*pipeline)->Generate({greedy, drawn}, {16, 2});
+}
+
+class RankedModelTest : public ::testing::TestWithParam<Ranked> {};
+
+TEST_P(RankedModelTest, AnswersAreTheCpusBits) {
+  const Ranked& tested = GetParam();
+  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + tested.name);
+  const auto goldens = ReadGolden(path);
+  PipelineOptions options = OptionsOf(path, tested.ranks);
+  const auto cpu = AnswersOf(options, goldens);
+  FakeNccl plan;
+  CommunicatorOptions links;
+  links.link = tested.link;
+  links.nccl = UseFakeNccl(&plan);
+  options.stage.make_backends = RankedBackends(links);
+  const auto gpus = AnswersOf(options, goldens);
+  ExpectSame(gpus, cpu);
+  ASSERT_EQ(gpus.size(), 2u);
+  EXPECT_EQ(gpus[0].logits, cpu[0].logits);
+  EXPECT_FALSE(gpus[0].logits.empty());
+  EXPECT_EQ(plan.gathers > 0, std::string(tested.link) == "nccl");
+}
+
+INSTANTIATE_TEST_SUITE_P(, RankedModelTest,
+                         ::testing::Values(Ranked{"llama3-tied", "nccl", 2},
+                                           Ranked{"qwen3_moe", "nccl", 3},
+                                           Ranked{"glm4_moe-46", "nccl", 4},
+                                           Ranked{"gpt_oss-mxfp4", "nccl", 2},
+                                           Ranked{"qwen3_moe", "staged", 2},
+                                           Ranked{"llama3-tied", "peer", 2}),
+                         [](const auto& tested) {
+                           std::string name =
+                               std::string(tested.param.name) + "_" +
+                               tested.param.link +
+                               std::to_string(tested.param.ranks);
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+StatusOr<StageInfo> InfoOn(const StageOptions& options,
+                           const std::vector<uint64_t>& memory) {
+  StageOptions tested = options;
+  tested.make_backends = RankedBackends({.link = "staged"}, memory);
+  SLUICE_ASSIGN_OR_RETURN(const auto stage, Stage::Load(tested));
+  return stage->info();
+}
+
+TEST(UnequalGpusTest, TheSmallestSaysHowManyKeysAndValuesThereAre) {
+  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  StageOptions options = OptionsOf(path, 2).stage;
+  options.kv_blocks = 0;
+  options.max_sequences = 256;
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  const auto equal = InfoOn(options, {8 * kMiB, 8 * kMiB});
+  ASSERT_TRUE(equal.ok()) << equal.status();
+  for (const std::vector<uint64_t>& memory :
+       {std::vector<uint64_t>{8 * kMiB, 64 * kMiB}, {64 * kMiB, 8 * kMiB}}) {
+    const auto info = InfoOn(options, memory);
+    ASSERT_TRUE(info.ok()) << info.status();
+    // Rank 0 has the embedding beside its share.
+    EXPECT_GE(info->limits.num_blocks, equal->limits.num_blocks);
+    EXPECT_LE(info->kv_bytes, 2 * 8 * kMiB);
+    EXPECT_LE(info->room.memory, 2 * 8 * kMiB);
+  }
+  const auto large = InfoOn(options, {64 * kMiB, 64 * kMiB});
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_GT(large->limits.num_blocks, 2 * equal->limits.num_blocks);
+}
+
+TEST(UnequalGpusTest, AGpuThatIsTooSmallIsNamed) {
+  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  StageOptions options = OptionsOf(path, 2).stage;
+  constexpr uint64_t kLarge = uint64_t{64} << 20;
+  const Status weights = InfoOn(options, {kLarge, 20000}).status();
+  EXPECT_EQ(weights.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(weights),
+              HasSubstr("GPU 1 (a block as fibres, GPU-1): its weights take"));
+  options.kv_blocks = 1 << 20;
+  const Status keys = InfoOn(options, {kLarge, kLarge / 2}).status();
+  EXPECT_EQ(keys.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(keys), HasSubstr("GPU 1 (a block as fibres, GPU-1): a KV "
+                                       "cache of 1048576 blocks"));
+}
+
+}  // namespace
+}  // namespace sluice::testing
