@@ -192,6 +192,14 @@ inline constexpr Name kStageNumLayers = "sluice_stage_num_layers";
 inline constexpr Name kStageEpoch = "sluice_stage_epoch";
 inline constexpr Name kStageState =
     "sluice_stage_state";  // state=loading|ready|draining|failed: 0 or 1
+// On GPUs: gpu, the id.
+inline constexpr Name kStageGpuMemoryUsed =
+    "sluice_stage_gpu_memory_used_bytes";
+inline constexpr Name kStageGpuMemoryTotal =
+    "sluice_stage_gpu_memory_total_bytes";
+inline constexpr Name kStageGpuBusy = "sluice_stage_gpu_busy_ratio";
+inline constexpr Name kStageGpuEccErrors = "sluice_stage_gpu_ecc_errors_total";
+inline constexpr Name kStageGpuXidErrors = "sluice_stage_gpu_xid_errors_total";
 inline constexpr Name kStageSteps = "sluice_stage_steps_total";
 inline constexpr Name kStageTokens = "sluice_stage_tokens_total";
 // A stage's remote experts: host (a name of the placement).

@@ -20,6 +20,7 @@
 #include "common/metrics/process_metrics.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
+#include "common/nvml/gpu_watch.h"
 #include "common/rpc/transport.h"
 #include "common/weights/model_file.h"
 
@@ -214,6 +215,16 @@ class ExpertServer::Impl {
   std::string HeatJson() { return heat_.Json(); }
 
  private:
+  // Without NVML the host serves, and says so.
+  void WatchGpu(const std::string& gpu) {
+    if (gpu.empty()) return;
+    auto watch = GpuWatch::Start({gpu});
+    if (!watch.ok()) {
+      return LogWarning("the GPU is not watched: ", Message(watch.status()));
+    }
+    gpu_watch_ = *std::move(watch);
+  }
+
   void Load() {
     HostedExpertsOptions options = options_.experts;
     options.progress = [this](uint64_t done, uint64_t total) {
@@ -222,6 +233,7 @@ class ExpertServer::Impl {
     auto experts = HostedExperts::Load(options);
     if (experts.ok()) {
       experts_ = *std::move(experts);
+      WatchGpu(experts_->info().gpu);
       StartLoop();
       metrics_.OnLoaded(experts_->info());
       session_->SetLoaded(WelcomeOf(experts_->info(), options_), loop_.get());
@@ -338,6 +350,7 @@ class ExpertServer::Impl {
   CondVar wake_watch_;
   std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<GpuWatch> gpu_watch_;
   NamedThread watch_;
   NamedThread loader_;
 };

@@ -28,6 +28,7 @@
 #include "common/weights/model_file.h"
 #include "services/stage/load_progress.h"
 #include "services/stage/stall_watch.h"
+#include "services/stage/watched_gpus.h"
 
 namespace sluice::stage {
 namespace {
@@ -324,6 +325,7 @@ class StageServer::Impl {
       loop_ = std::move(loop);
     }
     metrics_.OnLoaded(stage_->info());
+    gpus_.Start(stage_->info().gpus);
     WaitForExperts();
     session_->SetLoaded(stage_->info(), loop_.get());
     EndLoad();
@@ -403,6 +405,7 @@ class StageServer::Impl {
     stats.steps += past_.steps;
     stats.tokens += past_.tokens;
     metrics_.OnStats(stats);
+    gpus_.CopyTo(metrics_);
   }
 
   http::Readiness Readiness() {
@@ -455,6 +458,7 @@ class StageServer::Impl {
   StageLoopStats past_ ABSL_GUARDED_BY(mutex_);  // of loops that are gone
   NamedThread loader_;
   uint64_t looks_ = 0;  // of watch_, without a loop
+  WatchedGpus gpus_;
   std::optional<StallWatch> watch_;
 };
 

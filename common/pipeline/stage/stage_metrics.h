@@ -9,6 +9,7 @@
 
 #include "common/base/mutex.h"
 #include "common/metrics/metrics.h"
+#include "common/nvml/gpu_watch.h"
 #include "common/rpc/rpc_observer.h"
 #include "common/stage/stage.h"
 #include "common/stage/stage_loop.h"
@@ -30,6 +31,10 @@ class StageMetrics : public rpc::RpcObserver {
   // Copies the values that other classes count, at a scrape.
   void OnStats(const StageLoopStats& stats);
 
+  // Copies what was last read of the stage's GPUs, by id.
+  void OnGpus(const std::vector<std::string>& ids,
+              const std::vector<GpuReading>& readings);
+
   // Counts a computed step.
   void OnStep(const StepOutput& output);
   // Counts a frame from or to a peer.
@@ -49,10 +54,18 @@ class StageMetrics : public rpc::RpcObserver {
     metrics::Counter bytes;
     metrics::Counter messages;
   };
+  struct Gpu {
+    metrics::Gauge memory_used;
+    metrics::Gauge memory_total;
+    metrics::Gauge busy;
+    metrics::Counter ecc_errors;
+    metrics::Counter xid_errors;
+  };
   void AddStepSeries();
   void AddGauges();
   // The series of several ranks.
   void AddRankSeries(int32_t ranks);
+  Gpu AddGpuSeries(const std::string& id);
   metrics::Registry* const registry_;
   std::array<metrics::Histogram, 3> step_seconds_;  // prefill, decode, mixed
   metrics::Histogram compute_seconds_;
@@ -83,6 +96,7 @@ class StageMetrics : public rpc::RpcObserver {
   metrics::Gauge epoch_;
   metrics::Counter steps_;
   metrics::Counter tokens_;
+  std::map<std::string, Gpu> gpus_;  // by id
 };
 
 }  // namespace sluice
