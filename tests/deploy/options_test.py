@@ -114,6 +114,33 @@ class LayoutTest(FolderTest):
         self.assertIn("a CPU has canonical ones alone",
                       self.refused("--numerics", "fast"))
 
+    def test_a_stage_computes_on_the_gpus_that_are_named_for_it(self):
+        for text, devices in (
+                ("auto", ["auto", "auto"]),
+                ("cuda:0,1,cuda:2,3", ["cuda:0,1", "cuda:2,3"]),
+                ("cuda:0,cuda:1", ["cuda:0", "cuda:1"]),
+                ("cuda:GPU-1b2c-3d,MIG-4e,cuda:5",
+                 ["cuda:GPU-1b2c-3d,MIG-4e", "cuda:5"])):
+            stages = self.processes("--stages", "2", "--device", text)[:-1]
+            self.assertEqual(
+                [stage.argv[stage.argv.index("--device") + 1]
+                 for stage in stages], devices)
+        for text in ("", "gpu", "cuda:", "cuda:0,", "cuda:0,,1", "auto,cpu",
+                     "cpu,auto", "cuda:GPU-xyz", "cpu:0", "cuda:-1"):
+            self.assertIn("must be auto, or cpu or cuda:G",
+                          self.refused(f"--device={text}"))
+        self.assertIn("name each stage's device", self.refused(
+            "--stages", "2", "--layers", "0-1,2-3", "--device", "auto"))
+
+    def test_stages_that_share_a_gpu_say_how_much_of_it_each_takes(self):
+        shared = ("--stages", "2", "--device")
+        for text, gpu in (("cuda", "0"), ("cuda:1", "1"),
+                          ("cuda:0,1,cuda:1,2", "1"),
+                          ("cuda:GPU-1b,cuda:GPU-1b", "GPU-1b")):
+            self.assertIn(f"several stages on GPU {gpu}",
+                          self.refused(*shared, text))
+            self.processes(*shared, text, "--kv-blocks", "64")
+
     def test_packed_weights_are_where_every_stage_is_told(self):
         for given, passed in (("off", "off"), ("auto", "auto"),
                               ("/a/b", "/a/b"),

@@ -48,13 +48,33 @@ def layer_ranges(text):
     return ranges
 
 
+GPU = r"(\d{1,4}|(GPU|MIG)-[0-9A-Fa-fGPU/-]+)"
+
+
 def device_names(text):
-    names = text.split(",")
+    """auto, or a device for each stage: cuda:0,1,cuda:2,3 are two."""
+    if text == "auto":
+        return [text]
+    names = re.split(r",(?=cpu|cuda)", text)
     for one in names:
-        if not re.fullmatch(r"cpu|cuda(:\d+)?", one):
+        if not re.fullmatch(rf"cpu|cuda(:{GPU}(,{GPU})*)?", one):
             raise argparse.ArgumentTypeError(
-                f"must be cpu or cuda:N, got '{one}'")
+                "must be auto, or cpu or cuda:G[,G...] for all stages or for "
+                f"each, with numbers or ids of GPUs, got '{one}'")
     return names
+
+
+def shared_gpu(options):
+    """A GPU that several stages name; None if there is none."""
+    seen = set()
+    for index in range(options.stages if options.device else 0):
+        name = options.device[index % len(options.device)]
+        for gpu in name.partition(":")[2].split(",") if ":" in name else (
+                ["0"] if name == "cuda" else []):
+            if gpu in seen:
+                return gpu
+            seen.add(gpu)
+    return None
 
 
 def port_number(text):
@@ -198,11 +218,14 @@ def up_parser(name):
     passed.add_argument("--packed-memory", choices=["copy", "map"],
                         help="copied into huge pages, which is faster, or the "
                         "file's pages, which processes share (default: copy)")
-    passed.add_argument("--device", metavar="D[,D...]",
+    passed.add_argument("--device", metavar="auto|D[,D...]",
                         type=device_names, default=[],
-                        help="what stages compute on: cpu, or cuda:N in a "
-                        "build with SLUICE_CUDA; one for all, or one for "
-                        "each (default: cpu)")
+                        help="what stages compute on: cpu, or in a build with "
+                        "SLUICE_CUDA cuda:G[,G...], GPUs by number or id with "
+                        "a tensor-parallel rank on each; one for all stages, "
+                        "or one for each; auto: GPUs in turn, if there are "
+                        "any that Sluice runs on, else the CPU; the log says "
+                        "which and why (default: cpu)")
     passed.add_argument("--numerics", choices=["auto", "fast", "canonical"],
                         help="canonical: the bits of a CPU, on GPUs too, so "
                         "that both serve one model; fast: a GPU's matrix "
@@ -279,11 +302,19 @@ def check_up(parser, options):
         parser.error(f"--device {','.join(options.device)} has CPUs and GPUs, "
                      "whose numerics are the same with --numerics canonical "
                      "alone")
-    if ("cuda" in kinds and options.numerics != "canonical"
+    if (kinds & {"cuda", "auto"} and options.numerics != "canonical"
             and (options.expert_hosts or options.placement)):
         parser.error("--expert-hosts and --placement have hosts on CPUs, which "
                      "go with stages on GPUs by --numerics canonical alone")
-    if options.numerics == "fast" and kinds != {"cuda"}:
+    if options.device == ["auto"] and options.layers:
+        parser.error("--device auto is for stages whose layers are split by "
+                     "bytes; with --layers name each stage's device")
+    gpu = shared_gpu(options)
+    if gpu is not None and not options.kv_blocks:
+        parser.error(f"--device {','.join(options.device)} has several stages "
+                     f"on GPU {gpu}: each would take all its memory for keys "
+                     "and values; --kv-blocks says how many each has")
+    if options.numerics == "fast" and kinds not in ({"cuda"}, {"auto"}):
         parser.error("--numerics fast is for GPUs: a CPU has canonical ones "
                      "alone; name GPUs with --device")
     if options.layers and len(options.layers) != options.stages:
