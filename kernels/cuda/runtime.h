@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cuda/launch_graphs.h"
+
 namespace sluice::kernels::cuda {
 
 // What a device is.
@@ -18,6 +20,8 @@ struct DeviceFacts {
   std::string architecture;   // sm_90, or "emulated"
   uint64_t free_memory = 0;   // bytes, when it was opened
   uint64_t total_memory = 0;  // bytes
+  // What the memory's clock and bus allow; 0: not known.
+  double bytes_per_second = 0;
 };
 
 // Rows in a device's memory, `stride` bytes apart; packed on the host.
@@ -61,6 +65,13 @@ class Runtime {
   // Host memory is read or written until Sync returns.
   virtual void CopyIn(const void* from, void* to, const ByteRows& rows) = 0;
   virtual void CopyOut(const void* from, void* to, const ByteRows& rows) = 0;
+  // From here on this thread's launches on the stream are begun together, by
+  // the next copy, Submit or Sync, and as a graph where they come again; until
+  // it is called with false. Nothing is gathered at first.
+  virtual void GatherLaunches(bool gather) = 0;
+  // Begins what is gathered: before work of others on the stream.
+  virtual void Submit() = 0;
+  virtual const GraphCounts& graph_counts() const = 0;
   // Returns when all is done.
   virtual void Sync() = 0;
 };

@@ -5,8 +5,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/device/cuda/make_cuda_ranks.h"
+#include "kernels/cuda/runtime.h"
 #include "tests/device/cuda/emulated_gpus.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
@@ -93,6 +96,40 @@ INSTANTIATE_TEST_SUITE_P(, RankedModelTest,
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
+
+TEST(DecodeGraphTest, StepsOfABatchSizeReplayWhatIsInFixedBuffers) {
+  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const auto goldens = ReadGolden(path);
+  for (const bool fast : {false, true}) {
+    PipelineOptions options = OptionsOf(path, 1);
+    kernels::cuda::Runtime* device = nullptr;
+    options.stage.make_backends = [&](const BackendOptions& backends) {
+      auto gpus = EmulatedGpus(1);
+      device = gpus[0].get();
+      return MakeCudaRanks(std::move(gpus), backends.kv_type, fast);
+    };
+    Ask greedy;
+    greedy.prompt = goldens[1].ids;
+    greedy.max_tokens = 12;
+    greedy.sampling.temperature = 0;
+    auto pipeline = Pipeline::Load(options);
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    // Prompts at once, then steps of two sequences.
+    const auto answers = (*pipeline)->Generate({greedy, greedy});
+    const kernels::cuda::GraphCounts first = device->graph_counts();
+    EXPECT_GT(first.captured, 0u);
+    // Of eleven steps the first is launched and the second captured.
+    EXPECT_EQ(first.replayed, 9 * first.captured) << fast;
+    const auto again = (*pipeline)->Generate({greedy, greedy});
+    EXPECT_EQ(device->graph_counts().captured, first.captured);
+    ExpectSame(again, answers);
+    if (fast) continue;
+    options.stage.make_backends = MakeBackends;
+    auto cpu = Pipeline::Load(options);
+    ASSERT_TRUE(cpu.ok()) << cpu.status();
+    ExpectSame(answers, (*cpu)->Generate({greedy, greedy}));
+  }
+}
 
 StatusOr<StageInfo> InfoOn(const StageOptions& options,
                            const std::vector<uint64_t>& memory) {

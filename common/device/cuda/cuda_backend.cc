@@ -142,6 +142,8 @@ class CudaBackend final : public Backend {
     most_rows_ = static_cast<int64_t>(step.positions.size());
     sampling_ = TraceSpan();
     inputs_.Begin(step);
+    // A step of a token for each sequence comes again, a prompt's does not.
+    runtime_->GatherLaunches(inputs_.is_decode());
   }
   void Sync() override {
     runtime_->Sync();
@@ -151,6 +153,7 @@ class CudaBackend final : public Backend {
   }
   StepTimes EndStep() override {
     Sync();
+    runtime_->GatherLaunches(false);
     in_step_ = false;
     return {communicator_->TakeTimes(), sampling_, 0};
   }

@@ -29,6 +29,7 @@ NcclExchange::~NcclExchange() {
 
 void NcclExchange::AllGather(int rank, kernels::cuda::Runtime& runtime,
                              const float* send, float* recv, int64_t count) {
+  runtime.Submit();
   const int result = nccl_.all_gather(
       send, recv, static_cast<size_t>(count), NcclLibrary::kFloat32,
       comms_[static_cast<size_t>(rank)], runtime.stream());

@@ -27,14 +27,14 @@ int64_t TableEnd(const StepInputs& step, const KvGroupInputs& group) {
   return std::min(end, static_cast<int64_t>(group.block_tables.size()));
 }
 
-// Whether tokens side by side are of one sequence, four on average.
-bool IsInRuns(const StepInputs& step) {
+// Returns the runs of tokens of one sequence that lie side by side.
+int32_t RunsOf(const StepInputs& step) {
   int32_t runs = 0;
   const std::vector<int64_t>& offsets = step.kv_groups[0].table_offsets;
   for (int32_t t = 0; t < step.num_tokens; ++t) {
     runs += t == 0 || offsets[t] != offsets[t - 1] ? 1 : 0;
   }
-  return step.num_tokens >= 4 * runs;
+  return runs;
 }
 
 }  // namespace
@@ -66,7 +66,9 @@ void StepMemory::Begin(const StepInputs& step) {
   for (int32_t t = 0; t < step.num_tokens; ++t) {
     last = std::max(last, step.positions[t]);
   }
-  in_runs_ = IsInRuns(step);
+  const int32_t runs = RunsOf(step);
+  in_runs_ = step.num_tokens >= 4 * runs;  // four side by side on average
+  is_decode_ = step.num_tokens == runs;
   max_chunks_ = std::max(last, 0) / kernels::kAttentionChunk + 1;
   CopyRopes(last);
 }

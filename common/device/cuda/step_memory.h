@@ -44,6 +44,8 @@ class StepMemory {
   const int32_t* block_tables(int32_t group) {
     return groups_[group].block_tables->AtLeast<int32_t>(0);
   }
+  // Whether every token is of a sequence of its own.
+  bool is_decode() const { return is_decode_; }
   // Chunks of kAttentionChunk that the step's longest sequence has.
   int32_t max_chunks() const { return max_chunks_; }
 
@@ -88,6 +90,7 @@ class StepMemory {
   std::vector<Group> groups_;
   int32_t max_chunks_ = 0;
   bool in_runs_ = false;  // a sequence has several tokens, mostly
+  bool is_decode_ = false;
   RopeTables ropes_;
   std::vector<std::unique_ptr<DeviceRope>> device_ropes_;
   // By the lists themselves, and by the first weight.

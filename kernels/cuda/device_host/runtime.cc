@@ -15,19 +15,24 @@ namespace {
 constexpr int kPoison = 0xFF;
 constexpr size_t kAlignment = 64;
 
-class MachineRuntime final : public Runtime {
+class MachineRuntime final : public Runtime, LaunchGraphs::Device {
  public:
   MachineRuntime(Schedule schedule, int index, uint64_t memory)
-      : machine_(schedule) {
+      : machine_(schedule), graphs_(this) {
     facts_ = {index,
               "a block as fibres",
               "GPU-" + std::to_string(index),
               "emulated",
               memory,
-              memory};
+              memory,
+              0};
+    sink_.stream = &machine_;
     machine_.RunLater();
   }
-  ~MachineRuntime() override { machine_.RunEnqueued(); }
+  ~MachineRuntime() override {
+    if (launch_sink == &sink_) launch_sink = nullptr;
+    machine_.RunEnqueued();
+  }
 
   const DeviceFacts& facts() const override { return facts_; }
   Stream stream() const override { return const_cast<Machine*>(&machine_); }
@@ -48,6 +53,7 @@ class MachineRuntime final : public Runtime {
     const auto found = bytes_.find(data);
     used_ -= found->second;
     bytes_.erase(found);
+    Submit();
     machine_.Enqueue([data] { std::free(data); });
   }
   std::shared_ptr<void> AllocateHost(size_t bytes) override {
@@ -56,6 +62,7 @@ class MachineRuntime final : public Runtime {
   bool ReachPeer(int) override { return true; }
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0) return;
+    Submit();
     machine_.Enqueue([from, to, rows] {
       for (size_t r = 0; r < rows.rows; ++r) {
         std::memcpy(static_cast<std::byte*>(to) + r * rows.stride,
@@ -66,6 +73,7 @@ class MachineRuntime final : public Runtime {
   }
   void CopyOut(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0) return;
+    Submit();
     machine_.Enqueue([from, to, rows] {
       for (size_t r = 0; r < rows.rows; ++r) {
         std::memcpy(static_cast<std::byte*>(to) + r * rows.bytes,
@@ -74,7 +82,17 @@ class MachineRuntime final : public Runtime {
       }
     });
   }
+  void GatherLaunches(bool gather) override {
+    Submit();
+    launch_sink = gather ? &sink_ : nullptr;
+  }
+  void Submit() override {
+    graphs_.Begin(sink_.list);
+    sink_.list.Clear();
+  }
+  const GraphCounts& graph_counts() const override { return graphs_.counts(); }
   void Sync() override {
+    Submit();
     machine_.RunEnqueued();
     if (machine_.faults().empty()) return;
     std::fprintf(stderr, "device code: %s\n", machine_.faults()[0].c_str());
@@ -82,8 +100,33 @@ class MachineRuntime final : public Runtime {
   }
 
  private:
+  using RunKernel = void(Machine* machine, int64_t blocks, size_t shared_bytes,
+                         const void* args);
+
+  // The list's launches, with arguments of their own.
+  void Start(const LaunchList& list) override { Replay(Capture(list)); }
+  std::shared_ptr<void> Capture(const LaunchList& list) override {
+    return std::make_shared<LaunchList>(list);
+  }
+  void Replay(void* graph) override {
+    Replay(std::make_shared<LaunchList>(*static_cast<LaunchList*>(graph)));
+  }
+  void Replay(std::shared_ptr<void> graph) {
+    machine_.Enqueue([this, graph] {
+      const auto& list = *static_cast<const LaunchList*>(graph.get());
+      for (const LaunchList::One& one : list.launches()) {
+        // Arguments are aligned as a type of a kernel's may ask for.
+        auto* const run = reinterpret_cast<RunKernel*>(
+            reinterpret_cast<uintptr_t>(one.kernel));
+        run(&machine_, one.blocks, one.shared_bytes, list.ArgsOf(one));
+      }
+    });
+  }
+
   DeviceFacts facts_;
   Machine machine_;
+  LaunchGraphs graphs_;
+  LaunchSink sink_;
   size_t used_ = 0;
   std::map<void*, size_t> bytes_;  // of what is allocated
 };

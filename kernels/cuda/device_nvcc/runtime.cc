@@ -18,15 +18,17 @@ void Check(cudaError_t error, const char* what) {
   std::abort();
 }
 
-class GpuRuntime final : public Runtime {
+class GpuRuntime final : public Runtime, LaunchGraphs::Device {
  public:
   GpuRuntime(int index, DeviceFacts facts)
-      : index_(index), facts_(std::move(facts)) {
+      : index_(index), facts_(std::move(facts)), graphs_(this) {
     Adopt();
     Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
           "making a stream");
+    sink_.stream = stream_;
   }
   ~GpuRuntime() override {
+    if (launch_sink == &sink_) launch_sink = nullptr;
     cudaSetDevice(index_);
     cudaStreamDestroy(stream_);
   }
@@ -48,6 +50,7 @@ class GpuRuntime final : public Runtime {
   }
   void Free(void* data) override {
     Adopt();
+    Submit();
     Check(cudaStreamSynchronize(stream_), "before freeing memory");
     Check(cudaFree(data), "freeing memory");
   }
@@ -74,6 +77,7 @@ class GpuRuntime final : public Runtime {
   }
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return;
+    Submit();
     // Rows that follow each other may be more than a pitch can say.
     Check(IsPacked(rows)
               ? cudaMemcpyAsync(to, from, rows.bytes * rows.rows,
@@ -84,6 +88,7 @@ class GpuRuntime final : public Runtime {
   }
   void CopyOut(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return;
+    Submit();
     Check(IsPacked(rows)
               ? cudaMemcpyAsync(to, from, rows.bytes * rows.rows,
                                 cudaMemcpyDeviceToHost, stream_)
@@ -91,7 +96,17 @@ class GpuRuntime final : public Runtime {
                                   rows.rows, cudaMemcpyDeviceToHost, stream_),
           "copying from the device");
   }
+  void GatherLaunches(bool gather) override {
+    Submit();
+    launch_sink = gather ? &sink_ : nullptr;
+  }
+  void Submit() override {
+    graphs_.Begin(sink_.list);
+    sink_.list.Clear();
+  }
+  const GraphCounts& graph_counts() const override { return graphs_.counts(); }
   void Sync() override {
+    Submit();
     Check(cudaGetLastError(), "starting a kernel");
     Check(cudaStreamSynchronize(stream_), "running kernels");
   }
@@ -101,9 +116,41 @@ class GpuRuntime final : public Runtime {
     return rows.rows == 1 || rows.stride == rows.bytes;
   }
 
+  void Start(const LaunchList& list) override {
+    for (const LaunchList::One& one : list.launches()) {
+      void* args[] = {const_cast<std::byte*>(list.ArgsOf(one))};
+      Check(
+          cudaLaunchKernel(one.kernel, dim3(static_cast<unsigned>(one.blocks)),
+                           dim3(static_cast<unsigned>(one.threads)), args,
+                           one.shared_bytes, stream_),
+          "starting a kernel");
+    }
+  }
+  // A graph holds the arguments as they are now.
+  std::shared_ptr<void> Capture(const LaunchList& list) override {
+    Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+          "beginning a graph");
+    Start(list);
+    cudaGraph_t graph = nullptr;
+    Check(cudaStreamEndCapture(stream_, &graph), "ending a graph");
+    cudaGraphExec_t made = nullptr;
+    Check(cudaGraphInstantiate(&made, graph, 0), "making a graph");
+    Check(cudaGraphDestroy(graph), "making a graph");
+    return {static_cast<void*>(made), [](void* old) {
+              // The driver keeps what still runs.
+              cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(old));
+            }};
+  }
+  void Replay(void* graph) override {
+    Check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_),
+          "starting a graph");
+  }
+
   const int index_;
   const DeviceFacts facts_;
   cudaStream_t stream_ = nullptr;
+  LaunchGraphs graphs_;
+  LaunchSink sink_;
 };
 
 // Returns the sixteen bytes as NVIDIA's tools write them.
@@ -198,6 +245,14 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
   device.id = IdOf(facts.uuid);
   device.architecture =
       "sm_" + std::to_string(facts.major) + std::to_string(facts.minor);
+  int kilohertz = 0;
+  int bits = 0;
+  if (cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, index) ==
+          cudaSuccess &&
+      cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, index) ==
+          cudaSuccess) {
+    device.bytes_per_second = 2e3 * kilohertz * bits / 8;  // two a clock
+  }
   device.free_memory = free_bytes;
   device.total_memory = total_bytes;
   if (facts.major < kOldestMajor) {

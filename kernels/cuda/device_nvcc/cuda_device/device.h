@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/launch_list.h"
 #include "kernels/cuda/tile.h"
 
 // What kernels are written against, for nvcc; device_host has the same for a
@@ -167,6 +168,12 @@ template <typename K>
 void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
             const typename K::Args& args) {
   if (blocks == 0) return;
+  if (launch_sink != nullptr && launch_sink->stream == stream) {
+    launch_sink->list.Add({reinterpret_cast<const void*>(&Launched<K>), blocks,
+                           K::kThreads, shared_bytes},
+                          &args, sizeof(args));
+    return;
+  }
   Launched<K>
       <<<static_cast<unsigned>(blocks), K::kThreads, shared_bytes, stream>>>(
           args);

@@ -1,0 +1,97 @@
+#include "kernels/cuda/launch_graphs.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace sluice::kernels::cuda {
+namespace {
+
+// A shorter list is no faster as a graph.
+constexpr size_t kFewLaunches = 3;
+// Batch sizes and context lengths that are in use at once.
+constexpr size_t kMostGraphs = 64;
+// Lists that came once, by hash.
+constexpr size_t kMostSeen = 1024;
+constexpr size_t kAlignment = 16;
+
+uint64_t Mix(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+  return hash ^ (hash >> 29);
+}
+
+}  // namespace
+
+void LaunchList::Add(One one, const void* args, size_t bytes) {
+  one.args_begin = args_.size();
+  one.args_bytes = bytes;
+  launches_.push_back(one);
+  args_.resize((args_.size() + bytes + kAlignment - 1) / kAlignment *
+               kAlignment);
+  std::memcpy(args_.data() + one.args_begin, args, bytes);
+}
+
+void LaunchList::Clear() {
+  launches_.clear();
+  args_.clear();
+}
+
+uint64_t LaunchList::Hash() const {
+  uint64_t hash = launches_.size();
+  for (const One& one : launches_) {
+    hash = Mix(hash, reinterpret_cast<uintptr_t>(one.kernel));
+    hash = Mix(hash, static_cast<uint64_t>(one.blocks));
+  }
+  for (size_t i = 0; i < args_.size(); i += sizeof(uint64_t)) {
+    uint64_t word;
+    std::memcpy(&word, args_.data() + i, sizeof(word));
+    hash = Mix(hash, word);
+  }
+  return hash;
+}
+
+void LaunchGraphs::Begin(const LaunchList& list) {
+  if (list.launches().empty()) return;
+  if (list.launches().size() < kFewLaunches) {
+    ++counts_.started;
+    return device_.Start(list);
+  }
+  if (kept_.size() >= kMostSeen || graphs_ >= kMostGraphs) MakeRoom();
+  const auto [found, is_new] = kept_.try_emplace(list.Hash());
+  Kept& kept = found->second;
+  kept.used = ++begun_;
+  if (is_new || (kept.graph != nullptr && kept.list != list)) {
+    ++counts_.started;
+    return device_.Start(list);
+  }
+  if (kept.graph == nullptr) {
+    kept.list = list;
+    kept.graph = device_.Capture(list);
+    ++graphs_;
+    ++counts_.captured;
+  } else {
+    ++counts_.replayed;
+  }
+  device_.Replay(kept.graph.get());
+}
+
+// Gives up the older half of the graphs and all that came once.
+void LaunchGraphs::MakeRoom() {
+  std::vector<uint64_t> used;
+  for (const auto& [hash, kept] : kept_) {
+    if (kept.graph != nullptr) used.push_back(kept.used);
+  }
+  uint64_t least = 0;
+  if (used.size() >= kMostGraphs) {
+    const auto middle =
+        used.begin() + static_cast<std::ptrdiff_t>(used.size() / 2);
+    std::nth_element(used.begin(), middle, used.end());
+    least = *middle;
+  }
+  std::erase_if(kept_, [&](const auto& entry) {
+    return entry.second.graph == nullptr || entry.second.used < least;
+  });
+  graphs_ = kept_.size();
+}
+
+}  // namespace sluice::kernels::cuda

@@ -1,0 +1,58 @@
+#ifndef SLUICE_KERNELS_CUDA_LAUNCH_GRAPHS_H_
+#define SLUICE_KERNELS_CUDA_LAUNCH_GRAPHS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "kernels/cuda/launch_list.h"
+
+namespace sluice::kernels::cuda {
+
+// How often lists were begun launch by launch, made to a graph, and replayed.
+struct GraphCounts {
+  uint64_t started = 0;
+  uint64_t captured = 0;
+  uint64_t replayed = 0;
+};
+
+// A device's graphs of lists of launches that come again: a decode step of as
+// many sequences does the same with the same buffers every time, and only what
+// is in them differs. A list that comes a second time becomes a graph. The
+// graphs that were used last are kept. Used by one thread.
+class LaunchGraphs {
+ public:
+  // What a device does with a list. `Capture` does not begin it.
+  class Device {
+   public:
+    virtual ~Device() = default;
+    virtual void Start(const LaunchList& list) = 0;
+    virtual std::shared_ptr<void> Capture(const LaunchList& list) = 0;
+    virtual void Replay(void* graph) = 0;
+  };
+
+  explicit LaunchGraphs(Device* device) : device_(*device) {}
+
+  // Begins the list's launches.
+  void Begin(const LaunchList& list);
+  const GraphCounts& counts() const { return counts_; }
+
+ private:
+  struct Kept {
+    LaunchList list;
+    std::shared_ptr<void> graph;  // null: the list came once, and is not kept
+    uint64_t used = 0;
+  };
+  void MakeRoom();
+
+  Device& device_;
+  std::unordered_map<uint64_t, Kept> kept_;  // by hash
+  size_t graphs_ = 0;
+  uint64_t begun_ = 0;
+  GraphCounts counts_;
+};
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_LAUNCH_GRAPHS_H_

@@ -1,0 +1,50 @@
+#ifndef SLUICE_KERNELS_CUDA_LAUNCH_LIST_H_
+#define SLUICE_KERNELS_CUDA_LAUNCH_LIST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace sluice::kernels::cuda {
+
+// Launches in order, as bytes that can be compared: two lists that are equal do
+// the same with the same memory. A value.
+class LaunchList {
+ public:
+  struct One {
+    const void* kernel = nullptr;
+    int64_t blocks = 0;
+    int threads = 0;
+    size_t shared_bytes = 0;
+    size_t args_begin = 0;  // in the list's bytes
+    size_t args_bytes = 0;
+    bool operator==(const One&) const = default;
+  };
+
+  // Adds a launch but for its place in the bytes, and copies its arguments.
+  void Add(One one, const void* args, size_t bytes);
+  void Clear();
+
+  const std::vector<One>& launches() const { return launches_; }
+  // 16-byte aligned.
+  const std::byte* ArgsOf(const One& one) const {
+    return args_.data() + one.args_begin;
+  }
+  uint64_t Hash() const;
+  bool operator==(const LaunchList&) const = default;
+
+ private:
+  std::vector<One> launches_;
+  std::vector<std::byte> args_;
+};
+
+// Where launches of this thread go in the place of their stream; null: to that.
+struct LaunchSink {
+  const void* stream = nullptr;
+  LaunchList list;
+};
+inline thread_local LaunchSink* launch_sink = nullptr;
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_LAUNCH_LIST_H_
