@@ -91,7 +91,9 @@ StatusOr<std::vector<FoundDevice>> FindGpus(const std::string& device,
       OpenGpus(device, choice, static_cast<int32_t>(choice.gpus.size())));
   std::vector<FoundDevice> found;
   for (const auto& runtime : runtimes) {
-    found.push_back({NameOf(runtime->facts()), AvailableOf(runtime->facts())});
+    const kernels::cuda::DeviceFacts& facts = runtime->facts();
+    found.push_back(
+        {NameOf(facts), AvailableOf(facts), facts.bytes_per_second});
   }
   return found;
 }

@@ -36,6 +36,8 @@ struct FoundDevice {
   std::string name;  // for people
   // Bytes that weights and KV cache may take: see BackendInfo.
   uint64_t available = 0;
+  // What a GPU's memory allows by its clock and bus; 0: not known.
+  double bytes_per_second = 0;
 };
 
 // Returns the devices of ParseDevice's `text`, of the same errors as

@@ -174,7 +174,8 @@ Findings JudgeMachine(const MachineFacts& facts) {
   findings.push_back(
       facts.gpus > 0
           ? Note("GPUs", Cat(facts.gpus, " from NVIDIA"),
-                 "stages compute on CPUs unless they are built for CUDA")
+                 "stages built with SLUICE_CUDA compute on them with "
+                 "--device auto")
           : Fine("GPUs", "none"));
   return findings;
 }

@@ -10,6 +10,7 @@
 
 #include "common/base/text_file.h"
 #include "common/device/cpu/available_memory.h"
+#include "common/device/make_backends.h"
 #include "common/model_config/described_model.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/tensor_table.h"
@@ -78,6 +79,30 @@ StatusOr<plan::Machine> MeasureHere(const ModelConfig& config,
   return machine;
 }
 
+// Returns a machine for each GPU that the process sees: what a stage may take
+// of its memory, and nine tenths of the rate that memory's clock and bus allow.
+StatusOr<std::vector<plan::Machine>> GpusHere() {
+  constexpr double kShare = 0.9;
+  SLUICE_ASSIGN_OR_RETURN(const int count, CountGpus());
+  std::vector<plan::Machine> machines;
+  for (int i = 0; i < count; ++i) {
+    const std::string name = Cat("cuda:", i);
+    SLUICE_ASSIGN_OR_RETURN(const auto found, FindDevices(name));
+    if (found[0].bytes_per_second <= 0) {
+      return FailedPrecondition(name,
+                                ": the driver does not tell how fast its ",
+                                "memory is; give --machine figures");
+    }
+    plan::Machine& machine = machines.emplace_back();
+    machine.name = Cat("gpu-", i);
+    machine.memory = found[0].available;
+    machine.rates.cpu = found[0].name;
+    machine.rates.read_gb_per_s = found[0].bytes_per_second * kShare * 1e-9;
+    plan::FillRates(machine.rates);
+  }
+  return machines;
+}
+
 StatusOr<plan::Machines> MachinesOf(const ClusterPlanOptions& options,
                                     const ModelConfig& config,
                                     const weights::ModelFile& model,
@@ -86,6 +111,15 @@ StatusOr<plan::Machines> MachinesOf(const ClusterPlanOptions& options,
   if (!options.machines_path.empty()) {
     SLUICE_ASSIGN_OR_RETURN(machines,
                             plan::ReadMachines(options.machines_path));
+  } else if (options.machine == "gpus") {
+    SLUICE_ASSIGN_OR_RETURN(const auto gpus, GpusHere());
+    for (int32_t i = 0; i < options.count; ++i) {
+      for (plan::Machine gpu : gpus) {
+        gpu.price_per_hour = options.price;
+        if (options.count > 1) gpu.name += Cat("-", i);
+        machines.machines.push_back(std::move(gpu));
+      }
+    }
   } else {
     plan::Machine machine;
     if (options.machine == "here") {
@@ -168,7 +202,7 @@ void AddClusterPlan(CLI::App& plan, ClusterPlanOptions& options) {
   CLI::Option* const one =
       plan.add_option("--machine", options.machine,
                       "MEMORY,READ_GB_PER_S[,BYTE_GOP[,F32_GOP]], or \"here\": "
-                      "this one, measured")
+                      "this one, measured; \"gpus\": one for each of its GPUs")
           ->excludes(file);
   plan.add_option("--count", options.count, "such machines (1)")
       ->needs(one)

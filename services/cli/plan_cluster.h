@@ -14,7 +14,7 @@ namespace sluice::cli {
 // `sluice plan` with machines: --machines or --machine.
 struct ClusterPlanOptions {
   std::string machines_path;
-  std::string machine;  // "here" or figures
+  std::string machine;  // "here", "gpus" or figures
   int32_t count = 1;    // of `machine`
   double price = 0;     // of each, an hour
   std::string link;     // LATENCY_MS,GBIT
