@@ -14,9 +14,9 @@
 namespace sluice {
 
 struct CollectiveLimits {
-  // A rank waits so long for the others at most. The first steps connect ranks
-  // and load kernels; a step behind them takes milliseconds.
-  Duration deadline = std::chrono::seconds(20);
+  // A rank waits so long for the others at most, a whole step included: as long
+  // as a stage that a gateway holds may stand still.
+  Duration deadline = std::chrono::seconds(60);
   Duration look_every = std::chrono::milliseconds(100);
 };
 
