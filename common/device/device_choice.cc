@@ -92,14 +92,17 @@ StatusOr<std::string> ChooseDevice(const std::string& text, int32_t place) {
     return text;
   }
   const auto count = CountGpus();
-  const std::string gpu =
-      count.ok() ? Cat("cuda:", std::max(place, 0) % *count) : "cuda";
-  const auto found = FindDevices(gpu);
-  if (found.ok()) {
-    LogInfo("device auto: ", gpu, ", ", (*found)[0].name);
-    return gpu;
+  std::string why = count.ok() ? "" : Message(count.status());
+  for (int i = 0; count.ok() && i < *count; ++i) {
+    const std::string gpu = Cat("cuda:", (std::max(place, 0) + i) % *count);
+    const auto found = FindDevices(gpu);
+    if (found.ok()) {
+      LogInfo("device auto: ", gpu, ", ", (*found)[0].name);
+      return gpu;
+    }
+    why += Cat(why.empty() ? "" : "; ", Message(found.status()));
   }
-  LogInfo("device auto: the CPU, since ", Message(found.status()));
+  LogInfo("device auto: the CPU, since ", why);
   return std::string("cpu");
 }
 

@@ -4,12 +4,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
+
+#include "kernels/cuda/device_errors.h"
 
 namespace sluice::kernels::cuda {
 namespace {
-
-// The oldest architecture with code: bf16 and asynchronous copies.
-constexpr int kOldestMajor = 8;
 
 void Check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
@@ -153,19 +153,6 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   LaunchSink sink_;
 };
 
-// Returns the sixteen bytes as NVIDIA's tools write them.
-std::string IdOf(const cudaUUID_t& uuid) {
-  std::string id = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) id += '-';
-    char digits[3];
-    std::snprintf(digits, sizeof(digits), "%02x",
-                  static_cast<unsigned char>(uuid.bytes[i]));
-    id += digits;
-  }
-  return id;
-}
-
 }  // namespace
 
 int Runtime::Count(std::string* error) {
@@ -174,65 +161,44 @@ int Runtime::Count(std::string* error) {
   if (counted == cudaErrorInsufficientDriver) {
     int driver = 0;
     cudaDriverGetVersion(&driver);
-    *error = driver == 0 ? "there is no NVIDIA driver (libcuda.so.1)"
-                         : "the NVIDIA driver is too old: it runs CUDA " +
-                               std::to_string(driver / 1000) + "." +
-                               std::to_string(driver % 1000 / 10) +
-                               ", this build needs 13.0";
-    return -1;
-  }
-  if (counted == cudaErrorNoDevice || (counted == cudaSuccess && count == 0)) {
-    *error = "there is no GPU (CUDA_VISIBLE_DEVICES may hide it)";
-    return -1;
-  }
-  if (counted != cudaSuccess) {
+    *error = DriverError(driver);
+  } else if (counted == cudaErrorNoDevice ||
+             (counted == cudaSuccess && count == 0)) {
+    *error = IndexError(0, 0);
+  } else if (counted != cudaSuccess) {
     *error = cudaGetErrorString(counted);
-    return -1;
+  } else {
+    return count;
   }
-  return count;
+  return -1;
 }
 
 int Runtime::Find(const std::string& id, std::string* error) {
-  constexpr size_t kPrefix = 4;  // GPU- or MIG-
   // CUDA shows a slice to the process that names it, and no other device.
   if (id.rfind("MIG-", 0) == 0) setenv("CUDA_VISIBLE_DEVICES", id.c_str(), 0);
   const int count = Count(error);
-  int found = -1;
-  std::string seen;
+  if (count < 0) return -1;
+  std::vector<std::string> ids;
   for (int i = 0; i < count; ++i) {
-    cudaDeviceProp facts;
-    if (cudaGetDeviceProperties(&facts, i) != cudaSuccess) continue;
-    const std::string other = IdOf(facts.uuid);
-    seen += (seen.empty() ? "" : ", ") + other;
-    if (other.compare(kPrefix, id.size() - kPrefix, id, kPrefix) != 0) continue;
-    if (found >= 0) {
-      *error = "GPU " + id + " may be " + std::to_string(found) + " or " +
-               std::to_string(i) + ": name more of its id";
-      return -1;
-    }
-    found = i;
+    cudaDeviceProp facts = {};
+    cudaGetDeviceProperties(&facts, i);  // Open tells what is wrong with it
+    ids.push_back(IdOf(facts.uuid.bytes));
   }
-  if (found < 0 && count > 0) {
-    *error = "GPU " + id +
-             " is not there (CUDA_VISIBLE_DEVICES may hide it): "
-             "there are " +
-             seen;
-  }
-  return found;
+  return FindId(ids, id, error);
 }
 
 std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
   const int count = Count(error);
   if (count < 0) return nullptr;
-  if (index < 0 || index >= count) {
-    *error = "GPU " + std::to_string(index) +
-             " is not there: there are GPUs 0 to " + std::to_string(count - 1);
-    return nullptr;
-  }
+  *error = IndexError(index, count);
+  if (!error->empty()) return nullptr;
   cudaDeviceProp facts;
   cudaError_t asked = cudaGetDeviceProperties(&facts, index);
-  DeviceFacts device;
-  if (asked == cudaSuccess) asked = cudaSetDevice(index);
+  if (asked == cudaSuccess) {
+    *error = ArchitectureError(index, facts.name, facts.major, facts.minor);
+    if (!error->empty()) return nullptr;
+    asked = cudaSetDevice(index);
+  }
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   if (asked == cudaSuccess) asked = cudaMemGetInfo(&free_bytes, &total_bytes);
@@ -240,9 +206,10 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
     *error = "GPU " + std::to_string(index) + ": " + cudaGetErrorString(asked);
     return nullptr;
   }
+  DeviceFacts device;
   device.index = index;
   device.name = facts.name;
-  device.id = IdOf(facts.uuid);
+  device.id = IdOf(facts.uuid.bytes);
   device.architecture =
       "sm_" + std::to_string(facts.major) + std::to_string(facts.minor);
   int kilohertz = 0;
@@ -255,11 +222,6 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
   }
   device.free_memory = free_bytes;
   device.total_memory = total_bytes;
-  if (facts.major < kOldestMajor) {
-    *error = "GPU " + std::to_string(index) + " (" + device.name + ") is of " +
-             device.architecture + ": the oldest that Sluice runs on is sm_80";
-    return nullptr;
-  }
   return std::make_unique<GpuRuntime>(index, std::move(device));
 }
 
