@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/device/cuda/make_cuda_ranks.h"
+#include "common/model/hosted_experts.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/device/cuda/emulated_gpus.h"
 #include "tests/model/expect_same.h"
@@ -174,6 +175,23 @@ TEST(UnequalGpusTest, AGpuThatIsTooSmallIsNamed) {
   EXPECT_EQ(keys.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(keys), HasSubstr("GPU 1 (a block as fibres, GPU-1): a KV "
                                        "cache of 1048576 blocks"));
+}
+
+TEST(UnequalGpusTest, AGpuThatIsTooSmallForExpertsIsNamed) {
+  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  HostedExpertsOptions options;
+  options.model_path = path;
+  options.threads = 1;
+  options.held = {{1, {{0, 8}}}};
+  options.make_backends = RankedBackends({}, {20000});
+  const Status status = HostedExperts::Load(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status),
+              HasSubstr("GPU 0 (a block as fibres, GPU-0): the experts take"));
+  options.make_backends = RankedBackends({});
+  const auto loaded = HostedExperts::Load(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->info().gpu, "GPU-0");
 }
 
 }  // namespace

@@ -9,15 +9,20 @@
 
 namespace sluice::kernels::cuda {
 
-// The memory of a machine that is not told another.
-inline constexpr uint64_t kMachineMemory = uint64_t{1} << 30;
+struct MachineOptions {
+  Schedule schedule = Schedule::kForward;
+  int index = 0;                        // among devices
+  uint64_t memory = uint64_t{1} << 30;  // bytes that Allocate has
+  bool reaches_peers = true;            // see Runtime::ReachPeer
+};
 
-// Returns a runtime over a Machine of its own, device `index`, with `memory`
-// bytes, of which Allocate counts whole ones. Nothing runs before Sync, in
+// Returns a runtime over a Machine of its own. Nothing runs before Sync, in
 // the order of the calls. New memory is full of NaN. Sync ends the process with
 // the Machine's first fault, if it has one.
-std::unique_ptr<Runtime> OpenMachine(Schedule schedule, int index = 0,
-                                     uint64_t memory = kMachineMemory);
+std::unique_ptr<Runtime> OpenMachine(const MachineOptions& options);
+inline std::unique_ptr<Runtime> OpenMachine(Schedule schedule) {
+  return OpenMachine(MachineOptions{schedule});
+}
 
 }  // namespace sluice::kernels::cuda
 

@@ -17,15 +17,16 @@ constexpr size_t kAlignment = 64;
 
 class MachineRuntime final : public Runtime, LaunchGraphs::Device {
  public:
-  MachineRuntime(Schedule schedule, int index, uint64_t memory)
-      : machine_(schedule), graphs_(this) {
-    facts_ = {index,
-              "a block as fibres",
-              "GPU-" + std::to_string(index),
-              "emulated",
-              memory,
-              memory,
-              0};
+  explicit MachineRuntime(const MachineOptions& options)
+      : reaches_peers_(options.reaches_peers),
+        machine_(options.schedule),
+        graphs_(this) {
+    facts_.index = options.index;
+    facts_.name = "a block as fibres";
+    facts_.id = "GPU-" + std::to_string(options.index);
+    facts_.architecture = "emulated";
+    facts_.free_memory = options.memory;
+    facts_.total_memory = options.memory;
     sink_.stream = &machine_;
     machine_.RunLater();
   }
@@ -59,7 +60,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   std::shared_ptr<void> AllocateHost(size_t bytes) override {
     return {std::malloc(std::max<size_t>(bytes, 1)), std::free};
   }
-  bool ReachPeer(int) override { return true; }
+  bool ReachPeer(int) override { return reaches_peers_; }
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0) return;
     Submit();
@@ -123,6 +124,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
     });
   }
 
+  const bool reaches_peers_;
   DeviceFacts facts_;
   Machine machine_;
   LaunchGraphs graphs_;
@@ -133,9 +135,8 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
 
 }  // namespace
 
-std::unique_ptr<Runtime> OpenMachine(Schedule schedule, int index,
-                                     uint64_t memory) {
-  return std::make_unique<MachineRuntime>(schedule, index, memory);
+std::unique_ptr<Runtime> OpenMachine(const MachineOptions& options) {
+  return std::make_unique<MachineRuntime>(options);
 }
 
 std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {

@@ -12,8 +12,8 @@
 namespace sluice::testing {
 
 using Runtimes = std::vector<std::unique_ptr<kernels::cuda::Runtime>>;
+using kernels::cuda::MachineOptions;
 using kernels::cuda::OpenMachine;
-using kernels::cuda::Schedule;
 
 std::string UseFakeNccl(FakeNccl* plan) {
   plan->enqueue = [](void* stream, std::function<void()> work) {
@@ -33,19 +33,19 @@ Runtimes EmulatedGpus(const std::vector<uint64_t>& memory) {
   Runtimes runtimes;
   for (size_t i = 0; i < memory.size(); ++i) {
     runtimes.push_back(
-        OpenMachine(Schedule::kForward, static_cast<int>(i), memory[i]));
+        OpenMachine({.index = static_cast<int>(i), .memory = memory[i]}));
   }
   return runtimes;
 }
 
 Runtimes EmulatedGpus(int count) {
   return EmulatedGpus(std::vector<uint64_t>(static_cast<size_t>(count),
-                                            kernels::cuda::kMachineMemory));
+                                            MachineOptions().memory));
 }
 
 BackendFactory RankedBackends(CommunicatorOptions options,
                               std::vector<uint64_t> memory, Numerics numerics) {
-  if (memory.empty()) memory = {kernels::cuda::kMachineMemory};
+  if (memory.empty()) memory = {MachineOptions().memory};
   return [=](const BackendOptions& backends) mutable {
     memory.resize(static_cast<size_t>(backends.ranks), memory.back());
     return MakeCudaRanks(EmulatedGpus(memory), backends.kv_type,

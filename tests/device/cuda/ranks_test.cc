@@ -15,9 +15,11 @@
 #include <vector>
 
 #include "common/base/end_process.h"
+#include "common/base/log.h"
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/make_communicators.h"
 #include "common/device/cuda/nccl_library.h"
+#include "kernels/cuda/device_host/open_machine.h"
 #include "tests/device/cuda/emulated_gpus.h"
 
 namespace sluice::testing {
@@ -253,6 +255,28 @@ TEST(LinkChoiceTest, ALinkThatIsNotThereIsNamed) {
   // Without NCCL the devices use each other's memory.
   options.link = "auto";
   EXPECT_TRUE(Connect(options).ok());
+}
+
+TEST(LinkChoiceTest, DevicesThatDoNotReachEachOtherCopyThroughTheHost) {
+  CommunicatorOptions options;
+  options.nccl = "libnccl-that-is-nowhere.so.2";
+  std::vector<std::unique_ptr<kernels::cuda::Runtime>> gpus;
+  std::vector<kernels::cuda::Runtime*> runtimes;
+  for (int i = 0; i < 2; ++i) {
+    gpus.push_back(
+        kernels::cuda::OpenMachine({.index = i, .reaches_peers = false}));
+    runtimes.push_back(gpus.back().get());
+  }
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(MakeCommunicators(runtimes, options).ok());
+  FlushLog(std::chrono::seconds(10));
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told, HasSubstr("no NCCL: libnccl-that-is-nowhere.so.2"));
+  EXPECT_THAT(told, HasSubstr("GPU 0 does not reach the memory of GPU 1"));
+  EXPECT_THAT(told, HasSubstr("ranks copy through the host's memory"));
+  options.link = "peer";
+  EXPECT_EQ(MakeCommunicators(runtimes, options).status().code(),
+            StatusCode::kUnavailable);
 }
 
 TEST(LinkChoiceTest, ALibraryThatIsNotNcclIsNamed) {
