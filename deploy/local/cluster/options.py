@@ -64,13 +64,18 @@ def device_names(text):
     return names
 
 
+def gpus_of(device):
+    """The GPUs that a stage's device names."""
+    if not device.startswith("cuda"):
+        return []
+    return device.partition(":")[2].split(",") if ":" in device else ["0"]
+
+
 def shared_gpu(options):
     """A GPU that several stages name; None if there is none."""
     seen = set()
     for index in range(options.stages if options.device else 0):
-        name = options.device[index % len(options.device)]
-        for gpu in name.partition(":")[2].split(",") if ":" in name else (
-                ["0"] if name == "cuda" else []):
+        for gpu in gpus_of(options.device[index % len(options.device)]):
             if gpu in seen:
                 return gpu
             seen.add(gpu)
