@@ -9,11 +9,13 @@ namespace {
 
 // A shorter list is no faster as a graph.
 constexpr size_t kFewLaunches = 3;
-// Batch sizes and context lengths that are in use at once.
-constexpr size_t kMostGraphs = 64;
 // Lists that came once, by hash.
-constexpr size_t kMostSeen = 1024;
+constexpr size_t kMostSeen = 8192;
 constexpr size_t kAlignment = 16;
+
+size_t CostOf(const LaunchList& list) {
+  return list.launches().size() + LaunchGraphs::kGraphLaunches;
+}
 
 uint64_t Mix(uint64_t hash, uint64_t word) {
   hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
@@ -56,7 +58,7 @@ void LaunchGraphs::Begin(const LaunchList& list) {
     ++counts_.started;
     return device_.Start(list);
   }
-  if (kept_.size() >= kMostSeen || graphs_ >= kMostGraphs) MakeRoom();
+  if (kept_.size() - graphs_ >= kMostSeen) DropOlder(false);
   const auto [found, is_new] = kept_.try_emplace(list.Hash());
   Kept& kept = found->second;
   kept.used = ++begun_;
@@ -68,30 +70,35 @@ void LaunchGraphs::Begin(const LaunchList& list) {
     kept.list = list;
     kept.graph = device_.Capture(list);
     ++graphs_;
+    launches_ += CostOf(list);
     ++counts_.captured;
   } else {
     ++counts_.replayed;
   }
   device_.Replay(kept.graph.get());
+  if (launches_ > kMostLaunches) DropOlder(true);
 }
 
-// Gives up the older half of the graphs and all that came once.
-void LaunchGraphs::MakeRoom() {
+void LaunchGraphs::DropOlder(bool with_graph) {
   std::vector<uint64_t> used;
   for (const auto& [hash, kept] : kept_) {
-    if (kept.graph != nullptr) used.push_back(kept.used);
+    if ((kept.graph != nullptr) == with_graph) used.push_back(kept.used);
   }
-  uint64_t least = 0;
-  if (used.size() >= kMostGraphs) {
-    const auto middle =
-        used.begin() + static_cast<std::ptrdiff_t>(used.size() / 2);
-    std::nth_element(used.begin(), middle, used.end());
-    least = *middle;
-  }
+  const auto middle =
+      used.begin() + static_cast<std::ptrdiff_t>(used.size() / 2);
+  std::nth_element(used.begin(), middle, used.end());
+  const uint64_t least = *middle;
   std::erase_if(kept_, [&](const auto& entry) {
-    return entry.second.graph == nullptr || entry.second.used < least;
+    const Kept& kept = entry.second;
+    if ((kept.graph != nullptr) != with_graph || kept.used >= least) {
+      return false;
+    }
+    if (with_graph) {
+      --graphs_;
+      launches_ -= CostOf(kept.list);
+    }
+    return true;
   });
-  graphs_ = kept_.size();
 }
 
 }  // namespace sluice::kernels::cuda

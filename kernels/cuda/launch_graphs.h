@@ -20,9 +20,17 @@ struct GraphCounts {
 // A device's graphs of lists of launches that come again: a decode step of as
 // many sequences does the same with the same buffers every time, and only what
 // is in them differs. A list that comes a second time becomes a graph. The
-// graphs that were used last are kept. Used by one thread.
+// graphs that were used last are kept, as far as their launches go: every
+// collective of several ranks cuts a step's list, so that a step may be some
+// hundred graphs. Used by one thread.
 class LaunchGraphs {
  public:
+  // Graphs that are kept hold at most so many launches, each kGraphLaunches
+  // more for what a graph takes beside them. A decode step of 32 layers has
+  // some 500: 64 batch sizes fit in one list each, 24 in 66 lists.
+  static constexpr size_t kMostLaunches = size_t{1} << 16;
+  static constexpr size_t kGraphLaunches = 32;
+
   // What a device does with a list. `Capture` does not begin it.
   class Device {
    public:
@@ -44,11 +52,13 @@ class LaunchGraphs {
     std::shared_ptr<void> graph;  // null: the list came once, and is not kept
     uint64_t used = 0;
   };
-  void MakeRoom();
+  // Forgets what has a graph, or what has none, but for the half used last.
+  void DropOlder(bool with_graph);
 
   Device& device_;
   std::unordered_map<uint64_t, Kept> kept_;  // by hash
   size_t graphs_ = 0;
+  size_t launches_ = 0;  // of all graphs, kGraphLaunches for each among them
   uint64_t begun_ = 0;
   GraphCounts counts_;
 };

@@ -8,7 +8,9 @@
 namespace sluice::kernels::cuda {
 
 // Launches in order, as bytes that can be compared: two lists that are equal do
-// the same with the same memory. A value.
+// the same with the same memory. The bytes between the members of arguments are
+// compared too, so that two lists that do the same may differ: that costs a
+// graph, and no result is wrong. A value.
 class LaunchList {
  public:
   struct One {
