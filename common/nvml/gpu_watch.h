@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@
 
 namespace sluice {
 
-// What was last read of a GPU.
+// What was last read of a GPU. What NVML did not give at the last reading is 0.
 struct GpuReading {
   uint64_t memory_used = 0;   // bytes, of all processes
   uint64_t memory_total = 0;  // bytes
@@ -27,15 +28,16 @@ struct GpuReading {
 };
 
 // Reads a process' GPUs, and ends the process (EndToBeReplaced) when one of
-// them is not to be trusted: the driver tells of an error of the GPU (an XID
-// that no program causes by itself), or memory did not correct an error. Calls
-// of any thread.
+// them is not to be trusted: the driver tells of an XID after which a GPU
+// computes nothing more (gpu_watch.cc has the list; others are counted), memory
+// did not correct an error, or NVML says that the GPU is lost or must be reset.
+// Calls of any thread.
 class GpuWatch {
  public:
   // Looks at the GPUs with these ids (DeviceFacts) from the thread "gpu-watch".
   // `on_fault` takes why the process ends, and may return in tests. NOT_FOUND
-  // and FAILED_PRECONDITION of NvmlLibrary::Load and for an id that NVML does
-  // not know.
+  // and FAILED_PRECONDITION as NvmlLibrary::Load, and FAILED_PRECONDITION for
+  // an id that NVML does not know.
   static StatusOr<std::unique_ptr<GpuWatch>> Start(
       const std::vector<std::string>& ids,
       const std::string& library = "libnvidia-ml.so.1",
@@ -44,25 +46,38 @@ class GpuWatch {
   GpuWatch(const GpuWatch&) = delete;
   GpuWatch& operator=(const GpuWatch&) = delete;
 
-  // Of each GPU, in the order of the ids, at most some seconds old.
+  // Of each GPU, in the order of the ids, read half a second ago at most,
+  // unless NVML itself is slow.
   std::vector<GpuReading> Readings() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Gpu {
     std::string id;
     NvmlLibrary::Device device = nullptr;
-    uint64_t first_ecc_errors = 0;
+    // What tells of events: of a slice the GPU that it is of.
+    NvmlLibrary::Device teller = nullptr;
+    unsigned int instance = NvmlLibrary::kNoInstance;  // of a slice
+    std::optional<uint64_t> first_ecc_errors;  // at the first count that came
+    bool is_lost = false;
   };
 
   GpuWatch(NvmlLibrary nvml, std::function<void(const std::string&)> on_fault)
       : nvml_(std::move(nvml)), on_fault_(std::move(on_fault)) {}
-  // UNAVAILABLE for an id that NVML does not know.
+  // FAILED_PRECONDITION for an id that NVML does not know.
   Status Find(const std::string& id);
+  // Asks for the events of the GPU that there are.
+  void Register(Gpu& gpu);
   void Watch();
   void Read() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits for an event, at most a second, and judges it.
+  // Waits for an event, at most half a second, and judges it.
   void TakeEvent() ABSL_LOCKS_EXCLUDED(mutex_);
-  uint64_t EccErrors(const Gpu& gpu) const;
+  // Whether an event of it concerns the GPU or slice.
+  static bool IsOf(const NvmlLibrary::Event& event, const Gpu& gpu);
+  // Whether a call about the GPU gave what it was asked for. A GPU that is lost
+  // or must be reset is a fault, told once.
+  bool Gave(int result, Gpu& gpu);
+  // Returns the errors since the watch began; 0 as long as NVML has no count.
+  uint64_t NewEccErrors(Gpu& gpu);
 
   const NvmlLibrary nvml_;
   const std::function<void(const std::string&)> on_fault_;

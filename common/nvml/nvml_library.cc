@@ -16,11 +16,14 @@ StatusOr<NvmlLibrary> NvmlLibrary::Load(const std::string& name) {
   };
   find("nvmlInit_v2", nvml.init);
   find("nvmlDeviceGetHandleByUUID", nvml.device_by_uuid);
+  find("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", nvml.parent_of_slice);
+  find("nvmlDeviceGetGpuInstanceId", nvml.instance_of_slice);
   find("nvmlDeviceGetMemoryInfo", nvml.memory_info);
   find("nvmlDeviceGetUtilizationRates", nvml.utilization);
   find("nvmlDeviceGetTotalEccErrors", nvml.total_ecc_errors);
   find("nvmlEventSetCreate", nvml.event_set_create);
   find("nvmlEventSetFree", nvml.event_set_free);
+  find("nvmlDeviceGetSupportedEventTypes", nvml.supported_events);
   find("nvmlDeviceRegisterEvents", nvml.register_events);
   find("nvmlEventSetWait_v2", nvml.event_set_wait);
   find("nvmlErrorString", nvml.error_string);

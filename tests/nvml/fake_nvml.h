@@ -17,9 +17,15 @@ struct FakeGpu {
   uint64_t total = 0;
   unsigned busy = 0;  // per cent
   std::atomic<uint64_t> ecc_errors{0};
-  bool has_ecc = true;
-  bool has_events = true;
-  std::atomic<uint64_t> xid{0};  // told once, then 0
+  std::atomic<bool> has_ecc{true};
+  uint64_t events = 2 | 8;    // that it has: double-bit errors and XIDs
+  FakeGpu* parent = nullptr;  // of a slice, which has no events itself
+  unsigned instance = 0;      // of a slice
+  // What calls about it give; 0: what they are asked for.
+  std::atomic<int> result{0};
+  std::atomic<uint64_t> registered{0};  // events that were asked for
+  std::atomic<uint64_t> xid{0};         // told once, then 0
+  unsigned xid_instance = 0xFFFFFFFF;   // whose: none's
 };
 
 // What a test tells the library that stands for NVML, by its function
@@ -27,6 +33,7 @@ struct FakeGpu {
 struct FakeNvml {
   std::vector<FakeGpu*> gpus;
   int init_result = 0;
+  std::atomic<int> wait_result{0};  // of a wait for events; 0: what comes
   std::atomic<int> event_sets{0};
 };
 

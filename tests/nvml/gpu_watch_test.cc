@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/base/end_process.h"
@@ -62,8 +63,10 @@ class GpuWatchTest : public ::testing::Test {
     first_.ecc_errors = 4;  // before this process
     second_.total = 40;
     second_.has_ecc = false;
-    second_.has_events = false;
-    plan_.gpus = {&first_, &second_};
+    second_.parent = &whole_;
+    second_.instance = 3;
+    whole_.events = 8;  // no ECC
+    plan_.gpus = {&first_, &second_, &whole_};
     Tell(&plan_);
   }
   StatusOr<std::unique_ptr<GpuWatch>> Start(
@@ -72,7 +75,8 @@ class GpuWatchTest : public ::testing::Test {
   }
 
   FakeGpu first_{"GPU-1"};
-  FakeGpu second_{"MIG-2"};
+  FakeGpu second_{"MIG-2"};  // a slice of the next
+  FakeGpu whole_{"GPU-9"};
   FakeNvml plan_;
   Faults faults_;
 };
@@ -109,6 +113,87 @@ TEST_F(GpuWatchTest, AnErrorOfTheGpuIsAFaultAndAProgramsIsNot) {
               ElementsAre(HasSubstr("GPU GPU-1: the driver tells of XID 79")));
 }
 
+TEST_F(GpuWatchTest, AContainedErrorIsCountedAlone) {
+  auto watch = Start({"GPU-1"});
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  uint64_t count = 0;
+  for (const uint64_t xid : {63, 92, 94, 45}) {
+    first_.xid = xid;
+    ++count;
+    EXPECT_TRUE(
+        Becomes([&] { return (*watch)->Readings()[0].xid_errors == count; }));
+  }
+  EXPECT_THAT(faults_.all(), ElementsAre());
+}
+
+TEST_F(GpuWatchTest, AGpuWithoutEccTellsOfItsXids) {
+  auto watch = Start({"GPU-9"});
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  EXPECT_EQ(whole_.registered, 8u);
+  whole_.xid = 79;
+  EXPECT_TRUE(Becomes([&] { return !faults_.all().empty(); }));
+}
+
+TEST_F(GpuWatchTest, ASliceIsToldOfItsOwnAndOfItsGpusXids) {
+  auto watch = Start({"GPU-2", "GPU-1"});
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  whole_.xid_instance = 4;  // another slice's
+  whole_.xid = 79;
+  EXPECT_TRUE(Becomes([&] { return whole_.xid == 0; }));
+  first_.xid = 31;  // is taken after that
+  EXPECT_TRUE(
+      Becomes([&] { return (*watch)->Readings()[1].xid_errors == 1u; }));
+  EXPECT_EQ((*watch)->Readings()[0].xid_errors, 0u);
+  EXPECT_THAT(faults_.all(), ElementsAre());
+  whole_.xid_instance = 3;
+  whole_.xid = 79;
+  EXPECT_TRUE(Becomes([&] { return faults_.all().size() == 1; }));
+  EXPECT_THAT(faults_.all(), ElementsAre(HasSubstr("GPU GPU-2: ")));
+}
+
+TEST_F(GpuWatchTest, AGpuThatIsLostOrMustBeResetIsAFaultAndHasNoReading) {
+  for (const auto& [result, words] :
+       {std::pair(15, "GPU GPU-1: GPU is lost"),
+        std::pair(16, "GPU GPU-1: GPU requires reset")}) {
+    Faults faults;
+    auto watch = GpuWatch::Start({"GPU-1"}, SLUICE_FAKE_NVML, faults.Taker());
+    ASSERT_TRUE(watch.ok()) << watch.status();
+    EXPECT_EQ((*watch)->Readings()[0].memory_used, 30u);
+    first_.result = result;
+    EXPECT_TRUE(
+        Becomes([&] { return (*watch)->Readings()[0].memory_used == 0u; }));
+    EXPECT_EQ((*watch)->Readings()[0].busy, 0.0);
+    EXPECT_THAT(faults.all(), ElementsAre(HasSubstr(words)));
+    first_.result = 0;
+  }
+}
+
+TEST_F(GpuWatchTest, AWaitForEventsThatLosesAGpuIsAFault) {
+  auto watch = Start({"GPU-1"});
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  plan_.wait_result = 15;
+  EXPECT_TRUE(Becomes([&] { return !faults_.all().empty(); }));
+  EXPECT_THAT(faults_.all()[0], HasSubstr("GPU is lost"));
+}
+
+// What the first count says came before the process.
+TEST_F(GpuWatchTest, ACountOfErrorsThatComesLateIsNoFault) {
+  first_.has_ecc = false;
+  auto watch = Start({"GPU-1"});
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  first_.has_ecc = true;
+  first_.used = 50;
+  EXPECT_TRUE(
+      Becomes([&] { return (*watch)->Readings()[0].memory_used == 50u; }));
+  first_.used = 60;  // a whole reading later
+  EXPECT_TRUE(
+      Becomes([&] { return (*watch)->Readings()[0].memory_used == 60u; }));
+  EXPECT_THAT(faults_.all(), ElementsAre());
+  first_.ecc_errors = 5;
+  EXPECT_TRUE(Becomes([&] { return !faults_.all().empty(); }));
+  EXPECT_THAT(faults_.all()[0], HasSubstr("1 errors that it did not correct"));
+}
+
 TEST_F(GpuWatchTest, AnErrorThatMemoryDoesNotCorrectIsAFault) {
   auto watch = Start({"GPU-1"});
   ASSERT_TRUE(watch.ok()) << watch.status();
@@ -135,7 +220,7 @@ TEST_F(GpuWatchTest, AFaultEndsTheProcessForAnotherToTakeItsPlace) {
       {
         first_.xid = 48;
         const auto watch = GpuWatch::Start({"GPU-1"}, SLUICE_FAKE_NVML);
-        std::this_thread::sleep_for(std::chrono::seconds(20));
+        Becomes([] { return false; });  // the watch ends the process
         std::_Exit(0);
       },
       ::testing::ExitedWithCode(kToBeReplaced), "XID 48: this process ends");
