@@ -24,8 +24,11 @@ struct CommunicatorOptions {
 
 // Returns every rank's communicator, in order, on the rank's runtime, which
 // must outlive it; says in the log which link it is, and why no better one.
-// Runtimes are of one device, or of a device each. INVALID_ARGUMENT for another
-// link, UNAVAILABLE for one that does not work here.
+// Ranks that gather, by NCCL or through the host, are watched
+// (CollectiveWatch); those over one device or each other's memory are not: the
+// stage's watch over its loop ends a process whose ranks stand still. Runtimes
+// are of one device, or of a device each. INVALID_ARGUMENT for another link,
+// UNAVAILABLE for one that does not work here.
 StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> MakeCommunicators(
     std::span<kernels::cuda::Runtime* const> runtimes,
     const CommunicatorOptions& options = {});

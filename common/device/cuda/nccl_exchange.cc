@@ -1,19 +1,65 @@
 #include "common/device/cuda/nccl_exchange.h"
 
+#include <chrono>
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/base/clock.h"
 #include "common/base/end_process.h"
 #include "common/concurrency/named_thread.h"
 
 namespace sluice {
+namespace {
+
+// Ends the process if it is not destroyed in time: NCCL connects devices
+// without a deadline of its own.
+class InitWatch {
+ public:
+  explicit InitWatch(size_t devices)
+      : thread_("nccl-init", [this, devices] { Watch(devices); }) {}
+  ~InitWatch() {
+    {
+      MutexLock lock(mutex_);
+      done_ = true;
+    }
+    wake_.NotifyAll();
+    thread_.Join();
+  }
+  InitWatch(const InitWatch&) = delete;
+  InitWatch& operator=(const InitWatch&) = delete;
+
+ private:
+  void Watch(size_t devices) {
+    constexpr std::chrono::seconds kDeadline(60);
+    const TimePoint last = Clock::now() + kDeadline;
+    {
+      MutexLock lock(mutex_);
+      while (!done_ && wake_.WaitUntil(mutex_, last)) {
+      }
+      if (done_) return;
+    }
+    EndToBeReplaced(Cat("NCCL has not connected ", devices, " GPUs in ",
+                        kDeadline.count(), " s"));
+  }
+
+  Mutex mutex_;
+  CondVar wake_;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  NamedThread thread_;
+};
+
+}  // namespace
 
 StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Make(
     NcclLibrary nccl, std::vector<int> devices) {
   std::unique_ptr<NcclExchange> exchange(new NcclExchange(std::move(nccl)));
   std::vector<NcclLibrary::Comm> comms(devices.size());
-  const int result = exchange->nccl_.comm_init_all(
-      comms.data(), static_cast<int>(devices.size()), devices.data());
+  int result = NcclLibrary::kSuccess;
+  {
+    const InitWatch watch(devices.size());
+    result = exchange->nccl_.comm_init_all(
+        comms.data(), static_cast<int>(devices.size()), devices.data());
+  }
   if (result != NcclLibrary::kSuccess) {
     return Unavailable("NCCL ", exchange->nccl_.version, " cannot connect ",
                        devices.size(),
@@ -41,6 +87,8 @@ void NcclExchange::AllGather(int rank, kernels::cuda::Runtime& runtime,
 }
 
 std::string NcclExchange::Fault() {
+  MutexLock lock(mutex_);
+  if (aborted_) return {};  // who aborts ends the process
   for (size_t r = 0; r < comms_.size(); ++r) {
     int error = NcclLibrary::kSuccess;
     const int asked = nccl_.comm_get_async_error(comms_[r], &error);
@@ -54,7 +102,10 @@ std::string NcclExchange::Fault() {
 }
 
 void NcclExchange::Abort() {
-  if (aborted_.exchange(true)) return;
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(aborted_, true)) return;
+  }
   std::vector<NamedThread> threads;
   for (NcclLibrary::Comm comm : comms_) {
     threads.emplace_back("nccl-abort",

@@ -1,13 +1,13 @@
 #ifndef SLUICE_COMMON_DEVICE_CUDA_NCCL_EXCHANGE_H_
 #define SLUICE_COMMON_DEVICE_CUDA_NCCL_EXCHANGE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/device/cuda/device_exchange.h"
 #include "common/device/cuda/nccl_library.h"
@@ -19,7 +19,7 @@ namespace sluice {
 class NcclExchange final : public DeviceExchange {
  public:
   // `devices`: each rank's, none twice. UNAVAILABLE, with NCCL's words, if they
-  // cannot be connected.
+  // cannot be connected; ends the process if NCCL does not say so in a minute.
   static StatusOr<std::unique_ptr<NcclExchange>> Make(NcclLibrary nccl,
                                                       std::vector<int> devices);
   ~NcclExchange() override;
@@ -28,16 +28,18 @@ class NcclExchange final : public DeviceExchange {
 
   void AllGather(int rank, kernels::cuda::Runtime& runtime, const float* send,
                  float* recv, int64_t count) override;
-  std::string Fault() override;
+  std::string Fault() override ABSL_LOCKS_EXCLUDED(mutex_);
   // From a thread for each communicator: it may wait for its device.
-  void Abort() override;
+  void Abort() override ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   explicit NcclExchange(NcclLibrary nccl) : nccl_(std::move(nccl)) {}
 
   const NcclLibrary nccl_;
   std::vector<NcclLibrary::Comm> comms_;
-  std::atomic<bool> aborted_{false};
+  // Held while communicators are asked: an abort frees them.
+  Mutex mutex_;
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 #include "common/device/cuda/staged_exchange.h"
 
 #include "common/base/cat.h"
-#include "common/base/check.h"
+#include "common/base/end_process.h"
 
 namespace sluice {
 
@@ -12,8 +12,8 @@ void StagedExchange::AllGather(int rank, kernels::cuda::Runtime& runtime,
   if (own.floats < count) {
     own.data = runtime.AllocateHost(bytes);
     if (own.data == nullptr) {
-      CheckFailed(__FILE__, __LINE__,
-                  Cat("the host has no ", bytes, " bytes for a rank").c_str());
+      EndToBeReplaced(Cat("the host has no ", bytes,
+                          " bytes of pinned memory for rank ", rank));
     }
     own.floats = count;
   }

@@ -371,6 +371,7 @@ TEST_F(RanksDeathTest, AGatherThatNcclRefusesEndsTheProcess) {
 }
 
 TEST_F(RanksDeathTest, RanksWithoutAFaultGoOn) {
+  options_.limits.deadline = std::chrono::seconds(60);
   EXPECT_EXIT(
       {
         Ranks ranks(2, options_);
