@@ -1,0 +1,305 @@
+"""Streams of random requests, what each of them told, and whether that is what
+a calm cluster tells."""
+
+import http.client
+import json
+import random
+import threading
+import time
+import urllib.parse
+
+STREAMS = 6
+# Seconds for which a client tries to reach a gateway that is not there.
+PATIENCE = 90
+# Gaps below this are no pause (seconds).
+PAUSE = 0.25
+
+SCHEMA = {"type": "object", "properties": {
+    "name": {"type": "string", "maxLength": 30},
+    "numbers": {"type": "array", "items": {"type": "integer"},
+                "maxItems": 12}},
+          "required": ["name", "numbers"], "additionalProperties": False}
+TOOL = {"type": "function", "function": {
+    "name": "look_up", "description": "Looks a word up.",
+    "parameters": {"type": "object", "properties": {
+        "word": {"type": "string", "maxLength": 40},
+        "depth": {"type": "integer", "minimum": 0, "maximum": 99}},
+                   "required": ["word", "depth"],
+                   "additionalProperties": False}}}
+
+
+def chat(text, **fields):
+    return "/v1/chat/completions", {
+        "messages": [{"role": "user", "content": text}], "temperature": 0.9,
+        **fields}
+
+
+def completion(text, **fields):
+    return "/v1/completions", {"prompt": text, "temperature": 0.9, **fields}
+
+
+def requests(draw):
+    """One of each kind, their seeds drawn: [(path, body)]."""
+    def seed():
+        return draw.randrange(1 << 31)
+
+    return [
+        completion("Once upon a time", seed=seed(), max_tokens=300,
+                   ignore_eos=True, logprobs=3),
+        completion("The sluice was", seed=seed(), max_tokens=250,
+                   ignore_eos=True, repetition_penalty=1.2,
+                   presence_penalty=0.3, top_p=0.9, stop=["zzzz", "qqqqq"]),
+        completion("word " * 120, seed=seed(), max_tokens=60,
+                   ignore_eos=True),
+        completion("One", temperature=0, max_tokens=300, ignore_eos=True),
+        chat("Tell me a story.", seed=seed(), max_tokens=200, n=3,
+             ignore_eos=True),
+        chat("Give me numbers.", seed=seed(), max_tokens=300,
+             response_format={"type": "json_schema", "json_schema": {
+                 "name": "numbers", "schema": SCHEMA}}),
+        chat("Look up a word.", seed=seed(), max_tokens=300, tools=[TOOL],
+             tool_choice="required"),
+        chat("Count.", seed=seed(), max_tokens=200, logprobs=True,
+             top_logprobs=2, ignore_eos=True),
+    ]
+
+
+def add_call(told, call):
+    function = call.get("function", {})
+    known = told.setdefault(call["index"], {"name": "", "arguments": ""})
+    known["name"] += function.get("name") or ""
+    known["arguments"] += function.get("arguments") or ""
+
+
+class Transcript:
+    """What a stream told, whatever its events were; `gap` is the longest time
+    between two of them, `pauses` the long ones: [(from, to)]."""
+
+    def __init__(self):
+        self.choices = {}
+        self.usage = None
+        self.gap = 0.0
+        self.pauses = []
+        self.problem = None
+        self.over = False
+        self._last = None
+
+    def take(self, text):
+        now = time.monotonic()
+        if self._last is not None:
+            self.gap = max(self.gap, now - self._last)
+            if now - self._last > PAUSE:
+                self.pauses.append((self._last, now))
+        self._last = now
+        if text == "[DONE]":
+            self.over = True
+            return
+        event = json.loads(text)
+        if "error" in event:
+            self.problem = text
+        if event.get("usage"):
+            self.usage = [event["usage"][key] for key in
+                          ("prompt_tokens", "completion_tokens")]
+        for choice in event.get("choices", []):
+            self._take_choice(choice)
+
+    def _take_choice(self, choice):
+        told = self.choices.setdefault(choice["index"], {
+            "text": "", "ids": [], "logprobs": [], "calls": {}, "ends": []})
+        delta = choice.get("delta", choice)
+        told["text"] += delta.get("content") or choice.get("text") or ""
+        told["ids"] += choice.get("token_ids") or []
+        told["logprobs"].append(json.dumps(choice.get("logprobs")))
+        for call in delta.get("tool_calls") or []:
+            add_call(told["calls"], call)
+        if choice.get("finish_reason"):
+            told["ends"].append(choice["finish_reason"])
+
+    def whole(self):
+        """All that must be equal. Log probabilities as a set of events' texts
+        would depend on their cut: they are joined."""
+        return json.dumps([{**told, "logprobs": joined(told["logprobs"])}
+                           for _, told in sorted(self.choices.items())]
+                          + [self.usage], sort_keys=True)
+
+    def begins(self, whole):
+        """Whether what was told is the beginning of `whole`."""
+        calm = json.loads(whole)[:-1]
+        return all(
+            index < len(calm)
+            and calm[index]["text"].startswith(told["text"])
+            and calm[index]["ids"][:len(told["ids"])] == told["ids"]
+            and told["ends"] in ([], calm[index]["ends"])
+            for index, told in self.choices.items())
+
+
+def joined(texts):
+    """The log probabilities of all events as one list."""
+    tokens = []
+    for text in texts:
+        value = json.loads(text)
+        if not value:
+            continue
+        if "content" in value:
+            tokens += value["content"] or []
+        else:
+            tokens += zip(value.get("tokens") or [],
+                          value.get("token_logprobs") or [],
+                          [json.dumps(top) for top in
+                           value.get("top_logprobs") or []])
+    return tokens
+
+
+class Stream:
+    """A streamed request by a patient client. It tries again while nobody
+    answers, or while it is told to (503 before the stream began); where the
+    gateway dies under a stream that has event ids, it asks for the rest.
+
+    `cut`: the stream broke off without an end; `resumed` and `turned_away`:
+    how often."""
+
+    def __init__(self, url, path, body):
+        self.told = Transcript()
+        self.cut = None
+        self.resumed = 0
+        self.turned_away = 0
+        self.begin = time.monotonic()
+        self._url, self._path = url, path
+        self._body = {**body, "stream": True, "return_token_ids": True,
+                      "stream_options": {"include_usage": True}}
+        self._last_id = None
+        self._running = False
+        self._retry()
+        self.end = time.monotonic()
+
+    def _retry(self):
+        while not self._attempt():
+            if time.monotonic() > self.begin + PATIENCE:
+                self.told.problem = f"no answer within {PATIENCE} s"
+                return
+            time.sleep(0.1)
+        for index, choice in self.told.choices.items():
+            if len(choice["ends"]) != 1 and not self.cut and \
+                    self.told.problem is None:
+                self.told.problem = \
+                    f"choice {index} has ends {choice['ends']}"
+
+    def _attempt(self):
+        """False if it is to be tried again."""
+        parts = urllib.parse.urlsplit(self._url)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port,
+                                                timeout=180)
+        try:
+            return self._ask(connection)
+        except (OSError, http.client.HTTPException) as error:
+            return self._broken(repr(error))
+        finally:
+            connection.close()
+
+    def _ask(self, connection):
+        headers = {"Content-Type": "application/json"}
+        if self._last_id is not None:
+            headers["Last-Event-ID"] = self._last_id
+        connection.request("POST", self._path, json.dumps(self._body), headers)
+        answer = connection.getresponse()
+        if answer.status == 503:
+            self.turned_away += 1
+            return False
+        if answer.status != 200:
+            text = answer.read().decode()
+            if self._running:  # not resumed
+                self.cut = f"{answer.status}: {text}"
+            else:
+                self.told.problem = f"{answer.status}: {text}"
+            return True
+        self.resumed += self._running
+        self._running = True
+        for line in answer:
+            text = line.decode().rstrip("\r\n")
+            if text.startswith("id: "):
+                self._last_id = text[4:]
+            elif text.startswith("data: "):
+                self.told.take(text[6:])
+        return True if self.told.over else self._broken("no [DONE]")
+
+    def _broken(self, why):
+        """True if that was the end of it."""
+        if not self._running or self._last_id is not None:
+            return False
+        self.cut = why
+        return True
+
+
+class Load:
+    """Streams of random requests, until it is stopped. `gateway_dies` and
+    `gateway_is_back` tell when streams may break off, and new ones be turned
+    away."""
+
+    def __init__(self, url, bodies, want, draw):
+        self.done = 0
+        self.gaps = []
+        self.pauses = []
+        self.wrong = []
+        self.counts = {"cut by the gateway": 0, "resumed": 0,
+                       "turned away": 0}
+        self._url, self._bodies, self._want = url, bodies, want
+        self._deaths = []
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run,
+                             args=(random.Random(draw.random()),))
+            for _ in range(STREAMS)]
+        for thread in self._threads:
+            thread.start()
+
+    def gateway_dies(self):
+        self._deaths.append([time.monotonic(), None])
+
+    def gateway_is_back(self):
+        for death in self._deaths:
+            death[1] = death[1] or time.monotonic()
+
+    def _without_gateway(self, stream):
+        """Whether there was none in a part of the stream's time."""
+        return any(begin < stream.end and (end or stream.end) >= stream.begin
+                   for begin, end in self._deaths)
+
+    def _run(self, draw):
+        while not self._stop.is_set():
+            which = draw.randrange(len(self._bodies))
+            stream = Stream(self._url, *self._bodies[which])
+            with self._lock:
+                self._take(stream, which)
+
+    def _take(self, stream, which):
+        told = stream.told
+        self.done += 1
+        self.gaps.append(told.gap)
+        self.pauses += told.pauses
+        self.counts["resumed"] += stream.resumed
+        self.counts["turned away"] += stream.turned_away
+        died = self._without_gateway(stream)
+        if stream.cut and died:
+            self.counts["cut by the gateway"] += 1
+            if told.begins(self._want[which]):
+                return
+        elif not stream.cut and told.problem is None and \
+                told.whole() == self._want[which]:
+            if not stream.turned_away or died:
+                return
+        self.wrong.append({
+            "request": self._bodies[which], "cut": stream.cut,
+            "problem": told.problem, "turned away": stream.turned_away,
+            "got": told.whole(), "want": self._want[which]})
+
+    def pause_within(self, begin, end):
+        """The longest one that has a part in there, in seconds."""
+        with self._lock:
+            return max((to - since for since, to in self.pauses
+                        if since < end and to > begin), default=0.0)
+
+    def stop(self):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(200)
