@@ -37,6 +37,7 @@ SEED = int(os.environ.get("SLUICE_CHAOS_SEED", random.randrange(1 << 30)))
 # Seconds after which no further fault begins; 0: none.
 SECONDS = float(os.environ.get("SLUICE_CHAOS_SECONDS", 0))
 READY_WITHIN = 60
+COUNTERS = ("recoveries", "replayed_tokens", "kept_tokens", "resplits")
 
 
 def is_ready(cluster):
@@ -66,6 +67,8 @@ class Run:
         self.name = name
         self.kinds = {}
         self.faults = 0
+        self.counters = dict.fromkeys(COUNTERS, 0)
+        self._seen = dict(self.counters)
 
     def add(self, kind, begin, end, ready):
         """Moments: of the fault's begin and end, and of readiness after it."""
@@ -76,13 +79,22 @@ class Run:
         entry["ready_seconds"].append(round(ready - end, 2))
         entry["spans"].append((begin, ready))
 
-    def document(self, load, metrics):
+    def count(self, cluster):
+        """Adds what the gateway has counted since; a new one begins at 0."""
+        metrics = api.metrics(cluster.url)
+        for name in COUNTERS:
+            now = metrics[f"sluice_gateway_{name}_total"]
+            before = self._seen[name]
+            self.counters[name] += now - before if now >= before else now
+            self._seen[name] = now
+
+    def document(self, load):
         for entry in self.kinds.values():
             entry["pause_seconds"] = [round(load.pause_within(*span), 2)
                                       for span in entry.pop("spans")]
         return {"cluster": self.name, "seed": SEED, "faults": self.faults,
                 "kinds": self.kinds, "streams": load.done, **load.counts,
-                "wrong": len(load.wrong), **metrics,
+                "wrong": len(load.wrong), **self.counters,
                 "gaps_seconds": [round(gap, 3) for gap in load.gaps]}
 
 
@@ -144,7 +156,10 @@ class ChaosTest(unittest.TestCase):
             self.inject(cluster, kinds(cluster, draw, load), run, count)
             load.stop()
             self.assertEqual(load.wrong, [])
-            self.tell(run, load, api.metrics(cluster.url))
+            run.count(cluster)
+            self.tell(run, load)
+            if run.faults >= 10:  # some must have been felt
+                self.assertGreater(run.counters["recoveries"], 0)
         except BaseException:
             self.keep_logs(cluster, load, run)
             raise
@@ -165,29 +180,24 @@ class ChaosTest(unittest.TestCase):
             harness.wait_for(lambda: is_ready(cluster), READY_WITHIN,
                              f"ready after fault {number}, {kind}: {what}")
             load.gateway_is_back()
+            run.count(cluster)
             ready = time.monotonic()
             run.add(kind, begin, end, ready)
             print(f"  {number}: {kind}: {what}; ready after "
                   f"{ready - end:.2f} s", flush=True)
             self.assertEqual(load.wrong, [], f"{kind}: {what}")
 
-    def tell(self, run, load, metrics):
+    @staticmethod
+    def tell(run, load):
         print(f"{run.faults} faults, {load.done} streams, {load.counts}, "
-              f"{metrics['sluice_gateway_recoveries_total']:.0f} recoveries, "
-              f"{metrics['sluice_gateway_replayed_tokens_total']:.0f} tokens "
-              "replayed, "
-              f"{metrics['sluice_gateway_kept_tokens_total']:.0f} of them on "
-              "replaced stages alone; the longest gap of a stream: p50 "
+              f"{run.counters}; the longest gap of a stream: p50 "
               f"{share(load.gaps, 0.5):.2f} s, p99 "
               f"{share(load.gaps, 0.99):.2f} s, worst {max(load.gaps):.2f} s",
               flush=True)
         folder = os.environ.get("SLUICE_CHAOS_RESULTS")
         if folder:
             path = pathlib.Path(folder, f"{run.name}-{SEED}.json")
-            path.write_text(json.dumps(run.document(load, {
-                name: metrics[f"sluice_gateway_{name}_total"]
-                for name in ("recoveries", "replayed_tokens",
-                             "kept_tokens", "resplits")})))
+            path.write_text(json.dumps(run.document(load)))
 
     @staticmethod
     def keep_logs(cluster, load, run):

@@ -191,8 +191,19 @@ class Shrinking(Faults):
     KINDS = ("lose", "lose_two", "come_and_go", "another_model")
     OTHER_MODEL = None  # set by the test
 
+    def __init__(self, cluster, draw, load):
+        super().__init__(cluster, draw, load)
+        self._pids = {}
+
+    def entries(self, *roles):
+        """With the pids of those that were started here."""
+        return [{**entry, "pid": self._pids.get(named(entry), entry["pid"])}
+                for entry in super().entries(*roles)]
+
     def _start(self, victim, *options):
-        return self.cluster.restart(victim["role"], victim["index"], *options)
+        child = self.cluster.restart(victim["role"], victim["index"], *options)
+        self._pids[named(victim)] = child.pid
+        return child
 
     def lose(self):
         victim, = self.victims()

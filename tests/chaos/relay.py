@@ -119,9 +119,11 @@ class Relay:
         self._target = target
         self._rules = Rules()
         self._connections = set()
+        self._tasks = set()  # the loop alone would forget those that wait
 
     async def serve(self, reader, writer):
         to = None
+        self._tasks.add(asyncio.current_task())
         try:
             back, to = await asyncio.open_connection(*self._target)
             connection = Connection(self._rules, (reader, writer), (back, to))
@@ -133,6 +135,7 @@ class Relay:
         except (OSError, asyncio.CancelledError):
             pass  # the server is not there, or the relay ends
         finally:
+            self._tasks.discard(asyncio.current_task())
             for end in (writer, to):
                 if end is not None:
                     end.transport.abort()
