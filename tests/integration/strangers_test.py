@@ -17,10 +17,11 @@ import unittest
 
 import api
 import harness
+from streams import Streams, body_of, ids_of
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-HEADERS, SETTINGS, ACK = 1, 4, 1
-END_HEADERS, END_STREAM = 4, 1
+DATA, HEADERS, RST, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
+ACK, END_HEADERS, END_STREAM = 1, 4, 1
 
 
 def model():
@@ -49,29 +50,73 @@ def protocol_version():
                          header.read_text()).group(1))
 
 
-def hello(name, secret):
-    """A v1.Hello of this build's protocol, as gRPC sends bytes: in base64."""
-    raw = (b"\x08" + bytes([protocol_version()]) +
-           b"\x12" + bytes([len(name)]) + name +
-           b"\x22" + bytes([len(secret)]) + secret)
+def number(tag, value):
+    """A varint field of a message; left out if 0."""
+    if not value:
+        return b""
+    raw = bytes([tag << 3])
+    while value > 127:
+        raw += bytes([value & 127 | 128])
+        value >>= 7
+    return raw + bytes([value])
+
+
+def text(tag, value):
+    """A field of bytes, below 128."""
+    return bytes([tag << 3 | 2, len(value)]) + value
+
+
+def in_metadata(raw):
+    """As gRPC sends bytes: in base64."""
     return base64.b64encode(raw).rstrip(b"=")
 
 
-class Stranger:
-    """One call of Control, and all that comes back."""
+def hello(name, secret):
+    """A v1.Hello of this build's protocol."""
+    return in_metadata(number(1, protocol_version()) + text(2, name) +
+                       text(4, secret))
 
-    def __init__(self, path, said):
+
+def steps_hello(epoch, layer, secret):
+    """A v1.StepsHello, as from a stage before layer `layer`."""
+    return in_metadata(number(1, protocol_version()) + number(3, epoch) +
+                       number(6, layer) + text(8, secret))
+
+
+def results_request(epoch, secret, tokens_only=False):
+    """A v1.ResultsRequest."""
+    return in_metadata(number(2, epoch) + text(3, secret) +
+                       number(4, tokens_only))
+
+
+def dial(address):
+    """`address`: a socket file, or HOST:PORT."""
+    if address.startswith("/"):
+        to = socket.socket(socket.AF_UNIX)
+        to.settimeout(10)
+        to.connect(address)
+        return to
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), 10)
+
+
+def call_headers(said, method="Control"):
+    return b"".join(field(*pair) for pair in (
+        (b":method", b"POST"), (b":scheme", b"http"),
+        (b":path", b"/sluice.v1.Stage/" + method.encode()),
+        (b":authority", b"x"), (b"content-type", b"application/grpc"),
+        (b"te", b"trailers"), (b"sluice-hello-bin", said)))
+
+
+class Stranger:
+    """One call, and all that comes back."""
+
+    def __init__(self, address, said, method="Control"):
         self.begun = time.monotonic()
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(10)
-        self.socket.connect(path)
-        block = b"".join(field(*pair) for pair in (
-            (b":method", b"POST"), (b":scheme", b"http"),
-            (b":path", b"/sluice.v1.Stage/Control"), (b":authority", b"x"),
-            (b"content-type", b"application/grpc"), (b"te", b"trailers"),
-            (b"sluice-hello-bin", said)))
-        self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0) +
-                            frame(HEADERS, END_HEADERS, 1, block))
+        self.socket = dial(address)
+        self.socket.sendall(
+            PREFACE + frame(SETTINGS, 0, 0) +
+            frame(HEADERS, END_HEADERS, 1, call_headers(said, method)))
 
     def answer(self):
         """The bytes of the trailers, and after how many seconds they came."""
@@ -203,6 +248,131 @@ class StrangersTest(unittest.TestCase):
             self.assertLess(took, 5)
             log = pathlib.Path(cluster.process("stage")["log"]).read_text()
             self.assertLess(log.count("is refused"), 10)
+
+
+class Rogue:
+    """What one who reaches a port of a stage tries. No try raises: a stage
+    may close a connection at any time."""
+
+    def __init__(self, address):
+        self.address = address
+
+    def tries(self):
+        return [self.silent_connections, self.garbage, self.settings_flood,
+                self.ping_flood, self.rapid_resets, self.endless_headers,
+                self.data_before_a_hello, self.many_calls]
+
+    def _send(self, *pieces):
+        try:
+            with dial(self.address) as to:
+                for piece in pieces:
+                    to.sendall(piece)
+                to.settimeout(0.05)
+                while to.recv(65536):
+                    pass
+        except OSError:
+            pass
+
+    def silent_connections(self):
+        held = []
+        try:
+            for _ in range(200):
+                held.append(dial(self.address))
+            time.sleep(0.5)
+        except OSError:
+            pass
+        for one in held:
+            one.close()
+
+    def garbage(self):
+        for _ in range(20):
+            self._send(os.urandom(4096))
+            self._send(PREFACE + os.urandom(4096))
+
+    def settings_flood(self):
+        self._send(PREFACE, frame(SETTINGS, 0, 0) * 20000)
+
+    def ping_flood(self):
+        self._send(PREFACE + frame(SETTINGS, 0, 0),
+                   frame(PING, 0, 0, b"12345678") * 20000)
+
+    def rapid_resets(self):
+        """Calls that are given up at once (CVE-2023-44487)."""
+        block = call_headers(hello(b"rogue", b"r" * 32))
+        self._send(PREFACE + frame(SETTINGS, 0, 0), *(
+            frame(HEADERS, END_HEADERS, 2 * call + 1, block) +
+            frame(RST, 0, 2 * call + 1, b"\0\0\0\x08")
+            for call in range(2000)))
+
+    def endless_headers(self):
+        """A header of which no end comes."""
+        self._send(PREFACE + frame(SETTINGS, 0, 0) +
+                   frame(HEADERS, 0, 1, call_headers(b"")),
+                   *(frame(CONTINUATION, 0, 1, field(b"x", b"y" * 200) * 70)
+                     for _ in range(500)))
+
+    def data_before_a_hello(self):
+        self._send(PREFACE + frame(SETTINGS, 0, 0) +
+                   frame(HEADERS, END_HEADERS, 1, call_headers(b"")),
+                   frame(DATA, 0, 1, b"\0" + struct.pack(">I", 1 << 20)),
+                   *(frame(DATA, 0, 1, b"z" * 16000) for _ in range(65)))
+
+    def many_calls(self):
+        """Of one connection, none of them ended."""
+        block = call_headers(hello(b"rogue", b"r" * 32))
+        self._send(PREFACE + frame(SETTINGS, 0, 0), *(
+            frame(HEADERS, END_HEADERS, 2 * call + 1, block)
+            for call in range(1000)))
+
+
+class RoguesTest(unittest.TestCase):
+    """Whoever reaches a stage's port changes no stream. Another role's
+    certificate: namespaces_test."""
+
+    def resident(self, cluster):
+        """Bytes of every process, by pid."""
+        return {entry["pid"]: 4096 * int(pathlib.Path(
+            f"/proc/{entry['pid']}/statm").read_text().split()[1])
+                for entry in cluster.file["processes"]}
+
+    def check_refused(self, address):
+        """Epochs and secrets that are not the pipeline's."""
+        for epoch in (0, 1, 2, 1 << 40):
+            for secret in (b"", b"r" * 32):
+                for said, method in (
+                        (steps_hello(epoch, 2, secret), "Steps"),
+                        (results_request(epoch, secret), "Results"),
+                        (results_request(epoch, secret, True), "Results")):
+                    trailers, _ = Stranger(address, said, method).answer()
+                    self.assertRegex(trailers, rb"grpc-status[^0]*[1-9]")
+        trailers, _ = Stranger(address, hello(b"rogue", b"r" * 32)).answer()
+        self.assertIn(b"held by another gateway", trailers)
+
+    def test_what_rogues_try_changes_no_stream(self):
+        bodies = [body_of(index, 450) for index in range(4)]
+        with harness.Cluster(model(), "--tcp") as cluster:
+            calm = Streams(cluster.url, bodies)
+            self.assertTrue(calm.join(120))
+            want = [ids_of(one) for one in calm.outcomes]
+            before = self.resident(cluster)
+            for index in range(2):
+                rogue = Rogue(cluster.process("stage", index)["addresses"][0])
+                self.check_refused(rogue.address)
+                for attempt in rogue.tries():
+                    with self.subTest(attempt.__name__, stage=index):
+                        streams = Streams(cluster.url, bodies)
+                        streams.wait_for_tokens()
+                        attempt()
+                        self.assertTrue(streams.join(60))
+                        self.assertEqual(
+                            [ids_of(one) for one in streams.outcomes], want)
+            metrics = api.metrics(cluster.url)
+            self.assertEqual(metrics["sluice_gateway_recoveries_total"], 0)
+            grown = {pid: (size - before[pid]) >> 20
+                     for pid, size in self.resident(cluster).items()}
+            print(f"MiB more after all tries: {sorted(grown.values())}",
+                  flush=True)
+            self.assertLess(max(grown.values()), 512)
 
 
 if __name__ == "__main__":
