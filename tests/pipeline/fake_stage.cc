@@ -97,6 +97,15 @@ void FakeRunner::ReleaseOne() {
   sink_.OnStep(Compute(std::move(input)));
 }
 
+void FakeRunner::BreakStreams() {
+  Epoch epoch;
+  {
+    MutexLock lock(mutex_);
+    epoch = epoch_;
+  }
+  sink_.OnStepError(epoch, StepId(0), Unavailable("no stream lasts here"));
+}
+
 int FakeRunner::held_steps() const {
   MutexLock lock(mutex_);
   return static_cast<int>(held_.size());

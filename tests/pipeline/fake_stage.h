@@ -32,6 +32,8 @@ class FakeRunner : public StepRunner {
   void HoldSteps();
   void ReleaseOne();
   int held_steps() const;
+  // The running epoch's streams break, as after a step that failed.
+  void BreakStreams();
   // While mute, heartbeats are not answered: Stats does not return.
   void SetMute(bool mute);
   // While held, the Reset of a stage that is let go does not return.

@@ -101,6 +101,10 @@ TEST_F(StagePlacesTest, ASpareOfAnotherModelIsNotTaken) {
   AddSpare(FakeInfo(0, 2));
   const auto client = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  ASSERT_TRUE(Eventually([&] {  // before it is needed
+    return client->status().spares[0].state == StageState::kRefused &&
+           client->status().spares[1].state == StageState::kReady;
+  }));
   stages_[1].reset();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }));
   EXPECT_EQ(client->status().stages[1].address, spares_[1]->address());
@@ -111,6 +115,18 @@ TEST_F(StagePlacesTest, ASpareOfAnotherModelIsNotTaken) {
   EXPECT_THAT(client->status().spares[0].message,
               HasSubstr("its model digest is d2"));
   EXPECT_FALSE(client->ready());
+}
+
+TEST_F(StagePlacesTest, AStageOfAnotherModelLosesItsPlaceToASpare) {
+  AddStage(FakeInfo(0, 2));
+  StageInfo other = FakeInfo(1, 2);
+  other.model_digest = "d2";
+  AddStage(other);
+  AddSpare(FakeInfo(0, 2));
+  const auto client = Connect();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }))
+      << client->status().message;
+  EXPECT_EQ(client->status().stages[1].address, spares_[0]->address());
 }
 
 TEST_F(StagePlacesTest, ASpareWithOtherNumericsIsRefused) {
@@ -238,6 +254,37 @@ TEST_F(StagePlacesTest, NobodyHoldsAStageThatStandsStill) {
   session.SetStanding(false);
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }))
       << client->status().message;
+}
+
+TEST_F(StagePlacesTest, AStageWhoseStreamsBreakAgainLosesItsPlaceToASpare) {
+  AddStages(2);
+  AddSpare(FakeInfo(0, 2));
+  const auto client = Connect();
+  const auto second = [&] { return client->status().stages[1].address; };
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
+  ASSERT_TRUE(Eventually([&] { return SparesAreThere(*client); }));
+  stages_[1]->runner().BreakStreams();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }))
+      << client->status().message;
+  EXPECT_EQ(second(), stages_[1]->address());  // once may happen to anyone
+  stages_[1]->runner().BreakStreams();
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 3; }))
+      << client->status().message;
+  EXPECT_EQ(second(), spares_[0]->address());
+  EXPECT_FALSE(stages_[1]->session().held());
+  client->plans().Submit(Plan(0, 41));
+  EXPECT_TRUE(Eventually([&] { return listener_.results().size() == 1; }));
+}
+
+TEST_F(StagePlacesTest, AStageWhoseStreamsBreakAgainServesOnWithoutASpare) {
+  AddStages(2);
+  const auto client = Connect();
+  for (size_t ups = 1; ups <= 4; ++ups) {
+    ASSERT_TRUE(Eventually([&] { return listener_.ups() == ups; }))
+        << client->status().message;
+    EXPECT_TRUE(stages_[1]->session().held());
+    stages_[1]->runner().BreakStreams();
+  }
 }
 
 TEST_F(StagePlacesTest, ASpareThatLoadsIsShownSoAndWaitedFor) {

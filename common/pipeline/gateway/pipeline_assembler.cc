@@ -130,7 +130,7 @@ void PipelineAssembler::Start(PipelineCallbacks callbacks) {
   callbacks_ = std::move(callbacks);
   plans_->Start({[this](Epoch epoch) { OnUp(epoch); },
                  [this](Epoch epoch, size_t index, const Status& why) {
-                   if (epoch == name_.epoch) Lose(index, why);
+                   if (epoch == name_.epoch) Lose(index, why, true);
                  }},
                 std::move(callbacks_.on_result));
   thread_ = NamedThread("pipeline", [this] { Run(); });
@@ -296,9 +296,7 @@ void PipelineAssembler::OnControl(size_t index,
 
 void PipelineAssembler::OnWelcome(size_t index) {
   LogInfo(stages_[index]->Describe(), " is there");
-  places_.OnWelcome(index);
-  // A stage that did not fit before may fit now.
-  for (const auto& any : stages_) any->SetConflict("");
+  places_.OnWelcome(index, phase_ == Phase::kUp);
   const TimePoint now = Clock::now();
   assign_at_ = std::min(assign_at_, now + assign_backoff_);
   if (phase_ == Phase::kGathering && !draining_) Gather(now, false);
@@ -418,15 +416,18 @@ void PipelineAssembler::OnFailure(size_t index, const v1::Failure& failure) {
   const Status why =
       wire::StatusFromProto(failure.status_code(), failure.status_message());
   const size_t blamed = Blamed(index, failure.side(), places_.count());
-  Lose(blamed, blamed == index
-                   ? why
-                   : Annotate(why, stages_[index]->Describe(), " reports"));
+  Lose(blamed,
+       blamed == index ? why
+                       : Annotate(why, stages_[index]->Describe(), " reports"),
+       /*by_streams=*/true);
 }
 
-void PipelineAssembler::Lose(size_t index, const Status& why) {
+void PipelineAssembler::Lose(size_t index, const Status& why, bool by_streams) {
   if (phase_ == Phase::kGathering) return;
+  by_streams = by_streams && phase_ == Phase::kUp && !draining_;
   message_ = Cat(stages_[index]->Describe(), ": ", Message(why));
   EndEpoch(/*is_planned=*/false);
+  if (by_streams) places_.OnStreamsBroken(index);
 }
 
 void PipelineAssembler::EndEpoch(bool is_planned) {

@@ -154,8 +154,9 @@ class PipelineAssembler {
   // Joins the stages to a pipeline and begins an epoch, if they fit.
   void BeginAssigning(TimePoint now);
   void OnUp(Epoch epoch);
-  // The pipeline cannot go on because of stage `index`.
-  void Lose(size_t index, const Status& why);
+  // The pipeline cannot go on because of stage `index`, or of its streams of
+  // plans or results while Control may go on.
+  void Lose(size_t index, const Status& why, bool by_streams = false);
   // Ends the epoch because of message_, by choice if `is_planned`.
   void EndEpoch(bool is_planned);
   void OnException(const Status& what);

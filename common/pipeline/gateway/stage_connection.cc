@@ -129,6 +129,7 @@ Status StageConnection::OnMessage(const v1::ControlResponse& response,
       SLUICE_ASSIGN_OR_RETURN(facts_,
                               CheckWelcome(address_, response.welcome()));
       welcomed_ = true;
+      breaks_ = 0;
       load_ = {};
       seen_ = true;
       held_ = false;
@@ -207,6 +208,17 @@ void StageConnection::OnAssigned(const v1::Assigned& assigned) {
   const Epoch epoch(assigned.epoch());
   if (epoch != assigned_epoch_) return;
   kv_epoch_ = assigned.kept() && kv_epoch_ != Epoch(0) ? epoch : Epoch(0);
+}
+
+void StageConnection::OnStreamsBroken(Duration lived, bool replaceable) {
+  breaks_ = lived < kShortPipeline ? breaks_ + 1 : 1;
+  if (breaks_ < kMostBreaks || !replaceable || !welcomed_) return;
+  const Status why = Unavailable("answers, but its streams broke ", breaks_,
+                                 " times in a row");
+  LogWarning(Describe(), " is given up: ", Message(why));
+  End(why)->Cancel(why);
+  gone_ = true;
+  connect_at_ = Clock::now() + kGivenUpPause;
 }
 
 void StageConnection::SendLoad(const wire::PipelineName& name,

@@ -23,6 +23,12 @@ namespace sluice {
 // How long a lost process keeps its place after its last sign of life: with a
 // broken stream it may still hold its layers, which no spare has yet.
 inline constexpr Duration kReturnGrace = std::chrono::seconds(3);
+// A process that answers, and whose streams broke in so many pipelines in a row
+// that were up for a short time alone, is given up if another can take its
+// place, and tried again after a pause.
+inline constexpr int kMostBreaks = 2;
+inline constexpr Duration kShortPipeline = std::chrono::seconds(30);
+inline constexpr Duration kGivenUpPause = std::chrono::seconds(15);
 
 // The gateway's connection to one stage's process: its Control stream, the
 // stage's facts and state, and its clock. The thread "pipeline" calls every
@@ -69,6 +75,12 @@ class StageConnection {
     kv_epoch_ = has ? epoch : Epoch(0);
     missing_since_.reset();
   }
+  // Notes that streams of plans or results broke because of the stage, while
+  // Control goes on, in a pipeline that was up for `lived`. If that happens
+  // again and again, a process that is `replaceable` leaves its place: it may
+  // answer for ever and carry nothing, as one does in which a thread of gRPC
+  // could not start.
+  void OnStreamsBroken(Duration lived, bool replaceable);
   // Whether the stage has the KV cache of the last pipeline, in `epoch`.
   bool kept(Epoch epoch) const { return kv_epoch_ == epoch; }
   // Makes an assignable stage load the layers of `place`, once per stream. The
@@ -104,6 +116,7 @@ class StageConnection {
   bool available() const {
     return welcomed_ && !refused_ && !leaves_at_.has_value();
   }
+  bool refused() const { return refused_; }  // see SetConflict
   // Whether the process was reached, and reads its layers.
   bool loading() const {
     return !welcomed_ && down_state_ == StageState::kLoading;
@@ -161,6 +174,7 @@ class StageConnection {
   StageState down_state_ = StageState::kConnecting;  // while not welcomed
   bool refused_ = false;                             // welcomed, does not fit
   bool load_sent_ = false;                           // on this link
+  int breaks_ = 0;                                   // see OnStreamsBroken
   bool held_ = false;
   // The epoch in whose state the stage's KV cache is that of the last pipeline;
   // 0: it is not. And the epoch of the latest SendAssign.

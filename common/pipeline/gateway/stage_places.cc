@@ -27,7 +27,9 @@ std::optional<size_t> StagePlaces::IndexOf(uint64_t link_id) const {
   return std::nullopt;
 }
 
-void StagePlaces::OnWelcome(size_t index) {
+void StagePlaces::OnWelcome(size_t index, bool is_up) {
+  for (const auto& any : stages_) any->SetConflict("");
+  if (is_up) CheckSpares();
   if (!has(index) || are_given_) return;
   const StageFacts& facts = stages_[index]->facts();
   if (facts.place().empty()) return;
@@ -123,8 +125,25 @@ bool StagePlaces::Give(size_t index, std::string& message) {
   return true;
 }
 
+void StagePlaces::OnStreamsBroken(size_t index) {
+  stages_[index]->OnStreamsBroken(Clock::now() - up_since_,
+                                  SpareFor(places_[index]) != 0);
+}
+
+void StagePlaces::CheckSpares() {
+  for (size_t i = places_.size(); i < stages_.size(); ++i) {
+    StageConnection& spare = *stages_[i];
+    if (!spare.welcomed()) continue;
+    const Status fits = CheckSpare(spare.facts());
+    if (fits.ok()) continue;
+    LogWarning(spare.Describe(), ": ", Message(fits));
+    spare.SetConflict(Message(fits));
+  }
+}
+
 Status StagePlaces::CheckSpare(const StageIdentity& spare) const {
   for (size_t i = 0; i < places_.size(); ++i) {
+    if (stages_[i]->refused()) continue;
     const std::string& digest = stages_[i]->facts().model_digest;
     if (digest.empty() || digest == spare.model_digest) continue;
     return FailedPrecondition("its model digest is ", spare.model_digest,
@@ -158,6 +177,8 @@ size_t StagePlaces::Slowest() const {
 }
 
 LostStages StagePlaces::OnUp(Epoch epoch) {
+  up_since_ = Clock::now();
+  CheckSpares();
   std::vector<int32_t> lost;
   bool feeds = false;  // the stage behind computes again
   for (size_t i = places_.size(); i-- > 0;) {

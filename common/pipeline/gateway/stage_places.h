@@ -31,8 +31,10 @@ class StagePlaces {
   // Returns the stage with Control stream `link_id`; nothing: there is none.
   std::optional<size_t> IndexOf(uint64_t link_id) const;
 
-  // Notes the layers in the Welcome of stage `index`.
-  void OnWelcome(size_t index);
+  // Notes the layers in the Welcome of stage `index`. A process that did not
+  // fit may fit now; with a pipeline that `is_up`, spares of other models do
+  // not.
+  void OnWelcome(size_t index, bool is_up);
   // Gives vacant places to spares (see StageConnection::vacant for `patience`),
   // and makes processes load the layers of their places. Returns whether a
   // place has another holder now. `message` names a place with unknown layers.
@@ -41,9 +43,12 @@ class StagePlaces {
   // Whether a spare holds the layers of place `index`. If none does, one that
   // can is made to load them.
   bool Prepare(size_t index, const wire::PipelineName& name);
+  // The streams of stage `index` broke in a pipeline that was up.
+  void OnStreamsBroken(size_t index);
   // Returns the place whose process has done the fewest steps of the epoch.
   size_t Slowest() const;
-  // FAILED_PRECONDITION unless the spare serves the stages' model.
+  // FAILED_PRECONDITION unless the spare serves the model of the stages, of
+  // those that are not refused themselves.
   Status CheckSpare(const StageIdentity& spare) const;
   // The places become `layers`, one per element of `holders`, which are indices
   // of stages(), in order. All others are spares.
@@ -69,6 +74,8 @@ class StagePlaces {
                         bool up) const;
 
  private:
+  // With a pipeline that is up: refuses the spares of other models.
+  void CheckSpares();
   // Returns the spare that holds the layers of `place`, or else the first one
   // that can load them; 0: none. Refuses spares of other models.
   size_t SpareFor(const StagePlace& place) const;
@@ -81,6 +88,7 @@ class StagePlaces {
   StageConnections stages_;
   std::vector<StagePlace> places_;
   const bool are_given_;  // places_ come from the caller
+  TimePoint up_since_{};  // of the latest pipeline
 };
 
 }  // namespace sluice
