@@ -7,6 +7,13 @@ namespace sluice::rpc {
 // since they quote peers. Once per process.
 void TakeGrpcLog();
 
+// gRPC 1.51 gives a listener up for good when accept fails, as it does without
+// descriptors: who is connected is served on, and no other can connect any
+// more. From then on the process is deaf. `handler` is called once at that
+// moment, on a thread of gRPC, and may not block.
+void OnDeaf(void (*handler)());
+bool IsDeaf();
+
 }  // namespace sluice::rpc
 
 #endif  // SLUICE_COMMON_RPC_GRPC_LOG_H_

@@ -12,13 +12,14 @@
 namespace sluice {
 
 // The main function of a service ("gateway", "stage", "expert"): sets the flags
-// (ParseServiceFlags) and runs `run(signals)`, whose error it logs. Returns the
-// process's exit code, 0 or 1.
+// (ParseServiceFlags) and the limit of descriptors, and runs `run(signals)`,
+// whose error it logs. Returns the process's exit code, 0 or 1.
 template <typename Run>
 int ServiceMain(int argc, char** argv, const char* service, const char* usage,
                 Run run) {
   absl::SetProgramUsageMessage(usage);
   Status status = ParseServiceFlags(service, argc, argv);
+  RaiseFileLimit();
   if (status.ok()) status = run(BlockSignals());
   if (status.ok()) return 0;
   LogError(Message(status));

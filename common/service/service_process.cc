@@ -1,6 +1,7 @@
 #include "common/service/service_process.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -25,6 +26,13 @@ sigset_t BlockSignals() {
 
 void UnblockSignals(const sigset_t& signals) {
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 Status WritePortFile(const std::string& path, const std::string& address) {

@@ -17,6 +17,10 @@ namespace sluice {
 // SIGPIPE and SIGXFSZ. Call before any other thread starts.
 sigset_t BlockSignals();
 
+// Raises the soft limit of descriptors, often 1024, to the hard one: every
+// connection needs one, and strangers' do too.
+void RaiseFileLimit();
+
 // Writes `address` into the file `path`, whole or not at all, so that no reader
 // sees half an address. Does nothing for an empty `path`. UNAVAILABLE if it
 // cannot.

@@ -1,9 +1,12 @@
 // sluice-expert: serves experts of a model's sparse layers. See README.md.
 #include <absl/flags/flag.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <string>
 
 #include "common/base/log.h"
+#include "common/rpc/grpc_log.h"
 #include "common/service/service_main.h"
 #include "common/weights/packed_file.h"
 #include "services/expert/expert_server.h"
@@ -133,8 +136,13 @@ Status Run(const sigset_t& signals) {
   SLUICE_ASSIGN_OR_RETURN(ExpertServerOptions options, OptionsFromFlags());
   SLUICE_ASSIGN_OR_RETURN(const auto server,
                           ExpertServer::Start(std::move(options)));
-  return ServeAndDrain(*server, signals, absl::GetFlag(FLAGS_port_file),
-                       kDrainTime);
+  // It ends like one that is told to: a supervisor's next one hears again.
+  rpc::OnDeaf([] { ::kill(::getpid(), SIGTERM); });
+  SLUICE_RETURN_IF_ERROR(ServeAndDrain(
+      *server, signals, absl::GetFlag(FLAGS_port_file), kDrainTime));
+  return rpc::IsDeaf()
+             ? Unavailable("ended because no connection was accepted any more")
+             : OkStatus();
 }
 
 }  // namespace

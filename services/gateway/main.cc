@@ -2,7 +2,6 @@
 // Size: every flag of the process is here, with the check of its value.
 #include <absl/flags/flag.h>
 #include <malloc.h>
-#include <sys/resource.h>
 
 #include <charconv>
 #include <cstdint>
@@ -441,14 +440,6 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   return options;
 }
 
-// Every connection needs a descriptor, and the usual soft limit is 1024.
-void RaiseFileLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 // Maps large bodies, and unmaps freed ones: by default glibc raises its
 // threshold after the first and keeps later ones.
 void BoundHeap() {
@@ -468,7 +459,6 @@ Status Run(const sigset_t& signals) {
   SLUICE_RETURN_IF_ERROR(SetUpLog(absl::GetFlag(FLAGS_log_format),
                                   absl::GetFlag(FLAGS_log_level)));
   BoundHeap();
-  RaiseFileLimit();
   SLUICE_ASSIGN_OR_RETURN(GatewayOptions options, OptionsFromFlags());
   SLUICE_ASSIGN_OR_RETURN(const auto server,
                           GatewayServer::Start(std::move(options)));

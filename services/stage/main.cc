@@ -1,11 +1,14 @@
 // sluice-stage: serves a range of a model's layers. See README.md.
 #include <absl/flags/flag.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <string>
 
 #include "common/base/byte_size.h"
 #include "common/base/log.h"
+#include "common/rpc/grpc_log.h"
 #include "common/service/service_main.h"
 #include "common/weights/packed_file.h"
 #include "services/stage/stage_server.h"
@@ -206,9 +209,15 @@ Status Run(const sigset_t& signals) {
   }
   SLUICE_ASSIGN_OR_RETURN(const auto server,
                           StageServer::Start(std::move(options)));
-  return ServeAndDrain(*server, signals, absl::GetFlag(FLAGS_port_file),
-                       std::chrono::duration_cast<Duration>(
-                           std::chrono::duration<double>(drain_timeout)));
+  // It ends like one that is told to: a supervisor's next one hears again.
+  rpc::OnDeaf([] { ::kill(::getpid(), SIGTERM); });
+  SLUICE_RETURN_IF_ERROR(
+      ServeAndDrain(*server, signals, absl::GetFlag(FLAGS_port_file),
+                    std::chrono::duration_cast<Duration>(
+                        std::chrono::duration<double>(drain_timeout))));
+  return rpc::IsDeaf()
+             ? Unavailable("ended because no connection was accepted any more")
+             : OkStatus();
 }
 
 }  // namespace

@@ -6,11 +6,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <string>
 
+#include "common/rpc/grpc_log.h"
 #include "tests/rpc/echo_service.h"
+#include "tests/testing/no_descriptors.h"
 
 namespace sluice::rpc {
 namespace {
@@ -90,6 +93,27 @@ TEST_F(SocketFileTest, AFileThatWasLeftBehindIsReplaced) {
     ExpectEcho();
     service_.Drop();
   }
+}
+
+TEST_F(SocketFileTest, AProcessThatCannotAcceptIsDeafAndToldSo) {
+  static std::atomic<int> told{0};
+  const auto server = Listen(Address(), TransportOptions(), &service_);
+  ASSERT_TRUE(server.ok()) << server.status();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  Path().copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const int caller = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_GE(caller, 0);
+  OnDeaf([] { ++told; });
+  {
+    const sluice::testing::NoDescriptors none;
+    EXPECT_EQ(::connect(caller, reinterpret_cast<sockaddr*>(&address),
+                        sizeof(address)),
+              0);
+    EXPECT_TRUE(Eventually([] { return IsDeaf(); }));
+    EXPECT_TRUE(Eventually([] { return told == 1; }));
+  }
+  ::close(caller);
 }
 
 TEST_F(SocketFileTest, AFolderThatIsNotThereIsNamed) {
