@@ -19,20 +19,31 @@ def spread(values):
             "worst": ordered[-1]}
 
 
-def summed(runs):
+def counted(runs):
+    return {
+        **{count: int(sum(run[count] for run in runs)) for count in COUNTS},
+        "longest_gap_of_a_stream": spread(
+            [gap for run in runs for gap in run["gaps_seconds"]])}
+
+
+def by_kind(runs):
     kinds = collections.defaultdict(lambda: collections.defaultdict(list))
     for run in runs:
         for kind, entry in run["kinds"].items():
             for what in ("ready_seconds", "pause_seconds"):
                 kinds[kind][what] += entry[what]
-    return {
-        **{count: sum(run[count] for run in runs) for count in COUNTS},
-        "longest_gap_of_a_stream": spread(
-            [gap for run in runs for gap in run["gaps_seconds"]]),
-        "kinds": {kind: {"count": len(entry["ready_seconds"]),
-                         "ready_again": spread(entry["ready_seconds"]),
-                         "longest_pause": spread(entry["pause_seconds"])}
-                  for kind, entry in sorted(kinds.items())}}
+    return {kind: {"count": len(entry["ready_seconds"]),
+                   "ready_again": spread(entry["ready_seconds"]),
+                   "longest_pause": spread(entry["pause_seconds"])}
+            for kind, entry in sorted(kinds.items())}
+
+
+def machine():
+    """The processor's name, and how many threads it has here."""
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+    names = [line.partition(":")[2].strip() for line in info.splitlines()
+             if line.startswith("model name")]
+    return f"{names[0] if names else 'unknown'}, {len(names)} vCPUs"
 
 
 def main():
@@ -45,10 +56,12 @@ def main():
                    "tests/chaos/chaos_test.py ChaosTest.test_CLUSTER",
         "runs": [{key: run[key] for key in ("cluster", "seed", "faults")}
                  for run in runs],
-        "all": summed(runs),
-        **{cluster: summed([run for run in runs
-                            if run["cluster"] == cluster])
-           for cluster in clusters}}, sys.stdout, indent=1)
+        "machine": machine(),
+        "all": counted(runs),
+        "clusters": {cluster: counted([run for run in runs
+                                       if run["cluster"] == cluster])
+                     for cluster in clusters},
+        "kinds": by_kind(runs)}, sys.stdout, indent=1)
     print()
 
 
