@@ -214,13 +214,23 @@ class Stream:
             return True
         self.resumed += self._running
         self._running = True
-        for line in answer:
-            text = line.decode().rstrip("\r\n")
-            if text.startswith("id: "):
-                self._last_id = text[4:]
-            elif text.startswith("data: "):
-                self.told.take(text[6:])
+        self._read(answer)
         return True if self.told.over else self._broken("no [DONE]")
+
+    def _read(self, answer):
+        """An event counts once it is whole, with the empty line behind it:
+        so does its id."""
+        event = {}
+        for line in answer:
+            text = line.decode()
+            if text == "\n":
+                if "data" in event:
+                    self.told.take(event["data"])
+                self._last_id = event.get("id", self._last_id)
+                event = {}
+            elif text.endswith("\n"):
+                name, _, value = text.rstrip("\n").partition(": ")
+                event[name] = value
 
     def _broken(self, why):
         """True if that was the end of it."""
