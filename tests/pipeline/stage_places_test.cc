@@ -93,6 +93,21 @@ TEST_F(StagePlacesTest, StagesWithoutLayersWaitToBeTold) {
   })) << client->status().message;
 }
 
+TEST_F(StagePlacesTest, ANewGatewayWaitsForNoStageWhoseLayersASpareHolds) {
+  AddStages(2);
+  FakeStageOptions successor;
+  successor.info = FakeInfo(1, 2);
+  successor.loads = OkStatus();
+  successor.begins_loaded = true;
+  spares_.push_back(std::make_unique<FakeStage>(successor));
+  PipelineOptions options = Options({.peer_timeout = std::chrono::seconds(60)});
+  stages_[1].reset();  // before the gateway begins
+  const auto client = Connect(std::move(options));
+  ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }))
+      << client->status().message;
+  EXPECT_EQ(client->status().stages[1].address, spares_[0]->address());
+}
+
 TEST_F(StagePlacesTest, ASpareOfAnotherModelIsNotTaken) {
   AddStages(2);
   StageInfo other = FakeInfo(0, 2);

@@ -111,6 +111,8 @@ class StageConnection {
   // kReturnGrace, since it may still hold its layers; one that was never
   // reached for `patience`; one that loads keeps it.
   bool vacant(TimePoint now, Duration patience) const;
+  // Whether there was no process at the latest attempt.
+  bool gone() const { return !welcomed_ && gone_; }
   bool load_sent() const { return load_sent_; }
   // Whether the stage may have a place, also that of another stage.
   bool available() const {

@@ -41,7 +41,7 @@ bool StagePlaces::Fill(TimePoint now, Duration patience,
                        const wire::PipelineName& name, std::string& message) {
   bool changed = false;
   for (size_t i = 0; i < places_.size(); ++i) {
-    if (stages_[i]->vacant(now, patience)) {
+    if (stages_[i]->vacant(now, patience) || Succeeded(i)) {
       changed = Give(i, message) || changed;
     }
     StageConnection& stage = *stages_[i];
@@ -60,6 +60,15 @@ bool StagePlaces::Fill(TimePoint now, Duration patience,
     }
   }
   return changed;
+}
+
+bool StagePlaces::Succeeded(size_t index) const {
+  if (!stages_[index]->gone()) return false;
+  const StagePlace place =
+      places_[index].empty() ? Between(index) : places_[index];
+  return std::any_of(
+      stages_.begin() + std::ssize(places_), stages_.end(),
+      [&](const auto& s) { return s->available() && s->holds(place); });
 }
 
 StagePlace StagePlaces::Between(size_t index) const {

@@ -76,6 +76,9 @@ class StagePlaces {
  private:
   // With a pipeline that is up: refuses the spares of other models.
   void CheckSpares();
+  // Whether the process of place `index` is gone, and a spare holds its layers
+  // already: so it is after a gateway's restart.
+  bool Succeeded(size_t index) const;
   // Returns the spare that holds the layers of `place`, or else the first one
   // that can load them; 0: none. Refuses spares of other models.
   size_t SpareFor(const StagePlace& place) const;
