@@ -7,6 +7,7 @@
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/concurrency/turn_queue.h"
+#include "common/core/epochs.h"
 #include "common/http/probe_server.h"
 #include "common/http/router.h"
 #include "common/metrics/certificate_metrics.h"
@@ -255,8 +256,9 @@ class GatewayServer::Impl {
       limits.max_step_tokens =
           std::min(limits.max_step_tokens, options_.engine.max_step_tokens);
       next(epoch, limits, num_stages, lost);
-      LogInfo("pipeline up: epoch ", epoch, ", ", num_stages, " stages, ",
-              limits.num_blocks, " KV blocks, context ", max_context(),
+      LogInfo("pipeline up: epoch ", EpochText(epoch), ", ", num_stages,
+              " stages, ", limits.num_blocks, " KV blocks, context ",
+              max_context(),
               max_context() == model_.max_positions
                   ? " (the model's)"
                   : Cat(" (as the stages have it; the model has ",

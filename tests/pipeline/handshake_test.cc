@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/core/epochs.h"
 #include "common/pipeline/stage/stage_checks.h"
 #include "tests/pipeline/fake_stage.h"
 
@@ -46,6 +47,15 @@ TEST(HandshakeTest, AnotherProtocolVersionIsRefusedNamingBoth) {
   EXPECT_THAT(Message(status),
               HasSubstr(Cat("the stage speaks ", wire::kProtocolVersion + 1,
                             ", this gateway speaks ", wire::kProtocolVersion)));
+}
+
+TEST(HandshakeTest, AStageWithoutATermLeftIsRefused) {
+  const Status status = CheckChanged([](v1::Welcome& welcome) {
+    welcome.set_highest_epoch(TermStart(kMaxTerm + 1).value() + 2);
+  });
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), HasSubstr("seen epoch 2147483649.2, the highest "
+                                         "term is 2147483648"));
 }
 
 TEST(HandshakeTest, AnotherBlockSizeIsRefusedNamingBoth) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/core/epochs.h"
 #include "tests/pipeline/assembler_fixture.h"
 
 namespace sluice {
@@ -359,8 +360,23 @@ TEST_F(PipelineAssemblerTest, ASecondGatewayIsRefusedUntilTheFirstLetsGo) {
   EXPECT_THAT(second->status().stages[0].message,
               HasSubstr("held by another gateway, at ipv4:127.0.0.1:"));
   EXPECT_TRUE(first->ready());
+  EXPECT_EQ(first->status().epoch, Epoch(TermStart(1).value() + 1));
   first.reset();
   EXPECT_TRUE(Eventually([&] { return second->ready(); }));
+  EXPECT_EQ(second->status().epoch, Epoch(TermStart(2).value() + 1));
+}
+
+TEST_F(PipelineAssemblerTest, ATermIsAboveThoseOfAllStages) {
+  AddStages(2);
+  for (int run = 1; run <= 3; ++run) {
+    stages_[0].reset();  // it forgets; the other one does not
+    FakeStageOptions options;
+    options.info = FakeInfo(0, 2);
+    stages_[0] = std::make_unique<FakeStage>(options);
+    const auto client = Connect();
+    ASSERT_TRUE(Eventually([&] { return client->ready(); }));
+    EXPECT_EQ(TermOf(client->status().epoch), static_cast<uint64_t>(run));
+  }
 }
 
 TEST_F(PipelineAssemblerTest, ASecondGatewayTakesNoStageBehindOneThatIsHeld) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/core/epochs.h"
+
 namespace sluice {
 namespace {
 
@@ -79,6 +81,11 @@ StatusOr<StageFacts> CheckWelcome(const std::string& address,
     return FailedPrecondition("protocol version differs: the stage speaks ",
                               welcome.protocol_version(),
                               ", this gateway speaks ", wire::kProtocolVersion);
+  }
+  const Epoch highest(welcome.highest_epoch());
+  if (TermOf(highest) > kMaxTerm) {
+    return FailedPrecondition("the stage has seen epoch ", EpochText(highest),
+                              ", the highest term is ", kMaxTerm);
   }
   SLUICE_ASSIGN_OR_RETURN(StageIdentity identity,
                           wire::FromProto(welcome.identity()));

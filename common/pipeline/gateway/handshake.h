@@ -14,7 +14,7 @@ namespace sluice {
 
 // Returns the facts that the stage at `address` gives of itself.
 // INVALID_ARGUMENT for a welcome out of range; FAILED_PRECONDITION, naming both
-// versions, if the protocol versions differ.
+// versions, if the protocol versions differ, or if no term is left.
 StatusOr<StageFacts> CheckWelcome(const std::string& address,
                                   const v1::Welcome& welcome);
 

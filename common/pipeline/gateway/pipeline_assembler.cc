@@ -10,6 +10,7 @@
 
 #include "common/base/log.h"
 #include "common/base/random_bytes.h"
+#include "common/core/epochs.h"
 #include "common/rpc/transport.h"
 #include "common/wire/types.h"
 
@@ -19,15 +20,6 @@ namespace {
 // A tick waits at most this long for earlier events.
 constexpr Duration kLate = std::chrono::milliseconds(500);
 constexpr int64_t kMaxControlMessage = int64_t{1} << 20;
-
-// Returns an epoch above all epochs of this gateway, and of earlier gateways on
-// the same stages as far as clocks allow.
-Epoch EpochAfter(Epoch last) {
-  const auto unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-                           std::chrono::system_clock::now().time_since_epoch())
-                           .count();
-  return Epoch(std::max(static_cast<uint64_t>(unix_ms), last.value() + 1));
-}
 
 Status CheckOptions(const PipelineOptions& options) {
   if (options.stages.empty()) {
@@ -357,7 +349,7 @@ void PipelineAssembler::BeginAssigning(TimePoint now) {
     return;
   }
   phase_ = Phase::kAssigning;
-  name_.epoch = EpochAfter(name_.epoch);
+  name_.epoch = places_.NextEpoch(name_.epoch);
   name_.secret = RandomBytes(wire::kSecretBytes);
   phase_deadline_ = now + options_.transport.peer_timeout;
   assigning_ = places_.count() - 1;
@@ -402,7 +394,8 @@ void PipelineAssembler::OnUp(Epoch epoch) {
   plans_->GoLive();
   resplit_.OnUp(Clock::now());
   const LostStages lost = places_.OnUp(epoch);
-  LogInfo("pipeline of ", places_.count(), " stages is up, epoch ", epoch,
+  LogInfo("pipeline of ", places_.count(), " stages is up, epoch ",
+          EpochText(epoch),
           lost ? Cat(", ", places_.count() - lost->size(),
                      " of which have their KV cache")
                : "");
@@ -434,7 +427,7 @@ void PipelineAssembler::EndEpoch(bool is_planned) {
   const bool was_up = phase_ == Phase::kUp;
   phase_ = Phase::kGathering;
   if (was_up) down_since_ = Clock::now();
-  plans_->Close(Cancelled("epoch ", name_.epoch, " has ended"));
+  plans_->Close(Cancelled("epoch ", EpochText(name_.epoch), " has ended"));
   // At once, unless the last try failed too.
   assign_backoff_ = was_up ? Duration::zero() : NextBackoff(assign_backoff_);
   assign_at_ = Clock::now() + assign_backoff_;

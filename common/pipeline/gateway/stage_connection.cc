@@ -130,6 +130,7 @@ Status StageConnection::OnMessage(const v1::ControlResponse& response,
                               CheckWelcome(address_, response.welcome()));
       welcomed_ = true;
       breaks_ = 0;
+      highest_epoch_ = Epoch(response.welcome().highest_epoch());
       load_ = {};
       seen_ = true;
       held_ = false;

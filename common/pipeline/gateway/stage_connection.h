@@ -133,6 +133,8 @@ class StageConnection {
   const StageLoad& load() const { return load_; }  // of the latest heartbeat
   TimePoint connect_at() const { return connect_at_; }  // not before
   bool held() const { return held_; }                   // by another gateway
+  // The highest epoch that the stage knew at its latest Welcome.
+  Epoch highest_epoch() const { return highest_epoch_; }
   bool drained() const { return drained_; }
   bool leaving() const { return leaves_at_.has_value(); }  // told to end
 
@@ -178,6 +180,7 @@ class StageConnection {
   bool load_sent_ = false;                           // on this link
   int breaks_ = 0;                                   // see OnStreamsBroken
   bool held_ = false;
+  Epoch highest_epoch_;
   // The epoch in whose state the stage's KV cache is that of the last pipeline;
   // 0: it is not. And the epoch of the latest SendAssign.
   Epoch kv_epoch_;

@@ -201,6 +201,14 @@ LostStages StagePlaces::OnUp(Epoch epoch) {
   return lost;
 }
 
+Epoch StagePlaces::NextEpoch(Epoch last) const {
+  Epoch highest = last;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    highest = std::max(highest, stages_[i]->highest_epoch());
+  }
+  return ++highest;
+}
+
 bool StagePlaces::filled() const {
   for (size_t i = 0; i < places_.size(); ++i) {
     if (!stages_[i]->holds(places_[i])) return false;

@@ -60,6 +60,8 @@ class StagePlaces {
   // compute again what the last pipeline had cached: those that lost their KV
   // cache, and those without a log whose successor needs what they hand on.
   LostStages OnUp(Epoch epoch);
+  // Returns the epoch after `last` and all that the places' stages know.
+  Epoch NextEpoch(Epoch last) const;
   // Whether every place has a process that holds its layers.
   bool filled() const;
   // Asks the processes in the places to finish their steps.

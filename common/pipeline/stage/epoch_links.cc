@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/core/epochs.h"
 #include "common/pipeline/stage/results_stream.h"
 #include "common/pipeline/stage/stage_checks.h"
 #include "common/pipeline/stage/stage_metrics.h"
@@ -192,7 +193,7 @@ void EpochLinks::Fail(Epoch epoch, v1::FailureSide side, const Status& why) {
     drained = std::exchange(drain_asked_, false);
   }
   idle_changed_.NotifyAll();
-  LogWarning("epoch ", epoch, " failed: ", Message(why));
+  LogWarning("epoch ", EpochText(epoch), " failed: ", Message(why));
   events_.on_failure(epoch, side, why);
   if (drained) events_.on_drained();
 }

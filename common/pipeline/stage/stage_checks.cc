@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/random_bytes.h"
+#include "common/core/epochs.h"
 
 namespace sluice {
 namespace {
@@ -23,7 +24,8 @@ Status CheckFits(const char* what, int32_t stage, int32_t pipeline) {
 Status CheckEpochSecret(const wire::PipelineName& pipeline,
                         const std::string& secret) {
   if (EqualSecrets(pipeline.secret, secret)) return OkStatus();
-  return FailedPrecondition("the secret is not that of epoch ", pipeline.epoch);
+  return FailedPrecondition("the secret is not that of epoch ",
+                            EpochText(pipeline.epoch));
 }
 
 }  // namespace
@@ -99,10 +101,10 @@ Status CheckStepsHello(const v1::StepsHello& hello,
                        const StageInfo& info) {
   if (hello.epoch() != pipeline.epoch.value() ||
       hello.replica() != pipeline.replica.value()) {
-    return FailedPrecondition("this stage is in epoch ", pipeline.epoch,
-                              " of replica ", pipeline.replica,
-                              ", the hello names epoch ", hello.epoch(),
-                              " of replica ", hello.replica());
+    return FailedPrecondition(
+        "this stage is in epoch ", EpochText(pipeline.epoch), " of replica ",
+        pipeline.replica, ", the hello names epoch ",
+        EpochText(Epoch(hello.epoch())), " of replica ", hello.replica());
   }
   SLUICE_RETURN_IF_ERROR(CheckEpochSecret(pipeline, hello.secret()));
   SLUICE_RETURN_IF_ERROR(CheckVersion(hello.protocol_version()));
@@ -120,11 +122,11 @@ Status CheckResultsRequest(const v1::ResultsRequest& request,
                            const StageInfo& info) {
   if (pipeline == nullptr || request.epoch() != pipeline->epoch.value() ||
       request.replica() != pipeline->replica.value()) {
-    return FailedPrecondition("this stage is in epoch ",
-                              pipeline == nullptr ? Epoch(0) : pipeline->epoch,
-                              ", results were asked for of epoch ",
-                              request.epoch(), " of replica ",
-                              request.replica());
+    return FailedPrecondition(
+        "this stage is in epoch ",
+        EpochText(pipeline == nullptr ? Epoch(0) : pipeline->epoch),
+        ", results were asked for of epoch ", EpochText(Epoch(request.epoch())),
+        " of replica ", request.replica());
   }
   SLUICE_RETURN_IF_ERROR(CheckEpochSecret(*pipeline, request.secret()));
   if (info.is_last()) return OkStatus();

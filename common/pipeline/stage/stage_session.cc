@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/random_bytes.h"
+#include "common/core/epochs.h"
 #include "common/metrics/process_metrics.h"
 #include "common/pipeline/stage/control_stream.h"
 #include "common/pipeline/stage/stage_checks.h"
@@ -35,9 +36,9 @@ EpochLinks::Events StageSession::LinkEvents() {
   EpochLinks::Events events;
   events.on_assigned = [this](Epoch epoch, const Status& status) {
     if (status.ok()) {
-      LogInfo("epoch ", epoch, " assigned");
+      LogInfo("epoch ", EpochText(epoch), " assigned");
     } else {
-      LogWarning("epoch ", epoch, " refused: ", Message(status));
+      LogWarning("epoch ", EpochText(epoch), " refused: ", Message(status));
     }
     std::shared_ptr<ControlStream> to;
     bool kept = false;
@@ -124,8 +125,10 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     }
     replaced = std::exchange(control_, std::move(control));
     if (replaced != nullptr) ended = links_.Release(/*draining=*/false);
-    // Another run of the gateway may have another clock.
-    if (!is_holder) highest_epoch_ = kv_epoch_ = 0;
+    if (!is_holder) {
+      highest_epoch_ = TermStart(TermOf(highest_epoch_) + 1);
+      kv_epoch_ = 0;
+    }
     holder_ = {hello.gateway_id(), control_->peer(), hello.secret(), now, now};
     welcome = MakeWelcome();
   }
@@ -161,6 +164,7 @@ v1::Welcome StageSession::MakeWelcome() const {
   welcome.set_protocol_version(wire::kProtocolVersion);
   welcome.set_build(std::string(metrics::BuildVersion()));
   welcome.set_clock_ns(MonotonicNanos());
+  welcome.set_highest_epoch(highest_epoch_.value());
   *welcome.mutable_identity() = wire::ToProto(info_);
   *welcome.mutable_limits() =
       wire::ToProto(LimitsOf(info_, options_.max_steps_in_flight));
@@ -180,9 +184,15 @@ Status StageSession::CheckAssign(const v1::Assign& assign,
   if (leaving_ || links_.draining()) {
     return Unavailable("this stage is shutting down");
   }
-  if (assign.epoch() <= highest_epoch_) {
-    return FailedPrecondition("epoch ", assign.epoch(), " is not above ",
-                              highest_epoch_, ", which this stage has seen");
+  const Epoch epoch(assign.epoch());
+  if (epoch <= highest_epoch_) {
+    return FailedPrecondition("epoch ", EpochText(epoch), " is not above ",
+                              EpochText(highest_epoch_),
+                              ", which this stage has seen");
+  }
+  if (TermOf(epoch) > kMaxTerm) {
+    return FailedPrecondition("epoch ", EpochText(epoch), " has term ",
+                              TermOf(epoch), ", limit ", kMaxTerm);
   }
   return CheckAssignment(assign, limits, info_,
                          LimitsOf(info_, options_.max_steps_in_flight));
@@ -245,7 +255,7 @@ void StageSession::OnAssign(const v1::Assign& assign,
     } else if (!stands) {
       if (status.ok()) status = CheckAssign(assign, *limits);
       if (status.ok()) {
-        highest_epoch_ = assign.epoch();
+        highest_epoch_ = epoch;
         kept_ = kv_epoch_ != 0 && assign.keep_epoch() == kv_epoch_;
         kv_epoch_ = assign.epoch();
         ended = links_.Begin(assignment);
@@ -255,7 +265,7 @@ void StageSession::OnAssign(const v1::Assign& assign,
   if (stands) OnControlEnd(control);
   if (stands) return asker->End(Unavailable("this stage stands still"));
   if (!status.ok()) {
-    LogWarning("epoch ", epoch, " refused: ", Message(status));
+    LogWarning("epoch ", EpochText(epoch), " refused: ", Message(status));
     asker->SendAssigned(epoch, status, /*kept=*/false);
     return;
   }
@@ -270,7 +280,7 @@ void StageSession::OnAssign(const v1::Assign& assign,
     return options_.load(place);
   }
   links_.EndStreams(std::move(ended),
-                    FailedPrecondition("epoch ", epoch, " begins"));
+                    FailedPrecondition("epoch ", EpochText(epoch), " begins"));
   links_.Connect(assignment, weak_from_this());
 }
 

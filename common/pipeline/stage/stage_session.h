@@ -126,7 +126,8 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;  // draining for good
   std::shared_ptr<ControlStream> control_ ABSL_GUARDED_BY(mutex_);
   Holder holder_ ABSL_GUARDED_BY(mutex_);
-  uint64_t highest_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of that gateway
+  // Of all gateways; at a new hold the start of a higher term.
+  Epoch highest_epoch_ ABSL_GUARDED_BY(mutex_);
   // That gateway's epoch whose plans left the keys and values; 0: none.
   uint64_t kv_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   bool kept_ ABSL_GUARDED_BY(mutex_) = false;  // by the latest Assign
