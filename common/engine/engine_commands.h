@@ -42,6 +42,7 @@ struct PipelineLeaving {};
 struct PipelineLost {
   Status why;
   bool is_planned = false;  // its plans are not to blame
+  bool is_final = false;    // its sequences end
 };
 // the news that a pipeline cannot be used, or an exception of the engine,
 struct PipelineBroken {

@@ -126,6 +126,14 @@ void EngineLoop::OnPipelineLost(const Status& why, bool is_planned) {
                     is_planned});
 }
 
+void EngineLoop::OnSuperseded(const Status& why) {
+  MutexLock lock(mutex_);
+  if (stopping_) return;
+  gate_.OnLost();
+  gate_.OnGivenUp();
+  Push(PipelineLost{.why = why, .is_final = true});
+}
+
 void EngineLoop::OnPipelineLeaving(const Status& why) {
   MutexLock lock(mutex_);
   if (stopping_) return;

@@ -93,6 +93,9 @@ class EngineLoop {
   // Without one within recovery_timeout all end with kError UNAVAILABLE(why),
   // and Submit refuses. `is_planned`: it counts for no sequence's max_replays.
   void OnPipelineLost(const Status& why, bool is_planned = false);
+  // Ends all live sequences with kError and `why`: the lost pipeline is another
+  // gateway's. Submit refuses until OnPipelineUp.
+  void OnSuperseded(const Status& why);
   // What OnPipelineLost would cost now: the KV blocks to compute again and 1,
   // or 0 if there is no live sequence; INT64_MAX if sequences would end.
   int64_t PauseCost() const {

@@ -169,6 +169,11 @@ void EngineThread::Handle(PipelineUp& up) {
 void EngineThread::Handle(PipelineLeaving&) { scheduler_.HoldStarts(); }
 
 void EngineThread::Handle(PipelineLost& lost) {
+  if (lost.is_final) {
+    why_down_ = std::move(lost.why);
+    give_up_at_ = TimePoint::max();
+    return Emit(scheduler_.Detach(why_down_));
+  }
   LosePipeline(std::move(lost.why), lost.is_planned);
 }
 

@@ -59,6 +59,25 @@ TEST_F(EngineRecoveryTest, WhatIsNotRecoveredInTimeEnds) {
             FinishReason::kLength);
 }
 
+TEST_F(EngineRecoveryTest, WhatAnotherGatewayTakesOverEndsAtOnce) {
+  Run(Recovering());
+  const auto running = Submit(TestRequest(10, 900));
+  running->WaitForTokens(1);
+  pipeline_->Pause();
+  loop_->OnPipelineLost(Unavailable("stage 0 is held"));
+  const auto waiting = Submit(TestRequest(5, 5));
+  loop_->OnSuperseded(Unavailable("another gateway leads"));
+  for (const auto& sink : {running, waiting}) {
+    EXPECT_EQ(Message(sink->WaitForEnd().status), "another gateway leads");
+  }
+  EXPECT_FALSE(loop_->Progress().recovering);
+  EXPECT_EQ(Message(SubmitError(TestRequest(5, 5))), "no pipeline is up");
+  loop_->OnPipelineUp(Epoch(2), limits_, 2);
+  pipeline_->Resume();
+  EXPECT_EQ(Submit(TestRequest(5, 5))->WaitForEnd().reason,
+            FinishReason::kLength);
+}
+
 TEST_F(EngineRecoveryTest, AResultThatAnswersNoPlanIsALostPipeline) {
   Run(Recovering());
   pipeline_->set_tamper([](StepResult& r) { r.step_id = StepId(1000); });

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -21,14 +22,16 @@ namespace sluice::testing {
 // A run of a gateway that holds one stage and assigns epochs to it.
 class GatewayRun {
  public:
-  // `secret`: each run has its own.
-  GatewayRun(const FakeStage& stage, char secret) {
+  // `secret`: each run has its own. `lease`: zero, the stage's peer timeout.
+  GatewayRun(const FakeStage& stage, char secret, Duration lease = {}) {
     auto channel = rpc::Connect(stage.address(), {});
     EXPECT_TRUE(channel.ok()) << channel.status();
     v1::Hello hello;
     hello.set_protocol_version(wire::kProtocolVersion);
     hello.set_gateway_id("test");
     hello.set_secret(std::string(wire::kSecretBytes, secret));
+    hello.set_lease_ms(static_cast<uint32_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(lease).count()));
     ControlLink::Events events;
     events.on_message = [log = log_](v1::ControlResponse& response) {
       MutexLock lock(log->mutex);
@@ -62,6 +65,12 @@ class GatewayRun {
     const auto answer = Next();
     EXPECT_TRUE(answer.has_value());
     return answer.value_or(v1::ControlResponse()).assigned();
+  }
+  void Beat() {
+    v1::ControlRequest request;
+    request.mutable_heartbeat()->set_sequence(1);
+    link_->Send(std::move(request));
+    EXPECT_TRUE(Next().has_value());
   }
   // The end of the stream; nothing: it goes on.
   std::optional<Status> end() const {

@@ -205,7 +205,7 @@ TEST_F(StrangersTest, WhoHoldsAStageInSilenceLosesItToTheNextGateway) {
   EXPECT_TRUE(Eventually([&] { return client->ready(); }));
   EXPECT_GT(Clock::now() - begin, std::chrono::milliseconds(800));
   ASSERT_TRUE(Eventually([&] { return silent.end().has_value(); }));
-  EXPECT_EQ(silent.end()->code(), StatusCode::kCancelled);
+  EXPECT_EQ(ReasonOf(*silent.end()), v1::Refusal::REASON_HELD);
 }
 
 // A gateway with `secret` makes the stage load; what the stage's load ends

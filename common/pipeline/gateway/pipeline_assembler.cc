@@ -39,6 +39,14 @@ Status CheckOptions(const PipelineOptions& options) {
         Seconds(options.heartbeat), " s, ", Seconds(options.suspect_after),
         " s, ", Seconds(options.transport.peer_timeout), " s");
   }
+  if (options.lease != Duration::zero() &&
+      (options.lease < 4 * options.heartbeat ||
+       options.lease > options.transport.peer_timeout)) {
+    return InvalidArgument(
+        "the lease must be ", Seconds(4 * options.heartbeat),
+        " s (four heartbeats) to ", Seconds(options.transport.peer_timeout),
+        " s (the peer timeout), got ", Seconds(options.lease), " s");
+  }
   return OkStatus();
 }
 
@@ -59,7 +67,15 @@ v1::Hello HelloOf(const PipelineOptions& options) {
                            : options.gateway_id);
   hello.set_build(options.build);
   hello.set_secret(RandomBytes(wire::kSecretBytes));
+  hello.set_lease_ms(static_cast<uint32_t>(
+      std::chrono::ceil<std::chrono::milliseconds>(options.lease).count()));
   return hello;
+}
+
+void TellSuperseded(const PipelineCallbacks& callbacks) {
+  const Status why = Unavailable("another gateway has taken the stages");
+  LogWarning(Message(why), ": this one stands by");
+  if (callbacks.on_superseded) callbacks.on_superseded(why);
 }
 
 }  // namespace
@@ -80,6 +96,9 @@ PipelineCallbacks CallbacksTo(EngineLoop* engine) {
       }};
   callbacks.on_resplit = [engine](const Status& why) {
     engine->OnPipelineLost(why, /*is_planned=*/true);
+  };
+  callbacks.on_superseded = [engine](const Status& why) {
+    engine->OnSuperseded(why);
   };
   callbacks.pause_cost = [engine] { return engine->PauseCost(); };
   return callbacks;
@@ -460,10 +479,10 @@ void PipelineAssembler::Publish() {
   if (!up) status.down = now - down_since_;
   status.last_recovery = last_recovery_;
   status.model = model_;
-  status.full_count = resplit_.full_count();
-  status.shrinks = resplit_.shrinks();
-  status.growths = resplit_.growths();
+  resplit_.Report(status);
+  const bool superseded = leadership_.Update(up, places_.held(), status);
   board_.Publish(std::move(status), now);
+  if (superseded && hello_.lease_ms() > 0) TellSuperseded(callbacks_);
 }
 
 }  // namespace sluice

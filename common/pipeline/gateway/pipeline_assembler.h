@@ -15,6 +15,7 @@
 #include "common/concurrency/named_thread.h"
 #include "common/core/step_plan.h"
 #include "common/engine/engine_loop.h"
+#include "common/pipeline/gateway/leadership.h"
 #include "common/pipeline/gateway/pipeline_events.h"
 #include "common/pipeline/gateway/pipeline_status.h"
 #include "common/pipeline/gateway/plan_channel.h"
@@ -46,6 +47,9 @@ struct PipelineOptions {
   Duration lost_after = std::chrono::milliseconds(2500);
   Duration suspect_after = std::chrono::seconds(2);
   Duration heartbeat = std::chrono::milliseconds(250);
+  // Silence of this gateway after which the stages are another gateway's that
+  // asks for them; zero: the stages' peer timeout.
+  Duration lease{};
   // When the stages that are there split the layers anew.
   ResplitOptions resplit;
   // Whether this gateway speaks for the stages' model; may be empty. A refusal
@@ -79,6 +83,9 @@ struct PipelineCallbacks {
   // As on_lost, which it replaces where the pipeline ends by choice: a process
   // joins, and no plan is to blame. Empty: on_lost.
   std::function<void(const Status&)> on_resplit = nullptr;
+  // With a lease, after on_lost: another gateway has taken the stages, and
+  // computes what clients ask for. Empty: never told.
+  std::function<void(const Status&)> on_superseded = nullptr;
   // What a pause costs now, in any unit: 0 when nothing runs, INT64_MAX if it
   // may not be. Empty: 0.
   std::function<int64_t()> pause_cost = nullptr;
@@ -125,6 +132,7 @@ class PipelineAssembler {
     return board_.status(plans_->Clocks(), Clock::now());
   }
   bool ready() const { return board_.ready(); }  // up, no stage is suspect
+  GatewayRole role() const { return board_.role(); }
 
  private:
   using Phase = PipelinePhase;
@@ -163,8 +171,7 @@ class PipelineAssembler {
   void Publish();
 
   const PipelineOptions options_;
-  const v1::Hello
-      hello_;  // with the secret of this run, which only the stages get
+  const v1::Hello hello_;  // with the run's secret, for the stages alone
   PipelineCallbacks callbacks_;
   const std::shared_ptr<PipelineEvents> events_;
   StagePlaces places_;
@@ -182,6 +189,7 @@ class PipelineAssembler {
   PipelinePhase phase_ = Phase::kGathering;
   StageFacts joined_;
   std::optional<StageFacts> model_;  // the latest joined_
+  Leadership leadership_;
   wire::PipelineName name_;  // of the epoch that is up or being assigned
   size_t assigning_ = 0;     // the stage whose answer is awaited
   TimePoint assign_at_{};    // not before

@@ -39,6 +39,16 @@ struct StageLoad {
   bool experts_missing = false;
 };
 
+// What a gateway is to the stages. Where it is alone it leads, or is about to.
+enum class GatewayRole {
+  kCandidate,  // no other gateway holds them, and they are not its own yet
+  kLeader,     // they are its own, also while a pipeline recovers
+  kStandby,    // another gateway holds them
+};
+
+// "candidate", "leader", "standby".
+const char* ToString(GatewayRole role);
+
 // The facts are the stage's latest, also when it is lost; no layers: unknown.
 struct StageStatus : StageFacts {
   StageLoad load;
@@ -62,6 +72,8 @@ struct PipelineStatus {
   size_t full_count = 0;
   uint64_t shrinks = 0;  // times that the layers were split over fewer stages
   uint64_t growths = 0;  // and over more
+  GatewayRole role = GatewayRole::kCandidate;
+  uint64_t takeovers = 0;           // times that this gateway began to lead
   std::vector<StageStatus> stages;  // by place
   std::vector<StageStatus> spares;  // processes without a place
   // The facts of the latest pipeline.

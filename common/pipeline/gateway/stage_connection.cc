@@ -13,6 +13,8 @@ namespace {
 // The rest of the queue is for streams' ends.
 constexpr size_t kMaxMessageEvents = PipelineEvents::kMaxEvents / 2;
 constexpr Duration kLoadingPause = std::chrono::milliseconds(300);
+// The wait for another gateway's stage is part of a takeover.
+constexpr Duration kHeldPause = std::chrono::milliseconds(500);
 // A failed load is tried again: the file may have been replaced.
 constexpr Duration kLoadFailedPause = std::chrono::seconds(5);
 constexpr int64_t kMaxLeavingMs = int64_t{24} * 3600 * 1000;
@@ -46,6 +48,11 @@ const char* ToString(StageState state) {
       "connecting", "loading",  "handshaking", "ready",
       "suspect",    "draining", "lost",        "refused"};
   return kNames[static_cast<size_t>(state)];
+}
+
+const char* ToString(GatewayRole role) {
+  static constexpr const char* kNames[] = {"candidate", "leader", "standby"};
+  return kNames[static_cast<size_t>(role)];
 }
 
 Duration NextBackoff(Duration last) {
@@ -103,6 +110,7 @@ std::shared_ptr<ControlLink> StageConnection::End(const Status& why) {
   gone_ = rpc::IsConnectionRefused(why);
   if (reason != v1::Refusal::REASON_UNSPECIFIED) alive_at_ = Clock::now();
   backoff_ = NextBackoff(backoff_);
+  if (held_) backoff_ = kHeldPause;
   if (reason == v1::Refusal::REASON_LOADING) {
     down_state_ = StageState::kLoading;
     backoff_ = kLoadingPause;

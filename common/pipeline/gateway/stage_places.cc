@@ -209,6 +209,13 @@ Epoch StagePlaces::NextEpoch(Epoch last) const {
   return ++highest;
 }
 
+bool StagePlaces::held() const {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (stages_[i]->held()) return true;
+  }
+  return false;
+}
+
 bool StagePlaces::filled() const {
   for (size_t i = 0; i < places_.size(); ++i) {
     if (!stages_[i]->holds(places_[i])) return false;

@@ -56,6 +56,12 @@ class StageResplit {
   bool Grow(TimePoint now, int64_t cost, const wire::PipelineName& name);
   void OnUp(TimePoint now);
 
+  // Fills in the figures of the split.
+  void Report(PipelineStatus& status) const {
+    status.full_count = full_count();
+    status.shrinks = shrinks();
+    status.growths = growths();
+  }
   size_t full_count() const { return full_; }  // of places, with none missing
   uint64_t shrinks() const { return shrinks_; }
   uint64_t growths() const { return growths_; }

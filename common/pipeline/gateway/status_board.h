@@ -39,6 +39,10 @@ class StatusBoard {
     MutexLock lock(mutex_);
     return status_.ready;
   }
+  GatewayRole role() const {
+    MutexLock lock(mutex_);
+    return status_.role;
+  }
 
   void SetDrained() {
     MutexLock lock(mutex_);

@@ -18,7 +18,8 @@ Status ControlStream::OnHello(const std::string& bytes) {
   auto welcome =
       hello.ok() ? session_->OnHello(*hello, std::move(self)) : hello.status();
   if (!welcome.ok()) {
-    session_->OnRefused(peer_, welcome.status());
+    session_->OnRefused(peer_, welcome.status(),
+                        hello.ok() && hello->lease_ms() > 0);
     return welcome.status();
   }
   v1::ControlResponse response;

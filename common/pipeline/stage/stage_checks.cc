@@ -38,6 +38,20 @@ Status CheckVersion(uint32_t version) {
   return CheckSame("protocol version", wire::kProtocolVersion, version);
 }
 
+Status CheckHello(const v1::Hello& hello) {
+  constexpr size_t kMaxGatewayId = 256;
+  SLUICE_RETURN_IF_ERROR(CheckVersion(hello.protocol_version()));
+  if (hello.gateway_id().empty() || hello.gateway_id().size() > kMaxGatewayId) {
+    return InvalidArgument("gateway_id has ", hello.gateway_id().size(),
+                           " bytes, limit [1, ", kMaxGatewayId, "]");
+  }
+  if (hello.secret().size() != wire::kSecretBytes) {
+    return InvalidArgument("the secret has ", hello.secret().size(),
+                           " bytes, it must have ", wire::kSecretBytes);
+  }
+  return OkStatus();
+}
+
 Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,
                        const StageInfo& info, const PipelineLimits& own) {
   SLUICE_RETURN_IF_ERROR(CheckSame("vocabulary size", own.plan.vocab_size,

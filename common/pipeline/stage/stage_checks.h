@@ -14,6 +14,10 @@ PipelineLimits LimitsOf(const StageInfo& info, int32_t max_steps_in_flight);
 // FAILED_PRECONDITION unless the peer speaks our protocol version.
 Status CheckVersion(uint32_t version);
 
+// An error unless the gateway speaks our protocol version, and has an id and a
+// secret of the right sizes.
+Status CheckHello(const v1::Hello& hello);
+
 // FAILED_PRECONDITION unless a stage with `info` and `own` limits can take the
 // place that `assign` names in a pipeline with `limits`.
 Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,

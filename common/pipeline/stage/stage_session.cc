@@ -14,7 +14,6 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kMaxGatewayId = 256;
 // The least silence after which a gateway is replaced: some heartbeats.
 constexpr Duration kMinSilence = std::chrono::seconds(1);
 
@@ -23,6 +22,28 @@ Status Refused(Status status, v1::Refusal::Reason reason) {
   v1::Refusal refusal;
   refusal.set_reason(reason);
   return rpc::WithDetails(std::move(status), refusal.SerializeAsString());
+}
+
+v1::Refusal::Reason ReasonOf(const Status& status) {
+  v1::Refusal refusal;
+  const bool parsed = refusal.ParseFromString(rpc::DetailsOf(status));
+  return parsed ? refusal.reason() : v1::Refusal::REASON_UNSPECIFIED;
+}
+
+// Returns the lease that `hello` asks for, within bounds.
+Duration LeaseOf(const v1::Hello& hello, Duration peer_timeout) {
+  const Duration longest = std::max(peer_timeout, kMinSilence);
+  if (hello.lease_ms() == 0) return longest;
+  return std::clamp<Duration>(std::chrono::milliseconds(hello.lease_ms()),
+                              kMinSilence, longest);
+}
+
+// What a gateway is told whose stage another one has, after `silence`.
+Status Taken(Duration silence) {
+  return Refused(FailedPrecondition("another gateway has this stage: this one "
+                                    "was silent for ",
+                                    Seconds(silence), " s"),
+                 v1::Refusal::REASON_HELD);
 }
 
 }  // namespace
@@ -91,19 +112,13 @@ void StageSession::SetLoadFailed(const StageInfo& info, const Status& why) {
 
 StatusOr<v1::Welcome> StageSession::OnHello(
     const v1::Hello& hello, std::shared_ptr<ControlStream> control) {
-  SLUICE_RETURN_IF_ERROR(CheckVersion(hello.protocol_version()));
-  if (hello.gateway_id().empty() || hello.gateway_id().size() > kMaxGatewayId) {
-    return InvalidArgument("gateway_id has ", hello.gateway_id().size(),
-                           " bytes, limit [1, ", kMaxGatewayId, "]");
-  }
-  if (hello.secret().size() != wire::kSecretBytes) {
-    return InvalidArgument("the secret has ", hello.secret().size(),
-                           " bytes, it must have ", wire::kSecretBytes);
-  }
+  SLUICE_RETURN_IF_ERROR(CheckHello(hello));
   const TimePoint now = Clock::now();
   std::shared_ptr<ControlStream> replaced;
   std::shared_ptr<EpochStreams> ended;
   v1::Welcome welcome;
+  Duration silence{};  // of the gateway that held the stage
+  bool is_taken = false;
   {
     MutexLock lock(mutex_);
     if (leaving_ || links_.draining()) {
@@ -129,7 +144,14 @@ StatusOr<v1::Welcome> StageSession::OnHello(
       highest_epoch_ = TermStart(TermOf(highest_epoch_) + 1);
       kv_epoch_ = 0;
     }
-    holder_ = {hello.gateway_id(), control_->peer(), hello.secret(), now, now};
+    silence = now - holder_.heard;
+    is_taken = !is_holder;
+    holder_ = {hello.gateway_id(),
+               control_->peer(),
+               hello.secret(),
+               now,
+               now,
+               LeaseOf(hello, options_.transport.peer_timeout)};
     welcome = MakeWelcome();
   }
   visits_.Write(LogLevel::kInfo, "gateway ", hello.gateway_id(),
@@ -137,7 +159,8 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   if (replaced != nullptr) {
     links_.EndStreams(std::move(ended),
                       Cancelled("the gateway opened a new Control stream"));
-    replaced->End(Cancelled("replaced by a new Control stream"));
+    replaced->End(is_taken ? Taken(silence)
+                           : Cancelled("replaced by a new Control stream"));
   }
   return welcome;
 }
@@ -147,10 +170,7 @@ Status StageSession::CheckHold(const std::string& secret, TimePoint now) const {
       EqualSecrets(holder_.secret, secret)) {
     return OkStatus();
   }
-  if (now - holder_.heard >=
-      std::max(options_.transport.peer_timeout, kMinSilence)) {
-    return OkStatus();
-  }
+  if (now - holder_.heard >= holder_.lease) return OkStatus();
   const std::string& peer = holder_.peer;
   return Refused(FailedPrecondition(
                      "this stage is held by another gateway",
@@ -171,9 +191,11 @@ v1::Welcome StageSession::MakeWelcome() const {
   return welcome;
 }
 
-void StageSession::OnRefused(const std::string& peer, const Status& why) {
+void StageSession::OnRefused(const std::string& peer, const Status& why,
+                             bool waits) {
   // A gateway that waits for the stage tries again and again.
   if (why.code() == StatusCode::kUnavailable) return;
+  if (waits && ReasonOf(why) == v1::Refusal::REASON_HELD) return;
   refusals_.Write(LogLevel::kWarning, "a gateway",
                   peer.empty() ? "" : Cat(" at ", peer),
                   " is refused: ", Message(why));

@@ -42,8 +42,8 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
 
   // Answers a hello, or refuses it. A gateway with the secret of the holding
   // run replaces its stream; another gateway replaces only one that was silent
-  // for the peer timeout. A gateway that had layers loaded holds the stage
-  // until it comes back for them.
+  // for its lease, at most the peer timeout. A gateway that had layers loaded
+  // holds the stage until it comes back for them.
   StatusOr<v1::Welcome> OnHello(const v1::Hello& hello,
                                 std::shared_ptr<ControlStream> control);
   // Answers with Assigned through the stream, at once or when the successor has
@@ -51,8 +51,9 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   void OnAssign(const v1::Assign& assign, const ControlStream* control);
   v1::HeartbeatReply OnHeartbeat(const v1::Heartbeat& heartbeat,
                                  const ControlStream* control);
-  // Logs that a hello from `peer` was refused.
-  void OnRefused(const std::string& peer, const Status& why);
+  // Logs that a hello from `peer` was refused. `waits`: the gateway stands by
+  // until the stage is free, and that it waits is no news.
+  void OnRefused(const std::string& peer, const Status& why, bool waits);
   // Sets what heartbeats say from now on.
   void SetExpertsMissing(bool missing);
   // While the loop stands still, hellos get UNAVAILABLE, and an Assign ends its
@@ -86,6 +87,7 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
     std::string secret;
     TimePoint since{};
     TimePoint heard{};
+    Duration lease{};      // silence after which the hold is over
     bool awaited = false;  // holds it to come back for layers
   };
   // An error unless the gateway with `secret` may have the stage.
