@@ -108,7 +108,7 @@ class Exchange {
   virtual void set_route(std::string_view route) = 0;
 
   // The generator of the answer fills these in.
-  AnswerFigures& figures() { return figures_; }
+  virtual AnswerFigures& figures() { return figures_; }
 
  private:
   AnswerFigures figures_;

@@ -6,12 +6,17 @@
 
 namespace sluice::http {
 
-ResponseParser::ResponseParser() {
+ResponseParser::ResponseParser(bool keeps_headers)
+    : keeps_headers_(keeps_headers) {
   eager(true);
   body_limit(boost::none);
 }
 
-void ResponseParser::on_field_impl(Field name, View, View value, Error&) {
+void ResponseParser::on_field_impl(Field name, View text, View value, Error&) {
+  if (keeps_headers_) {
+    headers_.emplace_back(AsciiLower({text.data(), text.size()}),
+                          std::string(value.data(), value.size()));
+  }
   if (name == Field::content_type) {
     content_type_.assign(value.data(), value.size());
   } else if (name == Field::retry_after) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/http/message.h"
 
 namespace sluice::http {
 
@@ -14,7 +15,8 @@ namespace sluice::http {
 // available before their chunk ends. Threadless.
 class ResponseParser : private boost::beast::http::basic_parser<false> {
  public:
-  ResponseParser();
+  // `keeps_headers`: headers() has them, else it is empty.
+  explicit ResponseParser(bool keeps_headers = false);
 
   // INVALID_ARGUMENT for bytes that are no HTTP, or come after the end.
   Status Feed(std::string_view bytes);
@@ -31,6 +33,7 @@ class ResponseParser : private boost::beast::http::basic_parser<false> {
     return content_type_.starts_with("text/event-stream");
   }
   double retry_after_s() const { return retry_after_s_; }  // -1: none
+  const HttpHeaders& headers() const { return headers_; }  // lower-case names
 
   // Returns the bytes of the body since the last call.
   std::string TakeBody() { return std::exchange(body_, {}); }
@@ -45,7 +48,7 @@ class ResponseParser : private boost::beast::http::basic_parser<false> {
   void on_response_impl(int status, View, int, Error&) override {
     status_ = status;
   }
-  void on_field_impl(Field name, View, View value, Error&) override;
+  void on_field_impl(Field name, View text, View value, Error&) override;
   void on_header_impl(Error&) override {}
   void on_body_init_impl(const boost::optional<uint64_t>&, Error&) override {}
   size_t on_body_impl(View bytes, Error&) override;
@@ -58,6 +61,8 @@ class ResponseParser : private boost::beast::http::basic_parser<false> {
   int status_ = 0;
   std::string content_type_;
   double retry_after_s_ = -1;
+  const bool keeps_headers_;
+  HttpHeaders headers_;
   std::string body_;
   std::string pending_;  // bytes that basic_parser did not consume
 };

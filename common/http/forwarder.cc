@@ -1,0 +1,441 @@
+#include "common/http/forwarder.h"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <exception>
+#include <unordered_set>
+#include <utility>
+
+#include "common/base/exception_counts.h"
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
+#include "common/concurrency/named_thread.h"
+#include "common/http/error_answer.h"
+#include "common/http/forwarded_message.h"
+#include "common/http/leader_watch.h"
+#include "common/http/passed_events.h"
+#include "common/http/sse.h"
+#include "common/http/upstream.h"
+
+// As in connection.cc every operand of a co_await has a name.
+namespace sluice::http {
+namespace {
+
+namespace net = boost::asio;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+template <typename T>
+using Task = net::awaitable<T>;
+
+constexpr auto kConnectTime = seconds(2);
+constexpr auto kSendTime = seconds(60);
+constexpr auto kRetryPause = milliseconds(100);
+// An answer up to this size is passed on whole, with its length.
+constexpr size_t kWholeBytes = size_t{256} << 10;
+
+bool IsDeclined(const ResponseParser& answer) {
+  return answer.status() == 503 &&
+         std::ranges::any_of(answer.headers(), [](const auto& header) {
+           return header.first == kDeclinedHeader;
+         });
+}
+
+// Returns the body's announced length; none: it comes in chunks.
+std::optional<size_t> LengthOf(const HttpHeaders& headers) {
+  for (const auto& [name, value] : headers) {
+    if (name == "content-length")
+      return std::strtoull(value.c_str(), nullptr, 10);
+  }
+  return std::nullopt;
+}
+
+HttpResponse HeadOf(const ResponseParser& answer) {
+  HttpResponse head;
+  head.status = answer.status();
+  head.content_type = answer.content_type();
+  head.headers = ForwardedAnswerHeaders(answer.headers());
+  return head;
+}
+
+// Makes `request` one for the events behind the one with `id`.
+void ResumeBehind(const std::string& id, HttpRequest& request) {
+  std::erase_if(request.headers, [](const auto& header) {
+    return header.first == "last-event-id";
+  });
+  request.headers.emplace_back("last-event-id", id);
+}
+
+ApiError NoServer(const std::string& message) {
+  return {503, message, "service_unavailable_error", std::nullopt, "no_leader"};
+}
+
+// A request under way. Its exchange's loop and the thread "forward" share it:
+// members are the thread's, but for `exchange` and `io`.
+struct Job : std::enable_shared_from_this<Job> {
+  Job(std::shared_ptr<net::io_context> loop, std::shared_ptr<Exchange> on,
+      std::optional<PassedEvents> events)
+      : io(std::move(loop)),
+        exchange(std::move(on)),
+        signal(*io),
+        has_begun(events.has_value()),
+        is_events(has_begun),
+        passed(std::move(events).value_or(PassedEvents())),
+        head(ForwardedHead(exchange->request(), passed.last_id())) {}
+
+  // The exchange's last reference goes away on its loop.
+  ~Job() {
+    exchange->Post([last = exchange] {});
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // Runs `work` on the thread, unless the job has ended by then. Any thread.
+  template <typename Work>
+  void Post(Work work) {
+    net::post(*io, [weak = weak_from_this(), work = std::move(work)] {
+      if (const auto job = weak.lock()) work(*job);
+    });
+  }
+  void Leave() {
+    gone = true;
+    Wake();
+  }
+  // Ends what the job waits for.
+  void Wake() {
+    if (upstream) upstream->Close();
+    signal.cancel();
+  }
+
+  const std::shared_ptr<net::io_context> io;
+  const std::shared_ptr<Exchange> exchange;
+  net::steady_timer signal;
+  std::shared_ptr<Upstream> upstream;  // null: none now
+  int peer = -1;                       // the upstream's
+  bool gone = false;                   // the client has left
+  bool is_read = false;  // the client has read most of the latest chunk
+  bool has_begun;        // the client has an answer's head
+  bool is_events;        // of a stream of events
+  PassedEvents passed;   // of these
+  std::string head;      // of the request
+};
+
+enum class Outcome {
+  kAnswered,    // nothing is left to do
+  kUnanswered,  // the client has no more than before
+  kCut,         // the client has some more events, and the rest is missing
+};
+
+}  // namespace
+
+class Forwarder::Impl {
+ public:
+  Impl(ForwarderOptions options, std::vector<ServerAddress> peers)
+      : options_(std::move(options)),
+        peers_(std::move(peers)),
+        trust_(options_.certificate, options_.ca),
+        io_(std::make_shared<net::io_context>(1)),
+        guard_(io_->get_executor()),
+        watch_(*io_, options_, peers_, trust_,
+               [this](int kept) { Forsake(kept); }) {}
+
+  Status Start() {
+    for (const ServerAddress& peer : peers_) {
+      SLUICE_RETURN_IF_ERROR(trust_.For(peer.host).status());
+    }
+    StartWatch();
+    thread_ = NamedThread("forward", [this] { Run(); });
+    return OkStatus();
+  }
+
+  void Take(std::shared_ptr<Exchange> exchange,
+            std::optional<PassedEvents> passed) {
+    exchange->set_route("forwarded");
+    const auto job =
+        std::make_shared<Job>(io_, std::move(exchange), std::move(passed));
+    if (stopping_) return Refuse(*job, "The server is shutting down");
+    job->exchange->OnGone([weak = std::weak_ptr<Job>(job)](Gone) {
+      if (const auto left = weak.lock()) {
+        left->Post([](Job& one) { one.Leave(); });
+      }
+    });
+    ++stats_.waiting;
+    net::post(*io_, [this, job] {
+      jobs_.insert(job);
+      net::co_spawn(*io_, Handle(job), [this, job](std::exception_ptr thrown) {
+        jobs_.erase(job);
+        --stats_.waiting;
+        if (thrown) OnThrown(*job, thrown);
+      });
+    });
+  }
+
+  std::optional<std::string> leader() const {
+    const int leader = watch_.leader();
+    if (leader < 0) return std::nullopt;
+    return options_.peers[static_cast<size_t>(leader)];
+  }
+  const ForwarderStats& stats() const { return stats_; }
+
+  void Stop() {
+    if (stopping_.exchange(true)) return;
+    net::post(*io_, [this] {
+      watch_.Stop();
+      for (const auto& job : jobs_) job->Wake();
+    });
+    guard_.reset();
+    thread_.Join();
+  }
+
+ private:
+  void Run() {
+    while (true) {
+      const Status ran = CatchAndCount("forward", [this] { io_->run(); });
+      if (ran.ok()) return;
+      LogError("forwarding: ", Message(ran));
+    }
+  }
+
+  void StartWatch() {
+    net::co_spawn(*io_, watch_.Run(), [this](std::exception_ptr thrown) {
+      if (!thrown) return;
+      Tell(thrown);
+      StartWatch();
+    });
+  }
+
+  static void Tell(const std::exception_ptr& thrown) {
+    const Status why =
+        CatchAndCount("forward", [&] { std::rethrow_exception(thrown); });
+    LogError("forwarding: ", Message(why));
+  }
+
+  static void OnThrown(Job& job, const std::exception_ptr& thrown) {
+    Tell(thrown);
+    job.exchange->Post([exchange = job.exchange, begun = job.has_begun] {
+      if (begun) return exchange->Break();
+      exchange->Send(ErrorResponse(
+          NoServer("There was too little memory to forward this request")));
+    });
+  }
+
+  Task<void> Pause(net::steady_timer& timer, Duration time) {
+    error_code error;
+    auto token = Redirect(error);
+    timer.expires_after(time);
+    co_await timer.async_wait(token);
+  }
+
+  // Ends the connections to all peers but `kept`: their requests go to the next
+  // one, or are answered here.
+  void Forsake(int kept) {
+    for (const auto& job : jobs_) {
+      if (job->upstream && job->peer != kept) job->upstream->Close();
+    }
+  }
+
+  Task<void> Handle(std::shared_ptr<Job> job) {
+    TimePoint deadline = Clock::now() + options_.patience;
+    while (!job->gone) {
+      if (stopping_) co_return Refuse(*job, "The server is shutting down");
+      if (options_.leads()) co_return ServeHere(*job);
+      if (const int leader = watch_.leader(); leader >= 0) {
+        auto passing = Pass(*job, leader);
+        const Outcome outcome = co_await std::move(passing);
+        job->upstream = nullptr;
+        if (outcome == Outcome::kAnswered) co_return;
+        if (outcome == Outcome::kCut) {
+          deadline = Clock::now() + options_.patience;
+        }
+      }
+      if (Clock::now() >= deadline) {
+        co_return Refuse(*job, watch_.leader() < 0
+                                   ? "No gateway leads at the moment"
+                                   : "The gateway that leads gives no answer");
+      }
+      auto pause = Pause(job->signal, kRetryPause);
+      co_await std::move(pause);
+    }
+  }
+
+  // The handler gives the answer, or what is left of it.
+  void ServeHere(const Job& job) {
+    job.exchange->Post([serve = options_.serve, exchange = job.exchange,
+                        begun = job.has_begun, id = job.passed.last_id()] {
+      if (exchange->gone()) return;
+      if (!begun) return serve(exchange);
+      ResumeBehind(id, exchange->request());
+      serve(std::make_shared<ResumedExchange>(exchange));
+    });
+  }
+
+  void Refuse(const Job& job, const std::string& message) {
+    HttpResponse refusal = ErrorResponse(NoServer(message));
+    job.exchange->Post([exchange = job.exchange, begun = job.has_begun,
+                        refusal = std::move(refusal)] {
+      if (!begun) return exchange->Send(refusal);
+      ResumedExchange(exchange).Send(refusal);
+    });
+  }
+
+  // Passes the request to a peer, and the answer back.
+  Task<Outcome> Pass(Job& job, int peer) {
+    const ServerAddress& address = peers_[static_cast<size_t>(peer)];
+    auto tls = trust_.For(address.host);
+    Status status = tls.status();
+    if (!status.ok()) co_return Failed(job, status);
+    const auto upstream =
+        std::make_shared<Upstream>(*io_, address, *std::move(tls));
+    job.upstream = upstream;
+    job.peer = peer;
+    auto connecting = upstream->Connect(kConnectTime);
+    status = co_await std::move(connecting);
+    if (!status.ok()) co_return Failed(job, status);
+    auto sending =
+        upstream->Send(job.head, job.exchange->request().body, kSendTime);
+    status = co_await std::move(sending);
+    if (!status.ok()) co_return Failed(job, status);
+    auto reading = upstream->ReadHead(std::nullopt);
+    status = co_await std::move(reading);
+    if (!status.ok()) co_return Failed(job, status);
+    const ResponseParser& answer = upstream->answer();
+    if (IsDeclined(answer)) co_return Outcome::kUnanswered;
+    // What could not be resumed now may be later.
+    if (job.has_begun && answer.status() == 503) {
+      co_return Outcome::kUnanswered;
+    }
+    const auto length = LengthOf(answer.headers());
+    auto passing = length.has_value() && *length <= kWholeBytes
+                       ? PassWhole(job, *upstream)
+                       : PassStream(job, *upstream);
+    const Outcome outcome = co_await std::move(passing);
+    co_return outcome;
+  }
+
+  Outcome Failed(const Job& job, const Status& why) {
+    if (job.gone) return Outcome::kAnswered;
+    failures_.Write(LogLevel::kWarning,
+                    "a request was not forwarded: ", Message(why));
+    return Outcome::kUnanswered;
+  }
+
+  Task<Outcome> PassWhole(Job& job, Upstream& upstream) {
+    HttpResponse response = HeadOf(upstream.answer());
+    while (true) {
+      auto reading = upstream.ReadBody();
+      const StatusOr<std::string> more = co_await std::move(reading);
+      if (!more.ok()) co_return Failed(job, more.status());
+      if (more->empty()) break;
+      response.body += *more;
+    }
+    ++stats_.forwarded;
+    job.exchange->Post([exchange = job.exchange, begun = job.has_begun,
+                        response = std::move(response)] {
+      if (!begun) return exchange->Send(response);
+      ResumedExchange(exchange).Send(response);
+    });
+    co_return Outcome::kAnswered;
+  }
+
+  Task<Outcome> PassStream(Job& job, Upstream& upstream) {
+    ++stats_.forwarded;
+    if (!std::exchange(job.has_begun, true)) {
+      job.is_events = upstream.answer().is_event_stream();
+      job.exchange->Post(
+          [exchange = job.exchange, head = HeadOf(upstream.answer())] {
+            exchange->BeginStream(head);
+          });
+    }
+    while (true) {
+      auto reading = upstream.ReadBody();
+      StatusOr<std::string> more = co_await std::move(reading);
+      if (!more.ok()) co_return BreakOff(job, more.status());
+      if (more->empty()) break;
+      if (job.is_events) job.passed.Add(*more);
+      job.is_read = false;
+      job.exchange->Post(
+          [one = job.shared_from_this(), bytes = *std::move(more)]() mutable {
+            one->exchange->SendChunk(std::move(bytes));
+            // The exchange keeps this, and must not keep itself by it.
+            one->exchange->WhenRead([weak = std::weak_ptr<Job>(one)] {
+              const auto reader = weak.lock();
+              if (reader == nullptr) return;
+              reader->Post([](Job& read) {
+                read.is_read = true;
+                read.signal.cancel();
+              });
+            });
+          });
+      while (!job.is_read && !job.gone && !stopping_) {
+        auto pause = Pause(job.signal, seconds(3600));
+        co_await std::move(pause);
+      }
+      if (job.gone) co_return Outcome::kAnswered;
+    }
+    job.exchange->Post([exchange = job.exchange] { exchange->EndStream(); });
+    co_return Outcome::kAnswered;
+  }
+
+  // What becomes of a stream whose server is gone: behind an event with an id
+  // another server goes on; else it ends, with an error where a reader of
+  // events understands one.
+  Outcome BreakOff(Job& job, const Status& why) {
+    if (job.gone) return Outcome::kAnswered;
+    const bool is_whole = job.is_events && job.passed.is_whole();
+    if (is_whole && !job.passed.last_id().empty() && !stopping_) {
+      ++stats_.resumed;
+      job.head = ForwardedHead(job.exchange->request(), job.passed.last_id());
+      return Outcome::kCut;
+    }
+    ++stats_.broken;
+    Failed(job, why);
+    if (is_whole) {
+      Refuse(job, "The gateway that gave this answer is gone");
+    } else {
+      job.exchange->Post([exchange = job.exchange] { exchange->Break(); });
+    }
+    return Outcome::kAnswered;
+  }
+
+  const ForwarderOptions options_;
+  const std::vector<ServerAddress> peers_;
+  ForwarderStats stats_;
+  std::atomic<bool> stopping_{false};
+  // The thread's from here on.
+  PeerTrust trust_;
+  LogLimit failures_{5, seconds(10)};
+  const std::shared_ptr<net::io_context> io_;
+  net::executor_work_guard<net::io_context::executor_type> guard_;
+  LeaderWatch watch_;
+  std::unordered_set<std::shared_ptr<Job>> jobs_;
+  NamedThread thread_;
+};
+
+Forwarder::Forwarder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Forwarder::~Forwarder() { Stop(); }
+
+StatusOr<std::unique_ptr<Forwarder>> Forwarder::Start(
+    ForwarderOptions options) {
+  std::vector<ServerAddress> peers;
+  for (const std::string& text : options.peers) {
+    SLUICE_ASSIGN_OR_RETURN(ServerAddress peer, ServerAddress::Parse(text));
+    peers.push_back(std::move(peer));
+  }
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(peers));
+  SLUICE_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<Forwarder>(new Forwarder(std::move(impl)));
+}
+
+void Forwarder::Take(std::shared_ptr<Exchange> exchange,
+                     std::optional<PassedEvents> passed) {
+  impl_->Take(std::move(exchange), std::move(passed));
+}
+std::optional<std::string> Forwarder::leader() const { return impl_->leader(); }
+const ForwarderStats& Forwarder::stats() const { return impl_->stats(); }
+void Forwarder::Stop() { impl_->Stop(); }
+
+}  // namespace sluice::http

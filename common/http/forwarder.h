@@ -1,0 +1,76 @@
+#ifndef SLUICE_COMMON_HTTP_FORWARDER_H_
+#define SLUICE_COMMON_HTTP_FORWARDER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/http/exchange.h"
+#include "common/http/passed_events.h"
+
+namespace sluice::http {
+
+struct ForwarderOptions {
+  std::vector<std::string> peers;  // HOST:PORT
+  // Of Upstream's PeerTrust.
+  std::string certificate;
+  std::string ca;
+  // How long a request waits for a server that answers it.
+  Duration patience = std::chrono::seconds(30);
+  // Whether this server answers requests itself. Any thread; must not block.
+  std::function<bool()> leads;
+  // Returns by the body of a peer's /readyz how far the peer leads, 0 if it
+  // does not: of several the highest gets the requests. Must not throw.
+  std::function<uint64_t(const std::string& body)> rank;
+  // Answers a request here. On the exchange's loop.
+  std::function<void(std::shared_ptr<Exchange>)> serve;
+};
+
+// Any thread.
+struct ForwarderStats {
+  std::atomic<int> waiting{0};         // for a server, or its answer
+  std::atomic<uint64_t> forwarded{0};  // answers of other servers passed back
+  // Of them, cut off by their servers: the rest came from another one, or not.
+  std::atomic<uint64_t> resumed{0}, broken{0};
+};
+
+// Passes requests on to the peer that leads, and its answers back, piece by
+// piece as the client reads them. A request whose server is gone before its
+// answer's head waits for the next one, or for this server to lead. So does a
+// stream of events that breaks off behind an event with an id: the next server
+// gets the id as Last-Event-ID. Other streams end with an error. The thread
+// "forward" has all connections.
+class Forwarder {
+ public:
+  // INVALID_ARGUMENT for an address or a file that cannot be used.
+  static StatusOr<std::unique_ptr<Forwarder>> Start(ForwarderOptions options);
+  ~Forwarder();  // Stop()
+  Forwarder(const Forwarder&) = delete;
+  Forwarder& operator=(const Forwarder&) = delete;
+
+  // Takes a request over. `passed`: of a stream of events, those that the
+  // client has; the last one has an id. On the exchange's loop.
+  void Take(std::shared_ptr<Exchange> exchange,
+            std::optional<PassedEvents> passed = std::nullopt);
+  // The peer that leads, as in the options; nothing: none is known. Any thread.
+  std::optional<std::string> leader() const;
+  const ForwarderStats& stats() const;
+
+  // Ends all requests with an error. Idempotent.
+  void Stop();
+
+ private:
+  class Impl;
+  explicit Forwarder(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::http
+
+#endif  // SLUICE_COMMON_HTTP_FORWARDER_H_

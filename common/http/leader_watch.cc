@@ -1,0 +1,138 @@
+#include "common/http/leader_watch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/http/forwarded_message.h"
+
+// As in connection.cc every operand of a co_await has a name.
+namespace sluice::http {
+namespace {
+
+namespace net = boost::asio;
+using std::chrono::milliseconds;
+
+constexpr auto kAnswerTime = std::chrono::seconds(1);
+constexpr Duration kEvery = milliseconds(500);
+// While no peer leads, requests wait.
+constexpr Duration kEveryWithout = milliseconds(100);
+constexpr Duration kLookEvery = milliseconds(50);
+constexpr size_t kMaxBody = size_t{64} << 10;
+
+}  // namespace
+
+LeaderWatch::LeaderWatch(net::io_context& io, const ForwarderOptions& options,
+                         const std::vector<ServerAddress>& peers,
+                         PeerTrust& trust, std::function<void(int)> forsake)
+    : io_(io),
+      options_(options),
+      peers_(peers),
+      trust_(trust),
+      forsake_(std::move(forsake)),
+      timer_(io) {}
+
+void LeaderWatch::Stop() {
+  stopping_ = true;
+  timer_.cancel();
+  if (upstream_) upstream_->Close();
+}
+
+void LeaderWatch::NoteOwnLead() {
+  const bool leads = options_.leads();
+  if (leads && !led_) {
+    leader_ = -1;
+    forsake_(-1);
+    // A peer that stands still is not waited for.
+    if (upstream_) upstream_->Close();
+  }
+  led_ = leads;
+}
+
+net::awaitable<void> LeaderWatch::Pause(Duration time) {
+  const TimePoint end = Clock::now() + time;
+  do {
+    boost::system::error_code error;
+    auto token = Redirect(error);
+    timer_.expires_after(std::min(time, kLookEvery));
+    co_await timer_.async_wait(token);
+    NoteOwnLead();
+  } while (!stopping_ && Clock::now() < end);
+}
+
+net::awaitable<void> LeaderWatch::Run() {
+  TimePoint led_at = Clock::now();
+  while (!stopping_) {
+    NoteOwnLead();
+    bool before_answers = false;
+    auto asking = AskAll(&before_answers);
+    const int leader = co_await std::move(asking);
+    if (!options_.leads()) {
+      const int before = leader_.exchange(leader);
+      if (leader >= 0 && leader != before) {
+        LogInfo("requests go to ", options_.peers[static_cast<size_t>(leader)]);
+        // One that still answers ends what it has begun.
+        if (!before_answers) forsake_(leader);
+      }
+      if (leader >= 0) led_at = Clock::now();
+      // Requests hang on a server that is silent, and none takes its place.
+      if (Clock::now() - led_at > options_.patience) forsake_(-1);
+    }
+    auto pausing = Pause(leader < 0 ? kEveryWithout : kEvery);
+    co_await std::move(pausing);
+  }
+}
+
+net::awaitable<int> LeaderWatch::AskAll(bool* before_answers) {
+  uint64_t highest = 0;
+  int leader = -1;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (options_.leads() || stopping_) co_return -1;
+    auto asking = Ask(i);
+    const std::optional<std::string> answer = co_await std::move(asking);
+    if (!answer.has_value()) continue;
+    const int index = static_cast<int>(i);
+    *before_answers = *before_answers || index == leader_;
+    const uint64_t rank = options_.rank(*answer);
+    if (rank <= highest) continue;
+    highest = rank;
+    leader = index;
+  }
+  co_return leader;
+}
+
+net::awaitable<std::optional<std::string>> LeaderWatch::Ask(size_t index) {
+  auto tls = trust_.For(peers_[index].host);
+  if (!tls.ok()) co_return std::nullopt;
+  const auto upstream =
+      std::make_shared<Upstream>(io_, peers_[index], *std::move(tls));
+  upstream_ = upstream;
+  HttpRequest request;
+  request.method = "GET";
+  request.path = "/readyz";
+  const std::string head = ForwardedHead(request);
+  auto connecting = upstream->Connect(kAnswerTime);
+  Status status = co_await std::move(connecting);
+  if (status.ok()) {
+    auto sending = upstream->Send(head, request.body, kAnswerTime);
+    status = co_await std::move(sending);
+  }
+  if (status.ok()) {
+    auto reading = upstream->ReadHead(kAnswerTime);
+    status = co_await std::move(reading);
+  }
+  std::string body;
+  while (status.ok() && body.size() < kMaxBody) {
+    auto reading = upstream->ReadBody();
+    const StatusOr<std::string> more = co_await std::move(reading);
+    status = more.status();
+    if (!more.ok() || more->empty()) break;
+    body += *more;
+  }
+  upstream_ = nullptr;
+  if (!status.ok()) co_return std::nullopt;
+  co_return body;
+}
+
+}  // namespace sluice::http

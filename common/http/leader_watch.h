@@ -1,0 +1,59 @@
+#ifndef SLUICE_COMMON_HTTP_LEADER_WATCH_H_
+#define SLUICE_COMMON_HTTP_LEADER_WATCH_H_
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/http/forwarder.h"
+#include "common/http/upstream.h"
+
+namespace sluice::http {
+
+// Asks the peers twice a second which of them leads, while this server does
+// not. On the loop's thread, but for leader().
+class LeaderWatch {
+ public:
+  // `forsake(kept)`: no request gets an answer from a peer other than `kept`
+  // any more (-1: from any). All outlive it.
+  LeaderWatch(boost::asio::io_context& io, const ForwarderOptions& options,
+              const std::vector<ServerAddress>& peers, PeerTrust& trust,
+              std::function<void(int kept)> forsake);
+
+  // Goes on until Stop.
+  boost::asio::awaitable<void> Run();
+  void Stop();
+  // The index of the peer that leads; -1: none is known. Any thread.
+  int leader() const { return leader_; }
+
+ private:
+  // Asks all peers. Returns the leader's index, or -1. `before_answers`:
+  // whether the one before still answers.
+  boost::asio::awaitable<int> AskAll(bool* before_answers);
+  // Returns the body of the peer's /readyz; nothing: it does not answer.
+  boost::asio::awaitable<std::optional<std::string>> Ask(size_t index);
+  // Waits between two rounds, or until this server's own lead changes.
+  boost::asio::awaitable<void> Pause(Duration time);
+  void NoteOwnLead();
+
+  boost::asio::io_context& io_;
+  const ForwarderOptions& options_;
+  const std::vector<ServerAddress>& peers_;
+  PeerTrust& trust_;
+  const std::function<void(int)> forsake_;
+  boost::asio::steady_timer timer_;
+  std::atomic<int> leader_{-1};
+  bool led_ = false;  // this server, at the last look
+  bool stopping_ = false;
+  std::shared_ptr<Upstream> upstream_;  // null: no question is under way
+};
+
+}  // namespace sluice::http
+
+#endif  // SLUICE_COMMON_HTTP_LEADER_WATCH_H_

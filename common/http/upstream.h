@@ -1,0 +1,91 @@
+#ifndef SLUICE_COMMON_HTTP_UPSTREAM_H_
+#define SLUICE_COMMON_HTTP_UPSTREAM_H_
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/http/client_stream.h"
+#include "common/http/file_watch.h"
+#include "common/http/response_parser.h"
+
+namespace sluice::http {
+
+// "10.0.0.2:8000", "gateway-1:8000" or "[::1]:8000".
+struct ServerAddress {
+  std::string host;
+  std::string port;
+  // INVALID_ARGUMENT names the text.
+  static StatusOr<ServerAddress> Parse(const std::string& text);
+};
+
+// The trust in the certificates of other servers of the same kind: what the
+// system's authorities or those of `ca` sign for the server's name, and this
+// server's own certificate whatever its name. One thread.
+class PeerTrust {
+ public:
+  using Context = boost::asio::ssl::context;
+
+  // `certificate`: this server's PEM file; empty: peers speak plain HTTP. `ca`:
+  // a PEM file of authorities; may be empty.
+  PeerTrust(std::string certificate, std::string ca)
+      : certificate_(std::move(certificate)), ca_(std::move(ca)) {}
+
+  // Returns the context of a new connection to `host`; null: no TLS. Reads the
+  // certificate again if its file has changed.
+  StatusOr<std::shared_ptr<Context>> For(const std::string& host);
+
+ private:
+  const std::string certificate_;
+  const std::string ca_;
+  std::optional<FileVersion> version_;  // of the certificate in contexts_
+  std::map<std::string, std::shared_ptr<Context>> contexts_;  // by host
+};
+
+// One request to another server, over a connection of its own, and its answer.
+// On the loop's thread; one call at a time. Errors are UNAVAILABLE and name
+// what failed.
+class Upstream {
+ public:
+  template <typename T>
+  using Task = boost::asio::awaitable<T>;
+
+  // `tls`: null, plain HTTP. `io` outlives it.
+  Upstream(boost::asio::io_context& io, const ServerAddress& address,
+           std::shared_ptr<PeerTrust::Context> tls);
+
+  Task<Status> Connect(Duration limit);
+  // `head` and `body` outlive the call; `limit` is that of each 64 KiB.
+  Task<Status> Send(const std::string& head, const std::string& body,
+                    Duration limit);
+  // Reads up to the answer's body. No `limit`: as long as it takes.
+  Task<Status> ReadHead(std::optional<Duration> limit);
+  // Reads the next bytes of the body; none: its end.
+  Task<StatusOr<std::string>> ReadBody();
+  const ResponseParser& answer() const { return parser_; }  // after ReadHead
+
+  // Ends the call that waits, with an error.
+  void Close();
+
+ private:
+  Task<Status> ReadSome();
+  Status Failed(const char* what, const boost::system::error_code& error) const;
+
+  const ServerAddress address_;
+  boost::asio::ip::tcp::resolver resolver_;
+  ClientStream stream_;
+  ResponseParser parser_{/*keeps_headers=*/true};
+  bool closed_ = false;
+};
+
+}  // namespace sluice::http
+
+#endif  // SLUICE_COMMON_HTTP_UPSTREAM_H_
