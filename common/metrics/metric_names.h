@@ -129,6 +129,12 @@ inline constexpr Name kGatewayStages = "sluice_gateway_stages";
 inline constexpr Name kGatewayMissingStages = "sluice_gateway_missing_stages";
 inline constexpr Name kGatewayResplits =
     "sluice_gateway_resplits_total";  // kind
+inline constexpr Name kGatewayLeader = "sluice_gateway_leader";
+inline constexpr Name kGatewayTerm = "sluice_gateway_term";
+inline constexpr Name kGatewayTakeovers = "sluice_gateway_takeovers_total";
+inline constexpr Name kGatewayForwarding = "sluice_gateway_forwarding_requests";
+inline constexpr Name kGatewayForwarded =
+    "sluice_gateway_forwarded_requests_total";  // end
 inline constexpr Name kGatewaySteps = "sluice_gateway_steps_total";
 inline constexpr Name kGatewayStepSeconds =
     "sluice_gateway_step_seconds_total";  // submit to result, summed

@@ -267,28 +267,6 @@ void GatewayMetrics::SetCacheConfig(int blocks) {
 }
 
 // How the layers are split over stages.
-void GatewayMetrics::AddSplitSeries() {
-  const Gauge stages = registry_.AddGauge(
-      names::kGatewayStages, "Stages that the layers are split over");
-  const Gauge missing = registry_.AddGauge(
-      names::kGatewayMissingStages, "Stages that they are not split over now");
-  const char* const help = "Times that the layers were split anew";
-  const Counter shrinks =
-      registry_.AddCounter(names::kGatewayResplits, help, {{"kind", "shrink"}});
-  const Counter growths =
-      registry_.AddCounter(names::kGatewayResplits, help, {{"kind", "growth"}});
-  registry_.OnScrape([=, this] {
-    MutexLock lock(mutex_);
-    if (!sources_.pipeline) return;
-    const PipelineStatus status = sources_.pipeline();
-    const auto count = static_cast<double>(status.stages.size());
-    stages.Set(count);
-    missing.Set(static_cast<double>(status.full_count) - count);
-    shrinks.AdvanceTo(static_cast<double>(status.shrinks));
-    growths.AdvanceTo(static_cast<double>(status.growths));
-  });
-}
-
 void GatewayMetrics::AddScrapedSeries() {
   const Gauge ready =
       registry_.AddGauge(names::kGatewayReady, "1 if /readyz says 200");
@@ -320,6 +298,7 @@ void GatewayMetrics::AddScrapedSeries() {
       names::kGatewayDisconnects, "Clients gone before their answer's end",
       {{"reason", "slow_reader"}});
   AddSplitSeries();
+  AddLeaderSeries();
   registry_.OnScrape([=, this] {
     MutexLock lock(mutex_);
     if (sources_.ready) {

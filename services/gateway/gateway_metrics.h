@@ -10,6 +10,7 @@
 #include "common/base/mutex.h"
 #include "common/core/generate_request.h"
 #include "common/engine/engine_stats.h"
+#include "common/http/forwarder.h"
 #include "common/http/http_server.h"
 #include "common/metrics/metrics.h"
 #include "common/pipeline/gateway/pipeline_status.h"
@@ -90,6 +91,7 @@ class GatewayMetrics {
     std::function<double()> last_recovery = nullptr;  // seconds; may be empty
     const otlp::ExportStats* traces = nullptr;        // null: none are exported
     std::function<PipelineStatus()> pipeline = nullptr;  // may be empty
+    const http::ForwarderStats* forwarder = nullptr;  // null: no other gateway
   };
   void Attach(Sources sources);
   void Detach();
@@ -97,6 +99,7 @@ class GatewayMetrics {
  private:
   void AddScrapedSeries();
   void AddSplitSeries();
+  void AddLeaderSeries();
   void AddEngineSeries();
   void AddExportSeries();
   void AddHistograms();

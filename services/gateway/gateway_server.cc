@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/concurrency/turn_queue.h"
 #include "common/core/epochs.h"
+#include "common/http/handover_exchange.h"
 #include "common/http/probe_server.h"
 #include "common/http/router.h"
 #include "common/metrics/certificate_metrics.h"
@@ -113,6 +114,7 @@ class GatewayServer::Impl {
   Status Start() {
     AddRoutes();
     SLUICE_RETURN_IF_ERROR(engine_.Start());
+    SLUICE_RETURN_IF_ERROR(StartPeers());
     SLUICE_ASSIGN_OR_RETURN(http_, http::HttpServer::Start(HttpOptions()));
     metrics_.Attach(
         {[this] { return engine_.Stats(); },
@@ -123,7 +125,8 @@ class GatewayServer::Impl {
          &http_->stats(),
          [this] { return Seconds(pipeline_->status().last_recovery); },
          exporter_ ? &exporter_->stats() : nullptr,
-         [this] { return pipeline_->status(); }});
+         [this] { return pipeline_->status(); },
+         peers_ ? &peers_->stats() : nullptr});
     AddCertificates();
     SLUICE_RETURN_IF_ERROR(StartMetricsServer());
     StartPipeline();
@@ -136,7 +139,9 @@ class GatewayServer::Impl {
   }
 
   GatewayReadiness readiness() const {
-    return JudgeReadiness(pipeline_->status(), engine_.Progress(), draining_);
+    GatewayReadiness own =
+        JudgeReadiness(pipeline_->status(), engine_.Progress(), draining_);
+    return peers_ ? peers_->Judge(std::move(own)) : own;
   }
 
   EngineStats engine_stats() const { return engine_.Stats(); }
@@ -156,6 +161,7 @@ class GatewayServer::Impl {
     draining_ = true;
     if (http_) http_->BeginDrain();
     engine_.Stop();  // every sequence ends: clean errors go out
+    if (peers_) peers_->Stop();
     pipeline_->Drain(Clock::now() + kStagesDrain);
     pipeline_->Stop();
     work_.Stop();
@@ -195,9 +201,11 @@ class GatewayServer::Impl {
     http.tls = options_.http_tls;
     http.cors = doors_->cors();
     http.screen = [this](http::HttpRequest& request) {
-      return doors_->Screen(request);
+      return peers_ ? peers_->Screen(*doors_, request)
+                    : doors_->Screen(request);
     };
     http.handler = [this](std::shared_ptr<http::Exchange> exchange) {
+      if (peers_) return peers_->Route(std::move(exchange));
       router_.Route(std::move(exchange));
     };
     http.error_response = http::TransportError;
@@ -206,6 +214,22 @@ class GatewayServer::Impl {
       if (options_.access_log) LogAccess(summary);
     };
     return http;
+  }
+
+  Status StartPeers() {
+    if (options_.peers.addresses.empty()) return OkStatus();
+    PeerOptions options = options_.peers;
+    options.certificate = options_.http_tls.certificate;
+    options.patience = std::max<Duration>(options_.engine.max_queue_wait,
+                                          std::chrono::seconds(1));
+    SLUICE_ASSIGN_OR_RETURN(
+        peers_, PeerGateways::Start(
+                    options, {[this] { return role(); },
+                              [this] { return draining_.load(); },
+                              [this](std::shared_ptr<http::Exchange> exchange) {
+                                router_.Route(std::move(exchange));
+                              }}));
+    return OkStatus();
   }
 
   void AddCertificates() {
@@ -238,6 +262,13 @@ class GatewayServer::Impl {
     return OkStatus();
   }
 
+  // Returns the role for requests: the engine of a leader takes them.
+  GatewayRole role() const {
+    const GatewayRole role = pipeline_->role();
+    return role == GatewayRole::kLeader && !leads_ ? GatewayRole::kCandidate
+                                                   : role;
+  }
+
   // Returns the context in /v1/models; 0 before the first pipeline.
   int max_context() const {
     return std::min(engine_.max_context(), model_.max_positions);
@@ -256,6 +287,7 @@ class GatewayServer::Impl {
       limits.max_step_tokens =
           std::min(limits.max_step_tokens, options_.engine.max_step_tokens);
       next(epoch, limits, num_stages, lost);
+      leads_ = true;
       LogInfo("pipeline up: epoch ", EpochText(epoch), ", ", num_stages,
               " stages, ", limits.num_blocks, " KV blocks, context ",
               max_context(),
@@ -263,6 +295,11 @@ class GatewayServer::Impl {
                   ? " (the model's)"
                   : Cat(" (as the stages have it; the model has ",
                         model_.max_positions, ")"));
+    };
+    callbacks.on_superseded = [this](const Status& why) {
+      leads_ = false;
+      engine_.OnSuperseded(openai::WithCode(
+          why, std::string(http::HandoverExchange::kSuperseded)));
     };
     callbacks.on_exception = [](const Status&) { CountException("pipeline"); };
     pipeline_->Start(std::move(callbacks));
@@ -278,7 +315,10 @@ class GatewayServer::Impl {
   TurnQueue work_;
   http::Router router_;
   const std::unique_ptr<Doors> doors_;
+  std::unique_ptr<PeerGateways> peers_;  // null: there is no other gateway
   std::atomic<bool> draining_{false};
+  // The engine has, or waits for, the pipeline of this gateway's lead.
+  std::atomic<bool> leads_{false};
   bool stopped_ = false;
   std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<http::HttpServer> metrics_server_;
@@ -307,6 +347,7 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   pipeline.lost_after = options.lost_after;
   pipeline.suspect_after = std::min(pipeline.suspect_after, options.lost_after);
   pipeline.resplit = options.resplit;
+  if (!options.peers.addresses.empty()) pipeline.lease = options.peers.lease;
   pipeline.check_model = [digest = model.digest,
                           path = model.root](const StageFacts& stages) {
     if (digest.empty() || stages.model_digest == digest) return OkStatus();

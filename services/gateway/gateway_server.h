@@ -17,6 +17,7 @@
 #include "common/pipeline/gateway/resplit_options.h"
 #include "common/rpc/transport_options.h"
 #include "common/trace/trace_options.h"
+#include "services/gateway/peer_gateways.h"
 #include "services/gateway/readiness.h"
 #include "services/gateway/request_rules.h"
 
@@ -39,6 +40,7 @@ struct GatewayOptions {
   rpc::TransportOptions transport;
   Duration lost_after = std::chrono::milliseconds(2500);  // PipelineOptions'
   ResplitOptions resplit;
+  PeerOptions peers;
   EngineOptions engine;
   int kv_blocks = 0;  // the most blocks to use of the stages'; 0: all
   int http_threads = 2;

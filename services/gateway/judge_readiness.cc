@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/base/cat.h"
+#include "common/core/epochs.h"
 
 namespace sluice::gateway {
 namespace {
@@ -94,6 +95,7 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
   readiness.ready = pipeline.ready;
   readiness.why = pipeline.message;
   readiness.epoch = pipeline.epoch.value();
+  readiness.term = TermOf(pipeline.epoch);
   readiness.missing_stages =
       std::max(0, static_cast<int>(pipeline.full_count) -
                       static_cast<int>(pipeline.stages.size()));

@@ -66,6 +66,15 @@ ABSL_FLAG(double, resplit_after, 10,
 ABSL_FLAG(double, rejoin_after, 10,
           "seconds that a process must be there without a break before the "
           "layers are split over it again");
+ABSL_FLAG(std::vector<std::string>, peer_gateway, {},
+          "HTTP addresses of other gateways of the same stages, host:port: one "
+          "leads, the others pass requests on to it and stand by");
+ABSL_FLAG(std::string, peer_gateway_ca, "",
+          "PEM file: who signs the certificates that they show clients; empty: "
+          "the system's authorities");
+ABSL_FLAG(double, lease, 3,
+          "seconds of this gateway's silence after which a stage is another "
+          "one's that asks for it; with --peer-gateway");
 ABSL_FLAG(int32_t, max_replays, 2,
           "a request that more stages than this are lost with, one after "
           "another, ends");
@@ -258,6 +267,8 @@ Status CheckFlags() {
       "--recovery-timeout", absl::GetFlag(FLAGS_recovery_timeout), 0, 86400));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--resplit-after", absl::GetFlag(FLAGS_resplit_after), 0, 86400));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--lease", absl::GetFlag(FLAGS_lease), 1, 3600));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--rejoin-after", absl::GetFlag(FLAGS_rejoin_after), 0.1, 86400));
   SLUICE_RETURN_IF_ERROR(
@@ -357,6 +368,12 @@ void SetLosses(GatewayOptions& options) {
   options.engine.max_replays = absl::GetFlag(FLAGS_max_replays);
 }
 
+void SetPeers(GatewayOptions& options) {
+  options.peers.addresses = absl::GetFlag(FLAGS_peer_gateway);
+  options.peers.ca = absl::GetFlag(FLAGS_peer_gateway_ca);
+  options.peers.lease = FromSeconds(absl::GetFlag(FLAGS_lease));
+}
+
 StatusOr<std::vector<StagePlace>> PlacesFromFlags() {
   std::vector<StagePlace> places;
   for (const std::string& text : absl::GetFlag(FLAGS_layers)) {
@@ -406,6 +423,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   transport.insecure = absl::GetFlag(FLAGS_insecure);
   transport.peer_timeout = FromSeconds(absl::GetFlag(FLAGS_peer_timeout));
   SetLosses(options);
+  SetPeers(options);
   EngineOptions& engine = options.engine;
   engine.max_running = absl::GetFlag(FLAGS_max_running);
   engine.max_queue = absl::GetFlag(FLAGS_max_queue);

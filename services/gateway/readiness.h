@@ -27,6 +27,10 @@ struct GatewayReadiness {
   bool draining = false;   // this gateway, or a stage of its pipeline
   // When to retry, unless ready: 1 to 30.
   int retry_after_seconds = 1;
+  // With other gateways for the same stages: this one's role.
+  std::string role;
+  std::string leader;  // of a standby: the leader's address, or empty
+  uint64_t term = 0;   // of the epoch
 };
 
 // The audience of a text. A client without a key sees no addresses and paths,
@@ -34,7 +38,8 @@ struct GatewayReadiness {
 enum class Audience { kAnybody, kKeyHolder };
 
 // {"ready", "why", "not_ready": [{"name", "why"}], "epoch"}, and
-// "missing_stages" where there are some.
+// "missing_stages" where there are some; with other gateways "role" and "term",
+// and "leader" of a standby.
 std::string ReadinessJson(const GatewayReadiness& readiness, Audience audience);
 
 }  // namespace sluice::gateway

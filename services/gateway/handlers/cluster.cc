@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/core/epochs.h"
 #include "common/metrics/process_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/served_model.h"
@@ -83,6 +84,8 @@ std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
             {"ready", reading.readiness.ready},
             {"why", open ? reading.readiness.open_why : reading.readiness.why},
             {"epoch", reading.pipeline.epoch.value()},
+            {"term", TermOf(reading.pipeline.epoch)},
+            {"role", ToString(reading.pipeline.role)},
             {"model", ModelPart(model, reading)},
             {"engine", EnginePart(reading.engine)},
             {"full_stages", reading.pipeline.full_count},

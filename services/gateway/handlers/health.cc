@@ -16,6 +16,11 @@ std::string ReadinessJson(const GatewayReadiness& readiness,
   if (readiness.missing_stages > 0) {
     body["missing_stages"] = readiness.missing_stages;
   }
+  if (!readiness.role.empty()) {
+    body["role"] = readiness.role;
+    body["term"] = readiness.term;
+    if (!open && !readiness.leader.empty()) body["leader"] = readiness.leader;
+  }
   for (const PartReadiness& part : readiness.parts) {
     if (part.ready) continue;
     body["not_ready"].push_back({{"name", open ? part.open_name : part.name},

@@ -1,0 +1,132 @@
+#include "services/gateway/peer_gateways.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/base/json_member.h"
+#include "common/http/error_answer.h"
+#include "common/http/forwarded_message.h"
+#include "common/http/handover_exchange.h"
+#include "services/gateway/doors.h"
+
+namespace sluice::gateway {
+namespace {
+
+// The paths that tell of this process.
+constexpr std::array<std::string_view, 5> kOwnPaths = {
+    "/livez", "/readyz", "/health", "/ping", "/metrics"};
+constexpr std::array<std::string_view, 2> kKeyHeaders = {"authorization",
+                                                         "x-api-key"};
+
+template <typename Names>
+bool Has(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool IsKey(const std::pair<std::string, std::string>& header) {
+  return Has(kKeyHeaders, header.first);
+}
+
+http::HttpHeaders KeysOf(const http::HttpHeaders& headers) {
+  http::HttpHeaders keys;
+  std::copy_if(headers.begin(), headers.end(), std::back_inserter(keys), IsKey);
+  return keys;
+}
+
+// Returns 1 and the term of a gateway that leads, by its /readyz; else 0.
+uint64_t RankOf(const std::string& body) {
+  const StatusOr<Json> parsed = ParseJson(body);
+  if (!parsed.ok() ||
+      FindText(*parsed, "role") != ToString(GatewayRole::kLeader)) {
+    return 0;
+  }
+  const int64_t term = FindInt(*parsed, "term").value_or(0);
+  return 1 + static_cast<uint64_t>(std::max<int64_t>(term, 0));
+}
+
+http::HttpResponse Declined() {
+  http::HttpResponse response = http::ErrorResponse(
+      {503, "This gateway does not lead, and was asked by another one",
+       "service_unavailable_error", std::nullopt, "no_leader"});
+  response.headers.emplace_back(http::kDeclinedHeader, "1");
+  return response;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
+    const PeerOptions& options, Parts parts) {
+  std::unique_ptr<PeerGateways> peers(new PeerGateways(std::move(parts)));
+  http::ForwarderOptions forwarder;
+  forwarder.peers = options.addresses;
+  forwarder.certificate = options.certificate;
+  forwarder.ca = options.ca;
+  forwarder.patience = options.patience;
+  forwarder.leads = [self = peers.get()] { return self->leads(); };
+  forwarder.rank = RankOf;
+  forwarder.serve =
+      [self = peers.get()](std::shared_ptr<http::Exchange> exchange) {
+        self->ServeHere(std::move(exchange));
+      };
+  SLUICE_ASSIGN_OR_RETURN(peers->forwarder_,
+                          http::Forwarder::Start(std::move(forwarder)));
+  return peers;
+}
+
+std::optional<http::HttpResponse> PeerGateways::Screen(
+    const Doors& doors, http::HttpRequest& request) const {
+  const http::HttpHeaders keys = KeysOf(request.headers);
+  auto refused = doors.Screen(request);
+  if (refused) return refused;
+  std::erase_if(request.headers, IsKey);
+  request.headers.insert(request.headers.end(), keys.begin(), keys.end());
+  return std::nullopt;
+}
+
+void PeerGateways::Route(std::shared_ptr<http::Exchange> exchange) const {
+  http::HttpRequest& request = exchange->request();
+  const bool own = Has(kOwnPaths, request.path);
+  if (!own && !request.Header(http::kForwardedHeader).empty() &&
+      (!leads() || parts_.draining())) {
+    return exchange->Send(Declined());
+  }
+  if (!own && !leads()) return forwarder_->Take(std::move(exchange));
+  ServeHere(std::move(exchange));
+}
+
+void PeerGateways::ServeHere(std::shared_ptr<http::Exchange> exchange) const {
+  http::HttpHeaders& headers = exchange->request().headers;
+  http::HttpHeaders keys = KeysOf(headers);
+  std::erase_if(headers, IsKey);
+  parts_.serve(std::make_shared<http::HandoverExchange>(
+      std::move(exchange),
+      [this, keys = std::move(keys)](std::shared_ptr<http::Exchange> given,
+                                     std::optional<http::PassedEvents> passed) {
+        http::HttpHeaders& to = given->request().headers;
+        to.insert(to.end(), keys.begin(), keys.end());
+        forwarder_->Take(std::move(given), std::move(passed));
+      }));
+}
+
+GatewayReadiness PeerGateways::Judge(GatewayReadiness own) const {
+  const GatewayRole role = parts_.role();
+  own.role = ToString(role);
+  if (role == GatewayRole::kLeader) return own;
+  own.leader = forwarder_->leader().value_or("");
+  own.parts.clear();
+  own.missing_stages = 0;
+  own.ready = !own.leader.empty() && !parts_.draining();
+  own.retry_after_seconds = 1;
+  if (own.ready) {
+    own.why = own.open_why = "";
+  } else if (!parts_.draining()) {
+    own.why = own.open_why = "no gateway leads";
+  }
+  return own;
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,231 @@
+#include "services/gateway/peer_gateways.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/http/error_answer.h"
+#include "common/http/http_server.h"
+#include "services/gateway/doors.h"
+#include "services/gateway/gateway_server.h"
+#include "tests/http/fake_exchange.h"
+
+namespace sluice::gateway {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// An exchange whose answer comes from another thread.
+class QueuedExchange : public http::FakeExchange {
+ public:
+  using FakeExchange::FakeExchange;
+  void Post(std::function<void()> work) override {
+    MutexLock lock(mutex_);
+    queue_.push_back(std::move(work));
+  }
+  // False: nothing was posted.
+  bool RunQueued() {
+    std::vector<std::function<void()>> due;
+    {
+      MutexLock lock(mutex_);
+      due.swap(queue_);
+    }
+    for (const auto& work : due) work();
+    return !due.empty();
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A gateway beside a peer, whose page /readyz is `peer_says_`.
+class PeerGatewaysTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    http::HttpServerOptions peer;
+    peer.listen = "127.0.0.1:0";
+    peer.handler = [this](std::shared_ptr<http::Exchange> on) {
+      http::HttpResponse response;
+      response.body = on->request().path == "/readyz"
+                          ? peer_says_
+                          : Cat("{\"of\":\"the peer\",\"key\":\"",
+                                on->request().Header("authorization"), "\"}");
+      on->Send(std::move(response));
+    };
+    peer.error_response = http::TransportError;
+    auto started = http::HttpServer::Start(std::move(peer));
+    ASSERT_TRUE(started.ok()) << started.status();
+    peer_ = std::move(*started);
+    PeerOptions options;
+    options.addresses = {Cat("127.0.0.1:", peer_->port())};
+    auto peers = PeerGateways::Start(
+        options,
+        {[this] { return role_.load(); }, [this] { return drains_.load(); },
+         [this](std::shared_ptr<http::Exchange> on) {
+           served_ = on->request().headers;
+           if (superseded_.exchange(false)) {
+             role_ = GatewayRole::kStandby;
+             http::HttpResponse error{503};
+             error.error_code = "superseded";
+             return on->Send(std::move(error));
+           }
+           on->Send({200, "text/plain", {}, "served here"});
+         }});
+    ASSERT_TRUE(peers.ok()) << peers.status();
+    peers_ = std::move(*peers);
+  }
+  void TearDown() override {
+    peers_->Stop();
+    peer_.reset();
+    for (const auto& exchange : exchanges_) {
+      while (exchange->RunQueued()) {
+      }
+    }
+  }
+
+  std::shared_ptr<QueuedExchange> Exchange(const std::string& path,
+                                           http::HttpHeaders headers = {}) {
+    http::HttpRequest request;
+    request.method = "GET";
+    request.path = path;
+    request.headers = std::move(headers);
+    exchanges_.push_back(std::make_shared<QueuedExchange>(std::move(request)));
+    return exchanges_.back();
+  }
+  // The answer's body, from here or from the peer.
+  std::string Answer(const std::shared_ptr<QueuedExchange>& exchange) {
+    peers_->Route(exchange);
+    return Await(exchange);
+  }
+  static std::string Await(const std::shared_ptr<QueuedExchange>& exchange) {
+    const TimePoint end = Clock::now() + std::chrono::seconds(10);
+    while (exchange->responses.empty() && Clock::now() < end) {
+      exchange->RunQueued();
+    }
+    return exchange->responses.empty() ? "" : exchange->responses[0].body;
+  }
+  bool KnowsLeader() const {
+    const TimePoint end = Clock::now() + std::chrono::seconds(10);
+    while (peers_->Judge({}).leader.empty() && Clock::now() < end) {
+    }
+    return !peers_->Judge({}).leader.empty();
+  }
+
+  std::string peer_says_ = R"({"ready":true,"role":"leader","term":3})";
+  std::atomic<GatewayRole> role_{GatewayRole::kStandby};
+  std::atomic<bool> drains_{false}, superseded_{false};
+  http::HttpHeaders served_;
+  std::vector<std::shared_ptr<QueuedExchange>> exchanges_;
+  std::unique_ptr<http::HttpServer> peer_;
+  std::unique_ptr<PeerGateways> peers_;
+};
+
+TEST_F(PeerGatewaysTest, AStandbyAnswersForItselfAloneAndForwardsTheRest) {
+  for (const char* path :
+       {"/livez", "/readyz", "/health", "/ping", "/metrics"}) {
+    EXPECT_EQ(Answer(Exchange(path)), "served here") << path;
+  }
+  for (const char* path : {"/v1/models", "/cluster", "/", "/none"}) {
+    EXPECT_THAT(Answer(Exchange(path)), HasSubstr("of\":\"the peer")) << path;
+  }
+  role_ = GatewayRole::kLeader;
+  EXPECT_EQ(Answer(Exchange("/v1/models")), "served here");
+}
+
+TEST_F(PeerGatewaysTest, TheKeyIsForTheLeaderAndNotForTheHandlers) {
+  GatewayOptions options;
+  options.api_keys = "alice:secret-of-alice";
+  const auto doors = Doors::Open(options);
+  ASSERT_TRUE(doors.ok()) << doors.status();
+  const auto screened = [&](const char* key) {
+    auto exchange = Exchange("/v1/models", {{"authorization", key}});
+    const auto refused = peers_->Screen(**doors, exchange->request());
+    EXPECT_EQ(refused.has_value(), std::string(key) == "Bearer wrong");
+    return exchange;
+  };
+  screened("Bearer wrong");
+  EXPECT_THAT(Answer(screened("Bearer secret-of-alice")),
+              HasSubstr("\"key\":\"Bearer secret-of-alice\""));
+  role_ = GatewayRole::kLeader;
+  const auto exchange = screened("Bearer secret-of-alice");
+  EXPECT_EQ(exchange->request().tenant, "alice");
+  EXPECT_EQ(Answer(exchange), "served here");
+  EXPECT_TRUE(served_.empty());
+}
+
+TEST_F(PeerGatewaysTest, WhatAPeerPassesOnIsNotPassedOnAgain) {
+  const http::HttpHeaders mark = {{"x-sluice-forwarded", "1"}};
+  const auto declined = Exchange("/v1/models", mark);
+  EXPECT_THAT(Answer(declined), HasSubstr("\"code\":\"no_leader\""));
+  EXPECT_EQ(declined->responses[0].status, 503);
+  EXPECT_EQ(Answer(Exchange("/readyz", mark)), "served here");
+  role_ = GatewayRole::kLeader;
+  EXPECT_EQ(Answer(Exchange("/v1/models", mark)), "served here");
+  drains_ = true;
+  EXPECT_THAT(Answer(Exchange("/v1/models", mark)), HasSubstr("no_leader"));
+  EXPECT_EQ(Answer(Exchange("/v1/models")), "served here")
+      << "a client's own request gets the handlers' refusal";
+}
+
+TEST_F(PeerGatewaysTest, ASupersededAnswerIsThePeers) {
+  role_ = GatewayRole::kLeader;
+  superseded_ = true;
+  const auto exchange =
+      Exchange("/v1/models", {{"authorization", "Bearer of-alice"}});
+  peers_->Route(exchange);
+  EXPECT_TRUE(exchange->responses.empty());
+  EXPECT_THAT(Await(exchange), HasSubstr("\"key\":\"Bearer of-alice\""));
+  ASSERT_EQ(exchange->responses.size(), 1u);
+}
+
+TEST_F(PeerGatewaysTest, AStandbyIsReadyWhileItKnowsALeader) {
+  ASSERT_TRUE(KnowsLeader());
+  GatewayReadiness own;
+  own.why = own.open_why = "stage 0 is held by another gateway";
+  own.parts.emplace_back();
+  GatewayReadiness judged = peers_->Judge(own);
+  EXPECT_TRUE(judged.ready);
+  EXPECT_THAT(judged.why, "");
+  EXPECT_EQ(judged.role, "standby");
+  EXPECT_EQ(judged.leader, Cat("127.0.0.1:", peer_->port()));
+  const std::string open = ReadinessJson(judged, Audience::kAnybody);
+  EXPECT_THAT(open, HasSubstr("\"role\":\"standby\""));
+  EXPECT_THAT(open, Not(HasSubstr("127.0.0.1")));
+  EXPECT_THAT(ReadinessJson(judged, Audience::kKeyHolder),
+              HasSubstr("\"leader\":\"127.0.0.1:"));
+  drains_ = true;
+  EXPECT_FALSE(peers_->Judge(own).ready);
+  role_ = GatewayRole::kLeader;
+  judged = peers_->Judge(own);
+  EXPECT_FALSE(judged.ready);
+  EXPECT_EQ(judged.why, own.why);
+  EXPECT_EQ(judged.role, "leader");
+}
+
+TEST_F(PeerGatewaysTest, APeerLeadsByItsOwnWordAlone) {
+  for (const char* says : {"", "no JSON", "[]", R"({"role":7})",
+                           R"({"role":"standby","term":9})"}) {
+    peers_->Stop();
+    peers_.reset();
+    peer_.reset();
+    peer_says_ = says;
+    SetUp();
+    const TimePoint end = Clock::now() + std::chrono::milliseconds(300);
+    while (Clock::now() < end) {
+      ASSERT_EQ(peers_->Judge({}).leader, "") << says;
+    }
+    EXPECT_EQ(peers_->Judge({}).why, "no gateway leads");
+  }
+}
+
+}  // namespace
+}  // namespace sluice::gateway
