@@ -85,6 +85,23 @@ class LayoutTest(FolderTest):
             self.assertEqual(stage.argv[at + 1], "777")
         self.assertNotIn("--max-context", self.processes()[0].argv)
 
+    def test_gateways_are_told_of_one_another(self):
+        self.assertNotIn("--peer-gateway", self.gateway().argv)
+        made = [one for one in self.processes("--gateways", "3", "--lease", "2")
+                if one.role == "gateway"]
+        self.assertEqual([one.name for one in made],
+                         ["gateway", "gateway 1", "gateway 2"])
+        self.assertEqual(len({one.log for one in made}), 3)
+        addresses = [one.addresses[0] for one in made]
+        for index, one in enumerate(made):
+            at = one.argv.index("--peer-gateway")
+            self.assertEqual(
+                one.argv[at + 1:at + 4],
+                [",".join(addresses[:index] + addresses[index + 1:]),
+                 "--lease", "2.0"])
+            self.assertEqual(one.argv[one.argv.index("--listen") + 1],
+                             addresses[index])
+
     def test_stages_that_share_cores_take_turns(self):
         flag = "--max-plans-in-flight"
         cores = len(os.sched_getaffinity(0))

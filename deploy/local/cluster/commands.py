@@ -176,7 +176,8 @@ def _new_document(options, model_path, key_file):
                                       options_module.DEFAULT_PORT)
     return {
         "version": 1, "run_dir": options.run_dir, "model": model_path,
-        "url": "http://" + processes[-1].addresses[0],
+        "url": "http://" + next(entry.addresses[0] for entry in processes
+                                if entry.role == "gateway"),
         "created": datetime.datetime.now().astimezone().isoformat(),
         "key_file": key_file,  # to remove with the cluster
         "options": {k: v for k, v in vars(options).items()

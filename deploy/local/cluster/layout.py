@@ -58,9 +58,11 @@ def _make_processes(options, model, default_port, folder):
             options, model, {name: host.addresses[0]
                              for name, host in zip(names, hosts)},
             binary("cli", "sluice"))
-    port = ports.gateway_port(options.port, default_port, options.host)
-    return hosts + stages + spares + [
-        gateway(options, model, (stages, spares), port)]
+    first = ports.gateway_port(options.port, default_port, options.host)
+    others = [port for port in ports.choose(options.gateways, options.host)
+              if port != first]
+    return hosts + stages + spares + gateways(
+        options, model, (stages, spares), [first, *others][:options.gateways])
 
 
 def stage(options, model, place, address, metrics_port):
@@ -121,16 +123,29 @@ def _expert(options, model, host, address, metrics_port):
         metrics_address=metrics, log=str(run_dir / f"expert-{index}.log"))
 
 
-def gateway(options, model, processes, port):
+def gateways(options, model, processes, ports_of):
+    """One on each of the ports; with several, each is told of the others."""
+    made = [gateway(options, model, processes, port, index)
+            for index, port in enumerate(ports_of)]
+    for one in made:
+        peers = [other.addresses[0] for other in made if other is not one]
+        if peers:
+            one.argv += ["--peer-gateway", ",".join(peers)]
+            one.argv += _valued("--lease", options.lease)
+    return made
+
+
+def gateway(options, model, processes, port, index=0):
     """`processes`: the stages, and the spares."""
     stages, spares = processes
     run_dir = pathlib.Path(options.run_dir)
+    name = f"gateway-{index}" if index else "gateway"
     # As it is called by: behind 0.0.0.0 that is another address.
     address = f"{options_module.reachable_host(options.host)}:{port}"
     argv = [binary("gateway"), "--listen", f"{options.host}:{port}", "--stages",
             ",".join(stage.addresses[0] for stage in stages),
             "--model", model, "--drain-timeout", "30",
-            "--port-file", str(run_dir / "gateway.port")]
+            "--port-file", str(run_dir / f"{name}.port")]
     if spares:
         argv += ["--spares", ",".join(spare.addresses[0] for spare in spares)]
     argv += _valued("--max-plans-in-flight", _plans_in_flight(options))
@@ -154,9 +169,9 @@ def gateway(options, model, processes, port):
     if options.no_prefix_cache:
         argv.append("--no-prefix-cache")
     return process.Process(
-        role="gateway", index=0, argv=argv,
+        role="gateway", index=index, argv=argv,
         environment=process.passed_environment(), addresses=[address],
-        metrics_address=address, log=str(run_dir / "gateway.log"))
+        metrics_address=address, log=str(run_dir / f"{name}.log"))
 
 
 def _plans_in_flight(options):

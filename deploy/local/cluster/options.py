@@ -152,6 +152,10 @@ def up_parser(name):
     parser.add_argument("--spares", type=not_negative, default=0, metavar="N",
                         help="processes that take the place of a stage that "
                         "is lost (default: %(default)s)")
+    parser.add_argument("--gateways", type=positive, default=1, metavar="N",
+                        help="gateways, of which one leads; the others pass "
+                        "requests on to it, and one takes over when it is "
+                        "gone (default: %(default)s)")
     parser.add_argument("--ranks", type=positive, default=1, metavar="R",
                         help="tensor-parallel ranks in each stage")
     parser.add_argument("--expert-hosts", type=positive, metavar="E",
@@ -257,6 +261,9 @@ def up_parser(name):
     passed.add_argument("--rejoin-after", type=seconds, metavar="S",
                         help="seconds that a process must be there without a "
                         "break before the layers are split over it again")
+    passed.add_argument("--lease", type=seconds, metavar="S",
+                        help="with --gateways: seconds of a gateway's silence "
+                        "after which another one takes over")
     passed.add_argument("--target-itl-ms", type=not_negative, metavar="MS",
                         help="time between tokens beside others' prompts")
     passed.add_argument("--tool-format", metavar="X",
@@ -291,7 +298,7 @@ def check_up(parser, options):
                      "machines: requests need keys there (--api-key-file), "
                      "or --open says that they need none")
     if options.hosts:
-        for name in ("stages", "stage_memory", "layers", "spares",
+        for name in ("stages", "stage_memory", "layers", "spares", "gateways",
                      "expert_hosts", "placement", "threads", "tcp", "device"):
             if getattr(options, name) != parser.get_default(name):
                 parser.error(f"--{name.replace('_', '-')} is for one machine; "

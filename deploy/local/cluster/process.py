@@ -42,7 +42,7 @@ class Process:
 
     @property
     def name(self):
-        return self.role if self.role == "gateway" \
+        return self.role if (self.role, self.index) == ("gateway", 0) \
             else f"{self.role} {self.index}"
 
     def start(self):
@@ -134,7 +134,7 @@ def reap():
 
 
 def stop_all(processes, say, drain_seconds=35, hurry=lambda: False):
-    """Drains and stops: the gateway first, which ends its streams, then the
+    """Drains and stops: the gateways first, which end their streams, then the
     stages, then the expert hosts. Kills processes that do not end in time
     (or when `hurry()`)."""
     for roles, seconds in ((("gateway",), drain_seconds),

@@ -1,0 +1,171 @@
+"""Two gateways for the same stages: one leads, the other one passes requests on
+to it, and takes over when it is killed, stopped, or told to end."""
+
+import json
+import os
+import signal
+import threading
+import time
+import unittest
+
+import api
+import harness
+from streams import Streams, ids_of
+
+SECONDS = 60  # of a start or a change of roles, at the most
+TAKEOVER = 15  # seconds, at the most: the lease is 3 s
+
+
+def body_of(index, tokens=450):
+    return {"prompt": [1, 403, 407, 261 + index], "max_tokens": tokens,
+            "temperature": 0.8, "seed": index, "ignore_eos": True,
+            "return_token_ids": True}
+
+
+def ready_of(url):
+    """(status, JSON) of /readyz; (0, {}) where nobody answers."""
+    status, text = api.try_get(url, "/readyz", timeout=5)
+    return status, json.loads(text) if status else {}
+
+
+class TwoGatewaysTest(unittest.TestCase):
+    def setUp(self):
+        self.cluster = harness.Cluster(
+            harness.shared("data/models/stories260K-hf"), "--gateways", "2")
+        self.addCleanup(self.cluster.close)
+        self.urls = [f"http://{one['addresses'][0]}"
+                     for one in self.cluster.file["processes"]
+                     if one["role"] == "gateway"]
+        self.assertEqual(self.cluster.file["url"], self.urls[0])
+        self.pids = {one["index"]: one["pid"]
+                     for one in self.cluster.file["processes"]
+                     if one["role"] == "gateway"}
+        self.term = 0
+
+    def wait_for_role(self, index, role):
+        def found():
+            status, ready = ready_of(self.urls[index])
+            return status == 200 and ready["role"] == role and ready
+        return harness.wait_for(found, SECONDS, f"gateway {index} is {role}")
+
+    def settle(self):
+        """The indices of leader and standby, once there is one of each."""
+        def found():
+            roles = [ready_of(url)[1].get("role") for url in self.urls]
+            return sorted(map(str, roles)) == ["leader", "standby"] and (
+                roles.index("leader"), roles.index("standby"))
+        leader, standby = harness.wait_for(found, SECONDS,
+                                           "a leader and a standby")
+        ready = self.wait_for_role(standby, "standby")
+        self.assertEqual("http://" + ready["leader"], self.urls[leader])
+        term = self.wait_for_role(leader, "leader")["term"]
+        self.assertGreater(term, self.term, "each lead has a term")
+        self.term = term
+        return leader, standby
+
+    def ids(self, index, body):
+        answer = api.completion(self.urls[index], **body, timeout=120)
+        return api.choice_of(answer)["token_ids"]
+
+    def took(self, what, begin):
+        seconds = time.monotonic() - begin
+        print(f"{what}: the standby's first answer after {seconds:.2f} s",
+              flush=True)
+        self.assertLess(seconds, TAKEOVER)
+
+    def test_the_standby_forwards_and_takes_over(self):
+        leader, standby = self.settle()
+        self.want = self.ids(leader, body_of(1, 20))
+        self.check_forwarded(leader, standby)
+        leader, standby = self.check_told_to_end(leader, standby)
+        leader, standby = self.check_killed(leader, standby)
+        self.check_stopped(leader, standby)
+
+    def check_forwarded(self, leader, standby):
+        """Every path but the process's own is the leader's."""
+        name = "sluice_gateway_forwarded_requests_total"
+        before = [api.metrics(url)[name] for url in self.urls]
+        self.assertEqual(self.ids(standby, body_of(1, 20)), self.want)
+        status, headers, _ = api.request(
+            self.urls[standby], "POST", "/v1/completions", {"prompt": 5},
+            {"X-Request-Id": "of-the-test"})
+        self.assertEqual((status, headers["X-Request-Id"]),
+                         (400, "of-the-test"))
+        self.assertEqual(api.get(self.urls[standby], "/none")[0], 404)
+        status = json.loads(api.get(self.urls[standby], "/cluster")[1])
+        self.assertEqual((status["role"], status["term"]),
+                         ("leader", self.term))
+        own, other = (api.metrics(self.urls[at]) for at in (standby, leader))
+        self.assertEqual((own["sluice_gateway_leader"],
+                          other["sluice_gateway_leader"]), (0, 1))
+        self.assertEqual(own[name], before[standby] + 4)
+        self.assertEqual(other[name], before[leader])
+        self.assertEqual(other["sluice_gateway_takeovers_total"], 1)
+        self.assertEqual(own["sluice_gateway_steps_total"], 0)
+
+    def check_told_to_end(self, leader, standby):
+        """SIGTERM: streams end whole, and the standby takes over."""
+        want = self.ids(leader, body_of(2))
+        streams = [Streams(self.urls[at], [body_of(2)])
+                   for at in (leader, standby)]
+        for one in streams:
+            one.wait_for_tokens()
+        os.kill(self.pids[leader], signal.SIGTERM)
+        for one in streams:
+            self.assertTrue(one.join(120))
+        begin = time.monotonic()
+        self.assertEqual(self.ids(standby, body_of(1, 20)), self.want)
+        self.took("the leader told to end, from its streams' end", begin)
+        for one in streams:
+            self.assertEqual(ids_of(one.outcomes[0]), want)
+        return self.bring_back(leader)
+
+    def bring_back(self, index):
+        """Starts the old leader again: it stands by."""
+        self.pids[index] = self.cluster.restart("gateway", index).pid
+        leader, standby = self.settle()
+        self.assertEqual(standby, index)
+        self.assertEqual(self.ids(standby, body_of(1, 20)), self.want)
+        return leader, standby
+
+    def check_killed(self, leader, standby):
+        os.kill(self.pids[leader], signal.SIGKILL)
+        begin = time.monotonic()
+        self.assertEqual(self.ids(standby, body_of(1, 20)), self.want)
+        self.took("the leader killed", begin)
+        return self.bring_back(leader)
+
+    def check_stopped(self, leader, standby):
+        """SIGSTOP: its stages are the standby's after the lease."""
+        want = self.ids(leader, body_of(4))
+        streams = Streams(self.urls[leader], [body_of(3)])
+        streams.wait_for_tokens()
+        whole = []
+        asking = threading.Thread(
+            target=lambda: whole.append(self.ids(leader, body_of(4))))
+        asking.start()
+        os.kill(self.pids[leader], signal.SIGSTOP)
+        try:
+            begin = time.monotonic()
+            self.assertEqual(self.ids(standby, body_of(1, 20)), self.want)
+            self.took("the leader stopped", begin)
+        finally:
+            os.kill(self.pids[leader], signal.SIGCONT)
+        self.assertEqual(self.settle(), (standby, leader))
+        asking.join(60)
+        self.assertEqual(whole, [want], "no answer was begun: the next one's")
+        self.assertTrue(streams.join(60))
+        status, events = streams.outcomes[0]
+        if events[-1] == "[DONE]" and "error" not in events[-2]:
+            return  # it had all its tokens before
+        self.assertEqual(status, 200)
+        self.assertIn("another gateway has taken the stages", events[-2])
+        self.assertEqual(self.ids(leader, body_of(1, 20)), self.want)
+        metrics = api.metrics(self.urls[leader])
+        self.assertEqual(metrics["sluice_gateway_leader"], 0)
+        self.assertGreater(
+            metrics["sluice_gateway_forwarded_requests_total"], 0)
+
+
+if __name__ == "__main__":
+    harness.main()
