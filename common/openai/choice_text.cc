@@ -34,6 +34,7 @@ void Delta::Append(Delta other) {
                   std::make_move_iterator(other.logprobs.begin()),
                   std::make_move_iterator(other.logprobs.end()));
   AddPrompt(other.prompt);
+  cut_characters += other.cut_characters;
   if (other.echo_begin) echo_begin = other.echo_begin;
   echoes_prompt = echoes_prompt || other.echoes_prompt;
   num_echo_tops = std::max(num_echo_tops, other.num_echo_tops);
@@ -64,6 +65,12 @@ const TokenResult& Delta::prompt_at(size_t index) const {
 size_t Delta::num_shown() const {
   return (echo_begin ? 1 : 0) + (echoes_prompt ? num_prompt() : 0) +
          logprobs.size();
+}
+
+// Each entry of `logprobs` is about the token at its place in `token_ids`; the
+// end token may have none.
+size_t Delta::num_entries() const {
+  return num_shown() - logprobs.size() + token_ids.size();
 }
 
 ShownLogprob Delta::shown(size_t index) const {

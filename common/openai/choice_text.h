@@ -53,6 +53,8 @@ struct Delta {
   std::optional<TokenId> echo_begin;
   bool echoes_prompt = false;
   size_t num_echo_tops = 0;
+  // Characters of the shown entries that a DeltaCut took off before these.
+  int64_t cut_characters = 0;
   std::optional<FinishReason> finish;
   bool called = false;  // with `finish`: all tool calls are complete
   // With `finish`: the stop string or the client's stop token at the end.
@@ -66,6 +68,9 @@ struct Delta {
   }
   // Counts the entries of the echo and of `logprobs`.
   size_t num_shown() const;
+  // Counts the entries of the echo and of `token_ids`: what a stream may tell
+  // beside the text.
+  size_t num_entries() const;
   ShownLogprob shown(size_t index) const;
   void AddPrompt(const std::vector<PromptResults>& parts);
   // Counts the entries of `prompt`.

@@ -5,6 +5,7 @@
 
 #include "common/base/json.h"
 #include "common/core/sampling_params.h"
+#include "common/openai/body_digest.h"
 #include "common/openai/chat_fields.h"
 #include "common/openai/common_fields.h"
 #include "common/openai/error.h"
@@ -88,6 +89,7 @@ StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
     in.Refuse("top_logprobs", "needs \"logprobs\": true");
   }
   if (logprobs) out.fields.logprobs = static_cast<int>(top.value_or(0));
+  if (out.fields.stream) out.fields.digest = BodyDigest(json);
   out.chat_template = ReadTemplateFields(in);
   out.tools = ReadToolFields(in);
   out.echo = in.Bool("echo").value_or(false);
@@ -118,6 +120,7 @@ StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
     out.fields.logprobs = static_cast<int>(*logprobs);
   }
   out.add_special_tokens = in.Bool("add_special_tokens").value_or(true);
+  if (out.fields.stream) out.fields.digest = BodyDigest(json);
   const Json* prompt = in.Find("prompt");
   SLUICE_RETURN_IF_ERROR(in.status());
   SLUICE_ASSIGN_OR_RETURN(out.prompts, ParsePrompts(prompt, vocab_size));

@@ -63,6 +63,7 @@ struct GenerationFields {
   std::string cache_salt;
   std::string request_id;               // empty: not given
   std::optional<GrammarField> grammar;  // at most one field gives it
+  uint64_t digest = 0;                  // of a stream's body: BodyDigest
 };
 
 // Whether an answer calls.

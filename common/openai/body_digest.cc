@@ -1,0 +1,121 @@
+#include "common/openai/body_digest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "common/base/json.h"
+#include "common/openai/known_fields.h"
+#include "common/openai/stable_hash.h"
+
+namespace sluice::openai {
+namespace {
+
+// Built fields that change no answer's tokens or form.
+constexpr std::string_view kSilentFields[] = {"model", "sse_ping_interval",
+                                              "cache_salt"};
+
+// Fields in whose objects the order of members changes nothing, or the prompt's
+// tokens alone. An answer has the members of its schema in the schema's order.
+constexpr std::string_view kUnorderedFields[] = {"messages", "stream_options",
+                                                 "logit_bias", "tool_choice"};
+
+template <size_t N>
+bool IsAmong(const std::string_view (&names)[N], std::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+enum Kind : uint64_t {
+  kNull,
+  kFalse,
+  kTrue,
+  kInteger,
+  kReal,
+  kText,
+  kList,
+  kObject
+};
+
+uint64_t NumberDigest(double value) {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  if (std::abs(value) <= kExact && value == std::floor(value)) {
+    return StableHash()
+        .Add(kInteger)
+        .Add(static_cast<uint64_t>(static_cast<int64_t>(value)))
+        .value();
+  }
+  return StableHash().Add(kReal).Add(value).value();
+}
+
+uint64_t Digest(const Json& value, bool ordered);
+
+uint64_t MemberDigest(const std::string& key, const Json& value, bool ordered) {
+  return StableHash()
+      .Add(std::string_view(key))
+      .Add(Digest(value, ordered))
+      .value();
+}
+
+// A recursion as deep as ParseJson lets a body be. `ordered`: the order of
+// objects' members counts.
+uint64_t Digest(const Json& value, bool ordered) {
+  StableHash hash;
+  switch (value.type()) {
+    case Json::value_t::boolean:
+      return hash.Add(value.get<bool>() ? kTrue : kFalse).value();
+    case Json::value_t::number_integer:
+    case Json::value_t::number_unsigned:
+      return hash.Add(kInteger).Add(value.get<uint64_t>()).value();
+    case Json::value_t::number_float:
+      return NumberDigest(value.get<double>());
+    case Json::value_t::string:
+      return hash.Add(kText)
+          .Add(std::string_view(value.get_ref<const std::string&>()))
+          .value();
+    case Json::value_t::array:
+      hash.Add(kList);
+      for (const Json& element : value) hash.Add(Digest(element, ordered));
+      return hash.value();
+    case Json::value_t::object: {
+      uint64_t members = 0;
+      for (const auto& [key, member] : value.items()) {
+        const uint64_t digest = MemberDigest(key, member, ordered);
+        if (ordered) hash.Add(digest);
+        members += digest;  // a sum is the same in any order
+      }
+      return hash.Add(kObject).Add(members).value();
+    }
+    default:
+      return hash.Add(kNull).value();
+  }
+}
+
+std::set<std::string, std::less<>> CountedFields() {
+  std::set<std::string, std::less<>> counted;
+  for (const KnownField& field : KnownFields()) {
+    const bool silent = IsAmong(kSilentFields, field.name);
+    if (field.use == FieldUse::kBuilt && !silent) {
+      counted.emplace(field.name);
+    }
+  }
+  return counted;
+}
+
+}  // namespace
+
+uint64_t BodyDigest(const Json& body) {
+  static const auto* const counted =
+      new std::set<std::string, std::less<>>(CountedFields());
+  uint64_t members = 0;
+  for (const auto& [key, member] : body.items()) {
+    if (!member.is_null() && counted->contains(key)) {
+      const bool ordered = !IsAmong(kUnorderedFields, key);
+      members += MemberDigest(key, member, ordered);
+    }
+  }
+  return StableHash().Add(members).value();
+}
+
+}  // namespace sluice::openai
